@@ -199,8 +199,8 @@ typedef struct gw_collective_blame {
     gw_status status;
     uint32_t rank;  /* whose message it was; this rank if it was none */
     uint32_t piece; /* index */
-    /* GW_ERR_MAP: what differs between the frame and this rank's map, a mask of gw_collective_difference;
-     * else 0 */
+    /* GW_ERR_MAP: what differs between the frame and this rank's map, a mask of gw_collective_difference (all
+     * of them: this rank has no map); else 0 */
     uint32_t difference;
     uint64_t bad_chunk; /* of the piece; UINT64_MAX unless a chunk is to blame */
 } gw_collective_blame;
@@ -244,8 +244,9 @@ GW_API GW_MUST_CHECK gw_status gw_collective_sum(const gw_collective_bucket *buc
                                                  gw_collective_blame *blame, const gw_workspace *workspace);
 
 /* A step of a ring: message of the left neighbour + own values -> frame for the right one, or, in the last
- * step, the frame of the finished piece. `hop` is the step of gw_collective_ring_shard(); at 0 message is not
- * read. Otherwise as gw_collective_reduce(). */
+ * step, the frame of the finished piece. `hop` is the step of gw_collective_ring_shard(), and the piece one
+ * of that shard; at 0 message is not read. Partial sums are contributions: they have quanta of
+ * contribution_bits, the finished piece has those of the map. Otherwise as gw_collective_reduce(). */
 GW_API GW_MUST_CHECK gw_status gw_collective_hop(const gw_collective_bucket *bucket, uint32_t piece,
                                                  uint32_t hop, const gw_gcomp_frame *message, gw_buffer *dst,
                                                  gw_collective_blame *blame, const gw_workspace *workspace);
@@ -267,7 +268,8 @@ GW_API GW_MUST_CHECK gw_status gw_collective_decode(const gw_collective_bucket *
 GW_API GW_MUST_CHECK gw_status gw_collective_notice_write(const gw_collective_blame *blame, gw_buffer *dst);
 
 /* 1 and *blame if the message is a notice; 0 if it is not; *blame then has status GW_OK. A damaged notice, or
- * one that names no failure, gives 1 and GW_ERR_CORRUPT. */
+ * one that names no failure, gives 1, GW_ERR_CORRUPT, and UINT32_MAX as rank and piece: whoever sent it is to
+ * blame. */
 GW_API int gw_collective_notice_read(const void *src, size_t src_size, gw_collective_blame *blame);
 
 /*

@@ -254,11 +254,13 @@ typedef struct gw_gcomp_source {
      * ceil(len / 2^block_log2) bytes, not read if there is a map. Above 254 (fp16: 142) counts as that; more
      * than 62 below the largest of the chunk counts as 0. NULL: target_nmse of the options */
     const uint8_t *quanta;
-    /* If segment_count > 0: seeds and elements by segment; seed and first_element are then not read. The
-     * lengths add up to len. Values are then rounded before anything else, so that an explicit value whose
-     * carry enters the exponent has the level of the rounded value. Not on CUDA: GW_ERR_UNSUPPORTED */
+    /* If segment_count > 0: seeds and elements by segment; seed and first_element are then not read.
+     * values[0] is value segment_offset of the segments, whose lengths add up to at least segment_offset +
+     * len. Values are then rounded before anything else, so that an explicit value whose carry enters the
+     * exponent has the level of the rounded value. Not on CUDA: GW_ERR_UNSUPPORTED */
     const gw_gcomp_segment *segments;
     size_t segment_count;
+    uint64_t segment_offset;
 } gw_gcomp_source;
 
 /*

@@ -72,14 +72,7 @@ int gw_encoding_is_source_valid(const gw_codec *codec, const gw_gcomp_source *so
     if (source->len != 0 && source->values == NULL) {
         return 0;
     }
-    uint64_t segments_len = 0;
-    for (size_t i = 0; i < source->segment_count; i++) {
-        if (source->segments == NULL || source->segments[i].len > source->len - segments_len) {
-            return 0;
-        }
-        segments_len += source->segments[i].len;
-    }
-    if (source->segment_count != 0 && segments_len != source->len) {
+    if (source->segment_count != 0 && !gw_segments_cover(source)) {
         return 0;
     }
     const gw_gcomp_map *map = source->map;
@@ -127,6 +120,7 @@ gw_status gw_encoding_begin(gw_encoding *encoding, const gw_gcomp *codec, const 
     encoding->codec = inside;
     encoding->source = source;
     encoding->segments.segments = source->segment_count == 0 ? NULL : source->segments;
+    encoding->segments.before = source->segment_offset;
     gw_encoding_fill_info(&encoding->info, inside, source);
     fill_rule(&encoding->rule, inside, source);
     encoding->window = WINDOW_GUESS;
@@ -326,7 +320,7 @@ gw_status gw_gcomp_encode_range(const gw_gcomp *codec, const gw_gcomp_source *so
     e.entries_first = range.chunk_first;
     e.payload = (uint8_t *)part->area + entries_size;
     e.offset = 0;
-    e.segments.before = range.chunk_first << e.info.chunk_log2;
+    e.segments.before += range.chunk_first << e.info.chunk_log2;
     encode_groups(&e, &range);
     part->size = entries_size + (size_t)e.offset;
     return GW_OK;

@@ -9,6 +9,22 @@
 #include "core/bytes.h"
 #include "gradwire/gcomp.h"
 
+/* 1 if the segments of a source have all of its values. */
+static inline int gw_segments_cover(const gw_gcomp_source *source)
+{
+    uint64_t left = source->segment_offset + source->len;
+    if (left < source->len || source->segments == NULL) {
+        return 0;
+    }
+    for (size_t i = 0; i < source->segment_count; i++) {
+        if (source->segments[i].len >= left) {
+            return 1;
+        }
+        left -= source->segments[i].len;
+    }
+    return 0;
+}
+
 /* Where the next value is in the segments of a source; segments NULL: it has none. */
 typedef struct gw_segment_place {
     const gw_gcomp_segment *segments; /* that of the next value, or one before it */

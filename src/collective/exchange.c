@@ -1,0 +1,289 @@
+/*
+ * The steps of an exchange: encode, the owner's sum, a hop of a ring, decode.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "collective/exchange.h"
+#include "gcomp/gcomp_sum.h"
+
+/* Sets what blame says of a failure that is not a message's. */
+static gw_status blame_self(gw_collective_blame *blame, const gw_collective_bucket *bucket, gw_status status)
+{
+    blame->rank = bucket == NULL ? 0 : bucket->rank;
+    blame->status = status;
+    return status;
+}
+
+gw_status gw_collective_encode(const gw_collective_bucket *bucket, uint32_t piece, gw_buffer *dst,
+                               const gw_workspace *workspace)
+{
+    if (dst == NULL) {
+        return GW_ERR_ARG;
+    }
+    dst->size = 0;
+    gw_piece own;
+    const gw_status status = gw_piece_begin(&own, bucket, piece, 1);
+    if (status != GW_OK || own.at.len == 0) {
+        return status;
+    }
+    const int is_explicit = own.codec->options.levels == GW_GCOMP_EXPLICIT;
+    gw_gcomp_source source;
+    gw_piece_source(&own, is_explicit ? own.sum_map : own.contribution_map, 0, &source);
+    return gw_gcomp_encode(bucket->codec, &source, dst, workspace);
+}
+
+/* ---- sums ---------------------------------------------------------------------------------------------- */
+
+/* Messages of a step, `count` of them, that of this rank at `own`; message i is from rank first_rank + i. */
+typedef struct message_list {
+    const gw_gcomp_frame *at;
+    uint32_t count, own, first_rank;
+} message_list;
+
+/* Checks all messages, and that none of them overlaps the output. */
+static gw_status check_messages(const gw_piece *piece, const message_list *messages, const void *out,
+                                size_t out_size, gw_collective_blame *blame)
+{
+    for (uint32_t i = 0; i < messages->count; i++) {
+        const gw_gcomp_frame *message = &messages->at[i];
+        if (i == messages->own) {
+            continue;
+        }
+        if ((message->data == NULL && message->size != 0) ||
+            gw_is_overlapping(out, out_size, message->data, message->size)) {
+            return blame_self(blame, piece->bucket, GW_ERR_ARG);
+        }
+        gw_gcomp_info info;
+        const gw_status status = gw_piece_check_message(piece, messages->first_rank + i, message,
+                                                        piece->contribution_map, &info, blame);
+        if (status != GW_OK) {
+            return status;
+        }
+    }
+    blame->rank = piece->bucket->rank;
+    return GW_OK;
+}
+
+static void begin_sum(gw_sum *sum, const gw_piece *piece, const message_list *messages)
+{
+    sum->codec = piece->codec;
+    sum->frames = messages->at;
+    sum->map = piece->contribution_map;
+    sum->count = messages->count;
+    sum->own = messages->own;
+    sum->values = piece->values;
+    sum->len = piece->at.len;
+    sum->chunk_log2 = piece->codec->options.chunk_log2;
+    sum->dtype = (uint32_t)piece->codec->options.dtype;
+    gw_sum_begin(sum);
+}
+
+static gw_status blame_sum(gw_collective_blame *blame, const gw_sum *sum, const message_list *messages)
+{
+    if (sum->status != GW_OK) {
+        blame->status = sum->status;
+        blame->rank = messages->first_rank + (uint32_t)sum->bad_frame;
+        blame->bad_chunk = sum->bad_chunk;
+    }
+    return sum->status;
+}
+
+/* Own values and messages to a frame. */
+static gw_status encode_sum(const gw_piece *piece, const message_list *messages,
+                            const gw_gcomp_source *source, gw_buffer *dst, gw_collective_blame *blame,
+                            const gw_workspace *workspace)
+{
+    gw_encoding e;
+    gw_status status = gw_encoding_begin(&e, piece->bucket->codec, source, workspace);
+    if (status != GW_OK) {
+        return blame_self(blame, piece->bucket, status);
+    }
+    const size_t bound = gw_gcomp_bound(piece->bucket->codec, source->len);
+    const size_t values_size = (size_t)source->len * gw_dtype_size(piece->codec->options.dtype);
+    if (dst->data == NULL || gw_is_overlapping(dst->data, bound, piece->values, values_size)) {
+        return blame_self(blame, piece->bucket, GW_ERR_ARG);
+    }
+    if (bound == 0 || dst->capacity < bound) {
+        return blame_self(blame, piece->bucket, GW_ERR_DST);
+    }
+    status = check_messages(piece, messages, dst->data, bound, blame);
+    if (status != GW_OK) {
+        return status;
+    }
+    gw_sum sum;
+    begin_sum(&sum, piece, messages);
+    (void)gw_sum_encode(&sum, &e, dst, workspace);
+    return blame_sum(blame, &sum, messages);
+}
+
+/* Begins a step of this rank that reads messages; `needs_messages` tells whether there are any. */
+static gw_status begin_step(gw_piece *piece, const gw_collective_bucket *bucket, uint32_t index,
+                            const gw_workspace *workspace, gw_collective_blame *blame)
+{
+    gw_blame_begin(blame, bucket, index);
+    gw_status status = gw_piece_begin(piece, bucket, index, 1);
+    if (status == GW_OK && piece->at.len != 0 && (workspace == NULL || workspace->data == NULL)) {
+        status = GW_ERR_ARG;
+    }
+    if (status == GW_OK && piece->at.len != 0 && workspace->size < gw_scratch_size(piece->codec)) {
+        status = GW_ERR_WORKSPACE;
+    }
+    return status == GW_OK ? GW_OK : blame_self(blame, bucket, status);
+}
+
+gw_status gw_collective_reduce(const gw_collective_bucket *bucket, uint32_t piece,
+                               const gw_gcomp_frame *messages, gw_buffer *dst, gw_collective_blame *blame,
+                               const gw_workspace *workspace)
+{
+    if (dst == NULL || blame == NULL) {
+        return GW_ERR_ARG;
+    }
+    dst->size = 0;
+    gw_piece own;
+    const gw_status status = begin_step(&own, bucket, piece, workspace, blame);
+    if (status != GW_OK) {
+        return status;
+    }
+    const message_list list = {messages, bucket->layout->shape.rank_count, bucket->rank, 0};
+    if (own.at.owner != bucket->rank || (messages == NULL && list.count > 1)) {
+        return blame_self(blame, bucket, GW_ERR_ARG);
+    }
+    if (own.at.len == 0) {
+        return GW_OK;
+    }
+    gw_gcomp_source source;
+    gw_piece_source(&own, own.sum_map, 1, &source);
+    return encode_sum(&own, &list, &source, dst, blame, workspace);
+}
+
+gw_status gw_collective_hop(const gw_collective_bucket *bucket, uint32_t piece, uint32_t hop,
+                            const gw_gcomp_frame *message, gw_buffer *dst, gw_collective_blame *blame,
+                            const gw_workspace *workspace)
+{
+    if (dst == NULL || blame == NULL) {
+        return GW_ERR_ARG;
+    }
+    dst->size = 0;
+    gw_piece own;
+    const gw_status status = begin_step(&own, bucket, piece, workspace, blame);
+    if (status != GW_OK) {
+        return status;
+    }
+    const uint32_t ranks = bucket->layout->shape.rank_count;
+    if (own.at.owner != gw_collective_ring_shard(ranks, bucket->rank, hop) || (hop != 0 && message == NULL)) {
+        return blame_self(blame, bucket, GW_ERR_ARG);
+    }
+    if (own.at.len == 0) {
+        return GW_OK;
+    }
+    const int is_sum = hop == ranks - 1 || own.codec->options.levels == GW_GCOMP_EXPLICIT;
+    gw_gcomp_source source;
+    gw_piece_source(&own, is_sum ? own.sum_map : own.contribution_map, hop, &source);
+    /* The first message is the left neighbour's; there are no others. */
+    const message_list list = {message, hop == 0 ? 1u : 2u, hop == 0 ? 0u : 1u,
+                               (bucket->rank + ranks - 1) % ranks};
+    return encode_sum(&own, &list, &source, dst, blame, workspace);
+}
+
+static gw_status check_target(const gw_piece *piece, const gw_gcomp_target *target)
+{
+    const uint32_t scale = gw_bits_from_float(target->scale) << 1;
+    const uint32_t exponent = scale >> 24;
+    if (target->values == NULL || (scale != 0 && (exponent == 0 || exponent == 255))) {
+        return GW_ERR_ARG;
+    }
+    const size_t size = (size_t)piece->at.len * gw_dtype_size(piece->codec->options.dtype);
+    if (target->values != piece->values && gw_is_overlapping(target->values, size, piece->values, size)) {
+        return GW_ERR_ARG;
+    }
+    return target->capacity < piece->at.len ? GW_ERR_DST : GW_OK;
+}
+
+static void reset_target(gw_gcomp_target *target)
+{
+    target->len = 0;
+    target->bad_chunk = UINT64_MAX;
+    target->bad_frame = 0;
+}
+
+gw_status gw_collective_sum(const gw_collective_bucket *bucket, uint32_t piece,
+                            const gw_gcomp_frame *messages, gw_gcomp_target *target,
+                            gw_collective_blame *blame, const gw_workspace *workspace)
+{
+    if (target == NULL || blame == NULL) {
+        return GW_ERR_ARG;
+    }
+    reset_target(target);
+    gw_piece own;
+    gw_status status = begin_step(&own, bucket, piece, workspace, blame);
+    if (status != GW_OK) {
+        return status;
+    }
+    const message_list list = {messages, bucket->layout->shape.rank_count, bucket->rank, 0};
+    if (own.at.owner != bucket->rank || (messages == NULL && list.count > 1)) {
+        return blame_self(blame, bucket, GW_ERR_ARG);
+    }
+    if (own.at.len == 0) {
+        return GW_OK;
+    }
+    status = check_target(&own, target);
+    if (status != GW_OK) {
+        return blame_self(blame, bucket, status);
+    }
+    const size_t size = (size_t)own.at.len * gw_dtype_size(own.codec->options.dtype);
+    status = check_messages(&own, &list, target->values, size, blame);
+    if (status != GW_OK) {
+        target->bad_frame = blame->rank;
+        return status;
+    }
+    gw_sum sum;
+    begin_sum(&sum, &own, &list);
+    const float scale = gw_bits_from_float(target->scale) << 1 == 0 ? 1.0f : target->scale;
+    status = gw_sum_store(&sum, (uint8_t *)target->values, scale, workspace);
+    target->len = status == GW_OK ? own.at.len : 0;
+    target->bad_frame = sum.bad_frame;
+    target->bad_chunk = sum.bad_chunk;
+    return blame_sum(blame, &sum, &list);
+}
+
+/* ---- decode -------------------------------------------------------------------------------------------- */
+
+gw_status gw_collective_decode(const gw_collective_bucket *bucket, uint32_t piece, uint32_t from,
+                               const gw_gcomp_frame *message, gw_gcomp_target *target,
+                               gw_collective_blame *blame, const gw_workspace *workspace)
+{
+    if (target == NULL || blame == NULL) {
+        return GW_ERR_ARG;
+    }
+    reset_target(target);
+    gw_blame_begin(blame, bucket, piece);
+    gw_piece own;
+    gw_status status = gw_piece_begin(&own, bucket, piece, 0);
+    if (status != GW_OK) {
+        return blame_self(blame, bucket, status);
+    }
+    if (from >= bucket->layout->shape.rank_count || (own.at.len != 0 && message == NULL)) {
+        return blame_self(blame, bucket, GW_ERR_ARG);
+    }
+    if (own.at.len == 0) {
+        return GW_OK;
+    }
+    if (message->data == NULL && message->size != 0) {
+        return blame_self(blame, bucket, GW_ERR_ARG);
+    }
+    gw_gcomp_info info;
+    status = gw_piece_check_message(&own, from, message, own.sum_map, &info, blame);
+    if (status != GW_OK) {
+        return status;
+    }
+    /* By the header that was checked: the length of the frame cannot change any more. */
+    const gw_gcomp_frame frame = {message->data, message->size, own.sum_map};
+    const gw_gcomp_range all = {0, info.chunk_count};
+    status = gw_gcomp_decode_range(bucket->codec, &frame, &info, &all, target, workspace);
+    blame->status = status;
+    blame->bad_chunk = target->bad_chunk;
+    if (target->bad_chunk == UINT64_MAX) {
+        blame->rank = bucket->rank;
+    }
+    return status;
+}
