@@ -58,8 +58,7 @@ static uint64_t hash_options(const gw_thc_options *options)
     hash = gw_fnv(hash, options->table.value, sizeof options->table.value);
     hash = gw_fnv_u32(hash, options->threshold_bits);
     hash = gw_fnv_u32(hash, options->worker_max);
-    hash = gw_fnv_u32(hash, (uint32_t)options->seed);
-    return gw_fnv_u32(hash, (uint32_t)(options->seed >> 32));
+    return gw_fnv_u64(hash, options->seed);
 }
 
 gw_status gw_thc_state_init(gw_thc_state *state, const gw_thc_options *options)

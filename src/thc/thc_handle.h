@@ -8,14 +8,13 @@
 #define GW_THC_HANDLE_H
 
 #include "core/bytes.h"
+#include "core/fnv.h"
 #include "core/kernels.h"
 #include "gradwire/thc.h"
 
 #define GW_THC_TAG 0x43485447u /* "GTHC": a handle that gw_thc_init() made, of this layout */
 
 #define GW_THC_NONFINITE_CODE 0xffffffffu /* both words of a plain block that is marked */
-#define GW_FNV_OFFSET         0xcbf29ce484222325u
-#define GW_FNV_PRIME          0x100000001b3u
 
 typedef struct gw_thc_state {
     uint32_t tag; /* GW_THC_TAG once initialised */
@@ -34,24 +33,6 @@ static inline const gw_thc_state *gw_thc_state_of(const gw_thc *thc)
 
 /* gw_thc_init() on the inside; *state is zeroed on failure. */
 gw_status gw_thc_state_init(gw_thc_state *state, const gw_thc_options *options);
-
-/* FNV-1a over bytes, continuing from hash. */
-static inline uint64_t gw_fnv(uint64_t hash, const uint8_t *src, size_t size)
-{
-    for (size_t i = 0; i < size; i++) {
-        hash = (hash ^ src[i]) * GW_FNV_PRIME;
-    }
-    return hash;
-}
-
-/* FNV-1a over the four little-endian bytes of value. */
-static inline uint64_t gw_fnv_u32(uint64_t hash, uint32_t value)
-{
-    for (unsigned i = 0; i < 32; i += 8) {
-        hash = (hash ^ (value >> i & 0xffu)) * GW_FNV_PRIME;
-    }
-    return hash;
-}
 
 /* n * g against the lanes and 2^23; the same test for options, aggregators, frames and packets. */
 static inline gw_status gw_thc_check_sum(uint32_t worker_max, uint32_t granularity, uint32_t lane_bits)
