@@ -1,5 +1,5 @@
 /* Life of an exchange: memory, slots, tasks. */
-#include "exchange.h"
+#include "pool_exchange.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -34,9 +34,8 @@ static uint64_t slot_index(const gw_exchange *exchange, uint32_t piece, uint32_t
     return count + layout->shard_pieces * ranks + piece;
 }
 
-static uint64_t slot_count(const gw_exchange *exchange)
+static uint64_t count_slots(const gw_collective_layout *layout)
 {
-    const gw_collective_layout *layout = &exchange->layout;
     return 2 * (uint64_t)layout->piece_count + (uint64_t)layout->shard_pieces * layout->shape.rank_count;
 }
 
@@ -56,7 +55,7 @@ void gw_exchange_info_get(const gw_exchange *exchange, gw_exchange_info *info)
 {
     *info = (gw_exchange_info){
         .layout = exchange->layout,
-        .memory_size = slot_count(exchange) * exchange->slot_size,
+        .memory_size = exchange->slot_count * exchange->slot_size,
         .message_bound = exchange->slot_size,
         .digest_len = gw_collective_digest_len(&exchange->layout),
     };
@@ -127,7 +126,7 @@ static int allocate(gw_exchange *exchange)
     exchange->arrived = calloc(own, sizeof *exchange->arrived);
     exchange->messages = calloc(own * ranks, sizeof *exchange->messages);
     exchange->finished = calloc(pieces, sizeof *exchange->finished);
-    exchange->seen = calloc(slot_count(exchange), 1);
+    exchange->seen = calloc(exchange->slot_count, 1);
     return exchange->tasks && exchange->sample && exchange->map.levels && exchange->map.digest &&
            exchange->arrived && exchange->messages && exchange->finished && exchange->seen;
 }
@@ -148,6 +147,7 @@ static gw_status prepare(gw_exchange *exchange)
     size_t spare = gw_collective_message_bound(&exchange->layout, &exchange->spare);
     bound = spare > bound ? spare : bound;
     exchange->slot_size = (bound + 63) / 64 * 64; /* slots at cache lines */
+    exchange->slot_count = count_slots(&exchange->layout);
     exchange->value_size = gw_dtype_size(config->codec.dtype);
     if (bound == 0) {
         return GW_ERR_LIMIT;

@@ -1,6 +1,6 @@
 /* The state of an exchange. Fields are guarded by the pool's lock unless a comment says otherwise. */
-#ifndef GRADWIRE_EXCHANGE_H
-#define GRADWIRE_EXCHANGE_H
+#ifndef GRADWIRE_POOL_EXCHANGE_H
+#define GRADWIRE_POOL_EXCHANGE_H
 
 #include "pool_queue.h"
 
@@ -10,7 +10,7 @@ struct gw_exchange {
     gw_exchange_config config;
     gw_collective_layout layout;
     gw_gcomp codec, spare;
-    uint64_t slot_size;
+    uint64_t slot_size, slot_count;
     size_t value_size;
     gw_task *tasks;  /* kind * piece_count + piece */
     float *sample;   /* decoded values of a sampled piece */
@@ -47,7 +47,7 @@ struct gw_exchange {
 void gw_exchange_push(gw_exchange *exchange, uint32_t kind, uint32_t piece);
 /* Needs the lock. */
 void gw_exchange_post(gw_exchange *exchange, gw_pool_event event);
-/* Tasks of the map (exchange_map.c) and of operations (exchange_steps.c): without the lock. */
+/* Tasks of the map (pool_map.c) and of operations (pool_steps.c): without the lock. */
 void gw_exchange_map_task(gw_exchange *exchange, const gw_task *task);
 void gw_exchange_step_task(gw_exchange *exchange, const gw_task *task, const gw_workspace *workspace);
 

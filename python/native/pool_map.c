@@ -1,5 +1,5 @@
 /* The map of an exchange: two passes over all pieces, the second with the base that the first one found. */
-#include "exchange.h"
+#include "pool_exchange.h"
 
 #include <stdlib.h>
 
