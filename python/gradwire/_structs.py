@@ -132,6 +132,7 @@ class gw_gcomp_source(Structure):
         ("quanta", c_void_p),
         ("segments", POINTER(gw_gcomp_segment)),
         ("segment_count", c_size_t),
+        ("segment_offset", c_uint64),
     ]
 
 

@@ -44,9 +44,9 @@ GW_API GW_MUST_CHECK gw_status gw_pool_open(uint32_t thread_count, gw_pool **poo
 GW_API void gw_pool_close(gw_pool *pool);
 
 typedef enum gw_pool_event_kind {
-    GW_POOL_POKE = 1, /* gw_pool_poke() was called, once or several times */
-    GW_POOL_MAP = 2,  /* a map is built; word: its outcome, as of gw_collective_word() */
-    GW_POOL_SEND = 3, /* offset, size: the message of `piece` for its owner */
+    GW_POOL_POKE = 1,  /* gw_pool_poke() was called, once or several times */
+    GW_POOL_MAP = 2,   /* a map is built; word: its outcome, as of gw_collective_word() */
+    GW_POOL_SEND = 3,  /* offset, size: the message of `piece` for its owner */
     GW_POOL_SHARE = 4, /* offset, size: the finished `piece` for all other ranks */
     GW_POOL_DONE = 5   /* the operation has ended on this rank; word: its outcome */
 } gw_pool_event_kind;
@@ -140,7 +140,7 @@ typedef struct gw_exchange_run {
                      only, and it may be their place in `values` */
     float scale;  /* every value of the result is multiplied by it once; 0 and 1: not */
     uint32_t step_index;
-    uint32_t flags; /* gw_exchange_flags */
+    uint32_t flags;  /* gw_exchange_flags */
     uint32_t sample; /* GW_EXCHANGE_SAMPLE: the piece is this one modulo the pieces of others */
 } gw_exchange_run;
 

@@ -33,13 +33,13 @@ struct gw_exchange {
     int busy;
     gw_exchange_run run;
     gw_collective_bucket bucket;
-    uint32_t *arrived;       /* per own piece: contributions of others */
+    uint32_t *arrived;        /* per own piece: contributions of others */
     gw_gcomp_frame *messages; /* per own piece and rank */
     gw_gcomp_frame *finished; /* per piece */
-    uint8_t *seen;           /* per slot: received in this operation */
-    size_t left;             /* pieces whose values are not in place */
-    uint32_t sample_piece;   /* UINT32_MAX: none */
-    uint64_t worst;          /* word */
+    uint8_t *seen;            /* per slot: received in this operation */
+    size_t left;              /* pieces whose values are not in place */
+    uint32_t sample_piece;    /* UINT32_MAX: none */
+    uint64_t worst;           /* word */
     gw_exchange_stats stats;
 };
 

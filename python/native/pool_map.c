@@ -81,27 +81,25 @@ static void end_pass(gw_exchange *exchange, uint32_t kind)
     }
     exchange->map_busy = 0;
     exchange->map_ready = good;
-    gw_exchange_post(exchange, (gw_pool_event){.kind = GW_POOL_MAP,
-                                               .word = gw_collective_word(&exchange->map_blame)});
+    gw_exchange_post(exchange,
+                     (gw_pool_event){.kind = GW_POOL_MAP, .word = gw_collective_word(&exchange->map_blame)});
 }
 
 void gw_exchange_map_task(gw_exchange *exchange, const gw_task *task)
 {
     uint64_t start = gw_pool_clock();
     uint32_t top = 0, level_max = 0, backends = exchange->config.codec.backends;
-    gw_status status = task->kind == GW_TASK_SCAN
-                           ? gw_collective_map_scan(&exchange->layout, task->piece, &exchange->segments,
-                                                    backends, &top)
-                           : gw_collective_map_build(&exchange->layout, task->piece, &exchange->segments,
-                                                     backends, &exchange->map, &level_max);
+    gw_status status =
+        task->kind == GW_TASK_SCAN
+            ? gw_collective_map_scan(&exchange->layout, task->piece, &exchange->segments, backends, &top)
+            : gw_collective_map_build(&exchange->layout, task->piece, &exchange->segments, backends,
+                                      &exchange->map, &level_max);
     gw_pool_lock(exchange->pool);
     exchange->stats.map_ns += gw_pool_clock() - start;
     exchange->map_top = top > exchange->map_top ? top : exchange->map_top;
     if (status != GW_OK && exchange->map_blame.status == GW_OK) {
-        exchange->map_blame = (gw_collective_blame){.status = status,
-                                                    .rank = exchange->config.rank,
-                                                    .piece = task->piece,
-                                                    .bad_chunk = UINT64_MAX};
+        exchange->map_blame = (gw_collective_blame){
+            .status = status, .rank = exchange->config.rank, .piece = task->piece, .bad_chunk = UINT64_MAX};
     }
     if (--exchange->map_left == 0) {
         end_pass(exchange, task->kind);

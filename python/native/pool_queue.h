@@ -5,14 +5,7 @@
 #include "pool.h"
 
 /* In order of urgency: the owner's step is what other ranks wait for, and nobody waits for a map. */
-enum {
-    GW_TASK_REDUCE,
-    GW_TASK_ENCODE,
-    GW_TASK_DECODE,
-    GW_TASK_BUILD,
-    GW_TASK_SCAN,
-    GW_TASK_KINDS
-};
+enum { GW_TASK_REDUCE, GW_TASK_ENCODE, GW_TASK_DECODE, GW_TASK_BUILD, GW_TASK_SCAN, GW_TASK_KINDS };
 
 /* One step of one piece. Each exists once per exchange, so the queue needs no memory of its own. */
 typedef struct gw_task {

@@ -236,8 +236,8 @@ static void encode(gw_exchange *exchange, uint32_t piece, const gw_workspace *wo
     exchange->stats.sample_square += sums[0];
     exchange->stats.sample_error += sums[1];
     note(exchange, &blame);
-    gw_exchange_post(exchange, (gw_pool_event){
-                                   .kind = GW_POOL_SEND, .piece = piece, .offset = offset, .size = dst.size});
+    gw_exchange_post(
+        exchange, (gw_pool_event){.kind = GW_POOL_SEND, .piece = piece, .offset = offset, .size = dst.size});
     if (exchange->run.flags & GW_EXCHANGE_SCATTER) {
         finish_piece(exchange);
     }
@@ -278,8 +278,8 @@ static void reduce(gw_exchange *exchange, uint32_t piece, const gw_workspace *wo
     exchange->stats.sent_size += dst.size * (exchange->layout.shape.rank_count - 1);
     note(exchange, &blame);
     exchange->finished[piece] = (gw_gcomp_frame){.data = dst.data, .size = dst.size};
-    gw_exchange_post(exchange, (gw_pool_event){
-                                   .kind = GW_POOL_SHARE, .piece = piece, .offset = offset, .size = dst.size});
+    gw_exchange_post(
+        exchange, (gw_pool_event){.kind = GW_POOL_SHARE, .piece = piece, .offset = offset, .size = dst.size});
     gw_exchange_push(exchange, GW_TASK_DECODE, piece);
     gw_pool_unlock(exchange->pool);
 }
@@ -290,8 +290,8 @@ static void sum(gw_exchange *exchange, uint32_t piece, const gw_workspace *works
     uint64_t start = gw_pool_clock();
     gw_gcomp_target target = target_of(exchange, piece);
     gw_collective_blame blame;
-    gw_status status = gw_collective_sum(&exchange->bucket, piece, messages_of(exchange, piece), &target,
-                                         &blame, workspace);
+    gw_status status =
+        gw_collective_sum(&exchange->bucket, piece, messages_of(exchange, piece), &target, &blame, workspace);
     gw_pool_lock(exchange->pool);
     exchange->stats.reduce_ns += gw_pool_clock() - start;
     if (status != GW_OK) {
@@ -306,9 +306,8 @@ static void decode(gw_exchange *exchange, uint32_t piece, const gw_workspace *wo
     uint64_t start = gw_pool_clock();
     gw_gcomp_target target = target_of(exchange, piece);
     gw_collective_blame blame;
-    gw_status status =
-        gw_collective_decode(&exchange->bucket, piece, piece / exchange->layout.shard_pieces,
-                             &exchange->finished[piece], &target, &blame, workspace);
+    gw_status status = gw_collective_decode(&exchange->bucket, piece, piece / exchange->layout.shard_pieces,
+                                            &exchange->finished[piece], &target, &blame, workspace);
     gw_pool_lock(exchange->pool);
     exchange->stats.decode_ns += gw_pool_clock() - start;
     if (status != GW_OK) {
