@@ -55,8 +55,8 @@ class DdpState:
     quanta from their own optimizer state), "carried" or "explicit"; "auto": derived where the optimizer is known, else
     carried. deep_cut: values below their quantum become 0 or one quantum; None: where there is a noise limit or no
     second moment. nmse: carried levels of an unknown optimizer: share of error that a message may add. rounding,
-    checksum: as in gradwire.Options. contribution_bits: how much finer contributions are than their sum. fallback: levels while the
-    ranks' states differ, "carried" or "explicit".
+    checksum: as in gradwire.Options. contribution_bits: how much finer contributions are than their sum. fallback:
+    levels while the ranks' states differ, "carried" or "explicit".
 
     compress: "auto" measures the first steps and steps aside where plain all-reduce is faster; "always"; "never".
     small_len: buckets of fewer values travel plain. threads: of the native pool. piece_len: values of a message.
