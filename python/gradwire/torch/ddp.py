@@ -19,6 +19,7 @@ from . import optimizers
 from .choice import Choice
 from .engine import CODEC_DTYPES, Engine, Operation, Plan, Settings
 from .optimizers import Book, Place
+from .replay import Layout, Replay
 from .stats import Report, StepClock
 from .transport import Transport
 
@@ -128,11 +129,11 @@ class DdpState:
         self._used: set[tuple[Any, ...]] = set()
         self._in_backward = False
         self._compressing = False
-        self._last: torch.futures.Future | None = None
         self._map_due = False
         self._map_rates: tuple[float, ...] = ()
         self._forward_handle: Any = None
-        self._replay: Any = None
+        self._layout: Layout = []  # of the last backward pass
+        self._replay: Replay | None = None
         for one in made:
             watch_steps(one, self)
 
@@ -195,20 +196,29 @@ class DdpState:
         self.engine.raise_error()
         if not self._in_backward:
             self._begin_backward()
-        values = bucket.buffer()
-        last = bucket.is_last()
-        if self._compressing and self._compressible(values):
-            future = self._compressed(bucket, values)
+        values, params, gradients = bucket.buffer(), bucket.parameters(), bucket.gradients()
+        if self._replay is not None:
+            future = self._replay.add(values, params, gradients)
         else:
-            future = self._plain(values)
-        if last:
-            self._end_backward(future)
+            future = self._reduce(values, params, gradients)
+        if bucket.is_last():
+            replay, self._replay = self._replay, None
+            self._end_backward(replay.run() if replay is not None else future)
         return future
+
+    def _reduce(
+        self, values: torch.Tensor, params: list[torch.Tensor], gradients: list[torch.Tensor]
+    ) -> torch.futures.Future:
+        self._layout.append([self._book.number(param) for param in params])
+        if self._compressing and self._compressible(values):
+            return self._compressed(values, params, gradients)
+        return self._plain(values)
 
     def _begin_backward(self) -> None:
         self._in_backward = True
         self._compressing = self.choice.compresses(self.step)
         self._used = set()
+        self._layout = []
         if self._map_due:
             self.build_maps()  # no forward pass was seen
         elif self._compressing and self.engine.settings.maps:
@@ -236,8 +246,10 @@ class DdpState:
         work = dist.all_reduce(values, group=self.group, async_op=True)
         return work.get_future().then(lambda done: done.value()[0])
 
-    def _compressed(self, bucket: dist.GradBucket, values: torch.Tensor) -> torch.futures.Future:
-        plan = self._plan(bucket, values)
+    def _compressed(
+        self, values: torch.Tensor, params: list[torch.Tensor], gradients: list[torch.Tensor]
+    ) -> torch.futures.Future:
+        plan = self._plan(values, params, gradients)
         future: torch.futures.Future = torch.futures.Future()
         self.report.full_size += values.numel() * values.element_size()
         self.engine.submit(
@@ -254,13 +266,12 @@ class DdpState:
         )
         return future
 
-    def _plan(self, bucket: dist.GradBucket, values: torch.Tensor) -> Plan:
-        params = bucket.parameters()
+    def _plan(self, values: torch.Tensor, params: list[torch.Tensor], gradients: list[torch.Tensor]) -> Plan:
         key = (values.numel(), values.dtype, *map(id, params))
         self._used.add(key)
         plan = self._plans.get(key)
         if plan is None:
-            places = places_of(self._book, values, params, bucket.gradients())
+            places = places_of(self._book, values, params, gradients)
             plan = self._plans[key] = self.engine.plan(values.numel(), values.dtype, places)
         return plan
 
@@ -268,7 +279,13 @@ class DdpState:
 
     def state_dict(self) -> dict[str, Any]:
         """What a resumed run needs, besides model and optimizer, to give the same bits."""
-        return {"version": 1, "step": self.step, "seed": self._book.seed, "choice": self.choice.state_dict()}
+        return {
+            "version": 1,
+            "step": self.step,
+            "seed": self._book.seed,
+            "choice": self.choice.state_dict(),
+            "layout": [list(bucket) for bucket in self._layout],
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         if state.get("version") != 1:
@@ -276,6 +293,8 @@ class DdpState:
         self.step = state["step"]
         self._book.seed = self.engine.seed = state["seed"]
         self.choice.load_state_dict(state["choice"])
+        if state["layout"] and not any(None in bucket for bucket in state["layout"]):
+            self._replay = Replay(state["layout"], self._book.number, self._reduce)
 
     def check(self) -> None:
         """Raises if an operation failed on any rank or, in debug mode, if results differ. A collective call."""
