@@ -20,7 +20,7 @@ from gradwire import dlpack
 ArrayLike = Any
 
 #: NumPy's type for the elements as the library sees them.
-ELEMENTS = {"fp32": np.dtype("<f4"), "fp16": np.dtype("<f2"), "bf16": np.dtype("<u2")}
+ELEMENTS: dict[str, np.dtype] = {"fp32": np.dtype("<f4"), "fp16": np.dtype("<f2"), "bf16": np.dtype("<u2")}
 
 
 def look(values: ArrayLike) -> tuple[np.ndarray, str]:
@@ -110,3 +110,10 @@ def empty(dtype: str, shape: Any) -> np.ndarray:
 def address(array: np.ndarray | None) -> int | None:
     """Where the elements are; None for no array or an empty one's NULL."""
     return None if array is None else array.ctypes.data
+
+
+def apart(written: np.ndarray, *others: np.ndarray | None) -> None:
+    """ValueError if memory that a call writes overlaps memory that it reads. All are contiguous."""
+    for other in others:
+        if other is not None and np.may_share_memory(written, other):
+            raise ValueError("the output overlaps an input")

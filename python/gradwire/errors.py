@@ -39,6 +39,15 @@ class Error(RuntimeError):
         self.chunk = chunk
         self.block = block
         self.frame = frame
+        self._message = message
+
+    def __reduce__(self):
+        """Crosses process boundaries by pickle with all its attributes."""
+        return _rebuild, (self.status, self._message, self.chunk, self.block, self.frame)
+
+
+def _rebuild(status: int, message: str, chunk: int | None, block: int | None, frame: int | None) -> Error:
+    return Error(status, message, chunk=chunk, block=block, frame=frame)
 
 
 def status_name(status: int) -> str:

@@ -79,18 +79,18 @@ _FLAGS = ("strict", "checksum", "installed", "constant")
 
 
 def _info(struct: gw_gcomp_info, chunks: tuple[Chunk, ...] = ()) -> Info:
-    fields = {name: getattr(struct, name) for name, _ in struct._fields_}
+    fields = {name: getattr(struct, name) for name in (entry[0] for entry in struct._fields_)}
     fields |= {name: bool(fields[name]) for name in _FLAGS}
     fields["dtype"] = name_in(DTYPES, struct.dtype)
     fields["levels"] = name_in(LEVELS, struct.levels)
     return Info(**fields, chunks=chunks)
 
 
-def peek_struct(data, len_max: int = LEN_MAX) -> gw_gcomp_info:
-    """Header of a frame in an array of bytes, as the C struct."""
+def dtype_of(data) -> str:
+    """Type of the values of a frame in an array of bytes; "fp32" for other bytes: decoding says what is wrong."""
     info = gw_gcomp_info()
-    check(lib.gw_gcomp_peek(arrays.address(data), data.size, len_max, info))
-    return info
+    lib.gw_gcomp_peek(data.ctypes.data, data.size, LEN_MAX, info)
+    return name_in(DTYPES, info.dtype) if info.dtype else "fp32"
 
 
 def peek(data: ArrayLike, *, len_max: int = LEN_MAX) -> Info:
@@ -98,7 +98,9 @@ def peek(data: ArrayLike, *, len_max: int = LEN_MAX) -> Info:
 
     Raises Error ("short", "magic", "version", "unsupported", "header", "limit").
     """
-    return _info(peek_struct(arrays.frame(data), len_max))
+    data, info = arrays.frame(data), gw_gcomp_info()
+    check(lib.gw_gcomp_peek(data.ctypes.data, data.size, len_max, info))
+    return _info(info)
 
 
 def inspect(data: ArrayLike, *, len_max: int = LEN_MAX) -> Info:
@@ -108,14 +110,17 @@ def inspect(data: ArrayLike, *, len_max: int = LEN_MAX) -> Info:
     Raises Error with the status that docs/format.md section 8 gives the first broken rule.
     """
     data = arrays.frame(data)
-    info = peek_struct(data, len_max)
+    info = gw_gcomp_info()
+    peeked = lib.gw_gcomp_peek(data.ctypes.data, data.size, len_max, info)
     frame = gw_gcomp_frame(data=arrays.address(data), size=data.size)
     options, codec = gw_gcomp_options(), gw_gcomp()
-    lib.gw_gcomp_options_init(options, info.dtype)
+    lib.gw_gcomp_options_init(options, info.dtype or c.GW_FP32)
+    options.len_max = len_max
     check(lib.gw_gcomp_init(codec, options))
     status = lib.gw_gcomp_check(codec, frame, gw_gcomp_info())
     if status not in (c.GW_ERR_MAP, c.GW_ERR_TABLE):  # these come after everything that is shown here
         check(status)
+    check(peeked)
     return _info(info, tuple(_chunk(frame, info, index) for index in range(info.chunk_count)))
 
 

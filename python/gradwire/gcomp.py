@@ -11,6 +11,7 @@ import numpy as np
 
 from gradwire import _constants as c
 from gradwire import arrays, frames
+from gradwire._fill import assign, fill
 from gradwire._library import check, lib
 from gradwire._structs import (
     gw_buffer,
@@ -24,7 +25,7 @@ from gradwire._structs import (
 )
 from gradwire.arrays import ArrayLike
 from gradwire.errors import index_or_none
-from gradwire.maps import Map, pointer_to
+from gradwire.maps import Map, levels_of, pointer_to
 from gradwire.workspace import scratch
 
 _ROUNDINGS = {"truncate": c.GW_GCOMP_TRUNCATE, "nearest": c.GW_GCOMP_NEAREST, "stochastic": c.GW_GCOMP_STOCHASTIC}
@@ -70,17 +71,15 @@ class Options:
         """The C struct with all defaults filled in."""
         options = gw_gcomp_options()
         lib.gw_gcomp_options_init(options, _number(frames.DTYPES, self.dtype, "dtype"))
-        options.levels = _number(frames.LEVELS, self.levels, "kind of levels")
-        options.rounding = _number(_ROUNDINGS, self.rounding, "rounding")
-        options.preset = _number(_PRESETS, self.preset, "preset")
-        for name in ("step", "cap", "constant_drop", "tolerance_bits", "block_log2", "target_nmse", "chunk_log2"):
-            if getattr(self, name) is not None:
-                setattr(options, name, getattr(self, name))
-        for name in ("deep_cut", "strict", "checksum"):
-            setattr(options, name, int(getattr(self, name)))
-        for name in ("backends", "len_max"):
-            if getattr(self, name) is not None:
-                setattr(options, name, getattr(self, name))
+        given = {
+            "levels": _number(frames.LEVELS, self.levels, "kind of levels"),
+            "rounding": _number(_ROUNDINGS, self.rounding, "rounding"),
+            "preset": _number(_PRESETS, self.preset, "preset"),
+        }
+        for name, value in vars(self).items():
+            if name not in given and name != "dtype" and value is not None:
+                given[name] = int(value) if isinstance(value, bool) else value
+        assign(options, **given)
         return options
 
 
@@ -131,9 +130,10 @@ class Source:
             raise ValueError(f"the map has {len(map)} levels for {self.values.size} values")
         self.map = map
         self.segments = (gw_gcomp_segment * len(stream.segments))(
-            *(gw_gcomp_segment(s.seed, s.first_element, s.len) for s in stream.segments)
+            *(fill(gw_gcomp_segment, **vars(s)) for s in stream.segments)
         )
-        self.struct = gw_gcomp_source(
+        self.struct = fill(
+            gw_gcomp_source,
             values=self.values.ctypes.data,
             len=self.values.size,
             map=pointer_to(map, codec.chunk_log2 if codec.options.levels == "derived" else None),
@@ -153,7 +153,9 @@ class Frame:
 
     def __init__(self, data: ArrayLike, map: Map | None = None, len_max: int = frames.LEN_MAX) -> None:
         self.data = arrays.frame(data)
-        self.info = frames.peek_struct(self.data, len_max)
+        self.info = gw_gcomp_info()
+        # A failure leaves zeros: the call that gets the frame finds it too, or something that comes before it.
+        lib.gw_gcomp_peek(self.data.ctypes.data, self.data.size, len_max, self.info)
         self.map = map
         chunk_log2 = self.info.chunk_log2 if self.info.levels == c.GW_GCOMP_DERIVED else None
         self.struct = gw_gcomp_frame(data=self.data.ctypes.data, size=self.data.size, map=pointer_to(map, chunk_log2))
@@ -180,6 +182,7 @@ class Codec:
         self.chunk_log2 = struct.chunk_log2
         self.block_log2 = struct.block_log2
         self.len_max = struct.len_max
+        self.tolerance_bits = struct.tolerance_bits
         self._workspace_size = lib.gw_gcomp_workspace_size(self.handle)
 
     @property
@@ -215,9 +218,7 @@ class Codec:
         """
         source = Source(self, values, map, stream, quanta)
         return self._written(
-            source.values.size,
-            out,
-            lambda dst: check(lib.gw_gcomp_encode(self.handle, source.struct, dst, self.workspace())),
+            source, out, lambda dst: check(lib.gw_gcomp_encode(self.handle, source.struct, dst, self.workspace()))
         )
 
     def decode(
@@ -263,6 +264,8 @@ class Codec:
         if not received:
             return out
         target = self._target(received[0], out, scale)
+        for frame in received[1:]:
+            arrays.apart(target.values, frame.data, levels_of(frame.map))
         structs = (gw_gcomp_frame * len(received))(*(frame.struct for frame in received))
         status = lib.gw_gcomp_decode_add_frames(
             self.handle, structs, len(received), None, byref(target.struct), self.workspace()
@@ -287,6 +290,8 @@ class Codec:
         """
         received = Frame(frame, frame_map if frame_map is not None else map, self.len_max)
         source = Source(self, values, map, stream)
+        if out is not None:
+            arrays.apart(arrays.write(out, np.uint8, "out"), received.data, levels_of(received.map))
         bad_chunk = c_uint64()
 
         def run(dst: gw_buffer) -> None:
@@ -295,7 +300,7 @@ class Codec:
             )
             check(status, chunk=index_or_none(bad_chunk.value))
 
-        return self._written(source.values.size, out, run)
+        return self._written(source, out, run)
 
     def validate(self, frame: ArrayLike, *, map: Map | None = None) -> frames.Info:
         """Checks everything, the contents of the chunks included, without producing values. Raises Error; else the
@@ -311,7 +316,9 @@ class Codec:
 
     def _target(self, received: Frame, out: ArrayLike, scale: float) -> Target:
         target = Target(arrays.target(out, self.dtype), scale)
+        arrays.apart(target.values, received.data, levels_of(received.map))
         if target.values.size != received.info.len:
+            self._check(received)  # what is wrong with the frame comes first
             raise ValueError(f"out has {target.values.size} values, the frame {received.info.len}")
         return target
 
@@ -320,13 +327,17 @@ class Codec:
         status = function(self.handle, received.struct, byref(target.struct), self.workspace())
         check(status, chunk=index_or_none(target.struct.bad_chunk))
 
-    def _written(self, len: int, out: ArrayLike | None, run) -> bytes | memoryview:
-        """What run() writes to a buffer of bound(len) bytes."""
-        area = np.empty(self.bound(len), np.uint8) if out is None else arrays.write(out, np.uint8, "out")
+    def _written(self, source: Source, out: ArrayLike | None, run) -> bytes | memoryview:
+        """What run() writes to a buffer of bound() bytes."""
+        if out is None:
+            area = np.empty(self.bound(source.values.size), np.uint8)
+        else:
+            area = arrays.write(out, np.uint8, "out")
+            arrays.apart(area, source.values, source.quanta, levels_of(source.map))
         dst = gw_buffer(area.ctypes.data, area.size)
         run(dst)
         written = area[: dst.size]
-        return written.tobytes() if out is None else memoryview(written)
+        return written.tobytes() if out is None else written.data
 
 
 class Target:
@@ -346,7 +357,8 @@ def encode(
     values: ArrayLike, *, map: Map | None = None, stream: Stream | None = None, out: ArrayLike | None = None, **options
 ) -> bytes | memoryview:
     """Codec.encode() by a codec of these options (fields of Options), which is kept. dtype: that of the values."""
-    options.setdefault("dtype", arrays.name_of(values))
+    if "dtype" not in options:
+        options["dtype"] = arrays.name_of(values)
     return _codec(Options(**options)).encode(values, map=map, stream=stream, out=out)
 
 
@@ -356,12 +368,12 @@ def decode(
     """Codec.decode() by a codec of the frame's dtype. Derived frames need the map, and the tolerance_bits of their
     sender."""
     data = arrays.frame(frame)
-    options.setdefault("dtype", frames.peek(data, len_max=options.get("len_max") or frames.LEN_MAX).dtype)
+    options.setdefault("dtype", frames.dtype_of(data))
     return _codec(Options(**options)).decode(data, map=map, out=out, scale=scale)
 
 
 def decode_add(frame: ArrayLike, out: ArrayLike, *, map: Map | None = None, scale: float = 1.0, **options) -> ArrayLike:
     """Codec.decode_add() by a codec of the frame's dtype."""
     data = arrays.frame(frame)
-    options.setdefault("dtype", frames.peek(data, len_max=options.get("len_max") or frames.LEN_MAX).dtype)
+    options.setdefault("dtype", frames.dtype_of(data))
     return _codec(Options(**options)).decode_add(data, out, map=map, scale=scale)

@@ -9,6 +9,7 @@ import numpy as np
 
 from gradwire import _constants as c
 from gradwire import arrays
+from gradwire._fill import fill
 from gradwire._library import check, lib
 from gradwire._structs import gw_gcomp_map, gw_gcomp_map_limits, gw_gcomp_map_rule, gw_optimizer, gw_optimizer_state
 from gradwire.arrays import ArrayLike
@@ -51,7 +52,7 @@ class Optimizer:
         """The C struct."""
         if self.kind not in _KINDS:
             raise ValueError(f"no optimizer {self.kind!r}; there are: {', '.join(_KINDS)}")
-        return gw_optimizer(**{**vars(self), "kind": _KINDS[self.kind]})
+        return fill(gw_optimizer, **{**vars(self), "kind": _KINDS[self.kind]})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +79,7 @@ class Rule:
 
     def __init__(self, optimizer: Optimizer, wire_scale: float = 1.0, limits: Limits | None = None) -> None:
         self.struct = gw_gcomp_map_rule()
-        c_limits = gw_gcomp_map_limits(**vars(limits)) if limits else None
+        c_limits = fill(gw_gcomp_map_limits, **vars(limits)) if limits else None
         check(lib.gw_gcomp_map_rule_init(optimizer.struct(), wire_scale, c_limits, self.struct))
 
     @property
@@ -106,12 +107,12 @@ class State:
         a: ArrayLike | None = None,
     ) -> None:
         given = {"param": param, "m": m, "v": v, "a": a}
-        self._arrays = {name: arrays.source(x, "fp32") for name, x in given.items() if x is not None}
-        lengths = {x.size for x in self._arrays.values()}
+        self.arrays = {name: arrays.source(x, "fp32") for name, x in given.items() if x is not None}
+        lengths = {x.size for x in self.arrays.values()}
         if len(lengths) != 1:
             raise ValueError("state has no array" if not lengths else f"state has arrays of lengths {sorted(lengths)}")
         self.len = lengths.pop()
-        self.struct = gw_optimizer_state(**{name: x.ctypes.data for name, x in self._arrays.items()})
+        self.struct = gw_optimizer_state(**{name: x.ctypes.data for name, x in self.arrays.items()})
 
 
 def scan(rule: Rule, state: State, *, backends: int = c.GW_BACKEND_ALL) -> int:
@@ -133,6 +134,7 @@ def build(
     levels = np.empty(state.len, np.uint8) if out is None else arrays.write(out, np.uint8, "out")
     if levels.size != state.len:
         raise ValueError(f"out has {levels.size} bytes for {state.len} parameters")
+    arrays.apart(levels, *state.arrays.values())
     check(lib.gw_gcomp_map_build(rule.struct, state.struct, state.len, base, backends, levels.ctypes.data))
     return levels
 
@@ -182,8 +184,12 @@ class Map:
 
     def struct(self, chunk_log2: int | None = None) -> gw_gcomp_map:
         """The C struct, with digests if chunk_log2 is given. It borrows from this object."""
-        result = gw_gcomp_map(
-            levels=self.levels.ctypes.data, base=self.base, wire_scale=self.wire_scale, len=self.levels.size
+        result = fill(
+            gw_gcomp_map,
+            levels=self.levels.ctypes.data,
+            base=self.base,
+            wire_scale=self.wire_scale,
+            len=self.levels.size,
         )
         if chunk_log2 is not None:
             result.digest = self.digest(chunk_log2).ctypes.data
@@ -194,3 +200,8 @@ class Map:
 def pointer_to(map: Map | None, chunk_log2: int | None):
     """A pointer to the C struct of a map, NULL for None."""
     return pointer(map.struct(chunk_log2)) if map is not None else None
+
+
+def levels_of(map: Map | None) -> np.ndarray | None:
+    """The levels of a map, None for None."""
+    return None if map is None else map.levels
