@@ -97,7 +97,7 @@ class DdpState:
     ) -> None:
         made = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else list(optimizer)
         self.group = dist.group.WORLD if group is None else group
-        self.timeout = timeout or _timeout_of(self.group)
+        self.timeout = timeout or timeout_of(self.group)
         self.loss_scale = loss_scale
         self.small_len = small_len
         self._book = Book(made, seed)
@@ -117,7 +117,7 @@ class DdpState:
             debug=debug,
         )
         if transport is None:
-            transport = dist.new_group(_ranks_of(self.group), backend="gloo", timeout=self.timeout)
+            transport = dist.new_group(ranks_of(self.group), backend="gloo", timeout=self.timeout)
         self._transport = Transport(transport, self.timeout)
         self.rank, self.size = self._transport.rank, self._transport.size
         self.engine = Engine(self._transport, settings, self._book)
@@ -428,12 +428,16 @@ def _forward_trigger(reference: weakref.ref) -> Callable[..., None]:
     return trigger
 
 
-def _ranks_of(group: Any) -> list[int] | None:
+def ranks_of(group: Any) -> list[int] | None:
     if group is dist.group.WORLD:
         return None
     return [dist.get_global_rank(group, i) for i in range(dist.get_world_size(group))]
 
 
-def _timeout_of(group: Any) -> timedelta:
-    timeout = getattr(getattr(group, "options", None), "_timeout", None)
-    return timeout if isinstance(timeout, timedelta) else timedelta(minutes=30)
+def timeout_of(group: Any) -> timedelta:
+    """How long a call of a group may take; what torch takes by default where the group does not say."""
+    try:
+        backend = group._get_backend(torch.device("cpu")) if hasattr(group, "_get_backend") else group
+        return backend.options._timeout
+    except (AttributeError, RuntimeError):
+        return timedelta(minutes=30)
