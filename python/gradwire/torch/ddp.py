@@ -116,9 +116,7 @@ class DdpState:
             piece_len=piece_len,
             debug=debug,
         )
-        if transport is None:
-            transport = dist.new_group(ranks_of(self.group), backend="gloo", timeout=self.timeout)
-        self._transport = Transport(transport, self.timeout)
+        self._transport = new_transport(self.group, transport, self.timeout)
         self.rank, self.size = self._transport.rank, self._transport.size
         self.engine = Engine(self._transport, settings, self._book)
         self.choice = Choice(compress, self._slowest, self.rank)
@@ -428,10 +426,16 @@ def _forward_trigger(reference: weakref.ref) -> Callable[..., None]:
     return trigger
 
 
-def ranks_of(group: Any) -> list[int] | None:
-    if group is dist.group.WORLD:
-        return None
-    return [dist.get_global_rank(group, i) for i in range(dist.get_world_size(group))]
+def new_transport(group: Any, transport: Any, timeout: timedelta) -> Transport:
+    """A Gloo group of the ranks of `group` for nothing else, unless one is given."""
+    if transport is None and group is dist.group.WORLD:
+        transport = dist.new_group(backend="gloo", timeout=timeout)
+    elif transport is None:
+        ranks = [dist.get_global_rank(group, i) for i in range(dist.get_world_size(group))]
+        # torch 2: the group's own ranks suffice; 1.13: all processes must make it.
+        local = {"use_local_synchronization": True} if hasattr(torch, "compile") else {}
+        transport = dist.new_group(ranks, backend="gloo", timeout=timeout, **local)
+    return Transport(transport, timeout)
 
 
 def timeout_of(group: Any) -> timedelta:

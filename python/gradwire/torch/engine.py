@@ -71,11 +71,15 @@ class Settings:
 class Plan:
     """A bucket that comes again every step: its exchange, its map and the memory of its messages."""
 
-    def __init__(self, engine: Engine, cookie: int, length: int, dtype: torch.dtype, places: list[Place]) -> None:
+    def __init__(
+        self, engine: Engine, cookie: int, length: int, dtype: torch.dtype, places: list[Place], shard_len: int
+    ) -> None:
         self.engine, self.cookie, self.len, self.dtype, self.places = engine, cookie, length, dtype, places
         settings, transport = engine.settings, engine.transport
         config = _pool.gw_exchange_config(
-            shape=gw_collective_shape(len=length, rank_count=transport.size, piece_len=settings.piece_len),
+            shape=gw_collective_shape(
+                len=length, rank_count=transport.size, piece_len=settings.piece_len, shard_len=shard_len
+            ),
             rank=transport.rank,
             contribution_bits=settings.contribution_bits,
             codec=engine.options(settings.codec, dtype),
@@ -214,9 +218,9 @@ class Engine:
         fields = {**vars(options), "dtype": CODEC_DTYPES[dtype]}
         return Options(**fields).struct()
 
-    def plan(self, length: int, dtype: torch.dtype, places: list[Place]) -> Plan:
+    def plan(self, length: int, dtype: torch.dtype, places: list[Place], shard_len: int = 0) -> Plan:
         self._cookies += 1
-        plan = Plan(self, self._cookies, length, dtype, places)
+        plan = Plan(self, self._cookies, length, dtype, places, shard_len)
         self.plans[plan.cookie] = plan
         return plan
 
