@@ -128,6 +128,7 @@ class DdpState:
         self._in_backward = False
         self._compressing = False
         self._map_due = False
+        self._map_submitted = False
         self._map_rates: tuple[float, ...] = ()
         self._forward_handle: Any = None
         self._layout: Layout = []  # of the last backward pass
@@ -148,11 +149,9 @@ class DdpState:
 
     def before_step(self) -> None:
         """State is about to change: no map may be being built from it."""
-        if self._map_running():
-            self.engine.call(lambda: True)
-
-    def _map_running(self) -> bool:
-        return any(not plan.map_done.is_set() and plan.table is not None for plan in self._plans.values())
+        if self._map_submitted and self.engine.error is None:
+            self._map_submitted = False
+            self.engine.call(lambda: None)
 
     def build_maps(self) -> None:
         """Maps for the next backward pass, from the state as it is now."""
@@ -162,6 +161,7 @@ class DdpState:
         if self._map_due and self._plans:
             self._map_due = False
             self._map_rates = self._book.rates()
+            self._map_submitted = True
             self.engine.build_maps(list(self._plans.values()), self._wire_scale())
 
     def _wire_scale(self) -> float:

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from ctypes import c_uint64
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -184,7 +184,6 @@ class Operation:
     number: int = 0
     started: float = 0.0
     seconds: float = 0.0
-    received: int = field(default=0)
 
 
 class Engine:

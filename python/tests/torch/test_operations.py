@@ -131,7 +131,7 @@ def thc(rank, size, bits, feedback):
     state, hook = gradwire.torch.thc_hook(optimizer, bits=bits, error_feedback=feedback, small_len=256)
     ddp.register_comm_hook(state, hook)
     losses = []
-    for step in range(30):
+    for _ in range(30):
         x, y = batch(rank, 0)
         optimizer.zero_grad()
         loss = torch.nn.functional.mse_loss(ddp(x), y)
