@@ -187,7 +187,7 @@ class Communicator:
         return lambda reduce_output: self.all_reduce(reduce_output, mean=mean)
 
     def reduce_scatter_comm(self) -> Any:
-        """For FSDPModule.set_custom_reduce_scatter(). torch 2.9 and later."""
+        """For FSDPModule.set_custom_reduce_scatter()."""
         return _ReduceScatter(self)
 
     def close(self) -> None:
