@@ -110,7 +110,7 @@ class Communicator:
         self.step += 1
 
     def _travels_plain(self, values: torch.Tensor) -> bool:
-        return values.dtype not in CODEC_DTYPES or values.numel() < self.small_len
+        return self.size == 1 or values.dtype not in CODEC_DTYPES or values.numel() < self.small_len
 
     def _all_reduce(self, tensors: list[torch.Tensor], params: Sequence[torch.Tensor] | None, mean: bool) -> None:
         flat = torch.cat([_in_memory_order(tensor) for tensor in tensors])
@@ -123,7 +123,8 @@ class Communicator:
             places = self._places(tensors, params)
             key = ("all", flat.numel(), flat.dtype, *(id(place.param) for place in places))
             plan = self._plan(key, flat, places)
-            plan.map_built = plan.agreed = False  # state has changed since the last call
+            if self.engine.settings.maps:
+                self.engine.build_maps([plan], float(self.size if mean else 1))
             self._run(plan, flat, flat, 1.0 / self.size if mean else 1.0)
         at = 0
         for tensor in tensors:

@@ -228,7 +228,7 @@ class Engine:
 
     def build_maps(self, plans: Sequence[Plan], wire_scale: float) -> None:
         """Maps of these plans from the state as it is now, and the ranks' agreement on them. Off the critical path."""
-        self._control.submit(lambda: self._build_and_agree(list(plans), wire_scale))
+        self._control.submit(lambda: self._build_and_agree(list(plans), wire_scale, quiet=True))
 
     def retire(self, plan: Plan) -> None:
         """The bucket does not come again."""
@@ -257,7 +257,7 @@ class Engine:
 
     # ---- control thread ----
 
-    def _build_and_agree(self, plans: list[Plan], wire_scale: float) -> None:
+    def _build_and_agree(self, plans: list[Plan], wire_scale: float, quiet: bool) -> None:
         if self.error is not None:
             return
         for plan in plans:
@@ -265,13 +265,18 @@ class Engine:
         for plan in plans:
             plan.wait_map()
         if self.settings.agree:
-            self.agree(plans)
+            self.agree(plans, quiet)
 
-    def agree(self, plans: Sequence[Plan]) -> None:
-        """Tells all ranks the worst outcome so far and whether their maps are equal. Raises what is wrong."""
+    def agree(self, plans: Sequence[Plan], quiet: bool) -> None:
+        """Tells all ranks the worst outcome so far and whether their maps are equal. Raises what is wrong.
+
+        quiet: no operation is on its way, so results can be compared too: else ranks have ended different ones.
+        """
         with self._lock:
-            word, digest = self.word, self.digest
-            self.word = self.digest = 0
+            word, digest = self.word, self.digest if quiet else 0
+            self.word = 0
+            if quiet:
+                self.digest = 0
         words = [word, digest, digest ^ _MASK]
         for plan in plans:
             words += plan.exchange.map_words()
@@ -296,7 +301,7 @@ class Engine:
         plan.finish_sends()
         if self.settings.maps and not (plan.map_built and (plan.agreed or not self.settings.agree)):
             # The bucket is new, or the maps that were built ahead differ: once more from the state as it is now.
-            self._build_and_agree([plan], operation.wire_scale)
+            self._build_and_agree([plan], operation.wire_scale, quiet=False)
         operation.spare = operation.spare or (self.settings.agree and not plan.agreed)
         self._operations += 1
         operation.number = self._operations
@@ -371,7 +376,8 @@ class Engine:
             size = operation.result.numel() * operation.result.element_size()
             crc = lib.gw_crc32c(0, operation.result.data_ptr(), size)
             with self._lock:
-                self.digest = (self.digest * 0x100000001B3 + crc + 1) & _MASK
+                # A sum: the ranks end their operations in different orders.
+                self.digest = (self.digest + (operation.number << 32 | crc) * 0x9E3779B97F4A7C15) & _MASK
         operation.on_done(operation)
 
     # ---- failure and end ----
