@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+"""CPU time of the stages of one step of gradwire.torch, without transport: all ranks in one process.
+
+    bench/torch_cost.py [--params 10700000] [--ranks 4] [--threads 1] [--tolerance 12] [--deep-cut] [--steps 5]
+                        [--snapshot data/samples/bertbase-adamw-step0050]
+
+The gradients are those of the snapshot, repeated to the given number of parameters, plus noise of each rank's own. One
+pool of --threads threads does the work of all ranks, so the wall time of a stage over the ranks is what --threads cores
+need for one rank. Needs the package `gradwire` and torch.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import gradwire.maps
+import numpy as np
+import torch
+from gradwire._structs import gw_collective_shape
+from gradwire.gcomp import Options
+from gradwire.torch import _pool
+from gradwire.torch.optimizers import Book, Place
+
+STAGES = ("map_ns", "encode_ns", "reduce_ns", "decode_ns")
+
+
+def load(prefix, name, length):
+    values = np.load(f"{prefix}-{name}.npy")
+    return torch.from_numpy(np.resize(values, length).astype(np.float32))
+
+
+def make_optimizer(prefix, length):
+    """An AdamW in the state of the snapshot, with one parameter for each 2^20 values."""
+    about = json.loads(Path(f"{prefix}.json").read_text())
+    arrays = [load(prefix, name, length).split(1 << 20) for name in ("param", "exp_avg", "exp_avg_sq")]
+    params = [torch.nn.Parameter(part) for part in arrays[0]]
+    hyper = {key: about["hyper"][key] for key in ("lr", "betas", "eps", "weight_decay")}
+    optimizer = torch.optim.AdamW(params, **hyper)
+    for param, m, v in zip(params, *arrays[1:]):
+        optimizer.state[param] = {"step": torch.tensor(float(about["step"] - 1)), "exp_avg": m, "exp_avg_sq": v}
+    return optimizer, params
+
+
+class Rank:
+    def __init__(self, pool, rank, args, values, options):
+        config = _pool.gw_exchange_config(
+            shape=gw_collective_shape(len=args.params, rank_count=args.ranks, piece_len=args.piece),
+            rank=rank,
+            codec=options.struct(),
+            spare=options.struct(),
+            cookie=rank + 1,
+        )
+        config.shape.chunk_log2 = config.codec.chunk_log2
+        self.exchange = _pool.Exchange(pool, config)
+        self.memory = torch.empty(self.exchange.info.memory_size, dtype=torch.uint8)
+        self.exchange.memory(self.memory.data_ptr())
+        self.values = values
+
+
+def pump(pool, ranks, end):
+    """Moves messages until every rank has had the event `end`."""
+    ended = 0
+    while ended < len(ranks):
+        for event in pool.wait(10.0):
+            source = event.cookie - 1
+            ended += event.kind == end
+            assert event.word == 0, hex(event.word)
+            if event.kind not in (_pool.SEND, _pool.SHARE):
+                continue
+            message = ranks[source].memory[event.offset : event.offset + event.size]
+            owner = event.piece // ranks[0].exchange.info.layout.shard_pieces
+            for peer in [owner] if event.kind == _pool.SEND else set(range(len(ranks))) - {source}:
+                slot = ranks[peer].exchange.slot(event.piece, source)
+                ranks[peer].memory[slot : slot + event.size].copy_(message)
+                ranks[peer].exchange.receive(event.piece, source)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    root = Path(__file__).resolve().parent.parent
+    parser.add_argument("--params", type=int, default=10_700_000)
+    parser.add_argument("--ranks", type=int, default=4)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--tolerance", type=int, default=12)
+    parser.add_argument("--piece", type=int, default=1 << 18)
+    parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--deep-cut", action="store_true")
+    parser.add_argument("--no-checksum", action="store_true")
+    parser.add_argument("--snapshot", default=str(root / "data/samples/bertbase-adamw-step0050"))
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+
+    optimizer, params = make_optimizer(args.snapshot, args.params)
+    gradient = load(args.snapshot, "grad", args.params)
+    options = Options(
+        levels="derived",
+        rounding="stochastic",
+        tolerance_bits=args.tolerance,
+        deep_cut=args.deep_cut,
+        checksum=not args.no_checksum,
+    )
+    pool = _pool.Pool(args.threads)
+    generator = torch.Generator().manual_seed(1)
+    ranks = []
+    for rank in range(args.ranks):
+        noise = torch.randn(args.params, generator=generator) * gradient.abs() * 0.5
+        ranks.append(Rank(pool, rank, args, gradient + noise, options))
+    originals = [rank.values.clone() for rank in ranks]
+    book = Book([optimizer], seed=0)
+    offsets = np.cumsum([0, *(p.numel() for p in params)])
+    places = [Place(p, int(o), p.numel(), book.stream_seed(i)) for i, (p, o) in enumerate(zip(params, offsets))]
+
+    lines = []
+    for step in range(args.steps + 1):
+        before = [rank.exchange.stats() for rank in ranks]
+        start = time.perf_counter()
+        tables = [
+            book.segments(places, float(args.ranks), gradwire.maps.Limits(tolerance_bits=args.tolerance)) for _ in ranks
+        ]
+        for rank, table in zip(ranks, tables):
+            rank.exchange.start_map(table.struct, float(args.ranks))
+        pump(pool, ranks, _pool.MAP)
+        mapped = time.perf_counter()
+        for rank, original in zip(ranks, originals):
+            rank.values.copy_(original)
+        run_start = time.perf_counter()
+        for rank in ranks:
+            address = rank.values.data_ptr()
+            rank.exchange.start(
+                _pool.gw_exchange_run(values=address, result=address, scale=1 / args.ranks, step_index=step)
+            )
+        pump(pool, ranks, _pool.DONE)
+        end = time.perf_counter()
+        after = [rank.exchange.stats() for rank in ranks]
+        stages = [
+            np.mean([getattr(b, name) - getattr(a, name) for a, b in zip(before, after)]) / 1e6 for name in STAGES
+        ]
+        sent = np.mean([b.sent_size - a.sent_size for a, b in zip(before, after)])
+        walls = ((mapped - start) * 1e3 / args.ranks, (end - run_start) * 1e3 / args.ranks)
+        if step:  # the first one touches memory for the first time
+            lines.append((*stages, *walls, sent))
+    for rank in ranks:
+        assert torch.equal(rank.values, ranks[0].values)
+    median = np.median(np.array(lines), axis=0)
+    share = median[-1] / (8 * args.params * (args.ranks - 1) / args.ranks)
+    print(f"{args.params * 4 / 1e6:.1f} MB, {args.ranks} ranks, t = {args.tolerance}, {args.threads} threads")
+    print("CPU ms per rank: map %.1f, encode %.1f, owner step %.1f, decode %.1f" % tuple(median[:4]))
+    print(f"CPU ms on the critical path: {median[1:4].sum():.1f}")
+    print("wall ms per rank: map %.1f, the rest %.1f" % tuple(median[4:6]))
+    print(f"bytes: {100 * share:.2f} % of a plain reduce-scatter and all-gather")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,22 @@
+"""Compressed gradients in PyTorch, in one line:
+
+    ddp.register_comm_hook(*gradwire.torch.ddp_hook(optimizer))
+
+docs/pytorch.md describes options, limits and recipes.
+"""
+
+from .communicator import Communicator, all_reduce
+from .ddp import DdpState, ddp_hook
+from .engine import ExchangeError, ReplicaError
+from .thc import ThcState, thc_hook
+
+__all__ = [
+    "Communicator",
+    "DdpState",
+    "ExchangeError",
+    "ReplicaError",
+    "ThcState",
+    "all_reduce",
+    "ddp_hook",
+    "thc_hook",
+]

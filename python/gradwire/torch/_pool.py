@@ -1,0 +1,176 @@
+"""pool.h by ctypes: threads of the library, exchanges, events. The interpreter lock is released in every call."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import POINTER, Structure, byref, c_double, c_float, c_int, c_size_t, c_uint32, c_uint64, c_void_p
+
+from gradwire._library import Library, check, load
+from gradwire._structs import gw_collective_layout, gw_collective_segments, gw_collective_shape, gw_gcomp_options
+
+POKE, MAP, SEND, SHARE, DONE = 1, 2, 3, 4, 5
+SPARE, SCATTER, SAMPLE = 1, 2, 4
+MAP_WORDS = 6
+NO_SLOT = 0xFFFFFFFFFFFFFFFF
+
+
+class gw_pool_event(Structure):
+    _fields_ = [
+        ("cookie", c_uint64),
+        ("kind", c_uint32),
+        ("piece", c_uint32),
+        ("offset", c_uint64),
+        ("size", c_uint64),
+        ("word", c_uint64),
+    ]
+
+
+class gw_exchange_config(Structure):
+    _fields_ = [
+        ("shape", gw_collective_shape),
+        ("rank", c_uint32),
+        ("contribution_bits", c_uint32),
+        ("codec", gw_gcomp_options),
+        ("spare", gw_gcomp_options),
+        ("cookie", c_uint64),
+        ("seed", c_uint64),
+    ]
+
+
+class gw_exchange_info(Structure):
+    _fields_ = [
+        ("layout", gw_collective_layout),
+        ("memory_size", c_uint64),
+        ("message_bound", c_uint64),
+        ("digest_len", c_uint64),
+    ]
+
+
+class gw_exchange_run(Structure):
+    _fields_ = [
+        ("values", c_void_p),
+        ("result", c_void_p),
+        ("scale", c_float),
+        ("step_index", c_uint32),
+        ("flags", c_uint32),
+        ("sample", c_uint32),
+    ]
+
+
+class gw_exchange_stats(Structure):
+    _fields_ = [
+        ("sent_size", c_uint64),
+        ("received_size", c_uint64),
+        ("map_ns", c_uint64),
+        ("encode_ns", c_uint64),
+        ("reduce_ns", c_uint64),
+        ("decode_ns", c_uint64),
+        ("operations", c_uint64),
+        ("sample_square", c_double),
+        ("sample_error", c_double),
+    ]
+
+
+_STRUCTS = (gw_pool_event, gw_exchange_config, gw_exchange_info, gw_exchange_run, gw_exchange_stats)
+_PROTOTYPES = {
+    "gw_pool_abi": (c_size_t, (POINTER(c_uint64), c_size_t)),
+    "gw_pool_open": (c_int, (c_uint32, POINTER(c_void_p))),
+    "gw_pool_close": (None, (c_void_p,)),
+    "gw_pool_wait": (c_size_t, (c_void_p, POINTER(gw_pool_event), c_size_t, c_int)),
+    "gw_pool_poke": (None, (c_void_p,)),
+    "gw_exchange_open": (c_int, (c_void_p, POINTER(gw_exchange_config), POINTER(c_void_p))),
+    "gw_exchange_close": (None, (c_void_p,)),
+    "gw_exchange_info_get": (None, (c_void_p, POINTER(gw_exchange_info))),
+    "gw_exchange_memory": (None, (c_void_p, c_void_p)),
+    "gw_exchange_slot": (c_uint64, (c_void_p, c_uint32, c_uint32)),
+    "gw_exchange_map_start": (c_int, (c_void_p, POINTER(gw_collective_segments), c_float)),
+    "gw_exchange_map_words": (c_int, (c_void_p, POINTER(c_uint64))),
+    "gw_exchange_start": (c_int, (c_void_p, POINTER(gw_exchange_run))),
+    "gw_exchange_receive": (c_int, (c_void_p, c_uint32, c_uint32)),
+    "gw_exchange_stats_get": (None, (c_void_p, POINTER(gw_exchange_stats))),
+}
+
+
+def _open() -> Library:
+    cdll, path = load("gradwire_pool")
+    library = Library(cdll, path, _PROTOTYPES)
+    sizes = (c_uint64 * len(_STRUCTS))()
+    count = library.gw_pool_abi(sizes, len(sizes))
+    ours = [ctypes.sizeof(struct) for struct in _STRUCTS]
+    if count != len(ours) or list(sizes) != ours:
+        raise ImportError(f"{path} and this package were made from different headers")
+    return library
+
+
+native = _open()
+
+
+class Pool:
+    """Threads that run the steps of exchanges, and the queue of their events."""
+
+    _EVENTS = 64
+
+    def __init__(self, threads: int) -> None:
+        self._handle = c_void_p()
+        check(native.gw_pool_open(threads, byref(self._handle)))
+        self.threads = threads
+        self._events = (gw_pool_event * self._EVENTS)()
+
+    @property
+    def handle(self) -> c_void_p:
+        return self._handle
+
+    def wait(self, timeout_s: float) -> list[gw_pool_event]:
+        """Events, oldest first; none if there is none in time. For one thread; valid until its next call."""
+        count = native.gw_pool_wait(self._handle, self._events, self._EVENTS, int(timeout_s * 1000))
+        return self._events[:count]
+
+    def poke(self) -> None:
+        """Makes wait() return."""
+        native.gw_pool_poke(self._handle)
+
+    def close(self) -> None:
+        """Ends the threads. All exchanges must be closed."""
+        native.gw_pool_close(self._handle)
+        self._handle = c_void_p()
+
+
+class Exchange:
+    """A bucket with its layout, codecs, map and message slots."""
+
+    def __init__(self, pool: Pool, config: gw_exchange_config) -> None:
+        self._handle = c_void_p()
+        check(native.gw_exchange_open(pool.handle, config, byref(self._handle)))
+        self.info = gw_exchange_info()
+        native.gw_exchange_info_get(self._handle, self.info)
+
+    def memory(self, address: int) -> None:
+        native.gw_exchange_memory(self._handle, address)
+
+    def slot(self, piece: int, source: int) -> int | None:
+        """Offset at which to receive the message, None if there is none."""
+        offset = native.gw_exchange_slot(self._handle, piece, source)
+        return None if offset == NO_SLOT else offset
+
+    def start_map(self, segments: gw_collective_segments, wire_scale: float) -> None:
+        check(native.gw_exchange_map_start(self._handle, segments, wire_scale))
+
+    def map_words(self) -> list[int]:
+        words = (c_uint64 * MAP_WORDS)()
+        check(native.gw_exchange_map_words(self._handle, words))
+        return list(words)
+
+    def start(self, run: gw_exchange_run) -> None:
+        check(native.gw_exchange_start(self._handle, run))
+
+    def receive(self, piece: int, source: int) -> None:
+        check(native.gw_exchange_receive(self._handle, piece, source))
+
+    def stats(self) -> gw_exchange_stats:
+        stats = gw_exchange_stats()
+        native.gw_exchange_stats_get(self._handle, stats)
+        return stats
+
+    def close(self) -> None:
+        native.gw_exchange_close(self._handle)
+        self._handle = c_void_p()

@@ -1,0 +1,424 @@
+"""Runs compressed operations: the native pool computes, torch.distributed moves messages, threads here connect them.
+
+    control    builds maps, lets the ranks agree, posts receives, starts operations: in the order of submission
+    loop       takes the pool's events and sends what they announce
+    two more   wait for receives: contributions to this rank's pieces, and finished pieces
+
+Receives of Gloo cannot be polled, only waited for one by one; hence a thread for each of the two stages, in the order
+in which messages are expected. What arrives meanwhile is taken in by Gloo's own thread.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from ctypes import c_uint64
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+import gradwire.maps
+from gradwire._library import lib
+from gradwire._structs import gw_collective_blame, gw_collective_shape
+from gradwire.errors import status_name
+from gradwire.gcomp import Options
+
+from . import _pool
+from .optimizers import Book, Place, SegmentTable
+from .transport import FROM_OWNER, PIECES_MAX, TO_OWNER, Transport, Worker, tag
+
+CODEC_DTYPES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
+_MASK = (1 << 64) - 1
+
+
+class ExchangeError(RuntimeError):
+    """A compressed operation failed on this rank or on another one.
+
+    Attributes: status, name (of the status), rank (to blame), piece.
+    """
+
+    def __init__(self, word: int) -> None:
+        blame = gw_collective_blame()
+        lib.gw_collective_word_read(word, blame)
+        self.status, self.rank, self.piece = blame.status, blame.rank, blame.piece
+        self.name = status_name(blame.status)
+        what = lib.gw_status_message(blame.status).decode()
+        super().__init__(f"compressed all-reduce failed: rank {self.rank}, piece {self.piece}: {what} ({self.name})")
+
+
+class ReplicaError(RuntimeError):
+    """Debug mode: the ranks' results differ."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What all operations of an engine have in common; equal on all ranks."""
+
+    codec: Options
+    spare: Options  # while maps differ between ranks
+    limits: gradwire.maps.Limits
+    maps: bool  # whether quanta come from optimizer state
+    agree: bool  # whether receivers need equal maps
+    contribution_bits: int = 0
+    piece_len: int = 1 << 18
+    threads: int = 2
+    debug: bool = False
+    sample_every: int = 16  # operations of a bucket from one sampled piece to the next; 0: none
+
+
+class Plan:
+    """A bucket that comes again every step: its exchange, its map and the memory of its messages."""
+
+    def __init__(
+        self, engine: Engine, cookie: int, length: int, dtype: torch.dtype, places: list[Place], shard_len: int
+    ) -> None:
+        self.engine, self.cookie, self.len, self.dtype, self.places = engine, cookie, length, dtype, places
+        settings, transport = engine.settings, engine.transport
+        config = _pool.gw_exchange_config(
+            shape=gw_collective_shape(
+                len=length, rank_count=transport.size, piece_len=settings.piece_len, shard_len=shard_len
+            ),
+            rank=transport.rank,
+            contribution_bits=settings.contribution_bits,
+            codec=engine.options(settings.codec, dtype),
+            spare=engine.options(settings.spare, dtype),
+            cookie=cookie,
+            seed=engine.seed,
+        )
+        config.shape.chunk_log2 = config.codec.chunk_log2
+        self.exchange = _pool.Exchange(engine.pool, config)
+        self.pieces = self.exchange.info.layout.piece_count
+        self.shard_pieces = self.exchange.info.layout.shard_pieces
+        if self.pieces > PIECES_MAX:
+            raise ValueError(f"{self.pieces} pieces; increase piece_len")
+        self.memory = torch.empty(self.exchange.info.memory_size, dtype=torch.uint8)
+        self.exchange.memory(self.memory.data_ptr())
+        self._rooms = self._make_rooms()
+        self.table: SegmentTable | None = None
+        self.map_done = threading.Event()
+        self.map_word = 0
+        self.map_built = False
+        self.agreed = False  # all ranks hold the same map
+        self.sends: list[Any] = []
+        self.operation: Operation | None = None
+        self.count = 0
+
+    def _make_rooms(self) -> list[tuple[int, int, int, torch.Tensor]]:
+        """(stage, piece, rank, room) of every message that comes, in the order in which they are expected."""
+        rank, size, bound = self.engine.transport.rank, self.engine.transport.size, self.exchange.info.message_bound
+        rooms = []
+        for i in range(self.shard_pieces):
+            for distance in range(1, size):
+                peer = (rank - distance) % size
+                for stage, piece in (
+                    (TO_OWNER, rank * self.shard_pieces + i),
+                    (FROM_OWNER, peer * self.shard_pieces + i),
+                ):
+                    offset = self.exchange.slot(piece, peer)
+                    if offset is not None:
+                        rooms.append((stage, piece, peer, self.memory[offset : offset + bound]))
+        return rooms
+
+    def build_map(self, wire_scale: float) -> None:
+        """Starts it; map_done is set at its end."""
+        self.map_done.clear()
+        self.map_built = False
+        self.table = self.engine.book.segments(self.places, wire_scale, self.engine.settings.limits)
+        self.exchange.start_map(self.table.struct, wire_scale)
+
+    def wait_map(self) -> None:
+        self.map_done.wait()
+        self.table = None
+        if self.map_word:
+            raise ExchangeError(self.map_word)
+        self.map_built = True
+
+    def post_receives(self, operation: Operation) -> None:
+        transport = self.engine.transport
+        for stage, piece, peer, room in self._rooms:
+            if stage == FROM_OWNER and operation.scatter:
+                continue
+            work = transport.receive(room, peer, tag(operation.number, stage, piece))
+            self.engine.await_message(operation, work, stage, piece, peer)
+
+    def send(self, event: _pool.gw_pool_event) -> None:
+        """Sends the message that an event announces."""
+        transport, size = self.engine.transport, self.engine.transport.size
+        message = self.memory[event.offset : event.offset + event.size]
+        if event.kind == _pool.SEND:
+            stage, peers = TO_OWNER, [event.piece // self.shard_pieces]
+        else:
+            stage, peers = FROM_OWNER, [(transport.rank + i) % size for i in range(1, size)]
+        if self.engine.fault is not None:
+            self.engine.fault(stage, event.piece, message)
+        for peer in peers:
+            self.sends.append(transport.send(message, peer, tag(self.operation.number, stage, event.piece)))
+
+    def finish_sends(self) -> None:
+        """The slots of the last operation's messages are free."""
+        sends, self.sends = self.sends, []
+        for work in sends:
+            self.engine.transport.wait(work)
+
+    def close(self) -> None:
+        self.finish_sends()
+        self.exchange.close()
+
+
+@dataclass
+class Operation:
+    """One all-reduce (or reduce-scatter) of the values of a bucket."""
+
+    plan: Plan
+    values: torch.Tensor
+    result: torch.Tensor
+    scale: float
+    wire_scale: float
+    step: int
+    on_done: Callable[[Operation], None]
+    on_error: Callable[[BaseException], None]
+    scatter: bool = False
+    spare: bool = False
+    number: int = 0
+    started: float = 0.0
+    seconds: float = 0.0
+
+
+class Engine:
+    """Operations on buckets, in the order of submission, which must be the same on all ranks."""
+
+    def __init__(self, transport: Transport, settings: Settings, book: Book) -> None:
+        self.transport, self.settings, self.book = transport, settings, book
+        self.seed = book.seed
+        self.pool = _pool.Pool(settings.threads)
+        self.plans: dict[int, Plan] = {}
+        self.fault: Callable[[int, int, torch.Tensor], None] | None = None  # tests damage messages with it
+        self.error: BaseException | None = None
+        self.word = 0  # the worst outcome on this rank since the last agreement
+        self.digest = 0  # debug: of the results since then
+        self.mismatches = 0  # agreements that found different maps
+        self.seconds = 0.0  # operations, from start to end
+        self._retired = _pool.gw_exchange_stats()
+        self._cookies = 0
+        self._operations = 0
+        self._lock = threading.Lock()
+        self._active: dict[int, Operation] = {}
+        self._closing = False
+        self._control = Worker("gradwire-control", self.fail)
+        self._receivers = [Worker(f"gradwire-receive-{stage}", self.fail) for stage in (TO_OWNER, FROM_OWNER)]
+        self._loop = threading.Thread(target=self._run_loop, name="gradwire-loop", daemon=True)
+        self._loop.start()
+
+    # ---- submission: any thread ----
+
+    def options(self, options: Options, dtype: torch.dtype) -> Any:
+        fields = {**vars(options), "dtype": CODEC_DTYPES[dtype]}
+        return Options(**fields).struct()
+
+    def plan(self, length: int, dtype: torch.dtype, places: list[Place], shard_len: int = 0) -> Plan:
+        self._cookies += 1
+        plan = Plan(self, self._cookies, length, dtype, places, shard_len)
+        self.plans[plan.cookie] = plan
+        return plan
+
+    def submit(self, operation: Operation) -> None:
+        self._control.submit(lambda: self._begin(operation))
+
+    def build_maps(self, plans: Sequence[Plan], wire_scale: float) -> None:
+        """Maps of these plans from the state as it is now, and the ranks' agreement on them. Off the critical path."""
+        self._control.submit(lambda: self._build_and_agree(list(plans), wire_scale, quiet=True))
+
+    def retire(self, plan: Plan) -> None:
+        """The bucket does not come again."""
+        self._control.submit(lambda: self._retire(plan))
+
+    def call(self, job: Callable[[], Any]) -> Any:
+        """Runs a job after all that was submitted before, and returns its result."""
+        done = threading.Event()
+        outcome: list[Any] = []
+
+        def run() -> None:
+            try:
+                outcome.append(job())
+            finally:
+                done.set()
+
+        self._control.submit(run)
+        done.wait()
+        if not outcome:
+            raise self.error or RuntimeError("the job failed")
+        return outcome[0]
+
+    def raise_error(self) -> None:
+        if self.error is not None:
+            raise RuntimeError(f"gradwire: an earlier operation failed: {self.error}") from self.error
+
+    # ---- control thread ----
+
+    def _build_and_agree(self, plans: list[Plan], wire_scale: float, quiet: bool) -> None:
+        if self.error is not None:
+            return
+        for plan in plans:
+            plan.build_map(wire_scale)
+        for plan in plans:
+            plan.wait_map()
+        if self.settings.agree:
+            self.agree(plans, quiet)
+
+    def agree(self, plans: Sequence[Plan], quiet: bool) -> None:
+        """Tells all ranks the worst outcome so far and whether their maps are equal. Raises what is wrong.
+
+        quiet: no operation is on its way, so results can be compared too: else ranks have ended different ones.
+        """
+        with self._lock:
+            word, digest = self.word, self.digest if quiet else 0
+            self.word = 0
+            if quiet:
+                self.digest = 0
+        words = [word, digest, digest ^ _MASK]
+        for plan in plans:
+            words += plan.exchange.map_words()
+        words = self.transport.largest(words)
+        if words[0]:
+            raise ExchangeError(words[0])
+        if words[1] != words[2] ^ _MASK:
+            raise ReplicaError("gradwire: the results of the ranks differ")
+        for i, plan in enumerate(plans):
+            at = 3 + i * _pool.MAP_WORDS
+            difference = lib.gw_collective_map_differs((c_uint64 * _pool.MAP_WORDS)(*words[at : at + _pool.MAP_WORDS]))
+            plan.agreed = difference == 0
+            self.mismatches += difference != 0
+
+    def _begin(self, operation: Operation) -> None:
+        if self.error is not None:
+            operation.on_error(self.error)
+            return
+        plan = operation.plan
+        with self._lock:
+            self._active[plan.cookie] = operation
+        plan.finish_sends()
+        if self.settings.maps and not (plan.map_built and (plan.agreed or not self.settings.agree)):
+            # The bucket is new, or the maps that were built ahead differ: once more from the state as it is now.
+            self._build_and_agree([plan], operation.wire_scale, quiet=False)
+        operation.spare = operation.spare or (self.settings.agree and not plan.agreed)
+        self._operations += 1
+        operation.number = self._operations
+        plan.operation = operation
+        plan.count += 1
+        operation.started = time.perf_counter()
+        every = self.settings.sample_every
+        flags = _pool.SPARE if operation.spare else 0
+        flags |= _pool.SCATTER if operation.scatter else 0
+        flags |= _pool.SAMPLE if every and plan.count % every == 1 % every else 0
+        run = _pool.gw_exchange_run(
+            values=operation.values.data_ptr(),
+            result=operation.result.data_ptr(),
+            scale=operation.scale,
+            step_index=operation.step & 0xFFFFFFFF,
+            flags=flags,
+            sample=plan.count // max(every, 1),
+        )
+        plan.exchange.start(run)
+        plan.post_receives(operation)
+
+    def _retire(self, plan: Plan) -> None:
+        if self.error is None:
+            self._add_stats(self._retired, plan.exchange.stats())
+            plan.close()
+        self.plans.pop(plan.cookie, None)
+
+    # ---- receiving threads ----
+
+    def await_message(self, operation: Operation, work: Any, stage: int, piece: int, peer: int) -> None:
+        def run() -> None:
+            if self.error is None:
+                self.transport.wait(work)
+                operation.plan.exchange.receive(piece, peer)
+
+        self._receivers[stage].submit(run)
+
+    # ---- loop thread ----
+
+    def _run_loop(self) -> None:
+        while not self._closing:
+            try:
+                for event in self.pool.wait(1.0):
+                    if event.kind != _pool.POKE:
+                        self._handle(self.plans[event.cookie], event)
+            except BaseException as error:
+                self.fail(error)
+
+    def _handle(self, plan: Plan, event: _pool.gw_pool_event) -> None:
+        if event.kind == _pool.MAP:
+            plan.map_word = event.word
+            plan.map_done.set()
+        elif event.kind == _pool.DONE:
+            self._finish(plan, event.word)
+        else:
+            plan.send(event)
+
+    def _finish(self, plan: Plan, word: int) -> None:
+        with self._lock:
+            operation = self._active.pop(plan.cookie, None)
+            self.word = max(self.word, word)
+        if operation is None:
+            return  # failed meanwhile
+        operation.seconds = time.perf_counter() - operation.started
+        self.seconds += operation.seconds
+        if word:
+            with self._lock:
+                self._active[plan.cookie] = operation
+            self.fail(ExchangeError(word))
+            return
+        if self.settings.debug:
+            size = operation.result.numel() * operation.result.element_size()
+            crc = lib.gw_crc32c(0, operation.result.data_ptr(), size)
+            with self._lock:
+                # A sum: the ranks end their operations in different orders.
+                self.digest = (self.digest + (operation.number << 32 | crc) * 0x9E3779B97F4A7C15) & _MASK
+        operation.on_done(operation)
+
+    # ---- failure and end ----
+
+    def fail(self, error: BaseException) -> None:
+        """All operations, also later ones, raise. The other ranks learn of it by the next agreement."""
+        with self._lock:
+            if self.error is not None:
+                return
+            self.error = error
+            active, self._active = list(self._active.values()), {}
+        for plan in list(self.plans.values()):
+            plan.map_done.set()
+        for operation in active:
+            operation.on_error(error)
+        if self.settings.agree and self.word and self.transport.size > 1:
+            words = [self.word, 0, _MASK] + [0] * (_pool.MAP_WORDS * len(self.plans))
+            self._control.submit(lambda: self.transport.largest(words) and None)
+
+    @staticmethod
+    def _add_stats(total: _pool.gw_exchange_stats, more: _pool.gw_exchange_stats) -> None:
+        for name, _ in total._fields_:
+            setattr(total, name, getattr(total, name) + getattr(more, name))
+
+    def stats(self) -> _pool.gw_exchange_stats:
+        total = _pool.gw_exchange_stats()
+        self._add_stats(total, self._retired)
+        for plan in list(self.plans.values()):
+            self._add_stats(total, plan.exchange.stats())
+        return total
+
+    def close(self) -> None:
+        """Waits for what was submitted, then ends the threads. After a failure threads may be left that wait for a
+        peer; they end with the process, and so does the memory that they use."""
+        quiet = self._control.close(10.0 if self.error is None else 0.1)
+        for receiver in self._receivers:
+            quiet = receiver.close(10.0 if self.error is None else 0.1) and quiet
+        if quiet and self.error is None:
+            for plan in list(self.plans.values()):
+                self._retire(plan)
+            self._closing = True
+            self.pool.poke()
+            self._loop.join()
+            self.pool.close()

@@ -1,0 +1,199 @@
+"""What precision maps need to know of torch's optimizers: kind, hyperparameters and state of a parameter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from ctypes import POINTER, cast, pointer
+from typing import Any
+
+import torch
+
+import gradwire.maps
+from gradwire._structs import gw_collective_segment, gw_collective_segments, gw_gcomp_map_rule, gw_optimizer_state
+
+# State arrays of a parameter, under the names of gradwire.maps.State: m, v, a.
+_STATE = {
+    "sgd": {"m": "momentum_buffer"},
+    "adagrad": {"v": "sum"},
+    "rmsprop": {"m": "momentum_buffer", "v": "square_avg", "a": "grad_avg"},
+    "adam": {"m": "exp_avg", "v": "exp_avg_sq", "a": "max_exp_avg_sq"},
+}
+_FAMILIES = {
+    torch.optim.SGD: "sgd",
+    torch.optim.Adagrad: "adagrad",
+    torch.optim.RMSprop: "rmsprop",
+    torch.optim.Adam: "adam",
+    torch.optim.AdamW: "adam",
+}
+
+
+def family(optimizer: torch.optim.Optimizer) -> str | None:
+    """ "sgd", "adagrad", "rmsprop" or "adam"; None for an optimizer whose update is not known."""
+    for cls in type(optimizer).__mro__:
+        if cls in _FAMILIES:
+            # A class that overrides step() may do anything in it.
+            return _FAMILIES[cls] if _same_step(type(optimizer), cls) else None
+    return None
+
+
+def _same_step(cls: type, known: type) -> bool:
+    own = [base for base in cls.__mro__[: cls.__mro__.index(known)] if "step" in vars(base)]
+    return all(base in _FAMILIES for base in own)
+
+
+def has_second_moment(optimizer: torch.optim.Optimizer) -> bool:
+    return family(optimizer) in ("adagrad", "rmsprop", "adam")
+
+
+def _number(value: Any) -> float:
+    return float(value.item() if isinstance(value, torch.Tensor) else value)
+
+
+def _kind(optimizer: torch.optim.Optimizer, group: dict[str, Any], made: str) -> str:
+    if made == "adam":
+        # In torch 2.x Adam and AdamW are one algorithm, and the group says which.
+        decoupled = group.get("decoupled_weight_decay", isinstance(optimizer, torch.optim.AdamW))
+        return "adamw" if decoupled else "adam"
+    if made == "sgd":
+        if not group["momentum"]:
+            return "sgd"
+        return "nesterov" if group["nesterov"] else "momentum"
+    return made
+
+
+def describe(optimizer: torch.optim.Optimizer, group: dict[str, Any], step: int) -> gradwire.maps.Optimizer:
+    """Kind and hyperparameters for the update number `step`, from 1, as the group has them now."""
+    made = family(optimizer)
+    if made is None:
+        raise ValueError(f"{type(optimizer).__name__} is not an optimizer that maps are known for")
+    beta1, beta2 = group.get("betas", (0.9, 0.999))
+    return gradwire.maps.Optimizer(
+        kind=_kind(optimizer, group, made),
+        step=step,
+        lr=_number(group["lr"]),
+        weight_decay=_number(group.get("weight_decay", 0.0)),
+        momentum=_number(group.get("momentum", 0.0)),
+        dampening=_number(group.get("dampening", 0.0)),
+        beta1=_number(beta1),
+        beta2=_number(beta2),
+        alpha=_number(group.get("alpha", 0.99)),
+        eps=_number(group.get("eps", 1e-8)),
+        lr_decay=_number(group.get("lr_decay", 0.0)),
+        centered=bool(group.get("centered", False)),
+        amsgrad=bool(group.get("amsgrad", False)),
+        maximize=bool(group.get("maximize", False)),
+    )
+
+
+def next_step(made: str, state: dict[str, Any]) -> int:
+    """Number of the update that this parameter's next gradient makes."""
+    if made == "sgd":
+        return 1 if state.get("momentum_buffer") is None else 2  # only "the first" and "not the first" differ
+    return int(_number(state.get("step", 0))) + 1
+
+
+class Place:
+    """A parameter in a bucket: where its values are, and its random stream."""
+
+    __slots__ = ("param", "offset", "len", "seed")
+
+    def __init__(self, param: torch.Tensor, offset: int, length: int, seed: int) -> None:
+        self.param, self.offset, self.len, self.seed = param, offset, length, seed
+
+
+class Book:
+    """The parameters of some optimizers: group, random seed and name of each.
+
+    Parameters are numbered in the order of the groups; this number, not the address, makes seeds and state_dict().
+    """
+
+    def __init__(self, optimizers: Sequence[torch.optim.Optimizer], seed: int) -> None:
+        self.optimizers = list(optimizers)
+        self.seed = seed
+        self._numbers: dict[int, int] = {}
+        self._groups: dict[int, tuple[torch.optim.Optimizer, dict[str, Any]]] = {}
+        self._refresh()
+
+    def _refresh(self) -> None:
+        """Groups can be added to an optimizer, and their dicts are new after load_state_dict()."""
+        self._groups = {}
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                for param in group["params"]:
+                    self._groups[id(param)] = (optimizer, group)
+                    self._numbers.setdefault(id(param), len(self._numbers))
+
+    def number(self, param: torch.Tensor) -> int | None:
+        """None for a parameter that no optimizer has."""
+        if id(param) not in self._numbers:
+            self._refresh()
+        return self._numbers.get(id(param))
+
+    def stream_seed(self, number: int) -> int:
+        """The key of a parameter's random numbers: SplitMix64 of its number and the seed."""
+        mask = (1 << 64) - 1
+        z = (self.seed + (number + 1) * 0x9E3779B97F4A7C15) & mask
+        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & mask
+        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & mask
+        return z ^ (z >> 31)
+
+    def rates(self) -> tuple[float, ...]:
+        """Learning rates of all groups, to see whether they changed."""
+        return tuple(_number(group["lr"]) for optimizer in self.optimizers for group in optimizer.param_groups)
+
+    def segments(self, places: Iterable[Place], wire_scale: float, limits: gradwire.maps.Limits) -> SegmentTable:
+        self._refresh()
+        return SegmentTable(self, list(places), wire_scale, limits)
+
+    def entry(self, param: torch.Tensor) -> tuple[torch.optim.Optimizer, dict[str, Any]] | None:
+        return self._groups.get(id(param))
+
+
+class SegmentTable:
+    """The segments of a bucket as C structs, with all that they borrow: keep it until the map is built."""
+
+    def __init__(self, book: Book, places: list[Place], wire_scale: float, limits: gradwire.maps.Limits) -> None:
+        self._keep: list[torch.Tensor] = []
+        self._book, self._scale, self._limits = book, wire_scale, limits
+        self._rules: dict[tuple[int, int], Any] = {}
+        self._array = (gw_collective_segment * len(places))()
+        for segment, place in zip(self._array, places):
+            self._fill(segment, place)
+        self.struct = gw_collective_segments(cast(self._array, POINTER(gw_collective_segment)), len(places))
+
+    def _fill(self, segment: gw_collective_segment, place: Place) -> None:
+        segment.offset, segment.len, segment.seed = place.offset, place.len, place.seed
+        entry = self._book.entry(place.param)
+        if entry is None:
+            return  # no optimizer has it: nothing of it is dropped
+        optimizer, group = entry
+        made = family(optimizer)
+        state = optimizer.state.get(place.param, {})
+        rule = self._rule(optimizer, group, next_step(made, state))
+        arrays = {"param": self._array_of(place.param, place.param)}
+        for name, key in _STATE[made].items():
+            arrays[name] = self._array_of(state.get(key), place.param)
+        if arrays["param"] is None:
+            return
+        segment.rule = pointer(rule)
+        segment.state = gw_optimizer_state(**arrays)
+
+    def _rule(self, optimizer: torch.optim.Optimizer, group: dict[str, Any], step: int) -> gw_gcomp_map_rule:
+        key = (id(group), step)
+        if key not in self._rules:
+            rule = gradwire.maps.Rule(describe(optimizer, group, step), self._scale, self._limits)
+            self._rules[key] = rule.struct
+        return self._rules[key]
+
+    def _array_of(self, tensor: torch.Tensor | None, param: torch.Tensor) -> int | None:
+        """Address of fp32 values in the memory order of the parameter, which is that of its gradient in the bucket."""
+        if tensor is None or tensor.numel() == 0:
+            return None
+        tensor = tensor.detach()
+        if tensor.stride() != param.stride():
+            copy = torch.empty_like(param, dtype=torch.float32, device="cpu")
+            tensor = copy.copy_(tensor)
+        if tensor.dtype != torch.float32 or tensor.device.type != "cpu":
+            tensor = tensor.to(device="cpu", dtype=torch.float32, memory_format=torch.preserve_format)
+        self._keep.append(tensor)
+        return tensor.data_ptr()

@@ -1,0 +1,86 @@
+"""The first step of a resumed run.
+
+DDP starts with buckets in the order of the parameters and makes new ones, in the order of their gradients, after its
+first iteration. Which rank owns a value, and so the rounding of its sum, depends on the bucket; a run that is resumed
+would differ in its first step. So that step's buckets are collected, their values are put into the buckets of the run
+before, reduced there, and copied back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+Layout = list[list[int]]  # numbers of the parameters of every bucket, in order
+
+
+class Part:
+    """A parameter in one of DDP's buckets."""
+
+    __slots__ = ("param", "gradient", "values")
+
+    def __init__(self, param: torch.Tensor, gradient: torch.Tensor, values: torch.Tensor) -> None:
+        self.param = param
+        offset = (gradient.data_ptr() - values.data_ptr()) // values.element_size()
+        self.gradient = gradient
+        self.values = values[offset : offset + gradient.numel()]  # in memory order
+
+
+class Replay:
+    """Collects the buckets of one backward pass, then reduces those of `layout`.
+
+    reduce(values, params, gradients) starts the reduction of a bucket and returns its future.
+    """
+
+    def __init__(
+        self, layout: Layout, number: Callable[[torch.Tensor], int | None], reduce: Callable[..., Any]
+    ) -> None:
+        self._layout, self._number, self._reduce = layout, number, reduce
+        self._parts: dict[int | None, Part] = {}
+        self._waiting: list[tuple[torch.futures.Future, torch.Tensor]] = []
+
+    def add(
+        self, values: torch.Tensor, params: list[torch.Tensor], gradients: list[torch.Tensor]
+    ) -> torch.futures.Future:
+        for param, gradient in zip(params, gradients):
+            self._parts[self._number(param)] = Part(param, gradient, values)
+        future: torch.futures.Future = torch.futures.Future()
+        self._waiting.append((future, values))
+        return future
+
+    def run(self) -> torch.futures.Future:
+        """After the last bucket. ValueError if the layout is that of another model."""
+        if {number for bucket in self._layout for number in bucket} != set(self._parts):
+            raise ValueError("gradwire: the state that was loaded is that of a model with other parameters")
+        buckets = [[self._parts[number] for number in numbers] for numbers in self._layout]
+        flats = [torch.cat([part.values for part in parts]) for parts in buckets]
+        futures = []
+        for parts, flat in zip(buckets, flats):
+            views, at = [], 0
+            for part in parts:
+                size = part.gradient.numel()
+                views.append(flat[at : at + size].as_strided(part.gradient.size(), part.gradient.stride()))
+                at += size
+            futures.append(self._reduce(flat, [part.param for part in parts], views))
+        done: torch.futures.Future = torch.futures.Future()
+        torch.futures.collect_all(futures).then(lambda all_done: self._finish(all_done, buckets, flats, done))
+        return done
+
+    def _finish(self, all_done: Any, buckets: list[list[Part]], flats: list[torch.Tensor], done: Any) -> None:
+        try:
+            for future in all_done.value():
+                future.value()  # raises what went wrong
+            for parts, flat in zip(buckets, flats):
+                at = 0
+                for part in parts:
+                    part.values.copy_(flat[at : at + part.values.numel()])
+                    at += part.values.numel()
+        except Exception as error:
+            for future, _ in self._waiting:
+                future.set_exception(RuntimeError(str(error)))
+            return
+        for future, values in self._waiting:
+            future.set_result(values)
+        done.set_result(None)

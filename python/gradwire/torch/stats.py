@@ -1,0 +1,133 @@
+"""Statistics of a DdpState: to a line, a CSV file or TensorBoard."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any, TextIO
+
+log = logging.getLogger("gradwire")
+
+COLUMNS = (
+    "step",
+    "sent_size",
+    "received_size",
+    "plain_size",
+    "share",
+    "map_s",
+    "encode_s",
+    "reduce_s",
+    "decode_s",
+    "operation_s",
+    "step_s",
+    "nmse",
+    "mismatches",
+)
+
+
+class StepClock:
+    """Seconds between the ends of two synchronisations."""
+
+    def __init__(self) -> None:
+        self._last: float | None = None
+        self.seconds = 0.0
+        self.laps = 0
+
+    def lap(self) -> float | None:
+        now = time.perf_counter()
+        seconds = None if self._last is None else now - self._last
+        self._last = now
+        if seconds is not None:
+            self.seconds += seconds
+            self.laps += 1
+        return seconds
+
+
+class Report:
+    """Sums since the last line, for rank 0."""
+
+    def __init__(self, state: Any, *, csv: str | None, tensorboard: Any, every: int) -> None:
+        self._state = state
+        self._every = every
+        self._writer = tensorboard
+        self._file: TextIO | None = None
+        self.plain_size = 0  # bytes of buckets that travelled plain
+        self.full_size = 0  # bytes that compressed buckets have uncompressed
+        self._before: dict[str, float] = {}
+        self._first = True
+        if csv is not None and state.rank == 0:
+            self._file = open(csv, "w", encoding="utf-8")
+            self._file.write(",".join(COLUMNS) + "\n")
+
+    def totals(self) -> dict[str, float]:
+        """Sums since the start of this process. Stages are CPU seconds of the pool's threads; operation_s is the wall
+        time of operations, which overlap."""
+        stats = self._state.engine.stats()
+        return {
+            "sent_size": stats.sent_size,
+            "received_size": stats.received_size,
+            "plain_size": self.plain_size,
+            "full_size": self.full_size,
+            "map_s": stats.map_ns / 1e9,
+            "encode_s": stats.encode_ns / 1e9,
+            "reduce_s": stats.reduce_ns / 1e9,
+            "decode_s": stats.decode_ns / 1e9,
+            "operation_s": self._state.engine.seconds,
+            "step_s": self._state.clock.seconds,
+            "sample_square": stats.sample_square,
+            "sample_error": stats.sample_error,
+            "mismatches": self._state.engine.mismatches,
+        }
+
+    def share(self, sums: dict[str, float]) -> float | None:
+        """Bytes sent as a share of those of a plain reduce-scatter and all-gather of the same buckets."""
+        ranks = self._state.size
+        full = 2 * sums["full_size"] * (ranks - 1) / ranks
+        return sums["sent_size"] / full if full else None
+
+    def row(self) -> dict[str, float | None]:
+        """Sums since the last call."""
+        totals = self.totals()
+        sums = {name: value - self._before.get(name, 0) for name, value in totals.items()}
+        self._before = totals
+        square = sums.pop("sample_square")
+        error = sums.pop("sample_error")
+        return {**sums, "share": self.share(sums), "nmse": error / square if square else None}
+
+    def step(self, step: int) -> None:
+        """A step is synchronised."""
+        if self._state.rank != 0 or (step + 1) % self._every:
+            return
+        row = {"step": step, **self.row()}
+        if self._file is not None:
+            self._file.write(",".join(_text(row[name]) for name in COLUMNS) + "\n")
+            self._file.flush()
+        if self._writer is not None:
+            for name in COLUMNS[1:]:
+                if row[name] is not None:
+                    self._writer.add_scalar(f"gradwire/{name}", row[name], step)
+        log.info("gradwire: step %d, %s", step, _line(row))
+
+    def summary(self) -> str:
+        """One line for a progress display, from the start of this process."""
+        totals = self.totals()
+        square, error = totals.pop("sample_square"), totals.pop("sample_error")
+        return _line({**totals, "share": self.share(totals), "nmse": error / square if square else None})
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def _text(value: float | None) -> str:
+    return "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _line(row: dict[str, float | None]) -> str:
+    share = "plain" if row["share"] is None else f"{100 * row['share']:.1f} % of the bytes"
+    nmse = "" if row["nmse"] is None else f", NMSE {row['nmse']:.1e}"
+    return (
+        f"{share}, {row['sent_size'] / 1e6:.1f} MB sent, map {row['map_s']:.3f} s, encode {row['encode_s']:.3f} s, "
+        f"reduce {row['reduce_s']:.3f} s, decode {row['decode_s']:.3f} s{nmse}"
+    )

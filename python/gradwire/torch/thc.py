@@ -1,0 +1,142 @@
+"""THC as a DDP hook: gradients as small integers that an unmodified all-reduce adds up.
+
+    ddp.register_comm_hook(*gradwire.torch.thc_hook(optimizer, bits=4))
+
+Two all-reduces a bucket: the MAX of one word per block of 1024 values, and the SUM of one lane per value. No optimizer
+state is needed. The error memory of each parameter is added to its next gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+import gradwire.thc
+
+from .ddp import fail_future, new_transport, timeout_of
+from .transport import Worker
+
+
+def thc_hook(
+    optimizer: torch.optim.Optimizer | Iterable[torch.optim.Optimizer], **options: Any
+) -> tuple[ThcState, Callable[[ThcState, dist.GradBucket], torch.futures.Future]]:
+    """State and hook for DistributedDataParallel.register_comm_hook(). Options: those of ThcState."""
+    return ThcState(optimizer, **options), hook
+
+
+def hook(state: ThcState, bucket: dist.GradBucket) -> torch.futures.Future:
+    """The communication hook: the mean of a bucket over the ranks, in place."""
+    return state.reduce(bucket)
+
+
+hook.__annotations__.update({"bucket": dist.GradBucket, "return": torch.futures.Future[torch.Tensor]})
+
+
+class ThcState:
+    """What the hook keeps. optimizer: numbers the parameters for state_dict(), nothing else is read.
+
+    bits: 1..4, of an index. error_feedback: keep what rounding lost. small_len, group, transport, timeout, seed: as in
+    DdpState. Lanes are the narrowest that hold the sum and that Gloo adds: 8 or 32 bits.
+    """
+
+    def __init__(
+        self,
+        optimizer: torch.optim.Optimizer | Iterable[torch.optim.Optimizer],
+        *,
+        bits: int = 4,
+        error_feedback: bool = True,
+        small_len: int = 1 << 14,
+        group: Any = None,
+        transport: Any = None,
+        timeout: timedelta | None = None,
+        seed: int = 0,
+    ) -> None:
+        made = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else list(optimizer)
+        params = [param for one in made for part in one.param_groups for param in part["params"]]
+        self._numbers = {id(param): number for number, param in enumerate(params)}
+        self.group = dist.group.WORLD if group is None else group
+        self._transport = new_transport(self.group, transport, timeout or timeout_of(self.group))
+        self.rank, self.size = self._transport.rank, self._transport.size
+        options = gradwire.thc.options(bits, self.size, seed=seed, error_feedback=error_feedback)
+        if options.lane_bits == 16:  # Gloo does not add 16-bit integers
+            options = gradwire.thc.options(bits, self.size, lane_bits=32, seed=seed, error_feedback=error_feedback)
+        self.codec = gradwire.thc.Codec(options)
+        self.small_len = small_len
+        self.round = 0
+        self.sent_size = 0  # bytes of lanes and patterns that were handed to all-reduce
+        self.error: BaseException | None = None
+        self._errors: dict[int, torch.Tensor] = {}  # by number of the parameter
+        self._worker = Worker("gradwire-thc", self._fail)
+        self._waiting: list[torch.futures.Future] = []
+
+    def reduce(self, bucket: dist.GradBucket) -> torch.futures.Future:
+        if self.error is not None:
+            raise RuntimeError(f"gradwire: an earlier operation failed: {self.error}") from self.error
+        values = bucket.buffer()
+        if values.dtype != torch.float32 or values.device.type != "cpu" or values.numel() < self.small_len:
+            values.div_(self.size)
+            return dist.all_reduce(values, group=self.group, async_op=True).get_future().then(lambda f: f.value()[0])
+        params, number = bucket.parameters(), self.round
+        self.round += 1
+        future: torch.futures.Future = torch.futures.Future()
+        self._waiting.append(future)
+        self._worker.submit(lambda: self._reduce(values, params, number, future))
+        return future
+
+    def _reduce(self, values: torch.Tensor, params: list[torch.Tensor], number: int, future: Any) -> None:
+        part = gradwire.thc.Part(round=number & 0xFFFFFFFF, rank=self.rank)
+        feedback = self.codec.options.error_feedback
+        memory = torch.cat([self._error_of(param) for param in params]) if feedback else None
+        error = memory.numpy() if memory is not None else None
+        array = values.numpy()
+        patterns = self.codec.norms(array, part, error=error)
+        self._all_reduce(torch.from_numpy(patterns.view(np.int32)), dist.ReduceOp.MAX)
+        lanes = self.codec.encode_lanes(array, patterns, part, error=error)
+        words = torch.from_numpy(lanes.view(np.int32) if lanes.dtype == np.uint32 else lanes)
+        self._all_reduce(words, dist.ReduceOp.SUM)
+        self.codec.decode_reduced(lanes, patterns, array.size, part, out=array)
+        at = 0
+        for param in params if memory is not None else []:
+            self._error_of(param).copy_(memory[at : at + param.numel()])
+            at += param.numel()
+        self._waiting.remove(future)
+        future.set_result(values)
+
+    def _all_reduce(self, words: torch.Tensor, op: Any) -> None:
+        self.sent_size += words.numel() * words.element_size()
+        options = dist.AllreduceOptions()
+        options.reduceOp = op
+        options.timeout = self._transport.timeout
+        self._transport.group.allreduce([words], options).wait()
+
+    def _error_of(self, param: torch.Tensor) -> torch.Tensor:
+        """In memory order. A parameter that the optimizer lacks gets a number of its own."""
+        number = self._numbers.setdefault(id(param), len(self._numbers))
+        if number not in self._errors:
+            self._errors[number] = torch.zeros(param.numel())
+        return self._errors[number]
+
+    def _fail(self, error: BaseException) -> None:
+        self.error = error
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:
+            fail_future(future, error)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Of this rank alone: error memories differ between ranks."""
+        return {"version": 1, "round": self.round, "errors": {k: v.clone() for k, v in self._errors.items()}}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        if state.get("version") != 1:
+            raise ValueError(f"a state of version {state.get('version')}; this package reads 1")
+        self.round = state["round"]
+        self._errors = {number: error.clone() for number, error in state["errors"].items()}
+
+    def close(self) -> None:
+        """Ends the thread."""
+        self._worker.close(10.0)

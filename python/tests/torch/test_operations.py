@@ -1,0 +1,154 @@
+"""Operations outside DDP's gradients: all_reduce(), DiLoCo-like outer steps, FSDP2, THC."""
+
+import gradwire.torch
+import pytest
+import torch
+import torch.distributed as dist
+from ranks import run
+from test_ddp import batch, digest, model
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+
+def nmse(found, exact):
+    return ((found - exact).square().sum() / exact.square().sum()).item()
+
+
+def values_of(rank, seed, n):
+    return torch.randn(n, generator=torch.Generator().manual_seed(100 * seed + rank))
+
+
+def mixed(rank, size):
+    tensors = [values_of(rank, 1, 30000).view(100, 300), values_of(rank, 2, 5000), torch.full((7,), rank + 1)]
+    gradwire.torch.all_reduce(tensors, mean=False)
+    gradwire.torch.all_reduce(tensors[1:2])
+    exact = [sum(values_of(r, 1, 30000) for r in range(size)), sum(values_of(r, 2, 5000) for r in range(size))]
+    errors = [nmse(tensor.flatten(), e) for tensor, e in zip(tensors, exact)]
+    return [tensor.tolist() for tensor in tensors], errors
+
+
+def test_all_reduce_of_several_dtypes():
+    found = run(mixed, 3)
+    assert found[0][0] == found[1][0] == found[2][0]
+    assert found[0][0][2] == [6] * 7
+    assert all(0 < error < 5e-3 for error in found[0][1])
+
+
+def diloco(rank, size, with_optimizer):
+    net = model(seed=rank)
+    for p in net.parameters():
+        dist.broadcast(p.data, 0)
+    outer = torch.optim.SGD(net.parameters(), lr=0.7, momentum=0.9, nesterov=True)
+    options = {"small_len": 1, "piece_len": 4096, "debug": True}
+    communicator = gradwire.torch.Communicator(optimizer=outer if with_optimizer else None, **options)
+    inner = torch.optim.AdamW(net.parameters(), lr=3e-3)
+    for round in range(3):
+        before = [p.detach().clone() for p in net.parameters()]
+        for step in range(4):
+            x, y = batch(rank, 10 * round + step)
+            inner.zero_grad()
+            torch.nn.functional.mse_loss(net(x), y).backward()
+            inner.step()
+        params = list(net.parameters())
+        with torch.no_grad():
+            for p, start in zip(params, before):
+                p.grad = start - p
+                p.copy_(start)
+        communicator.all_reduce([p.grad for p in params], params=params)
+        outer.step()
+    sent, mismatches = communicator.engine.stats().sent_size, communicator.engine.mismatches
+    communicator.close()
+    return digest(net), sent, mismatches
+
+
+@pytest.mark.parametrize("with_optimizer", [True, False])
+def test_outer_steps(with_optimizer):
+    found = run(diloco, 2, with_optimizer)
+    assert found[0][0] == found[1][0]
+    assert all(sent > 0 and mismatches == 0 for _, sent, mismatches in found.values())
+
+
+def scattering(rank, size, n):
+    communicator = gradwire.torch.Communicator(small_len=1, piece_len=4096, nmse=1e-4)
+    output = torch.zeros(n)
+    communicator.reduce_scatter(output, values_of(rank, 3, n * size))
+    exact = sum(values_of(r, 3, n * size) for r in range(size)).view(size, n)[rank]
+    communicator.close()
+    return nmse(output, exact)
+
+
+@pytest.mark.parametrize("n", [5000, 4096, 97])
+def test_reduce_scatter(n):
+    assert all(0 <= error < 1e-3 for error in run(scattering, 3, n).values())
+
+
+def fsdp(rank, size, kind):
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    net = model(width=96)
+    reference = model(width=96)
+    if kind == "scatter":
+        mesh = init_device_mesh("cpu", (size,))
+        communicator = gradwire.torch.Communicator(mesh.get_group(), small_len=1, nmse=1e-5)
+    else:  # replicas of shards: the hook is the reduction between replicas
+        mesh = init_device_mesh("cpu", (2, size // 2), mesh_dim_names=("replicas", "shards"))
+        communicator = gradwire.torch.Communicator(mesh["replicas"].get_group(), small_len=1, nmse=1e-5)
+        mesh = mesh["shards"]
+    for layer in net:
+        if isinstance(layer, torch.nn.Linear):
+            fully_shard(layer, mesh=mesh)
+    fully_shard(net, mesh=mesh)
+    for layer in net:
+        if not isinstance(layer, torch.nn.Linear):
+            continue
+        if kind == "scatter":
+            layer.set_custom_reduce_scatter(communicator.reduce_scatter_comm())
+            layer.set_force_sum_reduction_for_comms(True)
+        else:
+            layer.set_all_reduce_hook(communicator.all_reduce_hook())
+    x, y = batch(rank, 0)
+    torch.nn.functional.mse_loss(net(x), y).backward()
+    for r in range(size):
+        x, y = batch(r, 0)
+        (torch.nn.functional.mse_loss(reference(x), y) / size).backward()
+    errors = [nmse(p.grad.full_tensor(), q.grad) for p, q in zip(net.parameters(), reference.parameters())]
+    sent = communicator.engine.stats().sent_size
+    communicator.close()
+    return max(errors), sent
+
+
+@pytest.mark.skipif(torch.__version__ < "2.9", reason="FSDP2 needs a newer torch")
+@pytest.mark.parametrize("kind", ["scatter", "replicas"])
+def test_fsdp2(kind):
+    for error, sent in run(fsdp, 4, kind).values():
+        assert error < 1e-3 and sent > 0
+
+
+def thc(rank, size, bits, feedback):
+    net = model()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+    ddp = DDP(net)
+    state, hook = gradwire.torch.thc_hook(optimizer, bits=bits, error_feedback=feedback, small_len=256)
+    ddp.register_comm_hook(state, hook)
+    losses = []
+    for _ in range(30):
+        x, y = batch(rank, 0)
+        optimizer.zero_grad()
+        loss = torch.nn.functional.mse_loss(ddp(x), y)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    saved = state.state_dict()
+    state.close()
+    total = sum(error.abs().sum().item() for error in saved["errors"].values())
+    return digest(net), losses, state.sent_size, total, sum(p.numel() for p in net.parameters())
+
+
+@pytest.mark.parametrize("bits,feedback", [(4, True), (4, False), (2, True)])
+def test_thc_over_integer_all_reduce(bits, feedback):
+    found = run(thc, 4, bits, feedback)
+    assert len({value[0] for value in found.values()}) == 1
+    for _, losses, sent, total, count in found.values():
+        assert losses[-1] < 0.8 * losses[0]
+        assert sent < 30 * count * 1.2  # one byte a value, and patterns
+        assert (total > 0) == feedback

@@ -1,0 +1,337 @@
+"""What people do around a training step: schedulers, groups, accumulation, clipping, dtypes, scaling, resuming."""
+
+import io
+import warnings
+
+import gradwire.torch
+import pytest
+import torch
+from ranks import run
+from test_ddp import OPTIONS, batch, digest, model
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+
+def make(net, optimizer, ddp_options=None, **options):
+    ddp = DDP(net, **(ddp_options or {}))
+    state, hook = gradwire.torch.ddp_hook(optimizer, **{**OPTIONS, **options})
+    ddp.register_comm_hook(state, hook)
+    return ddp, state
+
+
+def backward(ddp, rank, step, scale=1.0):
+    x, y = batch(rank, step)
+    (torch.nn.functional.mse_loss(ddp(x).float(), y) * scale).backward()
+
+
+def finish(state, net):
+    state.check()
+    totals = state.report.totals()
+    state.close()
+    return digest(net), totals
+
+
+def equal_digests(found):
+    return len({value[0] for value in found.values()}) == 1
+
+
+# ---- schedulers, groups ----
+
+
+def scheduled(rank, size):
+    net = model()
+    parts = list(net.parameters())
+    groups = [{"params": parts[:2], "lr": 1e-2, "weight_decay": 0.1}, {"params": parts[2:]}]
+    optimizer = torch.optim.AdamW(groups, lr=1e-3)
+    ddp, state = make(net, optimizer)
+    scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=[0.02, 0.01], total_steps=12)
+    rates = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for step in range(8):
+            optimizer.zero_grad()
+            backward(ddp, rank, step)
+            if step > 1:
+                rates.append(state._map_rates == tuple(group["lr"] for group in optimizer.param_groups))
+            optimizer.step()
+            scheduler.step()
+    return *finish(state, net), rates
+
+
+def test_maps_have_the_rate_of_the_step_that_uses_them():
+    found = run(scheduled, 2)
+    assert equal_digests(found)
+    for _, totals, rates in found.values():
+        assert rates == [True] * 6
+        assert totals["mismatches"] == 0
+
+
+def late_scheduler(rank, size):
+    net = model()
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-2, momentum=0.9)
+    ddp, state = make(net, optimizer)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for step in range(4):
+            x, y = batch(rank, step)
+            loss = torch.nn.functional.mse_loss(ddp(x), y)
+            if step == 3:
+                optimizer.param_groups[0]["lr"] = 2e-2
+            loss.backward()
+            optimizer.step()
+    return *finish(state, net), [str(w.message) for w in caught if "learning rate" in str(w.message)]
+
+
+def test_a_rate_that_changes_after_the_forward_pass_is_reported():
+    found = run(late_scheduler, 2)
+    assert equal_digests(found)
+    for _, _, messages in found.values():
+        assert len(messages) == 1 and "factor 2" in messages[0]
+
+
+# ---- accumulation, clipping, unused, frozen ----
+
+
+def accumulating(rank, size):
+    net = model()
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
+    ddp, state = make(net, optimizer)
+    for step in range(5):
+        optimizer.zero_grad()
+        with ddp.no_sync():
+            backward(ddp, rank, 10 * step)
+        backward(ddp, rank, 10 * step + 1)
+        torch.nn.utils.clip_grad_norm_(net.parameters(), 0.5)
+        optimizer.step()
+    return *finish(state, net), state.step
+
+
+def test_accumulation_and_clipping():
+    found = run(accumulating, 3)
+    assert equal_digests(found)
+    assert all(steps == 5 and totals["mismatches"] == 0 for _, totals, steps in found.values())
+
+
+class Branches(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(3)
+        self.stem = torch.nn.Linear(20, 64)
+        self.left = torch.nn.Linear(64, 3)
+        self.right = torch.nn.Linear(64, 3)
+        self.frozen = torch.nn.Linear(64, 64)
+        self.frozen.requires_grad_(False)
+        self.turn = 0
+
+    def forward(self, x):
+        x = torch.tanh(self.frozen(torch.tanh(self.stem(x))))
+        return self.left(x) if self.turn % 2 == 0 else self.right(x)
+
+
+def branching(rank, size):
+    net = Branches()
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)
+    ddp, state = make(net, optimizer, {"find_unused_parameters": True}, small_len=64)
+    for step in range(6):
+        net.turn = step
+        optimizer.zero_grad()
+        backward(ddp, rank, step)
+        optimizer.step()
+    return finish(state, net)
+
+
+def test_unused_and_frozen_parameters():
+    found = run(branching, 2)
+    assert equal_digests(found)
+    assert all(totals["mismatches"] == 0 and totals["sent_size"] > 0 for _, totals in found.values())
+
+
+# ---- dtypes, loss scale ----
+
+
+def in_bf16(rank, size):
+    net = model().to(torch.bfloat16)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
+    ddp, state = make(net, optimizer)
+    for step in range(5):
+        x, y = batch(rank, step)
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(ddp(x.bfloat16()).float(), y).backward()
+        optimizer.step()
+    for p in net.parameters():
+        p.data = p.data.float()
+    return finish(state, net)
+
+
+@pytest.mark.skipif(torch.__version__ < "2", reason="Gloo of torch 1.13 has no bf16")
+def test_bf16_gradients():
+    found = run(in_bf16, 2)
+    assert equal_digests(found)
+    assert all(totals["mismatches"] == 0 and totals["plain_size"] == 0 for _, totals in found.values())
+
+
+def in_fp64(rank, size, hooked):
+    net = model().double()
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
+    ddp = DDP(net)
+    if hooked:
+        state, hook = gradwire.torch.ddp_hook(optimizer, **OPTIONS)
+        ddp.register_comm_hook(state, hook)
+    for step in range(3):
+        x, y = batch(rank, step)
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(ddp(x.double()).float(), y).backward()
+        optimizer.step()
+    return digest(net)
+
+
+def test_foreign_dtypes_travel_plain():
+    assert run(in_fp64, 2, True) == run(in_fp64, 2, False)
+
+
+def scaled(rank, size, scale, option):
+    net = model(width=256)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
+    ddp, state = make(net, optimizer, loss_scale=(lambda: scale) if option else 1.0)
+    for step in range(4):
+        optimizer.zero_grad()
+        backward(ddp, rank, step, scale)
+        for p in net.parameters():
+            p.grad.div_(scale)
+        optimizer.step()
+    return finish(state, net)
+
+
+def test_loss_scale_is_part_of_the_wire_scale():
+    plain = run(scaled, 2, 1.0, True)[0][1]["sent_size"]
+    known = run(scaled, 2, 65536.0, True)[0][1]["sent_size"]
+    unknown = run(scaled, 2, 65536.0, False)[0][1]["sent_size"]
+    assert known == pytest.approx(plain, rel=0.01)
+    assert unknown > 1.2 * plain  # quanta that are 2^16 too fine
+
+
+# ---- resuming ----
+
+
+def segment_run(rank, size, first, last, saved, buckets):
+    """Trains steps [first, last) from what was saved; returns the digest and what a checkpoint holds."""
+    net = model()
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
+    saved = None if saved is None else torch.load(io.BytesIO(saved[rank][1]))
+    if saved is not None:
+        net.load_state_dict(saved["net"])
+        optimizer.load_state_dict(saved["optimizer"])
+    ddp, state = make(net, optimizer, {"bucket_cap_mb": buckets})
+    if saved is not None:
+        state.load_state_dict(saved["hook"])
+    for step in range(first, last):
+        optimizer.zero_grad()
+        backward(ddp, rank, step)
+        optimizer.step()
+    state.check()
+    checkpoint = {"net": net.state_dict(), "optimizer": optimizer.state_dict(), "hook": state.state_dict()}
+    state.close()
+    file = io.BytesIO()
+    torch.save(checkpoint, file)
+    return digest(net), file.getvalue()
+
+
+@pytest.mark.parametrize("buckets", [25, 0.01])
+def test_a_resumed_run_is_bit_exact(buckets):
+    whole = run(segment_run, 3, 0, 7, None, buckets)
+    half = run(segment_run, 3, 0, 4, None, buckets)
+    resumed = run(segment_run, 3, 4, 7, half, buckets)
+    assert half[0][0] != whole[0][0]
+    assert [resumed[rank][0] for rank in range(3)] == [whole[rank][0] for rank in range(3)]
+
+
+# ---- automatic off, small buckets, statistics ----
+
+
+def automatic(rank, size):
+    net = model()
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
+    ddp, state = make(net, optimizer, compress="auto")
+    sent = []
+    for step in range(12):
+        optimizer.zero_grad()
+        backward(ddp, rank, step)
+        optimizer.step()
+        sent.append(state.report.totals()["sent_size"])
+    return *finish(state, net), state.choice.decision, state.choice.measured, sent
+
+
+def test_all_ranks_decide_alike():
+    found = run(automatic, 2)
+    assert equal_digests(found)
+    decisions = {value[2:4] for value in found.values()}
+    assert len(decisions) == 1
+    decision, (compressed, plain) = decisions.pop()
+    assert decision == (compressed < plain)
+    for value in found.values():
+        sent = value[4]
+        assert sent[0] == 0 and sent[1] > 0  # plain, then compressed
+        assert (sent[11] > sent[9]) == decision
+
+
+def small(rank, size, hooked):
+    net = model()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    ddp = DDP(net)
+    if hooked:
+        state, hook = gradwire.torch.ddp_hook(optimizer, **{**OPTIONS, "small_len": 1 << 20})
+        ddp.register_comm_hook(state, hook)
+    for step in range(3):
+        optimizer.zero_grad()
+        backward(ddp, rank, step)
+        optimizer.step()
+    return digest(net)
+
+
+def test_small_buckets_travel_plain():
+    assert run(small, 2, True) == run(small, 2, False)
+
+
+def reporting(rank, size, path):
+    net = model(width=256)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+    ddp, state = make(net, optimizer, csv=path, report_every=2, tolerance_bits=10)
+    for step in range(6):
+        optimizer.zero_grad()
+        backward(ddp, rank, step)
+        optimizer.step()
+    line = state.report.summary()
+    return *finish(state, net), line
+
+
+def test_statistics(tmp_path):
+    path = tmp_path / "statistics.csv"
+    found = run(reporting, 2, str(path))
+    rows = path.read_text().splitlines()
+    names = rows[0].split(",")
+    assert len(rows) == 4
+    values = dict(zip(names, rows[3].split(",")))
+    assert values["step"] == "5"
+    assert 0 < float(values["share"]) < 0.5
+    assert float(values["encode_s"]) > 0 and float(values["decode_s"]) > 0 and float(values["map_s"]) > 0
+    assert "% of the bytes" in found[0][2] and "NMSE" in found[0][2]
+
+
+def unknown_optimizer(rank, size):
+    class Own(torch.optim.SGD):
+        def step(self, closure=None):
+            super().step(closure)
+
+    net = model(width=256)
+    ddp, state = make(net, Own(net.parameters(), lr=0.1))
+    optimizer = state._book.optimizers[0]
+    for step in range(4):
+        optimizer.zero_grad()
+        backward(ddp, rank, step)
+        optimizer.step()
+    return *finish(state, net), state.engine.settings.codec.levels
+
+
+def test_an_optimizer_without_a_rule_uses_carried_levels():
+    found = run(unknown_optimizer, 2)
+    assert equal_digests(found)
+    assert all(levels == "carried" and totals["sent_size"] > 0 for _, totals, levels in found.values())
