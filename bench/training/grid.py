@@ -9,6 +9,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 import sys
 import time
 
@@ -189,10 +190,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--only", default="", help="runs whose name has this")
+    parser.add_argument("--only", default="", help="a regular expression: runs whose name has a match")
     parser.add_argument("--list", action="store_true", help="print the names and the estimate, run nothing")
     chosen = parser.parse_args()
-    jobs = [job for job in (quick_jobs() if chosen.quick else full_jobs()) if chosen.only in job.name]
+    jobs = [job for job in (quick_jobs() if chosen.quick else full_jobs()) if re.search(chosen.only, job.name)]
     if chosen.list:
         print("\n".join(job.name for job in jobs))
         print(f"{len(jobs)} runs, about {sum(job.estimate() for job in jobs) / 3600:.1f} hours")
