@@ -353,6 +353,36 @@ static void precedence(void **state)
     world_free(&w);
 }
 
+/* docs/collectives.md: a reader of a byte stream takes 32 bytes, then 48, then 80, and never waits for bytes
+ * that the message does not have. The values are zeros: no frames are shorter. */
+static void first_bytes_of_messages(void **state)
+{
+    (void)state;
+    static const size_t steps[] = {32, 48, 80};
+    size_t shortest = SIZE_MAX;
+    for (uint32_t c = 0; c < 6; c++) {
+        world_setup setup = setup_of((gw_gcomp_levels)(c % 3));
+        setup.options.checksum = c >= 3;
+        setup.shape.len = RANKS;
+        world w;
+        world_make(&w, &setup);
+        memset(w.values[0], 0, setup.shape.len * w.size);
+        gw_buffer dst = {w.sent[0].at, w.bound, 0};
+        assert_int_equal(gw_collective_encode(&w.bucket[0], RANKS - 1, &dst, &w.codec.work), GW_OK);
+        shortest = dst.size < shortest ? dst.size : shortest;
+        gw_gcomp_info info;
+        gw_status status = GW_ERR_SHORT;
+        for (size_t i = 0; i < TEST_ARRAY_LEN(steps) && status == GW_ERR_SHORT; i++) {
+            assert_true(steps[i] <= dst.size);
+            status = gw_gcomp_peek(dst.data, steps[i], UINT64_MAX, &info);
+        }
+        assert_int_equal(status, GW_OK);
+        assert_int_equal(info.frame_size, dst.size);
+        world_free(&w);
+    }
+    assert_int_equal(shortest, 48);
+}
+
 static gw_status reduce_with(world *w, const gw_collective_bucket *bucket, uint32_t piece, gw_buffer *dst,
                              const gw_workspace *workspace)
 {
@@ -420,9 +450,16 @@ static void arguments(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lengths_and_kinds), cmocka_unit_test(notices),    cmocka_unit_test(maps),
-        cmocka_unit_test(mixed_levels),      cmocka_unit_test(bad_chunks), cmocka_unit_test(random_damage),
-        cmocka_unit_test(empty_pieces),      cmocka_unit_test(precedence), cmocka_unit_test(arguments),
+        cmocka_unit_test(lengths_and_kinds),
+        cmocka_unit_test(notices),
+        cmocka_unit_test(maps),
+        cmocka_unit_test(mixed_levels),
+        cmocka_unit_test(bad_chunks),
+        cmocka_unit_test(random_damage),
+        cmocka_unit_test(empty_pieces),
+        cmocka_unit_test(precedence),
+        cmocka_unit_test(first_bytes_of_messages),
+        cmocka_unit_test(arguments),
     };
     return cmocka_run_group_tests_name("collective damage", tests, NULL, NULL);
 }
