@@ -65,8 +65,8 @@ typedef struct gw_collective_layout {
     uint32_t reserved;
 } gw_collective_layout;
 
-/* GW_OK; GW_ERR_ARG; GW_ERR_OPTION (a field out of range); GW_ERR_LIMIT (more than 2^31 pieces). On failure
- * *layout is zeroed. */
+/* GW_OK; GW_ERR_ARG; GW_ERR_OPTION (a field out of range); GW_ERR_LIMIT (more than 2^31 pieces, or
+ * 2^32 chunks in one). On failure *layout is zeroed. */
 GW_API GW_MUST_CHECK gw_status gw_collective_layout_init(gw_collective_layout *layout,
                                                          const gw_collective_shape *shape);
 
@@ -87,7 +87,8 @@ GW_API GW_MUST_CHECK gw_status gw_collective_shard_at(const gw_collective_layout
 
 /* Bytes that suffice for the message of any piece of the layout, frame or notice: what to post receives with.
  * A frame delimits itself (gw_gcomp_peek()), so transports that take short messages need no exchange of
- * sizes. 0 for a layout or codec that is not valid. */
+ * sizes. The shortest frame has 48 bytes, a notice GW_COLLECTIVE_NOTICE_SIZE: on a byte stream do not wait
+ * for more than that before looking. 0 for a layout or codec that is not valid. */
 GW_API size_t gw_collective_message_bound(const gw_collective_layout *layout, const gw_gcomp *codec);
 
 /* Bytes that the message of a piece of len values may be expected to have with these options, from the
@@ -144,7 +145,8 @@ GW_API uint64_t gw_collective_digest_len(const gw_collective_layout *layout);
  * The pass may be left out and the base of the step before used again while the largest level that
  * gw_collective_map_build() reports stays between GW_COLLECTIVE_LEVEL_LOW and 254: nothing is cut more than
  * it should be with any base, but above 254 quanta are smaller than they could be, and far below it the
- * window ends early. Ranks with equal state decide alike.
+ * window ends early. That needs a base with room above: the largest level of gw_gcomp_map_base(top) is 255,
+ * that of gw_gcomp_map_base(top + 16) is 239, with the same quanta. Ranks with equal state decide alike.
  *
  *   - GW_OK; GW_ERR_ARG (also: segments that overlap, leave the bucket or are not in order, a bad rule, rules
  *     with different wire scales, a parameter that is NULL where its rule reads it; all segments are checked
@@ -165,7 +167,8 @@ GW_API GW_MUST_CHECK gw_status gw_collective_map_build(const gw_collective_layou
 
 /* Random streams of a bucket for gw_collective_bucket, padding included: at most 2 * segments->count + 1 of
  * them (GW_ERR_DST if capacity is smaller). They depend on seeds and elements of the parameters alone, so a
- * new bucketing gives a value the same random word. */
+ * new bucketing gives a value of gw_collective_encode() the same random word. The words of a sum depend on
+ * the rank that encodes it too, and so on who owns the value. */
 GW_API GW_MUST_CHECK gw_status gw_collective_streams(const gw_collective_layout *layout,
                                                      const gw_collective_segments *segments,
                                                      gw_gcomp_segment *streams, size_t capacity,
@@ -189,9 +192,11 @@ typedef struct gw_collective_bucket {
     size_t stream_count;
     uint64_t seed;
     uint64_t first_element;
-    /* Contributions have quanta 2^-contribution_bits of those of the sum; derived and carried levels with a
-     * map only, else not read. With log2(rank_count) / 2, rounded up, the errors of all contributions
-     * together have at most the variance of one encode of the sum (docs/numerics.md section 6). 0..16 */
+    /* Contributions have quanta 2^-contribution_bits of those of the sum, or larger ones where the map's base
+     * is 4 * contribution_bits or less: no base is below 1. Derived and carried levels with a map only, else
+     * without effect. With log2(rank_count) / 2, rounded up, and a base above that, the bound of the variance
+     * of all contributions' stochastic rounding together is that of one encode of the sum (docs/numerics.md
+     * section 6). 0..16, else GW_ERR_ARG */
     uint32_t contribution_bits;
 } gw_collective_bucket;
 

@@ -399,7 +399,8 @@ typedef struct gw_gcomp_target {
     /* in: every decoded value is multiplied by it before it is stored or added (docs/numerics.md section 5);
      * 0 and 1: not. A normal number, else GW_ERR_ARG. So a target that is not zeroed must set it */
     float scale;
-    size_t bad_frame; /* out, gw_gcomp_decode_add_frames() only: index of the frame to blame, else 0 */
+    /* out, gw_gcomp_decode_add_frames() and gw_collective_sum() only: index of the frame to blame, else 0 */
+    size_t bad_frame;
 } gw_gcomp_target;
 
 /* Checks all but the contents of the chunks: rules 1 to 16. Costs one pass over the directory. Writes nothing

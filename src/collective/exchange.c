@@ -40,26 +40,38 @@ typedef struct message_list {
     uint32_t count, own, first_rank;
 } message_list;
 
-/* Checks all messages, and that none of them overlaps the output. */
-static gw_status check_messages(const gw_piece *piece, const message_list *messages, const void *out,
-                                size_t out_size, gw_collective_blame *blame)
+/* Checks that all messages can be read, and that none of them overlaps the output. */
+static gw_status check_places(const gw_piece *piece, const message_list *messages, const void *out,
+                              size_t out_size, gw_collective_blame *blame)
 {
     for (uint32_t i = 0; i < messages->count; i++) {
         const gw_gcomp_frame *message = &messages->at[i];
+        if (i != messages->own && ((message->data == NULL && message->size != 0) ||
+                                   gw_is_overlapping(out, out_size, message->data, message->size))) {
+            return blame_self(blame, piece->bucket, GW_ERR_ARG);
+        }
+    }
+    return GW_OK;
+}
+
+/* Checks what the messages say. *bad is the index of the one that is refused, which a notice does not name;
+ * else 0. */
+static gw_status check_messages(const gw_piece *piece, const message_list *messages, size_t *bad,
+                                gw_collective_blame *blame)
+{
+    for (uint32_t i = 0; i < messages->count; i++) {
         if (i == messages->own) {
             continue;
         }
-        if ((message->data == NULL && message->size != 0) ||
-            gw_is_overlapping(out, out_size, message->data, message->size)) {
-            return blame_self(blame, piece->bucket, GW_ERR_ARG);
-        }
         gw_gcomp_info info;
-        const gw_status status = gw_piece_check_message(piece, messages->first_rank + i, message,
+        const gw_status status = gw_piece_check_message(piece, messages->first_rank + i, &messages->at[i],
                                                         piece->contribution_map, &info, blame);
         if (status != GW_OK) {
+            *bad = i;
             return status;
         }
     }
+    *bad = 0;
     blame->rank = piece->bucket->rank;
     return GW_OK;
 }
@@ -103,12 +115,14 @@ static gw_status encode_sum(const gw_piece *piece, const message_list *messages,
     if (dst->data == NULL || gw_is_overlapping(dst->data, bound, piece->values, values_size)) {
         return blame_self(blame, piece->bucket, GW_ERR_ARG);
     }
-    if (bound == 0 || dst->capacity < bound) {
-        return blame_self(blame, piece->bucket, GW_ERR_DST);
-    }
-    status = check_messages(piece, messages, dst->data, bound, blame);
+    size_t bad;
+    status = check_places(piece, messages, dst->data, bound, blame);
+    status = status == GW_OK ? check_messages(piece, messages, &bad, blame) : status;
     if (status != GW_OK) {
         return status;
+    }
+    if (bound == 0 || dst->capacity < bound) {
+        return blame_self(blame, piece->bucket, GW_ERR_DST);
     }
     gw_sum sum;
     begin_sum(&sum, piece, messages);
@@ -145,7 +159,7 @@ gw_status gw_collective_reduce(const gw_collective_bucket *bucket, uint32_t piec
         return status;
     }
     const message_list list = {messages, bucket->layout->shape.rank_count, bucket->rank, 0};
-    if (own.at.owner != bucket->rank || (messages == NULL && list.count > 1)) {
+    if (own.at.owner != bucket->rank || (messages == NULL && list.count > 1 && own.at.len != 0)) {
         return blame_self(blame, bucket, GW_ERR_ARG);
     }
     if (own.at.len == 0) {
@@ -170,7 +184,8 @@ gw_status gw_collective_hop(const gw_collective_bucket *bucket, uint32_t piece, 
         return status;
     }
     const uint32_t ranks = bucket->layout->shape.rank_count;
-    if (own.at.owner != gw_collective_ring_shard(ranks, bucket->rank, hop) || (hop != 0 && message == NULL)) {
+    if (own.at.owner != gw_collective_ring_shard(ranks, bucket->rank, hop) ||
+        (hop != 0 && message == NULL && own.at.len != 0)) {
         return blame_self(blame, bucket, GW_ERR_ARG);
     }
     if (own.at.len == 0) {
@@ -196,7 +211,7 @@ static gw_status check_target(const gw_piece *piece, const gw_gcomp_target *targ
     if (target->values != piece->values && gw_is_overlapping(target->values, size, piece->values, size)) {
         return GW_ERR_ARG;
     }
-    return target->capacity < piece->at.len ? GW_ERR_DST : GW_OK;
+    return GW_OK;
 }
 
 static void reset_target(gw_gcomp_target *target)
@@ -220,7 +235,7 @@ gw_status gw_collective_sum(const gw_collective_bucket *bucket, uint32_t piece,
         return status;
     }
     const message_list list = {messages, bucket->layout->shape.rank_count, bucket->rank, 0};
-    if (own.at.owner != bucket->rank || (messages == NULL && list.count > 1)) {
+    if (own.at.owner != bucket->rank || (messages == NULL && list.count > 1 && own.at.len != 0)) {
         return blame_self(blame, bucket, GW_ERR_ARG);
     }
     if (own.at.len == 0) {
@@ -231,10 +246,13 @@ gw_status gw_collective_sum(const gw_collective_bucket *bucket, uint32_t piece,
         return blame_self(blame, bucket, status);
     }
     const size_t size = (size_t)own.at.len * gw_dtype_size(own.codec->options.dtype);
-    status = check_messages(&own, &list, target->values, size, blame);
+    status = check_places(&own, &list, target->values, size, blame);
+    status = status == GW_OK ? check_messages(&own, &list, &target->bad_frame, blame) : status;
     if (status != GW_OK) {
-        target->bad_frame = blame->rank;
         return status;
+    }
+    if (target->capacity < own.at.len) {
+        return blame_self(blame, bucket, GW_ERR_DST);
     }
     gw_sum sum;
     begin_sum(&sum, &own, &list);

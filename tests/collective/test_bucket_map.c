@@ -414,6 +414,34 @@ static void test_streams(void **state)
     model_free(&model);
 }
 
+/* With room above the largest level one scan serves many steps, and quanta are the same. */
+static void test_one_scan_serves_many_steps(void **state)
+{
+    (void)state;
+    parameters model;
+    gw_collective_segment at[PARAMETERS];
+    model_make(&model, 4);
+    const uint64_t len = place(&model, at, 0, 0, 5);
+    const gw_collective_segments segments = {at, PARAMETERS};
+    const gw_collective_layout layout = make_layout(len, 3, 4096);
+    const uint32_t top = scan_all(&layout, &segments, GW_BACKEND_ALL);
+    assert_true(top > 255);
+    bucket_map tight, roomy;
+    map_make(&tight, &layout, gw_gcomp_map_base(top));
+    map_make(&roomy, &layout, gw_gcomp_map_base(top + 16));
+    assert_int_equal(build_all(&layout, &segments, GW_BACKEND_ALL, &tight.map), 255);
+    const uint32_t largest = build_all(&layout, &segments, GW_BACKEND_ALL, &roomy.map);
+    assert_int_equal(largest, 239);
+    assert_in_range(largest, GW_COLLECTIVE_LEVEL_LOW, 254);
+    for (size_t i = 0; i < len; i++) {
+        const uint32_t level = roomy.map.levels[i];
+        assert_true(level == 0 || level + roomy.map.base == tight.map.levels[i] + tight.map.base);
+    }
+    map_free(&tight);
+    map_free(&roomy);
+    model_free(&model);
+}
+
 /* scan and build both refuse and write nothing. */
 static void expect_refused(const gw_collective_layout *layout, uint32_t piece,
                            const gw_collective_segments *segments, bucket_map *map)
@@ -538,9 +566,13 @@ static void test_nothing_is_dropped_without_rules(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_maps_of_parameters), cmocka_unit_test(test_no_state_is_zeros),
-        cmocka_unit_test(test_new_bucketing),      cmocka_unit_test(test_streams),
-        cmocka_unit_test(test_bad_segments),       cmocka_unit_test(test_nothing_is_dropped_without_rules),
+        cmocka_unit_test(test_maps_of_parameters),
+        cmocka_unit_test(test_no_state_is_zeros),
+        cmocka_unit_test(test_one_scan_serves_many_steps),
+        cmocka_unit_test(test_new_bucketing),
+        cmocka_unit_test(test_streams),
+        cmocka_unit_test(test_bad_segments),
+        cmocka_unit_test(test_nothing_is_dropped_without_rules),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -103,6 +103,13 @@ static void notices(void **state)
     assert_int_equal(gw_collective_notice_write(&blame, &dst), GW_OK);
     w.messages[3] = (gw_gcomp_frame){bytes, sizeof bytes, NULL};
     expect_failure(&w, GW_ERR_MAP, 2, GW_COLLECTIVE_SCALE);
+    /* The frame to blame is the message, whomever it names. */
+    const gw_collective_piece piece = world_piece(&w, OWNER);
+    gw_gcomp_target sum = {.values = w.values[OWNER] + piece.first * w.size, .capacity = piece.len};
+    gw_collective_blame named;
+    assert_int_equal(gw_collective_sum(&w.bucket[OWNER], OWNER, w.messages, &sum, &named, &w.codec.work),
+                     GW_ERR_MAP);
+    assert_int_equal(sum.bad_frame, 3);
     bytes[9] ^= 1;
     expect_failure(&w, GW_ERR_CORRUPT, 3, 0);
     blame.rank = RANKS;
@@ -290,6 +297,92 @@ static void random_damage(void **state)
     }
 }
 
+/* Nothing is sent for an empty piece, so no step asks for a message of it. */
+static void empty_pieces(void **state)
+{
+    (void)state;
+    world w;
+    const world_setup setup = world_setup_of(GW_FP32, GW_GCOMP_EXPLICIT, RANKS, 64);
+    world_make(&w, &setup);
+    assert_int_equal(world_piece(&w, OWNER).len, 0);
+    const gw_collective_bucket *bucket = &w.bucket[OWNER];
+    gw_buffer dst = {NULL, 0, 99};
+    gw_gcomp_target target = {.len = 99};
+    gw_collective_blame blame;
+    assert_int_equal(gw_collective_encode(bucket, OWNER, &dst, NULL), GW_OK);
+    assert_int_equal(gw_collective_reduce(bucket, OWNER, NULL, &dst, &blame, NULL), GW_OK);
+    assert_int_equal(gw_collective_hop(bucket, OWNER, RANKS - 1, NULL, &dst, &blame, NULL), GW_OK);
+    assert_int_equal(dst.size, 0);
+    assert_int_equal(gw_collective_sum(bucket, OWNER, NULL, &target, &blame, NULL), GW_OK);
+    assert_int_equal(gw_collective_decode(bucket, OWNER, OWNER, NULL, &target, &blame, NULL), GW_OK);
+    assert_int_equal(target.len, 0);
+    assert_int_equal(blame.status, GW_OK);
+    /* What is wrong with the rank or the hop is wrong with an empty piece too. */
+    assert_int_equal(gw_collective_reduce(&w.bucket[0], OWNER, NULL, &dst, &blame, NULL), GW_ERR_ARG);
+    assert_int_equal(gw_collective_hop(bucket, OWNER, 0, NULL, &dst, &blame, NULL), GW_ERR_ARG);
+    world_free(&w);
+}
+
+/* gradwire.h: what a frame is refused for comes before the capacity of the output. */
+static void precedence(void **state)
+{
+    (void)state;
+    world w;
+    const world_setup setup = setup_of(GW_GCOMP_EXPLICIT);
+    world_make(&w, &setup);
+    world_send(&w, OWNER);
+    const gw_collective_piece piece = world_piece(&w, OWNER);
+    const size_t size = w.messages[2].size;
+    for (uint32_t is_short = 0; is_short < 2; is_short++) {
+        const gw_status expected = is_short ? GW_ERR_SHORT : GW_ERR_DST;
+        w.messages[2].size = size - is_short;
+        gw_buffer dst = {w.finished.at, 40, 99};
+        gw_gcomp_target target = {.values = w.finished.at, .capacity = piece.len - 1};
+        gw_collective_blame blame;
+        assert_int_equal(
+            gw_collective_reduce(&w.bucket[OWNER], OWNER, w.messages, &dst, &blame, &w.codec.work), expected);
+        assert_int_equal(blame.rank, is_short ? 2 : OWNER);
+        assert_int_equal(
+            gw_collective_sum(&w.bucket[OWNER], OWNER, w.messages, &target, &blame, &w.codec.work), expected);
+        assert_int_equal(blame.rank, is_short ? 2 : OWNER);
+        /* rank 3 works on the piece of OWNER in hop 1, after rank 2 */
+        assert_int_equal(
+            gw_collective_hop(&w.bucket[3], OWNER, 1, &w.messages[2], &dst, &blame, &w.codec.work), expected);
+        assert_int_equal(blame.rank, is_short ? 2 : 3);
+    }
+    world_free(&w);
+}
+
+/* docs/collectives.md: a reader of a byte stream takes 32 bytes, then 48, then 80, and never waits for bytes
+ * that the message does not have. The values are zeros: no frames are shorter. */
+static void first_bytes_of_messages(void **state)
+{
+    (void)state;
+    static const size_t steps[] = {32, 48, 80};
+    size_t shortest = SIZE_MAX;
+    for (uint32_t c = 0; c < 6; c++) {
+        world_setup setup = setup_of((gw_gcomp_levels)(c % 3));
+        setup.options.checksum = c >= 3;
+        setup.shape.len = RANKS;
+        world w;
+        world_make(&w, &setup);
+        memset(w.values[0], 0, setup.shape.len * w.size);
+        gw_buffer dst = {w.sent[0].at, w.bound, 0};
+        assert_int_equal(gw_collective_encode(&w.bucket[0], RANKS - 1, &dst, &w.codec.work), GW_OK);
+        shortest = dst.size < shortest ? dst.size : shortest;
+        gw_gcomp_info info;
+        gw_status status = GW_ERR_SHORT;
+        for (size_t i = 0; i < TEST_ARRAY_LEN(steps) && status == GW_ERR_SHORT; i++) {
+            assert_true(steps[i] <= dst.size);
+            status = gw_gcomp_peek(dst.data, steps[i], UINT64_MAX, &info);
+        }
+        assert_int_equal(status, GW_OK);
+        assert_int_equal(info.frame_size, dst.size);
+        world_free(&w);
+    }
+    assert_int_equal(shortest, 48);
+}
+
 static gw_status reduce_with(world *w, const gw_collective_bucket *bucket, uint32_t piece, gw_buffer *dst,
                              const gw_workspace *workspace)
 {
@@ -357,8 +450,15 @@ static void arguments(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lengths_and_kinds), cmocka_unit_test(notices),    cmocka_unit_test(maps),
-        cmocka_unit_test(mixed_levels),      cmocka_unit_test(bad_chunks), cmocka_unit_test(random_damage),
+        cmocka_unit_test(lengths_and_kinds),
+        cmocka_unit_test(notices),
+        cmocka_unit_test(maps),
+        cmocka_unit_test(mixed_levels),
+        cmocka_unit_test(bad_chunks),
+        cmocka_unit_test(random_damage),
+        cmocka_unit_test(empty_pieces),
+        cmocka_unit_test(precedence),
+        cmocka_unit_test(first_bytes_of_messages),
         cmocka_unit_test(arguments),
     };
     return cmocka_run_group_tests_name("collective damage", tests, NULL, NULL);
