@@ -77,7 +77,7 @@ def full_jobs():
     for task, optimizer, steps in [
         ("digits", "sgd", 300),
         ("digits", "adamw", 300),
-        ("gpt1m", "adamw", 400),
+        ("gpt1m", "adamw", 200),
         ("gpt10m", "adamw", 200),
         ("resnet18", "sgd", 150),
         ("resnet18", "adamw", 150),
