@@ -72,6 +72,7 @@ const struct gw_bench_data &data_of(const std::string &name, size_t bytes);
 /* Register the benchmarks of each part; gradwire_bench.cc describes the names. */
 void add_gcomp_benchmarks();
 void add_gcomp_thread_benchmarks(unsigned threads);
+void add_collective_benchmarks();
 void add_thc_benchmarks();
 void add_kernel_benchmarks();
 void add_core_benchmarks();

@@ -184,6 +184,8 @@ def main():
     threaded = os.path.join(folder, "threads.json")
     report = run(program, "^threads2_.*/1MiB", threaded, GW_BENCH_THREADS="2")
     check_counters(report, ("GBps", "us", "speedup", "speedup_p10", "speedup_p90"))
+    report = run(program, "^collective_.*/256KiB", os.path.join(folder, "collective.json"))
+    check_counters(report, ("GBps", "us", "speedup", "speedup_p10", "speedup_p90"))
     if not problems:
         check_readers(source, folder, single, threaded)
     for problem in problems[:40]:

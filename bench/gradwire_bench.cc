@@ -5,9 +5,9 @@
  *   gcomp_encode/<backend>/<data>/<mode>/<size>/<cold|hot>    also gcomp_decode, gcomp_decode_add, gcomp_hop
  *   thc_encode/<backend>/<data>/<mode>/<size>/<cold|hot>      also thc_norms, thc_sum, thc_decode
  *   small_<one of those>/<backend>/<data>/<mode>/<size>       messages of 1 to 64 KiB, hot
- *   kernel/<slot>/<backend>                                   on the inputs of tests/kernels, hot; also the
- *                                                             steps between kernels (bench_core.h)
- *   peer/<name>/<data>/<size>/<cold|hot>
+ *   collective_encode/<backend>/<data>/<mode>/<size>          also collective_reduce, collective_decode: a
+ * step of 4 ranks against the codec's calls (bench_collective.cc) kernel/<slot>/<backend> on the inputs of
+ * tests/kernels, hot; also the steps between kernels (bench_core.h) peer/<name>/<data>/<size>/<cold|hot>
  *   <gcomp or thc call>/cuda/...                             bench_cuda.cc: timed on the device
  *   threads<N>_<gcomp call>/<backend>/<data>/<mode>/<size>    chunk ranges in N threads against one:
  *                                                             GW_BENCH_THREADS=N
@@ -64,6 +64,7 @@ int main(int argc, char **argv)
         return 1;
     }
     add_gcomp_benchmarks();
+    add_collective_benchmarks();
     add_thc_benchmarks();
     add_kernel_benchmarks();
     add_core_benchmarks();

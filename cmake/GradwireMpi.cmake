@@ -1,5 +1,6 @@
 # The MPI adapter, once for each MPI that is found: their ABIs differ. GW_MPI: AUTO builds what is there, ON fails if there
-# is none, OFF builds nothing. Debian has both side by side, with wrapper compilers of their own names.
+# is none, OFF builds nothing. Debian has both side by side, with wrapper compilers of their own names. AUTO builds nothing
+# with sanitizers, whose runtime must be loaded before any other library, and nothing where gradwire is vendored.
 
 set(GW_MPI AUTO CACHE STRING "MPI adapter: OFF, ON (needs an MPI) or AUTO")
 set_property(CACHE GW_MPI PROPERTY STRINGS AUTO ON OFF)
@@ -37,7 +38,11 @@ function(gw_find_mpi name)
     set(gw_mpis ${gw_mpis} ${name} PARENT_SCOPE)
 endfunction()
 
-if(GW_MPI AND NOT CMAKE_CROSSCOMPILING)
+set(gw_mpi_wanted ${GW_MPI})
+if(GW_MPI STREQUAL "AUTO" AND (NOT gw_is_top OR GW_SANITIZE OR GW_FUZZ))
+    set(gw_mpi_wanted OFF)
+endif()
+if(gw_mpi_wanted AND NOT CMAKE_CROSSCOMPILING)
     find_package(Threads QUIET)
     if(Threads_FOUND)
         gw_find_mpi(openmpi)

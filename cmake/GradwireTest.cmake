@@ -8,6 +8,7 @@
 #   nightly    run by `scripts/test nightly` only
 #   once       does not depend on how the tree was configured: run in the release build only
 #   threads    run under ThreadSanitizer
+#   mpi        run by stage mpi of scripts/test
 
 set(gw_timeout_fast 300)
 set(gw_timeout_medium 900)

@@ -14,6 +14,7 @@ import gzip
 import json
 import pathlib
 import random
+import struct
 import sys
 
 import thc_seeds
@@ -150,6 +151,28 @@ def make_plan_files():
     return "fuzz_plan_files", len(seeds)
 
 
+def make_collective():
+    """Every step, kind of levels, number of ranks and kind of damage in turn; words and notices follow."""
+    target = "fuzz_collective"
+    rng = random.Random(6)
+    count = 96
+    for i in range(count):
+        step = i % 4 | (i // 4 % 2) << 2 | 1 << 3 | rng.randrange(16) << 4
+        kind = rng.randrange(4) | (i // 4 % 3) << 2 | rng.randrange(3) << 4 | rng.randrange(2) << 7
+        data = bytes([step, i // 4 % 4, kind, rng.randrange(256)])
+        length = rng.choice([0, 1, 4096, rng.randrange(20000), rng.randrange(20000)])
+        data += bytes([rng.randrange(256)]) + length.to_bytes(2, "little") + bytes([rng.randrange(256)])
+        data += bytes(rng.randrange(30, 80) for _ in range(4)) + bytes([rng.randrange(200)])  # map
+        data += bytes([rng.randrange(256)]) + struct.pack("<f", rng.uniform(-4, 4)) + rng.randbytes(2)  # scale, values
+        streams = rng.randrange(5)
+        data += bytes([streams]) + rng.randbytes(8 * streams)
+        # Damage: rank in the low bits, what in the next three.
+        for damage in range(i // 4 % 4):
+            data += bytes([rng.randrange(4) | (i + damage) % 8 << 2]) + rng.randbytes(4)
+        write(target, f"seed-{i:02d}", data + rng.randbytes(8) + b"gWn\x1a" + rng.randbytes(28))
+    return target, count
+
+
 def main():
     made = [
         make_plan_problem(),
@@ -168,6 +191,7 @@ def main():
         make_recipes(
             "fuzz_gcomp_book", 4, lambda i, r: bytes([(2, 3, 6, 0)[i % 4], r.randrange(133)]) + r.randbytes(16), (0, 2)
         ),
+        make_collective(),
         *thc_seeds.make(write, GOLDEN),
     ]
     for target, count in made:

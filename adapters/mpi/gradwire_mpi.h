@@ -79,7 +79,7 @@ typedef struct gw_mpi_statistics {
     uint64_t value_count; /* values of the operations: of Reduce_scatter_block those of all blocks */
     uint64_t wire_values; /* values inside the frames and lanes that this rank sent */
     uint64_t wire_size;   /* their bytes: 8 * wire_size / wire_values is bits a value */
-    uint64_t encode_ns;   /* time in the codec, summed over threads */
+    uint64_t encode_ns;   /* processor time in the codec, summed over threads */
     uint64_t reduce_ns;
     uint64_t decode_ns;
 } gw_mpi_statistics;

@@ -31,7 +31,7 @@
 typedef struct gw_mpi_config {
     gw_mpi_options options;
     uint64_t threshold_size; /* bytes, or GW_MPI_THRESHOLD_AUTO */
-    uint64_t piece_len;      /* 0: by the size of the operation */
+    uint64_t piece_len;      /* 0: the default */
     uint32_t enabled;
     uint32_t progress_thread;
 } gw_mpi_config;
@@ -61,6 +61,8 @@ extern gw_mpi_counters gw_mpi_count;
 #define GW_MPI_COUNT(field, n) atomic_fetch_add_explicit(&gw_mpi_count.field, (n), memory_order_relaxed)
 
 uint64_t gw_mpi_now_ns(void);
+/* Time that the calling thread had a processor: ranks may share cores. */
+uint64_t gw_mpi_codec_ns(void);
 void gw_mpi_statistics_log(void);
 
 /* ------------ memory ------------ */

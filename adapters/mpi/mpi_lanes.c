@@ -286,24 +286,24 @@ static void gw_mpi_lanes_values(gw_mpi_operation *operation, gw_mpi_task *task)
 
 static void gw_mpi_lanes_run(gw_mpi_operation *operation, gw_mpi_task *task)
 {
-    const uint64_t start = gw_mpi_now_ns();
+    const uint64_t start = gw_mpi_codec_ns();
     const gw_mpi_lanes *lanes = operation->state;
     task->blame = (gw_collective_blame){.rank = lanes->rank, .piece = task->piece, .bad_chunk = UINT64_MAX};
     switch (task->kind) {
     case TASK_NORMS:
         gw_mpi_lanes_norms(operation, task);
-        GW_MPI_COUNT(encode_ns, gw_mpi_now_ns() - start);
+        GW_MPI_COUNT(encode_ns, gw_mpi_codec_ns() - start);
         break;
     case TASK_LANES:
         gw_mpi_lanes_encode(operation, task);
-        GW_MPI_COUNT(encode_ns, gw_mpi_now_ns() - start);
+        GW_MPI_COUNT(encode_ns, gw_mpi_codec_ns() - start);
 #ifdef GW_MPI_TESTING
         gw_mpi_test_damage(operation, 0, task->piece, task->output);
 #endif
         break;
     default:
         gw_mpi_lanes_values(operation, task);
-        GW_MPI_COUNT(decode_ns, gw_mpi_now_ns() - start);
+        GW_MPI_COUNT(decode_ns, gw_mpi_codec_ns() - start);
         break;
     }
 }

@@ -311,5 +311,11 @@ int main(int argc, char **argv)
     } else {
         run_sizes(&run);
     }
+    /* All is said: bench/links stops a program whose MPI_Finalize does not return. */
+    (void)PMPI_Barrier(MPI_COMM_WORLD);
+    if (run.rank == 0) {
+        (void)puts("# end");
+        (void)fflush(stdout);
+    }
     return MPI_Finalize() != MPI_SUCCESS;
 }

@@ -1,6 +1,6 @@
 /*
- * THC over plain MPI: norms by MPI_MAX, lanes by MPI_SUM of bytes. The MPI library, or a switch below it, adds small
- * integers and knows nothing of gradients.
+ * THC over plain MPI: norms by MPI_MAX, lanes by MPI_SUM of bytes. The MPI library, or a switch below it,
+ * adds small integers and knows nothing of gradients.
  *
  *   mpirun -n 4 example_thc_lanes_openmpi
  *
@@ -30,13 +30,14 @@ static gw_status thc_mean(const gw_thc *thc, const gw_thc_range *range, float *v
     const gw_thc_source source = {.values = values, .patterns = patterns};
     status = gw_thc_norms(thc, range, &source, patterns, NULL, &workspace);
     worst = status != GW_OK ? status : worst;
-    (void)MPI_Allreduce(MPI_IN_PLACE, patterns, (int)range->block_count, MPI_UINT32_T, MPI_MAX, MPI_COMM_WORLD);
+    (void)MPI_Allreduce(MPI_IN_PLACE, patterns, (int)range->block_count, MPI_UINT32_T, MPI_MAX,
+                        MPI_COMM_WORLD);
 
     /* Counts are lanes too, so blocks know how many ranks took part. After a failure this rank adds zeros */
     status = gw_collective_lanes_encode(thc, range, &source, &lanes, NULL, &workspace);
     worst = status != GW_OK ? status : worst;
-    (void)MPI_Allreduce(MPI_IN_PLACE, lanes.data, (int)gw_collective_lanes_len(thc, range), MPI_UINT8_T, MPI_SUM,
-                        MPI_COMM_WORLD);
+    (void)MPI_Allreduce(MPI_IN_PLACE, lanes.data, (int)gw_collective_lanes_len(thc, range), MPI_UINT8_T,
+                        MPI_SUM, MPI_COMM_WORLD);
 
     const gw_thc_sum sum = {.data = lanes.data, .size = reduced_size, .patterns = patterns};
     gw_thc_target target = {.values = values, .capacity = range->len};

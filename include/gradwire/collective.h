@@ -146,8 +146,9 @@ GW_API uint64_t gw_collective_digest_len(const gw_collective_layout *layout);
  * it should be with any base, but above 254 quanta are smaller than they could be, and far below it the
  * window ends early. Ranks with equal state decide alike.
  *
- *   - GW_OK; GW_ERR_ARG (also: segments that overlap, leave the bucket or are not in order, rules with
- * different wire scales, a parameter that is NULL where its rule reads it)
+ *   - GW_OK; GW_ERR_ARG (also: segments that overlap, leave the bucket or are not in order, a bad rule, rules
+ *     with different wire scales, a parameter that is NULL where its rule reads it; all segments are checked
+ *     in every call, not those of the piece alone): nothing is written
  */
 #define GW_COLLECTIVE_LEVEL_LOW 224u
 GW_API GW_MUST_CHECK gw_status gw_collective_map_scan(const gw_collective_layout *layout, uint32_t piece,
@@ -156,7 +157,7 @@ GW_API GW_MUST_CHECK gw_status gw_collective_map_scan(const gw_collective_layout
 
 /* Second pass: levels and digests of the piece, with map->base; map->wire_scale is not written. *level_max is
  * its largest level. Statuses as above, GW_ERR_ARG also for a base outside 1..1023 and a map->wire_scale
- * other than that of the rules: nothing is written. */
+ * other than that of the rules. On failure nothing is written. */
 GW_API GW_MUST_CHECK gw_status gw_collective_map_build(const gw_collective_layout *layout, uint32_t piece,
                                                        const gw_collective_segments *segments,
                                                        uint32_t backends, gw_collective_map *map,
@@ -208,8 +209,9 @@ typedef struct gw_collective_blame {
 typedef enum gw_collective_difference {
     GW_COLLECTIVE_BASE = 1,  /* base, tolerance or cap */
     GW_COLLECTIVE_SCALE = 2, /* wire scale */
-    GW_COLLECTIVE_LEVELS =
-        4 /* all of these are equal: map bytes differ. gw_collective_map_pairs() finds which */
+    /* Map bytes differ, or layouts; gw_collective_map_pairs() finds which bytes. In a blame: all of the
+     * others are equal */
+    GW_COLLECTIVE_LEVELS = 4
 } gw_collective_difference;
 
 /* This rank's values of a piece as a frame, hop 0. Status and dst as gw_gcomp_encode(); an empty piece gives
@@ -275,7 +277,10 @@ GW_API int gw_collective_notice_read(const void *src, size_t src_size, gw_collec
 /*
  * The status word of an operation: 0 for GW_OK, else status, rank, piece and difference, ordered such that
  * the larger one is worse. The maximum over the ranks, by one all-reduce of a uint64, tells all of them the
- * same outcome. Exchange it after the last decode; one word may stand for many buckets.
+ * same outcome. Exchange it after the last decode; one word may stand for many buckets. Words are below 2^63,
+ * so signed integers do as well. A failure that cannot be retried is above all that can. A status
+ * above 255 is written as GW_ERR_CORRUPT, a rank that is not below GW_COLLECTIVE_RANKS_MAX is read as
+ * UINT32_MAX. A word that no blame has is read as GW_ERR_CORRUPT with rank and piece UINT32_MAX.
  */
 GW_API uint64_t gw_collective_word(const gw_collective_blame *blame);
 GW_API void gw_collective_word_read(uint64_t word, gw_collective_blame *blame);
@@ -295,10 +300,12 @@ GW_API gw_collective_verdict gw_collective_judge(uint64_t word);
  * beside its complement: the maximum of both fits together only if all ranks had the same.
  *
  *   gw_collective_map_words   base, scale and all digests: GW_COLLECTIVE_MAP_WORDS words of uint64
- *   gw_collective_map_differs the mask of gw_collective_difference that the reduced words show; 0: all maps
- * are equal gw_collective_map_pairs   all digests, to find the chunks: 2 * gw_collective_digest_len() words
- * of uint32 gw_collective_map_chunk   the first chunk, from `start` on, whose digests differ; UINT64_MAX:
- * none
+ *   gw_collective_map_differs the mask of gw_collective_difference that the reduced words show
+ *   gw_collective_map_pairs   2 * gw_collective_digest_len() words of uint32: all digests, to find the chunks
+ *   gw_collective_map_chunk   the first one, from `start` on, of the reduced digests that differs
+ *
+ * Mask 0: all maps are equal. UINT64_MAX: no digest differs; else it is chunk i % piece_chunks of piece i /
+ * piece_chunks. Digests that a piece does not use are not read. The layout is part of the words.
  */
 #define GW_COLLECTIVE_MAP_WORDS 6u
 GW_API GW_MUST_CHECK gw_status gw_collective_map_words(const gw_collective_layout *layout,

@@ -7,6 +7,8 @@
  *   cuda.h   both codecs on NVIDIA GPUs
  *   collective.h  steps of a compressed all-reduce
  *   plan.h   planners: what to fuse, compress and send how
+ *   abi.h   layout of the structs, for callers that cannot include these headers
+ *   abi.h    layout of the structs, for callers that cannot include these headers
  *
  * Rules that hold everywhere (docs/numerics.md and docs/format.md have the details):
  *   - The caller owns all memory. No function allocates, starts a thread, prints, or aborts.

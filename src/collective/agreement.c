@@ -3,9 +3,9 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
+#include "collective/layout.h"
 #include "core/bytes.h"
 #include "core/fnv.h"
-#include "gradwire/collective.h"
 
 /*
  * A status word, from the lowest bit: difference, piece, rank, status, verdict. A failure that cannot be
@@ -80,9 +80,7 @@ static uint64_t chunks_of(const gw_collective_layout *layout, const gw_collectiv
 
 static int is_map_readable(const gw_collective_layout *layout, const gw_collective_map *map)
 {
-    uint64_t first, len;
-    return map != NULL && gw_collective_shard_at(layout, 0, &first, &len) == GW_OK &&
-           (map->digest != NULL || layout->shape.len == 0);
+    return map != NULL && gw_layout_is_valid(layout) && (map->digest != NULL || layout->shape.len == 0);
 }
 
 /* The shape is hashed too: ranks that cut the bucket differently must not find their maps equal. */

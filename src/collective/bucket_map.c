@@ -6,10 +6,10 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
+#include "collective/layout.h"
 #include "core/bytes.h"
 #include "core/kernels.h"
 #include "gcomp/map_rule.h"
-#include "gradwire/collective.h"
 
 /* Stands for the arrays that the optimizer has not made yet: 4 KiB, which stay in the L1 cache. */
 enum { ZERO_COUNT = 1024 };
@@ -153,11 +153,7 @@ static void pass_begin(map_pass *pass, uint32_t backends)
 
 uint64_t gw_collective_digest_len(const gw_collective_layout *layout)
 {
-    uint64_t first, len;
-    if (gw_collective_shard_at(layout, 0, &first, &len) != GW_OK) {
-        return 0;
-    }
-    return (uint64_t)layout->piece_count * layout->piece_chunks;
+    return gw_layout_is_valid(layout) ? (uint64_t)layout->piece_count * layout->piece_chunks : 0;
 }
 
 gw_status gw_collective_map_scan(const gw_collective_layout *layout, uint32_t piece,
@@ -235,14 +231,12 @@ static size_t list_streams(const gw_collective_segments *segments, uint64_t buck
 gw_status gw_collective_streams(const gw_collective_layout *layout, const gw_collective_segments *segments,
                                 gw_gcomp_segment *streams, size_t capacity, size_t *stream_count)
 {
-    uint64_t first, len;
     float wire_scale;
     if (stream_count == NULL) {
         return GW_ERR_ARG;
     }
     *stream_count = 0;
-    if (gw_collective_shard_at(layout, 0, &first, &len) != GW_OK ||
-        check_segments(segments, layout->shape.len, &wire_scale) != GW_OK) {
+    if (!gw_layout_is_valid(layout) || check_segments(segments, layout->shape.len, &wire_scale) != GW_OK) {
         return GW_ERR_ARG;
     }
     const size_t count = list_streams(segments, layout->shape.len, NULL);

@@ -143,7 +143,7 @@ uint32_t gw_collective_ring_shard(uint32_t rank_count, uint32_t rank, uint32_t s
 
 uint32_t gw_collective_ring_gather_shard(uint32_t rank_count, uint32_t rank, uint32_t step)
 {
-    if (rank_count > GW_COLLECTIVE_RANKS_MAX || rank >= rank_count || step + 1 >= rank_count) {
+    if (rank_count > GW_COLLECTIVE_RANKS_MAX || rank >= rank_count || step >= rank_count - 1) {
         return UINT32_MAX;
     }
     return (rank + rank_count - step) % rank_count;

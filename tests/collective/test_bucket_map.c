@@ -272,11 +272,51 @@ static void test_no_state_is_zeros(void **state)
     free(digest);
 }
 
+/* Rank 0 encodes every piece with stochastic rounding, and decodes it again. */
+static void round_trip(const gw_collective_layout *layout, const gw_collective_segments *segments,
+                       const gw_collective_map *map, const float *values, float *decoded)
+{
+    gw_gcomp_segment streams[2 * PARAMETERS + 1];
+    gw_gcomp_options options;
+    test_codec codec;
+    gw_gcomp_options_init(&options, GW_FP32);
+    options.levels = GW_GCOMP_DERIVED;
+    options.rounding = GW_GCOMP_STOCHASTIC;
+    options.tolerance_bits = 12;
+    options.deep_cut = 1;
+    options.chunk_log2 = layout->shape.chunk_log2;
+    test_codec_make(&codec, &options);
+    gw_collective_bucket bucket = {
+        .layout = layout, .codec = &codec.codec, .map = map, .values = values, .streams = streams};
+    assert_int_equal(
+        gw_collective_streams(layout, segments, streams, TEST_ARRAY_LEN(streams), &bucket.stream_count),
+        GW_OK);
+    const size_t bound = gw_collective_message_bound(layout, &codec.codec);
+    test_buffer message;
+    test_buffer_make(&message, bound, 0, 0);
+    for (uint32_t i = 0; i < layout->piece_count; i++) {
+        gw_collective_piece piece;
+        gw_collective_blame blame;
+        gw_buffer dst = {message.at, bound, 0};
+        assert_int_equal(gw_collective_piece_at(layout, i, &piece), GW_OK);
+        assert_int_equal(gw_collective_encode(&bucket, i, &dst, &codec.work), GW_OK);
+        const gw_gcomp_frame frame = {.data = message.at, .size = dst.size};
+        gw_gcomp_target target = {.values = decoded + piece.first, .capacity = piece.len};
+        assert_int_equal(gw_collective_decode(&bucket, i, piece.owner, &frame, &target, &blame, &codec.work),
+                         GW_OK);
+    }
+    test_buffer_free(&message);
+    test_codec_free(&codec);
+}
+
+/* The same parameters in another order, with other gaps, ranks and pieces: levels, and values rounded at
+ * random, stay what they were. */
 static void test_new_bucketing(void **state)
 {
     (void)state;
     parameters model;
     uint8_t *levels[2];
+    float *decoded[2];
     gw_collective_segment segments[2][PARAMETERS];
     model_make(&model, 2);
     for (int k = 0; k < 2; k++) {
@@ -284,20 +324,39 @@ static void test_new_bucketing(void **state)
         const gw_collective_segments list = {segments[k], PARAMETERS};
         const gw_collective_layout layout = make_layout(len, k == 0 ? 3 : 5, 4096);
         uint32_t *digest = malloc((size_t)gw_collective_digest_len(&layout) * sizeof *digest);
+        float *values = calloc((size_t)len, sizeof *values);
         levels[k] = malloc((size_t)len);
-        assert_true(levels[k] != NULL && digest != NULL);
+        decoded[k] = malloc((size_t)len * sizeof(float));
+        assert_true(levels[k] != NULL && decoded[k] != NULL && digest != NULL && values != NULL);
+        for (size_t i = 0; i < PARAMETERS; i++) {
+            test_random random = {segments[k][i].seed};
+            for (size_t j = 0; j < segments[k][i].len; j++) {
+                values[segments[k][i].offset + j] = (float)test_random_normal(&random);
+            }
+        }
         gw_collective_map map = {levels[k], digest, 1, 4.0f};
         map.base = gw_gcomp_map_base(scan_all(&layout, &list, GW_BACKEND_ALL));
         (void)build_all(&layout, &list, GW_BACKEND_ALL, &map);
+        round_trip(&layout, &list, &map, values, decoded[k]);
+        size_t changed = 0;
+        for (size_t i = 0; i < len; i++) {
+            changed += decoded[k][i] != values[i];
+        }
+        assert_true(changed > len / 4); /* random words did matter */
+        free(values);
         free(digest);
     }
     for (size_t i = 0; i < PARAMETERS; i++) {
         const gw_collective_segment *a = &segments[0][i], *b = &segments[1][PARAMETERS - 1 - i];
-        assert_int_equal(a->len, b->len);
-        assert_memory_equal(levels[0] + a->offset, levels[1] + b->offset, (size_t)a->len);
+        const size_t len = (size_t)a->len;
+        assert_int_equal(len, b->len);
+        assert_memory_equal(levels[0] + a->offset, levels[1] + b->offset, len);
+        assert_memory_equal(decoded[0] + a->offset, decoded[1] + b->offset, len * sizeof(float));
     }
-    free(levels[0]);
-    free(levels[1]);
+    for (int k = 0; k < 2; k++) {
+        free(levels[k]);
+        free(decoded[k]);
+    }
     model_free(&model);
 }
 

@@ -1,0 +1,15 @@
+"""Training over limited links: does the loss feel a hook, and what does a step cost?
+
+    task_digits.py, task_gpt.py, task_resnet.py   models and data that need no download; task_list.py names them
+    baselines.py    int8 and int4 blocks, and a bf16 wire where Gloo lacks bf16: all-to-all, sum, all-gather
+    hook_list.py    a DDP hook by name: none, bf16, powersgd, int8, int4, gradwire:OPTIONS
+    worker.py       one rank: trains, writes a line of JSON per step
+    grid.py         which runs make the results; runs them over links (bench/links)
+    summary.py      medians, paired differences with confidence intervals, time to a loss
+    plots.py, page.py   docs/results/training.md and its pictures
+
+The loss does not depend on the link and the time of a step not on the seed. So *curves* (loss over steps: every task,
+hook
+and seed) run without a limit, *times* (seconds a step: every task, hook and link) run few steps, alternating, and the
+time to a loss is composed of both, and said to be.
+"""

@@ -1,0 +1,211 @@
+"""The runs behind docs/results/training.md, over links made for them. `python3 -m training.grid --help`, from bench/.
+
+Every run leaves FOLDER/NAME.jsonl, the four ranks merged; a run whose file is there is not repeated. Runs of *times*
+alternate between hooks, round after round, so that what disturbs the machine disturbs all of them.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import pathlib
+import sys
+import time
+
+from links import permission, probe
+from links.link_spec import LinkSpec
+from links.network import Network
+from links.ranks import RanksFailed, run_ranks
+
+RANKS = 4
+GRADWIRE = "gradwire:compress=always,tolerance_bits="
+NOISE = ",noise=0.125,tolerance_bits=12"
+SLOW = ("100mbit", "500mbit")
+LINKS = (*SLOW, "1gbit", "2gbit", "10gbit", "100mbit+20ms", "1gbit+20ms", "unlimited")
+SECONDS = {
+    "digits": 0.06,
+    "gpt1m": 0.2,
+    "gpt10m": 0.8,
+    "resnet18": 1.1,
+}  # of a real step on two cores, for the estimate
+BYTES = {"digits": 6.8e6, "gpt1m": 6.2e6, "gpt10m": 64.5e6, "resnet18": 67e6}  # that a rank sends in fp32
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    kind: str  # curve or time
+    task: str
+    hook: str
+    link: str
+    seed: int  # of a curve; the round of a time
+    steps: int
+    check: int = 0
+    compute: str = "real"
+    optimizer: str | None = None
+
+    @property
+    def name(self):
+        text = f"{self.kind}-{self.task}-{self.optimizer or 'own'}-{self.hook}-{self.link}-{self.compute}-{self.seed}"
+        return "".join(c if c.isalnum() or c in "-+." else "_" for c in text)
+
+    def words(self, out):
+        words = [sys.executable, "-B", "-m", "training.worker", "--out", out, "--task", self.task, "--hook", self.hook]
+        words += ["--seed", self.seed if self.kind == "curve" else 1, "--steps", self.steps, "--check", self.check]
+        words += ["--compute", self.compute]
+        return words + (["--optimizer", self.optimizer] if self.optimizer else [])
+
+    def estimate(self):
+        """Seconds on an idle machine with two cores; hooks that compress are taken to cost what fp32 costs."""
+        spec = LinkSpec.parse(self.link)
+        wire = 8 * BYTES[self.task] / spec.goodput if spec.rate else 0.1
+        share = 1.0 if self.hook == "none" else 0.5
+        return 10 + self.steps * ((SECONDS[self.task] if self.compute == "real" else 0.2) + share * wire)
+
+
+def curve_hooks(task, optimizer):
+    """Everything on the small tasks; on the large ones what claims are made of."""
+    noise = ["gradwire:compress=always" + NOISE] if optimizer == "adamw" else []
+    if task in ("gpt10m", "resnet18"):
+        return ["none", "bf16", "int8", GRADWIRE + "14", GRADWIRE + "12", *noise]
+    hooks = ["none", "bf16", "powersgd:4", "int8", "int4", *(GRADWIRE + t for t in ("14", "12", "10", "8"))]
+    return [*hooks, "gradwire:compress=always,levels=carried", *noise]
+
+
+def full_jobs():
+    jobs = []
+    for task, optimizer, steps in [
+        ("digits", "sgd", 300),
+        ("digits", "adamw", 300),
+        ("gpt1m", "adamw", 400),
+        ("gpt10m", "adamw", 200),
+        ("resnet18", "sgd", 150),
+        ("resnet18", "adamw", 150),
+    ]:
+        for seed in (1, 2, 3):
+            for hook in curve_hooks(task, optimizer):
+                jobs.append(Job("curve", task, hook, "unlimited", seed, steps, steps // 10, optimizer=optimizer))
+    return jobs + time_jobs(("gpt10m", "digits"), LINKS, 3, 12, True) + time_jobs(("resnet18",), SLOW, 3, 8, False)
+
+
+def time_jobs(tasks, links, rounds, steps, automatic):
+    jobs = []
+    for task in tasks:
+        noise = [] if task in ("digits", "resnet18") else ["gradwire:compress=always" + NOISE]
+        hooks = ["none", "bf16", "powersgd:4", "int8", "int4", GRADWIRE + "14", GRADWIRE + "12", *noise]
+        hooks += ["gradwire"] if automatic else []
+        for link in links:
+            for turn in range(rounds):
+                # The automatic choice needs its first steps to measure.
+                for hook in hooks if turn % 2 == 0 else hooks[::-1]:
+                    jobs.append(Job("time", task, hook, link, turn + 1, steps + (8 if hook == "gradwire" else 0)))
+            if task == "gpt10m":
+                jobs += [Job("time", task, hook, link, 1, steps + 4, compute="replay") for hook in hooks]
+    return jobs
+
+
+def quick_jobs():
+    hooks = ["none", "bf16", "int8", GRADWIRE + "12"]
+    jobs = [
+        Job("curve", "digits", hook, "unlimited", seed, 60, 20, optimizer="sgd") for seed in (1, 2) for hook in hooks
+    ]
+    return jobs + [Job("time", "digits", hook, "100mbit", turn, 8) for turn in (1, 2) for hook in hooks]
+
+
+def rows_of(path):
+    with open(path, encoding="utf-8") as f:
+        return [json.loads(line) for line in f]
+
+
+def merge(ranks):
+    """Rows of all ranks as one run: a step takes as long as its slowest rank, processor seconds add up."""
+    yield {**ranks[0][0], "hooks_equal": len({rows[0]["runs"] for rows in ranks}) == 1}
+    for rows in zip(*(rows[1:] for rows in ranks)):
+        first = rows[0]
+        if len({(row["kind"], row.get("step")) for row in rows}) != 1:
+            raise RanksFailed("ranks did different steps", [])
+        merged = {"kind": first["kind"], "step": first.get("step")}
+        if first["kind"] == "step":
+            merged["seconds"] = max(row["seconds"] for row in rows)
+            merged["cpu"] = sum(row["cpu"] for row in rows)
+            merged["loss"] = sum(row["loss"] for row in rows) / len(rows)
+            for key in ("sent", "received", "payload"):
+                values = [row.get(key) for row in rows]
+                merged[key] = None if None in values else sum(values) / len(values)
+        else:
+            merged["equal"] = len({row["hash"] for row in rows}) == 1
+            if first["kind"] == "check":
+                samples = sum(row["samples"] for row in rows)
+                merged["loss"] = sum(row["loss"] * row["samples"] for row in rows) / samples
+            else:
+                merged |= {
+                    "hook_statistics": first["hook_statistics"],
+                    "peak_memory": max(r["peak_memory"] for r in rows),
+                }
+        yield merged
+
+
+def run_job(net, job, folder, links):
+    """One run in the Network; writes its file last, whole."""
+    out = folder / "ranks" / job.name
+    out.parent.mkdir(exist_ok=True)
+    paths = [str(pathlib.Path(__file__).resolve().parents[1]), os.environ.get("PYTHONPATH")]
+    extra = {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    run_ranks(net, job.words(out), 4 * job.estimate() + 120, extra=extra)
+    files = [pathlib.Path(f"{out}.rank{rank}.jsonl") for rank in range(RANKS)]
+    merged = list(merge([rows_of(file) for file in files]))
+    merged[0] |= {"job": dataclasses.asdict(job), "probe": links}
+    fresh = folder / f"{job.name}.new"
+    fresh.write_text("".join(json.dumps(row) + "\n" for row in merged), encoding="utf-8")
+    fresh.rename(folder / f"{job.name}.jsonl")
+    for file in files:
+        file.unlink()
+
+
+def run_jobs(jobs, folder):
+    """All runs that are not there yet; returns names of those that failed. A network is kept while the link stays."""
+    folder.mkdir(parents=True, exist_ok=True)
+    left = [job for job in jobs if not (folder / f"{job.name}.jsonl").exists()]
+    hours = sum(job.estimate() for job in left) / 3600
+    print(f"== {len(left)} of {len(jobs)} runs, about {hours:.1f} hours on an idle machine", flush=True)
+    failed, begin, done = [], time.monotonic(), 0
+    while left:
+        link = left[0].link
+        count = next((i for i, job in enumerate(left) if job.link != link), len(left))
+        now, left = left[:count], left[count:]
+        with Network(RANKS, LinkSpec.parse(link)) as net:
+            seen = probe.measure(net)
+            for job in now:
+                try:
+                    run_job(net, job, folder, seen)
+                except RanksFailed as error:
+                    failed.append(job.name)
+                    print(f"FAILED {job.name}: {error}", flush=True)
+                done += 1
+                print(f"== {done} after {time.monotonic() - begin:.0f} s: {job.name}", flush=True)
+    return failed
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only", default="", help="runs whose name has this")
+    parser.add_argument("--list", action="store_true", help="print the names and the estimate, run nothing")
+    chosen = parser.parse_args()
+    jobs = [job for job in (quick_jobs() if chosen.quick else full_jobs()) if chosen.only in job.name]
+    if chosen.list:
+        print("\n".join(job.name for job in jobs))
+        print(f"{len(jobs)} runs, about {sum(job.estimate() for job in jobs) / 3600:.1f} hours")
+        return 0
+    why = permission.refusal()
+    if why:
+        print(f"SKIP limited links: {why}. Nothing is measured.")
+        return 77
+    permission.enter()
+    failed = run_jobs(jobs, chosen.folder.resolve())
+    print(f"{len(jobs) - len(failed)} runs there, {len(failed)} failed" + "".join(f"\n  {name}" for name in failed))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,155 @@
+"""DDP hooks by name.
+
+none                 DDP's own all-reduce of fp32
+bf16                 torch's bf16_compress_hook; where Gloo cannot reduce bf16 (torch 1.13), the same bytes by
+                         baselines.Exchange
+powersgd[:RANK]      torch's powerSGD_hook with error feedback and warm start, from step 2 (default rank 4), on a
+                         thread of its own
+int8, int4           blocks of 512 (baselines.py)
+gradwire[:K=V,...]   gradwire.torch.ddp_hook(optimizer, K=V, ...)
+"""
+
+import ast
+import dataclasses
+import typing
+
+import torch
+import torch.distributed as dist
+
+from . import baselines
+
+
+@dataclasses.dataclass
+class Installed:
+    what: str  # what really runs
+    # Bytes given to the transport in so many steps; None: only the interface knows.
+    payload: typing.Callable | None = None
+    about: typing.Callable | None = None  # statistics of the hook at the end, a dictionary
+
+
+def _ring_bytes(model, element_size):
+    """Payload of one ring all-reduce of all gradients: 2 (N - 1) / N of their bytes."""
+    ranks = dist.get_world_size()
+    values = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    return 2 * (ranks - 1) / ranks * values * element_size
+
+
+class _Counted:
+    """Counts buckets that pass through a hook whose traffic is known by formula."""
+
+    def __init__(self, hook, element_size):
+        self.hook, self.element_size, self.sent_bytes = hook, element_size, 0.0
+
+    def __call__(self, state, bucket):
+        ranks = dist.get_world_size()
+        self.sent_bytes += 2 * (ranks - 1) / ranks * bucket.buffer().numel() * self.element_size
+        return self.hook(state, bucket)
+
+
+def gloo_has_bf16():
+    """Whether this torch's Gloo reduces bf16; asked by a reduction, the same answer on all ranks."""
+    try:
+        probe = torch.ones(4, dtype=torch.bfloat16)
+        dist.all_reduce(probe)
+        return bool((probe == dist.get_world_size()).all())
+    except RuntimeError:
+        return False
+
+
+def options_of(text):
+    """ "tolerance_bits=14,deep=True" as a dictionary; values are Python literals or strings."""
+    options = {}
+    for part in filter(None, text.split(",")):
+        name, equals, value = part.partition("=")
+        if not equals:
+            raise ValueError(f"'{part}': write NAME=VALUE")
+        try:
+            options[name] = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            options[name] = value
+    return options
+
+
+def _exchange(ddp, wire):
+    exchange = baselines.Exchange(wire)
+    ddp.register_comm_hook(None, baselines.BucketThread(exchange).hook)
+    return Installed(f"all-to-all, sum, all-gather of {type(wire).__name__}", lambda _steps: exchange.sent_bytes)
+
+
+def _bf16(ddp, _optimizer, _text):
+    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
+
+    if not gloo_has_bf16():
+        return _exchange(ddp, baselines.Bf16Wire())
+    counted = _Counted(bf16_compress_hook, 2)
+    ddp.register_comm_hook(None, _named(counted))
+    return Installed("torch's bf16_compress_hook", lambda _steps: counted.sent_bytes)
+
+
+def _named(counted):
+    """register_comm_hook wants a function with these names."""
+
+    def hook(state, bucket):
+        return counted(state, bucket)
+
+    return hook
+
+
+def _powersgd(ddp, _optimizer, text):
+    """torch's hook starts its second all-reduce in a callback of the first. Over Gloo callbacks run on several threads,
+    in an order that differs between ranks when there are several buckets, and ranks reduce unequal things. On a thread
+    that waits for each bucket the order is the same everywhere."""
+    from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
+
+    rank = int(text or 4)
+    state = powerSGD_hook.PowerSGDState(
+        process_group=dist.new_group(),
+        matrix_approximation_rank=rank,
+        start_powerSGD_iter=2,
+        use_error_feedback=True,
+        warm_start=True,
+    )
+    ddp.register_comm_hook(
+        None, baselines.BucketThread(lambda bucket: powerSGD_hook.powerSGD_hook(state, bucket).wait()).hook
+    )
+    return Installed(f"torch's powerSGD_hook, rank {rank}")
+
+
+def _gradwire(ddp, optimizer, text):
+    import gradwire.torch
+
+    state, hook = gradwire.torch.ddp_hook(optimizer, **options_of(text))
+    ddp.register_comm_hook(state, hook)
+    statistics = getattr(state, "statistics", None)
+    return Installed(f"gradwire {gradwire.__version__}", None, statistics if callable(statistics) else None)
+
+
+def _none(ddp, _optimizer, _text):
+    per_step = _ring_bytes(ddp.module, 4)
+    return Installed("DDP's all-reduce", lambda steps: steps * per_step)
+
+
+_HOOKS = {
+    "none": _none,
+    "bf16": _bf16,
+    "powersgd": _powersgd,
+    "int8": lambda ddp, _optimizer, _text: _exchange(ddp, baselines.Int8Blocks()),
+    "int4": lambda ddp, _optimizer, _text: _exchange(ddp, baselines.Int4Blocks()),
+    "gradwire": _gradwire,
+}
+
+
+def check(text):
+    """Raises ValueError unless the name is known and options can be read."""
+    name, _, options = text.partition(":")
+    if name not in _HOOKS:
+        raise ValueError(f"no hook '{name}' ({', '.join(_HOOKS)})")
+    if name == "gradwire":
+        options_of(options)
+    return text
+
+
+def install(ddp, optimizer, text):
+    """Registers the hook `text` names; returns what it is. Collective: all ranks call it."""
+    name, _, options = check(text).partition(":")
+    return _HOOKS[name](ddp, optimizer, options)

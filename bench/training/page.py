@@ -1,0 +1,168 @@
+"""docs/results/training.md and its pictures from the runs of grid.py: `python3 -m training.page RUNS OUT`, from
+bench/."""
+
+import pathlib
+import statistics
+import sys
+
+from . import plots, summary
+from .summary import select
+
+
+def table(head, rows):
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return "\n".join(lines + ["| " + " | ".join(map(str, row)) + " |" for row in rows]) + "\n"
+
+
+def hook_text(hook):
+    return "fp32" if hook == "none" else hook.replace("compress=always,", "").replace(":compress=always", "")
+
+
+def number(value, form):
+    return "-" if value is None else format(value, form)
+
+
+def sent_share(runs, plain):
+    """Bytes on the interface as a share of fp32's, medians; None where they were not counted."""
+    own = [summary.median_of(run, "sent") for run in runs]
+    whole = [summary.median_of(run, "sent") for run in plain]
+    if None in own + whole or not own or not whole:
+        return None
+    return 100 * statistics.fmean(own) / statistics.fmean(whole)
+
+
+def inside(plain, differences):
+    """Whether the interval of the paired difference and the spread of fp32's seeds meet: "inside the seeds"."""
+    values = [summary.check_loss(run) for run in plain]
+    mean, half = summary.interval(differences)
+    _, spread = summary.interval(values)
+    return "-" if half is None or spread is None else "yes" if abs(mean) <= spread else "**no**"
+
+
+def curve_part(runs, task, optimizer):
+    own = select(runs, task=task, optimizer=optimizer)
+    plain = select(own, hook="none")
+    if not plain:
+        return ""
+    target, body = summary.target_of(plain), []
+    for (hook,) in summary.distinct(own, "hook"):
+        these = select(own, hook=hook)
+        differences = summary.paired(these, plain, summary.check_loss)
+        tails = summary.paired(these, plain, summary.end_loss)
+        (mean, half), (tail, tail_half) = summary.interval(differences), summary.interval(tails)
+        equal, all_checks = summary.replicas_equal(these)
+        steps = [summary.steps_to(run, target) for run in these]
+        body.append(
+            [
+                hook_text(hook),
+                len(these),
+                number(sent_share(these, plain), ".1f"),
+                f"{statistics.fmean(map(summary.check_loss, these)):.4f}",
+                f"{mean:+.4f} ± {number(half, '.4f')}",
+                f"{tail:+.4f} ± {number(tail_half, '.4f')}",
+                inside(plain, differences),
+                "-" if None in steps else f"{statistics.fmean(steps):.0f}",
+                f"{equal}/{all_checks}",
+            ]
+        )
+    start = plain[0]["start"]
+    head = ["hook", "seeds", "bytes, % of fp32", "validation loss", "difference to fp32", "of training loss"]
+    head += ["within fp32's seeds", f"steps to {target:.3f}", "replicas equal"]
+    about = (
+        f"{start['parameters']:,} parameters, {start['ranks']} ranks, batch {start['batch']} each, lr {start['lr']:g}, "
+    )
+    about += f"{len(plain[0]['step'])} steps, torch {start['torch']}."
+    name = f"training-{task}-{optimizer}.svg"
+    return f"\n### {task}, {optimizer}\n\n{about}\n\n{table(head, body)}\n![Losses of {task}]({name})\n"
+
+
+def time_part(runs, task, compute, optimizer_steps):
+    own = select(runs, task=task, compute=compute)
+    links = list(dict.fromkeys(run["job"]["link"] for run in sorted(own, key=link_order)))
+    text = ""
+    for link in links:
+        here = select(own, link=link)
+        plain, bf16, body = select(here, hook="none"), select(here, hook="bf16"), []
+        for (hook,) in summary.distinct(here, "hook"):
+            these = select(here, hook=hook)
+            row = [
+                hook_text(hook),
+                len(these),
+                number(statistics.median(summary.median_of(r, "seconds") for r in these), ".3f"),
+            ]
+            for against in (plain, bf16):
+                ratio = summary.ratio_interval(these, against)
+                mean, low, high = ratio or (None, None, None)
+                row.append(number(mean, ".2f") + ("" if low is None else f" ({low:.2f} to {high:.2f})"))
+            cpu = statistics.median(summary.median_of(r, "cpu") for r in these)
+            bytes_sent = [summary.median_of(r, "sent") for r in these]
+            steps = optimizer_steps.get((task, hook))
+            seconds = statistics.median(summary.median_of(r, "seconds") for r in these)
+            row += [f"{cpu:.2f}", "-" if None in bytes_sent else f"{statistics.fmean(bytes_sent) / 1e6:.2f}"]
+            row.append("-" if steps is None or compute != "real" else f"{steps * seconds:.0f}")
+            body.append(row)
+        seen = here[0]["start"]["probe"]
+        text += f"\n### {task}, {link}\n\nProbe: {min(seen['duplex_mbit']):.0f} Mb/s each way at once, "
+        text += f"round trip {max(seen['rtt_ms']):.2f} ms.\n\n"
+        head = [
+            "hook",
+            "rounds",
+            "seconds a step",
+            "fp32 / this",
+            "bf16 / this",
+            "CPU s a step, all ranks",
+            "MB sent a rank",
+        ]
+        text += table([*head, "s to that loss (composed)"], body)
+    return text
+
+
+def link_order(run):
+    from links.link_spec import LinkSpec
+
+    spec = LinkSpec.parse(run["job"]["link"])
+    return spec.rtt, spec.rate or 1e15
+
+
+def steps_by_hook(curves):
+    """Mean steps to fp32's loss by (task, hook), under the task's first optimizer."""
+    result = {}
+    for task, optimizer in sorted({(run["job"]["task"], run["job"]["optimizer"]) for run in curves}, reverse=True):
+        own = select(curves, task=task, optimizer=optimizer)
+        plain = select(own, hook="none")
+        for (hook,) in summary.distinct(own, "hook") if plain else []:
+            steps = [summary.steps_to(run, summary.target_of(plain)) for run in select(own, hook=hook)]
+            if None not in steps and own[0]["start"]["optimizer"] == {"gpt1m": "adamw", "gpt10m": "adamw"}.get(
+                task, "sgd"
+            ):
+                result[task, hook] = statistics.fmean(steps)
+    return result
+
+
+def main():
+    folder, out = map(pathlib.Path, sys.argv[1:3])
+    runs = summary.load(folder)
+    curves, times = select(runs, kind="curve"), select(runs, kind="time")
+    out.mkdir(parents=True, exist_ok=True)
+    text = "# Training over limited links\n\nMade by `scripts/training`; 4 ranks in network namespaces "
+    text += "share the cores of one machine. Losses were taken\n"
+    text += "without a limit, since no link changes them; intervals are 95 %, differences paired by seed.\n\n## Loss\n"
+    for task, optimizer in sorted({(run["job"]["task"], run["job"]["optimizer"]) for run in curves}):
+        text += curve_part(curves, task, optimizer)
+        plots.losses(
+            select(curves, task=task, optimizer=optimizer), out / f"training-{task}-{optimizer}.svg", hook_text
+        )
+    text += "\n## Seconds a step\n\nMedians; ratios are paired by round. *Composed*: steps to the loss that "
+    text += "fp32 has after 80 % of its steps, times seconds a step.\n"
+    for task in sorted({run["job"]["task"] for run in times}):
+        text += time_part(times, task, "real", steps_by_hook(curves))
+        if select(times, task=task, compute="replay"):
+            text += "\n## Seconds a step with replayed gradients\n\nNo forward or backward pass: four recorded real "
+            text += "gradients in turn "
+            text += "(bench/training/worker.py). What a step costs when the model runs elsewhere.\n"
+            text += time_part(times, task, "replay", {})
+    (out / "training.md").write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

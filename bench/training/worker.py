@@ -1,0 +1,185 @@
+"""One rank of a training run; `python3 -m training.worker --help`. Started by grid.py on every rank of a Network.
+
+Writes OUT.rankR.jsonl: a first line that says what runs, a line per step, a line per check, a last line. Times are of
+the step alone (forward to optimizer.step, until the gradients of all buckets are there); checks are outside.
+
+--compute real    forward and backward of the task
+--compute replay  four real gradients of this rank, recorded after the warm-up steps, go through DDP in turn instead
+                  of a backward pass; hooks, optimizer and the moments it keeps are real. The time of such a step has
+                  nearly no
+                  computing of the model in it: what a step costs where the model runs elsewhere. Its losses mean
+                  nothing.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import resource
+import time
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from . import hook_list, task_list
+
+REPLAYED = 4
+
+
+def interface():
+    """(bytes received, bytes sent) of the link so far; of this namespace only. None without a link of our own."""
+    with open("/proc/self/net/dev", encoding="ascii") as f:
+        for line in f:
+            name, _, numbers = line.partition(":")
+            if name.strip() == "eth0" and "GW_LINK" in os.environ:
+                numbers = numbers.split()
+                return int(numbers[0]), int(numbers[8])
+    return None
+
+
+def cpu_seconds():
+    """Of all threads of this process."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+def parameter_hash(model):
+    digest = hashlib.sha256()
+    for parameter in model.parameters():
+        digest.update(parameter.detach().contiguous().numpy().tobytes())
+    return digest.hexdigest()[:32]
+
+
+def make_optimizer(name, model, lr):
+    if name == "adamw":
+        return torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.01)
+    return torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
+
+
+class Run:
+    def __init__(self, options):
+        self.options = options
+        dist.init_process_group("gloo")
+        self.rank, self.ranks = dist.get_rank(), dist.get_world_size()
+        self.task = task_list.make_task(options.task, options.seed)
+        self.batch = options.batch or self.task.batch
+        torch.manual_seed(options.seed)
+        self.model = self.task.model()
+        self.ddp = DistributedDataParallel(self.model)
+        kind = options.optimizer or self.task.optimizer
+        self.optimizer = make_optimizer(kind, self.model, options.lr or self.task.lr[kind])
+        self.hook = hook_list.install(self.ddp, self.optimizer, options.hook)
+        self.validation = self.task.validation(self.rank, self.ranks) if options.check else []
+        self.replayed = []
+        self.file = open(f"{options.out}.rank{self.rank}.jsonl", "w", encoding="utf-8")
+        self.write(
+            kind="start",
+            task=options.task,
+            hook=options.hook,
+            runs=self.hook.what,
+            seed=options.seed,
+            optimizer=kind,
+            lr=self.optimizer.param_groups[0]["lr"],
+            batch=self.batch,
+            ranks=self.ranks,
+            compute=options.compute,
+            link=os.environ.get("GW_LINK"),
+            parameters=sum(p.numel() for p in self.model.parameters()),
+            data=getattr(self.task, "digest", None),
+            torch=torch.__version__,
+            cpus=len(os.sched_getaffinity(0)),
+        )
+
+    def write(self, **row):
+        self.file.write(json.dumps(row) + "\n")
+        self.file.flush()
+
+    def record_gradients(self, step):
+        """Local gradients of four batches, before any exchange."""
+        for turn in range(REPLAYED):
+            self.model.zero_grad(set_to_none=True)
+            self.task.loss(self.model, self.task.sample(step + turn, self.rank, self.ranks, self.batch)).backward()
+            self.replayed.append([p.grad.clone() for p in self.model.parameters()])
+        self.model.zero_grad(set_to_none=True)
+
+    def loss(self, step):
+        if not self.replayed:
+            return self.task.loss(self.ddp, self.task.sample(step, self.rank, self.ranks, self.batch))
+        return self.replay_model(step)
+
+    def replay_model(self, step):
+        """A loss whose gradients are the recorded ones; through DDP's forward, so that its reducer is armed."""
+        gradients = self.replayed[step % REPLAYED]
+        forward = self.model.forward
+        self.model.forward = lambda: sum(torch.sum(p * g) for p, g in zip(self.model.parameters(), gradients))
+        try:
+            return self.ddp()
+        finally:
+            self.model.forward = forward
+
+    def step(self, step):
+        dist.barrier()
+        sent, cpu, begin = interface(), cpu_seconds(), time.perf_counter()
+        self.optimizer.zero_grad()
+        loss = self.loss(step)
+        loss.backward()
+        self.optimizer.step()
+        seconds, after = time.perf_counter() - begin, interface()
+        row = {"kind": "step", "step": step, "seconds": seconds, "cpu": cpu_seconds() - cpu, "loss": loss.item()}
+        if sent and after:
+            row["received"], row["sent"] = after[0] - sent[0], after[1] - sent[1]
+        payload = self.hook.payload
+        row["payload"] = payload(step + 1) if payload else None
+        self.write(**row)
+
+    def check(self, step):
+        self.model.eval()
+        with torch.no_grad():
+            parts = [(self.task.loss(self.model, sample).item(), len(sample[0])) for sample in self.validation]
+        self.model.train()
+        mean = sum(loss * n for loss, n in parts) / sum(n for _, n in parts)
+        self.write(
+            kind="check", step=step, loss=mean, samples=sum(n for _, n in parts), hash=parameter_hash(self.model)
+        )
+
+    def run(self):
+        options = self.options
+        for step in range(options.steps):
+            if options.compute == "replay" and step == options.warmup:
+                self.record_gradients(step)
+            self.step(step)
+            if options.check and (step + 1) % options.check == 0:
+                self.check(step + 1)
+        about = self.hook.about() if self.hook.about else None
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        self.write(kind="end", hash=parameter_hash(self.model), hook_statistics=about, peak_memory=peak)
+        self.file.close()
+        dist.barrier()
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--task", choices=task_list.TASKS, required=True)
+    parser.add_argument("--hook", type=hook_list.check, default="none")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--warmup", type=int, default=3, help="steps before --compute replay takes over")
+    parser.add_argument("--batch", type=int, help="a rank's batch, default: the task's")
+    parser.add_argument("--optimizer", choices=("adamw", "sgd"), help="default: the task's")
+    parser.add_argument("--lr", type=float)
+    parser.add_argument("--check", type=int, default=0, help="validate and hash every so many steps; 0: never")
+    parser.add_argument("--compute", choices=("real", "replay"), default="real")
+    return parser.parse_args()
+
+
+def main():
+    torch.set_num_threads(1)
+    run = Run(arguments())
+    run.run()
+    os._exit(0)  # threads of hooks and of Gloo wait for work; they hold nothing that must be written
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+/*
+ * abi.h: the layout of every public struct, as this library was compiled.
+ *
+ * For callers that cannot include the headers (Python, Rust, a plug-in of another build): they compare sizes
+ * and offsets with their own before the first call.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#ifndef GRADWIRE_ABI_H
+#define GRADWIRE_ABI_H
+
+#include "gradwire/gradwire.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Of the tables below, not of the library: it changes only if these two structs do, so check it first. */
+#define GW_ABI_VERSION 1u
+
+/* One field of a struct. */
+typedef struct gw_abi_field {
+    const char *name;
+    uint32_t offset; /* bytes */
+    uint32_t size;   /* bytes, of the whole array where it is one */
+} gw_abi_field;
+
+/* One public struct. */
+typedef struct gw_abi_struct {
+    const char *name; /* as in the header: "gw_buffer" */
+    uint32_t size;    /* bytes */
+    uint32_t field_count;
+    const gw_abi_field *fields; /* field_count of them, in the order of their declaration */
+} gw_abi_struct;
+
+/* GW_ABI_VERSION of the library. */
+GW_API uint32_t gw_abi_version(void);
+
+/* All structs of all public headers, those of plan.h and cuda.h included; *count is their number. count must
+ * not be NULL. Static storage; any thread. */
+GW_API const gw_abi_struct *gw_abi_structs(size_t *count);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

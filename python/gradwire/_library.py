@@ -1,0 +1,66 @@
+"""Loads the C libraries and gives their functions prototypes.
+
+`lib.gw_gcomp_encode(...)` is the function of the header. ctypes releases the interpreter lock while it runs. The
+libraries are those of the installed package, in gradwire/lib, or of the folder that the environment variable
+GRADWIRE_LIBRARY_DIR names (for work on the library itself).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from pathlib import Path
+from typing import Any
+
+from gradwire import _abi, _prototypes
+from gradwire.errors import Error
+
+
+def folder() -> Path:
+    """Where the shared libraries are."""
+    chosen = os.environ.get("GRADWIRE_LIBRARY_DIR")
+    return Path(chosen) if chosen else Path(__file__).resolve().parent / "lib"
+
+
+def load(name: str) -> tuple[ctypes.CDLL, str]:
+    """The shared library lib`name`.so of the package, and its path. ImportError if it cannot be loaded."""
+    path = folder() / f"lib{name}.so"
+    try:
+        return ctypes.CDLL(str(path)), str(path)
+    except OSError as error:
+        raise ImportError(f"gradwire's library cannot be loaded: {error}") from None
+
+
+class Library:
+    """A loaded library. Attributes are its functions, each looked up and given its prototype on first use."""
+
+    def __init__(self, cdll: ctypes.CDLL, path: str, prototypes: dict[str, Any]) -> None:
+        self._cdll = cdll
+        self._prototypes = prototypes
+        self.path = path
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self._prototypes:
+            raise AttributeError(f"no public header declares {name}")
+        function = getattr(self._cdll, name, None)
+        if function is None:
+            raise AttributeError(f"{self.path} has no {name}")
+        function.restype, function.argtypes = self._prototypes[name]
+        setattr(self, name, function)
+        return function
+
+
+def _open() -> tuple[Library, Library]:
+    core, core_path = load("gradwire")
+    _abi.check(core, core_path)
+    plan, plan_path = load("gradwire_plan")
+    return Library(core, core_path, _prototypes.GRADWIRE), Library(plan, plan_path, _prototypes.GRADWIRE_PLAN)
+
+
+lib, plan_lib = _open()
+
+
+def check(status: int, **places: int | None) -> None:
+    """Raises gradwire.Error unless status is GW_OK. `places`: chunk, block or frame to blame, None where none is."""
+    if status != 0:
+        raise Error(status, lib.gw_status_message(status).decode(), **places)

@@ -1,0 +1,207 @@
+"""Precision maps: how many bits of each gradient the next update needs (gcomp.h, "Precision map")."""
+
+from __future__ import annotations
+
+from ctypes import byref, c_uint32, pointer
+from dataclasses import dataclass
+
+import numpy as np
+
+from gradwire import _constants as c
+from gradwire import arrays
+from gradwire._fill import fill
+from gradwire._library import check, lib
+from gradwire._structs import gw_gcomp_map, gw_gcomp_map_limits, gw_gcomp_map_rule, gw_optimizer, gw_optimizer_state
+from gradwire.arrays import ArrayLike
+
+_KINDS = {
+    "sgd": c.GW_OPTIMIZER_SGD,
+    "momentum": c.GW_OPTIMIZER_MOMENTUM,
+    "nesterov": c.GW_OPTIMIZER_NESTEROV,
+    "adagrad": c.GW_OPTIMIZER_ADAGRAD,
+    "rmsprop": c.GW_OPTIMIZER_RMSPROP,
+    "adam": c.GW_OPTIMIZER_ADAM,
+    "adamw": c.GW_OPTIMIZER_ADAMW,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optimizer:
+    """The optimizer and its hyperparameters, under PyTorch's names. Fields that a kind does not have are ignored.
+
+    kind: "sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adam" or "adamw". step: number, from 1, of the update
+    that the gradient will make. lr > 0.
+    """
+
+    kind: str
+    lr: float
+    step: int = 1
+    weight_decay: float = 0.0
+    momentum: float = 0.0
+    dampening: float = 0.0
+    beta1: float = 0.9
+    beta2: float = 0.999
+    alpha: float = 0.99
+    eps: float = 1e-8
+    lr_decay: float = 0.0
+    centered: bool = False
+    amsgrad: bool = False
+    maximize: bool = False
+
+    def struct(self) -> gw_optimizer:
+        """The C struct."""
+        if self.kind not in _KINDS:
+            raise ValueError(f"no optimizer {self.kind!r}; there are: {', '.join(_KINDS)}")
+        return fill(gw_optimizer, **{**vars(self), "kind": _KINDS[self.kind]})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What limits the quantum of a parameter.
+
+    tolerance_bits: 1..23, one encode moves no parameter by more than 2^-tolerance_bits of its own size. noise: 0 for
+    none, else 2^-8..1, one encode adds at most noise^2 / 4 of the second moment to the square of a gradient (Adagrad,
+    RMSprop, Adam, AdamW). noise_only: the noise limit alone counts.
+    """
+
+    tolerance_bits: int = 23
+    noise: float = 0.0
+    noise_only: bool = False
+
+
+class Rule:
+    """The factors of one optimizer step that maps are made from. Immutable; threads may share it.
+
+    wire_scale: value on the wire / gradient that the optimizer will see: N for the plain sum of N ranks, 1 for data
+    that is divided beforehand, times a loss scale. limits: None, the tolerance alone. Raises Error (name "option",
+    "arg") for hyperparameters and limits out of range.
+    """
+
+    def __init__(self, optimizer: Optimizer, wire_scale: float = 1.0, limits: Limits | None = None) -> None:
+        self.struct = gw_gcomp_map_rule()
+        c_limits = fill(gw_gcomp_map_limits, **vars(limits)) if limits else None
+        check(lib.gw_gcomp_map_rule_init(optimizer.struct(), wire_scale, c_limits, self.struct))
+
+    @property
+    def wire_scale(self) -> float:
+        return self.struct.wire_scale
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """Which state arrays are read beside param: of "m", "v", "a"."""
+        return tuple(name for bit, name in enumerate("mva") if self.struct.uses >> bit & 1)
+
+
+class State:
+    """Parameters and optimizer state from before the update: fp32 arrays of one length, of any shape.
+
+    param: the parameters. m: momentum_buffer or exp_avg. v: sum, square_avg or exp_avg_sq. a: grad_avg or
+    max_exp_avg_sq. Arrays that the rule does not use may be None. Contiguous arrays are borrowed, not copied.
+    """
+
+    def __init__(
+        self,
+        param: ArrayLike | None = None,
+        m: ArrayLike | None = None,
+        v: ArrayLike | None = None,
+        a: ArrayLike | None = None,
+    ) -> None:
+        given = {"param": param, "m": m, "v": v, "a": a}
+        self.arrays = {name: arrays.source(x, "fp32") for name, x in given.items() if x is not None}
+        lengths = {x.size for x in self.arrays.values()}
+        if len(lengths) != 1:
+            raise ValueError("state has no array" if not lengths else f"state has arrays of lengths {sorted(lengths)}")
+        self.len = lengths.pop()
+        self.struct = gw_optimizer_state(**{name: x.ctypes.data for name, x in self.arrays.items()})
+
+
+def scan(rule: Rule, state: State, *, backends: int = c.GW_BACKEND_ALL) -> int:
+    """First pass over a range of parameters: its largest quarter-octave. See base()."""
+    top = c_uint32()
+    check(lib.gw_gcomp_map_scan(rule.struct, state.struct, state.len, backends, byref(top)))
+    return top.value
+
+
+def base(top: int) -> int:
+    """Base of the map of which `top` is the maximum of scan() over all its ranges (and ranks)."""
+    return lib.gw_gcomp_map_base(top)
+
+
+def build(
+    rule: Rule, state: State, base: int, *, out: ArrayLike | None = None, backends: int = c.GW_BACKEND_ALL
+) -> np.ndarray:
+    """Second pass: one byte per parameter, 0 = nothing is dropped. out: uint8, as many as parameters."""
+    levels = np.empty(state.len, np.uint8) if out is None else arrays.write(out, np.uint8, "out")
+    if levels.size != state.len:
+        raise ValueError(f"out has {levels.size} bytes for {state.len} parameters")
+    arrays.apart(levels, *state.arrays.values())
+    check(lib.gw_gcomp_map_build(rule.struct, state.struct, state.len, base, backends, levels.ctypes.data))
+    return levels
+
+
+def digest(levels: ArrayLike, chunk_log2: int = 14) -> np.ndarray:
+    """CRC32C of the map bytes of every chunk of 2^chunk_log2 values (12..15), as uint32."""
+    levels = arrays.read(levels, np.uint8, "levels")
+    words = np.empty(-(-levels.size >> chunk_log2), np.uint32)
+    check(lib.gw_gcomp_map_digest(levels.ctypes.data, levels.size, chunk_log2, words.ctypes.data))
+    return words
+
+
+class Map:
+    """The map of the values of one frame. Immutable; threads may share it.
+
+    levels: uint8, one per value; borrowed, must not change while the map is in use. base: of base(), 1..1023.
+    wire_scale: that of the rule. The digests that derived frames need are made when one is first encoded or decoded,
+    and kept.
+    """
+
+    def __init__(self, levels: ArrayLike, base: int, wire_scale: float = 1.0) -> None:
+        self.levels = arrays.read(levels, np.uint8, "levels")
+        self.base = base
+        self.wire_scale = wire_scale
+        self._digests: dict[int, np.ndarray] = {}
+
+    @classmethod
+    def of(cls, rule: Rule, state: State) -> Map:
+        """Both passes over the state: the map of parameters that travel as one frame."""
+        level_base = base(scan(rule, state))
+        return cls(build(rule, state, level_base), level_base, rule.wire_scale)
+
+    def __len__(self) -> int:
+        return self.levels.size
+
+    def __getitem__(self, part: slice) -> Map:
+        """The map of a part of the values, `map[first:end]`."""
+        if not isinstance(part, slice) or part.step not in (None, 1):
+            raise TypeError("a map is cut by a slice without a step")
+        return Map(self.levels[part], self.base, self.wire_scale)
+
+    def digest(self, chunk_log2: int) -> np.ndarray:
+        """digest() of the levels, made once."""
+        if chunk_log2 not in self._digests:
+            self._digests[chunk_log2] = digest(self.levels, chunk_log2)
+        return self._digests[chunk_log2]
+
+    def struct(self, chunk_log2: int | None = None) -> gw_gcomp_map:
+        """The C struct, with digests if chunk_log2 is given. It borrows from this object."""
+        result = fill(
+            gw_gcomp_map,
+            levels=self.levels.ctypes.data,
+            base=self.base,
+            wire_scale=self.wire_scale,
+            len=self.levels.size,
+        )
+        if chunk_log2 is not None:
+            result.digest = self.digest(chunk_log2).ctypes.data
+            result.chunk_log2 = chunk_log2
+        return result
+
+
+def pointer_to(map: Map | None, chunk_log2: int | None):
+    """A pointer to the C struct of a map, NULL for None."""
+    return pointer(map.struct(chunk_log2)) if map is not None else None
+
+
+def levels_of(map: Map | None) -> np.ndarray | None:
+    """The levels of a map, None for None."""
+    return None if map is None else map.levels

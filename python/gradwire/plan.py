@@ -1,0 +1,510 @@
+"""Planners: which gradients to fuse, which to compress, and how to send them (plan.h, docs/planning.md).
+
+    problem = Problem(read_model("data/traces/resnet50.csv"), methods)
+    schedule = problem.solve()
+    schedule.makespan_us, schedule.lower_bound_us, schedule.groups
+
+Times are microseconds here and whole ticks of 2^-20 ns in the library, so a time is rounded once, to 10^-9 us.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Sequence
+from ctypes import POINTER, addressof, byref, c_int64, cast
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from gradwire import _constants as c
+from gradwire._fill import fill
+from gradwire._library import check, lib, plan_lib
+from gradwire._structs import (
+    gw_plan,
+    gw_plan_bucket_rule,
+    gw_plan_cert,
+    gw_plan_cluster,
+    gw_plan_codec,
+    gw_plan_cost,
+    gw_plan_fault,
+    gw_plan_fit,
+    gw_plan_group,
+    gw_plan_job,
+    gw_plan_limits,
+    gw_plan_link,
+    gw_plan_method,
+    gw_plan_point,
+    gw_plan_problem,
+    gw_plan_run,
+    gw_plan_solver,
+    gw_plan_span,
+    gw_plan_spans,
+    gw_plan_tensor,
+    gw_workspace,
+)
+from gradwire.errors import Error
+
+_TICKS_PER_US = c.GW_PLAN_TICKS_PER_US
+_KINDS = {
+    "affine": c.GW_PLAN_COST_AFFINE,
+    "maxlin": c.GW_PLAN_COST_MAXLIN,
+    "hinge": c.GW_PLAN_COST_HINGE,
+    "table": c.GW_PLAN_COST_TABLE,
+}
+_DEVICES = {"gpu": c.GW_PLAN_GPU, "cpu": c.GW_PLAN_CPU}
+_DECODES = {"serial": c.GW_PLAN_DECODE_SERIAL, "parallel": c.GW_PLAN_DECODE_PARALLEL}
+_LEVELS = {"serial": c.GW_PLAN_LEVEL_SERIAL, "pipelined": c.GW_PLAN_LEVEL_PIPELINED, "event": c.GW_PLAN_LEVEL_EVENT}
+_COLLECTIVES = {
+    "allreduce": c.GW_PLAN_ALLREDUCE,
+    "allgather": c.GW_PLAN_ALLGATHER,
+    "alltoall": c.GW_PLAN_ALLTOALL,
+    "gather": c.GW_PLAN_GATHER,
+}
+_RESOURCES = ("gpu", "cpu", "intra", "inter")
+_SPAN_KINDS = ("backprop", "encode", "network", "decode")
+
+
+def algorithms() -> tuple[str, ...]:
+    """Names of the solvers and baselines, "auto" first."""
+    return tuple(plan_lib.gw_plan_algorithm_name(i).decode() for i in range(c.GW_PLAN_ALGORITHM_COUNT))
+
+
+def _ticks(us: float) -> int:
+    return round(us * _TICKS_PER_US)
+
+
+def _choose(table: dict[str, int], name: str, what: str) -> int:
+    if name not in table:
+        raise ValueError(f"no {what} {name!r}; there are: {', '.join(table)}")
+    return table[name]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Cost of handling a number of elements, in ticks of 2^-20 ns; made by affine(), maxlin(), hinge(), table()."""
+
+    kind: str
+    a: int = 0
+    b: int = 0
+    t: int = 0
+    rows: tuple[tuple[int, int], ...] = ()
+
+    @classmethod
+    def affine(cls, a_us: float, b_us: float) -> Cost:
+        """a + b x: startup plus time per element."""
+        return cls("affine", _ticks(a_us), _ticks(b_us))
+
+    @classmethod
+    def maxlin(cls, a_us: float, b_us: float) -> Cost:
+        """max(a, b x): flat up to a knee, then proportional."""
+        return cls("maxlin", _ticks(a_us), _ticks(b_us))
+
+    @classmethod
+    def hinge(cls, a_us: float, b_us: float, t: int) -> Cost:
+        """a + b max(0, x - t): flat up to t elements, then a ramp."""
+        return cls("hinge", _ticks(a_us), _ticks(b_us), t)
+
+    @classmethod
+    def table(cls, points: Iterable[tuple[int, float]]) -> Cost:
+        """Straight lines between points (elements ascending, microseconds)."""
+        return cls("table", rows=tuple((elems, _ticks(us)) for elems, us in points))
+
+    @classmethod
+    def from_json(cls, curve: dict) -> Cost:
+        """A curve as the cost files of the gradwire command hold it."""
+        if curve["kind"] == "table":
+            return cls.table(curve["points"])
+        return cls(curve["kind"], _ticks(curve["a_us"]), _ticks(curve["b_us"]), curve.get("t", 0))
+
+    def __call__(self, elems: int) -> float:
+        """Microseconds for elems >= 0 elements. Raises Error for a curve that breaks a rule."""
+        borrowed: list = []
+        struct, fault = self._struct(borrowed), gw_plan_fault()
+        _check(plan_lib.gw_plan_cost_check(struct, byref(fault)), fault)
+        return plan_lib.gw_plan_cost_eval(struct, elems) / _TICKS_PER_US
+
+    def _struct(self, borrowed: list) -> gw_plan_cost:
+        """The C struct; what it borrows from is appended to `borrowed`."""
+        struct = fill(gw_plan_cost, kind=_choose(_KINDS, self.kind, "curve"), a=self.a, b=self.b, t=self.t)
+        if self.rows:
+            columns = [(c_int64 * len(self.rows))(*column) for column in zip(*self.rows)]
+            borrowed += columns
+            struct.table_x, struct.table_y = (addressof(column) for column in columns)
+            struct.table_len = len(self.rows)
+        return struct
+
+    @classmethod
+    def _from_struct(cls, struct: gw_plan_cost) -> Cost:
+        rows: tuple[tuple[int, int], ...] = ()
+        if struct.table_len:
+            columns = [cast(x, POINTER(c_int64))[: struct.table_len] for x in (struct.table_x, struct.table_y)]
+            rows = tuple(zip(*columns))
+        return cls(_name(_KINDS, struct.kind), struct.a, struct.b, struct.t, rows)
+
+
+ZERO = Cost("affine")
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A fitted curve; errors are relative, |fit - measured| / measured. Above 0.1 the plan may change with the
+    curve."""
+
+    cost: Cost
+    error_max: float
+    error_mean: float
+    r2: float
+
+
+def fit(points: Sequence[tuple[int, float]], kind: str | None = None) -> Fit:
+    """Fits "affine", "maxlin" or "hinge" to measurements (elements, microseconds); None: the best of the three.
+
+    At least two with different elements. Raises Error.
+    """
+    structs = (gw_plan_point * len(points))(*(gw_plan_point(elems, _ticks(us)) for elems, us in points))
+    result = gw_plan_fit()
+    if kind is None:
+        check(plan_lib.gw_plan_cost_fit_best(structs, len(points), result))
+    else:
+        check(plan_lib.gw_plan_cost_fit(structs, len(points), _choose(_KINDS, kind, "curve"), result))
+    return Fit(Cost._from_struct(result.cost), result.error_max, result.error_mean, result.r2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tensor:
+    """A gradient, in the order in which backprop finishes them. bwd_us: backprop time since the one before.
+    forbidden: names of methods that no group with this tensor may use."""
+
+    elems: int
+    bwd_us: float
+    name: str | None = None
+    forbidden: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method:
+    """How a fused group may be sent: encode, occupy the network, decode, by number of elements. device: "gpu"
+    (encodes delay backprop) or "cpu"."""
+
+    name: str
+    net: Cost
+    enc: Cost = ZERO
+    dec: Cost = ZERO
+    device: str = "gpu"
+
+
+@dataclass(frozen=True)
+class Link:
+    """latency_us: startup of one collective. us_per_kib: per 1024 bytes through the bottleneck link of one rank."""
+
+    latency_us: float
+    us_per_kib: float
+
+    def _struct(self) -> gw_plan_link:
+        return fill(gw_plan_link, alpha=_ticks(self.latency_us), beta_kib=_ticks(self.us_per_kib))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """nodes machines with gpus GPUs each; per_step: latencies are those of one step of a collective."""
+
+    nodes: int
+    gpus: int
+    inter: Link
+    intra: Link = Link(0, 0)
+    per_step: bool = False
+
+    def _struct(self) -> gw_plan_cluster:
+        return fill(
+            gw_plan_cluster,
+            nodes=self.nodes,
+            gpus=self.gpus,
+            intra=self.intra._struct(),
+            inter=self.inter._struct(),
+            flags=c.GW_PLAN_ALPHA_PER_STEP * self.per_step,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Codec:
+    """Costs of a codec. costs: by device, ("gpu", "cpu"): (encode over elements in, decode over elements out). Payload:
+    header + ceil(elems * num / den) bytes. collectives: of "allreduce", "allgather", "alltoall", "gather".
+    peer_us_per_kib: extra decode time per 1024 payload bytes of every further contribution."""
+
+    name: str
+    costs: dict[str, tuple[Cost, Cost]]
+    payload: tuple[int, int, int]
+    collectives: tuple[str, ...]
+    peer_us_per_kib: float = 0.0
+
+    @classmethod
+    def from_json(cls, codec: dict) -> Codec:
+        """A codec as the cost files of the gradwire command hold it."""
+        devices = [device for device in _DEVICES if device in codec]
+        costs = {d: (Cost.from_json(codec[d]["enc"]), Cost.from_json(codec[d]["dec"])) for d in devices}
+        payload = codec["payload"]
+        return cls(
+            name=codec["name"],
+            costs=costs,
+            payload=(payload["header"], payload["num"], payload["den"]),
+            collectives=tuple(codec["collectives"]),
+            peer_us_per_kib=codec.get("dec_peer_us_per_kib", 0.0),
+        )
+
+    def _struct(self, borrowed: list) -> gw_plan_codec:
+        header, num, den = self.payload
+        struct = fill(
+            gw_plan_codec,
+            name=self.name.encode(),
+            dec_peer_kib=_ticks(self.peer_us_per_kib),
+            payload_header=header,
+            payload_num=num,
+            payload_den=den,
+            collectives=sum({_choose(_COLLECTIVES, name, "collective") for name in self.collectives}),
+            devices=sum(1 << _choose(_DEVICES, device, "device") for device in self.costs),
+        )
+        for device, (enc, dec) in self.costs.items():
+            struct.enc[_DEVICES[device]] = enc._struct(borrowed)
+            struct.dec[_DEVICES[device]] = dec._struct(borrowed)
+        return struct
+
+
+def method(
+    codec: Codec | None,
+    cluster: Cluster,
+    collective: str = "allreduce",
+    *,
+    device: str = "gpu",
+    name: str | None = None,
+) -> Method:
+    """Costs of one group sent flat over all ranks with one collective; codec None: dense fp32.
+
+    Raises Error "option" if the codec lacks the collective or the device.
+    """
+    borrowed: list = []
+    result = gw_plan_method()
+    check(
+        plan_lib.gw_plan_method_make(
+            codec._struct(borrowed) if codec else None,
+            cluster._struct(),
+            _choose(_COLLECTIVES, collective, "collective"),
+            _choose(_DEVICES, device, "device"),
+            result,
+        )
+    )
+    return Method(
+        name=name or (codec.name if codec else "fp32"),
+        net=Cost._from_struct(result.net),
+        enc=Cost._from_struct(result.enc),
+        dec=Cost._from_struct(result.dec),
+        device=device,
+    )
+
+
+@dataclass(frozen=True)
+class Group:
+    """Tensors [first, first + count) sent as one message by a method."""
+
+    first: int
+    count: int
+    method: str
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A plan and its certificate. makespan_us: length of the iteration. lower_bound_us: no plan is shorter. gap:
+    makespan over lower bound, minus 1. proven: both are equal. The same times in ticks. stopped: a limit ended the
+    search."""
+
+    groups: tuple[Group, ...]
+    makespan: int
+    lower_bound: int
+    proven: bool
+    stopped: bool
+
+    @property
+    def makespan_us(self) -> float:
+        return self.makespan / _TICKS_PER_US
+
+    @property
+    def lower_bound_us(self) -> float:
+        return self.lower_bound / _TICKS_PER_US
+
+    @property
+    def gap(self) -> float:
+        return self.makespan / self.lower_bound - 1 if self.lower_bound else 0.0
+
+
+@dataclass(frozen=True)
+class Span:
+    """Something that occupies a resource: kind "backprop", "encode", "network" or "decode"; resource "gpu", "cpu",
+    "intra" or "inter"; group: index."""
+
+    start_us: float
+    end_us: float
+    group: int
+    kind: str
+    resource: str
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One training step: its gradients, and how groups of them may be sent. Checked when made: Error names what is
+    wrong.
+
+    decode: "serial" (in order on the GPU after backprop) or "parallel". group_elems_max: largest group, 0: no limit.
+    """
+
+    tensors: tuple[Tensor, ...]
+    methods: tuple[Method, ...]
+    decode: str = "serial"
+    group_elems_max: int = 0
+    _borrowed: list = field(default_factory=list, init=False, repr=False, compare=False)
+    struct: gw_plan_problem = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tensors", tuple(self.tensors))
+        object.__setattr__(self, "methods", tuple(self.methods))
+        object.__setattr__(self, "struct", self._struct())
+        fault = gw_plan_fault()
+        _check(plan_lib.gw_plan_problem_check(self.struct, byref(fault)), fault)
+
+    def solve(
+        self, algorithm: str = "auto", *, method: str | None = None, gap: float = 0.0, work_max: int = 0
+    ) -> Schedule:
+        """The shortest schedule, or that of a baseline (algorithms()). method: with which baselines send every group;
+        None: the first. gap: stop once the gap to the bound is at most this. work_max: label extensions, 0: no limit.
+
+        Raises Error: "option" if the algorithm does not cover the problem, "infeasible", "limit" ...
+        """
+        names = algorithms()
+        if algorithm not in names:
+            raise ValueError(f"no algorithm {algorithm!r}; there are: {', '.join(names)}")
+        number = names.index(algorithm)
+        limits = fill(gw_plan_limits, work_max=work_max, gap_ppm=round(gap * 1e6))
+        solver = fill(gw_plan_solver, algorithm=number, method=self._method(method), limits=limits)
+        plan, area = self._plan()
+        cert = gw_plan_cert()
+        workspace = np.empty(plan_lib.gw_plan_workspace_size(self.struct, number), np.uint8)
+        memory = gw_workspace(workspace.ctypes.data, workspace.size)
+        check(plan_lib.gw_plan_solve(self.struct, solver, byref(plan), byref(cert), memory))
+        groups = self._groups(area, plan.group_count)
+        return Schedule(groups, cert.makespan, cert.lower_bound, bool(cert.proven), bool(cert.stopped))
+
+    def buckets(self, cap: int, *, cap_first: int | None = None, method: str | None = None, fill_up: bool = True):
+        """Groups of at least `cap` elements in order, the first of cap_first; fill_up: the tensor that crosses the
+        cap stays in, as in PyTorch; else it opens the next bucket, as in Horovod."""
+        rule = fill(
+            gw_plan_bucket_rule,
+            method=self._method(method),
+            cap_first=cap if cap_first is None else cap_first,
+            cap=cap,
+            fill=int(not fill_up),
+        )
+        plan, area = self._plan()
+        check(plan_lib.gw_plan_bucket(self.struct, rule, byref(plan)))
+        return self._groups(area, plan.group_count)
+
+    def evaluate(self, groups: Iterable[Group]) -> float:
+        """Makespan of a plan in microseconds, computed from the definition. Raises Error "plan" if it does not fit."""
+        plan, _area = self._plan(groups)
+        makespan = c_int64()
+        check(plan_lib.gw_plan_eval(self.struct, plan, byref(makespan)))
+        return makespan.value / _TICKS_PER_US
+
+    def timeline(self, groups: Iterable[Group], level: str = "serial") -> tuple[float, tuple[Span, ...]]:
+        """Makespan in microseconds and what happens when. level: "serial" (what solvers optimise), "pipelined",
+        "event"."""
+        plan, _area = self._plan(groups)
+        jobs = (gw_plan_job * plan.group_count)()
+        check(plan_lib.gw_plan_jobs(self.struct, plan, jobs, len(jobs)))
+        number = _choose(_LEVELS, level, "level")
+        run = gw_plan_run(jobs=jobs, job_count=len(jobs), level=number, decode=self.struct.decode)
+        items = (gw_plan_span * plan_lib.gw_plan_timeline_span_count_max(jobs, len(jobs)))()
+        spans = gw_plan_spans(items=items, capacity=len(items))
+        workspace = np.empty(plan_lib.gw_plan_timeline_workspace_size(len(jobs)), np.uint8)
+        makespan = c_int64()
+        memory = gw_workspace(workspace.ctypes.data, workspace.size)
+        check(plan_lib.gw_plan_timeline(run, byref(spans), byref(makespan), memory))
+        return makespan.value / _TICKS_PER_US, tuple(_span(items[i]) for i in range(spans.count))
+
+    def _method(self, name: str | None) -> int:
+        names = [method.name for method in self.methods]
+        if name is not None and name not in names:
+            raise ValueError(f"no method {name!r}; there are: {', '.join(names)}")
+        return names.index(name) if name is not None else 0
+
+    def _struct(self) -> gw_plan_problem:
+        tensor_structs = [self._tensor(tensor) for tensor in self.tensors]
+        method_structs = [self._method_struct(method) for method in self.methods]
+        self._borrowed.extend((tensor_structs, method_structs))  # they own the names
+        tensors = (gw_plan_tensor * len(tensor_structs))(*tensor_structs)
+        methods = (gw_plan_method * len(method_structs))(*method_structs)
+        return fill(
+            gw_plan_problem,
+            tensors=tensors,
+            tensor_count=len(tensors),
+            methods=methods,
+            method_count=len(methods),
+            decode=_choose(_DECODES, self.decode, "decode"),
+            group_elems_max=self.group_elems_max,
+        )
+
+    def _tensor(self, tensor: Tensor) -> gw_plan_tensor:
+        return fill(
+            gw_plan_tensor,
+            name=tensor.name.encode() if tensor.name is not None else None,
+            elems=tensor.elems,
+            bwd=_ticks(tensor.bwd_us),
+            forbidden=sum({1 << self._method(name) for name in tensor.forbidden}),
+        )
+
+    def _method_struct(self, method: Method) -> gw_plan_method:
+        return fill(
+            gw_plan_method,
+            name=method.name.encode(),
+            enc=method.enc._struct(self._borrowed),
+            net=method.net._struct(self._borrowed),
+            dec=method.dec._struct(self._borrowed),
+            enc_device=_choose(_DEVICES, method.device, "device"),
+        )
+
+    def _plan(self, groups: Iterable[Group] | None = None):
+        """The C struct of a plan and the array of its groups, empty with room for any plan if there are none."""
+        given = [] if groups is None else [(g.first, g.count, self._method(g.method)) for g in groups]
+        area = (gw_plan_group * max(len(self.tensors), len(given)))()
+        for i, (first, count, number) in enumerate(given):
+            area[i] = fill(gw_plan_group, first=first, tensor_count=count, method=number)
+        return gw_plan(groups=area, capacity=len(area), group_count=len(given)), area
+
+    def _groups(self, area, count: int) -> tuple[Group, ...]:
+        return tuple(Group(g.first, g.tensor_count, self.methods[g.method].name) for g in area[:count])
+
+
+def read_model(path: str) -> tuple[Tensor, ...]:
+    """Tensors of a model file of the gradwire command: a CSV with name, elems and bwd_us or gap_us. ValueError for
+    one with `flags`: which methods a tensor may not use is for the caller to say (Tensor.forbidden)."""
+    with open(path, newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
+    if not rows or not {"elems", "bwd_us"} <= rows[0].keys() and not {"elems", "gap_us"} <= rows[0].keys():
+        raise ValueError(f"{path}: no columns elems and bwd_us or gap_us")
+    if any(row.get("flags") for row in rows):
+        raise ValueError(f"{path}: flags are not read here")
+    time = "bwd_us" if "bwd_us" in rows[0] else "gap_us"
+    return tuple(Tensor(name=row.get("name"), elems=int(row["elems"]), bwd_us=float(row[time])) for row in rows)
+
+
+def _name(table: dict[str, int], number: int) -> str:
+    return next(name for name, value in table.items() if value == number)
+
+
+def _span(span: gw_plan_span) -> Span:
+    start, end = span.start / _TICKS_PER_US, span.end / _TICKS_PER_US
+    return Span(start, end, span.job, _SPAN_KINDS[span.kind], _RESOURCES[span.resource])
+
+
+def _check(status: int, fault: gw_plan_fault) -> None:
+    """Raises Error with the place and the reason that a check gave."""
+    if status != 0:
+        what = f": {fault.what.decode()} ({fault.index})" if fault.what else ""
+        raise Error(status, lib.gw_status_message(status).decode() + what)

@@ -1,0 +1,420 @@
+"""THC: homomorphic compression. Whoever aggregates adds small integers and never decodes (thc.h).
+
+One round of one tensor, over any all-reduce of integers:
+
+    patterns = codec.norms(values)                      # then all-reduce: MAX of uint32
+    lanes = codec.encode_lanes(values, patterns)        # then all-reduce: SUM of lanes.dtype
+    mean = codec.decode_reduced(lanes, patterns, len)
+
+or as frames, which carry everything that is needed to decode them: encode_frame(), sum_begin(), sum_add(),
+decode_frame().
+"""
+
+from __future__ import annotations
+
+from ctypes import byref, c_uint64
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
+from gradwire import _constants as c
+from gradwire import arrays
+from gradwire._fill import fill
+from gradwire._library import check, lib
+from gradwire._structs import (
+    gw_buffer,
+    gw_thc,
+    gw_thc_frame,
+    gw_thc_frame_info,
+    gw_thc_goal,
+    gw_thc_indices,
+    gw_thc_options,
+    gw_thc_plan,
+    gw_thc_range,
+    gw_thc_source,
+    gw_thc_sum,
+    gw_thc_table,
+    gw_thc_target,
+)
+from gradwire.arrays import ArrayLike
+from gradwire.errors import index_or_none
+from gradwire.frames import DTYPES, LEN_MAX, name_in
+from gradwire.workspace import scratch
+
+_TRANSFORMS = {"plain": c.GW_THC_PLAIN, "rotated": c.GW_THC_ROTATED}
+_NONFINITES = {
+    "error": c.GW_THC_NONFINITE_ERROR,
+    "propagate": c.GW_THC_NONFINITE_PROPAGATE,
+    "zero": c.GW_THC_NONFINITE_ZERO,
+}
+_MODES = {"sum": c.GW_THC_SUM, "mean": c.GW_THC_MEAN}
+_LANES: dict[int, np.dtype] = {8: np.dtype(np.uint8), 16: np.dtype("<u2"), 32: np.dtype("<u4")}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Options of a job, equal on all workers and aggregators (gw_thc_options of thc.h). Made by options().
+
+    table: grid points of the indices, ascending from 0 to the granularity: 2, 4, 8 or 16 of them. threshold_bits: t
+    as fp32 bit pattern, 0 for transform "plain". worker_max: 1..65535. dtype: of inputs and outputs. nonfinite:
+    "error", "propagate" or "zero". block_log2: 6..13. lane_bits: 8, 16 or 32. error_feedback: calls get an error
+    array.
+    """
+
+    table: tuple[int, ...]
+    threshold_bits: int
+    worker_max: int
+    lane_bits: int
+    dtype: str = "fp32"
+    seed: int = 0
+    job: int = 0
+    transform: str = "rotated"
+    nonfinite: str = "error"
+    block_log2: int = 10
+    error_feedback: bool = False
+    checksum: bool = False
+    backends: int = c.GW_BACKEND_ALL
+
+    @property
+    def bits(self) -> int:
+        """Bits of an index."""
+        return len(self.table).bit_length() - 1
+
+    @property
+    def granularity(self) -> int:
+        """What one worker adds to a lane at most."""
+        return self.table[-1]
+
+    def struct(self) -> gw_thc_options:
+        """The C struct."""
+        if len(self.table) not in (2, 4, 8, 16) or not all(0 <= point <= 255 for point in self.table):
+            raise ValueError(f"a table has 2, 4, 8 or 16 grid points of 0 to 255, not {self.table}")
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        values["table"] = gw_thc_table(self.bits, self.granularity, self.table)
+        for name, names in (("dtype", DTYPES), ("transform", _TRANSFORMS), ("nonfinite", _NONFINITES)):
+            if values[name] not in names:
+                raise ValueError(f"no {name} {values[name]!r}; there are: {', '.join(names)}")
+            values[name] = names[values[name]]
+        return fill(gw_thc_options, **values)
+
+    @classmethod
+    def from_struct(cls, struct: gw_thc_options) -> Options:
+        """The C struct as an object."""
+        values = {field.name: getattr(struct, field.name) for field in fields(cls)}
+        values["table"] = tuple(struct.table.value[: 1 << struct.table.bits])
+        values["dtype"] = name_in(DTYPES, struct.dtype)
+        values["transform"] = name_in(_TRANSFORMS, struct.transform)
+        values["nonfinite"] = name_in(_NONFINITES, struct.nonfinite)
+        values["error_feedback"], values["checksum"] = bool(struct.error_feedback), bool(struct.checksum)
+        return cls(**values)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Recommended options and what to expect of them.
+
+    error_one: squared error of one worker's contribution over its squared norm; error_mean: that of the mean of
+    worker_max equal vectors; up_bits, down_bits: per element from and to a worker.
+    """
+
+    options: Options
+    p: float
+    error_one: float
+    error_mean: float
+    up_bits: float
+    down_bits: float
+
+
+def plan(bits: int, worker_max: int, *, lane_bits: int = 0, error_feedback: bool = False, **changes) -> Plan:
+    """Recommended options for indices of 1 to 4 bits and up to worker_max workers, with predictions.
+
+    lane_bits: 8, 16 or 32; 0: the narrowest that hold the sum. changes: fields of Options to differ from the
+    recommended ones (dtype, seed, job, ...), which predictions do not take into account. Raises Error "option" or
+    "overflow".
+    """
+    struct = gw_thc_plan()
+    goal = fill(gw_thc_goal, bits=bits, worker_max=worker_max, lane_bits=lane_bits, error_feedback=int(error_feedback))
+    check(lib.gw_thc_plan_make(struct, goal, scratch(c.GW_THC_TABLE_WORKSPACE_SIZE)))
+    recommended = replace(Options.from_struct(struct.options), **changes)
+    return Plan(recommended, struct.p, struct.error_one, struct.error_mean, struct.up_bits, struct.down_bits)
+
+
+def options(bits: int, worker_max: int, **changes) -> Options:
+    """The options of plan()."""
+    return plan(bits, worker_max, **changes).options
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """Which blocks of a tensor a call works on, and who calls: block_first, block_count: None: to the end. len:
+    elements of the whole tensor where the call gets a part of it, else None. round: modulo 2^32. rank: of the
+    worker."""
+
+    block_first: int = 0
+    block_count: int | None = None
+    len: int | None = None
+    round: int = 0
+    rank: int = 0
+
+
+@dataclass(frozen=True)
+class FrameInfo:
+    """Header of a frame. is_sum: it has lanes and contributor sets, else one worker's indices. len: elements in it."""
+
+    options: Options
+    is_sum: bool
+    round: int
+    rank: int
+    block_first: int
+    block_count: int
+    len: int
+    frame_size: int
+
+
+class Codec:
+    """Encodes and decodes with fixed options. Any number of threads may share it; each has its own workspace.
+
+    Values are arrays of options.dtype, of any shape, in C order (gradwire.arrays); those of a part of a tensor are the
+    elements of its blocks. error: fp32 error memory of the same elements, given iff options.error_feedback; encode
+    calls replace it. Patterns are uint32, patterns_per_block a block. Raises Error; `block` is counted from the
+    tensor's start.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.handle = gw_thc()
+        check(lib.gw_thc_init(self.handle, options.struct()))
+        self.patterns_per_block: int = lib.gw_thc_patterns_per_block(self.handle)
+        self.options_hash: int = lib.gw_thc_options_hash(self.handle)
+        self._workspace_size = lib.gw_thc_workspace_size(self.handle)
+
+    def block_count(self, len: int) -> int:
+        """Blocks of a tensor of len elements."""
+        return lib.gw_thc_block_count(self.handle, len)
+
+    def norms(self, values: ArrayLike, part: Part | None = None, *, error: ArrayLike | None = None) -> np.ndarray:
+        """Phase one: the patterns of the blocks. Their integer maximum over the workers is what encode needs.
+
+        Raises Error "nonfinite" with the block, by options.nonfinite.
+        """
+        call = _Call(self, values, part, error)
+        patterns = np.empty(call.range.block_count * self.patterns_per_block, np.uint32)
+        bad = c_uint64()
+        status = lib.gw_thc_norms(
+            self.handle, call.range, call.struct, patterns.ctypes.data, byref(bad), self._workspace()
+        )
+        check(status, block=index_or_none(bad.value))
+        return patterns
+
+    def encode(
+        self, values: ArrayLike, patterns: ArrayLike, part: Part | None = None, *, error: ArrayLike | None = None
+    ) -> np.ndarray:
+        """Phase two: packed indices, uint8. patterns: maxima over all workers. On failure the error memory is
+        untouched."""
+        call = _Call(self, values, part, error, patterns)
+        blocks = (call.range.len, call.range.block_first, call.range.block_count)
+        return self._encode(lib.gw_thc_encode, call, lib.gw_thc_indices_size(self.handle, *blocks))
+
+    def expand(self, indices: ArrayLike, len: int, part: Part | None = None) -> np.ndarray:
+        """Packed indices of a tensor of len elements as lanes and counts, of uint8, uint16 or uint32: element-wise
+        sums of such arrays are what decode_reduced() takes."""
+        indices = arrays.read(indices, np.uint8, "indices")
+        blocks = self._range(len, part)
+        size = lib.gw_thc_reduced_size(self.handle, blocks.len, blocks.block_first, blocks.block_count)
+        lanes = np.empty(size, np.uint8)
+        packed = gw_thc_indices(indices.ctypes.data, indices.size)
+        check(lib.gw_thc_expand(self.handle, blocks, packed, gw_buffer(lanes.ctypes.data, size)))
+        return lanes.view(_LANES[self.options.lane_bits])
+
+    def encode_lanes(
+        self, values: ArrayLike, patterns: ArrayLike, part: Part | None = None, *, error: ArrayLike | None = None
+    ) -> np.ndarray:
+        """encode() and expand() in one: what an all-reduce by SUM adds up."""
+        count = arrays.look(values)[0].size
+        return self.expand(
+            self.encode(values, patterns, part, error=error), part.len if part and part.len else count, part
+        )
+
+    def decode_reduced(
+        self,
+        lanes: ArrayLike,
+        patterns: ArrayLike,
+        len: int,
+        part: Part | None = None,
+        *,
+        mode: str = "mean",
+        out: ArrayLike | None = None,
+    ) -> ArrayLike:
+        """Decodes the sum of expand() arrays: the mean over the contributors of each block, or with mode "sum" the sum.
+
+        len: elements of the tensor. out: array to fill, which is returned. A block without a contributor decodes to
+        +0. Raises Error "corrupt" or "overflow" with the lowest bad block, whose values are zeros; the others are
+        decoded.
+        """
+        blocks = self._range(len, part)
+        lanes = arrays.read(lanes, _LANES[self.options.lane_bits], "lanes")
+        patterns = arrays.read(patterns, np.uint32, "patterns")
+        self._check_patterns(patterns, blocks)
+        count = self._elements(blocks)
+        out = arrays.empty(self.options.dtype, count) if out is None else out
+        target = _target(out, self.options.dtype, count)
+        arrays.apart(target.values, lanes, patterns)
+        total = gw_thc_sum(data=lanes.ctypes.data, size=lanes.nbytes, patterns=patterns.ctypes.data)
+        status = lib.gw_thc_decode_reduced(
+            self.handle, blocks, total, _mode(mode), byref(target.struct), self._workspace()
+        )
+        check(status, block=index_or_none(target.struct.bad_block))
+        return out
+
+    def encode_frame(
+        self, values: ArrayLike, patterns: ArrayLike, part: Part | None = None, *, error: ArrayLike | None = None
+    ) -> bytes:
+        """One worker's contribution as a frame: header, patterns and indices."""
+        call = _Call(self, values, part, error, patterns)
+        bound = lib.gw_thc_frame_bound(self.handle, self._elements(call.range))
+        return self._encode(lib.gw_thc_frame_encode, call, bound).tobytes()
+
+    def _encode(self, function, call: _Call, capacity: int) -> np.ndarray:
+        assert call.patterns is not None
+        self._check_patterns(call.patterns, call.range)
+        area = np.empty(capacity, np.uint8)
+        dst, bad = gw_buffer(area.ctypes.data, capacity), c_uint64()
+        status = function(self.handle, call.range, call.struct, byref(dst), byref(bad), self._workspace())
+        check(status, block=index_or_none(bad.value))
+        return area[: dst.size]
+
+    def _workspace(self):
+        return scratch(self._workspace_size)
+
+    def _range(self, len: int, part: Part | None) -> gw_thc_range:
+        part = part or Part()
+        blocks = self.block_count(len)
+        count = part.block_count if part.block_count is not None else max(0, blocks - part.block_first)
+        return fill(
+            gw_thc_range, len=len, block_first=part.block_first, block_count=count, round=part.round, rank=part.rank
+        )
+
+    def _elements(self, blocks: gw_thc_range) -> int:
+        """Elements of the tensor in the blocks of a range."""
+        size = 1 << self.options.block_log2
+        first, end = blocks.block_first * size, (blocks.block_first + blocks.block_count) * size
+        return max(0, min(end, blocks.len) - first)
+
+    def _check_patterns(self, patterns: np.ndarray, blocks: gw_thc_range) -> None:
+        if patterns.size != blocks.block_count * self.patterns_per_block:
+            raise ValueError(f"{patterns.size} patterns for {blocks.block_count} blocks")
+
+
+class _Call:
+    """Range and source of one call, with the arrays that the structs borrow from."""
+
+    def __init__(
+        self,
+        codec: Codec,
+        values: ArrayLike,
+        part: Part | None,
+        error: ArrayLike | None,
+        patterns: ArrayLike | None = None,
+    ) -> None:
+        self.values = arrays.source(values, codec.options.dtype)
+        self.error = None if error is None else arrays.target(error, "fp32", "error")
+        self.patterns = None if patterns is None else arrays.read(patterns, np.uint32, "patterns")
+        self.range = codec._range(part.len if part and part.len is not None else self.values.size, part)
+        if self.values.size != codec._elements(self.range):
+            raise ValueError(f"{self.values.size} values for a part of {codec._elements(self.range)} elements")
+        if self.error is not None and self.error.size != self.values.size:
+            raise ValueError(f"error memory of {self.error.size} elements for {self.values.size} values")
+        if self.error is not None:
+            arrays.apart(self.error, self.values, self.patterns)
+        self.struct = gw_thc_source(
+            values=self.values.ctypes.data, error=arrays.address(self.error), patterns=arrays.address(self.patterns)
+        )
+
+
+class _Target:
+    def __init__(self, values: np.ndarray) -> None:
+        self.values = values
+        self.struct = gw_thc_target(values=values.ctypes.data, capacity=values.size)
+
+
+def _target(out: ArrayLike, dtype: str, count: int) -> _Target:
+    values = arrays.target(out, dtype)
+    if values.size != count:
+        raise ValueError(f"out has {values.size} values, there are {count}")
+    return _Target(values)
+
+
+def _mode(mode: str) -> int:
+    if mode not in _MODES:
+        raise ValueError(f"no mode {mode!r}; there are: {', '.join(_MODES)}")
+    return _MODES[mode]
+
+
+def _frame(data: np.ndarray, len_max: int) -> gw_thc_frame:
+    return gw_thc_frame(data.ctypes.data, data.size, len_max, c.GW_BACKEND_ALL)
+
+
+def inspect(frame: ArrayLike, *, len_max: int = LEN_MAX) -> FrameInfo:
+    """Header of a frame whose header and content were checked. Raises Error; block is relative to the frame."""
+    data = arrays.frame(frame)
+    info, bad = gw_thc_frame_info(), c_uint64()
+    status = lib.gw_thc_frame_check(_frame(data, len_max), byref(info), byref(bad))
+    check(status, block=index_or_none(bad.value))
+    return FrameInfo(
+        options=Options.from_struct(info.options),
+        is_sum=bool(info.flags & c.GW_THC_FLAG_SUM),
+        round=info.round,
+        rank=info.rank,
+        block_first=info.block_first,
+        block_count=info.block_count,
+        len=info.len,
+        frame_size=info.frame_size,
+    )
+
+
+def sum_begin(like: ArrayLike, *, checksum: bool = False, block_sets: bool = False) -> bytearray:
+    """An empty sum that accepts frames like this one (of any worker). checksum: it ends with a CRC32C. block_sets:
+    one set of contributors per block, so that frames of sums may lack blocks."""
+    info = inspect(like)
+    flags = checksum * c.GW_THC_FLAG_CHECKSUM | block_sets * c.GW_THC_FLAG_BLOCK_SETS
+    data = arrays.frame(like)
+    codec = Codec(replace(info.options, error_feedback=False))
+    total = bytearray(lib.gw_thc_frame_sum_bound(codec.handle, info.len, flags))
+    area = arrays.write(total, np.uint8, "a sum")
+    dst = gw_buffer(area.ctypes.data, area.size)
+    check(lib.gw_thc_frame_sum_init(_frame(data, LEN_MAX), flags, byref(dst)))
+    return total
+
+
+def sum_add(total: bytearray, frame: ArrayLike) -> None:
+    """total += frame, of a worker or a sum. total: of sum_begin(); trusted, as the frame is not. Raises Error ("round",
+    "mismatch", "dup", ...), total is then unchanged."""
+    data = arrays.frame(frame)
+    area = arrays.write(total, np.uint8, "a sum")
+    dst, bad = gw_buffer(area.ctypes.data, area.size, area.size), c_uint64()
+    arrays.apart(area, data)
+    received = _frame(data, LEN_MAX)
+    status = lib.gw_thc_frame_sum_add(byref(dst), received, byref(bad))
+    check(status, block=index_or_none(bad.value))
+
+
+def decode_frame(
+    frame: ArrayLike, *, mode: str = "mean", out: ArrayLike | None = None, len_max: int = LEN_MAX
+) -> ArrayLike:
+    """Decodes a frame of a worker or a sum. Options come from the frame. out: array of the frame's dtype to fill,
+    which is returned. Raises Error; after "corrupt" and "dup" bad blocks are zeros, after "checksum" everything
+    is."""
+    data = arrays.frame(frame)
+    info = gw_thc_frame_info()
+    check(lib.gw_thc_frame_peek(data.ctypes.data, data.size, byref(info)))
+    dtype = name_in(DTYPES, info.options.dtype)
+    if out is None:
+        inspect(data, len_max=len_max)  # before memory is taken because a header says so
+        out = arrays.empty(dtype, info.len)
+    target = _target(out, dtype, info.len)
+    arrays.apart(target.values, data)
+    status = lib.gw_thc_frame_decode(
+        _frame(data, len_max), _mode(mode), byref(target.struct), scratch(c.GW_THC_WORKSPACE_SIZE_MAX)
+    )
+    check(status, block=index_or_none(target.struct.bad_block))
+    return out
