@@ -78,8 +78,8 @@ static int gw_mpi_intercept(const gw_mpi_ask *ask, MPI_Datatype type, MPI_Op op,
         return 0;
     }
     /* MPI reports what is wrong with these */
-    if (ask->comm == MPI_COMM_NULL || ask->recvbuf == NULL || ask->sendbuf == NULL ||
-        ask->sendbuf == ask->recvbuf || (uint64_t)ask->count > GW_MPI_VALUES_MAX) {
+    if (ask->comm == MPI_COMM_NULL || ask->recvbuf == NULL || ask->recvbuf == MPI_IN_PLACE ||
+        ask->sendbuf == NULL || ask->sendbuf == ask->recvbuf || (uint64_t)ask->count > GW_MPI_VALUES_MAX) {
         return 0;
     }
     int size;
@@ -116,6 +116,7 @@ GW_MPI_ENTRY int MPI_Allreduce(const void *sendbuf, void *recvbuf, int count, MP
         return result;
     }
     GW_MPI_COUNT(passed, 1);
+    gw_mpi_context_drain(comm);
     return PMPI_Allreduce(sendbuf, recvbuf, count, datatype, op, comm);
 }
 
@@ -145,6 +146,7 @@ GW_MPI_ENTRY int MPI_Reduce_scatter_block(const void *sendbuf, void *recvbuf, in
         return result;
     }
     GW_MPI_COUNT(passed, 1);
+    gw_mpi_context_drain(comm);
     return PMPI_Reduce_scatter_block(sendbuf, recvbuf, recvcount, datatype, op, comm);
 }
 
@@ -158,6 +160,7 @@ GW_MPI_ENTRY int MPI_Allreduce_c(const void *sendbuf, void *recvbuf, MPI_Count c
         return result;
     }
     GW_MPI_COUNT(passed, 1);
+    gw_mpi_context_drain(comm);
     return PMPI_Allreduce_c(sendbuf, recvbuf, count, datatype, op, comm);
 }
 
@@ -187,6 +190,7 @@ GW_MPI_ENTRY int MPI_Reduce_scatter_block_c(const void *sendbuf, void *recvbuf, 
         return result;
     }
     GW_MPI_COUNT(passed, 1);
+    gw_mpi_context_drain(comm);
     return PMPI_Reduce_scatter_block_c(sendbuf, recvbuf, recvcount, datatype, op, comm);
 }
 #endif
@@ -194,7 +198,7 @@ GW_MPI_ENTRY int MPI_Reduce_scatter_block_c(const void *sendbuf, void *recvbuf, 
 /* A communicator goes with its operations complete: all ranks free it, so all make progress. */
 GW_MPI_ENTRY int MPI_Comm_free(MPI_Comm *comm)
 {
-    if (comm != NULL && *comm != MPI_COMM_NULL && atomic_load(&gw_mpi_active) > 0) {
+    if (comm != NULL) {
         gw_mpi_context_drain(*comm);
     }
     return PMPI_Comm_free(comm);
@@ -202,7 +206,7 @@ GW_MPI_ENTRY int MPI_Comm_free(MPI_Comm *comm)
 
 GW_MPI_ENTRY int MPI_Comm_disconnect(MPI_Comm *comm)
 {
-    if (comm != NULL && *comm != MPI_COMM_NULL && atomic_load(&gw_mpi_active) > 0) {
+    if (comm != NULL) {
         gw_mpi_context_drain(*comm);
     }
     return PMPI_Comm_disconnect(comm);

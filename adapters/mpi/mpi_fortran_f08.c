@@ -91,17 +91,13 @@ GW_MPI_F08(finalize, (MPI_Fint * ierror))
 
 GW_MPI_F08(comm_free, (MPI_Fint * comm, MPI_Fint *ierror))
 {
-    if (atomic_load(&gw_mpi_active) > 0) {
-        gw_mpi_context_drain(PMPI_Comm_f2c(*comm));
-    }
+    gw_mpi_context_drain(PMPI_Comm_f2c(*comm));
     pmpir_comm_free_f08_(comm, ierror);
 }
 
 GW_MPI_F08(comm_disconnect, (MPI_Fint * comm, MPI_Fint *ierror))
 {
-    if (atomic_load(&gw_mpi_active) > 0) {
-        gw_mpi_context_drain(PMPI_Comm_f2c(*comm));
-    }
+    gw_mpi_context_drain(PMPI_Comm_f2c(*comm));
     pmpir_comm_disconnect_f08_(comm, ierror);
 }
 

@@ -8,7 +8,7 @@
  *   mpi_lanes       engine of an operation: THC lanes in MPI's own sum
  *   mpi_workers     threads that do codec work; they never call MPI
  *   mpi_auto        the automatic threshold
- *   mpi_calls, mpi_waits, mpi_points, mpi_fortran   what is intercepted
+ *   mpi_calls, mpi_waits, mpi_points, mpi_collectives, mpi_fortran   what is intercepted
  *
  * Locks, in the order in which they may be taken: the list of operations, an operation, the buffer pool.
  *
@@ -86,7 +86,8 @@ void gw_mpi_pool_clear(void);
 
 typedef struct gw_mpi_context {
     struct gw_mpi_context *next;
-    MPI_Comm user;
+    MPI_Comm user;      /* where errors are raised; what is left to raise them on once it is freed */
+    int references;     /* by the attribute and by operations; guarded by the contexts' lock */
     MPI_Comm transport; /* MPI_COMM_NULL until the duplicate is complete */
     MPI_Request duplication;
     pthread_mutex_t lock; /* of duplication and transport */
@@ -98,11 +99,14 @@ typedef struct gw_mpi_context {
     int measured;
 } gw_mpi_context;
 
-/* The context of a communicator, made if there is none. NULL: intercommunicator, one rank, or MPI is not
- * running: not ours. *status: an MPI error of making it, else MPI_SUCCESS. */
+/* The context of a communicator, made if there is none. NULL: intercommunicator, one rank, MPI is not
+ * running, or it cannot be made now: not ours. *status: an MPI error of making it, else MPI_SUCCESS. */
 gw_mpi_context *gw_mpi_context_get(MPI_Comm comm, int blocking, int *status);
 /* 1 if the transport communicator is there; starts or progresses its making otherwise. */
 int gw_mpi_context_ready(gw_mpi_context *context);
+/* One reference more or less; the last one frees it. They call no MPI function. */
+void gw_mpi_context_hold(gw_mpi_context *context);
+void gw_mpi_context_release(gw_mpi_context *context);
 /* Progress until no operation of the communicator is left. */
 void gw_mpi_context_drain(MPI_Comm comm);
 void gw_mpi_contexts_close(void);
@@ -146,8 +150,8 @@ extern const gw_mpi_engine gw_mpi_engine_exchange, gw_mpi_engine_lanes;
 
 struct gw_mpi_operation {
     gw_mpi_operation *next; /* in the list of active ones */
+    uint64_t serial;        /* place in it: increases */
     gw_mpi_context *context;
-    MPI_Comm comm; /* that of the call: where errors are raised */
     gw_mpi_call call;
     uint32_t number; /* in its context */
     const gw_mpi_engine *engine;
@@ -192,12 +196,13 @@ typedef struct gw_mpi_failures {
     struct {
         MPI_Request request;
         MPI_Comm comm;
-        int code;
+        uint64_t word; /* not yet a code: MPICH makes none inside a callback */
     } at[GW_MPI_FAILED_MAX];
 } gw_mpi_failures;
 extern _Thread_local gw_mpi_failures gw_mpi_failed;
 
-/* MPI's error code for an outcome, the same on all ranks; and the communicator's error handler. */
+/* MPI's error code for an outcome, the same on all ranks; and the communicator's error handler, of
+ * MPI_COMM_NULL none. */
 int gw_mpi_error_code(uint64_t word);
 int gw_mpi_error_raise(MPI_Comm comm, int code);
 

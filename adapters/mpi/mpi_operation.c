@@ -20,6 +20,7 @@ _Thread_local gw_mpi_failures gw_mpi_failed;
 
 static pthread_mutex_t gw_mpi_list_lock = PTHREAD_MUTEX_INITIALIZER;
 static gw_mpi_operation *gw_mpi_list;
+static uint64_t gw_mpi_serial; /* of the last one that was started */
 
 /* ------------ outcome ------------ */
 
@@ -54,7 +55,7 @@ int gw_mpi_error_code(uint64_t word)
 
 int gw_mpi_error_raise(MPI_Comm comm, int code)
 {
-    if (code != MPI_SUCCESS) {
+    if (code != MPI_SUCCESS && comm != MPI_COMM_NULL) {
         (void)PMPI_Comm_call_errhandler(comm, code);
     }
     return code;
@@ -89,6 +90,7 @@ static void gw_mpi_operation_destroy(gw_mpi_operation *operation)
         operation->engine->destroy(operation);
     }
     (void)pthread_mutex_destroy(&operation->lock);
+    gw_mpi_context_release(operation->context);
     free(operation);
 }
 
@@ -120,12 +122,11 @@ static int gw_mpi_request_query(void *extra, MPI_Status *status)
 static int gw_mpi_request_free(void *extra)
 {
     gw_mpi_operation *operation = extra;
-    const int code = gw_mpi_error_code(operation->worst);
-    if (code != MPI_SUCCESS && gw_mpi_failed.count < GW_MPI_FAILED_MAX) {
+    if (operation->worst != 0 && gw_mpi_failed.count < GW_MPI_FAILED_MAX) {
         const int i = gw_mpi_failed.count++;
         gw_mpi_failed.at[i].request = operation->request;
-        gw_mpi_failed.at[i].comm = operation->comm;
-        gw_mpi_failed.at[i].code = code;
+        gw_mpi_failed.at[i].comm = operation->context->user;
+        gw_mpi_failed.at[i].word = operation->worst;
     }
     (void)atomic_fetch_sub(&gw_mpi_requests, 1);
     gw_mpi_operation_release(operation, 0, 1);
@@ -146,7 +147,6 @@ gw_mpi_operation *gw_mpi_operation_start(gw_mpi_context *context, const gw_mpi_c
 {
     gw_mpi_operation *operation = gw_mpi_allocate(1, sizeof(*operation));
     operation->context = context;
-    operation->comm = context->user;
     operation->call = *call;
     operation->engine = call->options.mode == GW_MPI_THC ? &gw_mpi_engine_lanes : &gw_mpi_engine_exchange;
     operation->vote = MPI_REQUEST_NULL;
@@ -165,6 +165,7 @@ gw_mpi_operation *gw_mpi_operation_start(gw_mpi_context *context, const gw_mpi_c
     operation->number = context->started++;
     (void)pthread_mutex_unlock(&context->lock);
     (void)atomic_fetch_add(&context->live, 1);
+    gw_mpi_context_hold(context);
 
     (void)pthread_mutex_lock(&gw_mpi_list_lock);
     gw_mpi_operation **end = &gw_mpi_list;
@@ -172,7 +173,8 @@ gw_mpi_operation *gw_mpi_operation_start(gw_mpi_context *context, const gw_mpi_c
         end = &(*end)->next;
     }
     *end = operation;
-    operation->pins = 1;
+    operation->pins = 2; /* the list's and this call's */
+    operation->serial = ++gw_mpi_serial;
     (void)atomic_fetch_add(&gw_mpi_active, 1);
     (void)pthread_mutex_unlock(&gw_mpi_list_lock);
     (void)gw_mpi_operation_step(operation,
@@ -201,6 +203,7 @@ static void gw_mpi_operation_end(gw_mpi_operation *operation)
     }
     /* After the request is complete: a thread that sees 0 leaves the waiting to MPI */
     (void)atomic_fetch_sub(&gw_mpi_active, 1);
+    gw_mpi_operation_release(operation, 1, 0); /* the list's */
 }
 
 /* ------------ progress ------------ */
@@ -289,14 +292,20 @@ static int gw_mpi_operation_step(gw_mpi_operation *operation, int with_task)
     return moved || have || ended;
 }
 
-/* Up to GW_MPI_ROUND_MAX active operations, which the caller must release. */
-static int gw_mpi_operations_pin(gw_mpi_operation **operations)
+/* Up to GW_MPI_ROUND_MAX active operations after place *serial, which moves on. The caller must release
+ * them. */
+static int gw_mpi_operations_pin(gw_mpi_operation **operations, uint64_t *serial)
 {
     int count = 0;
     (void)pthread_mutex_lock(&gw_mpi_list_lock);
     for (gw_mpi_operation *at = gw_mpi_list; at != NULL && count < GW_MPI_ROUND_MAX; at = at->next) {
-        at->pins++;
-        operations[count++] = at;
+        if (at->serial > *serial) {
+            at->pins++;
+            operations[count++] = at;
+        }
+    }
+    if (count > 0) {
+        *serial = operations[count - 1]->serial;
     }
     (void)pthread_mutex_unlock(&gw_mpi_list_lock);
     return count;
@@ -305,12 +314,16 @@ static int gw_mpi_operations_pin(gw_mpi_operation **operations)
 int gw_mpi_progress(void)
 {
     gw_mpi_operation *operations[GW_MPI_ROUND_MAX];
-    int moved = 0;
-    const int count = gw_mpi_operations_pin(operations);
-    for (int i = 0; i < count; i++) {
-        moved |= gw_mpi_operation_step(operations[i], 1);
-        gw_mpi_operation_release(operations[i], 1, 0);
-    }
+    int moved = 0, count;
+    uint64_t serial = 0;
+    /* All of them: ranks may have started those of several communicators in different orders */
+    do {
+        count = gw_mpi_operations_pin(operations, &serial);
+        for (int i = 0; i < count; i++) {
+            moved |= gw_mpi_operation_step(operations[i], 1);
+            gw_mpi_operation_release(operations[i], 1, 0);
+        }
+    } while (count == GW_MPI_ROUND_MAX);
     if (!moved) {
         (void)sched_yield();
     }
@@ -321,7 +334,8 @@ int gw_mpi_progress_task(void)
 {
     gw_mpi_operation *operations[GW_MPI_ROUND_MAX];
     int have = 0;
-    const int count = gw_mpi_operations_pin(operations);
+    uint64_t serial = 0;
+    const int count = gw_mpi_operations_pin(operations, &serial);
     for (int i = 0; i < count; i++) {
         gw_mpi_task task;
         if (!have) {
@@ -343,7 +357,7 @@ int gw_mpi_operation_wait(gw_mpi_operation *operation)
         (void)gw_mpi_progress();
     }
     const int code = gw_mpi_error_code(operation->worst);
-    const MPI_Comm comm = operation->comm;
+    const MPI_Comm comm = operation->context->user;
     gw_mpi_operation_release(operation, 0, 1);
     return gw_mpi_error_raise(comm, code);
 }

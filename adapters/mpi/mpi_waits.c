@@ -30,7 +30,7 @@ int gw_mpi_conclude(int status)
         return status;
     }
     const MPI_Comm comm = gw_mpi_failed.at[0].comm;
-    const int code = gw_mpi_failed.at[0].code;
+    const int code = gw_mpi_error_code(gw_mpi_failed.at[0].word);
     gw_mpi_failed.count = 0;
     return gw_mpi_error_raise(comm, code);
 }
@@ -70,13 +70,14 @@ static int gw_mpi_conclude_many(int status, const gw_mpi_many *many)
         }
         for (int k = 0; k < failures; k++) {
             if (many->saved[many->indices != NULL ? many->indices[i] : i] == gw_mpi_failed.at[k].request) {
-                many->statuses[i].MPI_ERROR = gw_mpi_failed.at[k].code;
+                many->statuses[i].MPI_ERROR = gw_mpi_error_code(gw_mpi_failed.at[k].word);
             }
         }
     }
     free(many->saved);
-    return gw_mpi_error_raise(gw_mpi_failed.at[0].comm,
-                              with_statuses ? MPI_ERR_IN_STATUS : gw_mpi_failed.at[0].code);
+    return gw_mpi_error_raise(gw_mpi_failed.at[0].comm, with_statuses
+                                                            ? MPI_ERR_IN_STATUS
+                                                            : gw_mpi_error_code(gw_mpi_failed.at[0].word));
 }
 
 int gw_mpi_wait_polling(MPI_Request *request, MPI_Status *status)
