@@ -10,6 +10,7 @@ Times are microseconds here and whole ticks of 2^-20 ns in the library, so a tim
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Iterable, Sequence
 from ctypes import POINTER, addressof, byref, c_int64, cast
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gradwire import _constants as c
+from gradwire import thc
 from gradwire._fill import fill
 from gradwire._library import check, lib, plan_lib
 from gradwire._structs import (
@@ -45,6 +47,7 @@ from gradwire._structs import (
 from gradwire.errors import Error
 
 _TICKS_PER_US = c.GW_PLAN_TICKS_PER_US
+_ERRORS_PER_UNIT = 1 << 30  # the library counts errors in whole numbers; as in the gradwire command
 _KINDS = {
     "affine": c.GW_PLAN_COST_AFFINE,
     "maxlin": c.GW_PLAN_COST_MAXLIN,
@@ -59,9 +62,11 @@ _COLLECTIVES = {
     "allgather": c.GW_PLAN_ALLGATHER,
     "alltoall": c.GW_PLAN_ALLTOALL,
     "gather": c.GW_PLAN_GATHER,
+    "a2a-ag": c.GW_PLAN_A2A_AG,
+    "a2a_ag": c.GW_PLAN_A2A_AG,
 }
-_RESOURCES = ("gpu", "cpu", "intra", "inter")
-_SPAN_KINDS = ("backprop", "encode", "network", "decode")
+_RESOURCES = ("gpu", "cpu", "cpu-sum", "cpu-decode", "intra", "inter")
+_SPAN_KINDS = ("backprop", "encode", "network", "decode", "sum", "copy")
 
 
 def algorithms() -> tuple[str, ...]:
@@ -77,6 +82,18 @@ def _choose(table: dict[str, int], name: str, what: str) -> int:
     if name not in table:
         raise ValueError(f"no {what} {name!r}; there are: {', '.join(table)}")
     return table[name]
+
+
+def _known(given: dict, keys: Iterable[str], what: str) -> None:
+    """ValueError for a key that is not read: a misspelt one must not count as missing."""
+    unknown = sorted(given.keys() - set(keys))
+    if unknown:
+        raise ValueError(f"{what}: unknown key {unknown[0]!r}")
+
+
+def _errors(error: float) -> int:
+    """Rounded up, so that a bound stays a bound."""
+    return math.ceil(error * _ERRORS_PER_UNIT)
 
 
 @dataclass(frozen=True)
@@ -114,7 +131,9 @@ class Cost:
         """A curve as the cost files of the gradwire command hold it."""
         if curve["kind"] == "table":
             return cls.table(curve["points"])
-        return cls(curve["kind"], _ticks(curve["a_us"]), _ticks(curve["b_us"]), curve.get("t", 0))
+        a, knee = _ticks(curve.get("a_us", 0)), curve.get("knee")
+        b = _ticks(curve.get("b_us", 0)) if knee is None else (a + knee // 2) // knee  # where a = b x
+        return cls(curve["kind"], a, b, curve["t"] if curve["kind"] == "hinge" else 0)
 
     def __call__(self, elems: int) -> float:
         """Microseconds for elems >= 0 elements. Raises Error for a curve that breaks a rule."""
@@ -183,14 +202,29 @@ class Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class Method:
-    """How a fused group may be sent: encode, occupy the network, decode, by number of elements. device: "gpu"
-    (encodes delay backprop) or "cpu"."""
+    """How a fused group may be sent: encode, occupy the network, decode, by number of elements. Made by method().
+
+    device: of enc, sum and dec: "gpu" (encodes delay backprop) or "cpu" (a core encodes, one sums, one decodes).
+    dec_more: added to dec, for further contributions of an all-gather. host: "cpu" only, copy of the dense group to
+    the host before enc, and back after dec. owner_count: ranks that sum shares between two exchanges, net and gather;
+    each decodes and adds what the others contribute to its share, sum, and encodes the share; 0: one exchange. error:
+    of an element, in a unit of yours that adds up (Problem.error_max).
+    """
 
     name: str
     net: Cost
     enc: Cost = ZERO
     dec: Cost = ZERO
     device: str = "gpu"
+    dec_more: Cost = ZERO
+    host: Cost = ZERO
+    owner_count: int = 0
+    sum: Cost = ZERO
+    gather: Cost = ZERO
+    error: float = 0.0
+
+
+_METHOD_COSTS = ("net", "enc", "dec", "dec_more", "host", "sum", "gather")
 
 
 @dataclass(frozen=True)
@@ -200,19 +234,44 @@ class Link:
     latency_us: float
     us_per_kib: float
 
+    @classmethod
+    def from_json(cls, link: dict) -> Link:
+        """A link as the cluster files of the gradwire command hold it: latency_us, and us_per_kib or gbit_per_s."""
+        _known(link, ("latency_us", "us_per_kib", "gbit_per_s"), "link")
+        if ("us_per_kib" in link) == ("gbit_per_s" in link):
+            raise ValueError("a link has us_per_kib or gbit_per_s")
+        us_per_kib = link["us_per_kib"] if "us_per_kib" in link else 1024 * 8 / (link["gbit_per_s"] * 1e3)
+        return cls(link["latency_us"], us_per_kib)
+
     def _struct(self) -> gw_plan_link:
         return fill(gw_plan_link, alpha=_ticks(self.latency_us), beta_kib=_ticks(self.us_per_kib))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """nodes machines with gpus GPUs each; per_step: latencies are those of one step of a collective."""
+    """nodes machines with gpus GPUs each; per_step: latencies are those of one step of a collective. host: copies
+    between a GPU and its host, which codecs on the CPU need; the default is PCIe 3."""
 
     nodes: int
     gpus: int
     inter: Link
     intra: Link = Link(0, 0)
     per_step: bool = False
+    host: Link = Link(10, 0.085)
+
+    @property
+    def ranks(self) -> int:
+        """GPUs of all machines."""
+        return self.nodes * self.gpus
+
+    @classmethod
+    def from_json(cls, cluster: dict) -> Cluster:
+        """A cluster as the cluster files of the gradwire command hold it. ValueError for "flat_uses_both", which is
+        not offered here, and for flat networks ("ranks")."""
+        _known(cluster, ("nodes", "gpus", "intra", "inter", "host", "latency_per_step", "about"), "cluster")
+        links = {name: Link.from_json(cluster[name]) for name in ("intra", "inter", "host") if name in cluster}
+        per_step = cluster.get("latency_per_step", False)
+        return cls(nodes=cluster["nodes"], gpus=cluster["gpus"], per_step=per_step, **links)
 
     def _struct(self) -> gw_plan_cluster:
         return fill(
@@ -221,6 +280,7 @@ class Cluster:
             gpus=self.gpus,
             intra=self.intra._struct(),
             inter=self.inter._struct(),
+            host=self.host._struct(),
             flags=c.GW_PLAN_ALPHA_PER_STEP * self.per_step,
         )
 
@@ -228,27 +288,46 @@ class Cluster:
 @dataclass(frozen=True, kw_only=True)
 class Codec:
     """Costs of a codec. costs: by device, ("gpu", "cpu"): (encode over elements in, decode over elements out). Payload:
-    header + ceil(elems * num / den) bytes. collectives: of "allreduce", "allgather", "alltoall", "gather".
-    peer_us_per_kib: extra decode time per 1024 payload bytes of every further contribution."""
+    header + ceil(elems * num / den) bytes.
+
+    collectives: of "allreduce", "allgather", "a2a-ag" (all-to-all, sum by the owner of each share, all-gather; also
+    written "a2a_ag"), and "alltoall" and "gather", which alone leave no rank with the sum. peer_us_per_kib: extra
+    decode time per 1024 payload bytes of every further contribution. sums: by device, decode and add over elements
+    out; needed for "a2a-ag". rounds: all-reduces per message, which share the payload. error: of Method.
+    """
 
     name: str
     costs: dict[str, tuple[Cost, Cost]]
     payload: tuple[int, int, int]
     collectives: tuple[str, ...]
     peer_us_per_kib: float = 0.0
+    sums: dict[str, Cost] = field(default_factory=dict)
+    rounds: int = 1
+    error: float = 0.0
 
     @classmethod
-    def from_json(cls, codec: dict) -> Codec:
-        """A codec as the cost files of the gradwire command hold it."""
-        devices = [device for device in _DEVICES if device in codec]
-        costs = {d: (Cost.from_json(codec[d]["enc"]), Cost.from_json(codec[d]["dec"])) for d in devices}
-        payload = codec["payload"]
+    def from_json(cls, codec: dict, *, ranks: int | None = None) -> Codec:
+        """A codec as the cost files of the gradwire command hold it. ranks: of the cluster; a payload of kind "thc"
+        depends on it and is refused (ValueError) without it."""
+        what = f"codec {codec['name']}"
+        _known(codec, _CODEC_KEYS, what)
+        costs, sums = {}, {}
+        for device in _DEVICES.keys() & codec.keys():
+            _known(codec[device], ("enc", "dec", "sum"), f"{what}, {device}")
+            curves = {name: Cost.from_json(curve) for name, curve in codec[device].items()}
+            costs[device] = (curves["enc"], curves["dec"])
+            if "sum" in curves:
+                sums[device] = curves["sum"]
+        payload, rounds = _payload(codec["payload"], what, ranks)
         return cls(
             name=codec["name"],
             costs=costs,
-            payload=(payload["header"], payload["num"], payload["den"]),
+            payload=payload,
             collectives=tuple(codec["collectives"]),
-            peer_us_per_kib=codec.get("dec_peer_us_per_kib", 0.0),
+            peer_us_per_kib=codec.get("decode_peer_us_per_kib", 0.0),
+            sums=sums,
+            rounds=rounds,
+            error=codec.get("error", 0.0),
         )
 
     def _struct(self, borrowed: list) -> gw_plan_codec:
@@ -262,11 +341,44 @@ class Codec:
             payload_den=den,
             collectives=sum({_choose(_COLLECTIVES, name, "collective") for name in self.collectives}),
             devices=sum(1 << _choose(_DEVICES, device, "device") for device in self.costs),
+            rounds=self.rounds,
+            error=_errors(self.error),
         )
+        if struct.collectives & c.GW_PLAN_A2A_AG and self.costs.keys() - self.sums.keys():
+            raise ValueError(f"codec {self.name}: a2a-ag needs a cost of sums for each device")
         for device, (enc, dec) in self.costs.items():
             struct.enc[_DEVICES[device]] = enc._struct(borrowed)
             struct.dec[_DEVICES[device]] = dec._struct(borrowed)
+            struct.sum[_DEVICES[device]] = self.sums.get(device, ZERO)._struct(borrowed)
         return struct
+
+
+_CODEC_KEYS = ("name", "payload", "decode_peer_us_per_kib", "collectives", "error", "gpu", "cpu", "options", "about")
+
+
+def _payload(payload: dict, what: str, ranks: int | None) -> tuple[tuple[int, int, int], int]:
+    """Header, num, den of a cost file's payload, and the rounds that share it."""
+    if "kind" not in payload:
+        _known(payload, ("header", "num", "den"), f"{what}, payload")
+        return (payload.get("header", 0), payload["num"], payload.get("den", 1)), 1
+    _known(payload, ("kind", "bits"), f"{what}, payload")
+    if payload["kind"] != "thc":
+        raise ValueError(f"{what}: no payload of kind {payload['kind']!r}; there is: thc")
+    if ranks is None:
+        raise ValueError(f"{what}: what THC sends depends on the number of ranks; pass ranks=cluster.ranks")
+    return thc_payload(payload["bits"], ranks), 2
+
+
+def thc_payload(bits: int, ranks: int) -> tuple[int, int, int]:
+    """Codec.payload of THC with indices of 1 to 4 bits and thc.options(bits, ranks), for rounds=2: one all-reduce of
+    norms and one of lanes and counts. Never less than what is sent, at most a block more. Raises Error."""
+    codec = thc.Codec(thc.options(bits, ranks))
+    # Four blocks have no padding of their own. Within a block the rest is rounded up to a power of two, so the header
+    # is the most by which that exceeds the slope.
+    den = 4 << codec.options.block_log2
+    num = codec.reduced_size(den)
+    header = max(codec.reduced_size(length) - length * num // den for length in range(1, den + 1))
+    return header, num, den
 
 
 def method(
@@ -277,7 +389,8 @@ def method(
     device: str = "gpu",
     name: str | None = None,
 ) -> Method:
-    """Costs of one group sent flat over all ranks with one collective; codec None: dense fp32.
+    """Costs of one group sent flat over all ranks with one collective, "allreduce", "allgather" or "a2a-ag"; codec
+    None: dense fp32. name: None: the codec's.
 
     Raises Error "option" if the codec lacks the collective or the device.
     """
@@ -294,10 +407,10 @@ def method(
     )
     return Method(
         name=name or (codec.name if codec else "fp32"),
-        net=Cost._from_struct(result.net),
-        enc=Cost._from_struct(result.enc),
-        dec=Cost._from_struct(result.dec),
         device=device,
+        owner_count=result.owner_count,
+        error=result.error / _ERRORS_PER_UNIT,
+        **{cost: Cost._from_struct(getattr(result, cost)) for cost in _METHOD_COSTS},
     )
 
 
@@ -337,8 +450,9 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Span:
-    """Something that occupies a resource: kind "backprop", "encode", "network" or "decode"; resource "gpu", "cpu",
-    "intra" or "inter"; group: index."""
+    """Something that occupies a resource. kind: "backprop", "encode", "network", "decode", "sum" (an owner's step, with
+    its encode) or "copy" (between GPU and host). resource: "gpu", "cpu" (before the first network step), "cpu-sum"
+    (between network steps), "cpu-decode" (after the last one), "intra" or "inter". group: index."""
 
     start_us: float
     end_us: float
@@ -352,13 +466,16 @@ class Problem:
     """One training step: its gradients, and how groups of them may be sent. Checked when made: Error names what is
     wrong.
 
-    decode: "serial" (in order on the GPU after backprop) or "parallel". group_elems_max: largest group, 0: no limit.
+    decode: "serial" (in order, on the GPU after backprop, on the CPU once messages are there) or "parallel".
+    group_elems_max: largest group, 0: no limit. error_max: bound of error_mean(), 0: no bound;
+    with one that matters give solve() a work_max, as its search rarely ends by itself.
     """
 
     tensors: tuple[Tensor, ...]
     methods: tuple[Method, ...]
     decode: str = "serial"
     group_elems_max: int = 0
+    error_max: float = 0.0
     _borrowed: list = field(default_factory=list, init=False, repr=False, compare=False)
     struct: gw_plan_problem = field(init=False, repr=False, compare=False)
 
@@ -412,6 +529,17 @@ class Problem:
         check(plan_lib.gw_plan_eval(self.struct, plan, byref(makespan)))
         return makespan.value / _TICKS_PER_US
 
+    def error_mean(self, groups: Iterable[Group]) -> float:
+        """Mean of the methods' errors over all elements of a plan; each was rounded up to a multiple of 2^-30. Raises
+        Error "plan"."""
+        plan, _area = self._plan(groups)
+        check(plan_lib.gw_plan_eval(self.struct, plan, byref(c_int64())))
+        total = 0
+        for group in plan.groups[: plan.group_count]:
+            elems = sum(tensor.elems for tensor in self.tensors[group.first : group.first + group.tensor_count])
+            total += _errors(self.methods[group.method].error) * elems
+        return total / _ERRORS_PER_UNIT / max(1, self._elems())
+
     def timeline(self, groups: Iterable[Group], level: str = "serial") -> tuple[float, tuple[Span, ...]]:
         """Makespan in microseconds and what happens when. level: "serial" (what solvers optimise), "pipelined",
         "event"."""
@@ -448,7 +576,16 @@ class Problem:
             method_count=len(methods),
             decode=_choose(_DECODES, self.decode, "decode"),
             group_elems_max=self.group_elems_max,
+            error_max=self._error_max(),
         )
+
+    def _elems(self) -> int:
+        return sum(tensor.elems for tensor in self.tensors)
+
+    def _error_max(self) -> int:
+        """The bound of the sum over elements; positive if there is one."""
+        bound = math.floor(self.error_max * _ERRORS_PER_UNIT * self._elems())
+        return max(1, bound) if self.error_max > 0 else bound
 
     def _tensor(self, tensor: Tensor) -> gw_plan_tensor:
         return fill(
@@ -463,10 +600,10 @@ class Problem:
         return fill(
             gw_plan_method,
             name=method.name.encode(),
-            enc=method.enc._struct(self._borrowed),
-            net=method.net._struct(self._borrowed),
-            dec=method.dec._struct(self._borrowed),
-            enc_device=_choose(_DEVICES, method.device, "device"),
+            device=_choose(_DEVICES, method.device, "device"),
+            owner_count=method.owner_count,
+            error=_errors(method.error),
+            **{cost: getattr(method, cost)._struct(self._borrowed) for cost in _METHOD_COSTS},
         )
 
     def _plan(self, groups: Iterable[Group] | None = None):

@@ -192,6 +192,11 @@ class Codec:
         """Blocks of a tensor of len elements."""
         return lib.gw_thc_block_count(self.handle, len)
 
+    def reduced_size(self, len: int) -> int:
+        """Bytes of both all-reduces of a tensor of len elements: its patterns, and what expand() returns."""
+        blocks = self.block_count(len)
+        return lib.gw_thc_reduced_size(self.handle, len, 0, blocks) + blocks * self.patterns_per_block * 4
+
     def norms(self, values: ArrayLike, part: Part | None = None, *, error: ArrayLike | None = None) -> np.ndarray:
         """Phase one: the patterns of the blocks. Their integer maximum over the workers is what encode needs.
 
