@@ -37,6 +37,7 @@ def _open_mpi(ranks):
         "plm": "rsh",
         "plm_rsh_agent": _AGENT,
         "oob_tcp_if_include": SUBNET,
+        "routed": "direct",  # the default crashed orted once
         "pml": "ob1",
         "btl": "tcp,self",
         "btl_tcp_if_include": SUBNET,

@@ -8,6 +8,7 @@ import csv
 import pathlib
 import sys
 
+RANKS = 4
 GOALS = {"carried": 3.0, "thc": 2.0}
 
 
@@ -47,6 +48,17 @@ def milliseconds(text):
     return f"{float(text) / 1e3:.3f}"
 
 
+def never(threshold):
+    return "never" if "never" in threshold else threshold
+
+
+def ring_milliseconds(row):
+    """What an fp32 ring would take if nothing but the link's rate counted."""
+    if row["goodput_mbit"] == "-":
+        return "-"
+    return milliseconds(8 * 2 * (RANKS - 1) / RANKS * int(row["bytes"]) / float(row["goodput_mbit"]))
+
+
 def figure_part(rows):
     body = []
     for row in rows:
@@ -57,6 +69,7 @@ def figure_part(rows):
             row["mode"],
             row["bits"],
             row["pairs"],
+            ring_milliseconds(row),
             milliseconds(row["plain_us"]),
             milliseconds(row["gradwire_us"]),
         ]
@@ -66,6 +79,7 @@ def figure_part(rows):
         "mode",
         "bits a value",
         "pairs",
+        "fp32 ring at the probed rate, ms",
         "plain, ms",
         "gradwire, ms",
         "plain / gradwire",
@@ -90,7 +104,7 @@ def link_part(rows):
         )
     else:
         text += "**Computed from bytes, not measured.** "
-    text += f"Automatic threshold: {first['threshold']}.\n\n"
+    text += f"Automatic threshold: {never(first['threshold'])}.\n\n"
     body = []
     for row in rows:
         note = "**slower**" if slower(row) else ""

@@ -145,6 +145,15 @@ def write(path, columns, rows):
     fresh.rename(path)
 
 
+def measured(measure, build, gradients, run):
+    """All rows of a run. Open MPI's launcher crashes now and then: a run that fails is tried once more."""
+    try:
+        return list(measure(build, gradients, run))
+    except RanksFailed as error:
+        print(f"again, after: {error}", flush=True)
+        return list(measure(build, gradients, run))
+
+
 def all_rows(build, gradients, runs, refused):
     for number, run in enumerate(runs, 1):
         why = mpi_launch.missing(run[1])
@@ -152,7 +161,7 @@ def all_rows(build, gradients, runs, refused):
             print(f"SKIP {run[0]} with {run[1]}: {why}", flush=True)
             continue
         begin = time.monotonic()
-        yield from (without_links if refused else over_links)(build, gradients, run)
+        yield from measured(without_links if refused else over_links, build, gradients, run)
         print(f"== {number} of {len(runs)}: {run[0]}, {run[1]}, {run[2]}: {time.monotonic() - begin:.0f} s", flush=True)
 
 
