@@ -179,7 +179,7 @@ class DdpState:
         return float(scale) * self.size
 
     def _check_inputs(self) -> None:
-        """A learning rate that grew after the maps were made, or a loss scale that fell when a step was skipped, loosens
+        """A rate that grew after the maps were made, or a loss scale that fell when a step was skipped, loosens
         the tolerance: such maps are made again."""
         if self._map_inputs == self._inputs():
             return
@@ -249,7 +249,7 @@ class DdpState:
     def _end_backward(self, future: torch.futures.Future) -> None:
         self._in_backward = False
         step, self.step = self.step, self.step + 1
-        if self._compressing:
+        if self._compressing or self.choice.decision is False:
             for key in set(self._plans) - self._used:
                 self.engine.retire(self._plans.pop(key))
         future.then(lambda done: self._synchronised(step))

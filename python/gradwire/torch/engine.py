@@ -127,7 +127,7 @@ class Plan:
         self.map_done.clear()
         self.map_built = False
         self.table = self.engine.book.segments(self.places, wire_scale, self.engine.settings.limits)
-        self.exchange.start_map(self.table.struct, wire_scale)
+        self.exchange.start_map(self.table.struct, self.table.wire_scale)
 
     def wait_map(self) -> int:
         """Returns its outcome, the word of the event MAP."""

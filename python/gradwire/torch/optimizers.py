@@ -167,6 +167,7 @@ class SegmentTable:
         self._array = (gw_collective_segment * len(places))()
         for segment, place in zip(self._array, places):
             self._fill(segment, place)
+        self.wire_scale = wire_scale if self._rules else 1.0  # that of the rules
         self.struct = gw_collective_segments(cast(self._array, POINTER(gw_collective_segment)), len(places))
 
     def _fill(self, segment: gw_collective_segment, place: Place) -> None:

@@ -31,7 +31,7 @@ def steps(rank, size, count, before, buckets=25, **options):
             torch.nn.functional.mse_loss(ddp(x), y).backward()
             optimizer.step()
         except RuntimeError as error:
-            return str(error), step, time.monotonic() - started
+            return str(state.engine.error or error), step, time.monotonic() - started
     state.check()
     mismatches = state.report.totals()["mismatches"]
     state.close()
@@ -220,7 +220,8 @@ def test_after_a_kill_the_other_processes_end(tmp_path):
     script = tmp_path / "program.py"
     here = os.path.dirname(os.path.abspath(__file__))
     script.write_text(
-        f"import sys, pathlib, datetime\nsys.path.insert(0, {here!r})\nimport torch.distributed as dist, test_failures\n"
+        f"import sys, pathlib, datetime\nsys.path.insert(0, {here!r})\n"
+        "import torch.distributed as dist, test_failures\n"
         "rank, size = int(sys.argv[1]), int(sys.argv[2])\n"
         f"dist.init_process_group('gloo', init_method='file://{tmp_path}/store', rank=rank, world_size=size,"
         " timeout=datetime.timedelta(seconds=10))\n"

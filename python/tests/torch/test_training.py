@@ -6,6 +6,7 @@ import warnings
 import gradwire.torch
 import pytest
 import torch
+from gradwire.torch.choice import SHARE
 from ranks import run
 from test_ddp import OPTIONS, batch, digest, model
 from torch.nn.parallel import DistributedDataParallel as DDP
@@ -261,7 +262,8 @@ def automatic(rank, size):
         backward(ddp, rank, step)
         optimizer.step()
         sent.append(state.report.totals()["sent_size"])
-    return *finish(state, net), state.choice.decision, state.choice.measured, sent
+    kept = len(state.engine.plans)
+    return *finish(state, net), state.choice.decision, state.choice.measured, sent, kept
 
 
 def test_all_ranks_decide_alike():
@@ -270,11 +272,11 @@ def test_all_ranks_decide_alike():
     decisions = {value[2:4] for value in found.values()}
     assert len(decisions) == 1
     decision, (compressed, plain) = decisions.pop()
-    assert decision == (compressed < plain)
+    assert decision == (compressed < SHARE * plain)
     for value in found.values():
         sent = value[4]
         assert sent[0] == 0 and sent[1] > 0  # plain, then compressed
-        assert (sent[11] > sent[9]) == decision
+        assert (sent[11] > sent[9]) == decision == (value[5] > 0)  # maps and messages are freed
 
 
 def small(rank, size, hooked):
