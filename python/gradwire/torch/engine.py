@@ -27,7 +27,7 @@ from gradwire.gcomp import Options
 
 from . import _pool
 from .optimizers import Book, Place, SegmentTable
-from .transport import FROM_OWNER, PIECES_MAX, TO_OWNER, Transport, Worker, tag
+from .transport import FROM_OWNER, OPERATIONS_MAX, PIECES_MAX, TO_OWNER, Transport, Worker, tag
 
 CODEC_DTYPES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 _MASK = (1 << 64) - 1
@@ -327,6 +327,8 @@ class Engine:
         plan = operation.plan
         with self._lock:
             self._active[plan.cookie] = operation
+            if len(self._active) > OPERATIONS_MAX:
+                raise ValueError(f"more than {OPERATIONS_MAX} buckets in a step; increase bucket_cap_mb")
         plan.finish_sends()
         if self.settings.maps and not (plan.compared if self.settings.agree else plan.map_built):
             self._build([plan], operation.wire_scale)  # the bucket is new

@@ -16,9 +16,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-# Tags: operations modulo 2^8, stage, piece. At most two operations of a bucket are on their way at a time. Agreements
-# have tags of their own.
-_OPERATION_BITS, _PIECE_BITS = 8, 20
+# Tags: operations modulo 2^12, stage, piece. A step has one operation for each bucket, and messages of operations with
+# one tag would be mixed up. Agreements have tags of their own.
+_OPERATION_BITS, _PIECE_BITS = 12, 17
+OPERATIONS_MAX = 1 << _OPERATION_BITS  # on their way at a time
 PIECES_MAX = 1 << _PIECE_BITS
 TO_OWNER, FROM_OWNER = 0, 1
 _AGREEMENT, _NEVER_SENT = 1 << 30, 3 << 29

@@ -75,6 +75,8 @@ def test_a_damaged_message_raises_on_all_ranks_in_that_step(stage, levels, bucke
 
 
 def damaged(rank, size, stage, levels, buckets):
+    if buckets < 1:
+        torch.distributed._DEFAULT_FIRST_BUCKET_BYTES = 1  # torch 1.13 has 1 MiB whatever bucket_cap_mb says
     hurt = damage_result if stage == 1 else lambda *arguments: damage(*arguments, stage)
     return steps(rank, size, 6, hurt, buckets=buckets, levels=levels)
 
@@ -230,7 +232,7 @@ def test_after_a_kill_the_other_processes_end(tmp_path):
     environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo"}
     programs = [subprocess.Popen([sys.executable, script, str(rank), "3"], env=environment) for rank in range(3)]
     try:
-        codes = [program.wait(40) for program in programs]
+        codes = [program.wait(90) for program in programs]
     finally:
         for program in programs:
             program.kill()

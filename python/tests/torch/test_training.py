@@ -7,6 +7,7 @@ import gradwire.torch
 import pytest
 import torch
 from gradwire.torch.choice import SHARE
+from gradwire.torch.transport import OPERATIONS_MAX
 from ranks import run
 from test_ddp import OPTIONS, batch, digest, model
 from torch.nn.parallel import DistributedDataParallel as DDP
@@ -481,3 +482,27 @@ def test_two_modules_in_one_backward_pass():
     for which in range(2):
         assert equal_digests({rank: value[which] for rank, value in found.items()})
         assert all(value[which][1]["mismatches"] == 0 for value in found.values())
+
+
+def many_buckets(rank, size):
+    """More buckets in a step than tags had numbers: equal sizes, so a mix-up would not be noticed by lengths."""
+    torch.distributed._DEFAULT_FIRST_BUCKET_BYTES = 1  # torch 1.13 has 1 MiB whatever bucket_cap_mb says
+    torch.manual_seed(5)
+    net = torch.nn.Sequential(*[torch.nn.Linear(8, 8, bias=False) for _ in range(300)])
+    for layer in net:
+        torch.nn.init.eye_(layer.weight)
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
+    ddp, state = make(net, optimizer, {"bucket_cap_mb": 1e-6}, levels="carried", small_len=1, tolerance_bits=23)
+    for step in range(2):
+        optimizer.zero_grad()
+        x = torch.randn(4, 8, generator=torch.Generator().manual_seed(10 * step + rank))
+        ddp(x).square().sum().backward()
+    number = len(
+        {operation.number % OPERATIONS_MAX for operation in (p.operation for p in state.engine.plans.values())}
+    )
+    return *finish(state, net), number
+
+
+def test_tags_of_many_buckets_differ():
+    for _, totals, numbers in run(many_buckets, 2).values():
+        assert numbers == 300 and totals["sent_size"] > 0
