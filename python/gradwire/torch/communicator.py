@@ -110,7 +110,7 @@ class Communicator:
         self.step += 1
 
     def _travels_plain(self, values: torch.Tensor) -> bool:
-        return self.size == 1 or values.dtype not in CODEC_DTYPES or values.numel() < self.small_len
+        return self.size == 1 or values.dtype not in CODEC_DTYPES or values.numel() < max(self.small_len, 1)
 
     def _all_reduce(self, tensors: list[torch.Tensor], params: Sequence[torch.Tensor] | None, mean: bool) -> None:
         flat = torch.cat([_in_memory_order(tensor) for tensor in tensors])
@@ -125,6 +125,7 @@ class Communicator:
             plan = self._plan(key, flat, places)
             if self.engine.settings.maps:
                 self.engine.build_maps([plan], float(self.size if mean else 1))
+                self.engine.compare_maps([plan])
             self._run(plan, flat, flat, 1.0 / self.size if mean else 1.0)
         at = 0
         for tensor in tensors:
@@ -144,7 +145,7 @@ class Communicator:
         places, at = [], 0
         for tensor, param in zip(tensors, params or []):
             number = self._book.number(param)
-            if number is not None and _in_memory_order(tensor).numel() == param.numel():
+            if number is not None and 0 < tensor.numel() == param.numel():
                 if tensor.stride() == param.stride():
                     places.append(Place(param, at, param.numel(), self._book.stream_seed(number)))
             at += tensor.numel()
@@ -172,10 +173,11 @@ class Communicator:
                 wire_scale=1.0 / scale,
                 step=self.step,
                 scatter=scatter,
-                on_done=lambda operation: done.set(),
-                on_error=fail,
+                on_done=lambda operation: None,
+                on_error=lambda error: None,
             )
         )
+        self.engine.conclude(done.set, fail)
         done.wait()
         if errors:
             raise RuntimeError(f"gradwire: {errors[0]}") from errors[0]

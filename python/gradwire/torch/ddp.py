@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import types
 import warnings
 import weakref
@@ -129,7 +130,8 @@ class DdpState:
         self._compressing = False
         self._map_due = False
         self._map_submitted = False
-        self._map_rates: tuple[float, ...] = ()
+        self._map_inputs: tuple[Any, ...] = ()  # of the last maps
+        self._warned = False
         self._forward_handle: Any = None
         self._layout: Layout = []  # of the last backward pass
         self._replay: Replay | None = None
@@ -160,9 +162,13 @@ class DdpState:
             self._forward_handle = None
         if self._map_due and self._plans:
             self._map_due = False
-            self._map_rates = self._book.rates()
+            self._map_inputs = self._inputs()
             self._map_submitted = True
             self.engine.build_maps(list(self._plans.values()), self._wire_scale())
+
+    def _inputs(self) -> tuple[Any, ...]:
+        """What a map depends on, besides state that only optimizer.step() changes."""
+        return (self._wire_scale(), *self._book.hyperparameters())
 
     def _wire_scale(self) -> float:
         scale = self.loss_scale
@@ -172,17 +178,20 @@ class DdpState:
             scale = scale()
         return float(scale) * self.size
 
-    def _check_rates(self) -> None:
-        """A learning rate that grew after the maps were made loosens the tolerance by that factor."""
-        rates = self._book.rates()
-        if self._map_rates and rates != self._map_rates:
-            factor = max((new / old for new, old in zip(rates, self._map_rates) if old > 0), default=1.0)
-            self._map_rates = rates
+    def _check_inputs(self) -> None:
+        """A rate that grew after the maps were made, or a loss scale that fell when a step was skipped, loosens
+        the tolerance: such maps are made again."""
+        if self._map_inputs == self._inputs():
+            return
+        if not self._warned and self._map_inputs[1:] != self._inputs()[1:]:
+            self._warned = True
             warnings.warn(
-                "gradwire: the learning rate changed between forward and backward; for this step quanta are those of "
-                f"the rate before (factor {factor:g}). Step schedulers before the forward pass.",
+                "gradwire: a learning rate or another hyperparameter changed between forward and backward: maps are "
+                "made again, and the step waits for them. Step schedulers before the forward pass.",
                 stacklevel=2,
             )
+        self._map_due = True
+        self.build_maps()
 
     def _slowest(self, seconds: list[float]) -> list[float]:
         """After all that was submitted: collective calls have one order on all ranks."""
@@ -201,8 +210,20 @@ class DdpState:
             future = self._reduce(values, params, gradients)
         if bucket.is_last():
             replay, self._replay = self._replay, None
-            self._end_backward(replay.run() if replay is not None else future)
+            if replay is not None:
+                self._end_backward(replay.run(self._conclude))
+            else:
+                future = self._conclude(future)
+                self._end_backward(future)
         return future
+
+    def _conclude(self, future: torch.futures.Future) -> torch.futures.Future:
+        """Like that of the last bucket, but fails if any operation of the step failed on any rank."""
+        if not self._used:
+            return future
+        good: torch.futures.Future = torch.futures.Future()
+        self.engine.conclude(lambda: good.set_result(None), lambda error: fail_future(good, error))
+        return torch.futures.collect_all([good, future]).then(lambda both: [one.value() for one in both.value()][1])
 
     def _reduce(
         self, values: torch.Tensor, params: list[torch.Tensor], gradients: list[torch.Tensor]
@@ -217,15 +238,18 @@ class DdpState:
         self._compressing = self.choice.compresses(self.step)
         self._used = set()
         self._layout = []
+        if not (self._compressing and self._plans and self.engine.settings.maps):
+            return
         if self._map_due:
             self.build_maps()  # no forward pass was seen
-        elif self._compressing and self.engine.settings.maps:
-            self._check_rates()
+        elif self._map_inputs:
+            self._check_inputs()
+        self.engine.compare_maps(list(self._plans.values()))
 
     def _end_backward(self, future: torch.futures.Future) -> None:
         self._in_backward = False
         step, self.step = self.step, self.step + 1
-        if self._compressing:
+        if self._compressing or self.choice.decision is False:
             for key in set(self._plans) - self._used:
                 self.engine.retire(self._plans.pop(key))
         future.then(lambda done: self._synchronised(step))
@@ -236,7 +260,7 @@ class DdpState:
 
     def _compressible(self, values: torch.Tensor) -> bool:
         fits = values.dtype in CODEC_DTYPES and values.device.type == "cpu"
-        return fits and values.numel() >= self.small_len and self.size > 1
+        return fits and values.numel() >= max(self.small_len, 1) and self.size > 1
 
     def _plain(self, values: torch.Tensor) -> torch.futures.Future:
         self.report.plain_size += values.numel() * values.element_size()
@@ -272,6 +296,7 @@ class DdpState:
         if plan is None:
             places = places_of(self._book, values, params, gradients)
             plan = self._plans[key] = self.engine.plan(values.numel(), values.dtype, places)
+            self._map_inputs = self._inputs()
         return plan
 
     # ---- state ----
@@ -298,7 +323,9 @@ class DdpState:
     def check(self) -> None:
         """Raises if an operation failed on any rank or, in debug mode, if results differ. A collective call."""
         self.engine.raise_error()
-        self.engine.call(lambda: self.engine.agree([], quiet=True))
+        done = threading.Event()
+        self.engine.conclude(done.set, lambda error: done.set())
+        done.wait()
         self.engine.raise_error()
 
     def close(self) -> None:
@@ -373,8 +400,8 @@ def places_of(
     places = []
     for param, gradient in zip(params, gradients):
         number = book.number(param)
-        if number is None or gradient.stride() != param.stride():
-            continue
+        if number is None or gradient.numel() == 0 or gradient.stride() != param.stride():
+            continue  # one without values has no address
         offset = (gradient.data_ptr() - values.data_ptr()) // values.element_size()
         places.append(Place(param, offset, gradient.numel(), book.stream_seed(number)))
     return sorted(places, key=lambda place: place.offset)
@@ -419,9 +446,11 @@ def watch_steps(optimizer: torch.optim.Optimizer, state: DdpState) -> None:
 
 
 def _forward_trigger(reference: weakref.ref) -> Callable[..., None]:
-    def trigger(*_: Any) -> None:
+    def trigger(module: torch.nn.Module, *_: Any) -> None:
         state = reference()
-        if state is not None:
+        if (
+            state is not None and module.training
+        ):  # not for an evaluation, before a scheduler's step or of other weights
             state.build_maps()
 
     return trigger

@@ -27,14 +27,14 @@ from gradwire.gcomp import Options
 
 from . import _pool
 from .optimizers import Book, Place, SegmentTable
-from .transport import FROM_OWNER, PIECES_MAX, TO_OWNER, Transport, Worker, tag
+from .transport import FROM_OWNER, OPERATIONS_MAX, PIECES_MAX, TO_OWNER, Transport, Worker, tag
 
 CODEC_DTYPES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 _MASK = (1 << 64) - 1
 
 
 class ExchangeError(RuntimeError):
-    """A compressed operation failed on this rank or on another one.
+    """A compressed operation failed on this rank or on another one; all ranks raise it.
 
     Attributes: status, name (of the status), rank (to blame), piece.
     """
@@ -100,6 +100,7 @@ class Plan:
         self.map_done = threading.Event()
         self.map_word = 0
         self.map_built = False
+        self.compared = False  # the ranks have compared maps of this bucket
         self.agreed = False  # all ranks hold the same map
         self.sends: list[Any] = []
         self.operation: Operation | None = None
@@ -126,14 +127,15 @@ class Plan:
         self.map_done.clear()
         self.map_built = False
         self.table = self.engine.book.segments(self.places, wire_scale, self.engine.settings.limits)
-        self.exchange.start_map(self.table.struct, wire_scale)
+        self.exchange.start_map(self.table.struct, self.table.wire_scale)
 
-    def wait_map(self) -> None:
+    def wait_map(self) -> int:
+        """Returns its outcome, the word of the event MAP."""
         self.map_done.wait()
-        self.table = None
-        if self.map_word:
-            raise ExchangeError(self.map_word)
-        self.map_built = True
+        if self.engine.error is None:  # else threads of the pool may still read what the table borrows
+            self.table = None
+            self.map_built = self.map_word == 0
+        return self.map_word
 
     def post_receives(self, operation: Operation) -> None:
         transport = self.engine.transport
@@ -196,7 +198,7 @@ class Engine:
         self.plans: dict[int, Plan] = {}
         self.fault: Callable[[int, int, torch.Tensor], None] | None = None  # tests damage messages with it
         self.error: BaseException | None = None
-        self.word = 0  # the worst outcome on this rank since the last agreement
+        self.word = 0  # the worst outcome on this rank since the last conclusion
         self.digest = 0  # debug: of the results since then
         self.mismatches = 0  # agreements that found different maps
         self.seconds = 0.0  # operations, from start to end
@@ -204,7 +206,9 @@ class Engine:
         self._cookies = 0
         self._operations = 0
         self._lock = threading.Lock()
+        self._idle = threading.Condition(self._lock)  # nothing is active, or there is an error
         self._active: dict[int, Operation] = {}
+        self._failed: list[Operation] = []  # they wait for the conclusion
         self._closing = False
         self._control = Worker("gradwire-control", self.fail)
         self._receivers = [Worker(f"gradwire-receive-{stage}", self.fail) for stage in (TO_OWNER, FROM_OWNER)]
@@ -227,8 +231,21 @@ class Engine:
         self._control.submit(lambda: self._begin(operation))
 
     def build_maps(self, plans: Sequence[Plan], wire_scale: float) -> None:
-        """Maps of these plans from the state as it is now, and the ranks' agreement on them. Off the critical path."""
-        self._control.submit(lambda: self._build_and_agree(list(plans), wire_scale, quiet=True))
+        """Maps of these plans from the state as it is now. Off the critical path. No matter of the other ranks."""
+        chosen = list(plans)
+        self._control.submit(lambda: self._build(chosen, wire_scale))
+
+    def compare_maps(self, plans: Sequence[Plan]) -> None:
+        """The ranks compare the maps of these plans. As often on all ranks, whatever each of them has built."""
+        chosen = list(plans)
+        self._control.submit(lambda: self._compare(chosen))
+
+    def conclude(self, on_done: Callable[[], None], on_error: Callable[[BaseException], None]) -> None:
+        """Waits for all operations before it and tells all ranks the worst outcome; in debug mode compares results.
+
+        One of the two is called: the same one on all ranks that are there.
+        """
+        self._control.submit(lambda: self._conclude(on_done, on_error))
 
     def retire(self, plan: Plan) -> None:
         """The bucket does not come again."""
@@ -257,39 +274,51 @@ class Engine:
 
     # ---- control thread ----
 
-    def _build_and_agree(self, plans: list[Plan], wire_scale: float, quiet: bool) -> None:
+    def _build(self, plans: list[Plan], wire_scale: float) -> None:
         if self.error is not None:
             return
         for plan in plans:
             plan.build_map(wire_scale)
-        for plan in plans:
-            plan.wait_map()
-        if self.settings.agree:
-            self.agree(plans, quiet)
-
-    def agree(self, plans: Sequence[Plan], quiet: bool) -> None:
-        """Tells all ranks the worst outcome so far and whether their maps are equal. Raises what is wrong.
-
-        quiet: no operation is on its way, so results can be compared too: else ranks have ended different ones.
-        """
+        words = [plan.wait_map() for plan in plans]
         with self._lock:
-            word, digest = self.word, self.digest if quiet else 0
-            self.word = 0
-            if quiet:
-                self.digest = 0
-        words = [word, digest, digest ^ _MASK]
+            self.word = max([self.word, *words])
+
+    def _compare(self, plans: list[Plan]) -> None:
+        """Raises what went wrong with a map on any rank."""
+        if self.error is not None or not self.settings.agree:
+            return
+        with self._lock:
+            words = [self.word]
         for plan in plans:
-            words += plan.exchange.map_words()
+            words += plan.exchange.map_words() if plan.map_built else [0] * _pool.MAP_WORDS
         words = self.transport.largest(words)
         if words[0]:
             raise ExchangeError(words[0])
-        if words[1] != words[2] ^ _MASK:
-            raise ReplicaError("gradwire: the results of the ranks differ")
         for i, plan in enumerate(plans):
-            at = 3 + i * _pool.MAP_WORDS
+            at = 1 + i * _pool.MAP_WORDS
             difference = lib.gw_collective_map_differs((c_uint64 * _pool.MAP_WORDS)(*words[at : at + _pool.MAP_WORDS]))
+            plan.compared = True
             plan.agreed = difference == 0
             self.mismatches += difference != 0
+
+    def _conclude(self, on_done: Callable[[], None], on_error: Callable[[BaseException], None]) -> None:
+        with self._idle:
+            self._idle.wait_for(lambda: not self._active or self.error is not None)
+            word, digest = self.word, self.digest
+            self.word = self.digest = 0
+        if self.error is None:
+            try:
+                word, largest, complement = self.transport.largest([word, digest, digest ^ _MASK])
+                if word:
+                    raise ExchangeError(word)
+                if largest != complement ^ _MASK:
+                    raise ReplicaError("gradwire: the results of the ranks differ")
+            except Exception as error:
+                self.fail(error)
+        if self.error is None:
+            on_done()
+        else:
+            on_error(self.error)
 
     def _begin(self, operation: Operation) -> None:
         if self.error is not None:
@@ -298,10 +327,12 @@ class Engine:
         plan = operation.plan
         with self._lock:
             self._active[plan.cookie] = operation
+            if len(self._active) > OPERATIONS_MAX:
+                raise ValueError(f"more than {OPERATIONS_MAX} buckets in a step; increase bucket_cap_mb")
         plan.finish_sends()
-        if self.settings.maps and not (plan.map_built and (plan.agreed or not self.settings.agree)):
-            # The bucket is new, or the maps that were built ahead differ: once more from the state as it is now.
-            self._build_and_agree([plan], operation.wire_scale, quiet=False)
+        if self.settings.maps and not (plan.compared if self.settings.agree else plan.map_built):
+            self._build([plan], operation.wire_scale)  # the bucket is new
+            self._compare([plan])
         operation.spare = operation.spare or (self.settings.agree and not plan.agreed)
         self._operations += 1
         operation.number = self._operations
@@ -324,10 +355,12 @@ class Engine:
         plan.post_receives(operation)
 
     def _retire(self, plan: Plan) -> None:
-        if self.error is None:
+        if self.error is not None:
+            return  # the pool may still work on it
+        with self._lock:  # stats() may be in it
             self._add_stats(self._retired, plan.exchange.stats())
-            plan.close()
-        self.plans.pop(plan.cookie, None)
+            self.plans.pop(plan.cookie, None)
+        plan.close()
 
     # ---- receiving threads ----
 
@@ -360,42 +393,43 @@ class Engine:
             plan.send(event)
 
     def _finish(self, plan: Plan, word: int) -> None:
-        with self._lock:
-            operation = self._active.pop(plan.cookie, None)
-            self.word = max(self.word, word)
+        operation = self._active.get(plan.cookie)
         if operation is None:
             return  # failed meanwhile
         operation.seconds = time.perf_counter() - operation.started
         self.seconds += operation.seconds
-        if word:
-            with self._lock:
-                self._active[plan.cookie] = operation
-            self.fail(ExchangeError(word))
-            return
-        if self.settings.debug:
+        digest = 0
+        if self.settings.debug and not word and not operation.scatter:
             size = operation.result.numel() * operation.result.element_size()
             crc = lib.gw_crc32c(0, operation.result.data_ptr(), size)
-            with self._lock:
-                # A sum: the ranks end their operations in different orders.
-                self.digest = (self.digest + (operation.number << 32 | crc) * 0x9E3779B97F4A7C15) & _MASK
-        operation.on_done(operation)
+            digest = (operation.number << 32 | crc) * 0x9E3779B97F4A7C15
+        if not word:
+            operation.on_done(operation)
+        with self._idle:
+            if self._active.pop(plan.cookie, None) is not None and word:
+                self._failed.append(operation)  # the other ranks need this rank's messages: go on until the conclusion
+            self.word = max(self.word, word)
+            # A sum: the ranks end their operations in different orders.
+            self.digest = (self.digest + digest) & _MASK
+            self._idle.notify_all()
 
     # ---- failure and end ----
 
     def fail(self, error: BaseException) -> None:
-        """All operations, also later ones, raise. The other ranks learn of it by the next agreement."""
-        with self._lock:
+        """All operations, also later ones, raise; on the other ranks too."""
+        with self._idle:
             if self.error is not None:
                 return
             self.error = error
-            active, self._active = list(self._active.values()), {}
+            waiting = [*self._active.values(), *self._failed]
+            self._active, self._failed = {}, []
+            self._idle.notify_all()
         for plan in list(self.plans.values()):
             plan.map_done.set()
-        for operation in active:
+        for operation in waiting:
             operation.on_error(error)
-        if self.settings.agree and self.word and self.transport.size > 1:
-            words = [self.word, 0, _MASK] + [0] * (_pool.MAP_WORDS * len(self.plans))
-            self._control.submit(lambda: self.transport.largest(words) and None)
+        if not isinstance(error, (ExchangeError, ReplicaError)):  # else all ranks have raised the same
+            self.transport.abort()
 
     @staticmethod
     def _add_stats(total: _pool.gw_exchange_stats, more: _pool.gw_exchange_stats) -> None:
@@ -404,9 +438,10 @@ class Engine:
 
     def stats(self) -> _pool.gw_exchange_stats:
         total = _pool.gw_exchange_stats()
-        self._add_stats(total, self._retired)
-        for plan in list(self.plans.values()):
-            self._add_stats(total, plan.exchange.stats())
+        with self._lock:  # no plan is closed meanwhile
+            self._add_stats(total, self._retired)
+            for plan in list(self.plans.values()):
+                self._add_stats(total, plan.exchange.stats())
         return total
 
     def close(self) -> None:

@@ -49,6 +49,13 @@ def _number(value: Any) -> float:
     return float(value.item() if isinstance(value, torch.Tensor) else value)
 
 
+def _plain(value: Any) -> Any:
+    """A value that is compared, not the tensor that changes in place."""
+    if isinstance(value, (tuple, list)):
+        return tuple(map(_plain, value))
+    return value.item() if isinstance(value, torch.Tensor) and value.numel() == 1 else value
+
+
 def _kind(optimizer: torch.optim.Optimizer, group: dict[str, Any], made: str) -> str:
     if made == "adam":
         # In torch 2.x Adam and AdamW are one algorithm, and the group says which.
@@ -137,9 +144,10 @@ class Book:
         z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & mask
         return z ^ (z >> 31)
 
-    def rates(self) -> tuple[float, ...]:
-        """Learning rates of all groups, to see whether they changed."""
-        return tuple(_number(group["lr"]) for optimizer in self.optimizers for group in optimizer.param_groups)
+    def hyperparameters(self) -> tuple[Any, ...]:
+        """Those of all groups, to see whether they changed."""
+        groups = [group for optimizer in self.optimizers for group in optimizer.param_groups]
+        return tuple((name, _plain(value)) for group in groups for name, value in group.items() if name != "params")
 
     def segments(self, places: Iterable[Place], wire_scale: float, limits: gradwire.maps.Limits) -> SegmentTable:
         self._refresh()
@@ -159,6 +167,7 @@ class SegmentTable:
         self._array = (gw_collective_segment * len(places))()
         for segment, place in zip(self._array, places):
             self._fill(segment, place)
+        self.wire_scale = wire_scale if self._rules else 1.0  # that of the rules
         self.struct = gw_collective_segments(cast(self._array, POINTER(gw_collective_segment)), len(places))
 
     def _fill(self, segment: gw_collective_segment, place: Place) -> None:

@@ -50,8 +50,9 @@ class Replay:
         self._waiting.append((future, values))
         return future
 
-    def run(self) -> torch.futures.Future:
-        """After the last bucket. ValueError if the layout is that of another model."""
+    def run(self, conclude: Callable[[Any], Any]) -> torch.futures.Future:
+        """After the last bucket. conclude: makes the last bucket's future that of the step. ValueError if the layout is
+        that of another model."""
         if {number for bucket in self._layout for number in bucket} != set(self._parts):
             raise ValueError("gradwire: the state that was loaded is that of a model with other parameters")
         buckets = [[self._parts[number] for number in numbers] for numbers in self._layout]
@@ -64,6 +65,7 @@ class Replay:
                 views.append(flat[at : at + size].as_strided(part.gradient.size(), part.gradient.stride()))
                 at += size
             futures.append(self._reduce(flat, [part.param for part in parts], views))
+        futures[-1] = conclude(futures[-1])
         done: torch.futures.Future = torch.futures.Future()
         torch.futures.collect_all(futures).then(lambda all_done: self._finish(all_done, buckets, flats, done))
         return done

@@ -126,6 +126,7 @@ class ThcState:
         waiting, self._waiting = self._waiting, []
         for future in waiting:
             fail_future(future, error)
+        self._transport.abort()
 
     def state_dict(self) -> dict[str, Any]:
         """Of this rank alone: error memories differ between ranks."""

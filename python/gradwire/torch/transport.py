@@ -6,6 +6,7 @@ the bound of a message and no sizes are exchanged. What lies behind the message 
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 from collections.abc import Callable
@@ -15,10 +16,13 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-# Tags: operations modulo 2^8, stage, piece. At most two operations of a bucket are on their way at a time.
-_OPERATION_BITS, _PIECE_BITS = 8, 20
+# Tags: operations modulo 2^12, stage, piece. A step has one operation for each bucket, and messages of operations with
+# one tag would be mixed up. Agreements have tags of their own.
+_OPERATION_BITS, _PIECE_BITS = 12, 17
+OPERATIONS_MAX = 1 << _OPERATION_BITS  # on their way at a time
 PIECES_MAX = 1 << _PIECE_BITS
 TO_OWNER, FROM_OWNER = 0, 1
+_AGREEMENT, _NEVER_SENT = 1 << 30, 3 << 29
 
 
 def tag(operation: int, stage: int, piece: int) -> int:
@@ -33,6 +37,7 @@ class Transport:
         self.rank = dist.get_rank(group)
         self.size = dist.get_world_size(group)
         self.timeout = timeout
+        self._agreements = 0
 
     def send(self, message: torch.Tensor, rank: int, tag: int) -> Any:
         return self.group.send([message], rank, tag)
@@ -45,24 +50,34 @@ class Transport:
         work.wait(self.timeout)
 
     def largest(self, words: list[int]) -> list[int]:
-        """Element by element the largest of all ranks' uint64 words. Blocks."""
+        """Element by element the largest of all ranks' uint64 words. Blocks. For one thread."""
         flip = 1 << 63  # torch's integers are signed: moves the order
-        values = torch.tensor([word - flip for word in words], dtype=torch.int64)
-        self.group.allreduce([values], _options(dist.ReduceOp.MAX, self.timeout)).wait()
+        values = self._largest(torch.tensor([word - flip for word in words], dtype=torch.int64))
         return [value + flip for value in values.tolist()]
 
     def largest_seconds(self, seconds: list[float]) -> list[float]:
-        """Element by element the largest of all ranks' numbers. Blocks."""
-        values = torch.tensor(seconds, dtype=torch.float64)
-        self.group.allreduce([values], _options(dist.ReduceOp.MAX, self.timeout)).wait()
-        return values.tolist()
+        """Element by element the largest of all ranks' numbers. Blocks. For one thread."""
+        return self._largest(torch.tensor(seconds, dtype=torch.float64)).tolist()
 
+    def _largest(self, mine: torch.Tensor) -> torch.Tensor:
+        """All to all: a few bytes take the time of one message, where Gloo's ring takes 2 (ranks - 1) of them."""
+        self._agreements += 1
+        number = _AGREEMENT | self._agreements % (1 << _OPERATION_BITS)
+        peers = [(self.rank + i) % self.size for i in range(1, self.size)]
+        rooms = [torch.empty_like(mine) for _ in peers]
+        works = [self.receive(room, peer, number) for room, peer in zip(rooms, peers)]
+        works += [self.send(mine, peer, number) for peer in peers]
+        for work in works:
+            self.wait(work)
+        return torch.stack([mine, *rooms]).amax(0)
 
-def _options(op: Any, timeout: timedelta) -> Any:
-    options = dist.AllreduceOptions()
-    options.reduceOp = op
-    options.timeout = timeout
-    return options
+    def abort(self) -> None:
+        """Breaks the connections: what the other ranks wait for from this one fails now, not at their timeout."""
+        if self.size > 1:
+            # When one wait runs out of time, Gloo breaks all connections of its group.
+            room = torch.empty(1, dtype=torch.uint8)
+            with contextlib.suppress(RuntimeError):
+                self.receive(room, (self.rank + 1) % self.size, _NEVER_SENT).wait(timedelta(milliseconds=1))
 
 
 class Worker:
