@@ -10,6 +10,7 @@ in which messages are expected. What arrives meanwhile is taken in by Gloo's own
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -31,6 +32,7 @@ from .transport import FROM_OWNER, OPERATIONS_MAX, PIECES_MAX, TO_OWNER, Transpo
 
 CODEC_DTYPES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 _MASK = (1 << 64) - 1
+log = logging.getLogger("gradwire")
 
 
 class ExchangeError(RuntimeError):
@@ -300,6 +302,11 @@ class Engine:
             plan.compared = True
             plan.agreed = difference == 0
             self.mismatches += difference != 0
+            if difference and self.mismatches == 1 and self.transport.rank == 0:
+                log.warning(
+                    "gradwire: the optimizer states of the ranks differ; while they do, levels are %s",
+                    self.settings.spare.levels,
+                )
 
     def _conclude(self, on_done: Callable[[], None], on_error: Callable[[BaseException], None]) -> None:
         with self._idle:
