@@ -333,9 +333,14 @@ class Engine:
             return
         plan = operation.plan
         with self._lock:
-            self._active[plan.cookie] = operation
+            failed = self.error  # of another thread, since the look above
+            if failed is None:
+                self._active[plan.cookie] = operation
             if len(self._active) > OPERATIONS_MAX:
                 raise ValueError(f"more than {OPERATIONS_MAX} buckets in a step; increase bucket_cap_mb")
+        if failed is not None:
+            operation.on_error(failed)
+            return
         plan.finish_sends()
         if self.settings.maps and not (plan.compared if self.settings.agree else plan.map_built):
             self._build([plan], operation.wire_scale)  # the bucket is new
