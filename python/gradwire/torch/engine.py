@@ -10,6 +10,7 @@ in which messages are expected. What arrives meanwhile is taken in by Gloo's own
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -31,6 +32,7 @@ from .transport import FROM_OWNER, OPERATIONS_MAX, PIECES_MAX, TO_OWNER, Transpo
 
 CODEC_DTYPES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 _MASK = (1 << 64) - 1
+log = logging.getLogger("gradwire")
 
 
 class ExchangeError(RuntimeError):
@@ -300,6 +302,11 @@ class Engine:
             plan.compared = True
             plan.agreed = difference == 0
             self.mismatches += difference != 0
+            if difference and self.mismatches == 1 and self.transport.rank == 0:
+                log.warning(
+                    "gradwire: the optimizer states of the ranks differ; while they do, levels are %s",
+                    self.settings.spare.levels,
+                )
 
     def _conclude(self, on_done: Callable[[], None], on_error: Callable[[BaseException], None]) -> None:
         with self._idle:
@@ -326,9 +333,14 @@ class Engine:
             return
         plan = operation.plan
         with self._lock:
-            self._active[plan.cookie] = operation
+            failed = self.error  # of another thread, since the look above
+            if failed is None:
+                self._active[plan.cookie] = operation
             if len(self._active) > OPERATIONS_MAX:
                 raise ValueError(f"more than {OPERATIONS_MAX} buckets in a step; increase bucket_cap_mb")
+        if failed is not None:
+            operation.on_error(failed)
+            return
         plan.finish_sends()
         if self.settings.maps and not (plan.compared if self.settings.agree else plan.map_built):
             self._build([plan], operation.wire_scale)  # the bucket is new
