@@ -5,7 +5,7 @@ import pathlib
 import statistics
 import sys
 
-from . import plots, summary
+from . import grid, plots, summary
 from .summary import select
 
 
@@ -146,7 +146,8 @@ def main():
     out.mkdir(parents=True, exist_ok=True)
     text = "# Training over limited links\n\nMade by `scripts/training`; 4 ranks in network namespaces "
     text += "share the cores of one machine. Losses were taken\n"
-    text += "without a limit, since no link changes them; intervals are 95 %, differences paired by seed.\n\n## Loss\n"
+    text += "without a limit, since no link changes them; intervals are 95 %, differences paired by seed. "
+    text += f"This page has {len(runs)} of the {len(grid.full_jobs())} runs of `scripts/training --list`.\n\n## Loss\n"
     for task, optimizer in sorted({(run["job"]["task"], run["job"]["optimizer"]) for run in curves}):
         text += curve_part(curves, task, optimizer)
         plots.losses(
