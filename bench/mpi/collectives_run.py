@@ -2,9 +2,9 @@
 
     collectives_run.py BUILD GRADIENTS.npy OUT [--quick]
 
-One row is one line of allreduce_bench with what was run: figure, MPI, link. The links of each run are probed before it, and
-the row carries what they did. Without namespaces the only rows are those of the unlimited link over the MPI's usual
-transport, marked "computed" for other links: plain and compressed time, plus the bytes over the link's rate.
+One row is one line of allreduce_bench with what was run: figure, MPI, link. The links of each run are probed before
+it, and the row carries what they did. Without namespaces the only rows are those of the unlimited link over the MPI's
+usual transport, marked "computed" for other links: plain and compressed time, plus the bytes over the link's rate.
 """
 
 import argparse
