@@ -172,6 +172,8 @@ def main():
     folder = pathlib.Path(sys.argv[1])
     rows = read(folder / "collectives.tsv")
     text = page(rows, read(folder / "collectives-overhead.tsv"), read(folder / "collectives-layer.csv"))
+    data = ("collectives.tsv", "collectives-overhead.tsv", "collectives-layer.csv")
+    text += "\nData: " + ", ".join(f"[{name}]({name})" for name in data) + ".\n"
     plot([row for row in rows if row["figure"] == "table"], folder / "collectives.svg")
     (folder / "collectives.md").write_text(text, encoding="utf-8")
 
