@@ -5,6 +5,7 @@
  */
 #include "collective/exchange.h"
 #include "gcomp/gcomp_sum.h"
+#include "gcomp/target.h"
 
 /* Sets what blame says of a failure that is not a message's. */
 static gw_status blame_self(gw_collective_blame *blame, const gw_collective_bucket *bucket, gw_status status)
@@ -130,7 +131,7 @@ static gw_status encode_sum(const gw_piece *piece, const message_list *messages,
     return blame_sum(blame, &sum, messages);
 }
 
-/* Begins a step of this rank that reads messages; `needs_messages` tells whether there are any. */
+/* Begins a step of this rank that reads values and messages. */
 static gw_status begin_step(gw_piece *piece, const gw_collective_bucket *bucket, uint32_t index,
                             const gw_workspace *workspace, gw_collective_blame *blame)
 {
@@ -145,6 +146,23 @@ static gw_status begin_step(gw_piece *piece, const gw_collective_bucket *bucket,
     return status == GW_OK ? GW_OK : blame_self(blame, bucket, status);
 }
 
+/* Begins a step of the owner. list->at has the messages of all ranks, its own not read. */
+static gw_status begin_owner_step(gw_piece *piece, message_list *list, const gw_collective_bucket *bucket,
+                                  uint32_t index, const gw_workspace *workspace, gw_collective_blame *blame)
+{
+    const gw_status status = begin_step(piece, bucket, index, workspace, blame);
+    if (status != GW_OK) {
+        return status;
+    }
+    list->count = bucket->layout->shape.rank_count;
+    list->own = bucket->rank;
+    list->first_rank = 0;
+    if (piece->at.owner != bucket->rank || (list->at == NULL && list->count > 1 && piece->at.len != 0)) {
+        return blame_self(blame, bucket, GW_ERR_ARG);
+    }
+    return GW_OK;
+}
+
 gw_status gw_collective_reduce(const gw_collective_bucket *bucket, uint32_t piece,
                                const gw_gcomp_frame *messages, gw_buffer *dst, gw_collective_blame *blame,
                                const gw_workspace *workspace)
@@ -154,16 +172,10 @@ gw_status gw_collective_reduce(const gw_collective_bucket *bucket, uint32_t piec
     }
     dst->size = 0;
     gw_piece own;
-    const gw_status status = begin_step(&own, bucket, piece, workspace, blame);
-    if (status != GW_OK) {
+    message_list list = {.at = messages};
+    const gw_status status = begin_owner_step(&own, &list, bucket, piece, workspace, blame);
+    if (status != GW_OK || own.at.len == 0) {
         return status;
-    }
-    const message_list list = {messages, bucket->layout->shape.rank_count, bucket->rank, 0};
-    if (own.at.owner != bucket->rank || (messages == NULL && list.count > 1 && own.at.len != 0)) {
-        return blame_self(blame, bucket, GW_ERR_ARG);
-    }
-    if (own.at.len == 0) {
-        return GW_OK;
     }
     gw_gcomp_source source;
     gw_piece_source(&own, own.sum_map, 1, &source);
@@ -202,9 +214,7 @@ gw_status gw_collective_hop(const gw_collective_bucket *bucket, uint32_t piece, 
 
 static gw_status check_target(const gw_piece *piece, const gw_gcomp_target *target)
 {
-    const uint32_t scale = gw_bits_from_float(target->scale) << 1;
-    const uint32_t exponent = scale >> 24;
-    if (target->values == NULL || (scale != 0 && (exponent == 0 || exponent == 255))) {
+    if (target->values == NULL || !gw_target_is_scale_valid(target)) {
         return GW_ERR_ARG;
     }
     const size_t size = (size_t)piece->at.len * gw_dtype_size(piece->codec->options.dtype);
@@ -214,13 +224,6 @@ static gw_status check_target(const gw_piece *piece, const gw_gcomp_target *targ
     return GW_OK;
 }
 
-static void reset_target(gw_gcomp_target *target)
-{
-    target->len = 0;
-    target->bad_chunk = UINT64_MAX;
-    target->bad_frame = 0;
-}
-
 gw_status gw_collective_sum(const gw_collective_bucket *bucket, uint32_t piece,
                             const gw_gcomp_frame *messages, gw_gcomp_target *target,
                             gw_collective_blame *blame, const gw_workspace *workspace)
@@ -228,18 +231,12 @@ gw_status gw_collective_sum(const gw_collective_bucket *bucket, uint32_t piece,
     if (target == NULL || blame == NULL) {
         return GW_ERR_ARG;
     }
-    reset_target(target);
+    gw_target_reset(target);
     gw_piece own;
-    gw_status status = begin_step(&own, bucket, piece, workspace, blame);
-    if (status != GW_OK) {
+    message_list list = {.at = messages};
+    gw_status status = begin_owner_step(&own, &list, bucket, piece, workspace, blame);
+    if (status != GW_OK || own.at.len == 0) {
         return status;
-    }
-    const message_list list = {messages, bucket->layout->shape.rank_count, bucket->rank, 0};
-    if (own.at.owner != bucket->rank || (messages == NULL && list.count > 1 && own.at.len != 0)) {
-        return blame_self(blame, bucket, GW_ERR_ARG);
-    }
-    if (own.at.len == 0) {
-        return GW_OK;
     }
     status = check_target(&own, target);
     if (status != GW_OK) {
@@ -256,8 +253,7 @@ gw_status gw_collective_sum(const gw_collective_bucket *bucket, uint32_t piece,
     }
     gw_sum sum;
     begin_sum(&sum, &own, &list);
-    const float scale = gw_bits_from_float(target->scale) << 1 == 0 ? 1.0f : target->scale;
-    status = gw_sum_store(&sum, (uint8_t *)target->values, scale, workspace);
+    status = gw_sum_store(&sum, (uint8_t *)target->values, gw_target_scale(target), workspace);
     target->len = status == GW_OK ? own.at.len : 0;
     target->bad_frame = sum.bad_frame;
     target->bad_chunk = sum.bad_chunk;
@@ -273,7 +269,7 @@ gw_status gw_collective_decode(const gw_collective_bucket *bucket, uint32_t piec
     if (target == NULL || blame == NULL) {
         return GW_ERR_ARG;
     }
-    reset_target(target);
+    gw_target_reset(target);
     gw_blame_begin(blame, bucket, piece);
     gw_piece own;
     gw_status status = gw_piece_begin(&own, bucket, piece, 0);

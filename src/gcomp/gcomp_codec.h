@@ -172,6 +172,12 @@ static inline int gw_info_fits_map(const gw_gcomp_info *info, const gw_gcomp_map
 gw_status gw_decoding_begin(gw_decoding *decoding, const gw_codec *codec, const gw_gcomp_frame *frame,
                             const gw_gcomp_info *info, const gw_workspace *workspace);
 
+/* The same for a frame that was checked before and whose bytes may have changed: its header is read and
+ * checked again. GW_ERR_CORRUPT if len, chunk_log2 or dtype are not those of `checked`; no other field of it
+ * is read. */
+gw_status gw_decoding_reopen(gw_decoding *decoding, const gw_codec *codec, const gw_gcomp_frame *frame,
+                             const gw_gcomp_info *checked, const gw_workspace *workspace);
+
 /* Applies rules 18 to 26 to one chunk and writes its values, or their sums with the addend, to dst (frame
  * dtype). On failure dst is zero-filled. */
 gw_status gw_decode_chunk(gw_decoding *decoding, uint64_t index, uint8_t *dst);

@@ -143,6 +143,19 @@ gw_status gw_decoding_begin(gw_decoding *d, const gw_codec *codec, const gw_gcom
     return GW_OK;
 }
 
+gw_status gw_decoding_reopen(gw_decoding *d, const gw_codec *codec, const gw_gcomp_frame *frame,
+                             const gw_gcomp_info *checked, const gw_workspace *workspace)
+{
+    gw_gcomp_info info;
+    gw_status status =
+        gw_frame_read_header(&info, (const uint8_t *)frame->data, frame->size, codec->options.len_max, 1);
+    if (status == GW_OK && (info.len != checked->len || info.chunk_log2 != checked->chunk_log2 ||
+                            info.dtype != checked->dtype || !gw_info_fits_map(&info, frame->map))) {
+        status = GW_ERR_CORRUPT;
+    }
+    return status == GW_OK ? gw_decoding_begin(d, codec, frame, &info, workspace) : status;
+}
+
 static uint32_t is_derived(const gw_decoding *d)
 {
     return d->info.levels != GW_GCOMP_EXPLICIT;

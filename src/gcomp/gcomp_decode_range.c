@@ -4,6 +4,7 @@
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "gcomp/gcomp_codec.h"
+#include "gcomp/target.h"
 
 /* ---- ranges -------------------------------------------------------------------------------------------- */
 
@@ -65,24 +66,11 @@ static gw_status check_target(const gw_gcomp_target *target, const gw_gcomp_fram
     return GW_OK;
 }
 
-static float scale_of(const gw_gcomp_target *target)
-{
-    return gw_bits_from_float(target->scale) << 1 == 0 ? 1.0f : target->scale;
-}
-
-/* 0 or a normal number. */
-static int is_scale_valid(const gw_gcomp_target *target)
-{
-    const uint32_t exponent = gw_bits_from_float(target->scale) >> 23 & 255;
-    return gw_bits_from_float(target->scale) << 1 == 0 || (exponent != 0 && exponent != 255);
-}
-
+/* 0 if there is no target to reset. */
 static int reset_target(gw_gcomp_target *target)
 {
     if (target != NULL) {
-        target->bad_frame = 0;
-        target->len = 0;
-        target->bad_chunk = UINT64_MAX;
+        gw_target_reset(target);
     }
     return target != NULL;
 }
@@ -94,7 +82,7 @@ static gw_status decode_range(const gw_gcomp *codec, const gw_gcomp_frame *frame
 {
     const gw_codec *inside = gw_codec_of(codec);
     if (codec == NULL || frame == NULL || frame->data == NULL || info == NULL || range == NULL ||
-        !is_scale_valid(target)) {
+        !gw_target_is_scale_valid(target)) {
         return GW_ERR_ARG;
     }
     if (inside == NULL) {
@@ -115,7 +103,7 @@ static gw_status decode_range(const gw_gcomp *codec, const gw_gcomp_frame *frame
     if (status != GW_OK) {
         return status;
     }
-    d.scale = scale_of(target);
+    d.scale = gw_target_scale(target);
     d.scratch.joiner->stream = mode == DECODE_VALUES && d.scale == 1 &&
                                info->len * gw_traits_of((uint32_t)info->dtype)->size >= STREAM_SIZE;
     status = decode_chunks(&d, range, (uint8_t *)target->values, mode, &target->bad_chunk);
@@ -211,21 +199,12 @@ static gw_status add_chunk_of_frames(const frame_list *list, uint64_t index, gw_
     const size_t len = gw_frame_chunk_len(common, index);
     const uint8_t *from = place;
     for (size_t f = 0; f < list->frame_count; f++) {
-        gw_gcomp_info info;
         gw_decoding d;
-        gw_status status = gw_frame_read_header(&info, (const uint8_t *)frames[f].data, frames[f].size,
-                                                list->codec->options.len_max, 1);
-        if (status == GW_OK && (info.len != common->len || info.chunk_log2 != common->chunk_log2 ||
-                                info.dtype != common->dtype || !gw_info_fits_map(&info, frames[f].map))) {
-            status = GW_ERR_CORRUPT;
-        }
-        if (status == GW_OK) {
-            status = gw_decoding_begin(&d, list->codec, &frames[f], &info, workspace);
-        }
+        gw_status status = gw_decoding_reopen(&d, list->codec, &frames[f], common, workspace);
         if (status == GW_OK) {
             /* Two buffers in turn: a hop's sums have room for several chunks. */
             uint8_t *to = d.scratch.sums + (f % 2) * (size << GW_CHUNK_LOG2_MAX);
-            d.scale = scale_of(target);
+            d.scale = gw_target_scale(target);
             status = add_chunk_of(&d, index, from, to);
             from = to;
         }
@@ -263,7 +242,7 @@ gw_status gw_gcomp_decode_add_frames(const gw_gcomp *codec, const gw_gcomp_frame
                                      const gw_gcomp_range *range, gw_gcomp_target *target,
                                      const gw_workspace *workspace)
 {
-    if (!reset_target(target) || frames == NULL || frame_count == 0 || !is_scale_valid(target)) {
+    if (!reset_target(target) || frames == NULL || frame_count == 0 || !gw_target_is_scale_valid(target)) {
         return GW_ERR_ARG;
     }
     frame_list list = {gw_codec_of(codec), frames, frame_count, {0}};

@@ -41,14 +41,9 @@ static void note_bad(gw_sum *sum, sum_step *step, size_t chunk, size_t frame, gw
 static gw_status open_frame(const gw_sum *sum, size_t index, const gw_workspace *workspace, gw_decoding *d)
 {
     const gw_gcomp_frame frame = {sum->frames[index].data, sum->frames[index].size, sum->map};
-    gw_gcomp_info info;
-    gw_status status =
-        gw_frame_read_header(&info, (const uint8_t *)frame.data, frame.size, sum->codec->options.len_max, 1);
-    if (status == GW_OK && (info.len != sum->len || info.chunk_log2 != sum->chunk_log2 ||
-                            (uint32_t)info.dtype != sum->dtype || !gw_info_fits_map(&info, sum->map))) {
-        status = GW_ERR_CORRUPT;
-    }
-    return status == GW_OK ? gw_decoding_begin(d, sum->codec, &frame, &info, workspace) : status;
+    const gw_gcomp_info checked = {
+        .len = sum->len, .chunk_log2 = sum->chunk_log2, .dtype = (gw_dtype)sum->dtype};
+    return gw_decoding_reopen(d, sum->codec, &frame, &checked, workspace);
 }
 
 /* to[0..step->len) = from + frame, or the frame alone if from is NULL. Bad chunks become zeros. */
