@@ -1,7 +1,7 @@
 """The runs behind docs/results/training.md, over links made for them. `python3 -m training.grid --help`, from bench/.
 
-Every run leaves FOLDER/NAME.jsonl, the four ranks merged; a run whose file is there is not repeated. Runs of *times*
-alternate between hooks, round after round, so that what disturbs the machine disturbs all of them.
+Every run leaves FOLDER/NAME.jsonl, the four ranks merged; a run whose file is there, or whose line is in the file of
+records (record.py), is not repeated. Runs of *times* alternate between hooks, round after round, so that what disturbs the machine disturbs all of them.
 """
 
 import argparse
@@ -17,6 +17,8 @@ from links import permission, probe
 from links.link_spec import LinkSpec
 from links.network import Network
 from links.ranks import RanksFailed, run_ranks
+
+from . import record
 
 RANKS = 4
 GRADWIRE = "gradwire:compress=always,tolerance_bits="
@@ -162,10 +164,10 @@ def run_job(net, job, folder, links):
         file.unlink()
 
 
-def run_jobs(jobs, folder):
+def run_jobs(jobs, folder, known):
     """All runs that are not there yet; returns names of those that failed. A network is kept while the link stays."""
     folder.mkdir(parents=True, exist_ok=True)
-    left = [job for job in jobs if not (folder / f"{job.name}.jsonl").exists()]
+    left = [job for job in jobs if job.name not in known and not (folder / f"{job.name}.jsonl").exists()]
     hours = sum(job.estimate() for job in left) / 3600
     print(f"== {len(left)} of {len(jobs)} runs, about {hours:.1f} hours on an idle machine", flush=True)
     failed, begin, done = [], time.monotonic(), 0
@@ -189,6 +191,7 @@ def run_jobs(jobs, folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("--records", type=pathlib.Path, help="runs that are known")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", default="", help="a regular expression: runs whose name has a match")
     parser.add_argument("--list", action="store_true", help="print the names and the estimate, run nothing")
@@ -203,7 +206,8 @@ def main():
         print(f"SKIP limited links: {why}. Nothing is measured.")
         return 77
     permission.enter()
-    failed = run_jobs(jobs, chosen.folder.resolve())
+    known = {one.name for one in record.load(chosen.records)} if chosen.records else set()
+    failed = run_jobs(jobs, chosen.folder.resolve(), known)
     print(f"{len(jobs) - len(failed)} runs there, {len(failed)} failed" + "".join(f"\n  {name}" for name in failed))
     return 1 if failed else 0
 

@@ -1,11 +1,11 @@
-"""docs/results/training.md and its pictures from the runs of grid.py: `python3 -m training.page RUNS OUT`, from
+"""training.tsv, training.md and its pictures from the runs of grid.py: `python3 -m training.page RUNS OUT COMMIT`, from
 bench/."""
 
 import pathlib
 import statistics
 import sys
 
-from . import grid, plots, summary
+from . import grid, plots, record, summary
 from .summary import select
 
 
@@ -24,8 +24,8 @@ def number(value, form):
 
 def sent_share(runs, plain):
     """Bytes on the interface as a share of fp32's, medians; None where they were not counted."""
-    own = [summary.median_of(run, "sent") for run in runs]
-    whole = [summary.median_of(run, "sent") for run in plain]
+    own = [run.sent for run in runs]
+    whole = [run.sent for run in plain]
     if None in own + whole or not own or not whole:
         return None
     return 100 * statistics.fmean(own) / statistics.fmean(whole)
@@ -45,7 +45,7 @@ def curve_part(runs, task, optimizer):
     if not plain:
         return ""
     target, body = summary.target_of(plain), []
-    for (hook,) in summary.distinct(own, "hook"):
+    for hook in summary.hooks_of(own):
         these = select(own, hook=hook)
         differences = summary.paired(these, plain, summary.check_loss)
         tails = summary.paired(these, plain, summary.end_loss)
@@ -65,45 +65,46 @@ def curve_part(runs, task, optimizer):
                 f"{equal}/{all_checks}",
             ]
         )
-    start = plain[0]["start"]
+    start = plain[0]
     head = ["hook", "seeds", "bytes, % of fp32", "validation loss", "difference to fp32", "of training loss"]
     head += ["within fp32's seeds", f"steps to {target:.3f}", "replicas equal"]
     about = (
-        f"{start['parameters']:,} parameters, {start['ranks']} ranks, batch {start['batch']} each, lr {start['lr']:g}, "
+        f"{start.parameters:,} parameters, {start.ranks} ranks, batch {start.batch} each, lr {start.lr:g}, "
     )
-    about += f"{len(plain[0]['step'])} steps, torch {start['torch']}."
+    about += f"{start.steps} steps, torch {start.torch}."
     name = f"training-{task}-{optimizer}.svg"
     return f"\n### {task}, {optimizer}\n\n{about}\n\n{table(head, body)}\n![Losses of {task}]({name})\n"
 
 
 def time_part(runs, task, compute, optimizer_steps):
     own = select(runs, task=task, compute=compute)
-    links = list(dict.fromkeys(run["job"]["link"] for run in sorted(own, key=link_order)))
+    links = list(dict.fromkeys(run.link for run in sorted(own, key=link_order)))
     text = ""
     for link in links:
         here = select(own, link=link)
         plain, bf16, body = select(here, hook="none"), select(here, hook="bf16"), []
-        for (hook,) in summary.distinct(here, "hook"):
+        for hook in summary.hooks_of(here):
             these = select(here, hook=hook)
             row = [
                 hook_text(hook),
                 len(these),
-                number(statistics.median(summary.median_of(r, "seconds") for r in these), ".3f"),
+                number(statistics.median(r.seconds for r in these), ".3f"),
             ]
             for against in (plain, bf16):
                 ratio = summary.ratio_interval(these, against)
                 mean, low, high = ratio or (None, None, None)
                 row.append(number(mean, ".2f") + ("" if low is None else f" ({low:.2f} to {high:.2f})"))
-            cpu = statistics.median(summary.median_of(r, "cpu") for r in these)
-            bytes_sent = [summary.median_of(r, "sent") for r in these]
+            cpu = statistics.median(r.cpu for r in these)
+            bytes_sent = [r.sent for r in these]
+            wire = [None if r.sent is None else 8e-6 * r.sent / r.link_mbit for r in these]
             steps = optimizer_steps.get((task, hook))
-            seconds = statistics.median(summary.median_of(r, "seconds") for r in these)
+            seconds = statistics.median(r.seconds for r in these)
             row += [f"{cpu:.2f}", "-" if None in bytes_sent else f"{statistics.fmean(bytes_sent) / 1e6:.2f}"]
+            row.append("-" if None in wire else f"{statistics.median(wire):.3f}")
             row.append("-" if steps is None or compute != "real" else f"{steps * seconds:.0f}")
             body.append(row)
-        seen = here[0]["start"]["probe"]
-        text += f"\n### {task}, {link}\n\nProbe: {min(seen['duplex_mbit']):.0f} Mb/s each way at once, "
-        text += f"round trip {max(seen['rtt_ms']):.2f} ms.\n\n"
+        seen = [statistics.median(getattr(run, key) for run in here) for key in ("link_mbit", "rtt_ms")]
+        text += f"\n### {task}, {link}\n\nProbe: {seen[0]:.0f} Mb/s each way at once, round trip {seen[1]:.2f} ms.\n\n"
         head = [
             "hook",
             "rounds",
@@ -112,6 +113,7 @@ def time_part(runs, task, compute, optimizer_steps):
             "bf16 / this",
             "CPU s a step, all ranks",
             "MB sent a rank",
+            "s for these bytes at the probed rate",
         ]
         text += table([*head, "s to that loss (composed)"], body)
     return text
@@ -120,42 +122,40 @@ def time_part(runs, task, compute, optimizer_steps):
 def link_order(run):
     from links.link_spec import LinkSpec
 
-    spec = LinkSpec.parse(run["job"]["link"])
+    spec = LinkSpec.parse(run.link)
     return spec.rtt, spec.rate or 1e15
 
 
 def steps_by_hook(curves):
     """Mean steps to fp32's loss by (task, hook), under the task's first optimizer."""
     result = {}
-    for task, optimizer in sorted({(run["job"]["task"], run["job"]["optimizer"]) for run in curves}, reverse=True):
+    for task, optimizer in sorted({(run.task, run.optimizer) for run in curves}, reverse=True):
         own = select(curves, task=task, optimizer=optimizer)
         plain = select(own, hook="none")
-        for (hook,) in summary.distinct(own, "hook") if plain else []:
+        for hook in summary.hooks_of(own) if plain else []:
             steps = [summary.steps_to(run, summary.target_of(plain)) for run in select(own, hook=hook)]
-            if None not in steps and own[0]["start"]["optimizer"] == {"gpt1m": "adamw", "gpt10m": "adamw"}.get(
-                task, "sgd"
-            ):
+            if None not in steps and own[0].trained_by == ("adamw" if task.startswith("gpt") else "sgd"):
                 result[task, hook] = statistics.fmean(steps)
     return result
 
 
 def main():
-    folder, out = map(pathlib.Path, sys.argv[1:3])
-    runs = summary.load(folder)
-    curves, times = select(runs, kind="curve"), select(runs, kind="time")
+    folder, out, commit = *map(pathlib.Path, sys.argv[1:3]), sys.argv[3]
     out.mkdir(parents=True, exist_ok=True)
+    runs = record.collect(folder, out / record.NAME, commit)
+    curves, times = select(runs, kind="curve"), select(runs, kind="time")
     text = "# Training over limited links\n\nMade by `scripts/training`; 4 ranks in network namespaces "
     text += "share the cores of one machine. Losses were taken\n"
     text += "without a limit, since no link changes them; intervals are 95 %, differences paired by seed. "
     text += f"This page has {len(runs)} of the {len(grid.full_jobs())} runs of `scripts/training --list`.\n\n## Loss\n"
-    for task, optimizer in sorted({(run["job"]["task"], run["job"]["optimizer"]) for run in curves}):
+    for task, optimizer in sorted({(run.task, run.optimizer) for run in curves}):
         text += curve_part(curves, task, optimizer)
         plots.losses(
             select(curves, task=task, optimizer=optimizer), out / f"training-{task}-{optimizer}.svg", hook_text
         )
     text += "\n## Seconds a step\n\nMedians; ratios are paired by round. *Composed*: steps to the loss that "
     text += "fp32 has after 80 % of its steps, times seconds a step.\n"
-    for task in sorted({run["job"]["task"] for run in times}):
+    for task in sorted({run.task for run in times}):
         text += time_part(times, task, "real", steps_by_hook(curves))
         if select(times, task=task, compute="replay"):
             text += "\n## Seconds a step with replayed gradients\n\nNo forward or backward pass: four recorded real "

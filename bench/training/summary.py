@@ -1,24 +1,8 @@
-"""Numbers of docs/results/training.md from the merged runs: medians, paired differences, time to a loss."""
+"""Numbers of docs/results/training.md from records: paired differences and ratios with their intervals, time to a
+loss."""
 
-import json
 import math
 import statistics
-
-WARMUP = 3  # first steps of a run: connections, DDP's rebuilding of buckets
-TAIL = 0.1  # share of the steps whose mean is "the training loss at the end"
-
-
-def load(folder):
-    """All runs of a folder: dictionaries with the start row, its steps, checks and end."""
-    runs = []
-    for path in sorted(folder.glob("*.jsonl")):
-        with open(path, encoding="utf-8") as f:
-            rows = [json.loads(line) for line in f]
-        run = {"start": rows[0], "job": rows[0]["job"]}
-        for kind in ("step", "check", "end"):
-            run[kind] = [row for row in rows if row["kind"] == kind]
-        runs.append(run)
-    return runs
 
 
 def interval(values):
@@ -32,57 +16,38 @@ def interval(values):
 
 
 def select(runs, **wanted):
-    return [run for run in runs if all(run["job"][key] == value for key, value in wanted.items())]
+    return [run for run in runs if all(getattr(run, key) == value for key, value in wanted.items())]
 
 
-def distinct(runs, *keys):
-    """Combinations of values in the order of first appearance in the grid: by kind of hook, not by name."""
-    order = ("none", "bf16", "powersgd", "int8", "int4", "gradwire")
-    found = {tuple(run["job"][key] for key in keys) for run in runs}
+def hooks_of(runs):
+    """Hooks by kind, then by name."""
+    order = ("none", "bf16", "powersgd", "int8", "int4", "classic", "gradwire")
 
-    def place(row):
-        return [(order.index(str(v).partition(":")[0]) if k == "hook" else 0, str(v)) for k, v in zip(keys, row)]
+    def place(hook):
+        return order.index(hook.partition(":")[0]), hook
 
-    return sorted(found, key=place)
-
-
-def late(run):
-    """Steps that count for times: after the warm-up, and for the automatic choice after it has chosen."""
-    skip = WARMUP + (8 if run["job"]["hook"] == "gradwire" else 0) + (4 if run["job"]["compute"] == "replay" else 0)
-    return run["step"][min(skip, len(run["step"]) - 1) :]
-
-
-def median_of(run, key):
-    values = [row[key] for row in late(run) if row[key] is not None]
-    return statistics.median(values) if values else None
+    return sorted({run.hook for run in runs}, key=place)
 
 
 def end_loss(run):
-    count = max(1, int(TAIL * len(run["step"])))
-    return statistics.fmean(row["loss"] for row in run["step"][-count:])
+    return run.end_loss
 
 
 def check_loss(run):
-    return run["check"][-1]["loss"]
+    return run.check_loss[-1]
 
 
 def paired(runs, plain, value):
-    """Differences value(run) - value(plain run of the same seed), and the plain runs' values."""
-    by_seed = {run["job"]["seed"]: run for run in plain}
-    both = [run for run in runs if run["job"]["seed"] in by_seed]
-    return [value(run) - value(by_seed[run["job"]["seed"]]) for run in both]
-
-
-def ratios(runs, plain):
-    """Logarithms of plain time / time, round by round."""
-    by_turn = {run["job"]["seed"]: median_of(run, "seconds") for run in plain}
-    both = [run for run in runs if run["job"]["seed"] in by_turn]
-    return [math.log(by_turn[run["job"]["seed"]] / median_of(run, "seconds")) for run in both]
+    """Differences value(run) - value(plain run of the same seed)."""
+    by_seed = {run.seed: run for run in plain}
+    return [value(run) - value(by_seed[run.seed]) for run in runs if run.seed in by_seed]
 
 
 def ratio_interval(runs, plain):
-    """Geometric mean of the ratio and its 95 % interval, (mean, low, high); low and high None with one round."""
-    logs = ratios(runs, plain)
+    """plain seconds / seconds, paired by round: geometric mean and its 95 % interval, (mean, low, high); low and high
+    None with one round; None without a pair."""
+    by_turn = {run.seed: run.seconds for run in plain}
+    logs = [math.log(by_turn[run.seed] / run.seconds) for run in runs if run.seed in by_turn]
     if not logs:
         return None
     mean, half = interval(logs)
@@ -94,22 +59,21 @@ def ratio_interval(runs, plain):
 def steps_to(run, target):
     """Steps until the validation loss is at most `target`, interpolated between checks; None if it never is."""
     before = None
-    for row in run["check"]:
-        if row["loss"] <= target:
-            if before is None or before["loss"] <= row["loss"]:
-                return float(row["step"])
-            share = (before["loss"] - target) / (before["loss"] - row["loss"])
-            return before["step"] + share * (row["step"] - before["step"])
-        before = row
+    for step, loss in zip(run.check_steps, run.check_loss):
+        if loss <= target:
+            if before is None or before[1] <= loss:
+                return float(step)
+            share = (before[1] - target) / (before[1] - loss)
+            return before[0] + share * (step - before[0])
+        before = step, loss
     return None
 
 
 def target_of(plain):
     """The loss to reach: the worst of fp32's seeds after four fifths of the steps."""
-    return max(run["check"][int(0.8 * len(run["check"])) - 1]["loss"] for run in plain)
+    return max(run.check_loss[int(0.8 * len(run.check_loss)) - 1] for run in plain)
 
 
 def replicas_equal(runs):
     """(checks with equal hashes on all ranks, all checks)."""
-    seen = [row["equal"] for run in runs for row in run["check"] + run["end"]]
-    return sum(seen), len(seen)
+    return sum(run.equal for run in runs), sum(run.checks for run in runs)
