@@ -513,14 +513,14 @@ typedef struct gw_thc_frame_info {
  *   - src_size: GW_THC_FRAME_HEADER_SIZE bytes suffice, however long the extension is; info->frame_size then
  *     says how many the frame has
  *   - errors in this order: GW_ERR_ARG, GW_ERR_SHORT, then the header left to right (docs/format-thc.md lists
- *     each rule and code): *info is untouched
+ *     each rule and code): *info is then zeroed
  */
 GW_API GW_MUST_CHECK gw_status gw_thc_frame_peek(const void *src, size_t src_size, gw_thc_frame_info *info);
 
 /* Header and content: all of the above, GW_ERR_LIMIT, GW_ERR_SHORT or GW_ERR_TRAILING if frame->size is not
  * the frame's, GW_ERR_HEADER for padding that is not zero, GW_ERR_CHECKSUM, and every block's pattern, set
- * and lanes (GW_ERR_CORRUPT, GW_ERR_DUP); *bad_block is relative to the frame. *info is written if the header
- * is valid, whatever follows it. */
+ * and lanes (GW_ERR_CORRUPT, GW_ERR_DUP); *bad_block is relative to the frame. On failure *info is
+ * zeroed, as gw_gcomp_check() does it. */
 GW_API GW_MUST_CHECK gw_status gw_thc_frame_check(const gw_thc_frame *frame, gw_thc_frame_info *info,
                                                   uint64_t *bad_block);
 

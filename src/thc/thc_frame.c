@@ -189,7 +189,11 @@ gw_status gw_thc_frame_peek(const void *src, size_t src_size, gw_thc_frame_info 
 {
     gw_thc_frame_info read;
 
-    if (info == NULL || (src == NULL && src_size > 0)) {
+    if (info == NULL) {
+        return GW_ERR_ARG;
+    }
+    GW_MEMSET(info, 0, sizeof *info);
+    if (src == NULL && src_size > 0) {
         return GW_ERR_ARG;
     }
     GW_MEMSET(&read, 0, sizeof read);
@@ -316,13 +320,10 @@ gw_status gw_thc_frame_check_empty(const uint8_t *src, const gw_thc_frame_info *
     return gw_thc_frame_members(src, info, 0) != UINT32_MAX ? GW_OK : GW_ERR_DUP;
 }
 
-gw_status gw_thc_frame_check(const gw_thc_frame *frame, gw_thc_frame_info *info, uint64_t *bad_block)
+static gw_status check_frame(const gw_thc_frame *frame, gw_thc_frame_info *info, uint64_t *bad_block)
 {
     gw_thc_state thc;
 
-    if (bad_block != NULL) {
-        *bad_block = UINT64_MAX;
-    }
     gw_status status = gw_thc_frame_open(frame, info);
     if (status != GW_OK) {
         return status;
@@ -339,6 +340,18 @@ gw_status gw_thc_frame_check(const gw_thc_frame *frame, gw_thc_frame_info *info,
         if (status != GW_OK && bad_block != NULL) {
             *bad_block = i;
         }
+    }
+    return status;
+}
+
+gw_status gw_thc_frame_check(const gw_thc_frame *frame, gw_thc_frame_info *info, uint64_t *bad_block)
+{
+    if (bad_block != NULL) {
+        *bad_block = UINT64_MAX;
+    }
+    const gw_status status = check_frame(frame, info, bad_block);
+    if (status != GW_OK && info != NULL) {
+        GW_MEMSET(info, 0, sizeof *info);
     }
     return status;
 }
