@@ -16,7 +16,13 @@ static inline __m256 flush8(__m256 x)
 
 static inline __m256 load8(const uint8_t *src, size_t i)
 {
-    return flush8(_mm256_castsi256_ps(gw_load256(src + 4 * i)));
+    return _mm256_castsi256_ps(gw_load256(src + 4 * i));
+}
+
+/* below: the floor minus 1. Magnitudes compare as signed numbers. */
+static inline __m256 product8(__m256 x, __m256 factor, __m256i below)
+{
+    return gw_window8(x, below, factor);
 }
 
 void gw_sparse_momentum_avx2(void *u_next, void *v_next, const void *u, const void *v, const float *x,
@@ -25,16 +31,15 @@ void gw_sparse_momentum_avx2(void *u_next, void *v_next, const void *u, const vo
     uint8_t *const u_out = (uint8_t *)u_next, *const v_out = (uint8_t *)v_next;
     const uint8_t *const u_in = (const uint8_t *)u, *const v_in = (const uint8_t *)v;
     const __m256 m = _mm256_set1_ps(step->momentum), factor = _mm256_set1_ps(step->factor);
-    const int is_clipped = step->factor != 1.0f, is_nesterov = step->nesterov != 0;
+    const __m256i m_below = gw_window_below8(step->momentum_floor);
+    const __m256i factor_below = gw_window_below8(step->factor_floor);
+    const int is_nesterov = step->nesterov != 0;
     size_t i = 0;
     for (; i + 8 <= len; i += 8) {
-        __m256 y = _mm256_loadu_ps(x + i);
-        if (is_clipped) {
-            y = flush8(_mm256_mul_ps(y, factor));
-        }
-        const __m256 w = flush8(_mm256_add_ps(flush8(_mm256_mul_ps(m, load8(u_in, i))), y));
-        const __m256 add = is_nesterov ? flush8(_mm256_add_ps(flush8(_mm256_mul_ps(m, w)), y)) : w;
-        const __m256 next = flush8(_mm256_add_ps(load8(v_in, i), add));
+        const __m256 y = product8(_mm256_loadu_ps(x + i), factor, factor_below);
+        const __m256 w = flush8(_mm256_add_ps(product8(load8(u_in, i), m, m_below), y));
+        const __m256 add = is_nesterov ? flush8(_mm256_add_ps(product8(w, m, m_below), y)) : w;
+        const __m256 next = flush8(_mm256_add_ps(flush8(load8(v_in, i)), add));
         gw_store256(u_out + 4 * i, _mm256_castps_si256(w));
         gw_store256(v_out + 4 * i, _mm256_castps_si256(next));
     }

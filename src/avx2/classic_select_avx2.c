@@ -12,7 +12,8 @@
 #include "avx2/byte_orders_avx2.h"
 #include "classic/sparse_value.h"
 
-size_t gw_sparse_select_avx2(uint32_t *positions, float *values, const void *x, size_t len, gw_sparse_scan *scan)
+size_t gw_sparse_select_avx2(uint32_t *positions, float *values, const void *x, size_t len,
+                             gw_sparse_scan *scan)
 {
     /* Magnitudes and bounds compare as signed numbers; a bound of 0 becomes -1, below all. */
     const __m256i below = _mm256_set1_epi32((int)scan->bound - 1);

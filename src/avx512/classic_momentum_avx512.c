@@ -14,25 +14,9 @@ static inline __m512 flush16(__m512 x)
     return _mm512_castsi512_ps(gw_flush16(_mm512_castps_si512(x)));
 }
 
-/* Inlined with and without clipping and Nesterov's variant. */
-GW_TEMPLATE size_t momentum_as(uint8_t *u_next, uint8_t *v_next, const uint8_t *u, const uint8_t *v,
-                               const float *x, size_t len, const gw_sparse_step *step, int is_plain)
+static inline __m512 product16(__m512 x, __m512 factor, __m512i floor_bits)
 {
-    const __m512 m = _mm512_set1_ps(step->momentum), factor = _mm512_set1_ps(step->factor);
-    const int is_clipped = !is_plain && step->factor != 1.0f, is_nesterov = !is_plain && step->nesterov != 0;
-    size_t i = 0;
-    for (; i + 16 <= len; i += 16) {
-        __m512 y = _mm512_loadu_ps(x + i);
-        if (is_clipped) {
-            y = flush16(_mm512_mul_ps(y, factor));
-        }
-        const __m512 old = flush16(_mm512_loadu_ps(u + 4 * i)), rest = flush16(_mm512_loadu_ps(v + 4 * i));
-        const __m512 w = flush16(_mm512_add_ps(flush16(_mm512_mul_ps(m, old)), y));
-        const __m512 add = is_nesterov ? flush16(_mm512_add_ps(flush16(_mm512_mul_ps(m, w)), y)) : w;
-        _mm512_storeu_ps(u_next + 4 * i, w);
-        _mm512_storeu_ps(v_next + 4 * i, flush16(_mm512_add_ps(rest, add)));
-    }
-    return i;
+    return _mm512_maskz_mul_ps(gw_at_least16(x, floor_bits), x, factor);
 }
 
 void gw_sparse_momentum_avx512(void *u_next, void *v_next, const void *u, const void *v, const float *x,
@@ -40,10 +24,20 @@ void gw_sparse_momentum_avx512(void *u_next, void *v_next, const void *u, const 
 {
     uint8_t *const u_out = (uint8_t *)u_next, *const v_out = (uint8_t *)v_next;
     const uint8_t *const u_in = (const uint8_t *)u, *const v_in = (const uint8_t *)v;
-    const int is_plain = step->factor == 1.0f && step->nesterov == 0;
-    const size_t done = is_plain ? momentum_as(u_out, v_out, u_in, v_in, x, len, step, 1)
-                                 : momentum_as(u_out, v_out, u_in, v_in, x, len, step, 0);
-    gw_sparse_momentum_values(u_out, v_out, u_in, v_in, x, done, len, step);
+    const __m512 m = _mm512_set1_ps(step->momentum), factor = _mm512_set1_ps(step->factor);
+    const __m512i m_floor = _mm512_set1_epi32((int)step->momentum_floor);
+    const __m512i factor_floor = _mm512_set1_epi32((int)step->factor_floor);
+    const int is_nesterov = step->nesterov != 0;
+    size_t i = 0;
+    for (; i + 16 <= len; i += 16) {
+        const __m512 y = product16(_mm512_loadu_ps(x + i), factor, factor_floor);
+        const __m512 w = flush16(_mm512_add_ps(product16(_mm512_loadu_ps(u_in + 4 * i), m, m_floor), y));
+        const __m512 add = is_nesterov ? flush16(_mm512_add_ps(product16(w, m, m_floor), y)) : w;
+        const __m512 rest = flush16(_mm512_loadu_ps(v_in + 4 * i));
+        _mm512_storeu_ps(u_out + 4 * i, w);
+        _mm512_storeu_ps(v_out + 4 * i, flush16(_mm512_add_ps(rest, add)));
+    }
+    gw_sparse_momentum_values(u_out, v_out, u_in, v_in, x, i, len, step);
 }
 
 void gw_sparse_squares_avx512(double sums[GW_SPARSE_SUMS], const float *x, size_t len)

@@ -22,8 +22,9 @@ uint64_t gw_positions_table_size(unsigned kind, uint64_t len, uint64_t keep_len)
                       : groups_of(keep_len, GW_GAP_GROUP_LEN));
 }
 
-/* With b = floor(log2(len / keep_len)) for all groups gaps take keep_len * (1 + b) bits and the sum of gap >> b,
- * which is below 2 * keep_len. Each group's own parameter takes no more, and a mask is chosen if it is smaller. */
+/* With b = floor(log2(len / keep_len)) for all groups gaps take keep_len * (1 + b) bits and the sum of gap >>
+ * b, which is below 2 * keep_len. Each group's own parameter takes no more, and a mask is chosen if it is
+ * smaller. */
 uint64_t gw_positions_size_max(uint64_t len, uint64_t keep_len)
 {
     uint64_t b = 0;
@@ -176,7 +177,8 @@ static int next_group(mask_walk *walk, uint8_t mask[GW_MASK_GROUP_SIZE])
 }
 
 /* The bits of a group, and the lengths of its codes. */
-static uint64_t group_cost(const mask_walk *walk, uint8_t depth[GW_MASK_CLASSES], gw_codebook_scratch *scratch)
+static uint64_t group_cost(const mask_walk *walk, uint8_t depth[GW_MASK_CLASSES],
+                           gw_codebook_scratch *scratch)
 {
     uint64_t bits = 0;
     gw_mask_depths(depth, walk->count, scratch);
@@ -187,8 +189,8 @@ static uint64_t group_cost(const mask_walk *walk, uint8_t depth[GW_MASK_CLASSES]
     return bits;
 }
 
-/* A lower bound of the bits of the mask, from its bytes that are not zero: a group of two classes or more takes
- * a bit a byte. In groups without a position all bytes are zero, which takes no bits. */
+/* A lower bound of the bits of the mask, from its bytes that are not zero: a group of two classes or more
+ * takes a bit a byte. In groups without a position all bytes are zero, which takes no bits. */
 static uint64_t mask_cost_least(const gw_positions_plan *plan)
 {
     uint64_t bits = 0, place = 0;

@@ -1,6 +1,6 @@
 /*
- * Positions of sent values as bytes: gaps with Rice codes, or a mask of the positions with a prefix code of its
- * bytes, whichever takes fewer bits (docs/format-classic.md, "Sparse").
+ * Positions of sent values as bytes: gaps with Rice codes, or a mask of the positions with a prefix code of
+ * its bytes, whichever takes fewer bits (docs/format-classic.md, "Sparse").
  *
  *   word     8 bytes   kind + 256 * number of 8-byte words of the stream
  *   tables   one byte a group of 512 positions (gaps), or five bytes a group of 2048 mask bytes; padded to 8
@@ -17,10 +17,10 @@
 enum {
     GW_POSITIONS_GAPS = 0,
     GW_POSITIONS_MASK = 1,
-    GW_GAP_GROUP_LEN = 512,      /* positions that share a parameter */
-    GW_MASK_GROUP_SIZE = 2048,   /* bytes that share a code: 2^14 values */
-    GW_MASK_TABLE_SIZE = 5,      /* a nibble a class */
-    GW_MASK_DEPTH_MAX = 9,       /* ten classes */
+    GW_GAP_GROUP_LEN = 512,    /* positions that share a parameter */
+    GW_MASK_GROUP_SIZE = 2048, /* bytes that share a code: 2^14 values */
+    GW_MASK_TABLE_SIZE = 5,    /* a nibble a class */
+    GW_MASK_DEPTH_MAX = 9,     /* ten classes */
     GW_GAP_PARAMETER_MAX = 31,
     GW_POSITIONS_WORD_SIZE = 8
 };
@@ -48,14 +48,14 @@ void gw_positions_write(uint8_t *dst, const gw_positions_plan *plan);
 /* Reading. Bytes are read once each, and nothing that they say leads outside of the given range. */
 typedef struct gw_positions_reader {
     const uint8_t *tables, *stream;
-    uint64_t stream_size;    /* bytes, a multiple of 8 */
-    const uint64_t *bitmap;  /* not NULL: positions are the set bits of it (RANDK) */
+    uint64_t stream_size;   /* bytes, a multiple of 8 */
+    const uint64_t *bitmap; /* not NULL: positions are the set bits of it (RANDK) */
     uint64_t len, keep_len;
-    uint64_t found;          /* positions read so far */
-    uint64_t next;           /* gaps: least position that may follow; mask, bitmap: byte or word */
-    uint64_t bits;           /* of the stream, read so far; bitmap: set bits of the word that are left */
+    uint64_t found; /* positions read so far */
+    uint64_t next;  /* gaps: least position that may follow; mask, bitmap: byte or word */
+    uint64_t bits;  /* of the stream, read so far; bitmap: set bits of the word that are left */
     unsigned kind;
-    unsigned parameter;      /* of the group */
+    unsigned parameter; /* of the group */
     int is_bad;
     uint16_t code[1 << GW_MASK_DEPTH_MAX]; /* class + 16 * bits of the code, by the next bits of the stream */
 } gw_positions_reader;

@@ -51,8 +51,8 @@ static inline uint64_t window_at(const gw_positions_reader *reader, uint64_t at)
     return gw_load64(reader->stream + (size_t)last) >> (8 * (byte - last) + (at & 7));
 }
 
-/* The number of zeros from bit *at on, which moves to after the set bit that ends them. UINT64_MAX at the end of
- * the stream. */
+/* The number of zeros from bit *at on, which moves to after the set bit that ends them. UINT64_MAX at the end
+ * of the stream. */
 static uint64_t long_zeros(const gw_positions_reader *reader, uint64_t *at)
 {
     uint64_t zeros = 0;
@@ -157,7 +157,8 @@ static size_t next_mask(gw_positions_reader *reader, uint32_t *positions, size_t
     const uint64_t mask_size = reader->len / 8 + (reader->len % 8 != 0);
     size_t count = 0;
     while (count + 8 <= room && reader->next < mask_size) {
-        if (reader->next % GW_MASK_GROUP_SIZE == 0 && !open_group(reader, reader->next / GW_MASK_GROUP_SIZE)) {
+        if (reader->next % GW_MASK_GROUP_SIZE == 0 &&
+            !open_group(reader, reader->next / GW_MASK_GROUP_SIZE)) {
             reader->is_bad = 1;
             break;
         }

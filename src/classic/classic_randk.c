@@ -17,8 +17,8 @@ static uint64_t set_bit(uint64_t *bitmap, uint64_t position)
     return (old & bit) == 0;
 }
 
-/* count <= len / 2: every draw finds a bit that is not set with a probability of at least 1/2, so that the limit
- * is never reached but by a seed made for it, if there is one; then the lowest bits are set. */
+/* count <= len / 2: every draw finds a bit that is not set with a probability of at least 1/2, so that the
+ * limit is never reached but by a seed made for it, if there is one; then the lowest bits are set. */
 static void draw_bits(uint64_t *bitmap, uint64_t len, uint64_t count, const gw_randk_stream *stream)
 {
     const uint64_t limit = 2 * count + 4096;
@@ -26,7 +26,7 @@ static void draw_bits(uint64_t *bitmap, uint64_t len, uint64_t count, const gw_r
     for (uint64_t pair = 0; left != 0 && pair < limit; pair++) {
         uint32_t out[4];
         gw_philox4x32(out, stream->seed, (uint32_t)pair, (uint32_t)stream->element_first,
-                      (uint32_t)(stream->element_first >> 32), stream->round);
+                      (uint32_t)(stream->element_first >> 32) ^ GW_CLASSIC_DOMAIN_POSITIONS, stream->round);
         left -= set_bit(bitmap, scale_draw(out[0] | (uint64_t)out[1] << 32, len));
         if (left != 0) {
             left -= set_bit(bitmap, scale_draw(out[2] | (uint64_t)out[3] << 32, len));

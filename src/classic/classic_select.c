@@ -23,7 +23,8 @@ static uint32_t magnitude_of(float value)
     return gw_bits_from_float(value) & GW_F32_ABS;
 }
 
-/* From the top of bins[0..bin_count) down: the bin in which the value number *rank from the top is, counted from
+/* From the top of bins[0..bin_count) down: the bin in which the value number *rank from the top is, counted
+ * from
  * 1. *rank becomes its number in that bin. */
 static uint32_t find_bin(const uint32_t *bins, uint32_t bin_count, uint64_t *rank)
 {
@@ -94,8 +95,9 @@ static uint64_t gather(gw_selection *s, const gw_sparse_input *input, uint32_t b
             count = s->keep_len;
         }
         scan.first = (uint32_t)first;
-        count += input->kernels->sparse.select(s->positions + count, s->values + count,
-                                               gw_sparse_input_read(input, first, block_len), block_len, &scan);
+        count += input->kernels->classic.sparse_select(s->positions + count, s->values + count,
+                                                       gw_sparse_input_read(input, first, block_len),
+                                                       block_len, &scan);
     }
     *largest = scan.largest;
     if (count > s->keep_len) {

@@ -1,7 +1,8 @@
 /*
  * The k largest magnitudes, without a sort: values of at least a bound are gathered in one pass, and whenever
- * the workspace is full, all but the k largest of them are dropped, by a radix histogram. The bound comes from a
- * sample; if it was too high, the pass is repeated with a lower one. So the result does not depend on it.
+ * the workspace is full, all but the k largest of them are dropped, by a radix histogram. The bound comes
+ * from a sample; if it was too high, the pass is repeated with a lower one. So the result does not depend on
+ * it.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -15,7 +16,7 @@ enum { GW_SELECT_BINS = 2048 };
 typedef struct gw_selection {
     uint32_t *positions; /* gw_selection_capacity() each */
     float *values;
-    uint32_t *bins; /* GW_SELECT_BINS */
+    uint32_t *bins;    /* GW_SELECT_BINS */
     uint64_t len;      /* of the input, at most 2^32 */
     uint64_t keep_len; /* 1..len */
 } gw_selection;

@@ -1,6 +1,6 @@
 /*
- * TOPK, DGC and RANDK: from values to a payload. Everything that can fail comes before the pass that writes the
- * state, so that pass computes the sums again.
+ * TOPK, DGC and RANDK: from values to a payload. Everything that can fail comes before the pass that writes
+ * the state, so that pass computes the sums again.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -54,15 +54,12 @@ static sparse_layout layout_of(const gw_classic_options *options, const gw_class
 
 static size_t workspace_size(const gw_classic_options *options, const gw_classic_step *step)
 {
-    const uint64_t size = step->len == 0 ? 0 : layout_of(options, step).size;
+    const uint64_t size = layout_of(options, step).size;
     return size > SIZE_MAX ? SIZE_MAX : (size_t)size;
 }
 
 static size_t payload_size_max(const gw_classic_options *options, const gw_classic_step *step)
 {
-    if (step->len == 0) {
-        return 0;
-    }
     const uint64_t values = gw_sparse_values_size_max(options->values, step->keep_len);
     const uint64_t positions =
         options->scheme == GW_CLASSIC_RANDK ? 0 : gw_positions_size_max(step->len, step->keep_len);
@@ -97,7 +94,7 @@ static gw_status pick_random(sparse_work *work)
         const size_t count = (size_t)gw_min_u64(step->len - first, GW_SPARSE_BLOCK_LEN);
         const void *const x = gw_sparse_input_read(&work->input, first, count);
         gw_sparse_scan scan = {(uint32_t)first, UINT32_MAX, 0};
-        (void)e->kernels->sparse.select(unused, work->input.block[2], x, count, &scan);
+        (void)e->kernels->classic.sparse_select(unused, work->input.block[2], x, count, &scan);
         if (scan.largest >= GW_F32_INF) {
             return GW_ERR_NONFINITE;
         }
@@ -170,10 +167,6 @@ static gw_status write_payload(sparse_work *work)
 static gw_status encode(gw_classic_encoding *encoding)
 {
     sparse_work work;
-    encoding->size = 0;
-    if (encoding->step->len == 0) {
-        return GW_OK;
-    }
     work.encoding = encoding;
     work.layout = layout_of(encoding->options, encoding->step);
     work.positions = (uint32_t *)(void *)(encoding->workspace + work.layout.positions);
@@ -192,5 +185,15 @@ static gw_status encode(gw_classic_encoding *encoding)
 }
 
 const gw_classic_family gw_classic_sparse = {
-    workspace_size, payload_size_max, gw_sparse_decode_workspace_size, encode, gw_sparse_check, gw_sparse_decode,
+    .workspace_size = workspace_size,
+    .payload_size_max = payload_size_max,
+    .decode_workspace_size = gw_sparse_decode_workspace_size,
+    .encode = encode,
+    .check_header = gw_sparse_check_header,
+    .check = gw_sparse_check,
+    .decode = gw_sparse_decode,
+    .sum_size = gw_sparse_sum_size,
+    .sum_matches = gw_sparse_sum_matches,
+    .sum_add = gw_sparse_sum_add,
+    .sum_decode = gw_sparse_sum_decode,
 };

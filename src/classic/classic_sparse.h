@@ -1,5 +1,5 @@
 /*
- * What the two halves of the sparse family share, and what sums of RANDK frames need of it.
+ * The half of the sparse family that reads frames.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -9,14 +9,14 @@
 #include "classic/classic_handle.h"
 
 size_t gw_sparse_decode_workspace_size(const gw_classic_frame_info *info);
+gw_status gw_sparse_check_header(const gw_classic_frame_info *info);
 gw_status gw_sparse_check(const gw_classic_payload *payload);
 void gw_sparse_decode(const gw_classic_payload *payload, const gw_classic_sink *sink);
 
-/* RANDK: lanes[i] = F(F(lanes[i]) + value i), for the payload's keep_len values as decode makes them, before a
- * scale. Follows a check. lanes: native floats at any alignment. */
-void gw_randk_sum_add(void *lanes, const gw_classic_payload *payload);
-
-/* RANDK: puts keep_len lanes at the positions of a frame: sink as in decode. payload->data is not read. */
-void gw_randk_sum_decode(const void *lanes, const gw_classic_payload *payload, const gw_classic_sink *sink);
+/* Sums of RANDK frames: the values of one position after the other. */
+size_t gw_sparse_sum_size(const gw_classic_frame_info *info);
+int gw_sparse_sum_matches(const gw_classic_payload *first, const gw_classic_payload *payload);
+void gw_sparse_sum_add(void *lanes, const gw_classic_payload *payload);
+void gw_sparse_sum_decode(const void *lanes, const gw_classic_payload *first, const gw_classic_sink *sink);
 
 #endif

@@ -48,7 +48,8 @@ static int open_streams(sparse_streams *streams, const gw_classic_payload *paylo
     const gw_classic_frame_info *const info = payload->info;
     size_t used = 0;
     if (info->scheme != GW_CLASSIC_RANDK) {
-        used = gw_positions_open(&streams->positions, payload->data, payload->size, info->len, info->keep_len);
+        used =
+            gw_positions_open(&streams->positions, payload->data, payload->size, info->len, info->keep_len);
         if (used == 0) {
             return 0;
         }
@@ -59,10 +60,22 @@ static int open_streams(sparse_streams *streams, const gw_classic_payload *paylo
                                  payload->workspace + (size_t)bitmap_size(info));
 }
 
-static int is_len_valid(const gw_classic_frame_info *info)
+gw_status gw_sparse_check_header(const gw_classic_frame_info *info)
 {
-    return info->keep_len <= info->len && (info->keep_len == 0) == (info->len == 0) &&
-           info->len <= (uint64_t)1 << 32;
+    const uint32_t flags = info->flags & ~GW_CLASSIC_FLAG_CHECKSUM;
+    if ((unsigned)info->values > GW_CLASSIC_VALUES_GCOMP) {
+        return GW_ERR_UNSUPPORTED;
+    }
+    if (info->coding != 0 || info->norm != 0 || info->block_len != 0 || info->level_max != 0 ||
+        (flags & ~(info->scheme == GW_CLASSIC_RANDK ? GW_CLASSIC_FLAG_UNBIASED : 0u)) != 0 ||
+        info->keep_len > info->len || (info->keep_len == 0) != (info->len == 0)) {
+        return GW_ERR_HEADER;
+    }
+    if (info->len != 0 && info->scheme == GW_CLASSIC_RANDK && info->values != GW_CLASSIC_VALUES_GCOMP &&
+        info->payload_size != gw_sparse_values_size_max(info->values, info->keep_len)) {
+        return GW_ERR_HEADER;
+    }
+    return GW_OK;
 }
 
 gw_status gw_sparse_check(const gw_classic_payload *payload)
@@ -71,12 +84,6 @@ gw_status gw_sparse_check(const gw_classic_payload *payload)
     uint32_t positions[BATCH_LEN];
     float values[BATCH_LEN];
     sparse_streams streams;
-    if (!is_len_valid(info)) {
-        return GW_ERR_CORRUPT;
-    }
-    if (info->len == 0) {
-        return payload->size == 0 ? GW_OK : GW_ERR_CORRUPT;
-    }
     if (!open_streams(&streams, payload, 0)) {
         return GW_ERR_CORRUPT;
     }
@@ -96,13 +103,6 @@ gw_status gw_sparse_check(const gw_classic_payload *payload)
 
 /* ---- stores -------------------------------------------------------------------------------------------- */
 
-static void multiply(float *values, size_t count, float factor)
-{
-    for (size_t i = 0; i < count && factor != 1.0f; i++) {
-        values[i] = gw_f32_flush(values[i] * factor);
-    }
-}
-
 /* len / keep_len of an unbiased frame: rounded to fp64, then to fp32. */
 static float factor_of(const gw_classic_frame_info *info)
 {
@@ -111,26 +111,39 @@ static float factor_of(const gw_classic_frame_info *info)
                : 1.0f;
 }
 
-static void store_batch(const gw_classic_sink *sink, const uint32_t *positions, const float *values, size_t count)
+static void multiply(const gw_kernels *kernels, float *values, size_t count, float factor)
+{
+    if (factor != 1.0f) {
+        kernels->classic.multiply(values, count, factor);
+    }
+}
+
+/* The rule of the kernel `accumulate`, for numbers that are not next to each other. */
+static void add_batch(void *sums, const uint32_t *positions, const float *values, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const size_t at = (size_t)positions[i];
+        const float old = gw_f32_flush(gw_float_from_bits(gw_sparse_load(sums, at)));
+        const uint32_t bits = gw_thc_narrow(gw_bits_from_float(gw_f32_flush(old + values[i])), GW_FP32);
+        gw_sparse_store(sums, at, gw_float_from_bits(bits));
+    }
+}
+
+static void store_batch(const gw_classic_sink *sink, const uint32_t *positions, const float *values,
+                        size_t count)
 {
     uint8_t *const dst = (uint8_t *)sink->values;
-    for (size_t i = 0; i < count && sink->is_sum; i++) {
-        const float old = gw_f32_flush(gw_float_from_bits(gw_load32(dst + 4 * (size_t)positions[i])));
-        gw_store32(dst + 4 * (size_t)positions[i],
-                   gw_thc_narrow(gw_bits_from_float(gw_f32_flush(old + values[i])), GW_FP32));
-    }
     if (sink->is_sum) {
-        return;
-    }
-    if (sink->dtype == GW_FP32) {
+        add_batch(dst, positions, values, count);
+    } else if (sink->dtype == GW_FP32) {
         for (size_t i = 0; i < count; i++) {
             gw_store32(dst + 4 * (size_t)positions[i], gw_bits_from_float(values[i]));
         }
-        return;
-    }
-    for (size_t i = 0; i < count; i++) {
-        const uint32_t bits = gw_thc_narrow(gw_bits_from_float(values[i]), sink->dtype);
-        gw_store16(dst + 2 * (size_t)positions[i], (uint16_t)bits);
+    } else {
+        for (size_t i = 0; i < count; i++) {
+            const uint32_t bits = gw_thc_narrow(gw_bits_from_float(values[i]), sink->dtype);
+            gw_store16(dst + 2 * (size_t)positions[i], (uint16_t)bits);
+        }
     }
 }
 
@@ -157,9 +170,9 @@ static void put_values(sparse_streams *streams, const gw_classic_payload *payloa
             GW_MEMCPY(values, lanes + 4 * (size_t)first, 4 * count);
         } else {
             (void)gw_sparse_values_read(&streams->values, values, first, count);
-            multiply(values, count, factor);
+            multiply(payload->kernels, values, count, factor);
         }
-        multiply(values, count, sink->scale);
+        multiply(payload->kernels, values, count, sink->scale);
         clear_until(sink, &cleared, (uint64_t)positions[count - 1] + 1);
         store_batch(sink, positions, values, count);
         first += count;
@@ -171,10 +184,7 @@ void gw_sparse_decode(const gw_classic_payload *payload, const gw_classic_sink *
 {
     sparse_streams streams;
     uint64_t cleared = 0;
-    if (sink->values == NULL || payload->info->len == 0) {
-        return;
-    }
-    if (!is_len_valid(payload->info) || !open_streams(&streams, payload, 1)) {
+    if (!open_streams(&streams, payload, 1)) {
         clear_until(sink, &cleared, payload->info->len); /* the bytes changed after the check */
         return;
     }
@@ -183,31 +193,39 @@ void gw_sparse_decode(const gw_classic_payload *payload, const gw_classic_sink *
 
 /* ---- sums of RANDK ------------------------------------------------------------------------------------- */
 
-void gw_randk_sum_add(void *lanes, const gw_classic_payload *payload)
+size_t gw_sparse_sum_size(const gw_classic_frame_info *info)
+{
+    return info->scheme == GW_CLASSIC_RANDK ? gw_classic_size_of(info->keep_len, sizeof(float)) : 0;
+}
+
+/* Headers say all. */
+int gw_sparse_sum_matches(const gw_classic_payload *first, const gw_classic_payload *payload)
+{
+    (void)first;
+    (void)payload;
+    return 1;
+}
+
+void gw_sparse_sum_add(void *lanes, const gw_classic_payload *payload)
 {
     const gw_classic_frame_info *const info = payload->info;
     const float factor = factor_of(info);
     float values[BATCH_LEN];
     sparse_streams streams;
-    if (info->len == 0 || !open_streams(&streams, payload, 0)) {
-        return;
+    if (!open_streams(&streams, payload, 0)) {
+        return; /* the bytes changed after the check */
     }
     for (uint64_t first = 0; first < info->keep_len; first += BATCH_LEN) {
         const size_t count = (size_t)gw_min_u64(info->keep_len - first, BATCH_LEN);
         (void)gw_sparse_values_read(&streams.values, values, first, count);
-        multiply(values, count, factor);
-        for (size_t i = 0; i < count; i++) {
-            const float old = gw_f32_flush(gw_float_from_bits(gw_sparse_load(lanes, (size_t)first + i)));
-            gw_sparse_store(lanes, (size_t)first + i, gw_f32_flush(old + values[i]));
-        }
+        multiply(payload->kernels, values, count, factor);
+        payload->kernels->classic.accumulate((float *)lanes + first, values, count);
     }
 }
 
-void gw_randk_sum_decode(const void *lanes, const gw_classic_payload *payload, const gw_classic_sink *sink)
+void gw_sparse_sum_decode(const void *lanes, const gw_classic_payload *first, const gw_classic_sink *sink)
 {
     sparse_streams streams;
-    if (payload->info->len != 0) {
-        draw_positions(&streams.positions, payload);
-        put_values(&streams, payload, (const uint8_t *)lanes, sink);
-    }
+    draw_positions(&streams.positions, first);
+    put_values(&streams, first, (const uint8_t *)lanes, sink);
 }

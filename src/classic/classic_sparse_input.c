@@ -13,9 +13,7 @@ void gw_sparse_input_init(gw_sparse_input *input, const gw_classic_encoding *enc
     input->element_size = gw_dtype_size(options->dtype);
     input->residual = options->error_feedback != 0 ? encoding->source->residual : NULL;
     input->momentum = options->scheme == GW_CLASSIC_DGC ? encoding->source->momentum : NULL;
-    input->step.momentum = options->momentum;
-    input->step.factor = 1.0f;
-    input->step.nesterov = options->nesterov;
+    gw_sparse_step_make(&input->step, options->momentum, 1.0f, options->nesterov);
     for (size_t i = 0; i < 3; i++) {
         input->block[i] = blocks + i * GW_SPARSE_BLOCK_LEN;
     }
@@ -45,7 +43,7 @@ int gw_sparse_input_clip(gw_sparse_input *input, uint64_t len, float clip)
     for (uint64_t first = 0; first < len; first += GW_SPARSE_BLOCK_LEN) {
         const size_t count = (size_t)gw_min_u64(len - first, GW_SPARSE_BLOCK_LEN);
         input->kernels->thc.load(input->block[0], values_at(input, first), input->dtype, NULL, count, count);
-        input->kernels->sparse.squares(sums, input->block[0], count);
+        input->kernels->classic.sparse_squares(sums, input->block[0], count);
     }
     for (size_t i = 0; i < GW_SPARSE_SUMS; i++) {
         sum += sums[i];
@@ -53,7 +51,8 @@ int gw_sparse_input_clip(gw_sparse_input *input, uint64_t len, float clip)
     if (!(sum <= 0x1p+320)) { /* squares of finite values: at most 2^256 * 2^32 */
         return 0;
     }
-    input->step.factor = sum > (double)clip * (double)clip ? clip_factor(sum, clip) : 1.0f;
+    const float factor = sum > (double)clip * (double)clip ? clip_factor(sum, clip) : 1.0f;
+    gw_sparse_step_make(&input->step, input->step.momentum, factor, input->step.nesterov);
     return 1;
 }
 
@@ -64,15 +63,15 @@ const void *gw_sparse_input_read(const gw_sparse_input *input, uint64_t first, s
     float *const block = input->block[0];
     if (input->momentum != NULL) {
         kernels->thc.load(input->block[1], values, input->dtype, NULL, len, len);
-        kernels->sparse.momentum(input->block[2], block, input->momentum + first, input->residual + first,
-                                 input->block[1], len, &input->step);
+        kernels->classic.sparse_momentum(input->block[2], block, input->momentum + first,
+                                         input->residual + first, input->block[1], len, &input->step);
         return block;
     }
     if (GW_IS_LITTLE_ENDIAN && input->dtype == GW_FP32 && input->residual == NULL) {
         return values;
     }
-    kernels->thc.load(block, values, input->dtype, input->residual == NULL ? NULL : input->residual + first, len,
-                      len);
+    kernels->thc.load(block, values, input->dtype, input->residual == NULL ? NULL : input->residual + first,
+                      len, len);
     return block;
 }
 
@@ -87,9 +86,10 @@ void gw_sparse_input_commit(const gw_sparse_input *input, uint64_t len, const gw
         float *const residual = input->residual + first;
         if (input->momentum != NULL) {
             float *const momentum = input->momentum + first;
-            input->kernels->thc.load(input->block[1], values_at(input, first), input->dtype, NULL, count, count);
-            input->kernels->sparse.momentum(momentum, residual, momentum, residual, input->block[1], count,
-                                            &input->step);
+            input->kernels->thc.load(input->block[1], values_at(input, first), input->dtype, NULL, count,
+                                     count);
+            input->kernels->classic.sparse_momentum(momentum, residual, momentum, residual, input->block[1],
+                                                    count, &input->step);
         } else {
             GW_MEMCPY(residual, gw_sparse_input_read(input, first, count), count * sizeof *residual);
         }

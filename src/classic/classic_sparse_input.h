@@ -1,5 +1,6 @@
 /*
- * The numbers that a sparse codec selects from: values, with error memory or the state of DGC, block by block.
+ * The numbers that a sparse codec selects from: values, with error memory or the state of DGC, block by
+ * block.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

@@ -19,8 +19,7 @@ static void open_codec(gw_gcomp *codec, uint64_t len, const gw_kernels *kernels)
     options.constant_drop = NESTED_DROP;
     options.backends = GW_BACKEND_SCALAR;
     options.len_max = len;
-    (void)gw_gcomp_init(codec, &options); /* these options are valid */
-    if (kernels != NULL) {
+    if (gw_gcomp_init(codec, &options) == GW_OK && kernels != NULL) { /* these options are valid */
         ((gw_codec *)(void *)codec)->kernels = *kernels;
     }
 }
@@ -161,9 +160,10 @@ int gw_sparse_values_read(const gw_sparse_reading *reading, float *values, uint6
     uint32_t is_bad = 0;
     for (size_t i = 0; i < count; i++) {
         const size_t at = (size_t)first + i;
-        uint32_t bits = reading->format == GW_CLASSIC_VALUES_FP32   ? gw_load32(reading->src + 4 * at)
-                        : reading->format == GW_CLASSIC_VALUES_FP16 ? gw_widen_fp16(gw_load16(reading->src + 2 * at))
-                                                                    : gw_bits_from_float(reading->decoded[at]);
+        uint32_t bits = reading->format == GW_CLASSIC_VALUES_FP32 ? gw_load32(reading->src + 4 * at)
+                        : reading->format == GW_CLASSIC_VALUES_FP16
+                            ? gw_widen_fp16(gw_load16(reading->src + 2 * at))
+                            : gw_bits_from_float(reading->decoded[at]);
         const uint32_t magnitude = bits & GW_F32_ABS, is_bad_here = magnitude >= GW_F32_INF;
         bits = is_bad_here || magnitude < GW_F32_MIN ? 0 : bits;
         is_bad |= is_bad_here;

@@ -27,9 +27,9 @@ typedef struct gw_sparse_writing {
     gw_classic_values format;
     float *values; /* in: numbers without subnormals and -0; out: as a decoder gets them */
     uint64_t len;
-    gw_gcomp *codec;         /* GCOMP: workspace */
-    gw_workspace workspace;  /* GCOMP */
-    uint8_t *frame;          /* GCOMP: frame_size_max bytes */
+    gw_gcomp *codec;        /* GCOMP: workspace */
+    gw_workspace workspace; /* GCOMP */
+    uint8_t *frame;         /* GCOMP: frame_size_max bytes */
     size_t frame_size_max;
     uint64_t size; /* out: bytes of the values */
 } gw_sparse_writing;
@@ -47,8 +47,9 @@ typedef struct gw_sparse_reading {
     const float *decoded; /* GCOMP */
 } gw_sparse_reading;
 
-/* Opens the values at src[0..size), all of it. `workspace` has the bytes of gw_sparse_nested_of() and keep_len
- * floats after them, which are used for GCOMP only. 0 if they break a rule; GCOMP values are then all zero. */
+/* Opens the values at src[0..size), all of it. `workspace` has the bytes of gw_sparse_nested_of() and
+ * keep_len floats after them, which are used for GCOMP only. 0 if they break a rule; GCOMP values are then
+ * all zero. */
 int gw_sparse_values_open(gw_sparse_reading *reading, const gw_classic_payload *payload, const uint8_t *src,
                           size_t size, uint8_t *workspace);
 

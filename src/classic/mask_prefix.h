@@ -1,6 +1,6 @@
 /*
- * Prefix codes of the classes of mask bytes from their lengths: canonical, by length and then by class, the first
- * bit of a code lowest. A single class has length 1 and an empty code.
+ * Prefix codes of the classes of mask bytes from their lengths: canonical, by length and then by class, the
+ * first bit of a code lowest. A single class has length 1 and an empty code.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

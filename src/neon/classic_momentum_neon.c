@@ -11,7 +11,7 @@
 
 static inline float32x4_t load4(const uint8_t *src, size_t i)
 {
-    return gw_flush_f32x4(gw_f32x4_bits(gw_load_u32x4(src + 4 * i)));
+    return gw_f32x4_bits(gw_load_u32x4(src + 4 * i));
 }
 
 void gw_sparse_momentum_neon(void *u_next, void *v_next, const void *u, const void *v, const float *x,
@@ -20,17 +20,15 @@ void gw_sparse_momentum_neon(void *u_next, void *v_next, const void *u, const vo
     uint8_t *const u_out = (uint8_t *)u_next, *const v_out = (uint8_t *)v_next;
     const uint8_t *const u_in = (const uint8_t *)u, *const v_in = (const uint8_t *)v;
     const float32x4_t m = vdupq_n_f32(step->momentum), factor = vdupq_n_f32(step->factor);
-    const int is_clipped = step->factor != 1.0f, is_nesterov = step->nesterov != 0;
+    const uint32x4_t m_floor = vdupq_n_u32(step->momentum_floor), y_floor = vdupq_n_u32(step->factor_floor);
+    const int is_nesterov = step->nesterov != 0;
     size_t i = 0;
     for (; i + 4 <= len; i += 4) {
-        float32x4_t y = gw_load_f32x4(x + i);
-        if (is_clipped) {
-            y = gw_flush_f32x4(vmulq_f32(y, factor));
-        }
-        const float32x4_t w = gw_flush_f32x4(vaddq_f32(gw_flush_f32x4(vmulq_f32(m, load4(u_in, i))), y));
+        const float32x4_t y = gw_window_f32x4(gw_load_f32x4(x + i), y_floor, factor);
+        const float32x4_t w = gw_flush_f32x4(vaddq_f32(gw_window_f32x4(load4(u_in, i), m_floor, m), y));
         const float32x4_t add =
-            is_nesterov ? gw_flush_f32x4(vaddq_f32(gw_flush_f32x4(vmulq_f32(m, w)), y)) : w;
-        const float32x4_t next = gw_flush_f32x4(vaddq_f32(load4(v_in, i), add));
+            is_nesterov ? gw_flush_f32x4(vaddq_f32(gw_window_f32x4(w, m_floor, m), y)) : w;
+        const float32x4_t next = gw_flush_f32x4(vaddq_f32(gw_flush_f32x4(load4(v_in, i)), add));
         gw_store_u32x4(u_out + 4 * i, gw_bits_f32x4(w));
         gw_store_u32x4(v_out + 4 * i, gw_bits_f32x4(next));
     }

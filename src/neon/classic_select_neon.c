@@ -25,7 +25,8 @@ static const uint8_t order_of[16][16] = {
 };
 static const uint8_t ones_of[16] = {0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4};
 
-size_t gw_sparse_select_neon(uint32_t *positions, float *values, const void *x, size_t len, gw_sparse_scan *scan)
+size_t gw_sparse_select_neon(uint32_t *positions, float *values, const void *x, size_t len,
+                             gw_sparse_scan *scan)
 {
     static const uint32_t start[4] = {0, 1, 2, 3}, place[4] = {1, 2, 4, 8};
     const uint32x4_t bound = vdupq_n_u32(scan->bound), abs = vdupq_n_u32(GW_F32_ABS);

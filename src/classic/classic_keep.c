@@ -1,6 +1,6 @@
 /*
- * How many values to keep, and the warm-up of DGC: a real power without libm, from square roots and products of
- * fp64 in a fixed order, so that all machines agree.
+ * How many values to keep, and the warm-up of DGC: a real power without libm, from square roots and products
+ * of fp64 in a fixed order, so that all machines agree.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -8,10 +8,9 @@
 #include "gradwire/classic.h"
 #include "thc/thc_float.h"
 
-/* Normal, in (0, 1]. */
 static int is_ratio(double ratio)
 {
-    return ratio >= 0x1p-1022 && ratio <= 1.0;
+    return ratio > 0.0 && ratio <= 1.0; /* NaN is not */
 }
 
 uint64_t gw_classic_keep_len(uint64_t len, double ratio)
@@ -55,7 +54,7 @@ double gw_classic_warmup_ratio(double ratio, uint64_t step, uint64_t warmup_step
     const unsigned drop = warmup_steps >= UINT64_MAX / 2;
     uint64_t p = (step >> drop) + 1;
     const uint64_t q = (warmup_steps >> drop) + 1;
-    double root = ratio, power = 1.0;
+    double root = ratio < 0x1p-1022 ? 0x1p-1022 : ratio, power = 1.0;
     for (unsigned bit = 0; bit < 60 && p != 0; bit++) {
         root = square_root(root); /* ratio^(2^-(bit + 1)) */
         p *= 2;
