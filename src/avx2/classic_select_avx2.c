@@ -15,8 +15,9 @@
 size_t gw_sparse_select_avx2(uint32_t *positions, float *values, const void *x, size_t len,
                              gw_sparse_scan *scan)
 {
-    /* Magnitudes and bounds compare as signed numbers; a bound of 0 becomes -1, below all. */
-    const __m256i below = _mm256_set1_epi32((int)scan->bound - 1);
+    /* Compared as signed numbers: a bound of 0 becomes -1, below all magnitudes, one of 2^31 and more the
+     * largest. */
+    const __m256i below = _mm256_set1_epi32((int)(gw_min_u32(scan->bound, 0x80000000u) - 1));
     const __m256i abs = _mm256_set1_epi32((int)GW_F32_ABS);
     __m256i number =
         _mm256_add_epi32(_mm256_set1_epi32((int)scan->first), _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0));
