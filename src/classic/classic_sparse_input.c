@@ -75,6 +75,18 @@ const void *gw_sparse_input_read(const gw_sparse_input *input, uint64_t first, s
     return block;
 }
 
+/* residual[0..len) becomes what gw_sparse_input_read() gave, all of it finite. */
+static void add_values(const gw_sparse_input *input, float *residual, uint64_t first, size_t len)
+{
+    const uint8_t *const values = values_at(input, first);
+    const float *x = (const float *)(const void *)values;
+    if (!GW_IS_LITTLE_ENDIAN || input->dtype != GW_FP32 || (uintptr_t)values % sizeof(float) != 0) {
+        input->kernels->thc.load(input->block[0], values, input->dtype, NULL, len, len);
+        x = input->block[0];
+    }
+    input->kernels->classic.accumulate(residual, x, len);
+}
+
 void gw_sparse_input_commit(const gw_sparse_input *input, uint64_t len, const gw_sparse_sent *sent)
 {
     uint64_t j = 0;
@@ -91,7 +103,7 @@ void gw_sparse_input_commit(const gw_sparse_input *input, uint64_t len, const gw
             input->kernels->classic.sparse_momentum(momentum, residual, momentum, residual, input->block[1],
                                                     count, &input->step);
         } else {
-            GW_MEMCPY(residual, gw_sparse_input_read(input, first, count), count * sizeof *residual);
+            add_values(input, residual, first, count);
         }
         for (; j < sent->len && sent->positions[j] - first < count; j++) {
             const size_t i = (size_t)(sent->positions[j] - first);
