@@ -18,15 +18,17 @@ static uint64_t set_bit(uint64_t *bitmap, uint64_t position)
 }
 
 /* count <= len / 2: every draw finds a bit that is not set with a probability of at least 1/2, so that the
- * limit is never reached but by a seed made for it, if there is one; then the lowest bits are set. */
+ * limit, below which 1.4 * count draws are expected, is never reached but by a seed made for it, if there is
+ * one. Then the lowest bits are set. */
 static void draw_bits(uint64_t *bitmap, uint64_t len, uint64_t count, const gw_randk_stream *stream)
 {
-    const uint64_t limit = 2 * count + 4096;
+    const uint64_t limit = gw_min_u64(2 * count + 4096, (uint64_t)1 << 32);
+    const uint32_t high = (uint32_t)(stream->element_first >> 32) & 0x1fffffffu;
     uint64_t left = count;
     for (uint64_t pair = 0; left != 0 && pair < limit; pair++) {
         uint32_t out[4];
-        gw_philox4x32(out, stream->seed, (uint32_t)pair, (uint32_t)stream->element_first,
-                      (uint32_t)(stream->element_first >> 32) ^ GW_CLASSIC_DOMAIN_POSITIONS, stream->round);
+        gw_philox4x32(out, stream->seed, (uint32_t)pair, high | GW_CLASSIC_DOMAIN_POSITIONS, stream->round,
+                      (uint32_t)stream->element_first);
         left -= set_bit(bitmap, scale_draw(out[0] | (uint64_t)out[1] << 32, len));
         if (left != 0) {
             left -= set_bit(bitmap, scale_draw(out[2] | (uint64_t)out[3] << 32, len));
