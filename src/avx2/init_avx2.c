@@ -24,6 +24,9 @@ void gw_backend_init_avx2(gw_kernels *kernels, uint32_t cpu)
     kernels->gcomp.add_fp32 = gw_add_fp32_avx2;
     kernels->gcomp.add_bf16 = gw_add_bf16_avx2;
     kernels->gcomp.add_fp16 = gw_add_fp16_avx2;
+    kernels->classic.sparse_select = gw_sparse_select_avx2;
+    kernels->classic.sparse_momentum = gw_sparse_momentum_avx2;
+    kernels->classic.sparse_squares = gw_sparse_squares_avx2;
     kernels->thc.load = gw_thc_load_avx2;
     kernels->thc.store = gw_thc_store_avx2;
     kernels->thc.norm = gw_thc_norm_avx2;
@@ -39,6 +42,17 @@ void gw_backend_init_avx2(gw_kernels *kernels, uint32_t cpu)
     kernels->thc.unpack_plain = gw_thc_unpack_plain_avx2;
     kernels->thc.rotate_back = gw_thc_rotate_back_avx2;
     kernels->thc.residual = gw_thc_residual_avx2;
+    kernels->classic.multiply = gw_multiply_avx2;
+    kernels->classic.accumulate = gw_accumulate_avx2;
+    kernels->classic.cast = gw_cast_avx2;
+    kernels->classic.sign_pack = gw_sign_pack_avx2;
+    kernels->classic.sign_sums = gw_sign_sums_avx2;
+    kernels->classic.sign_residual = gw_sign_residual_avx2;
+    kernels->classic.sign_momentum = gw_sign_momentum_avx2;
+    kernels->classic.sign_unpack = gw_sign_unpack_avx2;
+    kernels->classic.sign_add = gw_sign_add_avx2;
+    kernels->classic.sign_votes = gw_sign_votes_avx2;
+    kernels->classic.sign_majority = gw_sign_majority_avx2;
     if ((cpu & GW_CPU_PCLMUL) != 0) {
         kernels->crc32c = gw_crc32c_avx2;
     }

@@ -24,6 +24,9 @@ void gw_backend_init_avx512(gw_kernels *kernels, uint32_t cpu)
     kernels->gcomp.add_fp32 = gw_add_fp32_avx512;
     kernels->gcomp.add_bf16 = gw_add_bf16_avx512;
     kernels->gcomp.add_fp16 = gw_add_fp16_avx512;
+    kernels->classic.sparse_select = gw_sparse_select_avx512;
+    kernels->classic.sparse_momentum = gw_sparse_momentum_avx512;
+    kernels->classic.sparse_squares = gw_sparse_squares_avx512;
     kernels->thc.load = gw_thc_load_avx512;
     kernels->thc.store = gw_thc_store_avx512;
     kernels->thc.norm = gw_thc_norm_avx512;
@@ -36,6 +39,17 @@ void gw_backend_init_avx512(gw_kernels *kernels, uint32_t cpu)
     kernels->thc.unpack_plain = gw_thc_unpack_plain_avx512;
     kernels->thc.rotate_back = gw_thc_rotate_back_avx512;
     kernels->thc.residual = gw_thc_residual_avx512;
+    kernels->classic.multiply = gw_multiply_avx512;
+    kernels->classic.accumulate = gw_accumulate_avx512;
+    kernels->classic.cast = gw_cast_avx512;
+    kernels->classic.sign_pack = gw_sign_pack_avx512;
+    kernels->classic.sign_sums = gw_sign_sums_avx512;
+    kernels->classic.sign_residual = gw_sign_residual_avx512;
+    kernels->classic.sign_momentum = gw_sign_momentum_avx512;
+    kernels->classic.sign_unpack = gw_sign_unpack_avx512;
+    kernels->classic.sign_add = gw_sign_add_avx512;
+    kernels->classic.sign_votes = gw_sign_votes_avx512;
+    kernels->classic.sign_majority = gw_sign_majority_avx512;
     if ((cpu & GW_CPU_PCLMUL) != 0 && (cpu & GW_CPU_VPCLMUL) != 0) {
         kernels->crc32c = gw_crc32c_avx512;
     }

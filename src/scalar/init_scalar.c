@@ -20,6 +20,9 @@ void gw_backend_init_scalar(gw_kernels *kernels, uint32_t cpu)
     kernels->gcomp.add_fp32 = gw_add_fp32_scalar;
     kernels->gcomp.add_bf16 = gw_add_bf16_scalar;
     kernels->gcomp.add_fp16 = gw_add_fp16_scalar;
+    kernels->classic.sparse_select = gw_sparse_select_scalar;
+    kernels->classic.sparse_momentum = gw_sparse_momentum_scalar;
+    kernels->classic.sparse_squares = gw_sparse_squares_scalar;
     kernels->thc.load = gw_thc_load_scalar;
     kernels->thc.store = gw_thc_store_scalar;
     kernels->thc.norm = gw_thc_norm_scalar;
@@ -35,5 +38,16 @@ void gw_backend_init_scalar(gw_kernels *kernels, uint32_t cpu)
     kernels->thc.unpack_plain = gw_thc_unpack_plain_scalar;
     kernels->thc.rotate_back = gw_thc_rotate_back_scalar;
     kernels->thc.residual = gw_thc_residual_scalar;
+    kernels->classic.multiply = gw_multiply_scalar;
+    kernels->classic.accumulate = gw_accumulate_scalar;
+    kernels->classic.cast = gw_cast_scalar;
+    kernels->classic.sign_pack = gw_sign_pack_scalar;
+    kernels->classic.sign_sums = gw_sign_sums_scalar;
+    kernels->classic.sign_residual = gw_sign_residual_scalar;
+    kernels->classic.sign_momentum = gw_sign_momentum_scalar;
+    kernels->classic.sign_unpack = gw_sign_unpack_scalar;
+    kernels->classic.sign_add = gw_sign_add_scalar;
+    kernels->classic.sign_votes = gw_sign_votes_scalar;
+    kernels->classic.sign_majority = gw_sign_majority_scalar;
     kernels->crc32c = gw_crc32c_scalar;
 }
