@@ -16,8 +16,8 @@
  * DeepSpeed. docs/format-classic.md has the bytes, docs/numerics-classic.md every rounding and where other
  * implementations differ from the papers.
  *
- * A call encodes or decodes one whole tensor; cut a large one to use several threads. Frames describe themselves:
- * a decoder needs no handle and no state.
+ * A call encodes or decodes one whole tensor; cut a large one to use several threads. Frames describe
+ * themselves: a decoder needs no handle and no state.
  *
  * Rules of this header:
  *   - GW_ERR_ARG: a pointer that the call needs is NULL, or a count is out of its range
@@ -52,7 +52,8 @@ typedef enum gw_classic_scheme {
     GW_CLASSIC_TERNGRAD = 11
 } gw_classic_scheme;
 
-/* Short lower-case name of a scheme ("topk", ...), NULL for any other number; and back: 0 for an unknown name. */
+/* Short lower-case name of a scheme ("topk", ...), NULL for any other number; and back: 0 for an unknown
+ * name. */
 GW_API const char *gw_classic_scheme_name(gw_classic_scheme scheme);
 GW_API gw_classic_scheme gw_classic_scheme_from_name(const char *name);
 
@@ -76,35 +77,36 @@ typedef enum gw_classic_norm {
     GW_CLASSIC_NORM_MAX = 1 /* the largest magnitude: TernGrad's paper, and what QSGD's code uses */
 } gw_classic_norm;
 
-/* Set all fields with gw_classic_options_init(), then change what you need. Fields that a scheme does not name
- * must keep their value. */
+/* Set all fields with gw_classic_options_init(), then change what you need. Fields that a scheme does not
+ * name must keep their value. */
 typedef struct gw_classic_options {
     gw_classic_scheme scheme;
     gw_dtype dtype;     /* of values, encoded and decoded */
     uint64_t seed;      /* of all random bits: RANDK, QSGD, TERNGRAD, ties of votes */
     uint32_t backends;  /* mask of gw_backend bits that may be used; scalar always is */
     int checksum;       /* 1: frames end with a CRC32C */
-    int error_feedback; /* 1: source->residual is added before and keeps what was not sent. DGC, EFSIGNSGD, ONEBIT:
-                           always 1; SIGNUM and casts: always 0; the others: 0 or 1 */
-    float momentum;     /* DGC: m of u = m * u + x, [0, 1); SIGNUM: beta of m = beta * m + (1 - beta) * x, [0, 1) */
-    int nesterov;       /* DGC: 1: v += m * u + x, after u = m * u + x */
-    int momentum_mask;  /* DGC: 1: u = 0 where a value was sent (momentum factor masking) */
-    float clip;         /* DGC: values are scaled to an L2 norm of at most `clip` (threshold / sqrt(N) in the paper);
-                           TERNGRAD: magnitudes are limited to clip * standard deviation of the block. 0: not */
-    int unbiased;       /* RANDK: 1: decoded values are multiplied by len / keep_len; not with error feedback */
+    int error_feedback; /* 1: source->residual is added before and keeps what was not sent. DGC, EFSIGNSGD,
+                           ONEBIT: always 1; SIGNUM and casts: always 0; the others: 0 or 1 */
+    float
+        momentum; /* DGC: m of u = m * u + x, [0, 1); SIGNUM: beta of m = beta * m + (1 - beta) * x, [0, 1) */
+    int nesterov; /* DGC: 1: v += m * u + x, after u = m * u + x */
+    int momentum_mask; /* DGC: 1: u = 0 where a value was sent (momentum factor masking) */
+    float clip; /* DGC: values are scaled to an L2 norm of at most `clip` (threshold / sqrt(N) in the paper);
+                   TERNGRAD: magnitudes are limited to clip * standard deviation of the block. 0: not */
+    int unbiased; /* RANDK: 1: decoded values are multiplied by len / keep_len; not with error feedback */
     gw_classic_values values; /* TOPK, DGC, RANDK */
     gw_classic_coding coding; /* QSGD, TERNGRAD */
     gw_classic_norm norm;     /* QSGD */
     uint32_t level_max;       /* QSGD: s, 1..127; TERNGRAD: 1 */
-    uint32_t block_len;       /* QSGD, TERNGRAD: values that share a norm, 64..2^30, a multiple of 64; 0: the tensor.
-                                 ONEBIT: values of a column, 1..2^30; 0: the tensor is one column */
+    uint32_t block_len;       /* QSGD, TERNGRAD: values that share a norm, 64..2^30, a multiple of 64; 0: the
+                                 tensor.       ONEBIT: values of a column, 1..2^30; 0: the tensor is one column */
 } gw_classic_options;
 
 /*
- * Fills *options with the scheme's usual values, for fp32, all backends, no checksum, seed 0: DGC momentum 0.9 with
- * masking, without Nesterov and clipping; TOPK with error feedback; RANDK unbiased without it; SIGNUM 0.9; QSGD
- * with 4 levels of the L2 norm in blocks of 512 and the mask coding; TERNGRAD with blocks of the whole tensor, clip
- * 2.5 and the packed coding; sparse values fp32.
+ * Fills *options with the scheme's usual values, for fp32, all backends, no checksum, seed 0: DGC momentum
+ * 0.9 with masking, without Nesterov and clipping; TOPK with error feedback; RANDK unbiased without it;
+ * SIGNUM 0.9; QSGD with 4 levels of the L2 norm in blocks of 512 and the mask coding; TERNGRAD with blocks of
+ * the whole tensor, clip 2.5 and the packed coding; sparse values fp32.
  *   - GW_ERR_ARG, GW_ERR_OPTION (unknown scheme): *options is untouched
  */
 GW_API GW_MUST_CHECK gw_status gw_classic_options_init(gw_classic_options *options, gw_classic_scheme scheme);
@@ -126,8 +128,8 @@ GW_API const gw_classic_options *gw_classic_options_of(const gw_classic *classic
 
 /* ------------ one tensor ------------ */
 
-/* Which tensor and step a call works on. Random bits are a function of seed, round, element number and, but for
- * the positions of RANDK, rank. */
+/* Which tensor and step a call works on. Random bits are a function of seed, round, element number and, but
+ * for the positions of RANDK, rank. */
 typedef struct gw_classic_step {
     uint64_t len;           /* elements of the tensor, 0..2^32 */
     uint64_t element_first; /* number of its first element: key random bits by parameter, not by bucket */
@@ -140,15 +142,16 @@ typedef struct gw_classic_step {
 GW_API uint64_t gw_classic_keep_len(uint64_t len, double ratio);
 
 /* The warm-up of DGC (section 3.4 of its paper): the ratio falls by equal factors from 1 to `ratio` over
- * warmup_steps steps: ratio^((step + 1) / (warmup_steps + 1)) for step < warmup_steps, `ratio` after. The same bits
- * on every machine. Returns 0 for a ratio that is not in (0, 1]. */
+ * warmup_steps steps: ratio^((step + 1) / (warmup_steps + 1)) for step < warmup_steps, `ratio` after. The
+ * same bits on every machine. Returns 0 for a ratio that is not in (0, 1]. */
 GW_API double gw_classic_warmup_ratio(double ratio, uint64_t step, uint64_t warmup_steps);
 
 /* State of a tensor, in the caller's memory: all zeros at the start. */
 #define GW_CLASSIC_RESIDUAL 1u
 #define GW_CLASSIC_MOMENTUM 2u
 
-/* The arrays of `len` floats that a handle's tensors need: a mask of GW_CLASSIC_RESIDUAL and GW_CLASSIC_MOMENTUM. */
+/* The arrays of `len` floats that a handle's tensors need: a mask of GW_CLASSIC_RESIDUAL and
+ * GW_CLASSIC_MOMENTUM. */
 GW_API uint32_t gw_classic_state_arrays(const gw_classic *classic);
 
 /* What a tensor is encoded from. */
@@ -156,15 +159,15 @@ typedef struct gw_classic_source {
     const void *values; /* step->len elements of options.dtype, any alignment */
     float *residual;    /* NULL iff gw_classic_state_arrays() does not have it; DGC: v */
     float *momentum;    /* the same; DGC: u */
-    const float *norms; /* QSGD, TERNGRAD: a norm for every block, at least the block's own, shared by all ranks so that
-                           frames can be summed as integers; NULL: the block's own */
+    const float *norms; /* QSGD, TERNGRAD: a norm for every block, at least the block's own, shared by all
+                           ranks so that frames can be summed as integers; NULL: the block's own */
 } gw_classic_source;
 
 /* Blocks of QSGD and TERNGRAD, columns of ONEBIT; 1 for the others; 0 if len is 0. */
 GW_API uint64_t gw_classic_block_count(const gw_classic *classic, uint64_t len);
 
-/* Bytes of workspace of a call for this step, and an upper bound of the frame's bytes; SIZE_MAX where size_t cannot
- * hold it. 0 if the handle is not initialised or the step is out of range. */
+/* Bytes of workspace of a call for this step, and an upper bound of the frame's bytes; SIZE_MAX where size_t
+ * cannot hold it. 0 if the handle is not initialised or the step is out of range. */
 GW_API size_t gw_classic_workspace_size(const gw_classic *classic, const gw_classic_step *step);
 GW_API size_t gw_classic_frame_size_max(const gw_classic *classic, const gw_classic_step *step);
 
@@ -180,8 +183,8 @@ GW_API GW_MUST_CHECK gw_status gw_classic_norms(const gw_classic *classic, const
 /*
  * Encodes a tensor into dst->data and moves its state on by one step.
  *   - dst->capacity: the frame's size, unknown before; gw_classic_frame_size_max() always suffices
- *   - GW_ERR_NONFINITE: a value, or a sum with its state, is NaN or infinite (casts pass NaN and infinity on; NaN
- *     becomes the canonical one)
+ *   - GW_ERR_NONFINITE: a value, or a sum with its state, is NaN or infinite (casts pass NaN and infinity on;
+ * NaN becomes the canonical one)
  *   - GW_ERR_DST, GW_ERR_OPTION (keep_len), GW_ERR_STATE if a given norm is below the block's own
  *   - on failure dst->size is 0, state is untouched, dst->data may have been written
  */
@@ -226,14 +229,15 @@ typedef struct gw_classic_frame_info {
     uint64_t payload_offset;
 } gw_classic_frame_info;
 
-/* Reads and checks the header at src; src_size of GW_CLASSIC_FRAME_HEADER_SIZE suffices. Errors in the order of
- * docs/format-classic.md: *info is then zeroed. */
+/* Reads and checks the header at src; src_size of GW_CLASSIC_FRAME_HEADER_SIZE suffices. Errors in the order
+ * of docs/format-classic.md: *info is then zeroed. */
 GW_API GW_MUST_CHECK gw_status gw_classic_frame_peek(const void *src, size_t src_size,
                                                      gw_classic_frame_info *info);
 
-/* Header, size, limit, checksum and the structure of the payload: a frame that passes decodes without an error.
- * Costs about one decode without its stores. */
-GW_API GW_MUST_CHECK gw_status gw_classic_frame_check(const gw_classic_frame *frame, gw_classic_frame_info *info,
+/* Header, size, limit, checksum and the structure of the payload: a frame that passes decodes without an
+ * error. Costs about one decode without its stores. */
+GW_API GW_MUST_CHECK gw_status gw_classic_frame_check(const gw_classic_frame *frame,
+                                                      gw_classic_frame_info *info,
                                                       const gw_workspace *workspace);
 
 /* Bytes of workspace of the calls that read a frame with this header; 0 for NULL. */
@@ -244,57 +248,62 @@ typedef struct gw_classic_target {
     void *values;      /* in: elements of the frame's dtype; gw_classic_decode_add(): fp32 */
     uint64_t capacity; /* in: elements */
     uint64_t len;      /* out: elements written, 0 on failure */
-    float scale;       /* in: every value is multiplied by it, rounded once more; 0 and 1: not. A normal number, else
-                          GW_ERR_ARG. So a target that is not zeroed must set it */
+    float scale; /* in: every value is multiplied by it, rounded once more; 0 and 1: not. A normal number,
+                    else GW_ERR_ARG. So a target that is not zeroed must set it */
 } gw_classic_target;
 
 /*
  * Decodes a frame.
- *   - GW_ERR_DST: target->capacity is too small; like all errors of the header found before anything is written
+ *   - GW_ERR_DST: target->capacity is too small; like all errors of the header found before anything is
+ * written
  *   - GW_ERR_CORRUPT: the payload breaks a rule; target->values[0..len) is zero-filled
  */
 GW_API GW_MUST_CHECK gw_status gw_classic_decode(const gw_classic_frame *frame, gw_classic_target *target,
                                                  const gw_workspace *workspace);
 
-/* The same, added to target->values, fp32 whatever the frame's dtype: value = value + decoded, rounded once; only
- * values that were sent are touched in sparse frames. On failure the accumulator is untouched. */
+/* The same, added to target->values, fp32 whatever the frame's dtype: value = value + decoded, rounded once;
+ * only values that were sent are touched in sparse frames. On failure the accumulator is untouched. */
 GW_API GW_MUST_CHECK gw_status gw_classic_decode_add(const gw_classic_frame *frame, gw_classic_target *target,
                                                      const gw_workspace *workspace);
 
 /* ------------ sums of encoded values ------------ */
 
 /*
- * Sums without decoding, where the scheme allows it: votes of SIGNSGD and SIGNUM, values of RANDK with one seed and
- * round, levels of QSGD and TERNGRAD with shared norms. Any order gives the same sum, but for RANDK, which adds
- * fp32 values: there the order of the calls counts.
+ * Sums without decoding, where the scheme allows it: votes of SIGNSGD and SIGNUM, values of RANDK with one
+ * seed and round, levels of QSGD and TERNGRAD with shared norms. Any order gives the same sum, but for RANDK,
+ * which adds fp32 values: there the order of the calls counts.
  */
 typedef struct gw_classic_sum {
-    void *lanes;     /* gw_classic_sum_size() bytes, aligned to 4, all zeros at the start */
-    size_t size;     /* bytes */
+    void *lanes;      /* gw_classic_sum_size() bytes, aligned to 4, all zeros at the start */
+    size_t size;      /* bytes */
     uint32_t members; /* 0 at the start; at most GW_CLASSIC_MEMBERS_MAX */
 } gw_classic_sum;
 
 #define GW_CLASSIC_MEMBERS_MAX 65535u
 
-/* Bytes of the lanes of a sum of frames like this one: 4 a value (RANDK: a sent value). 0 if such frames have no
- * sum. */
+/* Bytes of the lanes of a sum of frames like this one: 4 a value (RANDK: a sent value). 0 if such frames have
+ * no sum. */
 GW_API size_t gw_classic_sum_size(const gw_classic_frame_info *info);
 
 /* Adds a frame. `first` is any frame of the sum, which names options, seed, round and norms.
- *   - GW_ERR_OPTION: such frames have no sum; GW_ERR_MISMATCH: a frame of other options, round, positions or norms
- *     than `first`; GW_ERR_OVERFLOW: too many members; errors of gw_classic_frame_check(): the sum is untouched */
+ *   - GW_ERR_OPTION: such frames have no sum; GW_ERR_MISMATCH: a frame of other options, round, positions or
+ * norms than `first`; GW_ERR_OVERFLOW: too many members; errors of gw_classic_frame_check(): the sum is
+ * untouched */
 GW_API GW_MUST_CHECK gw_status gw_classic_sum_add(gw_classic_sum *sum, const gw_classic_frame *first,
-                                                  const gw_classic_frame *frame, const gw_workspace *workspace);
+                                                  const gw_classic_frame *frame,
+                                                  const gw_workspace *workspace);
 
-/* The majority of each sign as a frame with GW_CLASSIC_FLAG_VOTE, like `first` otherwise (SIGNSGD, SIGNUM). A tie is
- * broken by a random bit of seed, round and element. GW_ERR_OPTION, GW_ERR_DST, GW_ERR_STATE (no member). */
+/* The majority of each sign as a frame with GW_CLASSIC_FLAG_VOTE, like `first` otherwise (SIGNSGD, SIGNUM). A
+ * tie is broken by a random bit of seed, round and element. GW_ERR_OPTION, GW_ERR_DST, GW_ERR_STATE (no
+ * member). */
 GW_API GW_MUST_CHECK gw_status gw_classic_sum_vote(const gw_classic_sum *sum, const gw_classic_frame *first,
                                                    gw_buffer *dst, const gw_workspace *workspace);
 
-/* Decodes a sum: the sum over its members, of signs as numbers too. target as in gw_classic_decode(), fp32; a mean
- * is target->scale = 1 / members. */
+/* Decodes a sum: the sum over its members, of signs as numbers too. target as in gw_classic_decode(), fp32; a
+ * mean is target->scale = 1 / members. */
 GW_API GW_MUST_CHECK gw_status gw_classic_sum_decode(const gw_classic_sum *sum, const gw_classic_frame *first,
-                                                     gw_classic_target *target, const gw_workspace *workspace);
+                                                     gw_classic_target *target,
+                                                     const gw_workspace *workspace);
 
 #ifdef __cplusplus
 }

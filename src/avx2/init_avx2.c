@@ -39,6 +39,11 @@ void gw_backend_init_avx2(gw_kernels *kernels, uint32_t cpu)
     kernels->thc.unpack_plain = gw_thc_unpack_plain_avx2;
     kernels->thc.rotate_back = gw_thc_rotate_back_avx2;
     kernels->thc.residual = gw_thc_residual_avx2;
+    kernels->classic.level_random = gw_level_random_avx2;
+    kernels->classic.level_largest = gw_level_largest_avx2;
+    kernels->classic.level_moments = gw_level_moments_avx2;
+    kernels->classic.level_quantize = gw_level_quantize_avx2;
+    kernels->classic.level_decode = gw_level_decode_avx2;
     if ((cpu & GW_CPU_PCLMUL) != 0) {
         kernels->crc32c = gw_crc32c_avx2;
     }

@@ -1,13 +1,14 @@
 /*
- * The inside of a handle, and how the parts of the classic codecs fit together. A *family* is a form of payload:
+ * The inside of a handle, and how the parts of the classic codecs fit together. A *family* is a form of
+ * payload:
  *
  *   cast    classic_cast.c    FP16, BF16
  *   sparse  classic_sparse.c  TOPK, DGC, RANDK: positions, then values
  *   sign    classic_sign.c    SIGNSGD, EFSIGNSGD, SIGNUM, ONEBIT: scales, then one bit a value
  *   level   classic_level.c   QSGD, TERNGRAD: norms, then coded levels
  *
- * classic_codec.c checks arguments and writes headers; classic_frame.c reads them; a family sees checked arguments
- * and its payload only.
+ * classic_codec.c checks arguments and writes headers; classic_frame.c reads them; a family sees checked
+ * arguments and its payload only.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -32,19 +33,19 @@ typedef struct gw_classic_encoding {
     const gw_kernels *kernels;
     const gw_classic_step *step;
     const gw_classic_source *source;
-    uint8_t *payload;     /* where the family writes */
-    size_t capacity;      /* bytes */
-    size_t size;          /* out */
+    uint8_t *payload; /* where the family writes */
+    size_t capacity;  /* bytes */
+    size_t size;      /* out */
     uint8_t *workspace;
 } gw_classic_encoding;
 
-/* A payload to decode; header fields are checked. The bytes may change while they are read (shared memory), so a
- * family reads what it checks once, or clamps what it uses. */
+/* A payload to decode; header fields are checked. The bytes may change while they are read (shared memory),
+ * so a family reads what it checks once, or clamps what it uses. */
 typedef struct gw_classic_payload {
     const gw_classic_frame_info *info;
     const gw_kernels *kernels;
     const uint8_t *data;
-    size_t size;          /* bytes, padding and checksum excluded */
+    size_t size; /* bytes, padding and checksum excluded */
     uint8_t *workspace;
 } gw_classic_payload;
 
@@ -61,13 +62,13 @@ typedef struct gw_classic_family {
     size_t (*workspace_size)(const gw_classic_options *options, const gw_classic_step *step);
     size_t (*payload_size_max)(const gw_classic_options *options, const gw_classic_step *step);
     size_t (*decode_workspace_size)(const gw_classic_frame_info *info);
-    /* GW_OK, GW_ERR_NONFINITE, GW_ERR_STATE or GW_ERR_DST. Everything that can fail comes before the first write to
-     * state. */
+    /* GW_OK, GW_ERR_NONFINITE, GW_ERR_STATE or GW_ERR_DST. Everything that can fail comes before the first
+     * write to state. */
     gw_status (*encode)(gw_classic_encoding *encoding);
     /* GW_OK or GW_ERR_CORRUPT, with nothing written outside the workspace. */
     gw_status (*check)(const gw_classic_payload *payload);
-    /* Follows check() of the same bytes; a payload that changed meanwhile may give other values, but no access out
-     * of bounds. */
+    /* Follows check() of the same bytes; a payload that changed meanwhile may give other values, but no
+     * access out of bounds. */
     void (*decode)(const gw_classic_payload *payload, const gw_classic_sink *sink);
 } gw_classic_family;
 

@@ -7,6 +7,7 @@
 #ifndef GW_KERNELS_H
 #define GW_KERNELS_H
 
+#include "core/classic_kernels.h"
 #include "core/gcomp_kernels.h"
 #include "core/thc_kernels.h"
 
@@ -16,6 +17,7 @@ typedef uint32_t gw_crc32c_fn(uint32_t crc, const uint8_t *src, size_t size);
 typedef struct gw_kernels {
     gw_gcomp_kernels gcomp;
     gw_thc_kernels thc;
+    gw_classic_kernels classic;
     gw_crc32c_fn *crc32c;
 } gw_kernels;
 
@@ -32,6 +34,7 @@ void gw_kernels_init(gw_kernels *kernels, uint32_t backends);
 #define GW_DECLARE_KERNELS(backend)                                                                          \
     GW_DECLARE_GCOMP_KERNELS(backend);                                                                       \
     GW_DECLARE_THC_KERNELS(backend);                                                                         \
+    GW_DECLARE_CLASSIC_KERNELS(backend);                                                                     \
     gw_crc32c_fn gw_crc32c_##backend
 
 /* A slot of a gw_thc_kernels. The firmware profile has neither tables nor function pointers: there it is

@@ -18,5 +18,6 @@ extern const kc_kernel kc_thc_convert_family[];
 extern const kc_kernel kc_thc_rotate_family[];
 extern const kc_kernel kc_thc_quantize_family[];
 extern const kc_kernel kc_thc_sum_family[];
+extern const kc_kernel kc_level_family[];
 
 #endif
