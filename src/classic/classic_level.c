@@ -194,7 +194,7 @@ static void sum_add(void *lanes, const gw_classic_payload *payload)
         const int8_t *levels = (const int8_t *)(const void *)d.scratch->levels;
         (void)next_chunk(&d, chunk);
         for (size_t i = 0; i < len; i++) {
-            sums[i] += (uint32_t)(int32_t)levels[i];
+            sums[i] = sums[i] + (uint32_t)levels[i];
         }
     }
 }
