@@ -3,7 +3,7 @@
 
 file(GLOB gw_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/core/*.c ${PROJECT_SOURCE_DIR}/src/gcomp/*.c
      ${PROJECT_SOURCE_DIR}/src/thc/*.c ${PROJECT_SOURCE_DIR}/src/collective/*.c
-     ${PROJECT_SOURCE_DIR}/src/scalar/*.c)
+     ${PROJECT_SOURCE_DIR}/src/classic/*.c ${PROJECT_SOURCE_DIR}/src/scalar/*.c)
 set(gw_definitions "")
 
 # Functions and loops at cache lines, so that the speed of a kernel does not depend on what is linked before it: that was

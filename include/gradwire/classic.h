@@ -227,6 +227,7 @@ typedef struct gw_classic_frame_info {
     uint64_t keep_len;
     uint64_t frame_size; /* bytes, a multiple of 16 */
     uint64_t payload_offset;
+    uint64_t payload_size; /* bytes, padding and checksum excluded */
 } gw_classic_frame_info;
 
 /* Reads and checks the header at src; src_size of GW_CLASSIC_FRAME_HEADER_SIZE suffices. Errors in the order

@@ -4,10 +4,10 @@
  * This header holds what every part of the library shares: status codes, data types, backends, version.
  *   gcomp.h  near-lossless gradient compression (GCOMP)
  *   thc.h    homomorphic compression (THC)
+ *   classic.h  Top-k, signs, QSGD and other classic compressors
  *   cuda.h   both codecs on NVIDIA GPUs
  *   collective.h  steps of a compressed all-reduce
  *   plan.h   planners: what to fuse, compress and send how
- *   abi.h   layout of the structs, for callers that cannot include these headers
  *   abi.h    layout of the structs, for callers that cannot include these headers
  *
  * Rules that hold everywhere (docs/numerics.md and docs/format.md have the details):

@@ -35,6 +35,79 @@ class gw_abi_struct(Structure):
     _fields_ = [("name", c_char_p), ("size", c_uint32), ("field_count", c_uint32), ("fields", POINTER(gw_abi_field))]
 
 
+class gw_classic_options(Structure):
+    _fields_ = [
+        ("scheme", c_int),
+        ("dtype", c_int),
+        ("seed", c_uint64),
+        ("backends", c_uint32),
+        ("checksum", c_int),
+        ("error_feedback", c_int),
+        ("momentum", c_float),
+        ("nesterov", c_int),
+        ("momentum_mask", c_int),
+        ("clip", c_float),
+        ("unbiased", c_int),
+        ("values", c_int),
+        ("coding", c_int),
+        ("norm", c_int),
+        ("level_max", c_uint32),
+        ("block_len", c_uint32),
+    ]
+
+
+class gw_classic(Structure):
+    _fields_ = [("opaque", c_uint64 * 256)]
+
+
+class gw_classic_step(Structure):
+    _fields_ = [
+        ("len", c_uint64),
+        ("element_first", c_uint64),
+        ("keep_len", c_uint64),
+        ("round", c_uint32),
+        ("rank", c_uint32),
+    ]
+
+
+class gw_classic_source(Structure):
+    _fields_ = [("values", c_void_p), ("residual", c_void_p), ("momentum", c_void_p), ("norms", c_void_p)]
+
+
+class gw_classic_frame(Structure):
+    _fields_ = [("data", c_void_p), ("size", c_size_t), ("len_max", c_uint64), ("backends", c_uint32)]
+
+
+class gw_classic_frame_info(Structure):
+    _fields_ = [
+        ("scheme", c_int),
+        ("dtype", c_int),
+        ("values", c_int),
+        ("coding", c_int),
+        ("norm", c_int),
+        ("flags", c_uint32),
+        ("level_max", c_uint32),
+        ("block_len", c_uint32),
+        ("round", c_uint32),
+        ("rank", c_uint32),
+        ("seed", c_uint64),
+        ("element_first", c_uint64),
+        ("len", c_uint64),
+        ("keep_len", c_uint64),
+        ("frame_size", c_uint64),
+        ("payload_offset", c_uint64),
+        ("payload_size", c_uint64),
+    ]
+
+
+class gw_classic_target(Structure):
+    _fields_ = [("values", c_void_p), ("capacity", c_uint64), ("len", c_uint64), ("scale", c_float)]
+
+
+class gw_classic_sum(Structure):
+    _fields_ = [("lanes", c_void_p), ("size", c_size_t), ("members", c_uint32)]
+
+
 class gw_optimizer(Structure):
     _fields_ = [
         ("kind", c_int),

@@ -6,6 +6,7 @@
  */
 #include "gradwire/abi.h"
 
+#include "gradwire/classic.h"
 #include "gradwire/collective.h"
 #include "gradwire/cuda.h"
 #include "gradwire/gcomp.h"

@@ -18,7 +18,8 @@ enum {
     GW_FRAME_HEADER_SIZE = 32,
     GW_FRAME_UNIT_SIZE = 8, /* bytes of a unit of the extension */
     GW_FRAME_CODEC_GCOMP = 1,
-    GW_FRAME_CODEC_THC = 2
+    GW_FRAME_CODEC_THC = 2,
+    GW_FRAME_CODEC_CLASSIC = 3
 };
 
 typedef struct gw_frame_header {

@@ -1,6 +1,7 @@
 /*
- * The kernel table: one slot for each hot loop of both codecs. core/gcomp_kernels.h and core/thc_kernels.h
- * state what each kernel must do; src/scalar fills every slot and is the specification.
+ * The kernel table: one slot for each hot loop of the codecs. core/gcomp_kernels.h, core/thc_kernels.h and
+ * core/classic_kernels.h state what each kernel must do; src/scalar fills every slot and is the
+ * specification.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

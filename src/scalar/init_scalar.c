@@ -40,5 +40,16 @@ void gw_backend_init_scalar(gw_kernels *kernels, uint32_t cpu)
     kernels->classic.level_moments = gw_level_moments_scalar;
     kernels->classic.level_quantize = gw_level_quantize_scalar;
     kernels->classic.level_decode = gw_level_decode_scalar;
+    kernels->classic.multiply = gw_multiply_scalar;
+    kernels->classic.accumulate = gw_accumulate_scalar;
+    kernels->classic.cast = gw_cast_scalar;
+    kernels->classic.sign_pack = gw_sign_pack_scalar;
+    kernels->classic.sign_sums = gw_sign_sums_scalar;
+    kernels->classic.sign_residual = gw_sign_residual_scalar;
+    kernels->classic.sign_momentum = gw_sign_momentum_scalar;
+    kernels->classic.sign_unpack = gw_sign_unpack_scalar;
+    kernels->classic.sign_add = gw_sign_add_scalar;
+    kernels->classic.sign_votes = gw_sign_votes_scalar;
+    kernels->classic.sign_majority = gw_sign_majority_scalar;
     kernels->crc32c = gw_crc32c_scalar;
 }

@@ -67,8 +67,9 @@ extern const kc_kernel *const kc_families[];
         return (kc_fn)kernels.member;                                                                        \
     }                                                                                                        \
     _Static_assert(1, "a semicolon follows")
-#define KC_SELECT(slot)     KC_SELECT_MEMBER(slot, gcomp.slot)
-#define KC_SELECT_THC(slot) KC_SELECT_MEMBER(slot, thc.slot)
+#define KC_SELECT(slot)         KC_SELECT_MEMBER(slot, gcomp.slot)
+#define KC_SELECT_THC(slot)     KC_SELECT_MEMBER(slot, thc.slot)
+#define KC_SELECT_CLASSIC(slot) KC_SELECT_MEMBER(slot, classic.slot)
 
 /* ---- memory -------------------------------------------------------------------------------------------- */
 

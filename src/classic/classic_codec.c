@@ -1,0 +1,315 @@
+/*
+ * Encoding and decoding of whole frames: arguments, workspace, capacity; the families do the rest.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "classic/classic_frame.h"
+#include "thc/thc_float.h"
+
+const gw_classic_family *gw_classic_family_of(gw_classic_scheme scheme)
+{
+    switch (scheme) {
+    case GW_CLASSIC_FP16:
+    case GW_CLASSIC_BF16:
+        return &gw_classic_cast;
+    case GW_CLASSIC_TOPK:
+    case GW_CLASSIC_DGC:
+    case GW_CLASSIC_RANDK:
+        return &gw_classic_sparse;
+    case GW_CLASSIC_SIGNSGD:
+    case GW_CLASSIC_EFSIGNSGD:
+    case GW_CLASSIC_SIGNUM:
+    case GW_CLASSIC_ONEBIT:
+        return &gw_classic_sign;
+    case GW_CLASSIC_QSGD:
+    case GW_CLASSIC_TERNGRAD:
+        return &gw_classic_level;
+    }
+    return NULL;
+}
+
+int gw_classic_has_blocks(gw_classic_scheme scheme)
+{
+    return scheme == GW_CLASSIC_ONEBIT || scheme == GW_CLASSIC_QSGD || scheme == GW_CLASSIC_TERNGRAD;
+}
+
+static int has_keep_len(gw_classic_scheme scheme)
+{
+    return scheme == GW_CLASSIC_TOPK || scheme == GW_CLASSIC_DGC || scheme == GW_CLASSIC_RANDK;
+}
+
+gw_status gw_classic_workspace_take(uint8_t **at, const gw_workspace *workspace, size_t need)
+{
+    *at = NULL;
+    if (need == 0) {
+        return GW_OK;
+    }
+    if (workspace == NULL || workspace->data == NULL) {
+        return GW_ERR_ARG;
+    }
+    if (workspace->size < gw_classic_workspace_bytes(need)) {
+        return GW_ERR_WORKSPACE;
+    }
+    uint8_t *data = (uint8_t *)workspace->data;
+    *at = data + (0u - (uintptr_t)data) % GW_CLASSIC_ALIGN;
+    return GW_OK;
+}
+
+/* ---- arguments ------------------------------------------------------------------------------------------
+ */
+
+static int is_step_good(const gw_classic_step *step)
+{
+    return step != NULL && step->len <= GW_CLASSIC_LEN_MAX && step->element_first <= UINT64_MAX - step->len;
+}
+
+static int is_keep_len_good(const gw_classic_options *options, const gw_classic_step *step)
+{
+    if (!has_keep_len(options->scheme)) {
+        return 1;
+    }
+    return step->keep_len <= step->len && (step->keep_len > 0) == (step->len > 0);
+}
+
+static int is_source_good(const gw_classic *classic, const gw_classic_source *source, uint64_t len)
+{
+    const uint32_t arrays = gw_classic_state_arrays(classic);
+    const gw_classic_scheme scheme = gw_classic_options_of(classic)->scheme;
+
+    if (source == NULL) {
+        return 0;
+    }
+    if (source->norms != NULL && scheme != GW_CLASSIC_QSGD && scheme != GW_CLASSIC_TERNGRAD) {
+        return 0;
+    }
+    return len == 0 ||
+           (source->values != NULL && (source->residual != NULL) == ((arrays & GW_CLASSIC_RESIDUAL) != 0) &&
+            (source->momentum != NULL) == ((arrays & GW_CLASSIC_MOMENTUM) != 0));
+}
+
+size_t gw_classic_workspace_size(const gw_classic *classic, const gw_classic_step *step)
+{
+    const gw_classic_state *state = gw_classic_state_of(classic);
+    if (state == NULL || !is_step_good(step) || !is_keep_len_good(&state->options, step) || step->len == 0) {
+        return 0;
+    }
+    const gw_classic_family *family = gw_classic_family_of(state->options.scheme);
+    return gw_classic_workspace_bytes(family->workspace_size(&state->options, step));
+}
+
+size_t gw_classic_frame_size_max(const gw_classic *classic, const gw_classic_step *step)
+{
+    const gw_classic_state *state = gw_classic_state_of(classic);
+    if (state == NULL || !is_step_good(step) || !is_keep_len_good(&state->options, step)) {
+        return 0;
+    }
+    const gw_classic_family *family = gw_classic_family_of(state->options.scheme);
+    const size_t payload = step->len > 0 ? family->payload_size_max(&state->options, step) : 0;
+    return gw_classic_frame_size_of(payload, state->options.checksum);
+}
+
+uint64_t gw_classic_block_count(const gw_classic *classic, uint64_t len)
+{
+    const gw_classic_state *state = gw_classic_state_of(classic);
+    return state != NULL ? gw_classic_blocks(state->options.block_len, len) : 0;
+}
+
+/* The checks that encoding and norms share, and the workspace. */
+static gw_status begin(gw_classic_encoding *encoding, const gw_classic *classic, const gw_classic_step *step,
+                       const gw_classic_source *source, const gw_workspace *workspace)
+{
+    const gw_classic_state *state = gw_classic_state_of(classic);
+
+    GW_MEMSET(encoding, 0, sizeof *encoding);
+    if (classic == NULL) {
+        return GW_ERR_ARG;
+    }
+    if (state == NULL) {
+        return GW_ERR_STATE;
+    }
+    if (!is_step_good(step) || !is_source_good(classic, source, step->len)) {
+        return GW_ERR_ARG;
+    }
+    if (!is_keep_len_good(&state->options, step)) {
+        return GW_ERR_OPTION;
+    }
+    encoding->options = &state->options;
+    encoding->kernels = &state->kernels;
+    encoding->step = step;
+    encoding->source = source;
+    const gw_classic_family *family = gw_classic_family_of(state->options.scheme);
+    const size_t need = step->len > 0 ? family->workspace_size(&state->options, step) : 0;
+    return gw_classic_workspace_take(&encoding->workspace, workspace, need);
+}
+
+gw_status gw_classic_norms(const gw_classic *classic, const gw_classic_step *step,
+                           const gw_classic_source *source, float *norms, const gw_workspace *workspace)
+{
+    gw_classic_encoding encoding;
+    const gw_status status = begin(&encoding, classic, step, source, workspace);
+
+    if (status != GW_OK) {
+        return status;
+    }
+    const gw_classic_family *family = gw_classic_family_of(encoding.options->scheme);
+    if (family->norms == NULL) {
+        return GW_ERR_OPTION;
+    }
+    if (step->len == 0) {
+        return GW_OK;
+    }
+    return norms != NULL ? family->norms(&encoding, norms) : GW_ERR_ARG;
+}
+
+/* ---- encode ---------------------------------------------------------------------------------------------
+ */
+
+static gw_classic_frame_info describe(const gw_classic_encoding *encoding)
+{
+    const gw_classic_options *options = encoding->options;
+    const gw_classic_step *step = encoding->step;
+    gw_classic_frame_info info;
+
+    GW_MEMSET(&info, 0, sizeof info);
+    info.scheme = options->scheme;
+    info.dtype = options->dtype;
+    info.values = options->values;
+    info.coding = options->coding;
+    info.norm = options->norm;
+    info.flags = (options->checksum != 0 ? GW_CLASSIC_FLAG_CHECKSUM : 0u) |
+                 (options->unbiased != 0 ? GW_CLASSIC_FLAG_UNBIASED : 0u) |
+                 (encoding->source->norms != NULL ? GW_CLASSIC_FLAG_SHARED : 0u);
+    info.level_max = options->level_max;
+    info.block_len = options->block_len;
+    info.round = step->round;
+    info.rank = step->rank;
+    info.seed = options->seed;
+    info.element_first = step->element_first;
+    info.len = step->len;
+    info.keep_len = has_keep_len(options->scheme) ? step->keep_len : 0;
+    info.payload_size = encoding->size;
+    gw_classic_frame_place(&info);
+    return info;
+}
+
+gw_status gw_classic_encode(const gw_classic *classic, const gw_classic_step *step,
+                            const gw_classic_source *source, gw_buffer *dst, const gw_workspace *workspace)
+{
+    gw_classic_encoding encoding;
+
+    if (dst == NULL) {
+        return GW_ERR_ARG;
+    }
+    dst->size = 0;
+    gw_status status = begin(&encoding, classic, step, source, workspace);
+    if (status != GW_OK) {
+        return status;
+    }
+    if (dst->data == NULL) {
+        return GW_ERR_ARG;
+    }
+    /* What is left for the payload: frames end at a multiple of 16. */
+    const size_t around = GW_CLASSIC_FRAME_HEADER_SIZE + (encoding.options->checksum != 0 ? 4u : 0u);
+    const size_t room = dst->capacity / 16 * 16;
+    if (room < around) {
+        return GW_ERR_DST;
+    }
+    encoding.payload = (uint8_t *)dst->data + GW_CLASSIC_FRAME_HEADER_SIZE;
+    encoding.capacity = room - around;
+    if (step->len > 0) {
+        status = gw_classic_family_of(encoding.options->scheme)->encode(&encoding);
+    }
+    if (status == GW_OK) {
+        const gw_classic_frame_info info = describe(&encoding);
+        gw_classic_frame_seal((uint8_t *)dst->data, &info, encoding.kernels);
+        dst->size = (size_t)info.frame_size;
+    }
+    return status;
+}
+
+/* ---- decode ---------------------------------------------------------------------------------------------
+ */
+
+void gw_classic_sink_put(const gw_classic_sink *sink, const gw_kernels *kernels, uint64_t first, float *x,
+                         size_t len)
+{
+    uint8_t *at = gw_classic_sink_at(sink, first);
+
+    if (sink->scale != 1.0f) {
+        kernels->classic.multiply(x, len, sink->scale);
+    }
+    if (sink->is_sum) {
+        kernels->classic.accumulate((float *)(void *)at, x, len);
+    } else {
+        kernels->thc.store(at, x, sink->dtype, len);
+    }
+}
+
+uint8_t *gw_classic_sink_at(const gw_classic_sink *sink, uint64_t first)
+{
+    return (uint8_t *)sink->values + (size_t)first * gw_dtype_size((gw_dtype)sink->dtype);
+}
+
+gw_status gw_classic_sink_make(gw_classic_sink *sink, const gw_classic_target *target, uint64_t len,
+                               unsigned dtype)
+{
+    const uint32_t magnitude = gw_bits_from_float(target->scale) & GW_F32_ABS;
+
+    if (magnitude != 0 && (magnitude < GW_F32_MIN || magnitude >= GW_F32_INF)) {
+        return GW_ERR_ARG;
+    }
+    if (target->values == NULL && len > 0) {
+        return GW_ERR_ARG;
+    }
+    sink->values = target->values;
+    sink->dtype = dtype;
+    sink->is_sum = 0;
+    sink->scale = magnitude != 0 ? target->scale : 1.0f;
+    return target->capacity >= len ? GW_OK : GW_ERR_DST;
+}
+
+static gw_status decode(const gw_classic_frame *frame, gw_classic_target *target,
+                        const gw_workspace *workspace, int is_sum)
+{
+    gw_classic_reading reading;
+    gw_classic_sink sink;
+
+    if (target == NULL) {
+        return GW_ERR_ARG;
+    }
+    target->len = 0;
+    gw_status status = gw_classic_reading_begin(&reading, frame, workspace);
+    if (status != GW_OK) {
+        return status;
+    }
+    const uint64_t len = reading.info.len;
+    status = gw_classic_sink_make(&sink, target, len, is_sum ? GW_FP32 : (unsigned)reading.info.dtype);
+    if (status != GW_OK) {
+        return status;
+    }
+    sink.is_sum = is_sum;
+    status = gw_classic_reading_check(&reading);
+    if (status != GW_OK) {
+        if (!is_sum && len > 0) {
+            GW_MEMSET(target->values, 0, (size_t)len * gw_dtype_size(reading.info.dtype));
+        }
+        return status;
+    }
+    if (len > 0) {
+        reading.family->decode(&reading.payload, &sink);
+    }
+    target->len = len;
+    return GW_OK;
+}
+
+gw_status gw_classic_decode(const gw_classic_frame *frame, gw_classic_target *target,
+                            const gw_workspace *workspace)
+{
+    return decode(frame, target, workspace, 0);
+}
+
+gw_status gw_classic_decode_add(const gw_classic_frame *frame, gw_classic_target *target,
+                                const gw_workspace *workspace)
+{
+    return decode(frame, target, workspace, 1);
+}

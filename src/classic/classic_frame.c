@@ -1,0 +1,254 @@
+/*
+ * The byte layout of classic frames: reading and writing side by side. Integers only.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "classic/classic_frame.h"
+
+#include "core/frame_header.h"
+
+enum { /* bytes 0 to 31 are those of core/frame_header.h */
+       AT_SEED = 32,
+       AT_ELEMENT_FIRST = 40,
+       AT_KEEP_LEN = 48,
+       AT_ROUND = 56,
+       AT_RANK = 60,
+       AT_BLOCK_LEN = 64,
+       AT_LEVEL_MAX = 68,
+       AT_PAYLOAD_SIZE = 72
+};
+
+/* Bytes 32 to 79, the part of the extension that this version knows. */
+enum { EXTENSION_UNITS = (GW_CLASSIC_FRAME_HEADER_SIZE - GW_FRAME_HEADER_SIZE) / GW_FRAME_UNIT_SIZE };
+
+static uint32_t checksum_size(const gw_classic_frame_info *info)
+{
+    return (info->flags & GW_CLASSIC_FLAG_CHECKSUM) != 0 ? 4 : 0;
+}
+
+static uint64_t size_from(const gw_classic_frame_info *info)
+{
+    return (info->payload_offset + info->payload_size + checksum_size(info) + 15) / 16 * 16;
+}
+
+void gw_classic_frame_place(gw_classic_frame_info *info)
+{
+    info->payload_offset = GW_CLASSIC_FRAME_HEADER_SIZE;
+    info->frame_size = size_from(info);
+}
+
+size_t gw_classic_frame_size_of(size_t payload_size, int checksum)
+{
+    const size_t around = GW_CLASSIC_FRAME_HEADER_SIZE + (checksum != 0 ? 4u : 0u);
+    return payload_size > SIZE_MAX - around - 15 ? SIZE_MAX : gw_round16(payload_size + around);
+}
+
+static void write_header(uint8_t *dst, const gw_classic_frame_info *info)
+{
+    const uint32_t codec_bytes = (uint32_t)info->scheme | (uint32_t)info->values << 8 |
+                                 (uint32_t)info->coding << 16 | (uint32_t)info->norm << 24;
+    const gw_frame_header header = {
+        GW_FRAME_CODEC_CLASSIC, (uint8_t)info->dtype, 0, EXTENSION_UNITS, info->flags, codec_bytes, info->len,
+        info->frame_size};
+
+    gw_frame_header_write(dst, &header);
+    gw_store64(dst + AT_SEED, info->seed);
+    gw_store64(dst + AT_ELEMENT_FIRST, info->element_first);
+    gw_store64(dst + AT_KEEP_LEN, info->keep_len);
+    gw_store32(dst + AT_ROUND, info->round);
+    gw_store32(dst + AT_RANK, info->rank);
+    gw_store32(dst + AT_BLOCK_LEN, info->block_len);
+    gw_store32(dst + AT_LEVEL_MAX, info->level_max);
+    gw_store64(dst + AT_PAYLOAD_SIZE, info->payload_size);
+}
+
+/* The zeros before the checksum or the end: their number, and where they start. */
+static size_t padding_of(const gw_classic_frame_info *info, size_t *offset)
+{
+    *offset = (size_t)(info->payload_offset + info->payload_size);
+    return (size_t)info->frame_size - checksum_size(info) - *offset;
+}
+
+void gw_classic_frame_seal(uint8_t *dst, const gw_classic_frame_info *info, const gw_kernels *kernels)
+{
+    size_t offset;
+    const size_t padding = padding_of(info, &offset);
+
+    write_header(dst, info);
+    GW_MEMSET(dst + offset, 0, padding);
+    if ((info->flags & GW_CLASSIC_FLAG_CHECKSUM) != 0) {
+        const size_t covered = (size_t)info->frame_size - 4;
+        gw_store32(dst + covered, kernels->crc32c(0, dst, covered));
+    }
+}
+
+/* Bytes 0 to 31. */
+static gw_status read_common(const uint8_t *src, size_t src_size, gw_classic_frame_info *info)
+{
+    gw_frame_header header;
+    const gw_status status = gw_frame_header_read(&header, src, src_size, GW_FRAME_CODEC_CLASSIC);
+    if (status != GW_OK) {
+        return status;
+    }
+    info->dtype = (gw_dtype)header.dtype;
+    info->flags = header.flags;
+    info->scheme = (gw_classic_scheme)(header.codec_bytes & 255);
+    info->values = (gw_classic_values)(header.codec_bytes >> 8 & 255);
+    info->coding = (gw_classic_coding)(header.codec_bytes >> 16 & 255);
+    info->norm = (gw_classic_norm)(header.codec_bytes >> 24);
+    info->len = header.len;
+    info->frame_size = header.frame_size;
+    /* From the stated size: what follows the known part belongs to a later version. */
+    info->payload_offset = GW_FRAME_HEADER_SIZE + GW_FRAME_UNIT_SIZE * (uint64_t)header.extension_units;
+    if (header.unit_log2 != 0) {
+        return GW_ERR_HEADER;
+    }
+    if ((info->flags & ~GW_CLASSIC_FLAGS_KNOWN) != 0 || gw_classic_family_of(info->scheme) == NULL) {
+        return GW_ERR_UNSUPPORTED;
+    }
+    return header.extension_units >= EXTENSION_UNITS && info->len <= GW_CLASSIC_LEN_MAX ? GW_OK
+                                                                                        : GW_ERR_HEADER;
+}
+
+/* Bytes 32 to 79, and the frame's size. */
+static gw_status read_extension(const uint8_t *src, gw_classic_frame_info *info)
+{
+    info->seed = gw_load64(src + AT_SEED);
+    info->element_first = gw_load64(src + AT_ELEMENT_FIRST);
+    info->keep_len = gw_load64(src + AT_KEEP_LEN);
+    info->round = gw_load32(src + AT_ROUND);
+    info->rank = gw_load32(src + AT_RANK);
+    info->block_len = gw_load32(src + AT_BLOCK_LEN);
+    info->level_max = gw_load32(src + AT_LEVEL_MAX);
+    info->payload_size = gw_load64(src + AT_PAYLOAD_SIZE);
+    /* Neither comparison overflows, and no sum of wire values comes before them. */
+    if (info->element_first > UINT64_MAX - info->len || info->payload_size > info->frame_size) {
+        return GW_ERR_HEADER;
+    }
+    if (info->frame_size > UINT64_MAX - 4096 || size_from(info) != info->frame_size) {
+        return GW_ERR_HEADER;
+    }
+    if (info->len == 0 && info->payload_size != 0) {
+        return GW_ERR_HEADER;
+    }
+    return gw_classic_family_of(info->scheme)->check_header(info);
+}
+
+gw_status gw_classic_frame_peek(const void *src, size_t src_size, gw_classic_frame_info *info)
+{
+    gw_classic_frame_info read;
+
+    if (info == NULL) {
+        return GW_ERR_ARG;
+    }
+    GW_MEMSET(info, 0, sizeof *info);
+    if (src == NULL && src_size > 0) {
+        return GW_ERR_ARG;
+    }
+    GW_MEMSET(&read, 0, sizeof read);
+    gw_status status = read_common((const uint8_t *)src, src_size, &read);
+    if (status == GW_OK && src_size < GW_CLASSIC_FRAME_HEADER_SIZE) {
+        status = GW_ERR_SHORT;
+    }
+    if (status == GW_OK) {
+        status = read_extension((const uint8_t *)src, &read);
+    }
+    if (status == GW_OK) {
+        *info = read;
+    }
+    return status;
+}
+
+gw_status gw_classic_frame_open(const gw_classic_frame *frame, gw_classic_frame_info *info)
+{
+    size_t offset;
+
+    if (frame == NULL) {
+        return GW_ERR_ARG;
+    }
+    const gw_status status = gw_classic_frame_peek(frame->data, frame->size, info);
+    if (status != GW_OK) {
+        return status;
+    }
+    if (info->len > frame->len_max || info->frame_size > SIZE_MAX) {
+        return GW_ERR_LIMIT;
+    }
+    if (frame->size != info->frame_size) {
+        return frame->size < info->frame_size ? GW_ERR_SHORT : GW_ERR_TRAILING;
+    }
+    const size_t padding = padding_of(info, &offset);
+    return gw_is_zero((const uint8_t *)frame->data + offset, padding) ? GW_OK : GW_ERR_HEADER;
+}
+
+int gw_classic_frame_checksum_good(const uint8_t *src, const gw_classic_frame_info *info,
+                                   const gw_kernels *kernels)
+{
+    if ((info->flags & GW_CLASSIC_FLAG_CHECKSUM) == 0) {
+        return 1;
+    }
+    const size_t covered = (size_t)info->frame_size - 4;
+    return kernels->crc32c(0, src, covered) == gw_load32(src + covered);
+}
+
+size_t gw_classic_decode_workspace_size(const gw_classic_frame_info *info)
+{
+    if (info == NULL || info->len == 0) {
+        return 0;
+    }
+    const gw_classic_family *family = gw_classic_family_of(info->scheme);
+    return family != NULL ? gw_classic_workspace_bytes(family->decode_workspace_size(info)) : 0;
+}
+
+gw_status gw_classic_reading_begin(gw_classic_reading *reading, const gw_classic_frame *frame,
+                                   const gw_workspace *workspace)
+{
+    uint8_t *scratch;
+
+    GW_MEMSET(reading, 0, sizeof *reading);
+    gw_status status = gw_classic_frame_open(frame, &reading->info);
+    if (status != GW_OK) {
+        return status;
+    }
+    reading->family = gw_classic_family_of(reading->info.scheme);
+    const size_t need = reading->info.len > 0 ? reading->family->decode_workspace_size(&reading->info) : 0;
+    status = gw_classic_workspace_take(&scratch, workspace, need);
+    if (status != GW_OK) {
+        return status;
+    }
+    gw_kernels_init(&reading->kernels, frame->backends);
+    reading->payload.info = &reading->info;
+    reading->payload.kernels = &reading->kernels;
+    reading->payload.data = (const uint8_t *)frame->data + reading->info.payload_offset;
+    reading->payload.size = (size_t)reading->info.payload_size;
+    reading->payload.workspace = scratch;
+    return GW_OK;
+}
+
+gw_status gw_classic_reading_check(const gw_classic_reading *reading)
+{
+    const uint8_t *src = reading->payload.data - reading->info.payload_offset;
+
+    if (!gw_classic_frame_checksum_good(src, &reading->info, &reading->kernels)) {
+        return GW_ERR_CHECKSUM;
+    }
+    return reading->info.len > 0 ? reading->family->check(&reading->payload) : GW_OK;
+}
+
+gw_status gw_classic_frame_check(const gw_classic_frame *frame, gw_classic_frame_info *info,
+                                 const gw_workspace *workspace)
+{
+    gw_classic_reading reading;
+
+    if (info == NULL) {
+        return GW_ERR_ARG;
+    }
+    gw_status status = gw_classic_reading_begin(&reading, frame, workspace);
+    if (status == GW_OK) {
+        status = gw_classic_reading_check(&reading);
+    }
+    GW_MEMSET(info, 0, sizeof *info);
+    if (status == GW_OK) {
+        *info = reading.info;
+    }
+    return status;
+}
