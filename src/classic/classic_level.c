@@ -191,10 +191,9 @@ static void sum_add(void *lanes, const gw_classic_payload *payload)
     for (uint64_t chunk = 0; chunk < d.layout.chunk_count; chunk++) {
         const size_t len = gw_level_chunk_len(&d.layout, chunk);
         uint32_t *const sums = (uint32_t *)lanes + chunk * GW_LEVEL_CHUNK_LEN;
-        const int8_t *levels = (const int8_t *)(const void *)d.scratch->levels;
         (void)next_chunk(&d, chunk);
         for (size_t i = 0; i < len; i++) {
-            sums[i] = sums[i] + (uint32_t)levels[i];
+            sums[i] += (d.scratch->levels[i] ^ 128u) - 128u; /* extends the sign */
         }
     }
 }

@@ -88,6 +88,7 @@ typedef void gw_sign_majority_fn(uint8_t *bits, const int32_t *lanes, const uint
  */
 
 /* ---- level: QSGD, TERNGRAD ------------------------------------------------------------------------------
+ */
 
 /* What selects the random bits of a call. */
 typedef struct gw_level_stream {
@@ -150,13 +151,11 @@ typedef void gw_level_quantize_fn(int8_t *levels, const float *x, const uint16_t
 /* level_decode: dst[i] = (float)levels[i] * step, one rounding. step is 0 or at least 2^-110, so no result is
  * subnormal; -0 (step 0, a negative level) stays. */
 typedef void gw_level_decode_fn(float *dst, const int8_t *levels, size_t len, float step);
-* /
 
-    /* ---- the table
-     * ------------------------------------------------------------------------------------------
-     */
+/* ---- the table ------------------------------------------------------------------------------------------
+ */
 
-    typedef struct gw_classic_kernels {
+typedef struct gw_classic_kernels {
     /* all families */
     gw_multiply_fn *multiply;
     gw_accumulate_fn *accumulate;
