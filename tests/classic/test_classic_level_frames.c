@@ -217,7 +217,7 @@ static void test_damage(void **state)
     (void)state;
     for (unsigned i = 0; i < 18; i++) {
         static const uint32_t s[6] = {1, 4, 2, 127, 3, 40};
-        const size_t len = i < 15 ? 1 + lt_below(&rng, 1500) : 33000;
+        const size_t len = i < 15 ? 1 + lt_below(&rng, 700) : 33000;
         gw_classic_options o =
             lt_options(GW_CLASSIC_QSGD, (gw_classic_coding)(i % 3), s[i % 6], 64u << i % 4);
         o.norm = (gw_classic_norm)(i / 3 % 2);
