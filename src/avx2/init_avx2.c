@@ -44,6 +44,17 @@ void gw_backend_init_avx2(gw_kernels *kernels, uint32_t cpu)
     kernels->classic.level_moments = gw_level_moments_avx2;
     kernels->classic.level_quantize = gw_level_quantize_avx2;
     kernels->classic.level_decode = gw_level_decode_avx2;
+    kernels->classic.multiply = gw_multiply_avx2;
+    kernels->classic.accumulate = gw_accumulate_avx2;
+    kernels->classic.cast = gw_cast_avx2;
+    kernels->classic.sign_pack = gw_sign_pack_avx2;
+    kernels->classic.sign_sums = gw_sign_sums_avx2;
+    kernels->classic.sign_residual = gw_sign_residual_avx2;
+    kernels->classic.sign_momentum = gw_sign_momentum_avx2;
+    kernels->classic.sign_unpack = gw_sign_unpack_avx2;
+    kernels->classic.sign_add = gw_sign_add_avx2;
+    kernels->classic.sign_votes = gw_sign_votes_avx2;
+    kernels->classic.sign_majority = gw_sign_majority_avx2;
     if ((cpu & GW_CPU_PCLMUL) != 0) {
         kernels->crc32c = gw_crc32c_avx2;
     }

@@ -41,6 +41,17 @@ void gw_backend_init_avx512(gw_kernels *kernels, uint32_t cpu)
     kernels->classic.level_moments = gw_level_moments_avx512;
     kernels->classic.level_quantize = gw_level_quantize_avx512;
     kernels->classic.level_decode = gw_level_decode_avx512;
+    kernels->classic.multiply = gw_multiply_avx512;
+    kernels->classic.accumulate = gw_accumulate_avx512;
+    kernels->classic.cast = gw_cast_avx512;
+    kernels->classic.sign_pack = gw_sign_pack_avx512;
+    kernels->classic.sign_sums = gw_sign_sums_avx512;
+    kernels->classic.sign_residual = gw_sign_residual_avx512;
+    kernels->classic.sign_momentum = gw_sign_momentum_avx512;
+    kernels->classic.sign_unpack = gw_sign_unpack_avx512;
+    kernels->classic.sign_add = gw_sign_add_avx512;
+    kernels->classic.sign_votes = gw_sign_votes_avx512;
+    kernels->classic.sign_majority = gw_sign_majority_avx512;
     if ((cpu & GW_CPU_PCLMUL) != 0 && (cpu & GW_CPU_VPCLMUL) != 0) {
         kernels->crc32c = gw_crc32c_avx512;
     }

@@ -30,7 +30,7 @@ static inline void gw_put_float(float *array, size_t i, float x)
 static inline void gw_multiply_values(float *x, size_t first, size_t len, float scale)
 {
     for (size_t i = first; i < len; i++) {
-        x[i] = gw_thc_narrow_double((double)x[i] * (double)scale);
+        x[i] = gw_thc_narrow_double((double)gw_f32_flush(x[i]) * (double)scale);
     }
 }
 

@@ -29,7 +29,8 @@
 /* ---- all families ---------------------------------------------------------------------------------------
  */
 
-/* multiply: x[i] = narrow((double)x[i] * scale). scale is a normal number. A NaN stays NaN with any payload.
+/* multiply: x[i] = narrow((double)flush(x[i]) * scale). scale is a normal number. A NaN stays NaN with any
+ * payload.
  */
 typedef void gw_multiply_fn(float *x, size_t len, float scale);
 
@@ -63,8 +64,8 @@ typedef void gw_sign_sums_fn(gw_sign_sums *sums, const float *x, size_t len);
 typedef void gw_sign_residual_fn(float *residual, const float *x, size_t len, float positive, float negative);
 
 /* sign_momentum: dst[i] = narrow((double)beta * flush(momentum[i]) + (double)rest * x[i]), two products that
- * are exact and one fp64 addition. x is flushed; dst and momentum at any alignment; dst == momentum allowed.
- * NaN stays NaN with any payload. */
+ * are exact and one fp64 addition. x is flushed; dst and momentum at any alignment; dst may be momentum, or
+ * x. NaN stays NaN with any payload. */
 typedef void gw_sign_momentum_fn(float *dst, const float *momentum, const float *x, size_t len, float beta,
                                  float rest);
 

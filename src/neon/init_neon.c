@@ -45,6 +45,17 @@ void gw_backend_init_neon(gw_kernels *kernels, uint32_t cpu)
     kernels->classic.level_moments = gw_level_moments_neon;
     kernels->classic.level_quantize = gw_level_quantize_neon;
     kernels->classic.level_decode = gw_level_decode_neon;
+    kernels->classic.multiply = gw_multiply_neon;
+    kernels->classic.accumulate = gw_accumulate_neon;
+    kernels->classic.cast = gw_cast_neon;
+    kernels->classic.sign_pack = gw_sign_pack_neon;
+    kernels->classic.sign_sums = gw_sign_sums_neon;
+    kernels->classic.sign_residual = gw_sign_residual_neon;
+    kernels->classic.sign_momentum = gw_sign_momentum_neon;
+    kernels->classic.sign_unpack = gw_sign_unpack_neon;
+    kernels->classic.sign_add = gw_sign_add_neon;
+    kernels->classic.sign_votes = gw_sign_votes_neon;
+    kernels->classic.sign_majority = gw_sign_majority_neon;
     if ((cpu & GW_CPU_ARM_CRC32) != 0) {
         kernels->crc32c = gw_crc32c_neon;
     }

@@ -50,6 +50,11 @@ double kct_double(uint32_t bits);
 /* Rounded to fp32; magnitudes below 2^-126 become +0 where `flush`. NaN is 7fc00000. */
 uint32_t kct_fp32(double x, int flush);
 
+/* fp16 as a number, and a number in a 16-bit type of m mantissa bits, least normal exponent, exponent field
+ * of infinity; canonical NaN. */
+double kct_widen_fp16(uint32_t h);
+uint32_t kct_narrow(double x, int m, int least, int top);
+
 /* Compares float arrays; all NaN are equal. */
 void kct_equal_floats(kc_test *t, kc_failure kind, const char *name, const uint8_t *expected,
                       const uint8_t *got, size_t len);

@@ -25,16 +25,6 @@ static size_t size_of(uint32_t dtype)
     return dtype == GW_FP32 ? 4 : 2;
 }
 
-static double widen_fp16(uint32_t h)
-{
-    const uint32_t e = h >> 10 & 31, f = h & 1023;
-    const double sign = h >> 15 != 0 ? -1.0 : 1.0;
-    if (e == 31) {
-        return f != 0 ? (double)NAN : sign * (double)INFINITY;
-    }
-    return sign * (e == 0 ? ldexp((double)f, -24) : ldexp((double)(f + 1024), (int)e - 25));
-}
-
 /* ---- load ---------------------------------------------------------------------------------------------- */
 
 typedef struct load_call {
@@ -56,7 +46,7 @@ static uint32_t model_load(const uint8_t *src, uint32_t dtype, const uint8_t *er
 {
     const double x = dtype == GW_FP32   ? kct_double(gw_load32(src + 4 * i))
                      : dtype == GW_BF16 ? kct_double((uint32_t)gw_load16(src + 2 * i) << 16)
-                                        : widen_fp16(gw_load16(src + 2 * i));
+                                        : kct_widen_fp16(gw_load16(src + 2 * i));
     uint32_t bits = kct_fp32(x, 1);
     if (error != NULL) {
         const uint32_t rest = kct_fp32(kct_double(kct_load_bits(error + 4 * i)), 1);
@@ -138,26 +128,6 @@ static void call_store(void *context)
     c->fn(c->dst, c->src, c->dtype, c->len);
 }
 
-/* m mantissa bits, least normal exponent, exponent field of infinity. */
-static uint32_t narrow(double x, int m, int least, int top)
-{
-    const uint32_t sign = signbit(x) ? 0x8000u : 0, infinity = (uint32_t)top << m;
-    if (isnan(x)) {
-        return infinity | 1u << (m - 1);
-    }
-    if (isinf(x)) {
-        return sign | infinity;
-    }
-    int exponent = least;
-    if (x != 0.0) {
-        frexp(x, &exponent);
-        exponent = exponent - 1 < least ? least : exponent - 1;
-    }
-    const uint64_t bits =
-        (uint64_t)nearbyint(ldexp(fabs(x), m - exponent)) + ((uint64_t)(exponent - least) << m);
-    return sign | (bits >= infinity ? infinity : (uint32_t)bits);
-}
-
 static void store_body(kc_test *t)
 {
     const kc_shape *s = &t->shape;
@@ -190,7 +160,8 @@ static void store_body(kc_test *t)
             if (dtype == GW_FP32) {
                 gw_store32(out + 4 * i, isnan(x) ? 0x7fc00000u : kct_load_bits(src + 4 * i));
             } else {
-                const uint32_t half = dtype == GW_BF16 ? narrow(x, 7, -126, 255) : narrow(x, 10, -14, 31);
+                const uint32_t half =
+                    dtype == GW_BF16 ? kct_narrow(x, 7, -126, 255) : kct_narrow(x, 10, -14, 31);
                 gw_store16(out + 2 * i, (uint16_t)(dtype == GW_FP16 && half == 0x8000 ? 0 : half));
             }
         }

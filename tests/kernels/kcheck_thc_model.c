@@ -71,6 +71,35 @@ uint32_t kct_fp32(double x, int flush)
     return sign | (bits >= 0x7f800000u ? 0x7f800000u : (uint32_t)bits);
 }
 
+double kct_widen_fp16(uint32_t h)
+{
+    const uint32_t e = h >> 10 & 31, f = h & 1023;
+    const double sign = h >> 15 != 0 ? -1.0 : 1.0;
+    if (e == 31) {
+        return f != 0 ? (double)NAN : sign * (double)INFINITY;
+    }
+    return sign * (e == 0 ? ldexp((double)f, -24) : ldexp((double)(f + 1024), (int)e - 25));
+}
+
+uint32_t kct_narrow(double x, int m, int least, int top)
+{
+    const uint32_t sign = signbit(x) ? 0x8000u : 0, infinity = (uint32_t)top << m;
+    if (isnan(x)) {
+        return infinity | 1u << (m - 1);
+    }
+    if (isinf(x)) {
+        return sign | infinity;
+    }
+    int exponent = least;
+    if (x != 0.0) {
+        frexp(x, &exponent);
+        exponent = exponent - 1 < least ? least : exponent - 1;
+    }
+    const uint64_t bits =
+        (uint64_t)nearbyint(ldexp(fabs(x), m - exponent)) + ((uint64_t)(exponent - least) << m);
+    return sign | (bits >= infinity ? infinity : (uint32_t)bits);
+}
+
 void kct_equal_floats(kc_test *t, kc_failure kind, const char *name, const uint8_t *expected,
                       const uint8_t *got, size_t len)
 {
