@@ -20,5 +20,6 @@ const kc_kernel *const kc_families[] = {
     kc_classic_sign_family,
     kc_classic_vote_family,
     kc_classic_sparse_family,
+    kc_classic_level_family,
     NULL,
 };
