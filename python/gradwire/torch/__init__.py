@@ -8,6 +8,7 @@ docs/pytorch.md describes options, limits and recipes.
 from .communicator import Communicator, all_reduce
 from .ddp import DdpState, ddp_hook
 from .engine import ExchangeError, ReplicaError
+from .planned import planned_ddp
 from .thc import ThcState, thc_hook
 
 __all__ = [
@@ -18,5 +19,6 @@ __all__ = [
     "ThcState",
     "all_reduce",
     "ddp_hook",
+    "planned_ddp",
     "thc_hook",
 ]
