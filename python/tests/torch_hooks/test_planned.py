@@ -185,11 +185,14 @@ def test_plans_of_another_model_are_refused_on_all_ranks(document, model_given, 
 
 
 def resumed(rank, size, document, cut):
-    """A run that is cut, saved and resumed in a new DDP and a new hook."""
-    net = model()
-    optimizer = OPTIMIZERS["adamw"](net.parameters())
+    """A run that is cut, saved and resumed with a new model, DDP and hook."""
     saved = None
     for first, last in ((0, cut), (cut, 6)):
+        net, before = model(), None if saved is None else net
+        optimizer, old = OPTIMIZERS["adamw"](net.parameters()), None if saved is None else optimizer
+        if saved is not None:
+            net.load_state_dict(before.state_dict())
+            optimizer.load_state_dict(old.state_dict())
         ddp = gradwire.torch.planned_ddp(net)
         state, hook = gradwire.torch.ddp_hook(optimizer, plan=document, model=net, **OPTIONS)
         if saved is not None:
