@@ -5,6 +5,7 @@
 docs/pytorch.md describes options, limits and recipes.
 """
 
+from . import probe
 from .communicator import Communicator, all_reduce
 from .ddp import DdpState, ddp_hook
 from .engine import ExchangeError, ReplicaError
@@ -20,5 +21,6 @@ __all__ = [
     "all_reduce",
     "ddp_hook",
     "planned_ddp",
+    "probe",
     "thc_hook",
 ]

@@ -76,7 +76,7 @@ class DdpState:
     plan: a file of `gradwire plan solve` or `plan export`: gradients travel in its buckets, each by its codec; the
     options above hold for what the plan does not say. model: the module whose names of parameters the plan has; without
     one they are parameter.N in the order of the optimizer. record: a path, rank 0 writes there a recording of the steps
-    record_steps, for `gradwire plan import` and `plan check`.
+    from record_steps[0] to before record_steps[1], for `gradwire plan import` and `plan check`.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class DdpState:
         plan: str | os.PathLike | Mapping[str, Any] | None = None,
         model: torch.nn.Module | None = None,
         record: str | None = None,
-        record_steps: range = range(3, 13),
+        record_steps: tuple[int, int] = (3, 13),
     ) -> None:
         buckets = [] if plan is None else planned.load(plan)
         made = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else list(optimizer)
@@ -163,7 +163,7 @@ class DdpState:
             self._planned = planned.Planned(buckets, [self._run_of(bucket) for bucket in buckets])
         self.recording: Recording | None = None
         if record is not None:
-            self.recording = Recording(record, record_steps, self._book.params(), self._slowest, self.rank)
+            self.recording = Recording(record, range(*record_steps), self._book.params(), self._slowest, self.rank)
             self.engine.timing = True
             self._watch_forward()
         for one in made:
@@ -489,7 +489,7 @@ class DdpState:
         gradients: list[torch.Tensor],
         settings: Settings | None = None,
     ) -> Plan:
-        key = (values.numel(), values.dtype, *map(id, params))
+        key = (id(settings), values.numel(), values.dtype, *map(id, params))
         self._used.add(key)
         plan = self._plans.get(key)
         if plan is None:

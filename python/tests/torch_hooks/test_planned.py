@@ -215,7 +215,7 @@ def test_a_resumed_run_gives_the_same_bits():
 
 def test_a_recording_has_gradients_and_messages(tmp_path):
     path = tmp_path / "run.json"
-    run(train, 3, MIXED, 8, "planned", "adamw", {"record": str(path), "record_steps": range(3, 7)})
+    run(train, 3, MIXED, 8, "planned", "adamw", {"record": str(path), "record_steps": (3, 7)})
     events = json.loads(path.read_text())["traceEvents"]
     steps = [event for event in events if event["cat"] == "user_annotation"]
     assert [step["name"] for step in steps] == [f"ProfilerStep#{i}" for i in range(3, 7)]
