@@ -48,11 +48,7 @@ class PlannedJob:
         return f"{self.task}-{self.link}"
 
 
-FULL = (
-    PlannedJob("gpt10m", "100mbit"),
-    PlannedJob("gpt10m", "500mbit"),
-    PlannedJob("resnet18", "100mbit", steps=6),
-)
+FULL = (PlannedJob("gpt10m", "100mbit"), PlannedJob("gpt10m", "500mbit"), PlannedJob("resnet18", "100mbit", steps=6))
 QUICK = (PlannedJob("digits", "100mbit", caps=(1, 25), steps=6, rounds=1),)
 
 

@@ -1,11 +1,11 @@
 /*
  * Among plans of one makespan, one with less codec work.
  *
- * Exact solvers compare makespans alone. Where the network is hidden behind backprop many plans are equal, and
- * the one that is found may compress what could as well travel dense. This pass gives groups cheaper methods as
- * long as the makespan does not grow: first less codec work, then a smaller error, then less time on the network.
- * It is greedy, from the first message on, as the first have the most time to hide in: a plan that it leaves
- * has no single group that could be cheaper, but may not be the least of all.
+ * Exact solvers compare makespans alone. Where the network is hidden behind backprop many plans are equal,
+ * and the one that is found may compress what could as well travel dense. This pass gives groups cheaper
+ * methods as long as the makespan does not grow: first less codec work, then a smaller error, then less time
+ * on the network. It is greedy, from the first message on, as the first have the most time to hide in: a plan
+ * that it leaves has no single group that could be cheaper, but may not be the least of all.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -100,7 +100,8 @@ static int cheaper(thrift *t, const gw_serial_clock *before, uint32_t j)
         gw_plan_vector v;
         gw_method_vector(&problem->methods[m], t->elems[j], &v);
         const thrift_price price = price_of(&problem->methods[m], &v, t->elems[j]);
-        if (!is_less(&price, &least) || (problem->error_max > 0 && others + price.error > problem->error_max)) {
+        if (!is_less(&price, &least) ||
+            (problem->error_max > 0 && others + price.error > problem->error_max)) {
             continue;
         }
         const gw_plan_tick makespan = makespan_with(t, *before, j, &v);

@@ -464,8 +464,9 @@ class Hook(Case):
     def plan(self, gradients=None):
         """A plan for the recorded model on a flat network of 4 ranks."""
         trace = self.recording([("fp32", 250300, 4000.0, 9000.0, None)])
-        model, cluster = self.path("model.csv"), self.write(
-            "cluster.json", '{"ranks": 4, "latency_us": 100, "gbit_per_s": 1}'
+        model, cluster = (
+            self.path("model.csv"),
+            self.write("cluster.json", '{"ranks": 4, "latency_us": 100, "gbit_per_s": 1}'),
         )
         self.good("import", trace, "-o", model)
         plan = self.path("plan.json")

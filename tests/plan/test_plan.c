@@ -910,7 +910,8 @@ static void price_of(const gw_plan_problem *problem, const gw_plan_group *group,
     for (uint32_t i = group->first; i < group->first + group->tensor_count; i++) {
         x += problem->tensors[i].elems;
     }
-    *work = gw_plan_cost_eval(&m->enc, x) + gw_plan_cost_eval(&m->dec, x) + gw_plan_cost_eval(&m->dec_more, x);
+    *work =
+        gw_plan_cost_eval(&m->enc, x) + gw_plan_cost_eval(&m->dec, x) + gw_plan_cost_eval(&m->dec_more, x);
     if (m->device == GW_PLAN_CPU) {
         *work += 2 * gw_plan_cost_eval(&m->host, x);
     }
@@ -949,7 +950,8 @@ static void hidden_messages_travel_dense(void **state)
     }
 }
 
-/* No group of a solved plan could have less codec work, or as much and a smaller error, at the same makespan. */
+/* No group of a solved plan could have less codec work, or as much and a smaller error, at the same makespan.
+ */
 static void no_group_could_be_cheaper(void **state)
 {
     (void)state;

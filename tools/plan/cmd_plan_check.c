@@ -1,6 +1,6 @@
 /*
- * plan check PLAN TRACE: a prediction against a recording. plan_hook_check.c has those of gradwire's hook; this
- * is about those of PyTorch's profiler.
+ * plan check PLAN TRACE: a prediction against a recording. plan_hook_check.c has those of gradwire's hook;
+ * this is about those of PyTorch's profiler.
  *
  * Each recorded step is replayed at the serial level: messages leave in the recorded order, each when its
  * last gradient is ready and the network is free, with the recorded durations. If the replay's end matches
@@ -110,7 +110,8 @@ static int open_state(check_state *x)
 {
     const check_args *a = x->args;
     int code = plan_file_read(a->parser.files[0], &x->plan);
-    code = code == GW_CLI_OK && a->params_path != NULL ? plan_model_read_csv(a->params_path, &x->params) : code;
+    code =
+        code == GW_CLI_OK && a->params_path != NULL ? plan_model_read_csv(a->params_path, &x->params) : code;
     code = code == GW_CLI_OK ? plan_kineto_read(a->parser.files[1], a->max_size, &x->trace) : code;
     if (code != GW_CLI_OK || x->trace.is_hook) {
         return code;

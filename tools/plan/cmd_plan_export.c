@@ -123,11 +123,11 @@ static json_t *groups_json(const plan_opened *o, const gw_plan *plan)
             elems += o->model.tensors[i].elems;
             json_array_append_new(names, json_string(o->model.tensors[i].name));
         }
-        json_t *entry =
-            json_pack("{s:I,s:I,s:I,s:s,s:s,s:s,s:s,s:o}", "first", (json_int_t)group->first, "last",
-                      (json_int_t)group->first + group->tensor_count - 1, "elems", (json_int_t)elems, "method",
-                      o->setup.labels[group->method], "codec", method->name, "algorithm", o->setup.algorithms[group->method], "device",
-                      method->device == GW_PLAN_CPU ? "cpu" : "gpu", "names", names);
+        json_t *entry = json_pack("{s:I,s:I,s:I,s:s,s:s,s:s,s:s,s:o}", "first", (json_int_t)group->first,
+                                  "last", (json_int_t)group->first + group->tensor_count - 1, "elems",
+                                  (json_int_t)elems, "method", o->setup.labels[group->method], "codec",
+                                  method->name, "algorithm", o->setup.algorithms[group->method], "device",
+                                  method->device == GW_PLAN_CPU ? "cpu" : "gpu", "names", names);
         json_t *options = plan_library_options(&o->library, method->name);
         if (options != NULL) {
             json_object_set(entry, "options", options);
@@ -144,10 +144,11 @@ static int write_caps(const export_args *a, const plan_opened *o, const gw_plan 
     const uint32_t count = plan->group_count;
     if (a->parser.output == NULL && !a->parser.json) {
         if (wrong != count) {
-            return gw_cli_error(GW_CLI_BAD_DATA, o->path,
-                                "PyTorch would not cut the same groups (bucket %u: a tensor without elements at "
-                                "a cut, or equal sums, would move a boundary); --json has them for gradwire.torch",
-                                wrong);
+            return gw_cli_error(
+                GW_CLI_BAD_DATA, o->path,
+                "PyTorch would not cut the same groups (bucket %u: a tensor without elements at "
+                "a cut, or equal sums, would move a boundary); --json has them for gradwire.torch",
+                wrong);
         }
         printf("bucket_cap_mb_list=[");
         for (uint32_t j = 0; j < count; j++) {
@@ -160,9 +161,10 @@ static int write_caps(const export_args *a, const plan_opened *o, const gw_plan 
     for (uint32_t j = 0; j < count; j++) {
         json_array_append_new(list, json_real(caps[j]));
     }
-    json_t *root = json_pack("{s:s,s:o,s:o,s:i,s:b,s:s}", "schema", PLAN_BUCKETS_SCHEMA, "bucket_cap_mb_list",
-                             list, "groups", groups_json(o, plan), "buckets", (int)count,
-                             "pytorch_cuts_the_same_groups", wrong == count, "order", "gradients in backprop order, float32, MB = 2^20 bytes");
+    json_t *root =
+        json_pack("{s:s,s:o,s:o,s:i,s:b,s:s}", "schema", PLAN_BUCKETS_SCHEMA, "bucket_cap_mb_list", list,
+                  "groups", groups_json(o, plan), "buckets", (int)count, "pytorch_cuts_the_same_groups",
+                  wrong == count, "order", "gradients in backprop order, float32, MB = 2^20 bytes");
     return plan_json_write(root, a->parser.output != NULL ? a->parser.output : "-");
 }
 

@@ -1,8 +1,8 @@
 /*
  * A model from a recording of the hook.
  *
- * Steps record the same gradients, but not always in one order: two that are ready within microseconds of each
- * other change places. So they are matched by name.
+ * Steps record the same gradients, but not always in one order: two that are ready within microseconds of
+ * each other change places. So they are matched by name.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -73,8 +73,8 @@ int plan_hook_model(const plan_kineto *trace, const char *path, size_t count, in
 {
     hook_gradient *gradients = calloc(count + 1, sizeof *gradients);
     double *scratch = calloc(trace->step_count + 1, sizeof *scratch);
-    int code = gradients != NULL && scratch != NULL ? GW_CLI_OK
-                                                    : gw_cli_error(GW_CLI_IO, NULL, "out of memory");
+    int code =
+        gradients != NULL && scratch != NULL ? GW_CLI_OK : gw_cli_error(GW_CLI_IO, NULL, "out of memory");
     if (code == GW_CLI_OK && !medians(trace, count, only, gradients, scratch)) {
         code = gw_cli_error(GW_CLI_BAD_DATA, path,
                             "the steps do not have the same gradients with name and size, or are not within "

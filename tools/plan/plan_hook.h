@@ -9,8 +9,8 @@
 #include "plan_file.h"
 #include "plan_kineto.h"
 
-/* Gradients by name, in the order of the medians of their times over the steps with `count` gradients (of step
- * number `only` of these, from 0; -1: all). Times count from the start of a step. Message printed, exit
+/* Gradients by name, in the order of the medians of their times over the steps with `count` gradients (of
+ * step number `only` of these, from 0; -1: all). Times count from the start of a step. Message printed, exit
  * code. */
 int plan_hook_model(const plan_kineto *trace, const char *path, size_t count, int64_t only,
                     plan_model *model);

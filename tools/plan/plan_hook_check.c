@@ -52,8 +52,7 @@ static int predict(hook_check *x)
             return 0;
         }
         for (; next <= (size_t)json_integer_value(last) && next < json_array_size(x->gradients); next++) {
-            backprop +=
-                json_number_value(json_object_get(json_array_get(x->gradients, next), "bwd_us"));
+            backprop += json_number_value(json_object_get(json_array_get(x->gradients, next), "bwd_us"));
         }
         *t = (bucket_times){backprop + delay, -1, backprop + delay};
         for (size_t s = 0; s < json_array_size(stages); s++) {
@@ -177,10 +176,10 @@ static int report_json(const hook_check *x, double makespan_us)
     json_t *buckets = json_array();
     for (size_t j = 0; j < x->count; j++) {
         json_t *group = json_array_get(x->groups, j);
-        json_array_append_new(
-            buckets, json_pack("{s:s,s:O,s:o,s:o}", "method", label_of(group), "elems",
-                               json_object_get(group, "elems"), "predicted", times_json(&x->predicted[j]),
-                               "recorded", times_json(&x->recorded[j])));
+        json_array_append_new(buckets, json_pack("{s:s,s:O,s:o,s:o}", "method", label_of(group), "elems",
+                                                 json_object_get(group, "elems"), "predicted",
+                                                 times_json(&x->predicted[j]), "recorded",
+                                                 times_json(&x->recorded[j])));
     }
     return gw_cli_json_print(json_pack(
         "{s:o,s:i,s:i,s:f,s:f,s:o,s:f,s:i}", "buckets", buckets, "steps", (int)x->steps, "other_steps",
@@ -199,7 +198,8 @@ static int report_text(const hook_check *x, double makespan_us)
         const bucket_times *p = &x->predicted[j];
         const bucket_times *r = &x->recorded[j];
         printf("%-6zu %-18s %10lld %9.2f / %7.2f ", j, label_of(group),
-               (long long)json_integer_value(json_object_get(group, "elems")), p->ready / 1e3, r->ready / 1e3);
+               (long long)json_integer_value(json_object_get(group, "elems")), p->ready / 1e3,
+               r->ready / 1e3);
         if (p->encoded >= 0 && r->encoded >= 0) {
             printf("%9.2f / %7.2f ", p->encoded / 1e3, r->encoded / 1e3);
         } else {
@@ -211,10 +211,11 @@ static int report_text(const hook_check *x, double makespan_us)
     printf("largest difference from ready to done: bucket %zu, predicted %.2f ms, recorded %.2f ms\n", worst,
            (x->predicted[worst].done - x->predicted[worst].ready) / 1e3,
            (x->recorded[worst].done - x->recorded[worst].ready) / 1e3);
-    printf("all buckets done: predicted %.2f ms, recorded %.2f ms (prediction %+.1f %%); the step ends %.2f ms "
-           "later\n",
-           makespan_us / 1e3, x->done_us / 1e3, 100 * (makespan_us / x->done_us - 1),
-           (x->step_us - x->done_us) / 1e3);
+    printf(
+        "all buckets done: predicted %.2f ms, recorded %.2f ms (prediction %+.1f %%); the step ends %.2f ms "
+        "later\n",
+        makespan_us / 1e3, x->done_us / 1e3, 100 * (makespan_us / x->done_us - 1),
+        (x->step_us - x->done_us) / 1e3);
     return GW_CLI_OK;
 }
 
@@ -231,13 +232,13 @@ int plan_hook_check(const plan_file *plan, const plan_kineto *trace, const char 
     x.recorded = calloc(x.count + 1, sizeof *x.recorded);
     int code = x.predicted != NULL && x.recorded != NULL ? GW_CLI_OK
                                                          : gw_cli_error(GW_CLI_IO, NULL, "out of memory");
-    if (code == GW_CLI_OK && (strcmp(plan->kind, "tree") == 0 || !isfinite(plan->makespan_us) || !predict(&x))) {
+    if (code == GW_CLI_OK &&
+        (strcmp(plan->kind, "tree") == 0 || !isfinite(plan->makespan_us) || !predict(&x))) {
         code = gw_cli_error(GW_CLI_BAD_DATA, plan->path, "is not a plan of buckets with expected times");
     }
     code = code == GW_CLI_OK ? record(&x) : code;
     if (code == GW_CLI_OK && x.steps == 0) {
-        code = gw_cli_error(GW_CLI_BAD_DATA, path,
-                            "no step has the plan's buckets and methods%s",
+        code = gw_cli_error(GW_CLI_BAD_DATA, path, "no step has the plan's buckets and methods%s",
                             x.others > 0 ? "; it was made with other ones" : "");
     }
     if (code == GW_CLI_OK) {

@@ -1,7 +1,7 @@
 /*
- * Recordings in Chrome's trace JSON, plain or gzip: when each gradient was ready, and what was sent. Two kinds:
- * those of PyTorch's profiler (Kineto), with kernels and NCCL, and those of gradwire's DDP hook, whose events
- * have the category "gradwire" and state all times.
+ * Recordings in Chrome's trace JSON, plain or gzip: when each gradient was ready, and what was sent. Two
+ * kinds: those of PyTorch's profiler (Kineto), with kernels and NCCL, and those of gradwire's DDP hook, whose
+ * events have the category "gradwire" and state all times.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

@@ -285,9 +285,7 @@ class DdpState:
             self._map_due = False
             self._map_inputs = self._inputs()
             self._map_submitted = True
-            self.engine.build_maps(
-                [plan for plan in self._plans.values() if plan.settings.maps], self._wire_scale()
-            )
+            self.engine.build_maps([plan for plan in self._plans.values() if plan.settings.maps], self._wire_scale())
 
     def _inputs(self) -> tuple[Any, ...]:
         """What a map depends on, besides state that only optimizer.step() changes."""

@@ -247,12 +247,7 @@ class Engine:
         return Options(**fields).struct()
 
     def plan(
-        self,
-        length: int,
-        dtype: torch.dtype,
-        places: list[Place],
-        shard_len: int = 0,
-        settings: Settings | None = None,
+        self, length: int, dtype: torch.dtype, places: list[Place], shard_len: int = 0, settings: Settings | None = None
     ) -> Plan:
         """settings: of this bucket, if they are not the engine's; threads, debug and sampling are always those."""
         self._cookies += 1
