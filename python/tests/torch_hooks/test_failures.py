@@ -166,7 +166,7 @@ def failing(rank, size, where, options):
 def test_a_rank_that_raises_and_lives_on_is_noticed_at_once(where, options):
     """Also where all buckets travel plain; and its own state refuses to go on."""
     found = run(failing, 3, where, options, timeout_s=30)
-    for (_, step, seconds), refuses, error in found.values():
+    for (_, step, seconds), refuses, _ in found.values():
         assert step == 3 and seconds < 10 and refuses
     assert ("before its last bucket" if where == "backward" else "no more memory") in found[1][2]
 

@@ -188,22 +188,22 @@ def resumed(rank, size, document, cut):
     """A run that is cut, saved and resumed with a new model, DDP and hook."""
     saved = None
     for first, last in ((0, cut), (cut, 6)):
-        net, before = model(), None if saved is None else net
-        optimizer, old = OPTIMIZERS["adamw"](net.parameters()), None if saved is None else optimizer
+        net = model()
+        optimizer = OPTIMIZERS["adamw"](net.parameters())
         if saved is not None:
-            net.load_state_dict(before.state_dict())
-            optimizer.load_state_dict(old.state_dict())
+            net.load_state_dict(saved["net"])
+            optimizer.load_state_dict(saved["optimizer"])
         ddp = gradwire.torch.planned_ddp(net)
         state, hook = gradwire.torch.ddp_hook(optimizer, plan=document, model=net, **OPTIONS)
         if saved is not None:
-            state.load_state_dict(saved)
+            state.load_state_dict(saved["hook"])
         ddp.register_comm_hook(state, hook)
         for step in range(first, last):
             x, y = batch(rank, step)
             optimizer.zero_grad()
             torch.nn.functional.mse_loss(ddp(x), y).backward()
             optimizer.step()
-        saved = state.state_dict()
+        saved = {"net": net.state_dict(), "optimizer": optimizer.state_dict(), "hook": state.state_dict()}
         state.close()
     return digest(net)
 
