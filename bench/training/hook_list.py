@@ -11,6 +11,7 @@ gradwire[:K=V,...]   gradwire.torch.ddp_hook(optimizer, K=V, ...)
 
 import ast
 import dataclasses
+import re
 import typing
 
 import torch
@@ -59,7 +60,7 @@ def gloo_has_bf16():
 def options_of(text):
     """ "tolerance_bits=14,deep=True" as a dictionary; values are Python literals or strings."""
     options = {}
-    for part in filter(None, text.split(",")):
+    for part in filter(None, re.split(r",(?![^(]*\))", text)):  # not at the commas of a tuple
         name, equals, value = part.partition("=")
         if not equals:
             raise ValueError(f"'{part}': write NAME=VALUE")

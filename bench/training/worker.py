@@ -66,7 +66,7 @@ class Run:
         self.batch = options.batch or self.task.batch
         torch.manual_seed(options.seed)
         self.model = self.task.model()
-        self.ddp = DistributedDataParallel(self.model)
+        self.ddp = self.wrap(options.bucket_mb)
         kind = options.optimizer or self.task.optimizer
         self.optimizer = make_optimizer(kind, self.model, options.lr or self.task.lr[kind])
         self.hook = hook_list.install(self.ddp, self.optimizer, options.hook)
@@ -90,6 +90,24 @@ class Run:
             torch=torch.__version__,
             cpus=len(os.sched_getaffinity(0)),
         )
+
+    def wrap(self, bucket_mb):
+        if bucket_mb is None:
+            return DistributedDataParallel(self.model)
+        if bucket_mb > 0:
+            return DistributedDataParallel(self.model, bucket_cap_mb=bucket_mb)
+        import gradwire.torch
+
+        return gradwire.torch.planned_ddp(self.model)
+
+    def probe(self, folder, codecs, options):
+        """Costs of link and codecs of this run, with gradients and optimizer state as they are now."""
+        import gradwire.torch
+
+        found = gradwire.torch.probe.measure(
+            self.optimizer, {name: {} for name in codecs.split(",")}, **hook_list.options_of(options)
+        )
+        found.write(folder)
 
     def write(self, **row):
         self.file.write(json.dumps(row) + "\n")
@@ -151,6 +169,8 @@ class Run:
             self.step(step)
             if options.check and (step + 1) % options.check == 0:
                 self.check(step + 1)
+        if options.probe:
+            self.probe(options.probe, options.codecs, options.probe_options)
         about = self.hook.about() if self.hook.about else None
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         self.write(kind="end", hash=parameter_hash(self.model), hook_statistics=about, peak_memory=peak)
@@ -170,6 +190,10 @@ def arguments():
     parser.add_argument("--optimizer", choices=("adamw", "sgd"), help="default: the task's")
     parser.add_argument("--lr", type=float)
     parser.add_argument("--check", type=int, default=0, help="validate and hash every so many steps; 0: never")
+    parser.add_argument("--bucket-mb", type=float, help="bucket_cap_mb of DDP; 0: a bucket for each gradient")
+    parser.add_argument("--probe", help="a folder: at the end cluster.json and codecs.json are written there")
+    parser.add_argument("--codecs", default="bf16", help="of --probe, with commas")
+    parser.add_argument("--probe-options", default="", help="NAME=VALUE of ddp_hook, with commas")
     parser.add_argument("--compute", choices=("real", "replay"), default="real")
     return parser.parse_args()
 

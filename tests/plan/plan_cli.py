@@ -436,6 +436,117 @@ class Kineto(Case):
         self.refused(["161", "314"], "check", plan, DDP, "--params", os.path.join(TRACES, "resnet101.csv"))
 
 
+class Hook(Case):
+    """Recordings of gradwire's DDP hook, as python/gradwire/torch/recording.py writes them."""
+
+    GRADIENTS = (("c", 300, 1000.0), ("b", 200000, 3000.0), ("a", 50000, 4000.0))  # name, elems, ready in us
+
+    def recording(self, messages, steps=3, jitter=0.0, name="run.json"):
+        """messages: (codec, elems, start, duration, encoded or None) in us from the start of a step of 20 ms."""
+        events = []
+        for step in range(steps):
+            base, off = 20000.0 * step, jitter * (step - 1)
+            times = {"pid": 0, "tid": 0, "ph": "X"}
+            mark = {"cat": "user_annotation", "name": f"ProfilerStep#{step}", "ts": base, "dur": 20000.0}
+            events.append({**times, **mark})
+            rows = [(n, e, base + ready + off) for n, e, ready in self.GRADIENTS]
+            if step == 1:  # two that are ready at about the same time change places
+                rows[0], rows[1] = (*rows[0][:2], rows[1][2]), (*rows[1][:2], rows[0][2])
+            for gradient, elems, ts in rows:
+                event = {"cat": "gradwire", "name": "gradient", "ts": ts, "dur": 0.0}
+                events.append({**times, **event, "args": {"name": gradient, "elems": elems}})
+            for codec, elems, start, duration, encoded in messages:
+                args = {"elems": elems, "codec": codec, **({} if encoded is None else {"encoded_us": encoded})}
+                event = {"cat": "gradwire", "name": "message", "ts": base + start, "dur": duration + off}
+                events.append({**times, **event, "args": args})
+        return self.write(name, json.dumps({"schemaVersion": 1, "traceEvents": events}))
+
+    def plan(self, gradients=None):
+        """A plan for the recorded model on a flat network of 4 ranks."""
+        trace = self.recording([("fp32", 250300, 4000.0, 9000.0, None)])
+        model, cluster = (
+            self.path("model.csv"),
+            self.write("cluster.json", '{"ranks": 4, "latency_us": 100, "gbit_per_s": 1}'),
+        )
+        self.good("import", trace, "-o", model)
+        plan = self.path("plan.json")
+        case = ("--cluster", cluster, "--codecs", Inputs.CODECS, "--methods", "fp32,gcomp-t12")
+        return plan, self.good_json("solve", model, *case, "-o", plan), model
+
+    def test_import_takes_names_sizes_and_medians(self):
+        trace = self.recording([("fp32", 250300, 4000.0, 9000.0, None)], jitter=50.0)
+        found = self.good("import", trace)
+        # The first time is that from the start of the step.
+        expected = "name,elems,bwd_us\nc,300,1050.000000\nb,200000,1900.000000\na,50000,1050.000000\n"
+        self.assertEqual(found, expected)
+        self.assertEqual(
+            self.good("import", trace, "--step", 0),
+            "name,elems,bwd_us\nc,300,950.000000\nb,200000,2000.000000\na,50000,1000.000000\n",
+        )
+
+    def test_import_refuses_steps_that_differ(self):
+        trace = self.recording([("fp32", 250300, 4000.0, 9000.0, None)])
+        with open(trace) as file:
+            text = file.read()
+        self.refused(["same gradients"], "import", self.write("t.json", text.replace('"name": "a"', '"name": "x"', 1)))
+        self.refused(["same gradients"], "import", self.write("u.json", text.replace('"elems": 300', '"elems": 7', 1)))
+        self.refused(["event 2"], "import", self.write("v.json", text.replace('"ts": 1000.0', '"ts": "x"', 1)))
+
+    def test_check_says_where_plan_and_run_differ(self):
+        plan, solved, _ = self.plan()
+        late = 700.0
+        messages = []
+        for number, group in enumerate(solved["groups"]):
+            stages = {stage[0]: stage for stage in group["stages_us"]}
+            start = self.GRADIENTS[group["last"]][2]
+            end = group["stages_us"][-1][2] + (late if number == len(solved["groups"]) - 1 else 0)
+            encoded = stages["encode"][2] - start if "encode" in stages else None
+            messages.append((group["method"], group["elems"], start, end - start, encoded))
+        trace = self.recording(messages)
+        found = self.good_json("check", plan, trace)
+        self.assertEqual(found["steps"], 3)
+        self.assertEqual(len(found["buckets"]), len(solved["groups"]))
+        self.assertEqual(found["worst_bucket"], len(solved["groups"]) - 1)
+        for bucket, group in zip(found["buckets"], solved["groups"]):
+            self.assertEqual((bucket["method"], bucket["elems"]), (group["method"], group["elems"]))
+            self.assertAlmostEqual(bucket["predicted"]["done_us"], group["stages_us"][-1][2], places=2)
+            self.assertAlmostEqual(bucket["predicted"]["ready_us"], bucket["recorded"]["ready_us"], places=2)
+        self.assertAlmostEqual(found["recorded_us"], solved["makespan_us"] + late, places=2)
+        expected = solved["makespan_us"] / (solved["makespan_us"] + late) - 1
+        self.assertAlmostEqual(found["prediction_error"], expected, places=6)
+        self.assertAlmostEqual(found["step_us"], 20000.0, places=2)
+        text = self.good("check", plan, trace)
+        self.assertIn("all buckets done: predicted", text)
+        self.assertIn("largest difference from ready to done: bucket %d" % found["worst_bucket"], text)
+
+    def test_check_refuses_a_run_with_other_buckets(self):
+        plan, solved, _ = self.plan()
+        trace = self.recording([("fp32", 100, 4000.0, 9000.0, None)])
+        self.refused(["no step has the plan's buckets", "other ones"], "check", plan, trace)
+        other = [("dgc", group["elems"], 4000.0, 1.0, None) for group in solved["groups"]]
+        self.refused(["no step has the plan's buckets"], "check", plan, self.recording(other))
+
+    def test_export_names_what_the_hook_needs(self):
+        plan, solved, _ = self.plan()
+        exported = self.good_json("export", plan)
+        self.assertEqual(exported["schema"], "gradwire-buckets/1")
+        for bucket, group in zip(exported["groups"], solved["groups"]):
+            for key in ("names", "elems", "method", "codec", "algorithm"):
+                self.assertEqual(bucket[key], group[key])
+
+    def test_export_without_caps(self):
+        """Where PyTorch's sizes cannot make the buckets the hook still can."""
+        model = self.write("m.csv", "name,elems,bwd_us\na,100,0\nb,0,10\nc,100,10\n")
+        entry = {"first": 0, "last": 1, "method": "fp32"}
+        plan = {"schema": "gradwire-plan/1", "kind": "joint", "groups": [entry, {**entry, "first": 2, "last": 2}]}
+        path = self.write("p.json", json.dumps(plan))
+        case = ("--methods", "fp32")
+        self.refused(["bucket 0", "--json"], "export", model, path, *case)
+        exported = self.good_json("export", model, path, *case)
+        self.assertFalse(exported["pytorch_cuts_the_same_groups"])
+        self.assertEqual([bucket["names"] for bucket in exported["groups"]], [["a", "b"], ["c"]])
+
+
 class BadInput(Case):
     def csv(self, rows, header="name,elems,bwd_us"):
         return self.write("m.csv", header + "\n" + rows)

@@ -901,6 +901,96 @@ static void errors_are_bounded(void **state)
     assert_int_equal(gw_plan_problem_check(&problem, &fault), GW_ERR_TICKS);
 }
 
+/* Codec work of a group and its error, from the definition. */
+static void price_of(const gw_plan_problem *problem, const gw_plan_group *group, gw_plan_tick *work,
+                     int64_t *error)
+{
+    const gw_plan_method *m = &problem->methods[group->method];
+    int64_t x = 0;
+    for (uint32_t i = group->first; i < group->first + group->tensor_count; i++) {
+        x += problem->tensors[i].elems;
+    }
+    *work =
+        gw_plan_cost_eval(&m->enc, x) + gw_plan_cost_eval(&m->dec, x) + gw_plan_cost_eval(&m->dec_more, x);
+    if (m->device == GW_PLAN_CPU) {
+        *work += 2 * gw_plan_cost_eval(&m->host, x);
+    }
+    if (m->owner_count > 0) {
+        const int64_t share = x / m->owner_count;
+        *work += gw_plan_cost_eval(&m->sum, x - share) +
+                 gw_plan_cost_eval(&m->enc, share + (x % m->owner_count != 0));
+    }
+    *error = m->error * x;
+}
+
+/* Where the network is hidden behind backprop nothing is compressed. */
+static void hidden_messages_travel_dense(void **state)
+{
+    (void)state;
+    const gw_plan_tensor tensors[4] = {
+        {NULL, 10, 0, 0}, {NULL, 10, 1000, 0}, {NULL, 10, 1000, 0}, {NULL, 40, 1000, 0}};
+    gw_plan_method methods[3] = {method_of(affine(1, 1), affine(0, 1), affine(1, 1)),
+                                 method_of(affine(0, 0), affine(0, 10), affine(0, 0)),
+                                 method_of(affine(2, 1), affine(0, 1), affine(2, 1))};
+    for (int i = 0; i < 3; i += 2) {
+        methods[i].device = GW_PLAN_CPU;
+        methods[i].host = affine(0, 0);
+    }
+    const gw_plan_problem problem = {tensors, 4, methods, 3, GW_PLAN_DECODE_SERIAL, 0, 0};
+    gw_plan_group groups[4];
+    gw_plan plan = {groups, 4, 0};
+    gw_plan_cert cert;
+    assert_int_equal(gw_plan_solve(&problem, NULL, &plan, &cert, &space), GW_OK);
+    assert_true(cert.proven);
+    /* The last tensor alone has nothing to hide behind: 41 + 40 + 41 compressed, 400 dense. */
+    assert_true(cert.makespan == 3000 + 41 + 40 + 41);
+    for (uint32_t j = 0; j < plan.group_count; j++) {
+        const int is_last = j + 1 == plan.group_count;
+        assert_int_equal(groups[j].method, is_last ? 0 : 1);
+    }
+}
+
+/* No group of a solved plan could have less codec work, or as much and a smaller error, at the same makespan.
+ */
+static void no_group_could_be_cheaper(void **state)
+{
+    (void)state;
+    plan_random random = {4242};
+    int ties = 0;
+    for (int round = 0; round < 400; round++) {
+        random_problem r;
+        random_problem_make(&random, SHAPE_JOINT, (uint32_t)random_between(&random, 1, 14), &r);
+        gw_plan_group groups[24];
+        gw_plan plan = {groups, 24, 0};
+        gw_plan_cert cert;
+        const gw_plan_solver labels = {.algorithm = GW_PLAN_LABELS};
+        if (gw_plan_solve(&r.problem, &labels, &plan, &cert, &space) != GW_OK) {
+            continue;
+        }
+        gw_plan_tick makespan = -1;
+        assert_int_equal(gw_plan_eval(&r.problem, &plan, &makespan), GW_OK);
+        assert_true(makespan == cert.makespan);
+        for (uint32_t j = 0; j < plan.group_count; j++) {
+            const uint32_t was = groups[j].method;
+            gw_plan_tick work, other;
+            int64_t error, other_error;
+            price_of(&r.problem, &groups[j], &work, &error);
+            for (uint32_t m = 0; m < r.problem.method_count; m++) {
+                groups[j].method = m;
+                if (m == was || gw_plan_eval(&r.problem, &plan, &makespan) != GW_OK ||
+                    makespan > cert.makespan) {
+                    continue;
+                }
+                price_of(&r.problem, &groups[j], &other, &other_error);
+                ties++;
+                assert_true(other > work || (other == work && other_error >= error));
+            }
+            groups[j].method = was;
+        }
+    }
+    assert_true(ties > 50);
+}
+
 /* ---- timelines ---- */
 
 static void random_jobs(plan_random *random, gw_plan_job *jobs, uint32_t n, int chain)
@@ -1208,6 +1298,8 @@ int main(void)
         cmocka_unit_test(methods_on_the_cpu),
         cmocka_unit_test(prices_beyond_64_bits),
         cmocka_unit_test(errors_are_bounded),
+        cmocka_unit_test(hidden_messages_travel_dense),
+        cmocka_unit_test(no_group_could_be_cheaper),
         cmocka_unit_test(bytecomp_gaps),
         cmocka_unit_test(bytecomp_skips_no_gain),
         cmocka_unit_test(event_equals_serial_on_chains),

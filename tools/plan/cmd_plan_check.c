@@ -1,5 +1,6 @@
 /*
- * plan check PLAN TRACE: a prediction against a recording.
+ * plan check PLAN TRACE: a prediction against a recording. plan_hook_check.c has those of gradwire's hook;
+ * this is about those of PyTorch's profiler.
  *
  * Each recorded step is replayed at the serial level: messages leave in the recorded order, each when its
  * last gradient is ready and the network is free, with the recorded durations. If the replay's end matches
@@ -17,6 +18,7 @@
 #include "plan_args.h"
 #include "plan_commands.h"
 #include "plan_file.h"
+#include "plan_hook.h"
 #include "plan_kineto.h"
 #include "text_source.h"
 
@@ -65,7 +67,7 @@ static int cut_params(const plan_model *params, const plan_kineto_collective **m
     return at == params->count;
 }
 
-#define WHAT_CHECK_TAKES "a plan, a recording and --params CSV"
+#define WHAT_CHECK_TAKES "a plan, a recording and, unless the hook made that, --params CSV"
 
 typedef struct check_args {
     plan_parser parser;
@@ -101,20 +103,21 @@ static int parse(check_args *a, int argc, char **argv)
     plan_parser_add(&a->parser, list, 2);
     plan_parser_add_output(&a->parser, NULL);
     const plan_parser_files files = {2, 2, WHAT_CHECK_TAKES};
-    int code = plan_parser_run(&a->parser, argc, argv, &files);
-    return code == GW_CLI_OK && a->params_path == NULL
-               ? gw_cli_error(GW_CLI_USAGE, NULL, "plan check takes " WHAT_CHECK_TAKES)
-               : code;
+    return plan_parser_run(&a->parser, argc, argv, &files);
 }
 
 static int open_state(check_state *x)
 {
     const check_args *a = x->args;
     int code = plan_file_read(a->parser.files[0], &x->plan);
-    code = code == GW_CLI_OK ? plan_model_read_csv(a->params_path, &x->params) : code;
+    code =
+        code == GW_CLI_OK && a->params_path != NULL ? plan_model_read_csv(a->params_path, &x->params) : code;
     code = code == GW_CLI_OK ? plan_kineto_read(a->parser.files[1], a->max_size, &x->trace) : code;
-    if (code != GW_CLI_OK) {
+    if (code != GW_CLI_OK || x->trace.is_hook) {
         return code;
+    }
+    if (a->params_path == NULL) {
+        return gw_cli_error(GW_CLI_USAGE, NULL, "plan check takes " WHAT_CHECK_TAKES);
     }
     x->messages = calloc(BUCKETS_MAX, sizeof *x->messages);
     x->ends = calloc(BUCKETS_MAX, sizeof *x->ends);
@@ -240,6 +243,11 @@ int plan_cmd_check(int argc, char **argv)
     x.args = &a;
     x.steps = json_array();
     code = open_state(&x);
+    if (code == GW_CLI_OK && x.trace.is_hook) {
+        code = plan_hook_check(&x.plan, &x.trace, a.parser.files[1], a.parser.json);
+        close_state(&x);
+        return code;
+    }
     for (size_t s = 0; s < x.trace.step_count && code == GW_CLI_OK; s++) {
         code = check_step(&x, s);
     }

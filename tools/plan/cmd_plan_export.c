@@ -1,5 +1,5 @@
 /*
- * plan export: a plan as PyTorch's bucket_cap_mb_list.
+ * plan export: a plan for PyTorch: bucket_cap_mb_list, and what gradwire's DDP hook needs of each bucket.
  *
  * PyTorch's rule (torch/csrc/distributed/c10d/reducer.cpp, compute_bucket_assignment_by_size): parameters in
  * the order the reducer sees them, a bucket closes when its bytes reach its limit; the next limit of the list
@@ -30,7 +30,8 @@ static int parse(export_args *a, int argc, char **argv)
 {
     memset(a, 0, sizeof *a);
     plan_parser_open(&a->parser, "export", "PLAN, or MODEL [PLAN]",
-                     "Writes PyTorch's bucket_cap_mb_list and checks that it cuts the same groups.");
+                     "Writes PyTorch's bucket_cap_mb_list, checked to cut the same groups; with --json or -o "
+                     "the buckets and codecs for gradwire.torch.");
     plan_case_args_add(&a->parser, &a->case_args, 0);
     plan_limit_args_add(&a->parser, &a->limit_args);
     plan_baseline_args_add(&a->parser, &a->baseline, 1);
@@ -116,10 +117,17 @@ static json_t *groups_json(const plan_opened *o, const gw_plan *plan)
     for (uint32_t j = 0; j < plan->group_count; j++) {
         const gw_plan_group *group = &plan->groups[j];
         const gw_plan_method *method = &o->setup.methods[group->method];
-        json_t *entry = json_pack("{s:I,s:I,s:s,s:s,s:s}", "first", (json_int_t)group->first, "last",
-                                  (json_int_t)group->first + group->tensor_count - 1, "codec", method->name,
-                                  "algorithm", o->setup.algorithms[group->method], "device",
-                                  method->device == GW_PLAN_CPU ? "cpu" : "gpu");
+        int64_t elems = 0;
+        json_t *names = json_array();
+        for (uint32_t i = group->first; i < group->first + group->tensor_count; i++) {
+            elems += o->model.tensors[i].elems;
+            json_array_append_new(names, json_string(o->model.tensors[i].name));
+        }
+        json_t *entry = json_pack("{s:I,s:I,s:I,s:s,s:s,s:s,s:s,s:o}", "first", (json_int_t)group->first,
+                                  "last", (json_int_t)group->first + group->tensor_count - 1, "elems",
+                                  (json_int_t)elems, "method", o->setup.labels[group->method], "codec",
+                                  method->name, "algorithm", o->setup.algorithms[group->method], "device",
+                                  method->device == GW_PLAN_CPU ? "cpu" : "gpu", "names", names);
         json_t *options = plan_library_options(&o->library, method->name);
         if (options != NULL) {
             json_object_set(entry, "options", options);
@@ -129,10 +137,19 @@ static json_t *groups_json(const plan_opened *o, const gw_plan *plan)
     return groups;
 }
 
-static int write_caps(const export_args *a, const plan_opened *o, const gw_plan *plan, const double *caps)
+/* wrong: the first bucket that PyTorch would cut otherwise, group_count if there is none. */
+static int write_caps(const export_args *a, const plan_opened *o, const gw_plan *plan, const double *caps,
+                      uint32_t wrong)
 {
     const uint32_t count = plan->group_count;
     if (a->parser.output == NULL && !a->parser.json) {
+        if (wrong != count) {
+            return gw_cli_error(
+                GW_CLI_BAD_DATA, o->path,
+                "PyTorch would not cut the same groups (bucket %u: a tensor without elements at "
+                "a cut, or equal sums, would move a boundary); --json has them for gradwire.torch",
+                wrong);
+        }
         printf("bucket_cap_mb_list=[");
         for (uint32_t j = 0; j < count; j++) {
             printf("%s%.6f", j > 0 ? ", " : "", caps[j]);
@@ -144,9 +161,10 @@ static int write_caps(const export_args *a, const plan_opened *o, const gw_plan 
     for (uint32_t j = 0; j < count; j++) {
         json_array_append_new(list, json_real(caps[j]));
     }
-    json_t *root = json_pack("{s:o,s:o,s:i,s:b,s:s}", "bucket_cap_mb_list", list, "groups",
-                             groups_json(o, plan), "buckets", (int)count, "pytorch_cuts_the_same_groups", 1,
-                             "order", "gradients in backprop order, float32, MB = 2^20 bytes");
+    json_t *root =
+        json_pack("{s:s,s:o,s:o,s:i,s:b,s:s}", "schema", PLAN_BUCKETS_SCHEMA, "bucket_cap_mb_list", list,
+                  "groups", groups_json(o, plan), "buckets", (int)count, "pytorch_cuts_the_same_groups",
+                  wrong == count, "order", "gradients in backprop order, float32, MB = 2^20 bytes");
     return plan_json_write(root, a->parser.output != NULL ? a->parser.output : "-");
 }
 
@@ -169,13 +187,7 @@ int plan_cmd_export(int argc, char **argv)
     }
     if (code == GW_CLI_OK) {
         make_caps(&o.model, &plan, caps);
-        const uint32_t wrong = first_difference(&o.model, &plan, caps);
-        code = wrong == plan.group_count
-                   ? write_caps(&a, &o, &plan, caps)
-                   : gw_cli_error(GW_CLI_BAD_DATA, o.path,
-                                  "PyTorch would not cut the same groups (bucket %u: a tensor without "
-                                  "elements at a cut, or equal sums, would move a boundary)",
-                                  wrong);
+        code = write_caps(&a, &o, &plan, caps, first_difference(&o.model, &plan, caps));
     }
     free(caps);
     free(plan.groups);

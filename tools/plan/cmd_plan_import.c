@@ -12,6 +12,7 @@
 #include "plan_args.h"
 #include "plan_byteps.h"
 #include "plan_commands.h"
+#include "plan_hook.h"
 #include "plan_input.h"
 #include "plan_kineto.h"
 #include "text_source.h"
@@ -106,7 +107,7 @@ static int parse(import_args *a, int argc, char **argv)
     memset(a, 0, sizeof *a);
     a->step = -1;
     plan_parser_open(&a->parser, "import", "TRACE",
-                     "Turns a profiler recording (Kineto .json[.gz], BytePS) into a model CSV.");
+                     "Turns a recording (Kineto .json[.gz], BytePS, gradwire's hook) into a model CSV.");
     const plan_arg list[] = {
         {"params", "CSV", "Names and sizes in backprop order", PLAN_ARG_TEXT, &a->params_path, 0, 0},
         {"step", "N", "The recorded step to use, from 0 (default: the median over steps)", PLAN_ARG_WHOLE,
@@ -259,7 +260,15 @@ static int import_kineto(import_state *x)
 {
     int code = read_trace(x);
     code = code == GW_CLI_OK ? check_trace(x) : code;
-    code = code == GW_CLI_OK ? make_model(x) : code;
+    if (code == GW_CLI_OK && x->trace.is_hook) {
+        code = plan_hook_model(&x->trace, x->path, x->count, x->args->step, &x->model);
+        x->span_us = 0;
+        for (uint32_t i = 1; i < x->model.count; i++) {
+            x->span_us += plan_us(x->model.tensors[i].bwd);
+        }
+    } else if (code == GW_CLI_OK) {
+        code = make_model(x);
+    }
     if (code != GW_CLI_OK) {
         return code;
     }

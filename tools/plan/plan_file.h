@@ -8,7 +8,8 @@
 
 #include "plan_run.h"
 
-#define PLAN_FILE_SCHEMA "gradwire-plan/1"
+#define PLAN_FILE_SCHEMA    "gradwire-plan/1"
+#define PLAN_BUCKETS_SCHEMA "gradwire-buckets/1" /* what plan export writes */
 
 /* 64-bit FNV-1a over names and sizes: tells whether a plan was made for a model. */
 uint64_t plan_problem_hash(const plan_model *model);

@@ -37,6 +37,8 @@ typedef struct accumulate {
     int64_t tid;
     double ts;
     int64_t elems;
+    char *name;  /* owned; NULL: not recorded */
+    int is_hook; /* ts is the time when it was ready */
 } accumulate;
 
 typedef struct kernel_text {
@@ -224,7 +226,7 @@ static void add_event(reader *r, json_t *event, const char *name, double ts, dou
     if (strcmp(name, "torch::autograd::AccumulateGrad") == 0) {
         accumulate *a = added = list_add(&r->accumulates, 1);
         if (a != NULL) {
-            *a = (accumulate){tid, ts, dims_elems(args)};
+            *a = (accumulate){tid, ts, dims_elems(args), NULL, 0};
         }
     } else if (strncmp(name, "ProfilerStep#", 13) == 0) {
         plan_kineto_step *step = added = list_add(&r->steps, 1);
@@ -242,6 +244,59 @@ static void add_event(reader *r, json_t *event, const char *name, double ts, dou
     r->out_of_memory |= added == NULL;
 }
 
+static double number_or(json_t *object, const char *key, double fallback)
+{
+    json_t *value = json_object_get(object, key);
+    return json_is_number(value) ? json_number_value(value) : fallback;
+}
+
+/* A gradient or a message of the hook. */
+static void add_hook_event(reader *r, json_t *event, const char *name, double ts, double duration)
+{
+    json_t *args = json_object_get(event, "args");
+    json_t *elems = json_object_get(args, "elems");
+    const char *text = json_string_value(json_object_get(args, "name"));
+    const char *codec = json_string_value(json_object_get(args, "codec"));
+    if (strcmp(name, "gradient") == 0) {
+        accumulate *a = list_add(&r->accumulates, 1);
+        if (a != NULL) {
+            *a = (accumulate){0, ts, json_is_integer(elems) ? (int64_t)json_integer_value(elems) : -1,
+                              text != NULL ? strdup(text) : NULL, 1};
+        }
+        r->out_of_memory |= a == NULL || (text != NULL && a->name == NULL);
+    } else if (strcmp(name, "message") == 0) {
+        plan_kineto_collective *c = list_add(&r->collectives, 1);
+        r->out_of_memory |= c == NULL;
+        if (c != NULL) {
+            memset(c, 0, sizeof *c);
+            (void)snprintf(c->name, sizeof c->name, "message");
+            (void)snprintf(c->codec, sizeof c->codec, "%s", codec != NULL ? codec : "");
+            c->elems = json_is_integer(elems) ? (int64_t)json_integer_value(elems) : -1;
+            c->start_us = ts;
+            c->duration_us = duration;
+            c->encoded_us = number_or(args, "encoded_us", -1);
+        }
+    }
+}
+
+static int take_hook_event(reader *r, uint64_t offset, const char *text, size_t size)
+{
+    json_t *event = parse_event(r, offset, text, size);
+    if (event == NULL) {
+        return GW_CLI_BAD_DATA;
+    }
+    int code = GW_CLI_OK;
+    double ts, duration;
+    const char *name = json_string_value(json_object_get(event, "name"));
+    if (name == NULL || !times(event, &ts, &duration)) {
+        code = bad_event(r, offset, "name, ts or dur is missing, negative, too large or no number");
+    } else {
+        add_hook_event(r, event, name, ts, duration);
+    }
+    json_decref(event);
+    return code;
+}
+
 /* One object of traceEvents. */
 static int take_event(reader *r, uint64_t offset, const char *text, size_t size)
 {
@@ -253,6 +308,9 @@ static int take_event(reader *r, uint64_t offset, const char *text, size_t size)
     }
     if (starts(cat, end, "\"kernel\"") || starts(cat, end, "\"Kernel\"")) {
         return take_kernel(r, offset, text, size);
+    }
+    if (starts(cat, end, "\"gradwire\"")) {
+        return take_hook_event(r, offset, text, size);
     }
     /* By category, text that an event of interest contains. */
     const char *needed = starts(cat, end, "\"cuda_runtime\"") || starts(cat, end, "\"Runtime\"") ||
@@ -462,6 +520,10 @@ static int collective_by_time(const void *a, const void *b)
 /* End of the last non-NCCL kernel launched before `a` on its thread. */
 static int ready_time(const reader *r, const accumulate *a, double *ready)
 {
+    if (a->is_hook) {
+        *ready = a->ts;
+        return GW_CLI_OK;
+    }
     const launch *launches = r->launches.items;
     size_t low = 0;
     size_t high = r->launches.count;
@@ -507,7 +569,8 @@ static int make_steps(reader *r, plan_kineto *trace)
 {
     if (r->accumulates.count == 0) {
         return gw_cli_error(GW_CLI_BAD_DATA, r->path,
-                            "no torch::autograd::AccumulateGrad: not a recording of training");
+                            "no torch::autograd::AccumulateGrad and no gradient of gradwire's hook: not a "
+                            "recording of training");
     }
     if (r->launches.count > 0) { /* qsort must not see NULL */
         qsort(r->launches.items, r->launches.count, sizeof(launch), by_thread_and_time);
@@ -530,7 +593,7 @@ static int make_steps(reader *r, plan_kineto *trace)
         all->end_us = INFINITY;
     }
     qsort(r->steps.items, r->steps.count, sizeof(plan_kineto_step), by_start);
-    const accumulate *list_of = r->accumulates.items;
+    accumulate *list_of = r->accumulates.items;
     plan_kineto_step *steps = r->steps.items;
     size_t next = 0;
     for (size_t i = 0; i < r->steps.count; i++) {
@@ -551,6 +614,10 @@ static int make_steps(reader *r, plan_kineto *trace)
                 return code;
             }
             steps[i].gradients[a - first].elems = list_of[a].elems;
+            steps[i].gradients[a - first].name = list_of[a].name;
+            steps[i].gradient_count = a - first + 1;
+            trace->is_hook |= list_of[a].is_hook;
+            list_of[a].name = NULL;
         }
         steps[i].gradient_count = next - first;
     }
@@ -561,6 +628,9 @@ static int make_steps(reader *r, plan_kineto *trace)
 void plan_kineto_free(plan_kineto *trace)
 {
     for (size_t i = 0; i < trace->step_count; i++) {
+        for (size_t g = 0; g < trace->steps[i].gradient_count; g++) {
+            free(trace->steps[i].gradients[g].name);
+        }
         free(trace->steps[i].gradients);
     }
     free(trace->steps);
@@ -596,6 +666,9 @@ int plan_kineto_read(const char *path, uint64_t size_max, plan_kineto *trace)
     trace->step_count = r.steps.count;
     trace->collectives = r.collectives.items;
     trace->collective_count = r.collectives.count;
+    for (size_t i = 0; i < r.accumulates.count; i++) {
+        free(((accumulate *)r.accumulates.items)[i].name);
+    }
     free(r.launches.items);
     free(r.accumulates.items);
     free(r.kernels.items);

@@ -1,6 +1,7 @@
 /*
- * PyTorch profiler recordings (Kineto, Chrome trace JSON, plain or gzip): when each gradient was ready, and
- * what NCCL sent.
+ * Recordings in Chrome's trace JSON, plain or gzip: when each gradient was ready, and what was sent. Two
+ * kinds: those of PyTorch's profiler (Kineto), with kernels and NCCL, and those of gradwire's DDP hook, whose
+ * events have the category "gradwire" and state all times.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -13,13 +14,16 @@
 typedef struct plan_kineto_gradient {
     double ready_us; /* end of the kernel that wrote it, trace clock */
     int64_t elems;   /* from recorded shapes; -1: not recorded */
+    char *name;      /* owned; NULL: not recorded */
 } plan_kineto_gradient;
 
 typedef struct plan_kineto_collective {
-    char name[32]; /* allreduce, broadcast, ... */
+    char name[32]; /* allreduce, broadcast, ...; "message": a bucket of the hook */
     int64_t elems; /* "In msg nelems" */
     double start_us, duration_us;
     int64_t group_size;
+    char codec[64];    /* of the hook's messages */
+    double encoded_us; /* the same: when the last piece was encoded, from start_us; -1: not recorded */
 } plan_kineto_collective;
 
 typedef struct plan_kineto_step {
@@ -35,6 +39,7 @@ typedef struct plan_kineto {
     plan_kineto_collective *collectives; /* by start */
     size_t collective_count;
     size_t event_count;
+    int is_hook; /* made by the hook */
 } plan_kineto;
 
 /* Reads a recording; the text of a gzip file may have size_max bytes. Streams the file: memory does not

@@ -5,9 +5,11 @@
 docs/pytorch.md describes options, limits and recipes.
 """
 
+from . import probe
 from .communicator import Communicator, all_reduce
 from .ddp import DdpState, ddp_hook
 from .engine import ExchangeError, ReplicaError
+from .planned import planned_ddp
 from .thc import ThcState, thc_hook
 
 __all__ = [
@@ -18,5 +20,7 @@ __all__ = [
     "ThcState",
     "all_reduce",
     "ddp_hook",
+    "planned_ddp",
+    "probe",
     "thc_hook",
 ]

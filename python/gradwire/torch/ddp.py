@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 import types
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -16,13 +18,16 @@ import torch.distributed as dist
 import gradwire.maps
 from gradwire.gcomp import Options
 
-from . import optimizers
+from . import optimizers, planned
+from .casts import Caster
 from .choice import Choice
 from .engine import CODEC_DTYPES, Engine, Operation, Plan, Settings
 from .optimizers import Book, Place
+from .recording import Message, Recording
 from .replay import Layout, Replay
 from .stats import Report, StepClock
 from .transport import Transport
+from .watch import BackwardWatch
 
 LossScale = Any  # a number, a callable that returns one, or a GradScaler
 
@@ -67,6 +72,11 @@ class DdpState:
     loss_scale: a GradScaler, a number or a callable. seed: of stochastic rounding. debug: results are compared across
     ranks. csv: a path, rank 0 writes statistics there. tensorboard: a SummaryWriter. report_every: steps between two
     lines of statistics.
+
+    plan: a file of `gradwire plan solve` or `plan export`: gradients travel in its buckets, each by its codec; the
+    options above hold for what the plan does not say. model: the module whose names of parameters the plan has; without
+    one they are parameter.N in the order of the optimizer. record: a path, rank 0 writes there a recording of the steps
+    from record_steps[0] to before record_steps[1], for `gradwire plan import` and `plan check`.
     """
 
     def __init__(
@@ -95,38 +105,45 @@ class DdpState:
         csv: str | None = None,
         tensorboard: Any = None,
         report_every: int = 100,
+        plan: str | os.PathLike | Mapping[str, Any] | None = None,
+        model: torch.nn.Module | None = None,
+        record: str | None = None,
+        record_steps: tuple[int, int] = (3, 13),
     ) -> None:
+        buckets = [] if plan is None else planned.load(plan)
         made = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else list(optimizer)
         self.group = dist.group.WORLD if group is None else group
         self.timeout = timeout or timeout_of(self.group)
         self.loss_scale = loss_scale
         self.small_len = small_len
         self._book = Book(made, seed)
-        settings = make_settings(
-            made,
-            tolerance_bits=tolerance_bits,
-            noise=noise,
-            levels=levels,
-            deep_cut=deep_cut,
-            nmse=nmse,
-            rounding=rounding,
-            checksum=checksum,
-            contribution_bits=contribution_bits,
-            fallback=fallback,
-            threads=threads,
-            piece_len=piece_len,
-            debug=debug,
-        )
+        self._options = {
+            "tolerance_bits": tolerance_bits,
+            "noise": noise,
+            "levels": levels,
+            "deep_cut": deep_cut,
+            "nmse": nmse,
+            "rounding": rounding,
+            "checksum": checksum,
+            "contribution_bits": contribution_bits,
+            "fallback": fallback,
+            "threads": threads,
+            "piece_len": piece_len,
+            "debug": debug,
+        }
+        settings = make_settings(made, **self._options)
         self._transport = new_transport(self.group, transport, self.timeout)
         self.rank, self.size = self._transport.rank, self._transport.size
         self.engine = Engine(self._transport, settings, self._book)
-        self.choice = Choice(compress, self._slowest, self.rank)
+        self.engine.on_fail.append(_weak(self._failed))
+        self.choice = Choice("always" if buckets and compress == "auto" else compress, self._slowest, self.rank)
         self.step = 0  # synchronised backward passes so far
         self.clock = StepClock()
         self.report = Report(self, csv=csv, tensorboard=tensorboard, every=report_every)
         self._plans: dict[tuple[Any, ...], Plan] = {}
         self._used: set[tuple[Any, ...]] = set()
         self._in_backward = False
+        self._maps = settings.maps  # of any bucket
         self._compressing = False
         self._map_due = False
         self._map_submitted = False
@@ -135,19 +152,126 @@ class DdpState:
         self._forward_handle: Any = None
         self._layout: Layout = []  # of the last backward pass
         self._replay: Replay | None = None
+        self._watch = BackwardWatch(self.engine.fail)
+        self._model = model
+        self._names: dict[int, str] | None = None
+        self._caster: Caster | None = None
+        self._thc: dict[str, Any] = {}  # ThcState by its options
+        self._planned: planned.Planned | None = None
+        if buckets:
+            self._same_plan(planned.digest(buckets))
+            self._planned = planned.Planned(buckets, [self._run_of(bucket) for bucket in buckets])
+        self.recording: Recording | None = None
+        if record is not None:
+            self.recording = Recording(record, range(*record_steps), self._book.params(), self._slowest, self.rank)
+            self.engine.timing = True
+            self._watch_forward()
         for one in made:
             watch_steps(one, self)
+
+    # ---- plans ----
+
+    def _same_plan(self, digest: int) -> None:
+        largest, complement = self.engine.call(lambda: self._transport.largest([digest, digest ^ (1 << 64) - 1]))
+        if largest != complement ^ (1 << 64) - 1:
+            raise ValueError("gradwire: the ranks have different plans")
+
+    def _run_of(self, bucket: planned.Bucket) -> Callable[..., torch.futures.Future]:
+        """What reduces a bucket of the plan: (values, params, gradients) -> future of the mean, in place."""
+        run = self._codec(bucket.kind, dict(bucket.options))
+
+        def start(values: torch.Tensor, params: list[torch.Tensor], gradients: list[torch.Tensor]) -> Any:
+            fits = self._compressing and self._codec_takes(values)
+            chosen = run if fits else self._plain_of
+            return self._recorded(chosen, values, params, gradients, bucket.label if fits else "fp32")
+
+        return start
+
+    def _codec(self, kind: str, options: dict[str, Any]) -> Callable[..., torch.futures.Future]:
+        """A codec of ALGORITHMS with its options: (values, params, gradients, message) -> future."""
+        if kind == "gradwire":
+            unknown = set(options) - set(self._options) | set(options) & {"threads", "debug"}
+            if unknown:
+                raise ValueError(f"plan: gradwire has no option {', '.join(sorted(unknown))} for a bucket")
+            settings = make_settings(self._book.optimizers, **{**self._options, **options})
+            self._maps = self._maps or settings.maps
+            return lambda values, params, gradients, message: self._compressed(
+                values, params, gradients, message, settings
+            )
+        if kind in ("fp16", "bf16"):
+            self._refuse(kind, options)
+            caster = self._make_caster()
+            caster.prepare(kind)
+            return lambda values, params, gradients, message: caster.reduce(values, kind)
+        if kind == "thc":
+            thc = self._make_thc(options)
+            return lambda values, params, gradients, message: thc.start(values, params)
+        self._refuse(kind, options)
+        return self._plain_of
+
+    @staticmethod
+    def _refuse(kind: str, options: dict[str, Any]) -> None:
+        if options:
+            raise ValueError(f"plan: {kind} has no options, not {', '.join(sorted(options))}")
+
+    def _make_caster(self) -> Caster:
+        if self._caster is None:
+            transport = new_transport(self.group, None, self.timeout)
+            self._caster = Caster(transport, self.engine.fail)
+            self.engine.on_fail.append(lambda error: transport.abort())
+        return self._caster
+
+    def _make_thc(self, options: dict[str, Any]) -> Any:
+        from .thc import ThcState  # it needs this module
+
+        key = repr(sorted(options.items()))
+        if key not in self._thc:
+            made = ThcState(
+                self._book.optimizers, group=self.group, timeout=self.timeout, seed=self._book.seed, **options
+            )
+            made.on_fail = self.engine.fail
+            self.engine.on_fail.append(made.fail)
+            self._thc[key] = made
+        return self._thc[key]
+
+    # ---- failure ----
+
+    def fail(self, error: BaseException) -> None:
+        """Ends the hook on all ranks, as if an operation of this one had failed. For an error that the hook does not
+        see: one in a forward pass, or before the first bucket of a backward pass."""
+        self.engine.fail(error)
+
+    def _failed(self, error: BaseException) -> None:
+        """Others may wait in an all-reduce of DDP's own group."""
+        self._watch.end()
+        if self.engine.alone:
+            Transport(self.group, self.timeout).abort()
 
     # ---- maps ----
 
     def on_step(self) -> None:
         """The optimizer has made a step: state is new. The maps wait for the next forward pass, when a scheduler has
         set the learning rate of the next step."""
-        if self.engine.settings.maps and self._plans and self.choice.next_compresses(self.step):
+        if self.recording is not None:
+            self.recording.step_ended()
+        if self._maps and self._plans and self.choice.next_compresses(self.step):
             self._map_due = True
-            if self._forward_handle is None:
-                register = torch.nn.modules.module.register_module_forward_pre_hook
-                self._forward_handle = register(_forward_trigger(weakref.ref(self)))
+        if self._map_due or (self.recording is not None and not self.recording.written):
+            self._watch_forward()
+
+    def _watch_forward(self) -> None:
+        if self._forward_handle is None:
+            register = torch.nn.modules.module.register_module_forward_pre_hook
+            self._forward_handle = register(_forward_trigger(weakref.ref(self)))
+
+    def on_forward(self) -> None:
+        """The first forward pass of a step begins."""
+        if self._forward_handle is not None:
+            self._forward_handle.remove()
+            self._forward_handle = None
+        if self.recording is not None and self.engine.error is None:
+            self.recording.begin(self.step, self._names_by_id())
+        self.build_maps()
 
     def before_step(self) -> None:
         """State is about to change: no map may be being built from it."""
@@ -157,14 +281,11 @@ class DdpState:
 
     def build_maps(self) -> None:
         """Maps for the next backward pass, from the state as it is now."""
-        if self._forward_handle is not None:
-            self._forward_handle.remove()
-            self._forward_handle = None
         if self._map_due and self._plans:
             self._map_due = False
             self._map_inputs = self._inputs()
             self._map_submitted = True
-            self.engine.build_maps(list(self._plans.values()), self._wire_scale())
+            self.engine.build_maps([plan for plan in self._plans.values() if plan.settings.maps], self._wire_scale())
 
     def _inputs(self) -> tuple[Any, ...]:
         """What a map depends on, besides state that only optimizer.step() changes."""
@@ -201,14 +322,25 @@ class DdpState:
 
     def reduce(self, bucket: dist.GradBucket) -> torch.futures.Future:
         self.engine.raise_error()
+        try:
+            return self._reduce_bucket(bucket)
+        except Exception as error:  # on this rank alone, as far as it can know
+            self.engine.fail(error)
+            raise
+
+    def _reduce_bucket(self, bucket: dist.GradBucket) -> torch.futures.Future:
         if not self._in_backward:
             self._begin_backward()
         values, params, gradients = bucket.buffer(), bucket.parameters(), bucket.gradients()
-        if self._replay is not None:
+        if self._planned is not None:
+            future = self._planned.add(values, params, gradients, self._names_by_id())
+        elif self._replay is not None:
             future = self._replay.add(values, params, gradients)
         else:
             future = self._reduce(values, params, gradients)
         if bucket.is_last():
+            if self._planned is not None:
+                self._planned.finish()
             replay, self._replay = self._replay, None
             if replay is not None:
                 self._end_backward(replay.run(self._conclude))
@@ -230,15 +362,42 @@ class DdpState:
     ) -> torch.futures.Future:
         self._layout.append([self._book.number(param) for param in params])
         if self._compressing and self._compressible(values):
-            return self._compressed(values, params, gradients)
-        return self._plain(values)
+            return self._recorded(self._compressed, values, params, gradients, "gradwire")
+        return self._recorded(self._plain_of, values, params, gradients, "fp32")
+
+    def _recorded(
+        self,
+        run: Callable[..., torch.futures.Future],
+        values: torch.Tensor,
+        params: list[torch.Tensor],
+        gradients: list[torch.Tensor],
+        label: str,
+    ) -> torch.futures.Future:
+        message = None if self.recording is None else self.recording.message(label, values.numel())
+        future = run(values, params, gradients, message)
+        if message is None:
+            return future
+
+        def end(done: torch.futures.Future) -> torch.Tensor:
+            message.end()
+            return done.value()
+
+        return future.then(end)
+
+    def _names_by_id(self) -> dict[int, str]:
+        if self._names is None:
+            self._names = planned.names_of(self._book.params(), self._model)
+        return self._names
 
     def _begin_backward(self) -> None:
         self._in_backward = True
+        self._watch.begin(sys._getframe())
+        if self._planned is not None:
+            self._planned.begin()
         self._compressing = self.choice.compresses(self.step)
         self._used = set()
         self._layout = []
-        if not (self._compressing and self._plans and self.engine.settings.maps):
+        if not (self._compressing and self._plans and self._maps):
             return
         if self._map_due:
             self.build_maps()  # no forward pass was seen
@@ -248,6 +407,7 @@ class DdpState:
 
     def _end_backward(self, future: torch.futures.Future) -> None:
         self._in_backward = False
+        self._watch.end()
         step, self.step = self.step, self.step + 1
         if self._compressing or self.choice.decision is False:
             for key in set(self._plans) - self._used:
@@ -259,22 +419,53 @@ class DdpState:
         self.report.step(step)
 
     def _compressible(self, values: torch.Tensor) -> bool:
+        return self._codec_takes(values) and values.numel() >= self.small_len
+
+    def _codec_takes(self, values: torch.Tensor) -> bool:
         fits = values.dtype in CODEC_DTYPES and values.device.type == "cpu"
-        return fits and values.numel() >= max(self.small_len, 1) and self.size > 1
+        return fits and values.numel() > 0 and self.size > 1
+
+    def _plain_of(
+        self,
+        values: torch.Tensor,
+        params: list[torch.Tensor],
+        gradients: list[torch.Tensor],
+        message: Message | None = None,
+    ) -> torch.futures.Future:
+        return self._plain(values)
 
     def _plain(self, values: torch.Tensor) -> torch.futures.Future:
         self.report.plain_size += values.numel() * values.element_size()
         if values.dtype.is_floating_point:
             values.div_(self.size)
         work = dist.all_reduce(values, group=self.group, async_op=True)
-        return work.get_future().then(lambda done: done.value()[0])
+
+        def end(done: torch.futures.Future) -> torch.Tensor:
+            try:
+                return done.value()[0]
+            except Exception as error:
+                self.engine.fail(error)
+                raise
+
+        return work.get_future().then(end)
 
     def _compressed(
-        self, values: torch.Tensor, params: list[torch.Tensor], gradients: list[torch.Tensor]
+        self,
+        values: torch.Tensor,
+        params: list[torch.Tensor],
+        gradients: list[torch.Tensor],
+        message: Message | None = None,
+        settings: Settings | None = None,
     ) -> torch.futures.Future:
-        plan = self._plan(values, params, gradients)
+        plan = self._plan(values, params, gradients, settings)
         future: torch.futures.Future = torch.futures.Future()
         self.report.full_size += values.numel() * values.element_size()
+
+        def done(operation: Operation) -> None:
+            if message is not None:
+                message.operation(operation)
+            future.set_result(values)
+
         self.engine.submit(
             Operation(
                 plan=plan,
@@ -283,19 +474,25 @@ class DdpState:
                 scale=1.0 / self.size,
                 wire_scale=self._wire_scale(),
                 step=self.step,
-                on_done=lambda operation: future.set_result(values),
+                on_done=done,
                 on_error=lambda error: fail_future(future, error),
             )
         )
         return future
 
-    def _plan(self, values: torch.Tensor, params: list[torch.Tensor], gradients: list[torch.Tensor]) -> Plan:
-        key = (values.numel(), values.dtype, *map(id, params))
+    def _plan(
+        self,
+        values: torch.Tensor,
+        params: list[torch.Tensor],
+        gradients: list[torch.Tensor],
+        settings: Settings | None = None,
+    ) -> Plan:
+        key = (id(settings), values.numel(), values.dtype, *map(id, params))
         self._used.add(key)
         plan = self._plans.get(key)
         if plan is None:
             places = places_of(self._book, values, params, gradients)
-            plan = self._plans[key] = self.engine.plan(values.numel(), values.dtype, places)
+            plan = self._plans[key] = self.engine.plan(values.numel(), values.dtype, places, settings=settings)
             self._map_inputs = self._inputs()
         return plan
 
@@ -309,6 +506,7 @@ class DdpState:
             "seed": self._book.seed,
             "choice": self.choice.state_dict(),
             "layout": [list(bucket) for bucket in self._layout],
+            "thc": {key: thc.state_dict() for key, thc in self._thc.items()},
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -317,7 +515,10 @@ class DdpState:
         self.step = state["step"]
         self._book.seed = self.engine.seed = state["seed"]
         self.choice.load_state_dict(state["choice"])
-        if state["layout"] and not any(None in bucket for bucket in state["layout"]):
+        for key, thc in self._thc.items():
+            if key in state.get("thc", {}):
+                thc.load_state_dict(state["thc"][key])
+        if self._planned is None and state["layout"] and not any(None in bucket for bucket in state["layout"]):
             self._replay = Replay(state["layout"], self._book.number, self._reduce)
 
     def check(self) -> None:
@@ -334,6 +535,11 @@ class DdpState:
             self._forward_handle.remove()
             self._forward_handle = None
         self.report.close()
+        self._watch.close()
+        for thc in self._thc.values():
+            thc.close()
+        if self._caster is not None:
+            self._caster.close()
         self.engine.close()
 
 
@@ -445,13 +651,25 @@ def watch_steps(optimizer: torch.optim.Optimizer, state: DdpState) -> None:
     optimizer.step = types.MethodType(step, optimizer)
 
 
+def _weak(method: Callable[..., None]) -> Callable[..., None]:
+    """The engine's threads must not keep the state."""
+    reference = weakref.WeakMethod(method)
+
+    def call(*arguments: Any) -> None:
+        alive = reference()
+        if alive is not None:
+            alive(*arguments)
+
+    return call
+
+
 def _forward_trigger(reference: weakref.ref) -> Callable[..., None]:
     def trigger(module: torch.nn.Module, *_: Any) -> None:
         state = reference()
         if (
             state is not None and module.training
         ):  # not for an evaluation, before a scheduler's step or of other weights
-            state.build_maps()
+            state.on_forward()
 
     return trigger
 

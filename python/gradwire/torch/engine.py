@@ -74,10 +74,17 @@ class Plan:
     """A bucket that comes again every step: its exchange, its map and the memory of its messages."""
 
     def __init__(
-        self, engine: Engine, cookie: int, length: int, dtype: torch.dtype, places: list[Place], shard_len: int
+        self,
+        engine: Engine,
+        cookie: int,
+        length: int,
+        dtype: torch.dtype,
+        places: list[Place],
+        shard_len: int,
+        settings: Settings,
     ) -> None:
         self.engine, self.cookie, self.len, self.dtype, self.places = engine, cookie, length, dtype, places
-        settings, transport = engine.settings, engine.transport
+        self.settings, transport = settings, engine.transport
         config = _pool.gw_exchange_config(
             shape=gw_collective_shape(
                 len=length, rank_count=transport.size, piece_len=settings.piece_len, shard_len=shard_len
@@ -128,7 +135,7 @@ class Plan:
         """Starts it; map_done is set at its end."""
         self.map_done.clear()
         self.map_built = False
-        self.table = self.engine.book.segments(self.places, wire_scale, self.engine.settings.limits)
+        self.table = self.engine.book.segments(self.places, wire_scale, self.settings.limits)
         self.exchange.start_map(self.table.struct, self.table.wire_scale)
 
     def wait_map(self) -> int:
@@ -188,6 +195,19 @@ class Operation:
     number: int = 0
     started: float = 0.0
     seconds: float = 0.0
+    encoded: float = 0.0  # when the last contribution was on its way
+    summed: float = 0.0  # when the last piece that this rank owns was
+    stages: dict[str, float] | None = None  # CPU seconds and bytes, with Engine.timing
+
+
+def _stages(stats: _pool.gw_exchange_stats) -> dict[str, float]:
+    """CPU seconds of the pool's threads by stage, and bytes."""
+    names = ("map", "encode", "reduce", "decode")
+    return {
+        **{f"{name}_s": getattr(stats, f"{name}_ns") / 1e9 for name in names},
+        "sent_size": stats.sent_size,
+        "received_size": stats.received_size,
+    }
 
 
 class Engine:
@@ -200,10 +220,13 @@ class Engine:
         self.plans: dict[int, Plan] = {}
         self.fault: Callable[[int, int, torch.Tensor], None] | None = None  # tests damage messages with it
         self.error: BaseException | None = None
+        self.alone = False  # the error is one that the other ranks do not know of
+        self.on_fail: list[Callable[[BaseException], None]] = []
         self.word = 0  # the worst outcome on this rank since the last conclusion
         self.digest = 0  # debug: of the results since then
         self.mismatches = 0  # agreements that found different maps
         self.seconds = 0.0  # operations, from start to end
+        self.timing = False  # operations get their stages
         self._retired = _pool.gw_exchange_stats()
         self._cookies = 0
         self._operations = 0
@@ -223,9 +246,12 @@ class Engine:
         fields = {**vars(options), "dtype": CODEC_DTYPES[dtype]}
         return Options(**fields).struct()
 
-    def plan(self, length: int, dtype: torch.dtype, places: list[Place], shard_len: int = 0) -> Plan:
+    def plan(
+        self, length: int, dtype: torch.dtype, places: list[Place], shard_len: int = 0, settings: Settings | None = None
+    ) -> Plan:
+        """settings: of this bucket, if they are not the engine's; threads, debug and sampling are always those."""
         self._cookies += 1
-        plan = Plan(self, self._cookies, length, dtype, places, shard_len)
+        plan = Plan(self, self._cookies, length, dtype, places, shard_len, settings or self.settings)
         self.plans[plan.cookie] = plan
         return plan
 
@@ -287,7 +313,8 @@ class Engine:
 
     def _compare(self, plans: list[Plan]) -> None:
         """Raises what went wrong with a map on any rank."""
-        if self.error is not None or not self.settings.agree:
+        plans = [plan for plan in plans if plan.settings.agree]
+        if self.error is not None or not plans:
             return
         with self._lock:
             words = [self.word]
@@ -305,7 +332,7 @@ class Engine:
             if difference and self.mismatches == 1 and self.transport.rank == 0:
                 log.warning(
                     "gradwire: the optimizer states of the ranks differ; while they do, levels are %s",
-                    self.settings.spare.levels,
+                    plan.settings.spare.levels,
                 )
 
     def _conclude(self, on_done: Callable[[], None], on_error: Callable[[BaseException], None]) -> None:
@@ -342,15 +369,17 @@ class Engine:
             operation.on_error(failed)
             return
         plan.finish_sends()
-        if self.settings.maps and not (plan.compared if self.settings.agree else plan.map_built):
+        if plan.settings.maps and not (plan.compared if plan.settings.agree else plan.map_built):
             self._build([plan], operation.wire_scale)  # the bucket is new
             self._compare([plan])
-        operation.spare = operation.spare or (self.settings.agree and not plan.agreed)
+        operation.spare = operation.spare or (plan.settings.agree and not plan.agreed)
         self._operations += 1
         operation.number = self._operations
         plan.operation = operation
         plan.count += 1
         operation.started = time.perf_counter()
+        if self.timing:
+            operation.stages = _stages(plan.exchange.stats())
         every = self.settings.sample_every
         flags = _pool.SPARE if operation.spare else 0
         flags |= _pool.SCATTER if operation.scatter else 0
@@ -403,6 +432,11 @@ class Engine:
             self._finish(plan, event.word)
         else:
             plan.send(event)
+            now, operation = time.perf_counter(), plan.operation
+            if event.kind == _pool.SEND:
+                operation.encoded = now
+            else:
+                operation.summed = now
 
     def _finish(self, plan: Plan, word: int) -> None:
         operation = self._active.get(plan.cookie)
@@ -410,6 +444,9 @@ class Engine:
             return  # failed meanwhile
         operation.seconds = time.perf_counter() - operation.started
         self.seconds += operation.seconds
+        if operation.stages is not None:
+            now = _stages(plan.exchange.stats())
+            operation.stages = {name: now[name] - before for name, before in operation.stages.items()}
         digest = 0
         if self.settings.debug and not word and not operation.scatter:
             size = operation.result.numel() * operation.result.element_size()
@@ -433,15 +470,18 @@ class Engine:
             if self.error is not None:
                 return
             self.error = error
+            self.alone = not isinstance(error, (ExchangeError, ReplicaError))  # else all ranks have raised the same
             waiting = [*self._active.values(), *self._failed]
             self._active, self._failed = {}, []
             self._idle.notify_all()
         for plan in list(self.plans.values()):
             plan.map_done.set()
+        if self.alone:
+            self.transport.abort()
+        for call in self.on_fail:
+            call(error)
         for operation in waiting:
             operation.on_error(error)
-        if not isinstance(error, (ExchangeError, ReplicaError)):  # else all ranks have raised the same
-            self.transport.abort()
 
     @staticmethod
     def _add_stats(total: _pool.gw_exchange_stats, more: _pool.gw_exchange_stats) -> None:

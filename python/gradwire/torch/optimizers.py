@@ -130,6 +130,10 @@ class Book:
                     self._groups[id(param)] = (optimizer, group)
                     self._numbers.setdefault(id(param), len(self._numbers))
 
+    def params(self) -> list[torch.Tensor]:
+        """In the order of their numbers, as long as no group was added after a later optimizer's."""
+        return [param for one in self.optimizers for group in one.param_groups for param in group["params"]]
+
     def number(self, param: torch.Tensor) -> int | None:
         """None for a parameter that no optimizer has."""
         if id(param) not in self._numbers:

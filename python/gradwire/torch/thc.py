@@ -71,7 +71,8 @@ class ThcState:
         self.sent_size = 0  # bytes of lanes and patterns that were handed to all-reduce
         self.error: BaseException | None = None
         self._errors: dict[int, torch.Tensor] = {}  # by number of the parameter
-        self._worker = Worker("gradwire-thc", self._fail)
+        self.on_fail: Callable[[BaseException], None] | None = None  # told of errors of this rank
+        self._worker = Worker("gradwire-thc", self.fail)
         self._waiting: list[torch.futures.Future] = []
 
     def reduce(self, bucket: dist.GradBucket) -> torch.futures.Future:
@@ -81,7 +82,11 @@ class ThcState:
         if values.dtype != torch.float32 or values.device.type != "cpu" or values.numel() < self.small_len:
             values.div_(self.size)
             return dist.all_reduce(values, group=self.group, async_op=True).get_future().then(lambda f: f.value()[0])
-        params, number = bucket.parameters(), self.round
+        return self.start(values, bucket.parameters())
+
+    def start(self, values: torch.Tensor, params: list[torch.Tensor]) -> torch.futures.Future:
+        """The mean of a bucket of fp32 values, in place."""
+        number = self.round
         self.round += 1
         future: torch.futures.Future = torch.futures.Future()
         self._waiting.append(future)
@@ -121,12 +126,17 @@ class ThcState:
             self._errors[number] = torch.zeros(param.numel())
         return self._errors[number]
 
-    def _fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
+        """Everything on its way, and all later calls, raise; on the other ranks too."""
+        if self.error is not None:
+            return
         self.error = error
         waiting, self._waiting = self._waiting, []
         for future in waiting:
             fail_future(future, error)
         self._transport.abort()
+        if self.on_fail is not None:
+            self.on_fail(error)
 
     def state_dict(self) -> dict[str, Any]:
         """Of this rank alone: error memories differ between ranks."""

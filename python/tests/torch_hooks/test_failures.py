@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from datetime import timedelta
 
 import gradwire.torch
 import pytest
@@ -86,7 +87,7 @@ def breaking(rank, size):
         if rank == 1 and step == 3:
             state.engine.fail(RuntimeError("out of order"))
 
-    return steps(rank, size, 6, fail)
+    return together(rank, size, steps(rank, size, 6, fail))
 
 
 def test_a_rank_that_fails_alone_breaks_the_connections():
@@ -94,6 +95,126 @@ def test_a_rank_that_fails_alone_breaks_the_connections():
     found = run(breaking, 3, timeout_s=30)
     for message, step, seconds in found.values():
         assert isinstance(message, str) and step == 3 and seconds < 15
+
+
+def together(rank, size, result):
+    """No rank ends before all have raised, so it is not the end of a process that tells the others."""
+    store = torch.distributed.distributed_c10d._get_default_store()
+    store.set(f"raised {rank}", "yes")
+    store.wait([f"raised {peer}" for peer in range(size)], timedelta(seconds=40))
+    return result
+
+
+class Breaks(torch.nn.Module):
+    """Its backward pass raises when told to."""
+
+    def __init__(self):
+        super().__init__()
+        self.broken = False
+
+    def forward(self, x):
+        x = x * 1.0
+        if self.broken:
+            x.register_hook(self.stop)
+        return x
+
+    def stop(self, _):
+        raise MemoryError("no more memory")
+
+
+def failing(rank, size, where, options):
+    """Rank 1 raises by itself in step 3 and stays alive."""
+    net = model()
+    layers = list(net)
+    breaks = Breaks()
+    net = torch.nn.Sequential(*layers[:2], breaks, *layers[2:])  # the last bucket comes after it
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
+    ddp = gradwire.torch.planned_ddp(net)
+    state, hook = gradwire.torch.ddp_hook(optimizer, **{**OPTIONS, **options})
+    ddp.register_comm_hook(state, hook)
+    found = None
+    for step in range(6):
+        started = time.monotonic()
+        try:
+            if rank == 1 and step == 3:
+                breaks.broken = where == "backward"
+                if where == "hook":
+                    state._reduce = lambda *_: breaks.stop(None)
+                if where == "forward":
+                    state.fail(MemoryError("no more memory"))
+                    raise MemoryError("no more memory")
+            x, y = batch(rank, step)
+            optimizer.zero_grad()
+            torch.nn.functional.mse_loss(ddp(x), y).backward()
+            optimizer.step()
+        except (RuntimeError, MemoryError) as error:
+            found = type(error).__name__, step, time.monotonic() - started
+            break
+    deadline = time.monotonic() + 5
+    while state.engine.error is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    try:
+        state.check()
+        refuses = False
+    except RuntimeError:
+        refuses = True
+    return together(rank, size, (found, refuses, str(state.engine.error)))
+
+
+@pytest.mark.parametrize("options", [{}, {"compress": "never"}])
+@pytest.mark.parametrize("where", ["backward", "hook", "forward"])
+def test_a_rank_that_raises_and_lives_on_is_noticed_at_once(where, options):
+    """Also where all buckets travel plain; and its own state refuses to go on."""
+    found = run(failing, 3, where, options, timeout_s=30)
+    for (_, step, seconds), refuses, _ in found.values():
+        assert step == 3 and seconds < 10 and refuses
+    assert ("before its last bucket" if where == "backward" else "no more memory") in found[1][2]
+
+
+def nested(rank, size):
+    """Checkpointing runs a backward pass within the pass; the watch must not take its end for that of the whole."""
+    from torch.utils.checkpoint import checkpoint
+
+    net = model()
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
+    ddp = gradwire.torch.planned_ddp(net)
+    state, hook = gradwire.torch.ddp_hook(optimizer, **OPTIONS)
+    ddp.register_comm_hook(state, hook)
+    layers = list(net)
+    whole = net.forward
+
+    def forward(x):
+        x = torch.nn.Sequential(*layers[:2])(x)
+        x = Slow.apply(x)
+        return checkpoint(torch.nn.Sequential(*layers[2:]), x) if ddp.training else whole(x)
+
+    net.forward = forward
+    for step in range(3):
+        x, y = batch(rank, step)
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(ddp(x), y).backward()
+        optimizer.step()
+    state.check()
+    state.close()
+    return digest(net)
+
+
+class Slow(torch.autograd.Function):
+    """A backward pass that the watch looks at a few times."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        time.sleep(0.5)
+        return gradient
+
+
+def test_checkpointing_is_not_taken_for_the_end():
+    found = run(nested, 2)
+    assert found[0] == found[1]
 
 
 def dying(rank, size):

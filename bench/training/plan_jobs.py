@@ -1,0 +1,205 @@
+"""Planned training jobs: predicted and measured step times. `python3 -m training.plan_jobs --help`, from bench/.
+
+For each job over its link, with four ranks on this machine:
+
+ 1. profile    a run with plain all-reduces: when gradients are ready, and how long the step goes on after the last
+               bucket; after it the costs of link and codecs, measured by gradwire.torch.probe
+ 2. plan       gradwire plan import, then solve with these inputs
+ 3. runs       the plan, recorded and checked; DDP's buckets of every size with every single codec. Runs alternate,
+               round after round.
+
+Four ranks share the cores: the probe says so in its costs (codecs delay the backward pass), and gradients are ready
+when they are with four ranks at work. Nothing is adjusted after the measurement.
+
+Writes FOLDER/plan-jobs.json and plan-jobs.md; what the planner read and wrote stays in FOLDER/JOB.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+
+from links import permission
+from links.link_spec import LinkSpec
+from links.network import Network
+from links.ranks import RanksFailed, run_ranks
+
+from .grid import BYTES, RANKS, SECONDS, rows_of
+
+WARM = 4  # steps that are not counted: DDP's buckets, maps, the optimizer's state
+CAPS = (1, 5, 25, 100)
+
+
+@dataclasses.dataclass(frozen=True)
+class PlannedJob:
+    task: str
+    link: str
+    codecs: tuple[str, ...] = ("bf16", "gcomp-t14")
+    caps: tuple[float, ...] = CAPS
+    steps: int = 10  # counted
+    rounds: int = 2
+
+    @property
+    def name(self):
+        return f"{self.task}-{self.link}"
+
+
+FULL = (PlannedJob("gpt10m", "100mbit"), PlannedJob("gpt10m", "500mbit"), PlannedJob("resnet18", "100mbit", steps=6))
+QUICK = (PlannedJob("digits", "100mbit", caps=(1, 25), steps=6, rounds=1),)
+
+
+def gradwire_hook(codec):
+    """The hook for DDP's own buckets that runs what the codec of that name in a plan does."""
+    if codec.startswith("gcomp-t"):
+        return f"gradwire:compress=always,small_len=1,tolerance_bits={codec[7:]}"
+    return {"fp32": "none", "bf16": "bf16"}[codec]
+
+
+class Session:
+    """One job in one network."""
+
+    def __init__(self, net, job, folder, gradwire):
+        self.net, self.job, self.folder, self.gradwire = net, job, folder / job.name, gradwire
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def path(self, name):
+        return str(self.folder / name)
+
+    def limit(self, steps):
+        spec = LinkSpec.parse(self.job.link)
+        wire = 8 * BYTES[self.job.task] / spec.goodput if spec.rate else 0.1
+        return 180 + 6 * steps * (SECONDS[self.job.task] + wire)
+
+    def run(self, name, hook, *more):
+        """Rows of all ranks."""
+        steps = WARM + self.job.steps
+        out = self.path(name)
+        words = [sys.executable, "-B", "-m", "training.worker", "--out", out, "--task", self.job.task]
+        words += ["--hook", hook, "--steps", steps, *more]
+        paths = [str(pathlib.Path(__file__).resolve().parents[1]), os.environ.get("PYTHONPATH")]
+        extra = {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "OMP_NUM_THREADS": "1"}
+        run_ranks(self.net, words, self.limit(steps), extra={**extra, "OPENBLAS_NUM_THREADS": "1"})
+        rows = [rows_of(f"{out}.rank{rank}.jsonl") for rank in range(RANKS)]
+        for rank in range(RANKS):
+            os.unlink(f"{out}.rank{rank}.jsonl")
+        return rows
+
+    def seconds(self, rows):
+        """Of each counted step: the slowest rank's."""
+        steps = zip(*([row["seconds"] for row in own if row["kind"] == "step"] for own in rows))
+        return [max(times) for times in steps][WARM:]
+
+    def plan(self, *words):
+        done = subprocess.run([self.gradwire, "plan", *words], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RanksFailed(f"gradwire plan {words[0]}: {done.stderr.strip()}", [])
+        return done.stdout
+
+    def make_plan(self):
+        """Profile, import, solve; the plan, and the ms that a step goes on after its last bucket."""
+        codecs = ",".join(self.job.codecs)
+        hook = f"gradwire:compress=never,record={self.path('profile.json')},record_steps=({WARM},{WARM + 5})"
+        self.run("profile", hook, "--probe", str(self.folder), "--codecs", codecs)
+        self.plan("import", self.path("profile.json"), "-o", self.path("model.csv"))
+        words = ["solve", self.path("model.csv"), "--cluster", self.path("cluster.json"), "--codecs"]
+        words += [self.path("codecs.json"), "--methods", f"fp32,{codecs}", "--time-limit-ms", "10000"]
+        self.plan(*words, "-o", self.path("plan.json"))
+        return json.loads((self.folder / "plan.json").read_text()), after_last(self.folder / "profile.json")
+
+    def alternatives(self):
+        """(name, hook, bucket_cap_mb): every size with every codec."""
+        for cap in self.job.caps:
+            for codec in ("fp32", *self.job.codecs):
+                yield f"{codec}, {cap:g} MB", gradwire_hook(codec), cap
+
+    def measure(self):
+        plan, after_ms = self.make_plan()
+        record = f"record={self.path('run.json')},record_steps=({WARM},{WARM + self.job.steps - 1})"
+        planned = f"gradwire:plan={self.path('plan.json')}"
+        runs = [("plan", planned, 0), *self.alternatives()]
+        times = {name: [] for name, _, _ in runs}
+        for turn in range(self.job.rounds):
+            for name, hook, cap in runs if turn % 2 == 0 else runs[::-1]:
+                rows = self.run("run", hook, "--bucket-mb", cap)
+                times[name] += self.seconds(rows)
+                print(f"== {self.job.name}: {name}: {1e3 * statistics.median(times[name]):.1f} ms", flush=True)
+        self.run("recorded", f"{planned},{record}", "--bucket-mb", 0)
+        check = json.loads(self.plan("check", self.path("plan.json"), self.path("run.json"), "--json"))
+        (self.folder / "check.txt").write_text(self.plan("check", self.path("plan.json"), self.path("run.json")))
+        medians = {name: 1e3 * statistics.median(values) for name, values in times.items()}
+        return {
+            "job": dataclasses.asdict(self.job),
+            "buckets": [[group["method"], group["elems"]] for group in plan["groups"]],
+            "proven": plan["proven"],
+            "after_ms": after_ms,
+            "predicted_ms": plan["makespan_us"] / 1e3 + after_ms,
+            "measured_ms": medians.pop("plan"),
+            "done_error": check["prediction_error"],
+            "others_ms": medians,
+        }
+
+
+def after_last(path):
+    """Median ms from the end of the last bucket to that of the step."""
+    events = json.loads(path.read_text())["traceEvents"]
+    steps = [event for event in events if event["cat"] == "user_annotation"]
+    left = []
+    for step in steps:
+        end = step["ts"] + step["dur"]
+        inside = [event for event in events if event["name"] == "message" and step["ts"] <= event["ts"] < end]
+        left.append(end - max(event["ts"] + event["dur"] for event in inside))
+    return statistics.median(left) / 1e3
+
+
+def page(results):
+    lines = ["| job | plan | predicted | measured | prediction | fastest other | plan is |", "|" + "---|" * 7]
+    for found in results:
+        name, best = min(found["others_ms"].items(), key=lambda item: item[1])
+        counts = {}
+        for method, _ in found["buckets"]:
+            counts[method] = counts.get(method, 0) + 1
+        what = ", ".join(f"{count} {method}" for method, count in counts.items())
+        error = 100 * (found["predicted_ms"] / found["measured_ms"] - 1)
+        job = f"{found['job']['task']}, {found['job']['link']}"
+        row = [job, what, f"{found['predicted_ms']:.1f} ms", f"{found['measured_ms']:.1f} ms", f"{error:+.1f} %"]
+        row += [f"{name}: {best:.1f} ms", f"{best / found['measured_ms']:.3f}x"]
+        lines.append("| " + " | ".join(row) + " |")
+    for found in results:
+        lines += ["", f"{found['job']['task']}, {found['job']['link']}: step time over that of the plan", ""]
+        caps = [f"{cap:g} MB" for cap in found["job"]["caps"]]
+        lines += ["| | " + " | ".join(caps) + " |", "|" + "---|" * (len(caps) + 1)]
+        for codec in ("fp32", *found["job"]["codecs"]):
+            ratios = [found["others_ms"][f"{codec}, {cap}"] / found["measured_ms"] for cap in caps]
+            lines.append(f"| {codec} | " + " | ".join(f"{ratio:.3f}" for ratio in ratios) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("--gradwire", required=True, help="the command")
+    parser.add_argument("--quick", action="store_true", help="one small job, few steps")
+    parser.add_argument("--only", default="", help="jobs whose name contains this")
+    chosen = parser.parse_args()
+    why = permission.refusal()
+    if why:
+        print(f"SKIP limited links: {why}. Nothing is measured.")
+        return 77
+    permission.enter()
+    folder, results = chosen.folder.resolve(), []
+    for job in QUICK if chosen.quick else FULL:
+        if chosen.only in job.name:
+            with Network(RANKS, LinkSpec.parse(job.link)) as net:
+                results.append(Session(net, job, folder, chosen.gradwire).measure())
+            (folder / "plan-jobs.json").write_text(json.dumps(results, indent=1) + "\n")
+            (folder / "plan-jobs.md").write_text(page(results))
+    print(page(results))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,87 @@
+"""Gradients as fp16 or bf16: two bytes a value through an all-reduce.
+
+torch 1.13's Gloo does not add bf16. There the same bytes go by an all-to-all of shards, which their owners add up in
+fp32 in the order of the ranks, and an all-gather; on a thread, as these calls block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.distributed as dist
+
+from .transport import Transport, Worker
+
+DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
+
+
+class Caster:
+    """Means of buckets on a Gloo group for nothing else. Collective, as is making one."""
+
+    def __init__(self, transport: Transport, on_error: Callable[[BaseException], None]) -> None:
+        self.transport, self.size = transport, transport.size
+        self._on_error = on_error
+        self._worker: Worker | None = None
+        self._adds_bf16: bool | None = None
+
+    def prepare(self, kind: str) -> None:
+        """To be called on all ranks before the first reduce() of this kind."""
+        if kind == "bf16" and self._adds_bf16 is None:
+            self._adds_bf16 = self._try_bf16()
+            if not self._adds_bf16:
+                self._worker = Worker("gradwire-cast", self._on_error)
+
+    def _try_bf16(self) -> bool:
+        """Whether this torch's Gloo adds bf16: the same answer on all ranks."""
+        try:
+            probe = torch.ones(4, dtype=torch.bfloat16)
+            dist.all_reduce(probe, group=self.transport.group)
+            return bool((probe == self.size).all())
+        except RuntimeError:
+            return False
+
+    def reduce(self, values: torch.Tensor, kind: str) -> torch.futures.Future:
+        """The mean, in place."""
+        if kind == "bf16" and not self._adds_bf16:
+            return self._exchanged(values)
+        narrow = values.div(self.size).to(DTYPES[kind])
+        work = dist.all_reduce(narrow, group=self.transport.group, async_op=True)
+        return work.get_future().then(lambda done: values.copy_(done.value()[0]))
+
+    def _exchanged(self, values: torch.Tensor) -> torch.futures.Future:
+        future: torch.futures.Future = torch.futures.Future()
+
+        def run() -> None:
+            try:
+                with torch.no_grad():
+                    self._exchange(values)
+            except Exception as error:
+                self._on_error(error)
+                future.set_exception(RuntimeError(f"gradwire: {error}"))
+            else:
+                future.set_result(values)
+
+        self._worker.submit(run)
+        return future
+
+    def _exchange(self, values: torch.Tensor) -> None:
+        length = -(-values.numel() // self.size)
+        padded = torch.zeros(self.size, length, dtype=values.dtype)
+        padded.view(-1)[: values.numel()] = values
+        out = padded.to(torch.bfloat16).view(torch.uint8)
+        got = torch.empty_like(out)
+        group, rank = self.transport.group, self.transport.rank
+        dist.all_to_all_single(got, out, group=group)
+        total = torch.zeros(length)
+        for peer in range(self.size):  # the owner adds its own values unrounded
+            total += padded[rank] if peer == rank else got[peer].view(torch.bfloat16).to(torch.float32)
+        mine = (total / self.size).to(torch.bfloat16).view(torch.uint8)
+        rows = [torch.empty_like(mine) for _ in range(self.size)]
+        dist.all_gather(rows, mine, group=group)
+        whole = torch.cat([row.view(torch.bfloat16) for row in rows])
+        values.copy_(whole[: values.numel()])
+
+    def close(self) -> None:
+        if self._worker is not None:
+            self._worker.close(10.0)

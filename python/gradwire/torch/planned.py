@@ -1,0 +1,297 @@
+"""Buckets of a plan: which gradients travel together, and how.
+
+`gradwire plan solve` and `gradwire plan export` write them (docs/plan-file.md). DDP cannot be given exact buckets: it
+makes them by size, and anew after the first backward pass. So the gradients of DDP's buckets are put into those of the
+plan here, in the first pass and in all others. With one gradient in each of DDP's buckets (planned_ddp()) a bucket of
+the plan starts as soon as its last gradient is there; a bucket of DDP that is one of the plan's is not copied.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import threading
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from .replay import Part
+
+log = logging.getLogger("gradwire")
+
+SCHEMAS = ("gradwire-plan/1", "gradwire-buckets/1")
+ALGORITHMS = {  # that run what a plan's method names
+    "none": ("allreduce",),
+    "fp16": ("allreduce",),
+    "bf16": ("allreduce", "a2a-ag"),  # where Gloo does not add bf16 the same bytes go by the other way
+    "gradwire": ("a2a-ag",),
+    "thc": ("allreduce",),
+}
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """One message of a plan."""
+
+    names: tuple[str, ...]  # of its parameters
+    elems: int
+    label: str  # the method as the plan names it
+    kind: str  # of a codec: a key of ALGORITHMS
+    options: Mapping[str, Any] = field(default_factory=dict)  # of the codec
+
+
+def load(source: str | os.PathLike | Mapping[str, Any]) -> list[Bucket]:
+    """The buckets of a plan file, of what `plan export` wrote, or of such an object. ValueError says what is wrong."""
+    if isinstance(source, Mapping):
+        root: Any = source
+    else:
+        with open(source, encoding="utf-8") as file:
+            root = json.load(file)
+    if not isinstance(root, Mapping) or root.get("schema") not in SCHEMAS:
+        raise ValueError(f"not a plan: its schema must be one of {', '.join(SCHEMAS)}")
+    groups = root.get("groups")
+    if not isinstance(groups, list) or not groups:
+        raise ValueError("the plan has no groups")
+    buckets = [_bucket(number, entry) for number, entry in enumerate(groups)]
+    names = [name for bucket in buckets for name in bucket.names]
+    if len(set(names)) != len(names):
+        raise ValueError("the plan has a parameter twice")
+    return buckets
+
+
+def _bucket(number: int, entry: Any) -> Bucket:
+    where = f"plan, bucket {number}"
+    names = entry.get("names") if isinstance(entry, Mapping) else None
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"{where}: it has no names of parameters")
+    if "option" in entry:
+        raise ValueError(f"{where}: plans of option trees do not run")
+    label = str(entry.get("codec", "fp32"))
+    kind, options = _codec(where, label, entry.get("options") or {})
+    algorithm = entry.get("algorithm")
+    if algorithm is not None and algorithm not in ALGORITHMS[kind]:
+        raise ValueError(f"{where}: {label} runs as {ALGORITHMS[kind][0]}, not as {algorithm}")
+    return Bucket(tuple(names), int(entry.get("elems", -1)), str(entry.get("method", label)), kind, options)
+
+
+def _codec(where: str, label: str, given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Kind and options: `options` of the plan's codec, whose "codec" is the kind; by name where it does not say."""
+    options = dict(given)
+    kind = options.pop("codec", None)
+    dial = re.fullmatch(r"gcomp-t(\d+)", label)
+    if kind is None and label in ("fp32", "none"):
+        kind = "none"
+    elif kind is None and dial:
+        kind = "gradwire"
+        options.setdefault("tolerance_bits", int(dial[1]))
+    elif kind is None and label == "gcomp":
+        kind = "gradwire"
+        options.setdefault("levels", "explicit")
+    elif kind is None:
+        kind = label
+    if kind not in ALGORITHMS:
+        raise ValueError(f"{where}: codec {label}: the hook has {', '.join(ALGORITHMS)}; name one in its options")
+    return kind, options
+
+
+def digest(buckets: Iterable[Bucket]) -> int:
+    """The same number on all ranks that have the same plan, as far as 64 bits can say."""
+    text = "\n".join(f"{b.kind} {sorted(b.options.items())} {b.names}" for b in buckets).encode()
+    return zlib.crc32(text) << 32 | zlib.adler32(text)
+
+
+def names_of(params: Iterable[torch.Tensor], model: torch.nn.Module | None) -> dict[int, str]:
+    """Name of each parameter by its id: that of the model, else parameter.N in the order of the optimizer."""
+    names = {id(param): f"parameter.{number}" for number, param in enumerate(params)}
+    if model is not None:
+        module = model.module if isinstance(model, torch.nn.parallel.DistributedDataParallel) else model
+        names.update({id(param): name for name, param in module.named_parameters()})
+    return names
+
+
+class _Waiting:
+    """A bucket of DDP whose gradients are on their way."""
+
+    def __init__(self, values: torch.Tensor, params: list[torch.Tensor]) -> None:
+        self.values, self.params = values, params
+        self.future: torch.futures.Future = torch.futures.Future()
+        self.left = 0  # buckets of the plan that have gradients of it
+
+
+class _Group:
+    """A bucket of the plan in one model."""
+
+    def __init__(self, number: int, bucket: Bucket, run: Callable[..., torch.futures.Future]) -> None:
+        self.number, self.bucket, self.run = number, bucket, run
+        self.parts: list[Part | None] = [None] * len(bucket.names)
+        self.missing = len(bucket.names)
+        self.waiting: list[_Waiting] = []
+        self.flat: torch.Tensor | None = None
+
+    def reset(self) -> None:
+        self.parts = [None] * len(self.parts)
+        self.missing, self.waiting = len(self.parts), []
+
+    def in_place(self) -> bool:
+        """Whether one of DDP's buckets is this one, in this order."""
+        if len(self.waiting) != 1 or len(self.waiting[0].params) != len(self.parts):
+            return False
+        return all(part.param is param for part, param in zip(self.parts, self.waiting[0].params))
+
+    def gather(self) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        """Copies the gradients into one piece of memory; it, and the gradients in it."""
+        length = sum(part.values.numel() for part in self.parts)
+        dtype = self.parts[0].values.dtype
+        if any(part.values.dtype != dtype for part in self.parts):
+            raise ValueError(f"gradwire: bucket {self.number} of the plan has gradients of several types")
+        if self.flat is None or self.flat.numel() != length or self.flat.dtype != dtype:
+            self.flat = torch.empty(length, dtype=dtype, device=self.parts[0].values.device)
+        torch.cat([part.values for part in self.parts], out=self.flat)
+        views, at = [], 0
+        for part in self.parts:
+            size = part.gradient.numel()
+            views.append(self.flat[at : at + size].as_strided(part.gradient.size(), part.gradient.stride()))
+            at += size
+        return self.flat, views
+
+    def scatter(self) -> None:
+        at = 0
+        for part in self.parts:
+            part.values.copy_(self.flat[at : at + part.values.numel()])
+            at += part.values.numel()
+
+
+class Planned:
+    """Puts the gradients of DDP's buckets into those of a plan, backward pass after backward pass.
+
+    runs: for each bucket, (values, params, gradients) -> future of its mean, in place; started in the order in which
+    the buckets are complete, which is the same on all ranks, because that of DDP's buckets is.
+    """
+
+    def __init__(self, buckets: list[Bucket], runs: list[Callable[..., torch.futures.Future]]) -> None:
+        self.groups = [_Group(i, bucket, run) for i, (bucket, run) in enumerate(zip(buckets, runs))]
+        self.misfits: set[tuple[int, int]] = set()  # buckets of the plan that one of DDP's has gradients of
+        self.passes = 0
+        self._places = {name: (group, i) for group in self.groups for i, name in enumerate(group.bucket.names)}
+        self._started = 0
+        self._lock = threading.Lock()
+
+    def begin(self) -> None:
+        for group in self.groups:
+            group.reset()
+        self._started = 0
+
+    def add(
+        self, values: torch.Tensor, params: list[torch.Tensor], gradients: list[torch.Tensor], names: dict[int, str]
+    ) -> torch.futures.Future:
+        """Takes a bucket of DDP; its future."""
+        waiting = _Waiting(values, params)
+        complete = []
+        for param, gradient in zip(params, gradients):
+            group, place = self._place(param, names)
+            if group.parts[place] is not None:
+                raise ValueError(f"gradwire: two gradients of {group.bucket.names[place]} in one backward pass")
+            group.parts[place] = Part(param, gradient, values)
+            if waiting not in group.waiting:
+                group.waiting.append(waiting)
+                waiting.left += 1
+            group.missing -= 1
+            if group.missing == 0:
+                complete.append(group)
+        if self.passes > 0:  # DDP has made its last buckets
+            self._look(waiting)
+        for group in sorted(complete, key=lambda group: group.number):
+            self._start(group)
+        return waiting.future
+
+    def finish(self) -> None:
+        """After the last bucket."""
+        self.passes += 1
+        left = [name for group in self.groups for name, part in zip(group.bucket.names, group.parts) if part is None]
+        if left:
+            raise ValueError(f"gradwire: the plan has parameters that DDP does not reduce: {_few(left)}")
+
+    def _place(self, param: torch.Tensor, names: dict[int, str]) -> tuple[_Group, int]:
+        name = names.get(id(param))
+        if name is None or name not in self._places:
+            known = name is not None and not name.startswith("parameter.")
+            hint = "" if known else "; with names of a model in the plan, give model="
+            raise ValueError(f"gradwire: the plan has no bucket for the parameter {name or 'of no optimizer'}{hint}")
+        return self._places[name]
+
+    def _look(self, waiting: _Waiting) -> None:
+        """Says once where DDP's buckets do not cut as the plan does."""
+        touched = sorted(group.number for group in self.groups if waiting in group.waiting)
+        for pair in zip(touched, touched[1:]):
+            if pair in self.misfits:
+                continue
+            self.misfits.add(pair)
+            log.warning(
+                "gradwire: a bucket of DDP has gradients of the plan's buckets %d and %d: the first waits for the "
+                "last of them; make the model with gradwire.torch.planned_ddp()",
+                *pair,
+            )
+
+    def _start(self, group: _Group) -> None:
+        if group.bucket.elems >= 0 and sum(p.values.numel() for p in group.parts) != group.bucket.elems:
+            raise ValueError(f"gradwire: bucket {group.number} of the plan is for {group.bucket.elems} values")
+        if group.number != self._started and self.passes == 1:
+            log.warning(
+                "gradwire: bucket %d of the plan is complete before bucket %d: backprop has another order",
+                group.number,
+                self._started,
+            )
+        self._started += 1
+        direct = group.in_place()
+        if direct:
+            params, gradients = group.waiting[0].params, [part.gradient for part in group.parts]
+            future = group.run(group.waiting[0].values, params, gradients)
+        else:
+            flat, views = group.gather()
+            future = group.run(flat, [part.param for part in group.parts], views)
+        future.then(lambda done: self._end(group, direct, done))
+
+    def _end(self, group: _Group, direct: bool, done: torch.futures.Future) -> None:
+        try:
+            result = done.value()
+            if not direct:
+                group.scatter()
+            elif result.data_ptr() != group.waiting[0].values.data_ptr():
+                group.waiting[0].values.copy_(result)
+        except Exception as error:
+            for waiting in group.waiting:
+                with self._lock:
+                    first, waiting.left = waiting.left > 0, 0
+                if first:
+                    waiting.future.set_exception(RuntimeError(str(error)))
+            return
+        for waiting in group.waiting:
+            with self._lock:
+                waiting.left -= 1
+                last = waiting.left == 0
+            if last:
+                waiting.future.set_result(waiting.values)
+
+
+def planned_ddp(module: torch.nn.Module, **options: Any) -> torch.nn.parallel.DistributedDataParallel:
+    """DistributedDataParallel(module, **options) with one gradient in each bucket, for a hook with a plan.
+
+    bucket_cap_mb alone does not do it in torch 1.13, whose first bucket is 1 MiB.
+    """
+    import torch.distributed as dist
+
+    first = dist._DEFAULT_FIRST_BUCKET_BYTES
+    dist._DEFAULT_FIRST_BUCKET_BYTES = 1
+    try:
+        return torch.nn.parallel.DistributedDataParallel(module, **{"bucket_cap_mb": 2e-6, **options})
+    finally:
+        dist._DEFAULT_FIRST_BUCKET_BYTES = first
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

@@ -1,0 +1,269 @@
+"""Measures link and codecs of a running job, as inputs of `gradwire plan solve`.
+
+    found = gradwire.torch.probe.measure(optimizer, {"bf16": {}, "gcomp-t14": {}, "gcomp-t12": {}})
+    found.write("folder")                       # cluster.json and codecs.json, by rank 0
+
+To be called by all ranks at once, after a backward pass: gradients and optimizer state are real, so sizes of messages
+are, too. What is measured is what the hook runs. What the numbers mean:
+
+- link: the time of a lone all-reduce of float32, a startup and a time for each byte.
+- enc, dec: CPU time of the stage by the share of a core that a rank has. With fewer cores than a rank's backward pass
+  and the codec's threads need, codecs work on the cores of the backward pass ("gpu" in the cost file, the device that
+  computes gradients): they delay it. With more they have cores of their own ("cpu").
+- sum: what a lone message takes beyond encode, decode and its bytes: the owner's sums, as far as they are not hidden
+  behind transport, and the hops between threads.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import socket
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from . import planned
+from .ddp import DdpState
+from .recording import Message
+
+LENS = (1 << 14, 1 << 18, 1 << 22)
+_MIN_US = 0.001
+
+
+@dataclass
+class Measured:
+    """cluster, codecs: objects of a cluster file and a cost file. rank: of this process."""
+
+    cluster: dict[str, Any]
+    codecs: list[dict[str, Any]]
+    rank: int
+    about: list[str] = field(default_factory=list)
+
+    def write(self, folder: str | os.PathLike) -> None:
+        """cluster.json and codecs.json, by rank 0."""
+        if self.rank == 0:
+            at = pathlib.Path(folder)
+            (at / "cluster.json").write_text(json.dumps(self.cluster, indent=1) + "\n", encoding="utf-8")
+            document = {"about": self.about, "codecs": self.codecs}
+            (at / "codecs.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+class _Bench:
+    """The state of a hook that is called with buckets of our own."""
+
+    def __init__(self, optimizer: Any, repeats: int, options: dict[str, Any]) -> None:
+        self.state = DdpState(optimizer, compress="always", **options)
+        self.state.engine.timing = True
+        self.state._compressing = True
+        self.repeats, self.size = repeats, self.state.size
+        params = [param for param in self.state._book.params() if param.grad is not None and param.numel()]
+        self.params = [p for p in params if p.grad.dtype == torch.float32 and p.grad.device.type == "cpu"][::-1]
+        if not self.params:
+            raise ValueError("no gradients of float32 on the CPU: call this after a backward pass")
+
+    def bucket(self, length: int) -> tuple[torch.Tensor, list[torch.Tensor], list[torch.Tensor]]:
+        """Whole gradients, as the hook gets them, of about so many values: the largest that fit."""
+        sizes = sorted({param.numel() for param in self.params})
+        limit, held, taken = max(length, sizes[0]), 0, set()
+        for param in sorted(self.params, key=lambda param: -param.numel()):
+            if held + param.numel() <= limit:
+                taken.add(id(param))
+                held += param.numel()
+        chosen = [param for param in self.params if id(param) in taken]
+        flat, at, views = torch.empty(held), 0, []
+        for param in chosen:
+            part = flat[at : at + param.numel()]
+            views.append(part.as_strided(param.grad.size(), param.stride()))
+            views[-1].copy_(param.grad)
+            at += param.numel()
+        return flat, chosen, views
+
+    def largest(self, numbers: Sequence[float]) -> list[float]:
+        return self.state._slowest(list(numbers))
+
+    def time(self, run: Any, flat: torch.Tensor) -> float:
+        """Seconds of the slowest rank, the least of some runs after one that warms up."""
+        original, found = flat.clone(), []
+        for turn in range(self.repeats + 1):
+            flat.copy_(original)
+            self.largest([0.0])  # all begin at the same time
+            begin = time.perf_counter()
+            run()
+            seconds = self.largest([time.perf_counter() - begin])[0]
+            if turn:
+                found.append(seconds)
+        return statistics.median(found)
+
+
+def measure(
+    optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer],
+    codecs: Mapping[str, Mapping[str, Any]],
+    *,
+    lens: Sequence[int] = LENS,
+    repeats: int = 3,
+    **options: Any,
+) -> Measured:
+    """A collective call. codecs: options by name, as in a plan; a name like gcomp-t14 needs none.
+
+    options: of DdpState; those that the run will have.
+    """
+    bench = _Bench(optimizer, repeats, options)
+    state = bench.state
+    try:
+        buckets = {}
+        for length in sorted(lens):
+            made = bench.bucket(length)
+            buckets[made[0].numel()] = made
+        share, cores, local = _share(state)
+        alpha, beta = _link(bench, sorted(lens))
+        found = []
+        for name, given in codecs.items():
+            kind, parsed = planned._codec("probe", name, given)
+            run = state._codec(kind, dict(parsed))
+            rows = [_row(bench, kind, run, made, share) for made in buckets.values()]
+            found.append(_entry(bench, name, kind, parsed, rows, (alpha, beta), share))
+    finally:
+        state.close()
+    nothing = {"latency_us": 0.0, "us_per_kib": 0.0}  # gradients are where the codec is
+    link = {"latency_us": round(1e6 * alpha, 3), "us_per_kib": round(1024e6 * beta, 6)}
+    cluster = {"ranks": bench.size, **link, "host": nothing}
+    about = [
+        f"Measured by gradwire.torch.probe: {bench.size} ranks, {local} on this machine, with {cores} cores: "
+        f"{share:.2f} cores for a rank."
+    ]
+    return Measured(cluster, found, state.rank, about)
+
+
+def _share(state: DdpState) -> tuple[float, int, int]:
+    """Cores for each rank of this machine, cores, ranks on it."""
+    names: list[Any] = [None] * state.size
+    dist.all_gather_object(names, socket.gethostname() if "GW_LINK" not in os.environ else "", group=state.group)
+    local, cores = names.count(names[state.rank]), len(os.sched_getaffinity(0))
+    return cores / local, cores, local
+
+
+def _link(bench: _Bench, lens: Sequence[int]) -> tuple[float, float]:
+    """Seconds of a startup and of a byte through a rank's link: the line through the shortest and the longest."""
+    times = []
+    for length in (max(1, lens[0] // 16), lens[-1]):
+        flat = torch.ones(length)
+        seconds = bench.time(lambda flat=flat: dist.all_reduce(flat, group=bench.state.group), flat)
+        times.append((2 * (bench.size - 1) / bench.size * 4 * length, seconds))
+    (few, short), (many, long) = times[0], times[-1]
+    beta = (long - short) / (many - few) if many > few else long / many
+    return max(short - beta * few, 1e-6), max(beta, 1e-12)
+
+
+@dataclass
+class _Row:
+    """One size: seconds of everything, of encode and decode, bytes of a payload."""
+
+    length: int
+    whole: float
+    enc: float
+    dec: float
+    payload: float
+
+
+def _row(bench: _Bench, kind: str, run: Any, made: tuple[Any, ...], share: float) -> _Row:
+    flat, params, views = made
+    if kind in ("fp16", "bf16"):
+        narrow = torch.float16 if kind == "fp16" else torch.bfloat16
+        enc = bench.time(lambda: flat.div(bench.size).to(narrow), flat)
+        small = flat.to(narrow)
+        dec = bench.time(lambda: flat.copy_(small), flat)
+        whole = bench.time(lambda: run(flat, params, views, None).wait(), flat)
+        return _Row(flat.numel(), whole, enc, dec, 2.0 * flat.numel())
+    if kind != "gradwire":
+        whole = bench.time(lambda: run(flat, params, views, None).wait(), flat)
+        return _Row(flat.numel(), whole, 0.0, 0.0, 0.0)
+    before = bench.state.engine.stats().map_ns
+    messages: list[Message] = []
+
+    def once() -> None:
+        messages.append(Message("", flat.numel()))
+        run(flat, params, views, messages[-1]).wait()
+
+    whole = bench.time(once, flat)
+    worked = bench.largest([(bench.state.engine.stats().map_ns - before) / 1e9])[0]
+    stages = {
+        name: statistics.median(message.stages[name] for message in messages[1:])
+        for name in ("encode_s", "decode_s", "sent_size")
+    }
+    names = list(stages)
+    slowest = dict(zip(names, bench.largest([stages[name] for name in names])))
+    width = min(bench.state.engine.settings.threads, share)
+    ranks = bench.size
+    payload = slowest["sent_size"] / (2 * (ranks - 1) / ranks)
+    encode = slowest["encode_s"] + worked
+    return _Row(flat.numel(), whole, encode / width, slowest["decode_s"] / width, payload)
+
+
+def _entry(
+    bench: _Bench,
+    name: str,
+    kind: str,
+    options: Mapping[str, Any],
+    rows: list[_Row],
+    link: tuple[float, float],
+    share: float,
+) -> dict[str, Any]:
+    """A codec of a cost file."""
+    alpha, beta = link
+    ranks = bench.size
+    part = (ranks - 1) / ranks
+    enc = _table([(row.length, row.enc) for row in rows])
+    entry: dict[str, Any] = {"name": name, "options": {"codec": kind, **options}}
+    adds = kind == "gradwire" or (kind == "bf16" and not bench.state._caster._adds_bf16)
+    if kind == "thc":
+        entry["payload"] = {"kind": "thc", "bits": int(options.get("bits", 4))}
+    elif kind == "gradwire":
+        bits = round(8000 * max(0.0, rows[-1].payload - 64) / rows[-1].length)
+        entry["payload"] = {"header": 64, "num": bits, "den": 64000}
+    else:
+        entry["payload"] = {"header": 0, "num": 2, "den": 1}
+    entry["collectives"] = ["a2a-ag" if adds else "allreduce"]
+    left = []
+    for row in rows:
+        payload = row.payload if kind != "thc" else 1.0 * row.length
+        startups = 2 if adds or kind == "thc" else 1
+        known = row.enc + row.dec + startups * alpha + 2 * part * payload * beta
+        known += _at(enc, row.length / ranks) / 1e6 if adds else 0.0
+        left.append((row.length, max(0.0, row.whole - known)))
+    threads = bench.state.engine.settings.threads
+    curves = {"enc": enc, "dec": _table([(row.length, row.dec) for row in rows])}
+    if adds:
+        curves["sum"] = _table([(max(1, int(length * part)), seconds) for length, seconds in left])
+    else:  # an all-reduce has no place for it but before: the ranks' work on its way counts as the encoder's
+        curves["enc"] = _table([(row.length, row.enc + more) for row, (_, more) in zip(rows, left)])
+    entry["cpu" if share >= 1 + threads else "gpu"] = curves
+    return entry
+
+
+def _table(points: list[tuple[int, float]]) -> dict[str, Any]:
+    """Seconds as a table of microseconds, never falling."""
+    rows: list[list[float]] = []
+    for length, seconds in points:
+        us = max(round(1e6 * seconds, 3), rows[-1][1] if rows else _MIN_US)
+        rows.append([length, us])
+    if len(rows) == 1:
+        rows.append([2 * rows[0][0], 2 * rows[0][1]])
+    return {"kind": "table", "points": rows}
+
+
+def _at(table: Mapping[str, Any], length: float) -> float:
+    """As the planner does: constant before the first point, linear between points and after them."""
+    points = table["points"]
+    if length <= points[0][0]:
+        return points[0][1]
+    for (x0, y0), (x1, y1) in zip(points, points[1:]):
+        if length <= x1 or x1 == points[-1][0]:
+            return y0 + (y1 - y0) * (length - x0) / (x1 - x0)
+    return points[-1][1]

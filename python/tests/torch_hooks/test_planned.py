@@ -1,0 +1,237 @@
+"""Plans in the DDP hook: buckets, codecs, recordings, and plans that do not fit."""
+
+import json
+import re
+
+import gradwire.torch
+import pytest
+import torch
+from gradwire.torch import planned
+from ranks import run
+from test_ddp import OPTIMIZERS, batch, digest, model
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+ORDER = ["4.bias", "4.weight", "2.bias", "2.weight", "0.bias", "0.weight"]  # in which backprop finishes gradients
+SIZES = {name: param.numel() for name, param in model().named_parameters()}
+OPTIONS = {"piece_len": 1 << 12, "debug": True}
+NUMBERS = {name: f"parameter.{number}" for number, name in enumerate(SIZES)}
+
+
+def plan(*groups, names=None):
+    """groups: (number of gradients, codec, options...) in the order of backprop."""
+    entries, at = [], 0
+    for count, codec, *options in groups:
+        chosen = ORDER[at : at + count]
+        at += count
+        entry = {"codec": codec, "elems": sum(SIZES[name] for name in chosen)}
+        entry["names"] = [names[name] for name in chosen] if names else chosen
+        entries.append({**entry, **({"options": options[0]} if options else {})})
+    assert at == len(ORDER)
+    return {"schema": "gradwire-buckets/1", "groups": entries}
+
+
+def train(rank, size, document, steps, make="planned", name="adamw", options=None):
+    net = model()
+    made = {"planned": gradwire.torch.planned_ddp, "whole": DDP}[make]
+    ddp = made(net)
+    optimizer = OPTIMIZERS[name](net.parameters())
+    state, hook = gradwire.torch.ddp_hook(optimizer, plan=document, model=ddp, **{**OPTIONS, **(options or {})})
+    ddp.register_comm_hook(state, hook)
+    losses = []
+    for step in range(steps):
+        x, y = batch(rank, step)
+        optimizer.zero_grad()
+        loss = torch.nn.functional.mse_loss(ddp(x), y)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    state.check()
+    if options and "record" in options:
+        ddp(batch(rank, steps)[0])  # the recording is written when the step after its last begins
+    misfits, totals = sorted(state._planned.misfits), state.report.totals()
+    state.close()
+    return losses, digest(net), misfits, totals
+
+
+MIXED = plan((2, "fp32"), (1, "fp16"), (1, "gcomp-t12"), (1, "bf16"), (1, "thc", {"bits": 4}))
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_every_codec_in_one_plan(ranks):
+    found = run(train, ranks, MIXED, 5)
+    plain = run(train, ranks, plan((6, "fp32")), 5)
+    assert len({digest for _, digest, _, _ in found.values()}) == 1
+    for rank in range(ranks):
+        assert found[rank][0] == pytest.approx(plain[rank][0], rel=0.05)
+        assert found[rank][2] == []
+        assert found[rank][3]["sent_size"] > 0  # by the bucket of gcomp-t12
+
+
+@pytest.mark.parametrize("codec", ["gcomp", "gcomp-t12", "fp16", "bf16", "fp32"])
+@pytest.mark.parametrize("cuts", [(6,), (1, 2, 3)])
+def test_one_codec_follows_plain_training(codec, cuts):
+    document = plan(*[(count, codec) for count in cuts])
+    found = run(train, 3, document, 4)
+    assert len({digest for _, digest, _, _ in found.values()}) == 1
+    plain = run(train, 3, plan((6, "fp32")), 4)
+    for rank in range(3):
+        assert found[rank][0] == pytest.approx(plain[rank][0], rel=0.02)
+
+
+def test_buckets_are_those_of_the_plan_however_ddp_cuts():
+    """Bit by bit: which rank owns a value, and so its rounding, depends on the buckets. THC's random streams too."""
+    document = plan((1, "gcomp-t12"), (3, "gcomp-t12"), (2, "thc"))
+    fine = run(train, 2, document, 4, "planned")
+    whole = run(train, 2, document, 4, "whole")
+    assert fine[0][1] == whole[0][1]
+    assert fine[0][2] == []
+    assert whole[0][2] == [(0, 1), (1, 2)]  # one bucket of DDP has gradients of all
+
+
+def test_options_of_a_bucket_change_what_it_sends():
+    sizes = []
+    for bits in (8, 16):
+        document = plan((6, "mine", {"codec": "gradwire", "tolerance_bits": bits}))
+        sizes.append(run(train, 2, document, 4)[0][3]["sent_size"])
+    assert sizes[0] < 0.7 * sizes[1]
+
+
+def by_number(rank, size, document):
+    """Without a model parameters are numbered: the one argument of a plan that was made from a recording."""
+    net = model()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+    ddp = gradwire.torch.planned_ddp(net)
+    state, hook = gradwire.torch.ddp_hook(optimizer, plan=document)
+    ddp.register_comm_hook(state, hook)
+    x, y = batch(rank, 0)
+    torch.nn.functional.mse_loss(ddp(x), y).backward()
+    state.close()
+    return len(state._planned.groups)
+
+
+def test_a_plan_by_numbers_is_one_argument(tmp_path):
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(plan((2, "fp32"), (4, "gcomp-t14"), names=NUMBERS)))
+    assert run(by_number, 2, str(path))[1] == 2
+
+
+def refused(rank, size, document, model_given):
+    net = model()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+    ddp = gradwire.torch.planned_ddp(net)
+    state = None
+    try:
+        chosen = document[rank] if isinstance(document, list) else document
+        state, hook = gradwire.torch.ddp_hook(optimizer, plan=chosen, model=net if model_given else None)
+        ddp.register_comm_hook(state, hook)
+        x, y = batch(rank, 0)
+        torch.nn.functional.mse_loss(ddp(x), y).backward()
+    except (ValueError, RuntimeError) as error:
+        return str(state.engine.error if state else error)
+    return None
+
+
+def without(document, group):
+    return {**document, "groups": document["groups"][:group] + document["groups"][group + 1 :]}
+
+
+WRONG = {
+    "not a plan": {"schema": "x", "groups": []},
+    "no groups": {"schema": "gradwire-plan/1", "groups": []},
+    "no names": {"schema": "gradwire-plan/1", "groups": [{"codec": "fp32"}]},
+    "the hook has none, fp16, bf16, gradwire, thc": plan((6, "dgc")),
+    "runs as allreduce, not as allgather": {
+        "schema": "gradwire-plan/1",
+        "groups": [{**plan((6, "fp32"))["groups"][0], "algorithm": "allgather"}],
+    },
+    "no option colour": plan((6, "gcomp-t12", {"colour": 1})),
+    "fp16 has no options": plan((6, "fp16", {"tolerance_bits": 1})),
+    "a parameter twice": {"schema": "gradwire-plan/1", "groups": 2 * plan((6, "fp32"))["groups"]},
+    "option trees": {"schema": "gradwire-plan/1", "groups": [{"names": ["a"], "option": "x"}]},
+}
+
+
+@pytest.mark.parametrize("why", WRONG)
+def test_plans_that_cannot_run_are_refused(why):
+    with pytest.raises(ValueError, match=re.escape(why)):
+        for bucket in planned.load(WRONG[why]):
+            gradwire.torch.DdpState._codec(_State(), bucket.kind, dict(bucket.options))
+
+
+class _State:
+    """As much of a DdpState as the options of a codec need."""
+
+    _options = {"tolerance_bits": 14}
+    _refuse = staticmethod(gradwire.torch.DdpState._refuse)
+
+
+@pytest.mark.parametrize(
+    "document, model_given, why",
+    [
+        (without(plan((2, "fp32"), (4, "fp32")), 1), True, "no bucket for the parameter"),
+        (plan((6, "fp32")), False, "give model="),
+        ({**plan((6, "fp32")), "groups": [{**plan((6, "fp32"))["groups"][0], "elems": 5}]}, True, "for 5 values"),
+        ([plan((6, "fp32")), plan((5, "fp32"), (1, "fp32"))], True, "different plans"),
+        (
+            {**plan((6, "fp32")), "groups": plan((6, "fp32"))["groups"] + [{"names": ["more"], "codec": "fp32"}]},
+            True,
+            "does not reduce: more",
+        ),
+    ],
+)
+def test_plans_of_another_model_are_refused_on_all_ranks(document, model_given, why):
+    for message in run(refused, 2, document, model_given).values():
+        assert why in message
+
+
+def resumed(rank, size, document, cut):
+    """A run that is cut, saved and resumed with a new model, DDP and hook."""
+    saved = None
+    for first, last in ((0, cut), (cut, 6)):
+        net = model()
+        optimizer = OPTIMIZERS["adamw"](net.parameters())
+        if saved is not None:
+            net.load_state_dict(saved["net"])
+            optimizer.load_state_dict(saved["optimizer"])
+        ddp = gradwire.torch.planned_ddp(net)
+        state, hook = gradwire.torch.ddp_hook(optimizer, plan=document, model=net, **OPTIONS)
+        if saved is not None:
+            state.load_state_dict(saved["hook"])
+        ddp.register_comm_hook(state, hook)
+        for step in range(first, last):
+            x, y = batch(rank, step)
+            optimizer.zero_grad()
+            torch.nn.functional.mse_loss(ddp(x), y).backward()
+            optimizer.step()
+        saved = {"net": net.state_dict(), "optimizer": optimizer.state_dict(), "hook": state.state_dict()}
+        state.close()
+    return digest(net)
+
+
+def test_a_resumed_run_gives_the_same_bits():
+    document = plan((2, "gcomp-t12"), (2, "thc"), (2, "gcomp-t14"))
+    assert run(resumed, 2, document, 3)[0] == run(resumed, 2, document, 0)[0]
+
+
+def test_a_recording_has_gradients_and_messages(tmp_path):
+    path = tmp_path / "run.json"
+    run(train, 3, MIXED, 8, "planned", "adamw", {"record": str(path), "record_steps": (3, 7)})
+    events = json.loads(path.read_text())["traceEvents"]
+    steps = [event for event in events if event["cat"] == "user_annotation"]
+    assert [step["name"] for step in steps] == [f"ProfilerStep#{i}" for i in range(3, 7)]
+    for step, following in zip(steps, steps[1:]):
+        assert step["dur"] > 0 and following["ts"] == pytest.approx(step["ts"] + step["dur"], abs=1)
+    for step in steps:
+        inside = [event for event in events if step["ts"] <= event["ts"] < step["ts"] + step["dur"]]
+        gradients = [event for event in inside if event["name"] == "gradient"]
+        messages = [event for event in inside if event["name"] == "message"]
+        assert {event["args"]["name"]: event["args"]["elems"] for event in gradients} == SIZES
+        assert [event["args"]["codec"] for event in messages] == ["fp32", "fp16", "gcomp-t12", "bf16", "thc"]
+        assert sum(event["args"]["elems"] for event in messages) == sum(SIZES.values())
+        for message in messages:
+            names = MIXED["groups"][message["args"]["number"]]["names"]
+            last = max(gradient["ts"] for gradient in gradients if gradient["args"]["name"] in names)
+            assert message["ts"] >= last and message["ts"] + message["dur"] <= step["ts"] + step["dur"] + 1
+        coded = messages[2]["args"]
+        assert 0 <= coded["started_us"] <= coded["encoded_us"] <= messages[2]["dur"]
+        assert coded["encode_us"] > 0 and coded["sent_size"] > 0

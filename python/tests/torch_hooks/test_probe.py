@@ -1,0 +1,55 @@
+"""The probe: inputs of the planner from a running job."""
+
+import json
+
+import gradwire.torch
+import pytest
+import torch
+from ranks import run
+from test_ddp import batch, digest, model
+
+
+def measured(rank, size, folder, codecs):
+    net = model(width=256)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
+    for step in range(2):
+        x, y = batch(0, step)
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(net(x), y).backward()
+        optimizer.step()
+    before = digest(net), [param.grad.clone() for param in net.parameters()]
+    found = gradwire.torch.probe.measure(optimizer, codecs, lens=(1 << 10, 1 << 17), repeats=1)
+    found.write(folder)
+    after = [param.grad for param in net.parameters()]
+    return digest(net) == before[0] and all(map(torch.equal, before[1], after)), found.cluster
+
+
+def test_costs_of_every_kind_of_codec(tmp_path):
+    codecs = {"fp16": {}, "bf16": {}, "gcomp-t12": {}, "mine": {"codec": "gradwire", "tolerance_bits": 20}, "thc": {}}
+    found = run(measured, 3, str(tmp_path), codecs)
+    assert all(untouched for untouched, _ in found.values())
+    assert len({json.dumps(cluster) for _, cluster in found.values()}) == 1
+    cluster = json.loads((tmp_path / "cluster.json").read_text())
+    assert cluster["ranks"] == 3 and cluster["latency_us"] > 0 and cluster["us_per_kib"] > 0
+    entries = {entry["name"]: entry for entry in json.loads((tmp_path / "codecs.json").read_text())["codecs"]}
+    assert list(entries) == list(codecs)
+    for entry in entries.values():
+        curves = entry.get("gpu") or entry["cpu"]
+        for curve in curves.values():
+            times = [us for _, us in curve["points"]]
+            assert len(times) == 2 and 0 < times[0] <= times[1]
+    assert entries["gcomp-t12"]["collectives"] == ["a2a-ag"]
+    assert entries["gcomp-t12"]["options"] == {"codec": "gradwire", "tolerance_bits": 12}
+    assert entries["mine"]["options"] == {"codec": "gradwire", "tolerance_bits": 20}
+    tight, loose = (entries[name]["payload"] for name in ("mine", "gcomp-t12"))
+    assert 0 < loose["num"] / loose["den"] < tight["num"] / tight["den"] < 4.2
+
+
+def without_gradients(rank, size):
+    optimizer = torch.optim.SGD(model().parameters(), lr=0.1)
+    with pytest.raises(ValueError, match="after a backward pass"):
+        gradwire.torch.probe.measure(optimizer, {"bf16": {}})
+
+
+def test_it_needs_gradients():
+    run(without_gradients, 2)
