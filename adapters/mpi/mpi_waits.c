@@ -117,7 +117,9 @@ GW_MPI_ENTRY int MPI_Request_get_status(MPI_Request request, int *flag, MPI_Stat
     if (!gw_mpi_is_idle()) {
         (void)gw_mpi_progress();
     }
-    return PMPI_Request_get_status(request, flag, status);
+    const int result = PMPI_Request_get_status(request, flag, status);
+    gw_mpi_failed.count = 0; /* the call that frees the request tells */
+    return result;
 }
 
 /* The operation goes on in other calls; nobody is left to be told of its failure but the error handler. */
