@@ -10,7 +10,8 @@
 /* What an automatic threshold is at least, and what it is until it is measured */
 #define GW_MPI_AUTO_FLOOR (1u << 16)
 #define GW_MPI_AUTO_UNTIL (1u << 20)
-#define GW_MPI_VALUES_MAX (UINT64_C(1) << 48)
+/* Below this all counts of blocks and pieces fit MPI's ints */
+#define GW_MPI_VALUES_MAX (UINT64_C(1) << 40)
 
 /* ------------ one path for all collectives ------------ */
 

@@ -17,6 +17,7 @@ static int gw_mpi_is_complete(MPI_Fint request)
 {
     int flag = 0;
     const int status = PMPI_Request_get_status(PMPI_Request_f2c(request), &flag, MPI_STATUS_IGNORE);
+    gw_mpi_failed_clear(); /* the call that frees the request tells */
     return flag || status != MPI_SUCCESS;
 }
 
@@ -172,6 +173,7 @@ GW_MPI_F08(request_get_status, (const MPI_Fint *request, MPI_Fint *flag, void *s
 {
     gw_mpi_drive_once();
     pmpir_request_get_status_f08_(request, flag, status, ierror);
+    gw_mpi_failed_clear();
 }
 
 GW_MPI_F08(request_free, (MPI_Fint * request, MPI_Fint *ierror))

@@ -213,16 +213,17 @@ extern atomic_uint gw_mpi_rounds;
 int gw_mpi_progress_task(void);
 
 /* Requests of failed operations that this thread has completed inside the last MPI call. */
-#define GW_MPI_FAILED_MAX 32
 typedef struct gw_mpi_failures {
-    int count;
-    struct {
+    int count, capacity;
+    struct gw_mpi_failure {
         MPI_Request request;
         MPI_Comm comm;
         uint64_t word; /* not yet a code: MPICH makes none inside a callback */
-    } at[GW_MPI_FAILED_MAX];
+    } * at;
 } gw_mpi_failures;
 extern _Thread_local gw_mpi_failures gw_mpi_failed;
+/* Forgets them. */
+void gw_mpi_failed_clear(void);
 
 /* MPI's error code for an outcome, the same on all ranks; and the communicator's error handler, of
  * MPI_COMM_NULL none. */

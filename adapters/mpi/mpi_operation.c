@@ -12,6 +12,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define GW_MPI_ROUND_MAX 64
 
@@ -116,12 +117,24 @@ static void gw_mpi_operation_tell(gw_mpi_operation *operation)
             return;
         }
     }
-    if (gw_mpi_failed.count < GW_MPI_FAILED_MAX) {
-        const int i = gw_mpi_failed.count++;
-        gw_mpi_failed.at[i].request = operation->request;
-        gw_mpi_failed.at[i].comm = operation->context->user;
-        gw_mpi_failed.at[i].word = operation->worst;
+    if (gw_mpi_failed.count == gw_mpi_failed.capacity) {
+        const int capacity = 2 * gw_mpi_failed.capacity + 8;
+        struct gw_mpi_failure *at = gw_mpi_allocate((size_t)capacity, sizeof(*at));
+        if (gw_mpi_failed.count > 0) {
+            memcpy(at, gw_mpi_failed.at, (size_t)gw_mpi_failed.count * sizeof(*at));
+        }
+        free(gw_mpi_failed.at);
+        gw_mpi_failed.at = at;
+        gw_mpi_failed.capacity = capacity;
     }
+    gw_mpi_failed.at[gw_mpi_failed.count++] = (struct gw_mpi_failure){
+        .request = operation->request, .comm = operation->context->user, .word = operation->worst};
+}
+
+void gw_mpi_failed_clear(void)
+{
+    free(gw_mpi_failed.at);
+    gw_mpi_failed = (gw_mpi_failures){.count = 0};
 }
 
 /* Called inside the call that completes the request, by its thread. Returns success even after a failure: MPI

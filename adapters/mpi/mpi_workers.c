@@ -54,6 +54,9 @@ int gw_mpi_thread_create(pthread_t *thread, void *(*function)(void *))
     (void)pthread_sigmask(SIG_SETMASK, &all, &before); /* which a new thread inherits */
     const int status = pthread_create(thread, NULL, function, NULL);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (status == 0) {
+        (void)pthread_setname_np(*thread, "gradwire");
+    }
     return status;
 }
 
