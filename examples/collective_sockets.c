@@ -5,13 +5,9 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
+#include "example.h"
 #include "gradwire/collective.h"
 
 /* One piece a shard, whose messages fit the buffer of a socket: all may send before any receives. */
@@ -21,19 +17,11 @@ static int sockets[RANKS][RANKS]; /* [r][s]: that of rank r to rank s */
 static char inbox[RANKS][MESSAGE_MAX], outbox[MESSAGE_MAX];
 static float values[LEN]; /* the gradient, then the mean */
 
-static void must(int ok, const char *what)
-{
-    if (!ok) {
-        perror(what);
-        exit(1);
-    }
-}
-
 static void receive(int rank, gw_gcomp_frame messages[RANKS])
 {
     for (int r = 0; r < RANKS; r++) {
         const ssize_t size = r == rank ? 0 : recv(sockets[rank][r], inbox[r], MESSAGE_MAX, 0);
-        must(size >= 0, "recv");
+        example_must(size >= 0, "recv");
         messages[r] = (gw_gcomp_frame){.data = inbox[r], .size = (size_t)size};
     }
 }
@@ -41,12 +29,11 @@ static void receive(int rank, gw_gcomp_frame messages[RANKS])
 /* Sends a message, or a notice of what failed, to a rank. */
 static void send_to(int rank, int to, gw_buffer *message, const gw_collective_blame *blame)
 {
-    must(blame->status == GW_OK || gw_collective_notice_write(blame, message) == GW_OK, "notice");
-    must(send(sockets[rank][to], message->data, message->size, 0) == (ssize_t)message->size, "send");
+    example_must(blame->status == GW_OK || gw_collective_notice_write(blame, message) == GW_OK, "notice");
+    example_must(send(sockets[rank][to], message->data, message->size, 0) == (ssize_t)message->size, "send");
 }
 
-/* values = mean over the ranks. Returns the status word: 0 if nothing failed here or where a message came
- * from. */
+/* values = mean over the ranks. Returns the status word: 0 if no step failed. */
 static uint64_t all_reduce(const gw_collective_bucket *bucket, const gw_workspace *work)
 {
     const int rank = (int)bucket->rank;
@@ -55,14 +42,14 @@ static uint64_t all_reduce(const gw_collective_bucket *bucket, const gw_workspac
     gw_buffer message = {outbox, MESSAGE_MAX, 0};
     for (int r = 0; r < RANKS; r++) { /* piece r is that of rank r */
         if (r != rank) {
+            blame.piece = (uint32_t)r;
             blame.status = gw_collective_encode(bucket, (uint32_t)r, &message, work);
             send_to(rank, r, &message, &blame);
         }
     }
     receive(rank, messages);
-    uint64_t worst = gw_collective_reduce(bucket, bucket->rank, messages, &message, &blame, work) == GW_OK
-                         ? 0
-                         : gw_collective_word(&blame);
+    blame.status = gw_collective_reduce(bucket, bucket->rank, messages, &message, &blame, work);
+    uint64_t word = gw_collective_word(&blame);
     for (int r = 0; r < RANKS; r++) {
         if (r != rank) {
             send_to(rank, r, &message, &blame);
@@ -72,46 +59,31 @@ static uint64_t all_reduce(const gw_collective_bucket *bucket, const gw_workspac
     messages[rank] = (gw_gcomp_frame){.data = outbox, .size = message.size};
     for (uint32_t r = 0; r < RANKS; r++) {
         gw_collective_piece piece;
-        must(gw_collective_piece_at(bucket->layout, r, &piece) == GW_OK, "piece");
+        example_must(gw_collective_piece_at(bucket->layout, r, &piece) == GW_OK, "piece");
         gw_gcomp_target mean = {.values = values + piece.first, .capacity = piece.len, .scale = 1.0f / RANKS};
         if (gw_collective_decode(bucket, r, r, &messages[r], &mean, &blame, work) != GW_OK) {
-            worst = gw_collective_word(&blame) > worst ? gw_collective_word(&blame) : worst;
+            word = gw_collective_word(&blame) > word ? gw_collective_word(&blame) : word;
         }
     }
-    return worst; /* its maximum over the ranks is the outcome for all of them */
+    return word; /* its maximum over the ranks is the outcome for all of them */
 }
 
 static int run_rank(int rank)
 {
+    const gw_gcomp codec = example_codec(1e-3f);
     const gw_collective_shape shape = {.len = LEN, .rank_count = RANKS};
     gw_collective_layout layout;
-    gw_gcomp_options options;
-    gw_gcomp codec;
-    gw_gcomp_options_init(&options, GW_FP32);
-    options.levels = GW_GCOMP_CARRIED;
-    options.rounding = GW_GCOMP_STOCHASTIC;
-    options.deep_cut = 1;
-    options.target_nmse = 1e-3f;
-    must(gw_collective_layout_init(&layout, &shape) == GW_OK && gw_gcomp_init(&codec, &options) == GW_OK &&
-             gw_collective_message_bound(&layout, &codec) <= MESSAGE_MAX,
-         "layout and codec");
-    for (int i = 0; i < LEN; i++) {
-        values[i] = (float)(1e-2 * sin(i * 0.37) * (1.0 + rank));
-    }
+    example_must(gw_collective_layout_init(&layout, &shape) == GW_OK, "layout");
+    example_must(gw_collective_message_bound(&layout, &codec) <= MESSAGE_MAX, "room for a message");
     const gw_workspace work = {malloc(gw_gcomp_workspace_size(&codec)), gw_gcomp_workspace_size(&codec)};
-    const gw_collective_bucket bucket = {
-        .layout = &layout, .codec = &codec, .values = values, .rank = (uint32_t)rank};
+    example_must(work.data != NULL, "memory");
+    example_fill(values, LEN, rank);
+    const gw_collective_bucket bucket = {&layout, &codec, .values = values, .rank = (uint32_t)rank};
     const uint64_t word = all_reduce(&bucket, &work);
-    double error = 0.0, square = 0.0;
-    for (int i = 0; i < LEN; i++) {
-        const double exact = 1e-2 * sin(i * 0.37) * (1.0 + (RANKS - 1) / 2.0);
-        error += (values[i] - exact) * (values[i] - exact);
-        square += exact * exact;
-    }
-    printf("rank %d: squared error %.1e of the mean's, crc %08x\n", rank, error / square,
-           gw_crc32c(0, values, sizeof values));
+    const double nmse = example_nmse(values, LEN, RANKS);
+    (void)printf("rank %d: NMSE %.1e, crc %08x\n", rank, nmse, gw_crc32c(0, values, sizeof values));
     free(work.data);
-    return word != 0 || error > 2e-3 * square;
+    return word != 0 || nmse > 2e-3;
 }
 
 int main(void)
@@ -119,21 +91,10 @@ int main(void)
     for (int r = 0; r < RANKS; r++) {
         for (int s = 0; s < r; s++) {
             int pair[2];
-            must(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair) == 0, "socketpair");
+            example_must(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair) == 0, "socketpair");
             sockets[r][s] = pair[0];
             sockets[s][r] = pair[1];
         }
     }
-    int failed = 0, status;
-    for (int rank = 0; rank < RANKS; rank++) {
-        const pid_t child = fork();
-        must(child >= 0, "fork");
-        if (child == 0) {
-            exit(run_rank(rank));
-        }
-    }
-    while (wait(&status) > 0) {
-        failed |= status != 0;
-    }
-    return failed;
+    return example_fork(RANKS, run_rank);
 }

@@ -51,9 +51,11 @@ GW_API float gw_mpi_nmse_of_bits(float bits);
  * threshold and the switch say.
  *
  *   - sendbuf: count values (gw_mpi_reduce_scatter_block(): count times the number of ranks), or MPI_IN_PLACE
- *   - count: up to 2^48 values in all; MPI_ERR_COUNT if it is negative or larger
+ *   - count: up to 2^40 values in all; MPI_ERR_COUNT if it is negative or larger
  *   - options: NULL: gw_mpi_options_init(). MPI_ERR_ARG for a field out of range
  *   - *request may be passed to all calls that complete requests; they make progress with it
+ *   - gw_mpi_iallreduce() is MPI_Iallreduce where nothing drives a request outside of these calls, and on a
+ *     communicator without a duplicate (docs/mpi.md). The blocking functions make one
  *   - on an error recvbuf is unspecified
  */
 GW_API int gw_mpi_allreduce(const float *sendbuf, float *recvbuf, int64_t count, MPI_Comm comm,

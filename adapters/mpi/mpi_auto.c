@@ -69,7 +69,7 @@ int gw_mpi_auto_measure(gw_mpi_context *context)
     gw_mpi_auto_fill(values, GW_MPI_AUTO_MAX / sizeof(float), (uint32_t)context->rank + 1);
     context->threshold_size = UINT64_MAX;
     /* Earlier operations still have collectives to issue on the transport communicator */
-    while (!gw_mpi_context_ready(context) || atomic_load(&context->live) > 0) {
+    while (atomic_load(&context->live) > 0) {
         (void)gw_mpi_progress();
     }
     for (uint32_t size = GW_MPI_AUTO_MIN; size <= GW_MPI_AUTO_MAX && status == MPI_SUCCESS; size *= 4) {

@@ -10,7 +10,8 @@
 /* What an automatic threshold is at least, and what it is until it is measured */
 #define GW_MPI_AUTO_FLOOR (1u << 16)
 #define GW_MPI_AUTO_UNTIL (1u << 20)
-#define GW_MPI_VALUES_MAX (UINT64_C(1) << 48)
+/* Below this all counts of blocks and pieces fit MPI's ints */
+#define GW_MPI_VALUES_MAX (UINT64_C(1) << 40)
 
 /* ------------ one path for all collectives ------------ */
 
@@ -72,6 +73,7 @@ static int gw_mpi_ask_start(const gw_mpi_ask *ask, gw_mpi_context *context)
 static int gw_mpi_intercept(const gw_mpi_ask *ask, MPI_Datatype type, MPI_Op op, int *result)
 {
     if (!gw_mpi_is_float_sum(type, op) || ask->count <= 0 ||
+        (ask->request != NULL && !atomic_load_explicit(&gw_mpi_nonblocking, memory_order_relaxed)) ||
         !atomic_load_explicit(&gw_mpi_enabled, memory_order_relaxed) ||
         (ask->kind == GW_MPI_ALLREDUCE && gw_mpi_settings.threshold_size != GW_MPI_THRESHOLD_AUTO &&
          (uint64_t)ask->count * sizeof(float) < gw_mpi_settings.threshold_size)) {
@@ -87,16 +89,16 @@ static int gw_mpi_intercept(const gw_mpi_ask *ask, MPI_Datatype type, MPI_Op op,
         (uint64_t)ask->count > GW_MPI_VALUES_MAX / (uint64_t)size) {
         return 0;
     }
-    /* No context for a communicator with small messages only */
     const uint64_t bytes =
         (uint64_t)ask->count * sizeof(float) * (ask->kind == GW_MPI_REDUCE_SCATTER ? (uint64_t)size : 1);
     const int is_auto = gw_mpi_settings.threshold_size == GW_MPI_THRESHOLD_AUTO;
     if (bytes < (is_auto ? GW_MPI_AUTO_FLOOR : gw_mpi_settings.threshold_size)) {
         return 0;
     }
-    gw_mpi_context *context = gw_mpi_context_get(ask->comm, ask->request == NULL, result);
+    gw_mpi_context *context = gw_mpi_context_get(ask->comm);
+    *result = MPI_SUCCESS;
     if (context == NULL) {
-        return *result != MPI_SUCCESS;
+        return 0;
     }
     const int large = gw_mpi_is_large(context, bytes, ask->request == NULL, result);
     if (*result == MPI_SUCCESS && large) {
@@ -195,43 +197,31 @@ GW_MPI_ENTRY int MPI_Reduce_scatter_block_c(const void *sendbuf, void *recvbuf, 
 }
 #endif
 
-/* A communicator goes with its operations complete: all ranks free it, so all make progress. */
-GW_MPI_ENTRY int MPI_Comm_free(MPI_Comm *comm)
-{
-    if (comm != NULL) {
-        gw_mpi_context_drain(*comm);
-    }
-    return PMPI_Comm_free(comm);
-}
-
-GW_MPI_ENTRY int MPI_Comm_disconnect(MPI_Comm *comm)
-{
-    if (comm != NULL) {
-        gw_mpi_context_drain(*comm);
-    }
-    return PMPI_Comm_disconnect(comm);
-}
-
 /* ------------ start and end ------------ */
 
 void gw_mpi_begin(int provided)
 {
-    const int can = provided == MPI_THREAD_MULTIPLE, wanted = gw_mpi_settings.progress_thread != 0;
     gw_mpi_config_agree();
-    if (gw_mpi_settings.progress_thread && !can) {
-        if (wanted) {
-            gw_mpi_say("this MPI has no MPI_THREAD_MULTIPLE: progress in MPI calls only");
+    if (gw_mpi_config_wants_thread()) {
+        int can = provided == MPI_THREAD_MULTIPLE && gw_mpi_progress_start() == 0;
+        (void)PMPI_Allreduce(MPI_IN_PLACE, &can, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+        atomic_store(&gw_mpi_nonblocking, can);
+        if (!can && gw_mpi_settings.progress == GW_MPI_PROGRESS_THREAD) {
+            gw_mpi_say("no MPI_THREAD_MULTIPLE on all ranks: MPI_Iallreduce is not compressed");
         }
-        gw_mpi_settings.progress_thread = 0;
     }
+    gw_mpi_context_adopt(MPI_COMM_WORLD);
+}
+
+int gw_mpi_begin_level(int required)
+{
+    gw_mpi_config_load();
+    return gw_mpi_config_wants_thread() ? MPI_THREAD_MULTIPLE : required;
 }
 
 GW_MPI_ENTRY int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
 {
-    gw_mpi_config_load();
-    const int level =
-        gw_mpi_settings.enabled && gw_mpi_settings.progress_thread ? MPI_THREAD_MULTIPLE : required;
-    const int status = PMPI_Init_thread(argc, argv, level, provided);
+    const int status = PMPI_Init_thread(argc, argv, gw_mpi_begin_level(required), provided);
     if (status == MPI_SUCCESS) {
         gw_mpi_begin(*provided);
     }
@@ -241,11 +231,9 @@ GW_MPI_ENTRY int MPI_Init_thread(int *argc, char ***argv, int required, int *pro
 GW_MPI_ENTRY int MPI_Init(int *argc, char ***argv)
 {
     int provided = MPI_THREAD_SINGLE;
-    gw_mpi_config_load();
-    if (gw_mpi_settings.enabled && gw_mpi_settings.progress_thread) {
-        return MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided);
-    }
-    const int status = PMPI_Init(argc, argv);
+    const int level = gw_mpi_begin_level(MPI_THREAD_SINGLE);
+    const int status =
+        level == MPI_THREAD_SINGLE ? PMPI_Init(argc, argv) : PMPI_Init_thread(argc, argv, level, &provided);
     if (status == MPI_SUCCESS) {
         gw_mpi_begin(provided);
     }
@@ -257,6 +245,7 @@ void gw_mpi_end(void)
     while (atomic_load(&gw_mpi_active) > 0) {
         (void)gw_mpi_progress();
     }
+    gw_mpi_progress_stop();
     gw_mpi_workers_stop();
     gw_mpi_statistics_log();
     gw_mpi_contexts_close();
@@ -291,16 +280,22 @@ static int gw_mpi_plain(const gw_mpi_ask *ask)
 
 static int gw_mpi_ask_plainly(const gw_mpi_ask *ask)
 {
-    int status, size;
     gw_mpi_config_load();
     if (ask->options != NULL && !gw_mpi_options_valid(ask->options)) {
         return gw_mpi_error_raise(ask->comm, MPI_ERR_ARG);
     }
-    gw_mpi_context *context = gw_mpi_context_get(ask->comm, ask->request == NULL, &status);
-    if (context == NULL) {
-        return status != MPI_SUCCESS ? status : gw_mpi_plain(ask);
+    gw_mpi_context *context = gw_mpi_context_get(ask->comm);
+    if (context == NULL && ask->request == NULL) {
+        const int status = gw_mpi_context_make(ask->comm);
+        if (status != MPI_SUCCESS) {
+            return gw_mpi_error_raise(ask->comm, status);
+        }
+        context = gw_mpi_context_get(ask->comm);
     }
-    size = context->size;
+    if (context == NULL || (ask->request != NULL && !atomic_load(&gw_mpi_nonblocking))) {
+        return gw_mpi_plain(ask);
+    }
+    const int size = context->size;
     if (ask->count < 0 || (uint64_t)ask->count > GW_MPI_VALUES_MAX / (uint64_t)size) {
         return gw_mpi_error_raise(ask->comm, MPI_ERR_COUNT);
     }
@@ -344,11 +339,11 @@ int gw_mpi_reduce_scatter_block(const float *sendbuf, float *recvbuf, int64_t co
 
 int gw_mpi_threshold(MPI_Comm comm, uint64_t *threshold_size)
 {
-    int status;
     *threshold_size = UINT64_MAX;
-    gw_mpi_context *context = gw_mpi_context_get(comm, 1, &status);
+    int status = gw_mpi_context_make(comm);
+    gw_mpi_context *context = status == MPI_SUCCESS ? gw_mpi_context_get(comm) : NULL;
     if (context == NULL) {
-        return status;
+        return gw_mpi_error_raise(comm, status);
     }
     if (gw_mpi_settings.threshold_size != GW_MPI_THRESHOLD_AUTO) {
         *threshold_size = gw_mpi_settings.threshold_size;

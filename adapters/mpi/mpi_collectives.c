@@ -1,8 +1,8 @@
 /*
- * Blocking collectives that pass through. While one blocks, nothing makes progress with our operations, on
- * which another rank may wait before it comes here. Those of the same communicator can be completed first:
- * all ranks have started them before this call, and all complete them here at the latest. Those of other
- * communicators cannot, since a rank may start them only after this call (docs/mpi.md).
+ * Blocking collectives that pass through. While one blocks, only the progress thread drives our operations,
+ * on which another rank may wait before it comes here. Those of the same communicator are completed first,
+ * without its pauses: all ranks have started them before this call, and all complete them here at the latest.
+ * Those of other communicators cannot, since a rank may start them only after this call.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -66,6 +66,3 @@ GW_MPI_DRAIN(Alltoallv,
               void *recvbuf, const int recvcounts[], const int recvplaces[], MPI_Datatype recvtype,
               MPI_Comm comm),
              (sendbuf, sendcounts, sendplaces, sendtype, recvbuf, recvcounts, recvplaces, recvtype, comm))
-GW_MPI_DRAIN(Comm_dup, (MPI_Comm comm, MPI_Comm *made), (comm, made))
-GW_MPI_DRAIN(Comm_split, (MPI_Comm comm, int color, int key, MPI_Comm *made), (comm, color, key, made))
-GW_MPI_DRAIN(Comm_create, (MPI_Comm comm, MPI_Group group, MPI_Comm *made), (comm, group, made))

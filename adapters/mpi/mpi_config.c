@@ -16,7 +16,7 @@
 #define GW_MPI_THREADS_MAX 256u
 
 gw_mpi_config gw_mpi_settings;
-atomic_int gw_mpi_enabled;
+atomic_int gw_mpi_enabled, gw_mpi_nonblocking;
 gw_mpi_counters gw_mpi_count;
 
 static pthread_once_t gw_mpi_config_once = PTHREAD_ONCE_INIT;
@@ -195,9 +195,15 @@ static int gw_mpi_read_threshold(gw_mpi_config *config)
 
 static int gw_mpi_read_progress(gw_mpi_config *config)
 {
+    static const char *const names[] = {"auto", "thread", "calls", "none"}; /* GW_MPI_PROGRESS_* */
     const char *text = gw_mpi_variable("PROGRESS");
-    config->progress_thread = text != NULL && strcmp(text, "thread") == 0;
-    return text == NULL || config->progress_thread || strcmp(text, "calls") == 0;
+    for (uint32_t i = 0; i < 4; i++) {
+        if (text == NULL || strcmp(text, names[i]) == 0) {
+            config->progress = i;
+            return 1;
+        }
+    }
+    return 0;
 }
 
 static void gw_mpi_config_read(void)
@@ -238,6 +244,7 @@ static void gw_mpi_config_read(void)
     const char *log = gw_mpi_variable("LOG");
     (void)snprintf(gw_mpi_log, sizeof(gw_mpi_log), "%s", log == NULL ? "" : log);
     atomic_store(&gw_mpi_enabled, (int)config->enabled);
+    atomic_store(&gw_mpi_nonblocking, config->progress == GW_MPI_PROGRESS_CALLS);
 }
 
 void gw_mpi_config_load(void)
@@ -250,6 +257,12 @@ void gw_mpi_config_agree(void)
     gw_mpi_config_load();
     (void)PMPI_Bcast(&gw_mpi_settings, (int)sizeof(gw_mpi_settings), MPI_BYTE, 0, MPI_COMM_WORLD);
     atomic_store(&gw_mpi_enabled, (int)gw_mpi_settings.enabled);
+}
+
+int gw_mpi_config_wants_thread(void)
+{
+    return gw_mpi_settings.enabled && (gw_mpi_settings.progress == GW_MPI_PROGRESS_AUTO ||
+                                       gw_mpi_settings.progress == GW_MPI_PROGRESS_THREAD);
 }
 
 unsigned gw_mpi_config_threads(void)

@@ -69,6 +69,79 @@ GW_MPI_FORTRAN(finalize, FINALIZE, (MPI_Fint * ierror))
     gw_mpi_return(ierror, MPI_Finalize());
 }
 
+GW_MPI_FORTRAN(comm_dup, COMM_DUP, (const MPI_Fint *comm, MPI_Fint *made, MPI_Fint *ierror))
+{
+    MPI_Comm handle = MPI_COMM_NULL;
+    const int status = MPI_Comm_dup(PMPI_Comm_f2c(*comm), &handle);
+    *made = PMPI_Comm_c2f(handle);
+    gw_mpi_return(ierror, status);
+}
+
+GW_MPI_FORTRAN(comm_split, COMM_SPLIT,
+               (const MPI_Fint *comm, const MPI_Fint *color, const MPI_Fint *key, MPI_Fint *made,
+                MPI_Fint *ierror))
+{
+    MPI_Comm handle = MPI_COMM_NULL;
+    const int status = MPI_Comm_split(PMPI_Comm_f2c(*comm), (int)*color, (int)*key, &handle);
+    *made = PMPI_Comm_c2f(handle);
+    gw_mpi_return(ierror, status);
+}
+
+GW_MPI_FORTRAN(comm_split_type, COMM_SPLIT_TYPE,
+               (const MPI_Fint *comm, const MPI_Fint *type, const MPI_Fint *key, const MPI_Fint *info,
+                MPI_Fint *made, MPI_Fint *ierror))
+{
+    MPI_Comm handle = MPI_COMM_NULL;
+    const int status =
+        MPI_Comm_split_type(PMPI_Comm_f2c(*comm), (int)*type, (int)*key, PMPI_Info_f2c(*info), &handle);
+    *made = PMPI_Comm_c2f(handle);
+    gw_mpi_return(ierror, status);
+}
+
+GW_MPI_FORTRAN(comm_create, COMM_CREATE,
+               (const MPI_Fint *comm, const MPI_Fint *group, MPI_Fint *made, MPI_Fint *ierror))
+{
+    MPI_Comm handle = MPI_COMM_NULL;
+    const int status = MPI_Comm_create(PMPI_Comm_f2c(*comm), PMPI_Group_f2c(*group), &handle);
+    *made = PMPI_Comm_c2f(handle);
+    gw_mpi_return(ierror, status);
+}
+
+GW_MPI_FORTRAN(comm_create_group, COMM_CREATE_GROUP,
+               (const MPI_Fint *comm, const MPI_Fint *group, const MPI_Fint *tag, MPI_Fint *made,
+                MPI_Fint *ierror))
+{
+    MPI_Comm handle = MPI_COMM_NULL;
+    const int status =
+        MPI_Comm_create_group(PMPI_Comm_f2c(*comm), PMPI_Group_f2c(*group), (int)*tag, &handle);
+    *made = PMPI_Comm_c2f(handle);
+    gw_mpi_return(ierror, status);
+}
+
+/* Lists of LOGICAL: left to Open MPI's own binding, which is there in Fortran programs only. */
+extern void pmpi_cart_create_(const MPI_Fint *comm, const MPI_Fint *dimensions, const MPI_Fint *sizes,
+                              const MPI_Fint *periods, const MPI_Fint *reorder, MPI_Fint *made,
+                              MPI_Fint *ierror) __attribute__((weak));
+extern void pmpi_cart_sub_(const MPI_Fint *comm, const MPI_Fint *remain, MPI_Fint *made, MPI_Fint *ierror)
+    __attribute__((weak));
+
+GW_MPI_FORTRAN(cart_create, CART_CREATE,
+               (const MPI_Fint *comm, const MPI_Fint *dimensions, const MPI_Fint *sizes,
+                const MPI_Fint *periods, const MPI_Fint *reorder, MPI_Fint *made, MPI_Fint *ierror))
+{
+    *made = PMPI_Comm_c2f(MPI_COMM_NULL);
+    pmpi_cart_create_(comm, dimensions, sizes, periods, reorder, made, ierror);
+    gw_mpi_context_adopt(PMPI_Comm_f2c(*made));
+}
+
+GW_MPI_FORTRAN(cart_sub, CART_SUB,
+               (const MPI_Fint *comm, const MPI_Fint *remain, MPI_Fint *made, MPI_Fint *ierror))
+{
+    *made = PMPI_Comm_c2f(MPI_COMM_NULL);
+    pmpi_cart_sub_(comm, remain, made, ierror);
+    gw_mpi_context_adopt(PMPI_Comm_f2c(*made));
+}
+
 GW_MPI_FORTRAN(comm_free, COMM_FREE, (MPI_Fint * comm, MPI_Fint *ierror))
 {
     MPI_Comm handle = PMPI_Comm_f2c(*comm);

@@ -17,6 +17,7 @@ static int gw_mpi_is_complete(MPI_Fint request)
 {
     int flag = 0;
     const int status = PMPI_Request_get_status(PMPI_Request_f2c(request), &flag, MPI_STATUS_IGNORE);
+    gw_mpi_failed_clear(); /* the call that frees the request tells */
     return flag || status != MPI_SUCCESS;
 }
 
@@ -68,9 +69,7 @@ static void gw_mpi_conclude_f08(MPI_Fint *ierror)
 
 GW_MPI_F08(init_thread, (const MPI_Fint *required, MPI_Fint *provided, MPI_Fint *ierror))
 {
-    gw_mpi_config_load();
-    const MPI_Fint level =
-        gw_mpi_settings.enabled && gw_mpi_settings.progress_thread ? MPI_THREAD_MULTIPLE : *required;
+    const MPI_Fint level = (MPI_Fint)gw_mpi_begin_level((int)*required);
     pmpir_init_thread_f08_(&level, provided, ierror);
     gw_mpi_begin((int)*provided);
 }
@@ -87,6 +86,59 @@ GW_MPI_F08(finalize, (MPI_Fint * ierror))
 {
     gw_mpi_end();
     pmpir_finalize_f08_(ierror);
+}
+
+GW_MPI_F08(comm_dup, (const MPI_Fint *comm, MPI_Fint *made, MPI_Fint *ierror))
+{
+    *made = PMPI_Comm_c2f(MPI_COMM_NULL);
+    pmpir_comm_dup_f08_(comm, made, ierror);
+    gw_mpi_context_adopt(PMPI_Comm_f2c(*made));
+}
+
+GW_MPI_F08(comm_split, (const MPI_Fint *comm, const MPI_Fint *color, const MPI_Fint *key, MPI_Fint *made,
+                        MPI_Fint *ierror))
+{
+    *made = PMPI_Comm_c2f(MPI_COMM_NULL);
+    pmpir_comm_split_f08_(comm, color, key, made, ierror);
+    gw_mpi_context_adopt(PMPI_Comm_f2c(*made));
+}
+
+GW_MPI_F08(comm_split_type, (const MPI_Fint *comm, const MPI_Fint *type, const MPI_Fint *key,
+                             const MPI_Fint *info, MPI_Fint *made, MPI_Fint *ierror))
+{
+    *made = PMPI_Comm_c2f(MPI_COMM_NULL);
+    pmpir_comm_split_type_f08_(comm, type, key, info, made, ierror);
+    gw_mpi_context_adopt(PMPI_Comm_f2c(*made));
+}
+
+GW_MPI_F08(comm_create, (const MPI_Fint *comm, const MPI_Fint *group, MPI_Fint *made, MPI_Fint *ierror))
+{
+    *made = PMPI_Comm_c2f(MPI_COMM_NULL);
+    pmpir_comm_create_f08_(comm, group, made, ierror);
+    gw_mpi_context_adopt(PMPI_Comm_f2c(*made));
+}
+
+GW_MPI_F08(comm_create_group, (const MPI_Fint *comm, const MPI_Fint *group, const MPI_Fint *tag,
+                               MPI_Fint *made, MPI_Fint *ierror))
+{
+    *made = PMPI_Comm_c2f(MPI_COMM_NULL);
+    pmpir_comm_create_group_f08_(comm, group, tag, made, ierror);
+    gw_mpi_context_adopt(PMPI_Comm_f2c(*made));
+}
+
+GW_MPI_F08(cart_create, (const MPI_Fint *comm, const MPI_Fint *dimensions, const MPI_Fint *sizes,
+                         const MPI_Fint *periods, const MPI_Fint *reorder, MPI_Fint *made, MPI_Fint *ierror))
+{
+    *made = PMPI_Comm_c2f(MPI_COMM_NULL);
+    pmpir_cart_create_f08_(comm, dimensions, sizes, periods, reorder, made, ierror);
+    gw_mpi_context_adopt(PMPI_Comm_f2c(*made));
+}
+
+GW_MPI_F08(cart_sub, (const MPI_Fint *comm, const MPI_Fint *remain, MPI_Fint *made, MPI_Fint *ierror))
+{
+    *made = PMPI_Comm_c2f(MPI_COMM_NULL);
+    pmpir_cart_sub_f08_(comm, remain, made, ierror);
+    gw_mpi_context_adopt(PMPI_Comm_f2c(*made));
 }
 
 GW_MPI_F08(comm_free, (MPI_Fint * comm, MPI_Fint *ierror))
@@ -121,6 +173,7 @@ GW_MPI_F08(request_get_status, (const MPI_Fint *request, MPI_Fint *flag, void *s
 {
     gw_mpi_drive_once();
     pmpir_request_get_status_f08_(request, flag, status, ierror);
+    gw_mpi_failed_clear();
 }
 
 GW_MPI_F08(request_free, (MPI_Fint * request, MPI_Fint *ierror))

@@ -3,10 +3,12 @@
  *
  *   mpi_config      the environment, agreed on by all ranks
  *   mpi_context     a communicator's private duplicate and counters
+ *   mpi_comms       communicators that the program makes and frees
  *   mpi_operation   one collective: its life, its progress, its outcome
  *   mpi_exchange    engine of an operation: A2A+AG with frames (collective.h)
  *   mpi_lanes       engine of an operation: THC lanes in MPI's own sum
  *   mpi_workers     threads that do codec work; they never call MPI
+ *   mpi_progress    the thread that makes progress
  *   mpi_auto        the automatic threshold
  *   mpi_calls, mpi_waits, mpi_points, mpi_collectives, mpi_fortran   what is intercepted
  *
@@ -33,11 +35,24 @@ typedef struct gw_mpi_config {
     uint64_t threshold_size; /* bytes, or GW_MPI_THRESHOLD_AUTO */
     uint64_t piece_len;      /* 0: the default */
     uint32_t enabled;
-    uint32_t progress_thread;
+    uint32_t progress; /* GW_MPI_PROGRESS_* */
 } gw_mpi_config;
+
+/* Who drives operations with requests while the program's threads are in MPI calls that do not, or in none.
+ */
+enum {
+    GW_MPI_PROGRESS_AUTO,   /* a thread, when they have not for a moment */
+    GW_MPI_PROGRESS_THREAD, /* a thread, all the time */
+    GW_MPI_PROGRESS_CALLS,  /* nobody: the program promises to come by */
+    GW_MPI_PROGRESS_NONE    /* there are none: they are not compressed */
+};
 
 extern gw_mpi_config gw_mpi_settings;
 extern atomic_int gw_mpi_enabled;
+/* 1: operations with requests are sure to make progress, on all ranks; else MPI_Iallreduce is MPI's own. */
+extern atomic_int gw_mpi_nonblocking;
+/* 1 if the settings need MPI_THREAD_MULTIPLE. */
+int gw_mpi_config_wants_thread(void);
 
 /* Reads the environment, once. */
 void gw_mpi_config_load(void);
@@ -86,11 +101,10 @@ void gw_mpi_pool_clear(void);
 
 typedef struct gw_mpi_context {
     struct gw_mpi_context *next;
-    MPI_Comm user;      /* where errors are raised; what is left to raise them on once it is freed */
-    int references;     /* by the attribute and by operations; guarded by the contexts' lock */
-    MPI_Comm transport; /* MPI_COMM_NULL until the duplicate is complete */
-    MPI_Request duplication;
-    pthread_mutex_t lock; /* of duplication and transport */
+    MPI_Comm user;        /* where errors are raised; what is left to raise them on once it is freed */
+    int references;       /* by the attribute and by operations; guarded by the contexts' lock */
+    MPI_Comm transport;   /* the duplicate */
+    pthread_mutex_t lock; /* of started */
     int rank, size;
     uint32_t started;        /* operations so far: the number of the next one */
     atomic_uint turn;        /* number of the operation that may issue collectives on transport */
@@ -99,11 +113,13 @@ typedef struct gw_mpi_context {
     int measured;
 } gw_mpi_context;
 
-/* The context of a communicator, made if there is none. NULL: intercommunicator, one rank, MPI is not
- * running, or it cannot be made now: not ours. *status: an MPI error of making it, else MPI_SUCCESS. */
-gw_mpi_context *gw_mpi_context_get(MPI_Comm comm, int blocking, int *status);
-/* 1 if the transport communicator is there; starts or progresses its making otherwise. */
-int gw_mpi_context_ready(gw_mpi_context *context);
+/* The context of a communicator; NULL: it has none, so that it is not ours. */
+gw_mpi_context *gw_mpi_context_get(MPI_Comm comm);
+/* Makes one, if it can have one: not an intercommunicator, and more than one rank. Collective and blocking.
+ * Returns an MPI error of making it. */
+int gw_mpi_context_make(MPI_Comm comm);
+/* The same for a communicator that the program has just made, or none; nothing if nothing is intercepted. */
+void gw_mpi_context_adopt(MPI_Comm comm);
 /* One reference more or less; the last one frees it. They call no MPI function. */
 void gw_mpi_context_hold(gw_mpi_context *context);
 void gw_mpi_context_release(gw_mpi_context *context);
@@ -164,14 +180,17 @@ struct gw_mpi_operation {
     MPI_Request vote;
     int voting;
     atomic_int done;
-    int pins;     /* guarded by the lock of the list, as are the following */
-    int released; /* its request is freed */
+    int pins;        /* guarded by the lock of the list, as are the following */
+    int released;    /* its request is freed */
+    atomic_int told; /* a call of the program has seen the outcome */
     int generalized;
     MPI_Request request;
 };
 
 /* Operations that are not complete. Where it is 0, waits and tests go straight to MPI. */
 extern atomic_int gw_mpi_active;
+/* Those of them that have a request. */
+extern atomic_int gw_mpi_outstanding;
 /* Requests of ours that the program has not completed or freed. */
 extern atomic_int gw_mpi_requests;
 
@@ -186,20 +205,25 @@ void gw_mpi_operation_blame(gw_mpi_operation *operation, const gw_collective_bla
 void gw_mpi_operation_mpi_error(gw_mpi_operation *operation, int error);
 /* One round over all active operations; 1 if anything moved. Yields the processor if not. */
 int gw_mpi_progress(void);
+/* The same for the progress thread, which does not count as the program's. */
+int gw_mpi_progress_round(void);
+/* Rounds of the program's threads. */
+extern atomic_uint gw_mpi_rounds;
 /* For worker threads: runs one task of any operation; 0 if there is none. */
 int gw_mpi_progress_task(void);
 
-/* Requests of failed operations that this thread has freed inside the last MPI call. */
-#define GW_MPI_FAILED_MAX 32
+/* Requests of failed operations that this thread has completed inside the last MPI call. */
 typedef struct gw_mpi_failures {
-    int count;
-    struct {
+    int count, capacity;
+    struct gw_mpi_failure {
         MPI_Request request;
         MPI_Comm comm;
         uint64_t word; /* not yet a code: MPICH makes none inside a callback */
-    } at[GW_MPI_FAILED_MAX];
+    } * at;
 } gw_mpi_failures;
 extern _Thread_local gw_mpi_failures gw_mpi_failed;
+/* Forgets them. */
+void gw_mpi_failed_clear(void);
 
 /* MPI's error code for an outcome, the same on all ranks; and the communicator's error handler, of
  * MPI_COMM_NULL none. */
@@ -211,6 +235,13 @@ int gw_mpi_error_raise(MPI_Comm comm, int code);
 void gw_mpi_workers_start(void);
 void gw_mpi_workers_wake(void);
 void gw_mpi_workers_stop(void);
+/* pthread_create() of a thread that takes no signals of the program. */
+int gw_mpi_thread_create(pthread_t *thread, void *(*function)(void *));
+
+/* The progress thread; 0 if it runs. */
+int gw_mpi_progress_start(void);
+void gw_mpi_progress_wake(void);
+void gw_mpi_progress_stop(void);
 
 /* The calling thread's workspace of at least size bytes, until the next call. */
 gw_workspace gw_mpi_workspace(size_t size);
@@ -224,6 +255,8 @@ int gw_mpi_auto_measure(gw_mpi_context *context);
 
 /* What MPI_Init and MPI_Finalize do beside MPI's own. */
 void gw_mpi_begin(int provided);
+/* The thread level to ask for. */
+int gw_mpi_begin_level(int required);
 void gw_mpi_end(void);
 
 /* Tells of an operation's failure that the last MPI call has found, if any; else returns status. */

@@ -12,10 +12,12 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define GW_MPI_ROUND_MAX 64
 
-atomic_int gw_mpi_active, gw_mpi_requests;
+atomic_int gw_mpi_active, gw_mpi_outstanding, gw_mpi_requests;
+atomic_uint gw_mpi_rounds;
 _Thread_local gw_mpi_failures gw_mpi_failed;
 
 static pthread_mutex_t gw_mpi_list_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -86,9 +88,7 @@ void gw_mpi_operation_mpi_error(gw_mpi_operation *operation, int error)
 
 static void gw_mpi_operation_destroy(gw_mpi_operation *operation)
 {
-    if (operation->state != NULL) {
-        operation->engine->destroy(operation);
-    }
+    operation->engine->destroy(operation);
     (void)pthread_mutex_destroy(&operation->lock);
     gw_mpi_context_release(operation->context);
     free(operation);
@@ -107,9 +107,43 @@ static void gw_mpi_operation_release(gw_mpi_operation *operation, int pins, int 
     }
 }
 
+static void gw_mpi_operation_tell(gw_mpi_operation *operation)
+{
+    if (operation->worst == 0) {
+        return;
+    }
+    for (int i = 0; i < gw_mpi_failed.count; i++) {
+        if (gw_mpi_failed.at[i].request == operation->request) {
+            return;
+        }
+    }
+    if (gw_mpi_failed.count == gw_mpi_failed.capacity) {
+        const int capacity = 2 * gw_mpi_failed.capacity + 8;
+        struct gw_mpi_failure *at = gw_mpi_allocate((size_t)capacity, sizeof(*at));
+        if (gw_mpi_failed.count > 0) {
+            memcpy(at, gw_mpi_failed.at, (size_t)gw_mpi_failed.count * sizeof(*at));
+        }
+        free(gw_mpi_failed.at);
+        gw_mpi_failed.at = at;
+        gw_mpi_failed.capacity = capacity;
+    }
+    gw_mpi_failed.at[gw_mpi_failed.count++] = (struct gw_mpi_failure){
+        .request = operation->request, .comm = operation->context->user, .word = operation->worst};
+}
+
+void gw_mpi_failed_clear(void)
+{
+    free(gw_mpi_failed.at);
+    gw_mpi_failed = (gw_mpi_failures){.count = 0};
+}
+
+/* Called inside the call that completes the request, by its thread. Returns success even after a failure: MPI
+ * would call the error handler of MPI_COMM_WORLD. The intercepted call finds the failure in gw_mpi_failed. */
 static int gw_mpi_request_query(void *extra, MPI_Status *status)
 {
-    (void)extra;
+    gw_mpi_operation *operation = extra;
+    atomic_store(&operation->told, 1);
+    gw_mpi_operation_tell(operation);
     (void)PMPI_Status_set_elements(status, MPI_BYTE, 0);
     (void)PMPI_Status_set_cancelled(status, 0);
     status->MPI_SOURCE = MPI_UNDEFINED;
@@ -117,16 +151,13 @@ static int gw_mpi_request_query(void *extra, MPI_Status *status)
     return MPI_SUCCESS;
 }
 
-/* Returns success even after a failure: MPI would call the error handler of MPI_COMM_WORLD. The intercepted
- * call that frees the request finds the failure in gw_mpi_failed. */
+/* Open MPI may call this in the thread that made progress, after another one has completed the request. Only
+ * a request that the program has freed before its end is not told of yet. */
 static int gw_mpi_request_free(void *extra)
 {
     gw_mpi_operation *operation = extra;
-    if (operation->worst != 0 && gw_mpi_failed.count < GW_MPI_FAILED_MAX) {
-        const int i = gw_mpi_failed.count++;
-        gw_mpi_failed.at[i].request = operation->request;
-        gw_mpi_failed.at[i].comm = operation->context->user;
-        gw_mpi_failed.at[i].word = operation->worst;
+    if (!atomic_load(&operation->told)) {
+        gw_mpi_operation_tell(operation);
     }
     (void)atomic_fetch_sub(&gw_mpi_requests, 1);
     gw_mpi_operation_release(operation, 0, 1);
@@ -153,6 +184,7 @@ gw_mpi_operation *gw_mpi_operation_start(gw_mpi_context *context, const gw_mpi_c
     operation->mpi_error = MPI_SUCCESS;
     (void)pthread_mutex_init(&operation->lock, NULL);
     atomic_init(&operation->done, 0);
+    atomic_init(&operation->told, 0);
     if (request != NULL) {
         operation->generalized = 1;
         (void)atomic_fetch_add(&gw_mpi_requests, 1);
@@ -166,6 +198,7 @@ gw_mpi_operation *gw_mpi_operation_start(gw_mpi_context *context, const gw_mpi_c
     (void)pthread_mutex_unlock(&context->lock);
     (void)atomic_fetch_add(&context->live, 1);
     gw_mpi_context_hold(context);
+    operation->state = operation->engine->create(operation);
 
     (void)pthread_mutex_lock(&gw_mpi_list_lock);
     gw_mpi_operation **end = &gw_mpi_list;
@@ -176,10 +209,14 @@ gw_mpi_operation *gw_mpi_operation_start(gw_mpi_context *context, const gw_mpi_c
     operation->pins = 2; /* the list's and this call's */
     operation->serial = ++gw_mpi_serial;
     (void)atomic_fetch_add(&gw_mpi_active, 1);
+    (void)atomic_fetch_add(&gw_mpi_outstanding, operation->generalized);
     (void)pthread_mutex_unlock(&gw_mpi_list_lock);
     (void)gw_mpi_operation_step(operation,
                                 0); /* posts receives; no codec work in a call that must not block */
     gw_mpi_workers_start();
+    if (operation->generalized) {
+        gw_mpi_progress_wake();
+    }
     gw_mpi_operation_release(operation, 1, 0);
     return operation;
 }
@@ -202,6 +239,7 @@ static void gw_mpi_operation_end(gw_mpi_operation *operation)
         (void)PMPI_Grequest_complete(operation->request);
     }
     /* After the request is complete: a thread that sees 0 leaves the waiting to MPI */
+    (void)atomic_fetch_sub(&gw_mpi_outstanding, operation->generalized);
     (void)atomic_fetch_sub(&gw_mpi_active, 1);
     gw_mpi_operation_release(operation, 1, 0); /* the list's */
 }
@@ -251,7 +289,7 @@ static void gw_mpi_task_run(gw_mpi_operation *operation, gw_mpi_task *task)
 static int gw_mpi_task_take(gw_mpi_operation *operation, gw_mpi_task *task)
 {
     *task = (gw_mpi_task){.kind = 0};
-    if (operation->state == NULL || operation->voting || !operation->engine->take(operation, task)) {
+    if (operation->voting || !operation->engine->take(operation, task)) {
         return 0;
     }
     operation->running++;
@@ -267,19 +305,14 @@ static int gw_mpi_operation_step(gw_mpi_operation *operation, int with_task)
         return 0;
     }
     if (!atomic_load(&operation->done)) {
-        if (operation->state == NULL && gw_mpi_context_ready(operation->context)) {
-            operation->state = operation->engine->create(operation);
+        moved = operation->engine->transport(operation);
+        if (moved) {
+            gw_mpi_workers_wake();
         }
-        if (operation->state != NULL) {
-            moved = operation->engine->transport(operation);
-            if (moved) {
-                gw_mpi_workers_wake();
-            }
-            have = with_task && gw_mpi_task_take(operation, &task);
-            if (with_task && !have && operation->running == 0 && operation->engine->complete(operation)) {
-                ended = gw_mpi_operation_vote(operation);
-                atomic_store(&operation->done, ended);
-            }
+        have = with_task && gw_mpi_task_take(operation, &task);
+        if (with_task && !have && operation->running == 0 && operation->engine->complete(operation)) {
+            ended = gw_mpi_operation_vote(operation);
+            atomic_store(&operation->done, ended);
         }
     }
     (void)pthread_mutex_unlock(&operation->lock);
@@ -312,6 +345,12 @@ static int gw_mpi_operations_pin(gw_mpi_operation **operations, uint64_t *serial
 }
 
 int gw_mpi_progress(void)
+{
+    (void)atomic_fetch_add_explicit(&gw_mpi_rounds, 1, memory_order_relaxed);
+    return gw_mpi_progress_round();
+}
+
+int gw_mpi_progress_round(void)
 {
     gw_mpi_operation *operations[GW_MPI_ROUND_MAX];
     int moved = 0, count;

@@ -55,13 +55,19 @@ GW_MPI_ENTRY int MPI_Sendrecv(const void *sendbuf, int sendcount, MPI_Datatype s
     }
     MPI_Request receive, send;
     int result = PMPI_Irecv(recvbuf, recvcount, recvtype, source, recvtag, comm, &receive);
-    if (result == MPI_SUCCESS) {
-        result = PMPI_Isend(sendbuf, sendcount, sendtype, dest, sendtag, comm, &send);
+    if (result != MPI_SUCCESS) {
+        return result;
     }
+    result = PMPI_Isend(sendbuf, sendcount, sendtype, dest, sendtag, comm, &send);
     if (result == MPI_SUCCESS) {
         result = gw_mpi_wait_polling(&send, MPI_STATUS_IGNORE);
     }
-    return result != MPI_SUCCESS ? result : gw_mpi_wait_polling(&receive, status);
+    if (result == MPI_SUCCESS) {
+        return gw_mpi_wait_polling(&receive, status);
+    }
+    (void)PMPI_Cancel(&receive); /* it must not write to the buffer later */
+    (void)PMPI_Wait(&receive, MPI_STATUS_IGNORE);
+    return result;
 }
 
 GW_MPI_ENTRY int MPI_Probe(int source, int tag, MPI_Comm comm, MPI_Status *status)

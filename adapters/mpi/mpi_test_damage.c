@@ -3,8 +3,9 @@
  *
  *   GRADWIRE_MPI_TEST_DAMAGE="RANK HOP PIECE NUMBER"
  *
- * On rank RANK, in operation NUMBER of a communicator, piece PIECE (-1: the first one that comes by): HOP 0:
- * a contribution or lanes before they are sent; 1: the sum at its owner; 2: the sum where it was received.
+ * On rank RANK, in operation NUMBER of a communicator (-1: in every one), piece PIECE (-1: the first one that
+ * comes by): HOP 0: a contribution or lanes before they are sent; 1: the sum at its owner; 2: the sum where
+ * it was received.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -16,12 +17,13 @@
 
 void gw_mpi_test_damage(const gw_mpi_operation *operation, int hop, uint32_t piece, gw_mpi_block *message)
 {
-    static atomic_int last = -1;
+    static atomic_int last = -1; /* operation whose message was damaged */
+    const int own = (int)operation->number;
     const char *text = getenv("GRADWIRE_MPI_TEST_DAMAGE");
     int rank, at, index, number;
     if (text == NULL || sscanf(text, "%d %d %d %d", &rank, &at, &index, &number) != 4 || message->size == 0 ||
-        operation->context->rank != rank || hop != at || operation->number != (uint32_t)number ||
-        (index >= 0 && piece != (uint32_t)index) || atomic_exchange(&last, number) == number) {
+        operation->context->rank != rank || hop != at || (number >= 0 && own != number) ||
+        (index >= 0 && piece != (uint32_t)index) || atomic_exchange(&last, own) == own) {
         return;
     }
     if (operation->call.options.mode == GW_MPI_THC) {

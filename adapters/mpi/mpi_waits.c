@@ -31,7 +31,7 @@ int gw_mpi_conclude(int status)
     }
     const MPI_Comm comm = gw_mpi_failed.at[0].comm;
     const int code = gw_mpi_error_code(gw_mpi_failed.at[0].word);
-    gw_mpi_failed.count = 0;
+    gw_mpi_failed_clear(); /* before an error handler calls MPI */
     return gw_mpi_error_raise(comm, code);
 }
 
@@ -62,7 +62,8 @@ static int gw_mpi_conclude_many(int status, const gw_mpi_many *many)
         free(many->saved);
         return status;
     }
-    gw_mpi_failed.count = 0;
+    const MPI_Comm comm = gw_mpi_failed.at[0].comm;
+    const int code = gw_mpi_error_code(gw_mpi_failed.at[0].word);
     const int with_statuses = many->statuses != MPI_STATUSES_IGNORE;
     for (int i = 0; i < many->count && with_statuses; i++) {
         if (status != MPI_ERR_IN_STATUS) {
@@ -75,9 +76,8 @@ static int gw_mpi_conclude_many(int status, const gw_mpi_many *many)
         }
     }
     free(many->saved);
-    return gw_mpi_error_raise(gw_mpi_failed.at[0].comm, with_statuses
-                                                            ? MPI_ERR_IN_STATUS
-                                                            : gw_mpi_error_code(gw_mpi_failed.at[0].word));
+    gw_mpi_failed_clear();
+    return gw_mpi_error_raise(comm, with_statuses ? MPI_ERR_IN_STATUS : code);
 }
 
 int gw_mpi_wait_polling(MPI_Request *request, MPI_Status *status)
@@ -117,7 +117,9 @@ GW_MPI_ENTRY int MPI_Request_get_status(MPI_Request request, int *flag, MPI_Stat
     if (!gw_mpi_is_idle()) {
         (void)gw_mpi_progress();
     }
-    return PMPI_Request_get_status(request, flag, status);
+    const int result = PMPI_Request_get_status(request, flag, status);
+    gw_mpi_failed_clear(); /* the call that frees the request tells */
+    return result;
 }
 
 /* The operation goes on in other calls; nobody is left to be told of its failure but the error handler. */

@@ -1,14 +1,13 @@
 /*
- * Threads for codec work, GRADWIRE_MPI_THREADS less the one that calls MPI, and the progress thread
- * (GRADWIRE_MPI_PROGRESS=thread). Workers call no MPI function, so MPI_THREAD_SINGLE suffices for them.
+ * Threads for codec work, GRADWIRE_MPI_THREADS less the one that calls MPI. They call no MPI function, so
+ * MPI_THREAD_SINGLE suffices for them.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "mpi_internal.h"
 
-#include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
-#include <time.h>
 
 static pthread_mutex_t gw_mpi_workers_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t gw_mpi_workers_work = PTHREAD_COND_INITIALIZER;
@@ -48,28 +47,26 @@ static void *gw_mpi_worker(void *unused)
     return NULL;
 }
 
-static void *gw_mpi_progress_thread(void *unused)
+int gw_mpi_thread_create(pthread_t *thread, void *(*function)(void *))
 {
-    unsigned long seen = 0;
-    (void)unused;
-    while (!gw_mpi_workers_stopping()) {
-        if (atomic_load(&gw_mpi_active) > 0) {
-            (void)gw_mpi_progress();
-        } else {
-            gw_mpi_workers_sleep(&seen);
-        }
+    sigset_t all, before;
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before); /* which a new thread inherits */
+    const int status = pthread_create(thread, NULL, function, NULL);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (status == 0) {
+        (void)pthread_setname_np(*thread, "gradwire");
     }
-    return NULL;
+    return status;
 }
 
 static void gw_mpi_workers_launch(void)
 {
-    const unsigned workers = gw_mpi_config_threads() - 1, extra = gw_mpi_settings.progress_thread != 0;
+    const unsigned workers = gw_mpi_config_threads() - 1;
     gw_mpi_workers_running = 1;
-    gw_mpi_workers = gw_mpi_allocate(workers + extra, sizeof(*gw_mpi_workers));
-    for (unsigned i = 0; i < workers + extra; i++) {
-        if (pthread_create(&gw_mpi_workers[gw_mpi_worker_count], NULL,
-                           i < workers ? gw_mpi_worker : gw_mpi_progress_thread, NULL) == 0) {
+    gw_mpi_workers = gw_mpi_allocate(workers, sizeof(*gw_mpi_workers));
+    for (unsigned i = 0; i < workers; i++) {
+        if (gw_mpi_thread_create(&gw_mpi_workers[gw_mpi_worker_count], gw_mpi_worker) == 0) {
             gw_mpi_worker_count++;
         } else {
             gw_mpi_say("cannot start a thread; going on with fewer");
@@ -79,7 +76,7 @@ static void gw_mpi_workers_launch(void)
 
 void gw_mpi_workers_start(void)
 {
-    if (gw_mpi_config_threads() == 1 && !gw_mpi_settings.progress_thread) {
+    if (gw_mpi_config_threads() == 1) {
         return;
     }
     (void)pthread_mutex_lock(&gw_mpi_workers_lock);

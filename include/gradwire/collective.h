@@ -341,7 +341,8 @@ GW_API uint64_t gw_collective_map_chunk(const gw_collective_layout *layout, cons
 
 /* gw_thc_encode() and gw_thc_expand() in one: the buffer of gw_thc_reduced_size() bytes that the all-reduce
  * adds up. The last range->block_count counts are lanes too. workspace: gw_collective_lanes_workspace_size().
- * Statuses of both calls; on failure dst->size is 0, and dst->data holds zeros where it was written. */
+ * Statuses of both calls; GW_ERR_ARG also if the output overlaps the workspace or anything of *source. On
+ * failure dst->size is 0, and dst->data holds zeros where it was written. */
 GW_API size_t gw_collective_lanes_workspace_size(const gw_thc *thc);
 GW_API GW_MUST_CHECK gw_status gw_collective_lanes_encode(const gw_thc *thc, const gw_thc_range *range,
                                                           const gw_thc_source *source, gw_buffer *dst,

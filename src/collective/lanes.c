@@ -52,6 +52,29 @@ static void expand_in_place(const gw_thc_span *span, uint8_t *lanes, size_t size
     }
 }
 
+/* 1 if the output shares bytes with what is read while it is written. */
+static int is_lanes_overlap(const gw_thc *thc, const gw_thc_span *span, const gw_thc_source *source,
+                            const void *dst, size_t size)
+{
+    const size_t patterns_size = (size_t)span->blocks * gw_thc_patterns_per_block(thc) * sizeof(uint32_t);
+    const struct {
+        const void *data;
+        size_t size;
+    } inputs[] = {
+        {source->values, span->elements * gw_dtype_size(span->thc->options.dtype)},
+        {source->error, span->elements * sizeof(float)},
+        {source->rotated, span->lanes * sizeof(float)},
+        {source->patterns, patterns_size},
+        {source->own_patterns, source->rotated != NULL ? patterns_size : 0},
+    };
+    for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++) {
+        if (inputs[i].data != NULL && gw_is_overlapping(dst, size, inputs[i].data, inputs[i].size)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 gw_status gw_collective_lanes_encode(const gw_thc *thc, const gw_thc_range *range,
                                      const gw_thc_source *source, gw_buffer *dst, uint64_t *bad_block,
                                      const gw_workspace *workspace)
@@ -72,6 +95,10 @@ gw_status gw_collective_lanes_encode(const gw_thc *thc, const gw_thc_range *rang
     const size_t indices_size = gw_thc_span_indices_size(&span);
     gw_buffer indices = {dst->data, 0, 0};
     if (dst->data != NULL && dst->capacity >= size) {
+        if (gw_is_overlapping(dst->data, size, workspace->data, workspace->size) ||
+            (source != NULL && is_lanes_overlap(thc, &span, source, dst->data, size))) {
+            return GW_ERR_ARG;
+        }
         indices.data = (uint8_t *)dst->data + (size - indices_size);
         indices.capacity = indices_size;
     }

@@ -389,6 +389,52 @@ static void test_hostile_arguments(void **state)
     call_free(&c);
 }
 
+/* Output in the place of anything that is read meanwhile: refused before anything is written. */
+static void test_overlaps(void **state)
+{
+    (void)state;
+    gw_thc_options options = default_options(4, 4, 0);
+    options.error_feedback = 1;
+    call c;
+    call_make(&c, &options);
+    const size_t lanes = (size_t)gw_thc_range_lanes(&c.thc, LEN, 0, c.range.block_count);
+    const size_t patterns_size = (size_t)c.range.block_count * gw_thc_patterns_per_block(&c.thc) * 4;
+    float *rotated = take(lanes * sizeof(float));
+    uint32_t *own = take(patterns_size);
+    const gw_thc_source source = {
+        .values = c.x, .error = c.error, .patterns = c.maxima, .rotated = rotated, .own_patterns = own};
+    const struct {
+        uint8_t *data;
+        size_t size;
+    } inputs[] = {{(uint8_t *)c.x, sizeof(float) * LEN}, {(uint8_t *)c.error, sizeof(float) * LEN},
+                  {(uint8_t *)c.maxima, patterns_size},  {(uint8_t *)rotated, lanes * sizeof(float)},
+                  {(uint8_t *)own, patterns_size},       {c.workspace.data, c.workspace.size}};
+    for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++) {
+        /* The arguments are compared only: no byte is read or written, so the ends may lie outside */
+        uint8_t *const before = memcpy(take(inputs[i].size), inputs[i].data, inputs[i].size);
+        const uintptr_t first = (uintptr_t)inputs[i].data;
+        const uintptr_t at[] = {first, first + inputs[i].size - 1, first - c.size + 1};
+        for (size_t k = 0; k < 3; k++) {
+            gw_buffer dst = {(void *)at[k], c.size, 7};
+            assert_int_equal(gw_collective_lanes_encode(&c.thc, &c.range, &source, &dst, NULL, &c.workspace),
+                             GW_ERR_ARG);
+            assert_int_equal(dst.size, 0);
+            assert_memory_equal(before, inputs[i].data, inputs[i].size);
+        }
+        free(before);
+    }
+    /* Side by side is no overlap */
+    uint8_t *both = take(patterns_size + c.size);
+    memcpy(both, c.maxima, patterns_size);
+    const gw_thc_source beside = {.values = c.x, .error = c.error, .patterns = (const void *)both};
+    gw_buffer dst = {both + patterns_size, c.size, 0};
+    assert_int_equal(gw_collective_lanes_encode(&c.thc, &c.range, &beside, &dst, NULL, &c.workspace), GW_OK);
+    free(both);
+    free(rotated);
+    free(own);
+    call_free(&c);
+}
+
 /* More ranks than the lanes were made for: refused where the lanes are chosen, and seen in the counts. */
 static void test_overflow(void **state)
 {
@@ -427,6 +473,7 @@ int main(void)
         cmocka_unit_test(test_prepared),
         cmocka_unit_test(test_hostile_blocks),
         cmocka_unit_test(test_hostile_arguments),
+        cmocka_unit_test(test_overlaps),
         cmocka_unit_test(test_overflow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
