@@ -19,6 +19,8 @@ typedef struct bad_kernel {
 
 /* The bad kernels of THC, ended by one without a name. */
 extern const bad_kernel bad_thc_kernels[];
+/* The same of levels. */
+extern const bad_kernel bad_level_kernels[];
 
 /* A read and a write that are not optimised away. */
 static inline void read_byte(const uint8_t *p)
