@@ -42,6 +42,11 @@ void gw_backend_init_avx2(gw_kernels *kernels, uint32_t cpu)
     kernels->thc.unpack_plain = gw_thc_unpack_plain_avx2;
     kernels->thc.rotate_back = gw_thc_rotate_back_avx2;
     kernels->thc.residual = gw_thc_residual_avx2;
+    kernels->classic.level_random = gw_level_random_avx2;
+    kernels->classic.level_largest = gw_level_largest_avx2;
+    kernels->classic.level_moments = gw_level_moments_avx2;
+    kernels->classic.level_quantize = gw_level_quantize_avx2;
+    kernels->classic.level_decode = gw_level_decode_avx2;
     kernels->classic.multiply = gw_multiply_avx2;
     kernels->classic.accumulate = gw_accumulate_avx2;
     kernels->classic.cast = gw_cast_avx2;

@@ -39,6 +39,11 @@ void gw_backend_init_avx512(gw_kernels *kernels, uint32_t cpu)
     kernels->thc.unpack_plain = gw_thc_unpack_plain_avx512;
     kernels->thc.rotate_back = gw_thc_rotate_back_avx512;
     kernels->thc.residual = gw_thc_residual_avx512;
+    kernels->classic.level_random = gw_level_random_avx512;
+    kernels->classic.level_largest = gw_level_largest_avx512;
+    kernels->classic.level_moments = gw_level_moments_avx512;
+    kernels->classic.level_quantize = gw_level_quantize_avx512;
+    kernels->classic.level_decode = gw_level_decode_avx512;
     kernels->classic.multiply = gw_multiply_avx512;
     kernels->classic.accumulate = gw_accumulate_avx512;
     kernels->classic.cast = gw_cast_avx512;

@@ -43,6 +43,11 @@ void gw_backend_init_neon(gw_kernels *kernels, uint32_t cpu)
     kernels->thc.unpack_plain = gw_thc_unpack_plain_neon;
     kernels->thc.rotate_back = gw_thc_rotate_back_neon;
     kernels->thc.residual = gw_thc_residual_neon;
+    kernels->classic.level_random = gw_level_random_neon;
+    kernels->classic.level_largest = gw_level_largest_neon;
+    kernels->classic.level_moments = gw_level_moments_neon;
+    kernels->classic.level_quantize = gw_level_quantize_neon;
+    kernels->classic.level_decode = gw_level_decode_neon;
     kernels->classic.multiply = gw_multiply_neon;
     kernels->classic.accumulate = gw_accumulate_neon;
     kernels->classic.cast = gw_cast_neon;

@@ -38,6 +38,11 @@ void gw_backend_init_scalar(gw_kernels *kernels, uint32_t cpu)
     kernels->thc.unpack_plain = gw_thc_unpack_plain_scalar;
     kernels->thc.rotate_back = gw_thc_rotate_back_scalar;
     kernels->thc.residual = gw_thc_residual_scalar;
+    kernels->classic.level_random = gw_level_random_scalar;
+    kernels->classic.level_largest = gw_level_largest_scalar;
+    kernels->classic.level_moments = gw_level_moments_scalar;
+    kernels->classic.level_quantize = gw_level_quantize_scalar;
+    kernels->classic.level_decode = gw_level_decode_scalar;
     kernels->classic.multiply = gw_multiply_scalar;
     kernels->classic.accumulate = gw_accumulate_scalar;
     kernels->classic.cast = gw_cast_scalar;

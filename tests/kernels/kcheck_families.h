@@ -18,6 +18,7 @@ extern const kc_kernel kc_thc_convert_family[];
 extern const kc_kernel kc_thc_rotate_family[];
 extern const kc_kernel kc_thc_quantize_family[];
 extern const kc_kernel kc_thc_sum_family[];
+extern const kc_kernel kc_level_family[];
 extern const kc_kernel kc_classic_cast_family[];
 extern const kc_kernel kc_classic_sign_family[];
 extern const kc_kernel kc_classic_vote_family[];
