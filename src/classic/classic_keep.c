@@ -1,9 +1,12 @@
 /*
- * How many values sparse schemes send.
+ * How many values to keep, and the warm-up of DGC: a real power without libm, from square roots and products
+ * of fp64 in a fixed order, so that all machines agree.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "classic/classic_handle.h"
+#include "core/bytes.h"
+#include "gradwire/classic.h"
+#include "thc/thc_float.h"
 
 static int is_ratio(double ratio)
 {
@@ -15,49 +18,28 @@ uint64_t gw_classic_keep_len(uint64_t len, double ratio)
     if (len == 0 || !is_ratio(ratio)) {
         return 0;
     }
-    if (ratio == 1.0 || len > (uint64_t)1 << 52) {
-        return len;
+    const double product = (double)len * ratio;
+    if (product >= 0x1p+63) {
+        return ratio == 1.0 ? len : gw_min_u64(len, product >= 0x1p+64 ? UINT64_MAX : (uint64_t)product);
     }
-    const double product = (double)len * ratio; /* below 2^52 */
-    uint64_t keep_len = (uint64_t)product;
-    keep_len += (double)keep_len < product;
-    return keep_len < 1 ? 1 : gw_min_u64(keep_len, len);
+    const uint64_t floor = (uint64_t)product;
+    const uint64_t keep_len = floor + ((double)floor < product);
+    return keep_len == 0 ? 1 : gw_min_u64(keep_len, len);
 }
 
-/* 2^(-x), 0 <= x <= 1100, or so close that the result is 0: products of the factors 2^(-2^-k) for the bits of
- * x, from the largest down. Squares of a root: the same operations on every machine, no libm. */
-static double power_of_half(double x)
+/* Newton's iteration for a in (0, 1], normal; within 2 ulp. The first guess, half the exponent, is within a
+ * factor of 1.5; each of six steps squares the error. */
+static double square_root(double a)
 {
-    double result = 1.0;
-    while (x >= 1.0) {
-        result *= 0.5;
-        x -= 1.0;
+    uint64_t bits;
+    GW_MEMCPY(&bits, &a, sizeof bits);
+    bits = (bits >> 1) + ((uint64_t)1023 << 51);
+    double root;
+    GW_MEMCPY(&root, &bits, sizeof root);
+    for (unsigned i = 0; i < 6; i++) {
+        root = 0.5 * (root + a / root);
     }
-    /* e^(-y) by its series; 0 <= y < ln 2. */
-    const double y = x * 0x1.62e42fefa39efp-1;
-    double sum = 1.0;
-    for (int k = 22; k > 0; k--) {
-        sum = 1.0 - y * sum / (double)k;
-    }
-    return result * sum;
-}
-
-/* -log2 of a ratio in (0, 1]. */
-static double minus_log2(double ratio)
-{
-    double result = 0.0;
-    while (ratio < 0.5) {
-        ratio *= 2.0;
-        result += 1.0;
-    }
-    /* ln r = 2 artanh((r - 1) / (r + 1)), |z| <= 1/3. */
-    const double z = (1.0 - ratio) / (1.0 + ratio);
-    const double square = z * z;
-    double sum = 0.0;
-    for (int k = 41; k >= 1; k -= 2) {
-        sum = sum * square + 1.0 / (double)k;
-    }
-    return result + 2.0 * z * sum * 0x1.71547652b82fep+0;
+    return root;
 }
 
 double gw_classic_warmup_ratio(double ratio, uint64_t step, uint64_t warmup_steps)
@@ -68,8 +50,18 @@ double gw_classic_warmup_ratio(double ratio, uint64_t step, uint64_t warmup_step
     if (step >= warmup_steps) {
         return ratio;
     }
-    /* warmup_steps + 1 cannot overflow in fp64. */
-    const double part = ((double)step + 1.0) / ((double)warmup_steps + 1.0);
-    const double result = power_of_half(minus_log2(ratio) * part);
-    return result < ratio ? ratio : result;
+    /* The exponent p / q, 0 < p < q <= 2^63: beyond that both lose a bit. */
+    const unsigned drop = warmup_steps >= UINT64_MAX / 2;
+    uint64_t p = (step >> drop) + 1;
+    const uint64_t q = (warmup_steps >> drop) + 1;
+    double root = ratio < 0x1p-1022 ? 0x1p-1022 : ratio, power = 1.0;
+    for (unsigned bit = 0; bit < 60 && p != 0; bit++) {
+        root = square_root(root); /* ratio^(2^-(bit + 1)) */
+        p *= 2;
+        if (p >= q) {
+            p -= q;
+            power *= root;
+        }
+    }
+    return power < ratio ? ratio : power;
 }

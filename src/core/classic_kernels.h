@@ -88,6 +88,44 @@ typedef void gw_sign_majority_fn(uint8_t *bits, const int32_t *lanes, const uint
 /* ---- sparse: TOPK, DGC, RANDK ---------------------------------------------------------------------------
  */
 
+/* Float pointers of this section have any alignment, but for x of sparse_momentum and sparse_squares. */
+
+/* A range of values that is searched. */
+typedef struct gw_sparse_scan {
+    uint32_t first;   /* in: the number of x[0] */
+    uint32_t bound;   /* in: the least magnitude that is taken, as a bit pattern: 0, or at least 2^-126's */
+    uint32_t largest; /* in, out: maximum with the magnitudes of x[0..len) as bit patterns */
+} gw_sparse_scan;
+
+/* sparse_select: the values of a magnitude of at least scan->bound, in order: positions[j] = scan->first + i,
+ * values[j] = flush(x[i]). Returns how many there are. All of positions[0..len) and values[0..len) may be
+ * written, whatever is found; positions and values are aligned. x points to numbers in the machine's byte
+ * order. */
+typedef size_t gw_sparse_select_fn(uint32_t *positions, float *values, const void *x, size_t len,
+                                   gw_sparse_scan *scan);
+
+/* What a step of DGC does to a value. A floor is the bit pattern of the least magnitude whose product with
+ * the factor is at least 2^-126, so that narrow((double)a * b) is a * b from there on and +0 below; 7f800000
+ * if there is none. Made by gw_sparse_step_make() of classic/sparse_value.h. */
+typedef struct gw_sparse_step {
+    float momentum; /* 0 <= m < 1 */
+    float factor;   /* 0..1, of clipping; 1: none */
+    uint32_t momentum_floor, factor_floor;
+    int nesterov;
+} gw_sparse_step;
+
+/* sparse_momentum: y = narrow((double)x[i] * factor), w = flush(narrow((double)m * flush(u[i])) + y),
+ * u_next[i] = w, v_next[i] = flush(flush(v[i]) + w), or with Nesterov flush(flush(v[i]) +
+ * flush(narrow((double)m * w) + y)). x is flushed. u_next may be u, and v_next v; else arrays do not overlap.
+ * NaN stays NaN with any payload, and so does the product of 0 and infinity. */
+typedef void gw_sparse_momentum_fn(void *u_next, void *v_next, const void *u, const void *v, const float *x,
+                                   size_t len, const gw_sparse_step *step);
+
+enum { GW_SPARSE_SUMS = 16 };
+
+/* sparse_squares: sums[i % 16] += x[i] * x[i] in fp64, in ascending order of i. x is flushed. */
+typedef void gw_sparse_squares_fn(double sums[GW_SPARSE_SUMS], const float *x, size_t len);
+
 /* ---- level: QSGD, TERNGRAD ------------------------------------------------------------------------------
  */
 
@@ -171,6 +209,9 @@ typedef struct gw_classic_kernels {
     gw_sign_votes_fn *sign_votes;
     gw_sign_majority_fn *sign_majority;
     /* sparse */
+    gw_sparse_select_fn *sparse_select;
+    gw_sparse_momentum_fn *sparse_momentum;
+    gw_sparse_squares_fn *sparse_squares;
     /* level */
     gw_level_random_fn *level_random;
     gw_level_largest_fn *level_largest;
@@ -192,6 +233,11 @@ typedef struct gw_classic_kernels {
     gw_sign_votes_fn gw_sign_votes_##backend;                                                                \
     gw_sign_majority_fn gw_sign_majority_##backend
 
+#define GW_DECLARE_SPARSE_KERNELS(backend)                                                                   \
+    gw_sparse_select_fn gw_sparse_select_##backend;                                                          \
+    gw_sparse_momentum_fn gw_sparse_momentum_##backend;                                                      \
+    gw_sparse_squares_fn gw_sparse_squares_##backend
+
 #define GW_DECLARE_LEVEL_KERNELS(backend)                                                                    \
     gw_level_random_fn gw_level_random_##backend;                                                            \
     gw_level_largest_fn gw_level_largest_##backend;                                                          \
@@ -202,6 +248,7 @@ typedef struct gw_classic_kernels {
 /* For GW_DECLARE_KERNELS() of core/kernels.h. */
 #define GW_DECLARE_CLASSIC_KERNELS(backend)                                                                  \
     GW_DECLARE_SIGN_KERNELS(backend);                                                                        \
+    GW_DECLARE_SPARSE_KERNELS(backend);                                                                      \
     GW_DECLARE_LEVEL_KERNELS(backend)
 
 #endif

@@ -25,6 +25,9 @@ void gw_backend_init_neon(gw_kernels *kernels, uint32_t cpu)
     kernels->gcomp.add_fp32 = gw_add_fp32_neon;
     kernels->gcomp.add_bf16 = gw_add_bf16_neon;
     kernels->gcomp.add_fp16 = gw_add_fp16_neon;
+    kernels->classic.sparse_select = gw_sparse_select_neon;
+    kernels->classic.sparse_momentum = gw_sparse_momentum_neon;
+    kernels->classic.sparse_squares = gw_sparse_squares_neon;
     kernels->thc.load = gw_thc_load_neon;
     kernels->thc.store = gw_thc_store_neon;
     kernels->thc.norm = gw_thc_norm_neon;

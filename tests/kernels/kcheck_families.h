@@ -22,5 +22,6 @@ extern const kc_kernel kc_level_family[];
 extern const kc_kernel kc_classic_cast_family[];
 extern const kc_kernel kc_classic_sign_family[];
 extern const kc_kernel kc_classic_vote_family[];
+extern const kc_kernel kc_classic_sparse_family[];
 
 #endif
