@@ -675,6 +675,12 @@ int main(void)
     for (const bad_kernel *bad = bad_thc_kernels; bad->what != NULL; bad++, count++) {
         missed += !catches(bad);
     }
+    for (const bad_kernel *bad = bad_sign_kernels; bad->what != NULL; bad++, count++) {
+        missed += !catches(bad);
+    }
+    for (const bad_kernel *bad = bad_sparse_kernels; bad->what != NULL; bad++, count++) {
+        missed += !catches(bad);
+    }
     for (const bad_kernel *bad = bad_level_kernels; bad->what != NULL; bad++, count++) {
         missed += !catches(bad);
     }
