@@ -277,12 +277,7 @@ def philox(seed, counter):
     k0, k1 = seed & 0xFFFFFFFF, seed >> 32
     for _ in range(10):
         a, b = 0xD2511F53 * counter[0], 0xCD9E8D57 * counter[2]
-        counter = [
-            b >> 32 ^ counter[1] ^ k0,
-            b & 0xFFFFFFFF,
-            a >> 32 ^ counter[3] ^ k1,
-            a & 0xFFFFFFFF,
-        ]
+        counter = [b >> 32 ^ counter[1] ^ k0, b & 0xFFFFFFFF, a >> 32 ^ counter[3] ^ k1, a & 0xFFFFFFFF]
         k0, k1 = (k0 + 0x9E3779B9) & 0xFFFFFFFF, (k1 + 0xBB67AE85) & 0xFFFFFFFF
     return counter
 
