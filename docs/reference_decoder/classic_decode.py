@@ -4,8 +4,8 @@ parts that the format shares with GCOMP, gw_decode.py beside it.
 
     classic_decode.py FRAME.gw [-o OUT.bin] [--count-limit N]
 
-Prints the status on standard output: "OK" or the name of the code. OUT.bin gets the raw little-endian values. Exit code 0
-for OK, 1 otherwise.
+Prints the status on standard output: "OK" or the name of the code. OUT.bin gets the raw little-endian values. Exit
+code 0 for OK, 1 otherwise.
 """
 
 import argparse
