@@ -23,7 +23,8 @@ enum { KEY_CODEC = 0x200 };
 
 static const struct argp_option compress_options[] = {
     {"output", 'o', "OUT.gw", 0, "The frame to write; - is standard output", 0},
-    {"codec", KEY_CODEC, "NAME", 0, "gcomp (default), or thc (see gradwire compress --codec thc --help)", 0},
+    {"codec", KEY_CODEC, "NAME", 0,
+     "gcomp (default), thc, classic (see gradwire compress --codec NAME --help)", 0},
     {0},
 };
 

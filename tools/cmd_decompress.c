@@ -28,7 +28,7 @@ static const struct argp_option decompress_options[] = {
     {"output", 'o', "OUT.npy", 0, "The array to write; - is standard output", 0},
     {"snapshot", KEY_SNAPSHOT, "S.json", 0, "The snapshot that a derived frame was made with", 0},
     {"max-values", KEY_MAX_VALUES, "N", 0, "Refuse frames with more values (default 2^48)", 0},
-    {"codec", KEY_CODEC, "NAME", 0, "thc, needed only for THC frames on standard input", 0},
+    {"codec", KEY_CODEC, "NAME", 0, "thc, classic: needed only for such frames on standard input", 0},
     {0},
 };
 

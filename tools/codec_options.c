@@ -44,19 +44,6 @@ enum {
 
 /* ---- names ---- */
 
-const char *gw_dtype_name(gw_dtype dtype)
-{
-    switch (dtype) {
-    case GW_FP32:
-        return "fp32";
-    case GW_BF16:
-        return "bf16";
-    case GW_FP16:
-        return "fp16";
-    }
-    return "unknown";
-}
-
 gw_dtype gw_dtype_from_name(const char *name)
 {
     if (strcmp(name, "fp32") == 0 || strcmp(name, "f4") == 0 || strcmp(name, "float32") == 0) {

@@ -8,6 +8,7 @@
 
 #include <argp.h>
 
+#include "dtype_convert.h"
 #include "gradwire/gcomp.h"
 #include "snapshot.h"
 
@@ -60,8 +61,6 @@ const char *gw_codec_backend_name(uint32_t backends);
 
 /* Prints "avx2, 4 threads" for reports. */
 void gw_codec_request_print(const gw_codec_request *request);
-
-const char *gw_dtype_name(gw_dtype dtype); /* "fp32", "bf16", "fp16" */
 
 /* 0 for an unknown name. Accepts also float32, f4, bfloat16, float16, f2. */
 gw_dtype gw_dtype_from_name(const char *name);

@@ -8,6 +8,19 @@
 #include <math.h>
 #include <string.h>
 
+const char *gw_dtype_name(gw_dtype dtype)
+{
+    switch (dtype) {
+    case GW_FP32:
+        return "fp32";
+    case GW_BF16:
+        return "bf16";
+    case GW_FP16:
+        return "fp16";
+    }
+    return "unknown";
+}
+
 uint32_t gw_dtype_bits(gw_dtype dtype, const void *values, uint64_t index)
 {
     if (dtype == GW_FP32) {

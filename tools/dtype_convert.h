@@ -1,5 +1,6 @@
 /*
- * fp32, bf16 and fp16 values as double, and fp32 rounded to 16 bits. Written for comparisons, not for speed.
+ * Names of dtypes; fp32, bf16 and fp16 values as double, and fp32 rounded to 16 bits. Written for
+ * comparisons, not for speed.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -7,6 +8,9 @@
 #define GW_DTYPE_CONVERT_H
 
 #include "gradwire/gradwire.h"
+
+/* "fp32", "bf16", "fp16". */
+const char *gw_dtype_name(gw_dtype dtype);
 
 /* Bit pattern of element `index`, in the low bits. Any alignment. */
 uint32_t gw_dtype_bits(gw_dtype dtype, const void *values, uint64_t index);

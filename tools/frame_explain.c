@@ -83,6 +83,11 @@ static void header_explain(const uint8_t *frame, size_t size, broken_rule *broke
         rule_set(broken, 3, 4, "the version that a reader needs is above that of the writer");
     } else if ((frame[4] & 15) != 0) {
         rule_set(broken, 3, 4, "a format version that this library does not read");
+    } else if (frame[5] == 2 || frame[5] == 3) {
+        rule_set(broken, 4, 5,
+                 frame[5] == 2
+                     ? "a THC frame: use inspect or decompress with --codec thc"
+                     : "a frame of a classic codec: use inspect or decompress with --codec classic");
     } else if (frame[5] != 1) {
         rule_set(broken, 4, 5, "an unknown codec");
     } else if (dtype < 1 || dtype > 3) {

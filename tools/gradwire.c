@@ -8,6 +8,9 @@
 #include "frame_input.h"
 #include "gradwire/gradwire.h"
 #include "input_file.h"
+#ifdef GW_CLI_CLASSIC
+#include "classic/cmd_classic.h"
+#endif
 #ifdef GW_CLI_PLAN
 #include "plan/cmd_plan.h"
 #endif
@@ -19,9 +22,10 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { CODEC_THC = 2 };
+/* Codec numbers of frames (docs/format.md section 2, byte 5). */
+enum { CODEC_GCOMP = 1, CODEC_THC = 2, CODEC_CLASSIC = 3 };
 
-/* ---- commands with two codecs ---- */
+/* ---- commands with several codecs ---- */
 
 /* The value of --codec on a command line, NULL if there is none. */
 static const char *codec_option(int argc, char **argv)
@@ -37,21 +41,28 @@ static const char *codec_option(int argc, char **argv)
     return NULL;
 }
 
-/* THC is chosen by --codec thc, or by an argument that names a THC frame. */
-static int is_thc(int argc, char **argv, int by_file)
+/* The codec that --codec chooses, or an argument that names a frame. */
+static unsigned codec_of(int argc, char **argv, int by_file)
 {
     const char *codec = codec_option(argc, argv);
     if (codec != NULL) {
-        return strcmp(codec, "thc") == 0;
+        return strcmp(codec, "thc") == 0       ? CODEC_THC
+               : strcmp(codec, "classic") == 0 ? CODEC_CLASSIC
+                                               : CODEC_GCOMP;
     }
     for (int i = 1; by_file && i < argc; i++) {
         /* An existing output file does not count. */
         const int is_output = strcmp(argv[i - 1], "-o") == 0 || strcmp(argv[i - 1], "--output") == 0;
-        if (argv[i][0] != '-' && !is_output && gw_frame_file_has_codec(argv[i], CODEC_THC)) {
-            return 1;
+        if (argv[i][0] == '-' || is_output) {
+            continue;
+        }
+        for (unsigned number = CODEC_THC; number <= CODEC_CLASSIC; number++) {
+            if (gw_frame_file_has_codec(argv[i], number)) {
+                return number;
+            }
         }
     }
-    return 0;
+    return CODEC_GCOMP;
 }
 
 #ifndef GW_CLI_THC
@@ -66,19 +77,40 @@ static int thc_missing(int argc, char **argv)
 #define gw_cmd_thc_inspect    thc_missing
 #endif
 
+#ifndef GW_CLI_CLASSIC
+static int classic_missing(int argc, char **argv)
+{
+    (void)argc;
+    return gw_cli_error(GW_CLI_USAGE, NULL, "%s: this build has no classic codecs",
+                        argv[0] + strcspn(argv[0], " ") + 1);
+}
+#define gw_cmd_classic_compress   classic_missing
+#define gw_cmd_classic_decompress classic_missing
+#define gw_cmd_classic_inspect    classic_missing
+#endif
+
 static int command_compress(int argc, char **argv)
 {
-    return is_thc(argc, argv, 0) ? gw_cmd_thc_compress(argc, argv) : gw_cmd_compress(argc, argv);
+    const unsigned codec = codec_of(argc, argv, 0);
+    return codec == CODEC_THC       ? gw_cmd_thc_compress(argc, argv)
+           : codec == CODEC_CLASSIC ? gw_cmd_classic_compress(argc, argv)
+                                    : gw_cmd_compress(argc, argv);
 }
 
 static int command_decompress(int argc, char **argv)
 {
-    return is_thc(argc, argv, 1) ? gw_cmd_thc_decompress(argc, argv) : gw_cmd_decompress(argc, argv);
+    const unsigned codec = codec_of(argc, argv, 1);
+    return codec == CODEC_THC       ? gw_cmd_thc_decompress(argc, argv)
+           : codec == CODEC_CLASSIC ? gw_cmd_classic_decompress(argc, argv)
+                                    : gw_cmd_decompress(argc, argv);
 }
 
 static int command_inspect(int argc, char **argv)
 {
-    return is_thc(argc, argv, 1) ? gw_cmd_thc_inspect(argc, argv) : gw_cmd_inspect(argc, argv);
+    const unsigned codec = codec_of(argc, argv, 1);
+    return codec == CODEC_THC       ? gw_cmd_thc_inspect(argc, argv)
+           : codec == CODEC_CLASSIC ? gw_cmd_classic_inspect(argc, argv)
+                                    : gw_cmd_inspect(argc, argv);
 }
 
 /* ---- dispatch ---- */
@@ -98,6 +130,9 @@ static const command commands[] = {
 #ifdef GW_CLI_THC
     {"norm", gw_cmd_norm},          {"table", gw_cmd_table},
     {"thc-plan", gw_cmd_thc_plan},  {"aggregate", gw_cmd_aggregate},
+#endif
+#ifdef GW_CLI_CLASSIC
+    {"classic", gw_cmd_classic},
 #endif
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
@@ -163,6 +198,9 @@ static const struct argp main_argp = {
     "  aggregate   add THC frames\n"
     "  table       optimal quantization tables (THC)\n"
     "  thc-plan    recommend THC parameters\n"
+#endif
+#ifdef GW_CLI_CLASSIC
+    "  classic     Top-k, DGC, signs, QSGD, TernGrad and others\n"
 #endif
 #ifdef GW_CLI_PLAN
     "  plan        what to fuse, compress and send how\n"

@@ -7,6 +7,7 @@
 
 #include "atomic_file.h"
 #include "cli_common.h"
+#include "gradwire/classic.h"
 #include "gradwire/gcomp.h"
 #include "gradwire/thc.h"
 
@@ -21,7 +22,8 @@
 
 #define READ_BLOCK_SIZE ((size_t)1 << 20)
 
-/* What both headers take at most (docs/format.md section 2, docs/format-thc.md section 2). */
+/* What headers take at most (section 2 of docs/format.md and docs/format-thc.md, section 1 of
+ * docs/format-classic.md). */
 #define FRAME_HEADER_SIZE 96
 
 static void descriptor_close(gw_input_file *input)
@@ -124,11 +126,15 @@ int gw_input_file_open_frame(gw_input_file *input, const char *path, uint64_t le
     }
     gw_gcomp_info gcomp;
     gw_thc_frame_info thc;
+    gw_classic_frame_info classic;
     if (result == GW_CLI_OK && gw_gcomp_peek(input->data, input->size, len_max, &gcomp) == GW_OK) {
         result = gw_input_file_fill(input, gcomp.frame_size + 1);
     } else if (result == GW_CLI_OK && gw_thc_frame_peek(input->data, input->size, &thc) == GW_OK &&
                thc.len <= len_max) {
         result = gw_input_file_fill(input, thc.frame_size + 1);
+    } else if (result == GW_CLI_OK && gw_classic_frame_peek(input->data, input->size, &classic) == GW_OK &&
+               classic.len <= len_max) {
+        result = gw_input_file_fill(input, classic.frame_size + 1);
     }
     return result;
 }

@@ -34,7 +34,7 @@ int gw_input_file_open(gw_input_file *input, const char *path);
  * a header fill the header, check it, and fill one byte more than it announces. */
 int gw_input_file_fill(gw_input_file *input, uint64_t size);
 
-/* Opens a frame of either codec: fills the header and, if it is valid and announces at most len_max values,
+/* Opens a frame of any codec: fills the header and, if it is valid and announces at most len_max values,
  * the frame and one byte more. An invalid header is no error here. */
 int gw_input_file_open_frame(gw_input_file *input, const char *path, uint64_t len_max);
 

@@ -46,7 +46,7 @@ static error_t aggregate_parse(int key, char *text, struct argp_state *state)
         a->input_count = state->argc - state->next;
         break;
     case ARGP_KEY_END:
-        thc_require(state, a->input_count != 0, a->output);
+        gw_cli_require(state, a->input_count != 0, a->output);
         break;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -82,7 +82,7 @@ static int start_sum(const gw_thc_frame *frame, const gw_thc_frame_info *info, u
 
     if (status == GW_OK) {
         sum->capacity = gw_thc_frame_sum_bound(&thc, info->len, flags);
-        sum->data = thc_alloc(sum->capacity);
+        sum->data = gw_cli_alloc(sum->capacity);
         if (sum->data == NULL) {
             return GW_CLI_IO;
         }
@@ -153,7 +153,7 @@ int gw_cmd_aggregate(int argc, char **argv)
     gw_cli_parse(&argp, argc, argv, 0, &a);
     int code = GW_CLI_OK;
     for (int i = 0; code == GW_CLI_OK && i < a.input_count; i++) {
-        code = thc_check_output(a.output, a.inputs[i]);
+        code = gw_cli_check_output(a.output, a.inputs[i]);
     }
     if (code == GW_CLI_OK) {
         code = look_for_block_sets(&a, &block_sets);
@@ -163,7 +163,7 @@ int gw_cmd_aggregate(int argc, char **argv)
         code = add_file(&a, a.inputs[i], flags, &sum);
     }
     if (code == GW_CLI_OK) {
-        code = thc_write_file(a.output, sum.data, sum.size);
+        code = gw_cli_write_file(a.output, sum.data, sum.size);
     }
     free(sum.data);
     return code;

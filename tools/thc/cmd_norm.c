@@ -54,7 +54,7 @@ static error_t norm_parse(int key, char *text, struct argp_state *state)
         a->input_count = state->argc - state->next;
         break;
     case ARGP_KEY_END:
-        thc_require(state, a->input_count != 0, a->output);
+        gw_cli_require(state, a->input_count != 0, a->output);
         if (!a->is_max && a->input_count != 1) {
             argp_error(state, "one array at a time; --max joins norm files");
         }
@@ -134,9 +134,9 @@ int gw_cmd_norm(int argc, char **argv)
     memset(&a, 0, sizeof a);
     thc_request_init(&a.request);
     gw_cli_parse(&argp, argc, argv, 0, &a);
-    int code = thc_check_output(a.output, a.state);
+    int code = gw_cli_check_output(a.output, a.state);
     for (int i = 0; code == GW_CLI_OK && i < a.input_count; i++) {
-        code = thc_check_output(a.output, a.inputs[i]);
+        code = gw_cli_check_output(a.output, a.inputs[i]);
     }
     if (code != GW_CLI_OK) {
         return code;

@@ -72,7 +72,7 @@ static error_t compress_parse(int key, char *text, struct argp_state *state)
         a->input = text;
         break;
     case ARGP_KEY_END:
-        thc_require(state, a->input != NULL, a->output);
+        gw_cli_require(state, a->input != NULL, a->output);
         if (a->norms == NULL && a->request.workers > 1) {
             argp_error(state, "--workers above 1 needs --norms, the maxima over all of them");
         }
@@ -143,7 +143,7 @@ static int encode_array(const compress_arguments *a, const thc_array *array, con
     uint64_t bad;
 
     frame->capacity = gw_thc_frame_bound(&array->thc, array->npy.len);
-    frame->data = thc_alloc(frame->capacity);
+    frame->data = gw_cli_alloc(frame->capacity);
     if (frame->data == NULL) {
         return GW_CLI_IO;
     }
@@ -167,7 +167,7 @@ static int compress_array(const compress_arguments *a, const thc_array *array)
         code = encode_array(a, array, maxima, &frame);
     }
     if (code == GW_CLI_OK) {
-        code = thc_write_file(a->output, frame.data, frame.size);
+        code = gw_cli_write_file(a->output, frame.data, frame.size);
     }
     if (code == GW_CLI_OK) {
         code = thc_array_save_state(array);
@@ -200,15 +200,15 @@ int gw_cmd_thc_compress(int argc, char **argv)
     memset(&a, 0, sizeof a);
     thc_request_init(&a.request);
     gw_cli_parse(&argp, argc, argv, 0, &a);
-    int code = thc_check_output(a.output, a.input);
+    int code = gw_cli_check_output(a.output, a.input);
     if (code == GW_CLI_OK) {
-        code = thc_check_output(a.output, a.norms);
+        code = gw_cli_check_output(a.output, a.norms);
     }
     if (code == GW_CLI_OK) {
-        code = thc_check_output(a.output, a.state);
+        code = gw_cli_check_output(a.output, a.state);
     }
     if (code == GW_CLI_OK) {
-        code = thc_check_output(a.state, a.input);
+        code = gw_cli_check_output(a.state, a.input);
     }
     if (code == GW_CLI_OK) {
         code = thc_array_open(&array, a.input, a.u2, a.state, &a.request);

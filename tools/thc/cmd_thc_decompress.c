@@ -52,7 +52,7 @@ static error_t decompress_parse(int key, char *text, struct argp_state *state)
         a->input = text;
         break;
     case ARGP_KEY_END:
-        thc_require(state, a->input != NULL, a->output);
+        gw_cli_require(state, a->input != NULL, a->output);
         break;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -72,7 +72,7 @@ static int decompress_frame(const decompress_arguments *a, const gw_input_file *
         return thc_fail(input->name, status, UINT64_MAX);
     }
     const gw_thc_frame frame = {input->data, input->size, info.len, a->backends};
-    gw_thc_target target = {.values = thc_alloc((size_t)info.len * gw_dtype_size(info.options.dtype)),
+    gw_thc_target target = {.values = gw_cli_alloc((size_t)info.len * gw_dtype_size(info.options.dtype)),
                             .capacity = info.len};
     if (target.values == NULL) {
         return GW_CLI_IO;
@@ -103,7 +103,7 @@ int gw_cmd_thc_decompress(int argc, char **argv)
     gw_input_file input;
 
     gw_cli_parse(&argp, argc, argv, 0, &a);
-    int code = thc_check_output(a.output, a.input);
+    int code = gw_cli_check_output(a.output, a.input);
     if (code == GW_CLI_OK) {
         code = gw_input_file_open_frame(&input, a.input, UINT64_MAX);
     }

@@ -56,7 +56,7 @@ static int parse(norm_file *file, gw_input_file *input)
     if (checksum(data, input->size) != gw_cli_load32(data + 20)) {
         return gw_cli_error(GW_CLI_BAD_DATA, input->name, "checksum mismatch");
     }
-    file->patterns = thc_alloc(file->pattern_count * 4);
+    file->patterns = gw_cli_alloc(file->pattern_count * 4);
     if (file->patterns == NULL) {
         return GW_CLI_IO;
     }
@@ -83,7 +83,7 @@ int norm_file_read(norm_file *file, const char *path)
 int norm_file_write(const norm_file *file, const char *path)
 {
     size_t size = HEADER_SIZE + file->pattern_count * 4;
-    uint8_t *data = thc_alloc(size);
+    uint8_t *data = gw_cli_alloc(size);
 
     if (data == NULL) {
         return GW_CLI_IO;
@@ -99,7 +99,7 @@ int norm_file_write(const norm_file *file, const char *path)
         gw_cli_store32(data + HEADER_SIZE + 4 * i, file->patterns[i]);
     }
     gw_cli_store32(data + 20, checksum(data, size));
-    int code = thc_write_file(path, data, size);
+    int code = gw_cli_write_file(path, data, size);
     free(data);
     return code;
 }

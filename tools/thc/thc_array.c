@@ -16,7 +16,7 @@ static int read_state(thc_array *array)
     gw_npy npy;
 
     if (len > SIZE_MAX / sizeof *array->error ||
-        (array->error = thc_alloc((size_t)len * sizeof *array->error)) == NULL) {
+        (array->error = gw_cli_alloc((size_t)len * sizeof *array->error)) == NULL) {
         return GW_CLI_IO;
     }
     memset(array->error, 0, (size_t)len * sizeof *array->error);
@@ -68,7 +68,7 @@ int thc_array_norms(const thc_array *array, uint32_t **patterns, size_t *pattern
     uint64_t bad;
 
     *pattern_count = (size_t)array->range.block_count * gw_thc_patterns_per_block(&array->thc);
-    *patterns = thc_alloc(*pattern_count * sizeof **patterns);
+    *patterns = gw_cli_alloc(*pattern_count * sizeof **patterns);
     if (*patterns == NULL) {
         return GW_CLI_IO;
     }

@@ -8,9 +8,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-
-#include "atomic_file.h"
 
 int thc_parse_p(const char *text, double *p)
 {
@@ -246,46 +243,4 @@ const gw_workspace *thc_workspace(void)
     static uint8_t memory[GW_THC_WORKSPACE_SIZE_MAX]; /* more than GW_THC_TABLE_WORKSPACE_SIZE */
     static const gw_workspace workspace = {memory, sizeof memory};
     return &workspace;
-}
-
-void thc_require(struct argp_state *state, int has_input, const char *output)
-{
-    if (!has_input || output == NULL) {
-        argp_error(state, output == NULL ? "-o is missing" : "an input is missing");
-    }
-}
-
-int thc_check_output(const char *output, const char *input)
-{
-    struct stat in, out;
-    if (output == NULL || input == NULL || strcmp(output, "-") == 0 || strcmp(input, "-") == 0 ||
-        stat(output, &out) != 0 || stat(input, &in) != 0 || !S_ISREG(out.st_mode) ||
-        out.st_dev != in.st_dev || out.st_ino != in.st_ino) {
-        return GW_CLI_OK;
-    }
-    return gw_cli_error(GW_CLI_USAGE, output, "is an input file; write the output elsewhere");
-}
-
-void *thc_alloc(size_t size)
-{
-    void *memory = size == SIZE_MAX ? NULL : malloc(size > 0 ? size : 1);
-
-    if (memory == NULL) {
-        (void)gw_cli_error(GW_CLI_IO, NULL, "no memory for %zu bytes", size);
-    }
-    return memory;
-}
-
-int thc_write_file(const char *path, const void *data, size_t size)
-{
-    gw_atomic_file file;
-    int code = gw_atomic_file_open(&file, path);
-
-    if (code == GW_CLI_OK) {
-        code = gw_atomic_file_write(&file, data, size);
-    }
-    if (code == GW_CLI_OK) {
-        code = gw_atomic_file_commit(&file);
-    }
-    return code;
 }

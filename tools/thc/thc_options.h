@@ -9,6 +9,7 @@
 #include <argp.h>
 
 #include "cli_common.h"
+#include "cli_output.h"
 #include "gradwire/thc.h"
 
 /* "1/32", "0.03125" or "2^-5". 0, or -1 if it is none of these or not between 0 and 1. */
@@ -42,19 +43,7 @@ extern const struct argp thc_request_argp;
 /* A handle for a request; messages are printed. Returns an exit code. */
 int thc_request_init_handle(const thc_request *request, gw_dtype dtype, int error_feedback, gw_thc *thc);
 
-/* Ends the command with a message if its input or its output is missing. */
-void thc_require(struct argp_state *state, int has_input, const char *output);
-
-/* GW_CLI_USAGE and a message if the output would replace an input; either may be NULL. */
-int thc_check_output(const char *output, const char *input);
-
 /* The workspace of all calls. */
 const gw_workspace *thc_workspace(void);
-
-/* malloc with a message; size 0 gives a valid pointer. */
-void *thc_alloc(size_t size);
-
-/* Writes a whole file: complete or not at all. Returns an exit code. */
-int thc_write_file(const char *path, const void *data, size_t size);
 
 #endif
