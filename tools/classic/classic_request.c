@@ -41,7 +41,7 @@ static const struct argp_option request_options[] = {
     {"ratio", KEY_RATIO, "R", 0, "Sparse: share of the values to send (default 0.01)", 0},
     {"keep", KEY_KEEP, "K", 0, "Sparse: number of values to send, in place of --ratio", 0},
     {"warmup", KEY_WARMUP, "STEPS", 0, "dgc: the ratio falls from 1 over so many rounds (default 0)", 0},
-    {"values", KEY_VALUES, "KIND", 0, "Sparse: fp32 (default), fp16, gcomp (not with randk)", 0},
+    {"values", KEY_VALUES, "KIND", 0, "Sparse: fp32 (default), fp16, gcomp", 0},
     {"coding", KEY_CODING, "NAME", 0,
      "qsgd, terngrad: packed, mask, elias (default: mask for qsgd, packed for terngrad)", 0},
     {"norm", KEY_NORM, "NAME", 0, "qsgd: l2 (default), max", 0},

@@ -28,7 +28,7 @@ static void usage_print(void)
 {
     printf("usage: gradwire classic SUBCOMMAND [OPTIONS] [FILES]\n\n");
     for (int i = 0; i < COMMAND_COUNT; i++) {
-        printf("  %-10s %s\n", commands[i].name, commands[i].summary);
+        printf("  %-11s %s\n", commands[i].name, commands[i].summary);
     }
     printf("\ngradwire classic SUBCOMMAND --help lists the options.\n");
 }
