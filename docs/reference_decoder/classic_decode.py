@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Decodes frames of the classic codecs, slowly, as docs/format-classic.md says. Python 3, standard library and, for the
-parts that the format shares with GCOMP, gw_decode.py beside it.
+"""Decodes frames of the classic codecs, slowly, as docs/format-classic.md says. Python 3, standard library and, for
+the parts that the format shares with GCOMP, gw_decode.py beside it.
 
     classic_decode.py FRAME.gw [-o OUT.bin] [--count-limit N]
 
-Prints the status on standard output: "OK" or the name of the code. OUT.bin gets the raw little-endian values. Exit code 0
-for OK, 1 otherwise.
+Prints the status on standard output: "OK" or the name of the code. OUT.bin gets the raw little-endian values. Exit
+code 0 for OK, 1 otherwise.
 """
 
 import argparse
