@@ -33,19 +33,24 @@ LossScale = Any  # a number, a callable that returns one, or a GradScaler
 
 
 def ddp_hook(
-    optimizer: torch.optim.Optimizer | Iterable[torch.optim.Optimizer], **options: Any
-) -> tuple[DdpState, Callable[[DdpState, dist.GradBucket], torch.futures.Future]]:
-    """State and hook for DistributedDataParallel.register_comm_hook(). Options: those of DdpState.
+    optimizer: torch.optim.Optimizer | Iterable[torch.optim.Optimizer], *, codec: str = "gradwire", **options: Any
+) -> tuple[Any, Callable[[Any, dist.GradBucket], torch.futures.Future]]:
+    """State and hook for DistributedDataParallel.register_comm_hook().
 
         state, hook = gradwire.torch.ddp_hook(optimizer)
         ddp.register_comm_hook(state, hook)
 
-    To be called by all ranks, after the optimizer is made.
+    codec: "gradwire", with the options of DdpState, or a name of gradwire.classic.SCHEMES ("dgc", "topk", "qsgd", ...),
+    with those of ClassicState. To be called by all ranks, after the optimizer is made.
     """
-    return DdpState(optimizer, **options), hook
+    if codec == "gradwire":
+        return DdpState(optimizer, **options), hook
+    from .classic import ClassicState  # it needs this module
+
+    return ClassicState(optimizer, codec, **options), hook
 
 
-def hook(state: DdpState, bucket: dist.GradBucket) -> torch.futures.Future:
+def hook(state: Any, bucket: dist.GradBucket) -> torch.futures.Future:
     """The communication hook: the mean of a bucket over the ranks, in place."""
     return state.reduce(bucket)
 
