@@ -52,11 +52,7 @@ _SCHEMES = {
     )
 }
 _VALUES = {"fp32": c.GW_CLASSIC_VALUES_FP32, "fp16": c.GW_CLASSIC_VALUES_FP16, "gcomp": c.GW_CLASSIC_VALUES_GCOMP}
-_CODINGS = {
-    "packed": c.GW_CLASSIC_CODING_PACKED,
-    "mask": c.GW_CLASSIC_CODING_MASK,
-    "elias": c.GW_CLASSIC_CODING_ELIAS,
-}
+_CODINGS = {"packed": c.GW_CLASSIC_CODING_PACKED, "mask": c.GW_CLASSIC_CODING_MASK, "elias": c.GW_CLASSIC_CODING_ELIAS}
 _NORMS = {"l2": c.GW_CLASSIC_NORM_L2, "max": c.GW_CLASSIC_NORM_MAX}
 _ENUMS = {"scheme": _SCHEMES, "dtype": DTYPES, "values": _VALUES, "coding": _CODINGS, "norm": _NORMS}
 _FLAGS = ("checksum", "error_feedback", "nesterov", "momentum_mask", "unbiased")
@@ -365,9 +361,7 @@ def inspect(frame: ArrayLike, *, len_max: int = LEN_MAX) -> FrameInfo:
     return FrameInfo.from_struct(info)
 
 
-def decode(
-    frame: ArrayLike, *, out: ArrayLike | None = None, scale: float = 1.0, len_max: int = LEN_MAX
-) -> ArrayLike:
+def decode(frame: ArrayLike, *, out: ArrayLike | None = None, scale: float = 1.0, len_max: int = LEN_MAX) -> ArrayLike:
     """Values of a frame, times scale, in the frame's dtype.
 
     out: array to fill, of that type and length, which is returned; None: a new one. A sparse frame of a few bytes may

@@ -10,6 +10,7 @@ import torch
 from gradwire import classic
 from ranks import run
 from test_ddp import batch, digest, model
+from test_planned import plan, train
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 SMALL = 100  # parameters of fewer values travel as they are
@@ -296,6 +297,23 @@ def narrow(rank, size, codec, dtype, options):
 @pytest.mark.parametrize("codec", [codec for codec in OPTIONS if codec != "fp16"])
 def test_bf16_gradients(codec):
     assert equal(run(narrow, 2, codec, torch.bfloat16, OPTIONS[codec]))
+
+
+def classic_of(scheme, **options):
+    return f"classic-{scheme}", {"codec": "classic", "scheme": scheme, **options}
+
+
+def test_in_a_plan():
+    document = plan(
+        (2, *classic_of("qsgd", level_max=64, small_len=1)),
+        (2, *classic_of("topk", ratio=0.9)),
+        (1, "gcomp-t14"),
+        (1, *classic_of("randk", ratio=0.9)),
+    )
+    found = run(train, 3, document, 5)
+    plain = run(train, 3, plan((6, "fp32")), 5)
+    assert equal({rank: value[1:] for rank, value in found.items()})
+    assert found[0][0] == pytest.approx(plain[0][0], rel=0.1) and found[0][0] != plain[0][0]
 
 
 # ---- failures ----
