@@ -364,3 +364,17 @@ def test_a_damaged_frame_raises_on_all_ranks_in_that_step(buckets):
 def test_a_rank_that_fails_alone_breaks_the_connections():
     for message, step, seconds in run(failing, 3, "topk", {}, "alone", False).values():
         assert message != "nothing" and step == 2 and seconds < 20
+
+
+def probed(rank, size):
+    net = model()
+    torch.nn.functional.mse_loss(net(batch(rank, 0)[0]), batch(rank, 0)[1]).backward()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    name, options = classic_of("topk")
+    with pytest.raises(ValueError, match="does not measure"):
+        gradwire.torch.probe.measure(optimizer, {name: options}, lens=(1 << 10,), repeats=1)
+    return True
+
+
+def test_the_probe_refuses_what_it_does_not_measure():
+    assert all(run(probed, 2).values())
