@@ -1,12 +1,16 @@
 """The classic codecs: every scheme there and back, state, sums, and what is refused."""
 
+import classic_decode
 import gradwire
 import numpy as np
 import pytest
-from conftest import same_bits
+from conftest import ROOT, same_bits
 from gradwire import classic
+from gradwire.arrays import ELEMENTS
 
 LEN = 5003
+LIMIT = 50000  # values of a vector
+VECTORS = sorted((ROOT / "tests" / "golden" / "classic").rglob("*.gw"))
 ERROR = {  # squared error relative to the square of the input, of one encode
     "fp16": 1e-6,
     "bf16": 1e-4,
@@ -249,3 +253,18 @@ def test_nothing(rng):
         codec = make(scheme)
         frame = codec.encode(np.empty(0, np.float32), state=codec.state(0))
         assert classic.decode(frame).size == 0 and classic.inspect(frame).len == 0
+
+
+@pytest.mark.parametrize("path", VECTORS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_golden_frames_decode_as_the_reference(path):
+    data = path.read_bytes()
+    status, values = classic_decode.decode(data, LIMIT)
+    if status == "OK":
+        info = classic.inspect(data, len_max=LIMIT)
+        out = np.empty(info.len, ELEMENTS[info.dtype])
+        classic.decode(data, out=out, len_max=LIMIT)
+        assert out.tobytes() == values
+        return
+    with pytest.raises(gradwire.Error) as caught:
+        classic.inspect(data, len_max=LIMIT)
+    assert caught.value.name.upper() == status

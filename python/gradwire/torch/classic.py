@@ -10,6 +10,7 @@ ranks' frames, then the frames, and decodes. C calls release the interpreter loc
 from __future__ import annotations
 
 import sys
+import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -98,6 +99,7 @@ class ClassicState:
         self.group = dist.group.WORLD if group is None else group
         self._transport = new_transport(self.group, transport, timeout or timeout_of(self.group))
         self.rank, self.size = self._transport.rank, self._transport.size
+        self._same_options(seed)
         self.step = 0  # synchronised backward passes so far
         self.sent_size = 0  # bytes that went to other ranks; casts and plain buckets not counted
         self.full_size = 0  # bytes of the buckets that were encoded
@@ -119,6 +121,13 @@ class ClassicState:
         if codec in ("fp16", "bf16"):
             self._caster = Caster(self._transport, self.fail)
             self._caster.prepare(codec)
+
+    def _same_options(self, seed: int) -> None:
+        text = repr((self.options, self.ratio, self.warmup_steps, self.vote, self.small_len, seed))
+        digest = zlib.crc32(text.encode())
+        largest, complement = self._transport.largest([digest, digest ^ 0xFFFFFFFF])
+        if largest != complement ^ 0xFFFFFFFF:
+            raise ValueError("gradwire: the ranks have different options")
 
     # ---- the hook ----
 

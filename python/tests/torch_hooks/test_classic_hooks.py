@@ -244,6 +244,39 @@ def test_states_and_options_that_do_not_fit_are_refused():
     assert "version 2" in version and "dgc" in codec and "other parameters" in other
 
 
+def different(rank, size):
+    with pytest.raises(ValueError, match="different options"):
+        gradwire.torch.ddp_hook(torch.optim.SGD(model().parameters(), lr=0.1), codec="randk", seed=rank)
+    return True
+
+
+def test_options_that_differ_between_ranks_are_refused_on_all():
+    assert all(run(different, 3).values())
+
+
+def half(rank, size, at, steps):
+    """A plan with a classic codec, resumed after `at` steps."""
+    document = plan((3, *classic_of("dgc", ratio=0.1, small_len=0)), (3, "fp16"))
+    net, saved = model(), None
+    for first, last in ((0, at), (at, steps)):
+        ddp = gradwire.torch.planned_ddp(net)
+        optimizer = torch.optim.SGD(net.parameters(), lr=1e-2)
+        state, hook = gradwire.torch.ddp_hook(optimizer, plan=document, model=ddp)
+        ddp.register_comm_hook(state, hook)
+        if saved is not None:
+            state.load_state_dict(saved)
+        for step in range(first, last):
+            one_step(ddp, optimizer, rank, step)
+        saved = state.state_dict()
+        state.close()
+    return (digest(net),)
+
+
+def test_a_resumed_plan_gives_the_same_bits():
+    through, again = run(half, 2, 0, 5), run(half, 2, 2, 5)
+    assert equal(again) and again[0][0] == through[0][0]
+
+
 # ---- what people do ----
 
 
