@@ -280,6 +280,34 @@ def test_a_resumed_plan_gives_the_same_bits():
 # ---- what people do ----
 
 
+class Narrow(torch.nn.Module):
+    """fp16 parameters, for which torch 1.13 has no layers on the CPU."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(6)
+        self.first = torch.nn.Parameter((torch.randn(20, 40) * 0.2).half())
+        self.second = torch.nn.Parameter((torch.randn(40, 3) * 0.2).half())
+
+    def forward(self, x):
+        return torch.tanh(x @ self.first.float()) @ self.second.float()
+
+
+def in_fp16(rank, size, codec, options):
+    net = Narrow()
+    ddp, optimizer, state = make(net, codec, RATE.get(codec, 0.05), **options)
+    losses = [one_step(ddp, optimizer, rank, 0) for step in range(6)]
+    state.close()
+    return b"".join(p.detach().numpy().tobytes() for p in net.parameters()), losses
+
+
+@pytest.mark.parametrize("codec", OPTIONS)
+def test_fp16_gradients(codec):
+    found = run(in_fp16, 2, codec, OPTIONS[codec])
+    assert equal(found)
+    assert sum(value[1][-1] for value in found.values()) < sum(value[1][0] for value in found.values())
+
+
 class Branches(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -363,13 +391,21 @@ def failing(rank, size, codec, options, how, buckets):
                     net[2].weight.register_hook(lambda gradient: gradient * float("nan"))
                 elif how == "damage":
                     state.fault = damage
+                elif how == "raise":
+                    net[2].weight.register_hook(stop)
                 else:
                     state.fail(RuntimeError("out of order"))
             one_step(ddp, optimizer, rank, step)
         except RuntimeError:
+            while state.error is None and time.monotonic() < started + 20:
+                time.sleep(0.01)
             return str(state.error), step, time.monotonic() - started
     state.close()
     return "nothing", 5, 0.0
+
+
+def stop(gradient):
+    raise RuntimeError("stopped")
 
 
 def damage(message):
@@ -392,6 +428,12 @@ def test_a_damaged_frame_raises_on_all_ranks_in_that_step(buckets):
     for message, step, seconds in found.values():
         assert "rank 1" in message and "checksum" in message
         assert step == 2 and seconds < 20
+
+
+def test_a_backward_pass_that_ends_half_way_raises_on_all_ranks():
+    found = run(failing, 3, "topk", {}, "raise", True)
+    assert "before its last bucket" in found[1][0]
+    assert all(step == 2 and seconds < 20 for _, step, seconds in found.values())
 
 
 def test_a_rank_that_fails_alone_breaks_the_connections():
