@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Decodes frames of the classic codecs, slowly, as docs/format-classic.md says. Python 3, standard library and, for the
-parts that the format shares with GCOMP, gw_decode.py beside it.
+"""Decodes frames of the classic codecs, slowly, as docs/format-classic.md says. Python 3, standard library and, for
+the parts that the format shares with GCOMP, gw_decode.py beside it.
 
     classic_decode.py FRAME.gw [-o OUT.bin] [--count-limit N]
 
