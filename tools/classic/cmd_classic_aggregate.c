@@ -72,6 +72,13 @@ typedef struct aggregate_run {
     gw_workspace workspace;
 } aggregate_run;
 
+static int no_sum(const aggregate_run *run)
+{
+    return gw_cli_error(GW_CLI_BAD_DATA, run->first_input.name,
+                        "%s frames like this one have no sum (docs/cli-classic.md)",
+                        gw_classic_scheme_name(run->info.scheme));
+}
+
 static int run_open(const aggregate_arguments *a, aggregate_run *run)
 {
     const char *name = a->inputs[0];
@@ -86,9 +93,7 @@ static int run_open(const aggregate_arguments *a, aggregate_run *run)
     const gw_classic_scheme scheme = run->info.scheme;
     run->sum.size = gw_classic_sum_size(&run->info);
     if (run->sum.size == 0 && run->info.len != 0) {
-        return gw_cli_error(GW_CLI_BAD_DATA, run->first_input.name,
-                            "%s frames like this one have no sum (docs/cli-classic.md)",
-                            gw_classic_scheme_name(scheme));
+        return no_sum(run);
     }
     if (a->is_vote && scheme != GW_CLASSIC_SIGNSGD && scheme != GW_CLASSIC_SIGNUM) {
         return gw_cli_error(GW_CLI_USAGE, run->first_input.name, "--vote: %s frames have no votes",
@@ -123,6 +128,9 @@ static int frame_add(const aggregate_arguments *a, aggregate_run *run, const gw_
                             "cannot be added to %s: made with other options, seed, round, positions or norms "
                             "(%s)",
                             a->inputs[0], gw_status_name(status));
+    }
+    if (status == GW_ERR_OPTION) {
+        return no_sum(run);
     }
     return status == GW_OK ? GW_CLI_OK : classic_fail(input->name, status);
 }
