@@ -182,7 +182,9 @@ struct gw_mpi_operation {
     int voting;
     atomic_int done;
     int pins;        /* guarded by the lock of the list, as are the following */
-    int released;    /* its request is freed */
+    int released;    /* nobody but those who pin it knows it */
+    int freed;       /* its request is */
+    int ended;       /* its request is complete */
     atomic_int told; /* a call of the program has seen the outcome */
     int generalized;
     MPI_Request request;

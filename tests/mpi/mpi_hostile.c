@@ -8,6 +8,7 @@
  */
 #include "mpi_check.h"
 
+#include <stdatomic.h>
 #include <dirent.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -249,14 +250,14 @@ static void case_unfinished(check_job *job)
 
 /* ------------ failures (GRADWIRE_MPI_TEST_DAMAGE: in every operation) ------------ */
 
-static int handled;
+static atomic_int handled; /* also by the progress thread */
 static MPI_Comm handled_comm;
 
 static void on_error(MPI_Comm *comm, int *code, ...)
 {
     (void)code;
-    handled++;
     handled_comm = *comm;
+    handled++;
 }
 
 /* The program's handler, once, by the call that completes the request. */
@@ -279,6 +280,30 @@ static void case_damage_handler(check_job *job)
     CHECK(job, handled == 0);
     CHECK(job, MPI_Wait(&request, MPI_STATUS_IGNORE) != MPI_SUCCESS && request == MPI_REQUEST_NULL);
     CHECK(job, handled == 1 && handled_comm == comm);
+    (void)MPI_Comm_free(&comm);
+    free(values);
+}
+
+/* A request that is freed before its end, and no call of the program that could tell of the failure. */
+static void case_damage_unseen(check_job *job)
+{
+    static float result[LEN];
+    float *values = check_make((uint32_t)job->rank, LEN);
+    const struct timespec moment = {.tv_nsec = 10000000};
+    MPI_Errhandler handler;
+    MPI_Comm comm;
+    MPI_Request request;
+    (void)MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    (void)MPI_Comm_create_errhandler(on_error, &handler);
+    (void)MPI_Comm_set_errhandler(comm, handler);
+    (void)MPI_Errhandler_free(&handler);
+    (void)MPI_Iallreduce(values, result, LEN, MPI_FLOAT, MPI_SUM, comm, &request);
+    (void)MPI_Request_free(&request);
+    for (int i = 0; i < 2000 && handled == 0; i++) {
+        (void)nanosleep(&moment, NULL);
+    }
+    CHECK(job, handled == 1 && handled_comm == comm);
+    (void)MPI_Barrier(MPI_COMM_WORLD);
     (void)MPI_Comm_free(&comm);
     free(values);
 }
@@ -322,6 +347,7 @@ int main(int argc, char **argv)
         {"unfinished", case_unfinished},
         {"damage_handler", case_damage_handler},
         {"damage_many", case_damage_many},
+        {"damage_unseen", case_damage_unseen},
     };
     check_job job = {.bound = argc > 2 ? atof(argv[2]) : 0};
     int found = 0;
