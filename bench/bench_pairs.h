@@ -74,6 +74,7 @@ void add_gcomp_benchmarks();
 void add_gcomp_thread_benchmarks(unsigned threads);
 void add_collective_benchmarks();
 void add_thc_benchmarks();
+void add_classic_benchmarks();
 void add_kernel_benchmarks();
 void add_core_benchmarks();
 void add_peer_benchmarks();

@@ -4,7 +4,8 @@
  *
  *   gcomp_encode/<backend>/<data>/<mode>/<size>/<cold|hot>    also gcomp_decode, gcomp_decode_add, gcomp_hop
  *   thc_encode/<backend>/<data>/<mode>/<size>/<cold|hot>      also thc_norms, thc_sum, thc_decode
- *   small_<one of those>/<backend>/<data>/<mode>/<size>       messages of 1 to 64 KiB, hot
+ *   classic_encode/<backend>/<data>/<way>/<size>/<cold|hot>  also classic_decode, classic_decode_add;
+ * classic_clear small_<one of those>/<backend>/<data>/<mode>/<size>       messages of 1 to 64 KiB, hot
  *   collective_encode/<backend>/<data>/<mode>/<size>          also collective_reduce, collective_decode: a
  * step of 4 ranks against the codec's calls (bench_collective.cc) kernel/<slot>/<backend> on the inputs of
  * tests/kernels, hot; also the steps between kernels (bench_core.h) peer/<name>/<data>/<size>/<cold|hot>
@@ -66,6 +67,7 @@ int main(int argc, char **argv)
     add_gcomp_benchmarks();
     add_collective_benchmarks();
     add_thc_benchmarks();
+    add_classic_benchmarks();
     add_kernel_benchmarks();
     add_core_benchmarks();
     add_peer_benchmarks();
