@@ -146,36 +146,55 @@ static int open_group(gw_positions_reader *reader, uint64_t group)
             continue;
         }
         for (uint32_t i = prefix.code[c]; i < 1u << GW_MASK_DEPTH_MAX; i += 1u << bits) {
-            reader->code[i] = (uint16_t)(c | bits << 4);
+            reader->code[i] = (uint16_t)(bits | (uint32_t)gw_mask_class_width[c] << 4 | c << 8);
         }
     }
     return 1;
 }
 
+/* The next 64 elements of the mask. 0 if a code or a bit after the last element is bad. */
+static int read_mask_word(gw_positions_reader *reader, uint64_t mask_size, uint64_t *word)
+{
+    enum { BYTES_OF_WINDOW = 3 }; /* of at most 9 + 6 bits */
+    const unsigned count = (unsigned)gw_min_u64(mask_size - reader->next, 8);
+    const uint64_t left = reader->len - 8 * reader->next;
+    uint64_t at = reader->bits, bytes = 0;
+    if (reader->next % GW_MASK_GROUP_SIZE == 0 && !open_group(reader, reader->next / GW_MASK_GROUP_SIZE)) {
+        return 0;
+    }
+    for (unsigned i = 0; i < count;) {
+        const unsigned end = count - i < BYTES_OF_WINDOW ? count : i + BYTES_OF_WINDOW;
+        uint64_t window = window_at(reader, at);
+        for (; i < end; i++) {
+            const uint32_t entry = reader->code[window & ((1u << GW_MASK_DEPTH_MAX) - 1)];
+            const unsigned bits = entry & 15, width = entry >> 4 & 15;
+            const uint64_t rest = window >> bits;
+            const uint32_t index = (uint32_t)rest & ((1u << width) - 1);
+            window = rest >> width;
+            at += bits + width;
+            bytes |= (uint64_t)gw_mask_byte_order[gw_mask_class_first[entry >> 8] + index] << 8 * i;
+        }
+    }
+    reader->bits = at;
+    reader->next += count;
+    *word = bytes;
+    return left >= 64 || bytes >> left == 0;
+}
+
+/* Positions of a word at a time: how many set bits a byte has cannot be predicted. */
 static size_t next_mask(gw_positions_reader *reader, uint32_t *positions, size_t room)
 {
     const uint64_t mask_size = reader->len / 8 + (reader->len % 8 != 0);
     size_t count = 0;
-    while (count + 8 <= room && reader->next < mask_size) {
-        if (reader->next % GW_MASK_GROUP_SIZE == 0 &&
-            !open_group(reader, reader->next / GW_MASK_GROUP_SIZE)) {
-            reader->is_bad = 1;
-            break;
-        }
-        const uint64_t window = window_at(reader, reader->bits);
-        const uint32_t entry = reader->code[window & ((1u << GW_MASK_DEPTH_MAX) - 1)];
-        const uint32_t c = entry & 15, bits = entry >> 4, width = gw_mask_class_width[c];
-        const uint32_t index = (uint32_t)(window >> bits) & ((1u << width) - 1);
-        uint32_t byte = gw_mask_byte_order[gw_mask_class_first[c] + index];
+    while (count + 64 <= room && reader->next < mask_size) {
         const uint64_t first = 8 * reader->next;
-        reader->bits += bits + width;
-        reader->next++;
-        if ((uint64_t)byte >> gw_min_u64(reader->len - first, 8) != 0) {
+        uint64_t word;
+        if (!read_mask_word(reader, mask_size, &word)) {
             reader->is_bad = 1;
             break;
         }
-        for (; byte != 0; byte &= byte - 1) {
-            positions[count++] = (uint32_t)(first + gw_low_zeros(byte));
+        for (; word != 0; word &= word - 1) {
+            positions[count++] = (uint32_t)(first + gw_low_zeros(word));
         }
     }
     reader->is_bad |= count > reader->keep_len - reader->found;
