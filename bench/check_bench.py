@@ -169,7 +169,7 @@ def main():
     doc = load_script(source, "check_kernels_doc")
     for table in doc.TABLES:
         for slot, owners in doc.kernels_of(table).items():
-            bench = slot if table == "gcomp" else doc.BENCH_NAMES.get(slot, "thc_" + slot)
+            bench = doc.BENCH_NAMES.get(slot, "thc_" + slot) if table == "thc" else slot
             for backend in owners & set(backends) if slot != "fence" else ():
                 if slot == "crc32c" and backend != "scalar" and "pclmul" not in cpu:
                     continue

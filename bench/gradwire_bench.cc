@@ -1,11 +1,12 @@
 /*
- * gradwire_bench: throughput of both codecs, of their kernels, and of other codecs, each timed in turn with a
+ * gradwire_bench: throughput of the codecs, of their kernels, and of other codecs, each timed in turn with a
  * memcpy of the same fp32 bytes (bench_pairs.h).
  *
  *   gcomp_encode/<backend>/<data>/<mode>/<size>/<cold|hot>    also gcomp_decode, gcomp_decode_add, gcomp_hop
  *   thc_encode/<backend>/<data>/<mode>/<size>/<cold|hot>      also thc_norms, thc_sum, thc_decode
- *   classic_encode/<backend>/<data>/<way>/<size>/<cold|hot>  also classic_decode, classic_decode_add;
- * classic_clear small_<one of those>/<backend>/<data>/<mode>/<size>       messages of 1 to 64 KiB, hot
+ *   classic_encode/<backend>/<data>/<way>/<size>/<cold|hot>   also classic_decode, classic_decode_add
+ *   classic_clear/memset/none/none/<size>/<cold|hot>          what decoding a sparse frame cannot beat
+ *   small_<one of gcomp, thc>/<backend>/<data>/<mode>/<size>  messages of 1 to 64 KiB, hot
  *   collective_encode/<backend>/<data>/<mode>/<size>          also collective_reduce, collective_decode: a
  * step of 4 ranks against the codec's calls (bench_collective.cc) kernel/<slot>/<backend> on the inputs of
  * tests/kernels, hot; also the steps between kernels (bench_core.h) peer/<name>/<data>/<size>/<cold|hot>

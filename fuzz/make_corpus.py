@@ -6,7 +6,7 @@
 The garbage target gets the golden vectors (tests/golden, valid and rejected ones) after the six bytes with which its
 receiver is chosen. The others read options and a recipe for values from their input (gcomp_sender.c), so their seeds
 are short strings of bytes that walk through dtypes, kinds of levels, roundings, presets, lengths and kinds of damage.
-thc_seeds.py makes those of THC. Inputs that libFuzzer found worth keeping, and those of fixed bugs, are in
+thc_seeds.py makes those of THC, classic_seeds.py those of the classic codecs. Inputs that libFuzzer found worth keeping, and those of fixed bugs, are in
 fuzz/corpus.
 """
 
@@ -17,6 +17,7 @@ import random
 import struct
 import sys
 
+import classic_seeds
 import thc_seeds
 
 FUZZ = pathlib.Path(__file__).resolve().parent
@@ -193,6 +194,7 @@ def main():
         ),
         make_collective(),
         *thc_seeds.make(write, GOLDEN),
+        *classic_seeds.make(write, GOLDEN),
     ]
     for target, count in made:
         print(f"{target}: {count} seeds")

@@ -104,6 +104,10 @@ class Run:
         """Costs of link and codecs of this run, with gradients and optimizer state as they are now."""
         import gradwire.torch
 
+        self.optimizer.zero_grad()
+        with self.ddp.no_sync():  # gradients of this rank alone, as the hook gets them
+            sample = self.task.sample(self.options.steps, self.rank, self.ranks, self.batch)
+            self.task.loss(self.ddp, sample).backward()
         found = gradwire.torch.probe.measure(
             self.optimizer, {name: {} for name in codecs.split(",")}, **hook_list.options_of(options)
         )

@@ -20,8 +20,7 @@ static inline void store_word(uint16_t *dst, __m512i first, __m512i second)
     _mm512_storeu_si512(dst, _mm512_permutex2var_epi16(first, halves, second));
 }
 
-/* Two groups: four chains of multiplications side by side. Counters of the second are `apart` above the
- * first. */
+/* `count` groups, 1 or 2: two chains of multiplications for each, side by side. */
 GW_TEMPLATE void random_groups(uint16_t *dst, uint32_t low, const gw_philox_plan *plan, unsigned count)
 {
     gw_philox8 p[4];

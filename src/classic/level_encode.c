@@ -6,6 +6,7 @@
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "classic/level_encode.h"
+#include "gcomp/ahead.h"
 
 typedef struct level_encoder {
     const gw_classic_encoding *encoding;
@@ -123,17 +124,22 @@ static const uint16_t *random_bits(const level_encoder *e, uint64_t first, size_
     return e->scratch->random + before;
 }
 
+enum { AHEAD_LEN = 512 }; /* values between two steps of prefetching */
+
 /* Levels of a piece to scratch->levels + at; what they leave to the residual, if `keeps`. */
-static void quantize_piece(const level_encoder *e, uint64_t first, size_t len, size_t at, int keeps)
+static void quantize_piece(const level_encoder *e, uint64_t first, size_t len, size_t at, int keeps,
+                           gw_ahead *ahead)
 {
     const uint16_t *random = random_bits(e, first, len);
     gw_level_scratch *s = e->scratch;
     int8_t *const levels = (int8_t *)(void *)(s->levels + at);
     load(e, first, len);
     for (size_t i = 0; i < len;) {
-        const gw_level_run run = gw_level_run_at(&e->layout, first + i, first + len);
+        const size_t end = gw_min_size(len, i + AHEAD_LEN);
+        const gw_level_run run = gw_level_run_at(&e->layout, first + i, first + end);
         const uint32_t norm = gw_load32(e->norms + 4 * run.block);
         const gw_level_rule rule = {gw_level_scale(norm, e->form.level_max), e->form.level_max};
+        gw_ahead_step(ahead, run.len);
         e->kernels->classic.level_quantize(levels + i, s->x + i, random + i, run.len, &rule);
         if (keeps) {
             const float step = gw_level_step(norm, e->form.level_max);
@@ -146,12 +152,25 @@ static void quantize_piece(const level_encoder *e, uint64_t first, size_t len, s
     }
 }
 
+/* The values of the chunk after this one, to be fetched while this one is made. */
+static gw_ahead next_chunk(const level_encoder *e, uint64_t chunk)
+{
+    const size_t size = e->encoding->options->dtype == GW_FP32 ? 4 : 2;
+    const uint8_t *values = (const uint8_t *)e->encoding->source->values;
+    if (chunk + 1 == e->layout.chunk_count) {
+        return gw_ahead_begin(values, 0, 0);
+    }
+    return gw_ahead_begin(values + (chunk + 1) * GW_LEVEL_CHUNK_LEN * size,
+                          gw_level_chunk_len(&e->layout, chunk + 1) * size, GW_LEVEL_CHUNK_LEN);
+}
+
 static void quantize_chunk(const level_encoder *e, uint64_t chunk, int keeps)
 {
     const size_t len = gw_level_chunk_len(&e->layout, chunk);
+    gw_ahead ahead = next_chunk(e, chunk);
     for (size_t at = 0; at < len; at += GW_LEVEL_PIECE_LEN) {
         quantize_piece(e, chunk * GW_LEVEL_CHUNK_LEN + at, gw_min_size(len - at, GW_LEVEL_PIECE_LEN), at,
-                       keeps);
+                       keeps, &ahead);
     }
 }
 

@@ -45,7 +45,8 @@ void gw_sparse_squares_neon(double sums[GW_SPARSE_SUMS], const float *x, size_t 
     for (; i + GW_SPARSE_SUMS <= len; i += GW_SPARSE_SUMS) {
         for (unsigned j = 0; j < GW_SPARSE_SUMS / 4; j++) {
             const float32x4_t four = gw_load_f32x4(x + i + 4 * j);
-            const float64x2_t low = vcvt_f64_f32(vget_low_f32(four)), high = vcvt_high_f64_f32(four);
+            const float64x2_t low = vcvt_f64_f32(vget_low_f32(four)),
+                              high = vcvt_f64_f32(vget_high_f32(four));
             sum[2 * j] = vaddq_f64(sum[2 * j], vmulq_f64(low, low));
             sum[2 * j + 1] = vaddq_f64(sum[2 * j + 1], vmulq_f64(high, high));
         }

@@ -434,6 +434,47 @@ static void test_sums_and_scale(void **state)
     free(frame.data);
 }
 
+/* Values and targets at odd addresses. */
+static void test_alignment(void **state)
+{
+    (void)state;
+    enum { LEN = 5000, KEEP = 321 };
+    for (unsigned d = 0; d < 3; d++) {
+        for (unsigned s = GW_CLASSIC_TOPK; s <= GW_CLASSIC_RANDK; s++) {
+            gw_classic_options options = options_of((gw_classic_scheme)s);
+            const gw_classic_step step = {LEN, 0, KEEP, 0, 0};
+            const size_t size = LEN * gw_dtype_size(dtypes[d]);
+            uint8_t *const values = sparse_take(size + 1), *const out = sparse_take(2 * size + 1);
+            float *const states = sparse_take(4 * LEN * sizeof *states);
+            const int is_dgc = s == GW_CLASSIC_DGC;
+            sparse_rng rng = {11};
+            gw_buffer frames[2];
+            options.dtype = dtypes[d];
+            memset(states, 0, 4 * LEN * sizeof *states);
+            sparse_fill(&rng, values, dtypes[d], LEN, 0);
+            for (unsigned odd = 0; odd < 2; odd++) {
+                memmove(values + odd, values, size);
+                const gw_classic_source source = {values + odd,
+                                                  s == GW_CLASSIC_RANDK ? NULL : states + 2 * odd * LEN,
+                                                  is_dgc ? states + (2 * odd + 1) * LEN : NULL, NULL};
+                assert_int_equal(sparse_encode(&options, &step, &source, 0, &frames[odd]), GW_OK);
+            }
+            assert_int_equal(frames[0].size, frames[1].size);
+            assert_memory_equal(frames[0].data, frames[1].data, frames[0].size);
+            assert_memory_equal(states, states + 2 * LEN, 2 * LEN * sizeof *states);
+            assert_int_equal(sparse_decode(&frames[0], GW_BACKEND_ALL, out, LEN, 0, 3.0f), GW_OK);
+            uint8_t *const odd_out = out + size + 1;
+            assert_int_equal(sparse_decode(&frames[1], GW_BACKEND_ALL, odd_out, LEN, 0, 3.0f), GW_OK);
+            assert_memory_equal(out, odd_out, size);
+            free(values);
+            free(out);
+            free(states);
+            free(frames[0].data);
+            free(frames[1].data);
+        }
+    }
+}
+
 /* ---- ratios -------------------------------------------------------------------------------------------- */
 
 static void test_ratios(void **state)
@@ -482,6 +523,7 @@ int main(void)
         cmocka_unit_test(test_feedback),       cmocka_unit_test(test_dgc),
         cmocka_unit_test(test_failures),       cmocka_unit_test(test_empty),
         cmocka_unit_test(test_sums_and_scale), cmocka_unit_test(test_ratios),
+        cmocka_unit_test(test_alignment),
     };
     return cmocka_run_group_tests_name("classic sparse", tests, NULL, NULL);
 }

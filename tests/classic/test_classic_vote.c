@@ -248,12 +248,38 @@ static void statuses(void **state)
     free(frame.data);
 }
 
+/* A sum of frames without elements; EFSIGNSGD has none, whatever the length. */
+static void empty_votes(void **state)
+{
+    (void)state;
+    static const gw_classic_scheme schemes[] = {GW_CLASSIC_SIGNSGD, GW_CLASSIC_EFSIGNSGD, GW_CLASSIC_ONEBIT};
+    for (size_t i = 0; i < 3; i++) {
+        const gw_classic classic = ct_make(schemes[i], NULL);
+        const gw_classic_step step = {0, 0, 0, 0, 0};
+        const gw_classic_source source = {0};
+        gw_classic_sum sum = {NULL, 0, 0};
+        gw_buffer frame;
+        uint8_t bytes[80];
+        gw_buffer dst = {bytes, sizeof bytes, 0};
+        assert_int_equal(ct_encode(&classic, &step, &source, &frame), GW_OK);
+        const gw_classic_frame first = {frame.data, frame.size, 0, GW_BACKEND_ALL};
+        const gw_status expected = schemes[i] == GW_CLASSIC_SIGNSGD ? GW_OK : GW_ERR_OPTION;
+        assert_int_equal(gw_classic_sum_add(&sum, &first, &first, NULL), expected);
+        assert_int_equal(gw_classic_sum_vote(&sum, &first, &dst, NULL), expected);
+        if (expected == GW_OK) {
+            assert_int_equal(ct_check(bytes, dst.size, 0), GW_OK);
+        }
+        free(frame.data);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(majorities),
         cmocka_unit_test(mismatches),
         cmocka_unit_test(statuses),
+        cmocka_unit_test(empty_votes),
     };
     return cmocka_run_group_tests_name("classic votes", tests, NULL, NULL);
 }

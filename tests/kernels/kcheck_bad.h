@@ -19,6 +19,12 @@ typedef struct bad_kernel {
 
 /* The bad kernels of THC, ended by one without a name. */
 extern const bad_kernel bad_thc_kernels[];
+/* Those of the sparse family. */
+extern const bad_kernel bad_sparse_kernels[];
+/* The same of levels. */
+extern const bad_kernel bad_level_kernels[];
+/* Those of casts and signs. */
+extern const bad_kernel bad_sign_kernels[];
 
 /* A read and a write that are not optimised away. */
 static inline void read_byte(const uint8_t *p)

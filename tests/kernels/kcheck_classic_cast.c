@@ -35,7 +35,8 @@ static void multiply_body(kc_test *t)
     const size_t len = s->len;
     uint8_t *x = kc_plain(0), *expected_x = kc_plain(1), *model = kc_plain(2);
     const uint32_t exponent = 1 + kc_below(&t->rng, 254);
-    const uint32_t bits = (uint32_t)kc_random(&t->rng) & 0x807fffffu;
+    const uint32_t is_full = kc_below(&t->rng, 2) * 0x7fffffu; /* times 2^n just below 2^-126 */
+    const uint32_t bits = ((uint32_t)kc_random(&t->rng) & 0x807fffffu) | is_full;
     multiply_call expected = {(gw_multiply_fn *)t->reference, kct_f32(expected_x), len, 0.0f};
     expected.scale = gw_float_from_bits(bits | exponent << 23);
     kct_floats(&t->rng, x, len, s->pattern);
@@ -43,7 +44,8 @@ static void multiply_body(kc_test *t)
         const int32_t near = (kc_below(&t->rng, 2) == 0 ? 127 : 381) - (int32_t)exponent;
         const int32_t e = near + (int32_t)kc_below(&t->rng, 4) - 2;
         if (e >= 0 && e < 255) {
-            kct_store_bits(x + 4 * i, (kct_load_bits(x + 4 * i) & 0x807fffffu) | (uint32_t)e << 23);
+            const uint32_t kept = kc_below(&t->rng, 2) == 0 ? 0x80000000u : 0x807fffffu;
+            kct_store_bits(x + 4 * i, (kct_load_bits(x + 4 * i) & kept) | (uint32_t)e << 23);
         }
     }
     kc_describe(t, "scale %a, flush mode %d, %s", (double)expected.scale, flush_mode,

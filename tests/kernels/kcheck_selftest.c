@@ -675,6 +675,15 @@ int main(void)
     for (const bad_kernel *bad = bad_thc_kernels; bad->what != NULL; bad++, count++) {
         missed += !catches(bad);
     }
+    for (const bad_kernel *bad = bad_sign_kernels; bad->what != NULL; bad++, count++) {
+        missed += !catches(bad);
+    }
+    for (const bad_kernel *bad = bad_sparse_kernels; bad->what != NULL; bad++, count++) {
+        missed += !catches(bad);
+    }
+    for (const bad_kernel *bad = bad_level_kernels; bad->what != NULL; bad++, count++) {
+        missed += !catches(bad);
+    }
     missed += !report_names_kernel();
     for (const kc_kernel *const *family = kc_families; *family != NULL; family++) {
         for (const kc_kernel *kernel = *family; kernel->name != NULL; kernel++) {

@@ -142,6 +142,7 @@ class DdpState:
         self.report = Report(self, csv=csv, tensorboard=tensorboard, every=report_every)
         self._plans: dict[tuple[Any, ...], Plan] = {}
         self._used: set[tuple[Any, ...]] = set()
+        self._closed = False
         self._in_backward = False
         self._maps = settings.maps  # of any bucket
         self._compressing = False
@@ -322,6 +323,8 @@ class DdpState:
 
     def reduce(self, bucket: dist.GradBucket) -> torch.futures.Future:
         self.engine.raise_error()
+        if self._closed:
+            raise RuntimeError("gradwire: this hook is closed; a model that goes on needs a new DDP with a new hook")
         try:
             return self._reduce_bucket(bucket)
         except Exception as error:  # on this rank alone, as far as it can know
@@ -530,7 +533,8 @@ class DdpState:
         self.engine.raise_error()
 
     def close(self) -> None:
-        """Ends the threads. The hook must not be called afterwards."""
+        """Ends the threads. The hook raises afterwards."""
+        self._closed = True
         if self._forward_handle is not None:
             self._forward_handle.remove()
             self._forward_handle = None

@@ -1,10 +1,12 @@
 """Measures link and codecs of a running job, as inputs of `gradwire plan solve`.
 
+    with ddp.no_sync():
+        loss(ddp).backward()                    # gradients of each rank alone
     found = gradwire.torch.probe.measure(optimizer, {"bf16": {}, "gcomp-t14": {}, "gcomp-t12": {}})
     found.write("folder")                       # cluster.json and codecs.json, by rank 0
 
-To be called by all ranks at once, after a backward pass: gradients and optimizer state are real, so sizes of messages
-are, too. What is measured is what the hook runs. What the numbers mean:
+To be called by all ranks at once, after some steps: gradients and optimizer state are real, so sizes of messages are,
+too. What is measured is what the hook runs. What the numbers mean:
 
 - link: the time of a lone all-reduce of float32, a startup and a time for each byte.
 - enc, dec: CPU time of the stage by the share of a core that a rank has. With fewer cores than a rank's backward pass
@@ -88,10 +90,10 @@ class _Bench:
     def largest(self, numbers: Sequence[float]) -> list[float]:
         return self.state._slowest(list(numbers))
 
-    def time(self, run: Any, flat: torch.Tensor) -> float:
-        """Seconds of the slowest rank, the least of some runs after one that warms up."""
+    def time(self, run: Any, flat: torch.Tensor, more: int = 1) -> float:
+        """Seconds of the slowest rank, the least of some runs (more times as many) after one that warms up."""
         original, found = flat.clone(), []
-        for turn in range(self.repeats + 1):
+        for turn in range(more * self.repeats + 1):
             flat.copy_(original)
             self.largest([0.0])  # all begin at the same time
             begin = time.perf_counter()
@@ -99,7 +101,7 @@ class _Bench:
             seconds = self.largest([time.perf_counter() - begin])[0]
             if turn:
                 found.append(seconds)
-        return statistics.median(found)
+        return min(found)
 
 
 def measure(
@@ -154,7 +156,8 @@ def _link(bench: _Bench, lens: Sequence[int]) -> tuple[float, float]:
     times = []
     for length in (max(1, lens[0] // 16), lens[-1]):
         flat = torch.ones(length)
-        seconds = bench.time(lambda flat=flat: dist.all_reduce(flat, group=bench.state.group), flat)
+        more = 10 if not times else 1  # a startup is short and easily disturbed
+        seconds = bench.time(lambda flat=flat: dist.all_reduce(flat, group=bench.state.group), flat, more)
         times.append((2 * (bench.size - 1) / bench.size * 4 * length, seconds))
     (few, short), (many, long) = times[0], times[-1]
     beta = (long - short) / (many - few) if many > few else long / many
@@ -225,8 +228,8 @@ def _entry(
     if kind == "thc":
         entry["payload"] = {"kind": "thc", "bits": int(options.get("bits", 4))}
     elif kind == "gradwire":
-        bits = round(8000 * max(0.0, rows[-1].payload - 64) / rows[-1].length)
-        entry["payload"] = {"header": 64, "num": bits, "den": 64000}
+        bits = round(8000 * max(0.0, rows[-1].payload - 64) / rows[-1].length)  # thousandths of a bit a value
+        entry["payload"] = {"header": 64, "num": bits, "den": 8000}
     else:
         entry["payload"] = {"header": 0, "num": 2, "den": 1}
     entry["collectives"] = ["a2a-ag" if adds else "allreduce"]

@@ -73,11 +73,12 @@ class Transport:
 
     def abort(self) -> None:
         """Breaks the connections: what the other ranks wait for from this one fails now, not at their timeout."""
-        if self.size > 1:
-            # When one wait runs out of time, Gloo breaks all connections of its group.
+        # When one wait runs out of time, Gloo breaks all connections of its group. A connection that is broken already
+        # raises at once and breaks no other: so all peers are tried.
+        for i in range(1, self.size):
             room = torch.empty(1, dtype=torch.uint8)
             with contextlib.suppress(RuntimeError):
-                self.receive(room, (self.rank + 1) % self.size, _NEVER_SENT).wait(timedelta(milliseconds=1))
+                self.receive(room, (self.rank + i) % self.size, _NEVER_SENT).wait(timedelta(milliseconds=1))
 
 
 class Worker:

@@ -217,6 +217,25 @@ def test_checkpointing_is_not_taken_for_the_end():
     assert found[0] == found[1]
 
 
+def closed(rank, size):
+    net = model()
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
+    ddp = DDP(net)
+    state, hook = gradwire.torch.ddp_hook(optimizer, **OPTIONS)
+    ddp.register_comm_hook(state, hook)
+    state.close()
+    x, y = batch(rank, 0)
+    try:
+        torch.nn.functional.mse_loss(ddp(x), y).backward()
+    except RuntimeError:
+        return together(rank, size, True)
+    return together(rank, size, False)
+
+
+def test_a_closed_hook_raises():
+    assert run(closed, 2) == {0: True, 1: True}
+
+
 def dying(rank, size):
     def die(rank, step, *_):
         if rank == 2 and step == 3:

@@ -13,10 +13,13 @@ def measured(rank, size, folder, codecs):
     net = model(width=256)
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
     for step in range(2):
-        x, y = batch(0, step)
+        x, y = batch(0, step)  # equal state on all ranks
         optimizer.zero_grad()
         torch.nn.functional.mse_loss(net(x), y).backward()
         optimizer.step()
+    optimizer.zero_grad()
+    x, y = batch(rank, 2)
+    torch.nn.functional.mse_loss(net(x), y).backward()
     before = digest(net), [param.grad.clone() for param in net.parameters()]
     found = gradwire.torch.probe.measure(optimizer, codecs, lens=(1 << 10, 1 << 17), repeats=1)
     found.write(folder)
@@ -42,7 +45,7 @@ def test_costs_of_every_kind_of_codec(tmp_path):
     assert entries["gcomp-t12"]["options"] == {"codec": "gradwire", "tolerance_bits": 12}
     assert entries["mine"]["options"] == {"codec": "gradwire", "tolerance_bits": 20}
     tight, loose = (entries[name]["payload"] for name in ("mine", "gcomp-t12"))
-    assert 0 < loose["num"] / loose["den"] < tight["num"] / tight["den"] < 4.2
+    assert 0.5 < loose["num"] / loose["den"] < tight["num"] / tight["den"] < 4.2  # bytes a value
 
 
 def without_gradients(rank, size):
