@@ -5,8 +5,8 @@
 
 Prints a table: call, way, median microseconds, and the median of time of memcpy / time of the call, both measured in
 turn, one thread. Each pair works on other buffers than the one before, 8 in turn, so that little is left in caches.
-What is written here follows the way of GRACE (tensor operations, bytes or int8 for signs and levels, int64 for positions,
-no packing); the code is our own. Needs torch.
+What is written here follows the way of GRACE (tensor operations, bytes or int8 for signs and levels, int64 for
+positions, no packing); the code is our own. Needs torch.
 """
 
 import argparse

@@ -201,7 +201,11 @@ def share(data, *key):
 
 
 def against(value, goal):
-    return value if goal is None or value == "" else f"{value} (at least {goal}{'' if float(value) >= goal else ', **missed**'})"
+    return (
+        value
+        if goal is None or value == ""
+        else f"{value} (at least {goal}{'' if float(value) >= goal else ', **missed**'})"
+    )
 
 
 def speed_table(data):

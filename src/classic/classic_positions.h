@@ -73,6 +73,9 @@ void gw_positions_open_bitmap(gw_positions_reader *reader, const uint64_t *bitma
  * error. */
 size_t gw_positions_next(gw_positions_reader *reader, uint32_t *positions, size_t room);
 
+/* Reads all positions of a new reader without keeping them, for gw_positions_is_complete(). */
+void gw_positions_skip(gw_positions_reader *reader);
+
 /* After the end: 1 if there were keep_len positions, and nothing but padding after them. */
 int gw_positions_is_complete(const gw_positions_reader *reader);
 

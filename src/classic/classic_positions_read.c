@@ -181,6 +181,27 @@ static int read_mask_word(gw_positions_reader *reader, uint64_t mask_size, uint6
     return left >= 64 || bytes >> left == 0;
 }
 
+static unsigned ones_of(uint64_t x)
+{
+    x -= x >> 1 & 0x5555555555555555u;
+    x = (x & 0x3333333333333333u) + (x >> 2 & 0x3333333333333333u);
+    x = (x + (x >> 4)) & 0x0f0f0f0f0f0f0f0fu;
+    return (unsigned)(x * 0x0101010101010101u >> 56);
+}
+
+/* The whole mask, for a check: how many positions there are, and not which. */
+static void skip_mask(gw_positions_reader *reader)
+{
+    const uint64_t mask_size = reader->len / 8 + (reader->len % 8 != 0);
+    uint64_t count = 0, word;
+    while (reader->next < mask_size && !reader->is_bad) {
+        reader->is_bad = !read_mask_word(reader, mask_size, &word);
+        count += reader->is_bad ? 0 : ones_of(word);
+    }
+    reader->is_bad |= count > reader->keep_len;
+    reader->found = count;
+}
+
 /* Positions of a word at a time: how many set bits a byte has cannot be predicted. */
 static size_t next_mask(gw_positions_reader *reader, uint32_t *positions, size_t room)
 {
@@ -234,6 +255,17 @@ size_t gw_positions_next(gw_positions_reader *reader, uint32_t *positions, size_
     }
     return reader->kind == GW_POSITIONS_MASK ? next_mask(reader, positions, room)
                                              : next_gaps(reader, positions, room);
+}
+
+void gw_positions_skip(gw_positions_reader *reader)
+{
+    uint32_t positions[GW_GAP_GROUP_LEN];
+    if (!reader->is_bad && reader->bitmap == NULL && reader->kind == GW_POSITIONS_MASK) {
+        skip_mask(reader);
+        return;
+    }
+    while (gw_positions_next(reader, positions, GW_GAP_GROUP_LEN) != 0) {
+    }
 }
 
 static int is_zero(const uint8_t *bytes, uint64_t first, uint64_t end)

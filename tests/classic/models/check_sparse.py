@@ -5,8 +5,19 @@ import sys
 import model_sparse as model
 import numpy as np
 from classic_calls import Calls, Frame
-from classic_numbers import F32, F64, Check, arguments, data_sets, feedback_bound, flush, product, samples_of, to_dtype
-from classic_numbers import widen
+from classic_numbers import (
+    F32,
+    F64,
+    Check,
+    arguments,
+    data_sets,
+    feedback_bound,
+    flush,
+    product,
+    samples_of,
+    to_dtype,
+    widen,
+)
 
 
 def spread(n, positions, values):

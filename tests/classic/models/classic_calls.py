@@ -7,8 +7,8 @@ import numpy as np
 
 SCHEMES = ("fp16", "bf16", "topk", "dgc", "randk", "signsgd", "efsignsgd", "signum", "onebit", "qsgd", "terngrad")
 FIELDS = (
-    "scheme dtype seed backends checksum error_feedback momentum nesterov momentum_mask clip unbiased values coding norm "
-    "level_max block_len"
+    "scheme dtype seed backends checksum error_feedback momentum nesterov momentum_mask clip unbiased values coding "
+    "norm level_max block_len"
 ).split()
 FP32, BF16, FP16 = 1, 2, 3
 ALL = 0xFFFFFFFF

@@ -141,8 +141,8 @@ class Check:
 def feedback_bound(check, name, steps, length, encode_step):
     """Over many steps: what was sent, and the residual, is the sum of the inputs but for the roundings of fp32.
 
-    encode_step(step, residual) returns (input, sent, new residual). A step rounds p = x + residual and p - sent, each by
-    at most 2^-24 of its magnitude, or 2^-126 where a result is flushed; sums here are in fp64.
+    encode_step(step, residual) returns (input, sent, new residual). A step rounds p = x + residual and p - sent, each
+    by at most 2^-24 of its magnitude, or 2^-126 where a result is flushed; sums here are in fp64.
     """
     inputs, sent_sum, bound = np.zeros(length), np.zeros(length), np.zeros(length)
     residual = np.zeros(length, F32)

@@ -36,7 +36,8 @@ def norm_of(x, scheme, norm, clip):
 
 def norms(p, options, scheme):
     return np.array(
-        [norm_of(p[a:b], scheme, options["norm"], options["clip"]) for a, b in blocks(len(p), options["block_len"])], F32
+        [norm_of(p[a:b], scheme, options["norm"], options["clip"]) for a, b in blocks(len(p), options["block_len"])],
+        F32,
     )
 
 

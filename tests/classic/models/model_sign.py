@@ -7,7 +7,7 @@ PIECE = 4096
 
 
 def negative_and_other_sums(x, first):
-    """Sums of x = elements first... of the tensor, over pieces that end where element numbers are multiples of PIECE."""
+    """Sums of x = elements first... of the tensor, in pieces that end at multiples of PIECE."""
     sums = [F64(0), F64(0)]
     at = 0
     while at < len(x):

@@ -1,6 +1,6 @@
 """Runs check_PART.py; skipped without NumPy.
 
-    run_check.py PART CLASSIC_CALLS SAMPLES
+run_check.py PART CLASSIC_CALLS SAMPLES
 """
 
 import importlib.util
