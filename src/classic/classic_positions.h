@@ -57,8 +57,8 @@ typedef struct gw_positions_reader {
     unsigned kind;
     unsigned parameter; /* of the group */
     int is_bad;
-    uint16_t code[1 << GW_MASK_DEPTH_MAX]; /* by the next bits of the stream: bits of the code + 16 * bits
-                                              after it + 256 * class */
+    uint16_t code[1 << GW_MASK_DEPTH_MAX]; /* by the next bits of the stream: bits of code and index + 64 *
+                                              bits of the code + 1024 * class */
 } gw_positions_reader;
 
 /* Starts at src[0..size). Returns the bytes of the positions, 0 if they break a rule. */

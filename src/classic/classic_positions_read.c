@@ -146,7 +146,7 @@ static int open_group(gw_positions_reader *reader, uint64_t group)
             continue;
         }
         for (uint32_t i = prefix.code[c]; i < 1u << GW_MASK_DEPTH_MAX; i += 1u << bits) {
-            reader->code[i] = (uint16_t)(bits | (uint32_t)gw_mask_class_width[c] << 4 | c << 8);
+            reader->code[i] = (uint16_t)((bits + gw_mask_class_width[c]) | bits << 6 | c << 10);
         }
     }
     return 1;
@@ -167,12 +167,11 @@ static int read_mask_word(gw_positions_reader *reader, uint64_t mask_size, uint6
         uint64_t window = window_at(reader, at);
         for (; i < end; i++) {
             const uint32_t entry = reader->code[window & ((1u << GW_MASK_DEPTH_MAX) - 1)];
-            const unsigned bits = entry & 15, width = entry >> 4 & 15;
-            const uint64_t rest = window >> bits;
-            const uint32_t index = (uint32_t)rest & ((1u << width) - 1);
-            window = rest >> width;
-            at += bits + width;
-            bytes |= (uint64_t)gw_mask_byte_order[gw_mask_class_first[entry >> 8] + index] << 8 * i;
+            const unsigned all = entry & 63, bits = entry >> 6 & 15;
+            const uint32_t index = (uint32_t)(window >> bits) & ((1u << (all - bits)) - 1);
+            window >>= all; /* what the next byte waits for: one load and one shift */
+            at += all;
+            bytes |= (uint64_t)gw_mask_byte_order[gw_mask_class_first[entry >> 10] + index] << 8 * i;
         }
     }
     reader->bits = at;
