@@ -104,6 +104,10 @@ def data_sets(folder, rng):
     spikes = rng.normal(0, 1e-6, n).astype(F32)
     spikes[rng.integers(0, n, 5)] = 1e18
     yield "spikes", spikes
+    # The mean is a tie of fp32, unless the ones are added before they meet 2^53: the order of sums shows.
+    order = np.zeros(8192, F32)
+    order[0], order[1], order[2048:4096:16] = 2.0**53, 2.0**29, 1
+    yield "order of sums", order
     yield "equal", np.full(3000, -0.375, F32)
 
 
