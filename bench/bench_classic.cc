@@ -49,7 +49,9 @@ const Way kWays[] = {
          o->values = GW_CLASSIC_VALUES_FP16;
      }},
     {"topk_1_ef_gcomp", GW_CLASSIC_TOPK, 0.01,
-     [](gw_classic_options *o) { o->values = GW_CLASSIC_VALUES_GCOMP; }},
+     [](gw_classic_options *o) {
+         o->values = GW_CLASSIC_VALUES_GCOMP;
+     }},
     {"dgc_1", GW_CLASSIC_DGC, 0.01, nullptr},
     {"dgc_0.1", GW_CLASSIC_DGC, 0.001, nullptr},
     {"randk_1", GW_CLASSIC_RANDK, 0.01, nullptr},
