@@ -1,7 +1,8 @@
 """The runs behind docs/results/training.md, over links made for them. `python3 -m training.grid --help`, from bench/.
 
 Every run leaves FOLDER/NAME.jsonl, the four ranks merged; a run whose file is there, or whose line is in the file of
-records (record.py), is not repeated. Runs of *times* alternate between hooks, round after round, so that what disturbs the machine disturbs all of them.
+records (record.py), is not repeated. Runs of *times* alternate between hooks, round after round, so that what disturbs
+the machine disturbs all of them.
 """
 
 import argparse

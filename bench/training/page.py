@@ -68,9 +68,7 @@ def curve_part(runs, task, optimizer):
     start = plain[0]
     head = ["hook", "seeds", "bytes, % of fp32", "validation loss", "difference to fp32", "of training loss"]
     head += ["within fp32's seeds", f"steps to {target:.3f}", "replicas equal"]
-    about = (
-        f"{start.parameters:,} parameters, {start.ranks} ranks, batch {start.batch} each, lr {start.lr:g}, "
-    )
+    about = f"{start.parameters:,} parameters, {start.ranks} ranks, batch {start.batch} each, lr {start.lr:g}, "
     about += f"{start.steps} steps, torch {start.torch}."
     name = f"training-{task}-{optimizer}.svg"
     return f"\n### {task}, {optimizer}\n\n{about}\n\n{table(head, body)}\n![Losses of {task}]({name})\n"
@@ -85,11 +83,7 @@ def time_part(runs, task, compute, optimizer_steps):
         plain, bf16, body = select(here, hook="none"), select(here, hook="bf16"), []
         for hook in summary.hooks_of(here):
             these = select(here, hook=hook)
-            row = [
-                hook_text(hook),
-                len(these),
-                number(statistics.median(r.seconds for r in these), ".3f"),
-            ]
+            row = [hook_text(hook), len(these), number(statistics.median(r.seconds for r in these), ".3f")]
             for against in (plain, bf16):
                 ratio = summary.ratio_interval(these, against)
                 mean, low, high = ratio or (None, None, None)
