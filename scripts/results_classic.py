@@ -18,6 +18,7 @@ import os
 import statistics
 import sys
 
+import backends
 from results_classic_page import PAGE
 from results_gcomp_dial import dots, marker, show, table, text
 
@@ -28,7 +29,8 @@ SHARES = (("0.1 %", 0.001), ("1 %", 0.01), ("10 %", 0.1))
 VALUES = ("fp32", "fp16", "gcomp")
 CODINGS = ("packed", "mask", "elias")
 
-# Least share of memcpy of encode, by way: AVX-512 and AVX2.
+# Least share of memcpy of encode, by way, for these two.
+GOAL_BACKENDS = ("avx512", "avx2")
 GOALS = {
     "signsgd": (0.9, 0.7),
     "qsgd4": (0.5, 0.3),
@@ -209,16 +211,21 @@ def against(value, goal):
 
 
 def speed_table(data):
+    measured = {backend for _, backend, _ in data.speed}
+    used = [(name, title) for name, title in reversed(backends.cpu()) if name in measured]
+    columns = [name for name, _ in used] + ["torch"]
     rows = []
     for way in dict.fromkeys(way for call, _, way in data.speed if call == "encode"):
-        goals = GOALS.get(way, (None, None))
-        cells = [against(share(data, "encode", b, way), g) for b, g in zip(("avx512", "avx2"), goals)]
-        cells += [share(data, "encode", backend, way) for backend in ("scalar", "torch")]
-        cells += [share(data, "decode", backend, way) for backend in ("avx512", "avx2", "scalar", "torch")]
-        cells += [share(data, "decode_add", backend, way) for backend in ("avx512", "avx2")]
+        goals = dict(zip(GOAL_BACKENDS, GOALS.get(way, ())))
+        cells = [against(share(data, "encode", name, way), goals.get(name)) for name in columns]
+        cells += [share(data, "decode", name, way) for name in columns]
+        cells += [share(data, "decode_add", name, way) for name in columns[:-1]]
         rows.append([way, *cells])
-    head = ["way", "encode: AVX-512", "AVX2", "scalar", "torch", "decode: AVX-512", "AVX2", "scalar", "torch"]
-    return table(head + ["decode_add: AVX-512", "AVX2"], rows)
+    titles = [title for _, title in used] + ["torch"]
+    head = ["way"]
+    for call, names in (("encode", titles), ("decode", titles), ("decode_add", titles[:-1])):
+        head += [f"{call}: {names[0]}", *names[1:]]
+    return table(head, rows)
 
 
 # ---- plot -----------------------------------------------------------------------------------------------------------
