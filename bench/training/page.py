@@ -5,7 +5,7 @@ import pathlib
 import statistics
 import sys
 
-from . import grid, plots, record, summary
+from . import grid, hook_list, plots, record, summary
 from .summary import select
 
 
@@ -29,6 +29,18 @@ def sent_share(runs, plain):
     if None in own + whole or not own or not whole:
         return None
     return 100 * statistics.fmean(own) / statistics.fmean(whole)
+
+
+def sgd_text(hooks):
+    """Hooks under which SGD has another rate or momentum, in words."""
+    differing = {}
+    for hook in hooks:
+        if hook_list.sgd_of(hook) != hook_list.sgd_of("none"):
+            differing.setdefault(hook_list.sgd_of(hook), []).append(hook_text(hook))
+    return "".join(
+        f" SGD has momentum {momentum:g} and {factor:g} times this rate under {', '.join(names)}."
+        for (factor, momentum), names in differing.items()
+    )
 
 
 def inside(plain, differences):
@@ -70,6 +82,7 @@ def curve_part(runs, task, optimizer):
     head += ["within fp32's seeds", f"steps to {target:.3f}", "replicas equal"]
     about = f"{start.parameters:,} parameters, {start.ranks} ranks, batch {start.batch} each, lr {start.lr:g}, "
     about += f"{start.steps} steps, torch {start.torch}."
+    about += sgd_text(summary.hooks_of(own)) if optimizer == "sgd" else ""
     name = f"training-{task}-{optimizer}.svg"
     return f"\n### {task}, {optimizer}\n\n{about}\n\n{table(head, body)}\n![Losses of {task}]({name})\n"
 
@@ -141,7 +154,8 @@ def main():
     text = "# Training over limited links\n\nMade by `scripts/training`; 4 ranks in network namespaces "
     text += "share the cores of one machine. Losses were taken\n"
     text += "without a limit, since no link changes them; intervals are 95 %, differences paired by seed. "
-    text += f"This page has {len(runs)} of the {len(grid.full_jobs())} runs of `scripts/training --list`.\n\n## Loss\n"
+    text += f"This page has {len(runs)} of the {len(grid.full_jobs())} runs of `scripts/training --list` "
+    text += "([training.tsv](training.tsv)).\n\n## Loss\n"
     for task, optimizer in sorted({(run.task, run.optimizer) for run in curves}):
         text += curve_part(curves, task, optimizer)
         plots.losses(
