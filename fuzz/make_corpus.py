@@ -6,8 +6,8 @@
 The garbage target gets the golden vectors (tests/golden, valid and rejected ones) after the six bytes with which its
 receiver is chosen. The others read options and a recipe for values from their input (gcomp_sender.c), so their seeds
 are short strings of bytes that walk through dtypes, kinds of levels, roundings, presets, lengths and kinds of damage.
-thc_seeds.py makes those of THC, classic_seeds.py those of the classic codecs. Inputs that libFuzzer found worth keeping, and those of fixed bugs, are in
-fuzz/corpus.
+thc_seeds.py makes those of THC, classic_seeds.py those of the classic codecs. Inputs that libFuzzer found worth
+keeping, and those of fixed bugs, are in fuzz/corpus.
 """
 
 import gzip

@@ -1,7 +1,8 @@
 """The runs behind docs/results/training.md, over links made for them. `python3 -m training.grid --help`, from bench/.
 
 Every run leaves FOLDER/NAME.jsonl, the four ranks merged; a run whose file is there, or whose line is in the file of
-records (record.py), is not repeated. Runs of *times* alternate between hooks, round after round, so that what disturbs the machine disturbs all of them.
+records (record.py), is not repeated. Runs of *times* alternate between hooks, round after round, so that what disturbs
+the machine disturbs all of them.
 """
 
 import argparse
@@ -65,13 +66,30 @@ class Job:
         return 10 + self.steps * ((SECONDS[self.task] if self.compute == "real" else 0.2) + share * wire)
 
 
+CLASSIC = [
+    f"classic:{text}"
+    for text in (
+        "fp16",
+        "topk,ratio=0.01",
+        "dgc,ratio=0.01",
+        "randk,ratio=0.01,error_feedback=True,unbiased=False",
+        "signsgd,vote=True",
+        "efsignsgd",
+        "onebit",
+        "qsgd",
+        "terngrad",
+    )
+]
+
+
 def curve_hooks(task, optimizer):
     """Everything on the small tasks; on the large ones what claims are made of."""
     noise = ["gradwire:compress=always" + NOISE] if optimizer == "adamw" else []
     if task in ("gpt10m", "resnet18"):
         return ["none", "bf16", "int8", GRADWIRE + "14", GRADWIRE + "12", *noise]
     hooks = ["none", "bf16", "powersgd:4", "int8", "int4", *(GRADWIRE + t for t in ("14", "12", "10", "8"))]
-    return [*hooks, "gradwire:compress=always,levels=carried", *noise]
+    classic = CLASSIC if (task, optimizer) == ("digits", "sgd") else []
+    return [*hooks, "gradwire:compress=always,levels=carried", *classic, *noise]
 
 
 def full_jobs():

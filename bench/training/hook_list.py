@@ -7,6 +7,8 @@ powersgd[:RANK]      torch's powerSGD_hook with error feedback and warm start, f
                          thread of its own
 int8, int4           blocks of 512 (baselines.py)
 gradwire[:K=V,...]   gradwire.torch.ddp_hook(optimizer, K=V, ...)
+classic:SCHEME[,K=V,...]
+                     gradwire.torch.ddp_hook(optimizer, codec=SCHEME, K=V, ...); CLASSIC_SGD says how SGD differs
 """
 
 import ast
@@ -125,6 +127,28 @@ def _gradwire(ddp, optimizer, text):
     return Installed(f"gradwire {gradwire.__version__}", None, statistics if callable(statistics) else None)
 
 
+#: (factor of the learning rate, momentum) of SGD where a scheme needs others than the task's. DGC and SIGNUM have the
+#: momentum themselves. SIGNSGD and SIGNUM return signs, or means of signs: the rate is the length of a step.
+CLASSIC_SGD = {"dgc": (1.0, 0.0), "signsgd": (0.025, 0.0), "signum": (0.025, 0.0)}
+
+
+def sgd_of(text):
+    """(factor of the learning rate, momentum) with which SGD trains under a hook."""
+    name, _, options = text.partition(":")
+    return CLASSIC_SGD.get(options.partition(",")[0], (1.0, 0.9)) if name == "classic" else (1.0, 0.9)
+
+
+def _classic(ddp, optimizer, text):
+    import gradwire.torch
+
+    scheme, _, options = text.partition(",")
+    state, hook = gradwire.torch.ddp_hook(optimizer, codec=scheme, **options_of(options))
+    ddp.register_comm_hook(state, hook)
+    # Casts go by torch's all-reduce, which only the interface counts.
+    payload = None if scheme in ("fp16", "bf16") else lambda _steps: state.sent_size
+    return Installed(f"gradwire {gradwire.__version__}, {scheme}", payload)
+
+
 def _none(ddp, _optimizer, _text):
     per_step = _ring_bytes(ddp.module, 4)
     return Installed("DDP's all-reduce", lambda steps: steps * per_step)
@@ -137,6 +161,7 @@ _HOOKS = {
     "int8": lambda ddp, _optimizer, _text: _exchange(ddp, baselines.Int8Blocks()),
     "int4": lambda ddp, _optimizer, _text: _exchange(ddp, baselines.Int4Blocks()),
     "gradwire": _gradwire,
+    "classic": _classic,
 }
 
 
@@ -147,6 +172,10 @@ def check(text):
         raise ValueError(f"no hook '{name}' ({', '.join(_HOOKS)})")
     if name == "gradwire":
         options_of(options)
+    if name == "classic":
+        if not options.partition(",")[0]:
+            raise ValueError("classic:SCHEME[,NAME=VALUE,...]")
+        options_of(options.partition(",")[2])
     return text
 
 

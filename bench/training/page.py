@@ -5,7 +5,7 @@ import pathlib
 import statistics
 import sys
 
-from . import grid, plots, record, summary
+from . import grid, hook_list, plots, record, summary
 from .summary import select
 
 
@@ -29,6 +29,18 @@ def sent_share(runs, plain):
     if None in own + whole or not own or not whole:
         return None
     return 100 * statistics.fmean(own) / statistics.fmean(whole)
+
+
+def sgd_text(hooks):
+    """Hooks under which SGD has another rate or momentum, in words."""
+    differing = {}
+    for hook in hooks:
+        if hook_list.sgd_of(hook) != hook_list.sgd_of("none"):
+            differing.setdefault(hook_list.sgd_of(hook), []).append(hook_text(hook))
+    return "".join(
+        f" SGD has momentum {momentum:g} and {factor:g} times this rate under {', '.join(names)}."
+        for (factor, momentum), names in differing.items()
+    )
 
 
 def inside(plain, differences):
@@ -68,10 +80,9 @@ def curve_part(runs, task, optimizer):
     start = plain[0]
     head = ["hook", "seeds", "bytes, % of fp32", "validation loss", "difference to fp32", "of training loss"]
     head += ["within fp32's seeds", f"steps to {target:.3f}", "replicas equal"]
-    about = (
-        f"{start.parameters:,} parameters, {start.ranks} ranks, batch {start.batch} each, lr {start.lr:g}, "
-    )
+    about = f"{start.parameters:,} parameters, {start.ranks} ranks, batch {start.batch} each, lr {start.lr:g}, "
     about += f"{start.steps} steps, torch {start.torch}."
+    about += sgd_text(summary.hooks_of(own)) if optimizer == "sgd" else ""
     name = f"training-{task}-{optimizer}.svg"
     return f"\n### {task}, {optimizer}\n\n{about}\n\n{table(head, body)}\n![Losses of {task}]({name})\n"
 
@@ -85,11 +96,7 @@ def time_part(runs, task, compute, optimizer_steps):
         plain, bf16, body = select(here, hook="none"), select(here, hook="bf16"), []
         for hook in summary.hooks_of(here):
             these = select(here, hook=hook)
-            row = [
-                hook_text(hook),
-                len(these),
-                number(statistics.median(r.seconds for r in these), ".3f"),
-            ]
+            row = [hook_text(hook), len(these), number(statistics.median(r.seconds for r in these), ".3f")]
             for against in (plain, bf16):
                 ratio = summary.ratio_interval(these, against)
                 mean, low, high = ratio or (None, None, None)

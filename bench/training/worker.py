@@ -51,10 +51,11 @@ def parameter_hash(model):
     return digest.hexdigest()[:32]
 
 
-def make_optimizer(name, model, lr):
+def make_optimizer(name, model, lr, hook):
     if name == "adamw":
         return torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.01)
-    return torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
+    factor, momentum = hook_list.sgd_of(hook)
+    return torch.optim.SGD(model.parameters(), lr=lr * factor, momentum=momentum)
 
 
 class Run:
@@ -68,7 +69,7 @@ class Run:
         self.model = self.task.model()
         self.ddp = self.wrap(options.bucket_mb)
         kind = options.optimizer or self.task.optimizer
-        self.optimizer = make_optimizer(kind, self.model, options.lr or self.task.lr[kind])
+        self.optimizer = make_optimizer(kind, self.model, options.lr or self.task.lr[kind], options.hook)
         self.hook = hook_list.install(self.ddp, self.optimizer, options.hook)
         self.validation = self.task.validation(self.rank, self.ranks) if options.check else []
         self.replayed = []

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Decodes frames of the classic codecs, slowly, as docs/format-classic.md says. Python 3, standard library and, for the
-parts that the format shares with GCOMP, gw_decode.py beside it.
+"""Decodes frames of the classic codecs, slowly, as docs/format-classic.md says. Python 3, standard library and, for
+the parts that the format shares with GCOMP, gw_decode.py beside it.
 
     classic_decode.py FRAME.gw [-o OUT.bin] [--count-limit N]
 
-Prints the status on standard output: "OK" or the name of the code. OUT.bin gets the raw little-endian values. Exit code 0
-for OK, 1 otherwise.
+Prints the status on standard output: "OK" or the name of the code. OUT.bin gets the raw little-endian values. Exit
+code 0 for OK, 1 otherwise.
 """
 
 import argparse
@@ -277,12 +277,7 @@ def philox(seed, counter):
     k0, k1 = seed & 0xFFFFFFFF, seed >> 32
     for _ in range(10):
         a, b = 0xD2511F53 * counter[0], 0xCD9E8D57 * counter[2]
-        counter = [
-            b >> 32 ^ counter[1] ^ k0,
-            b & 0xFFFFFFFF,
-            a >> 32 ^ counter[3] ^ k1,
-            a & 0xFFFFFFFF,
-        ]
+        counter = [b >> 32 ^ counter[1] ^ k0, b & 0xFFFFFFFF, a >> 32 ^ counter[3] ^ k1, a & 0xFFFFFFFF]
         k0, k1 = (k0 + 0x9E3779B9) & 0xFFFFFFFF, (k1 + 0xBB67AE85) & 0xFFFFFFFF
     return counter
 

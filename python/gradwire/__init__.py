@@ -4,8 +4,9 @@
     gradient = gradwire.decode(frame)
 
 Modules: gcomp (codec), maps (precision maps), frames (what frames say), rate (size and error by tolerance), books
-(codebooks that outlive a frame), parallel (one frame by several threads), thc (homomorphic compression), plan
-(planners), arrays (what counts as an array), backends, errors. docs/python.md has a tutorial.
+(codebooks that outlive a frame), parallel (one frame by several threads), thc (homomorphic compression), classic
+(casts, Top-k, DGC, signs, QSGD and others), plan (planners), arrays (what counts as an array), backends, errors.
+docs/python.md has a tutorial.
 
 Importing the package loads the C library and compares the layout of all structs with it; ImportError if they differ.
 """

@@ -52,6 +52,25 @@ static void load_block(const gw_classic_encoding *e, float *x, size_t first, siz
     }
 }
 
+/* sign_pack of numbers in the machine's byte order. */
+static uint32_t pack_block(const gw_classic_encoding *e, uint8_t *bits, const float *x, size_t len)
+{
+    uint8_t little[4 * 64];
+    uint32_t is_bad = 0;
+
+    if (GW_IS_LITTLE_ENDIAN) {
+        return e->kernels->classic.sign_pack(bits, x, GW_FP32, len);
+    }
+    for (size_t i = 0; i < len; i += 64) {
+        const size_t count = gw_min_size(len - i, 64);
+        for (size_t j = 0; j < count; j++) {
+            gw_store32(little + 4 * j, gw_bits_from_float(x[i + j]));
+        }
+        is_bad |= e->kernels->classic.sign_pack(bits + i / 8, little, GW_FP32, count);
+    }
+    return is_bad;
+}
+
 /* A column on its way through the blocks. */
 typedef struct column_sums {
     uint64_t column_len;
@@ -122,7 +141,7 @@ static gw_status pack(const gw_classic_encoding *e, uint64_t scale_count)
     for (size_t first = 0; first < len; first += GW_CLASSIC_BLOCK_LEN) {
         const size_t block_len = gw_min_size(len - first, GW_CLASSIC_BLOCK_LEN);
         load_block(e, x, first, block_len);
-        if (e->kernels->classic.sign_pack(bits + first / 8, x, GW_FP32, block_len) != 0) {
+        if (pack_block(e, bits + first / 8, x, block_len) != 0) {
             return GW_ERR_NONFINITE;
         }
         if (scale_count > 0) {

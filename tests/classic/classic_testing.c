@@ -4,8 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-const uint32_t ct_backends[] = {GW_BACKEND_SCALAR, GW_BACKEND_AVX2, GW_BACKEND_AVX512,
-                                GW_BACKEND_NEON,   GW_BACKEND_ALL,  0};
+const uint32_t ct_backends[] = {
+#define GW_CPU_BACKEND(bit, name, NAME, title) GW_BACKEND_##NAME,
+#include "core/backends.def"
+    GW_BACKEND_ALL, 0};
 
 uint32_t ct_u32(ct_rng *rng)
 {

@@ -6,6 +6,7 @@ docs/pytorch.md describes options, limits and recipes.
 """
 
 from . import probe
+from .classic import ClassicState
 from .communicator import Communicator, all_reduce
 from .ddp import DdpState, ddp_hook
 from .engine import ExchangeError, ReplicaError
@@ -13,6 +14,7 @@ from .planned import planned_ddp
 from .thc import ThcState, thc_hook
 
 __all__ = [
+    "ClassicState",
     "Communicator",
     "DdpState",
     "ExchangeError",

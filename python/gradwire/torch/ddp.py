@@ -33,19 +33,24 @@ LossScale = Any  # a number, a callable that returns one, or a GradScaler
 
 
 def ddp_hook(
-    optimizer: torch.optim.Optimizer | Iterable[torch.optim.Optimizer], **options: Any
-) -> tuple[DdpState, Callable[[DdpState, dist.GradBucket], torch.futures.Future]]:
-    """State and hook for DistributedDataParallel.register_comm_hook(). Options: those of DdpState.
+    optimizer: torch.optim.Optimizer | Iterable[torch.optim.Optimizer], *, codec: str = "gradwire", **options: Any
+) -> tuple[Any, Callable[[Any, dist.GradBucket], torch.futures.Future]]:
+    """State and hook for DistributedDataParallel.register_comm_hook().
 
         state, hook = gradwire.torch.ddp_hook(optimizer)
         ddp.register_comm_hook(state, hook)
 
-    To be called by all ranks, after the optimizer is made.
+    codec: "gradwire", with the options of DdpState, or a name of gradwire.classic.SCHEMES ("dgc", "topk", "qsgd", ...),
+    with those of ClassicState. To be called by all ranks, after the optimizer is made.
     """
-    return DdpState(optimizer, **options), hook
+    if codec == "gradwire":
+        return DdpState(optimizer, **options), hook
+    from .classic import ClassicState  # it needs this module
+
+    return ClassicState(optimizer, codec, **options), hook
 
 
-def hook(state: DdpState, bucket: dist.GradBucket) -> torch.futures.Future:
+def hook(state: Any, bucket: dist.GradBucket) -> torch.futures.Future:
     """The communication hook: the mean of a bucket over the ranks, in place."""
     return state.reduce(bucket)
 
@@ -158,6 +163,7 @@ class DdpState:
         self._names: dict[int, str] | None = None
         self._caster: Caster | None = None
         self._thc: dict[str, Any] = {}  # ThcState by its options
+        self._classic: dict[str, Any] = {}  # ClassicState by its options
         self._planned: planned.Planned | None = None
         if buckets:
             self._same_plan(planned.digest(buckets))
@@ -207,6 +213,9 @@ class DdpState:
         if kind == "thc":
             thc = self._make_thc(options)
             return lambda values, params, gradients, message: thc.start(values, params)
+        if kind == "classic":
+            classic = self._make_classic(options)
+            return lambda values, params, gradients, message: classic.start(values, params, gradients, self.step)
         self._refuse(kind, options)
         return self._plain_of
 
@@ -234,6 +243,23 @@ class DdpState:
             self.engine.on_fail.append(made.fail)
             self._thc[key] = made
         return self._thc[key]
+
+    def _make_classic(self, options: dict[str, Any]) -> Any:
+        from .classic import ClassicState  # it needs this module
+
+        key = repr(sorted(options.items()))
+        if key not in self._classic:
+            given = dict(options)
+            if "scheme" not in given:
+                raise ValueError("plan: a classic codec names its scheme in the options")
+            scheme = given.pop("scheme")
+            made = ClassicState(
+                self._book.optimizers, scheme, group=self.group, timeout=self.timeout, seed=self._book.seed, **given
+            )
+            made.on_fail = self.engine.fail
+            self.engine.on_fail.append(made.fail)
+            self._classic[key] = made
+        return self._classic[key]
 
     # ---- failure ----
 
@@ -510,6 +536,7 @@ class DdpState:
             "choice": self.choice.state_dict(),
             "layout": [list(bucket) for bucket in self._layout],
             "thc": {key: thc.state_dict() for key, thc in self._thc.items()},
+            "classic": {key: classic.state_dict() for key, classic in self._classic.items()},
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -521,6 +548,9 @@ class DdpState:
         for key, thc in self._thc.items():
             if key in state.get("thc", {}):
                 thc.load_state_dict(state["thc"][key])
+        for key, classic in self._classic.items():
+            if key in state.get("classic", {}):
+                classic.load_state_dict(state["classic"][key])
         if self._planned is None and state["layout"] and not any(None in bucket for bucket in state["layout"]):
             self._replay = Replay(state["layout"], self._book.number, self._reduce)
 
@@ -540,8 +570,8 @@ class DdpState:
             self._forward_handle = None
         self.report.close()
         self._watch.close()
-        for thc in self._thc.values():
-            thc.close()
+        for other in (*self._thc.values(), *self._classic.values()):
+            other.close()
         if self._caster is not None:
             self._caster.close()
         self.engine.close()

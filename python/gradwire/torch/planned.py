@@ -31,6 +31,7 @@ ALGORITHMS = {  # that run what a plan's method names
     "bf16": ("allreduce", "a2a-ag"),  # where Gloo does not add bf16 the same bytes go by the other way
     "gradwire": ("a2a-ag",),
     "thc": ("allreduce",),
+    "classic": ("allgather", "allreduce"),  # all-reduce: RANDK
 }
 
 

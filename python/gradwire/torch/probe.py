@@ -114,7 +114,8 @@ def measure(
 ) -> Measured:
     """A collective call. codecs: options by name, as in a plan; a name like gcomp-t14 needs none.
 
-    options: of DdpState; those that the run will have.
+    options: of DdpState; those that the run will have. ValueError for classic codecs, which scripts/results_plan_codecs
+    measures.
     """
     bench = _Bench(optimizer, repeats, options)
     state = bench.state
@@ -128,6 +129,8 @@ def measure(
         found = []
         for name, given in codecs.items():
             kind, parsed = planned._codec("probe", name, given)
+            if kind == "classic":
+                raise ValueError(f"{name}: the probe does not measure classic codecs; scripts/results_plan_codecs does")
             run = state._codec(kind, dict(parsed))
             rows = [_row(bench, kind, run, made, share) for made in buckets.values()]
             found.append(_entry(bench, name, kind, parsed, rows, (alpha, beta), share))

@@ -90,7 +90,10 @@ def make(index, frames, count, rng):
         for at, value in HEADER_EDITS:
             index.save(f"reject/{name}-byte{at}-{value}", resealed(data[:at] + bytes([value]) + data[at + 1 :]))
         for at, value in FIELD_EDITS:
-            index.save(f"reject/{name}-add{at}-{value}", resealed(data[:at] + bytes([(data[at] + value) % 256]) + data[at + 1 :]))
+            index.save(
+                f"reject/{name}-add{at}-{value}",
+                resealed(data[:at] + bytes([(data[at] + value) % 256]) + data[at + 1 :]),
+            )
         index.save(f"reject/{name}-trailing", data + b"\0")
         index.save(f"reject/{name}-short", data[:-1])
 

@@ -1,0 +1,429 @@
+"""The classic codecs as a DDP hook: every rank's frames go to all ranks, which add them up in the order of the ranks.
+
+    ddp.register_comm_hook(*gradwire.torch.ddp_hook(optimizer, codec="topk", ratio=0.01))
+
+Each parameter is a tensor of its own, with state and random numbers by its number in the optimizer and the round, so
+how DDP cuts buckets changes no bit. A bucket is encoded by one thread; another exchanges a status and the sizes of all
+ranks' frames, then the frames, and decodes. C calls release the interpreter lock.
+"""
+
+from __future__ import annotations
+
+import sys
+import zlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+import gradwire.classic
+from gradwire._library import lib
+from gradwire.errors import Error
+
+from .casts import Caster
+from .ddp import fail_future, new_transport, timeout_of
+from .engine import CODEC_DTYPES
+from .optimizers import Book
+from .transport import Worker
+from .watch import BackwardWatch
+
+_TAGS = 1 << 24
+_UNKNOWN = 255  # a status for what is no error of the library
+_NAMES = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}
+_SIGNS = ("signsgd", "signum")
+
+
+@dataclass
+class _Tensor:
+    """A parameter's values in a bucket. number: in the optimizer, None for a parameter that none has."""
+
+    number: int | None
+    offset: int
+    len: int
+    plain: bool  # travels as it is
+
+
+@dataclass
+class _Bucket:
+    """A bucket on its way."""
+
+    values: torch.Tensor
+    tensors: list[_Tensor]
+    round: int
+    is_last: bool
+    future: torch.futures.Future
+    message: torch.Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.uint8))
+    sizes: list[int] = field(default_factory=list)  # bytes of each tensor in the message
+    fault: tuple[int, int] = (0, 0)  # status and number of the parameter, plus one
+
+
+class ClassicState:
+    """What the hook keeps. One for each DDP module; equal options on all ranks.
+
+    codec: a name of gradwire.classic.SCHEMES. ratio: TOPK, DGC, RANDK: share of a tensor's values that a rank sends.
+    warmup_steps: steps over which the share falls from 1 to ratio. vote: SIGNSGD, SIGNUM: the majority of the signs
+    in place of their mean. small_len: parameters of fewer values travel as they are; None: 1024, but 0 for SIGNSGD and
+    SIGNUM, whose results have another size than gradients. checksum: finds damaged messages. group, transport,
+    timeout, seed: as in DdpState. options: other fields of gradwire.classic.Options.
+    """
+
+    def __init__(
+        self,
+        optimizer: torch.optim.Optimizer | Iterable[torch.optim.Optimizer],
+        codec: str,
+        *,
+        ratio: float = 0.01,
+        warmup_steps: int = 0,
+        vote: bool = False,
+        small_len: int | None = None,
+        checksum: bool = True,
+        group: Any = None,
+        transport: Any = None,
+        timeout: timedelta | None = None,
+        seed: int = 0,
+        **options: Any,
+    ) -> None:
+        self.options = gradwire.classic.options(codec, checksum=checksum, **options)
+        gradwire.classic.Codec(self.options)  # raises what is wrong with them
+        if not 0 < ratio <= 1:
+            raise ValueError(f"a ratio is above 0 and at most 1, not {ratio}")
+        if vote and codec not in _SIGNS:
+            raise ValueError(f"{codec} has no vote; there are: {', '.join(_SIGNS)}")
+        made = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else list(optimizer)
+        self.ratio, self.warmup_steps, self.vote = ratio, warmup_steps, vote
+        self.small_len = (0 if codec in _SIGNS else 1024) if small_len is None else small_len
+        self.group = dist.group.WORLD if group is None else group
+        self._transport = new_transport(self.group, transport, timeout or timeout_of(self.group))
+        self.rank, self.size = self._transport.rank, self._transport.size
+        self._same_options(seed)
+        self.step = 0  # synchronised backward passes so far
+        self.sent_size = 0  # bytes that went to other ranks; casts and plain buckets not counted
+        self.full_size = 0  # bytes of the buckets that were encoded
+        self.error: BaseException | None = None
+        self.on_fail: Callable[[BaseException], None] | None = None  # told of errors of this rank
+        self.fault: Callable[[np.ndarray], None] | None = None  # of tests: changes a message before it is decoded
+        self._book = Book(made, seed)
+        self._codecs: dict[tuple[int, str], gradwire.classic.Codec] = {}
+        self._residual: dict[int, torch.Tensor] = {}  # by number of the parameter, in memory order
+        self._momentum: dict[int, torch.Tensor] = {}
+        self._waiting: list[torch.futures.Future] = []
+        self._messages = 0
+        self._own_fault = (0, 0)  # found after this rank's status had gone out
+        self._in_backward = False
+        self._watch = BackwardWatch(self.fail)
+        self._encoder = Worker("gradwire-classic", self.fail)
+        self._exchanger = Worker("gradwire-exchange", self.fail)
+        self._caster: Caster | None = None
+        if codec in ("fp16", "bf16"):
+            self._caster = Caster(self._transport, self.fail)
+            self._caster.prepare(codec)
+
+    def _same_options(self, seed: int) -> None:
+        text = repr((self.options, self.ratio, self.warmup_steps, self.vote, self.small_len, seed))
+        digest = zlib.crc32(text.encode())
+        largest, complement = self._transport.largest([digest, digest ^ 0xFFFFFFFF])
+        if largest != complement ^ 0xFFFFFFFF:
+            raise ValueError("gradwire: the ranks have different options")
+
+    # ---- the hook ----
+
+    def reduce(self, bucket: dist.GradBucket) -> torch.futures.Future:
+        self.check()
+        try:
+            if not self._in_backward:
+                self._in_backward = True
+                self._watch.begin(sys._getframe())
+            future = self.start(
+                bucket.buffer(), bucket.parameters(), bucket.gradients(), self.step, is_last=bucket.is_last()
+            )
+            if bucket.is_last():
+                self._in_backward = False
+                self._watch.end()
+                self.step += 1
+            return future
+        except Exception as error:  # on this rank alone, as far as it can know
+            self.fail(error)
+            raise
+
+    def start(
+        self,
+        values: torch.Tensor,
+        params: list[torch.Tensor],
+        gradients: list[torch.Tensor],
+        round: int,
+        *,
+        is_last: bool = True,
+    ) -> torch.futures.Future:
+        """The mean of a bucket, in place. is_last: the future also says that no rank found a fault in this step."""
+        if values.dtype not in CODEC_DTYPES or values.device.type != "cpu" or self.size == 1 and self._caster:
+            return self._plain(values)
+        if self._caster is not None:
+            return self._caster.reduce(values, self.options.scheme)
+        future: torch.futures.Future = torch.futures.Future()
+        bucket = _Bucket(values, self._tensors(values, params, gradients), round, is_last, future)
+        self.full_size += values.numel() * values.element_size()
+        self._waiting.append(future)
+        self._encoder.submit(lambda: self._encode(bucket))
+        return future
+
+    def _plain(self, values: torch.Tensor) -> torch.futures.Future:
+        if values.dtype.is_floating_point:
+            values.div_(self.size)
+        return dist.all_reduce(values, group=self.group, async_op=True).get_future().then(lambda f: f.value()[0])
+
+    def _tensors(
+        self, values: torch.Tensor, params: list[torch.Tensor], gradients: list[torch.Tensor]
+    ) -> list[_Tensor]:
+        """In the order of the message: frames, whose sizes are multiples of 16, before what travels as it is."""
+        found = []
+        for param, gradient in zip(params, gradients):
+            number, count = self._book.number(param), gradient.numel()
+            offset = (gradient.data_ptr() - values.data_ptr()) // values.element_size() if count else 0
+            if count:
+                found.append(_Tensor(number, offset, count, number is None or count < self.small_len))
+        return sorted(found, key=lambda one: (one.plain, one.offset))
+
+    # ---- encoding, on its thread ----
+
+    def _encode(self, bucket: _Bucket) -> None:
+        if self.error is not None:
+            return
+        array = _array(bucket.values)
+        dtype = _NAMES[bucket.values.dtype]
+        steps = [self._step(one, bucket.round) for one in bucket.tensors]
+        room = 0
+        for one, step in zip(bucket.tensors, steps):
+            room += one.len * array.itemsize if one.plain else self._codec(one, dtype).bound(one.len, step)
+        message, at = np.empty(room, np.uint8), 0
+        for one, step in zip(bucket.tensors, steps):
+            values = array[one.offset : one.offset + one.len]
+            if one.plain:
+                size = values.nbytes
+                message[at : at + size] = values.view(np.uint8)
+            else:
+                try:
+                    codec = self._codec(one, dtype)
+                    size = len(codec.encode(values, step, state=self._state(one, codec), out=message[at:]))
+                except Error as error:
+                    bucket.fault = (error.status, one.number + 1)
+                    break
+            bucket.sizes.append(size)
+            at += size
+        bucket.sizes += [0] * (len(bucket.tensors) - len(bucket.sizes))
+        bucket.message = torch.from_numpy(message[:at])
+        self._exchanger.submit(lambda: self._exchange(bucket))
+
+    def _step(self, one: _Tensor, round: int) -> gradwire.classic.Step:
+        keep_len = 0
+        if self.options.scheme in gradwire.classic.SPARSE:
+            ratio = gradwire.classic.warmup_ratio(self.ratio, round, self.warmup_steps)
+            keep_len = gradwire.classic.keep_len(one.len, ratio)
+        return gradwire.classic.Step(keep_len=keep_len, round=round & 0xFFFFFFFF, rank=self.rank)
+
+    def _codec(self, one: _Tensor, dtype: str) -> gradwire.classic.Codec:
+        key = (one.number, dtype)
+        if key not in self._codecs:
+            seed = self._book.stream_seed(one.number)
+            self._codecs[key] = gradwire.classic.Codec(replace(self.options, dtype=dtype, seed=seed))
+        return self._codecs[key]
+
+    def _state(self, one: _Tensor, codec: gradwire.classic.Codec) -> gradwire.classic.State:
+        return gradwire.classic.State(
+            self._memory(self._residual, one) if codec.has_residual else None,
+            self._memory(self._momentum, one) if codec.has_momentum else None,
+        )
+
+    @staticmethod
+    def _memory(kept: dict[int, torch.Tensor], one: _Tensor) -> np.ndarray:
+        if one.number not in kept:
+            kept[one.number] = torch.zeros(one.len)
+        return kept[one.number].numpy()
+
+    # ---- exchange and decoding, on theirs ----
+
+    def _exchange(self, bucket: _Bucket) -> None:
+        if self.error is not None:
+            return
+        words = self._gather_words([*(bucket.fault if bucket.fault[0] else self._own_fault), *bucket.sizes])
+        if self._raise_fault(words):
+            return
+        with torch.no_grad():
+            if self.options.scheme == "randk":
+                self._add_lanes(bucket)
+            frames = [one for one in bucket.tensors if not one.plain]
+            first = len(frames) if self.options.scheme == "randk" else 0
+            skipped = sum(bucket.sizes[:first])
+            rooms = [torch.empty(sum(theirs[2 + first :]), dtype=torch.uint8) for theirs in words]
+            rooms[self.rank] = bucket.message[skipped:]
+            self._to_all(rooms)
+            try:
+                self._decode(bucket, first, words, [room.numpy() for room in rooms])
+            except (Error, ValueError) as error:  # the others learn of it with the next status
+                self._own_fault = (getattr(error, "status", _UNKNOWN), 0)
+        if bucket.is_last and self._raise_fault(self._gather_words(list(self._own_fault))):
+            return
+        self._waiting.remove(bucket.future)
+        bucket.future.set_result(bucket.values)
+
+    def _gather_words(self, words: list[int]) -> list[list[int]]:
+        """Those of all ranks."""
+        rooms = [torch.empty(len(words), dtype=torch.int64) for _ in range(self.size)]
+        rooms[self.rank] = torch.tensor(words, dtype=torch.int64)
+        self._to_all(rooms)
+        return [room.tolist() for room in rooms]
+
+    def _to_all(self, rooms: list[torch.Tensor]) -> None:
+        """rooms[rank] goes to all other ranks, theirs into the other rooms."""
+        self._messages += 1
+        number = self._messages % _TAGS
+        peers = [(self.rank + i) % self.size for i in range(1, self.size)]
+        works = [self._transport.receive(rooms[peer], peer, number) for peer in peers if rooms[peer].numel()]
+        if rooms[self.rank].numel():
+            works += [self._transport.send(rooms[self.rank], peer, number) for peer in peers]
+            self.sent_size += rooms[self.rank].numel() * rooms[self.rank].element_size() * len(peers)
+        for work in works:
+            self._transport.wait(work)
+
+    def _raise_fault(self, words: list[list[int]]) -> bool:
+        """Whether a rank has said that something failed. All ranks find the same one, and stop here."""
+        for rank, (status, number, *_) in enumerate(words):
+            if status:
+                where = f"rank {rank}" + (f", parameter {number - 1}" if number else "")
+                text = lib.gw_status_message(status).decode() if status != _UNKNOWN else "failed"
+                self.fail(Error(status, f"{where}: {text}"), alone=False)
+                return True
+        return False
+
+    def _add_lanes(self, bucket: _Bucket) -> None:
+        """RANDK: all ranks have the same positions, so values are added by an ordinary all-reduce. One for each tensor:
+        the order of Gloo's additions depends on the length."""
+        at = 0
+        values = _array(bucket.values)
+        for one, size in zip(bucket.tensors, bucket.sizes):
+            if one.plain:
+                return
+            total = gradwire.classic.Sum(bucket.message[at : at + size].numpy())
+            total.add(bucket.message[at : at + size].numpy())
+            at += size
+            lanes = torch.from_numpy(total.lanes.view(np.float32))
+            options = dist.AllreduceOptions()
+            options.timeout = self._transport.timeout
+            self._transport.group.allreduce([lanes], options).wait()
+            self.sent_size += 2 * (self.size - 1) * lanes.numel() * 4 // self.size
+            self._write(bucket, one, total.decode(scale=1 / self.size), values)
+
+    def _decode(self, bucket: _Bucket, first: int, words: list[list[int]], received: list[np.ndarray]) -> None:
+        values = _array(bucket.values)
+        places = [0] * self.size
+        if self.fault is not None:
+            self.fault(received[self.rank])
+        for index in range(first, len(bucket.tensors)):
+            one, pieces = bucket.tensors[index], []
+            for rank in range(self.size):
+                size = words[rank][2 + index]
+                pieces.append(received[rank][places[rank] : places[rank] + size])
+                places[rank] += size
+            if one.plain:
+                self._write(bucket, one, self._plain_mean(one, pieces, bucket.values.dtype), values)
+            else:
+                self._write(bucket, one, self._mean(one, pieces), values)
+
+    def _mean(self, one: _Tensor, frames: list[np.ndarray]) -> np.ndarray:
+        if self.vote:
+            total = gradwire.classic.Sum(frames[0], len_max=one.len)
+            for frame in frames:
+                total.add(frame)
+            vote = np.frombuffer(total.vote(), np.uint8)
+            return gradwire.classic.decode_add(vote, np.zeros(one.len, np.float32))
+        mean = np.zeros(one.len, np.float32)
+        for frame in frames:
+            gradwire.classic.decode_add(frame, mean, scale=1 / self.size, len_max=one.len)
+        return mean
+
+    def _plain_mean(self, one: _Tensor, pieces: list[np.ndarray], dtype: torch.dtype) -> np.ndarray:
+        total = torch.zeros(one.len)
+        for piece in pieces:
+            total += torch.from_numpy(piece).view(dtype).float()
+        total /= self.size
+        if self.options.scheme == "dgc" and one.number is not None:  # its momentum, which SGD has not
+            momentum, m = torch.from_numpy(self._memory(self._momentum, one)), self.options.momentum
+            momentum.mul_(m).add_(total)
+            total = total.add(momentum, alpha=m) if self.options.nesterov else momentum
+        return total.numpy()
+
+    @staticmethod
+    def _write(bucket: _Bucket, one: _Tensor, mean: np.ndarray, values: np.ndarray) -> None:
+        if values.dtype == np.float32:
+            values[one.offset : one.offset + one.len] = mean
+        else:
+            bucket.values[one.offset : one.offset + one.len].copy_(torch.from_numpy(mean))
+
+    # ---- failure ----
+
+    def check(self) -> None:
+        """Raises if an operation failed."""
+        if self.error is not None:
+            raise RuntimeError(f"gradwire: an earlier operation failed: {self.error}") from self.error
+
+    def fail(self, error: BaseException, *, alone: bool = True) -> None:
+        """Everything on its way, and all later calls, raise; alone: the other ranks do not know yet, and their
+        connections break."""
+        if self.error is not None:
+            return
+        self.error = error
+        self._watch.end()
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:
+            fail_future(future, error)
+        if alone:
+            self._transport.abort()
+        if self.on_fail is not None:
+            self.on_fail(error)
+
+    # ---- state ----
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a resumed run needs, besides model and optimizer, to give the same bits. Of this rank alone: residuals
+        differ between ranks."""
+        return {
+            "version": 1,
+            "codec": self.options.scheme,
+            "step": self.step,
+            "seed": self._book.seed,
+            "residual": {number: kept.clone() for number, kept in self._residual.items()},
+            "momentum": {number: kept.clone() for number, kept in self._momentum.items()},
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Before the first backward pass. ValueError for a state of another codec or model."""
+        if state.get("version") != 1:
+            raise ValueError(f"a state of version {state.get('version')}; this package reads 1")
+        if state["codec"] != self.options.scheme:
+            raise ValueError(f"a state of {state['codec']}, not of {self.options.scheme}")
+        sizes = {self._book.number(param): param.numel() for param in self._book.params()}
+        for kept in (state["residual"], state["momentum"]):
+            if any(sizes.get(number) != one.numel() for number, one in kept.items()):
+                raise ValueError("the state that was loaded is that of a model with other parameters")
+        self.step = state["step"]
+        if state["seed"] != self._book.seed:
+            self._book.seed = state["seed"]
+            self._codecs = {}
+        self._residual = {number: kept.clone() for number, kept in state["residual"].items()}
+        self._momentum = {number: kept.clone() for number, kept in state["momentum"].items()}
+
+    def close(self) -> None:
+        """Ends the threads. The hook must not be called afterwards."""
+        self._watch.close()
+        self._encoder.close(10.0)
+        self._exchanger.close(10.0)
+        if self._caster is not None:
+            self._caster.close()
+
+
+def _array(values: torch.Tensor) -> np.ndarray:
+    """The same memory; bf16 as uint16."""
+    return values.view(torch.int16).numpy().view(np.uint16) if values.dtype == torch.bfloat16 else values.numpy()
