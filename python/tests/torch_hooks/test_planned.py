@@ -261,7 +261,9 @@ def evaluated(rank, size, path):
     net, criterion = model(), torch.nn.MSELoss()
     ddp = gradwire.torch.planned_ddp(net)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
-    state, hook = gradwire.torch.ddp_hook(optimizer, plan=plan((6, "fp32")), model=net, record=path, record_steps=(1, 3))
+    state, hook = gradwire.torch.ddp_hook(
+        optimizer, plan=plan((6, "fp32")), model=net, record=path, record_steps=(1, 3)
+    )
     ddp.register_comm_hook(state, hook)
     for step in range(5):
         x, y = batch(rank, step)
