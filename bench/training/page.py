@@ -154,7 +154,8 @@ def main():
     text = "# Training over limited links\n\nMade by `scripts/training`; 4 ranks in network namespaces "
     text += "share the cores of one machine. Losses were taken\n"
     text += "without a limit, since no link changes them; intervals are 95 %, differences paired by seed. "
-    text += f"This page has {len(runs)} of the {len(grid.full_jobs())} runs of `scripts/training --list`.\n\n## Loss\n"
+    text += f"This page has {len(runs)} of the {len(grid.full_jobs())} runs of `scripts/training --list` "
+    text += "([training.tsv](training.tsv)).\n\n## Loss\n"
     for task, optimizer in sorted({(run.task, run.optimizer) for run in curves}):
         text += curve_part(curves, task, optimizer)
         plots.losses(
