@@ -4,7 +4,8 @@
  *
  *   gcomp_encode/<backend>/<data>/<mode>/<size>/<cold|hot>    also gcomp_decode, gcomp_decode_add, gcomp_hop
  *   thc_encode/<backend>/<data>/<mode>/<size>/<cold|hot>      also thc_norms, thc_sum, thc_decode
- *   classic_encode/<backend>/<data>/<mode>/<size>/<cold|hot>  also classic_decode, classic_decode_add
+ *   classic_encode/<backend>/<data>/<way>/<size>/<cold|hot>   also classic_decode, classic_decode_add
+ *   classic_clear/memset/none/none/<size>/<cold|hot>          what decoding a sparse frame cannot beat
  *   small_<one of gcomp, thc>/<backend>/<data>/<mode>/<size>  messages of 1 to 64 KiB, hot
  *   collective_encode/<backend>/<data>/<mode>/<size>          also collective_reduce, collective_decode: a
  * step of 4 ranks against the codec's calls (bench_collective.cc) kernel/<slot>/<backend> on the inputs of

@@ -66,7 +66,8 @@ GW_API int gw_mpi_reduce_scatter_block(const float *sendbuf, float *recvbuf, int
                                        const gw_mpi_options *options);
 
 /* Switches interception on (1) and off (0), equally on all ranks. Returns what it was. Sums on communicators
- * that were made while it was off pass through, until one of the blocking functions above has used them. */
+ * that were made while it was off, or from such, pass through, until one of the blocking functions above has
+ * used them. */
 GW_API int gw_mpi_enable(int on);
 
 /* Bytes from which MPI_Allreduce on this communicator is compressed; UINT64_MAX: never. With an automatic

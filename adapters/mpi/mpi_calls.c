@@ -210,7 +210,9 @@ void gw_mpi_begin(int provided)
             gw_mpi_say("no MPI_THREAD_MULTIPLE on all ranks: MPI_Iallreduce is not compressed");
         }
     }
-    gw_mpi_context_adopt(MPI_COMM_WORLD);
+    if (atomic_load(&gw_mpi_enabled)) {
+        (void)gw_mpi_context_make(MPI_COMM_WORLD);
+    }
 }
 
 int gw_mpi_begin_level(int required)

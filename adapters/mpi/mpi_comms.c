@@ -1,18 +1,20 @@
 /*
  * Communicators that the program makes and frees. What it has made gets its duplicate at once: all ranks of
- * it are here, and block. One that comes from a nonblocking call (MPI_Comm_idup) or a session gets none.
+ * it are here, and block. One that comes from a nonblocking call (MPI_Comm_idup) or a session gets none, nor
+ * does one of MPI_Intercomm_merge: the other side may be another program, with other settings or without this
+ * library. What is made from those gets none either.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "mpi_internal.h"
 
-/* Defines one function: its parameters, and the arguments for MPI's own. */
+/* Defines one function of a communicator comm: its parameters, and the arguments for MPI's own. */
 #define GW_MPI_MAKE(name, made, parameters, arguments)                                                       \
     GW_MPI_ENTRY int MPI_##name parameters                                                                   \
     {                                                                                                        \
         const int status = PMPI_##name arguments;                                                            \
         if (status == MPI_SUCCESS) {                                                                         \
-            gw_mpi_context_adopt(*made);                                                                     \
+            gw_mpi_context_adopt(comm, *made);                                                               \
         }                                                                                                    \
         return status;                                                                                       \
     }
@@ -25,7 +27,6 @@ GW_MPI_MAKE(Comm_split_type, made, (MPI_Comm comm, int type, int key, MPI_Info i
 GW_MPI_MAKE(Comm_create, made, (MPI_Comm comm, MPI_Group group, MPI_Comm *made), (comm, group, made))
 GW_MPI_MAKE(Comm_create_group, made, (MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *made),
             (comm, group, tag, made))
-GW_MPI_MAKE(Intercomm_merge, made, (MPI_Comm comm, int high, MPI_Comm *made), (comm, high, made))
 GW_MPI_MAKE(Cart_create, made,
             (MPI_Comm comm, int dimensions, const int sizes[], const int periods[], int reorder,
              MPI_Comm *made),

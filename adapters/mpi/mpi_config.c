@@ -244,7 +244,6 @@ static void gw_mpi_config_read(void)
     const char *log = gw_mpi_variable("LOG");
     (void)snprintf(gw_mpi_log, sizeof(gw_mpi_log), "%s", log == NULL ? "" : log);
     atomic_store(&gw_mpi_enabled, (int)config->enabled);
-    atomic_store(&gw_mpi_nonblocking, config->progress == GW_MPI_PROGRESS_CALLS);
 }
 
 void gw_mpi_config_load(void)
@@ -257,6 +256,7 @@ void gw_mpi_config_agree(void)
     gw_mpi_config_load();
     (void)PMPI_Bcast(&gw_mpi_settings, (int)sizeof(gw_mpi_settings), MPI_BYTE, 0, MPI_COMM_WORLD);
     atomic_store(&gw_mpi_enabled, (int)gw_mpi_settings.enabled);
+    atomic_store(&gw_mpi_nonblocking, gw_mpi_settings.progress == GW_MPI_PROGRESS_CALLS);
 }
 
 int gw_mpi_config_wants_thread(void)

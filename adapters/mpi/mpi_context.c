@@ -163,17 +163,18 @@ int gw_mpi_context_make(MPI_Comm comm)
     return status;
 }
 
-void gw_mpi_context_adopt(MPI_Comm comm)
-{
-    if (comm != MPI_COMM_NULL && atomic_load_explicit(&gw_mpi_enabled, memory_order_relaxed)) {
-        (void)gw_mpi_context_make(comm);
-    }
-}
-
 gw_mpi_context *gw_mpi_context_get(MPI_Comm comm)
 {
     int status;
     return gw_mpi_context_find(comm, &status);
+}
+
+void gw_mpi_context_adopt(MPI_Comm parent, MPI_Comm made)
+{
+    if (made != MPI_COMM_NULL && atomic_load_explicit(&gw_mpi_enabled, memory_order_relaxed) &&
+        gw_mpi_context_get(parent) != NULL) {
+        (void)gw_mpi_context_make(made);
+    }
 }
 
 void gw_mpi_context_drain(MPI_Comm comm)

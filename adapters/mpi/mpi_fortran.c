@@ -131,7 +131,7 @@ GW_MPI_FORTRAN(cart_create, CART_CREATE,
 {
     *made = PMPI_Comm_c2f(MPI_COMM_NULL);
     pmpi_cart_create_(comm, dimensions, sizes, periods, reorder, made, ierror);
-    gw_mpi_context_adopt(PMPI_Comm_f2c(*made));
+    gw_mpi_context_adopt(PMPI_Comm_f2c(*comm), PMPI_Comm_f2c(*made));
 }
 
 GW_MPI_FORTRAN(cart_sub, CART_SUB,
@@ -139,7 +139,7 @@ GW_MPI_FORTRAN(cart_sub, CART_SUB,
 {
     *made = PMPI_Comm_c2f(MPI_COMM_NULL);
     pmpi_cart_sub_(comm, remain, made, ierror);
-    gw_mpi_context_adopt(PMPI_Comm_f2c(*made));
+    gw_mpi_context_adopt(PMPI_Comm_f2c(*comm), PMPI_Comm_f2c(*made));
 }
 
 GW_MPI_FORTRAN(comm_free, COMM_FREE, (MPI_Fint * comm, MPI_Fint *ierror))

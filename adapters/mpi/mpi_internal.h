@@ -118,8 +118,9 @@ gw_mpi_context *gw_mpi_context_get(MPI_Comm comm);
 /* Makes one, if it can have one: not an intercommunicator, and more than one rank. Collective and blocking.
  * Returns an MPI error of making it. */
 int gw_mpi_context_make(MPI_Comm comm);
-/* The same for a communicator that the program has just made, or none; nothing if nothing is intercepted. */
-void gw_mpi_context_adopt(MPI_Comm comm);
+/* The same for a communicator that the program has just made, or none; nothing if nothing is intercepted, or
+ * if the one that it was made from has no context: then ranks of it may be in another program. */
+void gw_mpi_context_adopt(MPI_Comm parent, MPI_Comm made);
 /* One reference more or less; the last one frees it. They call no MPI function. */
 void gw_mpi_context_hold(gw_mpi_context *context);
 void gw_mpi_context_release(gw_mpi_context *context);
@@ -181,7 +182,9 @@ struct gw_mpi_operation {
     int voting;
     atomic_int done;
     int pins;        /* guarded by the lock of the list, as are the following */
-    int released;    /* its request is freed */
+    int released;    /* nobody but those who pin it knows it */
+    int freed;       /* its request is */
+    int ended;       /* its request is complete */
     atomic_int told; /* a call of the program has seen the outcome */
     int generalized;
     MPI_Request request;

@@ -151,14 +151,25 @@ static int gw_mpi_request_query(void *extra, MPI_Status *status)
     return MPI_SUCCESS;
 }
 
-/* Open MPI may call this in the thread that made progress, after another one has completed the request. Only
- * a request that the program has freed before its end is not told of yet. */
+/* A request that the program has freed itself is told of when its operation has ended too, by whoever comes
+ * last: MPICH calls gw_mpi_request_free() at once, Open MPI at the end. */
+static void gw_mpi_operation_part(gw_mpi_operation *operation, int freed, int ended)
+{
+    (void)pthread_mutex_lock(&gw_mpi_list_lock);
+    operation->freed |= freed;
+    operation->ended |= ended;
+    const int last = operation->freed && operation->ended;
+    (void)pthread_mutex_unlock(&gw_mpi_list_lock);
+    if (last && !atomic_load(&operation->told)) {
+        gw_mpi_operation_tell(operation);
+    }
+}
+
+/* Open MPI may call this in the thread that made progress, after another one has completed the request. */
 static int gw_mpi_request_free(void *extra)
 {
     gw_mpi_operation *operation = extra;
-    if (!atomic_load(&operation->told)) {
-        gw_mpi_operation_tell(operation);
-    }
+    gw_mpi_operation_part(operation, 1, 0);
     (void)atomic_fetch_sub(&gw_mpi_requests, 1);
     gw_mpi_operation_release(operation, 0, 1);
     return MPI_SUCCESS;
@@ -237,6 +248,7 @@ static void gw_mpi_operation_end(gw_mpi_operation *operation)
     (void)atomic_fetch_sub(&operation->context->live, 1);
     if (operation->generalized) {
         (void)PMPI_Grequest_complete(operation->request);
+        gw_mpi_operation_part(operation, 0, 1);
     }
     /* After the request is complete: a thread that sees 0 leaves the waiting to MPI */
     (void)atomic_fetch_sub(&gw_mpi_outstanding, operation->generalized);

@@ -33,10 +33,10 @@ static void gw_mpi_pause(long ns)
 static int gw_mpi_thread_wait(void)
 {
     (void)pthread_mutex_lock(&gw_mpi_thread_lock);
-    while (atomic_load(&gw_mpi_outstanding) == 0 && !gw_mpi_thread_leaves) {
+    while (atomic_load(&gw_mpi_outstanding) == 0 && gw_mpi_failed.count == 0 && !gw_mpi_thread_leaves) {
         (void)pthread_cond_wait(&gw_mpi_thread_work, &gw_mpi_thread_lock);
     }
-    const int stays = !gw_mpi_thread_leaves;
+    const int stays = !gw_mpi_thread_leaves || gw_mpi_failed.count > 0;
     (void)pthread_mutex_unlock(&gw_mpi_thread_lock);
     return stays;
 }
@@ -48,6 +48,7 @@ static void *gw_mpi_thread_main(void *unused)
     long pause = GW_MPI_PAUSE_NS_MIN;
     (void)unused;
     while (gw_mpi_thread_wait()) {
+        (void)gw_mpi_conclude(MPI_SUCCESS); /* of requests that the program has freed: nobody else tells */
         const unsigned rounds = atomic_load(&gw_mpi_rounds);
         if (is_busy) {
             (void)gw_mpi_progress_round();

@@ -81,25 +81,33 @@ typedef enum gw_classic_norm {
  * name must keep their value. */
 typedef struct gw_classic_options {
     gw_classic_scheme scheme;
-    gw_dtype dtype;     /* of values, encoded and decoded */
-    uint64_t seed;      /* of all random bits: RANDK, QSGD, TERNGRAD, ties of votes */
-    uint32_t backends;  /* mask of gw_backend bits that may be used; scalar always is */
-    int checksum;       /* 1: frames end with a CRC32C */
-    int error_feedback; /* 1: source->residual is added before and keeps what was not sent. DGC, EFSIGNSGD,
-                           ONEBIT: always 1; SIGNUM and casts: always 0; the others: 0 or 1 */
-    float
-        momentum; /* DGC: m of u = m * u + x, [0, 1); SIGNUM: beta of m = beta * m + (1 - beta) * x, [0, 1) */
-    int nesterov; /* DGC: 1: v += m * u + x, after u = m * u + x */
+    gw_dtype dtype;    /* of values, encoded and decoded */
+    uint64_t seed;     /* of all random bits: RANDK, QSGD, TERNGRAD, ties of votes */
+    uint32_t backends; /* mask of gw_backend bits that may be used; scalar always is */
+    int checksum;      /* 1: frames end with a CRC32C */
+
+    /* 1: source->residual is added before and keeps what was not sent. DGC, EFSIGNSGD, ONEBIT: always 1;
+     * SIGNUM and casts: always 0; the others: 0 or 1. */
+    int error_feedback;
+
+    /* DGC: m of u = m * u + x; SIGNUM: beta of m = beta * m + (1 - beta) * x. In [0, 1). */
+    float momentum;
+    int nesterov;      /* DGC: 1: v += m * u + x, after u = m * u + x */
     int momentum_mask; /* DGC: 1: u = 0 where a value was sent (momentum factor masking) */
-    float clip; /* DGC: values are scaled to an L2 norm of at most `clip` (threshold / sqrt(N) in the paper);
-                   TERNGRAD: magnitudes are limited to clip * standard deviation of the block. 0: not */
+
+    /* DGC: values are scaled to an L2 norm of at most `clip` (threshold / sqrt(N) in the paper). TERNGRAD:
+     * magnitudes are limited to clip * standard deviation of the block. 0: not. */
+    float clip;
     int unbiased; /* RANDK: 1: decoded values are multiplied by len / keep_len; not with error feedback */
+
     gw_classic_values values; /* TOPK, DGC, RANDK */
     gw_classic_coding coding; /* QSGD, TERNGRAD */
     gw_classic_norm norm;     /* QSGD */
     uint32_t level_max;       /* QSGD: s, 1..127; TERNGRAD: 1 */
-    uint32_t block_len;       /* QSGD, TERNGRAD: values that share a norm, 64..2^30, a multiple of 64; 0: the
-                                 tensor.       ONEBIT: values of a column, 1..2^30; 0: the tensor is one column */
+
+    /* QSGD, TERNGRAD: values that share a norm, a multiple of 64 in 64..2^30; 0: the tensor. ONEBIT: values
+     * of a column, 1..2^30; 0: the tensor is one column. */
+    uint32_t block_len;
 } gw_classic_options;
 
 /*
@@ -159,8 +167,10 @@ typedef struct gw_classic_source {
     const void *values; /* step->len elements of options.dtype, any alignment */
     float *residual;    /* NULL iff gw_classic_state_arrays() does not have it; DGC: v */
     float *momentum;    /* the same; DGC: u */
-    const float *norms; /* QSGD, TERNGRAD: a norm for every block, at least the block's own, shared by all
-                           ranks so that frames can be summed as integers; NULL: the block's own */
+
+    /* QSGD, TERNGRAD: a norm for every block, at least the block's own, shared by all ranks so that frames
+     * can be summed as integers; NULL: the block's own. NULL for the other schemes. */
+    const float *norms;
 } gw_classic_source;
 
 /* Blocks of QSGD and TERNGRAD, columns of ONEBIT; 1 for the others; 0 if len is 0. */
@@ -183,9 +193,9 @@ GW_API GW_MUST_CHECK gw_status gw_classic_norms(const gw_classic *classic, const
 /*
  * Encodes a tensor into dst->data and moves its state on by one step.
  *   - dst->capacity: the frame's size, unknown before; gw_classic_frame_size_max() always suffices
- *   - GW_ERR_NONFINITE: a value, or a sum with its state, is NaN or infinite (casts pass NaN and infinity on;
- * NaN becomes the canonical one)
- *   - GW_ERR_DST, GW_ERR_OPTION (keep_len), GW_ERR_STATE if a given norm is below the block's own
+ *   - GW_ERR_NONFINITE: a value, or a sum with its state, is NaN or infinite, or a norm is too large (casts
+ *     pass NaN and infinity on; NaN becomes the canonical one)
+ *   - GW_ERR_DST, GW_ERR_OPTION (keep_len), GW_ERR_STATE if a given norm is none, or below the block's own
  *   - on failure dst->size is 0, state is untouched, dst->data may have been written
  */
 GW_API GW_MUST_CHECK gw_status gw_classic_encode(const gw_classic *classic, const gw_classic_step *step,
@@ -249,15 +259,17 @@ typedef struct gw_classic_target {
     void *values;      /* in: elements of the frame's dtype; gw_classic_decode_add(): fp32 */
     uint64_t capacity; /* in: elements */
     uint64_t len;      /* out: elements written, 0 on failure */
-    float scale; /* in: every value is multiplied by it, rounded once more; 0 and 1: not. A normal number,
-                    else GW_ERR_ARG. So a target that is not zeroed must set it */
+
+    /* In: every value is multiplied by it, rounded once more; 0 and 1: not. A normal number, else GW_ERR_ARG.
+     * So a target that is not zeroed must set it. */
+    float scale;
 } gw_classic_target;
 
 /*
  * Decodes a frame.
  *   - GW_ERR_DST: target->capacity is too small; like all errors of the header found before anything is
- * written
- *   - GW_ERR_CORRUPT: the payload breaks a rule; target->values[0..len) is zero-filled
+ *     written
+ *   - GW_ERR_CHECKSUM, GW_ERR_CORRUPT: the payload breaks a rule; target->values[0..len) is zero-filled
  */
 GW_API GW_MUST_CHECK gw_status gw_classic_decode(const gw_classic_frame *frame, gw_classic_target *target,
                                                  const gw_workspace *workspace);
@@ -286,22 +298,28 @@ typedef struct gw_classic_sum {
  * no sum. */
 GW_API size_t gw_classic_sum_size(const gw_classic_frame_info *info);
 
-/* Adds a frame. `first` is any frame of the sum, which names options, seed, round and norms.
- *   - GW_ERR_OPTION: such frames have no sum; GW_ERR_MISMATCH: a frame of other options, round, positions or
- * norms than `first`; GW_ERR_OVERFLOW: too many members; errors of gw_classic_frame_check(): the sum is
- * untouched */
+/*
+ * Adds a frame. `first` is any frame of the sum, which names options, seed, round and norms; its header is
+ * checked, its payload is not.
+ *   - GW_ERR_OPTION: such frames have no sum
+ *   - GW_ERR_ARG, GW_ERR_DST: sum->lanes is not aligned, sum->size is too small
+ *   - GW_ERR_MISMATCH: a frame of other options, round, positions or norms than `first`
+ *   - GW_ERR_OVERFLOW: too many members; errors of gw_classic_frame_check()
+ *   - on failure the sum is untouched
+ */
 GW_API GW_MUST_CHECK gw_status gw_classic_sum_add(gw_classic_sum *sum, const gw_classic_frame *first,
                                                   const gw_classic_frame *frame,
                                                   const gw_workspace *workspace);
 
 /* The majority of each sign as a frame with GW_CLASSIC_FLAG_VOTE, like `first` otherwise (SIGNSGD, SIGNUM). A
  * tie is broken by a random bit of seed, round and element. GW_ERR_OPTION, GW_ERR_DST, GW_ERR_STATE (no
- * member). */
+ * member), errors of gw_classic_frame_check() for `first`. On failure dst->size is 0. */
 GW_API GW_MUST_CHECK gw_status gw_classic_sum_vote(const gw_classic_sum *sum, const gw_classic_frame *first,
                                                    gw_buffer *dst, const gw_workspace *workspace);
 
-/* Decodes a sum: the sum over its members, of signs as numbers too. target as in gw_classic_decode(), fp32; a
- * mean is target->scale = 1 / members. */
+/* Decodes a sum: the sum over its members, of signs as numbers too. target as in gw_classic_decode(), fp32,
+ * with its statuses, for `first`; a mean is target->scale = 1 / members. GW_ERR_OPTION, GW_ERR_STATE (no
+ * member). */
 GW_API GW_MUST_CHECK gw_status gw_classic_sum_decode(const gw_classic_sum *sum, const gw_classic_frame *first,
                                                      gw_classic_target *target,
                                                      const gw_workspace *workspace);

@@ -127,7 +127,7 @@ static inline uint64_t gw_classic_blocks(uint32_t block_len, uint64_t len)
     if (len == 0) {
         return 0;
     }
-    return block_len == 0 ? 1 : (len + block_len - 1) / block_len;
+    return block_len == 0 ? 1 : len / block_len + (len % block_len != 0);
 }
 
 /* a + b and a * b, or SIZE_MAX where size_t cannot hold them or an argument is SIZE_MAX. */

@@ -50,10 +50,13 @@ double gw_classic_warmup_ratio(double ratio, uint64_t step, uint64_t warmup_step
     if (step >= warmup_steps) {
         return ratio;
     }
-    /* The exponent p / q, 0 < p < q <= 2^63: beyond that both lose a bit. */
+    /* The exponent p / q, 0 < p <= q <= 2^63: beyond that both lose a bit, and may become equal. */
     const unsigned drop = warmup_steps >= UINT64_MAX / 2;
     uint64_t p = (step >> drop) + 1;
     const uint64_t q = (warmup_steps >> drop) + 1;
+    if (p >= q) {
+        return ratio;
+    }
     double root = ratio < 0x1p-1022 ? 0x1p-1022 : ratio, power = 1.0;
     for (unsigned bit = 0; bit < 60 && p != 0; bit++) {
         root = square_root(root); /* ratio^(2^-(bit + 1)) */

@@ -23,7 +23,7 @@ static size_t payload_size_max(const gw_classic_options *options, const gw_class
 {
     const gw_level_layout layout =
         gw_level_layout_of(step->len, options->block_len, options->level_max, options->coding);
-    return gw_level_size_max(&layout);
+    return gw_classic_size_of(gw_level_size_max(&layout), 1);
 }
 
 static size_t decode_workspace_size(const gw_classic_frame_info *info)
@@ -52,7 +52,7 @@ static gw_status check_header(const gw_classic_frame_info *info)
     }
     const gw_level_layout layout = layout_of_info(info);
     const int is_packed = info->coding == GW_CLASSIC_CODING_PACKED;
-    const size_t most = gw_level_size_max(&layout), least = is_packed ? most : gw_level_front_size(&layout);
+    const uint64_t most = gw_level_size_max(&layout), least = is_packed ? most : gw_level_front_size(&layout);
     return info->payload_size < least || info->payload_size > most ? GW_ERR_HEADER : GW_OK;
 }
 
@@ -75,7 +75,7 @@ static level_decoder decoder_of(const gw_classic_payload *payload)
     d.form.kernels = payload->kernels;
     d.form.coding = payload->info->coding;
     d.form.level_max = payload->info->level_max;
-    d.at = gw_level_front_size(&d.layout);
+    d.at = (size_t)gw_level_front_size(&d.layout); /* the frame has them */
     return d;
 }
 

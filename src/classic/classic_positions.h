@@ -57,7 +57,8 @@ typedef struct gw_positions_reader {
     unsigned kind;
     unsigned parameter; /* of the group */
     int is_bad;
-    uint16_t code[1 << GW_MASK_DEPTH_MAX]; /* class + 16 * bits of the code, by the next bits of the stream */
+    uint16_t code[1 << GW_MASK_DEPTH_MAX]; /* by the next bits of the stream: bits of code and index + 64 *
+                                              bits of the code + 1024 * class */
 } gw_positions_reader;
 
 /* Starts at src[0..size). Returns the bytes of the positions, 0 if they break a rule. */
@@ -71,6 +72,9 @@ void gw_positions_open_bitmap(gw_positions_reader *reader, const uint64_t *bitma
 /* Reads up to `room` positions, a number of at least 64; ascending, below len. 0: at the end, or after an
  * error. */
 size_t gw_positions_next(gw_positions_reader *reader, uint32_t *positions, size_t room);
+
+/* Reads all positions of a new reader without keeping them, for gw_positions_is_complete(). */
+void gw_positions_skip(gw_positions_reader *reader);
 
 /* After the end: 1 if there were keep_len positions, and nothing but padding after them. */
 int gw_positions_is_complete(const gw_positions_reader *reader);

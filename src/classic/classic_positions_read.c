@@ -146,36 +146,75 @@ static int open_group(gw_positions_reader *reader, uint64_t group)
             continue;
         }
         for (uint32_t i = prefix.code[c]; i < 1u << GW_MASK_DEPTH_MAX; i += 1u << bits) {
-            reader->code[i] = (uint16_t)(c | bits << 4);
+            reader->code[i] = (uint16_t)((bits + gw_mask_class_width[c]) | bits << 6 | c << 10);
         }
     }
     return 1;
 }
 
+/* The next 64 elements of the mask. 0 if a code or a bit after the last element is bad. */
+static int read_mask_word(gw_positions_reader *reader, uint64_t mask_size, uint64_t *word)
+{
+    enum { BYTES_OF_WINDOW = 3 }; /* of at most 9 + 6 bits */
+    const unsigned count = (unsigned)gw_min_u64(mask_size - reader->next, 8);
+    const uint64_t left = reader->len - 8 * reader->next;
+    uint64_t at = reader->bits, bytes = 0;
+    if (reader->next % GW_MASK_GROUP_SIZE == 0 && !open_group(reader, reader->next / GW_MASK_GROUP_SIZE)) {
+        return 0;
+    }
+    for (unsigned i = 0; i < count;) {
+        const unsigned end = count - i < BYTES_OF_WINDOW ? count : i + BYTES_OF_WINDOW;
+        uint64_t window = window_at(reader, at);
+        for (; i < end; i++) {
+            const uint32_t entry = reader->code[window & ((1u << GW_MASK_DEPTH_MAX) - 1)];
+            const unsigned all = entry & 63, bits = entry >> 6 & 15;
+            const uint32_t index = (uint32_t)(window >> bits) & ((1u << (all - bits)) - 1);
+            window >>= all; /* what the next byte waits for: one load and one shift */
+            at += all;
+            bytes |= (uint64_t)gw_mask_byte_order[gw_mask_class_first[entry >> 10] + index] << 8 * i;
+        }
+    }
+    reader->bits = at;
+    reader->next += count;
+    *word = bytes;
+    return left >= 64 || bytes >> left == 0;
+}
+
+static unsigned ones_of(uint64_t x)
+{
+    x -= x >> 1 & 0x5555555555555555u;
+    x = (x & 0x3333333333333333u) + (x >> 2 & 0x3333333333333333u);
+    x = (x + (x >> 4)) & 0x0f0f0f0f0f0f0f0fu;
+    return (unsigned)(x * 0x0101010101010101u >> 56);
+}
+
+/* The whole mask, for a check: how many positions there are, and not which. */
+static void skip_mask(gw_positions_reader *reader)
+{
+    const uint64_t mask_size = reader->len / 8 + (reader->len % 8 != 0);
+    uint64_t count = 0, word;
+    while (reader->next < mask_size && !reader->is_bad) {
+        reader->is_bad = !read_mask_word(reader, mask_size, &word);
+        count += reader->is_bad ? 0 : ones_of(word);
+    }
+    reader->is_bad |= count > reader->keep_len;
+    reader->found = count;
+}
+
+/* Positions of a word at a time: how many set bits a byte has cannot be predicted. */
 static size_t next_mask(gw_positions_reader *reader, uint32_t *positions, size_t room)
 {
     const uint64_t mask_size = reader->len / 8 + (reader->len % 8 != 0);
     size_t count = 0;
-    while (count + 8 <= room && reader->next < mask_size) {
-        if (reader->next % GW_MASK_GROUP_SIZE == 0 &&
-            !open_group(reader, reader->next / GW_MASK_GROUP_SIZE)) {
-            reader->is_bad = 1;
-            break;
-        }
-        const uint64_t window = window_at(reader, reader->bits);
-        const uint32_t entry = reader->code[window & ((1u << GW_MASK_DEPTH_MAX) - 1)];
-        const uint32_t c = entry & 15, bits = entry >> 4, width = gw_mask_class_width[c];
-        const uint32_t index = (uint32_t)(window >> bits) & ((1u << width) - 1);
-        uint32_t byte = gw_mask_byte_order[gw_mask_class_first[c] + index];
+    while (count + 64 <= room && reader->next < mask_size) {
         const uint64_t first = 8 * reader->next;
-        reader->bits += bits + width;
-        reader->next++;
-        if ((uint64_t)byte >> gw_min_u64(reader->len - first, 8) != 0) {
+        uint64_t word;
+        if (!read_mask_word(reader, mask_size, &word)) {
             reader->is_bad = 1;
             break;
         }
-        for (; byte != 0; byte &= byte - 1) {
-            positions[count++] = (uint32_t)(first + gw_low_zeros(byte));
+        for (; word != 0; word &= word - 1) {
+            positions[count++] = (uint32_t)(first + gw_low_zeros(word));
         }
     }
     reader->is_bad |= count > reader->keep_len - reader->found;
@@ -215,6 +254,17 @@ size_t gw_positions_next(gw_positions_reader *reader, uint32_t *positions, size_
     }
     return reader->kind == GW_POSITIONS_MASK ? next_mask(reader, positions, room)
                                              : next_gaps(reader, positions, room);
+}
+
+void gw_positions_skip(gw_positions_reader *reader)
+{
+    uint32_t positions[GW_GAP_GROUP_LEN];
+    if (!reader->is_bad && reader->bitmap == NULL && reader->kind == GW_POSITIONS_MASK) {
+        skip_mask(reader);
+        return;
+    }
+    while (gw_positions_next(reader, positions, GW_GAP_GROUP_LEN) != 0) {
+    }
 }
 
 static int is_zero(const uint8_t *bytes, uint64_t first, uint64_t end)

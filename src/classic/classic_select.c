@@ -26,7 +26,7 @@ static uint32_t magnitude_of(float value)
 /* From the top of bins[0..bin_count) down: the bin in which the value number *rank from the top is, counted
  * from
  * 1. *rank becomes its number in that bin. */
-static uint32_t find_bin(const uint32_t *bins, uint32_t bin_count, uint64_t *rank)
+static uint32_t find_bin(const uint64_t *bins, uint32_t bin_count, uint64_t *rank)
 {
     uint32_t bin = bin_count - 1;
     while (bin > 0 && bins[bin] < *rank) {
@@ -38,7 +38,7 @@ static uint32_t find_bin(const uint32_t *bins, uint32_t bin_count, uint64_t *ran
 
 /* The magnitude of rank *rank among values[0..len), 1 <= *rank <= len; *rank becomes the number of values of
  * that magnitude that are among the *rank largest. Eleven bits, then ten, then ten. */
-static uint32_t find_magnitude(const float *values, uint64_t len, uint64_t *rank, uint32_t *bins)
+static uint32_t find_magnitude(const float *values, uint64_t len, uint64_t *rank, uint64_t *bins)
 {
     static const uint8_t shift_of[3] = {20, 10, 0};
     uint32_t prefix = 0;

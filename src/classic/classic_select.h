@@ -16,7 +16,7 @@ enum { GW_SELECT_BINS = 2048 };
 typedef struct gw_selection {
     uint32_t *positions; /* gw_selection_capacity() each */
     float *values;
-    uint32_t *bins;    /* GW_SELECT_BINS */
+    uint64_t *bins;    /* GW_SELECT_BINS; a bin may have all of 2^32 values */
     uint64_t len;      /* of the input, at most 2^32 */
     uint64_t keep_len; /* 1..len */
 } gw_selection;

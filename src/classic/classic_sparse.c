@@ -38,7 +38,7 @@ static sparse_layout layout_of(const gw_classic_options *options, const gw_class
     l.blocks = take(&l.size, 3 * GW_SPARSE_BLOCK_LEN * sizeof(float));
     l.positions = take(&l.size, capacity * sizeof(uint32_t));
     l.values = take(&l.size, capacity * sizeof(float));
-    l.bins = take(&l.size, is_random ? 0 : GW_SELECT_BINS * sizeof(uint32_t));
+    l.bins = take(&l.size, is_random ? 0 : GW_SELECT_BINS * sizeof(uint64_t));
     l.bitmap = take(&l.size, is_random ? gw_randk_words(len) * 8 : 0);
     l.scratch = take(&l.size, is_random ? 0 : sizeof(gw_codebook_scratch));
     l.nested_size = nested.workspace_size;
@@ -117,7 +117,7 @@ static gw_status pick(sparse_work *work)
         return GW_ERR_NONFINITE;
     }
     gw_selection selection = {work->positions, work->values,
-                              (uint32_t *)(void *)(e->workspace + work->layout.bins), e->step->len,
+                              (uint64_t *)(void *)(e->workspace + work->layout.bins), e->step->len,
                               e->step->keep_len};
     return gw_selection_make(&selection, &work->input) ? GW_OK : GW_ERR_NONFINITE;
 }

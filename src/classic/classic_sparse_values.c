@@ -157,17 +157,25 @@ int gw_sparse_values_open(gw_sparse_reading *reading, const gw_classic_payload *
 
 int gw_sparse_values_read(const gw_sparse_reading *reading, float *values, uint64_t first, size_t count)
 {
+    const uint8_t *const src = reading->src;
+    const size_t at = (size_t)first;
     uint32_t is_bad = 0;
+    if (reading->format == GW_CLASSIC_VALUES_GCOMP) {
+        GW_MEMCPY(values, reading->decoded + at, count * sizeof *values);
+    } else if (reading->format == GW_CLASSIC_VALUES_FP32) {
+        for (size_t i = 0; i < count; i++) {
+            values[i] = gw_float_from_bits(gw_load32(src + 4 * (at + i)));
+        }
+    } else {
+        for (size_t i = 0; i < count; i++) {
+            values[i] = gw_float_from_bits(gw_widen_fp16(gw_load16(src + 2 * (at + i))));
+        }
+    }
     for (size_t i = 0; i < count; i++) {
-        const size_t at = (size_t)first + i;
-        uint32_t bits = reading->format == GW_CLASSIC_VALUES_FP32 ? gw_load32(reading->src + 4 * at)
-                        : reading->format == GW_CLASSIC_VALUES_FP16
-                            ? gw_widen_fp16(gw_load16(reading->src + 2 * at))
-                            : gw_bits_from_float(reading->decoded[at]);
-        const uint32_t magnitude = bits & GW_F32_ABS, is_bad_here = magnitude >= GW_F32_INF;
-        bits = is_bad_here || magnitude < GW_F32_MIN ? 0 : bits;
+        const uint32_t bits = gw_bits_from_float(values[i]), magnitude = bits & GW_F32_ABS;
+        const uint32_t is_bad_here = magnitude >= GW_F32_INF, is_small = magnitude < GW_F32_MIN;
         is_bad |= is_bad_here;
-        values[i] = gw_float_from_bits(bits);
+        values[i] = gw_float_from_bits(bits & ((is_bad_here | is_small) - 1));
     }
     return is_bad == 0;
 }

@@ -31,26 +31,32 @@ static int is_any(const uint8_t *bytes, size_t len, uint8_t byte)
     return found != 0;
 }
 
+/* The same for eight bits: vector instructions of any compiler. */
+static int unpack_bytes(uint8_t *out, const uint8_t *src, size_t len, uint32_t most, uint8_t base)
+{
+    uint8_t largest = 0;
+    for (size_t i = 0; i < len; i++) {
+        const uint8_t code = src[i];
+        largest = code > largest ? code : largest;
+        out[i] = (uint8_t)(code + base);
+    }
+    return largest <= most && gw_is_zero(src + len, gw_round4(len) - len);
+}
+
 /* `len` numbers of `width` bits to out: number + base, or GW_LEVEL_INVALID above `most`. Returns 0 if one is
  * above, or if padding is not zero. */
 static int unpack(uint8_t *out, const uint8_t *src, size_t len, const gw_level_form *form, uint32_t most,
                   uint8_t base, gw_level_scratch *s)
 {
     const unsigned width = gw_level_width(most);
+    if (width == 8) {
+        return unpack_bytes(out, src, len, most, base);
+    }
     for (uint32_t code = 0; code < 256; code++) {
         s->table[code] = (uint8_t)(code <= most ? code + base : GW_LEVEL_INVALID);
     }
-    if (width < 8) {
-        if (!form->kernels->gcomp.unpack(out, src, len, width, s->table)) {
-            return 0;
-        }
-    } else {
-        for (size_t i = 0; i < len; i++) {
-            out[i] = s->table[src[i]];
-        }
-        if (!gw_is_zero(src + len, gw_round4(len) - len)) {
-            return 0;
-        }
+    if (!form->kernels->gcomp.unpack(out, src, len, width, s->table)) {
+        return 0;
     }
     return !is_any(out, len, GW_LEVEL_INVALID);
 }

@@ -183,7 +183,7 @@ static uint64_t last_block(const gw_level_layout *layout, uint64_t chunk)
 /* Norms, levels and bytes of all chunks. */
 static gw_status encode_chunks(level_encoder *e, gw_classic_encoding *encoding, int keeps)
 {
-    size_t at = gw_level_front_size(&e->layout);
+    size_t at = (size_t)gw_level_front_size(&e->layout); /* capacity is at least that */
     for (uint64_t chunk = 0; chunk < e->layout.chunk_count; chunk++) {
         const gw_status status = make_norms(e, last_block(&e->layout, chunk));
         uint32_t entry;

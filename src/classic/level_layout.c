@@ -11,21 +11,19 @@ gw_level_layout gw_level_layout_of(uint64_t len, uint32_t block_len, uint32_t le
     layout.block_len = block_len == 0 || block_len > len ? len : block_len;
     layout.block_count = gw_classic_blocks(block_len, len);
     layout.chunk_count = whole + (rest != 0);
-    layout.norms_size = gw_classic_size_of(layout.block_count, 4);
-    layout.directory_size =
-        coding == GW_CLASSIC_CODING_PACKED ? 0 : gw_classic_size_of(layout.chunk_count, 4);
+    layout.norms_size = 4 * layout.block_count;
+    layout.directory_size = coding == GW_CLASSIC_CODING_PACKED ? 0 : 4 * layout.chunk_count;
     layout.chunks_size_max =
-        gw_classic_size_add(gw_classic_size_of(whole, gw_level_packed_size(level_max, GW_LEVEL_CHUNK_LEN)),
-                            gw_level_packed_size(level_max, rest));
+        whole * gw_level_packed_size(level_max, GW_LEVEL_CHUNK_LEN) + gw_level_packed_size(level_max, rest);
     return layout;
 }
 
-size_t gw_level_front_size(const gw_level_layout *layout)
+uint64_t gw_level_front_size(const gw_level_layout *layout)
 {
-    return gw_classic_size_add(layout->norms_size, layout->directory_size);
+    return layout->norms_size + layout->directory_size;
 }
 
-size_t gw_level_size_max(const gw_level_layout *layout)
+uint64_t gw_level_size_max(const gw_level_layout *layout)
 {
-    return gw_classic_size_add(gw_level_front_size(layout), layout->chunks_size_max);
+    return gw_level_front_size(layout) + layout->chunks_size_max;
 }

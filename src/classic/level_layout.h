@@ -15,18 +15,19 @@ typedef struct gw_level_layout {
     uint64_t block_len; /* values of a block, len or less */
     uint64_t block_count;
     uint64_t chunk_count;
-    size_t norms_size;
-    size_t directory_size; /* 0 for packed levels, whose chunks have sizes that follow from len */
-    size_t chunks_size_max;
+    /* Bytes, also where size_t cannot hold them: a header is as good on every machine. Below 2^34. */
+    uint64_t norms_size;
+    uint64_t directory_size; /* 0 for packed levels, whose chunks have sizes that follow from len */
+    uint64_t chunks_size_max;
 } gw_level_layout;
 
-/* len > 0. Sizes are SIZE_MAX where size_t cannot hold them. */
+/* 0 < len <= 2^32. */
 gw_level_layout gw_level_layout_of(uint64_t len, uint32_t block_len, uint32_t level_max,
                                    gw_classic_coding coding);
 
-/* Bytes of norms and directory, and of all, or SIZE_MAX. */
-size_t gw_level_front_size(const gw_level_layout *layout);
-size_t gw_level_size_max(const gw_level_layout *layout);
+/* Bytes of norms and directory, and of all. */
+uint64_t gw_level_front_size(const gw_level_layout *layout);
+uint64_t gw_level_size_max(const gw_level_layout *layout);
 
 /* Values of a chunk. */
 static inline size_t gw_level_chunk_len(const gw_level_layout *layout, uint64_t chunk)

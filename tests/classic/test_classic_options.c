@@ -186,10 +186,33 @@ static void warmup_falls_by_equal_factors(void **state)
         assert_true(fabs(now - pow(1e-4, ((double)i + 1) / 1001)) <= 1e-13 * now);
     }
     assert_true(gw_classic_warmup_ratio(1.0, 3, 10) == 1.0);
+    /* The most steps: the last one of them counts as the end. */
+    assert_true(gw_classic_warmup_ratio(0.25, UINT64_MAX - 1, UINT64_MAX) == 0.25);
+    assert_true(fabs(gw_classic_warmup_ratio(0.25, UINT64_MAX / 2, UINT64_MAX) - 0.5) <= 1e-14);
     assert_true(gw_classic_warmup_ratio(0x1p-1074, 3, 10) > 0.0);
     assert_true(gw_classic_warmup_ratio(0.0, 0, 4) == 0.0);
     assert_true(gw_classic_warmup_ratio(2.0, 0, 4) == 0.0);
     assert_true(gw_classic_warmup_ratio((double)NAN, 9, 4) == 0.0);
+}
+
+static void change_blocks(gw_classic_options *options)
+{
+    options->block_len = 512;
+}
+
+/* Any number that a caller may pass, also where no step has that length. */
+static void block_count_rounds_up(void **state)
+{
+    (void)state;
+    const gw_classic qsgd = ct_make(GW_CLASSIC_QSGD, change_blocks),
+                     onebit = ct_make(GW_CLASSIC_ONEBIT, NULL);
+    assert_true(gw_classic_block_count(&qsgd, 1) == 1);
+    assert_true(gw_classic_block_count(&qsgd, 512) == 1);
+    assert_true(gw_classic_block_count(&qsgd, 513) == 2);
+    assert_true(gw_classic_block_count(&qsgd, (uint64_t)1 << 32) == (uint64_t)1 << 23);
+    assert_true(gw_classic_block_count(&qsgd, UINT64_MAX) == (uint64_t)1 << 55);
+    assert_true(gw_classic_block_count(&onebit, UINT64_MAX) == 1);
+    assert_true(gw_classic_block_count(NULL, 1) == 0);
 }
 
 /* ---- arguments of encode --------------------------------------------------------------------------------
@@ -299,10 +322,11 @@ static void empty_tensors_have_frames(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_go_both_ways),      cmocka_unit_test(usual_options_are_good),
-        cmocka_unit_test(every_field_is_checked),  cmocka_unit_test(state_arrays),
-        cmocka_unit_test(keep_len_rounds_up),      cmocka_unit_test(warmup_falls_by_equal_factors),
-        cmocka_unit_test(encode_checks_arguments), cmocka_unit_test(empty_tensors_have_frames),
+        cmocka_unit_test(names_go_both_ways),        cmocka_unit_test(usual_options_are_good),
+        cmocka_unit_test(every_field_is_checked),    cmocka_unit_test(state_arrays),
+        cmocka_unit_test(keep_len_rounds_up),        cmocka_unit_test(warmup_falls_by_equal_factors),
+        cmocka_unit_test(block_count_rounds_up),     cmocka_unit_test(encode_checks_arguments),
+        cmocka_unit_test(empty_tensors_have_frames),
     };
     return cmocka_run_group_tests_name("classic options", tests, NULL, NULL);
 }

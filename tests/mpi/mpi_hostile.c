@@ -8,6 +8,7 @@
  */
 #include "mpi_check.h"
 
+#include <stdatomic.h>
 #include <dirent.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -168,6 +169,74 @@ static void case_repeat(check_job *job)
     free(values);
 }
 
+/* ------------ settings ------------ */
+
+/* Rank 0 has none, the others have settings of their own: those of rank 0 count, or ranks would do different
+ * things. Before MPI_Init. */
+static void set_otherwise(void)
+{
+    const char *openmpi = getenv("OMPI_COMM_WORLD_RANK"), *mpich = getenv("PMI_RANK");
+    const char *rank = openmpi != NULL ? openmpi : mpich != NULL ? mpich : "0";
+    const int is_first = strcmp(rank, "0") == 0;
+    (void)setenv("GRADWIRE_MPI_PROGRESS", is_first ? "none" : "calls", 1);
+    (void)setenv("GRADWIRE_MPI_THRESHOLD", is_first ? "64K" : "1G", 1);
+}
+
+static void case_settings(check_job *job)
+{
+    float *values = check_make((uint32_t)job->rank, LEN), *result = calloc(LEN, sizeof(float));
+    const check_sum sum = {.stride = 1, .streams = (uint32_t)job->size};
+    const check_job exact = {.rank = job->rank, .size = job->size, .bound = 1e-12};
+    MPI_Request request;
+    (void)MPI_Iallreduce(values, result, LEN, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD, &request);
+    (void)MPI_Wait(&request, MPI_STATUS_IGNORE);
+    CHECK(job, check_result(&exact, result, LEN, &sum));
+    (void)MPI_Allreduce(values, result, LEN, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    CHECK(job, check_result(job, result, LEN, &sum));
+    free(values);
+    free(result);
+}
+
+/* Sums with another program, which does not compress. */
+static void sum_merged(check_job *job, MPI_Comm between, int high)
+{
+    static float ones[LEN], result[LEN];
+    MPI_Comm merged, copy;
+    int size;
+    (void)MPI_Intercomm_merge(between, high, &merged);
+    (void)MPI_Comm_dup(merged, &copy);
+    (void)MPI_Comm_size(copy, &size);
+    for (size_t i = 0; i < LEN; i++) {
+        ones[i] = 1.0f;
+    }
+    (void)MPI_Allreduce(ones, result, LEN, MPI_FLOAT, MPI_SUM, copy);
+    for (size_t i = 0; i < LEN; i += 1000) {
+        CHECK(job, result[i] == (float)size);
+    }
+    (void)MPI_Comm_free(&copy);
+    (void)MPI_Comm_free(&merged);
+    (void)MPI_Comm_disconnect(&between);
+}
+
+static char *program;
+
+static void case_spawn(check_job *job)
+{
+    char child[] = "child";
+    char *arguments[] = {child, NULL};
+    MPI_Comm between;
+    CHECK(job, MPI_Comm_spawn(program, arguments, 1, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &between,
+                              MPI_ERRCODES_IGNORE) == MPI_SUCCESS);
+    sum_merged(job, between, 0);
+}
+
+static void case_child(check_job *job)
+{
+    MPI_Comm between;
+    (void)MPI_Comm_get_parent(&between);
+    sum_merged(job, between, 1);
+}
+
 /* ------------ ends ------------ */
 
 /* MPI forbids it, but all ranks do it alike: the program ends. */
@@ -181,14 +250,14 @@ static void case_unfinished(check_job *job)
 
 /* ------------ failures (GRADWIRE_MPI_TEST_DAMAGE: in every operation) ------------ */
 
-static int handled;
+static atomic_int handled; /* also by the progress thread */
 static MPI_Comm handled_comm;
 
 static void on_error(MPI_Comm *comm, int *code, ...)
 {
     (void)code;
-    handled++;
     handled_comm = *comm;
+    handled++;
 }
 
 /* The program's handler, once, by the call that completes the request. */
@@ -211,6 +280,30 @@ static void case_damage_handler(check_job *job)
     CHECK(job, handled == 0);
     CHECK(job, MPI_Wait(&request, MPI_STATUS_IGNORE) != MPI_SUCCESS && request == MPI_REQUEST_NULL);
     CHECK(job, handled == 1 && handled_comm == comm);
+    (void)MPI_Comm_free(&comm);
+    free(values);
+}
+
+/* A request that is freed before its end, and no call of the program that could tell of the failure. */
+static void case_damage_unseen(check_job *job)
+{
+    static float result[LEN];
+    float *values = check_make((uint32_t)job->rank, LEN);
+    const struct timespec moment = {.tv_nsec = 10000000};
+    MPI_Errhandler handler;
+    MPI_Comm comm;
+    MPI_Request request;
+    (void)MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    (void)MPI_Comm_create_errhandler(on_error, &handler);
+    (void)MPI_Comm_set_errhandler(comm, handler);
+    (void)MPI_Errhandler_free(&handler);
+    (void)MPI_Iallreduce(values, result, LEN, MPI_FLOAT, MPI_SUM, comm, &request);
+    (void)MPI_Request_free(&request);
+    for (int i = 0; i < 2000 && handled == 0; i++) {
+        (void)nanosleep(&moment, NULL);
+    }
+    CHECK(job, handled == 1 && handled_comm == comm);
+    (void)MPI_Barrier(MPI_COMM_WORLD);
     (void)MPI_Comm_free(&comm);
     free(values);
 }
@@ -248,12 +341,22 @@ int main(int argc, char **argv)
         {"cycles", case_cycles},
         {"live", case_live},
         {"repeat", case_repeat},
+        {"settings", case_settings},
+        {"spawn", case_spawn},
+        {"child", case_child},
         {"unfinished", case_unfinished},
         {"damage_handler", case_damage_handler},
         {"damage_many", case_damage_many},
+        {"damage_unseen", case_damage_unseen},
     };
     check_job job = {.bound = argc > 2 ? atof(argv[2]) : 0};
     int found = 0;
+    program = argv[0];
+    if (argc > 1 && strcmp(argv[1], "settings") == 0) {
+        set_otherwise();
+    } else if (argc > 1 && strcmp(argv[1], "child") == 0) {
+        (void)setenv("GRADWIRE_MPI", "off", 1);
+    }
     (void)MPI_Init(&argc, &argv);
     (void)MPI_Comm_rank(MPI_COMM_WORLD, &job.rank);
     (void)MPI_Comm_size(MPI_COMM_WORLD, &job.size);

@@ -161,7 +161,7 @@ class DdpState:
         self._watch = BackwardWatch(self.engine.fail)
         self._model = model
         self._names: dict[int, str] | None = None
-        self._caster: Caster | None = None
+        self._casters: dict[str, Caster] = {}
         self._thc: dict[str, Any] = {}  # ThcState by its options
         self._classic: dict[str, Any] = {}  # ClassicState by its options
         self._planned: planned.Planned | None = None
@@ -207,8 +207,7 @@ class DdpState:
             )
         if kind in ("fp16", "bf16"):
             self._refuse(kind, options)
-            caster = self._make_caster()
-            caster.prepare(kind)
+            caster = self._make_caster(kind)
             return lambda values, params, gradients, message: caster.reduce(values, kind)
         if kind == "thc":
             thc = self._make_thc(options)
@@ -224,12 +223,14 @@ class DdpState:
         if options:
             raise ValueError(f"plan: {kind} has no options, not {', '.join(sorted(options))}")
 
-    def _make_caster(self) -> Caster:
-        if self._caster is None:
+    def _make_caster(self, kind: str) -> Caster:
+        """One for each kind: bf16 may run on a thread, whose calls would come in another order on each rank."""
+        if kind not in self._casters:
             transport = new_transport(self.group, None, self.timeout)
-            self._caster = Caster(transport, self.engine.fail)
+            self._casters[kind] = Caster(transport, self.engine.fail)
+            self._casters[kind].prepare(kind)
             self.engine.on_fail.append(lambda error: transport.abort())
-        return self._caster
+        return self._casters[kind]
 
     def _make_thc(self, options: dict[str, Any]) -> Any:
         from .thc import ThcState  # it needs this module
@@ -421,6 +422,8 @@ class DdpState:
     def _begin_backward(self) -> None:
         self._in_backward = True
         self._watch.begin(sys._getframe())
+        if self.recording is not None and self.step >= self.recording.steps.stop:
+            self.recording.write()  # here all ranks are; a forward pass may be of one alone
         if self._planned is not None:
             self._planned.begin()
         self._compressing = self.choice.compresses(self.step)
@@ -570,10 +573,8 @@ class DdpState:
             self._forward_handle = None
         self.report.close()
         self._watch.close()
-        for other in (*self._thc.values(), *self._classic.values()):
+        for other in (*self._thc.values(), *self._classic.values(), *self._casters.values()):
             other.close()
-        if self._caster is not None:
-            self._caster.close()
         self.engine.close()
 
 
@@ -700,9 +701,8 @@ def _weak(method: Callable[..., None]) -> Callable[..., None]:
 def _forward_trigger(reference: weakref.ref) -> Callable[..., None]:
     def trigger(module: torch.nn.Module, *_: Any) -> None:
         state = reference()
-        if (
-            state is not None and module.training
-        ):  # not for an evaluation, before a scheduler's step or of other weights
+        # not for an evaluation, before a scheduler's step or of other weights; a loss has no eval() then
+        if state is not None and module.training and torch.is_grad_enabled():
             state.on_forward()
 
     return trigger

@@ -227,7 +227,7 @@ def _entry(
     part = (ranks - 1) / ranks
     enc = _table([(row.length, row.enc) for row in rows])
     entry: dict[str, Any] = {"name": name, "options": {"codec": kind, **options}}
-    adds = kind == "gradwire" or (kind == "bf16" and not bench.state._caster._adds_bf16)
+    adds = kind == "gradwire" or (kind == "bf16" and not bench.state._casters["bf16"]._adds_bf16)
     if kind == "thc":
         entry["payload"] = {"kind": "thc", "bits": int(options.get("bits", 4))}
     elif kind == "gradwire":

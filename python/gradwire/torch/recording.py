@@ -84,7 +84,7 @@ class Recording:
         return ready
 
     def begin(self, step: int, names: dict[int, str]) -> None:
-        """A forward pass begins; it is the first one of a step unless that has begun. Writes after the last step."""
+        """A forward pass begins; it is the first one of a step unless that has begun."""
         if self.written:
             return
         self._names = names
@@ -93,8 +93,6 @@ class Recording:
         self._close()
         if step in self.steps:
             self._now = _Step(step, time.perf_counter())
-        elif step >= self.steps.stop:
-            self.write()
 
     def message(self, label: str, elems: int) -> Message | None:
         if self._now is None:

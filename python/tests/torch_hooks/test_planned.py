@@ -46,8 +46,6 @@ def train(rank, size, document, steps, make="planned", name="adamw", options=Non
         optimizer.step()
         losses.append(loss.item())
     state.check()
-    if options and "record" in options:
-        ddp(batch(rank, steps)[0])  # the recording is written when the step after its last begins
     misfits, totals = sorted(state._planned.misfits), state.report.totals()
     state.close()
     return losses, digest(net), misfits, totals
@@ -235,3 +233,55 @@ def test_a_recording_has_gradients_and_messages(tmp_path):
         coded = messages[2]["args"]
         assert 0 <= coded["started_us"] <= coded["encoded_us"] <= messages[2]["dur"]
         assert coded["encode_us"] > 0 and coded["sent_size"] > 0
+
+
+def rounded(rank, size, document, steps):
+    net = model()
+    ddp = gradwire.torch.planned_ddp(net)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+    state, hook = gradwire.torch.ddp_hook(optimizer, plan=document, model=net)
+    ddp.register_comm_hook(state, hook)
+    for step in range(steps):
+        x, y = batch(rank, step)
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(ddp(x), y).backward()
+        optimizer.step()
+    state.close()
+    return digest(net)
+
+
+def test_fp16_and_bf16_do_not_meet():
+    """One runs on a thread where Gloo does not add bf16: with one group for both, ranks would issue their calls in
+    different orders."""
+    document = plan((1, "bf16"), (1, "fp16"), (1, "bf16"), (1, "fp16"), (1, "bf16"), (1, "fp16"))
+    assert len(set(run(rounded, 3, document, 60).values())) == 1
+
+
+def evaluated(rank, size, path):
+    net, criterion = model(), torch.nn.MSELoss()
+    ddp = gradwire.torch.planned_ddp(net)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+    state, hook = gradwire.torch.ddp_hook(
+        optimizer, plan=plan((6, "fp32")), model=net, record=path, record_steps=(1, 3)
+    )
+    ddp.register_comm_hook(state, hook)
+    for step in range(5):
+        x, y = batch(rank, step)
+        optimizer.zero_grad()
+        criterion(ddp(x), y).backward()
+        optimizer.step()
+        if rank == 0:
+            net.eval()
+            with torch.no_grad():
+                criterion(net(x), y)  # nobody calls eval() of a loss
+            net.train()
+            torch.nn.Linear(2, 2)(torch.ones(1, 2))
+        torch.distributed.barrier()
+    state.close()
+
+
+def test_a_recording_is_written_where_all_ranks_are(tmp_path):
+    """A forward pass may be of one rank alone, while the others wait for it."""
+    path = tmp_path / "run.json"
+    run(evaluated, 2, str(path), timeout_s=10)
+    assert sum(event["cat"] == "user_annotation" for event in json.loads(path.read_text())["traceEvents"]) == 2
