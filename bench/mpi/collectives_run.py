@@ -1,6 +1,6 @@
 """Measures docs/results/collectives*.tsv: allreduce_bench of both MPIs over limited links, 4 ranks.
 
-    collectives_run.py BUILD GRADIENTS.npy OUT [--quick]
+    collectives_run.py BUILD GRADIENTS.npy OUT [--quick] [--only REGEX]
 
 One row is one line of allreduce_bench with what was run: figure, MPI, link. The links of each run are probed before
 it, and the row carries what they did. Without namespaces the only rows are those of the unlimited link over the MPI's
@@ -10,7 +10,9 @@ usual transport, marked "computed" for other links: plain and compressed time, p
 import argparse
 import csv
 import io
+import itertools
 import pathlib
+import re
 import subprocess
 import sys
 import time
@@ -145,6 +147,19 @@ def write(path, columns, rows):
     fresh.rename(path)
 
 
+def rows_of_others(path, runs):
+    """Rows of an earlier file that none of these runs measures."""
+    names = {run[:3] for run in runs}
+    with open(path, encoding="utf-8", newline="") as f:
+        return [r for r in csv.DictReader(f, delimiter="\t") if (r["figure"], r["mpi"], r["link"]) not in names]
+
+
+def in_order(rows):
+    """Rows as a whole run would have written them."""
+    order = [run[:3] for run in plan(False)]
+    return sorted(rows, key=lambda row: order.index((row["figure"], row["mpi"], row["link"])))
+
+
 def measured(measure, build, gradients, run):
     """All rows of a run. Open MPI's launcher crashes now and then: a run that fails is tried once more."""
     try:
@@ -171,13 +186,15 @@ def main():
     parser.add_argument("gradients", type=pathlib.Path)
     parser.add_argument("out", type=pathlib.Path)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only", default="", help="runs named FIGURE-MPI-LINK that match; rows of the others stay")
     chosen = parser.parse_args()
     refused = permission.refusal()
     if refused:
         print(f"limited links are not possible here: {refused}. Times are COMPUTED from bytes, not measured.")
     else:
         permission.enter()
-    runs = plan(chosen.quick)
+    runs = [run for run in plan(chosen.quick) if re.search(chosen.only, "-".join(run[:3]))]
+    kept = rows_of_others(chosen.out / "collectives.tsv", runs) if chosen.only else []
     print(
         f"== {len(runs)} runs, about {sum(map(expected_seconds, runs)) / 60:.0f} minutes on an idle machine", flush=True
     )
@@ -187,7 +204,8 @@ def main():
         ("mpi", "call", "plain_ns", "gradwire_ns", "overhead_ns", "low", "high"),
         overhead(build),
     )
-    write(chosen.out / "collectives.tsv", COLUMNS, all_rows(build, gradients, runs, refused))
+    rows = itertools.chain(kept, all_rows(build, gradients, runs, refused))
+    write(chosen.out / "collectives.tsv", COLUMNS, in_order(rows) if chosen.only else rows)
 
 
 if __name__ == "__main__":
