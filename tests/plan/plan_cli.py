@@ -928,7 +928,7 @@ class Inputs(Case):
         methods = ("--methods", "fp32,bf16,gcomp-t16,gcomp-t12")
         case = (*self.OURS, *methods, *self.cluster(8, 4), *limits)
         with open(self.CODECS) as file:
-            errors = {codec["name"]: codec["error"] for codec in json.load(file)["codecs"]}
+            errors = {codec["name"]: codec["error"] for codec in json.load(file)["codecs"] if "error" in codec}
         errors.update(fp32=0, bf16=5.08e-9)
         model = self.write(
             "m.csv", "name,elems,bwd_us\n" + "".join("t%d,%d,%d\n" % (i, 40000 << i % 7, 900) for i in range(24))
