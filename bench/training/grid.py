@@ -112,7 +112,7 @@ def time_jobs(tasks, links, rounds, steps, automatic):
     jobs = []
     for task in tasks:
         noise = [] if task in ("digits", "resnet18") else ["gradwire:compress=always" + NOISE]
-        hooks = ["none", "bf16", "powersgd:4", "int8", "int4", GRADWIRE + "14", GRADWIRE + "12", *noise]
+        hooks = ["none", "bf16", "fp16", "powersgd:4", "int8", "int4", GRADWIRE + "14", GRADWIRE + "12", *noise]
         hooks += ["gradwire"] if automatic else []
         for link in links:
             for turn in range(rounds):

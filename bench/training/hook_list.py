@@ -3,6 +3,7 @@
 none                 DDP's own all-reduce of fp32
 bf16                 torch's bf16_compress_hook; where Gloo cannot reduce bf16 (torch 1.13), the same bytes by
                          baselines.Exchange
+fp16                     torch's fp16_compress_hook, which every Gloo reduces: the same bytes as bf16 by its ring
 powersgd[:RANK]      torch's powerSGD_hook with error feedback and warm start, from step 2 (default rank 4), on a
                          thread of its own
 int8, int4           blocks of 512 (baselines.py)
@@ -84,9 +85,19 @@ def _bf16(ddp, _optimizer, _text):
 
     if not gloo_has_bf16():
         return _exchange(ddp, baselines.Bf16Wire())
-    counted = _Counted(bf16_compress_hook, 2)
+    return _cast(ddp, bf16_compress_hook)
+
+
+def _fp16(ddp, _optimizer, _text):
+    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+
+    return _cast(ddp, fp16_compress_hook)
+
+
+def _cast(ddp, torch_hook):
+    counted = _Counted(torch_hook, 2)
     ddp.register_comm_hook(None, _named(counted))
-    return Installed("torch's bf16_compress_hook", lambda _steps: counted.sent_bytes)
+    return Installed(f"torch's {torch_hook.__name__}", lambda _steps: counted.sent_bytes)
 
 
 def _named(counted):
@@ -157,6 +168,7 @@ def _none(ddp, _optimizer, _text):
 _HOOKS = {
     "none": _none,
     "bf16": _bf16,
+    "fp16": _fp16,
     "powersgd": _powersgd,
     "int8": lambda ddp, _optimizer, _text: _exchange(ddp, baselines.Int8Blocks()),
     "int4": lambda ddp, _optimizer, _text: _exchange(ddp, baselines.Int4Blocks()),

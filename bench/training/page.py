@@ -93,21 +93,23 @@ def time_part(runs, task, compute, optimizer_steps):
     text = ""
     for link in links:
         here = select(own, link=link)
-        plain, bf16, body = select(here, hook="none"), select(here, hook="bf16"), []
+        plain, body = select(here, hook="none"), []
         for hook in summary.hooks_of(here):
             these = select(here, hook=hook)
             row = [hook_text(hook), len(these), number(statistics.median(r.seconds for r in these), ".3f")]
-            for against in (plain, bf16):
+            for against in (plain, select(here, hook="bf16"), select(here, hook="fp16")):
                 ratio = summary.ratio_interval(these, against)
                 mean, low, high = ratio or (None, None, None)
                 row.append(number(mean, ".2f") + ("" if low is None else f" ({low:.2f} to {high:.2f})"))
             cpu = statistics.median(r.cpu for r in these)
             bytes_sent = [r.sent for r in these]
-            wire = [None if r.sent is None else 8e-6 * r.sent / r.link_mbit for r in these]
+            wire = [summary.wire_seconds(r) for r in these]
             steps = optimizer_steps.get((task, hook))
             seconds = statistics.median(r.seconds for r in these)
             row += [f"{cpu:.2f}", "-" if None in bytes_sent else f"{statistics.fmean(bytes_sent) / 1e6:.2f}"]
             row.append("-" if None in wire else f"{statistics.median(wire):.3f}")
+            share = summary.allowed_share(these, plain) if link != "unlimited" else None
+            row.append(number(share and 100 * share, ".0f"))
             row.append("-" if steps is None or compute != "real" else f"{steps * seconds:.0f}")
             body.append(row)
         seen = [statistics.median(getattr(run, key) for run in here) for key in ("link_mbit", "rtt_ms")]
@@ -118,9 +120,11 @@ def time_part(runs, task, compute, optimizer_steps):
             "seconds a step",
             "fp32 / this",
             "bf16 / this",
+            "fp16 / this",
             "CPU s a step, all ranks",
             "MB sent a rank",
             "s for these bytes at the probed rate",
+            "% of what the bytes allow",
         ]
         text += table([*head, "s to that loss (composed)"], body)
     return text
@@ -162,7 +166,8 @@ def main():
             select(curves, task=task, optimizer=optimizer), out / f"training-{task}-{optimizer}.svg", hook_text
         )
     text += "\n## Seconds a step\n\nMedians; ratios are paired by round. *Composed*: steps to the loss that "
-    text += "fp32 has after 80 % of its steps, times seconds a step.\n"
+    text += "fp32 has after 80 % of its steps, times seconds a step. *What the bytes allow*: the seconds of fp32 that "
+    text += "its bytes do not explain, and the seconds for the bytes of this hook, over its seconds.\n"
     for task in sorted({run.task for run in times}):
         text += time_part(times, task, "real", steps_by_hook(curves))
         if select(times, task=task, compute="replay"):

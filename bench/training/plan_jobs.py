@@ -38,7 +38,7 @@ CAPS = (1, 5, 25, 100)
 class PlannedJob:
     task: str
     link: str
-    codecs: tuple[str, ...] = ("bf16", "gcomp-t14")
+    codecs: tuple[str, ...] = ("fp16", "gcomp-t14")
     caps: tuple[float, ...] = CAPS
     steps: int = 10  # counted
     rounds: int = 2
@@ -56,7 +56,7 @@ def gradwire_hook(codec):
     """The hook for DDP's own buckets that runs what the codec of that name in a plan does."""
     if codec.startswith("gcomp-t"):
         return f"gradwire:compress=always,small_len=1,tolerance_bits={codec[7:]}"
-    return {"fp32": "none", "bf16": "bf16"}[codec]
+    return {"fp32": "none", "bf16": "bf16", "fp16": "fp16"}[codec]
 
 
 class Session:

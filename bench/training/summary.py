@@ -21,7 +21,7 @@ def select(runs, **wanted):
 
 def hooks_of(runs):
     """Hooks by kind, then by name."""
-    order = ("none", "bf16", "powersgd", "int8", "int4", "classic", "gradwire")
+    order = ("none", "bf16", "fp16", "powersgd", "int8", "int4", "classic", "gradwire")
 
     def place(hook):
         return order.index(hook.partition(":")[0]), hook
@@ -54,6 +54,20 @@ def ratio_interval(runs, plain):
     if half is None:
         return math.exp(mean), None, None
     return math.exp(mean), math.exp(mean - half), math.exp(mean + half)
+
+
+def wire_seconds(run):
+    """Of the bytes that a rank sent in a step, at the probed rate; None where they were not counted."""
+    return None if run.sent is None else 8e-6 * run.sent / run.link_mbit
+
+
+def allowed_share(runs, plain):
+    """(fp32's seconds without those of its bytes + those of these bytes) / seconds; medians. 1: as fast as the link
+    lets it be, if the rest cannot be hidden better than fp32 hides it. None where bytes were not counted."""
+    if not plain or None in map(wire_seconds, [*runs, *plain]):
+        return None
+    rest = statistics.median(run.seconds - wire_seconds(run) for run in plain)
+    return (rest + statistics.median(map(wire_seconds, runs))) / statistics.median(run.seconds for run in runs)
 
 
 def steps_to(run, target):
