@@ -171,7 +171,7 @@ def run_job(net, job, folder, links):
     out.parent.mkdir(exist_ok=True)
     paths = [str(pathlib.Path(__file__).resolve().parents[1]), os.environ.get("PYTHONPATH")]
     extra = {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    run_ranks(net, job.words(out), 4 * job.estimate() + 120, extra=extra)
+    run_ranks(net, job.words(out), 12 * job.estimate() + 300, extra=extra)
     files = [pathlib.Path(f"{out}.rank{rank}.jsonl") for rank in range(RANKS)]
     merged = list(merge([rows_of(file) for file in files]))
     merged[0] |= {"job": dataclasses.asdict(job), "probe": links}
