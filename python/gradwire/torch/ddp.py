@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
@@ -26,8 +27,12 @@ from .optimizers import Book, Place
 from .recording import Message, Recording
 from .replay import Layout, Replay
 from .stats import Report, StepClock
-from .transport import Transport
+from .transport import Transport, weakly
 from .watch import BackwardWatch
+
+log = logging.getLogger("gradwire")
+_HINT_STEP = 3  # DDP has made its last buckets
+_HINT_LEN = 1 << 21  # values of a bucket from which on its size matters
 
 LossScale = Any  # a number, a callable that returns one, or a GradScaler
 
@@ -63,7 +68,8 @@ class DdpState:
     """What the hook keeps from step to step. One for each DDP module.
 
     tolerance_bits: 1..23, an encode moves no parameter by more than 2^-tolerance_bits of it. noise: 0, or 2^-8..1,
-    limit of the noise by the second moment (Adagrad, RMSprop, Adam, AdamW). levels: "derived" (receivers know the
+    limit of the noise by the second moment (Adagrad, RMSprop, Adam, AdamW); with tolerance_bits=None it alone counts,
+    else the smaller quantum does. levels: "derived" (receivers know the
     quanta from their own optimizer state), "carried" or "explicit"; "auto": derived where the optimizer is known, else
     carried. deep_cut: values below their quantum become 0 or one quantum; None: where there is a noise limit or no
     second moment. nmse: carried levels of an unknown optimizer: share of error that a message may add. rounding,
@@ -88,7 +94,7 @@ class DdpState:
         self,
         optimizer: torch.optim.Optimizer | Iterable[torch.optim.Optimizer],
         *,
-        tolerance_bits: int = 14,
+        tolerance_bits: int | None = 14,
         noise: float = 0.0,
         levels: str = "auto",
         deep_cut: bool | None = None,
@@ -139,8 +145,21 @@ class DdpState:
         settings = make_settings(made, **self._options)
         self._transport = new_transport(self.group, transport, self.timeout)
         self.rank, self.size = self._transport.rank, self._transport.size
+        self._transport.agree(
+            "gradwire",
+            {
+                **agreed_options(self._options, settings),
+                "compress": compress,
+                "small_len": small_len,
+                "seed": seed,
+                "plan": planned.digest(buckets),
+                "record": record is not None,
+                "record_steps": record_steps,
+            },
+        )
         self.engine = Engine(self._transport, settings, self._book)
-        self.engine.on_fail.append(_weak(self._failed))
+        weakref.finalize(self, self.engine.abandon).atexit = False
+        self.engine.on_fail.append(weakly(self._failed))
         self.choice = Choice("always" if buckets and compress == "auto" else compress, self._slowest, self.rank)
         self.step = 0  # synchronised backward passes so far
         self.clock = StepClock()
@@ -155,6 +174,7 @@ class DdpState:
         self._map_submitted = False
         self._map_inputs: tuple[Any, ...] = ()  # of the last maps
         self._warned = False
+        self._hinted = False
         self._forward_handle: Any = None
         self._layout: Layout = []  # of the last backward pass
         self._replay: Replay | None = None
@@ -166,22 +186,17 @@ class DdpState:
         self._classic: dict[str, Any] = {}  # ClassicState by its options
         self._planned: planned.Planned | None = None
         if buckets:
-            self._same_plan(planned.digest(buckets))
             self._planned = planned.Planned(buckets, [self._run_of(bucket) for bucket in buckets])
         self.recording: Recording | None = None
         if record is not None:
-            self.recording = Recording(record, range(*record_steps), self._book.params(), self._slowest, self.rank)
+            slowest = weakly(self._slowest)  # the parameters have hooks that keep the recording
+            self.recording = Recording(record, range(*record_steps), self._book.params(), slowest, self.rank)
             self.engine.timing = True
             self._watch_forward()
         for one in made:
             watch_steps(one, self)
 
     # ---- plans ----
-
-    def _same_plan(self, digest: int) -> None:
-        largest, complement = self.engine.call(lambda: self._transport.largest([digest, digest ^ (1 << 64) - 1]))
-        if largest != complement ^ (1 << 64) - 1:
-            raise ValueError("gradwire: the ranks have different plans")
 
     def _run_of(self, bucket: planned.Bucket) -> Callable[..., torch.futures.Future]:
         """What reduces a bucket of the plan: (values, params, gradients) -> future of the mean, in place."""
@@ -277,7 +292,7 @@ class DdpState:
 
     # ---- maps ----
 
-    def on_step(self) -> None:
+    def _on_step(self) -> None:
         """The optimizer has made a step: state is new. The maps wait for the next forward pass, when a scheduler has
         set the learning rate of the next step."""
         if self.recording is not None:
@@ -290,24 +305,26 @@ class DdpState:
     def _watch_forward(self) -> None:
         if self._forward_handle is None:
             register = torch.nn.modules.module.register_module_forward_pre_hook
-            self._forward_handle = register(_forward_trigger(weakref.ref(self)))
+            handles: list[Any] = []
+            self._forward_handle = register(_forward_trigger(weakref.ref(self), handles))
+            handles.append(self._forward_handle)
 
-    def on_forward(self) -> None:
+    def _on_forward(self) -> None:
         """The first forward pass of a step begins."""
         if self._forward_handle is not None:
             self._forward_handle.remove()
             self._forward_handle = None
         if self.recording is not None and self.engine.error is None:
             self.recording.begin(self.step, self._names_by_id())
-        self.build_maps()
+        self._build_maps()
 
-    def before_step(self) -> None:
+    def _before_step(self) -> None:
         """State is about to change: no map may be being built from it."""
         if self._map_submitted and self.engine.error is None:
             self._map_submitted = False
             self.engine.call(lambda: None)
 
-    def build_maps(self) -> None:
+    def _build_maps(self) -> None:
         """Maps for the next backward pass, from the state as it is now."""
         if self._map_due and self._plans:
             self._map_due = False
@@ -340,7 +357,7 @@ class DdpState:
                 stacklevel=2,
             )
         self._map_due = True
-        self.build_maps()
+        self._build_maps()
 
     def _slowest(self, seconds: list[float]) -> list[float]:
         """After all that was submitted: collective calls have one order on all ranks."""
@@ -432,7 +449,7 @@ class DdpState:
         if not (self._compressing and self._plans and self._maps):
             return
         if self._map_due:
-            self.build_maps()  # no forward pass was seen
+            self._build_maps()  # no forward pass was seen
         elif self._map_inputs:
             self._check_inputs()
         self.engine.compare_maps(list(self._plans.values()))
@@ -444,7 +461,21 @@ class DdpState:
         if self._compressing or self.choice.decision is False:
             for key in set(self._plans) - self._used:
                 self.engine.retire(self._plans.pop(key))
+        if step >= _HINT_STEP and self.choice.decision and not self._hinted:
+            self._hinted = True
+            self._hint()
         future.then(lambda done: self._synchronised(step))
+
+    def _hint(self) -> None:
+        """A bucket of DDP starts when its last gradient is there. What is compressed is soon sent, and the link idle
+        until then."""
+        lens = [plan.len for plan in self._plans.values()] if self._planned is None else []
+        if self.rank == 0 and lens and max(lens) > max(_HINT_LEN, sum(lens) // 4):
+            log.warning(
+                "gradwire: one of DDP's buckets has %.0f %% of the gradients, and is sent when the last of them is "
+                "there: DistributedDataParallel(..., bucket_cap_mb=4) may be faster",
+                100 * max(lens) / sum(lens),
+            )
 
     def _synchronised(self, step: int) -> None:
         self.choice.record(step, self.clock.lap())
@@ -543,6 +574,7 @@ class DdpState:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Before the first backward pass."""
         if state.get("version") != 1:
             raise ValueError(f"a state of version {state.get('version')}; this package reads 1")
         self.step = state["step"]
@@ -566,7 +598,7 @@ class DdpState:
         self.engine.raise_error()
 
     def close(self) -> None:
-        """Ends the threads. The hook raises afterwards."""
+        """Ends the threads. The hook raises afterwards. A state that is dropped ends them by itself, a little later."""
         self._closed = True
         if self._forward_handle is not None:
             self._forward_handle.remove()
@@ -581,7 +613,7 @@ class DdpState:
 def make_settings(
     made: Sequence[torch.optim.Optimizer],
     *,
-    tolerance_bits: int,
+    tolerance_bits: int | None,
     noise: float,
     levels: str,
     deep_cut: bool | None,
@@ -607,6 +639,10 @@ def make_settings(
         raise ValueError(f"{levels} levels need an optimizer that maps are known for; use levels='carried'")
     if noise and not moments:
         raise ValueError("a noise limit needs an optimizer with a second moment")
+    if tolerance_bits is None and not noise:
+        raise ValueError("tolerance_bits=None needs a noise limit")
+    scale_bits = 23 if tolerance_bits is None else tolerance_bits  # without a tolerance: only where levels begin
+    limits = gradwire.maps.Limits(scale_bits, noise, noise_only=tolerance_bits is None)
     if deep_cut is None:
         deep_cut = levels == "carried" or bool(noise) or (known and not any(map(optimizers.has_second_moment, made)))
 
@@ -615,7 +651,7 @@ def make_settings(
         return Options(
             levels=name,
             rounding=rounding,
-            tolerance_bits=tolerance_bits,
+            tolerance_bits=limits.tolerance_bits,
             deep_cut=cut,
             target_nmse=nmse if name == "carried" and not known else None,
             checksum=checksum,
@@ -624,7 +660,7 @@ def make_settings(
     return Settings(
         codec=codec(levels),
         spare=codec(fallback),
-        limits=gradwire.maps.Limits(tolerance_bits=tolerance_bits, noise=noise),
+        limits=limits,
         maps=known,
         agree=levels == "derived",
         contribution_bits=contribution_bits if levels != "explicit" else 0,
@@ -632,6 +668,11 @@ def make_settings(
         threads=threads,
         debug=debug,
     )
+
+
+def agreed_options(options: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
+    """Those of make_settings() that must be equal on all ranks."""
+    return {**{name: value for name, value in options.items() if name != "threads"}, "levels": settings.codec.levels}
 
 
 def places_of(
@@ -654,18 +695,18 @@ def fail_future(future: torch.futures.Future, error: BaseException) -> None:
 
 
 def watch_steps(optimizer: torch.optim.Optimizer, state: DdpState) -> None:
-    """Calls state.before_step() and state.on_step() around optimizer.step()."""
+    """Calls state._before_step() and state._on_step() around optimizer.step()."""
     reference = weakref.ref(state)
 
     def before(*_: Any) -> None:
         alive = reference()
         if alive is not None:
-            alive.before_step()
+            alive._before_step()
 
     def after(*_: Any) -> None:
         alive = reference()
         if alive is not None:
-            alive.on_step()
+            alive._on_step()
 
     if hasattr(optimizer, "register_step_post_hook"):
         optimizer.register_step_pre_hook(before)
@@ -686,24 +727,14 @@ def watch_steps(optimizer: torch.optim.Optimizer, state: DdpState) -> None:
     optimizer.step = types.MethodType(step, optimizer)
 
 
-def _weak(method: Callable[..., None]) -> Callable[..., None]:
-    """The engine's threads must not keep the state."""
-    reference = weakref.WeakMethod(method)
-
-    def call(*arguments: Any) -> None:
-        alive = reference()
-        if alive is not None:
-            alive(*arguments)
-
-    return call
-
-
-def _forward_trigger(reference: weakref.ref) -> Callable[..., None]:
+def _forward_trigger(reference: weakref.ref, handles: list[Any]) -> Callable[..., None]:
     def trigger(module: torch.nn.Module, *_: Any) -> None:
         state = reference()
+        if state is None:
+            handles[0].remove()
         # not for an evaluation, before a scheduler's step or of other weights; a loss has no eval() then
         if state is not None and module.training and torch.is_grad_enabled():
-            state.on_forward()
+            state._on_forward()
 
     return trigger
 

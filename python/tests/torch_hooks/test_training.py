@@ -1,6 +1,7 @@
 """What people do around a training step: schedulers, groups, accumulation, clipping, dtypes, scaling, resuming."""
 
 import io
+import logging
 import warnings
 
 import gradwire.torch
@@ -298,16 +299,27 @@ def test_small_buckets_travel_plain():
     assert run(small, 2, True) == run(small, 2, False)
 
 
+class Scalars:
+    """As much of a SummaryWriter as is needed."""
+
+    def __init__(self):
+        self.found = {}
+
+    def add_scalar(self, name, value, step):
+        self.found.setdefault(name, []).append((step, value))
+
+
 def reporting(rank, size, path):
     net = model(width=256)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
-    ddp, state = make(net, optimizer, csv=path, report_every=2, tolerance_bits=10)
+    scalars = Scalars()
+    ddp, state = make(net, optimizer, csv=path, tensorboard=scalars, report_every=2, tolerance_bits=10)
     for step in range(6):
         optimizer.zero_grad()
         backward(ddp, rank, step)
         optimizer.step()
     line = state.report.summary()
-    return *finish(state, net), line
+    return *finish(state, net), line, scalars.found
 
 
 def test_statistics(tmp_path):
@@ -321,6 +333,9 @@ def test_statistics(tmp_path):
     assert 0 < float(values["share"]) < 0.5
     assert float(values["encode_s"]) > 0 and float(values["decode_s"]) > 0 and float(values["map_s"]) > 0
     assert "% of the bytes" in found[0][2] and "NMSE" in found[0][2]
+    scalars = found[0][3]
+    assert [step for step, _ in scalars["gradwire/sent_size"]] == [1, 3, 5] and not found[1][3]
+    assert scalars["gradwire/share"][-1][1] == pytest.approx(float(values["share"]), rel=1e-4)
 
 
 def unknown_optimizer(rank, size):
@@ -532,3 +547,30 @@ def many_buckets(rank, size):
 def test_tags_of_many_buckets_differ():
     for _, totals, numbers in run(many_buckets, 2).values():
         assert numbers >= 300 and totals["sent_size"] > 0
+
+
+def with_buckets(rank, size, caps, options):
+    """Warnings of rank 0 about the size of buckets."""
+    messages = []
+    handler = logging.Handler()
+    handler.emit = lambda record: messages.append(record.getMessage())
+    logging.getLogger("gradwire").addHandler(handler)
+    for cap in caps:
+        torch.manual_seed(1)
+        net = torch.nn.Sequential(*[torch.nn.Linear(1200, 1200, bias=False) for _ in range(6)])
+        optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
+        ddp, state = make(net, optimizer, {"bucket_cap_mb": cap}, piece_len=1 << 18, debug=False, **options)
+        for _ in range(5):
+            net.zero_grad()
+            ddp(torch.randn(2, 1200)).square().sum().backward()
+            optimizer.step()
+        finish(state, net)
+        messages.append(cap)
+    return [message if isinstance(message, float) else message[:50] for message in messages]
+
+
+@pytest.mark.parametrize("compress", ["always", "never"])
+def test_large_buckets_are_reported_once(compress):
+    found = run(with_buckets, 2, (4.0, 25.0), {"compress": compress})
+    hint = ["gradwire: one of DDP's buckets has 83 % of the gra"] if compress == "always" else []
+    assert found == {0: [4.0, *hint, 25.0], 1: [4.0, 25.0]}
