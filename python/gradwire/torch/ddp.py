@@ -642,7 +642,7 @@ def make_settings(
     if tolerance_bits is None and not noise:
         raise ValueError("tolerance_bits=None needs a noise limit")
     scale_bits = 23 if tolerance_bits is None else tolerance_bits  # without a tolerance: only where levels begin
-    limits = gradwire.maps.Limits(scale_bits, noise, noise_only=tolerance_bits is None)
+    limits = gradwire.maps.Limits(tolerance_bits=scale_bits, noise=noise, noise_only=tolerance_bits is None)
     if deep_cut is None:
         deep_cut = levels == "carried" or bool(noise) or (known and not any(map(optimizers.has_second_moment, made)))
 

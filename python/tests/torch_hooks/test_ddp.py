@@ -84,3 +84,14 @@ def test_a_tight_tolerance_is_nearly_exact():
     found = run(train, 2, "adamw", 4, {**OPTIONS, "tolerance_bits": 23, "deep_cut": False})
     plain = run(train, 2, "adamw", 4, None)
     assert found[0][0] == pytest.approx(plain[0][0], rel=1e-5)
+
+
+def test_noise_limit_alone_sends_less_than_the_smaller_quantum_of_both():
+    sizes = {}
+    for bits in (None, 20):
+        found = run(train, 2, "adamw", 6, {**OPTIONS, "noise": 0.25, "tolerance_bits": bits})
+        assert found[0][1] == found[1][1]
+        sizes[bits] = found[0][2]["sent_size"]
+    assert sizes[None] < 0.5 * sizes[20]
+    with pytest.raises(AssertionError, match="tolerance_bits=None needs a noise limit"):
+        run(train, 2, "adamw", 1, {**OPTIONS, "tolerance_bits": None})
