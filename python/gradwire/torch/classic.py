@@ -10,7 +10,6 @@ ranks' frames, then the frames, and decodes. C calls release the interpreter loc
 from __future__ import annotations
 
 import sys
-import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -99,7 +98,8 @@ class ClassicState:
         self.group = dist.group.WORLD if group is None else group
         self._transport = new_transport(self.group, transport, timeout or timeout_of(self.group))
         self.rank, self.size = self._transport.rank, self._transport.size
-        self._same_options(seed)
+        agreed = {"ratio": ratio, "warmup_steps": warmup_steps, "vote": vote, "small_len": self.small_len, "seed": seed}
+        self._transport.agree(f"codec {codec!r}", {**vars(self.options), **agreed})
         self.step = 0  # synchronised backward passes so far
         self.sent_size = 0  # bytes that went to other ranks; casts and plain buckets not counted
         self.full_size = 0  # bytes of the buckets that were encoded
@@ -121,13 +121,6 @@ class ClassicState:
         if codec in ("fp16", "bf16"):
             self._caster = Caster(self._transport, self.fail)
             self._caster.prepare(codec)
-
-    def _same_options(self, seed: int) -> None:
-        text = repr((self.options, self.ratio, self.warmup_steps, self.vote, self.small_len, seed))
-        digest = zlib.crc32(text.encode())
-        largest, complement = self._transport.largest([digest, digest ^ 0xFFFFFFFF])
-        if largest != complement ^ 0xFFFFFFFF:
-            raise ValueError("gradwire: the ranks have different options")
 
     # ---- the hook ----
 
@@ -310,9 +303,7 @@ class ClassicState:
             total.add(bucket.message[at : at + size].numpy())
             at += size
             lanes = torch.from_numpy(total.lanes.view(np.float32))
-            options = dist.AllreduceOptions()
-            options.timeout = self._transport.timeout
-            self._transport.group.allreduce([lanes], options).wait()
+            self._transport.all_reduce(lanes)
             self.sent_size += 2 * (self.size - 1) * lanes.numel() * 4 // self.size
             self._write(bucket, one, total.decode(scale=1 / self.size), values)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from .ddp import make_settings, new_transport, timeout_of
+from .ddp import agreed_options, make_settings, new_transport, timeout_of
 from .engine import CODEC_DTYPES, Engine, Operation, Plan
 from .optimizers import Book, Place
 
@@ -50,25 +51,28 @@ class Communicator:
         self.small_len = small_len
         self.step = 0
         made = [] if optimizer is None else [optimizer]
-        settings = make_settings(
-            made,
-            tolerance_bits=tolerance_bits,
-            noise=noise,
-            levels="auto",
-            deep_cut=deep_cut,
-            nmse=nmse,
-            rounding=rounding,
-            checksum=checksum,
-            contribution_bits=contribution_bits,
-            fallback=fallback,
-            threads=threads,
-            piece_len=piece_len,
-            debug=debug,
-        )
+        options = {
+            "tolerance_bits": tolerance_bits,
+            "noise": noise,
+            "levels": "auto",
+            "deep_cut": deep_cut,
+            "nmse": nmse,
+            "rounding": rounding,
+            "checksum": checksum,
+            "contribution_bits": contribution_bits,
+            "fallback": fallback,
+            "threads": threads,
+            "piece_len": piece_len,
+            "debug": debug,
+        }
+        settings = make_settings(made, **options)
         self._transport = new_transport(self.group, transport, self.timeout)
         self.rank, self.size = self._transport.rank, self._transport.size
+        agreed = {**agreed_options(options, settings), "small_len": small_len, "seed": seed}
+        self._transport.agree("communicator", agreed)
         self._book = Book(made, seed)
         self.engine = Engine(self._transport, settings, self._book)
+        weakref.finalize(self, self.engine.abandon).atexit = False
         self._plans: dict[tuple[Any, ...], Plan] = {}
 
     # ---- operations ----

@@ -26,7 +26,7 @@ from .optimizers import Book, Place
 from .recording import Message, Recording
 from .replay import Layout, Replay
 from .stats import Report, StepClock
-from .transport import Transport
+from .transport import Transport, weakly
 from .watch import BackwardWatch
 
 LossScale = Any  # a number, a callable that returns one, or a GradScaler
@@ -139,8 +139,21 @@ class DdpState:
         settings = make_settings(made, **self._options)
         self._transport = new_transport(self.group, transport, self.timeout)
         self.rank, self.size = self._transport.rank, self._transport.size
+        self._transport.agree(
+            "gradwire",
+            {
+                **agreed_options(self._options, settings),
+                "compress": compress,
+                "small_len": small_len,
+                "seed": seed,
+                "plan": planned.digest(buckets),
+                "record": record is not None,
+                "record_steps": record_steps,
+            },
+        )
         self.engine = Engine(self._transport, settings, self._book)
-        self.engine.on_fail.append(_weak(self._failed))
+        weakref.finalize(self, self.engine.abandon).atexit = False
+        self.engine.on_fail.append(weakly(self._failed))
         self.choice = Choice("always" if buckets and compress == "auto" else compress, self._slowest, self.rank)
         self.step = 0  # synchronised backward passes so far
         self.clock = StepClock()
@@ -166,22 +179,17 @@ class DdpState:
         self._classic: dict[str, Any] = {}  # ClassicState by its options
         self._planned: planned.Planned | None = None
         if buckets:
-            self._same_plan(planned.digest(buckets))
             self._planned = planned.Planned(buckets, [self._run_of(bucket) for bucket in buckets])
         self.recording: Recording | None = None
         if record is not None:
-            self.recording = Recording(record, range(*record_steps), self._book.params(), self._slowest, self.rank)
+            slowest = weakly(self._slowest)  # the parameters have hooks that keep the recording
+            self.recording = Recording(record, range(*record_steps), self._book.params(), slowest, self.rank)
             self.engine.timing = True
             self._watch_forward()
         for one in made:
             watch_steps(one, self)
 
     # ---- plans ----
-
-    def _same_plan(self, digest: int) -> None:
-        largest, complement = self.engine.call(lambda: self._transport.largest([digest, digest ^ (1 << 64) - 1]))
-        if largest != complement ^ (1 << 64) - 1:
-            raise ValueError("gradwire: the ranks have different plans")
 
     def _run_of(self, bucket: planned.Bucket) -> Callable[..., torch.futures.Future]:
         """What reduces a bucket of the plan: (values, params, gradients) -> future of the mean, in place."""
@@ -290,7 +298,9 @@ class DdpState:
     def _watch_forward(self) -> None:
         if self._forward_handle is None:
             register = torch.nn.modules.module.register_module_forward_pre_hook
-            self._forward_handle = register(_forward_trigger(weakref.ref(self)))
+            handles: list[Any] = []
+            self._forward_handle = register(_forward_trigger(weakref.ref(self), handles))
+            handles.append(self._forward_handle)
 
     def on_forward(self) -> None:
         """The first forward pass of a step begins."""
@@ -566,7 +576,7 @@ class DdpState:
         self.engine.raise_error()
 
     def close(self) -> None:
-        """Ends the threads. The hook raises afterwards."""
+        """Ends the threads. The hook raises afterwards. A state that is dropped ends them by itself, a little later."""
         self._closed = True
         if self._forward_handle is not None:
             self._forward_handle.remove()
@@ -634,6 +644,11 @@ def make_settings(
     )
 
 
+def agreed_options(options: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
+    """Those of make_settings() that must be equal on all ranks."""
+    return {**{name: value for name, value in options.items() if name != "threads"}, "levels": settings.codec.levels}
+
+
 def places_of(
     book: Book, values: torch.Tensor, params: Sequence[torch.Tensor], gradients: Sequence[torch.Tensor]
 ) -> list[Place]:
@@ -686,21 +701,11 @@ def watch_steps(optimizer: torch.optim.Optimizer, state: DdpState) -> None:
     optimizer.step = types.MethodType(step, optimizer)
 
 
-def _weak(method: Callable[..., None]) -> Callable[..., None]:
-    """The engine's threads must not keep the state."""
-    reference = weakref.WeakMethod(method)
-
-    def call(*arguments: Any) -> None:
-        alive = reference()
-        if alive is not None:
-            alive(*arguments)
-
-    return call
-
-
-def _forward_trigger(reference: weakref.ref) -> Callable[..., None]:
+def _forward_trigger(reference: weakref.ref, handles: list[Any]) -> Callable[..., None]:
     def trigger(module: torch.nn.Module, *_: Any) -> None:
         state = reference()
+        if state is None:
+            handles[0].remove()
         # not for an evaluation, before a scheduler's step or of other weights; a loss has no eval() then
         if state is not None and module.training and torch.is_grad_enabled():
             state.on_forward()

@@ -235,6 +235,7 @@ class Engine:
         self._active: dict[int, Operation] = {}
         self._failed: list[Operation] = []  # they wait for the conclusion
         self._closing = False
+        self._ended = threading.Event()
         self._control = Worker("gradwire-control", self.fail)
         self._receivers = [Worker(f"gradwire-receive-{stage}", self.fail) for stage in (TO_OWNER, FROM_OWNER)]
         self._loop = threading.Thread(target=self._run_loop, name="gradwire-loop", daemon=True)
@@ -496,16 +497,28 @@ class Engine:
                 self._add_stats(total, plan.exchange.stats())
         return total
 
+    def abandon(self) -> None:
+        """Ends the threads after what was submitted, and does not wait: for a finalizer, on any thread."""
+        self._control.submit(self._end)
+        self._control.stop()
+
     def close(self) -> None:
-        """Waits for what was submitted, then ends the threads. After a failure threads may be left that wait for a
-        peer; they end with the process, and so does the memory that they use."""
-        quiet = self._control.close(10.0 if self.error is None else 0.1)
-        for receiver in self._receivers:
-            quiet = receiver.close(10.0 if self.error is None else 0.1) and quiet
-        if quiet and self.error is None:
-            for plan in list(self.plans.values()):
-                self._retire(plan)
-            self._closing = True
-            self.pool.poke()
-            self._loop.join()
-            self.pool.close()
+        """The same, and waits for it. After a failure threads may be left that wait for a peer; they end with the
+        process, and so does the memory that they use."""
+        self.abandon()
+        self._ended.wait(20.0 if self.error is None else 0.3)
+
+    def _end(self) -> None:
+        """The last job of the control thread."""
+        try:
+            patience = 10.0 if self.error is None else 0.1
+            left = [receiver for receiver in self._receivers if not receiver.close(patience)]
+            if not left and self.error is None:
+                for plan in list(self.plans.values()):
+                    self._retire(plan)
+                self._closing = True
+                self.pool.poke()
+                self._loop.join()
+                self.pool.close()
+        finally:
+            self._ended.set()

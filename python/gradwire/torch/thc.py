@@ -62,6 +62,8 @@ class ThcState:
         self.group = dist.group.WORLD if group is None else group
         self._transport = new_transport(self.group, transport, timeout or timeout_of(self.group))
         self.rank, self.size = self._transport.rank, self._transport.size
+        agreed = {"bits": bits, "error_feedback": error_feedback, "small_len": small_len, "seed": seed}
+        self._transport.agree("THC", agreed)
         options = gradwire.thc.options(bits, self.size, seed=seed, error_feedback=error_feedback)
         if options.lane_bits == 16:  # Gloo does not add 16-bit integers
             options = gradwire.thc.options(bits, self.size, lane_bits=32, seed=seed, error_feedback=error_feedback)
@@ -114,10 +116,7 @@ class ThcState:
 
     def _all_reduce(self, words: torch.Tensor, op: Any) -> None:
         self.sent_size += words.numel() * words.element_size()
-        options = dist.AllreduceOptions()
-        options.reduceOp = op
-        options.timeout = self._transport.timeout
-        self._transport.group.allreduce([words], options).wait()
+        self._transport.all_reduce(words, op)
 
     def _error_of(self, param: torch.Tensor) -> torch.Tensor:
         """In memory order. A parameter that the optimizer lacks gets a number of its own."""

@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
-from collections.abc import Callable
+import weakref
+import zlib
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -23,6 +25,8 @@ OPERATIONS_MAX = 1 << _OPERATION_BITS  # on their way at a time
 PIECES_MAX = 1 << _PIECE_BITS
 TO_OWNER, FROM_OWNER = 0, 1
 _AGREEMENT, _NEVER_SENT = 1 << 30, 3 << 29
+_SETTINGS_MAX = 63  # options that agree() compares, so that all ranks send as many words
+_WORD = (1 << 32) - 1
 
 
 def tag(operation: int, stage: int, piece: int) -> int:
@@ -71,6 +75,29 @@ class Transport:
             self.wait(work)
         return torch.stack([mine, *rooms]).amax(0)
 
+    def agree(self, kind: str, options: Mapping[str, Any]) -> None:
+        """Raises ValueError on all ranks, and says what differs, unless all have this kind of hook and these options.
+
+        The first call of a hook, whatever it is, so that one that others lack keeps nobody waiting.
+        """
+        names = sorted(options)
+        texts = [kind, *(repr(options[name]) for name in names)]
+        words = [zlib.crc32(text.encode()) for text in texts]
+        words += [0] * (1 + _SETTINGS_MAX - len(words))
+        largest = self.largest([*words, *(word ^ _WORD for word in words)])
+        differ = [i for i in range(len(words)) if largest[i] != largest[len(words) + i] ^ _WORD]
+        if 0 in differ:
+            raise ValueError(f"gradwire: the ranks have different hooks; this one has {kind}")
+        if differ:
+            raise ValueError(f"gradwire: the ranks have different options: {', '.join(names[i - 1] for i in differ)}")
+
+    def all_reduce(self, values: torch.Tensor, op: Any = dist.ReduceOp.SUM) -> None:
+        """In place. Blocks."""
+        options = dist.AllreduceOptions()
+        options.reduceOp = op
+        options.timeout = self.timeout
+        self.group.allreduce([values], options).wait()
+
     def abort(self) -> None:
         """Breaks the connections: what the other ranks wait for from this one fails now, not at their timeout."""
         # When one wait runs out of time, Gloo breaks all connections of its group. A connection that is broken already
@@ -81,30 +108,51 @@ class Transport:
                 self.receive(room, (self.rank + i) % self.size, _NEVER_SENT).wait(timedelta(milliseconds=1))
 
 
+def weakly(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A call of a bound method that does not keep its object: nothing is called once that is gone."""
+    reference = weakref.WeakMethod(method)
+
+    def call(*arguments: Any) -> Any:
+        alive = reference()
+        return None if alive is None else alive(*arguments)
+
+    return call
+
+
 class Worker:
-    """A daemon thread that runs jobs in order. What a job raises goes to `on_error`; later jobs still run."""
+    """A daemon thread that runs jobs in order. What a job raises goes to the method `on_error`; later jobs still run.
+
+    The thread keeps neither the worker nor the method's object, and ends after its last job once the worker is gone.
+    """
 
     def __init__(self, name: str, on_error: Callable[[BaseException], None]) -> None:
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._on_error = on_error
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = threading.Thread(target=_run_jobs, args=(self._jobs, weakly(on_error)), name=name, daemon=True)
         self._thread.start()
+        # SimpleQueue.put() may be called from a finalizer wherever that runs; a lock may not.
+        weakref.finalize(self, self._jobs.put, None).atexit = False
 
     def submit(self, job: Callable[[], None]) -> None:
         self._jobs.put(job)
 
-    def close(self, timeout_s: float) -> bool:
-        """Ends the thread after the jobs that are queued; False if it is still busy after that time."""
+    def stop(self) -> None:
+        """Ends the thread after the jobs that are queued."""
         self._jobs.put(None)
+
+    def close(self, timeout_s: float) -> bool:
+        """stop(), and waits; False if it is still busy after that time."""
+        self.stop()
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
-    def _run(self) -> None:
-        while True:
-            job = self._jobs.get()
-            if job is None:
-                return
-            try:
-                job()
-            except BaseException as error:
-                self._on_error(error)
+
+def _run_jobs(jobs: queue.SimpleQueue, on_error: Callable[[BaseException], None]) -> None:
+    while True:
+        job = jobs.get()
+        if job is None:
+            return
+        try:
+            job()
+        except BaseException as error:
+            on_error(error)
+        del job  # what it holds must not live until the next one comes

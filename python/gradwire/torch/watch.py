@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from types import FrameType
 
 _EVERY_S = 0.1
+_IDLE_S = 1.0  # between looks whether there still is a watch
 
 
 class BackwardWatch:
-    """on_left: called, on a thread, with an error for a pass that ended without end()."""
+    """on_left: called, on a thread that ends with the watch, with an error for a pass that ended without end()."""
 
     def __init__(self, on_left: Callable[[BaseException], None]) -> None:
         self._on_left = on_left
@@ -35,7 +37,8 @@ class BackwardWatch:
         with self._lock:
             self._caller, self._thread_id = caller, threading.get_ident()
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="gradwire-watch", daemon=True)
+            arguments = (weakref.ref(self), self._work)
+            self._thread = threading.Thread(target=_run, args=arguments, name="gradwire-watch", daemon=True)
             self._thread.start()
         self._work.set()
 
@@ -49,12 +52,11 @@ class BackwardWatch:
         self.end()
         self._work.set()
 
-    def _run(self) -> None:
-        tick = threading.Event()
-        while self._work.wait() and not self._closed:
-            tick.wait(_EVERY_S)
-            if self._left():
-                self._on_left(RuntimeError("the backward pass ended before its last bucket"))
+    def look(self) -> bool:
+        """False when there is nothing more to do."""
+        if not self._closed and self._left():
+            self._on_left(RuntimeError("the backward pass ended before its last bucket"))
+        return not self._closed
 
     def _left(self) -> bool:
         """Whether there is a pass whose frame is gone; forgets it."""
@@ -69,6 +71,16 @@ class BackwardWatch:
             self._caller = None
             self._work.clear()
             return True
+
+
+def _run(reference: weakref.ref[BackwardWatch], work: threading.Event) -> None:
+    tick, goes_on = threading.Event(), True
+    while goes_on:
+        if work.wait(_IDLE_S):
+            tick.wait(_EVERY_S)
+        watch = reference()
+        goes_on = watch is not None and watch.look()
+        del watch
 
 
 def _backward_frame(frame: FrameType | None) -> FrameType | None:

@@ -1,8 +1,10 @@
 """What goes wrong: damaged messages, dead ranks, states and results that differ. All ranks learn of it in time."""
 
+import gc
 import os
 import subprocess
 import sys
+import threading
 import time
 from datetime import timedelta
 
@@ -386,3 +388,81 @@ def test_after_a_kill_the_other_processes_end(tmp_path):
     assert codes[1] < 0
     for rank in (0, 2):
         assert (tmp_path / str(rank)).read_text().startswith("3 ")
+
+
+def disagreeing(rank, size, given):
+    """given[rank]: options of this rank's hook; None: it makes a THC hook."""
+    started = time.monotonic()
+    optimizer = torch.optim.AdamW(model().parameters(), lr=1e-3)
+    with pytest.raises(ValueError, match="the ranks have different") as caught:
+        if given[rank] is None:
+            gradwire.torch.thc_hook(optimizer)
+        else:
+            gradwire.torch.ddp_hook(optimizer, **given[rank])
+    return together(rank, size, (str(caught.value), time.monotonic() - started, left_threads()))
+
+
+def left_threads():
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("gradwire")]
+
+
+ONE_BUCKET = {"schema": "gradwire-plan/1", "groups": [{"names": [f"parameter.{i}" for i in range(6)], "codec": "fp32"}]}
+
+
+@pytest.mark.parametrize(
+    "given, why",
+    [
+        ([{}, {}, {"plan": ONE_BUCKET}], "options: plan"),
+        ([{"tolerance_bits": 12}, {}, {"noise": 0.5, "piece_len": 4096}], "options: noise, piece_len, tolerance_bits"),
+        ([{}, {"record": "nowhere.json"}, {}], "options: record"),
+        ([{}, {"codec": "dgc"}, None], "different hooks"),
+    ],
+)
+def test_ranks_with_other_options_raise_at_once(given, why):
+    for message, seconds, left in run(disagreeing, 3, given, timeout_s=30).values():
+        assert why in message and seconds < 15 and not left
+
+
+def test_ranks_may_differ_in_what_concerns_them_alone(tmp_path):
+    found = run(concerned, 2, str(tmp_path / "a.csv"))
+    assert found[0] == found[1]
+
+
+def concerned(rank, size, path):
+    own = {"csv": path, "report_every": 2} if rank == 0 else {"threads": 1}
+    return steps(rank, size, 3, lambda *_: None, **own)
+
+
+def dropped(rank, size, kind):
+    """A hook that goes away without close(), in the middle of a run."""
+    net = model()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    ddp = DDP(net)
+    options = {"ddp": OPTIONS, "classic": {"codec": "topk"}, "thc": {"small_len": 256}, "recording": OPTIONS}[kind]
+    if kind == "recording":
+        options = {**options, "record": "never-written.json"}
+    made = gradwire.torch.thc_hook if kind == "thc" else gradwire.torch.ddp_hook
+    state, hook = made(optimizer, **options)
+    ddp.register_comm_hook(state, hook)
+    for step in range(2):
+        x, y = batch(rank, step)
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(ddp(x), y).backward()
+        optimizer.step()
+    before, pool = left_threads(), state.engine.pool if hasattr(state, "engine") else None
+    del ddp, state, hook
+    gc.collect()
+    net(batch(rank, 0)[0])
+    deadline = time.monotonic() + 20
+    while left_threads() and time.monotonic() < deadline:
+        time.sleep(0.05)
+        gc.collect()  # a thread may have been busy with the last job
+    closed = pool is None or not pool.handle
+    hooks = len(torch.nn.modules.module._global_forward_pre_hooks)
+    return together(rank, size, (before, left_threads(), closed, hooks))
+
+
+@pytest.mark.parametrize("kind", ["ddp", "recording", "classic", "thc"])
+def test_a_hook_that_is_dropped_leaves_no_threads(kind):
+    for before, after, closed, hooks in run(dropped, 2, kind).values():
+        assert before and not after and closed and not hooks

@@ -169,7 +169,7 @@ class _State:
         (without(plan((2, "fp32"), (4, "fp32")), 1), True, "no bucket for the parameter"),
         (plan((6, "fp32")), False, "give model="),
         ({**plan((6, "fp32")), "groups": [{**plan((6, "fp32"))["groups"][0], "elems": 5}]}, True, "for 5 values"),
-        ([plan((6, "fp32")), plan((5, "fp32"), (1, "fp32"))], True, "different plans"),
+        ([plan((6, "fp32")), plan((5, "fp32"), (1, "fp32"))], True, "different options: plan"),
         (
             {**plan((6, "fp32")), "groups": plan((6, "fp32"))["groups"] + [{"names": ["more"], "codec": "fp32"}]},
             True,
