@@ -8,7 +8,8 @@
     probe.py        what the links really are: throughput and round-trip time through plain sockets
     mpi_launch.py   command lines of Open MPI and MPICH whose ranks live in the namespaces
     permission.py   whether namespaces are permitted; a user namespace where they need one
-    computed.py     where they are not permitted: seconds computed from bytes, and labelled so
+    emulated.py     where they are not permitted: ranks on loopback whose transfers are held back, and labelled so
+    computed.py     what a link would take, from bytes
 
 No interface, route or address of the machine is touched: switch and ranks live in namespaces of their own, and their
 subnet exists only there. `python3 -m links --help` (from bench/) is the command.

@@ -13,6 +13,7 @@ from . import namespaces
 from .namespaces import command
 
 SUBNET = "10.213.0.0/16"
+PORT = 29500  # of MASTER_ADDR; the namespaces are new, so no other program has it
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -57,6 +58,10 @@ class Network:
 
     def inside(self, rank):
         return namespaces.inside(self.name(rank))
+
+    def settings(self):
+        """How the ranks find each other."""
+        return {"MASTER_ADDR": address(0), "MASTER_PORT": str(PORT), "GLOO_SOCKET_IFNAME": "eth0"}
 
     def __enter__(self):
         namespaces.remove(namespaces.leftovers())

@@ -7,10 +7,6 @@ import subprocess
 import tempfile
 import time
 
-from .network import address
-
-PORT = 29500  # of MASTER_ADDR; the namespaces are new, so no other program has it
-
 
 @dataclasses.dataclass
 class RankResult:
@@ -28,16 +24,15 @@ class RanksFailed(RuntimeError):
 
 
 def environment(net, rank):
-    """What torch.distributed and our programs read, on top of the environment of this process."""
+    """What torch.distributed and our programs read, on top of the environment of this process. net: a Network or an
+    emulated.Loopback."""
     return {
         **os.environ,
         "RANK": str(rank),
         "LOCAL_RANK": "0",
         "WORLD_SIZE": str(net.ranks),
-        "MASTER_ADDR": address(0),
-        "MASTER_PORT": str(PORT),
-        "GLOO_SOCKET_IFNAME": "eth0",
         "GW_LINK": str(net.spec),
+        **net.settings(),
     }
 
 

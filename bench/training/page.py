@@ -51,6 +51,14 @@ def inside(plain, differences):
     return "-" if half is None or spread is None else "yes" if abs(mean) <= spread else "**no**"
 
 
+def marked(emulated):
+    return ", emulated" if emulated else ""
+
+
+def picture_name(task, optimizer, emulated):
+    return f"training-{task}-{optimizer}{record.EMULATED if emulated else ''}.svg"
+
+
 def curve_part(runs, task, optimizer):
     own = select(runs, task=task, optimizer=optimizer)
     plain = select(own, hook="none")
@@ -83,8 +91,9 @@ def curve_part(runs, task, optimizer):
     about = f"{start.parameters:,} parameters, {start.ranks} ranks, batch {start.batch} each, lr {start.lr:g}, "
     about += f"{start.steps} steps, torch {start.torch}."
     about += sgd_text(summary.hooks_of(own)) if optimizer == "sgd" else ""
-    name = f"training-{task}-{optimizer}.svg"
-    return f"\n### {task}, {optimizer}\n\n{about}\n\n{table(head, body)}\n![Losses of {task}]({name})\n"
+    name = picture_name(task, optimizer, start.emulated)
+    heading = f"### {task}, {optimizer}{marked(start.emulated)}"
+    return f"\n{heading}\n\n{about}\n\n{table(head, body)}\n![Losses of {task}]({name})\n"
 
 
 def time_part(runs, task, compute, optimizer_steps):
@@ -113,7 +122,9 @@ def time_part(runs, task, compute, optimizer_steps):
             row.append("-" if steps is None or compute != "real" else f"{steps * seconds:.0f}")
             body.append(row)
         seen = [statistics.median(getattr(run, key) for run in here) for key in ("link_mbit", "rtt_ms")]
-        text += f"\n### {task}, {link}\n\nProbe: {seen[0]:.0f} Mb/s each way at once, round trip {seen[1]:.2f} ms.\n\n"
+        emulated = here[0].emulated
+        text += f"\n### {task}, {link}{marked(emulated)}\n\n{'Emulated' if emulated else 'Probe'}: "
+        text += f"{seen[0]:.0f} Mb/s each way at once, round trip {seen[1]:.2f} ms.\n\n"
         head = [
             "hook",
             "rounds",
@@ -154,17 +165,29 @@ def main():
     folder, out, commit = *map(pathlib.Path, sys.argv[1:3]), sys.argv[3]
     out.mkdir(parents=True, exist_ok=True)
     runs = record.collect(folder, out / record.NAME, commit)
-    curves, times = select(runs, kind="curve"), select(runs, kind="time")
     text = "# Training over limited links\n\nMade by `scripts/training`; 4 ranks in network namespaces "
     text += "share the cores of one machine. Losses were taken\n"
     text += "without a limit, since no link changes them; intervals are 95 %, differences paired by seed. "
     text += f"This page has {len(runs)} of the {len(grid.full_jobs())} runs of `scripts/training --list` "
-    text += "([training.tsv](training.tsv)).\n\n## Loss\n"
+    text += "([training.tsv](training.tsv)).\n"
+    text += body(select(runs, emulated=False), out)
+    emulated = select(runs, emulated=True)
+    if emulated:
+        text += "\n# Emulated links\n\nNothing below was measured over a link. Ranks ran on loopback, and each held "
+        text += "its transfers back\nas long as an ideal link would take (bench/links/emulated.py): compare these "
+        text += "figures with each other only.\nBytes are payload.\n"
+        text += body(emulated, out)
+    (out / "training.md").write_text(text, encoding="utf-8")
+
+
+def body(runs, out):
+    """Losses and times of runs that are all measured, or all emulated."""
+    curves, times = select(runs, kind="curve"), select(runs, kind="time")
+    text = "\n## Loss\n" if curves else ""
     for task, optimizer in sorted({(run.task, run.optimizer) for run in curves}):
         text += curve_part(curves, task, optimizer)
-        plots.losses(
-            select(curves, task=task, optimizer=optimizer), out / f"training-{task}-{optimizer}.svg", hook_text
-        )
+        own = select(curves, task=task, optimizer=optimizer)
+        plots.losses(own, out / picture_name(task, optimizer, own[0].emulated), hook_text)
     text += "\n## Seconds a step\n\nMedians; ratios are paired by round. *Composed*: steps to the loss that "
     text += "fp32 has after 80 % of its steps, times seconds a step. *What the bytes allow*: the seconds of fp32 that "
     text += "its bytes do not explain, and the seconds for the bytes of this hook, over its seconds.\n"
@@ -175,7 +198,7 @@ def main():
             text += "gradients in turn "
             text += "(bench/training/worker.py). What a step costs when the model runs elsewhere.\n"
             text += time_part(times, task, "replay", {})
-    (out / "training.md").write_text(text, encoding="utf-8")
+    return text
 
 
 if __name__ == "__main__":

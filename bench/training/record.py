@@ -13,6 +13,7 @@ import statistics
 WARMUP = 3  # first steps of a run: connections, DDP's rebuilding of buckets
 TAIL = 0.1  # share of the steps whose mean is "the training loss at the end"
 NAME = "training.tsv"
+EMULATED = "-emulated"  # end of the names of runs over emulated links
 
 
 @dataclasses.dataclass
@@ -45,6 +46,10 @@ class Record:
     check_loss: list[float]  # validation
     check_sent: list[float]  # bytes of a rank up to the check
     check_seconds: list[float]
+
+    @property
+    def emulated(self):
+        return self.name.endswith(EMULATED)
 
 
 def counted(job, steps):

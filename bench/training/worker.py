@@ -22,13 +22,15 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from . import hook_list, task_list
+from . import emulate, hook_list, task_list
 
 REPLAYED = 4
 
 
-def interface():
+def interface(emulated):
     """(bytes received, bytes sent) of the link so far; of this namespace only. None without a link of our own."""
+    if emulated is not None:
+        return None, emulated.sent_bytes
     with open("/proc/self/net/dev", encoding="ascii") as f:
         for line in f:
             name, _, numbers = line.partition(":")
@@ -62,6 +64,7 @@ class Run:
     def __init__(self, options):
         self.options = options
         dist.init_process_group("gloo")
+        self.link = emulate.install() if "GW_EMULATED" in os.environ else None
         self.rank, self.ranks = dist.get_rank(), dist.get_world_size()
         self.task = task_list.make_task(options.task, options.seed)
         self.batch = options.batch or self.task.batch
@@ -86,6 +89,7 @@ class Run:
             ranks=self.ranks,
             compute=options.compute,
             link=os.environ.get("GW_LINK"),
+            emulated=self.link is not None,
             parameters=sum(p.numel() for p in self.model.parameters()),
             data=getattr(self.task, "digest", None),
             torch=torch.__version__,
@@ -143,15 +147,16 @@ class Run:
 
     def step(self, step):
         dist.barrier()
-        sent, cpu, begin = interface(), cpu_seconds(), time.perf_counter()
+        before, cpu, begin = interface(self.link), cpu_seconds(), time.perf_counter()
         self.optimizer.zero_grad()
         loss = self.loss(step)
         loss.backward()
         self.optimizer.step()
-        seconds, after = time.perf_counter() - begin, interface()
+        seconds, after = time.perf_counter() - begin, interface(self.link)
         row = {"kind": "step", "step": step, "seconds": seconds, "cpu": cpu_seconds() - cpu, "loss": loss.item()}
-        if sent and after:
-            row["received"], row["sent"] = after[0] - sent[0], after[1] - sent[1]
+        if before and after:
+            row["sent"] = after[1] - before[1]
+            row["received"] = None if self.link else after[0] - before[0]
         payload = self.hook.payload
         row["payload"] = payload(step + 1) if payload else None
         self.write(**row)
