@@ -25,6 +25,7 @@ from . import record
 RANKS = 4
 GRADWIRE = "gradwire:compress=always,tolerance_bits="
 NOISE = ",noise=0.125,tolerance_bits=12"
+SMALL_BUCKETS = "@4"  # what docs/pytorch.md recommends: transfer starts early in the backward pass
 SLOW = ("100mbit", "500mbit")
 LINKS = (*SLOW, "1gbit", "2gbit", "10gbit", "100mbit+20ms", "1gbit+20ms", "unlimited")
 SECONDS = {
@@ -117,6 +118,8 @@ def time_jobs(tasks, links, rounds, steps, automatic):
         noise = [] if task in ("digits", "resnet18") else ["gradwire:compress=always" + NOISE]
         hooks = ["none", "bf16", "fp16", "powersgd:4", "int8", "int4", GRADWIRE + "14", GRADWIRE + "12", *noise]
         hooks += ["gradwire"] if automatic else []
+        if task != "digits":  # one tensor has nearly all of its parameters
+            hooks += [hook + SMALL_BUCKETS for hook in ("none", "bf16", GRADWIRE + "14", GRADWIRE + "12")]
         for link in links:
             for turn in range(rounds):
                 # The automatic choice needs its first steps to measure.

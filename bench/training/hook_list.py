@@ -10,6 +10,8 @@ int8, int4           blocks of 512 (baselines.py)
 gradwire[:K=V,...]   gradwire.torch.ddp_hook(optimizer, K=V, ...)
 classic:SCHEME[,K=V,...]
                      gradwire.torch.ddp_hook(optimizer, codec=SCHEME, K=V, ...); CLASSIC_SGD says how SGD differs
+
+Behind any of them @MB: bucket_cap_mb of DDP, "gradwire@4".
 """
 
 import ast
@@ -146,7 +148,7 @@ CLASSIC_SGD = {"dgc": (1.0, 0.0), "signsgd": (0.025, 0.0), "signum": (0.025, 0.0
 
 def sgd_of(text):
     """(factor of the learning rate, momentum) with which SGD trains under a hook."""
-    name, _, options = text.partition(":")
+    name, _, options = bucket_of(text)[0].partition(":")
     return CLASSIC_SGD.get(options.partition(",")[0], (1.0, 0.9)) if name == "classic" else (1.0, 0.9)
 
 
@@ -180,9 +182,15 @@ _HOOKS = {
 }
 
 
+def bucket_of(text):
+    """(hook, bucket_cap_mb of DDP or None) of NAME or NAME@MB."""
+    hook, _, cap = text.partition("@")
+    return hook, float(cap) if cap else None
+
+
 def check(text):
     """Raises ValueError unless the name is known and options can be read."""
-    name, _, options = text.partition(":")
+    name, _, options = bucket_of(text)[0].partition(":")
     if name not in _HOOKS:
         raise ValueError(f"no hook '{name}' ({', '.join(_HOOKS)})")
     if name == "gradwire":
@@ -196,5 +204,5 @@ def check(text):
 
 def install(ddp, optimizer, text):
     """Registers the hook `text` names; returns what it is. Collective: all ranks call it."""
-    name, _, options = check(text).partition(":")
+    name, _, options = bucket_of(check(text))[0].partition(":")
     return _HOOKS[name](ddp, optimizer, options)

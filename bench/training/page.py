@@ -15,7 +15,9 @@ def table(head, rows):
 
 
 def hook_text(hook):
-    return "fp32" if hook == "none" else hook.replace("compress=always,", "").replace(":compress=always", "")
+    hook, cap = hook_list.bucket_of(hook)
+    text = "fp32" if hook == "none" else hook.replace("compress=always,", "").replace(":compress=always", "")
+    return text if cap is None else f"{text}, buckets of {cap:g} MB"
 
 
 def number(value, form):
@@ -113,7 +115,7 @@ def time_part(runs, task, compute, optimizer_steps):
             cpu = statistics.median(r.cpu for r in these)
             bytes_sent = [r.sent for r in these]
             wire = [summary.wire_seconds(r) for r in these]
-            steps = optimizer_steps.get((task, hook))
+            steps = optimizer_steps.get((task, hook_list.bucket_of(hook)[0]))
             seconds = statistics.median(r.seconds for r in these)
             row += [f"{cpu:.2f}", "-" if None in bytes_sent else f"{statistics.fmean(bytes_sent) / 1e6:.2f}"]
             row.append("-" if None in wire else f"{statistics.median(wire):.3f}")

@@ -2,6 +2,7 @@
 loss."""
 
 import math
+import re
 import statistics
 
 
@@ -24,7 +25,7 @@ def hooks_of(runs):
     order = ("none", "bf16", "fp16", "powersgd", "int8", "int4", "classic", "gradwire")
 
     def place(hook):
-        return order.index(hook.partition(":")[0]), hook
+        return order.index(re.split("[:@]", hook)[0]), hook
 
     return sorted({run.hook for run in runs}, key=place)
 

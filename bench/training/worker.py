@@ -70,7 +70,8 @@ class Run:
         self.batch = options.batch or self.task.batch
         torch.manual_seed(options.seed)
         self.model = self.task.model()
-        self.ddp = self.wrap(options.bucket_mb)
+        cap = hook_list.bucket_of(options.hook)[1]
+        self.ddp = self.wrap(cap if options.bucket_mb is None else options.bucket_mb)
         kind = options.optimizer or self.task.optimizer
         self.optimizer = make_optimizer(kind, self.model, options.lr or self.task.lr[kind], options.hook)
         self.hook = hook_list.install(self.ddp, self.optimizer, options.hook)

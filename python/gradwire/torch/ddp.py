@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
@@ -28,6 +29,10 @@ from .replay import Layout, Replay
 from .stats import Report, StepClock
 from .transport import Transport, weakly
 from .watch import BackwardWatch
+
+log = logging.getLogger("gradwire")
+_HINT_STEP = 3  # DDP has made its last buckets
+_HINT_LEN = 1 << 21  # values of a bucket from which on its size matters
 
 LossScale = Any  # a number, a callable that returns one, or a GradScaler
 
@@ -168,6 +173,7 @@ class DdpState:
         self._map_submitted = False
         self._map_inputs: tuple[Any, ...] = ()  # of the last maps
         self._warned = False
+        self._hinted = False
         self._forward_handle: Any = None
         self._layout: Layout = []  # of the last backward pass
         self._replay: Replay | None = None
@@ -454,7 +460,21 @@ class DdpState:
         if self._compressing or self.choice.decision is False:
             for key in set(self._plans) - self._used:
                 self.engine.retire(self._plans.pop(key))
+        if step >= _HINT_STEP and self.choice.decision and not self._hinted:
+            self._hinted = True
+            self._hint()
         future.then(lambda done: self._synchronised(step))
+
+    def _hint(self) -> None:
+        """A bucket of DDP starts when its last gradient is there. What is compressed is soon sent, and the link idle
+        until then."""
+        lens = [plan.len for plan in self._plans.values()] if self._planned is None else []
+        if self.rank == 0 and lens and max(lens) > max(_HINT_LEN, sum(lens) // 4):
+            log.warning(
+                "gradwire: one of DDP's buckets has %.0f %% of the gradients, and is sent when the last of them is "
+                "there: DistributedDataParallel(..., bucket_cap_mb=4) may be faster",
+                100 * max(lens) / sum(lens),
+            )
 
     def _synchronised(self, step: int) -> None:
         self.choice.record(step, self.clock.lap())

@@ -1,6 +1,7 @@
 """What people do around a training step: schedulers, groups, accumulation, clipping, dtypes, scaling, resuming."""
 
 import io
+import logging
 import warnings
 
 import gradwire.torch
@@ -532,3 +533,30 @@ def many_buckets(rank, size):
 def test_tags_of_many_buckets_differ():
     for _, totals, numbers in run(many_buckets, 2).values():
         assert numbers >= 300 and totals["sent_size"] > 0
+
+
+def with_buckets(rank, size, caps, options):
+    """Warnings of rank 0 about the size of buckets."""
+    messages = []
+    handler = logging.Handler()
+    handler.emit = lambda record: messages.append(record.getMessage())
+    logging.getLogger("gradwire").addHandler(handler)
+    for cap in caps:
+        torch.manual_seed(1)
+        net = torch.nn.Sequential(*[torch.nn.Linear(1200, 1200, bias=False) for _ in range(6)])
+        optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
+        ddp, state = make(net, optimizer, {"bucket_cap_mb": cap}, piece_len=1 << 18, debug=False, **options)
+        for _ in range(5):
+            net.zero_grad()
+            ddp(torch.randn(2, 1200)).square().sum().backward()
+            optimizer.step()
+        finish(state, net)
+        messages.append(cap)
+    return [message if isinstance(message, float) else message[:50] for message in messages]
+
+
+@pytest.mark.parametrize("compress", ["always", "never"])
+def test_large_buckets_are_reported_once(compress):
+    found = run(with_buckets, 2, (4.0, 25.0), {"compress": compress})
+    hint = ["gradwire: one of DDP's buckets has 83 % of the gra"] if compress == "always" else []
+    assert found == {0: [4.0, *hint, 25.0], 1: [4.0, 25.0]}
