@@ -5,13 +5,11 @@ in C++ is not seen: DDP's own all-reduce is replaced by a hook.
 """
 
 import functools
-import os
 import threading
 
 import torch
 import torch.distributed as dist
 from links.emulated import Link
-from links.link_spec import LinkSpec
 
 
 def _ring(ranks, size):
@@ -91,11 +89,11 @@ def _hold(link, name):
     setattr(dist, name, call)
 
 
-def install():
+def install(spec, clock=None):
     """The link of this process, which carries what it sends from now on."""
     import gradwire.torch.transport
 
-    link = Link(LinkSpec.parse(os.environ["GW_LINK"])).start()
+    link = Link(spec, clock).start()
     for name in ("all_reduce", "all_to_all_single", "all_gather"):
         _hold(link, name)
     transport = gradwire.torch.transport.Transport

@@ -20,6 +20,7 @@ import time
 
 import torch
 import torch.distributed as dist
+from links.link_spec import LinkSpec
 from torch.nn.parallel import DistributedDataParallel
 
 from . import emulate, hook_list, task_list
@@ -64,7 +65,8 @@ class Run:
     def __init__(self, options):
         self.options = options
         dist.init_process_group("gloo")
-        self.link = emulate.install() if "GW_EMULATED" in os.environ else None
+        emulated = "GW_EMULATED" in os.environ
+        self.link = emulate.install(LinkSpec.parse(os.environ["GW_LINK"])) if emulated else None
         self.rank, self.ranks = dist.get_rank(), dist.get_world_size()
         self.task = task_list.make_task(options.task, options.seed)
         self.batch = options.batch or self.task.batch
