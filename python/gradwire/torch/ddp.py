@@ -291,7 +291,7 @@ class DdpState:
 
     # ---- maps ----
 
-    def on_step(self) -> None:
+    def _on_step(self) -> None:
         """The optimizer has made a step: state is new. The maps wait for the next forward pass, when a scheduler has
         set the learning rate of the next step."""
         if self.recording is not None:
@@ -308,22 +308,22 @@ class DdpState:
             self._forward_handle = register(_forward_trigger(weakref.ref(self), handles))
             handles.append(self._forward_handle)
 
-    def on_forward(self) -> None:
+    def _on_forward(self) -> None:
         """The first forward pass of a step begins."""
         if self._forward_handle is not None:
             self._forward_handle.remove()
             self._forward_handle = None
         if self.recording is not None and self.engine.error is None:
             self.recording.begin(self.step, self._names_by_id())
-        self.build_maps()
+        self._build_maps()
 
-    def before_step(self) -> None:
+    def _before_step(self) -> None:
         """State is about to change: no map may be being built from it."""
         if self._map_submitted and self.engine.error is None:
             self._map_submitted = False
             self.engine.call(lambda: None)
 
-    def build_maps(self) -> None:
+    def _build_maps(self) -> None:
         """Maps for the next backward pass, from the state as it is now."""
         if self._map_due and self._plans:
             self._map_due = False
@@ -356,7 +356,7 @@ class DdpState:
                 stacklevel=2,
             )
         self._map_due = True
-        self.build_maps()
+        self._build_maps()
 
     def _slowest(self, seconds: list[float]) -> list[float]:
         """After all that was submitted: collective calls have one order on all ranks."""
@@ -448,7 +448,7 @@ class DdpState:
         if not (self._compressing and self._plans and self._maps):
             return
         if self._map_due:
-            self.build_maps()  # no forward pass was seen
+            self._build_maps()  # no forward pass was seen
         elif self._map_inputs:
             self._check_inputs()
         self.engine.compare_maps(list(self._plans.values()))
@@ -573,6 +573,7 @@ class DdpState:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Before the first backward pass."""
         if state.get("version") != 1:
             raise ValueError(f"a state of version {state.get('version')}; this package reads 1")
         self.step = state["step"]
@@ -689,18 +690,18 @@ def fail_future(future: torch.futures.Future, error: BaseException) -> None:
 
 
 def watch_steps(optimizer: torch.optim.Optimizer, state: DdpState) -> None:
-    """Calls state.before_step() and state.on_step() around optimizer.step()."""
+    """Calls state._before_step() and state._on_step() around optimizer.step()."""
     reference = weakref.ref(state)
 
     def before(*_: Any) -> None:
         alive = reference()
         if alive is not None:
-            alive.before_step()
+            alive._before_step()
 
     def after(*_: Any) -> None:
         alive = reference()
         if alive is not None:
-            alive.on_step()
+            alive._on_step()
 
     if hasattr(optimizer, "register_step_post_hook"):
         optimizer.register_step_pre_hook(before)
@@ -728,7 +729,7 @@ def _forward_trigger(reference: weakref.ref, handles: list[Any]) -> Callable[...
             handles[0].remove()
         # not for an evaluation, before a scheduler's step or of other weights; a loss has no eval() then
         if state is not None and module.training and torch.is_grad_enabled():
-            state.on_forward()
+            state._on_forward()
 
     return trigger
 

@@ -142,6 +142,7 @@ class ThcState:
         return {"version": 1, "round": self.round, "errors": {k: v.clone() for k, v in self._errors.items()}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The one of this rank, before the first backward pass."""
         if state.get("version") != 1:
             raise ValueError(f"a state of version {state.get('version')}; this package reads 1")
         self.round = state["round"]

@@ -1,5 +1,11 @@
 """Operations outside DDP's gradients: all_reduce(), DiLoCo-like outer steps, FSDP2, THC."""
 
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
 import gradwire.torch
 import pytest
 import torch
@@ -152,3 +158,18 @@ def test_thc_over_integer_all_reduce(bits, feedback):
         assert losses[-1] < 0.8 * losses[0]
         assert sent < 30 * count * 1.2  # one byte a value, and patterns
         assert (total > 0) == feedback
+
+
+def test_the_example():
+    """examples/torch_ddp.py as torchrun starts it."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    script = Path(__file__).resolve().parents[3] / "examples" / "torch_ddp.py"
+    ranks = []
+    for rank in range(2):
+        settings = {"RANK": rank, "WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "STEPS": 50}
+        environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", **{name: str(v) for name, v in settings.items()}}
+        ranks.append(subprocess.Popen([sys.executable, script], env=environment, stdout=subprocess.PIPE, text=True))
+    outputs = [rank.communicate(timeout=100)[0] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0]
+    assert "step 50, loss" in outputs[0] and "% of the bytes" in outputs[0] and not outputs[1]

@@ -299,16 +299,27 @@ def test_small_buckets_travel_plain():
     assert run(small, 2, True) == run(small, 2, False)
 
 
+class Scalars:
+    """As much of a SummaryWriter as is needed."""
+
+    def __init__(self):
+        self.found = {}
+
+    def add_scalar(self, name, value, step):
+        self.found.setdefault(name, []).append((step, value))
+
+
 def reporting(rank, size, path):
     net = model(width=256)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
-    ddp, state = make(net, optimizer, csv=path, report_every=2, tolerance_bits=10)
+    scalars = Scalars()
+    ddp, state = make(net, optimizer, csv=path, tensorboard=scalars, report_every=2, tolerance_bits=10)
     for step in range(6):
         optimizer.zero_grad()
         backward(ddp, rank, step)
         optimizer.step()
     line = state.report.summary()
-    return *finish(state, net), line
+    return *finish(state, net), line, scalars.found
 
 
 def test_statistics(tmp_path):
@@ -322,6 +333,9 @@ def test_statistics(tmp_path):
     assert 0 < float(values["share"]) < 0.5
     assert float(values["encode_s"]) > 0 and float(values["decode_s"]) > 0 and float(values["map_s"]) > 0
     assert "% of the bytes" in found[0][2] and "NMSE" in found[0][2]
+    scalars = found[0][3]
+    assert [step for step, _ in scalars["gradwire/sent_size"]] == [1, 3, 5] and not found[1][3]
+    assert scalars["gradwire/share"][-1][1] == pytest.approx(float(values["share"]), rel=1e-4)
 
 
 def unknown_optimizer(rank, size):
