@@ -167,13 +167,14 @@ def main():
     folder, out, commit = *map(pathlib.Path, sys.argv[1:3]), sys.argv[3]
     out.mkdir(parents=True, exist_ok=True)
     runs = record.collect(folder, out / record.NAME, commit)
-    text = "# Training over limited links\n\nMade by `scripts/training`; 4 ranks in network namespaces "
-    text += "share the cores of one machine. Losses were taken\n"
+    measured, emulated = select(runs, emulated=False), select(runs, emulated=True)
+    text = "# Training over limited links\n\nMade by `scripts/training`; 4 ranks share the cores of one machine"
+    text += ", in network namespaces. " if measured else ". "
+    text += "Losses were taken\n"
     text += "without a limit, since no link changes them; intervals are 95 %, differences paired by seed. "
     text += f"This page has {len(runs)} of the {len(grid.full_jobs())} runs of `scripts/training --list` "
     text += "([training.tsv](training.tsv)).\n"
-    text += body(select(runs, emulated=False), out)
-    emulated = select(runs, emulated=True)
+    text += body(measured, out)
     if emulated:
         text += "\n# Emulated links\n\nNothing below was measured over a link. Ranks ran on loopback, and each held "
         text += "its transfers back\nas long as an ideal link would take (bench/links/emulated.py): compare these "
@@ -190,6 +191,8 @@ def body(runs, out):
         text += curve_part(curves, task, optimizer)
         own = select(curves, task=task, optimizer=optimizer)
         plots.losses(own, out / picture_name(task, optimizer, own[0].emulated), hook_text)
+    if not times:
+        return text
     text += "\n## Seconds a step\n\nMedians; ratios are paired by round. *Composed*: steps to the loss that "
     text += "fp32 has after 80 % of its steps, times seconds a step. *What the bytes allow*: the seconds of fp32 that "
     text += "its bytes do not explain, and the seconds for the bytes of this hook, over its seconds.\n"
