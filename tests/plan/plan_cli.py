@@ -767,6 +767,133 @@ class BadInput(Case):
         codecs = self.write("x.json", json.dumps({"codecs": [codec]}))
         self.refused(["exceeds 2^58", "row 1"], "solve", RESNET50, "--codecs", codecs)
 
+    def test_names_that_files_cannot_hold(self):
+        for name in (b"\xff\xfe", b"a" * 5000):
+            model = self.write("m.csv", b"name,elems,bwd_us\n" + name + b",5,1\n")
+            self.refused(["name"], "solve", model)
+        for name in ("", "a\nb", "\r", "n" * 5000):
+            events = json.dumps({"TensorReadyTraceEvents": [{"name": name, "ts": 1, "elems": 5}]})
+            self.refused(["name of tensor 0"], "import", self.write("t.json", events))
+        # What import writes, solve reads: blanks at the ends were cut off, and # began a comment.
+        names = [" a", "b\t", "#c", 'd"', "e,f", "g h", "\u00fc"]
+        events = [{"name": name, "ts": i, "elems": 5} for i, name in enumerate(names)]
+        trace = self.write("t.json", json.dumps({"TensorReadyTraceEvents": events}))
+        self.good("import", trace, "-o", self.path("m.csv"))
+        found = self.good_json("solve", self.path("m.csv"))
+        self.assertEqual([name for group in found["groups"] for name in group["names"]], names)
+
+    def test_plans_of_models_with_odd_names(self):
+        """A plan was taken for a recording if its model was called like one."""
+        for name in ("traceEvents", "TensorReadyTraceEvents", '"Comm."', '"schemaVersion"'):
+            os.makedirs(self.path(name), exist_ok=True)
+            model = self.write(name + "/m.csv", 'name,elems,bwd_us\n"%s",500,1\n' % name.replace('"', '""'))
+            self.good("solve", model, "-o", self.path("p.json"))
+            self.good("eval", self.path("p.json"))
+
+    def test_sizes_that_do_not_add_up(self):
+        rows = "".join("t%d,%d,1\n" % (i, 1 << 50) for i in range(300))
+        self.refused(["too large"], "solve", self.csv(rows))
+        self.refused(["too large"], "import", DDP, "--params", self.csv(rows.replace(",1\n", "\n"), "name,elems"))
+        message = {"ph": "X", "cat": "gradwire", "name": "message", "ts": 1, "dur": 1, "pid": 0, "tid": 0}
+        events = [{**message, "args": {"elems": (1 << 63) - 1, "codec": "fp32"}} for _ in range(3)]
+        trace = self.write("t.json", json.dumps({"schemaVersion": 1, "traceEvents": events}))
+        self.refused(["no torch::autograd::AccumulateGrad"], "import", trace)
+
+    def test_odd_json(self):
+        free = {"kind": "affine"}
+        codec = {"name": "x", "payload": {"num": 1}, "collectives": ["allgather"], "gpu": {"enc": free, "dec": free}}
+        link = {"latency_us": 1, "us_per_kib": 1}
+        cluster = {"nodes": 2, "gpus": 2, "intra": link, "inter": link}
+
+        files = iter(range(1000))
+
+        def file(option, content):
+            text = content if isinstance(content, str) else json.dumps(content)
+            return (option, self.write("%d.json" % next(files), text))
+
+        def codecs(**members):
+            return file("--codecs", {"codecs": [{**codec, **members}]})
+
+        for words, given in (
+            (["unknown key", "b"], codecs(gpu={"enc": {"kind": "affine", "b": 1}, "dec": free})),
+            (["unknown key", "encode"], codecs(gpu={"enc": free, "dec": free, "encode": free})),
+            (["kind"], codecs(gpu={"enc": [], "dec": free})),
+            (["kind"], codecs(gpu=7)),
+            (["name"], codecs(name="a,b")),
+            (["name"], codecs(name="x@cpu")),
+            (["name"], codecs(name="x:allgather")),
+            (["name"], codecs(name=5)),
+            (["collectives"], codecs(collectives="allgather")),
+            (["payload"], codecs(payload={"kind": "zip"})),
+            (["num"], codecs(payload=[])),
+            (["num"], codecs(payload={"num": 1.0})),
+            (["an earlier one"], file("--codecs", {"codecs": [codec, codec]})),
+            (["no array"], file("--codecs", {"codecs": {"0": codec}})),
+            (["duplicate"], file("--codecs", '{"codecs": [], "codecs": []}')),
+            (["line 1"], file("--codecs", "[" * 100000)),
+            (["line 1"], file("--codecs", '{"codecs": [{"error": NaN}]}')),
+            (["line 1"], file("--codecs", '{"codecs": [{"error": 1e999}]}')),
+            (["line 1"], file("--codecs", '{"codecs": [{"error": 99999999999999999999}]}')),
+            (["object"], file("--codecs", "[]")),
+            (["line 1"], file("--codecs", "")),
+            (["latency_per_step"], file("--cluster", {**cluster, "latency_per_step": 1})),
+            (["flat_uses_both"], file("--cluster", {**cluster, "flat_uses_both": "no"})),
+            (["gpus"], file("--cluster", {**cluster, "gpus": 65537})),
+            (["gpus"], file("--cluster", {**cluster, "gpus": 4.0})),
+            (["intra"], file("--cluster", {**cluster, "intra": [link]})),
+            (["ranks"], file("--cluster", {"ranks": None, **link})),
+        ):
+            self.refused(words, "solve", RESNET50, *given)
+        lines = json.dumps(cluster, indent=1).replace("\n", "\r\n")
+        self.good("solve", RESNET50, "--cluster", self.write("k.json", lines))
+        with open(os.path.join(ROOT, "data", "plan-cases", "cases.json")) as file:
+            cases = json.load(file)
+        for words, change in (
+            (["unknown key", "latency_per_stp"], {"latency_per_stp": True}),
+            (["devices"], {"devices": ["gpu", "tpu"]}),
+            (["devices"], {"devices": "cpu"}),
+            (["methods"], {"methods": []}),
+            (["methods"], {"methods": [None]}),
+            (["twice"], {"methods": ["fp32", "fp32"]}),
+            (["name"], {"name": ["x"]}),
+        ):
+            copy = {**cases, "cases": [{**cases["cases"][0], **change}]}
+            self.refused(words, "solve", RESNET50, "--cases", self.write("c.json", json.dumps(copy)))
+        self.refused(["no case"], "solve", RESNET50, "--cases", self.write("c.json", json.dumps({**cases, "cases": []})))
+
+    def test_odd_plans(self):
+        model = self.csv("a,1000,5\nb,2000,5\n")
+        self.good("solve", model, "-o", self.path("p.json"))
+        with open(self.path("p.json")) as file:
+            stored = json.load(file)
+        for words, change in (
+            (["no tensor has a size"], lambda p: [g.update(elems=0) for g in p["problem"]["gradients"]]),
+            (["no tensors"], lambda p: p["problem"].update(gradients=[])),
+            (["no tensors"], lambda p: p["problem"].update(gradients={"a": 1})),
+            (["elems"], lambda p: p["problem"]["gradients"].append(None)),
+            (["bwd_us"], lambda p: p["problem"]["gradients"][0].update(bwd_us=1e300)),
+            (["elems"], lambda p: p["problem"]["gradients"][0].update(elems=1 << 62)),
+            (["codecs"], lambda p: p["problem"].update(codecs="dgc")),
+            (["groups"], lambda p: p.update(groups={"0": p["groups"][0]})),
+            (["group 0"], lambda p: p.update(groups=[None])),
+            (["group 0"], lambda p: p["groups"][0].update(first=-1)),
+            (["group 0"], lambda p: p["groups"][0].update(last=1 << 62)),
+            (["group 0"], lambda p: p["groups"][0].update(names=[])),
+            (["group 0"], lambda p: p["groups"][0].pop("method")),
+            (["kind"], lambda p: p.update(kind=3)),
+            (["makespan_us"], lambda p: p.update(makespan_us="soon")),
+            (["group_elems_max"], lambda p: p["problem"].update(group_elems_max=-1)),
+            (["compressions_max"], lambda p: p["problem"].update(compressions_max=13)),
+            (["nodes"], lambda p: p["problem"].update(nodes=0)),
+        ):
+            for command in ("eval", "verify", "explain", "export"):
+                copy = json.loads(json.dumps(stored))
+                change(copy)
+                self.refused(words, command, self.write("q.json", json.dumps(copy)))
+        text = json.dumps(stored)
+        self.refused(["line 1"], "eval", self.write("q.json", text[:-5]))
+        self.good("eval", self.write("q.json", json.dumps(stored, indent=2).replace("\n", "\r\n")))
+
     def test_help_lists_the_options_of_one_subcommand(self):
         listed = {
             name: set(re.findall(r"--([a-z-]+)", self.good(name, "--help")))
