@@ -99,7 +99,7 @@ class Run:
             return DistributedDataParallel(self.model, bucket_cap_mb=bucket_mb)
         import gradwire.torch
 
-        return gradwire.torch.planned_ddp(self.model)
+        return gradwire.torch.planned_ddp(self.model, hook_list.plan_of(self.options.hook))
 
     def probe(self, folder, codecs, options):
         """Costs of link and codecs of this run, with gradients and optimizer state as they are now."""
