@@ -237,6 +237,40 @@ class Results(Case):
                 3,
             )
 
+    def test_sweep_chart(self):
+        """Nothing is clipped or covered, and the curves fill the picture."""
+        ours = ("--codecs", os.path.join(ROOT, "data", "plan-cases", "gradwire-codecs.json"))
+        for case in (
+            ("--values", "0.125:8:7"),
+            ("--values", "1:1:1"),
+            ("--axis", "nodes", "--values", "2:512:5", *ours, "--methods", "fp32,gcomp-t12"),
+            ("--axis", "batch", "--values", "1:100:5"),
+        ):
+            svg = self.path("s.svg")
+            self.good("sweep", RESNET50, *case, "--time-limit-ms", 50, "--svg", svg)
+            with open(svg) as file:
+                text = file.read()
+            width, height = map(float, re.search(r'viewBox="0 0 (\d+) (\d+)"', text).groups())
+            curves = [
+                [tuple(map(float, point.split(","))) for point in points.split()]
+                for points in re.findall(r'<polyline [^>]*points="([^"]*)"', text)
+            ]
+            self.assertEqual(len(curves), 3)
+            ys = [y for curve in curves for _, y in curve]
+            labels = [(float(x), float(y), name) for x, y, name in re.findall(r'<text x="([\d.]+)" y="([\d.]+)"[^>]*>(.*?)<', text)]
+            for x, y, name in labels:
+                self.assertTrue(0 <= x <= width and 0 < y < height, name)
+            legend = [(x, y, name) for x, y, name in labels if "plan" in name or "DDP" in name]
+            self.assertEqual(len(legend), 3)
+            for x, y, name in legend:
+                self.assertLess(x + 6.8 * len(name), width)
+                for curve in curves:
+                    beside = [point for point in curve if x - 40 < point[0] < x + 6.8 * len(name)]
+                    self.assertFalse([point for point in beside if y - 16 < point[1] < y + 8], name)
+            if len(curves[0]) > 1:
+                self.assertLess(min(ys), 0.45 * height)
+                self.assertGreater(max(ys), height / 2)
+
     def test_fit(self):
         points = self.write(
             "p.csv",

@@ -126,9 +126,10 @@ static int parse_codec(const char *path, size_t index, json_t *object, plan_code
     memcpy(out->name, name, strlen(name) + 1);
     out->source = json_incref(object);
     gw_plan_codec *codec = &out->codec;
-    static const char *const keys[] = {
-        "name",  "payload", "decode_peer_us_per_kib", "collectives", "error", "gpu", "cpu", "options",
-        "about", NULL};
+    static const char *const keys[] = {"name",        "payload", "decode_peer_us_per_kib",
+                                       "collectives", "error",   "gpu",
+                                       "cpu",         "options", "about",
+                                       "overlap",     NULL};
     int code = plan_json_known(&place, object, keys);
     code = code == GW_CLI_OK ? parse_payload(&place, json_object_get(object, "payload"), out) : code;
     code = code == GW_CLI_OK ? parse_error(&place, json_object_get(object, "error"), codec) : code;
@@ -138,6 +139,7 @@ static int parse_codec(const char *path, size_t index, json_t *object, plan_code
     if (code == GW_CLI_OK) {
         code = parse_collectives(&place, json_object_get(object, "collectives"), &codec->collectives);
     }
+    code = code == GW_CLI_OK ? plan_json_flag(&place, object, "overlap", &out->overlap) : code;
     return code == GW_CLI_OK ? parse_devices(&place, object, codec) : code;
 }
 
@@ -262,6 +264,16 @@ json_t *plan_library_options(const plan_library *library, const char *name)
         }
     }
     return NULL;
+}
+
+int plan_library_overlaps(const plan_library *library, const char *name)
+{
+    for (uint32_t i = 0; i < library->codec_count; i++) {
+        if (strcmp(library->codecs[i].name, name) == 0) {
+            return library->codecs[i].overlap;
+        }
+    }
+    return 0;
 }
 
 int plan_library_find(const plan_library *library, const char *name, uint64_t ranks, gw_plan_codec *codec)

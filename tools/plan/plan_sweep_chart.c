@@ -16,7 +16,7 @@ enum { CURVES = 3 };
 
 #define LEFT        60.0
 #define WIDTH       560.0
-#define TOP         16.0
+#define TOP         30.0
 #define HEIGHT      284.0
 #define LEGEND_SIZE 0.32 /* share of the height */
 #define TICKS_MAX   48
@@ -108,7 +108,7 @@ static void draw_axes(const drawing *d)
     for (int i = 0; i < d->tick_count; i++) {
         const double y = place_y(d, d->ticks[i]);
         fprintf(d->out,
-                "<text x=\"54\" y=\"%.1f\" text-anchor=\"end\">%.3g</text><line x1=\"%.0f\" x2=\"%.0f\" "
+                "<text x=\"54\" y=\"%.1f\" text-anchor=\"end\">%.4g</text><line x1=\"%.0f\" x2=\"%.0f\" "
                 "y1=\"%.1f\" "
                 "y2=\"%.1f\" stroke=\"#dddddd\"/>\n",
                 y + 4, d->ticks[i], LEFT, LEFT + WIDTH, y, y);
@@ -119,10 +119,10 @@ static void draw_axes(const drawing *d)
         fprintf(d->out, "<text x=\"%.2f\" y=\"%.0f\" text-anchor=\"middle\">%.3g</text>\n", place_x(d, value),
                 TOP + HEIGHT + 18, value);
     }
-    fprintf(
-        d->out,
-        "<text x=\"%.0f\" y=\"%.0f\" text-anchor=\"middle\">%s</text>\n<text x=\"4\" y=\"%.0f\">ms</text>\n",
-        LEFT + WIDTH / 2, TOP + HEIGHT + 38, d->chart->axis, TOP + 4);
+    fprintf(d->out,
+            "<text x=\"%.0f\" y=\"%.0f\" text-anchor=\"middle\">%s</text>\n<text x=\"4\" y=\"14\">iteration, "
+            "ms</text>\n",
+            LEFT + WIDTH / 2, TOP + HEIGHT + 38, d->chart->axis);
 }
 
 static void draw_curves(const drawing *d, double legend)
