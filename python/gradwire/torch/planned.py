@@ -308,13 +308,13 @@ def _with_buckets(
 
     numbers = all(name.startswith("parameter.") for bucket in buckets for name in bucket.names)
     names = names_of(module.parameters(), None if numbers else module)
+    trained = {names[id(param)] for param in module.parameters() if param.requires_grad}
+    odd = trained.symmetric_difference(name for bucket in buckets for name in bucket.names)
+    if odd:
+        raise ValueError(f"gradwire: parameters that only the plan or only the module has: {_few(sorted(odd))}")
 
     def assign(params: list[torch.Tensor], *_: Any) -> tuple[list[list[int]], list[int]]:
         places = {names[id(param)]: place for place, param in enumerate(params)}
-        planned = {name for bucket in buckets for name in bucket.names}
-        if planned != set(places):
-            odd = sorted(planned.symmetric_difference(places))
-            raise ValueError(f"gradwire: parameters that only the plan or only the module has: {_few(odd)}")
         cuts = [[places[name] for name in bucket.names] for bucket in reversed(buckets)]  # DDP reverses them
         return cuts, [max(1, sum(params[i].numel() * params[i].element_size() for i in cut)) for cut in cuts]
 

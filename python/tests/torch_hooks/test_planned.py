@@ -123,7 +123,7 @@ def test_exact_buckets_give_the_same_bits():
 
 
 def test_ddp_with_a_plan_of_another_model_is_refused():
-    with pytest.raises(RuntimeError, match="only the plan or only the module has: 0.weight"):
+    with pytest.raises(ValueError, match="only the plan or only the module has: 0.weight"):
         gradwire.torch.planned_ddp(model(), without(plan((5, "fp32"), (1, "fp32")), 1))
 
 
