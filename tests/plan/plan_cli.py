@@ -1032,6 +1032,29 @@ class Inputs(Case):
         self.assertAlmostEqual(found["network"] / want, 1, delta=0.001)
         self.assertEqual((group["codec"], group["algorithm"], group["device"]), ("gcomp", "a2a-ag", "cpu"))
 
+    def test_exchanges_that_overlap(self):
+        """The link is busy for the same bytes, and the owner's step is not on it."""
+        with open(self.CODECS) as file:
+            codec = next(c for c in json.load(file)["codecs"] if c["name"] == "gcomp")
+        overlapped = self.write("o.json", json.dumps({"codecs": [{**codec, "overlap": True}]}))
+        cluster = self.cluster(8, 4)
+        apart, _ = self.stages("gcomp", *cluster)
+        over, _ = self.stages("gcomp", *cluster, "--codecs", overlapped)
+        self.assertNotIn("sum", over)
+        self.assertGreater(apart.pop("sum"), 0)
+        for kind in apart:
+            self.assertAlmostEqual(over[kind] / apart[kind], 1, places=6, msg=kind)
+        plan = self.path("p.json")
+        solved = self.good_json("solve", RESNET50, "--codecs", overlapped, "--methods", "gcomp", *cluster, "-o", plan)
+        self.assertEqual(self.good_json("verify", plan)["solver_ticks"], solved["makespan_ticks"])
+        self.refused(
+            ["overlap"],
+            "solve",
+            RESNET50,
+            "--codecs",
+            self.write("o.json", json.dumps({"codecs": [{**codec, "overlap": 1}]})),
+        )
+
     def test_cpu_codecs_occupy_the_cpu_and_pay_copies(self):
         host = {"latency_us": 7, "us_per_kib": 0.25}
         found, _ = self.stages("gcomp", *self.cluster(2, 4, host=host))
@@ -1250,7 +1273,7 @@ class Stored(Case):
         with open(Inputs.CODECS) as file:
             codecs = json.load(file)
         for codec in codecs["codecs"]:
-            codec["options"] = options
+            codec.update(options=options, overlap=True, about="x")
         ours = ("--codecs", self.write("c.json", json.dumps(codecs)), "--methods", "gcomp-t12,thc")
         for case in ((), ours, ("--case", "tree-gpu-dgc-pcie", "--comp-max", 2), ("--level", "event", "--cpu")):
             plan = self.path("plan.json")
