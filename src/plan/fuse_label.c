@@ -182,9 +182,11 @@ static int try_rate(const error_search *s, gw_clock_guard *guard, int at, rate_t
 {
     gw_label_source source = s->source;
     gw_arena spare = *s->arena;
+    if (at < RATE_LOW || at > RATE_HIGH) {
+        return 0;
+    }
     source.bound_rate = rate_at(s, at);
-    const gw_plan_tick bound =
-        at < RATE_LOW || at > RATE_HIGH ? 0 : gw_label_bound(&source, s->best, guard, &spare);
+    const gw_plan_tick bound = gw_label_bound(&source, s->best, guard, &spare);
     const int higher = bound > best->bound;
     *best = higher ? (rate_trial){at, bound} : *best;
     return higher;
