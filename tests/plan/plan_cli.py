@@ -257,7 +257,10 @@ class Results(Case):
             ]
             self.assertEqual(len(curves), 3)
             ys = [y for curve in curves for _, y in curve]
-            labels = [(float(x), float(y), name) for x, y, name in re.findall(r'<text x="([\d.]+)" y="([\d.]+)"[^>]*>(.*?)<', text)]
+            labels = [
+                (float(x), float(y), name)
+                for x, y, name in re.findall(r'<text x="([\d.]+)" y="([\d.]+)"[^>]*>(.*?)<', text)
+            ]
             for x, y, name in labels:
                 self.assertTrue(0 <= x <= width and 0 < y < height, name)
             legend = [(x, y, name) for x, y, name in labels if "plan" in name or "DDP" in name]
@@ -893,7 +896,9 @@ class BadInput(Case):
         ):
             copy = {**cases, "cases": [{**cases["cases"][0], **change}]}
             self.refused(words, "solve", RESNET50, "--cases", self.write("c.json", json.dumps(copy)))
-        self.refused(["no case"], "solve", RESNET50, "--cases", self.write("c.json", json.dumps({**cases, "cases": []})))
+        self.refused(
+            ["no case"], "solve", RESNET50, "--cases", self.write("c.json", json.dumps({**cases, "cases": []}))
+        )
 
     def test_odd_plans(self):
         model = self.csv("a,1000,5\nb,2000,5\n")
