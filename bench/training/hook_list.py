@@ -202,6 +202,12 @@ def check(text):
     return text
 
 
+def plan_of(text):
+    """The plan that the hook `text` names will follow, None without one."""
+    name, _, options = text.partition(":")
+    return options_of(options).get("plan") if name == "gradwire" else None
+
+
 def install(ddp, optimizer, text):
     """Registers the hook `text` names; returns what it is. Collective: all ranks call it."""
     name, _, options = bucket_of(check(text))[0].partition(":")

@@ -106,7 +106,7 @@ class Run:
             return DistributedDataParallel(self.model, bucket_cap_mb=bucket_mb)
         import gradwire.torch
 
-        return gradwire.torch.planned_ddp(self.model)
+        return gradwire.torch.planned_ddp(self.model, hook_list.plan_of(self.options.hook))
 
     def probe(self, folder, codecs, options):
         """Costs of link and codecs of this run, with gradients and optimizer state as they are now."""
@@ -120,6 +120,22 @@ class Run:
             self.optimizer, {name: {} for name in codecs.split(",")}, **hook_list.options_of(options)
         )
         found.write(folder)
+        self.time_optimizer(folder)
+
+    def time_optimizer(self, folder):
+        """step.json: seconds of optimizer.step() of the slowest rank, when all begin it at the same time, as they do
+        after the last bucket. The model is of no use afterwards."""
+        found = []
+        for _ in range(5):
+            dist.barrier()
+            begin = time.perf_counter()
+            self.optimizer.step()
+            slowest = torch.tensor([time.perf_counter() - begin], dtype=torch.float64)
+            dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
+            found.append(slowest.item())
+        if self.rank == 0:
+            with open(os.path.join(folder, "step.json"), "w", encoding="utf-8") as file:
+                json.dump({"optimizer_s": sorted(found)[len(found) // 2]}, file)
 
     def write(self, **row):
         self.file.write(json.dumps(row) + "\n")

@@ -62,8 +62,8 @@ static int open_source(const gw_plan_problem *problem, gw_arena *arena, gw_label
     source->vector_count_max = problem->method_count;
     source->problem = problem;
     source->masked = 0;
-    source->error_fee = NULL;
-    source->fee_max = 0;
+    source->net_rate = 0;
+    source->bound_rate = 0;
     source->tree = NULL;
     return open_errors(problem, arena, source);
 }
@@ -71,7 +71,7 @@ static int open_source(const gw_plan_problem *problem, gw_arena *arena, gw_label
 gw_plan_tick gw_label_root_bound(const gw_plan_problem *problem, gw_plan_tick ub, gw_arena *arena)
 {
     gw_label_source source;
-    return open_source(problem, arena, &source) ? gw_label_bound(&source, ub, arena) : 0;
+    return open_source(problem, arena, &source) ? gw_label_bound(&source, ub, NULL, arena) : 0;
 }
 
 /* Bucket plans of a few sizes give a first plan, so that bounds can prune from the start. */
@@ -127,7 +127,8 @@ typedef struct error_search {
     const gw_arena *arena;
     gw_plan *trial; /* of the last search */
     gw_plan *plan;
-    gw_plan_tick best; /* makespan of the plan */
+    gw_plan_tick best;  /* makespan of the plan */
+    gw_plan_tick scale; /* of prices */
 } error_search;
 
 /* One search; takes its plan if it keeps the bound and is the best. Returns 1 if it keeps the bound. */
@@ -153,32 +154,76 @@ static int try_search(error_search *s)
     return 1;
 }
 
-#define FEE_LOW  (-52) /* quarter octaves: too low a fee */
-#define FEE_HIGH 24
+#define RATE_LOW  (-208) /* sixteenths of an octave: too low a price */
+#define RATE_HIGH 0
+#define RATE_NEAR 32
 
-/* Fees that make an error of error_max cost as much as the whole iteration, times 2^(quarters / 4). */
-static void set_fees(const gw_plan_problem *problem, gw_plan_tick makespan, int quarters, int64_t *fees)
+/* The price at which an error of error_max costs as much as s->scale, times 2^(sixteenths / 16). */
+static int64_t rate_at(const error_search *s, int sixteenths)
 {
-    static const int64_t steps[4] = {16, 19, 23, 27}; /* 16 * 2^(i / 4) */
-    const unsigned above = (unsigned)(quarters - FEE_LOW);
-    for (uint32_t m = 0; m < problem->method_count; m++) {
-        const gw_wide rate = gw_wide_mul(gw_wide_from(problem->methods[m].error), makespan);
-        /* 2^16 / 16 * 2^(FEE_LOW / 4) is 1 / 2 */
-        fees[m] = gw_wide_div(gw_wide_mul(rate, steps[above % 4] << (above / 4)),
-                              gw_wide_mul(gw_wide_from(problem->error_max), 2), GW_WIDE_DOWN);
+    static const int64_t steps[16] = {64, 67, 70, 73,  76,  79,  83,  87,
+                                      91, 95, 99, 103, 108, 112, 117, 123}; /* 64 * 2^(i / 16) */
+    const unsigned above = (unsigned)(sixteenths - RATE_LOW);
+    const gw_wide ticks = gw_wide_mul(gw_wide_from(s->scale), steps[above % 16] << (above / 16));
+    /* 64 * 2^(-RATE_LOW / 16) is 2^19 */
+    const int64_t rate = gw_wide_div(gw_wide_mul(ticks, INT64_C(1) << (GW_RATE_SHIFT - 19)),
+                                     gw_wide_from(s->source.problem->error_max), GW_WIDE_DOWN);
+    return gw_tick_min(rate, INT64_C(1) << 62);
+}
+
+/* A price and its bound of the empty schedule. */
+typedef struct rate_trial {
+    int at;
+    gw_plan_tick bound;
+} rate_trial;
+
+/* Takes a price if its bound is higher. Returns 1 if it is. */
+static int try_rate(const error_search *s, gw_clock_guard *guard, int at, rate_trial *best)
+{
+    gw_label_source source = s->source;
+    gw_arena spare = *s->arena;
+    if (at < RATE_LOW || at > RATE_HIGH) {
+        return 0;
     }
+    source.bound_rate = rate_at(s, at);
+    const gw_plan_tick bound = gw_label_bound(&source, s->best, guard, &spare);
+    const int higher = bound > best->bound;
+    *best = higher ? (rate_trial){at, bound} : *best;
+    return higher;
+}
+
+/*
+ * The price with the highest bound of the empty schedule. As a function of the price the bound rises to one
+ * maximum and falls, with the backprop time, which no price lowers, on both sides: so half octaves from above
+ * until it has fallen, then finer steps.
+ */
+static int best_rate(const error_search *s)
+{
+    gw_clock_guard guard = gw_guard_open(&s->limits);
+    rate_trial best = {RATE_HIGH, s->source.bwd_sum[s->source.tensor_count]};
+    int falls = 0;
+    for (int at = RATE_HIGH; at >= RATE_LOW && falls < 2; at -= 8) {
+        falls = try_rate(s, &guard, at, &best) || best.at == RATE_HIGH ? 0 : falls + 1;
+    }
+    for (int step = 4; step > 0; step /= 2) {
+        const int middle = best.at;
+        if (!try_rate(s, &guard, middle + step, &best)) {
+            (void)try_rate(s, &guard, middle - step, &best);
+        }
+    }
+    return best.at;
 }
 
 /*
  * Good plans under a bound of the error, before the search that knows the bound: its labels differ in one
  * more clock, so it prunes late without a good plan. First the methods that keep the bound everywhere; then
- * all methods with a fee on error, which is bisected until the plan just keeps the bound.
+ * all methods with a price of error, which is bisected until the plan just keeps the bound. Returns the price
+ * for the bounds of that search, 0 if all methods keep the bound anyway.
  */
-static void search_with_fees(error_search *s, const gw_plan_limits *limits)
+static int64_t search_with_fees(error_search *s, const gw_plan_limits *limits)
 {
     const gw_plan_problem *problem = s->source.problem;
     const int64_t elems = s->source.elems_sum[problem->tensor_count];
-    int64_t fees[GW_PLAN_METHODS_MAX];
     s->source.error_least = NULL;
     s->source.error_most = NULL;
     for (uint32_t m = 0; m < problem->method_count; m++) {
@@ -187,20 +232,22 @@ static void search_with_fees(error_search *s, const gw_plan_limits *limits)
     }
     (void)try_search(s);
     if (s->source.masked == 0 || s->best == INT64_MAX) {
-        return;
+        return 0;
     }
-    s->limits = share_of(limits, 16);
-    s->limits.gap_ppm = s->limits.gap_ppm > 1000 ? s->limits.gap_ppm : 1000;
+    s->limits = share_of(limits, 4);
+    s->scale = s->best;
     s->source.masked = 0;
-    s->source.error_fee = fees;
-    s->source.fee_max = GW_PLAN_TICK_MAX / 64 / problem->tensor_count;
-    int low = FEE_LOW;
-    int high = FEE_HIGH;
+    const int best = best_rate(s);
+    s->limits = share_of(limits, 32);
+    s->limits.gap_ppm = s->limits.gap_ppm > 1000 ? s->limits.gap_ppm : 1000;
+    int low = best - RATE_NEAR > RATE_LOW ? best - RATE_NEAR : RATE_LOW;
+    int high = best + RATE_NEAR < RATE_HIGH ? best + RATE_NEAR : RATE_HIGH;
     while (high - low > 1) {
         const int middle = low + (high - low) / 2;
-        set_fees(problem, s->best, middle, fees);
+        s->source.net_rate = rate_at(s, middle);
         *(try_search(s) ? &high : &low) = middle;
     }
+    return rate_at(s, best);
 }
 
 gw_status gw_label_fuse(const gw_plan_problem *problem, const gw_plan_limits *limits, gw_plan *plan,
@@ -222,8 +269,8 @@ gw_status gw_label_fuse(const gw_plan_problem *problem, const gw_plan_limits *li
         if (trial.groups == NULL) {
             return GW_ERR_WORKSPACE;
         }
-        error_search search = {source, share_of(limits, 4), &path, arena, &trial, plan, cert->makespan};
-        search_with_fees(&search, limits);
+        error_search search = {source, share_of(limits, 8), &path, arena, &trial, plan, cert->makespan, 0};
+        source.bound_rate = search_with_fees(&search, limits);
         cert->makespan = search.best;
         half = share_of(limits, 2);
         limits = &half;

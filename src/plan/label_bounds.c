@@ -14,6 +14,10 @@
  * hence still a bound. The bound of a label is the minimum over the buckets of max(c + net, e + release, d +
  * compute).
  *
+ * Where the problem bounds the error, a second set of triples charges for it (Lagrange): with a rate in ticks
+ * for an error, each message adds a fee to all three components. A completion that keeps the bound has errors
+ * of at most what is left of it, so its end is at least the bound with fees minus the price of what is left.
+ *
  * Queueing on the CPU is not in the triples. When some vector encodes or decodes there, weighted sums of all
  * clocks are added: for weights w of sum 16, 16 T >= w . clocks + (cheapest continuation when a step costs
  * its weighted durations).
@@ -33,6 +37,11 @@ struct gw_bound_line {
     gw_plan_tick constant;
     weights weight;
 };
+
+static int64_t elems_of(const gw_label_source *source, uint32_t first, uint32_t end)
+{
+    return source->tree == NULL ? source->elems_sum[end] - source->elems_sum[first] : 0;
+}
 
 /* Lists the vectors of all steps that start at `first` into b->row; returns the end boundary after the last
  * step. */
@@ -60,6 +69,7 @@ static uint32_t list_row(gw_bounds *b, uint32_t first)
         }
         b->row_first[end - first - 1] = used;
         for (uint32_t v = 0; v < count; v++) {
+            b->row_fee[used] = gw_label_fee(source, b->rate, vectors[v].option, elems_of(source, first, end));
             b->row[used++] = vectors[v];
         }
     }
@@ -119,7 +129,7 @@ static void build_lines(gw_bounds *b)
                 gw_plan_tick tail = b->serial_tail ? b->row[v].tail : 0;
                 for (uint32_t w = 0; w < count; w++) {
                     gw_plan_tick cost = weigh_step(list[w], &b->row[v], bwd, tail, end == n) +
-                                        (end == n ? 0 : at_end[w].constant);
+                                        WEIGHT_SUM * b->row_fee[v] + (end == n ? 0 : at_end[w].constant);
                     at_k[w].constant = gw_tick_min(at_k[w].constant, cost);
                 }
             }
@@ -133,15 +143,17 @@ size_t gw_bounds_size(uint32_t tensor_count, uint32_t vector_count_max, int has_
 {
     size_t n = tensor_count;
     return n * 16 + (n + 1) * (4 + sizeof(gw_suffix)) +
-           (size_t)vector_count_max * (n + 1) * sizeof(gw_plan_vector) + (n + 2) * 4 +
+           (size_t)vector_count_max * (n + 1) * (sizeof(gw_plan_vector) + 8) + (n + 2) * 4 +
            (n + 2) * suffix_cap * sizeof(gw_suffix) +
            (has_lines ? (n + 1) * (WEIGHTS_MAX * sizeof(gw_bound_line) + 4) : 0) + 96;
 }
 
-int gw_bounds_open(gw_bounds *b, const gw_label_source *source, uint32_t suffix_cap, gw_arena *arena)
+int gw_bounds_open(gw_bounds *b, const gw_label_source *source, int64_t rate, uint32_t suffix_cap,
+                   gw_arena *arena)
 {
     uint32_t n = source->tensor_count;
     b->source = source;
+    b->rate = rate;
     b->serial_tail = source->has_tail && source->decode == GW_PLAN_DECODE_SERIAL;
     b->serial_tail_cpu = source->has_tail_cpu && source->decode == GW_PLAN_DECODE_SERIAL;
     const int has_lines = source->has_cpu || b->serial_tail_cpu;
@@ -151,8 +163,9 @@ int gw_bounds_open(gw_bounds *b, const gw_label_source *source, uint32_t suffix_
     b->suffix_len = gw_arena_take(arena, (size_t)n + 1, sizeof(uint32_t));
     b->least = gw_arena_take(arena, (size_t)n + 1, sizeof(gw_suffix));
     b->scratch = gw_arena_take(arena, source->vector_count_max, sizeof(gw_plan_vector));
-    b->row = gw_arena_take(arena, (size_t)source->vector_count_max * (source->tree != NULL ? 1 : n),
-                           sizeof(gw_plan_vector));
+    const size_t row_max = (size_t)source->vector_count_max * (source->tree != NULL ? 1 : n);
+    b->row = gw_arena_take(arena, row_max, sizeof(gw_plan_vector));
+    b->row_fee = gw_arena_take(arena, row_max, sizeof(gw_plan_tick));
     b->row_first = gw_arena_take(arena, (size_t)n + 2, sizeof(uint32_t));
     b->suffixes = gw_arena_take(arena, ((size_t)n + 1) * suffix_cap, sizeof(gw_suffix));
     b->buckets = gw_arena_take(arena, suffix_cap, sizeof(gw_suffix));
@@ -163,8 +176,9 @@ int gw_bounds_open(gw_bounds *b, const gw_label_source *source, uint32_t suffix_
         b->line_len = gw_arena_take(arena, (size_t)n + 1, sizeof(uint32_t));
     }
     if (b->net_min == NULL || b->gpu_min == NULL || b->suffix_len == NULL || b->least == NULL ||
-        b->scratch == NULL || b->row == NULL || b->row_first == NULL || b->suffixes == NULL ||
-        b->buckets == NULL || (has_lines && (b->lines == NULL || b->line_len == NULL))) {
+        b->scratch == NULL || b->row == NULL || b->row_fee == NULL || b->row_first == NULL ||
+        b->suffixes == NULL || b->buckets == NULL ||
+        (has_lines && (b->lines == NULL || b->line_len == NULL))) {
         return 0;
     }
     for (uint32_t k = 0; k < n; k++) {
@@ -184,14 +198,16 @@ int gw_bounds_open(gw_bounds *b, const gw_label_source *source, uint32_t suffix_
     return 1;
 }
 
-/* A step before a continuation. */
-static gw_suffix prepend(const gw_bounds *b, const gw_plan_vector *v, gw_plan_tick bwd, const gw_suffix *rest)
+/* A step of the row before a continuation. */
+static gw_suffix prepend(const gw_bounds *b, uint32_t row, gw_plan_tick bwd, const gw_suffix *rest)
 {
+    const gw_plan_vector *v = &b->row[row];
+    const gw_plan_tick fee = b->row_fee[row];
     gw_plan_tick x = bwd + v->gpu;
     gw_suffix s;
-    s.net = v->net + gw_tick_max(rest->net, v->tail + v->tail_cpu);
-    s.release = x + gw_tick_max(v->cpu + s.net, rest->release);
-    s.compute = x + (b->serial_tail ? v->tail : 0) + rest->compute;
+    s.net = fee + v->net + gw_tick_max(rest->net, v->tail + v->tail_cpu);
+    s.release = x + gw_tick_max(v->cpu + s.net, fee + rest->release);
+    s.compute = x + fee + (b->serial_tail ? v->tail : 0) + rest->compute;
     s.release_min = 0;
     return s;
 }
@@ -207,8 +223,8 @@ static void net_range(const gw_bounds *b, uint32_t k, uint32_t last, gw_plan_tic
         gw_plan_tick bwd = b->source->bwd_sum[end] - b->source->bwd_sum[k];
         uint32_t len = b->suffix_len[end];
         for (uint32_t v = b->row_first[end - k - 1]; len > 0 && v < b->row_first[end - k]; v++) {
-            *lowest = gw_tick_min(*lowest, prepend(b, &b->row[v], bwd, &rest[0]).net);
-            *highest = gw_tick_max(*highest, prepend(b, &b->row[v], bwd, &rest[len - 1]).net);
+            *lowest = gw_tick_min(*lowest, prepend(b, v, bwd, &rest[0]).net);
+            *highest = gw_tick_max(*highest, prepend(b, v, bwd, &rest[len - 1]).net);
         }
     }
 }
@@ -222,7 +238,7 @@ static void fill_buckets(gw_bounds *b, uint32_t k, uint32_t end, gw_plan_tick li
     gw_plan_tick bwd = b->source->bwd_sum[end] - b->source->bwd_sum[k];
     for (uint32_t v = b->row_first[end - k - 1]; v < b->row_first[end - k]; v++) {
         for (uint32_t i = 0; i < rest_len; i++) {
-            gw_suffix s = prepend(b, &b->row[v], bwd, &rest[i]);
+            gw_suffix s = prepend(b, v, bwd, &rest[i]);
             if (s.net >= limit) {
                 break; /* entries ascend in net */
             }
@@ -274,6 +290,10 @@ static uint64_t build_at(gw_bounds *b, uint32_t k, uint32_t cap, gw_plan_tick ub
 {
     /* e, c and d are at least the backprop so far, so a component that reaches `limit` cannot beat ub. */
     gw_plan_tick limit = ub == INT64_MAX ? INT64_MAX : ub - b->source->bwd_sum[k];
+    if (b->rate > 0 && ub < INT64_MAX) {
+        const gw_clocks none = GW_CLOCKS_ZERO;
+        limit = gw_add_saturated(limit, gw_bounds_allowance(b, &none));
+    }
     uint32_t last = list_row(b, k);
     gw_plan_tick lowest, highest;
     net_range(b, k, last, &lowest, &highest);
@@ -348,6 +368,9 @@ gw_plan_tick gw_bounds_at(const gw_bounds *b, uint32_t k, const gw_clocks *clock
                                line->weight.r * clocks->r + line->constant;
             best = gw_tick_max(best, (sum + WEIGHT_SUM - 1) / WEIGHT_SUM);
         }
+    }
+    if (b->rate > 0 && best < INT64_MAX) {
+        best -= gw_bounds_allowance(b, clocks);
     }
     return gw_tick_max(best, gw_tick_max(clocks->q, clocks->r));
 }

@@ -7,6 +7,7 @@
 #define GW_LABEL_BOUNDS_H
 
 #include "label_source.h"
+#include "wide.h"
 
 /* Clocks of a partial schedule: labels.c. */
 typedef struct gw_clocks {
@@ -29,6 +30,7 @@ typedef struct gw_bounds {
     const gw_label_source *source;
     int serial_tail;         /* decodes on the GPU take part and follow the serial rule */
     int serial_tail_cpu;     /* the same on the CPU */
+    int64_t rate;            /* price of an error of 2^GW_RATE_SHIFT in ticks; 0: errors are free */
     gw_plan_tick *net_min;   /* [n] cheapest network step of a message that starts with tensor k */
     gw_plan_tick *gpu_min;   /* [n] the same for GPU time */
     gw_plan_vector *scratch; /* vectors of one step */
@@ -36,18 +38,20 @@ typedef struct gw_bounds {
     uint32_t *suffix_len;    /* [n + 1] */
     gw_suffix *least;        /* [n + 1] smallest of each component at a boundary */
     uint32_t suffix_cap_max;
-    gw_suffix *buckets;   /* [suffix_cap_max] */
-    gw_plan_vector *row;  /* vectors of all steps from one tensor */
-    uint32_t *row_first;  /* [n + 2] */
-    gw_bound_line *lines; /* has_cpu or serial_tail_cpu only: boundary k has line_len[k] entries */
-    uint32_t *line_len;   /* [n + 1] */
+    gw_suffix *buckets;    /* [suffix_cap_max] */
+    gw_plan_vector *row;   /* vectors of all steps from one tensor */
+    gw_plan_tick *row_fee; /* price of their errors */
+    uint32_t *row_first;   /* [n + 2] */
+    gw_bound_line *lines;  /* has_cpu or serial_tail_cpu only: boundary k has line_len[k] entries */
+    uint32_t *line_len;    /* [n + 1] */
 } gw_bounds;
 
 /* Bytes of the arena that gw_bounds_open() takes for a cap. */
 size_t gw_bounds_size(uint32_t tensor_count, uint32_t vector_count_max, int has_lines, uint32_t suffix_cap);
 
-/* 0 when the arena is too small. */
-int gw_bounds_open(gw_bounds *bounds, const gw_label_source *source, uint32_t suffix_cap, gw_arena *arena);
+/* 0 when the arena is too small. rate: of gw_bounds; 0 unless the source has a bound of errors. */
+int gw_bounds_open(gw_bounds *bounds, const gw_label_source *source, int64_t rate, uint32_t suffix_cap,
+                   gw_arena *arena);
 
 /* Time and work spent so far. */
 typedef struct gw_clock_guard {
@@ -55,6 +59,12 @@ typedef struct gw_clock_guard {
     int64_t start;
     uint64_t work;
 } gw_clock_guard;
+
+/* limits are not NULL. */
+static inline gw_clock_guard gw_guard_open(const gw_plan_limits *limits)
+{
+    return (gw_clock_guard){limits, limits->clock != NULL ? limits->clock(limits->clock_context) : 0, 0};
+}
 
 static inline int gw_out_of_time(const gw_clock_guard *guard)
 {
@@ -68,6 +78,13 @@ static inline int gw_out_of_time(const gw_clock_guard *guard)
  * ub. Cost O(steps * vectors * cap). Returns 0 when the guard (NULL: none) stopped it: then the bounds must
  * not be used. */
 int gw_bounds_build(gw_bounds *bounds, uint32_t cap, gw_plan_tick ub, gw_clock_guard *guard);
+
+/* What the errors that the clocks leave may cost at most, rounded up. */
+static inline gw_plan_tick gw_bounds_allowance(const gw_bounds *bounds, const gw_clocks *clocks)
+{
+    const int64_t left = bounds->source->problem->error_max - clocks->x;
+    return gw_add_saturated(gw_mul_shift(left, bounds->rate, GW_RATE_SHIFT), 1);
+}
 
 /* No completion of the clocks at boundary k < n ends earlier than this, or than ub of gw_bounds_build(). */
 gw_plan_tick gw_bounds_at(const gw_bounds *bounds, uint32_t k, const gw_clocks *clocks);
@@ -83,7 +100,8 @@ static inline gw_plan_tick gw_bounds_quick(const gw_bounds *bounds, uint32_t k, 
     gw_plan_tick e = clocks->e + least->release;
     gw_plan_tick d = clocks->d + least->compute;
     gw_plan_tick longest = c > e ? c : e;
-    return longest > d ? longest : d;
+    longest = longest > d ? longest : d;
+    return bounds->rate > 0 ? longest - gw_bounds_allowance(bounds, clocks) : longest;
 }
 
 /* Raises clocks to the largest values that make no difference to any continuation. */

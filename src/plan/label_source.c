@@ -7,6 +7,16 @@
 
 #include "wide.h"
 
+gw_plan_tick gw_label_fee(const gw_label_source *source, int64_t rate, uint32_t method, int64_t elems)
+{
+    if (rate == 0) {
+        return 0;
+    }
+    const gw_plan_tick fee =
+        gw_mul_shift(source->problem->methods[method].error * elems, rate, GW_RATE_SHIFT);
+    return gw_tick_min(fee, GW_PLAN_TICK_MAX / 16 / source->tensor_count);
+}
+
 uint32_t gw_label_vectors(const gw_label_source *source, uint32_t first, uint32_t end, uint32_t forbidden,
                           gw_plan_vector *scratch, const gw_plan_vector **vectors)
 {
@@ -26,10 +36,7 @@ uint32_t gw_label_vectors(const gw_label_source *source, uint32_t first, uint32_
         gw_plan_vector *vector = &scratch[count++];
         gw_method_vector(&problem->methods[m], elems, vector);
         vector->option = m;
-        if (source->error_fee != NULL) {
-            vector->net +=
-                gw_tick_min(gw_mul_saturated(source->error_fee[m], elems >> 8) >> 8, source->fee_max);
-        }
+        vector->net += gw_label_fee(source, source->net_rate, m, elems);
     }
     *vectors = scratch;
     return count;

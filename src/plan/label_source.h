@@ -23,15 +23,22 @@ typedef struct gw_label_source {
     /* fused groups (tree == NULL) */
     const gw_plan_problem *problem;
     uint32_t masked;          /* bit m set: method m is not used */
-    const int64_t *error_fee; /* [method_count] ticks on the network for 2^16 elements; NULL: none */
     const int64_t *elems_sum; /* [tensor_count + 1] */
     /* [tensor_count + 1] least and largest error of the tensors from k on; NULL: no bound of errors */
     const int64_t *error_least;
     const int64_t *error_most;
-    gw_plan_tick fee_max; /* of one message */
+    /* Prices of an error of 2^GW_RATE_SHIFT in ticks; 0: none. Messages pay the first on the network; the
+     * second is for bounds alone */
+    int64_t net_rate;
+    int64_t bound_rate;
     /* option tree: every step is one tensor */
     const gw_plan_tree *tree;
 } gw_label_source;
+
+#define GW_RATE_SHIFT 24
+
+/* Price of a message's error, capped so that sums fit. */
+gw_plan_tick gw_label_fee(const gw_label_source *source, int64_t rate, uint32_t method, int64_t elems);
 
 /* Vectors of the step first..end-1; forbidden is the union over its tensors. */
 uint32_t gw_label_vectors(const gw_label_source *source, uint32_t first, uint32_t end, uint32_t forbidden,

@@ -24,8 +24,6 @@
  */
 #include "labels.h"
 
-#include "label_bounds.h"
-
 #define CAP_MIN            4u
 #define CAP_DEFAULT        4096u
 #define SUFFIX_CAP_MIN     8u
@@ -50,6 +48,7 @@ typedef struct engine {
     const gw_label_source *source;
     uint32_t n;
     gw_bounds bounds;
+    gw_bounds priced; /* with a price of errors, if the source has one */
     gw_clock_guard guard;
     label *pool;
     uint32_t *pool_first; /* [n + 2] */
@@ -225,14 +224,28 @@ static void flush(engine *g, frontier *f)
     f->settled = f->buffered < 16 ? f->buffered : 16;
 }
 
+/* A bound of the label, which is exact enough if it is below the limit. */
+static gw_plan_tick bound_of(engine *g, uint32_t k, gw_clocks *clocks, gw_plan_tick limit)
+{
+    const int priced = g->priced.rate > 0;
+    gw_plan_tick bound = gw_bounds_quick(&g->bounds, k, clocks);
+    if (priced && bound < limit) {
+        bound = gw_tick_max(bound, gw_bounds_quick(&g->priced, k, clocks));
+    }
+    if (bound < limit) {
+        gw_bounds_clamp(&g->bounds, k, clocks);
+        bound = gw_bounds_at(&g->bounds, k, clocks);
+    }
+    if (priced && bound < limit) {
+        bound = gw_tick_max(bound, gw_bounds_at(&g->priced, k, clocks));
+    }
+    return bound;
+}
+
 /* Adds a label to a frontier unless its bound or another label says that it is useless. */
 static inline void add_label(engine *g, frontier *f, label *next, gw_plan_tick limit)
 {
-    next->bound = gw_bounds_quick(&g->bounds, f->k, &next->clocks);
-    if (next->bound < limit) {
-        gw_bounds_clamp(&g->bounds, f->k, &next->clocks);
-        next->bound = gw_bounds_at(&g->bounds, f->k, &next->clocks);
-    }
+    next->bound = bound_of(g, f->k, &next->clocks, limit);
     if (next->bound >= limit) {
         drop(g, next->bound);
         return;
@@ -343,8 +356,7 @@ static int open_round(engine *g)
     g->dropped = INT64_MAX;
     label *root = &g->pool[0];
     *root = (label){GW_CLOCKS_ZERO, 0, 0, 0, 0, 0};
-    gw_bounds_clamp(&g->bounds, 0, &root->clocks);
-    root->bound = gw_bounds_at(&g->bounds, 0, &root->clocks);
+    root->bound = bound_of(g, 0, &root->clocks, INT64_MAX);
     g->root = root->bound;
     g->pool_first[0] = 0;
     g->pool_first[1] = 1;
@@ -403,27 +415,30 @@ size_t gw_label_workspace(uint32_t tensor_count, uint32_t vector_count_max)
 /* Buckets per boundary: as many as three quarters of the workspace hold, between 8 and 4096. */
 static uint32_t suffix_cap(const gw_label_source *source, size_t size)
 {
+    const size_t sets = source->bound_rate > 0 ? 2 : 1;
     uint32_t cap = SUFFIX_CAP_DEFAULT;
-    while (cap > SUFFIX_CAP_MIN &&
-           gw_bounds_size(source->tensor_count, source->vector_count_max,
-                          source->has_cpu || source->has_tail_cpu, cap) > size / 4 * 3) {
+    while (cap > SUFFIX_CAP_MIN && sets * gw_bounds_size(source->tensor_count, source->vector_count_max,
+                                                         source->has_cpu || source->has_tail_cpu, cap) >
+                                       size / 4 * 3) {
         cap /= 2;
     }
     return cap;
 }
 
-gw_plan_tick gw_label_bound(const gw_label_source *source, gw_plan_tick ub, gw_arena *arena)
+gw_plan_tick gw_label_bound(const gw_label_source *source, gw_plan_tick ub, gw_clock_guard *guard,
+                            gw_arena *arena)
 {
     gw_bounds bounds;
     uint32_t cap = suffix_cap(source, arena->size - arena->used);
-    cap = cap < 64 ? cap : 64;
-    if (!gw_bounds_open(&bounds, source, cap, arena)) {
+    const uint32_t most = source->bound_rate > 0 ? 8 : 64; /* a price is chosen from many */
+    cap = cap < most ? cap : most;
+    if (!gw_bounds_open(&bounds, source, source->bound_rate, cap, arena) ||
+        !gw_bounds_build(&bounds, cap, ub, guard)) {
         return 0;
     }
-    (void)gw_bounds_build(&bounds, cap, ub, NULL);
     gw_clocks root = GW_CLOCKS_ZERO;
     gw_bounds_clamp(&bounds, 0, &root);
-    return gw_bounds_at(&bounds, 0, &root);
+    return gw_tick_min(ub, gw_bounds_at(&bounds, 0, &root));
 }
 
 /* The gap that the caller accepts, in ticks. Above 10^6 ppm any plan is good enough. */
@@ -433,15 +448,29 @@ static gw_plan_tick accepted_gap(gw_plan_tick ub, const gw_plan_limits *limits)
     return ub == INT64_MAX ? 0 : ub / 1000000 * ppm;
 }
 
+/* A small workspace has no room for a second set of bounds beside some labels. */
+static void open_priced(engine *g, uint32_t suffix_max, gw_arena *arena)
+{
+    const size_t used = arena->used;
+    g->priced.rate = 0;
+    if (g->source->bound_rate > 0 &&
+        (!gw_bounds_open(&g->priced, g->source, g->source->bound_rate, suffix_max, arena) ||
+         arena->size - arena->used < used / 4)) {
+        g->priced.rate = 0;
+        arena->used = used;
+    }
+}
+
 /* Divides the workspace. *suffix_max and *cap_max receive the largest numbers of buckets and labels. */
 static gw_status open_engine(engine *g, gw_arena *arena, uint32_t *suffix_max, uint32_t *cap_max)
 {
     const size_t n = g->n;
     const uint32_t label_cap = g->guard.limits->label_cap;
     *suffix_max = suffix_cap(g->source, arena->size - arena->used);
-    if (!gw_bounds_open(&g->bounds, g->source, *suffix_max, arena)) {
+    if (!gw_bounds_open(&g->bounds, g->source, 0, *suffix_max, arena)) {
         return GW_ERR_WORKSPACE;
     }
+    open_priced(g, *suffix_max, arena);
     g->pool_first = gw_arena_take(arena, n + 2, sizeof(uint32_t));
     g->dead = gw_arena_take(arena, n, 1);
     g->earliest = gw_arena_take(arena, n, sizeof(gw_plan_tick));
@@ -467,6 +496,13 @@ static gw_status open_engine(engine *g, gw_arena *arena, uint32_t *suffix_max, u
     return g->keys_spare != NULL ? GW_OK : GW_ERR_WORKSPACE;
 }
 
+/* 0 when time ran out. */
+static int build_bounds(engine *g, uint32_t buckets)
+{
+    return gw_bounds_build(&g->bounds, buckets, g->ub, &g->guard) &&
+           (g->priced.rate == 0 || gw_bounds_build(&g->priced, buckets, g->ub, &g->guard));
+}
+
 /* Rounds until the gap is accepted, a limit is reached, or buckets and labels are at their maximum. */
 static void run_rounds(engine *g, uint32_t suffix_max, uint32_t cap_max, gw_plan_cert *cert)
 {
@@ -476,7 +512,7 @@ static void run_rounds(engine *g, uint32_t suffix_max, uint32_t cap_max, gw_plan
     uint32_t cap = cap_max < 8 ? cap_max : 8;
     for (;;) {
         g->gap = accepted_gap(g->ub, limits);
-        int finished = gw_bounds_build(&g->bounds, buckets, g->ub, &g->guard) && run_round(g, cap);
+        int finished = build_bounds(g, buckets) && run_round(g, cap);
         cert->rounds++;
         if (finished) {
             cert->lower_bound = gw_tick_max(cert->lower_bound, gw_tick_min(g->ub, g->dropped));
@@ -510,7 +546,7 @@ gw_status gw_label_search(const gw_label_source *source, const gw_plan_limits *l
     limits = limits != NULL ? limits : &no_limits;
     g.source = source;
     g.n = source->tensor_count;
-    g.guard = (gw_clock_guard){limits, limits->clock != NULL ? limits->clock(limits->clock_context) : 0, 0};
+    g.guard = gw_guard_open(limits);
     g.path = path;
     g.ub = cert->makespan;
     g.root = 0;

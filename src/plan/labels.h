@@ -6,7 +6,7 @@
 #ifndef GW_LABELS_H
 #define GW_LABELS_H
 
-#include "label_source.h"
+#include "label_bounds.h"
 
 typedef struct gw_label_step {
     uint32_t first;
@@ -27,7 +27,9 @@ typedef struct gw_label_path {
 gw_status gw_label_search(const gw_label_source *source, const gw_plan_limits *limits, gw_label_path *path,
                           gw_plan_cert *cert, gw_arena *arena);
 
-/* The smaller of ub and the bound of the empty schedule. 0 when the arena is too small. */
-gw_plan_tick gw_label_bound(const gw_label_source *source, gw_plan_tick ub, gw_arena *arena);
+/* The smaller of ub and the bound of the empty schedule with the source's bound_rate. 0 when the arena is too
+ * small, or the guard (NULL: none) stopped it. */
+gw_plan_tick gw_label_bound(const gw_label_source *source, gw_plan_tick ub, gw_clock_guard *guard,
+                            gw_arena *arena);
 
 #endif

@@ -49,6 +49,34 @@ static inline gw_wide gw_wide_sub(gw_wide a, gw_wide b)
     return (gw_wide){a.high - b.high - (a.low < b.low), a.low - b.low, a.overflow};
 }
 
+/* num / den and the remainder, for num.high < den: two digits of 32 bits (Knuth, algorithm D). */
+static inline uint64_t gw_wide_divide(gw_wide num, uint64_t den, uint64_t *rest)
+{
+    const uint64_t mask = UINT32_MAX;
+    unsigned shift = 0;
+    for (unsigned step = 32; step > 0; step /= 2) {
+        if (den >> (64 - step) == 0) {
+            den <<= step;
+            shift += step;
+        }
+    }
+    const uint64_t digits[2] = {num.low << shift >> 32, num.low << shift & mask};
+    uint64_t high = shift > 0 ? num.high << shift | num.low >> (64 - shift) : num.high;
+    uint64_t quotient = 0;
+    for (int i = 0; i < 2; i++) {
+        uint64_t digit = high / (den >> 32);
+        uint64_t left = high % (den >> 32);
+        while (left <= mask && (digit > mask || digit * (den & mask) > (left << 32 | digits[i]))) {
+            digit--;
+            left += den >> 32;
+        }
+        high = (high << 32 | digits[i]) - digit * den;
+        quotient = quotient << 32 | digit;
+    }
+    *rest = high >> shift;
+    return quotient;
+}
+
 /* What to do with the remainder. */
 enum { GW_WIDE_DOWN, GW_WIDE_UP, GW_WIDE_NEAREST };
 
@@ -57,7 +85,11 @@ static inline int64_t gw_wide_div(gw_wide num, gw_wide den, int rounding)
 {
     uint64_t quotient = 0;
     gw_wide rest = {0, 0, 0};
-    for (int bit = 127; bit >= 0; bit--) {
+    const int is_short = den.high == 0 && num.high < den.low;
+    if (is_short) {
+        quotient = gw_wide_divide(num, den.low, &rest.low);
+    }
+    for (int bit = is_short ? -1 : 127; bit >= 0; bit--) {
         const uint64_t next = (bit >= 64 ? num.high >> (bit - 64) : num.low >> bit) & 1u;
         rest = (gw_wide){rest.high << 1 | rest.low >> 63, rest.low << 1 | next, 0};
         if (quotient > (uint64_t)INT64_MAX / 2) {
@@ -85,6 +117,14 @@ static inline int64_t gw_mul_div(int64_t a, int64_t b, int64_t c, int rounding)
         return a * b / c + (rounding == GW_WIDE_UP && a * b % c != 0);
     }
     return gw_wide_div(gw_wide_mul(gw_wide_from(a), b), gw_wide_from(c), rounding);
+}
+
+/* a * b / 2^shift for 0 < shift < 64, rounded down; INT64_MAX if it is more. */
+static inline int64_t gw_mul_shift(int64_t a, int64_t b, unsigned shift)
+{
+    const gw_wide product = gw_wide_mul(gw_wide_from(a), b);
+    return product.high >> (shift - 1) != 0 ? INT64_MAX
+                                            : (int64_t)(product.high << (64 - shift) | product.low >> shift);
 }
 
 static inline int64_t gw_add_saturated(int64_t a, int64_t b)

@@ -237,6 +237,43 @@ class Results(Case):
                 3,
             )
 
+    def test_sweep_chart(self):
+        """Nothing is clipped or covered, and the curves fill the picture."""
+        ours = ("--codecs", os.path.join(ROOT, "data", "plan-cases", "gradwire-codecs.json"))
+        for case in (
+            ("--values", "0.125:8:7"),
+            ("--values", "1:1:1"),
+            ("--axis", "nodes", "--values", "2:512:5", *ours, "--methods", "fp32,gcomp-t12"),
+            ("--axis", "batch", "--values", "1:100:5"),
+        ):
+            svg = self.path("s.svg")
+            self.good("sweep", RESNET50, *case, "--time-limit-ms", 50, "--svg", svg)
+            with open(svg) as file:
+                text = file.read()
+            width, height = map(float, re.search(r'viewBox="0 0 (\d+) (\d+)"', text).groups())
+            curves = [
+                [tuple(map(float, point.split(","))) for point in points.split()]
+                for points in re.findall(r'<polyline [^>]*points="([^"]*)"', text)
+            ]
+            self.assertEqual(len(curves), 3)
+            ys = [y for curve in curves for _, y in curve]
+            labels = [
+                (float(x), float(y), name)
+                for x, y, name in re.findall(r'<text x="([\d.]+)" y="([\d.]+)"[^>]*>(.*?)<', text)
+            ]
+            for x, y, name in labels:
+                self.assertTrue(0 <= x <= width and 0 < y < height, name)
+            legend = [(x, y, name) for x, y, name in labels if "plan" in name or "DDP" in name]
+            self.assertEqual(len(legend), 3)
+            for x, y, name in legend:
+                self.assertLess(x + 6.8 * len(name), width)
+                for curve in curves:
+                    beside = [point for point in curve if x - 40 < point[0] < x + 6.8 * len(name)]
+                    self.assertFalse([point for point in beside if y - 16 < point[1] < y + 8], name)
+            if len(curves[0]) > 1:
+                self.assertLess(min(ys), 0.45 * height)
+                self.assertGreater(max(ys), height / 2)
+
     def test_fit(self):
         points = self.write(
             "p.csv",
@@ -767,6 +804,135 @@ class BadInput(Case):
         codecs = self.write("x.json", json.dumps({"codecs": [codec]}))
         self.refused(["exceeds 2^58", "row 1"], "solve", RESNET50, "--codecs", codecs)
 
+    def test_names_that_files_cannot_hold(self):
+        for name in (b"\xff\xfe", b"a" * 5000):
+            model = self.write("m.csv", b"name,elems,bwd_us\n" + name + b",5,1\n")
+            self.refused(["name"], "solve", model)
+        for name in ("", "a\nb", "\r", "n" * 5000):
+            events = json.dumps({"TensorReadyTraceEvents": [{"name": name, "ts": 1, "elems": 5}]})
+            self.refused(["name of tensor 0"], "import", self.write("t.json", events))
+        # What import writes, solve reads: blanks at the ends were cut off, and # began a comment.
+        names = [" a", "b\t", "#c", 'd"', "e,f", "g h", "\u00fc"]
+        events = [{"name": name, "ts": i, "elems": 5} for i, name in enumerate(names)]
+        trace = self.write("t.json", json.dumps({"TensorReadyTraceEvents": events}))
+        self.good("import", trace, "-o", self.path("m.csv"))
+        found = self.good_json("solve", self.path("m.csv"))
+        self.assertEqual([name for group in found["groups"] for name in group["names"]], names)
+
+    def test_plans_of_models_with_odd_names(self):
+        """A plan was taken for a recording if its model was called like one."""
+        for name in ("traceEvents", "TensorReadyTraceEvents", '"Comm."', '"schemaVersion"'):
+            os.makedirs(self.path(name), exist_ok=True)
+            model = self.write(name + "/m.csv", 'name,elems,bwd_us\n"%s",500,1\n' % name.replace('"', '""'))
+            self.good("solve", model, "-o", self.path("p.json"))
+            self.good("eval", self.path("p.json"))
+
+    def test_sizes_that_do_not_add_up(self):
+        rows = "".join("t%d,%d,1\n" % (i, 1 << 50) for i in range(300))
+        self.refused(["too large"], "solve", self.csv(rows))
+        self.refused(["too large"], "import", DDP, "--params", self.csv(rows.replace(",1\n", "\n"), "name,elems"))
+        message = {"ph": "X", "cat": "gradwire", "name": "message", "ts": 1, "dur": 1, "pid": 0, "tid": 0}
+        events = [{**message, "args": {"elems": (1 << 63) - 1, "codec": "fp32"}} for _ in range(3)]
+        trace = self.write("t.json", json.dumps({"schemaVersion": 1, "traceEvents": events}))
+        self.refused(["no torch::autograd::AccumulateGrad"], "import", trace)
+
+    def test_odd_json(self):
+        free = {"kind": "affine"}
+        codec = {"name": "x", "payload": {"num": 1}, "collectives": ["allgather"], "gpu": {"enc": free, "dec": free}}
+        link = {"latency_us": 1, "us_per_kib": 1}
+        cluster = {"nodes": 2, "gpus": 2, "intra": link, "inter": link}
+
+        files = iter(range(1000))
+
+        def file(option, content):
+            text = content if isinstance(content, str) else json.dumps(content)
+            return (option, self.write("%d.json" % next(files), text))
+
+        def codecs(**members):
+            return file("--codecs", {"codecs": [{**codec, **members}]})
+
+        for words, given in (
+            (["unknown key", "b"], codecs(gpu={"enc": {"kind": "affine", "b": 1}, "dec": free})),
+            (["unknown key", "encode"], codecs(gpu={"enc": free, "dec": free, "encode": free})),
+            (["kind"], codecs(gpu={"enc": [], "dec": free})),
+            (["kind"], codecs(gpu=7)),
+            (["name"], codecs(name="a,b")),
+            (["name"], codecs(name="x@cpu")),
+            (["name"], codecs(name="x:allgather")),
+            (["name"], codecs(name=5)),
+            (["collectives"], codecs(collectives="allgather")),
+            (["payload"], codecs(payload={"kind": "zip"})),
+            (["num"], codecs(payload=[])),
+            (["num"], codecs(payload={"num": 1.0})),
+            (["an earlier one"], file("--codecs", {"codecs": [codec, codec]})),
+            (["no array"], file("--codecs", {"codecs": {"0": codec}})),
+            (["duplicate"], file("--codecs", '{"codecs": [], "codecs": []}')),
+            (["line 1"], file("--codecs", "[" * 100000)),
+            (["line 1"], file("--codecs", '{"codecs": [{"error": NaN}]}')),
+            (["line 1"], file("--codecs", '{"codecs": [{"error": 1e999}]}')),
+            (["line 1"], file("--codecs", '{"codecs": [{"error": 99999999999999999999}]}')),
+            (["object"], file("--codecs", "[]")),
+            (["line 1"], file("--codecs", "")),
+            (["latency_per_step"], file("--cluster", {**cluster, "latency_per_step": 1})),
+            (["flat_uses_both"], file("--cluster", {**cluster, "flat_uses_both": "no"})),
+            (["gpus"], file("--cluster", {**cluster, "gpus": 65537})),
+            (["gpus"], file("--cluster", {**cluster, "gpus": 4.0})),
+            (["intra"], file("--cluster", {**cluster, "intra": [link]})),
+            (["ranks"], file("--cluster", {"ranks": None, **link})),
+        ):
+            self.refused(words, "solve", RESNET50, *given)
+        lines = json.dumps(cluster, indent=1).replace("\n", "\r\n")
+        self.good("solve", RESNET50, "--cluster", self.write("k.json", lines))
+        with open(os.path.join(ROOT, "data", "plan-cases", "cases.json")) as file:
+            cases = json.load(file)
+        for words, change in (
+            (["unknown key", "latency_per_stp"], {"latency_per_stp": True}),
+            (["devices"], {"devices": ["gpu", "tpu"]}),
+            (["devices"], {"devices": "cpu"}),
+            (["methods"], {"methods": []}),
+            (["methods"], {"methods": [None]}),
+            (["twice"], {"methods": ["fp32", "fp32"]}),
+            (["name"], {"name": ["x"]}),
+        ):
+            copy = {**cases, "cases": [{**cases["cases"][0], **change}]}
+            self.refused(words, "solve", RESNET50, "--cases", self.write("c.json", json.dumps(copy)))
+        self.refused(
+            ["no case"], "solve", RESNET50, "--cases", self.write("c.json", json.dumps({**cases, "cases": []}))
+        )
+
+    def test_odd_plans(self):
+        model = self.csv("a,1000,5\nb,2000,5\n")
+        self.good("solve", model, "-o", self.path("p.json"))
+        with open(self.path("p.json")) as file:
+            stored = json.load(file)
+        for words, change in (
+            (["no tensor has a size"], lambda p: [g.update(elems=0) for g in p["problem"]["gradients"]]),
+            (["no tensors"], lambda p: p["problem"].update(gradients=[])),
+            (["no tensors"], lambda p: p["problem"].update(gradients={"a": 1})),
+            (["elems"], lambda p: p["problem"]["gradients"].append(None)),
+            (["bwd_us"], lambda p: p["problem"]["gradients"][0].update(bwd_us=1e300)),
+            (["elems"], lambda p: p["problem"]["gradients"][0].update(elems=1 << 62)),
+            (["codecs"], lambda p: p["problem"].update(codecs="dgc")),
+            (["groups"], lambda p: p.update(groups={"0": p["groups"][0]})),
+            (["group 0"], lambda p: p.update(groups=[None])),
+            (["group 0"], lambda p: p["groups"][0].update(first=-1)),
+            (["group 0"], lambda p: p["groups"][0].update(last=1 << 62)),
+            (["group 0"], lambda p: p["groups"][0].update(names=[])),
+            (["group 0"], lambda p: p["groups"][0].pop("method")),
+            (["kind"], lambda p: p.update(kind=3)),
+            (["makespan_us"], lambda p: p.update(makespan_us="soon")),
+            (["group_elems_max"], lambda p: p["problem"].update(group_elems_max=-1)),
+            (["compressions_max"], lambda p: p["problem"].update(compressions_max=13)),
+            (["nodes"], lambda p: p["problem"].update(nodes=0)),
+        ):
+            for command in ("eval", "verify", "explain", "export"):
+                copy = json.loads(json.dumps(stored))
+                change(copy)
+                self.refused(words, command, self.write("q.json", json.dumps(copy)))
+        text = json.dumps(stored)
+        self.refused(["line 1"], "eval", self.write("q.json", text[:-5]))
+        self.good("eval", self.write("q.json", json.dumps(stored, indent=2).replace("\n", "\r\n")))
+
     def test_help_lists_the_options_of_one_subcommand(self):
         listed = {
             name: set(re.findall(r"--([a-z-]+)", self.good(name, "--help")))
@@ -870,6 +1036,29 @@ class Inputs(Case):
         want = 2 * 50 + size / 1024 * 0.8192 * (4 * 7 / 8 + 31 / 32)
         self.assertAlmostEqual(found["network"] / want, 1, delta=0.001)
         self.assertEqual((group["codec"], group["algorithm"], group["device"]), ("gcomp", "a2a-ag", "cpu"))
+
+    def test_exchanges_that_overlap(self):
+        """The link is busy for the same bytes, and the owner's step is not on it."""
+        with open(self.CODECS) as file:
+            codec = next(c for c in json.load(file)["codecs"] if c["name"] == "gcomp")
+        overlapped = self.write("o.json", json.dumps({"codecs": [{**codec, "overlap": True}]}))
+        cluster = self.cluster(8, 4)
+        apart, _ = self.stages("gcomp", *cluster)
+        over, _ = self.stages("gcomp", *cluster, "--codecs", overlapped)
+        self.assertNotIn("sum", over)
+        self.assertGreater(apart.pop("sum"), 0)
+        for kind in apart:
+            self.assertAlmostEqual(over[kind] / apart[kind], 1, places=6, msg=kind)
+        plan = self.path("p.json")
+        solved = self.good_json("solve", RESNET50, "--codecs", overlapped, "--methods", "gcomp", *cluster, "-o", plan)
+        self.assertEqual(self.good_json("verify", plan)["solver_ticks"], solved["makespan_ticks"])
+        self.refused(
+            ["overlap"],
+            "solve",
+            RESNET50,
+            "--codecs",
+            self.write("o.json", json.dumps({"codecs": [{**codec, "overlap": 1}]})),
+        )
 
     def test_cpu_codecs_occupy_the_cpu_and_pay_copies(self):
         host = {"latency_us": 7, "us_per_kib": 0.25}
@@ -1089,7 +1278,7 @@ class Stored(Case):
         with open(Inputs.CODECS) as file:
             codecs = json.load(file)
         for codec in codecs["codecs"]:
-            codec["options"] = options
+            codec.update(options=options, overlap=True, about="x")
         ours = ("--codecs", self.write("c.json", json.dumps(codecs)), "--methods", "gcomp-t12,thc")
         for case in ((), ours, ("--case", "tree-gpu-dgc-pcie", "--comp-max", 2), ("--level", "event", "--cpu")):
             plan = self.path("plan.json")

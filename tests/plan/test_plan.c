@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "plan/wide.h"
 #include "plan_random.h"
 
 #define US GW_PLAN_TICKS_PER_US
@@ -50,6 +51,34 @@ static gw_status solve(const gw_plan_problem *problem, gw_plan_algorithm algorit
         assert_true(cert->lower_bound <= cert->makespan);
     }
     return status;
+}
+
+/* ---- 128 bits ---- */
+
+/* The quotient times the divisor is at most the product, and one more is not. */
+static void divisions_are_exact(void **state)
+{
+    (void)state;
+    plan_random random = {20261123};
+    for (int i = 0; i < 200000; i++) {
+        int64_t numbers[3];
+        for (int j = 0; j < 3; j++) {
+            numbers[j] = (int64_t)(random_next(&random) >> (unsigned)random_between(&random, 1, 63));
+        }
+        const int64_t divisor = numbers[2] > 0 ? numbers[2] : 1;
+        const gw_wide product = gw_wide_mul(gw_wide_from(numbers[0]), numbers[1]);
+        const int64_t quotient = gw_wide_div(product, gw_wide_from(divisor), GW_WIDE_DOWN);
+        const gw_wide back = gw_wide_mul(gw_wide_from(quotient), divisor);
+        assert_false(gw_wide_less(product, back));
+        const gw_wide rest = gw_wide_sub(product, back);
+        assert_true(quotient == INT64_MAX || gw_wide_less(rest, gw_wide_from(divisor)));
+        const int64_t up = gw_wide_div(product, gw_wide_from(divisor), GW_WIDE_UP);
+        assert_true(quotient == INT64_MAX || up == quotient + ((rest.high | rest.low) != 0));
+        const unsigned shift = (unsigned)random_between(&random, 1, 62);
+        const int64_t power = INT64_C(1) << shift;
+        assert_int_equal(gw_mul_shift(numbers[0], numbers[1], shift),
+                         gw_wide_div(product, gw_wide_from(power), GW_WIDE_DOWN));
+    }
 }
 
 /* ---- curves ---- */
@@ -1279,6 +1308,7 @@ static void tree_options_are_the_callers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(divisions_are_exact),
         cmocka_unit_test(curves),
         cmocka_unit_test(fits),
         cmocka_unit_test(fits_are_valid_curves),

@@ -16,13 +16,9 @@
 #include "plan_commands.h"
 #include "plan_file.h"
 #include "plan_json.h"
-#include "plan_output.h"
+#include "plan_sweep_chart.h"
 
 typedef enum sweep_axis { AXIS_BANDWIDTH, AXIS_RANKS, AXIS_RATIO, AXIS_BATCH } sweep_axis;
-
-typedef struct sweep_point {
-    double value, best_us, bound_us, dense_us, ddp_us;
-} sweep_point;
 
 typedef struct sweep_args {
     plan_parser parser;
@@ -156,57 +152,14 @@ static int break_even(const sweep_args *a, const plan_opened *o, double *even)
     return code;
 }
 
-static int write_svg(const char *path, const sweep_point *points, size_t count, const char *axis,
-                     plan_kind kind)
+static int write_svg(const sweep_args *a, const plan_opened *o, const plan_sweep_point *points)
 {
-    plan_output output;
-    int code = plan_output_open(&output);
-    if (code != GW_CLI_OK) {
-        return code;
-    }
-    FILE *out = output.text;
-    double top = 0;
-    for (size_t i = 0; i < count; i++) {
-        top = fmax(top, fmax(points[i].dense_us, fmax(points[i].ddp_us, points[i].best_us)));
-    }
-    top = top > 0 ? top : 1;
-    double low = log(points[0].value);
-    double high = log(points[count - 1].value);
-    high = high > low ? high : low + 1;
-    static const char *const colors[3] = {"#6a9f74", "#9db8d9", "#c46d7b"};
-    const char *const names[3] = {"best plan", "best plan without compression",
-                                  kind == PLAN_TREE ? "ByteComp" : "PyTorch DDP, float32"};
-    fprintf(out,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 640 360\" font-family=\"sans-serif\" "
-            "font-size=\"12\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"#ffffff\"/>\n");
-    for (int line = 0; line < 3; line++) {
-        fprintf(out, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"2\" points=\"", colors[line]);
-        for (size_t i = 0; i < count; i++) {
-            double us = line == 0 ? points[i].best_us : line == 1 ? points[i].dense_us : points[i].ddp_us;
-            fprintf(out, "%.2f,%.2f ", 60 + 560 * (log(points[i].value) - low) / (high - low),
-                    300 - 270 * us / top);
-        }
-        fprintf(out,
-                "\"/>\n<rect x=\"%d\" y=\"342\" width=\"12\" height=\"12\" fill=\"%s\"/><text x=\"%d\" "
-                "y=\"352\">%s</text>\n",
-                60 + 190 * line, colors[line], 76 + 190 * line, names[line]);
-    }
-    for (size_t i = 0; i<count; i += count> 8 ? count / 6 : 1) {
-        fprintf(out, "<text x=\"%.2f\" y=\"318\" text-anchor=\"middle\">%.3g</text>\n",
-                60 + 560 * (log(points[i].value) - low) / (high - low), points[i].value);
-    }
-    for (int i = 0; i <= 4; i++) {
-        fprintf(out,
-                "<text x=\"54\" y=\"%.1f\" text-anchor=\"end\">%.3g</text><line x1=\"60\" x2=\"620\" "
-                "y1=\"%.1f\" y2=\"%.1f\" "
-                "stroke=\"#dddddd\"/>\n",
-                304 - 67.5 * i, top / 1e3 * i / 4, 300 - 67.5 * i, 300 - 67.5 * i);
-    }
-    fprintf(out,
-            "<text x=\"340\" y=\"334\" text-anchor=\"middle\">%s</text><text x=\"8\" "
-            "y=\"18\">ms</text>\n</svg>\n",
-            axis);
-    return plan_output_close(&output, path, GW_CLI_OK);
+    static const char *const titles[4] = {"bandwidth of all links over that of the case", "machines or GPUs",
+                                          "payload over that of the codecs",
+                                          "backprop time over that of the model"};
+    const plan_sweep_chart chart = {points, (size_t)a->count, titles[a->axis],
+                                    o->c.kind == PLAN_TREE ? "ByteComp" : "PyTorch DDP, float32"};
+    return plan_sweep_chart_write(&chart, a->svg);
 }
 
 static int parse(sweep_args *a, int argc, char **argv)
@@ -256,7 +209,8 @@ static int parse_range(sweep_args *a)
 }
 
 /* Solves point i: the best plan, the best without compression, and a baseline. */
-static int solve_point(const sweep_args *a, const plan_opened *o, long i, sweep_point *point, json_t *rows)
+static int solve_point(const sweep_args *a, const plan_opened *o, long i, plan_sweep_point *point,
+                       json_t *rows)
 {
     const int tree = o->c.kind == PLAN_TREE;
     const double t = a->count > 1 ? (double)i / (double)(a->count - 1) : 0;
@@ -274,15 +228,15 @@ static int solve_point(const sweep_args *a, const plan_opened *o, long i, sweep_
     point->best_us = plan_us(best.makespan);
     point->bound_us = plan_us(best.lower_bound);
     point->dense_us = plan_us(dense.makespan);
-    point->ddp_us = plan_us(baseline.makespan);
+    point->baseline_us = plan_us(baseline.makespan);
     if (!a->parser.json) {
         printf("%12.4g %12.3f %12.3f %12.3f %12.3f\n", point->value, point->best_us / 1e3,
-               point->bound_us / 1e3, point->dense_us / 1e3, point->ddp_us / 1e3);
+               point->bound_us / 1e3, point->dense_us / 1e3, point->baseline_us / 1e3);
     }
     json_array_append_new(rows,
                           json_pack("{s:f,s:f,s:f,s:f,s:f}", "value", point->value, "best_us", point->best_us,
                                     "lower_bound_us", point->bound_us, "no_compression_us", point->dense_us,
-                                    tree ? "bytecomp_us" : "ddp_us", point->ddp_us));
+                                    tree ? "bytecomp_us" : "ddp_us", point->baseline_us));
     return GW_CLI_OK;
 }
 
@@ -301,7 +255,7 @@ static void print_break_even(const plan_opened *o, double even)
     }
 }
 
-static int sweep(const sweep_args *a, const plan_opened *o, sweep_point *points, json_t *rows)
+static int sweep(const sweep_args *a, const plan_opened *o, plan_sweep_point *points, json_t *rows)
 {
     double even = NAN;
     int code = GW_CLI_OK;
@@ -319,7 +273,7 @@ static int sweep(const sweep_args *a, const plan_opened *o, sweep_point *points,
         }
     }
     if (code == GW_CLI_OK && a->svg != NULL) {
-        code = write_svg(a->svg, points, (size_t)a->count, a->axis_name, o->c.kind);
+        code = write_svg(a, o, points);
     }
     if (code == GW_CLI_OK && (a->parser.json || a->parser.output != NULL)) {
         json_t *root = json_pack("{s:s,s:s,s:O,s:o}", "case", o->c.name, "axis", a->axis_name, "points", rows,
@@ -339,7 +293,7 @@ int plan_cmd_sweep(int argc, char **argv)
     if (code != GW_CLI_OK) {
         return code;
     }
-    sweep_point *points = calloc((size_t)a.count, sizeof *points);
+    plan_sweep_point *points = calloc((size_t)a.count, sizeof *points);
     json_t *rows = json_array();
     code = points != NULL ? sweep(&a, &o, points, rows) : gw_cli_error(GW_CLI_IO, NULL, "out of memory");
     json_decref(rows);

@@ -76,8 +76,12 @@ static int parse_devices(const plan_place *place, json_t *object, gw_plan_codec 
         if (costs == NULL) {
             continue;
         }
+        static const char *const keys[] = {"enc", "dec", "sum", NULL};
         char part[200];
         const plan_place inner = {place->path, part};
+        if (plan_json_known(place, costs, keys) != GW_CLI_OK) {
+            return GW_CLI_BAD_DATA;
+        }
         (void)snprintf(part, sizeof part, "%s, %s enc", place->where, devices[device]);
         int code = plan_curve_parse(&inner, json_object_get(costs, "enc"), &codec->enc[device]);
         if (code == GW_CLI_OK) {
@@ -115,15 +119,17 @@ static int parse_codec(const char *path, size_t index, json_t *object, plan_code
     const char *name = json_string_value(json_object_get(object, "name"));
     (void)snprintf(where, sizeof where, "codec %zu%s%.60s", index, name != NULL ? " " : "",
                    name != NULL ? name : "");
-    if (name == NULL || name[0] == '\0' || strlen(name) >= PLAN_LABEL_SIZE || strcmp(name, "fp32") == 0) {
-        return plan_json_bad(&place, "needs a \"name\" (not fp32) of less than 64 bytes");
+    if (name == NULL || name[0] == '\0' || strlen(name) >= PLAN_LABEL_SIZE || strcmp(name, "fp32") == 0 ||
+        strpbrk(name, ",:@") != NULL) { /* they divide lists and labels of methods */
+        return plan_json_bad(&place, "needs a \"name\" (not fp32) of less than 64 bytes without , : @");
     }
     memcpy(out->name, name, strlen(name) + 1);
     out->source = json_incref(object);
     gw_plan_codec *codec = &out->codec;
-    static const char *const keys[] = {
-        "name",  "payload", "decode_peer_us_per_kib", "collectives", "error", "gpu", "cpu", "options",
-        "about", NULL};
+    static const char *const keys[] = {"name",        "payload", "decode_peer_us_per_kib",
+                                       "collectives", "error",   "gpu",
+                                       "cpu",         "options", "about",
+                                       "overlap",     NULL};
     int code = plan_json_known(&place, object, keys);
     code = code == GW_CLI_OK ? parse_payload(&place, json_object_get(object, "payload"), out) : code;
     code = code == GW_CLI_OK ? parse_error(&place, json_object_get(object, "error"), codec) : code;
@@ -133,6 +139,7 @@ static int parse_codec(const char *path, size_t index, json_t *object, plan_code
     if (code == GW_CLI_OK) {
         code = parse_collectives(&place, json_object_get(object, "collectives"), &codec->collectives);
     }
+    code = code == GW_CLI_OK ? plan_json_flag(&place, object, "overlap", &out->overlap) : code;
     return code == GW_CLI_OK ? parse_devices(&place, object, codec) : code;
 }
 
@@ -146,6 +153,18 @@ static void free_codec(plan_codec *codec)
     json_decref(codec->source);
 }
 
+/* Whether one of the first `count` codecs has that name. */
+static int named_before(json_t *array, size_t count, const char *name)
+{
+    for (size_t i = 0; i < count; i++) {
+        const char *other = json_string_value(json_object_get(json_array_get(array, i), "name"));
+        if (other != NULL && strcmp(other, name) == 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 static int add_codecs(plan_library *library, const char *path, json_t *array)
 {
     size_t index;
@@ -155,6 +174,12 @@ static int add_codecs(plan_library *library, const char *path, json_t *array)
         plan_codec parsed;
         int result = parse_codec(path, index, object, &parsed);
         if (result != GW_CLI_OK) {
+            free_codec(&parsed);
+            return result;
+        }
+        if (named_before(array, index, parsed.name)) {
+            result = gw_cli_error(GW_CLI_BAD_DATA, path, "codec %zu %s: an earlier one has that name", index,
+                                  parsed.name);
             free_codec(&parsed);
             return result;
         }
@@ -239,6 +264,16 @@ json_t *plan_library_options(const plan_library *library, const char *name)
         }
     }
     return NULL;
+}
+
+int plan_library_overlaps(const plan_library *library, const char *name)
+{
+    for (uint32_t i = 0; i < library->codec_count; i++) {
+        if (strcmp(library->codecs[i].name, name) == 0) {
+            return library->codecs[i].overlap;
+        }
+    }
+    return 0;
 }
 
 int plan_library_find(const plan_library *library, const char *name, uint64_t ranks, gw_plan_codec *codec)
@@ -327,8 +362,11 @@ static int parse_cluster(const char *path, json_t *object, gw_plan_cluster *clus
     code = code == GW_CLI_OK ? parse_member(path, object, "host", &pcie3, &cluster->host) : code;
     cluster->nodes = (uint32_t)nodes;
     cluster->gpus = (uint32_t)gpus;
-    cluster->flags = json_is_true(json_object_get(object, "latency_per_step")) ? GW_PLAN_ALPHA_PER_STEP : 0;
-    cluster->flags |= json_is_true(json_object_get(object, "flat_uses_both")) ? GW_PLAN_FLAT_USES_BOTH : 0;
+    int per_step = 0;
+    int both = 0;
+    code = code == GW_CLI_OK ? plan_json_flag(&place, object, "latency_per_step", &per_step) : code;
+    code = code == GW_CLI_OK ? plan_json_flag(&place, object, "flat_uses_both", &both) : code;
+    cluster->flags = (per_step ? GW_PLAN_ALPHA_PER_STEP : 0) | (both ? GW_PLAN_FLAT_USES_BOTH : 0);
     return code;
 }
 
@@ -382,6 +420,22 @@ static int parse_methods(const plan_place *place, json_t *array, plan_case *out)
     return out->method_count > 0 ? GW_CLI_OK : plan_json_bad(place, "\"methods\" is missing or empty");
 }
 
+static int parse_case_devices(const plan_place *place, json_t *array, plan_case *out)
+{
+    size_t index;
+    json_t *entry;
+    json_array_foreach(array, index, entry)
+    {
+        const char *device = json_is_string(entry) ? json_string_value(entry) : "";
+        if (strcmp(device, "cpu") != 0 && strcmp(device, "gpu") != 0) {
+            return plan_json_bad(place, "\"devices\" takes gpu and cpu");
+        }
+        out->cpu |= strcmp(device, "cpu") == 0;
+    }
+    return array == NULL || json_is_array(array) ? GW_CLI_OK
+                                                 : plan_json_bad(place, "\"devices\" is no array");
+}
+
 int plan_case_read(const char *path, json_t *object, plan_case *out)
 {
     static const char *const kinds[3] = {"joint", "fusion", "tree"};
@@ -412,12 +466,7 @@ int plan_case_read(const char *path, json_t *object, plan_case *out)
     out->level = (gw_plan_level)level;
     out->comp_max = UINT32_MAX;
     int code = parse_methods(&place, json_object_get(object, "methods"), out);
-    size_t index;
-    json_t *entry;
-    json_array_foreach(json_object_get(object, "devices"), index, entry)
-    {
-        out->cpu |= json_is_string(entry) && strcmp(json_string_value(entry), "cpu") == 0;
-    }
+    code = code == GW_CLI_OK ? parse_case_devices(&place, json_object_get(object, "devices"), out) : code;
     return code == GW_CLI_OK ? parse_cluster(path, object, &out->cluster) : code;
 }
 
@@ -429,10 +478,24 @@ void plan_case_fp32(plan_case *c)
     c->cpu = 0;
 }
 
+/* A case of a cases file; plan files, whose readers skip what they do not know, have other keys too. */
+static int read_own_case(json_t *object, plan_case *out)
+{
+    static const char *const keys[] = {
+        "name",           "kind",       "methods",    "devices",    "level", "decode",
+        "nodes",          "gpus",       "intra",      "inter",      "host",  "latency_per_step",
+        "flat_uses_both", "ranks",      "latency_us", "us_per_kib", "about", "curve",
+        "models",         "gbit_per_s", NULL};
+    const char *name = json_string_value(json_object_get(object, "name"));
+    const plan_place place = {"cases", name != NULL ? name : "case"};
+    int code = plan_json_known(&place, object, keys);
+    return code == GW_CLI_OK ? plan_case_read("cases", object, out) : code;
+}
+
 int plan_case_at(const plan_library *library, size_t index, plan_case *out, json_t **models)
 {
     json_t *object = json_array_get(json_object_get(library->root, "cases"), index);
-    if (object == NULL || plan_case_read("cases", object, out) != GW_CLI_OK) {
+    if (object == NULL || read_own_case(object, out) != GW_CLI_OK) {
         return 0;
     }
     if (models != NULL) {
@@ -449,7 +512,7 @@ int plan_case_find(const plan_library *library, const char *name, plan_case *out
     {
         const char *here = json_string_value(json_object_get(object, "name"));
         if (name == NULL || (here != NULL && strcmp(here, name) == 0)) {
-            return plan_case_read("cases", object, out);
+            return read_own_case(object, out);
         }
     }
     return name == NULL ? gw_cli_error(GW_CLI_BAD_DATA, NULL, "the cases file has no case")

@@ -30,6 +30,9 @@ plan_input plan_input_kind(const char *path)
     if (first != '{' && first != '[') {
         return PLAN_INPUT_TEXT;
     }
+    if (strstr(head, "\"gradwire-plan/1\"") != NULL) { /* whatever names its model has */
+        return PLAN_INPUT_JSON;
+    }
     return strstr(head, "TensorReadyTraceEvents") != NULL ? PLAN_INPUT_BYTEPS_READY
            : strstr(head, "\"Comm.") != NULL              ? PLAN_INPUT_BYTEPS_COMM
            : strstr(head, "traceEvents") != NULL || strstr(head, "\"schemaVersion\"") != NULL
@@ -37,8 +40,7 @@ plan_input plan_input_kind(const char *path)
                : PLAN_INPUT_JSON;
 }
 
-/* Without sizes every plan is equally good. */
-static int check_sizes(const char *path, plan_model *model)
+int plan_input_check_sizes(const char *path, plan_model *model)
 {
     for (uint32_t i = 0; i < model->count; i++) {
         if (model->tensors[i].elems > 0) {
@@ -74,5 +76,5 @@ int plan_input_model(const char *path, plan_model *model)
             "line 1: no column bwd_us or gap_us; without backprop times there is nothing to plan "
             "(a column of zeros says that all gradients are ready at once)");
     }
-    return code == GW_CLI_OK ? check_sizes(path, model) : code;
+    return code == GW_CLI_OK ? plan_input_check_sizes(path, model) : code;
 }

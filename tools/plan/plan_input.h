@@ -22,4 +22,8 @@ plan_input plan_input_kind(const char *path);
 /* A model with backprop times, from CSV or BytePS's tensor_ready.json. Message printed, exit code. */
 int plan_input_model(const char *path, plan_model *model);
 
+/* Refuses a model without sizes, of which every plan is equally good, and frees it. Message printed, exit
+ * code. */
+int plan_input_check_sizes(const char *path, plan_model *model);
+
 #endif

@@ -65,6 +65,17 @@ int plan_json_known(const plan_place *place, json_t *object, const char *const *
     return GW_CLI_OK;
 }
 
+int plan_json_flag(const plan_place *place, json_t *object, const char *key, int *value)
+{
+    json_t *member = json_object_get(object, key);
+    if (member != NULL && !json_is_boolean(member)) {
+        return gw_cli_error(GW_CLI_BAD_DATA, place->path, "%s: \"%s\" is not true or false", place->where,
+                            key);
+    }
+    *value = json_is_true(member);
+    return GW_CLI_OK;
+}
+
 int plan_json_whole(const plan_place *place, json_t *object, const char *key, int64_t min, int64_t max,
                     int64_t *value)
 {
@@ -145,6 +156,9 @@ static int parse_coefficients(const plan_place *place, json_t *object, gw_plan_c
 
 int plan_curve_parse(const plan_place *place, json_t *object, gw_plan_cost *cost)
 {
+    /* the last three are what plan fit says of a curve */
+    static const char *const keys[] = {"kind",   "a_us",      "b_us",       "knee", "t",
+                                       "points", "error_max", "error_mean", "r2",   NULL};
     const char *kind = json_string_value(json_object_get(object, "kind"));
     int found = -1;
     memset(cost, 0, sizeof *cost);
@@ -153,6 +167,9 @@ int plan_curve_parse(const plan_place *place, json_t *object, gw_plan_cost *cost
     }
     if (found < 0) {
         return plan_json_bad(place, "a curve needs \"kind\": affine, maxlin, hinge or table");
+    }
+    if (plan_json_known(place, object, keys) != GW_CLI_OK) {
+        return GW_CLI_BAD_DATA;
     }
     cost->kind = (gw_plan_cost_kind)found;
     int code = cost->kind == GW_PLAN_COST_TABLE ? parse_table(place, json_object_get(object, "points"), cost)

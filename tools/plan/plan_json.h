@@ -26,6 +26,8 @@ int plan_json_ticks(const plan_place *place, json_t *object, const char *key, do
                     gw_plan_tick *ticks);
 /* Refuses keys that are not in the list, which ends with NULL. Exit code. */
 int plan_json_known(const plan_place *place, json_t *object, const char *const *keys);
+/* true or false; missing: false. */
+int plan_json_flag(const plan_place *place, json_t *object, const char *key, int *value);
 /* A whole member in min..max; *value keeps its value, which is checked too, if the member is missing. */
 int plan_json_whole(const plan_place *place, json_t *object, const char *key, int64_t min, int64_t max,
                     int64_t *value);

@@ -162,11 +162,18 @@ static int64_t dims_elems(json_t *args)
     return product;
 }
 
+/* Elements of a message; -1: none that a model could have. */
+static int64_t elems_of(json_t *elems)
+{
+    const json_int_t value = json_is_integer(elems) ? json_integer_value(elems) : -1;
+    return value <= INT64_C(1) << 50 ? (int64_t)value : -1;
+}
+
 static int add_collective(reader *r, json_t *event, double ts, double duration)
 {
     json_t *args = json_object_get(event, "args");
     json_t *elems = json_object_get(args, "In msg nelems");
-    if (!json_is_integer(elems)) {
+    if (elems_of(elems) < 0) {
         return GW_CLI_OK; /* recorded without NCCL metadata */
     }
     plan_kineto_collective *c = list_add(&r->collectives, 1);
@@ -177,7 +184,7 @@ static int add_collective(reader *r, json_t *event, double ts, double duration)
     memset(c, 0, sizeof *c);
     const char *name = json_string_value(json_object_get(args, "Collective name"));
     (void)snprintf(c->name, sizeof c->name, "%s", name != NULL ? name : "");
-    c->elems = (int64_t)json_integer_value(elems);
+    c->elems = elems_of(elems);
     c->start_us = ts;
     c->duration_us = duration;
     c->group_size = (int64_t)json_integer_value(json_object_get(args, "Group size"));
@@ -260,8 +267,7 @@ static void add_hook_event(reader *r, json_t *event, const char *name, double ts
     if (strcmp(name, "gradient") == 0) {
         accumulate *a = list_add(&r->accumulates, 1);
         if (a != NULL) {
-            *a = (accumulate){0, ts, json_is_integer(elems) ? (int64_t)json_integer_value(elems) : -1,
-                              text != NULL ? strdup(text) : NULL, 1};
+            *a = (accumulate){0, ts, elems_of(elems), text != NULL ? strdup(text) : NULL, 1};
         }
         r->out_of_memory |= a == NULL || (text != NULL && a->name == NULL);
     } else if (strcmp(name, "message") == 0) {
@@ -271,7 +277,7 @@ static void add_hook_event(reader *r, json_t *event, const char *name, double ts
             memset(c, 0, sizeof *c);
             (void)snprintf(c->name, sizeof c->name, "message");
             (void)snprintf(c->codec, sizeof c->codec, "%s", codec != NULL ? codec : "");
-            c->elems = json_is_integer(elems) ? (int64_t)json_integer_value(elems) : -1;
+            c->elems = elems_of(elems);
             c->start_us = ts;
             c->duration_us = duration;
             c->encoded_us = number_or(args, "encoded_us", -1);

@@ -22,7 +22,7 @@ typedef struct plan_kineto_collective {
     int64_t elems; /* "In msg nelems" */
     double start_us, duration_us;
     int64_t group_size;
-    char codec[64];    /* of the hook's messages */
+    char codec[80];    /* of the hook's messages */
     double encoded_us; /* the same: when the last piece was encoded, from start_us; -1: not recorded */
 } plan_kineto_collective;
 

@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <jansson.h>
+
 #include "../cli_common.h"
 #include "plan_output.h"
 
@@ -316,11 +318,51 @@ static int read_lines(const char *path, FILE *file, plan_model *model)
     return code;
 }
 
+/* Index of the first name that CSV or JSON could not hold, model->count if there is none. */
+static uint32_t find_bad_name(const plan_model *model)
+{
+    for (uint32_t i = 0; i < model->count; i++) {
+        const char *name = model->tensors[i].name;
+        json_t *text = json_string(name); /* NULL: not UTF-8 */
+        const int bad =
+            text == NULL || name[0] == '\0' || strlen(name) > PLAN_NAME_MAX || strpbrk(name, "\r\n") != NULL;
+        json_decref(text);
+        if (bad) {
+            return i;
+        }
+    }
+    return model->count;
+}
+
+/* Sums of sizes are taken in 64 bits everywhere. */
+static int sizes_fit(const plan_model *model)
+{
+    int64_t total = 0;
+    for (uint32_t i = 0; i < model->count; i++) {
+        if (model->tensors[i].elems > GW_PLAN_TICK_MAX - total) {
+            return 0;
+        }
+        total += model->tensors[i].elems;
+    }
+    return 1;
+}
+
 int plan_model_finish(const char *path, plan_model *model, int result)
 {
     uint32_t first, second;
     if (result == GW_CLI_OK && model->count == 0) {
         result = gw_cli_error(GW_CLI_BAD_DATA, path, "no tensors: the model is empty");
+    }
+    if (result == GW_CLI_OK && (first = find_bad_name(model)) < model->count) {
+        result =
+            gw_cli_error(GW_CLI_BAD_DATA, path,
+                         "the name of tensor %u (from 0) is empty, longer than %d bytes, not UTF-8, or has a "
+                         "line end",
+                         first, PLAN_NAME_MAX);
+    }
+    if (result == GW_CLI_OK && !sizes_fit(model)) {
+        result =
+            gw_cli_error(GW_CLI_BAD_DATA, path, "the sizes together are too large (more than 2^58 values)");
     }
     if (result == GW_CLI_OK && plan_model_duplicate(model, &first, &second)) {
         result = gw_cli_error(GW_CLI_BAD_DATA, path, "tensors %u and %u (from 0) share the name \"%.200s\"",
@@ -357,14 +399,16 @@ int plan_model_write_csv(const plan_model *model, const char *path)
     fprintf(file, "name,elems,bwd_us\n");
     for (uint32_t i = 0; i < model->count; i++) {
         const gw_plan_tensor *tensor = &model->tensors[i];
-        if (strpbrk(tensor->name, ",\"") != NULL) {
+        const char *name = tensor->name;
+        const char last = name[strlen(name) - 1]; /* readers trim blanks and skip lines that begin with # */
+        if (strpbrk(name, ",\"") != NULL || strchr(" \t#", name[0]) != NULL || last == ' ' || last == '\t') {
             fputc('"', file);
-            for (const char *c = tensor->name; *c != '\0'; c++) {
+            for (const char *c = name; *c != '\0'; c++) {
                 fputs(*c == '"' ? "\"\"" : (const char[]){*c, '\0'}, file);
             }
             fputc('"', file);
         } else {
-            fputs(tensor->name, file);
+            fputs(name, file);
         }
         fprintf(file, ",%lld,%.6f\n", (long long)tensor->elems, plan_us(tensor->bwd));
     }

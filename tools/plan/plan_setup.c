@@ -20,9 +20,20 @@ static const char *algorithm_name(uint32_t collective)
                                              : "a2a-ag";
 }
 
+/* While a piece is summed others travel: the link is busy for the bytes of both exchanges, and their
+ * startups. */
+static void overlap_exchanges(gw_plan_method *method)
+{
+    method->net.a += method->gather.a;
+    method->net.b += method->gather.b;
+    memset(&method->gather, 0, sizeof method->gather);
+    memset(&method->sum, 0, sizeof method->sum);
+    method->owner_count = 0;
+}
+
 /* The method of one codec, device and algorithm. */
-static int add_method(const plan_case *c, const gw_plan_codec *codec, uint32_t collective,
-                      gw_plan_device device, plan_setup *setup)
+static int add_method(const plan_library *library, const plan_case *c, const gw_plan_codec *codec,
+                      uint32_t collective, gw_plan_device device, plan_setup *setup)
 {
     const char *name = codec != NULL ? codec->name : "fp32";
     const uint32_t m = setup->problem.method_count;
@@ -36,6 +47,9 @@ static int add_method(const plan_case *c, const gw_plan_codec *codec, uint32_t c
                             status == GW_ERR_TICKS ? "payload, links or costs are too large"
                                                    : gw_status_message(status));
     }
+    if (collective == GW_PLAN_A2A_AG && plan_library_overlaps(library, name)) {
+        overlap_exchanges(method);
+    }
     if (c->decode_none) {
         memset(&method->dec, 0, sizeof method->dec);
         memset(&method->dec_more, 0, sizeof method->dec_more);
@@ -47,15 +61,15 @@ static int add_method(const plan_case *c, const gw_plan_codec *codec, uint32_t c
 }
 
 /* All methods of a codec on a device: one for each algorithm that it lists. */
-static int add_algorithms(const plan_case *c, const gw_plan_codec *codec, gw_plan_device device,
-                          plan_setup *setup)
+static int add_algorithms(const plan_library *library, const plan_case *c, const gw_plan_codec *codec,
+                          gw_plan_device device, plan_setup *setup)
 {
     static const uint32_t complete[3] = {GW_PLAN_ALLREDUCE, GW_PLAN_ALLGATHER, GW_PLAN_A2A_AG};
     const uint32_t first = setup->problem.method_count;
     int code = GW_CLI_OK;
     for (int i = 0; i < 3 && code == GW_CLI_OK; i++) {
         if ((codec->collectives & complete[i]) != 0) {
-            code = add_method(c, codec, complete[i], device, setup);
+            code = add_method(library, c, codec, complete[i], device, setup);
         }
     }
     const uint32_t end = setup->problem.method_count;
@@ -79,15 +93,15 @@ static int add_codec(const plan_library *library, const plan_case *c, const char
 {
     gw_plan_codec codec;
     if (strcmp(name, "fp32") == 0) {
-        return add_method(c, NULL, GW_PLAN_ALLREDUCE, GW_PLAN_GPU, setup);
+        return add_method(library, c, NULL, GW_PLAN_ALLREDUCE, GW_PLAN_GPU, setup);
     }
     int code = plan_library_find(library, name, plan_case_ranks(c), &codec);
     if (code == GW_CLI_OK && (codec.devices & 1u << GW_PLAN_GPU) != 0) {
-        code = add_algorithms(c, &codec, GW_PLAN_GPU, setup);
+        code = add_algorithms(library, c, &codec, GW_PLAN_GPU, setup);
     }
     if (code == GW_CLI_OK && (codec.devices & 1u << GW_PLAN_CPU) != 0 &&
         (c->cpu || (codec.devices & 1u << GW_PLAN_GPU) == 0)) {
-        code = add_algorithms(c, &codec, GW_PLAN_CPU, setup);
+        code = add_algorithms(library, c, &codec, GW_PLAN_CPU, setup);
     }
     return code;
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "../cli_common.h"
+#include "plan_input.h"
 #include "plan_json.h"
 
 static json_t *link_json(const gw_plan_link *link)
@@ -135,6 +136,7 @@ int plan_stored_read(const char *path, json_t *problem, plan_opened *o)
     if (code == GW_CLI_OK) {
         code = read_gradients(&place, json_object_get(problem, "gradients"), &o->model);
         code = plan_model_finish(path, &o->model, code);
+        code = code == GW_CLI_OK ? plan_input_check_sizes(path, &o->model) : code;
     }
     if (code != GW_CLI_OK) {
         plan_library_close(&o->library);

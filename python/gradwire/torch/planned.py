@@ -1,9 +1,8 @@
 """Buckets of a plan: which gradients travel together, and how.
 
-`gradwire plan solve` and `gradwire plan export` write them (docs/plan-file.md). DDP cannot be given exact buckets: it
-makes them by size, and anew after the first backward pass. So the gradients of DDP's buckets are put into those of the
-plan here, in the first pass and in all others. With one gradient in each of DDP's buckets (planned_ddp()) a bucket of
-the plan starts as soon as its last gradient is there; a bucket of DDP that is one of the plan's is not copied.
+`gradwire plan solve` and `gradwire plan export` write them (docs/plan-file.md). DDP makes its buckets by size, and anew
+after the first backward pass. So the gradients of DDP's buckets are put into those of the plan here, in the first pass
+and in all others; a bucket of DDP that is one of the plan's is not copied. planned_ddp() makes DDP with such buckets.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import logging
 import os
 import re
 import threading
+import warnings
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -234,7 +234,7 @@ class Planned:
             self.misfits.add(pair)
             log.warning(
                 "gradwire: a bucket of DDP has gradients of the plan's buckets %d and %d: the first waits for the "
-                "last of them; make the model with gradwire.torch.planned_ddp()",
+                "last of them; make the model with gradwire.torch.planned_ddp(module, plan)",
                 *pair,
             )
 
@@ -279,19 +279,53 @@ class Planned:
                 waiting.future.set_result(waiting.values)
 
 
-def planned_ddp(module: torch.nn.Module, **options: Any) -> torch.nn.parallel.DistributedDataParallel:
-    """DistributedDataParallel(module, **options) with one gradient in each bucket, for a hook with a plan.
+def planned_ddp(
+    module: torch.nn.Module, plan: str | os.PathLike | Mapping[str, Any] | None = None, **options: Any
+) -> torch.nn.parallel.DistributedDataParallel:
+    """DistributedDataParallel(module, **options) with the buckets of a plan; without a plan, one gradient in each.
 
-    bucket_cap_mb alone does not do it in torch 1.13, whose first bucket is 1 MiB.
+    Parameters are those of the plan's names: of the module, or parameter.N in its order.
     """
     import torch.distributed as dist
 
+    if plan is not None:
+        return _with_buckets(module, load(plan), options)
+    # bucket_cap_mb alone does not do it in torch 1.13, whose first bucket is 1 MiB.
     first = dist._DEFAULT_FIRST_BUCKET_BYTES
     dist._DEFAULT_FIRST_BUCKET_BYTES = 1
     try:
         return torch.nn.parallel.DistributedDataParallel(module, **{"bucket_cap_mb": 2e-6, **options})
     finally:
         dist._DEFAULT_FIRST_BUCKET_BYTES = first
+
+
+def _with_buckets(
+    module: torch.nn.Module, buckets: list[Bucket], options: Mapping[str, Any]
+) -> torch.nn.parallel.DistributedDataParallel:
+    """DDP takes no buckets: it asks a function for them, and makes others by size after the first backward pass, except
+    with find_unused_parameters."""
+    import torch.distributed as dist
+
+    numbers = all(name.startswith("parameter.") for bucket in buckets for name in bucket.names)
+    names = names_of(module.parameters(), None if numbers else module)
+    trained = {names[id(param)] for param in module.parameters() if param.requires_grad}
+    odd = trained.symmetric_difference(name for bucket in buckets for name in bucket.names)
+    if odd:
+        raise ValueError(f"gradwire: parameters that only the plan or only the module has: {_few(sorted(odd))}")
+
+    def assign(params: list[torch.Tensor], *_: Any) -> tuple[list[list[int]], list[int]]:
+        places = {names[id(param)]: place for place, param in enumerate(params)}
+        cuts = [[places[name] for name in bucket.names] for bucket in reversed(buckets)]  # DDP reverses them
+        return cuts, [max(1, sum(params[i].numel() * params[i].element_size() for i in cut)) for cut in cuts]
+
+    original = dist._compute_bucket_assignment_by_size
+    dist._compute_bucket_assignment_by_size = assign
+    # It warns that no parameter was unused.
+    warnings.filterwarnings("ignore", message="find_unused_parameters=True was specified")
+    try:
+        return torch.nn.parallel.DistributedDataParallel(module, **{**options, "find_unused_parameters": True})
+    finally:
+        dist._compute_bucket_assignment_by_size = original
 
 
 def _few(names: list[str]) -> str:

@@ -9,11 +9,14 @@ To be called by all ranks at once, after some steps: gradients and optimizer sta
 too. What is measured is what the hook runs. What the numbers mean:
 
 - link: the time of a lone all-reduce of float32, a startup and a time for each byte.
-- enc, dec: CPU time of the stage by the share of a core that a rank has. With fewer cores than a rank's backward pass
-  and the codec's threads need, codecs work on the cores of the backward pass ("gpu" in the cost file, the device that
-  computes gradients): they delay it. With more they have cores of their own ("cpu").
-- sum: what a lone message takes beyond encode, decode and its bytes: the owner's sums, as far as they are not hidden
-  behind transport, and the hops between threads.
+- With fewer cores than a rank's backward pass and the codec's threads need, codecs work on the cores of the backward
+  pass ("gpu" in the cost file, the device that computes gradients): they delay it. Then enc is all CPU time that a
+  message takes of its process, whenever it takes it (maps, encode, sums, decode, transport, hops between threads), by
+  the share of a core that a rank has; dec is what is left to do when the last piece has come. Decodes run as messages
+  come: plan with --decode parallel.
+- With more cores codecs have their own ("cpu"): enc and dec are CPU time of these stages.
+- sum: what a lone message takes beyond that and its bytes: the owner's sums, as far as they are not hidden behind
+  transport.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ from . import planned
 from .ddp import DdpState
 from .recording import Message
 
-LENS = (1 << 14, 1 << 18, 1 << 22)
+LENS = (1 << 14, 1 << 18, 1 << 22, 1 << 24)
 _MIN_US = 0.001
 
 
@@ -65,6 +68,7 @@ class _Bench:
         self.state.engine.timing = True
         self.state._compressing = True
         self.repeats, self.size = repeats, self.state.size
+        self.cpu = 0.0  # seconds of all threads of the slowest rank's process, mean over the runs of the last time()
         params = [param for param in self.state._book.params() if param.grad is not None and param.numel()]
         self.params = [p for p in params if p.grad.dtype == torch.float32 and p.grad.device.type == "cpu"][::-1]
         if not self.params:
@@ -92,15 +96,17 @@ class _Bench:
 
     def time(self, run: Any, flat: torch.Tensor, more: int = 1) -> float:
         """Seconds of the slowest rank, the least of some runs (more times as many) after one that warms up."""
-        original, found = flat.clone(), []
+        original, found, worked = flat.clone(), [], 0.0
         for turn in range(more * self.repeats + 1):
             flat.copy_(original)
             self.largest([0.0])  # all begin at the same time
-            begin = time.perf_counter()
+            begin, cpu = time.perf_counter(), time.process_time()
             run()
-            seconds = self.largest([time.perf_counter() - begin])[0]
+            seconds, cpu = self.largest([time.perf_counter() - begin, time.process_time() - cpu])
             if turn:
                 found.append(seconds)
+                worked += cpu
+        self.cpu = worked / len(found)
         return min(found)
 
 
@@ -157,7 +163,7 @@ def _share(state: DdpState) -> tuple[float, int, int]:
 def _link(bench: _Bench, lens: Sequence[int]) -> tuple[float, float]:
     """Seconds of a startup and of a byte through a rank's link: the line through the shortest and the longest."""
     times = []
-    for length in (max(1, lens[0] // 16), lens[-1]):
+    for length in (max(1, lens[0] // 16), min(lens[-1], 1 << 22)):
         flat = torch.ones(length)
         more = 10 if not times else 1  # a startup is short and easily disturbed
         seconds = bench.time(lambda flat=flat: dist.all_reduce(flat, group=bench.state.group), flat, more)
@@ -169,13 +175,14 @@ def _link(bench: _Bench, lens: Sequence[int]) -> tuple[float, float]:
 
 @dataclass
 class _Row:
-    """One size: seconds of everything, of encode and decode, bytes of a payload."""
+    """One size: seconds of everything, of encode and decode, bytes of a payload; CPU seconds of everything."""
 
     length: int
     whole: float
     enc: float
     dec: float
     payload: float
+    cpu: float
 
 
 def _row(bench: _Bench, kind: str, run: Any, made: tuple[Any, ...], share: float) -> _Row:
@@ -186,10 +193,10 @@ def _row(bench: _Bench, kind: str, run: Any, made: tuple[Any, ...], share: float
         small = flat.to(narrow)
         dec = bench.time(lambda: flat.copy_(small), flat)
         whole = bench.time(lambda: run(flat, params, views, None).wait(), flat)
-        return _Row(flat.numel(), whole, enc, dec, 2.0 * flat.numel())
+        return _Row(flat.numel(), whole, enc, dec, 2.0 * flat.numel(), bench.cpu)
     if kind != "gradwire":
         whole = bench.time(lambda: run(flat, params, views, None).wait(), flat)
-        return _Row(flat.numel(), whole, 0.0, 0.0, 0.0)
+        return _Row(flat.numel(), whole, 0.0, 0.0, 0.0, bench.cpu)
     before = bench.state.engine.stats().map_ns
     messages: list[Message] = []
 
@@ -198,6 +205,7 @@ def _row(bench: _Bench, kind: str, run: Any, made: tuple[Any, ...], share: float
         run(flat, params, views, messages[-1]).wait()
 
     whole = bench.time(once, flat)
+    cpu = bench.cpu
     worked = bench.largest([(bench.state.engine.stats().map_ns - before) / 1e9])[0]
     stages = {
         name: statistics.median(message.stages[name] for message in messages[1:])
@@ -209,7 +217,7 @@ def _row(bench: _Bench, kind: str, run: Any, made: tuple[Any, ...], share: float
     ranks = bench.size
     payload = slowest["sent_size"] / (2 * (ranks - 1) / ranks)
     encode = slowest["encode_s"] + worked
-    return _Row(flat.numel(), whole, encode / width, slowest["decode_s"] / width, payload)
+    return _Row(flat.numel(), whole, encode / width, slowest["decode_s"] / width, payload, cpu + worked)
 
 
 def _entry(
@@ -225,7 +233,8 @@ def _entry(
     alpha, beta = link
     ranks = bench.size
     part = (ranks - 1) / ranks
-    enc = _table([(row.length, row.enc) for row in rows])
+    threads = bench.state.engine.settings.threads
+    shared = share < 1 + threads  # the codec's threads work on the cores of the backward pass
     entry: dict[str, Any] = {"name": name, "options": {"codec": kind, **options}}
     adds = kind == "gradwire" or (kind == "bf16" and not bench.state._casters["bf16"]._adds_bf16)
     if kind == "thc":
@@ -233,23 +242,28 @@ def _entry(
     elif kind == "gradwire":
         bits = round(8000 * max(0.0, rows[-1].payload - 64) / rows[-1].length)  # thousandths of a bit a value
         entry["payload"] = {"header": 64, "num": bits, "den": 8000}
+        entry["overlap"] = True
+        if shared:  # the last piece is decoded when all others are
+            piece = bench.state.engine.settings.piece_len
+            for row in rows:
+                row.dec *= min(1.0, piece / row.length)
     else:
         entry["payload"] = {"header": 0, "num": 2, "den": 1}
     entry["collectives"] = ["a2a-ag" if adds else "allreduce"]
+    enc = _table([(row.length, max(row.enc, row.cpu / share) if shared else row.enc) for row in rows])
     left = []
     for row in rows:
         payload = row.payload if kind != "thc" else 1.0 * row.length
         startups = 2 if adds or kind == "thc" else 1
         known = row.enc + row.dec + startups * alpha + 2 * part * payload * beta
-        known += _at(enc, row.length / ranks) / 1e6 if adds else 0.0
+        known += _at(enc, row.length / ranks) / 1e6 if kind == "bf16" and adds else 0.0
         left.append((row.length, max(0.0, row.whole - known)))
-    threads = bench.state.engine.settings.threads
     curves = {"enc": enc, "dec": _table([(row.length, row.dec) for row in rows])}
     if adds:
         curves["sum"] = _table([(max(1, int(length * part)), seconds) for length, seconds in left])
-    else:  # an all-reduce has no place for it but before: the ranks' work on its way counts as the encoder's
+    elif not shared:  # an all-reduce has no place for it but before: the ranks' work on its way counts as the encoder's
         curves["enc"] = _table([(row.length, row.enc + more) for row, (_, more) in zip(rows, left)])
-    entry["cpu" if share >= 1 + threads else "gpu"] = curves
+    entry["gpu" if shared else "cpu"] = curves
     return entry
 
 

@@ -32,8 +32,8 @@ def plan(*groups, names=None):
 
 def train(rank, size, document, steps, make="planned", name="adamw", options=None):
     net = model()
-    made = {"planned": gradwire.torch.planned_ddp, "whole": DDP}[make]
-    ddp = made(net)
+    made = {"planned": gradwire.torch.planned_ddp, "whole": DDP}
+    ddp = gradwire.torch.planned_ddp(net, document) if make == "exact" else made[make](net)
     optimizer = OPTIMIZERS[name](net.parameters())
     state, hook = gradwire.torch.ddp_hook(optimizer, plan=document, model=ddp, **{**OPTIONS, **(options or {})})
     ddp.register_comm_hook(state, hook)
@@ -84,6 +84,47 @@ def test_buckets_are_those_of_the_plan_however_ddp_cuts():
     assert fine[0][1] == whole[0][1]
     assert fine[0][2] == []
     assert whole[0][2] == [(0, 1), (1, 2)]  # one bucket of DDP has gradients of all
+
+
+def cuts(rank, size, document, numbers):
+    """Sizes of DDP's buckets, backward pass after backward pass."""
+    net = model()
+    ddp = gradwire.torch.planned_ddp(net, document)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+    state, _ = gradwire.torch.ddp_hook(optimizer, plan=document, model=None if numbers else net)
+    found = [[] for _ in range(3)]
+
+    def hook(state, bucket):
+        found[state.step].append(bucket.buffer().numel())
+        return state.reduce(bucket)
+
+    ddp.register_comm_hook(state, hook)
+    for step in range(3):
+        x, y = batch(rank, step)
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(ddp(x), y).backward()
+        optimizer.step()
+    in_place = [group.flat is None for group in state._planned.groups]
+    state.close()
+    return found, in_place
+
+
+@pytest.mark.parametrize("numbers", [False, True])
+def test_ddp_has_the_buckets_of_the_plan(numbers):
+    """In every step, and nothing is copied."""
+    document = plan((1, "gcomp-t12"), (3, "fp32"), (2, "gcomp-t12"), names=NUMBERS if numbers else None)
+    sizes = [group["elems"] for group in document["groups"]]
+    assert run(cuts, 2, document, numbers) == {rank: (3 * [sizes], 3 * [True]) for rank in range(2)}
+
+
+def test_exact_buckets_give_the_same_bits():
+    document = plan((1, "gcomp-t12"), (3, "gcomp-t12"), (2, "thc"))
+    assert run(train, 2, document, 4, "exact")[0][1] == run(train, 2, document, 4, "whole")[0][1]
+
+
+def test_ddp_with_a_plan_of_another_model_is_refused():
+    with pytest.raises(ValueError, match="only the plan or only the module has: 0.weight"):
+        gradwire.torch.planned_ddp(model(), without(plan((5, "fp32"), (1, "fp32")), 1))
 
 
 def test_options_of_a_bucket_change_what_it_sends():
