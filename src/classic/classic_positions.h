@@ -19,8 +19,7 @@ enum {
     GW_POSITIONS_MASK = 1,
     GW_GAP_GROUP_LEN = 512,    /* positions that share a parameter */
     GW_MASK_GROUP_SIZE = 2048, /* bytes that share a code: 2^14 values */
-    GW_MASK_TABLE_SIZE = 5,    /* a nibble a class */
-    GW_MASK_DEPTH_MAX = 9,     /* ten classes */
+    GW_MASK_DEPTH_MAX = 9,     /* of a complete code of ten classes */
     GW_GAP_PARAMETER_MAX = 31,
     GW_POSITIONS_WORD_SIZE = 8
 };

@@ -132,14 +132,10 @@ static int open_group(gw_positions_reader *reader, uint64_t group)
     const uint8_t *const table = reader->tables + (size_t)(group * GW_MASK_TABLE_SIZE);
     uint8_t depth[GW_MASK_CLASSES];
     gw_mask_prefix prefix;
-    for (size_t i = 0; i < GW_MASK_TABLE_SIZE; i++) {
-        const uint8_t pair = table[i];
-        depth[2 * i] = pair & 15;
-        depth[2 * i + 1] = pair >> 4;
-    }
-    if (!gw_mask_prefix_make(&prefix, depth)) {
+    if (gw_mask_table_read(depth, table) <= 0) {
         return 0;
     }
+    gw_mask_prefix_make(&prefix, depth);
     for (uint32_t c = 0; c < GW_MASK_CLASSES; c++) {
         const uint32_t bits = prefix.bits[c];
         if (bits == 0 && !(prefix.single && prefix.first == c)) {
