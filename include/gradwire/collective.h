@@ -251,19 +251,19 @@ GW_API GW_MUST_CHECK gw_status gw_collective_sum(const gw_collective_bucket *buc
                                                  gw_collective_blame *blame, const gw_workspace *workspace);
 
 /* A step of a ring: message of the left neighbour + own values -> frame for the right one, or, in the last
- * step, the frame of the finished piece. `hop` is the step of gw_collective_ring_shard(), and the piece one
- * of that shard; at 0 message is not read. Partial sums are contributions: they have quanta of
- * contribution_bits, the finished piece has those of the map. Otherwise as gw_collective_reduce(). */
+ * step, the frame of the finished piece. Piece and rank say which step of gw_collective_ring_shard() it is;
+ * in step 0 message is not read. Partial sums are contributions: they have quanta of contribution_bits, the
+ * finished piece has those of the map. Otherwise as gw_collective_reduce(). */
 GW_API GW_MUST_CHECK gw_status gw_collective_hop(const gw_collective_bucket *bucket, uint32_t piece,
-                                                 uint32_t hop, const gw_gcomp_frame *message, gw_buffer *dst,
+                                                 const gw_gcomp_frame *message, gw_buffer *dst,
                                                  gw_collective_blame *blame, const gw_workspace *workspace);
 
 /* Decodes the message of a finished piece to target->values, the piece's place, as gw_gcomp_decode(); with
- * target->scale = 1 / rank_count the mean needs no pass of its own. `from` is the rank to blame: the owner. A
- * notice gives the status and the blame that it carries. */
+ * target->scale = 1 / rank_count the mean needs no pass of its own. The rank to blame is the owner. A notice
+ * gives the status and the blame that it carries. */
 GW_API GW_MUST_CHECK gw_status gw_collective_decode(const gw_collective_bucket *bucket, uint32_t piece,
-                                                    uint32_t from, const gw_gcomp_frame *message,
-                                                    gw_gcomp_target *target, gw_collective_blame *blame,
+                                                    const gw_gcomp_frame *message, gw_gcomp_target *target,
+                                                    gw_collective_blame *blame,
                                                     const gw_workspace *workspace);
 
 /* -----------------------------------------------------------------------------------------------------------
@@ -275,7 +275,7 @@ GW_API GW_MUST_CHECK gw_status gw_collective_decode(const gw_collective_bucket *
 GW_API GW_MUST_CHECK gw_status gw_collective_notice_write(const gw_collective_blame *blame, gw_buffer *dst);
 
 /* 1 and *blame if the message is a notice; 0 if it is not; *blame then has status GW_OK. A damaged notice, or
- * one that names no failure, gives 1, GW_ERR_CORRUPT, and UINT32_MAX as rank and piece: whoever sent it is to
+ * one that names no failure, gives 1, GW_ERR_CORRUPT, and UINT32_MAX as rank and piece: the sender is to
  * blame. */
 GW_API int gw_collective_notice_read(const void *src, size_t src_size, gw_collective_blame *blame);
 
