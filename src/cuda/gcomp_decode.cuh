@@ -283,7 +283,7 @@ GW_DEVICE void gw_decode_plain(const uint8_t *src, uint32_t size, const gw_decod
     }
 }
 
-/* Which chunks a call of gw_cuda_decode_chunk() can decode. What is left out of the first kind takes more
+/* Which chunks a call of gw_cuda_decode_chunk() can decode. The first kind leaves out what takes more
  * registers. */
 enum gw_decode_paths {
     GW_DECODE_NEAR, /* all but CODED ones of derived frames and those too large for shared memory */

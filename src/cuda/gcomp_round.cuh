@@ -295,7 +295,7 @@ template <uint32_t DTYPE> GW_DEVICE int32_t gw_drop_base_of_quanta(uint32_t larg
     return 4 * (int32_t)(largest + gw_type<DTYPE>::M) - 252;
 }
 
-/* The map byte of a quantum within the window: 255 for the largest, of which drop_base tells. */
+/* The map byte of a quantum within the window: 255 for the largest, which follows from drop_base. */
 template <uint32_t DTYPE> GW_DEVICE uint32_t gw_level_of_quantum(uint32_t exponent, int32_t drop_base)
 {
     return exponent == 0 ? 0 : (uint32_t)(3 + 4 * (int32_t)(exponent + gw_type<DTYPE>::M) - drop_base) & 255;

@@ -101,7 +101,7 @@ GW_DEVICE uint32_t gw_warp_scan(uint32_t x)
 
 /*
  * Sum over the threads before this one, in *total over all; `sums` is 8 words of shared memory. Two barriers,
- * so that neither what came before nor what comes after meets these words.
+ * so that code before and after may use the same words.
  */
 GW_DEVICE uint32_t gw_block_scan(uint32_t x, uint32_t *sums, uint32_t *total)
 {

@@ -19,7 +19,7 @@ GW_DEVICE float plain_scale(const gw_cuda_thc_context &context, float width)
     return (float)(range / ((double)width * gw_f64_pow2(128 - exponent)));
 }
 
-/* Own patterns, maxima and scales of the warp's blocks, for everybody to read after a barrier. */
+/* Own patterns, maxima and scales of the warp's blocks, read by all threads after a barrier. */
 GW_DEVICE void prepare_blocks(const thc_tile &tile, const gw_cuda_thc_encode_params &p,
                               const thc_share &share, uint64_t first_number)
 {

@@ -170,7 +170,7 @@ uint8_t *compare_thc_worker(const thc_case *j, const void *x, const float *error
 void compare_thc_decode(const thc_case *j, const gw_thc_sum *sum, gw_thc_mode mode);
 
 /* A round of WORKERS workers over [first, first + blocks) of `count` values: with the values of x, or random
- * ones (x NULL) of which one in 2^nonfinite_log2 is not finite; sums of indices and of lanes, raw reduction,
+ * ones (x NULL), one in 2^nonfinite_log2 of them not finite; sums of indices and of lanes, raw reduction,
  * decodes; then hostile lanes, patterns and members. */
 void compare_thc(thc_case *j, uint64_t count, uint64_t first, uint64_t blocks, const void *x,
                  unsigned nonfinite_log2, uint64_t *random);

@@ -559,7 +559,7 @@ static void too_few_values(void **state)
 static void one_item_stays_in_its_workspace(void **state)
 {
     (void)state;
-    enum { BEHIND = 8192 };
+    enum { AFTER_END = 8192 };
     static const struct {
         uint64_t total, len;
         gw_status expected;
@@ -572,7 +572,7 @@ static void one_item_stays_in_its_workspace(void **state)
     testing_open(&cuda);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const size_t size = gw_cuda_gcomp_encode_workspace_size(&codec, 1, cases[i].total);
-        uint8_t *workspace = room(size + BEHIND), *frame;
+        uint8_t *workspace = room(size + AFTER_END), *frame;
         tensor t = random_tensor(GW_FP32, cases[i].len, 12, &random);
         tensor_upload(&t);
         const size_t frame_size = cpu_encode(&codec, &t.cpu, &frame);
@@ -589,7 +589,7 @@ static void one_item_stays_in_its_workspace(void **state)
         item.map_len = t.len;
         item.first_element = t.cpu.first_element;
         item.result = new_result();
-        memset(workspace, 0xa5, size + BEHIND);
+        memset(workspace, 0xa5, size + AFTER_END);
         assert_int_equal(
             gw_cuda_gcomp_encode_batch(&cuda, &codec,
                                        &(gw_cuda_gcomp_batch){on_device(&item, sizeof item), 1,
@@ -602,7 +602,7 @@ static void one_item_stays_in_its_workspace(void **state)
             assert_int_equal(r.size, frame_size);
             assert_memory_equal(item.dst, frame, frame_size);
         }
-        for (size_t at = 0; at < BEHIND; at++) {
+        for (size_t at = 0; at < AFTER_END; at++) {
             assert_int_equal(workspace[size + at], 0xa5);
         }
         tensor_drop(&t);
