@@ -7,7 +7,7 @@
 
 /* Below this many values latency dominates: they are sent unrounded */
 #define GW_MPI_EXACT_LEN 16384u
-/* What an automatic threshold is at least, and what it is until it is measured */
+/* Least automatic threshold, and its value until it is measured */
 #define GW_MPI_AUTO_FLOOR (1u << 16)
 #define GW_MPI_AUTO_UNTIL (1u << 20)
 /* Below this all counts of blocks and pieces fit MPI's ints */
@@ -30,7 +30,7 @@ static int gw_mpi_is_float_sum(MPI_Datatype type, MPI_Op op)
     return op == MPI_SUM && (type == MPI_FLOAT || type == MPI_REAL || type == MPI_REAL4);
 }
 
-/* Whether a call is large enough, which all ranks decide alike. May measure. */
+/* 1 if a call is large enough; all ranks decide alike. May measure. */
 static int gw_mpi_is_large(gw_mpi_context *context, uint64_t size, int blocking, int *status)
 {
     uint64_t threshold = gw_mpi_settings.threshold_size;

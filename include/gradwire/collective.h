@@ -42,7 +42,7 @@ extern "C" {
 
 #define GW_COLLECTIVE_RANKS_MAX 65535u
 
-/* What a bucket is cut by. Set to zeros, then fill in; equal on all ranks. */
+/* How a bucket is cut into pieces. Set to zeros, then fill in; equal on all ranks. */
 typedef struct gw_collective_shape {
     uint64_t len;        /* values of the bucket, at most 2^48 */
     uint32_t rank_count; /* 1..GW_COLLECTIVE_RANKS_MAX */
@@ -178,7 +178,7 @@ GW_API GW_MUST_CHECK gw_status gw_collective_streams(const gw_collective_layout 
  * Steps
  * -------------------------------------------------------------------------------------------------------- */
 
-/* What a rank brings to an operation. Set to zeros, then fill in. */
+/* A rank's input to an operation. Set to zeros, then fill in. */
 typedef struct gw_collective_bucket {
     const gw_collective_layout *layout;
     const gw_gcomp *codec;        /* with the chunk_log2 of the layout */

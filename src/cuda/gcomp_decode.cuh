@@ -357,7 +357,7 @@ GW_DEVICE bool gw_decode_far(gw_decode_state &s, const gw_decode_call &c, const 
         size - skip, chunk_len, is_checked_first);
 }
 
-/* What is left to do before the values of a chunk can be decoded, or instead of that. */
+/* The next step of a chunk, before its values can be decoded or in place of that. */
 enum {
     GW_TODO_END = 1, /* return s.status */
     GW_TODO_CHECKSUM = 2,

@@ -1,6 +1,6 @@
 /*
- * From the ranks of the root to values: look-up of the entries, digits from the planes, escapes. Rules 24 to
- * 26 of docs/format.md section 8.
+ * Makes values from the ranks of the root: look-up of the entries, digits from the planes, escapes. Rules 24
+ * to 26 of docs/format.md section 8.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -138,7 +138,7 @@ template <bool DERIVED> GW_DEVICE gw_counts gw_announced(const gw_decode_state &
 }
 
 /*
- * Where digit, or escape, `count` of a part begins. After the end of the part it is the end, so that no
+ * Start of digit, or escape, `count` of a part. After the end of the part it is the end, so that no
  * more is read there than the copy of the chunk has to spare; that counts are wrong is found when all are
  * known.
  */
@@ -150,7 +150,7 @@ GW_DEVICE uint32_t gw_part_place(const gw_decode_state &s, uint32_t part, uint32
     return at < bounds.y ? at : bounds.y;
 }
 
-/* Where the digits of a thread go on in a plane: the next one's bit, and a window that held the next ones. */
+/* A thread's position in a plane: the next one's bit, and a window that held the next ones. */
 struct gw_digits {
     uint32_t at, window;
 };
@@ -336,7 +336,7 @@ template <typename JOIN> GW_DEVICE void gw_join_find(JOIN &join, const gw_counts
         gw_part_place<8 * type::SIZE>(s, GW_PART_ESCAPES, JOIN::DERIVED ? before.d >> 16 : before.c) >> 3;
 }
 
-/* What the groups of four of a batch accumulate. */
+/* Accumulators of a batch, for its groups of four. */
 struct gw_join_batch {
     uint32_t escapes; /* bit 8 i + j: value 4 j + i; unless entries are kept */
     uint32_t rare;    /* flags that occur */

@@ -149,7 +149,7 @@ template <uint32_t DTYPE> GW_DEVICE int32_t gw_quantum_field(uint32_t k, int32_t
     return (((int32_t)k + drop_base - 3) >> 2) - (int32_t)(gw_type<DTYPE>::M + gw_type<DTYPE>::BIAS);
 }
 
-/* By how much relative exponents are turned: gw_turn_of() of core. */
+/* Offset of relative exponents: gw_turn_of() of gcomp. */
 template <uint32_t DTYPE> GW_DEVICE uint32_t gw_cuda_turn_of(uint32_t k, int32_t drop_base)
 {
     constexpr int32_t FIRST = gw_type<DTYPE>::IS_FP16 ? 0 : 1, LAST = (int32_t)gw_type<DTYPE>::SPECIAL - 1;

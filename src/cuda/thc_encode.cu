@@ -238,7 +238,7 @@ GW_DEVICE void shift_tile(const thc_tile &tile, const gw_cuda_thc_encode_params 
             const gw_thc_plain_extent extent =
                 gw_thc_plain_extent_of(p.patterns + 2 * (first_number + block));
             const uint32_t exponent = __float_as_uint(extent.width) >> 23;
-            /* By policy a block that is not finite is one of zeros: its patterns are those of zeros, its
+            /* By policy a block that is not finite counts as zeros: its patterns are those of zeros, its
              * values are not. */
             const bool is_zero = tile.own[block] == 0x80000000u && tile.own2[block] == 0x80000000u;
             value[i] = gw_thc_window(gw_f32_flush(__fsub_rn(is_zero ? 0.0f : x, extent.minimum)),
