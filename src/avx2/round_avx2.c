@@ -64,66 +64,93 @@ void gw_round_plan_fill(gw_round_plan *plan, const gw_round_rule *rule)
     }
     gw_table32_fill(&plan->drop, drop);
     gw_table32_fill(&plan->has, has);
-    if (rule->rounding == GW_GCOMP_STOCHASTIC) {
-        uint32_t k0 = (uint32_t)rule->seed, k1 = (uint32_t)(rule->seed >> 32);
-        for (unsigned r = 0; r < GW_PHILOX_ROUNDS; r++) {
-            plan->philox_key[r][0] = _mm256_set1_epi64x((long long)(uint64_t)k0);
-            plan->philox_key[r][1] = _mm256_set1_epi64x((long long)(uint64_t)k1);
-            k0 += GW_PHILOX_WEYL0;
-            k1 += GW_PHILOX_WEYL1;
-        }
-    }
-    plan->philox_words = (uint64_t)rule->rank_hop << 32 | rule->step_index;
+    plan->seed = rule->seed;
+    plan->step_index = rule->step_index;
+    plan->rank_hop = rule->rank_hop;
+    plan->drop_base = rule->drop_base;
 }
 
 /* ---- random words ------------------------------------------------------------------------------------- */
 
-enum { RANDOM_STEP = 8, RANDOM_LEN = GW_GROUPS_MAX * GW_GROUP_LEN + 4 * RANDOM_STEP };
+/* What the rounds of Philox add to words 0 and 2, in the lower halves of 64 bits. In the first two that is
+ * all but the products of word 0 of the counter, the other words being constant. */
+typedef struct philox_keys {
+    uint64_t key[GW_PHILOX_ROUNDS][2];
+} philox_keys;
 
-/* One round of Philox4x32 on four counters, one per 64 bits. Only the low halves of the words count:
- * multiplications read no others. */
-static inline void philox_round(__m256i c[4], const __m256i key[2])
+static void philox_keys_fill(philox_keys *keys, uint32_t c1, const gw_round_plan *plan)
 {
-    const __m256i p0 = _mm256_mul_epu32(c[0], _mm256_set1_epi64x(GW_PHILOX_MUL0));
-    const __m256i p1 = _mm256_mul_epu32(c[2], _mm256_set1_epi64x(GW_PHILOX_MUL1));
-    c[0] = _mm256_xor_si256(_mm256_srli_epi64(p1, 32),
-                            _mm256_xor_si256(c[1], key[0])); /* the key is off the critical path */
-    c[2] = _mm256_xor_si256(_mm256_srli_epi64(p0, 32), _mm256_xor_si256(c[3], key[1]));
-    c[1] = p1;
-    c[3] = p0;
+    uint32_t k0 = (uint32_t)plan->seed, k1 = (uint32_t)(plan->seed >> 32);
+    for (unsigned r = 0; r < GW_PHILOX_ROUNDS; r++) {
+        keys->key[r][0] = k0;
+        keys->key[r][1] = k1;
+        k0 += GW_PHILOX_WEYL0;
+        k1 += GW_PHILOX_WEYL1;
+    }
+    const uint64_t product1 = (uint64_t)GW_PHILOX_MUL1 * plan->step_index;
+    const uint64_t product0 =
+        (uint64_t)GW_PHILOX_MUL0 * ((uint32_t)(product1 >> 32) ^ c1 ^ (uint32_t)plan->seed);
+    keys->key[0][1] ^= plan->rank_hop;
+    keys->key[1][0] ^= (uint32_t)product1;
+    keys->key[1][1] ^= product0 >> 32;
+    keys->key[2][1] ^= (uint32_t)product0;
 }
 
-static inline void store_random(uint32_t *random, const __m256i c[4])
+/* Word 0 or 2 after a round: only the low halves count, since multiplications read no others. */
+GW_TEMPLATE __m256i philox_mix(__m256i product, __m256i other, const philox_keys *keys, unsigned round,
+                               unsigned i)
 {
-    const __m256i low = _mm256_blend_epi32(c[0], _mm256_slli_epi64(c[1], 32), 0xaa);
-    const __m256i high = _mm256_blend_epi32(c[2], _mm256_slli_epi64(c[3], 32), 0xaa);
+    const __m256i key = _mm256_set1_epi64x((long long)keys->key[round][i]);
+    return _mm256_xor_si256(_mm256_srli_epi64(product, 32), _mm256_xor_si256(other, key));
+}
+
+/* Four counters, one per 64 bits, of which word 0 is given. */
+static inline void philox_store(uint32_t *random, __m256i counter, const philox_keys *keys)
+{
+    const __m256i m0 = _mm256_set1_epi64x(GW_PHILOX_MUL0), m1 = _mm256_set1_epi64x(GW_PHILOX_MUL1);
+    const __m256i none = _mm256_setzero_si256();
+    __m256i c3 = _mm256_mul_epu32(counter, m0);
+    __m256i c2 = philox_mix(c3, none, keys, 0, 1);
+    __m256i c1 = _mm256_mul_epu32(c2, m1);
+    __m256i c0 = philox_mix(c1, none, keys, 1, 0);
+    c2 = _mm256_xor_si256(c3, _mm256_set1_epi64x((long long)keys->key[1][1]));
+    c3 = none;
+    for (unsigned r = 2; r < GW_PHILOX_ROUNDS; r++) {
+        const __m256i p0 = _mm256_mul_epu32(c0, m0), p1 = _mm256_mul_epu32(c2, m1);
+        c0 = philox_mix(p1, c1, keys, r, 0);
+        c2 = philox_mix(p0, c3, keys, r, 1);
+        c1 = p1;
+        c3 = p0;
+    }
+    const __m256i low = _mm256_blend_epi32(c0, _mm256_slli_epi64(c1, 32), 0xaa);
+    const __m256i high = _mm256_blend_epi32(c2, _mm256_slli_epi64(c3, 32), 0xaa);
     _mm256_storeu_si256((__m256i *)(void *)random, _mm256_unpacklo_epi64(low, high));
     _mm256_storeu_si256((__m256i *)(void *)(random + 8), _mm256_unpackhi_epi64(low, high));
 }
 
-/* The words of `len` counters from `quad` on, four a counter, rounded up to eight counters. Two times four
- * counters at once: a round has a latency of five cycles, and its eight operations take two. */
-static void fill_random(uint32_t *random, uint64_t quad, size_t len, const gw_round_plan *plan)
+const uint32_t *gw_random_fill(uint32_t words[GW_RANDOM_LEN], uint64_t element, size_t len,
+                               const gw_round_plan *plan)
 {
-    const __m256i c2 = _mm256_set1_epi64x((long long)(plan->philox_words & 0xffffffffu));
-    const __m256i c3 = _mm256_set1_epi64x((long long)(plan->philox_words >> 32));
-    /* Elements are counted modulo 2^64, so counters modulo 2^62. Multiplications do not see c0's upper
-     * half. */
-    const __m256i high = _mm256_set1_epi64x(0x3fffffff);
-    for (size_t at = 0; at < len; at += RANDOM_STEP) {
-        /* Unpacking the words restores the order of the counters. */
-        const __m256i first =
-            _mm256_add_epi64(_mm256_set1_epi64x((long long)(quad + at)), _mm256_setr_epi64x(0, 2, 1, 3));
-        const __m256i second = _mm256_add_epi64(first, _mm256_set1_epi64x(4));
-        __m256i x[4] = {first, _mm256_and_si256(_mm256_srli_epi64(first, 32), high), c2, c3};
-        __m256i y[4] = {second, _mm256_and_si256(_mm256_srli_epi64(second, 32), high), c2, c3};
-        for (unsigned r = 0; r < GW_PHILOX_ROUNDS; r++) {
-            philox_round(x, plan->philox_key[r]);
-            philox_round(y, plan->philox_key[r]);
+    const uint64_t quad = element >> 2; /* elements are counted modulo 2^64, so counters modulo 2^62 */
+    const size_t quads = (len + (element & 3) + 3) / 4;
+    if ((quad + quads + 8) >> 32 != quad >> 32) { /* word 1 of the counter changes, or may */
+        for (uint64_t i = 0; i < quads; i++) {
+            const uint64_t counter = (quad + i) & (UINT64_MAX >> 2);
+            gw_philox4x32(words + 4 * i, plan->seed, (uint32_t)counter, (uint32_t)(counter >> 32),
+                          plan->step_index, plan->rank_hop);
         }
-        store_random(random + 4 * at, x);
-        store_random(random + 4 * at + 16, y);
+        return words + (element & 3);
     }
+    philox_keys keys;
+    philox_keys_fill(&keys, (uint32_t)(quad >> 32), plan);
+    /* Unpacking the words restores the order of the counters. */
+    __m256i counter = _mm256_add_epi64(_mm256_set1_epi64x((long long)quad), _mm256_setr_epi64x(0, 2, 1, 3));
+    for (size_t i = 0; i < quads; i += 8) {
+        philox_store(words + 4 * i, counter, &keys);
+        philox_store(words + 4 * i + 16, _mm256_add_epi64(counter, _mm256_set1_epi64x(4)), &keys);
+        counter = _mm256_add_epi64(counter, _mm256_set1_epi64x(8));
+    }
+    return words + (element & 3);
 }
 
 /* ---- a group ------------------------------------------------------------------------------------------ */
@@ -521,9 +548,9 @@ GW_TEMPLATE void round_by(gw_rounded_groups *rounded, const group_drops *drops, 
     if (plan->rounding == GW_GCOMP_NEAREST) {
         round_words(rounded, drops, values, groups, NULL, dtype, GW_GCOMP_NEAREST, deep);
     } else if (plan->rounding == GW_GCOMP_STOCHASTIC) {
-        _Alignas(64) uint32_t random[RANDOM_LEN];
-        fill_random(random, element >> 2, groups * (GW_GROUP_LEN / 4) + ((element & 3) != 0), plan);
-        round_words(rounded, drops, values, groups, random + (element & 3), dtype, GW_GCOMP_STOCHASTIC, deep);
+        _Alignas(64) uint32_t words[GW_RANDOM_LEN];
+        const uint32_t *random = gw_random_fill(words, element, groups * GW_GROUP_LEN, plan);
+        round_words(rounded, drops, values, groups, random, dtype, GW_GCOMP_STOCHASTIC, deep);
     } else {
         round_words(rounded, drops, values, groups, NULL, dtype, GW_GCOMP_TRUNCATE, deep);
     }

@@ -123,9 +123,18 @@ typedef struct gw_round_plan {
     __m256i cap;
     gw_table32 drop; /* of words, by room, at most the cap: 16 more for 16-bit types */
     gw_table32 has;  /* by room, at most the cap */
-    __m256i philox_key[10][2];
-    uint64_t philox_words; /* counter words 2 and 3 */
+    uint64_t seed;
+    uint32_t step_index, rank_hop; /* counter words 2 and 3 */
+    int32_t drop_base;
 } gw_round_plan;
+
+/* Room for the random words of so many groups. */
+enum { GW_RANDOM_LEN = GW_GROUPS_MAX * GW_GROUP_LEN + 64 };
+
+/* Fills words[0..len) with the random words of the values from `element` on, and some after them. Returns
+ * where the first is. */
+const uint32_t *gw_random_fill(uint32_t words[GW_RANDOM_LEN], uint64_t element, size_t len,
+                               const gw_round_plan *plan);
 
 /* Rounded values. In a group of 32, word 8 * j + 4 * h + n is value 16 * h + 4 * j + n; 16-bit types have
  * their values in the upper halves. Words of values that are flushed to +0 are garbage. */
