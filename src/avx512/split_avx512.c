@@ -38,8 +38,9 @@ typedef struct rest_tables {
 
 static void rest_tables_fill(rest_tables *r, const gw_traits *t)
 {
-    for (unsigned drop = 0; drop < 64; drop++) {
-        unsigned left = drop <= t->mantissa_bits ? t->mantissa_bits + 1u - drop : 0, p = 0;
+    GW_MEMSET(r, 0, sizeof *r);
+    for (unsigned drop = 0; drop <= t->mantissa_bits; drop++) {
+        unsigned left = t->mantissa_bits + 1u - drop, p = 0;
         while (p < 4 && left >= t->digit_width[p]) {
             left -= t->digit_width[p];
             p++;
@@ -64,11 +65,9 @@ static void splitter_init(splitter *s, const gw_span *span, const gw_round_rule 
 {
     uint8_t quick[GW_LABELS];
     gw_rounder_init(&s->rounder, &s->tables, span, rule);
-    const unsigned shift = rule->derived ? 1 : 4;
-    for (unsigned i = 0; i < GW_LABELS; i++) {
-        const int is_outside = rule->derived ? i == 0 || i == 255 : i >= 252;
-        quick[i] = ranker->rank[is_outside ? (unsigned)GW_LABEL_ESCAPE : i + shift];
-    }
+    const unsigned shift = rule->derived ? 1 : 4; /* exponent 0 has no label, in any case */
+    GW_MEMSET(quick, ranker->rank[GW_LABEL_ESCAPE], sizeof quick);
+    GW_MEMCPY(quick, ranker->rank + shift, sizeof quick - shift);
     for (unsigned i = 0; i < 4; i++) {
         s->rank[i] = _mm512_loadu_si512(ranker->rank + 64 * i);
         s->quick[i] = _mm512_loadu_si512(quick + 64 * i);

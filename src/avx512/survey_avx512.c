@@ -21,6 +21,8 @@
 
 enum { RUNS = 8, RUN_LEN = 64 };
 
+enum { AHEAD = 16 };
+
 /* Index: 256 * level + exponent field. */
 typedef struct tally {
     uint32_t count[4][4 * 256];
@@ -172,9 +174,9 @@ static void fetch_bytes(const void *at, size_t size)
 {
     const char *bytes = (const char *)at;
     for (size_t i = 0; i < size; i += 64) {
-        _mm_prefetch(bytes + i, _MM_HINT_T0);
+        _mm_prefetch(bytes + i, _MM_HINT_T1);
     }
-    _mm_prefetch(bytes + size - 1, _MM_HINT_T0);
+    _mm_prefetch(bytes + size - 1, _MM_HINT_T1);
 }
 
 static void fetch_run(const gw_span *span, size_t at, size_t size)
@@ -266,12 +268,12 @@ GW_TEMPLATE size_t survey_deep_runs(tally *t, uint32_t *mask_count, const gw_spa
     const size_t next = offset == 0 ? period : RUN_LEN; /* where the second 64 words are for */
     _Alignas(64) uint32_t words[128];
     size_t at = 0;
-    for (size_t i = 0; period > RUN_LEN && i < RUNS * period && i + RUN_LEN <= span->len; i += period) {
+    for (size_t i = 0; period > RUN_LEN && i < AHEAD * period && i + RUN_LEN <= span->len; i += period) {
         fetch_run(span, i, 4);
     }
     for (size_t run = 0; at + RUN_LEN <= span->len; run++, at += period) {
-        if (period > RUN_LEN && at + RUNS * period + RUN_LEN <= span->len) {
-            fetch_run(span, at + RUNS * period, 4);
+        if (period > RUN_LEN && at + AHEAD * period + RUN_LEN <= span->len) {
+            fetch_run(span, at + AHEAD * period, 4);
         }
         const uint64_t element = span->element - offset + at;
         const size_t is_second = offset == 0 ? run & 1 : 0;
