@@ -65,7 +65,7 @@ static void splitter_init(splitter *s, const gw_span *span, const gw_round_rule 
 {
     uint8_t quick[GW_LABELS];
     gw_rounder_init(&s->rounder, &s->tables, span, rule);
-    const unsigned shift = rule->derived ? 1 : 4; /* exponent 0 has no label, in any case */
+    const unsigned shift = rule->derived ? 1 : 4; /* derived: the entry of exponent 0 is that of the escape */
     GW_MEMSET(quick, ranker->rank[GW_LABEL_ESCAPE], sizeof quick);
     GW_MEMCPY(quick, ranker->rank + shift, sizeof quick - shift);
     for (unsigned i = 0; i < 4; i++) {
