@@ -18,6 +18,7 @@
 #include "avx2/byte_orders_avx2.h"
 #include "avx2/round_groups_avx2.h"
 #include "core/philox.h"
+#include "gcomp/bins.h"
 
 static inline __m256i bytes(unsigned x)
 {
@@ -64,66 +65,108 @@ void gw_round_plan_fill(gw_round_plan *plan, const gw_round_rule *rule)
     }
     gw_table32_fill(&plan->drop, drop);
     gw_table32_fill(&plan->has, has);
-    if (rule->rounding == GW_GCOMP_STOCHASTIC) {
-        uint32_t k0 = (uint32_t)rule->seed, k1 = (uint32_t)(rule->seed >> 32);
-        for (unsigned r = 0; r < GW_PHILOX_ROUNDS; r++) {
-            plan->philox_key[r][0] = _mm256_set1_epi64x((long long)(uint64_t)k0);
-            plan->philox_key[r][1] = _mm256_set1_epi64x((long long)(uint64_t)k1);
-            k0 += GW_PHILOX_WEYL0;
-            k1 += GW_PHILOX_WEYL1;
-        }
-    }
-    plan->philox_words = (uint64_t)rule->rank_hop << 32 | rule->step_index;
+    plan->seed = rule->seed;
+    plan->step_index = rule->step_index;
+    plan->rank_hop = rule->rank_hop;
+    plan->drop_base = rule->drop_base;
 }
 
 /* ---- random words ------------------------------------------------------------------------------------- */
 
-enum { RANDOM_STEP = 8, RANDOM_LEN = GW_GROUPS_MAX * GW_GROUP_LEN + 4 * RANDOM_STEP };
+/* What the rounds of Philox add to words 0 and 2, in the lower halves of 64 bits. In the first two that is
+ * all but the products of word 0 of the counter, the other words being constant. */
+typedef struct philox_keys {
+    __m256i key[GW_PHILOX_ROUNDS][2];
+} philox_keys;
 
-/* One round of Philox4x32 on four counters, one per 64 bits. Only the low halves of the words count:
- * multiplications read no others. */
-static inline void philox_round(__m256i c[4], const __m256i key[2])
+static void philox_keys_fill(philox_keys *keys, uint32_t c1, const gw_round_plan *plan)
 {
-    const __m256i p0 = _mm256_mul_epu32(c[0], _mm256_set1_epi64x(GW_PHILOX_MUL0));
-    const __m256i p1 = _mm256_mul_epu32(c[2], _mm256_set1_epi64x(GW_PHILOX_MUL1));
-    c[0] = _mm256_xor_si256(_mm256_srli_epi64(p1, 32),
-                            _mm256_xor_si256(c[1], key[0])); /* the key is off the critical path */
-    c[2] = _mm256_xor_si256(_mm256_srli_epi64(p0, 32), _mm256_xor_si256(c[3], key[1]));
-    c[1] = p1;
-    c[3] = p0;
+    uint32_t key[GW_PHILOX_ROUNDS][2] = {{(uint32_t)plan->seed, (uint32_t)(plan->seed >> 32)}};
+    for (unsigned r = 1; r < GW_PHILOX_ROUNDS; r++) {
+        key[r][0] = key[r - 1][0] + GW_PHILOX_WEYL0;
+        key[r][1] = key[r - 1][1] + GW_PHILOX_WEYL1;
+    }
+    const uint64_t product1 = (uint64_t)GW_PHILOX_MUL1 * plan->step_index;
+    const uint64_t product0 = (uint64_t)GW_PHILOX_MUL0 * ((uint32_t)(product1 >> 32) ^ c1 ^ key[0][0]);
+    key[0][1] ^= plan->rank_hop;
+    key[1][0] ^= (uint32_t)product1;
+    key[1][1] ^= (uint32_t)(product0 >> 32);
+    key[2][1] ^= (uint32_t)product0;
+    for (unsigned r = 0; r < GW_PHILOX_ROUNDS; r++) {
+        keys->key[r][0] = _mm256_set1_epi64x((long long)(uint64_t)key[r][0]);
+        keys->key[r][1] = _mm256_set1_epi64x((long long)(uint64_t)key[r][1]);
+    }
 }
 
-static inline void store_random(uint32_t *random, const __m256i c[4])
+/* Four counters, one per 64 bits. Only the low halves of the words count: multiplications read no others. */
+typedef struct counters {
+    __m256i c0, c1, c2, c3;
+} counters;
+
+/* Three rounds, of which word 0 is given; word 3 is then in the keys. */
+static inline counters philox_begin(__m256i counter, const philox_keys *keys)
 {
-    const __m256i low = _mm256_blend_epi32(c[0], _mm256_slli_epi64(c[1], 32), 0xaa);
-    const __m256i high = _mm256_blend_epi32(c[2], _mm256_slli_epi64(c[3], 32), 0xaa);
+    const __m256i m0 = _mm256_set1_epi64x(GW_PHILOX_MUL0), m1 = _mm256_set1_epi64x(GW_PHILOX_MUL1);
+    const __m256i p0 = _mm256_mul_epu32(counter, m0);
+    const __m256i p1 = _mm256_mul_epu32(_mm256_xor_si256(_mm256_srli_epi64(p0, 32), keys->key[0][1]), m1);
+    counters c;
+    c.c3 = _mm256_mul_epu32(_mm256_xor_si256(_mm256_srli_epi64(p1, 32), keys->key[1][0]), m0);
+    c.c1 = _mm256_mul_epu32(_mm256_xor_si256(p0, keys->key[1][1]), m1);
+    c.c0 = _mm256_xor_si256(_mm256_srli_epi64(c.c1, 32), _mm256_xor_si256(p1, keys->key[2][0]));
+    c.c2 = _mm256_xor_si256(_mm256_srli_epi64(c.c3, 32), keys->key[2][1]);
+    return c;
+}
+
+static inline void philox_round(counters *c, const __m256i key[2])
+{
+    const __m256i p0 = _mm256_mul_epu32(c->c0, _mm256_set1_epi64x(GW_PHILOX_MUL0));
+    const __m256i p1 = _mm256_mul_epu32(c->c2, _mm256_set1_epi64x(GW_PHILOX_MUL1));
+    /* The key is off the critical path. */
+    c->c0 = _mm256_xor_si256(_mm256_srli_epi64(p1, 32), _mm256_xor_si256(c->c1, key[0]));
+    c->c2 = _mm256_xor_si256(_mm256_srli_epi64(p0, 32), _mm256_xor_si256(c->c3, key[1]));
+    c->c1 = p1;
+    c->c3 = p0;
+}
+
+static inline void store_random(uint32_t *random, const counters *c)
+{
+    const __m256i low = _mm256_blend_epi32(c->c0, _mm256_slli_epi64(c->c1, 32), 0xaa);
+    const __m256i high = _mm256_blend_epi32(c->c2, _mm256_slli_epi64(c->c3, 32), 0xaa);
     _mm256_storeu_si256((__m256i *)(void *)random, _mm256_unpacklo_epi64(low, high));
     _mm256_storeu_si256((__m256i *)(void *)(random + 8), _mm256_unpackhi_epi64(low, high));
 }
 
-/* The words of `len` counters from `quad` on, four a counter, rounded up to eight counters. Two times four
- * counters at once: a round has a latency of five cycles, and its eight operations take two. */
-static void fill_random(uint32_t *random, uint64_t quad, size_t len, const gw_round_plan *plan)
+const uint32_t *gw_random_fill(uint32_t words[GW_RANDOM_LEN], uint64_t element, size_t len,
+                               const gw_round_plan *plan)
 {
-    const __m256i c2 = _mm256_set1_epi64x((long long)(plan->philox_words & 0xffffffffu));
-    const __m256i c3 = _mm256_set1_epi64x((long long)(plan->philox_words >> 32));
-    /* Elements are counted modulo 2^64, so counters modulo 2^62. Multiplications do not see c0's upper
-     * half. */
-    const __m256i high = _mm256_set1_epi64x(0x3fffffff);
-    for (size_t at = 0; at < len; at += RANDOM_STEP) {
-        /* Unpacking the words restores the order of the counters. */
-        const __m256i first =
-            _mm256_add_epi64(_mm256_set1_epi64x((long long)(quad + at)), _mm256_setr_epi64x(0, 2, 1, 3));
-        const __m256i second = _mm256_add_epi64(first, _mm256_set1_epi64x(4));
-        __m256i x[4] = {first, _mm256_and_si256(_mm256_srli_epi64(first, 32), high), c2, c3};
-        __m256i y[4] = {second, _mm256_and_si256(_mm256_srli_epi64(second, 32), high), c2, c3};
-        for (unsigned r = 0; r < GW_PHILOX_ROUNDS; r++) {
-            philox_round(x, plan->philox_key[r]);
-            philox_round(y, plan->philox_key[r]);
+    const uint64_t quad = element >> 2; /* elements are counted modulo 2^64, so counters modulo 2^62 */
+    const size_t quads = (len + (element & 3) + 3) / 4;
+    if ((quad + quads + 8) >> 32 != quad >> 32) { /* word 1 of the counter changes, or may */
+        for (uint64_t i = 0; i < quads; i++) {
+            const uint64_t counter = (quad + i) & (UINT64_MAX >> 2);
+            gw_philox4x32(words + 4 * i, plan->seed, (uint32_t)counter, (uint32_t)(counter >> 32),
+                          plan->step_index, plan->rank_hop);
         }
-        store_random(random + 4 * at, x);
-        store_random(random + 4 * at + 16, y);
+        return words + (element & 3);
     }
+    philox_keys keys;
+    philox_keys_fill(&keys, (uint32_t)(quad >> 32), plan);
+    /* Unpacking the words restores the order of the counters. */
+    __m256i counter = _mm256_add_epi64(_mm256_set1_epi64x((long long)quad), _mm256_setr_epi64x(0, 2, 1, 3));
+    /* Two times four counters at once: a round has a latency of five cycles, its eight operations take two.
+     */
+    for (size_t i = 0; i < quads; i += 8) {
+        counters x = philox_begin(counter, &keys);
+        counters y = philox_begin(_mm256_add_epi64(counter, _mm256_set1_epi64x(4)), &keys);
+        for (unsigned r = 3; r < GW_PHILOX_ROUNDS; r++) {
+            philox_round(&x, keys.key[r]);
+            philox_round(&y, keys.key[r]);
+        }
+        store_random(words + 4 * i, &x);
+        store_random(words + 4 * i + 16, &y);
+        counter = _mm256_add_epi64(counter, _mm256_set1_epi64x(8));
+    }
+    return words + (element & 3);
 }
 
 /* ---- a group ------------------------------------------------------------------------------------------ */
@@ -521,9 +564,9 @@ GW_TEMPLATE void round_by(gw_rounded_groups *rounded, const group_drops *drops, 
     if (plan->rounding == GW_GCOMP_NEAREST) {
         round_words(rounded, drops, values, groups, NULL, dtype, GW_GCOMP_NEAREST, deep);
     } else if (plan->rounding == GW_GCOMP_STOCHASTIC) {
-        _Alignas(64) uint32_t random[RANDOM_LEN];
-        fill_random(random, element >> 2, groups * (GW_GROUP_LEN / 4) + ((element & 3) != 0), plan);
-        round_words(rounded, drops, values, groups, random + (element & 3), dtype, GW_GCOMP_STOCHASTIC, deep);
+        _Alignas(64) uint32_t words[GW_RANDOM_LEN];
+        const uint32_t *random = gw_random_fill(words, element, groups * GW_GROUP_LEN, plan);
+        round_words(rounded, drops, values, groups, random, dtype, GW_GCOMP_STOCHASTIC, deep);
     } else {
         round_words(rounded, drops, values, groups, NULL, dtype, GW_GCOMP_TRUNCATE, deep);
     }
@@ -622,6 +665,126 @@ void gw_round_groups(gw_rounded_groups *rounded, const gw_span *span, size_t at,
         GW_MEMCPY(filled_levels, levels, len);
     }
     round_whole_groups(rounded, filled, filled_levels, len / GW_GROUP_LEN + 1, element, plan);
+}
+
+/* ---- stochastic with a deep cut ------------------------------------------------------------------------ */
+
+int gw_deep_is_for(const gw_round_rule *rule)
+{
+    return rule->dtype == GW_FP32 && rule->deep && rule->rounding == GW_GCOMP_STOCHASTIC && !rule->strict &&
+           gw_quantum_exponent(1, rule->drop_base, GW_FP32) >= 1 &&
+           gw_quantum_exponent(255, rule->drop_base, GW_FP32) <= 231;
+}
+
+/* Constants of a span, and the largest exponent found. */
+typedef struct deep_state {
+    __m256i base; /* a quarter of its sum with K is the exponent of the quantum */
+    __m256i largest;
+} deep_state;
+
+/* Eight values. k: their map bytes; may_be_exact: some may be 0. Returns their labels. */
+GW_TEMPLATE __m256i deep_round8(gw_deep_values *kept, deep_state *state, __m256i x, __m256i k, __m256i random,
+                                uint32_t relative, int may_be_exact)
+{
+    const __m256i zero = _mm256_setzero_si256(), far = _mm256_set1_epi32(127);
+    const __m256i is_exact = _mm256_cmpeq_epi32(k, zero);
+    const __m256i q = _mm256_srli_epi32(_mm256_add_epi32(k, state->base), 2);
+    const __m256i e = _mm256_srli_epi32(_mm256_add_epi32(x, x), 24);
+    __m256i above = _mm256_sub_epi32(e, q);
+    above = may_be_exact ? _mm256_blendv_epi8(above, far, is_exact) : above;
+    /* Shifts by 32 and more give 0, and below the quantum a count is a large number; above it, its complement
+     * is. */
+    const __m256i cut = _mm256_srlv_epi32(_mm256_set1_epi32(0x7fffff), above);
+    const __m256i significand = _mm256_or_si256(_mm256_slli_epi32(x, 8), _mm256_set1_epi32(INT32_MIN));
+    const __m256i share = _mm256_srlv_epi32(significand, _mm256_xor_si256(above, _mm256_set1_epi32(-1)));
+    const __m256i is_down = _mm256_cmpeq_epi32(_mm256_max_epu32(random, share), random);
+    const __m256i is_zero =
+        _mm256_or_si256(_mm256_srai_epi32(_mm256_and_si256(above, is_down), 31), _mm256_cmpeq_epi32(e, zero));
+    const __m256i word = _mm256_add_epi32(x, _mm256_and_si256(random, cut));
+    const __m256i e_after = _mm256_srli_epi32(_mm256_add_epi32(word, word), 24);
+    state->largest = _mm256_max_epi32(state->largest, e_after);
+    above = _mm256_sub_epi32(e_after, q);
+    /* Of relative exponents the quantum's is 1; a label is larger by one. */
+    __m256i label = relative ? _mm256_add_epi32(_mm256_max_epi32(above, zero), _mm256_set1_epi32(2))
+                             : _mm256_add_epi32(_mm256_max_epi32(e_after, q), _mm256_set1_epi32(1));
+    if (may_be_exact) {
+        above = _mm256_blendv_epi8(above, far, is_exact);
+        label = _mm256_blendv_epi8(label, _mm256_add_epi32(e_after, _mm256_set1_epi32(1)), is_exact);
+    }
+    const unsigned some = (unsigned)_mm256_movemask_ps(_mm256_castsi256_ps(is_zero)) ^ 255;
+    const __m256i order =
+        _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)&gw_orders_set_avx2[some]));
+    _mm256_storeu_si256((__m256i *)(void *)(kept->word + kept->len),
+                        _mm256_permutevar8x32_epi32(word, order));
+    _mm256_storeu_si256((__m256i *)(void *)(kept->above + kept->len),
+                        _mm256_permutevar8x32_epi32(above, order));
+    kept->len += (size_t)_mm_popcnt_u32(some);
+    return _mm256_andnot_si256(is_zero, label);
+}
+
+GW_TEMPLATE void deep_round_group(uint8_t *labels, gw_deep_values *kept, deep_state *state,
+                                  const uint8_t *values, const uint8_t *levels, const uint32_t *random,
+                                  uint32_t relative, int may_be_exact)
+{
+    __m256i label[4];
+    for (unsigned j = 0; j < 4; j++) {
+        const __m128i k = _mm_loadl_epi64((const __m128i *)(const void *)(levels + 8 * j));
+        label[j] = deep_round8(kept, state, load(values + 32 * j), _mm256_cvtepu8_epi32(k),
+                               load((const uint8_t *)(const void *)(random + 8 * j)), relative, may_be_exact);
+    }
+    const __m256i packed =
+        _mm256_packus_epi16(_mm256_packs_epi32(label[0], label[1]), _mm256_packs_epi32(label[2], label[3]));
+    store(labels, _mm256_permutevar8x32_epi32(packed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7)));
+}
+
+GW_TEMPLATE int deep_round_groups(uint8_t *labels, gw_deep_values *kept, const gw_span *span, size_t at,
+                                  size_t groups, const gw_round_plan *plan, uint32_t relative)
+{
+    const uint8_t *values = (const uint8_t *)span->values + 4 * at, *levels = span->levels + at;
+    const size_t len_before = kept->len;
+    deep_state state = {_mm256_set1_epi32(plan->drop_base - 3 - 4 * 23), _mm256_setzero_si256()};
+    _Alignas(64) uint32_t words[GW_RANDOM_LEN];
+    const uint32_t *random = gw_random_fill(words, span->element + at, groups * GW_GROUP_LEN, plan);
+    for (size_t i = 0; i < groups * GW_GROUP_LEN; i += GW_GROUP_LEN) {
+        const __m256i is_exact = _mm256_cmpeq_epi8(load(levels + i), _mm256_setzero_si256());
+        if (_mm256_testz_si256(is_exact, is_exact)) {
+            deep_round_group(labels + i, kept, &state, values + 4 * i, levels + i, random + i, relative, 0);
+        } else {
+            deep_round_group(labels + i, kept, &state, values + 4 * i, levels + i, random + i, relative, 1);
+        }
+    }
+    const __m256i is_special = _mm256_cmpeq_epi32(state.largest, _mm256_set1_epi32(255));
+    if (!_mm256_testz_si256(is_special, is_special)) {
+        kept->len = len_before;
+        return 0;
+    }
+    return 1;
+}
+
+int gw_deep_round(uint8_t labels[GW_GROUPS_MAX * GW_GROUP_LEN], gw_deep_values *kept, const gw_span *span,
+                  size_t at, size_t groups, const gw_round_plan *plan)
+{
+    return plan->relative ? deep_round_groups(labels, kept, span, at, groups, plan, 1)
+                          : deep_round_groups(labels, kept, span, at, groups, plan, 0);
+}
+
+void gw_deep_digits(gw_rounded_groups *rounded, const gw_deep_values *kept, size_t groups,
+                    const gw_round_plan *plan)
+{
+    for (size_t at = 0; at < groups * GW_GROUP_LEN; at += GW_GROUP_LEN) {
+        __m256i v[4], a[4], b[4], d[4];
+        load_words(v, (const uint8_t *)(const void *)(kept->word + at), GW_FP32);
+        load_words(a, (const uint8_t *)(const void *)(kept->above + at), GW_FP32);
+        all_bytes(b, v);
+        digits_of(d, b, GW_FP32);
+        const __m256i above =
+            _mm256_packs_epi16(_mm256_packs_epi32(a[0], a[1]), _mm256_packs_epi32(a[2], a[3]));
+        const __m256i bits = _mm256_max_epi8(above, _mm256_setzero_si256());
+        store(rounded->has + at, gw_look_up32(_mm256_subs_epu8(bytes(23), bits), &plan->has));
+        for (unsigned p = 0; p < GW_DIGIT_PLANES; p++) {
+            store(rounded->digit[p] + at, d[p]);
+        }
+    }
 }
 
 /* The elements of a group. */

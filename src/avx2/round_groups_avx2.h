@@ -123,9 +123,18 @@ typedef struct gw_round_plan {
     __m256i cap;
     gw_table32 drop; /* of words, by room, at most the cap: 16 more for 16-bit types */
     gw_table32 has;  /* by room, at most the cap */
-    __m256i philox_key[10][2];
-    uint64_t philox_words; /* counter words 2 and 3 */
+    uint64_t seed;
+    uint32_t step_index, rank_hop; /* counter words 2 and 3 */
+    int32_t drop_base;
 } gw_round_plan;
+
+/* Room for the random words of so many groups. */
+enum { GW_RANDOM_LEN = GW_GROUPS_MAX * GW_GROUP_LEN + 64 };
+
+/* Fills words[0..len) with the random words of the values from `element` on, and some after them. Returns
+ * where the first is. */
+const uint32_t *gw_random_fill(uint32_t words[GW_RANDOM_LEN], uint64_t element, size_t len,
+                               const gw_round_plan *plan);
 
 /* Rounded values. In a group of 32, word 8 * j + 4 * h + n is value 16 * h + 4 * j + n; 16-bit types have
  * their values in the upper halves. Words of values that are flushed to +0 are garbage. */
@@ -172,6 +181,29 @@ void gw_round_plan_fill(gw_round_plan *plan, const gw_round_rule *rule);
  * zeros. */
 void gw_round_groups(gw_rounded_groups *rounded, const gw_span *span, size_t at, size_t len,
                      const gw_round_plan *plan);
+
+/* ---- stochastic rounding with a deep cut, of fp32 in default mode ---------------------------------------
+ */
+
+/* Values that are not zero, in order: most become zero, so only labels are found for all. */
+typedef struct gw_deep_values {
+    _Alignas(64) uint32_t word[(GW_GROUPS_MAX + 2) * GW_GROUP_LEN]; /* bits that are dropped are garbage */
+    int32_t above[(GW_GROUPS_MAX + 2) * GW_GROUP_LEN]; /* octaves above the quantum, below it less than 0 */
+    size_t len;
+} gw_deep_values;
+
+/* 1 if gw_deep_round() can round values by this rule. */
+int gw_deep_is_for(const gw_round_rule *rule);
+
+/* Rounds the values [at, at + 32 * groups) of a span, finds their labels and appends those that are not zero
+ * to kept, which has fewer than 32. Returns 0 if there is infinity or NaN, or a carry into them: they have to
+ * be rounded another way, and kept has its length before. */
+int gw_deep_round(uint8_t labels[GW_GROUPS_MAX * GW_GROUP_LEN], gw_deep_values *kept, const gw_span *span,
+                  size_t at, size_t groups, const gw_round_plan *plan);
+
+/* Finds has and digits of the first groups of kept values. */
+void gw_deep_digits(gw_rounded_groups *rounded, const gw_deep_values *kept, size_t groups,
+                    const gw_round_plan *plan);
 
 #endif
 #endif

@@ -179,23 +179,29 @@ static void take_escapes(gw_digits *digits, const gw_rounded_groups *rounded, co
 
 /* ---- a span ------------------------------------------------------------------------------------------- */
 
-GW_TEMPLATE uint32_t split_range(uint8_t *ranks, gw_digits *digits, const gw_span *span,
-                                 const split_plan *plan, uint32_t dtype, uint32_t derived)
+static inline void rank_groups(uint8_t *ranks, const uint8_t *labels, size_t groups, const split_plan *plan)
+{
+    if (plan->is_identity) {
+        GW_MEMCPY(ranks, labels, GW_GROUP_LEN * groups);
+    } else {
+        find_ranks(ranks, labels, groups, &plan->ranks);
+    }
+}
+
+/* Values [first, end) of a span. */
+GW_TEMPLATE uint32_t split_range(uint8_t *ranks, gw_digits *digits, const gw_span *span, size_t first,
+                                 size_t end, const split_plan *plan, uint32_t dtype, uint32_t derived)
 {
     const size_t block_len = GW_GROUPS_MAX * GW_GROUP_LEN;
     uint32_t any = 0;
     gw_rounded_groups rounded;
     group_masks masks;
-    for (size_t at = 0; at < span->len; at += block_len) {
-        const size_t len = span->len - at < block_len ? span->len - at : block_len;
+    for (size_t at = first; at < end; at += block_len) {
+        const size_t len = end - at < block_len ? end - at : block_len;
         const size_t groups = (len + GW_GROUP_LEN - 1) / GW_GROUP_LEN;
         gw_round_groups(&rounded, span, at, len, &plan->round);
         any |= find_labels(&masks, &rounded, groups, plan, dtype, derived);
-        if (plan->is_identity) {
-            GW_MEMCPY(ranks + at, masks.label, GW_GROUP_LEN * groups);
-        } else {
-            find_ranks(ranks + at, masks.label, groups, &plan->ranks);
-        }
+        rank_groups(ranks + at, masks.label, groups, plan);
         const uint32_t escapes = find_masks(&masks, ranks + at, &rounded, groups, plan, dtype, derived);
         if (len % GW_GROUP_LEN != 0) {
             /* The padding of the last group has no digits, but its zeros may be escapes. */
@@ -217,6 +223,74 @@ GW_TEMPLATE uint32_t split_range(uint8_t *ranks, gw_digits *digits, const gw_spa
     return any != 0;
 }
 
+/* ---- stochastic with a deep cut ------------------------------------------------------------------------ */
+
+/* Puts the digits of whole groups, or of all values if `all`; the others move to the front. */
+static void put_kept(gw_digits *digits, gw_deep_values *kept, const split_plan *plan, int all)
+{
+    gw_rounded_groups rounded;
+    group_masks masks;
+    const size_t len = all ? kept->len : kept->len / GW_GROUP_LEN * GW_GROUP_LEN;
+    const size_t groups = (len + GW_GROUP_LEN - 1) / GW_GROUP_LEN;
+    gw_deep_digits(&rounded, kept, groups, &plan->round);
+    for (size_t g = 0; g < groups; g++) {
+        const size_t left = len - g * GW_GROUP_LEN;
+        const uint32_t valid = left < GW_GROUP_LEN ? (1u << left) - 1 : 0xffffffffu;
+        __m256i has = load(rounded.has + g * GW_GROUP_LEN);
+        store_rest(&masks, g, &rounded, has, GW_FP32);
+        for (unsigned p = 0; p < GW_PLANES_MAX; p++) {
+            masks.plane[p][g] = top_bits(has) & valid;
+            has = _mm256_add_epi8(has, has);
+        }
+    }
+    for (unsigned p = 0; p < GW_PLANES_MAX; p++) {
+        const uint8_t *from = p < GW_DIGIT_PLANES ? rounded.digit[p] : masks.rest[p - GW_DIGIT_PLANES];
+        take_plane(digits, p, from, masks.plane[p], groups, 1);
+    }
+    kept->len -= len;
+    GW_MEMMOVE(kept->word, kept->word + len, kept->len * sizeof *kept->word);
+    GW_MEMMOVE(kept->above, kept->above + len, kept->len * sizeof *kept->above);
+}
+
+static int has_escape(const uint8_t *ranks, size_t groups, const split_plan *plan)
+{
+    uint32_t escapes = 0;
+    for (size_t at = 0; at < groups * GW_GROUP_LEN; at += GW_GROUP_LEN) {
+        escapes |= top_bits(_mm256_cmpeq_epi8(load(ranks + at), plan->escape_rank));
+    }
+    return (escapes & plan->has_escape) != 0;
+}
+
+/* Blocks with escapes, infinity or NaN and the last values go the other way. */
+static uint32_t split_deep(uint8_t *ranks, gw_digits *digits, const gw_span *span, const split_plan *plan)
+{
+    const size_t block_len = GW_GROUPS_MAX * GW_GROUP_LEN;
+    const size_t whole = span->len / GW_GROUP_LEN * GW_GROUP_LEN;
+    uint8_t labels[GW_GROUPS_MAX * GW_GROUP_LEN];
+    gw_deep_values kept;
+    uint32_t any = 0;
+    kept.len = 0;
+    for (size_t at = 0; at < whole; at += block_len) {
+        const size_t len = whole - at < block_len ? whole - at : block_len;
+        const size_t groups = len / GW_GROUP_LEN, kept_len = kept.len;
+        const int is_rounded = gw_deep_round(labels, &kept, span, at, groups, &plan->round);
+        if (is_rounded) {
+            rank_groups(ranks + at, labels, groups, plan);
+        }
+        if (is_rounded && !has_escape(ranks + at, groups, plan)) {
+            any |= (uint32_t)(kept.len != kept_len);
+            put_kept(digits, &kept, plan, 0);
+        } else {
+            kept.len = kept_len;
+            put_kept(digits, &kept, plan, 1);
+            any |= split_range(ranks, digits, span, at, at + len, plan, GW_FP32, 1);
+        }
+    }
+    put_kept(digits, &kept, plan, 1);
+    any |= split_range(ranks, digits, span, whole, span->len, plan, GW_FP32, 1);
+    return any;
+}
+
 static int is_identity(const uint8_t *rank)
 {
     unsigned other = 0;
@@ -228,7 +302,7 @@ static int is_identity(const uint8_t *rank)
 
 #define SPLIT_CASE(dtype, derived)                                                                           \
     case (dtype)*2 + (derived):                                                                              \
-        return split_range(ranks, digits, span, &plan, (dtype), (derived))
+        return split_range(ranks, digits, span, 0, span->len, &plan, (dtype), (derived))
 
 uint32_t gw_split_avx2(uint8_t *ranks, gw_digits *digits, const gw_span *span, const gw_round_rule *rule,
                        const gw_ranker *ranker)
@@ -242,6 +316,9 @@ uint32_t gw_split_avx2(uint8_t *ranks, gw_digits *digits, const gw_span *span, c
     plan.base = bytes(rule->dtype == GW_FP16 ? 1 + rule->derived : rule->derived ? 1 : 0u - ranker->base);
     plan.escape_rank = bytes(ranker->escape_rank);
     plan.has_escape = ranker->escape_rank < GW_LABELS ? 0xffffffffu : 0;
+    if (gw_deep_is_for(rule)) {
+        return split_deep(ranks, digits, span, &plan);
+    }
     switch (rule->dtype * 2 + rule->derived) {
         SPLIT_CASE(GW_FP32, 0);
         SPLIT_CASE(GW_FP32, 1);

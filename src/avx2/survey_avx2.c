@@ -17,11 +17,16 @@
 /* Tables are not about a multiple of 4096 bytes apart: such loads and stores may alias. */
 enum { TABLES = 4, TABLE_LEN = GW_BINS + 256, MASKS = 256, MASK_TABLE_LEN = MASKS + 16 };
 
-enum { AHEAD = 4 }; /* distance of prefetches, in runs of a sample */
+enum { AHEAD = 16 }; /* distance of prefetches, in runs of a sample */
 
 static inline __m256i load(const uint8_t *src)
 {
     return _mm256_loadu_si256((const __m256i *)(const void *)src);
+}
+
+static inline void store(uint8_t *dst, __m256i x)
+{
+    _mm256_storeu_si256((__m256i *)(void *)dst, x);
 }
 
 /* Bins of a group (gcomp_kernels.h), from exponents and levels. */
@@ -105,10 +110,31 @@ static void prefetch(const gw_span *span, size_t at, const gw_round_plan *plan)
     }
     const size_t len = span->len - at < 64 ? span->len - at : 64;
     for (size_t i = 0; i < len * size; i += 64) {
-        _mm_prefetch((const char *)span->values + at * size + i, _MM_HINT_T0);
+        _mm_prefetch((const char *)span->values + at * size + i, _MM_HINT_T1);
     }
     if (!plan->constant) {
-        _mm_prefetch((const char *)span->levels + at, _MM_HINT_T0);
+        _mm_prefetch((const char *)span->levels + at, _MM_HINT_T1);
+    }
+}
+
+/* Rounds values [at, at + len), of which bins_of() needs exponents and what is zero. */
+static void round_run(gw_rounded_groups *rounded, const gw_span *span, size_t at, size_t len,
+                      const gw_round_plan *plan, int is_deep)
+{
+    const __m256i zero = _mm256_setzero_si256();
+    uint8_t labels[GW_GROUPS_MAX * GW_GROUP_LEN];
+    gw_deep_values kept;
+    kept.len = 0;
+    if (!is_deep || len % GW_GROUP_LEN != 0 ||
+        !gw_deep_round(labels, &kept, span, at, len / GW_GROUP_LEN, plan)) {
+        gw_round_groups(rounded, span, at, len, plan);
+        return;
+    }
+    for (size_t i = 0; i < len; i += GW_GROUP_LEN) {
+        const __m256i label = load(labels + i);
+        store(rounded->exponent + i, _mm256_subs_epu8(label, _mm256_set1_epi8(1)));
+        store(rounded->has + i, zero);
+        store(rounded->is_zero + i, _mm256_cmpeq_epi8(label, zero));
     }
 }
 
@@ -119,6 +145,7 @@ void gw_survey_avx2(uint32_t *count, uint32_t *mask_count, const gw_span *span, 
     const size_t run = period == 64 ? block_len : 64;
     const size_t step = period == 64 ? block_len : period;
     const __m256i level_mask = _mm256_set1_epi8(rule->derived ? 0 : 3);
+    const int is_deep = gw_deep_is_for(rule);
     const uint32_t zero_bin = rule->dtype == GW_FP16 ? (uint32_t)GW_BIN_FP16_ZERO : 0;
     uint32_t more[TABLES - 1][TABLE_LEN] = {{0}}, more_masks[TABLES - 1][MASK_TABLE_LEN];
     uint16_t bin[GW_GROUPS_MAX * GW_GROUP_LEN];
@@ -134,7 +161,7 @@ void gw_survey_avx2(uint32_t *count, uint32_t *mask_count, const gw_span *span, 
         if (period != 64) {
             prefetch(span, at + AHEAD * step, &plan);
         }
-        gw_round_groups(&rounded, span, at, len, &plan);
+        round_run(&rounded, span, at, len, &plan, is_deep);
         if (rule->dtype == GW_FP16) {
             all_bins(bin, &rounded, groups, GW_FP16, level_mask);
         } else {

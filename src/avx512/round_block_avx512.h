@@ -94,15 +94,17 @@ static inline uint32_t gw_digit_of(uint32_t mantissa, const gw_traits *t, unsign
 static inline void gw_drop_tables_fill(gw_drop_tables *tables, const gw_round_rule *rule, uint32_t less)
 {
     const gw_traits *t = gw_traits_of(rule->dtype);
-    for (uint32_t n = 0; n < 64; n++) {
-        const uint32_t drop = n <= t->mantissa_bits ? n : t->mantissa_bits;
+    GW_MEMSET(tables, 0, sizeof *tables);
+    for (uint32_t drop = 0; drop <= t->mantissa_bits; drop++) {
         const uint32_t cut = (1u << drop) - 1;
         for (unsigned p = 0; p < 4; p++) {
-            tables->cut[p][n] = (uint8_t)gw_digit_of(cut, t, p);
-            tables->half[p][n] = (uint8_t)gw_digit_of(cut >> 1, t, p);
-            tables->last[p][n] = (uint8_t)(drop == 0 ? 0 : gw_digit_of(cut + 1, t, p));
+            tables->cut[p][drop] = (uint8_t)gw_digit_of(cut, t, p);
+            tables->half[p][drop] = (uint8_t)gw_digit_of(cut >> 1, t, p);
+            tables->last[p][drop] = (uint8_t)(drop == 0 ? 0 : gw_digit_of(cut + 1, t, p));
         }
-        tables->last[4][n] = drop == t->mantissa_bits;
+        tables->last[4][drop] = drop == t->mantissa_bits;
+    }
+    for (uint32_t n = 0; n < 64; n++) {
         tables->drop_of_room[n] =
             (uint8_t)(rule->constant && n > 0 ? rule->cap : rule->floor[gw_min_u32(n, rule->cap)]);
         tables->quick_drop[n] = (uint8_t)(rule->constant ? rule->cap

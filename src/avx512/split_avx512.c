@@ -20,7 +20,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "avx512/round_block_avx512.h"
+#include "avx512/deep_block_avx512.h"
 
 #if defined(GW_AVX512_COMPILED)
 
@@ -30,13 +30,32 @@
 #define GW_NOINLINE
 #endif
 
+/* The remainder planes of derived frames, by drop. */
+typedef struct rest_tables {
+    uint8_t rest[64];     /* how many bits are left after whole digits */
+    uint8_t last_bit[64]; /* and the last of them, in its digit */
+} rest_tables;
+
+static void rest_tables_fill(rest_tables *r, const gw_traits *t)
+{
+    GW_MEMSET(r, 0, sizeof *r);
+    for (unsigned drop = 0; drop <= t->mantissa_bits; drop++) {
+        unsigned left = t->mantissa_bits + 1u - drop, p = 0;
+        while (p < 4 && left >= t->digit_width[p]) {
+            left -= t->digit_width[p];
+            p++;
+        }
+        r->rest[drop] = (uint8_t)left;
+        r->last_bit[drop] = (uint8_t)(left == 0 ? 0 : 1u << (t->digit_width[p] - left));
+    }
+}
+
 typedef struct splitter {
     gw_rounder rounder;
     gw_drop_tables tables;
-    uint8_t rest[64];     /* derived, by drop: how many bits are left after whole digits */
-    uint8_t last_bit[64]; /* and the last of them, in its digit */
-    __m512i rank[4];      /* by label */
-    __m512i quick[4];     /* explicit: by label - 4, 252 and up outside the window; derived: by exponent */
+    rest_tables rests;
+    __m512i rank[4];  /* by label */
+    __m512i quick[4]; /* explicit: by label - 4, 252 and up outside the window; derived: by exponent */
     __m512i base;
     __m512i zero_rank, escape_rank;
 } splitter;
@@ -44,14 +63,11 @@ typedef struct splitter {
 static void splitter_init(splitter *s, const gw_span *span, const gw_round_rule *rule,
                           const gw_ranker *ranker)
 {
-    const gw_traits *t = gw_traits_of(rule->dtype);
     uint8_t quick[GW_LABELS];
     gw_rounder_init(&s->rounder, &s->tables, span, rule);
-    const unsigned shift = rule->derived ? 1 : 4;
-    for (unsigned i = 0; i < GW_LABELS; i++) {
-        const int is_outside = rule->derived ? i == 0 || i == 255 : i >= 252;
-        quick[i] = ranker->rank[is_outside ? (unsigned)GW_LABEL_ESCAPE : i + shift];
-    }
+    const unsigned shift = rule->derived ? 1 : 4; /* derived: the entry of exponent 0 is that of the escape */
+    GW_MEMSET(quick, ranker->rank[GW_LABEL_ESCAPE], sizeof quick);
+    GW_MEMCPY(quick, ranker->rank + shift, sizeof quick - shift);
     for (unsigned i = 0; i < 4; i++) {
         s->rank[i] = _mm512_loadu_si512(ranker->rank + 64 * i);
         s->quick[i] = _mm512_loadu_si512(quick + 64 * i);
@@ -59,15 +75,7 @@ static void splitter_init(splitter *s, const gw_span *span, const gw_round_rule 
     s->base = _mm512_set1_epi8((char)ranker->base);
     s->zero_rank = _mm512_set1_epi8((char)ranker->rank[GW_LABEL_ZERO]);
     s->escape_rank = _mm512_set1_epi8((char)ranker->rank[GW_LABEL_ESCAPE]);
-    for (unsigned drop = 0; drop < 64; drop++) {
-        unsigned left = drop <= t->mantissa_bits ? t->mantissa_bits + 1u - drop : 0, p = 0;
-        while (p < 4 && left >= t->digit_width[p]) {
-            left -= t->digit_width[p];
-            p++;
-        }
-        s->rest[drop] = (uint8_t)left;
-        s->last_bit[drop] = (uint8_t)(left == 0 ? 0 : 1u << (t->digit_width[p] - left));
-    }
+    rest_tables_fill(&s->rests, gw_traits_of(rule->dtype));
 }
 
 /* Where the next digits go; a register each. */
@@ -112,11 +120,11 @@ typedef struct presence {
 } presence;
 
 /* The remainder planes of derived frames. */
-GW_TEMPLATE void append_rests(cursors *c, const splitter *s, const gw_block *b, __m512i d1,
+GW_TEMPLATE void append_rests(cursors *c, const rest_tables *rests, const gw_block *b, __m512i d1,
                               const presence *has, uint32_t dtype)
 {
-    const __m512i rest = _mm512_permutexvar_epi8(b->drop, _mm512_loadu_si512(s->rest));
-    const __m512i last_bit = _mm512_permutexvar_epi8(b->drop, _mm512_loadu_si512(s->last_bit));
+    const __m512i rest = _mm512_permutexvar_epi8(b->drop, _mm512_loadu_si512(rests->rest));
+    const __m512i last_bit = _mm512_permutexvar_epi8(b->drop, _mm512_loadu_si512(rests->last_bit));
     /* The digit that is not whole: the one after the last whole digit. */
     __m512i part = _mm512_mask_mov_epi8(d1, has->d1, b->v.d2);
     part = _mm512_mask_mov_epi8(part, has->d2, b->v.d3);
@@ -161,8 +169,8 @@ GW_TEMPLATE void put_escapes(cursors *c, __mmask64 escapes, __mmask64 nonzero, g
 }
 
 /* The digits of the values in `has`. */
-GW_TEMPLATE void put_digits(cursors *c, const splitter *s, const gw_block *b, __mmask64 has, uint32_t dtype,
-                            uint32_t derived)
+GW_TEMPLATE void put_digits(cursors *c, const rest_tables *rests, const gw_block *b, __mmask64 has,
+                            uint32_t dtype, uint32_t derived)
 {
     const gw_traits *t = gw_traits_of(dtype);
     const __m512i sign = dtype == GW_FP32 ? GW_BYTE_RIGHT(b->v.sign, 2) : GW_BYTE_RIGHT(b->v.sign, 6);
@@ -177,10 +185,12 @@ GW_TEMPLATE void put_digits(cursors *c, const splitter *s, const gw_block *b, __
         const __mmask64 has4 = _mm512_mask_testn_epi8_mask(has, b->drop, b->drop);
         c->p1 = append(c->p1, has1, d1);
         c->p2 = append(c->p2, has2, b->v.d2);
-        c->p3 = append(c->p3, has3, b->v.d3);
-        c->p4 = append(c->p4, has4, b->v.d4);
+        if (has3 != 0) { /* of 64 values of a low tolerance usually none has more than 11 bits */
+            c->p3 = append(c->p3, has3, b->v.d3);
+            c->p4 = append(c->p4, has4, b->v.d4);
+        }
         const presence whole = {has, has1, has2, has3};
-        append_rests(c, s, b, d1, &whole, dtype);
+        append_rests(c, rests, b, d1, &whole, dtype);
     } else {
         c->p1 = append(c->p1, has, d1);
         c->p2 = append(c->p2, _kandn_mask64(b->level3, has), b->v.d2);
@@ -235,7 +245,7 @@ GW_TEMPLATE uint32_t split_block(uint8_t *ranks, cursors *c, const splitter *s, 
     if (escapes != 0) {
         put_escapes(c, escapes, nonzero.value, b, dtype, derived);
     }
-    put_digits(c, s, &b, has & ~escapes, dtype, derived);
+    put_digits(c, &s->rests, &b, has & ~escapes, dtype, derived);
     return nonzero.value != 0;
 }
 
@@ -365,7 +375,7 @@ GW_TEMPLATE size_t split_quick(uint8_t *ranks, cursors *cursors_inout, const spl
                 *any |= (escapes & nonzero) != 0;
                 has &= ~escapes;
             }
-            put_digits(&c, s, &b, has, dtype, derived);
+            put_digits(&c, &s->rests, &b, has, dtype, derived);
         }
     }
     *cursors_inout = c;
@@ -374,7 +384,7 @@ GW_TEMPLATE size_t split_quick(uint8_t *ranks, cursors *cursors_inout, const spl
 
 #define SPLIT_CASE(dtype, derived, turned, rounding)                                                         \
     case (((dtype)*2 + (derived)) * 2 + (turned)) * 4 + (rounding):                                          \
-        i = split_quick(ranks, &c, &s, span, &any, (dtype), (derived), (turned), (rounding));                \
+        i = split_quick(ranks, c, &s, span, &any, (dtype), (derived), (turned), (rounding));                 \
         break
 
 #define SPLIT_CASES(dtype)                                                                                   \
@@ -388,20 +398,12 @@ GW_TEMPLATE size_t split_quick(uint8_t *ranks, cursors *cursors_inout, const spl
     SPLIT_CASE(dtype, 1, 1, GW_GCOMP_NEAREST);                                                               \
     SPLIT_CASE(dtype, 1, 1, GW_GCOMP_STOCHASTIC)
 
-uint32_t gw_split_avx512(uint8_t *ranks, gw_digits *digits, const gw_span *span, const gw_round_rule *rule,
-                         const gw_ranker *ranker)
+static uint32_t split_any(uint8_t *ranks, cursors *c, const gw_span *span, const gw_round_rule *rule,
+                          const gw_ranker *ranker)
 {
-    const size_t size = gw_traits_of(rule->dtype)->size;
     const uint32_t turned = gw_is_turned(rule);
-    uint8_t *const *plane = digits->plane;
-    size_t *plane_len = digits->plane_len;
     splitter s;
     splitter_init(&s, span, rule, ranker);
-    cursors c = {plane[0] + plane_len[0], plane[1] + plane_len[1],
-                 plane[2] + plane_len[2], plane[3] + plane_len[3],
-                 plane[4] + plane_len[4], plane[5] + plane_len[5],
-                 plane[6] + plane_len[6], digits->escape + size * digits->escape_len};
-    const uint8_t *const at[7] = {c.p1, c.p2, c.p3, c.p4, c.r4, c.r2, c.r1};
     uint32_t any = 0;
     size_t i = 0;
     if (!rule->strict && s.rounder.is_quick) {
@@ -414,7 +416,150 @@ uint32_t gw_split_avx512(uint8_t *ranks, gw_digits *digits, const gw_span *span,
     }
     split_block_fn *const block = split_block_of(rule->dtype, rule->derived, turned);
     for (; i < span->len; i += 64) {
-        any |= block(ranks + i, &c, &s, span, i, span->len - i < 64 ? span->len - i : 64);
+        any |= block(ranks + i, c, &s, span, i, span->len - i < 64 ? span->len - i : 64);
+    }
+    return any;
+}
+
+/* ---- fp32, stochastic with a deep cut ------------------------------------------------------------------ */
+
+enum { DEEP_BLOCKS = 8 }; /* between which random words and digits are not mixed */
+
+/* Values that are not zero, until there are 64 of them. */
+enum { KEPT_MAX = 64 * (DEEP_BLOCKS + 1) };
+
+typedef struct kept_values {
+    _Alignas(64) uint8_t byte[3][KEPT_MAX + 64]; /* bits 0..7, 8..15, then 16..22 and the sign */
+    _Alignas(64) uint8_t drop[KEPT_MAX + 64];
+    size_t len;
+} kept_values;
+
+static inline void keep(kept_values *kept, const gw_deep_block *b)
+{
+    const __mmask64 mask = b->nonzero;
+    const __m512i top = gw_select(GW_BYTE(0x80), b->byte[3], b->byte[2]);
+    _mm512_storeu_si512(kept->byte[0] + kept->len, _mm512_maskz_compress_epi8(mask, b->byte[0]));
+    _mm512_storeu_si512(kept->byte[1] + kept->len, _mm512_maskz_compress_epi8(mask, b->byte[1]));
+    _mm512_storeu_si512(kept->byte[2] + kept->len, _mm512_maskz_compress_epi8(mask, top));
+    _mm512_storeu_si512(kept->drop + kept->len, _mm512_maskz_compress_epi8(mask, b->drop));
+    kept->len += (size_t)_mm_popcnt_u64(_cvtmask64_u64(mask));
+}
+
+/* Puts the digits of whole blocks, or of all values if `all`; the others move to the front. */
+static inline void put_kept(cursors *c, kept_values *kept, const rest_tables *rests, int all)
+{
+    const size_t end = all ? kept->len : kept->len & ~(size_t)63;
+    for (size_t at = 0; at < end; at += 64) {
+        gw_block b;
+        gw_digits32(&b.v, _mm512_load_si512(kept->byte[0] + at), _mm512_load_si512(kept->byte[1] + at),
+                    _mm512_load_si512(kept->byte[2] + at));
+        b.v.sign = _mm512_load_si512(kept->byte[2] + at);
+        b.drop = _mm512_load_si512(kept->drop + at);
+        put_digits(c, rests, &b, gw_low_mask(end - at), GW_FP32, 1);
+    }
+    for (unsigned i = 0; i < 3; i++) {
+        _mm512_store_si512(kept->byte[i], _mm512_loadu_si512(kept->byte[i] + end));
+    }
+    _mm512_store_si512(kept->drop, _mm512_loadu_si512(kept->drop + end));
+    kept->len -= end;
+}
+
+/* For blocks with escapes, infinity or NaN, and for the last values. */
+typedef struct any_splitter {
+    const gw_round_rule *rule;
+    const gw_ranker *ranker;
+    int is_filled; /* whether the splitter is */
+    splitter splitter;
+} any_splitter;
+
+static GW_NOINLINE uint32_t split_part(any_splitter *any, uint8_t *ranks, cursors *c, const gw_span *span,
+                                       size_t at, size_t len)
+{
+    if (!any->is_filled) {
+        splitter_init(&any->splitter, span, any->rule, any->ranker);
+        any->is_filled = 1;
+    }
+    return split_block_fp32_turned(ranks + at, c, &any->splitter, span, at, len);
+}
+
+/* Whole blocks of 64 values. Returns whether a value that was not kept is not +0. */
+GW_TEMPLATE uint32_t split_deep(uint8_t *ranks, cursors *cursors_inout, const gw_span *span,
+                                const gw_deep_plan *plan, any_splitter *rare, uint32_t relative)
+{
+    const gw_ranker *const ranker = rare->ranker;
+    const uint8_t *const values = (const uint8_t *)span->values;
+    const size_t blocks = span->len / 64, offset = span->element & 3;
+    const size_t fetch_end = span->ahead < span->len ? span->ahead & ~(size_t)63 : span->len;
+    /* By label less one. 255 is none: its blocks are special. */
+    const __m512i rank_of[4] = {_mm512_loadu_si512(ranker->rank + 1), _mm512_loadu_si512(ranker->rank + 65),
+                                _mm512_loadu_si512(ranker->rank + 129),
+                                _mm512_maskz_loadu_epi8(gw_low_mask(63), ranker->rank + 193)};
+    const __m512i zero_rank = GW_BYTE(ranker->rank[GW_LABEL_ZERO]),
+                  escape_rank = GW_BYTE(ranker->rank[GW_LABEL_ESCAPE]);
+    _Alignas(64) uint32_t words[64 * (DEEP_BLOCKS + 2)];
+    kept_values kept;
+    rest_tables rests;
+    uint32_t any = 0;
+    cursors c = *cursors_inout;
+    rest_tables_fill(&rests, gw_traits_of(GW_FP32));
+    kept.len = 0;
+    for (size_t first = 0; first < blocks; first += DEEP_BLOCKS) {
+        const size_t count = blocks - first < DEEP_BLOCKS ? blocks - first : DEEP_BLOCKS;
+        const uint64_t element = span->element - offset + 64 * first;
+        for (size_t j = 0; j < count + (offset != 0); j += 2) {
+            gw_deep_words(words + 64 * j, element + 64 * j, element + 64 * (j + 1), plan);
+        }
+        for (size_t j = 0; j < count; j++) {
+            const size_t i = 64 * (first + j);
+            if (i < fetch_end) {
+                fetch_ahead(span, i, 4);
+            }
+            const gw_deep_block b =
+                gw_deep_round(values + 4 * i, span->levels + i, words + offset + 64 * j, plan, relative);
+            const __m512i rank = _mm512_mask_mov_epi8(zero_rank, b.nonzero, look_up(rank_of, b.index));
+            _mm512_storeu_si512(ranks + i, rank);
+            if (__builtin_expect((b.special | _mm512_cmpeq_epi8_mask(rank, escape_rank)) != 0, 0)) {
+                cursors copy = c; /* so that the address of c itself is not taken */
+                put_kept(&copy, &kept, &rests, 1);
+                any |= split_part(rare, ranks, &copy, span, i, 64);
+                c = copy;
+            } else {
+                keep(&kept, &b);
+            }
+        }
+        put_kept(&c, &kept, &rests, 0);
+    }
+    put_kept(&c, &kept, &rests, 1);
+    *cursors_inout = c;
+    return any;
+}
+
+uint32_t gw_split_avx512(uint8_t *ranks, gw_digits *digits, const gw_span *span, const gw_round_rule *rule,
+                         const gw_ranker *ranker)
+{
+    const size_t size = gw_traits_of(rule->dtype)->size;
+    uint8_t *const *plane = digits->plane;
+    size_t *plane_len = digits->plane_len;
+    gw_deep_plan plan;
+    cursors c = {plane[0] + plane_len[0], plane[1] + plane_len[1],
+                 plane[2] + plane_len[2], plane[3] + plane_len[3],
+                 plane[4] + plane_len[4], plane[5] + plane_len[5],
+                 plane[6] + plane_len[6], digits->escape + size * digits->escape_len};
+    const uint8_t *const at[7] = {c.p1, c.p2, c.p3, c.p4, c.r4, c.r2, c.r1};
+    const size_t whole = span->len & ~(size_t)63;
+    uint32_t any = 0;
+    if (whole != 0 && gw_deep_plan_fill(&plan, span, rule)) {
+        any_splitter rare;
+        rare.rule = rule;
+        rare.ranker = ranker;
+        rare.is_filled = 0;
+        any = rule->relative ? split_deep(ranks, &c, span, &plan, &rare, 1)
+                             : split_deep(ranks, &c, span, &plan, &rare, 0);
+        if (whole < span->len) {
+            any |= split_part(&rare, ranks, &c, span, whole, span->len - whole);
+        }
+    } else {
+        any = split_any(ranks, &c, span, rule, ranker);
     }
     const uint8_t *const end[7] = {c.p1, c.p2, c.p3, c.p4, c.r4, c.r2, c.r1};
     for (unsigned p = 0; p < GW_PLANES_MAX; p++) {

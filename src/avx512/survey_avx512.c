@@ -9,7 +9,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "avx512/round_block_avx512.h"
+#include "avx512/deep_block_avx512.h"
 
 #if defined(GW_AVX512_COMPILED)
 
@@ -20,6 +20,8 @@
 #endif
 
 enum { RUNS = 8, RUN_LEN = 64 };
+
+enum { AHEAD = 16 };
 
 /* Index: 256 * level + exponent field. */
 typedef struct tally {
@@ -172,9 +174,9 @@ static void fetch_bytes(const void *at, size_t size)
 {
     const char *bytes = (const char *)at;
     for (size_t i = 0; i < size; i += 64) {
-        _mm_prefetch(bytes + i, _MM_HINT_T0);
+        _mm_prefetch(bytes + i, _MM_HINT_T1);
     }
-    _mm_prefetch(bytes + size - 1, _MM_HINT_T0);
+    _mm_prefetch(bytes + size - 1, _MM_HINT_T1);
 }
 
 static void fetch_run(const gw_span *span, size_t at, size_t size)
@@ -235,6 +237,63 @@ GW_TEMPLATE size_t survey_runs(tally *t, uint32_t *mask_count, const gw_span *sp
     return at;
 }
 
+/* Counts 64 values by their exponents, which are bins of level 0. */
+static inline void count_exponents(tally *t, __m512i e, __mmask64 nonzero)
+{
+    uint64_t word[8];
+    const size_t len = (size_t)_mm_popcnt_u64(_cvtmask64_u64(nonzero));
+    const size_t end = (len + 7) / 8;
+    /* The others are zeros, of which those after the end are counted at once. */
+    _mm512_storeu_si512(word, _mm512_maskz_compress_epi8(nonzero, e));
+    t->count[0][0] += (uint32_t)(64 - 8 * end);
+    for (size_t i = 0; i < end; i++) {
+        const uint64_t eight = word[i];
+        t->count[0][eight & 255]++;
+        t->count[1][eight >> 8 & 255]++;
+        t->count[2][eight >> 16 & 255]++;
+        t->count[3][eight >> 24 & 255]++;
+        t->count[0][eight >> 32 & 255]++;
+        t->count[1][eight >> 40 & 255]++;
+        t->count[2][eight >> 48 & 255]++;
+        t->count[3][eight >> 56]++;
+    }
+}
+
+/* As survey_runs(), for fp32 rounded with a deep cut and random words. */
+GW_TEMPLATE size_t survey_deep_runs(tally *t, uint32_t *mask_count, const gw_span *span, size_t period,
+                                    const gw_deep_plan *plan, const gw_rounder *r, uint32_t relative)
+{
+    const uint8_t *values = (const uint8_t *)span->values;
+    const size_t offset = span->element & 3;
+    const size_t next = offset == 0 ? period : RUN_LEN; /* where the second 64 words are for */
+    _Alignas(64) uint32_t words[128];
+    size_t at = 0;
+    for (size_t i = 0; period > RUN_LEN && i < AHEAD * period && i + RUN_LEN <= span->len; i += period) {
+        fetch_run(span, i, 4);
+    }
+    for (size_t run = 0; at + RUN_LEN <= span->len; run++, at += period) {
+        if (period > RUN_LEN && at + AHEAD * period + RUN_LEN <= span->len) {
+            fetch_run(span, at + AHEAD * period, 4);
+        }
+        const uint64_t element = span->element - offset + at;
+        const size_t is_second = offset == 0 ? run & 1 : 0;
+        if (!is_second) {
+            gw_deep_words(words, element, element + next, plan);
+        }
+        const uint32_t *word = words + offset + RUN_LEN * is_second;
+        const gw_deep_block b = gw_deep_round(values + 4 * at, span->levels + at, word, plan, relative);
+        if (__builtin_expect(b.special != 0, 0)) {
+            survey_blocks_of(GW_FP32, 1, 1)(t, mask_count, span, at, at + RUN_LEN, RUN_LEN, r);
+            continue;
+        }
+        count_exponents(t, b.index, b.nonzero);
+        if (mask_count != NULL) {
+            count_mask(mask_count, b.nonzero, RUN_LEN / 8);
+        }
+    }
+    return at;
+}
+
 /* Adds the tables to count, whose bins are 4 * exponent + level. */
 static void add_tally(uint32_t *count, const tally *t, uint32_t dtype)
 {
@@ -253,11 +312,15 @@ GW_TEMPLATE void survey_span(uint32_t *count, uint32_t *mask_count, const gw_spa
 {
     gw_rounder r;
     gw_drop_tables tables;
+    gw_deep_plan plan;
     tally t;
     size_t at = 0;
     gw_rounder_init(&r, &tables, span, rule);
     GW_MEMSET(&t, 0, sizeof t);
-    if (dtype != GW_FP16 && !r.strict && r.is_quick) {
+    if (turned && gw_deep_plan_fill(&plan, span, rule)) {
+        at = rule->relative ? survey_deep_runs(&t, mask_count, span, period, &plan, &r, 1)
+                            : survey_deep_runs(&t, mask_count, span, period, &plan, &r, 0);
+    } else if (dtype != GW_FP16 && !r.strict && r.is_quick) {
         at = mask_count == NULL ? survey_runs(&t, NULL, span, period, &r, dtype, derived, turned)
                                 : survey_runs(&t, mask_count, span, period, &r, dtype, derived, turned);
     }
