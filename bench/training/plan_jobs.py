@@ -19,6 +19,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 import statistics
 import subprocess
 import sys
@@ -48,7 +49,12 @@ class PlannedJob:
         return f"{self.task}-{self.link}"
 
 
-FULL = (PlannedJob("gpt10m", "100mbit"), PlannedJob("gpt10m", "500mbit"), PlannedJob("resnet18", "100mbit", steps=6))
+FULL = (
+    PlannedJob("digits", "100mbit", caps=(1, 5, 25)),
+    PlannedJob("gpt10m", "100mbit"),
+    PlannedJob("gpt10m", "500mbit"),
+    PlannedJob("resnet18", "100mbit", steps=6),
+)
 QUICK = (PlannedJob("digits", "100mbit", caps=(1, 25), steps=6, rounds=1),)
 
 
@@ -101,12 +107,12 @@ class Session:
 
     def make_plan(self):
         """Profile, import, solve; the plan, and the ms that a step goes on after its last bucket: the optimizer's."""
-        codecs = ",".join(self.job.codecs)
+        codecs = ",".join(("plain", *self.job.codecs))
         hook = f"gradwire:compress=never,record={self.path('profile.json')},record_steps=({WARM},{WARM + 5})"
         self.run("profile", hook, "--probe", str(self.folder), "--codecs", codecs)
         self.plan("import", self.path("profile.json"), "-o", self.path("model.csv"))
         words = ["solve", self.path("model.csv"), "--cluster", self.path("cluster.json"), "--codecs"]
-        words += [self.path("codecs.json"), "--methods", f"fp32,{codecs}", "--time-limit-ms", "10000"]
+        words += [self.path("codecs.json"), "--methods", codecs, "--time-limit-ms", "10000"]
         words += ["--decode", "parallel"]  # as messages arrive; where codecs share the cores, enc has the work
         self.plan(*words, "-o", self.path("plan.json"))
         step = json.loads((self.folder / "step.json").read_text())
@@ -173,7 +179,8 @@ def main():
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--gradwire", required=True, help="the command")
     parser.add_argument("--quick", action="store_true", help="one small job, few steps")
-    parser.add_argument("--only", default="", help="jobs whose name contains this")
+    parser.add_argument("--only", default="", help="a regular expression: jobs whose name has a match")
+    parser.add_argument("--rounds", type=int, help="default: 2")
     chosen = parser.parse_args()
     why = permission.refusal()
     if why:
@@ -182,7 +189,8 @@ def main():
     permission.enter()
     folder, results = chosen.folder.resolve(), []
     for job in QUICK if chosen.quick else FULL:
-        if chosen.only in job.name:
+        if re.search(chosen.only, job.name):
+            job = dataclasses.replace(job, rounds=chosen.rounds or job.rounds)
             with Network(RANKS, LinkSpec.parse(job.link)) as net:
                 results.append(Session(net, job, folder, chosen.gradwire).measure())
             (folder / "plan-jobs.json").write_text(json.dumps(results, indent=1) + "\n")

@@ -85,7 +85,7 @@ def _codec(where: str, label: str, given: Mapping[str, Any]) -> tuple[str, dict[
     options = dict(given)
     kind = options.pop("codec", None)
     dial = re.fullmatch(r"gcomp-t(\d+)", label)
-    if kind is None and label in ("fp32", "none"):
+    if kind is None and label in ("fp32", "none", "plain"):
         kind = "none"
     elif kind is None and dial:
         kind = "gradwire"

@@ -15,6 +15,7 @@ too. What is measured is what the hook runs. What the numbers mean:
   the share of a core that a rank has; dec is what is left to do when the last piece has come. Decodes run as messages
   come: plan with --decode parallel.
 - With more cores codecs have their own ("cpu"): enc and dec are CPU time of these stages.
+- plain: the all-reduce of float32 as a codec that takes CPU time, too, which the planner's own fp32 does not.
 - sum: what a lone message takes beyond that and its bytes: the owner's sums, as far as they are not hidden behind
   transport.
 """
@@ -40,6 +41,7 @@ from .recording import Message
 
 LENS = (1 << 14, 1 << 18, 1 << 22, 1 << 24)
 _MIN_US = 0.001
+_TYPES = {"none": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}  # of what all-reduces send
 
 
 @dataclass
@@ -187,13 +189,13 @@ class _Row:
 
 def _row(bench: _Bench, kind: str, run: Any, made: tuple[Any, ...], share: float) -> _Row:
     flat, params, views = made
-    if kind in ("fp16", "bf16"):
-        narrow = torch.float16 if kind == "fp16" else torch.bfloat16
+    if kind in _TYPES:
+        narrow = _TYPES[kind]
         enc = bench.time(lambda: flat.div(bench.size).to(narrow), flat)
         small = flat.to(narrow)
         dec = bench.time(lambda: flat.copy_(small), flat)
         whole = bench.time(lambda: run(flat, params, views, None).wait(), flat)
-        return _Row(flat.numel(), whole, enc, dec, 2.0 * flat.numel(), bench.cpu)
+        return _Row(flat.numel(), whole, enc, dec, small.element_size() * flat.numel(), bench.cpu)
     if kind != "gradwire":
         whole = bench.time(lambda: run(flat, params, views, None).wait(), flat)
         return _Row(flat.numel(), whole, 0.0, 0.0, 0.0, bench.cpu)
@@ -248,7 +250,7 @@ def _entry(
             for row in rows:
                 row.dec *= min(1.0, piece / row.length)
     else:
-        entry["payload"] = {"header": 0, "num": 2, "den": 1}
+        entry["payload"] = {"header": 0, "num": torch.empty(0, dtype=_TYPES[kind]).element_size(), "den": 1}
     entry["collectives"] = ["a2a-ag" if adds else "allreduce"]
     enc = _table([(row.length, max(row.enc, row.cpu / share) if shared else row.enc) for row in rows])
     left = []
