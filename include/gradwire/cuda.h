@@ -94,10 +94,10 @@ GW_API uint32_t gw_cuda_driver_error(const gw_cuda *cuda);
 /* What a call writes to device memory when its work is done. `size` and `len` are those of the CPU's
  * function, 0 on failure. */
 typedef struct gw_cuda_result {
-    uint32_t status; /* gw_status */
-    uint32_t reserved;
-    uint64_t size; /* bytes of the frame or codebook made */
-    uint64_t len;  /* values decoded, encoded or counted */
+    uint32_t status;    /* gw_status */
+    uint32_t bad_frame; /* gw_cuda_gcomp_decode_add_frames(): index of the frame to blame; else 0 */
+    uint64_t size;      /* bytes of the frame or codebook made */
+    uint64_t len;       /* values decoded, encoded or counted */
     /* lowest bad chunk (GCOMP) or block of the tensor (THC); UINT64_MAX unless one is to blame */
     uint64_t bad_index;
     uint64_t missing; /* THC decode: blocks without a contributor */
@@ -109,7 +109,7 @@ typedef struct gw_cuda_buffer {
     uint64_t capacity; /* bytes */
 } gw_cuda_buffer;
 
-/* Device memory that a call writes values to. Their number goes to the result. */
+/* Device memory that a call of THC writes values to. Their number goes to the result. */
 typedef struct gw_cuda_target {
     void *values;
     uint64_t capacity; /* elements */
@@ -223,6 +223,13 @@ typedef struct gw_cuda_gcomp_frame {
     const gw_gcomp_map *map; /* as in gw_gcomp_frame, levels and digest in device memory */
 } gw_cuda_gcomp_frame;
 
+/* Where decoded values go. Their number goes to the result. */
+typedef struct gw_cuda_gcomp_target {
+    void *values;
+    uint64_t capacity; /* elements */
+    float scale;       /* as in gw_gcomp_target: 0 and 1: none; else a normal number, else GW_ERR_ARG */
+} gw_cuda_gcomp_target;
+
 /*
  * gw_gcomp_decode(), _decode_add() and _validate(): same values, status and chunk.
  *   - value_hint: about how many values the frame may have; it determines the size of the workspace. A frame
@@ -233,15 +240,31 @@ typedef struct gw_cuda_gcomp_frame {
  */
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_decode(gw_cuda *cuda, const gw_gcomp *codec,
                                                     const gw_cuda_gcomp_frame *frame,
-                                                    const gw_cuda_target *target,
+                                                    const gw_cuda_gcomp_target *target,
                                                     const gw_cuda_gcomp_request *request);
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_decode_add(gw_cuda *cuda, const gw_gcomp *codec,
                                                         const gw_cuda_gcomp_frame *frame,
-                                                        const gw_cuda_target *target,
+                                                        const gw_cuda_gcomp_target *target,
                                                         const gw_cuda_gcomp_request *request);
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_validate(gw_cuda *cuda, const gw_gcomp *codec,
                                                       const gw_cuda_gcomp_frame *frame, uint64_t value_hint,
                                                       const gw_cuda_gcomp_request *request);
+
+/*
+ * gw_gcomp_decode_add_frames() of all chunks: accumulator + frames[0] + frames[1] ..., in this order, each
+ * sum rounded. The same values, status, chunk and frame (result->bad_frame).
+ *   - frames: host array of frame_count (1..2^20) frames
+ *   - workspace: gw_cuda_gcomp_decode_add_frames_workspace_size(), for any number of frames
+ *   - the sums go through the workspace, one frame after the other; target->values is written by the last
+ *     kernel, and only where the chunk is good in all frames
+ *   - returned: as gw_cuda_gcomp_decode_add()
+ */
+GW_API size_t gw_cuda_gcomp_decode_add_frames_workspace_size(const gw_gcomp *codec, uint64_t capacity);
+GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_decode_add_frames(gw_cuda *cuda, const gw_gcomp *codec,
+                                                               const gw_cuda_gcomp_frame *frames,
+                                                               size_t frame_count,
+                                                               const gw_cuda_gcomp_target *target,
+                                                               const gw_cuda_gcomp_request *request);
 
 /* A hop of a ring: gw_gcomp_decode_add_encode(). The sums go through the workspace. If the frame is bad, the
  * result's size is 0 and dst is unspecified. device->map_base replaces the base of both maps. */
@@ -274,6 +297,8 @@ typedef struct gw_cuda_gcomp_item {
     const uint32_t *digest;
     uint64_t map_len;       /* as gw_gcomp_map.len */
     uint64_t first_element; /* encode, histogram: as gw_gcomp_source.first_element */
+    float scale;            /* decode: as gw_cuda_gcomp_target.scale */
+    uint32_t reserved;      /* set to 0 */
     /* NULL, or the result of an earlier call: unless its status is GW_OK, the item only takes over status and
      * bad_index, before all other checks */
     const gw_cuda_result *after;

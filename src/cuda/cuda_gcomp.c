@@ -6,6 +6,7 @@
 #include "core/bytes.h"
 #include "gcomp/gcomp_codec.h"
 #include "gcomp/map_rule.h"
+#include "gcomp/target.h"
 #include "cuda/cuda_handle.h"
 #include "cuda/gcomp_plan.h"
 
@@ -349,6 +350,13 @@ gw_status gw_cuda_gcomp_encode_batch(gw_cuda *cuda, const gw_gcomp *codec, const
 
 /* ---- decode -------------------------------------------------------------------------------------------- */
 
+/* 0 or a normal number. */
+static int is_scale(float scale)
+{
+    const gw_gcomp_target target = {.scale = scale};
+    return gw_target_is_scale_valid(&target);
+}
+
 static int is_frame(const gw_cuda_gcomp_frame *frame)
 {
     return frame != NULL && (frame->data != NULL || frame->capacity == 0) &&
@@ -371,15 +379,35 @@ static void fill_decode(gw_gcomp_decode_params *params, const gw_codec *codec,
     fill_item_map(&params->item, frame->map);
 }
 
+/* Where the values of a frame may go. */
+static int is_target(const gw_codec *codec, const gw_cuda_gcomp_target *target,
+                     const gw_cuda_gcomp_frame *frame)
+{
+    const size_t element_size = gw_dtype_size(codec->options.dtype);
+    return (target->capacity == 0 || target->values != NULL) &&
+           gw_cuda_is_aligned(target->values, element_size) &&
+           !gw_is_overlapping(target->values, (size_t)target->capacity * element_size, frame->data,
+                              (size_t)frame->capacity);
+}
+
+static void fill_target(gw_cuda_gcomp_item *item, const gw_cuda_gcomp_target *target,
+                        const gw_cuda_gcomp_request *request)
+{
+    item->dst = target->values;
+    item->dst_capacity = target->capacity;
+    item->scale = target->scale;
+    item->result = request->result;
+}
+
 static gw_status decode(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_gcomp_frame *frame,
-                        const gw_cuda_target *target, const gw_cuda_gcomp_request *request,
+                        const gw_cuda_gcomp_target *target, const gw_cuda_gcomp_request *request,
                         gw_cuda_decode_mode mode)
 {
     call c;
     gw_gcomp_decode_params params;
     gw_cuda_plan plan;
 
-    if (target == NULL || !has_result(request) || !is_frame(frame)) {
+    if (target == NULL || !is_scale(target->scale) || !has_result(request) || !is_frame(frame)) {
         return GW_ERR_ARG;
     }
     gw_status status =
@@ -387,30 +415,23 @@ static gw_status decode(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_gcom
     if (status != GW_OK) {
         return status;
     }
-    const size_t element_size = gw_dtype_size(c.codec->options.dtype);
-    if (mode != GW_CUDA_DECODE_VALIDATE &&
-        ((target->capacity != 0 && target->values == NULL) ||
-         !gw_cuda_is_aligned(target->values, element_size) ||
-         gw_is_overlapping(target->values, (size_t)target->capacity * element_size, frame->data,
-                           (size_t)frame->capacity))) {
+    if (mode != GW_CUDA_DECODE_VALIDATE && !is_target(c.codec, target, frame)) {
         return GW_ERR_ARG;
     }
     fill_decode(&params, c.codec, frame, request->device, mode);
-    params.item.dst = target->values;
-    params.item.dst_capacity = target->capacity;
-    params.item.result = request->result;
+    fill_target(&params.item, target, request);
     gw_cuda_plan_decode(&plan, &params, target->capacity, &c.shape, request->workspace.data);
     return submit(&c, &plan, request);
 }
 
 gw_status gw_cuda_gcomp_decode(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_gcomp_frame *frame,
-                               const gw_cuda_target *target, const gw_cuda_gcomp_request *request)
+                               const gw_cuda_gcomp_target *target, const gw_cuda_gcomp_request *request)
 {
     return decode(cuda, codec, frame, target, request, GW_CUDA_DECODE_VALUES);
 }
 
 gw_status gw_cuda_gcomp_decode_add(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_gcomp_frame *frame,
-                                   const gw_cuda_target *target, const gw_cuda_gcomp_request *request)
+                                   const gw_cuda_gcomp_target *target, const gw_cuda_gcomp_request *request)
 {
     return decode(cuda, codec, frame, target, request, GW_CUDA_DECODE_ADD);
 }
@@ -418,9 +439,63 @@ gw_status gw_cuda_gcomp_decode_add(gw_cuda *cuda, const gw_gcomp *codec, const g
 gw_status gw_cuda_gcomp_validate(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_gcomp_frame *frame,
                                  uint64_t value_hint, const gw_cuda_gcomp_request *request)
 {
-    const gw_cuda_target none = {NULL, value_hint};
+    const gw_cuda_gcomp_target none = {NULL, value_hint, 0};
 
     return decode(cuda, codec, frame, &none, request, GW_CUDA_DECODE_VALIDATE);
+}
+
+size_t gw_cuda_gcomp_decode_add_frames_workspace_size(const gw_gcomp *codec, uint64_t capacity)
+{
+    const gw_codec *inside = gw_codec_of(codec);
+    gw_cuda_codec options;
+
+    if (!is_in_limits(inside, 1, capacity)) {
+        return 0;
+    }
+    gw_cuda_codec_fill(&options, inside);
+    return gw_cuda_sum_workspace_size(&options, capacity);
+}
+
+/* The frames, and that the target overlaps none. */
+static gw_status check_frames(const gw_codec *codec, const gw_cuda_gcomp_frame *frames, size_t frame_count,
+                              const gw_cuda_gcomp_target *target)
+{
+    for (size_t i = 0; i < frame_count; i++) {
+        if (!is_frame(&frames[i]) || !is_target(codec, target, &frames[i])) {
+            return GW_ERR_ARG;
+        }
+    }
+    return GW_OK;
+}
+
+gw_status gw_cuda_gcomp_decode_add_frames(gw_cuda *cuda, const gw_gcomp *codec,
+                                          const gw_cuda_gcomp_frame *frames, size_t frame_count,
+                                          const gw_cuda_gcomp_target *target,
+                                          const gw_cuda_gcomp_request *request)
+{
+    call c;
+
+    if (target == NULL || !is_scale(target->scale) || !has_result(request) || frames == NULL ||
+        frame_count == 0) {
+        return GW_ERR_ARG;
+    }
+    gw_status status = begin(&c, cuda, codec, request,
+                             frame_count > GW_ITEMS_MAX
+                                 ? 0
+                                 : gw_cuda_gcomp_decode_add_frames_workspace_size(codec, target->capacity));
+    if (status == GW_OK) {
+        status = check_frames(c.codec, frames, frame_count, target);
+    }
+    for (size_t i = 0; i < frame_count && status == GW_OK; i++) {
+        gw_gcomp_decode_params params;
+        gw_cuda_plan plan;
+        fill_decode(&params, c.codec, &frames[i], request->device, GW_CUDA_DECODE_SUM);
+        fill_target(&params.item, target, request);
+        params.sum.index = (uint32_t)i;
+        gw_cuda_plan_sum(&plan, &params, (uint32_t)frame_count, &c.shape, request->workspace.data);
+        status = submit(&c, &plan, request);
+    }
+    return status;
 }
 
 static gw_status decode_batch(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_gcomp_batch *batch,

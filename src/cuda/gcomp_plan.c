@@ -172,6 +172,61 @@ void gw_cuda_plan_decode(gw_cuda_plan *plan, gw_gcomp_decode_params *p, uint64_t
     add_decode(plan, p, value_total, shape);
 }
 
+/* ---- sum of frames ------------------------------------------------------------------------------------- */
+
+/* What is cleared before the first frame, then what is cleared before each one: returns where that begins. */
+static size_t carve_sum(gw_gcomp_decode_params *p, carver *c, uint64_t capacity)
+{
+    p->sum.state = (gw_cuda_sum_state *)take(c, sizeof *p->sum.state);
+    p->sum.marks = (uint8_t *)take(c, (capacity >> GW_CHUNK_LOG2_MIN) + 1);
+    const size_t zero_offset = c->used;
+    carve_decode_zeros(p, c, 1);
+    return zero_offset;
+}
+
+static void carve_sum_rest(gw_gcomp_decode_params *p, carver *c, const gw_cuda_codec *codec,
+                           uint64_t capacity)
+{
+    carve_decode(p, c, 1, capacity);
+    p->item.result = (gw_cuda_result *)take(c, sizeof *p->item.result);
+    p->sum.sums = (uint8_t *)take(c, (codec->dtype == GW_FP32 ? 4 : 2) * capacity);
+}
+
+size_t gw_cuda_sum_workspace_size(const gw_cuda_codec *codec, uint64_t capacity)
+{
+    gw_gcomp_decode_params p;
+    carver c = {NULL, 0};
+    carve_sum(&p, &c, capacity);
+    carve_sum_rest(&p, &c, codec, capacity);
+    return c.used;
+}
+
+void gw_cuda_plan_sum(gw_cuda_plan *plan, gw_gcomp_decode_params *p, uint32_t frame_count,
+                      const gw_cuda_shape *shape, void *workspace)
+{
+    const uint64_t capacity = p->item.dst_capacity;
+    carver c = {(uint8_t *)workspace, 0};
+    GW_MEMSET(plan, 0, sizeof *plan);
+    p->items = NULL;
+    p->item_count = 1;
+    p->mode = GW_CUDA_DECODE_SUM;
+    p->sum.values = (uint8_t *)p->item.dst;
+    p->sum.capacity = capacity;
+    p->sum.result = p->item.result;
+    const size_t zero_offset = carve_sum(p, &c, capacity);
+    plan->zero_offset = p->sum.index == 0 ? 0 : zero_offset;
+    plan->zero_size = c.used - plan->zero_offset;
+    carve_sum_rest(p, &c, &p->codec, capacity);
+    p->item.dst = p->sum.sums;
+    p->item.addend = p->sum.index == 0 ? p->sum.values : p->sum.sums;
+    add_decode(plan, p, capacity, shape);
+    if (p->sum.index == frame_count - 1) {
+        const uint64_t chunks = (capacity >> GW_CHUNK_LOG2_MIN) + 1;
+        add_launch(plan, GW_CUDA_KERNEL_gw_device_gcomp_sum_store,
+                   at_most(chunks, 4 * (uint64_t)shape->multiprocessors), 0, p, sizeof *p);
+    }
+}
+
 /* ---- encode -------------------------------------------------------------------------------------------- */
 
 static uint64_t count_of(uint64_t len, uint32_t log2)

@@ -36,6 +36,15 @@ void gw_cuda_plan_decode(gw_cuda_plan *plan, gw_gcomp_decode_params *params, uin
                          const gw_cuda_shape *shape, void *workspace);
 
 /*
+ * Frame `params->sum.index` of a sum of frame_count, in the order of the frames: their plans share a
+ * workspace. params holds codec, map, item and sum.index; the item's dst, dst_capacity and result are those
+ * of the whole sum. The rest is filled in.
+ */
+size_t gw_cuda_sum_workspace_size(const gw_cuda_codec *codec, uint64_t capacity);
+void gw_cuda_plan_sum(gw_cuda_plan *plan, gw_gcomp_decode_params *params, uint32_t frame_count,
+                      const gw_cuda_shape *shape, void *workspace);
+
+/*
  * Encode. params holds codec, map, key (or key_at), item_count and items (or item); value_total is the sum of
  * the items' lengths.
  */

@@ -48,6 +48,7 @@
     X(gw_device_gcomp_decode_rest_fp32, gcomp_decode)                                                        \
     X(gw_device_gcomp_decode_rest_bf16, gcomp_decode)                                                        \
     X(gw_device_gcomp_decode_rest_fp16, gcomp_decode)                                                        \
+    X(gw_device_gcomp_sum_store, gcomp_decode)                                                               \
     X(gw_device_gcomp_count, gcomp_book)                                                                     \
     X(gw_device_gcomp_hop_items, gcomp_book)                                                                 \
     X(gw_device_gcomp_histogram_items, gcomp_book)                                                           \

@@ -31,6 +31,7 @@ static void fill_decode_item(gw_cuda_gcomp_item *item, const gcomp_shim_source *
     item->dst = dst;
     item->dst_capacity = capacity;
     item->addend = source->addend;
+    item->scale = source->scale;
     item->result = result;
     if (source->map != NULL) {
         item->levels = source->map->levels;
@@ -61,6 +62,34 @@ gw_cuda_result gcomp_shim_decode(const gw_gcomp *codec, const gcomp_shim_source 
     shim_plan_run(&plan, workspace);
     free(workspace);
     free(frame);
+    return result;
+}
+
+gw_cuda_result gcomp_shim_add_frames(const gw_gcomp *codec, const gcomp_shim_source *frames, uint32_t count,
+                                     const gw_gcomp_target *target, uint32_t shared_size_max)
+{
+    gw_cuda_result result;
+    const gw_cuda_shape shape = {2, shared_size_max};
+    gw_gcomp_decode_params params;
+    memset(&result, 0x77, sizeof result);
+    gw_cuda_codec_fill(&params.codec, gw_codec_of(codec));
+    const size_t workspace_size = gw_cuda_sum_workspace_size(&params.codec, target->capacity);
+    void *workspace = alloc_aligned(workspace_size);
+    memset(workspace, 0xa5, workspace_size);
+    for (uint32_t i = 0; i < count; i++) {
+        gw_cuda_plan plan;
+        memset(&params, 0, sizeof params);
+        gw_cuda_codec_fill(&params.codec, gw_codec_of(codec));
+        gw_cuda_map_fill(&params.map, frames[i].map, NULL);
+        void *frame = copy_aligned(frames[i].frame, frames[i].size);
+        fill_decode_item(&params.item, &frames[i], frame, target->values, target->capacity, &result);
+        params.item.scale = target->scale;
+        params.sum.index = i;
+        gw_cuda_plan_sum(&plan, &params, count, &shape, workspace);
+        shim_plan_run(&plan, workspace);
+        free(frame);
+    }
+    free(workspace);
     return result;
 }
 

@@ -8,6 +8,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
+#include <math.h>
 #include <stdalign.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -197,12 +198,23 @@ static void compare_bytes(const char *what, const uint8_t *a, const uint8_t *b, 
     }
 }
 
+/* Mostly none; else normal numbers of all sizes, and what is refused. */
+static float draw_scale(void)
+{
+    static const float scales[] = {1.0f,   0.125f,    -0.0f,     1.0f / 3,  -3.0f,   0x1p-120f,
+                                   0x1p9f, -0x1p127f, 0x1p-126f, 0x1p-127f, INFINITY};
+    const uint32_t bits = draw();
+    float scale;
+    memcpy(&scale, &bits, sizeof scale);
+    return below(2) != 0 ? 0 : below(8) == 0 ? scale : scales[below(sizeof scales / sizeof *scales)];
+}
+
 static void compare_decode(const test_case *c, const uint8_t *frame, size_t size, uint32_t mode)
 {
     const size_t bytes = (size_t)c->source.len * c->value_size;
     uint8_t *expected = (uint8_t *)get(bytes), *out = (uint8_t *)get(bytes);
     const gw_gcomp_frame in = {frame, size, c->source.map};
-    gw_gcomp_target target = {.values = expected, .capacity = c->source.len};
+    gw_gcomp_target target = {.values = expected, .capacity = c->source.len, .scale = draw_scale()};
     gw_status status;
     if (mode == GW_CUDA_DECODE_ADD) {
         memcpy(expected, c->values, bytes);
@@ -214,15 +226,16 @@ static void compare_decode(const test_case *c, const uint8_t *frame, size_t size
         status = gw_gcomp_decode(&c->codec, &in, &target, &c->workspace);
     }
     static const uint32_t shared[] = {40, 57, 75, 99, 227};
-    const gcomp_shim_source source = {frame, size, c->source.map, NULL};
+    const gcomp_shim_source source = {frame, size, c->source.map, NULL, target.scale};
     const gw_cuda_result result =
         gcomp_shim_decode(&c->codec, &source, mode, out, c->source.len, 1024 * shared[below(5)]);
     if (result.status != (uint32_t)status || result.len != target.len ||
         result.bad_index != target.bad_chunk) {
         fail("decode: another result");
-        printf("   status %u, not %d; len %llu, not %llu; chunk %llu, not %llu\n", result.status, status,
-               (unsigned long long)result.len, (unsigned long long)target.len,
-               (unsigned long long)result.bad_index, (unsigned long long)target.bad_chunk);
+        printf("   scale %g: status %u, not %d; len %llu, not %llu; chunk %llu, not %llu\n",
+               (double)target.scale, result.status, status, (unsigned long long)result.len,
+               (unsigned long long)target.len, (unsigned long long)result.bad_index,
+               (unsigned long long)target.bad_chunk);
     }
     compare_bytes(mode == GW_CUDA_DECODE_ADD ? "decode_add: other values" : "decode: other values", out,
                   expected, bytes);
@@ -235,7 +248,7 @@ static void compare_decode(const test_case *c, const uint8_t *frame, size_t size
 static void compare_validate(const test_case *c, const uint8_t *frame, size_t size)
 {
     const uint64_t hint = below(2) != 0 ? below(3) : below((uint32_t)c->source.len + 1);
-    const gcomp_shim_source source = {frame, size, c->source.map, NULL};
+    const gcomp_shim_source source = {frame, size, c->source.map, NULL, draw_scale()};
     uint64_t bad;
     const gw_status status = gw_gcomp_validate(
         &c->codec, &(gw_gcomp_frame){.data = frame, .size = size, .map = c->source.map}, &bad, &c->workspace);
@@ -277,6 +290,7 @@ static void mutate(uint8_t *frame, size_t size)
 /* What the frames of all cases have had: a run of many cases must have seen everything. */
 static struct {
     uint32_t masked, relative, deep, carried;
+    uint32_t sums, bad_sums, mismatches; /* of several frames */
 } seen;
 
 /* Looks at the codebooks of a frame of the library. */
@@ -356,6 +370,81 @@ static void test_encode(test_case *c, uint32_t mutations)
     }
     free(expected);
     free(frame);
+}
+
+/* Several frames added at once: the case's, those of other values, damaged ones, and one of another length or
+ * with other chunks. */
+static void test_frames(test_case *c)
+{
+    enum { COUNT_MAX = 4 };
+    const uint32_t count = 1 + below(COUNT_MAX);
+    const size_t bytes = (size_t)c->source.len * c->value_size, unaligned = below(2) * c->value_size;
+    uint8_t *frames[COUNT_MAX];
+    gw_gcomp_frame in[COUNT_MAX];
+    gcomp_shim_source device_in[COUNT_MAX];
+    for (uint32_t f = 0; f < count; f++) {
+        gw_gcomp_options o = c->options;
+        gw_gcomp_source source = c->source;
+        gw_gcomp codec = c->codec;
+        if (below(12) == 0) {
+            source.map = NULL;
+            source.quanta = c->quanta;
+            source.len -= source.len != 0 && below(2) != 0;
+            o.chunk_log2 = 12 + below(4);
+            o.block_log2 = 6;
+            if (o.deep_cut || gw_gcomp_init(&codec, &o) != GW_OK) {
+                codec = c->codec;
+                source = c->source;
+            }
+        }
+        const size_t capacity = gw_gcomp_bound(&codec, source.len);
+        gw_workspace workspace = {get(gw_gcomp_workspace_size(&codec)), gw_gcomp_workspace_size(&codec)};
+        uint8_t *values = (uint8_t *)get(bytes + 16);
+        fill_values(values, c->source.len, c->options.dtype);
+        source.values = values;
+        frames[f] = (uint8_t *)get(capacity);
+        gw_buffer out = {frames[f], capacity, 0};
+        if (gw_gcomp_encode(&codec, &source, &out, &workspace) != GW_OK) {
+            exit(2);
+        }
+        if (below(4) == 0) {
+            mutate(frames[f], out.size);
+        }
+        in[f] = (gw_gcomp_frame){frames[f], out.size, c->source.map};
+        device_in[f] = (gcomp_shim_source){frames[f], out.size, c->source.map, NULL, 0};
+        free(values);
+        free(workspace.data);
+    }
+    uint8_t *expected = (uint8_t *)get(bytes + 16), *out = (uint8_t *)get(bytes + 16);
+    memcpy(expected + unaligned, c->values, bytes);
+    memcpy(out + unaligned, c->values, bytes);
+    gw_gcomp_target target = {.values = expected + unaligned, .capacity = c->source.len};
+    target.capacity -= target.capacity != 0 && below(8) == 0;
+    do {
+        target.scale = draw_scale();
+    } while (!isnormal(target.scale) && target.scale != 0); /* the host refuses others */
+    const gw_status status = gw_gcomp_decode_add_frames(&c->codec, in, count, NULL, &target, &c->workspace);
+    gw_gcomp_target device_target = target;
+    device_target.values = out + unaligned;
+    const gw_cuda_result result =
+        gcomp_shim_add_frames(&c->codec, device_in, count, &device_target, 1024 * (below(2) != 0 ? 57 : 227));
+    if (result.status != (uint32_t)status || result.len != target.len ||
+        result.bad_index != target.bad_chunk || result.bad_frame != target.bad_frame) {
+        fail("frames: another result");
+        printf("   status %u, not %d; len %llu, not %llu; chunk %llu, not %llu; frame %u, not %zu\n",
+               result.status, status, (unsigned long long)result.len, (unsigned long long)target.len,
+               (unsigned long long)result.bad_index, (unsigned long long)target.bad_chunk, result.bad_frame,
+               target.bad_frame);
+    }
+    seen.sums += status == GW_OK;
+    seen.bad_sums += target.bad_chunk != UINT64_MAX;
+    seen.mismatches += status == GW_ERR_MISMATCH;
+    compare_bytes("frames: other sums", out + unaligned, expected + unaligned, bytes);
+    for (uint32_t f = 0; f < count; f++) {
+        free(frames[f]);
+    }
+    free(expected);
+    free(out);
 }
 
 /* A codebook from counts of the source, installed; then frames with it. */
@@ -485,6 +574,7 @@ static void test_batch(test_case *c)
         in[i].size = size[i];
         in[i].map = sources[i].map;
         in[i].addend = NULL;
+        in[i].scale = draw_scale();
         values[i] = sources[i].len;
         out[i] = get((size_t)values[i] * c->value_size);
     }
@@ -492,7 +582,7 @@ static void test_batch(test_case *c)
     gcomp_shim_decode_batch(&c->codec, in, COUNT, out, values, results, UINT64_MAX);
     for (int i = 0; i < COUNT; i++) {
         uint8_t *all = (uint8_t *)get((size_t)values[i] * c->value_size);
-        gw_gcomp_target target = {.values = all, .capacity = values[i]};
+        gw_gcomp_target target = {.values = all, .capacity = values[i], .scale = in[i].scale};
         const gw_status status = gw_gcomp_decode(
             &c->codec, &(gw_gcomp_frame){.data = expected[i], .size = size[i], .map = in[i].map}, &target,
             &c->workspace);
@@ -587,6 +677,7 @@ int main(int argc, char **argv)
         make_case(&c);
         test_encode(&c, 4);
         test_unsound_items(&c);
+        test_frames(&c);
         if (i % 4 == 1) {
             test_book(&c);
         } else if (i % 4 == 3) {
@@ -595,8 +686,13 @@ int main(int argc, char **argv)
         free_source(&c);
         free(c.workspace.data);
     }
-    printf("%llu cases, %d failures; codebooks: %u masked, %u relative, %u of deep cuts, %u carried\n",
-           (unsigned long long)count, failures, seen.masked, seen.relative, seen.deep, seen.carried);
+    printf("%llu cases, %d failures; codebooks: %u masked, %u relative, %u of deep cuts, %u carried; "
+           "sums: %u good, %u with bad chunks, %u mismatches\n",
+           (unsigned long long)count, failures, seen.masked, seen.relative, seen.deep, seen.carried,
+           seen.sums, seen.bad_sums, seen.mismatches);
+    if (count >= 40 && (seen.sums == 0 || seen.bad_sums == 0 || seen.mismatches == 0)) {
+        fail("some kind of sum was not met");
+    }
     if (count >= 40 && (seen.masked == 0 || seen.relative == 0 || seen.deep == 0 || seen.carried == 0)) {
         fail("some kind of codebook was not met");
     }

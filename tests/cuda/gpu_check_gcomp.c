@@ -108,13 +108,13 @@ gw_status compare_decode(const gcomp_case *c, const uint8_t *frame, size_t size,
         status = gw_gcomp_decode_add(&c->codec, &in, &target, &cpu_work);
         must(gw_cuda_gcomp_decode_add(
                  &cuda, &c->codec, &(gw_cuda_gcomp_frame){src, size, NULL, device_map},
-                 &(gw_cuda_target){dst, len},
+                 &(gw_cuda_gcomp_target){dst, len, 0},
                  &(gw_cuda_gcomp_request){NULL, result, {workspace, workspace_size}, NULL}),
              "gw_cuda_gcomp_decode_add");
     } else {
         status = gw_gcomp_decode(&c->codec, &in, &target, &cpu_work);
         must(gw_cuda_gcomp_decode(&cuda, &c->codec, &(gw_cuda_gcomp_frame){src, size, NULL, device_map},
-                                  &(gw_cuda_target){dst, len},
+                                  &(gw_cuda_gcomp_target){dst, len, 0},
                                   &(gw_cuda_gcomp_request){NULL, result, {workspace, workspace_size}, NULL}),
              "gw_cuda_gcomp_decode");
     }
@@ -392,7 +392,7 @@ void compare_device_arguments(const gcomp_case *c, const gw_gcomp *plain, const 
          "gw_cuda_gcomp_encode");
     must(gw_cuda_gcomp_decode(
              &cuda, plain, &(gw_cuda_gcomp_frame){dst, c->bound, &result[0].size, &map},
-             &(gw_cuda_target){values, c->source.len},
+             &(gw_cuda_gcomp_target){values, c->source.len, 0},
              &(gw_cuda_gcomp_request){&arguments, &result[1], {decode_at, decode_size}, NULL}),
          "gw_cuda_gcomp_decode");
     expect(fetch_result(&result[0]).size == c->frame_size, "size with arguments on the device", c->name);

@@ -110,11 +110,11 @@ static void call_gcomp(gw_cuda *cuda, const gw_gcomp *codec, size_t len, gw_gcom
                                          &(gw_cuda_gcomp_request){NULL, result, {at(5), size}, NULL}),
                     "encode");
     must(gw_cuda_gcomp_decode(cuda, codec, &(gw_cuda_gcomp_frame){at(4), len, NULL, &map},
-                              &(gw_cuda_target){at(6), len},
+                              &(gw_cuda_gcomp_target){at(6), len, 0},
                               &(gw_cuda_gcomp_request){NULL, result, {at(5), size}, NULL}),
          "decode");
     must(gw_cuda_gcomp_decode_add(cuda, codec, &(gw_cuda_gcomp_frame){at(4), len, NULL, &map},
-                                  &(gw_cuda_target){at(6), len},
+                                  &(gw_cuda_gcomp_target){at(6), len, 0},
                                   &(gw_cuda_gcomp_request){NULL, result, {at(5), size}, NULL}),
          "decode_add");
     must(gw_cuda_gcomp_validate(cuda, codec, &(gw_cuda_gcomp_frame){at(4), len, NULL, &map}, len,

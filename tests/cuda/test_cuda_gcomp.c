@@ -73,12 +73,12 @@ static void compare(gw_cuda *cuda, gw_dtype dtype, gw_gcomp_levels levels, gw_gc
     assert_int_equal(
         gw_cuda_gcomp_decode(
             cuda, &codec, &(gw_cuda_gcomp_frame){device_frame, bound, &result->size, &t.device_map},
-            &(gw_cuda_target){device_values, len},
+            &(gw_cuda_gcomp_target){device_values, len, 0},
             &(gw_cuda_gcomp_request){NULL, testing_new_result(), {decode_workspace, decode_size}, NULL}),
         GW_OK);
     assert_int_equal(gw_cuda_gcomp_decode_add(
                          cuda, &codec, &(gw_cuda_gcomp_frame){device_frame, size, NULL, &t.device_map},
-                         &(gw_cuda_target){device_sum, len},
+                         &(gw_cuda_gcomp_target){device_sum, len, 0},
                          &(gw_cuda_gcomp_request){NULL, result, {decode_workspace, decode_size}, NULL}),
                      GW_OK);
     gw_cuda_result r = testing_result(result);
@@ -105,7 +105,7 @@ static void compare(gw_cuda *cuda, gw_dtype dtype, gw_gcomp_levels levels, gw_gc
                             &(gw_workspace){cpu_workspace, gw_gcomp_workspace_size(&codec)});
         assert_int_equal(gw_cuda_gcomp_decode(
                              cuda, &codec, &(gw_cuda_gcomp_frame){device_wrong, size, NULL, &t.device_map},
-                             &(gw_cuda_target){device_values, len},
+                             &(gw_cuda_gcomp_target){device_values, len, 0},
                              &(gw_cuda_gcomp_request){NULL, result, {decode_workspace, decode_size}, NULL}),
                          GW_OK);
         r = testing_result(result);
@@ -231,14 +231,14 @@ static void codebooks(void **state)
     gw_cuda_result *decoded = testing_new_result();
     assert_int_equal(gw_cuda_gcomp_decode(
                          &cuda, &codec, &(gw_cuda_gcomp_frame){device_frame, bound, &result->size, NULL},
-                         &(gw_cuda_target){values, t.len},
+                         &(gw_cuda_gcomp_target){values, t.len, 0},
                          &(gw_cuda_gcomp_request){&device, decoded, {decode_workspace, decode_size}, NULL}),
                      GW_OK);
     assert_int_equal(testing_result(decoded).status, GW_OK);
     /* Without the book the frame is refused. */
     assert_int_equal(
         gw_cuda_gcomp_decode(&cuda, &codec, &(gw_cuda_gcomp_frame){device_frame, bound, &result->size, NULL},
-                             &(gw_cuda_target){values, t.len},
+                             &(gw_cuda_gcomp_target){values, t.len, 0},
                              &(gw_cuda_gcomp_request){NULL, decoded, {decode_workspace, decode_size}, NULL}),
         GW_OK);
     assert_int_equal(testing_result(decoded).status, GW_ERR_TABLE);
@@ -250,7 +250,7 @@ static void codebooks(void **state)
     other.book_size = testing_device(&other_size, sizeof other_size, 0);
     assert_int_equal(gw_cuda_gcomp_decode(
                          &cuda, &codec, &(gw_cuda_gcomp_frame){device_frame, bound, &result->size, NULL},
-                         &(gw_cuda_target){values, t.len},
+                         &(gw_cuda_gcomp_target){values, t.len, 0},
                          &(gw_cuda_gcomp_request){&other, decoded, {decode_workspace, decode_size}, NULL}),
                      GW_OK);
     assert_int_equal(testing_result(decoded).status, GW_ERR_TABLE);
@@ -346,7 +346,7 @@ static void carried_frames(void **state)
         const size_t decode_size = gw_cuda_gcomp_decode_workspace_size(&codec, 1, LEN);
         assert_int_equal(gw_cuda_gcomp_decode(
                              &cuda, &codec, &(gw_cuda_gcomp_frame){device_frame, size, NULL, NULL},
-                             &(gw_cuda_target){values, LEN},
+                             &(gw_cuda_gcomp_target){values, LEN, 0},
                              &(gw_cuda_gcomp_request){
                                  NULL, result, {testing_device(NULL, decode_size, 0), decode_size}, NULL}),
                          GW_OK);
@@ -577,7 +577,7 @@ static void bad_arguments(void **state)
     t.device_map.base = 1;
 #define DECODE(src_, src_size_, dst_, capacity_)                                                             \
     gw_cuda_gcomp_decode(&cuda, &codec, &(gw_cuda_gcomp_frame){src_, src_size_, NULL, NULL},                 \
-                         &(gw_cuda_target){dst_, capacity_},                                                 \
+                         &(gw_cuda_gcomp_target){dst_, capacity_, 0},                                        \
                          &(gw_cuda_gcomp_request){NULL, result, {workspace, size}, NULL})
     const size_t decode_size = gw_cuda_gcomp_decode_workspace_size(&codec, 1, 100);
     assert_true(decode_size > size); /* so what is enough to encode is too little here */
@@ -586,7 +586,7 @@ static void bad_arguments(void **state)
 #undef DECODE
 #define DECODE(src_, src_size_, dst_, capacity_)                                                             \
     gw_cuda_gcomp_decode(&cuda, &codec, &(gw_cuda_gcomp_frame){src_, src_size_, NULL, NULL},                 \
-                         &(gw_cuda_target){dst_, capacity_},                                                 \
+                         &(gw_cuda_gcomp_target){dst_, capacity_, 0},                                        \
                          &(gw_cuda_gcomp_request){NULL, result, {workspace, decode_size}, NULL})
     assert_int_equal(DECODE(frame + 4, bound, values, 100), GW_ERR_ARG);
     assert_int_equal(DECODE(NULL, bound, values, 100), GW_ERR_ARG);
