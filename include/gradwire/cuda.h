@@ -168,7 +168,7 @@ typedef struct gw_cuda_gcomp_key {
  */
 typedef struct gw_cuda_gcomp_device {
     const uint32_t *map_base;     /* in place of map->base: what gw_cuda_gcomp_map_build() wrote */
-    const gw_cuda_gcomp_key *key; /* in place of seed, step_index, rank and hop */
+    const gw_cuda_gcomp_key *key; /* in place of seed (not of segments), step_index, rank and hop */
     /* a serialised codebook (gw_cuda_gcomp_book_build()) with its id and generation: frames are encoded with
      * it, and frames that name it are decoded. GW_ERR_TABLE in the result if it breaks the rules of
      * docs/format.md section 5.1 or lacks label 0 or 1 */
@@ -201,14 +201,20 @@ GW_API size_t gw_cuda_gcomp_hop_workspace_size(const gw_gcomp *codec, uint32_t i
                                                uint64_t value_total);
 GW_API size_t gw_cuda_gcomp_histogram_workspace_size(const gw_gcomp *codec, uint32_t item_count);
 #define GW_CUDA_HISTOGRAM_WORKSPACE_SIZE 256u
+/* What encode, hop and histogram_add of a source with segments need in addition. segment_count: at most 2^32
+ * - 1 */
+GW_API size_t gw_cuda_gcomp_segments_workspace_size(const gw_gcomp *codec, size_t segment_count,
+                                                    uint64_t len);
 
 /*
  * gw_gcomp_encode(), the same bytes.
- *   - source: values, levels and digest of the map, and quanta, in device memory
+ *   - source: values, levels and digest of the map, quanta and segments, in device memory; segments are read
+ * when the kernels run
  *   - dst->capacity: at least gw_gcomp_bound()
  *   - returned: GW_ERR_ARG, GW_ERR_STATE, GW_ERR_LIMIT, GW_ERR_DST, GW_ERR_WORKSPACE, GW_ERR_OPTION (the
  *     device has too little shared memory for the handle's chunk_log2), GW_ERR_DEVICE
- *   - in the result: GW_OK, size and len; GW_ERR_TABLE; GW_ERR_ARG (a map_base out of range)
+ *   - in the result: GW_OK, size and len; GW_ERR_TABLE; GW_ERR_ARG (a map_base out of range, or segments that
+ * do not have all values)
  */
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_encode(gw_cuda *cuda, const gw_gcomp *codec,
                                                     const gw_gcomp_source *source, const gw_cuda_buffer *dst,
@@ -291,8 +297,8 @@ typedef struct gw_cuda_gcomp_item {
     const uint64_t *src_size_at; /* decode: bytes of the frame; NULL: src_size */
     uint64_t src_size;           /* decode: bytes that may be read; encode, histogram: number of values */
     uint64_t dst_capacity; /* decode: elements; encode: bytes, at least gw_gcomp_bound(), else GW_ERR_DST */
-    /* The map's levels and digests for this item, NULL without a map. Encode of carried levels without a map:
-     * the quanta of gw_gcomp_source, NULL: target_nmse of the options */
+    /* The map's levels and digests for this item, NULL without a map. Encode and histogram of carried levels
+     * without a map: the quanta of gw_gcomp_source, NULL: target_nmse of the options */
     const uint8_t *levels;
     const uint32_t *digest;
     uint64_t map_len;       /* as gw_gcomp_map.len */
@@ -394,8 +400,7 @@ typedef struct gw_cuda_gcomp_histogram {
 } gw_cuda_gcomp_histogram;
 
 /* gw_gcomp_histogram_add(). histogram: device. Calls that add to the same histogram must not overlap in
- * time. Carried levels: GW_ERR_UNSUPPORTED, before anything is launched; codebooks for them are counted on
- * the CPU. In the result: GW_ERR_STATE for values without a map if the histogram has relative exponents. */
+ * time. In the result: GW_ERR_STATE for values without a map if the histogram has relative exponents. */
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_histogram_add(gw_cuda *cuda, const gw_gcomp *codec,
                                                            const gw_gcomp_source *source,
                                                            gw_cuda_gcomp_histogram *histogram,

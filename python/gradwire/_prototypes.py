@@ -517,6 +517,7 @@ GRADWIRE = {
     "gw_cuda_gcomp_decode_workspace_size": (c_size_t, (POINTER(gw_gcomp), c_uint32, c_uint64)),
     "gw_cuda_gcomp_hop_workspace_size": (c_size_t, (POINTER(gw_gcomp), c_uint32, c_uint64)),
     "gw_cuda_gcomp_histogram_workspace_size": (c_size_t, (POINTER(gw_gcomp), c_uint32)),
+    "gw_cuda_gcomp_segments_workspace_size": (c_size_t, (POINTER(gw_gcomp), c_size_t, c_uint64)),
     "gw_cuda_gcomp_encode": (
         c_int,
         (

@@ -237,6 +237,20 @@ typedef struct gw_gcomp_encode_params {
     int32_t *drop_bases;
 } gw_gcomp_encode_params;
 
+/* A source made of segments: its values are rounded first. */
+typedef struct gw_gcomp_segment_params {
+    gw_gcomp_encode_params from; /* with the values as they are */
+    const gw_gcomp_segment *segments;
+    uint64_t *starts; /* of the segments, in values: segment_count */
+    uint64_t segment_offset;
+    uint32_t segment_count;
+    uint32_t reserved;
+    gw_cuda_result *result; /* the status of the source; GW_ERR_ARG if they have fewer values */
+    uint8_t *rounded;
+} gw_gcomp_segment_params;
+
+#define GW_CUDA_SEGMENTS_SHARED_SIZE (2u * 1024u)
+
 /* Shared memory of gw_device_gcomp_quanta: counts of map bytes of eight warps, quanta of a chunk. */
 #define GW_CUDA_QUANTA_SHARED_SIZE (9u * 1024u)
 

@@ -65,6 +65,22 @@ void gw_cuda_plan_hop_batch(gw_cuda_plan *plan, gw_gcomp_hop_params *hops, gw_gc
                             gw_gcomp_encode_params *out, uint64_t value_total, const gw_cuda_shape *shape,
                             void *workspace);
 
+/*
+ * Sources made of segments. params holds segments, segment_count and segment_offset, and must live as long as
+ * the plan; the rest is filled in. `area`: the workspace for that, besides that of the call.
+ *
+ * gw_cuda_plan_segments() turns the plan of an encode or of a hop (without items) into that of such a source;
+ * first: the item that the plan begins with, that of the decode of a hop. gw_cuda_plan_histogram_segments()
+ * stands for gw_cuda_plan_histogram(), item without array too.
+ */
+size_t gw_cuda_segments_workspace_size(const gw_cuda_codec *codec, uint32_t segment_count, uint64_t len);
+void gw_cuda_plan_segments(gw_cuda_plan *plan, gw_gcomp_segment_params *params,
+                           gw_gcomp_encode_params *encode, gw_cuda_gcomp_item *first,
+                           const gw_cuda_shape *shape, void *area);
+void gw_cuda_plan_histogram_segments(gw_cuda_plan *plan, gw_gcomp_segment_params *params,
+                                     gw_gcomp_histogram_params *histogram, const gw_cuda_shape *shape,
+                                     void *workspace, void *area);
+
 /* Counting into histograms, and the codebooks of `count` of them. Histograms start as zeros, and they are the
  * caller's. item_count 0: the workspace of a call without an array of items. */
 size_t gw_cuda_histogram_workspace_size(uint32_t item_count);

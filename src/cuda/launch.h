@@ -66,6 +66,8 @@
     X(gw_device_gcomp_histogram_fp16_derived, gcomp_book)                                                    \
     X(gw_device_gcomp_book_build, gcomp_book)                                                                \
     X(gw_device_gcomp_quanta, gcomp_quanta)                                                                  \
+    X(gw_device_gcomp_segments, gcomp_segments)                                                              \
+    X(gw_device_gcomp_round, gcomp_segments)                                                                 \
     X(gw_device_gcomp_encode_fp32_explicit, gcomp_encode)                                                    \
     X(gw_device_gcomp_encode_fp32_derived, gcomp_encode)                                                     \
     X(gw_device_gcomp_encode_bf16_explicit, gcomp_encode)                                                    \

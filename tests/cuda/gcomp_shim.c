@@ -117,6 +117,23 @@ static gw_cuda_gcomp_key key_of(const gw_gcomp_source *source)
     return key;
 }
 
+/* The workspace for the segments of a source, NULL if it has none. */
+static void *fill_segments(gw_gcomp_segment_params *params, const gw_cuda_codec *codec,
+                           const gw_gcomp_source *source)
+{
+    if (source->segment_count == 0) {
+        return NULL;
+    }
+    memset(params, 0, sizeof *params);
+    params->segments = source->segments;
+    params->segment_count = (uint32_t)source->segment_count;
+    params->segment_offset = source->segment_offset;
+    const size_t size = gw_cuda_segments_workspace_size(codec, params->segment_count, source->len);
+    void *area = alloc_aligned(size);
+    memset(area, 0xa5, size);
+    return area;
+}
+
 gw_cuda_result gcomp_shim_encode(const gw_gcomp *codec, const gw_gcomp_source *source, void *dst,
                                  size_t capacity)
 {
@@ -137,8 +154,14 @@ gw_cuda_result gcomp_shim_encode(const gw_gcomp *codec, const gw_gcomp_source *s
     void *workspace = alloc_aligned(workspace_size);
     memset(workspace, 0xa5, workspace_size);
     gw_cuda_plan_encode(&plan, &params, source->len, &shape, workspace);
+    gw_gcomp_segment_params segments;
+    void *area = fill_segments(&segments, &params.codec, source);
+    if (area != NULL) {
+        gw_cuda_plan_segments(&plan, &segments, &params, &params.item, &shape, area);
+    }
     shim_plan_run(&plan, workspace);
     memcpy(dst, frame, capacity);
+    free(area);
     free(workspace);
     free(frame);
     return result;
@@ -177,8 +200,14 @@ gw_cuda_result gcomp_shim_hop(const gw_gcomp *codec, const void *src, size_t src
     void *workspace = alloc_aligned(workspace_size);
     memset(workspace, 0xa5, workspace_size);
     gw_cuda_plan_hop(&plan, &in, &out, &shape, workspace);
+    gw_gcomp_segment_params segments;
+    void *area = fill_segments(&segments, &out.codec, source);
+    if (area != NULL) {
+        gw_cuda_plan_segments(&plan, &segments, &out, &in.item, &shape, area);
+    }
     shim_plan_run(&plan, workspace);
     memcpy(dst, frame, capacity);
+    free(area);
     free(workspace);
     free(incoming);
     free(frame);
@@ -372,8 +401,15 @@ gw_cuda_result gcomp_shim_book(const gw_gcomp *codec, const gw_gcomp_source *sou
         params.key = key_of(&sources[i]);
         fill_encode_item(&params.item, &sources[i], &histogram, 0, &result);
         memset(workspace, 0xa5, gw_cuda_histogram_workspace_size(0));
-        gw_cuda_plan_histogram(&plan, &params, sources[i].len, &shape, workspace);
+        gw_gcomp_segment_params segments;
+        void *area = fill_segments(&segments, &params.codec, &sources[i]);
+        if (area != NULL) {
+            gw_cuda_plan_histogram_segments(&plan, &segments, &params, &shape, workspace, area);
+        } else {
+            gw_cuda_plan_histogram(&plan, &params, sources[i].len, &shape, workspace);
+        }
         shim_plan_run(&plan, workspace);
+        free(area);
     }
     gw_gcomp_book_build_params build;
     memset(&build, 0, sizeof build);

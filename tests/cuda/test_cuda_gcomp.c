@@ -360,14 +360,8 @@ static void carried_frames(void **state)
     const size_t bound = gw_gcomp_bound(&codec, LEN);
     void *dst = testing_device(NULL, bound, 0), *workspace = testing_device(NULL, 1 << 20, 0);
     const gw_cuda_gcomp_request request = {NULL, result, {workspace, 1 << 20}, NULL};
-    gw_cuda_gcomp_histogram *histogram = testing_device(NULL, sizeof *histogram, 0);
     gw_gcomp_source source = t.device;
     gw_fake_control *control = testing_control();
-    assert_int_equal(gw_cuda_gcomp_histogram_add(&cuda, &codec, &source, histogram, &request),
-                     GW_ERR_UNSUPPORTED);
-    assert_int_equal(gw_cuda_gcomp_histogram_add_batch(
-                         &cuda, &codec, &(gw_cuda_gcomp_batch){dst, 1, LEN, NULL, NULL, 0}, &request),
-                     GW_ERR_UNSUPPORTED);
     uint64_t device_codec[1024];
     gw_cuda_shared_sizes sizes;
     assert_int_equal(gw_cuda_gcomp_device_codec(&codec, NULL, NULL,
