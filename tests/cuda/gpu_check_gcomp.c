@@ -157,10 +157,18 @@ void compare_validate(const gcomp_case *c, const uint8_t *frame, size_t size)
     free(cpu_workspace);
 }
 
+/* What the segments of the case's source add to a workspace. */
+static size_t segments_size(const gcomp_case *c)
+{
+    return c->source.segment_count == 0
+               ? 0
+               : gw_cuda_gcomp_segments_workspace_size(&c->codec, c->source.segment_count, c->source.len);
+}
+
 void compare_encode(const gcomp_case *c)
 {
     begin_case(c->name, "encode");
-    const size_t size = gw_cuda_gcomp_encode_workspace_size(&c->codec, 1, c->source.len);
+    const size_t size = gw_cuda_gcomp_encode_workspace_size(&c->codec, 1, c->source.len) + segments_size(c);
     void *workspace = workspace_on_device(size), *dst = on_device(NULL, c->bound);
     gw_cuda_result *result = on_device(NULL, sizeof *result);
 
@@ -178,7 +186,7 @@ void compare_encode(const gcomp_case *c)
 void compare_hop(const gcomp_case *c)
 {
     begin_case(c->name, "hop");
-    const size_t size = gw_cuda_gcomp_hop_workspace_size(&c->codec, 1, c->source.len);
+    const size_t size = gw_cuda_gcomp_hop_workspace_size(&c->codec, 1, c->source.len) + segments_size(c);
     void *workspace = workspace_on_device(size), *dst = on_device(NULL, c->bound),
          *src = on_device(c->frame, c->frame_size);
     gw_cuda_result *result = on_device(NULL, sizeof *result);
@@ -284,7 +292,7 @@ void run_gcomp(size_t len, uint32_t all_chunk_log2, uint64_t seed)
 }
 
 /* The CPU's frame of the case, once more: the codec has changed. */
-static void encode_again(gcomp_case *c)
+void encode_again(gcomp_case *c)
 {
     void *workspace = take(gw_gcomp_workspace_size(&c->codec));
 
@@ -305,7 +313,8 @@ void compare_book(gcomp_case *c, uint8_t book[GW_GCOMP_BOOK_SIZE_MAX], size_t *b
     gw_gcomp_histogram histogram;
     void *cpu_workspace = take(gw_gcomp_workspace_size(&c->codec));
     gw_cuda_gcomp_histogram *device_histogram = on_device(&none, sizeof none);
-    void *workspace = on_device(NULL, GW_CUDA_HISTOGRAM_WORKSPACE_SIZE);
+    const size_t workspace_size = GW_CUDA_HISTOGRAM_WORKSPACE_SIZE + segments_size(c);
+    void *workspace = on_device(NULL, workspace_size);
     uint8_t *device_book = on_device(NULL, GW_GCOMP_BOOK_SIZE_MAX);
     uint32_t *device_size = on_device(NULL, 4), size_found = 0;
     gw_cuda_result *result = on_device(NULL, 2 * sizeof *result);
@@ -319,7 +328,7 @@ void compare_book(gcomp_case *c, uint8_t book[GW_GCOMP_BOOK_SIZE_MAX], size_t *b
     *book_size = out.size;
     must(gw_cuda_gcomp_histogram_add(
              &cuda, &c->codec, &c->device_source, device_histogram,
-             &(gw_cuda_gcomp_request){NULL, &result[0], {workspace, GW_CUDA_HISTOGRAM_WORKSPACE_SIZE}, NULL}),
+             &(gw_cuda_gcomp_request){NULL, &result[0], {workspace, workspace_size}, NULL}),
          "gw_cuda_gcomp_histogram_add");
     must(gw_cuda_gcomp_book_build(&cuda, &c->codec, device_histogram,
                                   &(gw_cuda_gcomp_books){device_book, device_size, 1},

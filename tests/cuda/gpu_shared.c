@@ -132,6 +132,11 @@ static void call_gcomp(gw_cuda *cuda, const gw_gcomp *codec, size_t len, gw_gcom
     must(gw_cuda_gcomp_histogram_add(cuda, codec, &source, at(7),
                                      &(gw_cuda_gcomp_request){NULL, result, {at(5), size}, NULL}),
          "histogram");
+    source.segments = at(11);
+    source.segment_count = 1000;
+    must_if_it_fits(gw_cuda_gcomp_encode(cuda, codec, &source, &(gw_cuda_buffer){at(4), size},
+                                         &(gw_cuda_gcomp_request){NULL, result, {at(5), size}, NULL}),
+                    "encode of segments");
     must(gw_cuda_gcomp_book_build(cuda, codec, at(7), &(gw_cuda_gcomp_books){at(8), at(9), 1},
                                   &(gw_cuda_gcomp_request){NULL, result, {NULL, 0}, NULL}),
          "book_build");
@@ -200,6 +205,7 @@ static void call_all_gcomp(gw_cuda *cuda)
                 gw_gcomp codec;
                 gw_gcomp_options_init(&o, (gw_dtype)dtype);
                 o.levels = (gw_gcomp_levels)(kind % 3);
+                o.rounding = GW_GCOMP_STOCHASTIC;
                 o.preset = (gw_gcomp_preset)(kind / 3 & 1);
                 o.chunk_log2 = chunk_log2;
                 must(gw_gcomp_init(&codec, &o), "gw_gcomp_init");
