@@ -181,8 +181,7 @@ private:
         gw_gcomp_target target = {sums_.data() + piece.first, piece.len, 0, 0, 0, 0};
         if (by_layer) {
             gw_collective_blame blame;
-            Keep(gw_collective_decode(&bucket_, index, piece.owner, &messages_[index], &target, &blame,
-                                      &workspace));
+            Keep(gw_collective_decode(&bucket_, index, &messages_[index], &target, &blame, &workspace));
             return;
         }
         const gw_gcomp_map map = MapOf(piece);

@@ -121,7 +121,7 @@ static gw_collective_blame all_reduce(const gw_collective_bucket *bucket, const 
         must(gw_collective_piece_at(bucket->layout, r, &piece) == GW_OK, "piece");
         gw_gcomp_target target = {
             .values = mean + piece.first, .capacity = piece.len, .scale = 1.0f / (float)RANKS};
-        if (gw_collective_decode(bucket, r, r, &messages[r], &target, &blame, work) != GW_OK) {
+        if (gw_collective_decode(bucket, r, &messages[r], &target, &blame, work) != GW_OK) {
             worst = gw_collective_word(&blame) > gw_collective_word(&worst) ? blame : worst;
         }
     }

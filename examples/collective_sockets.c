@@ -61,7 +61,7 @@ static uint64_t all_reduce(const gw_collective_bucket *bucket, const gw_workspac
         gw_collective_piece piece;
         example_must(gw_collective_piece_at(bucket->layout, r, &piece) == GW_OK, "piece");
         gw_gcomp_target mean = {.values = values + piece.first, .capacity = piece.len, .scale = 1.0f / RANKS};
-        if (gw_collective_decode(bucket, r, r, &messages[r], &mean, &blame, work) != GW_OK) {
+        if (gw_collective_decode(bucket, r, &messages[r], &mean, &blame, work) != GW_OK) {
             word = gw_collective_word(&blame) > word ? gw_collective_word(&blame) : word;
         }
     }

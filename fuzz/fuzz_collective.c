@@ -236,12 +236,12 @@ static outcome run(const scene *s, uint32_t backends, unsigned slot, int fill, v
         o.status = gw_collective_sum(&bucket, s->index, s->messages, &target, &o.blame, &s->workspace);
         break;
     case STEP_HOP:
-        o.status = gw_collective_hop(&bucket, s->index, s->hop, &s->messages[sender_of(s)], &dst, &o.blame,
-                                     &s->workspace);
+        o.status =
+            gw_collective_hop(&bucket, s->index, &s->messages[sender_of(s)], &dst, &o.blame, &s->workspace);
         break;
     default:
-        o.status = gw_collective_decode(&bucket, s->index, sender_of(s), &s->messages[sender_of(s)], &target,
-                                        &o.blame, &s->workspace);
+        o.status = gw_collective_decode(&bucket, s->index, &s->messages[sender_of(s)], &target, &o.blame,
+                                        &s->workspace);
         break;
     }
     o.size = is_frame ? dst.size : 0;

@@ -123,6 +123,124 @@ static void compare_ranges(const gw_gcomp *codec, const gw_gcomp_frame *frame, c
     FUZZ_CHECK(lowest_bad == expected->bad_chunk && lowest_status == expected->status);
 }
 
+/* A frame under one codec. */
+typedef struct view {
+    gw_gcomp codec;
+    gw_workspace workspace;
+    const gw_gcomp_frame *frame;
+    gw_gcomp_info info; /* if checked is GW_OK */
+    gw_status checked;
+    size_t element, len, capacity; /* capacity may be below len */
+    int is_structural;             /* nothing is decoded */
+} view;
+
+/* Peek, check, validate. */
+static result check_and_validate(view *v, gw_status peeked, const gw_gcomp_info *peek_info)
+{
+    memset(&v->info, 0xee, sizeof v->info);
+    v->checked = gw_gcomp_check(&v->codec, v->frame, &v->info);
+    compare_peek_and_check(peeked, v->checked, peek_info, &v->info);
+    if (v->checked == GW_OK) {
+        FUZZ_CHECK(v->info.frame_size == v->frame->size);
+        walk_directory(v->frame, &v->info);
+    }
+    result r = {GW_OK, 0, 0};
+    r.status = gw_gcomp_validate(&v->codec, v->frame, &r.bad_chunk, &v->workspace);
+    FUZZ_CHECK(v->checked == GW_OK ? r.status == GW_OK || is_content_status(r.status)
+                                   : r.status == v->checked);
+    FUZZ_CHECK((r.bad_chunk != UINT64_MAX) == (v->checked == GW_OK && is_content_status(r.status)));
+    FUZZ_CHECK(r.bad_chunk == UINT64_MAX || r.bad_chunk < v->info.chunk_count);
+    r.len = v->checked == GW_OK && r.status == GW_OK ? v->info.len : 0;
+    return r;
+}
+
+/* First value of a bad chunk; *end receives its end. */
+static size_t bad_range(const view *v, uint64_t bad_chunk, size_t *end)
+{
+    const size_t first = (size_t)bad_chunk << v->info.chunk_log2;
+    const size_t whole = first + ((size_t)1 << v->info.chunk_log2);
+    *end = whole < v->len ? whole : v->len;
+    return first;
+}
+
+/* Decodes twice into different old contents: neither what was there before nor what the workspace held may
+ * show. */
+static result compare_decodes(const view *v, const result *validated, uint8_t *dst)
+{
+    const size_t size = v->capacity * v->element;
+    const result decoded = run(gw_gcomp_decode, &v->codec, v->frame, dst, v->capacity, &v->workspace);
+    if (v->is_structural) {
+        FUZZ_CHECK(decoded.status == (v->checked != GW_OK ? v->checked : GW_ERR_DST));
+        FUZZ_CHECK(decoded.bad_chunk == UINT64_MAX && decoded.len == 0);
+        FUZZ_CHECK(gw_fuzz_all_bytes(dst, size, 0xa5));
+        return decoded;
+    }
+    FUZZ_CHECK(same_result(&decoded, validated));
+    memset(v->workspace.data, 0x11, v->workspace.size);
+    uint8_t *again = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_DST2, size, 0x5a);
+    const result second = run(gw_gcomp_decode, &v->codec, v->frame, again, v->capacity, &v->workspace);
+    FUZZ_CHECK(same_result(&decoded, &second));
+    FUZZ_CHECK(memcmp(dst, again, size) == 0);
+    if (decoded.bad_chunk != UINT64_MAX) {
+        size_t end;
+        const size_t first = bad_range(v, decoded.bad_chunk, &end);
+        FUZZ_CHECK(gw_fuzz_all_bytes(dst + first * v->element, (end - first) * v->element, 0));
+    }
+    if (v->info.chunk_count <= 16) {
+        compare_ranges(&v->codec, v->frame, &v->info, dst, &decoded, &v->workspace);
+    }
+    return decoded;
+}
+
+/* Sums start from 1, -0, a subnormal and a signalling NaN in turn: adding even +0 to one of the last three
+ * would change it, and a bad chunk must leave all of them as they are. */
+static result add_to_starts(const view *v, gw_dtype dtype, uint8_t *sums)
+{
+    static const uint32_t start_of[4][4] = {{0, 0, 0, 0},
+                                            {0x3f800000, 0x80000000, 0x00000001, 0x7f800001},
+                                            {0x3f80, 0x8000, 0x0001, 0x7f81},
+                                            {0x3c00, 0x8000, 0x0001, 0x7c01}};
+    const uint32_t *starts = start_of[dtype];
+    for (size_t i = 0; i < v->capacity; i++) {
+        memcpy(sums + i * v->element, &starts[i & 3], v->element);
+    }
+    const result added = run(gw_gcomp_decode_add, &v->codec, v->frame, sums, v->capacity, &v->workspace);
+    size_t first = 0, end = v->is_structural ? v->capacity : 0;
+    if (!v->is_structural && added.bad_chunk != UINT64_MAX) {
+        first = bad_range(v, added.bad_chunk, &end);
+    }
+    for (size_t i = first; i < end; i++) {
+        FUZZ_CHECK(memcmp(sums + i * v->element, &starts[i & 3], v->element) == 0);
+    }
+    return added;
+}
+
+/* The receiver's map has a length that does not depend on the frame; or, to get past rule 16 more often, it
+ * is cut to the frame. Digests are made for the receiver's own chunk length. */
+static void fit_map(gw_gcomp_map *map, const gw_fuzz_receiver *receiver, const gw_gcomp_info *info)
+{
+    if (receiver->levels_fit && info->len < map->len) {
+        map->len = info->len;
+    }
+    const uint64_t chunk_len = (uint64_t)1 << receiver->chunk_log2;
+    const size_t digest_count = (size_t)((map->len + chunk_len - 1) / chunk_len);
+    uint32_t *digest = (uint32_t *)gw_fuzz_buffer(GW_FUZZ_DIGEST, digest_count * sizeof(uint32_t), 0);
+    FUZZ_CHECK(gw_gcomp_map_digest(map->levels, (size_t)map->len, receiver->chunk_log2, digest) == GW_OK);
+    map->digest = digest;
+}
+
+/* The receiver's codec with some backends, and the frame under it. */
+static void open_view(view *v, const gw_fuzz_receiver *receiver, const gw_gcomp_frame *frame,
+                      uint32_t backends)
+{
+    gw_fuzz_gcomp_codec(&v->codec, receiver, backends);
+    v->workspace.size = gw_gcomp_workspace_size(&v->codec);
+    FUZZ_CHECK(v->workspace.size != 0 && v->workspace.size <= 1u << 20);
+    v->workspace.data = gw_fuzz_buffer(GW_FUZZ_WORKSPACE, v->workspace.size, 0xd7);
+    v->frame = frame;
+    v->element = gw_dtype_size(receiver->dtype);
+}
+
 gw_status gw_fuzz_gcomp_contract(const gw_fuzz_receiver *receiver, const uint8_t *src_bytes, size_t src_size)
 {
     uint8_t *src = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_SRC, src_size, 0);
@@ -141,122 +259,43 @@ gw_status gw_fuzz_gcomp_contract(const gw_fuzz_receiver *receiver, const uint8_t
     if (peeked == GW_OK && peek_info.len > LEN_MAX) {
         return GW_ERR_LIMIT;
     }
-    /* The receiver's map has a length that does not depend on the frame; or, to get past rule 16 more
-     * often, it is cut to the frame. Digests are made for the receiver's own chunk length. */
     gw_gcomp_map map = {receiver->levels,     NULL,
                         receiver->map_base,   receiver->wire_scale,
                         receiver->levels_len, receiver->chunk_log2};
-    const gw_gcomp_map *receiver_map = receiver->levels != NULL ? &map : NULL;
-    if (receiver_map != NULL && peeked == GW_OK) {
-        if (receiver->levels_fit && peek_info.len < map.len) {
-            map.len = peek_info.len;
-        }
-        uint64_t chunk_len = (uint64_t)1 << receiver->chunk_log2;
-        size_t digest_count = (size_t)((map.len + chunk_len - 1) / chunk_len);
-        uint32_t *digest = (uint32_t *)gw_fuzz_buffer(GW_FUZZ_DIGEST, digest_count * sizeof(uint32_t), 0);
-        FUZZ_CHECK(gw_gcomp_map_digest(map.levels, (size_t)map.len, receiver->chunk_log2, digest) == GW_OK);
-        map.digest = digest;
+    if (map.levels != NULL && peeked == GW_OK) {
+        fit_map(&map, receiver, &peek_info);
     }
-
-    const gw_gcomp_frame frame = {src, src_size, receiver_map};
+    const gw_gcomp_frame frame = {src, src_size, map.levels != NULL ? &map : NULL};
     uint32_t masks[32];
-    unsigned backend_count = gw_fuzz_backends(masks);
-    result reference = {GW_OK, 0, 0}, sum_reference = {GW_OK, 0, 0};
+    const unsigned backend_count = gw_fuzz_backends(masks);
+    result reference = {GW_OK, 0, 0};
     uint8_t *reference_values = NULL, *reference_sums = NULL;
-    size_t element = gw_dtype_size(receiver->dtype);
 
     for (unsigned b = 0; b < backend_count; b++) {
-        static gw_gcomp codec;
-        gw_fuzz_gcomp_codec(&codec, receiver, masks[b]);
-        gw_workspace workspace = {NULL, gw_gcomp_workspace_size(&codec)};
-        FUZZ_CHECK(workspace.size != 0 && workspace.size <= 1u << 20);
-        workspace.data = gw_fuzz_buffer(GW_FUZZ_WORKSPACE, workspace.size, 0xd7);
-
-        gw_gcomp_info info;
-        memset(&info, 0xee, sizeof info);
-        gw_status checked = gw_gcomp_check(&codec, &frame, &info);
-        compare_peek_and_check(peeked, checked, &peek_info, &info);
-        if (checked == GW_OK) {
-            FUZZ_CHECK(info.frame_size == src_size);
-            walk_directory(&frame, &info);
-        }
-
-        uint64_t validate_bad = 0;
-        gw_status validated = gw_gcomp_validate(&codec, &frame, &validate_bad, &workspace);
-        FUZZ_CHECK(checked == GW_OK ? validated == GW_OK || is_content_status(validated)
-                                    : validated == checked);
-        FUZZ_CHECK((validate_bad != UINT64_MAX) == (checked == GW_OK && is_content_status(validated)));
-        FUZZ_CHECK(validate_bad == UINT64_MAX || validate_bad < info.chunk_count);
-
-        /* Twice into different old contents: what was there before must not show, nor what the workspace
-         * held. */
-        size_t len = checked == GW_OK ? (size_t)info.len : 1000;
-        size_t capacity = len < receiver->capacity_cut ? 0 : len - (size_t)receiver->capacity_cut;
-        uint8_t *dst = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_DST, capacity * element, 0xa5);
-        const result decoded = run(gw_gcomp_decode, &codec, &frame, dst, capacity, &workspace);
-        int structural = checked != GW_OK || capacity < len;
-        if (structural) {
-            FUZZ_CHECK(decoded.status == (checked != GW_OK ? checked : GW_ERR_DST));
-            FUZZ_CHECK(decoded.bad_chunk == UINT64_MAX && decoded.len == 0);
-            FUZZ_CHECK(gw_fuzz_all_bytes(dst, capacity * element, 0xa5));
-        } else {
-            FUZZ_CHECK(decoded.status == validated && decoded.bad_chunk == validate_bad);
-            FUZZ_CHECK(decoded.len == (decoded.status == GW_OK ? info.len : 0));
-            memset(workspace.data, 0x11, workspace.size);
-            uint8_t *again = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_DST2, capacity * element, 0x5a);
-            const result second = run(gw_gcomp_decode, &codec, &frame, again, capacity, &workspace);
-            FUZZ_CHECK(same_result(&decoded, &second));
-            FUZZ_CHECK(memcmp(dst, again, capacity * element) == 0);
-            if (decoded.bad_chunk != UINT64_MAX) {
-                size_t first = (size_t)decoded.bad_chunk << info.chunk_log2;
-                size_t bad_len =
-                    len - first < (size_t)1 << info.chunk_log2 ? len - first : (size_t)1 << info.chunk_log2;
-                FUZZ_CHECK(gw_fuzz_all_bytes(dst + first * element, bad_len * element, 0));
-            }
-            if (info.chunk_count <= 16) {
-                compare_ranges(&codec, &frame, &info, dst, &decoded, &workspace);
-            }
-        }
+        static view v;
+        open_view(&v, receiver, &frame, masks[b]);
+        const result validated = check_and_validate(&v, peeked, &peek_info);
+        v.len = v.checked == GW_OK ? (size_t)v.info.len : 1000;
+        v.capacity = v.len < receiver->capacity_cut ? 0 : v.len - (size_t)receiver->capacity_cut;
+        v.is_structural = v.checked != GW_OK || v.capacity < v.len;
+        const size_t size = v.capacity * v.element;
+        uint8_t *dst = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_DST, size, 0xa5);
+        const result decoded = compare_decodes(&v, &validated, dst);
         gw_fuzz_buffers_check();
-
-        /* Sums start from 1, -0, a subnormal and a signalling NaN in turn: adding even +0 to one of the last
-         * three would change it, and a bad chunk must leave all of them as they are. */
-        uint8_t *sums = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_SUM, capacity * element, 0);
-        static const uint32_t start_of[4][4] = {{0, 0, 0, 0},
-                                                {0x3f800000, 0x80000000, 0x00000001, 0x7f800001},
-                                                {0x3f80, 0x8000, 0x0001, 0x7f81},
-                                                {0x3c00, 0x8000, 0x0001, 0x7c01}};
-        const uint32_t *starts = start_of[receiver->dtype];
-        for (size_t i = 0; i < capacity; i++) {
-            memcpy(sums + i * element, &starts[i & 3], element);
-        }
-        const result added = run(gw_gcomp_decode_add, &codec, &frame, sums, capacity, &workspace);
+        uint8_t *sums = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_SUM, size, 0);
+        const result added = add_to_starts(&v, receiver->dtype, sums);
         FUZZ_CHECK(same_result(&added, &decoded));
-        size_t kept_first = 0, kept_end = 0;
-        if (structural) {
-            kept_end = capacity;
-        } else if (added.bad_chunk != UINT64_MAX) {
-            kept_first = (size_t)added.bad_chunk << info.chunk_log2;
-            kept_end = kept_first + ((size_t)1 << info.chunk_log2);
-            kept_end = kept_end < len ? kept_end : len;
-        }
-        for (size_t i = kept_first; i < kept_end; i++) {
-            FUZZ_CHECK(memcmp(sums + i * element, &starts[i & 3], element) == 0);
-        }
         gw_fuzz_buffers_check();
-
         if (b == 0) {
             reference = decoded;
-            sum_reference = added;
-            reference_values = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_REFERENCE, capacity * element, 0);
-            reference_sums = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_REFERENCE_SUM, capacity * element, 0);
-            memcpy(reference_values, dst, capacity * element);
-            memcpy(reference_sums, sums, capacity * element);
-        } else {
-            FUZZ_CHECK(same_result(&reference, &decoded) && same_result(&sum_reference, &added));
-            FUZZ_CHECK(memcmp(reference_values, dst, capacity * element) == 0);
-            FUZZ_CHECK(memcmp(reference_sums, sums, capacity * element) == 0);
+            reference_values = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_REFERENCE, size, 0);
+            reference_sums = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_REFERENCE_SUM, size, 0);
+            memcpy(reference_values, dst, size);
+            memcpy(reference_sums, sums, size);
         }
+        FUZZ_CHECK(same_result(&reference, &decoded));
+        FUZZ_CHECK(memcmp(reference_values, dst, size) == 0);
+        FUZZ_CHECK(memcmp(reference_sums, sums, size) == 0);
     }
     /* Nothing was written to the frame. */
     FUZZ_CHECK(src_size == 0 || memcmp(src, src_bytes, src_size) == 0);

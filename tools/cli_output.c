@@ -1,5 +1,5 @@
 /*
- * Output of subcommands that make one file from memory.
+ * Inputs and outputs of subcommands.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -13,10 +13,51 @@
 #include <string.h>
 #include <sys/stat.h>
 
-void gw_cli_require(struct argp_state *state, int has_input, const char *output)
+static void require(struct argp_state *state, int has_input, const char *const *output)
 {
-    if (!has_input || output == NULL) {
-        argp_error(state, output == NULL ? "-o is missing" : "an input is missing");
+    const int has_output = output == NULL || *output != NULL;
+    if (!has_input || !has_output) {
+        argp_error(state, has_input ? "-o is missing" : "an input is missing");
+    }
+}
+
+error_t gw_cli_one_input(int key, char *text, struct argp_state *state, const char **input,
+                         const char **output)
+{
+    switch (key) {
+    case 'o':
+        *output = text;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (*input != NULL) {
+            argp_error(state, "one input at a time");
+        }
+        *input = text;
+        return 0;
+    case ARGP_KEY_END:
+        require(state, *input != NULL, output);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+error_t gw_cli_inputs(int key, char *text, struct argp_state *state, char ***inputs, int *count,
+                      const char **output)
+{
+    switch (key) {
+    case 'o':
+        *output = text;
+        return 0;
+    case ARGP_KEY_ARGS:
+        *inputs = state->argv + state->next;
+        *count = state->argc - state->next;
+        return 0;
+    case ARGP_KEY_END:
+        require(state, *count != 0, output);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
     }
 }
 

@@ -1,5 +1,5 @@
 /*
- * What subcommands that make one file from memory share.
+ * Inputs and outputs of subcommands.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -9,8 +9,12 @@
 #include <argp.h>
 #include <stddef.h>
 
-/* Ends the command with a message if its input or its output is missing. */
-void gw_cli_require(struct argp_state *state, int has_input, const char *output);
+/* For the parsers of commands, for keys that they do not handle themselves: the inputs, and -o (output NULL:
+ * a command without one). End the command with a message if one is missing. */
+error_t gw_cli_one_input(int key, char *text, struct argp_state *state, const char **input,
+                         const char **output);
+error_t gw_cli_inputs(int key, char *text, struct argp_state *state, char ***inputs, int *count,
+                      const char **output);
 
 /* GW_CLI_USAGE and a message if the output would replace an input; either may be NULL. */
 int gw_cli_check_output(const char *output, const char *input);

@@ -7,6 +7,7 @@
 
 #include "atomic_file.h"
 #include "cli_common.h"
+#include "cli_output.h"
 #include "frame_report.h"
 #include "tensor_input.h"
 
@@ -36,29 +37,13 @@ static error_t compress_parse(int key, char *text, struct argp_state *state)
         state->child_inputs[0] = &arguments->request;
         state->child_inputs[1] = &arguments->request;
         break;
-    case 'o':
-        arguments->output = text;
-        break;
     case KEY_CODEC:
         if (strcmp(text, "gcomp") != 0) {
             argp_error(state, "--codec: '%s' is not in this build", text);
         }
         break;
-    case ARGP_KEY_ARG:
-        if (arguments->input != NULL) {
-            argp_error(state, "one input at a time");
-        }
-        arguments->input = text;
-        break;
-    case ARGP_KEY_END:
-        if (arguments->input == NULL) {
-            argp_error(state, "an input is missing");
-        } else if (arguments->output == NULL) {
-            argp_error(state, "-o is missing");
-        }
-        break;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return gw_cli_one_input(key, text, state, &arguments->input, &arguments->output);
     }
     return 0;
 }
@@ -148,7 +133,7 @@ static int tensor_write(gw_tensor_input *tensor, const compress_arguments *argum
     if (result == GW_CLI_OK) {
         result = gw_atomic_file_commit(output);
     }
-    /* With the frame on standard output there is no report. */
+    /* No report if the frame goes to standard output. */
     if (result == GW_CLI_OK && strcmp(arguments->output, "-") != 0) {
         result = report(tensor, arguments, &run, seconds);
     }

@@ -7,6 +7,7 @@
 
 #include "atomic_file.h"
 #include "cli_common.h"
+#include "cli_output.h"
 #include "cuda_run.h"
 #include "frame_explain.h"
 #include "frame_input.h"
@@ -39,9 +40,6 @@ static error_t decompress_parse(int key, char *text, struct argp_state *state)
     case ARGP_KEY_INIT:
         state->child_inputs[0] = &arguments->request;
         break;
-    case 'o':
-        arguments->output = text;
-        break;
     case KEY_SNAPSHOT:
         arguments->snapshot = text;
         break;
@@ -55,21 +53,8 @@ static error_t decompress_parse(int key, char *text, struct argp_state *state)
             argp_error(state, "--codec: '%s' is not in this build", text);
         }
         break;
-    case ARGP_KEY_ARG:
-        if (arguments->input != NULL) {
-            argp_error(state, "one frame at a time");
-        }
-        arguments->input = text;
-        break;
-    case ARGP_KEY_END:
-        if (arguments->input == NULL) {
-            argp_error(state, "a frame is missing");
-        } else if (arguments->output == NULL) {
-            argp_error(state, "-o is missing");
-        }
-        break;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return gw_cli_one_input(key, text, state, &arguments->input, &arguments->output);
     }
     return 0;
 }

@@ -6,6 +6,7 @@
 #include "cmd.h"
 
 #include "cli_common.h"
+#include "cli_output.h"
 #include "codec_options.h"
 #include "frame_explain.h"
 #include "frame_report.h"
@@ -38,19 +39,8 @@ static error_t inspect_parse(int key, char *text, struct argp_state *state)
     case KEY_CHUNKS:
         arguments->chunks = 1;
         break;
-    case ARGP_KEY_ARG:
-        if (arguments->input != NULL) {
-            argp_error(state, "one frame at a time");
-        }
-        arguments->input = text;
-        break;
-    case ARGP_KEY_END:
-        if (arguments->input == NULL) {
-            argp_error(state, "a frame is missing");
-        }
-        break;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return gw_cli_one_input(key, text, state, &arguments->input, NULL);
     }
     return 0;
 }

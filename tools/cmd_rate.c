@@ -6,6 +6,7 @@
 #include "cmd.h"
 
 #include "cli_common.h"
+#include "cli_output.h"
 #include "dtype_convert.h"
 #include "optimizer_update.h"
 #include "parallel_tasks.h"
@@ -152,19 +153,11 @@ static error_t rate_parse(int key, char *text, struct argp_state *state)
     case KEY_PLOT:
         arguments->plot = text;
         break;
-    case ARGP_KEY_ARG:
-        if (arguments->input != NULL) {
-            argp_error(state, "one input at a time");
-        }
-        arguments->input = text;
-        break;
-    case ARGP_KEY_END:
-        if (arguments->input == NULL) {
-            argp_error(state, "an input is missing");
-        }
-        break;
-    default:
-        return run_parse(key, text, arguments, state);
+    default: {
+        const error_t error = run_parse(key, text, arguments, state);
+        return error == ARGP_ERR_UNKNOWN ? gw_cli_one_input(key, text, state, &arguments->input, NULL)
+                                         : error;
+    }
     }
     return 0;
 }

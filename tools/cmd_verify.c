@@ -6,6 +6,7 @@
 #include "cmd.h"
 
 #include "cli_common.h"
+#include "cli_output.h"
 #include "frame_explain.h"
 #include "frame_input.h"
 #include "frame_report.h"
@@ -59,19 +60,8 @@ static error_t verify_parse(int key, char *text, struct argp_state *state)
             argp_error(state, "--max-values: '%s' is not an integer up to 2^48", text);
         }
         break;
-    case ARGP_KEY_ARG:
-        if (arguments->input != NULL) {
-            argp_error(state, "one input at a time");
-        }
-        arguments->input = text;
-        break;
-    case ARGP_KEY_END:
-        if (arguments->input == NULL) {
-            argp_error(state, "an input is missing");
-        }
-        break;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return gw_cli_one_input(key, text, state, &arguments->input, NULL);
     }
     return 0;
 }

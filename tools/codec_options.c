@@ -187,44 +187,15 @@ static error_t random_parse(int key, const char *text, struct argp_state *state)
     return 0;
 }
 
-static error_t encode_parse(int key, char *text, struct argp_state *state)
+/* Options of rounding and of the frame. */
+static error_t format_parse(int key, char *text, struct argp_state *state)
 {
-    static const char *const levels[] = {"explicit", "derived", "carried", NULL};
-    static const char *const switches[] = {"off", "on", NULL};
     static const char *const presets[] = {"fast", "small", NULL};
     static const char *const roundings[] = {"truncate", "nearest", "stochastic", NULL};
     gw_codec_request *request = state->input;
     gw_gcomp_options *options = &request->options;
     double scale = 1;
     switch (key) {
-    case KEY_LEVELS:
-        options->levels = (gw_gcomp_levels)gw_cli_parse_choice(state, "--levels", text, levels);
-        break;
-    case KEY_DEEP_CUT:
-        options->deep_cut = gw_cli_parse_choice(state, "--deep-cut", text, switches);
-        request->has_deep_cut = 1;
-        break;
-    case KEY_BLOCK_LOG2:
-        options->block_log2 = (uint32_t)u64_parse(state, "--block-log2", text, 6, 14);
-        request->has_block_log2 = 1;
-        break;
-    case KEY_TARGET_NMSE:
-        if (gw_cli_parse_double(text, (double)FLT_MIN, 1, &scale) != 0) {
-            argp_error(state, "--target-nmse: '%s' is not a number above 0 and at most 1", text);
-        }
-        options->target_nmse = (float)scale;
-        break;
-    case KEY_LEVEL_STEP:
-        options->step = (uint32_t)u64_parse(state, "--level-step", text, 1, 6);
-        break;
-    case KEY_CAP:
-        options->cap =
-            strcmp(text, "max") == 0 ? UINT32_MAX : (uint32_t)u64_parse(state, "--cap", text, 0, 23);
-        break;
-    case KEY_DROP:
-        options->constant_drop = (uint32_t)u64_parse(state, "--drop", text, 0, 23);
-        request->has_drop = 1;
-        break;
     case KEY_STRICT:
         options->strict = 1;
         break;
@@ -267,6 +238,48 @@ static error_t encode_parse(int key, char *text, struct argp_state *state)
         break;
     default:
         return random_parse(key, text, state);
+    }
+    return 0;
+}
+
+static error_t encode_parse(int key, char *text, struct argp_state *state)
+{
+    static const char *const levels[] = {"explicit", "derived", "carried", NULL};
+    static const char *const switches[] = {"off", "on", NULL};
+    gw_codec_request *request = state->input;
+    gw_gcomp_options *options = &request->options;
+    double scale = 1;
+    switch (key) {
+    case KEY_LEVELS:
+        options->levels = (gw_gcomp_levels)gw_cli_parse_choice(state, "--levels", text, levels);
+        break;
+    case KEY_DEEP_CUT:
+        options->deep_cut = gw_cli_parse_choice(state, "--deep-cut", text, switches);
+        request->has_deep_cut = 1;
+        break;
+    case KEY_BLOCK_LOG2:
+        options->block_log2 = (uint32_t)u64_parse(state, "--block-log2", text, 6, 14);
+        request->has_block_log2 = 1;
+        break;
+    case KEY_TARGET_NMSE:
+        if (gw_cli_parse_double(text, (double)FLT_MIN, 1, &scale) != 0) {
+            argp_error(state, "--target-nmse: '%s' is not a number above 0 and at most 1", text);
+        }
+        options->target_nmse = (float)scale;
+        break;
+    case KEY_LEVEL_STEP:
+        options->step = (uint32_t)u64_parse(state, "--level-step", text, 1, 6);
+        break;
+    case KEY_CAP:
+        options->cap =
+            strcmp(text, "max") == 0 ? UINT32_MAX : (uint32_t)u64_parse(state, "--cap", text, 0, 23);
+        break;
+    case KEY_DROP:
+        options->constant_drop = (uint32_t)u64_parse(state, "--drop", text, 0, 23);
+        request->has_drop = 1;
+        break;
+    default:
+        return format_parse(key, text, state);
     }
     return 0;
 }
@@ -392,7 +405,7 @@ static int is_coarse(const gw_codec_request *request)
     return request->options.tolerance_bits < 23 || request->noise > 0 || request->target_bits > 0;
 }
 
-/* Deep cut where it was not asked for. */
+/* Deep cut where it was not requested. */
 static int deep_cut_default(const gw_codec_request *request, const gw_snapshot *snapshot)
 {
     const gw_gcomp_options *options = &request->options;

@@ -1,6 +1,6 @@
 /*
  * `--backend cuda`: encode and decode of whole tensors on the first CUDA device. Data goes there and back for
- * every call; this shows that the device makes the CPU's bytes, not how fast it is.
+ * every call; a check that the device makes the same bytes as the CPU, not a benchmark.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

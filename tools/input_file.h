@@ -30,8 +30,8 @@ typedef struct gw_input_file {
  */
 int gw_input_file_open(gw_input_file *input, const char *path);
 
-/* Reads until `size` bytes are there or the file ends; then input->size tells. `data` may move. Formats with
- * a header fill the header, check it, and fill one byte more than it announces. */
+/* Reads until `size` bytes are there or the file ends; input->size is then the number. `data` may move.
+ * Formats with a header fill the header, check it, and fill one byte more than it announces. */
 int gw_input_file_fill(gw_input_file *input, uint64_t size);
 
 /* Opens a frame of any codec: fills the header and, if it is valid and announces at most len_max values,

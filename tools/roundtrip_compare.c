@@ -160,7 +160,7 @@ static int value_drop_max(const value_rule *rule, uint64_t index, double value, 
         drop = quantum + rule->mantissa_bits - exponent;
     } else if (rule->map[index] != 0) {
         /* Quarter-octaves: exponent (fp32's bias) and top two mantissa bits. All three types are exact in
-         * fp32. Gradients with M mantissa bits lose M - t bits more than the map tells. */
+         * fp32. Gradients with M mantissa bits lose M - t bits more than the map says. */
         const float narrow = (float)fabs(value);
         uint32_t bits;
         memcpy(&bits, &narrow, sizeof bits);

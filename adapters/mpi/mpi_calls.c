@@ -5,9 +5,9 @@
  */
 #include "mpi_internal.h"
 
-/* Below this many values latency decides, not bytes: they are sent unrounded */
+/* Below this many values latency dominates: they are sent unrounded */
 #define GW_MPI_EXACT_LEN 16384u
-/* What an automatic threshold is at least, and what it is until it is measured */
+/* Least automatic threshold, and its value until it is measured */
 #define GW_MPI_AUTO_FLOOR (1u << 16)
 #define GW_MPI_AUTO_UNTIL (1u << 20)
 /* Below this all counts of blocks and pieces fit MPI's ints */
@@ -30,7 +30,7 @@ static int gw_mpi_is_float_sum(MPI_Datatype type, MPI_Op op)
     return op == MPI_SUM && (type == MPI_FLOAT || type == MPI_REAL || type == MPI_REAL4);
 }
 
-/* Whether a call is large enough, which all ranks decide alike. May measure. */
+/* 1 if a call is large enough; all ranks decide alike. May measure. */
 static int gw_mpi_is_large(gw_mpi_context *context, uint64_t size, int blocking, int *status)
 {
     uint64_t threshold = gw_mpi_settings.threshold_size;
@@ -79,7 +79,7 @@ static int gw_mpi_intercept(const gw_mpi_ask *ask, MPI_Datatype type, MPI_Op op,
          (uint64_t)ask->count * sizeof(float) < gw_mpi_settings.threshold_size)) {
         return 0;
     }
-    /* MPI reports what is wrong with these */
+    /* Left to MPI, which reports the error */
     if (ask->comm == MPI_COMM_NULL || ask->recvbuf == NULL || ask->recvbuf == MPI_IN_PLACE ||
         ask->sendbuf == NULL || ask->sendbuf == ask->recvbuf || (uint64_t)ask->count > GW_MPI_VALUES_MAX) {
         return 0;
@@ -107,94 +107,61 @@ static int gw_mpi_intercept(const gw_mpi_ask *ask, MPI_Datatype type, MPI_Op op,
     return *result != MPI_SUCCESS || large;
 }
 
+/* The same for a call that passes on to MPI if it is not ours. */
+static int gw_mpi_take(const gw_mpi_ask *ask, MPI_Datatype type, MPI_Op op, int *result)
+{
+    if (gw_mpi_intercept(ask, type, op, result)) {
+        return 1;
+    }
+    GW_MPI_COUNT(passed, 1);
+    if (ask->request == NULL) {
+        gw_mpi_context_drain(ask->comm);
+    }
+    return 0;
+}
+
 /* ------------ interception ------------ */
 
-GW_MPI_ENTRY int MPI_Allreduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype,
-                               MPI_Op op, MPI_Comm comm)
-{
-    const gw_mpi_ask ask = {.sendbuf = sendbuf, .recvbuf = recvbuf, .count = count, .comm = comm};
-    int result;
-    if (gw_mpi_intercept(&ask, datatype, op, &result)) {
-        return result;
+/* The calls with counts of type int, and those of MPI 4 with MPI_Count. */
+#define GW_MPI_COLLECTIVES(suffix, count_type)                                                               \
+    GW_MPI_ENTRY int MPI_Allreduce##suffix(const void *sendbuf, void *recvbuf, count_type count,             \
+                                           MPI_Datatype datatype, MPI_Op op, MPI_Comm comm)                  \
+    {                                                                                                        \
+        const gw_mpi_ask ask = {.sendbuf = sendbuf, .recvbuf = recvbuf, .count = count, .comm = comm};       \
+        int result;                                                                                          \
+        return gw_mpi_take(&ask, datatype, op, &result)                                                      \
+                   ? result                                                                                  \
+                   : PMPI_Allreduce##suffix(sendbuf, recvbuf, count, datatype, op, comm);                    \
+    }                                                                                                        \
+    GW_MPI_ENTRY int MPI_Iallreduce##suffix(const void *sendbuf, void *recvbuf, count_type count,            \
+                                            MPI_Datatype datatype, MPI_Op op, MPI_Comm comm,                 \
+                                            MPI_Request *request)                                            \
+    {                                                                                                        \
+        const gw_mpi_ask ask = {                                                                             \
+            .sendbuf = sendbuf, .recvbuf = recvbuf, .count = count, .comm = comm, .request = request};       \
+        int result;                                                                                          \
+        return request != NULL && gw_mpi_take(&ask, datatype, op, &result)                                   \
+                   ? result                                                                                  \
+                   : PMPI_Iallreduce##suffix(sendbuf, recvbuf, count, datatype, op, comm, request);          \
+    }                                                                                                        \
+    GW_MPI_ENTRY int MPI_Reduce_scatter_block##suffix(const void *sendbuf, void *recvbuf,                    \
+                                                      count_type recvcount, MPI_Datatype datatype,           \
+                                                      MPI_Op op, MPI_Comm comm)                              \
+    {                                                                                                        \
+        const gw_mpi_ask ask = {.sendbuf = sendbuf,                                                          \
+                                .recvbuf = recvbuf,                                                          \
+                                .count = recvcount,                                                          \
+                                .comm = comm,                                                                \
+                                .kind = GW_MPI_REDUCE_SCATTER};                                              \
+        int result;                                                                                          \
+        return gw_mpi_take(&ask, datatype, op, &result)                                                      \
+                   ? result                                                                                  \
+                   : PMPI_Reduce_scatter_block##suffix(sendbuf, recvbuf, recvcount, datatype, op, comm);     \
     }
-    GW_MPI_COUNT(passed, 1);
-    gw_mpi_context_drain(comm);
-    return PMPI_Allreduce(sendbuf, recvbuf, count, datatype, op, comm);
-}
 
-GW_MPI_ENTRY int MPI_Iallreduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype,
-                                MPI_Op op, MPI_Comm comm, MPI_Request *request)
-{
-    const gw_mpi_ask ask = {
-        .sendbuf = sendbuf, .recvbuf = recvbuf, .count = count, .comm = comm, .request = request};
-    int result;
-    if (request != NULL && gw_mpi_intercept(&ask, datatype, op, &result)) {
-        return result;
-    }
-    GW_MPI_COUNT(passed, 1);
-    return PMPI_Iallreduce(sendbuf, recvbuf, count, datatype, op, comm, request);
-}
-
-GW_MPI_ENTRY int MPI_Reduce_scatter_block(const void *sendbuf, void *recvbuf, int recvcount,
-                                          MPI_Datatype datatype, MPI_Op op, MPI_Comm comm)
-{
-    const gw_mpi_ask ask = {.sendbuf = sendbuf,
-                            .recvbuf = recvbuf,
-                            .count = recvcount,
-                            .comm = comm,
-                            .kind = GW_MPI_REDUCE_SCATTER};
-    int result;
-    if (gw_mpi_intercept(&ask, datatype, op, &result)) {
-        return result;
-    }
-    GW_MPI_COUNT(passed, 1);
-    gw_mpi_context_drain(comm);
-    return PMPI_Reduce_scatter_block(sendbuf, recvbuf, recvcount, datatype, op, comm);
-}
-
+GW_MPI_COLLECTIVES(, int)
 #if MPI_VERSION >= 4
-GW_MPI_ENTRY int MPI_Allreduce_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype,
-                                 MPI_Op op, MPI_Comm comm)
-{
-    const gw_mpi_ask ask = {.sendbuf = sendbuf, .recvbuf = recvbuf, .count = count, .comm = comm};
-    int result;
-    if (gw_mpi_intercept(&ask, datatype, op, &result)) {
-        return result;
-    }
-    GW_MPI_COUNT(passed, 1);
-    gw_mpi_context_drain(comm);
-    return PMPI_Allreduce_c(sendbuf, recvbuf, count, datatype, op, comm);
-}
-
-GW_MPI_ENTRY int MPI_Iallreduce_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype,
-                                  MPI_Op op, MPI_Comm comm, MPI_Request *request)
-{
-    const gw_mpi_ask ask = {
-        .sendbuf = sendbuf, .recvbuf = recvbuf, .count = count, .comm = comm, .request = request};
-    int result;
-    if (request != NULL && gw_mpi_intercept(&ask, datatype, op, &result)) {
-        return result;
-    }
-    GW_MPI_COUNT(passed, 1);
-    return PMPI_Iallreduce_c(sendbuf, recvbuf, count, datatype, op, comm, request);
-}
-
-GW_MPI_ENTRY int MPI_Reduce_scatter_block_c(const void *sendbuf, void *recvbuf, MPI_Count recvcount,
-                                            MPI_Datatype datatype, MPI_Op op, MPI_Comm comm)
-{
-    const gw_mpi_ask ask = {.sendbuf = sendbuf,
-                            .recvbuf = recvbuf,
-                            .count = recvcount,
-                            .comm = comm,
-                            .kind = GW_MPI_REDUCE_SCATTER};
-    int result;
-    if (gw_mpi_intercept(&ask, datatype, op, &result)) {
-        return result;
-    }
-    GW_MPI_COUNT(passed, 1);
-    gw_mpi_context_drain(comm);
-    return PMPI_Reduce_scatter_block_c(sendbuf, recvbuf, recvcount, datatype, op, comm);
-}
+GW_MPI_COLLECTIVES(_c, MPI_Count)
 #endif
 
 /* ------------ start and end ------------ */

@@ -316,7 +316,7 @@ static void gw_mpi_statistics_line(FILE *file, int rank, const gw_mpi_statistics
 void gw_mpi_statistics_log(void)
 {
     int rank, size;
-    /* Only rank 0 was asked in the end: the others may not have the variable */
+    /* Rank 0 decides: the others may not have the variable */
     int wanted = gw_mpi_log[0] != '\0';
     gw_mpi_statistics own;
     (void)PMPI_Comm_rank(MPI_COMM_WORLD, &rank);

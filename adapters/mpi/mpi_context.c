@@ -59,8 +59,7 @@ void gw_mpi_context_hold(gw_mpi_context *context)
     (void)pthread_mutex_unlock(&gw_mpi_contexts_lock);
 }
 
-/* Where errors of requests are raised that outlive their communicator: nowhere if it returned them, else as
- * those that belong to no communicator. */
+/* Communicator to raise errors of requests on that outlive theirs: none if that returned errors. */
 static MPI_Comm gw_mpi_context_heir(MPI_Comm comm)
 {
     MPI_Errhandler handler = MPI_ERRHANDLER_NULL;

@@ -14,7 +14,7 @@
 #include <string.h>
 
 /* Messages under way between two ranks, for each direction and hop. Enough for the wire to be busy while a
- * piece is coded; few enough that receive buffers of 130 KiB are no burden. */
+ * piece is coded; few enough that receive buffers of 130 KiB do not add up. */
 #define GW_MPI_WINDOW 8u
 /* Numbers of operations repeat after this many: far more than can be under way. Tags stay below 2^15 */
 #define GW_MPI_TAGS 8192u
@@ -394,7 +394,7 @@ static int gw_mpi_exchange_take_encode(gw_mpi_exchange *exchange, gw_mpi_task *t
     return 0;
 }
 
-/* What feeds the wire comes first. Sums of an in-place reduce-scatter overwrite rank 0's block: they wait
+/* Tasks that feed the wire come first. Sums of an in-place reduce-scatter overwrite rank 0's block: they wait
  * until all of it is encoded. */
 static int gw_mpi_exchange_take(gw_mpi_operation *operation, gw_mpi_task *task)
 {
@@ -469,8 +469,8 @@ static void gw_mpi_exchange_decode(const gw_mpi_exchange *exchange, const gw_mpi
     const gw_mpi_piece *piece = &exchange->pieces[task->piece];
     const gw_gcomp_frame frame = {.data = piece->sum->data, .size = piece->sum->size};
     gw_gcomp_target target = {.values = call->result + piece->at.first, .capacity = piece->at.len};
-    task->blame.status = gw_collective_decode(&exchange->bucket, task->piece, piece->at.owner, &frame,
-                                              &target, &task->blame, &workspace);
+    task->blame.status =
+        gw_collective_decode(&exchange->bucket, task->piece, &frame, &target, &task->blame, &workspace);
 }
 
 static void gw_mpi_exchange_run(gw_mpi_operation *operation, gw_mpi_task *task)

@@ -1,7 +1,7 @@
 /*
- * Fortran with Open MPI, whose bindings call PMPI names and so pass by what is intercepted in C. `include
- * 'mpif.h'` and `use mpi` call mpi_NAME_, `use mpi_f08` calls ompi_NAME_f, with the same arguments: a handle
- * or status of mpi_f08 is laid out as that of mpif.h. (MPICH: mpi_fortran_f08.c.)
+ * Fortran with Open MPI, whose bindings call PMPI names and so bypass the functions intercepted in C.
+ * `include 'mpif.h'` and `use mpi` call mpi_NAME_, `use mpi_f08` calls ompi_NAME_f, with the same arguments:
+ * a handle or status of mpi_f08 is laid out as that of mpif.h. (MPICH: mpi_fortran_f08.c.)
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -118,7 +118,7 @@ GW_MPI_FORTRAN(comm_create_group, COMM_CREATE_GROUP,
     gw_mpi_return(ierror, status);
 }
 
-/* Lists of LOGICAL: left to Open MPI's own binding, which is there in Fortran programs only. */
+/* Lists of LOGICAL: left to Open MPI's binding, which exists in Fortran programs only. */
 extern void pmpi_cart_create_(const MPI_Fint *comm, const MPI_Fint *dimensions, const MPI_Fint *sizes,
                               const MPI_Fint *periods, const MPI_Fint *reorder, MPI_Fint *made,
                               MPI_Fint *ierror) __attribute__((weak));

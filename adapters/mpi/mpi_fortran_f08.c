@@ -7,7 +7,7 @@
  */
 #include "mpi_internal.h"
 
-/* Declares MPICH's function, which is there only in Fortran programs, and defines ours. */
+/* Declares MPICH's function, which exists in Fortran programs only, and defines ours. */
 #define GW_MPI_F08(name, parameters)                                                                         \
     extern void pmpir_##name##_f08_ parameters __attribute__((weak));                                        \
     GW_MPI_ENTRY void mpi_##name##_f08_ parameters;                                                          \
@@ -17,7 +17,7 @@ static int gw_mpi_is_complete(MPI_Fint request)
 {
     int flag = 0;
     const int status = PMPI_Request_get_status(PMPI_Request_f2c(request), &flag, MPI_STATUS_IGNORE);
-    gw_mpi_failed_clear(); /* the call that frees the request tells */
+    gw_mpi_failed_clear(); /* reported by the call that frees the request */
     return flag || status != MPI_SUCCESS;
 }
 
@@ -30,7 +30,7 @@ static void gw_mpi_drive_all(MPI_Fint count, const MPI_Fint *requests)
     }
 }
 
-/* Until one is complete, or none is there. */
+/* Until one is complete or none is left. */
 static void gw_mpi_drive_any(MPI_Fint count, const MPI_Fint *requests)
 {
     while (atomic_load(&gw_mpi_active) > 0) {
@@ -183,7 +183,7 @@ GW_MPI_F08(request_free, (MPI_Fint * request, MPI_Fint *ierror))
     gw_mpi_conclude_f08(ierror);
 }
 
-/* Of several failures the first is told, and statuses do not say which request it was. */
+/* The first of several failures is returned; statuses do not say which request it was. */
 GW_MPI_F08(waitall, (const MPI_Fint *count, MPI_Fint *requests, void *statuses, MPI_Fint *ierror))
 {
     gw_mpi_drive_all(*count, requests);

@@ -38,13 +38,13 @@ typedef struct gw_mpi_config {
     uint32_t progress; /* GW_MPI_PROGRESS_* */
 } gw_mpi_config;
 
-/* Who drives operations with requests while the program's threads are in MPI calls that do not, or in none.
+/* What makes progress with nonblocking operations while the program is in other MPI calls, or in none.
  */
 enum {
-    GW_MPI_PROGRESS_AUTO,   /* a thread, when they have not for a moment */
+    GW_MPI_PROGRESS_AUTO,   /* a thread, when they have not done so for a moment */
     GW_MPI_PROGRESS_THREAD, /* a thread, all the time */
-    GW_MPI_PROGRESS_CALLS,  /* nobody: the program promises to come by */
-    GW_MPI_PROGRESS_NONE    /* there are none: they are not compressed */
+    GW_MPI_PROGRESS_CALLS,  /* the program's own MPI calls, which it promises to make */
+    GW_MPI_PROGRESS_NONE    /* such operations are not compressed */
 };
 
 extern gw_mpi_config gw_mpi_settings;
@@ -91,7 +91,7 @@ typedef struct gw_mpi_block {
     _Alignas(16) uint8_t data[];
 } gw_mpi_block;
 
-/* Ends the program if there is no memory: the other ranks could not be told. */
+/* Aborts if out of memory: the other ranks could not be notified. */
 void *gw_mpi_allocate(size_t count, size_t size);
 gw_mpi_block *gw_mpi_block_take(size_t capacity);
 void gw_mpi_block_release(gw_mpi_block *block);
@@ -101,19 +101,19 @@ void gw_mpi_pool_clear(void);
 
 typedef struct gw_mpi_context {
     struct gw_mpi_context *next;
-    MPI_Comm user;        /* where errors are raised; what is left to raise them on once it is freed */
+    MPI_Comm user;        /* where errors are raised, also after the program has freed it */
     int references;       /* by the attribute and by operations; guarded by the contexts' lock */
     MPI_Comm transport;   /* the duplicate */
     pthread_mutex_t lock; /* of started */
     int rank, size;
     uint32_t started;        /* operations so far: the number of the next one */
-    atomic_uint turn;        /* number of the operation that may issue collectives on transport */
+    atomic_uint turn;        /* number of the operation whose turn it is to issue collectives on transport */
     atomic_int live;         /* operations that are not complete */
     uint64_t threshold_size; /* of blocking calls; valid if measured */
     int measured;
 } gw_mpi_context;
 
-/* The context of a communicator; NULL: it has none, so that it is not ours. */
+/* The context of a communicator; NULL if it has none: its operations are left to MPI. */
 gw_mpi_context *gw_mpi_context_get(MPI_Comm comm);
 /* Makes one, if it can have one: not an intercommunicator, and more than one rank. Collective and blocking.
  * Returns an MPI error of making it. */
@@ -121,7 +121,7 @@ int gw_mpi_context_make(MPI_Comm comm);
 /* The same for a communicator that the program has just made, or none; nothing if nothing is intercepted, or
  * if the one that it was made from has no context: then ranks of it may be in another program. */
 void gw_mpi_context_adopt(MPI_Comm parent, MPI_Comm made);
-/* One reference more or less; the last one frees it. They call no MPI function. */
+/* Takes or drops a reference; dropping the last one frees it. They call no MPI function. */
 void gw_mpi_context_hold(gw_mpi_context *context);
 void gw_mpi_context_release(gw_mpi_context *context);
 /* Progress until no operation of the communicator is left. */
@@ -182,7 +182,7 @@ struct gw_mpi_operation {
     int voting;
     atomic_int done;
     int pins;        /* guarded by the lock of the list, as are the following */
-    int released;    /* nobody but those who pin it knows it */
+    int released;    /* known only to threads that hold a pin */
     int freed;       /* its request is */
     int ended;       /* its request is complete */
     atomic_int told; /* a call of the program has seen the outcome */
@@ -256,13 +256,13 @@ int gw_mpi_auto_measure(gw_mpi_context *context);
 
 /* ------------ interception ------------ */
 
-/* What MPI_Init and MPI_Finalize do beside MPI's own. */
+/* What MPI_Init and MPI_Finalize do in addition to MPI's work. */
 void gw_mpi_begin(int provided);
 /* The thread level to ask for. */
 int gw_mpi_begin_level(int required);
 void gw_mpi_end(void);
 
-/* Tells of an operation's failure that the last MPI call has found, if any; else returns status. */
+/* Reports an operation's failure that the last MPI call has found, if any; else returns status. */
 int gw_mpi_conclude(int status);
 
 /* Marks what replaces a symbol of MPI. */

@@ -1,6 +1,6 @@
 /*
- * Engine of an operation: THC. MPI's own collectives add the lanes; here they are made, a range of blocks at
- * a time, so that codec and transport overlap.
+ * Engine of an operation: THC. MPI's own collectives add the lanes; this file makes them, a range of blocks
+ * at a time, so that codec and transport overlap.
  *
  * The values are one tensor (all-reduce) or one for each rank's block (reduce-scatter). Collectives on the
  * transport communicator go out in one order on all ranks: those of an operation only when all operations
@@ -88,7 +88,7 @@ static void gw_mpi_lanes_destroy(gw_mpi_operation *operation)
     free(lanes);
 }
 
-/* Range `index` of a tensor. The rounds of an operation's tensors differ, so that none has another's random
+/* Range `index` of a tensor. The rounds of an operation's tensors differ, so that they do not share random
  * words. */
 static gw_thc_range gw_mpi_lanes_range(const gw_mpi_operation *operation, uint32_t index, uint32_t tensor)
 {
@@ -256,7 +256,7 @@ static void gw_mpi_lanes_encode(gw_mpi_operation *operation, gw_mpi_task *task)
         const gw_status status =
             gw_collective_lanes_encode(&lanes->thc, &range, &source, &dst, NULL, &workspace);
         if (status != GW_OK) {
-            /* Takes part all the same, so that no rank waits: lanes of no contributor */
+            /* Still takes part, with lanes of no contributor, so that no rank waits */
             memset(dst.data, 0, size);
             task->blame.status = status;
         }

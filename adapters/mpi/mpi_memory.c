@@ -1,6 +1,6 @@
 /*
- * Message buffers and workspaces. Buffers are as large as the bound of a message, of which only the part that
- * a message uses becomes memory; they are kept for the next operation, because fresh pages cost more than the
+ * Message buffers and workspaces. Buffers are as large as the bound of a message, but only the part that a
+ * message uses is ever touched; they are kept for the next operation, because fresh pages cost more than the
  * copy.
  *
  * SPDX-License-Identifier: BSD-2-Clause

@@ -1,5 +1,5 @@
 /*
- * Operations: start, progress, vote, outcome. An engine moves the values; what all have in common is here.
+ * Operations: start, progress, vote, outcome. An engine moves the values; this is what all engines share.
  *
  * An operation ends with a vote: the maximum of all ranks' status words, so that all ranks return the same.
  * The votes of a communicator, and whatever collectives its engines issue, go out in the order of its
@@ -94,7 +94,7 @@ static void gw_mpi_operation_destroy(gw_mpi_operation *operation)
     free(operation);
 }
 
-/* Whoever is last, the owner of the request or a thread that makes progress, frees the operation. */
+/* The last user, the owner of the request or a thread that makes progress, frees the operation. */
 static void gw_mpi_operation_release(gw_mpi_operation *operation, int pins, int released)
 {
     (void)pthread_mutex_lock(&gw_mpi_list_lock);
@@ -151,8 +151,8 @@ static int gw_mpi_request_query(void *extra, MPI_Status *status)
     return MPI_SUCCESS;
 }
 
-/* A request that the program has freed itself is told of when its operation has ended too, by whoever comes
- * last: MPICH calls gw_mpi_request_free() at once, Open MPI at the end. */
+/* The failure of a request that the program has freed is reported once its operation has ended too, whichever
+ * is later: MPICH calls gw_mpi_request_free() at once, Open MPI at the end. */
 static void gw_mpi_operation_part(gw_mpi_operation *operation, int freed, int ended)
 {
     (void)pthread_mutex_lock(&gw_mpi_list_lock);
@@ -258,7 +258,7 @@ static void gw_mpi_operation_end(gw_mpi_operation *operation)
 
 /* ------------ progress ------------ */
 
-/* Returns 1 if it got further; operation->done when all ranks' words are there. */
+/* Returns 1 if there was progress; sets operation->done when all ranks' words have arrived. */
 static int gw_mpi_operation_vote(gw_mpi_operation *operation)
 {
     gw_mpi_context *context = operation->context;
@@ -308,7 +308,7 @@ static int gw_mpi_task_take(gw_mpi_operation *operation, gw_mpi_task *task)
     return 1;
 }
 
-/* Messages, then at most one task. One thread at a time is at an operation's messages. */
+/* Messages, then at most one task. One thread at a time handles an operation's messages. */
 static int gw_mpi_operation_step(gw_mpi_operation *operation, int with_task)
 {
     gw_mpi_task task;

@@ -29,7 +29,7 @@ static void gw_mpi_pause(long ns)
     (void)nanosleep(&pause, NULL);
 }
 
-/* Sleeps until an operation with a request is under way; 0: the thread shall end. */
+/* Sleeps until an operation with a request is under way; 0: the thread is to end. */
 static int gw_mpi_thread_wait(void)
 {
     (void)pthread_mutex_lock(&gw_mpi_thread_lock);
@@ -48,7 +48,7 @@ static void *gw_mpi_thread_main(void *unused)
     long pause = GW_MPI_PAUSE_NS_MIN;
     (void)unused;
     while (gw_mpi_thread_wait()) {
-        (void)gw_mpi_conclude(MPI_SUCCESS); /* of requests that the program has freed: nobody else tells */
+        (void)gw_mpi_conclude(MPI_SUCCESS); /* reports failures of requests that the program has freed */
         const unsigned rounds = atomic_load(&gw_mpi_rounds);
         if (is_busy) {
             (void)gw_mpi_progress_round();

@@ -1,7 +1,7 @@
 /*
  * Waits and tests. A request of ours is a generalized request of MPI's own, so MPI's calls complete it like
- * any other; before they are asked, and again and again where the program waits, our operations make
- * progress. Where there are none, the calls go straight to MPI.
+ * any other; before each such call, and repeatedly during waits, our operations make progress. Without
+ * operations the calls go straight to MPI.
  *
  * A wait is a loop over the test of the same kind, which completes the same requests.
  *
@@ -118,11 +118,11 @@ GW_MPI_ENTRY int MPI_Request_get_status(MPI_Request request, int *flag, MPI_Stat
         (void)gw_mpi_progress();
     }
     const int result = PMPI_Request_get_status(request, flag, status);
-    gw_mpi_failed_clear(); /* the call that frees the request tells */
+    gw_mpi_failed_clear(); /* reported by the call that frees the request */
     return result;
 }
 
-/* The operation goes on in other calls; nobody is left to be told of its failure but the error handler. */
+/* The operation continues in other calls; its failure goes to the error handler. */
 GW_MPI_ENTRY int MPI_Request_free(MPI_Request *request)
 {
     if (gw_mpi_is_idle()) {

@@ -16,7 +16,7 @@ static atomic_uint gw_mpi_worker_count;
 static int gw_mpi_workers_running, gw_mpi_workers_leave;
 static unsigned long gw_mpi_workers_signals;
 
-/* Work may have come since `seen`: what a thread that found none last saw. */
+/* `seen`: the counter when the thread last found no work; work may have come since. */
 static void gw_mpi_workers_sleep(unsigned long *seen)
 {
     (void)pthread_mutex_lock(&gw_mpi_workers_lock);

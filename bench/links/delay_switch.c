@@ -3,7 +3,7 @@
  *
  *   delay_switch DELAY_US INTERFACE...
  *
- * Port i is the i-th interface; the station behind it has the address 02:67:77:00:00:(i+1). Frames to other
+ * Port i is the i-th interface; the station on it has the address 02:67:77:00:00:(i+1). Frames to other
  * addresses go to all other ports. Segments of up to 64 KiB pass whole (PACKET_VNET_HDR). Prints "ready" when
  * it forwards, and on SIGTERM or SIGINT how many frames it passed and dropped. */
 #define _GNU_SOURCE
@@ -145,7 +145,7 @@ static void receive(delay_switch *s, size_t port)
 static void forward(delay_switch *s, const entry *e, const uint8_t *frame)
 {
     static const uint8_t stations[5] = {0x02, 0x67, 0x77, 0, 0};
-    const uint8_t *to = frame + 10; /* behind struct virtio_net_hdr */
+    const uint8_t *to = frame + 10; /* after struct virtio_net_hdr */
     const size_t station = to[5] - (size_t)1;
     const int known = memcmp(to, stations, sizeof stations) == 0 && station < s->ports;
     for (size_t port = 0; port < s->ports; port++) {

@@ -96,7 +96,7 @@ def run_mpi(net, mpi, words, limit, extra=None, last_line=None):
     if status != 0:
         what = f"not done after {limit} s" if status is None else f"status {status}"
         raise RanksFailed(f"{mpi}: {what}\n{text[-4000:]}", [RankResult(0, status, text)])
-    if last_line is not None:  # behind it: mpirun's complaints when it was stopped
+    if last_line is not None:  # after it come mpirun's messages about being stopped
         if last_line not in text.splitlines():
             raise RanksFailed(f"{mpi}: no line '{last_line}'\n{text[-4000:]}", [RankResult(0, status, text)])
         text = text[: text.index(last_line)]

@@ -67,7 +67,7 @@ class Ring:
         return following, before
 
     def barrier(self):
-        """Two tokens around the ring: nobody leaves before all have come."""
+        """Two tokens around the ring: no rank leaves before all have arrived."""
         for _ in range(2):
             if self.rank == 0:
                 self.next.sendall(b"b")
@@ -114,7 +114,7 @@ class Ring:
                 late = (t, total)
 
     def flow(self, senders, seconds):
-        """The ranks in `senders` send to their next rank; returns what this rank received, None if nobody sent to
+        """The ranks in `senders` send to their next rank; returns what this rank received, None if no rank sent to
         it."""
         self.barrier()
         following, before = self._connect()

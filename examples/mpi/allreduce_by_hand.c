@@ -49,7 +49,7 @@ static void reduce_piece(const gw_collective_bucket *bucket, uint32_t index, flo
     } else {
         blame->status = gw_collective_encode(bucket, index, &out, workspace);
     }
-    if (blame->status != GW_OK) { /* a failed step sends a notice, so that nobody waits */
+    if (blame->status != GW_OK) { /* a failed step sends a notice, so that no rank waits */
         example_must(gw_collective_notice_write(blame, &out) == GW_OK, "room for a notice");
     }
     for (uint32_t r = 0; r < ranks; r++) {
@@ -63,7 +63,7 @@ static void reduce_piece(const gw_collective_bucket *bucket, uint32_t index, flo
         sum = receive(memory, bound, piece.owner);
     }
     gw_gcomp_target target = {result + piece.first, piece.len, .scale = 1.0f / (float)ranks};
-    blame->status = gw_collective_decode(bucket, index, piece.owner, &sum, &target, blame, workspace);
+    blame->status = gw_collective_decode(bucket, index, &sum, &target, blame, workspace);
 }
 
 int main(int argc, char **argv)

@@ -15,7 +15,8 @@
 extern "C" {
 #endif
 
-/* Of the tables below, not of the library: it changes only if these two structs do, so check it first. */
+/* Version of the tables below, not of the library: it changes only if these two structs do. Check it first.
+ */
 #define GW_ABI_VERSION 1u
 
 /* One field of a struct. */

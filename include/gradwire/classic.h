@@ -136,8 +136,8 @@ GW_API const gw_classic_options *gw_classic_options_of(const gw_classic *classic
 
 /* ------------ one tensor ------------ */
 
-/* Which tensor and step a call works on. Random bits are a function of seed, round, element number and, but
- * for the positions of RANDK, rank. */
+/* The tensor and step that a call works on. Random bits are a function of seed, round, element number and,
+ * but for the positions of RANDK, rank. */
 typedef struct gw_classic_step {
     uint64_t len;           /* elements of the tensor, 0..2^32 */
     uint64_t element_first; /* number of its first element: key random bits by parameter, not by bucket */
@@ -219,7 +219,7 @@ typedef struct gw_classic_frame {
     uint32_t backends; /* as in gw_classic_options */
 } gw_classic_frame;
 
-/* What a frame header says, checked. */
+/* Contents of a frame header, checked. */
 typedef struct gw_classic_frame_info {
     gw_classic_scheme scheme;
     gw_dtype dtype;

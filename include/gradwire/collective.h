@@ -42,7 +42,7 @@ extern "C" {
 
 #define GW_COLLECTIVE_RANKS_MAX 65535u
 
-/* What a bucket is cut by. Set to zeros, then fill in; equal on all ranks. */
+/* How a bucket is cut into pieces. Set to zeros, then fill in; equal on all ranks. */
 typedef struct gw_collective_shape {
     uint64_t len;        /* values of the bucket, at most 2^48 */
     uint32_t rank_count; /* 1..GW_COLLECTIVE_RANKS_MAX */
@@ -178,7 +178,7 @@ GW_API GW_MUST_CHECK gw_status gw_collective_streams(const gw_collective_layout 
  * Steps
  * -------------------------------------------------------------------------------------------------------- */
 
-/* What a rank brings to an operation. Set to zeros, then fill in. */
+/* A rank's input to an operation. Set to zeros, then fill in. */
 typedef struct gw_collective_bucket {
     const gw_collective_layout *layout;
     const gw_gcomp *codec;        /* with the chunk_log2 of the layout */
@@ -243,27 +243,36 @@ GW_API GW_MUST_CHECK gw_status gw_collective_reduce(const gw_collective_bucket *
                                                     gw_collective_blame *blame,
                                                     const gw_workspace *workspace);
 
-/* The same, but the sum is left as values, each multiplied by target->scale once, where the caller's
- * reduce-scatter wants them: at target->values. These may be the piece's own values in the bucket. A chunk
- * that is bad in any frame leaves its values of the target as they were. */
+/*
+ * gw_collective_reduce(), but the sum is left as values, for the caller's reduce-scatter.
+ *   - target->values: where they go; may be the piece's own values in the bucket. Each is multiplied by
+ *     target->scale once
+ *   - a chunk that is bad in any frame leaves its values of the target as they were
+ */
 GW_API GW_MUST_CHECK gw_status gw_collective_sum(const gw_collective_bucket *bucket, uint32_t piece,
                                                  const gw_gcomp_frame *messages, gw_gcomp_target *target,
                                                  gw_collective_blame *blame, const gw_workspace *workspace);
 
-/* A step of a ring: message of the left neighbour + own values -> frame for the right one, or, in the last
- * step, the frame of the finished piece. `hop` is the step of gw_collective_ring_shard(), and the piece one
- * of that shard; at 0 message is not read. Partial sums are contributions: they have quanta of
- * contribution_bits, the finished piece has those of the map. Otherwise as gw_collective_reduce(). */
+/*
+ * A step of a ring: message of the left neighbour + own values -> frame for the right one, or, in the last
+ * step, the frame of the finished piece. Otherwise as gw_collective_reduce().
+ *   - piece: one of the shard of gw_collective_ring_shard(), which implies the step; in step 0 message is not
+ *     read
+ *   - partial sums are contributions: they have quanta of contribution_bits, the finished piece has those of
+ *     the map
+ */
 GW_API GW_MUST_CHECK gw_status gw_collective_hop(const gw_collective_bucket *bucket, uint32_t piece,
-                                                 uint32_t hop, const gw_gcomp_frame *message, gw_buffer *dst,
+                                                 const gw_gcomp_frame *message, gw_buffer *dst,
                                                  gw_collective_blame *blame, const gw_workspace *workspace);
 
-/* Decodes the message of a finished piece to target->values, the piece's place, as gw_gcomp_decode(); with
- * target->scale = 1 / rank_count the mean needs no pass of its own. `from` is the rank to blame: the owner. A
- * notice gives the status and the blame that it carries. */
+/*
+ * Decodes the message of a finished piece to target->values, the piece's place, as gw_gcomp_decode().
+ *   - target->scale = 1 / rank_count: the mean, without a pass of its own
+ *   - *blame for a bad message: the owner, or what a notice says
+ */
 GW_API GW_MUST_CHECK gw_status gw_collective_decode(const gw_collective_bucket *bucket, uint32_t piece,
-                                                    uint32_t from, const gw_gcomp_frame *message,
-                                                    gw_gcomp_target *target, gw_collective_blame *blame,
+                                                    const gw_gcomp_frame *message, gw_gcomp_target *target,
+                                                    gw_collective_blame *blame,
                                                     const gw_workspace *workspace);
 
 /* -----------------------------------------------------------------------------------------------------------
@@ -275,17 +284,19 @@ GW_API GW_MUST_CHECK gw_status gw_collective_decode(const gw_collective_bucket *
 GW_API GW_MUST_CHECK gw_status gw_collective_notice_write(const gw_collective_blame *blame, gw_buffer *dst);
 
 /* 1 and *blame if the message is a notice; 0 if it is not; *blame then has status GW_OK. A damaged notice, or
- * one that names no failure, gives 1, GW_ERR_CORRUPT, and UINT32_MAX as rank and piece: whoever sent it is to
+ * one that names no failure, gives 1, GW_ERR_CORRUPT, and UINT32_MAX as rank and piece: the sender is to
  * blame. */
 GW_API int gw_collective_notice_read(const void *src, size_t src_size, gw_collective_blame *blame);
 
 /*
  * The status word of an operation: 0 for GW_OK, else status, rank, piece and difference, ordered such that
- * the larger one is worse. The maximum over the ranks, by one all-reduce of a uint64, tells all of them the
- * same outcome. Exchange it after the last decode; one word may stand for many buckets. Words are below 2^63,
- * so signed integers do as well. A failure that cannot be retried is above all that can. A status
- * above 255 is written as GW_ERR_CORRUPT, a rank that is not below GW_COLLECTIVE_RANKS_MAX is read as
- * UINT32_MAX. A word that no blame has is read as GW_ERR_CORRUPT with rank and piece UINT32_MAX.
+ * the larger one is worse. Exchange it after the last decode by one all-reduce MAX of a uint64: all ranks
+ * then have the same outcome.
+ *   - one word may stand for many buckets; words are below 2^63, so signed integers do as well
+ *   - a failure that cannot be retried is above all that can
+ *   - a status above 255 is written as GW_ERR_CORRUPT
+ *   - a rank that is not below GW_COLLECTIVE_RANKS_MAX is read as UINT32_MAX
+ *   - a word that no blame has is read as GW_ERR_CORRUPT with rank and piece UINT32_MAX
  */
 GW_API uint64_t gw_collective_word(const gw_collective_blame *blame);
 GW_API void gw_collective_word_read(uint64_t word, gw_collective_blame *blame);

@@ -91,7 +91,7 @@ GW_API GW_MUST_CHECK gw_status gw_cuda_device_info(const gw_cuda *cuda, gw_cuda_
 /* The code (CUresult) of the last driver call that failed under this handle, in any thread; 0 if none did. */
 GW_API uint32_t gw_cuda_driver_error(const gw_cuda *cuda);
 
-/* What a call writes to device memory when its work is done. `size` and `len` are those of the CPU's
+/* Outcome of a call, written to device memory when its work is done. `size` and `len` are those of the CPU's
  * function, 0 on failure. */
 typedef struct gw_cuda_result {
     uint32_t status;    /* gw_status */
@@ -177,7 +177,7 @@ typedef struct gw_cuda_gcomp_device {
     uint32_t book_id, book_generation;
 } gw_cuda_gcomp_device;
 
-/* What GCOMP calls take besides their data. */
+/* Parameters of GCOMP calls other than their data. */
 typedef struct gw_cuda_gcomp_request {
     const gw_cuda_gcomp_device *device; /* NULL: everything is read from the host */
     gw_cuda_result *result;             /* batches: not read, each item has a result of its own */
@@ -476,7 +476,7 @@ typedef struct gw_cuda_thc_key {
     uint32_t rank;
 } gw_cuda_thc_key;
 
-/* What THC calls take besides their data. */
+/* Parameters of THC calls other than their data. */
 typedef struct gw_cuda_thc_request {
     const gw_cuda_thc_key *key; /* device; NULL: the seed of the options, round and rank of the range */
     gw_thc_mode mode;           /* decode: sum or mean */
@@ -509,7 +509,7 @@ GW_API GW_MUST_CHECK gw_status gw_cuda_thc_encode(gw_cuda *cuda, const gw_thc *t
                                                   const gw_thc_source *source, const gw_cuda_buffer *indices,
                                                   const gw_cuda_thc_request *request);
 
-/* What is added to a sum. Arrays of `count` in host memory. */
+/* Inputs of a sum. Arrays of `count` in host memory. */
 typedef struct gw_cuda_thc_inputs {
     const uint8_t *const *data; /* device pointers: packed indices, or lanes */
     const uint32_t *ranks;      /* sum_indices: their workers */

@@ -167,7 +167,7 @@ typedef struct gw_thc_goal {
 GW_API GW_MUST_CHECK gw_status gw_thc_options_init(gw_thc_options *options, const gw_thc_goal *goal,
                                                    const gw_workspace *workspace);
 
-/* What gw_thc_plan_make() recommends and predicts for one tensor element. */
+/* Recommendation of gw_thc_plan_make(), and its predictions for one tensor element. */
 typedef struct gw_thc_plan {
     gw_thc_options options;
     double p;
@@ -235,7 +235,7 @@ GW_API size_t gw_thc_workspace_size(const gw_thc *thc);
 
 /* ------------ worker: two phases ------------ */
 
-/* Which tensor, blocks, round and worker a call works on. More than 2^32 blocks: GW_ERR_LIMIT. */
+/* The tensor, blocks, round and worker that a call works on. More than 2^32 blocks: GW_ERR_LIMIT. */
 typedef struct gw_thc_range {
     uint64_t len; /* elements of the whole tensor */
     uint64_t block_first;
@@ -244,7 +244,7 @@ typedef struct gw_thc_range {
     uint32_t rank;  /* of the worker: 0..worker_max-1. Decoders do not read it */
 } gw_thc_range;
 
-/* What a worker's calls read, from the first element or block of the range on. An element x is value + error,
+/* Inputs of a worker's calls, from the first element or block of the range on. An element x is value + error,
  * rounded once to fp32; subnormal results and -0 count as +0 (docs/numerics-thc.md section 2). */
 typedef struct gw_thc_source {
     const void *values; /* elements of options.dtype */
@@ -490,7 +490,7 @@ typedef struct gw_thc_frame {
     uint32_t backends; /* as in gw_thc_options */
 } gw_thc_frame;
 
-/* What a frame header says, checked. Offsets are from the start of the frame. */
+/* Contents of a frame header, checked. Offsets are from the start of the frame. */
 typedef struct gw_thc_frame_info {
     gw_thc_options options; /* error_feedback 0; nonfinite PROPAGATE iff the flag is set, else ERROR;
                                backends: all after peek, those of the frame struct after check */

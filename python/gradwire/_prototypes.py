@@ -461,7 +461,6 @@ GRADWIRE = {
         (
             POINTER(gw_collective_bucket),
             c_uint32,
-            c_uint32,
             POINTER(gw_gcomp_frame),
             POINTER(gw_buffer),
             POINTER(gw_collective_blame),
@@ -472,7 +471,6 @@ GRADWIRE = {
         c_int,
         (
             POINTER(gw_collective_bucket),
-            c_uint32,
             c_uint32,
             POINTER(gw_gcomp_frame),
             POINTER(gw_gcomp_target),

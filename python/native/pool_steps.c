@@ -204,8 +204,7 @@ static void measure(gw_exchange *exchange, uint32_t piece, const gw_buffer *fram
     gw_gcomp_frame message = {.data = frame->data, .size = frame->size};
     gw_gcomp_target target = {.values = exchange->sample, .capacity = at.len};
     gw_collective_blame blame;
-    if (gw_collective_decode(&exchange->bucket, piece, exchange->config.rank, &message, &target, &blame,
-                             workspace) != GW_OK) {
+    if (gw_collective_decode(&exchange->bucket, piece, &message, &target, &blame, workspace) != GW_OK) {
         return;
     }
     for (uint64_t i = 0; i < at.len; i++) {
@@ -306,8 +305,8 @@ static void decode(gw_exchange *exchange, uint32_t piece, const gw_workspace *wo
     uint64_t start = gw_pool_clock();
     gw_gcomp_target target = target_of(exchange, piece);
     gw_collective_blame blame;
-    gw_status status = gw_collective_decode(&exchange->bucket, piece, piece / exchange->layout.shard_pieces,
-                                            &exchange->finished[piece], &target, &blame, workspace);
+    gw_status status = gw_collective_decode(&exchange->bucket, piece, &exchange->finished[piece], &target,
+                                            &blame, workspace);
     gw_pool_lock(exchange->pool);
     exchange->stats.decode_ns += gw_pool_clock() - start;
     if (status != GW_OK) {

@@ -234,7 +234,7 @@ static gw_add_fn *const adds[3] = {gw_add_fp32_avx2, gw_add_bf16_avx2, gw_add_fp
 
 /* ---- a chunk ------------------------------------------------------------------------------------------ */
 
-/* What stays the same from one group of values to the next. */
+/* Constants of all groups of values. */
 typedef struct join_state {
     const uint8_t *plane[GW_PLANES_MAX]; /* next digit; of R1 the start */
     size_t r1_at;                        /* next bit of R1 */

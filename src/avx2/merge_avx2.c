@@ -18,7 +18,7 @@
 
 #include "avx2/byte_orders_avx2.h"
 
-/* Where the values of a side come from. */
+/* Source of the values of a side. */
 enum { FROM_ARRAY, FROM_LABEL };
 
 /* 32 values of out, from left[l..] at clear bits and right[r..] at set bits. Returns the number of set

@@ -14,7 +14,7 @@
 
 enum { GW_GROUP_LEN = 32, GW_GROUPS_MAX = 16 };
 
-/* What a value has, as bits of a byte: digits in planes, and the bits of its remainder; in explicit mode
+/* Flags of a value, in a byte: digits in planes, and the bits of its remainder; in explicit mode
  * the lowest two bits are the level instead. */
 enum {
     GW_HAS_P1 = 0x80,
@@ -27,7 +27,7 @@ enum {
     GW_HAS_NO_DIGIT = 1
 };
 
-/* What a value with this many kept bits has. */
+/* Flags by number of kept bits. */
 static inline uint8_t gw_has_of_kept(unsigned kept, const gw_traits *t)
 {
     unsigned has = 0, whole = 0;

@@ -23,7 +23,7 @@
 
 /* ---- labels and masks --------------------------------------------------------------------------------- */
 
-/* What the rounded groups of a block become. */
+/* Outputs of the rounded groups of a block. */
 typedef struct group_masks {
     _Alignas(64) uint32_t plane[GW_PLANES_MAX][GW_GROUPS_MAX];
     uint32_t escaped[GW_GROUPS_MAX];

@@ -60,7 +60,7 @@ static inline __m256 inner_strides(__m256 x)
     return _mm256_add_ps(_mm256_permute2f128_ps(x, x, 1), _mm256_xor_ps(x, odd4));
 }
 
-/* What is done to values when they are loaded and stored. */
+/* Conversion of values on load and store. */
 typedef struct edges {
     int is_first, is_last; /* constants wherever this is inlined */
     __m256i below;

@@ -121,7 +121,7 @@ GW_TEMPLATE quad assemble_fp16(const digits *d, uint64_t *zeros)
 
 /* ---- output -------------------------------------------------------------------------------------------- */
 
-/* Where values are stored, 64 at a time. */
+/* Stores of values, 64 at a time. */
 typedef struct sink {
     uint8_t *dst;
     uint16_t *place;
@@ -337,7 +337,7 @@ static inline void prefetch_frame(const gw_joiner *joiner, size_t at, size_t len
 
 /* ---- explicit ------------------------------------------------------------------------------------------ */
 
-/* Where the next digits of each plane are. */
+/* Position of the next digits of each plane. */
 typedef struct cursors {
     const uint8_t *p1, *p2, *p3, *p4, *r4, *r2, *r1;
     size_t r1_at; /* bits */

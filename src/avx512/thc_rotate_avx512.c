@@ -57,7 +57,7 @@ static inline __m512 inner_strides(__m512 x)
     return _mm512_fmadd_ps(x, even8, _mm512_shuffle_f32x4(x, x, 0x4e));
 }
 
-/* What is done to values when they are loaded and stored. */
+/* Conversion of values on load and store. */
 typedef struct edges {
     int is_first, is_last; /* constants wherever this is inlined */
     __m512i floor_bits;

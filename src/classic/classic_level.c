@@ -183,7 +183,7 @@ static int sum_matches(const gw_classic_payload *first, const gw_classic_payload
     return 1;
 }
 
-/* At most 65535 members of magnitude 127: below 2^23. Wraps around only where the caller's lanes are no sums.
+/* At most 65535 members of magnitude 127: below 2^23. Wraps around only if the caller's lanes are not sums.
  */
 static void sum_add(void *lanes, const gw_classic_payload *payload)
 {

@@ -13,10 +13,9 @@
 enum {
     GW_MASK_LEN_MAX = 1 << 15,
     GW_MASK_BYTES_MAX = GW_MASK_LEN_MAX / 8,
-    GW_MASK_TABLE_SIZE = 8, /* ten nibbles and padding */
-    /* Encode: the bytes of a node and of its free area, and 128 for each of at most 11 depths. Decode: a
-     * child begins at most all bytes and 64 for each leaf after the start, and as much may be read from
-     * there. */
+    GW_MASK_HEAD_SIZE = 8, /* table and padding */
+    /* As gw_write_runs() and gw_read_runs() need it: 128 bytes for each of at most 11 depths; 64 for each of
+     * at most 10 leaves, twice. */
     GW_MASK_AREA_SIZE = 2 * GW_MASK_BYTES_MAX + 2048
 };
 
@@ -31,7 +30,7 @@ typedef struct gw_mask_scratch {
 /* The most bytes that a mask of len bits takes. */
 static inline size_t gw_mask_size_max(size_t len)
 {
-    return len == 0 ? 0 : GW_MASK_TABLE_SIZE + gw_run_size(len, 1);
+    return len == 0 ? 0 : GW_MASK_HEAD_SIZE + gw_run_size(len, 1);
 }
 
 /* Writes the mask of `len` <= GW_MASK_LEN_MAX bits; bits after them are 0 up to a multiple of 32. dst has

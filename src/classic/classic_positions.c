@@ -246,10 +246,9 @@ static void write_mask(uint8_t *tables, bit_writer *w, const gw_positions_plan *
     gw_mask_prefix prefix;
     while (next_group(&walk, mask)) {
         gw_mask_depths(depth, walk.count, plan->scratch);
-        (void)gw_mask_prefix_make(&prefix, depth);
-        for (size_t i = 0; i < GW_MASK_TABLE_SIZE; i++) {
-            *tables++ = (uint8_t)(depth[2 * i] | depth[2 * i + 1] << 4);
-        }
+        gw_mask_prefix_make(&prefix, depth);
+        gw_mask_table_write(tables, depth);
+        tables += GW_MASK_TABLE_SIZE;
         write_group(w, mask, walk.size, &prefix);
     }
 }

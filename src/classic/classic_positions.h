@@ -19,8 +19,7 @@ enum {
     GW_POSITIONS_MASK = 1,
     GW_GAP_GROUP_LEN = 512,    /* positions that share a parameter */
     GW_MASK_GROUP_SIZE = 2048, /* bytes that share a code: 2^14 values */
-    GW_MASK_TABLE_SIZE = 5,    /* a nibble a class */
-    GW_MASK_DEPTH_MAX = 9,     /* ten classes */
+    GW_MASK_DEPTH_MAX = 9,     /* of a complete code of ten classes */
     GW_GAP_PARAMETER_MAX = 31,
     GW_POSITIONS_WORD_SIZE = 8
 };
@@ -45,7 +44,7 @@ void gw_positions_plan_make(gw_positions_plan *plan);
 /* Writes plan->size bytes. */
 void gw_positions_write(uint8_t *dst, const gw_positions_plan *plan);
 
-/* Reading. Bytes are read once each, and nothing that they say leads outside of the given range. */
+/* Reading. Each byte is read once; no content leads to an access outside the given range. */
 typedef struct gw_positions_reader {
     const uint8_t *tables, *stream;
     uint64_t stream_size;   /* bytes, a multiple of 8 */
@@ -65,7 +64,7 @@ typedef struct gw_positions_reader {
 size_t gw_positions_open(gw_positions_reader *reader, const uint8_t *src, size_t size, uint64_t len,
                          uint64_t keep_len);
 
-/* Starts at a bitmap of len bits and zeros to a multiple of 64, in memory that nobody else writes. */
+/* Starts at a bitmap of len bits and zeros to a multiple of 64, in memory that no other thread writes. */
 void gw_positions_open_bitmap(gw_positions_reader *reader, const uint64_t *bitmap, uint64_t len,
                               uint64_t keep_len);
 

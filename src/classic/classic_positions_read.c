@@ -132,14 +132,10 @@ static int open_group(gw_positions_reader *reader, uint64_t group)
     const uint8_t *const table = reader->tables + (size_t)(group * GW_MASK_TABLE_SIZE);
     uint8_t depth[GW_MASK_CLASSES];
     gw_mask_prefix prefix;
-    for (size_t i = 0; i < GW_MASK_TABLE_SIZE; i++) {
-        const uint8_t pair = table[i];
-        depth[2 * i] = pair & 15;
-        depth[2 * i + 1] = pair >> 4;
-    }
-    if (!gw_mask_prefix_make(&prefix, depth)) {
+    if (gw_mask_table_read(depth, table) <= 0) {
         return 0;
     }
+    gw_mask_prefix_make(&prefix, depth);
     for (uint32_t c = 0; c < GW_MASK_CLASSES; c++) {
         const uint32_t bits = prefix.bits[c];
         if (bits == 0 && !(prefix.single && prefix.first == c)) {
@@ -169,7 +165,7 @@ static int read_mask_word(gw_positions_reader *reader, uint64_t mask_size, uint6
             const uint32_t entry = reader->code[window & ((1u << GW_MASK_DEPTH_MAX) - 1)];
             const unsigned all = entry & 63, bits = entry >> 6 & 15;
             const uint32_t index = (uint32_t)(window >> bits) & ((1u << (all - bits)) - 1);
-            window >>= all; /* what the next byte waits for: one load and one shift */
+            window >>= all; /* the dependency chain from byte to byte: one load and one shift */
             at += all;
             bytes |= (uint64_t)gw_mask_byte_order[gw_mask_class_first[entry >> 10] + index] << 8 * i;
         }
@@ -188,7 +184,7 @@ static unsigned ones_of(uint64_t x)
     return (unsigned)(x * 0x0101010101010101u >> 56);
 }
 
-/* The whole mask, for a check: how many positions there are, and not which. */
+/* The whole mask, for a check that needs the number of positions only. */
 static void skip_mask(gw_positions_reader *reader)
 {
     const uint64_t mask_size = reader->len / 8 + (reader->len % 8 != 0);

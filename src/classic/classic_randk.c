@@ -18,8 +18,8 @@ static uint64_t set_bit(uint64_t *bitmap, uint64_t position)
 }
 
 /* count <= len / 2: every draw finds a bit that is not set with a probability of at least 1/2, so that the
- * limit, below which 1.4 * count draws are expected, is never reached but by a seed made for it, if there is
- * one. Then the lowest bits are set. */
+ * limit, below which 1.4 * count draws are expected, is reached by a seed made for it at most. Then the
+ * lowest bits are set. */
 static void draw_bits(uint64_t *bitmap, uint64_t len, uint64_t count, const gw_randk_stream *stream)
 {
     const uint64_t limit = gw_min_u64(2 * count + 4096, (uint64_t)1 << 32);

@@ -121,7 +121,7 @@ static void take_sample(gw_selection *s, const gw_sparse_input *input, uint64_t 
     }
 }
 
-/* A bound that rank `rank` of the sample has, 0 if there is none. */
+/* The value of rank `rank` in the sample, 0 if there is none. */
 static uint32_t bound_of(const gw_selection *s, uint64_t sample_len, uint64_t rank)
 {
     if (rank >= sample_len) {

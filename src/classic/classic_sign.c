@@ -38,7 +38,7 @@ static size_t decode_workspace_size(const gw_classic_frame_info *info)
 /* ---- encode ---------------------------------------------------------------------------------------------
  */
 
-/* What is packed: values [first, first + len) with the residual, or the new momentum. */
+/* The values to pack: [first, first + len) with the residual, or the new momentum. */
 static void load_block(const gw_classic_encoding *e, float *x, size_t first, size_t len)
 {
     const gw_classic_options *o = e->options;

@@ -56,7 +56,7 @@ static int open_streams(sparse_streams *streams, const gw_classic_payload *paylo
     } else if (with_positions) {
         draw_positions(&streams->positions, payload);
     }
-    /* Frames that need no workspace have none: no offset to NULL. */
+    /* Frames that need no workspace may have none: adds no offset to NULL. */
     uint8_t *const scratch =
         payload->workspace != NULL ? payload->workspace + (size_t)bitmap_size(info) : NULL;
     return gw_sparse_values_open(&streams->values, payload, payload->data + used, payload->size - used,

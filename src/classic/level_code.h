@@ -16,7 +16,7 @@ enum {
     GW_LEVEL_BITS_SIZE = GW_LEVEL_CHUNK_LEN / 8 + GW_SLOP,
     /* Counts, two masks, signs, and 7 bits of every level. */
     GW_LEVEL_CODED_MAX =
-        4 + 2 * (GW_MASK_TABLE_SIZE + GW_MASK_BYTES_MAX) + GW_MASK_BYTES_MAX + GW_LEVEL_CHUNK_LEN / 8 * 7,
+        4 + 2 * (GW_MASK_HEAD_SIZE + GW_MASK_BYTES_MAX) + GW_MASK_BYTES_MAX + GW_LEVEL_CHUNK_LEN / 8 * 7,
     GW_LEVEL_INVALID = 0x80 /* a byte that is no level */
 };
 

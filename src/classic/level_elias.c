@@ -1,5 +1,6 @@
 /*
- * Elias omega codes of gaps and levels, as section 3 of the paper of QSGD has them; for comparison, so plain.
+ * Elias omega codes of gaps and levels, as in section 3 of the QSGD paper. For comparison only, so the code
+ * is plain.
  *
  * The code of n >= 1: the binary digits of n, before them those of their number less 1, and so on down to 1,
  * which has none; after all, a 0. Digits come in order of weight, the highest first, into a string of bits

@@ -16,22 +16,18 @@ typedef struct gw_mask_prefix {
     uint8_t first;
 } gw_mask_prefix;
 
-/* 0 if the lengths are not those of a complete code, or above GW_MASK_DEPTH_MAX. */
-static inline int gw_mask_prefix_make(gw_mask_prefix *prefix, const uint8_t depth[GW_MASK_CLASSES])
+/* The lengths are those of a complete code or of a single class, hence at most GW_MASK_DEPTH_MAX. */
+static inline void gw_mask_prefix_make(gw_mask_prefix *prefix, const uint8_t depth[GW_MASK_CLASSES])
 {
-    uint32_t used = 0, next = 0, kraft = 0;
+    uint32_t used = 0, next = 0;
     GW_MEMSET(prefix, 0, sizeof *prefix);
     for (uint32_t c = GW_MASK_CLASSES; c-- > 0;) {
-        if (depth[c] > GW_MASK_DEPTH_MAX) {
-            return 0;
-        }
         used += depth[c] != 0;
         prefix->first = depth[c] != 0 ? (uint8_t)c : prefix->first;
-        kraft += depth[c] != 0 ? 1u << (GW_MASK_DEPTH_MAX - depth[c]) : 0;
     }
     if (used == 1) {
         prefix->single = 1;
-        return depth[prefix->first] == 1;
+        return;
     }
     for (uint32_t bits = 1; bits <= GW_MASK_DEPTH_MAX; bits++) {
         next *= 2;
@@ -41,13 +37,12 @@ static inline int gw_mask_prefix_make(gw_mask_prefix *prefix, const uint8_t dept
                 for (uint32_t i = 0; i < bits; i++) {
                     reversed |= (next >> i & 1) << (bits - 1 - i);
                 }
-                prefix->code[c] = (uint16_t)(reversed & 0x1ff);
+                prefix->code[c] = (uint16_t)reversed;
                 prefix->bits[c] = (uint8_t)bits;
                 next++;
             }
         }
     }
-    return kraft == 1u << GW_MASK_DEPTH_MAX;
 }
 
 #endif

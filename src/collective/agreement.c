@@ -57,7 +57,7 @@ void gw_collective_word_read(uint64_t word, gw_collective_blame *blame)
         .difference = (uint32_t)word & DIFFERENCE_MASK,
         .bad_chunk = UINT64_MAX,
     };
-    /* What no rank wrote: another version, or memory that was overwritten. */
+    /* Not written by any rank: another version, or memory that was overwritten. */
     if (gw_collective_word(blame) != word) {
         *blame = (gw_collective_blame){
             .status = GW_ERR_CORRUPT, .rank = UINT32_MAX, .piece = UINT32_MAX, .bad_chunk = UINT64_MAX};

@@ -20,7 +20,7 @@ static uint64_t end_of(const gw_collective_segment *segment)
     return segment->offset + segment->len;
 }
 
-/* A segment behind `end`, within the bucket, with a rule that can be applied. */
+/* A segment that starts at `end` or later, within the bucket, with a rule that can be applied. */
 static int is_segment_valid(const gw_collective_segment *segment, uint64_t end, uint64_t bucket_len)
 {
     const gw_gcomp_map_rule *rule = segment->rule;

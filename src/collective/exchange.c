@@ -182,9 +182,8 @@ gw_status gw_collective_reduce(const gw_collective_bucket *bucket, uint32_t piec
     return encode_sum(&own, &list, &source, dst, blame, workspace);
 }
 
-gw_status gw_collective_hop(const gw_collective_bucket *bucket, uint32_t piece, uint32_t hop,
-                            const gw_gcomp_frame *message, gw_buffer *dst, gw_collective_blame *blame,
-                            const gw_workspace *workspace)
+gw_status gw_collective_hop(const gw_collective_bucket *bucket, uint32_t piece, const gw_gcomp_frame *message,
+                            gw_buffer *dst, gw_collective_blame *blame, const gw_workspace *workspace)
 {
     if (dst == NULL || blame == NULL) {
         return GW_ERR_ARG;
@@ -195,9 +194,10 @@ gw_status gw_collective_hop(const gw_collective_bucket *bucket, uint32_t piece, 
     if (status != GW_OK) {
         return status;
     }
+    /* The step of gw_collective_ring_shard(). */
     const uint32_t ranks = bucket->layout->shape.rank_count;
-    if (own.at.owner != gw_collective_ring_shard(ranks, bucket->rank, hop) ||
-        (hop != 0 && message == NULL && own.at.len != 0)) {
+    const uint32_t hop = (bucket->rank + ranks - 1 - own.at.owner) % ranks;
+    if (hop != 0 && message == NULL && own.at.len != 0) {
         return blame_self(blame, bucket, GW_ERR_ARG);
     }
     if (own.at.len == 0) {
@@ -262,7 +262,7 @@ gw_status gw_collective_sum(const gw_collective_bucket *bucket, uint32_t piece,
 
 /* ---- decode -------------------------------------------------------------------------------------------- */
 
-gw_status gw_collective_decode(const gw_collective_bucket *bucket, uint32_t piece, uint32_t from,
+gw_status gw_collective_decode(const gw_collective_bucket *bucket, uint32_t piece,
                                const gw_gcomp_frame *message, gw_gcomp_target *target,
                                gw_collective_blame *blame, const gw_workspace *workspace)
 {
@@ -276,7 +276,7 @@ gw_status gw_collective_decode(const gw_collective_bucket *bucket, uint32_t piec
     if (status != GW_OK) {
         return blame_self(blame, bucket, status);
     }
-    if (from >= bucket->layout->shape.rank_count || (own.at.len != 0 && message == NULL)) {
+    if (own.at.len != 0 && message == NULL) {
         return blame_self(blame, bucket, GW_ERR_ARG);
     }
     if (own.at.len == 0) {
@@ -286,7 +286,7 @@ gw_status gw_collective_decode(const gw_collective_bucket *bucket, uint32_t piec
         return blame_self(blame, bucket, GW_ERR_ARG);
     }
     gw_gcomp_info info;
-    status = gw_piece_check_message(&own, from, message, own.sum_map, &info, blame);
+    status = gw_piece_check_message(&own, own.at.owner, message, own.sum_map, &info, blame);
     if (status != GW_OK) {
         return status;
     }

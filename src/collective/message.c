@@ -5,7 +5,7 @@
  */
 #include "collective/exchange.h"
 
-/* What a derived frame's header has other than the map. All three: there is no map to compare. */
+/* The differences between a derived frame's header and the map; all three if there is no map to compare. */
 static uint32_t find_difference(const gw_piece *piece, const gw_gcomp_info *info, const gw_gcomp_map *map)
 {
     if (map == NULL) {

@@ -26,7 +26,7 @@ typedef struct backend {
     void (*init)(gw_kernels *kernels, uint32_t cpu); /* NULL: a device, or not in this build */
 } backend;
 
-/* INIT_IF(GW_HAVE_X, f) is f if the build defines GW_HAVE_X as 1. Else GW_HAVE_X stays a name,
+/* INIT_IF(GW_HAVE_X, f) is f if the build defines GW_HAVE_X as 1. Otherwise GW_HAVE_X stays a name,
  * HAVE_GW_HAVE_X is no macro, and the second argument of SECOND() is NULL. */
 #define HAVE_1                   unused,
 #define SECOND(first, init, ...) init

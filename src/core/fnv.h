@@ -1,5 +1,5 @@
 /*
- * FNV-1a, 64 bits: tells accidents apart, not attackers.
+ * FNV-1a, 64 bits: detects accidental differences, not deliberate ones.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

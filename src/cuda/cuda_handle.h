@@ -25,7 +25,7 @@ extern const gw_cuda_image gw_cuda_images[];
 
 typedef struct gw_cuda_state {
     uint32_t tag;
-    _Atomic uint32_t error; /* CUresult of the last failure, of whichever thread */
+    _Atomic uint32_t error; /* CUresult of the last failure in any thread */
     gw_cuda_info info;
     gw_driver driver;
     void *module[GW_CUDA_IMAGES_MAX];

@@ -145,6 +145,18 @@ GW_DEVICE void gw_book_choose(gw_survey_state &s, uint32_t chunk_len, bool is_sa
     gw_cuda_book_make(b, count, mask_count, is_masked);
 }
 
+GW_DEVICE void gw_survey_clear(gw_survey_state &s)
+{
+    const uint32_t t = threadIdx.x;
+    GW_UNROLL
+    for (uint32_t i = 0; i < 4; i++) {
+        s.bin[GW_THREADS * i + t] = 0;
+    }
+    if (t < 16) {
+        s.mask_count[t] = 0;
+    }
+}
+
 /* Codebook of one group into p.books. */
 template <uint32_t DTYPE, bool DERIVED>
 GW_DEVICE void gw_book_group(gw_survey_state &s, const gw_gcomp_encode_params &p)
@@ -155,13 +167,7 @@ GW_DEVICE void gw_book_group(gw_survey_state &s, const gw_gcomp_encode_params &p
     if (t == 0) {
         s.status = gw_encode_status(p, item);
     }
-    GW_UNROLL
-    for (uint32_t i = 0; i < 4; i++) {
-        s.bin[GW_THREADS * i + t] = 0;
-    }
-    if (t < 16) {
-        s.mask_count[t] = 0;
-    }
+    gw_survey_clear(s);
     __syncthreads();
     if (s.status != GW_OK) {
         return;
@@ -548,13 +554,7 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_histogram_all(const gw
                          ? gw_item_find(p.chunk_first, p.item_count, s.group)
                          : 0;
         }
-        GW_UNROLL
-        for (uint32_t i = 0; i < 4; i++) {
-            s.bin[GW_THREADS * i + t] = 0;
-        }
-        if (t < 16) {
-            s.mask_count[t] = 0;
-        }
+        gw_survey_clear(s);
         __syncthreads();
         if (s.group >= units) {
             break;

@@ -1,6 +1,6 @@
 /*
- * From counts to code lengths and a serialised codebook, by a block of 256 threads (docs/format.md sections
- * 5.1 and 6).
+ * Makes code lengths and a serialised codebook from counts, by a block of 256 threads (docs/format.md
+ * sections 5.1 and 6).
  *
  * Package-merge (Larmore and Hirschberg 1990) in rows: a row merges the sorted leaves with the packages of
  * the row below, which are sorted, too, so the place of an item is its index in its own list plus the number

@@ -283,7 +283,7 @@ GW_DEVICE void gw_decode_plain(const uint8_t *src, uint32_t size, const gw_decod
     }
 }
 
-/* Which chunks a call of gw_cuda_decode_chunk() can decode. What is left out of the first kind takes more
+/* Which chunks a call of gw_cuda_decode_chunk() can decode. The first kind leaves out what takes more
  * registers. */
 enum gw_decode_paths {
     GW_DECODE_NEAR, /* all but CODED ones of derived frames and those too large for shared memory */
@@ -357,7 +357,7 @@ GW_DEVICE bool gw_decode_far(gw_decode_state &s, const gw_decode_call &c, const 
         size - skip, chunk_len, is_checked_first);
 }
 
-/* What is left to do before the values of a chunk can be decoded, or instead of that. */
+/* The next step of a chunk, before its values can be decoded or in place of that. */
 enum {
     GW_TODO_END = 1, /* return s.status */
     GW_TODO_CHECKSUM = 2,

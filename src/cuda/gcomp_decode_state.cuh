@@ -195,7 +195,7 @@ enum {
 #define GW_HAS_2 (1u << 21)
 #define GW_HAS_3 GW_FLAG_3
 #define GW_HAS_4 (1u << 22)
-/* Entries of fp16, of which no exponent reaches so far: digits in any plane. */
+/* Entries of fp16, whose exponents are all below this: digits in any plane. */
 #define GW_HAS_ANY (1u << 31)
 
 /* Of a value that keeps `kept` bits, sign included. */

@@ -21,7 +21,8 @@
 #include "cuda/gcomp_encode.cuh"
 
 /*
- * Prepares to encode with the codec's codebook (encode_with). False, to all threads, if it is none.
+ * Prepares to encode with the codec's codebook (encode_with). Returns false to all threads if the codebook is
+ * not valid.
  *
  * shared_size: bytes at shared. With GW_CUDA_ENCODE_SHARED_SIZE_ONCE(chunk_log2, DTYPE) of them or more, an
  * explicit chunk's values are rounded once instead of twice.
@@ -112,7 +113,8 @@ GW_DEVICE gw_cuda_frame_state gw_device_frame(const gw_device_codec &c, uint32_t
     return f;
 }
 
-/* Prepares to decode with the codebook that gw_device_encode_begin() encodes with. False if it is none. */
+/* Prepares to decode with the codebook that gw_device_encode_begin() encodes with. Returns false if it is not
+ * valid. */
 template <uint32_t DTYPE, bool DERIVED>
 GW_DEVICE bool gw_device_decode_begin(unsigned char *shared, const gw_device_codec &c)
 {

@@ -385,7 +385,7 @@ GW_DEVICE uint32_t gw_book_crc(const gw_cuda_book &book, uint32_t *sums)
     if (book.bytes == nullptr) {
         return book.crc;
     }
-    /* What is longer is no codebook; its checksum does not matter. */
+    /* Longer data is not a codebook; its checksum is not used. */
     const uint32_t size = book.size_at != nullptr ? *book.size_at : book.size;
     return gw_cuda_crc32c_bytes(0, book.bytes,
                                 size < GW_CUDA_BOOK_SIZE_MAX ? size : (uint32_t)GW_CUDA_BOOK_SIZE_MAX, sums);

@@ -1,6 +1,6 @@
 /*
- * From the ranks of the root to values: look-up of the entries, digits from the planes, escapes. Rules 24 to
- * 26 of docs/format.md section 8.
+ * Makes values from the ranks of the root: look-up of the entries, digits from the planes, escapes. Rules 24
+ * to 26 of docs/format.md section 8.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -138,7 +138,7 @@ template <bool DERIVED> GW_DEVICE gw_counts gw_announced(const gw_decode_state &
 }
 
 /*
- * Where digit, or escape, `count` of a part begins. After the end of the part it is the end, so that no
+ * Start of digit, or escape, `count` of a part. After the end of the part it is the end, so that no
  * more is read there than the copy of the chunk has to spare; that counts are wrong is found when all are
  * known.
  */
@@ -150,7 +150,7 @@ GW_DEVICE uint32_t gw_part_place(const gw_decode_state &s, uint32_t part, uint32
     return at < bounds.y ? at : bounds.y;
 }
 
-/* Where the digits of a thread go on in a plane: the next one's bit, and a window that held the next ones. */
+/* A thread's position in a plane: the next one's bit, and a window that held the next ones. */
 struct gw_digits {
     uint32_t at, window;
 };
@@ -336,7 +336,7 @@ template <typename JOIN> GW_DEVICE void gw_join_find(JOIN &join, const gw_counts
         gw_part_place<8 * type::SIZE>(s, GW_PART_ESCAPES, JOIN::DERIVED ? before.d >> 16 : before.c) >> 3;
 }
 
-/* What the groups of four of a batch accumulate. */
+/* Accumulators of a batch, for its groups of four. */
 struct gw_join_batch {
     uint32_t escapes; /* bit 8 i + j: value 4 j + i; unless entries are kept */
     uint32_t rare;    /* flags that occur */
@@ -548,7 +548,7 @@ template <typename JOIN> GW_DEVICE void gw_join_store(const JOIN &join, uint32_t
     }
 }
 
-/* The values of the thread, of which entries and places are known. MENDS: fourth digits are few, and values
+/* The values of the thread, whose entries and places are known. MENDS: fourth digits are few, and values
  * that have them are corrected afterwards. */
 template <bool MENDS, typename JOIN> GW_DEVICE void gw_join_values(JOIN &join)
 {
@@ -564,6 +564,26 @@ template <bool MENDS, typename JOIN> GW_DEVICE void gw_join_values(JOIN &join)
         gw_join_store(join, batch);
         __syncwarp();
     }
+}
+
+/* The next 8192 values, 32 a thread. Returns the index of the thread's word. */
+template <typename JOIN> GW_DEVICE uint32_t gw_join_begin_round(JOIN &join, uint32_t first)
+{
+    const uint32_t word = first / 32 + threadIdx.x;
+    join.first = first;
+    join.word = word;
+    join.is_whole = join.chunk_len - first >= 32 * GW_THREADS;
+    join.valid =
+        32 * word < join.chunk_len ? (join.chunk_len - 32 * word < 32 ? join.chunk_len - 32 * word : 32) : 0;
+    GW_UNROLL
+    for (int j = 0; j < 8; j++) {
+        join.x[j] = 0;
+    }
+    GW_UNROLL
+    for (int j = 0; j < 4; j++) {
+        join.k[j] = 0;
+    }
+    return word;
 }
 
 /*
@@ -607,19 +627,7 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
     __syncthreads();
     GW_NO_UNROLL
     for (uint32_t first = 0; first < chunk_len; first += ROUND) {
-        const uint32_t word = first / 32 + tid;
-        join.first = first;
-        join.word = word;
-        join.is_whole = chunk_len - first >= ROUND;
-        join.valid = 32 * word < chunk_len ? (chunk_len - 32 * word < 32 ? chunk_len - 32 * word : 32) : 0;
-        GW_UNROLL
-        for (int j = 0; j < 8; j++) {
-            join.x[j] = 0;
-        }
-        GW_UNROLL
-        for (int j = 0; j < 4; j++) {
-            join.k[j] = 0;
-        }
+        const uint32_t word = gw_join_begin_round(join, first);
         if (s.tree.is_masked) {
             const gw_shared_space mask = {s.mask_place};
             gw_node_work root = gw_node_load(s, 0);

@@ -39,7 +39,7 @@ typedef struct gw_cuda_codec {
     gw_cuda_book book[2];
 } gw_cuda_codec;
 
-/* What all items of a call have in common of their map. */
+/* The part of a map that all items of a call share. */
 typedef struct gw_cuda_map {
     const uint32_t *base_at; /* NULL: base */
     uint32_t base;

@@ -372,7 +372,7 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_plan_chunk(gw_encode_s
             const bool exists = first + lane < tree.node_count;
             const uint32_t n = exists ? first + lane : 0;
             const uint32_t len = exists ? s.node[n].len : 0;
-            /* The bitmap of the root of a masked codebook is no run. */
+            /* The bitmap of the root of a masked codebook is not a run. */
             const uint32_t width = n == 0 && tree.is_masked  ? 0
                                    : tree.node[n].right != 0 ? 1
                                                              : tree.node[n].width;

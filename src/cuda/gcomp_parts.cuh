@@ -21,7 +21,7 @@ template <typename WORDS> GW_DEVICE bool gw_is_padded(const WORDS &words, uint32
     return (bits & 31) == 0 || words.load32(4 * (start + (bits >> 5))) >> (bits & 31) == 0;
 }
 
-/* What the search for the nodes of a tree passes from step to step. */
+/* State of the search for the nodes of a tree. */
 template <typename WORDS, typename TREE> struct gw_find {
     gw_decode_state &s;
     const WORDS &words;

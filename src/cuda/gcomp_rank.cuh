@@ -10,7 +10,7 @@
 #include "cuda/gcomp_encode_state.cuh"
 
 /*
- * What a value becomes, in one word: its rank at bit 24; 1 at bit 5 p if it has a digit in plane p + 1, for
+ * A value in one word: its rank at bit 24; 1 at bit 5 p if it has a digit in plane p + 1, for
  * p = 0..3; 1 at bit 20 if it is an escape. Sums of 16 of them count digits, and escapes modulo 16.
  */
 enum { GW_ENTRY_ESCAPE = 1 << 20, GW_ENTRY_DIGITS = 0x8421 };

@@ -149,7 +149,7 @@ template <uint32_t DTYPE> GW_DEVICE int32_t gw_quantum_field(uint32_t k, int32_t
     return (((int32_t)k + drop_base - 3) >> 2) - (int32_t)(gw_type<DTYPE>::M + gw_type<DTYPE>::BIAS);
 }
 
-/* By how much relative exponents are turned: gw_turn_of() of core. */
+/* Offset of relative exponents: gw_turn_of() of gcomp. */
 template <uint32_t DTYPE> GW_DEVICE uint32_t gw_cuda_turn_of(uint32_t k, int32_t drop_base)
 {
     constexpr int32_t FIRST = gw_type<DTYPE>::IS_FP16 ? 0 : 1, LAST = (int32_t)gw_type<DTYPE>::SPECIAL - 1;
@@ -295,7 +295,7 @@ template <uint32_t DTYPE> GW_DEVICE int32_t gw_drop_base_of_quanta(uint32_t larg
     return 4 * (int32_t)(largest + gw_type<DTYPE>::M) - 252;
 }
 
-/* The map byte of a quantum within the window: 255 for the largest, of which drop_base tells. */
+/* The map byte of a quantum within the window: 255 for the largest, which follows from drop_base. */
 template <uint32_t DTYPE> GW_DEVICE uint32_t gw_level_of_quantum(uint32_t exponent, int32_t drop_base)
 {
     return exponent == 0 ? 0 : (uint32_t)(3 + 4 * (int32_t)(exponent + gw_type<DTYPE>::M) - drop_base) & 255;

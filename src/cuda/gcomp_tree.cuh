@@ -75,7 +75,7 @@ struct alignas(16) gw_cuda_tree {
     gw_mask_tree mask;       /* if is_masked */
 };
 
-/* What is needed while a tree is built. */
+/* State while a tree is built. */
 struct gw_tree_scratch {
     uint16_t count[GW_WARPS][16];
     /* Of the leaves, one of which zero may be. */
@@ -101,7 +101,7 @@ GW_DEVICE uint32_t gw_warp_scan(uint32_t x)
 
 /*
  * Sum over the threads before this one, in *total over all; `sums` is 8 words of shared memory. Two barriers,
- * so that neither what came before nor what comes after meets these words.
+ * so that code before and after may use the same words.
  */
 GW_DEVICE uint32_t gw_block_scan(uint32_t x, uint32_t *sums, uint32_t *total)
 {
@@ -152,7 +152,7 @@ GW_DEVICE uint32_t gw_sort_place(uint16_t count[GW_WARPS][16], uint32_t key)
     return before + __shfl_sync(GW_FULL_MASK, start, key & 15);
 }
 
-/* Of n labels of one length: block j of them. Returns its width, or 16 if there is no such block; *skip =
+/* Block j of n labels of one length. Returns its width, or 16 if there is no such block; *skip =
  * labels before it. */
 GW_DEVICE uint32_t gw_tree_block(uint32_t n, uint32_t j, uint32_t *skip)
 {

@@ -100,7 +100,7 @@ GW_DEVICE void turn_words(uint32_t word[4])
     }
 }
 
-/* A warp takes 512 values, four times 128 of which a lane has four side by side, and writes 16 levels a lane.
+/* A warp takes 512 values in four rounds of 128, four adjacent values a lane, and writes 16 levels a lane.
  * */
 GW_KERNEL(gw_device_map_build, gw_cuda_map_params, GW_CUDA_MAP_THREADS, 4)
 {

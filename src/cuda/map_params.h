@@ -1,5 +1,5 @@
 /*
- * What the kernels of the precision map get. C11 and C++.
+ * Parameters of the precision map's kernels. C11 and C++.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

@@ -19,7 +19,7 @@ GW_DEVICE float plain_scale(const gw_cuda_thc_context &context, float width)
     return (float)(range / ((double)width * gw_f64_pow2(128 - exponent)));
 }
 
-/* Own patterns, maxima and scales of the warp's blocks, for everybody to read after a barrier. */
+/* Own patterns, maxima and scales of the warp's blocks, read by all threads after a barrier. */
 GW_DEVICE void prepare_blocks(const thc_tile &tile, const gw_cuda_thc_encode_params &p,
                               const thc_share &share, uint64_t first_number)
 {
@@ -238,7 +238,7 @@ GW_DEVICE void shift_tile(const thc_tile &tile, const gw_cuda_thc_encode_params 
             const gw_thc_plain_extent extent =
                 gw_thc_plain_extent_of(p.patterns + 2 * (first_number + block));
             const uint32_t exponent = __float_as_uint(extent.width) >> 23;
-            /* By policy a block that is not finite is one of zeros: its patterns are those of zeros, its
+            /* By policy a block that is not finite counts as zeros: its patterns are those of zeros, its
              * values are not. */
             const bool is_zero = tile.own[block] == 0x80000000u && tile.own2[block] == 0x80000000u;
             value[i] = gw_thc_window(gw_f32_flush(__fsub_rn(is_zero ? 0.0f : x, extent.minimum)),

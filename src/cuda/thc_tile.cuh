@@ -32,7 +32,7 @@
 
 enum { GW_CELLS = 256, GW_ENTRIES = GW_CELLS + 16 };
 
-/* What the blocks of a tile are found to be. */
+/* Findings about the blocks of a tile. */
 enum thc_kind {
     THC_SKIP, /* beyond the range */
     THC_BAD,  /* reported */

@@ -163,7 +163,7 @@ GW_DEVICE uint32_t norm_of(const gw_cuda_thc_norm_params &p, uint64_t block_firs
         top = gw_larger_magnitude(top, __shfl_xor_sync(GW_ALL_LANES, top, half));
     }
     const uint32_t largest = __float_as_uint(top) & GW_F32_ABS;
-    /* What is not a number or zero gets any exponent that is one: the result is not used. */
+    /* NaN, infinity and zero get an arbitrary valid exponent: the result is not used. */
     const uint32_t exponent = largest >= GW_F32_INF || largest < GW_F32_MIN ? 127u : largest >> 23;
     const float least = __uint_as_float(gw_thc_window_floor(exponent));
     const float scale = gw_thc_window_scale(exponent);

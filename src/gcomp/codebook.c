@@ -375,7 +375,8 @@ static size_t size_of_range(uint32_t first, uint32_t last)
     return first == 0 ? 4 : 4 + gw_round4((last - first + 2) / 2);
 }
 
-/* Bytes of the code lengths of the mask classes; the value of the zero label's nibble that announces them. */
+/* Bytes of the table of the mask with its padding; the value of the zero label's nibble that announces them.
+ */
 enum { MASK_SIZE = 8, MASKED = 15 };
 
 size_t gw_codebook_size(const gw_codebook *book)
@@ -420,7 +421,7 @@ void gw_codebook_write(uint8_t *dst, const gw_codebook *book)
         write_nibbles(dst + 4, book->length + first, last - first + 1);
     }
     if (book->is_masked) {
-        write_nibbles(dst + labels_size, book->mask_depth, GW_MASK_CLASSES);
+        gw_mask_table_write(dst + labels_size, book->mask_depth);
     }
 }
 
@@ -431,21 +432,6 @@ static int is_possible_label(uint32_t label, uint32_t dtype, uint32_t derived)
         return dtype != GW_FP16 || label <= 32;
     }
     return label >= 4 && (dtype != GW_FP16 || label < 128);
-}
-
-/* 1 if the code lengths of the mask classes make a complete code, or a single class has length 1. */
-static int is_mask_complete(const gw_codebook *book)
-{
-    uint32_t kraft = 0, classes = 0;
-    for (uint32_t i = 0; i < GW_MASK_CLASSES; i++) {
-        const uint32_t depth = book->mask_depth[i];
-        if (depth > GW_CODE_LEN_MAX) {
-            return 0;
-        }
-        kraft += depth == 0 ? 0 : 1u << (GW_CODE_LEN_MAX - depth);
-        classes += depth != 0;
-    }
-    return kraft == 1u << GW_CODE_LEN_MAX || (classes == 1 && kraft == 1u << (GW_CODE_LEN_MAX - 1));
 }
 
 /* The lengths of the ordinary labels: their nibbles start at src. */
@@ -492,8 +478,9 @@ gw_status gw_codebook_read(gw_codebook *book, size_t *used, const uint8_t *src, 
         !gw_codebook_is_complete(book)) {
         return GW_ERR_CORRUPT;
     }
-    if (book->is_masked && (!read_nibbles(book->mask_depth, GW_MASK_CLASSES, src + labels_size, MASK_SIZE) ||
-                            !is_mask_complete(book))) {
+    const uint8_t *table = src + labels_size;
+    if (book->is_masked && (gw_mask_table_read(book->mask_depth, table) <= 0 ||
+                            !gw_is_zero(table + GW_MASK_TABLE_SIZE, MASK_SIZE - GW_MASK_TABLE_SIZE))) {
         return GW_ERR_CORRUPT;
     }
     *used = book_size;

@@ -167,7 +167,7 @@ gw_status gw_gcomp_book_build(const gw_gcomp_histogram *histogram, gw_buffer *bo
     return GW_OK;
 }
 
-/* What any value may need: zero, the escape, every class of the mask. */
+/* 1 if the codebook has what any value may need: zero, the escape, every class of the mask. */
 static int has_all_codes(const gw_codebook *book)
 {
     uint32_t classes = 0;

@@ -50,12 +50,10 @@ const gw_codec *gw_codec_of(const gw_gcomp *codec);
 typedef struct gw_scratch {
     uint8_t *escapes; /* encode: escapes */
     uint16_t *place;  /* decode: positions of the escapes; the same memory */
-    /* encode: the two arrays of write_runs(); decode: labels of the nodes of even and odd depth, at
-     * gw_node_place() */
+    /* encode: the two arrays of gw_write_runs(); decode: those of gw_read_runs() */
     uint8_t *level[2];
     uint8_t *plane[GW_PLANES_MAX];
-    /* encode: the zero mask and the free array of write_runs(); decode: bytes of the nodes of even and odd
-     * depth. Room for one bit per value */
+    /* the same for the zero mask. Room for one bit per value */
     uint8_t *mask[2];
     uint8_t *levels;     /* carried: the map bytes of a chunk */
     uint8_t *quanta;     /* carried: one byte per block of a group */
@@ -72,16 +70,6 @@ typedef struct gw_scratch {
 
 size_t gw_scratch_size(const gw_codec *codec);
 void gw_scratch_carve(gw_scratch *scratch, const gw_codec *codec, void *workspace);
-
-/*
- * Offset of a node's labels in level[depth & 1]: after those of the nodes to its left, with GW_SLOP bytes
- * between leaves, so that a kernel's stores after the end of one node do not reach the values of another. The
- * children of a node lie within its range of the other array.
- */
-static inline size_t gw_node_place(const gw_node *node, size_t values_before)
-{
-    return values_before + (size_t)GW_SLOP * node->first_leaf;
-}
 
 /* Chunks of a group. */
 uint32_t gw_group_chunks(const gw_codec *codec);

@@ -6,9 +6,9 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "gcomp/ahead.h"
 #include "gcomp/gcomp_codec.h"
 #include "gcomp/quanta.h"
+#include "gcomp/tree_runs.h"
 
 /* ---- frame --------------------------------------------------------------------------------------------- */
 
@@ -203,20 +203,12 @@ static gw_status load_book(gw_decoding *d, uint64_t owner)
     return GW_OK;
 }
 
-/* The runs of a tree. */
-typedef struct tree_runs {
-    const gw_tree *tree;
-    size_t node_len[GW_NODES_MAX];
-    size_t node_at[GW_NODES_MAX]; /* number of values of the nodes to its left */
-    const uint8_t *run[GW_NODES_MAX];
-} tree_runs;
-
 /* The parts of a CODED chunk, found from its counts. */
 typedef struct chunk_parts {
     size_t len;
     int is_masked;
-    tree_runs mask; /* of the bytes of the zero mask, if there is one */
-    tree_runs labels;
+    gw_tree_runs mask; /* of the bytes of the zero mask, if there is one */
+    gw_tree_runs labels;
     size_t plane_len[GW_PLANES_MAX];
     const uint8_t *plane[GW_PLANES_MAX];
     size_t escape_len;
@@ -226,52 +218,6 @@ typedef struct chunk_parts {
 static size_t plane_count(const gw_decoding *d)
 {
     return is_derived(d) ? GW_PLANES_MAX : GW_DIGIT_PLANES;
-}
-
-/* Where the next part of a chunk and its next count are. Offsets cannot overflow: there are at most 194 runs
- * and 7 planes of at most 2^15 values. */
-typedef struct part_cursor {
-    const uint8_t *data;
-    size_t size, at;
-    const uint8_t *count;
-} part_cursor;
-
-static const uint8_t *next_part(part_cursor *c, size_t size)
-{
-    const uint8_t *part = c->data + (c->at <= c->size ? c->at : 0);
-    c->at += size;
-    return part;
-}
-
-static size_t next_count(part_cursor *c)
-{
-    const size_t count = gw_load16(c->count);
-    c->count += 2;
-    return count;
-}
-
-/* The runs of a tree of `len` values. Returns 0 if a right child has more values than its parent. */
-static int find_runs(tree_runs *runs, const gw_tree *tree, size_t len, part_cursor *c)
-{
-    runs->tree = tree;
-    runs->node_len[0] = len;
-    runs->node_at[0] = 0;
-    for (uint32_t i = 0; i < tree->node_count; i++) {
-        const gw_node *node = &tree->node[i];
-        const size_t node_len = runs->node_len[i];
-        runs->run[i] = next_part(c, gw_run_size(node_len, node->right != 0 ? 1 : node->width));
-        if (node->right != 0) {
-            const size_t right_len = next_count(c);
-            if (right_len > node_len) {
-                return 0;
-            }
-            runs->node_len[i + 1] = node_len - right_len;
-            runs->node_at[i + 1] = runs->node_at[i];
-            runs->node_len[node->right] = right_len;
-            runs->node_at[node->right] = runs->node_at[i] + node_len - right_len;
-        }
-    }
-    return 1;
 }
 
 /* Rules 21 and 22: the counts are possible and the parts fill data[0..size) except for the final padding. */
@@ -287,77 +233,35 @@ static gw_status find_parts(const gw_decoding *d, chunk_parts *parts, const uint
     if (size < header_size || !gw_is_zero(data + counts, header_size - counts)) {
         return GW_ERR_CORRUPT;
     }
-    part_cursor c = {data, size, header_size, data};
+    gw_part_cursor c = {data, size, header_size, data};
     size_t coded_len = len;
     parts->len = len;
     parts->is_masked = s->book->is_masked;
     for (size_t p = 0; p < planes; p++) {
-        parts->plane_len[p] = next_count(&c);
+        parts->plane_len[p] = gw_next_count(&c);
         if (parts->plane_len[p] > len) {
             return GW_ERR_CORRUPT;
         }
     }
-    parts->escape_len = next_count(&c);
+    parts->escape_len = gw_next_count(&c);
     if (parts->is_masked) {
-        coded_len = next_count(&c);
+        coded_len = gw_next_count(&c);
     }
     if (parts->escape_len > len || coded_len > len ||
-        (parts->is_masked && !find_runs(&parts->mask, s->mask_tree, (len + 7) / 8, &c)) ||
-        !find_runs(&parts->labels, s->tree, coded_len, &c)) {
+        (parts->is_masked && !gw_find_runs(&parts->mask, s->mask_tree, (len + 7) / 8, &c)) ||
+        !gw_find_runs(&parts->labels, s->tree, coded_len, &c)) {
         return GW_ERR_CORRUPT;
     }
     for (size_t p = 0; p < planes; p++) {
-        parts->plane[p] = next_part(&c, gw_run_size(parts->plane_len[p], gw_plane_width(t, p)));
+        parts->plane[p] = gw_next_part(&c, gw_run_size(parts->plane_len[p], gw_plane_width(t, p)));
     }
     const size_t escapes_size = parts->escape_len * t->size;
     const size_t escape_end = c.at + escapes_size;
-    parts->escape = next_part(&c, gw_round4(escapes_size));
+    parts->escape = gw_next_part(&c, gw_round4(escapes_size));
     if (c.at > size || size - c.at >= 16) {
         return GW_ERR_CORRUPT;
     }
     return gw_is_zero(data + escape_end, size - escape_end) ? GW_OK : GW_ERR_CORRUPT;
-}
-
-static gw_child child_of(const tree_runs *runs, const uint8_t *level, uint32_t index)
-{
-    const gw_node *node = &runs->tree->node[index];
-    const int is_single_label = node->right == 0 && node->width == 0;
-    gw_child child;
-    child.labels = is_single_label ? NULL : level + gw_node_place(node, runs->node_at[index]);
-    child.label = runs->tree->label_of_rank[node->first_rank];
-    return child;
-}
-
-/* The labels of a tree's root in level[0], from the leaves up: each node goes to its place in one of two
- * arrays, chosen by the parity of its depth. */
-static gw_status read_runs(const gw_kernels *k, const tree_runs *runs, uint8_t *const level[2],
-                           gw_ahead *ahead)
-{
-    const gw_tree *tree = runs->tree;
-    for (uint32_t i = 0; i < tree->node_count; i++) {
-        const uint32_t index = tree->postorder[i];
-        const gw_node *node = &tree->node[index];
-        const size_t len = runs->node_len[index];
-        uint8_t *out = level[node->depth & 1] + gw_node_place(node, runs->node_at[index]);
-        gw_ahead_step(ahead, len);
-        if (node->right != 0) {
-            const uint8_t *below = level[(node->depth + 1) & 1];
-            const size_t right_len =
-                k->gcomp.merge(out, child_of(runs, below, index + 1), child_of(runs, below, node->right),
-                               runs->run[index], len);
-            if (right_len != runs->node_len[node->right]) {
-                return GW_ERR_CORRUPT; /* merge read beyond a child, but within the workspace: see carve() */
-            }
-        } else if (node->width != 0) {
-            if (!k->gcomp.unpack(out, runs->run[index], len, node->width,
-                                 tree->label_of_rank + node->first_rank)) {
-                return GW_ERR_CORRUPT;
-            }
-        } else if (index == 0) {
-            GW_MEMSET(out, tree->label_of_rank[0], len); /* one label in all; else child_of() passes it on */
-        }
-    }
-    return GW_OK;
 }
 
 /* The labels of all values of a chunk, at *labels in the scratch. */
@@ -368,11 +272,11 @@ static gw_status read_labels(const gw_decoding *d, const chunk_parts *parts, gw_
     const gw_kernels *k = &d->codec->kernels;
     *labels = s->level[0];
     if (!parts->is_masked) {
-        return read_runs(k, &parts->labels, s->level, ahead);
+        return gw_read_runs(k, &parts->labels, s->level, ahead);
     }
     const size_t mask_len = (parts->len + 7) / 8;
-    if (read_runs(k, &parts->mask, s->mask, ahead) != GW_OK ||
-        read_runs(k, &parts->labels, s->level, ahead) != GW_OK) {
+    if (gw_read_runs(k, &parts->mask, s->mask, ahead) != GW_OK ||
+        gw_read_runs(k, &parts->labels, s->level, ahead) != GW_OK) {
         return GW_ERR_CORRUPT;
     }
     /* The mask is a run like that of an inner node whose left child is zero. */

@@ -5,98 +5,26 @@
  */
 #include "gcomp/gcomp_encode.h"
 #include "gcomp/quanta.h"
+#include "gcomp/tree_runs.h"
 
 static size_t plane_count(const gw_encoding *e)
 {
     return e->rule.derived ? GW_PLANES_MAX : GW_DIGIT_PLANES;
 }
 
-static int is_single_label(const gw_node *node)
-{
-    return node->right == 0 && node->width == 0;
-}
-
-/* Where the runs of a tree go. */
-typedef struct run_writer {
-    const gw_kernels *kernels;
-    uint8_t *right_len; /* counts of the next inner nodes */
-    uint8_t *dst, *end;
-} run_writer;
-
-/* Ranks that a tree is to code. */
-typedef struct rank_array {
-    uint8_t *ranks, *free; /* two areas, see write_runs() */
-    size_t len;
-    uint8_t more; /* every rank is larger by this than in the tree */
-} rank_array;
-
-/*
- * Partitions ranks along the tree. Writes every node's run and the length of every right child. Returns 0 if
- * the runs would not fit before the end.
- *
- * Nodes come in preorder. A node of n values has two areas: its ranks, and a free one of n bytes plus 128 for
- * each depth below it. The ranks of the left child stay in the first area; those of the right child go to the
- * start of the second, the rest of which is free for the left subtree. After the left subtree, all of the
- * first area is free for the right one. (128 bytes: slop, and alignment of the next start.)
- */
-static int write_runs(run_writer *w, const gw_tree *tree, const rank_array *array)
-{
-    typedef struct part {
-        uint8_t *ranks;
-        uint8_t *free;
-        size_t len;
-    } part;
-    part parts[GW_NODES_MAX];
-
-    parts[0].ranks = array->ranks;
-    parts[0].free = array->free;
-    parts[0].len = array->len;
-    for (uint32_t i = 0; i < tree->node_count; i++) {
-        const gw_node *node = &tree->node[i];
-        const part *own = &parts[i];
-        const size_t run_size = gw_run_size(own->len, node->right != 0 ? 1 : node->width);
-        if (run_size > (size_t)(w->end - w->dst)) {
-            return 0;
-        }
-        if (node->right != 0) {
-            part *left = &parts[i + 1], *right = &parts[node->right];
-            /* The ranks of a child that is a leaf of width 0 are not needed. */
-            left->ranks = is_single_label(&tree->node[i + 1]) ? NULL : own->ranks;
-            right->ranks = is_single_label(&tree->node[node->right]) ? NULL : own->free;
-            right->len = w->kernels->gcomp.partition(left->ranks, right->ranks, w->dst, own->ranks, own->len,
-                                                     (uint8_t)(node->pivot + array->more));
-            left->len = own->len - right->len;
-            right->free = own->ranks;
-            left->free = own->free + ((right->len + 2 * GW_SLOP - 1) & ~(size_t)(GW_SLOP - 1));
-            gw_store16(w->right_len, (uint16_t)right->len);
-            w->right_len += 2;
-        } else if (node->width != 0) {
-            w->kernels->gcomp.pack(w->dst, own->ranks, own->len, node->width,
-                                   (uint8_t)(node->first_rank + array->more));
-        }
-        w->dst += run_size;
-    }
-    return 1;
-}
-
 /* Writes the runs of the mask, if there is one, and of the labels. The mask's bytes become ranks in place. */
-static int write_all_runs(gw_encoding *e, run_writer *w, size_t len, size_t coded_len)
+static int write_all_runs(gw_encoding *e, gw_run_writer *w, size_t len, size_t coded_len)
 {
     const gw_scratch *s = &e->scratch;
     if (!s->book->is_masked) {
-        const rank_array all = {s->level[0], s->level[1], len, 0};
-        return write_runs(w, s->tree, &all);
+        const gw_rank_array all = {s->level[0], s->level[1], len, 0};
+        return gw_write_runs(w, s->tree, &all);
     }
     const size_t mask_len = (len + 7) / 8;
-    uint8_t rank[256];
-    for (uint32_t byte = 0; byte < 256; byte++) {
-        const uint32_t has_code = s->mask_tree->rank_of_label[byte] != GW_NO_RANK;
-        rank[byte] = (uint8_t)(has_code ? s->mask_tree->rank_of_label[byte] : 0);
-    }
-    w->kernels->gcomp.rank(s->mask[0], mask_len, rank);
-    const rank_array mask = {s->mask[0], s->mask[1], mask_len, 0};
-    const rank_array labels = {s->level[1], s->level[0], coded_len, 1};
-    return write_runs(w, s->mask_tree, &mask) && write_runs(w, s->tree, &labels);
+    gw_rank_mask(s->mask[0], mask_len, s->mask_tree, w->kernels);
+    const gw_rank_array mask = {s->mask[0], s->mask[1], mask_len, 0};
+    const gw_rank_array labels = {s->level[1], s->level[0], coded_len, 1};
+    return gw_write_runs(w, s->mask_tree, &mask) && gw_write_runs(w, s->tree, &labels);
 }
 
 /* Carried: copies the quanta of a chunk to dst. Returns their size. */
@@ -144,7 +72,7 @@ static size_t write_coded(gw_encoding *e, size_t len, const gw_split_chunk *spli
         count += 2;
     }
     GW_MEMSET(dst + counts_size, 0, header_size - counts_size);
-    run_writer writer = {&e->codec->kernels, count, dst + header_size, dst + (limit - rest_size)};
+    gw_run_writer writer = {&e->codec->kernels, count, dst + header_size, dst + (limit - rest_size)};
     if (!write_all_runs(e, &writer, len, split->coded_len)) {
         return 0;
     }

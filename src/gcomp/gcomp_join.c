@@ -20,8 +20,8 @@ static void move_part(uint8_t *dst, uint64_t offset, const gw_gcomp_part *part)
     }
 }
 
-/* Where the first `count` parts end in the frame, or 0 if they do not follow one another from chunk 0 on or
- * hold more than a frame can. */
+/* Returns where the first `count` parts end in the frame, or 0 if they do not follow one another from chunk 0
+ * on or hold more than a frame can. */
 static uint64_t parts_end(const gw_gcomp_info *info, const gw_gcomp_part *parts, size_t count)
 {
     uint64_t next_chunk = 0;

@@ -97,7 +97,7 @@ static double squared_error(double fraction, uint32_t rounding)
     return nearest * nearest;
 }
 
-/* Of a value with this exponent from point `first` to before `end`. */
+/* The steps of a value with this exponent, from point `first` to before `end`. */
 typedef struct steps {
     int32_t first, end;
     int32_t exponent;

@@ -70,6 +70,33 @@ void gw_mask_depths(uint8_t depth[GW_MASK_CLASSES], const uint32_t count[GW_MASK
     GW_MEMCPY(depth, length, GW_MASK_CLASSES);
 }
 
+void gw_mask_table_write(uint8_t dst[GW_MASK_TABLE_SIZE], const uint8_t depth[GW_MASK_CLASSES])
+{
+    for (uint32_t i = 0; i < GW_MASK_TABLE_SIZE; i++) {
+        dst[i] = (uint8_t)(depth[2 * i] | depth[2 * i + 1] << 4);
+    }
+}
+
+int gw_mask_table_read(uint8_t depth[GW_MASK_CLASSES], const uint8_t src[GW_MASK_TABLE_SIZE])
+{
+    const uint32_t whole = 1u << GW_CODE_LEN_MAX;
+    uint32_t kraft = 0;
+    int used = 0;
+    for (uint32_t i = 0; i < GW_MASK_TABLE_SIZE; i++) {
+        const uint8_t pair = src[i];
+        depth[2 * i] = pair & 15;
+        depth[2 * i + 1] = pair >> 4;
+    }
+    for (uint32_t c = 0; c < GW_MASK_CLASSES; c++) {
+        if (depth[c] > GW_CODE_LEN_MAX) {
+            return -1;
+        }
+        used += depth[c] != 0;
+        kraft += depth[c] != 0 ? whole >> depth[c] : 0;
+    }
+    return used == 0 || kraft == whole || (used == 1 && kraft == whole / 2) ? used : -1;
+}
+
 /* 256 * log2(x), straight lines between powers of two: at most 22 too small. x is not 0. */
 static uint32_t log2_of(uint64_t x)
 {

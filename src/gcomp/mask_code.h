@@ -31,6 +31,14 @@ void gw_mask_fold(uint32_t count[GW_MASK_CLASSES], const uint32_t byte_count[256
 void gw_mask_depths(uint8_t depth[GW_MASK_CLASSES], const uint32_t count[GW_MASK_CLASSES],
                     gw_codebook_scratch *scratch);
 
+/* The table of a mask: a nibble for the code length of each class. */
+enum { GW_MASK_TABLE_SIZE = GW_MASK_CLASSES / 2 };
+void gw_mask_table_write(uint8_t dst[GW_MASK_TABLE_SIZE], const uint8_t depth[GW_MASK_CLASSES]);
+
+/* Returns the number of classes with a code, or -1 if the lengths are not those of a complete code. A single
+ * class has length 1. */
+int gw_mask_table_read(uint8_t depth[GW_MASK_CLASSES], const uint8_t src[GW_MASK_TABLE_SIZE]);
+
 /* Estimated bits, times 256, of coding labels with these counts; label `first` and above. */
 uint64_t gw_labels_cost(const uint32_t count[GW_LABELS], uint32_t first);
 

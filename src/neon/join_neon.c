@@ -24,7 +24,7 @@
  * over masks and bits to a shuffle is longer than what out-of-order execution overlaps. */
 enum { GROUPS = 16 };
 
-/* Where the next digit of each plane is. */
+/* Position of the next digit of each plane. */
 typedef struct places {
     const uint8_t *plane[GW_PLANE_R1];
     const uint8_t *r1;

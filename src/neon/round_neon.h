@@ -19,7 +19,8 @@
 
 #if defined(GW_NEON)
 
-/* Loops `by_quantum` are in functions of their own: beside others, compilers would spill registers of those.
+/* Loops `by_quantum` are in separate functions: inlined beside other loops they make compilers spill
+ * registers.
  */
 #if defined(__GNUC__)
 #define GW_NOINLINE __attribute__((noinline))
@@ -131,9 +132,8 @@ static inline void gw_random16(uint32x4_t random[4], uint64_t element, const gw_
     }
 }
 
-/* `kept` has ones where bits stay. Nearest adds half an ulp less one (the cut bits, halved) and the last
- * kept bit, of which kept ones and the negative of the mask are the place; where nothing is dropped that
- * place would be bit 0, which is masked. */
+/* `kept` has ones where bits stay. Nearest adds half an ulp less one (the cut bits, halved) and the last kept
+ * bit, found as kept & -kept; if nothing is dropped that would be bit 0, which is masked. */
 #define GW_ROUND_LANES(suffix, lanes)                                                                        \
     static inline lanes gw_rounded_##suffix(lanes magnitude, lanes kept, lanes random, lanes special,        \
                                             uint32_t rounding)                                               \

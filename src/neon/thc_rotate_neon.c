@@ -54,7 +54,7 @@ static inline float32x4_t negate_some(float32x4_t x, const uint32_t *words, size
     return gw_f32x4_bits(veorq_u32(gw_bits_f32x4(x), signs));
 }
 
-/* What is done to values when they are loaded and stored. */
+/* Conversion of values on load and store. */
 typedef struct edges {
     int is_first, is_last; /* constants wherever this is inlined */
     uint32x4_t floor_bits;

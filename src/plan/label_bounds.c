@@ -279,7 +279,7 @@ static uint64_t build_at(gw_bounds *b, uint32_t k, uint32_t cap, gw_plan_tick ub
     net_range(b, k, last, &lowest, &highest);
     if (lowest >= limit) {
         b->suffix_len[k] = 0;
-        return 0; /* nothing from here on ends before ub, or there is no continuation */
+        return 0; /* nothing after this ends before ub, or there is no continuation */
     }
     highest = gw_tick_min(highest, limit);
     unsigned shift = 0;

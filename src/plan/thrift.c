@@ -26,7 +26,7 @@ typedef struct thrift {
     uint64_t steps;
 } thrift;
 
-/* What a group costs besides its part in the makespan. */
+/* Cost of a group other than its part in the makespan. */
 typedef struct thrift_price {
     gw_plan_tick work; /* encode, owner's step, decode, copies */
     int64_t error;

@@ -45,9 +45,8 @@ static void decode_piece(world *w, uint32_t index, const gw_gcomp_frame *frame, 
     for (uint32_t r = 0; r < w->setup.shape.rank_count; r++) {
         gw_gcomp_target target = {.values = out[r] + piece.first * w->size, .capacity = piece.len};
         gw_collective_blame blame;
-        assert_int_equal(
-            gw_collective_decode(&w->bucket[r], index, piece.owner, frame, &target, &blame, &w->codec.work),
-            GW_OK);
+        assert_int_equal(gw_collective_decode(&w->bucket[r], index, frame, &target, &blame, &w->codec.work),
+                         GW_OK);
         assert_int_equal(target.len, piece.len);
         assert_int_equal(blame.status, GW_OK);
     }
@@ -203,8 +202,8 @@ static void ring_piece(world *w, uint32_t index)
         assert_int_equal(gw_collective_ring_shard(ranks, rank, hop), piece.owner);
         gw_collective_blame blame;
         gw_buffer dst = {w->sent[rank].at, w->bound, 99};
-        assert_int_equal(gw_collective_hop(&w->bucket[rank], index, hop, hop == 0 ? NULL : &message, &dst,
-                                           &blame, &w->codec.work),
+        assert_int_equal(gw_collective_hop(&w->bucket[rank], index, hop == 0 ? NULL : &message, &dst, &blame,
+                                           &w->codec.work),
                          GW_OK);
         test_buffer_check(&w->sent[rank]);
         const uint8_t *own = w->values[rank] + piece.first * w->size;

@@ -4,7 +4,6 @@
 #include "cuda_testing.h"
 
 #include <dlfcn.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,45 +52,16 @@ gw_fake_control *testing_control(void)
     return control;
 }
 
-void testing_open(gw_cuda *cuda)
+void testing_open(gw_cuda *handle)
 {
     testing_control();
-    assert_int_equal(gw_cuda_init(cuda), GW_OK);
+    assert_int_equal(gw_cuda_init(handle), GW_OK);
 }
 
-typedef struct memory {
-    struct memory *next;
-    void *start;
-} memory;
-
-static memory *all;
-
-void *testing_device(const void *src, size_t size, size_t offset)
+void testing_close(void)
 {
-    memory *m = malloc(sizeof *m);
-    void *start = NULL;
-    assert_non_null(m);
-    /* From the allocator, not the driver: the end of the block is then the end of the buffer, which
-     * sanitizers watch. */
-    assert_int_equal(posix_memalign(&start, 256, size + offset + (size + offset == 0)), 0);
-    m->start = start;
-    m->next = all;
-    all = m;
-    memset(start, 0xa5, size + offset);
-    if (src != NULL) {
-        memcpy((uint8_t *)start + offset, src, size);
-    }
-    return (uint8_t *)start + offset;
-}
-
-void testing_free_all(void)
-{
-    while (all != NULL) {
-        memory *m = all;
-        all = m->next;
-        free(m->start);
-        free(m);
-    }
+    gw_cuda_close(&cuda);
+    give_since(0);
 }
 
 void testing_sync(void)
@@ -102,56 +72,110 @@ void testing_sync(void)
     assert_int_equal(synchronize(), 0);
 }
 
-gw_cuda_result testing_result(const gw_cuda_result *result)
+/* ---- of cuda_cases.h ----------------------------------------------------------------------------------- */
+
+gw_cuda cuda;
+uint32_t cpu_backends = GW_BACKEND_ALL;
+
+void *take(size_t size)
 {
-    gw_cuda_result copy;
+    void *p = malloc(size + (size == 0));
+    assert_non_null(p);
+    return p;
+}
+
+/* From the allocator, not the driver: the end of the block is then the end of the buffer, which sanitizers
+ * watch. */
+void *device_take(size_t size)
+{
+    void *start = NULL;
+    assert_int_equal(posix_memalign(&start, 256, size + (size == 0)), 0);
+    memset(start, 0xa5, size);
+    return start;
+}
+
+void device_give(void *start)
+{
+    free(start);
+}
+
+void device_put(void *dst, const void *src, size_t size)
+{
     testing_sync();
-    memcpy(&copy, result, sizeof copy);
-    return copy;
+    memcpy(dst, src, size);
 }
 
-uint64_t testing_random(uint64_t *state)
+void fetch(void *dst, const void *src, size_t size)
 {
-    uint64_t z = (*state += 0x9e3779b97f4a7c15u);
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
+    testing_sync();
+    memcpy(dst, src, size);
 }
 
-static uint32_t value_bits(gw_dtype dtype, uint64_t r, unsigned nonfinite_log2)
+void begin_case(const char *name, const char *call)
 {
-    const uint32_t sign = (uint32_t)(r >> 63);
-    const uint32_t kind = (uint32_t)(r >> 40) & 255;
-    const unsigned mantissa = dtype == GW_FP32 ? 23 : dtype == GW_BF16 ? 7 : 10;
-    const uint32_t top = dtype == GW_FP16 ? 31 : 255;
-    const uint32_t middle = dtype == GW_FP16 ? 12 : 118;
-    uint32_t exponent = middle - (uint32_t)__builtin_ctzll(r | (uint64_t)1 << 9);
-    uint32_t field = (uint32_t)(r >> 8) & ((1u << mantissa) - 1);
-
-    if (kind == 0) {
-        exponent = 0; /* subnormal */
-    } else if (kind < 4) {
-        exponent = 0;
-        field = 0;
-    } else if (kind == 4) {
-        exponent = (uint32_t)(r >> 32) % top; /* any */
-    }
-    if (nonfinite_log2 != 0 && (r >> 20 & ((1u << nonfinite_log2) - 1)) == 0) {
-        exponent = top;
-        field = (r >> 50 & 1) != 0 ? 0 : field;
-    }
-    return sign << (dtype == GW_FP32 ? 31 : 15) | exponent << mantissa | field;
+    (void)name;
+    (void)call;
 }
 
-void testing_values(void *dst, gw_dtype dtype, size_t len, unsigned nonfinite_log2, uint64_t *random)
+void must(gw_status status, const char *what)
 {
-    for (size_t i = 0; i < len; i++) {
-        const uint32_t bits = value_bits(dtype, testing_random(random), nonfinite_log2);
-        if (dtype == GW_FP32) {
-            memcpy((uint8_t *)dst + 4 * i, &bits, 4);
-        } else {
-            const uint16_t half = (uint16_t)bits;
-            memcpy((uint8_t *)dst + 2 * i, &half, 2);
-        }
+    if (status != GW_OK) {
+        fail_msg("%s: %s", what, gw_status_name(status));
     }
+}
+
+void expect(int is_equal, const char *what, const char *case_name)
+{
+    if (!is_equal) {
+        fail_msg("%s: %s", case_name, what);
+    }
+}
+
+/* ---- graphs -------------------------------------------------------------------------------------------- */
+
+#define FIND(function, name)                                                                                 \
+    do {                                                                                                     \
+        void *symbol = testing_driver_function(name);                                                        \
+        memcpy(&function, &symbol, sizeof function);                                                         \
+    } while (0)
+
+void *testing_graph_begin(testing_graph *graph)
+{
+    int (*stream_create)(void **, unsigned), (*begin)(void *, int);
+    FIND(stream_create, "cuStreamCreate");
+    FIND(begin, "cuStreamBeginCapture_v2");
+    memset(graph, 0, sizeof *graph);
+    assert_int_equal(stream_create(&graph->stream, 1), 0);
+    assert_int_equal(begin(graph->stream, 0), 0);
+    graph->control = testing_control();
+    return graph->stream;
+}
+
+void testing_graph_end(testing_graph *graph)
+{
+    int (*end)(void *, void **), (*instantiate)(void **, void *, unsigned long long);
+    FIND(end, "cuStreamEndCapture");
+    FIND(instantiate, "cuGraphInstantiateWithFlags");
+    assert_int_equal(graph->control->syncs, 0);
+    assert_int_equal(end(graph->stream, &graph->graph), 0);
+    assert_int_equal(instantiate(&graph->executable, graph->graph, 0), 0);
+}
+
+void testing_graph_run(testing_graph *graph)
+{
+    int (*launch)(void *, void *);
+    FIND(launch, "cuGraphLaunch");
+    assert_int_equal(launch(graph->executable, graph->stream), 0);
+    testing_sync();
+}
+
+void testing_graph_drop(testing_graph *graph)
+{
+    int (*destroy)(void *), (*exec_destroy)(void *), (*stream_destroy)(void *);
+    FIND(destroy, "cuGraphDestroy");
+    FIND(exec_destroy, "cuGraphExecDestroy");
+    FIND(stream_destroy, "cuStreamDestroy_v2");
+    assert_int_equal(destroy(graph->graph), 0);
+    assert_int_equal(exec_destroy(graph->executable), 0);
+    assert_int_equal(stream_destroy(graph->stream), 0);
 }

@@ -1,5 +1,6 @@
 /*
- * What the tests of the CUDA calls share: the fake driver, device memory, comparison.
+ * The fake driver for the tests of the CUDA calls. They include cmocka; what cuda_cases.h asks of the program
+ * fails the test.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -13,33 +14,33 @@
 
 #include <cmocka.h>
 
+#include "cuda_cases.h"
 #include "fake_driver.h"
-#include "gradwire/cuda.h"
 
 /* The driver's switches, reset to those of a machine with one device. */
 gw_fake_control *testing_control(void);
 
 /* A handle under these switches; the test fails if there is none. */
-void testing_open(gw_cuda *cuda);
+void testing_open(gw_cuda *handle);
 
-/* Device memory of exactly `size` bytes that starts `offset` bytes after a multiple of 256, with a copy of
- * src (may be NULL: unspecified). Released by testing_free_all(). */
-void *testing_device(const void *src, size_t size, size_t offset);
-void testing_free_all(void);
+/* Closes `cuda` and gives all device memory back. */
+void testing_close(void);
 
-/* Waits for everything, and reads. */
+/* Waits for everything. */
 void testing_sync(void);
-gw_cuda_result testing_result(const gw_cuda_result *result);
 
 /* A driver function by name. */
 void *testing_driver_function(const char *name);
 
-/* Random numbers of the tests: SplitMix64. */
-uint64_t testing_random(uint64_t *state);
+/* Captures what is put on its stream between begin and end, which must contain nothing that waits. */
+typedef struct testing_graph {
+    void *stream, *graph, *executable;
+    gw_fake_control *control;
+} testing_graph;
 
-/* Random patterns of a dtype: values of all sizes, zeros, subnormals; one in 2^nonfinite_log2 is NaN or
- * infinite (0: none).
- */
-void testing_values(void *dst, gw_dtype dtype, size_t len, unsigned nonfinite_log2, uint64_t *random);
+void *testing_graph_begin(testing_graph *graph); /* the stream */
+void testing_graph_end(testing_graph *graph);
+void testing_graph_run(testing_graph *graph); /* and waits */
+void testing_graph_drop(testing_graph *graph);
 
 #endif

@@ -31,11 +31,11 @@ static void test_vector(const vector *v, uint32_t shared_size_max)
     static const char *const names[] = {"decode", "add", "validate", "sum"};
     const size_t size = gw_dtype_size(v->dtype);
     const uint64_t capacity = vector_capacity(v);
-    uint8_t *expected = (uint8_t *)vector_alloc((size_t)capacity * size);
-    uint8_t *out = (uint8_t *)vector_alloc((size_t)capacity * size);
-    uint8_t *addend = (uint8_t *)vector_alloc((size_t)capacity * size);
+    uint8_t *expected = (uint8_t *)golden_take((size_t)capacity * size);
+    uint8_t *out = (uint8_t *)golden_take((size_t)capacity * size);
+    uint8_t *addend = (uint8_t *)golden_take((size_t)capacity * size);
     gw_workspace workspace = {NULL, gw_gcomp_workspace_size(&codec)};
-    workspace.data = vector_alloc(workspace.size);
+    workspace.data = golden_take(workspace.size);
     for (size_t i = 0; i < capacity * size; i++) {
         addend[i] = (uint8_t)(size == 4 && i % 4 == 3 ? 0x3f : i * 7);
     }

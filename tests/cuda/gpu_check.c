@@ -17,7 +17,7 @@
  *                     that FILE lists: maps of the seven optimizers, frames of derived levels with them;
  *                     at most the first N values of each
  *   gpu_check hostile [--count N] [--len N] [--chunk L] [--clear 1]
- *                     damaged frames and lanes; all of chunks of 2^L; decode workspaces cleared before use
+ *                     damaged frames and lanes; all of chunks of 2^L; workspaces cleared before use
  *   gpu_check graph                             captured work replayed, two streams at once
  *   gpu_check digests [--write FILE | --check FILE | --again FILE] [--len N]
  *                     CRC32C of large random runs: by the CPU's scalar code, written; by the device,

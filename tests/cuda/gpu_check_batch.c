@@ -18,13 +18,12 @@ static void compare_batch(gw_dtype dtype, size_t len, uint64_t *random)
     memset(decode, 0, sizeof decode);
     for (int i = 0; i < ITEMS; i++) {
         const size_t n = i == 150 ? len : i % 7 == 0 ? 0 : (size_t)(next_random(random) % (len / 64 + 2));
-        void *values = take(n * gw_dtype_size(dtype));
-        fill(values, dtype, n, 1, random);
-        make_codec(&c[i], dtype, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, GW_GCOMP_NEAREST, 12, 1);
+        c[i].codec = make_codec(dtype, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, GW_GCOMP_NEAREST, 12, 1);
         snprintf(c[i].name, sizeof c[i].name, "dtype %d item %d of a batch, len %zu", dtype, i, n);
-        make_case(&c[i], dtype, values, n, 0, 12, random);
-        encode[i].src = c[i].device_source.values;
+        make_case(&c[i], make_tensor(dtype, n, 1, 0, 12, random));
+        encode[i].src = c[i].t.device.values;
         encode[i].src_size = n;
+        encode[i].first_element = c[i].t.device.first_element;
         encode[i].dst = on_device(NULL, c[i].bound);
         encode[i].dst_capacity = c[i].bound;
         encode[i].result = results + i;
@@ -43,9 +42,8 @@ static void compare_batch(gw_dtype dtype, size_t len, uint64_t *random)
     void *encode_at = on_device(NULL, encode_size), *decode_at = on_device(NULL, decode_size);
     gw_cuda_gcomp_item *device_encode = on_device(encode, sizeof encode),
                        *device_decode = on_device(decode, sizeof decode);
-    const gw_cuda_gcomp_key key = {99, 3, 0, 0};
     must(gw_cuda_gcomp_encode_batch(&cuda, codec,
-                                    &(gw_cuda_gcomp_batch){device_encode, ITEMS, total, NULL, &key, 0},
+                                    &(gw_cuda_gcomp_batch){device_encode, ITEMS, total, NULL, &case_key, 0},
                                     &(gw_cuda_gcomp_request){NULL, NULL, {encode_at, encode_size}, NULL}),
          "gw_cuda_gcomp_encode_batch");
     must(gw_cuda_gcomp_decode_batch(&cuda, codec,
@@ -55,14 +53,14 @@ static void compare_batch(gw_dtype dtype, size_t len, uint64_t *random)
     for (int i = 0; i < ITEMS; i++) {
         uint8_t *values = take(c[i].value_size);
         void *workspace = take(gw_gcomp_workspace_size(codec));
-        gw_gcomp_target target = {.values = values, .capacity = c[i].source.len};
+        gw_gcomp_target target = {.values = values, .capacity = c[i].t.len};
         must(gw_gcomp_decode(codec, &(gw_gcomp_frame){.data = c[i].frame, .size = c[i].frame_size}, &target,
                              &(gw_workspace){workspace, gw_gcomp_workspace_size(codec)}),
              "gw_gcomp_decode");
         const gw_cuda_result r = fetch_result(results + i), d = fetch_result(results + ITEMS + i);
         expect(r.status == GW_OK && r.size == c[i].frame_size, "size of encode", c[i].name);
         expect_bytes(encode[i].dst, c[i].frame, c[i].frame_size, "bytes of encode", c[i].name);
-        expect(d.status == GW_OK && d.len == c[i].source.len, "length of decode", c[i].name);
+        expect(d.status == GW_OK && d.len == c[i].t.len, "length of decode", c[i].name);
         expect_bytes(decode[i].dst, values, c[i].value_size, "values of decode", c[i].name);
         free(workspace);
         free(values);
@@ -80,21 +78,20 @@ static void compare_batch(gw_dtype dtype, size_t len, uint64_t *random)
 }
 
 /* The codebook of all tensors of a bucket, and their hops with it, in three calls; one frame is damaged. */
-static void compare_hop_batch(gw_dtype dtype, int levels, size_t len, uint64_t *random)
+static void compare_hop_batch(gw_dtype dtype, gw_gcomp_levels levels, size_t len, uint64_t *random)
 {
     enum { ITEMS = 120, DAMAGED = 77, LARGE = 78 };
     static gw_cuda_gcomp_item count[ITEMS];
     static gw_cuda_gcomp_hop hops[ITEMS];
     static gcomp_case c[ITEMS];
     static const gw_cuda_gcomp_histogram none;
-    gw_gcomp_histogram histogram;
+    static gw_gcomp_source sources[ITEMS];
     uint8_t book[GW_GCOMP_BOOK_SIZE_MAX];
     gw_cuda_result *results = on_device(NULL, (2 * ITEMS + 1) * sizeof *results);
     gw_cuda_gcomp_histogram *device_histogram = on_device(&none, sizeof none);
     uint8_t *device_book = on_device(NULL, GW_GCOMP_BOOK_SIZE_MAX);
     uint32_t *device_size = on_device(NULL, 4);
     const gw_cuda_gcomp_device arguments = {NULL, NULL, device_book, device_size, 7, 8};
-    const gw_cuda_gcomp_key key = {99, 3, 0, 0};
     uint64_t total = 0;
 
     memset(count, 0, sizeof count);
@@ -104,25 +101,26 @@ static void compare_hop_batch(gw_dtype dtype, int levels, size_t len, uint64_t *
                          : i == DAMAGED ? 5000
                          : i % 7 == 0   ? 0
                                         : (size_t)(next_random(random) % (len / 64 + 2));
-        void *values = take(n * gw_dtype_size(dtype));
-        fill(values, dtype, n, 1, random);
-        make_codec(&c[i], dtype, levels, GW_GCOMP_FAST, GW_GCOMP_STOCHASTIC, 12, 1);
+        c[i].codec = make_codec(dtype, levels, GW_GCOMP_FAST, GW_GCOMP_STOCHASTIC, 12, 1);
         snprintf(c[i].name, sizeof c[i].name, "dtype %d item %d of a batch of hops, len %zu", dtype, i, n);
-        make_case(&c[i], dtype, values, n, 1, 12, random);
+        make_case(&c[i], make_tensor(dtype, n, 1, 1, 12, random));
+        sources[i] = c[i].t.cpu;
         if (i == DAMAGED) {
             c[i].frame[c[i].frame_size - 20] ^= 0x11;
         }
-        count[i].src = c[i].device_source.values;
+        count[i].src = c[i].t.device.values;
         count[i].src_size = n;
+        count[i].first_element = c[i].t.device.first_element;
         count[i].dst = device_histogram;
-        count[i].levels = c[i].device_map.levels;
-        count[i].digest = c[i].device_map.digest;
+        count[i].levels = c[i].t.device_map.levels;
+        count[i].digest = c[i].t.device_map.digest;
         count[i].map_len = n;
         count[i].result = results + i;
         hops[i].src = on_device(c[i].frame, c[i].frame_size);
         hops[i].src_size = c[i].frame_size;
         hops[i].values = count[i].src;
         hops[i].len = n;
+        hops[i].first_element = count[i].first_element;
         hops[i].dst = on_device(NULL, c[i].bound);
         hops[i].dst_capacity = c[i].bound;
         hops[i].levels = hops[i].src_levels = count[i].levels;
@@ -133,7 +131,7 @@ static void compare_hop_batch(gw_dtype dtype, int levels, size_t len, uint64_t *
     }
     const gw_gcomp *codec = &c[0].codec;
     gw_gcomp with_book = *codec;
-    const gw_gcomp_map *map = &c[0].device_map;
+    const gw_gcomp_map *map = &c[0].t.device_map;
     const size_t count_size = gw_cuda_gcomp_histogram_workspace_size(codec, ITEMS);
     const size_t hop_size = gw_cuda_gcomp_hop_workspace_size(codec, ITEMS, total);
     void *count_at = workspace_on_device(count_size), *hop_at = workspace_on_device(hop_size);
@@ -141,7 +139,7 @@ static void compare_hop_batch(gw_dtype dtype, int levels, size_t len, uint64_t *
     gw_cuda_gcomp_hop *device_hops = on_device(hops, sizeof hops);
     begin_case("batch", "codebook and hops");
     must(gw_cuda_gcomp_histogram_add_batch(
-             &cuda, codec, &(gw_cuda_gcomp_batch){device_count, ITEMS, total, map, &key, 0},
+             &cuda, codec, &(gw_cuda_gcomp_batch){device_count, ITEMS, total, map, &case_key, 0},
              &(gw_cuda_gcomp_request){NULL, NULL, {count_at, count_size}, NULL}),
          "gw_cuda_gcomp_histogram_add_batch");
     must(gw_cuda_gcomp_book_build(&cuda, codec, device_histogram,
@@ -149,35 +147,27 @@ static void compare_hop_batch(gw_dtype dtype, int levels, size_t len, uint64_t *
                                   &(gw_cuda_gcomp_request){NULL, results + 2 * ITEMS, {NULL, 0}, NULL}),
          "gw_cuda_gcomp_book_build_batch");
     must(gw_cuda_gcomp_decode_add_encode_batch(
-             &cuda, codec, &(gw_cuda_gcomp_hop_batch){device_hops, ITEMS, total, map, map, &key},
+             &cuda, codec, &(gw_cuda_gcomp_hop_batch){device_hops, ITEMS, total, map, map, &case_key},
              &(gw_cuda_gcomp_request){&arguments, NULL, {hop_at, hop_size}, NULL}),
          "gw_cuda_gcomp_decode_add_encode_batch");
 
     void *workspace = take(gw_gcomp_workspace_size(codec));
-    must(gw_gcomp_histogram_init(&histogram, codec), "gw_gcomp_histogram_init");
-    for (int i = 0; i < ITEMS; i++) {
-        must(gw_gcomp_histogram_add(&histogram, codec, &c[i].source,
-                                    &(gw_workspace){workspace, gw_gcomp_workspace_size(codec)}),
-             "gw_gcomp_histogram_add");
-    }
-    gw_buffer out = {book, sizeof book, 0};
-    must(gw_gcomp_book_build(&histogram, &out), "gw_gcomp_book_build");
-    must(gw_gcomp_install(&with_book, 7, 8, book, out.size, 1), "gw_gcomp_install");
-    expect(fetch_result(results + 2 * ITEMS).size == out.size, "size of codebook", c[0].name);
-    expect_bytes(device_book, book, out.size, "codebook", c[0].name);
+    const size_t book_size = cpu_book(codec, sources, ITEMS, book);
+    must(gw_gcomp_install(&with_book, 7, 8, book, book_size, 1), "gw_gcomp_install");
+    expect(fetch_result(results + 2 * ITEMS).size == book_size, "size of codebook", c[0].name);
+    expect_bytes(device_book, book, book_size, "codebook", c[0].name);
     for (int i = 0; i < ITEMS; i++) {
         uint8_t *frame = take(c[i].bound);
         uint64_t bad;
-        gw_buffer out2 = {frame, c[i].bound, 0};
+        gw_buffer out = {frame, c[i].bound, 0};
         const gw_status status = gw_gcomp_decode_add_encode(
-            &with_book,
-            &(gw_gcomp_frame){.data = c[i].frame, .size = c[i].frame_size, .map = c[i].source.map},
-            &c[i].source, &out2, &bad, &(gw_workspace){workspace, gw_gcomp_workspace_size(codec)});
+            &with_book, &(gw_gcomp_frame){.data = c[i].frame, .size = c[i].frame_size, .map = c[i].t.cpu.map},
+            &c[i].t.cpu, &out, &bad, &(gw_workspace){workspace, gw_gcomp_workspace_size(codec)});
         const gw_cuda_result r = fetch_result(results + ITEMS + i);
-        expect(r.status == (uint32_t)status && r.size == out2.size && r.bad_index == bad, "result of hop",
+        expect(r.status == (uint32_t)status && r.size == out.size && r.bad_index == bad, "result of hop",
                c[i].name);
         expect((status != GW_OK) == (i == DAMAGED), "status of the CPU's hop", c[i].name);
-        expect_bytes(hops[i].dst, frame, out2.size, "bytes of hop", c[i].name);
+        expect_bytes(hops[i].dst, frame, out.size, "bytes of hop", c[i].name);
         free(frame);
         give((void *)(uintptr_t)hops[i].src);
         give(hops[i].dst);
@@ -205,17 +195,17 @@ void run_calls(size_t len, uint64_t seed)
             uint8_t book[GW_GCOMP_BOOK_SIZE_MAX];
             size_t book_size = 0;
             gcomp_case c;
-            void *values = take(len * gw_dtype_size((gw_dtype)dtype));
-            fill(values, (gw_dtype)dtype, len, 1, &random);
-            make_codec(&c, (gw_dtype)dtype, levels, GW_GCOMP_FAST, GW_GCOMP_STOCHASTIC, 14, levels);
+            c.codec = make_codec((gw_dtype)dtype, (gw_gcomp_levels)levels, GW_GCOMP_FAST, GW_GCOMP_STOCHASTIC,
+                                 14, levels);
             const gw_gcomp plain = c.codec;
             snprintf(c.name, sizeof c.name, "codebook, dtype %u levels %d", dtype, levels);
-            make_case(&c, (gw_dtype)dtype, values, len, 1, 14, &random);
+            make_case(&c, make_tensor((gw_dtype)dtype, len, 1, 1, 14, &random));
             compare_book(&c, book, &book_size);
             compare_device_arguments(&c, &plain, book, book_size);
             drop_case(&c);
         }
         compare_batch((gw_dtype)dtype, len, &random);
-        compare_hop_batch((gw_dtype)dtype, dtype == GW_BF16, len, &random);
+        compare_hop_batch((gw_dtype)dtype, dtype == GW_BF16 ? GW_GCOMP_DERIVED : GW_GCOMP_EXPLICIT, len,
+                          &random);
     }
 }

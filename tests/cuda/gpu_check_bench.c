@@ -142,19 +142,23 @@ static void bench_copy(bench *b)
     give(to);
 }
 
-static void bench_gcomp(bench *b, const void *all_values, int levels, int preset, int has_book,
-                        const char *mode, uint64_t *random)
+static void bench_gcomp(bench *b, const void *all_values, gw_gcomp_levels levels, gw_gcomp_preset preset,
+                        int has_book, const char *mode, uint64_t *random)
 {
     gcomp_case c;
     char work[96];
-    void *values = take(b->value_size);
+    tensor t = make_tensor(b->dtype, b->len, 0, 1, 14, random);
+    const uint8_t *const values = t.values;
 
-    memcpy(values, all_values, b->value_size);
+    memcpy(t.values, all_values, b->value_size);
     snprintf(c.name, sizeof c.name, "bench, %s", mode);
-    make_codec(&c, b->dtype, levels, preset, GW_GCOMP_NEAREST, 14, 0);
-    make_case(&c, b->dtype, values, b->len, 1, 14, random);
+    c.codec = make_codec(b->dtype, levels, preset, GW_GCOMP_NEAREST, 14, 0);
+    make_case(&c, t);
     if (has_book) {
-        install_own_book(&c);
+        uint8_t book[GW_GCOMP_BOOK_SIZE_MAX];
+        const size_t size = cpu_book(&c.codec, &c.t.cpu, 1, book);
+        must(gw_gcomp_install(&c.codec, 7, 8, book, size, 1), "gw_gcomp_install");
+        encode_again(&c);
     }
     const size_t encode_size = gw_cuda_gcomp_encode_workspace_size(&c.codec, 1, b->len);
     const size_t decode_size = gw_cuda_gcomp_decode_workspace_size(&c.codec, 1, b->len);
@@ -164,7 +168,7 @@ static void bench_gcomp(bench *b, const void *all_values, int levels, int preset
     size_t value_stride, level_stride, frame_stride;
     uint8_t *source_at = take_sets(b, values, b->value_size, &value_stride),
             *out = take_sets(b, values, b->value_size, &value_stride),
-            *levels_at = take_sets(b, c.map.levels, b->len, &level_stride),
+            *levels_at = take_sets(b, c.t.map.levels, b->len, &level_stride),
             *frame = take_sets(b, NULL, c.bound, &frame_stride),
             *next = take_sets(b, NULL, c.bound, &frame_stride);
     gw_cuda_result *result = on_device(NULL, 2 * b->sets * sizeof *result), *second = result + b->sets;
@@ -172,9 +176,9 @@ static void bench_gcomp(bench *b, const void *all_values, int levels, int preset
     static gw_gcomp_source sources[SETS_MAX];
 
     for (size_t set = 0; set < b->sets; set++) {
-        maps[set] = c.device_map;
+        maps[set] = c.t.device_map;
         maps[set].levels = levels_at + set * level_stride;
-        sources[set] = c.device_source;
+        sources[set] = c.t.device;
         sources[set].values = source_at + set * value_stride;
         sources[set].map = &maps[set];
     }
@@ -202,8 +206,8 @@ static void bench_gcomp(bench *b, const void *all_values, int levels, int preset
         void *workspace = take(gw_gcomp_workspace_size(&c.codec)), *decoded = take(b->value_size);
         gw_gcomp_target target = {.values = decoded, .capacity = b->len};
         must(gw_gcomp_decode(&c.codec,
-                             &(gw_gcomp_frame){.data = c.frame, .size = c.frame_size, .map = &c.map}, &target,
-                             &(gw_workspace){workspace, gw_gcomp_workspace_size(&c.codec)}),
+                             &(gw_gcomp_frame){.data = c.frame, .size = c.frame_size, .map = &c.t.map},
+                             &target, &(gw_workspace){workspace, gw_gcomp_workspace_size(&c.codec)}),
              "gw_gcomp_decode");
         expect_bytes(out, decoded, b->value_size, "values", c.name);
         free(decoded);
@@ -256,7 +260,7 @@ static void bench_gcomp(bench *b, const void *all_values, int levels, int preset
 static void bench_thc(bench *b, const void *values)
 {
     const size_t len = b->len;
-    const gw_thc thc = make_thc(BENCH_WORKERS, 4, 10, b->dtype, 8, 1, 0);
+    const gw_thc thc = make_thc(BENCH_WORKERS, 4, 10, b->dtype, 8, GW_THC_ROTATED, 0).thc;
     const uint64_t blocks = gw_thc_block_count(&thc, len);
     const size_t indices_size = gw_thc_indices_size(&thc, len, 0, blocks), patterns_size = 4 * (size_t)blocks;
     const size_t lanes = (size_t)gw_thc_range_lanes(&thc, len, 0, blocks);

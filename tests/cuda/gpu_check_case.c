@@ -1,5 +1,5 @@
 /*
- * Cases of gpu_check: time limits, memory, comparison, random values.
+ * Cases of gpu_check: time limits, memory, comparison.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -13,7 +13,6 @@ uint32_t cpu_backends = GW_BACKEND_ALL;
 int differences;
 unsigned long compared;
 unsigned case_seconds; /* that a case may take; 0: as long as it likes */
-int clears_workspaces;
 
 /* What a program that fails or hangs prints: the case, and the last comparison. */
 static char last_compared[256] = "nothing was compared\n";
@@ -61,9 +60,9 @@ void *take(size_t size)
     return p;
 }
 
-void *on_device(const void *src, size_t size)
+void *device_take(size_t size)
 {
-    void *p = cuda_device_take(&device, src, size);
+    void *p = cuda_device_take(&device, NULL, size);
     if (p == NULL) {
         fprintf(stderr, "gpu_check: the device has no %zu bytes left, or failed (%u)\n", size, device.error);
         say_last();
@@ -72,25 +71,23 @@ void *on_device(const void *src, size_t size)
     return p;
 }
 
-/* A workspace: unspecified bytes, or zeros where nothing but its end is of interest (--clear). */
-void *workspace_on_device(size_t size)
+void device_give(void *start)
 {
-    if (!clears_workspaces) {
-        return on_device(NULL, size);
-    }
-    void *zeros = calloc(size + (size == 0), 1);
-    if (zeros == NULL) {
-        fprintf(stderr, "gpu_check: out of memory\n");
-        exit(1);
-    }
-    void *p = on_device(zeros, size);
-    free(zeros);
-    return p;
+    cuda_device_give(&device, start);
 }
 
-void give(void *p)
+static void device_must(int code)
 {
-    cuda_device_give(&device, p);
+    if (code != 0) {
+        fprintf(stderr, "gpu_check: the device failed (%u)\n", device.error);
+        say_last();
+        exit(1);
+    }
+}
+
+void device_put(void *dst, const void *src, size_t size)
+{
+    device_must(cuda_device_put(&device, dst, src, size));
 }
 
 void must(gw_status status, const char *what)
@@ -105,18 +102,7 @@ void must(gw_status status, const char *what)
 
 void fetch(void *dst, const void *src, size_t size)
 {
-    if (cuda_device_get(&device, dst, src, size) != 0) {
-        fprintf(stderr, "gpu_check: the device failed (%u)\n", device.error);
-        say_last();
-        exit(1);
-    }
-}
-
-gw_cuda_result fetch_result(const gw_cuda_result *result)
-{
-    gw_cuda_result r;
-    fetch(&r, result, sizeof r);
-    return r;
+    device_must(cuda_device_get(&device, dst, src, size));
 }
 
 void expect(int is_equal, const char *what, const char *case_name)
@@ -128,53 +114,6 @@ void expect(int is_equal, const char *what, const char *case_name)
         differences++;
         if (differences <= 20) {
             printf("DIFFERENT %s: %s\n", case_name, what);
-        }
-    }
-}
-
-/* Device memory equals host memory. */
-void expect_bytes(const void *at, const void *expected, size_t size, const char *what, const char *case_name)
-{
-    void *copy = take(size);
-    fetch(copy, at, size);
-    expect(memcmp(copy, expected, size) == 0, what, case_name);
-    free(copy);
-}
-
-uint64_t next_random(uint64_t *state)
-{
-    uint64_t z = (*state += 0x9e3779b97f4a7c15u);
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
-}
-
-/* Gradient-like bits: geometric exponents, some zeros and subnormals, `special` in 4096 not finite. */
-void fill(void *dst, gw_dtype dtype, size_t len, unsigned special, uint64_t *random)
-{
-    const unsigned mantissa = dtype == GW_FP32 ? 23 : dtype == GW_BF16 ? 7 : 10;
-    const uint32_t top = dtype == GW_FP16 ? 31 : 255, middle = dtype == GW_FP16 ? 12 : 118;
-
-    for (size_t i = 0; i < len; i++) {
-        const uint64_t r = next_random(random);
-        uint32_t exponent = middle, field = (uint32_t)(r >> 8) & ((1u << mantissa) - 1);
-        for (uint64_t bits = r; (bits & 1) == 0 && exponent > middle - 9; bits >>= 1) {
-            exponent--;
-        }
-        if ((r >> 40 & 255) < 8) {
-            exponent = 0;
-            field = (r >> 40 & 255) == 0 ? field : 0;
-        }
-        if ((r >> 20 & 4095) < special) {
-            exponent = top;
-        }
-        const uint32_t bits =
-            (uint32_t)(r >> 63) << (dtype == GW_FP32 ? 31 : 15) | exponent << mantissa | field;
-        if (dtype == GW_FP32) {
-            memcpy((uint8_t *)dst + 4 * i, &bits, 4);
-        } else {
-            const uint16_t half = (uint16_t)bits;
-            memcpy((uint8_t *)dst + 2 * i, &half, 2);
         }
     }
 }

@@ -8,15 +8,15 @@
 static void compare_scaled(const gcomp_case *c, float scale, int is_add)
 {
     begin_case(c->name, is_add ? "scaled decode_add" : "scaled decode");
-    const size_t len = (size_t)c->source.len, size = gw_cuda_gcomp_decode_workspace_size(&c->codec, 1, len);
+    const size_t len = (size_t)c->t.cpu.len, size = gw_cuda_gcomp_decode_workspace_size(&c->codec, 1, len);
     void *workspace = workspace_on_device(size), *src = on_device(c->frame, c->frame_size);
     void *cpu_workspace = take(gw_gcomp_workspace_size(&c->codec));
     uint8_t *values = take(c->value_size);
     gw_cuda_result *result = on_device(NULL, sizeof *result);
-    memcpy(values, c->source.values, c->value_size);
+    memcpy(values, c->t.values, c->value_size);
     void *dst = on_device(values, c->value_size);
-    const gw_gcomp_frame in = {c->frame, c->frame_size, c->source.map};
-    const gw_cuda_gcomp_frame device_in = {src, c->frame_size, NULL, c->device_source.map};
+    const gw_gcomp_frame in = {c->frame, c->frame_size, c->t.cpu.map};
+    const gw_cuda_gcomp_frame device_in = {src, c->frame_size, NULL, c->t.device.map};
     gw_gcomp_target target = {.values = values, .capacity = len, .scale = scale};
     const gw_cuda_gcomp_target device_target = {dst, len, scale};
     const gw_workspace cpu_work = {cpu_workspace, gw_gcomp_workspace_size(&c->codec)};
@@ -41,7 +41,7 @@ static void compare_frames(const gcomp_case *c, int is_bad)
 {
     enum { FRAMES = 3 };
     begin_case(c->name, "frames");
-    const size_t len = (size_t)c->source.len;
+    const size_t len = (size_t)c->t.cpu.len;
     const size_t size = gw_cuda_gcomp_decode_add_frames_workspace_size(&c->codec, len);
     void *workspace = workspace_on_device(size), *cpu_workspace = take(gw_gcomp_workspace_size(&c->codec));
     uint8_t *values = take(c->value_size), *bytes[FRAMES];
@@ -54,11 +54,11 @@ static void compare_frames(const gcomp_case *c, int is_bad)
         if (f == 1 && is_bad) {
             bytes[f][c->frame_size - 20] ^= 0x11;
         }
-        in[f] = (gw_gcomp_frame){bytes[f], c->frame_size, c->source.map};
-        device_in[f] = (gw_cuda_gcomp_frame){on_device(bytes[f], c->frame_size), c->frame_size, NULL,
-                                             c->device_source.map};
+        in[f] = (gw_gcomp_frame){bytes[f], c->frame_size, c->t.cpu.map};
+        device_in[f] =
+            (gw_cuda_gcomp_frame){on_device(bytes[f], c->frame_size), c->frame_size, NULL, c->t.device.map};
     }
-    memcpy(values, c->source.values, c->value_size);
+    memcpy(values, c->t.values, c->value_size);
     void *dst = on_device(values, c->value_size);
     gw_gcomp_target target = {.values = values, .capacity = len, .scale = 0.5f};
     const gw_workspace cpu_work = {cpu_workspace, gw_gcomp_workspace_size(&c->codec)};
@@ -89,21 +89,21 @@ static void compare_segments(gcomp_case *c, uint64_t *random)
     enum { SEGMENTS = 500 };
     static gw_gcomp_segment segments[SEGMENTS];
     begin_case(c->name, "segments");
-    const uint64_t each = c->source.len / (SEGMENTS / 2) + 1;
+    const uint64_t each = c->t.cpu.len / (SEGMENTS / 2) + 1;
     for (int i = 0; i < SEGMENTS; i++) {
         segments[i] = (gw_gcomp_segment){next_random(random), next_random(random), i % 2 == 0 ? 0 : each};
     }
-    c->source.segments = segments;
-    c->device_source.segments = on_device(segments, sizeof segments);
-    c->source.segment_count = c->device_source.segment_count = SEGMENTS;
-    c->source.segment_offset = c->device_source.segment_offset = each / 3;
+    c->t.cpu.segments = segments;
+    c->t.device.segments = on_device(segments, sizeof segments);
+    c->t.cpu.segment_count = c->t.device.segment_count = SEGMENTS;
+    c->t.cpu.segment_offset = c->t.device.segment_offset = each / 3;
     encode_again(c);
     compare_encode(c);
     compare_hop(c);
     uint8_t book[GW_GCOMP_BOOK_SIZE_MAX];
     size_t book_size;
     compare_book(c, book, &book_size);
-    give((void *)(uintptr_t)c->device_source.segments);
+    give((void *)(uintptr_t)c->t.device.segments);
 }
 
 void run_dial(size_t len, uint64_t seed)
@@ -114,8 +114,6 @@ void run_dial(size_t len, uint64_t seed)
         for (int levels = GW_GCOMP_EXPLICIT; levels <= GW_GCOMP_CARRIED; levels++) {
             gcomp_case c;
             gw_gcomp_options o;
-            void *values = take(len * gw_dtype_size((gw_dtype)dtype));
-            fill(values, (gw_dtype)dtype, len, 1, &random);
             gw_gcomp_options_init(&o, (gw_dtype)dtype);
             o.levels = (gw_gcomp_levels)levels;
             o.rounding = GW_GCOMP_STOCHASTIC;
@@ -127,8 +125,8 @@ void run_dial(size_t len, uint64_t seed)
             o.backends = cpu_backends;
             must(gw_gcomp_init(&c.codec, &o), "gw_gcomp_init");
             snprintf(c.name, sizeof c.name, "dial, dtype %u levels %d len %zu", dtype, levels, len);
-            make_case(&c, (gw_dtype)dtype, values, len, levels != GW_GCOMP_CARRIED || dtype != GW_FP32,
-                      o.chunk_log2, &random);
+            make_case(&c, make_tensor((gw_dtype)dtype, len, 1, levels != GW_GCOMP_CARRIED || dtype != GW_FP32,
+                                      o.chunk_log2, &random));
             compare_scaled(&c, 1.0f / 3, 0);
             compare_scaled(&c, -0x1p-100f, 1);
             compare_frames(&c, 0);

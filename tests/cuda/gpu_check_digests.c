@@ -5,6 +5,8 @@
  */
 #include "gpu_check.h"
 
+enum { DIGEST_WORKERS = 4 };
+
 /* Lines `name, size, CRC32C` of large runs, made by the scalar code of the CPU (out) or by the device and
  * compared with those (stored). */
 static struct {
@@ -61,7 +63,6 @@ static void leave(void *p)
 /* Encode, decode, decode_add and a hop, one after the other. */
 static void digest_gcomp(gw_dtype dtype, int levels, int preset, size_t len)
 {
-    gcomp_case c;
     char name[96];
     uint64_t random = 1000 + dtype;
     const size_t value_size = len * gw_dtype_size(dtype), chunks = (len >> 14) + 1;
@@ -69,7 +70,8 @@ static void digest_gcomp(gw_dtype dtype, int levels, int preset, size_t len)
     uint32_t *map_digest = take(4 * chunks);
     size_t size = 0, hop_size = 0;
 
-    make_codec(&c, dtype, levels, preset, GW_GCOMP_STOCHASTIC, 14, 1);
+    const gw_gcomp codec =
+        make_codec(dtype, (gw_gcomp_levels)levels, (gw_gcomp_preset)preset, GW_GCOMP_STOCHASTIC, 14, 1);
     fill(values, dtype, len, 1, &random);
     for (size_t j = 0; j < len; j++) {
         map_levels[j] = (uint8_t)(next_random(&random) % 160);
@@ -78,32 +80,31 @@ static void digest_gcomp(gw_dtype dtype, int levels, int preset, size_t len)
     const gw_gcomp_map map = {room(map_levels, len), room(map_digest, 4 * chunks), 390, 1.0f, len, 14};
     gw_gcomp_source source = {
         .values = room(values, value_size), .len = len, .map = &map, .seed = 11, .step_index = 1};
-    const size_t bound = gw_gcomp_bound(&c.codec, len);
+    const size_t bound = gw_gcomp_bound(&codec, len);
     void *frame = room(NULL, bound), *next_frame = room(NULL, bound), *out = room(values, value_size),
          *sum = room(values, value_size);
     if (digests.use_device) {
-        const size_t encode_size = gw_cuda_gcomp_encode_workspace_size(&c.codec, 1, len);
-        const size_t decode_size = gw_cuda_gcomp_decode_workspace_size(&c.codec, 1, len);
-        const size_t hop_space = gw_cuda_gcomp_hop_workspace_size(&c.codec, 1, len);
+        const size_t encode_size = gw_cuda_gcomp_encode_workspace_size(&codec, 1, len);
+        const size_t decode_size = gw_cuda_gcomp_decode_workspace_size(&codec, 1, len);
+        const size_t hop_space = gw_cuda_gcomp_hop_workspace_size(&codec, 1, len);
         void *encode_at = on_device(NULL, encode_size), *decode_at = on_device(NULL, decode_size),
              *hop_at = on_device(NULL, hop_space);
         gw_cuda_result *result = on_device(NULL, 2 * sizeof *result);
-        must(gw_cuda_gcomp_encode(&cuda, &c.codec, &source, &(gw_cuda_buffer){frame, bound},
+        must(gw_cuda_gcomp_encode(&cuda, &codec, &source, &(gw_cuda_buffer){frame, bound},
                                   &(gw_cuda_gcomp_request){NULL, &result[0], {encode_at, encode_size}, NULL}),
              "gw_cuda_gcomp_encode");
-        must(gw_cuda_gcomp_decode(&cuda, &c.codec,
-                                  &(gw_cuda_gcomp_frame){frame, bound, &result[0].size, &map},
+        must(gw_cuda_gcomp_decode(&cuda, &codec, &(gw_cuda_gcomp_frame){frame, bound, &result[0].size, &map},
                                   &(gw_cuda_gcomp_target){out, len, 0},
                                   &(gw_cuda_gcomp_request){NULL, &result[1], {decode_at, decode_size}, NULL}),
              "gw_cuda_gcomp_decode");
         must(gw_cuda_gcomp_decode_add(
-                 &cuda, &c.codec, &(gw_cuda_gcomp_frame){frame, bound, &result[0].size, &map},
+                 &cuda, &codec, &(gw_cuda_gcomp_frame){frame, bound, &result[0].size, &map},
                  &(gw_cuda_gcomp_target){sum, len, 0},
                  &(gw_cuda_gcomp_request){NULL, &result[1], {decode_at, decode_size}, NULL}),
              "gw_cuda_gcomp_decode_add");
         source.hop = 1;
         must(gw_cuda_gcomp_decode_add_encode(
-                 &cuda, &c.codec, &(gw_cuda_gcomp_frame){frame, bound, &result[0].size, &map}, &source,
+                 &cuda, &codec, &(gw_cuda_gcomp_frame){frame, bound, &result[0].size, &map}, &source,
                  &(gw_cuda_buffer){next_frame, bound},
                  &(gw_cuda_gcomp_request){NULL, &result[1], {hop_at, hop_space}, NULL}),
              "gw_cuda_gcomp_decode_add_encode");
@@ -114,17 +115,17 @@ static void digest_gcomp(gw_dtype dtype, int levels, int preset, size_t len)
         give(decode_at);
         give(encode_at);
     } else {
-        const size_t space = gw_gcomp_workspace_size(&c.codec);
+        const size_t space = gw_gcomp_workspace_size(&codec);
         const gw_workspace workspace = {take(space), space};
         gw_buffer dst = {frame, bound, 0}, next = {next_frame, bound, 0};
-        must(gw_gcomp_encode(&c.codec, &source, &dst, &workspace), "gw_gcomp_encode");
+        must(gw_gcomp_encode(&codec, &source, &dst, &workspace), "gw_gcomp_encode");
         const gw_gcomp_frame in = {frame, dst.size, &map};
         gw_gcomp_target values_target = {.values = out, .capacity = len};
         gw_gcomp_target sum_target = {.values = sum, .capacity = len};
-        must(gw_gcomp_decode(&c.codec, &in, &values_target, &workspace), "gw_gcomp_decode");
-        must(gw_gcomp_decode_add(&c.codec, &in, &sum_target, &workspace), "gw_gcomp_decode_add");
+        must(gw_gcomp_decode(&codec, &in, &values_target, &workspace), "gw_gcomp_decode");
+        must(gw_gcomp_decode_add(&codec, &in, &sum_target, &workspace), "gw_gcomp_decode_add");
         source.hop = 1;
-        must(gw_gcomp_decode_add_encode(&c.codec, &in, &source, &next, NULL, &workspace),
+        must(gw_gcomp_decode_add_encode(&codec, &in, &source, &next, NULL, &workspace),
              "gw_gcomp_decode_add_encode");
         size = dst.size;
         hop_size = next.size;
@@ -151,7 +152,7 @@ static void digest_gcomp(gw_dtype dtype, int levels, int preset, size_t len)
 /* Norms, the encodes of all workers with error feedback, their sum, the mean. */
 static void digest_thc(unsigned bits, gw_dtype dtype, size_t len)
 {
-    const gw_thc thc = make_thc(WORKERS, bits, 10, dtype, 8, 1, 1);
+    const gw_thc thc = make_thc(DIGEST_WORKERS, bits, 10, dtype, 8, GW_THC_ROTATED, 1).thc;
     const gw_thc_options *options = gw_thc_options_of(&thc);
     const size_t value_size = len * gw_dtype_size(dtype);
     const uint64_t blocks = gw_thc_block_count(&thc, len);
@@ -162,9 +163,9 @@ static void digest_thc(unsigned bits, gw_dtype dtype, size_t len)
     uint8_t *values = take(value_size), *zeros = take(lanes_size);
     float *start = take(4 * len); /* of the error memory of each worker */
     uint32_t *host_members = take(4 * (size_t)blocks);
-    uint8_t set[GW_THC_SET_SIZE(WORKERS)] = {0};
-    uint32_t ranks[WORKERS];
-    const uint8_t *indices[WORKERS];
+    uint8_t set[GW_THC_SET_SIZE(DIGEST_WORKERS)] = {0};
+    uint32_t ranks[DIGEST_WORKERS];
+    const uint8_t *indices[DIGEST_WORKERS];
     uint64_t random = 2000 + bits;
     gw_thc_range range = {len, 0, blocks, 7, 0};
     gw_thc_agg agg;
@@ -174,16 +175,16 @@ static void digest_thc(unsigned bits, gw_dtype dtype, size_t len)
     fill(start, GW_FP32, len, 0, &random);
     memset(zeros, 0, lanes_size);
     for (uint64_t b = 0; b < blocks; b++) {
-        host_members[b] = WORKERS;
+        host_members[b] = DIGEST_WORKERS;
     }
-    must(gw_thc_agg_init(&agg,
-                         &(gw_thc_agg_options){options->table, WORKERS, options->lane_bits, cpu_backends}),
+    must(gw_thc_agg_init(
+             &agg, &(gw_thc_agg_options){options->table, DIGEST_WORKERS, options->lane_bits, cpu_backends}),
          "gw_thc_agg_init");
     void *x = room(values, value_size), *out = room(NULL, value_size);
     uint8_t *sum = room(zeros, lanes_size);
     uint32_t *patterns = room(NULL, patterns_size), *members = room(host_members, 4 * (size_t)blocks);
     float *error = room(start, 4 * len);
-    for (uint32_t w = 0; w < WORKERS; w++) {
+    for (uint32_t w = 0; w < DIGEST_WORKERS; w++) {
         ranks[w] = w;
         indices[w] = room(NULL, indices_size);
     }
@@ -194,9 +195,9 @@ static void digest_thc(unsigned bits, gw_dtype dtype, size_t len)
                                &(gw_thc_source){.values = x, .error = (float *)(uintptr_t)error}, patterns,
                                &(gw_cuda_thc_request){NULL, GW_THC_SUM, result, NULL}),
              "gw_cuda_thc_norms");
-        for (uint32_t w = 0; w < WORKERS; w++) {
+        for (uint32_t w = 0; w < DIGEST_WORKERS; w++) {
             range.rank = w;
-            (void)cuda_device_put(&device, error, start, 4 * len);
+            device_put(error, start, 4 * len);
             must(
                 gw_cuda_thc_encode(
                     &cuda, &thc, &range,
@@ -206,7 +207,7 @@ static void digest_thc(unsigned bits, gw_dtype dtype, size_t len)
                 "gw_cuda_thc_encode");
         }
         must(gw_cuda_thc_sum_indices(&cuda, &agg, &(gw_thc_partial){sum, set, lanes},
-                                     &(gw_cuda_thc_inputs){indices, ranks, NULL, WORKERS, 0}, NULL),
+                                     &(gw_cuda_thc_inputs){indices, ranks, NULL, DIGEST_WORKERS, 0}, NULL),
              "gw_cuda_thc_sum_indices");
         must(gw_cuda_thc_decode(&cuda, &thc, &range, &(gw_thc_sum){sum, lanes_size, members, patterns},
                                 &(gw_cuda_target){out, len},
@@ -219,7 +220,7 @@ static void digest_thc(unsigned bits, gw_dtype dtype, size_t len)
         must(gw_thc_norms(&thc, &range, &(gw_thc_source){.values = x, .error = error}, patterns, NULL,
                           &workspace),
              "gw_thc_norms");
-        for (uint32_t w = 0; w < WORKERS; w++) {
+        for (uint32_t w = 0; w < DIGEST_WORKERS; w++) {
             range.rank = w;
             memcpy(error, start, 4 * len);
             must(gw_thc_encode(
@@ -235,7 +236,7 @@ static void digest_thc(unsigned bits, gw_dtype dtype, size_t len)
         free(workspace.data);
     }
     digest(name, "norms", patterns, patterns_size);
-    for (uint32_t w = 0; w < WORKERS; w++) {
+    for (uint32_t w = 0; w < DIGEST_WORKERS; w++) {
         snprintf(part, sizeof part, "indices of %u", w);
         digest(name, part, indices[w], indices_size);
         leave((void *)(uintptr_t)indices[w]);
@@ -259,13 +260,12 @@ static void digest_map(unsigned kind, size_t len)
 {
     const uint32_t chunk_log2 = 14;
     const size_t digests_size = 4 * ((len + (1u << chunk_log2) - 1) >> chunk_log2);
-    gw_gcomp_map_rule rule;
+    const gw_gcomp_map_rule rule = make_rule((gw_optimizer_kind)kind);
     float *array[4];
     uint64_t random = 3000 + kind;
     uint32_t top = 0;
     char name[64];
 
-    make_rule(kind, &rule);
     for (int i = 0; i < 4; i++) {
         float *host = take(4 * len);
         fill(host, GW_FP32, len, 1, &random);

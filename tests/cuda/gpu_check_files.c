@@ -58,18 +58,21 @@ void check_npy(const char *path)
     for (int variant = 0; variant < 4; variant++) {
         gcomp_case c;
         uint64_t random = 5;
-        void *values = take(4 * len);
-        memcpy(values, array, 4 * len);
-        make_codec(&c, GW_FP32, variant & 1, variant >> 1, GW_GCOMP_NEAREST, 14, 1);
+        const tensor t = make_tensor(GW_FP32, len, 0, 1, 14, &random);
+        memcpy(t.values, array, 4 * len);
+        c.codec = make_codec(GW_FP32, (gw_gcomp_levels)(variant & 1), (gw_gcomp_preset)(variant >> 1),
+                             GW_GCOMP_NEAREST, 14, 1);
         snprintf(c.name, sizeof c.name, "%.120s variant %d", path, variant);
-        make_case(&c, GW_FP32, values, len, 1, 14, &random);
+        make_case(&c, t);
         compare_encode(&c);
         compare_decode(&c, c.frame, c.frame_size, 0);
         compare_hop(&c);
         drop_case(&c);
     }
-    const gw_thc thc = make_thc(WORKERS, 4, 10, GW_FP32, 8, 1, 1);
-    compare_thc(&thc, array, len, path);
+    thc_case j = make_thc(WORKERS, 4, 10, GW_FP32, 8, GW_THC_ROTATED, 1);
+    uint64_t random = 6;
+    snprintf(j.name, sizeof j.name, "%.90s", path);
+    compare_thc(&j, len, 0, gw_thc_block_count(&j.thc, len), array, 0, &random);
     free(array);
 }
 
@@ -107,9 +110,11 @@ static void compare_with_map(const float *grad, size_t len, const uint8_t *level
             memcpy(values + gw_dtype_size((gw_dtype)dtype) * i,
                    dtype == GW_FP32 ? (void *)&bits : (void *)&half, gw_dtype_size((gw_dtype)dtype));
         }
-        make_codec(&c, (gw_dtype)dtype, GW_GCOMP_DERIVED, dtype == GW_BF16, GW_GCOMP_STOCHASTIC, 14, 1);
+        c.codec = make_codec((gw_dtype)dtype, GW_GCOMP_DERIVED,
+                             dtype == GW_BF16 ? GW_GCOMP_SMALL : GW_GCOMP_FAST, GW_GCOMP_STOCHASTIC, 14, 1);
         snprintf(c.name, sizeof c.name, "%.100s, dtype %u", name, dtype);
-        make_case_of(&c, (gw_dtype)dtype, values, len, own_levels, base, scale, 14);
+        make_case(&c, tensor_of((gw_dtype)dtype, len, values,
+                                &(gw_gcomp_map){own_levels, NULL, base, scale, len, 14}));
         compare_encode(&c);
         compare_decode(&c, c.frame, c.frame_size, 0);
         compare_decode(&c, c.frame, c.frame_size, 1);
@@ -160,18 +165,17 @@ void check_states(const char *list, size_t len_max)
             len = lens[i] < len ? lens[i] : len;
         }
         for (unsigned kind = GW_OPTIMIZER_SGD; kind <= GW_OPTIMIZER_ADAMW; kind++) {
-            gw_gcomp_map_rule rule;
+            const gw_gcomp_map_rule rule = make_rule((gw_optimizer_kind)kind);
             uint32_t base;
             char name[160];
             const gw_optimizer_state s = {array[PARAM], array[M], array[V],
                                           kind == GW_OPTIMIZER_RMSPROP ? array[M] : array[V]};
-            make_rule(kind, &rule);
             if (((rule.uses & 1) != 0 && s.m == NULL) || ((rule.uses & 2) != 0 && s.v == NULL) ||
                 ((rule.uses & 4) != 0 && s.a == NULL)) {
                 continue;
             }
             snprintf(name, sizeof name, "%.90s, map of optimizer %u", title, kind);
-            uint8_t *levels = compare_map(&rule, &s, len, name, &base);
+            uint8_t *levels = compare_map(&rule, &s, len, 0, name, &base);
             compare_with_map(array[GRAD] + first, len, levels, base, name);
             free(levels);
             maps++;
@@ -206,17 +210,18 @@ void check_vectors(const char *folder)
             expect(0, "no receiver", c.name);
             continue;
         }
-        c.source.len = vector_capacity(&v);
-        c.value_size = (size_t)c.source.len * gw_dtype_size(v.dtype);
+        c.t.len = vector_capacity(&v);
+        c.value_size = (size_t)c.t.len * gw_dtype_size(v.dtype);
         uint8_t *values = take(c.value_size);
         memset(values, 0x3c, c.value_size);
-        c.source.values = values;
+        c.t.values = values;
         if (vector_map(&v) != NULL) {
-            c.device_map = c.map = *vector_map(&v);
-            c.device_map.levels = on_device(c.map.levels, (size_t)c.map.len);
-            c.device_map.digest = on_device(c.map.digest, 4 * ((size_t)(c.map.len >> c.map.chunk_log2) + 1));
-            c.source.map = &c.map;
-            c.device_source.map = &c.device_map;
+            gw_gcomp_map *map = &c.t.device_map;
+            *map = *vector_map(&v);
+            map->levels = on_device(map->levels, (size_t)map->len);
+            map->digest = on_device(map->digest, 4 * ((size_t)(map->len >> map->chunk_log2) + 1));
+            c.t.cpu.map = vector_map(&v);
+            c.t.device.map = map;
         }
         const gw_status status = compare_decode(&c, v.frame.data, v.frame.size, 0);
         compare_decode(&c, v.frame.data, v.frame.size, 1);
@@ -225,10 +230,10 @@ void check_vectors(const char *folder)
         if (strcmp(v.status, "OK") == 0 && status == GW_OK) {
             /* What the device decodes is what this call does, by the comparison above. */
             void *workspace = take(gw_gcomp_workspace_size(&c.codec));
-            gw_gcomp_target target = {.values = values, .capacity = c.source.len};
+            gw_gcomp_target target = {.values = values, .capacity = c.t.len};
             must(gw_gcomp_decode(
                      &c.codec,
-                     &(gw_gcomp_frame){.data = v.frame.data, .size = v.frame.size, .map = c.source.map},
+                     &(gw_gcomp_frame){.data = v.frame.data, .size = v.frame.size, .map = c.t.cpu.map},
                      &target, &(gw_workspace){workspace, gw_gcomp_workspace_size(&c.codec)}),
                  "gw_gcomp_decode");
             const size_t size = (size_t)target.len * gw_dtype_size(v.dtype);
@@ -239,11 +244,11 @@ void check_vectors(const char *folder)
                    "stored values", c.name);
             free(workspace);
             valid++;
-            with_map += c.source.map != NULL;
+            with_map += c.t.cpu.map != NULL;
             with_book += v.book.data != NULL;
         }
-        give((void *)(uintptr_t)c.device_map.levels);
-        give((void *)(uintptr_t)c.device_map.digest);
+        give((void *)(uintptr_t)c.t.device_map.levels);
+        give((void *)(uintptr_t)c.t.device_map.digest);
         free(values);
     }
     fclose(index);
@@ -262,12 +267,12 @@ void check_frame(const char *path)
     for (unsigned dtype = GW_FP32; dtype <= GW_FP16; dtype++) {
         gcomp_case c;
         memset(&c, 0, sizeof c);
-        make_codec(&c, (gw_dtype)dtype, 0, 0, 1, 14, 0);
-        c.source.len = gw_gcomp_peek(bytes, size, 1 << 22, &info) == GW_OK ? info.len : 1000;
-        c.value_size = (size_t)c.source.len * gw_dtype_size((gw_dtype)dtype);
-        void *values = take(c.value_size);
+        c.codec = make_codec((gw_dtype)dtype, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, (gw_gcomp_rounding)1, 14, 0);
+        c.t.len = gw_gcomp_peek(bytes, size, 1 << 22, &info) == GW_OK ? info.len : 1000;
+        c.value_size = (size_t)c.t.len * gw_dtype_size((gw_dtype)dtype);
+        uint8_t *values = take(c.value_size);
         memset(values, 0x3c, c.value_size);
-        c.source.values = values;
+        c.t.values = values;
         snprintf(c.name, sizeof c.name, "%.120s as dtype %u", path, dtype);
         compare_decode(&c, bytes, size, 0);
         compare_decode(&c, bytes, size, 1);

@@ -27,19 +27,18 @@ void run_graph(size_t len, uint64_t seed)
 
     for (int s = 0; s < STREAMS; s++) {
         uint64_t random = seed + (uint64_t)s;
-        void *values = take(4 * len);
-        fill(values, GW_FP32, len, 0, &random);
-        make_codec(&c[s], GW_FP32, 0, s, 2, 14, 1);
+        c[s].codec = make_codec(GW_FP32, GW_GCOMP_EXPLICIT, (gw_gcomp_preset)s, (gw_gcomp_rounding)2, 14, 1);
         snprintf(c[s].name, sizeof c[s].name, "graph on stream %d", s);
-        make_case(&c[s], GW_FP32, values, len, 1, 14, &random);
+        make_case(&c[s], make_tensor(GW_FP32, len, 0, 1, 14, &random));
         const size_t encode_size = gw_cuda_gcomp_encode_workspace_size(&c[s].codec, 1, len);
         const size_t decode_size = gw_cuda_gcomp_decode_workspace_size(&c[s].codec, 1, len);
         decoded[s] = take(4 * len);
         void *cpu_workspace = take(gw_gcomp_workspace_size(&c[s].codec));
         gw_gcomp_target target = {.values = decoded[s], .capacity = len};
-        must(gw_gcomp_decode(&c[s].codec,
-                             &(gw_gcomp_frame){.data = c[s].frame, .size = c[s].frame_size, .map = &c[s].map},
-                             &target, &(gw_workspace){cpu_workspace, gw_gcomp_workspace_size(&c[s].codec)}),
+        must(gw_gcomp_decode(
+                 &c[s].codec,
+                 &(gw_gcomp_frame){.data = c[s].frame, .size = c[s].frame_size, .map = &c[s].t.map}, &target,
+                 &(gw_workspace){cpu_workspace, gw_gcomp_workspace_size(&c[s].codec)}),
              "gw_gcomp_decode");
         free(cpu_workspace);
         frame[s] = on_device(NULL, c[s].bound);
@@ -51,12 +50,12 @@ void run_graph(size_t len, uint64_t seed)
         /* Mode 0, global: no thread may call what could wait or allocate. */
         driver_must(device.call.capture_begin(stream[s], 0), "cuStreamBeginCapture");
         must(gw_cuda_gcomp_encode(
-                 &cuda, &c[s].codec, &c[s].device_source, &(gw_cuda_buffer){frame[s], c[s].bound},
+                 &cuda, &c[s].codec, &c[s].t.device, &(gw_cuda_buffer){frame[s], c[s].bound},
                  &(gw_cuda_gcomp_request){NULL, &result[s][0], {encode_space[s], encode_size}, stream[s]}),
              "encode while captured");
         must(gw_cuda_gcomp_decode(
                  &cuda, &c[s].codec,
-                 &(gw_cuda_gcomp_frame){frame[s], c[s].bound, &result[s][0].size, c[s].device_source.map},
+                 &(gw_cuda_gcomp_frame){frame[s], c[s].bound, &result[s][0].size, c[s].t.device.map},
                  &(gw_cuda_gcomp_target){out[s], len, 0},
                  &(gw_cuda_gcomp_request){NULL, &result[s][1], {decode_space[s], decode_size}, stream[s]}),
              "decode while captured");

@@ -41,11 +41,11 @@ struct meeting {
 
 /* What is known of a byte of shared memory, for gw_shim_note(): the writes and the reads since the block's
  * last barrier (several writes are those of one thread, atomic ones, and ones of the same value). */
-enum { NOBODY = 0xffff, MANY = 0xfffe };
+enum { NO_THREAD = 0xffff, MANY = 0xfffe };
 struct shadow {
-    uint16_t writer = NOBODY, reader = NOBODY;             /* threads; MANY of one warp */
-    uint16_t writing_warp = NOBODY, reading_warp = NOBODY; /* MANY: of several */
-    bool is_atomic = false;                                /* all writes that no barrier has ordered */
+    uint16_t writer = NO_THREAD, reader = NO_THREAD;             /* threads; MANY of one warp */
+    uint16_t writing_warp = NO_THREAD, reading_warp = NO_THREAD; /* MANY: of several */
+    bool is_atomic = false;                                      /* all writes that no barrier has ordered */
     uint32_t write_barriers = 0, write_syncs = 0, read_barriers = 0, read_syncs = 0;
 };
 
@@ -407,12 +407,12 @@ void gw_shim_note(const void *p, size_t size, bool is_write, const void *where)
     for (size_t i = place; i < place + size && i < shared_bytes; i++) {
         shadow &s = block.shadows[i];
         const bool both_atomic = gw_shim_is_atomic && s.is_atomic;
-        beside_write |= s.writer != NOBODY && s.write_barriers == barriers && !both_atomic &&
+        beside_write |= s.writer != NO_THREAD && s.write_barriers == barriers && !both_atomic &&
                         (s.writing_warp != warp || (s.write_syncs == syncs && s.writer != thread));
-        beside_read |= is_write && s.reader != NOBODY && s.read_barriers == barriers &&
+        beside_read |= is_write && s.reader != NO_THREAD && s.read_barriers == barriers &&
                        (s.reading_warp != warp || (s.read_syncs == syncs && s.reader != thread));
         if (is_write) {
-            const bool is_first = s.writer == NOBODY || s.write_barriers != barriers;
+            const bool is_first = s.writer == NO_THREAD || s.write_barriers != barriers;
             const bool is_later = s.writing_warp == warp && s.write_syncs != syncs;
             s.writer = is_first || is_later || s.writer == thread ? thread : (uint16_t)MANY;
             s.writing_warp = is_first || s.writing_warp == warp ? warp : (uint16_t)MANY;
@@ -420,7 +420,7 @@ void gw_shim_note(const void *p, size_t size, bool is_write, const void *where)
             s.write_barriers = barriers;
             s.write_syncs = syncs;
         } else if (!gw_shim_is_atomic) {
-            const bool is_first = s.reader == NOBODY || s.read_barriers != barriers;
+            const bool is_first = s.reader == NO_THREAD || s.read_barriers != barriers;
             const bool is_later = s.reading_warp == warp && s.read_syncs != syncs;
             s.reader = is_first || is_later || s.reader == thread ? thread : (uint16_t)MANY;
             s.reading_warp = is_first || s.reading_warp == warp ? warp : (uint16_t)MANY;

@@ -4,7 +4,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "gcomp_testing.h"
+#include "cuda_testing.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,11 +13,9 @@
 enum { ITEMS = 8 };
 static const uint64_t lens[ITEMS] = {4097, 0, 1, 9000, 4095, 0, 63, 4096};
 
-static const gw_cuda_gcomp_key test_key = {77, 5, 2, 1};
-
 /* A frame that came in, and values that are added to it. */
 typedef struct bucket_item {
-    testing_tensor in, local;
+    tensor in, local;
     uint8_t *frame, *device_frame;
     size_t frame_size, bound;
 } bucket_item;
@@ -28,23 +26,23 @@ static void make_bucket(bucket_item *items, const uint64_t *item_lens, int count
 {
     for (int i = 0; i < count; i++) {
         bucket_item *b = &items[i];
-        b->in = testing_tensor_make(dtype, item_lens[i], chunk_log2, random);
-        b->local = testing_tensor_make(dtype, item_lens[i], chunk_log2, random);
-        testing_tensor_upload(&b->in);
-        testing_tensor_upload(&b->local);
+        b->in = random_tensor(dtype, item_lens[i], chunk_log2, random);
+        b->local = random_tensor(dtype, item_lens[i], chunk_log2, random);
+        tensor_upload(&b->in);
+        tensor_upload(&b->local);
         b->in.cpu.first_element = b->in.device.first_element = 1000 + 7 * (uint64_t)i;
         b->local.cpu.first_element = b->local.device.first_element = 3 + 5 * (uint64_t)i;
         b->bound = gw_gcomp_bound(codec, item_lens[i]);
-        b->frame_size = testing_cpu_encode(codec, &b->in.cpu, &b->frame);
-        b->device_frame = testing_device(b->frame, b->frame_size, 0);
+        b->frame_size = cpu_encode(codec, &b->in.cpu, &b->frame);
+        b->device_frame = on_device(b->frame, b->frame_size);
     }
 }
 
 static void drop_bucket(bucket_item *items, int count)
 {
     for (int i = 0; i < count; i++) {
-        testing_tensor_drop(&items[i].in);
-        testing_tensor_drop(&items[i].local);
+        tensor_drop(&items[i].in);
+        tensor_drop(&items[i].local);
         free(items[i].frame);
     }
 }
@@ -67,7 +65,7 @@ static gw_cuda_gcomp_hop make_hop(const bucket_item *b)
     hop.values = b->local.device.values;
     hop.len = b->local.len;
     hop.first_element = b->local.device.first_element;
-    hop.dst = testing_device(NULL, b->bound, 0);
+    hop.dst = on_device(NULL, b->bound);
     hop.dst_capacity = b->bound;
     hop.src_levels = b->in.device_map.levels;
     hop.src_digest = b->in.device_map.digest;
@@ -75,7 +73,7 @@ static gw_cuda_gcomp_hop make_hop(const bucket_item *b)
     hop.levels = b->local.device_map.levels;
     hop.digest = b->local.device_map.digest;
     hop.map_len = b->local.device_map.len;
-    hop.result = testing_new_result();
+    hop.result = new_result();
     memset(hop.dst, 0x5a, b->bound);
     return hop;
 }
@@ -84,7 +82,7 @@ static gw_cuda_gcomp_hop make_hop(const bucket_item *b)
 static gw_status cpu_hop(const gw_gcomp *codec, const bucket_item *b, const uint8_t *frame, size_t frame_size,
                          uint8_t *dst, size_t *size, uint64_t *bad)
 {
-    void *workspace = testing_take(gw_gcomp_workspace_size(codec));
+    void *workspace = take(gw_gcomp_workspace_size(codec));
     gw_buffer out = {dst, b->bound, 0};
     const gw_status status = gw_gcomp_decode_add_encode(
         codec, &(gw_gcomp_frame){.data = frame, .size = frame_size, .map = &b->in.map}, &b->local.cpu, &out,
@@ -96,11 +94,11 @@ static gw_status cpu_hop(const gw_gcomp *codec, const bucket_item *b, const uint
 
 static void expect_hop(const gw_gcomp *codec, const bucket_item *b, const gw_cuda_gcomp_hop *hop)
 {
-    uint8_t *expected = testing_take(b->bound);
+    uint8_t *expected = take(b->bound);
     size_t size;
     uint64_t bad;
     assert_int_equal(cpu_hop(codec, b, b->frame, b->frame_size, expected, &size, &bad), GW_OK);
-    const gw_cuda_result r = testing_result(hop->result);
+    const gw_cuda_result r = fetch_result(hop->result);
     assert_int_equal(r.status, GW_OK);
     assert_int_equal(r.size, size);
     assert_int_equal(r.len, b->local.len);
@@ -113,40 +111,40 @@ static void expect_hop(const gw_gcomp *codec, const bucket_item *b, const gw_cud
 static void *room(size_t size)
 {
     assert_true(size != 0);
-    return testing_device(NULL, size, 0);
+    return on_device(NULL, size);
 }
 
 /* ---- every kind of codebook, every call ---------------------------------------------------------------- */
 
 typedef enum book_kind { BOOKS_IN_FRAMES, BOOK_INSTALLED, BOOK_ON_DEVICE } book_kind;
 
-static void compare_encode(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_gcomp_device *device,
-                           const bucket_item *bucket)
+static void compare_encode_batch(const gw_gcomp *codec, const gw_cuda_gcomp_device *device,
+                                 const bucket_item *bucket)
 {
     gw_cuda_gcomp_item items[ITEMS];
     const uint64_t total = sum_of(lens, ITEMS);
     const size_t size = gw_cuda_gcomp_encode_workspace_size(codec, ITEMS, total);
     memset(items, 0, sizeof items);
     for (int i = 0; i < ITEMS; i++) {
-        const testing_tensor *t = &bucket[i].in;
+        const tensor *t = &bucket[i].in;
         items[i].src = t->device.values;
         items[i].src_size = t->len;
-        items[i].dst = testing_device(NULL, bucket[i].bound, 0);
+        items[i].dst = on_device(NULL, bucket[i].bound);
         items[i].dst_capacity = bucket[i].bound;
         items[i].levels = t->device_map.levels;
         items[i].digest = t->device_map.digest;
         items[i].map_len = t->len;
         items[i].first_element = t->device.first_element;
-        items[i].result = testing_new_result();
+        items[i].result = new_result();
     }
     assert_int_equal(
-        gw_cuda_gcomp_encode_batch(cuda, codec,
-                                   &(gw_cuda_gcomp_batch){testing_device(items, sizeof items, 0), ITEMS,
-                                                          total, &bucket[0].in.device_map, &test_key, 0},
+        gw_cuda_gcomp_encode_batch(&cuda, codec,
+                                   &(gw_cuda_gcomp_batch){on_device(items, sizeof items), ITEMS, total,
+                                                          &bucket[0].in.device_map, &case_key, 0},
                                    &(gw_cuda_gcomp_request){device, NULL, {room(size), size}, NULL}),
         GW_OK);
     for (int i = 0; i < ITEMS; i++) {
-        const gw_cuda_result r = testing_result(items[i].result);
+        const gw_cuda_result r = fetch_result(items[i].result);
         assert_int_equal(r.status, GW_OK);
         assert_int_equal(r.size, bucket[i].frame_size);
         assert_memory_equal(items[i].dst, bucket[i].frame, r.size);
@@ -154,43 +152,43 @@ static void compare_encode(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_g
 }
 
 /* `cpu` has the codebook installed, wherever the device finds it. */
-static void compare_decode(gw_cuda *cuda, const gw_gcomp *codec, const gw_gcomp *cpu,
-                           const gw_cuda_gcomp_device *device, const bucket_item *bucket, int is_add)
+static void compare_decode_batch(const gw_gcomp *codec, const gw_gcomp *cpu,
+                                 const gw_cuda_gcomp_device *device, const bucket_item *bucket, int is_add)
 {
     gw_cuda_gcomp_item items[ITEMS];
     const uint64_t total = sum_of(lens, ITEMS);
     const size_t size = gw_cuda_gcomp_decode_workspace_size(codec, ITEMS, total);
-    void *workspace = testing_take(gw_gcomp_workspace_size(cpu));
+    void *workspace = take(gw_gcomp_workspace_size(cpu));
     memset(items, 0, sizeof items);
     for (int i = 0; i < ITEMS; i++) {
-        const testing_tensor *t = &bucket[i].in;
+        const tensor *t = &bucket[i].in;
         const size_t element = gw_dtype_size(t->dtype);
         items[i].src = bucket[i].device_frame;
         items[i].src_size = bucket[i].frame_size;
-        items[i].dst = testing_device(bucket[i].local.values, element * t->len, (size_t)i % 3 * element);
+        items[i].dst = on_device_at(bucket[i].local.values, element * t->len, (size_t)i % 3 * element);
         items[i].dst_capacity = t->len;
         items[i].levels = t->device_map.levels;
         items[i].digest = t->device_map.digest;
         items[i].map_len = t->len;
-        items[i].result = testing_new_result();
+        items[i].result = new_result();
     }
-    const gw_cuda_gcomp_item *device_items = testing_device(items, sizeof items, 0);
+    const gw_cuda_gcomp_item *device_items = on_device(items, sizeof items);
     assert_int_equal(
         gw_cuda_gcomp_decode_batch(
-            cuda, codec,
+            &cuda, codec,
             &(gw_cuda_gcomp_batch){device_items, ITEMS, total, &bucket[0].in.device_map, NULL, is_add},
             &(gw_cuda_gcomp_request){device, NULL, {room(size), size}, NULL}),
         GW_OK);
     for (int i = 0; i < ITEMS; i++) {
         const size_t value_size = gw_dtype_size(bucket[i].in.dtype) * (size_t)lens[i];
-        uint8_t *values = testing_take(value_size);
+        uint8_t *values = take(value_size);
         const gw_gcomp_frame frame = {bucket[i].frame, bucket[i].frame_size, &bucket[i].in.map};
         gw_gcomp_target target = {.values = values, .capacity = lens[i]};
         memcpy(values, bucket[i].local.values, value_size);
         assert_int_equal((is_add ? gw_gcomp_decode_add : gw_gcomp_decode)(
                              cpu, &frame, &target, &(gw_workspace){workspace, gw_gcomp_workspace_size(cpu)}),
                          GW_OK);
-        const gw_cuda_result r = testing_result(items[i].result);
+        const gw_cuda_result r = fetch_result(items[i].result);
         assert_int_equal(r.status, GW_OK);
         assert_int_equal(r.len, lens[i]);
         assert_memory_equal(items[i].dst, values, value_size);
@@ -199,8 +197,8 @@ static void compare_decode(gw_cuda *cuda, const gw_gcomp *codec, const gw_gcomp 
     free(workspace);
 }
 
-static void compare_hops(gw_cuda *cuda, const gw_gcomp *codec, const gw_gcomp *cpu,
-                         const gw_cuda_gcomp_device *device, const bucket_item *bucket)
+static void compare_hops(const gw_gcomp *codec, const gw_gcomp *cpu, const gw_cuda_gcomp_device *device,
+                         const bucket_item *bucket)
 {
     gw_cuda_gcomp_hop hops[ITEMS];
     const uint64_t total = sum_of(lens, ITEMS);
@@ -210,9 +208,9 @@ static void compare_hops(gw_cuda *cuda, const gw_gcomp *codec, const gw_gcomp *c
     }
     assert_int_equal(
         gw_cuda_gcomp_decode_add_encode_batch(
-            cuda, codec,
-            &(gw_cuda_gcomp_hop_batch){testing_device(hops, sizeof hops, 0), ITEMS, total,
-                                       &bucket[0].in.device_map, &bucket[0].local.device_map, &test_key},
+            &cuda, codec,
+            &(gw_cuda_gcomp_hop_batch){on_device(hops, sizeof hops), ITEMS, total, &bucket[0].in.device_map,
+                                       &bucket[0].local.device_map, &case_key},
             &(gw_cuda_gcomp_request){device, NULL, {room(size), size}, NULL}),
         GW_OK);
     for (int i = 0; i < ITEMS; i++) {
@@ -223,11 +221,11 @@ static void compare_hops(gw_cuda *cuda, const gw_gcomp *codec, const gw_gcomp *c
         }
         /* the single call: the same bytes and the same result */
         const size_t single_size = gw_cuda_gcomp_hop_workspace_size(codec, 1, b->local.len);
-        uint8_t *dst = testing_device(NULL, b->bound, 0);
-        gw_cuda_result *result = testing_new_result();
+        uint8_t *dst = on_device(NULL, b->bound);
+        gw_cuda_result *result = new_result();
         assert_int_equal(
             gw_cuda_gcomp_decode_add_encode(
-                cuda, codec, &(gw_cuda_gcomp_frame){b->device_frame, b->frame_size, NULL, &b->in.device_map},
+                &cuda, codec, &(gw_cuda_gcomp_frame){b->device_frame, b->frame_size, NULL, &b->in.device_map},
                 &b->local.device, &(gw_cuda_buffer){dst, b->bound},
                 &(gw_cuda_gcomp_request){device, result, {room(single_size), single_size}, NULL}),
             GW_OK);
@@ -237,51 +235,50 @@ static void compare_hops(gw_cuda *cuda, const gw_gcomp *codec, const gw_gcomp *c
     }
 }
 
-static void compare_all(gw_cuda *cuda, gw_dtype dtype, gw_gcomp_levels levels, gw_gcomp_preset preset,
-                        uint32_t chunk_log2, int checksum, book_kind kind, uint64_t *random)
+static void compare_bucket(gw_dtype dtype, gw_gcomp_levels levels, gw_gcomp_preset preset,
+                           uint32_t chunk_log2, int checksum, book_kind kind, uint64_t *random)
 {
-    const gw_gcomp plain = testing_codec(dtype, levels, preset, chunk_log2, checksum);
+    const gw_gcomp plain = make_codec(dtype, levels, preset, GW_GCOMP_STOCHASTIC, chunk_log2, checksum);
     gw_gcomp cpu = plain;
     bucket_item bucket[ITEMS];
     gw_cuda_gcomp_device device = {0};
     uint8_t book[GW_GCOMP_BOOK_SIZE_MAX];
 
     if (kind != BOOKS_IN_FRAMES) {
-        testing_tensor t = testing_tensor_make(dtype, 9000, chunk_log2, random);
-        testing_tensor_upload(&t);
-        const uint32_t size = (uint32_t)testing_cpu_book(&plain, &t.cpu, 1, book);
+        tensor t = random_tensor(dtype, 9000, chunk_log2, random);
+        tensor_upload(&t);
+        const uint32_t size = (uint32_t)cpu_book(&plain, &t.cpu, 1, book);
         assert_int_equal(gw_gcomp_install(&cpu, 7, 8, book, size, 1), GW_OK);
-        device.book = testing_device(book, size, 1);
-        device.book_size = testing_device(&size, 4, 0);
+        device.book = on_device_at(book, size, 1);
+        device.book_size = on_device(&size, 4);
         device.book_id = 7;
         device.book_generation = 8;
-        testing_tensor_drop(&t);
+        tensor_drop(&t);
     }
     make_bucket(bucket, lens, ITEMS, &cpu, dtype, chunk_log2, random);
     const gw_gcomp *codec = kind == BOOK_ON_DEVICE ? &plain : &cpu;
     const gw_cuda_gcomp_device *from = kind == BOOK_ON_DEVICE ? &device : NULL;
-    compare_encode(cuda, codec, from, bucket);
-    compare_decode(cuda, codec, &cpu, from, bucket, 0);
-    compare_decode(cuda, codec, &cpu, from, bucket, 1);
-    compare_hops(cuda, codec, &cpu, from, bucket);
+    compare_encode_batch(codec, from, bucket);
+    compare_decode_batch(codec, &cpu, from, bucket, 0);
+    compare_decode_batch(codec, &cpu, from, bucket, 1);
+    compare_hops(codec, &cpu, from, bucket);
     drop_bucket(bucket, ITEMS);
-    testing_free_all();
+    give_since(0);
 }
 
 static void equal_the_cpu_and_single_calls(void **state)
 {
     (void)state;
-    gw_cuda cuda;
     uint64_t random = 30;
 
     testing_open(&cuda);
-    compare_all(&cuda, GW_FP32, GW_GCOMP_DERIVED, GW_GCOMP_SMALL, 12, 1, BOOKS_IN_FRAMES, &random);
-    compare_all(&cuda, GW_BF16, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, 12, 1, BOOK_ON_DEVICE, &random);
+    compare_bucket(GW_FP32, GW_GCOMP_DERIVED, GW_GCOMP_SMALL, 12, 1, BOOKS_IN_FRAMES, &random);
+    compare_bucket(GW_BF16, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, 12, 1, BOOK_ON_DEVICE, &random);
     if (!TESTING_FEWER) {
-        compare_all(&cuda, GW_FP32, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, 12, 0, BOOKS_IN_FRAMES, &random);
-        compare_all(&cuda, GW_FP16, GW_GCOMP_EXPLICIT, GW_GCOMP_SMALL, 13, 0, BOOKS_IN_FRAMES, &random);
-        compare_all(&cuda, GW_FP32, GW_GCOMP_DERIVED, GW_GCOMP_FAST, 12, 0, BOOK_INSTALLED, &random);
-        compare_all(&cuda, GW_FP16, GW_GCOMP_DERIVED, GW_GCOMP_FAST, 12, 0, BOOK_ON_DEVICE, &random);
+        compare_bucket(GW_FP32, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, 12, 0, BOOKS_IN_FRAMES, &random);
+        compare_bucket(GW_FP16, GW_GCOMP_EXPLICIT, GW_GCOMP_SMALL, 13, 0, BOOKS_IN_FRAMES, &random);
+        compare_bucket(GW_FP32, GW_GCOMP_DERIVED, GW_GCOMP_FAST, 12, 0, BOOK_INSTALLED, &random);
+        compare_bucket(GW_FP16, GW_GCOMP_DERIVED, GW_GCOMP_FAST, 12, 0, BOOK_ON_DEVICE, &random);
     }
     gw_cuda_close(&cuda);
 }
@@ -294,13 +291,12 @@ static void many_hops(void **state)
     static bucket_item bucket[MANY];
     static gw_cuda_gcomp_hop hops[MANY];
     uint64_t many_lens[MANY];
-    gw_cuda cuda;
     uint64_t random = 31;
-    const gw_gcomp codec = testing_codec(GW_FP16, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, 12, 0);
+    const gw_gcomp codec = make_codec(GW_FP16, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, GW_GCOMP_STOCHASTIC, 12, 0);
 
     testing_open(&cuda);
     for (int i = 0; i < MANY; i++) {
-        many_lens[i] = i == 257 ? 5000 : i % 5 == 0 ? 0 : testing_random(&random) % 40;
+        many_lens[i] = i == 257 ? 5000 : i % 5 == 0 ? 0 : next_random(&random) % 40;
     }
     make_bucket(bucket, many_lens, MANY, &codec, GW_FP16, 12, &random);
     for (int i = 0; i < MANY; i++) {
@@ -310,16 +306,15 @@ static void many_hops(void **state)
     const size_t size = gw_cuda_gcomp_hop_workspace_size(&codec, MANY, total);
     assert_int_equal(gw_cuda_gcomp_decode_add_encode_batch(
                          &cuda, &codec,
-                         &(gw_cuda_gcomp_hop_batch){testing_device(hops, sizeof hops, 0), MANY, total, NULL,
-                                                    &bucket[0].local.device_map, &test_key},
+                         &(gw_cuda_gcomp_hop_batch){on_device(hops, sizeof hops), MANY, total, NULL,
+                                                    &bucket[0].local.device_map, &case_key},
                          &(gw_cuda_gcomp_request){NULL, NULL, {room(size), size}, NULL}),
                      GW_OK);
     for (int i = 0; i < MANY; i++) {
         expect_hop(&codec, &bucket[i], &hops[i]);
     }
     drop_bucket(bucket, MANY);
-    testing_free_all();
-    gw_cuda_close(&cuda);
+    testing_close();
 }
 
 /* ---- wrong items among good ones ----------------------------------------------------------------------- */
@@ -363,7 +358,7 @@ static expectation break_hop(gw_cuda_gcomp_hop *hop, bucket_item *b, wrong what,
     static const gw_cuda_result failed = {GW_ERR_CORRUPT, 0, 0, 0, 17, 0}, fine = {GW_OK, 0, 9, 9, 9, 0};
     expectation e = {GW_ERR_ARG, UINT64_MAX, 1};
     uint64_t number = b->frame_size + 1;
-    uint8_t *wrong_frame = testing_take(b->frame_size + 16), *dst = testing_take(b->bound);
+    uint8_t *wrong_frame = take(b->frame_size + 16), *dst = take(b->bound);
     size_t size = b->frame_size;
     memset(wrong_frame, 0, b->frame_size + 16);
     memcpy(wrong_frame, b->frame, b->frame_size);
@@ -388,7 +383,7 @@ static expectation break_hop(gw_cuda_gcomp_hop *hop, bucket_item *b, wrong what,
         e = (expectation){GW_ERR_MAP, UINT64_MAX, 0};
         break;
     case SIZE_ABOVE_CAPACITY:
-        hop->src_size_at = testing_device(&number, 8, 0);
+        hop->src_size_at = on_device(&number, 8);
         e = (expectation){GW_ERR_SHORT, UINT64_MAX, 0};
         break;
     case OTHER_LEN:
@@ -407,7 +402,7 @@ static expectation break_hop(gw_cuda_gcomp_hop *hop, bucket_item *b, wrong what,
         hop->src = NULL;
         break;
     case SIZE_MISALIGNED:
-        hop->src_size_at = (const uint64_t *)(const void *)((const char *)testing_device(NULL, 16, 0) + 4);
+        hop->src_size_at = (const uint64_t *)(const void *)((const char *)on_device(NULL, 16) + 4);
         break;
     case VALUES_MISALIGNED:
         hop->values = (const char *)hop->values + 1;
@@ -438,11 +433,11 @@ static expectation break_hop(gw_cuda_gcomp_hop *hop, bucket_item *b, wrong what,
         e.status = GW_ERR_LIMIT;
         break;
     case AFTER_FAILURE:
-        hop->after = testing_device(&failed, sizeof failed, 0);
+        hop->after = on_device(&failed, sizeof failed);
         e = (expectation){GW_ERR_CORRUPT, 17, 1};
         break;
     case AFTER_SUCCESS:
-        hop->after = testing_device(&fine, sizeof fine, 0);
+        hop->after = on_device(&fine, sizeof fine);
         e.status = GW_OK;
         break;
     case WRONGS:
@@ -453,7 +448,7 @@ static expectation break_hop(gw_cuda_gcomp_hop *hop, bucket_item *b, wrong what,
         e.status = cpu_hop(codec, b, wrong_frame, size, dst, &made, &e.bad_index);
         e.is_untouched = 0;
         assert_true(e.status != GW_OK);
-        hop->src = testing_device(wrong_frame, size, 0);
+        hop->src = on_device(wrong_frame, size);
         hop->src_size = size;
     }
     free(wrong_frame);
@@ -469,9 +464,8 @@ static void wrong_items_leave_others_alone(void **state)
     expectation e[WRONGS];
     uint8_t *dst[WRONGS];
     uint64_t item_lens[WRONGS];
-    gw_cuda cuda;
     uint64_t random = 32;
-    const gw_gcomp codec = testing_codec(GW_FP32, GW_GCOMP_DERIVED, GW_GCOMP_FAST, 12, 1);
+    const gw_gcomp codec = make_codec(GW_FP32, GW_GCOMP_DERIVED, GW_GCOMP_FAST, GW_GCOMP_STOCHASTIC, 12, 1);
 
     testing_open(&cuda);
     for (int i = 0; i < WRONGS; i++) {
@@ -488,17 +482,17 @@ static void wrong_items_leave_others_alone(void **state)
     const uint64_t total = sum_of(item_lens, WRONGS);
     const size_t size = gw_cuda_gcomp_hop_workspace_size(&codec, WRONGS, total);
     /* Twice: nothing of the first call may be left in what the second makes. */
-    const gw_cuda_gcomp_hop *device_hops = testing_device(hops, sizeof hops, 0);
+    const gw_cuda_gcomp_hop *device_hops = on_device(hops, sizeof hops);
     void *workspace = room(size);
     for (int turn = 0; turn < 2; turn++) {
         assert_int_equal(gw_cuda_gcomp_decode_add_encode_batch(
                              &cuda, &codec,
                              &(gw_cuda_gcomp_hop_batch){device_hops, WRONGS, total, &bucket[0].in.device_map,
-                                                        &bucket[0].local.device_map, &test_key},
+                                                        &bucket[0].local.device_map, &case_key},
                              &(gw_cuda_gcomp_request){NULL, NULL, {workspace, size}, NULL}),
                          GW_OK);
         for (int i = 0; i < WRONGS; i++) {
-            const gw_cuda_result r = testing_result(hops[i].result);
+            const gw_cuda_result r = fetch_result(hops[i].result);
             assert_int_equal(r.status, e[i].status);
             if (e[i].status == GW_OK) {
                 expect_hop(&codec, &bucket[i], &hops[i]);
@@ -513,19 +507,17 @@ static void wrong_items_leave_others_alone(void **state)
         }
     }
     drop_bucket(bucket, WRONGS);
-    testing_free_all();
-    gw_cuda_close(&cuda);
+    testing_close();
 }
 
 /* value_total below the sum: hops from the first that does not fit on are refused. */
 static void too_few_values(void **state)
 {
     (void)state;
-    gw_cuda cuda;
     bucket_item bucket[ITEMS];
     gw_cuda_gcomp_hop hops[ITEMS];
     uint64_t random = 33;
-    const gw_gcomp codec = testing_codec(GW_BF16, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, 12, 0);
+    const gw_gcomp codec = make_codec(GW_BF16, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, GW_GCOMP_STOCHASTIC, 12, 0);
 
     testing_open(&cuda);
     make_bucket(bucket, lens, ITEMS, &codec, GW_BF16, 12, &random);
@@ -540,12 +532,12 @@ static void too_few_values(void **state)
         }
         assert_int_equal(gw_cuda_gcomp_decode_add_encode_batch(
                              &cuda, &codec,
-                             &(gw_cuda_gcomp_hop_batch){testing_device(hops, sizeof hops, 0), ITEMS, total,
-                                                        NULL, &bucket[0].local.device_map, &test_key},
+                             &(gw_cuda_gcomp_hop_batch){on_device(hops, sizeof hops), ITEMS, total, NULL,
+                                                        &bucket[0].local.device_map, &case_key},
                              &(gw_cuda_gcomp_request){NULL, NULL, {room(size), size}, NULL}),
                          GW_OK);
         for (int i = 0; i < ITEMS; i++) {
-            const gw_cuda_result r = testing_result(hops[i].result);
+            const gw_cuda_result r = fetch_result(hops[i].result);
             if (i < known) {
                 assert_int_equal(r.status, GW_OK);
             }
@@ -560,32 +552,30 @@ static void too_few_values(void **state)
         assert_true(refused); /* the last has a chunk */
     }
     drop_bucket(bucket, ITEMS);
-    testing_free_all();
-    gw_cuda_close(&cuda);
+    testing_close();
 }
 
 /* A batch of one with more values than value_total: it fits or not, but it stays in its workspace. */
 static void one_item_stays_in_its_workspace(void **state)
 {
     (void)state;
-    enum { BEHIND = 8192 };
+    enum { AFTER_END = 8192 };
     static const struct {
         uint64_t total, len;
         gw_status expected;
     } cases[] = {{0, 0, GW_OK},       {0, 4096, GW_OK},          {0, 4097, GW_ERR_LIMIT},
                  {4096, 4096, GW_OK}, {4096, 4097, GW_OK},       {4095, 4096, GW_OK},
                  {4096, 8192, GW_OK}, {4096, 8193, GW_ERR_LIMIT}};
-    gw_cuda cuda;
     uint64_t random = 41;
-    const gw_gcomp codec = testing_codec(GW_FP32, GW_GCOMP_EXPLICIT, GW_GCOMP_SMALL, 12, 0);
+    const gw_gcomp codec = make_codec(GW_FP32, GW_GCOMP_EXPLICIT, GW_GCOMP_SMALL, GW_GCOMP_STOCHASTIC, 12, 0);
 
     testing_open(&cuda);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const size_t size = gw_cuda_gcomp_encode_workspace_size(&codec, 1, cases[i].total);
-        uint8_t *workspace = room(size + BEHIND), *frame;
-        testing_tensor t = testing_tensor_make(GW_FP32, cases[i].len, 12, &random);
-        testing_tensor_upload(&t);
-        const size_t frame_size = testing_cpu_encode(&codec, &t.cpu, &frame);
+        uint8_t *workspace = room(size + AFTER_END), *frame;
+        tensor t = random_tensor(GW_FP32, cases[i].len, 12, &random);
+        tensor_upload(&t);
+        const size_t frame_size = cpu_encode(&codec, &t.cpu, &frame);
         const size_t bound = gw_gcomp_bound(&codec, cases[i].len);
         const gw_cuda_gcomp_key key = {t.cpu.seed, t.cpu.step_index, t.cpu.rank, t.cpu.hop};
         gw_cuda_gcomp_item item;
@@ -598,28 +588,27 @@ static void one_item_stays_in_its_workspace(void **state)
         item.digest = t.device_map.digest;
         item.map_len = t.len;
         item.first_element = t.cpu.first_element;
-        item.result = testing_new_result();
-        memset(workspace, 0xa5, size + BEHIND);
+        item.result = new_result();
+        memset(workspace, 0xa5, size + AFTER_END);
         assert_int_equal(
             gw_cuda_gcomp_encode_batch(&cuda, &codec,
-                                       &(gw_cuda_gcomp_batch){testing_device(&item, sizeof item, 0), 1,
+                                       &(gw_cuda_gcomp_batch){on_device(&item, sizeof item), 1,
                                                               cases[i].total, &t.device_map, &key, 0},
                                        &(gw_cuda_gcomp_request){NULL, NULL, {workspace, size}, NULL}),
             GW_OK);
-        const gw_cuda_result r = testing_result(item.result);
+        const gw_cuda_result r = fetch_result(item.result);
         assert_int_equal(r.status, cases[i].expected);
         if (r.status == GW_OK) {
             assert_int_equal(r.size, frame_size);
             assert_memory_equal(item.dst, frame, frame_size);
         }
-        for (size_t at = 0; at < BEHIND; at++) {
+        for (size_t at = 0; at < AFTER_END; at++) {
             assert_int_equal(workspace[size + at], 0xa5);
         }
-        testing_tensor_drop(&t);
+        tensor_drop(&t);
         free(frame);
     }
-    testing_free_all();
-    gw_cuda_close(&cuda);
+    testing_close();
 }
 
 /* What failed before is taken over by every call, with its chunk, and also by items that are wrong themselves
@@ -631,15 +620,14 @@ static void what_failed_before_is_taken_over(void **state)
     static const uint64_t item_lens[COUNT] = {20000, 100, 100, 100};
     static const gw_cuda_result failed = {GW_ERR_CORRUPT, 0, 0, 0, 17, 0};
     bucket_item bucket[COUNT];
-    gw_cuda cuda;
     uint64_t random = 42;
-    const gw_gcomp codec = testing_codec(GW_BF16, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, 12, 1);
+    const gw_gcomp codec = make_codec(GW_BF16, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, GW_GCOMP_STOCHASTIC, 12, 1);
     static const gw_cuda_gcomp_histogram none; /* zeros */
     enum { ENCODE, DECODE, VALIDATE, HISTOGRAM, HOP, CALLS };
 
     testing_open(&cuda);
     make_bucket(bucket, item_lens, COUNT, &codec, GW_BF16, 12, &random);
-    const gw_cuda_result *after = testing_device(&failed, sizeof failed, 0);
+    const gw_cuda_result *after = on_device(&failed, sizeof failed);
     const gw_gcomp_map *map = &bucket[0].local.device_map;
     for (int turn = 0; turn < 2 * CALLS; turn++) {
         const int kind = turn / 2, has_room = turn % 2 == 0;
@@ -672,7 +660,7 @@ static void what_failed_before_is_taken_over(void **state)
                 hops[i].values = NULL;
             }
         }
-        const gw_cuda_gcomp_item *device_items = testing_device(items, sizeof items, 0);
+        const gw_cuda_gcomp_item *device_items = on_device(items, sizeof items);
         const size_t sizes[CALLS] = {gw_cuda_gcomp_encode_workspace_size(&codec, COUNT, total),
                                      gw_cuda_gcomp_decode_workspace_size(&codec, COUNT, total),
                                      gw_cuda_gcomp_decode_workspace_size(&codec, COUNT, total),
@@ -683,7 +671,7 @@ static void what_failed_before_is_taken_over(void **state)
         switch (kind) {
         case ENCODE:
             status = gw_cuda_gcomp_encode_batch(
-                &cuda, &codec, &(gw_cuda_gcomp_batch){device_items, COUNT, total, map, &test_key, 0},
+                &cuda, &codec, &(gw_cuda_gcomp_batch){device_items, COUNT, total, map, &case_key, 0},
                 &(gw_cuda_gcomp_request){NULL, NULL, {workspace, size}, NULL});
             break;
         case DECODE:
@@ -698,20 +686,19 @@ static void what_failed_before_is_taken_over(void **state)
             break;
         case HISTOGRAM:
             status = gw_cuda_gcomp_histogram_add_batch(
-                &cuda, &codec, &(gw_cuda_gcomp_batch){device_items, COUNT, total, map, &test_key, 0},
+                &cuda, &codec, &(gw_cuda_gcomp_batch){device_items, COUNT, total, map, &case_key, 0},
                 &(gw_cuda_gcomp_request){NULL, NULL, {workspace, size}, NULL});
             break;
         default:
             status = gw_cuda_gcomp_decode_add_encode_batch(
                 &cuda, &codec,
-                &(gw_cuda_gcomp_hop_batch){testing_device(hops, sizeof hops, 0), COUNT, total, NULL, map,
-                                           &test_key},
+                &(gw_cuda_gcomp_hop_batch){on_device(hops, sizeof hops), COUNT, total, NULL, map, &case_key},
                 &(gw_cuda_gcomp_request){NULL, NULL, {workspace, size}, NULL});
             break;
         }
         assert_int_equal(status, GW_OK);
         for (int i = 0; i < COUNT; i++) {
-            const gw_cuda_result r = testing_result(results[i]);
+            const gw_cuda_result r = fetch_result(results[i]);
             if (i == FIRST || i == LAST) {
                 assert_true(r.status == GW_OK || (r.status == GW_ERR_LIMIT && !has_room));
                 assert_true(r.bad_index == UINT64_MAX);
@@ -725,8 +712,7 @@ static void what_failed_before_is_taken_over(void **state)
         }
     }
     drop_bucket(bucket, COUNT);
-    testing_free_all();
-    gw_cuda_close(&cuda);
+    testing_close();
 }
 
 /* Validations: the CPU's status and chunk, with chunks that fit no shared memory and a hint that is far too
@@ -737,10 +723,9 @@ static void validations(void **state)
     enum { FRAMES = 4 };
     static const uint64_t frame_lens[FRAMES] = {33000, 0, 40000, 5};
     bucket_item bucket[FRAMES];
-    gw_cuda cuda;
     uint64_t random = 34;
-    const gw_gcomp codec = testing_codec(GW_FP32, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, 15, 0);
-    void *cpu_workspace = testing_take(gw_gcomp_workspace_size(&codec));
+    const gw_gcomp codec = make_codec(GW_FP32, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, GW_GCOMP_STOCHASTIC, 15, 0);
+    void *cpu_workspace = take(gw_gcomp_workspace_size(&codec));
 
     testing_open(&cuda);
     make_bucket(bucket, frame_lens, FRAMES, &codec, GW_FP32, 15, &random);
@@ -752,25 +737,25 @@ static void validations(void **state)
         uint64_t bad[FRAMES];
         memset(items, 0, sizeof items);
         for (int i = 0; i < FRAMES; i++) {
-            uint8_t *frame = testing_device(bucket[i].frame, bucket[i].frame_size, 0);
+            uint8_t *frame = on_device(bucket[i].frame, bucket[i].frame_size);
             if (turn == 1 && i == 2) {
-                frame[bucket[i].frame_size - 1 - (size_t)(testing_random(&random) % 1000)] ^= 0x55;
+                frame[bucket[i].frame_size - 1 - (size_t)(next_random(&random) % 1000)] ^= 0x55;
             }
             expected[i] =
                 gw_gcomp_validate(&codec, &(gw_gcomp_frame){.data = frame, .size = bucket[i].frame_size},
                                   &bad[i], &(gw_workspace){cpu_workspace, gw_gcomp_workspace_size(&codec)});
             items[i].src = frame;
             items[i].src_size = bucket[i].frame_size;
-            items[i].result = testing_new_result();
+            items[i].result = new_result();
         }
         assert_int_equal(
             gw_cuda_gcomp_validate_batch(
                 &cuda, &codec,
-                &(gw_cuda_gcomp_batch){testing_device(items, sizeof items, 0), FRAMES, hint, NULL, NULL, 0},
+                &(gw_cuda_gcomp_batch){on_device(items, sizeof items), FRAMES, hint, NULL, NULL, 0},
                 &(gw_cuda_gcomp_request){NULL, NULL, {room(size), size}, NULL}),
             GW_OK);
         for (int i = 0; i < FRAMES; i++) {
-            const gw_cuda_result r = testing_result(items[i].result);
+            const gw_cuda_result r = fetch_result(items[i].result);
             assert_int_equal(r.status, expected[i]);
             assert_true(r.bad_index == bad[i]);
             assert_int_equal(r.len, expected[i] == GW_OK ? frame_lens[i] : 0);
@@ -778,8 +763,7 @@ static void validations(void **state)
     }
     drop_bucket(bucket, FRAMES);
     free(cpu_workspace);
-    testing_free_all();
-    gw_cuda_close(&cuda);
+    testing_close();
 }
 
 /* ---- histograms and codebooks -------------------------------------------------------------------------- */
@@ -790,21 +774,19 @@ static int histogram_of(int sharing, int i)
     return sharing == 0 ? 0 : sharing == 1 ? i : i % 2;
 }
 
-static void compare_books(gw_cuda *cuda, gw_dtype dtype, gw_gcomp_levels levels, int sharing,
-                          uint64_t *random)
+static void compare_books(gw_dtype dtype, gw_gcomp_levels levels, int sharing, uint64_t *random)
 {
-    const gw_gcomp codec = testing_codec(dtype, levels, GW_GCOMP_SMALL, 12, 0);
+    const gw_gcomp codec = make_codec(dtype, levels, GW_GCOMP_SMALL, GW_GCOMP_STOCHASTIC, 12, 0);
     const int histogram_count = sharing == 0 ? 1 : sharing == 1 ? ITEMS : 2;
-    testing_tensor t[ITEMS];
+    tensor t[ITEMS];
     gw_cuda_gcomp_item items[ITEMS];
     gw_gcomp_histogram cpu[ITEMS];
-    void *workspace = testing_take(gw_gcomp_workspace_size(&codec));
-    gw_cuda_gcomp_histogram *histograms =
-                                testing_device(NULL, (size_t)histogram_count * sizeof *histograms, 0),
-                            *singles = testing_device(NULL, (size_t)histogram_count * sizeof *singles, 0);
-    uint8_t *books = testing_device(NULL, (size_t)histogram_count * GW_GCOMP_BOOK_SIZE_MAX, 1);
-    uint32_t *book_sizes = testing_device(NULL, 4 * (size_t)histogram_count, 0);
-    gw_cuda_result *results = testing_device(NULL, (size_t)histogram_count * sizeof *results, 0);
+    void *workspace = take(gw_gcomp_workspace_size(&codec));
+    gw_cuda_gcomp_histogram *histograms = on_device(NULL, (size_t)histogram_count * sizeof *histograms),
+                            *singles = on_device(NULL, (size_t)histogram_count * sizeof *singles);
+    uint8_t *books = on_device_at(NULL, (size_t)histogram_count * GW_GCOMP_BOOK_SIZE_MAX, 1);
+    uint32_t *book_sizes = on_device(NULL, 4 * (size_t)histogram_count);
+    gw_cuda_result *results = on_device(NULL, (size_t)histogram_count * sizeof *results);
     const size_t size = gw_cuda_gcomp_histogram_workspace_size(&codec, ITEMS);
 
     memset(histograms, 0, (size_t)histogram_count * sizeof *histograms);
@@ -814,7 +796,7 @@ static void compare_books(gw_cuda *cuda, gw_dtype dtype, gw_gcomp_levels levels,
         assert_int_equal(gw_gcomp_histogram_init(&cpu[i], &codec), GW_OK);
     }
     for (int i = 0; i < ITEMS; i++) {
-        t[i] = testing_tensor_make(dtype, lens[i], 12, random);
+        t[i] = random_tensor(dtype, lens[i], 12, random);
         /* The window is that of the first tensor with values: here zeros, then large ones, then small. */
         if (dtype != GW_FP16 && i < 4) {
             uint16_t *halves = (uint16_t *)(void *)t[i].values;
@@ -822,7 +804,7 @@ static void compare_books(gw_cuda *cuda, gw_dtype dtype, gw_gcomp_levels levels,
                 halves[at] = i < 3 ? 0 : (uint16_t)(0x6000 + at % 3 * 0x80);
             }
         }
-        testing_tensor_upload(&t[i]);
+        tensor_upload(&t[i]);
         items[i].src = t[i].device.values;
         items[i].src_size = t[i].len;
         items[i].dst = histograms + histogram_of(sharing, i);
@@ -830,22 +812,22 @@ static void compare_books(gw_cuda *cuda, gw_dtype dtype, gw_gcomp_levels levels,
         items[i].digest = t[i].device_map.digest;
         items[i].map_len = t[i].len;
         items[i].first_element = t[i].device.first_element;
-        items[i].result = testing_new_result();
+        items[i].result = new_result();
     }
-    gw_cuda_gcomp_item *device_items = testing_device(items, sizeof items, 0);
-    gw_cuda_result *single_result = testing_new_result();
+    gw_cuda_gcomp_item *device_items = on_device(items, sizeof items);
+    gw_cuda_result *single_result = new_result();
     void *device_workspace = room(size), *single_workspace = room(GW_CUDA_HISTOGRAM_WORKSPACE_SIZE);
     /* Twice, so that there is something before. */
     for (int turn = 0; turn < 2; turn++) {
         assert_int_equal(gw_cuda_gcomp_histogram_add_batch(
-                             cuda, &codec,
+                             &cuda, &codec,
                              &(gw_cuda_gcomp_batch){device_items, ITEMS, turn == 0 ? sum_of(lens, ITEMS) : 0,
-                                                    &t[0].device_map, &test_key, 0},
+                                                    &t[0].device_map, &case_key, 0},
                              &(gw_cuda_gcomp_request){NULL, NULL, {device_workspace, size}, NULL}),
                          GW_OK);
         for (int i = 0; i < ITEMS; i++) {
             const int h = histogram_of(sharing, i);
-            const gw_cuda_result r = testing_result(items[i].result);
+            const gw_cuda_result r = fetch_result(items[i].result);
             assert_int_equal(r.status, GW_OK);
             assert_int_equal(r.len, lens[i]);
             assert_int_equal(
@@ -854,7 +836,7 @@ static void compare_books(gw_cuda *cuda, gw_dtype dtype, gw_gcomp_levels levels,
                 GW_OK);
             assert_int_equal(
                 gw_cuda_gcomp_histogram_add(
-                    cuda, &codec, &t[i].device, &singles[h],
+                    &cuda, &codec, &t[i].device, &singles[h],
                     &(gw_cuda_gcomp_request){
                         NULL, single_result, {single_workspace, GW_CUDA_HISTOGRAM_WORKSPACE_SIZE}, NULL}),
                 GW_OK);
@@ -868,7 +850,7 @@ static void compare_books(gw_cuda *cuda, gw_dtype dtype, gw_gcomp_levels levels,
         }
     }
     assert_int_equal(
-        gw_cuda_gcomp_book_build(cuda, &codec, histograms,
+        gw_cuda_gcomp_book_build(&cuda, &codec, histograms,
                                  &(gw_cuda_gcomp_books){books, book_sizes, (uint32_t)histogram_count},
                                  &(gw_cuda_gcomp_request){NULL, results, {NULL, 0}, NULL}),
         GW_OK);
@@ -883,24 +865,23 @@ static void compare_books(gw_cuda *cuda, gw_dtype dtype, gw_gcomp_levels levels,
         assert_memory_equal(books + GW_GCOMP_BOOK_SIZE_MAX * (size_t)i, book, out.size);
     }
     for (int i = 0; i < ITEMS; i++) {
-        testing_tensor_drop(&t[i]);
+        tensor_drop(&t[i]);
     }
     free(workspace);
-    testing_free_all();
+    give_since(0);
 }
 
 static void codebooks(void **state)
 {
     (void)state;
-    gw_cuda cuda;
     uint64_t random = 35;
 
     testing_open(&cuda);
-    compare_books(&cuda, GW_FP32, GW_GCOMP_EXPLICIT, 2, &random);
+    compare_books(GW_FP32, GW_GCOMP_EXPLICIT, 2, &random);
     if (!TESTING_FEWER) {
-        compare_books(&cuda, GW_FP32, GW_GCOMP_EXPLICIT, 0, &random);
-        compare_books(&cuda, GW_BF16, GW_GCOMP_EXPLICIT, 1, &random);
-        compare_books(&cuda, GW_FP16, GW_GCOMP_DERIVED, 2, &random);
+        compare_books(GW_FP32, GW_GCOMP_EXPLICIT, 0, &random);
+        compare_books(GW_BF16, GW_GCOMP_EXPLICIT, 1, &random);
+        compare_books(GW_FP16, GW_GCOMP_DERIVED, 2, &random);
     }
     gw_cuda_close(&cuda);
 }
@@ -913,42 +894,41 @@ static void wrong_tensors_are_not_counted(void **state)
     static const gw_cuda_result failed = {GW_ERR_SHORT, 0, 0, 0, 3, 0};
     static const gw_status expected[COUNT] = {GW_OK,      GW_ERR_ARG,   GW_ERR_ARG,   GW_ERR_ARG,
                                               GW_ERR_ARG, GW_ERR_LIMIT, GW_ERR_SHORT, GW_OK};
-    gw_cuda cuda;
     uint64_t random = 36;
-    const gw_gcomp codec = testing_codec(GW_BF16, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, 12, 0);
-    testing_tensor t = testing_tensor_make(GW_BF16, 5000, 12, &random);
+    const gw_gcomp codec = make_codec(GW_BF16, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, GW_GCOMP_STOCHASTIC, 12, 0);
+    tensor t = random_tensor(GW_BF16, 5000, 12, &random);
     static const gw_cuda_gcomp_histogram none; /* zeros */
     gw_cuda_gcomp_histogram *histograms[COUNT];
     gw_cuda_gcomp_item items[COUNT];
     const size_t size = gw_cuda_gcomp_histogram_workspace_size(&codec, COUNT);
 
     testing_open(&cuda);
-    testing_tensor_upload(&t);
+    tensor_upload(&t);
     memset(items, 0, sizeof items);
     for (int i = 0; i < COUNT; i++) {
-        histograms[i] = testing_device(&none, sizeof none, 0);
+        histograms[i] = on_device(&none, sizeof none);
         items[i].src = t.device.values;
         items[i].src_size = t.len;
         items[i].dst = histograms[i];
         items[i].levels = t.device_map.levels;
         items[i].digest = t.device_map.digest;
         items[i].map_len = t.len;
-        items[i].result = testing_new_result();
+        items[i].result = new_result();
     }
     items[1].src = NULL;
     items[2].src = (const char *)items[2].src + 1;
-    items[3].dst = (char *)testing_device(NULL, sizeof none + 8, 0) + 4;
+    items[3].dst = (char *)on_device(NULL, sizeof none + 8) + 4;
     items[4].map_len = 4999;
     items[5].src_size = items[5].map_len = (uint64_t)1 << 60;
-    items[6].after = testing_device(&failed, sizeof failed, 0);
+    items[6].after = on_device(&failed, sizeof failed);
     assert_int_equal(
-        gw_cuda_gcomp_histogram_add_batch(&cuda, &codec,
-                                          &(gw_cuda_gcomp_batch){testing_device(items, sizeof items, 0),
-                                                                 COUNT, 10000, &t.device_map, &test_key, 0},
-                                          &(gw_cuda_gcomp_request){NULL, NULL, {room(size), size}, NULL}),
+        gw_cuda_gcomp_histogram_add_batch(
+            &cuda, &codec,
+            &(gw_cuda_gcomp_batch){on_device(items, sizeof items), COUNT, 10000, &t.device_map, &case_key, 0},
+            &(gw_cuda_gcomp_request){NULL, NULL, {room(size), size}, NULL}),
         GW_OK);
     for (int i = 0; i < COUNT; i++) {
-        const gw_cuda_result r = testing_result(items[i].result);
+        const gw_cuda_result r = fetch_result(items[i].result);
         uint64_t sum = 0;
         assert_int_equal(r.status, expected[i]);
         assert_int_equal(r.len, expected[i] == GW_OK ? 5000 : 0);
@@ -961,9 +941,8 @@ static void wrong_tensors_are_not_counted(void **state)
             assert_memory_equal(histograms[i], &none, sizeof none);
         }
     }
-    testing_tensor_drop(&t);
-    testing_free_all();
-    gw_cuda_close(&cuda);
+    tensor_drop(&t);
+    testing_close();
 }
 
 /* A codebook on the device under the id of an installed one takes its place, as gw_gcomp_install() would;
@@ -971,11 +950,10 @@ static void wrong_tensors_are_not_counted(void **state)
 static void a_book_on_the_device_replaces_one(void **state)
 {
     (void)state;
-    gw_cuda cuda;
     uint64_t random = 37;
-    gw_gcomp codec = testing_codec(GW_FP32, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, 12, 0);
+    gw_gcomp codec = make_codec(GW_FP32, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, GW_GCOMP_STOCHASTIC, 12, 0);
     const gw_gcomp plain = codec;
-    testing_tensor t[3];
+    tensor t[3];
     uint8_t book[3][GW_GCOMP_BOOK_SIZE_MAX];
     uint32_t book_size[3];
     gw_gcomp cpu[3]; /* with book i alone, under the ids 1, 2 and 1 */
@@ -984,36 +962,36 @@ static void a_book_on_the_device_replaces_one(void **state)
 
     testing_open(&cuda);
     for (int i = 0; i < 3; i++) {
-        t[i] = testing_tensor_make(GW_FP32, 6000, 12, &random);
+        t[i] = random_tensor(GW_FP32, 6000, 12, &random);
         for (size_t at = 0; at < 6000; at += 1 + (size_t)i) {
             memset(t[i].values + 4 * at, 0, 4); /* books that differ */
         }
-        testing_tensor_upload(&t[i]);
-        book_size[i] = (uint32_t)testing_cpu_book(&plain, &t[i].cpu, 1, book[i]);
+        tensor_upload(&t[i]);
+        book_size[i] = (uint32_t)cpu_book(&plain, &t[i].cpu, 1, book[i]);
         cpu[i] = plain;
         assert_int_equal(gw_gcomp_install(&cpu[i], i == 1 ? 2 : 1, 0, book[i], book_size[i], 1), GW_OK);
-        frame_size[i] = testing_cpu_encode(&cpu[i], &t[0].cpu, &frame[i]);
+        frame_size[i] = cpu_encode(&cpu[i], &t[0].cpu, &frame[i]);
     }
     assert_memory_not_equal(book[0], book[2], book_size[2]);
     /* id 2 is the older of two, id 1 encodes; book 2 has id 1 in turn 0, a new one in turn 1 */
     for (int i = 1; i >= 0; i--) {
         assert_int_equal(gw_gcomp_install(&codec, (uint32_t)i + 1, 0, book[i], book_size[i], i == 0), GW_OK);
     }
-    gw_cuda_gcomp_device device = {
-        NULL, NULL, testing_device(book[2], book_size[2], 0), testing_device(&book_size[2], 4, 0), 1, 0};
+    gw_cuda_gcomp_device device = {NULL, NULL, on_device(book[2], book_size[2]), on_device(&book_size[2], 4),
+                                   1,    0};
     const size_t bound = gw_gcomp_bound(&codec, 6000);
     const size_t encode_size = gw_cuda_gcomp_encode_workspace_size(&codec, 1, 6000);
     const size_t decode_size = gw_cuda_gcomp_decode_workspace_size(&codec, 1, 6000);
     void *encode_workspace = room(encode_size), *decode_workspace = room(decode_size);
-    uint8_t *dst = testing_device(NULL, bound, 0);
-    float *values = testing_device(NULL, 4 * 6000, 0), *expected = testing_take(4 * 6000);
-    gw_cuda_result *result = testing_new_result();
-    void *cpu_workspace = testing_take(gw_gcomp_workspace_size(&codec));
+    uint8_t *dst = on_device(NULL, bound);
+    float *values = on_device(NULL, 4 * 6000), *expected = take(4 * 6000);
+    gw_cuda_result *result = new_result();
+    void *cpu_workspace = take(gw_gcomp_workspace_size(&codec));
     assert_int_equal(gw_cuda_gcomp_encode(
                          &cuda, &codec, &t[0].device, &(gw_cuda_buffer){dst, bound},
                          &(gw_cuda_gcomp_request){&device, result, {encode_workspace, encode_size}, NULL}),
                      GW_OK);
-    assert_int_equal(testing_result(result).size, frame_size[2]);
+    assert_int_equal(fetch_result(result).size, frame_size[2]);
     assert_memory_equal(dst, frame[2], frame_size[2]);
     for (int turn = 0; turn < 2; turn++) {
         /* turn 0: id 1 is book 2; turn 1: id 1 is book 0, and id 2 is not installed */
@@ -1022,13 +1000,12 @@ static void a_book_on_the_device_replaces_one(void **state)
             assert_int_equal(
                 gw_cuda_gcomp_decode(
                     &cuda, &codec,
-                    &(gw_cuda_gcomp_frame){testing_device(frame[i], frame_size[i], 0), frame_size[i], NULL,
-                                           NULL},
+                    &(gw_cuda_gcomp_frame){on_device(frame[i], frame_size[i]), frame_size[i], NULL, NULL},
                     &(gw_cuda_gcomp_target){values, 6000, 0},
                     &(gw_cuda_gcomp_request){&device, result, {decode_workspace, decode_size}, NULL}),
                 GW_OK);
             const gw_status status = turn == 1 && id == 2 ? GW_ERR_TABLE : GW_OK;
-            assert_int_equal(testing_result(result).status, status);
+            assert_int_equal(fetch_result(result).status, status);
             if (status == GW_OK) {
                 gw_gcomp_target target = {.values = expected, .capacity = 6000};
                 assert_int_equal(
@@ -1042,12 +1019,11 @@ static void a_book_on_the_device_replaces_one(void **state)
     }
     for (int i = 0; i < 3; i++) {
         free(frame[i]);
-        testing_tensor_drop(&t[i]);
+        tensor_drop(&t[i]);
     }
     free(expected);
     free(cpu_workspace);
-    testing_free_all();
-    gw_cuda_close(&cuda);
+    testing_close();
 }
 
 /* ---- a graph: counts, codebook, encode with it, hop, all by one launch --------------------------------- */
@@ -1055,49 +1031,47 @@ static void a_book_on_the_device_replaces_one(void **state)
 static void a_ring_step_in_a_graph(void **state)
 {
     (void)state;
-    gw_cuda cuda;
     uint64_t random = 38;
-    const gw_gcomp plain = testing_codec(GW_BF16, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, 12, 1);
+    const gw_gcomp plain = make_codec(GW_BF16, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, GW_GCOMP_STOCHASTIC, 12, 1);
     const uint64_t total = sum_of(lens, ITEMS);
     bucket_item bucket[ITEMS];
     gw_cuda_gcomp_item count[ITEMS], encode[ITEMS];
     gw_cuda_gcomp_hop hops[ITEMS];
-    gw_cuda_gcomp_key key = test_key;
+    gw_cuda_gcomp_key key = case_key;
     static const gw_cuda_gcomp_histogram none; /* zeros */
     testing_graph graph;
 
     testing_open(&cuda);
     make_bucket(bucket, lens, ITEMS, &plain, GW_BF16, 12, &random);
-    gw_cuda_gcomp_histogram *histogram = testing_device(&none, sizeof none, 0);
-    uint8_t *book = testing_device(NULL, GW_GCOMP_BOOK_SIZE_MAX, 0);
-    uint32_t *book_size = testing_device(NULL, 4, 0);
-    gw_cuda_gcomp_key *key_at = testing_device(&key, sizeof key, 0);
-    const gw_cuda_gcomp_device device = {
-        testing_device(&bucket[0].in.map.base, 4, 0), key_at, book, book_size, 9, 1};
+    gw_cuda_gcomp_histogram *histogram = on_device(&none, sizeof none);
+    uint8_t *book = on_device(NULL, GW_GCOMP_BOOK_SIZE_MAX);
+    uint32_t *book_size = on_device(NULL, 4);
+    gw_cuda_gcomp_key *key_at = on_device(&key, sizeof key);
+    const gw_cuda_gcomp_device device = {on_device(&bucket[0].in.map.base, 4), key_at, book, book_size, 9, 1};
     memset(encode, 0, sizeof encode);
     for (int i = 0; i < ITEMS; i++) {
-        const testing_tensor *in = &bucket[i].in;
+        const tensor *in = &bucket[i].in;
         encode[i].src = in->device.values;
         encode[i].src_size = in->len;
-        encode[i].dst = testing_device(NULL, bucket[i].bound, 0);
+        encode[i].dst = on_device(NULL, bucket[i].bound);
         encode[i].dst_capacity = bucket[i].bound;
         encode[i].levels = in->device_map.levels;
         encode[i].map_len = in->len;
         encode[i].first_element = in->device.first_element;
-        encode[i].result = testing_new_result();
+        encode[i].result = new_result();
         count[i] = encode[i];
         count[i].dst = histogram;
-        count[i].result = testing_new_result();
+        count[i].result = new_result();
         hops[i] = make_hop(&bucket[i]);
         hops[i].src = encode[i].dst;
         hops[i].src_size = bucket[i].bound;
         hops[i].src_size_at = &encode[i].result->size;
         hops[i].after = encode[i].result;
     }
-    const gw_cuda_gcomp_item *device_count = testing_device(count, sizeof count, 0),
-                             *device_encode = testing_device(encode, sizeof encode, 0);
-    const gw_cuda_gcomp_hop *device_hops = testing_device(hops, sizeof hops, 0);
-    gw_cuda_result *book_result = testing_new_result();
+    const gw_cuda_gcomp_item *device_count = on_device(count, sizeof count),
+                             *device_encode = on_device(encode, sizeof encode);
+    const gw_cuda_gcomp_hop *device_hops = on_device(hops, sizeof hops);
+    gw_cuda_result *book_result = new_result();
     const size_t count_size = gw_cuda_gcomp_histogram_workspace_size(&plain, ITEMS);
     const size_t encode_size = gw_cuda_gcomp_encode_workspace_size(&plain, ITEMS, total);
     const size_t hop_size = gw_cuda_gcomp_hop_workspace_size(&plain, ITEMS, total);
@@ -1126,16 +1100,16 @@ static void a_ring_step_in_a_graph(void **state)
     testing_graph_end(&graph);
     for (int turn = 0; turn < 2; turn++) {
         gw_gcomp_source sources[ITEMS];
-        uint8_t cpu_book[GW_GCOMP_BOOK_SIZE_MAX];
+        uint8_t host_book[GW_GCOMP_BOOK_SIZE_MAX];
         gw_gcomp cpu = plain;
         key.seed += 100;
         key.step_index++;
         memcpy(key_at, &key, sizeof key);
         memset(histogram, 0, sizeof *histogram);
         for (int i = 0; i < ITEMS; i++) {
-            testing_tensor *in = &bucket[i].in, *local = &bucket[i].local;
-            testing_values(in->values, GW_BF16, (size_t)in->len, 10, &random);
-            testing_values(local->values, GW_BF16, (size_t)in->len, 10, &random);
+            tensor *in = &bucket[i].in, *local = &bucket[i].local;
+            fill_widely(in->values, GW_BF16, (size_t)in->len, 10, &random);
+            fill_widely(local->values, GW_BF16, (size_t)in->len, 10, &random);
             memcpy((void *)(uintptr_t)in->device.values, in->values, 2 * (size_t)in->len);
             memcpy((void *)(uintptr_t)local->device.values, local->values, 2 * (size_t)in->len);
             in->cpu.seed = local->cpu.seed = key.seed;
@@ -1143,13 +1117,13 @@ static void a_ring_step_in_a_graph(void **state)
             sources[i] = in->cpu;
         }
         testing_graph_run(&graph);
-        const size_t cpu_book_size = testing_cpu_book(&plain, sources, ITEMS, cpu_book);
-        assert_int_equal(*book_size, cpu_book_size);
-        assert_memory_equal(book, cpu_book, cpu_book_size);
-        assert_int_equal(gw_gcomp_install(&cpu, 9, 1, cpu_book, cpu_book_size, 1), GW_OK);
+        const size_t host_book_size = cpu_book(&plain, sources, ITEMS, host_book);
+        assert_int_equal(*book_size, host_book_size);
+        assert_memory_equal(book, host_book, host_book_size);
+        assert_int_equal(gw_gcomp_install(&cpu, 9, 1, host_book, host_book_size, 1), GW_OK);
         for (int i = 0; i < ITEMS; i++) {
             free(bucket[i].frame);
-            bucket[i].frame_size = testing_cpu_encode(&cpu, &sources[i], &bucket[i].frame);
+            bucket[i].frame_size = cpu_encode(&cpu, &sources[i], &bucket[i].frame);
             assert_int_equal(encode[i].result->status, GW_OK);
             assert_int_equal(encode[i].result->size, bucket[i].frame_size);
             assert_memory_equal(encode[i].dst, bucket[i].frame, bucket[i].frame_size);
@@ -1158,8 +1132,7 @@ static void a_ring_step_in_a_graph(void **state)
     }
     testing_graph_drop(&graph);
     drop_bucket(bucket, ITEMS);
-    testing_free_all();
-    gw_cuda_close(&cuda);
+    testing_close();
 }
 
 /* ---- what the host refuses ----------------------------------------------------------------------------- */
@@ -1167,17 +1140,16 @@ static void a_ring_step_in_a_graph(void **state)
 static void bad_arguments(void **state)
 {
     (void)state;
-    gw_cuda cuda;
     gw_gcomp none;
-    const gw_gcomp codec = testing_codec(GW_FP32, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, 12, 0);
-    gw_cuda_gcomp_hop *hops = testing_device(NULL, 2 * sizeof *hops, 0);
-    gw_cuda_gcomp_item *items = testing_device(NULL, 2 * sizeof *items, 0);
-    gw_cuda_gcomp_histogram *histogram = testing_device(NULL, sizeof *histogram + 8, 0);
-    gw_cuda_result *result = testing_device(NULL, sizeof *result + 8, 0);
-    uint8_t *book = testing_device(NULL, GW_GCOMP_BOOK_SIZE_MAX, 0);
-    uint32_t *sizes = testing_device(NULL, 8, 0);
+    const gw_gcomp codec = make_codec(GW_FP32, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, GW_GCOMP_STOCHASTIC, 12, 0);
+    gw_cuda_gcomp_hop *hops = on_device(NULL, 2 * sizeof *hops);
+    gw_cuda_gcomp_item *items = on_device(NULL, 2 * sizeof *items);
+    gw_cuda_gcomp_histogram *histogram = on_device(NULL, sizeof *histogram + 8);
+    gw_cuda_result *result = on_device(NULL, sizeof *result + 8);
+    uint8_t *book = on_device(NULL, GW_GCOMP_BOOK_SIZE_MAX);
+    uint32_t *sizes = on_device(NULL, 8);
     const size_t size = gw_cuda_gcomp_hop_workspace_size(&codec, 2, 100);
-    uint8_t *workspace = testing_device(NULL, size + 256, 0);
+    uint8_t *workspace = on_device(NULL, size + 256);
     gw_gcomp_map map = {NULL, NULL, 0, 1.0f, 0, 12};
 
     memset(&none, 0, sizeof none);
@@ -1237,8 +1209,7 @@ static void bad_arguments(void **state)
     assert_int_equal(BUILD(&codec, histogram, 0, book, sizes, result), GW_ERR_LIMIT);
     assert_int_equal(BUILD(&codec, histogram, (1 << 20) + 1, book, sizes, result), GW_ERR_LIMIT);
     assert_int_equal(control->calls, 0);
-    testing_free_all();
-    gw_cuda_close(&cuda);
+    testing_close();
 }
 
 int main(void)

@@ -4,15 +4,13 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "gcomp_testing.h"
+#include "cuda_testing.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { LEN = 9000, CHUNK_LOG2 = 12, BLOCKS = 71, FRAMES = 3, SEGMENTS = 4 };
-
-static gw_cuda cuda;
 
 static gw_workspace cpu_workspace(const gw_gcomp *codec)
 {
@@ -25,7 +23,7 @@ static gw_workspace cpu_workspace(const gw_gcomp *codec)
 static gw_cuda_gcomp_request request_of(size_t workspace_size)
 {
     const gw_cuda_gcomp_request request = {
-        NULL, testing_new_result(), {testing_device(NULL, workspace_size, 0), workspace_size}, NULL};
+        NULL, new_result(), {on_device_at(NULL, workspace_size, 0), workspace_size}, NULL};
     return request;
 }
 
@@ -52,14 +50,14 @@ static void compare_scale(gw_dtype dtype, float scale, int is_add, uint64_t *ran
 {
     const gw_gcomp codec = codec_of(dtype, GW_GCOMP_DERIVED);
     const size_t size = LEN * gw_dtype_size(dtype);
-    testing_tensor t = testing_tensor_make(dtype, LEN, CHUNK_LOG2, random);
-    uint8_t *frame, *values = testing_take(size);
-    testing_tensor_upload(&t);
-    const size_t frame_size = testing_cpu_encode(&codec, &t.cpu, &frame);
+    tensor t = random_tensor(dtype, LEN, CHUNK_LOG2, random);
+    uint8_t *frame, *values = take(size);
+    tensor_upload(&t);
+    const size_t frame_size = cpu_encode(&codec, &t.cpu, &frame);
     memcpy(values, t.values, size);
-    void *device_values = testing_device(values, size, 0);
+    void *device_values = on_device_at(values, size, 0);
     const gw_gcomp_frame in = {frame, frame_size, &t.map};
-    const gw_cuda_gcomp_frame device_in = {testing_device(frame, frame_size, 0), frame_size, NULL,
+    const gw_cuda_gcomp_frame device_in = {on_device_at(frame, frame_size, 0), frame_size, NULL,
                                            &t.device_map};
     gw_gcomp_target target = {.values = values, .capacity = LEN, .scale = scale};
     const gw_cuda_gcomp_target device_target = {device_values, LEN, scale};
@@ -70,12 +68,11 @@ static void compare_scale(gw_dtype dtype, float scale, int is_add, uint64_t *ran
     assert_int_equal((is_add ? gw_cuda_gcomp_decode_add : gw_cuda_gcomp_decode)(&cuda, &codec, &device_in,
                                                                                 &device_target, &request),
                      GW_OK);
-    assert_int_equal(testing_result(request.result).status, GW_OK);
+    assert_int_equal(fetch_result(request.result).status, GW_OK);
     assert_memory_equal(device_values, values, size);
     free(values);
     free(frame);
-    testing_tensor_drop(&t);
-    testing_free_all();
+    tensor_drop(&t);
 }
 
 static void scales(void **state)
@@ -87,7 +84,7 @@ static void scales(void **state)
         compare_scale((gw_dtype)dtype, 1.0f / 3, 0, &random);
         compare_scale((gw_dtype)dtype, -0x1p-100f, 1, &random);
     }
-    gw_cuda_close(&cuda);
+    testing_close();
 }
 
 /* Two items with scales of their own; that of a third is refused. */
@@ -97,22 +94,23 @@ static void scales_of_a_batch(void **state)
     enum { ITEMS = 3 };
     static const float scales[ITEMS] = {0.25f, 0, NAN};
     uint64_t random = 41;
-    const gw_gcomp codec = testing_codec(GW_BF16, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, CHUNK_LOG2, 0);
-    uint8_t values[2 * 5000], *frame, *expected = testing_take(2 * 5000);
+    const gw_gcomp codec =
+        make_codec(GW_BF16, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, GW_GCOMP_STOCHASTIC, CHUNK_LOG2, 0);
+    uint8_t values[2 * 5000], *frame, *expected = take(2 * 5000);
     gw_cuda_gcomp_item items[ITEMS];
     testing_open(&cuda);
-    testing_values(values, GW_BF16, 5000, 0, &random);
-    const size_t size = testing_cpu_encode(&codec, &(gw_gcomp_source){.values = values, .len = 5000}, &frame);
+    fill_widely(values, GW_BF16, 5000, 0, &random);
+    const size_t size = cpu_encode(&codec, &(gw_gcomp_source){.values = values, .len = 5000}, &frame);
     memset(items, 0, sizeof items);
     for (int i = 0; i < ITEMS; i++) {
-        items[i].src = testing_device(frame, size, 0);
+        items[i].src = on_device_at(frame, size, 0);
         items[i].src_size = size;
-        items[i].dst = testing_device(values, sizeof values, 0);
+        items[i].dst = on_device_at(values, sizeof values, 0);
         items[i].dst_capacity = 5000;
         items[i].scale = scales[i];
-        items[i].result = testing_new_result();
+        items[i].result = new_result();
     }
-    const gw_cuda_gcomp_batch batch = {testing_device(items, sizeof items, 0), ITEMS, 15000, NULL, NULL, 1};
+    const gw_cuda_gcomp_batch batch = {on_device_at(items, sizeof items, 0), ITEMS, 15000, NULL, NULL, 1};
     const gw_cuda_gcomp_request request =
         request_of(gw_cuda_gcomp_decode_workspace_size(&codec, ITEMS, 15000));
     assert_int_equal(gw_cuda_gcomp_decode_batch(&cuda, &codec, &batch, &request), GW_OK);
@@ -123,13 +121,12 @@ static void scales_of_a_batch(void **state)
         const gw_workspace workspace = cpu_workspace(&codec);
         const gw_status status = gw_gcomp_decode_add(&codec, &in, &target, &workspace);
         assert_int_equal(status, i == 2 ? GW_ERR_ARG : GW_OK);
-        assert_int_equal(testing_result(items[i].result).status, status);
+        assert_int_equal(fetch_result(items[i].result).status, status);
         assert_memory_equal(items[i].dst, expected, sizeof values);
     }
     free(expected);
     free(frame);
-    testing_free_all();
-    gw_cuda_close(&cuda);
+    testing_close();
 }
 
 /* ---- several frames ------------------------------------------------------------------------------------ */
@@ -141,16 +138,16 @@ typedef struct frame_list {
     uint8_t *bytes[FRAMES];
 } frame_list;
 
-static void make_frames(frame_list *list, const gw_gcomp *codec, testing_tensor *t, uint64_t *random)
+static void make_frames(frame_list *list, const gw_gcomp *codec, tensor *t, uint64_t *random)
 {
     for (int f = 0; f < FRAMES; f++) {
-        testing_values(t->values, t->dtype, LEN, 0, random);
-        const size_t size = testing_cpu_encode(codec, &t->cpu, &list->bytes[f]);
+        fill_widely(t->values, t->dtype, LEN, 0, random);
+        const size_t size = cpu_encode(codec, &t->cpu, &list->bytes[f]);
         list->cpu[f] = (gw_gcomp_frame){list->bytes[f], size, &t->map};
         list->device[f] =
-            (gw_cuda_gcomp_frame){testing_device(list->bytes[f], size, 0), size, NULL, &t->device_map};
+            (gw_cuda_gcomp_frame){on_device_at(list->bytes[f], size, 0), size, NULL, &t->device_map};
     }
-    list->device[1].size_at = testing_device(&list->cpu[1].size, 8, 0);
+    list->device[1].size_at = on_device_at(&list->cpu[1].size, 8, 0);
 }
 
 static void drop_frames(frame_list *list)
@@ -161,13 +158,13 @@ static void drop_frames(frame_list *list)
 }
 
 /* The sum and what is reported about it. */
-static gw_status compare_frames(const gw_gcomp *codec, const frame_list *list, const testing_tensor *t,
+static gw_status compare_frames(const gw_gcomp *codec, const frame_list *list, const tensor *t,
                                 uint64_t capacity, float scale)
 {
     const size_t size = LEN * gw_dtype_size(t->dtype);
-    uint8_t *sum = testing_take(size);
+    uint8_t *sum = take(size);
     memcpy(sum, t->values, size);
-    void *device_sum = testing_device(sum, size, gw_dtype_size(t->dtype));
+    void *device_sum = on_device_at(sum, size, gw_dtype_size(t->dtype));
     gw_gcomp_target target = {.values = sum, .capacity = capacity, .scale = scale};
     const gw_workspace workspace = cpu_workspace(codec);
     const gw_status status = gw_gcomp_decode_add_frames(codec, list->cpu, FRAMES, NULL, &target, &workspace);
@@ -176,7 +173,7 @@ static gw_status compare_frames(const gw_gcomp *codec, const frame_list *list, c
     const gw_cuda_gcomp_target device_target = {device_sum, capacity, scale};
     assert_int_equal(
         gw_cuda_gcomp_decode_add_frames(&cuda, codec, list->device, FRAMES, &device_target, &request), GW_OK);
-    const gw_cuda_result r = testing_result(request.result);
+    const gw_cuda_result r = fetch_result(request.result);
     assert_int_equal(r.status, status);
     assert_int_equal(r.len, target.len);
     assert_true(r.bad_index == target.bad_chunk);
@@ -202,9 +199,9 @@ static void several_frames(void **state)
     for (unsigned dtype = GW_FP32; dtype <= GW_FP16; dtype++) {
         const gw_gcomp codec =
             codec_of((gw_dtype)dtype, dtype == GW_BF16 ? GW_GCOMP_CARRIED : GW_GCOMP_DERIVED);
-        testing_tensor t = testing_tensor_make((gw_dtype)dtype, LEN, CHUNK_LOG2, &random);
+        tensor t = random_tensor((gw_dtype)dtype, LEN, CHUNK_LOG2, &random);
         frame_list list;
-        testing_tensor_upload(&t);
+        tensor_upload(&t);
         make_frames(&list, &codec, &t, &random);
         assert_int_equal(compare_frames(&codec, &list, &t, LEN, dtype == GW_FP32 ? 0 : 0.5f), GW_OK);
         assert_int_equal(compare_frames(&codec, &list, &t, LEN - 1, 0), GW_ERR_DST);
@@ -213,10 +210,9 @@ static void several_frames(void **state)
         damage(&list, 2, list.cpu[2].size); /* the magic number: nothing is added */
         assert_int_equal(compare_frames(&codec, &list, &t, LEN, 0), GW_ERR_MAGIC);
         drop_frames(&list);
-        testing_tensor_drop(&t);
-        testing_free_all();
+        tensor_drop(&t);
     }
-    gw_cuda_close(&cuda);
+    testing_close();
 }
 
 static void bad_frame_lists(void **state)
@@ -224,14 +220,14 @@ static void bad_frame_lists(void **state)
     (void)state;
     uint64_t random = 43;
     const gw_gcomp codec = codec_of(GW_FP32, GW_GCOMP_DERIVED);
-    testing_tensor t = testing_tensor_make(GW_FP32, LEN, CHUNK_LOG2, &random);
+    tensor t = random_tensor(GW_FP32, LEN, CHUNK_LOG2, &random);
     frame_list list;
     testing_open(&cuda);
-    testing_tensor_upload(&t);
+    tensor_upload(&t);
     make_frames(&list, &codec, &t, &random);
     const size_t size = gw_cuda_gcomp_decode_add_frames_workspace_size(&codec, LEN);
     gw_cuda_gcomp_request request = request_of(size);
-    gw_cuda_gcomp_target target = {testing_device(t.values, 4 * LEN, 0), LEN, 0};
+    gw_cuda_gcomp_target target = {on_device_at(t.values, 4 * LEN, 0), LEN, 0};
     gw_fake_control *control = testing_control();
 #define ADD(frames, count) gw_cuda_gcomp_decode_add_frames(&cuda, &codec, frames, count, &target, &request)
     assert_int_equal(ADD(NULL, 1), GW_ERR_ARG);
@@ -255,9 +251,8 @@ static void bad_frame_lists(void **state)
     testing_sync();
     assert_int_equal(gw_cuda_gcomp_decode_add_frames_workspace_size(&codec, UINT64_MAX), 0);
     drop_frames(&list);
-    testing_tensor_drop(&t);
-    testing_free_all();
-    gw_cuda_close(&cuda);
+    tensor_drop(&t);
+    testing_close();
 }
 
 /* ---- segments ------------------------------------------------------------------------------------------ */
@@ -267,12 +262,12 @@ static const gw_gcomp_segment segments[SEGMENTS] = {
     {1, 0, 100}, {2, 77, 5003}, {3, 5, 0}, {4, UINT64_MAX - 1000, 4500}};
 enum { SEGMENT_OFFSET = 203 };
 
-static void give_segments(testing_tensor *t)
+static void give_segments(tensor *t)
 {
     t->cpu.segments = segments;
     t->cpu.segment_count = SEGMENTS;
     t->cpu.segment_offset = SEGMENT_OFFSET;
-    t->device.segments = testing_device(segments, sizeof segments, 0);
+    t->device.segments = on_device_at(segments, sizeof segments, 0);
     t->device.segment_count = SEGMENTS;
     t->device.segment_offset = SEGMENT_OFFSET;
 }
@@ -281,27 +276,27 @@ static void give_segments(testing_tensor *t)
 static void compare_segments(gw_dtype dtype, gw_gcomp_levels levels, uint64_t *random)
 {
     const gw_gcomp codec = codec_of(dtype, levels);
-    testing_tensor t = testing_tensor_make(dtype, LEN, CHUNK_LOG2, random);
+    tensor t = random_tensor(dtype, LEN, CHUNK_LOG2, random);
     uint8_t *frame, book[GW_GCOMP_BOOK_SIZE_MAX];
-    testing_tensor_upload(&t);
+    tensor_upload(&t);
     if (levels == GW_GCOMP_CARRIED && dtype == GW_FP32) { /* quanta from the values */
         t.cpu.map = t.device.map = NULL;
     }
     give_segments(&t);
     const size_t more = gw_cuda_gcomp_segments_workspace_size(&codec, SEGMENTS, LEN);
     const size_t bound = gw_gcomp_bound(&codec, LEN);
-    const size_t frame_size = testing_cpu_encode(&codec, &t.cpu, &frame);
-    uint8_t *device_frame = testing_device(NULL, bound, 0);
+    const size_t frame_size = cpu_encode(&codec, &t.cpu, &frame);
+    uint8_t *device_frame = on_device_at(NULL, bound, 0);
     gw_cuda_gcomp_request request = request_of(gw_cuda_gcomp_encode_workspace_size(&codec, 1, LEN) + more);
     assert_int_equal(
         gw_cuda_gcomp_encode(&cuda, &codec, &t.device, &(gw_cuda_buffer){device_frame, bound}, &request),
         GW_OK);
-    assert_int_equal(testing_result(request.result).status, GW_OK);
-    assert_int_equal(testing_result(request.result).size, frame_size);
+    assert_int_equal(fetch_result(request.result).status, GW_OK);
+    assert_int_equal(fetch_result(request.result).size, frame_size);
     assert_memory_equal(device_frame, frame, frame_size);
 
-    gw_buffer hop = {testing_take(bound), bound, 0};
-    uint8_t *device_hop = testing_device(NULL, bound, 0);
+    gw_buffer hop = {take(bound), bound, 0};
+    uint8_t *device_hop = on_device_at(NULL, bound, 0);
     const gw_gcomp_frame in = {frame, frame_size, &t.map};
     const gw_cuda_gcomp_frame device_in = {device_frame, frame_size, NULL, &t.device_map};
     uint64_t bad;
@@ -311,25 +306,24 @@ static void compare_segments(gw_dtype dtype, gw_gcomp_levels levels, uint64_t *r
     assert_int_equal(gw_cuda_gcomp_decode_add_encode(&cuda, &codec, &device_in, &t.device,
                                                      &(gw_cuda_buffer){device_hop, bound}, &request),
                      GW_OK);
-    assert_int_equal(testing_result(request.result).size, hop.size);
+    assert_int_equal(fetch_result(request.result).size, hop.size);
     assert_memory_equal(device_hop, hop.data, hop.size);
     free(hop.data);
 
-    const size_t book_size = testing_cpu_book(&codec, &t.cpu, 1, book);
-    gw_cuda_gcomp_histogram *histogram = testing_device(NULL, sizeof *histogram, 0);
+    const size_t book_size = cpu_book(&codec, &t.cpu, 1, book);
+    gw_cuda_gcomp_histogram *histogram = on_device_at(NULL, sizeof *histogram, 0);
     memset(histogram, 0, sizeof *histogram);
-    uint8_t *device_book = testing_device(NULL, GW_GCOMP_BOOK_SIZE_MAX, 0);
+    uint8_t *device_book = on_device_at(NULL, GW_GCOMP_BOOK_SIZE_MAX, 0);
     request = request_of(GW_CUDA_HISTOGRAM_WORKSPACE_SIZE + more);
     assert_int_equal(gw_cuda_gcomp_histogram_add(&cuda, &codec, &t.device, histogram, &request), GW_OK);
-    assert_int_equal(testing_result(request.result).status, GW_OK);
+    assert_int_equal(fetch_result(request.result).status, GW_OK);
     assert_int_equal(gw_cuda_gcomp_book_build(&cuda, &codec, histogram,
                                               &(gw_cuda_gcomp_books){device_book, NULL, 1}, &request),
                      GW_OK);
-    assert_int_equal(testing_result(request.result).size, book_size);
+    assert_int_equal(fetch_result(request.result).size, book_size);
     assert_memory_equal(device_book, book, book_size);
     free(frame);
-    testing_tensor_drop(&t);
-    testing_free_all();
+    tensor_drop(&t);
 }
 
 static void sources_with_segments(void **state)
@@ -342,7 +336,7 @@ static void sources_with_segments(void **state)
             compare_segments((gw_dtype)dtype, (gw_gcomp_levels)levels, &random);
         }
     }
-    gw_cuda_close(&cuda);
+    testing_close();
 }
 
 /* Segments without all values, found on the device, and what the host refuses. */
@@ -351,19 +345,19 @@ static void bad_segments(void **state)
     (void)state;
     uint64_t random = 45;
     const gw_gcomp codec = codec_of(GW_FP32, GW_GCOMP_DERIVED);
-    testing_tensor t = testing_tensor_make(GW_FP32, LEN, CHUNK_LOG2, &random);
+    tensor t = random_tensor(GW_FP32, LEN, CHUNK_LOG2, &random);
     testing_open(&cuda);
-    testing_tensor_upload(&t);
+    tensor_upload(&t);
     give_segments(&t);
     const size_t bound = gw_gcomp_bound(&codec, LEN);
     uint8_t *frame;
-    const size_t frame_size = testing_cpu_encode(&codec, &t.cpu, &frame);
-    const gw_cuda_buffer dst = {testing_device(NULL, bound, 0), bound};
+    const size_t frame_size = cpu_encode(&codec, &t.cpu, &frame);
+    const gw_cuda_buffer dst = {on_device_at(NULL, bound, 0), bound};
     const size_t more = gw_cuda_gcomp_segments_workspace_size(&codec, SEGMENTS, LEN);
     const size_t size = gw_cuda_gcomp_encode_workspace_size(&codec, 1, LEN) + more;
     gw_cuda_gcomp_request request = request_of(gw_cuda_gcomp_hop_workspace_size(&codec, 1, LEN) + more);
-    const gw_cuda_gcomp_frame in = {testing_device(frame, frame_size, 0), frame_size, NULL, &t.device_map};
-    gw_cuda_gcomp_histogram *histogram = testing_device(NULL, sizeof *histogram, 0);
+    const gw_cuda_gcomp_frame in = {on_device_at(frame, frame_size, 0), frame_size, NULL, &t.device_map};
+    gw_cuda_gcomp_histogram *histogram = on_device_at(NULL, sizeof *histogram, 0);
     memset(histogram, 0, sizeof *histogram);
     t.device.segment_offset = 100 + 5003 + 4500 - LEN + 1;
     for (int call = 0; call < 3; call++) {
@@ -372,14 +366,14 @@ static void bad_segments(void **state)
                              ? gw_cuda_gcomp_decode_add_encode(&cuda, &codec, &in, &t.device, &dst, &request)
                              : gw_cuda_gcomp_histogram_add(&cuda, &codec, &t.device, histogram, &request),
                          GW_OK);
-        const gw_cuda_result r = testing_result(request.result);
+        const gw_cuda_result r = fetch_result(request.result);
         assert_int_equal(r.status, GW_ERR_ARG);
         assert_true(r.size == 0 && r.len == 0 && r.bad_index == UINT64_MAX);
     }
     assert_int_equal(histogram->chunk_count, 0);
     t.device.segment_offset--;
     assert_int_equal(gw_cuda_gcomp_encode(&cuda, &codec, &t.device, &dst, &request), GW_OK);
-    assert_int_equal(testing_result(request.result).status, GW_OK);
+    assert_int_equal(fetch_result(request.result).status, GW_OK);
 
     gw_fake_control *control = testing_control();
     const gw_gcomp_segment *const right = t.device.segments;
@@ -398,9 +392,8 @@ static void bad_segments(void **state)
     assert_int_equal(gw_cuda_gcomp_encode(&cuda, &codec, &t.device, &dst, &request), GW_ERR_WORKSPACE);
     assert_int_equal(control->calls, 0);
     free(frame);
-    testing_tensor_drop(&t);
-    testing_free_all();
-    gw_cuda_close(&cuda);
+    tensor_drop(&t);
+    testing_close();
 }
 
 /* ---- histograms of carried frames ---------------------------------------------------------------------- */
@@ -410,11 +403,11 @@ static void bad_segments(void **state)
 static void compare_carried(gw_dtype dtype, int from, int is_batch, uint64_t *random)
 {
     const gw_gcomp codec = codec_of(dtype, GW_GCOMP_CARRIED);
-    testing_tensor t[2];
+    tensor t[2];
     uint8_t quanta[BLOCKS], book[GW_GCOMP_BOOK_SIZE_MAX];
     gw_gcomp_source sources[2];
     gw_cuda_gcomp_item items[2];
-    gw_cuda_gcomp_histogram *histogram = testing_device(NULL, sizeof *histogram, 0);
+    gw_cuda_gcomp_histogram *histogram = on_device_at(NULL, sizeof *histogram, 0);
     gw_cuda_gcomp_request request = request_of(gw_cuda_gcomp_histogram_workspace_size(&codec, 2));
     const gw_cuda_gcomp_key key = {77, 5, 2, 1};
     memset(histogram, 0, sizeof *histogram);
@@ -423,12 +416,12 @@ static void compare_carried(gw_dtype dtype, int from, int is_batch, uint64_t *ra
         quanta[i] = (uint8_t)(i % 7 == 0 ? 0 : 90 + i % 30);
     }
     for (int i = 0; i < 2; i++) {
-        t[i] = testing_tensor_make(dtype, LEN, CHUNK_LOG2, random);
-        testing_tensor_upload(&t[i]);
+        t[i] = random_tensor(dtype, LEN, CHUNK_LOG2, random);
+        tensor_upload(&t[i]);
         t[i].cpu.map = from == 1 ? t[i].cpu.map : NULL;
         t[i].device.map = from == 1 ? t[i].device.map : NULL;
         t[i].cpu.quanta = from == 0 ? quanta : NULL;
-        t[i].device.quanta = from == 0 ? testing_device(quanta, BLOCKS, 1) : NULL;
+        t[i].device.quanta = from == 0 ? on_device_at(quanta, BLOCKS, 1) : NULL;
         sources[i] = t[i].cpu;
         items[i].src = t[i].device.values;
         items[i].src_size = LEN;
@@ -436,29 +429,28 @@ static void compare_carried(gw_dtype dtype, int from, int is_batch, uint64_t *ra
         items[i].levels = from == 1 ? t[i].device_map.levels : t[i].device.quanta;
         items[i].map_len = LEN;
         items[i].first_element = t[i].cpu.first_element;
-        items[i].result = testing_new_result();
+        items[i].result = new_result();
         if (!is_batch) {
             assert_int_equal(gw_cuda_gcomp_histogram_add(&cuda, &codec, &t[i].device, histogram, &request),
                              GW_OK);
-            assert_int_equal(testing_result(request.result).status, GW_OK);
+            assert_int_equal(fetch_result(request.result).status, GW_OK);
         }
     }
     if (is_batch) {
-        const gw_cuda_gcomp_batch batch = {testing_device(items, sizeof items, 0), 2,    2 * LEN,
-                                           from == 1 ? &t[0].device_map : NULL,    &key, 0};
+        const gw_cuda_gcomp_batch batch = {on_device_at(items, sizeof items, 0), 2,    2 * LEN,
+                                           from == 1 ? &t[0].device_map : NULL,  &key, 0};
         assert_int_equal(gw_cuda_gcomp_histogram_add_batch(&cuda, &codec, &batch, &request), GW_OK);
-        assert_int_equal(testing_result(items[1].result).status, GW_OK);
+        assert_int_equal(fetch_result(items[1].result).status, GW_OK);
     }
-    const size_t book_size = testing_cpu_book(&codec, sources, 2, book);
-    uint8_t *device_book = testing_device(NULL, GW_GCOMP_BOOK_SIZE_MAX, 0);
+    const size_t book_size = cpu_book(&codec, sources, 2, book);
+    uint8_t *device_book = on_device_at(NULL, GW_GCOMP_BOOK_SIZE_MAX, 0);
     assert_int_equal(gw_cuda_gcomp_book_build(&cuda, &codec, histogram,
                                               &(gw_cuda_gcomp_books){device_book, NULL, 1}, &request),
                      GW_OK);
-    assert_int_equal(testing_result(request.result).size, book_size);
+    assert_int_equal(fetch_result(request.result).size, book_size);
     assert_memory_equal(device_book, book, book_size);
-    testing_tensor_drop(&t[0]);
-    testing_tensor_drop(&t[1]);
-    testing_free_all();
+    tensor_drop(&t[0]);
+    tensor_drop(&t[1]);
 }
 
 static void carried_histograms(void **state)
@@ -470,7 +462,7 @@ static void carried_histograms(void **state)
         compare_carried((gw_dtype)(GW_FP32 + from), from, 0, &random);
         compare_carried((gw_dtype)(GW_FP16 - from), from, 1, &random);
     }
-    gw_cuda_close(&cuda);
+    testing_close();
 }
 
 int main(void)

@@ -7,10 +7,10 @@
 
 #include <string.h>
 
-static void assert_closed(const gw_cuda *cuda)
+static void assert_closed(const gw_cuda *handle)
 {
     gw_cuda_info info;
-    assert_int_equal(gw_cuda_device_info(cuda, &info), GW_ERR_STATE);
+    assert_int_equal(gw_cuda_device_info(handle, &info), GW_ERR_STATE);
     assert_int_equal(info.multiprocessor_count, 0);
     assert_int_equal(testing_control()->modules, 0);
 }
@@ -18,7 +18,6 @@ static void assert_closed(const gw_cuda *cuda)
 static void opens_and_closes(void **state)
 {
     (void)state;
-    gw_cuda cuda;
     gw_cuda_info info;
     memset(&cuda, 0xa5, sizeof cuda); /* contents do not matter */
     testing_open(&cuda);
@@ -39,7 +38,6 @@ static void opens_and_closes(void **state)
 static void says_what_is_missing(void **state)
 {
     (void)state;
-    gw_cuda cuda;
     gw_fake_control *control = testing_control();
 
     control->init_result = 100; /* CUDA_ERROR_NO_DEVICE */
@@ -81,7 +79,6 @@ static void says_what_is_missing(void **state)
 static void survives_every_failure(void **state)
 {
     (void)state;
-    gw_cuda cuda;
     gw_fake_control *control = testing_control();
     long total;
 
@@ -104,9 +101,8 @@ static void survives_every_failure(void **state)
 static void work_needs_a_handle(void **state)
 {
     (void)state;
-    gw_cuda cuda;
     const uint8_t level[64] = {1};
-    uint32_t *digest = testing_device(NULL, 4, 0);
+    uint32_t *digest = on_device(NULL, 4);
 
     memset(&cuda, 0, sizeof cuda);
     assert_int_equal(gw_cuda_gcomp_map_digest(&cuda, level, 64, 12, digest, NULL), GW_ERR_STATE);
@@ -121,7 +117,7 @@ static void work_needs_a_handle(void **state)
     testing_sync();
     assert_int_equal(*digest, gw_crc32c(0, level, 64));
     gw_cuda_close(&cuda);
-    testing_free_all();
+    give_since(0);
 }
 
 int main(void)

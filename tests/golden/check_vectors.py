@@ -79,7 +79,7 @@ def check_command(root, vector):
         written = os.listdir(directory)
         if vector.status != "OK":
             if written:
-                yield "the command left %s behind" % written
+                yield "the command left %s in place" % written
         else:
             content = gw_decode.read_file(output)
             start = 10 + gw_decode.u16(content, 8)

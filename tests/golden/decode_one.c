@@ -23,8 +23,8 @@ static int decode(const vector *v, uint32_t backends)
     const size_t value_size = gw_dtype_size(v->dtype);
     const uint64_t capacity = vector_capacity(v);
     const size_t workspace_size = gw_gcomp_workspace_size(&codec);
-    uint8_t *dst = (uint8_t *)vector_alloc((size_t)capacity * value_size);
-    void *workspace = vector_alloc(workspace_size);
+    uint8_t *dst = (uint8_t *)golden_take((size_t)capacity * value_size);
+    void *workspace = golden_take(workspace_size);
     memset(dst, 0x5a, (size_t)capacity * value_size);
     gw_gcomp_target target = {.values = dst, .capacity = capacity};
     gw_status status = gw_gcomp_decode(

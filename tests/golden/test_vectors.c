@@ -47,7 +47,7 @@ static arena arena_make(size_t size, size_t shift, int fill)
 {
     arena a;
     a.size = size;
-    a.block = (uint8_t *)vector_alloc(size + shift + 2 * (size_t)CANARY_SIZE);
+    a.block = (uint8_t *)golden_take(size + shift + 2 * (size_t)CANARY_SIZE);
     a.at = a.block + CANARY_SIZE + shift;
     memset(a.block, CANARY, CANARY_SIZE + shift);
     memset(a.at, fill, size);
@@ -84,7 +84,7 @@ typedef struct frame_copy {
 static frame_copy copy_frame(const uint8_t *data, size_t size, size_t shift)
 {
     frame_copy copy;
-    copy.block = (uint8_t *)vector_alloc(size + shift);
+    copy.block = (uint8_t *)golden_take(size + shift);
     memcpy(copy.block + shift, data, size);
     copy.at = copy.block + shift;
     copy.size = size;
@@ -352,7 +352,7 @@ static void test_lengths(const subject *s)
         CHECK(v, status == GW_ERR_SHORT, "first %zu bytes checked: %s", size, gw_status_name(status));
         free(frame.block);
     }
-    uint8_t *longer = (uint8_t *)vector_alloc(v->frame.size + 1);
+    uint8_t *longer = (uint8_t *)golden_take(v->frame.size + 1);
     memcpy(longer, v->frame.data, v->frame.size);
     longer[v->frame.size] = 0;
     gw_gcomp_target target3 = {.values = dst.at, .capacity = v->count};
@@ -407,7 +407,7 @@ static void test_encode(const subject *s)
     CHECK(v, status == GW_OK, "no encoder: %s", gw_status_name(status));
     const size_t capacity = gw_gcomp_bound(&encoder, v->count);
     const size_t workspace_size = gw_gcomp_workspace_size(&encoder);
-    void *workspace = vector_alloc(workspace_size);
+    void *workspace = golden_take(workspace_size);
     arena dst = arena_make(capacity, s->shift, 0x5a);
     gw_gcomp_source source;
     memset(&source, 0, sizeof source);

@@ -43,15 +43,6 @@ static void fail(const char *what, const char *detail)
     exit(2);
 }
 
-void *vector_alloc(size_t size)
-{
-    void *place = malloc(size != 0 ? size : 1);
-    if (place == NULL) {
-        fail("memory", "exhausted");
-    }
-    return place;
-}
-
 static int is_none(const char *field)
 {
     return strcmp(field, "-") == 0;
@@ -96,21 +87,7 @@ static vector_bytes read_file(const char *root, const char *name)
     if (snprintf(path, sizeof path, "%s/%s", root, name) >= (int)sizeof path) {
         fail("path too long", name);
     }
-    FILE *file = fopen(path, "rb");
-    if (file == NULL || fseek(file, 0, SEEK_END) != 0) {
-        fail("cannot open", path);
-    }
-    long size = ftell(file);
-    rewind(file);
-    if (size < 0) {
-        fail("cannot measure", path);
-    }
-    bytes.size = (size_t)size;
-    bytes.data = (uint8_t *)vector_alloc(bytes.size);
-    if (fread(bytes.data, 1, bytes.size, file) != bytes.size) {
-        fail("cannot read", path);
-    }
-    fclose(file);
+    bytes.data = golden_read(path, &bytes.size);
     return bytes;
 }
 
@@ -128,7 +105,7 @@ static void make_map(vector *v)
     }
     uint32_t log2 = vector_chunk_log2(v);
     size_t chunks = (v->map.size >> log2) + 1;
-    v->digest = (uint32_t *)vector_alloc(chunks * sizeof *v->digest);
+    v->digest = (uint32_t *)golden_take(chunks * sizeof *v->digest);
     if (gw_gcomp_map_digest(v->map.data, v->map.size, log2, v->digest) != GW_OK) {
         fail(v->file, "gw_gcomp_map_digest()");
     }

@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 
+#include "golden_file.h"
 #include "gradwire/gcomp.h"
 
 typedef struct vector_bytes {
@@ -63,8 +64,5 @@ uint64_t vector_capacity(const vector *v);
 
 /* 1 if the status has the vector's name. */
 int vector_is_status(const vector *v, gw_status status);
-
-/* malloc() that exits on failure; size may be 0. */
-void *vector_alloc(size_t size);
 
 #endif

@@ -544,7 +544,7 @@ static const bad_kernel bad_kernels[] = {
     {"writes a whole vector of places", "join", (kc_fn)join_writes_whole_vector_of_places, KC_CANARY, 0},
     {"streams whole lines", "join", (kc_fn)join_streams_whole_lines, KC_CANARY | KC_CRASH, 0},
     {"forgets that escapes may be subnormal", "join", (kc_fn)join_sums_unflushed, KC_OUTPUT, 0},
-    {"reads ahead instead of asking", "join", (kc_fn)join_reads_ahead, KC_CRASH, 0},
+    {"reads ahead without checking", "join", (kc_fn)join_reads_ahead, KC_CRASH, 0},
     {"streams one place wrongly", "join", (kc_fn)join_streams_wrong_line, KC_OUTPUT, 0},
     {"wrong in the tail only", "add_bf16", (kc_fn)add_wrong_in_tail, KC_OUTPUT, 0},
     {"keeps one NaN payload", "add_fp32", (kc_fn)add_keeps_nan_payload, KC_OUTPUT, 0},

@@ -1,6 +1,6 @@
 /*
  * A program that knows nothing of gradwire and does what programs do beside sums: signals, forks, thousands
- * of communicators, error handlers of its own, an end with requests that nobody waited for.
+ * of communicators, its own error handlers, an end with requests that were never waited for.
  *
  *   mpi_hostile CASE,... BOUND
  *

@@ -258,7 +258,7 @@ static void case_first(check_job *job)
         flight_start(job, &all, comm);
         if (i == 1) {
             const check_sum sum = whole(job);
-            check_comm(job, comm, &sum); /* a blocking one behind them */
+            check_comm(job, comm, &sum); /* a blocking one after them */
         }
         (void)MPI_Comm_free(&comm);
         wait_all(job, &all);

@@ -260,9 +260,8 @@ static void reference_piece(const group *g, reference *ref, uint32_t index)
     gw_gcomp_frame finished = {.data = dst.data, .size = dst.size};
     gw_gcomp_target target = {
         .values = ref->result + piece.first, .capacity = piece.len, .scale = 1.0f / (float)g->ranks};
-    assert_int_equal(
-        gw_collective_decode(&bucket, index, piece.owner, &finished, &target, &blame, &ref->workspace),
-        GW_OK);
+    assert_int_equal(gw_collective_decode(&bucket, index, &finished, &target, &blame, &ref->workspace),
+                     GW_OK);
 }
 
 static float *reference_result(const group *g)
@@ -376,7 +375,8 @@ static void test_scatter(void **state)
     group_free(&g);
 }
 
-/* A damaged contribution: the owner tells all. A damaged result: its receivers know. Nobody waits for ever.
+/* A damaged contribution: the owner notifies all. A damaged result: its receivers detect it. No rank waits
+ * forever.
  */
 static void test_damage(void **state)
 {

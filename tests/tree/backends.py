@@ -65,8 +65,9 @@ def check_registry(root, rows):
 
 def check_slots(root, code):
     """Every slot has a kcheck family; fence only orders stores."""
-    selected = set(re.findall(r"KC_SELECT(?:_THC|_MEMBER)?\((\w+)", code))
-    for codec in ("gcomp", "thc"):
+    selected = set(re.findall(r"KC_SELECT(?:_THC|_CLASSIC)?\((\w+)|KC_SELECT_MEMBER\(\w+, (?:\w+\.)?(\w+)", code))
+    selected = {name for pair in selected for name in pair}
+    for codec in ("gcomp", "thc", "classic"):
         header = (root / f"src/core/{codec}_kernels.h").read_text()
         body = re.search(rf"typedef struct gw_{codec}_kernels {{(.*?)}}", header, re.S).group(1)
         for slot in re.findall(r"\*(\w+);", body):

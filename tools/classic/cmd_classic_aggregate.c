@@ -35,9 +35,6 @@ static error_t aggregate_parse(int key, char *text, struct argp_state *state)
 {
     aggregate_arguments *a = state->input;
     switch (key) {
-    case 'o':
-        a->output = text;
-        break;
     case KEY_VOTE:
         a->is_vote = 1;
         break;
@@ -47,18 +44,14 @@ static error_t aggregate_parse(int key, char *text, struct argp_state *state)
     case KEY_BACKEND:
         gw_cli_parse_backends(state, text, &a->backends);
         break;
-    case ARGP_KEY_ARGS:
-        a->inputs = state->argv + state->next;
-        a->input_count = state->argc - state->next;
-        break;
     case ARGP_KEY_END:
-        gw_cli_require(state, a->input_count != 0, a->output);
+        (void)gw_cli_inputs(key, text, state, &a->inputs, &a->input_count, &a->output);
         if (a->is_vote && a->is_sum) {
             argp_error(state, "--vote excludes --sum");
         }
         break;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return gw_cli_inputs(key, text, state, &a->inputs, &a->input_count, &a->output);
     }
     return 0;
 }

@@ -4,6 +4,7 @@
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "cmd_classic.h"
+#include "cli_output.h"
 
 #include "classic_tensor.h"
 
@@ -38,9 +39,6 @@ static error_t compress_parse(int key, char *text, struct argp_state *state)
     case ARGP_KEY_INIT:
         state->child_inputs[0] = &a->request;
         break;
-    case 'o':
-        a->output = text;
-        break;
     case KEY_CODEC:
         break;
     case KEY_NORMS:
@@ -49,21 +47,15 @@ static error_t compress_parse(int key, char *text, struct argp_state *state)
     case KEY_JSON:
         a->json = 1;
         break;
-    case ARGP_KEY_ARG:
-        if (a->input != NULL) {
-            argp_error(state, "one input at a time");
-        }
-        a->input = text;
-        break;
     case ARGP_KEY_END:
-        gw_cli_require(state, a->input != NULL, a->output);
+        (void)gw_cli_one_input(key, text, state, &a->input, &a->output);
         if (a->norms != NULL && a->request.options.scheme != GW_CLASSIC_QSGD &&
             a->request.options.scheme != GW_CLASSIC_TERNGRAD) {
             argp_error(state, "--norms: only qsgd and terngrad have norms");
         }
         break;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return gw_cli_one_input(key, text, state, &a->input, &a->output);
     }
     return 0;
 }

@@ -35,9 +35,6 @@ static error_t decompress_parse(int key, char *text, struct argp_state *state)
 {
     decompress_arguments *a = state->input;
     switch (key) {
-    case 'o':
-        a->output = text;
-        break;
     case KEY_CODEC:
         break;
     case KEY_MAX_VALUES:
@@ -51,17 +48,8 @@ static error_t decompress_parse(int key, char *text, struct argp_state *state)
     case KEY_JSON:
         a->json = 1;
         break;
-    case ARGP_KEY_ARG:
-        if (a->input != NULL) {
-            argp_error(state, "one frame at a time");
-        }
-        a->input = text;
-        break;
-    case ARGP_KEY_END:
-        gw_cli_require(state, a->input != NULL, a->output);
-        break;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return gw_cli_one_input(key, text, state, &a->input, &a->output);
     }
     return 0;
 }

@@ -43,19 +43,8 @@ static error_t inspect_parse(int key, char *text, struct argp_state *state)
             argp_error(state, "--max-values: '%s' is not an integer up to 2^32", text);
         }
         break;
-    case ARGP_KEY_ARG:
-        if (a->input != NULL) {
-            argp_error(state, "one frame at a time");
-        }
-        a->input = text;
-        break;
-    case ARGP_KEY_END:
-        if (a->input == NULL) {
-            argp_error(state, "a frame is missing");
-        }
-        break;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return gw_cli_one_input(key, text, state, &a->input, NULL);
     }
     return 0;
 }

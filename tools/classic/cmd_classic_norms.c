@@ -4,6 +4,7 @@
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "cmd_classic.h"
+#include "cli_output.h"
 
 #include "classic_tensor.h"
 
@@ -35,19 +36,12 @@ static error_t norms_parse(int key, char *text, struct argp_state *state)
     case ARGP_KEY_INIT:
         state->child_inputs[0] = &a->request;
         break;
-    case 'o':
-        a->output = text;
-        break;
     case KEY_MAX:
         a->is_max = 1;
         a->request.options.scheme = GW_CLASSIC_QSGD; /* so that none is missing; it is not used */
         break;
-    case ARGP_KEY_ARGS:
-        a->inputs = state->argv + state->next;
-        a->input_count = state->argc - state->next;
-        break;
     case ARGP_KEY_END:
-        gw_cli_require(state, a->input_count != 0, a->output);
+        (void)gw_cli_inputs(key, text, state, &a->inputs, &a->input_count, &a->output);
         if (!a->is_max && a->input_count > 1) {
             argp_error(state, "one array at a time; --max merges norms");
         } else if (!a->is_max && a->request.options.scheme != GW_CLASSIC_QSGD &&
@@ -56,7 +50,7 @@ static error_t norms_parse(int key, char *text, struct argp_state *state)
         }
         break;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return gw_cli_inputs(key, text, state, &a->inputs, &a->input_count, &a->output);
     }
     return 0;
 }

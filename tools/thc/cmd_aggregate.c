@@ -32,24 +32,14 @@ static error_t aggregate_parse(int key, char *text, struct argp_state *state)
     aggregate_arguments *a = state->input;
 
     switch (key) {
-    case 'o':
-        a->output = text;
-        break;
     case KEY_CHECKSUM:
         a->checksum = 1;
         break;
     case KEY_BACKEND:
         gw_cli_parse_backends(state, text, &a->backends);
         break;
-    case ARGP_KEY_ARGS:
-        a->inputs = state->argv + state->next;
-        a->input_count = state->argc - state->next;
-        break;
-    case ARGP_KEY_END:
-        gw_cli_require(state, a->input_count != 0, a->output);
-        break;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return gw_cli_inputs(key, text, state, &a->inputs, &a->input_count, &a->output);
     }
     return 0;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cmd_thc.h"
+#include "cli_output.h"
 #include "norm_file.h"
 #include "thc_array.h"
 
@@ -37,9 +38,6 @@ static error_t norm_parse(int key, char *text, struct argp_state *state)
     case ARGP_KEY_INIT:
         state->child_inputs[0] = &a->request;
         break;
-    case 'o':
-        a->output = text;
-        break;
     case KEY_MAX:
         a->is_max = 1;
         break;
@@ -49,18 +47,14 @@ static error_t norm_parse(int key, char *text, struct argp_state *state)
     case KEY_BF16:
         a->u2 = GW_NPY_U2_BF16;
         break;
-    case ARGP_KEY_ARGS:
-        a->inputs = state->argv + state->next;
-        a->input_count = state->argc - state->next;
-        break;
     case ARGP_KEY_END:
-        gw_cli_require(state, a->input_count != 0, a->output);
+        (void)gw_cli_inputs(key, text, state, &a->inputs, &a->input_count, &a->output);
         if (!a->is_max && a->input_count != 1) {
             argp_error(state, "one array at a time; --max joins norm files");
         }
         break;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return gw_cli_inputs(key, text, state, &a->inputs, &a->input_count, &a->output);
     }
     return 0;
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cmd_thc.h"
+#include "cli_output.h"
 #include "norm_file.h"
 #include "thc_array.h"
 
@@ -42,9 +43,6 @@ static error_t compress_parse(int key, char *text, struct argp_state *state)
     case ARGP_KEY_INIT:
         state->child_inputs[0] = &a->request;
         break;
-    case 'o':
-        a->output = text;
-        break;
     case KEY_CODEC:
         if (strcmp(text, "thc") != 0) {
             argp_error(state, "--codec: thc, not '%s'", text);
@@ -65,14 +63,8 @@ static error_t compress_parse(int key, char *text, struct argp_state *state)
     case KEY_JSON:
         a->json = 1;
         break;
-    case ARGP_KEY_ARG:
-        if (a->input != NULL) {
-            argp_error(state, "one input at a time");
-        }
-        a->input = text;
-        break;
     case ARGP_KEY_END:
-        gw_cli_require(state, a->input != NULL, a->output);
+        (void)gw_cli_one_input(key, text, state, &a->input, &a->output);
         if (a->norms == NULL && a->request.workers > 1) {
             argp_error(state, "--workers above 1 needs --norms, the maxima over all of them");
         }
@@ -81,7 +73,7 @@ static error_t compress_parse(int key, char *text, struct argp_state *state)
         }
         break;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return gw_cli_one_input(key, text, state, &a->input, &a->output);
     }
     return 0;
 }

@@ -34,9 +34,6 @@ static error_t decompress_parse(int key, char *text, struct argp_state *state)
     decompress_arguments *a = state->input;
 
     switch (key) {
-    case 'o':
-        a->output = text;
-        break;
     case KEY_CODEC:
         break;
     case KEY_SUM:
@@ -45,17 +42,8 @@ static error_t decompress_parse(int key, char *text, struct argp_state *state)
     case KEY_BACKEND:
         gw_cli_parse_backends(state, text, &a->backends);
         break;
-    case ARGP_KEY_ARG:
-        if (a->input != NULL) {
-            argp_error(state, "one input at a time");
-        }
-        a->input = text;
-        break;
-    case ARGP_KEY_END:
-        gw_cli_require(state, a->input != NULL, a->output);
-        break;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return gw_cli_one_input(key, text, state, &a->input, &a->output);
     }
     return 0;
 }

@@ -45,19 +45,8 @@ static error_t inspect_parse(int key, char *text, struct argp_state *state)
         break;
     case KEY_CODEC:
         break;
-    case ARGP_KEY_ARG:
-        if (a->input != NULL) {
-            argp_error(state, "one input at a time");
-        }
-        a->input = text;
-        break;
-    case ARGP_KEY_END:
-        if (a->input == NULL) {
-            argp_error(state, "an input is missing");
-        }
-        break;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return gw_cli_one_input(key, text, state, &a->input, NULL);
     }
     return 0;
 }

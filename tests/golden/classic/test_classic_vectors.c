@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "golden_file.h"
 #include "gradwire/classic.h"
 
 enum { CANARY = 0xa5, CAPACITY = 50000 };
@@ -29,34 +30,6 @@ static int failures;
         }                                                                                                    \
     } while (0)
 
-static void *take(size_t size)
-{
-    void *place = malloc(size != 0 ? size : 1);
-    if (place == NULL) {
-        fprintf(stderr, "out of memory\n");
-        exit(2);
-    }
-    return place;
-}
-
-static uint8_t *read_file(const char *path, size_t *size)
-{
-    FILE *file = fopen(path, "rb");
-    long length = -1;
-    if (file != NULL && fseek(file, 0, SEEK_END) == 0) {
-        length = ftell(file);
-        rewind(file);
-    }
-    uint8_t *data = take(length > 0 ? (size_t)length : 0);
-    if (length < 0 || fread(data, 1, (size_t)length, file) != (size_t)length) {
-        fprintf(stderr, "cannot read %s\n", path);
-        exit(2);
-    }
-    fclose(file);
-    *size = (size_t)length;
-    return data;
-}
-
 static gw_workspace workspace_of(const uint8_t *data, size_t size)
 {
     gw_classic_frame_info info;
@@ -64,7 +37,7 @@ static gw_workspace workspace_of(const uint8_t *data, size_t size)
     if (gw_classic_frame_peek(data, size, &info) == GW_OK) {
         workspace.size = gw_classic_decode_workspace_size(&info);
     }
-    workspace.data = take(workspace.size);
+    workspace.data = golden_take(workspace.size);
     return workspace;
 }
 
@@ -102,7 +75,7 @@ static void test_frame(const char *name, const char *expected, uint32_t crc, con
 static void test_cuts(const char *name, const uint8_t *data, size_t size)
 {
     for (size_t cut = 0; cut < size; cut += cut < 128 ? 1 : 61) {
-        uint8_t *part = take(cut); /* of its own size, for sanitizers */
+        uint8_t *part = golden_take(cut); /* of its own size, for sanitizers */
         gw_classic_frame_info info;
         const gw_classic_frame frame = {part, cut, CAPACITY, GW_BACKEND_ALL};
         memcpy(part, data, cut);
@@ -132,7 +105,7 @@ int main(int argc, char **argv)
             continue; /* the head */
         }
         snprintf(path, sizeof path, "%s/%s.gw", argv[1], name);
-        uint8_t *data = read_file(path, &size);
+        uint8_t *data = golden_read(path, &size);
         for (uint32_t bit = 1; bit <= gw_backends_available(); bit *= 2) {
             if ((gw_backends_available() & bit) != 0) {
                 test_frame(name, status, crc, data, size, bit);

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "golden_file.h"
 #include "gradwire/thc.h"
 
 enum { CANARY = 0xa5, COUNT_MAX = 1 << 20 };
@@ -32,34 +33,6 @@ static const gw_workspace workspace = {memory, sizeof memory};
             printf("\n");                                                                                    \
         }                                                                                                    \
     } while (0)
-
-static void *take(size_t size)
-{
-    void *place = malloc(size != 0 ? size : 1);
-    if (place == NULL) {
-        fprintf(stderr, "out of memory\n");
-        exit(2);
-    }
-    return place;
-}
-
-static uint8_t *read_file(const char *path, size_t *size)
-{
-    FILE *file = fopen(path, "rb");
-    long length = -1;
-    if (file != NULL && fseek(file, 0, SEEK_END) == 0) {
-        length = ftell(file);
-        rewind(file);
-    }
-    uint8_t *data = take(length > 0 ? (size_t)length : 0);
-    if (length < 0 || fread(data, 1, (size_t)length, file) != (size_t)length) {
-        fprintf(stderr, "cannot read %s\n", path);
-        exit(2);
-    }
-    fclose(file);
-    *size = (size_t)length;
-    return data;
-}
 
 /* ---- vectors ------------------------------------------------------------------------------------------- */
 
@@ -107,7 +80,7 @@ static void test_mode(const vector *v, const uint8_t *frame, size_t size, int is
         char path[sizeof v->path + 8];
         size_t expected_size;
         snprintf(path, sizeof path, "%s.%s", v->path, is_mean ? "mean" : "sum");
-        uint8_t *expected = read_file(path, &expected_size);
+        uint8_t *expected = golden_read(path, &expected_size);
         CHECK(v->name, expected_size <= CAPACITY && memcmp(dst, expected, expected_size) == 0,
               "values differ from those of %s", path);
         CHECK(v->name, is_filled(dst + expected_size, CAPACITY - expected_size), "wrote past its values");
@@ -123,11 +96,11 @@ static void test_vector(const vector *v, uint32_t backends)
     char path[sizeof v->path + 8];
     size_t size;
     snprintf(path, sizeof path, "%s.gw", v->path);
-    uint8_t *frame = read_file(path, &size);
+    uint8_t *frame = golden_read(path, &size);
     test_mode(v, frame, size, 1, backends);
     test_mode(v, frame, size, 0, backends);
     for (size_t cut = 0; cut < size && strcmp(v->folder, "decode") == 0; cut++) {
-        uint8_t *part = take(cut); /* of its own size, for sanitizers */
+        uint8_t *part = golden_take(cut); /* of its own size, for sanitizers */
         memcpy(part, frame, cut);
         gw_thc_frame_info info;
         const gw_status status =
@@ -251,9 +224,9 @@ static void run_job(const job *j, uint32_t backends)
     const size_t value_size = j->dtype == GW_FP32 ? 4 : 2, bound = gw_thc_frame_bound(&thc, LEN);
     const size_t sum_bound = gw_thc_frame_sum_bound(&thc, LEN, GW_THC_FLAG_CHECKSUM);
     const size_t saved_size = gw_thc_error_saved_size(LEN);
-    uint32_t *own = take(4 * patterns_len), *maxima = take(4 * patterns_len);
-    gw_buffer frame = {take(bound), bound, 0}, sum = {take(sum_bound), sum_bound, 0};
-    gw_buffer saved = {take(saved_size), saved_size, 0};
+    uint32_t *own = golden_take(4 * patterns_len), *maxima = golden_take(4 * patterns_len);
+    gw_buffer frame = {golden_take(bound), bound, 0}, sum = {golden_take(sum_bound), sum_bound, 0};
+    gw_buffer saved = {golden_take(saved_size), saved_size, 0};
     memset(error, 0, sizeof error);
     for (uint32_t round = 0; round < ROUNDS; round++) {
         range.round = UINT32_MAX - round;
