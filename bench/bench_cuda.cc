@@ -226,7 +226,7 @@ void bench_gcomp(benchmark::State &state, Call call, const std::string &name, co
     gw_cuda_result *const result = results.As<gw_cuda_result>();
     const gw_cuda_buffer encode_dst = {frame.As<void>(), bound}, hop_dst = {hop.As<void>(), bound};
     const gw_cuda_gcomp_frame encoded_frame = {frame.As<void>(), bound, &result[0].size, &map};
-    const gw_cuda_target target = {out.As<void>(), len};
+    const gw_cuda_gcomp_target target = {out.As<void>(), len, 0};
     const auto request_of = [&](int index, size_t workspace_size) {
         return gw_cuda_gcomp_request{
             nullptr, &result[index], {workspace.As<void>(), workspace_size}, nullptr};

@@ -157,7 +157,7 @@ gw_status gw_cuda_run_decode(const gw_gcomp *codec, const void *src, size_t src_
         s.failed
             ? GW_ERR_DEVICE
             : gw_cuda_gcomp_decode(&cuda, codec, &(gw_cuda_gcomp_frame){frame, src_size, NULL, on_device},
-                                   &(gw_cuda_target){values, dst_capacity},
+                                   &(gw_cuda_gcomp_target){values, dst_capacity, 0},
                                    &(gw_cuda_gcomp_request){NULL, result, {workspace, workspace_size}, NULL});
     if (status == GW_OK &&
         (fetch_result(&r, result) != 0 || cuda_device_get(&device, dst, values, dst_size) != 0)) {

@@ -94,10 +94,10 @@ GW_API uint32_t gw_cuda_driver_error(const gw_cuda *cuda);
 /* Outcome of a call, written to device memory when its work is done. `size` and `len` are those of the CPU's
  * function, 0 on failure. */
 typedef struct gw_cuda_result {
-    uint32_t status; /* gw_status */
-    uint32_t reserved;
-    uint64_t size; /* bytes of the frame or codebook made */
-    uint64_t len;  /* values decoded, encoded or counted */
+    uint32_t status;    /* gw_status */
+    uint32_t bad_frame; /* gw_cuda_gcomp_decode_add_frames(): index of the frame to blame; else 0 */
+    uint64_t size;      /* bytes of the frame or codebook made */
+    uint64_t len;       /* values decoded, encoded or counted */
     /* lowest bad chunk (GCOMP) or block of the tensor (THC); UINT64_MAX unless one is to blame */
     uint64_t bad_index;
     uint64_t missing; /* THC decode: blocks without a contributor */
@@ -109,7 +109,7 @@ typedef struct gw_cuda_buffer {
     uint64_t capacity; /* bytes */
 } gw_cuda_buffer;
 
-/* Device memory that a call writes values to. Their number goes to the result. */
+/* Device memory that a call of THC writes values to. Their number goes to the result. */
 typedef struct gw_cuda_target {
     void *values;
     uint64_t capacity; /* elements */
@@ -168,7 +168,7 @@ typedef struct gw_cuda_gcomp_key {
  */
 typedef struct gw_cuda_gcomp_device {
     const uint32_t *map_base;     /* in place of map->base: what gw_cuda_gcomp_map_build() wrote */
-    const gw_cuda_gcomp_key *key; /* in place of seed, step_index, rank and hop */
+    const gw_cuda_gcomp_key *key; /* in place of seed (not of segments), step_index, rank and hop */
     /* a serialised codebook (gw_cuda_gcomp_book_build()) with its id and generation: frames are encoded with
      * it, and frames that name it are decoded. GW_ERR_TABLE in the result if it breaks the rules of
      * docs/format.md section 5.1 or lacks label 0 or 1 */
@@ -201,14 +201,20 @@ GW_API size_t gw_cuda_gcomp_hop_workspace_size(const gw_gcomp *codec, uint32_t i
                                                uint64_t value_total);
 GW_API size_t gw_cuda_gcomp_histogram_workspace_size(const gw_gcomp *codec, uint32_t item_count);
 #define GW_CUDA_HISTOGRAM_WORKSPACE_SIZE 256u
+/* What encode, hop and histogram_add of a source with segments need in addition. segment_count: at most 2^32
+ * - 1 */
+GW_API size_t gw_cuda_gcomp_segments_workspace_size(const gw_gcomp *codec, size_t segment_count,
+                                                    uint64_t len);
 
 /*
  * gw_gcomp_encode(), the same bytes.
- *   - source: values, levels and digest of the map, and quanta, in device memory
+ *   - source: values, levels and digest of the map, quanta and segments, in device memory; segments are read
+ * when the kernels run
  *   - dst->capacity: at least gw_gcomp_bound()
  *   - returned: GW_ERR_ARG, GW_ERR_STATE, GW_ERR_LIMIT, GW_ERR_DST, GW_ERR_WORKSPACE, GW_ERR_OPTION (the
  *     device has too little shared memory for the handle's chunk_log2), GW_ERR_DEVICE
- *   - in the result: GW_OK, size and len; GW_ERR_TABLE; GW_ERR_ARG (a map_base out of range)
+ *   - in the result: GW_OK, size and len; GW_ERR_TABLE; GW_ERR_ARG (a map_base out of range, or segments that
+ * do not have all values)
  */
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_encode(gw_cuda *cuda, const gw_gcomp *codec,
                                                     const gw_gcomp_source *source, const gw_cuda_buffer *dst,
@@ -223,6 +229,13 @@ typedef struct gw_cuda_gcomp_frame {
     const gw_gcomp_map *map; /* as in gw_gcomp_frame, levels and digest in device memory */
 } gw_cuda_gcomp_frame;
 
+/* Where decoded values go. Their number goes to the result. */
+typedef struct gw_cuda_gcomp_target {
+    void *values;
+    uint64_t capacity; /* elements */
+    float scale;       /* as in gw_gcomp_target: 0 and 1: none; else a normal number, else GW_ERR_ARG */
+} gw_cuda_gcomp_target;
+
 /*
  * gw_gcomp_decode(), _decode_add() and _validate(): same values, status and chunk.
  *   - value_hint: about how many values the frame may have; it determines the size of the workspace. A frame
@@ -233,15 +246,31 @@ typedef struct gw_cuda_gcomp_frame {
  */
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_decode(gw_cuda *cuda, const gw_gcomp *codec,
                                                     const gw_cuda_gcomp_frame *frame,
-                                                    const gw_cuda_target *target,
+                                                    const gw_cuda_gcomp_target *target,
                                                     const gw_cuda_gcomp_request *request);
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_decode_add(gw_cuda *cuda, const gw_gcomp *codec,
                                                         const gw_cuda_gcomp_frame *frame,
-                                                        const gw_cuda_target *target,
+                                                        const gw_cuda_gcomp_target *target,
                                                         const gw_cuda_gcomp_request *request);
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_validate(gw_cuda *cuda, const gw_gcomp *codec,
                                                       const gw_cuda_gcomp_frame *frame, uint64_t value_hint,
                                                       const gw_cuda_gcomp_request *request);
+
+/*
+ * gw_gcomp_decode_add_frames() of all chunks: accumulator + frames[0] + frames[1] ..., in this order, each
+ * sum rounded. The same values, status, chunk and frame (result->bad_frame).
+ *   - frames: host array of frame_count (1..2^20) frames
+ *   - workspace: gw_cuda_gcomp_decode_add_frames_workspace_size(), for any number of frames
+ *   - the sums go through the workspace, one frame after the other; target->values is written by the last
+ *     kernel, and only where the chunk is good in all frames
+ *   - returned: as gw_cuda_gcomp_decode_add()
+ */
+GW_API size_t gw_cuda_gcomp_decode_add_frames_workspace_size(const gw_gcomp *codec, uint64_t capacity);
+GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_decode_add_frames(gw_cuda *cuda, const gw_gcomp *codec,
+                                                               const gw_cuda_gcomp_frame *frames,
+                                                               size_t frame_count,
+                                                               const gw_cuda_gcomp_target *target,
+                                                               const gw_cuda_gcomp_request *request);
 
 /* A hop of a ring: gw_gcomp_decode_add_encode(). The sums go through the workspace. If the frame is bad, the
  * result's size is 0 and dst is unspecified. device->map_base replaces the base of both maps. */
@@ -268,12 +297,14 @@ typedef struct gw_cuda_gcomp_item {
     const uint64_t *src_size_at; /* decode: bytes of the frame; NULL: src_size */
     uint64_t src_size;           /* decode: bytes that may be read; encode, histogram: number of values */
     uint64_t dst_capacity; /* decode: elements; encode: bytes, at least gw_gcomp_bound(), else GW_ERR_DST */
-    /* The map's levels and digests for this item, NULL without a map. Encode of carried levels without a map:
-     * the quanta of gw_gcomp_source, NULL: target_nmse of the options */
+    /* The map's levels and digests for this item, NULL without a map. Encode and histogram of carried levels
+     * without a map: the quanta of gw_gcomp_source, NULL: target_nmse of the options */
     const uint8_t *levels;
     const uint32_t *digest;
     uint64_t map_len;       /* as gw_gcomp_map.len */
     uint64_t first_element; /* encode, histogram: as gw_gcomp_source.first_element */
+    float scale;            /* decode: as gw_cuda_gcomp_target.scale */
+    uint32_t reserved;      /* set to 0 */
     /* NULL, or the result of an earlier call: unless its status is GW_OK, the item only takes over status and
      * bad_index, before all other checks */
     const gw_cuda_result *after;
@@ -369,8 +400,7 @@ typedef struct gw_cuda_gcomp_histogram {
 } gw_cuda_gcomp_histogram;
 
 /* gw_gcomp_histogram_add(). histogram: device. Calls that add to the same histogram must not overlap in
- * time. Carried levels: GW_ERR_UNSUPPORTED, before anything is launched; codebooks for them are counted on
- * the CPU. In the result: GW_ERR_STATE for values without a map if the histogram has relative exponents. */
+ * time. In the result: GW_ERR_STATE for values without a map if the histogram has relative exponents. */
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_histogram_add(gw_cuda *cuda, const gw_gcomp *codec,
                                                            const gw_gcomp_source *source,
                                                            gw_cuda_gcomp_histogram *histogram,

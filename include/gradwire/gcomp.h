@@ -257,7 +257,7 @@ typedef struct gw_gcomp_source {
     /* If segment_count > 0: seeds and elements by segment; seed and first_element are then not read.
      * values[0] is value segment_offset of the segments, whose lengths add up to at least segment_offset +
      * len. Values are then rounded before anything else, so that an explicit value whose carry enters the
-     * exponent has the level of the rounded value. Not on CUDA: GW_ERR_UNSUPPORTED */
+     * exponent has the level of the rounded value */
     const gw_gcomp_segment *segments;
     size_t segment_count;
     uint64_t segment_offset;

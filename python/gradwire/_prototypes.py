@@ -30,6 +30,7 @@ from gradwire._structs import (
     gw_cuda_gcomp_key,
     gw_cuda_gcomp_map_input,
     gw_cuda_gcomp_request,
+    gw_cuda_gcomp_target,
     gw_cuda_info,
     gw_cuda_shared_sizes,
     gw_cuda_target,
@@ -514,6 +515,7 @@ GRADWIRE = {
     "gw_cuda_gcomp_decode_workspace_size": (c_size_t, (POINTER(gw_gcomp), c_uint32, c_uint64)),
     "gw_cuda_gcomp_hop_workspace_size": (c_size_t, (POINTER(gw_gcomp), c_uint32, c_uint64)),
     "gw_cuda_gcomp_histogram_workspace_size": (c_size_t, (POINTER(gw_gcomp), c_uint32)),
+    "gw_cuda_gcomp_segments_workspace_size": (c_size_t, (POINTER(gw_gcomp), c_size_t, c_uint64)),
     "gw_cuda_gcomp_encode": (
         c_int,
         (
@@ -530,7 +532,7 @@ GRADWIRE = {
             POINTER(gw_cuda),
             POINTER(gw_gcomp),
             POINTER(gw_cuda_gcomp_frame),
-            POINTER(gw_cuda_target),
+            POINTER(gw_cuda_gcomp_target),
             POINTER(gw_cuda_gcomp_request),
         ),
     ),
@@ -540,13 +542,25 @@ GRADWIRE = {
             POINTER(gw_cuda),
             POINTER(gw_gcomp),
             POINTER(gw_cuda_gcomp_frame),
-            POINTER(gw_cuda_target),
+            POINTER(gw_cuda_gcomp_target),
             POINTER(gw_cuda_gcomp_request),
         ),
     ),
     "gw_cuda_gcomp_validate": (
         c_int,
         (POINTER(gw_cuda), POINTER(gw_gcomp), POINTER(gw_cuda_gcomp_frame), c_uint64, POINTER(gw_cuda_gcomp_request)),
+    ),
+    "gw_cuda_gcomp_decode_add_frames_workspace_size": (c_size_t, (POINTER(gw_gcomp), c_uint64)),
+    "gw_cuda_gcomp_decode_add_frames": (
+        c_int,
+        (
+            POINTER(gw_cuda),
+            POINTER(gw_gcomp),
+            POINTER(gw_cuda_gcomp_frame),
+            c_size_t,
+            POINTER(gw_cuda_gcomp_target),
+            POINTER(gw_cuda_gcomp_request),
+        ),
     ),
     "gw_cuda_gcomp_decode_add_encode": (
         c_int,

@@ -559,7 +559,7 @@ class gw_cuda_info(Structure):
 class gw_cuda_result(Structure):
     _fields_ = [
         ("status", c_uint32),
-        ("reserved", c_uint32),
+        ("bad_frame", c_uint32),
         ("size", c_uint64),
         ("len", c_uint64),
         ("bad_index", c_uint64),
@@ -612,6 +612,10 @@ class gw_cuda_gcomp_frame(Structure):
     _fields_ = [("data", c_void_p), ("capacity", c_uint64), ("size_at", c_void_p), ("map", POINTER(gw_gcomp_map))]
 
 
+class gw_cuda_gcomp_target(Structure):
+    _fields_ = [("values", c_void_p), ("capacity", c_uint64), ("scale", c_float)]
+
+
 class gw_cuda_gcomp_item(Structure):
     _fields_ = [
         ("src", c_void_p),
@@ -624,6 +628,8 @@ class gw_cuda_gcomp_item(Structure):
         ("digest", c_void_p),
         ("map_len", c_uint64),
         ("first_element", c_uint64),
+        ("scale", c_float),
+        ("reserved", c_uint32),
         ("after", POINTER(gw_cuda_result)),
         ("result", POINTER(gw_cuda_result)),
     ]

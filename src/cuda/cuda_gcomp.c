@@ -6,6 +6,7 @@
 #include "core/bytes.h"
 #include "gcomp/gcomp_codec.h"
 #include "gcomp/map_rule.h"
+#include "gcomp/target.h"
 #include "cuda/cuda_handle.h"
 #include "cuda/gcomp_plan.h"
 
@@ -178,8 +179,9 @@ static gw_status check_source(const gw_codec *codec, const gw_gcomp_source *sour
     if (source->len > codec->options.len_max || source->len > GW_FRAME_LEN_MAX) {
         return GW_ERR_LIMIT;
     }
-    if (source->segment_count != 0) {
-        return GW_ERR_UNSUPPORTED; /* random streams by segment exist on the host only */
+    if (source->segment_count != 0 && (source->segments == NULL || !gw_cuda_is_aligned(source->segments, 8) ||
+                                       source->segment_offset + source->len < source->len)) {
+        return GW_ERR_ARG;
     }
     if (!gw_cuda_is_aligned(source->values, gw_dtype_size(codec->options.dtype)) ||
         (source->len != 0 && source->values == NULL)) {
@@ -213,6 +215,42 @@ static void fill_item_source(gw_cuda_gcomp_item *item, const gw_codec *codec, co
         item->levels = source->quanta;
     }
     fill_item_map(item, source->map);
+}
+
+/* ---- segments ------------------------------------------------------------------------------------------ */
+
+size_t gw_cuda_gcomp_segments_workspace_size(const gw_gcomp *codec, size_t segment_count, uint64_t len)
+{
+    const gw_codec *inside = gw_codec_of(codec);
+    gw_cuda_codec options;
+
+    if (!is_in_limits(inside, 1, len) || segment_count > UINT32_MAX) {
+        return 0;
+    }
+    gw_cuda_codec_fill(&options, inside);
+    return gw_cuda_segments_workspace_size(&options, (uint32_t)segment_count, len);
+}
+
+/* The workspace of a call that needs `size` bytes but for the segments of the source; 0: beyond the limits.
+ */
+static size_t with_segments(size_t size, const gw_gcomp *codec, const gw_gcomp_source *source)
+{
+    const size_t more =
+        source->segment_count == 0
+            ? 0
+            : gw_cuda_gcomp_segments_workspace_size(codec, source->segment_count, source->len);
+    return size == 0 || (more == 0 && source->segment_count != 0) ? 0 : size + more;
+}
+
+/* The area for the segments is at the end of the workspace that was asked for, `size` bytes. */
+static void *fill_segments(gw_gcomp_segment_params *params, const gw_gcomp_source *source,
+                           const gw_cuda_gcomp_request *request, size_t size)
+{
+    GW_MEMSET(params, 0, sizeof *params);
+    params->segments = source->segments;
+    params->segment_count = (uint32_t)source->segment_count;
+    params->segment_offset = source->segment_offset;
+    return (uint8_t *)request->workspace.data + size;
 }
 
 /* ---- encode -------------------------------------------------------------------------------------------- */
@@ -287,8 +325,8 @@ gw_status gw_cuda_gcomp_encode(gw_cuda *cuda, const gw_gcomp *codec, const gw_gc
     if (source == NULL || dst == NULL || !has_result(request)) {
         return GW_ERR_ARG;
     }
-    gw_status status =
-        begin(&c, cuda, codec, request, gw_cuda_gcomp_encode_workspace_size(codec, 1, source->len));
+    const size_t size = gw_cuda_gcomp_encode_workspace_size(codec, 1, source->len);
+    gw_status status = begin(&c, cuda, codec, request, with_segments(size, codec, source));
     if (status == GW_OK) {
         status = check_encode(&c, codec, source, NULL, dst, request->device);
     }
@@ -297,6 +335,11 @@ gw_status gw_cuda_gcomp_encode(gw_cuda *cuda, const gw_gcomp *codec, const gw_gc
     }
     fill_encode(&params, c.codec, source, dst, request);
     gw_cuda_plan_encode(&plan, &params, source->len, &c.shape, request->workspace.data);
+    gw_gcomp_segment_params segments;
+    if (source->segment_count != 0) {
+        void *const area = fill_segments(&segments, source, request, size);
+        gw_cuda_plan_segments(&plan, &segments, &params, &params.item, &c.shape, area);
+    }
     return submit(&c, &plan, request);
 }
 
@@ -349,6 +392,13 @@ gw_status gw_cuda_gcomp_encode_batch(gw_cuda *cuda, const gw_gcomp *codec, const
 
 /* ---- decode -------------------------------------------------------------------------------------------- */
 
+/* 0 or a normal number. */
+static int is_scale(float scale)
+{
+    const gw_gcomp_target target = {.scale = scale};
+    return gw_target_is_scale_valid(&target);
+}
+
 static int is_frame(const gw_cuda_gcomp_frame *frame)
 {
     return frame != NULL && (frame->data != NULL || frame->capacity == 0) &&
@@ -371,15 +421,35 @@ static void fill_decode(gw_gcomp_decode_params *params, const gw_codec *codec,
     fill_item_map(&params->item, frame->map);
 }
 
+/* Where the values of a frame may go. */
+static int is_target(const gw_codec *codec, const gw_cuda_gcomp_target *target,
+                     const gw_cuda_gcomp_frame *frame)
+{
+    const size_t element_size = gw_dtype_size(codec->options.dtype);
+    return (target->capacity == 0 || target->values != NULL) &&
+           gw_cuda_is_aligned(target->values, element_size) &&
+           !gw_is_overlapping(target->values, (size_t)target->capacity * element_size, frame->data,
+                              (size_t)frame->capacity);
+}
+
+static void fill_target(gw_cuda_gcomp_item *item, const gw_cuda_gcomp_target *target,
+                        const gw_cuda_gcomp_request *request)
+{
+    item->dst = target->values;
+    item->dst_capacity = target->capacity;
+    item->scale = target->scale;
+    item->result = request->result;
+}
+
 static gw_status decode(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_gcomp_frame *frame,
-                        const gw_cuda_target *target, const gw_cuda_gcomp_request *request,
+                        const gw_cuda_gcomp_target *target, const gw_cuda_gcomp_request *request,
                         gw_cuda_decode_mode mode)
 {
     call c;
     gw_gcomp_decode_params params;
     gw_cuda_plan plan;
 
-    if (target == NULL || !has_result(request) || !is_frame(frame)) {
+    if (target == NULL || !is_scale(target->scale) || !has_result(request) || !is_frame(frame)) {
         return GW_ERR_ARG;
     }
     gw_status status =
@@ -387,30 +457,23 @@ static gw_status decode(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_gcom
     if (status != GW_OK) {
         return status;
     }
-    const size_t element_size = gw_dtype_size(c.codec->options.dtype);
-    if (mode != GW_CUDA_DECODE_VALIDATE &&
-        ((target->capacity != 0 && target->values == NULL) ||
-         !gw_cuda_is_aligned(target->values, element_size) ||
-         gw_is_overlapping(target->values, (size_t)target->capacity * element_size, frame->data,
-                           (size_t)frame->capacity))) {
+    if (mode != GW_CUDA_DECODE_VALIDATE && !is_target(c.codec, target, frame)) {
         return GW_ERR_ARG;
     }
     fill_decode(&params, c.codec, frame, request->device, mode);
-    params.item.dst = target->values;
-    params.item.dst_capacity = target->capacity;
-    params.item.result = request->result;
+    fill_target(&params.item, target, request);
     gw_cuda_plan_decode(&plan, &params, target->capacity, &c.shape, request->workspace.data);
     return submit(&c, &plan, request);
 }
 
 gw_status gw_cuda_gcomp_decode(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_gcomp_frame *frame,
-                               const gw_cuda_target *target, const gw_cuda_gcomp_request *request)
+                               const gw_cuda_gcomp_target *target, const gw_cuda_gcomp_request *request)
 {
     return decode(cuda, codec, frame, target, request, GW_CUDA_DECODE_VALUES);
 }
 
 gw_status gw_cuda_gcomp_decode_add(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_gcomp_frame *frame,
-                                   const gw_cuda_target *target, const gw_cuda_gcomp_request *request)
+                                   const gw_cuda_gcomp_target *target, const gw_cuda_gcomp_request *request)
 {
     return decode(cuda, codec, frame, target, request, GW_CUDA_DECODE_ADD);
 }
@@ -418,9 +481,63 @@ gw_status gw_cuda_gcomp_decode_add(gw_cuda *cuda, const gw_gcomp *codec, const g
 gw_status gw_cuda_gcomp_validate(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_gcomp_frame *frame,
                                  uint64_t value_hint, const gw_cuda_gcomp_request *request)
 {
-    const gw_cuda_target none = {NULL, value_hint};
+    const gw_cuda_gcomp_target none = {NULL, value_hint, 0};
 
     return decode(cuda, codec, frame, &none, request, GW_CUDA_DECODE_VALIDATE);
+}
+
+size_t gw_cuda_gcomp_decode_add_frames_workspace_size(const gw_gcomp *codec, uint64_t capacity)
+{
+    const gw_codec *inside = gw_codec_of(codec);
+    gw_cuda_codec options;
+
+    if (!is_in_limits(inside, 1, capacity)) {
+        return 0;
+    }
+    gw_cuda_codec_fill(&options, inside);
+    return gw_cuda_sum_workspace_size(&options, capacity);
+}
+
+/* The frames, and that the target overlaps none. */
+static gw_status check_frames(const gw_codec *codec, const gw_cuda_gcomp_frame *frames, size_t frame_count,
+                              const gw_cuda_gcomp_target *target)
+{
+    for (size_t i = 0; i < frame_count; i++) {
+        if (!is_frame(&frames[i]) || !is_target(codec, target, &frames[i])) {
+            return GW_ERR_ARG;
+        }
+    }
+    return GW_OK;
+}
+
+gw_status gw_cuda_gcomp_decode_add_frames(gw_cuda *cuda, const gw_gcomp *codec,
+                                          const gw_cuda_gcomp_frame *frames, size_t frame_count,
+                                          const gw_cuda_gcomp_target *target,
+                                          const gw_cuda_gcomp_request *request)
+{
+    call c;
+
+    if (target == NULL || !is_scale(target->scale) || !has_result(request) || frames == NULL ||
+        frame_count == 0) {
+        return GW_ERR_ARG;
+    }
+    gw_status status = begin(&c, cuda, codec, request,
+                             frame_count > GW_ITEMS_MAX
+                                 ? 0
+                                 : gw_cuda_gcomp_decode_add_frames_workspace_size(codec, target->capacity));
+    if (status == GW_OK) {
+        status = check_frames(c.codec, frames, frame_count, target);
+    }
+    for (size_t i = 0; i < frame_count && status == GW_OK; i++) {
+        gw_gcomp_decode_params params;
+        gw_cuda_plan plan;
+        fill_decode(&params, c.codec, &frames[i], request->device, GW_CUDA_DECODE_SUM);
+        fill_target(&params.item, target, request);
+        params.sum.index = (uint32_t)i;
+        gw_cuda_plan_sum(&plan, &params, (uint32_t)frame_count, &c.shape, request->workspace.data);
+        status = submit(&c, &plan, request);
+    }
+    return status;
 }
 
 static gw_status decode_batch(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_gcomp_batch *batch,
@@ -477,8 +594,8 @@ gw_status gw_cuda_gcomp_decode_add_encode(gw_cuda *cuda, const gw_gcomp *codec,
     if (source == NULL || dst == NULL || !has_result(request) || !is_frame(frame)) {
         return GW_ERR_ARG;
     }
-    gw_status status =
-        begin(&c, cuda, codec, request, gw_cuda_gcomp_hop_workspace_size(codec, 1, source->len));
+    const size_t size = gw_cuda_gcomp_hop_workspace_size(codec, 1, source->len);
+    gw_status status = begin(&c, cuda, codec, request, with_segments(size, codec, source));
     if (status == GW_OK) {
         status = check_encode(&c, codec, source, frame, dst, request->device);
     }
@@ -489,6 +606,11 @@ gw_status gw_cuda_gcomp_decode_add_encode(gw_cuda *cuda, const gw_gcomp *codec,
     in.item.addend = source->values;
     fill_encode(&out, c.codec, source, dst, request);
     gw_cuda_plan_hop(&plan, &in, &out, &c.shape, request->workspace.data);
+    gw_gcomp_segment_params segments;
+    if (source->segment_count != 0) {
+        void *const area = fill_segments(&segments, source, request, size);
+        gw_cuda_plan_segments(&plan, &segments, &out, &in.item, &c.shape, area);
+    }
     return submit(&c, &plan, request);
 }
 
@@ -557,10 +679,8 @@ gw_status gw_cuda_gcomp_histogram_add(gw_cuda *cuda, const gw_gcomp *codec, cons
     if (source == NULL || !has_result(request) || histogram == NULL || !gw_cuda_is_aligned(histogram, 8)) {
         return GW_ERR_ARG;
     }
-    gw_status status = begin(&c, cuda, codec, request, GW_CUDA_HISTOGRAM_WORKSPACE_SIZE);
-    if (status == GW_OK && c.codec->options.levels == GW_GCOMP_CARRIED) {
-        status = GW_ERR_UNSUPPORTED;
-    }
+    gw_status status =
+        begin(&c, cuda, codec, request, with_segments(GW_CUDA_HISTOGRAM_WORKSPACE_SIZE, codec, source));
     if (status == GW_OK) {
         status = check_source(c.codec, source, request->device);
     }
@@ -574,8 +694,14 @@ gw_status gw_cuda_gcomp_histogram_add(gw_cuda *cuda, const gw_gcomp *codec, cons
     params.item.dst = histogram;
     params.item.first_element = source->first_element;
     params.item.result = request->result;
-    fill_item_map(&params.item, source->map);
-    gw_cuda_plan_histogram(&plan, &params, source->len, &c.shape, request->workspace.data);
+    fill_item_source(&params.item, c.codec, source);
+    gw_gcomp_segment_params segments;
+    if (source->segment_count != 0) {
+        void *const area = fill_segments(&segments, source, request, GW_CUDA_HISTOGRAM_WORKSPACE_SIZE);
+        gw_cuda_plan_histogram_segments(&plan, &segments, &params, &c.shape, request->workspace.data, area);
+    } else {
+        gw_cuda_plan_histogram(&plan, &params, source->len, &c.shape, request->workspace.data);
+    }
     return submit(&c, &plan, request);
 }
 
@@ -594,9 +720,6 @@ gw_status gw_cuda_gcomp_histogram_add_batch(gw_cuda *cuda, const gw_gcomp *codec
                                    batch->value_total > GW_FRAME_LEN_MAX
                                        ? 0
                                        : gw_cuda_gcomp_histogram_workspace_size(codec, batch->item_count));
-    if (status == GW_OK && c.codec->options.levels == GW_GCOMP_CARRIED) {
-        return GW_ERR_UNSUPPORTED;
-    }
     if (status == GW_OK && !has_wire_scale(c.codec, batch->map)) {
         return GW_ERR_ARG;
     }

@@ -6,7 +6,7 @@
  */
 #include "cuda/gcomp_book.cuh"
 #include "cuda/gcomp_items.cuh"
-#include "cuda/gcomp_round.cuh"
+#include "cuda/gcomp_quanta.cuh"
 
 struct alignas(128) gw_survey_state {
     alignas(128) uint8_t exchange[GW_WARPS * 2048]; /* at last the tree */
@@ -15,9 +15,13 @@ struct alignas(128) gw_survey_state {
     gw_book_state book;
     uint64_t group;
     uint32_t item, status;
+    /* Histograms of carried frames: of the chunk, or of all chunks of a group. */
+    int32_t drop_bases[32];
+    uint8_t quanta[2048];
 };
 
 static_assert(sizeof(gw_cuda_tree) + sizeof(gw_tree_scratch) <= GW_WARPS * 2048 &&
+                  sizeof(gw_quanta_state) <= GW_WARPS * 2048 &&
                   sizeof(gw_survey_state) <= GW_CUDA_SURVEY_SHARED_SIZE,
               "the host reserves enough");
 
@@ -489,6 +493,33 @@ GW_DEVICE void gw_histogram_choose(gw_survey_state &s, const gw_gcomp_histogram_
     }
 }
 
+/* Carried: quanta of values first + i, i < len, a group at most, to s.quanta and s.drop_bases; the source
+ * then begins with them. Begins and ends with a barrier. */
+template <uint32_t DTYPE>
+GW_DEVICE void gw_histogram_carry(gw_survey_state &s, const gw_gcomp_histogram_params &p,
+                                  gw_cuda_source &source, uint64_t first, uint32_t len)
+{
+    const gw_cuda_gcomp_item &item = gw_item_of(p.items, p.item, s.item);
+    gw_quanta_state &state = *(gw_quanta_state *)(void *)s.exchange;
+    const uint32_t chunk_len = 1u << p.codec.chunk_log2;
+    GW_NO_UNROLL
+    for (uint32_t at = 0; at < len; at += chunk_len) {
+        const int32_t drop_base = gw_quanta_chunk<DTYPE>(state, p.codec, p.map, item, first + at,
+                                                         len - at < chunk_len ? len - at : chunk_len,
+                                                         s.quanta + (at >> p.codec.block_log2));
+        if (threadIdx.x == 0) {
+            s.drop_bases[at >> p.codec.chunk_log2] = drop_base;
+        }
+    }
+    __syncthreads();
+    source.values = (const uint8_t *)item.src + first * gw_type<DTYPE>::SIZE;
+    source.len = item.src_size - first;
+    source.first_element = item.first_element + first;
+    source.levels = s.quanta;
+    source.block_log2 = p.codec.block_log2;
+    source.drop_bases = s.drop_bases;
+}
+
 /* Bins of values whose exponent is never turned. */
 template <uint32_t DTYPE> GW_DEVICE bool gw_is_single_bin(uint32_t bin)
 {
@@ -530,12 +561,21 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_histogram_all(const gw
         }
         const gw_cuda_gcomp_item &item = gw_item_of(p.items, p.item, s.item);
         gw_cuda_gcomp_histogram *const histogram = (gw_cuda_gcomp_histogram *)item.dst;
-        const gw_cuda_source source = gw_source_of(p.codec, p.rounding, p.map, key, item);
+        gw_cuda_source source = gw_source_of(p.codec, p.rounding, p.map, key, item);
         const gw_cuda_rounder r = {p.rounding, source};
-        const uint64_t first = (s.group - gw_first_of(p.chunk_first, s.item)) << log2;
+        uint64_t first = (s.group - gw_first_of(p.chunk_first, s.item)) << log2;
         const uint64_t left = item.src_size - first;
         const uint32_t len = (uint32_t)(left < (uint64_t)1 << log2 ? left : (uint64_t)1 << log2);
-        if (DERIVED && p.rounding.deep && first == 0) {
+        const bool chooses = DERIVED && p.rounding.deep && first == 0;
+        if (DERIVED && p.codec.levels == GW_GCOMP_CARRIED) {
+            const uint64_t group_len = (uint64_t)1 << gw_group_log2(p.codec);
+            gw_histogram_carry<DTYPE>(s, p, source, first,
+                                      !chooses           ? len
+                                      : left < group_len ? (uint32_t)left
+                                                         : (uint32_t)group_len);
+            first = 0;
+        }
+        if (chooses) {
             const uint64_t before = p.items != nullptr ? p.chunks_before[s.item] : chunks_before;
             gw_histogram_choose<DTYPE>(s, p, r, before + s.group);
         }

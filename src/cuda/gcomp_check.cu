@@ -91,10 +91,29 @@ GW_DEVICE uint32_t gw_front_decide(const gw_gcomp_decode_params &p, const gw_cud
             return GW_ERR_MAP;
         }
     }
-    if (p.exact_len && f.len != item.dst_capacity) {
+    if ((p.exact_len && f.len != item.dst_capacity) ||
+        (p.mode != GW_CUDA_DECODE_VALIDATE && !gw_is_scale_valid(item))) {
         return GW_ERR_ARG;
     }
     return p.mode != GW_CUDA_DECODE_VALIDATE && f.len > item.dst_capacity ? GW_ERR_DST : GW_OK;
+}
+
+/* The status of a frame of a sum, whose own is `status`. By one thread; frames come in their order. */
+GW_DEVICE uint32_t gw_sum_decide(const gw_cuda_sum &sum, const gw_frame_front &f, uint32_t status)
+{
+    gw_cuda_sum_state &all = *sum.state;
+    const bool is_read = status == GW_OK || status == GW_ERR_DST;
+    if (is_read && sum.index == 0) {
+        all.len = f.len;
+        all.chunk_log2 = f.chunk_log2;
+    } else if (is_read && (f.len != all.len || f.chunk_log2 != all.chunk_log2)) {
+        status = GW_ERR_MISMATCH;
+    }
+    if (all.status == GW_OK && status != GW_OK && status != GW_ERR_DST) {
+        all.status = status;
+        all.bad_frame = sum.index;
+    }
+    return all.status != GW_OK ? all.status : status;
 }
 
 /* chunk_first from the chunk counts, by one block. Items beyond what the host counted are refused: LIMIT. */
@@ -199,6 +218,9 @@ GW_KERNEL(gw_device_gcomp_check, gw_gcomp_decode_params, 256, 2)
     __syncthreads();
     if (threadIdx.x == 0) {
         const gw_frame_front &f = s.front;
+        if (p.sum.state != nullptr) {
+            status = gw_sum_decide(p.sum, f, status);
+        }
         frame.status = status;
         if (status == GW_OK) {
             frame.dtype = f.dtype;

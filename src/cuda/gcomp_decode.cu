@@ -32,6 +32,9 @@ GW_DEVICE void gw_decode_unit(gw_decode_state &s, const gw_gcomp_decode_params &
     gw_cuda_frame_state &frame = p.frames[item_index];
     const uint64_t index = s.unit - p.chunk_first[item_index];
 
+    if (p.sum.state != nullptr && p.sum.marks[index] != 0) {
+        return;
+    }
     const bool needs_slot = REST && gw_decode_copy_room(p.shared_size, frame.chunk_log2) == 0;
     if (needs_slot) {
         if (threadIdx.x == 0) {
@@ -53,7 +56,7 @@ GW_DEVICE void gw_decode_unit(gw_decode_state &s, const gw_gcomp_decode_params &
         const uint8_t *const addend = p.mode == GW_CUDA_DECODE_ADD   ? dst
                                       : p.mode == GW_CUDA_DECODE_SUM ? (const uint8_t *)item.addend + first
                                                                      : nullptr;
-        s.out = gw_decode_out_of(dst, addend, p.codec.strict);
+        s.out = gw_decode_out_of(dst, addend, p.codec.strict, gw_scale_of(item));
     }
     const uint32_t status = gw_cuda_decode_chunk < DTYPE,
                    REST ? GW_DECODE_REST : GW_DECODE_NEAR > (s, call, index, p.mode == GW_CUDA_DECODE_ADD);
@@ -67,10 +70,18 @@ GW_DEVICE void gw_decode_unit(gw_decode_state &s, const gw_gcomp_decode_params &
         }
     } else if (status != GW_OK) {
         if (p.mode == GW_CUDA_DECODE_VALUES) {
+            if (threadIdx.x == 0) { /* +0 stays +0 */
+                s.out.scale = 1.0f;
+            }
+            __syncthreads();
             gw_decode_plain<DTYPE>(nullptr, s.chunk_len * size, s.out);
         }
         if (threadIdx.x == 0) {
             gw_atomic_max64(&frame.bad, ~(s.index << 8 | status));
+            if (p.sum.state != nullptr) {
+                p.sum.marks[s.index] = 1;
+                gw_atomic_max64(&p.sum.state->bad, ~(s.index << 28 | (uint64_t)p.sum.index << 8 | status));
+            }
         }
     }
     if (needs_slot) {
@@ -151,6 +162,56 @@ template <uint32_t DTYPE, bool REST> GW_DEVICE void gw_decode_all(const gw_gcomp
     }
 }
 
+/* 16 bytes at a time where both are aligned, else an element. */
+GW_DEVICE void gw_sum_copy(uint8_t *to, const uint8_t *from, uint64_t size, uint32_t element_size)
+{
+    const uint32_t wide = ((uintptr_t)to & 15) == 0 ? (uint32_t)(size / 16) : 0;
+    GW_NO_UNROLL
+    for (uint32_t i = threadIdx.x; i < wide; i += GW_THREADS) {
+        ((uint4 *)(void *)to)[i] = ((const uint4 *)(const void *)from)[i];
+    }
+    GW_NO_UNROLL
+    for (uint64_t at = 16 * (uint64_t)wide + element_size * threadIdx.x; at < size;
+         at += element_size * GW_THREADS) {
+        if (element_size == 4) {
+            *(uint32_t *)(void *)(to + at) = *(const uint32_t *)(const void *)(from + at);
+        } else {
+            *(uint16_t *)(void *)(to + at) = *(const uint16_t *)(const void *)(from + at);
+        }
+    }
+}
+
+/* The end of a sum of frames: its chunks that are good in all of them to the target, and the result. */
+GW_KERNEL(gw_device_gcomp_sum_store, gw_gcomp_decode_params, 256, 4)
+{
+    const gw_cuda_sum_state &all = *p.sum.state;
+    const uint32_t size = gw_type_size(p.codec.dtype);
+    const uint32_t status = all.status != GW_OK        ? all.status
+                            : all.len > p.sum.capacity ? (uint32_t)GW_ERR_DST
+                                                       : (uint32_t)GW_OK;
+    const uint64_t chunk_len = (uint64_t)1 << all.chunk_log2;
+    GW_NO_UNROLL
+    for (uint64_t i = blockIdx.x; status == GW_OK && i << all.chunk_log2 < all.len; i += gridDim.x) {
+        const uint64_t first = i << all.chunk_log2, left = all.len - first;
+        if (p.sum.marks[i] == 0) {
+            gw_sum_copy(p.sum.values + first * size, p.sum.sums + first * size,
+                        (left < chunk_len ? left : chunk_len) * size, size);
+        }
+    }
+    if (blockIdx.x == 0 && threadIdx.x == 0) {
+        gw_cuda_result result = {status, all.bad_frame, 0, 0, ~(uint64_t)0, 0};
+        if (status == GW_OK && all.bad != 0) {
+            const uint64_t bad = ~all.bad;
+            result.status = (uint32_t)bad & 255;
+            result.bad_frame = (uint32_t)(bad >> 8) & 0xfffff;
+            result.bad_index = bad >> 28;
+        } else if (status == GW_OK) {
+            result.len = all.len;
+        }
+        *p.sum.result = result;
+    }
+}
+
 #define GW_DECODE_KERNEL(name, dtype, rest, blocks)                                                          \
     GW_KERNEL(name, gw_gcomp_decode_params, 256, blocks)                                                     \
     {                                                                                                        \
@@ -169,4 +230,5 @@ GW_KERNEL_TABLE(gcomp_decode, GW_KERNEL_ENTRY(gw_device_gcomp_decode_fp32, gw_gc
                 GW_KERNEL_ENTRY(gw_device_gcomp_decode_fp16, gw_gcomp_decode_params),
                 GW_KERNEL_ENTRY(gw_device_gcomp_decode_rest_fp32, gw_gcomp_decode_params),
                 GW_KERNEL_ENTRY(gw_device_gcomp_decode_rest_bf16, gw_gcomp_decode_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_decode_rest_fp16, gw_gcomp_decode_params));
+                GW_KERNEL_ENTRY(gw_device_gcomp_decode_rest_fp16, gw_gcomp_decode_params),
+                GW_KERNEL_ENTRY(gw_device_gcomp_sum_store, gw_gcomp_decode_params));

@@ -31,16 +31,21 @@ enum { GW_KIND_INNER = 8, GW_PART_ESCAPES = 7 };
 struct gw_decode_out {
     uint8_t *dst;          /* NULL: nowhere */
     const uint8_t *addend; /* NULL: values are stored as they are */
-    uint32_t strict;       /* of sums */
+    uint32_t strict;       /* of sums and products */
     uint32_t is_wide;      /* dst, and addend where there is one, are 16-byte aligned */
-    uint32_t is_plain;     /* wide, and no addend */
+    uint32_t is_plain;     /* wide, no addend, no scale */
+    float scale;           /* 1: values are stored, or added, as they are */
 };
 
-GW_DEVICE gw_decode_out gw_decode_out_of(void *dst, const void *addend, uint32_t strict)
+GW_DEVICE gw_decode_out gw_decode_out_of(void *dst, const void *addend, uint32_t strict, float scale)
 {
     const bool is_wide = dst != nullptr && (((uintptr_t)dst | (uintptr_t)addend) & 15) == 0;
-    const gw_decode_out out = {(uint8_t *)dst, (const uint8_t *)addend, strict, is_wide,
-                               is_wide && addend == nullptr};
+    const gw_decode_out out = {(uint8_t *)dst,
+                               (const uint8_t *)addend,
+                               strict,
+                               is_wide,
+                               is_wide && addend == nullptr && scale == 1.0f,
+                               scale};
     return out;
 }
 

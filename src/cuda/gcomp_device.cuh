@@ -151,7 +151,7 @@ GW_DEVICE uint32_t gw_device_decode_chunk(unsigned char *shared, uint32_t shared
     const uint8_t *const src = chunk.data, *const levels = chunk.levels;
     const gw_cuda_frame_state frame = gw_device_frame(c, len);
     const uint32_t value_size = len * gw_type<DTYPE>::SIZE, raw_size = (value_size + 15) & ~15u;
-    const gw_decode_out out = gw_decode_out_of(dst, addend, c.codec.strict);
+    const gw_decode_out out = gw_decode_out_of(dst, addend, c.codec.strict, 1.0f);
     __syncthreads();
     bool bad = false;
     if (kind == GW_CHUNK_ZERO || kind == GW_CHUNK_RAW) {

@@ -66,6 +66,18 @@ GW_DEVICE const gw_cuda_gcomp_item &gw_item_of(const gw_cuda_gcomp_item *items,
     return items == nullptr ? single : items[i];
 }
 
+/* What decoded values are multiplied by: 0 stands for 1. Valid: 0 or a normal number. */
+GW_DEVICE float gw_scale_of(const gw_cuda_gcomp_item &item)
+{
+    return item.scale == 0.0f ? 1.0f : item.scale;
+}
+
+GW_DEVICE bool gw_is_scale_valid(const gw_cuda_gcomp_item &item)
+{
+    const uint32_t bits = __float_as_uint(item.scale), exponent = bits >> 23 & 255;
+    return bits << 1 == 0 || (exponent != 0 && exponent != 255);
+}
+
 /* Result of an item that fails: what it was to come after, if that failed, is taken over with its chunk. */
 GW_DEVICE gw_cuda_result gw_failure_of(const gw_cuda_gcomp_item &item, uint32_t status)
 {

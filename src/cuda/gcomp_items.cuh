@@ -121,7 +121,7 @@ GW_DEVICE uint32_t gw_histogram_status(const gw_gcomp_histogram_params &p, const
     }
     /* Values without quanta have no relative exponents. */
     const uint64_t relative = ((const volatile gw_cuda_gcomp_histogram *)item.dst)->first_relative;
-    return p.codec.levels != 0 && !p.map.is_present && relative != 0 && (~relative & 1) != 0
+    return p.codec.levels == GW_GCOMP_DERIVED && !p.map.is_present && relative != 0 && (~relative & 1) != 0
                ? (uint32_t)GW_ERR_STATE
                : (uint32_t)GW_OK;
 }

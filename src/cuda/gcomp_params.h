@@ -82,6 +82,31 @@ typedef struct gw_cuda_frame_state {
     uint64_t len, chunk_count, frame_size, directory_offset, payload_offset;
 } gw_cuda_frame_state;
 
+/* A sum of several frames, decoded one after the other. All zero at the start. */
+typedef struct gw_cuda_sum_state {
+    uint64_t
+        bad; /* complement of (lowest bad chunk << 28 | first frame that is bad there << 8 | status); 0: none
+              */
+    uint64_t len; /* of the first frame, and its chunk_log2: those of all */
+    uint32_t chunk_log2;
+    uint32_t status; /* of the first frame that is refused, bad_frame */
+    uint32_t bad_frame;
+    uint32_t reserved;
+} gw_cuda_sum_state;
+
+/* Where a decode is part of such a sum. state NULL: it is not. */
+typedef struct gw_cuda_sum {
+    gw_cuda_sum_state *state;
+    uint8_t *marks; /* 1: the chunk is bad in a frame. Zero at the start */
+    uint8_t *sums;  /* of all values */
+    /* The target, written at the end. */
+    uint8_t *values;
+    uint64_t capacity;
+    gw_cuda_result *result;
+    uint32_t index; /* of the frame */
+    uint32_t reserved;
+} gw_cuda_sum;
+
 typedef struct gw_gcomp_decode_params {
     gw_cuda_codec codec;
     gw_cuda_map map;
@@ -100,6 +125,7 @@ typedef struct gw_gcomp_decode_params {
     uint64_t chunk_total; /* places in deferred: the most chunks of all items (validation: from the hint) */
     uint32_t exact_len;   /* 1: frames of another length than dst_capacity are refused, GW_ERR_ARG */
     uint32_t reserved;
+    gw_cuda_sum sum;
 } gw_gcomp_decode_params;
 
 /* Bytes of the ranks of one level of a tree: each of 89 leaves may add a gap of 31, and a merge reads up to
@@ -210,6 +236,20 @@ typedef struct gw_gcomp_encode_params {
     uint8_t *quanta;
     int32_t *drop_bases;
 } gw_gcomp_encode_params;
+
+/* A source made of segments: its values are rounded first. */
+typedef struct gw_gcomp_segment_params {
+    gw_gcomp_encode_params from; /* with the values as they are */
+    const gw_gcomp_segment *segments;
+    uint64_t *starts; /* of the segments, in values: segment_count */
+    uint64_t segment_offset;
+    uint32_t segment_count;
+    uint32_t reserved;
+    gw_cuda_result *result; /* the status of the source; GW_ERR_ARG if they have fewer values */
+    uint8_t *rounded;
+} gw_gcomp_segment_params;
+
+#define GW_CUDA_SEGMENTS_SHARED_SIZE (2u * 1024u)
 
 /* Shared memory of gw_device_gcomp_quanta: counts of map bytes of eight warps, quanta of a chunk. */
 #define GW_CUDA_QUANTA_SHARED_SIZE (9u * 1024u)

@@ -172,6 +172,61 @@ void gw_cuda_plan_decode(gw_cuda_plan *plan, gw_gcomp_decode_params *p, uint64_t
     add_decode(plan, p, value_total, shape);
 }
 
+/* ---- sum of frames ------------------------------------------------------------------------------------- */
+
+/* What is cleared before the first frame, then what is cleared before each one: returns where that begins. */
+static size_t carve_sum(gw_gcomp_decode_params *p, carver *c, uint64_t capacity)
+{
+    p->sum.state = (gw_cuda_sum_state *)take(c, sizeof *p->sum.state);
+    p->sum.marks = (uint8_t *)take(c, (capacity >> GW_CHUNK_LOG2_MIN) + 1);
+    const size_t zero_offset = c->used;
+    carve_decode_zeros(p, c, 1);
+    return zero_offset;
+}
+
+static void carve_sum_rest(gw_gcomp_decode_params *p, carver *c, const gw_cuda_codec *codec,
+                           uint64_t capacity)
+{
+    carve_decode(p, c, 1, capacity);
+    p->item.result = (gw_cuda_result *)take(c, sizeof *p->item.result);
+    p->sum.sums = (uint8_t *)take(c, (codec->dtype == GW_FP32 ? 4 : 2) * capacity);
+}
+
+size_t gw_cuda_sum_workspace_size(const gw_cuda_codec *codec, uint64_t capacity)
+{
+    gw_gcomp_decode_params p;
+    carver c = {NULL, 0};
+    carve_sum(&p, &c, capacity);
+    carve_sum_rest(&p, &c, codec, capacity);
+    return c.used;
+}
+
+void gw_cuda_plan_sum(gw_cuda_plan *plan, gw_gcomp_decode_params *p, uint32_t frame_count,
+                      const gw_cuda_shape *shape, void *workspace)
+{
+    const uint64_t capacity = p->item.dst_capacity;
+    carver c = {(uint8_t *)workspace, 0};
+    GW_MEMSET(plan, 0, sizeof *plan);
+    p->items = NULL;
+    p->item_count = 1;
+    p->mode = GW_CUDA_DECODE_SUM;
+    p->sum.values = (uint8_t *)p->item.dst;
+    p->sum.capacity = capacity;
+    p->sum.result = p->item.result;
+    const size_t zero_offset = carve_sum(p, &c, capacity);
+    plan->zero_offset = p->sum.index == 0 ? 0 : zero_offset;
+    plan->zero_size = c.used - plan->zero_offset;
+    carve_sum_rest(p, &c, &p->codec, capacity);
+    p->item.dst = p->sum.sums;
+    p->item.addend = p->sum.index == 0 ? p->sum.values : p->sum.sums;
+    add_decode(plan, p, capacity, shape);
+    if (p->sum.index == frame_count - 1) {
+        const uint64_t chunks = (capacity >> GW_CHUNK_LOG2_MIN) + 1;
+        add_launch(plan, GW_CUDA_KERNEL_gw_device_gcomp_sum_store,
+                   at_most(chunks, 4 * (uint64_t)shape->multiprocessors), 0, p, sizeof *p);
+    }
+}
+
 /* ---- encode -------------------------------------------------------------------------------------------- */
 
 static uint64_t count_of(uint64_t len, uint32_t log2)
@@ -248,6 +303,13 @@ static uint32_t encode_shared_size(const gw_cuda_codec *codec, const gw_cuda_sha
     return codec->levels == GW_GCOMP_EXPLICIT && more <= shape->shared_size_max ? more : least;
 }
 
+static void add_quanta(gw_cuda_plan *plan, gw_gcomp_encode_params *p, const gw_cuda_shape *shape)
+{
+    add_launch(plan, GW_CUDA_KERNEL_gw_device_gcomp_quanta,
+               at_most(p->unit_total, 4 * (uint64_t)shape->multiprocessors), GW_CUDA_QUANTA_SHARED_SIZE, p,
+               sizeof *p);
+}
+
 static void add_encode(gw_cuda_plan *plan, gw_gcomp_encode_params *p, const gw_cuda_shape *shape)
 {
     const uint32_t kind = 2 * (p->codec.dtype - GW_FP32) + (p->codec.levels != GW_GCOMP_EXPLICIT);
@@ -257,9 +319,7 @@ static void add_encode(gw_cuda_plan *plan, gw_gcomp_encode_params *p, const gw_c
     p->shared_size = encode_shared_size(&p->codec, shape);
     fill_rounding(&p->rounding, &p->codec, &p->map);
     if (p->codec.levels == GW_GCOMP_CARRIED) {
-        add_launch(plan, GW_CUDA_KERNEL_gw_device_gcomp_quanta,
-                   at_most(p->unit_total, 4 * (uint64_t)shape->multiprocessors), GW_CUDA_QUANTA_SHARED_SIZE,
-                   p, sizeof *p);
+        add_quanta(plan, p, shape);
     }
     if (p->codec.encode_with < 0 && p->group_total != 0) {
         add_launch(plan, book, at_most(p->group_total, 4 * (uint64_t)shape->multiprocessors),
@@ -360,6 +420,74 @@ void gw_cuda_plan_hop_batch(gw_cuda_plan *plan, gw_gcomp_hop_params *hops, gw_gc
     add_encode(plan, out, shape);
 }
 
+/* ---- segments ------------------------------------------------------------------------------------------ */
+
+static void carve_segments(gw_gcomp_segment_params *s, carver *c, const gw_cuda_codec *codec,
+                           uint32_t segment_count, uint64_t len)
+{
+    gw_gcomp_encode_params *const from = &s->from;
+    const uint64_t units = count_of(len, codec->chunk_log2);
+    s->result = (gw_cuda_result *)take(c, sizeof *s->result);
+    s->starts = (uint64_t *)take(c, 8 * (uint64_t)segment_count);
+    s->rounded = (uint8_t *)take(c, (codec->dtype == GW_FP32 ? 4 : 2) * len);
+    from->quanta = NULL;
+    from->drop_bases = NULL;
+    if (codec->levels == GW_GCOMP_CARRIED) {
+        from->quanta = (uint8_t *)take(c, units << (codec->chunk_log2 - codec->block_log2));
+        from->drop_bases = (int32_t *)take(c, units * sizeof *from->drop_bases);
+    }
+}
+
+size_t gw_cuda_segments_workspace_size(const gw_cuda_codec *codec, uint32_t segment_count, uint64_t len)
+{
+    gw_gcomp_segment_params s;
+    carver c = {NULL, 0};
+    carve_segments(&s, &c, codec, segment_count, len);
+    return c.used;
+}
+
+static void add_round(gw_cuda_plan *plan, gw_gcomp_segment_params *s, const gw_cuda_shape *shape)
+{
+    const uint64_t blocks = count_of(s->from.item.src_size, 8);
+    add_launch(plan, GW_CUDA_KERNEL_gw_device_gcomp_round,
+               at_most(blocks, 8 * (uint64_t)shape->multiprocessors), 0, s, sizeof *s);
+}
+
+static void add_segments(gw_cuda_plan *plan, gw_gcomp_segment_params *s)
+{
+    add_launch(plan, GW_CUDA_KERNEL_gw_device_gcomp_segments, 1, GW_CUDA_SEGMENTS_SHARED_SIZE, s, sizeof *s);
+}
+
+void gw_cuda_plan_segments(gw_cuda_plan *plan, gw_gcomp_segment_params *s, gw_gcomp_encode_params *encode,
+                           gw_cuda_gcomp_item *first, const gw_cuda_shape *shape, void *area)
+{
+    const gw_cuda_plan rest = *plan;
+    const int is_hop = first != &encode->item;
+    carver c = {(uint8_t *)area, 0};
+    carve_segments(s, &c, &encode->codec, s->segment_count, encode->item.src_size);
+    first->after = s->result;
+    s->from = *encode;
+    const int is_rounded = encode->codec.rounding == GW_GCOMP_STOCHASTIC && encode->item.src_size != 0;
+    if (is_rounded) {
+        s->rounded = is_hop ? (uint8_t *)(uintptr_t)encode->item.src : s->rounded;
+        encode->item.src = s->rounded;
+        encode->rounding.stochastic = 0;
+    }
+    plan->launch_count = 0;
+    add_segments(plan, s);
+    int is_added = !is_rounded;
+    for (uint32_t i = 0; i < rest.launch_count; i++) {
+        const gw_cuda_launch *launch = &rest.launch[i];
+        const int is_quanta = launch->kernel == GW_CUDA_KERNEL_gw_device_gcomp_quanta;
+        if (!is_added && launch->params == encode && !is_quanta) {
+            add_round(plan, s, shape);
+            is_added = 1;
+        }
+        plan->launch[plan->launch_count] = *launch;
+        plan->launch[plan->launch_count++].params = is_quanta ? &s->from : launch->params;
+    }
+}
+
 /* ---- codebooks ----------------------------------------------------------------------------------------- */
 
 static size_t carve_histogram(gw_gcomp_histogram_params *p, carver *c, uint32_t item_count)
@@ -405,6 +533,41 @@ void gw_cuda_plan_histogram(gw_cuda_plan *plan, gw_gcomp_histogram_params *p, ui
     add_launch(plan, (gw_cuda_kernel)(GW_CUDA_KERNEL_gw_device_gcomp_histogram_fp32_explicit + kind),
                at_most(chunks, 4 * (uint64_t)shape->multiprocessors), GW_CUDA_SURVEY_SHARED_SIZE, p,
                sizeof *p);
+}
+
+void gw_cuda_plan_histogram_segments(gw_cuda_plan *plan, gw_gcomp_segment_params *s,
+                                     gw_gcomp_histogram_params *p, const gw_cuda_shape *shape,
+                                     void *workspace, void *area)
+{
+    gw_gcomp_encode_params *const from = &s->from;
+    const uint64_t len = p->item.src_size;
+    carver c = {(uint8_t *)area, 0};
+    gw_cuda_plan_histogram(plan, p, len, shape, workspace);
+    const gw_cuda_launch count = plan->launch[0];
+    GW_MEMSET(from, 0, sizeof *from);
+    carve_segments(s, &c, &p->codec, s->segment_count, len);
+    p->item.after = s->result;
+    from->codec = p->codec;
+    from->map = p->map;
+    from->rounding = p->rounding;
+    from->key = p->key;
+    from->key_at = p->key_at;
+    from->item = p->item;
+    from->item_count = 1;
+    from->unit_total = p->unit_total;
+    plan->launch_count = 0;
+    add_segments(plan, s);
+    if (p->codec.rounding == GW_GCOMP_STOCHASTIC && len != 0) {
+        if (from->quanta != NULL) { /* those of the values before they are rounded */
+            add_quanta(plan, from, shape);
+            p->item.levels = from->quanta;
+            p->map.is_present = 0;
+        }
+        add_round(plan, s, shape);
+        p->item.src = s->rounded;
+        p->rounding.stochastic = 0;
+    }
+    plan->launch[plan->launch_count++] = count;
 }
 
 void gw_cuda_plan_book_build(gw_cuda_plan *plan, gw_gcomp_book_build_params *p, uint32_t count)

@@ -36,6 +36,15 @@ void gw_cuda_plan_decode(gw_cuda_plan *plan, gw_gcomp_decode_params *params, uin
                          const gw_cuda_shape *shape, void *workspace);
 
 /*
+ * Frame `params->sum.index` of a sum of frame_count, in the order of the frames: their plans share a
+ * workspace. params holds codec, map, item and sum.index; the item's dst, dst_capacity and result are those
+ * of the whole sum. The rest is filled in.
+ */
+size_t gw_cuda_sum_workspace_size(const gw_cuda_codec *codec, uint64_t capacity);
+void gw_cuda_plan_sum(gw_cuda_plan *plan, gw_gcomp_decode_params *params, uint32_t frame_count,
+                      const gw_cuda_shape *shape, void *workspace);
+
+/*
  * Encode. params holds codec, map, key (or key_at), item_count and items (or item); value_total is the sum of
  * the items' lengths.
  */
@@ -55,6 +64,22 @@ void gw_cuda_plan_hop(gw_cuda_plan *plan, gw_gcomp_decode_params *in, gw_gcomp_e
 void gw_cuda_plan_hop_batch(gw_cuda_plan *plan, gw_gcomp_hop_params *hops, gw_gcomp_decode_params *in,
                             gw_gcomp_encode_params *out, uint64_t value_total, const gw_cuda_shape *shape,
                             void *workspace);
+
+/*
+ * Sources made of segments. params holds segments, segment_count and segment_offset, and must live as long as
+ * the plan; the rest is filled in. `area`: the workspace for that, besides that of the call.
+ *
+ * gw_cuda_plan_segments() turns the plan of an encode or of a hop (without items) into that of such a source;
+ * first: the item that the plan begins with, that of the decode of a hop. gw_cuda_plan_histogram_segments()
+ * stands for gw_cuda_plan_histogram(), item without array too.
+ */
+size_t gw_cuda_segments_workspace_size(const gw_cuda_codec *codec, uint32_t segment_count, uint64_t len);
+void gw_cuda_plan_segments(gw_cuda_plan *plan, gw_gcomp_segment_params *params,
+                           gw_gcomp_encode_params *encode, gw_cuda_gcomp_item *first,
+                           const gw_cuda_shape *shape, void *area);
+void gw_cuda_plan_histogram_segments(gw_cuda_plan *plan, gw_gcomp_segment_params *params,
+                                     gw_gcomp_histogram_params *histogram, const gw_cuda_shape *shape,
+                                     void *workspace, void *area);
 
 /* Counting into histograms, and the codebooks of `count` of them. Histograms start as zeros, and they are the
  * caller's. item_count 0: the workspace of a call without an array of items. */

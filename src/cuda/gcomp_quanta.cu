@@ -1,156 +1,27 @@
 /*
- * Carried frames: the quantum of every block of all items, from a map, from the caller or from the values.
- * The same arithmetic as src/gcomp/gcomp_encode_quanta.c, sums of squares in the same order.
+ * Carried frames: the quantum of every block of all items, before their encode.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "cuda/gcomp_items.cuh"
-#include "cuda/gcomp_round.cuh"
-#include "cuda/gcomp_store.cuh"
+#include "cuda/gcomp_quanta.cuh"
 
-struct gw_quanta_state {
-    uint32_t count[GW_WARPS][256]; /* of map bytes */
-    uint8_t exponent[GW_BLOCKS_MAX];
-    uint32_t sums[GW_WARPS];
+struct gw_quanta_unit_state {
+    gw_quanta_state quanta;
     uint32_t status;
 };
 
-static_assert(sizeof(gw_quanta_state) <= GW_CUDA_QUANTA_SHARED_SIZE, "the host reserves enough");
-
-/* The exponent field of a quantum as a frame stores it. */
-template <uint32_t DTYPE> GW_DEVICE uint32_t gw_quantum_stored(int32_t exponent)
-{
-    const int32_t most = (int32_t)(gw_type<DTYPE>::SPECIAL - 1 + gw_type<DTYPE>::BIAS);
-    return (uint32_t)(exponent < 1 ? 0 : exponent > most ? most : exponent);
-}
-
-/* Quantum of the lower median of the map bytes of a block that are not 0. By one warp, to all lanes. */
-template <uint32_t DTYPE>
-GW_DEVICE uint32_t gw_quantum_of_map(uint32_t *count, const uint8_t *levels, uint32_t len, int32_t drop_base)
-{
-    const uint32_t lane = gw_lane();
-    __syncwarp();
-    GW_UNROLL
-    for (uint32_t i = 0; i < 8; i++) {
-        count[32 * i + lane] = 0;
-    }
-    __syncwarp();
-    GW_NO_UNROLL
-    for (uint32_t i = lane; i < len; i += 32) {
-        atomicAdd(&count[levels[i]], 1u);
-    }
-    __syncwarp();
-    const uint32_t coded = len - count[0];
-    /* A lane has eight bytes in a row; 0 counts for none. */
-    uint32_t own = 0;
-    GW_UNROLL
-    for (uint32_t i = 0; i < 8; i++) {
-        own += lane == 0 && i == 0 ? 0 : count[8 * lane + i];
-    }
-    uint32_t below = gw_warp_scan(own) - own, k = 256;
-    GW_NO_UNROLL
-    for (uint32_t i = lane == 0; i < 8 && k == 256; i++) {
-        below += count[8 * lane + i];
-        k = 2 * below >= coded ? 8 * lane + i : k;
-    }
-    k = __reduce_min_sync(GW_FULL_MASK, k);
-    return coded == 0 ? 0
-                      : gw_quantum_stored<DTYPE>(gw_quantum_field<DTYPE>(k, drop_base) +
-                                                 (int32_t)gw_type<DTYPE>::BIAS);
-}
-
-GW_DEVICE double gw_lane_double(double x, uint32_t lane)
-{
-    const uint64_t bits = gw_bits_of_double(x);
-    const uint32_t low = __shfl_sync(GW_FULL_MASK, (uint32_t)bits, lane);
-    const uint32_t high = __shfl_sync(GW_FULL_MASK, (uint32_t)(bits >> 32), lane);
-    return gw_double_of_bits(low | (uint64_t)high << 32);
-}
-
-/* Sum of squares of every fourth finite value of a block, from value `at` on. */
-template <uint32_t DTYPE> GW_DEVICE double gw_sum_of_squares(const uint8_t *values, uint32_t at, uint32_t len)
-{
-    typedef gw_type<DTYPE> type;
-    double sum = 0;
-    GW_NO_UNROLL
-    for (uint32_t i = at; i < len; i += 4) {
-        const uint32_t bits = DTYPE == GW_FP32 ? *(const uint32_t *)(const void *)(values + 4 * i)
-                                               : *(const uint16_t *)(const void *)(values + 2 * i);
-        const uint32_t exponent = bits >> type::M & type::SPECIAL;
-        const bool is_number = exponent != type::SPECIAL && (exponent != 0 || type::IS_FP16);
-        const uint32_t wide = DTYPE == GW_FP32 ? bits : DTYPE == GW_BF16 ? bits << 16 : gw_widen_half(bits);
-        const double value = is_number ? (double)__uint_as_float(wide) : 0;
-        sum += value * value;
-    }
-    return sum;
-}
-
-/* The quantum whose expected squared error is at most nmse times the mean square. */
-template <uint32_t DTYPE>
-GW_DEVICE uint32_t gw_quantum_of_error(const gw_cuda_codec &codec, double sum, uint32_t len)
-{
-    const double quanta_squared = codec.rounding == GW_GCOMP_TRUNCATE  ? 3
-                                  : codec.rounding == GW_GCOMP_NEAREST ? 12
-                                                                       : 6;
-    const double square = quanta_squared * (double)codec.target_nmse * (sum / (double)len);
-    const uint32_t high = (uint32_t)(gw_bits_of_double(square) >> 52);
-    const int32_t exponent = (int32_t)(high & 2047) - 1023; /* floor(log2(square)) */
-    return high == 0 ? 0 : gw_quantum_stored<DTYPE>((exponent + 2048) / 2 - 1024 + 127);
-}
-
-/* Quanta of the len values of chunk `index` of the item, from `levels` on, into s.exponent. */
-template <uint32_t DTYPE>
-GW_DEVICE void gw_quanta_find(gw_quanta_state &s, const gw_gcomp_encode_params &p,
-                              const gw_cuda_gcomp_item &item, uint64_t first, uint32_t len)
-{
-    constexpr uint32_t SIZE = gw_type<DTYPE>::SIZE;
-    const uint32_t t = threadIdx.x, log2 = p.codec.block_log2, block_len = 1u << log2;
-    const uint32_t blocks = (len + block_len - 1) >> log2;
-    if (p.map.is_present) {
-        const int32_t drop_base = gw_cuda_drop_base(p.codec, gw_map_base(p.map));
-        GW_NO_UNROLL
-        for (uint32_t b = t >> 5; b < blocks; b += GW_WARPS) {
-            const uint32_t at = b << log2, left = len - at;
-            const uint32_t e = gw_quantum_of_map<DTYPE>(s.count[t >> 5], item.levels + first + at,
-                                                        left < block_len ? left : block_len, drop_base);
-            if (gw_lane() == 0) {
-                s.exponent[b] = (uint8_t)e;
-            }
-        }
-        return;
-    }
-    if (item.levels != nullptr) {
-        GW_NO_UNROLL
-        for (uint32_t b = t; b < blocks; b += GW_THREADS) {
-            s.exponent[b] = (uint8_t)gw_quantum_stored<DTYPE>(item.levels[(first >> log2) + b]);
-        }
-        return;
-    }
-    /* Four threads a block. */
-    GW_NO_UNROLL
-    for (uint32_t at = 0; at < 4 * blocks; at += GW_THREADS) {
-        const uint32_t b = (at + t) >> 2, lane = gw_lane();
-        const uint32_t from = b < blocks ? b << log2 : len;
-        const uint32_t own = len - from < block_len ? len - from : block_len;
-        const double sum =
-            gw_sum_of_squares<DTYPE>((const uint8_t *)item.src + SIZE * (first + from), t & 3, own);
-        const double s0 = gw_lane_double(sum, lane & 28), s1 = gw_lane_double(sum, (lane & 28) + 1),
-                     s2 = gw_lane_double(sum, (lane & 28) + 2), s3 = gw_lane_double(sum, (lane & 28) + 3);
-        if (b < blocks && (t & 3) == 0) {
-            s.exponent[b] = (uint8_t)gw_quantum_of_error<DTYPE>(p.codec, (s0 + s1) + (s2 + s3), own);
-        }
-    }
-}
+static_assert(sizeof(gw_quanta_unit_state) <= GW_CUDA_QUANTA_SHARED_SIZE, "the host reserves enough");
 
 template <uint32_t DTYPE>
-GW_DEVICE void gw_quanta_unit(gw_quanta_state &s, const gw_gcomp_encode_params &p, uint64_t unit)
+GW_DEVICE void gw_quanta_unit(gw_quanta_unit_state &s, const gw_gcomp_encode_params &p, uint64_t unit)
 {
-    const uint32_t t = threadIdx.x, chunk_log2 = p.codec.chunk_log2, log2 = p.codec.block_log2;
+    const uint32_t t = threadIdx.x, chunk_log2 = p.codec.chunk_log2;
     const uint32_t i = p.items == nullptr ? 0 : gw_item_find(p.unit_first, p.item_count, unit);
     const gw_cuda_gcomp_item &item = gw_item_of(p.items, p.item, i);
     __syncthreads();
     if (t == 0) {
-        s.status = gw_encode_status(p, item);
+        s.status = gw_source_status(p.codec, p.map, item);
     }
     __syncthreads();
     const uint64_t first = (unit - gw_first_of(p.unit_first, i)) << chunk_log2;
@@ -159,38 +30,16 @@ GW_DEVICE void gw_quanta_unit(gw_quanta_state &s, const gw_gcomp_encode_params &
     }
     const uint64_t left = item.src_size - first;
     const uint32_t len = (uint32_t)(left < (uint64_t)1 << chunk_log2 ? left : (uint64_t)1 << chunk_log2);
-    const uint32_t blocks = (len + (1u << log2) - 1) >> log2;
-    gw_quanta_find<DTYPE>(s, p, item, first, len);
-    __syncthreads();
-    uint32_t largest = 0;
-    GW_NO_UNROLL
-    for (uint32_t b = t; b < blocks; b += GW_THREADS) {
-        largest = s.exponent[b] > largest ? s.exponent[b] : largest;
-    }
-    largest = __reduce_max_sync(GW_FULL_MASK, largest);
-    if (gw_lane() == 0) {
-        s.sums[t >> 5] = largest;
-    }
-    __syncthreads();
-    GW_UNROLL
-    for (uint32_t w = 0; w < GW_WARPS; w++) {
-        largest = s.sums[w] > largest ? s.sums[w] : largest;
-    }
-    /* Nothing is cut in blocks whose quantum is too far below the largest of the chunk. */
-    uint8_t *const out = p.quanta + (unit << (chunk_log2 - log2));
-    GW_NO_UNROLL
-    for (uint32_t b = t; b < blocks; b += GW_THREADS) {
-        const uint32_t e = s.exponent[b];
-        out[b] = (uint8_t)(e + GW_QUANTA_WINDOW < largest ? 0 : e);
-    }
+    const int32_t drop_base = gw_quanta_chunk<DTYPE>(s.quanta, p.codec, p.map, item, first, len,
+                                                     p.quanta + (unit << (chunk_log2 - p.codec.block_log2)));
     if (t == 0) {
-        p.drop_bases[unit] = gw_drop_base_of_quanta<DTYPE>(largest);
+        p.drop_bases[unit] = drop_base;
     }
 }
 
 GW_KERNEL(gw_device_gcomp_quanta, gw_gcomp_encode_params, 256, 2)
 {
-    gw_quanta_state &s = GW_SHARED(gw_quanta_state);
+    gw_quanta_unit_state &s = GW_SHARED(gw_quanta_unit_state);
     const uint64_t units = p.items == nullptr ? p.unit_total : p.unit_first[p.item_count];
     GW_NO_UNROLL
     for (uint64_t unit = blockIdx.x; unit < units; unit += gridDim.x) {

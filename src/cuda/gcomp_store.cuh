@@ -1,5 +1,6 @@
 /*
- * Decoded values to memory: stored, or added to what is there (docs/numerics.md section 5).
+ * Decoded values to memory: stored, or added to what is there, multiplied by the scale before
+ * (docs/numerics.md section 5).
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -82,10 +83,40 @@ template <uint32_t DTYPE> GW_DEVICE uint32_t gw_sum_word(uint32_t a, uint32_t b,
                                   gw_sum_of<DTYPE>(a >> 16, b >> 16, strict) << 16;
 }
 
+/* a * scale. Default mode: a product of at most 2^-126 is +0, as in core. */
+template <uint32_t DTYPE> GW_DEVICE uint32_t gw_product_of(uint32_t a, float scale, uint32_t strict)
+{
+    const uint32_t wide =
+        DTYPE == GW_FP16 ? gw_widen_half(a) : gw_flush_bits(DTYPE == GW_BF16 ? a << 16 : a, strict);
+    uint32_t product = __float_as_uint(__fmul_rn(__uint_as_float(wide), scale));
+    const bool nan = (product & 0x7fffffff) > 0x7f800000u;
+    if (DTYPE == GW_FP16) {
+        product = nan ? 0x7e00 : gw_narrow_half(product);
+        return !strict && product == 0x8000 ? 0 : product;
+    }
+    product = nan ? 0x7fc00000u : !strict && (product & 0x7fffffff) <= 0x00800000u ? 0 : product;
+    return DTYPE == GW_BF16 && !nan ? (product + 0x7fff + (product >> 16 & 1)) >> 16
+           : DTYPE == GW_BF16       ? product >> 16
+                                    : product;
+}
+
+template <uint32_t DTYPE> GW_DEVICE uint32_t gw_product_word(uint32_t a, float scale, uint32_t strict)
+{
+    return DTYPE == GW_FP32 ? gw_product_of<DTYPE>(a, scale, strict)
+                            : gw_product_of<DTYPE>(a & 0xffff, scale, strict) |
+                                  gw_product_of<DTYPE>(a >> 16, scale, strict) << 16;
+}
+
 /* 16 bytes of values to byte `at` of the chunk, of which `size` (0 to 16) exist. */
 template <uint32_t DTYPE>
 GW_DEVICE void gw_store_values(const gw_decode_out &out, uint32_t at, uint4 x, uint32_t size)
 {
+    if (out.scale != 1.0f) {
+        x = make_uint4(gw_product_word<DTYPE>(x.x, out.scale, out.strict),
+                       gw_product_word<DTYPE>(x.y, out.scale, out.strict),
+                       gw_product_word<DTYPE>(x.z, out.scale, out.strict),
+                       gw_product_word<DTYPE>(x.w, out.scale, out.strict));
+    }
     if (out.is_wide && size >= 16) {
         if (out.addend != nullptr) {
             const uint4 a = *(const uint4 *)(const void *)(out.addend + at);

@@ -48,6 +48,7 @@
     X(gw_device_gcomp_decode_rest_fp32, gcomp_decode)                                                        \
     X(gw_device_gcomp_decode_rest_bf16, gcomp_decode)                                                        \
     X(gw_device_gcomp_decode_rest_fp16, gcomp_decode)                                                        \
+    X(gw_device_gcomp_sum_store, gcomp_decode)                                                               \
     X(gw_device_gcomp_count, gcomp_book)                                                                     \
     X(gw_device_gcomp_hop_items, gcomp_book)                                                                 \
     X(gw_device_gcomp_histogram_items, gcomp_book)                                                           \
@@ -65,6 +66,8 @@
     X(gw_device_gcomp_histogram_fp16_derived, gcomp_book)                                                    \
     X(gw_device_gcomp_book_build, gcomp_book)                                                                \
     X(gw_device_gcomp_quanta, gcomp_quanta)                                                                  \
+    X(gw_device_gcomp_segments, gcomp_segments)                                                              \
+    X(gw_device_gcomp_round, gcomp_segments)                                                                 \
     X(gw_device_gcomp_encode_fp32_explicit, gcomp_encode)                                                    \
     X(gw_device_gcomp_encode_fp32_derived, gcomp_encode)                                                     \
     X(gw_device_gcomp_encode_bf16_explicit, gcomp_encode)                                                    \

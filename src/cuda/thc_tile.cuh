@@ -482,7 +482,7 @@ GW_DEVICE void thc_finish(gw_cuda_result *result, uint64_t len)
     __syncthreads();
     if (threadIdx.x == 0) {
         __threadfence();
-        if (atomicAdd(&result->reserved, 1u) + 1 == gridDim.x) {
+        if (atomicAdd(&result->bad_frame, 1u) + 1 == gridDim.x) {
             __threadfence();
             const unsigned long long report =
                 ~atomicMax((unsigned long long *)(void *)&result->bad_index, (unsigned long long)0);
@@ -490,7 +490,7 @@ GW_DEVICE void thc_finish(gw_cuda_result *result, uint64_t len)
             result->status = is_bad ? (uint32_t)(report & 255) : 0;
             result->bad_index = is_bad ? report >> 8 : UINT64_MAX;
             result->len = is_bad ? 0 : len;
-            result->reserved = 0;
+            result->bad_frame = 0;
         }
     }
 }

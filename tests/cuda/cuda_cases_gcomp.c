@@ -164,7 +164,7 @@ gw_status compare_decode(const gcomp_case *c, const uint8_t *frame, size_t size,
     if (is_add) {
         memcpy(values, c->t.values, c->value_size);
     }
-    const gw_cuda_target dst = {on_device(values, c->value_size), len};
+    const gw_cuda_gcomp_target dst = {on_device(values, c->value_size), len, 0};
     const gw_gcomp_frame in = {frame, size, c->t.cpu.map};
     const gw_cuda_gcomp_frame device_in = {on_device(frame, size), size,
                                            is_add ? NULL : on_device(&frame_size, 8), c->t.device.map};
@@ -211,6 +211,14 @@ void compare_validate(const gcomp_case *c, const uint8_t *frame, size_t size)
     free(workspace.data);
 }
 
+/* What the segments of the case's source add to a workspace. */
+static size_t segments_size(const gcomp_case *c)
+{
+    return c->t.cpu.segment_count == 0
+               ? 0
+               : gw_cuda_gcomp_segments_workspace_size(&c->codec, c->t.cpu.segment_count, c->t.len);
+}
+
 void compare_encode(const gcomp_case *c)
 {
     const unsigned long mark = device_mark();
@@ -218,7 +226,7 @@ void compare_encode(const gcomp_case *c)
     begin_case(c->name, "encode");
     void *dst = on_device(NULL, c->bound);
     const gw_cuda_gcomp_request request =
-        new_request(gw_cuda_gcomp_encode_workspace_size(&c->codec, 1, c->t.len));
+        new_request(gw_cuda_gcomp_encode_workspace_size(&c->codec, 1, c->t.len) + segments_size(c));
     must(gw_cuda_gcomp_encode(&cuda, &c->codec, &c->t.device, &(gw_cuda_buffer){dst, c->bound}, &request),
          "gw_cuda_gcomp_encode");
     const gw_cuda_result r = fetch_result(request.result);
@@ -238,7 +246,7 @@ void compare_hop(const gcomp_case *c)
     gw_buffer out = {frame, c->bound, 0};
     void *dst = on_device(NULL, c->bound);
     const gw_cuda_gcomp_request request =
-        new_request(gw_cuda_gcomp_hop_workspace_size(&c->codec, 1, c->t.len));
+        new_request(gw_cuda_gcomp_hop_workspace_size(&c->codec, 1, c->t.len) + segments_size(c));
     must(gw_gcomp_decode_add_encode(&c->codec, &(gw_gcomp_frame){c->frame, c->frame_size, c->t.cpu.map},
                                     &c->t.cpu, &out, &bad, &workspace),
          "gw_gcomp_decode_add_encode");
@@ -294,7 +302,7 @@ void compare_book(gcomp_case *c, uint8_t book[GW_GCOMP_BOOK_SIZE_MAX], size_t *b
     const uint32_t size = (uint32_t)*book_size;
     gw_cuda_gcomp_histogram *histogram = on_device(&none, sizeof none);
     const gw_cuda_gcomp_books books = {on_device(NULL, GW_GCOMP_BOOK_SIZE_MAX), on_device(NULL, 4), 1};
-    const gw_cuda_gcomp_request count = new_request(GW_CUDA_HISTOGRAM_WORKSPACE_SIZE);
+    const gw_cuda_gcomp_request count = new_request(GW_CUDA_HISTOGRAM_WORKSPACE_SIZE + segments_size(c));
     const gw_cuda_gcomp_request build = {NULL, new_result(), {NULL, 0}, NULL};
     must(gw_cuda_gcomp_histogram_add(&cuda, &c->codec, &c->t.device, histogram, &count),
          "gw_cuda_gcomp_histogram_add");
@@ -339,7 +347,7 @@ void compare_device_arguments(const gcomp_case *c, const gw_gcomp *plain, const 
     must(gw_cuda_gcomp_encode(&cuda, plain, &source, &(gw_cuda_buffer){dst, c->bound}, &encode),
          "gw_cuda_gcomp_encode");
     must(gw_cuda_gcomp_decode(&cuda, plain, &(gw_cuda_gcomp_frame){dst, c->bound, &encode.result->size, &map},
-                              &(gw_cuda_target){on_device(NULL, c->value_size), s->len}, &decode),
+                              &(gw_cuda_gcomp_target){on_device(NULL, c->value_size), s->len, 0}, &decode),
          "gw_cuda_gcomp_decode");
     expect(fetch_result(encode.result).size == c->frame_size, "size with arguments on the device", c->name);
     expect_bytes(dst, c->frame, c->frame_size, "bytes with arguments on the device", c->name);

@@ -31,6 +31,7 @@ static void fill_decode_item(gw_cuda_gcomp_item *item, const gcomp_shim_source *
     item->dst = dst;
     item->dst_capacity = capacity;
     item->addend = source->addend;
+    item->scale = source->scale;
     item->result = result;
     if (source->map != NULL) {
         item->levels = source->map->levels;
@@ -64,6 +65,34 @@ gw_cuda_result gcomp_shim_decode(const gw_gcomp *codec, const gcomp_shim_source 
     return result;
 }
 
+gw_cuda_result gcomp_shim_add_frames(const gw_gcomp *codec, const gcomp_shim_source *frames, uint32_t count,
+                                     const gw_gcomp_target *target, uint32_t shared_size_max)
+{
+    gw_cuda_result result;
+    const gw_cuda_shape shape = {2, shared_size_max};
+    gw_gcomp_decode_params params;
+    memset(&result, 0x77, sizeof result);
+    gw_cuda_codec_fill(&params.codec, gw_codec_of(codec));
+    const size_t workspace_size = gw_cuda_sum_workspace_size(&params.codec, target->capacity);
+    void *workspace = alloc_aligned(workspace_size);
+    memset(workspace, 0xa5, workspace_size);
+    for (uint32_t i = 0; i < count; i++) {
+        gw_cuda_plan plan;
+        memset(&params, 0, sizeof params);
+        gw_cuda_codec_fill(&params.codec, gw_codec_of(codec));
+        gw_cuda_map_fill(&params.map, frames[i].map, NULL);
+        void *frame = copy_aligned(frames[i].frame, frames[i].size);
+        fill_decode_item(&params.item, &frames[i], frame, target->values, target->capacity, &result);
+        params.item.scale = target->scale;
+        params.sum.index = i;
+        gw_cuda_plan_sum(&plan, &params, count, &shape, workspace);
+        shim_plan_run(&plan, workspace);
+        free(frame);
+    }
+    free(workspace);
+    return result;
+}
+
 static void fill_encode_item(gw_cuda_gcomp_item *item, const gw_gcomp_source *source, void *dst,
                              size_t capacity, gw_cuda_result *result)
 {
@@ -88,6 +117,23 @@ static gw_cuda_gcomp_key key_of(const gw_gcomp_source *source)
     return key;
 }
 
+/* The workspace for the segments of a source, NULL if it has none. */
+static void *fill_segments(gw_gcomp_segment_params *params, const gw_cuda_codec *codec,
+                           const gw_gcomp_source *source)
+{
+    if (source->segment_count == 0) {
+        return NULL;
+    }
+    memset(params, 0, sizeof *params);
+    params->segments = source->segments;
+    params->segment_count = (uint32_t)source->segment_count;
+    params->segment_offset = source->segment_offset;
+    const size_t size = gw_cuda_segments_workspace_size(codec, params->segment_count, source->len);
+    void *area = alloc_aligned(size);
+    memset(area, 0xa5, size);
+    return area;
+}
+
 gw_cuda_result gcomp_shim_encode(const gw_gcomp *codec, const gw_gcomp_source *source, void *dst,
                                  size_t capacity)
 {
@@ -108,8 +154,14 @@ gw_cuda_result gcomp_shim_encode(const gw_gcomp *codec, const gw_gcomp_source *s
     void *workspace = alloc_aligned(workspace_size);
     memset(workspace, 0xa5, workspace_size);
     gw_cuda_plan_encode(&plan, &params, source->len, &shape, workspace);
+    gw_gcomp_segment_params segments;
+    void *area = fill_segments(&segments, &params.codec, source);
+    if (area != NULL) {
+        gw_cuda_plan_segments(&plan, &segments, &params, &params.item, &shape, area);
+    }
     shim_plan_run(&plan, workspace);
     memcpy(dst, frame, capacity);
+    free(area);
     free(workspace);
     free(frame);
     return result;
@@ -148,8 +200,14 @@ gw_cuda_result gcomp_shim_hop(const gw_gcomp *codec, const void *src, size_t src
     void *workspace = alloc_aligned(workspace_size);
     memset(workspace, 0xa5, workspace_size);
     gw_cuda_plan_hop(&plan, &in, &out, &shape, workspace);
+    gw_gcomp_segment_params segments;
+    void *area = fill_segments(&segments, &out.codec, source);
+    if (area != NULL) {
+        gw_cuda_plan_segments(&plan, &segments, &out, &in.item, &shape, area);
+    }
     shim_plan_run(&plan, workspace);
     memcpy(dst, frame, capacity);
+    free(area);
     free(workspace);
     free(incoming);
     free(frame);
@@ -343,8 +401,15 @@ gw_cuda_result gcomp_shim_book(const gw_gcomp *codec, const gw_gcomp_source *sou
         params.key = key_of(&sources[i]);
         fill_encode_item(&params.item, &sources[i], &histogram, 0, &result);
         memset(workspace, 0xa5, gw_cuda_histogram_workspace_size(0));
-        gw_cuda_plan_histogram(&plan, &params, sources[i].len, &shape, workspace);
+        gw_gcomp_segment_params segments;
+        void *area = fill_segments(&segments, &params.codec, &sources[i]);
+        if (area != NULL) {
+            gw_cuda_plan_histogram_segments(&plan, &segments, &params, &shape, workspace, area);
+        } else {
+            gw_cuda_plan_histogram(&plan, &params, sources[i].len, &shape, workspace);
+        }
         shim_plan_run(&plan, workspace);
+        free(area);
     }
     gw_gcomp_book_build_params build;
     memset(&build, 0, sizeof build);

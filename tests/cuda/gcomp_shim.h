@@ -15,11 +15,16 @@ typedef struct gcomp_shim_source {
     size_t size;
     const gw_gcomp_map *map;
     const void *addend; /* mode SUM */
+    float scale;
 } gcomp_shim_source;
 
 /* The frame is copied to aligned memory of its size. */
 gw_cuda_result gcomp_shim_decode(const gw_gcomp *codec, const gcomp_shim_source *source, uint32_t mode,
                                  void *dst, uint64_t capacity, uint32_t shared_size_max);
+
+/* gw_gcomp_decode_add_frames(). */
+gw_cuda_result gcomp_shim_add_frames(const gw_gcomp *codec, const gcomp_shim_source *frames, uint32_t count,
+                                     const gw_gcomp_target *target, uint32_t shared_size_max);
 
 /* dst is copied from aligned memory of `capacity` bytes. */
 gw_cuda_result gcomp_shim_encode(const gw_gcomp *codec, const gw_gcomp_source *source, void *dst,

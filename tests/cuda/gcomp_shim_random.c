@@ -8,6 +8,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
+#include <math.h>
 #include <stdalign.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,7 +91,10 @@ static void fill_values(uint8_t *values, uint64_t len, gw_dtype dtype)
     }
 }
 
+enum { SEGMENTS_MAX = 600 };
+
 typedef struct test_case {
+    gw_gcomp_segment segments[SEGMENTS_MAX];
     gw_gcomp codec;
     gw_gcomp_options options;
     gw_gcomp_source source;
@@ -100,6 +104,32 @@ typedef struct test_case {
     gw_workspace workspace;
     size_t value_size;
 } test_case;
+
+/* None, or up to 600 of different lengths, some empty, of which the source is a part; now and then they do
+ * not have all values. */
+static void make_segments(test_case *c)
+{
+    c->source.segments = NULL;
+    c->source.segment_count = 0;
+    if (below(3) != 0) {
+        return;
+    }
+    const uint32_t count = 1 + below(below(2) != 0 ? 5 : SEGMENTS_MAX);
+    const uint64_t before = below(4) == 0 ? below(100000) : 0;
+    uint64_t left = before + c->source.len;
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t some = below(8) == 0 ? 0 : below((uint32_t)(2 * (left + count) / count));
+        some = some < left ? some : left;
+        left -= some;
+        c->segments[i].seed = (uint64_t)draw() << 32 | draw();
+        c->segments[i].first_element = below(2) != 0 ? below(1000) : (uint64_t)draw() << 32 | draw();
+        c->segments[i].len = some;
+    }
+    c->segments[count - 1].len += below(4) == 0 ? 0 : below(10) == 0 ? UINT64_MAX - c->source.len : left;
+    c->source.segments = c->segments;
+    c->source.segment_count = count;
+    c->source.segment_offset = before;
+}
 
 static void make_source(test_case *c, uint64_t len)
 {
@@ -121,6 +151,7 @@ static void make_source(test_case *c, uint64_t len)
     c->map.digest = c->digest;
     c->map.len = len;
     c->source.map = c->source.map != NULL ? &c->map : NULL;
+    make_segments(c);
     const uint32_t quantum = below(256), quantum_spread = 1 + below(90);
     const size_t blocks = (size_t)(len >> c->options.block_log2) + 1;
     c->quanta = (uint8_t *)get(blocks);
@@ -197,12 +228,23 @@ static void compare_bytes(const char *what, const uint8_t *a, const uint8_t *b, 
     }
 }
 
+/* Mostly none; else normal numbers of all sizes, and what is refused. */
+static float draw_scale(void)
+{
+    static const float scales[] = {1.0f,   0.125f,    -0.0f,     1.0f / 3,  -3.0f,   0x1p-120f,
+                                   0x1p9f, -0x1p127f, 0x1p-126f, 0x1p-127f, INFINITY};
+    const uint32_t bits = draw();
+    float scale;
+    memcpy(&scale, &bits, sizeof scale);
+    return below(2) != 0 ? 0 : below(8) == 0 ? scale : scales[below(sizeof scales / sizeof *scales)];
+}
+
 static void compare_decode(const test_case *c, const uint8_t *frame, size_t size, uint32_t mode)
 {
     const size_t bytes = (size_t)c->source.len * c->value_size;
     uint8_t *expected = (uint8_t *)get(bytes), *out = (uint8_t *)get(bytes);
     const gw_gcomp_frame in = {frame, size, c->source.map};
-    gw_gcomp_target target = {.values = expected, .capacity = c->source.len};
+    gw_gcomp_target target = {.values = expected, .capacity = c->source.len, .scale = draw_scale()};
     gw_status status;
     if (mode == GW_CUDA_DECODE_ADD) {
         memcpy(expected, c->values, bytes);
@@ -214,15 +256,16 @@ static void compare_decode(const test_case *c, const uint8_t *frame, size_t size
         status = gw_gcomp_decode(&c->codec, &in, &target, &c->workspace);
     }
     static const uint32_t shared[] = {40, 57, 75, 99, 227};
-    const gcomp_shim_source source = {frame, size, c->source.map, NULL};
+    const gcomp_shim_source source = {frame, size, c->source.map, NULL, target.scale};
     const gw_cuda_result result =
         gcomp_shim_decode(&c->codec, &source, mode, out, c->source.len, 1024 * shared[below(5)]);
     if (result.status != (uint32_t)status || result.len != target.len ||
         result.bad_index != target.bad_chunk) {
         fail("decode: another result");
-        printf("   status %u, not %d; len %llu, not %llu; chunk %llu, not %llu\n", result.status, status,
-               (unsigned long long)result.len, (unsigned long long)target.len,
-               (unsigned long long)result.bad_index, (unsigned long long)target.bad_chunk);
+        printf("   scale %g: status %u, not %d; len %llu, not %llu; chunk %llu, not %llu\n",
+               (double)target.scale, result.status, status, (unsigned long long)result.len,
+               (unsigned long long)target.len, (unsigned long long)result.bad_index,
+               (unsigned long long)target.bad_chunk);
     }
     compare_bytes(mode == GW_CUDA_DECODE_ADD ? "decode_add: other values" : "decode: other values", out,
                   expected, bytes);
@@ -235,7 +278,7 @@ static void compare_decode(const test_case *c, const uint8_t *frame, size_t size
 static void compare_validate(const test_case *c, const uint8_t *frame, size_t size)
 {
     const uint64_t hint = below(2) != 0 ? below(3) : below((uint32_t)c->source.len + 1);
-    const gcomp_shim_source source = {frame, size, c->source.map, NULL};
+    const gcomp_shim_source source = {frame, size, c->source.map, NULL, draw_scale()};
     uint64_t bad;
     const gw_status status = gw_gcomp_validate(
         &c->codec, &(gw_gcomp_frame){.data = frame, .size = size, .map = c->source.map}, &bad, &c->workspace);
@@ -277,6 +320,8 @@ static void mutate(uint8_t *frame, size_t size)
 /* What the frames of all cases have had: a run of many cases must have seen everything. */
 static struct {
     uint32_t masked, relative, deep, carried;
+    uint32_t sums, bad_sums, mismatches; /* of several frames */
+    uint32_t segments, uncovered;
 } seen;
 
 /* Looks at the codebooks of a frame of the library. */
@@ -314,6 +359,8 @@ static void test_encode(test_case *c, uint32_t mutations)
         compare_bytes("encode: another frame", frame, expected, out.size);
     }
     note_frame(c, expected, out.size);
+    seen.segments += status == GW_OK && c->source.segment_count > 1 && c->source.len > 1 &&
+                     c->options.rounding == GW_GCOMP_STOCHASTIC;
     compare_decode(c, expected, out.size, GW_CUDA_DECODE_VALUES);
     compare_decode(c, expected, out.size, GW_CUDA_DECODE_ADD);
     compare_validate(c, expected, out.size);
@@ -358,6 +405,81 @@ static void test_encode(test_case *c, uint32_t mutations)
     free(frame);
 }
 
+/* Several frames added at once: the case's, those of other values, damaged ones, and one of another length or
+ * with other chunks. */
+static void test_frames(test_case *c)
+{
+    enum { COUNT_MAX = 4 };
+    const uint32_t count = 1 + below(COUNT_MAX);
+    const size_t bytes = (size_t)c->source.len * c->value_size, unaligned = below(2) * c->value_size;
+    uint8_t *frames[COUNT_MAX];
+    gw_gcomp_frame in[COUNT_MAX];
+    gcomp_shim_source device_in[COUNT_MAX];
+    for (uint32_t f = 0; f < count; f++) {
+        gw_gcomp_options o = c->options;
+        gw_gcomp_source source = c->source;
+        gw_gcomp codec = c->codec;
+        if (below(12) == 0) {
+            source.map = NULL;
+            source.quanta = c->quanta;
+            source.len -= source.len != 0 && below(2) != 0;
+            o.chunk_log2 = 12 + below(4);
+            o.block_log2 = 6;
+            if (o.deep_cut || gw_gcomp_init(&codec, &o) != GW_OK) {
+                codec = c->codec;
+                source = c->source;
+            }
+        }
+        const size_t capacity = gw_gcomp_bound(&codec, source.len);
+        gw_workspace workspace = {get(gw_gcomp_workspace_size(&codec)), gw_gcomp_workspace_size(&codec)};
+        uint8_t *values = (uint8_t *)get(bytes + 16);
+        fill_values(values, c->source.len, c->options.dtype);
+        source.values = values;
+        frames[f] = (uint8_t *)get(capacity);
+        gw_buffer out = {frames[f], capacity, 0};
+        if (gw_gcomp_encode(&codec, &source, &out, &workspace) != GW_OK) {
+            exit(2);
+        }
+        if (below(4) == 0) {
+            mutate(frames[f], out.size);
+        }
+        in[f] = (gw_gcomp_frame){frames[f], out.size, c->source.map};
+        device_in[f] = (gcomp_shim_source){frames[f], out.size, c->source.map, NULL, 0};
+        free(values);
+        free(workspace.data);
+    }
+    uint8_t *expected = (uint8_t *)get(bytes + 16), *out = (uint8_t *)get(bytes + 16);
+    memcpy(expected + unaligned, c->values, bytes);
+    memcpy(out + unaligned, c->values, bytes);
+    gw_gcomp_target target = {.values = expected + unaligned, .capacity = c->source.len};
+    target.capacity -= target.capacity != 0 && below(8) == 0;
+    do {
+        target.scale = draw_scale();
+    } while (!isnormal(target.scale) && target.scale != 0); /* the host refuses others */
+    const gw_status status = gw_gcomp_decode_add_frames(&c->codec, in, count, NULL, &target, &c->workspace);
+    gw_gcomp_target device_target = target;
+    device_target.values = out + unaligned;
+    const gw_cuda_result result =
+        gcomp_shim_add_frames(&c->codec, device_in, count, &device_target, 1024 * (below(2) != 0 ? 57 : 227));
+    if (result.status != (uint32_t)status || result.len != target.len ||
+        result.bad_index != target.bad_chunk || result.bad_frame != target.bad_frame) {
+        fail("frames: another result");
+        printf("   status %u, not %d; len %llu, not %llu; chunk %llu, not %llu; frame %u, not %zu\n",
+               result.status, status, (unsigned long long)result.len, (unsigned long long)target.len,
+               (unsigned long long)result.bad_index, (unsigned long long)target.bad_chunk, result.bad_frame,
+               target.bad_frame);
+    }
+    seen.sums += status == GW_OK;
+    seen.bad_sums += target.bad_chunk != UINT64_MAX;
+    seen.mismatches += status == GW_ERR_MISMATCH;
+    compare_bytes("frames: other sums", out + unaligned, expected + unaligned, bytes);
+    for (uint32_t f = 0; f < count; f++) {
+        free(frames[f]);
+    }
+    free(expected);
+    free(out);
+}
+
 /* A codebook from counts of the source, installed; then frames with it. */
 static void test_book(test_case *c)
 {
@@ -376,13 +498,11 @@ static void test_book(test_case *c)
     if (gw_gcomp_book_build(&histogram, &out) != GW_OK) {
         exit(2);
     }
-    if (c->options.levels != GW_GCOMP_CARRIED) { /* on the device GW_ERR_UNSUPPORTED */
-        const gw_cuda_result result = gcomp_shim_book(&c->codec, both, 2, book);
-        if (result.status != GW_OK || result.size != out.size) {
-            fail("book: another size");
-        } else {
-            compare_bytes("book: another codebook", book, expected, out.size);
-        }
+    const gw_cuda_result result = gcomp_shim_book(&c->codec, both, 2, book);
+    if (result.status != GW_OK || result.size != out.size) {
+        fail("book: another size");
+    } else {
+        compare_bytes("book: another codebook", book, expected, out.size);
     }
     if (gw_gcomp_install(&c->codec, 5, 9, expected, out.size, 1) != GW_OK) {
         exit(2);
@@ -433,6 +553,7 @@ static void test_batch(test_case *c)
     for (int i = 0; i < COUNT; i++) {
         items[i] = *c;
         make_source(&items[i], i == 2 ? 0 : i == 3 ? 70000 : below(9000));
+        items[i].source.segment_count = 0; /* items have none */
         items[i].source.first_element = below(100);
         sources[i] = items[i].source;
         sources[i].map = c->source.map != NULL ? &items[i].map : NULL;
@@ -485,6 +606,7 @@ static void test_batch(test_case *c)
         in[i].size = size[i];
         in[i].map = sources[i].map;
         in[i].addend = NULL;
+        in[i].scale = draw_scale();
         values[i] = sources[i].len;
         out[i] = get((size_t)values[i] * c->value_size);
     }
@@ -492,7 +614,7 @@ static void test_batch(test_case *c)
     gcomp_shim_decode_batch(&c->codec, in, COUNT, out, values, results, UINT64_MAX);
     for (int i = 0; i < COUNT; i++) {
         uint8_t *all = (uint8_t *)get((size_t)values[i] * c->value_size);
-        gw_gcomp_target target = {.values = all, .capacity = values[i]};
+        gw_gcomp_target target = {.values = all, .capacity = values[i], .scale = in[i].scale};
         const gw_status status = gw_gcomp_decode(
             &c->codec, &(gw_gcomp_frame){.data = expected[i], .size = size[i], .map = in[i].map}, &target,
             &c->workspace);
@@ -586,7 +708,12 @@ int main(int argc, char **argv)
         gw_shim_seed(case_seed);
         make_case(&c);
         test_encode(&c, 4);
+        if (c.source.segment_count != 0 && !gw_segments_cover(&c.source)) {
+            c.source.segment_count = 0;
+            seen.uncovered++;
+        }
         test_unsound_items(&c);
+        test_frames(&c);
         if (i % 4 == 1) {
             test_book(&c);
         } else if (i % 4 == 3) {
@@ -595,8 +722,14 @@ int main(int argc, char **argv)
         free_source(&c);
         free(c.workspace.data);
     }
-    printf("%llu cases, %d failures; codebooks: %u masked, %u relative, %u of deep cuts, %u carried\n",
-           (unsigned long long)count, failures, seen.masked, seen.relative, seen.deep, seen.carried);
+    printf("%llu cases, %d failures; codebooks: %u masked, %u relative, %u of deep cuts, %u carried; "
+           "sums: %u good, %u with bad chunks, %u mismatches; sources with segments: %u, refused %u\n",
+           (unsigned long long)count, failures, seen.masked, seen.relative, seen.deep, seen.carried,
+           seen.sums, seen.bad_sums, seen.mismatches, seen.segments, seen.uncovered);
+    if (count >= 40 && (seen.sums == 0 || seen.bad_sums == 0 || seen.mismatches == 0 || seen.segments == 0 ||
+                        seen.uncovered == 0)) {
+        fail("some kind of sum or source was not met");
+    }
     if (count >= 40 && (seen.masked == 0 || seen.relative == 0 || seen.deep == 0 || seen.carried == 0)) {
         fail("some kind of codebook was not met");
     }

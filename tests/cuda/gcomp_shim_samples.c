@@ -69,7 +69,7 @@ static void compare(const char *name, const gw_gcomp_options *options, const gw_
         exit(2);
     }
     const gw_cuda_result encoded = gcomp_shim_encode(&codec, source, frame, bound);
-    const gcomp_shim_source in = {expected.data, expected.size, source->map, NULL};
+    const gcomp_shim_source in = {expected.data, expected.size, source->map, NULL, 0};
     const gw_cuda_result decoded =
         gcomp_shim_decode(&codec, &in, GW_CUDA_DECODE_VALUES, out, source->len, 99 * 1024);
     const int same = encoded.status == GW_OK && encoded.size == expected.size &&

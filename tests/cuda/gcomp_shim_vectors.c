@@ -56,7 +56,7 @@ static void test_vector(const vector *v, uint32_t shared_size_max)
             }
             status = gw_gcomp_decode_add(&codec, &frame, &target, &workspace);
         }
-        const gcomp_shim_source source = {v->frame.data, v->frame.size, vector_map(v), addend};
+        const gcomp_shim_source source = {v->frame.data, v->frame.size, vector_map(v), addend, 0};
         const gw_cuda_result result =
             gcomp_shim_decode(&codec, &source, mode, out, capacity, shared_size_max);
         if (result.status != (uint32_t)status) {

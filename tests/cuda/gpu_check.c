@@ -6,7 +6,7 @@
  *                     random tensors, all dtypes, levels and presets, chunks of all lengths or of 2^L values:
  *                     encode, decode, sums, hops
  *   gpu_check calls   [--len N] [--seed S]      codebooks built on the device, installed, or lying in device
- *                     memory with map base and key; batches
+ *                     memory with map base and key; batches; scales, sums of frames, segments
  *   gpu_check thc     [--len N] [--seed S]      random tensors, all block lengths and widths: norms to decode
  *   gpu_check map     [--len N]                 precision maps of the seven optimizers
  *   gpu_check files   PATH...                   .npy files of fp32 (each encoded and decoded), .gw frames
@@ -125,6 +125,7 @@ static int run_stage(const char *stage, const options *o, char **paths, int path
         run_gcomp(len, o->chunk_log2, o->seed);
     } else if (strcmp(stage, "calls") == 0) {
         run_calls(len, o->seed);
+        run_dial(len, o->seed);
     } else if (strcmp(stage, "thc") == 0) {
         run_thc(len, o->seed);
     } else if (strcmp(stage, "map") == 0) {

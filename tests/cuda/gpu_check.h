@@ -49,5 +49,6 @@ void run_graph(size_t len, uint64_t seed);
 void digest(const char *name, const char *part, const void *bytes, size_t size);
 void run_digests(FILE *out, FILE *stored, int use_device, size_t len);
 void run_bench(size_t bytes, size_t ring_bytes, gw_dtype dtype, uint64_t seed);
+void run_dial(size_t len, uint64_t seed);
 
 #endif

@@ -197,7 +197,7 @@ static void bench_gcomp(bench *b, const void *all_values, gw_gcomp_levels levels
          "hop");
     const gw_cuda_result hop = fetch_result(&second[0]);
     expect(hop.status == GW_OK, "hop", c.name);
-    must(gw_cuda_gcomp_decode(&cuda, &c.codec, FRAME(0), &(gw_cuda_target){out, b->len},
+    must(gw_cuda_gcomp_decode(&cuda, &c.codec, FRAME(0), &(gw_cuda_gcomp_target){out, b->len, 0},
                               &(gw_cuda_gcomp_request){NULL, &second[0], {decode_at, decode_size}, NULL}),
          "decode");
     expect(fetch_result(&second[0]).status == GW_OK, "decode", c.name);
@@ -227,13 +227,13 @@ static void bench_gcomp(bench *b, const void *all_values, gw_gcomp_levels levels
     snprintf(work, sizeof work, "GCOMP decode, %s", mode);
     ROWS(work, frame_moved + decode_moved + values_moved,
          must(gw_cuda_gcomp_decode(
-                  &cuda, &c.codec, FRAME(set), &(gw_cuda_target){out + set * value_stride, b->len},
+                  &cuda, &c.codec, FRAME(set), &(gw_cuda_gcomp_target){out + set * value_stride, b->len, 0},
                   &(gw_cuda_gcomp_request){NULL, &second[set], {decode_at, decode_size}, stream}),
               "decode"));
     snprintf(work, sizeof work, "GCOMP decode_add, %s", mode);
     ROWS(work, frame_moved + decode_moved + 2 * values_moved,
          must(gw_cuda_gcomp_decode_add(
-                  &cuda, &c.codec, FRAME(set), &(gw_cuda_target){out + set * value_stride, b->len},
+                  &cuda, &c.codec, FRAME(set), &(gw_cuda_gcomp_target){out + set * value_stride, b->len, 0},
                   &(gw_cuda_gcomp_request){NULL, &second[set], {decode_at, decode_size}, stream}),
               "decode_add"));
     snprintf(work, sizeof work, "GCOMP hop, %s", mode);

@@ -94,12 +94,12 @@ static void digest_gcomp(gw_dtype dtype, int levels, int preset, size_t len)
                                   &(gw_cuda_gcomp_request){NULL, &result[0], {encode_at, encode_size}, NULL}),
              "gw_cuda_gcomp_encode");
         must(gw_cuda_gcomp_decode(&cuda, &codec, &(gw_cuda_gcomp_frame){frame, bound, &result[0].size, &map},
-                                  &(gw_cuda_target){out, len},
+                                  &(gw_cuda_gcomp_target){out, len, 0},
                                   &(gw_cuda_gcomp_request){NULL, &result[1], {decode_at, decode_size}, NULL}),
              "gw_cuda_gcomp_decode");
         must(gw_cuda_gcomp_decode_add(
                  &cuda, &codec, &(gw_cuda_gcomp_frame){frame, bound, &result[0].size, &map},
-                 &(gw_cuda_target){sum, len},
+                 &(gw_cuda_gcomp_target){sum, len, 0},
                  &(gw_cuda_gcomp_request){NULL, &result[1], {decode_at, decode_size}, NULL}),
              "gw_cuda_gcomp_decode_add");
         source.hop = 1;

@@ -110,13 +110,17 @@ static void call_gcomp(gw_cuda *cuda, const gw_gcomp *codec, size_t len, gw_gcom
                                          &(gw_cuda_gcomp_request){NULL, result, {at(5), size}, NULL}),
                     "encode");
     must(gw_cuda_gcomp_decode(cuda, codec, &(gw_cuda_gcomp_frame){at(4), len, NULL, &map},
-                              &(gw_cuda_target){at(6), len},
+                              &(gw_cuda_gcomp_target){at(6), len, 0},
                               &(gw_cuda_gcomp_request){NULL, result, {at(5), size}, NULL}),
          "decode");
     must(gw_cuda_gcomp_decode_add(cuda, codec, &(gw_cuda_gcomp_frame){at(4), len, NULL, &map},
-                                  &(gw_cuda_target){at(6), len},
+                                  &(gw_cuda_gcomp_target){at(6), len, 0},
                                   &(gw_cuda_gcomp_request){NULL, result, {at(5), size}, NULL}),
          "decode_add");
+    const gw_cuda_gcomp_frame frames[2] = {{at(4), len, NULL, &map}, {at(10), len, NULL, &map}};
+    must(gw_cuda_gcomp_decode_add_frames(cuda, codec, frames, 2, &(gw_cuda_gcomp_target){at(6), len, 0},
+                                         &(gw_cuda_gcomp_request){NULL, result, {at(5), size}, NULL}),
+         "decode_add_frames");
     must(gw_cuda_gcomp_validate(cuda, codec, &(gw_cuda_gcomp_frame){at(4), len, NULL, &map}, len,
                                 &(gw_cuda_gcomp_request){NULL, result, {at(5), size}, NULL}),
          "validate");
@@ -125,11 +129,14 @@ static void call_gcomp(gw_cuda *cuda, const gw_gcomp *codec, size_t len, gw_gcom
                                         &(gw_cuda_buffer){at(6), size},
                                         &(gw_cuda_gcomp_request){NULL, result, {at(5), size}, NULL}),
         "hop");
-    if (levels != GW_GCOMP_CARRIED) {
-        must(gw_cuda_gcomp_histogram_add(cuda, codec, &source, at(7),
+    must(gw_cuda_gcomp_histogram_add(cuda, codec, &source, at(7),
+                                     &(gw_cuda_gcomp_request){NULL, result, {at(5), size}, NULL}),
+         "histogram");
+    source.segments = at(11);
+    source.segment_count = 1000;
+    must_if_it_fits(gw_cuda_gcomp_encode(cuda, codec, &source, &(gw_cuda_buffer){at(4), size},
                                          &(gw_cuda_gcomp_request){NULL, result, {at(5), size}, NULL}),
-             "histogram");
-    }
+                    "encode of segments");
     must(gw_cuda_gcomp_book_build(cuda, codec, at(7), &(gw_cuda_gcomp_books){at(8), at(9), 1},
                                   &(gw_cuda_gcomp_request){NULL, result, {NULL, 0}, NULL}),
          "book_build");
@@ -151,12 +158,10 @@ static void call_gcomp(gw_cuda *cuda, const gw_gcomp *codec, size_t len, gw_gcom
                             cuda, codec, &(gw_cuda_gcomp_hop_batch){at(10), 100, len, NULL, NULL, &key},
                             &(gw_cuda_gcomp_request){NULL, NULL, {at(5), size}, NULL}),
                         "hop_batch");
-        if (levels != GW_GCOMP_CARRIED) {
-            must(gw_cuda_gcomp_histogram_add_batch(cuda, codec,
-                                                   &(gw_cuda_gcomp_batch){at(10), 100, len, NULL, &key, 0},
-                                                   &(gw_cuda_gcomp_request){NULL, NULL, {at(5), size}, NULL}),
-                 "histogram_batch");
-        }
+        must(gw_cuda_gcomp_histogram_add_batch(cuda, codec,
+                                               &(gw_cuda_gcomp_batch){at(10), 100, len, NULL, &key, 0},
+                                               &(gw_cuda_gcomp_request){NULL, NULL, {at(5), size}, NULL}),
+             "histogram_batch");
         must(gw_cuda_gcomp_book_build(cuda, codec, at(7), &(gw_cuda_gcomp_books){at(8), at(9), 100},
                                       &(gw_cuda_gcomp_request){NULL, result, {NULL, 0}, NULL}),
              "book_build_batch");
@@ -200,6 +205,7 @@ static void call_all_gcomp(gw_cuda *cuda)
                 gw_gcomp codec;
                 gw_gcomp_options_init(&o, (gw_dtype)dtype);
                 o.levels = (gw_gcomp_levels)(kind % 3);
+                o.rounding = GW_GCOMP_STOCHASTIC;
                 o.preset = (gw_gcomp_preset)(kind / 3 & 1);
                 o.chunk_log2 = chunk_log2;
                 must(gw_gcomp_init(&codec, &o), "gw_gcomp_init");

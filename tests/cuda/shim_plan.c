@@ -5,7 +5,8 @@
 #include <stdlib.h>
 
 extern const gw_shim_kernel gw_shim_kernels_gcomp_check[], gw_shim_kernels_gcomp_decode[],
-    gw_shim_kernels_gcomp_book[], gw_shim_kernels_gcomp_quanta[], gw_shim_kernels_gcomp_encode[];
+    gw_shim_kernels_gcomp_book[], gw_shim_kernels_gcomp_quanta[], gw_shim_kernels_gcomp_segments[],
+    gw_shim_kernels_gcomp_encode[];
 
 static const char *const kernel_names[] = {
 #define KERNEL_NAME(name, image) #name,
@@ -15,9 +16,9 @@ static const char *const kernel_names[] = {
 
 void shim_plan_run(const gw_cuda_plan *plan, void *workspace)
 {
-    const gw_shim_kernel *const tables[] = {gw_shim_kernels_gcomp_check, gw_shim_kernels_gcomp_decode,
-                                            gw_shim_kernels_gcomp_book, gw_shim_kernels_gcomp_quanta,
-                                            gw_shim_kernels_gcomp_encode};
+    const gw_shim_kernel *const tables[] = {gw_shim_kernels_gcomp_check,    gw_shim_kernels_gcomp_decode,
+                                            gw_shim_kernels_gcomp_book,     gw_shim_kernels_gcomp_quanta,
+                                            gw_shim_kernels_gcomp_segments, gw_shim_kernels_gcomp_encode};
     memset((uint8_t *)workspace + plan->zero_offset, 0, plan->zero_size);
     for (uint32_t i = 0; i < plan->launch_count; i++) {
         const gw_cuda_launch *launch = &plan->launch[i];

@@ -47,12 +47,12 @@ static gw_status decode_status(const gcomp_case *c, const gw_gcomp *codec, const
 {
     const size_t size = gw_cuda_gcomp_decode_workspace_size(codec, 1, c->t.len);
     const gw_cuda_gcomp_request request = {device, new_result(), {on_device(NULL, size), size}, NULL};
-    assert_int_equal(gw_cuda_gcomp_decode(&cuda, codec,
-                                          &(gw_cuda_gcomp_frame){on_device(c->frame, c->frame_size),
-                                                                 c->frame_size, NULL, NULL},
-                                          &(gw_cuda_target){on_device(NULL, c->value_size), c->t.len},
-                                          &request),
-                     GW_OK);
+    assert_int_equal(
+        gw_cuda_gcomp_decode(
+            &cuda, codec,
+            &(gw_cuda_gcomp_frame){on_device(c->frame, c->frame_size), c->frame_size, NULL, NULL},
+            &(gw_cuda_gcomp_target){on_device(NULL, c->value_size), c->t.len, 0}, &request),
+        GW_OK);
     return (gw_status)fetch_result(request.result).status;
 }
 
@@ -139,15 +139,8 @@ static void carried_frames(void **state)
     const size_t bound = gw_gcomp_bound(&codec, LEN);
     void *dst = on_device(NULL, bound), *workspace = on_device(NULL, 1 << 20);
     const gw_cuda_gcomp_request request = {NULL, new_result(), {workspace, 1 << 20}, NULL};
-    gw_cuda_gcomp_histogram *histogram = on_device(NULL, sizeof *histogram);
     gw_gcomp_source source = c.t.device;
-    source.map = &c.t.device_map;
     gw_fake_control *control = testing_control();
-    assert_int_equal(gw_cuda_gcomp_histogram_add(&cuda, &codec, &source, histogram, &request),
-                     GW_ERR_UNSUPPORTED);
-    assert_int_equal(gw_cuda_gcomp_histogram_add_batch(
-                         &cuda, &codec, &(gw_cuda_gcomp_batch){dst, 1, LEN, NULL, NULL, 0}, &request),
-                     GW_ERR_UNSUPPORTED);
     uint64_t device_codec[1024];
     gw_cuda_shared_sizes sizes;
     assert_int_equal(gw_cuda_gcomp_device_codec(&codec, NULL, NULL,
@@ -332,7 +325,7 @@ static void bad_arguments(void **state)
     t.device_map.base = 1;
 #define DECODE(src_, src_size_, dst_, capacity_)                                                             \
     gw_cuda_gcomp_decode(&cuda, &codec, &(gw_cuda_gcomp_frame){src_, src_size_, NULL, NULL},                 \
-                         &(gw_cuda_target){dst_, capacity_},                                                 \
+                         &(gw_cuda_gcomp_target){dst_, capacity_, 0},                                        \
                          &(gw_cuda_gcomp_request){NULL, result, {workspace, size}, NULL})
     const size_t decode_size = gw_cuda_gcomp_decode_workspace_size(&codec, 1, 100);
     assert_true(decode_size > size); /* so what is enough to encode is too little here */
@@ -341,7 +334,7 @@ static void bad_arguments(void **state)
 #undef DECODE
 #define DECODE(src_, src_size_, dst_, capacity_)                                                             \
     gw_cuda_gcomp_decode(&cuda, &codec, &(gw_cuda_gcomp_frame){src_, src_size_, NULL, NULL},                 \
-                         &(gw_cuda_target){dst_, capacity_},                                                 \
+                         &(gw_cuda_gcomp_target){dst_, capacity_, 0},                                        \
                          &(gw_cuda_gcomp_request){NULL, result, {workspace, decode_size}, NULL})
     assert_int_equal(DECODE(frame + 4, bound, values, 100), GW_ERR_ARG);
     assert_int_equal(DECODE(NULL, bound, values, 100), GW_ERR_ARG);

@@ -1001,7 +1001,7 @@ static void a_book_on_the_device_replaces_one(void **state)
                 gw_cuda_gcomp_decode(
                     &cuda, &codec,
                     &(gw_cuda_gcomp_frame){on_device(frame[i], frame_size[i]), frame_size[i], NULL, NULL},
-                    &(gw_cuda_target){values, 6000},
+                    &(gw_cuda_gcomp_target){values, 6000, 0},
                     &(gw_cuda_gcomp_request){&device, result, {decode_workspace, decode_size}, NULL}),
                 GW_OK);
             const gw_status status = turn == 1 && id == 2 ? GW_ERR_TABLE : GW_OK;
