@@ -700,7 +700,8 @@ GW_TEMPLATE __m256i deep_round8(gw_deep_values *kept, deep_state *state, __m256i
     const __m256i is_down = _mm256_cmpeq_epi32(_mm256_max_epu32(random, share), random);
     const __m256i is_zero =
         _mm256_or_si256(_mm256_srai_epi32(_mm256_and_si256(above, is_down), 31), _mm256_cmpeq_epi32(e, zero));
-    const __m256i word = _mm256_add_epi32(x, _mm256_and_si256(random, cut));
+    /* Cleared, because a carry into the exponent makes the drop smaller. */
+    const __m256i word = _mm256_andnot_si256(cut, _mm256_add_epi32(x, _mm256_and_si256(random, cut)));
     const __m256i e_after = _mm256_srli_epi32(_mm256_add_epi32(word, word), 24);
     state->largest = _mm256_max_epi32(state->largest, e_after);
     above = _mm256_sub_epi32(e_after, q);

@@ -187,7 +187,7 @@ void gw_round_groups(gw_rounded_groups *rounded, const gw_span *span, size_t at,
 
 /* Values that are not zero, in order: most become zero, so only labels are found for all. */
 typedef struct gw_deep_values {
-    _Alignas(64) uint32_t word[(GW_GROUPS_MAX + 2) * GW_GROUP_LEN]; /* bits that are dropped are garbage */
+    _Alignas(64) uint32_t word[(GW_GROUPS_MAX + 2) * GW_GROUP_LEN];
     int32_t above[(GW_GROUPS_MAX + 2) * GW_GROUP_LEN]; /* octaves above the quantum, below it less than 0 */
     size_t len;
 } gw_deep_values;

@@ -203,13 +203,15 @@ void kc_round_rule(kc_rng *rng, gw_round_rule *rule, uint32_t dtype, uint32_t ro
 {
     const gw_traits *t = gw_traits_of(dtype);
     const layout l = layout_of(dtype);
+    /* Deep cuts have loops of their own, which need more cases than chance gives them. */
+    const int can_be_deep = derived && !constant && kc_below(rng, 2) == 0;
     uint32_t step = t->explicit_step, cap_max = t->explicit_cap;
     if (derived) {
         cap_max = t->derived_cap;
         do {
             step = 1 + kc_below(rng, 6);
         } while ((t->derived_steps >> step & 1) == 0);
-        step = constant ? 1 : step;
+        step = constant || can_be_deep ? 1 : step;
     }
     memset(rule, 0, sizeof *rule);
     rule->dtype = dtype;
@@ -217,7 +219,7 @@ void kc_round_rule(kc_rng *rng, gw_round_rule *rule, uint32_t dtype, uint32_t ro
     rule->derived = derived;
     rule->strict = strict;
     rule->constant = constant;
-    rule->cap = (kc_below(rng, 3) == 0 ? kc_below(rng, cap_max + 1) : cap_max) / step * step;
+    rule->cap = (!can_be_deep && kc_below(rng, 3) == 0 ? kc_below(rng, cap_max + 1) : cap_max) / step * step;
     if (derived && !constant) {
         rule->relative = kc_below(rng, 2);
         rule->deep = step == 1 && rule->cap == cap_max && kc_below(rng, 4) != 0;
