@@ -28,7 +28,8 @@ def measured(rank, size, folder, codecs):
 
 
 def test_costs_of_every_kind_of_codec(tmp_path):
-    codecs = {"fp16": {}, "bf16": {}, "gcomp-t12": {}, "mine": {"codec": "gradwire", "tolerance_bits": 20}, "thc": {}}
+    codecs = {"plain": {}, "fp16": {}, "bf16": {}, "gcomp-t12": {}, "thc": {}}
+    codecs["mine"] = {"codec": "gradwire", "tolerance_bits": 20}
     found = run(measured, 3, str(tmp_path), codecs)
     assert all(untouched for untouched, _ in found.values())
     assert len({json.dumps(cluster) for _, cluster in found.values()}) == 1
@@ -41,6 +42,8 @@ def test_costs_of_every_kind_of_codec(tmp_path):
         for curve in curves.values():
             times = [us for _, us in curve["points"]]
             assert len(times) == 2 and 0 < times[0] <= times[1]
+    assert entries["plain"]["options"] == {"codec": "none"} and entries["plain"]["collectives"] == ["allreduce"]
+    assert [entries[name]["payload"]["num"] for name in ("plain", "fp16", "bf16")] == [4, 2, 2]
     assert entries["gcomp-t12"]["collectives"] == ["a2a-ag"]
     assert entries["gcomp-t12"]["options"] == {"codec": "gradwire", "tolerance_bits": 12}
     assert entries["mine"]["options"] == {"codec": "gradwire", "tolerance_bits": 20}
