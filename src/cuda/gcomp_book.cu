@@ -526,6 +526,29 @@ template <uint32_t DTYPE> GW_DEVICE bool gw_is_single_bin(uint32_t bin)
     return gw_type<DTYPE>::IS_FP16 ? bin == 1023 : bin < 4;
 }
 
+/* Adds the counts of one chunk to the histogram's. */
+template <uint32_t DTYPE>
+GW_DEVICE void gw_histogram_add_chunk(gw_survey_state &s, gw_cuda_gcomp_histogram *histogram, uint64_t chunk)
+{
+    const uint32_t t = threadIdx.x;
+    __syncthreads();
+    if (t < GW_MASK_CLASSES && s.mask_count[t] != 0) {
+        gw_atomic_add64(&histogram->mask_count[t], s.mask_count[t]);
+    }
+    const uint32_t largest = gw_largest_exponent(s.book.sums, gw_type<DTYPE>::SPECIAL, [&](uint32_t bin) {
+        return s.bin[bin] != 0;
+    });
+    if (t == 0 && largest != 0) {
+        gw_atomic_max64(&histogram->first_chunk, ~(chunk << 9 | largest));
+    }
+    GW_UNROLL
+    for (uint32_t i = 0; i < 4; i++) {
+        if (s.bin[4 * t + i] != 0) {
+            gw_atomic_add64(&histogram->bin[4 * t + i], s.bin[4 * t + i]);
+        }
+    }
+}
+
 /*
  * Adds a chunk at a time to the counts on the device, and notes the first chunk that has an ordinary
  * exponent. With deep cut, values are counted with relative exponents, too, in the odd bins. Chunks are
@@ -588,23 +611,8 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_histogram_all(const gw
                 }
             });
         gw_mask_add_classes(s.mask_count, classes);
-        __syncthreads();
-        if (t < GW_MASK_CLASSES && s.mask_count[t] != 0) {
-            gw_atomic_add64(&histogram->mask_count[t], s.mask_count[t]);
-        }
-        const uint32_t largest = gw_largest_exponent(s.book.sums, gw_type<DTYPE>::SPECIAL, [&](uint32_t bin) {
-            return s.bin[bin] != 0;
-        });
-        if (t == 0 && largest != 0) {
-            const uint64_t before = p.items != nullptr ? p.chunks_before[s.item] : chunks_before;
-            gw_atomic_max64(&histogram->first_chunk, ~((before + s.group) << 9 | largest));
-        }
-        GW_UNROLL
-        for (uint32_t i = 0; i < 4; i++) {
-            if (s.bin[4 * t + i] != 0) {
-                gw_atomic_add64(&histogram->bin[4 * t + i], s.bin[4 * t + i]);
-            }
-        }
+        gw_histogram_add_chunk<DTYPE>(
+            s, histogram, (p.items != nullptr ? p.chunks_before[s.item] : chunks_before) + s.group);
     }
     __syncthreads();
     if (t == 0) {
