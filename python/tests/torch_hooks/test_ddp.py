@@ -32,6 +32,16 @@ def digest(net):
     return hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in net.parameters())).hexdigest()
 
 
+def train_step(ddp, optimizer, rank, step):
+    """One step on the rank's batch; its loss."""
+    x, y = batch(rank, step)
+    optimizer.zero_grad()
+    loss = torch.nn.functional.mse_loss(ddp(x), y)
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
 OPTIMIZERS = {
     "sgd": lambda p: torch.optim.SGD(p, lr=0.05),
     "momentum": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9, weight_decay=1e-4),
@@ -55,12 +65,7 @@ def train(rank, size, name, steps, options):
         ddp.register_comm_hook(state, hook)
     losses = []
     for step in range(steps):
-        x, y = batch(rank, step)
-        optimizer.zero_grad()
-        loss = torch.nn.functional.mse_loss(ddp(x), y)
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
+        losses.append(train_step(ddp, optimizer, rank, step))
     totals = None
     if state is not None:
         state.check()

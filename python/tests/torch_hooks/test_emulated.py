@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from ranks import run
-from test_ddp import OPTIONS, batch, digest, model
+from test_ddp import OPTIONS, digest, model, train_step
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "bench"))
@@ -76,10 +76,7 @@ def training(rank, size, emulated):
     state, hook = gradwire.torch.ddp_hook(optimizer, **OPTIONS)
     ddp.register_comm_hook(state, hook)
     for step in range(3):
-        x, y = batch(rank, step)
-        optimizer.zero_grad()
-        torch.nn.functional.mse_loss(ddp(x), y).backward()
-        optimizer.step()
+        train_step(ddp, optimizer, rank, step)
     sent = state.report.totals()["sent_size"]
     state.close()
     return digest(net), sent, link and link.sent_bytes, clock.seconds - 1000.0

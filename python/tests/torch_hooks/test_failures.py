@@ -12,7 +12,7 @@ import gradwire.torch
 import pytest
 import torch
 from ranks import run
-from test_ddp import OPTIONS, batch, digest, model
+from test_ddp import OPTIONS, batch, digest, model, train_step
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 TIMEOUT_S = 5
@@ -192,10 +192,7 @@ def nested(rank, size):
 
     net.forward = forward
     for step in range(3):
-        x, y = batch(rank, step)
-        optimizer.zero_grad()
-        torch.nn.functional.mse_loss(ddp(x), y).backward()
-        optimizer.step()
+        train_step(ddp, optimizer, rank, step)
     state.check()
     state.close()
     return digest(net)
@@ -445,10 +442,7 @@ def dropped(rank, size, kind):
     state, hook = made(optimizer, **options)
     ddp.register_comm_hook(state, hook)
     for step in range(2):
-        x, y = batch(rank, step)
-        optimizer.zero_grad()
-        torch.nn.functional.mse_loss(ddp(x), y).backward()
-        optimizer.step()
+        train_step(ddp, optimizer, rank, step)
     before, pool = left_threads(), state.engine.pool if hasattr(state, "engine") else None
     del ddp, state, hook
     gc.collect()

@@ -8,7 +8,7 @@ import pytest
 import torch
 from gradwire.torch import planned
 from ranks import run
-from test_ddp import OPTIMIZERS, batch, digest, model
+from test_ddp import OPTIMIZERS, batch, digest, model, train_step
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 ORDER = ["4.bias", "4.weight", "2.bias", "2.weight", "0.bias", "0.weight"]  # in which backprop finishes gradients
@@ -100,10 +100,7 @@ def cuts(rank, size, document, numbers):
 
     ddp.register_comm_hook(state, hook)
     for step in range(3):
-        x, y = batch(rank, step)
-        optimizer.zero_grad()
-        torch.nn.functional.mse_loss(ddp(x), y).backward()
-        optimizer.step()
+        train_step(ddp, optimizer, rank, step)
     in_place = [group.flat is None for group in state._planned.groups]
     state.close()
     return found, in_place
@@ -283,10 +280,7 @@ def rounded(rank, size, document, steps):
     state, hook = gradwire.torch.ddp_hook(optimizer, plan=document, model=net)
     ddp.register_comm_hook(state, hook)
     for step in range(steps):
-        x, y = batch(rank, step)
-        optimizer.zero_grad()
-        torch.nn.functional.mse_loss(ddp(x), y).backward()
-        optimizer.step()
+        train_step(ddp, optimizer, rank, step)
     state.close()
     return digest(net)
 
