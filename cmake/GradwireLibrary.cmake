@@ -1,5 +1,5 @@
-# Targets: gradwire (the library) and gradwire_testing (the same sources as a static library with GW_TESTING=1, for
-# tests that look inside). Control lives in src/core, the specification in src/scalar, one folder per SIMD backend.
+# Targets: gradwire (the library) and gradwire_testing (the same as a static library with GW_TESTING=1, for tests that look
+# inside). What does not depend on GW_TESTING is compiled once, for both. Control lives in src/core, the specification in src/scalar, one folder per SIMD backend.
 
 file(GLOB gw_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/core/*.c ${PROJECT_SOURCE_DIR}/src/gcomp/*.c
      ${PROJECT_SOURCE_DIR}/src/thc/*.c ${PROJECT_SOURCE_DIR}/src/collective/*.c
@@ -61,20 +61,28 @@ endif()
 
 include(cmake/GradwireCuda.cmake)
 
-add_library(gradwire ${gw_sources})
+set(gw_sources_by_testing ${gw_sources})
+list(FILTER gw_sources_by_testing INCLUDE REGEX "/src/core/(cpu|cpu_testing|dispatch)\\.c$")
+list(REMOVE_ITEM gw_sources ${gw_sources_by_testing})
+add_library(gradwire_objects OBJECT EXCLUDE_FROM_ALL ${gw_sources})
+add_library(gradwire ${gw_sources_by_testing} $<TARGET_OBJECTS:gradwire_objects>)
 add_library(gradwire::gradwire ALIAS gradwire)
 set_target_properties(gradwire PROPERTIES VERSION ${PROJECT_VERSION}
                                           SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 
-add_library(gradwire_testing STATIC EXCLUDE_FROM_ALL ${gw_sources})
+add_library(gradwire_testing STATIC EXCLUDE_FROM_ALL ${gw_sources_by_testing} $<TARGET_OBJECTS:gradwire_objects>)
 target_compile_definitions(gradwire_testing PUBLIC GW_TESTING=1 ${gw_definitions})
 target_include_directories(gradwire_testing PUBLIC ${PROJECT_SOURCE_DIR}/src)
 
-target_compile_definitions(gradwire PRIVATE ${gw_definitions})
-target_include_directories(gradwire PRIVATE ${PROJECT_SOURCE_DIR}/src)
-foreach(target gradwire gradwire_testing)
+foreach(target gradwire gradwire_objects)
+    target_compile_definitions(${target} PRIVATE ${gw_definitions})
+    target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src)
+endforeach()
+foreach(target gradwire gradwire_objects gradwire_testing)
     target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
                                                 $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
     target_compile_features(${target} PUBLIC c_std_11)
+endforeach()
+foreach(target gradwire gradwire_testing)
     target_link_libraries(${target} PRIVATE ${gw_links})
 endforeach()

@@ -1,21 +1,22 @@
 /*
- * Scheduler of the shim: fibers (ucontext), one for every thread of the blocks that are under way.
+ * Scheduler of the shim: fibers, one for every thread of the blocks that are under way.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "shim.h"
 
+#include "shim_context.h"
+
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <ucontext.h>
 
 #include <memory>
 #include <utility>
 #include <vector>
 
 #if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/common_interface_defs.h>
+#include <sanitizer/asan_interface.h>
 #endif
 
 gw_shim_index threadIdx, blockIdx, blockDim, gridDim;
@@ -35,8 +36,9 @@ struct meeting {
     uint32_t count = 0; /* of those that order accesses to memory: no shuffle does, and no vote of a warp */
     gw_shim_operation operation = GW_SHIM_SYNC;
     std::vector<uint64_t> value, result;
-    std::vector<bool> here, result_of; /* who has arrived; whose values the result holds */
-    std::vector<uint32_t> waiting;     /* fibers */
+    std::vector<bool> here, result_of;  /* who has arrived; whose values the result holds */
+    uint32_t lanes_here = 0, lanes = 0; /* the same as bits, of a warp */
+    std::vector<uint32_t> waiting;      /* fibers */
 };
 
 /* What is known of a byte of shared memory, for gw_shim_note(): the writes and the reads since the block's
@@ -61,7 +63,7 @@ struct block_state {
 };
 
 struct fiber {
-    ucontext_t context;
+    gw_shim_context context;
     std::unique_ptr<unsigned char[]> stack;
     void *fake_stack = nullptr;
     block_state *block = nullptr;
@@ -87,7 +89,7 @@ std::vector<uint32_t> runnable; /* without the one that runs */
 uint32_t current;
 /* Switches since a collective was complete, a thread returned or a block started. */
 uint32_t idle_turns;
-ucontext_t scheduler_context;
+gw_shim_context scheduler_context;
 #if defined(__SANITIZE_ADDRESS__)
 const void *scheduler_stack;
 size_t scheduler_stack_size;
@@ -135,7 +137,7 @@ void switch_away()
 #if defined(__SANITIZE_ADDRESS__)
     __sanitizer_start_switch_fiber(&fibers[from]->fake_stack, fibers[to]->stack.get(), STACK_SIZE);
 #endif
-    swapcontext(&fibers[from]->context, &fibers[to]->context);
+    gw_shim_switch(&fibers[from]->context, &fibers[to]->context);
 #if defined(__SANITIZE_ADDRESS__)
     __sanitizer_finish_switch_fiber(fibers[from]->fake_stack, nullptr, nullptr);
 #endif
@@ -147,6 +149,8 @@ void complete(meeting &m)
     m.result = m.value;
     m.result_of = m.here;
     m.here.assign(m.here.size(), false);
+    m.lanes = m.lanes_here;
+    m.lanes_here = 0;
     m.arrived = 0;
     for (const uint32_t index : m.waiting) {
         runnable.push_back(index);
@@ -163,6 +167,7 @@ const uint64_t *meet(meeting &m, uint32_t member, gw_shim_operation operation, u
     m.operation = operation;
     m.value[member] = value;
     m.here[member] = true;
+    m.lanes_here |= 1u << member % LANES;
     m.waiting.push_back(current);
     if (++m.arrived == m.live) {
         complete(m);
@@ -199,7 +204,7 @@ void fiber_main()
 #if defined(__SANITIZE_ADDRESS__)
     __sanitizer_start_switch_fiber(nullptr, scheduler_stack, scheduler_stack_size);
 #endif
-    setcontext(&scheduler_context);
+    gw_shim_switch(&f.context, &scheduler_context);
 }
 
 void start_block(block_state &block, uint32_t index, uint32_t threads, uint32_t slot)
@@ -232,11 +237,11 @@ void start_block(block_state &block, uint32_t index, uint32_t threads, uint32_t 
         f.thread = t;
         f.fake_stack = nullptr;
         f.copies.clear();
-        getcontext(&f.context);
-        f.context.uc_stack.ss_sp = f.stack.get();
-        f.context.uc_stack.ss_size = STACK_SIZE;
-        f.context.uc_link = nullptr;
-        makecontext(&f.context, fiber_main, 0);
+#if defined(__SANITIZE_ADDRESS__)
+        __asan_unpoison_memory_region(f.stack.get(),
+                                      STACK_SIZE); /* of the frames that the last thread left */
+#endif
+        gw_shim_prepare(&f.context, f.stack.get(), STACK_SIZE, fiber_main);
         runnable.push_back(at);
     }
 }
@@ -272,12 +277,7 @@ const uint64_t *gw_shim_meet_block(gw_shim_operation operation, uint64_t value)
 uint32_t gw_shim_lanes(void)
 {
     const fiber &f = *fibers[current];
-    const meeting &m = f.block->warp[f.thread / LANES];
-    uint32_t lanes = 0;
-    for (uint32_t lane = 0; lane < LANES; lane++) {
-        lanes |= (uint32_t)m.result_of[lane] << lane;
-    }
-    return lanes;
+    return f.block->warp[f.thread / LANES].lanes;
 }
 
 uint32_t gw_shim_threads(void)
@@ -486,7 +486,7 @@ void gw_shim_launch(gw_shim_run *run, const void *params, uint32_t grid, uint32_
         void *fake_stack = nullptr;
         __sanitizer_start_switch_fiber(&fake_stack, fibers[to]->stack.get(), STACK_SIZE);
 #endif
-        swapcontext(&scheduler_context, &fibers[to]->context);
+        gw_shim_switch(&scheduler_context, &fibers[to]->context);
 #if defined(__SANITIZE_ADDRESS__)
         __sanitizer_finish_switch_fiber(fake_stack, nullptr, nullptr);
 #endif
