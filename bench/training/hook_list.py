@@ -32,6 +32,7 @@ class Installed:
     # Bytes given to the transport in so many steps; None: only the interface knows.
     payload: typing.Callable | None = None
     about: typing.Callable | None = None  # statistics of the hook at the end, a dictionary
+    state: typing.Any = None  # of gradwire's hook
 
 
 def _ring_bytes(model, element_size):
@@ -138,7 +139,7 @@ def _gradwire(ddp, optimizer, text):
     state, hook = gradwire.torch.ddp_hook(optimizer, **options_of(text))
     ddp.register_comm_hook(state, hook)
     statistics = getattr(state, "statistics", None)
-    return Installed(f"gradwire {gradwire.__version__}", None, statistics if callable(statistics) else None)
+    return Installed(f"gradwire {gradwire.__version__}", None, statistics if callable(statistics) else None, state)
 
 
 #: (factor of the learning rate, momentum) of SGD where a scheme needs others than the task's. DGC and SIGNUM have the

@@ -2,8 +2,8 @@
 
 For each job over its link, with four ranks on this machine:
 
- 1. profile    a run with plain all-reduces: when gradients are ready; after it the costs of link and codecs, measured
-               by gradwire.torch.probe, and the time of optimizer.step() on all ranks at once
+ 1. profile    after some steps, measured by gradwire.torch.probe: costs of link and codecs; when gradients are ready if
+               nothing is sent; the time of optimizer.step() on all ranks at once
  2. plan       gradwire plan import, then solve with these inputs
  3. runs       the plan, recorded and checked; DDP's buckets of every size with every single codec. Runs alternate,
                round after round.
@@ -106,17 +106,25 @@ class Session:
         return done.stdout
 
     def make_plan(self):
-        """Profile, import, solve; the plan, and the ms that a step goes on after its last bucket: the optimizer's."""
+        """Profile, import, solve; the plan, and the ms that a step goes on after its last bucket."""
         codecs = ",".join(("plain", *self.job.codecs))
-        hook = f"gradwire:compress=never,record={self.path('profile.json')},record_steps=({WARM},{WARM + 5})"
-        self.run("profile", hook, "--probe", str(self.folder), "--codecs", codecs)
+        self.run("profile", gradwire_hook("gcomp-t14"), "--probe", str(self.folder), "--codecs", codecs)
         self.plan("import", self.path("profile.json"), "-o", self.path("model.csv"))
         words = ["solve", self.path("model.csv"), "--cluster", self.path("cluster.json"), "--codecs"]
         words += [self.path("codecs.json"), "--methods", codecs, "--time-limit-ms", "10000"]
-        words += ["--decode", "parallel"]  # as messages arrive; where codecs share the cores, enc has the work
         self.plan(*words, "-o", self.path("plan.json"))
+        return json.loads((self.folder / "plan.json").read_text()), 1e3 * self.after()
+
+    def after(self):
+        """Seconds that a step goes on after its last bucket: DDP's copies out of its buckets, as profiled; the ranks'
+        agreement; the optimizer."""
+        events = json.loads((self.folder / "profile.json").read_text())["traceEvents"]
+        copies = []
+        for step in (event for event in events if event["cat"] == "user_annotation"):
+            end = step["ts"] + step["dur"]
+            copies.append(end - max(e["ts"] for e in events if e["name"] == "gradient" and step["ts"] <= e["ts"] <= end))
         step = json.loads((self.folder / "step.json").read_text())
-        return json.loads((self.folder / "plan.json").read_text()), 1e3 * step["optimizer_s"]
+        return statistics.median(copies) / 1e6 + step["agreement_s"] + step["optimizer_s"]
 
     def alternatives(self):
         """(name, hook, bucket_cap_mb): every size with every codec."""

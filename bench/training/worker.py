@@ -109,22 +109,31 @@ class Run:
         return gradwire.torch.planned_ddp(self.model, hook_list.plan_of(self.options.hook))
 
     def probe(self, folder, codecs, options):
-        """Costs of link and codecs of this run, with gradients and optimizer state as they are now."""
+        """Costs of link and codecs of this run, with gradients and optimizer state as they are now; when gradients are
+        there if nothing is sent."""
         import gradwire.torch
 
         self.optimizer.zero_grad()
         with self.ddp.no_sync():  # gradients of this rank alone, as the hook gets them
-            sample = self.task.sample(self.options.steps, self.rank, self.ranks, self.batch)
-            self.task.loss(self.ddp, sample).backward()
+            self.task.loss(self.ddp, self.probe_sample()).backward()
         found = gradwire.torch.probe.measure(
             self.optimizer, {name: {} for name in codecs.split(",")}, **hook_list.options_of(options)
         )
         found.write(folder)
-        self.time_optimizer(folder)
+        profile = os.path.join(folder, "profile.json")
+        gradwire.torch.probe.record_backward(self.hook.state, profile, self.silent_backward)
+        self.time_optimizer(folder, found.agreement_s)
 
-    def time_optimizer(self, folder):
+    def probe_sample(self):
+        return self.task.sample(self.options.steps, self.rank, self.ranks, self.batch)
+
+    def silent_backward(self):
+        self.optimizer.zero_grad()
+        self.task.loss(self.ddp, self.probe_sample()).backward()
+
+    def time_optimizer(self, folder, agreement_s):
         """step.json: seconds of optimizer.step() of the slowest rank, when all begin it at the same time, as they do
-        after the last bucket. The model is of no use afterwards."""
+        after the last bucket; of the agreement before it. The model is of no use afterwards."""
         found = []
         for _ in range(5):
             dist.barrier()
@@ -135,7 +144,7 @@ class Run:
             found.append(slowest.item())
         if self.rank == 0:
             with open(os.path.join(folder, "step.json"), "w", encoding="utf-8") as file:
-                json.dump({"optimizer_s": sorted(found)[len(found) // 2]}, file)
+                json.dump({"optimizer_s": sorted(found)[len(found) // 2], "agreement_s": agreement_s}, file)
 
     def write(self, **row):
         self.file.write(json.dumps(row) + "\n")

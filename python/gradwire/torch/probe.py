@@ -10,11 +10,11 @@ too. What is measured is what the hook runs. What the numbers mean:
 
 - link: the time of a lone all-reduce of float32, a startup and a time for each byte.
 - With fewer cores than a rank's backward pass and the codec's threads need, codecs work on the cores of the backward
-  pass ("gpu" in the cost file, the device that computes gradients): they delay it. Then enc is all CPU time that a
-  message takes of its process, whenever it takes it (maps, encode, sums, decode, transport, hops between threads), by
-  the share of a core that a rank has; dec is what is left to do when the last piece has come. Decodes run as messages
-  come: plan with --decode parallel.
+  pass ("gpu" in the cost file, the device that computes gradients). Then enc and dec are all CPU time that a message takes
+  of its process, by the share of a core that a rank has: enc what delays the message (the encoder, half of what is no
+  stage of the codec: transport, hops between threads), dec the rest (sums, decoder, the other half).
 - With more cores codecs have their own ("cpu"): enc and dec are CPU time of these stages.
+- before: maps, which are built before the backward pass.
 - plain: the all-reduce of float32 as a codec that takes CPU time, too, which the planner's own fp32 does not.
 - sum: what a lone message takes beyond that and its bytes: the owner's sums, as far as they are not hidden behind
   transport.
@@ -28,7 +28,7 @@ import pathlib
 import socket
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,7 +37,7 @@ import torch.distributed as dist
 
 from . import planned
 from .ddp import DdpState
-from .recording import Message
+from .recording import Message, Recording
 
 LENS = (1 << 14, 1 << 18, 1 << 22, 1 << 24)
 _MIN_US = 0.001
@@ -46,11 +46,13 @@ _TYPES = {"none": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16} 
 
 @dataclass
 class Measured:
-    """cluster, codecs: objects of a cluster file and a cost file. rank: of this process."""
+    """cluster, codecs: objects of a cluster file and a cost file. rank: of this process. agreement_s: seconds in which
+    the ranks tell each other the outcome of a step, after its last bucket."""
 
     cluster: dict[str, Any]
     codecs: list[dict[str, Any]]
     rank: int
+    agreement_s: float
     about: list[str] = field(default_factory=list)
 
     def write(self, folder: str | os.PathLike) -> None:
@@ -142,6 +144,7 @@ def measure(
             run = state._codec(kind, dict(parsed))
             rows = [_row(bench, kind, run, made, share) for made in buckets.values()]
             found.append(_entry(bench, name, kind, parsed, rows, (alpha, beta), share))
+        agreement = _agreement(bench)
     finally:
         state.close()
     nothing = {"latency_us": 0.0, "us_per_kib": 0.0}  # gradients are where the codec is
@@ -151,7 +154,40 @@ def measure(
         f"Measured by gradwire.torch.probe: {bench.size} ranks, {local} on this machine, with {cores} cores: "
         f"{share:.2f} cores for a rank."
     ]
-    return Measured(cluster, found, state.rank, about)
+    return Measured(cluster, found, state.rank, agreement, about)
+
+
+def _agreement(bench: _Bench) -> float:
+    times = []
+    for _ in range(10):
+        bench.largest([0.0])
+        begin = time.perf_counter()
+        bench.state.check()
+        times.append(bench.largest([time.perf_counter() - begin])[0])
+    return statistics.median(times)
+
+
+def record_backward(
+    state: DdpState, path: str | os.PathLike, backward: Callable[[], Any], *, model: Any = None, steps: int = 5
+) -> None:
+    """Recording of backward passes that send nothing, for `gradwire plan import`: when gradients are there, with the
+    forward pass and DDP's copies into and out of its buckets, but without what messages take from the processor.
+
+    A collective call. state: of the hook of the DDP model that `backward` runs, forward and backward; afterwards gradients
+    are those of each rank alone. model: for the names of parameters, as in DdpState.
+    """
+    names = planned.names_of(state._book.params(), model or state._model)
+    recording = Recording(os.fspath(path), range(steps), state._book.params(), state._slowest, state.rank)
+    state.silent = True
+    try:
+        for step in range(steps):
+            state._slowest([0.0])  # all begin at the same time
+            recording.begin(step, names)
+            backward()
+            recording.step_ended()
+    finally:
+        state.silent = False
+    recording.write()
 
 
 def _share(state: DdpState) -> tuple[float, int, int]:
@@ -177,28 +213,35 @@ def _link(bench: _Bench, lens: Sequence[int]) -> tuple[float, float]:
 
 @dataclass
 class _Row:
-    """One size: seconds of everything, of encode and decode, bytes of a payload; CPU seconds of everything."""
+    """One size: seconds of everything, of encode and decode, bytes of a payload, seconds of maps before the step."""
 
     length: int
     whole: float
     enc: float
     dec: float
-    payload: float
-    cpu: float
+    payload: float = 0.0
+    before: float = 0.0
 
 
 def _row(bench: _Bench, kind: str, run: Any, made: tuple[Any, ...], share: float) -> _Row:
+    if kind == "gradwire":
+        return _codec_row(bench, run, made, share)
     flat, params, views = made
+    enc = dec = payload = 0.0
     if kind in _TYPES:
         narrow = _TYPES[kind]
         enc = bench.time(lambda: flat.div(bench.size).to(narrow), flat)
         small = flat.to(narrow)
         dec = bench.time(lambda: flat.copy_(small), flat)
-        whole = bench.time(lambda: run(flat, params, views, None).wait(), flat)
-        return _Row(flat.numel(), whole, enc, dec, small.element_size() * flat.numel(), bench.cpu)
-    if kind != "gradwire":
-        whole = bench.time(lambda: run(flat, params, views, None).wait(), flat)
-        return _Row(flat.numel(), whole, 0.0, 0.0, 0.0, bench.cpu)
+        payload = small.element_size() * flat.numel()
+    whole = bench.time(lambda: run(flat, params, views, None).wait(), flat)
+    if _shared(bench, share):
+        dec = max(dec, bench.cpu / share - enc)
+    return _Row(flat.numel(), whole, enc, dec, payload)
+
+
+def _codec_row(bench: _Bench, run: Any, made: tuple[Any, ...], share: float) -> _Row:
+    flat, params, views = made
     before = bench.state.engine.stats().map_ns
     messages: list[Message] = []
 
@@ -207,19 +250,22 @@ def _row(bench: _Bench, kind: str, run: Any, made: tuple[Any, ...], share: float
         run(flat, params, views, messages[-1]).wait()
 
     whole = bench.time(once, flat)
-    cpu = bench.cpu
-    worked = bench.largest([(bench.state.engine.stats().map_ns - before) / 1e9])[0]
-    stages = {
-        name: statistics.median(message.stages[name] for message in messages[1:])
-        for name in ("encode_s", "decode_s", "sent_size")
-    }
-    names = list(stages)
-    slowest = dict(zip(names, bench.largest([stages[name] for name in names])))
-    width = min(bench.state.engine.settings.threads, share)
-    ranks = bench.size
-    payload = slowest["sent_size"] / (2 * (ranks - 1) / ranks)
-    encode = slowest["encode_s"] + worked
-    return _Row(flat.numel(), whole, encode / width, slowest["decode_s"] / width, payload, cpu + worked)
+    names = ("encode_s", "reduce_s", "decode_s", "sent_size")
+    medians = [statistics.median(message.stages[name] for message in messages[1:]) for name in names]
+    mapped = (bench.state.engine.stats().map_ns - before) / 1e9  # once, in the run that warmed up
+    encode, reduce, decode, sent, mapped = bench.largest([*medians, mapped])
+    payload = sent / (2 * (bench.size - 1) / bench.size)
+    if not _shared(bench, share):
+        width = min(bench.state.engine.settings.threads, share)
+        return _Row(flat.numel(), whole, encode / width, decode / width, payload)
+    other = max(0.0, bench.cpu - encode - reduce - decode)
+    enc, dec = encode + other / 2, reduce + decode + other / 2
+    return _Row(flat.numel(), whole, enc / share, dec / share, payload, mapped / share)
+
+
+def _shared(bench: _Bench, share: float) -> bool:
+    """Whether the codec's threads work on the cores of the backward pass."""
+    return share < 1 + bench.state.engine.settings.threads
 
 
 def _entry(
@@ -235,8 +281,7 @@ def _entry(
     alpha, beta = link
     ranks = bench.size
     part = (ranks - 1) / ranks
-    threads = bench.state.engine.settings.threads
-    shared = share < 1 + threads  # the codec's threads work on the cores of the backward pass
+    shared = _shared(bench, share)
     entry: dict[str, Any] = {"name": name, "options": {"codec": kind, **options}}
     adds = kind == "gradwire" or (kind == "bf16" and not bench.state._casters["bf16"]._adds_bf16)
     if kind == "thc":
@@ -245,14 +290,12 @@ def _entry(
         bits = round(8000 * max(0.0, rows[-1].payload - 64) / rows[-1].length)  # thousandths of a bit a value
         entry["payload"] = {"header": 64, "num": bits, "den": 8000}
         entry["overlap"] = True
-        if shared:  # the last piece is decoded when all others are
-            piece = bench.state.engine.settings.piece_len
-            for row in rows:
-                row.dec *= min(1.0, piece / row.length)
+        if shared:
+            entry["before"] = _table([(row.length, row.before) for row in rows])
     else:
         entry["payload"] = {"header": 0, "num": torch.empty(0, dtype=_TYPES[kind]).element_size(), "den": 1}
     entry["collectives"] = ["a2a-ag" if adds else "allreduce"]
-    enc = _table([(row.length, max(row.enc, row.cpu / share) if shared else row.enc) for row in rows])
+    enc = _table([(row.length, row.enc) for row in rows])
     left = []
     for row in rows:
         payload = row.payload if kind != "thc" else 1.0 * row.length

@@ -106,7 +106,7 @@ class Recording:
             self._now.end = time.perf_counter()
 
     def _close(self) -> None:
-        if self._now is not None and self._now.messages and self._now.end > self._now.begin:
+        if self._now is not None and self._now.gradients and self._now.end > self._now.begin:
             self._done.append(self._now)
         self._now = None
 
