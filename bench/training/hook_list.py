@@ -205,7 +205,7 @@ def check(text):
 
 def plan_of(text):
     """The plan that the hook `text` names will follow, None without one."""
-    name, _, options = text.partition(":")
+    name, _, options = bucket_of(text)[0].partition(":")
     return options_of(options).get("plan") if name == "gradwire" else None
 
 

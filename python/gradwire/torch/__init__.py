@@ -10,11 +10,13 @@ from .classic import ClassicState
 from .communicator import Communicator, all_reduce
 from .ddp import DdpState, ddp_hook
 from .engine import ExchangeError, ReplicaError
+from .options import CodecOptions
 from .planned import planned_ddp
 from .thc import ThcState, thc_hook
 
 __all__ = [
     "ClassicState",
+    "CodecOptions",
     "Communicator",
     "DdpState",
     "ExchangeError",

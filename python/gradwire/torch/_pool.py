@@ -11,6 +11,7 @@ from gradwire._structs import gw_collective_layout, gw_collective_segments, gw_c
 POKE, MAP, SEND, SHARE, DONE = 1, 2, 3, 4, 5
 SPARE, SCATTER, SAMPLE = 1, 2, 4
 MAP_WORDS = 6
+THREADS_MAX = 256  # of pool.h
 NO_SLOT = 0xFFFFFFFFFFFFFFFF
 
 

@@ -24,10 +24,10 @@ from gradwire._library import lib
 from gradwire.errors import Error
 
 from .casts import Caster
-from .ddp import fail_future, new_transport, timeout_of
+from .ddp import fail_future
 from .engine import CODEC_DTYPES
 from .optimizers import Book
-from .transport import Worker
+from .transport import Start, Worker, timeout_of
 from .watch import BackwardWatch
 
 _TAGS = 1 << 24
@@ -86,27 +86,28 @@ class ClassicState:
         seed: int = 0,
         **options: Any,
     ) -> None:
-        self.options = gradwire.classic.options(codec, checksum=checksum, **options)
-        gradwire.classic.Codec(self.options)  # raises what is wrong with them
-        if not 0 < ratio <= 1:
-            raise ValueError(f"a ratio is above 0 and at most 1, not {ratio}")
-        if vote and codec not in _SIGNS:
-            raise ValueError(f"{codec} has no vote; there are: {', '.join(_SIGNS)}")
-        made = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else list(optimizer)
-        self.ratio, self.warmup_steps, self.vote = ratio, warmup_steps, vote
-        self.small_len = (0 if codec in _SIGNS else 1024) if small_len is None else small_len
         self.group = dist.group.WORLD if group is None else group
-        self._transport = new_transport(self.group, transport, timeout or timeout_of(self.group))
+        with Start(f"codec {codec!r}", self.group, transport, timeout or timeout_of(self.group)) as start:
+            self.options = gradwire.classic.options(codec, checksum=checksum, **options)
+            gradwire.classic.Codec(self.options)  # raises what is wrong with them
+            if not 0 < ratio <= 1:
+                raise ValueError(f"a ratio is above 0 and at most 1, not {ratio}")
+            if vote and codec not in _SIGNS:
+                raise ValueError(f"{codec} has no vote; there are: {', '.join(_SIGNS)}")
+            made = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else list(optimizer)
+            self._book = Book(made, seed)
+            self.ratio, self.warmup_steps, self.vote = ratio, warmup_steps, vote
+            self.small_len = (0 if codec in _SIGNS else 1024) if small_len is None else small_len
+            agreed = {"ratio": ratio, "warmup_steps": warmup_steps, "vote": vote, "small_len": self.small_len}
+            start.options = {**vars(self.options), **agreed, "seed": seed}
+        self._transport = start.transport
         self.rank, self.size = self._transport.rank, self._transport.size
-        agreed = {"ratio": ratio, "warmup_steps": warmup_steps, "vote": vote, "small_len": self.small_len, "seed": seed}
-        self._transport.agree(f"codec {codec!r}", {**vars(self.options), **agreed})
         self.step = 0  # synchronised backward passes so far
         self.sent_size = 0  # bytes that went to other ranks; casts and plain buckets not counted
         self.full_size = 0  # bytes of the buckets that were encoded
         self.error: BaseException | None = None
         self.on_fail: Callable[[BaseException], None] | None = None  # told of errors of this rank
         self.fault: Callable[[np.ndarray], None] | None = None  # of tests: changes a message before it is decoded
-        self._book = Book(made, seed)
         self._codecs: dict[tuple[int, str], gradwire.classic.Codec] = {}
         self._residual: dict[int, torch.Tensor] = {}  # by number of the parameter, in memory order
         self._momentum: dict[int, torch.Tensor] = {}

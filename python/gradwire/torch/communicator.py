@@ -11,9 +11,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from .ddp import agreed_options, make_settings, new_transport, timeout_of
 from .engine import CODEC_DTYPES, Engine, Operation, Plan
 from .optimizers import Book, Place
+from .options import CodecOptions
+from .transport import Start, timeout_of
 
 
 class Communicator:
@@ -21,8 +22,8 @@ class Communicator:
 
     group: None: the default group. optimizer: the one that consumes what is reduced, with equal state on all ranks:
     quanta then follow from its state, and all_reduce() needs `params`. Without one levels are carried, and nmse is the
-    share of error that a message may add. tolerance_bits, noise, deep_cut, rounding, checksum, contribution_bits,
-    fallback, threads, piece_len, small_len, seed, transport, timeout, debug: as in DdpState.
+    share of error that a message may add. small_len, seed, transport, timeout: as in DdpState. options: those of
+    CodecOptions, but levels.
     """
 
     def __init__(
@@ -30,47 +31,24 @@ class Communicator:
         group: Any = None,
         *,
         optimizer: torch.optim.Optimizer | None = None,
-        nmse: float = 1e-3,
-        tolerance_bits: int | None = 14,
-        noise: float = 0.0,
-        deep_cut: bool | None = None,
-        rounding: str = "stochastic",
-        checksum: bool = True,
-        contribution_bits: int = 0,
-        fallback: str = "carried",
         small_len: int = 1 << 14,
-        threads: int = 2,
-        piece_len: int = 1 << 18,
         seed: int = 0,
         transport: Any = None,
         timeout: timedelta | None = None,
-        debug: bool = False,
+        **options: Any,
     ) -> None:
         self.group = dist.group.WORLD if group is None else group
         self.timeout = timeout or timeout_of(self.group)
         self.small_len = small_len
         self.step = 0
-        made = [] if optimizer is None else [optimizer]
-        options = {
-            "tolerance_bits": tolerance_bits,
-            "noise": noise,
-            "levels": "auto",
-            "deep_cut": deep_cut,
-            "nmse": nmse,
-            "rounding": rounding,
-            "checksum": checksum,
-            "contribution_bits": contribution_bits,
-            "fallback": fallback,
-            "threads": threads,
-            "piece_len": piece_len,
-            "debug": debug,
-        }
-        settings = make_settings(made, **options)
-        self._transport = new_transport(self.group, transport, self.timeout)
+        with Start("communicator", self.group, transport, self.timeout) as start:
+            made = [] if optimizer is None else [optimizer]
+            self._book = Book(made, seed)
+            chosen = CodecOptions(levels="auto", **options)
+            settings = chosen.settings(made)
+            start.options = {**chosen.agreed(settings), "small_len": small_len, "seed": seed}
+        self._transport = start.transport
         self.rank, self.size = self._transport.rank, self._transport.size
-        agreed = {**agreed_options(options, settings), "small_len": small_len, "seed": seed}
-        self._transport.agree("communicator", agreed)
-        self._book = Book(made, seed)
         self.engine = Engine(self._transport, settings, self._book)
         weakref.finalize(self, self.engine.abandon).atexit = False
         self._plans: dict[tuple[Any, ...], Plan] = {}

@@ -10,24 +10,24 @@ import types
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 
-import gradwire.maps
-from gradwire.gcomp import Options
-
-from . import optimizers, planned
+from . import planned
 from .casts import Caster
 from .choice import Choice
 from .engine import CODEC_DTYPES, Engine, Operation, Plan, Settings
 from .optimizers import Book, Place
+from .options import CodecOptions
 from .recording import Message, Recording
 from .replay import Layout, Replay
 from .stats import Report, StepClock
-from .transport import Transport, weakly
+from .transport import Start, Transport, new_transport, timeout_of, weakly
 from .watch import BackwardWatch
 
 log = logging.getLogger("gradwire")
@@ -45,8 +45,8 @@ def ddp_hook(
         state, hook = gradwire.torch.ddp_hook(optimizer)
         ddp.register_comm_hook(state, hook)
 
-    codec: "gradwire", with the options of DdpState, or a name of gradwire.classic.SCHEMES ("dgc", "topk", "qsgd", ...),
-    with those of ClassicState. To be called by all ranks, after the optimizer is made.
+    codec: "gradwire", with the options of DdpState and CodecOptions, or a name of gradwire.classic.SCHEMES ("dgc",
+    "topk", "qsgd", ...), with those of ClassicState. To be called by all ranks, after the optimizer is made.
     """
     if codec == "gradwire":
         return DdpState(optimizer, **options), hook
@@ -67,25 +67,15 @@ hook.__annotations__.update({"bucket": dist.GradBucket, "return": torch.futures.
 class DdpState:
     """What the hook keeps from step to step. One for each DDP module.
 
-    tolerance_bits: 1..23, an encode moves no parameter by more than 2^-tolerance_bits of it. noise: 0, or 2^-8..1,
-    limit of the noise by the second moment (Adagrad, RMSprop, Adam, AdamW); with tolerance_bits=None it alone counts,
-    else the smaller quantum does. levels: "derived" (receivers know the
-    quanta from their own optimizer state), "carried" or "explicit"; "auto": derived where the optimizer is known, else
-    carried. deep_cut: values below their quantum become 0 or one quantum; None: where there is a noise limit or no
-    second moment. nmse: carried levels of an unknown optimizer: share of error that a message may add. rounding,
-    checksum: as in gradwire.Options. contribution_bits: how much finer contributions are than their sum. fallback:
-    levels while the ranks' states differ, "carried" or "explicit".
-
     compress: "auto" measures the first steps and steps aside where plain all-reduce is faster; "always"; "never".
-    small_len: buckets of fewer values travel plain. threads: of the native pool. piece_len: values of a message.
-    group: process group of DDP, None for the default one. transport: a Gloo group of the same ranks for nothing else;
-    None: one is made, which is a collective call of *all* processes. timeout: of a message; None: that of the group.
-    loss_scale: a GradScaler, a number or a callable. seed: of stochastic rounding. debug: results are compared across
-    ranks. csv: a path, rank 0 writes statistics there. tensorboard: a SummaryWriter. report_every: steps between two
-    lines of statistics.
+    small_len: buckets of fewer values travel plain. group: process group of DDP, None for the default one. transport: a
+    Gloo group of the same ranks for nothing else; None: one is made, which is a collective call of *all* processes.
+    timeout: of a message; None: that of the group. loss_scale: a GradScaler, a number or a callable. seed: of
+    stochastic rounding. csv: a path, rank 0 writes statistics there. tensorboard: a SummaryWriter. report_every: steps
+    between two lines of statistics. options: those of CodecOptions.
 
     plan: a file of `gradwire plan solve` or `plan export`: gradients travel in its buckets, each by its codec; the
-    options above hold for what the plan does not say. model: the module whose names of parameters the plan has; without
+    other options hold for what the plan does not say. model: the module whose names of parameters the plan has; without
     one they are parameter.N in the order of the optimizer. record: a path, rank 0 writes there a recording of the steps
     from record_steps[0] to before record_steps[1], for `gradwire plan import` and `plan check`.
     """
@@ -94,25 +84,13 @@ class DdpState:
         self,
         optimizer: torch.optim.Optimizer | Iterable[torch.optim.Optimizer],
         *,
-        tolerance_bits: int | None = 14,
-        noise: float = 0.0,
-        levels: str = "auto",
-        deep_cut: bool | None = None,
-        nmse: float = 1e-3,
-        rounding: str = "stochastic",
-        checksum: bool = True,
-        contribution_bits: int = 0,
-        fallback: str = "carried",
         compress: str = "auto",
         small_len: int = 1 << 14,
-        threads: int = 2,
-        piece_len: int = 1 << 18,
         group: Any = None,
         transport: Any = None,
         timeout: timedelta | None = None,
         loss_scale: LossScale = 1.0,
         seed: int = 0,
-        debug: bool = False,
         csv: str | None = None,
         tensorboard: Any = None,
         report_every: int = 100,
@@ -120,54 +98,39 @@ class DdpState:
         model: torch.nn.Module | None = None,
         record: str | None = None,
         record_steps: tuple[int, int] = (3, 13),
+        **options: Any,
     ) -> None:
-        buckets = [] if plan is None else planned.load(plan)
-        made = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else list(optimizer)
         self.group = dist.group.WORLD if group is None else group
         self.timeout = timeout or timeout_of(self.group)
-        self.loss_scale = loss_scale
-        self.small_len = small_len
-        self._book = Book(made, seed)
-        self._options = {
-            "tolerance_bits": tolerance_bits,
-            "noise": noise,
-            "levels": levels,
-            "deep_cut": deep_cut,
-            "nmse": nmse,
-            "rounding": rounding,
-            "checksum": checksum,
-            "contribution_bits": contribution_bits,
-            "fallback": fallback,
-            "threads": threads,
-            "piece_len": piece_len,
-            "debug": debug,
-        }
-        settings = make_settings(made, **self._options)
-        self._transport = new_transport(self.group, transport, self.timeout)
-        self.rank, self.size = self._transport.rank, self._transport.size
-        self._transport.agree(
-            "gradwire",
-            {
-                **agreed_options(self._options, settings),
+        with Start("gradwire", self.group, transport, self.timeout) as start:
+            self.rank, self.size = dist.get_rank(self.group), dist.get_world_size(self.group)
+            buckets = [] if plan is None else planned.load(plan)
+            made = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else list(optimizer)
+            self._book = Book(made, seed)
+            self._options = CodecOptions(**options)
+            settings = self._options.settings(made)
+            self.choice = Choice("always" if buckets and compress == "auto" else compress, self._slowest, self.rank)
+            self.report = Report(self, csv=csv, tensorboard=tensorboard, every=report_every)
+            start.options = {
+                **self._options.agreed(settings),
                 "compress": compress,
                 "small_len": small_len,
                 "seed": seed,
                 "plan": planned.digest(buckets),
                 "record": record is not None,
                 "record_steps": record_steps,
-            },
-        )
+            }
+        self._transport = start.transport
+        self.loss_scale = loss_scale
+        self.small_len = small_len
         self.engine = Engine(self._transport, settings, self._book)
         weakref.finalize(self, self.engine.abandon).atexit = False
         self.engine.on_fail.append(weakly(self._failed))
-        self.choice = Choice("always" if buckets and compress == "auto" else compress, self._slowest, self.rank)
         self.step = 0  # synchronised backward passes so far
         self.silent = False  # buckets are left as they are, and nothing is sent: probe.record_backward()
         self.clock = StepClock()
-        self.report = Report(self, csv=csv, tensorboard=tensorboard, every=report_every)
         self._plans: dict[tuple[Any, ...], Plan] = {}
         self._used: set[tuple[Any, ...]] = set()
-        self._closed = False
         self._in_backward = False
         self._maps = settings.maps  # of any bucket
         self._compressing = False
@@ -180,7 +143,8 @@ class DdpState:
         self._layout: Layout = []  # of the last backward pass
         self._replay: Replay | None = None
         self._watch = BackwardWatch(self.engine.fail)
-        self._model = model
+        # The module alone: DDP's C++ code keeps this state, and no collector sees that.
+        self._model = model.module if isinstance(model, DistributedDataParallel) else model
         self._names: dict[int, str] | None = None
         self._casters: dict[str, Caster] = {}
         self._thc: dict[str, Any] = {}  # ThcState by its options
@@ -213,10 +177,10 @@ class DdpState:
     def _codec(self, kind: str, options: dict[str, Any]) -> Callable[..., torch.futures.Future]:
         """A codec of ALGORITHMS with its options: (values, params, gradients, message) -> future."""
         if kind == "gradwire":
-            unknown = set(options) - set(self._options) | set(options) & {"threads", "debug"}
+            unknown = set(options) - set(vars(self._options)) | set(options) & {"threads", "debug"}
             if unknown:
                 raise ValueError(f"plan: gradwire has no option {', '.join(sorted(unknown))} for a bucket")
-            settings = make_settings(self._book.optimizers, **{**self._options, **options})
+            settings = replace(self._options, **options).settings(self._book.optimizers)
             self._maps = self._maps or settings.maps
             return lambda values, params, gradients, message: self._compressed(
                 values, params, gradients, message, settings
@@ -296,6 +260,8 @@ class DdpState:
     def _on_step(self) -> None:
         """The optimizer has made a step: state is new. The maps wait for the next forward pass, when a scheduler has
         set the learning rate of the next step."""
+        if self.engine.closed:
+            return
         if self.recording is not None:
             self.recording.step_ended()
         if self._maps and self._plans and self.choice.next_compresses(self.step):
@@ -321,7 +287,7 @@ class DdpState:
 
     def _before_step(self) -> None:
         """State is about to change: no map may be being built from it."""
-        if self._map_submitted and self.engine.error is None:
+        if self._map_submitted and self.engine.error is None and not self.engine.closed:
             self._map_submitted = False
             self.engine.call(lambda: None)
 
@@ -368,8 +334,6 @@ class DdpState:
 
     def reduce(self, bucket: dist.GradBucket) -> torch.futures.Future:
         self.engine.raise_error()
-        if self._closed:
-            raise RuntimeError("gradwire: this hook is closed; a model that goes on needs a new DDP with a new hook")
         if self.silent:
             done: torch.futures.Future = torch.futures.Future()
             done.set_result(bucket.buffer())
@@ -474,12 +438,16 @@ class DdpState:
     def _hint(self) -> None:
         """A bucket of DDP starts when its last gradient is there. What is compressed is soon sent, and the link idle
         until then."""
-        lens = [plan.len for plan in self._plans.values()] if self._planned is None else []
-        if self.rank == 0 and lens and max(lens) > max(_HINT_LEN, sum(lens) // 4):
+        plans = list(self._plans.values()) if self._planned is None else []
+        if self.rank != 0 or not plans:
+            return
+        largest, total = max(plans, key=lambda plan: plan.len), sum(plan.len for plan in plans)
+        longest = max((place.len for place in largest.places), default=0)
+        if largest.len > max(_HINT_LEN, total // 4, 2 * longest - 1):  # a single gradient cannot be cut
             log.warning(
                 "gradwire: one of DDP's buckets has %.0f %% of the gradients, and is sent when the last of them is "
                 "there: DistributedDataParallel(..., bucket_cap_mb=4) may be faster",
-                100 * max(lens) / sum(lens),
+                100 * largest.len / total,
             )
 
     def _synchronised(self, step: int) -> None:
@@ -604,80 +572,14 @@ class DdpState:
 
     def close(self) -> None:
         """Ends the threads. The hook raises afterwards. A state that is dropped ends them by itself, a little later."""
-        self._closed = True
         if self._forward_handle is not None:
             self._forward_handle.remove()
             self._forward_handle = None
-        self.report.close()
         self._watch.close()
         for other in (*self._thc.values(), *self._classic.values(), *self._casters.values()):
             other.close()
         self.engine.close()
-
-
-def make_settings(
-    made: Sequence[torch.optim.Optimizer],
-    *,
-    tolerance_bits: int | None,
-    noise: float,
-    levels: str,
-    deep_cut: bool | None,
-    nmse: float,
-    rounding: str,
-    checksum: bool,
-    contribution_bits: int,
-    fallback: str,
-    threads: int,
-    piece_len: int,
-    debug: bool,
-) -> Settings:
-    """Settings of an engine from the options of DdpState."""
-    known = bool(made) and all(optimizers.family(one) for one in made)
-    moments = known and all(optimizers.has_second_moment(one) for one in made)
-    if levels == "auto":
-        levels = "derived" if known else "carried"
-    if levels not in ("derived", "carried", "explicit"):
-        raise ValueError(f"no levels {levels!r}; there are: auto, derived, carried, explicit")
-    if fallback not in ("carried", "explicit"):
-        raise ValueError(f"no fallback {fallback!r}; there are: carried, explicit")
-    if not known and levels != "carried":
-        raise ValueError(f"{levels} levels need an optimizer that maps are known for; use levels='carried'")
-    if noise and not moments:
-        raise ValueError("a noise limit needs an optimizer with a second moment")
-    if tolerance_bits is None and not noise:
-        raise ValueError("tolerance_bits=None needs a noise limit")
-    scale_bits = 23 if tolerance_bits is None else tolerance_bits  # without a tolerance: only where levels begin
-    limits = gradwire.maps.Limits(tolerance_bits=scale_bits, noise=noise, noise_only=tolerance_bits is None)
-    if deep_cut is None:
-        deep_cut = levels == "carried" or bool(noise) or (known and not any(map(optimizers.has_second_moment, made)))
-
-    def codec(name: str) -> Options:
-        cut = deep_cut if name == "derived" else name == "carried"
-        return Options(
-            levels=name,
-            rounding=rounding,
-            tolerance_bits=limits.tolerance_bits,
-            deep_cut=cut,
-            target_nmse=nmse if name == "carried" and not known else None,
-            checksum=checksum,
-        )
-
-    return Settings(
-        codec=codec(levels),
-        spare=codec(fallback),
-        limits=limits,
-        maps=known,
-        agree=levels == "derived",
-        contribution_bits=contribution_bits if levels != "explicit" else 0,
-        piece_len=piece_len,
-        threads=threads,
-        debug=debug,
-    )
-
-
-def agreed_options(options: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
-    """Those of make_settings() that must be equal on all ranks."""
-    return {**{name: value for name, value in options.items() if name != "threads"}, "levels": settings.codec.levels}
+        self.report.close()
 
 
 def places_of(
@@ -742,24 +644,3 @@ def _forward_trigger(reference: weakref.ref, handles: list[Any]) -> Callable[...
             state._on_forward()
 
     return trigger
-
-
-def new_transport(group: Any, transport: Any, timeout: timedelta) -> Transport:
-    """A Gloo group of the ranks of `group` for nothing else, unless one is given."""
-    if transport is None and group is dist.group.WORLD:
-        transport = dist.new_group(backend="gloo", timeout=timeout)
-    elif transport is None:
-        ranks = [dist.get_global_rank(group, i) for i in range(dist.get_world_size(group))]
-        # torch 2: the group's own ranks suffice; 1.13: all processes must make it.
-        local = {"use_local_synchronization": True} if hasattr(torch, "compile") else {}
-        transport = dist.new_group(ranks, backend="gloo", timeout=timeout, **local)
-    return Transport(transport, timeout)
-
-
-def timeout_of(group: Any) -> timedelta:
-    """How long a call of a group may take; what torch takes by default where the group does not say."""
-    try:
-        backend = group._get_backend(torch.device("cpu")) if hasattr(group, "_get_backend") else group
-        return backend.options._timeout
-    except (AttributeError, RuntimeError):
-        return timedelta(minutes=30)

@@ -234,6 +234,7 @@ class Engine:
         self._idle = threading.Condition(self._lock)  # nothing is active, or there is an error
         self._active: dict[int, Operation] = {}
         self._failed: list[Operation] = []  # they wait for the conclusion
+        self.closed = False  # nothing can be submitted any more
         self._closing = False
         self._ended = threading.Event()
         self._control = Worker("gradwire-control", self.fail)
@@ -282,6 +283,7 @@ class Engine:
 
     def call(self, job: Callable[[], Any]) -> Any:
         """Runs a job after all that was submitted before, and returns its result."""
+        self._raise_closed()
         done = threading.Event()
         outcome: list[Any] = []
 
@@ -300,6 +302,11 @@ class Engine:
     def raise_error(self) -> None:
         if self.error is not None:
             raise RuntimeError(f"gradwire: an earlier operation failed: {self.error}") from self.error
+        self._raise_closed()
+
+    def _raise_closed(self) -> None:
+        if self.closed:
+            raise RuntimeError("gradwire: closed; what goes on needs a new hook (with a new DDP) or communicator")
 
     # ---- control thread ----
 
@@ -499,6 +506,7 @@ class Engine:
 
     def abandon(self) -> None:
         """Ends the threads after what was submitted, and does not wait: for a finalizer, on any thread."""
+        self.closed = True
         self._control.submit(self._end)
         self._control.stop()
 

@@ -12,15 +12,16 @@ import logging
 import os
 import re
 import threading
-import warnings
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 from .replay import Part
+from .transport import Start, timeout_of
 
 log = logging.getLogger("gradwire")
 
@@ -110,8 +111,7 @@ def names_of(params: Iterable[torch.Tensor], model: torch.nn.Module | None) -> d
     """Name of each parameter by its id: that of the model, else parameter.N in the order of the optimizer."""
     names = {id(param): f"parameter.{number}" for number, param in enumerate(params)}
     if model is not None:
-        module = model.module if isinstance(model, torch.nn.parallel.DistributedDataParallel) else model
-        names.update({id(param): name for name, param in module.named_parameters()})
+        names.update({id(param): name for name, param in model.named_parameters()})
     return names
 
 
@@ -284,12 +284,17 @@ def planned_ddp(
 ) -> torch.nn.parallel.DistributedDataParallel:
     """DistributedDataParallel(module, **options) with the buckets of a plan; without a plan, one gradient in each.
 
-    Parameters are those of the plan's names: of the module, or parameter.N in its order.
+    Parameters are those of the plan's names: of the module, or parameter.N in its order, which is that of the optimizer
+    if that has one group of all parameters. A collective call.
     """
-    import torch.distributed as dist
-
     if plan is not None:
-        return _with_buckets(module, load(plan), options)
+        group = options.get("process_group") or dist.group.WORLD
+        with Start("planned_ddp", group, None, timeout_of(group)) as start:  # in DDP the others would wait for a rank
+            buckets = load(plan)
+            names = _names_in(module, buckets)
+            start.options = {"plan": digest(buckets)}
+        dist.destroy_process_group(start.transport.group)
+        return _with_buckets(module, buckets, names, options)
     # bucket_cap_mb alone does not do it in torch 1.13, whose first bucket is 1 MiB.
     first = dist._DEFAULT_FIRST_BUCKET_BYTES
     dist._DEFAULT_FIRST_BUCKET_BYTES = 1
@@ -299,19 +304,27 @@ def planned_ddp(
         dist._DEFAULT_FIRST_BUCKET_BYTES = first
 
 
-def _with_buckets(
-    module: torch.nn.Module, buckets: list[Bucket], options: Mapping[str, Any]
-) -> torch.nn.parallel.DistributedDataParallel:
-    """DDP takes no buckets: it asks a function for them, and makes others by size after the first backward pass, except
-    with find_unused_parameters."""
-    import torch.distributed as dist
-
-    numbers = all(name.startswith("parameter.") for bucket in buckets for name in bucket.names)
+def _names_in(module: torch.nn.Module, buckets: list[Bucket]) -> dict[int, str]:
+    """Names of the module's parameters, by id, as the plan has them. ValueError if it is a plan of another module."""
+    numbers = all(re.fullmatch(r"parameter\.\d+", name) for bucket in buckets for name in bucket.names)
     names = names_of(module.parameters(), None if numbers else module)
-    trained = {names[id(param)] for param in module.parameters() if param.requires_grad}
-    odd = trained.symmetric_difference(name for bucket in buckets for name in bucket.names)
+    sizes = {names[id(param)]: param.numel() for param in module.parameters() if param.requires_grad}
+    odd = sizes.keys() ^ {name for bucket in buckets for name in bucket.names}
     if odd:
         raise ValueError(f"gradwire: parameters that only the plan or only the module has: {_few(sorted(odd))}")
+    for number, bucket in enumerate(buckets):
+        held = sum(sizes[name] for name in bucket.names)
+        if bucket.elems not in (-1, held):
+            hint = "; numbers are those of the optimizer: record with model=" if numbers else ""
+            raise ValueError(f"gradwire: bucket {number} of the plan is for {bucket.elems} values, not {held}{hint}")
+    return names
+
+
+def _with_buckets(
+    module: torch.nn.Module, buckets: list[Bucket], names: Mapping[int, str], options: Mapping[str, Any]
+) -> torch.nn.parallel.DistributedDataParallel:
+    """DDP takes no buckets: it asks a function for them, and makes others by size after the first backward pass, except
+    with find_unused_parameters, of which its C++ code warns once, past Python's filters."""
 
     def assign(params: list[torch.Tensor], *_: Any) -> tuple[list[list[int]], list[int]]:
         places = {names[id(param)]: place for place, param in enumerate(params)}
@@ -320,8 +333,6 @@ def _with_buckets(
 
     original = dist._compute_bucket_assignment_by_size
     dist._compute_bucket_assignment_by_size = assign
-    # It warns that no parameter was unused.
-    warnings.filterwarnings("ignore", message="find_unused_parameters=True was specified")
     try:
         return torch.nn.parallel.DistributedDataParallel(module, **{**options, "find_unused_parameters": True})
     finally:

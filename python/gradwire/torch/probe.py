@@ -28,6 +28,7 @@ import pathlib
 import socket
 import statistics
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -56,9 +57,10 @@ class Measured:
     about: list[str] = field(default_factory=list)
 
     def write(self, folder: str | os.PathLike) -> None:
-        """cluster.json and codecs.json, by rank 0."""
+        """cluster.json and codecs.json, by rank 0, which makes the folder."""
         if self.rank == 0:
             at = pathlib.Path(folder)
+            at.mkdir(parents=True, exist_ok=True)
             (at / "cluster.json").write_text(json.dumps(self.cluster, indent=1) + "\n", encoding="utf-8")
             document = {"about": self.about, "codecs": self.codecs}
             (at / "codecs.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
@@ -68,7 +70,7 @@ class _Bench:
     """The state of a hook that is called with buckets of our own."""
 
     def __init__(self, optimizer: Any, repeats: int, options: dict[str, Any]) -> None:
-        self.state = DdpState(optimizer, compress="always", **options)
+        self.state = DdpState(optimizer, **{**options, "compress": "always"})
         self.state.engine.timing = True
         self.state._compressing = True
         self.repeats, self.size = repeats, self.state.size
@@ -191,11 +193,14 @@ def record_backward(
 
 
 def _share(state: DdpState) -> tuple[float, int, int]:
-    """Cores for each rank of this machine, cores, ranks on it."""
-    names: list[Any] = [None] * state.size
-    dist.all_gather_object(names, socket.gethostname() if "GW_LINK" not in os.environ else "", group=state.group)
-    local, cores = names.count(names[state.rank]), len(os.sched_getaffinity(0))
-    return cores / local, cores, local
+    """Cores for a rank, the fewest that one has; cores of this machine's ranks, and their number. Ranks may be bound to
+    cores, each to its own or several to the same."""
+    host = socket.gethostname() if "GW_LINK" not in os.environ else ""
+    ranks: list[Any] = [None] * state.size
+    dist.all_gather_object(ranks, (host, sorted(os.sched_getaffinity(0))), group=state.group)
+    users = Counter((name, core) for name, cores in ranks for core in cores)
+    share = min(sum(1 / users[name, core] for core in cores) for name, cores in ranks)
+    return share, sum(name == host for name, _ in users), sum(name == host for name, _ in ranks)
 
 
 def _link(bench: _Bench, lens: Sequence[int]) -> tuple[float, float]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import Any, TextIO
+from io import RawIOBase
+from typing import Any
 
 log = logging.getLogger("gradwire")
 
@@ -50,14 +51,14 @@ class Report:
         self._state = state
         self._every = every
         self._writer = tensorboard
-        self._file: TextIO | None = None
+        self._file: RawIOBase | None = None
         self.plain_size = 0  # bytes of buckets that travelled plain
         self.full_size = 0  # bytes that compressed buckets have uncompressed
         self._before: dict[str, float] = {}
         self._first = True
         if csv is not None and state.rank == 0:
-            self._file = open(csv, "w", encoding="utf-8")
-            self._file.write(",".join(COLUMNS) + "\n")
+            self._file = open(csv, "wb", buffering=0)
+            self._file.write((",".join(COLUMNS) + "\n").encode())
 
     def totals(self) -> dict[str, float]:
         """Sums since the start of this process. Stages are CPU seconds of the pool's threads; operation_s is the wall
@@ -100,13 +101,20 @@ class Report:
             return
         row = {"step": step, **self.row()}
         if self._file is not None:
-            self._file.write(",".join(_text(row[name]) for name in COLUMNS) + "\n")
-            self._file.flush()
+            self._write(",".join(_text(row[name]) for name in COLUMNS) + "\n")
         if self._writer is not None:
             for name in COLUMNS[1:]:
                 if row[name] is not None:
                     self._writer.add_scalar(f"gradwire/{name}", row[name], step)
         log.info("gradwire: step %d, %s", step, _line(row))
+
+    def _write(self, line: str) -> None:
+        """A full disk ends the file, not the run."""
+        try:
+            self._file.write(line.encode())
+        except OSError as error:
+            log.warning("gradwire: no more statistics: %s", error)
+            self.close()
 
     def summary(self) -> str:
         """One line for a progress display, from the start of this process."""

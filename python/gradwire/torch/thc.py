@@ -18,8 +18,8 @@ import torch.distributed as dist
 
 import gradwire.thc
 
-from .ddp import fail_future, new_transport, timeout_of
-from .transport import Worker
+from .ddp import fail_future
+from .transport import Start, Worker, timeout_of
 
 
 def thc_hook(
@@ -56,18 +56,18 @@ class ThcState:
         timeout: timedelta | None = None,
         seed: int = 0,
     ) -> None:
-        made = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else list(optimizer)
-        params = [param for one in made for part in one.param_groups for param in part["params"]]
-        self._numbers = {id(param): number for number, param in enumerate(params)}
         self.group = dist.group.WORLD if group is None else group
-        self._transport = new_transport(self.group, transport, timeout or timeout_of(self.group))
-        self.rank, self.size = self._transport.rank, self._transport.size
-        agreed = {"bits": bits, "error_feedback": error_feedback, "small_len": small_len, "seed": seed}
-        self._transport.agree("THC", agreed)
-        options = gradwire.thc.options(bits, self.size, seed=seed, error_feedback=error_feedback)
-        if options.lane_bits == 16:  # Gloo does not add 16-bit integers
-            options = gradwire.thc.options(bits, self.size, lane_bits=32, seed=seed, error_feedback=error_feedback)
-        self.codec = gradwire.thc.Codec(options)
+        with Start("THC", self.group, transport, timeout or timeout_of(self.group)) as start:
+            self.rank, self.size = dist.get_rank(self.group), dist.get_world_size(self.group)
+            made = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else list(optimizer)
+            params = [param for one in made for part in one.param_groups for param in part["params"]]
+            self._numbers = {id(param): number for number, param in enumerate(params)}
+            options = gradwire.thc.options(bits, self.size, seed=seed, error_feedback=error_feedback)
+            if options.lane_bits == 16:  # Gloo does not add 16-bit integers
+                options = gradwire.thc.options(bits, self.size, lane_bits=32, seed=seed, error_feedback=error_feedback)
+            self.codec = gradwire.thc.Codec(options)
+            start.options = {"bits": bits, "error_feedback": error_feedback, "small_len": small_len, "seed": seed}
+        self._transport = start.transport
         self.small_len = small_len
         self.round = 0
         self.sent_size = 0  # bytes of lanes and patterns that were handed to all-reduce

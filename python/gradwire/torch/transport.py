@@ -6,9 +6,11 @@ the bound of a message and no sizes are exchanged. What lies behind the message 
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import queue
 import threading
+import time
 import weakref
 import zlib
 from collections.abc import Callable, Mapping
@@ -25,7 +27,7 @@ OPERATIONS_MAX = 1 << _OPERATION_BITS  # on their way at a time
 PIECES_MAX = 1 << _PIECE_BITS
 TO_OWNER, FROM_OWNER = 0, 1
 _AGREEMENT, _NEVER_SENT = 1 << 30, 3 << 29
-_SETTINGS_MAX = 63  # options that agree() compares, so that all ranks send as many words
+_SETTINGS_MAX = 62  # options that agree() compares, so that all ranks send as many words
 _WORD = (1 << 32) - 1
 
 
@@ -75,16 +77,21 @@ class Transport:
             self.wait(work)
         return torch.stack([mine, *rooms]).amax(0)
 
-    def agree(self, kind: str, options: Mapping[str, Any]) -> None:
-        """Raises ValueError on all ranks, and says what differs, unless all have this kind of hook and these options.
+    def agree(self, kind: str, options: Mapping[str, Any], *, failed: bool = False) -> None:
+        """Raises on all ranks, and says why, unless all have this kind of hook and these options and none has failed.
 
-        The first call of a hook, whatever it is, so that one that others lack keeps nobody waiting.
+        The first call of a hook, whatever it is, so that one that others lack keeps nobody waiting. A rank that failed
+        does not raise here: it has an error of its own.
         """
         names = sorted(options)
         texts = [kind, *(repr(options[name]) for name in names)]
         words = [zlib.crc32(text.encode()) for text in texts]
         words += [0] * (1 + _SETTINGS_MAX - len(words))
-        largest = self.largest([*words, *(word ^ _WORD for word in words)])
+        bad, *largest = self.largest([self.rank + 1 if failed else 0, *words, *(word ^ _WORD for word in words)])
+        if failed:
+            return
+        if bad:
+            raise RuntimeError(f"gradwire: rank {bad - 1} failed to make its hook; its own error says why")
         differ = [i for i in range(len(words)) if largest[i] != largest[len(words) + i] ^ _WORD]
         if 0 in differ:
             raise ValueError(f"gradwire: the ranks have different hooks; this one has {kind}")
@@ -108,6 +115,53 @@ class Transport:
                 self.receive(room, (self.rank + i) % self.size, _NEVER_SENT).wait(timedelta(milliseconds=1))
 
 
+class Start:
+    """Makes the transport of a hook, and lets the ranks agree, after a block with what may fail on a rank alone:
+
+        with Start("gradwire", group, transport, timeout) as start:
+            ...
+            start.options = {...}  # that must be equal on all ranks
+        start.transport
+
+    What the block raises is raised when the other ranks have been told, so that none waits for this one.
+    """
+
+    transport: Transport
+
+    def __init__(self, kind: str, group: Any, transport: Any, timeout: timedelta) -> None:
+        self.options: Mapping[str, Any] = {}
+        self._kind, self._arguments = kind, (group, transport, timeout)
+
+    def __enter__(self) -> Start:
+        return self
+
+    def __exit__(self, _: Any, error: BaseException | None, __: Any) -> None:
+        if error is None or isinstance(error, Exception) and dist.is_initialized():
+            self.transport = new_transport(*self._arguments)
+            self.transport.agree(self._kind, self.options, failed=error is not None)
+
+
+def new_transport(group: Any, transport: Any, timeout: timedelta) -> Transport:
+    """A Gloo group of the ranks of `group` for nothing else, unless one is given."""
+    if transport is None and group is dist.group.WORLD:
+        transport = dist.new_group(backend="gloo", timeout=timeout)
+    elif transport is None:
+        ranks = [dist.get_global_rank(group, i) for i in range(dist.get_world_size(group))]
+        # torch 2: the group's own ranks suffice; 1.13: all processes must make it.
+        local = {"use_local_synchronization": True} if hasattr(torch, "compile") else {}
+        transport = dist.new_group(ranks, backend="gloo", timeout=timeout, **local)
+    return Transport(transport, timeout)
+
+
+def timeout_of(group: Any) -> timedelta:
+    """How long a call of a group may take; what torch takes by default where the group does not say."""
+    try:
+        backend = group._get_backend(torch.device("cpu")) if hasattr(group, "_get_backend") else group
+        return backend.options._timeout
+    except (AttributeError, RuntimeError):
+        return timedelta(minutes=30)
+
+
 def weakly(method: Callable[..., Any]) -> Callable[..., Any]:
     """A call of a bound method that does not keep its object: nothing is called once that is gone."""
     reference = weakref.WeakMethod(method)
@@ -126,6 +180,7 @@ class Worker:
     """
 
     def __init__(self, name: str, on_error: Callable[[BaseException], None]) -> None:
+        _workers.add(self)
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=_run_jobs, args=(self._jobs, weakly(on_error)), name=name, daemon=True)
         self._thread.start()
@@ -156,3 +211,18 @@ def _run_jobs(jobs: queue.SimpleQueue, on_error: Callable[[BaseException], None]
         except BaseException as error:
             on_error(error)
         del job  # what it holds must not live until the next one comes
+
+
+_workers: weakref.WeakSet[Worker] = weakref.WeakSet()
+
+
+@atexit.register
+def _end_workers() -> None:
+    """A thread that comes back from C++ code of torch while the interpreter ends would abort the process. So those that
+    have work get a little time; one that waits for a peer does not come back before the process ends."""
+    workers = list(_workers)
+    for worker in workers:
+        worker.stop()
+    until = time.monotonic() + 2.0
+    for worker in workers:
+        worker.close(max(0.0, until - time.monotonic()))

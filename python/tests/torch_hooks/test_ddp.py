@@ -100,3 +100,11 @@ def test_noise_limit_alone_sends_less_than_the_smaller_quantum_of_both():
     assert sizes[None] < 0.5 * sizes[20]
     with pytest.raises(AssertionError, match="tolerance_bits=None needs a noise limit"):
         run(train, 2, "adamw", 1, {**OPTIONS, "tolerance_bits": None})
+
+
+@pytest.mark.parametrize("wrong", [{"noise": 2.0}, {"noise": 0.001, "tolerance_bits": None}, {"tolerance_bits": 24}])
+def test_options_out_of_range_are_refused(wrong):
+    """When the hook is made, not in the first backward pass."""
+    optimizer = OPTIMIZERS["adamw"](model().parameters())
+    with pytest.raises(gradwire.Error, match="(arg|option)"):
+        gradwire.torch.CodecOptions(**wrong).settings([optimizer])

@@ -14,7 +14,7 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "bench"))
 
 from links.link_spec import LinkSpec  # noqa: E402
-from training import emulate  # noqa: E402
+from training import emulate, hook_list  # noqa: E402
 
 LINK = "1mbit+20ms"
 
@@ -88,3 +88,7 @@ def test_the_hook_gives_the_same_bits_and_pays_for_its_messages():
     for rank, (bits, sent, carried, seconds) in held.items():
         assert bits == plain[rank][0] and sent == plain[rank][1]
         assert carried > sent and seconds >= carried / second  # agreements too
+
+
+def test_the_plan_of_a_hook_with_a_bucket_size():
+    assert hook_list.plan_of("gradwire:plan=p.json,noise=0.5@0") == "p.json"

@@ -217,22 +217,33 @@ def test_checkpointing_is_not_taken_for_the_end():
 
 
 def closed(rank, size):
+    """What works and what raises after close(), in the middle of a step: maps are being built."""
     net = model()
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
     ddp = DDP(net)
     state, hook = gradwire.torch.ddp_hook(optimizer, **OPTIONS)
     ddp.register_comm_hook(state, hook)
+    for step in range(2):
+        train_step(ddp, optimizer, rank, step)
+    net(batch(rank, 2)[0])
     state.close()
+    for step in range(3):  # of this rank alone
+        train_step(net, optimizer, rank, step)
+    communicator = gradwire.torch.Communicator(small_len=1)
+    communicator.close()
     x, y = batch(rank, 0)
-    try:
-        torch.nn.functional.mse_loss(ddp(x), y).backward()
-    except RuntimeError:
-        return together(rank, size, True)
-    return together(rank, size, False)
+    backward = torch.nn.functional.mse_loss(ddp(x), y).backward
+    raised = []
+    for call in (state.check, lambda: communicator.all_reduce(torch.ones(4)), backward):
+        with pytest.raises(RuntimeError) as caught:
+            call()
+        raised.append("closed" in str(caught.value) or "Unable to cast" in str(caught.value))
+    state.close()
+    return together(rank, size, raised)
 
 
 def test_a_closed_hook_raises():
-    assert run(closed, 2) == {0: True, 1: True}
+    assert run(closed, 2) == {rank: [True, True, True] for rank in range(2)}
 
 
 def dying(rank, size):
@@ -420,6 +431,68 @@ def test_ranks_with_other_options_raise_at_once(given, why):
         assert why in message and seconds < 15 and not left
 
 
+MAKERS = {
+    "csv": lambda optimizer, bad: gradwire.torch.ddp_hook(optimizer, csv="/nowhere/a.csv" if bad else None),
+    "plan": lambda optimizer, bad: gradwire.torch.ddp_hook(optimizer, plan="nowhere.json" if bad else ONE_BUCKET),
+    "threads": lambda optimizer, bad: gradwire.torch.ddp_hook(optimizer, threads=257 if bad else 2),
+    "compress": lambda optimizer, bad: gradwire.torch.ddp_hook(optimizer, compress="maybe" if bad else "auto"),
+    "thc": lambda optimizer, bad: gradwire.torch.thc_hook(optimizer, bits=5 if bad else 4),
+    "topk": lambda optimizer, bad: gradwire.torch.ddp_hook(optimizer, codec="topk", ratio=2 if bad else 0.5),
+    "communicator": lambda optimizer, bad: gradwire.torch.Communicator(optimizer=None, threads=0 if bad else 1),
+    "planned_ddp": lambda _, bad: gradwire.torch.planned_ddp(model(), "nowhere.json" if bad else ONE_BUCKET),
+}
+
+
+def failing_alone(rank, size, kind):
+    """The hook of rank 0 cannot be made; one that all ranks make afterwards can."""
+    started = time.monotonic()
+    optimizer = torch.optim.AdamW(model().parameters(), lr=1e-3)
+    with pytest.raises(Exception) as caught:
+        MAKERS[kind](optimizer, rank == 0)
+    told = "rank 0 failed to make its hook" in str(caught.value)
+    seconds = time.monotonic() - started
+    left = left_threads()
+    gradwire.torch.ddp_hook(optimizer)[0].close()
+    return told, seconds, left
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_a_rank_that_fails_alone_keeps_nobody_waiting(kind):
+    for rank, (told, seconds, left) in run(failing_alone, 3, kind, timeout_s=30).items():
+        assert told == (rank != 0) and seconds < 15 and not left
+
+
+class FullDisk:
+    def __init__(self):
+        self.calls = []
+
+    def write(self, text):
+        self.calls.append("write")
+        raise OSError("no space left")
+
+    def close(self):
+        self.calls.append("close")
+
+
+def full(rank, size):
+    net = model()
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
+    ddp = DDP(net)
+    state, hook = gradwire.torch.ddp_hook(optimizer, **OPTIONS, csv=os.devnull, report_every=1)
+    if rank == 0:
+        state.report._file = disk = FullDisk()
+    ddp.register_comm_hook(state, hook)
+    for step in range(3):
+        train_step(ddp, optimizer, rank, step)
+    state.close()
+    return digest(net), disk.calls if rank == 0 else []
+
+
+def test_a_full_disk_ends_the_statistics_alone():
+    found = run(full, 2)
+    assert found == {0: (found[1][0], ["write", "close"]), 1: (found[1][0], [])}
+
+
 def test_ranks_may_differ_in_what_concerns_them_alone(tmp_path):
     found = run(concerned, 2, str(tmp_path / "a.csv"))
     assert found[0] == found[1]
@@ -435,16 +508,18 @@ def dropped(rank, size, kind):
     net = model()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     ddp = DDP(net)
-    options = {"ddp": OPTIONS, "classic": {"codec": "topk"}, "thc": {"small_len": 256}, "recording": OPTIONS}[kind]
+    options = {"classic": {"codec": "topk"}, "thc": {"small_len": 256}}.get(kind, OPTIONS)
     if kind == "recording":
         options = {**options, "record": "never-written.json"}
+    if kind == "model":  # of which DDP keeps the hook
+        options = {**options, "model": ddp}
     made = gradwire.torch.thc_hook if kind == "thc" else gradwire.torch.ddp_hook
     state, hook = made(optimizer, **options)
     ddp.register_comm_hook(state, hook)
     for step in range(2):
         train_step(ddp, optimizer, rank, step)
     before, pool = left_threads(), state.engine.pool if hasattr(state, "engine") else None
-    del ddp, state, hook
+    del ddp, state, hook, options
     gc.collect()
     net(batch(rank, 0)[0])
     deadline = time.monotonic() + 20
@@ -456,7 +531,35 @@ def dropped(rank, size, kind):
     return together(rank, size, (before, left_threads(), closed, hooks))
 
 
-@pytest.mark.parametrize("kind", ["ddp", "recording", "classic", "thc"])
+@pytest.mark.parametrize("kind", ["ddp", "recording", "model", "classic", "thc"])
 def test_a_hook_that_is_dropped_leaves_no_threads(kind):
     for before, after, closed, hooks in run(dropped, 2, kind).values():
         assert before and not after and closed and not hooks
+
+
+EXIT = """
+import datetime, time
+import torch.distributed as dist
+from gradwire.torch.transport import Worker
+
+class Slow:
+    def __init__(self):
+        self.sleep = time.sleep
+    def __del__(self):
+        self.sleep(1)
+
+class Owner:
+    def fail(self, error):
+        pass
+
+slow, owner = Slow(), Owner()
+worker = Worker("gradwire-test", owner.fail)
+worker.submit(lambda: dist.HashStore().wait(["never"], datetime.timedelta(seconds=0.3)))
+time.sleep(0.1)
+"""
+
+
+def test_a_program_may_end_while_a_thread_is_in_torch():
+    """An interpreter that ends takes its time over an object; the thread comes back meanwhile."""
+    ended = subprocess.run([sys.executable, "-c", EXIT], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 0, ended.stderr

@@ -124,6 +124,14 @@ def test_ddp_with_a_plan_of_another_model_is_refused():
         gradwire.torch.planned_ddp(model(), without(plan((5, "fp32"), (1, "fp32")), 1))
 
 
+def test_ddp_with_a_plan_of_other_sizes_is_refused():
+    """As if the optimizer, whose order a recording has, had its parameters in another order than the module."""
+    document = plan((1, "fp32"), (5, "fp32"), names=NUMBERS)
+    document["groups"][0]["names"], document["groups"][1]["names"][0] = ["parameter.4"], "parameter.5"
+    with pytest.raises(ValueError, match="bucket 0 of the plan is for 3 values, not 192; numbers are"):
+        gradwire.torch.planned_ddp(model(), document)
+
+
 def test_options_of_a_bucket_change_what_it_sends():
     sizes = []
     for bits in (8, 16):
@@ -197,7 +205,7 @@ def test_plans_that_cannot_run_are_refused(why):
 class _State:
     """As much of a DdpState as the options of a codec need."""
 
-    _options = {"tolerance_bits": 14}
+    _options = gradwire.torch.CodecOptions()
     _refuse = staticmethod(gradwire.torch.DdpState._refuse)
 
 

@@ -1,10 +1,13 @@
 """The probe: inputs of the planner from a running job."""
 
 import json
+import os
+import types
 
 import gradwire.torch
 import pytest
 import torch
+import torch.distributed as dist
 from ranks import run
 from test_ddp import batch, digest, model
 
@@ -21,7 +24,7 @@ def measured(rank, size, folder, codecs):
     x, y = batch(rank, 2)
     torch.nn.functional.mse_loss(net(x), y).backward()
     before = digest(net), [param.grad.clone() for param in net.parameters()]
-    found = gradwire.torch.probe.measure(optimizer, codecs, lens=(1 << 10, 1 << 17), repeats=1)
+    found = gradwire.torch.probe.measure(optimizer, codecs, lens=(1 << 10, 1 << 17), repeats=1, compress="auto")
     found.write(folder)
     after = [param.grad for param in net.parameters()]
     return digest(net) == before[0] and all(map(torch.equal, before[1], after)), found.cluster
@@ -30,12 +33,14 @@ def measured(rank, size, folder, codecs):
 def test_costs_of_every_kind_of_codec(tmp_path):
     codecs = {"plain": {}, "fp16": {}, "bf16": {}, "gcomp-t12": {}, "thc": {}}
     codecs["mine"] = {"codec": "gradwire", "tolerance_bits": 20}
-    found = run(measured, 3, str(tmp_path), codecs)
+    found = run(measured, 3, str(tmp_path / "inputs"), codecs)
     assert all(untouched for untouched, _ in found.values())
     assert len({json.dumps(cluster) for _, cluster in found.values()}) == 1
-    cluster = json.loads((tmp_path / "cluster.json").read_text())
+    cluster = json.loads((tmp_path / "inputs" / "cluster.json").read_text())
     assert cluster["ranks"] == 3 and cluster["latency_us"] > 0 and cluster["us_per_kib"] > 0
-    entries = {entry["name"]: entry for entry in json.loads((tmp_path / "codecs.json").read_text())["codecs"]}
+    entries = {
+        entry["name"]: entry for entry in json.loads((tmp_path / "inputs" / "codecs.json").read_text())["codecs"]
+    }
     assert list(entries) == list(codecs)
     for entry in entries.values():
         curves = entry.get("gpu") or entry["cpu"]
@@ -49,6 +54,21 @@ def test_costs_of_every_kind_of_codec(tmp_path):
     assert entries["mine"]["options"] == {"codec": "gradwire", "tolerance_bits": 20}
     tight, loose = (entries[name]["payload"] for name in ("mine", "gcomp-t12"))
     assert 0.5 < loose["num"] / loose["den"] < tight["num"] / tight["den"] < 4.2  # bytes a value
+
+
+def bound(rank, size, cores):
+    os.sched_setaffinity(0, cores[rank])
+    return gradwire.torch.probe._share(types.SimpleNamespace(size=size, group=dist.group.WORLD))
+
+
+def test_cores_of_ranks_that_are_bound_to_some():
+    """All to all cores; two to one core; each to its own; the rank with the fewest counts."""
+    first, *others = sorted(os.sched_getaffinity(0))
+    free = [first, *others]
+    assert set(run(bound, 2, [free, free]).values()) == {(len(free) / 2, len(free), 2)}
+    assert set(run(bound, 2, [[first], [first]]).values()) == {(0.5, 1, 2)}
+    if others:
+        assert set(run(bound, 2, [[first], others]).values()) == {(1.0, len(free), 2)}
 
 
 def without_gradients(rank, size):

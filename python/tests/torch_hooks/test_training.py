@@ -549,20 +549,20 @@ def test_tags_of_many_buckets_differ():
         assert numbers >= 300 and totals["sent_size"] > 0
 
 
-def with_buckets(rank, size, caps, options):
-    """Warnings of rank 0 about the size of buckets."""
+def with_buckets(rank, size, caps, options, width=1200, count=6):
+    """Warnings of rank 0 about the size of buckets of `count` layers."""
     messages = []
     handler = logging.Handler()
     handler.emit = lambda record: messages.append(record.getMessage())
     logging.getLogger("gradwire").addHandler(handler)
     for cap in caps:
         torch.manual_seed(1)
-        net = torch.nn.Sequential(*[torch.nn.Linear(1200, 1200, bias=False) for _ in range(6)])
+        net = torch.nn.Sequential(*[torch.nn.Linear(width, width, bias=False) for _ in range(count)])
         optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
         ddp, state = make(net, optimizer, {"bucket_cap_mb": cap}, piece_len=1 << 18, debug=False, **options)
         for _ in range(5):
             net.zero_grad()
-            ddp(torch.randn(2, 1200)).square().sum().backward()
+            ddp(torch.randn(2, width)).square().sum().backward()
             optimizer.step()
         finish(state, net)
         messages.append(cap)
@@ -574,3 +574,7 @@ def test_large_buckets_are_reported_once(compress):
     found = run(with_buckets, 2, (4.0, 25.0), {"compress": compress})
     hint = ["gradwire: one of DDP's buckets has 83 % of the gra"] if compress == "always" else []
     assert found == {0: [4.0, *hint, 25.0], 1: [4.0, 25.0]}
+
+
+def test_a_bucket_of_one_gradient_is_no_fault_of_ddp():
+    assert run(with_buckets, 2, (4.0,), {"compress": "always"}, 1600, 1) == {0: [4.0], 1: [4.0]}
