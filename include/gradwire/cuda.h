@@ -24,7 +24,7 @@
  *   - Alignment: values to their element (16 bytes are faster); frames, packed indices and lanes to 16;
  *     patterns, members, results, items, hops and histograms to 8; workspaces to 256; else GW_ERR_ARG.
  *   - Graphs: random keys and rounds can be read from device memory (gw_cuda_gcomp_key, gw_cuda_thc_key), so
- * that replays advance.
+ *     that replays advance.
  *   - GW_ERR_STATE: a handle is not initialised. GW_ERR_DEVICE: the driver refused; gw_cuda_driver_error()
  *     has its code.
  *
