@@ -234,9 +234,9 @@ GW_API GW_MUST_CHECK gw_status gw_collective_encode(const gw_collective_bucket *
  *   - dst->capacity: at least gw_gcomp_bound() of the piece's len
  *   - GW_OK: dst->size is the size of the frame
  *   - GW_ERR_MISMATCH: a frame of another len, dtype or chunk_log2. GW_ERR_ARG also if this rank does not own
- * the piece. Others: as gw_gcomp_decode() and gw_gcomp_encode()
+ *     the piece. Others: as gw_gcomp_decode() and gw_gcomp_encode()
  *   - on failure dst->size is 0 and dst->data holds nothing that this call did not compute; *blame says who.
- * The caller sends a notice to all
+ *     The caller sends a notice to all
  */
 GW_API GW_MUST_CHECK gw_status gw_collective_reduce(const gw_collective_bucket *bucket, uint32_t piece,
                                                     const gw_gcomp_frame *messages, gw_buffer *dst,

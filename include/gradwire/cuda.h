@@ -24,7 +24,7 @@
  *   - Alignment: values to their element (16 bytes are faster); frames, packed indices and lanes to 16;
  *     patterns, members, results, items, hops and histograms to 8; workspaces to 256; else GW_ERR_ARG.
  *   - Graphs: random keys and rounds can be read from device memory (gw_cuda_gcomp_key, gw_cuda_thc_key), so
- * that replays advance.
+ *     that replays advance.
  *   - GW_ERR_STATE: a handle is not initialised. GW_ERR_DEVICE: the driver refused; gw_cuda_driver_error()
  *     has its code.
  *
@@ -208,13 +208,13 @@ GW_API size_t gw_cuda_gcomp_segments_workspace_size(const gw_gcomp *codec, size_
 
 /*
  * gw_gcomp_encode(), the same bytes.
- *   - source: values, levels and digest of the map, quanta and segments, in device memory; segments are read
- * when the kernels run
+ *   - source: values, levels and digest of the map, quanta and segments, in device memory. Segments are read
+ *     by the kernels
  *   - dst->capacity: at least gw_gcomp_bound()
  *   - returned: GW_ERR_ARG, GW_ERR_STATE, GW_ERR_LIMIT, GW_ERR_DST, GW_ERR_WORKSPACE, GW_ERR_OPTION (the
  *     device has too little shared memory for the handle's chunk_log2), GW_ERR_DEVICE
- *   - in the result: GW_OK, size and len; GW_ERR_TABLE; GW_ERR_ARG (a map_base out of range, or segments that
- * do not have all values)
+ *   - in the result: GW_OK, size and len; GW_ERR_TABLE; GW_ERR_ARG (a map_base out of range, or segments
+ *     without all values)
  */
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_encode(gw_cuda *cuda, const gw_gcomp *codec,
                                                     const gw_gcomp_source *source, const gw_cuda_buffer *dst,

@@ -453,7 +453,7 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_decode_add(const gw_gcomp *codec, const 
  * this order, each sum rounded. The result is that of one gw_gcomp_decode_add() after the other.
  *
  *   - frames: frame_count >= 1 frames of equal len and chunk_log2, else GW_ERR_MISMATCH; each with its map
- * where it needs one
+ *     where it needs one
  *   - range: the chunks to work on; target->values is then the place of its first value. NULL: all
  *   - every frame is checked before anything is written; status as gw_gcomp_decode_add(), of the lowest
  *     frame (target->bad_frame)

@@ -462,9 +462,9 @@ typedef struct gw_plan_job {
  *     reads back, over cluster->host; a network step takes from both and delivers to both. Copies of no
  *     duration are left out.
  *   - codec: may be NULL for an option without compression.
- *   - GW_ERR_TICKS: a number is out of its range, or a duration would be. Returns GW_ERR_OPTION for a device
- * without costs or a collective that the codec does not allow, and GW_ERR_ARG for an option whose operations
- * do not fit together (decode or collective of compressed payloads without a compression before it).
+ *   - GW_ERR_TICKS: a number is out of its range, or a duration would be. GW_ERR_OPTION: a device without
+ *     costs or a collective that the codec does not allow. GW_ERR_ARG: operations of an option that do not
+ *     fit together (decode or collective of compressed payloads without a compression before it)
  */
 GW_API GW_MUST_CHECK gw_status gw_plan_option_price(const gw_plan_option *option, const gw_plan_codec *codec,
                                                     const gw_plan_cluster *cluster, int64_t elems,

@@ -73,28 +73,18 @@ void gw_round_plan_fill(gw_round_plan *plan, const gw_round_rule *rule)
 
 /* ---- random words ------------------------------------------------------------------------------------- */
 
-/* What the rounds of Philox add to words 0 and 2, in the lower halves of 64 bits. In the first two that is
- * all but the products of word 0 of the counter, the other words being constant. */
+/* What the rounds of Philox add, in the lower halves of 64 bits. */
 typedef struct philox_keys {
     __m256i key[GW_PHILOX_ROUNDS][2];
 } philox_keys;
 
 static void philox_keys_fill(philox_keys *keys, uint32_t c1, const gw_round_plan *plan)
 {
-    uint32_t key[GW_PHILOX_ROUNDS][2] = {{(uint32_t)plan->seed, (uint32_t)(plan->seed >> 32)}};
-    for (unsigned r = 1; r < GW_PHILOX_ROUNDS; r++) {
-        key[r][0] = key[r - 1][0] + GW_PHILOX_WEYL0;
-        key[r][1] = key[r - 1][1] + GW_PHILOX_WEYL1;
-    }
-    const uint64_t product1 = (uint64_t)GW_PHILOX_MUL1 * plan->step_index;
-    const uint64_t product0 = (uint64_t)GW_PHILOX_MUL0 * ((uint32_t)(product1 >> 32) ^ c1 ^ key[0][0]);
-    key[0][1] ^= plan->rank_hop;
-    key[1][0] ^= (uint32_t)product1;
-    key[1][1] ^= (uint32_t)(product0 >> 32);
-    key[2][1] ^= (uint32_t)product0;
+    uint64_t key[GW_PHILOX_ROUNDS][2];
+    gw_philox_rounds_fill(key, plan->seed, c1, plan->step_index, plan->rank_hop);
     for (unsigned r = 0; r < GW_PHILOX_ROUNDS; r++) {
-        keys->key[r][0] = _mm256_set1_epi64x((long long)(uint64_t)key[r][0]);
-        keys->key[r][1] = _mm256_set1_epi64x((long long)(uint64_t)key[r][1]);
+        keys->key[r][0] = _mm256_set1_epi64x((long long)key[r][0]);
+        keys->key[r][1] = _mm256_set1_epi64x((long long)key[r][1]);
     }
 }
 
@@ -668,13 +658,6 @@ void gw_round_groups(gw_rounded_groups *rounded, const gw_span *span, size_t at,
 }
 
 /* ---- stochastic with a deep cut ------------------------------------------------------------------------ */
-
-int gw_deep_is_for(const gw_round_rule *rule)
-{
-    return rule->dtype == GW_FP32 && rule->deep && rule->rounding == GW_GCOMP_STOCHASTIC && !rule->strict &&
-           gw_quantum_exponent(1, rule->drop_base, GW_FP32) >= 1 &&
-           gw_quantum_exponent(255, rule->drop_base, GW_FP32) <= 231;
-}
 
 /* Constants of a span, and the largest exponent found. */
 typedef struct deep_state {

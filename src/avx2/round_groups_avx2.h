@@ -131,8 +131,8 @@ typedef struct gw_round_plan {
 /* Room for the random words of so many groups. */
 enum { GW_RANDOM_LEN = GW_GROUPS_MAX * GW_GROUP_LEN + 64 };
 
-/* Fills words[0..len) with the random words of the values from `element` on, and some after them. Returns
- * where the first is. */
+/* Makes the random words of len values from `element` on, and some after them. Returns the place of the
+ * first. */
 const uint32_t *gw_random_fill(uint32_t words[GW_RANDOM_LEN], uint64_t element, size_t len,
                                const gw_round_plan *plan);
 
@@ -182,8 +182,7 @@ void gw_round_plan_fill(gw_round_plan *plan, const gw_round_rule *rule);
 void gw_round_groups(gw_rounded_groups *rounded, const gw_span *span, size_t at, size_t len,
                      const gw_round_plan *plan);
 
-/* ---- stochastic rounding with a deep cut, of fp32 in default mode ---------------------------------------
- */
+/* ---- stochastic with a deep cut ------------------------------------------------------------------------ */
 
 /* Values that are not zero, in order: most become zero, so only labels are found for all. */
 typedef struct gw_deep_values {
@@ -192,12 +191,9 @@ typedef struct gw_deep_values {
     size_t len;
 } gw_deep_values;
 
-/* 1 if gw_deep_round() can round values by this rule. */
-int gw_deep_is_for(const gw_round_rule *rule);
-
-/* Rounds the values [at, at + 32 * groups) of a span, finds their labels and appends those that are not zero
- * to kept, which has fewer than 32. Returns 0 if there is infinity or NaN, or a carry into them: they have to
- * be rounded another way, and kept has its length before. */
+/* Rounds the values [at, at + 32 * groups) of a span by a rule of gw_is_deep_stochastic(), finds their labels
+ * and appends those that are not zero to kept, which has fewer than 32. Returns 0 if there is infinity or
+ * NaN, or a carry into them: they have to be rounded another way, and kept has its length before. */
 int gw_deep_round(uint8_t labels[GW_GROUPS_MAX * GW_GROUP_LEN], gw_deep_values *kept, const gw_span *span,
                   size_t at, size_t groups, const gw_round_plan *plan);
 

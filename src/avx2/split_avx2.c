@@ -21,6 +21,7 @@
 #include "avx2/byte_orders_avx2.h"
 #include "avx2/rank_table_avx2.h"
 #include "avx2/round_groups_avx2.h"
+#include "gcomp/bins.h"
 
 /* ---- labels and masks --------------------------------------------------------------------------------- */
 
@@ -317,7 +318,7 @@ uint32_t gw_split_avx2(uint8_t *ranks, gw_digits *digits, const gw_span *span, c
     plan.base = bytes(rule->dtype == GW_FP16 ? 1 + rule->derived : rule->derived ? 1 : 0u - ranker->base);
     plan.escape_rank = bytes(ranker->escape_rank);
     plan.has_escape = ranker->escape_rank < GW_LABELS ? 0xffffffffu : 0;
-    if (gw_deep_is_for(rule)) {
+    if (gw_is_deep_stochastic(rule)) {
         return split_deep(ranks, digits, span, &plan);
     }
     switch (rule->dtype * 2 + rule->derived) {

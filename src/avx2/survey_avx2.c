@@ -13,6 +13,7 @@
 #if defined(GW_AVX2_COMPILED)
 
 #include "avx2/round_groups_avx2.h"
+#include "gcomp/bins.h"
 
 /* Tables are not about a multiple of 4096 bytes apart: such loads and stores may alias. */
 enum { TABLES = 4, TABLE_LEN = GW_BINS + 256, MASKS = 256, MASK_TABLE_LEN = MASKS + 16 };
@@ -145,7 +146,7 @@ void gw_survey_avx2(uint32_t *count, uint32_t *mask_count, const gw_span *span, 
     const size_t run = period == 64 ? block_len : 64;
     const size_t step = period == 64 ? block_len : period;
     const __m256i level_mask = _mm256_set1_epi8(rule->derived ? 0 : 3);
-    const int is_deep = gw_deep_is_for(rule);
+    const int is_deep = gw_is_deep_stochastic(rule);
     const uint32_t zero_bin = rule->dtype == GW_FP16 ? (uint32_t)GW_BIN_FP16_ZERO : 0;
     uint32_t more[TABLES - 1][TABLE_LEN] = {{0}}, more_masks[TABLES - 1][MASK_TABLE_LEN];
     uint16_t bin[GW_GROUPS_MAX * GW_GROUP_LEN];

@@ -19,34 +19,11 @@
 #if defined(GW_AVX512_COMPILED)
 
 typedef struct gw_deep_plan {
-    __m512i part, plus; /* from a map byte to the exponent of its quantum */
-    const uint8_t *levels;
-    uint64_t element;
-    /* What the rounds of Philox add to words 0 and 2. In the first two rounds that is all but the products of
-     * word 0 of the counter, the other words being constant. */
-    uint64_t key[GW_PHILOX_ROUNDS][2];
+    __m512i part, plus;                /* from a map byte to the exponent of its quantum */
+    uint64_t key[GW_PHILOX_ROUNDS][2]; /* of gw_philox_rounds_fill() */
 } gw_deep_plan;
 
 /* ---- random words -------------------------------------------------------------------------------------- */
-
-static inline void gw_deep_keys_fill(gw_deep_plan *p, const gw_round_rule *rule)
-{
-    uint32_t k0 = (uint32_t)rule->seed, k1 = (uint32_t)(rule->seed >> 32);
-    for (unsigned i = 0; i < GW_PHILOX_ROUNDS; i++) {
-        p->key[i][0] = k0;
-        p->key[i][1] = k1;
-        k0 += GW_PHILOX_WEYL0;
-        k1 += GW_PHILOX_WEYL1;
-    }
-    const uint32_t c1 = (uint32_t)(p->element >> 34);
-    const uint64_t product1 = (uint64_t)GW_PHILOX_MUL1 * rule->step_index;
-    const uint64_t product0 =
-        (uint64_t)GW_PHILOX_MUL0 * ((uint32_t)(product1 >> 32) ^ c1 ^ (uint32_t)p->key[0][0]);
-    p->key[0][1] ^= rule->rank_hop;
-    p->key[1][0] ^= (uint32_t)product1;
-    p->key[1][1] ^= product0 >> 32;
-    p->key[2][1] ^= (uint32_t)product0;
-}
 
 static inline __m512i gw_deep_key(const gw_deep_plan *p, unsigned round, unsigned i)
 {
@@ -115,14 +92,11 @@ static inline void gw_deep_words(uint32_t words[128], uint64_t first, uint64_t s
 
 /* ---- rounding ------------------------------------------------------------------------------------------ */
 
-/* 1 if these functions can round the span; otherwise the plan is not filled. Quanta have to be such that
- * bytes hold their exponents without saturation, and infinity and NaN are too far above them to be cut. */
+/* 1 if these functions can round the span; otherwise the plan is not filled. */
 static inline int gw_deep_plan_fill(gw_deep_plan *p, const gw_span *span, const gw_round_rule *rule)
 {
     const uint64_t last = span->element + span->len + 63;
-    if (rule->dtype != GW_FP32 || !rule->deep || rule->rounding != GW_GCOMP_STOCHASTIC || rule->strict ||
-        last >> 34 != span->element >> 34 || gw_quantum_exponent(1, rule->drop_base, GW_FP32) < 1 ||
-        gw_quantum_exponent(255, rule->drop_base, GW_FP32) > 231) {
+    if (!gw_is_deep_stochastic(rule) || last >> 34 != span->element >> 34) {
         return 0;
     }
     /* floor((K + drop_base - 3) / 4) = floor((K + rest) / 4) + whole, and avg(avg(K, rest + 1), 0) is one
@@ -130,9 +104,8 @@ static inline int gw_deep_plan_fill(gw_deep_plan *p, const gw_span *span, const 
     const int32_t base = rule->drop_base - 3, rest = base & 3, whole = (base - rest) / 4;
     p->part = GW_BYTE(rest + 1);
     p->plus = GW_BYTE(whole - 24);
-    p->levels = span->levels;
-    p->element = span->element;
-    gw_deep_keys_fill(p, rule);
+    gw_philox_rounds_fill(p->key, rule->seed, (uint32_t)(span->element >> 34), rule->step_index,
+                          rule->rank_hop);
     return 1;
 }
 

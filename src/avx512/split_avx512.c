@@ -185,7 +185,7 @@ GW_TEMPLATE void put_digits(cursors *c, const rest_tables *rests, const gw_block
         const __mmask64 has4 = _mm512_mask_testn_epi8_mask(has, b->drop, b->drop);
         c->p1 = append(c->p1, has1, d1);
         c->p2 = append(c->p2, has2, b->v.d2);
-        if (has3 != 0) { /* of 64 values of a low tolerance usually none has more than 11 bits */
+        if (has3 != 0) { /* of 64 values of a low tolerance usually none has a third digit */
             c->p3 = append(c->p3, has3, b->v.d3);
             c->p4 = append(c->p4, has4, b->v.d4);
         }

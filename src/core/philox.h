@@ -49,4 +49,26 @@ GW_INLINE void gw_philox4x32(uint32_t out[4], uint64_t key, uint32_t c0, uint32_
     out[3] = c3;
 }
 
+/* For counters that differ in c0 alone: what the rounds XOR to words 0 and 2 besides products of c0. That is
+ * the key, and in the first three rounds what follows from c1, c2 and c3 as well. */
+GW_INLINE void gw_philox_rounds_fill(uint64_t constant[GW_PHILOX_ROUNDS][2], uint64_t key, uint32_t c1,
+                                     uint32_t c2, uint32_t c3)
+{
+    uint32_t k0 = (uint32_t)key;
+    uint32_t k1 = (uint32_t)(key >> 32);
+
+    for (int round = 0; round < GW_PHILOX_ROUNDS; round++) {
+        constant[round][0] = k0;
+        constant[round][1] = k1;
+        k0 += GW_PHILOX_WEYL0;
+        k1 += GW_PHILOX_WEYL1;
+    }
+    const uint64_t p1 = (uint64_t)GW_PHILOX_MUL1 * c2;
+    const uint64_t p0 = (uint64_t)GW_PHILOX_MUL0 * ((uint32_t)(p1 >> 32) ^ c1 ^ (uint32_t)key);
+    constant[0][1] ^= c3;
+    constant[1][0] ^= (uint32_t)p1;
+    constant[1][1] ^= p0 >> 32;
+    constant[2][1] ^= (uint32_t)p0;
+}
+
 #endif

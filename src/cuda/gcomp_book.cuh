@@ -355,18 +355,7 @@ template <typename HAS> GW_DEVICE uint32_t gw_largest_exponent(uint32_t *sums, u
     const uint32_t t = threadIdx.x; /* exponent field t */
     const bool occurs =
         t >= 1 && t < special && (has(4 * t) || has(4 * t + 1) || has(4 * t + 2) || has(4 * t + 3));
-    const uint32_t largest = __reduce_max_sync(GW_FULL_MASK, occurs ? t : 0);
-    __syncthreads();
-    if (gw_lane() == 0) {
-        sums[t >> 5] = largest;
-    }
-    __syncthreads();
-    uint32_t all = 0;
-    GW_UNROLL
-    for (uint32_t w = 0; w < GW_WARPS; w++) {
-        all = sums[w] > all ? sums[w] : all;
-    }
-    return all;
+    return gw_block_max(occurs ? t : 0, sums);
 }
 
 #endif

@@ -131,15 +131,7 @@ GW_DEVICE uint32_t gw_expand_quanta(gw_decode_state &s, const WORDS &words, uint
         bad = bad || (at >= blocks && e[j] != 0);
         largest = e[j] > largest ? e[j] : largest;
     }
-    largest = __reduce_max_sync(GW_FULL_MASK, largest);
-    if (gw_lane() == 0) {
-        s.sums[t >> 5] = largest;
-    }
-    __syncthreads();
-    GW_UNROLL
-    for (uint32_t w = 0; w < GW_WARPS; w++) {
-        largest = s.sums[w] > largest ? s.sums[w] : largest;
-    }
+    largest = gw_block_max(largest, s.sums);
     GW_UNROLL
     for (uint32_t j = 0; j < 2; j++) {
         const uint32_t below = largest - e[j];

@@ -84,9 +84,8 @@ typedef struct gw_cuda_frame_state {
 
 /* A sum of several frames, decoded one after the other. All zero at the start. */
 typedef struct gw_cuda_sum_state {
-    uint64_t
-        bad; /* complement of (lowest bad chunk << 28 | first frame that is bad there << 8 | status); 0: none
-              */
+    /* Complement of (lowest bad chunk << 28 | first frame that is bad there << 8 | status); 0: none. */
+    uint64_t bad;
     uint64_t len; /* of the first frame, and its chunk_log2: those of all */
     uint32_t chunk_log2;
     uint32_t status; /* of the first frame that is refused, bad_frame */

@@ -157,15 +157,7 @@ GW_DEVICE int32_t gw_quanta_chunk(gw_quanta_state &s, const gw_cuda_codec &codec
     for (uint32_t b = t; b < blocks; b += GW_THREADS) {
         largest = s.exponent[b] > largest ? s.exponent[b] : largest;
     }
-    largest = __reduce_max_sync(GW_FULL_MASK, largest);
-    if (gw_lane() == 0) {
-        s.sums[t >> 5] = largest;
-    }
-    __syncthreads();
-    GW_UNROLL
-    for (uint32_t w = 0; w < GW_WARPS; w++) {
-        largest = s.sums[w] > largest ? s.sums[w] : largest;
-    }
+    largest = gw_block_max(largest, s.sums);
     /* Nothing is cut in blocks whose quantum is too far below the largest of the chunk. */
     GW_NO_UNROLL
     for (uint32_t b = t; b < blocks; b += GW_THREADS) {

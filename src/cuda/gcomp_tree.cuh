@@ -122,6 +122,23 @@ GW_DEVICE uint32_t gw_block_scan(uint32_t x, uint32_t *sums, uint32_t *total)
     return before;
 }
 
+/* The largest x of the block, to all threads; `sums` and barriers as above. */
+GW_DEVICE uint32_t gw_block_max(uint32_t x, uint32_t *sums)
+{
+    const uint32_t of_warp = __reduce_max_sync(GW_FULL_MASK, x);
+    __syncthreads();
+    if (gw_lane() == 0) {
+        sums[threadIdx.x >> 5] = of_warp;
+    }
+    __syncthreads();
+    uint32_t largest = 0;
+    GW_UNROLL
+    for (uint32_t w = 0; w < GW_WARPS; w++) {
+        largest = sums[w] > largest ? sums[w] : largest;
+    }
+    return largest;
+}
+
 /*
  * Places of a stable counting sort over the block by a key of 0..15 (16 and more: not sorted). count is
  * scratch. One barrier; the caller puts one before the next use of count.

@@ -17,6 +17,15 @@ static inline int32_t gw_quantum_exponent(uint32_t k, int32_t drop_base, uint32_
     return (int32_t)(biased >> 2) - (1 << 15) - gw_traits_of(dtype)->mantissa_bits;
 }
 
+/* 1 for stochastic rounding of fp32 with deep cuts in default mode, unless quanta are so small or so large
+ * that bytes do not hold their exponents, or that the largest values are cut. */
+static inline int gw_is_deep_stochastic(const gw_round_rule *rule)
+{
+    return rule->dtype == GW_FP32 && rule->deep && rule->rounding == GW_GCOMP_STOCHASTIC && !rule->strict &&
+           gw_quantum_exponent(1, rule->drop_base, GW_FP32) >= 1 &&
+           gw_quantum_exponent(255, rule->drop_base, GW_FP32) <= 231;
+}
+
 /* 2^32 times the quotient of a magnitude and its quantum, rounded down (docs/numerics.md section 3): the
  * significand, of m + 1 bits, from bit 31 down for the octave just below the quantum. `below` >= 1 octaves.
  */

@@ -125,6 +125,9 @@ static void build_lines(gw_bounds *b)
         for (uint32_t end = k + 1; end < last; end++) {
             gw_plan_tick bwd = b->source->bwd_sum[end] - b->source->bwd_sum[k];
             const gw_bound_line *at_end = b->lines + (size_t)end * WEIGHTS_MAX;
+            if (end < n && at_end[0].constant == INT64_MAX) {
+                continue; /* no method is left for a tensor from here on */
+            }
             for (uint32_t v = b->row_first[end - k - 1]; v < b->row_first[end - k]; v++) {
                 gw_plan_tick tail = b->serial_tail ? b->row[v].tail : 0;
                 for (uint32_t w = 0; w < count; w++) {

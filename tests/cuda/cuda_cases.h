@@ -116,6 +116,7 @@ void compare_encode(const gcomp_case *c);
 void compare_hop(const gcomp_case *c);
 /* Of any bytes: status, chunk, values. Return the device's status. */
 gw_status compare_decode(const gcomp_case *c, const uint8_t *frame, size_t size, int is_add);
+gw_status compare_scaled(const gcomp_case *c, const uint8_t *frame, size_t size, int is_add, float scale);
 void compare_validate(const gcomp_case *c, const uint8_t *frame, size_t size);
 void compare_all(const gcomp_case *c);
 
@@ -130,6 +131,31 @@ void compare_book(gcomp_case *c, uint8_t book[GW_GCOMP_BOOK_SIZE_MAX], size_t *b
  * codec without the codebook. */
 void compare_device_arguments(const gcomp_case *c, const gw_gcomp *plain, const uint8_t *book,
                               size_t book_size);
+
+/* Stochastic rounding with deep cuts where there are any; carried frames have quanta from the values unless
+ * there is a map. */
+gw_gcomp make_dial_codec(gw_dtype dtype, gw_gcomp_levels levels, uint32_t chunk_log2);
+
+/* Frames of the case's codec, on both sides. The size of the second is in device memory. */
+enum { CASE_FRAMES = 3 };
+typedef struct frame_list {
+    gw_gcomp_frame cpu[CASE_FRAMES];
+    gw_cuda_gcomp_frame device[CASE_FRAMES];
+    uint8_t *bytes[CASE_FRAMES];
+} frame_list;
+
+void make_frames(frame_list *list, const gcomp_case *c, uint64_t *random); /* of random values */
+void damage_frame(frame_list *list, int frame, size_t at);                 /* byte `at` from its end */
+void drop_frames(frame_list *list);
+
+/* The case's values plus the frames, and what is reported about them. Returns the status. */
+gw_status compare_frames(const gcomp_case *c, const frame_list *list, uint64_t capacity, float scale);
+
+/* The segments of both sources; those on the device are left to give_since(). */
+void set_segments(tensor *t, const gw_gcomp_segment *segments, size_t count, uint64_t offset);
+
+/* Encode, hop and codebook of a source with segments; then with that codebook installed. */
+void compare_segments(gcomp_case *c);
 
 /* ---- precision maps ------------------------------------------------------------------------------------ */
 

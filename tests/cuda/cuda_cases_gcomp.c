@@ -151,7 +151,7 @@ static gw_cuda_gcomp_request new_request(size_t workspace_size)
 }
 
 /* A decode has the size of the frame from device memory, a decode_add from the host. */
-gw_status compare_decode(const gcomp_case *c, const uint8_t *frame, size_t size, int is_add)
+gw_status compare_scaled(const gcomp_case *c, const uint8_t *frame, size_t size, int is_add, float scale)
 {
     const uint64_t len = c->t.len, frame_size = size;
     const unsigned long mark = device_mark();
@@ -164,12 +164,12 @@ gw_status compare_decode(const gcomp_case *c, const uint8_t *frame, size_t size,
     if (is_add) {
         memcpy(values, c->t.values, c->value_size);
     }
-    const gw_cuda_gcomp_target dst = {on_device(values, c->value_size), len, 0};
+    const gw_cuda_gcomp_target dst = {on_device(values, c->value_size), len, scale};
     const gw_gcomp_frame in = {frame, size, c->t.cpu.map};
     const gw_cuda_gcomp_frame device_in = {on_device(frame, size), size,
                                            is_add ? NULL : on_device(&frame_size, 8), c->t.device.map};
     const gw_cuda_gcomp_request request = new_request(gw_cuda_gcomp_decode_workspace_size(&c->codec, 1, len));
-    gw_gcomp_target target = {.values = values, .capacity = len};
+    gw_gcomp_target target = {.values = values, .capacity = len, .scale = scale};
     if (is_add) {
         status = gw_gcomp_decode_add(&c->codec, &in, &target, &workspace);
         must(gw_cuda_gcomp_decode_add(&cuda, &c->codec, &device_in, &dst, &request),
@@ -188,6 +188,11 @@ gw_status compare_decode(const gcomp_case *c, const uint8_t *frame, size_t size,
     free(workspace.data);
     free(values);
     return (gw_status)r.status;
+}
+
+gw_status compare_decode(const gcomp_case *c, const uint8_t *frame, size_t size, int is_add)
+{
+    return compare_scaled(c, frame, size, is_add, 0);
 }
 
 void compare_validate(const gcomp_case *c, const uint8_t *frame, size_t size)

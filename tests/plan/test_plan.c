@@ -930,6 +930,24 @@ static void errors_are_bounded(void **state)
     assert_int_equal(gw_plan_problem_check(&problem, &fault), GW_ERR_TICKS);
 }
 
+/* The only method that a tensor allows may be too coarse for all of them. */
+static void coarse_methods_may_be_needed(void **state)
+{
+    (void)state;
+    const gw_plan_tensor tensors[3] = {{NULL, 10, 5, 0}, {NULL, 10, 5, 1}, {NULL, 10, 5, 0}};
+    gw_plan_method two[2] = {method_of(affine(0, 0), affine(0, 10), affine(0, 0)),
+                             method_of(affine(3, 0), affine(0, 1), affine(2, 0))};
+    two[1].device = GW_PLAN_CPU;
+    two[1].error = 7;
+    gw_plan_problem problem = {tensors, 3, two, 2, GW_PLAN_DECODE_SERIAL, 0, 0};
+    gw_plan_cert labels, brute;
+    for (problem.error_max = 70; problem.error_max <= 210; problem.error_max += 70) {
+        assert_int_equal(solve(&problem, GW_PLAN_BRUTE, &brute), GW_OK);
+        assert_int_equal(solve(&problem, GW_PLAN_LABELS, &labels), GW_OK);
+        assert_true(labels.proven && labels.makespan == brute.makespan);
+    }
+}
+
 /* Codec work of a group and its error, from the definition. */
 static void price_of(const gw_plan_problem *problem, const gw_plan_group *group, gw_plan_tick *work,
                      int64_t *error)
@@ -1328,6 +1346,7 @@ int main(void)
         cmocka_unit_test(methods_on_the_cpu),
         cmocka_unit_test(prices_beyond_64_bits),
         cmocka_unit_test(errors_are_bounded),
+        cmocka_unit_test(coarse_methods_may_be_needed),
         cmocka_unit_test(hidden_messages_travel_dense),
         cmocka_unit_test(no_group_could_be_cheaper),
         cmocka_unit_test(bytecomp_gaps),
