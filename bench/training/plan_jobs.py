@@ -122,7 +122,9 @@ class Session:
         copies = []
         for step in (event for event in events if event["cat"] == "user_annotation"):
             end = step["ts"] + step["dur"]
-            copies.append(end - max(e["ts"] for e in events if e["name"] == "gradient" and step["ts"] <= e["ts"] <= end))
+            copies.append(
+                end - max(e["ts"] for e in events if e["name"] == "gradient" and step["ts"] <= e["ts"] <= end)
+            )
         step = json.loads((self.folder / "step.json").read_text())
         return statistics.median(copies) / 1e6 + step["agreement_s"] + step["optimizer_s"]
 

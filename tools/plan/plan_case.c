@@ -129,7 +129,7 @@ static int parse_codec(const char *path, size_t index, json_t *object, plan_code
     static const char *const keys[] = {"name",        "payload", "decode_peer_us_per_kib",
                                        "collectives", "error",   "gpu",
                                        "cpu",         "options", "about",
-                                       "overlap",     "before",  NULL};
+                                       "overlap",     NULL};
     int code = plan_json_known(&place, object, keys);
     code = code == GW_CLI_OK ? parse_payload(&place, json_object_get(object, "payload"), out) : code;
     code = code == GW_CLI_OK ? parse_error(&place, json_object_get(object, "error"), codec) : code;
@@ -140,13 +140,6 @@ static int parse_codec(const char *path, size_t index, json_t *object, plan_code
         code = parse_collectives(&place, json_object_get(object, "collectives"), &codec->collectives);
     }
     code = code == GW_CLI_OK ? plan_json_flag(&place, object, "overlap", &out->overlap) : code;
-    json_t *before = json_object_get(object, "before");
-    if (code == GW_CLI_OK && before != NULL) {
-        char part[200];
-        const plan_place inner = {path, part};
-        (void)snprintf(part, sizeof part, "%s, before", where);
-        code = plan_curve_parse(&inner, before, &out->before);
-    }
     return code == GW_CLI_OK ? parse_devices(&place, object, codec) : code;
 }
 
@@ -157,7 +150,6 @@ static void free_codec(plan_codec *codec)
         plan_curve_free(&codec->codec.dec[device]);
         plan_curve_free(&codec->codec.sum[device]);
     }
-    plan_curve_free(&codec->before);
     json_decref(codec->source);
 }
 
@@ -264,37 +256,32 @@ void plan_library_close(plan_library *library)
     memset(library, 0, sizeof *library);
 }
 
-static const plan_codec *find_codec(const plan_library *library, const char *name)
+json_t *plan_library_options(const plan_library *library, const char *name)
 {
     for (uint32_t i = 0; i < library->codec_count; i++) {
         if (strcmp(library->codecs[i].name, name) == 0) {
-            return &library->codecs[i];
+            return json_object_get(library->codecs[i].source, "options");
         }
     }
     return NULL;
 }
 
-json_t *plan_library_options(const plan_library *library, const char *name)
-{
-    const plan_codec *found = find_codec(library, name);
-    return found != NULL ? json_object_get(found->source, "options") : NULL;
-}
-
-gw_plan_tick plan_library_before(const plan_library *library, const char *name, int64_t elems)
-{
-    const plan_codec *found = find_codec(library, name);
-    return found != NULL ? gw_plan_cost_eval(&found->before, elems) : 0;
-}
-
 int plan_library_overlaps(const plan_library *library, const char *name)
 {
-    const plan_codec *found = find_codec(library, name);
-    return found != NULL && found->overlap;
+    for (uint32_t i = 0; i < library->codec_count; i++) {
+        if (strcmp(library->codecs[i].name, name) == 0) {
+            return library->codecs[i].overlap;
+        }
+    }
+    return 0;
 }
 
 int plan_library_find(const plan_library *library, const char *name, uint64_t ranks, gw_plan_codec *codec)
 {
-    const plan_codec *found = find_codec(library, name);
+    const plan_codec *found = NULL;
+    for (uint32_t i = 0; i < library->codec_count; i++) {
+        found = strcmp(library->codecs[i].name, name) == 0 ? &library->codecs[i] : found;
+    }
     if (found == NULL) {
         return gw_cli_error(GW_CLI_USAGE, NULL, "no codec \"%.60s\"", name);
     }

@@ -20,8 +20,7 @@ typedef enum plan_kind { PLAN_JOINT, PLAN_FUSION, PLAN_TREE } plan_kind;
 typedef struct plan_codec {
     gw_plan_codec codec;
     json_t *source;    /* the object of its file */
-    gw_plan_cost before; /* of all values of the model: work that delays the backward pass */
-    int overlap;         /* the exchanges of a2a-ag overlap, piece by piece */
+    int overlap;       /* the exchanges of a2a-ag overlap, piece by piece */
     unsigned thc_bits; /* not 0: the payload depends on the number of ranks, plan_codec_at() */
     char name[PLAN_LABEL_SIZE];
 } plan_codec;
@@ -61,8 +60,6 @@ int plan_library_add_codecs(plan_library *library, const char *path);
 void plan_library_close(plan_library *library);
 /* The "options" of a codec, for the program that runs the plan; borrowed, NULL: none. */
 json_t *plan_library_options(const plan_library *library, const char *name);
-/* What a codec takes before the backward pass of a model with so many values; 0 for an unknown name. */
-gw_plan_tick plan_library_before(const plan_library *library, const char *name, int64_t elems);
 /* Whether the exchanges of a codec's a2a-ag overlap; 0 for an unknown name. */
 int plan_library_overlaps(const plan_library *library, const char *name);
 /* The codec of that name as it is for so many ranks; its curves stay those of the library. Message printed,

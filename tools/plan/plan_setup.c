@@ -137,29 +137,6 @@ static void add_tensors(const plan_model *model, plan_setup *setup)
     setup->problem.tensor_count = model->count;
 }
 
-/* What codecs do before the backward pass delays all gradients alike. Those that need it at all share one pass
- * over the state, so the longest counts. */
-static int delay_backprop(const plan_library *library, const plan_case *c, plan_setup *setup)
-{
-    int64_t elems = 0;
-    for (uint32_t i = 0; i < setup->problem.tensor_count; i++) {
-        elems += setup->tensors[i].elems > INT64_MAX - elems ? INT64_MAX - elems : setup->tensors[i].elems;
-    }
-    gw_plan_tick before = 0;
-    for (uint32_t m = 0; m < c->method_count; m++) {
-        const gw_plan_tick own = plan_library_before(library, c->method_names[m], elems);
-        before = own > before ? own : before;
-    }
-    if (setup->problem.tensor_count == 0 || before == 0) {
-        return GW_CLI_OK;
-    }
-    if (before > GW_PLAN_TICK_MAX - setup->tensors[0].bwd) {
-        return gw_cli_error(GW_CLI_BAD_DATA, NULL, "\"before\" of a codec is too large for this model");
-    }
-    setup->tensors[0].bwd += before;
-    return GW_CLI_OK;
-}
-
 int plan_setup_make(const plan_library *library, const plan_case *c, const plan_model *model,
                     const char *model_path, plan_setup *setup)
 {
@@ -177,11 +154,6 @@ int plan_setup_make(const plan_library *library, const plan_case *c, const plan_
         return gw_cli_error(GW_CLI_IO, NULL, "out of memory");
     }
     add_tensors(model, setup);
-    code = delay_backprop(library, c, setup);
-    if (code != GW_CLI_OK) {
-        plan_setup_free(setup);
-        return code;
-    }
     setup->problem.methods = setup->methods;
     setup->problem.decode = c->decode;
     setup->problem.group_elems_max = c->group_elems_max;

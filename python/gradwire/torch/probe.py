@@ -10,11 +10,12 @@ too. What is measured is what the hook runs. What the numbers mean:
 
 - link: the time of a lone all-reduce of float32, a startup and a time for each byte.
 - With fewer cores than a rank's backward pass and the codec's threads need, codecs work on the cores of the backward
-  pass ("gpu" in the cost file, the device that computes gradients). Then enc and dec are all CPU time that a message takes
-  of its process, by the share of a core that a rank has: enc what delays the message (the encoder, half of what is no
-  stage of the codec: transport, hops between threads), dec the rest (sums, decoder, the other half).
+  pass ("gpu" in the cost file, the device that computes gradients). Then enc and dec are all CPU time that a message
+  takes of its process, by the share of a core that a rank has: enc what delays the message (the encoder, half of what
+  is no stage of the codec: transport, hops between threads), dec the rest (sums, decoder, the other half). The backward
+  pass goes on beside the encoder's threads, as one more: enc takes longer by that.
 - With more cores codecs have their own ("cpu"): enc and dec are CPU time of these stages.
-- before: maps, which are built before the backward pass.
+- Maps are built before the backward pass: record_backward() has them in its times.
 - plain: the all-reduce of float32 as a codec that takes CPU time, too, which the planner's own fp32 does not.
 - sum: what a lone message takes beyond that and its bytes: the owner's sums, as far as they are not hidden behind
   transport.
@@ -173,16 +174,18 @@ def record_backward(
     state: DdpState, path: str | os.PathLike, backward: Callable[[], Any], *, model: Any = None, steps: int = 5
 ) -> None:
     """Recording of backward passes that send nothing, for `gradwire plan import`: when gradients are there, with the
-    forward pass and DDP's copies into and out of its buckets, but without what messages take from the processor.
+    forward pass, the maps of a hook that compresses, and DDP's copies into and out of its buckets, but without what
+    messages take from the processor.
 
-    A collective call. state: of the hook of the DDP model that `backward` runs, forward and backward; afterwards gradients
-    are those of each rank alone. model: for the names of parameters, as in DdpState.
+    A collective call. state: of the hook of the DDP model that `backward` runs, forward and backward; afterwards the
+    gradients are those of each rank alone. model: for the names of parameters, as in DdpState.
     """
     names = planned.names_of(state._book.params(), model or state._model)
     recording = Recording(os.fspath(path), range(steps), state._book.params(), state._slowest, state.rank)
     state.silent = True
     try:
         for step in range(steps):
+            state._on_step()  # maps are due, as after a step of the optimizer
             state._slowest([0.0])  # all begin at the same time
             recording.begin(step, names)
             backward()
@@ -218,14 +221,13 @@ def _link(bench: _Bench, lens: Sequence[int]) -> tuple[float, float]:
 
 @dataclass
 class _Row:
-    """One size: seconds of everything, of encode and decode, bytes of a payload, seconds of maps before the step."""
+    """One size: seconds of everything, of encode and decode; bytes of a payload."""
 
     length: int
     whole: float
     enc: float
     dec: float
     payload: float = 0.0
-    before: float = 0.0
 
 
 def _row(bench: _Bench, kind: str, run: Any, made: tuple[Any, ...], share: float) -> _Row:
@@ -247,7 +249,6 @@ def _row(bench: _Bench, kind: str, run: Any, made: tuple[Any, ...], share: float
 
 def _codec_row(bench: _Bench, run: Any, made: tuple[Any, ...], share: float) -> _Row:
     flat, params, views = made
-    before = bench.state.engine.stats().map_ns
     messages: list[Message] = []
 
     def once() -> None:
@@ -257,15 +258,16 @@ def _codec_row(bench: _Bench, run: Any, made: tuple[Any, ...], share: float) -> 
     whole = bench.time(once, flat)
     names = ("encode_s", "reduce_s", "decode_s", "sent_size")
     medians = [statistics.median(message.stages[name] for message in messages[1:]) for name in names]
-    mapped = (bench.state.engine.stats().map_ns - before) / 1e9  # once, in the run that warmed up
-    encode, reduce, decode, sent, mapped = bench.largest([*medians, mapped])
+    encode, reduce, decode, sent = bench.largest(medians)
     payload = sent / (2 * (bench.size - 1) / bench.size)
     if not _shared(bench, share):
         width = min(bench.state.engine.settings.threads, share)
         return _Row(flat.numel(), whole, encode / width, decode / width, payload)
     other = max(0.0, bench.cpu - encode - reduce - decode)
     enc, dec = encode + other / 2, reduce + decode + other / 2
-    return _Row(flat.numel(), whole, enc / share, dec / share, payload, mapped / share)
+    threads = bench.state.engine.settings.threads
+    enc *= (threads + 1) / threads
+    return _Row(flat.numel(), whole, enc / share, dec / share, payload)
 
 
 def _shared(bench: _Bench, share: float) -> bool:
@@ -295,8 +297,6 @@ def _entry(
         bits = round(8000 * max(0.0, rows[-1].payload - 64) / rows[-1].length)  # thousandths of a bit a value
         entry["payload"] = {"header": 64, "num": bits, "den": 8000}
         entry["overlap"] = True
-        if shared:
-            entry["before"] = _table([(row.length, row.before) for row in rows])
     else:
         entry["payload"] = {"header": 0, "num": torch.empty(0, dtype=_TYPES[kind]).element_size(), "den": 1}
     entry["collectives"] = ["a2a-ag" if adds else "allreduce"]

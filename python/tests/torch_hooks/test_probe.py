@@ -56,6 +56,50 @@ def test_costs_of_every_kind_of_codec(tmp_path):
     assert 0.5 < loose["num"] / loose["den"] < tight["num"] / tight["den"] < 4.2  # bytes a value
 
 
+def recorded(rank, size, path):
+    net = model(width=256)
+    ddp = torch.nn.parallel.DistributedDataParallel(net)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
+    state, hook = gradwire.torch.ddp_hook(optimizer, compress="always", small_len=1, model=net)
+    ddp.register_comm_hook(state, hook)
+
+    def backward(step):
+        x, y = batch(rank, step)
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(ddp(x), y).backward()
+
+    for step in range(3):
+        backward(step)
+        optimizer.step()
+    state.check()
+    sent, maps = state.engine.stats().sent_size, state.engine.stats().map_ns
+    gradwire.torch.probe.record_backward(state, path, lambda: backward(3), steps=4)
+    own = torch.cat([param.grad.flatten() for param in net.parameters()])
+    silent = state.engine.stats().sent_size == sent and state.engine.stats().map_ns > maps
+    backward(3)
+    mean = torch.cat([param.grad.flatten() for param in net.parameters()])
+    optimizer.step()
+    state.check()
+    state.close()
+    return silent, own.tolist(), mean.tolist(), digest(net)
+
+
+def test_backward_passes_that_send_nothing(tmp_path):
+    path = tmp_path / "profile.json"
+    found = run(recorded, 2, str(path))
+    assert all(silent for silent, *_ in found.values())
+    owns, means = ([torch.tensor(values[i]) for values in found.values()] for i in (1, 2))
+    assert not torch.equal(*owns) and torch.equal(*means)  # each rank's, then those of all
+    assert torch.allclose(sum(owns) / 2, means[0], atol=1e-4)
+    assert len({digest for *_, digest in found.values()}) == 1
+    events = json.loads(path.read_text())["traceEvents"]
+    steps = [event for event in events if event["cat"] == "user_annotation"]
+    assert len(steps) == 4 and not any(event["name"] == "message" for event in events)
+    for step in steps:
+        inside = [e for e in events if e["name"] == "gradient" and step["ts"] <= e["ts"] <= step["ts"] + step["dur"]]
+        assert {e["args"]["name"] for e in inside} == {name for name, _ in model(width=256).named_parameters()}
+
+
 def bound(rank, size, cores):
     os.sched_setaffinity(0, cores[rank])
     return gradwire.torch.probe._share(types.SimpleNamespace(size=size, group=dist.group.WORLD))
