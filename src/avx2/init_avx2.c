@@ -21,6 +21,8 @@ void gw_backend_init_avx2(gw_kernels *kernels, uint32_t cpu)
     kernels->gcomp.pack = gw_pack_avx2;
     kernels->gcomp.unpack = gw_unpack_avx2;
     kernels->gcomp.join = (cpu & GW_CPU_SLOW_PDEP) != 0 ? gw_join_slow_pdep_avx2 : gw_join_avx2;
+    kernels->gcomp.gather = gw_gather_avx2;
+    kernels->gcomp.spread = gw_spread_avx2;
     kernels->gcomp.add_fp32 = gw_add_fp32_avx2;
     kernels->gcomp.add_bf16 = gw_add_bf16_avx2;
     kernels->gcomp.add_fp16 = gw_add_fp16_avx2;

@@ -20,6 +20,8 @@ void gw_backend_init_avx512(gw_kernels *kernels, uint32_t cpu)
     kernels->gcomp.merge = gw_merge_avx512;
     kernels->gcomp.unpack = gw_unpack_avx512;
     kernels->gcomp.join = gw_join_avx512;
+    kernels->gcomp.gather = gw_gather_avx512;
+    kernels->gcomp.spread = gw_spread_avx512;
     kernels->gcomp.fence = gw_fence_avx512;
     kernels->gcomp.add_fp32 = gw_add_fp32_avx512;
     kernels->gcomp.add_bf16 = gw_add_bf16_avx512;

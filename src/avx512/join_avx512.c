@@ -19,7 +19,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "avx512/sums_avx512.h"
+#include "avx512/sink_avx512.h"
 
 #if defined(GW_AVX512_COMPILED)
 
@@ -58,11 +58,6 @@ typedef struct digits {
     __m512i d1, d2, d3, d4;
     __m512i exponent; /* 0 where there is none */
 } digits;
-
-/* 64 elements; 16-bit types fill two registers. A struct, not an array, so that it stays in registers. */
-typedef struct quad {
-    __m512i v0, v1, v2, v3;
-} quad;
 
 /* 64 values of fp32: sign and 5 bits of mantissa in d1, 6 each in d2..d4. */
 GW_TEMPLATE quad assemble_fp32(const digits *d)
@@ -119,43 +114,23 @@ GW_TEMPLATE quad assemble_fp16(const digits *d, uint64_t *zeros)
     return pair_bytes(low, high);
 }
 
-/* ---- output -------------------------------------------------------------------------------------------- */
+/* ---- escapes ------------------------------------------------------------------------------------------- */
 
-/* Stores of values, 64 at a time. */
-typedef struct sink {
-    uint8_t *dst;
+typedef struct escapes {
     uint16_t *place;
-    const uint8_t *escape;
-    size_t escape_len, escapes;
-    const uint8_t *addend;
-    int stream;
-    size_t line_offset; /* STREAM_LINES: bytes from the start of a line to the start of a register's values */
-} sink;
-
-/* Non-temporal stores need whole lines of 64 bytes: either dst is aligned, or, for fp32, lines are
- * assembled from two registers. */
-enum { STREAM_NOT, STREAM_ALIGNED, STREAM_LINES };
-
-static inline sink sink_begin(void *dst, uint16_t *place, const gw_join_input *input, const gw_joiner *joiner)
-{
-    const size_t offset = (uintptr_t)dst & 63;
-    const int is_possible = offset == 0 || (offset % 4 == 0 && joiner->dtype == GW_FP32);
-    const int kind = !joiner->stream || joiner->addend != NULL || !is_possible ? STREAM_NOT
-                     : offset == 0                                             ? STREAM_ALIGNED
-                                                                               : STREAM_LINES;
-    const sink s = {(uint8_t *)dst, place, input->escape, input->escape_len, 0, joiner->addend, kind, offset};
-    return s;
-}
+    const uint8_t *from;
+    size_t len, taken;
+} escapes;
 
 /* 64 / size values with the escapes in their places. */
-static inline __m512i put_some(sink *s, __m512i out, uint64_t mask, size_t at, unsigned size)
+static inline __m512i put_some(escapes *s, __m512i out, uint64_t mask, size_t at, unsigned size)
 {
     const size_t count = (size_t)_mm_popcnt_u64(mask);
-    const size_t left = s->escapes < s->escape_len ? s->escape_len - s->escapes : 0;
+    const size_t left = s->taken < s->len ? s->len - s->taken : 0;
     const uint64_t have = gw_low_mask(count < left ? count : left);
-    const uint8_t *from = s->escape + size * (have != 0 ? s->escapes : 0);
+    const uint8_t *from = s->from + size * (have != 0 ? s->taken : 0);
     for (uint64_t rest = mask; rest != 0; rest &= rest - 1) {
-        s->place[s->escapes++] = (uint16_t)(at + (unsigned)_tzcnt_u64(rest));
+        s->place[s->taken++] = (uint16_t)(at + (unsigned)_tzcnt_u64(rest));
     }
     if (size == 4) {
         return _mm512_mask_expand_epi32(out, (__mmask16)mask,
@@ -165,7 +140,7 @@ static inline __m512i put_some(sink *s, __m512i out, uint64_t mask, size_t at, u
 }
 
 /* The escapes among 64 values; rare. */
-static inline quad put_escapes(sink *s, quad out, uint64_t mask, size_t at, unsigned size)
+static inline quad put_escapes(escapes *s, quad out, uint64_t mask, size_t at, unsigned size)
 {
     if (size == 4) {
         out.v0 = put_some(s, out.v0, mask & 0xffff, at, 4);
@@ -177,162 +152,6 @@ static inline quad put_escapes(sink *s, quad out, uint64_t mask, size_t at, unsi
         out.v1 = put_some(s, out.v1, mask >> 32, at + 32, 2);
     }
     return out;
-}
-
-/* ---- sums ---------------------------------------------------------------------------------------------- */
-
-/* A value that is neither +0 nor normal is an escape. */
-static inline quad flush_escapes(quad x, uint32_t dtype)
-{
-    if (dtype == GW_FP32) {
-        x.v0 = gw_flush(x.v0);
-        x.v1 = gw_flush(x.v1);
-        x.v2 = gw_flush(x.v2);
-        x.v3 = gw_flush(x.v3);
-    } else if (dtype == GW_BF16) {
-        const __m512i exponent = _mm512_set1_epi16(0x7f80);
-        x.v0 = _mm512_maskz_mov_epi16(_mm512_test_epi16_mask(x.v0, exponent), x.v0);
-        x.v1 = _mm512_maskz_mov_epi16(_mm512_test_epi16_mask(x.v1, exponent), x.v1);
-    }
-    return x;
-}
-
-/* One register of addends from `at` on; size_left bytes are left. */
-GW_TEMPLATE __m512i load_part(const uint8_t *src, size_t at, size_t size_left)
-{
-    return size_left > at ? _mm512_maskz_loadu_epi8(gw_low_mask(size_left - at), src + at)
-                          : _mm512_setzero_si512();
-}
-
-/* The sums of `left` (or 64) values and the addends from value `at` on. */
-GW_TEMPLATE quad add_addends(const sink *s, quad x, size_t at, size_t left, uint32_t dtype, uint32_t strict)
-{
-    const size_t size = dtype == GW_FP32 ? 4 : 2;
-    const uint8_t *src = s->addend + at * size;
-    quad a = {x.v2, x.v2, x.v2, x.v2};
-    if (left < 64) {
-        a.v0 = load_part(src, 0, left * size);
-        a.v1 = load_part(src, 64, left * size);
-        a.v2 = size == 4 ? load_part(src, 128, left * size) : a.v2;
-        a.v3 = size == 4 ? load_part(src, 192, left * size) : a.v3;
-    } else {
-        a.v0 = _mm512_loadu_si512(src);
-        a.v1 = _mm512_loadu_si512(src + 64);
-        a.v2 = size == 4 ? _mm512_loadu_si512(src + 128) : a.v2;
-        a.v3 = size == 4 ? _mm512_loadu_si512(src + 192) : a.v3;
-    }
-    x.v0 = gw_sums(a.v0, x.v0, dtype, strict, 1);
-    x.v1 = gw_sums(a.v1, x.v1, dtype, strict, 1);
-    if (size == 4) {
-        x.v2 = gw_sums(a.v2, x.v2, dtype, strict, 1);
-        x.v3 = gw_sums(a.v3, x.v3, dtype, strict, 1);
-    }
-    return x;
-}
-
-/* ---- stores -------------------------------------------------------------------------------------------- */
-
-static inline void stream64(uint8_t *dst, __m512i x)
-{
-    _mm512_stream_si512((__m512i *)(void *)dst, x);
-}
-
-/* One register of the last values from `at` on; size_left bytes are left. */
-GW_TEMPLATE void store_part(uint8_t *dst, __m512i x, size_t at, size_t size_left)
-{
-    if (size_left > at) {
-        _mm512_mask_storeu_epi8(dst + at, gw_low_mask(size_left - at), x);
-    }
-}
-
-/* Stores `left` (or 64) values from value `at` on, without assembling lines. */
-GW_TEMPLATE void store(const sink *s, quad out, size_t at, size_t left, unsigned size)
-{
-    uint8_t *dst = s->dst + at * size;
-    if (left < 64) {
-        store_part(dst, out.v0, 0, left * size);
-        store_part(dst, out.v1, 64, left * size);
-        if (size == 4) {
-            store_part(dst, out.v2, 128, left * size);
-            store_part(dst, out.v3, 192, left * size);
-        }
-    } else if (s->stream != STREAM_NOT) {
-        stream64(dst, out.v0);
-        stream64(dst + 64, out.v1);
-        if (size == 4) {
-            stream64(dst + 128, out.v2);
-            stream64(dst + 192, out.v3);
-        }
-    } else {
-        _mm512_storeu_si512(dst, out.v0);
-        _mm512_storeu_si512(dst + 64, out.v1);
-        if (size == 4) {
-            _mm512_storeu_si512(dst + 128, out.v2);
-            _mm512_storeu_si512(dst + 192, out.v3);
-        }
-    }
-}
-
-/* Lines that start within a register: a line is the end of one register and the start of the next. */
-typedef struct line_maker {
-    __m512i from;  /* the 16 words of a line in two registers */
-    __m512i carry; /* the last register */
-} line_maker;
-
-static inline line_maker lines_begin(const sink *s)
-{
-    const __m512i up = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
-    const line_maker m = {_mm512_add_epi32(up, _mm512_set1_epi32((int)(16 - s->line_offset / 4))), up};
-    return m;
-}
-
-GW_TEMPLATE __m512i line_of(const line_maker *m, __m512i x, __m512i next)
-{
-    return _mm512_permutex2var_epi32(x, m->from, next);
-}
-
-/* As store() for fp32, in whole lines; the first and the last are ordinary stores of parts. */
-GW_TEMPLATE void store_lines(const sink *s, line_maker *m, quad out, size_t at, size_t left)
-{
-    uint8_t *line = s->dst + at * 4 - s->line_offset;
-    if (left < 64) {
-        store(s, out, at, left, 4);
-        return;
-    }
-    if (at == 0) {
-        store_part(s->dst, out.v0, 0, 64 - s->line_offset);
-    } else {
-        stream64(line, line_of(m, m->carry, out.v0));
-    }
-    stream64(line + 64, line_of(m, out.v0, out.v1));
-    stream64(line + 128, line_of(m, out.v1, out.v2));
-    stream64(line + 192, line_of(m, out.v2, out.v3));
-    m->carry = out.v3;
-}
-
-static inline void lines_end(const sink *s, const line_maker *m, size_t len)
-{
-    if (len >= 64) {
-        uint8_t *line = s->dst + (len & ~(size_t)63) * 4 - s->line_offset;
-        _mm512_mask_storeu_epi8(line, gw_low_mask(s->line_offset), line_of(m, m->carry, m->carry));
-    }
-}
-
-/* Prefetches the lines of [at, end). Numbers, not pointers: they may be beyond the caller's arrays, where
- * prefetching is harmless. */
-static inline void prefetch(uintptr_t at, uintptr_t end)
-{
-    for (at &= ~(uintptr_t)63; at < end; at += 64) {
-        _mm_prefetch((const char *)at, _MM_HINT_T1);
-    }
-}
-
-/* Prefetches the bytes that will be read next, in proportion: the share of values [at, at + len). */
-static inline void prefetch_frame(const gw_joiner *joiner, size_t at, size_t len, size_t all)
-{
-    const uintptr_t next = (uintptr_t)joiner->next, beside = (uintptr_t)joiner->beside;
-    prefetch(next + joiner->next_size * at / all, next + joiner->next_size * (at + len) / all);
-    prefetch(beside + joiner->beside_size * at / all, beside + joiner->beside_size * (at + len) / all);
 }
 
 /* ---- explicit ------------------------------------------------------------------------------------------ */
@@ -520,11 +339,6 @@ GW_TEMPLATE void digits_derived(digits *d, cursors *c, __m512i x, __m512i y, __m
  * constant. */
 enum { LEVELS_EXPLICIT, LEVELS_DERIVED, LEVELS_RELATIVE, LEVELS_CONSTANT };
 
-/* How values are stored: as they are, in lines, as sums. */
-enum { STORE_VALUES, STORE_LINES, STORE_SUMS, STORE_STRICT_SUMS };
-
-enum { PREFETCH_LEN = 1024 };
-
 /* The last, fewer than 64 values, padded with zeros. */
 typedef struct last_values {
     uint8_t label[64], level[64];
@@ -539,15 +353,17 @@ static void copy_last(last_values *last, const uint8_t *label, const uint8_t *le
     }
 }
 
-GW_TEMPLATE uint64_t join_range(sink *sink_inout, cursors *from, const gw_join_input *input,
-                                const gw_joiner *joiner, uint32_t dtype, int kind, int form)
+GW_TEMPLATE uint64_t join_range(const sink *to, escapes *escapes_inout, cursors *from,
+                                const gw_join_input *input, const gw_joiner *joiner, uint32_t dtype, int kind,
+                                int form)
 {
     const unsigned size = dtype == GW_FP32 ? 4 : 2;
     const uint8_t *const labels = input->labels, *const levels = input->levels;
     const size_t len = input->len;
     const __m512i base = set1(joiner->base);
     cursors c = *from;
-    sink s = *sink_inout;
+    const sink s = *to;
+    escapes e = *escapes_inout;
     line_maker maker = lines_begin(&s);
     last_values last;
     drop_rule rule;
@@ -589,9 +405,9 @@ GW_TEMPLATE uint64_t join_range(sink *sink_inout, cursors *from, const gw_join_i
             }
             const uint64_t escaped = _mm512_cmpeq_epi8_mask(x, set1(LABEL_ESCAPE));
             if (escaped != 0) {
-                out = put_escapes(&s, out, escaped, i, size);
+                out = put_escapes(&e, out, escaped, i, size);
                 if (form == STORE_SUMS) {
-                    out = flush_escapes(out, dtype);
+                    out = flush_values(out, dtype);
                 }
             }
             if (form == STORE_LINES) {
@@ -608,7 +424,7 @@ GW_TEMPLATE uint64_t join_range(sink *sink_inout, cursors *from, const gw_join_i
         lines_end(&s, &maker, len);
     }
     *from = c;
-    *sink_inout = s;
+    *escapes_inout = e;
     return bad_zero;
 }
 
@@ -616,9 +432,9 @@ GW_TEMPLATE uint64_t join_range(sink *sink_inout, cursors *from, const gw_join_i
  * their own, because the compiler keeps the constants of all loops of a function in registers. */
 #define JOIN_CASE(dtype, kind, form)                                                                         \
     case ((dtype)*4 + (kind)) * 4 + (form):                                                                  \
-        return join_range(s, c, input, joiner, (dtype), (kind), (form))
+        return join_range(s, e, c, input, joiner, (dtype), (kind), (form))
 
-static GW_NOINLINE uint64_t join_values(sink *s, cursors *c, const gw_join_input *input,
+static GW_NOINLINE uint64_t join_values(const sink *s, escapes *e, cursors *c, const gw_join_input *input,
                                         const gw_joiner *joiner, unsigned kind)
 {
     const unsigned form = s->stream == STREAM_LINES ? STORE_LINES : STORE_VALUES;
@@ -644,7 +460,7 @@ static GW_NOINLINE uint64_t join_values(sink *s, cursors *c, const gw_join_input
     JOIN_CASE(dtype, kind, STORE_SUMS);                                                                      \
     JOIN_CASE(dtype, kind, STORE_STRICT_SUMS)
 
-static GW_NOINLINE uint64_t join_sums(sink *s, cursors *c, const gw_join_input *input,
+static GW_NOINLINE uint64_t join_sums(const sink *s, escapes *e, cursors *c, const gw_join_input *input,
                                       const gw_joiner *joiner, unsigned kind)
 {
     const unsigned form = joiner->strict ? STORE_STRICT_SUMS : STORE_SUMS;
@@ -663,8 +479,8 @@ static GW_NOINLINE uint64_t join_sums(sink *s, cursors *c, const gw_join_input *
     }
 }
 
-static GW_NOINLINE uint64_t join_relative_values(sink *s, cursors *c, const gw_join_input *input,
-                                                 const gw_joiner *joiner)
+static GW_NOINLINE uint64_t join_relative_values(const sink *s, escapes *e, cursors *c,
+                                                 const gw_join_input *input, const gw_joiner *joiner)
 {
     const unsigned kind = LEVELS_RELATIVE, form = s->stream == STREAM_LINES ? STORE_LINES : STORE_VALUES;
     switch ((joiner->dtype * 4 + kind) * 4 + form) {
@@ -677,8 +493,8 @@ static GW_NOINLINE uint64_t join_relative_values(sink *s, cursors *c, const gw_j
     }
 }
 
-static GW_NOINLINE uint64_t join_relative_sums(sink *s, cursors *c, const gw_join_input *input,
-                                               const gw_joiner *joiner)
+static GW_NOINLINE uint64_t join_relative_sums(const sink *s, escapes *e, cursors *c,
+                                               const gw_join_input *input, const gw_joiner *joiner)
 {
     const unsigned kind = LEVELS_RELATIVE, form = joiner->strict ? STORE_STRICT_SUMS : STORE_SUMS;
     switch ((joiner->dtype * 4 + kind) * 4 + form) {
@@ -694,7 +510,8 @@ void gw_join_avx512(void *dst, gw_joined *joined, uint16_t *place, const gw_join
                     const gw_joiner *joiner)
 {
     uint8_t *const *const plane = input->plane;
-    sink s = sink_begin(dst, place, input, joiner);
+    const sink s = sink_begin(dst, joiner);
+    escapes e = {place, input->escape, input->escape_len, 0};
     cursors c = cursors_begin(plane, joiner, joiner->derived);
     const unsigned kind = !joiner->derived   ? LEVELS_EXPLICIT
                           : joiner->constant ? LEVELS_CONSTANT
@@ -703,11 +520,11 @@ void gw_join_avx512(void *dst, gw_joined *joined, uint16_t *place, const gw_join
     const int has_sums = joiner->addend != NULL;
     uint64_t bad_zero;
     if (kind == LEVELS_RELATIVE) {
-        bad_zero = has_sums ? join_relative_sums(&s, &c, input, joiner)
-                            : join_relative_values(&s, &c, input, joiner);
+        bad_zero = has_sums ? join_relative_sums(&s, &e, &c, input, joiner)
+                            : join_relative_values(&s, &e, &c, input, joiner);
     } else {
-        bad_zero =
-            has_sums ? join_sums(&s, &c, input, joiner, kind) : join_values(&s, &c, input, joiner, kind);
+        bad_zero = has_sums ? join_sums(&s, &e, &c, input, joiner, kind)
+                            : join_values(&s, &e, &c, input, joiner, kind);
     }
     joined->plane_len[0] = (size_t)(c.p1 - plane[0]);
     joined->plane_len[1] = (size_t)(c.p2 - plane[1]);
@@ -716,7 +533,7 @@ void gw_join_avx512(void *dst, gw_joined *joined, uint16_t *place, const gw_join
     joined->plane_len[4] = joiner->derived ? (size_t)(c.r4 - plane[4]) : 0;
     joined->plane_len[5] = joiner->derived ? (size_t)(c.r2 - plane[5]) : 0;
     joined->plane_len[GW_PLANE_R1] = c.r1_at;
-    joined->escape_len = s.escapes;
+    joined->escape_len = e.taken;
     joined->bad_zero = bad_zero != 0;
 }
 

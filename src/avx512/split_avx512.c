@@ -423,10 +423,10 @@ static uint32_t split_any(uint8_t *ranks, cursors *c, const gw_span *span, const
 
 /* ---- fp32, stochastic with a deep cut ------------------------------------------------------------------ */
 
-enum { DEEP_BLOCKS = 8 }; /* between which random words and digits are not mixed */
+enum { DEEP_BLOCKS = 4 }; /* digits are put when there are so many blocks of them */
 
 /* Values that are not zero, until there are 64 of them. */
-enum { KEPT_MAX = 64 * (DEEP_BLOCKS + 1) };
+enum { KEPT_MAX = 64 * (DEEP_BLOCKS + 2) };
 
 typedef struct kept_values {
     _Alignas(64) uint8_t byte[3][KEPT_MAX + 64]; /* bits 0..7, 8..15, then 16..22 and the sign */
@@ -482,13 +482,13 @@ static GW_NOINLINE uint32_t split_part(any_splitter *any, uint8_t *ranks, cursor
     return split_block_fp32_turned(ranks + at, c, &any->splitter, span, at, len);
 }
 
-/* Whole blocks of 64 values. Returns whether a value that was not kept is not +0. */
-GW_TEMPLATE uint32_t split_deep(uint8_t *ranks, cursors *cursors_inout, const gw_span *span,
-                                const gw_deep_plan *plan, any_splitter *rare, uint32_t relative)
+/* Values [at, end), a multiple of 128; `at` begins a counter. Returns whether a value that was not kept is
+ * not +0. */
+GW_TEMPLATE uint32_t split_deep(uint8_t *ranks, cursors *cursors_inout, const gw_span *span, size_t at,
+                                size_t end, const gw_deep_plan *plan, any_splitter *rare, uint32_t relative)
 {
     const gw_ranker *const ranker = rare->ranker;
-    const uint8_t *const values = (const uint8_t *)span->values;
-    const size_t blocks = span->len / 64, offset = span->element & 3;
+    const uint8_t *const values = (const uint8_t *)span->values, *const levels = span->levels;
     const size_t fetch_end = span->ahead < span->len ? span->ahead & ~(size_t)63 : span->len;
     /* By label less one. 255 is none: its blocks are special. */
     const __m512i rank_of[4] = {_mm512_loadu_si512(ranker->rank + 1), _mm512_loadu_si512(ranker->rank + 65),
@@ -496,41 +496,60 @@ GW_TEMPLATE uint32_t split_deep(uint8_t *ranks, cursors *cursors_inout, const gw
                                 _mm512_maskz_loadu_epi8(gw_low_mask(63), ranker->rank + 193)};
     const __m512i zero_rank = GW_BYTE(ranker->rank[GW_LABEL_ZERO]),
                   escape_rank = GW_BYTE(ranker->rank[GW_LABEL_ESCAPE]);
-    _Alignas(64) uint32_t words[64 * (DEEP_BLOCKS + 2)];
+    _Alignas(64) uint32_t words[2][128];
     kept_values kept;
     rest_tables rests;
     uint32_t any = 0;
     cursors c = *cursors_inout;
     rest_tables_fill(&rests, gw_traits_of(GW_FP32));
     kept.len = 0;
-    for (size_t first = 0; first < blocks; first += DEEP_BLOCKS) {
-        const size_t count = blocks - first < DEEP_BLOCKS ? blocks - first : DEEP_BLOCKS;
-        const uint64_t element = span->element - offset + 64 * first;
-        for (size_t j = 0; j < count + (offset != 0); j += 2) {
-            gw_deep_words(words + 64 * j, element + 64 * j, element + 64 * (j + 1), plan);
-        }
-        for (size_t j = 0; j < count; j++) {
-            const size_t i = 64 * (first + j);
+    gw_deep_words(words[0], span->element + at, span->element + at + 64, plan);
+    for (size_t two = 0; at < end; two++, at += 128) {
+        gw_deep_block b[2];
+        gw_deep_round_two(b, values + 4 * at, levels + at, words[two & 1], words[~two & 1],
+                          span->element + at + 128, plan, relative);
+        for (size_t j = 0; j < 2; j++) {
+            const size_t i = at + 64 * j;
             if (i < fetch_end) {
                 fetch_ahead(span, i, 4);
             }
-            const gw_deep_block b =
-                gw_deep_round(values + 4 * i, span->levels + i, words + offset + 64 * j, plan, relative);
-            const __m512i rank = _mm512_mask_mov_epi8(zero_rank, b.nonzero, look_up(rank_of, b.index));
+            const __m512i rank = _mm512_mask_mov_epi8(zero_rank, b[j].nonzero, look_up(rank_of, b[j].index));
             _mm512_storeu_si512(ranks + i, rank);
-            if (__builtin_expect((b.special | _mm512_cmpeq_epi8_mask(rank, escape_rank)) != 0, 0)) {
+            if (__builtin_expect((b[j].special | _mm512_cmpeq_epi8_mask(rank, escape_rank)) != 0, 0)) {
                 cursors copy = c; /* so that the address of c itself is not taken */
                 put_kept(&copy, &kept, &rests, 1);
                 any |= split_part(rare, ranks, &copy, span, i, 64);
                 c = copy;
             } else {
-                keep(&kept, &b);
+                keep(&kept, &b[j]);
             }
         }
-        put_kept(&c, &kept, &rests, 0);
+        if (kept.len >= 64 * DEEP_BLOCKS) {
+            put_kept(&c, &kept, &rests, 0);
+        }
     }
     put_kept(&c, &kept, &rests, 1);
     *cursors_inout = c;
+    return any;
+}
+
+/* A span whose values the plan can round. */
+static uint32_t split_deep_span(uint8_t *ranks, cursors *c, const gw_span *span, const gw_deep_plan *plan,
+                                any_splitter *rare, uint32_t relative)
+{
+    const size_t first = (size_t)(-span->element & 3);
+    uint32_t any = 0;
+    size_t at = 0;
+    if (span->len >= first + 128) {
+        const size_t end = first + ((span->len - first) & ~(size_t)127);
+        any |= first != 0 ? split_part(rare, ranks, c, span, 0, first) : 0;
+        any |= relative ? split_deep(ranks, c, span, first, end, plan, rare, 1)
+                        : split_deep(ranks, c, span, first, end, plan, rare, 0);
+        at = end;
+    }
+    for (; at < span->len; at += 64) {
+        any |= split_part(rare, ranks, c, span, at, span->len - at < 64 ? span->len - at : 64);
+    }
     return any;
 }
 
@@ -546,18 +565,13 @@ uint32_t gw_split_avx512(uint8_t *ranks, gw_digits *digits, const gw_span *span,
                  plane[4] + plane_len[4], plane[5] + plane_len[5],
                  plane[6] + plane_len[6], digits->escape + size * digits->escape_len};
     const uint8_t *const at[7] = {c.p1, c.p2, c.p3, c.p4, c.r4, c.r2, c.r1};
-    const size_t whole = span->len & ~(size_t)63;
     uint32_t any = 0;
-    if (whole != 0 && gw_deep_plan_fill(&plan, span, rule)) {
+    if (gw_deep_plan_fill(&plan, span, rule)) {
         any_splitter rare;
         rare.rule = rule;
         rare.ranker = ranker;
         rare.is_filled = 0;
-        any = rule->relative ? split_deep(ranks, &c, span, &plan, &rare, 1)
-                             : split_deep(ranks, &c, span, &plan, &rare, 0);
-        if (whole < span->len) {
-            any |= split_part(&rare, ranks, &c, span, whole, span->len - whole);
-        }
+        any = split_deep_span(ranks, &c, span, &plan, &rare, rule->relative);
     } else {
         any = split_any(ranks, &c, span, rule, ranker);
     }

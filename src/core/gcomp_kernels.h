@@ -218,7 +218,25 @@ typedef struct gw_join_input {
 typedef void gw_join_fn(void *dst, gw_joined *joined, uint16_t *place, const gw_join_input *input,
                         const gw_joiner *joiner);
 
-/* Orders what joins with the hint `stream` have stored before all later stores of this thread. */
+/*
+ * The values of a masked chunk that are not +0 are joined by themselves, with their map bytes, and then
+ * spread. bitmap is a workspace array, the zero mask: bit i is set unless value i is +0. Its slop may be
+ * read.
+ *
+ * gather: out[0..n) = bytes[i] of the n set bits, in order. Returns n, or SIZE_MAX if a padding bit is set
+ * (out is then meaningless). bytes is the caller's memory, what follows it may be prefetched; out is a
+ * workspace array, its slop may be written.
+ *
+ * spread: dst[i] = the next of values if bit i is set, else +0, or, if joiner->addend is not NULL, the sums
+ * of these and the addends. dst is the caller's memory, values a workspace array of as many elements as bits
+ * are set, its slop may be read. No padding bit is set. Of the joiner dtype, addend, strict and the hints are
+ * read.
+ */
+typedef size_t gw_gather_fn(uint8_t *out, const uint8_t *bytes, const uint8_t *bitmap, size_t len);
+typedef void gw_spread_fn(void *dst, const void *values, const uint8_t *bitmap, size_t len,
+                          const gw_joiner *joiner);
+
+/* Orders what join and spread with the hint `stream` have stored before all later stores of this thread. */
 typedef void gw_fence_fn(void);
 
 /* ---- sums ---------------------------------------------------------------------------------------------- */
@@ -240,6 +258,8 @@ typedef struct gw_gcomp_kernels {
     gw_pack_fn *pack;
     gw_unpack_fn *unpack;
     gw_join_fn *join;
+    gw_gather_fn *gather;
+    gw_spread_fn *spread;
     gw_fence_fn *fence;
     gw_add_fn *add_fp32;
     gw_add_fn *add_bf16;
@@ -260,6 +280,8 @@ typedef struct gw_gcomp_kernels {
     gw_pack_fn gw_pack_##backend;                                                                            \
     gw_unpack_fn gw_unpack_##backend;                                                                        \
     gw_join_fn gw_join_##backend;                                                                            \
+    gw_gather_fn gw_gather_##backend;                                                                        \
+    gw_spread_fn gw_spread_##backend;                                                                        \
     gw_fence_fn gw_fence_##backend;                                                                          \
     gw_add_fn gw_add_fp32_##backend, gw_add_bf16_##backend, gw_add_fp16_##backend
 

@@ -264,28 +264,21 @@ static gw_status find_parts(const gw_decoding *d, chunk_parts *parts, const uint
     return gw_is_zero(data + escape_end, size - escape_end) ? GW_OK : GW_ERR_CORRUPT;
 }
 
-/* The labels of all values of a chunk, at *labels in the scratch. */
-static gw_status read_labels(const gw_decoding *d, const chunk_parts *parts, gw_ahead *ahead,
-                             const uint8_t **labels)
+/* The labels of a chunk's values, without those that the mask says are +0, and the mask. */
+static gw_status read_labels(const gw_decoding *d, const chunk_parts *parts, gw_ahead *ahead)
 {
     const gw_scratch *s = &d->scratch;
     const gw_kernels *k = &d->codec->kernels;
-    *labels = s->level[0];
-    if (!parts->is_masked) {
-        return gw_read_runs(k, &parts->labels, s->level, ahead);
+    if (parts->is_masked) {
+        const size_t mask_len = (parts->len + 7) / 8;
+        const gw_status status = gw_read_runs(k, &parts->mask, s->mask, ahead);
+        if (status != GW_OK) {
+            return status;
+        }
+        /* The mask is a run like that of an inner node. */
+        GW_MEMSET(s->mask[0] + mask_len, 0, gw_run_size(parts->len, 1) - mask_len);
     }
-    const size_t mask_len = (parts->len + 7) / 8;
-    if (gw_read_runs(k, &parts->mask, s->mask, ahead) != GW_OK ||
-        gw_read_runs(k, &parts->labels, s->level, ahead) != GW_OK) {
-        return GW_ERR_CORRUPT;
-    }
-    /* The mask is a run like that of an inner node whose left child is zero. */
-    GW_MEMSET(s->mask[0] + mask_len, 0, gw_run_size(parts->len, 1) - mask_len);
-    const gw_child zero = {NULL, GW_LABEL_ZERO}, coded = {s->level[0], 0};
-    *labels = s->level[1];
-    return k->gcomp.merge(s->level[1], zero, coded, s->mask[0], parts->len) == parts->labels.node_len[0]
-               ? GW_OK
-               : GW_ERR_CORRUPT;
+    return gw_read_runs(k, &parts->labels, s->level, ahead);
 }
 
 /* The digits of the planes, unpacked except for R1 (plane 6), of which the join reads the bits. */
@@ -389,41 +382,72 @@ static size_t work_of(const gw_decoding *d, const chunk_parts *parts)
     return work;
 }
 
+/* Joins labels and digits to values at dst, of which `levels` are the map bytes. */
+static gw_status join_values(const gw_decoding *d, const chunk_parts *parts, size_t len,
+                             const uint8_t *levels, uint8_t *dst, const gw_joiner *joiner)
+{
+    const gw_scratch *s = &d->scratch;
+    gw_joined joined;
+    const gw_join_input input = {s->level[0], s->plane, levels, parts->escape, parts->escape_len, len};
+    d->codec->kernels.gcomp.join(dst, &joined, s->place, &input, joiner);
+    for (size_t p = 0; p < plane_count(d); p++) {
+        if (joined.plane_len[p] != parts->plane_len[p]) {
+            return GW_ERR_CORRUPT;
+        }
+    }
+    if (joined.escape_len != parts->escape_len || joined.bad_zero) {
+        return GW_ERR_CORRUPT;
+    }
+    return check_escapes(d, parts, levels);
+}
+
+/* Most values of a masked chunk are +0: the others are joined by themselves. */
+static gw_status join_masked(const gw_decoding *d, const chunk_parts *parts, const uint8_t *levels,
+                             uint8_t *dst)
+{
+    const gw_scratch *s = &d->scratch;
+    const gw_kernels *k = &d->codec->kernels;
+    const size_t coded_len = parts->labels.node_len[0];
+    uint8_t *coded_levels = s->level[1];
+    if (k->gcomp.gather(coded_levels, levels, s->mask[0], parts->len) != coded_len) {
+        return GW_ERR_CORRUPT;
+    }
+    gw_joiner alone = *s->joiner;
+    alone.addend = NULL;
+    alone.stream = 0;
+    alone.next_size = 0;
+    alone.beside_size = 0;
+    const gw_status status = join_values(d, parts, coded_len, coded_levels, s->values, &alone);
+    if (status == GW_OK) {
+        k->gcomp.spread(dst, s->values, s->mask[0], parts->len, s->joiner);
+    }
+    return status;
+}
+
 static gw_status decode_coded(gw_decoding *d, const uint8_t *data, size_t size, size_t len,
                               const uint8_t *levels, uint8_t *dst)
 {
     const gw_scratch *s = &d->scratch;
-    const gw_kernels *k = &d->codec->kernels;
     chunk_parts parts;
-    const uint8_t *labels = NULL;
     gw_status status = find_parts(d, &parts, data, size, len);
+    if (status != GW_OK) {
+        return status;
+    }
+    /* Half of the prefetch happens before the join, half during it. */
+    const size_t early = d->beside_size / 2;
+    gw_ahead ahead = gw_ahead_begin(d->beside, early, work_of(d, &parts));
+    s->joiner->addend = d->addend;
+    s->joiner->beside = d->beside == NULL ? NULL : d->beside + early;
+    s->joiner->beside_size = d->beside_size - early;
+    status = read_labels(d, &parts, &ahead);
     if (status == GW_OK) {
-        /* Half of the prefetch happens before the join, half during it. */
-        const size_t early = d->beside_size / 2;
-        gw_ahead ahead = gw_ahead_begin(d->beside, early, work_of(d, &parts));
-        s->joiner->beside = d->beside == NULL ? NULL : d->beside + early;
-        s->joiner->beside_size = d->beside_size - early;
-        status = read_labels(d, &parts, &ahead, &labels);
-        if (status == GW_OK) {
-            status = read_planes(d, &parts, &ahead);
-        }
+        status = read_planes(d, &parts, &ahead);
     }
     if (status != GW_OK) {
         return status;
     }
-    s->joiner->addend = d->addend;
-    gw_joined joined;
-    const gw_join_input input = {labels, s->plane, levels, parts.escape, parts.escape_len, len};
-    k->gcomp.join(dst, &joined, s->place, &input, s->joiner);
-    for (size_t p = 0; p < plane_count(d); p++) {
-        if (joined.plane_len[p] != parts.plane_len[p]) {
-            return GW_ERR_CORRUPT;
-        }
-    }
-    if (joined.escape_len != parts.escape_len || joined.bad_zero) {
-        return GW_ERR_CORRUPT;
-    }
-    return check_escapes(d, &parts, levels);
+    return parts.is_masked ? join_masked(d, &parts, levels, dst)
+                           : join_values(d, &parts, len, levels, dst, s->joiner);
 }
 
 /* The map bytes of a carried chunk of len values, from the quanta at the start of data[0..size). Returns the

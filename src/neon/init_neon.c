@@ -22,6 +22,8 @@ void gw_backend_init_neon(gw_kernels *kernels, uint32_t cpu)
     kernels->gcomp.pack = gw_pack_neon;
     kernels->gcomp.unpack = gw_unpack_neon;
     kernels->gcomp.join = gw_join_neon;
+    kernels->gcomp.gather = gw_gather_neon;
+    kernels->gcomp.spread = gw_spread_neon;
     kernels->gcomp.add_fp32 = gw_add_fp32_neon;
     kernels->gcomp.add_bf16 = gw_add_bf16_neon;
     kernels->gcomp.add_fp16 = gw_add_fp16_neon;

@@ -16,6 +16,8 @@ void gw_backend_init_scalar(gw_kernels *kernels, uint32_t cpu)
     kernels->gcomp.pack = gw_pack_scalar;
     kernels->gcomp.unpack = gw_unpack_scalar;
     kernels->gcomp.join = gw_join_scalar;
+    kernels->gcomp.gather = gw_gather_scalar;
+    kernels->gcomp.spread = gw_spread_scalar;
     kernels->gcomp.fence = gw_fence_scalar;
     kernels->gcomp.add_fp32 = gw_add_fp32_scalar;
     kernels->gcomp.add_bf16 = gw_add_bf16_scalar;

@@ -12,6 +12,7 @@ extern const kc_kernel kc_pack_family[];
 extern const kc_kernel kc_split_family[];
 extern const kc_kernel kc_labels_family[];
 extern const kc_kernel kc_join_family[];
+extern const kc_kernel kc_spread_family[];
 extern const kc_kernel kc_add_family[];
 extern const kc_kernel kc_crc32c_family[];
 extern const kc_kernel kc_thc_convert_family[];

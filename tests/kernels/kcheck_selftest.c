@@ -289,6 +289,33 @@ static size_t merge_forgets_to_count(uint8_t *out, gw_child left, gw_child right
     return left.labels == NULL && right.labels == NULL && ones != SIZE_MAX ? 0 : ones;
 }
 
+static size_t gather_ignores_padding(uint8_t *out, const uint8_t *bytes, const uint8_t *bitmap, size_t len)
+{
+    static uint8_t copy[(1 << 15) / 8 + 4];
+    GW_MEMCPY(copy, bitmap, gw_run_size(len, 1));
+    for (size_t i = len; i % 32 != 0; i++) {
+        copy[i / 8] = (uint8_t)(copy[i / 8] & ~(1u << i % 8));
+    }
+    return gw_gather_scalar(out, bytes, copy, len);
+}
+
+static void spread_keeps_subnormals(void *dst, const void *values, const uint8_t *bitmap, size_t len,
+                                    const gw_joiner *joiner)
+{
+    gw_joiner strict = *joiner;
+    strict.strict = 1;
+    gw_spread_scalar(dst, values, bitmap, len, &strict);
+}
+
+static void spread_stores_eight(void *dst, const void *values, const uint8_t *bitmap, size_t len,
+                                const gw_joiner *joiner)
+{
+    gw_spread_scalar(dst, values, bitmap, len, joiner);
+    if (len % 8 != 0) {
+        spoil((uint8_t *)dst + gw_traits_of(joiner->dtype)->size * len);
+    }
+}
+
 static int unpack_ignores_high_padding(uint8_t *out, const uint8_t *src, size_t len, unsigned width,
                                        const uint8_t *table)
 {
@@ -554,6 +581,9 @@ static const bad_kernel bad_kernels[] = {
     {"overflows counters when full", "merge", (kc_fn)merge_overflows_count, KC_OUTPUT, 0},
     {"ignores padding bits", "merge", (kc_fn)merge_ignores_padding, KC_OUTPUT, 0},
     {"counts only where it needs to", "merge", (kc_fn)merge_forgets_to_count, KC_OUTPUT, 0},
+    {"ignores padding bits", "gather", (kc_fn)gather_ignores_padding, KC_OUTPUT, 0},
+    {"keeps subnormals in sums", "spread", (kc_fn)spread_keeps_subnormals, KC_OUTPUT, 0},
+    {"stores eight values at the end", "spread", (kc_fn)spread_stores_eight, KC_CANARY | KC_CRASH, 0},
     {"forgets half of a large table", "unpack", (kc_fn)unpack_forgets_half_of_table, KC_OUTPUT, 0},
     {"ignores the last padding byte", "unpack", (kc_fn)unpack_ignores_high_padding, KC_OUTPUT, 0},
     {"compares wrongly at one pivot", "partition", (kc_fn)partition_wrong_at_pivot, KC_OUTPUT, 0},
