@@ -408,8 +408,8 @@ static gw_status join_masked(const gw_decoding *d, const chunk_parts *parts, con
     const gw_scratch *s = &d->scratch;
     const gw_kernels *k = &d->codec->kernels;
     const size_t coded_len = parts->labels.node_len[0];
-    uint8_t *coded_levels = s->level[1];
-    if (k->gcomp.gather(coded_levels, levels, s->mask[0], parts->len) != coded_len) {
+    const uint8_t *coded_levels = levels != NULL ? s->level[1] : NULL;
+    if (k->gcomp.gather(s->level[1], levels, s->mask[0], parts->len) != coded_len) {
         return GW_ERR_CORRUPT;
     }
     gw_joiner alone = *s->joiner;
