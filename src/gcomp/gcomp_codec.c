@@ -185,7 +185,7 @@ static void carve(gw_scratch *s, carver *c, const gw_codec *codec)
     const size_t len = (size_t)1 << GW_CHUNK_LOG2_MAX;
     s->escapes = (uint8_t *)take(c, 4 * len);
     s->values = s->escapes;
-    s->place = (uint16_t *)take(c, 2 * len);
+    s->place = (uint16_t *)(void *)s->escapes;
     s->level[0] = (uint8_t *)take(c, len + GW_LEAVES_MAX * GW_SLOP);
     s->level[1] = (uint8_t *)take(c, len + GW_LEAVES_MAX * GW_SLOP);
     for (unsigned p = 0; p < GW_PLANES_MAX; p++) {

@@ -50,7 +50,7 @@ const gw_codec *gw_codec_of(const gw_gcomp *codec);
 typedef struct gw_scratch {
     uint8_t *escapes; /* encode: escapes */
     uint8_t *values;  /* decode: the values of a masked chunk that are not +0; the same memory */
-    uint16_t *place;  /* decode: positions of the escapes */
+    uint16_t *place;  /* decode: positions of the escapes; the same memory */
     /* encode: the two arrays of gw_write_runs(); decode: those of gw_read_runs() */
     uint8_t *level[2];
     uint8_t *plane[GW_PLANES_MAX];

@@ -352,14 +352,22 @@ static int is_escape_allowed(const gw_decoding *d, uint32_t bits, uint32_t k_byt
     return 0;
 }
 
+/* What is joined: labels and map bytes (NULL: explicit levels) of len values, and room for the positions of
+ * escapes. */
+typedef struct coded_values {
+    const uint8_t *labels, *levels;
+    size_t len;
+    uint16_t *place;
+} coded_values;
+
 /* Reads the escapes from the frame: their copies in dst may have been written with non-temporal stores. */
-static gw_status check_escapes(const gw_decoding *d, const chunk_parts *parts, const uint8_t *levels)
+static gw_status check_escapes(const gw_decoding *d, const chunk_parts *parts, const coded_values *coded)
 {
     const int wide = d->info.dtype == GW_FP32;
     for (size_t i = 0; i < parts->escape_len; i++) {
         const uint32_t bits = wide ? gw_load32(parts->escape + 4 * i) : gw_load16(parts->escape + 2 * i);
-        const size_t at = d->scratch.place[i];
-        if (!is_escape_allowed(d, bits, levels == NULL ? 0 : levels[at])) {
+        const size_t at = coded->place[i];
+        if (!is_escape_allowed(d, bits, coded->levels == NULL ? 0 : coded->levels[at])) {
             return GW_ERR_CORRUPT;
         }
     }
@@ -382,14 +390,14 @@ static size_t work_of(const gw_decoding *d, const chunk_parts *parts)
     return work;
 }
 
-/* Joins labels and digits to values at dst, of which `levels` are the map bytes. */
-static gw_status join_values(const gw_decoding *d, const chunk_parts *parts, size_t len,
-                             const uint8_t *levels, uint8_t *dst, const gw_joiner *joiner)
+/* Joins labels and digits to values at dst. */
+static gw_status join_values(const gw_decoding *d, const chunk_parts *parts, const coded_values *coded,
+                             uint8_t *dst, const gw_joiner *joiner)
 {
-    const gw_scratch *s = &d->scratch;
     gw_joined joined;
-    const gw_join_input input = {s->level[0], s->plane, levels, parts->escape, parts->escape_len, len};
-    d->codec->kernels.gcomp.join(dst, &joined, s->place, &input, joiner);
+    const gw_join_input input = {coded->labels, d->scratch.plane,  coded->levels,
+                                 parts->escape, parts->escape_len, coded->len};
+    d->codec->kernels.gcomp.join(dst, &joined, coded->place, &input, joiner);
     for (size_t p = 0; p < plane_count(d); p++) {
         if (joined.plane_len[p] != parts->plane_len[p]) {
             return GW_ERR_CORRUPT;
@@ -398,18 +406,16 @@ static gw_status join_values(const gw_decoding *d, const chunk_parts *parts, siz
     if (joined.escape_len != parts->escape_len || joined.bad_zero) {
         return GW_ERR_CORRUPT;
     }
-    return check_escapes(d, parts, levels);
+    return check_escapes(d, parts, coded);
 }
 
-/* Most values of a masked chunk are +0: the others are joined by themselves. */
-static gw_status join_masked(const gw_decoding *d, const chunk_parts *parts, const uint8_t *levels,
-                             uint8_t *dst)
+/* Most values of a masked chunk are +0: the others are joined by themselves, and then spread. */
+static gw_status join_apart(const gw_decoding *d, const chunk_parts *parts, const coded_values *coded,
+                            const uint8_t *levels, uint8_t *dst)
 {
     const gw_scratch *s = &d->scratch;
     const gw_kernels *k = &d->codec->kernels;
-    const size_t coded_len = parts->labels.node_len[0];
-    const uint8_t *coded_levels = levels != NULL ? s->level[1] : NULL;
-    if (k->gcomp.gather(s->level[1], levels, s->mask[0], parts->len) != coded_len) {
+    if (k->gcomp.gather(s->level[1], levels, s->mask[0], parts->len) != coded->len) {
         return GW_ERR_CORRUPT;
     }
     gw_joiner alone = *s->joiner;
@@ -417,11 +423,32 @@ static gw_status join_masked(const gw_decoding *d, const chunk_parts *parts, con
     alone.stream = 0;
     alone.next_size = 0;
     alone.beside_size = 0;
-    const gw_status status = join_values(d, parts, coded_len, coded_levels, s->values, &alone);
+    const gw_status status = join_values(d, parts, coded, s->values, &alone);
     if (status == GW_OK) {
         k->gcomp.spread(dst, s->values, s->mask[0], parts->len, s->joiner);
     }
     return status;
+}
+
+/* As join_apart() if there is room for the positions of escapes after the values. If not (fp32, a chunk of
+ * more than 2^14 values, most of them not +0), all values are joined, with labels of their own for +0. */
+static gw_status join_masked(const gw_decoding *d, const chunk_parts *parts, const uint8_t *levels,
+                             uint8_t *dst)
+{
+    const gw_scratch *s = &d->scratch;
+    const size_t coded_len = parts->labels.node_len[0];
+    const size_t size = gw_traits_of((uint32_t)d->info.dtype)->size;
+    const size_t at = (size * coded_len + GW_SLOP + 63) & ~(size_t)63;
+    if (at + 2 * coded_len <= (size_t)4 << GW_CHUNK_LOG2_MAX) {
+        const coded_values some = {s->level[0], levels != NULL ? s->level[1] : NULL, coded_len,
+                                   (uint16_t *)(void *)(s->values + at)};
+        return join_apart(d, parts, &some, levels, dst);
+    }
+    const gw_child zero = {NULL, GW_LABEL_ZERO}, labels = {s->level[0], 0};
+    const coded_values all = {s->level[1], levels, parts->len, s->place};
+    return d->codec->kernels.gcomp.merge(s->level[1], zero, labels, s->mask[0], parts->len) == coded_len
+               ? join_values(d, parts, &all, dst, s->joiner)
+               : GW_ERR_CORRUPT;
 }
 
 static gw_status decode_coded(gw_decoding *d, const uint8_t *data, size_t size, size_t len,
@@ -446,8 +473,9 @@ static gw_status decode_coded(gw_decoding *d, const uint8_t *data, size_t size, 
     if (status != GW_OK) {
         return status;
     }
+    const coded_values all = {s->level[0], levels, len, s->place};
     return parts.is_masked ? join_masked(d, &parts, levels, dst)
-                           : join_values(d, &parts, len, levels, dst, s->joiner);
+                           : join_values(d, &parts, &all, dst, s->joiner);
 }
 
 /* The map bytes of a carried chunk of len values, from the quanta at the start of data[0..size). Returns the

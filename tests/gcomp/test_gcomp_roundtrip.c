@@ -433,6 +433,47 @@ static void zero_and_worst_case(void **state)
     free(values);
 }
 
+/* A long chunk without zeros in a group whose codebook is masked: decoders have no room to join it apart. */
+static void dense_chunk_among_sparse(void **state)
+{
+    (void)state;
+    enum { CHUNK = 1 << 15, LEN = 4 * CHUNK };
+    float *values = calloc(LEN, sizeof *values), *dense = malloc(CHUNK * sizeof *dense);
+    assert_true(values != NULL && dense != NULL);
+    test_fill_values(dense, GW_FP32, CHUNK, PATTERN_GRADIENT, 5);
+    for (size_t i = 0; i < CHUNK; i++) {
+        const float value = dense[i] == 0 ? 1.0f : dense[i];
+        values[CHUNK + i] = value;
+        for (size_t c = 0; c < 4 && i % 50 == 0; c++) {
+            values[c * CHUNK + i] = value;
+        }
+    }
+    for (int strict = 0; strict < 2; strict++) {
+        gw_gcomp_options o;
+        gw_gcomp_options_init(&o, GW_FP32);
+        o.chunk_log2 = 15;
+        o.strict = strict;
+        test_codec codec;
+        test_codec_make(&codec, &o);
+        gw_gcomp_source source = test_source(values, LEN, NULL);
+        round_trip(&codec, &source);
+        test_buffer frame;
+        const size_t size = test_encode(&codec, &source, &frame);
+        const gw_gcomp_frame received = {frame.at, size, NULL};
+        gw_gcomp_info info;
+        gw_gcomp_chunk chunk;
+        assert_int_equal(gw_gcomp_peek(frame.at, size, UINT64_MAX, &info), GW_OK);
+        assert_int_equal(gw_gcomp_chunk_info(&received, &info, 1, &chunk), GW_OK);
+        assert_true(chunk.kind == GW_GCOMP_CHUNK_CODED && chunk.book == 0);
+        assert_int_equal(gw_gcomp_chunk_info(&received, &info, 0, &chunk), GW_OK);
+        assert_int_equal(frame.at[chunk.offset + 3] & 15, 15); /* masked */
+        test_buffer_free(&frame);
+        test_codec_free(&codec);
+    }
+    free(values);
+    free(dense);
+}
+
 /* gcomp.h promises a workspace below 1 MiB for all options. */
 static void workspace_is_below_a_mebibyte(void **state)
 {
@@ -464,6 +505,7 @@ int main(void)
         cmocka_unit_test(every_tolerance),
         cmocka_unit_test(carried_quanta),
         cmocka_unit_test(zero_and_worst_case),
+        cmocka_unit_test(dense_chunk_among_sparse),
         cmocka_unit_test(workspace_is_below_a_mebibyte),
     };
     return cmocka_run_group_tests_name("gcomp roundtrip", tests, NULL, NULL);
