@@ -48,13 +48,15 @@ static inline uint8x16_t order_of_4(unsigned bits)
     const uint8_t within[16] = {0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3};
     const uint8x8_t order = vld1_u8(gw_orders_spread_neon[bits]);
     const uint8x16_t each = vqtbl1q_u8(vcombine_u8(order, order), vld1q_u8(four));
-    return vqaddq_u8(vqshlq_n_u8(each, 2), vld1q_u8(within));
+    const uint8x16_t twice = vqaddq_u8(each, each);
+    return vqaddq_u8(vqaddq_u8(twice, twice), vld1q_u8(within));
 }
 
 /* The same for eight values of 16 bits. */
 static inline uint8x16_t order_of_8(unsigned bits)
 {
-    const uint8x8_t order = vqshl_n_u8(vld1_u8(gw_orders_spread_neon[bits]), 1);
+    const uint8x8_t each = vld1_u8(gw_orders_spread_neon[bits]);
+    const uint8x8_t order = vqadd_u8(each, each);
     return vcombine_u8(vzip1_u8(order, vorr_u8(order, vdup_n_u8(1))),
                        vzip2_u8(order, vorr_u8(order, vdup_n_u8(1))));
 }
