@@ -2,11 +2,12 @@
 
 For each job over its link, with four ranks on this machine:
 
- 1. profile    after some steps, measured by gradwire.torch.probe: costs of link and codecs; when gradients are ready if
-               nothing is sent; the time of optimizer.step() on all ranks at once
+ 1. profile    after some steps, measured by gradwire.torch.probe: costs of link and codecs, alone and beside a backward
+               pass; when gradients are ready if nothing is sent; the time of optimizer.step() on all ranks at once
  2. plan       gradwire plan import, then solve with these inputs
  3. runs       the plan, recorded and checked; DDP's buckets of every size with every single codec. Runs alternate,
-               round after round.
+               round after round. Steps follow each other without a barrier; the time of a step is the mean of all
+               ranks.
 
 Four ranks share the cores: the probe says so in its costs (codecs delay the backward pass), and gradients are ready
 when they are with four ranks at work. Nothing is adjusted after the measurement.
@@ -85,7 +86,7 @@ class Session:
         steps = WARM + self.job.steps
         out = self.path(name)
         words = [sys.executable, "-B", "-m", "training.worker", "--out", out, "--task", self.job.task]
-        words += ["--hook", hook, "--steps", steps, *more]
+        words += ["--hook", hook, "--steps", steps, "--consecutive", *more]
         paths = [str(pathlib.Path(__file__).resolve().parents[1]), os.environ.get("PYTHONPATH")]
         extra = {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "OMP_NUM_THREADS": "1"}
         run_ranks(self.net, words, self.limit(steps), extra={**extra, "OPENBLAS_NUM_THREADS": "1"})
@@ -95,9 +96,9 @@ class Session:
         return rows
 
     def seconds(self, rows):
-        """Of each counted step: the slowest rank's."""
+        """Of each counted step: the mean of the ranks', which begin and end it at slightly different times."""
         steps = zip(*([row["seconds"] for row in own if row["kind"] == "step"] for own in rows))
-        return [max(times) for times in steps][WARM:]
+        return [statistics.mean(times) for times in steps][WARM:]
 
     def plan(self, *words):
         done = subprocess.run([self.gradwire, "plan", *words], capture_output=True, text=True, check=False)
@@ -116,8 +117,8 @@ class Session:
         return json.loads((self.folder / "plan.json").read_text()), 1e3 * self.after()
 
     def after(self):
-        """Seconds that a step goes on after its last bucket: DDP's copies out of its buckets, as profiled; the ranks'
-        agreement; the optimizer."""
+        """Seconds that a step goes on after its last bucket has left the link: its latency in both directions; DDP's
+        copies out of its buckets, as profiled; the ranks' agreement; the optimizer."""
         events = json.loads((self.folder / "profile.json").read_text())["traceEvents"]
         copies = []
         for step in (event for event in events if event["cat"] == "user_annotation"):
@@ -126,7 +127,7 @@ class Session:
                 end - max(e["ts"] for e in events if e["name"] == "gradient" and step["ts"] <= e["ts"] <= end)
             )
         step = json.loads((self.folder / "step.json").read_text())
-        return statistics.median(copies) / 1e6 + step["agreement_s"] + step["optimizer_s"]
+        return statistics.median(copies) / 1e6 + 2 * step["latency_s"] + step["agreement_s"] + step["optimizer_s"]
 
     def alternatives(self):
         """(name, hook, bucket_cap_mb): every size with every codec."""

@@ -79,6 +79,7 @@ class Run:
         self.hook = hook_list.install(self.ddp, self.optimizer, options.hook)
         self.validation = self.task.validation(self.rank, self.ranks) if options.check else []
         self.replayed = []
+        self.ended = time.perf_counter()  # the last step
         self.file = open(f"{options.out}.rank{self.rank}.jsonl", "w", encoding="utf-8")
         self.write(
             kind="start",
@@ -117,23 +118,28 @@ class Run:
         with self.ddp.no_sync():  # gradients of this rank alone, as the hook gets them
             self.task.loss(self.ddp, self.probe_sample()).backward()
         found = gradwire.torch.probe.measure(
-            self.optimizer, {name: {} for name in codecs.split(",")}, **hook_list.options_of(options)
+            self.optimizer,
+            {name: {} for name in codecs.split(",")},
+            state=self.hook.state,
+            backward=self.backward_alone,
+            **hook_list.options_of(options),
         )
         found.write(folder)
         profile = os.path.join(folder, "profile.json")
-        gradwire.torch.probe.record_backward(self.hook.state, profile, self.silent_backward)
-        self.time_optimizer(folder, found.agreement_s)
+        gradwire.torch.probe.record_backward(self.hook.state, profile, self.backward_alone)
+        self.time_optimizer(folder, found)
 
     def probe_sample(self):
         return self.task.sample(self.options.steps, self.rank, self.ranks, self.batch)
 
-    def silent_backward(self):
+    def backward_alone(self):
         self.optimizer.zero_grad()
         self.task.loss(self.ddp, self.probe_sample()).backward()
 
-    def time_optimizer(self, folder, agreement_s):
+    def time_optimizer(self, folder, measured):
         """step.json: seconds of optimizer.step() of the slowest rank, when all begin it at the same time, as they do
-        after the last bucket; of the agreement before it. The model is of no use afterwards."""
+        after the last bucket; of the agreement before it, and of a message's latency. The model is of no use
+        afterwards."""
         found = []
         for _ in range(5):
             dist.barrier()
@@ -144,7 +150,8 @@ class Run:
             found.append(slowest.item())
         if self.rank == 0:
             with open(os.path.join(folder, "step.json"), "w", encoding="utf-8") as file:
-                json.dump({"optimizer_s": sorted(found)[len(found) // 2], "agreement_s": agreement_s}, file)
+                times = {"agreement_s": measured.agreement_s, "latency_s": measured.latency_s}
+                json.dump({"optimizer_s": sorted(found)[len(found) // 2], **times, "beside": measured.beside}, file)
 
     def write(self, **row):
         self.file.write(json.dumps(row) + "\n")
@@ -174,13 +181,16 @@ class Run:
             self.model.forward = forward
 
     def step(self, step):
-        dist.barrier()
+        if not self.options.consecutive:
+            dist.barrier()
         before, cpu, begin = interface(self.link), cpu_seconds(), time.perf_counter()
         self.optimizer.zero_grad()
         loss = self.loss(step)
         loss.backward()
         self.optimizer.step()
         seconds, after = time.perf_counter() - begin, interface(self.link)
+        if self.options.consecutive:
+            seconds, self.ended = begin + seconds - self.ended, begin + seconds
         row = {"kind": "step", "step": step, "seconds": seconds, "cpu": cpu_seconds() - cpu, "loss": loss.item()}
         if before and after:
             row["sent"] = after[1] - before[1]
@@ -233,6 +243,9 @@ def arguments():
     parser.add_argument("--codecs", default="bf16", help="of --probe, with commas")
     parser.add_argument("--probe-options", default="", help="NAME=VALUE of ddp_hook, with commas")
     parser.add_argument("--compute", choices=("real", "replay"), default="real")
+    parser.add_argument(
+        "--consecutive", action="store_true", help="no barrier before a step; its time is that from the last one's end"
+    )
     return parser.parse_args()
 
 

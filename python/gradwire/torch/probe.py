@@ -2,18 +2,22 @@
 
     with ddp.no_sync():
         loss(ddp).backward()                    # gradients of each rank alone
-    found = gradwire.torch.probe.measure(optimizer, {"bf16": {}, "gcomp-t14": {}, "gcomp-t12": {}})
+    backward = lambda: loss(ddp).backward()     # forward and backward
+    found = gradwire.torch.probe.measure(optimizer, {"bf16": {}, "gcomp-t14": {}}, state=state, backward=backward)
     found.write("folder")                       # cluster.json and codecs.json, by rank 0
 
 To be called by all ranks at once, after some steps: gradients and optimizer state are real, so sizes of messages are,
 too. What is measured is what the hook runs. What the numbers mean:
 
-- link: the time of a lone all-reduce of float32, a startup and a time for each byte.
+- link: all-reduces of float32. A byte: the time of a lone large one. A startup: what one more small one takes while
+  others are under way, as messages of a step are; what a lone one takes beyond that a step pays once (latency_s).
 - With fewer cores than a rank's backward pass and the codec's threads need, codecs work on the cores of the backward
   pass ("gpu" in the cost file, the device that computes gradients). Then enc and dec are all CPU time that a message
   takes of its process, by the share of a core that a rank has: enc what delays the message (the encoder, half of what
-  is no stage of the codec: transport, hops between threads), dec the rest (sums, decoder, the other half). The backward
-  pass goes on beside the encoder's threads, as one more: enc takes longer by that.
+  is no stage of the codec: transport, hops between threads), dec the rest (sums, decoder, the other half).
+- Beside a backward pass both take more CPU time than alone: caches are shared, threads wait for cores. With `backward`
+  enc and dec are those of a lone message times the ratio of the two: the CPU time of a backward pass with these
+  messages, without that of one that sends nothing, over that of the same messages alone.
 - With more cores codecs have their own ("cpu"): enc and dec are CPU time of these stages.
 - Maps are built before the backward pass: record_backward() has them in its times.
 - plain: the all-reduce of float32 as a codec that takes CPU time, too, which the planner's own fp32 does not.
@@ -49,12 +53,16 @@ _TYPES = {"none": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16} 
 @dataclass
 class Measured:
     """cluster, codecs: objects of a cluster file and a cost file. rank: of this process. agreement_s: seconds in which
-    the ranks tell each other the outcome of a step, after its last bucket."""
+    the ranks tell each other the outcome of a step, after its last bucket. latency_s: of a lone small all-reduce,
+    without the startup that it has in common with others under way. beside: for each codec, CPU time of messages
+    beside a backward pass over that of lone ones; 1 if not measured."""
 
     cluster: dict[str, Any]
     codecs: list[dict[str, Any]]
     rank: int
     agreement_s: float
+    latency_s: float
+    beside: dict[str, float]
     about: list[str] = field(default_factory=list)
 
     def write(self, folder: str | os.PathLike) -> None:
@@ -123,33 +131,40 @@ def measure(
     *,
     lens: Sequence[int] = LENS,
     repeats: int = 3,
+    state: DdpState | None = None,
+    backward: Callable[[], Any] | None = None,
     **options: Any,
 ) -> Measured:
     """A collective call. codecs: options by name, as in a plan; a name like gcomp-t14 needs none.
 
-    options: of DdpState; those that the run will have. ValueError for classic codecs, which scripts/results_plan_codecs
-    measures.
+    state, backward: as in record_backward(), to measure messages beside a backward pass, too, where they share cores;
+    both or none. The gradients are of no use then. options: of DdpState; those that the run will have. ValueError for
+    classic codecs, which scripts/results_plan_codecs measures.
     """
+    if (state is None) != (backward is None):
+        raise ValueError("state and backward: both or none")
     bench = _Bench(optimizer, repeats, options)
-    state = bench.state
     try:
         buckets = {}
         for length in sorted(lens):
             made = bench.bucket(length)
             buckets[made[0].numel()] = made
-        share, cores, local = _share(state)
-        alpha, beta = _link(bench, sorted(lens))
-        found = []
+        share, cores, local = _share(bench.state)
+        (alpha, beta), latency = _link(bench, sorted(lens))
+        found, ratios = [], {}
         for name, given in codecs.items():
             kind, parsed = planned._codec("probe", name, given)
             if kind == "classic":
                 raise ValueError(f"{name}: the probe does not measure classic codecs; scripts/results_plan_codecs does")
-            run = state._codec(kind, dict(parsed))
+            run = bench.state._codec(kind, dict(parsed))
             rows = [_row(bench, kind, run, made, share) for made in buckets.values()]
-            found.append(_entry(bench, name, kind, parsed, rows, (alpha, beta), share))
+            ratios[name] = 1.0
+            if backward is not None and _shared(bench, share):
+                ratios[name] = _beside(bench, state, backward, run, rows)
+            found.append(_entry(bench, name, kind, parsed, rows, (alpha, beta), share, ratios[name]))
         agreement = _agreement(bench)
     finally:
-        state.close()
+        bench.state.close()
     nothing = {"latency_us": 0.0, "us_per_kib": 0.0}  # gradients are where the codec is
     link = {"latency_us": round(1e6 * alpha, 3), "us_per_kib": round(1024e6 * beta, 6)}
     cluster = {"ranks": bench.size, **link, "host": nothing}
@@ -157,7 +172,7 @@ def measure(
         f"Measured by gradwire.torch.probe: {bench.size} ranks, {local} on this machine, with {cores} cores: "
         f"{share:.2f} cores for a rank."
     ]
-    return Measured(cluster, found, state.rank, agreement, about)
+    return Measured(cluster, found, bench.state.rank, agreement, latency, ratios, about)
 
 
 def _agreement(bench: _Bench) -> float:
@@ -182,7 +197,7 @@ def record_backward(
     """
     names = planned.names_of(state._book.params(), model or state._model)
     recording = Recording(os.fspath(path), range(steps), state._book.params(), state._slowest, state.rank)
-    state.silent = True
+    state.instead = _as_it_is
     try:
         for step in range(steps):
             state._on_step()  # maps are due, as after a step of the optimizer
@@ -191,8 +206,43 @@ def record_backward(
             backward()
             recording.step_ended()
     finally:
-        state.silent = False
+        state.instead = None
     recording.write()
+
+
+def _as_it_is(bucket: dist.GradBucket) -> torch.futures.Future:
+    done: torch.futures.Future = torch.futures.Future()
+    done.set_result(bucket.buffer())
+    return done
+
+
+def _beside(bench: _Bench, state: DdpState, backward: Callable[[], Any], run: Any, rows: list[_Row]) -> float:
+    """CPU time of messages beside a backward pass over that of lone ones."""
+    lens: list[int] = []
+
+    def reduce(bucket: dist.GradBucket) -> torch.futures.Future:
+        lens.append(bucket.buffer().numel())
+        return run(bucket.buffer(), bucket.parameters(), bucket.gradients(), Message("", lens[-1]))
+
+    more = []
+    try:
+        for turn in range(bench.repeats + 1):
+            cpu = []
+            for instead in (_as_it_is, reduce):
+                state.instead = instead
+                lens.clear()
+                bench.largest([0.0])
+                begin = time.process_time()
+                backward()
+                cpu.append(time.process_time() - begin)
+            if turn:
+                more.append(cpu[1] - cpu[0])
+    finally:
+        state.instead = None
+    lone = {"points": _table([(row.length, row.cpu) for row in rows])["points"]}
+    known = sum(_at(lone, length) for length in lens) / 1e6
+    beside = bench.largest([statistics.median(more)])[0]
+    return max(beside / known, 0.5) if known > 0 else 1.0
 
 
 def _share(state: DdpState) -> tuple[float, int, int]:
@@ -206,28 +256,41 @@ def _share(state: DdpState) -> tuple[float, int, int]:
     return share, sum(name == host for name, _ in users), sum(name == host for name, _ in ranks)
 
 
-def _link(bench: _Bench, lens: Sequence[int]) -> tuple[float, float]:
-    """Seconds of a startup and of a byte through a rank's link: the line through the shortest and the longest."""
-    times = []
-    for length in (max(1, lens[0] // 16), min(lens[-1], 1 << 22)):
-        flat = torch.ones(length)
-        more = 10 if not times else 1  # a startup is short and easily disturbed
-        seconds = bench.time(lambda flat=flat: dist.all_reduce(flat, group=bench.state.group), flat, more)
-        times.append((2 * (bench.size - 1) / bench.size * 4 * length, seconds))
-    (few, short), (many, long) = times[0], times[-1]
-    beta = (long - short) / (many - few) if many > few else long / many
-    return max(short - beta * few, 1e-6), max(beta, 1e-12)
+_UNDER_WAY = 8  # small all-reduces at once
+
+
+def _link(bench: _Bench, lens: Sequence[int]) -> tuple[tuple[float, float], float]:
+    """Seconds of a startup and of a byte through a rank's link; what a lone startup takes beyond that."""
+    size, group = bench.size, bench.state.group
+
+    def sent(length: int) -> float:
+        return 2 * (size - 1) / size * 4 * length
+
+    def some(flats: Sequence[torch.Tensor]) -> None:
+        for work in [dist.all_reduce(flat, group=group, async_op=True) for flat in flats]:
+            work.wait()
+
+    few, many = max(1, lens[0] // 16), min(lens[-1], 1 << 22)
+    flats = torch.ones(_UNDER_WAY, few)
+    lone = bench.time(lambda: some(flats[:1]), flats, 10)  # startups are short and easily disturbed
+    together = bench.time(lambda: some(flats), flats, 10)
+    large = torch.ones(many)
+    long = bench.time(lambda: some([large]), large)
+    beta = max((long - lone) / (sent(many) - sent(few)) if many > few else long / sent(many), 1e-12)
+    alpha = max((together - lone) / (_UNDER_WAY - 1) - beta * sent(few), 1e-6)
+    return (alpha, beta), max(lone - beta * sent(few) - alpha, 0.0)
 
 
 @dataclass
 class _Row:
-    """One size: seconds of everything, of encode and decode; bytes of a payload."""
+    """One size: seconds of everything, of encode and decode; bytes of a payload; CPU seconds of its process."""
 
     length: int
     whole: float
     enc: float
     dec: float
     payload: float = 0.0
+    cpu: float = 0.0
 
 
 def _row(bench: _Bench, kind: str, run: Any, made: tuple[Any, ...], share: float) -> _Row:
@@ -244,7 +307,7 @@ def _row(bench: _Bench, kind: str, run: Any, made: tuple[Any, ...], share: float
     whole = bench.time(lambda: run(flat, params, views, None).wait(), flat)
     if _shared(bench, share):
         dec = max(dec, bench.cpu / share - enc)
-    return _Row(flat.numel(), whole, enc, dec, payload)
+    return _Row(flat.numel(), whole, enc, dec, payload, bench.cpu)
 
 
 def _codec_row(bench: _Bench, run: Any, made: tuple[Any, ...], share: float) -> _Row:
@@ -262,12 +325,10 @@ def _codec_row(bench: _Bench, run: Any, made: tuple[Any, ...], share: float) -> 
     payload = sent / (2 * (bench.size - 1) / bench.size)
     if not _shared(bench, share):
         width = min(bench.state.engine.settings.threads, share)
-        return _Row(flat.numel(), whole, encode / width, decode / width, payload)
+        return _Row(flat.numel(), whole, encode / width, decode / width, payload, bench.cpu)
     other = max(0.0, bench.cpu - encode - reduce - decode)
     enc, dec = encode + other / 2, reduce + decode + other / 2
-    threads = bench.state.engine.settings.threads
-    enc *= (threads + 1) / threads
-    return _Row(flat.numel(), whole, enc / share, dec / share, payload)
+    return _Row(flat.numel(), whole, enc / share, dec / share, payload, bench.cpu)
 
 
 def _shared(bench: _Bench, share: float) -> bool:
@@ -283,8 +344,9 @@ def _entry(
     rows: list[_Row],
     link: tuple[float, float],
     share: float,
+    beside: float,
 ) -> dict[str, Any]:
-    """A codec of a cost file."""
+    """A codec of a cost file. beside: factor of enc and dec."""
     alpha, beta = link
     ranks = bench.size
     part = (ranks - 1) / ranks
@@ -300,15 +362,15 @@ def _entry(
     else:
         entry["payload"] = {"header": 0, "num": torch.empty(0, dtype=_TYPES[kind]).element_size(), "den": 1}
     entry["collectives"] = ["a2a-ag" if adds else "allreduce"]
-    enc = _table([(row.length, row.enc) for row in rows])
+    enc = _table([(row.length, beside * row.enc) for row in rows])
     left = []
     for row in rows:
         payload = row.payload if kind != "thc" else 1.0 * row.length
         startups = 2 if adds or kind == "thc" else 1
         known = row.enc + row.dec + startups * alpha + 2 * part * payload * beta
-        known += _at(enc, row.length / ranks) / 1e6 if kind == "bf16" and adds else 0.0
+        known += _at(enc, row.length / ranks) / 1e6 / beside if kind == "bf16" and adds else 0.0
         left.append((row.length, max(0.0, row.whole - known)))
-    curves = {"enc": enc, "dec": _table([(row.length, row.dec) for row in rows])}
+    curves = {"enc": enc, "dec": _table([(row.length, beside * row.dec) for row in rows])}
     if adds:
         curves["sum"] = _table([(max(1, int(length * part)), seconds) for length, seconds in left])
     elif not shared:  # an all-reduce has no place for it but before: the ranks' work on its way counts as the encoder's

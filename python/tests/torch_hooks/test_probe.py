@@ -90,7 +90,7 @@ def test_backward_passes_that_send_nothing(tmp_path):
     assert all(silent for silent, *_ in found.values())
     owns, means = ([torch.tensor(values[i]) for values in found.values()] for i in (1, 2))
     assert not torch.equal(*owns) and torch.equal(*means)  # each rank's, then those of all
-    assert torch.allclose(sum(owns) / 2, means[0], atol=1e-4)
+    assert torch.allclose(sum(owns) / 2, means[0], atol=1e-3)
     assert len({digest for *_, digest in found.values()}) == 1
     events = json.loads(path.read_text())["traceEvents"]
     steps = [event for event in events if event["cat"] == "user_annotation"]
@@ -113,6 +113,51 @@ def test_cores_of_ranks_that_are_bound_to_some():
     assert set(run(bound, 2, [[first], [first]]).values()) == {(0.5, 1, 2)}
     if others:
         assert set(run(bound, 2, [[first], others]).values()) == {(1.0, len(free), 2)}
+
+
+def beside(rank, size, folder):
+    net = model(width=256)
+    ddp = torch.nn.parallel.DistributedDataParallel(net)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
+    state, hook = gradwire.torch.ddp_hook(optimizer, compress="always", small_len=1, model=net)
+    ddp.register_comm_hook(state, hook)
+    calls = []
+
+    def backward():
+        calls.append(state.instead)
+        x, y = batch(rank, 3)
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(ddp(x), y).backward()
+
+    backward()
+    with pytest.raises(ValueError, match="both or none"):
+        gradwire.torch.probe.measure(optimizer, {}, state=state)
+    sent, share = state.engine.stats().sent_size, gradwire.torch.probe._share(state)[0]
+    found = gradwire.torch.probe.measure(
+        optimizer,
+        {"plain": {}, "fp16": {}, "gcomp-t12": {}, "thc": {}},
+        lens=(1 << 10, 1 << 17),
+        repeats=1,
+        state=state,
+        backward=backward,
+    )
+    untouched = state.engine.stats().sent_size == sent and state.instead is None
+    backward()
+    again = state.engine.stats().sent_size > sent
+    state.close()
+    return found.beside, found.latency_s, share, len(calls), untouched and again
+
+
+def test_messages_beside_a_backward_pass(tmp_path):
+    """Equal factors on all ranks; the hook is as before."""
+    found = run(beside, 3, str(tmp_path))
+    factors, latency, share, calls, _ = found[0]
+    assert list(factors) == ["plain", "fp16", "gcomp-t12", "thc"] and latency >= 0
+    assert all(one[:3] == (factors, latency, share) and one[4] for one in found.values())
+    if share < 3:  # two passes, one that sends and one that does not, for each codec twice
+        assert calls == 2 + 4 * 4 and all(0.5 <= factor < 100 for factor in factors.values())
+    else:
+        assert calls == 2 and set(factors.values()) == {1.0}
 
 
 def without_gradients(rank, size):
