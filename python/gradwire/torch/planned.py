@@ -323,20 +323,41 @@ def _names_in(module: torch.nn.Module, buckets: list[Bucket]) -> dict[int, str]:
 def _with_buckets(
     module: torch.nn.Module, buckets: list[Bucket], names: Mapping[int, str], options: Mapping[str, Any]
 ) -> torch.nn.parallel.DistributedDataParallel:
-    """DDP takes no buckets: it asks a function for them, and makes others by size after the first backward pass, except
-    with find_unused_parameters, of which its C++ code warns once, past Python's filters."""
+    """DDP takes no buckets: it asks a function for them, and makes others by size after the first backward pass. By two
+    sizes it makes the same again for some plans. For others it gets find_unused_parameters, with which it keeps what it
+    has: then a small all-reduce more ends each backward pass, and its C++ code warns once, past Python's filters."""
 
     def assign(params: list[torch.Tensor], *_: Any) -> tuple[list[list[int]], list[int]]:
         places = {names[id(param)]: place for place, param in enumerate(params)}
         cuts = [[places[name] for name in bucket.names] for bucket in reversed(buckets)]  # DDP reverses them
         return cuts, [max(1, sum(params[i].numel() * params[i].element_size() for i in cut)) for cut in cuts]
 
-    original = dist._compute_bucket_assignment_by_size
-    dist._compute_bucket_assignment_by_size = assign
+    sizes = {names[id(param)]: param.numel() * param.element_size() for param in module.parameters()}
+    caps = _caps([[sizes[name] for name in bucket.names] for bucket in buckets])
+    kinds = {(param.dtype, param.device) for param in module.parameters() if param.requires_grad}
+    if caps is None or len(kinds) > 1 or int(torch.__version__.split(".")[0]) > 1:  # later versions take one size
+        options = {**options, "find_unused_parameters": True}
+        caps = (1, 1 << 20)
+    original = dist._compute_bucket_assignment_by_size, dist._DEFAULT_FIRST_BUCKET_BYTES
+    dist._compute_bucket_assignment_by_size, dist._DEFAULT_FIRST_BUCKET_BYTES = assign, caps[0]
     try:
-        return torch.nn.parallel.DistributedDataParallel(module, **{**options, "find_unused_parameters": True})
+        return torch.nn.parallel.DistributedDataParallel(module, **{**options, "bucket_cap_mb": caps[1] / (1 << 20)})
     finally:
-        dist._compute_bucket_assignment_by_size = original
+        dist._compute_bucket_assignment_by_size, dist._DEFAULT_FIRST_BUCKET_BYTES = original
+
+
+def _caps(cuts: list[list[int]]) -> tuple[int, int] | None:
+    """Sizes of the first bucket and of all others with which DDP, that closes a bucket when it has as many bytes, cuts
+    parameters of these sizes so. None if there are none."""
+    others = cuts[1:-1] or cuts[1:] or [[1]]  # the last bucket may be smaller
+    caps = sum(cuts[0]), min(map(sum, others))
+    if min(caps) < 1:
+        return None
+    for number, cut in enumerate(cuts):
+        reached = [sum(cut[: i + 1]) >= caps[min(number, 1)] for i in range(len(cut))]
+        if any(reached[:-1]) or not (reached[-1] or number == len(cuts) - 1):
+            return None
+    return caps
 
 
 def _few(names: list[str]) -> str:

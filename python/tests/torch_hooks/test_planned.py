@@ -1,6 +1,7 @@
 """Plans in the DDP hook: buckets, codecs, recordings, and plans that do not fit."""
 
 import json
+import random
 import re
 
 import gradwire.torch
@@ -103,15 +104,64 @@ def cuts(rank, size, document, numbers):
         train_step(ddp, optimizer, rank, step)
     in_place = [group.flat is None for group in state._planned.groups]
     state.close()
-    return found, in_place
+    return found, in_place, ddp.find_unused_parameters
+
+
+COUNTS = [(1, 3, 2), (1, 2, 3), (2, 1, 3), (3, 3), (1, 1, 1, 3), (6,)]
+
+
+def cut_names(counts):
+    return [ORDER[sum(counts[:i]) : sum(counts[: i + 1])] for i in range(len(counts))]
 
 
 @pytest.mark.parametrize("numbers", [False, True])
-def test_ddp_has_the_buckets_of_the_plan(numbers):
+@pytest.mark.parametrize("counts", COUNTS)
+def test_ddp_has_the_buckets_of_the_plan(counts, numbers):
     """In every step, and nothing is copied."""
-    document = plan((1, "gcomp-t12"), (3, "fp32"), (2, "gcomp-t12"), names=NUMBERS if numbers else None)
+    document = plan(*[(count, "gcomp-t12") for count in counts], names=NUMBERS if numbers else None)
     sizes = [group["elems"] for group in document["groups"]]
-    assert run(cuts, 2, document, numbers) == {rank: (3 * [sizes], 3 * [True]) for rank in range(2)}
+    groups = [[4 * SIZES[name] for name in names] for names in cut_names(counts)]
+    expected = 3 * [sizes], len(sizes) * [True], planned._caps(groups) is None
+    assert run(cuts, 2, document, numbers) == dict.fromkeys(range(2), expected)
+
+
+def test_plans_of_both_kinds_were_tried():
+    kinds = {
+        planned._caps([[SIZES[name] for name in names] for names in cut_names(counts)]) is None for counts in COUNTS
+    }
+    assert kinds == {False, True}
+
+
+def test_sizes_that_make_buckets():
+    caps = planned._caps
+    assert caps([[5]]) == (5, 1) and caps([[2, 3], [4]]) == (5, 4) and caps([[2], [3, 1], [4]]) == (2, 4)
+    assert caps([[2], [4], [1, 2]]) == (2, 4)  # the last one ends with the model
+    assert caps([[2], [3], [2, 2]]) == (2, 3)  # or larger
+    assert caps([[2], [4, 1], [4], [1]]) is None and caps([[2], [3], [4, 4]]) is None
+    assert caps([[2, 0], [4]]) is None  # the first is closed before its last parameter
+
+
+def by_size(cuts, caps):
+    """What DDP makes of it: compute_bucket_assignment_by_size() of torch 1.13."""
+    found, now, limit = [], [], caps[0]
+    for size in [size for cut in cuts for size in cut]:
+        now.append(size)
+        if sum(now) >= limit:
+            found, now, limit = [*found, now], [], caps[1]
+    return [*found, now] if now else found
+
+
+def test_sizes_against_a_model_of_ddp():
+    rng, hits = random.Random(5), 0
+    for _ in range(3000):
+        cuts = [[rng.randrange(5) for _ in range(rng.randrange(1, 4))] for _ in range(rng.randrange(1, 5))]
+        caps = planned._caps(cuts)
+        if caps is not None:
+            hits += 1
+            assert by_size(cuts, caps) == cuts
+        elif min(map(min, cuts)) > 0:
+            assert all(by_size(cuts, (a, b)) != cuts for a in range(1, 14) for b in range(1, 14))
+    assert 300 < hits < 2700
 
 
 def test_exact_buckets_give_the_same_bits():
