@@ -3,14 +3,16 @@
 For each job over its link, with four ranks on this machine:
 
  1. profile    after some steps, measured by gradwire.torch.probe: costs of link and codecs, alone and beside a backward
-               pass; when gradients are ready if nothing is sent; the time of optimizer.step() on all ranks at once
- 2. plan       gradwire plan import, then solve with these inputs
+               pass; when gradients are ready if nothing is sent; seconds of a step of the job as it is, DDP's own
+               buckets with gcomp-t14
+ 2. plan       gradwire plan import, then solve with these inputs. What the model does not explain of the steps of 1
+               (its time for their buckets is that of ddp-buckets in plan compare) is added to its time for the plan.
  3. runs       the plan, recorded and checked; DDP's buckets of every size with every single codec. Runs alternate,
-               round after round. Steps follow each other without a barrier; the time of a step is the mean of all
-               ranks.
+               round after round, without those that were a quarter slower than the fastest in the first. Steps
+               follow each other without a barrier; the time of a step is the mean of all ranks.
 
 Four ranks share the cores: the probe says so in its costs (codecs delay the backward pass), and gradients are ready
-when they are with four ranks at work. Nothing is adjusted after the measurement.
+when they are with four ranks at work. Nothing is adjusted after a planned step was measured.
 
 Writes FOLDER/plan-jobs.json and plan-jobs.md; what the planner read and wrote stays in FOLDER/JOB.
 """
@@ -34,6 +36,8 @@ from .grid import BYTES, RANKS, SECONDS, rows_of
 
 WARM = 4  # steps that are not counted: DDP's buckets, maps, the optimizer's state
 CAPS = (1, 5, 25, 100)
+PROFILED = "gcomp-t14"
+SLOW = 1.25  # over the fastest
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,6 +46,7 @@ class PlannedJob:
     link: str
     codecs: tuple[str, ...] = ("fp16", "gcomp-t14")
     caps: tuple[float, ...] = CAPS
+    plain_caps: tuple[float, ...] = (5, 25)
     steps: int = 10  # counted
     rounds: int = 2
 
@@ -51,12 +56,12 @@ class PlannedJob:
 
 
 FULL = (
-    PlannedJob("digits", "100mbit", caps=(1, 5, 25)),
+    PlannedJob("digits", "100mbit", caps=(1, 5, 25), plain_caps=(1, 5, 25), steps=20, rounds=3),
     PlannedJob("gpt10m", "100mbit"),
     PlannedJob("gpt10m", "500mbit"),
     PlannedJob("resnet18", "100mbit", steps=6),
 )
-QUICK = (PlannedJob("digits", "100mbit", caps=(1, 25), steps=6, rounds=1),)
+QUICK = (PlannedJob("digits", "100mbit", caps=(1, 25), plain_caps=(25,), steps=6, rounds=1),)
 
 
 def gradwire_hook(codec):
@@ -107,36 +112,27 @@ class Session:
         return done.stdout
 
     def make_plan(self):
-        """Profile, import, solve; the plan, and the ms that a step goes on after its last bucket."""
+        """Profile, import, solve; the plan, the ms of a step of the profile, and the model's time for its buckets."""
         codecs = ",".join(("plain", *self.job.codecs))
-        self.run("profile", gradwire_hook("gcomp-t14"), "--probe", str(self.folder), "--codecs", codecs)
+        rows = self.run("profile", gradwire_hook(PROFILED), "--probe", str(self.folder), "--codecs", codecs)
         self.plan("import", self.path("profile.json"), "-o", self.path("model.csv"))
-        words = ["solve", self.path("model.csv"), "--cluster", self.path("cluster.json"), "--codecs"]
-        words += [self.path("codecs.json"), "--methods", codecs, "--time-limit-ms", "10000"]
-        self.plan(*words, "-o", self.path("plan.json"))
-        return json.loads((self.folder / "plan.json").read_text()), 1e3 * self.after()
-
-    def after(self):
-        """Seconds that a step goes on after its last bucket has left the link: its latency in both directions; DDP's
-        copies out of its buckets, as profiled; the ranks' agreement; the optimizer."""
-        events = json.loads((self.folder / "profile.json").read_text())["traceEvents"]
-        copies = []
-        for step in (event for event in events if event["cat"] == "user_annotation"):
-            end = step["ts"] + step["dur"]
-            copies.append(
-                end - max(e["ts"] for e in events if e["name"] == "gradient" and step["ts"] <= e["ts"] <= end)
-            )
-        step = json.loads((self.folder / "step.json").read_text())
-        return statistics.median(copies) / 1e6 + 2 * step["latency_s"] + step["agreement_s"] + step["optimizer_s"]
+        inputs = [self.path("model.csv"), "--cluster", self.path("cluster.json")]
+        inputs += ["--codecs", self.path("codecs.json"), "--time-limit-ms", "10000"]
+        self.plan("solve", *inputs, "--methods", codecs, "-o", self.path("plan.json"))
+        own = json.loads(self.plan("compare", *inputs, "--methods", PROFILED, "--method", PROFILED, "--json"))
+        (modelled,) = [row["makespan_us"] / 1e3 for row in own["rows"] if row["plan"] == "ddp-buckets"]
+        profiled = 1e3 * statistics.median(self.seconds(rows))
+        return json.loads((self.folder / "plan.json").read_text()), profiled, modelled
 
     def alternatives(self):
-        """(name, hook, bucket_cap_mb): every size with every codec."""
+        """(name, hook, bucket_cap_mb): every size with every codec; large models with fp32 and fp16 in some only."""
         for cap in self.job.caps:
             for codec in ("fp32", *self.job.codecs):
-                yield f"{codec}, {cap:g} MB", gradwire_hook(codec), cap
+                if cap in self.job.plain_caps or codec == PROFILED:
+                    yield f"{codec}, {cap:g} MB", gradwire_hook(codec), cap
 
     def measure(self):
-        plan, after_ms = self.make_plan()
+        plan, profiled, modelled = self.make_plan()
         record = f"record={self.path('run.json')},record_steps=({WARM},{WARM + self.job.steps - 1})"
         planned = f"gradwire:plan={self.path('plan.json')}"
         runs = [("plan", planned, 0), *self.alternatives()]
@@ -144,21 +140,24 @@ class Session:
         for turn in range(self.job.rounds):
             for name, hook, cap in runs if turn % 2 == 0 else runs[::-1]:
                 rows = self.run("run", hook, "--bucket-mb", cap)
-                times[name] += self.seconds(rows)
-                print(f"== {self.job.name}: {name}: {1e3 * statistics.median(times[name]):.1f} ms", flush=True)
+                times[name].append(1e3 * statistics.median(self.seconds(rows)))
+                print(f"== {self.job.name}: {name}: {times[name][-1]:.1f} ms", flush=True)
+            fastest = min(found[0] for found in times.values())
+            runs = [run for run in runs if run[0] == "plan" or times[run[0]][0] < SLOW * fastest]
         self.run("recorded", f"{planned},{record}", "--bucket-mb", 0)
         check = json.loads(self.plan("check", self.path("plan.json"), self.path("run.json"), "--json"))
         (self.folder / "check.txt").write_text(self.plan("check", self.path("plan.json"), self.path("run.json")))
-        medians = {name: 1e3 * statistics.median(values) for name, values in times.items()}
         return {
             "job": dataclasses.asdict(self.job),
             "buckets": [[group["method"], group["elems"]] for group in plan["groups"]],
             "proven": plan["proven"],
-            "after_ms": after_ms,
-            "predicted_ms": plan["makespan_us"] / 1e3 + after_ms,
-            "measured_ms": medians.pop("plan"),
+            "profiled_ms": profiled,
+            "modelled_ms": modelled,
+            "predicted_ms": plan["makespan_us"] / 1e3 + profiled - modelled,
             "done_error": check["prediction_error"],
-            "others_ms": medians,
+            "rounds_ms": times,
+            "measured_ms": statistics.median(times["plan"]),
+            "others_ms": {name: statistics.median(times[name]) for name in times if name != "plan"},
         }
 
 
@@ -180,8 +179,9 @@ def page(results):
         caps = [f"{cap:g} MB" for cap in found["job"]["caps"]]
         lines += ["| | " + " | ".join(caps) + " |", "|" + "---|" * (len(caps) + 1)]
         for codec in ("fp32", *found["job"]["codecs"]):
-            ratios = [found["others_ms"][f"{codec}, {cap}"] / found["measured_ms"] for cap in caps]
-            lines.append(f"| {codec} | " + " | ".join(f"{ratio:.3f}" for ratio in ratios) + " |")
+            times = [found["others_ms"].get(f"{codec}, {cap}") for cap in caps]
+            cells = ["-" if time is None else f"{time / found['measured_ms']:.3f}" for time in times]
+            lines.append(f"| {codec} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 

@@ -127,7 +127,6 @@ class Run:
         found.write(folder)
         profile = os.path.join(folder, "profile.json")
         gradwire.torch.probe.record_backward(self.hook.state, profile, self.backward_alone)
-        self.time_optimizer(folder, found)
 
     def probe_sample(self):
         return self.task.sample(self.options.steps, self.rank, self.ranks, self.batch)
@@ -135,23 +134,6 @@ class Run:
     def backward_alone(self):
         self.optimizer.zero_grad()
         self.task.loss(self.ddp, self.probe_sample()).backward()
-
-    def time_optimizer(self, folder, measured):
-        """step.json: seconds of optimizer.step() of the slowest rank, when all begin it at the same time, as they do
-        after the last bucket; of the agreement before it, and of a message's latency. The model is of no use
-        afterwards."""
-        found = []
-        for _ in range(5):
-            dist.barrier()
-            begin = time.perf_counter()
-            self.optimizer.step()
-            slowest = torch.tensor([time.perf_counter() - begin], dtype=torch.float64)
-            dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
-            found.append(slowest.item())
-        if self.rank == 0:
-            with open(os.path.join(folder, "step.json"), "w", encoding="utf-8") as file:
-                times = {"agreement_s": measured.agreement_s, "latency_s": measured.latency_s}
-                json.dump({"optimizer_s": sorted(found)[len(found) // 2], **times, "beside": measured.beside}, file)
 
     def write(self, **row):
         self.file.write(json.dumps(row) + "\n")

@@ -9,8 +9,8 @@
 To be called by all ranks at once, after some steps: gradients and optimizer state are real, so sizes of messages are,
 too. What is measured is what the hook runs. What the numbers mean:
 
-- link: all-reduces of float32. A byte: the time of a lone large one. A startup: what one more small one takes while
-  others are under way, as messages of a step are; what a lone one takes beyond that a step pays once (latency_s).
+- link: all-reduces of float32. A byte: the time of a lone large one. A startup: what one more small message takes while
+  others are under way, as those of a step are, beyond its CPU time: a compressed one, if a codec is GCOMP.
 - With fewer cores than a rank's backward pass and the codec's threads need, codecs work on the cores of the backward
   pass ("gpu" in the cost file, the device that computes gradients). Then enc and dec are all CPU time that a message
   takes of its process, by the share of a core that a rank has: enc what delays the message (the encoder, half of what
@@ -53,15 +53,13 @@ _TYPES = {"none": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16} 
 @dataclass
 class Measured:
     """cluster, codecs: objects of a cluster file and a cost file. rank: of this process. agreement_s: seconds in which
-    the ranks tell each other the outcome of a step, after its last bucket. latency_s: of a lone small all-reduce,
-    without the startup that it has in common with others under way. beside: for each codec, CPU time of messages
+    the ranks tell each other the outcome of a step, after its last bucket. beside: for each codec, CPU time of messages
     beside a backward pass over that of lone ones; 1 if not measured."""
 
     cluster: dict[str, Any]
     codecs: list[dict[str, Any]]
     rank: int
     agreement_s: float
-    latency_s: float
     beside: dict[str, float]
     about: list[str] = field(default_factory=list)
 
@@ -150,18 +148,21 @@ def measure(
             made = bench.bucket(length)
             buckets[made[0].numel()] = made
         share, cores, local = _share(bench.state)
-        (alpha, beta), latency = _link(bench, sorted(lens))
-        found, ratios = [], {}
+        alpha, beta = _link(bench, sorted(lens))
+        entries, ratios = [], {}
         for name, given in codecs.items():
             kind, parsed = planned._codec("probe", name, given)
             if kind == "classic":
                 raise ValueError(f"{name}: the probe does not measure classic codecs; scripts/results_plan_codecs does")
             run = bench.state._codec(kind, dict(parsed))
             rows = [_row(bench, kind, run, made, share) for made in buckets.values()]
+            if kind == "gradwire":
+                alpha = _more(bench, run, rows[0], share) or alpha
             ratios[name] = 1.0
             if backward is not None and _shared(bench, share):
                 ratios[name] = _beside(bench, state, backward, run, rows)
-            found.append(_entry(bench, name, kind, parsed, rows, (alpha, beta), share, ratios[name]))
+            entries.append((name, kind, parsed, rows, ratios[name]))
+        found = [_entry(bench, *entry, (alpha, beta), share) for entry in entries]
         agreement = _agreement(bench)
     finally:
         bench.state.close()
@@ -172,7 +173,7 @@ def measure(
         f"Measured by gradwire.torch.probe: {bench.size} ranks, {local} on this machine, with {cores} cores: "
         f"{share:.2f} cores for a rank."
     ]
-    return Measured(cluster, found, bench.state.rank, agreement, latency, ratios, about)
+    return Measured(cluster, found, bench.state.rank, agreement, ratios, about)
 
 
 def _agreement(bench: _Bench) -> float:
@@ -256,11 +257,11 @@ def _share(state: DdpState) -> tuple[float, int, int]:
     return share, sum(name == host for name, _ in users), sum(name == host for name, _ in ranks)
 
 
-_UNDER_WAY = 8  # small all-reduces at once
+_UNDER_WAY = 8  # small messages at once
 
 
-def _link(bench: _Bench, lens: Sequence[int]) -> tuple[tuple[float, float], float]:
-    """Seconds of a startup and of a byte through a rank's link; what a lone startup takes beyond that."""
+def _link(bench: _Bench, lens: Sequence[int]) -> tuple[float, float]:
+    """Seconds of a startup and of a byte through a rank's link."""
     size, group = bench.size, bench.state.group
 
     def sent(length: int) -> float:
@@ -277,8 +278,34 @@ def _link(bench: _Bench, lens: Sequence[int]) -> tuple[tuple[float, float], floa
     large = torch.ones(many)
     long = bench.time(lambda: some([large]), large)
     beta = max((long - lone) / (sent(many) - sent(few)) if many > few else long / sent(many), 1e-12)
-    alpha = max((together - lone) / (_UNDER_WAY - 1) - beta * sent(few), 1e-6)
-    return (alpha, beta), max(lone - beta * sent(few) - alpha, 0.0)
+    return max((together - lone) / (_UNDER_WAY - 1) - beta * sent(few), 1e-6), beta
+
+
+def _more(bench: _Bench, run: Any, row: _Row, share: float) -> float | None:
+    """Seconds that a small compressed message is on its way without working, for each of its two exchanges, while
+    others are under way. Gives the row, of the smallest size, the CPU time of such a message. None if the model has too
+    few small gradients."""
+    params = [param for param in bench.params if param.numel() <= row.length][:_UNDER_WAY]
+    if len(params) < 2:
+        return None
+    flats = [param.grad.detach().clone().flatten() for param in params]
+    whole = torch.cat(flats)
+
+    def some(count: int) -> None:
+        futures = []
+        for param, flat in list(zip(params, flats))[:count]:
+            views = [flat.as_strided(param.grad.size(), param.stride())]
+            futures.append(run(flat, [param], views, Message("", flat.numel())))
+        for future in futures:
+            future.wait()
+
+    lone = bench.time(lambda: some(1), whole, 10), bench.cpu
+    together = bench.time(lambda: some(len(params)), whole, 10), bench.cpu
+    seconds, cpu = (max((b - a) / (len(params) - 1), 1e-6) for a, b in zip(lone, together))
+    if _shared(bench, share) and row.cpu > 0:
+        less = min(1.0, cpu / row.cpu)
+        row.enc, row.dec, row.cpu = less * row.enc, less * row.dec, less * row.cpu
+    return max(seconds - cpu / share, 1e-6) / 2
 
 
 @dataclass
@@ -342,9 +369,9 @@ def _entry(
     kind: str,
     options: Mapping[str, Any],
     rows: list[_Row],
+    beside: float,
     link: tuple[float, float],
     share: float,
-    beside: float,
 ) -> dict[str, Any]:
     """A codec of a cost file. beside: factor of enc and dec."""
     alpha, beta = link
