@@ -185,7 +185,8 @@ def calls_section(runs, columns):
                 missed = max(values) < goals[backend]
                 cell += f" ({goals[backend]}: {'met' if met else 'missed' if missed else 'met on some data'})"
             cells.append(cell)
-        rows.append([label] + cells)
+        if any(cells):
+            rows.append([label] + cells)
     compilers = ", from the faster of the two compilers" if len(runs) > 1 else ""
     memcpy = runs[0].about.get("memcpy", "an unrecorded speed")
     intro = f"""Time of memcpy / time of the call: lowest and highest of the data sets{compilers}. Explicit levels,
