@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 import types
 
 import gradwire.torch
@@ -158,6 +159,33 @@ def test_messages_beside_a_backward_pass(tmp_path):
         assert calls == 2 + 4 * 4 and all(0.5 <= factor < 100 for factor in factors.values())
     else:
         assert calls == 2 and set(factors.values()) == {1.0}
+
+
+def chained(rank, size):
+    """An operation that begins in the callback of the one before it on the same bucket."""
+    net = model(width=64)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    state, _ = gradwire.torch.ddp_hook(optimizer, compress="always", small_len=1)
+    state._compressing = True
+    start, param = state._codec("gradwire", {}), next(net.parameters())
+    values = torch.full((param.numel(),), rank + 1.0)
+    later = []
+
+    def again(_):
+        later.append(start(values, [param], [values.view_as(param)], None))
+        time.sleep(0.3)  # it begins, and is over perhaps, before the first one is taken off the list
+
+    start(values, [param], [values.view_as(param)], None).then(again)
+    deadline = time.monotonic() + 20
+    while not (later and later[0].done()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    ended = later[0].done()
+    state.close()
+    return ended, len(state.engine._active)
+
+
+def test_operations_that_begin_in_a_callback():
+    assert set(run(chained, 2).values()) == {(True, 0)}
 
 
 def without_gradients(rank, size):
