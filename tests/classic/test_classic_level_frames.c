@@ -176,10 +176,10 @@ static int try_damaged(const lt_frame *frame, size_t len)
     assert_int_equal(checked, decoded);
     size_t wrong = 0;
     for (size_t i = 0; i < len && decoded == GW_OK && info.dtype == GW_FP32 && info.len == len; i++) {
-        wrong += !isfinite(values[i]);
+        wrong += isfinite(values[i]) ? 0 : 1;
     }
     for (size_t i = 0; i < len && decoded == GW_ERR_CORRUPT && info.len == len; i++) {
-        wrong += values[i] != 0;
+        wrong += values[i] == 0 ? 0 : 1;
     }
     assert_int_equal(wrong, 0);
     free(values);
