@@ -191,7 +191,7 @@ def main():
     parser.add_argument("--gradwire", required=True, help="the command")
     parser.add_argument("--quick", action="store_true", help="one small job, few steps")
     parser.add_argument("--only", default="", help="a regular expression: jobs whose name has a match")
-    parser.add_argument("--rounds", type=int, help="default: 2")
+    parser.add_argument("--rounds", type=int, help="default: the job's, 2 or 3")
     chosen = parser.parse_args()
     why = permission.refusal()
     if why:

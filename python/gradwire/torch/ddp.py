@@ -334,10 +334,8 @@ class DdpState:
 
     def reduce(self, bucket: dist.GradBucket) -> torch.futures.Future:
         self.engine.raise_error()
-        if self.instead is not None:
-            return self.instead(bucket)
         try:
-            return self._reduce_bucket(bucket)
+            return self._reduce_bucket(bucket) if self.instead is None else self.instead(bucket)
         except Exception as error:  # on this rank alone, as far as it can know
             self.engine.fail(error)
             raise

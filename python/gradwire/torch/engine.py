@@ -465,10 +465,8 @@ class Engine:
         with self._idle:
             if self._active.get(plan.cookie) is operation:  # else one that on_done() has started, or fail()
                 del self._active[plan.cookie]
-                if word:
-                    self._failed.append(
-                        operation
-                    )  # the other ranks need this rank's messages: go on until the conclusion
+                if word:  # the other ranks need this rank's messages: go on until the conclusion
+                    self._failed.append(operation)
             self.word = max(self.word, word)
             # A sum: the ranks end their operations in different orders.
             self.digest = (self.digest + digest) & _MASK

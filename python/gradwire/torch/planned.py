@@ -323,8 +323,8 @@ def _names_in(module: torch.nn.Module, buckets: list[Bucket]) -> dict[int, str]:
 def _with_buckets(
     module: torch.nn.Module, buckets: list[Bucket], names: Mapping[int, str], options: Mapping[str, Any]
 ) -> torch.nn.parallel.DistributedDataParallel:
-    """DDP takes no buckets: it asks a function for them, and makes others by size after the first backward pass. By two
-    sizes it makes the same again for some plans. For others it gets find_unused_parameters, with which it keeps what it
+    """DDP takes no buckets: it asks a function for them, and makes others by size after the first backward pass, from
+    gradients in the order in which they came. By two sizes it makes the same again for some plans. For others it gets find_unused_parameters, with which it keeps what it
     has: then a small all-reduce more ends each backward pass, and its C++ code warns once, past Python's filters."""
 
     def assign(params: list[torch.Tensor], *_: Any) -> tuple[list[list[int]], list[int]]:
@@ -336,12 +336,13 @@ def _with_buckets(
     caps = _caps([[sizes[name] for name in bucket.names] for bucket in buckets])
     kinds = {(param.dtype, param.device) for param in module.parameters() if param.requires_grad}
     if caps is None or len(kinds) > 1 or int(torch.__version__.split(".")[0]) > 1:  # later versions take one size
-        options = {**options, "find_unused_parameters": True}
-        caps = (1, 1 << 20)
+        options, first = {**options, "find_unused_parameters": True}, dist._DEFAULT_FIRST_BUCKET_BYTES
+    else:
+        options, first = {**options, "bucket_cap_mb": caps[1] / (1 << 20)}, caps[0]
     original = dist._compute_bucket_assignment_by_size, dist._DEFAULT_FIRST_BUCKET_BYTES
-    dist._compute_bucket_assignment_by_size, dist._DEFAULT_FIRST_BUCKET_BYTES = assign, caps[0]
+    dist._compute_bucket_assignment_by_size, dist._DEFAULT_FIRST_BUCKET_BYTES = assign, first
     try:
-        return torch.nn.parallel.DistributedDataParallel(module, **{**options, "bucket_cap_mb": caps[1] / (1 << 20)})
+        return torch.nn.parallel.DistributedDataParallel(module, **options)
     finally:
         dist._compute_bucket_assignment_by_size, dist._DEFAULT_FIRST_BUCKET_BYTES = original
 
