@@ -324,8 +324,9 @@ def _with_buckets(
     module: torch.nn.Module, buckets: list[Bucket], names: Mapping[int, str], options: Mapping[str, Any]
 ) -> torch.nn.parallel.DistributedDataParallel:
     """DDP takes no buckets: it asks a function for them, and makes others by size after the first backward pass, from
-    gradients in the order in which they came. By two sizes it makes the same again for some plans. For others it gets find_unused_parameters, with which it keeps what it
-    has: then a small all-reduce more ends each backward pass, and its C++ code warns once, past Python's filters."""
+    gradients in the order in which they came. By two sizes it makes the same again for some plans. For others it gets
+    find_unused_parameters, with which it keeps what it has: then a small all-reduce more ends each backward pass, and
+    its C++ code warns once, past Python's filters."""
 
     def assign(params: list[torch.Tensor], *_: Any) -> tuple[list[list[int]], list[int]]:
         places = {names[id(param)]: place for place, param in enumerate(params)}

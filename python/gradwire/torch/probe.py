@@ -139,8 +139,9 @@ def measure(
     """A collective call. codecs: options by name, as in a plan; a name like gcomp-t14 needs none.
 
     state, backward: as in record_backward(), to measure messages beside a backward pass, too, where they share cores;
-    both or none. backward sets gradients to zero first: passes follow each other. The gradients are of no use then. options: of DdpState; those that the run will have. ValueError for
-    classic codecs, which scripts/results_plan_codecs measures.
+    both or none. backward sets gradients to zero first: passes follow each other. The gradients are of no use then.
+    options: of DdpState; those that the run will have. ValueError for classic codecs, which
+    scripts/results_plan_codecs measures.
     """
     if (state is None) != (backward is None):
         raise ValueError("state and backward: both or none")
