@@ -55,14 +55,12 @@ _TYPES = {"none": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16} 
 
 @dataclass
 class Measured:
-    """cluster, codecs: objects of a cluster file and a cost file. rank: of this process. agreement_s: seconds in which
-    the ranks tell each other the outcome of a step, after its last bucket. beside: for each codec, CPU time of messages
-    beside a backward pass over that of lone ones; 1 if not measured."""
+    """cluster, codecs: objects of a cluster file and a cost file. rank: of this process. beside: for each codec, CPU
+    time of messages beside a backward pass over that of lone ones; 1 if not measured."""
 
     cluster: dict[str, Any]
     codecs: list[dict[str, Any]]
     rank: int
-    agreement_s: float
     beside: dict[str, float]
     about: list[str] = field(default_factory=list)
 
@@ -168,7 +166,6 @@ def measure(
                 ratios[name] = _beside(bench, state, backward, run, rows)
             entries.append((name, kind, parsed, rows, ratios[name]))
         found = [_entry(bench, *entry, (alpha, beta), share) for entry in entries]
-        agreement = _agreement(bench)
     finally:
         bench.state.close()
     nothing = {"latency_us": 0.0, "us_per_kib": 0.0}  # gradients are where the codec is
@@ -178,17 +175,7 @@ def measure(
         f"Measured by gradwire.torch.probe: {bench.size} ranks, {local} on this machine, with {cores} cores: "
         f"{share:.2f} cores for a rank."
     ]
-    return Measured(cluster, found, bench.state.rank, agreement, ratios, about)
-
-
-def _agreement(bench: _Bench) -> float:
-    times = []
-    for _ in range(10):
-        bench.largest([0.0])
-        begin = time.perf_counter()
-        bench.state.check()
-        times.append(bench.largest([time.perf_counter() - begin])[0])
-    return statistics.median(times)
+    return Measured(cluster, found, bench.state.rank, ratios, about)
 
 
 def record_backward(
@@ -248,7 +235,7 @@ def _beside(bench: _Bench, state: DdpState, backward: Callable[[], Any], run: An
                 more.append(cpu[1] - cpu[0])
     finally:
         state.instead = None
-    lone = {"points": _table([(row.length, row.cpu) for row in rows])["points"]}
+    lone = _table([(row.length, row.cpu) for row in rows])
     known = sum(_at(lone, length) for length in lens) / 1e6
     beside = bench.largest([statistics.median(more)])[0]
     return max(beside / known, 0.5) if known > 0 else 1.0
@@ -396,15 +383,15 @@ def _entry(
     else:
         entry["payload"] = {"header": 0, "num": torch.empty(0, dtype=_TYPES[kind]).element_size(), "den": 1}
     entry["collectives"] = ["a2a-ag" if adds else "allreduce"]
-    enc = _table([(row.length, beside * row.enc) for row in rows])
+    alone = _table([(row.length, row.enc) for row in rows])
     left = []
     for row in rows:
         payload = row.payload if kind != "thc" else 1.0 * row.length
         startups = 2 if adds or kind == "thc" else 1
         known = row.enc + row.dec + startups * alpha + 2 * part * payload * beta
-        known += _at(enc, row.length / ranks) / 1e6 / beside if kind == "bf16" and adds else 0.0
+        known += _at(alone, row.length / ranks) / 1e6 if kind == "bf16" and adds else 0.0
         left.append((row.length, max(0.0, row.whole - known)))
-    curves = {"enc": enc, "dec": _table([(row.length, beside * row.dec) for row in rows])}
+    curves = {way: _table([(row.length, beside * getattr(row, way)) for row in rows]) for way in ("enc", "dec")}
     if adds:
         curves["sum"] = _table([(max(1, int(length * part)), seconds) for length, seconds in left])
     elif not shared:  # an all-reduce has no place for it but before: the ranks' work on its way counts as the encoder's

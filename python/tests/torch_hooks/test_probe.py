@@ -57,12 +57,18 @@ def test_costs_of_every_kind_of_codec(tmp_path):
     assert 0.5 < loose["num"] / loose["den"] < tight["num"] / tight["den"] < 4.2  # bytes a value
 
 
-def recorded(rank, size, path):
+def hooked():
+    """Model, DDP with the hook, optimizer, state of the hook."""
     net = model(width=256)
     ddp = torch.nn.parallel.DistributedDataParallel(net)
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
     state, hook = gradwire.torch.ddp_hook(optimizer, compress="always", small_len=1, model=net)
     ddp.register_comm_hook(state, hook)
+    return net, ddp, optimizer, state
+
+
+def recorded(rank, size, path):
+    net, ddp, optimizer, state = hooked()
 
     def backward(step):
         x, y = batch(rank, step)
@@ -116,12 +122,8 @@ def test_cores_of_ranks_that_are_bound_to_some():
         assert set(run(bound, 2, [[first], others]).values()) == {(1.0, len(free), 2)}
 
 
-def beside(rank, size, folder):
-    net = model(width=256)
-    ddp = torch.nn.parallel.DistributedDataParallel(net)
-    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
-    state, hook = gradwire.torch.ddp_hook(optimizer, compress="always", small_len=1, model=net)
-    ddp.register_comm_hook(state, hook)
+def beside(rank, size):
+    _, ddp, optimizer, state = hooked()
     calls = []
 
     def backward():
@@ -149,9 +151,9 @@ def beside(rank, size, folder):
     return found.beside, share, len(calls), untouched and again
 
 
-def test_messages_beside_a_backward_pass(tmp_path):
+def test_messages_beside_a_backward_pass():
     """Equal factors on all ranks; the hook is as before."""
-    found = run(beside, 3, str(tmp_path))
+    found = run(beside, 3)
     factors, share, calls, _ = found[0]
     assert list(factors) == ["plain", "fp16", "gcomp-t12", "thc"]
     assert all(one[:2] == (factors, share) and one[3] for one in found.values())
