@@ -79,6 +79,7 @@ class Run:
         self.hook = hook_list.install(self.ddp, self.optimizer, options.hook)
         self.validation = self.task.validation(self.rank, self.ranks) if options.check else []
         self.replayed = []
+        self.samples = 0  # that the probe took
         self.ended = time.perf_counter()  # the last step
         self.file = open(f"{options.out}.rank{self.rank}.jsonl", "w", encoding="utf-8")
         self.write(
@@ -111,12 +112,12 @@ class Run:
 
     def probe(self, folder, codecs, options):
         """Costs of link and codecs of this run, with gradients and optimizer state as they are now; when gradients are
-        there if nothing is sent."""
+        there if nothing is sent. Every backward pass has a batch of its own, as steps have."""
         import gradwire.torch
 
         self.optimizer.zero_grad()
         with self.ddp.no_sync():  # gradients of this rank alone, as the hook gets them
-            self.task.loss(self.ddp, self.probe_sample()).backward()
+            self.task.loss(self.ddp, self.next_sample()).backward()
         found = gradwire.torch.probe.measure(
             self.optimizer,
             {name: {} for name in codecs.split(",")},
@@ -128,12 +129,13 @@ class Run:
         profile = os.path.join(folder, "profile.json")
         gradwire.torch.probe.record_backward(self.hook.state, profile, self.backward_alone)
 
-    def probe_sample(self):
-        return self.task.sample(self.options.steps, self.rank, self.ranks, self.batch)
+    def next_sample(self):
+        self.samples += 1
+        return self.task.sample(self.options.steps + self.samples, self.rank, self.ranks, self.batch)
 
     def backward_alone(self):
         self.optimizer.zero_grad()
-        self.task.loss(self.ddp, self.probe_sample()).backward()
+        self.task.loss(self.ddp, self.next_sample()).backward()
 
     def write(self, **row):
         self.file.write(json.dumps(row) + "\n")

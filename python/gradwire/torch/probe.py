@@ -136,8 +136,9 @@ def measure(
 ) -> Measured:
     """A collective call. codecs: options by name, as in a plan; a name like gcomp-t14 needs none.
 
-    state, backward: as in record_backward(), to measure messages beside a backward pass, too, where they share cores;
-    both or none. backward sets gradients to zero first: passes follow each other. The gradients are of no use then.
+    state, backward: as in record_backward(), to measure messages of the job's own buckets beside backward passes, too:
+    their bytes and, where they share cores, processor time; both or none. backward sets gradients to zero first: passes
+    follow each other, best each with a batch of its own. The gradients are of no use then.
     options: of DdpState; those that the run will have. ValueError for classic codecs, which
     scripts/results_plan_codecs measures.
     """
@@ -151,7 +152,7 @@ def measure(
             buckets[made[0].numel()] = made
         share, cores, local = _share(bench.state)
         alpha, beta = _link(bench, sorted(lens))
-        entries, ratios = [], {}
+        found: list[_Costs] = []
         for name, given in codecs.items():
             kind, parsed = planned._codec("probe", name, given)
             if kind == "classic":
@@ -161,11 +162,10 @@ def measure(
             if kind == "gradwire":
                 _under_way(bench, run, rows[0])
                 alpha = _NO_STARTUP
-            ratios[name] = 1.0
-            if backward is not None and _shared(bench, share):
-                ratios[name] = _beside(bench, state, backward, run, rows)
-            entries.append((name, kind, parsed, rows, ratios[name]))
-        found = [_entry(bench, *entry, (alpha, beta), share) for entry in entries]
+            found.append(_Costs(name, kind, dict(parsed), rows))
+            if backward is not None:
+                _beside(bench, state, backward, run, found[-1], _shared(bench, share))
+        entries = [_entry(bench, costs, (alpha, beta), share) for costs in found]
     finally:
         bench.state.close()
     nothing = {"latency_us": 0.0, "us_per_kib": 0.0}  # gradients are where the codec is
@@ -175,7 +175,7 @@ def measure(
         f"Measured by gradwire.torch.probe: {bench.size} ranks, {local} on this machine, with {cores} cores: "
         f"{share:.2f} cores for a rank."
     ]
-    return Measured(cluster, found, bench.state.rank, ratios, about)
+    return Measured(cluster, entries, bench.state.rank, {costs.name: costs.beside for costs in found}, about)
 
 
 def record_backward(
@@ -209,36 +209,48 @@ def _as_it_is(bucket: dist.GradBucket) -> torch.futures.Future:
     return done
 
 
-def _beside(bench: _Bench, state: DdpState, backward: Callable[[], Any], run: Any, rows: list[_Row]) -> float:
-    """CPU time of messages beside a backward pass over that of lone ones."""
-    lens: list[int] = []
+def _beside(bench: _Bench, state: DdpState, backward: Callable[[], Any], run: Any, costs: _Costs, shared: bool) -> None:
+    """Sets what messages of the job's own buckets take beside backward passes: bytes, and processor time over that of
+    lone messages where they share cores. The bytes are means of several passes: a batch's gradients differ from the
+    next one's by several percent."""
+    messages: list[Message] = []
 
     def reduce(bucket: dist.GradBucket) -> torch.futures.Future:
         values = bucket.buffer()
         if not bench.state._codec_takes(values):
             return _as_it_is(bucket)
-        lens.append(values.numel())
-        return run(values, bucket.parameters(), bucket.gradients(), Message("", values.numel()))
+        messages.append(Message("", values.numel()))
+        return run(values, bucket.parameters(), bucket.gradients(), messages[-1])
 
-    more = []
+    more, sizes = [], []
     try:
         for turn in range(bench.repeats + 1):
             cpu = []
             for instead in (_as_it_is, reduce):
                 state.instead = instead
-                lens.clear()
+                messages.clear()
                 bench.largest([0.0])
                 begin = time.process_time()
                 backward()
                 cpu.append(time.process_time() - begin)
+            sizes.append(sum(message.stages.get("sent_size", 0.0) for message in messages))
             if turn:
                 more.append(cpu[1] - cpu[0])
     finally:
         state.instead = None
-    lone = _table([(row.length, row.cpu) for row in rows])
-    known = sum(_at(lone, length) for length in lens) / 1e6
-    beside = bench.largest([statistics.median(more)])[0]
-    return max(beside / known, 0.5) if known > 0 else 1.0
+    lone = _table([(row.length, row.cpu) for row in costs.rows])
+    known = sum(_at(lone, message.elems) for message in messages) / 1e6
+    values = sum(message.elems for message in messages)
+    extra, sent = bench.largest([statistics.median(more), statistics.mean(sizes)])
+    if shared and known > 0:
+        costs.beside = max(extra / known, 0.5)
+    if values:
+        costs.value_size = sent / _sent_share(bench) / values
+
+
+def _sent_share(bench: _Bench) -> float:
+    """Bytes that a rank sends for each of a payload."""
+    return 2 * (bench.size - 1) / bench.size
 
 
 def _share(state: DdpState) -> tuple[float, int, int]:
@@ -314,6 +326,19 @@ class _Row:
     cpu: float = 0.0
 
 
+@dataclass
+class _Costs:
+    """What was measured of a codec. beside: factor of its processor time beside a backward pass. value_size: bytes of
+    a payload for each value, in the job's own buckets; 0: not measured, or fixed by the codec."""
+
+    name: str
+    kind: str
+    options: dict[str, Any]
+    rows: list[_Row]
+    beside: float = 1.0
+    value_size: float = 0.0
+
+
 def _row(bench: _Bench, kind: str, run: Any, made: tuple[Any, ...], share: float) -> _Row:
     if kind == "gradwire":
         return _codec_row(bench, run, made, share)
@@ -343,7 +368,7 @@ def _codec_row(bench: _Bench, run: Any, made: tuple[Any, ...], share: float) -> 
     names = ("encode_s", "reduce_s", "decode_s", "sent_size")
     medians = [statistics.median(message.stages[name] for message in messages[1:]) for name in names]
     encode, reduce, decode, sent = bench.largest(medians)
-    payload = sent / (2 * (bench.size - 1) / bench.size)
+    payload = sent / _sent_share(bench)
     if not _shared(bench, share):
         width = min(bench.state.engine.settings.threads, share)
         return _Row(flat.numel(), whole, encode / width, decode / width, payload, bench.cpu)
@@ -357,27 +382,19 @@ def _shared(bench: _Bench, share: float) -> bool:
     return share < 1 + bench.state.engine.settings.threads
 
 
-def _entry(
-    bench: _Bench,
-    name: str,
-    kind: str,
-    options: Mapping[str, Any],
-    rows: list[_Row],
-    beside: float,
-    link: tuple[float, float],
-    share: float,
-) -> dict[str, Any]:
-    """A codec of a cost file. beside: factor of enc and dec."""
-    alpha, beta = link
+def _entry(bench: _Bench, costs: _Costs, link: tuple[float, float], share: float) -> dict[str, Any]:
+    """A codec of a cost file."""
+    kind, options, rows, (alpha, beta) = costs.kind, costs.options, costs.rows, link
     ranks = bench.size
     part = (ranks - 1) / ranks
     shared = _shared(bench, share)
-    entry: dict[str, Any] = {"name": name, "options": {"codec": kind, **options}}
+    entry: dict[str, Any] = {"name": costs.name, "options": {"codec": kind, **options}}
     adds = kind == "gradwire" or (kind == "bf16" and not bench.state._casters["bf16"]._adds_bf16)
     if kind == "thc":
         entry["payload"] = {"kind": "thc", "bits": int(options.get("bits", 4))}
     elif kind == "gradwire":
-        bits = round(8000 * max(0.0, rows[-1].payload - 64) / rows[-1].length)  # thousandths of a bit a value
+        value_size = costs.value_size or max(0.0, rows[-1].payload - 64) / rows[-1].length
+        bits = round(8000 * value_size)  # thousandths of a bit a value
         entry["payload"] = {"header": 64, "num": bits, "den": 8000}
         entry["overlap"] = True
     else:
@@ -391,7 +408,7 @@ def _entry(
         known = row.enc + row.dec + startups * alpha + 2 * part * payload * beta
         known += _at(alone, row.length / ranks) / 1e6 if kind == "bf16" and adds else 0.0
         left.append((row.length, max(0.0, row.whole - known)))
-    curves = {way: _table([(row.length, beside * getattr(row, way)) for row in rows]) for way in ("enc", "dec")}
+    curves = {way: _table([(row.length, costs.beside * getattr(row, way)) for row in rows]) for way in ("enc", "dec")}
     if adds:
         curves["sum"] = _table([(max(1, int(length * part)), seconds) for length, seconds in left])
     elif not shared:  # an all-reduce has no place for it but before: the ranks' work on its way counts as the encoder's
