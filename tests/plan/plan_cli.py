@@ -567,6 +567,9 @@ class Hook(Case):
         plan, solved, _ = self.plan()
         exported = self.good_json("export", plan)
         self.assertEqual(exported["schema"], "gradwire-buckets/1")
+        with open(plan) as file:
+            problem = json.load(file)["problem"]
+        self.assertEqual(exported["ranks"], problem["nodes"] * problem["gpus"])
         for bucket, group in zip(exported["groups"], solved["groups"]):
             for key in ("names", "elems", "method", "codec", "algorithm"):
                 self.assertEqual(bucket[key], group[key])

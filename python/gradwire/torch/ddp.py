@@ -76,8 +76,9 @@ class DdpState:
 
     plan: a file of `gradwire plan solve` or `plan export`: gradients travel in its buckets, each by its codec; the
     other options hold for what the plan does not say. model: the module whose names of parameters the plan has; without
-    one they are parameter.N in the order of the optimizer. record: a path, rank 0 writes there a recording of the steps
-    from record_steps[0] to before record_steps[1], for `gradwire plan import` and `plan check`.
+    one they are parameter.N in the order of the optimizer. ValueError if the plan was made for another number of ranks.
+    record: a path, rank 0 writes there a recording of the steps from record_steps[0] to before record_steps[1], for
+    `gradwire plan import` and `plan check`. OSError if it could not; a file that is there stays until then.
     """
 
     def __init__(
@@ -104,7 +105,7 @@ class DdpState:
         self.timeout = timeout or timeout_of(self.group)
         with Start("gradwire", self.group, transport, self.timeout) as start:
             self.rank, self.size = dist.get_rank(self.group), dist.get_world_size(self.group)
-            buckets = [] if plan is None else planned.load(plan)
+            buckets = [] if plan is None else planned.load(plan, self.size)
             made = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else list(optimizer)
             self._book = Book(made, seed)
             self._options = CodecOptions(**options)

@@ -47,8 +47,9 @@ class Bucket:
     options: Mapping[str, Any] = field(default_factory=dict)  # of the codec
 
 
-def load(source: str | os.PathLike | Mapping[str, Any]) -> list[Bucket]:
-    """The buckets of a plan file, of what `plan export` wrote, or of such an object. ValueError says what is wrong."""
+def load(source: str | os.PathLike | Mapping[str, Any], ranks: int | None = None) -> list[Bucket]:
+    """The buckets of a plan file, of what `plan export` wrote, or of such an object. ranks: those of the process group;
+    None: any. ValueError says what is wrong, also with a plan that was made for another number of ranks."""
     if isinstance(source, Mapping):
         root: Any = source
     else:
@@ -56,6 +57,10 @@ def load(source: str | os.PathLike | Mapping[str, Any]) -> list[Bucket]:
             root = json.load(file)
     if not isinstance(root, Mapping) or root.get("schema") not in SCHEMAS:
         raise ValueError(f"not a plan: its schema must be one of {', '.join(SCHEMAS)}")
+    made_for = _ranks_of(root)
+    if ranks is not None and made_for not in (None, ranks):
+        again = f'solve it again with "ranks": {ranks} in the cluster file, or with --ranks {ranks}'
+        raise ValueError(f"the plan is for {made_for} ranks, the process group has {ranks}: {again}")
     groups = root.get("groups")
     if not isinstance(groups, list) or not groups:
         raise ValueError("the plan has no groups")
@@ -64,6 +69,17 @@ def load(source: str | os.PathLike | Mapping[str, Any]) -> list[Bucket]:
     if len(set(names)) != len(names):
         raise ValueError("the plan has a parameter twice")
     return buckets
+
+
+def _ranks_of(root: Mapping[str, Any]) -> int | None:
+    """For how many ranks a plan was made; None if it does not say."""
+    problem = root.get("problem")
+    for place in (root, problem if isinstance(problem, Mapping) else {}):
+        if isinstance(place.get("ranks"), int):
+            return place["ranks"]
+        if isinstance(place.get("nodes"), int) and isinstance(place.get("gpus"), int):
+            return place["nodes"] * place["gpus"]
+    return None
 
 
 def _bucket(number: int, entry: Any) -> Bucket:

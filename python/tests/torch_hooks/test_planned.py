@@ -278,6 +278,76 @@ def test_plans_of_another_model_are_refused_on_all_ranks(document, model_given, 
         assert why in message
 
 
+def for_ranks(count, schema):
+    """A plan that says for how many ranks it is, as `plan solve` and `plan export` write it."""
+    said = {"ranks": count} if schema == "gradwire-buckets/1" else {"problem": {"nodes": count // 2, "gpus": 2}}
+    return {**plan((6, "fp32")), "schema": schema, **said}
+
+
+def other_ranks(rank, size, document, make):
+    """What the rank is told of a plan of which rank 0 has the first and the others the last one; None: nothing."""
+    net = model()
+    chosen = document[min(rank, len(document) - 1)]
+    try:
+        if make == "planned_ddp":
+            gradwire.torch.planned_ddp(net, chosen)
+        else:
+            optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+            gradwire.torch.ddp_hook(optimizer, plan=chosen, model=net)[0].close()
+    except (ValueError, RuntimeError) as error:
+        return str(error)
+    return None
+
+
+@pytest.mark.parametrize("schema", planned.SCHEMAS)
+@pytest.mark.parametrize("make", ["planned_ddp", "ddp_hook"])
+def test_a_plan_for_other_ranks_is_refused_on_all_ranks(make, schema):
+    wrong, right = for_ranks(4, schema), for_ranks(2, schema)
+    for message in run(other_ranks, 2, [wrong], make).values():
+        assert "the plan is for 4 ranks, the process group has 2" in message and "--ranks 2" in message
+    alone = run(other_ranks, 2, [wrong, right], make)
+    assert "for 4 ranks" in alone[0] and "rank 0 failed to make its hook" in alone[1]
+    assert set(run(other_ranks, 2, [right], make).values()) == {None}
+
+
+def test_ranks_of_a_flat_cluster():
+    document = {**plan((6, "fp32")), "problem": {"ranks": 3}}
+    assert len(planned.load(document, 3)) == 1 and len(planned.load(document)) == 1
+    with pytest.raises(ValueError, match="for 3 ranks"):
+        planned.load(document, 2)
+
+
+def narrow_gradients(rank, size, codec, dtype):
+    """What the hook's future says of a bucket of a plan with gradients of this type: the largest error, or why not."""
+    net = model().to(dtype)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+    state, _ = gradwire.torch.ddp_hook(optimizer, plan=plan((6, codec)), model=net)
+    state._compressing = True
+    params = dict(net.named_parameters())
+    params = [params[name] for name in ORDER]
+    flat = torch.linspace(0.5, 1.0, sum(SIZES.values())).mul(rank + 1.0).to(dtype)
+    views = [part.view_as(param) for part, param in zip(flat.split([p.numel() for p in params]), params)]
+    try:
+        state._planned.groups[0].run(flat, params, views).wait()
+    except (ValueError, RuntimeError) as error:
+        return str(error)
+    finally:
+        state.close()
+    return (flat.float() / torch.linspace(0.5, 1.0, flat.numel()) - 1.5).abs().max().item()
+
+
+@pytest.mark.parametrize("codec", ["fp32", "fp16", "bf16", "gcomp", "gcomp-t12", "thc"])
+def test_gradients_of_two_bytes_in_a_plan(codec):
+    for dtype in (torch.float16, torch.bfloat16):
+        if codec == "fp32" and dtype == torch.bfloat16 and not hasattr(torch, "compile"):
+            continue  # torch 1.13's Gloo does not add them
+        for found in run(narrow_gradients, 2, codec, dtype).values():
+            if codec == "thc":
+                assert f"thc takes gradients of torch.float32, not of {dtype}" in found
+            else:
+                assert found < 0.02
+
+
 def resumed(rank, size, document, cut):
     """A run that is cut, saved and resumed with a new model, DDP and hook."""
     saved = None
