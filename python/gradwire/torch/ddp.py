@@ -24,7 +24,7 @@ from .choice import Choice
 from .engine import CODEC_DTYPES, Engine, Operation, Plan, Settings
 from .optimizers import Book, Place
 from .options import CodecOptions
-from .recording import Message, Recording
+from .recording import Message, Recording, check_writable
 from .replay import Layout, Replay
 from .stats import Report, StepClock
 from .transport import Start, Transport, new_transport, timeout_of, weakly
@@ -97,7 +97,7 @@ class DdpState:
         report_every: int = 100,
         plan: str | os.PathLike | Mapping[str, Any] | None = None,
         model: torch.nn.Module | None = None,
-        record: str | None = None,
+        record: str | os.PathLike | None = None,
         record_steps: tuple[int, int] = (3, 13),
         **options: Any,
     ) -> None:
@@ -110,6 +110,8 @@ class DdpState:
             self._book = Book(made, seed)
             self._options = CodecOptions(**options)
             settings = self._options.settings(made)
+            if record is not None and self.rank == 0:
+                check_writable(record)
             self.choice = Choice("always" if buckets and compress == "auto" else compress, self._slowest, self.rank)
             self.report = Report(self, csv=csv, tensorboard=tensorboard, every=report_every)
             start.options = {
@@ -156,7 +158,7 @@ class DdpState:
         self.recording: Recording | None = None
         if record is not None:
             slowest = weakly(self._slowest)  # the parameters have hooks that keep the recording
-            self.recording = Recording(record, range(*record_steps), self._book.params(), slowest, self.rank)
+            self.recording = Recording(os.fspath(record), range(*record_steps), self._book.params(), slowest, self.rank)
             self.engine.timing = True
             self._watch_forward()
         for one in made:

@@ -46,7 +46,9 @@ import torch.distributed as dist
 
 from . import planned
 from .ddp import DdpState
-from .recording import Message, Recording
+from .engine import CODEC_DTYPES
+from .recording import Message, Recording, check_writable
+from .thc import codec_of
 
 LENS = (1 << 14, 1 << 18, 1 << 22, 1 << 24)
 _MIN_US = 0.001
@@ -186,8 +188,10 @@ def record_backward(
     messages take from the processor.
 
     A collective call. state: of the hook of the DDP model that `backward` runs, forward and backward; afterwards the
-    gradients are those of each rank alone. model: for the names of parameters, as in DdpState.
+    gradients are those of each rank alone. model: for the names of parameters, as in DdpState. OSError on all ranks,
+    before the first pass, if rank 0 cannot write the file.
     """
+    _check_path(state, path)
     names = planned.names_of(state._book.params(), model or state._model)
     recording = Recording(os.fspath(path), range(steps), state._book.params(), state._slowest, state.rank)
     state.instead = _as_it_is
@@ -201,6 +205,17 @@ def record_backward(
     finally:
         state.instead = None
     recording.write()
+
+
+def _check_path(state: DdpState, path: str | os.PathLike) -> None:
+    problem = None
+    try:
+        if state.rank == 0:
+            check_writable(path)
+    except OSError as error:
+        problem = error
+    if state._slowest([float(problem is not None)])[0]:
+        raise problem or OSError(f"gradwire: rank 0 cannot write {os.fspath(path)}; its own error says why")
 
 
 def _as_it_is(bucket: dist.GradBucket) -> torch.futures.Future:

@@ -7,7 +7,7 @@ import re
 import gradwire.torch
 import pytest
 import torch
-from gradwire.torch import planned
+from gradwire.torch import planned, recording
 from ranks import run
 from test_ddp import OPTIMIZERS, batch, digest, model, train_step
 from torch.nn.parallel import DistributedDataParallel as DDP
@@ -418,6 +418,23 @@ def test_fp16_and_bf16_do_not_meet():
     different orders."""
     document = plan((1, "bf16"), (1, "fp16"), (1, "bf16"), (1, "fp16"), (1, "bf16"), (1, "fp16"))
     assert len(set(run(rounded, 3, document, 60).values())) == 1
+
+
+def test_a_recording_that_can_be_written_does_no_harm(tmp_path):
+    """Neither to a file that is there nor by one that was not."""
+    path = tmp_path / "run.json"
+    recording.check_writable(path)
+    assert not path.exists()
+    link = tmp_path / "link.json"
+    link.symlink_to(path)
+    recording.check_writable(link)
+    assert link.is_symlink() and not path.exists()
+    path.write_text("mine")
+    recording.check_writable(str(path))
+    assert path.read_text() == "mine"
+    for bad in (tmp_path, path / "below", tmp_path / "none" / "run.json"):
+        with pytest.raises(OSError):
+            recording.check_writable(bad)
 
 
 def evaluated(rank, size, path):

@@ -107,6 +107,21 @@ def test_backward_passes_that_send_nothing(tmp_path):
         assert {e["args"]["name"] for e in inside} == {name for name, _ in model(width=256).named_parameters()}
 
 
+def unwritable(rank, size):
+    _, _, _, state = hooked()
+    passes = []
+    with pytest.raises(OSError) as caught:
+        gradwire.torch.probe.record_backward(state, "/nowhere/run.json", lambda: passes.append(1))
+    state.close()
+    return str(caught.value), len(passes)
+
+
+def test_a_recording_that_cannot_be_written_ends_before_it_begins():
+    found = run(unwritable, 2)
+    assert "/nowhere/run.json" in found[0][0] and "rank 0 cannot write /nowhere/run.json" in found[1][0]
+    assert all(passes == 0 for _, passes in found.values())
+
+
 def bound(rank, size, cores):
     os.sched_setaffinity(0, cores[rank])
     return gradwire.torch.probe._share(types.SimpleNamespace(size=size, group=dist.group.WORLD))
