@@ -172,8 +172,11 @@ class DdpState:
 
         def start(values: torch.Tensor, params: list[torch.Tensor], gradients: list[torch.Tensor]) -> Any:
             fits = self._compressing and self._codec_takes(values)
+            if fits and bucket.kind == "thc" and values.dtype != torch.float32:
+                raise ValueError(f"gradwire: the plan's thc takes gradients of torch.float32, not of {values.dtype}")
             chosen = run if fits else self._plain_of
-            return self._recorded(chosen, values, params, gradients, bucket.label if fits else "fp32")
+            label = bucket.label if fits or bucket.kind == "none" else "fp32"
+            return self._recorded(chosen, values, params, gradients, label)
 
         return start
 
