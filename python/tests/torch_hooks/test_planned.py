@@ -1,6 +1,8 @@
 """Plans in the DDP hook: buckets, codecs, recordings, and plans that do not fit."""
 
+import inspect
 import json
+import os
 import random
 import re
 
@@ -87,8 +89,9 @@ def test_buckets_are_those_of_the_plan_however_ddp_cuts():
     assert whole[0][2] == [(0, 1), (1, 2)]  # one bucket of DDP has gradients of all
 
 
-def cuts(rank, size, document, numbers):
+def cuts(rank, size, document, numbers, environment=()):
     """Sizes of DDP's buckets, backward pass after backward pass."""
+    os.environ.update(environment)
     net = model()
     ddp = gradwire.torch.planned_ddp(net, document)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
@@ -102,9 +105,8 @@ def cuts(rank, size, document, numbers):
     ddp.register_comm_hook(state, hook)
     for step in range(3):
         train_step(ddp, optimizer, rank, step)
-    in_place = [group.flat is None for group in state._planned.groups]
     state.close()
-    return found, in_place, ddp.find_unused_parameters
+    return found, [group.flat is None for group in state._planned.groups], ddp.find_unused_parameters
 
 
 COUNTS = [(1, 3, 2), (1, 2, 3), (2, 1, 3), (3, 3), (1, 1, 1, 3), (6,)]
@@ -121,8 +123,31 @@ def test_ddp_has_the_buckets_of_the_plan(counts, numbers):
     document = plan(*[(count, "gcomp-t12") for count in counts], names=NUMBERS if numbers else None)
     sizes = [group["elems"] for group in document["groups"]]
     groups = [[4 * SIZES[name] for name in names] for names in cut_names(counts)]
-    expected = 3 * [sizes], len(sizes) * [True], planned._caps(groups) is None
+    expected = 3 * [sizes], len(sizes) * [True], planned._by_size(groups) is None
     assert run(cuts, 2, document, numbers) == dict.fromkeys(range(2), expected)
+
+
+def test_ddp_whose_last_bucket_is_small_has_the_buckets_of_the_plan():
+    """torch 2 with this variable makes its buckets from the other end."""
+    document = plan((1, "gcomp-t12"), (3, "gcomp-t12"), (2, "gcomp-t12"))
+    expected = 3 * [[group["elems"] for group in document["groups"]]], 3 * [True], True
+    found = run(cuts, 2, document, False, {"DDP_SET_LAST_BUCKET_CAP": "1"})
+    assert found == dict.fromkeys(range(2), expected)
+
+
+def test_sizes_of_all_buckets():
+    """torch 2 with bucket_cap_mb_list: any buckets but those that end with a parameter without values."""
+    limits = planned._limits
+    assert limits([[5]]) == [6] and limits([[2, 3], [4, 0, 1], [7]]) == [5, 5, 8]
+    assert limits([[2], [3, 1], [4, 0]]) == [2, 4, 5]
+    assert limits([[2, 0], [4]]) is None
+
+
+@pytest.mark.skipif(not hasattr(torch, "compile"), reason="torch 1.13 takes two sizes")
+def test_torch_2_needs_no_map_of_unused_parameters():
+    """An all-reduce at the end of each step."""
+    takes = "bucket_cap_mb_list" in inspect.signature(DDP).parameters
+    assert (planned._by_size([[4], [8, 4], [4]]) is not None) == takes
 
 
 def test_plans_of_both_kinds_were_tried():
@@ -142,12 +167,12 @@ def test_sizes_that_make_buckets():
 
 
 def by_size(cuts, caps):
-    """What DDP makes of it: compute_bucket_assignment_by_size() of torch 1.13."""
-    found, now, limit = [], [], caps[0]
+    """What DDP makes of it: compute_bucket_assignment_by_size() of torch 1.13 and 2.15."""
+    found, now = [], []
     for size in [size for cut in cuts for size in cut]:
         now.append(size)
-        if sum(now) >= limit:
-            found, now, limit = [*found, now], [], caps[1]
+        if sum(now) >= caps[min(len(found), len(caps) - 1)]:
+            found, now = [*found, now], []
     return [*found, now] if now else found
 
 
@@ -155,7 +180,8 @@ def test_sizes_against_a_model_of_ddp():
     rng, hits = random.Random(5), 0
     for _ in range(3000):
         cuts = [[rng.randrange(5) for _ in range(rng.randrange(1, 4))] for _ in range(rng.randrange(1, 5))]
-        caps = planned._caps(cuts)
+        limits, caps = planned._limits(cuts), planned._caps(cuts)
+        assert limits is None or by_size(cuts, limits) == cuts
         if caps is not None:
             hits += 1
             assert by_size(cuts, caps) == cuts
