@@ -361,18 +361,19 @@ def _payload(payload: dict, what: str, ranks: int | None) -> tuple[tuple[int, in
     if "kind" not in payload:
         _known(payload, ("header", "num", "den"), f"{what}, payload")
         return (payload.get("header", 0), payload["num"], payload.get("den", 1)), 1
-    _known(payload, ("kind", "bits"), f"{what}, payload")
+    _known(payload, ("kind", "bits", "lane_bits"), f"{what}, payload")
     if payload["kind"] != "thc":
         raise ValueError(f"{what}: no payload of kind {payload['kind']!r}; there is: thc")
     if ranks is None:
         raise ValueError(f"{what}: what THC sends depends on the number of ranks; pass ranks=cluster.ranks")
-    return thc_payload(payload["bits"], ranks), 2
+    return thc_payload(payload["bits"], ranks, payload.get("lane_bits", 0)), 2
 
 
-def thc_payload(bits: int, ranks: int) -> tuple[int, int, int]:
-    """Codec.payload of THC with indices of 1 to 4 bits and thc.options(bits, ranks), for rounds=2: one all-reduce of
-    norms and one of lanes and counts. Never less than what is sent, at most a block more. Raises Error."""
-    codec = thc.Codec(thc.options(bits, ranks))
+def thc_payload(bits: int, ranks: int, lane_bits: int = 0) -> tuple[int, int, int]:
+    """Codec.payload of THC with indices of 1 to 4 bits and thc.options(bits, ranks, lane_bits=lane_bits), for rounds=2:
+    one all-reduce of norms and one of lanes and counts. lane_bits: 8, 16 or 32; 0: the narrowest that hold the sum.
+    Never less than what is sent, at most a block more. Raises Error."""
+    codec = thc.Codec(thc.options(bits, ranks, lane_bits=lane_bits))
     # Four blocks have no padding of their own. Within a block the rest is rounded up to a power of two, so the header
     # is the most by which that exceeds the slope.
     den = 4 << codec.options.block_log2

@@ -140,7 +140,9 @@ def test_thc_payload():
         plan.Codec.from_json(described)
     for ranks, lane_bytes in ((8, 1), (32, 2), (2000, 4)):
         codec = plan.Codec.from_json(described, ranks=ranks)
-        assert codec.rounds == 2
+        wide = plan.Codec.from_json({**described, "payload": {"kind": "thc", "bits": 4, "lane_bits": 32}}, ranks=ranks)
+        assert wide.payload == plan.thc_payload(4, ranks, 32) and wide.payload[1] >= 4 * 4096
+        assert codec.rounds == wide.rounds == 2
         handle = thc.Codec(thc.options(4, ranks))
         assert handle.options.lane_bits == 8 * lane_bytes
         header, num, den = codec.payload

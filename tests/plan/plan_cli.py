@@ -567,6 +567,9 @@ class Hook(Case):
         plan, solved, _ = self.plan()
         exported = self.good_json("export", plan)
         self.assertEqual(exported["schema"], "gradwire-buckets/1")
+        with open(plan) as file:
+            problem = json.load(file)["problem"]
+        self.assertEqual(exported["ranks"], problem["nodes"] * problem["gpus"])
         for bucket, group in zip(exported["groups"], solved["groups"]):
             for key in ("names", "elems", "method", "codec", "algorithm"):
                 self.assertEqual(bucket[key], group[key])
@@ -1011,6 +1014,17 @@ class Inputs(Case):
             want = 2 * 50 + size / 1024 * 0.8192 * 2 * (ranks - 1) / ranks
             self.assertAlmostEqual(found["network"] / want, 1, delta=0.005, msg=str(ranks))
         self.refused(["65535"], "solve", RESNET50, *self.OURS, "--methods", "fp32,thc", *self.cluster(9000, 8))
+        for bits, text in ((32, None), (8, "for 32 workers"), (9, "for 32 workers"), (64, "lane_bits")):
+            with open(self.CODECS) as file:
+                thc = next(codec for codec in json.load(file)["codecs"] if codec["name"] == "thc")
+            wide = {**thc, "name": "wide", "payload": {"kind": "thc", "bits": 4, "lane_bits": bits}}
+            case = ("--codecs", self.write("wide.json", json.dumps({"codecs": [wide]})), *self.cluster(8, 4))
+            if text:
+                self.refused([text], "solve", RESNET50, "--methods", "wide", *case)
+            else:
+                found, _ = self.stages("wide", *case)
+                want = 2 * 50 + ((1 << 20) * 4 + 8 * blocks) / 1024 * 0.8192 * 2 * 31 / 32
+                self.assertAlmostEqual(found["network"] / want, 1, delta=0.005)
         small = self.good_json("solve", RESNET50, *self.OURS, "--methods", "thc", *self.cluster(4, 4))
         large = self.good_json("solve", RESNET50, *self.OURS, "--methods", "thc", *self.cluster(8, 4))
         self.assertGreater(large["makespan_us"], small["makespan_us"] * 1.15)

@@ -162,9 +162,10 @@ static int write_caps(const export_args *a, const plan_opened *o, const gw_plan 
         json_array_append_new(list, json_real(caps[j]));
     }
     json_t *root =
-        json_pack("{s:s,s:o,s:o,s:i,s:b,s:s}", "schema", PLAN_BUCKETS_SCHEMA, "bucket_cap_mb_list", list,
-                  "groups", groups_json(o, plan), "buckets", (int)count, "pytorch_cuts_the_same_groups",
-                  wrong == count, "order", "gradients in backprop order, float32, MB = 2^20 bytes");
+        json_pack("{s:s,s:I,s:o,s:o,s:i,s:b,s:s}", "schema", PLAN_BUCKETS_SCHEMA, "ranks",
+                  (json_int_t)plan_case_ranks(&o->c), "bucket_cap_mb_list", list, "groups",
+                  groups_json(o, plan), "buckets", (int)count, "pytorch_cuts_the_same_groups", wrong == count,
+                  "order", "gradients in backprop order, float32, MB = 2^20 bytes");
     return plan_json_write(root, a->parser.output != NULL ? a->parser.output : "-");
 }
 

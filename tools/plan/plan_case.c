@@ -16,17 +16,20 @@
 static int parse_payload(const plan_place *place, json_t *payload, plan_codec *out)
 {
     static const char *const keys[] = {"header", "num", "den", NULL};
-    static const char *const keys_thc[] = {"kind", "bits", NULL};
+    static const char *const keys_thc[] = {"kind", "bits", "lane_bits", NULL};
     gw_plan_codec *codec = &out->codec;
     json_t *kind = json_object_get(payload, "kind");
     if (kind != NULL) {
         int64_t bits = 0; /* required */
+        int64_t lane_bits = 0;
         if (!json_is_string(kind) || strcmp(json_string_value(kind), "thc") != 0) {
             return plan_json_bad(place, "the \"kind\" of a payload can only be thc");
         }
         int known = plan_json_known(place, payload, keys_thc);
         known = known == GW_CLI_OK ? plan_json_whole(place, payload, "bits", 1, 4, &bits) : known;
+        known = known == GW_CLI_OK ? plan_json_whole(place, payload, "lane_bits", 0, 32, &lane_bits) : known;
         out->thc_bits = (unsigned)bits;
+        out->thc_lane_bits = (unsigned)lane_bits;
         codec->payload_den = 1;
         return known;
     }
@@ -286,7 +289,10 @@ int plan_library_find(const plan_library *library, const char *name, uint64_t ra
         return gw_cli_error(GW_CLI_USAGE, NULL, "no codec \"%.60s\"", name);
     }
     *codec = found->codec;
-    int code = found->thc_bits > 0 ? plan_thc_payload(name, found->thc_bits, ranks, codec) : GW_CLI_OK;
+    int code = GW_CLI_OK;
+    if (found->thc_bits > 0) {
+        code = plan_thc_payload(name, found->thc_bits, found->thc_lane_bits, ranks, codec);
+    }
     if (code == GW_CLI_OK && library->payload_scale != 1) {
         const double num = (double)codec->payload_num * 65536 * library->payload_scale;
         codec->payload_den *= 65536;

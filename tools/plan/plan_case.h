@@ -19,9 +19,10 @@ typedef enum plan_kind { PLAN_JOINT, PLAN_FUSION, PLAN_TREE } plan_kind;
 
 typedef struct plan_codec {
     gw_plan_codec codec;
-    json_t *source;    /* the object of its file */
-    int overlap;       /* the exchanges of a2a-ag overlap, piece by piece */
-    unsigned thc_bits; /* not 0: the payload depends on the number of ranks, plan_codec_at() */
+    json_t *source;         /* the object of its file */
+    int overlap;            /* the exchanges of a2a-ag overlap, piece by piece */
+    unsigned thc_bits;      /* not 0: the payload depends on the number of ranks, plan_library_find() */
+    unsigned thc_lane_bits; /* 8, 16, 32; 0: the narrowest that hold the sum */
     char name[PLAN_LABEL_SIZE];
 } plan_codec;
 

@@ -13,9 +13,9 @@
 #define PATTERN_SIZE 4 /* a pattern travels as uint32 */
 
 /* The handle that gw_thc_options_init() recommends for so many workers. */
-static gw_status open_thc(unsigned bits, uint32_t worker_count, gw_thc *thc)
+static gw_status open_thc(unsigned bits, unsigned lane_bits, uint32_t worker_count, gw_thc *thc)
 {
-    const gw_thc_goal goal = {.bits = bits, .worker_max = worker_count};
+    const gw_thc_goal goal = {.bits = bits, .worker_max = worker_count, .lane_bits = lane_bits};
     gw_workspace workspace = {.size = GW_THC_TABLE_WORKSPACE_SIZE};
     gw_thc_options options;
     workspace.data = malloc(workspace.size);
@@ -32,14 +32,15 @@ static int64_t bytes_of(const gw_thc *thc, uint64_t len)
                      blocks * gw_thc_patterns_per_block(thc) * PATTERN_SIZE);
 }
 
-int plan_thc_payload(const char *what, unsigned bits, uint64_t worker_count, gw_plan_codec *codec)
+int plan_thc_payload(const char *what, unsigned bits, unsigned lane_bits, uint64_t worker_count,
+                     gw_plan_codec *codec)
 {
     gw_thc thc;
     if (worker_count > GW_THC_WORKERS_MAX) {
         return gw_cli_error(GW_CLI_USAGE, NULL, "%s: THC has at most %u workers, not %llu", what,
                             GW_THC_WORKERS_MAX, (unsigned long long)worker_count);
     }
-    gw_status status = open_thc(bits, (uint32_t)worker_count, &thc);
+    gw_status status = open_thc(bits, lane_bits, (uint32_t)worker_count, &thc);
     if (status != GW_OK) {
         return gw_cli_error(GW_CLI_BAD_DATA, NULL, "%s for %llu workers: %s", what,
                             (unsigned long long)worker_count, gw_status_message(status));

@@ -24,7 +24,7 @@ from .choice import Choice
 from .engine import CODEC_DTYPES, Engine, Operation, Plan, Settings
 from .optimizers import Book, Place
 from .options import CodecOptions
-from .recording import Message, Recording
+from .recording import Message, Recording, check_writable
 from .replay import Layout, Replay
 from .stats import Report, StepClock
 from .transport import Start, Transport, new_transport, timeout_of, weakly
@@ -76,8 +76,9 @@ class DdpState:
 
     plan: a file of `gradwire plan solve` or `plan export`: gradients travel in its buckets, each by its codec; the
     other options hold for what the plan does not say. model: the module whose names of parameters the plan has; without
-    one they are parameter.N in the order of the optimizer. record: a path, rank 0 writes there a recording of the steps
-    from record_steps[0] to before record_steps[1], for `gradwire plan import` and `plan check`.
+    one they are parameter.N in the order of the optimizer. ValueError if the plan was made for another number of ranks.
+    record: a path, rank 0 writes there a recording of the steps from record_steps[0] to before record_steps[1], for
+    `gradwire plan import` and `plan check`. OSError if it could not; a file that is there stays until then.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class DdpState:
         report_every: int = 100,
         plan: str | os.PathLike | Mapping[str, Any] | None = None,
         model: torch.nn.Module | None = None,
-        record: str | None = None,
+        record: str | os.PathLike | None = None,
         record_steps: tuple[int, int] = (3, 13),
         **options: Any,
     ) -> None:
@@ -104,11 +105,13 @@ class DdpState:
         self.timeout = timeout or timeout_of(self.group)
         with Start("gradwire", self.group, transport, self.timeout) as start:
             self.rank, self.size = dist.get_rank(self.group), dist.get_world_size(self.group)
-            buckets = [] if plan is None else planned.load(plan)
+            buckets = [] if plan is None else planned.load(plan, self.size)
             made = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else list(optimizer)
             self._book = Book(made, seed)
             self._options = CodecOptions(**options)
             settings = self._options.settings(made)
+            if record is not None and self.rank == 0:
+                check_writable(record)
             self.choice = Choice("always" if buckets and compress == "auto" else compress, self._slowest, self.rank)
             self.report = Report(self, csv=csv, tensorboard=tensorboard, every=report_every)
             start.options = {
@@ -155,7 +158,7 @@ class DdpState:
         self.recording: Recording | None = None
         if record is not None:
             slowest = weakly(self._slowest)  # the parameters have hooks that keep the recording
-            self.recording = Recording(record, range(*record_steps), self._book.params(), slowest, self.rank)
+            self.recording = Recording(os.fspath(record), range(*record_steps), self._book.params(), slowest, self.rank)
             self.engine.timing = True
             self._watch_forward()
         for one in made:
@@ -169,8 +172,11 @@ class DdpState:
 
         def start(values: torch.Tensor, params: list[torch.Tensor], gradients: list[torch.Tensor]) -> Any:
             fits = self._compressing and self._codec_takes(values)
+            if fits and bucket.kind == "thc" and values.dtype != torch.float32:
+                raise ValueError(f"gradwire: the plan's thc takes gradients of torch.float32, not of {values.dtype}")
             chosen = run if fits else self._plain_of
-            return self._recorded(chosen, values, params, gradients, bucket.label if fits else "fp32")
+            label = bucket.label if fits or bucket.kind == "none" else "fp32"
+            return self._recorded(chosen, values, params, gradients, label)
 
         return start
 

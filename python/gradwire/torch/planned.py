@@ -7,6 +7,7 @@ and in all others; a bucket of DDP that is one of the plan's is not copied. plan
 
 from __future__ import annotations
 
+import inspect
 import json
 import logging
 import os
@@ -47,8 +48,9 @@ class Bucket:
     options: Mapping[str, Any] = field(default_factory=dict)  # of the codec
 
 
-def load(source: str | os.PathLike | Mapping[str, Any]) -> list[Bucket]:
-    """The buckets of a plan file, of what `plan export` wrote, or of such an object. ValueError says what is wrong."""
+def load(source: str | os.PathLike | Mapping[str, Any], ranks: int | None = None) -> list[Bucket]:
+    """The buckets of a plan file, of what `plan export` wrote, or of such an object. ranks: those of the process group;
+    None: any. ValueError says what is wrong, also with a plan that was made for another number of ranks."""
     if isinstance(source, Mapping):
         root: Any = source
     else:
@@ -56,6 +58,10 @@ def load(source: str | os.PathLike | Mapping[str, Any]) -> list[Bucket]:
             root = json.load(file)
     if not isinstance(root, Mapping) or root.get("schema") not in SCHEMAS:
         raise ValueError(f"not a plan: its schema must be one of {', '.join(SCHEMAS)}")
+    made_for = _ranks_of(root)
+    if ranks is not None and made_for not in (None, ranks):
+        again = f'solve it again with "ranks": {ranks} in the cluster file, or with --ranks {ranks}'
+        raise ValueError(f"the plan is for {made_for} ranks, the process group has {ranks}: {again}")
     groups = root.get("groups")
     if not isinstance(groups, list) or not groups:
         raise ValueError("the plan has no groups")
@@ -64,6 +70,17 @@ def load(source: str | os.PathLike | Mapping[str, Any]) -> list[Bucket]:
     if len(set(names)) != len(names):
         raise ValueError("the plan has a parameter twice")
     return buckets
+
+
+def _ranks_of(root: Mapping[str, Any]) -> int | None:
+    """For how many ranks a plan was made; None if it does not say."""
+    problem = root.get("problem")
+    for place in (root, problem if isinstance(problem, Mapping) else {}):
+        if isinstance(place.get("ranks"), int):
+            return place["ranks"]
+        if isinstance(place.get("nodes"), int) and isinstance(place.get("gpus"), int):
+            return place["nodes"] * place["gpus"]
+    return None
 
 
 def _bucket(number: int, entry: Any) -> Bucket:
@@ -288,9 +305,10 @@ def planned_ddp(
     if that has one group of all parameters. A collective call.
     """
     if plan is not None:
-        group = options.get("process_group") or dist.group.WORLD
+        mesh = options.get("device_mesh")  # torch 2
+        group = mesh.get_group(mesh_dim=0) if mesh is not None else options.get("process_group") or dist.group.WORLD
         with Start("planned_ddp", group, None, timeout_of(group)) as start:  # in DDP the others would wait for a rank
-            buckets = load(plan)
+            buckets = load(plan, dist.get_world_size(group) if dist.is_initialized() else None)
             names = _names_in(module, buckets)
             start.options = {"plan": digest(buckets)}
         dist.destroy_process_group(start.transport.group)
@@ -324,7 +342,7 @@ def _with_buckets(
     module: torch.nn.Module, buckets: list[Bucket], names: Mapping[int, str], options: Mapping[str, Any]
 ) -> torch.nn.parallel.DistributedDataParallel:
     """DDP takes no buckets: it asks a function for them, and makes others by size after the first backward pass, from
-    gradients in the order in which they came. By two sizes it makes the same again for some plans. For others it gets
+    gradients in the order in which they came. By sizes it makes the same again for most plans. For others it gets
     find_unused_parameters, with which it keeps what it has: then a small all-reduce more ends each backward pass, and
     its C++ code warns once, past Python's filters."""
 
@@ -334,18 +352,37 @@ def _with_buckets(
         return cuts, [max(1, sum(params[i].numel() * params[i].element_size() for i in cut)) for cut in cuts]
 
     sizes = {names[id(param)]: param.numel() * param.element_size() for param in module.parameters()}
-    caps = _caps([[sizes[name] for name in bucket.names] for bucket in buckets])
     kinds = {(param.dtype, param.device) for param in module.parameters() if param.requires_grad}
-    if caps is None or len(kinds) > 1 or int(torch.__version__.split(".")[0]) > 1:  # later versions take one size
-        options, first = {**options, "find_unused_parameters": True}, dist._DEFAULT_FIRST_BUCKET_BYTES
-    else:
-        options, first = {**options, "bucket_cap_mb": caps[1] / (1 << 20)}, caps[0]
+    by_size = _by_size([[sizes[name] for name in bucket.names] for bucket in buckets]) if len(kinds) == 1 else None
+    first, more = by_size or (dist._DEFAULT_FIRST_BUCKET_BYTES, {"find_unused_parameters": True})
+    options = {**options, **more}
     original = dist._compute_bucket_assignment_by_size, dist._DEFAULT_FIRST_BUCKET_BYTES
     dist._compute_bucket_assignment_by_size, dist._DEFAULT_FIRST_BUCKET_BYTES = assign, first
     try:
         return torch.nn.parallel.DistributedDataParallel(module, **options)
     finally:
         dist._compute_bucket_assignment_by_size, dist._DEFAULT_FIRST_BUCKET_BYTES = original
+
+
+def _by_size(cuts: list[list[int]]) -> tuple[int, dict[str, Any]] | None:
+    """Bytes of DDP's first bucket, and its options, with which it cuts parameters of these bytes so again. None if it
+    does not."""
+    if os.environ.get("DDP_SET_LAST_BUCKET_CAP") == "1":  # torch 2 then makes buckets from the last gradient on
+        return None
+    if "bucket_cap_mb_list" in inspect.signature(torch.nn.parallel.DistributedDataParallel).parameters:
+        limits = _limits(cuts)
+        first = dist._DEFAULT_FIRST_BUCKET_BYTES  # not used
+        return (first, {"bucket_cap_mb_list": [limit / (1 << 20) for limit in limits]}) if limits else None
+    caps = _caps(cuts) if int(torch.__version__.split(".")[0]) == 1 else None  # torch 2 without a list takes one size
+    return (caps[0], {"bucket_cap_mb": caps[1] / (1 << 20)}) if caps else None
+
+
+def _limits(cuts: list[list[int]]) -> list[int] | None:
+    """The size of each bucket with which DDP, that closes one when it has as many bytes, cuts parameters of these sizes
+    so. None if there are none."""
+    if not all(cut[-1] for cut in cuts[:-1]):  # closed before its last parameter
+        return None
+    return [*map(sum, cuts[:-1]), sum(cuts[-1]) + 1]  # the last bucket ends with the model
 
 
 def _caps(cuts: list[list[int]]) -> tuple[int, int] | None:

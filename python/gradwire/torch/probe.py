@@ -23,7 +23,8 @@ too. What is measured is what the hook runs. What the numbers mean:
   messages, without that of one that sends nothing, over that of the same messages alone (at least 0.5).
 - With more cores codecs have their own ("cpu"): enc and dec are CPU time of these stages.
 - Maps are built before the backward pass: record_backward() has them in its times.
-- plain: the all-reduce of float32 as a codec that takes CPU time, too, which the planner's own fp32 does not.
+- plain: the all-reduce of gradients as they are, as a codec that takes CPU time, too, which the planner's own fp32 does
+  not.
 - sum: what a lone message takes beyond that and its bytes: the owner's sums, as far as they are not hidden behind
   transport.
 """
@@ -44,13 +45,17 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+import gradwire.thc
+
 from . import planned
 from .ddp import DdpState
-from .recording import Message, Recording
+from .engine import CODEC_DTYPES
+from .recording import Message, Recording, check_writable
+from .thc import codec_of
 
 LENS = (1 << 14, 1 << 18, 1 << 22, 1 << 24)
 _MIN_US = 0.001
-_TYPES = {"none": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}  # of what all-reduces send
+_TYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}  # of what all-reduces of casts send
 
 
 @dataclass
@@ -83,10 +88,21 @@ class _Bench:
         self.state._compressing = True
         self.repeats, self.size = repeats, self.state.size
         self.cpu = 0.0  # seconds of all threads of the slowest rank's process, mean over the runs of the last time()
+        self.params = self._params()
+        self.dtype = self.params[0].grad.dtype
+
+    def _params(self) -> list[torch.Tensor]:
+        """Those with gradients that messages are made of, last first. ValueError if there are none, or of two types:
+        what a value costs would depend on the message."""
         params = [param for param in self.state._book.params() if param.grad is not None and param.numel()]
-        self.params = [p for p in params if p.grad.dtype == torch.float32 and p.grad.device.type == "cpu"][::-1]
-        if not self.params:
-            raise ValueError("no gradients of float32 on the CPU: call this after a backward pass")
+        params = [param for param in params if param.grad.dtype in CODEC_DTYPES and param.grad.device.type == "cpu"]
+        dtypes = {param.grad.dtype for param in params}
+        if len(dtypes) != 1:
+            self.state.close()
+            if dtypes:
+                raise ValueError(f"gradients of several types: {', '.join(sorted(map(str, dtypes)))}")
+            raise ValueError("no gradients of float32, float16 or bfloat16 on the CPU: call this after a backward pass")
+        return params[::-1]
 
     def bucket(self, length: int) -> tuple[torch.Tensor, list[torch.Tensor], list[torch.Tensor]]:
         """Whole gradients, as the hook gets them, of about so many values: the largest that fit."""
@@ -97,7 +113,7 @@ class _Bench:
                 taken.add(id(param))
                 held += param.numel()
         chosen = [param for param in self.params if id(param) in taken]
-        flat, at, views = torch.empty(held), 0, []
+        flat, at, views = torch.empty(held, dtype=self.dtype), 0, []
         for param in chosen:
             part = flat[at : at + param.numel()]
             views.append(part.as_strided(param.grad.size(), param.stride()))
@@ -157,6 +173,8 @@ def measure(
             kind, parsed = planned._codec("probe", name, given)
             if kind == "classic":
                 raise ValueError(f"{name}: the probe does not measure classic codecs; scripts/results_plan_codecs does")
+            if kind == "thc" and bench.dtype != torch.float32:
+                raise ValueError(f"{name}: THC takes gradients of torch.float32, not of {bench.dtype}")
             run = bench.state._codec(kind, dict(parsed))
             rows = [_row(bench, kind, run, made, share) for made in buckets.values()]
             if kind == "gradwire":
@@ -186,8 +204,10 @@ def record_backward(
     messages take from the processor.
 
     A collective call. state: of the hook of the DDP model that `backward` runs, forward and backward; afterwards the
-    gradients are those of each rank alone. model: for the names of parameters, as in DdpState.
+    gradients are those of each rank alone. model: for the names of parameters, as in DdpState. OSError on all ranks,
+    before the first pass, if rank 0 cannot write the file.
     """
+    _check_path(state, path)
     names = planned.names_of(state._book.params(), model or state._model)
     recording = Recording(os.fspath(path), range(steps), state._book.params(), state._slowest, state.rank)
     state.instead = _as_it_is
@@ -201,6 +221,17 @@ def record_backward(
     finally:
         state.instead = None
     recording.write()
+
+
+def _check_path(state: DdpState, path: str | os.PathLike) -> None:
+    problem = None
+    try:
+        if state.rank == 0:
+            check_writable(path)
+    except OSError as error:
+        problem = error
+    if state._slowest([float(problem is not None)])[0]:
+        raise problem or OSError(f"gradwire: rank 0 cannot write {os.fspath(path)}; its own error says why")
 
 
 def _as_it_is(bucket: dist.GradBucket) -> torch.futures.Future:
@@ -344,12 +375,12 @@ def _row(bench: _Bench, kind: str, run: Any, made: tuple[Any, ...], share: float
         return _codec_row(bench, run, made, share)
     flat, params, views = made
     enc = dec = payload = 0.0
-    if kind in _TYPES:
-        narrow = _TYPES[kind]
+    if kind != "thc":
+        narrow = _TYPES.get(kind, bench.dtype)
         enc = bench.time(lambda: flat.div(bench.size).to(narrow), flat)
         small = flat.to(narrow)
         dec = bench.time(lambda: flat.copy_(small), flat)
-        payload = small.element_size() * flat.numel()
+        payload = _size_of(narrow) * flat.numel()
     whole = bench.time(lambda: run(flat, params, views, None).wait(), flat)
     if _shared(bench, share):
         dec = max(dec, bench.cpu / share - enc)
@@ -377,6 +408,10 @@ def _codec_row(bench: _Bench, run: Any, made: tuple[Any, ...], share: float) -> 
     return _Row(flat.numel(), whole, enc / share, dec / share, payload, bench.cpu)
 
 
+def _size_of(dtype: torch.dtype) -> int:
+    return torch.empty(0, dtype=dtype).element_size()
+
+
 def _shared(bench: _Bench, share: float) -> bool:
     """Whether the codec's threads work on the cores of the backward pass."""
     return share < 1 + bench.state.engine.settings.threads
@@ -390,20 +425,21 @@ def _entry(bench: _Bench, costs: _Costs, link: tuple[float, float], share: float
     shared = _shared(bench, share)
     entry: dict[str, Any] = {"name": costs.name, "options": {"codec": kind, **options}}
     adds = kind == "gradwire" or (kind == "bf16" and not bench.state._casters["bf16"]._adds_bf16)
-    if kind == "thc":
-        entry["payload"] = {"kind": "thc", "bits": int(options.get("bits", 4))}
+    thc = codec_of(int(options.get("bits", 4)), ranks) if kind == "thc" else None
+    if thc is not None:
+        entry["payload"] = _thc_payload(thc)
     elif kind == "gradwire":
         value_size = costs.value_size or max(0.0, rows[-1].payload - 64) / rows[-1].length
         bits = round(8000 * value_size)  # thousandths of a bit a value
         entry["payload"] = {"header": 64, "num": bits, "den": 8000}
         entry["overlap"] = True
     else:
-        entry["payload"] = {"header": 0, "num": torch.empty(0, dtype=_TYPES[kind]).element_size(), "den": 1}
+        entry["payload"] = {"header": 0, "num": _size_of(_TYPES.get(kind, bench.dtype)), "den": 1}
     entry["collectives"] = ["a2a-ag" if adds else "allreduce"]
     alone = _table([(row.length, row.enc) for row in rows])
     left = []
     for row in rows:
-        payload = row.payload if kind != "thc" else 1.0 * row.length
+        payload = row.payload if thc is None else float(thc.reduced_size(row.length))
         startups = 2 if adds or kind == "thc" else 1
         known = row.enc + row.dec + startups * alpha + 2 * part * payload * beta
         known += _at(alone, row.length / ranks) / 1e6 if kind == "bf16" and adds else 0.0
@@ -415,6 +451,13 @@ def _entry(bench: _Bench, costs: _Costs, link: tuple[float, float], share: float
         curves["enc"] = _table([(row.length, row.enc + more) for row, (_, more) in zip(rows, left)])
     entry["gpu" if shared else "cpu"] = curves
     return entry
+
+
+def _thc_payload(codec: gradwire.thc.Codec) -> dict[str, Any]:
+    """That of a cost file. The planner takes the narrowest lanes that hold the sum, which the hook has as long as they
+    are of 8 bits: Gloo does not add integers of 16."""
+    wider = {"lane_bits": codec.options.lane_bits} if codec.options.lane_bits > 8 else {}
+    return {"kind": "thc", "bits": codec.options.bits, **wider}
 
 
 def _table(points: list[tuple[int, float]]) -> dict[str, Any]:

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import stat
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -22,6 +24,15 @@ import torch
 _TIMES = ("ready", "started", "encoded", "summed", "done")  # seconds from the start of the step
 _STAGES = ("map_s", "encode_s", "reduce_s", "decode_s", "sent_size", "received_size")
 _ABSENT = -1.0
+
+
+def check_writable(path: str | os.PathLike) -> None:
+    """Raises OSError if no file can be written there. One that is there stays as it is; none is left behind."""
+    new = not os.path.exists(path)
+    if new or not stat.S_ISFIFO(os.stat(path).st_mode):  # opening a pipe would wait for its reader
+        open(path, "ab").close()
+    if new:
+        os.remove(os.path.realpath(path))
 
 
 class Message:

@@ -37,6 +37,14 @@ def hook(state: ThcState, bucket: dist.GradBucket) -> torch.futures.Future:
 hook.__annotations__.update({"bucket": dist.GradBucket, "return": torch.futures.Future[torch.Tensor]})
 
 
+def codec_of(bits: int, ranks: int, **changes: Any) -> gradwire.thc.Codec:
+    """The codec of a job of so many ranks, by gradwire.thc.options()."""
+    options = gradwire.thc.options(bits, ranks, **changes)
+    if options.lane_bits == 16:  # Gloo does not add 16-bit integers
+        options = gradwire.thc.options(bits, ranks, lane_bits=32, **changes)
+    return gradwire.thc.Codec(options)
+
+
 class ThcState:
     """What the hook keeps. optimizer: numbers the parameters for state_dict(), nothing else is read.
 
@@ -62,10 +70,7 @@ class ThcState:
             made = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else list(optimizer)
             params = [param for one in made for part in one.param_groups for param in part["params"]]
             self._numbers = {id(param): number for number, param in enumerate(params)}
-            options = gradwire.thc.options(bits, self.size, seed=seed, error_feedback=error_feedback)
-            if options.lane_bits == 16:  # Gloo does not add 16-bit integers
-                options = gradwire.thc.options(bits, self.size, lane_bits=32, seed=seed, error_feedback=error_feedback)
-            self.codec = gradwire.thc.Codec(options)
+            self.codec = codec_of(bits, self.size, seed=seed, error_feedback=error_feedback)
             start.options = {"bits": bits, "error_feedback": error_feedback, "small_len": small_len, "seed": seed}
         self._transport = start.transport
         self.small_len = small_len

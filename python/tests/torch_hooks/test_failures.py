@@ -4,6 +4,7 @@ import gc
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from datetime import timedelta
@@ -434,6 +435,9 @@ def test_ranks_with_other_options_raise_at_once(given, why):
 MAKERS = {
     "csv": lambda optimizer, bad: gradwire.torch.ddp_hook(optimizer, csv="/nowhere/a.csv" if bad else None),
     "plan": lambda optimizer, bad: gradwire.torch.ddp_hook(optimizer, plan="nowhere.json" if bad else ONE_BUCKET),
+    "record": lambda optimizer, bad: gradwire.torch.ddp_hook(
+        optimizer, record="/nowhere/run.json" if bad else os.path.join(tempfile.gettempdir(), "unused.json")
+    ),
     "threads": lambda optimizer, bad: gradwire.torch.ddp_hook(optimizer, threads=257 if bad else 2),
     "compress": lambda optimizer, bad: gradwire.torch.ddp_hook(optimizer, compress="maybe" if bad else "auto"),
     "thc": lambda optimizer, bad: gradwire.torch.thc_hook(optimizer, bits=5 if bad else 4),

@@ -1,13 +1,15 @@
 """Plans in the DDP hook: buckets, codecs, recordings, and plans that do not fit."""
 
+import inspect
 import json
+import os
 import random
 import re
 
 import gradwire.torch
 import pytest
 import torch
-from gradwire.torch import planned
+from gradwire.torch import planned, recording
 from ranks import run
 from test_ddp import OPTIMIZERS, batch, digest, model, train_step
 from torch.nn.parallel import DistributedDataParallel as DDP
@@ -87,8 +89,9 @@ def test_buckets_are_those_of_the_plan_however_ddp_cuts():
     assert whole[0][2] == [(0, 1), (1, 2)]  # one bucket of DDP has gradients of all
 
 
-def cuts(rank, size, document, numbers):
+def cuts(rank, size, document, numbers, environment=()):
     """Sizes of DDP's buckets, backward pass after backward pass."""
+    os.environ.update(environment)
     net = model()
     ddp = gradwire.torch.planned_ddp(net, document)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
@@ -102,9 +105,8 @@ def cuts(rank, size, document, numbers):
     ddp.register_comm_hook(state, hook)
     for step in range(3):
         train_step(ddp, optimizer, rank, step)
-    in_place = [group.flat is None for group in state._planned.groups]
     state.close()
-    return found, in_place, ddp.find_unused_parameters
+    return found, [group.flat is None for group in state._planned.groups], ddp.find_unused_parameters
 
 
 COUNTS = [(1, 3, 2), (1, 2, 3), (2, 1, 3), (3, 3), (1, 1, 1, 3), (6,)]
@@ -121,8 +123,31 @@ def test_ddp_has_the_buckets_of_the_plan(counts, numbers):
     document = plan(*[(count, "gcomp-t12") for count in counts], names=NUMBERS if numbers else None)
     sizes = [group["elems"] for group in document["groups"]]
     groups = [[4 * SIZES[name] for name in names] for names in cut_names(counts)]
-    expected = 3 * [sizes], len(sizes) * [True], planned._caps(groups) is None
+    expected = 3 * [sizes], len(sizes) * [True], planned._by_size(groups) is None
     assert run(cuts, 2, document, numbers) == dict.fromkeys(range(2), expected)
+
+
+def test_ddp_whose_last_bucket_is_small_has_the_buckets_of_the_plan():
+    """torch 2 with this variable makes its buckets from the other end."""
+    document = plan((1, "gcomp-t12"), (3, "gcomp-t12"), (2, "gcomp-t12"))
+    expected = 3 * [[group["elems"] for group in document["groups"]]], 3 * [True], True
+    found = run(cuts, 2, document, False, {"DDP_SET_LAST_BUCKET_CAP": "1"})
+    assert found == dict.fromkeys(range(2), expected)
+
+
+def test_sizes_of_all_buckets():
+    """torch 2 with bucket_cap_mb_list: any buckets but those that end with a parameter without values."""
+    limits = planned._limits
+    assert limits([[5]]) == [6] and limits([[2, 3], [4, 0, 1], [7]]) == [5, 5, 8]
+    assert limits([[2], [3, 1], [4, 0]]) == [2, 4, 5]
+    assert limits([[2, 0], [4]]) is None
+
+
+@pytest.mark.skipif(not hasattr(torch, "compile"), reason="torch 1.13 takes two sizes")
+def test_torch_2_needs_no_map_of_unused_parameters():
+    """An all-reduce at the end of each step."""
+    takes = "bucket_cap_mb_list" in inspect.signature(DDP).parameters
+    assert (planned._by_size([[4], [8, 4], [4]]) is not None) == takes
 
 
 def test_plans_of_both_kinds_were_tried():
@@ -142,12 +167,12 @@ def test_sizes_that_make_buckets():
 
 
 def by_size(cuts, caps):
-    """What DDP makes of it: compute_bucket_assignment_by_size() of torch 1.13."""
-    found, now, limit = [], [], caps[0]
+    """What DDP makes of it: compute_bucket_assignment_by_size() of torch 1.13 and 2.15."""
+    found, now = [], []
     for size in [size for cut in cuts for size in cut]:
         now.append(size)
-        if sum(now) >= limit:
-            found, now, limit = [*found, now], [], caps[1]
+        if sum(now) >= caps[min(len(found), len(caps) - 1)]:
+            found, now = [*found, now], []
     return [*found, now] if now else found
 
 
@@ -155,7 +180,8 @@ def test_sizes_against_a_model_of_ddp():
     rng, hits = random.Random(5), 0
     for _ in range(3000):
         cuts = [[rng.randrange(5) for _ in range(rng.randrange(1, 4))] for _ in range(rng.randrange(1, 5))]
-        caps = planned._caps(cuts)
+        limits, caps = planned._limits(cuts), planned._caps(cuts)
+        assert limits is None or by_size(cuts, limits) == cuts
         if caps is not None:
             hits += 1
             assert by_size(cuts, caps) == cuts
@@ -278,6 +304,76 @@ def test_plans_of_another_model_are_refused_on_all_ranks(document, model_given, 
         assert why in message
 
 
+def for_ranks(count, schema):
+    """A plan that says for how many ranks it is, as `plan solve` and `plan export` write it."""
+    said = {"ranks": count} if schema == "gradwire-buckets/1" else {"problem": {"nodes": count // 2, "gpus": 2}}
+    return {**plan((6, "fp32")), "schema": schema, **said}
+
+
+def other_ranks(rank, size, document, make):
+    """What the rank is told of a plan of which rank 0 has the first and the others the last one; None: nothing."""
+    net = model()
+    chosen = document[min(rank, len(document) - 1)]
+    try:
+        if make == "planned_ddp":
+            gradwire.torch.planned_ddp(net, chosen)
+        else:
+            optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+            gradwire.torch.ddp_hook(optimizer, plan=chosen, model=net)[0].close()
+    except (ValueError, RuntimeError) as error:
+        return str(error)
+    return None
+
+
+@pytest.mark.parametrize("schema", planned.SCHEMAS)
+@pytest.mark.parametrize("make", ["planned_ddp", "ddp_hook"])
+def test_a_plan_for_other_ranks_is_refused_on_all_ranks(make, schema):
+    wrong, right = for_ranks(4, schema), for_ranks(2, schema)
+    for message in run(other_ranks, 2, [wrong], make).values():
+        assert "the plan is for 4 ranks, the process group has 2" in message and "--ranks 2" in message
+    alone = run(other_ranks, 2, [wrong, right], make)
+    assert "for 4 ranks" in alone[0] and "rank 0 failed to make its hook" in alone[1]
+    assert set(run(other_ranks, 2, [right], make).values()) == {None}
+
+
+def test_ranks_of_a_flat_cluster():
+    document = {**plan((6, "fp32")), "problem": {"ranks": 3}}
+    assert len(planned.load(document, 3)) == 1 and len(planned.load(document)) == 1
+    with pytest.raises(ValueError, match="for 3 ranks"):
+        planned.load(document, 2)
+
+
+def narrow_gradients(rank, size, codec, dtype):
+    """What the hook's future says of a bucket of a plan with gradients of this type: the largest error, or why not."""
+    net = model().to(dtype)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+    state, _ = gradwire.torch.ddp_hook(optimizer, plan=plan((6, codec)), model=net)
+    state._compressing = True
+    params = dict(net.named_parameters())
+    params = [params[name] for name in ORDER]
+    flat = torch.linspace(0.5, 1.0, sum(SIZES.values())).mul(rank + 1.0).to(dtype)
+    views = [part.view_as(param) for part, param in zip(flat.split([p.numel() for p in params]), params)]
+    try:
+        state._planned.groups[0].run(flat, params, views).wait()
+    except (ValueError, RuntimeError) as error:
+        return str(error)
+    finally:
+        state.close()
+    return (flat.float() / torch.linspace(0.5, 1.0, flat.numel()) - 1.5).abs().max().item()
+
+
+@pytest.mark.parametrize("codec", ["fp32", "fp16", "bf16", "gcomp", "gcomp-t12", "thc"])
+def test_gradients_of_two_bytes_in_a_plan(codec):
+    for dtype in (torch.float16, torch.bfloat16):
+        if codec == "fp32" and dtype == torch.bfloat16 and not hasattr(torch, "compile"):
+            continue  # torch 1.13's Gloo does not add them
+        for found in run(narrow_gradients, 2, codec, dtype).values():
+            if codec == "thc":
+                assert f"thc takes gradients of torch.float32, not of {dtype}" in found
+            else:
+                assert found < 0.02
+
+
 def resumed(rank, size, document, cut):
     """A run that is cut, saved and resumed with a new model, DDP and hook."""
     saved = None
@@ -348,6 +444,23 @@ def test_fp16_and_bf16_do_not_meet():
     different orders."""
     document = plan((1, "bf16"), (1, "fp16"), (1, "bf16"), (1, "fp16"), (1, "bf16"), (1, "fp16"))
     assert len(set(run(rounded, 3, document, 60).values())) == 1
+
+
+def test_a_recording_that_can_be_written_does_no_harm(tmp_path):
+    """Neither to a file that is there nor by one that was not."""
+    path = tmp_path / "run.json"
+    recording.check_writable(path)
+    assert not path.exists()
+    link = tmp_path / "link.json"
+    link.symlink_to(path)
+    recording.check_writable(link)
+    assert link.is_symlink() and not path.exists()
+    path.write_text("mine")
+    recording.check_writable(str(path))
+    assert path.read_text() == "mine"
+    for bad in (tmp_path, path / "below", tmp_path / "none" / "run.json"):
+        with pytest.raises(OSError):
+            recording.check_writable(bad)
 
 
 def evaluated(rank, size, path):

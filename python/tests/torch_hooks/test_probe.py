@@ -5,10 +5,12 @@ import os
 import time
 import types
 
+import gradwire.plan
 import gradwire.torch
 import pytest
 import torch
 import torch.distributed as dist
+from gradwire.torch import probe
 from ranks import run
 from test_ddp import batch, digest, model
 
@@ -55,6 +57,56 @@ def test_costs_of_every_kind_of_codec(tmp_path):
     assert entries["mine"]["options"] == {"codec": "gradwire", "tolerance_bits": 20}
     tight, loose = (entries[name]["payload"] for name in ("mine", "gcomp-t12"))
     assert 0.5 < loose["num"] / loose["den"] < tight["num"] / tight["den"] < 4.2  # bytes a value
+
+
+def two_bytes(rank, size, dtypes, codecs):
+    net = model(width=64)
+    for param, dtype in zip(net.parameters(), dtypes):
+        param.data = param.data.to(dtype)
+        param.grad = torch.randn(param.shape).mul(rank + 1).to(dtype)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    try:
+        found = gradwire.torch.probe.measure(optimizer, codecs, lens=(1 << 8, 1 << 12), repeats=1)
+    except ValueError as error:
+        return str(error)
+    return {entry["name"]: entry["payload"] for entry in found.codecs}
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_gradients_of_two_bytes(dtype):
+    """Plain messages are half as large; what codecs send is counted."""
+    adds = dtype == torch.float16 or hasattr(torch, "compile")  # torch 1.13's Gloo does not add bf16
+    codecs = {**({"plain": {}} if adds else {}), "fp16": {}, "bf16": {}, "gcomp-t12": {}}
+    for payloads in run(two_bytes, 2, 6 * [dtype], codecs).values():
+        dial = payloads.pop("gcomp-t12")
+        assert payloads == dict.fromkeys(payloads, {"header": 0, "num": 2, "den": 1})
+        assert list(payloads) == list(codecs)[:-1] and 0.5 < dial["num"] / dial["den"] < 2.5
+    for message in run(two_bytes, 2, 6 * [dtype], {"thc": {}}).values():
+        assert message == f"thc: THC takes gradients of torch.float32, not of {dtype}"
+
+
+def test_gradients_of_several_types_are_refused():
+    for message in run(two_bytes, 2, [torch.float16, *5 * [torch.float32]], {"fp16": {}}).values():
+        assert message == "gradients of several types: torch.float16, torch.float32"
+
+
+@pytest.mark.parametrize("ranks, lane_bytes", [(17, 1), (18, 4), (2000, 4)])
+def test_what_thc_sends_to_many_ranks(ranks, lane_bytes):
+    """Lanes of 8 bits end at 17 ranks with indices of 4 bits, those of 16 are not sent: Gloo does not add them."""
+    codec = gradwire.torch.thc.codec_of(4, ranks)
+    rows = [probe._Row(length, 1.0, 0.0, 0.0) for length in (1 << 10, 1 << 20)]
+    bench = types.SimpleNamespace(size=ranks, dtype=torch.float32, state=types.SimpleNamespace(engine=Engine))
+    entry = probe._entry(bench, "thc", "thc", {"bits": 4}, rows, 1.0, (0.0, 1e-12), 8.0)
+    planned = gradwire.plan.Codec.from_json(entry, ranks=ranks)
+    header, num, den = planned.payload
+    assert planned.rounds == 2 and lane_bytes <= num / den < lane_bytes + 0.01
+    for length in (1, 1000, 1 << 20):
+        sent = codec.reduced_size(length)
+        assert sent <= header + -(-length * num // den) <= sent + 8 * 1024
+
+
+class Engine:
+    settings = types.SimpleNamespace(threads=2)
 
 
 def hooked():
@@ -105,6 +157,21 @@ def test_backward_passes_that_send_nothing(tmp_path):
     for step in steps:
         inside = [e for e in events if e["name"] == "gradient" and step["ts"] <= e["ts"] <= step["ts"] + step["dur"]]
         assert {e["args"]["name"] for e in inside} == {name for name, _ in model(width=256).named_parameters()}
+
+
+def unwritable(rank, size):
+    _, _, _, state = hooked()
+    passes = []
+    with pytest.raises(OSError) as caught:
+        gradwire.torch.probe.record_backward(state, "/nowhere/run.json", lambda: passes.append(1))
+    state.close()
+    return str(caught.value), len(passes)
+
+
+def test_a_recording_that_cannot_be_written_ends_before_it_begins():
+    found = run(unwritable, 2)
+    assert "/nowhere/run.json" in found[0][0] and "rank 0 cannot write /nowhere/run.json" in found[1][0]
+    assert all(passes == 0 for _, passes in found.values())
 
 
 def bound(rank, size, cores):
