@@ -96,7 +96,7 @@ def test_what_thc_sends_to_many_ranks(ranks, lane_bytes):
     codec = gradwire.torch.thc.codec_of(4, ranks)
     rows = [probe._Row(length, 1.0, 0.0, 0.0) for length in (1 << 10, 1 << 20)]
     bench = types.SimpleNamespace(size=ranks, dtype=torch.float32, state=types.SimpleNamespace(engine=Engine))
-    entry = probe._entry(bench, "thc", "thc", {"bits": 4}, rows, 1.0, (0.0, 1e-12), 8.0)
+    entry = probe._entry(bench, probe._Costs("thc", "thc", {"bits": 4}, rows), (0.0, 1e-12), 8.0)
     planned = gradwire.plan.Codec.from_json(entry, ranks=ranks)
     header, num, den = planned.payload
     assert planned.rounds == 2 and lane_bytes <= num / den < lane_bytes + 0.01
