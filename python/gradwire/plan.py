@@ -293,7 +293,9 @@ class Codec:
     collectives: of "allreduce", "allgather", "a2a-ag" (all-to-all, sum by the owner of each share, all-gather; also
     written "a2a_ag"), and "alltoall" and "gather", which alone leave no rank with the sum. peer_us_per_kib: extra
     decode time per 1024 payload bytes of every further contribution. sums: by device, decode and add over elements
-    out; needed for "a2a-ag". rounds: all-reduces per message, which share the payload. error: of Method.
+    out; needed for "a2a-ag". rounds: all-reduces per message, which share the payload. error: of Method. overlap:
+    messages of "a2a-ag" travel in pieces, so that owners sum while pieces are on their way: the step of the owners is
+    not counted, and both exchanges are one.
     """
 
     name: str
@@ -304,6 +306,7 @@ class Codec:
     sums: dict[str, Cost] = field(default_factory=dict)
     rounds: int = 1
     error: float = 0.0
+    overlap: bool = False
 
     @classmethod
     def from_json(cls, codec: dict, *, ranks: int | None = None) -> Codec:
@@ -328,6 +331,7 @@ class Codec:
             sums=sums,
             rounds=rounds,
             error=codec.get("error", 0.0),
+            overlap=codec.get("overlap", False),
         )
 
     def _struct(self, borrowed: list) -> gw_plan_codec:
@@ -353,7 +357,10 @@ class Codec:
         return struct
 
 
-_CODEC_KEYS = ("name", "payload", "decode_peer_us_per_kib", "collectives", "error", "gpu", "cpu", "options", "about")
+_CODEC_KEYS = (
+    *("name", "payload", "decode_peer_us_per_kib", "collectives", "error", "gpu", "cpu", "options", "about"),
+    "overlap",
+)
 
 
 def _payload(payload: dict, what: str, ranks: int | None) -> tuple[tuple[int, int, int], int]:
@@ -406,6 +413,10 @@ def method(
             result,
         )
     )
+    if codec and codec.overlap and result.owner_count:
+        result.net.a, result.net.b = result.net.a + result.gather.a, result.net.b + result.gather.b
+        result.gather = result.sum = gw_plan_cost()
+        result.owner_count = 0
     return Method(
         name=name or (codec.name if codec else "fp32"),
         device=device,

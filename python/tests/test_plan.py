@@ -259,6 +259,17 @@ def test_owners_sum_between_two_exchanges():
         plan.method(dataclasses.replace(codec, sums={}), cluster, "a2a-ag", device="cpu")
 
 
+def test_exchanges_that_overlap():
+    """As gradwire plan reads cost files: the link has the bytes of both exchanges, the owner's step is not on it."""
+    codec = next(codec for codec in read("gradwire-codecs.json")["codecs"] if codec["name"] == "gcomp")
+    cluster, _, apart = fused("gcomp", "a2a-ag", "cpu")
+    method = plan.method(plan.Codec.from_json({**codec, "overlap": True}), cluster, "a2a-ag", device="cpu")
+    assert method.owner_count == 0 and method.sum == method.gather == plan.ZERO
+    assert (method.enc, method.dec, method.host) == (apart.enc, apart.dec, apart.host)
+    for elems in (1, 800_000):
+        assert method.net(elems) == pytest.approx(apart.net(elems) + apart.gather(elems), abs=0.01)
+
+
 def test_resources_of_the_gpu_and_one_machine():
     """A codec on the GPU copies nothing, and owners sum there; one machine has its intra link only."""
     free = (Cost.affine(1, 0.001), Cost.affine(2, 0.001))
