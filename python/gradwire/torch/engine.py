@@ -64,10 +64,18 @@ class Settings:
     maps: bool  # whether quanta come from optimizer state
     agree: bool  # whether receivers need equal maps
     contribution_bits: int = 0
-    piece_len: int = 1 << 18
+    piece_len: int | None = None
     threads: int = 2
     debug: bool = False
     sample_every: int = 16  # operations of a bucket from one sampled piece to the next; 0: none
+
+    def piece_len_of(self, shard_len: int) -> int:
+        """Values of a piece where shards have shard_len. A shard's first piece cannot be sent before it is encoded, and
+        its last not decoded before it has come, so a shard should have several; pieces below 2^16 cost more to code
+        than they save."""
+        if self.piece_len is not None:
+            return self.piece_len
+        return 1 << min(18, max(16, (shard_len // 4).bit_length() - 1))
 
 
 class Plan:
@@ -87,7 +95,10 @@ class Plan:
         self.settings, transport = settings, engine.transport
         config = _pool.gw_exchange_config(
             shape=gw_collective_shape(
-                len=length, rank_count=transport.size, piece_len=settings.piece_len, shard_len=shard_len
+                len=length,
+                rank_count=transport.size,
+                piece_len=settings.piece_len_of(shard_len or length // transport.size),
+                shard_len=shard_len,
             ),
             rank=transport.rank,
             contribution_bits=settings.contribution_bits,

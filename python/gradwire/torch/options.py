@@ -28,8 +28,8 @@ class CodecOptions:
     quantum become 0 or one quantum; None: where there is a noise limit or no second moment. nmse: carried levels of an
     unknown optimizer: share of error that a message may add. rounding, checksum: as in gradwire.Options.
     contribution_bits: how much finer contributions are than their sum. fallback: levels while the ranks' states differ,
-    "carried" or "explicit". threads: of the native pool. piece_len: values of a message. debug: results are compared
-    across ranks.
+    "carried" or "explicit". threads: of the native pool. piece_len: values of a message; None: 2^16 to 2^18, so that a
+    rank's share of a bucket is four messages or more where it can. debug: results are compared across ranks.
     """
 
     tolerance_bits: int | None = 14
@@ -42,7 +42,7 @@ class CodecOptions:
     contribution_bits: int = 0
     fallback: str = "carried"
     threads: int = 2
-    piece_len: int = 1 << 18
+    piece_len: int | None = None
     debug: bool = False
 
     def settings(self, made: Sequence[torch.optim.Optimizer]) -> Settings:

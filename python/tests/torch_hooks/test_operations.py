@@ -123,6 +123,31 @@ def fsdp(rank, size, kind):
     return max(errors), sent
 
 
+@pytest.mark.parametrize(
+    "shard_len, piece_len", [(1, 16), (1 << 18, 16), (1 << 19, 17), ((1 << 20) - 1, 17), (1 << 20, 18)]
+)
+def test_length_of_pieces(shard_len, piece_len):
+    settings = gradwire.torch.CodecOptions().settings([])
+    assert settings.piece_len_of(shard_len) == 1 << piece_len
+    assert gradwire.torch.CodecOptions(piece_len=4096).settings([]).piece_len_of(shard_len) == 4096
+
+
+def pieces(rank, size):
+    communicator = gradwire.torch.Communicator(small_len=1, debug=True)
+    values = values_of(rank, 3, 300_000)
+    exact = sum(values_of(r, 3, 300_000) for r in range(size))
+    communicator.all_reduce([values], mean=False)
+    (plan,) = communicator._plans.values()
+    found = plan.pieces, nmse(values, exact)
+    communicator.close()
+    return found
+
+
+def test_a_share_is_several_messages():
+    for count, error in run(pieces, 2).values():
+        assert count == 6 and 0 < error < 5e-3  # two shares of 150,000 values
+
+
 @pytest.mark.skipif(torch.__version__ < "2.9", reason="FSDP2 needs a newer torch")
 @pytest.mark.parametrize("kind", ["scatter", "replicas"])
 def test_fsdp2(kind):
