@@ -7,7 +7,7 @@ import warnings
 import gradwire.torch
 import pytest
 import torch
-from gradwire.torch.choice import SHARE
+from gradwire.torch.choice import SHARE, Choice
 from gradwire.torch.transport import OPERATIONS_MAX
 from ranks import run
 from test_ddp import OPTIONS, batch, digest, model
@@ -259,7 +259,7 @@ def automatic(rank, size):
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
     ddp, state = make(net, optimizer, compress="auto")
     sent = []
-    for step in range(12):
+    for step in range(18):
         optimizer.zero_grad()
         backward(ddp, rank, step)
         optimizer.step()
@@ -278,7 +278,27 @@ def test_all_ranks_decide_alike():
     for value in found.values():
         sent = value[4]
         assert sent[0] == 0 and sent[1] > 0  # plain, then compressed
-        assert (sent[11] > sent[9]) == decision == (value[5] > 0)  # maps and messages are freed
+        assert (sent[17] > sent[15]) == decision == (value[5] > 0)  # maps and messages are freed
+
+
+@pytest.mark.parametrize(
+    "compressed, plain, steps, decision",
+    [
+        ([0.9, 9.0], 1.0, 8, True),
+        ([1.0, 0.9], 1.0, 14, True),  # the second measurement alone counts
+        ([0.96, 0.96], 1.0, 14, False),
+    ],
+)
+def test_plain_must_win_twice(compressed, plain, steps, decision):
+    choice = Choice("auto", lambda times: times, rank=1)
+    seen = []
+    for step in range(5, 25):  # the first step with gradients need not be 0
+        seen.append(choice.compresses(step))
+        if choice.decision is not None:
+            break
+        choice.record(step, compressed[step - 5 >= 8] if seen[-1] else plain)
+    assert len(seen) == steps + 1 and choice.decision is decision
+    assert seen[:-1] == [False, True] + (steps // 2 - 1) * [True, False]
 
 
 def small(rank, size, hooked):
