@@ -109,10 +109,11 @@ def full_jobs():
         for seed in (1, 2, 3):
             for hook in curve_hooks(task, optimizer):
                 jobs.append(Job("curve", task, hook, "unlimited", seed, steps, steps // 10, optimizer=optimizer))
-    return jobs + time_jobs(("gpt10m", "digits"), LINKS, 3, 12, True) + time_jobs(("resnet18",), SLOW, 3, 8, False)
+    return jobs + time_jobs(("gpt10m", "digits"), LINKS, 3, 9, True) + time_jobs(("resnet18",), SLOW, 3, 5, False)
 
 
-def time_jobs(tasks, links, rounds, steps, automatic):
+def time_jobs(tasks, links, rounds, counted, automatic):
+    """Runs of so many counted steps."""
     jobs = []
     for task in tasks:
         noise = [] if task in ("digits", "resnet18") else ["gradwire:compress=always" + NOISE]
@@ -122,11 +123,12 @@ def time_jobs(tasks, links, rounds, steps, automatic):
             hooks += [hook + SMALL_BUCKETS for hook in ("none", "bf16", GRADWIRE + "14", GRADWIRE + "12")]
         for link in links:
             for turn in range(rounds):
-                # The automatic choice needs its first steps to measure.
                 for hook in hooks if turn % 2 == 0 else hooks[::-1]:
-                    jobs.append(Job("time", task, hook, link, turn + 1, steps + (8 if hook == "gradwire" else 0)))
+                    jobs.append(Job("time", task, hook, link, turn + 1, counted + record.warmup(hook, "real")))
             if task == "gpt10m":
-                jobs += [Job("time", task, hook, link, 1, steps + 4, compute="replay") for hook in hooks]
+                for hook in hooks:
+                    steps = counted + record.warmup(hook, "replay")
+                    jobs.append(Job("time", task, hook, link, 1, steps, compute="replay"))
     return jobs
 
 
@@ -135,7 +137,11 @@ def quick_jobs():
     jobs = [
         Job("curve", "digits", hook, "unlimited", seed, 60, 20, optimizer="sgd") for seed in (1, 2) for hook in hooks
     ]
-    return jobs + [Job("time", "digits", hook, "100mbit", turn, 8) for turn in (1, 2) for hook in hooks]
+    return jobs + [
+        Job("time", "digits", hook, "100mbit", turn, 5 + record.warmup(hook, "real"))
+        for turn in (1, 2)
+        for hook in hooks
+    ]
 
 
 def rows_of(path):

@@ -193,7 +193,11 @@ def body(runs, out):
         plots.losses(own, out / picture_name(task, optimizer, own[0].emulated), hook_text)
     if not times:
         return text
-    text += "\n## Seconds a step\n\nMedians; ratios are paired by round. *Composed*: steps to the loss that "
+    text += (
+        "\n## Seconds a step\n\nMedians; ratios are paired by round. The first three steps of a run do not count, nor "
+    )
+    text += "the first 14 of gradwire's hooks (in runs of 12 steps, made before that rule, the first three): with "
+    text += "AdamW its messages shrink while the second moments settle. *Composed*: steps to the loss that "
     text += "fp32 has after 80 % of its steps, times seconds a step. *What the bytes allow*: the seconds of fp32 that "
     text += "its bytes do not explain, and the seconds for the bytes of this hook, over its seconds.\n"
     for task in sorted({run.task for run in times}):
