@@ -1,6 +1,7 @@
 """Runs one command per rank of a Network, with outputs and a time limit."""
 
 import dataclasses
+import glob
 import os
 import signal
 import subprocess
@@ -92,7 +93,7 @@ def _wait(children, limit, patience):
 
 
 def _stop(child):
-    """Ends the rank's whole process group."""
+    """Ends the rank's whole process group, and waits until nothing of it runs."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(child.pid, number)
@@ -100,7 +101,21 @@ def _stop(child):
             pass
         try:
             child.wait(2)
-            if number == signal.SIGTERM:
-                continue  # children of the rank may still run
         except subprocess.TimeoutExpired:
             pass
+    end = time.monotonic() + 5  # a killed process needs a processor to end
+    while _running(child.pid) and time.monotonic() < end:
+        time.sleep(0.01)
+
+
+def _running(group):
+    """Whether a process of the group has not ended. Nobody may ever wait for zombies: they count as ended."""
+    for stat in glob.glob("/proc/[0-9]*/stat"):
+        try:
+            with open(stat, encoding="utf-8", errors="replace") as f:
+                state, _, of = f.read().rpartition(")")[2].split()[:3]
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if int(of) == group and state not in "ZX":
+            return True
+    return False
