@@ -206,6 +206,12 @@ def test_links_and_clusters():
         plan.Cluster.from_json({**read("cluster-2x4-10gbe.json"), "flat_uses_both": True})
     without = {key: value for key, value in read("cluster-2x4-10gbe.json").items() if key != "host"}
     assert plan.Cluster.from_json(without).host == plan.Link(10, 0.085)  # docs/planning.md
+    link = {"latency_us": 5, "gbit_per_s": 10}
+    flat = plan.Cluster.from_json({"ranks": 4, **link, "host": {"latency_us": 0, "us_per_kib": 0}})
+    same = plan.Link.from_json(link)
+    assert flat == plan.Cluster(nodes=1, gpus=4, inter=same, intra=same, host=plan.Link(0, 0))
+    with pytest.raises(ValueError, match="nodes"):
+        plan.Cluster.from_json({"ranks": 4, "nodes": 2, **link})
 
 
 def test_host_copies_of_codecs_on_the_cpu():

@@ -11,15 +11,14 @@ log = logging.getLogger("gradwire")
 
 WARM = 2  # step 0 runs plain, and DDP makes its buckets anew after it; step 1 runs compressed and sets up maps
 PAIRS = 3  # of a compressed and a plain step
-MEASUREMENTS = (
-    2  # that plain must be faster: messages shrink while Adam's second moments settle, a GPT's from 53 MB to 12
-)
+# Before plain is chosen: messages shrink while Adam's second moments settle, a GPT's from 53 MB to 12.
+MEASUREMENTS = 2
 SHARE = 0.95  # of a plain step's time: three pairs do not show less than 5 %, and plain is exact
 
 
 class Choice:
     """Which steps compress. The first steps alternate; then the ranks compare the medians of their step times. Where
-    plain is faster they measure once more.
+    compression is not faster by that share they measure once more.
 
     The time of a step is that between the ends of two synchronisations, so what the codec takes from the rest of the
     step counts too. The slowest rank decides.

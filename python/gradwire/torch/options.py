@@ -29,7 +29,7 @@ class CodecOptions:
     unknown optimizer: share of error that a message may add. rounding, checksum: as in gradwire.Options.
     contribution_bits: how much finer contributions are than their sum. fallback: levels while the ranks' states differ,
     "carried" or "explicit". threads: of the native pool. piece_len: values of a message; None: 2^16 to 2^18, so that a
-    rank's share of a bucket is four messages or more where it can. debug: results are compared across ranks.
+    rank's share of a bucket is four messages or more where possible. debug: results are compared across ranks.
     """
 
     tolerance_bits: int | None = 14

@@ -58,10 +58,10 @@ def load(source: str | os.PathLike | Mapping[str, Any], ranks: int | None = None
             root = json.load(file)
     if not isinstance(root, Mapping) or root.get("schema") not in SCHEMAS:
         raise ValueError(f"not a plan: its schema must be one of {', '.join(SCHEMAS)}")
-    made_for = _ranks_of(root)
+    machines, made_for = _ranks_of(root)
     if ranks is not None and made_for not in (None, ranks):
-        again = f'solve it again with "ranks": {ranks} in the cluster file, or with --ranks {ranks}'
-        raise ValueError(f"the plan is for {made_for} ranks, the process group has {ranks}: {again}")
+        again = f"--ranks {ranks}" if machines == 1 else f"a cluster file of {ranks} ranks, nodes times gpus"
+        raise ValueError(f"the plan is for {made_for} ranks, the process group has {ranks}: solve it with {again}")
     groups = root.get("groups")
     if not isinstance(groups, list) or not groups:
         raise ValueError("the plan has no groups")
@@ -72,15 +72,13 @@ def load(source: str | os.PathLike | Mapping[str, Any], ranks: int | None = None
     return buckets
 
 
-def _ranks_of(root: Mapping[str, Any]) -> int | None:
-    """For how many ranks a plan was made; None if it does not say."""
+def _ranks_of(root: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    """For how many machines and ranks a plan was made; None if it does not say."""
     problem = root.get("problem")
-    for place in (root, problem if isinstance(problem, Mapping) else {}):
-        if isinstance(place.get("ranks"), int):
-            return place["ranks"]
-        if isinstance(place.get("nodes"), int) and isinstance(place.get("gpus"), int):
-            return place["nodes"] * place["gpus"]
-    return None
+    if isinstance(problem, Mapping) and isinstance(problem.get("nodes"), int) and isinstance(problem.get("gpus"), int):
+        return problem["nodes"], problem["nodes"] * problem["gpus"]
+    ranks = root.get("ranks")  # of an exported plan
+    return None, ranks if isinstance(ranks, int) else None
 
 
 def _bucket(number: int, entry: Any) -> Bucket:
@@ -251,7 +249,8 @@ class Planned:
             self.misfits.add(pair)
             log.warning(
                 "gradwire: a bucket of DDP has gradients of the plan's buckets %d and %d: the first waits for the "
-                "last of them; make the model with gradwire.torch.planned_ddp(module, plan)",
+                "last of them; make the model with gradwire.torch.planned_ddp(module, plan), and where backprop has "
+                "another order than the plan with find_unused_parameters=True",
                 *pair,
             )
 
@@ -302,7 +301,9 @@ def planned_ddp(
     """DistributedDataParallel(module, **options) with the buckets of a plan; without a plan, one gradient in each.
 
     Parameters are those of the plan's names: of the module, or parameter.N in its order, which is that of the optimizer
-    if that has one group of all parameters. A collective call.
+    if that has one group of all parameters. Where backprop has another order than the plan, DDP may cut other buckets
+    after its first pass, whose gradients are then copied; with find_unused_parameters=True the plan's stay. A collective
+    call.
     """
     if plan is not None:
         mesh = options.get("device_mesh")  # torch 2
@@ -378,7 +379,7 @@ def _by_size(cuts: list[list[int]]) -> tuple[int, dict[str, Any]] | None:
 
 
 def _limits(cuts: list[list[int]]) -> list[int] | None:
-    """The size of each bucket with which DDP, that closes one when it has as many bytes, cuts parameters of these sizes
+    """The size of each bucket with which DDP, which closes one when it has as many bytes, cuts parameters of these sizes
     so. None if there are none."""
     if not all(cut[-1] for cut in cuts[:-1]):  # closed before its last parameter
         return None
@@ -386,7 +387,7 @@ def _limits(cuts: list[list[int]]) -> list[int] | None:
 
 
 def _caps(cuts: list[list[int]]) -> tuple[int, int] | None:
-    """Sizes of the first bucket and of all others with which DDP, that closes a bucket when it has as many bytes, cuts
+    """Sizes of the first bucket and of all others with which DDP, which closes a bucket when it has as many bytes, cuts
     parameters of these sizes so. None if there are none."""
     others = cuts[1:-1] or cuts[1:] or [[1]]  # the last bucket may be smaller
     caps = sum(cuts[0]), min(map(sum, others))

@@ -2,7 +2,7 @@
 
     with ddp.no_sync():
         loss(ddp).backward()                    # gradients of each rank alone
-    def backward():                             # forward and backward
+    def backward():                             # forward and backward, of the next batch
         optimizer.zero_grad()
         loss(ddp).backward()
     found = gradwire.torch.probe.measure(optimizer, {"bf16": {}, "gcomp-t14": {}}, state=state, backward=backward)
@@ -22,6 +22,9 @@ too. What is measured is what the hook runs. What the numbers mean:
   enc and dec are those of a lone message times the ratio of the two: the CPU time of a backward pass with these
   messages, without that of one that sends nothing, over that of the same messages alone (at least 0.5).
 - With more cores codecs have their own ("cpu"): enc and dec are CPU time of these stages.
+- payload: of GCOMP with `backward` the bytes that the job's own buckets send, mean over the passes; without it those of
+  the largest of `lens`. Of the others what the codec says.
+- The files are for the number of ranks that measured them: sums, and the lanes of THC, depend on it.
 - Maps are built before the backward pass: record_backward() has them in its times.
 - plain: the all-reduce of gradients as they are, as a codec that takes CPU time, too, which the planner's own fp32 does
   not.
@@ -55,6 +58,7 @@ from .thc import codec_of
 
 LENS = (1 << 14, 1 << 18, 1 << 22, 1 << 24)
 _MIN_US = 0.001
+_HEADER = 64  # bytes of a message that do not grow with it
 _TYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}  # of what all-reduces of casts send
 
 
@@ -96,13 +100,18 @@ class _Bench:
         what a value costs would depend on the message."""
         params = [param for param in self.state._book.params() if param.grad is not None and param.numel()]
         params = [param for param in params if param.grad.dtype in CODEC_DTYPES and param.grad.device.type == "cpu"]
-        dtypes = {param.grad.dtype for param in params}
-        if len(dtypes) != 1:
-            self.state.close()
-            if dtypes:
-                raise ValueError(f"gradients of several types: {', '.join(sorted(map(str, dtypes)))}")
-            raise ValueError("no gradients of float32, float16 or bfloat16 on the CPU: call this after a backward pass")
-        return params[::-1]
+        of_ranks: list[Any] = [None] * self.size  # they must agree, or one would raise and the others wait
+        dist.all_gather_object(of_ranks, {str(param.grad.dtype) for param in params}, group=self.state.group)
+        dtypes = set().union(*of_ranks)
+        if len(dtypes) == 1 and all(of_ranks):
+            return params[::-1]
+        self.state.close()
+        if len(dtypes) > 1:
+            raise ValueError(f"gradients of several types: {', '.join(sorted(dtypes))}")
+        raise ValueError(
+            "no gradients of float32, float16 or bfloat16 on the CPU, on all ranks or on some: call this after a "
+            "backward pass"
+        )
 
     def bucket(self, length: int) -> tuple[torch.Tensor, list[torch.Tensor], list[torch.Tensor]]:
         """Whole gradients, as the hook gets them, of about so many values: the largest that fit."""
@@ -181,7 +190,7 @@ def measure(
                 _under_way(bench, run, rows[0])
                 alpha = _NO_STARTUP
             found.append(_Costs(name, kind, dict(parsed), rows))
-            if backward is not None:
+            if backward is not None and (kind == "gradwire" or _shared(bench, share)):
                 _beside(bench, state, backward, run, found[-1], _shared(bench, share))
         entries = [_entry(bench, costs, (alpha, beta), share) for costs in found]
     finally:
@@ -227,11 +236,11 @@ def _check_path(state: DdpState, path: str | os.PathLike) -> None:
     problem = None
     try:
         if state.rank == 0:
-            check_writable(path)
-    except OSError as error:
+            check_writable(os.fspath(path))
+    except Exception as error:  # whatever it is, the others wait for this rank
         problem = error
     if state._slowest([float(problem is not None)])[0]:
-        raise problem or OSError(f"gradwire: rank 0 cannot write {os.fspath(path)}; its own error says why")
+        raise problem or OSError(f"gradwire: rank 0 cannot write {path}; its own error says why")
 
 
 def _as_it_is(bucket: dist.GradBucket) -> torch.futures.Future:
@@ -276,7 +285,7 @@ def _beside(bench: _Bench, state: DdpState, backward: Callable[[], Any], run: An
     if shared and known > 0:
         costs.beside = max(extra / known, 0.5)
     if values:
-        costs.value_size = sent / _sent_share(bench) / values
+        costs.value_size = max(0.0, sent / _sent_share(bench) - _HEADER * len(messages)) / values
 
 
 def _sent_share(bench: _Bench) -> float:
@@ -378,7 +387,7 @@ def _row(bench: _Bench, kind: str, run: Any, made: tuple[Any, ...], share: float
     if kind != "thc":
         narrow = _TYPES.get(kind, bench.dtype)
         enc = bench.time(lambda: flat.div(bench.size).to(narrow), flat)
-        small = flat.to(narrow)
+        small = flat.to(narrow, copy=True)
         dec = bench.time(lambda: flat.copy_(small), flat)
         payload = _size_of(narrow) * flat.numel()
     whole = bench.time(lambda: run(flat, params, views, None).wait(), flat)
@@ -429,9 +438,9 @@ def _entry(bench: _Bench, costs: _Costs, link: tuple[float, float], share: float
     if thc is not None:
         entry["payload"] = _thc_payload(thc)
     elif kind == "gradwire":
-        value_size = costs.value_size or max(0.0, rows[-1].payload - 64) / rows[-1].length
+        value_size = costs.value_size or max(0.0, rows[-1].payload - _HEADER) / rows[-1].length
         bits = round(8000 * value_size)  # thousandths of a bit a value
-        entry["payload"] = {"header": 64, "num": bits, "den": 8000}
+        entry["payload"] = {"header": _HEADER, "num": bits, "den": 8000}
         entry["overlap"] = True
     else:
         entry["payload"] = {"header": 0, "num": _size_of(_TYPES.get(kind, bench.dtype)), "den": 1}

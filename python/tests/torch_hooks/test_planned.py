@@ -89,11 +89,11 @@ def test_buckets_are_those_of_the_plan_however_ddp_cuts():
     assert whole[0][2] == [(0, 1), (1, 2)]  # one bucket of DDP has gradients of all
 
 
-def cuts(rank, size, document, numbers, environment=()):
+def cuts(rank, size, document, numbers, environment=(), options=None):
     """Sizes of DDP's buckets, backward pass after backward pass."""
     os.environ.update(environment)
     net = model()
-    ddp = gradwire.torch.planned_ddp(net, document)
+    ddp = gradwire.torch.planned_ddp(net, document, **(options or {}))
     optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
     state, _ = gradwire.torch.ddp_hook(optimizer, plan=document, model=None if numbers else net)
     found = [[] for _ in range(3)]
@@ -135,6 +135,16 @@ def test_ddp_whose_last_bucket_is_small_has_the_buckets_of_the_plan():
     assert found == dict.fromkeys(range(2), expected)
 
 
+def test_plans_in_another_order_than_backprop():
+    """By sizes DDP would cut other buckets: those of the plan stay with its search for unused parameters."""
+    document = plan((1, "gcomp-t12"), (3, "gcomp-t12"), (2, "gcomp-t12"))
+    first, second, third = document["groups"]
+    document["groups"] = [second, first, third]
+    expected = 3 * [[group["elems"] for group in document["groups"]]], 3 * [True], True
+    found = run(cuts, 2, document, False, (), {"find_unused_parameters": True})
+    assert found == dict.fromkeys(range(2), expected)
+
+
 def test_sizes_of_all_buckets():
     """torch 2 with bucket_cap_mb_list: any buckets but those that end with a parameter without values."""
     limits = planned._limits
@@ -151,6 +161,7 @@ def test_torch_2_needs_no_map_of_unused_parameters():
 
 
 def test_plans_of_both_kinds_were_tried():
+    """By torch 1.13, which takes two sizes."""
     kinds = {
         planned._caps([[SIZES[name] for name in names] for names in cut_names(counts)]) is None for counts in COUNTS
     }
@@ -330,16 +341,17 @@ def other_ranks(rank, size, document, make):
 def test_a_plan_for_other_ranks_is_refused_on_all_ranks(make, schema):
     wrong, right = for_ranks(4, schema), for_ranks(2, schema)
     for message in run(other_ranks, 2, [wrong], make).values():
-        assert "the plan is for 4 ranks, the process group has 2" in message and "--ranks 2" in message
+        assert "the plan is for 4 ranks, the process group has 2" in message and "a cluster file of 2 ranks" in message
     alone = run(other_ranks, 2, [wrong, right], make)
     assert "for 4 ranks" in alone[0] and "rank 0 failed to make its hook" in alone[1]
     assert set(run(other_ranks, 2, [right], make).values()) == {None}
 
 
 def test_ranks_of_a_flat_cluster():
-    document = {**plan((6, "fp32")), "problem": {"ranks": 3}}
+    """As `plan solve` writes them. Only there --ranks is a way to another number: it makes one machine of all."""
+    document = {**plan((6, "fp32")), "problem": {"nodes": 1, "gpus": 3}}
     assert len(planned.load(document, 3)) == 1 and len(planned.load(document)) == 1
-    with pytest.raises(ValueError, match="for 3 ranks"):
+    with pytest.raises(ValueError, match="for 3 ranks.*solve it with --ranks 2"):
         planned.load(document, 2)
 
 

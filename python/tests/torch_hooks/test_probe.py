@@ -189,7 +189,18 @@ def test_cores_of_ranks_that_are_bound_to_some():
         assert set(run(bound, 2, [[first], others]).values()) == {(1.0, len(free), 2)}
 
 
-def beside(rank, size):
+class Counted(probe.Message):
+    made: list = []
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.made.append(self)
+
+
+def beside(rank, size, cores):
+    probe.Message = Counted
+    if cores is not None:
+        probe._share = lambda state: (cores, size, size)
     _, ddp, optimizer, state = hooked()
     calls = []
 
@@ -202,7 +213,7 @@ def beside(rank, size):
     backward()
     with pytest.raises(ValueError, match="both or none"):
         gradwire.torch.probe.measure(optimizer, {}, state=state)
-    sent, share = state.engine.stats().sent_size, gradwire.torch.probe._share(state)[0]
+    sent = state.engine.stats().sent_size
     found = gradwire.torch.probe.measure(
         optimizer,
         {"plain": {}, "fp16": {}, "gcomp-t12": {}, "thc": {}},
@@ -215,19 +226,59 @@ def beside(rank, size):
     backward()
     again = state.engine.stats().sent_size > sent
     state.close()
-    return found.beside, share, len(calls), untouched and again
+    (payload,) = (entry["payload"] for entry in found.codecs if entry["name"] == "gcomp-t12")
+    sent = [(message.elems, message.stages["sent_size"]) for message in Counted.made if "sent_size" in message.stages]
+    return found.beside, len(calls), payload, untouched and again, sent
 
 
-def test_messages_beside_a_backward_pass():
-    """Equal factors on all ranks; the hook is as before."""
-    found = run(beside, 3)
-    factors, share, calls, _ = found[0]
+@pytest.mark.parametrize("cores", [1.0, 4.0])
+def test_messages_beside_a_backward_pass(cores):
+    """Equal factors on all ranks; bytes are those of the job's buckets; the hook is as before."""
+    found = run(beside, 3, cores)
+    factors, calls, payload, _, _ = found[0]
     assert list(factors) == ["plain", "fp16", "gcomp-t12", "thc"]
-    assert all(one[:2] == (factors, share) and one[3] for one in found.values())
-    if share < 3:  # two passes, one that sends and one that does not, for each codec twice
+    assert all(one[0] == factors and one[2] == payload and one[3] for one in found.values())
+    if cores < 3:  # two passes, one that sends and one that does not, for each codec twice
         assert calls == 2 + 4 * 4 and all(0.5 <= factor < 100 for factor in factors.values())
-    else:
-        assert calls == 2 and set(factors.values()) == {1.0}
+    else:  # of GCOMP the bytes
+        assert calls == 2 + 4 and set(factors.values()) == {1.0}
+    sums = [[sum(column) for column in zip(*one[4])] for one in found.values()]  # over the passes
+    (elems,), most = {values for values, _ in sums}, max(size for _, size in sums)
+    half = len(found[0][4]) / 2  # messages of a pass
+    expected = (most / 2 / (2 * 2 / 3) - 64 * half) / (elems / 2)
+    assert payload["header"] == 64 and payload["num"] / payload["den"] == pytest.approx(expected, rel=1e-3)
+
+
+def unwritable(rank, size):
+    _, ddp, optimizer, state = hooked()
+    try:
+        for path in (None, "a\0b"):
+            with pytest.raises((TypeError, ValueError) if rank == 0 else OSError):
+                probe.record_backward(state, path, lambda: None)
+    finally:
+        state.close()
+
+
+def test_paths_that_are_none():
+    """Rank 0 alone looks at it, and the others do not wait for it."""
+    run(unwritable, 2)
+
+
+def one_type_each(rank, size, dtypes):
+    net = model(width=64)
+    for param in net.parameters():
+        if dtypes[rank] is not None:
+            param.data = param.data.to(dtypes[rank])
+            param.grad = torch.ones_like(param)
+    with pytest.raises(ValueError) as caught:
+        probe.measure(torch.optim.SGD(net.parameters(), lr=0.1), {"fp16": {}})
+    return str(caught.value)
+
+
+def test_ranks_agree_on_types():
+    several = run(one_type_each, 2, [torch.float32, torch.float16])
+    assert set(several.values()) == {"gradients of several types: torch.float16, torch.float32"}
+    assert all("no gradients" in one for one in run(one_type_each, 2, [torch.float32, None]).values())
 
 
 def chained(rank, size):
