@@ -78,7 +78,7 @@ class DdpState:
     other options hold for what the plan does not say. model: the module whose names of parameters the plan has; without
     one they are parameter.N in the order of the optimizer. ValueError if the plan was made for another number of ranks.
     record: a path, rank 0 writes there a recording of the steps from record_steps[0] to before record_steps[1], for
-    `gradwire plan import` and `plan check`. OSError if it cannot write there; an existing file is overwritten only then.
+    `gradwire plan import` and `plan check`, over an existing file. OSError if it cannot write there.
     """
 
     def __init__(

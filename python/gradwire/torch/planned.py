@@ -302,8 +302,8 @@ def planned_ddp(
 
     Parameters are those of the plan's names: of the module, or parameter.N in its order, which is that of the optimizer
     if that has one group of all parameters. Where backprop has another order than the plan, DDP may cut other buckets
-    after its first pass, whose gradients are then copied; with find_unused_parameters=True the plan's stay. A collective
-    call.
+    after its first pass, whose gradients are then copied; with find_unused_parameters=True the plan's stay.
+    A collective call.
     """
     if plan is not None:
         mesh = options.get("device_mesh")  # torch 2
@@ -379,16 +379,16 @@ def _by_size(cuts: list[list[int]]) -> tuple[int, dict[str, Any]] | None:
 
 
 def _limits(cuts: list[list[int]]) -> list[int] | None:
-    """The size of each bucket with which DDP, which closes one when it has as many bytes, cuts parameters of these sizes
-    so. None if there are none."""
+    """The size of each bucket with which DDP cuts parameters of these sizes so: it closes a bucket that has as many
+    bytes. None if there are none."""
     if not all(cut[-1] for cut in cuts[:-1]):  # closed before its last parameter
         return None
     return [*map(sum, cuts[:-1]), sum(cuts[-1]) + 1]  # the last bucket ends with the model
 
 
 def _caps(cuts: list[list[int]]) -> tuple[int, int] | None:
-    """Sizes of the first bucket and of all others with which DDP, which closes a bucket when it has as many bytes, cuts
-    parameters of these sizes so. None if there are none."""
+    """Sizes of the first bucket and of all others with which DDP cuts parameters of these sizes so: it closes a bucket
+    that has as many bytes. None if there are none."""
     others = cuts[1:-1] or cuts[1:] or [[1]]  # the last bucket may be smaller
     caps = sum(cuts[0]), min(map(sum, others))
     if min(caps) < 1:

@@ -249,7 +249,7 @@ def test_messages_beside_a_backward_pass(cores):
     assert payload["header"] == 64 and payload["num"] / payload["den"] == pytest.approx(expected, rel=1e-3)
 
 
-def unwritable(rank, size):
+def no_path(rank, size):
     _, ddp, optimizer, state = hooked()
     try:
         for path in (None, "a\0b"):
@@ -261,7 +261,7 @@ def unwritable(rank, size):
 
 def test_paths_that_are_none():
     """Rank 0 alone looks at it, and the others do not wait for it."""
-    run(unwritable, 2)
+    run(no_path, 2)
 
 
 def one_type_each(rank, size, dtypes):
