@@ -2,14 +2,15 @@
 
 none                 DDP's own all-reduce of fp32
 bf16                 torch's bf16_compress_hook; where Gloo cannot reduce bf16 (torch 1.13), the same bytes by
-                         baselines.Exchange
-fp16                     torch's fp16_compress_hook, which every Gloo reduces: the same bytes as bf16 by its ring
+                     baselines.Exchange
+fp16                 torch's fp16_compress_hook, which every Gloo reduces: the same bytes as bf16 by its ring
 powersgd[:RANK]      torch's powerSGD_hook with error feedback and warm start, from step 2 (default rank 4), on a
                          thread of its own
 int8, int4           blocks of 512 (baselines.py)
 gradwire[:K=V,...]   gradwire.torch.ddp_hook(optimizer, K=V, ...)
 classic:SCHEME[,K=V,...]
                      gradwire.torch.ddp_hook(optimizer, codec=SCHEME, K=V, ...); CLASSIC_SGD says how SGD differs
+thc[:K=V,...]        gradwire.torch.thc_hook(optimizer, K=V, ...)
 
 Behind any of them @MB: bucket_cap_mb of DDP, "gradwire@4".
 """
@@ -164,6 +165,13 @@ def _classic(ddp, optimizer, text):
     return Installed(f"gradwire {gradwire.__version__}, {scheme}", payload)
 
 
+def _thc(ddp, optimizer, text):
+    import gradwire.torch
+
+    ddp.register_comm_hook(*gradwire.torch.thc_hook(optimizer, **options_of(text)))
+    return Installed(f"gradwire {gradwire.__version__}, THC")
+
+
 def _none(ddp, _optimizer, _text):
     per_step = _ring_bytes(ddp.module, 4)
     if "GW_EMULATED" in os.environ:
@@ -180,6 +188,7 @@ _HOOKS = {
     "int4": lambda ddp, _optimizer, _text: _exchange(ddp, baselines.Int4Blocks()),
     "gradwire": _gradwire,
     "classic": _classic,
+    "thc": _thc,
 }
 
 
@@ -194,7 +203,7 @@ def check(text):
     name, _, options = bucket_of(text)[0].partition(":")
     if name not in _HOOKS:
         raise ValueError(f"no hook '{name}' ({', '.join(_HOOKS)})")
-    if name == "gradwire":
+    if name in ("gradwire", "thc"):
         options_of(options)
     if name == "classic":
         if not options.partition(",")[0]:
