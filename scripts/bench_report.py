@@ -172,7 +172,7 @@ def backends_of(runs):
     return [b for b in BACKENDS if b in present]
 
 
-def calls_section(runs, columns):
+def calls_section(runs, columns, title="Calls on 25 MiB"):
     rows = []
     for label, call, mode in CALLS:
         cells = []
@@ -193,7 +193,7 @@ def calls_section(runs, columns):
         nearest rounding and preset fast unless stated; t = 12 with stochastic rounding and deep cut. In parentheses
         the design goal. memcpy reached {memcpy}
         (10-90 %)."""
-    return section("Calls on 25 MiB", intro, ["memcpy = 1"] + [LABELS[b] for b in columns], rows)
+    return section(title, intro, ["memcpy = 1"] + [LABELS[b] for b in columns], rows)
 
 
 def peers_section(run):
@@ -239,9 +239,19 @@ def threads_section(run):
     return section(f"{count} threads", intro, ["call", "mode", "size"] + [LABELS[b] for b in columns], cells)
 
 
+def other_section(runs):
+    """A machine without AVX-512: `scripts/bench --name avx2-COMPILER`, perhaps of another commit."""
+    return calls_section(runs, backends_of(runs), f"The same on a machine without AVX-512, commit {runs[0].about['commit']}")
+
+
+def runs_of(folder, names):
+    paths = {name: os.path.join(folder, f"bench-{name}.tsv") for name in names}
+    return {name: Run(path) for name, path in paths.items() if os.path.exists(path)}
+
+
 def speed_page(folder):
-    paths = {name: os.path.join(folder, f"bench-{name}.tsv") for name in ("gcc", "clang", "threads")}
-    runs = {name: Run(path) for name, path in paths.items() if os.path.exists(path)}
+    runs = runs_of(folder, ("gcc", "clang", "threads"))
+    other = runs_of(folder, ("avx2-gcc", "avx2-clang"))
     single = [run for name, run in runs.items() if name != "threads"]
     if not single:
         sys.exit(f"{folder}: neither bench-gcc.tsv nor bench-clang.tsv")
@@ -253,9 +263,12 @@ def speed_page(folder):
         [kernels.md](../kernels.md). The picture in [README.md](../../README.md) has a run of its own,
         [bench-picture](bench-picture.tsv)."""
     text = "# Speed\n\nMade by `scripts/bench_report.py` from the tables of medians that `scripts/bench` wrote:\n\n"
-    text += "".join(f"- [{run.name}]({run.name}.tsv): {run.machine()}\n" for run in runs.values())
+    text += "".join(f"- [{run.name}]({run.name}.tsv): {run.machine()}\n" for run in (runs | other).values())
     text += f"\n{paragraph(intro)}\n"
-    sections = [calls_section(single, columns), peers_section(single[0]), small_section(single, columns[-1])]
+    sections = [calls_section(single, columns)]
+    if other:
+        sections.append(other_section(list(other.values())))
+    sections += [peers_section(single[0]), small_section(single, columns[-1])]
     if "threads" in runs:
         sections.append(threads_section(runs["threads"]))
     return text + "\n".join(sections)
