@@ -159,9 +159,11 @@ int plan_setup_make(const plan_library *library, const plan_case *c, const plan_
     setup->problem.group_elems_max = c->group_elems_max;
     gw_plan_fault fault = {"", 0};
     if (gw_plan_problem_check(&setup->problem, &fault) != GW_OK) {
-        const char *at = fault.index < model->count ? model->tensors[fault.index].name : "-";
-        code =
-            gw_cli_error(GW_CLI_BAD_DATA, model_path, "%s (index %u, %.100s)", fault.what, fault.index, at);
+        /* Methods have been checked when they were made, so an index is that of a tensor. */
+        code = fault.index < model->count
+                   ? gw_cli_error(GW_CLI_BAD_DATA, model_path, "%s (index %u, %.100s)", fault.what,
+                                  fault.index, model->tensors[fault.index].name)
+                   : gw_cli_error(GW_CLI_BAD_DATA, model_path, "%s", fault.what);
         plan_setup_free(setup);
     }
     return code;
