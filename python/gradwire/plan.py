@@ -94,8 +94,10 @@ def _known(given: dict, keys: Iterable[str], what: str) -> None:
         raise ValueError(f"{what}: unknown key {unknown[0]!r}")
 
 
-def _errors(error: float) -> int:
-    """Rounded up, so that a bound stays a bound."""
+def _errors(error: float | None) -> int:
+    """Rounded up, so that a bound stays a bound. 0 if it is not known."""
+    if error is None:
+        return 0
     if not math.isfinite(error * _ERRORS_PER_UNIT):
         raise ValueError(f"an error of {error}: no number, or too large")
     return math.ceil(error * _ERRORS_PER_UNIT)
@@ -220,7 +222,7 @@ class Method:
     dec_more: added to dec, for further contributions of an all-gather. host: "cpu" only, copy of the dense group to
     the host before enc, and back after dec. owner_count: ranks that sum shares between two exchanges, net and gather;
     each decodes and adds what the others contribute to its share, sum, and encodes the share; 0: one exchange. error:
-    of an element, in a unit of yours that adds up (Problem.error_max).
+    of an element, in a unit of yours that adds up (Problem.error_max); None: not known, refused under a bound.
     """
 
     name: str
@@ -233,7 +235,7 @@ class Method:
     owner_count: int = 0
     sum: Cost = ZERO
     gather: Cost = ZERO
-    error: float = 0.0
+    error: float | None = 0.0
 
 
 _METHOD_COSTS = ("net", "enc", "dec", "dec_more", "host", "sum", "gather")
@@ -325,7 +327,7 @@ class Codec:
     peer_us_per_kib: float = 0.0
     sums: dict[str, Cost] = field(default_factory=dict)
     rounds: int = 1
-    error: float = 0.0
+    error: float | None = 0.0
     overlap: bool = False
 
     @classmethod
@@ -350,7 +352,7 @@ class Codec:
             peer_us_per_kib=codec.get("decode_peer_us_per_kib", 0.0),
             sums=sums,
             rounds=rounds,
-            error=codec.get("error", 0.0),
+            error=codec.get("error"),
             overlap=codec.get("overlap", False),
         )
 
@@ -441,7 +443,7 @@ def method(
         name=name or (codec.name if codec else "fp32"),
         device=device,
         owner_count=result.owner_count,
-        error=result.error / _ERRORS_PER_UNIT,
+        error=result.error / _ERRORS_PER_UNIT if codec is None or codec.error is not None else None,
         **{cost: Cost._from_struct(getattr(result, cost)) for cost in _METHOD_COSTS},
     )
 
@@ -618,6 +620,9 @@ class Problem:
         """The bound of the sum over elements; positive if there is one."""
         if not math.isfinite(self.error_max * _ERRORS_PER_UNIT):
             raise ValueError(f"error_max={self.error_max}: no number, or too large")
+        unknown = [method.name for method in self.methods if method.error is None]
+        if self.error_max > 0 and unknown:
+            raise ValueError(f"method {unknown[0]}: its error is not known, so a bound of the error may not hold")
         bound = math.floor(self.error_max * _ERRORS_PER_UNIT * self._elems())
         return max(1, bound) if self.error_max > 0 else bound
 
@@ -654,7 +659,8 @@ class Problem:
 
 def read_model(path: str) -> tuple[Tensor, ...]:
     """Tensors of a model file of the gradwire command: a CSV with name, elems and bwd_us or gap_us. ValueError for
-    one without sizes, and for one with `flags`: which methods a tensor may not use is for the caller to say (Tensor.forbidden)."""
+    one without sizes, and for one with `flags`: which methods a tensor may not use is for the caller to say
+    (Tensor.forbidden)."""
     with open(path, newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
     if not rows or not {"elems", "bwd_us"} <= rows[0].keys() and not {"elems", "gap_us"} <= rows[0].keys():

@@ -246,6 +246,15 @@ def test_numbers_beyond_64_bits():
             Problem([Tensor(elems=1, bwd_us=1)], [Method(name="x", net=Cost.affine(1, 1))], error_max=us)
 
 
+def test_an_unknown_error_is_not_zero():
+    cluster, codec, method = fused("classic-topk", "allgather", "cpu")
+    assert codec.error is method.error is None
+    tensors = [Tensor(elems=100, bwd_us=1)]
+    Problem(tensors, [method]).solve()
+    with pytest.raises(ValueError, match="classic-topk.*not known"):
+        Problem(tensors, [method, plan.method(None, cluster)], error_max=1e-6)
+
+
 def test_faults_of_the_whole_problem_have_no_index():
     with pytest.raises(gradwire.Error, match=r"costs of the whole model are too large \(ticks\)$"):
         Problem([Tensor(elems=1 << 40, bwd_us=1)], [Method(name="fp32", net=Cost.affine(0, 1))])

@@ -1223,6 +1223,17 @@ class Inputs(Case):
             ["no choice of methods"], "solve", model, *self.OURS, "--methods", "gcomp-t12", "--error-max", 1e-6
         )
 
+    def test_an_unknown_error_is_not_zero(self):
+        """Top-k, whose error is not in the file, was sent under any bound of the error."""
+        case = (*self.OURS, *self.cluster(8, 4), "--time-limit-ms", 100)
+        self.good("solve", RESNET50, *case, "--methods", "bf16,classic-topk")
+        words = ["classic-topk", 'no "error"']
+        self.refused(words, "solve", RESNET50, *case, "--methods", "bf16,classic-topk", "--error-max", 1e-6)
+        plan = self.path("p.json")
+        self.good("solve", RESNET50, *case, "--methods", "bf16,classic-topk", "-o", plan)
+        self.refused(words, "eval", plan, "--error-max", 1e-6)
+        self.refused(["option tree"], "solve", RESNET50, "--case", "tree-gpu-dgc-pcie", "--error-max", 1e-6)
+
     def test_clusters_say_what_they_mean(self):
         def cluster(**members):
             link = {"latency_us": 50, "us_per_kib": 0.8192}

@@ -96,6 +96,11 @@ static int add_codec(const plan_library *library, const plan_case *c, const char
         return add_method(library, c, NULL, GW_PLAN_ALLREDUCE, GW_PLAN_GPU, setup);
     }
     int code = plan_library_find(library, name, plan_case_ranks(c), &codec);
+    if (code == GW_CLI_OK && c->error_max > 0 && !plan_library_has_error(library, name)) {
+        return gw_cli_error(GW_CLI_USAGE, NULL,
+                            "codec %s has no \"error\" in its file: not known to keep a bound of the error",
+                            name);
+    }
     if (code == GW_CLI_OK && (codec.devices & 1u << GW_PLAN_GPU) != 0) {
         code = add_algorithms(library, c, &codec, GW_PLAN_GPU, setup);
     }
