@@ -46,7 +46,7 @@ typedef int64_t gw_plan_tick;
 /* Where and why a check failed. */
 typedef struct gw_plan_fault {
     const char *what; /* static string */
-    uint32_t index;   /* of the tensor, method or table row */
+    uint32_t index;   /* of the tensor, method or table row; GW_PLAN_NO_INDEX: all of them together */
 } gw_plan_fault;
 
 /* ------------------------------------------------------------------------------------------- costs -- */
@@ -283,9 +283,10 @@ GW_API GW_MUST_CHECK gw_status gw_plan_bucket(const gw_plan_problem *problem, co
 
 /*
  * Makespan of a plan at the serial level, computed from the definition.
- *   - Does not use the recurrences of FUSE_AFFINE and LABELS. It shares with them the checks of the problem,
- *     the evaluation of cost curves and, with LABELS, the times of one group by its method. BRUTE and the
- *     baselines share its clocks. tests/plan has an evaluation that shares nothing.
+ *   - Does not use the recurrences of FUSE_AFFINE and LABELS, which find the plan and its bound. It shares
+ *     with them the checks of the problem, the evaluation of cost curves and, with LABELS, the times of one
+ *     group by its method. The last step of LABELS, which picks among plans of equal length, BRUTE and the
+ *     baselines share its clocks too. tests/plan has an evaluation that shares nothing.
  *   - Returns GW_ERR_PLAN if the plan does not fit the problem.
  */
 GW_API GW_MUST_CHECK gw_status gw_plan_eval(const gw_plan_problem *problem, const gw_plan *plan,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 T = TypeVar("T", bound=ctypes.Structure)
@@ -14,6 +15,16 @@ def fill(kind: type[T], /, **values: Any) -> T:
     struct = kind()
     assign(struct, **values)
     return struct
+
+
+def whole(values: Iterable[Any], what: str) -> ctypes.Array:
+    """An array of int64; exceptions as of fill()."""
+    given = list(values)
+    array = (ctypes.c_int64 * len(given))(*given)
+    for value, held in zip(given, array):
+        if value != held:
+            raise ValueError(f"{what}: {value} does not fit 64 bits")
+    return array
 
 
 def assign(struct: ctypes.Structure, /, **values: Any) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 
 from gradwire import _constants as c
 from gradwire import thc
-from gradwire._fill import fill
+from gradwire._fill import fill, whole
 from gradwire._library import check, lib, plan_lib
 from gradwire._structs import (
     gw_plan,
@@ -75,7 +75,10 @@ def algorithms() -> tuple[str, ...]:
 
 
 def _ticks(us: float) -> int:
-    return round(us * _TICKS_PER_US)
+    ticks = us * _TICKS_PER_US
+    if not math.isfinite(ticks):
+        raise ValueError(f"a time of {us} us: no number, or too large")
+    return round(ticks)
 
 
 def _choose(table: dict[str, int], name: str, what: str) -> int:
@@ -91,8 +94,12 @@ def _known(given: dict, keys: Iterable[str], what: str) -> None:
         raise ValueError(f"{what}: unknown key {unknown[0]!r}")
 
 
-def _errors(error: float) -> int:
-    """Rounded up, so that a bound stays a bound."""
+def _errors(error: float | None) -> int:
+    """Rounded up, so that a bound stays a bound. 0 if it is not known."""
+    if error is None:
+        return 0
+    if not math.isfinite(error * _ERRORS_PER_UNIT):
+        raise ValueError(f"an error of {error}: no number, or too large")
     return math.ceil(error * _ERRORS_PER_UNIT)
 
 
@@ -129,6 +136,7 @@ class Cost:
     @classmethod
     def from_json(cls, curve: dict) -> Cost:
         """A curve as the cost files of the gradwire command hold it."""
+        _known(curve, _CURVE_KEYS, "curve")
         if curve["kind"] == "table":
             return cls.table(curve["points"])
         a, knee = _ticks(curve.get("a_us", 0)), curve.get("knee")
@@ -137,6 +145,8 @@ class Cost:
 
     def __call__(self, elems: int) -> float:
         """Microseconds for elems >= 0 elements. Raises Error for a curve that breaks a rule."""
+        if not 0 <= elems < 1 << 63:
+            raise ValueError(f"a cost of {elems} elements")
         borrowed: list = []
         struct, fault = self._struct(borrowed), gw_plan_fault()
         _check(plan_lib.gw_plan_cost_check(struct, byref(fault)), fault)
@@ -146,7 +156,7 @@ class Cost:
         """The C struct; what it borrows from is appended to `borrowed`."""
         struct = fill(gw_plan_cost, kind=_choose(_KINDS, self.kind, "curve"), a=self.a, b=self.b, t=self.t)
         if self.rows:
-            columns = [(c_int64 * len(self.rows))(*column) for column in zip(*self.rows)]
+            columns = [whole(column, "cost table") for column in zip(*self.rows)]
             borrowed += columns
             struct.table_x, struct.table_y = (addressof(column) for column in columns)
             struct.table_len = len(self.rows)
@@ -161,6 +171,8 @@ class Cost:
         return cls(_name(_KINDS, struct.kind), struct.a, struct.b, struct.t, rows)
 
 
+# The last three are what `gradwire plan fit` says of a curve.
+_CURVE_KEYS = ("kind", "a_us", "b_us", "knee", "t", "points", "error_max", "error_mean", "r2")
 ZERO = Cost("affine")
 
 
@@ -180,7 +192,9 @@ def fit(points: Sequence[tuple[int, float]], kind: str | None = None) -> Fit:
 
     At least two with different elements. Raises Error.
     """
-    structs = (gw_plan_point * len(points))(*(gw_plan_point(elems, _ticks(us)) for elems, us in points))
+    structs = (gw_plan_point * len(points))(
+        *(fill(gw_plan_point, elems=elems, ticks=_ticks(us)) for elems, us in points)
+    )
     result = gw_plan_fit()
     if kind is None:
         check(plan_lib.gw_plan_cost_fit_best(structs, len(points), result))
@@ -208,7 +222,7 @@ class Method:
     dec_more: added to dec, for further contributions of an all-gather. host: "cpu" only, copy of the dense group to
     the host before enc, and back after dec. owner_count: ranks that sum shares between two exchanges, net and gather;
     each decodes and adds what the others contribute to its share, sum, and encodes the share; 0: one exchange. error:
-    of an element, in a unit of yours that adds up (Problem.error_max).
+    of an element, in a unit of yours that adds up (Problem.error_max); None: not known, refused under a bound.
     """
 
     name: str
@@ -221,7 +235,7 @@ class Method:
     owner_count: int = 0
     sum: Cost = ZERO
     gather: Cost = ZERO
-    error: float = 0.0
+    error: float | None = 0.0
 
 
 _METHOD_COSTS = ("net", "enc", "dec", "dec_more", "host", "sum", "gather")
@@ -240,6 +254,8 @@ class Link:
         _known(link, ("latency_us", "us_per_kib", "gbit_per_s"), "link")
         if ("us_per_kib" in link) == ("gbit_per_s" in link):
             raise ValueError("a link has us_per_kib or gbit_per_s")
+        if not link.get("gbit_per_s", 1) > 0:
+            raise ValueError("link: gbit_per_s must be positive")
         us_per_kib = link["us_per_kib"] if "us_per_kib" in link else 1024 * 8 / (link["gbit_per_s"] * 1e3)
         return cls(link["latency_us"], us_per_kib)
 
@@ -311,7 +327,7 @@ class Codec:
     peer_us_per_kib: float = 0.0
     sums: dict[str, Cost] = field(default_factory=dict)
     rounds: int = 1
-    error: float = 0.0
+    error: float | None = 0.0
     overlap: bool = False
 
     @classmethod
@@ -336,7 +352,7 @@ class Codec:
             peer_us_per_kib=codec.get("decode_peer_us_per_kib", 0.0),
             sums=sums,
             rounds=rounds,
-            error=codec.get("error", 0.0),
+            error=codec.get("error"),
             overlap=codec.get("overlap", False),
         )
 
@@ -427,7 +443,7 @@ def method(
         name=name or (codec.name if codec else "fp32"),
         device=device,
         owner_count=result.owner_count,
-        error=result.error / _ERRORS_PER_UNIT,
+        error=result.error / _ERRORS_PER_UNIT if codec is None or codec.error is not None else None,
         **{cost: Cost._from_struct(getattr(result, cost)) for cost in _METHOD_COSTS},
     )
 
@@ -602,6 +618,11 @@ class Problem:
 
     def _error_max(self) -> int:
         """The bound of the sum over elements; positive if there is one."""
+        if not math.isfinite(self.error_max * _ERRORS_PER_UNIT):
+            raise ValueError(f"error_max={self.error_max}: no number, or too large")
+        unknown = [method.name for method in self.methods if method.error is None]
+        if self.error_max > 0 and unknown:
+            raise ValueError(f"method {unknown[0]}: its error is not known, so a bound of the error may not hold")
         bound = math.floor(self.error_max * _ERRORS_PER_UNIT * self._elems())
         return max(1, bound) if self.error_max > 0 else bound
 
@@ -638,7 +659,8 @@ class Problem:
 
 def read_model(path: str) -> tuple[Tensor, ...]:
     """Tensors of a model file of the gradwire command: a CSV with name, elems and bwd_us or gap_us. ValueError for
-    one with `flags`: which methods a tensor may not use is for the caller to say (Tensor.forbidden)."""
+    one without sizes, and for one with `flags`: which methods a tensor may not use is for the caller to say
+    (Tensor.forbidden)."""
     with open(path, newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
     if not rows or not {"elems", "bwd_us"} <= rows[0].keys() and not {"elems", "gap_us"} <= rows[0].keys():
@@ -646,7 +668,10 @@ def read_model(path: str) -> tuple[Tensor, ...]:
     if any(row.get("flags") for row in rows):
         raise ValueError(f"{path}: flags are not read here")
     time = "bwd_us" if "bwd_us" in rows[0] else "gap_us"
-    return tuple(Tensor(name=row.get("name"), elems=int(row["elems"]), bwd_us=float(row[time])) for row in rows)
+    tensors = tuple(Tensor(name=row.get("name"), elems=int(row["elems"]), bwd_us=float(row[time])) for row in rows)
+    if not any(tensor.elems for tensor in tensors):
+        raise ValueError(f"{path}: no tensor has a size")
+    return tensors
 
 
 def _name(table: dict[str, int], number: int) -> str:
@@ -661,5 +686,6 @@ def _span(span: gw_plan_span) -> Span:
 def _check(status: int, fault: gw_plan_fault) -> None:
     """Raises Error with the place and the reason that a check gave."""
     if status != 0:
-        what = f": {fault.what.decode()} ({fault.index})" if fault.what else ""
+        where = f" ({fault.index})" if fault.index != c.GW_PLAN_NO_INDEX else ""
+        what = f": {fault.what.decode()}{where}" if fault.what else ""
         raise Error(status, lib.gw_status_message(status).decode() + what)

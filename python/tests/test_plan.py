@@ -202,6 +202,9 @@ def test_links_and_clusters():
     for bad in ({"latency_us": 5}, {"latency_us": 5, "us_per_kib": 1, "gbit_per_s": 1}, {"latency_us": 5, "gbit": 1}):
         with pytest.raises(ValueError, match="link|unknown key"):
             plan.Link.from_json(bad)
+    for rate in (0, -1, float("nan")):
+        with pytest.raises(ValueError, match="gbit_per_s"):
+            plan.Link.from_json({"latency_us": 5, "gbit_per_s": rate})
     with pytest.raises(ValueError, match="flat_uses_both"):
         plan.Cluster.from_json({**read("cluster-2x4-10gbe.json"), "flat_uses_both": True})
     without = {key: value for key, value in read("cluster-2x4-10gbe.json").items() if key != "host"}
@@ -212,6 +215,49 @@ def test_links_and_clusters():
     assert flat == plan.Cluster(nodes=1, gpus=4, inter=same, intra=same, host=plan.Link(0, 0))
     with pytest.raises(ValueError, match="nodes"):
         plan.Cluster.from_json({"ranks": 4, "nodes": 2, **link})
+
+
+def test_misspelt_members_of_curves():
+    """A misspelt one counted as missing, so the curve cost nothing."""
+    for bad in ({"kind": "affine", "a": 5}, {"kind": "table", "points": [[0, 1]], "point": 1}):
+        with pytest.raises(ValueError, match="curve: unknown key"):
+            Cost.from_json(bad)
+    fitted = {"kind": "affine", "a_us": 5, "b_us": 1, "error_max": 0.1, "error_mean": 0.1, "r2": 1.0}  # of plan fit
+    assert Cost.from_json(fitted) == Cost.affine(5, 1)
+
+
+def test_numbers_beyond_64_bits():
+    """Tables and points wrapped: 2^64 + 5 elements were 5, and 2^64 ticks cost nothing."""
+    day = 2.0**64 / (1000 << 20)  # in us
+    for bad in ([(0, 0), ((1 << 64) + 5, 1)], [(0, 0), (5, day)]):
+        with pytest.raises(ValueError, match="64 bits"):
+            Cost.table(bad)(5)
+        with pytest.raises(ValueError, match="64 bits"):
+            plan.fit([(1, 1), *bad])
+    for elems in (-1, 1 << 63, (1 << 64) + 5):
+        with pytest.raises(ValueError, match="elements"):
+            Cost.affine(1, 1)(elems)
+    for us in (1e300, float("inf"), float("nan")):
+        with pytest.raises(ValueError, match="no number, or too large"):
+            Cost.affine(us, 1)
+        with pytest.raises(ValueError, match="no number, or too large"):
+            Problem([Tensor(elems=1, bwd_us=1)], [Method(name="x", net=Cost.affine(1, 1), error=us)])
+        with pytest.raises(ValueError, match="no number, or too large"):
+            Problem([Tensor(elems=1, bwd_us=1)], [Method(name="x", net=Cost.affine(1, 1))], error_max=us)
+
+
+def test_an_unknown_error_is_not_zero():
+    cluster, codec, method = fused("classic-topk", "allgather", "cpu")
+    assert codec.error is method.error is None
+    tensors = [Tensor(elems=100, bwd_us=1)]
+    Problem(tensors, [method]).solve()
+    with pytest.raises(ValueError, match="classic-topk.*not known"):
+        Problem(tensors, [method, plan.method(None, cluster)], error_max=1e-6)
+
+
+def test_faults_of_the_whole_problem_have_no_index():
+    with pytest.raises(gradwire.Error, match=r"costs of the whole model are too large \(ticks\)$"):
+        Problem([Tensor(elems=1 << 40, bwd_us=1)], [Method(name="fp32", net=Cost.affine(0, 1))])
 
 
 def test_host_copies_of_codecs_on_the_cpu():
@@ -324,7 +370,7 @@ def test_model_files(tmp_path):
     assert len(tensors) == 161
     assert tensors[0].name == "fc.bias"
     bad = tmp_path / "model.csv"
-    for text in ("name,elems\na,5\n", "name,elems,bwd_us,flags\na,5,1,dense\n"):
+    for text in ("name,elems\na,5\n", "name,elems,bwd_us,flags\na,5,1,dense\n", "name,elems,bwd_us\na,0,1\n"):
         bad.write_text(text)
         with pytest.raises(ValueError, match="model.csv"):
             plan.read_model(str(bad))

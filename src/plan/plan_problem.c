@@ -26,22 +26,23 @@ static gw_status check_counts(const gw_plan_problem *problem, gw_plan_fault *fau
 {
     if (problem == NULL || (problem->tensor_count > 0 && problem->tensors == NULL) ||
         (problem->method_count > 0 && problem->methods == NULL)) {
-        return gw_plan_fail(fault, GW_ERR_ARG, "problem, tensors or methods are NULL", 0);
+        return gw_plan_fail(fault, GW_ERR_ARG, "problem, tensors or methods are NULL", GW_PLAN_NO_INDEX);
     }
     if (problem->tensor_count == 0) {
-        return gw_plan_fail(fault, GW_ERR_EMPTY, "the model has no tensors", 0);
+        return gw_plan_fail(fault, GW_ERR_EMPTY, "the model has no tensors", GW_PLAN_NO_INDEX);
     }
     if (problem->method_count == 0) {
-        return gw_plan_fail(fault, GW_ERR_EMPTY, "no method to send with", 0);
+        return gw_plan_fail(fault, GW_ERR_EMPTY, "no method to send with", GW_PLAN_NO_INDEX);
     }
     if (problem->tensor_count > GW_PLAN_TENSORS_MAX || problem->method_count > GW_PLAN_METHODS_MAX) {
-        return gw_plan_fail(fault, GW_ERR_LIMIT, "too many tensors or methods", problem->tensor_count);
+        return gw_plan_fail(fault, GW_ERR_LIMIT, "too many tensors or methods", GW_PLAN_NO_INDEX);
     }
     if (problem->decode != GW_PLAN_DECODE_SERIAL && problem->decode != GW_PLAN_DECODE_PARALLEL) {
-        return gw_plan_fail(fault, GW_ERR_ARG, "unknown decode rule", 0);
+        return gw_plan_fail(fault, GW_ERR_ARG, "unknown decode rule", GW_PLAN_NO_INDEX);
     }
     if (problem->group_elems_max < 0 || problem->error_max < 0) {
-        return gw_plan_fail(fault, GW_ERR_NEGATIVE, "group_elems_max or error_max is negative", 0);
+        return gw_plan_fail(fault, GW_ERR_NEGATIVE, "group_elems_max or error_max is negative",
+                            GW_PLAN_NO_INDEX);
     }
     return GW_OK;
 }
@@ -137,7 +138,8 @@ static gw_status check_errors(const gw_plan_problem *problem, gw_plan_fault *fau
 {
     for (uint32_t m = 0; m < problem->method_count; m++) {
         if (elems > 0 && problem->methods[m].error > (GW_PLAN_TICK_MAX - 1) / elems) {
-            return gw_plan_fail(fault, GW_ERR_TICKS, "error of the whole model is too large", m);
+            return gw_plan_fail(fault, GW_ERR_TICKS, "errors of the whole model are too large",
+                                GW_PLAN_NO_INDEX);
         }
     }
     int64_t least = 0;
@@ -174,11 +176,13 @@ gw_status gw_problem_check_numbers(const gw_plan_problem *problem, gw_plan_fault
     for (int part = 0; part < PARTS; part++) {
         if (intercept_max[part] > (GW_PLAN_TICK_MAX - 1) / count ||
             (elems > 0 && slope_max[part] > (GW_PLAN_TICK_MAX - 1) / elems)) {
-            return gw_plan_fail(fault, GW_ERR_TICKS, "costs of the whole model are too large", 0);
+            return gw_plan_fail(fault, GW_ERR_TICKS, "costs of the whole model are too large",
+                                GW_PLAN_NO_INDEX);
         }
         gw_plan_tick sum = intercept_max[part] * count + slope_max[part] * elems;
         if (sum > GW_PLAN_TICK_MAX - 1 - total || total > GW_PLAN_TICK_MAX - 1 - sum) {
-            return gw_plan_fail(fault, GW_ERR_TICKS, "costs and backprop together are too large", 0);
+            return gw_plan_fail(fault, GW_ERR_TICKS, "costs and backprop together are too large",
+                                GW_PLAN_NO_INDEX);
         }
         total += sum;
     }

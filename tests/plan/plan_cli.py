@@ -186,6 +186,31 @@ class Results(Case):
             max(e["ts"] + e["dur"] for e in events if e["ph"] == "X"), solved["makespan_us"], places=3
         )
 
+    def test_plans_of_ddp_stand_alone(self):
+        """The file had the case's methods, so a case without fp32 did not know the plan, and a bound for fp32 alone
+        was claimed for all of them."""
+        plan = self.path("plan.json")
+        for case in ((), ("--kind", "fusion"), ("--case", "tree-gpu-dgc-pcie")):
+            solved = self.good_json("solve", RESNET50, "--algorithm", "ddp", *case, "-o", plan)
+            self.assertAlmostEqual(self.good_json("eval", plan)["serial_us"], solved["makespan_us"], places=6)
+            self.assertGreaterEqual(self.good_json("verify", plan)["solver_ticks"], solved["lower_bound_ticks"])
+            self.assertEqual(len(self.good_json("export", plan)["groups"]), solved["group_count"])
+            self.good("explain", plan)
+
+    def test_verify_looks_at_what_the_file_claims(self):
+        """makespan_ticks and the bound were not looked at."""
+        plan = self.path("plan.json")
+        solved = self.good_json("solve", RESNET50, "-o", plan)
+        for key, words in (("makespan_ticks", ["claims", "evaluates"]), ("lower_bound_ticks", ["claims", "shorter"])):
+            changed = self.write("q.json", json.dumps({**solved, key: solved["makespan_ticks"] + 1}))
+            self.refused(words, "verify", changed)
+
+    def test_faults_of_the_whole_model_name_no_tensor(self):
+        """They were said to be of tensor 0."""
+        err = self.refused(["costs of the whole model are too large"], "solve", RESNET50, "--us-per-kib", "100000")
+        self.assertNotIn("index", err)
+        self.assertNotIn("fc.bias", err)
+
     def test_verify_small_model_by_brute_force(self):
         self.assertIn("agrees", self.good("verify", os.path.join(TRACES, "lstm.csv")))
         found = self.good_json("verify", os.path.join(TRACES, "ncf.csv"), "--methods", "fp32,dgc")
@@ -977,6 +1002,8 @@ class BadInput(Case):
         found = self.good_json("solve", os.path.join(TRACES, "bert_large.csv"), "--time-limit-ms", "0.0001")
         self.assertTrue(found["stopped_by_limit"])
         self.refused(["takes one model"], "solve")
+        self.refused(["nodes", "1 to 65536"], "sweep", RESNET50, "--axis", "nodes", "--values", "0.4:2:2")
+        self.refused(["ranks", "1 to 65536"], "sweep", RESNET50, "--axis", "ranks", "--values", "2:65537:2")
         for values in ("0:1:2", "2:1:3", "1:2", "a:b:c", "1:2:3x", "1:inf:3"):
             self.refused(["FROM:TO:COUNT"], "sweep", RESNET50, "--values", values)
 
@@ -1110,6 +1137,51 @@ class Inputs(Case):
         )
         self.assertAlmostEqual(levels["event_us"] / levels["serial_us"], 1, delta=0.2)
 
+    def test_option_trees_have_labels_too(self):
+        svg = self.path("t.svg")
+        model = self.write("m.csv", "name,elems,bwd_us\na,40000000,900\nb,40000000,900\n")
+        labels = re.compile(r'pointer-events="none">([^<]*)</text>')
+        for limit, expected in ((0, {"fp32"}), (2, {"dgc"})):
+            self.good("solve", model, "--case", "tree-gpu-dgc-pcie", "--comp-max", limit, "--svg", svg)
+            with open(svg) as file:
+                self.assertLessEqual(expected, set(labels.findall(file.read())))
+
+    def test_axis_labels_stay_inside_and_apart(self):
+        svg = self.path("s.svg")
+        axis = re.compile(r'<text x="([\d.]+)" y="332" text-anchor="middle">([^<]*)</text>')
+        for name, values in (("nodes", "1000:2000:12"), ("bandwidth", "1:123456:12"), ("bandwidth", "0.001:0.002:12")):
+            self.good(
+                "sweep", RESNET50, "--methods", "fp32", "--axis", name, "--values", values, "--svg", svg,
+                "--time-limit-ms", 5,
+            )  # fmt: skip
+            with open(svg) as file:
+                labels = [(float(x), text) for x, text in axis.findall(file.read())]
+            self.assertGreater(len(labels), 3)
+            end = 0.0
+            for x, text in labels:
+                self.assertGreaterEqual(x - 4 * len(text), end, (values, text))
+                end = x + 4 * len(text)
+            self.assertLessEqual(end, 640, values)
+        # The axis of a timeline ends in a whole number of steps.
+        model = self.write("m.csv", "name,elems,bwd_us\na,1,0\nb,1,100000000\n")
+        self.good("eval", model, "--methods", "fp32", "--bucket-mib", 1, "--latency-us", 0, "--us-per-kib", 0,
+                  "--svg", svg)  # fmt: skip
+        with open(svg) as file:
+            text = file.read()
+        last = re.findall(r'<text x="([\d.]+)" y="[\d.]+" text-anchor="(\w+)">([\de+]+)</text>', text)[-1]
+        self.assertEqual(last[2], "100000")
+        right = float(last[0]) + 4 * len(last[2]) * (0 if last[1] == "end" else 1)
+        self.assertLessEqual(right, 900)
+
+    def test_a_sweep_of_one_value_is_visible(self):
+        """A curve of one point is nothing."""
+        svg = self.path("s.svg")
+        self.good("sweep", RESNET50, "--axis", "ratio", "--values", "1:1:1", "--time-limit-ms", 5, "--svg", svg)
+        with open(svg) as file:
+            curves = re.findall(r'points="([^"]*)"', file.read())
+        self.assertEqual([len(curve.split()) for curve in curves], [2, 2, 2])
+        self.assertGreater(min(float(point.split(",")[1]) for curve in curves for point in curve.split()), 90)
+
     def test_ddp_sends_float32(self):
         """Rows called DDP had DDP's buckets and the case's last codec."""
         dense = self.good_json("solve", RESNET50, "--algorithm", "ddp-buckets", "--methods", "fp32")
@@ -1150,6 +1222,17 @@ class Inputs(Case):
         self.refused(
             ["no choice of methods"], "solve", model, *self.OURS, "--methods", "gcomp-t12", "--error-max", 1e-6
         )
+
+    def test_an_unknown_error_is_not_zero(self):
+        """Top-k, whose error is not in the file, was sent under any bound of the error."""
+        case = (*self.OURS, *self.cluster(8, 4), "--time-limit-ms", 100)
+        self.good("solve", RESNET50, *case, "--methods", "bf16,classic-topk")
+        words = ["classic-topk", 'no "error"']
+        self.refused(words, "solve", RESNET50, *case, "--methods", "bf16,classic-topk", "--error-max", 1e-6)
+        plan = self.path("p.json")
+        self.good("solve", RESNET50, *case, "--methods", "bf16,classic-topk", "-o", plan)
+        self.refused(words, "eval", plan, "--error-max", 1e-6)
+        self.refused(["option tree"], "solve", RESNET50, "--case", "tree-gpu-dgc-pcie", "--error-max", 1e-6)
 
     def test_clusters_say_what_they_mean(self):
         def cluster(**members):

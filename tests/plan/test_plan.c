@@ -242,7 +242,12 @@ static void refusals(void **state)
     tensors[0].elems = INT64_C(1) << 40;
     method.net.b = 1 << 20;
     assert_int_equal(gw_plan_problem_check(&good, &fault), GW_ERR_TICKS);
+    assert_true(fault.index == GW_PLAN_NO_INDEX); /* no tensor is to blame alone */
     method.net.b = 1;
+    method.error = INT64_C(1) << 50;
+    assert_int_equal(gw_plan_problem_check(&good, &fault), GW_ERR_TICKS);
+    assert_true(fault.index == GW_PLAN_NO_INDEX);
+    method.error = 0;
     tensors[0].elems = 10;
     tensors[0].forbidden = 1;
     assert_int_equal(gw_plan_problem_check(&good, &fault), GW_ERR_INFEASIBLE);

@@ -216,17 +216,17 @@ static int report(const check_state *x)
                             "holds no all-reduce with NCCL metadata to compare with");
     }
     const double recorded = x->recorded_sum / (double)x->replayed;
-    const double error = recorded > 0 ? x->plan.makespan_us / recorded - 1 : INFINITY;
+    const double error = recorded > 0 ? x->plan.claims.makespan_us / recorded - 1 : INFINITY;
     if (x->args->parser.json) {
         return gw_cli_json_print(json_pack(
             "{s:O,s:f,s:o,s:f,s:o,s:b,s:i}", "steps", x->steps, "replay_error_max", x->worst, "predicted_us",
-            gw_cli_json_real(x->plan.makespan_us), "recorded_us", recorded, "prediction_error",
+            gw_cli_json_real(x->plan.claims.makespan_us), "recorded_us", recorded, "prediction_error",
             gw_cli_json_real(error), "same_groups", x->same_groups, "steps_without_messages", x->skipped));
     }
     printf("replay with recorded durations: worst error %.3f %% over %zu steps\n", 100 * x->worst,
            x->replayed);
     printf("plan %s: predicts %.3f ms, recorded %.3f ms on average (%+.1f %%)%s\n", files[0],
-           x->plan.makespan_us / 1e3, recorded / 1e3, 100 * error,
+           x->plan.claims.makespan_us / 1e3, recorded / 1e3, 100 * error,
            x->same_groups ? "" : "; the recording used other groups, so this is not an error of the model");
     return GW_CLI_OK;
 }

@@ -64,7 +64,7 @@ static int make_buckets(const eval_args *a, const plan_opened *o, gw_plan *plan)
 }
 
 /* The plan of the file or of the buckets as a result. */
-static int load(const eval_args *a, plan_opened *o, plan_result *result, double *claimed_us)
+static int load(const eval_args *a, plan_opened *o, plan_result *result, plan_claims *claims)
 {
     const int from_file = a->parser.file_count == 2 || (o->is_plan && a->bucket_mib < 0);
     if (!from_file && a->bucket_mib < 0) {
@@ -73,7 +73,7 @@ static int load(const eval_args *a, plan_opened *o, plan_result *result, double 
     gw_plan plan = {NULL, 0, 0};
     int code = plan_opened_prepare(o);
     if (code == GW_CLI_OK && from_file) {
-        code = plan_file_load(a->parser.files[a->parser.file_count - 1], o, &plan, claimed_us);
+        code = plan_file_load(a->parser.files[a->parser.file_count - 1], o, &plan, claims);
     } else if (code == GW_CLI_OK) {
         code = o->c.kind == PLAN_TREE ? gw_cli_error(GW_CLI_USAGE, NULL, "option trees have no buckets")
                                       : make_buckets(a, o, &plan);
@@ -117,7 +117,7 @@ int plan_cmd_eval(int argc, char **argv)
     eval_args a;
     plan_opened o;
     plan_result result;
-    double claimed_us = NAN;
+    plan_claims claims = PLAN_CLAIMS_NONE;
     memset(&result, 0, sizeof result);
     int code = parse(&a, argc, argv);
     if (code == GW_CLI_OK) {
@@ -126,9 +126,9 @@ int plan_cmd_eval(int argc, char **argv)
     if (code != GW_CLI_OK) {
         return code;
     }
-    code = load(&a, &o, &result, &claimed_us);
+    code = load(&a, &o, &result, &claims);
     if (code == GW_CLI_OK) {
-        code = print_levels(&a, &o, &result, claimed_us);
+        code = print_levels(&a, &o, &result, claims.makespan_us);
     }
     if (code == GW_CLI_OK && a.parser.output != NULL) {
         code = plan_file_write(&result, &o, a.parser.output);

@@ -48,11 +48,9 @@ static int get_plan(const export_args *a, plan_opened *o, gw_plan *plan)
         return gw_cli_error(GW_CLI_USAGE, NULL, "option trees do not fuse; there are no buckets to export");
     }
     if (a->parser.file_count == 2 || o->is_plan) {
-        double claimed_us;
         int code = plan_opened_prepare(o);
-        return code == GW_CLI_OK
-                   ? plan_file_load(a->parser.files[a->parser.file_count - 1], o, plan, &claimed_us)
-                   : code;
+        return code == GW_CLI_OK ? plan_file_load(a->parser.files[a->parser.file_count - 1], o, plan, NULL)
+                                 : code;
     }
     plan_result result;
     const gw_plan_limits limits = plan_limits(&a->limit_args, 1000);

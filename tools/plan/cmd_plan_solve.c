@@ -24,7 +24,7 @@ typedef struct solve_args {
 static int parse(solve_args *a, int argc, char **argv)
 {
     memset(a, 0, sizeof *a);
-    plan_parser_open(&a->parser, "solve", "MODEL",
+    plan_parser_open(&a->parser, "solve", "MODEL or PLAN",
                      "Finds the schedule with the shortest iteration and proves how good it is.");
     plan_case_args_add(&a->parser, &a->case_args, 1);
     plan_limit_args_add(&a->parser, &a->limit_args);
@@ -112,6 +112,9 @@ int plan_cmd_solve(int argc, char **argv)
     }
     if (code != GW_CLI_OK) {
         return code;
+    }
+    if (a.baseline.algorithm != NULL && strcmp(a.baseline.algorithm, "ddp") == 0) {
+        plan_case_fp32(&o.c); /* what its plan is one of and its bound holds for */
     }
     code = solve(&a, &o, &result);
     if (code == GW_CLI_OK && a.parser.output != NULL) {

@@ -182,6 +182,9 @@ static int parse(sweep_args *a, int argc, char **argv)
     return plan_parser_run(&a->parser, argc, argv, &(const plan_parser_files){1, 1, "one model"});
 }
 
+/* Most points, and most machines or GPUs (plan.h). */
+enum { COUNT_MAX = 100000, RANKS_MAX = 65536 };
+
 /* Axis and range. */
 static int parse_range(sweep_args *a)
 {
@@ -200,11 +203,14 @@ static int parse_range(sweep_args *a)
     a->from = a->axis == AXIS_RANKS ? 2 : 0.125;
     a->to = 64;
     a->count = a->axis == AXIS_RANKS ? 6 : 10;
-    return a->values != NULL &&
-                   (sscanf(a->values, "%lf:%lf:%ld%c", &a->from, &a->to, &a->count, &rest) != 3 ||
-                    !(a->from > 0) || !(a->to >= a->from) || !isfinite(a->to) || a->count < 1 ||
-                    a->count > 100000 || (a->axis == AXIS_RANKS && a->to > 65536))
-               ? gw_cli_error(GW_CLI_USAGE, NULL, "--values needs FROM:TO:COUNT with 0 < FROM <= TO")
+    if (a->values != NULL &&
+        (sscanf(a->values, "%lf:%lf:%ld%c", &a->from, &a->to, &a->count, &rest) != 3 || !(a->from > 0) ||
+         !(a->to >= a->from) || !isfinite(a->to) || a->count < 1 || a->count > COUNT_MAX)) {
+        return gw_cli_error(GW_CLI_USAGE, NULL,
+                            "--values needs FROM:TO:COUNT with 0 < FROM <= TO and COUNT in 1..%d", COUNT_MAX);
+    }
+    return a->axis == AXIS_RANKS && (a->from < 1 || a->to > RANKS_MAX)
+               ? gw_cli_error(GW_CLI_USAGE, NULL, "--values: %s are from 1 to %d", a->axis_name, RANKS_MAX)
                : GW_CLI_OK;
 }
 

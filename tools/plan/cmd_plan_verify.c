@@ -39,7 +39,7 @@ typedef struct findings {
     gw_status brute_status;
     gw_plan_cert brute;
     gw_plan_tick file; /* the plan file, evaluated */
-    double claimed_us;
+    plan_claims claims;
 } findings;
 
 static int check_fused(plan_opened *o, const gw_plan_limits *limits, findings *f)
@@ -66,7 +66,7 @@ static int check_fused(plan_opened *o, const gw_plan_limits *limits, findings *f
     free(all.groups);
     if (f->plan_path != NULL) {
         gw_plan stored;
-        code = plan_file_load(f->plan_path, o, &stored, &f->claimed_us);
+        code = plan_file_load(f->plan_path, o, &stored, &f->claims);
         if (code == GW_CLI_OK && gw_plan_eval(&o->setup.problem, &stored, &f->file) != GW_OK) {
             code = gw_cli_error(GW_CLI_BAD_DATA, f->plan_path, "the plan breaks a constraint of the case");
         }
@@ -88,7 +88,7 @@ static int check_tree(plan_opened *o, const gw_plan_limits *limits, findings *f)
     plan_tree_free(&reduced);
     if (code == GW_CLI_OK && f->plan_path != NULL) {
         gw_plan unused;
-        code = plan_file_load(f->plan_path, o, &unused, &f->claimed_us);
+        code = plan_file_load(f->plan_path, o, &unused, &f->claims);
         if (code == GW_CLI_OK && gw_plan_tree_eval(&o->tree.tree, o->tree.choice, &f->file) != GW_OK) {
             code = gw_cli_error(GW_CLI_BAD_DATA, f->plan_path, "the plan does not fit the case");
         }
@@ -139,9 +139,11 @@ static int report_file(const findings *f, int quiet, json_t *root)
     const double over = f->file == best ? 0
                         : best > 0      ? 100 * ((double)f->file / (double)best - 1)
                                         : INFINITY;
-    const int differs = !isnan(f->claimed_us) && fabs(us - f->claimed_us) > 1e-6 * us + 1e-3;
+    const plan_claims *claims = &f->claims;
+    const int differs = (!isnan(claims->makespan_us) && fabs(us - claims->makespan_us) > 1e-6 * us + 1e-3) ||
+                        (claims->makespan_ticks >= 0 && claims->makespan_ticks != f->file);
     json_object_set_new(root, "plan_us", json_real(us));
-    json_object_set_new(root, "plan_claims_us", gw_cli_json_real(f->claimed_us));
+    json_object_set_new(root, "plan_claims_us", gw_cli_json_real(claims->makespan_us));
     json_object_set_new(root, "over_optimum_percent", gw_cli_json_real(over));
     if (!quiet && isinf(over)) {
         printf("%s: %.6f ms, but the best plan takes no time%s\n", f->plan_path, us / 1e3,
@@ -153,16 +155,24 @@ static int report_file(const findings *f, int quiet, json_t *root)
     if (f->file < f->exact.lower_bound) {
         return gw_cli_error(GW_CLI_BAD_DATA, f->plan_path, "beats the lower bound: a bug, please report it");
     }
-    return differs ? gw_cli_error(GW_CLI_BAD_DATA, f->plan_path, "claims %.3f us but evaluates to %.3f us",
-                                  f->claimed_us, us)
-                   : GW_CLI_OK;
+    if (differs) {
+        return gw_cli_error(GW_CLI_BAD_DATA, f->plan_path,
+                            "claims %.3f us, %lld ticks, but evaluates to %.3f us, %lld ticks",
+                            claims->makespan_us, (long long)claims->makespan_ticks, us, (long long)f->file);
+    }
+    const gw_plan_tick shortest = f->file < best ? f->file : best;
+    return claims->bound_ticks > shortest
+               ? gw_cli_error(GW_CLI_BAD_DATA, f->plan_path,
+                              "claims that no plan is shorter than %.3f us, but one takes %.3f us",
+                              plan_us(claims->bound_ticks), plan_us(shortest))
+               : GW_CLI_OK;
 }
 
 int plan_cmd_verify(int argc, char **argv)
 {
     verify_args a;
     plan_opened o;
-    findings f = {.evaluated = -1, .file = -1, .claimed_us = NAN};
+    findings f = {.evaluated = -1, .file = -1, .claims = PLAN_CLAIMS_NONE};
     int code = parse(&a, argc, argv);
     if (code == GW_CLI_OK) {
         code = plan_opened_open(&a.case_args, a.parser.files[0], &o);

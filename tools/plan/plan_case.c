@@ -269,6 +269,16 @@ json_t *plan_library_options(const plan_library *library, const char *name)
     return NULL;
 }
 
+int plan_library_has_error(const plan_library *library, const char *name)
+{
+    for (uint32_t i = 0; i < library->codec_count; i++) {
+        if (strcmp(library->codecs[i].name, name) == 0) {
+            return json_object_get(library->codecs[i].source, "error") != NULL;
+        }
+    }
+    return 0;
+}
+
 int plan_library_overlaps(const plan_library *library, const char *name)
 {
     for (uint32_t i = 0; i < library->codec_count; i++) {

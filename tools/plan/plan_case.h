@@ -61,6 +61,8 @@ int plan_library_add_codecs(plan_library *library, const char *path);
 void plan_library_close(plan_library *library);
 /* The "options" of a codec, for the program that runs the plan; borrowed, NULL: none. */
 json_t *plan_library_options(const plan_library *library, const char *name);
+/* Whether a codec says its error; 0 for an unknown name. */
+int plan_library_has_error(const plan_library *library, const char *name);
 /* Whether the exchanges of a codec's a2a-ag overlap; 0 for an unknown name. */
 int plan_library_overlaps(const plan_library *library, const char *name);
 /* The codec of that name as it is for so many ranks; its curves stay those of the library. Message printed,

@@ -83,11 +83,24 @@ typedef struct drawing {
     double y;     /* top of what is drawn next */
 } drawing;
 
-/* The codec of a message on its bar, if it fits there. */
+/* What a network stage of a message carries. Option trees compress for some of their stages. */
+static const char *carried(const plan_result *result, const gw_plan_span *span)
+{
+    const plan_result_group *group = &result->groups[span->job];
+    const gw_plan_job *job = &result->jobs[span->job];
+    const char *codec = group->codec[0] != '\0' ? group->codec : "fp32";
+    for (uint32_t s = 0; s < span->stage && s < job->stage_count; s++) {
+        const uint8_t op = job->stages[s].op;
+        codec = op <= GW_PLAN_OP_COMP_CPU ? result->tree_codec : op <= GW_PLAN_OP_DEC_CPU ? "fp32" : codec;
+    }
+    return codec;
+}
+
+/* A codec on the bar of its message, if it fits there. */
 static void draw_label(const drawing *chart, const gw_plan_span *span, const char *codec)
 {
     const double width = (double)(span->end - span->start) * chart->scale;
-    if (codec[0] == '\0' || width < 6 + GLYPH * (double)strlen(codec)) {
+    if (width < 6 + GLYPH * (double)strlen(codec)) {
         return;
     }
     fprintf(chart->out,
@@ -119,7 +132,7 @@ static void draw_lane(const drawing *chart, const plan_result *result, const gw_
         fprintf(chart->out, "), %.3f to %.3f ms</title></rect>\n", plan_us(span->start) / 1e3,
                 plan_us(span->end) / 1e3);
         if (span->kind == GW_PLAN_SPAN_NETWORK) {
-            draw_label(chart, span, result->groups[span->job].codec);
+            draw_label(chart, span, carried(result, span));
         }
     }
 }
@@ -196,10 +209,11 @@ static void draw_foot(const drawing *chart, gw_plan_tick longest)
     }
     for (double t = 0; t <= span_ms; t += step) {
         double x = LEFT + t * (double)GW_PLAN_TICKS_PER_US * 1e3 * chart->scale;
+        const int outside = x + 4.0 * snprintf(NULL, 0, "%g", t) > CHART_WIDTH; /* half of the text */
         fprintf(chart->out,
                 "<line x1=\"%.2f\" y1=\"%.1f\" x2=\"%.2f\" y2=\"%.1f\" stroke=\"#444444\"/>"
-                "<text x=\"%.2f\" y=\"%.1f\" text-anchor=\"middle\">%g</text>\n",
-                x, y, x, y + 5, x, y + 18, t);
+                "<text x=\"%.2f\" y=\"%.1f\" text-anchor=\"%s\">%g</text>\n",
+                x, y, x, y + 5, outside ? CHART_WIDTH - 4 : x, y + 18, outside ? "end" : "middle", t);
     }
     fprintf(chart->out, "<text x=\"4\" y=\"%.1f\">ms</text>\n", y + 18);
     double x = LEFT;

@@ -115,8 +115,7 @@ static int run_spans(explained *x)
 static int load_plan(explained *x)
 {
     gw_plan plan;
-    double claimed_us;
-    int code = plan_file_load(x->o->path, x->o, &plan, &claimed_us);
+    int code = plan_file_load(x->o->path, x->o, &plan, NULL);
     code = code == GW_CLI_OK ? plan_result_from_groups(x->o, &plan, &x->result) : code;
     free(plan.groups);
     return code;

@@ -166,6 +166,13 @@ int plan_file_is(const char *path)
     return is_plan;
 }
 
+/* A whole number, -1 if there is none. */
+static gw_plan_tick claimed_ticks(json_t *root, const char *key)
+{
+    json_t *ticks = json_object_get(root, key);
+    return json_is_integer(ticks) && json_integer_value(ticks) >= 0 ? json_integer_value(ticks) : -1;
+}
+
 int plan_file_read(const char *path, plan_file *file)
 {
     memset(file, 0, sizeof *file);
@@ -195,7 +202,9 @@ int plan_file_read(const char *path, plan_file *file)
         return code;
     }
     memcpy(file->kind, kind, strlen(kind) + 1);
-    file->makespan_us = makespan != NULL ? json_number_value(makespan) : NAN;
+    file->claims = (plan_claims){makespan != NULL ? json_number_value(makespan) : NAN,
+                                 claimed_ticks(file->root, "makespan_ticks"),
+                                 claimed_ticks(file->root, "lower_bound_ticks")};
     file->hash = hash != NULL ? strtoull(hash, NULL, 16) : 0;
     file->tensor_count = json_is_integer(tensors) && json_integer_value(tensors) >= 0 &&
                                  json_integer_value(tensors) <= GW_PLAN_TENSORS_MAX
@@ -319,7 +328,7 @@ int plan_file_choices(const plan_file *file, plan_opened *o)
     return code == GW_CLI_OK ? check_end(path, &o->model, next) : code;
 }
 
-int plan_file_load(const char *path, plan_opened *o, gw_plan *plan, double *claimed_us)
+int plan_file_load(const char *path, plan_opened *o, gw_plan *plan, plan_claims *claims)
 {
     plan_file file;
     *plan = (gw_plan){NULL, 0, 0};
@@ -330,7 +339,9 @@ int plan_file_load(const char *path, plan_opened *o, gw_plan *plan, double *clai
     if (file.hash != 0 && file.hash != plan_problem_hash(&o->model)) {
         gw_cli_note("%s was made for a model with other names or sizes than %s", path, o->path);
     }
-    *claimed_us = file.makespan_us;
+    if (claims != NULL) {
+        *claims = file.claims;
+    }
     code = o->c.kind == PLAN_TREE ? plan_file_choices(&file, o) : plan_file_groups(&file, o, plan);
     plan_file_close(&file);
     return code;

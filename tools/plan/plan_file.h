@@ -6,6 +6,8 @@
 #ifndef GW_PLAN_FILE_H
 #define GW_PLAN_FILE_H
 
+#include <math.h>
+
 #include "plan_run.h"
 
 #define PLAN_FILE_SCHEMA    "gradwire-plan/1"
@@ -18,11 +20,19 @@ uint64_t plan_problem_hash(const plan_model *model);
 json_t *plan_file_json(const plan_result *result, const plan_opened *o);
 int plan_file_write(const plan_result *result, const plan_opened *o, const char *path);
 
+/* What a file says of its plan. */
+typedef struct plan_claims {
+    double makespan_us;                       /* NAN: nothing */
+    gw_plan_tick makespan_ticks, bound_ticks; /* -1: nothing */
+} plan_claims;
+
+#define PLAN_CLAIMS_NONE ((plan_claims){NAN, -1, -1})
+
 typedef struct plan_file {
     const char *path;
     json_t *root;
     json_t *groups; /* array, borrowed */
-    double makespan_us;
+    plan_claims claims;
     uint64_t hash;
     uint32_t tensor_count;
     char kind[PLAN_LABEL_SIZE];
@@ -41,7 +51,7 @@ int plan_file_groups(const plan_file *file, const plan_opened *o, gw_plan *plan)
 int plan_file_choices(const plan_file *file, plan_opened *o);
 
 /* Reads a plan file into *plan or, for trees, o->tree.choice (*plan is then empty). Notes when it was made
- * for another model. *claimed_us is the makespan that the file states, NAN if none. */
-int plan_file_load(const char *path, plan_opened *o, gw_plan *plan, double *claimed_us);
+ * for another model. claims: may be NULL. */
+int plan_file_load(const char *path, plan_opened *o, gw_plan *plan, plan_claims *claims);
 
 #endif

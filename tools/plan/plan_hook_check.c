@@ -233,7 +233,7 @@ int plan_hook_check(const plan_file *plan, const plan_kineto *trace, const char 
     int code = x.predicted != NULL && x.recorded != NULL ? GW_CLI_OK
                                                          : gw_cli_error(GW_CLI_IO, NULL, "out of memory");
     if (code == GW_CLI_OK &&
-        (strcmp(plan->kind, "tree") == 0 || !isfinite(plan->makespan_us) || !predict(&x))) {
+        (strcmp(plan->kind, "tree") == 0 || !isfinite(plan->claims.makespan_us) || !predict(&x))) {
         code = gw_cli_error(GW_CLI_BAD_DATA, plan->path, "is not a plan of buckets with expected times");
     }
     code = code == GW_CLI_OK ? record(&x) : code;
@@ -242,7 +242,7 @@ int plan_hook_check(const plan_file *plan, const plan_kineto *trace, const char 
                             x.others > 0 ? "; it was made with other ones" : "");
     }
     if (code == GW_CLI_OK) {
-        code = json ? report_json(&x, plan->makespan_us) : report_text(&x, plan->makespan_us);
+        code = json ? report_json(&x, plan->claims.makespan_us) : report_text(&x, plan->claims.makespan_us);
     }
     free(x.predicted);
     free(x.recorded);

@@ -172,6 +172,8 @@ static int fill_tree(const plan_opened *o, const plan_tree *t, plan_result *resu
         code = plan_tree_job(t, &o->c, &o->model, i, t->choice[i], &result->jobs[i]);
     }
     result->group_count = o->model.count;
+    (void)snprintf(result->tree_codec, sizeof result->tree_codec, "%s",
+                   t->codec.name != NULL ? t->codec.name : "");
     return code;
 }
 

@@ -25,9 +25,10 @@ typedef struct plan_result {
     gw_plan_group *fused; /* fused plans only */
     gw_plan_job *jobs;    /* [group_count] */
     gw_plan_cert cert;
-    double error_mean; /* fused plans: of the codecs' errors, over all values */
-    double solve_us;   /* from the parsed file to the result */
-    uint32_t solves;   /* solve_us is the median of so many */
+    char tree_codec[PLAN_LABEL_SIZE]; /* trees only: what their options compress with */
+    double error_mean;                /* fused plans: of the codecs' errors, over all values */
+    double solve_us;                  /* from the parsed file to the result */
+    uint32_t solves;                  /* solve_us is the median of so many */
 } plan_result;
 
 /* algorithm: NULL for auto, a name of gw_plan_algorithm_name(), or for trees auto or bytecomp. method: of

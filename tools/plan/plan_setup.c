@@ -96,6 +96,11 @@ static int add_codec(const plan_library *library, const plan_case *c, const char
         return add_method(library, c, NULL, GW_PLAN_ALLREDUCE, GW_PLAN_GPU, setup);
     }
     int code = plan_library_find(library, name, plan_case_ranks(c), &codec);
+    if (code == GW_CLI_OK && c->error_max > 0 && !plan_library_has_error(library, name)) {
+        return gw_cli_error(GW_CLI_USAGE, NULL,
+                            "codec %s has no \"error\" in its file: not known to keep a bound of the error",
+                            name);
+    }
     if (code == GW_CLI_OK && (codec.devices & 1u << GW_PLAN_GPU) != 0) {
         code = add_algorithms(library, c, &codec, GW_PLAN_GPU, setup);
     }
@@ -159,9 +164,11 @@ int plan_setup_make(const plan_library *library, const plan_case *c, const plan_
     setup->problem.group_elems_max = c->group_elems_max;
     gw_plan_fault fault = {"", 0};
     if (gw_plan_problem_check(&setup->problem, &fault) != GW_OK) {
-        const char *at = fault.index < model->count ? model->tensors[fault.index].name : "-";
-        code =
-            gw_cli_error(GW_CLI_BAD_DATA, model_path, "%s (index %u, %.100s)", fault.what, fault.index, at);
+        /* Methods have been checked when they were made, so an index is that of a tensor. */
+        code = fault.index < model->count
+                   ? gw_cli_error(GW_CLI_BAD_DATA, model_path, "%s (index %u, %.100s)", fault.what,
+                                  fault.index, model->tensors[fault.index].name)
+                   : gw_cli_error(GW_CLI_BAD_DATA, model_path, "%s", fault.what);
         plan_setup_free(setup);
     }
     return code;

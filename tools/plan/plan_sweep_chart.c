@@ -19,6 +19,8 @@ enum { CURVES = 3 };
 #define TOP         30.0
 #define HEIGHT      284.0
 #define LEGEND_SIZE 0.32 /* share of the height */
+#define CANVAS      640.0
+#define DIGIT       8.0 /* width of a digit, at most */
 #define TICKS_MAX   48
 
 static const char *const colors[CURVES] = {"#6a9f74", "#4f7cb0", "#c46d7b"};
@@ -28,6 +30,7 @@ typedef struct drawing {
     FILE *out;
     const plan_sweep_chart *chart;
     double low, high; /* of the values */
+    int only;         /* all points have one value: level lines */
     double ticks[TICKS_MAX];
     int tick_count; /* the first and the last are the ends of the axis of times, in ms */
 } drawing;
@@ -84,7 +87,8 @@ static double make_axes(drawing *d)
     double halves[2] = {0, 0}; /* highest time of the left and right half of the picture */
     d->low = chart->points[0].value;
     d->high = chart->points[chart->count - 1].value;
-    d->high = d->high > d->low ? d->high : d->low * 2;
+    d->only = !(d->high > d->low);
+    d->high = d->only ? d->low * 2 : d->high;
     for (size_t i = 0; i < chart->count; i++) {
         for (int curve = 0; curve < CURVES; curve++) {
             const double ms = fmax(curve_ms(&chart->points[i], curve), 1e-6);
@@ -94,6 +98,7 @@ static double make_axes(drawing *d)
             halves[half] = fmax(halves[half], ms);
         }
     }
+    halves[1] = d->only ? halves[0] : halves[1];
     const int right = halves[1] <= halves[0];
     make_ticks(d, least, most);
     const double room = 1 - LEGEND_SIZE;
@@ -114,10 +119,18 @@ static void draw_axes(const drawing *d)
                 y + 4, d->ticks[i], LEFT, LEFT + WIDTH, y, y);
     }
     const size_t step = d->chart->count > 12 ? d->chart->count / 6 : 1;
+    double end = 0; /* of the last label */
     for (size_t i = 0; i < d->chart->count; i += step) {
         const double value = d->chart->points[i].value;
-        fprintf(d->out, "<text x=\"%.2f\" y=\"%.0f\" text-anchor=\"middle\">%.3g</text>\n", place_x(d, value),
-                TOP + HEIGHT + 18, value);
+        char text[32];
+        const int whole = value >= 1000 && value < 100000; /* ranks have up to five digits */
+        const double width = DIGIT * snprintf(text, sizeof text, whole ? "%.0f" : "%.3g", value);
+        const double x = fmin(place_x(d, value), CANVAS - 2 - width / 2);
+        if (x - width / 2 > end) {
+            fprintf(d->out, "<text x=\"%.2f\" y=\"%.0f\" text-anchor=\"middle\">%s</text>\n", x,
+                    TOP + HEIGHT + 18, text);
+            end = x + width / 2 + DIGIT;
+        }
     }
     fprintf(d->out,
             "<text x=\"%.0f\" y=\"%.0f\" text-anchor=\"middle\">%s</text>\n<text x=\"4\" y=\"14\">iteration, "
@@ -136,6 +149,10 @@ static void draw_curves(const drawing *d, double legend)
             const plan_sweep_point *point = &d->chart->points[i];
             fprintf(d->out, "%.2f,%.2f ", place_x(d, point->value),
                     place_y(d, fmax(curve_ms(point, curve), 1e-6)));
+        }
+        if (d->only) { /* one value has no curve */
+            const double y = place_y(d, fmax(curve_ms(&d->chart->points[0], curve), 1e-6));
+            fprintf(d->out, "%.2f,%.2f ", LEFT + WIDTH, y);
         }
         const double y = TOP + 20 + 20 * curve;
         fprintf(
@@ -156,9 +173,9 @@ int plan_sweep_chart_write(const plan_sweep_chart *chart, const char *path)
     drawing d = {.out = output.text, .chart = chart};
     const double legend = make_axes(&d);
     fprintf(d.out,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 640 %.0f\" font-family=\"sans-serif\" "
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" font-family=\"sans-serif\" "
             "font-size=\"12\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"#ffffff\"/>\n",
-            TOP + HEIGHT + 48);
+            CANVAS, TOP + HEIGHT + 48);
     draw_axes(&d);
     draw_curves(&d, legend);
     fprintf(d.out, "</svg>\n");

@@ -103,6 +103,10 @@ int plan_tree_make(const plan_library *library, const plan_case *c, const plan_m
     const uint32_t filter = c->cpu ? 0 : GW_PLAN_OPTIONS_GPU_ONLY;
     const char *name = c->method_names[c->method_count - 1];
     memset(t, 0, sizeof *t);
+    if (c->error_max > 0) {
+        return gw_cli_error(GW_CLI_USAGE, NULL,
+                            "a bound of the error is for fused plans, not for an option tree");
+    }
     int code = plan_library_find(library, name, plan_case_ranks(c), &t->codec);
     if (code != GW_CLI_OK) {
         return code;
