@@ -400,7 +400,8 @@ class ClassicState:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Before the first backward pass. ValueError for a state of another codec or model."""
+        """The one of this rank, before the first backward pass, on all ranks: else all raise ValueError in that pass.
+        ValueError for a state of another version, codec or model."""
         if state.get("version") != 1:
             raise ValueError(f"a state of version {state.get('version')}; this package reads 1")
         if state["codec"] != self.options.scheme:

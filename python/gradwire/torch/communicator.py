@@ -20,7 +20,7 @@ _PLANS_MAX = 256  # lengths (with an optimizer: sets of parameters) whose memory
 
 
 class Communicator:
-    """Blocking compressed operations on a process group, in the same order on all of its ranks.
+    """Blocking compressed operations on a process group, in the same order on all of its ranks. For one thread.
 
     group: None: the default group. optimizer: the one that consumes what is reduced, with equal state on all ranks:
     quanta then follow from its state, and all_reduce() needs `params`. Without one levels are carried, and nmse is the

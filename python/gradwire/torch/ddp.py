@@ -579,7 +579,8 @@ class DdpState:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Before the first backward pass."""
+        """Before the first backward pass, on all ranks: else all raise ValueError in that pass. ValueError for a state
+        of another version."""
         if state.get("version") != 1:
             raise ValueError(f"a state of version {state.get('version')}; this package reads 1")
         self.step = state["step"]
