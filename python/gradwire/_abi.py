@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from gradwire import _structs
 from gradwire._constants import GW_ABI_VERSION
@@ -22,10 +23,15 @@ def check(library: ctypes.CDLL, path: str) -> None:
         raise ImportError(f"{path}: its ABI query has version {version}, this package reads {GW_ABI_VERSION}")
     query_structs.restype = ctypes.POINTER(gw_abi_struct)
     query_structs.argtypes = (ctypes.POINTER(ctypes.c_size_t),)
+    compare(query_structs, {name: ours for name, ours in vars(_structs).items() if name.startswith("gw_")}, path)
+
+
+def compare(query: Callable[..., Any], structs: Mapping[str, type[ctypes.Structure]], path: str) -> None:
+    """Raises ImportError unless the library's query, such as gw_abi_structs(), describes these structs as they are."""
     count = ctypes.c_size_t()
-    table = query_structs(ctypes.byref(count))
+    table = query(ctypes.byref(count))
     theirs = {_text(table[i].name): table[i] for i in range(count.value)}
-    faults = list(_differences(theirs))
+    faults = list(_differences(theirs, structs))
     if faults:
         raise ImportError(f"{path} and this package were made from different headers: " + "; ".join(faults))
 
@@ -34,10 +40,8 @@ def _text(name: bytes) -> str:
     return name.decode("ascii", "replace")
 
 
-def _differences(theirs: dict[str, gw_abi_struct]) -> Iterator[str]:
-    for name, ours in vars(_structs).items():
-        if not name.startswith("gw_"):
-            continue
+def _differences(theirs: dict[str, gw_abi_struct], structs: Mapping[str, type[ctypes.Structure]]) -> Iterator[str]:
+    for name, ours in structs.items():
         if name not in theirs:
             yield f"the library has no {name}"
             continue

@@ -21,6 +21,7 @@
 #ifndef GRADWIRE_POOL_H
 #define GRADWIRE_POOL_H
 
+#include "gradwire/abi.h"
 #include "gradwire/collective.h"
 
 #ifdef __cplusplus
@@ -162,9 +163,9 @@ typedef struct gw_exchange_stats {
 } gw_exchange_stats;
 GW_API void gw_exchange_stats_get(gw_exchange *exchange, gw_exchange_stats *stats);
 
-/* Bytes of the structs of this header in their order here, for callers in other languages: fills in at most
- * `capacity` sizes and returns how many there are. */
-GW_API size_t gw_pool_abi(uint64_t *sizes, size_t capacity);
+/* The structs of this header for callers in other languages, as gw_abi_structs() gives those of the library.
+ */
+GW_API const gw_abi_struct *gw_pool_structs(size_t *count);
 
 #ifdef __cplusplus
 }

@@ -206,15 +206,3 @@ void gw_exchange_stats_get(gw_exchange *exchange, gw_exchange_stats *stats)
     *stats = exchange->stats;
     gw_pool_unlock(exchange->pool);
 }
-
-size_t gw_pool_abi(uint64_t *sizes, size_t capacity)
-{
-    static const uint64_t all[] = {sizeof(gw_pool_event), sizeof(gw_exchange_config),
-                                   sizeof(gw_exchange_info), sizeof(gw_exchange_run),
-                                   sizeof(gw_exchange_stats)};
-    size_t count = sizeof all / sizeof *all;
-    for (size_t i = 0; sizes && i < count && i < capacity; i++) {
-        sizes[i] = all[i];
-    }
-    return count;
-}

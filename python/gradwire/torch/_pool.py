@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-import ctypes
 from ctypes import POINTER, Structure, byref, c_double, c_float, c_int, c_size_t, c_uint32, c_uint64, c_void_p
 
+from gradwire import _abi
 from gradwire._library import Library, check, load
-from gradwire._structs import gw_collective_layout, gw_collective_segments, gw_collective_shape, gw_gcomp_options
+from gradwire._structs import (
+    gw_abi_struct,
+    gw_collective_layout,
+    gw_collective_segments,
+    gw_collective_shape,
+    gw_gcomp_options,
+)
 
 POKE, MAP, SEND, SHARE, DONE = 1, 2, 3, 4, 5
 SPARE, SCATTER, SAMPLE = 1, 2, 4
@@ -74,7 +80,7 @@ class gw_exchange_stats(Structure):
 
 _STRUCTS = (gw_pool_event, gw_exchange_config, gw_exchange_info, gw_exchange_run, gw_exchange_stats)
 _PROTOTYPES = {
-    "gw_pool_abi": (c_size_t, (POINTER(c_uint64), c_size_t)),
+    "gw_pool_structs": (POINTER(gw_abi_struct), (POINTER(c_size_t),)),
     "gw_pool_open": (c_int, (c_uint32, POINTER(c_void_p))),
     "gw_pool_close": (None, (c_void_p,)),
     "gw_pool_wait": (c_size_t, (c_void_p, POINTER(gw_pool_event), c_size_t, c_int)),
@@ -95,11 +101,7 @@ _PROTOTYPES = {
 def _open() -> Library:
     cdll, path = load("gradwire_pool")
     library = Library(cdll, path, _PROTOTYPES)
-    sizes = (c_uint64 * len(_STRUCTS))()
-    count = library.gw_pool_abi(sizes, len(sizes))
-    ours = [ctypes.sizeof(struct) for struct in _STRUCTS]
-    if count != len(ours) or list(sizes) != ours:
-        raise ImportError(f"{path} and this package were made from different headers")
+    _abi.compare(library.gw_pool_structs, {struct.__name__: struct for struct in _STRUCTS}, path)
     return library
 
 

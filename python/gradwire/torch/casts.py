@@ -21,6 +21,7 @@ class Caster:
 
     def __init__(self, transport: Transport, on_error: Callable[[BaseException], None]) -> None:
         self.transport, self.size = transport, transport.size
+        self.sent_size = 0  # bytes that this rank sent, as many as it received
         self._on_error = on_error
         self._worker: Worker | None = None
         self._adds_bf16: bool | None = None
@@ -43,6 +44,7 @@ class Caster:
 
     def reduce(self, values: torch.Tensor, kind: str) -> torch.futures.Future:
         """The mean, in place."""
+        self.sent_size += 2 * (self.size - 1) * values.numel() * 2 // self.size
         if kind == "bf16" and not self._adds_bf16:
             return self._exchanged(values)
         narrow = values.div(self.size).to(DTYPES[kind])

@@ -27,7 +27,7 @@ from .casts import Caster
 from .ddp import fail_future
 from .engine import CODEC_DTYPES
 from .optimizers import Book
-from .transport import Start, Worker, timeout_of
+from .transport import DifferentError, Start, Worker, timeout_of
 from .watch import BackwardWatch
 
 _TAGS = 1 << 24
@@ -104,6 +104,7 @@ class ClassicState:
         self.rank, self.size = self._transport.rank, self._transport.size
         self.step = 0  # synchronised backward passes so far
         self.sent_size = 0  # bytes that went to other ranks; casts and plain buckets not counted
+        self.received_size = 0  # the same of theirs
         self.full_size = 0  # bytes of the buckets that were encoded
         self.error: BaseException | None = None
         self.on_fail: Callable[[BaseException], None] | None = None  # told of errors of this rank
@@ -115,6 +116,7 @@ class ClassicState:
         self._messages = 0
         self._own_fault = (0, 0)  # found after this rank's status had gone out
         self._in_backward = False
+        self._compared = False  # the ranks have the same step and seed: positions and random numbers follow from them
         self._watch = BackwardWatch(self.fail)
         self._encoder = Worker("gradwire-classic", self.fail)
         self._exchanger = Worker("gradwire-exchange", self.fail)
@@ -153,7 +155,8 @@ class ClassicState:
         is_last: bool = True,
     ) -> torch.futures.Future:
         """The mean of a bucket, in place. is_last: the future also says that no rank found a fault in this step."""
-        if values.dtype not in CODEC_DTYPES or values.device.type != "cpu" or self.size == 1 and self._caster:
+        fits = values.dtype in CODEC_DTYPES and values.device.type == "cpu" and not values.is_sparse
+        if not fits or self.size == 1 and self._caster:
             return self._plain(values)
         if self._caster is not None:
             return self._caster.reduce(values, self.options.scheme)
@@ -242,6 +245,9 @@ class ClassicState:
     def _exchange(self, bucket: _Bucket) -> None:
         if self.error is not None:
             return
+        if not self._compared:
+            self._transport.agree_on_state(self.options.scheme, step=bucket.round, seed=self._book.seed)
+            self._compared = True
         words = self._gather_words([*(bucket.fault if bucket.fault[0] else self._own_fault), *bucket.sizes])
         if self._raise_fault(words):
             return
@@ -276,6 +282,7 @@ class ClassicState:
         number = self._messages % _TAGS
         peers = [(self.rank + i) % self.size for i in range(1, self.size)]
         works = [self._transport.receive(rooms[peer], peer, number) for peer in peers if rooms[peer].numel()]
+        self.received_size += sum(rooms[peer].numel() * rooms[peer].element_size() for peer in peers)
         if rooms[self.rank].numel():
             works += [self._transport.send(rooms[self.rank], peer, number) for peer in peers]
             self.sent_size += rooms[self.rank].numel() * rooms[self.rank].element_size() * len(peers)
@@ -305,7 +312,9 @@ class ClassicState:
             at += size
             lanes = torch.from_numpy(total.lanes.view(np.float32))
             self._transport.all_reduce(lanes)
-            self.sent_size += 2 * (self.size - 1) * lanes.numel() * 4 // self.size
+            size = 2 * (self.size - 1) * lanes.numel() * 4 // self.size
+            self.sent_size += size
+            self.received_size += size
             self._write(bucket, one, total.decode(scale=1 / self.size), values)
 
     def _decode(self, bucket: _Bucket, first: int, words: list[list[int]], received: list[np.ndarray]) -> None:
@@ -371,7 +380,7 @@ class ClassicState:
         waiting, self._waiting = self._waiting, []
         for future in waiting:
             fail_future(future, error)
-        if alone:
+        if alone and not isinstance(error, DifferentError):
             self._transport.abort()
         if self.on_fail is not None:
             self.on_fail(error)
@@ -391,7 +400,8 @@ class ClassicState:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Before the first backward pass. ValueError for a state of another codec or model."""
+        """The one of this rank, before the first backward pass, on all ranks: else all raise ValueError in that pass.
+        ValueError for a state of another version, codec or model."""
         if state.get("version") != 1:
             raise ValueError(f"a state of version {state.get('version')}; this package reads 1")
         if state["codec"] != self.options.scheme:
@@ -401,6 +411,7 @@ class ClassicState:
             if any(sizes.get(number) != one.numel() for number, one in kept.items()):
                 raise ValueError("the state that was loaded is that of a model with other parameters")
         self.step = state["step"]
+        self._compared = False
         if state["seed"] != self._book.seed:
             self._book.seed = state["seed"]
             self._codecs = {}

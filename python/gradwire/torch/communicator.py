@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -16,9 +16,11 @@ from .optimizers import Book, Place
 from .options import CodecOptions
 from .transport import Start, timeout_of
 
+_PLANS_MAX = 256  # lengths (with an optimizer: sets of parameters) whose memory a communicator keeps
+
 
 class Communicator:
-    """Blocking compressed operations on a process group, in the same order on all of its ranks.
+    """Blocking compressed operations on a process group, in the same order on all of its ranks. For one thread.
 
     group: None: the default group. optimizer: the one that consumes what is reduced, with equal state on all ranks:
     quanta then follow from its state, and all_reduce() needs `params`. Without one levels are carried, and nmse is the
@@ -57,10 +59,10 @@ class Communicator:
 
     def all_reduce(
         self,
-        tensors: torch.Tensor | Sequence[torch.Tensor],
+        tensors: torch.Tensor | Iterable[torch.Tensor],
         *,
         mean: bool = True,
-        params: Sequence[torch.Tensor] | None = None,
+        params: Iterable[torch.Tensor] | None = None,
     ) -> None:
         """Replaces the tensors, in place, by their mean or sum over the ranks. All ranks get the same bits.
 
@@ -69,6 +71,7 @@ class Communicator:
         """
         self.engine.raise_error()
         tensors = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
+        params = None if params is None else list(params)
         if self.engine.settings.maps and (params is None or len(params) != len(tensors)):
             raise ValueError("with an optimizer, all_reduce() needs the parameter of each tensor")
         for dtype in sorted({tensor.dtype for tensor in tensors}, key=str):
@@ -77,7 +80,11 @@ class Communicator:
         self.step += 1
 
     def reduce_scatter(self, output: torch.Tensor, values: torch.Tensor, *, mean: bool = False) -> None:
-        """output: this rank's part of the sum (or mean) of `values`, which has output.numel() values for each rank."""
+        """output: this rank's part of the sum (or mean) of `values`, which has output.numel() values for each rank.
+
+        ValueError where it has not, or another dtype. Of a communicator with an optimizer it travels plain: a rank has
+        the optimizer state of its own part only, so quanta cannot follow from it.
+        """
         self.engine.raise_error()
         if values.numel() != output.numel() * self.size or values.dtype != output.dtype:
             raise ValueError("values must have the output's dtype and output.numel() values for each rank")
@@ -113,7 +120,8 @@ class Communicator:
         for tensor in tensors:
             part = flat[at : at + tensor.numel()]
             at += tensor.numel()
-            tensor.copy_(_like(part, tensor))
+            with torch.no_grad():  # parameters are tensors too
+                tensor.copy_(_like(part, tensor))
 
     def _plain_scatter(self, output: torch.Tensor, values: torch.Tensor, mean: bool) -> None:
         """Gloo has no reduce-scatter: sums everything and keeps a part."""
@@ -134,9 +142,13 @@ class Communicator:
         return places
 
     def _plan(self, key: tuple[Any, ...], values: torch.Tensor, places: list[Place], shard_len: int = 0) -> Plan:
-        if key not in self._plans:
-            self._plans[key] = self.engine.plan(values.numel(), values.dtype, places, shard_len)
-        return self._plans[key]
+        plan = self._plans.pop(key, None)
+        if plan is None:
+            plan = self.engine.plan(values.numel(), values.dtype, places, shard_len)
+            if len(self._plans) >= _PLANS_MAX:  # lengths that change from call to call must not fill the memory
+                self.engine.retire(self._plans.pop(next(iter(self._plans))))
+        self._plans[key] = plan  # the last one: of those that are longest unused the first goes
+        return plan
 
     def _run(self, plan: Plan, values: torch.Tensor, result: torch.Tensor, scale: float, scatter: bool = False) -> None:
         done = threading.Event()
@@ -205,7 +217,7 @@ class _ReduceScatter:
 _cached: dict[Any, Communicator] = {}
 
 
-def all_reduce(tensors: torch.Tensor | Sequence[torch.Tensor], group: Any = None, *, mean: bool = True) -> None:
+def all_reduce(tensors: torch.Tensor | Iterable[torch.Tensor], group: Any = None, *, mean: bool = True) -> None:
     """Communicator(group).all_reduce(tensors, mean=mean), with a communicator that is made once for each group. The
     first call for a group is collective for all processes; for options make a Communicator."""
     key = dist.group.WORLD if group is None else group

@@ -140,7 +140,9 @@ class DdpState:
         self._map_due = False
         self._map_submitted = False
         self._map_inputs: tuple[Any, ...] = ()  # of the last maps
+        self._map_versions: tuple[int, ...] | None = None  # at the first backward pass with them
         self._warned = False
+        self._compared = False  # the ranks have loaded the same state
         self._hinted = False
         self._forward_handle: Any = None
         self._layout: Layout = []  # of the last backward pass
@@ -175,6 +177,8 @@ class DdpState:
             if fits and bucket.kind == "thc" and values.dtype != torch.float32:
                 raise ValueError(f"gradwire: the plan's thc takes gradients of torch.float32, not of {values.dtype}")
             chosen = run if fits else self._plain_of
+            if fits and bucket.kind not in ("none", "gradwire"):
+                self.report.full_size += values.numel() * values.element_size()
             label = bucket.label if fits or bucket.kind == "none" else "fp32"
             return self._recorded(chosen, values, params, gradients, label)
 
@@ -248,6 +252,13 @@ class DdpState:
             self._classic[key] = made
         return self._classic[key]
 
+    def sizes_of_others(self) -> tuple[int, int]:
+        """Bytes that the plan's other codecs than this one sent and received, an all-reduce as a ring of all ranks."""
+        same = sum(caster.sent_size for caster in self._casters.values())
+        same += sum(2 * (self.size - 1) * thc.sent_size // self.size for thc in self._thc.values())
+        made = self._classic.values()
+        return same + sum(one.sent_size for one in made), same + sum(one.received_size for one in made)
+
     # ---- failure ----
 
     def fail(self, error: BaseException) -> None:
@@ -303,11 +314,12 @@ class DdpState:
             self._map_due = False
             self._map_inputs = self._inputs()
             self._map_submitted = True
+            self._map_versions = None
             self.engine.build_maps([plan for plan in self._plans.values() if plan.settings.maps], self._wire_scale())
 
     def _inputs(self) -> tuple[Any, ...]:
-        """What a map depends on, besides state that only optimizer.step() changes."""
-        return (self._wire_scale(), *self._book.hyperparameters())
+        """What a map depends on, besides parameters and state."""
+        return (self._wire_scale(), self._book.hyperparameters(), self._book.loads())
 
     def _wire_scale(self) -> float:
         scale = self.loss_scale
@@ -319,10 +331,13 @@ class DdpState:
 
     def _check_inputs(self) -> None:
         """A rate that grew after the maps were made, or a loss scale that fell when a step was skipped, loosens
-        the tolerance: such maps are made again."""
-        if self._map_inputs == self._inputs():
+        the tolerance: such maps are made again. So are those of a state that has changed since a backward pass without
+        a step of the optimizer after it."""
+        before, now = self._map_inputs, self._inputs()
+        same_state = self._map_versions is None or self._map_versions == self._book.versions()
+        if before == now and same_state:
             return
-        if not self._warned and self._map_inputs[1:] != self._inputs()[1:]:
+        if not self._warned and before[1] != now[1]:
             self._warned = True
             warnings.warn(
                 "gradwire: a learning rate or another hyperparameter changed between forward and backward: maps are "
@@ -378,7 +393,7 @@ class DdpState:
     def _reduce(
         self, values: torch.Tensor, params: list[torch.Tensor], gradients: list[torch.Tensor]
     ) -> torch.futures.Future:
-        self._layout.append([self._book.number(param) for param in params])
+        self._layout.append([self._book.label(param) for param in params])
         if self._compressing and self._compressible(values):
             return self._recorded(self._compressed, values, params, gradients, "gradwire")
         return self._recorded(self._plain_of, values, params, gradients, "fp32")
@@ -412,6 +427,8 @@ class DdpState:
         self._watch.begin(sys._getframe())
         if self.recording is not None and self.step >= self.recording.steps.stop:
             self.recording.write()  # here all ranks are; a forward pass may be of one alone
+        if not self._compared:
+            self._compare_states()
         if self._planned is not None:
             self._planned.begin()
         self._compressing = self.choice.compresses(self.step)
@@ -423,7 +440,20 @@ class DdpState:
             self._build_maps()  # no forward pass was seen
         elif self._map_inputs:
             self._check_inputs()
+        if self._map_versions is None:
+            self._map_versions = self._book.versions()
         self.engine.compare_maps(list(self._plans.values()))
+
+    def _compare_states(self) -> None:
+        """A state that some ranks have not loaded: they would wait for messages that are not sent."""
+        state = {
+            "step": self.step,
+            "seed": self._book.seed,
+            "decision": self.choice.decision,
+            "layout": None if self._replay is None else self._replay.layout,
+        }
+        self.engine.call(lambda: self._transport.agree_on_state("gradwire", **state))
+        self._compared = True
 
     def _end_backward(self, future: torch.futures.Future) -> None:
         self._in_backward = False
@@ -460,7 +490,7 @@ class DdpState:
         return self._codec_takes(values) and values.numel() >= self.small_len
 
     def _codec_takes(self, values: torch.Tensor) -> bool:
-        fits = values.dtype in CODEC_DTYPES and values.device.type == "cpu"
+        fits = values.dtype in CODEC_DTYPES and values.device.type == "cpu" and not values.is_sparse
         return fits and values.numel() > 0 and self.size > 1
 
     def _plain_of(
@@ -473,7 +503,7 @@ class DdpState:
         return self._plain(values)
 
     def _plain(self, values: torch.Tensor) -> torch.futures.Future:
-        self.report.plain_size += values.numel() * values.element_size()
+        self.report.plain_size += _size_of(values)
         if values.dtype.is_floating_point:
             values.div_(self.size)
         work = dist.all_reduce(values, group=self.group, async_op=True)
@@ -549,7 +579,8 @@ class DdpState:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Before the first backward pass."""
+        """Before the first backward pass, on all ranks: else all raise ValueError in that pass. ValueError for a state
+        of another version."""
         if state.get("version") != 1:
             raise ValueError(f"a state of version {state.get('version')}; this package reads 1")
         self.step = state["step"]
@@ -562,7 +593,8 @@ class DdpState:
             if key in state.get("classic", {}):
                 classic.load_state_dict(state["classic"][key])
         if self._planned is None and state["layout"] and not any(None in bucket for bucket in state["layout"]):
-            self._replay = Replay(state["layout"], self._book.number, self._reduce)
+            self._replay = Replay(state["layout"], self._book.label, self._reduce)
+        self._compared = False
 
     def check(self) -> None:
         """Raises if an operation failed on any rank or, in debug mode, if results differ. A collective call."""
@@ -582,6 +614,13 @@ class DdpState:
             other.close()
         self.engine.close()
         self.report.close()
+
+
+def _size_of(values: torch.Tensor) -> int:
+    """Bytes of a bucket; a sparse gradient of an embedding is one of its own."""
+    if not values.is_sparse:
+        return values.numel() * values.element_size()
+    return sum(part.numel() * part.element_size() for part in (values._indices(), values._values()))
 
 
 def places_of(

@@ -28,7 +28,7 @@ from gradwire.gcomp import Options
 
 from . import _pool
 from .optimizers import Book, Place, SegmentTable
-from .transport import FROM_OWNER, OPERATIONS_MAX, PIECES_MAX, TO_OWNER, Transport, Worker, tag
+from .transport import FROM_OWNER, OPERATIONS_MAX, PIECES_MAX, TO_OWNER, DifferentError, Transport, Worker, tag
 
 CODEC_DTYPES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 _MASK = (1 << 64) - 1
@@ -324,6 +324,7 @@ class Engine:
     def _build(self, plans: list[Plan], wire_scale: float) -> None:
         if self.error is not None:
             return
+        self.book.refresh()
         for plan in plans:
             plan.build_map(wire_scale)
         words = [plan.wait_map() for plan in plans]
@@ -491,7 +492,8 @@ class Engine:
             if self.error is not None:
                 return
             self.error = error
-            self.alone = not isinstance(error, (ExchangeError, ReplicaError))  # else all ranks have raised the same
+            agreed = ExchangeError, ReplicaError, DifferentError
+            self.alone = not isinstance(error, agreed)  # else all ranks have raised the same
             waiting = [*self._active.values(), *self._failed]
             self._active, self._failed = {}, []
             self._idle.notify_all()

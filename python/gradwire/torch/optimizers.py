@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 import gradwire.maps
-from gradwire._structs import gw_collective_segment, gw_collective_segments, gw_gcomp_map_rule, gw_optimizer_state
+from gradwire._structs import gw_collective_segment, gw_collective_segments
 
 # State arrays of a parameter, under the names of gradwire.maps.State: m, v, a.
 _STATE = {
@@ -108,6 +108,9 @@ class Place:
         self.param, self.offset, self.len, self.seed = param, offset, length, seed
 
 
+Entry = tuple[torch.optim.Optimizer, dict[str, Any], str | None]  # optimizer, group and family of a parameter
+
+
 class Book:
     """The parameters of some optimizers: group, random seed and name of each.
 
@@ -118,16 +121,19 @@ class Book:
         self.optimizers = list(optimizers)
         self.seed = seed
         self._numbers: dict[int, int] = {}
-        self._groups: dict[int, tuple[torch.optim.Optimizer, dict[str, Any]]] = {}
-        self._refresh()
+        self._others: dict[int, tuple[int, torch.Tensor]] = {}  # the tensor: its id belongs to no other one
+        self._groups: dict[int, Entry] = {}
+        self.refresh()
 
-    def _refresh(self) -> None:
+    def refresh(self) -> None:
         """Groups can be added to an optimizer, and their dicts are new after load_state_dict()."""
         self._groups = {}
         for optimizer in self.optimizers:
+            made = family(optimizer)
             for group in optimizer.param_groups:
+                entry = (optimizer, group, made)
                 for param in group["params"]:
-                    self._groups[id(param)] = (optimizer, group)
+                    self._groups[id(param)] = entry
                     self._numbers.setdefault(id(param), len(self._numbers))
 
     def params(self) -> list[torch.Tensor]:
@@ -137,8 +143,16 @@ class Book:
     def number(self, param: torch.Tensor) -> int | None:
         """None for a parameter that no optimizer has."""
         if id(param) not in self._numbers:
-            self._refresh()
+            self.refresh()
         return self._numbers.get(id(param))
+
+    def label(self, param: torch.Tensor) -> int:
+        """The number; of parameters that no optimizer has -1, -2, ... in the order in which they are asked for. In a
+        resumed run that is the same: DDP starts with the same buckets again."""
+        number = self.number(param)
+        if number is None:
+            number = self._others.setdefault(id(param), (-1 - len(self._others), param))[0]
+        return number
 
     def stream_seed(self, number: int) -> int:
         """The key of a parameter's random numbers: SplitMix64 of its number and the seed."""
@@ -153,11 +167,28 @@ class Book:
         groups = [group for optimizer in self.optimizers for group in optimizer.param_groups]
         return tuple((name, _plain(value)) for group in groups for name, value in group.items() if name != "params")
 
+    def loads(self) -> tuple[int, ...]:
+        """Changes when an optimizer loads a state: its list of groups is another one then."""
+        return tuple(id(optimizer.param_groups) for optimizer in self.optimizers)
+
+    def versions(self) -> tuple[int, ...]:
+        """Changes with every change that torch counts (not those through .data) of a parameter or of what the map rules
+        read of its state."""
+        found = []
+        for optimizer in self.optimizers:
+            names = _STATE.get(family(optimizer), {}).values()
+            for group in optimizer.param_groups:
+                for param in group["params"]:
+                    state = optimizer.state.get(param, {})
+                    tensors = [param, *(state.get(name) for name in names)]
+                    found += [tensor._version for tensor in tensors if isinstance(tensor, torch.Tensor)]
+        return tuple(found)
+
     def segments(self, places: Iterable[Place], wire_scale: float, limits: gradwire.maps.Limits) -> SegmentTable:
-        self._refresh()
+        """What has changed in the groups since the last refresh() is not seen."""
         return SegmentTable(self, list(places), wire_scale, limits)
 
-    def entry(self, param: torch.Tensor) -> tuple[torch.optim.Optimizer, dict[str, Any]] | None:
+    def entry(self, param: torch.Tensor) -> Entry | None:
         return self._groups.get(id(param))
 
 
@@ -175,38 +206,39 @@ class SegmentTable:
         self.struct = gw_collective_segments(cast(self._array, POINTER(gw_collective_segment)), len(places))
 
     def _fill(self, segment: gw_collective_segment, place: Place) -> None:
+        """Every step, for every parameter, beside the forward pass, which also needs the interpreter."""
         segment.offset, segment.len, segment.seed = place.offset, place.len, place.seed
-        entry = self._book.entry(place.param)
+        param = place.param
+        entry = self._book.entry(param)
         if entry is None:
             return  # no optimizer has it: nothing of it is dropped
-        optimizer, group = entry
-        made = family(optimizer)
-        state = optimizer.state.get(place.param, {})
-        rule = self._rule(optimizer, group, next_step(made, state))
-        arrays = {"param": self._array_of(place.param, place.param)}
-        for name, key in _STATE[made].items():
-            arrays[name] = self._array_of(state.get(key), place.param)
-        if arrays["param"] is None:
+        optimizer, group, made = entry
+        state = optimizer.state.get(param, {})
+        stride = param.stride()
+        # detached: its memory stays if param.data is set meanwhile
+        address = self._address_of(param.detach(), stride, param)
+        if address is None:
             return
-        segment.rule = pointer(rule)
-        segment.state = gw_optimizer_state(**arrays)
+        arrays = segment.state
+        arrays.param = address
+        for name, key in _STATE[made].items():
+            if state.get(key) is not None:
+                setattr(arrays, name, self._address_of(state[key], stride, param))
+        segment.rule = self._rule(optimizer, group, next_step(made, state))
 
-    def _rule(self, optimizer: torch.optim.Optimizer, group: dict[str, Any], step: int) -> gw_gcomp_map_rule:
+    def _rule(self, optimizer: torch.optim.Optimizer, group: dict[str, Any], step: int) -> Any:
         key = (id(group), step)
         if key not in self._rules:
             rule = gradwire.maps.Rule(describe(optimizer, group, step), self._scale, self._limits)
-            self._rules[key] = rule.struct
+            self._rules[key] = pointer(rule.struct)
         return self._rules[key]
 
-    def _array_of(self, tensor: torch.Tensor | None, param: torch.Tensor) -> int | None:
+    def _address_of(self, tensor: torch.Tensor, stride: tuple[int, ...], param: torch.Tensor) -> int | None:
         """Address of fp32 values in the memory order of the parameter, which is that of its gradient in the bucket."""
-        if tensor is None or tensor.numel() == 0:
-            return None
-        tensor = tensor.detach()
-        if tensor.stride() != param.stride():
-            copy = torch.empty_like(param, dtype=torch.float32, device="cpu")
-            tensor = copy.copy_(tensor)
+        if tensor.stride() != stride:
+            copy = torch.empty_like(param, dtype=torch.float32, device="cpu", requires_grad=False)
+            tensor = copy.copy_(tensor.detach())
         if tensor.dtype != torch.float32 or tensor.device.type != "cpu":
-            tensor = tensor.to(device="cpu", dtype=torch.float32, memory_format=torch.preserve_format)
+            tensor = tensor.detach().to(device="cpu", dtype=torch.float32, memory_format=torch.preserve_format)
         self._keep.append(tensor)
-        return tensor.data_ptr()
+        return tensor.data_ptr() or None

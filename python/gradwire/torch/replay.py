@@ -22,6 +22,8 @@ class Part:
     __slots__ = ("param", "gradient", "values")
 
     def __init__(self, param: torch.Tensor, gradient: torch.Tensor, values: torch.Tensor) -> None:
+        if values.is_sparse:
+            raise ValueError("gradwire: the plan has a parameter with sparse gradients, which travel alone and plain")
         self.param = param
         offset = (gradient.data_ptr() - values.data_ptr()) // values.element_size()
         self.gradient = gradient
@@ -34,16 +36,18 @@ class Replay:
     reduce(values, params, gradients) starts the reduction of a bucket and returns its future.
     """
 
-    def __init__(
-        self, layout: Layout, number: Callable[[torch.Tensor], int | None], reduce: Callable[..., Any]
-    ) -> None:
-        self._layout, self._number, self._reduce = layout, number, reduce
-        self._parts: dict[int | None, Part] = {}
+    def __init__(self, layout: Layout, number: Callable[[torch.Tensor], int], reduce: Callable[..., Any]) -> None:
+        self.layout, self._number, self._reduce = layout, number, reduce
+        self._parts: dict[int, Part] = {}
+        self._sparse: set[int] = set()  # whose gradients have a bucket each, before and after
         self._waiting: list[tuple[torch.futures.Future, torch.Tensor]] = []
 
     def add(
         self, values: torch.Tensor, params: list[torch.Tensor], gradients: list[torch.Tensor]
     ) -> torch.futures.Future:
+        if values.is_sparse:
+            self._sparse.update(map(self._number, params))
+            return self._reduce(values, params, gradients)
         for param, gradient in zip(params, gradients):
             self._parts[self._number(param)] = Part(param, gradient, values)
         future: torch.futures.Future = torch.futures.Future()
@@ -53,9 +57,10 @@ class Replay:
     def run(self, conclude: Callable[[Any], Any]) -> torch.futures.Future:
         """After the last bucket. conclude: makes the last bucket's future that of the step. ValueError if the layout is
         that of another model."""
-        if {number for bucket in self._layout for number in bucket} != set(self._parts):
+        if {number for bucket in self.layout for number in bucket} != self._parts.keys() | self._sparse:
             raise ValueError("gradwire: the state that was loaded is that of a model with other parameters")
-        buckets = [[self._parts[number] for number in numbers] for numbers in self._layout]
+        dense = [numbers for numbers in self.layout if self._sparse.isdisjoint(numbers)]
+        buckets = [[self._parts[number] for number in numbers] for numbers in dense]
         flats = [torch.cat([part.values for part in parts]) for parts in buckets]
         futures = []
         for parts, flat in zip(buckets, flats):
@@ -65,7 +70,8 @@ class Replay:
                 views.append(flat[at : at + size].as_strided(part.gradient.size(), part.gradient.stride()))
                 at += size
             futures.append(self._reduce(flat, [part.param for part in parts], views))
-        futures[-1] = conclude(futures[-1])
+        if futures:
+            futures[-1] = conclude(futures[-1])
         done: torch.futures.Future = torch.futures.Future()
         torch.futures.collect_all(futures).then(lambda all_done: self._finish(all_done, buckets, flats, done))
         return done

@@ -64,9 +64,10 @@ class Report:
         """Sums since the start of this process. Stages are CPU seconds of the pool's threads; operation_s is the wall
         time of operations, which overlap."""
         stats = self._state.engine.stats()
+        others = self._state.sizes_of_others()
         return {
-            "sent_size": stats.sent_size,
-            "received_size": stats.received_size,
+            "sent_size": stats.sent_size + others[0],
+            "received_size": stats.received_size + others[1],
             "plain_size": self.plain_size,
             "full_size": self.full_size,
             "map_s": stats.map_ns / 1e9,

@@ -19,7 +19,7 @@ import torch.distributed as dist
 import gradwire.thc
 
 from .ddp import fail_future
-from .transport import Start, Worker, timeout_of
+from .transport import DifferentError, Start, Worker, timeout_of
 
 
 def thc_hook(
@@ -75,6 +75,7 @@ class ThcState:
         self._transport = start.transport
         self.small_len = small_len
         self.round = 0
+        self._compared = False  # the ranks have the same round: rotations and random numbers follow from it
         self.sent_size = 0  # bytes of lanes and patterns that were handed to all-reduce
         self.error: BaseException | None = None
         self._errors: dict[int, torch.Tensor] = {}  # by number of the parameter
@@ -86,7 +87,8 @@ class ThcState:
         if self.error is not None:
             raise RuntimeError(f"gradwire: an earlier operation failed: {self.error}") from self.error
         values = bucket.buffer()
-        if values.dtype != torch.float32 or values.device.type != "cpu" or values.numel() < self.small_len:
+        fits = values.dtype == torch.float32 and values.device.type == "cpu" and not values.is_sparse
+        if not fits or values.numel() < self.small_len:
             values.div_(self.size)
             return dist.all_reduce(values, group=self.group, async_op=True).get_future().then(lambda f: f.value()[0])
         return self.start(values, bucket.parameters())
@@ -101,6 +103,9 @@ class ThcState:
         return future
 
     def _reduce(self, values: torch.Tensor, params: list[torch.Tensor], number: int, future: Any) -> None:
+        if not self._compared:
+            self._transport.agree_on_state("THC", round=number)
+            self._compared = True
         part = gradwire.thc.Part(round=number & 0xFFFFFFFF, rank=self.rank)
         feedback = self.codec.options.error_feedback
         memory = torch.cat([self._error_of(param) for param in params]) if feedback else None
@@ -138,7 +143,8 @@ class ThcState:
         waiting, self._waiting = self._waiting, []
         for future in waiting:
             fail_future(future, error)
-        self._transport.abort()
+        if not isinstance(error, DifferentError):
+            self._transport.abort()
         if self.on_fail is not None:
             self.on_fail(error)
 
@@ -147,10 +153,12 @@ class ThcState:
         return {"version": 1, "round": self.round, "errors": {k: v.clone() for k, v in self._errors.items()}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """The one of this rank, before the first backward pass."""
+        """The one of this rank, before the first backward pass, on all ranks: else all raise ValueError in that pass.
+        ValueError for a state of another version."""
         if state.get("version") != 1:
             raise ValueError(f"a state of version {state.get('version')}; this package reads 1")
         self.round = state["round"]
+        self._compared = False
         self._errors = {number: error.clone() for number, error in state["errors"].items()}
 
     def close(self) -> None:

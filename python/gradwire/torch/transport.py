@@ -35,6 +35,10 @@ def tag(operation: int, stage: int, piece: int) -> int:
     return (operation % (1 << _OPERATION_BITS)) << (_PIECE_BITS + 1) | stage << _PIECE_BITS | piece
 
 
+class DifferentError(ValueError):
+    """The ranks have other options, or have loaded other states; all of them raise it."""
+
+
 class Transport:
     """Point-to-point messages and small agreements within `group`, which must be a Gloo group for nothing else."""
 
@@ -77,11 +81,11 @@ class Transport:
             self.wait(work)
         return torch.stack([mine, *rooms]).amax(0)
 
-    def agree(self, kind: str, options: Mapping[str, Any], *, failed: bool = False) -> None:
+    def agree(self, kind: str, options: Mapping[str, Any], *, failed: bool = False, what: str = "options") -> None:
         """Raises on all ranks, and says why, unless all have this kind of hook and these options and none has failed.
 
         The first call of a hook, whatever it is, so that one that others lack keeps nobody waiting. A rank that failed
-        does not raise here: it has an error of its own.
+        does not raise here: it has an error of its own. what: the word for the options in the error.
         """
         names = sorted(options)
         texts = [kind, *(repr(options[name]) for name in names)]
@@ -94,9 +98,14 @@ class Transport:
             raise RuntimeError(f"gradwire: rank {bad - 1} failed to make its hook; its own error says why")
         differ = [i for i in range(len(words)) if largest[i] != largest[len(words) + i] ^ _WORD]
         if 0 in differ:
-            raise ValueError(f"gradwire: the ranks have different hooks; this one has {kind}")
+            raise DifferentError(f"gradwire: the ranks have different hooks; this one has {kind}")
         if differ:
-            raise ValueError(f"gradwire: the ranks have different options: {', '.join(names[i - 1] for i in differ)}")
+            which = ", ".join(names[i - 1] for i in differ)
+            raise DifferentError(f"gradwire: the ranks have different {what}: {which}")
+
+    def agree_on_state(self, kind: str, **state: Any) -> None:
+        """The same for what load_state_dict() may have changed on one rank alone. Before the first operation."""
+        self.agree(f"the state of {kind}", state, what="states, which all ranks must load")
 
     def all_reduce(self, values: torch.Tensor, op: Any = dist.ReduceOp.SUM) -> None:
         """In place. Blocks."""

@@ -447,6 +447,37 @@ MAKERS = {
 }
 
 
+LOADERS = {
+    "gradwire": ({}, {"step": 5, "choice": {"decision": True}}, "decision, step"),
+    "thc": (None, {"round": 5}, "round"),
+    "randk": ({"codec": "randk", "ratio": 0.5}, {"step": 5}, "step"),
+    "qsgd": ({"codec": "qsgd"}, {"seed": 5}, "seed"),
+}
+
+
+def loading_alone(rank, size, options, change):
+    net = model()
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-2)
+    ddp = DDP(net)
+    make = gradwire.torch.ddp_hook if options is not None else gradwire.torch.thc_hook
+    state, hook = make(optimizer, small_len=0, **(options or {}))
+    ddp.register_comm_hook(state, hook)
+    if rank == 0:
+        state.load_state_dict({**state.state_dict(), **change})
+    x, y = batch(rank, 0)
+    started = time.monotonic()
+    with pytest.raises((RuntimeError, ValueError)) as caught:  # torch 1.13 wraps it
+        torch.nn.functional.mse_loss(ddp(x), y).backward()
+    return str(caught.value), time.monotonic() - started
+
+
+@pytest.mark.parametrize("kind", LOADERS)
+def test_a_state_that_one_rank_alone_has_loaded_raises_on_all(kind):
+    options, change, why = LOADERS[kind]
+    for message, seconds in run(loading_alone, 2, options, change, timeout_s=30).values():
+        assert f"the ranks have different states, which all ranks must load: {why}" in message and seconds < 15
+
+
 def failing_alone(rank, size, kind):
     """The hook of rank 0 cannot be made; one that all ranks make afterwards can."""
     started = time.monotonic()

@@ -1,5 +1,6 @@
 """Operations outside DDP's gradients: all_reduce(), DiLoCo-like outer steps, FSDP2, THC."""
 
+import ctypes
 import os
 import socket
 import subprocess
@@ -10,6 +11,8 @@ import gradwire.torch
 import pytest
 import torch
 import torch.distributed as dist
+from gradwire.torch import _pool
+from gradwire.torch.communicator import _PLANS_MAX
 from ranks import run
 from test_ddp import batch, digest, model
 from torch.nn.parallel import DistributedDataParallel as DDP
@@ -17,6 +20,16 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 
 def nmse(found, exact):
     return ((found - exact).square().sum() / exact.square().sum()).item()
+
+
+def test_structs_of_the_pool_are_compared_by_name(monkeypatch):
+    fields = dict(_pool.gw_exchange_run._fields_)
+    order = ["values", "result", "scale", "flags", "step_index", "sample"]  # two of one size change places
+    swapped = type("gw_exchange_run", (ctypes.Structure,), {"_fields_": [(name, fields[name]) for name in order]})
+    structs = [swapped if struct is _pool.gw_exchange_run else struct for struct in _pool._STRUCTS]
+    monkeypatch.setattr(_pool, "_STRUCTS", structs)
+    with pytest.raises(ImportError, match="gw_exchange_run.step_index is at byte 20"):
+        _pool._open()
 
 
 def values_of(rank, seed, n):
@@ -37,6 +50,44 @@ def test_all_reduce_of_several_dtypes():
     assert found[0][0] == found[1][0] == found[2][0]
     assert found[0][0][2] == [6] * 7
     assert all(0 < error < 5e-3 for error in found[0][1])
+
+
+def averaged(rank, size, with_optimizer):
+    net = model(seed=rank)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.7)
+    communicator = gradwire.torch.Communicator(optimizer=optimizer if with_optimizer else None, small_len=1)
+    before = torch.cat([p.detach().reshape(-1).clone() for p in net.parameters()])
+    communicator.all_reduce(net.parameters(), params=net.parameters())
+    communicator.close()
+    dist.all_reduce(before)
+    found = torch.cat([p.detach().reshape(-1) for p in net.parameters()])
+    return nmse(found, before / size), digest(net), all(p.requires_grad for p in net.parameters())
+
+
+@pytest.mark.parametrize("with_optimizer", [True, False])
+def test_parameters_are_averaged_in_place(with_optimizer):
+    found = run(averaged, 2, with_optimizer)
+    assert found[0][1] == found[1][1]
+    assert all(error < 5e-3 and requires_grad for error, _, requires_grad in found.values())
+
+
+def varying(rank, size):
+    communicator = gradwire.torch.Communicator(small_len=1)
+    errors = []
+    for n in [*range(1000, 1020 + _PLANS_MAX), 1000, 1001]:
+        values = values_of(rank, 8, n)
+        communicator.all_reduce(values, mean=False)
+        errors.append(nmse(values, sum(values_of(r, 8, n) for r in range(size))))
+    kept = len(communicator._plans), communicator.engine.call(lambda: len(communicator.engine.plans))
+    sent = communicator.engine.stats().sent_size
+    communicator.close()
+    return max(errors), kept, sent
+
+
+def test_lengths_that_change_do_not_fill_the_memory():
+    for error, kept, sent in run(varying, 2).values():
+        assert error < 5e-3 and sent > 0
+        assert kept == (_PLANS_MAX, _PLANS_MAX)
 
 
 def diloco(rank, size, with_optimizer):

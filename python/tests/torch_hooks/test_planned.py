@@ -54,6 +54,17 @@ def train(rank, size, document, steps, make="planned", name="adamw", options=Non
     return losses, digest(net), misfits, totals
 
 
+@pytest.mark.parametrize(
+    "codec, options, share",
+    [("fp16", {}, 0.5), ("bf16", {}, 0.5), ("thc", {"bits": 4}, 0.27), ("classic", {"scheme": "qsgd"}, None)],
+)
+def test_statistics_count_all_codecs_of_a_plan(codec, options, share):
+    for _, _, _, totals in run(train, 2, plan((6, codec, options)), 3).values():
+        assert totals["full_size"] == 3 * 4 * sum(SIZES.values())
+        assert totals["sent_size"] == pytest.approx(totals["received_size"], rel=0.01) and totals["sent_size"] > 0
+        assert share is None or totals["sent_size"] / totals["full_size"] == pytest.approx(share, rel=0.01)
+
+
 MIXED = plan((2, "fp32"), (1, "fp16"), (1, "gcomp-t12"), (1, "bf16"), (1, "thc", {"bits": 4}))
 
 

@@ -81,8 +81,8 @@ def late_scheduler(rank, size):
             if step == 3:
                 optimizer.param_groups[0]["lr"] = 2e-2
             loss.backward()
-            optimizer.step()
             rates.append(state._map_inputs == state._inputs())
+            optimizer.step()
     messages = [str(w.message) for w in caught if "learning rate" in str(w.message)]
     return *finish(state, net), messages, rates
 
@@ -249,6 +249,121 @@ def test_a_resumed_run_is_bit_exact(buckets):
     resumed = run(segment_run, 3, 4, 7, half, buckets)
     assert half[0][0] != whole[0][0]
     assert [resumed[rank][0] for rank in range(3)] == [whole[rank][0] for rank in range(3)]
+
+
+class Mixed(torch.nn.Module):
+    """Has a layer that no optimizer gets, and an embedding with sparse gradients."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(6)
+        self.embedding = torch.nn.Embedding(50, 20, sparse=True)
+        self.first, self.without, self.last = (torch.nn.Linear(size, 64) for size in (20, 64, 64))
+
+    def forward(self, x):
+        rows = (x[:, :5].abs() * 10).long() % 50
+        return self.without(torch.tanh(self.last(torch.tanh(self.first(x + self.embedding(rows).mean(1))))))
+
+
+def mixed_run(rank, size, first, last, saved, hooked=True):
+    """The gradients of the layer without an optimizer are a result too."""
+    net = Mixed()
+    params = [net.embedding.weight, *net.first.parameters(), *net.last.parameters()]
+    optimizer = torch.optim.SGD(params, lr=0.3)
+    saved = None if saved is None else torch.load(io.BytesIO(saved[rank][0]))
+    if saved is not None:
+        net.load_state_dict(saved["net"])
+    options = {"bucket_cap_mb": 0.02, "find_unused_parameters": False}
+    ddp, state = make(net, optimizer, options, small_len=0) if hooked else (DDP(net, **options), None)
+    if saved is not None:
+        state.load_state_dict(saved["hook"])
+    for step in range(first, last):
+        net.zero_grad()
+        x, _ = batch(rank, step)
+        ddp(x).square().mean().backward()
+        optimizer.step()
+    values = torch.cat([p.detach().reshape(-1) for p in net.parameters()])
+    values = torch.cat([values, *(p.grad.reshape(-1) for p in net.without.parameters())]).tolist()
+    file = io.BytesIO()
+    if hooked:
+        torch.save({"net": net.state_dict(), "hook": state.state_dict()}, file)
+        state.check()
+        state.close()
+    return file.getvalue(), values
+
+
+def test_sparse_gradients_travel_plain():
+    found, plain = run(mixed_run, 2, 0, 4, None), run(mixed_run, 2, 0, 4, None, False)
+    assert found[0][1] == found[1][1]
+    assert found[0][1] == pytest.approx(plain[0][1], abs=2e-3)
+
+
+def test_a_resumed_run_with_parameters_that_no_optimizer_has_is_bit_exact():
+    whole = run(mixed_run, 3, 0, 5, None)
+    resumed = run(mixed_run, 3, 3, 5, run(mixed_run, 3, 0, 3, None))
+    assert [resumed[rank][1] for rank in range(3)] == [whole[rank][1] for rank in range(3)]
+
+
+def uneven(rank, size):
+    net = model()
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
+    ddp, state = make(net, optimizer)
+    with ddp.join():
+        for step in range(3 + 2 * rank):
+            optimizer.zero_grad()
+            backward(ddp, rank, step)
+            optimizer.step()
+    steps = state.step
+    return *finish(state, net), steps
+
+
+def test_uneven_inputs():
+    found = run(uneven, 2)
+    assert equal_digests(found)
+    assert all(steps == 5 and totals["mismatches"] > 0 for _, totals, steps in found.values())
+
+
+def reloading(rank, size, change):
+    """A backward pass without a step, after which maps would be those of a state that is no more."""
+    net = model()
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
+    ddp, state = make(net, optimizer)
+    for step in range(3):
+        optimizer.zero_grad()
+        backward(ddp, rank, step)
+        optimizer.step()
+    built = []
+    build = state.engine.build_maps
+    state.engine.build_maps = lambda plans, scale: (built.append(len(plans)), build(plans, scale))
+    optimizer.zero_grad()
+    backward(ddp, rank, 3)
+    built.clear()  # those of the forward pass
+    change(net, optimizer)
+    backward(ddp, rank, 4)
+    changed = built.copy()
+    backward(ddp, rank, 5)
+    return *finish(state, net), changed, built == changed
+
+
+def load_optimizer(net, optimizer):
+    optimizer.load_state_dict(optimizer.state_dict())
+
+
+def load_model(net, optimizer):
+    net.load_state_dict({name: value * 0.5 for name, value in net.state_dict().items()})
+
+
+def shrink_moments(net, optimizer):
+    for state in optimizer.state.values():
+        state["exp_avg_sq"].mul_(0.01)
+
+
+@pytest.mark.parametrize("change", [load_optimizer, load_model, shrink_moments])
+def test_a_state_that_changes_without_a_step_gets_new_maps(change):
+    found = run(reloading, 2, change)
+    assert equal_digests(found)
+    for _, totals, changed, once in found.values():
+        assert sum(changed) > 0 and once and totals["mismatches"] == 0
 
 
 # ---- automatic off, small buckets, statistics ----
