@@ -167,6 +167,77 @@ static void lengths_are_complete(void **state)
     assert_int_equal(kraft_of(length), 0);
 }
 
+/* Package-merge by the text of section 6, every row whole: the lengths of labels that are sorted by (count,
+ * label). */
+static void merge_by_the_text(uint8_t *length, const uint32_t *weight, uint32_t n)
+{
+    enum { ROWS = GW_CODE_LEN_MAX };
+    static uint32_t row[ROWS][2 * GW_LABELS];
+    static uint8_t is_package[ROWS][2 * GW_LABELS];
+    uint32_t below_len = 0;
+    for (uint32_t r = 0; r < ROWS; r++) { /* the deepest first */
+        uint32_t leaf = 0, package = 0, len = 0;
+        while (leaf < n || package < below_len / 2) {
+            const uint32_t pair =
+                package < below_len / 2 ? row[r - 1][2 * package] + row[r - 1][2 * package + 1] : UINT32_MAX;
+            const int is_leaf = leaf < n && weight[leaf] <= pair;
+            row[r][len] = is_leaf ? weight[leaf++] : pair;
+            package += !is_leaf;
+            is_package[r][len++] = !is_leaf;
+        }
+        below_len = len;
+    }
+    memset(length, 0, n);
+    uint32_t taken = 2 * n - 2;
+    for (uint32_t r = ROWS; r-- > 0;) {
+        uint32_t packages = 0;
+        for (uint32_t i = 0; i < taken; i++) {
+            packages += is_package[r][i];
+        }
+        for (uint32_t i = 0; i < taken - packages; i++) {
+            length[i]++;
+        }
+        taken = 2 * packages;
+    }
+}
+
+/* Among optimal codes the text chooses one: many ties, and counts for which the limit of 11 binds. */
+static void lengths_are_those_of_the_text(void **state)
+{
+    (void)state;
+    test_random random = {3};
+    gw_codebook_scratch scratch;
+    for (uint32_t turn = 0; turn < 4000; turn++) {
+        uint32_t count[GW_LABELS] = {0}, weight[GW_LABELS], n = 0;
+        uint8_t label_of[GW_LABELS], length[GW_LABELS], want[GW_LABELS];
+        const uint32_t labels = 2 + test_random_below(&random, turn % 2 != 0 ? 254 : 60);
+        const double spread = turn % 4 == 0 ? 1.0 : turn % 4 == 1 ? 3.0 : 10.0;
+        for (uint32_t i = 0; i < labels; i++) {
+            count[test_random_below(&random, 256)] = (uint32_t)exp(spread * test_random_unit(&random));
+        }
+        for (uint32_t i = 0; i < GW_LABELS; i++) { /* an insertion sort is stable */
+            uint32_t at = n;
+            for (; count[i] != 0 && at > 0 && weight[at - 1] > count[i]; at--) {
+                weight[at] = weight[at - 1];
+                label_of[at] = label_of[at - 1];
+            }
+            if (count[i] != 0) {
+                weight[at] = count[i];
+                label_of[at] = (uint8_t)i;
+                n++;
+            }
+        }
+        if (n < 2) {
+            continue;
+        }
+        gw_codebook_lengths(length, count, &scratch);
+        merge_by_the_text(want, weight, n);
+        for (uint32_t i = 0; i < n; i++) {
+            assert_int_equal(length[label_of[i]], want[i]);
+        }
+    }
+}
+
 /* ---- tables -------------------------------------------------------------------------------------------- */
 
 /* The tree of section 5.1, by its text: leaves, stable sort by depth, canonical codes, ranks. Compares ranks
@@ -732,6 +803,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lengths_are_optimal),
         cmocka_unit_test(lengths_are_complete),
+        cmocka_unit_test(lengths_are_those_of_the_text),
         cmocka_unit_test(trees_follow_the_text),
         cmocka_unit_test(every_small_table),
         cmocka_unit_test(reader_rules),
