@@ -15,8 +15,8 @@
 enum {
     GW_RATE_SLOTS = GW_GCOMP_RATE_POINTS + 1, /* one more for steps that no point sees */
     /* Offsets and sizes of indices that may be negative, and the largest that count. */
-    GW_RATE_KEPT_ZERO = 64,
-    GW_RATE_KEPT = 256,
+    GW_RATE_KEPT_ZERO = 24, /* more than the last point */
+    GW_RATE_KEPT = 280,     /* 254 octaves from the smallest quantum to the largest value */
     GW_RATE_BITS = 32,
     GW_RATE_UP = 288,
     GW_RATE_ERROR_ZERO = 64,

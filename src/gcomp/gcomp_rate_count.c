@@ -400,6 +400,8 @@ void gw_rate_sum_steps(gw_rate_labels *labels, uint32_t points)
         for (uint32_t side = 0; side < 2; side++) {
             for (uint32_t j = 0; j < 256; j++) {
                 labels->plain[side][i][j] += labels->plain[side][i - 1][j];
+            }
+            for (uint32_t j = 0; j < GW_RATE_KEPT; j++) {
                 labels->kept[side][i][j] += labels->kept[side][i - 1][j];
             }
         }

@@ -49,7 +49,14 @@ def check_prefixes(vector):
 def check_command(root, vector):
     """The same vector through the command line."""
     fields = vector.fields
-    command = [sys.executable, gw_decode.__file__, os.path.join(root, vector.file), "--json", "--dtype", fields["dtype"]]
+    command = [
+        sys.executable,
+        gw_decode.__file__,
+        os.path.join(root, vector.file),
+        "--json",
+        "--dtype",
+        fields["dtype"],
+    ]
     if fields["map"]:
         command += [
             "--map",
