@@ -1,7 +1,7 @@
 /*
- * Any values with any options through every way of encoding: one call, ranges and a join, an installed
- * codebook, a hop of a ring; on every backend. Bytes must be equal, values as docs/numerics.md says, frames
- * never above the bound.
+ * Any values with any options through every way of encoding: one call, ranges and a join, segments, an
+ * installed codebook, a hop of a ring, sums of several frames; on every backend. Bytes must be equal, values
+ * as docs/numerics.md says, frames never above the bound and of the size that rate control predicts.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -156,6 +156,67 @@ static void installed_book(run *r, const gw_fuzz_sender *sender, const uint8_t *
     gw_fuzz_buffers_check();
 }
 
+/* The predicted size of a frame is its size. */
+static void predict(run *r, const gw_fuzz_sender *sender, size_t size)
+{
+    const gw_gcomp_options *options = &sender->options;
+    const uint32_t full_cap = options->dtype == GW_FP32 ? 23 : options->dtype == GW_BF16 ? 7 : 10;
+    static gw_gcomp_rate rate;
+    FUZZ_CHECK(gw_gcomp_rate_init(&rate, GW_GCOMP_RATE_TOLERANCE) == GW_OK);
+    const gw_status status = gw_gcomp_rate_add(&rate, &r->codec, &sender->source, &r->workspace);
+    if (options->levels != GW_GCOMP_DERIVED || sender->step != 1 || sender->cap != full_cap) {
+        FUZZ_CHECK(status == GW_ERR_OPTION && rate.len == 0);
+    } else if (sender->source.map == NULL) {
+        FUZZ_CHECK(status == GW_ERR_ARG && rate.len == 0);
+    } else {
+        FUZZ_CHECK(status == GW_OK && rate.len == sender->source.len);
+        FUZZ_CHECK(gw_gcomp_rate_size(&rate, options->tolerance_bits - 1) == size);
+    }
+    gw_fuzz_buffers_check();
+}
+
+/* Segments that only say where the random stream of the whole is: the same frame. Not explicit levels, whose
+ * values are then rounded first, which may change levels after a carry. */
+static void encode_in_segments(run *r, const gw_fuzz_sender *sender, const uint8_t *frame, size_t size,
+                               uint8_t cut)
+{
+    const uint64_t len = sender->source.len, first = len * cut >> 8, element = sender->source.first_element;
+    const gw_gcomp_segment segments[4] = {{sender->source.seed, element - 3, 3 + first},
+                                          {~sender->source.seed, cut, 0},
+                                          {sender->source.seed, element + first, len - first},
+                                          {1, 2, 3}};
+    gw_gcomp_source source = sender->source;
+    if (sender->options.levels == GW_GCOMP_EXPLICIT) {
+        return;
+    }
+    source.segments = segments;
+    source.segment_count = 4;
+    source.segment_offset = 3;
+    source.seed = cut;
+    source.first_element = cut;
+    size_t segments_size = 0;
+    const uint8_t *other = encode(r, &source, GW_FUZZ_FRAME2, &segments_size);
+    FUZZ_CHECK(segments_size == size && memcmp(other, frame, size) == 0);
+}
+
+/* Two frames in one call, each value times a scale, against one after the other. */
+static void add_frames(run *r, const gw_fuzz_sender *sender, const uint8_t *frame, size_t size, float scale)
+{
+    const size_t bytes = (size_t)sender->source.len * sender->element;
+    const gw_gcomp_frame frames[2] = {{frame, size, sender->source.map}, {frame, size, sender->source.map}};
+    uint8_t *expected = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_DST, bytes, 0x2a);
+    uint8_t *sum = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_DST2, bytes, 0x2a);
+    gw_gcomp_target target = {.values = expected, .capacity = sender->source.len, .scale = scale};
+    for (unsigned i = 0; i < 2; i++) {
+        FUZZ_CHECK(gw_gcomp_decode_add(&r->codec, &frames[i], &target, &r->workspace) == GW_OK);
+    }
+    target.values = sum;
+    FUZZ_CHECK(gw_gcomp_decode_add_frames(&r->codec, frames, 2, NULL, &target, &r->workspace) == GW_OK);
+    FUZZ_CHECK(target.len == sender->source.len && target.bad_chunk == UINT64_MAX && target.bad_frame == 0);
+    FUZZ_CHECK(bytes == 0 || memcmp(sum, expected, bytes) == 0);
+    gw_fuzz_buffers_check();
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     gw_fuzz_reader reader = {data, size};
@@ -192,6 +253,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (choice & 64) {
             installed_book(&r, &sender, decoded);
         }
+        predict(&r, &sender, frame_size);
+        encode_in_segments(&r, &sender, frame, frame_size, (uint8_t)(size * 37));
+        add_frames(&r, &sender, frame, frame_size, choice & 2 ? 0.3f : choice & 4 ? -8.0f : 0.0f);
         rest = reader;
         hop(&r, &sender, frame, frame_size, &rest);
     }

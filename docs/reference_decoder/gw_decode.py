@@ -702,8 +702,9 @@ def check_directory(header, data):
     return chunks
 
 
-def check_receiver(header, map, installed):
-    """Rules 15 and 16. Returns the installed codebook, if the frame needs one."""
+def check_receiver(header, map, installed, dtype):
+    """Rules 14a to 16. Returns the installed codebook, if the frame needs one."""
+    reject_if(dtype is not None and header.dtype is not dtype, "OPTION")
     codebook = None
     if header.installed:
         book = installed.get((header.book_id, header.generation))
@@ -765,7 +766,7 @@ def decode_chunk(header, chunks, chunk, data, codebooks, levels):
     return decode_coded(header, chunk, codebook, body, cuts)
 
 
-def decode(data, map=None, installed=None, capacity=None, count_limit=COUNT_MAX, size_t_bits=64):
+def decode(data, map=None, installed=None, capacity=None, count_limit=COUNT_MAX, size_t_bits=64, dtype=None):
     """Decodes a frame.
 
     data         the bytes at hand
@@ -774,6 +775,7 @@ def decode(data, map=None, installed=None, capacity=None, count_limit=COUNT_MAX,
     capacity     values that the output can hold; None: as many as there are
     count_limit  the caller's limit for rule 8
     size_t_bits  rule 8 for another machine than this one
+    dtype        the only one that the receiver decodes, of DTYPES; None: that of the frame
 
     Returns (status, bad_chunk, values). Status is a name of section 8 or "OK". Values are bit patterns of the dtype;
     they are empty unless status is OK or the content of a chunk is bad. In that case the values of all bad chunks are
@@ -783,7 +785,7 @@ def decode(data, map=None, installed=None, capacity=None, count_limit=COUNT_MAX,
     try:
         header = check_header(data, count_limit, size_t_bits)
         chunks = check_directory(header, data)
-        codebook = check_receiver(header, map, installed or {})
+        codebook = check_receiver(header, map, installed or {}, dtype)
         reject_if(capacity is not None and header.count > capacity, "DST")
     except Rejected as rejection:
         return rejection.args[0], None, []
@@ -882,6 +884,9 @@ def main(arguments=None):
         metavar="N",
         help="refuse frames with more values (default 2^48)",
     )
+    parser.add_argument(
+        "--dtype", choices=[dtype.name for dtype in DTYPES.values()], help="refuse frames of other dtypes"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
 
@@ -892,7 +897,10 @@ def main(arguments=None):
     except OSError as error:
         parser.exit(2, "gw_decode: %s: %s\n" % (error.filename, error.strerror))
 
-    status, bad_chunk, values = decode(data, receiver_map, installed, count_limit=options.count_limit)
+    receiver_dtype = {dtype.name: dtype for dtype in DTYPES.values()}.get(options.dtype)
+    status, bad_chunk, values = decode(
+        data, receiver_map, installed, count_limit=options.count_limit, dtype=receiver_dtype
+    )
     report = {
         "file": options.frame,
         "status": status,

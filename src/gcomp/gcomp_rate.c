@@ -1,9 +1,10 @@
 /*
  * Rate control: predicted sizes and errors of the points of a curve, and the choice of a point.
  *
- * Counts of labels, zero masks and kept bits are exact (NOISE: at every other point); what they cost follows
- * from the codebook that the rules of docs/format.md section 6 give. Where chunks share a codebook, the
- * padding of their runs is an average.
+ * Counts of labels, zero masks and kept bits of every chunk are exact (NOISE: at every other point); what
+ * they cost follows from the codebook that the rules of docs/format.md section 6 give. Where chunks share
+ * one, it is known only after the sample of the whole group: values of the sample are counted first, then the
+ * chunks one by one.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -19,44 +20,52 @@ enum {
     COST_OF_A_BIT = 256
 };
 
-/* A group at one point. */
+/* A chunk at one point. */
 typedef struct point_counts {
     uint32_t plain[GW_LABELS], relative[GW_LABELS]; /* counts of labels */
-    uint64_t chunks;                                /* that are not zero */
     uint64_t nonzeros;
     uint64_t plane_bits;
 } point_counts;
 
-/* Bits of runs that hold `len` numbers in all, one run a chunk, with their padding. Exact for one chunk;
- * among several, rare numbers gather in few chunks, so that fewer runs are padded. */
-static uint64_t run_bits(uint64_t len, uint64_t width, uint64_t chunks)
+/* Bits of a run, plane or the escapes, with their padding. */
+static uint64_t padded_bits(uint64_t bits)
 {
-    const uint64_t bits = len * width;
-    if (chunks <= 1) {
-        return (bits + 31) / 32 * 32;
-    }
-    return bits + 31 * len * chunks / (2 * (len + 8 * chunks));
+    return (bits + 31) / 32 * 32;
 }
 
-/* The sum of multiples of 2^log2 whose exact sum, for one chunk, is bits. */
-static uint64_t round_bits(uint64_t bits, uint32_t log2, uint64_t chunks)
+/* Label with a relative exponent of values that many octaves from the quantum. */
+static uint32_t relative_label(int32_t above, uint32_t dtype)
 {
-    const uint64_t unit = (uint64_t)1 << log2;
-    return chunks <= 1 ? (bits + unit - 1) >> log2 << log2
-                       : bits + (unit - (log2 > 5 ? 32 : 16)) / 2 * chunks;
+    return gw_min_u32((uint32_t)(above < 0 ? 0 : above) + 2, dtype == GW_FP16 ? 32 : 255);
 }
 
-/* Digits: their bits, from the number of kept bits of every value. */
-static void count_digits(point_counts *c, const gw_rate_labels *labels, uint32_t point,
-                         const gw_traits *traits)
+/* Exponent field of the quantum that values of gw_rate_labels.up[point][j] became. */
+static uint32_t quantum_at(uint32_t point, uint32_t j, int32_t last)
 {
+    const int32_t quantum = (int32_t)j - (int32_t)point;
+    return (uint32_t)(quantum < 1 ? 1 : quantum > last ? last : quantum);
+}
+
+/* Bits of the planes. Values whose labels the codebook lacks, because the sample has missed them, are escapes
+ * and have no digits. */
+static void count_digits(point_counts *c, const gw_rate_counts *counts, uint32_t point, uint32_t dtype,
+                         const gw_codebook *book)
+{
+    const gw_traits *traits = gw_traits_of(dtype);
+    const gw_rate_labels *labels = &counts->labels;
     const int32_t m = traits->mantissa_bits;
+    uint32_t kept[GW_RATE_BITS] = {0}; /* values by kept mantissa bits */
     uint64_t len[GW_PLANES_MAX] = {0};
     for (int32_t j = 0; j < GW_RATE_KEPT; j++) {
-        const uint32_t count = labels->kept[0][point][j] + labels->kept[1][point][j];
-        const int32_t place = j - GW_RATE_KEPT_ZERO + (int32_t)point;
-        uint32_t bits = 1 + (uint32_t)(place < 0 ? 0 : place > m ? m : place); /* with the sign */
-        c->nonzeros += count;
+        const int32_t above = j - GW_RATE_KEPT_ZERO + (int32_t)point;
+        const uint32_t relative = labels->kept[0][point][j], absolute = labels->kept[1][point][j];
+        const int is_missed = book->is_relative && book->length[relative_label(above, dtype)] == 0;
+        kept[above < 0 ? 0 : above > m ? m : above] += (is_missed ? 0 : relative) + absolute;
+        c->nonzeros += relative + absolute;
+    }
+    for (uint32_t j = 0; j <= (uint32_t)m; j++) {
+        const uint32_t count = kept[j] - counts->missed[point][j];
+        uint32_t bits = 1 + j; /* with the sign */
         for (uint32_t p = 0; p < GW_DIGIT_PLANES && bits >= traits->digit_width[p]; p++) {
             len[p] += count;
             bits -= traits->digit_width[p];
@@ -66,56 +75,43 @@ static void count_digits(point_counts *c, const gw_rate_labels *labels, uint32_t
         }
     }
     for (uint32_t j = 0; j < GW_RATE_UP; j++) { /* their signs */
+        const uint32_t exponent = quantum_at(point, j, traits->exponent_mask - 1);
+        const uint32_t label = book->is_relative ? 2 : exponent + (dtype == GW_FP16 ? 2 : 1);
         c->nonzeros += labels->up[point][j];
-        len[GW_PLANE_R1] += labels->up[point][j];
+        len[GW_PLANE_R1] += book->length[label] != 0 ? labels->up[point][j] : 0;
     }
     for (uint32_t p = 0; p < GW_PLANES_MAX; p++) {
-        c->plane_bits += run_bits(len[p], gw_plane_width(traits, p), c->chunks);
+        c->plane_bits += padded_bits(len[p] * gw_plane_width(traits, p));
     }
-}
-
-/* Numbers of a table: all, or those of a sample. */
-typedef struct part {
-    const gw_rate_labels *labels;
-    uint32_t shift, mask;
-} part;
-
-static uint32_t part_of(const part *p, uint32_t number)
-{
-    return number >> p->shift & p->mask;
 }
 
 /* Labels of values other than zero. */
-static void count_labels(uint32_t *plain, uint32_t *relative, const part *p, uint32_t point, uint32_t dtype)
+static void count_labels(uint32_t *plain, uint32_t *relative, const gw_rate_labels *labels, uint32_t point,
+                         uint32_t dtype)
 {
-    const gw_rate_labels *labels = p->labels;
     const gw_traits *traits = gw_traits_of(dtype);
     const uint32_t first = dtype == GW_FP16 ? 2 : 1; /* label of exponent field 0 */
     const int32_t last = traits->exponent_mask - 1;
-    const uint32_t label_max = dtype == GW_FP16 ? 32 : 255;
     GW_MEMSET(plain, 0, GW_LABELS * sizeof *plain);
     GW_MEMSET(relative, 0, GW_LABELS * sizeof *relative);
     for (uint32_t e = 0; e <= (uint32_t)last; e++) {
-        const uint32_t absolute = part_of(p, labels->plain[1][point][e]);
-        plain[e + first] += part_of(p, labels->plain[0][point][e]) + absolute;
+        const uint32_t absolute = labels->plain[1][point][e];
+        plain[e + first] += labels->plain[0][point][e] + absolute;
         relative[e + first] += absolute;
     }
     for (int32_t j = 0; j < GW_RATE_KEPT; j++) {
         const int32_t above = j - GW_RATE_KEPT_ZERO + (int32_t)point;
-        relative[gw_min_u32((uint32_t)(above < 0 ? 0 : above) + 2, label_max)] +=
-            part_of(p, labels->kept[0][point][j]);
+        relative[relative_label(above, dtype)] += labels->kept[0][point][j];
     }
-    for (int32_t j = 0; j < GW_RATE_UP; j++) {
-        const int32_t quantum = j - (int32_t)point;
-        const uint32_t count = part_of(p, labels->up[point][j]);
-        plain[(uint32_t)(quantum < 1 ? 1 : quantum > last ? last : quantum) + first] += count;
-        relative[2] += count;
+    for (uint32_t j = 0; j < GW_RATE_UP; j++) {
+        plain[quantum_at(point, j, last) + first] += labels->up[point][j];
+        relative[2] += labels->up[point][j];
     }
-    plain[GW_LABEL_ESCAPE] = relative[GW_LABEL_ESCAPE] = part_of(p, labels->escapes[point]);
+    plain[GW_LABEL_ESCAPE] = relative[GW_LABEL_ESCAPE] = labels->escapes[point];
 }
 
 /* Bits of the runs of a tree, count by rank. */
-static uint64_t tree_bits(const gw_tree *tree, const uint32_t *count, uint64_t chunks)
+static uint64_t tree_bits(const gw_tree *tree, const uint32_t *count)
 {
     uint64_t before[GW_LABELS + 1], bits = 0;
     before[0] = 0;
@@ -124,117 +120,171 @@ static uint64_t tree_bits(const gw_tree *tree, const uint32_t *count, uint64_t c
     }
     for (uint32_t i = 0; i < tree->node_count; i++) {
         const gw_node *node = &tree->node[i];
-        bits += run_bits(before[node->end_rank] - before[node->first_rank],
-                         node->right != 0 ? 1 : node->width, chunks);
+        const uint64_t len = before[node->end_rank] - before[node->first_rank];
+        bits += padded_bits(len * (node->right != 0 ? 1 : node->width));
     }
     return bits;
 }
 
-static int is_sampled(const gw_encoding *e, const gw_rate_tables *t)
+/* Bits of the runs of the zero mask. */
+static uint64_t mask_bits(gw_tree *tree, const gw_codebook *book, const uint32_t *byte_count)
 {
-    return gw_group_sample_blocks(e->codec, (size_t)t->len) > 1;
-}
-
-/* The masked part of a codebook and of the chunks. */
-static uint64_t mask_bits(const gw_encoding *e, const point_counts *c, const uint32_t *byte_count)
-{
-    const gw_scratch *s = &e->scratch;
     uint32_t count[256];
-    gw_mask_tree_build(s->mask_tree, s->book);
-    for (uint32_t rank = 0; rank < s->mask_tree->label_count; rank++) {
-        count[rank] = byte_count[s->mask_tree->label_of_rank[rank]];
+    gw_mask_tree_build(tree, book);
+    for (uint32_t rank = 0; rank < tree->label_count; rank++) {
+        count[rank] = byte_count[tree->label_of_rank[rank]];
     }
-    return tree_bits(s->mask_tree, count, c->chunks);
+    return tree_bits(tree, count);
 }
 
-/* Sets the codebook of the scratch but for is_relative: from a sample if chunks share it. */
-static void choose_book(const gw_encoding *e, const gw_rate_tables *t, const point_counts *c, uint32_t point)
+/* The codebook of a group at a point, from the counts of its sample, which may be all values. */
+static void choose_book(const gw_encoding *e, gw_rate_tables *t, uint32_t point)
 {
-    const gw_scratch *s = &e->scratch;
+    const uint32_t dtype = e->rule.dtype;
+    gw_codebook *const book = &t->book[point];
     uint32_t plain[GW_LABELS], relative[GW_LABELS], mask[GW_MASK_CLASSES] = {0};
-    const int is_sample = is_sampled(e, t);
-    const part sample = {t->sample, 0, 0xffff};
-    uint32_t *const count = s->book->is_relative ? relative : plain;
-    uint64_t zeros = is_sample ? t->book_sample_len : t->len;
-    if (is_sample) {
-        count_labels(plain, relative, &sample, point, e->rule.dtype);
-    } else {
-        GW_MEMCPY(count, s->book->is_relative ? c->relative : c->plain, sizeof plain);
+    GW_MEMSET(book, 0, sizeof *book);
+    if (e->rule.deep) {
+        count_labels(plain, relative, t->relative_sample, point, dtype);
+        book->is_relative = gw_labels_cost(relative, 1) < gw_labels_cost(plain, 1);
     }
+    count_labels(plain, relative, &t->counts.labels, point, dtype);
+    uint32_t *const count = book->is_relative ? relative : plain;
+    uint64_t zeros = t->counts.counted;
     for (uint32_t label = 1; label < GW_LABELS; label++) {
         zeros -= count[label];
     }
     count[GW_LABEL_ZERO] = (uint32_t)zeros;
-    gw_mask_fold(mask, is_sample ? t->sample_mask[point] : t->mask[point]);
-    const gw_book_counts counts = {count, mask, is_sample ? t->book_sample_len : t->len,
-                                   gw_min_u64(t->len, (uint64_t)1 << e->info.chunk_log2), is_sample};
-    gw_book_choose(s->book, &counts, s->book_scratch);
+    gw_mask_fold(mask, t->counts.mask[point]);
+    const gw_book_counts counts = {count, mask, t->counts.counted,
+                                   gw_min_u64(t->counts.len, (uint64_t)1 << e->info.chunk_log2),
+                                   t->book_period > GW_SAMPLE_RUN_LEN};
+    gw_book_choose(book, &counts, e->scratch.book_scratch);
+    for (uint32_t exponent = 0; exponent < gw_traits_of(dtype)->exponent_mask; exponent++) {
+        const uint32_t is_missed = book->length[exponent + (dtype == GW_FP16 ? 2 : 1)] == 0;
+        t->missed[0][exponent] |= (book->is_relative ? 0 : is_missed) << point;
+        t->missed[1][exponent] |= is_missed << point;
+    }
 }
 
-/* Bits of a group without its directory entries. */
+/* Bits of a CODED chunk but for its codebook and the padding of the chunk. */
 static uint64_t coded_bits(const gw_encoding *e, const gw_rate_tables *t, point_counts *c, uint32_t point)
 {
     const gw_scratch *s = &e->scratch;
-    uint32_t *const count = s->book->is_relative ? c->relative : c->plain;
-    choose_book(e, t, c, point);
-    uint64_t bits = 0, counts = GW_PLANES_MAX + 1;
-    if (s->book->is_masked) {
-        bits += mask_bits(e, c, t->mask[point]);
-        counts += 1u + s->mask_tree->inner_count;
+    const gw_codebook *book = &t->book[point];
+    uint32_t *const count = book->is_relative ? c->relative : c->plain;
+    uint64_t bits = 0, words = GW_PLANES_MAX + 1;
+    if (book->is_masked) {
+        bits += mask_bits(s->mask_tree, book, t->counts.mask[point]);
+        words += 1u + s->mask_tree->inner_count;
     }
-    gw_tree_build(s->tree, s->book);
-    const uint64_t escapes = count[GW_LABEL_ESCAPE];
+    gw_tree_build(s->tree, book);
     for (uint32_t label = 2; label < GW_LABELS; label++) { /* what the sample has missed */
-        count[GW_LABEL_ESCAPE] += s->book->length[label] == 0 ? count[label] : 0;
+        count[GW_LABEL_ESCAPE] += book->length[label] == 0 ? count[label] : 0;
     }
     uint32_t by_rank[GW_LABELS];
     for (uint32_t rank = 0; rank < s->tree->label_count; rank++) {
         by_rank[rank] = count[s->tree->label_of_rank[rank]];
     }
-    counts += s->tree->inner_count;
-    bits += tree_bits(s->tree, by_rank, c->chunks) + c->plane_bits;
-    bits += c->chunks * round_bits(16 * counts, 5, 1);
-    bits += round_bits(8u * gw_traits_of(e->rule.dtype)->size * count[GW_LABEL_ESCAPE], 5, 1);
-    if (count[GW_LABEL_ESCAPE] != escapes) { /* the digits that they would have, on average */
-        bits -= c->plane_bits * (count[GW_LABEL_ESCAPE] - escapes) / c->nonzeros;
-    }
-    return round_bits(bits + 8 * gw_codebook_size(s->book), 7, c->chunks);
+    words += s->tree->inner_count;
+    bits += tree_bits(s->tree, by_rank) + c->plane_bits + padded_bits(16 * words);
+    bits += padded_bits(8u * gw_traits_of(e->rule.dtype)->size * count[GW_LABEL_ESCAPE]);
+    return bits;
 }
 
-/* A group at a point: its bits without directory entries. */
-static uint64_t group_bits(const gw_encoding *e, const gw_rate_tables *t, uint32_t point, uint64_t *nonzeros)
+/* Bits of a chunk at a point, and its values that are not zero. */
+static uint64_t chunk_bits(const gw_encoding *e, gw_rate_tables *t, uint32_t point, uint64_t *nonzeros)
 {
     const uint32_t dtype = e->rule.dtype;
-    const uint64_t raw = 8 * (uint64_t)gw_traits_of(dtype)->size * t->len;
+    const gw_rate_labels *labels = &t->counts.labels;
     point_counts c;
     GW_MEMSET(&c, 0, sizeof c);
-    GW_MEMSET(e->scratch.book, 0, sizeof *e->scratch.book);
-    if (e->rule.deep) {
-        count_labels(c.plain, c.relative, &(part){t->sample, 16, 0xffff}, point, dtype);
-        e->scratch.book->is_relative = gw_labels_cost(c.relative, 1) < gw_labels_cost(c.plain, 1);
-    }
-    c.chunks = t->chunks[point];
-    count_digits(&c, &t->all, point, gw_traits_of(dtype));
-    count_labels(c.plain, c.relative, &(part){&t->all, 0, UINT32_MAX}, point, dtype);
-    c.nonzeros += t->all.escapes[point];
-    c.plain[GW_LABEL_ZERO] = c.relative[GW_LABEL_ZERO] = (uint32_t)(t->len - c.nonzeros);
+    count_digits(&c, &t->counts, point, dtype, &t->book[point]);
+    count_labels(c.plain, c.relative, labels, point, dtype);
+    c.nonzeros += labels->escapes[point];
+    c.plain[GW_LABEL_ZERO] = c.relative[GW_LABEL_ZERO] = (uint32_t)(t->counts.len - c.nonzeros);
     *nonzeros = c.nonzeros;
-    return c.chunks == 0 ? 0 : gw_min_u64(coded_bits(e, t, &c, point), raw);
+    if (c.nonzeros == 0) {
+        return 0;
+    }
+    const uint64_t raw = (8 * (uint64_t)gw_traits_of(dtype)->size * t->counts.len + 127) / 128 * 128;
+    const uint64_t book = t->has_owner[point] ? 0 : 8 * (uint64_t)gw_codebook_size(&t->book[point]);
+    const uint64_t coded = (coded_bits(e, t, &c, point) + book + 127) / 128 * 128;
+    if (coded >= raw) {
+        return raw;
+    }
+    t->has_owner[point] = 1;
+    return coded;
 }
 
-/* A group whose steps are summed. */
-static void add_points(gw_gcomp_rate *rate, const gw_encoding *e, const gw_rate_tables *t, uint32_t first,
-                       uint32_t stride)
+/* One family of a group being added to a rate. */
+typedef struct group_adding {
+    gw_gcomp_rate *rate;
+    gw_encoding *e;
+    const gw_group *group;
+    gw_rate_family family;
+    uint32_t first, stride; /* of its points in the rate */
+} group_adding;
+
+/* Counts the chunk that starts with value `at` of the group. */
+static void count_chunk(const group_adding *a, gw_rate_tables *t, size_t at, gw_segment_place *place)
 {
-    const uint32_t points = rate->kind == GW_GCOMP_RATE_NOISE ? NOISE_POINTS : GW_GCOMP_RATE_POINTS;
-    const uint64_t chunk_len = (uint64_t)1 << e->info.chunk_log2;
-    const uint64_t entries = 8 * GW_FRAME_ENTRY_SIZE * ((t->len + chunk_len - 1) / chunk_len);
-    uint32_t point = 0;
-    for (uint32_t at = first; at < points; at += stride, point++) {
+    const size_t chunk_len = (size_t)1 << a->e->info.chunk_log2;
+    const gw_span chunk = gw_group_span(a->e, a->group, at, gw_min_size(a->group->len - at, chunk_len));
+    gw_rate_count(t, &chunk, &a->e->rule, &a->family, place);
+}
+
+/* Adds a chunk whose values are counted and whose steps are summed. */
+static void add_chunk(const group_adding *a, gw_rate_tables *t)
+{
+    for (uint32_t point = 0; point < a->family.points; point++) {
+        const uint32_t at = a->first + point * a->stride;
         uint64_t nonzeros = 0;
-        rate->cost[at] += COST_OF_A_BIT * (group_bits(e, t, point, &nonzeros) + entries);
-        rate->nonzeros[at] += nonzeros;
-        rate->error[at] += gw_rate_error_at(t, &e->rule, point);
+        const uint64_t bits = chunk_bits(a->e, t, point, &nonzeros) + 8 * GW_FRAME_ENTRY_SIZE;
+        a->rate->cost[at] += COST_OF_A_BIT * bits;
+        a->rate->nonzeros[at] += nonzeros;
+    }
+}
+
+/* The codebooks of a group, from its sample. */
+static void choose_books(const group_adding *a, gw_rate_tables *t, gw_segment_place *place)
+{
+    const size_t len = a->group->len;
+    GW_MEMSET(t, 0, sizeof *t);
+    t->relative_sample = (gw_rate_labels *)(void *)a->e->scratch.escapes;
+    t->book_period = GW_SAMPLE_RUN_LEN * gw_group_sample_blocks(a->e->codec, len);
+    t->relative_period = GW_SAMPLE_RUN_LEN * gw_power_of_two(len / 1024);
+    GW_MEMSET(t->relative_sample, 0, sizeof *t->relative_sample);
+    for (size_t at = 0; at < len; at += (size_t)1 << a->e->info.chunk_log2) {
+        count_chunk(a, t, at, place);
+    }
+    gw_rate_sum_steps(&t->counts.labels, a->family.points);
+    gw_rate_sum_steps(t->relative_sample, a->family.points);
+    for (uint32_t point = 0; point < a->family.points; point++) {
+        choose_book(a->e, t, point);
+    }
+}
+
+static void add_family(const group_adding *a, gw_rate_tables *t, gw_segment_place *place)
+{
+    const size_t chunk_len = (size_t)1 << a->e->info.chunk_log2;
+    gw_segment_place start = *place;
+    choose_books(a, t, place);
+    if (a->group->len <= chunk_len && t->book_period == GW_SAMPLE_RUN_LEN) { /* the counts are those of all */
+        add_chunk(a, t);
+    } else {
+        *place = start;
+        t->relative_sample = NULL;
+        GW_MEMSET(&t->errors, 0, sizeof t->errors);
+        for (size_t at = 0; at < a->group->len; at += chunk_len) {
+            GW_MEMSET(&t->counts, 0, sizeof t->counts);
+            count_chunk(a, t, at, place);
+            gw_rate_sum_steps(&t->counts.labels, a->family.points);
+            add_chunk(a, t);
+        }
+    }
+    for (uint32_t point = 0; point < a->family.points; point++) {
+        a->rate->error[a->first + point * a->stride] += gw_rate_error_at(&t->errors, &a->e->rule, point);
     }
 }
 
@@ -252,23 +302,16 @@ static void add_group(gw_gcomp_rate *rate, gw_encoding *e, uint64_t first, gw_se
     gw_rate_tables *const t = (gw_rate_tables *)(void *)e->scratch.sums;
     for (uint32_t half = 0; half <= (uint32_t)is_noise; half++) {
         /* Halves of octaves: a family of their own, one octave lower but for quanta in its upper part. */
-        const gw_rate_family family = {is_noise ? NOISE_OCTAVES - half : GW_GCOMP_RATE_POINTS,
-                                       (int32_t)e->source->map->base, -tolerance - bias - (int32_t)half,
-                                       half};
-        GW_MEMSET(t, 0, sizeof *t);
-        t->sample = (gw_rate_labels *)(void *)e->scratch.escapes;
-        t->book_period = GW_SAMPLE_RUN_LEN * gw_group_sample_blocks(e->codec, group.len);
-        t->relative_period = GW_SAMPLE_RUN_LEN * gw_power_of_two(group.len / 1024);
-        GW_MEMSET(t->sample, 0, sizeof *t->sample);
+        const group_adding a = {rate,
+                                e,
+                                &group,
+                                {is_noise ? NOISE_OCTAVES - half : GW_GCOMP_RATE_POINTS,
+                                 (int32_t)e->source->map->base, -tolerance - bias - (int32_t)half, half},
+                                half,
+                                is_noise ? 2 : 1};
         *place = start;
-        for (size_t i = 0; i < group.len; i += chunk_len) {
-            const gw_span chunk = gw_group_span(e, &group, i, gw_min_size(group.len - i, chunk_len));
-            gw_rate_count(t, &chunk, &e->rule, &family, place);
-        }
-        gw_rate_sum_steps(&t->all, family.points);
-        gw_rate_sum_steps(t->sample, family.points);
-        add_points(rate, e, t, half, is_noise ? 2 : 1);
-        rate->square += half ? 0.0 : t->value_square;
+        add_family(&a, t, place);
+        rate->square += half ? 0.0 : t->errors.value_square;
     }
 }
 

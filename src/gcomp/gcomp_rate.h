@@ -1,5 +1,5 @@
 /*
- * Rate control: what the labels, kept bits, zero masks and errors of a group are at every point of a curve.
+ * Rate control: what the labels, kept bits, zero masks and errors of a chunk are at every point of a curve.
  *
  * The points of a *family* have the quanta of one map, each one octave smaller than the one before. A value
  * then changes in a few steps from point to point: it is zero, becomes a quantum, keeps its exponent, keeps
@@ -15,8 +15,9 @@
 enum {
     GW_RATE_SLOTS = GW_GCOMP_RATE_POINTS + 1, /* one more for steps that no point sees */
     /* Offsets and sizes of indices that may be negative, and the largest that count. */
-    GW_RATE_KEPT_ZERO = 64,
-    GW_RATE_KEPT = 256,
+    GW_RATE_KEPT_ZERO = 24, /* more than the last point */
+    GW_RATE_KEPT = 280,     /* 254 octaves from the smallest quantum to the largest value */
+    GW_RATE_BITS = 32,
     GW_RATE_UP = 288,
     GW_RATE_ERROR_ZERO = 64,
     GW_RATE_ERRORS = 128
@@ -42,21 +43,38 @@ typedef struct gw_rate_labels {
     uint32_t escapes[GW_RATE_SLOTS];
 } gw_rate_labels;
 
-typedef struct gw_rate_tables {
-    gw_rate_labels all;
-    /* Steps of two samples, each with 64 values of every `period`: in the low 16 bits of every number the one
-     * that a codebook is made from, in the high 16 bits the one that decides between relative exponents and
-     * others. */
-    gw_rate_labels *sample;
-    size_t book_period, relative_period;
-    uint64_t book_sample_len;
-    /* Bytes of the zero mask, and those of the sample for a codebook; not steps */
-    uint32_t mask[GW_GCOMP_RATE_POINTS][256], sample_mask[GW_GCOMP_RATE_POINTS][256];
-    uint32_t chunks[GW_GCOMP_RATE_POINTS]; /* chunks that are not zero */
-    uint64_t len;
-    double value_square; /* sum of squares */
+/* What the values of a chunk, or of several, add up to. */
+typedef struct gw_rate_counts {
+    gw_rate_labels labels;
+    uint32_t mask[GW_GCOMP_RATE_POINTS][256]; /* bytes of the zero mask; not steps */
+    /* By kept bits: values with a label by exponent that the codebook lacks (gw_rate_tables.missed); not
+     * steps */
+    uint32_t missed[GW_GCOMP_RATE_POINTS][GW_RATE_BITS];
+    uint64_t len;     /* of the chunks */
+    uint64_t counted; /* of these, values that were not left out */
+} gw_rate_counts;
+
+/* Sums of squares and of squared errors. */
+typedef struct gw_rate_errors {
+    double value_square;
     gw_rate_error error[GW_RATE_ERRORS];
     double other_error[GW_GCOMP_RATE_POINTS];
+} gw_rate_errors;
+
+typedef struct gw_rate_tables {
+    gw_rate_counts counts;
+    gw_rate_errors errors;
+    /* Not NULL: only the values of the sample for a codebook are counted, 64 of every book_period, and among
+     * them, here, 64 of every relative_period: the sample that decides between relative exponents and others.
+     * Both count from the first value. */
+    gw_rate_labels *relative_sample;
+    size_t book_period, relative_period;
+    /* By point: the codebook of the group, and whether a chunk has it already. */
+    gw_codebook book[GW_GCOMP_RATE_POINTS];
+    uint8_t has_owner[GW_GCOMP_RATE_POINTS];
+    /* By exponent field, for both sides of gw_rate_labels.plain: bit i is set if the codebook of point i has
+     * no code for the label that the exponent has there. */
+    uint32_t missed[2][256];
 } gw_rate_tables;
 
 /* The points of one family. */
@@ -68,7 +86,8 @@ typedef struct gw_rate_family {
     uint32_t half;
 } gw_rate_family;
 
-/* Adds the values of a chunk. The rule is that of an encode of derived levels with a map. */
+/* Adds the values of a chunk, or those of the sample. The rule is that of an encode of derived levels with a
+ * map. */
 void gw_rate_count(gw_rate_tables *tables, const gw_span *chunk, const gw_round_rule *rule,
                    const gw_rate_family *family, gw_segment_place *place);
 
@@ -76,6 +95,6 @@ void gw_rate_count(gw_rate_tables *tables, const gw_span *chunk, const gw_round_
 void gw_rate_sum_steps(gw_rate_labels *labels, uint32_t points);
 
 /* The expected squared error of all values at a point. */
-double gw_rate_error_at(const gw_rate_tables *tables, const gw_round_rule *rule, uint32_t point);
+double gw_rate_error_at(const gw_rate_errors *errors, const gw_round_rule *rule, uint32_t point);
 
 #endif

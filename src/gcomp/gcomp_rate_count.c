@@ -19,8 +19,8 @@ typedef struct item {
     int32_t quantum;  /* exponent field at point 0 */
     uint8_t *toggles; /* by point: bits of the zero mask that change there */
     uint8_t bit;
-    int keeps_sign;   /* where it is rounded to zero, it is -0 */
-    uint32_t samples; /* what it adds to the numbers of the samples */
+    int keeps_sign;         /* where it is rounded to zero, it is -0 */
+    gw_rate_labels *sample; /* that it belongs to beside all values, or NULL */
 } item;
 
 static int32_t clamp(int32_t x, int32_t least, int32_t most)
@@ -105,45 +105,59 @@ typedef struct steps {
     uint32_t is_plain; /* 1: side 1 of the tables */
 } steps;
 
-static void add_steps_to(gw_rate_labels *labels, uint32_t weight, const steps *s)
+static void add_steps_to(gw_rate_labels *labels, const steps *s)
 {
     const int32_t place = clamp(s->kept + GW_RATE_KEPT_ZERO, 0, GW_RATE_KEPT - 1);
-    labels->plain[s->is_plain][s->first][s->exponent] += weight;
-    labels->plain[s->is_plain][s->end][s->exponent] -= weight;
-    labels->kept[s->is_plain][s->first][place] += weight;
-    labels->kept[s->is_plain][s->end][place] -= weight;
+    labels->plain[s->is_plain][s->first][s->exponent]++;
+    labels->plain[s->is_plain][s->end][s->exponent]--;
+    labels->kept[s->is_plain][s->first][place]++;
+    labels->kept[s->is_plain][s->end][place]--;
 }
 
-static void add_steps(gw_rate_tables *t, const item *it, const steps *s)
+/* Mantissa bits that a value keeps at a point. */
+static int32_t bits_at(const steps *s, int32_t point, int32_t mantissa_bits)
 {
-    add_steps_to(&t->all, 1, s);
-    if (it->samples != 0) {
-        add_steps_to(t->sample, it->samples, s);
+    return clamp(s->kept + point, 0, mantissa_bits);
+}
+
+static void add_steps(gw_rate_tables *t, const item *it, const steps *s, int32_t mantissa_bits)
+{
+    const uint32_t missed = t->missed[s->is_plain][s->exponent];
+    add_steps_to(&t->counts.labels, s);
+    for (int32_t i = s->first; missed >> i != 0 && i < s->end; i++) {
+        t->counts.missed[i][bits_at(s, i, mantissa_bits)] += missed >> i & 1;
+    }
+    if (it->sample != NULL) {
+        add_steps_to(it->sample, s);
     }
 }
 
 static void add_up(gw_rate_tables *t, const item *it, int32_t first, int32_t end)
 {
     const int32_t place = clamp(it->quantum, 0, GW_RATE_UP - 1);
-    t->all.up[first][place]++;
-    t->all.up[end][place]--;
-    t->sample->up[first][place] += it->samples;
-    t->sample->up[end][place] -= it->samples;
+    t->counts.labels.up[first][place]++;
+    t->counts.labels.up[end][place]--;
+    if (it->sample != NULL) {
+        it->sample->up[first][place]++;
+        it->sample->up[end][place]--;
+    }
 }
 
 static void add_escape(gw_rate_tables *t, const item *it, int32_t first, int32_t end)
 {
-    t->all.escapes[first]++;
-    t->all.escapes[end]--;
-    t->sample->escapes[first] += it->samples;
-    t->sample->escapes[end] -= it->samples;
+    t->counts.labels.escapes[first]++;
+    t->counts.labels.escapes[end]--;
+    if (it->sample != NULL) {
+        it->sample->escapes[first]++;
+        it->sample->escapes[end]--;
+    }
 }
 
 static void add_error(gw_rate_tables *t, const item *it, const settings *s)
 {
     const int32_t m = s->traits->mantissa_bits, exponent = (int32_t)(it->magnitude >> m);
     const int32_t above = it->quantum - exponent;
-    gw_rate_error *e = &t->error[clamp(above + GW_RATE_ERROR_ZERO, 0, GW_RATE_ERRORS - 1)];
+    gw_rate_error *e = &t->errors.error[clamp(above + GW_RATE_ERROR_ZERO, 0, GW_RATE_ERRORS - 1)];
     const double octave = power_of_two(exponent - s->bias), quantum = power_of_two(it->quantum - s->bias);
     const double square = octave * octave;
     const uint32_t mantissa = it->magnitude & ((1u << m) - 1);
@@ -181,9 +195,9 @@ static void count_ordinary(gw_rate_tables *t, const item *it, const settings *s)
         const int32_t bits = carry_bits(it->magnitude, it->random, s);
         const int32_t end = bits < 0 ? own : clamp(above + bits + 1, own, s->points);
         if (end > own) {
-            add_steps(t, it, &(steps){own, end, exponent + 1, 1 - above, 0});
+            add_steps(t, it, &(steps){own, end, exponent + 1, 1 - above, 0}, m);
         }
-        add_steps(t, it, &(steps){end, s->points, exponent, -above, 0});
+        add_steps(t, it, &(steps){end, s->points, exponent, -above, 0}, m);
     }
     add_error(t, it, s);
 }
@@ -231,7 +245,7 @@ static void count_slowly(gw_rate_tables *t, const item *it, const settings *s)
             if (is_nonzero) {
                 const int32_t after = (int32_t)(rounded >> m);
                 add_steps(t, it,
-                          &(steps){i, i + 1, after, (after == 0 ? 1 : after) - quantum - i, quantum < 1});
+                          &(steps){i, i + 1, after, (after == 0 ? 1 : after) - quantum - i, quantum < 1}, m);
             }
             if (!is_nonzero && it->keeps_sign) {
                 add_escape(t, it, i, i + 1);
@@ -241,7 +255,7 @@ static void count_slowly(gw_rate_tables *t, const item *it, const settings *s)
             fraction = (double)(significand & ((1u << drop) - 1)) * power_of_two(-drop);
         }
         const double size = power_of_two(clamp(unit - s->bias, -300, 300));
-        t->other_error[i] += squared_error(fraction, s->rounding) * size * size;
+        t->errors.other_error[i] += squared_error(fraction, s->rounding) * size * size;
         if (is_nonzero != was_nonzero) {
             it->toggles[i] ^= it->bit;
         }
@@ -250,15 +264,12 @@ static void count_slowly(gw_rate_tables *t, const item *it, const settings *s)
 }
 
 /* Counts a byte of the zero mask of every point, and clears the toggles. */
-static void count_mask(gw_rate_tables *t, uint8_t toggles[GW_RATE_SLOTS], uint8_t any[GW_RATE_SLOTS],
-                       int32_t points, uint32_t is_in_sample)
+static void count_mask(gw_rate_tables *t, uint8_t toggles[GW_RATE_SLOTS], int32_t points)
 {
     uint32_t mask = 0;
     for (int32_t i = 0; i < points; i++) {
         mask ^= toggles[i];
-        t->mask[i][mask]++;
-        t->sample_mask[i][mask] += is_in_sample;
-        any[i] = (uint8_t)(any[i] | mask);
+        t->counts.mask[i][mask]++;
     }
     GW_MEMSET(toggles, 0, GW_RATE_SLOTS);
 }
@@ -266,8 +277,8 @@ static void count_mask(gw_rate_tables *t, uint8_t toggles[GW_RATE_SLOTS], uint8_
 /* A value that nothing is dropped of. */
 static void count_exact(gw_rate_tables *t, const item *it, const settings *s)
 {
-    const int32_t exponent = (int32_t)(it->magnitude >> s->traits->mantissa_bits);
-    add_steps(t, it, &(steps){0, s->points, exponent, GW_RATE_KEPT, 1});
+    const int32_t m = s->traits->mantissa_bits, exponent = (int32_t)(it->magnitude >> m);
+    add_steps(t, it, &(steps){0, s->points, exponent, GW_RATE_KEPT, 1}, m);
     it->toggles[0] ^= it->bit;
 }
 
@@ -284,7 +295,7 @@ static void count_value(gw_rate_tables *t, const item *it, uint32_t k, int is_ne
     }
     const double unit = power_of_two((field == 0 ? 1 : field) - s->bias - m);
     const double value = (double)((it->magnitude & ((1u << m) - 1)) | (uint32_t)(field != 0) << m) * unit;
-    t->value_square += value * value;
+    t->errors.value_square += value * value;
     if (k == 0) {
         count_exact(t, it, s);
     } else if (field == 0 || field + 1 >= traits->exponent_mask || it->quantum - s->points < 1 ||
@@ -309,12 +320,10 @@ static int32_t quantum_of(uint32_t k, uint64_t element, const gw_rate_family *fa
     return quantum;
 }
 
-/* What value i of the next chunk adds to the numbers of the samples. */
-static uint32_t samples_of(const gw_rate_tables *t, size_t i)
+/* 1 if value i of the next chunk is in a sample of 64 values of every `period`, a power of two. */
+static int is_in_sample(const gw_rate_tables *t, size_t i, size_t period)
 {
-    const size_t at = (size_t)t->len + i; /* periods are powers of two */
-    return ((at & (t->book_period - 1)) < GW_SAMPLE_RUN_LEN ? 1u : 0) |
-           ((at & (t->relative_period - 1)) < GW_SAMPLE_RUN_LEN ? 1u << 16 : 0);
+    return (((size_t)t->counts.len + i) & (period - 1)) < GW_SAMPLE_RUN_LEN;
 }
 
 /* A chunk being counted. */
@@ -322,7 +331,7 @@ typedef struct counting {
     const gw_span *chunk;
     const gw_round_rule *rule;
     const gw_rate_family *family;
-    uint8_t toggles[GW_RATE_SLOTS], any[GW_RATE_SLOTS];
+    uint8_t toggles[GW_RATE_SLOTS];
 } counting;
 
 /* Counts the values of the chunk from `at` on that share a random stream. */
@@ -335,29 +344,37 @@ static void count_part(gw_rate_tables *t, counting *c, size_t at, gw_gcomp_segme
     const uint8_t *values = (const uint8_t *)c->chunk->values;
     const uint32_t sign_bit = 1u << (8 * traits->size - 1);
     uint32_t random[4] = {0};
+    uint64_t quad_of_random = UINT64_MAX; /* none: element / 4 is smaller */
     for (size_t i = at; i < at + (size_t)stream.len; i++) {
-        const uint64_t element = stream.first_element + (i - at);
+        if (t->relative_sample != NULL && !is_in_sample(t, i, t->book_period)) {
+            continue;
+        }
+        const uint64_t element = stream.first_element + (i - at), quad = element >> 2;
         const uint32_t bits = traits->size == 4 ? gw_load32(values + 4 * i) : gw_load16(values + 2 * i);
-        if (rule->rounding == GW_GCOMP_STOCHASTIC && (i == at || (element & 3) == 0)) {
-            const uint64_t quad = element >> 2;
+        if (rule->rounding == GW_GCOMP_STOCHASTIC && quad != quad_of_random) {
+            quad_of_random = quad;
             gw_philox4x32(random, stream.seed, (uint32_t)quad, (uint32_t)(quad >> 32), rule->step_index,
                           rule->rank_hop);
         }
         const uint32_t magnitude = bits & (sign_bit - 1), exponent = magnitude >> traits->mantissa_bits;
-        const uint32_t samples = samples_of(t, i);
-        t->book_sample_len += samples & 1;
+        t->counts.counted++;
         const int is_flushed =
             rule->strict ? bits == 0 : magnitude == 0 || (exponent == 0 && !traits->keeps_subnormals);
         if (!is_flushed) {
             const uint32_t k = c->chunk->levels[i];
-            const item it = {
-                magnitude,  random[element & 3],      quantum_of(k, c->chunk->element + i, c->family),
-                c->toggles, (uint8_t)(1u << (i & 7)), rule->strict && bits != magnitude,
-                samples};
+            const item it = {magnitude,
+                             random[element & 3],
+                             quantum_of(k, c->chunk->element + i, c->family),
+                             c->toggles,
+                             (uint8_t)(1u << (i & 7)),
+                             rule->strict && bits != magnitude,
+                             t->relative_sample != NULL && is_in_sample(t, i, t->relative_period)
+                                 ? t->relative_sample
+                                 : NULL};
             count_value(t, &it, k, magnitude == 0, &s);
         }
         if ((i & 7) == 7 || i + 1 == c->chunk->len) {
-            count_mask(t, c->toggles, c->any, s.points, samples & 1);
+            count_mask(t, c->toggles, s.points);
         }
     }
 }
@@ -365,7 +382,7 @@ static void count_part(gw_rate_tables *t, counting *c, size_t at, gw_gcomp_segme
 void gw_rate_count(gw_rate_tables *t, const gw_span *chunk, const gw_round_rule *rule,
                    const gw_rate_family *family, gw_segment_place *place)
 {
-    counting c = {chunk, rule, family, {0}, {0}};
+    counting c = {chunk, rule, family, {0}};
     for (size_t at = 0; at < chunk->len;) {
         gw_gcomp_segment stream = {rule->seed, chunk->element, chunk->len};
         if (place->segments != NULL) {
@@ -374,10 +391,7 @@ void gw_rate_count(gw_rate_tables *t, const gw_span *chunk, const gw_round_rule 
         count_part(t, &c, at, stream);
         at += (size_t)stream.len;
     }
-    t->len += chunk->len;
-    for (uint32_t i = 0; i < family->points; i++) {
-        t->chunks[i] += c.any[i] != 0;
-    }
+    t->counts.len += chunk->len;
 }
 
 void gw_rate_sum_steps(gw_rate_labels *labels, uint32_t points)
@@ -386,6 +400,8 @@ void gw_rate_sum_steps(gw_rate_labels *labels, uint32_t points)
         for (uint32_t side = 0; side < 2; side++) {
             for (uint32_t j = 0; j < 256; j++) {
                 labels->plain[side][i][j] += labels->plain[side][i - 1][j];
+            }
+            for (uint32_t j = 0; j < GW_RATE_KEPT; j++) {
                 labels->kept[side][i][j] += labels->kept[side][i - 1][j];
             }
         }
@@ -396,15 +412,15 @@ void gw_rate_sum_steps(gw_rate_labels *labels, uint32_t points)
     }
 }
 
-double gw_rate_error_at(const gw_rate_tables *t, const gw_round_rule *rule, uint32_t point)
+double gw_rate_error_at(const gw_rate_errors *errors, const gw_round_rule *rule, uint32_t point)
 {
     /* Where the value is spread evenly over its quantum, by rounding. */
     static const double evenly[3] = {1.0 / 3.0, 1.0 / 12.0, 1.0 / 6.0};
     const int is_random = rule->rounding == GW_GCOMP_STOCHASTIC;
     const double share = power_of_two(-(int32_t)point);
-    double sum = t->other_error[point];
+    double sum = errors->other_error[point];
     for (int32_t j = 0; j < GW_RATE_ERRORS; j++) {
-        const gw_rate_error *e = &t->error[j];
+        const gw_rate_error *e = &errors->error[j];
         const int32_t kept = (int32_t)point - (j - GW_RATE_ERROR_ZERO);
         if (kept < 0 && !rule->deep) {
             sum += e->kept[0];

@@ -76,13 +76,26 @@ static void run_tolerance(outcome *result, const gw_gcomp_rate *rate, const gw_g
     result->nonzeros = rate->nonzeros[tolerance_bits - 1];
 }
 
-static void assert_close(const outcome *result, uint64_t len, uint32_t point)
+/* With a map that is not the one of the point. */
+static void assert_close(const outcome *result, uint32_t point)
 {
-    const double bits = 8.0 * (double)result->encoded / (double)len;
     const double ratio = (double)result->predicted / (double)result->encoded;
-    if (bits >= 0.3 && !(ratio > 0.97 && ratio < 1.03)) {
-        fail_msg("point %u: %llu bytes predicted, %llu encoded, %.3f bits a value", point,
-                 (unsigned long long)result->predicted, (unsigned long long)result->encoded, bits);
+    if (!(ratio > 0.98 && ratio < 1.02)) {
+        fail_msg("point %u: %llu bytes predicted, %llu encoded", point, (unsigned long long)result->predicted,
+                 (unsigned long long)result->encoded);
+    }
+}
+
+static void assert_exact(const outcome *result, const gw_gcomp_options *options, uint32_t point)
+{
+    if (result->predicted != result->encoded || result->nonzeros != result->nonzeros_decoded) {
+        fail_msg(
+            "dtype %d preset %d rounding %d deep %d strict %d chunks %u point %u: %llu bytes, encoded %llu; "
+            "%llu nonzeros, decoded %llu",
+            (int)options->dtype, (int)options->preset, (int)options->rounding, options->deep_cut,
+            options->strict, options->chunk_log2, point, (unsigned long long)result->predicted,
+            (unsigned long long)result->encoded, (unsigned long long)result->nonzeros,
+            (unsigned long long)result->nonzeros_decoded);
     }
 }
 
@@ -126,7 +139,8 @@ static void map_fill(fixture *f, size_t len)
     const gw_optimizer_state state = {f->param, NULL, NULL, NULL};
     gw_gcomp_map_rule rule;
     uint32_t top;
-    test_map_make(&f->map, GW_FP32, len, 14, 1);
+    test_map_make(&f->map, GW_FP32, len, 12, 1); /* room for the digests of short chunks */
+    f->map.map.chunk_log2 = 14;
     assert_int_equal(gw_gcomp_map_rule_init(&optimizer, 1.0f, NULL, &rule), GW_OK);
     assert_int_equal(gw_gcomp_map_scan(&rule, &state, len, GW_BACKEND_ALL, &top), GW_OK);
     f->map.map.base = gw_gcomp_map_base(top);
@@ -171,51 +185,70 @@ static void check_curve(const fixture *f, const gw_gcomp_options *options)
     for (uint32_t t = 2; t <= 23; t += 3) {
         outcome result;
         run_tolerance(&result, &rate, options, &f->source, t);
-        assert_close(&result, f->source.len, t);
-        assert_int_equal(result.nonzeros, result.nonzeros_decoded);
+        assert_exact(&result, options, t);
     }
 }
 
 /* ---- tests --------------------------------------------------------------------------------------------- */
 
-/* One chunk a codebook: nothing is estimated. */
-static void test_preset_small_is_exact(void **state)
+/* Every pattern and option. With preset fast five or six chunks have a codebook, made from a sample that
+ * misses labels. */
+static void test_sizes_are_exact(void **state)
 {
     (void)state;
     const size_t len = 16384 + 4099;
-    for (uint32_t i = 0; i < 3 * PATTERN_COUNT * 3 * 2 * 2; i++) {
+    for (uint32_t i = 0; i < 3 * PATTERN_COUNT * 3 * 2 * 2 * 2; i++) {
         const gw_dtype dtype = (gw_dtype)(1 + i % 3);
         const test_pattern pattern = (test_pattern)(i / 3 % PATTERN_COUNT);
         const gw_gcomp_rounding rounding = (gw_gcomp_rounding)(i / 3 / PATTERN_COUNT % 3);
-        gw_gcomp_options options =
-            options_of(dtype, GW_GCOMP_SMALL, rounding, (int)(i / 9 / PATTERN_COUNT % 2));
-        options.strict = (int)(i / 18 / PATTERN_COUNT);
+        const gw_gcomp_preset preset = (gw_gcomp_preset)(i / 36 / PATTERN_COUNT);
+        gw_gcomp_options options = options_of(dtype, preset, rounding, (int)(i / 9 / PATTERN_COUNT % 2));
+        options.strict = (int)(i / 18 / PATTERN_COUNT % 2);
         options.checksum = options.strict;
+        options.chunk_log2 = preset == GW_GCOMP_SMALL ? 14 : 12;
         uint8_t *values = malloc(4 * len);
         test_map map;
         assert_non_null(values);
         test_fill_values(values, dtype, len, pattern, i);
-        test_map_make(&map, dtype, len, 14, i);
+        test_map_make(&map, dtype, len, options.chunk_log2, i);
         const gw_gcomp_source source = test_source(values, len, &map.map);
         gw_gcomp_rate rate;
         rate_of(&rate, GW_GCOMP_RATE_TOLERANCE, &options, &source);
         for (uint32_t t = 1 + i % 4; t <= 23; t += 4) {
             outcome result;
             run_tolerance(&result, &rate, &options, &source, t);
-            if (result.predicted != result.encoded || result.nonzeros != result.nonzeros_decoded) {
-                fail_msg("dtype %d pattern %d rounding %d deep %d strict %d t %u: %llu bytes, encoded %llu; "
-                         "%llu nonzeros, decoded %llu",
-                         (int)dtype, (int)pattern, (int)rounding, options.deep_cut, options.strict, t,
-                         (unsigned long long)result.predicted, (unsigned long long)result.encoded,
-                         (unsigned long long)result.nonzeros, (unsigned long long)result.nonzeros_decoded);
-            }
+            assert_exact(&result, &options, t);
         }
         free(values);
         test_map_free(&map);
     }
 }
 
-static void test_shapes_are_close(void **state)
+/* Sparse frames of several chunks and groups, down to few bytes a chunk. */
+static void test_sparse_frames_are_exact(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 4 * SHAPE_COUNT * 2; i++) {
+        static const size_t lens[4] = {20000, 33000, 60000, 131072 + 20000};
+        fixture f;
+        gw_gcomp_rate rate;
+        gw_gcomp_options options = options_of(GW_FP32, GW_GCOMP_FAST, GW_GCOMP_STOCHASTIC, 1);
+        options.chunk_log2 = i / 4 / SHAPE_COUNT == 0 ? 14 : 12;
+        shape_make(&f, (enum shape)(i / 4 % SHAPE_COUNT), lens[i % 4]);
+        f.map.map.chunk_log2 = options.chunk_log2;
+        assert_int_equal(gw_gcomp_map_digest(f.map.levels, lens[i % 4], options.chunk_log2, f.map.digest),
+                         GW_OK);
+        rate_of(&rate, GW_GCOMP_RATE_TOLERANCE, &options, &f.source);
+        for (uint32_t t = 1; t <= 12; t += 1 + t / 4) {
+            outcome result;
+            run_tolerance(&result, &rate, &options, &f.source, t);
+            assert_exact(&result, &options, t);
+        }
+        fixture_free(&f);
+    }
+}
+
+static void test_shapes_are_exact(void **state)
 {
     (void)state;
     for (uint32_t i = 0; i < SHAPE_COUNT * 4; i++) {
@@ -228,7 +261,7 @@ static void test_shapes_are_close(void **state)
     }
 }
 
-static void test_samples_are_close(void **state)
+static void test_samples_are_exact(void **state)
 {
     static const char *const names[3] = {"resnet50-sgdm-step0400", "resnet50-adamw-step0400",
                                          "bertbase-adamw-step0050"};
@@ -408,12 +441,11 @@ static void test_noise_is_close(void **state)
             noise_map(&f, v, len, noise);
             run(&result, &options, &f.source);
             result.predicted = gw_gcomp_rate_size(&rate, point);
-            assert_close(&result, len, point);
+            result.nonzeros = rate.nonzeros[point];
             if (point % 2 == 0) {
-                assert_int_equal(rate.nonzeros[point], result.nonzeros_decoded);
-                if (i % 2 == GW_GCOMP_SMALL) {
-                    assert_int_equal(result.predicted, result.encoded);
-                }
+                assert_exact(&result, &options, point);
+            } else {
+                assert_close(&result, point);
             }
         }
         assert_int_equal(gw_gcomp_rate_size(&rate, 17), 0);
@@ -476,9 +508,10 @@ static void test_arguments(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_preset_small_is_exact),
-        cmocka_unit_test(test_shapes_are_close),
-        cmocka_unit_test(test_samples_are_close),
+        cmocka_unit_test(test_sizes_are_exact),
+        cmocka_unit_test(test_sparse_frames_are_exact),
+        cmocka_unit_test(test_shapes_are_exact),
+        cmocka_unit_test(test_samples_are_exact),
         cmocka_unit_test(test_errors_are_close),
         cmocka_unit_test(test_choice_fits),
         cmocka_unit_test(test_pooled_halves_equal_the_whole),

@@ -48,8 +48,15 @@ def check_prefixes(vector):
 
 def check_command(root, vector):
     """The same vector through the command line."""
-    command = [sys.executable, gw_decode.__file__, os.path.join(root, vector.file), "--json"]
     fields = vector.fields
+    command = [
+        sys.executable,
+        gw_decode.__file__,
+        os.path.join(root, vector.file),
+        "--json",
+        "--dtype",
+        fields["dtype"],
+    ]
     if fields["map"]:
         command += [
             "--map",

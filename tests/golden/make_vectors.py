@@ -26,7 +26,7 @@ COLUMNS = (
     "file",  # the frame
     "status",  # OK or a name of docs/format.md section 8
     "bad_chunk",  # lowest bad chunk, if the content of one is bad
-    "rule",  # number of the broken rule in section 8, 0 for valid frames
+    "rule",  # the broken rule's number in section 8, 0 for valid frames
     "dtype",  # of the receiver's handle
     "levels",  # of the receiver's handle: explicit, derived or carried
     "count",  # values, where the frame gives any (bad chunks as +0)
@@ -64,10 +64,12 @@ class Receiver:
         generation=0,
         count_limit=None,
         capacity=None,
+        dtype=None,
     ):
         self.levels, self.drop_base, self.wire_scale = levels, drop_base, wire_scale
         self.book, self.book_id, self.generation = book, book_id, generation
         self.count_limit, self.capacity = count_limit, capacity
+        self.dtype = dtype  # None: that of the frame
 
 
 def receiver_of(frame, **changes):
@@ -138,7 +140,7 @@ class Index:
             status,
             bad_chunk,
             rule,
-            dtype.name,
+            (receiver.dtype or dtype).name,
             format_.levels_name,
             None if values is None else len(values),
             values_crc,
@@ -823,7 +825,7 @@ class Reject:
 
     def add(self, rule, name, status, frame, data=None, receiver=None, **more):
         self.index.add(
-            "reject/%02d-%s" % (rule, name),
+            "reject/%s-%s" % (rule if isinstance(rule, str) else "%02d" % rule, name),
             frame.to_bytes() if data is None else data,
             frame.format,
             receiver or receiver_of(frame),
@@ -851,6 +853,7 @@ class Reject:
         self.mask_lengths()
         self.masks()
         self.fine_escapes()
+        self.foreign_dtype()
 
     # ---- bases ----
 
@@ -2239,6 +2242,37 @@ class Reject:
         frame.chunks[0].body = bytes(len(frame.chunks[0].body))
         self.add(17, "capacity-before-content", "DST", frame, receiver=receiver_of(frame, capacity=199))
 
+    # ---- rule 14a ----
+
+    def foreign_dtype(self):
+        """Frames that are valid but for the receiver's dtype; then others that break one more rule."""
+        for dtype in DTYPES:
+            for other in DTYPES:
+                if other is not dtype:
+                    frame = self.small(Format(dtype))
+                    name = "%s-at-%s" % (dtype.name, other.name)
+                    self.add("14a", name, "OPTION", frame, receiver=receiver_of(frame, dtype=other))
+        frame = Frame(Format(BF16), 0)
+        self.add("14a", "empty", "OPTION", frame, receiver=receiver_of(frame, dtype=FP16))
+        frame = Frame(Format(FP32, block_log2=6), 4096)
+        frame.chunks = [Chunk(ZERO)]
+        self.add("14a", "carried", "OPTION", frame, receiver=receiver_of(frame, dtype=FP16))
+        book = Book({0: 1, 1: 2, 232: 2}, 62)
+        for name, format_, more in (
+            ("before-table", Format(FP32), {"installed": (5, 9, book)}),
+            ("before-map", Format(FP32, derived=True, step=3), {}),
+        ):
+            self.add("14a", name, "OPTION", self.small(format_, **more), receiver=Receiver(dtype=BF16))
+        frame = self.small()
+        self.add("14a", "before-capacity", "OPTION", frame, receiver=receiver_of(frame, dtype=FP16, capacity=199))
+        frame, _ = self.three(checksum=True)
+        data = frame.to_bytes()
+        data = data[:-20] + bytes((data[-20] ^ 1,)) + data[-19:]
+        self.add("14a", "before-chunk-crc", "OPTION", frame, data, receiver=receiver_of(frame, dtype=BF16))
+        frame, _ = self.three()
+        frame.force["crc", 2] = 1
+        self.add(14, "directory-before-dtype", "HEADER", frame, receiver=receiver_of(frame, dtype=BF16))
+
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Random frames
@@ -2504,7 +2538,8 @@ def make_random(root, count, seed):
         if receiver.levels is not None:
             receiver_map = gw_decode.Map(receiver.levels, receiver.drop_base, receiver.wire_scale)
         installed = {(receiver.book_id, receiver.generation): receiver.book} if receiver.book else {}
-        status, bad_chunk, decoded = gw_decode.decode(data, receiver_map, installed, receiver.capacity)
+        dtype = gw_decode.DTYPES[frame.format.dtype.number]
+        status, bad_chunk, decoded = gw_decode.decode(data, receiver_map, installed, receiver.capacity, dtype=dtype)
         name = "%06d-%s" % (number, kind)
         if kind == "valid" and status != "DST" and (status != "OK" or decoded != values):
             raise SystemExit("%s: writer and reference decoder disagree: %s, chunk %s" % (name, status, bad_chunk))

@@ -40,9 +40,11 @@ class Vector:
 
     def decode(self, data=None):
         """(status, bad_chunk, values as bytes, or None if the status leaves the output untouched)."""
-        limit = {} if self.count_limit is None else {"count_limit": self.count_limit}
+        more = {"dtype": self.dtype}
+        if self.count_limit is not None:
+            more["count_limit"] = self.count_limit
         status, bad_chunk, values = gw_decode.decode(
-            self.data if data is None else data, self.map, self.installed, self.capacity, **limit
+            self.data if data is None else data, self.map, self.installed, self.capacity, **more
         )
         if status != "OK" and bad_chunk is None:
             return status, bad_chunk, None
