@@ -251,7 +251,6 @@ static void put_kept(gw_digits *digits, gw_deep_values *kept, const split_plan *
     }
     kept->len -= len;
     GW_MEMMOVE(kept->word, kept->word + len, kept->len * sizeof *kept->word);
-    GW_MEMMOVE(kept->above, kept->above + len, kept->len * sizeof *kept->above);
 }
 
 static int has_escape(const uint8_t *ranks, size_t groups, const split_plan *plan)
