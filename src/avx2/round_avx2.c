@@ -722,7 +722,6 @@ void gw_round_groups(gw_rounded_groups *rounded, const gw_span *span, size_t at,
 typedef struct deep_groups {
     _Alignas(64) uint8_t quantum[GW_GROUPS_MAX * GW_GROUP_LEN]; /* its exponent; 1 where K is 0 */
     uint8_t exact[GW_GROUPS_MAX * GW_GROUP_LEN];                /* 255 where K is 0 */
-    uint8_t exponent[GW_GROUPS_MAX * GW_GROUP_LEN];             /* after rounding: 0 is the value 0 */
     uint8_t above[GW_GROUPS_MAX * GW_GROUP_LEN];
     uint32_t some[GW_GROUPS_MAX]; /* what does not become 0 */
 } deep_groups;
@@ -780,34 +779,38 @@ GW_TEMPLATE __m256i deep_round8(__m256i x, __m256i random, const uint8_t *quantu
 }
 
 /* words: random ones, which the rounded ones overwrite. */
-GW_TEMPLATE void deep_round_words(deep_groups *deep, uint32_t *words, const uint8_t *values, size_t groups,
+GW_TEMPLATE void deep_round_words(const deep_groups *deep, uint32_t *words, const uint8_t *values, size_t len,
                                   int may_be_exact)
 {
-    for (size_t at = 0; at < groups * GW_GROUP_LEN; at += GW_GROUP_LEN) {
-        __m256i e[4];
-        for (unsigned j = 0; j < 4; j++) {
-            const size_t i = at + 8 * j;
-            uint8_t *const place = (uint8_t *)(void *)(words + i);
-            const __m256i word = deep_round8(load(values + 4 * i), load(place), deep->quantum + i,
-                                             deep->exact + i, may_be_exact);
-            store(place, word);
-            e[j] = _mm256_srli_epi32(_mm256_add_epi32(word, word), 24);
-        }
-        const __m256i packed =
-            _mm256_packus_epi16(_mm256_packs_epi32(e[0], e[1]), _mm256_packs_epi32(e[2], e[3]));
-        store(deep->exponent + at,
-              _mm256_permutevar8x32_epi32(packed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7)));
+    for (size_t i = 0; i < len; i += 8) {
+        uint8_t *const place = (uint8_t *)(void *)(words + i);
+        store(place, deep_round8(load(values + 4 * i), load(place), deep->quantum + i, deep->exact + i,
+                                 may_be_exact));
     }
 }
 
+/* Exponents of a group of words. */
+static inline __m256i exponents_of(const uint32_t *words)
+{
+    __m256i e[4];
+    for (unsigned j = 0; j < 4; j++) {
+        const __m256i word = load((const uint8_t *)(const void *)(words + 8 * j));
+        e[j] = _mm256_srli_epi32(_mm256_add_epi32(word, word), 24);
+    }
+    const __m256i packed =
+        _mm256_packus_epi16(_mm256_packs_epi32(e[0], e[1]), _mm256_packs_epi32(e[2], e[3]));
+    return _mm256_permutevar8x32_epi32(packed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+}
+
 /* Returns the largest exponent of every place in a group. */
-static __m256i find_deep_labels(uint8_t *labels, deep_groups *deep, size_t groups, uint32_t relative)
+static __m256i find_deep_labels(uint8_t *labels, deep_groups *deep, const uint32_t *words, size_t groups,
+                                uint32_t relative)
 {
     const __m256i add = bytes(relative ? 2 : 1); /* of relative exponents the quantum's is 1 */
     __m256i largest = _mm256_setzero_si256();
     for (size_t g = 0; g < groups; g++) {
         const size_t at = g * GW_GROUP_LEN;
-        const __m256i e = load(deep->exponent + at), q = load(deep->quantum + at);
+        const __m256i e = exponents_of(words + at), q = load(deep->quantum + at);
         const __m256i is_zero = _mm256_cmpeq_epi8(e, _mm256_setzero_si256());
         const __m256i above = _mm256_subs_epu8(e, q);
         const __m256i label = _mm256_add_epi8(relative ? above : _mm256_max_epu8(e, q), add);
@@ -841,16 +844,17 @@ static void keep_words(gw_deep_values *kept, const deep_groups *deep, const uint
 int gw_deep_round(uint8_t labels[GW_GROUPS_MAX * GW_GROUP_LEN], gw_deep_values *kept, const gw_span *span,
                   size_t at, size_t groups, const gw_round_plan *plan)
 {
-    const uint8_t *values = (const uint8_t *)span->values + 4 * at;
     _Alignas(64) uint32_t room[GW_RANDOM_LEN];
     deep_groups deep;
-    uint32_t *const words = gw_random_fill(room, span->element + at, groups * GW_GROUP_LEN, plan);
+    const uint8_t *values = (const uint8_t *)span->values + 4 * at;
+    const size_t len = groups * GW_GROUP_LEN;
+    uint32_t *const words = gw_random_fill(room, span->element + at, len, plan);
     if (find_quanta(&deep, span->levels + at, groups, plan)) {
-        deep_round_words(&deep, words, values, groups, 1);
+        deep_round_words(&deep, words, values, len, 1);
     } else {
-        deep_round_words(&deep, words, values, groups, 0);
+        deep_round_words(&deep, words, values, len, 0);
     }
-    const __m256i largest = find_deep_labels(labels, &deep, groups, plan->relative);
+    const __m256i largest = find_deep_labels(labels, &deep, words, groups, plan->relative);
     const __m256i is_special = _mm256_cmpeq_epi8(largest, bytes(255));
     if (!_mm256_testz_si256(is_special, is_special)) {
         return 0;
