@@ -7,7 +7,8 @@
  * do not affect rounding.
  *
  * Bound: instructions. Measured on Zen 4 in cycles a value: drops 0.40, words 0.42, bytes 0.47; on digits
- * 1.04 for all three. Random words 2.1, of which 1.25 are the ten rounds at four vector operations a cycle.
+ * 1.04 for all three. Random words, on Zen 3, 1.4 (clang) to 1.5 (gcc), of which 1.06 are the operations at
+ * four a cycle.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -35,6 +36,146 @@ GW_TEMPLATE __m256i down(__m256i x, int n, unsigned mask)
 {
     return _mm256_and_si256(_mm256_srli_epi16(x, n), bytes(mask));
 }
+
+/* ---- random words ------------------------------------------------------------------------------------- */
+
+/*
+ * Words 0 and 2 of four counters are in one register, two counters (a and b) in each half, in an order that
+ * changes from round to round:
+ *
+ *     0: c0a c2a c0b c2b    1: c2a c2b c0a c0b    2: c2a c0a c2b c0b    3: c0a c0b c2a c2b
+ *
+ * One shuffle then takes the upper halves of all products to their places. The lower halves, which the round
+ * after the next one reads, come from a multiplication of their own: in the order of its factors they are
+ * what that round needs, because words 0 and 2 have changed places by then. So a round takes seven
+ * operations, and a chain two registers.
+ */
+typedef struct philox_chain {
+    __m256i word; /* words 0 and 2 */
+    __m256i low;  /* lower halves of the products before */
+} philox_chain;
+
+enum { CHAINS = 4 };
+
+/* The order after round r; after the last one it is 0. */
+GW_TEMPLATE unsigned order_after(unsigned r)
+{
+    return (r + 4 - (GW_PHILOX_ROUNDS - 1) % 4) % 4;
+}
+
+/* x where an order has word 0 of a counter, y where it has word 2. */
+GW_TEMPLATE __m256i by_order(uint32_t x, uint32_t y, unsigned order)
+{
+    const int first = (int)(order == 0 || order == 3 ? x : y),
+              other = (int)(order == 0 || order == 3 ? y : x);
+    return order % 2 == 0 ? _mm256_setr_epi32(first, other, first, other, first, other, first, other)
+                          : _mm256_setr_epi32(first, first, other, other, first, first, other, other);
+}
+
+static void philox_keys_fill(gw_philox_keys *keys, uint32_t c1, const gw_round_plan *plan)
+{
+    uint64_t key[GW_PHILOX_ROUNDS][2];
+    gw_philox_rounds_fill(key, plan->seed, c1, plan->step_index, plan->rank_hop);
+    keys->first = _mm256_set1_epi64x((long long)key[0][1]);
+    for (unsigned r = 1; r < GW_PHILOX_ROUNDS; r++) {
+        keys->key[r] = by_order((uint32_t)key[r][0], (uint32_t)key[r][1], order_after(r));
+    }
+}
+
+#define SHUFFLE(x, y, order) _mm256_shuffle_ps(_mm256_castsi256_ps(x), _mm256_castsi256_ps(y), (order))
+
+/* Two rounds, of which word 0 is given, one counter per 64 bits: a, b, a, b. */
+static inline philox_chain philox_begin(__m256i counter, const gw_philox_keys *keys)
+{
+    const __m256i m0 = _mm256_set1_epi64x(GW_PHILOX_MUL0), m1 = _mm256_set1_epi64x(GW_PHILOX_MUL1);
+    const __m256i p0 = _mm256_mul_epu32(counter, m0);
+    const __m256i p1 = _mm256_mul_epu32(_mm256_xor_si256(_mm256_srli_epi64(p0, 32), keys->first), m1);
+    philox_chain c;
+    c.word = _mm256_xor_si256(_mm256_blend_epi32(_mm256_srli_epi64(p1, 32), _mm256_slli_epi64(p0, 32), 0xaa),
+                              keys->key[1]);
+    /* Word 3 is in the keys. */
+    c.low = _mm256_castps_si256(SHUFFLE(_mm256_setzero_si256(), p1, _MM_SHUFFLE(2, 0, 0, 0)));
+    return c;
+}
+
+GW_TEMPLATE void philox_round(philox_chain *c, __m256i key, unsigned order, int is_last)
+{
+    /* The multipliers of odd places are those of even places of the opposite order, if `order` is even. */
+    const __m256i multiplier = by_order(GW_PHILOX_MUL0, GW_PHILOX_MUL1, order);
+    const __m256i other = order % 2 == 0 ? by_order(GW_PHILOX_MUL0, GW_PHILOX_MUL1, 2 - order) : multiplier;
+    const __m256i even = _mm256_mul_epu32(c->word, multiplier);
+    const __m256i odd = _mm256_mul_epu32(_mm256_srli_epi64(c->word, 32), other);
+    const __m256i low = is_last ? _mm256_castps_si256(SHUFFLE(even, odd, _MM_SHUFFLE(0, 2, 0, 2)))
+                                : _mm256_mullo_epi32(c->word, multiplier);
+    const __m256 high = order % 2 == 0 ? SHUFFLE(even, odd, _MM_SHUFFLE(3, 1, 3, 1))
+                                       : SHUFFLE(even, odd, _MM_SHUFFLE(1, 3, 1, 3));
+    /* The key is off the critical path: gcc does not reorder this kind of XOR. */
+    c->word = _mm256_castps_si256(_mm256_xor_ps(high, _mm256_castsi256_ps(_mm256_xor_si256(c->low, key))));
+    c->low = low;
+}
+
+GW_TEMPLATE void philox_rounds(philox_chain chain[CHAINS], const gw_philox_keys *keys, unsigned r)
+{
+    for (unsigned i = 0; i < CHAINS; i++) {
+        philox_round(&chain[i], keys->key[r], order_after(r - 1), r == GW_PHILOX_ROUNDS - 1);
+    }
+}
+
+/* Random words of 4 * CHAINS counters. A round has a latency of six cycles, its operations on four chains
+ * take seven. */
+static inline void fill_chains(uint32_t *random, __m256i counter, const gw_philox_keys *keys)
+{
+    philox_chain chain[CHAINS];
+    for (unsigned i = 0; i < CHAINS; i++) {
+        chain[i] = philox_begin(_mm256_add_epi64(counter, _mm256_set1_epi64x(4 * i)), keys);
+    }
+    philox_rounds(chain, keys, 2);
+    philox_rounds(chain, keys, 3);
+    philox_rounds(chain, keys, 4);
+    philox_rounds(chain, keys, 5);
+    philox_rounds(chain, keys, 6);
+    philox_rounds(chain, keys, 7);
+    philox_rounds(chain, keys, 8);
+    philox_rounds(chain, keys, 9);
+    for (unsigned i = 0; i < CHAINS; i++) {
+        const __m256i a = _mm256_unpacklo_epi32(chain[i].word, chain[i].low);
+        const __m256i b = _mm256_unpackhi_epi32(chain[i].word, chain[i].low);
+        _mm256_storeu_si256((__m256i *)(void *)(random + 16 * i), a);
+        _mm256_storeu_si256((__m256i *)(void *)(random + 16 * i + 8), b);
+    }
+}
+
+uint32_t *gw_random_fill(uint32_t words[GW_RANDOM_LEN], uint64_t element, size_t len,
+                         const gw_round_plan *plan)
+{
+    const size_t step = 4 * CHAINS;
+    const uint64_t quad = element >> 2; /* elements are counted modulo 2^64, so counters modulo 2^62 */
+    const size_t quads = (len + (element & 3) + 3) / 4;
+    if ((quad + quads + step) >> 32 != quad >> 32) { /* word 1 of the counter changes, or may */
+        for (uint64_t i = 0; i < quads; i++) {
+            const uint64_t counter = (quad + i) & (UINT64_MAX >> 2);
+            gw_philox4x32(words + 4 * i, plan->seed, (uint32_t)counter, (uint32_t)(counter >> 32),
+                          plan->step_index, plan->rank_hop);
+        }
+        return words + (element & 3);
+    }
+    gw_philox_keys other;
+    const gw_philox_keys *keys = &plan->keys;
+    if (quad >> 32 != 0) {
+        philox_keys_fill(&other, (uint32_t)(quad >> 32), plan);
+        keys = &other;
+    }
+    /* Unpacking the words restores the order of the counters. */
+    __m256i counter = _mm256_add_epi64(_mm256_set1_epi64x((long long)quad), _mm256_setr_epi64x(0, 2, 1, 3));
+    for (size_t i = 0; i < quads; i += step) {
+        fill_chains(words + 4 * i, counter, keys);
+        counter = _mm256_add_epi64(counter, _mm256_set1_epi64x((long long)step));
+    }
+    return words + (element & 3);
+}
+
+/* ---- a plan ---------------------------------------------------------------------------------------------
+ */
 
 void gw_round_plan_fill(gw_round_plan *plan, const gw_round_rule *rule)
 {
@@ -69,94 +210,9 @@ void gw_round_plan_fill(gw_round_plan *plan, const gw_round_rule *rule)
     plan->step_index = rule->step_index;
     plan->rank_hop = rule->rank_hop;
     plan->drop_base = rule->drop_base;
-}
-
-/* ---- random words ------------------------------------------------------------------------------------- */
-
-/* What the rounds of Philox add, in the lower halves of 64 bits. */
-typedef struct philox_keys {
-    __m256i key[GW_PHILOX_ROUNDS][2];
-} philox_keys;
-
-static void philox_keys_fill(philox_keys *keys, uint32_t c1, const gw_round_plan *plan)
-{
-    uint64_t key[GW_PHILOX_ROUNDS][2];
-    gw_philox_rounds_fill(key, plan->seed, c1, plan->step_index, plan->rank_hop);
-    for (unsigned r = 0; r < GW_PHILOX_ROUNDS; r++) {
-        keys->key[r][0] = _mm256_set1_epi64x((long long)key[r][0]);
-        keys->key[r][1] = _mm256_set1_epi64x((long long)key[r][1]);
+    if (rule->rounding == GW_GCOMP_STOCHASTIC) {
+        philox_keys_fill(&plan->keys, 0, plan);
     }
-}
-
-/* Four counters, one per 64 bits. Only the low halves of the words count: multiplications read no others. */
-typedef struct counters {
-    __m256i c0, c1, c2, c3;
-} counters;
-
-/* Three rounds, of which word 0 is given; word 3 is then in the keys. */
-static inline counters philox_begin(__m256i counter, const philox_keys *keys)
-{
-    const __m256i m0 = _mm256_set1_epi64x(GW_PHILOX_MUL0), m1 = _mm256_set1_epi64x(GW_PHILOX_MUL1);
-    const __m256i p0 = _mm256_mul_epu32(counter, m0);
-    const __m256i p1 = _mm256_mul_epu32(_mm256_xor_si256(_mm256_srli_epi64(p0, 32), keys->key[0][1]), m1);
-    counters c;
-    c.c3 = _mm256_mul_epu32(_mm256_xor_si256(_mm256_srli_epi64(p1, 32), keys->key[1][0]), m0);
-    c.c1 = _mm256_mul_epu32(_mm256_xor_si256(p0, keys->key[1][1]), m1);
-    c.c0 = _mm256_xor_si256(_mm256_srli_epi64(c.c1, 32), _mm256_xor_si256(p1, keys->key[2][0]));
-    c.c2 = _mm256_xor_si256(_mm256_srli_epi64(c.c3, 32), keys->key[2][1]);
-    return c;
-}
-
-static inline void philox_round(counters *c, const __m256i key[2])
-{
-    const __m256i p0 = _mm256_mul_epu32(c->c0, _mm256_set1_epi64x(GW_PHILOX_MUL0));
-    const __m256i p1 = _mm256_mul_epu32(c->c2, _mm256_set1_epi64x(GW_PHILOX_MUL1));
-    /* The key is off the critical path. */
-    c->c0 = _mm256_xor_si256(_mm256_srli_epi64(p1, 32), _mm256_xor_si256(c->c1, key[0]));
-    c->c2 = _mm256_xor_si256(_mm256_srli_epi64(p0, 32), _mm256_xor_si256(c->c3, key[1]));
-    c->c1 = p1;
-    c->c3 = p0;
-}
-
-static inline void store_random(uint32_t *random, const counters *c)
-{
-    const __m256i low = _mm256_blend_epi32(c->c0, _mm256_slli_epi64(c->c1, 32), 0xaa);
-    const __m256i high = _mm256_blend_epi32(c->c2, _mm256_slli_epi64(c->c3, 32), 0xaa);
-    _mm256_storeu_si256((__m256i *)(void *)random, _mm256_unpacklo_epi64(low, high));
-    _mm256_storeu_si256((__m256i *)(void *)(random + 8), _mm256_unpackhi_epi64(low, high));
-}
-
-const uint32_t *gw_random_fill(uint32_t words[GW_RANDOM_LEN], uint64_t element, size_t len,
-                               const gw_round_plan *plan)
-{
-    const uint64_t quad = element >> 2; /* elements are counted modulo 2^64, so counters modulo 2^62 */
-    const size_t quads = (len + (element & 3) + 3) / 4;
-    if ((quad + quads + 8) >> 32 != quad >> 32) { /* word 1 of the counter changes, or may */
-        for (uint64_t i = 0; i < quads; i++) {
-            const uint64_t counter = (quad + i) & (UINT64_MAX >> 2);
-            gw_philox4x32(words + 4 * i, plan->seed, (uint32_t)counter, (uint32_t)(counter >> 32),
-                          plan->step_index, plan->rank_hop);
-        }
-        return words + (element & 3);
-    }
-    philox_keys keys;
-    philox_keys_fill(&keys, (uint32_t)(quad >> 32), plan);
-    /* Unpacking the words restores the order of the counters. */
-    __m256i counter = _mm256_add_epi64(_mm256_set1_epi64x((long long)quad), _mm256_setr_epi64x(0, 2, 1, 3));
-    /* Two times four counters at once: a round has a latency of five cycles, its eight operations take two.
-     */
-    for (size_t i = 0; i < quads; i += 8) {
-        counters x = philox_begin(counter, &keys);
-        counters y = philox_begin(_mm256_add_epi64(counter, _mm256_set1_epi64x(4)), &keys);
-        for (unsigned r = 3; r < GW_PHILOX_ROUNDS; r++) {
-            philox_round(&x, keys.key[r]);
-            philox_round(&y, keys.key[r]);
-        }
-        store_random(words + 4 * i, &x);
-        store_random(words + 4 * i + 16, &y);
-        counter = _mm256_add_epi64(counter, _mm256_set1_epi64x(8));
-    }
-    return words + (element & 3);
 }
 
 /* ---- a group ------------------------------------------------------------------------------------------ */
@@ -659,112 +715,165 @@ void gw_round_groups(gw_rounded_groups *rounded, const gw_span *span, size_t at,
 
 /* ---- stochastic with a deep cut ------------------------------------------------------------------------ */
 
-/* Constants of a span, and the largest exponent found. */
-typedef struct deep_state {
-    __m256i base; /* a quarter of its sum with K is the exponent of the quantum */
-    __m256i largest;
-} deep_state;
+/*
+ * Four loops over the groups of a block, because the dependency chain from a value to its place is longer
+ * than what out-of-order execution overlaps: quanta; words, in the places of their random ones; labels and
+ * masks; places.
+ */
+typedef struct deep_groups {
+    _Alignas(64) uint8_t quantum[GW_GROUPS_MAX * GW_GROUP_LEN]; /* its exponent; 1 where K is 0 */
+    uint8_t exact[GW_GROUPS_MAX * GW_GROUP_LEN];                /* 255 where K is 0 */
+    uint8_t above[GW_GROUPS_MAX * GW_GROUP_LEN];
+    uint32_t some[GW_GROUPS_MAX]; /* what does not become 0 */
+} deep_groups;
 
-/* Eight values. k: their map bytes; may_be_exact: some may be 0. Returns their labels. */
-GW_TEMPLATE __m256i deep_round8(gw_deep_values *kept, deep_state *state, __m256i x, __m256i k, __m256i random,
-                                uint32_t relative, int may_be_exact)
+/* Returns 0 if no value is exact. */
+static int find_quanta(deep_groups *deep, const uint8_t *levels, size_t groups, const gw_round_plan *plan)
 {
-    const __m256i zero = _mm256_setzero_si256(), far = _mm256_set1_epi32(127);
-    const __m256i is_exact = _mm256_cmpeq_epi32(k, zero);
-    const __m256i q = _mm256_srli_epi32(_mm256_add_epi32(k, state->base), 2);
+    __m256i any = _mm256_setzero_si256();
+    for (size_t at = 0; at < groups * GW_GROUP_LEN; at += GW_GROUP_LEN) {
+        const __m256i k = load(levels + at);
+        const __m256i is_exact = _mm256_cmpeq_epi8(k, _mm256_setzero_si256());
+        store(deep->quantum + at, _mm256_add_epi8(gw_turn(k, &plan->room), bytes(1)));
+        store(deep->exact + at, is_exact);
+        any = _mm256_or_si256(any, is_exact);
+    }
+    return !_mm256_testz_si256(any, any);
+}
+
+/* Eight bytes, in both halves. */
+static inline __m256i eight_bytes(const uint8_t *src)
+{
+    return _mm256_set1_epi64x((long long)gw_load64(src));
+}
+
+/* Eight bytes as numbers: a load and a shuffle are fewer operations than to widen them. */
+static inline __m256i numbers(const uint8_t *src)
+{
+    const __m256i order = _mm256_setr_epi8(0, -1, -1, -1, 1, -1, -1, -1, 2, -1, -1, -1, 3, -1, -1, -1, //
+                                           4, -1, -1, -1, 5, -1, -1, -1, 6, -1, -1, -1, 7, -1, -1, -1);
+    return _mm256_shuffle_epi8(eight_bytes(src), order);
+}
+
+/* Rounds eight values, to words with exponent 0 where they become 0. */
+GW_TEMPLATE __m256i deep_round8(__m256i x, __m256i random, const uint8_t *quantum, const uint8_t *exact,
+                                int may_be_exact)
+{
+    const __m256i zero = _mm256_setzero_si256();
     const __m256i e = _mm256_srli_epi32(_mm256_add_epi32(x, x), 24);
-    __m256i above = _mm256_sub_epi32(e, q);
-    above = may_be_exact ? _mm256_blendv_epi8(above, far, is_exact) : above;
+    __m256i above = _mm256_sub_epi32(e, numbers(quantum));
+    if (may_be_exact) {
+        const __m256i is_inexact = _mm256_cmpeq_epi32(numbers(exact), zero);
+        above = _mm256_blendv_epi8(_mm256_set1_epi32(127), above, is_inexact);
+    }
     /* Shifts by 32 and more give 0, and below the quantum a count is a large number; above it, its complement
      * is. */
     const __m256i cut = _mm256_srlv_epi32(_mm256_set1_epi32(0x7fffff), above);
     const __m256i significand = _mm256_or_si256(_mm256_slli_epi32(x, 8), _mm256_set1_epi32(INT32_MIN));
     const __m256i share = _mm256_srlv_epi32(significand, _mm256_xor_si256(above, _mm256_set1_epi32(-1)));
     const __m256i is_down = _mm256_cmpeq_epi32(_mm256_max_epu32(random, share), random);
-    const __m256i is_zero =
-        _mm256_or_si256(_mm256_srai_epi32(_mm256_and_si256(above, is_down), 31), _mm256_cmpeq_epi32(e, zero));
     /* Cleared, because a carry into the exponent makes the drop smaller. */
     const __m256i word = _mm256_andnot_si256(cut, _mm256_add_epi32(x, _mm256_and_si256(random, cut)));
-    const __m256i e_after = _mm256_srli_epi32(_mm256_add_epi32(word, word), 24);
-    state->largest = _mm256_max_epi32(state->largest, e_after);
-    above = _mm256_sub_epi32(e_after, q);
-    /* Of relative exponents the quantum's is 1; a label is larger by one. */
-    __m256i label = relative ? _mm256_add_epi32(_mm256_max_epi32(above, zero), _mm256_set1_epi32(2))
-                             : _mm256_add_epi32(_mm256_max_epi32(e_after, q), _mm256_set1_epi32(1));
-    if (may_be_exact) {
-        above = _mm256_blendv_epi8(above, far, is_exact);
-        label = _mm256_blendv_epi8(label, _mm256_add_epi32(e_after, _mm256_set1_epi32(1)), is_exact);
-    }
-    const unsigned some = (unsigned)_mm256_movemask_ps(_mm256_castsi256_ps(is_zero)) ^ 255;
-    const __m256i order =
-        _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)&gw_orders_set_avx2[some]));
-    _mm256_storeu_si256((__m256i *)(void *)(kept->word + kept->len),
-                        _mm256_permutevar8x32_epi32(word, order));
-    _mm256_storeu_si256((__m256i *)(void *)(kept->above + kept->len),
-                        _mm256_permutevar8x32_epi32(above, order));
-    kept->len += (size_t)_mm_popcnt_u32(some);
-    return _mm256_andnot_si256(is_zero, label);
+    const __m256i is_zero = _mm256_and_si256(above, is_down); /* the sign bits */
+    return _mm256_castps_si256(
+        _mm256_blendv_ps(_mm256_castsi256_ps(word), _mm256_castsi256_ps(zero), _mm256_castsi256_ps(is_zero)));
 }
 
-GW_TEMPLATE void deep_round_group(uint8_t *labels, gw_deep_values *kept, deep_state *state,
-                                  const uint8_t *values, const uint8_t *levels, const uint32_t *random,
-                                  uint32_t relative, int may_be_exact)
+/* words: random ones, which the rounded ones overwrite. */
+GW_TEMPLATE void deep_round_words(const deep_groups *deep, uint32_t *words, const uint8_t *values, size_t len,
+                                  int may_be_exact)
 {
-    __m256i label[4];
+    for (size_t i = 0; i < len; i += 8) {
+        uint8_t *const place = (uint8_t *)(void *)(words + i);
+        store(place, deep_round8(load(values + 4 * i), load(place), deep->quantum + i, deep->exact + i,
+                                 may_be_exact));
+    }
+}
+
+/* Exponents of a group of words. */
+static inline __m256i exponents_of(const uint32_t *words)
+{
+    __m256i e[4];
     for (unsigned j = 0; j < 4; j++) {
-        const __m128i k = _mm_loadl_epi64((const __m128i *)(const void *)(levels + 8 * j));
-        label[j] = deep_round8(kept, state, load(values + 32 * j), _mm256_cvtepu8_epi32(k),
-                               load((const uint8_t *)(const void *)(random + 8 * j)), relative, may_be_exact);
+        const __m256i word = load((const uint8_t *)(const void *)(words + 8 * j));
+        e[j] = _mm256_srli_epi32(_mm256_add_epi32(word, word), 24);
     }
     const __m256i packed =
-        _mm256_packus_epi16(_mm256_packs_epi32(label[0], label[1]), _mm256_packs_epi32(label[2], label[3]));
-    store(labels, _mm256_permutevar8x32_epi32(packed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7)));
+        _mm256_packus_epi16(_mm256_packs_epi32(e[0], e[1]), _mm256_packs_epi32(e[2], e[3]));
+    return _mm256_permutevar8x32_epi32(packed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 
-GW_TEMPLATE int deep_round_groups(uint8_t *labels, gw_deep_values *kept, const gw_span *span, size_t at,
-                                  size_t groups, const gw_round_plan *plan, uint32_t relative)
+/* Returns the largest exponent of every place in a group. */
+static __m256i find_deep_labels(uint8_t *labels, deep_groups *deep, const uint32_t *words, size_t groups,
+                                uint32_t relative)
 {
-    const uint8_t *values = (const uint8_t *)span->values + 4 * at, *levels = span->levels + at;
-    const size_t len_before = kept->len;
-    deep_state state = {_mm256_set1_epi32(plan->drop_base - 3 - 4 * 23), _mm256_setzero_si256()};
-    _Alignas(64) uint32_t words[GW_RANDOM_LEN];
-    const uint32_t *random = gw_random_fill(words, span->element + at, groups * GW_GROUP_LEN, plan);
-    for (size_t i = 0; i < groups * GW_GROUP_LEN; i += GW_GROUP_LEN) {
-        const __m256i is_exact = _mm256_cmpeq_epi8(load(levels + i), _mm256_setzero_si256());
-        if (_mm256_testz_si256(is_exact, is_exact)) {
-            deep_round_group(labels + i, kept, &state, values + 4 * i, levels + i, random + i, relative, 0);
-        } else {
-            deep_round_group(labels + i, kept, &state, values + 4 * i, levels + i, random + i, relative, 1);
-        }
+    const __m256i add = bytes(relative ? 2 : 1); /* of relative exponents the quantum's is 1 */
+    __m256i largest = _mm256_setzero_si256();
+    for (size_t g = 0; g < groups; g++) {
+        const size_t at = g * GW_GROUP_LEN;
+        const __m256i e = exponents_of(words + at), q = load(deep->quantum + at);
+        const __m256i is_zero = _mm256_cmpeq_epi8(e, _mm256_setzero_si256());
+        const __m256i above = _mm256_subs_epu8(e, q);
+        const __m256i label = _mm256_add_epi8(relative ? above : _mm256_max_epu8(e, q), add);
+        deep->some[g] = ~(uint32_t)_mm256_movemask_epi8(is_zero);
+        store(labels + at, _mm256_andnot_si256(is_zero, label));
+        store(deep->above + at, _mm256_min_epu8(_mm256_or_si256(above, load(deep->exact + at)), bytes(127)));
+        largest = _mm256_max_epu8(largest, e);
     }
-    const __m256i is_special = _mm256_cmpeq_epi32(state.largest, _mm256_set1_epi32(255));
-    if (!_mm256_testz_si256(is_special, is_special)) {
-        kept->len = len_before;
-        return 0;
+    return largest;
+}
+
+/* A store a step: a second array for `above` would take as long as the words. */
+static void keep_words(gw_deep_values *kept, const deep_groups *deep, const uint32_t *words, size_t groups)
+{
+    const __m256i top = _mm256_setr_epi8(-1, -1, -1, 0, -1, -1, -1, 1, -1, -1, -1, 2, -1, -1, -1, 3, //
+                                         -1, -1, -1, 4, -1, -1, -1, 5, -1, -1, -1, 6, -1, -1, -1, 7);
+    const __m256i others = _mm256_set1_epi32((int32_t)0x80ffffffu);
+    size_t len = kept->len; /* not in memory, where every store might change it */
+    for (size_t i = 0; i < groups * GW_GROUP_LEN; i += 8) {
+        const unsigned bits = ((const uint8_t *)(const void *)deep->some)[i / 8];
+        const __m256i order = numbers((const uint8_t *)(const void *)&gw_orders_set_avx2[bits]);
+        const __m256i above = _mm256_shuffle_epi8(eight_bytes(deep->above + i), top);
+        const __m256i word = _mm256_and_si256(load((const uint8_t *)(const void *)(words + i)), others);
+        store((uint8_t *)(void *)(kept->word + len),
+              _mm256_permutevar8x32_epi32(_mm256_or_si256(word, above), order));
+        len += (size_t)_mm_popcnt_u32(bits);
     }
-    return 1;
+    kept->len = len;
 }
 
 int gw_deep_round(uint8_t labels[GW_GROUPS_MAX * GW_GROUP_LEN], gw_deep_values *kept, const gw_span *span,
                   size_t at, size_t groups, const gw_round_plan *plan)
 {
-    return plan->relative ? deep_round_groups(labels, kept, span, at, groups, plan, 1)
-                          : deep_round_groups(labels, kept, span, at, groups, plan, 0);
+    _Alignas(64) uint32_t room[GW_RANDOM_LEN];
+    deep_groups deep;
+    const uint8_t *values = (const uint8_t *)span->values + 4 * at;
+    const size_t len = groups * GW_GROUP_LEN;
+    uint32_t *const words = gw_random_fill(room, span->element + at, len, plan);
+    if (find_quanta(&deep, span->levels + at, groups, plan)) {
+        deep_round_words(&deep, words, values, len, 1);
+    } else {
+        deep_round_words(&deep, words, values, len, 0);
+    }
+    const __m256i largest = find_deep_labels(labels, &deep, words, groups, plan->relative);
+    const __m256i is_special = _mm256_cmpeq_epi8(largest, bytes(255));
+    if (!_mm256_testz_si256(is_special, is_special)) {
+        return 0;
+    }
+    keep_words(kept, &deep, words, groups);
+    return 1;
 }
 
 void gw_deep_digits(gw_rounded_groups *rounded, const gw_deep_values *kept, size_t groups,
                     const gw_round_plan *plan)
 {
     for (size_t at = 0; at < groups * GW_GROUP_LEN; at += GW_GROUP_LEN) {
-        __m256i v[4], a[4], b[4], d[4];
+        __m256i v[4], b[4], d[4];
         load_words(v, (const uint8_t *)(const void *)(kept->word + at), GW_FP32);
-        load_words(a, (const uint8_t *)(const void *)(kept->above + at), GW_FP32);
         all_bytes(b, v);
         digits_of(d, b, GW_FP32);
-        const __m256i above =
-            _mm256_packs_epi16(_mm256_packs_epi32(a[0], a[1]), _mm256_packs_epi32(a[2], a[3]));
-        const __m256i bits = _mm256_max_epi8(above, _mm256_setzero_si256());
-        store(rounded->has + at, gw_look_up32(_mm256_subs_epu8(bytes(23), bits), &plan->has));
+        const __m256i above = _mm256_and_si256(b[3], bytes(127));
+        store(rounded->has + at, gw_look_up32(_mm256_subs_epu8(bytes(23), above), &plan->has));
         for (unsigned p = 0; p < GW_DIGIT_PLANES; p++) {
             store(rounded->digit[p] + at, d[p]);
         }

@@ -7,6 +7,7 @@
 #define GW_ROUND_GROUPS_AVX2_H
 
 #include "core/gcomp_kernels.h"
+#include "core/philox.h"
 
 #if defined(__AVX2__)
 
@@ -115,6 +116,13 @@ static inline __m256i gw_look_up32(__m256i x, const gw_table32 *table)
                               _mm256_slli_epi16(x, 3));
 }
 
+/* What the rounds of Philox add to words 0 and 2 of four counters, in the order that the round leaves them
+ * in. Of round 0 only what it adds to word 2, in the lower halves of 64 bits. */
+typedef struct gw_philox_keys {
+    __m256i first;
+    __m256i key[GW_PHILOX_ROUNDS];
+} gw_philox_keys;
+
 /* A round rule as vectors. */
 typedef struct gw_round_plan {
     uint32_t dtype, derived, constant, strict, rounding, deep, relative;
@@ -126,6 +134,7 @@ typedef struct gw_round_plan {
     uint64_t seed;
     uint32_t step_index, rank_hop; /* counter words 2 and 3 */
     int32_t drop_base;
+    gw_philox_keys keys; /* if stochastic: of counters whose word 1 is 0 */
 } gw_round_plan;
 
 /* Room for the random words of so many groups. */
@@ -133,8 +142,8 @@ enum { GW_RANDOM_LEN = GW_GROUPS_MAX * GW_GROUP_LEN + 64 };
 
 /* Makes the random words of len values from `element` on, and some after them. Returns the place of the
  * first. */
-const uint32_t *gw_random_fill(uint32_t words[GW_RANDOM_LEN], uint64_t element, size_t len,
-                               const gw_round_plan *plan);
+uint32_t *gw_random_fill(uint32_t words[GW_RANDOM_LEN], uint64_t element, size_t len,
+                         const gw_round_plan *plan);
 
 /* Rounded values. In a group of 32, word 8 * j + 4 * h + n is value 16 * h + 4 * j + n; 16-bit types have
  * their values in the upper halves. Words of values that are flushed to +0 are garbage. */
@@ -186,8 +195,8 @@ void gw_round_groups(gw_rounded_groups *rounded, const gw_span *span, size_t at,
 
 /* Values that are not zero, in order: most become zero, so only labels are found for all. */
 typedef struct gw_deep_values {
+    /* Sign and mantissa; from bit 24 seven bits: octaves above the quantum, 127 if more or exact. */
     _Alignas(64) uint32_t word[(GW_GROUPS_MAX + 2) * GW_GROUP_LEN];
-    int32_t above[(GW_GROUPS_MAX + 2) * GW_GROUP_LEN]; /* octaves above the quantum, below it less than 0 */
     size_t len;
 } gw_deep_values;
 
