@@ -241,7 +241,8 @@ def threads_section(run):
 
 def other_section(runs):
     """A machine without AVX-512: `scripts/bench --name avx2-COMPILER`, perhaps of another commit."""
-    return calls_section(runs, backends_of(runs), f"The same on a machine without AVX-512, commit {runs[0].about['commit']}")
+    title = f"The same on a machine without AVX-512, commit {runs[0].about['commit']}"
+    return calls_section(runs, backends_of(runs), title)
 
 
 def runs_of(folder, names):
