@@ -204,6 +204,12 @@ class Results(Case):
         for key, words in (("makespan_ticks", ["claims", "evaluates"]), ("lower_bound_ticks", ["claims", "shorter"])):
             changed = self.write("q.json", json.dumps({**solved, key: solved["makespan_ticks"] + 1}))
             self.refused(words, "verify", changed)
+        # Of what the file does not say nothing is printed.
+        for key, other in (("makespan_ticks", "makespan_us"), ("makespan_us", "makespan_ticks")):
+            changed = {**solved, key: 2 * solved[key]}
+            del changed[other]
+            err = self.refused(["claims"], "verify", self.write("q.json", json.dumps(changed)))
+            self.assertNotRegex(err, r"nan|-1\b")
 
     def test_faults_of_the_whole_model_name_no_tensor(self):
         """They were said to be of tensor 0."""
