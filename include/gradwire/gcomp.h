@@ -185,8 +185,8 @@ typedef struct gw_gcomp_options {
                                derived 23, 7, 10. gw_gcomp_init() rounds it down to a multiple of step */
     uint32_t constant_drop; /* the drop without a map: clipped to cap, rounded down to step; default 0 */
     /* Tolerance t, 1..23 bits, default 23: one encode moves no parameter by more than 2^-t of |num| (nearest:
-     * half of that, but next to the largest finite number; docs/numerics.md section 6). Sender and receiver
-     * of a derived frame must agree on it. */
+     * half of that, except next to the largest finite number; docs/numerics.md section 6). Sender and
+     * receiver of a derived frame must agree on it. */
     uint32_t tolerance_bits;
     /* 1: a value below its quantum becomes 0 or one quantum. Needs derived or carried levels, step 1 and the
      * largest cap. Default 0; recommended for optimizers without a second moment, with a noise limit, and for
@@ -596,7 +596,7 @@ typedef struct gw_gcomp_rate {
 GW_API GW_MUST_CHECK gw_status gw_gcomp_rate_init(gw_gcomp_rate *rate, gw_gcomp_rate_kind kind);
 
 /*
- * Adds a source, in one pass over its values and map, of which a sample is read twice.
+ * Adds a source, in one pass over its values and map (NOISE: two), each after a pass over a sample of them.
  *
  *   - codec: derived levels, step 1, the largest cap, and no installed codebook for encoding. Rounding,
  *     deep_cut, preset, chunk_log2, strict and checksum are those of the encode that is predicted
@@ -605,9 +605,10 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_rate_init(gw_gcomp_rate *rate, gw_gcomp_
  *   - a map with both limits has no curve: only one of its limits would change. Take one pass with a map of
  *     each limit: a frame of both is at least as large as the larger one
  *   - the size is that of the frame that gw_gcomp_encode() makes of this source, and nonzeros are those of
- * its values, at every TOLERANCE and at NOISE of whole octaves. NOISE at the points between them: a map made
- * for that limit differs from what one of quarter-octaves tells of it, which changed the size of real frames
- * of 50 KiB and more by up to 4 %, of shorter ones by up to 7 %. The result does not depend on the backends
+ *     its values, at every TOLERANCE and at NOISE of whole octaves. NOISE at the points between them: a map
+ *     made for that limit differs from what one of quarter-octaves tells of it, which changed the size of
+ *     real frames of 50 KiB and more by up to 4 %, of shorter ones by up to 7 %
+ *   - the result does not depend on the backends
  *   - pieces of a frame may be added one by one if they start at its groups (gw_gcomp_range_align()) and have
  *     first_element set: cost and nonzeros are then those of the whole
  *   - GW_OK; GW_ERR_ARG (also: no map); GW_ERR_STATE; GW_ERR_LIMIT; GW_ERR_WORKSPACE; GW_ERR_OPTION (a codec
