@@ -210,6 +210,9 @@ class Results(Case):
             del changed[other]
             err = self.refused(["claims"], "verify", self.write("q.json", json.dumps(changed)))
             self.assertNotRegex(err, r"nan|-1\b")
+        for key in ("makespan_ticks", "lower_bound_ticks"):
+            for claim in (-1, 1.5, "1", None):
+                self.refused([key, "whole number"], "verify", self.write("q.json", json.dumps({**solved, key: claim})))
 
     def test_faults_of_the_whole_model_name_no_tensor(self):
         """They were said to be of tensor 0."""

@@ -166,11 +166,14 @@ int plan_file_is(const char *path)
     return is_plan;
 }
 
-/* A whole number, -1 if there is none. */
-static gw_plan_tick claimed_ticks(json_t *root, const char *key)
+/* -1 if there is none. */
+static int read_ticks(const plan_file *file, const char *key, gw_plan_tick *ticks)
 {
-    json_t *ticks = json_object_get(root, key);
-    return json_is_integer(ticks) && json_integer_value(ticks) >= 0 ? json_integer_value(ticks) : -1;
+    const plan_place place = {file->path, "the plan"};
+    *ticks = -1;
+    return json_object_get(file->root, key) == NULL
+               ? GW_CLI_OK
+               : plan_json_whole(&place, file->root, key, 0, GW_PLAN_TICK_MAX, ticks);
 }
 
 int plan_file_read(const char *path, plan_file *file)
@@ -197,14 +200,14 @@ int plan_file_read(const char *path, plan_file *file)
     } else if (makespan != NULL && (!json_is_number(makespan) || !(json_number_value(makespan) >= 0))) {
         code = gw_cli_error(GW_CLI_BAD_DATA, path, "\"makespan_us\" is negative or no number");
     }
+    code = code == GW_CLI_OK ? read_ticks(file, "makespan_ticks", &file->claims.makespan_ticks) : code;
+    code = code == GW_CLI_OK ? read_ticks(file, "lower_bound_ticks", &file->claims.bound_ticks) : code;
     if (code != GW_CLI_OK) {
         plan_file_close(file);
         return code;
     }
     memcpy(file->kind, kind, strlen(kind) + 1);
-    file->claims = (plan_claims){makespan != NULL ? json_number_value(makespan) : NAN,
-                                 claimed_ticks(file->root, "makespan_ticks"),
-                                 claimed_ticks(file->root, "lower_bound_ticks")};
+    file->claims.makespan_us = makespan != NULL ? json_number_value(makespan) : NAN;
     file->hash = hash != NULL ? strtoull(hash, NULL, 16) : 0;
     file->tensor_count = json_is_integer(tensors) && json_integer_value(tensors) >= 0 &&
                                  json_integer_value(tensors) <= GW_PLAN_TENSORS_MAX
