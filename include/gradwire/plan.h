@@ -46,7 +46,7 @@ typedef int64_t gw_plan_tick;
 /* Where and why a check failed. */
 typedef struct gw_plan_fault {
     const char *what; /* static string */
-    uint32_t index;   /* of the tensor, method or table row; GW_PLAN_NO_INDEX: all of them together */
+    uint32_t index;   /* of the tensor, method or table row; GW_PLAN_NO_INDEX: none of them */
 } gw_plan_fault;
 
 /* ------------------------------------------------------------------------------------------- costs -- */
