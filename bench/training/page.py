@@ -196,7 +196,7 @@ def body(runs, out):
     text += (
         "\n## Seconds a step\n\nMedians; ratios are paired by round. The first three steps of a run do not count, nor "
     )
-    text += "the first 14 of gradwire's hooks (in runs of 12 steps, made before that rule, the first three): with "
+    text += "the first 14 of gradwire's hooks: with "
     text += "AdamW its messages shrink while the second moments settle. *Composed*: steps to the loss that "
     text += "fp32 has after 80 % of its steps, times seconds a step. *What the bytes allow*: the seconds of fp32 that "
     text += "its bytes do not explain, and the seconds for the bytes of this hook, over its seconds.\n"
