@@ -8,6 +8,7 @@ import gradwire.torch
 import pytest
 import torch
 from gradwire.torch.choice import SHARE, Choice
+from gradwire.torch.optimizers import Book
 from gradwire.torch.transport import OPERATIONS_MAX
 from ranks import run
 from test_ddp import OPTIONS, batch, digest, model
@@ -66,6 +67,22 @@ def test_maps_have_the_rate_of_the_step_that_uses_them():
     for _, totals, rates in found.values():
         assert rates == [True] * 6
         assert totals["mismatches"] == 0
+
+
+def test_groups_are_there_while_they_are_read_anew():
+    """Another thread may be making maps: a parameter without its group would get others than on other ranks."""
+    param, seen = torch.nn.Parameter(torch.zeros(3)), []
+    optimizer = torch.optim.SGD([param], lr=0.1)
+    book = Book([optimizer], seed=0)
+
+    class Groups(list):
+        def __iter__(self):
+            seen.append(book.entry(param))
+            return super().__iter__()
+
+    optimizer.param_groups = Groups(optimizer.param_groups)
+    book.refresh()
+    assert seen and None not in seen
 
 
 def late_scheduler(rank, size):
