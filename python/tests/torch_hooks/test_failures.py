@@ -450,6 +450,7 @@ MAKERS = {
 
 LOADERS = {
     "gradwire": ({}, {"step": 5, "choice": {"decision": True}}, "decision, step"),
+    "record": ({"record": os.path.join(tempfile.gettempdir(), "unused.json")}, {"step": 20}, "step"),
     "thc": (None, {"round": 5}, "round"),
     "randk": ({"codec": "randk", "ratio": 0.5}, {"step": 5}, "step"),
     "qsgd": ({"codec": "qsgd"}, {"seed": 5}, "seed"),
