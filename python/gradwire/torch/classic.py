@@ -120,10 +120,10 @@ class ClassicState:
         self._watch = BackwardWatch(self.fail)
         self._encoder = Worker("gradwire-classic", self.fail)
         self._exchanger = Worker("gradwire-exchange", self.fail)
-        self._caster: Caster | None = None
+        self.caster: Caster | None = None
         if codec in ("fp16", "bf16"):
-            self._caster = Caster(self._transport, self.fail)
-            self._caster.prepare(codec)
+            self.caster = Caster(self._transport, self.fail)
+            self.caster.prepare(codec)
 
     # ---- the hook ----
 
@@ -156,10 +156,10 @@ class ClassicState:
     ) -> torch.futures.Future:
         """The mean of a bucket, in place. is_last: the future also says that no rank found a fault in this step."""
         fits = values.dtype in CODEC_DTYPES and values.device.type == "cpu" and not values.is_sparse
-        if not fits or self.size == 1 and self._caster:
+        if not fits or self.size == 1 and self.caster:
             return self._plain(values)
-        if self._caster is not None:
-            return self._caster.reduce(values, self.options.scheme)
+        if self.caster is not None:
+            return self.caster.reduce(values, self.options.scheme)
         future: torch.futures.Future = torch.futures.Future()
         bucket = _Bucket(values, self._tensors(values, params, gradients), round, is_last, future)
         self.full_size += values.numel() * values.element_size()
@@ -400,8 +400,8 @@ class ClassicState:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """The one of this rank, before the first backward pass, on all ranks: else all raise ValueError in that pass.
-        ValueError for a state of another version, codec or model."""
+        """The one of this rank, before the first backward pass, on all ranks: else all raise in that pass. ValueError
+        for a state of another version, codec or model."""
         if state.get("version") != 1:
             raise ValueError(f"a state of version {state.get('version')}; this package reads 1")
         if state["codec"] != self.options.scheme:
@@ -423,8 +423,8 @@ class ClassicState:
         self._watch.close()
         self._encoder.close(10.0)
         self._exchanger.close(10.0)
-        if self._caster is not None:
-            self._caster.close()
+        if self.caster is not None:
+            self.caster.close()
 
 
 def _array(values: torch.Tensor) -> np.ndarray:

@@ -254,9 +254,10 @@ class DdpState:
 
     def sizes_of_others(self) -> tuple[int, int]:
         """Bytes that the plan's other codecs than this one sent and received, an all-reduce as a ring of all ranks."""
-        same = sum(caster.sent_size for caster in self._casters.values())
-        same += sum(2 * (self.size - 1) * thc.sent_size // self.size for thc in self._thc.values())
         made = self._classic.values()
+        casters = [*self._casters.values(), *(one.caster for one in made if one.caster is not None)]
+        same = sum(caster.sent_size for caster in casters)
+        same += sum(2 * (self.size - 1) * thc.sent_size // self.size for thc in self._thc.values())
         return same + sum(one.sent_size for one in made), same + sum(one.received_size for one in made)
 
     # ---- failure ----
@@ -425,22 +426,22 @@ class DdpState:
     def _begin_backward(self) -> None:
         self._in_backward = True
         self._watch.begin(sys._getframe())
-        if self.recording is not None and self.step >= self.recording.steps.stop:
-            self.recording.write()  # here all ranks are; a forward pass may be of one alone
         if not self._compared:
             self._compare_states()
+        if self.recording is not None and self.step >= self.recording.steps.stop:
+            self.recording.write()  # here all ranks are; a forward pass may be of one alone
         if self._planned is not None:
             self._planned.begin()
         self._compressing = self.choice.compresses(self.step)
         self._used = set()
         self._layout = []
-        if not (self._compressing and self._plans and self._maps):
+        if not (self._compressing and self._maps):
             return
-        if self._map_due:
+        if self._plans and self._map_due:
             self._build_maps()  # no forward pass was seen
-        elif self._map_inputs:
+        elif self._plans and self._map_inputs:
             self._check_inputs()
-        if self._map_versions is None:
+        if self._map_versions is None or not self._plans:  # new buckets get maps when they come
             self._map_versions = self._book.versions()
         self.engine.compare_maps(list(self._plans.values()))
 
@@ -579,8 +580,8 @@ class DdpState:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Before the first backward pass, on all ranks: else all raise ValueError in that pass. ValueError for a state
-        of another version."""
+        """Before the first backward pass, on all ranks: else all raise in that pass. ValueError for a state of another
+        version."""
         if state.get("version") != 1:
             raise ValueError(f"a state of version {state.get('version')}; this package reads 1")
         self.step = state["step"]

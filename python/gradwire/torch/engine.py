@@ -301,6 +301,8 @@ class Engine:
         def run() -> None:
             try:
                 outcome.append(job())
+            except BaseException as error:
+                self.fail(error)  # before the caller looks at it
             finally:
                 done.set()
 

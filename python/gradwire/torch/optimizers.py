@@ -127,14 +127,15 @@ class Book:
 
     def refresh(self) -> None:
         """Groups can be added to an optimizer, and their dicts are new after load_state_dict()."""
-        self._groups = {}
+        groups: dict[int, Entry] = {}
         for optimizer in self.optimizers:
             made = family(optimizer)
             for group in optimizer.param_groups:
                 entry = (optimizer, group, made)
                 for param in group["params"]:
-                    self._groups[id(param)] = entry
+                    groups[id(param)] = entry
                     self._numbers.setdefault(id(param), len(self._numbers))
+        self._groups = groups  # at once: another thread may read them
 
     def params(self) -> list[torch.Tensor]:
         """In the order of their numbers, as long as no group was added after a later optimizer's."""

@@ -153,8 +153,8 @@ class ThcState:
         return {"version": 1, "round": self.round, "errors": {k: v.clone() for k, v in self._errors.items()}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """The one of this rank, before the first backward pass, on all ranks: else all raise ValueError in that pass.
-        ValueError for a state of another version."""
+        """The one of this rank, before the first backward pass, on all ranks: else all raise in that pass. ValueError
+        for a state of another version."""
         if state.get("version") != 1:
             raise ValueError(f"a state of version {state.get('version')}; this package reads 1")
         self.round = state["round"]

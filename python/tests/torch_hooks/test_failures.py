@@ -12,6 +12,7 @@ from datetime import timedelta
 import gradwire.torch
 import pytest
 import torch
+from gradwire.torch.engine import Engine
 from ranks import run
 from test_ddp import OPTIONS, batch, digest, model, train_step
 from torch.nn.parallel import DistributedDataParallel as DDP
@@ -449,6 +450,7 @@ MAKERS = {
 
 LOADERS = {
     "gradwire": ({}, {"step": 5, "choice": {"decision": True}}, "decision, step"),
+    "record": ({"record": os.path.join(tempfile.gettempdir(), "unused.json")}, {"step": 20}, "step"),
     "thc": (None, {"round": 5}, "round"),
     "randk": ({"codec": "randk", "ratio": 0.5}, {"step": 5}, "step"),
     "qsgd": ({"codec": "qsgd"}, {"seed": 5}, "seed"),
@@ -476,6 +478,20 @@ def test_a_state_that_one_rank_alone_has_loaded_raises_on_all(kind):
     options, change, why = LOADERS[kind]
     for message, seconds in run(loading_alone, 2, options, change, timeout_s=30).values():
         assert f"the ranks have different states, which all ranks must load: {why}" in message and seconds < 15
+
+
+def failing_slowly(rank, size):
+    fail = Engine.fail
+    Engine.fail = lambda self, error: (time.sleep(0.3), fail(self, error))
+    communicator = gradwire.torch.Communicator()
+    with pytest.raises(ZeroDivisionError):
+        communicator.engine.call(lambda: 1 // 0)
+    communicator.close()
+
+
+def test_a_call_raises_what_its_job_raised():
+    """Not, where the caller was faster than the thread of the job, that something failed on this rank alone."""
+    run(failing_slowly, 1)
 
 
 def failing_alone(rank, size, kind):

@@ -56,7 +56,13 @@ def train(rank, size, document, steps, make="planned", name="adamw", options=Non
 
 @pytest.mark.parametrize(
     "codec, options, share",
-    [("fp16", {}, 0.5), ("bf16", {}, 0.5), ("thc", {"bits": 4}, 0.27), ("classic", {"scheme": "qsgd"}, None)],
+    [
+        ("fp16", {}, 0.5),
+        ("bf16", {}, 0.5),
+        ("thc", {"bits": 4}, 0.27),
+        ("classic", {"scheme": "qsgd"}, None),
+        ("classic", {"scheme": "bf16"}, 0.5),
+    ],
 )
 def test_statistics_count_all_codecs_of_a_plan(codec, options, share):
     for _, _, _, totals in run(train, 2, plan((6, codec, options)), 3).values():
