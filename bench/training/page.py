@@ -199,11 +199,9 @@ def body(runs, out):
     text += "the first 14 of gradwire's hooks: with "
     text += "AdamW its messages shrink while the second moments settle. *Composed*: steps to the loss that "
     text += "fp32 has after 80 % of its steps, times seconds a step. *What the bytes allow*: the seconds of fp32 that "
-    text += (
-        "its bytes do not explain, and the seconds for the bytes of this hook, over its seconds. Bytes are those of "
-    )
-    text += "the steps that count; *Loss* has those of whole runs, which are more where messages grow later, as with a "
-    text += "noise limit.\n"
+    text += "its bytes do not explain, and the seconds for the bytes of this hook, over its seconds. Bytes are those "
+    text += "of the steps that count; *Loss* has those of whole runs, which are more where messages grow later, as "
+    text += "with a noise limit.\n"
     for task in sorted({run.task for run in times}):
         text += time_part(times, task, "real", steps_by_hook(curves))
         if select(times, task=task, compute="replay"):
