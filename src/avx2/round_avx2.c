@@ -174,8 +174,7 @@ uint32_t *gw_random_fill(uint32_t words[GW_RANDOM_LEN], uint64_t element, size_t
     return words + (element & 3);
 }
 
-/* ---- a plan ---------------------------------------------------------------------------------------------
- */
+/* ---- a plan ------------------------------------------------------------------------------------------- */
 
 void gw_round_plan_fill(gw_round_plan *plan, const gw_round_rule *rule)
 {
