@@ -19,84 +19,16 @@
 #if defined(GW_AVX512_COMPILED)
 
 typedef struct gw_deep_plan {
-    __m512i part, plus;                /* from a map byte to the exponent of its quantum */
-    uint64_t key[GW_PHILOX_ROUNDS][2]; /* of gw_philox_rounds_fill() */
+    __m512i part, plus; /* from a map byte to the exponent of its quantum */
+    gw_random_plan random;
 } gw_deep_plan;
-
-/* ---- random words -------------------------------------------------------------------------------------- */
-
-static inline __m512i gw_deep_key(const gw_deep_plan *p, unsigned round, unsigned i)
-{
-    return _mm512_set1_epi64((long long)p->key[round][i]);
-}
-
-/* Three rounds of eight counters. */
-static inline gw_counters gw_deep_philox_begin(__m512i counter, const gw_deep_plan *p)
-{
-    const __m512i m0 = _mm512_set1_epi64(GW_PHILOX_MUL0), m1 = _mm512_set1_epi64(GW_PHILOX_MUL1);
-    gw_counters c;
-    c.c3 = _mm512_mul_epu32(counter, m0);
-    c.c2 = _mm512_xor_si512(_mm512_srli_epi64(c.c3, 32), gw_deep_key(p, 0, 1));
-    c.c1 = _mm512_mul_epu32(c.c2, m1);
-    c.c0 = _mm512_xor_si512(_mm512_srli_epi64(c.c1, 32), gw_deep_key(p, 1, 0));
-    c.c2 = _mm512_xor_si512(c.c3, gw_deep_key(p, 1, 1));
-    c.c3 = _mm512_setzero_si512(); /* a constant, which is in the key */
-    gw_philox_round(&c, m0, m1, gw_deep_key(p, 2, 0), gw_deep_key(p, 2, 1));
-    return c;
-}
-
-/* The last round, whose results are pairs of words: a rotation brings both into their places. */
-static inline void gw_deep_philox_end(__m512i *low, __m512i *high, const gw_counters *c,
-                                      const gw_deep_plan *p)
-{
-    const __m512i p0 = _mm512_mul_epu32(c->c0, _mm512_set1_epi64(GW_PHILOX_MUL0));
-    const __m512i p1 = _mm512_mul_epu32(c->c2, _mm512_set1_epi64(GW_PHILOX_MUL1));
-    const unsigned last = GW_PHILOX_ROUNDS - 1;
-    *low = _mm512_mask_ternarylogic_epi32(_mm512_ror_epi64(p1, 32), 0x5555, c->c1, gw_deep_key(p, last, 0),
-                                          0x96);
-    *high = _mm512_mask_ternarylogic_epi32(_mm512_ror_epi64(p0, 32), 0x5555, c->c3, gw_deep_key(p, last, 1),
-                                           0x96);
-}
-
-/* Random words of eight counters. */
-static inline void gw_deep_words_store(uint32_t *words, const gw_counters *c, const gw_deep_plan *p)
-{
-    __m512i low, high;
-    gw_deep_philox_end(&low, &high, c, p);
-    _mm512_storeu_si512(words, _mm512_unpacklo_epi64(low, high));
-    _mm512_storeu_si512(words + 16, _mm512_unpackhi_epi64(low, high));
-}
-
-/* Random words of two times 64 values from `first` and from `second` on, multiples of 4. Four times eight
- * counters go through the rounds side by side: two do not keep the multipliers busy. */
-static inline void gw_deep_words(uint32_t words[128], uint64_t first, uint64_t second, const gw_deep_plan *p)
-{
-    /* In the order in which the unpacks bring the counters' 128 bits into order. */
-    const __m512i order = _mm512_set_epi64(7, 3, 6, 2, 5, 1, 4, 0), eight = _mm512_set1_epi64(8);
-    const __m512i m0 = _mm512_set1_epi64(GW_PHILOX_MUL0), m1 = _mm512_set1_epi64(GW_PHILOX_MUL1);
-    const __m512i x = _mm512_add_epi64(_mm512_set1_epi64((long long)(first >> 2)), order);
-    const __m512i y = _mm512_add_epi64(_mm512_set1_epi64((long long)(second >> 2)), order);
-    gw_counters a = gw_deep_philox_begin(x, p), b = gw_deep_philox_begin(_mm512_add_epi64(x, eight), p);
-    gw_counters c = gw_deep_philox_begin(y, p), d = gw_deep_philox_begin(_mm512_add_epi64(y, eight), p);
-    for (unsigned r = 3; r < GW_PHILOX_ROUNDS - 1; r++) {
-        gw_philox_round(&a, m0, m1, gw_deep_key(p, r, 0), gw_deep_key(p, r, 1));
-        gw_philox_round(&b, m0, m1, gw_deep_key(p, r, 0), gw_deep_key(p, r, 1));
-        gw_philox_round(&c, m0, m1, gw_deep_key(p, r, 0), gw_deep_key(p, r, 1));
-        gw_philox_round(&d, m0, m1, gw_deep_key(p, r, 0), gw_deep_key(p, r, 1));
-    }
-    gw_deep_words_store(words, &a, p);
-    gw_deep_words_store(words + 32, &b, p);
-    gw_deep_words_store(words + 64, &c, p);
-    gw_deep_words_store(words + 96, &d, p);
-}
 
 /* ---- rounding ------------------------------------------------------------------------------------------ */
 
 /* 1 if these functions can round the span; otherwise the plan is not filled. */
 static inline int gw_deep_plan_fill(gw_deep_plan *p, const gw_span *span, const gw_round_rule *rule)
 {
-    const uint64_t last = span->element + span->len + 63;
-    if (!gw_is_deep_stochastic(rule) || last >> 34 != span->element >> 34) {
+    if (!gw_is_deep_stochastic(rule) || !gw_random_plan_fill(&p->random, span->element, span->len, rule)) {
         return 0;
     }
     /* floor((K + drop_base - 3) / 4) = floor((K + rest) / 4) + whole, and avg(avg(K, rest + 1), 0) is one
@@ -104,8 +36,6 @@ static inline int gw_deep_plan_fill(gw_deep_plan *p, const gw_span *span, const 
     const int32_t base = rule->drop_base - 3, rest = base & 3, whole = (base - rest) / 4;
     p->part = GW_BYTE(rest + 1);
     p->plus = GW_BYTE(whole - 24);
-    gw_philox_rounds_fill(p->key, rule->seed, (uint32_t)(span->element >> 34), rule->step_index,
-                          rule->rank_hop);
     return 1;
 }
 
@@ -218,29 +148,29 @@ GW_TEMPLATE void gw_deep_round_two(gw_deep_block block[2], const uint8_t *values
                                    const uint32_t *words, uint32_t next[128], uint64_t element,
                                    const gw_deep_plan *p, uint32_t relative)
 {
-    const __m512i order = _mm512_set_epi64(7, 3, 6, 2, 5, 1, 4, 0), eight = _mm512_set1_epi64(8);
-    const __m512i m0 = _mm512_set1_epi64(GW_PHILOX_MUL0), m1 = _mm512_set1_epi64(GW_PHILOX_MUL1);
+    const gw_random_plan *random = &p->random;
+    const __m512i eight = _mm512_set1_epi64(8);
     const gw_deep_start start[2] = {gw_deep_begin(values, levels, p),
                                     gw_deep_begin(values + 256, levels + 64, p)};
     gw_counters c[4];
-    __m512i counter = _mm512_add_epi64(_mm512_set1_epi64((long long)(element >> 2)), order);
+    __m512i counter = gw_random_counters(element >> 2);
     for (int j = 0; j < 4; j++) {
-        c[j] = gw_deep_philox_begin(counter, p);
+        c[j] = gw_random_begin(counter, random);
         counter = _mm512_add_epi64(counter, eight);
     }
     __m512i x[8];
     __mmask16 up[8];
     for (unsigned r = 3; r < GW_PHILOX_ROUNDS - 1; r++) {
         for (int j = 0; j < 4; j++) {
-            gw_philox_round(&c[j], m0, m1, gw_deep_key(p, r, 0), gw_deep_key(p, r, 1));
+            gw_random_round(&c[j], r, random);
         }
         const int i = (int)r - 3;
         x[i] =
             gw_deep_sixteen(&up[i], values + 256 * (i / 4), words + 64 * (i / 4), start[i / 4].above, i & 3);
     }
     for (int i = 6; i < 8; i++) {
-        gw_deep_words_store(next + 32 * (2 * i - 12), &c[2 * i - 12], p);
-        gw_deep_words_store(next + 32 * (2 * i - 11), &c[2 * i - 11], p);
+        gw_random_end(next + 32 * (2 * i - 12), &c[2 * i - 12], random);
+        gw_random_end(next + 32 * (2 * i - 11), &c[2 * i - 11], random);
         x[i] = gw_deep_sixteen(&up[i], values + 256, words + 64, start[1].above, i & 3);
     }
     block[0] = gw_deep_end(x, up, &start[0], relative);

@@ -7,17 +7,15 @@
  * as an addition digit by digit, whose carries are masks.
  *
  * Bound on Zen 4, two vector instructions of 512 bits a cycle, counted for explicit fp32 in gcc 12's output:
- * nearest takes 31 more than truncation, 0.24 cycles a value; stochastic rounding 39 more, 0.30, and 136 for
- * its random words, 1.06, of which the Philox rounds are 120, 0.94. split_avx512.c has the sums and what was
- * measured.
+ * nearest takes 31 more than truncation, 0.24 cycles a value; stochastic rounding 39 more, 0.30, without its
+ * random words (random_avx512.h). split_avx512.c has the sums and what was measured.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #ifndef GW_ROUND_BLOCK_AVX512_H
 #define GW_ROUND_BLOCK_AVX512_H
 
-#include "avx512/kernels_avx512.h"
-#include "core/philox.h"
+#include "avx512/random_avx512.h"
 
 #if defined(GW_AVX512_COMPILED)
 
@@ -317,76 +315,6 @@ GW_TEMPLATE __m512i gw_top_two(const gw_bytes *v, uint32_t dtype)
 }
 
 /* ---- random digits ------------------------------------------------------------------------------------- */
-
-/* The words of eight counters, 64 bits apart. A multiplication reads the lower 32 bits of its lanes only, so
- * what it leaves above need not be cleared. */
-typedef struct gw_counters {
-    __m512i c0, c1, c2, c3;
-} gw_counters;
-
-static inline void gw_philox_round(gw_counters *c, __m512i m0, __m512i m1, __m512i k0, __m512i k1)
-{
-    const __m512i p0 = _mm512_mul_epu32(c->c0, m0), p1 = _mm512_mul_epu32(c->c2, m1);
-    c->c0 = _mm512_ternarylogic_epi64(_mm512_srli_epi64(p1, 32), c->c1, k0, 0x96);
-    c->c2 = _mm512_ternarylogic_epi64(_mm512_srli_epi64(p0, 32), c->c3, k1, 0x96);
-    c->c1 = p1;
-    c->c3 = p0;
-}
-
-/* Random words of 64 values whose first absolute index is 4 * quad. Two times eight counters go through
- * the rounds side by side: one chain alone would not keep the multipliers busy. */
-static inline void gw_random64(__m512i x[4], uint64_t quad, const gw_round_rule *rule)
-{
-    /* In the order in which the unpacks below bring the counters' 128 bits into order. */
-    const __m512i order = _mm512_set_epi64(7, 3, 6, 2, 5, 1, 4, 0);
-    const __m512i m0 = _mm512_set1_epi64(GW_PHILOX_MUL0), m1 = _mm512_set1_epi64(GW_PHILOX_MUL1);
-    const __m512i step0 = _mm512_set1_epi32((int)GW_PHILOX_WEYL0),
-                  step1 = _mm512_set1_epi32((int)GW_PHILOX_WEYL1);
-    __m512i k0 = _mm512_set1_epi32((int)(uint32_t)rule->seed),
-            k1 = _mm512_set1_epi32((int)(uint32_t)(rule->seed >> 32));
-    gw_counters a, b;
-    a.c0 = _mm512_add_epi64(_mm512_set1_epi64((long long)quad), order);
-    b.c0 = _mm512_add_epi64(_mm512_set1_epi64((long long)(quad + 8)), order);
-    /* Elements are counted modulo 2^64, so counters modulo 2^62. Multiplications do not see c0's upper
-     * half. */
-    const __m512i high = _mm512_set1_epi64(0x3fffffff);
-    a.c1 = _mm512_and_si512(_mm512_srli_epi64(a.c0, 32), high);
-    b.c1 = _mm512_and_si512(_mm512_srli_epi64(b.c0, 32), high);
-    a.c2 = b.c2 = _mm512_set1_epi64(rule->step_index);
-    a.c3 = b.c3 = _mm512_set1_epi64(rule->rank_hop);
-    for (int i = 0; i < GW_PHILOX_ROUNDS; i++) {
-        gw_philox_round(&a, m0, m1, k0, k1);
-        gw_philox_round(&b, m0, m1, k0, k1);
-        k0 = _mm512_add_epi32(k0, step0);
-        k1 = _mm512_add_epi32(k1, step1);
-    }
-    const __m512i a01 = _mm512_mask_mov_epi32(a.c0, 0xaaaa, _mm512_slli_epi64(a.c1, 32));
-    const __m512i a23 = _mm512_mask_mov_epi32(a.c2, 0xaaaa, _mm512_slli_epi64(a.c3, 32));
-    const __m512i b01 = _mm512_mask_mov_epi32(b.c0, 0xaaaa, _mm512_slli_epi64(b.c1, 32));
-    const __m512i b23 = _mm512_mask_mov_epi32(b.c2, 0xaaaa, _mm512_slli_epi64(b.c3, 32));
-    x[0] = _mm512_unpacklo_epi64(a01, a23);
-    x[1] = _mm512_unpackhi_epi64(a01, a23);
-    x[2] = _mm512_unpacklo_epi64(b01, b23);
-    x[3] = _mm512_unpackhi_epi64(b01, b23);
-}
-
-/* The same from any absolute index on. */
-static inline void gw_random_words(__m512i x[4], uint64_t element, const gw_round_rule *rule)
-{
-    gw_random64(x, element >> 2, rule);
-    if ((element & 3) != 0) { /* a tensor that starts in the middle of a counter */
-        uint32_t words[128];
-        __m512i y[4];
-        gw_random64(y, (element >> 2) + 16, rule);
-        for (unsigned i = 0; i < 4; i++) {
-            _mm512_storeu_si512(words + 16 * i, x[i]);
-            _mm512_storeu_si512(words + 64 + 16 * i, y[i]);
-        }
-        for (unsigned i = 0; i < 4; i++) {
-            x[i] = _mm512_loadu_si512(words + (element & 3) + 16 * i);
-        }
-    }
-}
 
 /* The digits of 64 random words. */
 GW_TEMPLATE gw_bytes gw_random_digits(const __m512i x[4], uint32_t dtype)

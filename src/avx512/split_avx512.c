@@ -10,8 +10,8 @@
  *                          instructions   bound   measured
  *   explicit, truncate      32 + 26 + 4    0.48       0.81
  *   explicit, nearest       47 + 42 + 4    0.73       1.10
- *   explicit, stochastic   the same + 8 + 136 for random words (1.06 alone)
- *                                          1.85       2.8
+ *   explicit, stochastic   the same + 8 + 118 for random words (1.06 alone)
+ *                                          1.71       2.36
  *   derived, nearest        51 + 62 + 7    0.94       1.59
  *
  * Not in the count, and not broken down further: 13 stores of 64 bytes and about as many loads. They are
@@ -298,6 +298,26 @@ static inline void fetch_ahead(const gw_span *span, size_t i, size_t size)
     }
 }
 
+enum { QUICK_BLOCKS = 8 }; /* blocks between the two parts of rounding */
+
+/* Random words of `count` blocks from `element` on. Returns where the first is. plan: NULL if none serves. */
+static inline const uint32_t *fill_words(uint32_t words[64 * (QUICK_BLOCKS + 2)], uint64_t element,
+                                         size_t count, const gw_random_plan *plan, const gw_round_rule *rule)
+{
+    const size_t offset = plan != NULL ? element & 3 : 0; /* in the first counter */
+    for (size_t at = 0; plan != NULL && at < offset + 64 * count; at += 128) {
+        gw_random_two(words + at, element - offset + at, element - offset + at + 64, plan);
+    }
+    for (size_t at = 0; plan == NULL && at < 64 * count; at += 64) {
+        __m512i x[4];
+        gw_random_words(x, element + at, rule);
+        for (unsigned i = 0; i < 4; i++) {
+            _mm512_store_si512(words + at + 16 * i, x[i]);
+        }
+    }
+    return words + offset;
+}
+
 /*
  * The usual case in fewer steps: values that it cannot handle (exponent 0, infinity, NaN, a carry into
  * infinity) are recognized by their exponents. Exponent 0 is zero; the others are outside the window, so they
@@ -307,22 +327,24 @@ GW_TEMPLATE size_t split_quick(uint8_t *ranks, cursors *cursors_inout, const spl
                                uint32_t *any, uint32_t dtype, uint32_t derived, uint32_t turned,
                                uint32_t rounding)
 {
-    enum { BLOCKS = 8 };
     const size_t size = gw_traits_of(dtype)->size;
     const uint8_t *const values = (const uint8_t *)span->values;
     const size_t blocks = span->len / 64;
     const __m512i window = _mm512_add_epi8(s->base, GW_BYTE(1));
     const size_t fetch_end = span->ahead < span->len ? span->ahead & ~(size_t)63 : span->len;
-    gw_sums sums[BLOCKS];
-    gw_cut cuts[BLOCKS]; /* if `turned` */
-    __m512i words[BLOCKS][4];
+    gw_sums sums[QUICK_BLOCKS];
+    gw_cut cuts[QUICK_BLOCKS]; /* if `turned` */
+    _Alignas(64) uint32_t memory[64 * (QUICK_BLOCKS + 2)];
+    const uint32_t *words = memory;
+    gw_random_plan random;
+    const int is_planned = rounding == GW_GCOMP_STOCHASTIC &&
+                           gw_random_plan_fill(&random, span->element, span->len, s->rounder.rule);
     cursors c = *cursors_inout;
-    for (size_t first = 0; first < blocks; first += BLOCKS) {
-        const size_t count = blocks - first < BLOCKS ? blocks - first : BLOCKS;
+    for (size_t first = 0; first < blocks; first += QUICK_BLOCKS) {
+        const size_t count = blocks - first < QUICK_BLOCKS ? blocks - first : QUICK_BLOCKS;
         if (rounding == GW_GCOMP_STOCHASTIC) {
-            for (size_t j = 0; j < count; j++) {
-                gw_random_words(words[j], span->element + 64 * (first + j), s->rounder.rule);
-            }
+            words = fill_words(memory, span->element + 64 * first, count, is_planned ? &random : NULL,
+                               s->rounder.rule);
         }
         for (size_t j = 0; j < count; j++) {
             const size_t i = 64 * (first + j);
@@ -331,9 +353,13 @@ GW_TEMPLATE size_t split_quick(uint8_t *ranks, cursors *cursors_inout, const spl
             if (i < fetch_end) {
                 fetch_ahead(span, i, size);
             }
-            sums[j] = gw_round_begin(v, k, words[j], &s->rounder, dtype, derived, rounding, 0);
+            __m512i word[4];
+            for (unsigned n = 0; rounding == GW_GCOMP_STOCHASTIC && n < 4; n++) {
+                word[n] = _mm512_loadu_si512(words + 64 * j + 16 * n);
+            }
+            sums[j] = gw_round_begin(v, k, word, &s->rounder, dtype, derived, rounding, 0);
             if (turned) {
-                cuts[j] = gw_cut_begin(&v, k, words[j], values + size * i, 64, &s->rounder, dtype, rounding);
+                cuts[j] = gw_cut_begin(&v, k, word, values + size * i, 64, &s->rounder, dtype, rounding);
             }
         }
         for (size_t j = 0; j < count; j++) {
@@ -503,7 +529,7 @@ GW_TEMPLATE uint32_t split_deep(uint8_t *ranks, cursors *cursors_inout, const gw
     cursors c = *cursors_inout;
     rest_tables_fill(&rests, gw_traits_of(GW_FP32));
     kept.len = 0;
-    gw_deep_words(words[0], span->element + at, span->element + at + 64, plan);
+    gw_random_two(words[0], span->element + at, span->element + at + 64, &plan->random);
     for (size_t two = 0; at < end; two++, at += 128) {
         gw_deep_block b[2];
         gw_deep_round_two(b, values + 4 * at, levels + at, words[two & 1], words[~two & 1],

@@ -278,7 +278,7 @@ GW_TEMPLATE size_t survey_deep_runs(tally *t, uint32_t *mask_count, const gw_spa
         const uint64_t element = span->element - offset + at;
         const size_t is_second = offset == 0 ? run & 1 : 0;
         if (!is_second) {
-            gw_deep_words(words, element, element + next, plan);
+            gw_random_two(words, element, element + next, &plan->random);
         }
         const uint32_t *word = words + offset + RUN_LEN * is_second;
         const gw_deep_block b = gw_deep_round(values + 4 * at, span->levels + at, word, plan, relative);
