@@ -606,8 +606,9 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_rate_init(gw_gcomp_rate *rate, gw_gcomp_
  *     each limit: a frame of both is at least as large as the larger one
  *   - the size is that of the frame that gw_gcomp_encode() makes of this source, and nonzeros are those of
  *     its values, at every TOLERANCE and at NOISE of whole octaves. NOISE at the points between them: a map
- *     made for that limit differs from what one of quarter-octaves tells of it, which changed the size of
- *     real frames of 50 KiB and more by up to 4 %, of shorter ones by up to 7 %
+ *     made for that limit differs from what one of quarter-octaves tells of it. Of three real gradients of a
+ *     million values that changed the size by up to 1.3 % with stochastic rounding; with nearest and truncate
+ *     by up to 10 % at a quarter bit a value and less, else by up to 2 %
  *   - the result does not depend on the backends
  *   - pieces of a frame may be added one by one if they start at its groups (gw_gcomp_range_align()) and have
  *     first_element set: cost and nonzeros are then those of the whole
