@@ -135,7 +135,7 @@ gw_span gw_group_span(gw_encoding *e, const gw_group *group, size_t at, size_t l
     const gw_gcomp_map *map = e->source->map;
     const uint64_t first = (group->first << e->info.chunk_log2) + at;
     const uint8_t *values = group->values + at * gw_traits_of(e->rule.dtype)->size;
-    gw_span span = {values, map == NULL ? NULL : map->levels + first, len, e->source->first_element + first,
+    gw_span span = {values, map == NULL ? NULL : map->levels + first, len, group->element + at,
                     group->len - at - len};
     if (e->info.levels == GW_GCOMP_CARRIED) {
         const uint32_t log2 = e->info.block_log2;
@@ -169,13 +169,24 @@ void gw_group_begin(gw_encoding *e, gw_group *group)
         gw_group_quanta(e, group);
     }
     if (e->segments.segments == NULL || e->codec->options.rounding != GW_GCOMP_STOCHASTIC) {
+        group->element = e->source->first_element + (group->first << e->info.chunk_log2);
+        return;
+    }
+    e->rule.rounding = GW_GCOMP_STOCHASTIC;
+    gw_segment_place after = e->segments;
+    const gw_gcomp_segment first_part = gw_segment_next(&after, group->len);
+    if (first_part.len == group->len && e->rule.derived) {
+        /* As if the source had no segments. Explicit levels would be those of values before they are rounded.
+         */
+        e->segments = after;
+        e->rule.seed = first_part.seed;
+        group->element = first_part.first_element;
         return;
     }
     /* The values of a hop are in the sums already, perhaps with those of other groups. */
     const size_t size = gw_traits_of(e->rule.dtype)->size;
     const size_t first = (size_t)((uintptr_t)group->values - (uintptr_t)e->scratch.sums);
     uint8_t *out = e->scratch.sums + (first < size << GW_GROUP_LOG2 ? first : 0);
-    e->rule.rounding = GW_GCOMP_STOCHASTIC;
     for (size_t at = 0; at < group->len; at += chunk_len) {
         round_segments(e, group, at, gw_min_size(group->len - at, chunk_len), out);
     }
@@ -189,7 +200,7 @@ void gw_encode_group(gw_encoding *e, uint64_t first, const uint8_t *values)
     const size_t chunk_len = (size_t)1 << log2;
     const size_t len =
         (size_t)gw_min_u64(e->info.len - (first << log2), (uint64_t)gw_group_chunks(e->codec) << log2);
-    gw_group group = {first, values, len, UINT64_MAX, 0, 0, {0}};
+    gw_group group = {.first = first, .values = values, .len = len, .owner = UINT64_MAX};
     gw_split_chunk split;
     int is_split = 0;
     gw_group_begin(e, &group);

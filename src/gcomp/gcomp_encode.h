@@ -13,6 +13,7 @@ typedef struct gw_group {
     uint64_t first;        /* chunk */
     const uint8_t *values; /* of the group's first value */
     size_t len;            /* values */
+    uint64_t element;      /* index of the first value in its random stream; gw_group_begin() sets it */
     /* The codebook: the chunk that stores it, UINT64_MAX while there is none, and its bytes. */
     uint64_t owner;
     size_t book_size;
@@ -33,8 +34,9 @@ gw_span gw_group_span(gw_encoding *encoding, const gw_group *group, size_t at, s
 /* Carried: the quanta of all blocks of the group, in the scratch. */
 void gw_group_quanta(gw_encoding *encoding, const gw_group *group);
 
-/* What a group needs before anything else: quanta of carried frames, and, if the source has segments, its
- * values rounded with the random stream of each; the rule then truncates, which changes none of them. */
+/* What a group needs before anything else: quanta of carried frames, and its random stream. If it has values
+ * of several segments, or explicit levels, they are rounded here, each with the stream of its segment; the
+ * rule then truncates, which changes none of them. */
 void gw_group_begin(gw_encoding *encoding, gw_group *group);
 
 /* Chooses between relative exponents and others for a group, from a sample. */

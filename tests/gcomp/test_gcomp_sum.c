@@ -425,6 +425,55 @@ static void scaled_decode(void **state)
     free(scaled);
 }
 
+/* Where segments begin and end does not change a byte: groups within one segment and groups of several, which
+ * are encoded in other ways, have the same chunks. With derived and carried levels they are those of a source
+ * without segments. */
+static void segment_ends(void **state)
+{
+    (void)state;
+    enum { COUNT = 300000 };
+    uint8_t *values = malloc(COUNT * 4);
+    assert_non_null(values);
+    for (uint32_t choice = 0; choice < 3 * 3 * 2 * PATTERN_COUNT; choice++) {
+        gw_gcomp_options o;
+        gw_gcomp_options_init(&o, (gw_dtype)(1 + choice % 3));
+        o.levels = (gw_gcomp_levels)(choice / 3 % 3);
+        o.deep_cut = choice / 9 % 2 && o.levels != GW_GCOMP_EXPLICIT;
+        o.rounding = GW_GCOMP_STOCHASTIC;
+        test_codec codec;
+        test_codec_make(&codec, &o);
+        test_map map;
+        test_map_make(&map, o.dtype, COUNT, codec.options.chunk_log2, choice);
+        test_fill_values(values, o.dtype, COUNT, choice / 18, choice);
+        gw_gcomp_source source = test_source(values, COUNT, &map.map);
+        source.seed = 77;
+        source.first_element = choice * 3;
+        test_buffer plain, one, many;
+        const size_t plain_size = test_encode(&codec, &source, &plain);
+        const gw_gcomp_segment segment[3] = {{77, source.first_element, 60001},
+                                             {77, source.first_element + 60001, 199999},
+                                             {77, source.first_element + 260000, COUNT - 260000}};
+        const gw_gcomp_segment all = {77, source.first_element, COUNT};
+        source.segments = &all;
+        source.segment_count = 1;
+        const size_t one_size = test_encode(&codec, &source, &one);
+        source.segments = segment;
+        source.segment_count = 3;
+        assert_int_equal(test_encode(&codec, &source, &many), one_size);
+        assert_memory_equal(many.at, one.at, one_size);
+        if (o.levels != GW_GCOMP_EXPLICIT) {
+            assert_int_equal(plain_size, one_size);
+            assert_memory_equal(plain.at, one.at, one_size);
+        }
+        test_buffer_free(&plain);
+        test_buffer_free(&one);
+        test_buffer_free(&many);
+        test_map_free(&map);
+        test_codec_free(&codec);
+    }
+    free(values);
+}
+
 /* Segments: every value is rounded with the stream of its own, wherever chunks and groups begin. */
 static void segments(void **state)
 {
@@ -510,6 +559,7 @@ int main(void)
         cmocka_unit_test(flush_modes_change_nothing),
         cmocka_unit_test(several_frames),
         cmocka_unit_test(scaled_decode),
+        cmocka_unit_test(segment_ends),
         cmocka_unit_test(segments),
     };
     return cmocka_run_group_tests_name("gcomp sum", tests, NULL, NULL);
