@@ -235,7 +235,7 @@ def differing_in_one(rank, size):
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     state, hook = gradwire.torch.ddp_hook(optimizer, plan=TWO_CODECS, model=net)
     ddp.register_comm_hook(state, hook)
-    ((key, thc),), (topk,) = state._thc.items(), state._classic.values()
+    (key,), (topk,) = state._thc, state._classic.values()
     if rank == 0:
         saved = state.state_dict()
         saved["thc"][key]["round"] = 5
