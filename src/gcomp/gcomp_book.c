@@ -86,7 +86,7 @@ gw_status gw_gcomp_histogram_add(gw_gcomp_histogram *histogram, const gw_gcomp *
         gw_group group = {.first = first,
                           .values = (const uint8_t *)source->values + (size_t)at * size,
                           .len = (size_t)len};
-        gw_group_begin(&e, &group);
+        gw_group_begin(&e, &group, 1);
         if (histogram->relative == HISTOGRAM_UNKNOWN) {
             gw_group_choose_relative(&e, &group); /* none without a map */
             histogram->relative = e.rule.relative;
