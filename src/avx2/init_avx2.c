@@ -26,6 +26,7 @@ void gw_backend_init_avx2(gw_kernels *kernels, uint32_t cpu)
     kernels->gcomp.add_fp32 = gw_add_fp32_avx2;
     kernels->gcomp.add_bf16 = gw_add_bf16_avx2;
     kernels->gcomp.add_fp16 = gw_add_fp16_avx2;
+    kernels->gcomp.scale_fp32 = gw_scale_fp32_avx2;
     kernels->classic.sparse_select = gw_sparse_select_avx2;
     kernels->classic.sparse_momentum = gw_sparse_momentum_avx2;
     kernels->classic.sparse_squares = gw_sparse_squares_avx2;

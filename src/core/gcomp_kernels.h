@@ -245,6 +245,10 @@ typedef void gw_fence_fn(void);
  * itself; out and accumulator may be the caller's memory, values too. len elements each. */
 typedef void gw_add_fn(void *out, const void *accumulator, const void *values, size_t len, uint32_t strict);
 
+/* values[i] = values[i] * scale as docs/numerics.md section 5 says: len fp32 values, the caller's memory.
+ * scale is a normal number. */
+typedef void gw_scale_fn(void *values, size_t len, float scale, uint32_t strict);
+
 typedef struct gw_gcomp_kernels {
     gw_map_scan_fn *map_scan;
     gw_map_build_fn *map_build;
@@ -264,6 +268,7 @@ typedef struct gw_gcomp_kernels {
     gw_add_fn *add_fp32;
     gw_add_fn *add_bf16;
     gw_add_fn *add_fp16;
+    gw_scale_fn *scale_fp32;
 } gw_gcomp_kernels;
 
 /* For GW_DECLARE_KERNELS() of core/kernels.h. */
@@ -283,6 +288,7 @@ typedef struct gw_gcomp_kernels {
     gw_gather_fn gw_gather_##backend;                                                                        \
     gw_spread_fn gw_spread_##backend;                                                                        \
     gw_fence_fn gw_fence_##backend;                                                                          \
-    gw_add_fn gw_add_fp32_##backend, gw_add_bf16_##backend, gw_add_fp16_##backend
+    gw_add_fn gw_add_fp32_##backend, gw_add_bf16_##backend, gw_add_fp16_##backend;                           \
+    gw_scale_fn gw_scale_fp32_##backend
 
 #endif

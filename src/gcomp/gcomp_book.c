@@ -83,9 +83,10 @@ gw_status gw_gcomp_histogram_add(gw_gcomp_histogram *histogram, const gw_gcomp *
     for (uint64_t first = 0; first < e.info.chunk_count; first += gw_group_chunks(e.codec)) {
         const uint64_t at = first << e.info.chunk_log2;
         const uint64_t len = gw_min_u64(source->len - at, gw_group_chunks(e.codec) * (uint64_t)chunk_len);
-        gw_group group = {first, (const uint8_t *)source->values + (size_t)at * size, (size_t)len, 0, 0, 0,
-                          {0}};
-        gw_group_begin(&e, &group);
+        gw_group group = {.first = first,
+                          .values = (const uint8_t *)source->values + (size_t)at * size,
+                          .len = (size_t)len};
+        gw_group_begin(&e, &group, 1);
         if (histogram->relative == HISTOGRAM_UNKNOWN) {
             gw_group_choose_relative(&e, &group); /* none without a map */
             histogram->relative = e.rule.relative;

@@ -172,7 +172,7 @@ gw_status gw_decoding_reopen(gw_decoding *decoding, const gw_codec *codec, const
 gw_status gw_decode_chunk(gw_decoding *decoding, uint64_t index, uint8_t *dst);
 
 /* values[i] * scale, as docs/numerics.md section 5 says. */
-void gw_scale_values(void *values, gw_dtype dtype, size_t len, float scale, uint32_t strict);
+void gw_scale_values(const gw_codec *codec, void *values, gw_dtype dtype, size_t len, float scale);
 
 /* accumulator + values -> out, in the frame's dtype. */
 void gw_add_values(const gw_codec *codec, const gw_gcomp_info *info, void *out, const void *accumulator,

@@ -570,8 +570,7 @@ gw_status gw_decode_chunk(gw_decoding *d, uint64_t index, uint8_t *dst)
 {
     gw_status status = decode_chunk(d, index, dst);
     if (status == GW_OK && d->scale != 1) {
-        gw_scale_values(dst, d->info.dtype, gw_frame_chunk_len(&d->info, index), d->scale,
-                        (uint32_t)d->codec->options.strict);
+        gw_scale_values(d->codec, dst, d->info.dtype, gw_frame_chunk_len(&d->info, index), d->scale);
     }
     if (status != GW_OK) {
         GW_MEMSET(dst, 0,

@@ -135,7 +135,7 @@ gw_span gw_group_span(gw_encoding *e, const gw_group *group, size_t at, size_t l
     const gw_gcomp_map *map = e->source->map;
     const uint64_t first = (group->first << e->info.chunk_log2) + at;
     const uint8_t *values = group->values + at * gw_traits_of(e->rule.dtype)->size;
-    gw_span span = {values, map == NULL ? NULL : map->levels + first, len, e->source->first_element + first,
+    gw_span span = {values, map == NULL ? NULL : map->levels + first, len, group->element + at,
                     group->len - at - len};
     if (e->info.levels == GW_GCOMP_CARRIED) {
         const uint32_t log2 = e->info.block_log2;
@@ -146,38 +146,87 @@ gw_span gw_group_span(gw_encoding *e, const gw_group *group, size_t at, size_t l
     return span;
 }
 
-/* Rounds `len` values of the group from `at` on, a chunk or less, each with the stream of its segment. */
-static void round_segments(gw_encoding *e, const gw_group *group, size_t at, size_t len, uint8_t *out)
+void gw_round_parts(gw_encoding *e, const gw_span *span, gw_segment_place place, uint8_t *out)
 {
     const size_t size = gw_traits_of(e->rule.dtype)->size;
-    const gw_span chunk = gw_group_span(e, group, at, len);
-    for (size_t done = 0; done < len;) {
-        const gw_gcomp_segment part = gw_segment_next(&e->segments, len - done);
-        const gw_span span = {(const uint8_t *)chunk.values + done * size,
-                              chunk.levels == NULL ? NULL : chunk.levels + done, (size_t)part.len,
-                              part.first_element, 0};
+    for (size_t done = 0; done < span->len;) {
+        const gw_gcomp_segment part = gw_segment_next(&place, span->len - done);
+        const gw_span rounded = gw_span_of_part(span, size, done, &part);
         e->rule.seed = part.seed;
-        e->codec->kernels.gcomp.round(out + (at + done) * size, &span, &e->rule);
+        e->codec->kernels.gcomp.round(out + done * size, &rounded, &e->rule);
         done += (size_t)part.len;
     }
 }
 
-void gw_group_begin(gw_encoding *e, gw_group *group)
+uint32_t gw_split_parts(gw_encoding *e, const gw_group *group, const gw_span *chunk, size_t at,
+                        gw_digits *digits)
+{
+    const gw_scratch *s = &e->scratch;
+    gw_split_fn *const split = e->codec->kernels.gcomp.split;
+    if (group->part_count <= 1) {
+        return split(s->level[0], digits, chunk, &e->rule, s->ranker);
+    }
+    const size_t size = gw_traits_of(e->rule.dtype)->size;
+    gw_segment_place place = gw_segment_after(group->parts, at);
+    uint32_t any = 0;
+    for (size_t done = 0; done < chunk->len;) {
+        const gw_gcomp_segment part = gw_segment_next(&place, chunk->len - done);
+        const gw_span span = gw_span_of_part(chunk, size, done, &part);
+        e->rule.seed = part.seed;
+        any |= split(s->level[0] + done, digits, &span, &e->rule, s->ranker);
+        done += (size_t)part.len;
+    }
+    return any;
+}
+
+/* A part costs a kernel's start in survey and in each of its chunks. */
+enum { PART_LEN_MIN = 16384 };
+
+/* Takes the group's segments, if they are not too many for kernels to work on one after the other. */
+static int take_parts(gw_encoding *e, gw_group *group, size_t parts_max)
+{
+    gw_segment_place place = e->segments;
+    gw_gcomp_segment part = {0, 0, 0};
+    size_t count = 0;
+    for (uint64_t len = 0; len < group->len; len += part.len, count++) {
+        if (count == parts_max) {
+            return 0;
+        }
+        part = gw_segment_next(&place, group->len - len);
+    }
+    group->parts = e->segments;
+    group->part_count = count;
+    if (count == 1) { /* as if the source had no segments */
+        e->rule.seed = part.seed;
+        group->element = part.first_element;
+    }
+    e->segments = place;
+    return 1;
+}
+
+void gw_group_begin(gw_encoding *e, gw_group *group, int is_whole)
 {
     const size_t chunk_len = (size_t)1 << e->info.chunk_log2;
     if (e->info.levels == GW_GCOMP_CARRIED) {
         gw_group_quanta(e, group);
     }
     if (e->segments.segments == NULL || e->codec->options.rounding != GW_GCOMP_STOCHASTIC) {
+        group->element = e->source->first_element + (group->first << e->info.chunk_log2);
+        return;
+    }
+    e->rule.rounding = GW_GCOMP_STOCHASTIC;
+    /* Explicit levels would be those of values before they are rounded. */
+    if (e->rule.derived && take_parts(e, group, is_whole ? 1 : 1 + group->len / PART_LEN_MIN)) {
         return;
     }
     /* The values of a hop are in the sums already, perhaps with those of other groups. */
     const size_t size = gw_traits_of(e->rule.dtype)->size;
     const size_t first = (size_t)((uintptr_t)group->values - (uintptr_t)e->scratch.sums);
     uint8_t *out = e->scratch.sums + (first < size << GW_GROUP_LOG2 ? first : 0);
-    e->rule.rounding = GW_GCOMP_STOCHASTIC;
     for (size_t at = 0; at < group->len; at += chunk_len) {
-        round_segments(e, group, at, gw_min_size(group->len - at, chunk_len), out);
+        const gw_span chunk = gw_group_span(e, group, at, gw_min_size(group->len - at, chunk_len));
+        gw_round_parts(e, &chunk, e->segments, out + at * size);
+        e->segments = gw_segment_after(e->segments, chunk.len);
     }
     e->rule.rounding = GW_GCOMP_TRUNCATE;
     group->values = out;
@@ -189,10 +238,10 @@ void gw_encode_group(gw_encoding *e, uint64_t first, const uint8_t *values)
     const size_t chunk_len = (size_t)1 << log2;
     const size_t len =
         (size_t)gw_min_u64(e->info.len - (first << log2), (uint64_t)gw_group_chunks(e->codec) << log2);
-    gw_group group = {first, values, len, UINT64_MAX, 0, 0, {0}};
+    gw_group group = {.first = first, .values = values, .len = len, .owner = UINT64_MAX};
     gw_split_chunk split;
     int is_split = 0;
-    gw_group_begin(e, &group);
+    gw_group_begin(e, &group, 0);
     if (e->info.installed) {
         *e->scratch.book = e->codec->installed[e->codec->encode_with].book;
         gw_encoding_use_book(e);

@@ -13,6 +13,11 @@ typedef struct gw_group {
     uint64_t first;        /* chunk */
     const uint8_t *values; /* of the group's first value */
     size_t len;            /* values */
+    /* Set by gw_group_begin(): the index of the first value in its random stream; or, if part_count is above
+     * 1, where its segments begin, each with a stream of its own. */
+    uint64_t element;
+    gw_segment_place parts;
+    size_t part_count;
     /* The codebook: the chunk that stores it, UINT64_MAX while there is none, and its bytes. */
     uint64_t owner;
     size_t book_size;
@@ -33,9 +38,28 @@ gw_span gw_group_span(gw_encoding *encoding, const gw_group *group, size_t at, s
 /* Carried: the quanta of all blocks of the group, in the scratch. */
 void gw_group_quanta(gw_encoding *encoding, const gw_group *group);
 
-/* What a group needs before anything else: quanta of carried frames, and, if the source has segments, its
- * values rounded with the random stream of each; the rule then truncates, which changes none of them. */
-void gw_group_begin(gw_encoding *encoding, gw_group *group);
+/* The values of a segment from value `at` of a span on. */
+static inline gw_span gw_span_of_part(const gw_span *span, size_t size, size_t at,
+                                      const gw_gcomp_segment *part)
+{
+    const gw_span result = {(const uint8_t *)span->values + at * size,
+                            span->levels == NULL ? NULL : span->levels + at, (size_t)part->len,
+                            part->first_element, span->ahead + span->len - at - (size_t)part->len};
+    return result;
+}
+
+/* What a group needs before anything else: quanta of carried frames, and its random streams. If it has values
+ * of too many segments, explicit levels, or is_whole says that it must have one stream, they are rounded
+ * here, each with the stream of its segment; the rule then truncates, which changes none of them. */
+void gw_group_begin(gw_encoding *encoding, gw_group *group, int is_whole);
+
+/* Rounds the values of a span, at `place` in the segments, each with the stream of its segment. */
+void gw_round_parts(gw_encoding *encoding, const gw_span *span, gw_segment_place place, uint8_t *out);
+
+/* Splits a chunk, the values of the group from `at` on, to ranks in level[0] and digits, each value with the
+ * random stream of its segment. Returns 0 if all are +0. */
+uint32_t gw_split_parts(gw_encoding *encoding, const gw_group *group, const gw_span *chunk, size_t at,
+                        gw_digits *digits);
 
 /* Chooses between relative exponents and others for a group, from a sample. */
 void gw_group_choose_relative(gw_encoding *encoding, const gw_group *group);

@@ -32,16 +32,79 @@ uint32_t gw_survey_fold(uint32_t *count, const uint32_t *bin_count, uint32_t dty
     return base;
 }
 
+/* A run of a sample that has values of several segments, which are rounded first. */
+static void survey_mixed_run(gw_encoding *e, const gw_span *run, gw_segment_place place, uint32_t *mask_count)
+{
+    uint8_t values[4 * GW_SAMPLE_RUN_LEN];
+    gw_span rounded = *run;
+    gw_round_parts(e, run, place, values);
+    rounded.values = values;
+    rounded.ahead = 0;
+    e->rule.rounding = GW_GCOMP_TRUNCATE;
+    e->codec->kernels.gcomp.survey(e->scratch.bin_count, mask_count, &rounded, GW_SAMPLE_RUN_LEN, &e->rule);
+    e->rule.rounding = GW_GCOMP_STOCHASTIC;
+}
+
+/* Counts the runs that a part of a span has whole, from `run` on, which begins in the part of values [first,
+ * end). Returns the next run. */
+static size_t survey_whole_runs(gw_encoding *e, const gw_span *span, gw_gcomp_segment part, size_t first,
+                                size_t run, size_t period, uint32_t *mask_count)
+{
+    const size_t end = first + (size_t)part.len, run_len = gw_min_size(GW_SAMPLE_RUN_LEN, span->len - run);
+    if (run + run_len > end) {
+        return run;
+    }
+    const size_t next = run + ((end - run - run_len) / period + 1) * period;
+    part.first_element += run - first;
+    part.len = gw_min_size(next - period + GW_SAMPLE_RUN_LEN, end) - run;
+    const gw_span runs = gw_span_of_part(span, gw_traits_of(e->rule.dtype)->size, run, &part);
+    e->rule.seed = part.seed;
+    e->codec->kernels.gcomp.survey(e->scratch.bin_count, mask_count, &runs, period, &e->rule);
+    return next;
+}
+
+/* As survey_span() for a group of several segments: the runs within a segment are counted together. */
+static void survey_parts(gw_encoding *e, const gw_span *span, gw_segment_place place, size_t period,
+                         uint32_t *mask_count)
+{
+    size_t run = 0; /* the first one that is not counted yet */
+    for (size_t first = 0; first < span->len;) {
+        const gw_segment_place start = place;
+        const gw_gcomp_segment part = gw_segment_next(&place, span->len - first);
+        const size_t end = first + (size_t)part.len;
+        if (run < end) {
+            run = survey_whole_runs(e, span, part, first, run, period, mask_count);
+        }
+        if (run < end) {
+            const gw_gcomp_segment mixed = {0, 0, gw_min_size(GW_SAMPLE_RUN_LEN, span->len - run)};
+            const gw_span values = gw_span_of_part(span, gw_traits_of(e->rule.dtype)->size, run, &mixed);
+            survey_mixed_run(e, &values, gw_segment_after(start, run - first), mask_count);
+            run += period;
+        }
+        first = end;
+    }
+}
+
+/* Values of a group from `at` on, where a run of the sample begins. */
+static void survey_span(gw_encoding *e, const gw_group *group, size_t at, size_t len, size_t period,
+                        uint32_t *mask_count)
+{
+    const gw_span span = gw_group_span(e, group, at, len);
+    if (group->part_count <= 1) {
+        e->codec->kernels.gcomp.survey(e->scratch.bin_count, mask_count, &span, period, &e->rule);
+    } else {
+        survey_parts(e, &span, gw_segment_after(group->parts, at), period, mask_count);
+    }
+}
+
 /* Adds the bins of a sample of the group to the bin counts, and its mask bytes to mask_count unless that is
  * NULL. The period is a power of two. */
 static void survey(gw_encoding *e, const gw_group *group, size_t period, uint32_t *mask_count)
 {
     gw_scratch *s = &e->scratch;
-    gw_survey_fn *const fn = e->codec->kernels.gcomp.survey;
     GW_MEMSET(s->bin_count, 0, GW_BINS * sizeof *s->bin_count);
     if (e->info.levels != GW_GCOMP_CARRIED) {
-        const gw_span span = gw_group_span(e, group, 0, group->len);
-        fn(s->bin_count, mask_count, &span, period, &e->rule);
+        survey_span(e, group, 0, group->len, period, mask_count);
         return;
     }
     /* The drop_base of a carried chunk is its own. A chunk has whole periods, or is within one. */
@@ -49,8 +112,7 @@ static void survey(gw_encoding *e, const gw_group *group, size_t period, uint32_
     for (size_t at = 0; at < group->len; at += chunk_len) {
         if (at % period == 0 || period < chunk_len) {
             const size_t len = period > chunk_len ? GW_SAMPLE_RUN_LEN : chunk_len;
-            const gw_span span = gw_group_span(e, group, at, gw_min_size(group->len - at, len));
-            fn(s->bin_count, mask_count, &span, period, &e->rule);
+            survey_span(e, group, at, gw_min_size(group->len - at, len), period, mask_count);
         }
     }
 }
@@ -156,7 +218,8 @@ static int move_counts(uint32_t count[GW_LABELS], int32_t down)
  *
  * *move: what has to be subtracted from the ordinary labels in level[0]. Returns 0 if all values are +0.
  */
-static int split_labels(gw_encoding *e, const gw_span *chunk, gw_digits *digits, int32_t *move)
+static int split_labels(gw_encoding *e, const gw_group *group, const gw_span *chunk, gw_digits *digits,
+                        int32_t *move)
 {
     const gw_kernels *k = &e->codec->kernels;
     gw_scratch *s = &e->scratch;
@@ -169,7 +232,7 @@ static int split_labels(gw_encoding *e, const gw_span *chunk, gw_digits *digits,
         s->ranker->escape_rank = GW_LABEL_ESCAPE;
         s->ranker->base = base;
         gw_digits_begin(e, digits);
-        if (k->gcomp.split(s->level[0], digits, chunk, &e->rule, s->ranker) == 0) {
+        if (gw_split_parts(e, group, chunk, 0, digits) == 0) {
             return 0;
         }
         GW_MEMSET(s->count, 0, GW_LABELS * sizeof *s->count);
@@ -209,7 +272,7 @@ int gw_group_split(gw_encoding *e, const gw_group *group, gw_split_chunk *split)
     int32_t move = 0;
     gw_group_choose_relative(e, group);
     const gw_span chunk = gw_group_span(e, group, 0, group->len);
-    if (!split_labels(e, &chunk, &split->digits, &move)) {
+    if (!split_labels(e, group, &chunk, &split->digits, &move)) {
         return 0;
     }
     size_t coded = 0;

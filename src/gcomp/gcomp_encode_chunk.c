@@ -88,10 +88,14 @@ static size_t write_coded(gw_encoding *e, size_t len, const gw_split_chunk *spli
     return (size_t)(at - dst);
 }
 
-static void write_raw(gw_encoding *e, const gw_span *chunk, uint8_t *dst)
+static void write_raw(gw_encoding *e, const gw_group *group, const gw_span *chunk, size_t at, uint8_t *dst)
 {
     const size_t size = chunk->len * gw_traits_of(e->rule.dtype)->size;
-    e->codec->kernels.gcomp.round(dst, chunk, &e->rule);
+    if (group->part_count <= 1) {
+        e->codec->kernels.gcomp.round(dst, chunk, &e->rule);
+    } else {
+        gw_round_parts(e, chunk, gw_segment_after(group->parts, at), dst);
+    }
     GW_MEMSET(dst + size, 0, gw_frame_raw_size(e->rule.dtype, chunk->len) - size);
 }
 
@@ -110,13 +114,14 @@ void gw_encode_zero_chunk(gw_encoding *e, uint64_t index)
 }
 
 /* Splits a chunk into ranks, as gw_group_split() leaves them. Returns 0 if all values are +0. */
-static int split_chunk(gw_encoding *e, const gw_span *chunk, gw_split_chunk *split)
+static int split_chunk(gw_encoding *e, const gw_group *group, const gw_span *chunk, size_t at,
+                       gw_split_chunk *split)
 {
     const gw_scratch *s = &e->scratch;
     const gw_kernels *k = &e->codec->kernels;
     gw_digits_begin(e, &split->digits);
     split->coded_len = chunk->len;
-    if (k->gcomp.split(s->level[0], &split->digits, chunk, &e->rule, s->ranker) == 0) {
+    if (gw_split_parts(e, group, chunk, at, &split->digits) == 0) {
         return 0;
     }
     if (s->book->is_masked) {
@@ -140,14 +145,14 @@ void gw_encode_chunk(gw_encoding *e, gw_group *group, uint64_t index, size_t at,
     gw_split_chunk own;
     if (split == NULL) {
         split = &own;
-        if (!split_chunk(e, &chunk, &own)) {
+        if (!split_chunk(e, group, &chunk, at, &own)) {
             gw_encode_zero_chunk(e, index);
             return;
         }
     }
     const size_t size = limit == 0 ? 0 : write_coded(e, len, split, dst + front_size, limit);
     if (size == 0) {
-        write_raw(e, &chunk, dst);
+        write_raw(e, group, &chunk, at, dst);
         write_entry(e, index, GW_GCOMP_CHUNK_RAW, 0, raw_size,
                     e->info.checksum ? k->crc32c(0, dst, raw_size) : 0);
         return;

@@ -294,8 +294,10 @@ static void add_group(gw_gcomp_rate *rate, gw_encoding *e, uint64_t first, gw_se
     const size_t size = gw_traits_of(e->rule.dtype)->size, chunk_len = (size_t)1 << e->info.chunk_log2;
     const uint64_t at = first << e->info.chunk_log2;
     const uint64_t len = gw_min_u64(e->info.len - at, gw_group_chunks(e->codec) * (uint64_t)chunk_len);
-    const gw_group group = {
-        first, (const uint8_t *)e->source->values + (size_t)at * size, (size_t)len, 0, 0, 0, {0}};
+    const gw_group group = {.first = first,
+                            .values = (const uint8_t *)e->source->values + (size_t)at * size,
+                            .len = (size_t)len,
+                            .element = e->source->first_element + at};
     const int32_t bias = gw_traits_of(e->rule.dtype)->exponent_bias;
     const int is_noise = rate->kind == GW_GCOMP_RATE_NOISE;
     const int32_t tolerance = is_noise ? (int32_t)e->codec->options.tolerance_bits : 1;

@@ -140,8 +140,7 @@ static void store_step(const gw_sum *sum, const sum_step *step, const uint8_t *s
         if ((step->bad >> chunk & 1) == 0) {
             GW_MEMMOVE(out + at * size, sums + at * size, len * size);
             if (scale != 1) {
-                gw_scale_values(out + at * size, (gw_dtype)sum->dtype, len, scale,
-                                (uint32_t)sum->codec->options.strict);
+                gw_scale_values(sum->codec, out + at * size, (gw_dtype)sum->dtype, len, scale);
             }
         }
     }

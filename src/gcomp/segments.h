@@ -46,4 +46,11 @@ static inline gw_gcomp_segment gw_segment_next(gw_segment_place *place, uint64_t
     return part;
 }
 
+/* The place len values further on. */
+static inline gw_segment_place gw_segment_after(gw_segment_place place, uint64_t len)
+{
+    place.before += len;
+    return place;
+}
+
 #endif

@@ -22,6 +22,7 @@ void gw_backend_init_scalar(gw_kernels *kernels, uint32_t cpu)
     kernels->gcomp.add_fp32 = gw_add_fp32_scalar;
     kernels->gcomp.add_bf16 = gw_add_bf16_scalar;
     kernels->gcomp.add_fp16 = gw_add_fp16_scalar;
+    kernels->gcomp.scale_fp32 = gw_scale_fp32_scalar;
     kernels->classic.sparse_select = gw_sparse_select_scalar;
     kernels->classic.sparse_momentum = gw_sparse_momentum_scalar;
     kernels->classic.sparse_squares = gw_sparse_squares_scalar;

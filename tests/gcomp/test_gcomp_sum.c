@@ -425,6 +425,85 @@ static void scaled_decode(void **state)
     free(scaled);
 }
 
+/* Cuts segments into ones of at most 999 values, which have the same random streams. Returns their number. */
+static size_t cut_segments(gw_gcomp_segment *cut, const gw_gcomp_segment *segments, size_t count,
+                           test_random *random)
+{
+    size_t used = 0;
+    for (size_t i = 0; i < count; i++) {
+        for (uint64_t at = 0, len = 0; at < segments[i].len; at += len) {
+            const uint64_t left = segments[i].len - at, most = test_random_below(random, 1000);
+            len = most < left ? most : left;
+            cut[used].seed = segments[i].seed;
+            cut[used].first_element = segments[i].first_element + at;
+            cut[used++].len = len;
+        }
+    }
+    return used;
+}
+
+/* Into how many segments its streams are cut does not change a byte of a frame: groups of one segment, of a
+ * few and of many are encoded in other ways. One stream with derived or carried levels is that of a source
+ * without segments. */
+static void segment_ends(void **state)
+{
+    (void)state;
+    enum { COUNT = 300000, STREAMS = 7, CUT_MAX = 4000 };
+    /* Ends within runs of a sample, which are at multiples of 1024 in large groups; three streams in one run.
+     */
+    static const uint64_t ends[STREAMS] = {
+        60 * 1024 + 30, 60 * 1024 + 40, 60 * 1024 + 1060, 110 * 1024 + 63, 129 * 1024, 130 * 1024 + 1, COUNT};
+    uint8_t *values = malloc(COUNT * 4);
+    gw_gcomp_segment *cut = malloc(CUT_MAX * sizeof *cut);
+    assert_true(values != NULL && cut != NULL);
+    for (uint32_t choice = 0; choice < 3 * 3 * 2 * PATTERN_COUNT; choice++) {
+        gw_gcomp_options o;
+        gw_gcomp_options_init(&o, (gw_dtype)(1 + choice % 3));
+        o.levels = (gw_gcomp_levels)(choice / 3 % 3);
+        o.deep_cut = choice / 9 % 2 && o.levels != GW_GCOMP_EXPLICIT;
+        o.rounding = GW_GCOMP_STOCHASTIC;
+        o.preset = choice % 5 == 4 ? GW_GCOMP_SMALL : GW_GCOMP_FAST;
+        o.chunk_log2 = choice % 4 == 3 ? 12 : o.chunk_log2;
+        test_codec codec;
+        test_codec_make(&codec, &o);
+        test_map map;
+        test_map_make(&map, o.dtype, COUNT, codec.options.chunk_log2, choice);
+        test_fill_values(values, o.dtype, COUNT, choice / 18, choice);
+        test_random random = {choice};
+        gw_gcomp_segment streams[STREAMS];
+        for (uint64_t i = 0, at = 0; i < STREAMS; at = ends[i++]) {
+            streams[i] = (gw_gcomp_segment){test_random_u64(&random), 3 * choice + i, ends[i] - at};
+        }
+        const gw_gcomp_segment all = {77, 3 * choice, COUNT};
+        for (uint32_t count = 1; count <= STREAMS; count += STREAMS - 1) {
+            gw_gcomp_source source = test_source(values, COUNT, &map.map);
+            source.segments = count == 1 ? &all : streams;
+            source.segment_count = count;
+            test_buffer few, many;
+            const size_t size = test_encode(&codec, &source, &few);
+            source.segment_count = cut_segments(cut, source.segments, count, &random);
+            source.segments = cut;
+            assert_in_range(source.segment_count, 300, CUT_MAX);
+            assert_int_equal(test_encode(&codec, &source, &many), size);
+            assert_memory_equal(many.at, few.at, size);
+            test_buffer_free(&many);
+            if (count == 1 && o.levels != GW_GCOMP_EXPLICIT) {
+                source = test_source(values, COUNT, &map.map);
+                source.seed = all.seed;
+                source.first_element = all.first_element;
+                assert_int_equal(test_encode(&codec, &source, &many), size);
+                assert_memory_equal(many.at, few.at, size);
+                test_buffer_free(&many);
+            }
+            test_buffer_free(&few);
+        }
+        test_map_free(&map);
+        test_codec_free(&codec);
+    }
+    free(cut);
+    free(values);
+}
+
 /* Segments: every value is rounded with the stream of its own, wherever chunks and groups begin. */
 static void segments(void **state)
 {
@@ -432,11 +511,11 @@ static void segments(void **state)
     enum { COUNT = 150000, SEGMENTS = 40 };
     uint8_t *values = malloc(COUNT * 4), *out = malloc(COUNT * 4);
     assert_true(values != NULL && out != NULL);
-    for (uint32_t choice = 0; choice < 12; choice++) {
+    for (uint32_t choice = 0; choice < 24; choice++) {
         gw_gcomp_options o;
         gw_gcomp_options_init(&o, (gw_dtype)(1 + choice % 3));
         o.levels = choice / 3 % 2 ? GW_GCOMP_DERIVED : GW_GCOMP_EXPLICIT;
-        o.preset = (gw_gcomp_preset)(choice / 6);
+        o.preset = (gw_gcomp_preset)(choice / 6 % 2);
         o.deep_cut = o.levels == GW_GCOMP_DERIVED;
         o.rounding = GW_GCOMP_STOCHASTIC;
         o.chunk_log2 = 12;
@@ -449,7 +528,8 @@ static void segments(void **state)
         test_random random = {choice};
         uint64_t left = COUNT;
         for (uint32_t i = 0; i < SEGMENTS; i++) {
-            const uint64_t len = i % 9 == 4 ? 0 : test_random_below(&random, i % 5 == 0 ? 20000 : 900);
+            const uint32_t large = choice < 12 ? 20000 : 60000, small = choice < 12 ? 900 : 9;
+            const uint64_t len = i % 9 == 4 ? 0 : test_random_below(&random, i % 5 == 0 ? large : small);
             segment[i].len = i + 1 == SEGMENTS || len > left ? left : len;
             segment[i].seed = test_random_u64(&random);
             segment[i].first_element = test_random_below(&random, 1000);
@@ -510,6 +590,7 @@ int main(void)
         cmocka_unit_test(flush_modes_change_nothing),
         cmocka_unit_test(several_frames),
         cmocka_unit_test(scaled_decode),
+        cmocka_unit_test(segment_ends),
         cmocka_unit_test(segments),
     };
     return cmocka_run_group_tests_name("gcomp sum", tests, NULL, NULL);

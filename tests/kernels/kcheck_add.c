@@ -1,7 +1,8 @@
 /*
- * Sums: into a third array and in place, strict and not, and (not strict) with the processor's flush modes
- * on. The model adds in double (a sum of two such numbers rounded to double first is rounded right: 53 >= 2 *
- * 24 + 2 bits) and rounds with frexp and nearbyint.
+ * Sums and products. Sums: into a third array and in place, strict and not, and (not strict) with the
+ * processor's flush modes on. The model adds in double (a sum of two such numbers rounded to double first is
+ * rounded right: 53 >= 2 * 24 + 2 bits) and rounds with frexp and nearbyint. Products, which are exact in
+ * double, are made in place.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -13,6 +14,7 @@
 KC_SELECT(add_fp32);
 KC_SELECT(add_bf16);
 KC_SELECT(add_fp16);
+KC_SELECT(scale_fp32);
 
 typedef struct add_call {
     gw_add_fn *fn;
@@ -225,9 +227,115 @@ static void bench_add_fp16(kc_test *t)
     bench_add(t, GW_FP16);
 }
 
+/* ---- scale --------------------------------------------------------------------------------------------- */
+
+typedef struct scale_call {
+    gw_scale_fn *fn;
+    void *values;
+    size_t len;
+    float scale;
+    uint32_t strict;
+    int flush_mode;
+} scale_call;
+
+static void call_scale(void *context)
+{
+    const scale_call *c = (const scale_call *)context;
+    if (c->flush_mode) {
+        kc_flush_mode(1);
+    }
+    c->fn(c->values, c->len, c->scale, c->strict);
+    if (c->flush_mode) {
+        kc_flush_mode(0);
+    }
+}
+
+static uint32_t model_scale(uint32_t bits, float scale, uint32_t strict)
+{
+    const layout l = layout_of(GW_FP32);
+    const double smallest = ldexp(1.0, -126);
+    double x = widen(bits, l);
+    if (!strict && fabs(x) < smallest) {
+        return 0;
+    }
+    x *= (double)scale;
+    if (isnan(x)) {
+        return 0x7fc00000u;
+    }
+    const uint32_t product = narrow(x, l);
+    return !strict && (product & 0x7fffffff) <= 0x00800000u ? 0 : product;
+}
+
+/* Of 1 to 2^64 ranks, or any, of either sign; some make products next to 2^-126 of values with a set
+ * exponent. */
+static float draw_scale(kc_rng *rng)
+{
+    static const uint32_t some[] = {0x3e800000u, 0x3eaaaaabu, 0x3f800001u,
+                                    0x00800000u, 0x7f7fffffu, 0x1f800000u};
+    if (kc_below(rng, 2) == 0) {
+        return gw_float_from_bits(some[kc_below(rng, sizeof some / sizeof some[0])]);
+    }
+    return gw_float_from_bits(kc_below(rng, 2) << 31 | (1 + kc_below(rng, 254)) << 23 |
+                              kc_below(rng, 1u << 23));
+}
+
+static void scale_body(kc_test *t)
+{
+    const kc_shape *s = &t->shape;
+    const uint32_t strict = s->config & 1;
+    const int flush_mode = s->config >= 2 && !strict;
+    const size_t size = 4 * s->len;
+    uint8_t *values = kc_plain(0);
+    kc_values(&t->rng, values, GW_FP32, s->len, s->pattern);
+    const float scale = draw_scale(&t->rng);
+    if (kc_below(&t->rng, 3) == 0) { /* products next to the smallest normal number */
+        for (size_t i = 0; i < s->len; i++) {
+            const uint32_t exact = gw_bits_from_float(0x1p-126f / scale);
+            gw_store32(values + 4 * i, (exact & 0x7fffffff) + kc_below(&t->rng, 5) - 2);
+        }
+    }
+    kc_describe(t, "strict %u, flush mode %s, %s * %a", strict, flush_mode ? "on" : "off",
+                kc_value_pattern_name(s->pattern), (double)scale);
+    uint8_t *in_place = kc_plain(1);
+    memcpy(in_place, values, size);
+    scale_call expected = {(gw_scale_fn *)t->reference, in_place, s->len, scale, strict, 0};
+    scale_call got = expected;
+    got.fn = (gw_scale_fn *)t->fn;
+    got.flush_mode = flush_mode;
+    got.values = kc_inout(t, "values", values, size, 0, s->dst, 1);
+    if (!kc_guarded(t, call_scale, &expected) || !kc_guarded(t, call_scale, &got)) {
+        kc_flush_mode(0);
+        return;
+    }
+    kc_check_memory(t);
+    kc_equal(t, KC_OUTPUT, "values", expected.values, got.values, s->len, 4);
+    if (t->is_reference) {
+        uint8_t *out = kc_plain(2);
+        for (size_t i = 0; i < s->len; i++) {
+            gw_store32(out + 4 * i, model_scale(gw_load32(values + 4 * i), scale, strict));
+        }
+        kc_equal(t, KC_MODEL, "values", out, got.values, s->len, 4);
+    }
+}
+
+static void test_scale_fp32(kc_test *t)
+{
+    kc_walk(t, 4, KC_VALUE_PATTERNS, scale_body);
+}
+
+static void bench_scale_fp32(kc_test *t)
+{
+    kc_rng rng = {1};
+    kc_values(&rng, kc_plain(0), GW_FP32, t->kernel->bench_len, 9);
+    /* Almost 1, so that values stay what they are over many calls. */
+    scale_call call = {(gw_scale_fn *)t->fn, kc_plain(0), t->kernel->bench_len, 0x1.fffffep-1f, 0, 0};
+    kc_bench(t, call_scale, &call);
+}
+
 const kc_kernel kc_add_family[] = {
     {"add_fp32", select_add_fp32, test_add_fp32, bench_add_fp32, 16384},
     {"add_bf16", select_add_bf16, test_add_bf16, bench_add_bf16, 16384},
     {"add_fp16", select_add_fp16, test_add_fp16, bench_add_fp16, 16384},
+    {"scale_fp32", select_scale_fp32, test_scale_fp32, bench_scale_fp32, 16384},
     {NULL, NULL, NULL, NULL, 0},
 };

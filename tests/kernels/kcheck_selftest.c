@@ -229,6 +229,32 @@ static void add_keeps_nan_payload(void *out, const void *accumulator, const void
     }
 }
 
+/* A product of 2^-126 is kept: some processors flush it. */
+static void scale_keeps_smallest(void *values, size_t len, float scale, uint32_t strict)
+{
+    uint8_t *p = (uint8_t *)values;
+    for (size_t i = 0; i < len; i++) {
+        const float product = gw_float_from_bits(gw_load32(p + 4 * i)) * scale;
+        gw_scale_fp32_scalar(p + 4 * i, 1, scale, strict);
+        if (product == 0x1p-126f) {
+            gw_store32(p + 4 * i, gw_bits_from_float(product));
+        }
+    }
+}
+
+/* Zeros keep the sign of the scale. */
+static void scale_makes_minus_zero(void *values, size_t len, float scale, uint32_t strict)
+{
+    uint8_t *p = (uint8_t *)values;
+    for (size_t i = 0; i < len; i++) {
+        const uint32_t is_zero = gw_load32(p + 4 * i) == 0;
+        gw_scale_fp32_scalar(p + 4 * i, 1, scale, strict);
+        if (is_zero && scale < 0) {
+            gw_store32(p + 4 * i, 0x80000000u);
+        }
+    }
+}
+
 /* -0 of strict mode loses its sign. */
 static void round_loses_minus_zero(void *out, const gw_span *span, const gw_round_rule *rule)
 {
@@ -574,6 +600,8 @@ static const bad_kernel bad_kernels[] = {
     {"reads ahead without checking", "join", (kc_fn)join_reads_ahead, KC_CRASH, 0},
     {"streams one place wrongly", "join", (kc_fn)join_streams_wrong_line, KC_OUTPUT, 0},
     {"wrong in the tail only", "add_bf16", (kc_fn)add_wrong_in_tail, KC_OUTPUT, 0},
+    {"keeps a product that counts as zero", "scale_fp32", (kc_fn)scale_keeps_smallest, KC_OUTPUT, 0},
+    {"makes -0 of a zero", "scale_fp32", (kc_fn)scale_makes_minus_zero, KC_OUTPUT, 0},
     {"keeps one NaN payload", "add_fp32", (kc_fn)add_keeps_nan_payload, KC_OUTPUT, 0},
     {"loses -0 in strict mode", "round", (kc_fn)round_loses_minus_zero, KC_OUTPUT, 0},
     {"quiets one signalling NaN", "round", (kc_fn)round_quiets_nan, KC_OUTPUT, 0},

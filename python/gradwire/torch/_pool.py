@@ -101,6 +101,9 @@ _PROTOTYPES = {
 def _open() -> Library:
     cdll, path = load("gradwire_pool")
     library = Library(cdll, path, _PROTOTYPES)
+    missing = [name for name in _PROTOTYPES if not hasattr(library, name)]
+    if missing:
+        raise ImportError(f"{path} is not a library of this package: it has no {', '.join(missing)}")
     _abi.compare(library.gw_pool_structs, {struct.__name__: struct for struct in _STRUCTS}, path)
     return library
 

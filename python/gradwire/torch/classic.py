@@ -103,7 +103,7 @@ class ClassicState:
         self._transport = start.transport
         self.rank, self.size = self._transport.rank, self._transport.size
         self.step = 0  # synchronised backward passes so far
-        self.sent_size = 0  # bytes that went to other ranks; casts and plain buckets not counted
+        self.sent_size = 0  # bytes of frames and their sizes that went to other ranks; casts, plain buckets not counted
         self.received_size = 0  # the same of theirs
         self.full_size = 0  # bytes of the buckets that were encoded
         self.error: BaseException | None = None
@@ -264,28 +264,30 @@ class ClassicState:
                 self._decode(bucket, first, words, [room.numpy() for room in rooms])
             except (Error, ValueError) as error:  # the others learn of it with the next status
                 self._own_fault = (getattr(error, "status", _UNKNOWN), 0)
-        if bucket.is_last and self._raise_fault(self._gather_words(list(self._own_fault))):
+        if bucket.is_last and self._raise_fault(self._gather_words(list(self._own_fault), counted=False)):
             return
         self._waiting.remove(bucket.future)
         bucket.future.set_result(bucket.values)
 
-    def _gather_words(self, words: list[int]) -> list[list[int]]:
+    def _gather_words(self, words: list[int], *, counted: bool = True) -> list[list[int]]:
         """Those of all ranks."""
         rooms = [torch.empty(len(words), dtype=torch.int64) for _ in range(self.size)]
         rooms[self.rank] = torch.tensor(words, dtype=torch.int64)
-        self._to_all(rooms)
+        self._to_all(rooms, counted=counted)
         return [room.tolist() for room in rooms]
 
-    def _to_all(self, rooms: list[torch.Tensor]) -> None:
+    def _to_all(self, rooms: list[torch.Tensor], *, counted: bool = True) -> None:
         """rooms[rank] goes to all other ranks, theirs into the other rooms."""
         self._messages += 1
         number = self._messages % _TAGS
         peers = [(self.rank + i) % self.size for i in range(1, self.size)]
         works = [self._transport.receive(rooms[peer], peer, number) for peer in peers if rooms[peer].numel()]
-        self.received_size += sum(rooms[peer].numel() * rooms[peer].element_size() for peer in peers)
         if rooms[self.rank].numel():
             works += [self._transport.send(rooms[self.rank], peer, number) for peer in peers]
-            self.sent_size += rooms[self.rank].numel() * rooms[self.rank].element_size() * len(peers)
+        if counted:
+            sizes = [room.numel() * room.element_size() for room in rooms]
+            self.received_size += sum(sizes) - sizes[self.rank]
+            self.sent_size += sizes[self.rank] * len(peers)
         for work in works:
             self._transport.wait(work)
 
@@ -370,9 +372,9 @@ class ClassicState:
         if self.error is not None:
             raise RuntimeError(f"gradwire: an earlier operation failed: {self.error}") from self.error
 
-    def fail(self, error: BaseException, *, alone: bool = True) -> None:
-        """Everything on its way, and all later calls, raise; alone: the other ranks do not know yet, and their
-        connections break."""
+    def fail(self, error: BaseException, *, alone: bool | None = None) -> None:
+        """Everything on its way, and all later calls, raise; on the other ranks too. alone: these may wait for this
+        one, and their connections break; None: unless the error is one that all raise at the same place."""
         if self.error is not None:
             return
         self.error = error
@@ -380,7 +382,7 @@ class ClassicState:
         waiting, self._waiting = self._waiting, []
         for future in waiting:
             fail_future(future, error)
-        if alone and not isinstance(error, DifferentError):
+        if not isinstance(error, DifferentError) if alone is None else alone:
             self._transport.abort()
         if self.on_fail is not None:
             self.on_fail(error)

@@ -79,6 +79,7 @@ class Communicator:
             self._all_reduce([tensors[i] for i in chosen], [params[i] for i in chosen] if params else None, mean)
         self.step += 1
 
+    @torch.no_grad()  # parameters are tensors too
     def reduce_scatter(self, output: torch.Tensor, values: torch.Tensor, *, mean: bool = False) -> None:
         """output: this rank's part of the sum (or mean) of `values`, which has output.numel() values for each rank.
 

@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import torch
@@ -134,6 +135,7 @@ class DdpState:
         self.clock = StepClock()
         self._plans: dict[tuple[Any, ...], Plan] = {}
         self._used: set[tuple[Any, ...]] = set()
+        self._others: list[torch.futures.Future] = []  # debug: of other codecs' results in this backward pass
         self._in_backward = False
         self._maps = settings.maps  # of any bucket
         self._compressing = False
@@ -156,7 +158,7 @@ class DdpState:
         self._classic: dict[str, Any] = {}  # ClassicState by its options
         self._planned: planned.Planned | None = None
         if buckets:
-            self._planned = planned.Planned(buckets, [self._run_of(bucket) for bucket in buckets])
+            self._planned = planned.Planned(buckets, [self._run_of(i, bucket) for i, bucket in enumerate(buckets)])
         self.recording: Recording | None = None
         if record is not None:
             slowest = weakly(self._slowest)  # the parameters have hooks that keep the recording
@@ -168,8 +170,8 @@ class DdpState:
 
     # ---- plans ----
 
-    def _run_of(self, bucket: planned.Bucket) -> Callable[..., torch.futures.Future]:
-        """What reduces a bucket of the plan: (values, params, gradients) -> future of the mean, in place."""
+    def _run_of(self, number: int, bucket: planned.Bucket) -> Callable[..., torch.futures.Future]:
+        """What reduces bucket `number` of the plan: (values, params, gradients) -> future of the mean, in place."""
         run = self._codec(bucket.kind, dict(bucket.options))
 
         def start(values: torch.Tensor, params: list[torch.Tensor], gradients: list[torch.Tensor]) -> Any:
@@ -180,7 +182,16 @@ class DdpState:
             if fits and bucket.kind not in ("none", "gradwire"):
                 self.report.full_size += values.numel() * values.element_size()
             label = bucket.label if fits or bucket.kind == "none" else "fp32"
-            return self._recorded(chosen, values, params, gradients, label)
+            future = self._recorded(chosen, values, params, gradients, label)
+            if self.engine.settings.debug and fits and bucket.kind not in ("none", "gradwire"):
+                future = future.then(compare)
+                self._others.append(future)
+            return future
+
+        def compare(done: torch.futures.Future) -> torch.Tensor:
+            result = done.value()
+            self.engine.compare(number, result)
+            return result
 
         return start
 
@@ -230,8 +241,7 @@ class DdpState:
             made = ThcState(
                 self._book.optimizers, group=self.group, timeout=self.timeout, seed=self._book.seed, **options
             )
-            made.on_fail = self.engine.fail
-            self.engine.on_fail.append(made.fail)
+            self._fail_together(made)
             self._thc[key] = made
         return self._thc[key]
 
@@ -247,10 +257,15 @@ class DdpState:
             made = ClassicState(
                 self._book.optimizers, scheme, group=self.group, timeout=self.timeout, seed=self._book.seed, **given
             )
-            made.on_fail = self.engine.fail
-            self.engine.on_fail.append(made.fail)
+            self._fail_together(made)
             self._classic[key] = made
         return self._classic[key]
+
+    def _fail_together(self, other: Any) -> None:
+        """An error of one ends both. Even one that all ranks raise: they do at the same place in the order of one, but
+        not of the other, where one rank may wait for what another does not begin."""
+        other.on_fail = partial(self.engine.fail, alone=True)
+        self.engine.on_fail.append(partial(other.fail, alone=True))
 
     def sizes_of_others(self) -> tuple[int, int]:
         """Bytes that the plan's other codecs than this one sent and received, an all-reduce as a ring of all ranks."""
@@ -385,10 +400,17 @@ class DdpState:
 
     def _conclude(self, future: torch.futures.Future) -> torch.futures.Future:
         """Like that of the last bucket, but fails if any operation of the step failed on any rank."""
-        if not self._used:
+        if not self._used and not self._others:
             return future
         good: torch.futures.Future = torch.futures.Future()
-        self.engine.conclude(lambda: good.set_result(None), lambda error: fail_future(good, error))
+
+        def conclude(_: Any = None) -> None:
+            self.engine.conclude(lambda: good.set_result(None), lambda error: fail_future(good, error))
+
+        if self._others:  # the engine does not wait for them
+            torch.futures.collect_all(self._others).then(conclude)
+        else:
+            conclude()
         return torch.futures.collect_all([good, future]).then(lambda both: [one.value() for one in both.value()][1])
 
     def _reduce(
@@ -434,6 +456,7 @@ class DdpState:
             self._planned.begin()
         self._compressing = self.choice.compresses(self.step)
         self._used = set()
+        self._others = []
         self._layout = []
         if not (self._compressing and self._maps):
             return

@@ -221,6 +221,11 @@ def _stages(stats: _pool.gw_exchange_stats) -> dict[str, float]:
     }
 
 
+def _digest(number: int, result: torch.Tensor) -> int:
+    crc = lib.gw_crc32c(0, result.data_ptr(), result.numel() * result.element_size())
+    return (number << 32 | crc) * 0x9E3779B97F4A7C15
+
+
 class Engine:
     """Operations on buckets, in the order of submission, which must be the same on all ranks."""
 
@@ -231,7 +236,7 @@ class Engine:
         self.plans: dict[int, Plan] = {}
         self.fault: Callable[[int, int, torch.Tensor], None] | None = None  # tests damage messages with it
         self.error: BaseException | None = None
-        self.alone = False  # the error is one that the other ranks do not know of
+        self.alone = False  # the other ranks may wait for this one, whose error they do not know or learn elsewhere
         self.on_fail: list[Callable[[BaseException], None]] = []
         self.word = 0  # the worst outcome on this rank since the last conclusion
         self.digest = 0  # debug: of the results since then
@@ -471,9 +476,7 @@ class Engine:
             operation.stages = {name: now[name] - before for name, before in operation.stages.items()}
         digest = 0
         if self.settings.debug and not word and not operation.scatter:
-            size = operation.result.numel() * operation.result.element_size()
-            crc = lib.gw_crc32c(0, operation.result.data_ptr(), size)
-            digest = (operation.number << 32 | crc) * 0x9E3779B97F4A7C15
+            digest = _digest(operation.number, operation.result)
         if not word:
             operation.on_done(operation)
         with self._idle:
@@ -486,16 +489,24 @@ class Engine:
             self.digest = (self.digest + digest) & _MASK
             self._idle.notify_all()
 
+    def compare(self, number: int, result: torch.Tensor) -> None:
+        """Debug mode: the next conclusion compares this result of another codec, too. number: below 2^31, the same on
+        all ranks."""
+        digest = _digest(1 << 31 | number, result)
+        with self._lock:
+            self.digest = (self.digest + digest) & _MASK
+
     # ---- failure and end ----
 
-    def fail(self, error: BaseException) -> None:
-        """All operations, also later ones, raise; on the other ranks too."""
+    def fail(self, error: BaseException, *, alone: bool | None = None) -> None:
+        """All operations, also later ones, raise; on the other ranks too. alone: these have not raised the same at the
+        same place in the order of this engine's operations. None: as the type of the error says."""
         with self._idle:
             if self.error is not None:
                 return
             self.error = error
             agreed = ExchangeError, ReplicaError, DifferentError
-            self.alone = not isinstance(error, agreed)  # else all ranks have raised the same
+            self.alone = not isinstance(error, agreed) if alone is None else alone
             waiting = [*self._active.values(), *self._failed]
             self._active, self._failed = {}, []
             self._idle.notify_all()

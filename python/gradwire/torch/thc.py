@@ -135,15 +135,16 @@ class ThcState:
             self._errors[number] = torch.zeros(param.numel())
         return self._errors[number]
 
-    def fail(self, error: BaseException) -> None:
-        """Everything on its way, and all later calls, raise; on the other ranks too."""
+    def fail(self, error: BaseException, *, alone: bool | None = None) -> None:
+        """Everything on its way, and all later calls, raise; on the other ranks too. alone: these may wait for this
+        one, and their connections break; None: unless the error is one that all raise at the same place."""
         if self.error is not None:
             return
         self.error = error
         waiting, self._waiting = self._waiting, []
         for future in waiting:
             fail_future(future, error)
-        if not isinstance(error, DifferentError):
+        if not isinstance(error, DifferentError) if alone is None else alone:
             self._transport.abort()
         if self.on_fail is not None:
             self.on_fail(error)

@@ -32,6 +32,29 @@ def test_structs_of_the_pool_are_compared_by_name(monkeypatch):
         _pool._open()
 
 
+def test_an_old_pool_library_cannot_be_imported(tmp_path):
+    """ImportError says what it lacks, as for the other libraries."""
+    for library in Path(_pool.native.path).parent.glob("lib*.so"):
+        if library.name != "libgradwire_pool.so":
+            (tmp_path / library.name).symlink_to(library)
+    for source, missing in (
+        ("int x;", "gw_pool_structs, gw_pool_open"),
+        ("void gw_pool_structs(void) {}", "gw_pool_open"),
+    ):
+        (tmp_path / "stub.c").write_text(source)
+        subprocess.run(
+            ["cc", "-shared", "-fPIC", "-o", tmp_path / "libgradwire_pool.so", tmp_path / "stub.c"], check=True
+        )
+        found = subprocess.run(
+            [sys.executable, "-c", "import gradwire.torch"],
+            env={**os.environ, "GRADWIRE_LIBRARY_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)},
+            capture_output=True,
+            text=True,
+        )
+        last = found.stderr.strip().splitlines()[-1]
+        assert last.startswith("ImportError: ") and f"it has no {missing}" in last
+
+
 def values_of(rank, seed, n):
     return torch.randn(n, generator=torch.Generator().manual_seed(100 * seed + rank))
 
@@ -136,6 +159,24 @@ def scattering(rank, size, n):
 @pytest.mark.parametrize("n", [5000, 4096, 97])
 def test_reduce_scatter(n):
     assert all(0 <= error < 1e-3 for error in run(scattering, 3, n).values())
+
+
+def scattering_to_parameters(rank, size, small_len):
+    communicator = gradwire.torch.Communicator(small_len=small_len, piece_len=4096, nmse=1e-4)
+    values = [torch.nn.Parameter(values_of(r, 3, 1000 * size)) for r in range(size)]
+    exact = sum(value.detach() for value in values).view(size, 50, 20)[rank]
+    errors = []
+    for output in (torch.nn.Parameter(torch.zeros(50, 20)), torch.nn.Parameter(torch.zeros(20, 50).t())):
+        communicator.reduce_scatter(output, values[rank])
+        errors.append(nmse(output.detach(), exact))
+        errors.append(0.0 if output.requires_grad and output.is_leaf else 1.0)
+    communicator.close()
+    return max(errors)
+
+
+@pytest.mark.parametrize("small_len", [1, 1 << 20])
+def test_reduce_scatter_to_parameters(small_len):
+    assert all(error < 1e-3 for error in run(scattering_to_parameters, 2, small_len).values())
 
 
 def fsdp(rank, size, kind):

@@ -1,6 +1,7 @@
 """Plans in the DDP hook: buckets, codecs, recordings, and plans that do not fit."""
 
 import inspect
+import itertools
 import json
 import os
 import random
@@ -83,6 +84,51 @@ def test_every_codec_in_one_plan(ranks):
         assert found[rank][0] == pytest.approx(plain[rank][0], rel=0.05)
         assert found[rank][2] == []
         assert found[rank][3]["sent_size"] > 0  # by the bucket of gcomp-t12
+
+
+def spoiled(rank, size, codec, options):
+    """Rank 1 alone gets a bad value in step 2, of the first of two buckets."""
+    document = plan((2, codec, options), (4, "fp32"))
+    net = model()
+    ddp = gradwire.torch.planned_ddp(net, document)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    state, hook = gradwire.torch.ddp_hook(optimizer, plan=document, model=net, **OPTIONS)
+    ddp.register_comm_hook(state, hook)
+    (other,) = [*state._casters.values(), *state._thc.values(), *state._classic.values()]
+    name = "reduce" if codec in ("fp16", "bf16") else "start"
+    reduce, steps = getattr(other, name), itertools.count()
+
+    def spoil(done, step):
+        values = done.value()
+        values[5] += rank == 1 and step == 2
+        return values
+
+    def spoiling(*arguments):
+        step = next(steps)
+        return reduce(*arguments).then(lambda done: spoil(done, step))
+
+    setattr(other, name, spoiling)
+    for step in range(4):
+        try:
+            train_step(ddp, optimizer, rank, step)
+        except RuntimeError:
+            return step, str(state.engine.error)
+    return None, ""
+
+
+@pytest.mark.parametrize(
+    "codec, options",
+    [
+        ("fp16", {}),
+        ("bf16", {}),
+        ("thc", {"bits": 4}),
+        ("classic", {"scheme": "topk"}),
+        ("classic", {"scheme": "fp16"}),
+    ],
+)
+def test_debug_mode_compares_all_codecs_of_a_plan(codec, options):
+    for step, message in run(spoiled, 2, codec, options).values():
+        assert step == 2 and "results of the ranks differ" in message
 
 
 @pytest.mark.parametrize("codec", ["gcomp", "gcomp-t12", "fp16", "bf16", "fp32"])
