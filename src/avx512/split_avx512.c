@@ -318,6 +318,26 @@ static inline const uint32_t *fill_words(uint32_t words[64 * (QUICK_BLOCKS + 2)]
     return words + offset;
 }
 
+/* Where 64 rounded values from i on have their ranks in `quick`. */
+GW_TEMPLATE __m512i quick_index(const splitter *s, const gw_block *b, size_t i, uint32_t dtype,
+                                uint32_t derived, uint32_t turned)
+{
+    if (turned) {
+        const __mmask64 ordinary = _mm512_cmpneq_epi8_mask(b->v.e, GW_BYTE(255));
+        return gw_turned(b->v.e, gw_load_levels(&s->rounder, i), ordinary, &s->rounder, dtype);
+    }
+    if (derived) {
+        return b->v.e;
+    }
+    const __m512i window = _mm512_add_epi8(s->base, GW_BYTE(1));
+    __m512i index = _mm512_min_epu8(_mm512_sub_epi8(b->v.e, window), GW_BYTE(63));
+    index = _mm512_add_epi8(index, index);
+    index = _mm512_add_epi8(index, index);
+    index = _mm512_mask_add_epi8(index, b->level1, index, GW_BYTE(1));
+    index = _mm512_mask_add_epi8(index, b->level2, index, GW_BYTE(1));
+    return _mm512_mask_add_epi8(index, b->level3, index, GW_BYTE(1));
+}
+
 /*
  * The usual case in fewer steps: values that it cannot handle (exponent 0, infinity, NaN, a carry into
  * infinity) are recognized by their exponents. Exponent 0 is zero; the others are outside the window, so they
@@ -330,7 +350,6 @@ GW_TEMPLATE size_t split_quick(uint8_t *ranks, cursors *cursors_inout, const spl
     const size_t size = gw_traits_of(dtype)->size;
     const uint8_t *const values = (const uint8_t *)span->values;
     const size_t blocks = span->len / 64;
-    const __m512i window = _mm512_add_epi8(s->base, GW_BYTE(1));
     const size_t fetch_end = span->ahead < span->len ? span->ahead & ~(size_t)63 : span->len;
     gw_sums sums[QUICK_BLOCKS];
     gw_cut cuts[QUICK_BLOCKS]; /* if `turned` */
@@ -371,18 +390,7 @@ GW_TEMPLATE size_t split_quick(uint8_t *ranks, cursors *cursors_inout, const spl
                 gw_cut_end(&b, &cuts[j]);
                 nonzero = _kandn_mask64(gw_cut_away(&cuts[j]), nonzero);
             }
-            __m512i index = b.v.e;
-            if (turned) {
-                const __mmask64 ordinary = _mm512_cmpneq_epi8_mask(index, GW_BYTE(255));
-                index = gw_turned(index, gw_load_levels(&s->rounder, i), ordinary, &s->rounder, dtype);
-            } else if (!derived) {
-                index = _mm512_min_epu8(_mm512_sub_epi8(index, window), GW_BYTE(63));
-                index = _mm512_add_epi8(index, index);
-                index = _mm512_add_epi8(index, index);
-                index = _mm512_mask_add_epi8(index, b.level1, index, GW_BYTE(1));
-                index = _mm512_mask_add_epi8(index, b.level2, index, GW_BYTE(1));
-                index = _mm512_mask_add_epi8(index, b.level3, index, GW_BYTE(1));
-            }
+            const __m512i index = quick_index(s, &b, i, dtype, derived, turned);
             const __m512i rank = _mm512_mask_mov_epi8(s->zero_rank, nonzero, look_up(s->quick, index));
             _mm512_storeu_si512(ranks + i, rank);
 
