@@ -138,7 +138,7 @@ static inline gw_counters gw_random_begin(__m512i counter, const gw_random_plan 
     return c;
 }
 
-/* The last round and the 32 words. The results are pairs of words: a rotation brings both into their places.
+/* The last round and the 32 words. Its results are pairs of words, which a rotation brings into their places.
  */
 static inline void gw_random_end(uint32_t words[32], const gw_counters *c, const gw_random_plan *p)
 {

@@ -146,11 +146,11 @@ gw_span gw_group_span(gw_encoding *e, const gw_group *group, size_t at, size_t l
     return span;
 }
 
-void gw_round_parts(gw_encoding *e, const gw_span *span, gw_segment_place place, uint8_t *out)
+void gw_round_parts(gw_encoding *e, const gw_span *span, gw_segment_place *place, uint8_t *out)
 {
     const size_t size = gw_traits_of(e->rule.dtype)->size;
     for (size_t done = 0; done < span->len;) {
-        const gw_gcomp_segment part = gw_segment_next(&place, span->len - done);
+        const gw_gcomp_segment part = gw_segment_next(place, span->len - done);
         const gw_span rounded = gw_span_of_part(span, size, done, &part);
         e->rule.seed = part.seed;
         e->codec->kernels.gcomp.round(out + done * size, &rounded, &e->rule);
@@ -225,8 +225,7 @@ void gw_group_begin(gw_encoding *e, gw_group *group, int is_whole)
     uint8_t *out = e->scratch.sums + (first < size << GW_GROUP_LOG2 ? first : 0);
     for (size_t at = 0; at < group->len; at += chunk_len) {
         const gw_span chunk = gw_group_span(e, group, at, gw_min_size(group->len - at, chunk_len));
-        gw_round_parts(e, &chunk, e->segments, out + at * size);
-        e->segments = gw_segment_after(e->segments, chunk.len);
+        gw_round_parts(e, &chunk, &e->segments, out + at * size);
     }
     e->rule.rounding = GW_GCOMP_TRUNCATE;
     group->values = out;

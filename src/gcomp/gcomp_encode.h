@@ -53,8 +53,9 @@ static inline gw_span gw_span_of_part(const gw_span *span, size_t size, size_t a
  * here, each with the stream of its segment; the rule then truncates, which changes none of them. */
 void gw_group_begin(gw_encoding *encoding, gw_group *group, int is_whole);
 
-/* Rounds the values of a span, at `place` in the segments, each with the stream of its segment. */
-void gw_round_parts(gw_encoding *encoding, const gw_span *span, gw_segment_place place, uint8_t *out);
+/* Rounds the values of a span, at `place` in the segments, each with the stream of its segment. The place
+ * moves to the value after them. */
+void gw_round_parts(gw_encoding *encoding, const gw_span *span, gw_segment_place *place, uint8_t *out);
 
 /* Splits a chunk, the values of the group from `at` on, to ranks in level[0] and digits, each value with the
  * random stream of its segment. Returns 0 if all are +0. */

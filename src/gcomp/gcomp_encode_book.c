@@ -37,7 +37,7 @@ static void survey_mixed_run(gw_encoding *e, const gw_span *run, gw_segment_plac
 {
     uint8_t values[4 * GW_SAMPLE_RUN_LEN];
     gw_span rounded = *run;
-    gw_round_parts(e, run, place, values);
+    gw_round_parts(e, run, &place, values);
     rounded.values = values;
     rounded.ahead = 0;
     e->rule.rounding = GW_GCOMP_TRUNCATE;

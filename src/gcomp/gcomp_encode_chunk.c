@@ -94,7 +94,8 @@ static void write_raw(gw_encoding *e, const gw_group *group, const gw_span *chun
     if (group->part_count <= 1) {
         e->codec->kernels.gcomp.round(dst, chunk, &e->rule);
     } else {
-        gw_round_parts(e, chunk, gw_segment_after(group->parts, at), dst);
+        gw_segment_place place = gw_segment_after(group->parts, at);
+        gw_round_parts(e, chunk, &place, dst);
     }
     GW_MEMSET(dst + size, 0, gw_frame_raw_size(e->rule.dtype, chunk->len) - size);
 }

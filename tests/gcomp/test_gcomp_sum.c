@@ -464,6 +464,7 @@ static void segment_ends(void **state)
         o.rounding = GW_GCOMP_STOCHASTIC;
         o.preset = choice % 5 == 4 ? GW_GCOMP_SMALL : GW_GCOMP_FAST;
         o.chunk_log2 = choice % 4 == 3 ? 12 : o.chunk_log2;
+        o.strict = choice % 7 == 6;
         test_codec codec;
         test_codec_make(&codec, &o);
         test_map map;
@@ -474,7 +475,9 @@ static void segment_ends(void **state)
         for (uint64_t i = 0, at = 0; i < STREAMS; at = ends[i++]) {
             streams[i] = (gw_gcomp_segment){test_random_u64(&random), 3 * choice + i, ends[i] - at};
         }
-        const gw_gcomp_segment all = {77, 3 * choice, COUNT};
+        /* The counter carries into its second word. */
+        streams[0].first_element = ((uint64_t)1 << 34) - 40001;
+        const gw_gcomp_segment all = {77, choice % 8 == 5 ? ((uint64_t)1 << 34) - 70000 : 3 * choice, COUNT};
         for (uint32_t count = 1; count <= STREAMS; count += STREAMS - 1) {
             gw_gcomp_source source = test_source(values, COUNT, &map.map);
             source.segments = count == 1 ? &all : streams;

@@ -141,13 +141,13 @@ class ThcState:
         if self.error is not None:
             return
         self.error = error
-        waiting, self._waiting = self._waiting, []
-        for future in waiting:
-            fail_future(future, error)
         if not isinstance(error, DifferentError) if alone is None else alone:
             self._transport.abort()
         if self.on_fail is not None:
             self.on_fail(error)
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:  # last: who waits for one finds the error recorded everywhere
+            fail_future(future, error)
 
     def state_dict(self) -> dict[str, Any]:
         """Of this rank alone: error memories differ between ranks."""

@@ -257,8 +257,11 @@ def differing_in_one(rank, size):
 
 
 def test_a_difference_that_one_codec_of_a_plan_finds_ends_all_of_them():
-    """Threads that wait for another rank end too, long before their timeout."""
-    assert run(differing_in_one, 2, timeout_s=NEVER_S) == {rank: ("DifferentError", []) for rank in range(2)}
+    """Threads that wait for another rank end too, long before their timeout. A rank may find its connections broken
+    before it has found the difference."""
+    found = run(differing_in_one, 2, timeout_s=NEVER_S)
+    assert "DifferentError" in {error for error, _ in found.values()}
+    assert all(error in ("DifferentError", "RuntimeError") and left == [] for error, left in found.values())
 
 
 def closed(rank, size):
