@@ -1,5 +1,6 @@
 /*
- * A step of DGC and the sum of squares that it clips by, 16 values at a time.
+ * A step of DGC, 16 values at a time. The sum of squares that it clips by is AVX2's: its sums wait for each
+ * other, and wider ones took as long or longer.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -38,21 +39,6 @@ void gw_sparse_momentum_avx512(void *u_next, void *v_next, const void *u, const 
         _mm512_storeu_ps(v_out + 4 * i, flush16(_mm512_add_ps(rest, add)));
     }
     gw_sparse_momentum_values(u_out, v_out, u_in, v_in, x, i, len, step);
-}
-
-void gw_sparse_squares_avx512(double sums[GW_SPARSE_SUMS], const float *x, size_t len)
-{
-    __m512d low = _mm512_loadu_pd(sums), high = _mm512_loadu_pd(sums + 8);
-    size_t i = 0;
-    for (; i + 16 <= len; i += 16) {
-        const __m512d a = _mm512_cvtps_pd(_mm256_loadu_ps(x + i));
-        const __m512d b = _mm512_cvtps_pd(_mm256_loadu_ps(x + i + 8));
-        low = _mm512_add_pd(low, _mm512_mul_pd(a, a));
-        high = _mm512_add_pd(high, _mm512_mul_pd(b, b));
-    }
-    _mm512_storeu_pd(sums, low);
-    _mm512_storeu_pd(sums + 8, high);
-    gw_sparse_squares_values(sums, x, i, len);
 }
 
 #else

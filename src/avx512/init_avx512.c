@@ -29,7 +29,6 @@ void gw_backend_init_avx512(gw_kernels *kernels, uint32_t cpu)
     kernels->gcomp.scale_fp32 = gw_scale_fp32_avx512;
     kernels->classic.sparse_select = gw_sparse_select_avx512;
     kernels->classic.sparse_momentum = gw_sparse_momentum_avx512;
-    kernels->classic.sparse_squares = gw_sparse_squares_avx512;
     kernels->thc.load = gw_thc_load_avx512;
     kernels->thc.store = gw_thc_store_avx512;
     kernels->thc.norm = gw_thc_norm_avx512;
