@@ -193,6 +193,18 @@ typedef struct gw_bytes {
     __m512i d1, d2, d3, d4; /* d1 without the sign bit */
 } gw_bytes;
 
+/* Field by field: gcc copies structs of vectors through memory otherwise, even those that it has in
+ * registers. */
+static inline void gw_bytes_copy(gw_bytes *to, const gw_bytes *from)
+{
+    to->e = from->e;
+    to->sign = from->sign;
+    to->d1 = from->d1;
+    to->d2 = from->d2;
+    to->d3 = from->d3;
+    to->d4 = from->d4;
+}
+
 #define GW_EVERY_4TH(from) (from), (from) + 4, (from) + 8, (from) + 12
 
 /* Index vectors, computed because compilers build them worse: bytes 4i + first of two registers, then 4i +
@@ -407,7 +419,7 @@ GW_TEMPLATE gw_sums gw_round_begin(gw_bytes v, __m512i k, const __m512i *words, 
         s.drop = _mm512_permutexvar_epi8(
             index, _mm512_loadu_si512(careful ? tables->drop_of_room : tables->quick_drop));
     }
-    s.v = v;
+    gw_bytes_copy(&s.v, &v);
     if (rounding == GW_GCOMP_NEAREST && derived) {
         const __m512i drop = s.drop;
         /* The last bit that stays; for the largest drop it is the exponent's. */
@@ -468,14 +480,15 @@ GW_TEMPLATE gw_sums gw_round_begin(gw_bytes v, __m512i k, const __m512i *words, 
 }
 
 /* `before` is read if `careful`. */
-GW_TEMPLATE gw_block gw_round_end(gw_sums s, const gw_bytes *before, const gw_rounder *r, uint32_t dtype,
-                                  uint32_t derived, uint32_t rounding, int careful)
+GW_TEMPLATE gw_block gw_round_end(const gw_sums *s, const gw_bytes *before, const gw_rounder *r,
+                                  uint32_t dtype, uint32_t derived, uint32_t rounding, int careful)
 {
     const gw_traits *t = gw_traits_of(dtype);
     const unsigned w1 = t->digit_width[0] - 1u, w2 = t->digit_width[1], w3 = t->digit_width[2],
                    w4 = t->digit_width[3];
     const gw_drop_tables *tables = r->tables;
-    gw_bytes v = s.v;
+    gw_bytes v;
+    gw_bytes_copy(&v, &s->v);
     gw_block b;
     __m512i carry = _mm512_setzero_si512();
     if (rounding != GW_GCOMP_TRUNCATE) {
@@ -500,28 +513,32 @@ GW_TEMPLATE gw_block gw_round_end(gw_sums s, const gw_bytes *before, const gw_ro
             carry = _mm512_mask_mov_epi8(carry, over, _mm512_setzero_si512());
         }
     }
-    b.drop = s.drop;
+    b.drop = s->drop;
     if (derived) {
-        v.d1 = _mm512_andnot_si512(_mm512_permutexvar_epi8(s.drop, _mm512_loadu_si512(tables->cut[0])), v.d1);
-        v.d2 = _mm512_andnot_si512(_mm512_permutexvar_epi8(s.drop, _mm512_loadu_si512(tables->cut[1])), v.d2);
-        v.d3 = _mm512_andnot_si512(_mm512_permutexvar_epi8(s.drop, _mm512_loadu_si512(tables->cut[2])), v.d3);
-        v.d4 = _mm512_andnot_si512(_mm512_permutexvar_epi8(s.drop, _mm512_loadu_si512(tables->cut[3])), v.d4);
+        v.d1 =
+            _mm512_andnot_si512(_mm512_permutexvar_epi8(s->drop, _mm512_loadu_si512(tables->cut[0])), v.d1);
+        v.d2 =
+            _mm512_andnot_si512(_mm512_permutexvar_epi8(s->drop, _mm512_loadu_si512(tables->cut[1])), v.d2);
+        v.d3 =
+            _mm512_andnot_si512(_mm512_permutexvar_epi8(s->drop, _mm512_loadu_si512(tables->cut[2])), v.d3);
+        v.d4 =
+            _mm512_andnot_si512(_mm512_permutexvar_epi8(s->drop, _mm512_loadu_si512(tables->cut[3])), v.d4);
         /* The receiver uses the exponent after the carry: one octave less room, and the mantissa is zero.
          * (fp16's exponents 0 and 1 have the same; without a drop there was no carry.) */
         if (rounding != GW_GCOMP_TRUNCATE) {
             const __m512i less =
                 dtype == GW_FP16 ? _mm512_min_epu8(carry, _mm512_subs_epu8(v.e, GW_BYTE(1))) : carry;
-            const __m512i index = _mm512_min_epu8(_mm512_subs_epu8(s.room, less), GW_BYTE(63));
+            const __m512i index = _mm512_min_epu8(_mm512_subs_epu8(s->room, less), GW_BYTE(63));
             b.drop = _mm512_permutexvar_epi8(
                 index, _mm512_loadu_si512(careful ? tables->drop_of_room : tables->quick_drop));
         }
     } else {
         const __m512i *level_room = careful ? r->level_room : r->quick_room;
-        b.level1 = _mm512_cmpge_epu8_mask(s.room, level_room[0]);
-        b.level2 = _mm512_cmpge_epu8_mask(s.room, level_room[1]);
-        b.level3 = _mm512_cmpge_epu8_mask(s.room, level_room[2]);
+        b.level1 = _mm512_cmpge_epu8_mask(s->room, level_room[0]);
+        b.level2 = _mm512_cmpge_epu8_mask(s->room, level_room[1]);
+        b.level3 = _mm512_cmpge_epu8_mask(s->room, level_room[2]);
     }
-    b.v = v;
+    gw_bytes_copy(&b.v, &v);
     return b;
 }
 
@@ -650,7 +667,7 @@ GW_TEMPLATE gw_block gw_round64(const gw_bytes *v, __m512i k, const gw_span *blo
         gw_random_words(words, block->element, r->rule);
     }
     const gw_sums s = gw_round_begin(*v, k, words, r, dtype, derived, rounding, 1);
-    gw_block b = gw_round_end(s, v, r, dtype, derived, rounding, 1);
+    gw_block b = gw_round_end(&s, v, r, dtype, derived, rounding, 1);
     if (turned) {
         const gw_cut cut =
             gw_cut_begin(v, k, words, (const uint8_t *)block->values, block->len, r, dtype, rounding);

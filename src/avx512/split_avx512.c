@@ -151,21 +151,19 @@ static inline __m512i look_up(const __m512i table[4], __m512i index)
     return _mm512_mask_mov_epi8(low, _mm512_movepi8_mask(index), high);
 }
 
-/* Escapes of a block. Digits that were cut or flushed are cleared first. */
-GW_TEMPLATE void put_escapes(cursors *c, __mmask64 escapes, __mmask64 nonzero, gw_block b, uint32_t dtype,
-                             uint32_t derived)
+/* Escapes of a block, without digits that were cut and values that were flushed. */
+GW_TEMPLATE void put_escapes(cursors *c, __mmask64 escapes, __mmask64 nonzero, const gw_block *b,
+                             uint32_t dtype, uint32_t derived)
 {
     const __mmask64 kept = escapes & nonzero;
-    if (!derived) {
-        gw_clear_cut(&b);
-    }
-    b.v.e = _mm512_maskz_mov_epi8(kept, b.v.e);
-    b.v.sign = _mm512_maskz_mov_epi8(kept, b.v.sign);
-    b.v.d1 = _mm512_maskz_mov_epi8(kept, b.v.d1);
-    b.v.d2 = _mm512_maskz_mov_epi8(kept, b.v.d2);
-    b.v.d3 = _mm512_maskz_mov_epi8(kept, b.v.d3);
-    b.v.d4 = _mm512_maskz_mov_epi8(kept, b.v.d4);
-    c->escape = append_escapes(c->escape, escapes, &b.v, dtype);
+    gw_bytes v;
+    v.e = _mm512_maskz_mov_epi8(kept, b->v.e);
+    v.sign = _mm512_maskz_mov_epi8(kept, b->v.sign);
+    v.d1 = _mm512_maskz_mov_epi8(kept, b->v.d1);
+    v.d2 = _mm512_maskz_mov_epi8(derived ? kept : kept & ~b->level3, b->v.d2);
+    v.d3 = _mm512_maskz_mov_epi8(derived ? kept : kept & ~b->level2, b->v.d3);
+    v.d4 = _mm512_maskz_mov_epi8(derived ? kept : kept & ~b->level1, b->v.d4);
+    c->escape = append_escapes(c->escape, escapes, &v, dtype);
 }
 
 /* The digits of the values in `has`. */
@@ -243,7 +241,7 @@ GW_TEMPLATE uint32_t split_block(uint8_t *ranks, cursors *c, const splitter *s, 
 
     const __mmask64 escapes = _mm512_mask_cmpeq_epi8_mask(valid, rank, s->escape_rank);
     if (escapes != 0) {
-        put_escapes(c, escapes, nonzero.value, b, dtype, derived);
+        put_escapes(c, escapes, nonzero.value, &b, dtype, derived);
     }
     put_digits(c, &s->rests, &b, has & ~escapes, dtype, derived);
     return nonzero.value != 0;
@@ -343,7 +341,7 @@ GW_TEMPLATE __m512i quick_index(const splitter *s, const gw_block *b, size_t i, 
  * infinity) are recognized by their exponents. Exponent 0 is zero; the others are outside the window, so they
  * are escapes, and then the block is done again. So there is no comparison between exponent and rank.
  */
-GW_TEMPLATE size_t split_quick(uint8_t *ranks, cursors *cursors_inout, const splitter *s, const gw_span *span,
+GW_TEMPLATE size_t split_quick(uint8_t *ranks, cursors *c, const splitter *s, const gw_span *span,
                                uint32_t *any, uint32_t dtype, uint32_t derived, uint32_t turned,
                                uint32_t rounding)
 {
@@ -358,7 +356,6 @@ GW_TEMPLATE size_t split_quick(uint8_t *ranks, cursors *cursors_inout, const spl
     gw_random_plan random;
     const int is_planned = rounding == GW_GCOMP_STOCHASTIC &&
                            gw_random_plan_fill(&random, span->element, span->len, s->rounder.rule);
-    cursors c = *cursors_inout;
     for (size_t first = 0; first < blocks; first += QUICK_BLOCKS) {
         const size_t count = blocks - first < QUICK_BLOCKS ? blocks - first : QUICK_BLOCKS;
         if (rounding == GW_GCOMP_STOCHASTIC) {
@@ -385,7 +382,7 @@ GW_TEMPLATE size_t split_quick(uint8_t *ranks, cursors *cursors_inout, const spl
             const size_t i = 64 * (first + j);
             const __m512i e = sums[j].v.e;
             __mmask64 nonzero = _mm512_test_epi8_mask(e, e);
-            gw_block b = gw_round_end(sums[j], NULL, &s->rounder, dtype, derived, rounding, 0);
+            gw_block b = gw_round_end(&sums[j], NULL, &s->rounder, dtype, derived, rounding, 0);
             if (turned) {
                 gw_cut_end(&b, &cuts[j]);
                 nonzero = _kandn_mask64(gw_cut_away(&cuts[j]), nonzero);
@@ -398,21 +395,17 @@ GW_TEMPLATE size_t split_quick(uint8_t *ranks, cursors *cursors_inout, const spl
             const __mmask64 escapes = _mm512_cmpeq_epi8_mask(rank, s->escape_rank);
             if (__builtin_expect(escapes != 0, 0)) {
                 const __m512i special = GW_BYTE(255);
-                cursors copy = c; /* so that the address of c itself is not taken */
                 if ((_mm512_cmpeq_epi8_mask(e, special) | _mm512_cmpeq_epi8_mask(b.v.e, special)) != 0) {
-                    *any |= split_block_of(dtype, derived, turned)(ranks + i, &copy, s, span, i, 64);
-                    c = copy;
+                    *any |= split_block_of(dtype, derived, turned)(ranks + i, c, s, span, i, 64);
                     continue;
                 }
-                put_escapes(&copy, escapes, nonzero, b, dtype, derived);
-                c = copy;
+                put_escapes(c, escapes, nonzero, &b, dtype, derived);
                 *any |= (escapes & nonzero) != 0;
                 has &= ~escapes;
             }
-            put_digits(&c, &s->rests, &b, has, dtype, derived);
+            put_digits(c, &s->rests, &b, has, dtype, derived);
         }
     }
-    *cursors_inout = c;
     return 64 * blocks;
 }
 
@@ -518,8 +511,8 @@ static GW_NOINLINE uint32_t split_part(any_splitter *any, uint8_t *ranks, cursor
 
 /* Values [at, end), a multiple of 128; `at` begins a counter. Returns whether a value that was not kept is
  * not +0. */
-GW_TEMPLATE uint32_t split_deep(uint8_t *ranks, cursors *cursors_inout, const gw_span *span, size_t at,
-                                size_t end, const gw_deep_plan *plan, any_splitter *rare, uint32_t relative)
+GW_TEMPLATE uint32_t split_deep(uint8_t *ranks, cursors *c, const gw_span *span, size_t at, size_t end,
+                                const gw_deep_plan *plan, any_splitter *rare, uint32_t relative)
 {
     const gw_ranker *const ranker = rare->ranker;
     const uint8_t *const values = (const uint8_t *)span->values, *const levels = span->levels;
@@ -534,7 +527,6 @@ GW_TEMPLATE uint32_t split_deep(uint8_t *ranks, cursors *cursors_inout, const gw
     kept_values kept;
     rest_tables rests;
     uint32_t any = 0;
-    cursors c = *cursors_inout;
     rest_tables_fill(&rests, gw_traits_of(GW_FP32));
     kept.len = 0;
     gw_random_two(words[0], span->element + at, span->element + at + 64, &plan->random);
@@ -550,20 +542,17 @@ GW_TEMPLATE uint32_t split_deep(uint8_t *ranks, cursors *cursors_inout, const gw
             const __m512i rank = _mm512_mask_mov_epi8(zero_rank, b[j].nonzero, look_up(rank_of, b[j].index));
             _mm512_storeu_si512(ranks + i, rank);
             if (__builtin_expect((b[j].special | _mm512_cmpeq_epi8_mask(rank, escape_rank)) != 0, 0)) {
-                cursors copy = c; /* so that the address of c itself is not taken */
-                put_kept(&copy, &kept, &rests, 1);
-                any |= split_part(rare, ranks, &copy, span, i, 64);
-                c = copy;
+                put_kept(c, &kept, &rests, 1);
+                any |= split_part(rare, ranks, c, span, i, 64);
             } else {
                 keep(&kept, &b[j]);
             }
         }
         if (kept.len >= 64 * DEEP_BLOCKS) {
-            put_kept(&c, &kept, &rests, 0);
+            put_kept(c, &kept, &rests, 0);
         }
     }
-    put_kept(&c, &kept, &rests, 1);
-    *cursors_inout = c;
+    put_kept(c, &kept, &rests, 1);
     return any;
 }
 

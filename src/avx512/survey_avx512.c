@@ -211,7 +211,7 @@ GW_TEMPLATE size_t survey_runs(tally *t, uint32_t *mask_count, const gw_span *sp
             __mmask64 nonzero = _mm512_test_epi8_mask(e, e);
             /* Without random bits or halves added there are no carries, and the second part changes
              * nothing. */
-            gw_block b = gw_round_end(sums[j].sums, NULL, r, dtype, derived, GW_GCOMP_NEAREST, 0);
+            gw_block b = gw_round_end(&sums[j].sums, NULL, r, dtype, derived, GW_GCOMP_NEAREST, 0);
             if (turned) {
                 gw_cut_end(&b, &sums[j].cut);
                 nonzero = _kandn_mask64(gw_cut_away(&sums[j].cut), nonzero);
