@@ -11,6 +11,7 @@ from collections.abc import Callable
 import torch
 import torch.distributed as dist
 
+from .staging import HostCopy
 from .transport import Transport, Worker
 
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
@@ -52,20 +53,21 @@ class Caster:
         return work.get_future().then(lambda done: values.copy_(done.value()[0]))
 
     def _exchanged(self, values: torch.Tensor) -> torch.futures.Future:
-        future: torch.futures.Future = torch.futures.Future()
+        copy = HostCopy(values)
 
         def run() -> None:
             try:
+                copy.wait()
                 with torch.no_grad():
-                    self._exchange(values)
+                    self._exchange(copy.host)
             except Exception as error:
                 self._on_error(error)
-                future.set_exception(RuntimeError(f"gradwire: {error}"))
+                copy.future.set_exception(RuntimeError(f"gradwire: {error}"))
             else:
-                future.set_result(values)
+                copy.finish()
 
         self._worker.submit(run)
-        return future
+        return copy.future
 
     def _exchange(self, values: torch.Tensor) -> None:
         length = -(-values.numel() // self.size)

@@ -23,6 +23,7 @@ import gradwire.classic
 from gradwire._library import lib
 from gradwire.errors import Error
 
+from . import staging
 from .casts import Caster
 from .ddp import fail_future
 from .engine import CODEC_DTYPES
@@ -50,14 +51,17 @@ class _Tensor:
 class _Bucket:
     """A bucket on its way."""
 
-    values: torch.Tensor
+    copy: staging.HostCopy
     tensors: list[_Tensor]
     round: int
     is_last: bool
-    future: torch.futures.Future
     message: torch.Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.uint8))
     sizes: list[int] = field(default_factory=list)  # bytes of each tensor in the message
     fault: tuple[int, int] = (0, 0)  # status and number of the parameter, plus one
+
+    @property
+    def values(self) -> torch.Tensor:
+        return self.copy.host
 
 
 class ClassicState:
@@ -155,17 +159,16 @@ class ClassicState:
         is_last: bool = True,
     ) -> torch.futures.Future:
         """The mean of a bucket, in place. is_last: the future also says that no rank found a fault in this step."""
-        fits = values.dtype in CODEC_DTYPES and values.device.type == "cpu" and not values.is_sparse
+        fits = values.dtype in CODEC_DTYPES and staging.reaches(values.device) and not values.is_sparse
         if not fits or self.size == 1 and self.caster:
             return self._plain(values)
         if self.caster is not None:
             return self.caster.reduce(values, self.options.scheme)
-        future: torch.futures.Future = torch.futures.Future()
-        bucket = _Bucket(values, self._tensors(values, params, gradients), round, is_last, future)
+        bucket = _Bucket(staging.HostCopy(values), self._tensors(values, params, gradients), round, is_last)
         self.full_size += values.numel() * values.element_size()
-        self._waiting.append(future)
+        self._waiting.append(bucket.copy.future)
         self._encoder.submit(lambda: self._encode(bucket))
-        return future
+        return bucket.copy.future
 
     def _plain(self, values: torch.Tensor) -> torch.futures.Future:
         if values.dtype.is_floating_point:
@@ -189,6 +192,7 @@ class ClassicState:
     def _encode(self, bucket: _Bucket) -> None:
         if self.error is not None:
             return
+        bucket.copy.wait()
         array = _array(bucket.values)
         dtype = _NAMES[bucket.values.dtype]
         steps = [self._step(one, bucket.round) for one in bucket.tensors]
@@ -266,8 +270,8 @@ class ClassicState:
                 self._own_fault = (getattr(error, "status", _UNKNOWN), 0)
         if bucket.is_last and self._raise_fault(self._gather_words(list(self._own_fault), counted=False)):
             return
-        self._waiting.remove(bucket.future)
-        bucket.future.set_result(bucket.values)
+        self._waiting.remove(bucket.copy.future)
+        bucket.copy.finish()
 
     def _gather_words(self, words: list[int], *, counted: bool = True) -> list[list[int]]:
         """Those of all ranks."""

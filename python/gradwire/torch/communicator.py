@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from . import staging
 from .engine import CODEC_DTYPES, Engine, Operation, Plan
 from .optimizers import Book, Place
 from .options import CodecOptions
@@ -100,7 +101,8 @@ class Communicator:
         self.step += 1
 
     def _travels_plain(self, values: torch.Tensor) -> bool:
-        return self.size == 1 or values.dtype not in CODEC_DTYPES or values.numel() < max(self.small_len, 1)
+        taken = values.dtype in CODEC_DTYPES and staging.reaches(values.device)
+        return self.size == 1 or not taken or values.numel() < max(self.small_len, 1)
 
     def _all_reduce(self, tensors: list[torch.Tensor], params: Sequence[torch.Tensor] | None, mean: bool) -> None:
         flat = torch.cat([_in_memory_order(tensor) for tensor in tensors])
@@ -242,8 +244,10 @@ def _like(part: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _host(tensor: torch.Tensor) -> torch.Tensor:
-    """The codec runs on the CPU: values of a GPU are copied to page-locked memory."""
-    if tensor.device.type == "cpu":
+    """The values where the codec sees them."""
+    stage = staging.of(tensor.device)
+    if stage is None:
         return tensor.contiguous()
-    room = torch.empty(tensor.numel(), dtype=tensor.dtype, pin_memory=True)
-    return room.copy_(tensor.reshape(-1))
+    room = stage.room(tensor.numel(), tensor.dtype)
+    stage.fetch(tensor.reshape(-1), room)()
+    return room

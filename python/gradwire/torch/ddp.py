@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from . import planned
+from . import planned, staging
 from .casts import Caster
 from .choice import Choice
 from .engine import CODEC_DTYPES, Engine, Operation, Plan, Settings
@@ -137,6 +137,7 @@ class DdpState:
         self._used: set[tuple[Any, ...]] = set()
         self._others: list[torch.futures.Future] = []  # debug: of other codecs' results in this backward pass
         self._in_backward = False
+        self._scale: float | None = None  # of the wire, in a backward pass
         self._maps = settings.maps  # of any bucket
         self._compressing = False
         self._map_due = False
@@ -392,13 +393,13 @@ class DdpState:
                 self._planned.finish()
             replay, self._replay = self._replay, None
             if replay is not None:
-                self._end_backward(replay.run(self._conclude))
+                self._end_backward(replay.run(self._conclude), values.device)
             else:
-                future = self._conclude(future)
-                self._end_backward(future)
+                future = self._conclude(future, values)
+                self._end_backward(future, values.device)
         return future
 
-    def _conclude(self, future: torch.futures.Future) -> torch.futures.Future:
+    def _conclude(self, future: torch.futures.Future, values: torch.Tensor) -> torch.futures.Future:
         """Like that of the last bucket, but fails if any operation of the step failed on any rank."""
         if not self._used and not self._others:
             return future
@@ -411,7 +412,7 @@ class DdpState:
             torch.futures.collect_all(self._others).then(conclude)
         else:
             conclude()
-        return torch.futures.collect_all([good, future]).then(lambda both: [one.value() for one in both.value()][1])
+        return staging.gated(good, future, values)
 
     def _reduce(
         self, values: torch.Tensor, params: list[torch.Tensor], gradients: list[torch.Tensor]
@@ -455,6 +456,7 @@ class DdpState:
         if self._planned is not None:
             self._planned.begin()
         self._compressing = self.choice.compresses(self.step)
+        self._scale = self._wire_scale() if self._compressing else None  # once: a GradScaler's is on the GPU
         self._used = set()
         self._others = []
         self._layout = []
@@ -479,7 +481,7 @@ class DdpState:
         self.engine.call(lambda: self._transport.agree_on_state("gradwire", **state))
         self._compared = True
 
-    def _end_backward(self, future: torch.futures.Future) -> None:
+    def _end_backward(self, future: torch.futures.Future, device: torch.device) -> None:
         self._in_backward = False
         self._watch.end()
         step, self.step = self.step, self.step + 1
@@ -489,7 +491,7 @@ class DdpState:
         if step >= _HINT_STEP and self.choice.decision and not self._hinted:
             self._hinted = True
             self._hint()
-        future.then(lambda done: self._synchronised(step))
+        future.then(lambda done: self._synchronised(step, device))
 
     def _hint(self) -> None:
         """A bucket of DDP starts when its last gradient is there. What is compressed is soon sent, and the link idle
@@ -506,7 +508,10 @@ class DdpState:
                 100 * largest.len / total,
             )
 
-    def _synchronised(self, step: int) -> None:
+    def _synchronised(self, step: int, device: torch.device) -> None:
+        stage = staging.of(device)
+        if stage is not None and self.choice.decision is None:
+            stage.synchronize()  # the future of a GPU's bucket is done when the work is in the queue
         self.choice.record(step, self.clock.lap())
         self.report.step(step)
 
@@ -514,7 +519,7 @@ class DdpState:
         return self._codec_takes(values) and values.numel() >= self.small_len
 
     def _codec_takes(self, values: torch.Tensor) -> bool:
-        fits = values.dtype in CODEC_DTYPES and values.device.type == "cpu" and not values.is_sparse
+        fits = values.dtype in CODEC_DTYPES and staging.reaches(values.device) and not values.is_sparse
         return fits and values.numel() > 0 and self.size > 1
 
     def _plain_of(
@@ -550,27 +555,29 @@ class DdpState:
         settings: Settings | None = None,
     ) -> torch.futures.Future:
         plan = self._plan(values, params, gradients, settings)
-        future: torch.futures.Future = torch.futures.Future()
+        copy = staging.HostCopy(values, plan.room)
+        plan.room = None if copy.host is values else copy.host
         self.report.full_size += values.numel() * values.element_size()
 
         def done(operation: Operation) -> None:
             if message is not None:
                 message.operation(operation)
-            future.set_result(values)
+            copy.finish()
 
         self.engine.submit(
             Operation(
                 plan=plan,
-                values=values,
-                result=values,
+                values=copy.host,
+                result=copy.host,
                 scale=1.0 / self.size,
-                wire_scale=self._wire_scale(),
+                wire_scale=self._wire_scale() if self._scale is None else self._scale,
                 step=self.step,
                 on_done=done,
-                on_error=lambda error: fail_future(future, error),
+                on_error=lambda error: fail_future(copy.future, error),
+                wait=copy.wait,
             )
         )
-        return future
+        return copy.future
 
     def _plan(
         self,

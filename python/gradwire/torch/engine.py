@@ -10,10 +10,11 @@ in which messages are expected. What arrives meanwhile is taken in by Gloo's own
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from ctypes import c_uint64
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +27,7 @@ from gradwire._structs import gw_collective_blame, gw_collective_shape
 from gradwire.errors import status_name
 from gradwire.gcomp import Options
 
-from . import _pool
+from . import _pool, staging
 from .optimizers import Book, Place, SegmentTable
 from .transport import FROM_OWNER, OPERATIONS_MAX, PIECES_MAX, TO_OWNER, DifferentError, Transport, Worker, tag
 
@@ -113,6 +114,8 @@ class Plan:
         self.shard_pieces = self.exchange.info.layout.shard_pieces
         if self.pieces > PIECES_MAX:
             raise ValueError(f"{self.pieces} pieces; increase piece_len")
+        self.room: torch.Tensor | None = None  # of a GPU's bucket, on the CPU
+        self.devices = {place.param.device for place in places if staging.of(place.param.device) is not None}
         self.memory = torch.empty(self.exchange.info.memory_size, dtype=torch.uint8)
         self.exchange.memory(self.memory.data_ptr())
         self._rooms = self._make_rooms()
@@ -142,11 +145,14 @@ class Plan:
                         rooms.append((stage, piece, peer, self.memory[offset : offset + bound]))
         return rooms
 
-    def build_map(self, wire_scale: float) -> None:
-        """Starts it; map_done is set at its end."""
+    def build_map(self, wire_scale: float, marks: Mapping[torch.device, Any]) -> None:
+        """Starts it; map_done is set at its end. marks: for each GPU, after which its state is to be read."""
         self.map_done.clear()
         self.map_built = False
-        self.table = self.engine.book.segments(self.places, wire_scale, self.settings.limits)
+        with contextlib.ExitStack() as stack:
+            for device in self.devices:
+                stack.enter_context(staging.of(device).reading(marks.get(device)))
+            self.table = self.engine.book.segments(self.places, wire_scale, self.settings.limits)
         self.exchange.start_map(self.table.struct, self.table.wire_scale)
 
     def wait_map(self) -> int:
@@ -203,6 +209,7 @@ class Operation:
     on_error: Callable[[BaseException], None]
     scatter: bool = False
     spare: bool = False
+    wait: Callable[[], None] | None = None  # until the values are there
     number: int = 0
     started: float = 0.0
     seconds: float = 0.0
@@ -222,6 +229,7 @@ def _stages(stats: _pool.gw_exchange_stats) -> dict[str, float]:
 
 
 def _digest(number: int, result: torch.Tensor) -> int:
+    result = result.cpu()
     crc = lib.gw_crc32c(0, result.data_ptr(), result.numel() * result.element_size())
     return (number << 32 | crc) * 0x9E3779B97F4A7C15
 
@@ -279,7 +287,8 @@ class Engine:
     def build_maps(self, plans: Sequence[Plan], wire_scale: float) -> None:
         """Maps of these plans from the state as it is now. Off the critical path. No matter of the other ranks."""
         chosen = list(plans)
-        self._control.submit(lambda: self._build(chosen, wire_scale))
+        marks = {device: staging.of(device).mark() for device in set().union(*(plan.devices for plan in chosen))}
+        self._control.submit(lambda: self._build(chosen, wire_scale, marks))
 
     def compare_maps(self, plans: Sequence[Plan]) -> None:
         """The ranks compare the maps of these plans. As often on all ranks, whatever each of them has built."""
@@ -328,13 +337,17 @@ class Engine:
 
     # ---- control thread ----
 
-    def _build(self, plans: list[Plan], wire_scale: float) -> None:
+    def _build(self, plans: list[Plan], wire_scale: float, marks: Mapping[torch.device, Any]) -> None:
         if self.error is not None:
             return
         self.book.refresh()
+        words, started = [], []
         for plan in plans:
-            plan.build_map(wire_scale)
-        words = [plan.wait_map() for plan in plans]
+            plan.build_map(wire_scale, marks)
+            started.append(plan)
+            if plan.devices and len(started) > 1:  # each holds a copy of its state
+                words.append(started.pop(0).wait_map())
+        words += [plan.wait_map() for plan in started]
         with self._lock:
             self.word = max([self.word, *words])
 
@@ -396,8 +409,10 @@ class Engine:
             operation.on_error(failed)
             return
         plan.finish_sends()
+        if operation.wait is not None:
+            operation.wait()
         if plan.settings.maps and not (plan.compared if plan.settings.agree else plan.map_built):
-            self._build([plan], operation.wire_scale)  # the bucket is new
+            self._build([plan], operation.wire_scale, {})  # the bucket is new; its state is older than its values
             self._compare([plan])
         operation.spare = operation.spare or (plan.settings.agree and not plan.agreed)
         self._operations += 1

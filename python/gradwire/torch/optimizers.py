@@ -11,6 +11,8 @@ import torch
 import gradwire.maps
 from gradwire._structs import gw_collective_segment, gw_collective_segments
 
+from . import staging
+
 # State arrays of a parameter, under the names of gradwire.maps.State: m, v, a.
 _STATE = {
     "sgd": {"m": "momentum_buffer"},
@@ -236,7 +238,10 @@ class SegmentTable:
 
     def _address_of(self, tensor: torch.Tensor, stride: tuple[int, ...], param: torch.Tensor) -> int | None:
         """Address of fp32 values in the memory order of the parameter, which is that of its gradient in the bucket."""
-        if tensor.stride() != stride:
+        stage = staging.of(param.device)
+        if stage is not None and tensor.device == param.device:
+            tensor = stage.read(tensor, param)
+        elif tensor.stride() != stride:
             copy = torch.empty_like(param, dtype=torch.float32, device="cpu", requires_grad=False)
             tensor = copy.copy_(tensor.detach())
         if tensor.dtype != torch.float32 or tensor.device.type != "cpu":

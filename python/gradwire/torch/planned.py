@@ -21,6 +21,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from . import staging
 from .replay import Part
 from .transport import Start, timeout_of
 
@@ -135,8 +136,9 @@ class _Waiting:
 
     def __init__(self, values: torch.Tensor, params: list[torch.Tensor]) -> None:
         self.values, self.params = values, params
-        self.future: torch.futures.Future = torch.futures.Future()
+        self.future = staging.future_of(values)
         self.left = 0  # buckets of the plan that have gradients of it
+        self.marks: list[Any] = []  # on a GPU: where their results are in this one
 
 
 class _Group:
@@ -274,6 +276,7 @@ class Planned:
         future.then(lambda done: self._end(group, direct, done))
 
     def _end(self, group: _Group, direct: bool, done: torch.futures.Future) -> None:
+        stage = staging.of(group.waiting[0].values.device)
         try:
             result = done.value()
             if not direct:
@@ -287,11 +290,15 @@ class Planned:
                 if first:
                     waiting.future.set_exception(RuntimeError(str(error)))
             return
+        mark = None if stage is None else stage.mark()
         for waiting in group.waiting:
             with self._lock:
                 waiting.left -= 1
                 last = waiting.left == 0
+                waiting.marks.append(mark)
             if last:
+                if stage is not None:
+                    stage.after(waiting.marks)
                 waiting.future.set_result(waiting.values)
 
 

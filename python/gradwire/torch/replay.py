@@ -9,9 +9,12 @@ before, reduced there, and copied back.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
+
+from . import staging
 
 Layout = list[list[int]]  # numbers of the parameters of every bucket, in order
 
@@ -50,11 +53,11 @@ class Replay:
             return self._reduce(values, params, gradients)
         for param, gradient in zip(params, gradients):
             self._parts[self._number(param)] = Part(param, gradient, values)
-        future: torch.futures.Future = torch.futures.Future()
+        future = staging.future_of(values)
         self._waiting.append((future, values))
         return future
 
-    def run(self, conclude: Callable[[Any], Any]) -> torch.futures.Future:
+    def run(self, conclude: Callable[[Any, torch.Tensor], Any]) -> torch.futures.Future:
         """After the last bucket. conclude: makes the last bucket's future that of the step. ValueError if the layout is
         that of another model."""
         if {number for bucket in self.layout for number in bucket} != self._parts.keys() | self._sparse:
@@ -71,24 +74,27 @@ class Replay:
                 at += size
             futures.append(self._reduce(flat, [part.param for part in parts], views))
         if futures:
-            futures[-1] = conclude(futures[-1])
+            futures[-1] = conclude(futures[-1], flats[-1])
         done: torch.futures.Future = torch.futures.Future()
         torch.futures.collect_all(futures).then(lambda all_done: self._finish(all_done, buckets, flats, done))
         return done
 
     def _finish(self, all_done: Any, buckets: list[list[Part]], flats: list[torch.Tensor], done: Any) -> None:
+        stage = staging.of(flats[0].device) if flats else None
         try:
-            for future in all_done.value():
-                future.value()  # raises what went wrong
-            for parts, flat in zip(buckets, flats):
-                at = 0
-                for part in parts:
-                    part.values.copy_(flat[at : at + part.values.numel()])
-                    at += part.values.numel()
+            with nullcontext() if stage is None else stage.stream():
+                for future in all_done.value():
+                    future.wait()  # raises what went wrong; this thread's stream comes after it
+                for parts, flat in zip(buckets, flats):
+                    at = 0
+                    for part in parts:
+                        part.values.copy_(flat[at : at + part.values.numel()])
+                        at += part.values.numel()
+                for future, values in self._waiting:
+                    future.set_result(values)
         except Exception as error:
             for future, _ in self._waiting:
-                future.set_exception(RuntimeError(str(error)))
+                if not future.done():
+                    future.set_exception(RuntimeError(str(error)))
             return
-        for future, values in self._waiting:
-            future.set_result(values)
         done.set_result(None)

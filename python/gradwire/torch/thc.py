@@ -18,6 +18,7 @@ import torch.distributed as dist
 
 import gradwire.thc
 
+from . import staging
 from .ddp import fail_future
 from .transport import DifferentError, Start, Worker, timeout_of
 
@@ -87,7 +88,7 @@ class ThcState:
         if self.error is not None:
             raise RuntimeError(f"gradwire: an earlier operation failed: {self.error}") from self.error
         values = bucket.buffer()
-        fits = values.dtype == torch.float32 and values.device.type == "cpu" and not values.is_sparse
+        fits = values.dtype == torch.float32 and staging.reaches(values.device) and not values.is_sparse
         if not fits or values.numel() < self.small_len:
             values.div_(self.size)
             return dist.all_reduce(values, group=self.group, async_op=True).get_future().then(lambda f: f.value()[0])
@@ -97,12 +98,12 @@ class ThcState:
         """The mean of a bucket of fp32 values, in place."""
         number = self.round
         self.round += 1
-        future: torch.futures.Future = torch.futures.Future()
-        self._waiting.append(future)
-        self._worker.submit(lambda: self._reduce(values, params, number, future))
-        return future
+        copy = staging.HostCopy(values)
+        self._waiting.append(copy.future)
+        self._worker.submit(lambda: self._reduce(copy, params, number))
+        return copy.future
 
-    def _reduce(self, values: torch.Tensor, params: list[torch.Tensor], number: int, future: Any) -> None:
+    def _reduce(self, copy: staging.HostCopy, params: list[torch.Tensor], number: int) -> None:
         if not self._compared:
             self._transport.agree_on_state("THC", round=number)
             self._compared = True
@@ -110,7 +111,8 @@ class ThcState:
         feedback = self.codec.options.error_feedback
         memory = torch.cat([self._error_of(param) for param in params]) if feedback else None
         error = memory.numpy() if memory is not None else None
-        array = values.numpy()
+        copy.wait()
+        array = copy.host.numpy()
         patterns = self.codec.norms(array, part, error=error)
         self._all_reduce(torch.from_numpy(patterns.view(np.int32)), dist.ReduceOp.MAX)
         lanes = self.codec.encode_lanes(array, patterns, part, error=error)
@@ -121,8 +123,8 @@ class ThcState:
         for param in params if memory is not None else []:
             self._error_of(param).copy_(memory[at : at + param.numel()])
             at += param.numel()
-        self._waiting.remove(future)
-        future.set_result(values)
+        self._waiting.remove(copy.future)
+        copy.finish()
 
     def _all_reduce(self, words: torch.Tensor, op: Any) -> None:
         self.sent_size += words.numel() * words.element_size()

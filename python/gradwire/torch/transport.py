@@ -164,11 +164,11 @@ def new_transport(group: Any, transport: Any, timeout: timedelta) -> Transport:
 
 def timeout_of(group: Any) -> timedelta:
     """How long a call of a group may take; what torch takes by default where the group does not say."""
-    try:
-        backend = group._get_backend(torch.device("cpu")) if hasattr(group, "_get_backend") else group
-        return backend.options._timeout
-    except (AttributeError, RuntimeError):
-        return timedelta(minutes=30)
+    for device in ("cpu", "cuda"):  # a group of NCCL has no backend for the CPU
+        with contextlib.suppress(AttributeError, RuntimeError):
+            backend = group._get_backend(torch.device(device)) if hasattr(group, "_get_backend") else group
+            return backend.options._timeout
+    return timedelta(minutes=30)
 
 
 def weakly(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,0 +1,183 @@
+"""Buckets that are not in the CPU's memory: through a stand-in for a GPU, and through one where there is one."""
+
+import os
+
+import fake_device
+import gradwire.torch
+import pytest
+import torch
+import torch.distributed as dist
+from ranks import run
+from test_ddp import OPTIMIZERS, OPTIONS, batch, digest, model, train_step
+from test_planned import plan
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+MIXED = plan((2, "fp32"), (1, "fp16"), (1, "gcomp-t12"), (1, "bf16"), (1, "thc", {"bits": 4}))
+CLASSIC = plan((2, "classic", {"scheme": "topk", "ratio": 0.1}), (4, "gcomp-t14"))
+
+
+def made(net, optimizer, kind, ddp):
+    """State and hook of a kind."""
+    if kind == "thc":
+        return gradwire.torch.thc_hook(optimizer, small_len=256)
+    if kind == "classic":
+        return gradwire.torch.ddp_hook(optimizer, codec="onebit")
+    if isinstance(kind, dict):
+        return gradwire.torch.ddp_hook(optimizer, plan=kind, model=ddp, piece_len=1 << 12, debug=True)
+    return gradwire.torch.ddp_hook(optimizer, **{**OPTIONS, "levels": kind})
+
+
+def train(rank, size, kind, staged, cap=25.0, name="adamw"):
+    """Digest of the parameters, and how much was copied from the stand-in."""
+    device = fake_device.install() if staged else None
+    net = model()
+    ddp = DDP(net, bucket_cap_mb=cap)
+    optimizer = OPTIMIZERS[name](net.parameters())
+    state, hook = made(net, optimizer, kind, ddp)
+    ddp.register_comm_hook(state, hook)
+    for step in range(5):
+        train_step(ddp, optimizer, rank, step)
+    state.close()
+    return digest(net), (device.fetched, device.read_count) if staged else None
+
+
+@pytest.mark.parametrize("cap", [25.0, 0.004])
+@pytest.mark.parametrize("kind", ["derived", "carried", "thc", "classic", MIXED, CLASSIC])
+def test_results_are_those_of_the_cpu(kind, cap):
+    there = run(train, 3, kind, False, cap)
+    staged = run(train, 3, kind, True, cap)
+    assert {found for found, _ in there.values()} == {found for found, _ in staged.values()}
+    assert len({found for found, _ in staged.values()}) == 1
+    for _, (fetched, read) in staged.values():
+        assert fetched >= 5 and (read > 0) == (kind not in ("thc", "classic"))
+
+
+@pytest.mark.parametrize("name", ["nesterov", "amsgrad", "rmsprop"])
+def test_all_of_an_optimizers_state_is_read(name):
+    there, staged = (run(train, 2, "derived", device, 25.0, name) for device in (False, True))
+    assert {found for found, _ in there.values()} == {found for found, _ in staged.values()}
+
+
+def resumed(rank, size, staged):
+    """Digests of a run in one piece and of one that goes on after three steps."""
+    if staged:
+        fake_device.install()
+    digests, saved = [], None
+    for first, last in ((0, 6), (3, 6)):
+        net = model()
+        optimizer = OPTIMIZERS["adamw"](net.parameters())
+        if saved:
+            net.load_state_dict(saved[0])
+            optimizer.load_state_dict(saved[1])
+        ddp = DDP(net, bucket_cap_mb=0.004)
+        state, hook = gradwire.torch.ddp_hook(optimizer, **OPTIONS)
+        if saved:
+            state.load_state_dict(saved[2])
+        ddp.register_comm_hook(state, hook)
+        for step in range(first, last):
+            train_step(ddp, optimizer, rank, step)
+            if step == 2:
+                saved = [
+                    {name: value.clone() for name, value in net.state_dict().items()},
+                    optimizer_copy(optimizer),
+                    state.state_dict(),
+                ]
+        state.close()
+        digests.append(digest(net))
+    return digests
+
+
+def optimizer_copy(optimizer):
+    state = optimizer.state_dict()
+    copied = {
+        key: {name: value.clone() if isinstance(value, torch.Tensor) else value for name, value in one.items()}
+        for key, one in state["state"].items()
+    }
+    return {"state": copied, "param_groups": state["param_groups"]}
+
+
+def test_a_resumed_run_has_the_same_bits():
+    found = [tuple(digests) for digests in run(resumed, 2, True).values()]
+    assert len(set(found)) == 1 and found[0][0] == found[0][1]
+    assert found == [tuple(digests) for digests in run(resumed, 2, False).values()]
+
+
+def operations(rank, size, staged):
+    if staged:
+        fake_device.install()
+    communicator = gradwire.torch.Communicator(small_len=64)
+    values = torch.randn(5000, generator=torch.Generator().manual_seed(rank))
+    communicator.all_reduce(values)
+    part = torch.empty(2500)
+    communicator.reduce_scatter(part, torch.randn(5000, generator=torch.Generator().manual_seed(7 + rank)))
+    communicator.close()
+    return values.tolist(), part.tolist()
+
+
+def test_operations_outside_ddp():
+    assert run(operations, 2, True) == run(operations, 2, False)
+
+
+def damaged(rank, size):
+    fake_device.install()
+    net = model()
+    ddp = DDP(net)
+    optimizer = OPTIMIZERS["adamw"](net.parameters())
+    state, hook = gradwire.torch.ddp_hook(optimizer, **OPTIONS)
+    ddp.register_comm_hook(state, hook)
+    for step in range(2):
+        train_step(ddp, optimizer, rank, step)
+    if rank == 1:
+        state.engine.fault = lambda stage, piece, message: message[70:90].fill_(0x55)
+    try:
+        train_step(ddp, optimizer, rank, 2)
+    except RuntimeError as error:
+        return str(error)
+    return None
+
+
+def test_damage_raises_on_all_ranks():
+    for error in run(damaged, 2).values():
+        assert error is not None and "compressed all-reduce failed" in error
+
+
+# ---- a GPU ----
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU: copies to one were not run")
+
+
+def on_gpu(rank, size, kind, moved):
+    """All ranks on one GPU, which Gloo permits; moved: under a stream of the caller's own."""
+    torch.use_deterministic_algorithms(True)
+    device = torch.device("cuda", 0)
+    stream = torch.cuda.Stream(device) if moved else torch.cuda.current_stream(device)
+    with torch.cuda.stream(stream):
+        net = model().to(device)
+        ddp = DDP(net, device_ids=[0], bucket_cap_mb=0.004)
+        optimizer = OPTIMIZERS["adamw"](net.parameters())
+        state, hook = made(net, optimizer, kind, ddp)
+        ddp.register_comm_hook(state, hook)
+        losses = []
+        for step in range(8):
+            x, y = (part.to(device) for part in batch(rank, step))
+            optimizer.zero_grad()
+            loss = torch.nn.functional.mse_loss(ddp(x), y)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+    torch.cuda.synchronize()
+    totals = state.report.totals() if hasattr(state, "report") else None
+    state.close()
+    hashes = [None] * size
+    dist.all_gather_object(hashes, digest(net.cpu()))
+    return losses, len(set(hashes)), totals
+
+
+@needs_gpu
+@pytest.mark.parametrize("moved", [False, True])
+@pytest.mark.parametrize("kind", ["derived", "carried", "thc", "classic", MIXED, CLASSIC])
+def test_training_on_a_gpu(kind, moved):
+    os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # for deterministic matrix products
+    for losses, hashes, totals in run(on_gpu, 2, kind, moved).values():
+        assert hashes == 1 and all(loss == loss for loss in losses) and losses[-1] < losses[0]
+        assert totals is None or totals["mismatches"] == 0
