@@ -179,14 +179,17 @@ def merge(ranks):
 
 
 def blas_kernels():
-    """OpenBLAS takes its kernels by the model of the processor, and SSE3's for one that is newer than itself: 8 times as
-    slow. So it is told what the processor has, unless the user has told it."""
+    """OpenBLAS takes its kernels by the model of the processor, and SSE3's for one that is newer than itself: 8 times
+    as slow. So it is told by what the processor can do, on all models, unless the user has told it."""
     try:
         with open("/proc/cpuinfo", encoding="ascii") as f:
             flags = next((set(line.split()) for line in f if line.startswith("flags")), set())
     except OSError:
         return {}
-    for kernels, needed in (("SkylakeX", {"avx512f", "avx512dq", "avx512bw", "avx512vl"}), ("Haswell", {"avx2", "fma"})):
+    for kernels, needed in (
+        ("SkylakeX", {"avx512f", "avx512dq", "avx512bw", "avx512vl"}),
+        ("Haswell", {"avx2", "fma"}),
+    ):
         if needed <= flags:
             return {"OPENBLAS_CORETYPE": os.environ.get("OPENBLAS_CORETYPE", kernels)}
     return {}

@@ -121,6 +121,8 @@ def time_part(runs, task, compute, optimizer_steps):
             row.append("-" if None in wire else f"{statistics.median(wire):.3f}")
             share = summary.allowed_share(these, plain) if link != "unlimited" else None
             row.append(number(share and 100 * share, ".0f"))
+            more = [statistics.median(map(summary.seconds_with_cores, some)) for some in (these, plain) if some]
+            row.append(f"{more[0]:.3f}" + (f" ({more[1] / more[0]:.2f})" if len(more) == 2 else ""))
             row.append("-" if steps is None or compute != "real" else f"{steps * seconds:.0f}")
             body.append(row)
         seen = [statistics.median(getattr(run, key) for run in here) for key in ("link_mbit", "rtt_ms")]
@@ -138,6 +140,7 @@ def time_part(runs, task, compute, optimizer_steps):
             "MB sent a rank",
             "s for these bytes at the probed rate",
             "% of what the bytes allow",
+            "s with a core a rank (fp32 / this)",
         ]
         text += table([*head, "s to that loss (composed)"], body)
     return text
@@ -201,13 +204,26 @@ def body(runs, out):
     text += "fp32 has after 80 % of its steps, times seconds a step. *What the bytes allow*: the seconds of fp32 that "
     text += "its bytes do not explain, and the seconds for the bytes of this hook, over its seconds. Bytes are those "
     text += "of the steps that count; *Loss* has those of whole runs, which are more where messages grow later, as "
-    text += "with a noise limit.\n"
-    for task in sorted({run.task for run in times}):
+    text += (
+        "with a noise limit. *With a core a rank* is an estimate: the processor time of all ranks over as many cores "
+    )
+    text += (
+        "as there are ranks, the rest of the step as measured; not less than one rank's processor time, or the time "
+    )
+    text += "of its bytes.\n"
+    tasks = sorted({run.task for run in times})
+    for task in tasks:
         text += time_part(times, task, "real", steps_by_hook(curves))
-        if select(times, task=task, compute="replay"):
-            text += "\n## Seconds a step with replayed gradients\n\nNo forward or backward pass: four recorded real "
-            text += "gradients in turn "
-            text += "(bench/training/worker.py). What a step costs when the model runs elsewhere.\n"
+    if select(times, compute="replay"):
+        text += (
+            "\n## Seconds a step with replayed gradients\n\nNo forward or backward pass of the model: four recorded "
+        )
+        text += (
+            "real gradients in turn (bench/training/worker.py); DDP, hook and optimizer are real. What a step costs "
+        )
+        text += "where the model runs elsewhere. Messages are larger than in training, as the moments are those of the "
+        text += "first steps.\n"
+        for task in tasks:
             text += time_part(times, task, "replay", {})
     return text
 

@@ -35,6 +35,7 @@ class Record:
     trained_by: str  # the optimizer's name
     parameters: int
     ranks: int
+    cpus: int  # that all ranks of this machine share
     batch: int
     lr: float
     link_mbit: float  # slowest direction of the probe, all ranks at once
@@ -97,6 +98,7 @@ def of_run(path, commit):
         trained_by=start["optimizer"],
         parameters=start["parameters"],
         ranks=start["ranks"],
+        cpus=start["cpus"],
         batch=start["batch"],
         lr=start["lr"],
         link_mbit=min(start["probe"]["duplex_mbit"]),

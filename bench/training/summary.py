@@ -62,6 +62,13 @@ def wire_seconds(run):
     return None if run.sent is None else 8e-6 * run.sent / run.link_mbit
 
 
+def seconds_with_cores(run):
+    """An estimate of a step where each rank has a core: the processor time of all ranks is spread over as many cores as
+    there are ranks, the rest of the step stays; not less than a rank's own time, or that of its bytes."""
+    spread = run.cpu * max(0.0, 1 / run.cpus - 1 / run.ranks)
+    return max(run.seconds - spread, run.cpu / run.ranks, wire_seconds(run) or 0.0)
+
+
 def allowed_share(runs, plain):
     """(fp32's seconds without those of its bytes + those of these bytes) / seconds; medians. 1: as fast as the link
     lets it be, if the rest cannot be hidden better than fp32 hides it. None where bytes were not counted."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 import torch.distributed as dist
 
-from .staging import HostCopy
+from .staging import HostCopy, all_reduce
 from .transport import Transport, Worker
 
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
@@ -49,8 +49,7 @@ class Caster:
         if kind == "bf16" and not self._adds_bf16:
             return self._exchanged(values)
         narrow = values.div(self.size).to(DTYPES[kind])
-        work = dist.all_reduce(narrow, group=self.transport.group, async_op=True)
-        return work.get_future().then(lambda done: values.copy_(done.value()[0]))
+        return all_reduce(narrow, self.transport.group).then(lambda done: values.copy_(done.value()))
 
     def _exchanged(self, values: torch.Tensor) -> torch.futures.Future:
         copy = HostCopy(values)
@@ -60,11 +59,10 @@ class Caster:
                 copy.wait()
                 with torch.no_grad():
                     self._exchange(copy.host)
+                copy.finish()
             except Exception as error:
                 self._on_error(error)
                 copy.future.set_exception(RuntimeError(f"gradwire: {error}"))
-            else:
-                copy.finish()
 
         self._worker.submit(run)
         return copy.future

@@ -9,6 +9,7 @@ ranks' frames, then the frames, and decodes. C calls release the interpreter loc
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -173,7 +174,7 @@ class ClassicState:
     def _plain(self, values: torch.Tensor) -> torch.futures.Future:
         if values.dtype.is_floating_point:
             values.div_(self.size)
-        return dist.all_reduce(values, group=self.group, async_op=True).get_future().then(lambda f: f.value()[0])
+        return staging.all_reduce(values, self.group)
 
     def _tensors(
         self, values: torch.Tensor, params: list[torch.Tensor], gradients: list[torch.Tensor]
@@ -270,8 +271,9 @@ class ClassicState:
                 self._own_fault = (getattr(error, "status", _UNKNOWN), 0)
         if bucket.is_last and self._raise_fault(self._gather_words(list(self._own_fault), counted=False)):
             return
-        self._waiting.remove(bucket.copy.future)
         bucket.copy.finish()
+        with contextlib.suppress(ValueError):  # fail() has taken the list
+            self._waiting.remove(bucket.copy.future)
 
     def _gather_words(self, words: list[int], *, counted: bool = True) -> list[list[int]]:
         """Those of all ranks."""

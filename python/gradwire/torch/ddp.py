@@ -133,6 +133,8 @@ class DdpState:
         self.step = 0  # synchronised backward passes so far
         self.instead: Callable[[dist.GradBucket], torch.futures.Future] | None = None  # of the probe: for all buckets
         self.clock = StepClock()
+        self._lapped = threading.Event()  # the last step has been timed
+        self._lapped.set()
         self._plans: dict[tuple[Any, ...], Plan] = {}
         self._used: set[tuple[Any, ...]] = set()
         self._others: list[torch.futures.Future] = []  # debug: of other codecs' results in this backward pass
@@ -455,6 +457,8 @@ class DdpState:
             self.recording.write()  # here all ranks are; a forward pass may be of one alone
         if self._planned is not None:
             self._planned.begin()
+        if self.choice.decision is None:
+            self._lapped.wait(self.timeout.total_seconds())  # the last step's time is there before one decides
         self._compressing = self.choice.compresses(self.step)
         self._scale = self._wire_scale() if self._compressing else None  # once: a GradScaler's is on the GPU
         self._used = set()
@@ -491,6 +495,7 @@ class DdpState:
         if step >= _HINT_STEP and self.choice.decision and not self._hinted:
             self._hinted = True
             self._hint()
+        self._lapped.clear()
         future.then(lambda done: self._synchronised(step, device))
 
     def _hint(self) -> None:
@@ -513,6 +518,7 @@ class DdpState:
         if stage is not None and self.choice.decision is None:
             stage.synchronize()  # the future of a GPU's bucket is done when the work is in the queue
         self.choice.record(step, self.clock.lap())
+        self._lapped.set()
         self.report.step(step)
 
     def _compressible(self, values: torch.Tensor) -> bool:
@@ -535,16 +541,15 @@ class DdpState:
         self.report.plain_size += _size_of(values)
         if values.dtype.is_floating_point:
             values.div_(self.size)
-        work = dist.all_reduce(values, group=self.group, async_op=True)
 
         def end(done: torch.futures.Future) -> torch.Tensor:
             try:
-                return done.value()[0]
+                return done.value()
             except Exception as error:
                 self.engine.fail(error)
                 raise
 
-        return work.get_future().then(end)
+        return staging.all_reduce(values, self.group).then(end)
 
     def _compressed(
         self,
@@ -556,7 +561,7 @@ class DdpState:
     ) -> torch.futures.Future:
         plan = self._plan(values, params, gradients, settings)
         copy = staging.HostCopy(values, plan.room)
-        plan.room = None if copy.host is values else copy.host
+        plan.room = copy.room
         self.report.full_size += values.numel() * values.element_size()
 
         def done(operation: Operation) -> None:

@@ -114,7 +114,7 @@ class Plan:
         self.shard_pieces = self.exchange.info.layout.shard_pieces
         if self.pieces > PIECES_MAX:
             raise ValueError(f"{self.pieces} pieces; increase piece_len")
-        self.room: torch.Tensor | None = None  # of a GPU's bucket, on the CPU
+        self.room: staging.Room | None = None  # of a GPU's bucket, on the CPU
         self.devices = {place.param.device for place in places if staging.of(place.param.device) is not None}
         self.memory = torch.empty(self.exchange.info.memory_size, dtype=torch.uint8)
         self.exchange.memory(self.memory.data_ptr())

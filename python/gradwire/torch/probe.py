@@ -50,7 +50,7 @@ import torch.distributed as dist
 
 import gradwire.thc
 
-from . import planned
+from . import planned, staging
 from .ddp import DdpState
 from .engine import CODEC_DTYPES
 from .recording import Message, Recording, check_writable
@@ -83,6 +83,10 @@ class Measured:
             (at / "codecs.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
+def _measurable(gradient: torch.Tensor) -> bool:
+    return gradient.dtype in CODEC_DTYPES and gradient.device.type == "cpu" and not gradient.is_sparse
+
+
 class _Bench:
     """The state of a hook that is called with buckets of our own."""
 
@@ -99,7 +103,7 @@ class _Bench:
         """Those with gradients that messages are made of, last first. ValueError if there are none, or of two types:
         what a value costs would depend on the message."""
         params = [param for param in self.state._book.params() if param.grad is not None and param.numel()]
-        params = [param for param in params if param.grad.dtype in CODEC_DTYPES and param.grad.device.type == "cpu"]
+        params = [param for param in params if _measurable(param.grad)]
         of_ranks: list[Any] = [None] * self.size  # they must agree, or one would raise and the others wait
         dist.all_gather_object(of_ranks, {str(param.grad.dtype) for param in params}, group=self.state.group)
         dtypes = set().union(*of_ranks)
@@ -109,8 +113,8 @@ class _Bench:
         if len(dtypes) > 1:
             raise ValueError(f"gradients of several types: {', '.join(sorted(dtypes))}")
         raise ValueError(
-            "no gradients of float32, float16 or bfloat16 on the CPU, on all ranks or on some: call this after a "
-            "backward pass"
+            "no dense gradients of float32, float16 or bfloat16 on the CPU, on all ranks or on some: call this after "
+            "a backward pass"
         )
 
     def bucket(self, length: int) -> tuple[torch.Tensor, list[torch.Tensor], list[torch.Tensor]]:
@@ -244,7 +248,7 @@ def _check_path(state: DdpState, path: str | os.PathLike) -> None:
 
 
 def _as_it_is(bucket: dist.GradBucket) -> torch.futures.Future:
-    done: torch.futures.Future = torch.futures.Future()
+    done = staging.future_of(bucket.buffer())
     done.set_result(bucket.buffer())
     return done
 

@@ -1,7 +1,7 @@
 """Buckets and optimizer state of a GPU: the codec runs on the CPU, so they pass through page-locked memory.
 
 Copies have streams of their own. One from the GPU begins after what the calling thread's stream has been given, one to
-it ends before what waits for the bucket's future; the backward pass goes on meanwhile, and no thread of it is blocked.
+it ends before what waits for the bucket's future; the backward pass goes on meanwhile.
 """
 
 from __future__ import annotations
@@ -11,18 +11,27 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
 import torch
+import torch.distributed as dist
+
+
+class Room:
+    """Memory of the CPU for one bucket. left: on a device, the event after which the last copy from here has ended."""
+
+    def __init__(self, values: torch.Tensor) -> None:
+        self.values = values
+        self.left: Any = None
 
 
 class Staging(Protocol):
     """Copies between the CPU and one device. For any thread."""
 
-    def room(self, length: int, dtype: torch.dtype) -> torch.Tensor:
-        """Memory of the CPU."""
+    def room(self, length: int, dtype: torch.dtype) -> Room:
+        """Memory that copies are fast with."""
 
-    def fetch(self, values: torch.Tensor, room: torch.Tensor) -> Callable[[], None]:
+    def fetch(self, values: torch.Tensor, room: Room) -> Callable[[], None]:
         """Starts to copy into the room; a call that waits until the values are there."""
 
-    def give_back(self, room: torch.Tensor, values: torch.Tensor, future: torch.futures.Future) -> None:
+    def give_back(self, room: Room, values: torch.Tensor, future: torch.futures.Future) -> None:
         """Copies to the device; the future's result is `values`."""
 
     def future(self) -> torch.futures.Future:
@@ -36,6 +45,9 @@ class Staging(Protocol):
 
     def stream(self) -> contextlib.AbstractContextManager[Any]:
         """In the block the calling thread has another stream than the one that computes."""
+
+    def gloo_stream(self) -> contextlib.AbstractContextManager[Any]:
+        """In the block it has the stream that Gloo lets wait for its results."""
 
     def reading(self, mark: Any) -> contextlib.AbstractContextManager[Any]:
         """In the block read() sees what is there after the mark (None: all that has ended); at its end copies are."""
@@ -54,54 +66,69 @@ class CudaStaging:
         self.device = device
         self._down, self._up, self._state, self._other = (torch.cuda.Stream(device) for _ in range(4))
 
-    def room(self, length: int, dtype: torch.dtype) -> torch.Tensor:
-        return torch.empty(length, dtype=dtype, pin_memory=True)
+    @contextlib.contextmanager
+    def _on(self, stream: torch.cuda.Stream) -> Iterator[None]:
+        # The device, too: else the end of the block would make a context on the thread's own, which is the first GPU.
+        with torch.cuda.device(self.device), torch.cuda.stream(stream):
+            yield
 
-    def fetch(self, values: torch.Tensor, room: torch.Tensor) -> Callable[[], None]:
+    def room(self, length: int, dtype: torch.dtype) -> Room:
+        return Room(torch.empty(length, dtype=dtype, pin_memory=True))
+
+    def fetch(self, values: torch.Tensor, room: Room) -> Callable[[], None]:
         self._down.wait_stream(torch.cuda.current_stream(self.device))
-        self._down.wait_stream(self._up)  # it may still read the room's last values
-        with torch.cuda.stream(self._down):
-            room.copy_(values, non_blocking=True)
+        if room.left is not None:
+            self._down.wait_event(room.left)
+        with self._on(self._down):
+            room.values.copy_(values, non_blocking=True)
             values.record_stream(self._down)
-            there = torch.cuda.Event(blocking=True)  # no thread spins while it waits
-            there.record()
-        return there.synchronize
+        return _record(self._down).synchronize
 
-    def give_back(self, room: torch.Tensor, values: torch.Tensor, future: torch.futures.Future) -> None:
-        with torch.cuda.stream(self._up):
-            values.copy_(room, non_blocking=True)
+    def give_back(self, room: Room, values: torch.Tensor, future: torch.futures.Future) -> None:
+        with self._on(self._up):
+            values.copy_(room.values, non_blocking=True)
             values.record_stream(self._up)
+            room.left = _record(self._up)
             future.set_result(values)  # records where this stream is; who waits, waits for that
 
     def future(self) -> torch.futures.Future:
         return torch.futures.Future(devices=[self.device])
 
     def mark(self) -> torch.cuda.Event:
-        event = torch.cuda.Event()
-        event.record(torch.cuda.current_stream(self.device))
-        return event
+        return _record(torch.cuda.current_stream(self.device))
 
     def after(self, marks: Iterable[torch.cuda.Event]) -> None:
         for mark in marks:
             torch.cuda.current_stream(self.device).wait_event(mark)
 
     def stream(self) -> contextlib.AbstractContextManager[Any]:
-        return torch.cuda.stream(self._other)
+        return self._on(self._other)
+
+    def gloo_stream(self) -> contextlib.AbstractContextManager[Any]:
+        return self._on(torch.cuda.default_stream(self.device))  # that of Gloo's threads, which set no other
 
     @contextlib.contextmanager
     def reading(self, mark: torch.cuda.Event | None) -> Iterator[None]:
-        with torch.cuda.stream(self._state):
+        with self._on(self._state):
             if mark is not None:
                 self._state.wait_event(mark)
             yield
-            self._state.synchronize()
+            _record(self._state).synchronize()
 
     def read(self, values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
         room = torch.empty_like(like, dtype=torch.float32, device="cpu", requires_grad=False, pin_memory=True)
-        return room.copy_(values.detach(), non_blocking=True)
+        room.copy_(values.detach(), non_blocking=True)
+        values.record_stream(self._state)  # param.data may be set before the copy has ended
+        return room
 
     def synchronize(self) -> None:
-        torch.cuda.current_stream(self.device).synchronize()
+        _record(torch.cuda.current_stream(self.device)).synchronize()
+
+
+def _record(stream: torch.cuda.Stream) -> torch.cuda.Event:
+    event = torch.cuda.Event(blocking=True)  # no thread spins while it waits
+    event.record(stream)
+    return event
 
 
 TYPES: dict[str, Callable[[torch.device], Staging]] = {"cuda": CudaStaging}  # by type of device
@@ -130,15 +157,16 @@ def future_of(values: torch.Tensor) -> torch.futures.Future:
 
 class HostCopy:
     """The values of a bucket where the codec sees them, and the future of its result: on the CPU they are the bucket's
-    own. room: memory to use, of another step's copy."""
+    own. room: that of another step's copy, to use its memory."""
 
-    def __init__(self, values: torch.Tensor, room: torch.Tensor | None = None) -> None:
-        self.values, self.host = values, values
+    def __init__(self, values: torch.Tensor, room: Room | None = None) -> None:
+        self.values, self.host, self.room = values, values, room
         self._stage, self._there = of(values.device), None
         self.future = future_of(values)
         if self._stage is not None:
-            self.host = self._stage.room(values.numel(), values.dtype) if room is None else room
-            self._there = self._stage.fetch(values, self.host)
+            self.room = room or self._stage.room(values.numel(), values.dtype)
+            self.host = self.room.values
+            self._there = self._stage.fetch(values, self.room)
 
     def wait(self) -> None:
         """Until the values are there. To be called before they are read, not in the backward pass."""
@@ -150,20 +178,58 @@ class HostCopy:
         if self._stage is None:
             self.future.set_result(self.values)
         else:
-            self._stage.give_back(self.host, self.values, self.future)
+            self._stage.give_back(self.room, self.values, self.future)
+
+
+def all_reduce(values: torch.Tensor, group: Any) -> torch.futures.Future:
+    """The sum over the ranks, in place; its future."""
+    future, stage = dist.all_reduce(values, group=group, async_op=True).get_future(), of(values.device)
+    if stage is None or _backend_of(group, values.device) != "gloo":
+        return future.then(lambda done: done.value()[0])
+    # A future of Gloo has no device, and whoever waited for it would not wait for the copy back to the GPU.
+    return _ordered(future, values, stage, stage.gloo_stream)
+
+
+def _backend_of(group: Any, device: torch.device) -> str:
+    one = group._get_backend(device) if hasattr(group, "_get_backend") else group
+    return one.name().lower()
+
+
+def _ordered(
+    future: torch.futures.Future,
+    values: torch.Tensor,
+    stage: Staging,
+    stream: Callable[[], contextlib.AbstractContextManager[Any]],
+    wait: Callable[[], Any] = lambda: None,
+) -> torch.futures.Future:
+    """A future of `values` on a device that is done when `future`, which has no device, is: what waits for it comes
+    after what `stream` has been given. wait: called before, with that stream."""
+    ready, errors = stage.future(), []
+
+    def end(done: torch.futures.Future) -> None:
+        try:
+            with stream():
+                try:
+                    done.value()
+                    wait()
+                except Exception as error:
+                    errors.append(error)
+                ready.set_result(None)
+        except Exception as error:  # of the device: then no future of it can have a result
+            ready.set_exception(RuntimeError(f"gradwire: {error}"))
+
+    def result(_: torch.futures.Future) -> torch.Tensor:
+        if errors:
+            raise errors[0]
+        return values
+
+    future.then(end)
+    return ready.then(result)
 
 
 def gated(gate: torch.futures.Future, future: torch.futures.Future, values: torch.Tensor) -> torch.futures.Future:
     """Like `future`, the one of `values`, but not done before `gate` is, and failed if that has failed."""
-    stage, result = of(values.device), future_of(values)
-
-    def end(both: torch.futures.Future) -> None:
-        try:
-            both.value()
-            with contextlib.nullcontext() if stage is None else stage.stream():
-                result.set_result(future.wait())  # it is done: that stream comes after it
-        except Exception as error:
-            result.set_exception(RuntimeError(str(error)))
-
-    torch.futures.collect_all([gate, future]).then(end)
-    return result
+    both, stage = torch.futures.collect_all([gate, future]), of(values.device)
+    if stage is None:
+        return both.then(lambda done: [one.value() for one in done.value()][1])
+    return _ordered(both, values, stage, stage.stream, future.wait)  # it is done: the stream comes after it

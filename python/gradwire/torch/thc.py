@@ -8,6 +8,7 @@ state is needed. The error memory of each parameter is added to its next gradien
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Any
@@ -87,11 +88,18 @@ class ThcState:
     def reduce(self, bucket: dist.GradBucket) -> torch.futures.Future:
         if self.error is not None:
             raise RuntimeError(f"gradwire: an earlier operation failed: {self.error}") from self.error
+        try:
+            return self._reduce_bucket(bucket)
+        except Exception as error:  # on this rank alone, as far as it can know
+            self.fail(error)
+            raise
+
+    def _reduce_bucket(self, bucket: dist.GradBucket) -> torch.futures.Future:
         values = bucket.buffer()
         fits = values.dtype == torch.float32 and staging.reaches(values.device) and not values.is_sparse
         if not fits or values.numel() < self.small_len:
             values.div_(self.size)
-            return dist.all_reduce(values, group=self.group, async_op=True).get_future().then(lambda f: f.value()[0])
+            return staging.all_reduce(values, self.group)
         return self.start(values, bucket.parameters())
 
     def start(self, values: torch.Tensor, params: list[torch.Tensor]) -> torch.futures.Future:
@@ -123,8 +131,9 @@ class ThcState:
         for param in params if memory is not None else []:
             self._error_of(param).copy_(memory[at : at + param.numel()])
             at += param.numel()
-        self._waiting.remove(copy.future)
         copy.finish()
+        with contextlib.suppress(ValueError):  # fail() has taken the list
+            self._waiting.remove(copy.future)
 
     def _all_reduce(self, words: torch.Tensor, op: Any) -> None:
         self.sent_size += words.numel() * words.element_size()

@@ -29,7 +29,7 @@ class FakeStaging:
             job()
 
     def room(self, length, dtype):
-        return torch.full((length,), torch.nan, dtype=dtype)
+        return staging.Room(torch.full((length,), torch.nan, dtype=dtype))
 
     def fetch(self, values, room):
         there = threading.Event()
@@ -37,7 +37,7 @@ class FakeStaging:
 
         def copy():
             with torch.no_grad():
-                room.copy_(values)
+                room.values.copy_(values)
                 values.fill_(torch.nan)
             there.set()
 
@@ -47,8 +47,8 @@ class FakeStaging:
     def give_back(self, room, values, future):
         def copy():
             with torch.no_grad():
-                values.copy_(room)
-                room.fill_(torch.nan)
+                values.copy_(room.values)
+                room.values.fill_(torch.nan)
             future.set_result(values)
 
         self._jobs.put(copy)
@@ -64,6 +64,8 @@ class FakeStaging:
 
     def stream(self):
         return contextlib.nullcontext()
+
+    gloo_stream = stream
 
     @contextlib.contextmanager
     def reading(self, mark):

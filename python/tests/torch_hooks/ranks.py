@@ -32,12 +32,13 @@ def _main(body, rank, size, store, timeout_s, arguments, results):
     os._exit(0)  # threads that wait for a dead peer must not keep the process
 
 
-def run(body, size, *arguments, timeout_s=30, may_die=()):
+def run(body, size, *arguments, timeout_s=30, may_die=(), start="fork"):
     """Results of body(rank, size, *arguments) by rank. Fails if a rank raises; ranks in may_die may also just end.
 
-    Processes are forked: the parent has imported torch but computed nothing with it.
+    Processes are forked: the parent has imported torch but computed nothing with it. start: "spawn" for CUDA, which
+    does not work in a forked process.
     """
-    context = multiprocessing.get_context("fork")
+    context = multiprocessing.get_context(start)
     results = context.Queue()
     with tempfile.TemporaryDirectory(prefix="torch-test-") as folder:
         arguments = (size, os.path.join(folder, "store"), timeout_s, arguments, results)

@@ -322,3 +322,15 @@ def without_gradients(rank, size):
 
 def test_it_needs_gradients():
     run(without_gradients, 2)
+
+
+def with_embedding(rank, size):
+    net = torch.nn.Sequential(torch.nn.Embedding(50, 20, sparse=True), model(width=64))
+    net(torch.arange(10) + rank).square().sum().backward()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    found = gradwire.torch.probe.measure(optimizer, {"gcomp-t12": {}}, lens=(1 << 8, 1 << 12), repeats=1)
+    return [entry["name"] for entry in found.codecs], net[0].weight.grad.is_sparse
+
+
+def test_sparse_gradients_are_left_out():
+    assert set(map(str, run(with_embedding, 2).values())) == {"(['gcomp-t12'], True)"}
