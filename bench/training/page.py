@@ -171,8 +171,9 @@ def main():
     out.mkdir(parents=True, exist_ok=True)
     runs = record.collect(folder, out / record.NAME, commit)
     measured, emulated = select(runs, emulated=False), select(runs, emulated=True)
-    text = "# Training over limited links\n\nMade by `scripts/training`; 4 ranks share the cores of one machine"
-    text += ", in network namespaces. " if measured else ". "
+    versions = ", ".join(sorted({run.torch for run in runs}))
+    text = f"# Training over limited links\n\nMade by `scripts/training` with torch {versions}; 4 ranks share the cores of "
+    text += "one machine, in network namespaces. " if measured else "one machine. "
     text += "Losses were taken\n"
     text += "without a limit, since no link changes them; intervals are 95 %, differences paired by seed. "
     text += f"This page has {len(runs)} of the {len(grid.full_jobs())} runs of `scripts/training --list` "
