@@ -172,8 +172,8 @@ def main():
     runs = record.collect(folder, out / record.NAME, commit)
     measured, emulated = select(runs, emulated=False), select(runs, emulated=True)
     versions = ", ".join(sorted({run.torch for run in runs}))
-    text = f"# Training over limited links\n\nMade by `scripts/training` with torch {versions}; 4 ranks share the cores of "
-    text += "one machine, in network namespaces. " if measured else "one machine. "
+    text = f"# Training over limited links\n\nMade by `scripts/training` with torch {versions}; 4 ranks share the "
+    text += "cores of one machine, in network namespaces. " if measured else "cores of one machine. "
     text += "Losses were taken\n"
     text += "without a limit, since no link changes them; intervals are 95 %, differences paired by seed. "
     text += f"This page has {len(runs)} of the {len(grid.full_jobs())} runs of `scripts/training --list` "
@@ -208,10 +208,9 @@ def body(runs, out):
     text += (
         "with a noise limit. *With a core a rank* is an estimate: the processor time of all ranks over as many cores "
     )
-    text += (
-        "as there are ranks, the rest of the step as measured; not less than one rank's processor time, or the time "
-    )
-    text += "of its bytes.\n"
+    text += "as there are ranks, the rest of the step as measured; not less than one rank's processor time, or the "
+    text += "time of its bytes. It takes all processor time to delay the step, also what overlaps with transfer, which "
+    text += "is good for hooks that compute much.\n"
     tasks = sorted({run.task for run in times})
     for task in tasks:
         text += time_part(times, task, "real", steps_by_hook(curves))

@@ -49,7 +49,7 @@ class Caster:
         if kind == "bf16" and not self._adds_bf16:
             return self._exchanged(values)
         narrow = values.div(self.size).to(DTYPES[kind])
-        return all_reduce(narrow, self.transport.group).then(lambda done: values.copy_(done.value()))
+        return all_reduce(narrow, self.transport.group, lambda total: values.copy_(total()))
 
     def _exchanged(self, values: torch.Tensor) -> torch.futures.Future:
         copy = HostCopy(values)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -118,6 +119,7 @@ class ClassicState:
         self._residual: dict[int, torch.Tensor] = {}  # by number of the parameter, in memory order
         self._momentum: dict[int, torch.Tensor] = {}
         self._waiting: list[torch.futures.Future] = []
+        self._lock = threading.Lock()  # of error and _waiting
         self._messages = 0
         self._own_fault = (0, 0)  # found after this rank's status had gone out
         self._in_backward = False
@@ -167,7 +169,11 @@ class ClassicState:
             return self.caster.reduce(values, self.options.scheme)
         bucket = _Bucket(staging.HostCopy(values), self._tensors(values, params, gradients), round, is_last)
         self.full_size += values.numel() * values.element_size()
-        self._waiting.append(bucket.copy.future)
+        with self._lock:
+            if self.error is None:
+                self._waiting.append(bucket.copy.future)
+            else:
+                fail_future(bucket.copy.future, self.error)
         self._encoder.submit(lambda: self._encode(bucket))
         return bucket.copy.future
 
@@ -381,15 +387,16 @@ class ClassicState:
     def fail(self, error: BaseException, *, alone: bool | None = None) -> None:
         """Everything on its way, and all later calls, raise; on the other ranks too. alone: these may wait for this
         one, and their connections break; None: unless the error is one that all raise at the same place."""
-        if self.error is not None:
-            return
-        self.error = error
+        with self._lock:
+            if self.error is not None:
+                return
+            self.error = error
+            waiting, self._waiting = self._waiting, []
         self._watch.end()
         if not isinstance(error, DifferentError) if alone is None else alone:
             self._transport.abort()
         if self.on_fail is not None:
             self.on_fail(error)
-        waiting, self._waiting = self._waiting, []
         for future in waiting:  # last: who waits for one finds the error recorded everywhere
             fail_future(future, error)
 

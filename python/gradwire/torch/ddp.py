@@ -460,7 +460,7 @@ class DdpState:
         if self.choice.decision is None:
             self._lapped.wait(self.timeout.total_seconds())  # the last step's time is there before one decides
         self._compressing = self.choice.compresses(self.step)
-        self._scale = self._wire_scale() if self._compressing else None  # once: a GradScaler's is on the GPU
+        self._scale = self._wire_scale() if self._compressing else None  # a GradScaler's is on the GPU
         self._used = set()
         self._others = []
         self._layout = []
@@ -515,10 +515,12 @@ class DdpState:
 
     def _synchronised(self, step: int, device: torch.device) -> None:
         stage = staging.of(device)
-        if stage is not None and self.choice.decision is None:
-            stage.synchronize()  # the future of a GPU's bucket is done when the work is in the queue
-        self.choice.record(step, self.clock.lap())
-        self._lapped.set()
+        try:
+            if stage is not None and self.choice.decision is None:
+                stage.synchronize()  # the future of a GPU's bucket is done when the work is in the queue
+            self.choice.record(step, self.clock.lap())
+        finally:
+            self._lapped.set()
         self.report.step(step)
 
     def _compressible(self, values: torch.Tensor) -> bool:
@@ -542,14 +544,14 @@ class DdpState:
         if values.dtype.is_floating_point:
             values.div_(self.size)
 
-        def end(done: torch.futures.Future) -> torch.Tensor:
+        def end(total: Callable[[], torch.Tensor]) -> torch.Tensor:
             try:
-                return done.value()
+                return total()
             except Exception as error:
                 self.engine.fail(error)
                 raise
 
-        return staging.all_reduce(values, self.group).then(end)
+        return staging.all_reduce(values, self.group, end)
 
     def _compressed(
         self,
@@ -674,8 +676,7 @@ def places_of(
 
 
 def fail_future(future: torch.futures.Future, error: BaseException) -> None:
-    if not future.done():
-        future.set_exception(RuntimeError(f"gradwire: {error}"))
+    staging.fail(future, RuntimeError(f"gradwire: {error}"))
 
 
 def watch_steps(optimizer: torch.optim.Optimizer, state: DdpState) -> None:

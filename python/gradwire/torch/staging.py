@@ -7,6 +7,7 @@ it ends before what waits for the bucket's future; the backward pass goes on mea
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
@@ -68,7 +69,7 @@ class CudaStaging:
 
     @contextlib.contextmanager
     def _on(self, stream: torch.cuda.Stream) -> Iterator[None]:
-        # The device, too: else the end of the block would make a context on the thread's own, which is the first GPU.
+        # The device, too, as in _wait(): else a context would be made on the thread's own, which is the first GPU.
         with torch.cuda.device(self.device), torch.cuda.stream(stream):
             yield
 
@@ -82,7 +83,11 @@ class CudaStaging:
         with self._on(self._down):
             room.values.copy_(values, non_blocking=True)
             values.record_stream(self._down)
-        return _record(self._down).synchronize
+        return functools.partial(self._wait, _record(self._down))
+
+    def _wait(self, event: torch.cuda.Event) -> None:
+        with torch.cuda.device(self.device):
+            event.synchronize()
 
     def give_back(self, room: Room, values: torch.Tensor, future: torch.futures.Future) -> None:
         with self._on(self._up):
@@ -113,7 +118,7 @@ class CudaStaging:
             if mark is not None:
                 self._state.wait_event(mark)
             yield
-            _record(self._state).synchronize()
+            self._wait(_record(self._state))
 
     def read(self, values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
         room = torch.empty_like(like, dtype=torch.float32, device="cpu", requires_grad=False, pin_memory=True)
@@ -122,7 +127,7 @@ class CudaStaging:
         return room
 
     def synchronize(self) -> None:
-        _record(torch.cuda.current_stream(self.device)).synchronize()
+        self._wait(_record(torch.cuda.current_stream(self.device)))
 
 
 def _record(stream: torch.cuda.Stream) -> torch.cuda.Event:
@@ -155,6 +160,13 @@ def future_of(values: torch.Tensor) -> torch.futures.Future:
     return torch.futures.Future() if stage is None else stage.future()
 
 
+def fail(future: torch.futures.Future, error: BaseException) -> None:
+    """Unless it is done."""
+    with contextlib.suppress(RuntimeError):  # another thread has ended it since done()
+        if not future.done():
+            future.set_exception(error)
+
+
 class HostCopy:
     """The values of a bucket where the codec sees them, and the future of its result: on the CPU they are the bucket's
     own. room: that of another step's copy, to use its memory."""
@@ -181,13 +193,16 @@ class HostCopy:
             self._stage.give_back(self.room, self.values, self.future)
 
 
-def all_reduce(values: torch.Tensor, group: Any) -> torch.futures.Future:
-    """The sum over the ranks, in place; its future."""
+def all_reduce(
+    values: torch.Tensor, group: Any, end: Callable[[Callable[[], torch.Tensor]], Any] = lambda total: total()
+) -> torch.futures.Future:
+    """The sum over the ranks, in place; the future of what `end` makes of it, which gets a call that returns it or
+    raises."""
     future, stage = dist.all_reduce(values, group=group, async_op=True).get_future(), of(values.device)
     if stage is None or _backend_of(group, values.device) != "gloo":
-        return future.then(lambda done: done.value()[0])
+        return future.then(lambda done: end(lambda: done.value()[0]))
     # A future of Gloo has no device, and whoever waited for it would not wait for the copy back to the GPU.
-    return _ordered(future, values, stage, stage.gloo_stream)
+    return _ordered(future, values, stage, stage.gloo_stream).then(lambda done: end(done.value))
 
 
 def _backend_of(group: Any, device: torch.device) -> str:
@@ -214,14 +229,14 @@ def _ordered(
                     wait()
                 except Exception as error:
                     errors.append(error)
-                ready.set_result(None)
-        except Exception as error:  # of the device: then no future of it can have a result
-            ready.set_exception(RuntimeError(f"gradwire: {error}"))
+                ready.set_result(values)  # records where the stream is: for the devices of what it is given
+        except Exception as error:  # of the device
+            fail(ready, RuntimeError(f"gradwire: {error}"))
 
-    def result(_: torch.futures.Future) -> torch.Tensor:
+    def result(done: torch.futures.Future) -> torch.Tensor:
         if errors:
             raise errors[0]
-        return values
+        return done.value()
 
     future.then(end)
     return ready.then(result)

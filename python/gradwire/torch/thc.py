@@ -9,6 +9,7 @@ state is needed. The error memory of each parameter is added to its next gradien
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Any
@@ -84,6 +85,7 @@ class ThcState:
         self.on_fail: Callable[[BaseException], None] | None = None  # told of errors of this rank
         self._worker = Worker("gradwire-thc", self.fail)
         self._waiting: list[torch.futures.Future] = []
+        self._lock = threading.Lock()  # of error and _waiting
 
     def reduce(self, bucket: dist.GradBucket) -> torch.futures.Future:
         if self.error is not None:
@@ -107,7 +109,11 @@ class ThcState:
         number = self.round
         self.round += 1
         copy = staging.HostCopy(values)
-        self._waiting.append(copy.future)
+        with self._lock:
+            if self.error is None:
+                self._waiting.append(copy.future)
+            else:
+                fail_future(copy.future, self.error)
         self._worker.submit(lambda: self._reduce(copy, params, number))
         return copy.future
 
@@ -149,14 +155,15 @@ class ThcState:
     def fail(self, error: BaseException, *, alone: bool | None = None) -> None:
         """Everything on its way, and all later calls, raise; on the other ranks too. alone: these may wait for this
         one, and their connections break; None: unless the error is one that all raise at the same place."""
-        if self.error is not None:
-            return
-        self.error = error
+        with self._lock:
+            if self.error is not None:
+                return
+            self.error = error
+            waiting, self._waiting = self._waiting, []
         if not isinstance(error, DifferentError) if alone is None else alone:
             self._transport.abort()
         if self.on_fail is not None:
             self.on_fail(error)
-        waiting, self._waiting = self._waiting, []
         for future in waiting:  # last: who waits for one finds the error recorded everywhere
             fail_future(future, error)
 

@@ -1,7 +1,8 @@
 """CUDA's streams, events and futures as far as staging.py uses them, on CPU tensors: work runs as late as it may.
 
 What a stream is given waits in its queue. Nothing runs before somebody waits for an event, or drain() is called; then
-queues go on in an order by chance, as far as their events permit. So what is not ordered is, in some order, wrong.
+queues go on by chance, each at a speed of its own, as far as their events permit. So what is not ordered is, in some
+order, wrong.
 """
 
 import contextlib
@@ -13,6 +14,7 @@ import torch
 class Stream:
     def __init__(self, device=None):
         self.jobs = []
+        self.speed = 10 ** machine.chance.uniform(-3, 3)
         machine.streams.append(self)
 
     def give(self, job):
@@ -36,6 +38,7 @@ class Event:
         stream.give(lambda: setattr(self, "done", True))
 
     def synchronize(self):
+        assert machine.guards, "on the device of the thread"
         machine.run(lambda: self.done)
 
 
@@ -44,12 +47,14 @@ class Machine:
         self.streams, self.chance = [], random.Random(seed)
         self.default = Stream()
         self.current = [self.default]  # the last one counts
+        self.guards = 0  # blocks with a device that the thread is in
+        self.kept = set()  # streams that memory must not be reused before
 
     def run(self, until):
         while not until():
             ready = [s for s in self.streams if s.jobs and not (isinstance(s.jobs[0], Event) and not s.jobs[0].done)]
             assert ready, "streams wait for each other"
-            job = self.chance.choice(ready).jobs.pop(0)
+            job = self.chance.choices(ready, [stream.speed for stream in ready])[0].jobs.pop(0)
             if not isinstance(job, Event):
                 job()
 
@@ -74,7 +79,7 @@ class Future:
 
     def _end(self, outcome):
         assert self.outcome is None
-        for _ in self.devices:
+        if self.devices and isinstance(outcome[0], Memory):  # torch looks where what the value holds is
             self.events.append(Event())
             self.events[-1].record(machine.current[-1])
         self.outcome = outcome
@@ -147,13 +152,27 @@ class Memory(torch.Tensor):
         return self
 
     def record_stream(self, stream):
-        pass
+        machine.kept.add(stream)
+
+
+@contextlib.contextmanager
+def device(_):
+    machine.guards += 1
+    try:
+        yield
+    finally:
+        machine.guards -= 1
+
+
+def stream_of_thread(stream):
+    assert machine.guards, "the end of the block would choose the device of the thread"
+    return on(stream)
 
 
 class Cuda:
     Stream, Event = Stream, Event
-    device = staticmethod(lambda device: contextlib.nullcontext())
-    stream = staticmethod(on)
+    device = staticmethod(device)
+    stream = staticmethod(stream_of_thread)
     current_stream = staticmethod(lambda device: machine.current[-1])
     default_stream = staticmethod(lambda device: machine.default)
 

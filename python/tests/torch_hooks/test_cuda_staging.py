@@ -27,7 +27,9 @@ def halved(copy):
     """What the codec's threads do."""
     copy.wait()
     copy.host.mul_(0.5)
+    machine.kept = set()
     copy.finish()
+    assert machine.kept  # the copy writes memory of another stream
 
 
 @pytest.mark.parametrize("own", [False, True])
@@ -87,9 +89,10 @@ def test_state_is_that_of_the_mark(cuda):
     with fake_cuda.on(fake_cuda.Stream()):
         compute(lambda: state.add_(1.0))
         mark = cuda.mark()
+    machine.kept = set()
     with cuda.reading(mark):
         found = cuda.read(state, state)
-    assert found.tolist() == [2.0, 3.0]
+    assert found.tolist() == [2.0, 3.0] and machine.kept
 
 
 def test_results_of_several_groups_come_together(cuda):

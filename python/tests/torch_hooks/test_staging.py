@@ -8,6 +8,7 @@ import gradwire.torch
 import pytest
 import torch
 import torch.distributed as dist
+from gradwire.torch import staging
 from ranks import run
 from test_ddp import OPTIMIZERS, OPTIONS, batch, digest, model, train_step
 from test_planned import plan
@@ -155,8 +156,17 @@ def on_device(rank, size, kind, device, moved):
     equal, and statistics."""
     os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # for deterministic matrix products
     torch.use_deterministic_algorithms(True)
-    if device == "cuda" and not torch.cuda.is_available():
-        return None
+    if device == "cuda":
+        if not torch.cuda.is_available():
+            return None
+        give_back = staging.CudaStaging.give_back
+
+        def late(stage, room, values, future):
+            with stage._on(stage._up):
+                torch.cuda._sleep(20_000_000)
+            give_back(stage, room, values, future)
+
+        staging.CudaStaging.give_back = late
     with torch.cuda.stream(torch.cuda.Stream()) if moved else contextlib.nullcontext():
         net = model().to(device)
         ddp = DDP(net, bucket_cap_mb=0.004)
