@@ -215,14 +215,9 @@ def body(runs, out):
     for task in tasks:
         text += time_part(times, task, "real", steps_by_hook(curves))
     if select(times, compute="replay"):
-        text += (
-            "\n## Seconds a step with replayed gradients\n\nNo forward or backward pass of the model: four recorded "
-        )
-        text += (
-            "real gradients in turn (bench/training/worker.py); DDP, hook and optimizer are real. What a step costs "
-        )
-        text += "where the model runs elsewhere. Messages are larger than in training, as the moments are those of the "
-        text += "first steps.\n"
+        text += "\n## Seconds a step with replayed gradients\n\nNo forward or backward pass of the model: "
+        text += "four recorded real gradients in turn (bench/training/worker.py); DDP, hook and optimizer are real. "
+        text += "What a step costs where the model runs elsewhere. Messages are larger than in training.\n"
         for task in tasks:
             text += time_part(times, task, "replay", {})
     return text

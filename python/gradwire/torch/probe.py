@@ -113,8 +113,8 @@ class _Bench:
         if len(dtypes) > 1:
             raise ValueError(f"gradients of several types: {', '.join(sorted(dtypes))}")
         raise ValueError(
-            "no dense gradients of float32, float16 or bfloat16 on the CPU, on all ranks or on some: call this after "
-            "a backward pass"
+            "no gradients of float32, float16 or bfloat16 on the CPU that are not sparse, on all ranks or on some: "
+            "call this after a backward pass"
         )
 
     def bucket(self, length: int) -> tuple[torch.Tensor, list[torch.Tensor], list[torch.Tensor]]:
