@@ -11,6 +11,7 @@ from collections.abc import Callable
 import torch
 import torch.distributed as dist
 
+from .pending import fail_future
 from .staging import HostCopy, all_reduce
 from .transport import Transport, Worker
 
@@ -62,7 +63,7 @@ class Caster:
                 copy.finish()
             except Exception as error:
                 self._on_error(error)
-                copy.future.set_exception(RuntimeError(f"gradwire: {error}"))
+                fail_future(copy.future, error)
 
         self._worker.submit(run)
         return copy.future

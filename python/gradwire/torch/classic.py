@@ -9,9 +9,7 @@ ranks' frames, then the frames, and decodes. C calls release the interpreter loc
 
 from __future__ import annotations
 
-import contextlib
 import sys
-import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -27,9 +25,9 @@ from gradwire.errors import Error
 
 from . import staging
 from .casts import Caster
-from .ddp import fail_future
 from .engine import CODEC_DTYPES
 from .optimizers import Book
+from .pending import Pending, fail_future
 from .transport import DifferentError, Start, Worker, timeout_of
 from .watch import BackwardWatch
 
@@ -112,14 +110,12 @@ class ClassicState:
         self.sent_size = 0  # bytes of frames and their sizes that went to other ranks; casts, plain buckets not counted
         self.received_size = 0  # the same of theirs
         self.full_size = 0  # bytes of the buckets that were encoded
-        self.error: BaseException | None = None
         self.on_fail: Callable[[BaseException], None] | None = None  # told of errors of this rank
         self.fault: Callable[[np.ndarray], None] | None = None  # of tests: changes a message before it is decoded
         self._codecs: dict[tuple[int, str], gradwire.classic.Codec] = {}
         self._residual: dict[int, torch.Tensor] = {}  # by number of the parameter, in memory order
         self._momentum: dict[int, torch.Tensor] = {}
-        self._waiting: list[torch.futures.Future] = []
-        self._lock = threading.Lock()  # of error and _waiting
+        self._pending = Pending()
         self._messages = 0
         self._own_fault = (0, 0)  # found after this rank's status had gone out
         self._in_backward = False
@@ -131,6 +127,11 @@ class ClassicState:
         if codec in ("fp16", "bf16"):
             self.caster = Caster(self._transport, self.fail)
             self.caster.prepare(codec)
+
+    @property
+    def error(self) -> BaseException | None:
+        """What ended the hook."""
+        return self._pending.error
 
     # ---- the hook ----
 
@@ -169,11 +170,7 @@ class ClassicState:
             return self.caster.reduce(values, self.options.scheme)
         bucket = _Bucket(staging.HostCopy(values), self._tensors(values, params, gradients), round, is_last)
         self.full_size += values.numel() * values.element_size()
-        with self._lock:
-            if self.error is None:
-                self._waiting.append(bucket.copy.future)
-            else:
-                fail_future(bucket.copy.future, self.error)
+        self._pending.add(bucket.copy.future)
         self._encoder.submit(lambda: self._encode(bucket))
         return bucket.copy.future
 
@@ -278,8 +275,7 @@ class ClassicState:
         if bucket.is_last and self._raise_fault(self._gather_words(list(self._own_fault), counted=False)):
             return
         bucket.copy.finish()
-        with contextlib.suppress(ValueError):  # fail() has taken the list
-            self._waiting.remove(bucket.copy.future)
+        self._pending.remove(bucket.copy.future)
 
     def _gather_words(self, words: list[int], *, counted: bool = True) -> list[list[int]]:
         """Those of all ranks."""
@@ -387,11 +383,9 @@ class ClassicState:
     def fail(self, error: BaseException, *, alone: bool | None = None) -> None:
         """Everything on its way, and all later calls, raise; on the other ranks too. alone: these may wait for this
         one, and their connections break; None: unless the error is one that all raise at the same place."""
-        with self._lock:
-            if self.error is not None:
-                return
-            self.error = error
-            waiting, self._waiting = self._waiting, []
+        waiting = self._pending.take(error)
+        if waiting is None:
+            return
         self._watch.end()
         if not isinstance(error, DifferentError) if alone is None else alone:
             self._transport.abort()

@@ -25,6 +25,7 @@ from .choice import Choice
 from .engine import CODEC_DTYPES, Engine, Operation, Plan, Settings
 from .optimizers import Book, Place
 from .options import CodecOptions
+from .pending import fail_future
 from .recording import Message, Recording, check_writable
 from .replay import Layout, Replay
 from .stats import Report, StepClock
@@ -334,7 +335,7 @@ class DdpState:
             self._map_inputs = self._inputs()
             self._map_submitted = True
             self._map_versions = None
-            self.engine.build_maps([plan for plan in self._plans.values() if plan.settings.maps], self._wire_scale())
+            self.engine.build_maps([plan for plan in self._plans.values() if plan.settings.maps], self._map_inputs[0])
 
     def _inputs(self) -> tuple[Any, ...]:
         """What a map depends on, besides parameters and state."""
@@ -673,10 +674,6 @@ def places_of(
         offset = (gradient.data_ptr() - values.data_ptr()) // values.element_size()
         places.append(Place(param, offset, gradient.numel(), book.stream_seed(number)))
     return sorted(places, key=lambda place: place.offset)
-
-
-def fail_future(future: torch.futures.Future, error: BaseException) -> None:
-    staging.fail(future, RuntimeError(f"gradwire: {error}"))
 
 
 def watch_steps(optimizer: torch.optim.Optimizer, state: DdpState) -> None:

@@ -14,6 +14,8 @@ from typing import Any, Protocol
 import torch
 import torch.distributed as dist
 
+from .pending import fail_future
+
 
 class Room:
     """Memory of the CPU for one bucket. left: on a device, the event after which the last copy from here has ended."""
@@ -160,13 +162,6 @@ def future_of(values: torch.Tensor) -> torch.futures.Future:
     return torch.futures.Future() if stage is None else stage.future()
 
 
-def fail(future: torch.futures.Future, error: BaseException) -> None:
-    """Unless it is done."""
-    with contextlib.suppress(RuntimeError):  # another thread has ended it since done()
-        if not future.done():
-            future.set_exception(error)
-
-
 class HostCopy:
     """The values of a bucket where the codec sees them, and the future of its result: on the CPU they are the bucket's
     own. room: that of another step's copy, to use its memory."""
@@ -231,7 +226,7 @@ def _ordered(
                     errors.append(error)
                 ready.set_result(values)  # records where the stream is: for the devices of what it is given
         except Exception as error:  # of the device
-            fail(ready, RuntimeError(f"gradwire: {error}"))
+            fail_future(ready, error)
 
     def result(done: torch.futures.Future) -> torch.Tensor:
         if errors:

@@ -8,8 +8,6 @@ state is needed. The error memory of each parameter is added to its next gradien
 
 from __future__ import annotations
 
-import contextlib
-import threading
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Any
@@ -21,7 +19,7 @@ import torch.distributed as dist
 import gradwire.thc
 
 from . import staging
-from .ddp import fail_future
+from .pending import Pending, fail_future
 from .transport import DifferentError, Start, Worker, timeout_of
 
 
@@ -80,12 +78,15 @@ class ThcState:
         self.round = 0
         self._compared = False  # the ranks have the same round: rotations and random numbers follow from it
         self.sent_size = 0  # bytes of lanes and patterns that were handed to all-reduce
-        self.error: BaseException | None = None
         self._errors: dict[int, torch.Tensor] = {}  # by number of the parameter
         self.on_fail: Callable[[BaseException], None] | None = None  # told of errors of this rank
         self._worker = Worker("gradwire-thc", self.fail)
-        self._waiting: list[torch.futures.Future] = []
-        self._lock = threading.Lock()  # of error and _waiting
+        self._pending = Pending()
+
+    @property
+    def error(self) -> BaseException | None:
+        """What ended the hook."""
+        return self._pending.error
 
     def reduce(self, bucket: dist.GradBucket) -> torch.futures.Future:
         if self.error is not None:
@@ -109,11 +110,7 @@ class ThcState:
         number = self.round
         self.round += 1
         copy = staging.HostCopy(values)
-        with self._lock:
-            if self.error is None:
-                self._waiting.append(copy.future)
-            else:
-                fail_future(copy.future, self.error)
+        self._pending.add(copy.future)
         self._worker.submit(lambda: self._reduce(copy, params, number))
         return copy.future
 
@@ -138,8 +135,7 @@ class ThcState:
             self._error_of(param).copy_(memory[at : at + param.numel()])
             at += param.numel()
         copy.finish()
-        with contextlib.suppress(ValueError):  # fail() has taken the list
-            self._waiting.remove(copy.future)
+        self._pending.remove(copy.future)
 
     def _all_reduce(self, words: torch.Tensor, op: Any) -> None:
         self.sent_size += words.numel() * words.element_size()
@@ -155,11 +151,9 @@ class ThcState:
     def fail(self, error: BaseException, *, alone: bool | None = None) -> None:
         """Everything on its way, and all later calls, raise; on the other ranks too. alone: these may wait for this
         one, and their connections break; None: unless the error is one that all raise at the same place."""
-        with self._lock:
-            if self.error is not None:
-                return
-            self.error = error
-            waiting, self._waiting = self._waiting, []
+        waiting = self._pending.take(error)
+        if waiting is None:
+            return
         if not isinstance(error, DifferentError) if alone is None else alone:
             self._transport.abort()
         if self.on_fail is not None:

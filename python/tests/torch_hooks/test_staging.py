@@ -1,6 +1,7 @@
 """Buckets that are not in the CPU's memory: through a stand-in for a GPU, and through one where there is one."""
 
 import contextlib
+import copy
 import os
 
 import fake_device
@@ -11,10 +12,9 @@ import torch.distributed as dist
 from gradwire.torch import staging
 from ranks import run
 from test_ddp import OPTIMIZERS, OPTIONS, batch, digest, model, train_step
-from test_planned import plan
+from test_planned import MIXED, plan
 from torch.nn.parallel import DistributedDataParallel as DDP
 
-MIXED = plan((2, "fp32"), (1, "fp16"), (1, "gcomp-t12"), (1, "bf16"), (1, "thc", {"bits": 4}))
 CLASSIC = plan((2, "classic", {"scheme": "topk", "ratio": 0.1}), (4, "gcomp-t14"))
 
 
@@ -79,23 +79,10 @@ def resumed(rank, size, staged):
         for step in range(first, last):
             train_step(ddp, optimizer, rank, step)
             if step == 2:
-                saved = [
-                    {name: value.clone() for name, value in net.state_dict().items()},
-                    optimizer_copy(optimizer),
-                    state.state_dict(),
-                ]
+                saved = copy.deepcopy([net.state_dict(), optimizer.state_dict(), state.state_dict()])
         state.close()
         digests.append(digest(net))
     return digests
-
-
-def optimizer_copy(optimizer):
-    state = optimizer.state_dict()
-    copied = {
-        key: {name: value.clone() if isinstance(value, torch.Tensor) else value for name, value in one.items()}
-        for key, one in state["state"].items()
-    }
-    return {"state": copied, "param_groups": state["param_groups"]}
 
 
 def test_a_resumed_run_has_the_same_bits():
