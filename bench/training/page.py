@@ -174,8 +174,9 @@ def main():
     versions = ", ".join(sorted({run.torch for run in runs}))
     text = f"# Training over limited links\n\nMade by `scripts/training` with torch {versions}; 4 ranks share the "
     text += "cores of one machine, in network namespaces. " if measured else "cores of one machine. "
-    text += "Losses were taken\n"
-    text += "without a limit, since no link changes them; intervals are 95 %, differences paired by seed. "
+    if select(runs, kind="curve"):
+        text += "Losses were taken\nwithout a limit, since no link changes them; differences are paired by seed. "
+    text += "Intervals are 95 %. "
     text += f"This page has {len(runs)} of the {len(grid.full_jobs())} runs of `scripts/training --list` "
     text += "([training.tsv](training.tsv)).\n"
     text += body(measured, out)
@@ -205,10 +206,10 @@ def body(runs, out):
     text += "fp32 has after 80 % of its steps, times seconds a step. *What the bytes allow*: the seconds of fp32 that "
     text += "its bytes do not explain, and the seconds for the bytes of this hook, over its seconds. Bytes are those "
     text += "of the steps that count; *Loss* has those of whole runs, which are more where messages grow later, as "
+    text += "with a noise limit. *With a core a rank* is an estimate: the processor time of all ranks over as many "
     text += (
-        "with a noise limit. *With a core a rank* is an estimate: the processor time of all ranks over as many cores "
+        "cores as there are ranks, the rest of the step as measured; not less than one rank's processor time, or the "
     )
-    text += "as there are ranks, the rest of the step as measured; not less than one rank's processor time, or the "
     text += "time of its bytes. It takes all processor time to delay the step, also what overlaps with transfer, which "
     text += "is good for hooks that compute much.\n"
     tasks = sorted({run.task for run in times})
