@@ -256,7 +256,7 @@ static int measure_worst(const gw_tensor_input *tensor, const rate_arguments *ar
 /* Gives the tensor the map of a noise limit instead of the one that it has. */
 static int use_noise_map(gw_tensor_input *tensor, const rate_arguments *arguments, float noise)
 {
-    const gw_gcomp_map_limits limits = {NOISE_TOLERANCE_BITS, noise, 1};
+    const gw_gcomp_map_limits limits = {NOISE_TOLERANCE_BITS, noise, 1, 0};
     const gw_rate_map from = {
         &tensor->snapshot.optimizer,   &tensor->snapshot.state,    tensor->len,
         arguments->request.wire_scale, tensor->options.chunk_log2, arguments->request.backends};

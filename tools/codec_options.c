@@ -357,7 +357,7 @@ int gw_codec_request_uses_map(const gw_codec_request *request)
 gw_gcomp_map_limits gw_codec_request_limits(const gw_codec_request *request)
 {
     const int noise_only = request->noise > 0 && !request->has_tolerance;
-    return (gw_gcomp_map_limits){request->options.tolerance_bits, request->noise, noise_only};
+    return (gw_gcomp_map_limits){request->options.tolerance_bits, request->noise, noise_only, 0};
 }
 
 /* What the library cannot see: options without effect or of another input. */

@@ -43,6 +43,7 @@ typedef struct gw_optimizer {
     gw_optimizer_kind kind;
     uint64_t step;       /* 1-based number of the update that this gradient will make */
     double lr;           /* > 0 */
+    double peak_lr;      /* largest rate that counts, see below; 0, or at most lr: lr itself */
     double weight_decay; /* >= 0 */
     double momentum;     /* MOMENTUM, NESTEROV, RMSPROP: 0 <= momentum */
     double dampening;    /* MOMENTUM: < 1. PyTorch skips it in the update that creates the buffer */
@@ -54,6 +55,14 @@ typedef struct gw_optimizer {
     int amsgrad;         /* ADAM, ADAMW: 0 or 1 */
     int maximize;        /* 0 or 1: the update uses -g */
 } gw_optimizer;
+
+/*
+ * The rate that counts (docs/numerics.md section 2.7). What rounding puts into a momentum is applied again by
+ * later updates, at their rates. Where those can be larger than lr, peak_lr is the largest of them, each
+ * times the share of the gradient that the momentum still holds then: the rate at the end of a warm-up or
+ * after a restart. The map drops as if the rate were max(lr, peak_lr), and no more than any smaller rate
+ * allows. For a constant or falling rate, and without a momentum, leave it 0.
+ */
 
 /* Parameters and optimizer state from *before* the update, len fp32 values each. Arrays that the optimizer
  * does not use may be NULL, and m in the first update of MOMENTUM and NESTEROV (PyTorch has no buffer yet).
@@ -72,24 +81,31 @@ typedef struct gw_optimizer_state {
  *   - tolerance: one encode moves no parameter by more than 2^-tolerance_bits of its own size
  *   - noise: Q <= noise * sqrt(v) * wire_scale with v the parameter's own second moment, so that one encode
  *     adds at most noise^2 / 4 of v to the square of a gradient. For ADAGRAD, RMSPROP, ADAM and ADAMW
+ *   - update: for a momentum whose later rates are not known. The rate that counts is at least the one at
+ * which the momentum moves the parameter by 2^-update_bits of its size in one step, so that Q <=
+ * 2^(update_bits - tolerance_bits) * the momentum's own part of the update, in units of the gradient. Ignored
+ * by optimizers without a momentum. In an update that finds no momentum, nothing is dropped
  */
 typedef struct gw_gcomp_map_limits {
     uint32_t tolerance_bits; /* 1..23: that of the codec that will use the map */
     float noise;             /* 0: no noise limit; else 2^-8..1 */
     int noise_only;          /* 1: the noise limit alone counts. 0 or 1; needs a noise limit */
+    uint32_t update_bits;    /* 0: no update limit; else 1..23. Not with noise_only */
 } gw_gcomp_map_limits;
 
 /* The factors of one optimizer step that a map is made from (docs/numerics.md section 2). Plain data, made by
  * gw_gcomp_map_rule_init() only. */
 typedef struct gw_gcomp_map_rule {
-    uint32_t kind;      /* gw_optimizer_kind, 0 = not initialised */
-    uint32_t uses;      /* which state arrays are read beside param: bit 0 m, 1 v, 2 a */
-    uint32_t limits;    /* bit 0 tolerance, 1 noise. Without bit 0 param is not read */
+    uint32_t kind; /* gw_optimizer_kind, 0 = not initialised */
+    uint32_t uses; /* which state arrays are read beside param: bit 0 m, 1 v, 2 a */
+    uint32_t
+        limits; /* bit 0 tolerance, 1 noise, 2 any rate below, 3 update. Without bit 0 param is not read */
     float p_param, p_m; /* ratio = |(p_param*theta - p_m*m) * s - (q_param*theta + q_m*m)| */
     float q_param, q_m;
     float s_scale, eps; /* s = sqrt(second moment * s_scale) + eps, or 1 */
     float a_scale;      /* AMSGrad: scale of max_exp_avg_sq */
     float noise;        /* limit of the ratio = sqrt(second moment * scale) * noise */
+    float update;       /* limit of the ratio = (|p_m*m| * s + |q_m*m|) * update */
     float wire_scale;
 } gw_gcomp_map_rule;
 

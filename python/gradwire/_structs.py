@@ -113,6 +113,7 @@ class gw_optimizer(Structure):
         ("kind", c_int),
         ("step", c_uint64),
         ("lr", c_double),
+        ("peak_lr", c_double),
         ("weight_decay", c_double),
         ("momentum", c_double),
         ("dampening", c_double),
@@ -132,7 +133,7 @@ class gw_optimizer_state(Structure):
 
 
 class gw_gcomp_map_limits(Structure):
-    _fields_ = [("tolerance_bits", c_uint32), ("noise", c_float), ("noise_only", c_int)]
+    _fields_ = [("tolerance_bits", c_uint32), ("noise", c_float), ("noise_only", c_int), ("update_bits", c_uint32)]
 
 
 class gw_gcomp_map_rule(Structure):
@@ -148,6 +149,7 @@ class gw_gcomp_map_rule(Structure):
         ("eps", c_float),
         ("a_scale", c_float),
         ("noise", c_float),
+        ("update", c_float),
         ("wire_scale", c_float),
     ]
 

@@ -30,11 +30,13 @@ class Optimizer:
     """The optimizer and its hyperparameters, under PyTorch's names. Fields that a kind does not have are ignored.
 
     kind: "sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adam" or "adamw". step: number, from 1, of the update
-    that the gradient will make. lr > 0.
+    that the gradient will make. lr > 0. peak_lr: the largest rate that the gradient can meet while the momentum holds
+    it, at the end of a warm-up or after a restart (numerics.md section 2.7); 0, or at most lr: lr itself.
     """
 
     kind: str
     lr: float
+    peak_lr: float = 0.0
     step: int = 1
     weight_decay: float = 0.0
     momentum: float = 0.0
@@ -61,12 +63,15 @@ class Limits:
 
     tolerance_bits: 1..23, one encode moves no parameter by more than 2^-tolerance_bits of its own size. noise: 0 for
     none, else 2^-8..1, one encode adds at most noise^2 / 4 of the second moment to the square of a gradient (Adagrad,
-    RMSprop, Adam, AdamW). noise_only: the noise limit alone counts.
+    RMSprop, Adam, AdamW). noise_only: the noise limit alone counts. update_bits: 0 for none, else 1..23: where rates to
+    come are not known, the one that counts is at least that at which the momentum moves a parameter by 2^-update_bits
+    of its size in one step; ignored without a momentum.
     """
 
     tolerance_bits: int = 23
     noise: float = 0.0
     noise_only: bool = False
+    update_bits: int = 0
 
 
 class Rule:

@@ -97,8 +97,19 @@ GW_TEMPLATE __m256i tolerances(const gw_gcomp_map_rule *rule, const gw_optimizer
     const __m256 terms = _mm256_add_ps(product(_mm256_add_ps(magnitude(p_theta), magnitude(p_m)), s),
                                        _mm256_add_ps(magnitude(q_theta), magnitude(q_m)));
     const __m256 guard = product(terms, _mm256_set1_ps(0x1p-20f));
-    const __m256i ratio = _mm256_castps_si256(_mm256_sub_ps(magnitude(_mm256_sub_ps(p, q)), guard));
+    const __m256 difference = _mm256_sub_ps(p, q);
+    __m256 r = _mm256_sub_ps(magnitude(difference), guard);
+    if ((uses & GW_MAP_USES_M) != 0 && (rule->limits & GW_MAP_UPDATE) != 0) {
+        const __m256 momentum = _mm256_add_ps(product(magnitude(p_m), s), magnitude(q_m));
+        r = _mm256_min_ps(product(momentum, _mm256_set1_ps(rule->update)), r); /* r if either is NaN */
+    }
+    const __m256i ratio = _mm256_castps_si256(r);
     __m256i counts = is_ratio(ratio);
+    if ((rule->limits & GW_MAP_RATES) != 0) {
+        const __m256i differ = _mm256_castps_si256(_mm256_xor_ps(difference, p_theta));
+        counts = _mm256_andnot_si256(_mm256_srai_epi32(differ, 31), counts);
+        counts = _mm256_and_si256(counts, _mm256_castps_si256(_mm256_cmp_ps(p_theta, zero, _CMP_NEQ_OQ)));
+    }
     if ((uses & GW_MAP_USES_V) != 0) {
         const __m256 is_opposite = _mm256_or_ps(
             _mm256_and_ps(_mm256_cmp_ps(p, zero, _CMP_GT_OQ), _mm256_cmp_ps(q, zero, _CMP_LT_OQ)),
@@ -209,7 +220,7 @@ GW_TEMPLATE __m256i map_noise(const gw_gcomp_map_rule *rule, const gw_optimizer_
 static __m256i map_whole_groups(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len,
                                 uint32_t base, uint8_t *levels)
 {
-    switch (rule->limits) {
+    switch (rule->limits & GW_MAP_SWITCHED) {
     case GW_MAP_TOLERANCE:
         return map_tolerance(rule, state, len, base, levels);
     case GW_MAP_NOISE:

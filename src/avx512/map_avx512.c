@@ -97,8 +97,20 @@ GW_TEMPLATE __m512i tolerances(const gw_gcomp_map_rule *rule, const gw_optimizer
     const __m512 terms = _mm512_add_ps(product(_mm512_add_ps(magnitude(p_theta), magnitude(p_m)), s),
                                        _mm512_add_ps(magnitude(q_theta), magnitude(q_m)));
     const __m512 guard = product(terms, _mm512_set1_ps(0x1p-20f));
-    const __m512i ratio = _mm512_castps_si512(_mm512_sub_ps(magnitude(_mm512_sub_ps(p, q)), guard));
+    const __m512 difference = _mm512_sub_ps(p, q);
+    __m512 r = _mm512_sub_ps(magnitude(difference), guard);
+    if ((uses & GW_MAP_USES_M) != 0 && (rule->limits & GW_MAP_UPDATE) != 0) {
+        const __m512 momentum = _mm512_add_ps(product(magnitude(p_m), s), magnitude(q_m));
+        r = _mm512_min_ps(product(momentum, _mm512_set1_ps(rule->update)), r); /* r if either is NaN */
+    }
+    const __m512i ratio = _mm512_castps_si512(r);
     __mmask16 counts = is_ratio(valid, ratio);
+    if ((rule->limits & GW_MAP_RATES) != 0) {
+        const __m512i differ =
+            _mm512_xor_si512(_mm512_castps_si512(difference), _mm512_castps_si512(p_theta));
+        counts = _mm512_mask_cmp_ps_mask(counts, p_theta, zero, _CMP_NEQ_OQ);
+        counts = _mm512_mask_cmpge_epi32_mask(counts, differ, _mm512_setzero_si512());
+    }
     if ((uses & GW_MAP_USES_V) != 0) {
         const __mmask16 is_opposite =
             (__mmask16)(_mm512_mask_cmp_ps_mask(_mm512_cmp_ps_mask(p, zero, _CMP_GT_OQ), q, zero,
@@ -211,7 +223,7 @@ GW_TEMPLATE uint32_t map_noise(const gw_gcomp_map_rule *rule, const gw_optimizer
 static uint32_t map_rule(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len,
                          uint32_t base, uint8_t *levels)
 {
-    switch (rule->limits) {
+    switch (rule->limits & GW_MAP_SWITCHED) {
     case GW_MAP_TOLERANCE:
         return map_tolerance(rule, state, len, base, levels);
     case GW_MAP_NOISE:

@@ -91,7 +91,7 @@ static void adam_factors(const gw_optimizer *o, factors *f)
 
 static int is_in_range(const gw_optimizer *o)
 {
-    int ok = o->weight_decay >= 0.0 && o->weight_decay < 1e300;
+    int ok = o->weight_decay >= 0.0 && o->weight_decay < 1e300 && o->peak_lr >= 0.0 && o->peak_lr < 1e300;
     switch (o->kind) {
     case GW_OPTIMIZER_SGD:
         break;
@@ -156,13 +156,51 @@ static int are_limits_in_range(const gw_gcomp_map_limits *limits, const gw_optim
     const int is_noise_in_range = limits->noise >= 0x1p-8f && limits->noise <= 1.0f;
     const int has_second_moment = (gw_map_uses_allowed((uint32_t)optimizer->kind) & GW_MAP_USES_V) != 0;
     return limits->tolerance_bits >= 1 && limits->tolerance_bits <= 23 && (uint32_t)limits->noise_only <= 1 &&
-           (has_noise ? is_noise_in_range && has_second_moment : limits->noise_only == 0);
+           (has_noise ? is_noise_in_range && has_second_moment : limits->noise_only == 0) &&
+           limits->update_bits <= (limits->noise_only ? 0u : 23u);
+}
+
+/* An optimizer with a momentum that a gradient goes into; for one without, limits of its future do not count.
+ */
+static int has_momentum(const gw_optimizer *o)
+{
+    switch (o->kind) {
+    case GW_OPTIMIZER_MOMENTUM:
+    case GW_OPTIMIZER_NESTEROV:
+    case GW_OPTIMIZER_RMSPROP:
+        return o->momentum != 0.0;
+    case GW_OPTIMIZER_ADAM:
+    case GW_OPTIMIZER_ADAMW:
+        return o->beta1 != 0.0;
+    default:
+        return 0;
+    }
+}
+
+/* The tolerance's factors and its bits of rule->limits. */
+static void set_tolerance(const gw_optimizer *optimizer, const gw_gcomp_map_limits *limit, const factors *f,
+                          gw_gcomp_map_rule *rule)
+{
+    const int has_update = limit->update_bits != 0 && has_momentum(optimizer);
+    if (has_update) {
+        rule->limits |= GW_MAP_UPDATE;
+        rule->update = (float)(1u << limit->update_bits);
+    }
+    if (has_update && (f->uses & GW_MAP_USES_M) == 0) {
+        return; /* no momentum yet: nothing is dropped */
+    }
+    /* Below 0 the rate and the weight decay turn theta round: between here and a rate of 0 anything goes. */
+    const int is_turned = (rule->limits & GW_MAP_RATES) != 0 && f->p_param < 0.0;
+    rule->p_param = is_turned ? 0.0f : factor(f->p_param * (double)rule->wire_scale);
+    rule->p_m = factor(f->p_m * (double)rule->wire_scale);
+    rule->q_param = factor(f->q_param * (double)rule->wire_scale);
+    rule->q_m = factor(f->q_m * (double)rule->wire_scale);
 }
 
 gw_status gw_gcomp_map_rule_init(const gw_optimizer *optimizer, float wire_scale,
                                  const gw_gcomp_map_limits *limits, gw_gcomp_map_rule *rule)
 {
-    const gw_gcomp_map_limits limit = limits != NULL ? *limits : (gw_gcomp_map_limits){23, 0.0f, 0};
+    const gw_gcomp_map_limits limit = limits != NULL ? *limits : (gw_gcomp_map_limits){.tolerance_bits = 23};
     if (optimizer == NULL || rule == NULL || optimizer->step == 0 || !gw_is_wire_scale(wire_scale)) {
         return GW_ERR_ARG;
     }
@@ -176,20 +214,22 @@ gw_status gw_gcomp_map_rule_init(const gw_optimizer *optimizer, float wire_scale
     rule->limits = (limit.noise_only ? 0u : GW_MAP_TOLERANCE) | (has_noise ? GW_MAP_NOISE : 0u);
     rule->wire_scale = wire_scale;
     rule->eps = factor(optimizer->eps);
-    if (!(optimizer->lr > 0.0 && optimizer->lr < 1e300)) {
+    gw_optimizer at_rate = *optimizer;
+    if (has_momentum(optimizer) && optimizer->lr >= 0.0 && optimizer->lr < optimizer->peak_lr) {
+        at_rate.lr = optimizer->peak_lr;
+        rule->limits |= limit.noise_only ? 0u : GW_MAP_RATES;
+    }
+    if (!(at_rate.lr > 0.0 && at_rate.lr < 1e300)) {
         return GW_OK; /* all factors zero: every ratio is zero, nothing is dropped */
     }
     factors f = {.noise_scale = 1.0};
-    if (factors_of(optimizer, &f) != GW_OK) {
+    if (factors_of(&at_rate, &f) != GW_OK) {
         GW_MEMSET(rule, 0, sizeof *rule);
         return GW_ERR_OPTION;
     }
     rule->uses = limit.noise_only ? f.uses & ~(uint32_t)GW_MAP_USES_M : f.uses;
     if (!limit.noise_only) {
-        rule->p_param = factor(f.p_param * (double)wire_scale);
-        rule->p_m = factor(f.p_m * (double)wire_scale);
-        rule->q_param = factor(f.q_param * (double)wire_scale);
-        rule->q_m = factor(f.q_m * (double)wire_scale);
+        set_tolerance(optimizer, &limit, &f, rule);
     }
     rule->s_scale = factor(f.s_scale);
     rule->a_scale = factor(f.a_scale);

@@ -8,7 +8,8 @@
  *     num / (lr * c) = (p_param * theta - p_m * m) * s - (q_param * theta + q_m * m).
  *
  * Only a lower bound of the second moment after the update is known. |P * s - Q| grows with s from there on
- * unless P and Q have the same sign and |P| * s does not exceed |Q|; in that case nothing may be dropped.
+ * unless P and Q have the same sign and |P| * s does not exceed |Q|; in that case nothing may be dropped. A
+ * smaller rate than that of the factors moves it by more of theta, so away from zero if it has theta's sign.
  *
  * Every operation rounds once, in the order written. `guard` is more than the sum of all rounding errors, so
  * that the ratio is never above the exact one. The noise limit is root(second moment) * noise with the same
@@ -90,10 +91,21 @@ GW_INLINE uint32_t gw_map_tolerance(const gw_gcomp_map_rule *rule, float theta, 
     if ((rule->uses & GW_MAP_USES_V) != 0 && !is_opposite && gw_map_magnitude(p) <= gw_map_magnitude(q)) {
         return 0;
     }
+    float difference = p - q;
+    int is_away =
+        ((gw_bits_from_float(difference) ^ gw_bits_from_float(p_theta)) >> 31) == 0 && p_theta != 0.0f;
+    if ((rule->limits & GW_MAP_RATES) != 0 && !is_away) {
+        return 0;
+    }
     float terms = gw_map_product(gw_map_magnitude(p_theta) + gw_map_magnitude(p_m), s) +
                   (gw_map_magnitude(q_theta) + gw_map_magnitude(q_m));
-    float guard = gw_map_product(terms, 0x1p-20f);
-    return gw_map_quarter_octave_of(gw_map_magnitude(p - q) - guard);
+    float ratio = gw_map_magnitude(difference) - gw_map_product(terms, 0x1p-20f);
+    if ((rule->limits & GW_MAP_UPDATE) != 0 && (rule->uses & GW_MAP_USES_M) != 0) {
+        float momentum = gw_map_product(gw_map_magnitude(p_m), s) + gw_map_magnitude(q_m);
+        float limit = gw_map_product(momentum, rule->update);
+        ratio = limit < ratio ? limit : ratio; /* NaN in m is in the ratio, too */
+    }
+    return gw_map_quarter_octave_of(ratio);
 }
 
 /* Quarter-octave of a parameter and its state, all flushed (gw_map_flush()), 0 where the rule does not use

@@ -13,9 +13,13 @@
 /* Which arrays of the optimizer's state a map reads beside the parameters. */
 enum { GW_MAP_USES_M = 1, GW_MAP_USES_V = 2, GW_MAP_USES_A = 4 };
 
-/* gw_gcomp_map_rule.limits: which of the two limits count. The parameters and m are read for the tolerance
- * only. */
-enum { GW_MAP_TOLERANCE = 1, GW_MAP_NOISE = 2 };
+/* gw_gcomp_map_rule.limits: which limits count. The parameters and m are read for the tolerance only, of
+ * which the last two are part: RATES if the rate may be any smaller one than that of the factors, UPDATE if
+ * the ratio is limited by the momentum's part of the update. */
+enum { GW_MAP_TOLERANCE = 1, GW_MAP_NOISE = 2, GW_MAP_RATES = 4, GW_MAP_UPDATE = 8 };
+
+/* The limits that kernels are compiled for; the others are read from the rule. */
+#define GW_MAP_SWITCHED (GW_MAP_TOLERANCE | GW_MAP_NOISE)
 
 /* A normal number > 0. */
 static inline int gw_is_wire_scale(float x)
@@ -45,9 +49,10 @@ static inline uint32_t gw_map_uses_allowed(uint32_t kind)
  * make different maps. */
 static inline int gw_map_rule_is_valid(const gw_gcomp_map_rule *rule)
 {
-    const float factor[] = {rule->p_param, rule->p_m, rule->q_param, rule->q_m,
-                            rule->s_scale, rule->eps, rule->a_scale, rule->noise};
-    const uint32_t uses = rule->uses, needs_v = (rule->limits & GW_MAP_NOISE) | (uses & GW_MAP_USES_A);
+    const float factor[] = {rule->p_param, rule->p_m,     rule->q_param, rule->q_m,   rule->s_scale,
+                            rule->eps,     rule->a_scale, rule->noise,   rule->update};
+    const uint32_t uses = rule->uses, limits = rule->limits;
+    const uint32_t needs_v = (limits & GW_MAP_NOISE) | (uses & GW_MAP_USES_A);
     for (unsigned i = 0; i < sizeof factor / sizeof factor[0]; i++) {
         const uint32_t magnitude = gw_bits_from_float(factor[i]) & 0x7fffffffu;
         if (magnitude != 0 && magnitude < 0x00800000u) {
@@ -55,8 +60,9 @@ static inline int gw_map_rule_is_valid(const gw_gcomp_map_rule *rule)
         }
     }
     return rule->kind >= GW_OPTIMIZER_SGD && rule->kind <= GW_OPTIMIZER_ADAMW &&
-           (uses & ~gw_map_uses_allowed(rule->kind)) == 0 && rule->limits >= GW_MAP_TOLERANCE &&
-           rule->limits <= (GW_MAP_TOLERANCE | GW_MAP_NOISE) &&
+           (uses & ~gw_map_uses_allowed(rule->kind)) == 0 &&
+           limits <= (GW_MAP_SWITCHED | GW_MAP_RATES | GW_MAP_UPDATE) &&
+           ((limits & GW_MAP_TOLERANCE) != 0 || limits == GW_MAP_NOISE) &&
            (needs_v == 0 || (uses & GW_MAP_USES_V) != 0) && gw_is_wire_scale(rule->wire_scale);
 }
 

@@ -70,9 +70,9 @@ static inline uint32x4_t tolerance(const gw_gcomp_map_rule *rule, const gw_optim
                                    float32x4_t s)
 {
     const float32x4_t zero = vdupq_n_f32(0.0f);
-    const int uses_v = (rule->uses & GW_MAP_USES_V) != 0;
+    const int uses_v = (rule->uses & GW_MAP_USES_V) != 0, uses_m = (rule->uses & GW_MAP_USES_M) != 0;
     const float32x4_t theta = load(state->param, i);
-    const float32x4_t m = (rule->uses & GW_MAP_USES_M) != 0 ? load(state->m, i) : zero;
+    const float32x4_t m = uses_m ? load(state->m, i) : zero;
     const float32x4_t p_theta = product(theta, vdupq_n_f32(rule->p_param));
     const float32x4_t p_m = product(m, vdupq_n_f32(rule->p_m));
     const float32x4_t q_theta = product(theta, vdupq_n_f32(rule->q_param));
@@ -83,8 +83,20 @@ static inline uint32x4_t tolerance(const gw_gcomp_map_rule *rule, const gw_optim
     const float32x4_t terms = vaddq_f32(product(vaddq_f32(vabsq_f32(p_theta), vabsq_f32(p_m)), s),
                                         vaddq_f32(vabsq_f32(q_theta), vabsq_f32(q_m)));
     const float32x4_t guard = product(terms, vdupq_n_f32(0x1p-20f));
-    const uint32x4_t bits = gw_bits_f32x4(vsubq_f32(vabsq_f32(vsubq_f32(p, q)), guard));
+    const float32x4_t difference = vsubq_f32(p, q);
+    float32x4_t r = vsubq_f32(vabsq_f32(difference), guard);
+    if (uses_m && (rule->limits & GW_MAP_UPDATE) != 0) {
+        const float32x4_t momentum = vaddq_f32(product(vabsq_f32(p_m), s), vabsq_f32(q_m));
+        const float32x4_t limit = product(momentum, vdupq_n_f32(rule->update));
+        r = vbslq_f32(vcltq_f32(limit, r), limit, r);
+    }
+    const uint32x4_t bits = gw_bits_f32x4(r);
     uint32x4_t passes = is_ratio(bits);
+    if ((rule->limits & GW_MAP_RATES) != 0) {
+        const uint32x4_t differ = veorq_u32(gw_bits_f32x4(difference), gw_bits_f32x4(p_theta));
+        passes = vandq_u32(passes, vcgeq_s32(vreinterpretq_s32_u32(differ), vdupq_n_s32(0)));
+        passes = vbicq_u32(passes, vceqq_f32(p_theta, zero));
+    }
     if (uses_v) {
         /* Where |p| <= |q|, p and q are opposite if p is not zero and the signs differ. */
         const uint32x4_t p_bits = gw_bits_f32x4(p), q_bits = gw_bits_f32x4(q);
@@ -151,7 +163,7 @@ GW_TEMPLATE void build(const gw_gcomp_map_rule *rule, const gw_optimizer_state *
 
 uint32_t gw_map_scan_neon(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len)
 {
-    switch (rule->limits) {
+    switch (rule->limits & GW_MAP_SWITCHED) {
     case GW_MAP_TOLERANCE:
         return scan(rule, state, len, GW_MAP_TOLERANCE);
     case GW_MAP_NOISE:
@@ -164,7 +176,7 @@ uint32_t gw_map_scan_neon(const gw_gcomp_map_rule *rule, const gw_optimizer_stat
 void gw_map_build_neon(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len,
                        uint32_t base, uint8_t *levels)
 {
-    switch (rule->limits) {
+    switch (rule->limits & GW_MAP_SWITCHED) {
     case GW_MAP_TOLERANCE:
         build(rule, state, len, base, levels, GW_MAP_TOLERANCE);
         break;

@@ -41,7 +41,7 @@ static void equals_the_cpu(void **state)
 {
     (void)state;
     static const size_t lens[] = {0, 1, 5, 1000, 4099};
-    static const gw_gcomp_map_limits both = {12, 0.25f, 0}, only = {23, 0.25f, 1};
+    static const gw_gcomp_map_limits both = {12, 0.25f, 0, 0}, only = {23, 0.25f, 1, 0};
     uint64_t random = 1;
 
     testing_open(&cuda);

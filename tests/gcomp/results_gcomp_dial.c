@@ -250,7 +250,7 @@ static int noise_rows(subject *s)
 {
     int ok = 1;
     for (int octave = 0; ok && s->v_scale > 0 && octave <= 6; octave++) {
-        const gw_gcomp_map_limits limits = {23, ldexpf(1.0f, -octave), 1};
+        const gw_gcomp_map_limits limits = {23, ldexpf(1.0f, -octave), 1, 0};
         char setting[32];
         snprintf(setting, sizeof setting, octave == 0 ? "alpha=1" : "alpha=1/%u", 1u << octave);
         gw_gcomp_options o = options_of(GW_GCOMP_DERIVED);

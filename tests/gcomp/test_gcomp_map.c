@@ -323,6 +323,9 @@ static void hyperparameters_out_of_range(void **state)
     } while (0)
     REFUSED(GW_OPTIMIZER_SGD, weight_decay, -1e-9);
     REFUSED(GW_OPTIMIZER_SGD, weight_decay, nan);
+    REFUSED(GW_OPTIMIZER_SGD, peak_lr, -1e-9);
+    REFUSED(GW_OPTIMIZER_MOMENTUM, peak_lr, nan);
+    REFUSED(GW_OPTIMIZER_ADAM, peak_lr, infinity);
     REFUSED(GW_OPTIMIZER_MOMENTUM, momentum, -0.1);
     REFUSED(GW_OPTIMIZER_MOMENTUM, momentum, infinity);
     REFUSED(GW_OPTIMIZER_MOMENTUM, dampening, 1.0);
@@ -483,13 +486,15 @@ static void flush_modes_change_nothing(void **state)
     const gw_optimizer_state arrays = {x[0], x[1], x[2], x[3]};
     for (int kind = GW_OPTIMIZER_SGD; kind <= GW_OPTIMIZER_ADAMW; kind++) {
         for (int choice = 0; choice < (kind >= GW_OPTIMIZER_ADAGRAD ? 24 : 8); choice++) {
-            const gw_gcomp_map_limits limits = {12, choice < 8 ? 0.0f : 0.25f, choice >= 16};
+            const uint32_t update_bits = choice < 16 && choice % 3 == 0 ? 11 : 0;
+            const gw_gcomp_map_limits limits = {12, choice < 8 ? 0.0f : 0.25f, choice >= 16, update_bits};
             gw_optimizer o = optimizer((gw_optimizer_kind)kind);
             o.momentum = 0.9;
             o.centered = o.amsgrad = choice & 1;
             o.eps = choice & 2 ? 1e-40 : 0.0;
             o.weight_decay = choice & 4 ? 1e-39 : 0.1;
             o.lr = choice & 4 ? 1e-3 : 1e20;
+            o.peak_lr = choice % 5 == 0 ? 3.0 * o.lr : 0.0;
             const float wire_scale = choice & 4 ? 1.0f : 1e-30f;
             gw_gcomp_map_rule plain, rule;
             uint8_t want[LEN], got[LEN];
@@ -566,7 +571,7 @@ static void noise_limits_match_long_double(void **state)
             const int halves = -(int)test_random_below(&random, 17);
             const float alpha = i % 2 == 0 ? (float)exp2(0.5 * halves)
                                            : (float)(0x1p-8 + (1.0 - 0x1p-8) * test_random_unit(&random));
-            const gw_gcomp_map_limits both = {bits, alpha, 0}, only = {bits, alpha, 1};
+            const gw_gcomp_map_limits both = {bits, alpha, 0, 0}, only = {bits, alpha, 1, 0};
             float theta, m, v, a;
             random_state(&random, o, &theta, &m, &v, &a);
             const gw_optimizer_state arrays = {&theta, &m, &v, &a}, moments = {NULL, NULL, &v, &a};
@@ -619,7 +624,7 @@ static void no_noise_limit_changes_nothing(void **state)
             o.centered = o.amsgrad = extra;
             assert_int_equal(gw_gcomp_map_rule_init(&o, 4.0f, NULL, &rule), GW_OK);
             for (uint32_t bits = 1; bits <= 23; bits++) {
-                const gw_gcomp_map_limits limits = {bits, 0.0f, 0};
+                const gw_gcomp_map_limits limits = {.tolerance_bits = bits};
                 assert_int_equal(gw_gcomp_map_rule_init(&o, 4.0f, &limits, &other), GW_OK);
                 assert_memory_equal(&other, &rule, sizeof rule);
             }
@@ -638,22 +643,27 @@ static void limits_out_of_range(void **state)
         gw_gcomp_map_limits limits;
         int is_linear_ok, is_ok; /* without and with a second moment */
     } list[] = {
-        {{1, 0.0f, 0}, 1, 1},
-        {{23, -0.0f, 0}, 1, 1},
-        {{0, 0.0f, 0}, 0, 0},
-        {{24, 0.0f, 0}, 0, 0},
-        {{UINT32_MAX, 0.5f, 0}, 0, 0},
-        {{23, 1.0f, 0}, 0, 1},
-        {{1, 0x1p-8f, 1}, 0, 1},
-        {{12, 0.3f, 1}, 0, 1},
-        {{12, 0x1.fffffep-9f, 0}, 0, 0},
-        {{12, 0x1.000002p0f, 0}, 0, 0},
-        {{12, -0.5f, 0}, 0, 0},
-        {{12, nan, 0}, 0, 0},
-        {{12, test_float_of_bits(0x7f800000u), 0}, 0, 0},
-        {{12, 0.0f, 1}, 0, 0}, /* nothing would limit */
-        {{12, 0.5f, 2}, 0, 0},
-        {{12, 0.5f, -1}, 0, 0},
+        {{1, 0.0f, 0, 0}, 1, 1},
+        {{23, -0.0f, 0, 0}, 1, 1},
+        {{0, 0.0f, 0, 0}, 0, 0},
+        {{24, 0.0f, 0, 0}, 0, 0},
+        {{UINT32_MAX, 0.5f, 0, 0}, 0, 0},
+        {{23, 1.0f, 0, 0}, 0, 1},
+        {{1, 0x1p-8f, 1, 0}, 0, 1},
+        {{12, 0.3f, 1, 0}, 0, 1},
+        {{12, 0x1.fffffep-9f, 0, 0}, 0, 0},
+        {{12, 0x1.000002p0f, 0, 0}, 0, 0},
+        {{12, -0.5f, 0, 0}, 0, 0},
+        {{12, nan, 0, 0}, 0, 0},
+        {{12, test_float_of_bits(0x7f800000u), 0, 0}, 0, 0},
+        {{12, 0.0f, 1, 0}, 0, 0}, /* nothing would limit */
+        {{12, 0.5f, 2, 0}, 0, 0},
+        {{12, 0.5f, -1, 0}, 0, 0},
+        {{12, 0.0f, 0, 1}, 1, 1},
+        {{12, 0.5f, 0, 23}, 0, 1},
+        {{12, 0.0f, 0, 24}, 0, 0},
+        {{12, 0.5f, 0, UINT32_MAX}, 0, 0},
+        {{12, 0.5f, 1, 11}, 0, 0}, /* the noise alone counts, or it does not */
     };
     for (size_t i = 0; i < TEST_ARRAY_LEN(list); i++) {
         for (int kind = GW_OPTIMIZER_SGD; kind <= GW_OPTIMIZER_ADAMW; kind++) {
@@ -675,7 +685,7 @@ static void noise_limit_of_hostile_state(void **state)
     const float nan = test_float_of_bits(0x7fc00000u), good = 1e-4f, zero = 0.0f, half = 0.5f;
     for (int kind = GW_OPTIMIZER_ADAGRAD; kind <= GW_OPTIMIZER_ADAMW; kind++) {
         for (int only = 0; only < 2; only++) {
-            const gw_gcomp_map_limits limits = {12, 0.25f, only};
+            const gw_gcomp_map_limits limits = {12, 0.25f, only, 0};
             gw_optimizer o = optimizer((gw_optimizer_kind)kind);
             const gw_optimizer_state missing = {only ? NULL : &half, &half, NULL, &half};
             gw_gcomp_map_rule rule;
@@ -693,12 +703,139 @@ static void noise_limit_of_hostile_state(void **state)
             const gw_optimizer_state sound = {only ? NULL : &half, &zero, &half, NULL};
             assert_true(quarter_octave(&o, 1.0f, &limits, &sound) != 0);
             assert_int_equal(quarter_octave(&o, 0x1p127f, &limits, &sound), 0);
-            assert_int_equal(quarter_octave(&o, 0x1p-126f, &(gw_gcomp_map_limits){1, 0x1p-8f, only}, &sound),
-                             0);
+            assert_int_equal(
+                quarter_octave(&o, 0x1p-126f, &(gw_gcomp_map_limits){1, 0x1p-8f, only, 0}, &sound), 0);
             o.lr = 0.0;
             assert_int_equal(quarter_octave(&o, 1.0f, &limits, &sound), 0);
         }
     }
+}
+
+/* ---- rates to come ------------------------------------------------------------------------------------- */
+
+static int has_momentum(const gw_optimizer *o)
+{
+    if (o->kind == GW_OPTIMIZER_SGD || o->kind == GW_OPTIMIZER_ADAGRAD) {
+        return 0;
+    }
+    return o->kind >= GW_OPTIMIZER_ADAM ? o->beta1 != 0.0 : o->momentum != 0.0;
+}
+
+/* With a peak the ratio is at most that of the update at any rate up to it, for any gradient. */
+static void peak_bounds_every_rate(void **state)
+{
+    (void)state;
+    static const double shares[] = {1.0, 0.75, 0.1, 1e-4};
+    static const double gradients[] = {0.0, 1e-9, -1e-6, 1e-4, -0.01, 0.3, -100.0};
+    gw_optimizer list[512];
+    const size_t count = settings(list, TEST_ARRAY_LEN(list));
+    size_t some = 0;
+    for (size_t n = 0; n < count; n++) {
+        gw_optimizer o = list[n], at_peak = o;
+        test_random random = {n};
+        gw_gcomp_map_rule rule, fixed;
+        o.peak_lr = o.lr;
+        o.lr = n % 3 == 0 ? 0.0 : o.peak_lr * (n % 3 == 1 ? 1e-4 : 0.5);
+        assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, NULL, &rule), GW_OK);
+        if (!has_momentum(&o)) { /* a gradient meets this rate alone */
+            at_peak.lr = o.lr;
+            assert_int_equal(gw_gcomp_map_rule_init(&at_peak, 1.0f, NULL, &fixed), GW_OK);
+            assert_memory_equal(&rule, &fixed, sizeof rule);
+            continue;
+        }
+        for (int i = 0; i < 100; i++) {
+            float theta, m, v, a;
+            random_state(&random, &at_peak, &theta, &m, &v, &a);
+            const int has_m = o.step > 1 || o.kind == GW_OPTIMIZER_RMSPROP || o.kind >= GW_OPTIMIZER_ADAM;
+            const gw_optimizer_state arrays = {&theta, has_m ? &m : NULL, &v, &a};
+            const param_state s = {(long double)theta, (long double)m, (long double)v, (long double)a, has_m};
+            uint32_t quarter;
+            assert_int_equal(gw_gcomp_map_scan(&rule, &arrays, 1, GW_BACKEND_ALL, &quarter), GW_OK);
+            some += quarter != 0;
+            for (size_t j = 0; quarter != 0 && j < TEST_ARRAY_LEN(shares) * TEST_ARRAY_LEN(gradients); j++) {
+                gw_optimizer later = o;
+                later.lr = o.peak_lr * shares[j % TEST_ARRAY_LEN(shares)];
+                const long double g = (long double)gradients[j / TEST_ARRAY_LEN(shares)];
+                const long double ratio = optimizer_ratio(&later, &s, g, 0);
+                if (!(lower_edge(quarter) <= ratio)) {
+                    fail_msg("optimizer %d, setting %zu: quarter-octave %u is above the ratio %Lg at rate %g "
+                             "for g = %Lg (theta %g m %g v %g)",
+                             (int)o.kind, n, quarter, ratio, later.lr, g, (double)theta, (double)m,
+                             (double)v);
+                }
+            }
+        }
+    }
+    assert_true(some > 5000);
+}
+
+/* A peak that is not above the rate changes nothing; one above a rate that is none does not help. */
+static void peak_below_the_rate(void **state)
+{
+    (void)state;
+    for (int kind = GW_OPTIMIZER_SGD; kind <= GW_OPTIMIZER_ADAMW; kind++) {
+        gw_optimizer o = optimizer((gw_optimizer_kind)kind);
+        gw_gcomp_map_rule rule, other;
+        o.momentum = 0.9;
+        assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, NULL, &rule), GW_OK);
+        for (int i = 0; i < 2; i++) {
+            o.peak_lr = i == 0 ? o.lr : o.lr / 2;
+            assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, NULL, &other), GW_OK);
+            assert_memory_equal(&rule, &other, sizeof rule);
+        }
+        const double rates[] = {-1.0, (double)test_float_of_bits(0x7fc00000u), 1e300};
+        for (size_t i = 0; i < TEST_ARRAY_LEN(rates); i++) {
+            o.lr = rates[i];
+            o.peak_lr = 0.5;
+            const float x = 0.5f;
+            const gw_optimizer_state arrays = {&x, &x, &x, &x};
+            assert_int_equal(quarter_octave(&o, 1.0f, NULL, &arrays), 0);
+        }
+    }
+}
+
+/* The ratio is at most the momentum's part of the update, times 2^update_bits; without a momentum yet, none.
+ */
+static void update_limits_match_long_double(void **state)
+{
+    (void)state;
+    gw_optimizer list[512];
+    const size_t count = settings(list, TEST_ARRAY_LEN(list));
+    size_t by_update = 0, by_tolerance = 0;
+    for (size_t n = 0; n < count; n++) {
+        const gw_optimizer *o = &list[n];
+        test_random random = {n};
+        for (int i = 0; i < 50; i++) {
+            const gw_gcomp_map_limits limits = {.tolerance_bits = 14, .update_bits = 1 + (uint32_t)i % 23};
+            float theta, m, v, a;
+            random_state(&random, o, &theta, &m, &v, &a);
+            const gw_optimizer_state arrays = {&theta, &m, &v, &a};
+            const uint32_t tolerance = quarter_octave(o, 8.0f, NULL, &arrays);
+            const uint32_t got = quarter_octave(o, 8.0f, &limits, &arrays);
+            if (!has_momentum(o)) {
+                assert_int_equal(got, tolerance);
+                continue;
+            }
+            if (o->step == 1 && o->kind <= GW_OPTIMIZER_NESTEROV) {
+                assert_int_equal(got, 0); /* the buffer is not there yet */
+                continue;
+            }
+            /* The momentum's part is what the update without a parameter and a gradient is. */
+            param_state s = {0.0L, (long double)m, (long double)v, (long double)a, 1};
+            if (o->kind == GW_OPTIMIZER_RMSPROP && o->centered) {
+                s.v -= (s.v + s.a * s.a) * 0x1p-21L; /* the guard of the difference v - a^2 */
+            }
+            const affine update = optimizer_update(o, &s, 0.0L, 1);
+            const long double part = fabsl(update.constant / update.slope) * 8.0L;
+            const uint32_t low = quarter_of(ldexpl(part * (1.0L - 0x1p-18L), (int)limits.update_bits));
+            const uint32_t high = quarter_of(ldexpl(part * (1.0L + 0x1p-18L), (int)limits.update_bits));
+            assert_true(got <= (high < tolerance ? high : tolerance));
+            assert_true(got >= (low < tolerance ? low : tolerance));
+            by_update += got != 0 && got < tolerance;
+            by_tolerance += got != 0 && got == tolerance;
+        }
+    }
+    assert_true(by_update > 1000 && by_tolerance > 1000);
 }
 
 int main(void)
@@ -716,6 +853,9 @@ int main(void)
         cmocka_unit_test(no_noise_limit_changes_nothing),
         cmocka_unit_test(limits_out_of_range),
         cmocka_unit_test(noise_limit_of_hostile_state),
+        cmocka_unit_test(peak_bounds_every_rate),
+        cmocka_unit_test(peak_below_the_rate),
+        cmocka_unit_test(update_limits_match_long_double),
     };
     return cmocka_run_group_tests_name("gcomp map", tests, NULL, NULL);
 }

@@ -399,7 +399,7 @@ static void noise_map(fixture *f, const float *v, size_t len, float noise)
     const gw_optimizer optimizer = {
         .kind = GW_OPTIMIZER_ADAM, .step = 100, .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
     const gw_optimizer_state state = {NULL, NULL, v, NULL};
-    const gw_gcomp_map_limits limits = {6, noise, 1};
+    const gw_gcomp_map_limits limits = {6, noise, 1, 0};
     gw_gcomp_map_rule rule;
     uint32_t top;
     assert_int_equal(gw_gcomp_map_rule_init(&optimizer, 1.0f, &limits, &rule), GW_OK);

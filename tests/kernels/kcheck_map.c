@@ -69,10 +69,14 @@ static void real_rule(kc_rng *rng, gw_gcomp_map_rule *rule)
     o.lr_decay = random_choice(rng, 0.0, 1e-3, 0.0);
     o.centered = (int)kc_below(rng, 2);
     o.amsgrad = (int)kc_below(rng, 2);
-    gw_gcomp_map_limits limits = {1 + kc_below(rng, 23), 0.0f, 0};
+    o.peak_lr = random_choice(rng, 0.0, 0.1, 30.0) * o.lr;
+    gw_gcomp_map_limits limits = {.tolerance_bits = 1 + kc_below(rng, 23)};
     if (o.kind >= GW_OPTIMIZER_ADAGRAD && kc_below(rng, 2) == 0) {
         limits.noise = (float)random_choice(rng, 1.0, 0.2, 0x1p-8);
         limits.noise_only = (int)kc_below(rng, 2);
+    }
+    if (!limits.noise_only && kc_below(rng, 2) == 0) {
+        limits.update_bits = 1 + kc_below(rng, 23);
     }
     if (gw_gcomp_map_rule_init(&o, (float)random_choice(rng, 1.0, 8.0, 65536.0), &limits, rule) != GW_OK) {
         memset(rule, 0, sizeof *rule);
@@ -108,6 +112,11 @@ static void random_rule(kc_rng *rng, gw_gcomp_map_rule *rule, uint32_t uses)
     if ((rule->uses & GW_MAP_USES_V) != 0 && kc_below(rng, 2) == 0) {
         rule->limits = kc_below(rng, 2) == 0 ? GW_MAP_NOISE : GW_MAP_TOLERANCE | GW_MAP_NOISE;
         rule->noise = random_float(rng, pattern);
+    }
+    if ((rule->limits & GW_MAP_TOLERANCE) != 0) {
+        rule->limits |=
+            (kc_below(rng, 2) == 0 ? GW_MAP_RATES : 0u) | (kc_below(rng, 2) == 0 ? GW_MAP_UPDATE : 0u);
+        rule->update = random_float(rng, kc_below(rng, KC_VALUE_PATTERNS));
     }
     rule->wire_scale = 1.0f;
 }
@@ -150,7 +159,7 @@ static long double get(const uint8_t *p, size_t i)
 typedef struct model_ratio {
     long double least; /* over all second moments that the update may see */
     long double s;
-    long double noise;  /* the noise limit, infinite if there is none */
+    long double noise;  /* the noise or update limit, infinite if there is none */
     long double factor; /* |P|: what s is multiplied with */
     long double size;   /* of the numbers whose difference it is */
     int is_finite;      /* parameter, momentum and s; else nothing may be dropped */
@@ -185,7 +194,13 @@ static model_ratio model_of(const gw_gcomp_map_rule *r, size_t i)
     if (uses_v && (p > 0.0L) == (q > 0.0L) && fabsl(p) <= fabsl(q)) {
         out.least = 0.0L;
     }
+    if ((r->limits & GW_MAP_RATES) != 0 && !((p - q) * theta * r->p_param > 0.0L)) {
+        out.least = 0.0L; /* a smaller rate comes nearer to 0 */
+    }
     out.noise = (r->limits & GW_MAP_NOISE) != 0 ? root * r->noise : (long double)INFINITY;
+    if ((r->limits & GW_MAP_UPDATE) != 0 && (r->uses & GW_MAP_USES_M) != 0) {
+        out.noise = fminl(out.noise, (fabsl(r->p_m * m) * s + fabsl(r->q_m * m)) * r->update);
+    }
     out.least = has_tolerance ? out.least : (long double)INFINITY;
     out.s = s;
     out.factor = fabsl(r->p_param * theta) + fabsl(r->p_m * m);
