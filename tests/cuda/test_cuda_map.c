@@ -19,6 +19,7 @@ static void compare(unsigned kind, int extra, const gw_gcomp_map_limits *limits,
     optimizer.step = 7;
     optimizer.weight_decay = 1e-4;
     optimizer.centered = optimizer.amsgrad = extra;
+    optimizer.peak_lr = extra ? 0.01 : 0.0;
     assert_int_equal(gw_gcomp_map_rule_init(&optimizer, 4.0f, limits, &rule), GW_OK);
     for (int i = 0; i < 4; i++) {
         array[i] = take(4 * len);
@@ -41,7 +42,8 @@ static void equals_the_cpu(void **state)
 {
     (void)state;
     static const size_t lens[] = {0, 1, 5, 1000, 4099};
-    static const gw_gcomp_map_limits both = {12, 0.25f, 0, 0}, only = {23, 0.25f, 1, 0};
+    static const gw_gcomp_map_limits both = {12, 0.25f, 0, 0}, only = {23, 0.25f, 1, 0},
+                                     update = {12, 0.0f, 0, 11};
     uint64_t random = 1;
 
     testing_open(&cuda);
@@ -49,6 +51,7 @@ static void equals_the_cpu(void **state)
         for (int extra = 0; extra < 2; extra++) {
             for (size_t i = 0; i < sizeof lens / sizeof lens[0]; i++) {
                 compare(kind, extra, NULL, lens[i], 4 * (i % 3), &random);
+                compare(kind, extra, &update, lens[i], 4 * (i % 3), &random);
                 if (kind >= GW_OPTIMIZER_ADAGRAD) {
                     compare(kind, extra, &both, lens[i], 4 * (i % 3), &random);
                     compare(kind, extra, &only, lens[i], 4 * (i % 3), &random);

@@ -46,8 +46,8 @@ class Communicator:
         self.step = 0
         with Start("communicator", self.group, transport, self.timeout) as start:
             made = [] if optimizer is None else [optimizer]
-            self._book = Book(made, seed)
             chosen = CodecOptions(levels="auto", **options)
+            self._book = Book(made, seed, chosen.rates(made))
             settings = chosen.settings(made)
             start.options = {**chosen.agreed(settings), "small_len": small_len, "seed": seed}
         self._transport = start.transport
@@ -116,6 +116,7 @@ class Communicator:
             key = ("all", flat.numel(), flat.dtype, *(id(place.param) for place in places))
             plan = self._plan(key, flat, places)
             if self.engine.settings.maps:
+                self._book.look()
                 self.engine.build_maps([plan], float(self.size if mean else 1))
                 self.engine.compare_maps([plan])
             self._run(plan, flat, flat, 1.0 / self.size if mean else 1.0)

@@ -109,8 +109,8 @@ class DdpState:
             self.rank, self.size = dist.get_rank(self.group), dist.get_world_size(self.group)
             buckets = [] if plan is None else planned.load(plan, self.size)
             made = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else list(optimizer)
-            self._book = Book(made, seed)
             self._options = CodecOptions(**options)
+            self._book = Book(made, seed, self._options.rates(made))
             settings = self._options.settings(made)
             if record is not None and self.rank == 0:
                 check_writable(record)
@@ -202,7 +202,8 @@ class DdpState:
     def _codec(self, kind: str, options: dict[str, Any]) -> Callable[..., torch.futures.Future]:
         """A codec of ALGORITHMS with its options: (values, params, gradients, message) -> future."""
         if kind == "gradwire":
-            unknown = set(options) - set(vars(self._options)) | set(options) & {"threads", "debug"}
+            of_all = {"threads", "debug", "peak_lr", "scheduler"}
+            unknown = set(options) - set(vars(self._options)) | set(options) & of_all
             if unknown:
                 raise ValueError(f"plan: gradwire has no option {', '.join(sorted(unknown))} for a bucket")
             settings = replace(self._options, **options).settings(self._book.optimizers)
@@ -339,7 +340,7 @@ class DdpState:
 
     def _inputs(self) -> tuple[Any, ...]:
         """What a map depends on, besides parameters and state."""
-        return (self._wire_scale(), self._book.hyperparameters(), self._book.loads())
+        return (self._wire_scale(), self._book.hyperparameters(), self._book.loads(), self._book.look())
 
     def _wire_scale(self) -> float:
         scale = self.loss_scale
@@ -612,6 +613,7 @@ class DdpState:
             "step": self.step,
             "seed": self._book.seed,
             "choice": self.choice.state_dict(),
+            "rates": self._book.rates.state_dict(),
             "layout": [list(bucket) for bucket in self._layout],
             "thc": {key: thc.state_dict() for key, thc in self._thc.items()},
             "classic": {key: classic.state_dict() for key, classic in self._classic.items()},
@@ -625,6 +627,7 @@ class DdpState:
         self.step = state["step"]
         self._book.seed = self.engine.seed = state["seed"]
         self.choice.load_state_dict(state["choice"])
+        self._book.rates.load_state_dict(state.get("rates", ()))
         for key, thc in self._thc.items():
             if key in state.get("thc", {}):
                 thc.load_state_dict(state["thc"][key])

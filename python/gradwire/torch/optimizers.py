@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from ctypes import POINTER, cast, pointer
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ import gradwire.maps
 from gradwire._structs import gw_collective_segment, gw_collective_segments
 
 from . import staging
+from .rates import Rates
 
 # State arrays of a parameter, under the names of gradwire.maps.State: m, v, a.
 _STATE = {
@@ -70,8 +72,11 @@ def _kind(optimizer: torch.optim.Optimizer, group: dict[str, Any], made: str) ->
     return made
 
 
-def describe(optimizer: torch.optim.Optimizer, group: dict[str, Any], step: int) -> gradwire.maps.Optimizer:
-    """Kind and hyperparameters for the update number `step`, from 1, as the group has them now."""
+def describe(
+    optimizer: torch.optim.Optimizer, group: dict[str, Any], step: int, peak_lr: float = 0.0
+) -> gradwire.maps.Optimizer:
+    """Kind and hyperparameters for the update number `step`, from 1, as the group has them now. peak_lr: the rate that
+    counts, of Rates.look()."""
     made = family(optimizer)
     if made is None:
         raise ValueError(f"{type(optimizer).__name__} is not an optimizer that maps are known for")
@@ -80,6 +85,7 @@ def describe(optimizer: torch.optim.Optimizer, group: dict[str, Any], step: int)
         kind=_kind(optimizer, group, made),
         step=step,
         lr=_number(group["lr"]),
+        peak_lr=peak_lr,
         weight_decay=_number(group.get("weight_decay", 0.0)),
         momentum=_number(group.get("momentum", 0.0)),
         dampening=_number(group.get("dampening", 0.0)),
@@ -117,11 +123,17 @@ class Book:
     """The parameters of some optimizers: group, random seed and name of each.
 
     Parameters are numbered in the order of the groups; this number, not the address, makes seeds and state_dict().
+    rates: what is known of learning rates to come; None: this step's count.
     """
 
-    def __init__(self, optimizers: Sequence[torch.optim.Optimizer], seed: int) -> None:
+    def __init__(
+        self, optimizers: Sequence[torch.optim.Optimizer], seed: int, rates: Rates | None = None
+    ) -> None:
         self.optimizers = list(optimizers)
         self.seed = seed
+        self.rates = rates
+        self._peaks: dict[int, float] = {}
+        self.look()
         self._numbers: dict[int, int] = {}
         self._others: dict[int, tuple[int, torch.Tensor]] = {}  # the tensor: its id belongs to no other one
         self._groups: dict[int, Entry] = {}
@@ -164,6 +176,15 @@ class Book:
         z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & mask
         z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & mask
         return z ^ (z >> 31)
+
+    def look(self) -> tuple[float, ...]:
+        """The learning rates that count for the next update; maps are made with them."""
+        if self.rates is not None:
+            self._peaks = self.rates.look()  # at once: another thread may read them
+        return tuple(self._peaks.values())
+
+    def peak_lr(self, group: dict[str, Any]) -> float:
+        return self._peaks.get(id(group), 0.0)
 
     def hyperparameters(self) -> tuple[Any, ...]:
         """Those of all groups, to see whether they changed."""
@@ -232,9 +253,19 @@ class SegmentTable:
     def _rule(self, optimizer: torch.optim.Optimizer, group: dict[str, Any], step: int) -> Any:
         key = (id(group), step)
         if key not in self._rules:
-            rule = gradwire.maps.Rule(describe(optimizer, group, step), self._scale, self._limits)
+            described = describe(optimizer, group, step, self._book.peak_lr(group))
+            rule = gradwire.maps.Rule(described, self._scale, self._limits_of(optimizer))
             self._rules[key] = pointer(rule.struct)
         return self._rules[key]
+
+    def _limits_of(self, optimizer: torch.optim.Optimizer) -> gradwire.maps.Limits:
+        """Without those that this optimizer has no state for, or does not need."""
+        limits, rates = self._limits, self._book.rates
+        if not has_second_moment(optimizer):
+            limits = replace(limits, noise=0.0)
+        if rates is None or rates.is_known(optimizer) or has_second_moment(optimizer):
+            limits = replace(limits, update_bits=0)
+        return limits
 
     def _address_of(self, tensor: torch.Tensor, stride: tuple[int, ...], param: torch.Tensor) -> int | None:
         """Address of fp32 values in the memory order of the parameter, which is that of its gradient in the bucket."""

@@ -15,17 +15,23 @@ from gradwire.gcomp import Options
 from . import optimizers
 from ._pool import THREADS_MAX
 from .engine import Settings
+from .rates import UPDATE_BITS, Rates
+
+_NOISE = 0.125  # beside a tolerance: what rounding leaves in a second moment stays when the rate has risen
 
 
 @dataclass(frozen=True, kw_only=True)
 class CodecOptions:
     """How gradients are encoded and exchanged.
 
-    tolerance_bits: 1..23, an encode moves no parameter by more than 2^-tolerance_bits of it. noise: 0, or 2^-8..1,
-    limit of the noise by the second moment (Adagrad, RMSprop, Adam, AdamW); with tolerance_bits=None it alone counts,
-    else the smaller quantum does. levels: "derived" (receivers know the quanta from their own optimizer state),
+    tolerance_bits: 1..23, an encode moves no parameter by more than 2^-tolerance_bits of it, in this update and those
+    that a momentum carries it to. noise: 0, or 2^-8..1, limit of the noise by the second moment (Adagrad, RMSprop,
+    Adam, AdamW); with tolerance_bits=None it alone counts, else the smaller quantum does; None: 1/8 beside a tolerance
+    where there is a second moment. peak_lr: the largest learning rate of the training, one for all parameter groups or
+    one for each; scheduler: of torch, or a list of them for several optimizers, whose rates to come are computed.
+    Without both the largest rate seen counts, and the momentum limits quanta too. levels: "derived" (receivers know the quanta from their own optimizer state),
     "carried" or "explicit"; "auto": derived where the optimizer is known, else carried. deep_cut: values below their
-    quantum become 0 or one quantum; None: where there is a noise limit or no second moment. nmse: carried levels of an
+    quantum become 0 or one quantum; None: where `noise` is given or there is no second moment. nmse: carried levels of an
     unknown optimizer: share of error that a message may add. rounding, checksum: as in gradwire.Options.
     contribution_bits: how much finer contributions are than their sum. fallback: levels while the ranks' states differ,
     "carried" or "explicit". threads: of the native pool. piece_len: values of a message; None: 2^16 to 2^18, so that a
@@ -33,7 +39,9 @@ class CodecOptions:
     """
 
     tolerance_bits: int | None = 14
-    noise: float = 0.0
+    noise: float | None = None
+    peak_lr: float | Sequence[float] | None = None
+    scheduler: Any = None
     levels: str = "auto"
     deep_cut: bool | None = None
     nmse: float = 1e-3
@@ -54,8 +62,9 @@ class CodecOptions:
         limits = gradwire.maps.Limits(
             # without a tolerance: only where levels begin
             tolerance_bits=23 if self.tolerance_bits is None else self.tolerance_bits,
-            noise=self.noise,
+            noise=(_NOISE if any(map(optimizers.has_second_moment, made)) else 0.0) if self.noise is None else self.noise,
             noise_only=self.tolerance_bits is None,
+            update_bits=0 if self.tolerance_bits is None else UPDATE_BITS,
         )
         deep_cut = self.deep_cut
         if deep_cut is None:
@@ -101,8 +110,12 @@ class CodecOptions:
         if not 1 <= self.threads <= THREADS_MAX:
             raise ValueError(f"threads are 1 to {THREADS_MAX}, not {self.threads}")
 
+    def rates(self, made: Sequence[torch.optim.Optimizer]) -> Rates:
+        """What is known of the optimizers' learning rates. ValueError, TypeError say what is wrong."""
+        return Rates(made, self.peak_lr, self.scheduler, self.tolerance_bits or 23)
+
     def agreed(self, settings: Settings) -> dict[str, Any]:
         """Those that must be equal on all ranks."""
-        agreed = {**vars(self), "levels": settings.codec.levels}
+        agreed = {**vars(self), "levels": settings.codec.levels, "scheduler": self.scheduler is not None}
         del agreed["threads"]
         return agreed
