@@ -133,7 +133,6 @@ class Book:
         self.seed = seed
         self.rates = rates
         self._peaks: dict[int, float] = {}
-        self.look()
         self._numbers: dict[int, int] = {}
         self._others: dict[int, tuple[int, torch.Tensor]] = {}  # the tensor: its id belongs to no other one
         self._groups: dict[int, Entry] = {}

@@ -73,8 +73,13 @@ class Rates:
             if number in self._forecasts:
                 raise ValueError(f"scheduler: optimizer {number} has two; torch's ChainedScheduler makes them one")
             self._forecasts[number] = forecast
-        self.seen: dict[tuple[int, int], float] = {}  # largest rate, by optimizer and group
         self._said: set[str] = set()
+        self._has_looked = False
+        self.seen = {
+            (i, j): _number(group["lr"])
+            for i, optimizer in enumerate(self._optimizers)
+            for j, group in enumerate(optimizer.param_groups)
+        }  # largest rate, by optimizer and group
 
     def _checked_peaks(self, peak_lr: float | Sequence[float] | None) -> list[float] | None:
         if peak_lr is None:
@@ -108,6 +113,7 @@ class Rates:
                     counts = self._largest((i, j), number, group, rate)
                 found[id(group)] = counts
                 number += 1
+        self._has_looked = True
         return found
 
     def _stated(self, number: int, rate: float) -> float:
@@ -123,7 +129,7 @@ class Rates:
         """The largest seen, with what schedulers of torch leave in the group."""
         seen = self.seen.get(key)
         largest = max(rate, seen or 0.0, *(_number(group[name]) for name in ("initial_lr", "max_lr") if name in group))
-        if seen is not None and largest > seen * _SAME and _memory_of(group):
+        if self._has_looked and seen is not None and largest > seen * _SAME and _memory_of(group):
             self._warn(
                 f"group {number}: the learning rate has risen to {largest:g}, above all that were seen ({seen:g}). Gradients "
                 "of the updates before were rounded for smaller rates, within a share of the momentum: pass peak_lr= or "

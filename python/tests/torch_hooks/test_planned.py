@@ -286,7 +286,7 @@ def test_options_of_a_bucket_change_what_it_sends():
     sizes = []
     for bits in (8, 16):
         document = plan((6, "mine", {"codec": "gradwire", "tolerance_bits": bits}))
-        sizes.append(run(train, 2, document, 4)[0][3]["sent_size"])
+        sizes.append(run(train, 2, document, 12)[0][3]["sent_size"])  # the first step is exact in both
     assert sizes[0] < 0.7 * sizes[1]
 
 

@@ -108,7 +108,7 @@ def test_a_rate_that_changes_after_the_forward_pass_is_reported_and_used():
     found = run(late_scheduler, 2)
     assert equal_digests(found)
     for _, totals, messages, rates in found.values():
-        assert len(messages) == 1 and "forward and backward" in messages[0]
+        assert len(messages) == 2 and "has risen to 0.02" in messages[0] and "forward and backward" in messages[1]
         assert rates == [True] * 4 and totals["mismatches"] == 0
 
 
