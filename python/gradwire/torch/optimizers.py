@@ -13,7 +13,7 @@ import gradwire.maps
 from gradwire._structs import gw_collective_segment, gw_collective_segments
 
 from . import staging
-from .rates import Rates
+from .rates import Rates, plain_number
 
 # State arrays of a parameter, under the names of gradwire.maps.State: m, v, a.
 _STATE = {
@@ -49,10 +49,6 @@ def has_second_moment(optimizer: torch.optim.Optimizer) -> bool:
     return family(optimizer) in ("adagrad", "rmsprop", "adam")
 
 
-def _number(value: Any) -> float:
-    return float(value.item() if isinstance(value, torch.Tensor) else value)
-
-
 def _plain(value: Any) -> Any:
     """A value that is compared, not the tensor that changes in place."""
     if isinstance(value, (tuple, list)):
@@ -84,16 +80,16 @@ def describe(
     return gradwire.maps.Optimizer(
         kind=_kind(optimizer, group, made),
         step=step,
-        lr=_number(group["lr"]),
+        lr=plain_number(group["lr"]),
         peak_lr=peak_lr,
-        weight_decay=_number(group.get("weight_decay", 0.0)),
-        momentum=_number(group.get("momentum", 0.0)),
-        dampening=_number(group.get("dampening", 0.0)),
-        beta1=_number(beta1),
-        beta2=_number(beta2),
-        alpha=_number(group.get("alpha", 0.99)),
-        eps=_number(group.get("eps", 1e-8)),
-        lr_decay=_number(group.get("lr_decay", 0.0)),
+        weight_decay=plain_number(group.get("weight_decay", 0.0)),
+        momentum=plain_number(group.get("momentum", 0.0)),
+        dampening=plain_number(group.get("dampening", 0.0)),
+        beta1=plain_number(beta1),
+        beta2=plain_number(beta2),
+        alpha=plain_number(group.get("alpha", 0.99)),
+        eps=plain_number(group.get("eps", 1e-8)),
+        lr_decay=plain_number(group.get("lr_decay", 0.0)),
         centered=bool(group.get("centered", False)),
         amsgrad=bool(group.get("amsgrad", False)),
         maximize=bool(group.get("maximize", False)),
@@ -104,7 +100,7 @@ def next_step(made: str, state: dict[str, Any]) -> int:
     """Number of the update that this parameter's next gradient makes."""
     if made == "sgd":
         return 1 if state.get("momentum_buffer") is None else 2  # only "the first" and "not the first" differ
-    return int(_number(state.get("step", 0))) + 1
+    return int(plain_number(state.get("step", 0))) + 1
 
 
 class Place:
@@ -126,9 +122,7 @@ class Book:
     rates: what is known of learning rates to come; None: this step's count.
     """
 
-    def __init__(
-        self, optimizers: Sequence[torch.optim.Optimizer], seed: int, rates: Rates | None = None
-    ) -> None:
+    def __init__(self, optimizers: Sequence[torch.optim.Optimizer], seed: int, rates: Rates | None = None) -> None:
         self.optimizers = list(optimizers)
         self.seed = seed
         self.rates = rates

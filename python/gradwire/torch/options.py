@@ -29,10 +29,11 @@ class CodecOptions:
     Adam, AdamW); with tolerance_bits=None it alone counts, else the smaller quantum does; None: 1/8 beside a tolerance
     where there is a second moment. peak_lr: the largest learning rate of the training, one for all parameter groups or
     one for each; scheduler: of torch, or a list of them for several optimizers, whose rates to come are computed.
-    Without both the largest rate seen counts, and the momentum limits quanta too. levels: "derived" (receivers know the quanta from their own optimizer state),
-    "carried" or "explicit"; "auto": derived where the optimizer is known, else carried. deep_cut: values below their
-    quantum become 0 or one quantum; None: where `noise` is given or there is no second moment. nmse: carried levels of an
-    unknown optimizer: share of error that a message may add. rounding, checksum: as in gradwire.Options.
+    Without both the largest rate seen counts, and the momentum limits quanta too. levels: "derived" (receivers know the
+    quanta from their own optimizer state), "carried" or "explicit"; "auto": derived where the optimizer is known, else
+    carried. deep_cut: values below their quantum become 0 or one quantum; None: where `noise` is given or there is no
+    second moment. nmse: carried levels of an unknown optimizer: share of error that a message may add. rounding,
+    checksum: as in gradwire.Options.
     contribution_bits: how much finer contributions are than their sum. fallback: levels while the ranks' states differ,
     "carried" or "explicit". threads: of the native pool. piece_len: values of a message; None: 2^16 to 2^18, so that a
     rank's share of a bucket is four messages or more where possible. debug: results are compared across ranks.
@@ -62,7 +63,9 @@ class CodecOptions:
         limits = gradwire.maps.Limits(
             # without a tolerance: only where levels begin
             tolerance_bits=23 if self.tolerance_bits is None else self.tolerance_bits,
-            noise=(_NOISE if any(map(optimizers.has_second_moment, made)) else 0.0) if self.noise is None else self.noise,
+            noise=(_NOISE if any(map(optimizers.has_second_moment, made)) else 0.0)
+            if self.noise is None
+            else self.noise,
             noise_only=self.tolerance_bits is None,
             update_bits=0 if self.tolerance_bits is None else UPDATE_BITS,
         )

@@ -13,8 +13,6 @@ from typing import Any
 
 import torch
 
-import gradwire.maps
-
 log = logging.getLogger("gradwire")
 
 # Where rates to come are not known: as if the momentum moved a parameter by 2^-12 of its size in a step. Updates of
@@ -25,16 +23,6 @@ _FALLEN = 0.25  # of the largest rate: from there on a scheduler would save a by
 _SAME = 1 + 1e-6  # a schedule computed in another order
 
 
-def memory(optimizer: gradwire.maps.Optimizer) -> float:
-    """What is left of a gradient's weight in an update after one more, at most. 0: it meets one update only."""
-    if optimizer.kind in ("momentum", "nesterov", "rmsprop"):
-        return optimizer.momentum
-    if optimizer.kind in ("adam", "adamw"):
-        # exp_avg keeps beta1; the denominator can shrink by sqrt(beta2) meanwhile
-        return optimizer.beta1 / math.sqrt(optimizer.beta2) if optimizer.beta2 else optimizer.beta1
-    return 0.0
-
-
 def horizon(left: float, bits: int) -> int:
     """Updates after which the weight of a gradient has fallen below 2^-bits."""
     if left <= 0:
@@ -42,7 +30,8 @@ def horizon(left: float, bits: int) -> int:
     return _HORIZON_MAX if left >= 1 else min(_HORIZON_MAX, math.ceil(bits * math.log(2) / -math.log(left)))
 
 
-def _number(value: Any) -> float:
+def plain_number(value: Any) -> float:
+    """Of a hyperparameter, which may be a tensor."""
     return float(value.item() if isinstance(value, torch.Tensor) else value)
 
 
@@ -69,14 +58,16 @@ class Rates:
             forecast = Forecast(scheduler)
             number = next((i for i, one in enumerate(self._optimizers) if one is forecast.optimizer), None)
             if number is None:
-                raise ValueError(f"scheduler: {type(scheduler).__name__} is of an optimizer that the hook does not have")
+                raise ValueError(
+                    f"scheduler: {type(scheduler).__name__} is of an optimizer that the hook does not have"
+                )
             if number in self._forecasts:
                 raise ValueError(f"scheduler: optimizer {number} has two; torch's ChainedScheduler makes them one")
             self._forecasts[number] = forecast
         self._said: set[str] = set()
         self._has_looked = False
         self.seen = {
-            (i, j): _number(group["lr"])
+            (i, j): plain_number(group["lr"])
             for i, optimizer in enumerate(self._optimizers)
             for j, group in enumerate(optimizer.param_groups)
         }  # largest rate, by optimizer and group
@@ -104,7 +95,7 @@ class Rates:
         for i, optimizer in enumerate(self._optimizers):
             ahead = self._forecasts[i].look() if i in self._forecasts else None
             for j, group in enumerate(optimizer.param_groups):
-                rate = _number(group["lr"])
+                rate = plain_number(group["lr"])
                 if self._peaks is not None:
                     counts = self._stated(number, rate)
                 elif ahead is not None:
@@ -128,17 +119,19 @@ class Rates:
     def _largest(self, key: tuple[int, int], number: int, group: dict[str, Any], rate: float) -> float:
         """The largest seen, with what schedulers of torch leave in the group."""
         seen = self.seen.get(key)
-        largest = max(rate, seen or 0.0, *(_number(group[name]) for name in ("initial_lr", "max_lr") if name in group))
+        largest = max(
+            rate, seen or 0.0, *(plain_number(group[name]) for name in ("initial_lr", "max_lr") if name in group)
+        )
         if self._has_looked and seen is not None and largest > seen * _SAME and _memory_of(group):
             self._warn(
-                f"group {number}: the learning rate has risen to {largest:g}, above all that were seen ({seen:g}). Gradients "
-                "of the updates before were rounded for smaller rates, within a share of the momentum: pass peak_lr= or "
-                "scheduler=, and they keep the tolerance."
+                f"group {number}: the learning rate has risen to {largest:g}, above all that were seen ({seen:g}). "
+                "Gradients of the updates before were rounded for smaller rates, within a share of the momentum: pass "
+                "peak_lr= or scheduler=, and they keep the tolerance."
             )
         if rate < largest * _FALLEN and _memory_of(group):
             self._hint(
-                f"group {number}: the learning rate is {rate:g}, but quanta are for {largest:g}, which may come again: "
-                "with scheduler= they follow the schedule, and messages are smaller."
+                f"group {number}: the learning rate is {rate:g}, but quanta are for {largest:g}, which may come "
+                "again: with scheduler= they follow the schedule, and messages are smaller."
             )
         self.seen[key] = largest
         return largest
@@ -162,11 +155,11 @@ class Rates:
 
 
 def _memory_of(group: dict[str, Any]) -> float:
-    """memory() from a parameter group: an upper bound where the kind is not looked at."""
-    if "betas" in group:
-        beta1, beta2 = map(_number, group["betas"])
+    """What is left of a gradient's weight in an update after one more, at most. 0: it meets one update only."""
+    if "betas" in group:  # exp_avg keeps beta1; the denominator can shrink by sqrt(beta2) meanwhile
+        beta1, beta2 = map(plain_number, group["betas"])
         return beta1 / math.sqrt(beta2) if beta2 else beta1
-    return _number(group.get("momentum", 0.0))
+    return plain_number(group.get("momentum", 0.0))
 
 
 class Forecast:
@@ -188,7 +181,7 @@ class Forecast:
 
     def look(self) -> Forecast:
         """Follows the scheduler to where it is now."""
-        here = (_place(self._scheduler), [_number(group["lr"]) for group in self.optimizer.param_groups])
+        here = (_place(self._scheduler), [plain_number(group["lr"]) for group in self.optimizer.param_groups])
         if self._copy is not None and here == self._here:
             return self
         for steps, ahead in enumerate(self._ahead, 1):
@@ -232,7 +225,7 @@ class Forecast:
             except Exception:  # OneCycleLR: past its end
                 self._is_over = True
                 return
-        self._ahead.append((_place(self._copy), [_number(group["lr"]) for group in self._groups]))
+        self._ahead.append((_place(self._copy), [plain_number(group["lr"]) for group in self._groups]))
 
 
 def _unwrapped(scheduler: Any) -> Any:
@@ -243,7 +236,9 @@ def _unwrapped(scheduler: Any) -> Any:
     known = (torch.optim.lr_scheduler._LRScheduler, getattr(torch.optim.lr_scheduler, "LRScheduler", ()))
     others = (torch.optim.lr_scheduler.ReduceLROnPlateau, torch.optim.lr_scheduler.ChainedScheduler)
     if not isinstance(inner, known) and not isinstance(inner, others):
-        raise TypeError(f"scheduler: {type(scheduler).__name__} is not a scheduler of torch.optim; give peak_lr= instead")
+        raise TypeError(
+            f"scheduler: {type(scheduler).__name__} is not a scheduler of torch.optim; give peak_lr= instead"
+        )
     return inner
 
 

@@ -135,7 +135,11 @@ def test_stated_rates():
     optimizer.param_groups[1]["lr"] = 0.3
     with pytest.warns(UserWarning, match="group 1: the learning rate 0.3 is above peak_lr=0.2"):
         assert rates.look() == dict(zip(groups, (0.5, 0.3)))
-    for bad, text in ((0.0, "group 0 is 0.0"), (math.inf, "group 0 is inf"), ([1.0], "has 1 rates for 2 parameter groups")):
+    for bad, text in (
+        (0.0, "group 0 is 0.0"),
+        (math.inf, "group 0 is inf"),
+        ([1.0], "has 1 rates for 2 parameter groups"),
+    ):
         with pytest.raises(ValueError, match=text):
             Rates([optimizer], bad)
 
@@ -255,7 +259,10 @@ def check_deviations(found):
         median, high, state, _ = ways["constant"]
         # a rate that is known: no further from plain than the same number of steps at the largest rate
         for way in ("seen", "stated"):
-            assert ways[way][0] <= 1.25 * median and ways[way][1] <= 1.5 * high and ways[way][2] <= 1.5 * state, (name, way)
+            assert ways[way][0] <= 1.25 * median and ways[way][1] <= 1.5 * high and ways[way][2] <= 1.5 * state, (
+                name,
+                way,
+            )
         # none is known, and rates rise 10,000-fold: the state is within 8 %, most parameters within 32 units
         assert ways["unknown"][2] < 0.08 and ways["unknown"][0] < max(32, 4 * median), name
 
