@@ -272,7 +272,7 @@ def test_state_and_parameters_stay_near_plain_training(kind):
     check_deviations(run(deviations, 1, kind, SCHEDULES)[0])
 
 
-@pytest.mark.parametrize("kind", ["momentum", "adamw"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_warm_up_of_1000_steps(kind):
     check_deviations(run(deviations, 1, kind, {"1000": [(i + 1) / 1000 for i in range(1000)]})[0])
 
