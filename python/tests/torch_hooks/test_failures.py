@@ -638,7 +638,7 @@ def test_a_hook_that_is_dropped_leaves_no_threads(kind):
 EXIT = """
 import datetime, time
 import torch.distributed as dist
-from gradwire.torch.transport import Worker
+from gradwire.torch.workers import Worker
 
 class Slow:
     def __init__(self):
