@@ -74,7 +74,8 @@ class ClassicState(HookState):
     warmup_steps: steps over which the share falls from 1 to ratio. vote: SIGNSGD, SIGNUM: the majority of the signs
     in place of their mean. small_len: parameters of fewer values travel as they are; None: 1024, but 0 for SIGNSGD and
     SIGNUM, whose results have another size than gradients. checksum: finds damaged messages. group, transport,
-    timeout, seed: as in DdpState. options: other fields of gradwire.classic.Options.
+    timeout, seed: as in DdpState. options: other fields of gradwire.classic.Options. report, error, check() and
+    fail(error) are as of DdpState; of the report's numbers there are sizes.
     """
 
     def __init__(

@@ -37,7 +37,10 @@ _SILENT = re.compile(r"timed out|timeout", re.IGNORECASE)
 
 
 class PeerError(RuntimeError):
-    """Another rank has failed, is gone or sends nothing. rank: which, in the group; None: more than one, or unknown."""
+    """Another rank has failed, is gone or sends nothing; the text says which, since when, in what step and bucket.
+
+    Attributes: rank (in the group; None: more than one, or unknown).
+    """
 
     def __init__(
         self, text: str, rank: int | None = None, waits: Iterable[Wait] = (), *, silent: bool = False, tail: str = ""

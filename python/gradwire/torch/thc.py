@@ -52,7 +52,8 @@ class ThcState(HookState):
     """What the hook keeps. optimizer: numbers the parameters for state_dict(), nothing else is read.
 
     bits: 1..4, of an index. error_feedback: keep what rounding lost. small_len, group, transport, timeout, seed: as in
-    DdpState. Lanes are the narrowest that hold the sum and that Gloo adds: 8 or 32 bits.
+    DdpState. Lanes are the narrowest that hold the sum and that Gloo adds: 8 or 32 bits. report, error, check() and
+    fail(error) are as of DdpState; of the report's numbers there are sizes.
     """
 
     def __init__(
