@@ -151,10 +151,6 @@ class Board:
     def _lose(self, _: BaseException) -> None:
         self._lost = True
 
-    def close(self) -> None:
-        if self._worker is not None:
-            self._worker.stop()
-
     # ---- who is at fault ----
 
     def chain(self, finding: Finding) -> tuple[Finding, bool]:

@@ -125,6 +125,7 @@ class HookState:
             return
         try:
             if not isinstance(error, DifferentError) if alone is None else alone:
+                error = collective_error(error, "")
                 error = self._transport.resolve(error, self._transport.tell(error))
         finally:
             waiting = self._pending.take(error)
