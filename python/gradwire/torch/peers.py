@@ -8,6 +8,7 @@ the rank that it would blame has found. The rank at fault is the one that has an
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import logging
 import re
@@ -238,7 +239,7 @@ def arrive(kind: str, group: Any, timeout: timedelta) -> None:
     if _arrivals[0] is not store:
         _arrivals = store, Counter()
     _arrivals[1][ranks] += 1
-    prefix = f"gradwire/here/{'-'.join(map(str, ranks)) if group is not dist.group.WORLD else ''}/{_arrivals[1][ranks]}"
+    prefix = f"gradwire/here/{hashlib.sha256(repr(ranks).encode()).hexdigest()[:16]}/{_arrivals[1][ranks]}"
     call, absent = _CALLS.get(kind, "ddp_hook"), ""
     try:
         store.add(f"{prefix}/{dist.get_rank(group)}", 1)
