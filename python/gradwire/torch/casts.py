@@ -6,6 +6,7 @@ fp32 in the order of the ranks, and an all-gather; on a thread, as these calls b
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import torch
@@ -13,7 +14,8 @@ import torch.distributed as dist
 
 from .pending import fail_future
 from .staging import HostCopy, all_reduce
-from .transport import Transport, Worker
+from .transport import Transport, collective_error
+from .workers import Worker
 
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
@@ -44,16 +46,24 @@ class Caster:
         except RuntimeError:
             return False
 
-    def reduce(self, values: torch.Tensor, kind: str) -> torch.futures.Future:
-        """The mean, in place."""
+    def reduce(self, values: torch.Tensor, kind: str, where: str = "") -> torch.futures.Future:
+        """The mean, in place. where: for errors."""
         self.sent_size += 2 * (self.size - 1) * values.numel() * 2 // self.size
         if kind == "bf16" and not self._adds_bf16:
-            return self._exchanged(values)
-        narrow = values.div(self.size).to(DTYPES[kind])
-        return all_reduce(narrow, self.transport.group, lambda total: values.copy_(total()))
+            return self._exchanged(values, where)
+        narrow, begin = values.div(self.size).to(DTYPES[kind]), time.monotonic()
 
-    def _exchanged(self, values: torch.Tensor) -> torch.futures.Future:
-        copy = HostCopy(values)
+        def end(total: Callable[[], torch.Tensor]) -> torch.Tensor:
+            try:
+                return values.copy_(total())
+            except Exception as error:
+                self._on_error(collective_error(error, where, begin))
+                raise
+
+        return all_reduce(narrow, self.transport.group, end)
+
+    def _exchanged(self, values: torch.Tensor, where: str) -> torch.futures.Future:
+        copy, begin = HostCopy(values), time.monotonic()
 
         def run() -> None:
             try:
@@ -62,6 +72,7 @@ class Caster:
                     self._exchange(copy.host)
                 copy.finish()
             except Exception as error:
+                error = collective_error(error, where, begin)
                 self._on_error(error)
                 fail_future(copy.future, error)
 

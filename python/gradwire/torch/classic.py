@@ -27,9 +27,11 @@ from . import staging
 from .casts import Caster
 from .engine import CODEC_DTYPES
 from .optimizers import Book
-from .pending import Pending, fail_future
-from .transport import DifferentError, Start, Worker, timeout_of
+from .pending import HookState
+from .stats import size_of
+from .transport import Start, timeout_of
 from .watch import BackwardWatch
+from .workers import Worker
 
 _TAGS = 1 << 24
 _UNKNOWN = 255  # a status for what is no error of the library
@@ -55,6 +57,7 @@ class _Bucket:
     tensors: list[_Tensor]
     round: int
     is_last: bool
+    where: str  # step and bucket, for errors
     message: torch.Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.uint8))
     sizes: list[int] = field(default_factory=list)  # bytes of each tensor in the message
     fault: tuple[int, int] = (0, 0)  # status and number of the parameter, plus one
@@ -64,14 +67,15 @@ class _Bucket:
         return self.copy.host
 
 
-class ClassicState:
+class ClassicState(HookState):
     """What the hook keeps. One for each DDP module; equal options on all ranks.
 
     codec: a name of gradwire.classic.SCHEMES. ratio: TOPK, DGC, RANDK: share of a tensor's values that a rank sends.
     warmup_steps: steps over which the share falls from 1 to ratio. vote: SIGNSGD, SIGNUM: the majority of the signs
     in place of their mean. small_len: parameters of fewer values travel as they are; None: 1024, but 0 for SIGNSGD and
     SIGNUM, whose results have another size than gradients. checksum: finds damaged messages. group, transport,
-    timeout, seed: as in DdpState. options: other fields of gradwire.classic.Options.
+    timeout, seed: as in DdpState. options: other fields of gradwire.classic.Options. report, error, check() and
+    fail(error) are as of DdpState; of the report's numbers there are sizes.
     """
 
     def __init__(
@@ -90,6 +94,7 @@ class ClassicState:
         seed: int = 0,
         **options: Any,
     ) -> None:
+        super().__init__()
         self.group = dist.group.WORLD if group is None else group
         with Start(f"codec {codec!r}", self.group, transport, timeout or timeout_of(self.group)) as start:
             self.options = gradwire.classic.options(codec, checksum=checksum, **options)
@@ -109,14 +114,12 @@ class ClassicState:
         self.step = 0  # synchronised backward passes so far
         self.sent_size = 0  # bytes of frames and their sizes that went to other ranks; casts, plain buckets not counted
         self.received_size = 0  # the same of theirs
-        self.full_size = 0  # bytes of the buckets that were encoded
-        self.on_fail: Callable[[BaseException], None] | None = None  # told of errors of this rank
         self.fault: Callable[[np.ndarray], None] | None = None  # of tests: changes a message before it is decoded
         self._codecs: dict[tuple[int, str], gradwire.classic.Codec] = {}
         self._residual: dict[int, torch.Tensor] = {}  # by number of the parameter, in memory order
         self._momentum: dict[int, torch.Tensor] = {}
-        self._pending = Pending()
         self._messages = 0
+        self._buckets, self._last_round = 0, -1  # of the last step, for errors
         self._own_fault = (0, 0)  # found after this rank's status had gone out
         self._in_backward = False
         self._compared = False  # the ranks have the same step and seed: positions and random numbers follow from them
@@ -128,15 +131,18 @@ class ClassicState:
             self.caster = Caster(self._transport, self.fail)
             self.caster.prepare(codec)
 
-    @property
-    def error(self) -> BaseException | None:
-        """What ended the hook."""
-        return self._pending.error
+    def sizes(self) -> tuple[int, int]:
+        """Bytes of compressed buckets that this rank has sent and received, an all-reduce as a ring of all ranks."""
+        casts = 0 if self.caster is None else self.caster.sent_size
+        return self.sent_size + casts, self.received_size + casts
+
+    def _workers(self) -> list[Worker]:
+        return [self._encoder, self._exchanger]
 
     # ---- the hook ----
 
     def reduce(self, bucket: dist.GradBucket) -> torch.futures.Future:
-        self.check()
+        self.raise_error()
         try:
             if not self._in_backward:
                 self._in_backward = True
@@ -167,17 +173,22 @@ class ClassicState:
         if not fits or self.size == 1 and self.caster:
             return self._plain(values)
         if self.caster is not None:
-            return self.caster.reduce(values, self.options.scheme)
-        bucket = _Bucket(staging.HostCopy(values), self._tensors(values, params, gradients), round, is_last)
+            self.full_size += size_of(values)
+            return self.caster.reduce(values, self.options.scheme, f"step {round}")
+        self._buckets = 0 if self._last_round != round else self._buckets + 1
+        self._last_round = round
+        tensors = self._tensors(values, params, gradients)
+        bucket = _Bucket(staging.HostCopy(values), tensors, round, is_last, f"step {round}, bucket {self._buckets}")
         self.full_size += values.numel() * values.element_size()
         self._pending.add(bucket.copy.future)
         self._encoder.submit(lambda: self._encode(bucket))
         return bucket.copy.future
 
     def _plain(self, values: torch.Tensor) -> torch.futures.Future:
+        self.plain_size += size_of(values)
         if values.dtype.is_floating_point:
             values.div_(self.size)
-        return staging.all_reduce(values, self.group)
+        return staging.all_reduce(values, self.group, self.plain_end(f"step {self.step}, a plain bucket"))
 
     def _tensors(
         self, values: torch.Tensor, params: list[torch.Tensor], gradients: list[torch.Tensor]
@@ -256,7 +267,8 @@ class ClassicState:
         if not self._compared:
             self._transport.agree_on_state(self.options.scheme, step=bucket.round, seed=self._book.seed)
             self._compared = True
-        words = self._gather_words([*(bucket.fault if bucket.fault[0] else self._own_fault), *bucket.sizes])
+        fault = bucket.fault if bucket.fault[0] else self._own_fault
+        words = self._gather_words([*fault, *bucket.sizes], bucket.where)
         if self._raise_fault(words):
             return
         with torch.no_grad():
@@ -267,37 +279,42 @@ class ClassicState:
             skipped = sum(bucket.sizes[:first])
             rooms = [torch.empty(sum(theirs[2 + first :]), dtype=torch.uint8) for theirs in words]
             rooms[self.rank] = bucket.message[skipped:]
-            self._to_all(rooms)
+            self._to_all(rooms, bucket.where)
             try:
                 self._decode(bucket, first, words, [room.numpy() for room in rooms])
             except (Error, ValueError) as error:  # the others learn of it with the next status
                 self._own_fault = (getattr(error, "status", _UNKNOWN), 0)
-        if bucket.is_last and self._raise_fault(self._gather_words(list(self._own_fault), counted=False)):
-            return
+        if bucket.is_last:
+            words = self._gather_words(list(self._own_fault), f"step {bucket.round}, its end", counted=False)
+            if self._raise_fault(words):
+                return
         bucket.copy.finish()
         self._pending.remove(bucket.copy.future)
 
-    def _gather_words(self, words: list[int], *, counted: bool = True) -> list[list[int]]:
+    def _gather_words(self, words: list[int], where: str, *, counted: bool = True) -> list[list[int]]:
         """Those of all ranks."""
         rooms = [torch.empty(len(words), dtype=torch.int64) for _ in range(self.size)]
         rooms[self.rank] = torch.tensor(words, dtype=torch.int64)
-        self._to_all(rooms, counted=counted)
+        self._to_all(rooms, where, counted=counted)
         return [room.tolist() for room in rooms]
 
-    def _to_all(self, rooms: list[torch.Tensor], *, counted: bool = True) -> None:
+    def _to_all(self, rooms: list[torch.Tensor], where: str, *, counted: bool = True) -> None:
         """rooms[rank] goes to all other ranks, theirs into the other rooms."""
         self._messages += 1
         number = self._messages % _TAGS
         peers = [(self.rank + i) % self.size for i in range(1, self.size)]
-        works = [self._transport.receive(rooms[peer], peer, number) for peer in peers if rooms[peer].numel()]
-        if rooms[self.rank].numel():
-            works += [self._transport.send(rooms[self.rank], peer, number) for peer in peers]
+        others = [peer for peer in peers if rooms[peer].numel()]
+        receives = [(self._transport.receive(rooms[peer], peer, number), peer) for peer in others]
+        others = peers if rooms[self.rank].numel() else []
+        sends = [(self._transport.send(rooms[self.rank], peer, number), peer) for peer in others]
         if counted:
             sizes = [room.numel() * room.element_size() for room in rooms]
             self.received_size += sum(sizes) - sizes[self.rank]
             self.sent_size += sizes[self.rank] * len(peers)
-        for work in works:
-            self._transport.wait(work)
+        for work, peer in receives:
+            self._transport.wait(work, peer, where)
+        for work, peer in sends:
+            self._transport.wait(work, peer, where, sending=True)
 
     def _raise_fault(self, words: list[list[int]]) -> bool:
         """Whether a rank has said that something failed. All ranks find the same one, and stop here."""
@@ -321,7 +338,7 @@ class ClassicState:
             total.add(bucket.message[at : at + size].numpy())
             at += size
             lanes = torch.from_numpy(total.lanes.view(np.float32))
-            self._transport.all_reduce(lanes)
+            self._transport.all_reduce(lanes, where=bucket.where)
             size = 2 * (self.size - 1) * lanes.numel() * 4 // self.size
             self.sent_size += size
             self.received_size += size
@@ -375,24 +392,9 @@ class ClassicState:
 
     # ---- failure ----
 
-    def check(self) -> None:
-        """Raises if an operation failed."""
-        if self.error is not None:
-            raise RuntimeError(f"gradwire: an earlier operation failed: {self.error}") from self.error
-
     def fail(self, error: BaseException, *, alone: bool | None = None) -> None:
-        """Everything on its way, and all later calls, raise; on the other ranks too. alone: these may wait for this
-        one, and their connections break; None: unless the error is one that all raise at the same place."""
-        waiting = self._pending.take(error)
-        if waiting is None:
-            return
         self._watch.end()
-        if not isinstance(error, DifferentError) if alone is None else alone:
-            self._transport.abort()
-        if self.on_fail is not None:
-            self.on_fail(error)
-        for future in waiting:  # last: who waits for one finds the error recorded everywhere
-            fail_future(future, error)
+        super().fail(error, alone=alone)
 
     # ---- state ----
 
@@ -428,7 +430,8 @@ class ClassicState:
         self._momentum = {number: kept.clone() for number, kept in state["momentum"].items()}
 
     def close(self) -> None:
-        """Ends the threads. The hook must not be called afterwards."""
+        """Ends the threads. The hook raises afterwards."""
+        self._closed = True
         self._watch.close()
         self._encoder.close(10.0)
         self._exchanger.close(10.0)

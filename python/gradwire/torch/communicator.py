@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import struct
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -15,9 +19,29 @@ from . import staging
 from .engine import CODEC_DTYPES, Engine, Operation, Plan
 from .optimizers import Book, Place
 from .options import CodecOptions
+from .stats import Report, StepClock, size_of
 from .transport import Start, timeout_of
 
 _PLANS_MAX = 256  # lengths (with an optimizer: sets of parameters) whose memory a communicator keeps
+_HEAD = struct.Struct("<BII")  # of what the ranks tell before an operation: bad, its values, their memory orders
+_TOLD_SIZE = 512
+# What sums are made in where Gloo does not add a type.
+_WIDER = {torch.int16: torch.int32, **({} if hasattr(torch, "compile") else {torch.bfloat16: torch.float32})}
+_TAKEN = {
+    *(torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex32, torch.complex64, torch.complex128),
+    *(torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64),
+}
+
+
+@dataclass
+class _Call:
+    """What one rank gives to an operation."""
+
+    text: str  # what all ranks must give
+    tensors: list[torch.Tensor]
+    params: Sequence[torch.Tensor] | None = None
+    orders: list[tuple[int, ...]] = field(default_factory=list)  # of dimensions in memory, _order()
+    flats: list[tuple[list[int], torch.Tensor]] = field(default_factory=list)  # tensors that travel together
 
 
 class Communicator:
@@ -27,6 +51,10 @@ class Communicator:
     quanta then follow from its state, and all_reduce() needs `params`. Without one levels are carried, and nmse is the
     share of error that a message may add. small_len, seed, transport, timeout: as in DdpState. options: those of
     CodecOptions, but levels.
+
+    Before anything is sent the ranks compare what they give: where an argument is bad or differs all of them raise
+    TypeError or ValueError, tensors are as they were, and the communicator goes on. report: as of DdpState, sums over
+    the operations; error: what ended the communicator.
     """
 
     def __init__(
@@ -55,6 +83,12 @@ class Communicator:
         self.engine = Engine(self._transport, settings, self._book)
         weakref.finalize(self, self.engine.abandon).atexit = False
         self._plans: dict[tuple[Any, ...], Plan] = {}
+        self.clock = StepClock()  # of the report: operations are no steps
+        self.report = Report(self, csv=None, tensorboard=None, every=1)
+
+    def sizes_of_others(self) -> tuple[int, int]:
+        """Bytes that other codecs sent and received."""
+        return 0, 0
 
     # ---- operations ----
 
@@ -68,81 +102,164 @@ class Communicator:
         """Replaces the tensors, in place, by their mean or sum over the ranks. All ranks get the same bits.
 
         params: the parameter of each tensor, where there is an optimizer. Tensors of one dtype travel together; what
-        the codec does not take, and dtypes with few values, travel plain.
+        the codec does not take, and dtypes with few values, travel plain. Complex tensors travel as their real and
+        imaginary parts; a mean of integers is rounded down. Refused, as nothing can be added up or written there:
+        sparse, nested, quantized and meta tensors, DTensors, bool and 8-bit floats, expanded tensors and others of
+        which two elements share memory.
         """
-        self.engine.raise_error()
-        tensors = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
-        params = None if params is None else list(params)
-        if self.engine.settings.maps and (params is None or len(params) != len(tensors)):
-            raise ValueError("with an optimizer, all_reduce() needs the parameter of each tensor")
-        for dtype in sorted({tensor.dtype for tensor in tensors}, key=str):
-            chosen = [i for i, tensor in enumerate(tensors) if tensor.dtype == dtype]
-            self._all_reduce([tensors[i] for i in chosen], [params[i] for i in chosen] if params else None, mean)
-        self.step += 1
 
-    @torch.no_grad()  # parameters are tensors too
+        def prepare() -> _Call:
+            given = _listed(tensors)
+            for number, tensor in enumerate(given):
+                _check(f"tensor {number}", tensor)
+            chosen = None if params is None else list(params)
+            if self.engine.settings.maps and (chosen is None or len(chosen) != len(given)):
+                raise ValueError("gradwire: with an optimizer, all_reduce() needs the parameter of each tensor")
+            what = ", ".join(map(_kind, given))
+            call = _Call(f"all_reduce(mean={bool(mean)}) of {len(given)} tensors: {what}", given, chosen)
+            call.orders = [_order(tensor) for tensor in given]
+            call.flats = _gathered(call)
+            call.text += "".join(f"; {chosen}" for chosen, _ in call.flats if len(call.flats) > 1)
+            return call
+
+        call = self._agree(prepare)
+        with self._together():
+            for chosen, flat in call.flats:
+                self._all_reduce(call, chosen, flat, mean)
+
     def reduce_scatter(self, output: torch.Tensor, values: torch.Tensor, *, mean: bool = False) -> None:
         """output: this rank's part of the sum (or mean) of `values`, which has output.numel() values for each rank.
 
-        ValueError where it has not, or another dtype. Of a communicator with an optimizer it travels plain: a rank has
+        Raises on all ranks where it has not, or another dtype, and refuses what all_reduce() does; `values` may be
+        expanded, and `output` may be a part of them. Of a communicator with an optimizer it travels plain: a rank has
         the optimizer state of its own part only, so quanta cannot follow from it.
         """
-        self.engine.raise_error()
-        if values.numel() != output.numel() * self.size or values.dtype != output.dtype:
-            raise ValueError("values must have the output's dtype and output.numel() values for each rank")
-        if self._travels_plain(values) or self.engine.settings.maps:
-            self._plain_scatter(output, values, mean)
-        else:
-            values, result = _host(values), _host(output)
-            plan = self._plan(("scatter", values.numel(), values.dtype), values, [], shard_len=output.numel())
-            self._run(plan, values, result, 1.0 / self.size if mean else 1.0, scatter=True)
-            if result.data_ptr() != output.data_ptr():
-                output.copy_(result.view_as(output))
+        self._reduce_scatter(output, values, mean, lambda: None)
+
+    @torch.no_grad()  # parameters are tensors too
+    def _reduce_scatter(
+        self, output: torch.Tensor, values: torch.Tensor, mean: bool, check: Callable[[], None]
+    ) -> None:
+        """check: raises what else is wrong on this rank."""
+
+        def prepare() -> _Call:
+            check()
+            _check("the output", output)
+            _check("the tensor of values", values, written=False)
+            fits = values.numel() == output.numel() * self.size
+            if not fits or values.dtype != output.dtype or values.device != output.device:
+                raise ValueError(
+                    "gradwire: values must have the output's dtype and device, and output.numel() values for each of "
+                    f"{self.size} ranks: they are {_kind(values)}, the output {_kind(output)}"
+                )
+            text = f"reduce_scatter(mean={bool(mean)}) of {_kind(values)}"
+            return _Call(text, [output], flats=[([0], _flat(values, ()))])
+
+        ((_, flat),) = self._agree(prepare).flats
+        with self._together():
+            if self._travels_plain(flat) or self.engine.settings.maps:
+                total = self._plain_sum(flat.clone(), mean)
+                part = total.view(self.size, -1)[self.rank]
+            else:
+                flat, part = _host(flat), torch.empty(_len(output), dtype=flat.dtype)
+                plan = self._plan(("scatter", flat.numel(), flat.dtype), flat, [], shard_len=part.numel())
+                self._run(plan, flat, part, 1.0 / self.size if mean else 1.0, scatter=True)
+            _write(output, part, ())
+
+    @contextlib.contextmanager
+    def _together(self) -> Iterator[None]:
+        """What raises now, on this rank alone, ends the communicator on all of them: they are in the operation."""
+        try:
+            yield
+        except Exception as error:
+            self.engine.fail(error)
+            raise
         self.step += 1
+
+    def _agree(self, prepare: Callable[[], _Call]) -> _Call:
+        """What this rank gives, when all ranks have said what they do. Raises on all of them before anything is sent
+        where one has something bad, or something else."""
+        self.engine.raise_error()
+        problem, text, digests = None, "", (0, 0)
+        try:
+            call = prepare()
+            text, digests = call.text, (zlib.crc32(call.text.encode()), zlib.crc32(repr(call.orders).encode()))
+        except Exception as error:  # whatever it is, the others wait for this rank
+            problem, text = error, f"{type(error).__name__}: {error}"
+        told = self._exchange(_HEAD.pack(problem is not None, *digests) + text.encode())
+        if problem is not None:
+            raise problem
+        said = [_HEAD.unpack(one[: _HEAD.size]) for one in told]
+        for rank, (bad, values, _) in enumerate(said):
+            if bad or values != digests[0]:
+                theirs = told[rank][_HEAD.size :].rstrip(b"\0").decode(errors="replace").replace("gradwire: ", "", 1)
+                who = self._transport.name(rank)
+                why = f"{who} raised {theirs}" if bad else f"the ranks differ: {who} has {theirs}; this one {text}"
+                raise ValueError(f"gradwire: nothing is reduced, as {why[:1000]}")
+        if any(orders != digests[1] for _, _, orders in said):  # values must meet those of the same index
+            call.orders = [() for _ in call.orders]
+            call.flats = _gathered(call)
+        return call
+
+    def _exchange(self, told: bytes) -> list[bytes]:
+        """What all ranks tell."""
+        mine = torch.frombuffer(bytearray(told[:_TOLD_SIZE].ljust(_TOLD_SIZE, b"\0")), dtype=torch.uint8)
+        where = f"operation {self.step}"
+        try:
+            rooms = self.engine.call(lambda: self._transport.gather(mine, where))
+        except RuntimeError as error:
+            raise RuntimeError(f"gradwire: {error}") from error
+        return [bytes(room.tolist()) for room in rooms]
 
     def _travels_plain(self, values: torch.Tensor) -> bool:
         taken = values.dtype in CODEC_DTYPES and staging.reaches(values.device)
         return self.size == 1 or not taken or values.numel() < max(self.small_len, 1)
 
-    def _all_reduce(self, tensors: list[torch.Tensor], params: Sequence[torch.Tensor] | None, mean: bool) -> None:
-        flat = torch.cat([_in_memory_order(tensor) for tensor in tensors])
+    def _all_reduce(self, call: _Call, chosen: list[int], flat: torch.Tensor, mean: bool) -> None:
+        tensors = [call.tensors[i] for i in chosen]
         if self._travels_plain(flat):
-            dist.all_reduce(flat, group=self.group)
-            if mean:
-                flat.div_(self.size) if flat.dtype.is_floating_point else flat.floor_divide_(self.size)
+            flat = self._plain_sum(flat, mean)
         else:
             flat = _host(flat)
-            places = self._places(tensors, params)
+            places = self._places(call, chosen)
             key = ("all", flat.numel(), flat.dtype, *(id(place.param) for place in places))
             plan = self._plan(key, flat, places)
             if self.engine.settings.maps:
                 self._book.look()
                 self.engine.build_maps([plan], float(self.size if mean else 1))
-                self.engine.compare_maps([plan])
+                self.engine.compare_maps([plan], f"operation {self.step}, comparing maps")
             self._run(plan, flat, flat, 1.0 / self.size if mean else 1.0)
         at = 0
-        for tensor in tensors:
-            part = flat[at : at + tensor.numel()]
-            at += tensor.numel()
-            with torch.no_grad():  # parameters are tensors too
-                tensor.copy_(_like(part, tensor))
+        for i, tensor in zip(chosen, tensors):
+            _write(tensor, flat[at : at + _len(tensor)], call.orders[i])
+            at += _len(tensor)
 
-    def _plain_scatter(self, output: torch.Tensor, values: torch.Tensor, mean: bool) -> None:
-        """Gloo has no reduce-scatter: sums everything and keeps a part."""
-        total = values.clone()
-        dist.all_reduce(total, group=self.group)
-        output.copy_(total.view(self.size, -1)[self.rank].view_as(output))
+    def _plain_sum(self, flat: torch.Tensor, mean: bool) -> torch.Tensor:
+        """Their sum or mean over the ranks, perhaps in place."""
+        if flat.numel() == 0:
+            return flat
+        self.report.plain_size += size_of(flat)
+        total = flat.to(_WIDER.get(flat.dtype, flat.dtype))
+        if self.size > 1 and total.device.type == "cpu":
+            try:
+                self.engine.call(lambda: self._transport.all_reduce(total, where=f"operation {self.step}"))
+            except RuntimeError as error:
+                raise RuntimeError(f"gradwire: {error}") from error
+        elif self.size > 1:
+            dist.all_reduce(total, group=self.group)
         if mean:
-            output.div_(self.size)
+            total.div_(self.size) if total.dtype.is_floating_point else total.floor_divide_(self.size)
+        return total.to(flat.dtype)
 
-    def _places(self, tensors: list[torch.Tensor], params: Sequence[torch.Tensor] | None) -> list[Place]:
+    def _places(self, call: _Call, chosen: list[int]) -> list[Place]:
         places, at = [], 0
-        for tensor, param in zip(tensors, params or []):
+        for i in chosen if call.params else []:
+            tensor, param = call.tensors[i], call.params[i]
             number = self._book.number(param)
-            if number is not None and 0 < tensor.numel() == param.numel():
-                if tensor.stride() == param.stride():
+            if number is not None and 0 < tensor.numel() == param.numel() and tensor.stride() == param.stride():
+                if call.orders[i] or tensor.is_contiguous():  # they travel as the parameter lies in memory
                     places.append(Place(param, at, param.numel(), self._book.stream_seed(number)))
-            at += tensor.numel()
+            at += _len(tensor)
         return places
 
     def _plan(self, key: tuple[Any, ...], values: torch.Tensor, places: list[Place], shard_len: int = 0) -> Plan:
@@ -157,6 +274,7 @@ class Communicator:
     def _run(self, plan: Plan, values: torch.Tensor, result: torch.Tensor, scale: float, scatter: bool = False) -> None:
         done = threading.Event()
         errors: list[BaseException] = []
+        self.report.full_size += size_of(values)
 
         def fail(error: BaseException) -> None:
             errors.append(error)
@@ -170,12 +288,13 @@ class Communicator:
                 scale=scale,
                 wire_scale=1.0 / scale,
                 step=self.step,
+                where=f"operation {self.step}",
                 scatter=scatter,
                 on_done=lambda operation: None,
                 on_error=lambda error: None,
             )
         )
-        self.engine.conclude(done.set, fail)
+        self.engine.conclude(done.set, fail, f"operation {self.step}, its end")
         done.wait()
         if errors:
             raise RuntimeError(f"gradwire: {errors[0]}") from errors[0]
@@ -191,9 +310,29 @@ class Communicator:
         """For FSDPModule.set_custom_reduce_scatter()."""
         return _ReduceScatter(self)
 
+    # ---- failure and end ----
+
+    @property
+    def error(self) -> BaseException | None:
+        """What ended the communicator."""
+        return self.engine.error
+
+    def fail(self, error: BaseException) -> None:
+        """Ends the communicator on all ranks, as if an operation of this one had failed."""
+        self.engine.fail(error)
+
+    def check(self) -> None:
+        """Raises if an operation failed on any rank. A collective call."""
+        self.engine.raise_error()
+        done = threading.Event()
+        self.engine.conclude(done.set, lambda error: done.set(), "check()")
+        done.wait()
+        self.engine.raise_error()
+
     def close(self) -> None:
-        """Ends the threads."""
+        """Ends the threads. Operations raise afterwards."""
         self.engine.close()
+        self.report.close()
 
 
 class _ReduceScatter:
@@ -209,13 +348,17 @@ class _ReduceScatter:
         self, output_tensor: torch.Tensor, input_tensor: torch.Tensor, group: Any, op: Any, async_op: bool = False
     ) -> None:
         """Blocks: FSDP2 calls with async_op=False."""
-        if async_op:
-            raise ValueError("gradwire: this reduce-scatter is not asynchronous")
-        if dist.get_process_group_ranks(group) != dist.get_process_group_ranks(self._communicator.group):
-            raise ValueError("gradwire: the communicator has another process group")
-        if op not in (dist.ReduceOp.SUM, dist.ReduceOp.AVG):
-            raise ValueError(f"gradwire: {op} is not SUM or AVG; call set_force_sum_reduction_for_comms(True)")
-        self._communicator.reduce_scatter(output_tensor, input_tensor, mean=op == dist.ReduceOp.AVG)
+
+        def check() -> None:
+            if async_op:
+                raise ValueError("gradwire: this reduce-scatter is not asynchronous")
+            if dist.get_process_group_ranks(group) != dist.get_process_group_ranks(self._communicator.group):
+                raise ValueError("gradwire: the communicator has another process group")
+            if op not in (dist.ReduceOp.SUM, dist.ReduceOp.AVG):
+                what = "call set_force_sum_reduction_for_comms(True)"
+                raise ValueError(f"gradwire: {op} is not SUM or AVG; {what}")
+
+        self._communicator._reduce_scatter(output_tensor, input_tensor, op == dist.ReduceOp.AVG, check)
 
 
 _cached: dict[Any, Communicator] = {}
@@ -230,18 +373,102 @@ def all_reduce(tensors: torch.Tensor | Iterable[torch.Tensor], group: Any = None
     _cached[key].all_reduce(tensors, mean=mean)
 
 
-def _in_memory_order(tensor: torch.Tensor) -> torch.Tensor:
-    """The values as one dimension: of a dense tensor as they lie in memory, as in DDP's buckets."""
-    tensor = tensor.detach()
-    dense = tensor.is_contiguous() or (tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last))
-    return tensor.as_strided((tensor.numel(),), (1,)) if dense else tensor.reshape(-1)
+def _listed(tensors: Any) -> list[Any]:
+    if isinstance(tensors, torch.Tensor):
+        return [tensors]
+    if not isinstance(tensors, Iterable):
+        raise TypeError(f"gradwire: all_reduce() takes tensors, not {type(tensors).__name__}")
+    return list(tensors)
 
 
-def _like(part: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
-    """The inverse of _in_memory_order()."""
-    if not tensor.is_contiguous() and tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last):
-        return part.as_strided(tensor.size(), tensor.stride())
-    return part.view(tensor.size())
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _kind(tensor: torch.Tensor) -> str:
+    """What must be equal on all ranks."""
+    where = "" if tensor.device.type == "cpu" else f" on {tensor.device.type}"
+    return f"{_name(tensor.dtype)} {tensor.numel()}{where}"
+
+
+def _check(what: str, tensor: Any, *, written: bool = True) -> None:
+    """Raises what is wrong with a tensor. written: a result goes there."""
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"gradwire: {what} is {'None' if tensor is None else type(tensor).__name__}, not a tensor")
+    if hasattr(tensor, "to_local"):
+        raise TypeError(f"gradwire: {what} is a DTensor; give its part on this rank, to_local()")
+    if tensor.layout != torch.strided or getattr(tensor, "is_nested", False):
+        kind = "nested" if getattr(tensor, "is_nested", False) else _name(tensor.layout)
+        raise TypeError(f"gradwire: {what} is {kind}; only dense (strided) tensors are taken")
+    if tensor.device.type == "meta":
+        raise TypeError(f"gradwire: {what} is on the device meta and has no values")
+    if tensor.dtype not in _TAKEN:
+        hint = "uint8 or int32" if tensor.dtype == torch.bool else "a type of 16 bits or more"
+        raise TypeError(f"gradwire: {what} is of {_name(tensor.dtype)}, which is not added up; convert it to {hint}")
+    if written and _overlaps(tensor):
+        raise ValueError(
+            f"gradwire: {what} has elements that share memory, as expand() makes them: no result can be written "
+            "there; give a contiguous() copy"
+        )
+
+
+def _overlaps(tensor: torch.Tensor) -> bool:
+    """Whether two elements are at one place."""
+    dims = sorted((stride, size) for stride, size in zip(tensor.stride(), tensor.size()) if size > 1)
+    reach = 0  # of the dimensions so far
+    if tensor.numel() < 2:
+        return False
+    for stride, size in dims:
+        if stride <= reach:
+            break
+        reach += stride * (size - 1)
+    else:
+        return False
+    if dims[0][0] == 0:
+        return True
+    places = torch.zeros(1, dtype=torch.int64)  # windows and the like: rare
+    for stride, size in dims:
+        places = (places.unsqueeze(1) + stride * torch.arange(size)).reshape(-1)
+    return places.unique().numel() < places.numel()
+
+
+def _order(tensor: torch.Tensor) -> tuple[int, ...]:
+    """Its dimensions as they lie in memory, the outermost first. Empty: as they are, or with gaps."""
+    order = tuple(sorted(range(tensor.dim()), key=lambda i: -tensor.stride(i)))
+    if tensor.is_contiguous() or not tensor.permute(order).is_contiguous():
+        return ()
+    return order
+
+
+def _flat(tensor: torch.Tensor, order: tuple[int, ...]) -> torch.Tensor:
+    """The values as one dimension, in this order of dimensions: real ones, perhaps the tensor's own memory."""
+    tensor = tensor.detach().resolve_conj().resolve_neg()
+    flat = (tensor.permute(order) if order else tensor).reshape(-1)
+    return torch.view_as_real(flat).reshape(-1) if flat.is_complex() else flat
+
+
+def _len(tensor: torch.Tensor) -> int:
+    """Of its values, as they travel."""
+    return tensor.numel() * (2 if tensor.is_complex() else 1)
+
+
+def _gathered(call: _Call) -> list[tuple[list[int], torch.Tensor]]:
+    """The tensors that travel together, by their numbers, and their values: copies."""
+    kinds: dict[tuple[str, torch.device], list[int]] = {}
+    for i, tensor in enumerate(call.tensors):
+        kinds.setdefault((str(tensor.dtype), tensor.device), []).append(i)
+    chosen = sorted(kinds.values(), key=lambda one: (str(call.tensors[one[0]].dtype), one[0]))
+    return [(one, torch.cat([_flat(call.tensors[i], call.orders[i]) for i in one])) for one in chosen]
+
+
+def _write(tensor: torch.Tensor, flat: torch.Tensor, order: tuple[int, ...]) -> None:
+    """The inverse of _flat(), into the tensor."""
+    if tensor.is_complex():
+        flat = torch.view_as_complex(flat.view(-1, 2))
+    with torch.inference_mode() if tensor.is_inference() else contextlib.nullcontext():
+        place = tensor.detach()  # autograd has no say: parameters are tensors too
+        place = place.permute(order) if order else place
+        place.copy_(flat.view(place.size()))
 
 
 def _host(tensor: torch.Tensor) -> torch.Tensor:

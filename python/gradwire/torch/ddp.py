@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 import threading
+import time
 import types
 import warnings
 import weakref
@@ -28,9 +29,10 @@ from .options import CodecOptions
 from .pending import fail_future
 from .recording import Message, Recording, check_writable
 from .replay import Layout, Replay
-from .stats import Report, StepClock
-from .transport import Start, Transport, new_transport, timeout_of, weakly
+from .stats import Report, StepClock, size_of
+from .transport import Start, Transport, collective_error, new_transport, timeout_of
 from .watch import BackwardWatch
+from .workers import weakly
 
 log = logging.getLogger("gradwire")
 _HINT_STEP = 3  # DDP has made its last buckets
@@ -131,6 +133,7 @@ class DdpState:
         self.engine = Engine(self._transport, settings, self._book)
         weakref.finalize(self, self.engine.abandon).atexit = False
         self.engine.on_fail.append(weakly(self._failed))
+        self.engine.on_break.append(weakly(self._break))
         self.step = 0  # synchronised backward passes so far
         self.instead: Callable[[dist.GradBucket], torch.futures.Future] | None = None  # of the probe: for all buckets
         self.clock = StepClock()
@@ -140,6 +143,7 @@ class DdpState:
         self._used: set[tuple[Any, ...]] = set()
         self._others: list[torch.futures.Future] = []  # debug: of other codecs' results in this backward pass
         self._in_backward = False
+        self._bucket = -1  # the last of this backward pass, for errors
         self._scale: float | None = None  # of the wire, in a backward pass
         self._maps = settings.maps  # of any bucket
         self._compressing = False
@@ -214,7 +218,7 @@ class DdpState:
         if kind in ("fp16", "bf16"):
             self._refuse(kind, options)
             caster = self._make_caster(kind)
-            return lambda values, params, gradients, message: caster.reduce(values, kind)
+            return lambda values, params, gradients, message: caster.reduce(values, kind, self._where())
         if kind == "thc":
             thc = self._make_thc(options)
             return lambda values, params, gradients, message: thc.start(values, params)
@@ -235,7 +239,8 @@ class DdpState:
             transport = new_transport(self.group, None, self.timeout)
             self._casters[kind] = Caster(transport, self.engine.fail)
             self._casters[kind].prepare(kind)
-            self.engine.on_fail.append(lambda error: transport.abort())
+            transport.agree("casts", {})
+            self.engine.on_break.append(transport.abort)
         return self._casters[kind]
 
     def _make_thc(self, options: dict[str, Any]) -> Any:
@@ -282,16 +287,22 @@ class DdpState:
 
     # ---- failure ----
 
+    @property
+    def error(self) -> BaseException | None:
+        """What ended the hook."""
+        return self.engine.error
+
     def fail(self, error: BaseException) -> None:
         """Ends the hook on all ranks, as if an operation of this one had failed. For an error that the hook does not
         see: one in a forward pass, or before the first bucket of a backward pass."""
         self.engine.fail(error)
 
     def _failed(self, error: BaseException) -> None:
-        """Others may wait in an all-reduce of DDP's own group."""
         self._watch.end()
-        if self.engine.alone:
-            Transport(self.group, self.timeout).abort()
+
+    def _break(self) -> None:
+        """Others may wait in an all-reduce of DDP's own group."""
+        Transport(self.group, self.timeout).abort()
 
     # ---- maps ----
 
@@ -410,8 +421,9 @@ class DdpState:
         good: torch.futures.Future = torch.futures.Future()
 
         def conclude(_: Any = None) -> None:
-            self.engine.conclude(lambda: good.set_result(None), lambda error: fail_future(good, error))
+            self.engine.conclude(lambda: good.set_result(None), lambda error: fail_future(good, error), where)
 
+        where = f"step {self.step}, its end"
         if self._others:  # the engine does not wait for them
             torch.futures.collect_all(self._others).then(conclude)
         else:
@@ -435,6 +447,7 @@ class DdpState:
         label: str,
     ) -> torch.futures.Future:
         message = None if self.recording is None else self.recording.message(label, values.numel())
+        self._bucket += 1
         future = run(values, params, gradients, message)
         if message is None:
             return future
@@ -466,6 +479,7 @@ class DdpState:
         self._used = set()
         self._others = []
         self._layout = []
+        self._bucket = -1
         if not (self._compressing and self._maps):
             return
         if self._plans and self._map_due:
@@ -474,7 +488,7 @@ class DdpState:
             self._check_inputs()
         if self._map_versions is None or not self._plans:  # new buckets get maps when they come
             self._map_versions = self._book.versions()
-        self.engine.compare_maps(list(self._plans.values()))
+        self.engine.compare_maps(list(self._plans.values()), f"step {self.step}, comparing maps")
 
     def _compare_states(self) -> None:
         """A state that some ranks have not loaded: they would wait for messages that are not sent."""
@@ -542,7 +556,7 @@ class DdpState:
         return self._plain(values)
 
     def _plain(self, values: torch.Tensor) -> torch.futures.Future:
-        self.report.plain_size += _size_of(values)
+        self.report.plain_size += size_of(values)
         if values.dtype.is_floating_point:
             values.div_(self.size)
 
@@ -550,10 +564,14 @@ class DdpState:
             try:
                 return total()
             except Exception as error:
-                self.engine.fail(error)
+                self.engine.fail(collective_error(error, where, begin))
                 raise
 
+        where, begin = self._where(), time.monotonic()
         return staging.all_reduce(values, self.group, end)
+
+    def _where(self) -> str:
+        return f"step {self.step}, bucket {max(self._bucket, 0)}"
 
     def _compressed(
         self,
@@ -581,6 +599,7 @@ class DdpState:
                 scale=1.0 / self.size,
                 wire_scale=self._wire_scale() if self._scale is None else self._scale,
                 step=self.step,
+                where=self._where(),
                 on_done=done,
                 on_error=lambda error: fail_future(copy.future, error),
                 wait=copy.wait,
@@ -642,7 +661,7 @@ class DdpState:
         """Raises if an operation failed on any rank or, in debug mode, if results differ. A collective call."""
         self.engine.raise_error()
         done = threading.Event()
-        self.engine.conclude(done.set, lambda error: done.set())
+        self.engine.conclude(done.set, lambda error: done.set(), "check()")
         done.wait()
         self.engine.raise_error()
 
@@ -656,13 +675,6 @@ class DdpState:
             other.close()
         self.engine.close()
         self.report.close()
-
-
-def _size_of(values: torch.Tensor) -> int:
-    """Bytes of a bucket; a sparse gradient of an embedding is one of its own."""
-    if not values.is_sparse:
-        return values.numel() * values.element_size()
-    return sum(part.numel() * part.element_size() for part in (values._indices(), values._values()))
 
 
 def places_of(

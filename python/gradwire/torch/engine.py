@@ -29,7 +29,17 @@ from gradwire.gcomp import Options
 
 from . import _pool, staging
 from .optimizers import Book, Place, SegmentTable
-from .transport import FROM_OWNER, OPERATIONS_MAX, PIECES_MAX, TO_OWNER, DifferentError, Transport, Worker, tag
+from .transport import (
+    FROM_OWNER,
+    OPERATIONS_MAX,
+    PIECES_MAX,
+    TO_OWNER,
+    DifferentError,
+    Transport,
+    collective_error,
+    tag,
+)
+from .workers import Worker
 
 CODEC_DTYPES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 _MASK = (1 << 64) - 1
@@ -125,7 +135,7 @@ class Plan:
         self.map_built = False
         self.compared = False  # the ranks have compared maps of this bucket
         self.agreed = False  # all ranks hold the same map
-        self.sends: list[Any] = []
+        self.sends: list[tuple[Any, int]] = []  # with their ranks
         self.operation: Operation | None = None
         self.count = 0
 
@@ -182,13 +192,14 @@ class Plan:
         if self.engine.fault is not None:
             self.engine.fault(stage, event.piece, message)
         for peer in peers:
-            self.sends.append(transport.send(message, peer, tag(self.operation.number, stage, event.piece)))
+            work = transport.send(message, peer, tag(self.operation.number, stage, event.piece))
+            self.sends.append((work, peer))
 
     def finish_sends(self) -> None:
         """The slots of the last operation's messages are free."""
         sends, self.sends = self.sends, []
-        for work in sends:
-            self.engine.transport.wait(work)
+        for work, peer in sends:
+            self.engine.transport.wait(work, peer, self.operation.where, sending=True)
 
     def close(self) -> None:
         self.finish_sends()
@@ -207,6 +218,7 @@ class Operation:
     step: int
     on_done: Callable[[Operation], None]
     on_error: Callable[[BaseException], None]
+    where: str = ""  # step and bucket, for errors
     scatter: bool = False
     spare: bool = False
     wait: Callable[[], None] | None = None  # until the values are there
@@ -246,6 +258,9 @@ class Engine:
         self.error: BaseException | None = None
         self.alone = False  # the other ranks may wait for this one, whose error they do not know or learn elsewhere
         self.on_fail: list[Callable[[BaseException], None]] = []
+        self.on_break: list[Callable[[], None]] = []  # break other connections than those of the transport
+        self._failing: int | None = None  # the thread that is in fail()
+        self._has_failed = threading.Event()
         self.word = 0  # the worst outcome on this rank since the last conclusion
         self.digest = 0  # debug: of the results since then
         self.mismatches = 0  # agreements that found different maps
@@ -290,17 +305,17 @@ class Engine:
         marks = {device: staging.of(device).mark() for device in set().union(*(plan.devices for plan in chosen))}
         self._control.submit(lambda: self._build(chosen, wire_scale, marks))
 
-    def compare_maps(self, plans: Sequence[Plan]) -> None:
+    def compare_maps(self, plans: Sequence[Plan], where: str = "") -> None:
         """The ranks compare the maps of these plans. As often on all ranks, whatever each of them has built."""
         chosen = list(plans)
-        self._control.submit(lambda: self._compare(chosen))
+        self._control.submit(lambda: self._compare(chosen, where))
 
-    def conclude(self, on_done: Callable[[], None], on_error: Callable[[BaseException], None]) -> None:
+    def conclude(self, on_done: Callable[[], None], on_error: Callable[[BaseException], None], where: str = "") -> None:
         """Waits for all operations before it and tells all ranks the worst outcome; in debug mode compares results.
 
         One of the two is called: the same one on all ranks that are there.
         """
-        self._control.submit(lambda: self._conclude(on_done, on_error))
+        self._control.submit(lambda: self._conclude(on_done, on_error, where))
 
     def retire(self, plan: Plan) -> None:
         """The bucket does not come again."""
@@ -351,7 +366,7 @@ class Engine:
         with self._lock:
             self.word = max([self.word, *words])
 
-    def _compare(self, plans: list[Plan]) -> None:
+    def _compare(self, plans: list[Plan], where: str) -> None:
         """Raises what went wrong with a map on any rank."""
         plans = [plan for plan in plans if plan.settings.agree]
         if self.error is not None or not plans:
@@ -360,7 +375,7 @@ class Engine:
             words = [self.word]
         for plan in plans:
             words += plan.exchange.map_words() if plan.map_built else [0] * _pool.MAP_WORDS
-        words = self.transport.largest(words)
+        words = self.transport.largest(words, where)
         if words[0]:
             raise ExchangeError(words[0])
         for i, plan in enumerate(plans):
@@ -375,14 +390,15 @@ class Engine:
                     plan.settings.spare.levels,
                 )
 
-    def _conclude(self, on_done: Callable[[], None], on_error: Callable[[BaseException], None]) -> None:
+    def _conclude(self, on_done: Callable[[], None], on_error: Callable[[BaseException], None], where: str) -> None:
         with self._idle:
             self._idle.wait_for(lambda: not self._active or self.error is not None)
             word, digest = self.word, self.digest
             self.word = self.digest = 0
         if self.error is None:
             try:
-                word, largest, complement = self.transport.largest([word, digest, digest ^ _MASK])
+                words = [word, digest, digest ^ _MASK]
+                word, largest, complement = self.transport.largest(words, where, direct=False)
                 if word:
                     raise ExchangeError(word)
                 if largest != complement ^ _MASK:
@@ -413,7 +429,7 @@ class Engine:
             operation.wait()
         if plan.settings.maps and not (plan.compared if plan.settings.agree else plan.map_built):
             self._build([plan], operation.wire_scale, {})  # the bucket is new; its state is older than its values
-            self._compare([plan])
+            self._compare([plan], operation.where)
         operation.spare = operation.spare or (plan.settings.agree and not plan.agreed)
         self._operations += 1
         operation.number = self._operations
@@ -450,7 +466,7 @@ class Engine:
     def await_message(self, operation: Operation, work: Any, stage: int, piece: int, peer: int) -> None:
         def run() -> None:
             if self.error is None:
-                self.transport.wait(work)
+                self.transport.wait(work, peer, operation.where, direct=stage == TO_OWNER)
                 operation.plan.exchange.receive(piece, peer)
 
         self._receivers[stage].submit(run)
@@ -463,6 +479,8 @@ class Engine:
                 for event in self.pool.wait(1.0):
                     if event.kind != _pool.POKE:
                         self._handle(self.plans[event.cookie], event)
+                if self.error is None:
+                    self.transport.look()
             except BaseException as error:
                 self.fail(error)
 
@@ -516,19 +534,39 @@ class Engine:
     def fail(self, error: BaseException, *, alone: bool | None = None) -> None:
         """All operations, also later ones, raise; on the other ranks too. alone: these have not raised the same at the
         same place in the order of this engine's operations. None: as the type of the error says."""
-        with self._idle:
-            if self.error is not None:
+        with self._lock:
+            if self.error is not None or self._failing == threading.get_ident():
                 return
-            self.error = error
-            agreed = ExchangeError, ReplicaError, DifferentError
-            self.alone = not isinstance(error, agreed) if alone is None else alone
+            first = self._failing is None
+            if first:
+                self._failing = threading.get_ident()
+        if not first:  # the error is that of the other thread
+            self._has_failed.wait()
+            return
+        agreed = ExchangeError, ReplicaError, DifferentError
+        alone = not isinstance(error, agreed) if alone is None else alone
+        try:
+            if alone:
+                error = self._tell(collective_error(error, ""))
+        finally:
+            self._end_with(error, alone)
+
+    def _tell(self, error: BaseException) -> BaseException:
+        """The others learn of it at once. What is raised here says, if one can, which rank is at fault."""
+        finding = self.transport.tell(error)
+        for call in self.on_break:
+            call()
+        return self.transport.resolve(error, finding)
+
+    def _end_with(self, error: BaseException, alone: bool) -> None:
+        with self._idle:
+            self.error, self.alone = error, alone
             waiting = [*self._active.values(), *self._failed]
             self._active, self._failed = {}, []
             self._idle.notify_all()
+        self._has_failed.set()
         for plan in list(self.plans.values()):
             plan.map_done.set()
-        if self.alone:
-            self.transport.abort()
         for call in self.on_fail:
             call(error)
         for operation in waiting:

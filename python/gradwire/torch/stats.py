@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+import weakref
 from io import RawIOBase
 from typing import Any
 
@@ -140,3 +141,30 @@ def _line(row: dict[str, float | None]) -> str:
         f"{share}, {row['sent_size'] / 1e6:.1f} MB sent, map {row['map_s']:.3f} s, encode {row['encode_s']:.3f} s, "
         f"reduce {row['reduce_s']:.3f} s, decode {row['decode_s']:.3f} s{nmse}"
     )
+
+
+def size_of(values: Any) -> int:
+    """Bytes of a bucket; a sparse gradient of an embedding is one of its own."""
+    if not values.is_sparse:
+        return values.numel() * values.element_size()
+    return sum(part.numel() * part.element_size() for part in (values._indices(), values._values()))
+
+
+class SizesReport:
+    """totals() and summary() as of Report, of a hook that counts bytes alone."""
+
+    def __init__(self, state: Any) -> None:
+        self._state = weakref.proxy(state)
+
+    def totals(self) -> dict[str, float]:
+        """Sums since the start of this process."""
+        sent, received = self._state.sizes()
+        sizes = {"plain_size": self._state.plain_size, "full_size": self._state.full_size}
+        return {"sent_size": sent, "received_size": received, **sizes}
+
+    def summary(self) -> str:
+        """One line for a progress display, from the start of this process."""
+        totals, ranks = self.totals(), self._state.size
+        full = 2 * totals["full_size"] * (ranks - 1) / ranks
+        share = f"{100 * totals['sent_size'] / full:.1f} % of the bytes" if full else "plain"
+        return f"{share}, {totals['sent_size'] / 1e6:.1f} MB sent"

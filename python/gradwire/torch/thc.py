@@ -19,8 +19,10 @@ import torch.distributed as dist
 import gradwire.thc
 
 from . import staging
-from .pending import Pending, fail_future
-from .transport import DifferentError, Start, Worker, timeout_of
+from .pending import HookState
+from .stats import size_of
+from .transport import Start, timeout_of
+from .workers import Worker
 
 
 def thc_hook(
@@ -46,11 +48,12 @@ def codec_of(bits: int, ranks: int, **changes: Any) -> gradwire.thc.Codec:
     return gradwire.thc.Codec(options)
 
 
-class ThcState:
+class ThcState(HookState):
     """What the hook keeps. optimizer: numbers the parameters for state_dict(), nothing else is read.
 
     bits: 1..4, of an index. error_feedback: keep what rounding lost. small_len, group, transport, timeout, seed: as in
-    DdpState. Lanes are the narrowest that hold the sum and that Gloo adds: 8 or 32 bits.
+    DdpState. Lanes are the narrowest that hold the sum and that Gloo adds: 8 or 32 bits. report, error, check() and
+    fail(error) are as of DdpState; of the report's numbers there are sizes.
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class ThcState:
         timeout: timedelta | None = None,
         seed: int = 0,
     ) -> None:
+        super().__init__()
         self.group = dist.group.WORLD if group is None else group
         with Start("THC", self.group, transport, timeout or timeout_of(self.group)) as start:
             self.rank, self.size = dist.get_rank(self.group), dist.get_world_size(self.group)
@@ -79,18 +83,18 @@ class ThcState:
         self._compared = False  # the ranks have the same round: rotations and random numbers follow from it
         self.sent_size = 0  # bytes of lanes and patterns that were handed to all-reduce
         self._errors: dict[int, torch.Tensor] = {}  # by number of the parameter
-        self.on_fail: Callable[[BaseException], None] | None = None  # told of errors of this rank
         self._worker = Worker("gradwire-thc", self.fail)
-        self._pending = Pending()
 
-    @property
-    def error(self) -> BaseException | None:
-        """What ended the hook."""
-        return self._pending.error
+    def sizes(self) -> tuple[int, int]:
+        """Bytes of compressed buckets that this rank has sent and received, an all-reduce as a ring of all ranks."""
+        size = 2 * (self.size - 1) * self.sent_size // self.size
+        return size, size
+
+    def _workers(self) -> list[Worker]:
+        return [self._worker]
 
     def reduce(self, bucket: dist.GradBucket) -> torch.futures.Future:
-        if self.error is not None:
-            raise RuntimeError(f"gradwire: an earlier operation failed: {self.error}") from self.error
+        self.raise_error()
         try:
             return self._reduce_bucket(bucket)
         except Exception as error:  # on this rank alone, as far as it can know
@@ -102,13 +106,15 @@ class ThcState:
         fits = values.dtype == torch.float32 and staging.reaches(values.device) and not values.is_sparse
         if not fits or values.numel() < self.small_len:
             values.div_(self.size)
-            return staging.all_reduce(values, self.group)
+            self.plain_size += size_of(values)
+            return staging.all_reduce(values, self.group, self.plain_end("a plain bucket"))
         return self.start(values, bucket.parameters())
 
     def start(self, values: torch.Tensor, params: list[torch.Tensor]) -> torch.futures.Future:
         """The mean of a bucket of fp32 values, in place."""
         number = self.round
         self.round += 1
+        self.full_size += size_of(values)
         copy = staging.HostCopy(values)
         self._pending.add(copy.future)
         self._worker.submit(lambda: self._reduce(copy, params, number))
@@ -125,10 +131,10 @@ class ThcState:
         copy.wait()
         array = copy.host.numpy()
         patterns = self.codec.norms(array, part, error=error)
-        self._all_reduce(torch.from_numpy(patterns.view(np.int32)), dist.ReduceOp.MAX)
+        self._all_reduce(torch.from_numpy(patterns.view(np.int32)), dist.ReduceOp.MAX, number)
         lanes = self.codec.encode_lanes(array, patterns, part, error=error)
         words = torch.from_numpy(lanes.view(np.int32) if lanes.dtype == np.uint32 else lanes)
-        self._all_reduce(words, dist.ReduceOp.SUM)
+        self._all_reduce(words, dist.ReduceOp.SUM, number)
         self.codec.decode_reduced(lanes, patterns, array.size, part, out=array)
         at = 0
         for param in params if memory is not None else []:
@@ -137,9 +143,9 @@ class ThcState:
         copy.finish()
         self._pending.remove(copy.future)
 
-    def _all_reduce(self, words: torch.Tensor, op: Any) -> None:
+    def _all_reduce(self, words: torch.Tensor, op: Any, number: int) -> None:
         self.sent_size += words.numel() * words.element_size()
-        self._transport.all_reduce(words, op)
+        self._transport.all_reduce(words, op, f"round {number}")
 
     def _error_of(self, param: torch.Tensor) -> torch.Tensor:
         """In memory order. A parameter that the optimizer lacks gets a number of its own."""
@@ -147,19 +153,6 @@ class ThcState:
         if number not in self._errors:
             self._errors[number] = torch.zeros(param.numel())
         return self._errors[number]
-
-    def fail(self, error: BaseException, *, alone: bool | None = None) -> None:
-        """Everything on its way, and all later calls, raise; on the other ranks too. alone: these may wait for this
-        one, and their connections break; None: unless the error is one that all raise at the same place."""
-        waiting = self._pending.take(error)
-        if waiting is None:
-            return
-        if not isinstance(error, DifferentError) if alone is None else alone:
-            self._transport.abort()
-        if self.on_fail is not None:
-            self.on_fail(error)
-        for future in waiting:  # last: who waits for one finds the error recorded everywhere
-            fail_future(future, error)
 
     def state_dict(self) -> dict[str, Any]:
         """Of this rank alone: error memories differ between ranks."""
@@ -176,4 +169,5 @@ class ThcState:
 
     def close(self) -> None:
         """Ends the thread."""
+        self._closed = True
         self._worker.close(10.0)

@@ -6,19 +6,20 @@ the bound of a message and no sizes are exchanged. What lies behind the message 
 
 from __future__ import annotations
 
-import atexit
 import contextlib
-import queue
+import os
 import threading
 import time
-import weakref
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
+
+from . import peers
+from .peers import PeerError, Wait
 
 # Tags: operations modulo 2^12, stage, piece. A step has one operation for each bucket, and messages of operations with
 # one tag would be mixed up. Agreements have tags of their own.
@@ -28,6 +29,7 @@ PIECES_MAX = 1 << _PIECE_BITS
 TO_OWNER, FROM_OWNER = 0, 1
 _AGREEMENT, _NEVER_SENT = 1 << 30, 3 << 29
 _SETTINGS_MAX = 62  # options that agree() compares, so that all ranks send as many words
+_AGAIN_S = 0.3  # for the wait that ran out of time to say so, before those whose connections that has broken
 _WORD = (1 << 32) - 1
 
 
@@ -48,40 +50,107 @@ class Transport:
         self.size = dist.get_world_size(group)
         self.timeout = timeout
         self._agreements = 0
+        self._waits: dict[int, Wait] = {}  # by thread
+        self._board: peers.Board | None = None
+        self._next_look = 0.0
+
+    def name(self, rank: int) -> str:
+        """Of a rank of the group, for people."""
+        with contextlib.suppress(Exception):
+            other = dist.get_global_rank(self.group, rank)
+            if other != rank:
+                return f"rank {rank} of the group, {other} of the job,"
+        return f"rank {rank}"
 
     def send(self, message: torch.Tensor, rank: int, tag: int) -> Any:
-        return self.group.send([message], rank, tag)
+        try:
+            return self.group.send([message], rank, tag)
+        except RuntimeError as error:  # of a connection that is broken already
+            raise self._error(Wait(rank, time.monotonic(), "", sending=True), error) from error
 
     def receive(self, room: torch.Tensor, rank: int, tag: int) -> Any:
-        return self.group.recv([room], rank, tag)
+        try:
+            return self.group.recv([room], rank, tag)
+        except RuntimeError as error:
+            raise self._error(Wait(rank, time.monotonic(), ""), error) from error
 
-    def wait(self, work: Any) -> None:
-        """Raises RuntimeError if the peer is gone or nothing came in time."""
-        work.wait(self.timeout)
+    def wait(self, work: Any, peer: int, where: str = "", *, direct: bool = True, sending: bool = False) -> None:
+        """Raises PeerError if the peer is gone or nothing came in time. where: for the error. direct: as in Wait."""
+        mine = Wait(peer, time.monotonic(), where, direct, sending)
+        self._waits[threading.get_ident()] = mine
+        try:
+            work.wait(self.timeout)
+        except RuntimeError as error:
+            raise self._error(mine, error) from error
+        finally:
+            self._waits.pop(threading.get_ident(), None)
 
-    def largest(self, words: list[int]) -> list[int]:
+    def _error(self, mine: Wait, error: RuntimeError) -> PeerError:
+        kind = peers.kind_of(error)
+        if "caused pair closure" in str(error):
+            time.sleep(_AGAIN_S)
+        waits = sorted(self._waits.values(), key=lambda wait: (not wait.direct, wait.since))
+        if kind == "silent":
+            # Of two waits that run out at a time, the one for a rank that waits for nobody.
+            half = (time.monotonic() + mine.since) / 2
+            first = next((one for one in waits if one.since < half and one.peer is not None), mine)
+            return (first if first.direct else mine).error(self.name, waits)
+        name, where = self.name(mine.peer), peers.place(mine.where)
+        if kind == "closed":
+            return PeerError(f"{name} closed its connection{where}", mine.peer, waits)
+        return PeerError(f"a message of {name} failed{where}: {error}", mine.peer, waits)
+
+    def look(self) -> None:
+        """Raises PeerError if another rank has given up, while this one waits for something else. Asks at most once a
+        second, and only if something has been waited for as long."""
+        now = time.monotonic()
+        if self._board is None or now < self._next_look:
+            return
+        self._next_look = now + peers.LOOK_S
+        waits = list(self._waits.values())
+        if any(now - wait.since > peers.LOOK_S for wait in waits):
+            first = self._board.first()
+            if first is not None and first[1].unknown:
+                raise PeerError(first[1].text, tail=first[1].tail, silent=first[1].silent)
+            if first is not None:
+                raise PeerError(f"{self.name(first[0])} gave up", first[0], waits)
+
+    def largest(self, words: list[int], where: str = "", *, direct: bool = True) -> list[int]:
         """Element by element the largest of all ranks' uint64 words. Blocks. For one thread."""
         flip = 1 << 63  # torch's integers are signed: moves the order
-        values = self._largest(torch.tensor([word - flip for word in words], dtype=torch.int64))
+        mine = torch.tensor([word - flip for word in words], dtype=torch.int64)
+        values = torch.stack(self.gather(mine, where, direct=direct)).amax(0)
         return [value + flip for value in values.tolist()]
 
     def largest_seconds(self, seconds: list[float]) -> list[float]:
         """Element by element the largest of all ranks' numbers. Blocks. For one thread."""
-        return self._largest(torch.tensor(seconds, dtype=torch.float64)).tolist()
+        mine = torch.tensor(seconds, dtype=torch.float64)
+        return torch.stack(self.gather(mine, "comparing times", direct=False)).amax(0).tolist()
 
-    def _largest(self, mine: torch.Tensor) -> torch.Tensor:
-        """All to all: a few bytes take the time of one message, where Gloo's ring takes 2 (ranks - 1) of them."""
+    def gather(self, mine: torch.Tensor, where: str = "", *, direct: bool = True) -> list[torch.Tensor]:
+        """The small tensors of all ranks, of one size. All to all: a few bytes take the time of one message, where
+        Gloo's ring takes 2 (ranks - 1) of them. Blocks. For one thread."""
         self._agreements += 1
         number = _AGREEMENT | self._agreements % (1 << _OPERATION_BITS)
-        peers = [(self.rank + i) % self.size for i in range(1, self.size)]
-        rooms = [torch.empty_like(mine) for _ in peers]
-        works = [self.receive(room, peer, number) for room, peer in zip(rooms, peers)]
-        works += [self.send(mine, peer, number) for peer in peers]
-        for work in works:
-            self.wait(work)
-        return torch.stack([mine, *rooms]).amax(0)
+        rooms = [mine if rank == self.rank else torch.empty_like(mine) for rank in range(self.size)]
+        others = [(self.rank + i) % self.size for i in range(1, self.size)]
+        receives = [(self.receive(rooms[peer], peer, number), peer) for peer in others]
+        sends = [(self.send(mine, peer, number), peer) for peer in others]
+        for work, peer in receives:
+            self.wait(work, peer, where, direct=direct)
+        for work, peer in sends:
+            self.wait(work, peer, where, sending=True)
+        return rooms
 
-    def agree(self, kind: str, options: Mapping[str, Any], *, failed: bool = False, what: str = "options") -> None:
+    def agree(
+        self,
+        kind: str,
+        options: Mapping[str, Any],
+        *,
+        failed: bool = False,
+        what: str = "options",
+        where: str = "comparing options",
+    ) -> None:
         """Raises on all ranks, and says why, unless all have this kind of hook and these options and none has failed.
 
         The first call of a hook, whatever it is, so that one that others lack keeps nobody waiting. A rank that failed
@@ -91,7 +160,9 @@ class Transport:
         texts = [kind, *(repr(options[name]) for name in names)]
         words = [zlib.crc32(text.encode()) for text in texts]
         words += [0] * (1 + _SETTINGS_MAX - len(words))
-        bad, *largest = self.largest([self.rank + 1 if failed else 0, *words, *(word ^ _WORD for word in words)])
+        own = [self.rank + 1 if failed else 0, int.from_bytes(os.urandom(7), "little")]
+        found = self.largest([*own, *words, *(word ^ _WORD for word in words)], where)
+        bad, name, *largest = found
         if failed:
             return
         if bad:
@@ -102,26 +173,93 @@ class Transport:
         if differ:
             which = ", ".join(names[i - 1] for i in differ)
             raise DifferentError(f"gradwire: the ranks have different {what}: {which}")
+        if self._board is None:  # its name in the store is one that no other job or hook has used
+            self._board = peers.Board(peers.store_of_job(), f"gradwire/failed/{name:x}", self.rank, self.size)
 
     def agree_on_state(self, kind: str, **state: Any) -> None:
         """The same for what load_state_dict() may have changed on one rank alone. Before the first operation."""
-        self.agree(f"the state of {kind}", state, what="states, which all ranks must load")
+        what, where = "states, which all ranks must load", "before the first bucket; has its DDP the hook?"
+        self.agree(f"the state of {kind}", state, what=what, where=where)
 
-    def all_reduce(self, values: torch.Tensor, op: Any = dist.ReduceOp.SUM) -> None:
-        """In place. Blocks."""
+    def all_reduce(self, values: torch.Tensor, op: Any = dist.ReduceOp.SUM, where: str = "") -> None:
+        """In place. Blocks. Raises PeerError if a rank is gone or silent."""
         options = dist.AllreduceOptions()
         options.reduceOp = op
         options.timeout = self.timeout
-        self.group.allreduce([values], options).wait()
+        mine = Wait(None, time.monotonic(), where)
+        self._waits[threading.get_ident()] = mine
+        try:
+            work = self.group.allreduce([values], options)
+            done = threading.Event()
+            work.get_future().then(lambda _: done.set())
+            while not done.wait(peers.LOOK_S):
+                self.look()
+            work.wait()
+        except RuntimeError as error:
+            raise collective_error(error, where, mine.since)  # noqa: B904  it has its cause
+        finally:
+            self._waits.pop(threading.get_ident(), None)
+
+    # ---- failure ----
+
+    def tell(self, error: BaseException) -> peers.Finding:
+        """Tells the other ranks why this one fails, and breaks the connections: what they wait for from this one fails
+        now, not at their timeout."""
+        finding = self._finding(error)
+        if self._board is not None:
+            self._board.tell(finding)
+        self.abort()
+        return finding
+
+    def _finding(self, error: BaseException) -> peers.Finding:
+        if not isinstance(error, PeerError):
+            return peers.Finding(
+                None, str(error) if type(error) is RuntimeError else f"{type(error).__name__}: {error}"
+            )
+        if error.rank is None:
+            return peers.Finding(None, str(error), unknown=True, tail=error.tail, silent=error.silent)
+        finding = peers.Finding(error.rank, str(error), silent=error.silent)
+        if self._board is not None and not error.settled:
+            if not error.silent:  # a rank that ran out of time says so a little after Gloo has broken its connections
+                time.sleep(_AGAIN_S)
+            found, ends = self._board.chain(finding)
+            if ends and found is finding:  # that rank has given up because of this one, which waits for another
+                others = [wait for wait in error.waits if wait.peer not in (None, error.rank)]
+                if others:
+                    other = others[0].error(self.name, ())
+                    return peers.Finding(other.rank, str(other), silent=True)
+        return finding
+
+    def resolve(self, error: BaseException, finding: peers.Finding) -> BaseException:
+        """The error that names the rank at fault, once the others have said what they found. Takes up to 3 s."""
+        if not isinstance(error, PeerError) or error.settled or self._board is None:
+            return error
+        found = self._board.resolve(finding, self.name)
+        named = PeerError(found.text, found.suspect)
+        named.__cause__, named.settled = error.__cause__, True
+        return named
 
     def abort(self) -> None:
-        """Breaks the connections: what the other ranks wait for from this one fails now, not at their timeout."""
+        """Breaks the connections."""
         # When one wait runs out of time, Gloo breaks all connections of its group. A connection that is broken already
         # raises at once and breaks no other: so all peers are tried.
         for i in range(1, self.size):
             room = torch.empty(1, dtype=torch.uint8)
             with contextlib.suppress(RuntimeError, ValueError):  # the latter: NCCL takes no tensors of the CPU
-                self.receive(room, (self.rank + i) % self.size, _NEVER_SENT).wait(timedelta(milliseconds=1))
+                self.group.recv([room], (self.rank + i) % self.size, _NEVER_SENT).wait(timedelta(milliseconds=1))
+
+
+def collective_error(error: BaseException, where: str, since: float | None = None) -> BaseException:
+    """For what torch says in a collective call, of which one does not know the peer. Other errors stay as they are."""
+    # Gloo's name, in a path: what a program has raised is its own error, whatever word is in it.
+    kind = peers.kind_of(error) if "gloo/" in str(error) or "NCCL" in str(error) else None
+    if not isinstance(error, RuntimeError) or isinstance(error, PeerError) or kind is None:
+        return error
+    lasted = f" for {time.monotonic() - since:.3g} s" if since is not None and kind == "silent" else ""
+    where = peers.place(where)
+    found = PeerError(f"an all-reduce failed{where}: {error}", silent=kind == "silent", tail=f"{lasted}{where}")
+    found.__cause__ = error
+    return found
 
 
 class Start:
@@ -146,6 +284,8 @@ class Start:
 
     def __exit__(self, _: Any, error: BaseException | None, __: Any) -> None:
         if error is None or isinstance(error, Exception) and dist.is_initialized():
+            group, _, timeout = self._arguments
+            peers.arrive(self._kind, group, timeout)
             self.transport = new_transport(*self._arguments)
             self.transport.agree(self._kind, self.options, failed=error is not None)
 
@@ -169,69 +309,3 @@ def timeout_of(group: Any) -> timedelta:
             backend = group._get_backend(torch.device(device)) if hasattr(group, "_get_backend") else group
             return backend.options._timeout
     return timedelta(minutes=30)
-
-
-def weakly(method: Callable[..., Any]) -> Callable[..., Any]:
-    """A call of a bound method that does not keep its object: nothing is called once that is gone."""
-    reference = weakref.WeakMethod(method)
-
-    def call(*arguments: Any) -> Any:
-        alive = reference()
-        return None if alive is None else alive(*arguments)
-
-    return call
-
-
-class Worker:
-    """A daemon thread that runs jobs in order. What a job raises goes to the method `on_error`; later jobs still run.
-
-    The thread keeps neither the worker nor the method's object, and ends after its last job once the worker is gone.
-    """
-
-    def __init__(self, name: str, on_error: Callable[[BaseException], None]) -> None:
-        _workers.add(self)
-        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=_run_jobs, args=(self._jobs, weakly(on_error)), name=name, daemon=True)
-        self._thread.start()
-        # SimpleQueue.put() may be called from a finalizer wherever that runs; a lock may not.
-        weakref.finalize(self, self._jobs.put, None).atexit = False
-
-    def submit(self, job: Callable[[], None]) -> None:
-        self._jobs.put(job)
-
-    def stop(self) -> None:
-        """Ends the thread after the jobs that are queued."""
-        self._jobs.put(None)
-
-    def close(self, timeout_s: float) -> bool:
-        """stop(), and waits; False if it is still busy after that time."""
-        self.stop()
-        self._thread.join(timeout_s)
-        return not self._thread.is_alive()
-
-
-def _run_jobs(jobs: queue.SimpleQueue, on_error: Callable[[BaseException], None]) -> None:
-    while True:
-        job = jobs.get()
-        if job is None:
-            return
-        try:
-            job()
-        except BaseException as error:
-            on_error(error)
-        del job  # what it holds must not live until the next one comes
-
-
-_workers: weakref.WeakSet[Worker] = weakref.WeakSet()
-
-
-@atexit.register
-def _end_workers() -> None:
-    """A thread that comes back from C++ code of torch while the interpreter ends would abort the process. So those that
-    have work get a little time; one that waits for a peer does not come back before the process ends."""
-    workers = list(_workers)
-    for worker in workers:
-        worker.stop()
-    until = time.monotonic() + 2.0
-    for worker in workers:
-        worker.close(max(0.0, until - time.monotonic()))

@@ -113,6 +113,171 @@ def test_lengths_that_change_do_not_fill_the_memory():
         assert kept == (_PLANS_MAX, _PLANS_MAX)
 
 
+TAKEN = {
+    "complex64": lambda values: torch.complex(values, 2 * values),
+    "complex128": lambda values: torch.complex(values, 2 * values).to(torch.complex128),
+    "complex32": lambda values: torch.view_as_complex(values.half().view(-1, 2)),
+    "conjugate": lambda values: torch.complex(values, 2 * values).conj(),
+    "negative": lambda values: torch.complex(2 * values, values).conj().imag,
+    "bf16": lambda values: values.bfloat16(),
+    "fp16": lambda values: values.half(),
+    "fp64": lambda values: values.double(),
+    "int16": lambda values: (100 * values).to(torch.int16),
+    "int8": lambda values: (9 * values.clamp(-3, 3)).to(torch.int8),
+    "scalar": lambda values: values[0].clone().reshape(()),
+    "empty": lambda values: values[:0].view(0, 3),
+    "gaps": lambda values: torch.stack([values, values]).t()[:, 0],
+    "transposed": lambda values: values.view(20, -1).t(),
+    "channels_last": lambda values: values.view(2, 3, 20, 50).contiguous(memory_format=torch.channels_last),
+    "negated_rows": lambda values: values.view(20, -1).flip(0).t(),
+    "leaf": lambda values: torch.nn.Parameter(values.clone()),
+    "result": lambda values: torch.nn.Parameter(values.clone()) * 1,
+    "multi_view": lambda values: torch.nn.Parameter(values.clone()).view(2, -1).unbind(0)[1],
+    "inference": lambda values: _inference(values),
+}
+
+
+def _inference(values):
+    with torch.inference_mode():
+        return values.clone()
+
+
+def taking(rank, size, small_len):
+    communicator = gradwire.torch.Communicator(small_len=small_len, nmse=1e-6)
+    errors = {}
+    for name, make in TAKEN.items():
+        tensor = make(values_of(rank, 4, 6000))
+        exact = sum(make(values_of(r, 4, 6000)).detach().to(torch.complex128) for r in range(size)) / 2
+        if not (tensor.is_floating_point() or tensor.is_complex()):
+            exact = exact.real.floor()
+        communicator.all_reduce([tensor])
+        found = tensor.detach().to(torch.complex128)
+        scatter = torch.zeros(tensor.numel() // 2, dtype=tensor.dtype) if tensor.numel() % 2 == 0 else None
+        errors[name] = [((found - exact).abs().square().sum() / exact.abs().square().sum().clamp(min=1e-30)).item()]
+        if scatter is not None:
+            values = make(values_of(rank, 4, 6000))
+            communicator.reduce_scatter(scatter, values, mean=True)
+            part = exact.reshape(2, -1)[rank]
+            difference = (scatter.to(torch.complex128) - part).abs().square().sum()
+            errors[name].append((difference / part.abs().square().sum().clamp(min=1e-30)).item())
+        errors[name].append(tensor.requires_grad)
+    totals, summary, step = communicator.report.totals(), communicator.report.summary(), communicator.step
+    communicator.check()
+    communicator.close()
+    return errors, totals, summary, step
+
+
+@pytest.mark.parametrize("small_len", [1, 1 << 20])
+def test_tensors_that_are_taken(small_len):
+    """Of every type, order and kind, compressed and plain; with numbers of the report."""
+    for errors, totals, summary, step in run(taking, 2, small_len).values():
+        for name, (*found, requires_grad) in errors.items():
+            assert all(error < 3e-5 for error in found), (name, found)
+            assert requires_grad == (name in ("leaf", "result", "multi_view"))
+        assert step == 2 * len(TAKEN) - 1  # a scalar is not scattered
+        assert (totals["full_size"] > 1e5) == (totals["sent_size"] > 1e4) == (small_len == 1)
+        assert totals["plain_size"] > 1e5 and ("% of the bytes" in summary) == (small_len == 1)
+
+
+def ordering(rank, size):
+    """Tensors of equal sizes that lie in memory in other orders on each rank."""
+    communicator = gradwire.torch.Communicator(small_len=1, nmse=1e-6)
+    values = [values_of(r, 5, 6000).view(2, 3, 20, 50) for r in range(size)]
+    mine = values[rank].contiguous(memory_format=torch.channels_last) if rank else values[rank].clone()
+    communicator.all_reduce(mine, mean=False)
+    odd = torch.zeros(60, 100).t() if rank else torch.zeros(100, 60)
+    odd.copy_(values[rank].view(100, 60))
+    communicator.all_reduce([odd], mean=False)
+    communicator.close()
+    return nmse(mine, sum(values)), nmse(odd, sum(values).view(100, 60)), mine.stride()
+
+
+def test_memory_orders_that_differ_between_ranks():
+    found = run(ordering, 2)
+    assert all(error < 3e-5 for *errors, _ in found.values() for error in errors)
+    assert found[1][-1] == (3000, 1, 150, 3)
+
+
+def _broken(error):
+    yield torch.ones(20)
+    raise error
+
+
+REFUSED = {  # what rank 1 gives, and what all say of it
+    "bool": (lambda: [torch.ones(20), torch.ones(20) > 0], TypeError, "tensor 1 is of bool, which is not added up"),
+    "none": (lambda: [torch.ones(20), None], TypeError, "tensor 1 is None, not a tensor"),
+    "nothing": (lambda: None, TypeError, "takes tensors, not NoneType"),
+    "number": (lambda: [1.5], TypeError, "tensor 0 is float, not a tensor"),
+    "expanded": (lambda: torch.ones(1).expand(20), ValueError, "tensor 0 has elements that share memory"),
+    "windows": (lambda: torch.ones(22).as_strided((10, 3), (2, 1)), ValueError, "share memory"),
+    "sparse": (lambda: torch.eye(4).to_sparse(), TypeError, "tensor 0 is sparse_coo"),
+    "meta": (lambda: torch.ones(20, device="meta"), TypeError, "on the device meta"),
+    "generator": (lambda: _broken(MemoryError("no more memory")), MemoryError, "no more memory"),
+    "count": (lambda: [torch.ones(20)] * 3, ValueError, "all_reduce(mean=True) of 3 tensors: float32 20, float32"),
+    "length": (lambda: [torch.ones(20), torch.ones(3)], ValueError, "2 tensors: float32 20, float32 3"),
+    "dtype": (lambda: [torch.ones(20), torch.ones(20).int()], ValueError, "float32 20, int32 20"),
+}
+
+
+def refusing(rank, size, small_len):
+    communicator = gradwire.torch.Communicator(small_len=small_len)
+    raised = {}
+    for name, (make, kind, _) in REFUSED.items():
+        given = make() if rank == 1 else [torch.ones(20), torch.ones(20)]
+        if name in ("count", "length", "dtype") or rank != 1:
+            kind = ValueError
+        with pytest.raises(kind) as caught:
+            communicator.all_reduce(given)
+        assert rank == 1 or all((one == 1).all() for one in given)
+        raised[name] = str(caught.value)
+    other = (lambda t: communicator.all_reduce(t, mean=False), lambda t: communicator.reduce_scatter(t[:10], t))
+    for name, call in zip(("sum", "scatter"), other):
+        with pytest.raises(ValueError) as caught:
+            (call if rank == 1 else communicator.all_reduce)(torch.ones(20))
+        raised[name] = str(caught.value)
+    with pytest.raises(ValueError) as caught:
+        communicator.reduce_scatter(torch.ones(10), torch.ones(20 + rank))
+    raised["share"] = str(caught.value)
+    comm, operation = communicator.reduce_scatter_comm(), dist.ReduceOp.MAX if rank == 1 else dist.ReduceOp.SUM
+    with pytest.raises(ValueError) as caught:
+        comm(torch.ones(10), torch.ones(20), dist.group.WORLD, operation)
+    raised["operation"] = str(caught.value)
+    good = values_of(rank, 6, 5000)
+    communicator.all_reduce(good, mean=False)  # it goes on
+    step = communicator.step
+    communicator.close()
+    return raised, nmse(good, sum(values_of(r, 6, 5000) for r in range(size))), step
+
+
+@pytest.mark.parametrize("small_len", [1, 1 << 20])
+def test_bad_arguments_of_one_rank_raise_on_all_before_anything_is_sent(small_len):
+    for rank, (raised, error, step) in run(refusing, 2, small_len, timeout_s=600).items():
+        for name, (_, _, why) in REFUSED.items():
+            assert why in raised[name], name
+            assert rank == 1 or "rank 1" in raised[name], name
+        for name in ("sum", "scatter"):
+            assert "the ranks differ" in raised[name] and f"rank {1 - rank} has" in raised[name]
+        assert "output.numel() values for each of 2 ranks: they are float32 21" in raised["share"]
+        assert "is not SUM or AVG" in raised["operation"]
+        assert error < 5e-3 and step == 1
+
+
+def in_place(rank, size):
+    """The output is a part of the values; a cached communicator, and one tensor twice."""
+    communicator = gradwire.torch.Communicator(small_len=1, nmse=1e-6, piece_len=4096)
+    values = values_of(rank, 7, 20000)
+    communicator.reduce_scatter(values[5000:15000], values)
+    exact = sum(values_of(r, 7, 20000) for r in range(size)).view(2, -1)[rank]
+    twice = values_of(rank, 8, 8000)
+    communicator.all_reduce([twice[:6000], twice[2000:]], mean=False)
+    communicator.close()
+    return nmse(values[5000:15000], exact), nmse(twice, sum(values_of(r, 8, 8000) for r in range(size)))
+
+
+def test_tensors_that_overlap():
+    assert all(error < 3e-5 for errors in run(in_place, 2).values() for error in errors)
+
+
 def diloco(rank, size, with_optimizer):
     net = model(seed=rank)
     for p in net.parameters():
