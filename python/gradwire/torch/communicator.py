@@ -226,7 +226,7 @@ class Communicator:
             plan = self._plan(key, flat, places)
             if self.engine.settings.maps:
                 self.engine.build_maps([plan], float(self.size if mean else 1))
-                self.engine.compare_maps([plan], f"operation {self.step}, comparing maps")
+                self.engine.compare_maps([plan], f"operation {self.step}, comparing maps", step=self.step)
             self._run(plan, flat, flat, 1.0 / self.size if mean else 1.0)
         at = 0
         for i, tensor in zip(chosen, tensors):

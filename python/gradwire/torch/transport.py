@@ -294,7 +294,7 @@ class Start:
 
 
 def new_transport(group: Any, transport: Any, timeout: timedelta) -> Transport:
-    """A Gloo group of the ranks of `group` for nothing else, unless one is given. Collective among these ranks alone."""
+    """A Gloo group of the ranks of `group` for nothing else, unless one is given. A collective call of these ranks."""
     if transport is not None:
         return Transport(transport, timeout)
     store, ranks = peers.store_of_job(), peers.global_ranks(group)
