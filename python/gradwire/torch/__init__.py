@@ -11,6 +11,7 @@ from .communicator import Communicator, all_reduce
 from .ddp import DdpState, ddp_hook
 from .engine import ExchangeError, ReplicaError
 from .options import CodecOptions
+from .peers import PeerError
 from .planned import planned_ddp
 from .thc import ThcState, thc_hook
 
@@ -20,6 +21,7 @@ __all__ = [
     "Communicator",
     "DdpState",
     "ExchangeError",
+    "PeerError",
     "ReplicaError",
     "ThcState",
     "all_reduce",

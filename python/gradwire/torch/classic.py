@@ -77,8 +77,9 @@ class ClassicState(HookState):
     in place of their mean. small_len: parameters of fewer values travel as they are; None: 1024, but 0 for SIGNSGD and
     SIGNUM, whose results have another size than gradients. checksum: finds damaged messages. nonfinite: what NaN or
     infinity in a gradient does: "propagate": the parameter's gradient is NaN on all ranks, and residuals and momentum
-    stay as they were before the step, as a GradScaler expects; "error": all ranks raise, with rank and parameter. group, transport,
-    timeout, seed: as in DdpState. options: other fields of gradwire.classic.Options.
+    stay as they were before the step, as a GradScaler expects; "error": all ranks raise, with rank and parameter.
+    group, transport, timeout, seed: as in DdpState. options: other fields of gradwire.classic.Options. report, error,
+    check() and fail(error) are as of DdpState; of the report's numbers there are sizes.
     """
 
     def __init__(

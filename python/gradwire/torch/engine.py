@@ -30,7 +30,16 @@ from gradwire.gcomp import Options
 from . import _pool, staging
 from .optimizers import Book, Place, SegmentTable
 from .stats import Samples
-from .transport import FROM_OWNER, OPERATIONS_MAX, PIECES_MAX, TO_OWNER, DifferentError, Transport, tag
+from .transport import (
+    FROM_OWNER,
+    OPERATIONS_MAX,
+    PIECES_MAX,
+    TO_OWNER,
+    DifferentError,
+    Transport,
+    collective_error,
+    tag,
+)
 from .workers import Worker
 
 CODEC_DTYPES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
@@ -557,7 +566,7 @@ class Engine:
         alone = not isinstance(error, agreed) if alone is None else alone
         try:
             if alone:
-                error = self._tell(error)
+                error = self._tell(collective_error(error, ""))
         finally:
             self._end_with(error, alone)
 

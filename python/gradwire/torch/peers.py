@@ -8,6 +8,7 @@ the rank that it would blame has found. The rank at fault is the one that has an
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import logging
 import re
@@ -37,7 +38,10 @@ _SILENT = re.compile(r"timed out|timeout", re.IGNORECASE)
 
 
 class PeerError(RuntimeError):
-    """Another rank has failed, is gone or sends nothing. rank: which, in the group; None: more than one, or unknown."""
+    """Another rank has failed, is gone or sends nothing; the text says which, since when, in what step and bucket.
+
+    Attributes: rank (in the group; None: more than one, or unknown).
+    """
 
     def __init__(
         self, text: str, rank: int | None = None, waits: Iterable[Wait] = (), *, silent: bool = False, tail: str = ""
@@ -148,10 +152,6 @@ class Board:
     def _lose(self, _: BaseException) -> None:
         self._lost = True
 
-    def close(self) -> None:
-        if self._worker is not None:
-            self._worker.stop()
-
     # ---- who is at fault ----
 
     def chain(self, finding: Finding) -> tuple[Finding, bool]:
@@ -177,7 +177,7 @@ class Board:
         while True:
             found, ends = self._blame(finding, name) if finding.unknown else self.chain(finding)
             said = None if found.suspect is None else self._heard.get(found.suspect)
-            if said is not None and said.unknown:
+            if said is not None and said.unknown and not finding.unknown:
                 finding = said  # no more than that it was another one
                 continue
             seconds = SILENT_S if finding.silent else _MUTE_S if finding.unknown else CLOSED_S
@@ -203,8 +203,8 @@ class Board:
             if one.suspect is None and not one.unknown:
                 return Finding(rank, one.text), True
         for one in said.values():
-            if one.suspect is not None and one.suspect != self.rank:
-                return self.chain(one)
+            if one.suspect is not None and one.suspect not in (self.rank, rank) and one.suspect not in said:
+                return one, False
         mute = [rank for rank in range(self.size) if rank != self.rank and rank not in said]
         if self._lost or not mute:
             return finding, False
@@ -239,23 +239,29 @@ def arrive(kind: str, group: Any, timeout: timedelta) -> None:
     if _arrivals[0] is not store:
         _arrivals = store, Counter()
     _arrivals[1][ranks] += 1
-    prefix = f"gradwire/here/{'-'.join(map(str, ranks)) if group is not dist.group.WORLD else ''}/{_arrivals[1][ranks]}"
-    store.add(f"{prefix}/{dist.get_rank(group)}", 1)
-    store.add(prefix, 1)
-    begin, pause, warned = time.monotonic(), 0.001, False
-    while store.add(prefix, 0) < len(ranks):
-        waited = time.monotonic() - begin
-        call = _CALLS.get(kind, "ddp_hook")
-        late = waited > timeout.total_seconds()
-        if late or waited > _PATIENCE_S and not warned:
-            who = _absent(store, prefix, ranks)
-            if late and who:
-                raise PeerError(f"gradwire: {who} not called {call}() within {waited:.3g} s")
-            if who:
-                warned = True
-                log.warning("gradwire: still waiting: %s not called %s()", who, call)
-        time.sleep(pause)
-        pause = min(0.05, pause * 1.5)
+    prefix = f"gradwire/here/{hashlib.sha256(repr(ranks).encode()).hexdigest()[:16]}/{_arrivals[1][ranks]}"
+    call, absent = _CALLS.get(kind, "ddp_hook"), ""
+    try:
+        store.add(f"{prefix}/{dist.get_rank(group)}", 1)
+        store.add(prefix, 1)
+        begin, pause, warned = time.monotonic(), 0.001, False
+        while store.add(prefix, 0) < len(ranks):
+            waited = time.monotonic() - begin
+            late = waited > timeout.total_seconds()
+            if late or waited > _PATIENCE_S and not warned:
+                absent = _absent(store, prefix, ranks)
+                if late and absent:
+                    raise PeerError(f"gradwire: {absent} not called {call}() within {waited:.3g} s")
+                if absent:
+                    warned = True
+                    log.warning("gradwire: still waiting: %s not called %s()", absent, call)
+            time.sleep(pause)
+            pause = min(0.05, pause * 1.5)
+    except PeerError:
+        raise
+    except RuntimeError as error:  # a rank with the store ended
+        who = absent or "some rank has"
+        raise PeerError(f"gradwire: {who} not called {call}(), and the job's store is gone: {error}") from error
 
 
 def _absent(store: Any, prefix: str, ranks: tuple[int, ...]) -> str:

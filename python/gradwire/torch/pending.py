@@ -126,6 +126,7 @@ class HookState(Copies):
             return
         try:
             if not isinstance(error, DifferentError) if alone is None else alone:
+                error = collective_error(error, "")
                 error = self._transport.resolve(error, self._transport.tell(error))
         finally:
             waiting = self._pending.take(error)

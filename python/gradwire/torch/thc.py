@@ -60,7 +60,8 @@ class ThcState(HookState):
     bits: 1..4, of an index. error_feedback: keep what rounding lost. nonfinite: what NaN or infinity in a gradient
     does: "propagate": its block is NaN on all ranks, and error memories stay as they were before the step, as a
     GradScaler expects; "error": all ranks raise, with rank and parameter. small_len, group, transport, timeout, seed:
-    as in DdpState. Lanes are the narrowest that hold the sum and that Gloo adds: 8 or 32 bits.
+    as in DdpState. Lanes are the narrowest that hold the sum and that Gloo adds: 8 or 32 bits. report, error, check()
+    and fail(error) are as of DdpState; of the report's numbers there are sizes.
     """
 
     def __init__(

@@ -197,10 +197,8 @@ class Transport:
             while not done.wait(peers.LOOK_S):
                 self.look()
             work.wait()
-        except PeerError:
-            raise
         except RuntimeError as error:
-            raise collective_error(error, where, mine.since) from error
+            raise collective_error(error, where, mine.since)  # noqa: B904  it has its cause
         finally:
             self._waits.pop(threading.get_ident(), None)
 
@@ -255,7 +253,8 @@ class Transport:
 
 def collective_error(error: BaseException, where: str, since: float | None = None) -> BaseException:
     """For what torch says in a collective call, of which one does not know the peer. Other errors stay as they are."""
-    kind = peers.kind_of(error)
+    # Gloo's name, in a path: what a program has raised is its own error, whatever word is in it.
+    kind = peers.kind_of(error) if "gloo/" in str(error) or "NCCL" in str(error) else None
     if not isinstance(error, RuntimeError) or isinstance(error, PeerError) or kind is None:
         return error
     lasted = f" for {time.monotonic() - since:.3g} s" if since is not None and kind == "silent" else ""

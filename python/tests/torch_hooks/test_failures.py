@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -12,7 +13,9 @@ from datetime import timedelta
 import gradwire.torch
 import pytest
 import torch
+from gradwire.torch import peers
 from gradwire.torch.engine import Engine
+from gradwire.torch.peers import Board, Finding
 from ranks import run
 from test_ddp import OPTIONS, batch, digest, model, train_step
 from torch.nn.parallel import DistributedDataParallel as DDP
@@ -305,7 +308,180 @@ def dying(rank, size):
 def test_a_dead_rank_raises_on_all_others():
     found = run(dying, 4, timeout_s=TIMEOUT_S, may_die=(2,))
     for message, step in found.values():
-        assert isinstance(message, str) and step == 3
+        assert message.startswith("rank 2 closed its connection") and step == 3
+
+
+KINDS = {
+    "gradwire": {"compress": "always", "small_len": 1, "levels": "carried"},
+    "plain": {"compress": "never"},
+    "thc": {"small_len": 1},
+    "topk": {"codec": "topk"},
+    "bf16": {"codec": "bf16"},
+    "communicator": {"small_len": 1},
+}
+
+
+def losing(rank, size, kind, lose):
+    """Rank 1 goes in step 3: lose(state) takes it away."""
+    net = model()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    timeout = timedelta(seconds=2 if lose is stop else NEVER_S)
+    ddp = None if kind == "communicator" else DDP(net)
+    if ddp is None:
+        state = gradwire.torch.Communicator(timeout=timeout, **KINDS[kind])
+    else:
+        make = gradwire.torch.thc_hook if kind == "thc" else gradwire.torch.ddp_hook
+        state, hook = make(optimizer, timeout=timeout, **KINDS[kind])
+        ddp.register_comm_hook(state, hook)
+
+    def work(step):
+        if ddp is None:
+            return state.all_reduce(torch.ones(5000))
+        return train_step(ddp, optimizer, rank, step)
+
+    for step in range(3):
+        work(step)
+    assert state.error is None
+    state.check()
+    totals = state.report.totals()
+    assert (totals["sent_size"] > 0) == ("% of the bytes" in state.report.summary()) == (kind != "plain")
+    assert totals["plain_size" if kind == "plain" else "full_size"] > 10000
+    if rank == 1:
+        lose(state)
+    with pytest.raises(RuntimeError):
+        work(3)
+    deadline = time.monotonic() + 5
+    while state.error is None and time.monotonic() < deadline:  # DDP may raise before the hook knows why
+        time.sleep(0.01)
+    with pytest.raises(RuntimeError, match="an earlier operation failed: rank 1"):
+        state.check()
+    return survivors(rank, size, (type(state.error).__name__, state.error.rank, str(state.error)))
+
+
+def survivors(rank, size, result):
+    """together(), without rank 1, which ends then."""
+    store = torch.distributed.distributed_c10d._get_default_store()
+    store.set(f"raised {rank}", "yes")
+    store.wait([f"raised {peer}" for peer in range(size) if peer != 1], timedelta(seconds=40))
+    if rank == 0 and store.add("stopped", 0):
+        os.kill(store.add("stopped", 0), signal.SIGKILL)
+    return result
+
+
+def die(state):
+    os._exit(1)
+
+
+def stop(state):
+    """The process hangs: where there are pieces, after it has sent those for rank 0."""
+    torch.distributed.distributed_c10d._get_default_store().add("stopped", os.getpid())
+
+    def hang(stage, piece, message):
+        if stage == 0 and piece == 2:
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    if isinstance(state, gradwire.torch.DdpState) and state.engine.plans:
+        state.engine.fault = hang
+    else:
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_dead_rank_has_a_name(kind):
+    """error, check() and report are those of all codecs."""
+    for found in run(losing, 3, kind, die, timeout_s=NEVER_S, may_die=(1,)).values():
+        assert found[:2] == ("PeerError", 1)
+        where = {"thc": "round", "communicator": "operation 3"}.get(kind, "step 3")
+        assert found[2].startswith("rank 1 closed its connection") and (where in found[2] or "(" not in found[2])
+
+
+@pytest.mark.parametrize("kind", ["gradwire", "thc"])
+def test_a_hanging_rank_has_a_name(kind):
+    """Though rank 0 waits for rank 2, which waits for rank 1."""
+    for found in run(losing, 3, kind, stop, timeout_s=NEVER_S, may_die=(1,)).values():
+        assert found[:2] == ("PeerError", 1)
+        where = "(round 3)" if kind == "thc" else "(step 3, bucket 0)"
+        assert found[2].startswith("rank 1 sent nothing for ") and where in found[2]
+
+
+def lacking(rank, size, what):
+    """Rank 1 has no hook, or has not registered it."""
+    net = model()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    ddp = DDP(net)
+    state, hook = None, None
+    try:
+        if rank != 1 or what == "registered":
+            state, hook = gradwire.torch.ddp_hook(optimizer, compress="always", timeout=timedelta(seconds=1))
+        if rank != 1:
+            ddp.register_comm_hook(state, hook)
+            train_step(ddp, optimizer, rank, 0)
+    except RuntimeError as error:
+        return survivors(rank, size, str(state.error if state else error))
+    return survivors(rank, size, "")
+
+
+@pytest.mark.parametrize("what", ["made", "registered"])
+def test_a_rank_without_the_hook_has_a_name(what):
+    found = run(lacking, 3, what)
+    for rank in (0, 2):
+        if what == "made":
+            assert found[rank].startswith("gradwire: rank 1 has not called ddp_hook() within 1")
+        else:
+            assert found[rank].startswith("rank 1 sent nothing for 1") and "has its DDP the hook?" in found[rank]
+
+
+def boards(*findings, size=4):
+    """Boards of the ranks, in a store that has these findings: (rank, suspect, text), suspect -1: unknown."""
+    store = torch.distributed.HashStore()
+    made = [Board(store, "test", rank, size) for rank in range(size)]
+    for rank, suspect, text in findings:
+        unknown = suspect == -1
+        made[rank].tell(Finding(None if unknown else suspect, text, unknown, " (here)"))
+    return made
+
+
+def test_the_rank_at_fault_is_the_one_that_blames_nobody(monkeypatch):
+    monkeypatch.setattr(peers, "CLOSED_S", 0.05)
+    name = "rank {}".format
+    silent = [Finding(peer, f"rank {peer} is silent") for peer in range(4)]
+    made = boards((0, 1, "rank 1 is silent"), (2, 0, "rank 0 is silent"), (3, 2, "rank 2 is silent"))
+    for rank, peer in ((0, 1), (2, 0), (3, 2)):
+        found = made[rank].resolve(silent[peer], name)
+        assert (found.suspect, found.text) == (1, "rank 1 is silent")
+    made = boards((0, 1, "rank 1 is silent"), (1, None, "no more memory"))
+    found = made[2].resolve(silent[0], name)
+    assert (found.suspect, found.text) == (1, "rank 1 failed: no more memory")
+    made = boards((0, 2, "rank 2 is silent"), (2, 0, "rank 0 is silent"), size=3)
+    assert made[0].resolve(silent[2], name).text == "rank 2 is silent"  # each other: as each has found it
+    for given in ([(0, -1, "?"), (2, -1, "?"), (3, -1, "?")], [(0, -1, "?"), (2, -1, "?"), (3, 0, "?")]):
+        found = boards(*given)[2].resolve(Finding(None, "?", True, " (here)"), name)
+        assert (found.suspect, found.text) == (1, "rank 1 closed its connection (here)")
+
+
+class BadStore:
+    """That of a rank that is gone, or hangs."""
+
+    def __init__(self, hangs):
+        self.hangs, self.calls = hangs, 0
+
+    def add(self, *_):
+        self.calls += 1
+        if self.hangs:
+            time.sleep(0.5)
+        raise RuntimeError("Connection reset by peer")
+
+    set = add
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+def test_a_store_that_is_gone_is_asked_once(hangs, monkeypatch):
+    monkeypatch.setattr(peers, "_STORE_S", 0.1)
+    store = BadStore(hangs)
+    board = Board(store, "test", 0, 3)
+    board.tell(Finding(1, "rank 1 is silent"))
+    assert board.resolve(Finding(1, "rank 1 is silent"), str).text == "rank 1 is silent"
+    assert store.calls == 1
 
 
 def silent(rank, size):
@@ -324,7 +500,7 @@ def silent(rank, size):
 def test_a_rank_that_hangs_raises_within_the_timeout():
     found = run(silent, 2, timeout_s=TIMEOUT_S)
     message, step = found[0]
-    assert isinstance(message, str) and step == 3
+    assert message.startswith("rank 1 sent nothing for 5") and step == 3
 
 
 @pytest.mark.parametrize("what", ["moment", "rate"])
@@ -418,7 +594,6 @@ def test_a_rank_that_alone_builds_other_maps_leads_to_the_fallback(what):
 
 def leaving(rank, size, folder):
     """A program as people write it: no os._exit(), no close()."""
-    import signal
 
     def die(rank, step, *_):
         if rank == 1 and step == 3:
