@@ -365,7 +365,7 @@ _cached: dict[Any, Communicator] = {}
 
 def all_reduce(tensors: torch.Tensor | Iterable[torch.Tensor], group: Any = None, *, mean: bool = True) -> None:
     """Communicator(group).all_reduce(tensors, mean=mean), with a communicator that is made once for each group. The
-    first call for a group is collective for all processes; for options make a Communicator."""
+    first call for a group is collective for its ranks; for options make a Communicator."""
     key = dist.group.WORLD if group is None else group
     if key not in _cached or _cached[key].engine.error is not None:
         _cached[key] = Communicator(group)

@@ -74,7 +74,7 @@ class DdpState(Copies):
 
     compress: "auto" measures the first steps and steps aside where plain all-reduce is faster; "always"; "never".
     small_len: buckets of fewer values travel plain. group: process group of DDP, None for the default one. transport: a
-    Gloo group of the same ranks for nothing else; None: one is made, which is a collective call of *all* processes.
+    Gloo group of the same ranks for nothing else; None: one is made, which is a collective call of these ranks.
     timeout: of a message; None: that of the group. loss_scale: a GradScaler, a number or a callable. seed: of
     stochastic rounding. csv: a path, rank 0 writes statistics there. tensorboard: a SummaryWriter. report_every: steps
     between two lines of statistics. options: those of CodecOptions.

@@ -247,9 +247,9 @@ def _errors(stats: _pool.gw_exchange_stats) -> tuple[float, float]:
 
 
 def sampled(step: int, every: int) -> bool:
-    """Whether the error of this step is measured. Not of the first ones, which are no example of those that follow:
-    states are zeros, and compress="auto" measures times."""
-    return every > 0 and step % every == min(3, every - 1)
+    """Whether the error of this step is measured. Not of the first two, which are no example of those that follow, as
+    the optimizer has hardly a state; nor of the steps that are recorded by default, as it takes time."""
+    return every > 0 and step % every == min(2, every - 1)
 
 
 def _digest(number: int, result: torch.Tensor) -> int:
