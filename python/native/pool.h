@@ -130,7 +130,7 @@ GW_API GW_MUST_CHECK gw_status gw_exchange_map_words(const gw_exchange *exchange
 typedef enum gw_exchange_flags {
     GW_EXCHANGE_SPARE = 1,   /* use the spare codec */
     GW_EXCHANGE_SCATTER = 2, /* reduce-scatter: stop at the sum, which the owner gets; no SHARE */
-    GW_EXCHANGE_SAMPLE = 4   /* measure the error of a piece */
+    GW_EXCHANGE_SAMPLE = 4   /* measure the errors of fp32 contributions */
 } gw_exchange_flags;
 
 /* What one operation works on. Set to zeros, then fill in. */
@@ -141,8 +141,7 @@ typedef struct gw_exchange_run {
                      only, and it may be their place in `values` */
     float scale;  /* every value of the result is multiplied by it once; 0 and 1: not */
     uint32_t step_index;
-    uint32_t flags;  /* gw_exchange_flags */
-    uint32_t sample; /* GW_EXCHANGE_SAMPLE: the piece is this one modulo the pieces of others */
+    uint32_t flags; /* gw_exchange_flags */
 } gw_exchange_run;
 
 /* GW_OK; GW_ERR_ARG; GW_ERR_STATE (no memory, or still busy): there are no events. */
@@ -158,8 +157,8 @@ typedef struct gw_exchange_stats {
     uint64_t received_size; /* bytes of messages */
     uint64_t map_ns, encode_ns, reduce_ns, decode_ns;
     uint64_t operations;
-    double sample_square; /* sum of squares of sampled values, and of the errors of their contributions */
-    double sample_error;
+    double sample_square; /* GW_EXCHANGE_SAMPLE: sum of squares of the values in contributions to others */
+    double sample_error;  /* and of what their frames changed */
 } gw_exchange_stats;
 GW_API void gw_exchange_stats_get(gw_exchange *exchange, gw_exchange_stats *stats);
 

@@ -36,7 +36,7 @@ static const gw_abi_field info_fields[] = {
 
 static const gw_abi_field run_fields[] = {
     FIELD(gw_exchange_run, values),     FIELD(gw_exchange_run, result), FIELD(gw_exchange_run, scale),
-    FIELD(gw_exchange_run, step_index), FIELD(gw_exchange_run, flags),  FIELD(gw_exchange_run, sample),
+    FIELD(gw_exchange_run, step_index), FIELD(gw_exchange_run, flags),
 };
 
 static const gw_abi_field stats_fields[] = {

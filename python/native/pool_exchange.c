@@ -102,7 +102,6 @@ void gw_exchange_task(const gw_task *task, const gw_workspace *workspace)
 static void free_exchange(gw_exchange *exchange)
 {
     free(exchange->tasks);
-    free(exchange->sample);
     free(exchange->map.levels);
     free(exchange->map.digest);
     free(exchange->streams);
@@ -120,15 +119,14 @@ static int allocate(gw_exchange *exchange)
     size_t pieces = layout->piece_count, ranks = layout->shape.rank_count, own = layout->shard_pieces;
     uint64_t digests = gw_collective_digest_len(layout);
     exchange->tasks = calloc(pieces * GW_TASK_KINDS, sizeof *exchange->tasks);
-    exchange->sample = calloc(layout->shape.piece_len, sizeof *exchange->sample);
     exchange->map.levels = calloc(layout->shape.len + 1, 1);
     exchange->map.digest = calloc(digests + 1, sizeof *exchange->map.digest);
     exchange->arrived = calloc(own, sizeof *exchange->arrived);
     exchange->messages = calloc(own * ranks, sizeof *exchange->messages);
     exchange->finished = calloc(pieces, sizeof *exchange->finished);
     exchange->seen = calloc(exchange->slot_count, 1);
-    return exchange->tasks && exchange->sample && exchange->map.levels && exchange->map.digest &&
-           exchange->arrived && exchange->messages && exchange->finished && exchange->seen;
+    return exchange->tasks && exchange->map.levels && exchange->map.digest && exchange->arrived &&
+           exchange->messages && exchange->finished && exchange->seen;
 }
 
 static gw_status prepare(gw_exchange *exchange)

@@ -13,7 +13,6 @@ struct gw_exchange {
     uint64_t slot_size, slot_count;
     size_t value_size;
     gw_task *tasks;  /* kind * piece_count + piece */
-    float *sample;   /* decoded values of a sampled piece */
     uint8_t *memory; /* the caller's; constant after gw_exchange_memory() */
 
     size_t task_count; /* queued or running: close waits for 0 */
@@ -38,7 +37,6 @@ struct gw_exchange {
     gw_gcomp_frame *finished; /* per piece */
     uint8_t *seen;            /* per slot: received in this operation */
     size_t left;              /* pieces whose values are not in place */
-    uint32_t sample_piece;    /* UINT32_MAX: none */
     uint64_t worst;           /* word */
     gw_exchange_stats stats;
 };

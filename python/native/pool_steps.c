@@ -1,6 +1,7 @@
 /* The steps of an operation, and what follows what. */
 #include "pool_exchange.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static int is_own(const gw_exchange *exchange, uint32_t piece)
@@ -41,22 +42,6 @@ static uint32_t others_piece(const gw_exchange *exchange, uint32_t index)
 static uint32_t others_count(const gw_exchange *exchange)
 {
     return exchange->layout.piece_count - exchange->layout.shard_pieces;
-}
-
-/* The sampled piece: the first one with values from run.sample on. */
-static uint32_t choose_sample(const gw_exchange *exchange)
-{
-    uint32_t count = others_count(exchange);
-    if (!(exchange->run.flags & GW_EXCHANGE_SAMPLE) || exchange->config.codec.dtype != GW_FP32) {
-        return UINT32_MAX;
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        uint32_t piece = others_piece(exchange, (uint32_t)(((uint64_t)exchange->run.sample + i) % count));
-        if (gw_exchange_piece(exchange, piece).len > 0) {
-            return piece;
-        }
-    }
-    return UINT32_MAX;
 }
 
 /* Queues what needs no message; needs the lock. */
@@ -101,7 +86,6 @@ static void reset(gw_exchange *exchange, const gw_exchange_run *run)
     };
     exchange->left = 0;
     exchange->worst = 0;
-    exchange->sample_piece = choose_sample(exchange);
     memset(exchange->arrived, 0, own * sizeof *exchange->arrived);
     memset(exchange->messages, 0, own * ranks * sizeof *exchange->messages);
     memset(exchange->finished, 0, layout->piece_count * sizeof *exchange->finished);
@@ -195,25 +179,28 @@ static void write_notice(gw_buffer *dst, const gw_collective_blame *blame)
     }
 }
 
-/* Squares of a sampled piece's values and of what its frame changed; 0 if it cannot be decoded. */
+/* Squares of a piece's fp32 values and of what its frame changed; 0 if it cannot be decoded. */
 static void measure(gw_exchange *exchange, uint32_t piece, const gw_buffer *frame, double sums[2],
                     const gw_workspace *workspace)
 {
     gw_collective_piece at = gw_exchange_piece(exchange, piece);
     const uint8_t *values = (const uint8_t *)exchange->run.values + at.first * exchange->value_size;
     gw_gcomp_frame message = {.data = frame->data, .size = frame->size};
-    gw_gcomp_target target = {.values = exchange->sample, .capacity = at.len};
+    float *decoded = malloc(at.len * sizeof *decoded);
+    gw_gcomp_target target = {.values = decoded, .capacity = at.len};
     gw_collective_blame blame;
-    if (gw_collective_decode(&exchange->bucket, piece, &message, &target, &blame, workspace) != GW_OK) {
-        return;
+    gw_status status = GW_ERR_WORKSPACE;
+    if (decoded) {
+        status = gw_collective_decode(&exchange->bucket, piece, &message, &target, &blame, workspace);
     }
-    for (uint64_t i = 0; i < at.len; i++) {
+    for (uint64_t i = 0; status == GW_OK && i < at.len; i++) {
         float value;
         memcpy(&value, values + i * sizeof value, sizeof value);
-        double error = (double)exchange->sample[i] - (double)value;
+        double error = (double)decoded[i] - (double)value;
         sums[0] += (double)value * (double)value;
         sums[1] += error * error;
     }
+    free(decoded);
 }
 
 static void encode(gw_exchange *exchange, uint32_t piece, const gw_workspace *workspace)
@@ -223,14 +210,15 @@ static void encode(gw_exchange *exchange, uint32_t piece, const gw_workspace *wo
     gw_buffer dst = {.data = exchange->memory + offset, .capacity = exchange->slot_size};
     gw_status status = gw_collective_encode(&exchange->bucket, piece, &dst, workspace);
     gw_collective_blame blame = blame_self(exchange, piece, status);
+    uint64_t spent = gw_pool_clock() - start; /* measuring is not encoding */
     double sums[2] = {0, 0};
     if (status != GW_OK) {
         write_notice(&dst, &blame);
-    } else if (piece == exchange->sample_piece) {
+    } else if ((exchange->run.flags & GW_EXCHANGE_SAMPLE) && exchange->config.codec.dtype == GW_FP32) {
         measure(exchange, piece, &dst, sums, workspace);
     }
     gw_pool_lock(exchange->pool);
-    exchange->stats.encode_ns += gw_pool_clock() - start;
+    exchange->stats.encode_ns += spent;
     exchange->stats.sent_size += dst.size;
     exchange->stats.sample_square += sums[0];
     exchange->stats.sample_error += sums[1];

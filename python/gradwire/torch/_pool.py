@@ -60,7 +60,6 @@ class gw_exchange_run(Structure):
         ("scale", c_float),
         ("step_index", c_uint32),
         ("flags", c_uint32),
-        ("sample", c_uint32),
     ]
 
 

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable
 
 import torch
-import torch.distributed as dist
 
 from .pending import fail_future
 from .staging import HostCopy, all_reduce
@@ -41,7 +40,7 @@ class Caster:
         """Whether this torch's Gloo adds bf16: the same answer on all ranks."""
         try:
             probe = torch.ones(4, dtype=torch.bfloat16)
-            dist.all_reduce(probe, group=self.transport.group)
+            self.transport.group.allreduce([probe]).wait()
             return bool((probe == self.size).all())
         except RuntimeError:
             return False
@@ -86,13 +85,13 @@ class Caster:
         out = padded.to(torch.bfloat16).view(torch.uint8)
         got = torch.empty_like(out)
         group, rank = self.transport.group, self.transport.rank
-        dist.all_to_all_single(got, out, group=group)
+        group.alltoall_base(got, out, [], []).wait()
         total = torch.zeros(length)
         for peer in range(self.size):  # the owner adds its own values unrounded
             total += padded[rank] if peer == rank else got[peer].view(torch.bfloat16).to(torch.float32)
         mine = (total / self.size).to(torch.bfloat16).view(torch.uint8)
         rows = [torch.empty_like(mine) for _ in range(self.size)]
-        dist.all_gather(rows, mine, group=group)
+        group.allgather([rows], [mine]).wait()
         whole = torch.cat([row.view(torch.bfloat16) for row in rows])
         values.copy_(whole[: values.numel()])
 

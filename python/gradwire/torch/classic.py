@@ -28,6 +28,7 @@ from .casts import Caster
 from .engine import CODEC_DTYPES
 from .optimizers import Book
 from .pending import HookState
+from .states import Undo, check_nonfinite, check_sizes, check_version
 from .stats import size_of
 from .transport import Start, timeout_of
 from .watch import BackwardWatch
@@ -61,6 +62,7 @@ class _Bucket:
     message: torch.Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.uint8))
     sizes: list[int] = field(default_factory=list)  # bytes of each tensor in the message
     fault: tuple[int, int] = (0, 0)  # status and number of the parameter, plus one
+    undo: Undo = field(default_factory=Undo)
 
     @property
     def values(self) -> torch.Tensor:
@@ -73,9 +75,11 @@ class ClassicState(HookState):
     codec: a name of gradwire.classic.SCHEMES. ratio: TOPK, DGC, RANDK: share of a tensor's values that a rank sends.
     warmup_steps: steps over which the share falls from 1 to ratio. vote: SIGNSGD, SIGNUM: the majority of the signs
     in place of their mean. small_len: parameters of fewer values travel as they are; None: 1024, but 0 for SIGNSGD and
-    SIGNUM, whose results have another size than gradients. checksum: finds damaged messages. group, transport,
-    timeout, seed: as in DdpState. options: other fields of gradwire.classic.Options. report, error, check() and
-    fail(error) are as of DdpState; of the report's numbers there are sizes.
+    SIGNUM, whose results have another size than gradients. checksum: finds damaged messages. nonfinite: what NaN or
+    infinity in a gradient does: "propagate": the parameter's gradient is NaN on all ranks, and residuals and momentum
+    stay as they were before the step, as a GradScaler expects; "error": all ranks raise, with rank and parameter.
+    group, transport, timeout, seed: as in DdpState. options: other fields of gradwire.classic.Options. report, error,
+    check() and fail(error) are as of DdpState; of the report's numbers there are sizes.
     """
 
     def __init__(
@@ -88,6 +92,7 @@ class ClassicState(HookState):
         vote: bool = False,
         small_len: int | None = None,
         checksum: bool = True,
+        nonfinite: str = "propagate",
         group: Any = None,
         transport: Any = None,
         timeout: timedelta | None = None,
@@ -103,12 +108,14 @@ class ClassicState(HookState):
                 raise ValueError(f"a ratio is above 0 and at most 1, not {ratio}")
             if vote and codec not in _SIGNS:
                 raise ValueError(f"{codec} has no vote; there are: {', '.join(_SIGNS)}")
+            check_nonfinite(nonfinite)
             made = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else list(optimizer)
             self._book = Book(made, seed)
             self.ratio, self.warmup_steps, self.vote = ratio, warmup_steps, vote
             self.small_len = (0 if codec in _SIGNS else 1024) if small_len is None else small_len
             agreed = {"ratio": ratio, "warmup_steps": warmup_steps, "vote": vote, "small_len": self.small_len}
-            start.options = {**vars(self.options), **agreed, "seed": seed}
+            self.nonfinite = nonfinite
+            start.options = {**vars(self.options), **agreed, "nonfinite": nonfinite, "seed": seed}
         self._transport = start.transport
         self.rank, self.size = self._transport.rank, self._transport.size
         self.step = 0  # synchronised backward passes so far
@@ -118,6 +125,7 @@ class ClassicState(HookState):
         self._codecs: dict[tuple[int, str], gradwire.classic.Codec] = {}
         self._residual: dict[int, torch.Tensor] = {}  # by number of the parameter, in memory order
         self._momentum: dict[int, torch.Tensor] = {}
+        self._undo = Undo()
         self._messages = 0
         self._buckets, self._last_round = 0, -1  # of the last step, for errors
         self._own_fault = (0, 0)  # found after this rank's status had gone out
@@ -223,10 +231,13 @@ class ClassicState(HookState):
             else:
                 try:
                     codec = self._codec(one, dtype)
-                    size = len(codec.encode(values, step, state=self._state(one, codec), out=message[at:]))
+                    state = self._state(one, codec, bucket.undo)
+                    size = len(codec.encode(values, step, state=state, out=message[at:]))
                 except Error as error:
-                    bucket.fault = (error.status, one.number + 1)
-                    break
+                    if error.name != "nonfinite" or self.nonfinite == "error":
+                        bucket.fault = (error.status, one.number + 1)
+                        break
+                    size = 0  # says so to all ranks: a frame has a header
             bucket.sizes.append(size)
             at += size
         bucket.sizes += [0] * (len(bucket.tensors) - len(bucket.sizes))
@@ -247,16 +258,18 @@ class ClassicState(HookState):
             self._codecs[key] = gradwire.classic.Codec(replace(self.options, dtype=dtype, seed=seed))
         return self._codecs[key]
 
-    def _state(self, one: _Tensor, codec: gradwire.classic.Codec) -> gradwire.classic.State:
+    def _state(self, one: _Tensor, codec: gradwire.classic.Codec, undo: Undo) -> gradwire.classic.State:
         return gradwire.classic.State(
-            self._memory(self._residual, one) if codec.has_residual else None,
-            self._memory(self._momentum, one) if codec.has_momentum else None,
+            self._memory(self._residual, one, undo) if codec.has_residual else None,
+            self._memory(self._momentum, one, undo) if codec.has_momentum else None,
         )
 
     @staticmethod
-    def _memory(kept: dict[int, torch.Tensor], one: _Tensor) -> np.ndarray:
+    def _memory(kept: dict[int, torch.Tensor], one: _Tensor, undo: Undo) -> np.ndarray:
+        """To be changed in this step."""
         if one.number not in kept:
             kept[one.number] = torch.zeros(one.len)
+        undo.keep(kept, one.number, kept[one.number].clone())
         return kept[one.number].numpy()
 
     # ---- exchange and decoding, on theirs ----
@@ -273,7 +286,7 @@ class ClassicState(HookState):
             return
         with torch.no_grad():
             if self.options.scheme == "randk":
-                self._add_lanes(bucket)
+                self._add_lanes(bucket, words)
             frames = [one for one in bucket.tensors if not one.plain]
             first = len(frames) if self.options.scheme == "randk" else 0
             skipped = sum(bucket.sizes[:first])
@@ -284,10 +297,12 @@ class ClassicState(HookState):
                 self._decode(bucket, first, words, [room.numpy() for room in rooms])
             except (Error, ValueError) as error:  # the others learn of it with the next status
                 self._own_fault = (getattr(error, "status", _UNKNOWN), 0)
+        self._undo.add(bucket.undo)
         if bucket.is_last:
             words = self._gather_words(list(self._own_fault), f"step {bucket.round}, its end", counted=False)
             if self._raise_fault(words):
                 return
+            self._undo.end_step()
         bucket.copy.finish()
         self._pending.remove(bucket.copy.future)
 
@@ -326,14 +341,25 @@ class ClassicState(HookState):
                 return True
         return False
 
-    def _add_lanes(self, bucket: _Bucket) -> None:
+    def _is_marked(self, bucket: _Bucket, words: list[list[int]], index: int) -> bool:
+        """Whether a rank's gradient is not finite."""
+        if all(theirs[2 + index] for theirs in words):
+            return False
+        bucket.undo.spoilt = True
+        return True
+
+    def _add_lanes(self, bucket: _Bucket, words: list[list[int]]) -> None:
         """RANDK: all ranks have the same positions, so values are added by an ordinary all-reduce. One for each tensor:
         the order of Gloo's additions depends on the length."""
         at = 0
         values = _array(bucket.values)
-        for one, size in zip(bucket.tensors, bucket.sizes):
+        for index, (one, size) in enumerate(zip(bucket.tensors, bucket.sizes)):
             if one.plain:
                 return
+            if self._is_marked(bucket, words, index):
+                self._write(bucket, one, np.full(one.len, np.nan, np.float32), values)
+                at += size
+                continue
             total = gradwire.classic.Sum(bucket.message[at : at + size].numpy())
             total.add(bucket.message[at : at + size].numpy())
             at += size
@@ -355,10 +381,11 @@ class ClassicState(HookState):
                 size = words[rank][2 + index]
                 pieces.append(received[rank][places[rank] : places[rank] + size])
                 places[rank] += size
-            if one.plain:
-                self._write(bucket, one, self._plain_mean(one, pieces, bucket.values.dtype), values)
+            if self._is_marked(bucket, words, index):
+                mean = np.full(one.len, np.nan, np.float32)
             else:
-                self._write(bucket, one, self._mean(one, pieces), values)
+                mean = self._plain_mean(one, pieces, bucket) if one.plain else self._mean(one, pieces)
+            self._write(bucket, one, mean, values)
 
     def _mean(self, one: _Tensor, frames: list[np.ndarray]) -> np.ndarray:
         if self.vote:
@@ -372,13 +399,16 @@ class ClassicState(HookState):
             gradwire.classic.decode_add(frame, mean, scale=1 / self.size, len_max=one.len)
         return mean
 
-    def _plain_mean(self, one: _Tensor, pieces: list[np.ndarray], dtype: torch.dtype) -> np.ndarray:
+    def _plain_mean(self, one: _Tensor, pieces: list[np.ndarray], bucket: _Bucket) -> np.ndarray:
         total = torch.zeros(one.len)
         for piece in pieces:
-            total += torch.from_numpy(piece).view(dtype).float()
+            total += torch.from_numpy(piece).view(bucket.values.dtype).float()
         total /= self.size
-        if self.options.scheme == "dgc" and one.number is not None:  # its momentum, which SGD has not
-            momentum, m = torch.from_numpy(self._memory(self._momentum, one)), self.options.momentum
+        if not torch.isfinite(total).all():  # the same on all ranks
+            bucket.undo.spoilt = True
+        elif self.options.scheme == "dgc" and one.number is not None:  # its momentum, which SGD has not
+            momentum = torch.from_numpy(self._memory(self._momentum, one, bucket.undo))
+            m = self.options.momentum
             momentum.mul_(m).add_(total)
             total = total.add(momentum, alpha=m) if self.options.nesterov else momentum
         return total.numpy()
@@ -410,18 +440,18 @@ class ClassicState(HookState):
             "momentum": {number: kept.clone() for number, kept in self._momentum.items()},
         }
 
+    def check_state(self, state: dict[str, Any]) -> None:
+        """ValueError for a state that cannot be loaded."""
+        check_version(state, self.options.scheme, ("step", "seed", "residual", "momentum"))
+        sizes = {self._book.number(param): param.numel() for param in self._book.params()}
+        check_sizes(sizes, state["residual"], state["momentum"])
+
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The one of this rank, before the first backward pass, on all ranks: else all raise in that pass. ValueError
         for a state of another version, codec or model."""
-        if state.get("version") != 1:
-            raise ValueError(f"a state of version {state.get('version')}; this package reads 1")
-        if state["codec"] != self.options.scheme:
-            raise ValueError(f"a state of {state['codec']}, not of {self.options.scheme}")
-        sizes = {self._book.number(param): param.numel() for param in self._book.params()}
-        for kept in (state["residual"], state["momentum"]):
-            if any(sizes.get(number) != one.numel() for number, one in kept.items()):
-                raise ValueError("the state that was loaded is that of a model with other parameters")
+        self.check_state(state)
         self.step = state["step"]
+        self._undo = Undo()
         self._compared = False
         if state["seed"] != self._book.seed:
             self._book.seed = state["seed"]

@@ -227,7 +227,7 @@ class Communicator:
             if self.engine.settings.maps:
                 self._book.look()
                 self.engine.build_maps([plan], float(self.size if mean else 1))
-                self.engine.compare_maps([plan], f"operation {self.step}, comparing maps")
+                self.engine.compare_maps([plan], f"operation {self.step}, comparing maps", step=self.step)
             self._run(plan, flat, flat, 1.0 / self.size if mean else 1.0)
         at = 0
         for i, tensor in zip(chosen, tensors):
@@ -366,7 +366,7 @@ _cached: dict[Any, Communicator] = {}
 
 def all_reduce(tensors: torch.Tensor | Iterable[torch.Tensor], group: Any = None, *, mean: bool = True) -> None:
     """Communicator(group).all_reduce(tensors, mean=mean), with a communicator that is made once for each group. The
-    first call for a group is collective for all processes; for options make a Communicator."""
+    first call for a group is collective for its ranks; for options make a Communicator."""
     key = dist.group.WORLD if group is None else group
     if key not in _cached or _cached[key].engine.error is not None:
         _cached[key] = Communicator(group)

@@ -29,6 +29,7 @@ from .options import CodecOptions
 from .pending import fail_future
 from .recording import Message, Recording, check_writable
 from .replay import Layout, Replay
+from .states import Copies, check_version
 from .stats import Report, StepClock, size_of
 from .transport import Start, Transport, collective_error, new_transport, timeout_of
 from .watch import BackwardWatch
@@ -68,12 +69,12 @@ def hook(state: Any, bucket: dist.GradBucket) -> torch.futures.Future:
 hook.__annotations__.update({"bucket": dist.GradBucket, "return": torch.futures.Future[torch.Tensor]})
 
 
-class DdpState:
+class DdpState(Copies):
     """What the hook keeps from step to step. One for each DDP module.
 
     compress: "auto" measures the first steps and steps aside where plain all-reduce is faster; "always"; "never".
     small_len: buckets of fewer values travel plain. group: process group of DDP, None for the default one. transport: a
-    Gloo group of the same ranks for nothing else; None: one is made, which is a collective call of *all* processes.
+    Gloo group of the same ranks for nothing else; None: one is made, which is a collective call of these ranks.
     timeout: of a message; None: that of the group. loss_scale: a GradScaler, a number or a callable. seed: of
     stochastic rounding. csv: a path, rank 0 writes statistics there. tensorboard: a SummaryWriter. report_every: steps
     between two lines of statistics. options: those of CodecOptions.
@@ -488,7 +489,7 @@ class DdpState:
             self._check_inputs()
         if self._map_versions is None or not self._plans:  # new buckets get maps when they come
             self._map_versions = self._book.versions()
-        self.engine.compare_maps(list(self._plans.values()), f"step {self.step}, comparing maps")
+        self.engine.compare_maps(list(self._plans.values()), f"step {self.step}, comparing maps", step=self.step)
 
     def _compare_states(self) -> None:
         """A state that some ranks have not loaded: they would wait for messages that are not sent."""
@@ -640,9 +641,12 @@ class DdpState:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Before the first backward pass, on all ranks: else all raise in that pass. ValueError for a state of another
-        version."""
-        if state.get("version") != 1:
-            raise ValueError(f"a state of version {state.get('version')}; this package reads 1")
+        version or hook, or of THC or a classic codec for another model; nothing has changed then."""
+        check_version(state, "gradwire", ("step", "seed", "choice", "layout"))
+        for made, name in ((self._thc, "thc"), (self._classic, "classic")):  # before anything changes
+            for key, other in made.items():
+                if key in state.get(name, {}):
+                    other.check_state(state[name][key])
         self.step = state["step"]
         self._book.seed = self.engine.seed = state["seed"]
         self.choice.load_state_dict(state["choice"])

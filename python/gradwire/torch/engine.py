@@ -29,6 +29,7 @@ from gradwire.gcomp import Options
 
 from . import _pool, staging
 from .optimizers import Book, Place, SegmentTable
+from .stats import Samples
 from .transport import (
     FROM_OWNER,
     OPERATIONS_MAX,
@@ -78,7 +79,7 @@ class Settings:
     piece_len: int | None = None
     threads: int = 2
     debug: bool = False
-    sample_every: int = 16  # operations of a bucket from one sampled piece to the next; 0: none
+    sample_every: int = 16  # steps from one whose error is measured to the next; 0: none
 
     def piece_len_of(self, shard_len: int) -> int:
         """Values of a piece where shards have shard_len. A shard's first piece cannot be sent before it is encoded, and
@@ -137,7 +138,6 @@ class Plan:
         self.agreed = False  # all ranks hold the same map
         self.sends: list[tuple[Any, int]] = []  # with their ranks
         self.operation: Operation | None = None
-        self.count = 0
 
     def _make_rooms(self) -> list[tuple[int, int, int, torch.Tensor]]:
         """(stage, piece, rank, room) of every message that comes, in the order in which they are expected."""
@@ -227,6 +227,8 @@ class Operation:
     seconds: float = 0.0
     encoded: float = 0.0  # when the last contribution was on its way
     summed: float = 0.0  # when the last piece that this rank owns was
+    sampled: bool = False
+    errors: tuple[float, float] = (0.0, 0.0)  # of the bucket before it, _errors()
     stages: dict[str, float] | None = None  # CPU seconds and bytes, with Engine.timing
 
 
@@ -238,6 +240,16 @@ def _stages(stats: _pool.gw_exchange_stats) -> dict[str, float]:
         "sent_size": stats.sent_size,
         "received_size": stats.received_size,
     }
+
+
+def _errors(stats: _pool.gw_exchange_stats) -> tuple[float, float]:
+    return stats.sample_square, stats.sample_error
+
+
+def sampled(step: int, every: int) -> bool:
+    """Whether the error of this step is measured. Not of the first two, which are no example of those that follow, as
+    the optimizer has hardly a state; nor of the steps that are recorded by default, as it takes time."""
+    return every > 0 and step % every == min(2, every - 1)
 
 
 def _digest(number: int, result: torch.Tensor) -> int:
@@ -263,7 +275,9 @@ class Engine:
         self._has_failed = threading.Event()
         self.word = 0  # the worst outcome on this rank since the last conclusion
         self.digest = 0  # debug: of the results since then
-        self.mismatches = 0  # agreements that found different maps
+        self.mismatches = 0  # steps in which the ranks had different maps
+        self._differed: int | None = None  # the last of them
+        self.samples = Samples()
         self.seconds = 0.0  # operations, from start to end
         self.timing = False  # operations get their stages
         self._retired = _pool.gw_exchange_stats()
@@ -305,10 +319,10 @@ class Engine:
         marks = {device: staging.of(device).mark() for device in set().union(*(plan.devices for plan in chosen))}
         self._control.submit(lambda: self._build(chosen, wire_scale, marks))
 
-    def compare_maps(self, plans: Sequence[Plan], where: str = "") -> None:
+    def compare_maps(self, plans: Sequence[Plan], where: str = "", *, step: int) -> None:
         """The ranks compare the maps of these plans. As often on all ranks, whatever each of them has built."""
         chosen = list(plans)
-        self._control.submit(lambda: self._compare(chosen, where))
+        self._control.submit(lambda: self._compare(chosen, where, step))
 
     def conclude(self, on_done: Callable[[], None], on_error: Callable[[BaseException], None], where: str = "") -> None:
         """Waits for all operations before it and tells all ranks the worst outcome; in debug mode compares results.
@@ -366,7 +380,7 @@ class Engine:
         with self._lock:
             self.word = max([self.word, *words])
 
-    def _compare(self, plans: list[Plan], where: str) -> None:
+    def _compare(self, plans: list[Plan], where: str, step: int) -> None:
         """Raises what went wrong with a map on any rank."""
         plans = [plan for plan in plans if plan.settings.agree]
         if self.error is not None or not plans:
@@ -383,12 +397,14 @@ class Engine:
             difference = lib.gw_collective_map_differs((c_uint64 * _pool.MAP_WORDS)(*words[at : at + _pool.MAP_WORDS]))
             plan.compared = True
             plan.agreed = difference == 0
-            self.mismatches += difference != 0
-            if difference and self.mismatches == 1 and self.transport.rank == 0:
-                log.warning(
-                    "gradwire: the optimizer states of the ranks differ; while they do, levels are %s",
-                    plan.settings.spare.levels,
-                )
+            if difference and self._differed != step:
+                self._differed = step
+                self.mismatches += 1
+                if self.mismatches == 1 and self.transport.rank == 0:
+                    log.warning(
+                        "gradwire: the optimizer states of the ranks differ; while they do, levels are %s",
+                        plan.settings.spare.levels,
+                    )
 
     def _conclude(self, on_done: Callable[[], None], on_error: Callable[[BaseException], None], where: str) -> None:
         with self._idle:
@@ -429,26 +445,26 @@ class Engine:
             operation.wait()
         if plan.settings.maps and not (plan.compared if plan.settings.agree else plan.map_built):
             self._build([plan], operation.wire_scale, {})  # the bucket is new; its state is older than its values
-            self._compare([plan], operation.where)
+            self._compare([plan], operation.where, operation.step)
         operation.spare = operation.spare or (plan.settings.agree and not plan.agreed)
         self._operations += 1
         operation.number = self._operations
         plan.operation = operation
-        plan.count += 1
         operation.started = time.perf_counter()
         if self.timing:
             operation.stages = _stages(plan.exchange.stats())
-        every = self.settings.sample_every
+        operation.sampled = sampled(operation.step, self.settings.sample_every)
+        if operation.sampled:
+            operation.errors = _errors(plan.exchange.stats())
         flags = _pool.SPARE if operation.spare else 0
         flags |= _pool.SCATTER if operation.scatter else 0
-        flags |= _pool.SAMPLE if every and plan.count % every == 1 % every else 0
+        flags |= _pool.SAMPLE if operation.sampled else 0
         run = _pool.gw_exchange_run(
             values=operation.values.data_ptr(),
             result=operation.result.data_ptr(),
             scale=operation.scale,
             step_index=operation.step & 0xFFFFFFFF,
             flags=flags,
-            sample=plan.count // max(every, 1),
         )
         plan.exchange.start(run)
         plan.post_receives(operation)
@@ -507,6 +523,9 @@ class Engine:
         if operation.stages is not None:
             now = _stages(plan.exchange.stats())
             operation.stages = {name: now[name] - before for name, before in operation.stages.items()}
+        if operation.sampled and not word:
+            before, now = operation.errors, _errors(plan.exchange.stats())
+            self.samples.add(operation.step, now[0] - before[0], now[1] - before[1])
         digest = 0
         if self.settings.debug and not word and not operation.scatter:
             digest = _digest(operation.number, operation.result)

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from .states import Copies
 from .stats import SizesReport
 from .transport import DifferentError, Transport, collective_error
 from .workers import Worker
@@ -53,7 +54,7 @@ class Pending:
             return futures
 
 
-class HookState:
+class HookState(Copies):
     """Errors, statistics and agreement of a hook without an Engine. A subclass has rank, size, sizes(), _transport,
     and the threads through which all messages pass, in this order: _workers()."""
 

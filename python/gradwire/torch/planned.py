@@ -319,7 +319,6 @@ def planned_ddp(
             buckets = load(plan, dist.get_world_size(group) if dist.is_initialized() else None)
             names = _names_in(module, buckets)
             start.options = {"plan": digest(buckets)}
-        dist.destroy_process_group(start.transport.group)
         return _with_buckets(module, buckets, names, options)
     # bucket_cap_mb alone does not do it in torch 1.13, whose first bucket is 1 MiB.
     first = dist._DEFAULT_FIRST_BUCKET_BYTES

@@ -193,11 +193,22 @@ def all_reduce(
 ) -> torch.futures.Future:
     """The sum over the ranks, in place; the future of what `end` makes of it, which gets a call that returns it or
     raises."""
-    future, stage = dist.all_reduce(values, group=group, async_op=True).get_future(), of(values.device)
+    future, stage = _sum(values, group).get_future(), of(values.device)
     if stage is None or _backend_of(group, values.device) != "gloo":
         return future.then(lambda done: end(lambda: done.value()[0]))
     # A future of Gloo has no device, and whoever waited for it would not wait for the copy back to the GPU.
     return _ordered(future, values, stage, stage.gloo_stream).then(lambda done: end(done.value))
+
+
+def _sum(values: torch.Tensor, group: Any) -> Any:
+    """dist.all_reduce() where torch knows the group; it need not know that of a transport."""
+    if _is_gloo(group) and not values.is_complex():
+        return group.allreduce([values])
+    return dist.all_reduce(values, group=group, async_op=True)
+
+
+def _is_gloo(group: Any) -> bool:
+    return dist.is_gloo_available() and isinstance(group, dist.ProcessGroupGloo)
 
 
 def _backend_of(group: Any, device: torch.device) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 import weakref
 from io import RawIOBase
@@ -45,6 +46,29 @@ class StepClock:
         return seconds
 
 
+class Samples:
+    """Error of the sampled steps: what this rank's contributions to other ranks' sums lost, over all fp32 buckets of
+    each such step. The mean of the steps' NMSE: a step with large gradients counts as much as another."""
+
+    def __init__(self) -> None:
+        self._sum, self._steps = 0.0, 0  # of the steps before the current one
+        self._current: tuple[int, float, float] = (-1, 0.0, 0.0)  # step, squares of values and of errors
+
+    def add(self, step: int, square: float, error: float) -> None:
+        """Of one bucket."""
+        if step != self._current[0]:
+            self._sum, self._steps = self.totals()
+            self._current = (step, 0.0, 0.0)
+        self._current = (step, self._current[1] + square, self._current[2] + error)
+
+    def totals(self) -> tuple[float, int]:
+        """The sum of the steps' NMSE and their number. A step with a value that is not finite has none."""
+        _, square, error = self._current
+        if square > 0 and math.isfinite(square) and math.isfinite(error):
+            return self._sum + error / square, self._steps + 1
+        return self._sum, self._steps
+
+
 class Report:
     """Sums since the last line, for rank 0."""
 
@@ -66,6 +90,7 @@ class Report:
         time of operations, which overlap."""
         stats = self._state.engine.stats()
         others = self._state.sizes_of_others()
+        nmse_sum, sampled_steps = self._state.engine.samples.totals()
         return {
             "sent_size": stats.sent_size + others[0],
             "received_size": stats.received_size + others[1],
@@ -77,8 +102,8 @@ class Report:
             "decode_s": stats.decode_ns / 1e9,
             "operation_s": self._state.engine.seconds,
             "step_s": self._state.clock.seconds,
-            "sample_square": stats.sample_square,
-            "sample_error": stats.sample_error,
+            "nmse_sum": nmse_sum,
+            "sampled_steps": sampled_steps,
             "mismatches": self._state.engine.mismatches,
         }
 
@@ -93,9 +118,7 @@ class Report:
         totals = self.totals()
         sums = {name: value - self._before.get(name, 0) for name, value in totals.items()}
         self._before = totals
-        square = sums.pop("sample_square")
-        error = sums.pop("sample_error")
-        return {**sums, "share": self.share(sums), "nmse": error / square if square else None}
+        return {**sums, "share": self.share(sums), "nmse": _nmse(sums)}
 
     def step(self, step: int) -> None:
         """A step is synchronised."""
@@ -121,13 +144,16 @@ class Report:
     def summary(self) -> str:
         """One line for a progress display, from the start of this process."""
         totals = self.totals()
-        square, error = totals.pop("sample_square"), totals.pop("sample_error")
-        return _line({**totals, "share": self.share(totals), "nmse": error / square if square else None})
+        return _line({**totals, "share": self.share(totals), "nmse": _nmse(totals)})
 
     def close(self) -> None:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+
+def _nmse(sums: dict[str, float]) -> float | None:
+    return sums["nmse_sum"] / sums["sampled_steps"] if sums["sampled_steps"] else None
 
 
 def _text(value: float | None) -> str:

@@ -17,12 +17,18 @@ import torch
 import torch.distributed as dist
 
 import gradwire.thc
+from gradwire import _constants
+from gradwire._library import lib
+from gradwire.errors import Error
 
 from . import staging
 from .pending import HookState
+from .states import Undo, check_nonfinite, check_sizes, check_version
 from .stats import size_of
 from .transport import Start, timeout_of
 from .workers import Worker
+
+_NONFINITE = 0x7F800000  # patterns from here on, up to 2^31, mark a block (GW_THC_NORM_NONFINITE)
 
 
 def thc_hook(
@@ -51,9 +57,11 @@ def codec_of(bits: int, ranks: int, **changes: Any) -> gradwire.thc.Codec:
 class ThcState(HookState):
     """What the hook keeps. optimizer: numbers the parameters for state_dict(), nothing else is read.
 
-    bits: 1..4, of an index. error_feedback: keep what rounding lost. small_len, group, transport, timeout, seed: as in
-    DdpState. Lanes are the narrowest that hold the sum and that Gloo adds: 8 or 32 bits. report, error, check() and
-    fail(error) are as of DdpState; of the report's numbers there are sizes.
+    bits: 1..4, of an index. error_feedback: keep what rounding lost. nonfinite: what NaN or infinity in a gradient
+    does: "propagate": its block is NaN on all ranks, and error memories stay as they were before the step, as a
+    GradScaler expects; "error": all ranks raise, with rank and parameter. small_len, group, transport, timeout, seed:
+    as in DdpState. Lanes are the narrowest that hold the sum and that Gloo adds: 8 or 32 bits. report, error, check()
+    and fail(error) are as of DdpState; of the report's numbers there are sizes.
     """
 
     def __init__(
@@ -62,6 +70,7 @@ class ThcState(HookState):
         *,
         bits: int = 4,
         error_feedback: bool = True,
+        nonfinite: str = "propagate",
         small_len: int = 1 << 14,
         group: Any = None,
         transport: Any = None,
@@ -72,17 +81,21 @@ class ThcState(HookState):
         self.group = dist.group.WORLD if group is None else group
         with Start("THC", self.group, transport, timeout or timeout_of(self.group)) as start:
             self.rank, self.size = dist.get_rank(self.group), dist.get_world_size(self.group)
+            check_nonfinite(nonfinite)
             made = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else list(optimizer)
             params = [param for one in made for part in one.param_groups for param in part["params"]]
             self._numbers = {id(param): number for number, param in enumerate(params)}
-            self.codec = codec_of(bits, self.size, seed=seed, error_feedback=error_feedback)
-            start.options = {"bits": bits, "error_feedback": error_feedback, "small_len": small_len, "seed": seed}
+            self._sizes = {number: param.numel() for number, param in enumerate(params)}
+            self.codec = codec_of(bits, self.size, seed=seed, error_feedback=error_feedback, nonfinite="propagate")
+            agreed = {"bits": bits, "error_feedback": error_feedback, "nonfinite": nonfinite}
+            start.options = {**agreed, "small_len": small_len, "seed": seed}
         self._transport = start.transport
-        self.small_len = small_len
+        self.small_len, self.nonfinite = small_len, nonfinite
         self.round = 0
         self._compared = False  # the ranks have the same round: rotations and random numbers follow from it
         self.sent_size = 0  # bytes of lanes and patterns that were handed to all-reduce
-        self._errors: dict[int, torch.Tensor] = {}  # by number of the parameter
+        self._errors: dict[int, torch.Tensor] = {}  # by number of the parameter, in memory order
+        self._undo = Undo()
         self._worker = Worker("gradwire-thc", self.fail)
 
     def sizes(self) -> tuple[int, int]:
@@ -105,22 +118,25 @@ class ThcState(HookState):
         values = bucket.buffer()
         fits = values.dtype == torch.float32 and staging.reaches(values.device) and not values.is_sparse
         if not fits or values.numel() < self.small_len:
+            if bucket.is_last():
+                self._worker.submit(self._undo.end_step)
             values.div_(self.size)
             self.plain_size += size_of(values)
             return staging.all_reduce(values, self.group, self.plain_end("a plain bucket"))
-        return self.start(values, bucket.parameters())
+        return self.start(values, bucket.parameters(), is_last=bucket.is_last())
 
-    def start(self, values: torch.Tensor, params: list[torch.Tensor]) -> torch.futures.Future:
-        """The mean of a bucket of fp32 values, in place."""
+    def start(self, values: torch.Tensor, params: list[torch.Tensor], *, is_last: bool = True) -> torch.futures.Future:
+        """The mean of a bucket of fp32 values, in place. is_last: error memories count, unless a gradient since the
+        last such bucket was not finite."""
         number = self.round
         self.round += 1
         self.full_size += size_of(values)
         copy = staging.HostCopy(values)
         self._pending.add(copy.future)
-        self._worker.submit(lambda: self._reduce(copy, params, number))
+        self._worker.submit(lambda: self._reduce(copy, params, number, is_last))
         return copy.future
 
-    def _reduce(self, copy: staging.HostCopy, params: list[torch.Tensor], number: int) -> None:
+    def _reduce(self, copy: staging.HostCopy, params: list[torch.Tensor], number: int, is_last: bool) -> None:
         if not self._compared:
             self._transport.agree_on_state("THC", round=number)
             self._compared = True
@@ -131,15 +147,24 @@ class ThcState(HookState):
         copy.wait()
         array = copy.host.numpy()
         patterns = self.codec.norms(array, part, error=error)
+        bad = self._first_bad(patterns, array, params)
         self._all_reduce(torch.from_numpy(patterns.view(np.int32)), dist.ReduceOp.MAX, number)
+        if (patterns >= _NONFINITE).any():
+            self._undo.spoilt = True
+            if self.nonfinite == "error":
+                self._raise_nonfinite(bad, number)
+                return
         lanes = self.codec.encode_lanes(array, patterns, part, error=error)
         words = torch.from_numpy(lanes.view(np.int32) if lanes.dtype == np.uint32 else lanes)
         self._all_reduce(words, dist.ReduceOp.SUM, number)
         self.codec.decode_reduced(lanes, patterns, array.size, part, out=array)
         at = 0
         for param in params if memory is not None else []:
-            self._error_of(param).copy_(memory[at : at + param.numel()])
+            self._undo.keep(self._errors, self._number_of(param), self._error_of(param))
+            self._errors[self._number_of(param)] = memory[at : at + param.numel()]
             at += param.numel()
+        if is_last:
+            self._undo.end_step()
         copy.finish()
         self._pending.remove(copy.future)
 
@@ -147,23 +172,56 @@ class ThcState(HookState):
         self.sent_size += words.numel() * words.element_size()
         self._transport.all_reduce(words, op, f"round {number}")
 
+    def _first_bad(self, patterns: np.ndarray, values: np.ndarray, params: list[torch.Tensor]) -> int:
+        """The number of this rank's first parameter with a value that is not finite, plus one; 0: none."""
+        marked = np.flatnonzero(patterns >= _NONFINITE)
+        if not marked.size:
+            return 0
+        size = 1 << self.codec.options.block_log2
+        first = int(marked[0]) // self.codec.patterns_per_block * size
+        odd = np.flatnonzero(~np.isfinite(values[first : first + size]))
+        left = first + int(odd[0] if odd.size else 0)  # else the norm, or the error memory, is too large
+        for param in params:
+            left -= param.numel()
+            if left < 0:
+                return self._number_of(param) + 1
+        return 0
+
+    def _raise_nonfinite(self, bad: int, number: int) -> None:
+        """On all ranks, which know the same patterns: that of the first rank that has one."""
+        (word,) = self._transport.largest([(self.size - self.rank) << 32 | bad if bad else 0], f"round {number}")
+        rank, param = self.size - (word >> 32), (word & 0xFFFFFFFF) - 1
+        text = lib.gw_status_message(_constants.GW_ERR_NONFINITE).decode()
+        self.fail(Error(_constants.GW_ERR_NONFINITE, f"rank {rank}, parameter {param}: {text}"), alone=False)
+
+    def _number_of(self, param: torch.Tensor) -> int:
+        """A parameter that the optimizer lacks gets a number of its own."""
+        return self._numbers.setdefault(id(param), len(self._numbers))
+
     def _error_of(self, param: torch.Tensor) -> torch.Tensor:
-        """In memory order. A parameter that the optimizer lacks gets a number of its own."""
-        number = self._numbers.setdefault(id(param), len(self._numbers))
+        number = self._number_of(param)
         if number not in self._errors:
             self._errors[number] = torch.zeros(param.numel())
+        check_sizes({number: param.numel()}, {number: self._errors[number]})  # one that the optimizer lacks, loaded
         return self._errors[number]
 
     def state_dict(self) -> dict[str, Any]:
         """Of this rank alone: error memories differ between ranks."""
-        return {"version": 1, "round": self.round, "errors": {k: v.clone() for k, v in self._errors.items()}}
+        errors = {number: error.clone() for number, error in self._errors.items()}
+        return {"version": 1, "codec": "thc", "round": self.round, "errors": errors}
+
+    def check_state(self, state: dict[str, Any]) -> None:
+        """ValueError for a state that cannot be loaded."""
+        check_version(state, "thc", ("round", "errors"))
+        known = {number: error for number, error in state["errors"].items() if number < len(self._sizes)}
+        check_sizes(self._sizes, known)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The one of this rank, before the first backward pass, on all ranks: else all raise in that pass. ValueError
-        for a state of another version."""
-        if state.get("version") != 1:
-            raise ValueError(f"a state of version {state.get('version')}; this package reads 1")
+        for a state of another version, hook or model."""
+        self.check_state(state)
         self.round = state["round"]
+        self._undo = Undo()
         self._compared = False
         self._errors = {number: error.clone() for number, error in state["errors"].items()}
 

@@ -7,11 +7,12 @@ the bound of a message and no sizes are exchanged. What lies behind the message 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import threading
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -42,12 +43,13 @@ class DifferentError(ValueError):
 
 
 class Transport:
-    """Point-to-point messages and small agreements within `group`, which must be a Gloo group for nothing else."""
+    """Point-to-point messages and small agreements within `group`, which must be a Gloo group for nothing else. ranks:
+    the job's numbers of its ranks, where torch does not know the group."""
 
-    def __init__(self, group: Any, timeout: timedelta) -> None:
+    def __init__(self, group: Any, timeout: timedelta, ranks: Sequence[int] | None = None) -> None:
         self.group = group
-        self.rank = dist.get_rank(group)
-        self.size = dist.get_world_size(group)
+        self.rank, self.size = group.rank(), group.size()
+        self._ranks = ranks
         self.timeout = timeout
         self._agreements = 0
         self._waits: dict[int, Wait] = {}  # by thread
@@ -57,7 +59,7 @@ class Transport:
     def name(self, rank: int) -> str:
         """Of a rank of the group, for people."""
         with contextlib.suppress(Exception):
-            other = dist.get_global_rank(self.group, rank)
+            other = self._ranks[rank] if self._ranks is not None else dist.get_global_rank(self.group, rank)
             if other != rank:
                 return f"rank {rank} of the group, {other} of the job,"
         return f"rank {rank}"
@@ -291,15 +293,24 @@ class Start:
 
 
 def new_transport(group: Any, transport: Any, timeout: timedelta) -> Transport:
-    """A Gloo group of the ranks of `group` for nothing else, unless one is given."""
-    if transport is None and group is dist.group.WORLD:
-        transport = dist.new_group(backend="gloo", timeout=timeout)
-    elif transport is None:
-        ranks = [dist.get_global_rank(group, i) for i in range(dist.get_world_size(group))]
-        # torch 2: the group's own ranks suffice; 1.13: all processes must make it.
-        local = {"use_local_synchronization": True} if hasattr(torch, "compile") else {}
-        transport = dist.new_group(ranks, backend="gloo", timeout=timeout, **local)
-    return Transport(transport, timeout)
+    """A Gloo group of the ranks of `group` for nothing else, unless one is given. A collective call of these ranks."""
+    if transport is not None:
+        return Transport(transport, timeout)
+    store, ranks = peers.store_of_job(), peers.global_ranks(group)
+    if store is None or not dist.is_gloo_available():  # of MPI: what torch says
+        return Transport(dist.new_group(ranks, backend="gloo", timeout=timeout), timeout)
+    return Transport(_gloo_group(store, group, ranks, timeout), timeout, ranks)
+
+
+def _gloo_group(store: Any, group: Any, ranks: Sequence[int], timeout: timedelta) -> Any:
+    """Not by dist.new_group(). In torch 1.13 all processes of the job must call that, and in the same order. In torch 2
+    the group's own do, but the name of what they make counts all groups that a process has made, and one may have made
+    more than another. The name here counts the groups of these ranks alone, in the store, which is new in a new job."""
+    name = "world" if group is dist.group.WORLD else hashlib.sha256(repr(tuple(ranks)).encode()).hexdigest()[:32]
+    rank = dist.get_rank(group)
+    count = store.add(f"gradwire/groups/{name}/{rank}", 1)
+    prefix = dist.PrefixStore(f"gradwire/groups/{name}/number {count}", store)
+    return dist.ProcessGroupGloo(prefix, rank, len(ranks), timeout=timeout)
 
 
 def timeout_of(group: Any) -> timedelta:

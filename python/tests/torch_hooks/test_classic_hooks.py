@@ -443,7 +443,8 @@ def damage(message):
 
 @pytest.mark.parametrize("codec", [codec for codec in OPTIONS if codec not in ("fp16", "bf16")])
 def test_a_nan_on_one_rank_raises_on_all_in_that_step(codec):
-    found = run(failing, 3, codec, OPTIONS[codec], "nan", codec == "topk", timeout_s=600)
+    options = {**OPTIONS[codec], "nonfinite": "error"}
+    found = run(failing, 3, codec, options, "nan", codec == "topk", timeout_s=600)
     assert len(set(found.values())) == 1
     for message, step in found.values():
         assert "rank 1" in message and "parameter 2" in message and "nonfinite" in message
