@@ -112,6 +112,133 @@ void gw_atomic_file_discard(gw_atomic_file *file)
     file_forget(file);
 }
 
+/* The own descriptor that a name stands for, such as 3 for /dev/fd/3; -1: none. */
+static int descriptor_of(const char *path)
+{
+    static const char *const standard[3] = {"/dev/stdin", "/dev/stdout", "/dev/stderr"};
+    static const char *const folders[3] = {"/dev/fd/", "/proc/self/fd/", "/proc/thread-self/fd/"};
+    char own[64];
+    (void)snprintf(own, sizeof own, "/proc/%ld/fd/", (long)getpid());
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(path, standard[i]) == 0) {
+            return i;
+        }
+    }
+    for (int i = 0; i < 4; i++) {
+        const char *folder = i < 3 ? folders[i] : own;
+        const size_t size = strlen(folder);
+        uint64_t number = 0;
+        if (strncmp(path, folder, size) == 0 && gw_cli_parse_u64(path + size, 0, INT_MAX, &number) == 0) {
+            return (int)number;
+        }
+    }
+    return -1;
+}
+
+/* 1 if the link leads to what a process has open rather than to a name. */
+static int is_link_of_process(const struct stat *link)
+{
+    struct stat processes;
+    return stat("/proc", &processes) == 0 && link->st_dev == processes.st_dev;
+}
+
+/* Follows symbolic links to a name that is none, whether it exists or not; *descriptor: the own one that it
+ * stands for, else -1. Returns 0 or an error number. */
+static int links_follow(const char *path, char target[PATH_MAX], int *descriptor)
+{
+    enum { LINKS_MAX = 40 }; /* as Linux */
+    if (strlen(path) >= PATH_MAX) {
+        return ENAMETOOLONG;
+    }
+    memcpy(target, path, strlen(path) + 1);
+    for (int i = 0; i <= LINKS_MAX; i++) {
+        struct stat status;
+        char next[PATH_MAX];
+        *descriptor = descriptor_of(target);
+        if (*descriptor >= 0 || lstat(target, &status) != 0 || !S_ISLNK(status.st_mode) ||
+            is_link_of_process(&status)) {
+            return 0;
+        }
+        const ssize_t got = readlink(target, next, sizeof next - 1);
+        if (got < 0) {
+            return errno;
+        }
+        next[got] = '\0';
+        const char *slash = strrchr(target, '/');
+        const size_t folder_size = next[0] == '/' || slash == NULL ? 0 : (size_t)(slash - target) + 1;
+        if (folder_size + (size_t)got >= PATH_MAX) {
+            return ENAMETOOLONG;
+        }
+        memcpy(target + folder_size, next, (size_t)got + 1);
+    }
+    return ELOOP;
+}
+
+int gw_atomic_file_is_stdout(const char *path)
+{
+    char target[PATH_MAX];
+    int descriptor = -1;
+    return strcmp(path, "-") == 0 ||
+           (links_follow(path, target, &descriptor) == 0 && descriptor == STDOUT_FILENO);
+}
+
+/* Splits into the folder, which must exist, and the name in it. */
+static const char *folder_find(char path[PATH_MAX], struct stat *folder)
+{
+    char *slash = strrchr(path, '/');
+    const char *name = slash != NULL ? slash + 1 : path;
+    if (slash == NULL) {
+        return stat(".", folder) == 0 ? name : NULL;
+    }
+    char kept = slash[1]; /* "/name" is in "/" */
+    slash[1] = '\0';
+    const int found = stat(path, folder) == 0;
+    slash[1] = kept;
+    return found ? name : NULL;
+}
+
+int gw_atomic_file_is_same(const char *a, const char *b)
+{
+    char paths[2][PATH_MAX];
+    struct stat status[2];
+    int descriptors[2];
+    if (gw_atomic_file_is_stdout(a) || gw_atomic_file_is_stdout(b) ||
+        links_follow(a, paths[0], &descriptors[0]) != 0 || links_follow(b, paths[1], &descriptors[1]) != 0) {
+        return 0;
+    }
+    const int found = stat(paths[0], &status[0]) == 0;
+    if (found != (stat(paths[1], &status[1]) == 0)) {
+        return 0;
+    }
+    if (!found) { /* neither: the same name in the same folder */
+        const char *name = folder_find(paths[0], &status[0]);
+        const char *other = folder_find(paths[1], &status[1]);
+        if (name == NULL || other == NULL || strcmp(name, other) != 0) {
+            return 0;
+        }
+    } else if (!S_ISREG(status[0].st_mode)) {
+        return 0;
+    }
+    return status[0].st_dev == status[1].st_dev && status[0].st_ino == status[1].st_ino;
+}
+
+/* A descriptor of the caller's: what is written continues what is there. */
+static int open_descriptor(gw_atomic_file *file, const char *path, int descriptor)
+{
+    const int mode = fcntl(descriptor, F_GETFL);
+    file->direct = 1;
+    if (descriptor == STDOUT_FILENO) {
+        file->fd = STDOUT_FILENO;
+        return GW_CLI_OK;
+    }
+    errno = EBADF;
+    file->fd = mode >= 0 && (mode & O_ACCMODE) != O_RDONLY ? fcntl(descriptor, F_DUPFD_CLOEXEC, 0) : -1;
+    if (file->fd < 0) {
+        return gw_cli_error(GW_CLI_IO, path, "cannot open for writing: %s", strerror(errno));
+    }
+    return GW_CLI_OK;
+}
+
 static int open_direct(gw_atomic_file *file, const char *path)
 {
     file->direct = 1;
@@ -155,6 +282,23 @@ static int temporary_create(gw_atomic_file *file)
     return GW_CLI_OK;
 }
 
+/* What else goes on writing to an open file, NULL if nothing is known: a rename would leave it a file without
+ * name. */
+static const char *writer_find(const char *target, const struct stat *status)
+{
+    static const char *const names[2] = {"standard output", "standard error"};
+    struct stat other;
+    for (int i = 0; i < 2; i++) {
+        if (fstat(STDOUT_FILENO + i, &other) == 0 && other.st_dev == status->st_dev &&
+            other.st_ino == status->st_ino) {
+            return names[i];
+        }
+    }
+    return lstat(target, &other) == 0 && S_ISLNK(other.st_mode) && is_link_of_process(&other)
+               ? "another process"
+               : NULL;
+}
+
 int gw_atomic_file_open(gw_atomic_file *file, const char *path)
 {
     memset(file, 0, sizeof *file);
@@ -167,8 +311,18 @@ int gw_atomic_file_open(gw_atomic_file *file, const char *path)
         file->fd = STDOUT_FILENO;
         return GW_CLI_OK;
     }
+    char target[PATH_MAX];
+    int descriptor = -1;
+    const int reason = links_follow(path, target, &descriptor);
+    if (reason == 0 && descriptor >= 0) {
+        return open_descriptor(file, path, descriptor);
+    }
     struct stat status;
-    const int exists = stat(path, &status) == 0;
+    const int exists = reason == 0 && stat(path, &status) == 0;
+    if (reason != 0 || (!exists && errno != ENOENT)) {
+        return gw_cli_error(GW_CLI_IO, path, "cannot open for writing: %s",
+                            strerror(reason != 0 ? reason : errno));
+    }
     if (exists && S_ISDIR(status.st_mode)) {
         return gw_cli_error(GW_CLI_IO, path, "is a directory");
     }
@@ -178,7 +332,11 @@ int gw_atomic_file_open(gw_atomic_file *file, const char *path)
     if (exists && access(path, W_OK) != 0) {
         return gw_cli_error(GW_CLI_IO, path, "cannot open for writing: %s", strerror(errno));
     }
-    file->path_final = exists ? realpath(path, NULL) : strdup(path);
+    const char *writer = exists ? writer_find(target, &status) : NULL;
+    if (writer != NULL) {
+        return gw_cli_error(GW_CLI_IO, path, "%s writes to this file, too, and would lose it", writer);
+    }
+    file->path_final = exists ? realpath(path, NULL) : strdup(target);
     if (file->path_final == NULL) {
         return gw_cli_error(GW_CLI_IO, path, "cannot resolve: %s", strerror(errno));
     }

@@ -3,7 +3,9 @@
  * synchronised, then renamed. The temporary file is removed on failure and on the signals that end a process,
  * except SIGKILL and those of a crash. An existing target keeps its contents until the rename.
  *
- * Targets that are not regular files ("-" for standard output, /dev/null, pipes) are written directly.
+ * * Targets that are not regular files ("-" for standard output, /dev/null, pipes) are written directly, and
+ * so are descriptors of the caller's (/dev/fd/3), after what is in them. Symbolic links are followed, also
+ * those to what does not exist yet.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -34,6 +36,12 @@ void gw_atomic_file_discard(gw_atomic_file *file);
 
 /* Removes the temporary file of the open file, if there is one. Async-signal-safe. */
 void gw_atomic_file_discard_pending(void);
+
+/* 1 for "-" and for names and links that stand for standard output, such as /dev/stdout. */
+int gw_atomic_file_is_stdout(const char *path);
+
+/* 1 if both names lead to one regular file, which need not exist yet. Never for standard output. */
+int gw_atomic_file_is_same(const char *a, const char *b);
 
 /* 1 if path names the same file on disk as the input. */
 int gw_atomic_file_is_input(const char *path, const gw_input_file *input);

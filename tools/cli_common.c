@@ -19,7 +19,19 @@
 
 /* ---- messages ---- */
 
-/* Bytes of the character at `text`, 0 if it is a control character or not UTF-8. */
+/* Characters without width, line ends, and those that turn the direction of text: U+200B to U+200F, U+2028 to
+ * U+202E, U+2060 to U+206F, U+FEFF (a byte order mark). */
+static int is_invisible(const unsigned char *c, size_t len)
+{
+    if (len != 3) {
+        return 0;
+    }
+    const unsigned code = (unsigned)(c[0] & 0x0f) << 12 | (unsigned)(c[1] & 0x3f) << 6 | (c[2] & 0x3f);
+    return (code >= 0x200b && code <= 0x200f) || (code >= 0x2028 && code <= 0x202e) ||
+           (code >= 0x2060 && code <= 0x206f) || code == 0xfeff;
+}
+
+/* Bytes of the character at `text`, 0 if it is a control character, invisible or not UTF-8. */
 static size_t printable_len(const char *text, size_t size)
 {
     const unsigned char *c = (const unsigned char *)text;
@@ -34,6 +46,9 @@ static size_t printable_len(const char *text, size_t size)
         if (i == size || (c[i] & 0xc0) != 0x80) {
             return 0;
         }
+    }
+    if (is_invisible(c, len)) {
+        return 0;
     }
     /* U+0080 to U+009F are control characters; the other two begin encodings that are longer than needed. */
     const int is_low = (c[0] == 0xc2 || c[0] == 0xe0) && c[1] < 0xa0;

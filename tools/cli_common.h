@@ -48,8 +48,8 @@ int gw_cli_error_at(int exit_code, const char *file, uint64_t offset, const char
 /* A note on stderr that does not change the exit code. */
 void gw_cli_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Print text from outside. Bytes of control characters and of invalid UTF-8 appear as \xNN, so that file
- * names and hostile files cannot forge lines or send escape sequences to a terminal. */
+/* Print text from outside. Bytes of control and invisible characters and of invalid UTF-8 appear as \xNN, so
+ * that file names and hostile files cannot forge lines or send escape sequences to a terminal. */
 void gw_cli_put(FILE *stream, const char *text, size_t size);
 void gw_cli_puts(FILE *stream, const char *text);
 

@@ -11,7 +11,6 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 static void require(struct argp_state *state, int has_input, const char *const *output)
 {
@@ -21,12 +20,17 @@ static void require(struct argp_state *state, int has_input, const char *const *
     }
 }
 
+const char *gw_cli_output_name(const char *text)
+{
+    return gw_atomic_file_is_stdout(text) ? "-" : text;
+}
+
 error_t gw_cli_one_input(int key, char *text, struct argp_state *state, const char **input,
                          const char **output)
 {
     switch (key) {
     case 'o':
-        *output = text;
+        *output = gw_cli_output_name(text);
         return 0;
     case ARGP_KEY_ARG:
         if (*input != NULL) {
@@ -47,7 +51,7 @@ error_t gw_cli_inputs(int key, char *text, struct argp_state *state, char ***inp
 {
     switch (key) {
     case 'o':
-        *output = text;
+        *output = gw_cli_output_name(text);
         return 0;
     case ARGP_KEY_ARGS:
         *inputs = state->argv + state->next;
@@ -63,10 +67,7 @@ error_t gw_cli_inputs(int key, char *text, struct argp_state *state, char ***inp
 
 int gw_cli_check_output(const char *output, const char *input)
 {
-    struct stat in, out;
-    if (output == NULL || input == NULL || strcmp(output, "-") == 0 || strcmp(input, "-") == 0 ||
-        stat(output, &out) != 0 || stat(input, &in) != 0 || !S_ISREG(out.st_mode) ||
-        out.st_dev != in.st_dev || out.st_ino != in.st_ino) {
+    if (output == NULL || input == NULL || !gw_atomic_file_is_same(output, input)) {
         return GW_CLI_OK;
     }
     return gw_cli_error(GW_CLI_USAGE, output, "is an input file; write the output elsewhere");

@@ -16,6 +16,9 @@ error_t gw_cli_one_input(int key, char *text, struct argp_state *state, const ch
 error_t gw_cli_inputs(int key, char *text, struct argp_state *state, char ***inputs, int *count,
                       const char **output);
 
+/* The name of an output: "-" if it stands for standard output, such as /dev/stdout, else the name itself. */
+const char *gw_cli_output_name(const char *text);
+
 /* GW_CLI_USAGE and a message if the output would replace an input; either may be NULL. */
 int gw_cli_check_output(const char *output, const char *input);
 

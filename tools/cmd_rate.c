@@ -151,7 +151,7 @@ static error_t rate_parse(int key, char *text, struct argp_state *state)
         arguments->deep_cut = gw_cli_parse_choice(state, "--deep-cut", text, switches);
         break;
     case KEY_PLOT:
-        arguments->plot = text;
+        arguments->plot = gw_cli_output_name(text);
         break;
     default: {
         const error_t error = run_parse(key, text, arguments, state);

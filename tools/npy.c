@@ -126,6 +126,8 @@ static int number_read(header_reader *reader, uint64_t *number)
         value = value * 10 + digit;
         reader->position++;
     }
+    reader->position +=
+        reader->position < reader->size && reader->text[reader->position] == 'L'; /* Python 2 */
     *number = value;
     return GW_CLI_OK;
 }
@@ -271,7 +273,14 @@ static int preamble_read(header_reader *reader, gw_input_file *input)
 
 static int dtype_find(const npy_header *header, gw_npy_u2 u2, const char *name, gw_dtype *dtype)
 {
+    const uint16_t one = 1;
+    const int is_native_little = *(const uint8_t *)&one == 1;
     const char *descr = header->descr;
+    char little[sizeof header->descr];
+    if (is_native_little && descr[0] == '=') { /* native byte order */
+        (void)snprintf(little, sizeof little, "<%s", descr + 1);
+        descr = little;
+    }
     if (strcmp(descr, "<f4") == 0) {
         *dtype = GW_FP32;
         return GW_CLI_OK;
@@ -286,7 +295,8 @@ static int dtype_find(const npy_header *header, gw_npy_u2 u2, const char *name, 
             return GW_CLI_OK;
         }
         return gw_cli_error_at(GW_CLI_BAD_DATA, name, header->descr_offset,
-                               "descr '%s' holds two-byte words; if they are bf16, use --dtype bf16", descr);
+                               "descr '%s' holds two-byte words; if they are bf16, use --dtype bf16",
+                               header->descr);
     }
     const char *hint = "the types are '<f4', '<f2' and, with --dtype bf16, '<u2'";
     if (strcmp(descr + (descr[0] != '\0'), "f8") == 0) {
@@ -294,21 +304,24 @@ static int dtype_find(const npy_header *header, gw_npy_u2 u2, const char *name, 
     } else if (descr[0] == '>') {
         hint = "big-endian data is not supported; save a.astype(a.dtype.newbyteorder('<'))";
     }
-    return gw_cli_error_at(GW_CLI_BAD_DATA, name, header->descr_offset, "descr '%s': %s", descr, hint);
+    return gw_cli_error_at(GW_CLI_BAD_DATA, name, header->descr_offset, "descr '%s': %s", header->descr,
+                           hint);
 }
 
 static int extent_check(gw_npy *npy, const npy_header *header)
 {
     const char *name = npy->input.name;
-    if (header->fortran && header->dimensions > 1) {
-        return gw_cli_error_at(GW_CLI_BAD_DATA, name, header->fortran_offset,
-                               "Fortran order is not supported; save numpy.ascontiguousarray(a)");
-    }
     const uint64_t element_size = gw_dtype_size(npy->dtype);
     uint64_t len = 1;
     int empty = 0;
+    unsigned long_dimensions = 0;
     for (unsigned i = 0; i < header->dimensions; i++) {
         empty |= header->dimension[i] == 0;
+        long_dimensions += header->dimension[i] > 1;
+    }
+    if (header->fortran && long_dimensions > 1 && !empty) { /* else both orders are the same */
+        return gw_cli_error_at(GW_CLI_BAD_DATA, name, header->fortran_offset,
+                               "Fortran order is not supported; save numpy.ascontiguousarray(a)");
     }
     for (unsigned i = 0; i < header->dimensions && !empty; i++) {
         if (header->dimension[i] > UINT64_MAX / element_size / len) {

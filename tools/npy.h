@@ -24,9 +24,10 @@ typedef struct gw_npy {
 } gw_npy;
 
 /*
- * Opens and checks a .npy file: '<f4' is fp32, '<f2' fp16, '<u2' and '<V2' bf16 if `u2` allows it. Refused
- * are other types, big-endian data, Fortran order of more than one dimension, a header that is not the
- * dictionary that NumPy writes, and data shorter or longer than the shape needs.
+ * Opens and checks a .npy file: '<f4' is fp32, '<f2' fp16, '<u2' and '<V2' bf16 if `u2` allows it; '=f4' and
+ * so on have the byte order of this machine. Refused are other types, big-endian data, Fortran order where it
+ * differs from C order, a header that is not the dictionary that NumPy writes, and data shorter or longer
+ * than the shape needs.
  *
  * Returns an exit code; messages name the file, the byte offset and the rule. On failure *npy is zeroed.
  */

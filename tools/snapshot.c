@@ -199,7 +199,7 @@ static int description_read(gw_snapshot *snapshot, const json_t *root, uint64_t 
 /* Reads the whole description, if it starts like one. */
 static int json_fill(gw_input_file *input)
 {
-    static const char starts[5] = {'{', ' ', '\t', '\r', '\n'};
+    static const char starts[6] = {'{', ' ', '\t', '\r', '\n', '\xEF'}; /* the last: a byte order mark */
     int result = gw_input_file_fill(input, 1);
     if (result == GW_CLI_OK && input->size > 0 && memchr(starts, input->data[0], sizeof starts) != NULL) {
         result = gw_input_file_fill(input, JSON_SIZE_MAX + 1);
@@ -216,11 +216,13 @@ static int json_read(gw_snapshot *snapshot, uint64_t *tensor_sum)
     if (filled != GW_CLI_OK) {
         return filled;
     }
+    const char *text = (const char *)snapshot->json.data;
+    const size_t size = snapshot->json.size;
+    const size_t mark = size >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
     json_error_t error;
-    json_t *root =
-        json_loadb((const char *)snapshot->json.data, snapshot->json.size, JSON_REJECT_DUPLICATES, &error);
+    json_t *root = json_loadb(size > mark ? text + mark : "", size - mark, JSON_REJECT_DUPLICATES, &error);
     if (root == NULL) {
-        return gw_cli_error_at(GW_CLI_BAD_DATA, snapshot->json.name, (uint64_t)error.position,
+        return gw_cli_error_at(GW_CLI_BAD_DATA, snapshot->json.name, (uint64_t)error.position + mark,
                                "not a snapshot: JSON, line %d, column %d: %s", error.line, error.column,
                                error.text);
     }

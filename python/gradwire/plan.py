@@ -661,7 +661,7 @@ def read_model(path: str) -> tuple[Tensor, ...]:
     """Tensors of a model file of the gradwire command: a CSV with name, elems and bwd_us or gap_us. ValueError for
     one without sizes, and for one with `flags`: which methods a tensor may not use is for the caller to say
     (Tensor.forbidden)."""
-    with open(path, newline="", encoding="utf-8") as file:
+    with open(path, newline="", encoding="utf-8-sig") as file:
         rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
     if not rows or not {"elems", "bwd_us"} <= rows[0].keys() and not {"elems", "gap_us"} <= rows[0].keys():
         raise ValueError(f"{path}: no columns elems and bwd_us or gap_us")

@@ -369,6 +369,9 @@ def test_model_files(tmp_path):
     tensors = plan.read_model(TRACE)
     assert len(tensors) == 161
     assert tensors[0].name == "fc.bias"
+    marked = tmp_path / "marked.csv"
+    marked.write_bytes(b"\xef\xbb\xbfname,elems,bwd_us\na,5,1\n")  # as editors on Windows save it
+    assert [tensor.name for tensor in plan.read_model(str(marked))] == ["a"]
     bad = tmp_path / "model.csv"
     for text in ("name,elems\na,5\n", "name,elems,bwd_us,flags\na,5,1,dense\n", "name,elems,bwd_us\na,0,1\n"):
         bad.write_text(text)

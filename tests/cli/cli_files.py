@@ -59,6 +59,106 @@ class Files(CliTest):
         self.assertTrue(os.path.islink(self.path("link.gw")))
         self.assertEqual(self.read("real.gw")[:4], b"gWf\x1a")
 
+    def test_symbolic_links_to_what_is_not_there(self):
+        """The target appears and the link stays, for every command that writes a file."""
+        source = self.source()
+        snapshot = self.snapshot("s", "sgd", {"lr": 0.1}, {"grad": gradient(1, 99), "param": gradient(2, 99)})
+        frame = self.path("a.gw")
+        self.ok("compress", source, "-o", frame)
+        os.mkdir(self.path("sub"))
+        os.symlink("sub", self.path("folder"))
+        kept = sorted(os.listdir(self.dir))
+        commands = [
+            ("compress", source, "-o"),
+            ("decompress", frame, "-o"),
+            ("rate", snapshot, "--plot"),
+            ("norm", source, "-o"),
+            ("classic", "compress", source, "--scheme", "topk", "-o"),
+            ("plan", "export", os.path.join(OPTIONS.root, "data/traces/resnet50.csv"), "-o"),
+            ("plan", "import", os.path.join(OPTIONS.root, "data/traces/kineto/resnet50-ddp-2xa100.json.gz"), "-o"),
+        ]
+        for command in commands:
+            
+            os.symlink("folder/second", self.path("first"))
+            os.symlink("target", self.path("sub/second"))
+            self.ok(*command, self.path("first"))
+            self.assertEqual(os.readlink(self.path("first")), "folder/second")
+            self.assertEqual(os.readlink(self.path("sub/second")), "target")
+            self.assertGreater(os.stat(self.path("sub/target")).st_size, 0, command)
+            self.assertEqual(sorted(os.listdir(self.path("sub"))), ["second", "target"])
+            for name in ("first", "sub/second", "sub/target"):
+                os.remove(self.path(name))
+            self.assert_only(*kept)
+
+    def test_symbolic_links_that_lead_nowhere(self):
+        source = self.source()
+        os.symlink("b", self.path("a"))
+        os.symlink("a", self.path("b"))
+        os.symlink("missing/target", self.path("c"))
+        for name, reason in (("a", "symbolic links"), ("c", "No such file")):
+            self.fails(3, "compress", source, "-o", self.path(name), says=(name, reason))
+            self.assertTrue(os.path.islink(self.path(name)))
+        self.assert_only("a", "a.npy", "b", "c")
+
+    def redirected(self, *args, fd=1):
+        """What a file has after `before`, the command with descriptor fd there, and `after`."""
+        with open(self.path("all"), "wb") as file:
+            file.write(b"before")
+            file.flush()
+            numbers = {"stdout": file} if fd == 1 else {"stdout": subprocess.DEVNULL, "pass_fds": [fd]}
+            if fd != 1:
+                os.dup2(file.fileno(), fd)
+            done = subprocess.run([OPTIONS.gradwire, *args], stderr=subprocess.PIPE, timeout=60, **numbers)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            file.seek(0, os.SEEK_END)
+            file.write(b"after")
+            if fd != 1:
+                os.close(fd)
+        return self.read("all")
+
+    def test_standard_output_by_other_names(self):
+        """What is in the file that standard output goes to stays, and there is no report."""
+        source = self.source()
+        os.symlink("/dev/stdout", self.path("link"))
+        expected = b"before" + self.ok("compress", source, "-o", "-") + b"after"
+        for name in ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "//dev//stdout", self.path("link")):
+            self.assertEqual(self.redirected("compress", source, "-o", name), expected, name)
+        self.assertEqual(self.redirected("norm", source, "-o", "/dev/stdout")[:6], b"before")
+        snapshot = self.snapshot("s", "sgd", {"lr": 0.1}, {"grad": gradient(1, 99), "param": gradient(2, 99)})
+        self.assertEqual(self.redirected("rate", snapshot, "--plot", "/dev/stdout")[:10], b"before<svg")
+        self.assertTrue(os.path.islink(self.path("link")))
+
+    def test_other_descriptors(self):
+        source = self.source()
+        expected = b"before" + self.ok("compress", source, "-o", "-") + b"after"
+        self.assertEqual(self.redirected("compress", source, "-o", "/dev/fd/9", fd=9), expected)
+        self.fails(3, "compress", source, "-o", "/dev/fd/77", says="Bad file descriptor")
+        self.fails(3, "compress", source, "-o", "/dev/stdin", says="Bad file descriptor", stdin=b"")
+
+    def test_a_file_that_the_report_goes_to(self):
+        source = self.source()
+        for stream in ("stdout", "stderr"):
+            with open(self.path("log"), "w") as log:
+                log.write("precious\n")
+                log.flush()
+                done = subprocess.run(
+                    [OPTIONS.gradwire, "compress", source, "-o", self.path("log")],
+                    **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, stream: log},
+                )
+            self.assertEqual(done.returncode, 3)
+            self.assertTrue(self.read("log").startswith(b"precious\n"))
+        self.assert_only("a.npy", "log")
+
+    def test_outputs_with_one_name(self):
+        source = self.source()
+        os.symlink("new", self.path("link"))
+        for name in ("new", "./new", "link"):
+            self.fails(
+                2, "classic", "compress", source, "--scheme", "topk", "-o", self.path("new"), "--residual",
+                os.path.join(self.dir, name), says="twice",
+            )
+        self.assert_only("a.npy", "link")
+
     def test_input_is_not_overwritten(self):
         source = self.source()
         content = self.read("a.npy")
@@ -144,6 +244,8 @@ class Files(CliTest):
         self.assertIn("x\\x0a\\x1b[31m\\xc2\\x9b\u00e9.npy: cannot open", error)
         error = self.fails(3, "verify", b"x\xff\xe0\x80\x9b\xe2\x82")
         self.assertIn("x\\xff\\xe0\\x80\\x9b\\xe2\\x82: cannot open", error)
+        for mark in ("\ufeff", "\u202e", "\u200b", "\u2028", "\u2066"):  # invisible, or they turn what follows
+            self.assertNotIn(mark, self.fails(3, "verify", "a%sb" % mark))
         self.assertIn("x\\x0ay", self.fails(2, "info", "x\ny"))
         self.assertIn("--x\\x0ay", self.fails(2, "info", "--x\ny"))
 

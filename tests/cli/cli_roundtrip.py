@@ -9,6 +9,7 @@ import math
 import os
 import random
 import struct
+import sys
 
 from cli_harness import CliTest, floats, gradient, main, npy, npy_data
 
@@ -429,13 +430,36 @@ class Arrays(CliTest):
             ("(24,)", {"version": (2, 0)}),
             ("(4,6)", {"version": (3, 0)}),
             ("(24,)", {"fortran": True}),
+            ("(24, 1)", {"fortran": True}),
+            ("(1, 24)", {"fortran": True}),
+            ("(1, 24, 1, 1)", {"fortran": True}),
+            ("(24L,)", {}),  # Python 2
+            ("(4L, 6L)", {}),
         ):
             source = self.write("a.npy", npy("<f4", data, shape=shape, **kind))
             self.ok("compress", source, "-o", self.path("a.gw"), "--strict")
             self.ok("decompress", self.path("a.gw"), "-o", self.path("b.npy"))
             self.assertEqual(npy_data(self.read("b.npy"))[0], data)
+        native = "=f4" if sys.byteorder == "little" else "<f4"
+        self.assertEqual(
+            self.ok("compress", self.write("a.npy", npy(native, data)), "-o", "-"),
+            self.ok("compress", self.write("b.npy", npy("<f4", data)), "-o", "-"),
+        )
+        source = self.write("a.npy", npy("<f4", b"", shape="(0, 24, 2)", fortran=True))
+        self.assertEqual(self.ok_json("compress", source, "-o", self.path("a.gw"))["values"], 0)
         source = self.write("a.npy", npy("<f4", data[:4], shape="()"))
         self.assertEqual(self.ok_json("compress", source, "-o", self.path("a.gw"))["values"], 1)
+
+    def test_byte_order_mark_of_a_snapshot(self):
+        path = self.snapshot("s", "sgd", {"lr": 0.1}, {"grad": gradient(1, 99), "param": gradient(2, 99)})
+        expected = self.ok("compress", path, "-o", "-")
+        text = self.read("s.json")
+        self.write("s.json", b"\xef\xbb\xbf" + text)
+        self.assertEqual(self.ok("compress", path, "-o", "-"), expected)
+        self.write("s.json", b"\xef\xbb\xbf" + text[:-1])
+        self.fails(1, "compress", path, "-o", self.path("a.gw"), says="JSON, line 1")
+        self.write("s.json", b"\xef\xbb\xbf")
+        self.fails(1, "compress", path, "-o", self.path("a.gw"), says="not a snapshot")
 
     def test_odd_header_length(self):
         """Values at an address that is not a multiple of their size."""

@@ -24,6 +24,11 @@ RESNET50 = os.path.join(TRACES, "resnet50.csv")
 DDP_ELEMS = [2049000, 7875584, 6563840, 6637568, 2431040]
 
 
+def contents(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
 def run(*args):
     done = subprocess.run([TOOL, *map(str, args)], capture_output=True, text=True, timeout=300)
     return done.returncode, done.stdout, done.stderr
@@ -480,7 +485,7 @@ class Kineto(Case):
         self.refused(["at byte 0", "empty"], "import", self.write("empty.json", b""))
         self.refused(["traceEvents"], "import", self.write("none.json", b'{"schemaVersion": 1}'))
         self.refused(["this is an array"], "import", self.write("array.json", b"[1]"))
-        self.refused(["unbalanced"], "import", self.write("close.json", b'{"traceEvents": [}'))
+        self.refused(["at byte 18", "parse error"], "import", self.write("close.json", b'{"traceEvents": [}'))
         self.refused(["no JSON object"], "import", self.write("words.json", b"hello"))
         self.refused(["nested too deeply"], "import", self.write("deep.json", b'{"traceEvents": ' + b"[" * 100))
         self.refused(["not a recording of training"], "import", self.write("no.json", b'{"traceEvents": []}'))
@@ -499,6 +504,122 @@ class Kineto(Case):
         self.refused(
             ["no kernel was launched"], "import", self.write("alone.json", b'{"traceEvents": [' + event % b"5" + b"]}")
         )
+
+    def small(self, kernel="", message="", name="small.json", more=""):
+        """Two gradients of three and four elements, 20 us apart; members to add to the args of a kernel and a message."""
+        events = []
+        for i, (start, dims) in enumerate(((10, "[[3]]"), (30, "[[2, 2], [7]]"))):
+            events += [
+                '{"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "tid": 18446744073709551615, '
+                '"ts": %d, "dur": 1, "args": {"correlation": %d}}' % (start, i),
+                '{"ph": "X", "cat": "kernel", "name": "gemm", "tid": 7, "ts": %d, "dur": 5, "args": {%s"correlation": %d}}'
+                % (start + 2, kernel, i),
+                '{"ph": "X", "cat": "cpu_op", "name": "torch::autograd::AccumulateGrad", "tid": 18446744073709551615, '
+                '"ts": %d, "dur": 1, "args": {"Input Dims": %s}}' % (start + 3, dims),
+            ]
+        events.append(
+            '{"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce", "tid": 9, "ts": 50, "dur": 3, "args": '
+            '{%s"correlation": 9, "Collective name": "allreduce", "In msg nelems": 7}}' % message
+        )
+        return self.write(name, '{"schemaVersion": 1, "traceEvents": [%s%s]}' % (",\n".join(events), more))
+
+    SMALL = "name,elems,bwd_us\ngradient0,3,0.000000\ngradient1,4,20.000000\n"
+
+    def test_what_is_not_used_does_not_matter(self):
+        self.assertEqual(self.good("import", self.small()), self.SMALL)
+        for value in (
+            *("9223372036854775807", "9223372036854775808", "18446744073709551615", "1" * 400, "-1e999", "1e-999"),
+            *("inf", "-inf", "Infinity", "-Infinity", "NaN", "nan", "-nan", "[NaN, [inf], {\"x\": NaN}]", "null", "true"),
+            *('"a\tb\nc"', '"C:\\Users\\data"', '"\xff\xfe"', '"NaN \\" inf"'),
+        ):
+            member = '"x": %s, ' % value
+            path = self.small(member, member, more=', {"ph": "M", "ts": %s, "args": {"name": %s}}' % (value, value))
+            self.assertEqual(self.good("import", path), self.SMALL, value)
+        found = self.good_json("import", self.small('"blocks per SM": inf, ', '"Comms Id": 18446744073709551615, '))
+        self.assertEqual([message["elems"] for message in found["collectives"]], [7])
+        self.assertEqual(found["events"], 7)
+        text = contents(self.small()).replace(b"allreduce", b"all\xffreduce" + 20 * b"\xc3\xa9")
+        found = self.good_json("import", self.write("name.json", text))
+        self.assertEqual([message["name"][:10] for message in found["collectives"]], ["all?reduce"])
+
+    def test_numbers_that_are_used(self):
+        text = contents(self.small()).decode()
+        for old, new, words in (
+            ('"ts": 13', '"ts": NaN', ["event 3", "no number"]),
+            ('"ts": 13', '"ts": "13"', ["event 3", "no number"]),
+            ('"ts": 30', '"ts": -inf', ["event 4", "no number"]),
+            ('"ts": 12, "dur": 5', '"ts": 12, "dur": inf', ["kernel with correlation 0", "no number"]),
+            ('"ts": 50', '"ts": Infinity', ["event 7", "no number"]),
+        ):
+            self.refused(words, "import", self.write("bad.json", text.replace(old, new)))
+        for dims, elems in (("[]", 0), ("[[]]", 1), ("[NaN]", 0), ("[[3, null]]", 0), ("[[3], 5, [NaN]]", 3), ("[[0]]", 0)):
+            model = self.good("import", self.write("dims.json", text.replace("[[3]]", dims)))
+            self.assertIn("gradient0,%d," % elems, model, dims)
+
+    def test_words_across_pieces(self):
+        """The text is read in pieces of 2^17 bytes."""
+        text = contents(self.small('"x": -Infinity, ')).decode()
+        at = text.index("-Infinity")
+        for cut in range(12):
+            blanks = " " * ((1 << 17) - at - cut)
+            self.assertEqual(self.good("import", self.write("cut.json", text[:1] + blanks + text[1:])), self.SMALL)
+
+    def test_byte_order_mark_and_padding(self):
+        text = contents(self.small())
+        self.assertEqual(self.good("import", self.write("bom.json", b"\xef\xbb\xbf" + text)), self.SMALL)
+        packed = gzip.compress(text[:50]) + bytes(3) + gzip.compress(text[50:])
+        for zeros in (0, 1, 512, 200000):
+            self.assertEqual(self.good("import", self.write("pad.json.gz", packed + bytes(zeros))), self.SMALL)
+        self.refused(["gzip stream is damaged"], "import", self.write("pad.json.gz", packed + bytes(512) + b"more"))
+        with open(DDP, "rb") as file:
+            padded = self.write("ddp.json.gz", file.read() + bytes(512))
+        self.assertEqual(self.good("import", padded), self.good("import", DDP))
+
+    def test_kernels_of_launches(self):
+        """The last launch before a gradient that has a kernel counts, of several kernels the last; up to 16 launches
+        without one."""
+        text = contents(self.small()).decode()
+        launch = ', {"cat": "Runtime", "name": "LaunchKernel", "tid": 18446744073709551615, "ts": %s, ' \
+            '"args": {"correlation": %d}}'
+        kernel = ', {"cat": "Kernel", "name": "k", "ts": %s, "dur": 1, "args": {"correlation": %d}}'
+
+        def second(more):
+            return self.good("import", self.write("k.json", text.replace("]}", more + "]}"))).splitlines()[2]
+
+        self.assertEqual(second("".join(launch % (32, 100 + i) for i in range(15))), "gradient1,4,20.000000")
+        self.assertEqual(second(launch % (31, 100) + kernel % (46, 100)), "gradient1,4,30.000000")
+        self.assertEqual(second(kernel % (46, 100) + kernel % (56, 100) + launch % (31, 100)), "gradient1,4,40.000000")
+        many = self.write("k.json", text.replace("]}", "".join(launch % (32, 100 + i) for i in range(16)) + "]}"))
+        self.refused(["last 16 launches", "33.000"], "import", many)
+
+    def test_memory_follows_gradients(self):
+        """More than 2^20 launches and 2^20 kernels: they are not kept, the text is read again."""
+        text = contents(self.small())
+        block = b'{"cat":"kernel","ts":1,"args":{"correlation":77}},' \
+            b'{"cat":"Runtime","name":"Launch","ts":1,"args":{"correlation":77}},'
+        at = text.index(b'{"ph"')
+        packer = gzip.open(self.path("many.json.gz"), "wb", compresslevel=1)
+        with packer:
+            packer.write(text[:at])
+            for _ in range(257):
+                packer.write(block * 4096)
+            packer.write(text[at:])
+        with open(self.path("out"), "w") as out:
+            process = subprocess.Popen([TOOL, "import", self.path("many.json.gz")], stdout=out, stderr=subprocess.DEVNULL)
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = status
+        self.assertEqual(status, 0)
+        with open(self.path("out")) as out:
+            self.assertEqual(out.read(), self.SMALL)
+        if "asan" not in os.environ.get("LD_PRELOAD", "") and not b"__asan_init" in contents(TOOL):
+            self.assertLess(usage.ru_maxrss, 120 << 10)  # KiB
+
+    def test_limits(self):
+        gradient = '{"cat":"gradwire","name":"gradient","ts":1,"args":{"name":"a","elems":1}},'
+        text = '{"traceEvents": [%s {}]}' % (gradient * ((1 << 17) + 1))
+        self.refused(["more than 131072 gradients"], "import", self.write("many.json", text))
+        self.refused(["16 MiB"], "import", self.write("long.json", '{"traceEvents": [{"x": "' + "y" * (17 << 20)))
+        self.refused(["text after"], "import", self.write("more.json", contents(self.small()).decode() + "{}"))
 
     def test_mismatched_counts(self):
         self.refused(["161 gradients", "314"], "import", DDP, "--params", os.path.join(TRACES, "resnet101.csv"))
@@ -652,6 +773,48 @@ class BadInput(Case):
         self.refused(["cannot open"], "solve", self.path("missing.csv"))
         self.refused(["compressed"], "solve", DDP)
 
+    def test_byte_order_marks(self):
+        """Windows editors write them; whatever is JSON or CSV may have one."""
+        def marked(name, text):
+            return self.write(name, b"\xef\xbb\xbf" + (text if isinstance(text, bytes) else text.encode()))
+
+        cases = os.path.join(ROOT, "data", "plan-cases")
+        cluster = marked("cluster.json", contents(os.path.join(cases, "cluster-2x4-10gbe.json")))
+        codecs = marked("codecs.json", contents(os.path.join(cases, "gradwire-codecs.json")))
+        library = marked("cases.json", contents(os.path.join(cases, "cases.json")))
+        self.good("solve", RESNET50, "--cluster", cluster, "--codecs", codecs, "-o", self.path("plan.json"))
+        self.good("solve", RESNET50, "--cases", library)
+        plan = marked("marked.json", contents(self.path("plan.json")))
+        self.good("eval", plan)
+        ready = {"TensorReadyTraceEvents": [{"name": "a", "ts": 1, "elems": 3}, {"name": "b", "ts": 2, "elems": 4}]}
+        self.good("solve", marked("ready.json", json.dumps(ready)))
+        runs = [{"name": "x/%d" % (1 << i), "real_time": 2.0 * i, "time_unit": "us"} for i in range(9, 14)]
+        self.good("fit", marked("bench.json", json.dumps({"benchmarks": runs})))
+        self.good("fit", marked("points.csv", "elems,us\n" + "".join("%d,%d\n" % (1 << i, i) for i in range(9, 14))))
+        error = self.refused(["line 1"], "solve", RESNET50, "--cluster", marked("two.json", "\ufeff{}"))
+        self.assertNotIn("\ufeff", error)
+
+    def test_json_that_is_too_large(self):
+        path = self.path("large.json")
+        with open(path, "w") as file:
+            file.write('{"a": [')
+            file.truncate((32 << 20) + 1)
+        self.refused(["large.json", "more than 32 MiB"], "solve", RESNET50, "--cluster", path)
+        self.refused(["large.json", "more than 32 MiB"], "solve", path)
+
+    def test_outputs_over_inputs(self):
+        model = self.csv("a,1000,5\n")
+        with open(model) as file:
+            content = file.read()
+        plan = self.path("plan.json")
+        self.refused(["input file"], "solve", model, "-o", model)
+        self.refused(["input file"], "solve", RESNET50, "--cases", model, "--svg", model)
+        self.refused(["input file"], "import", DDP, "--params", model, "-o", model)
+        self.refused(["twice"], "solve", model, "-o", plan, "--svg", os.path.join(self.folder.name, ".", "plan.json"))
+        with open(model) as file:
+            self.assertEqual(file.read(), content)
+        self.assertFalse(os.path.exists(plan))
+
     def test_quoted_names_and_line_ends(self):
         found = self.good_json("solve", self.csv('"a, ""b""",100,0\r\n  c , 5 , 3 \r\n', "\ufeffname,elems,gap_us"))
         self.assertEqual([name for group in found["groups"] for name in group["names"]], ['a, "b"', "c"])
@@ -762,7 +925,7 @@ class BadInput(Case):
             "--cluster",
             self.write("k.json", json.dumps({"nodes": 1, "gpus": 8, "intra": {"latency_us": 1}, "inter": {}})),
         )
-        self.assertNotIn("line", self.refused(["unable to open"], "solve", RESNET50, "--cluster", "nowhere"))
+        self.assertNotIn("line", self.refused(["cannot open"], "solve", RESNET50, "--cluster", "nowhere"))
         self.refused(["nodes"], "solve", RESNET50, "--cluster", self.write("k.json", '{"nodes": 0}'))
         self.refused(["no codec"], "solve", RESNET50, "--methods", "fp32,unobtainium")
         self.refused(["twice"], "solve", RESNET50, "--methods", "fp32,dgc,fp32")

@@ -145,10 +145,9 @@ static int is_input(const classic_tensor *tensor, const char *path)
                             gw_snapshot_has_file(&tensor->snapshot, path));
 }
 
-/* Outputs that do not exist yet are compared by name. */
 static int is_same(const char *a, const char *b)
 {
-    return a != NULL && b != NULL && strcmp(a, b) == 0;
+    return a != NULL && b != NULL && gw_atomic_file_is_same(a, b);
 }
 
 int classic_tensor_check_output(const classic_tensor *tensor, const classic_request *request,
@@ -160,10 +159,8 @@ int classic_tensor_check_output(const classic_tensor *tensor, const classic_requ
             return gw_cli_error(GW_CLI_USAGE, outputs[i], "is an input file; write the output elsewhere");
         }
         for (unsigned j = 0; j < i; j++) {
-            if (is_same(outputs[i], outputs[j]) || gw_cli_check_output(outputs[i], outputs[j]) != GW_CLI_OK) {
-                return is_same(outputs[i], outputs[j])
-                           ? gw_cli_error(GW_CLI_USAGE, outputs[i], "is named twice as an output")
-                           : GW_CLI_USAGE;
+            if (is_same(outputs[i], outputs[j])) {
+                return gw_cli_error(GW_CLI_USAGE, outputs[i], "is named twice as an output");
             }
         }
     }

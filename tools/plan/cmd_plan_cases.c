@@ -28,7 +28,7 @@ int plan_cmd_cases(int argc, char **argv)
     plan_parser parser;
     const char *path = NULL;
     plan_parser_open(&parser, "cases", "", "Lists the cases of the cases file.");
-    const plan_arg cases = {"cases", "FILE", "Cases file instead of the built-in one", PLAN_ARG_TEXT, &path,
+    const plan_arg cases = {"cases", "FILE", "Cases file instead of the built-in one", PLAN_ARG_INPUT, &path,
                             0,       0};
     plan_parser_add(&parser, &cases, 1);
     plan_parser_add_output(&parser, NULL);

@@ -96,7 +96,7 @@ static int parse(check_args *a, int argc, char **argv)
     plan_parser_open(&a->parser, "check", "PLAN TRACE", "Compares a plan's prediction with a recording.");
     a->max_size = TEXT_SOURCE_SIZE_MAX;
     const plan_arg list[] = {
-        {"params", "CSV", "Names and sizes in backprop order", PLAN_ARG_TEXT, &a->params_path, 0, 0},
+        {"params", "CSV", "Names and sizes in backprop order", PLAN_ARG_INPUT, &a->params_path, 0, 0},
         {"max-size", "SIZE", "Largest text that a gzip recording may expand to, with K, M, G (default 1G)",
          PLAN_ARG_SIZE, &a->max_size, 0, 0},
     };

@@ -28,7 +28,7 @@ static int parse(compare_args *a, int argc, char **argv)
     plan_limit_args_add(&a->parser, &a->limit_args);
     plan_parser_add_output(&a->parser, NULL);
     plan_baseline_args_add(&a->parser, &a->baseline, 0);
-    const plan_arg svg = {"svg", "FILE", "Draw the timelines of three plans", PLAN_ARG_TEXT, &a->svg, 0, 0};
+    const plan_arg svg = {"svg", "FILE", "Draw the timelines of three plans", PLAN_ARG_OUTPUT, &a->svg, 0, 0};
     plan_parser_add(&a->parser, &svg, 1);
     return plan_parser_run(&a->parser, argc, argv,
                            &(const plan_parser_files){1, PLAN_FILES_MAX, "one or more models"});

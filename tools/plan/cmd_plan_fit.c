@@ -34,7 +34,7 @@ static int parse(fit_args *a, int argc, char **argv)
         {"form", "best|affine|maxlin|hinge|table", "Form of the curve", PLAN_ARG_TEXT, &a->form_name, 0, 0},
         {"filter", "TEXT", "Only benchmarks whose name contains TEXT; A,B,!C: A and B but not C",
          PLAN_ARG_TEXT, &a->points_args.filter, 0, 0},
-        {"params", "CSV", "BytePS: names and sizes in backprop order", PLAN_ARG_TEXT, &a->points_args.params,
+        {"params", "CSV", "BytePS: names and sizes in backprop order", PLAN_ARG_INPUT, &a->points_args.params,
          0, 0},
         {"max-size", "SIZE", "Largest text that a gzip recording may expand to, with K, M, G (default 1G)",
          PLAN_ARG_SIZE, &a->points_args.max_size, 0, 0},

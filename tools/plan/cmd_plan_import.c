@@ -109,7 +109,7 @@ static int parse(import_args *a, int argc, char **argv)
     plan_parser_open(&a->parser, "import", "TRACE",
                      "Turns a recording (Kineto .json[.gz], BytePS, gradwire's hook) into a model CSV.");
     const plan_arg list[] = {
-        {"params", "CSV", "Names and sizes in backprop order", PLAN_ARG_TEXT, &a->params_path, 0, 0},
+        {"params", "CSV", "Names and sizes in backprop order", PLAN_ARG_INPUT, &a->params_path, 0, 0},
         {"step", "N", "The recorded step to use, from 0 (default: the median over steps)", PLAN_ARG_WHOLE,
          &a->step, 0, 1000000},
         {"repeat", "N", "Read N times and report the median time", PLAN_ARG_WHOLE, &a->repeat, 1, 1000000},

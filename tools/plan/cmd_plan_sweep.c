@@ -177,7 +177,7 @@ static int parse(sweep_args *a, int argc, char **argv)
     };
     plan_parser_add(&a->parser, list, 3);
     plan_parser_add_output(&a->parser, "Write the points as JSON to FILE");
-    const plan_arg svg = {"svg", "FILE", "Draw the curve", PLAN_ARG_TEXT, &a->svg, 0, 0};
+    const plan_arg svg = {"svg", "FILE", "Draw the curve", PLAN_ARG_OUTPUT, &a->svg, 0, 0};
     plan_parser_add(&a->parser, &svg, 1);
     return plan_parser_run(&a->parser, argc, argv, &(const plan_parser_files){1, 1, "one model"});
 }

@@ -10,7 +10,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "../atomic_file.h"
 #include "../cli_common.h"
+#include "../cli_output.h"
 
 #define KEY_FIRST 256
 
@@ -41,7 +43,7 @@ void plan_parser_add_output(plan_parser *parser, const char *output_doc)
     const plan_arg args[] = {
         {NULL, NULL, "Output", PLAN_ARG_FLAG, NULL, 0, 0},
         {"json", NULL, "Print JSON", PLAN_ARG_FLAG, &parser->json, 0, 0},
-        {"output", "FILE", output_doc, PLAN_ARG_TEXT, &parser->output, 0, 0},
+        {"output", "FILE", output_doc, PLAN_ARG_OUTPUT, &parser->output, 0, 0},
     };
     plan_parser_add(parser, args, output_doc != NULL ? 3 : 2);
     if (output_doc != NULL) {
@@ -94,7 +96,11 @@ static error_t parse_key(int key, char *text, struct argp_state *state)
             *(int *)a->target = 1;
             break;
         case PLAN_ARG_TEXT:
+        case PLAN_ARG_INPUT:
             *(const char **)a->target = text;
+            break;
+        case PLAN_ARG_OUTPUT:
+            *(const char **)a->target = gw_cli_output_name(text);
             break;
         case PLAN_ARG_LIST:
             add_text(state, a, text);
@@ -116,6 +122,37 @@ static error_t parse_key(int key, char *text, struct argp_state *state)
     return ARGP_ERR_UNKNOWN;
 }
 
+/* What an option names as a file; NULL: none. */
+static const char *arg_file(const plan_arg *a, int i)
+{
+    if (a->type == PLAN_ARG_LIST) {
+        const plan_text_list *list = a->target;
+        return i < list->count ? list->items[i] : NULL;
+    }
+    return i == 0 && (a->type == PLAN_ARG_INPUT || a->type == PLAN_ARG_OUTPUT) ? *(const char **)a->target
+                                                                               : NULL;
+}
+
+static int check_output(const plan_parser *parser, int index)
+{
+    const char *output = arg_file(&parser->args[index], 0);
+    int code = GW_CLI_OK;
+    for (int i = 0; output != NULL && i < parser->file_count && code == GW_CLI_OK; i++) {
+        code = gw_cli_check_output(output, parser->files[i]);
+    }
+    for (int i = 0; output != NULL && i < parser->count && code == GW_CLI_OK; i++) {
+        const char *other;
+        for (int j = 0; code == GW_CLI_OK && (other = arg_file(&parser->args[i], j)) != NULL; j++) {
+            if (parser->args[i].type != PLAN_ARG_OUTPUT) {
+                code = gw_cli_check_output(output, other);
+            } else if (i < index && gw_atomic_file_is_same(output, other)) {
+                code = gw_cli_error(GW_CLI_USAGE, output, "is named twice as an output");
+            }
+        }
+    }
+    return code;
+}
+
 int plan_parser_run(plan_parser *parser, int argc, char **argv, const plan_parser_files *files)
 {
     char name[64];
@@ -125,9 +162,13 @@ int plan_parser_run(plan_parser *parser, int argc, char **argv, const plan_parse
     argv[0] = name;
     gw_cli_parse(&argp, argc, argv, 0, parser);
     argv[0] = saved;
-    return parser->file_count >= files->min && parser->file_count <= files->max
-               ? GW_CLI_OK
-               : gw_cli_error(GW_CLI_USAGE, NULL, "plan %s takes %s", parser->name, files->takes);
+    int code = parser->file_count >= files->min && parser->file_count <= files->max
+                   ? GW_CLI_OK
+                   : gw_cli_error(GW_CLI_USAGE, NULL, "plan %s takes %s", parser->name, files->takes);
+    for (int i = 0; i < parser->count && code == GW_CLI_OK; i++) {
+        code = parser->args[i].type == PLAN_ARG_OUTPUT ? check_output(parser, i) : code;
+    }
+    return code;
 }
 
 void plan_baseline_args_add(plan_parser *parser, plan_baseline_args *args, int with_algorithm)

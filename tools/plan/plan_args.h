@@ -21,7 +21,9 @@
 typedef enum plan_arg_type {
     PLAN_ARG_FLAG,   /* int, set to 1 */
     PLAN_ARG_TEXT,   /* const char * */
-    PLAN_ARG_LIST,   /* plan_text_list, one entry per occurrence */
+    PLAN_ARG_INPUT,  /* const char *, a file */
+    PLAN_ARG_OUTPUT, /* const char *, a file */
+    PLAN_ARG_LIST,   /* plan_text_list of files, one entry per occurrence */
     PLAN_ARG_NUMBER, /* double in min..max */
     PLAN_ARG_WHOLE,  /* int64_t in min..max */
     PLAN_ARG_SIZE    /* uint64_t, bytes with K, M, G */
@@ -65,8 +67,8 @@ typedef struct plan_parser_files {
     const char *takes;
 } plan_parser_files;
 
-/* Parses; argv[0] is the subcommand. Returns an exit code; argp itself ends the program for --help and bad
- * usage. */
+/* Parses, and refuses outputs that are inputs or named twice; argv[0] is the subcommand. Returns an exit
+ * code; argp itself ends the program for --help and bad usage. */
 int plan_parser_run(plan_parser *parser, int argc, char **argv, const plan_parser_files *files);
 
 /* How groups are found, and how baselines send them; NULL: not given. */

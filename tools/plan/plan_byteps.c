@@ -10,17 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <jansson.h>
-
 #include "../cli_common.h"
+#include "plan_json.h"
 
 static int load(const char *path, const char *key, json_t **root, json_t **events)
 {
-    json_error_t error;
-    *root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+    *root = plan_json_read(path, JSON_REJECT_DUPLICATES, 0);
     if (*root == NULL) {
-        return gw_cli_error(GW_CLI_BAD_DATA, path, "line %d, column %d: %s", error.line, error.column,
-                            error.text);
+        return GW_CLI_BAD_DATA;
     }
     *events = json_object_get(*root, key);
     if (!json_is_array(*events)) {

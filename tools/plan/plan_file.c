@@ -159,7 +159,7 @@ int plan_file_is(const char *path)
     if (plan_input_kind(path) != PLAN_INPUT_JSON) {
         return 0;
     }
-    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
+    json_t *root = plan_json_read(path, JSON_REJECT_DUPLICATES, 1);
     const char *schema = json_string_value(json_object_get(root, "schema"));
     const int is_plan = schema != NULL && strcmp(schema, PLAN_FILE_SCHEMA) == 0;
     json_decref(root);

@@ -26,7 +26,8 @@ plan_input plan_input_kind(const char *path)
     if (got > 1 && (unsigned char)head[0] == 0x1f) {
         return PLAN_INPUT_KINETO;
     }
-    const char first = head[strspn(head, " \t\r\n")];
+    const size_t mark = strncmp(head, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
+    const char first = head[mark + strspn(head + mark, " \t\r\n")];
     if (first != '{' && first != '[') {
         return PLAN_INPUT_TEXT;
     }

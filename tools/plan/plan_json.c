@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "../cli_common.h"
+#include "../input_file.h"
 #include "plan_model.h"
 #include "plan_output.h"
 
@@ -18,17 +19,44 @@ int plan_json_bad(const plan_place *place, const char *why)
     return gw_cli_error(GW_CLI_BAD_DATA, place->path, "%s: %s", place->where, why);
 }
 
-json_t *plan_json_load(const char *path, const char *text)
+/* What follows the byte order mark that editors on Windows write. */
+static json_t *load_bytes(const char *path, const uint8_t *data, size_t size, size_t flags, int is_quiet)
 {
+    const size_t mark = size >= 3 && memcmp(data, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
     json_error_t error;
-    json_t *root = text != NULL ? json_loads(text, JSON_REJECT_DUPLICATES, &error)
-                                : json_load_file(path, JSON_REJECT_DUPLICATES, &error);
-    if (root == NULL && error.line < 0) { /* not read at all */
-        (void)gw_cli_error(GW_CLI_BAD_DATA, path, "%s", error.text);
-    } else if (root == NULL) {
+    json_t *root = json_loadb(size > mark ? (const char *)data + mark : "", size - mark, flags, &error);
+    if (root == NULL && !is_quiet) {
         (void)gw_cli_error(GW_CLI_BAD_DATA, path, "line %d, column %d: %s", error.line, error.column,
                            error.text);
-    } else if (!json_is_object(root)) {
+    }
+    return root;
+}
+
+json_t *plan_json_read(const char *path, size_t flags, int is_quiet)
+{
+    gw_input_file input;
+    json_t *root = NULL;
+    if (gw_input_file_open(&input, path) != GW_CLI_OK) {
+        return NULL;
+    }
+    if (gw_input_file_fill(&input, PLAN_JSON_SIZE_MAX + 1) != GW_CLI_OK) {
+        return NULL;
+    }
+    if (input.size <= PLAN_JSON_SIZE_MAX) {
+        root = load_bytes(path, input.data, input.size, flags, is_quiet);
+    } else if (!is_quiet) {
+        (void)gw_cli_error(GW_CLI_BAD_DATA, path, "is JSON of more than %zu MiB", PLAN_JSON_SIZE_MAX >> 20);
+    }
+    gw_input_file_close(&input);
+    return root;
+}
+
+json_t *plan_json_load(const char *path, const char *text)
+{
+    json_t *root = text != NULL
+                       ? load_bytes(path, (const uint8_t *)text, strlen(text), JSON_REJECT_DUPLICATES, 0)
+                       : plan_json_read(path, JSON_REJECT_DUPLICATES, 0);
+    if (root != NULL && !json_is_object(root)) {
         (void)gw_cli_error(GW_CLI_BAD_DATA, path, "is not a JSON object");
         json_decref(root);
         root = NULL;

@@ -18,6 +18,14 @@ typedef struct plan_place {
 /* Prints a message and returns GW_CLI_BAD_DATA. */
 int plan_json_bad(const plan_place *place, const char *why);
 
+/* Jansson needs up to 20 times the size of the text. The plan of 65535 gradients, the most there may be, has
+ * 20 MiB with names of 60 bytes. */
+#define PLAN_JSON_SIZE_MAX ((size_t)32 << 20)
+
+/* JSON from a file, whatever its value; flags of Jansson. NULL with a message on failure. is_quiet: without
+ * one for what is in the file. */
+json_t *plan_json_read(const char *path, size_t flags, int is_quiet);
+
 /* An object, from a file or, if text is not NULL, from text. NULL with a message on failure. */
 json_t *plan_json_load(const char *path, const char *text);
 

@@ -1,13 +1,13 @@
 /*
- * Streaming reader of profiler recordings.
- *
- * The text is inflated piece by piece; a scanner follows strings and brackets just far enough to find the
- * objects of the array "traceEvents", and Jansson parses the few of them that matter. Kernels are kept as
- * text, keyed by their correlation number, and parsed when a gradient needs one.
+ * Recordings of a profiler or of gradwire's hook.
  *
  * CPU time stamps do not say when a gradient is ready: launches run ahead of the GPU by up to a step. A
  * gradient is ready when the kernel ends whose launch (same thread, NCCL excluded) is the last before its
  * AccumulateGrad starts.
+ *
+ * Memory follows the gradients, not the recording. What a usual recording has of launches and kernels is kept
+ * until the gradients are known. One with more of them is read again: for the last launches before each
+ * gradient, then for the kernels of these.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -18,14 +18,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <jansson.h>
-
 #include "../cli_common.h"
-#include "text_source.h"
+#include "trace_events.h"
 
-#define READ_SIZE      ((size_t)1 << 17)
-#define EVENT_SIZE_MAX ((size_t)16 << 20)
-#define DEPTH_MAX      64
+#define KEPT_MAX      ((size_t)1 << 20) /* launches and kernels until the gradients are known: 40 MiB */
+#define CANDIDATES    16                /* launches between two gradients that may have made the second */
+#define GRADIENTS_MAX ((size_t)1 << 17) /* of all steps together */
+#define MESSAGES_MAX  ((size_t)1 << 17)
+#define STEPS_MAX     ((size_t)1 << 14)
+#define ELEMS_MAX     (INT64_C(1) << 50)
+#define NOT_FOUND     (-1.0) /* in place of the end of a kernel */
 
 typedef struct launch {
     int64_t tid;
@@ -33,39 +35,55 @@ typedef struct launch {
     int64_t correlation;
 } launch;
 
+typedef struct kernel {
+    int64_t correlation;
+    double end; /* NAN: not recorded as it should be */
+} kernel;
+
+typedef struct candidate {
+    double ts;
+    int64_t correlation;
+} candidate;
+
+typedef enum ready_fault { READY_GOOD = 0, READY_NO_KERNEL, READY_BAD_KERNEL, READY_TOO_FAR } ready_fault;
+
 typedef struct accumulate {
     int64_t tid;
     double ts;
     int64_t elems;
-    char *name;  /* owned; NULL: not recorded */
-    int is_hook; /* ts is the time when it was ready */
+    char *name;            /* owned; NULL: not recorded */
+    int is_hook;           /* ts is the time when it was ready */
+    unsigned launch_count; /* since the gradient before it on the thread, up to CANDIDATES + 1 */
+    candidate *launches;   /* the last of them by ts, in the reader's candidates */
+    double ready;          /* end of the kernel that it waited for */
+    int64_t correlation;   /* of that kernel */
+    ready_fault fault;
 } accumulate;
-
-typedef struct kernel_text {
-    int64_t correlation;
-    size_t offset; /* in texts */
-    uint32_t size;
-    int8_t is_nccl;
-} kernel_text;
 
 /* A growing array. */
 typedef struct list {
     void *items;
-    size_t count, capacity, item_size;
+    size_t count, capacity, count_max, item_size;
+    const char *what;
 } list;
+
+typedef enum pass { PASS_ALL = 0, PASS_LAUNCHES, PASS_KERNELS } pass;
 
 typedef struct reader {
     const char *path;
-    list launches, accumulates, kernels, texts, steps, collectives;
-    size_t events;
-    int out_of_memory;
+    pass pass;
+    list launches, accumulates, kernels, steps, collectives;
+    int lost_launches, lost_kernels; /* too many to keep: read again */
+    size_t event_count;
+    candidate *candidates;
+    kernel *wanted; /* by correlation, each once */
+    size_t wanted_count;
 } reader;
 
-static void *list_add(list *l, size_t count)
+static void *list_add(list *l)
 {
-    if (l->count + count > l->capacity) {
-        size_t capacity = 2 * (l->count + count);
-        capacity = capacity < 256 ? 256 : capacity;
+    if (l->count == l->capacity) {
+        const size_t capacity = l->capacity == 0 ? 256 : 2 * l->capacity;
         void *grown = realloc(l->items, capacity * l->item_size);
         if (grown == NULL) {
             return NULL;
@@ -73,434 +91,444 @@ static void *list_add(list *l, size_t count)
         l->items = grown;
         l->capacity = capacity;
     }
-    void *at = (char *)l->items + l->count * l->item_size;
-    l->count += count;
-    return at;
+    return (char *)l->items + l->count++ * l->item_size;
 }
 
-static const char *find(const char *text, size_t size, const char *what)
+static void list_free(list *l)
 {
-    return memmem(text, size, what, strlen(what));
+    free(l->items);
+    l->items = NULL;
+    l->count = l->capacity = 0;
 }
 
-/* The text after "key": in an object's text, NULL if absent. Quotes inside strings are escaped, so the
- * pattern with both quotes only matches keys and whole string values. */
-static const char *value_of(const char *text, size_t size, const char *quoted_key)
+static void forget_gradients(reader *r)
 {
-    const char *end = text + size;
-    const char *at = text;
-    while ((at = find(at, (size_t)(end - at), quoted_key)) != NULL) {
-        at += strlen(quoted_key);
-        const char *colon = at;
-        while (colon < end && (*colon == ' ' || *colon == '\t' || *colon == '\n' || *colon == '\r')) {
-            colon++;
-        }
-        if (colon < end && *colon == ':') {
-            colon++;
-            while (colon < end && (*colon == ' ' || *colon == '\t' || *colon == '\n' || *colon == '\r')) {
-                colon++;
-            }
-            return colon;
-        }
+    accumulate *gradients = r->accumulates.items;
+    for (size_t i = 0; i < r->accumulates.count; i++) {
+        free(gradients[i].name);
     }
-    return NULL;
+    list_free(&r->accumulates);
 }
 
-static int starts(const char *at, const char *end, const char *prefix)
+/* Adds to a list of the result; NULL with a message and an exit code. */
+static void *add(const reader *r, list *l, int *code)
 {
-    size_t length = strlen(prefix);
-    return (size_t)(end - at) >= length && memcmp(at, prefix, length) == 0;
-}
-
-static int bad_event(const reader *r, uint64_t offset, const char *why)
-{
-    return gw_cli_error_at(GW_CLI_BAD_DATA, r->path, offset, "event %zu: %s", r->events, why);
-}
-
-static json_t *parse_event(const reader *r, uint64_t offset, const char *text, size_t size)
-{
-    json_error_t error;
-    json_t *event = json_loadb(text, size, 0, &error);
-    if (event == NULL) {
-        (void)gw_cli_error_at(GW_CLI_BAD_DATA, r->path,
-                              offset + (uint64_t)(error.position > 0 ? error.position : 0), "event %zu: %s",
-                              r->events, error.text);
+    if (l->count >= l->count_max) {
+        *code = gw_cli_error(GW_CLI_BAD_DATA, r->path, "more than %zu %s; record fewer steps", l->count_max,
+                             l->what);
+        return NULL;
     }
-    return event;
+    void *item = list_add(l);
+    *code = item != NULL ? GW_CLI_OK : gw_cli_error(GW_CLI_IO, r->path, "out of memory");
+    return item;
 }
 
-static int times(json_t *event, double *ts, double *duration)
+/* Makes room for one of what is kept until the gradients are known. NULL: it is read again, then or from now
+ * on. */
+static void *keep(list *l, int *is_lost)
 {
-    json_t *start = json_object_get(event, "ts");
-    json_t *dur = json_object_get(event, "dur");
-    *ts = json_is_number(start) ? json_number_value(start) : NAN;
-    *duration = json_is_number(dur) ? json_number_value(dur) : dur == NULL ? 0 : NAN;
-    /* Beyond 2^53 us (285 years) a double no longer holds every microsecond. */
+    void *item = *is_lost || l->count >= KEPT_MAX ? NULL : list_add(l);
+    if (item == NULL) {
+        *is_lost = 1;
+        list_free(l);
+    }
+    return item;
+}
+
+static int bad_event(const reader *r, const trace_event *e, const char *why)
+{
+    return gw_cli_error_at(GW_CLI_BAD_DATA, r->path, e->offset, "event %zu: %s", e->number, why);
+}
+
+static int bad_times(const reader *r, const trace_event *e)
+{
+    return bad_event(r, e, "ts or dur is missing, negative, too large or no number");
+}
+
+/* 0 if they are no times. Beyond 2^53 us (285 years) a double no longer holds every microsecond. */
+static int times(const trace_event *e, double *ts, double *duration)
+{
+    *ts = trace_number_real(&e->ts, (double)NAN);
+    *duration = trace_number_real(&e->dur, 0);
     return *ts >= 0 && *ts <= 0x1p53 && *duration >= 0 && *duration <= 0x1p53;
 }
 
-/* Elements from "Input Dims": [[...], ...]; the first non-empty shape's product, 1 for [[]], -1 if not
- * recorded. */
-static int64_t dims_elems(json_t *args)
-{
-    json_t *dims = json_object_get(args, "Input Dims");
-    if (!json_is_array(dims) || json_array_size(dims) == 0) {
-        return -1;
-    }
-    json_t *shape = json_array_get(dims, 0);
-    int64_t product = 1;
-    size_t i;
-    json_t *extent;
-    json_array_foreach(shape, i, extent)
-    {
-        int64_t value = json_is_integer(extent) ? (int64_t)json_integer_value(extent) : -1;
-        if (value < 0 || (value > 0 && product > (INT64_C(1) << 50) / value)) {
-            return -1;
-        }
-        product *= value;
-    }
-    return product;
-}
-
 /* Elements of a message; -1: none that a model could have. */
-static int64_t elems_of(json_t *elems)
+static int64_t elems_of(const trace_number *number)
 {
-    const json_int_t value = json_is_integer(elems) ? json_integer_value(elems) : -1;
-    return value <= INT64_C(1) << 50 ? (int64_t)value : -1;
+    const int64_t value = trace_number_whole(number, -1);
+    return value <= ELEMS_MAX ? value : -1;
 }
 
-static int add_collective(reader *r, json_t *event, double ts, double duration)
-{
-    json_t *args = json_object_get(event, "args");
-    json_t *elems = json_object_get(args, "In msg nelems");
-    if (elems_of(elems) < 0) {
-        return GW_CLI_OK; /* recorded without NCCL metadata */
-    }
-    plan_kineto_collective *c = list_add(&r->collectives, 1);
-    if (c == NULL) {
-        r->out_of_memory = 1;
-        return GW_CLI_OK;
-    }
-    memset(c, 0, sizeof *c);
-    const char *name = json_string_value(json_object_get(args, "Collective name"));
-    (void)snprintf(c->name, sizeof c->name, "%s", name != NULL ? name : "");
-    c->elems = elems_of(elems);
-    c->start_us = ts;
-    c->duration_us = duration;
-    c->group_size = (int64_t)json_integer_value(json_object_get(args, "Group size"));
-    return GW_CLI_OK;
-}
-
-/* Keeps the text of a kernel; a collective of NCCL is parsed at once. */
-static int take_kernel(reader *r, uint64_t offset, const char *text, size_t size)
-{
-    const char *number = value_of(text, size, "\"correlation\"");
-    const char *name = value_of(text, size, "\"name\"");
-    size_t rest = name != NULL ? (size_t)(text + size - name) : 0;
-    rest = rest > 64 ? 64 : rest;
-    kernel_text *kernel = list_add(&r->kernels, 1);
-    char *copy = list_add(&r->texts, size);
-    if (kernel == NULL || copy == NULL) {
-        r->out_of_memory = 1;
-        return GW_CLI_OK;
-    }
-    memcpy(copy, text, size);
-    kernel->correlation = number != NULL ? (int64_t)strtoll(number, NULL, 10) : -1;
-    kernel->offset = r->texts.count - size;
-    kernel->size = (uint32_t)size;
-    kernel->is_nccl = name != NULL && (find(name, rest, "nccl") != NULL || find(name, rest, "NCCL") != NULL);
-    if (!kernel->is_nccl) {
-        return GW_CLI_OK;
-    }
-    double ts, duration;
-    json_t *event = parse_event(r, offset, text, size);
-    if (event == NULL) {
-        return GW_CLI_BAD_DATA;
-    }
-    int code = times(event, &ts, &duration)
-                   ? add_collective(r, event, ts, duration)
-                   : bad_event(r, offset, "ts or dur is missing, negative, too large or no number");
-    json_decref(event);
-    return code;
-}
-
-/* Adds a launch, an AccumulateGrad or a step mark; other names are ignored. */
-static void add_event(reader *r, json_t *event, const char *name, double ts, double duration)
-{
-    json_t *args = json_object_get(event, "args");
-    const int64_t tid = (int64_t)json_integer_value(json_object_get(event, "tid"));
-    void *added = r;
-    if (strcmp(name, "torch::autograd::AccumulateGrad") == 0) {
-        accumulate *a = added = list_add(&r->accumulates, 1);
-        if (a != NULL) {
-            *a = (accumulate){tid, ts, dims_elems(args), NULL, 0};
-        }
-    } else if (strncmp(name, "ProfilerStep#", 13) == 0) {
-        plan_kineto_step *step = added = list_add(&r->steps, 1);
-        if (step != NULL) {
-            *step = (plan_kineto_step){(int64_t)strtoll(name + 13, NULL, 10), ts, ts + duration, NULL, 0};
-        }
-    } else if (strstr(name, "Launch") != NULL) {
-        json_t *correlation = json_object_get(args, "correlation");
-        launch *l = added = list_add(&r->launches, 1);
-        if (l != NULL) {
-            *l = (launch){tid, ts,
-                          json_is_integer(correlation) ? (int64_t)json_integer_value(correlation) : -1};
-        }
-    }
-    r->out_of_memory |= added == NULL;
-}
-
-static double number_or(json_t *object, const char *key, double fallback)
-{
-    json_t *value = json_object_get(object, key);
-    return json_is_number(value) ? json_number_value(value) : fallback;
-}
-
-/* A gradient or a message of the hook. */
-static void add_hook_event(reader *r, json_t *event, const char *name, double ts, double duration)
-{
-    json_t *args = json_object_get(event, "args");
-    json_t *elems = json_object_get(args, "elems");
-    const char *text = json_string_value(json_object_get(args, "name"));
-    const char *codec = json_string_value(json_object_get(args, "codec"));
-    if (strcmp(name, "gradient") == 0) {
-        accumulate *a = list_add(&r->accumulates, 1);
-        if (a != NULL) {
-            *a = (accumulate){0, ts, elems_of(elems), text != NULL ? strdup(text) : NULL, 1};
-        }
-        r->out_of_memory |= a == NULL || (text != NULL && a->name == NULL);
-    } else if (strcmp(name, "message") == 0) {
-        plan_kineto_collective *c = list_add(&r->collectives, 1);
-        r->out_of_memory |= c == NULL;
-        if (c != NULL) {
-            memset(c, 0, sizeof *c);
-            (void)snprintf(c->name, sizeof c->name, "message");
-            (void)snprintf(c->codec, sizeof c->codec, "%s", codec != NULL ? codec : "");
-            c->elems = elems_of(elems);
-            c->start_us = ts;
-            c->duration_us = duration;
-            c->encoded_us = number_or(args, "encoded_us", -1);
-        }
-    }
-}
-
-static int take_hook_event(reader *r, uint64_t offset, const char *text, size_t size)
-{
-    json_t *event = parse_event(r, offset, text, size);
-    if (event == NULL) {
-        return GW_CLI_BAD_DATA;
-    }
-    int code = GW_CLI_OK;
-    double ts, duration;
-    const char *name = json_string_value(json_object_get(event, "name"));
-    if (name == NULL || !times(event, &ts, &duration)) {
-        code = bad_event(r, offset, "name, ts or dur is missing, negative, too large or no number");
-    } else {
-        add_hook_event(r, event, name, ts, duration);
-    }
-    json_decref(event);
-    return code;
-}
-
-/* One object of traceEvents. */
-static int take_event(reader *r, uint64_t offset, const char *text, size_t size)
-{
-    const char *end = text + size;
-    r->events++;
-    const char *cat = value_of(text, size, "\"cat\"");
-    if (cat == NULL) {
-        return GW_CLI_OK;
-    }
-    if (starts(cat, end, "\"kernel\"") || starts(cat, end, "\"Kernel\"")) {
-        return take_kernel(r, offset, text, size);
-    }
-    if (starts(cat, end, "\"gradwire\"")) {
-        return take_hook_event(r, offset, text, size);
-    }
-    /* By category, text that an event of interest contains. */
-    const char *needed = starts(cat, end, "\"cuda_runtime\"") || starts(cat, end, "\"Runtime\"") ||
-                                 starts(cat, end, "\"cuda_driver\"")
-                             ? "Launch"
-                         : starts(cat, end, "\"cpu_op\"") || starts(cat, end, "\"Operator\"")
-                             ? "torch::autograd::AccumulateGrad"
-                         : starts(cat, end, "\"user_annotation\"") ? "ProfilerStep#"
-                                                                   : NULL;
-    if (needed == NULL || find(text, size, needed) == NULL) {
-        return GW_CLI_OK;
-    }
-    json_t *event = parse_event(r, offset, text, size);
-    if (event == NULL) {
-        return GW_CLI_BAD_DATA;
-    }
-    int code = GW_CLI_OK;
-    double ts, duration;
-    const char *name = json_string_value(json_object_get(event, "name"));
-    if (name == NULL || !times(event, &ts, &duration)) {
-        code = bad_event(r, offset, "name, ts or dur is missing, negative, too large or no number");
-    } else if (strstr(name, needed) != NULL) {
-        add_event(r, event, name, ts, duration);
-    }
-    json_decref(event);
-    return code;
-}
-
-/* Scanner state: survives buffer ends. */
-typedef struct scanner {
-    int depth;              /* open brackets */
-    char closes[DEPTH_MAX]; /* their closing characters */
-    int in_string, escaped;
-    int key_matches; /* last string at depth 1 was "traceEvents" */
-    int in_events;   /* inside the array, at depth 2 */
-    int seen_events, done;
-    size_t string_start; /* buffer index */
-    size_t event_start;  /* buffer index, valid while depth > 2 in_events */
-} scanner;
-
-/* Advances over buffer[from..size); complete events go to take_event(). */
-static int scan(reader *r, scanner *s, const char *buffer, size_t from, size_t size, uint64_t base)
-{
-    for (size_t i = from; i < size; i++) {
-        if (s->in_string) {
-            if (s->escaped) {
-                s->escaped = 0;
-                continue;
-            }
-            /* Jump to the next quote or backslash. */
-            while (i < size && buffer[i] != '"' && buffer[i] != '\\') {
-                i++;
-            }
-            if (i == size) {
-                break;
-            }
-            if (buffer[i] == '\\') {
-                s->escaped = 1;
-            } else {
-                s->in_string = 0;
-                if (s->depth == 1) {
-                    s->key_matches = i - s->string_start == 12 &&
-                                     memcmp(buffer + s->string_start, "\"traceEvents", 12) == 0;
-                }
-            }
-            continue;
-        }
-        char c = buffer[i];
-        switch (c) {
-        case '"':
-            s->in_string = 1;
-            s->string_start = i;
-            break;
-        case '{':
-        case '[':
-            if (s->done || s->depth == DEPTH_MAX) {
-                return gw_cli_error_at(GW_CLI_BAD_DATA, r->path, base + i,
-                                       s->done ? "text after the JSON object" : "nested too deeply");
-            }
-            if (s->depth == 0 && c != '{') {
-                return gw_cli_error_at(GW_CLI_BAD_DATA, r->path, base + i,
-                                       "a trace is a JSON object, this is an array");
-            }
-            if (s->depth == 1 && c == '[' && s->key_matches) {
-                s->in_events = 1;
-                s->seen_events = 1;
-            } else if (s->depth == 2 && s->in_events) {
-                s->event_start = i;
-            }
-            s->closes[s->depth++] = c == '{' ? '}' : ']';
-            break;
-        case '}':
-        case ']':
-            if (s->depth == 0 || s->closes[s->depth - 1] != c) {
-                return gw_cli_error_at(GW_CLI_BAD_DATA, r->path, base + i, "unbalanced \"%c\"", c);
-            }
-            s->depth--;
-            if (s->in_events && s->depth == 2) {
-                int code =
-                    take_event(r, base + s->event_start, buffer + s->event_start, i + 1 - s->event_start);
-                if (code != GW_CLI_OK) {
-                    return code;
-                }
-            } else if (s->depth == 1) {
-                s->in_events = 0;
-                s->key_matches = 0;
-            } else if (s->depth == 0) {
-                s->done = 1;
-            }
-            break;
-        default:
-            break;
-        }
-    }
-    return GW_CLI_OK;
-}
-
-static int read_events(reader *r, text_source *source)
-{
-    size_t capacity = 2 * READ_SIZE;
-    char *buffer = malloc(capacity);
-    size_t held = 0;   /* bytes in the buffer */
-    uint64_t base = 0; /* offset of buffer[0] in the text */
-    scanner s;
-    memset(&s, 0, sizeof s);
-    int code = buffer != NULL ? GW_CLI_OK : gw_cli_error(GW_CLI_IO, r->path, "out of memory");
-    while (code == GW_CLI_OK) {
-        size_t got = 0;
-        code = text_source_read(source, buffer + held,
-                                capacity - held < READ_SIZE ? capacity - held : READ_SIZE, &got);
-        if (code == GW_CLI_OK && got == 0) {
-            if (!s.done) {
-                code = gw_cli_error_at(GW_CLI_BAD_DATA, r->path, base + held, "%s",
-                                       base + held == 0 ? "the file is empty"
-                                       : s.depth > 0    ? "the JSON text is truncated"
-                                                        : "no JSON object");
-            } else if (!s.seen_events) {
-                code = gw_cli_error(GW_CLI_BAD_DATA, r->path, "has no \"traceEvents\"");
-            }
-        }
-        if (code != GW_CLI_OK || got == 0) {
-            break;
-        }
-        code = scan(r, &s, buffer, held, held + got, base);
-        held += got;
-        if (r->out_of_memory && code == GW_CLI_OK) {
-            code = gw_cli_error(GW_CLI_IO, r->path, "out of memory");
-        }
-        /* Keep from the start of the open event or string on. */
-        size_t keep = s.in_events && s.depth > 2 ? s.event_start : s.in_string ? s.string_start : held;
-        if (keep > 0) {
-            memmove(buffer, buffer + keep, held - keep);
-            base += keep;
-            held -= keep;
-            s.event_start -= s.in_events && s.depth > 2 ? keep : 0;
-            s.string_start -= s.in_string ? keep : 0;
-        }
-        if (code == GW_CLI_OK && capacity - held < READ_SIZE / 2) {
-            char *grown = held < EVENT_SIZE_MAX ? realloc(buffer, 2 * capacity) : NULL;
-            if (grown == NULL) {
-                code = gw_cli_error_at(GW_CLI_BAD_DATA, r->path, base, "an event is larger than 16 MiB");
-            } else {
-                buffer = grown;
-                capacity *= 2;
-            }
-        }
-    }
-    free(buffer);
-    return code;
-}
+/* ---- launches and kernels of gradients ---- */
 
 static int by_thread_and_time(const void *a, const void *b)
 {
-    const launch *x = a;
-    const launch *y = b;
+    const accumulate *x = a;
+    const accumulate *y = b;
     return x->tid != y->tid ? (x->tid < y->tid ? -1 : 1) : x->ts < y->ts ? -1 : x->ts > y->ts;
 }
 
 static int by_correlation(const void *a, const void *b)
 {
-    const kernel_text *x = a;
-    const kernel_text *y = b;
+    const kernel *x = a;
+    const kernel *y = b;
     return x->correlation < y->correlation ? -1 : x->correlation > y->correlation;
 }
+
+/* Offers a launch to the first gradient after it on its thread. */
+static void offer_launch(reader *r, const launch *l)
+{
+    accumulate *gradients = r->accumulates.items;
+    size_t low = 0;
+    size_t high = r->accumulates.count;
+    while (low < high) {
+        const size_t middle = (low + high) / 2;
+        const accumulate *a = &gradients[middle];
+        if (a->tid < l->tid || (a->tid == l->tid && a->ts <= l->ts)) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    if (low == r->accumulates.count || gradients[low].tid != l->tid || gradients[low].launches == NULL) {
+        return;
+    }
+    accumulate *a = &gradients[low];
+    size_t count = a->launch_count < CANDIDATES ? a->launch_count : CANDIDATES;
+    a->launch_count += a->launch_count <= CANDIDATES;
+    if (count == CANDIDATES) {
+        if (l->ts < a->launches[0].ts) {
+            return;
+        }
+        memmove(a->launches, a->launches + 1, (CANDIDATES - 1) * sizeof *a->launches);
+        count--;
+    }
+    for (; count > 0 && a->launches[count - 1].ts > l->ts; count--) {
+        a->launches[count] = a->launches[count - 1];
+    }
+    a->launches[count] = (candidate){l->ts, l->correlation};
+}
+
+/* Takes a kernel if a gradient may have waited for it. Of several with one correlation (graphs) the last
+ * counts. */
+static void offer_kernel(reader *r, const kernel *k)
+{
+    kernel *wanted = r->wanted_count == 0
+                         ? NULL
+                         : bsearch(k, r->wanted, r->wanted_count, sizeof *r->wanted, by_correlation);
+    if (wanted != NULL && (isnan(k->end) || k->end > wanted->end)) { /* NAN stays */
+        wanted->end = k->end;
+    }
+}
+
+/* ---- events ---- */
+
+static int take_collective(reader *r, const trace_event *e)
+{
+    double ts, duration;
+    int code;
+    if (elems_of(&e->msg_elems) < 0) {
+        return GW_CLI_OK; /* recorded without NCCL metadata */
+    }
+    if (!times(e, &ts, &duration)) {
+        return bad_times(r, e);
+    }
+    plan_kineto_collective *c = add(r, &r->collectives, &code);
+    if (c != NULL) {
+        memset(c, 0, sizeof *c);
+        memcpy(c->name, e->collective, sizeof c->name);
+        c->elems = elems_of(&e->msg_elems);
+        c->start_us = ts;
+        c->duration_us = duration;
+        c->group_size = trace_number_whole(&e->group_size, 0);
+    }
+    return code;
+}
+
+static int take_kernel(reader *r, const trace_event *e)
+{
+    double ts, duration;
+    const int is_nccl = strstr(e->name, "nccl") != NULL || strstr(e->name, "NCCL") != NULL;
+    if (is_nccl) {
+        return r->pass == PASS_ALL ? take_collective(r, e) : GW_CLI_OK;
+    }
+    if (r->pass == PASS_LAUNCHES || (r->pass == PASS_ALL && r->lost_kernels)) {
+        return GW_CLI_OK;
+    }
+    const kernel k = {trace_number_whole(&e->correlation, -1),
+                      times(e, &ts, &duration) ? ts + duration : (double)NAN};
+    kernel *kept = k.correlation >= 0 && r->pass == PASS_ALL ? keep(&r->kernels, &r->lost_kernels) : NULL;
+    if (kept != NULL) {
+        *kept = k;
+    } else if (r->pass == PASS_KERNELS) {
+        offer_kernel(r, &k);
+    }
+    return GW_CLI_OK;
+}
+
+static int take_launch(reader *r, const trace_event *e)
+{
+    const launch l = {trace_number_whole(&e->tid, 0), trace_number_real(&e->ts, (double)NAN),
+                      trace_number_whole(&e->correlation, -1)};
+    if (r->pass == PASS_KERNELS || strstr(e->name, "Launch") == NULL) {
+        return GW_CLI_OK;
+    }
+    if (!(l.ts >= 0 && l.ts <= 0x1p53)) {
+        return bad_times(r, e);
+    }
+    if (l.correlation < 0) {
+        return GW_CLI_OK;
+    }
+    launch *kept = r->pass == PASS_ALL ? keep(&r->launches, &r->lost_launches) : NULL;
+    if (kept != NULL) {
+        *kept = l;
+    } else if (r->pass == PASS_LAUNCHES) {
+        offer_launch(r, &l);
+    }
+    return GW_CLI_OK;
+}
+
+static int take_accumulate(reader *r, const trace_event *e)
+{
+    double ts, duration;
+    int code;
+    if (strcmp(e->name, "torch::autograd::AccumulateGrad") != 0) {
+        return GW_CLI_OK;
+    }
+    if (!times(e, &ts, &duration)) {
+        return bad_times(r, e);
+    }
+    accumulate *a = add(r, &r->accumulates, &code);
+    if (a != NULL) {
+        *a = (accumulate){.tid = trace_number_whole(&e->tid, 0), .ts = ts, .elems = e->dims_elems};
+    }
+    return code;
+}
+
+static int take_step(reader *r, const trace_event *e)
+{
+    double ts, duration;
+    int code;
+    if (strncmp(e->name, "ProfilerStep#", 13) != 0) {
+        return GW_CLI_OK;
+    }
+    if (!times(e, &ts, &duration)) {
+        return bad_times(r, e);
+    }
+    plan_kineto_step *step = add(r, &r->steps, &code);
+    if (step != NULL) {
+        *step = (plan_kineto_step){(int64_t)strtoll(e->name + 13, NULL, 10), ts, ts + duration, NULL, 0};
+    }
+    return code;
+}
+
+/* A gradient or a message of the hook. */
+static int take_hook_event(reader *r, const trace_event *e)
+{
+    double ts, duration;
+    int code = GW_CLI_OK;
+    if (!e->has_name || !times(e, &ts, &duration)) {
+        return bad_event(r, e, "name, ts or dur is missing, negative, too large or no number");
+    }
+    if (strcmp(e->name, "gradient") == 0) {
+        accumulate *a = add(r, &r->accumulates, &code);
+        if (a != NULL) {
+            *a = (accumulate){.ts = ts, .elems = elems_of(&e->elems), .is_hook = 1};
+            a->name = e->has_text ? strdup(e->text) : NULL;
+            code = e->has_text && a->name == NULL ? gw_cli_error(GW_CLI_IO, r->path, "out of memory") : code;
+        }
+    } else if (strcmp(e->name, "message") == 0) {
+        plan_kineto_collective *c = add(r, &r->collectives, &code);
+        if (c != NULL) {
+            memset(c, 0, sizeof *c);
+            (void)snprintf(c->name, sizeof c->name, "message");
+            memcpy(c->codec, e->codec, sizeof c->codec);
+            c->elems = elems_of(&e->elems);
+            c->start_us = ts;
+            c->duration_us = duration;
+            const double encoded = trace_number_real(&e->encoded_us, -1);
+            c->encoded_us = isfinite(encoded) ? encoded : -1;
+        }
+    }
+    return code;
+}
+
+/* Forgets what a reading has found. */
+static int begin_reading(reader *r)
+{
+    accumulate *gradients = r->accumulates.items;
+    for (size_t i = 0; i < r->accumulates.count; i++) {
+        gradients[i].launch_count = r->pass == PASS_LAUNCHES ? 0 : gradients[i].launch_count;
+    }
+    if (r->pass == PASS_ALL) {
+        forget_gradients(r);
+        list_free(&r->launches);
+        list_free(&r->kernels);
+        list_free(&r->steps);
+        list_free(&r->collectives);
+        r->lost_launches = r->lost_kernels = 0;
+    }
+    return GW_CLI_OK;
+}
+
+static int take_event(void *user, const trace_event *e)
+{
+    reader *r = user;
+    if (e == NULL) {
+        return begin_reading(r);
+    }
+    r->event_count = e->number;
+    switch (e->category) {
+    case TRACE_KERNEL:
+        return take_kernel(r, e);
+    case TRACE_RUNTIME:
+        return take_launch(r, e);
+    case TRACE_CPU_OP:
+        return r->pass == PASS_ALL ? take_accumulate(r, e) : GW_CLI_OK;
+    case TRACE_ANNOTATION:
+        return r->pass == PASS_ALL ? take_step(r, e) : GW_CLI_OK;
+    case TRACE_GRADWIRE:
+        return r->pass == PASS_ALL ? take_hook_event(r, e) : GW_CLI_OK;
+    case TRACE_OTHER:
+    default:
+        return GW_CLI_OK;
+    }
+}
+
+/* ---- from launches to times ---- */
+
+/* Reads the recording once more, or takes what was kept of it. */
+static int offer_launches(reader *r, uint64_t size_max)
+{
+    const launch *kept = r->launches.items;
+    if (r->lost_launches) {
+        r->pass = PASS_LAUNCHES;
+        return trace_events_read(r->path, size_max, take_event, r);
+    }
+    for (size_t i = 0; i < r->launches.count; i++) {
+        offer_launch(r, &kept[i]);
+    }
+    list_free(&r->launches);
+    return GW_CLI_OK;
+}
+
+static int offer_kernels(reader *r, uint64_t size_max)
+{
+    const kernel *kept = r->kernels.items;
+    if (r->lost_kernels) {
+        r->pass = PASS_KERNELS;
+        return trace_events_read(r->path, size_max, take_event, r);
+    }
+    for (size_t i = 0; i < r->kernels.count; i++) {
+        offer_kernel(r, &kept[i]);
+    }
+    list_free(&r->kernels);
+    return GW_CLI_OK;
+}
+
+static size_t candidate_count(const accumulate *a)
+{
+    return a->launch_count < CANDIDATES ? a->launch_count : CANDIDATES;
+}
+
+/* Lists the correlations of all candidates. */
+static int make_wanted(reader *r)
+{
+    const accumulate *gradients = r->accumulates.items;
+    size_t count = 0;
+    for (size_t i = 0; i < r->accumulates.count; i++) {
+        count += candidate_count(&gradients[i]);
+    }
+    r->wanted = malloc((count + 1) * sizeof *r->wanted);
+    if (r->wanted == NULL) {
+        return gw_cli_error(GW_CLI_IO, r->path, "out of memory");
+    }
+    size_t filled = 0;
+    for (size_t i = 0; i < r->accumulates.count; i++) {
+        for (size_t j = 0; j < candidate_count(&gradients[i]); j++) {
+            r->wanted[filled++] = (kernel){gradients[i].launches[j].correlation, NOT_FOUND};
+        }
+    }
+    qsort(r->wanted, count, sizeof *r->wanted, by_correlation);
+    for (size_t i = 0; i < count; i++) {
+        if (r->wanted_count == 0 || r->wanted[r->wanted_count - 1].correlation != r->wanted[i].correlation) {
+            r->wanted[r->wanted_count++] = r->wanted[i];
+        }
+    }
+    return GW_CLI_OK;
+}
+
+/* Finds the last launches before each gradient and their kernels. */
+static int find_candidates(reader *r, uint64_t size_max)
+{
+    accumulate *gradients = r->accumulates.items;
+    size_t count = 0;
+    for (size_t i = 0; i < r->accumulates.count; i++) {
+        count += !gradients[i].is_hook;
+    }
+    if (count == 0) {
+        return GW_CLI_OK;
+    }
+    r->candidates = malloc(count * CANDIDATES * sizeof *r->candidates);
+    if (r->candidates == NULL) {
+        return gw_cli_error(GW_CLI_IO, r->path, "out of memory");
+    }
+    qsort(gradients, r->accumulates.count, sizeof *gradients, by_thread_and_time);
+    for (size_t i = r->accumulates.count; i-- > 0;) {
+        gradients[i].launches = gradients[i].is_hook ? NULL : r->candidates + --count * CANDIDATES;
+    }
+    int code = offer_launches(r, size_max);
+    code = code == GW_CLI_OK ? make_wanted(r) : code;
+    return code == GW_CLI_OK ? offer_kernels(r, size_max) : code;
+}
+
+/* Sets when a gradient is ready; `before`: what the gradient before it on the thread waited for. */
+static void set_ready(const reader *r, accumulate *a, const accumulate *before)
+{
+    for (size_t i = candidate_count(a); i-- > 0;) {
+        const kernel key = {a->launches[i].correlation, 0};
+        const kernel *k = bsearch(&key, r->wanted, r->wanted_count, sizeof key, by_correlation);
+        if (k != NULL && k->end != NOT_FOUND) {
+            a->ready = k->end;
+            a->correlation = k->correlation;
+            a->fault = isnan(k->end) ? READY_BAD_KERNEL : READY_GOOD;
+            return;
+        }
+    }
+    if (a->launch_count > CANDIDATES) {
+        a->fault = READY_TOO_FAR;
+    } else if (before != NULL) {
+        a->ready = before->ready;
+        a->correlation = before->correlation;
+        a->fault = before->fault;
+    } else {
+        a->fault = READY_NO_KERNEL;
+    }
+}
+
+/* Finds when each gradient was ready. */
+static int find_ready_times(reader *r, uint64_t size_max)
+{
+    accumulate *gradients = r->accumulates.items;
+    int code = find_candidates(r, size_max);
+    for (size_t i = 0; i < r->accumulates.count && code == GW_CLI_OK; i++) {
+        accumulate *a = &gradients[i];
+        if (a->is_hook) {
+            a->ready = a->ts;
+            a->fault = READY_GOOD;
+        } else {
+            set_ready(r, a, i > 0 && !a[-1].is_hook && a[-1].tid == a->tid ? &a[-1] : NULL);
+        }
+    }
+    free(r->candidates);
+    free(r->wanted);
+    r->candidates = NULL;
+    r->wanted = NULL;
+    return code;
+}
+
+/* ---- steps ---- */
 
 static int by_start(const void *a, const void *b)
 {
@@ -523,111 +551,81 @@ static int collective_by_time(const void *a, const void *b)
     return x->start_us < y->start_us ? -1 : x->start_us > y->start_us;
 }
 
-/* End of the last non-NCCL kernel launched before `a` on its thread. */
-static int ready_time(const reader *r, const accumulate *a, double *ready)
+static int ready_error(const reader *r, const accumulate *a)
 {
-    if (a->is_hook) {
-        *ready = a->ts;
+    switch (a->fault) {
+    case READY_BAD_KERNEL:
+        return gw_cli_error(
+            GW_CLI_BAD_DATA, r->path,
+            "kernel with correlation %lld: ts or dur is missing, negative, too large or no number",
+            (long long)a->correlation);
+    case READY_TOO_FAR:
+        return gw_cli_error(
+            GW_CLI_BAD_DATA, r->path,
+            "none of the last %d launches before the AccumulateGrad at %.3f us has a kernel in the "
+            "recording",
+            CANDIDATES, a->ts);
+    case READY_NO_KERNEL:
+        return gw_cli_error(GW_CLI_BAD_DATA, r->path,
+                            "no kernel was launched before the AccumulateGrad at %.3f us", a->ts);
+    case READY_GOOD:
+    default:
         return GW_CLI_OK;
     }
-    const launch *launches = r->launches.items;
-    size_t low = 0;
-    size_t high = r->launches.count;
-    launch key = {a->tid, a->ts, 0};
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (by_thread_and_time(&launches[middle], &key) < 0) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
+}
+
+/* Moves gradients first to end - 1 into a step. */
+static int fill_step(const reader *r, plan_kineto_step *step, size_t first, size_t end)
+{
+    accumulate *gradients = r->accumulates.items;
+    step->gradients = calloc(end - first + 1, sizeof *step->gradients);
+    if (step->gradients == NULL) {
+        return gw_cli_error(GW_CLI_IO, r->path, "out of memory");
     }
-    for (size_t i = low; i-- > 0 && launches[i].tid == a->tid;) {
-        kernel_text wanted = {launches[i].correlation, 0, 0, 0};
-        const kernel_text *kernel =
-            r->kernels.count == 0 || launches[i].correlation < 0
-                ? NULL
-                : bsearch(&wanted, r->kernels.items, r->kernels.count, sizeof wanted, by_correlation);
-        if (kernel == NULL || kernel->is_nccl) {
-            continue;
+    for (size_t i = first; i < end; i++) {
+        const int code = ready_error(r, &gradients[i]);
+        if (code != GW_CLI_OK) {
+            return code;
         }
-        json_error_t error;
-        json_t *event = json_loadb((const char *)r->texts.items + kernel->offset, kernel->size, 0, &error);
-        double ts, duration;
-        int good = event != NULL && times(event, &ts, &duration);
-        json_decref(event);
-        if (!good) {
-            return gw_cli_error(
-                GW_CLI_BAD_DATA, r->path,
-                "kernel with correlation %lld: ts or dur is missing, negative, too large or no "
-                "number",
-                (long long)kernel->correlation);
-        }
-        *ready = ts + duration;
-        return GW_CLI_OK;
+        step->gradients[step->gradient_count++] =
+            (plan_kineto_gradient){gradients[i].ready, gradients[i].elems, gradients[i].name};
+        gradients[i].name = NULL;
     }
-    return gw_cli_error(GW_CLI_BAD_DATA, r->path,
-                        "no kernel was launched before the AccumulateGrad at %.3f us", a->ts);
+    return GW_CLI_OK;
 }
 
 /* Sorts gradients into steps. */
 static int make_steps(reader *r, plan_kineto *trace)
 {
-    if (r->accumulates.count == 0) {
-        return gw_cli_error(GW_CLI_BAD_DATA, r->path,
-                            "no torch::autograd::AccumulateGrad and no gradient of gradwire's hook: not a "
-                            "recording of training");
-    }
-    if (r->launches.count > 0) { /* qsort must not see NULL */
-        qsort(r->launches.items, r->launches.count, sizeof(launch), by_thread_and_time);
-    }
-    if (r->kernels.count > 0) {
-        qsort(r->kernels.items, r->kernels.count, sizeof(kernel_text), by_correlation);
-    }
-    if (r->collectives.count > 0) {
+    accumulate *gradients = r->accumulates.items;
+    if (r->collectives.count > 0) { /* qsort must not see NULL */
         qsort(r->collectives.items, r->collectives.count, sizeof(plan_kineto_collective), collective_by_time);
     }
-    qsort(r->accumulates.items, r->accumulates.count, sizeof(accumulate), accumulate_by_time);
+    qsort(gradients, r->accumulates.count, sizeof *gradients, accumulate_by_time);
     if (r->steps.count == 0) {
-        plan_kineto_step *all = list_add(&r->steps, 1);
+        plan_kineto_step *all = list_add(&r->steps);
         if (all == NULL) {
             return gw_cli_error(GW_CLI_IO, r->path, "out of memory");
         }
-        memset(all, 0, sizeof *all);
-        all->number = -1;
-        all->start_us = -INFINITY;
-        all->end_us = INFINITY;
+        *all = (plan_kineto_step){-1, -HUGE_VAL, HUGE_VAL, NULL, 0};
     }
-    qsort(r->steps.items, r->steps.count, sizeof(plan_kineto_step), by_start);
-    accumulate *list_of = r->accumulates.items;
     plan_kineto_step *steps = r->steps.items;
+    qsort(steps, r->steps.count, sizeof *steps, by_start);
     size_t next = 0;
     for (size_t i = 0; i < r->steps.count; i++) {
-        while (next < r->accumulates.count && list_of[next].ts < steps[i].start_us) {
+        while (next < r->accumulates.count && gradients[next].ts < steps[i].start_us) {
             next++;
         }
-        size_t first = next;
-        while (next < r->accumulates.count && list_of[next].ts < steps[i].end_us) {
+        const size_t first = next;
+        while (next < r->accumulates.count && gradients[next].ts < steps[i].end_us) {
+            trace->is_hook |= gradients[next].is_hook;
             next++;
         }
-        steps[i].gradients = calloc(next - first + 1, sizeof *steps[i].gradients);
-        if (steps[i].gradients == NULL) {
-            return gw_cli_error(GW_CLI_IO, r->path, "out of memory");
+        const int code = fill_step(r, &steps[i], first, next);
+        if (code != GW_CLI_OK) {
+            return code;
         }
-        for (size_t a = first; a < next; a++) {
-            int code = ready_time(r, &list_of[a], &steps[i].gradients[a - first].ready_us);
-            if (code != GW_CLI_OK) {
-                return code;
-            }
-            steps[i].gradients[a - first].elems = list_of[a].elems;
-            steps[i].gradients[a - first].name = list_of[a].name;
-            steps[i].gradient_count = a - first + 1;
-            trace->is_hook |= list_of[a].is_hook;
-            list_of[a].name = NULL;
-        }
-        steps[i].gradient_count = next - first;
     }
-    trace->event_count = r->events;
     return GW_CLI_OK;
 }
 
@@ -644,41 +642,40 @@ void plan_kineto_free(plan_kineto *trace)
     memset(trace, 0, sizeof *trace);
 }
 
+static int read_all(reader *r, uint64_t size_max, plan_kineto *trace)
+{
+    int code = trace_events_read(r->path, size_max, take_event, r);
+    trace->event_count = r->event_count;
+    if (code == GW_CLI_OK && r->accumulates.count == 0) {
+        code = gw_cli_error(GW_CLI_BAD_DATA, r->path,
+                            "no torch::autograd::AccumulateGrad and no gradient of gradwire's hook: not a "
+                            "recording of training");
+    }
+    code = code == GW_CLI_OK ? find_ready_times(r, size_max) : code;
+    return code == GW_CLI_OK ? make_steps(r, trace) : code;
+}
+
 int plan_kineto_read(const char *path, uint64_t size_max, plan_kineto *trace)
 {
+    reader r = {
+        .path = path,
+        .launches = {.item_size = sizeof(launch)},
+        .kernels = {.item_size = sizeof(kernel)},
+        .accumulates = {.item_size = sizeof(accumulate), .count_max = GRADIENTS_MAX, .what = "gradients"},
+        .steps = {.item_size = sizeof(plan_kineto_step), .count_max = STEPS_MAX, .what = "steps"},
+        .collectives = {.item_size = sizeof(plan_kineto_collective),
+                        .count_max = MESSAGES_MAX,
+                        .what = "messages"},
+    };
     memset(trace, 0, sizeof *trace);
-    reader r;
-    memset(&r, 0, sizeof r);
-    r.path = path;
-    r.launches.item_size = sizeof(launch);
-    r.accumulates.item_size = sizeof(accumulate);
-    r.kernels.item_size = sizeof(kernel_text);
-    r.texts.item_size = 1;
-    r.steps.item_size = sizeof(plan_kineto_step);
-    r.collectives.item_size = sizeof(plan_kineto_collective);
-    text_source source;
-    int code = text_source_open(&source, path, size_max);
-    if (code != GW_CLI_OK) {
-        return code;
-    }
-    gw_cli_progress_begin("read");
-    code = read_events(&r, &source);
-    gw_cli_progress_end();
-    text_source_close(&source);
-    if (code == GW_CLI_OK) {
-        code = make_steps(&r, trace);
-    }
+    const int code = read_all(&r, size_max, trace);
     trace->steps = r.steps.items;
     trace->step_count = r.steps.count;
     trace->collectives = r.collectives.items;
     trace->collective_count = r.collectives.count;
-    for (size_t i = 0; i < r.accumulates.count; i++) {
-        free(((accumulate *)r.accumulates.items)[i].name);
-    }
-    free(r.launches.items);
-    free(r.accumulates.items);
-    free(r.kernels.items);
-    free(r.texts.items);
+    forget_gradients(&r);
+    list_free(&r.launches);
+    list_free(&r.kernels);
     if (code != GW_CLI_OK) {
         plan_kineto_free(trace);
     }

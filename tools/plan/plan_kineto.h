@@ -42,9 +42,10 @@ typedef struct plan_kineto {
     int is_hook; /* made by the hook */
 } plan_kineto;
 
-/* Reads a recording; the text of a gzip file may have size_max bytes. Streams the file: memory does not
- * grow with it, but with the kernels it holds (about 1 KiB each). Messages are printed with the byte
- * offset in the inflated text; exit codes of cli_common.h. */
+/* Reads a recording; the text of a gzip file may have size_max bytes. Memory grows with the gradients, steps
+ * and messages that are found (each limited), not with the file: at most 200 MB. A recording of more than a
+ * million kernels is read two or three times. Messages are printed with the byte offset in the inflated text;
+ * exit codes of cli_common.h. */
 int plan_kineto_read(const char *path, uint64_t size_max, plan_kineto *trace);
 void plan_kineto_free(plan_kineto *trace);
 

@@ -23,6 +23,7 @@
 #include "../cli_common.h"
 #include "plan_byteps.h"
 #include "plan_input.h"
+#include "plan_json.h"
 #include "plan_kineto.h"
 
 static int add_point(plan_points *p, const char *path, unsigned long line, double elems, double us)
@@ -114,11 +115,9 @@ static int is_measurement(json_t *entry)
 /* Google Benchmark: {"benchmarks": [{"name": "x/65536", "real_time": 1.5, "time_unit": "us"}]}. */
 static int read_benchmark(const char *path, const char *filter, plan_points *p)
 {
-    json_error_t error;
-    json_t *root = json_load_file(path, 0, &error);
+    json_t *root = plan_json_read(path, 0, 0);
     if (root == NULL) {
-        return gw_cli_error(GW_CLI_BAD_DATA, path, "line %d, column %d: %s", error.line, error.column,
-                            error.text);
+        return GW_CLI_BAD_DATA;
     }
     json_t *list = json_object_get(root, "benchmarks");
     size_t index;
@@ -234,6 +233,7 @@ static int read_text(const char *path, plan_points *p)
         double bytes, us;
         char *at = line;
         r.line++;
+        at += r.line == 1 && strncmp(at, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
         while (isspace((unsigned char)*at)) {
             at++;
         }

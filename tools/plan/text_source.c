@@ -81,10 +81,19 @@ static int read_gzip(text_source *source, char *text, size_t capacity, size_t *g
                                              : code;
             }
         }
+        if (!source->member_open && source->member_seen) {
+            for (; stream->avail_in > 0 && *stream->next_in == 0; stream->avail_in--) {
+                stream->next_in++;
+            }
+            if (stream->avail_in == 0) {
+                continue;
+            }
+        }
         source->member_open = 1;
         const int status = inflate(stream, Z_NO_FLUSH);
         if (status == Z_STREAM_END) {
             source->member_open = 0;
+            source->member_seen = 1;
             if (inflateReset(stream) != Z_OK) {
                 return gw_cli_error(GW_CLI_IO, source->path, "out of memory");
             }

@@ -1,6 +1,7 @@
 /*
- * A file read as text, inflated on the way if it is gzip. Stricter than zlib's own gzip reader: what
- * follows a gzip member must be another one, so that a damaged file is noticed.
+ * A file read as text, inflated on the way if it is gzip. Stricter than zlib's own gzip reader: only
+ * further members and zeros, with which tapes and block devices pad, may follow a gzip member, so that a
+ * damaged file is noticed.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -19,7 +20,7 @@ typedef struct text_source {
     uint64_t offset;   /* bytes of text delivered: place of errors */
     uint64_t size_max; /* of text from a gzip file */
     int is_gzip;
-    int member_open; /* inside a gzip member */
+    int member_open, member_seen; /* inside a gzip member; after one */
     z_stream stream;
     unsigned char *packed; /* bytes of the file that inflate() has not seen */
 } text_source;

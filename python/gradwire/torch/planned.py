@@ -55,7 +55,7 @@ def load(source: str | os.PathLike | Mapping[str, Any], ranks: int | None = None
     if isinstance(source, Mapping):
         root: Any = source
     else:
-        with open(source, encoding="utf-8") as file:
+        with open(source, encoding="utf-8-sig") as file:
             root = json.load(file)
     if not isinstance(root, Mapping) or root.get("schema") not in SCHEMAS:
         raise ValueError(f"not a plan: its schema must be one of {', '.join(SCHEMAS)}")

@@ -410,6 +410,12 @@ def test_a_plan_for_other_ranks_is_refused_on_all_ranks(make, schema):
     assert set(run(other_ranks, 2, [right], make).values()) == {None}
 
 
+def test_byte_order_mark(tmp_path):
+    path = tmp_path / "plan.json"
+    path.write_bytes(b"\xef\xbb\xbf" + json.dumps(plan((6, "fp32"))).encode())
+    assert len(planned.load(path)) == 1
+
+
 def test_ranks_of_a_flat_cluster():
     """As `plan solve` writes them. Only there --ranks is a way to another number: it makes one machine of all."""
     document = {**plan((6, "fp32")), "problem": {"nodes": 1, "gpus": 3}}
