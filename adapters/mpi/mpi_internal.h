@@ -5,6 +5,7 @@
  *   mpi_context     a communicator's private duplicate and counters
  *   mpi_comms       communicators that the program makes and frees
  *   mpi_operation   one collective: its life, its progress, its outcome
+ *   mpi_vote        a word that all ranks agree on
  *   mpi_exchange    engine of an operation: A2A+AG with frames (collective.h)
  *   mpi_lanes       engine of an operation: THC lanes in MPI's own sum
  *   mpi_workers     threads that do codec work; they never call MPI
@@ -143,6 +144,17 @@ typedef struct gw_mpi_call {
 } gw_mpi_call;
 
 typedef struct gw_mpi_operation gw_mpi_operation;
+typedef struct gw_mpi_vote gw_mpi_vote;
+
+/* What a message between two ranks is. Those of one operation and one of these travel in order, those of
+ * others apart. */
+typedef enum gw_mpi_message {
+    GW_MPI_MESSAGE_SCATTER, /* contributions, to the owner of a piece */
+    GW_MPI_MESSAGE_GATHER,  /* sums, from it */
+    GW_MPI_MESSAGE_OPENING, /* a vote before the first piece */
+    GW_MPI_MESSAGE_CLOSING, /* the vote at the end */
+    GW_MPI_MESSAGES
+} gw_mpi_message;
 
 /* Codec work on one piece. */
 typedef struct gw_mpi_task {
@@ -177,9 +189,8 @@ struct gw_mpi_operation {
     int running;          /* tasks */
     uint64_t word, worst; /* own status word, maximum over the ranks */
     gw_collective_blame blame;
-    int mpi_error; /* of transport, first one */
-    MPI_Request vote;
-    int voting;
+    int mpi_error;     /* of transport, first one */
+    gw_mpi_vote *vote; /* the closing one; NULL: not begun */
     atomic_int done;
     int pins;        /* guarded by the lock of the list, as are the following */
     int released;    /* known only to threads that hold a pin */
@@ -214,6 +225,21 @@ int gw_mpi_progress_round(void);
 extern atomic_uint gw_mpi_rounds;
 /* For worker threads: runs one task of any operation; 0 if there is none. */
 int gw_mpi_progress_task(void);
+
+/* The tag of its messages on the transport communicator. */
+int gw_mpi_operation_tag(const gw_mpi_operation *operation, gw_mpi_message message);
+
+/* ------------ votes ------------ */
+
+/* Starts a vote of all ranks of the operation's communicator: the maximum of their words. Once an operation
+ * for each of GW_MPI_MESSAGE_OPENING and _CLOSING, in any order among operations. The caller holds the
+ * operation's lock, here and below. Never NULL. */
+gw_mpi_vote *gw_mpi_vote_start(gw_mpi_operation *operation, gw_mpi_message message, uint64_t word);
+/* Progress of it. 1: complete, *worst is the maximum, equal on all ranks. An MPI error completes it too, and
+ * is the operation's: *worst then holds its word. */
+int gw_mpi_vote_test(gw_mpi_vote *vote, uint64_t *worst);
+/* After its completion. */
+void gw_mpi_vote_free(gw_mpi_vote *vote);
 
 /* Requests of failed operations that this thread has completed inside the last MPI call. */
 typedef struct gw_mpi_failures {

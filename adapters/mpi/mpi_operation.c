@@ -2,8 +2,7 @@
  * Operations: start, progress, vote, outcome. An engine moves the values; this is what all engines share.
  *
  * An operation ends with a vote: the maximum of all ranks' status words, so that all ranks return the same.
- * The votes of a communicator, and whatever collectives its engines issue, go out in the order of its
- * operations.
+ * Whatever collectives the engines of a communicator issue go out in the order of its operations.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -89,6 +88,7 @@ void gw_mpi_operation_mpi_error(gw_mpi_operation *operation, int error)
 static void gw_mpi_operation_destroy(gw_mpi_operation *operation)
 {
     operation->engine->destroy(operation);
+    gw_mpi_vote_free(operation->vote);
     (void)pthread_mutex_destroy(&operation->lock);
     gw_mpi_context_release(operation->context);
     free(operation);
@@ -182,6 +182,14 @@ static int gw_mpi_request_cancel(void *extra, int complete)
     return MPI_SUCCESS; /* collectives cannot be cancelled */
 }
 
+/* Numbers of operations repeat after this many: far more than can be under way. Tags stay below 2^15 */
+#define GW_MPI_TAGS 8192u
+
+int gw_mpi_operation_tag(const gw_mpi_operation *operation, gw_mpi_message message)
+{
+    return (int)(operation->number % GW_MPI_TAGS * GW_MPI_MESSAGES + (unsigned)message);
+}
+
 static int gw_mpi_operation_step(gw_mpi_operation *operation, int with_task);
 
 gw_mpi_operation *gw_mpi_operation_start(gw_mpi_context *context, const gw_mpi_call *call,
@@ -191,7 +199,6 @@ gw_mpi_operation *gw_mpi_operation_start(gw_mpi_context *context, const gw_mpi_c
     operation->context = context;
     operation->call = *call;
     operation->engine = call->options.mode == GW_MPI_THC ? &gw_mpi_engine_lanes : &gw_mpi_engine_exchange;
-    operation->vote = MPI_REQUEST_NULL;
     operation->mpi_error = MPI_SUCCESS;
     (void)pthread_mutex_init(&operation->lock, NULL);
     atomic_init(&operation->done, 0);
@@ -258,32 +265,18 @@ static void gw_mpi_operation_end(gw_mpi_operation *operation)
 
 /* ------------ progress ------------ */
 
-/* Returns 1 if there was progress; sets operation->done when all ranks' words have arrived. */
+/* 1 when all ranks' words have arrived. */
 static int gw_mpi_operation_vote(gw_mpi_operation *operation)
 {
     gw_mpi_context *context = operation->context;
-    if (!operation->voting) {
+    if (operation->vote == NULL) {
         if (atomic_load(&context->turn) != operation->number) {
             return 0;
         }
-        const int status = PMPI_Iallreduce(&operation->word, &operation->worst, 1, MPI_UINT64_T, MPI_MAX,
-                                           context->transport, &operation->vote);
-        operation->voting = 1;
+        operation->vote = gw_mpi_vote_start(operation, GW_MPI_MESSAGE_CLOSING, operation->word);
         (void)atomic_fetch_add(&context->turn, 1);
-        if (status != MPI_SUCCESS) {
-            operation->vote = MPI_REQUEST_NULL;
-            gw_mpi_operation_mpi_error(operation, status);
-            operation->worst = operation->word;
-        }
     }
-    int complete = 0;
-    const int status = PMPI_Test(&operation->vote, &complete, MPI_STATUS_IGNORE);
-    if (status != MPI_SUCCESS) {
-        gw_mpi_operation_mpi_error(operation, status);
-        operation->worst = operation->word;
-        complete = 1;
-    }
-    return complete;
+    return gw_mpi_vote_test(operation->vote, &operation->worst);
 }
 
 static void gw_mpi_task_run(gw_mpi_operation *operation, gw_mpi_task *task)
@@ -301,7 +294,7 @@ static void gw_mpi_task_run(gw_mpi_operation *operation, gw_mpi_task *task)
 static int gw_mpi_task_take(gw_mpi_operation *operation, gw_mpi_task *task)
 {
     *task = (gw_mpi_task){.kind = 0};
-    if (operation->voting || !operation->engine->take(operation, task)) {
+    if (operation->vote != NULL || !operation->engine->take(operation, task)) {
         return 0;
     }
     operation->running++;
