@@ -177,9 +177,7 @@ void gw_mpi_begin(int provided)
             gw_mpi_say("no MPI_THREAD_MULTIPLE on all ranks: MPI_Iallreduce is not compressed");
         }
     }
-    if (atomic_load(&gw_mpi_enabled)) {
-        (void)gw_mpi_context_make(MPI_COMM_WORLD);
-    }
+    (void)gw_mpi_transport_open();
 }
 
 int gw_mpi_begin_level(int required)
@@ -218,6 +216,7 @@ void gw_mpi_end(void)
     gw_mpi_workers_stop();
     gw_mpi_statistics_log();
     gw_mpi_contexts_close();
+    gw_mpi_transport_close();
     gw_mpi_pool_clear();
     atomic_store(&gw_mpi_enabled, 0);
 }
@@ -254,13 +253,6 @@ static int gw_mpi_ask_plainly(const gw_mpi_ask *ask)
         return gw_mpi_error_raise(ask->comm, MPI_ERR_ARG);
     }
     gw_mpi_context *context = gw_mpi_context_get(ask->comm);
-    if (context == NULL && ask->request == NULL) {
-        const int status = gw_mpi_context_make(ask->comm);
-        if (status != MPI_SUCCESS) {
-            return gw_mpi_error_raise(ask->comm, status);
-        }
-        context = gw_mpi_context_get(ask->comm);
-    }
     if (context == NULL || (ask->request != NULL && !atomic_load(&gw_mpi_nonblocking))) {
         return gw_mpi_plain(ask);
     }
@@ -309,10 +301,10 @@ int gw_mpi_reduce_scatter_block(const float *sendbuf, float *recvbuf, int64_t co
 int gw_mpi_threshold(MPI_Comm comm, uint64_t *threshold_size)
 {
     *threshold_size = UINT64_MAX;
-    int status = gw_mpi_context_make(comm);
-    gw_mpi_context *context = status == MPI_SUCCESS ? gw_mpi_context_get(comm) : NULL;
+    int status = MPI_SUCCESS;
+    gw_mpi_context *context = gw_mpi_context_get(comm);
     if (context == NULL) {
-        return gw_mpi_error_raise(comm, status);
+        return status;
     }
     if (gw_mpi_settings.threshold_size != GW_MPI_THRESHOLD_AUTO) {
         *threshold_size = gw_mpi_settings.threshold_size;

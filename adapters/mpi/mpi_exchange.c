@@ -219,22 +219,23 @@ static uint32_t gw_mpi_exchange_slot(const gw_mpi_exchange *exchange, int kind, 
 static void gw_mpi_exchange_open(gw_mpi_operation *operation, uint32_t slot, const gw_mpi_slot *content)
 {
     gw_mpi_exchange *exchange = operation->state;
-    const int tag =
-        gw_mpi_operation_tag(operation, content->kind & 1 ? GW_MPI_MESSAGE_GATHER : GW_MPI_MESSAGE_SCATTER);
-    const MPI_Comm comm = operation->context->transport;
     gw_mpi_block *block = content->block;
-    int status;
+    gw_mpi_parcel parcel = {
+        .data = block->data,
+        .type = MPI_BYTE,
+        .peer = content->peer,
+        .message = content->kind & 1 ? GW_MPI_MESSAGE_GATHER : GW_MPI_MESSAGE_SCATTER,
+    };
     exchange->slots[slot] = *content;
     if (content->kind < SLOT_RECEIVE) {
-        status = PMPI_Isend(block->data, (int)block->size, MPI_BYTE, content->peer, tag, comm,
-                            &exchange->requests[slot]);
+        parcel.count = (int)block->size;
+        (void)gw_mpi_send(operation, &parcel, &exchange->requests[slot]);
         GW_MPI_COUNT(wire_size, block->size);
         GW_MPI_COUNT(wire_values, exchange->pieces[content->piece].at.len);
     } else {
-        status = PMPI_Irecv(block->data, (int)exchange->bound, MPI_BYTE, content->peer, tag, comm,
-                            &exchange->requests[slot]);
+        parcel.count = (int)exchange->bound;
+        (void)gw_mpi_receive(operation, &parcel, &exchange->requests[slot]);
     }
-    gw_mpi_operation_mpi_error(operation, status);
 }
 
 /* Sends what is ready: pieces of the peer's shard (scatter), or own ones (gather). */

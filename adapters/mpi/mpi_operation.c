@@ -2,7 +2,6 @@
  * Operations: start, progress, vote, outcome. An engine moves the values; this is what all engines share.
  *
  * An operation ends with a vote: the maximum of all ranks' status words, so that all ranks return the same.
- * Whatever collectives the engines of a communicator issue go out in the order of its operations.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -182,14 +181,6 @@ static int gw_mpi_request_cancel(void *extra, int complete)
     return MPI_SUCCESS; /* collectives cannot be cancelled */
 }
 
-/* Numbers of operations repeat after this many: far more than can be under way. Tags stay below 2^15 */
-#define GW_MPI_TAGS 8192u
-
-int gw_mpi_operation_tag(const gw_mpi_operation *operation, gw_mpi_message message)
-{
-    return (int)(operation->number % GW_MPI_TAGS * GW_MPI_MESSAGES + (unsigned)message);
-}
-
 static int gw_mpi_operation_step(gw_mpi_operation *operation, int with_task);
 
 gw_mpi_operation *gw_mpi_operation_start(gw_mpi_context *context, const gw_mpi_call *call,
@@ -211,9 +202,7 @@ gw_mpi_operation *gw_mpi_operation_start(gw_mpi_context *context, const gw_mpi_c
         gw_mpi_operation_mpi_error(operation, status);
         *request = operation->request;
     }
-    (void)pthread_mutex_lock(&context->lock);
-    operation->number = context->started++;
-    (void)pthread_mutex_unlock(&context->lock);
+    operation->number = gw_mpi_context_number(context);
     (void)atomic_fetch_add(&context->live, 1);
     gw_mpi_context_hold(context);
     operation->state = operation->engine->create(operation);
@@ -252,6 +241,8 @@ static void gw_mpi_operation_end(gw_mpi_operation *operation)
     GW_MPI_COUNT(operations, 1);
     GW_MPI_COUNT(value_count, operation->call.len);
     GW_MPI_COUNT(failures, operation->worst != 0);
+    atomic_store(&operation->context->turns[operation->number % GW_MPI_OPERATIONS_OPEN],
+                 operation->number + GW_MPI_OPERATIONS_OPEN);
     (void)atomic_fetch_sub(&operation->context->live, 1);
     if (operation->generalized) {
         (void)PMPI_Grequest_complete(operation->request);
@@ -268,15 +259,32 @@ static void gw_mpi_operation_end(gw_mpi_operation *operation)
 /* 1 when all ranks' words have arrived. */
 static int gw_mpi_operation_vote(gw_mpi_operation *operation)
 {
-    gw_mpi_context *context = operation->context;
     if (operation->vote == NULL) {
-        if (atomic_load(&context->turn) != operation->number) {
-            return 0;
-        }
         operation->vote = gw_mpi_vote_start(operation, GW_MPI_MESSAGE_CLOSING, operation->word);
-        (void)atomic_fetch_add(&context->turn, 1);
     }
     return gw_mpi_vote_test(operation->vote, &operation->worst);
+}
+
+/* 1 if the operation may send and work. *ended: it never may, on all ranks. */
+static int gw_mpi_operation_open(gw_mpi_operation *operation, int *ended)
+{
+    gw_mpi_context *context = operation->context;
+    if (operation->open) {
+        return 1;
+    }
+    const int ready = gw_mpi_context_ready(context);
+    if (ready < 0) {
+        const gw_collective_blame blame = {.status = context->failed};
+        gw_mpi_operation_blame(operation, &blame);
+        operation->worst = operation->word;
+        *ended = 1;
+    }
+    operation->open = ready > 0 && atomic_load(&context->turns[operation->number % GW_MPI_OPERATIONS_OPEN]) ==
+                                       operation->number;
+    if (operation->open) {
+        gw_mpi_workers_wake();
+    }
+    return operation->open;
 }
 
 static void gw_mpi_task_run(gw_mpi_operation *operation, gw_mpi_task *task)
@@ -294,7 +302,7 @@ static void gw_mpi_task_run(gw_mpi_operation *operation, gw_mpi_task *task)
 static int gw_mpi_task_take(gw_mpi_operation *operation, gw_mpi_task *task)
 {
     *task = (gw_mpi_task){.kind = 0};
-    if (operation->vote != NULL || !operation->engine->take(operation, task)) {
+    if (!operation->open || operation->vote != NULL || !operation->engine->take(operation, task)) {
         return 0;
     }
     operation->running++;
@@ -309,7 +317,8 @@ static int gw_mpi_operation_step(gw_mpi_operation *operation, int with_task)
     if (pthread_mutex_trylock(&operation->lock) != 0) {
         return 0;
     }
-    if (!atomic_load(&operation->done)) {
+    const int open = !atomic_load(&operation->done) && gw_mpi_operation_open(operation, &ended);
+    if (open) {
         moved = operation->engine->transport(operation);
         if (moved) {
             gw_mpi_workers_wake();
@@ -317,8 +326,10 @@ static int gw_mpi_operation_step(gw_mpi_operation *operation, int with_task)
         have = with_task && gw_mpi_task_take(operation, &task);
         if (with_task && !have && operation->running == 0 && operation->engine->complete(operation)) {
             ended = gw_mpi_operation_vote(operation);
-            atomic_store(&operation->done, ended);
         }
+    }
+    if (ended) {
+        atomic_store(&operation->done, 1);
     }
     (void)pthread_mutex_unlock(&operation->lock);
     if (have) {

@@ -33,12 +33,16 @@ static void gw_mpi_vote_error(gw_mpi_vote *vote, int status)
 static void gw_mpi_vote_send(gw_mpi_vote *vote)
 {
     const gw_mpi_context *context = vote->operation->context;
-    const int k = vote->round, peer = (int)(((int64_t)context->rank + (INT64_C(1) << k)) % context->size);
+    const int k = vote->round;
     vote->sent[k] = vote->word;
-    const int status =
-        PMPI_Isend(&vote->sent[k], 1, MPI_UINT64_T, peer,
-                   gw_mpi_operation_tag(vote->operation, vote->message), context->transport, &vote->sends[k]);
-    gw_mpi_vote_error(vote, status);
+    const gw_mpi_parcel parcel = {
+        .data = &vote->sent[k],
+        .count = 1,
+        .type = MPI_UINT64_T,
+        .peer = (int)(((int64_t)context->rank + (INT64_C(1) << k)) % context->size),
+        .message = vote->message,
+    };
+    vote->failed |= gw_mpi_send(vote->operation, &parcel, &vote->sends[k]) != MPI_SUCCESS;
 }
 
 gw_mpi_vote *gw_mpi_vote_start(gw_mpi_operation *operation, gw_mpi_message message, uint64_t word)
@@ -53,11 +57,15 @@ gw_mpi_vote *gw_mpi_vote_start(gw_mpi_operation *operation, gw_mpi_message messa
     }
     for (int k = 0; k < vote->rounds; k++) {
         const int64_t before = (int64_t)context->rank - (INT64_C(1) << k);
-        const int peer = (int)(before < 0 ? before + context->size : before);
+        const gw_mpi_parcel parcel = {
+            .data = &vote->heard[k],
+            .count = 1,
+            .type = MPI_UINT64_T,
+            .peer = (int)(before < 0 ? before + context->size : before),
+            .message = message,
+        };
         vote->sends[k] = vote->receives[k] = MPI_REQUEST_NULL;
-        gw_mpi_vote_error(vote, PMPI_Irecv(&vote->heard[k], 1, MPI_UINT64_T, peer,
-                                           gw_mpi_operation_tag(operation, message), context->transport,
-                                           &vote->receives[k]));
+        vote->failed |= gw_mpi_receive(operation, &parcel, &vote->receives[k]) != MPI_SUCCESS;
     }
     if (vote->rounds > 0) {
         gw_mpi_vote_send(vote);
