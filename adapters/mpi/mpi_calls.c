@@ -166,8 +166,31 @@ GW_MPI_COLLECTIVES(_c, MPI_Count)
 
 /* ------------ start and end ------------ */
 
+/* 1: all ranks have the library, and messages can be sent. */
+static int gw_mpi_begin_together(void)
+{
+    int size = 1;
+    (void)PMPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (!gw_mpi_presence_on_all()) {
+        return 0;
+    }
+    if (size > 1) {
+        gw_mpi_presence_watch();
+    }
+    const int status = gw_mpi_transport_open();
+    if (size > 1) {
+        gw_mpi_presence_unwatch();
+    }
+    return status == MPI_SUCCESS;
+}
+
 void gw_mpi_begin(int provided)
 {
+    if (!gw_mpi_begin_together()) {
+        gw_mpi_config_load();
+        atomic_store(&gw_mpi_enabled, 0);
+        return;
+    }
     gw_mpi_config_agree();
     if (gw_mpi_config_wants_thread()) {
         int can = provided == MPI_THREAD_MULTIPLE && gw_mpi_progress_start() == 0;
@@ -177,12 +200,12 @@ void gw_mpi_begin(int provided)
             gw_mpi_say("no MPI_THREAD_MULTIPLE on all ranks: MPI_Iallreduce is not compressed");
         }
     }
-    (void)gw_mpi_transport_open();
 }
 
 int gw_mpi_begin_level(int required)
 {
     gw_mpi_config_load();
+    gw_mpi_presence_announce();
     return gw_mpi_config_wants_thread() ? MPI_THREAD_MULTIPLE : required;
 }
 
@@ -214,9 +237,12 @@ void gw_mpi_end(void)
     }
     gw_mpi_progress_stop();
     gw_mpi_workers_stop();
-    gw_mpi_statistics_log();
+    if (gw_mpi_transport_ready()) { /* so that all ranks are here */
+        gw_mpi_statistics_log();
+    }
     gw_mpi_contexts_close();
     gw_mpi_transport_close();
+    gw_mpi_presence_close();
     gw_mpi_pool_clear();
     atomic_store(&gw_mpi_enabled, 0);
 }

@@ -4,6 +4,7 @@
  *   mpi_config      the environment, agreed on by all ranks
  *   mpi_context     what belongs to a communicator: numbers, counters
  *   mpi_transport   the communicator on which all messages travel
+ *   mpi_presence    whether all ranks have the library
  *   mpi_comms       communicators that the program frees
  *   mpi_operation   one collective: its life, its progress, its outcome
  *   mpi_vote        a word that all ranks agree on
@@ -145,6 +146,18 @@ void gw_mpi_transport_close(void);
 int gw_mpi_transport_ready(void);
 /* How many communicators can have messages under way at a time. */
 uint32_t gw_mpi_transport_numbers(void);
+
+/* ------------ presence ------------ */
+
+/* Before MPI_Init(): lets other ranks see that this one has the library. Until it is closed. */
+void gw_mpi_presence_announce(void);
+void gw_mpi_presence_close(void);
+/* After it. 0: not all ranks have the library; all that do get 0. One of them says so. 1: all have it, or
+ * nobody knows. */
+int gw_mpi_presence_on_all(void);
+/* Says after 10 s that ranks do not answer, unless they did: gw_mpi_presence_unwatch(). */
+void gw_mpi_presence_watch(void);
+void gw_mpi_presence_unwatch(void);
 
 /* ------------ operations ------------ */
 

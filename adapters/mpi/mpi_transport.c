@@ -12,13 +12,23 @@
  */
 #include "mpi_internal.h"
 
+/* MPI_Comm_create_group() has messages of its own. Those of the calls that are collective over the
+ * communicator could be taken for the program's by a rank that does not take part, for want of this library
+ */
+#define GW_MPI_TRANSPORT_TAG 0x6777
+
 static MPI_Comm gw_mpi_transport = MPI_COMM_NULL;
 static uint32_t gw_mpi_transport_room; /* numbers of communicators that fit a tag */
 
 int gw_mpi_transport_open(void)
 {
     int *largest, found = 0;
-    const int status = PMPI_Comm_dup(MPI_COMM_WORLD, &gw_mpi_transport);
+    MPI_Group world;
+    int status = PMPI_Comm_group(MPI_COMM_WORLD, &world);
+    if (status == MPI_SUCCESS) {
+        status = PMPI_Comm_create_group(MPI_COMM_WORLD, world, GW_MPI_TRANSPORT_TAG, &gw_mpi_transport);
+        (void)PMPI_Group_free(&world);
+    }
     if (status != MPI_SUCCESS) {
         gw_mpi_transport = MPI_COMM_NULL;
         return status;

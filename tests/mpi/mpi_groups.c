@@ -10,7 +10,7 @@
 
 #include <pthread.h>
 
-enum { LEN = 40001, THREADS = 2, ROUNDS = 25 };
+enum { LEN = 40001, THREADS = 2, ROUNDS = 12, TIGHT = 100 };
 
 /* Sums streams of ranks 0 to the communicator's size; blocking, and by a request that outlives it or not. */
 static void sum_on(check_job *job, MPI_Comm *comm, int round)
@@ -71,7 +71,22 @@ static void *group_main(void *argument)
     return NULL;
 }
 
-static void case_threads(check_job *job)
+/* As quickly as they can: without sums. */
+static void *tight_main(void *argument)
+{
+    const group_thread *own = argument;
+    for (int i = 0; i < 2 * TIGHT; i++) {
+        MPI_Comm comm;
+        if (i % 2 != 0 || own->job.rank <= own->job.size / 2) {
+            (void)MPI_Comm_create_group(MPI_COMM_WORLD, i % 2 != 0 ? own->all : own->half, own->tag, &comm);
+            (void)MPI_Barrier(comm);
+            (void)MPI_Comm_free(&comm);
+        }
+    }
+    return NULL;
+}
+
+static void run_threads(check_job *job, void *(*function)(void *))
 {
     group_thread threads[THREADS];
     MPI_Group all, half;
@@ -80,7 +95,7 @@ static void case_threads(check_job *job)
     (void)MPI_Group_range_incl(all, 1, first_half, &half);
     for (int i = 0; i < THREADS; i++) {
         threads[i] = (group_thread){.job = *job, .all = all, .half = half, .tag = i};
-        CHECK(job, pthread_create(&threads[i].thread, NULL, group_main, &threads[i]) == 0);
+        CHECK(job, pthread_create(&threads[i].thread, NULL, function, &threads[i]) == 0);
     }
     for (int i = 0; i < THREADS; i++) {
         (void)pthread_join(threads[i].thread, NULL);
@@ -88,6 +103,16 @@ static void case_threads(check_job *job)
     }
     (void)MPI_Group_free(&half);
     (void)MPI_Group_free(&all);
+}
+
+static void case_threads(check_job *job)
+{
+    run_threads(job, group_main);
+}
+
+static void case_tight(check_job *job)
+{
+    run_threads(job, tight_main);
 }
 
 /* ------------ orders ------------ */
@@ -191,10 +216,8 @@ int main(int argc, char **argv)
         const char *name;
         void (*run)(check_job *);
     } cases[] = {
-        {"threads", case_threads},
-        {"overlapping", case_overlapping},
-        {"nested", case_nested},
-        {"full", case_full},
+        {"threads", case_threads}, {"tight", case_tight}, {"overlapping", case_overlapping},
+        {"nested", case_nested},   {"full", case_full},
     };
     check_job job = {.bound = argc > 2 ? atof(argv[2]) : 0};
     int provided, found = 0;
