@@ -281,4 +281,9 @@ void gw_mpi_contexts_close(void)
     if (gw_mpi_keyval != MPI_KEYVAL_INVALID) {
         (void)PMPI_Comm_free_keyval(&gw_mpi_keyval);
     }
+    (void)pthread_mutex_lock(&gw_mpi_contexts_lock);
+    free(gw_mpi_numbers);
+    gw_mpi_numbers = NULL;
+    gw_mpi_number_capacity = 0;
+    (void)pthread_mutex_unlock(&gw_mpi_contexts_lock);
 }

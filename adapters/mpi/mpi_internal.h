@@ -16,7 +16,8 @@
  *   mpi_auto        the automatic threshold
  *   mpi_calls, mpi_waits, mpi_points, mpi_collectives, mpi_fortran   what is intercepted
  *
- * Locks, in the order in which they may be taken: the list of operations, an operation, the buffer pool.
+ * Locks, in the order in which they may be taken: the list of operations, an operation, a context, the list
+ * of contexts, the buffer pool.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

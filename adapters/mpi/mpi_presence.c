@@ -33,7 +33,10 @@ typedef struct gw_mpi_job {
     int rank, size;
 } gw_mpi_job;
 
-static int gw_mpi_presence_socket = -1;
+/* In the place of a rank: the name of a job of which a rank has found another one missing */
+#define GW_MPI_PRESENCE_DECLINED (-1)
+
+static int gw_mpi_presence_socket = -1, gw_mpi_presence_declined = -1;
 static int gw_mpi_presence_known; /* ranks of a job that can be told apart look for each other */
 static gw_mpi_job gw_mpi_presence_job;
 
@@ -100,28 +103,41 @@ static socklen_t gw_mpi_presence_name(const gw_mpi_job *job, int rank, struct so
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len);
 }
 
-void gw_mpi_presence_announce(void)
+/* -1 if the name is taken, or without a socket. */
+static int gw_mpi_presence_bind(int rank)
 {
     struct sockaddr_un name;
+    const socklen_t len = gw_mpi_presence_name(&gw_mpi_presence_job, rank, &name);
+    const int bound = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (bound >= 0 && bind(bound, (const struct sockaddr *)&name, len) != 0) {
+        (void)close(bound);
+        return -1;
+    }
+    return bound;
+}
+
+void gw_mpi_presence_announce(void)
+{
     gw_mpi_job *job = &gw_mpi_presence_job;
     gw_mpi_presence_known = gw_mpi_presence_orte(job) || gw_mpi_presence_hydra(job);
-    if (!gw_mpi_presence_known || gw_mpi_presence_socket >= 0) {
-        return;
+    if (gw_mpi_presence_known && gw_mpi_presence_socket < 0) {
+        /* Without it no other rank sees this one, nor does it itself: all pass through */
+        gw_mpi_presence_socket = gw_mpi_presence_bind(job->rank);
     }
-    const socklen_t len = gw_mpi_presence_name(job, job->rank, &name);
-    gw_mpi_presence_socket = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (gw_mpi_presence_socket >= 0 &&
-        bind(gw_mpi_presence_socket, (const struct sockaddr *)&name, len) != 0) {
-        gw_mpi_presence_close(); /* then no other rank sees this one, nor does it itself: all pass through */
+}
+
+static void gw_mpi_presence_drop(int *bound)
+{
+    if (*bound >= 0) {
+        (void)close(*bound);
+        *bound = -1;
     }
 }
 
 void gw_mpi_presence_close(void)
 {
-    if (gw_mpi_presence_socket >= 0) {
-        (void)close(gw_mpi_presence_socket);
-        gw_mpi_presence_socket = -1;
-    }
+    gw_mpi_presence_drop(&gw_mpi_presence_socket);
+    gw_mpi_presence_drop(&gw_mpi_presence_declined);
 }
 
 static int gw_mpi_presence_is_there(int from, int rank)
@@ -131,47 +147,62 @@ static int gw_mpi_presence_is_there(int from, int rank)
     return connect(from, (const struct sockaddr *)&name, len) == 0;
 }
 
-/* The first few of the ranks that are missing, as text. */
-static void gw_mpi_presence_list(const uint8_t *there, int size, char *text, size_t text_size)
+/* The ranks that are missing, or the first few of them. */
+static void gw_mpi_presence_tell(const uint8_t *there, int size, int missing)
 {
+    char list[200] = "";
     size_t at = 0;
-    int listed = 0;
-    text[0] = '\0';
-    for (int rank = 0; rank < size && at + 32 < text_size; rank++) {
+    for (int rank = 0, listed = 0; rank < size && at < sizeof(list) - 20; rank++) {
         if (!there[rank]) {
-            at += (size_t)snprintf(text + at, text_size - at, "%s%d", listed++ > 0 ? ", " : "", rank);
+            at += (size_t)snprintf(list + at, sizeof(list) - at, "%s%d", listed > 0 ? ", " : "", rank);
+            listed++;
+            if (listed == 8 && missing > listed) {
+                (void)snprintf(list + at, sizeof(list) - at, " and %d more", missing - listed);
+                break;
+            }
         }
     }
+    gw_mpi_say(
+        "no answer from rank%s %s: the library is not loaded there, so nothing is compressed; load it on "
+        "all ranks, or on none",
+        missing > 1 ? "s" : "", list);
+}
+
+/* For all ranks that have it; the first of them tells. */
+static int gw_mpi_presence_look(int from, int rank, int size)
+{
+    uint8_t *there = gw_mpi_allocate((size_t)size, 1);
+    int missing = 0, first = -1;
+    for (int r = 0; r < size; r++) {
+        there[r] = r == rank ? gw_mpi_presence_socket >= 0 : gw_mpi_presence_is_there(from, r);
+        missing += !there[r];
+        first = there[r] && first < 0 ? r : first;
+    }
+    if (missing > 0 && (first < 0 || first == rank) && gw_mpi_settings.enabled) {
+        gw_mpi_presence_tell(there, size, missing);
+    }
+    free(there);
+    if (missing > 0) {
+        gw_mpi_presence_declined = gw_mpi_presence_bind(GW_MPI_PRESENCE_DECLINED);
+    }
+    return missing == 0 && !gw_mpi_presence_is_there(from, GW_MPI_PRESENCE_DECLINED);
 }
 
 int gw_mpi_presence_on_all(void)
 {
     const gw_mpi_job *job = &gw_mpi_presence_job;
-    int size = 0, rank = 0, missing = 0, first = -1;
+    int size = 0, rank = 0;
     (void)PMPI_Comm_size(MPI_COMM_WORLD, &size);
     (void)PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    if (!gw_mpi_presence_known || job->size != size || job->rank != rank) {
+    if (!gw_mpi_presence_known || job->size != size || job->rank != rank || size == 1) {
         return 1;
     }
-    uint8_t *there = gw_mpi_allocate((size_t)size, 1);
     const int from = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    for (int r = 0; r < size; r++) {
-        there[r] = from >= 0 && (r == rank ? gw_mpi_presence_socket >= 0 : gw_mpi_presence_is_there(from, r));
-        missing += !there[r];
-        first = there[r] && first < 0 ? r : first;
-    }
+    const int all = gw_mpi_presence_look(from, rank, size);
     if (from >= 0) {
         (void)close(from);
     }
-    if (missing > 0 && (first < 0 || first == rank)) {
-        char list[200];
-        gw_mpi_presence_list(there, size, list, sizeof(list));
-        gw_mpi_say("no answer from rank%s %s%s: the library is not loaded there, so nothing is compressed; "
-                   "load it on all ranks, or on none",
-                   missing > 1 ? "s" : "", list, strlen(list) > sizeof(list) - 33 ? ", ..." : "");
-    }
-    free(there);
-    return missing == 0;
+    return all;
 }
 
 /* ------------ waiting ------------ */
