@@ -119,7 +119,8 @@ typedef struct gw_mpi_context {
     uint32_t *numbers; /* by rank: what tags of messages to it begin with; NULL before the first operation */
     uint32_t number;   /* the own one */
     MPI_Request gather;
-    int ready, failed;                         /* numbers are there; there are none */
+    int ready;                                 /* the numbers are there, or never will be */
+    gw_status failed;                          /* why they will not: on all ranks */
     uint32_t started;                          /* operations so far: the number of the next one */
     atomic_uint turns[GW_MPI_OPERATIONS_OPEN]; /* by number modulo that: the operation that may begin */
     atomic_int live;                           /* operations that are not complete */
@@ -276,9 +277,9 @@ int gw_mpi_receive(gw_mpi_operation *operation, const gw_mpi_parcel *parcel, MPI
 
 /* ------------ votes ------------ */
 
-/* Starts a vote of all ranks of the operation's communicator: the maximum of their words. Once an operation
- * for each of GW_MPI_MESSAGE_OPENING and _CLOSING, in any order among operations. The caller holds the
- * operation's lock, here and below. Never NULL. */
+/* Starts a vote of all ranks of an open operation's communicator: the maximum of their words. Once an
+ * operation for each of GW_MPI_MESSAGE_OPENING and _CLOSING, in any order among operations. The caller holds
+ * the operation's lock, here and below. Never NULL. */
 gw_mpi_vote *gw_mpi_vote_start(gw_mpi_operation *operation, gw_mpi_message message, uint64_t word);
 /* Progress of it. 1: complete, *worst is the maximum, equal on all ranks. An MPI error completes it too, and
  * is the operation's: *worst then holds its word. */
@@ -300,7 +301,8 @@ typedef struct gw_mpi_terms {
 
 typedef struct gw_mpi_fold gw_mpi_fold;
 
-/* As votes are. Those of one operation with one kind of message start in the same order on all ranks. */
+/* Of an open operation, under its lock, as votes. Those of one operation with one kind of message start in
+ * the same order on all ranks. */
 gw_mpi_fold *gw_mpi_fold_start(gw_mpi_operation *operation, const gw_mpi_terms *terms);
 /* may_gather: those that started before it have sent their results, gw_mpi_fold_gathers(). 1: complete. */
 int gw_mpi_fold_test(gw_mpi_fold *fold, int may_gather);

@@ -37,7 +37,8 @@ typedef struct gw_mpi_job {
 #define GW_MPI_PRESENCE_DECLINED (-1)
 
 static int gw_mpi_presence_socket = -1, gw_mpi_presence_declined = -1;
-static int gw_mpi_presence_known; /* ranks of a job that can be told apart look for each other */
+static int gw_mpi_presence_known;  /* the job's name and ranks are, so that its ranks look for each other */
+static int gw_mpi_presence_proven; /* all have been found */
 static gw_mpi_job gw_mpi_presence_job;
 
 /* ------------ the job ------------ */
@@ -198,11 +199,11 @@ int gw_mpi_presence_on_all(void)
         return 1;
     }
     const int from = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    const int all = gw_mpi_presence_look(from, rank, size);
+    gw_mpi_presence_proven = gw_mpi_presence_look(from, rank, size);
     if (from >= 0) {
         (void)close(from);
     }
-    return all;
+    return gw_mpi_presence_proven;
 }
 
 /* ------------ waiting ------------ */
@@ -235,7 +236,8 @@ static void *gw_mpi_watch(void *unused)
 void gw_mpi_presence_watch(void)
 {
     gw_mpi_watch_ends = 0;
-    gw_mpi_watch_runs = gw_mpi_thread_create(&gw_mpi_watch_thread, gw_mpi_watch) == 0;
+    gw_mpi_watch_runs =
+        !gw_mpi_presence_proven && gw_mpi_thread_create(&gw_mpi_watch_thread, gw_mpi_watch) == 0;
 }
 
 void gw_mpi_presence_unwatch(void)
