@@ -175,7 +175,7 @@ static int gw_mpi_presence_look(int from, int rank, int size)
     uint8_t *there = gw_mpi_allocate((size_t)size, 1);
     int missing = 0, first = -1;
     for (int r = 0; r < size; r++) {
-        there[r] = r == rank ? gw_mpi_presence_socket >= 0 : gw_mpi_presence_is_there(from, r);
+        there[r] = (uint8_t)(r == rank ? gw_mpi_presence_socket >= 0 : gw_mpi_presence_is_there(from, r));
         missing += !there[r];
         first = there[r] && first < 0 ? r : first;
     }
