@@ -1,6 +1,6 @@
 /*
- * The one communicator on which all messages travel: a duplicate of MPI_COMM_WORLD, made in MPI_Init, where
- * all ranks are and none makes another one. A message is matched by its sender and its tag:
+ * The one communicator on which all messages travel, of the ranks of MPI_COMM_WORLD. It is made in MPI_Init,
+ * where all ranks are and none makes another one. A message is matched by its sender and its tag:
  *
  *   tag = (number of the communicator at the receiver * GW_MPI_OPERATIONS_OPEN + operation) * 8 + what it is
  *
