@@ -27,7 +27,7 @@ typedef enum gw_mpi_mode {
     GW_MPI_CARRIED = 0,
     GW_MPI_CONSTANT =
         1,         /* all values lose the same number of mantissa bits; 0: none, exact but for the sum */
-    GW_MPI_THC = 2 /* small integers inside the MPI library's own integer sum */
+    GW_MPI_THC = 2 /* small integers that are added as they are */
 } gw_mpi_mode;
 
 /* How one operation is compressed. Equal on all ranks. */
@@ -54,8 +54,8 @@ GW_API float gw_mpi_nmse_of_bits(float bits);
  *   - count: up to 2^40 values in all; MPI_ERR_COUNT if it is negative or larger
  *   - options: NULL: gw_mpi_options_init(). MPI_ERR_ARG for a field out of range
  *   - *request may be passed to all calls that complete requests; they make progress with it
- *   - gw_mpi_iallreduce() is MPI_Iallreduce where nothing drives a request outside of these calls, and on a
- *     communicator without a duplicate (docs/mpi.md). The blocking functions make one
+ *   - on communicators whose sums pass through (docs/mpi.md) they are MPI's own functions, and so is
+ *     gw_mpi_iallreduce() where nothing drives a request outside of these calls
  *   - on an error recvbuf is unspecified
  */
 GW_API int gw_mpi_allreduce(const float *sendbuf, float *recvbuf, int64_t count, MPI_Comm comm,
@@ -65,9 +65,7 @@ GW_API int gw_mpi_iallreduce(const float *sendbuf, float *recvbuf, int64_t count
 GW_API int gw_mpi_reduce_scatter_block(const float *sendbuf, float *recvbuf, int64_t count, MPI_Comm comm,
                                        const gw_mpi_options *options);
 
-/* Switches interception on (1) and off (0), equally on all ranks. Returns what it was. Sums on communicators
- * that were made while it was off, or from such, pass through, until one of the blocking functions above has
- * used them. */
+/* Switches interception on (1) and off (0), equally on all ranks. Returns what it was. */
 GW_API int gw_mpi_enable(int on);
 
 /* Bytes from which MPI_Allreduce on this communicator is compressed; UINT64_MAX: never. With an automatic

@@ -42,10 +42,9 @@ static int gw_mpi_auto_time(gw_mpi_context *context, const gw_mpi_call *call, do
     int status = MPI_SUCCESS;
     for (int round = -1; round < GW_MPI_AUTO_ROUNDS; round++) { /* the first one warms up */
         uint64_t start[3];
-        (void)PMPI_Barrier(context->transport);
+        (void)PMPI_Barrier(context->user);
         start[0] = gw_mpi_now_ns();
-        (void)PMPI_Allreduce(call->values, call->result, (int)call->len, MPI_FLOAT, MPI_SUM,
-                             context->transport);
+        (void)PMPI_Allreduce(call->values, call->result, (int)call->len, MPI_FLOAT, MPI_SUM, context->user);
         start[1] = gw_mpi_now_ns();
         const int one = gw_mpi_operation_wait(gw_mpi_operation_start(context, call, NULL));
         start[2] = gw_mpi_now_ns();
@@ -58,7 +57,7 @@ static int gw_mpi_auto_time(gw_mpi_context *context, const gw_mpi_call *call, do
         qsort(seconds[i], GW_MPI_AUTO_ROUNDS, sizeof(double), gw_mpi_auto_order);
         median[i] = seconds[i][GW_MPI_AUTO_ROUNDS / 2];
     }
-    (void)PMPI_Allreduce(MPI_IN_PLACE, median, 2, MPI_DOUBLE, MPI_MAX, context->transport);
+    (void)PMPI_Allreduce(MPI_IN_PLACE, median, 2, MPI_DOUBLE, MPI_MAX, context->user);
     return status;
 }
 
@@ -68,7 +67,7 @@ int gw_mpi_auto_measure(gw_mpi_context *context)
     int status = MPI_SUCCESS;
     gw_mpi_auto_fill(values, GW_MPI_AUTO_MAX / sizeof(float), (uint32_t)context->rank + 1);
     context->threshold_size = UINT64_MAX;
-    /* Earlier operations still have collectives to issue on the transport communicator */
+    /* Earlier operations would be measured too */
     while (atomic_load(&context->live) > 0) {
         (void)gw_mpi_progress();
     }

@@ -166,8 +166,28 @@ GW_MPI_COLLECTIVES(_c, MPI_Count)
 
 /* ------------ start and end ------------ */
 
+/* 1: all ranks have the library, and messages can be sent. */
+static int gw_mpi_begin_together(void)
+{
+    if (!gw_mpi_presence_on_all()) {
+        return 0;
+    }
+    gw_mpi_presence_watch();
+    const int status = gw_mpi_transport_open();
+    gw_mpi_presence_unwatch();
+    if (status != MPI_SUCCESS) {
+        gw_mpi_say("MPI has no communicator for its messages: nothing is compressed");
+    }
+    return status == MPI_SUCCESS;
+}
+
 void gw_mpi_begin(int provided)
 {
+    if (!gw_mpi_begin_together()) {
+        gw_mpi_config_load();
+        atomic_store(&gw_mpi_enabled, 0);
+        return;
+    }
     gw_mpi_config_agree();
     if (gw_mpi_config_wants_thread()) {
         int can = provided == MPI_THREAD_MULTIPLE && gw_mpi_progress_start() == 0;
@@ -177,14 +197,12 @@ void gw_mpi_begin(int provided)
             gw_mpi_say("no MPI_THREAD_MULTIPLE on all ranks: MPI_Iallreduce is not compressed");
         }
     }
-    if (atomic_load(&gw_mpi_enabled)) {
-        (void)gw_mpi_context_make(MPI_COMM_WORLD);
-    }
 }
 
 int gw_mpi_begin_level(int required)
 {
     gw_mpi_config_load();
+    gw_mpi_presence_announce();
     return gw_mpi_config_wants_thread() ? MPI_THREAD_MULTIPLE : required;
 }
 
@@ -216,8 +234,12 @@ void gw_mpi_end(void)
     }
     gw_mpi_progress_stop();
     gw_mpi_workers_stop();
-    gw_mpi_statistics_log();
+    if (gw_mpi_transport_ready()) { /* so that all ranks are here */
+        gw_mpi_statistics_log();
+    }
     gw_mpi_contexts_close();
+    gw_mpi_transport_close();
+    gw_mpi_presence_close();
     gw_mpi_pool_clear();
     atomic_store(&gw_mpi_enabled, 0);
 }
@@ -254,13 +276,6 @@ static int gw_mpi_ask_plainly(const gw_mpi_ask *ask)
         return gw_mpi_error_raise(ask->comm, MPI_ERR_ARG);
     }
     gw_mpi_context *context = gw_mpi_context_get(ask->comm);
-    if (context == NULL && ask->request == NULL) {
-        const int status = gw_mpi_context_make(ask->comm);
-        if (status != MPI_SUCCESS) {
-            return gw_mpi_error_raise(ask->comm, status);
-        }
-        context = gw_mpi_context_get(ask->comm);
-    }
     if (context == NULL || (ask->request != NULL && !atomic_load(&gw_mpi_nonblocking))) {
         return gw_mpi_plain(ask);
     }
@@ -309,15 +324,15 @@ int gw_mpi_reduce_scatter_block(const float *sendbuf, float *recvbuf, int64_t co
 int gw_mpi_threshold(MPI_Comm comm, uint64_t *threshold_size)
 {
     *threshold_size = UINT64_MAX;
-    int status = gw_mpi_context_make(comm);
-    gw_mpi_context *context = status == MPI_SUCCESS ? gw_mpi_context_get(comm) : NULL;
+    gw_mpi_context *context = gw_mpi_context_get(comm);
     if (context == NULL) {
-        return gw_mpi_error_raise(comm, status);
+        return MPI_SUCCESS;
     }
     if (gw_mpi_settings.threshold_size != GW_MPI_THRESHOLD_AUTO) {
         *threshold_size = gw_mpi_settings.threshold_size;
         return MPI_SUCCESS;
     }
+    int status = MPI_SUCCESS;
     if (!context->measured) {
         status = gw_mpi_auto_measure(context);
     }

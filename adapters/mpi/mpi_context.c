@@ -1,10 +1,13 @@
 /*
- * Communicators. Operations run on a duplicate of their own, so that their messages never meet the program's.
- * It is an attribute of the program's communicator and goes with it; duplicates of that one start without.
+ * Communicators of operations. What an operation needs to know of its communicator is an attribute of it,
+ * made by its first operation and gone with it; duplicates start without. All messages travel on one
+ * communicator (mpi_transport.c), so none is made here.
  *
- * It is made where the program makes its own: there all ranks of it are, and block. At any other moment the
- * making of a communicator, which MPI libraries do one after the other, could wait for one that the program
- * makes in another order on another rank.
+ * Messages of different communicators have different numbers in their tags. Each rank chooses the number of
+ * what it receives, the smallest that is free, so that no two of its communicators have the same, whatever
+ * communicators the other ranks have and in whatever order they make them. The first operation tells the
+ * others, by an all-gather of one word on the program's communicator: the program calls a collective on it
+ * just there, so all ranks do, in the same order.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -15,9 +18,40 @@
 static pthread_mutex_t gw_mpi_contexts_lock = PTHREAD_MUTEX_INITIALIZER;
 static gw_mpi_context *gw_mpi_contexts;
 static int gw_mpi_keyval = MPI_KEYVAL_INVALID;
-static atomic_int gw_mpi_context_count;
+static uint8_t *gw_mpi_numbers; /* 1: taken */
+static uint32_t gw_mpi_number_capacity;
 
-#define GW_MPI_CONTEXTS_MAX 256
+/* ------------ numbers ------------ */
+
+/* GW_MPI_NUMBER_NONE if tags have no room for another one. */
+static uint32_t gw_mpi_number_take(void)
+{
+    const uint32_t max = gw_mpi_transport_numbers();
+    uint32_t number = 0;
+    (void)pthread_mutex_lock(&gw_mpi_contexts_lock);
+    while (number < gw_mpi_number_capacity && gw_mpi_numbers[number]) {
+        number++;
+    }
+    if (number == gw_mpi_number_capacity && number < max) {
+        const uint32_t capacity = number < max / 2 ? 2 * number + 16 : max;
+        uint8_t *numbers = gw_mpi_allocate(capacity, 1);
+        for (uint32_t i = 0; i < number; i++) {
+            numbers[i] = 1;
+        }
+        free(gw_mpi_numbers);
+        gw_mpi_numbers = numbers;
+        gw_mpi_number_capacity = capacity;
+    }
+    if (number < gw_mpi_number_capacity && number < max) {
+        gw_mpi_numbers[number] = 1;
+    } else {
+        number = GW_MPI_NUMBER_NONE;
+    }
+    (void)pthread_mutex_unlock(&gw_mpi_contexts_lock);
+    return number;
+}
+
+/* ------------ life ------------ */
 
 static void gw_mpi_context_link(gw_mpi_context *context)
 {
@@ -25,7 +59,6 @@ static void gw_mpi_context_link(gw_mpi_context *context)
     context->next = gw_mpi_contexts;
     gw_mpi_contexts = context;
     (void)pthread_mutex_unlock(&gw_mpi_contexts_lock);
-    (void)atomic_fetch_add(&gw_mpi_context_count, 1);
 }
 
 static void gw_mpi_context_unlink(const gw_mpi_context *context)
@@ -34,20 +67,25 @@ static void gw_mpi_context_unlink(const gw_mpi_context *context)
     for (gw_mpi_context **at = &gw_mpi_contexts; *at != NULL; at = &(*at)->next) {
         if (*at == context) {
             *at = context->next;
-            (void)atomic_fetch_sub(&gw_mpi_context_count, 1);
             break;
         }
     }
     (void)pthread_mutex_unlock(&gw_mpi_contexts_lock);
 }
 
+/* The number is free again once all operations are complete: then all messages with it have been received. */
 void gw_mpi_context_release(gw_mpi_context *context)
 {
     (void)pthread_mutex_lock(&gw_mpi_contexts_lock);
     const int last = --context->references == 0;
+    if (last && context->number < gw_mpi_number_capacity && context->failed != GW_ERR_DEVICE) {
+        gw_mpi_numbers[context->number] = 0;
+    }
     (void)pthread_mutex_unlock(&gw_mpi_contexts_lock);
     if (last) {
         (void)pthread_mutex_destroy(&context->lock);
+        free(context->world);
+        free(context->numbers);
         free(context);
     }
 }
@@ -81,108 +119,146 @@ static int gw_mpi_context_deleted(MPI_Comm comm, int keyval, void *value, void *
     gw_mpi_context *context = value;
     context->user = gw_mpi_context_heir(comm);
     gw_mpi_context_unlink(context);
-    (void)PMPI_Comm_free(&context->transport);
     gw_mpi_context_release(context);
     return MPI_SUCCESS;
 }
 
-static gw_mpi_context *gw_mpi_context_find(MPI_Comm comm, int *status)
+static gw_mpi_context *gw_mpi_context_find(MPI_Comm comm)
 {
     gw_mpi_context *context = NULL;
-    int found = 0;
+    int found = 0, status = MPI_SUCCESS;
     (void)pthread_mutex_lock(&gw_mpi_contexts_lock);
-    *status = MPI_SUCCESS;
     if (gw_mpi_keyval == MPI_KEYVAL_INVALID) {
-        *status =
-            PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, gw_mpi_context_deleted, &gw_mpi_keyval, NULL);
+        status = PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, gw_mpi_context_deleted, &gw_mpi_keyval, NULL);
     }
     (void)pthread_mutex_unlock(&gw_mpi_contexts_lock);
-    if (*status == MPI_SUCCESS) {
-        *status = PMPI_Comm_get_attr(comm, gw_mpi_keyval, &context, &found);
+    if (status == MPI_SUCCESS) {
+        status = PMPI_Comm_get_attr(comm, gw_mpi_keyval, &context, &found);
     }
-    return found ? context : NULL;
+    return status == MPI_SUCCESS && found ? context : NULL;
 }
 
-/* The transport of a new context. A split takes no attributes along, so the program's copy callbacks are not
- * called. Communicators are scarce in some MPI libraries (2048 in MPICH), so contexts are limited; ranks may
- * have different numbers of them, and agree. */
-static int gw_mpi_context_connect(gw_mpi_context *context)
+/* Ranks in MPI_COMM_WORLD. 0 if one is not in it: then one is not in any rank's, and all of them see it. */
+static int gw_mpi_context_translate(gw_mpi_context *context)
 {
-    MPI_Errhandler handler;
-    int status = PMPI_Comm_get_errhandler(context->user, &handler);
-    if (status != MPI_SUCCESS) {
-        return status;
+    MPI_Group own = MPI_GROUP_NULL, world = MPI_GROUP_NULL;
+    int *ranks = gw_mpi_allocate((size_t)context->size, sizeof(int));
+    int inside = 0;
+    context->world = gw_mpi_allocate((size_t)context->size, sizeof(int));
+    for (int r = 0; r < context->size; r++) {
+        ranks[r] = r;
     }
-    /* A failure here is not the program's: it only goes on without compression */
-    (void)PMPI_Comm_set_errhandler(context->user, MPI_ERRORS_RETURN);
-    int room = atomic_load(&gw_mpi_context_count) < GW_MPI_CONTEXTS_MAX;
-    status = PMPI_Allreduce(MPI_IN_PLACE, &room, 1, MPI_INT, MPI_MIN, context->user);
-    if (status == MPI_SUCCESS && room) {
-        status = PMPI_Comm_split(context->user, 0, context->rank, &context->transport);
+    if (PMPI_Comm_group(context->user, &own) == MPI_SUCCESS &&
+        PMPI_Comm_group(MPI_COMM_WORLD, &world) == MPI_SUCCESS) {
+        inside = PMPI_Group_translate_ranks(own, context->size, ranks, world, context->world) == MPI_SUCCESS;
     }
-    (void)PMPI_Comm_set_errhandler(context->user, handler);
-    if (handler != MPI_ERRORS_ARE_FATAL && handler != MPI_ERRORS_RETURN) {
-        (void)PMPI_Errhandler_free(&handler);
+    for (int r = 0; r < context->size && inside; r++) {
+        inside = context->world[r] != MPI_UNDEFINED;
     }
-    if (context->transport != MPI_COMM_NULL) {
-        (void)PMPI_Comm_set_errhandler(context->transport, MPI_ERRORS_RETURN);
+    if (own != MPI_GROUP_NULL) {
+        (void)PMPI_Group_free(&own);
     }
-    return status;
+    if (world != MPI_GROUP_NULL) {
+        (void)PMPI_Group_free(&world);
+    }
+    free(ranks);
+    return inside;
 }
 
-int gw_mpi_context_make(MPI_Comm comm)
+static gw_mpi_context *gw_mpi_context_make(MPI_Comm comm)
 {
-    int between, size, status;
-    if (comm == MPI_COMM_NULL || (status = PMPI_Comm_test_inter(comm, &between)) != MPI_SUCCESS || between ||
-        (status = PMPI_Comm_size(comm, &size)) != MPI_SUCCESS || size == 1 ||
-        gw_mpi_context_find(comm, &status) != NULL || status != MPI_SUCCESS) {
-        return comm == MPI_COMM_NULL ? MPI_SUCCESS : status;
+    int between, size;
+    if (PMPI_Comm_test_inter(comm, &between) != MPI_SUCCESS || between ||
+        PMPI_Comm_size(comm, &size) != MPI_SUCCESS || size == 1) {
+        return NULL;
     }
     gw_mpi_context *context = gw_mpi_allocate(1, sizeof(*context));
     context->user = comm;
     context->references = 1;
-    context->transport = MPI_COMM_NULL;
     context->size = size;
+    context->number = GW_MPI_NUMBER_NONE;
+    context->gather = MPI_REQUEST_NULL;
     (void)pthread_mutex_init(&context->lock, NULL);
-    atomic_init(&context->turn, 0);
     atomic_init(&context->live, 0);
-    status = PMPI_Comm_rank(comm, &context->rank);
-    if (status == MPI_SUCCESS) {
-        status = gw_mpi_context_connect(context);
+    for (uint32_t i = 0; i < GW_MPI_OPERATIONS_OPEN; i++) {
+        atomic_init(&context->turns[i], i);
     }
-    if (status == MPI_SUCCESS && context->transport != MPI_COMM_NULL) {
-        status = PMPI_Comm_set_attr(comm, gw_mpi_keyval, context);
-        if (status == MPI_SUCCESS) {
-            gw_mpi_context_link(context);
-            return MPI_SUCCESS;
-        }
-        (void)PMPI_Comm_free(&context->transport);
+    context->inside =
+        PMPI_Comm_rank(comm, &context->rank) == MPI_SUCCESS && gw_mpi_context_translate(context);
+    if (PMPI_Comm_set_attr(comm, gw_mpi_keyval, context) != MPI_SUCCESS) {
+        gw_mpi_context_release(context);
+        return NULL;
     }
-    gw_mpi_context_release(context);
-    return status;
+    gw_mpi_context_link(context);
+    return context;
 }
 
 gw_mpi_context *gw_mpi_context_get(MPI_Comm comm)
 {
-    int status;
-    return gw_mpi_context_find(comm, &status);
+    if (comm == MPI_COMM_NULL || !gw_mpi_transport_ready()) {
+        return NULL;
+    }
+    gw_mpi_context *context = gw_mpi_context_find(comm);
+    if (context == NULL) {
+        context = gw_mpi_context_make(comm);
+    }
+    return context != NULL && context->inside ? context : NULL;
 }
 
-void gw_mpi_context_adopt(MPI_Comm parent, MPI_Comm made)
+/* ------------ operations ------------ */
+
+uint32_t gw_mpi_context_number(gw_mpi_context *context)
 {
-    if (made != MPI_COMM_NULL && atomic_load_explicit(&gw_mpi_enabled, memory_order_relaxed) &&
-        gw_mpi_context_get(parent) != NULL) {
-        (void)gw_mpi_context_make(made);
+    (void)pthread_mutex_lock(&context->lock);
+    const uint32_t number = context->started++;
+    if (context->numbers == NULL) {
+        context->numbers = gw_mpi_allocate((size_t)context->size, sizeof(uint32_t));
+        context->number = gw_mpi_number_take();
+        const int status = PMPI_Iallgather(&context->number, 1, MPI_UINT32_T, context->numbers, 1,
+                                           MPI_UINT32_T, context->user, &context->gather);
+        context->failed = status != MPI_SUCCESS ? GW_ERR_DEVICE : GW_OK;
     }
+    (void)pthread_mutex_unlock(&context->lock);
+    return number;
+}
+
+/* Looks whether the numbers are there. Holds the context's lock. */
+static void gw_mpi_context_look(gw_mpi_context *context)
+{
+    int complete = 0;
+    if (context->failed == GW_OK &&
+        PMPI_Test(&context->gather, &complete, MPI_STATUS_IGNORE) != MPI_SUCCESS) {
+        context->failed = GW_ERR_DEVICE;
+    }
+    for (int r = 0; r < context->size && complete && context->failed == GW_OK; r++) {
+        if (context->numbers[r] == GW_MPI_NUMBER_NONE) {
+            gw_mpi_say(
+                "rank %d of a communicator has sums on %u others, which is as many as MPI's tags can tell "
+                "apart: its sums fail; GRADWIRE_MPI=off leaves all to MPI",
+                r, (unsigned)gw_mpi_transport_numbers());
+            context->failed = GW_ERR_LIMIT;
+        }
+    }
+    context->ready = complete || context->failed != GW_OK;
+}
+
+int gw_mpi_context_ready(gw_mpi_context *context)
+{
+    (void)pthread_mutex_lock(&context->lock);
+    if (!context->ready) {
+        gw_mpi_context_look(context);
+    }
+    const int ready = context->ready ? context->failed != GW_OK ? -1 : 1 : 0;
+    (void)pthread_mutex_unlock(&context->lock);
+    return ready;
 }
 
 void gw_mpi_context_drain(MPI_Comm comm)
 {
-    int status;
     if (atomic_load_explicit(&gw_mpi_active, memory_order_relaxed) == 0 || comm == MPI_COMM_NULL) {
         return;
     }
-    gw_mpi_context *context = gw_mpi_context_find(comm, &status);
+    gw_mpi_context *context = gw_mpi_context_find(comm);
     while (context != NULL && atomic_load(&context->live) > 0) {
         (void)gw_mpi_progress();
     }
@@ -205,4 +281,9 @@ void gw_mpi_contexts_close(void)
     if (gw_mpi_keyval != MPI_KEYVAL_INVALID) {
         (void)PMPI_Comm_free_keyval(&gw_mpi_keyval);
     }
+    (void)pthread_mutex_lock(&gw_mpi_contexts_lock);
+    free(gw_mpi_numbers);
+    gw_mpi_numbers = NULL;
+    gw_mpi_number_capacity = 0;
+    (void)pthread_mutex_unlock(&gw_mpi_contexts_lock);
 }

@@ -16,8 +16,6 @@
 /* Messages under way between two ranks, for each direction and hop. Enough for the wire to be busy while a
  * piece is coded; few enough that receive buffers of 130 KiB do not add up. */
 #define GW_MPI_WINDOW 8u
-/* Numbers of operations repeat after this many: far more than can be under way. Tags stay below 2^15 */
-#define GW_MPI_TAGS 8192u
 
 enum { HOP_SCATTER = 0, HOP_GATHER = 1 };
 enum { SLOT_SEND = 0, SLOT_RECEIVE = 2 }; /* + hop */
@@ -211,11 +209,6 @@ static void gw_mpi_exchange_destroy(gw_mpi_operation *operation)
 
 /* ------------ messages ------------ */
 
-static int gw_mpi_exchange_tag(const gw_mpi_operation *operation, int hop)
-{
-    return (int)(operation->number % GW_MPI_TAGS) * 2 + hop;
-}
-
 /* The free slot of message j of a kind and peer, UINT32_MAX if it is taken. */
 static uint32_t gw_mpi_exchange_slot(const gw_mpi_exchange *exchange, int kind, uint32_t peer, uint32_t j)
 {
@@ -226,21 +219,23 @@ static uint32_t gw_mpi_exchange_slot(const gw_mpi_exchange *exchange, int kind, 
 static void gw_mpi_exchange_open(gw_mpi_operation *operation, uint32_t slot, const gw_mpi_slot *content)
 {
     gw_mpi_exchange *exchange = operation->state;
-    const int hop = content->kind & 1, tag = gw_mpi_exchange_tag(operation, hop);
-    const MPI_Comm comm = operation->context->transport;
     gw_mpi_block *block = content->block;
-    int status;
+    gw_mpi_parcel parcel = {
+        .data = block->data,
+        .type = MPI_BYTE,
+        .peer = content->peer,
+        .message = content->kind & 1 ? GW_MPI_MESSAGE_GATHER : GW_MPI_MESSAGE_SCATTER,
+    };
     exchange->slots[slot] = *content;
     if (content->kind < SLOT_RECEIVE) {
-        status = PMPI_Isend(block->data, (int)block->size, MPI_BYTE, content->peer, tag, comm,
-                            &exchange->requests[slot]);
+        parcel.count = (int)block->size;
+        (void)gw_mpi_send(operation, &parcel, &exchange->requests[slot]);
         GW_MPI_COUNT(wire_size, block->size);
         GW_MPI_COUNT(wire_values, exchange->pieces[content->piece].at.len);
     } else {
-        status = PMPI_Irecv(block->data, (int)exchange->bound, MPI_BYTE, content->peer, tag, comm,
-                            &exchange->requests[slot]);
+        parcel.count = (int)exchange->bound;
+        (void)gw_mpi_receive(operation, &parcel, &exchange->requests[slot]);
     }
-    gw_mpi_operation_mpi_error(operation, status);
 }
 
 /* Sends what is ready: pieces of the peer's shard (scatter), or own ones (gather). */

@@ -88,59 +88,6 @@ GW_MPI_F08(finalize, (MPI_Fint * ierror))
     pmpir_finalize_f08_(ierror);
 }
 
-GW_MPI_F08(comm_dup, (const MPI_Fint *comm, MPI_Fint *made, MPI_Fint *ierror))
-{
-    *made = PMPI_Comm_c2f(MPI_COMM_NULL);
-    pmpir_comm_dup_f08_(comm, made, ierror);
-    gw_mpi_context_adopt(PMPI_Comm_f2c(*comm), PMPI_Comm_f2c(*made));
-}
-
-GW_MPI_F08(comm_split, (const MPI_Fint *comm, const MPI_Fint *color, const MPI_Fint *key, MPI_Fint *made,
-                        MPI_Fint *ierror))
-{
-    *made = PMPI_Comm_c2f(MPI_COMM_NULL);
-    pmpir_comm_split_f08_(comm, color, key, made, ierror);
-    gw_mpi_context_adopt(PMPI_Comm_f2c(*comm), PMPI_Comm_f2c(*made));
-}
-
-GW_MPI_F08(comm_split_type, (const MPI_Fint *comm, const MPI_Fint *type, const MPI_Fint *key,
-                             const MPI_Fint *info, MPI_Fint *made, MPI_Fint *ierror))
-{
-    *made = PMPI_Comm_c2f(MPI_COMM_NULL);
-    pmpir_comm_split_type_f08_(comm, type, key, info, made, ierror);
-    gw_mpi_context_adopt(PMPI_Comm_f2c(*comm), PMPI_Comm_f2c(*made));
-}
-
-GW_MPI_F08(comm_create, (const MPI_Fint *comm, const MPI_Fint *group, MPI_Fint *made, MPI_Fint *ierror))
-{
-    *made = PMPI_Comm_c2f(MPI_COMM_NULL);
-    pmpir_comm_create_f08_(comm, group, made, ierror);
-    gw_mpi_context_adopt(PMPI_Comm_f2c(*comm), PMPI_Comm_f2c(*made));
-}
-
-GW_MPI_F08(comm_create_group, (const MPI_Fint *comm, const MPI_Fint *group, const MPI_Fint *tag,
-                               MPI_Fint *made, MPI_Fint *ierror))
-{
-    *made = PMPI_Comm_c2f(MPI_COMM_NULL);
-    pmpir_comm_create_group_f08_(comm, group, tag, made, ierror);
-    gw_mpi_context_adopt(PMPI_Comm_f2c(*comm), PMPI_Comm_f2c(*made));
-}
-
-GW_MPI_F08(cart_create, (const MPI_Fint *comm, const MPI_Fint *dimensions, const MPI_Fint *sizes,
-                         const MPI_Fint *periods, const MPI_Fint *reorder, MPI_Fint *made, MPI_Fint *ierror))
-{
-    *made = PMPI_Comm_c2f(MPI_COMM_NULL);
-    pmpir_cart_create_f08_(comm, dimensions, sizes, periods, reorder, made, ierror);
-    gw_mpi_context_adopt(PMPI_Comm_f2c(*comm), PMPI_Comm_f2c(*made));
-}
-
-GW_MPI_F08(cart_sub, (const MPI_Fint *comm, const MPI_Fint *remain, MPI_Fint *made, MPI_Fint *ierror))
-{
-    *made = PMPI_Comm_c2f(MPI_COMM_NULL);
-    pmpir_cart_sub_f08_(comm, remain, made, ierror);
-    gw_mpi_context_adopt(PMPI_Comm_f2c(*comm), PMPI_Comm_f2c(*made));
-}
-
 GW_MPI_F08(comm_free, (MPI_Fint * comm, MPI_Fint *ierror))
 {
     gw_mpi_context_drain(PMPI_Comm_f2c(*comm));

@@ -2,17 +2,22 @@
  * What the files of the MPI adapter share.
  *
  *   mpi_config      the environment, agreed on by all ranks
- *   mpi_context     a communicator's private duplicate and counters
- *   mpi_comms       communicators that the program makes and frees
+ *   mpi_context     what belongs to a communicator: numbers, counters
+ *   mpi_transport   the communicator on which all messages travel
+ *   mpi_presence    whether all ranks have the library
+ *   mpi_comms       communicators that the program frees
  *   mpi_operation   one collective: its life, its progress, its outcome
+ *   mpi_vote        a word that all ranks agree on
  *   mpi_exchange    engine of an operation: A2A+AG with frames (collective.h)
- *   mpi_lanes       engine of an operation: THC lanes in MPI's own sum
+ *   mpi_lanes       engine of an operation: THC lanes, added by their owners
+ *   mpi_fold        sums of integers
  *   mpi_workers     threads that do codec work; they never call MPI
  *   mpi_progress    the thread that makes progress
  *   mpi_auto        the automatic threshold
  *   mpi_calls, mpi_waits, mpi_points, mpi_collectives, mpi_fortran   what is intercepted
  *
- * Locks, in the order in which they may be taken: the list of operations, an operation, the buffer pool.
+ * Locks, in the order in which they may be taken: the list of operations, an operation, a context, the list
+ * of contexts, the buffer pool.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -99,34 +104,62 @@ void gw_mpi_pool_clear(void);
 
 /* ------------ communicators ------------ */
 
+/* Operations of a communicator that have messages under way; later ones wait. A power of two. */
+#define GW_MPI_OPERATIONS_OPEN 32u
+#define GW_MPI_NUMBER_NONE     UINT32_MAX
+
 typedef struct gw_mpi_context {
     struct gw_mpi_context *next;
     MPI_Comm user;        /* where errors are raised, also after the program has freed it */
     int references;       /* by the attribute and by operations; guarded by the contexts' lock */
-    MPI_Comm transport;   /* the duplicate */
-    pthread_mutex_t lock; /* of started */
+    pthread_mutex_t lock; /* of started, and of the gather until ready */
     int rank, size;
-    uint32_t started;        /* operations so far: the number of the next one */
-    atomic_uint turn;        /* number of the operation whose turn it is to issue collectives on transport */
-    atomic_int live;         /* operations that are not complete */
-    uint64_t threshold_size; /* of blocking calls; valid if measured */
+    int inside;        /* all ranks are in MPI_COMM_WORLD; else its operations are MPI's */
+    int *world;        /* by rank: the rank there */
+    uint32_t *numbers; /* by rank: what tags of messages to it begin with; NULL before the first operation */
+    uint32_t number;   /* the own one */
+    MPI_Request gather;
+    int ready;                                 /* the numbers are there, or never will be */
+    gw_status failed;                          /* why they will not: on all ranks */
+    uint32_t started;                          /* operations so far: the number of the next one */
+    atomic_uint turns[GW_MPI_OPERATIONS_OPEN]; /* by number modulo that: the operation that may begin */
+    atomic_int live;                           /* operations that are not complete */
+    uint64_t threshold_size;                   /* of blocking calls; valid if measured */
     int measured;
 } gw_mpi_context;
 
-/* The context of a communicator; NULL if it has none: its operations are left to MPI. */
+/* The context of a communicator, made if need be, without a message. NULL: its operations are left to MPI, on
+ * all ranks: an intercommunicator, one rank, ranks outside of MPI_COMM_WORLD, or no transport. */
 gw_mpi_context *gw_mpi_context_get(MPI_Comm comm);
-/* Makes one, if it can have one: not an intercommunicator, and more than one rank. Collective and blocking.
- * Returns an MPI error of making it. */
-int gw_mpi_context_make(MPI_Comm comm);
-/* The same for a communicator that the program has just made, or none; nothing if nothing is intercepted, or
- * if the one that it was made from has no context: then ranks of it may be in another program. */
-void gw_mpi_context_adopt(MPI_Comm parent, MPI_Comm made);
+/* The number of its next operation. The first one starts the exchange of numbers. */
+uint32_t gw_mpi_context_number(gw_mpi_context *context);
+/* Progress of that. 1: messages can be sent; 0: not yet; -1: never, on all ranks. */
+int gw_mpi_context_ready(gw_mpi_context *context);
 /* Takes or drops a reference; dropping the last one frees it. They call no MPI function. */
 void gw_mpi_context_hold(gw_mpi_context *context);
 void gw_mpi_context_release(gw_mpi_context *context);
 /* Progress until no operation of the communicator is left. */
 void gw_mpi_context_drain(MPI_Comm comm);
 void gw_mpi_contexts_close(void);
+
+/* The communicator of all messages. To open it is collective over MPI_COMM_WORLD. */
+int gw_mpi_transport_open(void);
+void gw_mpi_transport_close(void);
+int gw_mpi_transport_ready(void);
+/* How many communicators can have messages under way at a time. */
+uint32_t gw_mpi_transport_numbers(void);
+
+/* ------------ presence ------------ */
+
+/* Before MPI_Init(): lets other ranks see that this one has the library. Until it is closed. */
+void gw_mpi_presence_announce(void);
+void gw_mpi_presence_close(void);
+/* After it. 0: not all ranks have the library; all that do get 0. One of them says so. 1: all have it, or
+ * nobody knows. */
+int gw_mpi_presence_on_all(void);
+/* Says after 10 s that ranks do not answer, unless they did: gw_mpi_presence_unwatch(). */
+void gw_mpi_presence_watch(void);
+void gw_mpi_presence_unwatch(void);
 
 /* ------------ operations ------------ */
 
@@ -143,6 +176,19 @@ typedef struct gw_mpi_call {
 } gw_mpi_call;
 
 typedef struct gw_mpi_operation gw_mpi_operation;
+typedef struct gw_mpi_vote gw_mpi_vote;
+
+/* What a message between two ranks is. Those of one operation and one of these travel in order, those of
+ * others apart. */
+typedef enum gw_mpi_message {
+    GW_MPI_MESSAGE_SCATTER, /* contributions, to the owner of a piece */
+    GW_MPI_MESSAGE_GATHER,  /* sums, from it */
+    GW_MPI_MESSAGE_OPENING, /* a vote before the first piece */
+    GW_MPI_MESSAGE_CLOSING, /* the vote at the end */
+    GW_MPI_MESSAGE_NORMS,   /* the same as the first two, of THC's norms */
+    GW_MPI_MESSAGE_MAXIMA,
+    GW_MPI_MESSAGES = 8
+} gw_mpi_message;
 
 /* Codec work on one piece. */
 typedef struct gw_mpi_task {
@@ -154,7 +200,7 @@ typedef struct gw_mpi_task {
 
 /* One way to do an operation. All calls but run hold the operation's lock. */
 typedef struct gw_mpi_engine {
-    void *(*create)(gw_mpi_operation *operation);  /* called when the transport communicator is there */
+    void *(*create)(gw_mpi_operation *operation);  /* sends nothing */
     int (*transport)(gw_mpi_operation *operation); /* progress of messages; 1 if something happened */
     int (*take)(gw_mpi_operation *operation, gw_mpi_task *task); /* 1: a task to run */
     void (*run)(gw_mpi_operation *operation, gw_mpi_task *task); /* by any thread */
@@ -174,12 +220,12 @@ struct gw_mpi_operation {
     const gw_mpi_engine *engine;
     void *state;
     pthread_mutex_t lock;
+    int open;             /* may send, receive and work */
     int running;          /* tasks */
     uint64_t word, worst; /* own status word, maximum over the ranks */
     gw_collective_blame blame;
-    int mpi_error; /* of transport, first one */
-    MPI_Request vote;
-    int voting;
+    int mpi_error;     /* of transport, first one */
+    gw_mpi_vote *vote; /* the closing one; NULL: not begun */
     atomic_int done;
     int pins;        /* guarded by the lock of the list, as are the following */
     int released;    /* known only to threads that hold a pin */
@@ -214,6 +260,54 @@ int gw_mpi_progress_round(void);
 extern atomic_uint gw_mpi_rounds;
 /* For worker threads: runs one task of any operation; 0 if there is none. */
 int gw_mpi_progress_task(void);
+
+/* ------------ messages ------------ */
+
+typedef struct gw_mpi_parcel {
+    void *data;
+    int count;
+    MPI_Datatype type;
+    int peer; /* rank in the operation's communicator */
+    gw_mpi_message message;
+} gw_mpi_parcel;
+
+/* Nonblocking; of operations that are open. An error is returned, and is the operation's. */
+int gw_mpi_send(gw_mpi_operation *operation, const gw_mpi_parcel *parcel, MPI_Request *request);
+int gw_mpi_receive(gw_mpi_operation *operation, const gw_mpi_parcel *parcel, MPI_Request *request);
+
+/* ------------ votes ------------ */
+
+/* Starts a vote of all ranks of an open operation's communicator: the maximum of their words. Once an
+ * operation for each of GW_MPI_MESSAGE_OPENING and _CLOSING, in any order among operations. The caller holds
+ * the operation's lock, here and below. Never NULL. */
+gw_mpi_vote *gw_mpi_vote_start(gw_mpi_operation *operation, gw_mpi_message message, uint64_t word);
+/* Progress of it. 1: complete, *worst is the maximum, equal on all ranks. An MPI error completes it too, and
+ * is the operation's: *worst then holds its word. */
+int gw_mpi_vote_test(gw_mpi_vote *vote, uint64_t *worst);
+/* After its completion. */
+void gw_mpi_vote_free(gw_mpi_vote *vote);
+
+/* ------------ sums of integers ------------ */
+
+/* What to add, or to take the maximum of: len unsigned integers of 8, 16 or 32 bits on each rank. */
+typedef struct gw_mpi_terms {
+    void *data; /* the own ones; then the result */
+    uint64_t len;
+    uint32_t bits;
+    gw_mpi_message scatter, gather;
+    int gathers; /* 0: a rank gets its part of the result only: of parts of equal length, if there are any */
+    int maximum;
+} gw_mpi_terms;
+
+typedef struct gw_mpi_fold gw_mpi_fold;
+
+/* Of an open operation, under its lock, as votes. Those of one operation with one kind of message start in
+ * the same order on all ranks. */
+gw_mpi_fold *gw_mpi_fold_start(gw_mpi_operation *operation, const gw_mpi_terms *terms);
+/* may_gather: those that started before it have sent their results, gw_mpi_fold_gathers(). 1: complete. */
+int gw_mpi_fold_test(gw_mpi_fold *fold, int may_gather);
+int gw_mpi_fold_gathers(const gw_mpi_fold *fold);
+void gw_mpi_fold_free(gw_mpi_fold *fold);
 
 /* Requests of failed operations that this thread has completed inside the last MPI call. */
 typedef struct gw_mpi_failures {
@@ -274,6 +368,8 @@ int gw_mpi_wait_polling(MPI_Request *request, MPI_Status *status);
 #ifdef GW_MPI_TESTING
 /* Damages a message as GRADWIRE_MPI_TEST_DAMAGE says. */
 void gw_mpi_test_damage(const gw_mpi_operation *operation, int hop, uint32_t piece, gw_mpi_block *message);
+/* Takes the limit of numbers of communicators from GRADWIRE_MPI_TEST_NUMBERS. */
+void gw_mpi_test_numbers(uint32_t *room);
 #endif
 
 #endif

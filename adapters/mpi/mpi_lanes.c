@@ -1,10 +1,8 @@
 /*
- * Engine of an operation: THC. MPI's own collectives add the lanes; this file makes them, a range of blocks
- * at a time, so that codec and transport overlap.
+ * Engine of an operation: THC. Its integers are made, added and decoded a range of blocks at a time, so that
+ * codec and transport overlap; mpi_fold.c adds them.
  *
- * The values are one tensor (all-reduce) or one for each rank's block (reduce-scatter). Collectives on the
- * transport communicator go out in one order on all ranks: those of an operation only when all operations
- * before it have issued theirs.
+ * The values are one tensor (all-reduce) or one for each rank's block (reduce-scatter).
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -19,8 +17,7 @@
 enum { TASK_NORMS, TASK_LANES, TASK_VALUES };
 
 typedef struct gw_mpi_lane_range {
-    gw_mpi_block *lanes;   /* of all tensors; all-reduce: then their sum */
-    gw_mpi_block *reduced; /* reduce-scatter: the sum of the own tensor */
+    gw_mpi_block *lanes; /* of all tensors; then the sum of the one that is decoded here */
 } gw_mpi_lane_range;
 
 typedef struct gw_mpi_lanes {
@@ -28,12 +25,12 @@ typedef struct gw_mpi_lanes {
     uint32_t tensors, rank;
     uint64_t tensor_len, block_count; /* of each */
     uint32_t *patterns;               /* [tensor * block_count + block] */
-    MPI_Request maximum;
-    int maxima_asked, maxima_there;
+    gw_mpi_fold *maximum;             /* NULL: not begun */
+    int maxima_there;
     uint32_t range_count, norms_next, norms_left, encode_next, issue_next, decode_next, decodes_left;
     uint32_t summed; /* ranges whose sums are there */
     gw_mpi_lane_range *ranges;
-    MPI_Request sums[GW_MPI_LANES_WINDOW]; /* of range i at i modulo the window */
+    gw_mpi_fold *sums[GW_MPI_LANES_WINDOW]; /* of range i at i modulo the window */
 } gw_mpi_lanes;
 
 /* ------------ making ------------ */
@@ -60,10 +57,6 @@ static void *gw_mpi_lanes_create(gw_mpi_operation *operation)
     lanes->rank = (uint32_t)operation->context->rank;
     lanes->tensors = call->kind == GW_MPI_REDUCE_SCATTER ? ranks : 1;
     lanes->tensor_len = call->len / lanes->tensors;
-    lanes->maximum = MPI_REQUEST_NULL;
-    for (uint32_t i = 0; i < GW_MPI_LANES_WINDOW; i++) {
-        lanes->sums[i] = MPI_REQUEST_NULL;
-    }
     const gw_status status = gw_mpi_lanes_handle(&call->options, ranks, &lanes->thc);
     if (status != GW_OK) {
         /* As in the other engine: all ranks stop here */
@@ -83,6 +76,7 @@ static void *gw_mpi_lanes_create(gw_mpi_operation *operation)
 static void gw_mpi_lanes_destroy(gw_mpi_operation *operation)
 {
     gw_mpi_lanes *lanes = operation->state;
+    gw_mpi_fold_free(lanes->maximum);
     free(lanes->patterns);
     free(lanes->ranges);
     free(lanes);
@@ -123,70 +117,61 @@ static uint64_t gw_mpi_lanes_len(const gw_mpi_lanes *lanes, const gw_thc_range *
 
 /* ------------ messages ------------ */
 
-static MPI_Datatype gw_mpi_lanes_type(const gw_mpi_lanes *lanes)
-{
-    const uint32_t bits = gw_thc_options_of(&lanes->thc)->lane_bits;
-    return bits == 8 ? MPI_UINT8_T : bits == 16 ? MPI_UINT16_T : MPI_UINT32_T;
-}
-
 static void gw_mpi_lanes_issue(gw_mpi_operation *operation, uint32_t index)
 {
     gw_mpi_lanes *lanes = operation->state;
-    gw_mpi_lane_range *at = &lanes->ranges[index];
     const gw_thc_range range = gw_mpi_lanes_range(operation, index, 0);
-    const int count = (int)gw_collective_lanes_len(&lanes->thc, &range);
-    const MPI_Comm comm = operation->context->transport;
-    MPI_Request *request = &lanes->sums[index % GW_MPI_LANES_WINDOW];
-    int status;
-    if (operation->call.kind == GW_MPI_ALLREDUCE) {
-        status = PMPI_Iallreduce(MPI_IN_PLACE, at->lanes->data, count, gw_mpi_lanes_type(lanes), MPI_SUM,
-                                 comm, request);
-    } else {
-        at->reduced = gw_mpi_block_take(gw_mpi_lanes_size(lanes, &range));
-        status = PMPI_Ireduce_scatter_block(at->lanes->data, at->reduced->data, count,
-                                            gw_mpi_lanes_type(lanes), MPI_SUM, comm, request);
-    }
-    GW_MPI_COUNT(wire_size, at->lanes->size);
+    const gw_mpi_terms terms = {
+        .data = lanes->ranges[index].lanes->data,
+        .len = gw_collective_lanes_len(&lanes->thc, &range) * lanes->tensors,
+        .bits = gw_thc_options_of(&lanes->thc)->lane_bits,
+        .scatter = GW_MPI_MESSAGE_SCATTER,
+        .gather = GW_MPI_MESSAGE_GATHER,
+        .gathers = operation->call.kind == GW_MPI_ALLREDUCE,
+    };
+    lanes->sums[index % GW_MPI_LANES_WINDOW] = gw_mpi_fold_start(operation, &terms);
+    GW_MPI_COUNT(wire_size, lanes->ranges[index].lanes->size);
     GW_MPI_COUNT(wire_values, gw_mpi_lanes_len(lanes, &range) * lanes->tensors);
-    gw_mpi_operation_mpi_error(operation, status);
 }
 
 static int gw_mpi_lanes_maxima(gw_mpi_operation *operation)
 {
     gw_mpi_lanes *lanes = operation->state;
-    int complete = 0;
     if (lanes->maxima_there || lanes->norms_left != 0) {
         return 0;
     }
-    if (!lanes->maxima_asked) {
-        if (atomic_load(&operation->context->turn) != operation->number) {
-            return 0;
-        }
-        const int status =
-            PMPI_Iallreduce(MPI_IN_PLACE, lanes->patterns, (int)(lanes->block_count * lanes->tensors),
-                            MPI_UINT32_T, MPI_MAX, operation->context->transport, &lanes->maximum);
-        gw_mpi_operation_mpi_error(operation, status);
-        lanes->maxima_asked = 1;
+    if (lanes->maximum == NULL) {
+        const gw_mpi_terms terms = {
+            .data = lanes->patterns,
+            .len = lanes->block_count * lanes->tensors,
+            .bits = 32,
+            .scatter = GW_MPI_MESSAGE_NORMS,
+            .gather = GW_MPI_MESSAGE_MAXIMA,
+            .gathers = 1,
+            .maximum = 1,
+        };
+        lanes->maximum = gw_mpi_fold_start(operation, &terms);
     }
-    gw_mpi_operation_mpi_error(operation, PMPI_Test(&lanes->maximum, &complete, MPI_STATUS_IGNORE));
-    lanes->maxima_there = complete;
-    return complete;
+    lanes->maxima_there = gw_mpi_fold_test(lanes->maximum, 1);
+    return lanes->maxima_there;
 }
 
 static int gw_mpi_lanes_transport(gw_mpi_operation *operation)
 {
     gw_mpi_lanes *lanes = operation->state;
     int moved = gw_mpi_lanes_maxima(operation);
-    while (lanes->summed < lanes->issue_next) {
-        int complete = 0;
-        const int status =
-            PMPI_Test(&lanes->sums[lanes->summed % GW_MPI_LANES_WINDOW], &complete, MPI_STATUS_IGNORE);
-        gw_mpi_operation_mpi_error(operation, status);
-        if (!complete) {
-            break;
+    /* Sums of a range go out before those of the next one, as all ranks expect them */
+    int first = 1;
+    for (uint32_t i = lanes->summed; i < lanes->issue_next; i++) {
+        gw_mpi_fold **sum = &lanes->sums[i % GW_MPI_LANES_WINDOW];
+        const int complete = gw_mpi_fold_test(*sum, first);
+        first = first && gw_mpi_fold_gathers(*sum);
+        if (complete && i == lanes->summed) {
+            gw_mpi_fold_free(*sum);
+            *sum = NULL;
+            lanes->summed++;
+            moved = 1;
         }
-        lanes->summed++;
-        moved = 1;
     }
     while (lanes->issue_next < lanes->range_count &&
            lanes->issue_next < lanes->summed + GW_MPI_LANES_WINDOW &&
@@ -270,10 +255,10 @@ static void gw_mpi_lanes_values(gw_mpi_operation *operation, gw_mpi_task *task)
     const gw_workspace workspace = gw_mpi_workspace(gw_thc_workspace_size(&lanes->thc));
     const uint32_t tensor = operation->call.kind == GW_MPI_ALLREDUCE ? 0 : lanes->rank;
     const gw_thc_range range = gw_mpi_lanes_range(operation, task->piece, tensor);
-    const gw_mpi_lane_range *at = &lanes->ranges[task->piece];
+    const size_t size = gw_mpi_lanes_size(lanes, &range);
     const gw_thc_sum sum = {
-        .data = at->reduced != NULL ? at->reduced->data : at->lanes->data,
-        .size = gw_mpi_lanes_size(lanes, &range),
+        .data = lanes->ranges[task->piece].lanes->data + tensor * size,
+        .size = size,
         .patterns = lanes->patterns + tensor * lanes->block_count + range.block_first,
     };
     gw_thc_target target = {.values = operation->call.result + gw_mpi_lanes_first(lanes, &range),
@@ -321,7 +306,6 @@ static void gw_mpi_lanes_finish(gw_mpi_operation *operation, gw_mpi_task *task)
         break;
     default:
         gw_mpi_block_release(at->lanes);
-        gw_mpi_block_release(at->reduced);
         lanes->decodes_left--;
         break;
     }

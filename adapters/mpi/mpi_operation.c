@@ -2,8 +2,6 @@
  * Operations: start, progress, vote, outcome. An engine moves the values; this is what all engines share.
  *
  * An operation ends with a vote: the maximum of all ranks' status words, so that all ranks return the same.
- * The votes of a communicator, and whatever collectives its engines issue, go out in the order of its
- * operations.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -89,6 +87,7 @@ void gw_mpi_operation_mpi_error(gw_mpi_operation *operation, int error)
 static void gw_mpi_operation_destroy(gw_mpi_operation *operation)
 {
     operation->engine->destroy(operation);
+    gw_mpi_vote_free(operation->vote);
     (void)pthread_mutex_destroy(&operation->lock);
     gw_mpi_context_release(operation->context);
     free(operation);
@@ -191,7 +190,6 @@ gw_mpi_operation *gw_mpi_operation_start(gw_mpi_context *context, const gw_mpi_c
     operation->context = context;
     operation->call = *call;
     operation->engine = call->options.mode == GW_MPI_THC ? &gw_mpi_engine_lanes : &gw_mpi_engine_exchange;
-    operation->vote = MPI_REQUEST_NULL;
     operation->mpi_error = MPI_SUCCESS;
     (void)pthread_mutex_init(&operation->lock, NULL);
     atomic_init(&operation->done, 0);
@@ -204,9 +202,7 @@ gw_mpi_operation *gw_mpi_operation_start(gw_mpi_context *context, const gw_mpi_c
         gw_mpi_operation_mpi_error(operation, status);
         *request = operation->request;
     }
-    (void)pthread_mutex_lock(&context->lock);
-    operation->number = context->started++;
-    (void)pthread_mutex_unlock(&context->lock);
+    operation->number = gw_mpi_context_number(context);
     (void)atomic_fetch_add(&context->live, 1);
     gw_mpi_context_hold(context);
     operation->state = operation->engine->create(operation);
@@ -245,6 +241,8 @@ static void gw_mpi_operation_end(gw_mpi_operation *operation)
     GW_MPI_COUNT(operations, 1);
     GW_MPI_COUNT(value_count, operation->call.len);
     GW_MPI_COUNT(failures, operation->worst != 0);
+    atomic_store(&operation->context->turns[operation->number % GW_MPI_OPERATIONS_OPEN],
+                 operation->number + GW_MPI_OPERATIONS_OPEN);
     (void)atomic_fetch_sub(&operation->context->live, 1);
     if (operation->generalized) {
         (void)PMPI_Grequest_complete(operation->request);
@@ -258,32 +256,35 @@ static void gw_mpi_operation_end(gw_mpi_operation *operation)
 
 /* ------------ progress ------------ */
 
-/* Returns 1 if there was progress; sets operation->done when all ranks' words have arrived. */
+/* 1 when all ranks' words have arrived. */
 static int gw_mpi_operation_vote(gw_mpi_operation *operation)
 {
+    if (operation->vote == NULL) {
+        operation->vote = gw_mpi_vote_start(operation, GW_MPI_MESSAGE_CLOSING, operation->word);
+    }
+    return gw_mpi_vote_test(operation->vote, &operation->worst);
+}
+
+/* 1 if the operation may send and work. *ended: it never may, on all ranks. */
+static int gw_mpi_operation_open(gw_mpi_operation *operation, int *ended)
+{
     gw_mpi_context *context = operation->context;
-    if (!operation->voting) {
-        if (atomic_load(&context->turn) != operation->number) {
-            return 0;
-        }
-        const int status = PMPI_Iallreduce(&operation->word, &operation->worst, 1, MPI_UINT64_T, MPI_MAX,
-                                           context->transport, &operation->vote);
-        operation->voting = 1;
-        (void)atomic_fetch_add(&context->turn, 1);
-        if (status != MPI_SUCCESS) {
-            operation->vote = MPI_REQUEST_NULL;
-            gw_mpi_operation_mpi_error(operation, status);
-            operation->worst = operation->word;
-        }
+    if (operation->open) {
+        return 1;
     }
-    int complete = 0;
-    const int status = PMPI_Test(&operation->vote, &complete, MPI_STATUS_IGNORE);
-    if (status != MPI_SUCCESS) {
-        gw_mpi_operation_mpi_error(operation, status);
+    const int ready = gw_mpi_context_ready(context);
+    if (ready < 0) {
+        const gw_collective_blame blame = {.status = context->failed};
+        gw_mpi_operation_blame(operation, &blame);
         operation->worst = operation->word;
-        complete = 1;
+        *ended = 1;
     }
-    return complete;
+    operation->open = ready > 0 && atomic_load(&context->turns[operation->number % GW_MPI_OPERATIONS_OPEN]) ==
+                                       operation->number;
+    if (operation->open) {
+        gw_mpi_workers_wake();
+    }
+    return operation->open;
 }
 
 static void gw_mpi_task_run(gw_mpi_operation *operation, gw_mpi_task *task)
@@ -301,7 +302,7 @@ static void gw_mpi_task_run(gw_mpi_operation *operation, gw_mpi_task *task)
 static int gw_mpi_task_take(gw_mpi_operation *operation, gw_mpi_task *task)
 {
     *task = (gw_mpi_task){.kind = 0};
-    if (operation->voting || !operation->engine->take(operation, task)) {
+    if (!operation->open || operation->vote != NULL || !operation->engine->take(operation, task)) {
         return 0;
     }
     operation->running++;
@@ -316,7 +317,8 @@ static int gw_mpi_operation_step(gw_mpi_operation *operation, int with_task)
     if (pthread_mutex_trylock(&operation->lock) != 0) {
         return 0;
     }
-    if (!atomic_load(&operation->done)) {
+    const int open = !atomic_load(&operation->done) && gw_mpi_operation_open(operation, &ended);
+    if (open) {
         moved = operation->engine->transport(operation);
         if (moved) {
             gw_mpi_workers_wake();
@@ -324,8 +326,10 @@ static int gw_mpi_operation_step(gw_mpi_operation *operation, int with_task)
         have = with_task && gw_mpi_task_take(operation, &task);
         if (with_task && !have && operation->running == 0 && operation->engine->complete(operation)) {
             ended = gw_mpi_operation_vote(operation);
-            atomic_store(&operation->done, ended);
         }
+    }
+    if (ended) {
+        atomic_store(&operation->done, 1);
     }
     (void)pthread_mutex_unlock(&operation->lock);
     if (have) {

@@ -1,11 +1,15 @@
 /*
- * Test builds only: damages one message.
+ * Test builds only: damages one message, and makes a limit small.
  *
  *   GRADWIRE_MPI_TEST_DAMAGE="RANK HOP PIECE NUMBER"
  *
  * On rank RANK, in operation NUMBER of a communicator (-1: in every one), piece PIECE (-1: the first one):
  * HOP 0: a contribution or lanes before they are sent; 1: the sum at its owner; 2: the sum where it was
  * received.
+ *
+ *   GRADWIRE_MPI_TEST_NUMBERS=N
+ *
+ * Sums on N communicators at a time, as if tags had no room for more.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -30,5 +34,13 @@ void gw_mpi_test_damage(const gw_mpi_operation *operation, int hop, uint32_t pie
         memset(message->data, 0xff, message->size); /* more than any sum of lanes */
     } else {
         message->data[message->size / 2] ^= 0x10;
+    }
+}
+
+void gw_mpi_test_numbers(uint32_t *room)
+{
+    const char *text = getenv("GRADWIRE_MPI_TEST_NUMBERS");
+    if (text != NULL) {
+        *room = (uint32_t)strtoul(text, NULL, 10);
     }
 }

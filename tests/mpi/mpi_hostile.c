@@ -117,7 +117,7 @@ static void case_cycles(check_job *job)
     }
 }
 
-/* More at a time than have duplicates, and one that is made without blocking. */
+/* Many at a time, and one that is made without blocking: all are compressed. */
 static void case_live(check_job *job)
 {
     MPI_Comm comms[LIVE], later;
