@@ -22,6 +22,10 @@ _KINDS = {
     "rmsprop": c.GW_OPTIMIZER_RMSPROP,
     "adam": c.GW_OPTIMIZER_ADAM,
     "adamw": c.GW_OPTIMIZER_ADAMW,
+    "nadam": c.GW_OPTIMIZER_NADAM,
+    "radam": c.GW_OPTIMIZER_RADAM,
+    "adamax": c.GW_OPTIMIZER_ADAMAX,
+    "adadelta": c.GW_OPTIMIZER_ADADELTA,
 }
 
 
@@ -29,8 +33,9 @@ _KINDS = {
 class Optimizer:
     """The optimizer and its hyperparameters, under PyTorch's names. Fields that a kind does not have are ignored.
 
-    kind: "sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adam" or "adamw". step: number, from 1, of the update
-    that the gradient will make. lr > 0.
+    kind: "sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adam", "adamw", "nadam", "radam", "adamax" or "adadelta".
+    step: number, from 1, of the update that the gradient will make. lr > 0. alpha: "adadelta" calls it rho. mu_product:
+    of NAdam's state before the update; its default, 1, is safe in every step and drops less than it could.
     """
 
     kind: str
@@ -47,6 +52,9 @@ class Optimizer:
     centered: bool = False
     amsgrad: bool = False
     maximize: bool = False
+    decoupled_weight_decay: bool = False
+    momentum_decay: float = 4e-3
+    mu_product: float = 1.0
 
     def struct(self) -> gw_optimizer:
         """The C struct."""
@@ -60,8 +68,8 @@ class Limits:
     """What limits the quantum of a parameter.
 
     tolerance_bits: 1..23, one encode moves no parameter by more than 2^-tolerance_bits of its own size. noise: 0 for
-    none, else 2^-8..1, one encode adds at most noise^2 / 4 of the second moment to the square of a gradient (Adagrad,
-    RMSprop, Adam, AdamW). noise_only: the noise limit alone counts.
+    none, else 2^-8..1, one encode adds at most noise^2 / 4 of the second moment to the square of a gradient (all but
+    SGD; Adamax: noise of exp_inf to the gradient itself). noise_only: the noise limit alone counts.
     """
 
     tolerance_bits: int = 23
@@ -95,8 +103,8 @@ class Rule:
 class State:
     """Parameters and optimizer state from before the update: fp32 arrays of one length, of any shape.
 
-    param: the parameters. m: momentum_buffer or exp_avg. v: sum, square_avg or exp_avg_sq. a: grad_avg or
-    max_exp_avg_sq. Arrays that the rule does not use may be None. Contiguous arrays are borrowed, not copied.
+    param: the parameters. m: momentum_buffer or exp_avg. v: sum, square_avg, exp_avg_sq or exp_inf. a: grad_avg,
+    max_exp_avg_sq or acc_delta. Arrays that the rule does not use may be None. Contiguous arrays are borrowed, not copied.
     """
 
     def __init__(

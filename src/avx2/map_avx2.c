@@ -95,7 +95,8 @@ GW_TEMPLATE __m256 denominator_of(const gw_gcomp_map_rule *rule, __m256 v, __m25
     const __m256 eps = _mm256_set1_ps(rule->eps);
     if (form == DELTA) {
         const __m256 above = flush(_mm256_add_ps(product(v, _mm256_set1_ps(rule->s_scale)), eps));
-        return _mm256_sqrt_ps(quotient(above, flush(_mm256_add_ps(a, eps))));
+        const __m256 below = _mm256_max_ps(_mm256_setzero_ps(), flush(_mm256_add_ps(a, eps))); /* keeps NaN */
+        return _mm256_sqrt_ps(quotient(above, below));
     }
     return _mm256_add_ps(root, eps);
 }

@@ -94,7 +94,8 @@ GW_TEMPLATE __m512 denominator_of(const gw_gcomp_map_rule *rule, __m512 v, __m51
     const __m512 eps = _mm512_set1_ps(rule->eps);
     if (form == DELTA) {
         const __m512 above = flush(_mm512_add_ps(product(v, _mm512_set1_ps(rule->s_scale)), eps));
-        return _mm512_sqrt_ps(quotient(above, flush(_mm512_add_ps(a, eps))));
+        const __m512 below = _mm512_max_ps(_mm512_setzero_ps(), flush(_mm512_add_ps(a, eps))); /* keeps NaN */
+        return _mm512_sqrt_ps(quotient(above, below));
     }
     return _mm512_add_ps(root, eps);
 }

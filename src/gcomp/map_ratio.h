@@ -86,7 +86,8 @@ GW_INLINE float gw_map_denominator(const gw_gcomp_map_rule *rule, float v, float
 {
     if (rule->kind == GW_OPTIMIZER_ADADELTA) {
         float above = gw_map_flush(gw_map_product(v, rule->s_scale) + rule->eps);
-        return gw_sqrt(gw_map_quotient(above, gw_map_flush(a + rule->eps)));
+        float below = gw_map_flush(a + rule->eps);
+        return gw_sqrt(gw_map_quotient(above, below < 0.0f ? 0.0f : below)); /* x / 0 drops nothing */
     }
     return root + rule->eps;
 }

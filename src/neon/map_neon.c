@@ -76,7 +76,8 @@ static inline float32x4_t denominator(const gw_gcomp_map_rule *rule, float32x4_t
     const float32x4_t eps = vdupq_n_f32(rule->eps);
     if (rule->kind == GW_OPTIMIZER_ADADELTA) {
         const float32x4_t above = flush(vaddq_f32(product(v, vdupq_n_f32(rule->s_scale)), eps));
-        return vsqrtq_f32(quotient(above, flush(vaddq_f32(a, eps))));
+        const float32x4_t below = vmaxq_f32(flush(vaddq_f32(a, eps)), vdupq_n_f32(0.0f)); /* keeps NaN */
+        return vsqrtq_f32(quotient(above, below));
     }
     return vaddq_f32(root, eps);
 }

@@ -24,14 +24,13 @@ typedef struct param_state {
     int has_m;
 } param_state;
 
-/* What is subtracted as factor * momentum + slope * gradient. */
 static inline void subtract(affine *theta, long double factor, affine term)
 {
     theta->constant -= factor * term.constant;
     theta->slope -= factor * term.slope;
 }
 
-/* The gradient's average after the update; the second moment, or what stands in its place. */
+/* The average of the gradients after the update. */
 static inline affine first_moment(const gw_optimizer *o, const param_state *s, affine gradient)
 {
     const long double beta1 = o->beta1;
@@ -52,13 +51,19 @@ static inline affine nadam_update(const gw_optimizer *o, const param_state *s, a
     return theta;
 }
 
+/* The update has a second moment where this is above 5. */
+static inline long double radam_rho(const gw_optimizer *o)
+{
+    const long double step = (long double)o->step, beta2 = o->beta2;
+    return 2.0L / (1.0L - beta2) - 1.0L - 2.0L * step * powl(beta2, step) / (1.0L - powl(beta2, step));
+}
+
 static inline affine radam_update(const gw_optimizer *o, const param_state *s, affine theta, affine gradient,
                                   long double second)
 {
     const long double step = (long double)o->step, beta2 = o->beta2;
     const long double correction2 = 1.0L - powl(beta2, step);
-    const long double rho_inf = 2.0L / (1.0L - beta2) - 1.0L;
-    const long double rho = rho_inf - 2.0L * step * powl(beta2, step) / correction2;
+    const long double rho_inf = 2.0L / (1.0L - beta2) - 1.0L, rho = radam_rho(o);
     long double scale = o->lr / (1.0L - powl(o->beta1, step));
     if (rho > 5.0L) {
         scale *= sqrtl((rho - 4.0L) * (rho - 2.0L) * rho_inf / ((rho_inf - 4.0L) * (rho_inf - 2.0L) * rho)) *

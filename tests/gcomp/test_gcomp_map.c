@@ -560,8 +560,10 @@ static long double least_moment(const gw_optimizer *o, float v, float a)
     switch (o->kind) {
     case GW_OPTIMIZER_ADAGRAD:
         return (long double)v / (long double)o->step;
-    case GW_OPTIMIZER_RADAM:
+    case GW_OPTIMIZER_NADAM:
         return (long double)o->beta2 * v / correction;
+    case GW_OPTIMIZER_RADAM: /* while the update has no second moment, nothing is dropped */
+        return radam_rho(o) > 5.0L ? (long double)o->beta2 * v / correction : 0.0L;
     case GW_OPTIMIZER_ADAMAX:
         return (long double)o->beta2 * v * o->beta2 * v;
     case GW_OPTIMIZER_ADADELTA:
@@ -721,13 +723,13 @@ static void noise_limit_of_hostile_state(void **state)
             assert_int_equal(gw_gcomp_map_scan(&rule, &missing, 1, GW_BACKEND_ALL, &top), GW_ERR_ARG);
             for (size_t i = 0; i < TEST_ARRAY_LEN(bad); i++) {
                 const float v = test_float_of_bits(bad[i]);
-                const gw_optimizer_state arrays = {&half, &zero, &v, NULL};
+                const gw_optimizer_state arrays = {&half, &zero, &v, &half};
                 assert_int_equal(quarter_octave(&o, 1.0f, &limits, &arrays), 0);
             }
-            const gw_optimizer_state arrays = {&nan, &nan, &good, NULL};
+            const gw_optimizer_state arrays = {&nan, &nan, &good, &half};
             assert_int_equal(quarter_octave(&o, 1.0f, &limits, &arrays) != 0, only);
             /* A limit that overflows or underflows, or a learning rate that is not positive. */
-            const gw_optimizer_state sound = {only ? NULL : &half, &zero, &half, NULL};
+            const gw_optimizer_state sound = {only ? NULL : &half, &zero, &half, &half};
             assert_true(quarter_octave(&o, 1.0f, &limits, &sound) != 0);
             assert_int_equal(quarter_octave(&o, 0x1p127f, &limits, &sound), 0);
             assert_int_equal(quarter_octave(&o, 0x1p-126f, &(gw_gcomp_map_limits){1, 0x1p-8f, only}, &sound),

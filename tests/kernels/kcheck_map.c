@@ -167,21 +167,23 @@ static model_ratio model_of(const gw_gcomp_map_rule *r, size_t i)
     const long double theta = has_tolerance ? get(kc_plain(0), i) : 0.0L;
     const long double m = has_tolerance && (r->uses & GW_MAP_USES_M) != 0 ? get(kc_plain(1), i) : 0.0L;
     const long double v = uses_v ? get(kc_plain(2), i) : 0.0L;
-    const long double a = (r->uses & GW_MAP_USES_A) != 0 ? get(kc_plain(3), i) : 0.0L;
+    const int is_delta = r->kind == GW_OPTIMIZER_ADADELTA; /* reads a for the tolerance */
+    const long double a =
+        (r->uses & GW_MAP_USES_A) != 0 && (has_tolerance || !is_delta) ? get(kc_plain(3), i) : 0.0L;
     long double s = 1.0L, root = 0.0L;
     if (uses_v) {
         long double w = v * r->s_scale;
         if ((r->uses & GW_MAP_USES_A) != 0 && r->kind == GW_OPTIMIZER_RMSPROP) {
             w = (v - a * a) * r->s_scale;
             w = w < 0.0L ? 0.0L : w;
-        } else if ((r->uses & GW_MAP_USES_A) != 0 && r->kind != GW_OPTIMIZER_ADADELTA) {
+        } else if ((r->uses & GW_MAP_USES_A) != 0 && !is_delta) {
             w = fmaxl(w, a * r->a_scale);
         }
         w = w < 0.0L && w > -0x1p-126L ? 0.0L : w; /* underflow of a negative moment */
         root = r->kind == GW_OPTIMIZER_ADAMAX ? (w < 0.0L ? 0.0L : w) : sqrtl(w);
-        s = r->kind == GW_OPTIMIZER_ADADELTA ? sqrtl((v * r->s_scale + r->eps) / (a + r->eps))
-                                             : root + r->eps;
+        s = is_delta ? sqrtl((v * r->s_scale + r->eps) / (a + r->eps)) : root + r->eps;
     }
+    s = is_delta && !has_tolerance ? 1.0L : s;
     const long double p = (r->p_param * theta - r->p_m * m) * s;
     const long double q = r->q_param * theta + r->q_m * m;
     model_ratio out;
