@@ -168,8 +168,8 @@ static model_ratio model_of(const gw_gcomp_map_rule *r, size_t i)
     const long double m = has_tolerance && (r->uses & GW_MAP_USES_M) != 0 ? get(kc_plain(1), i) : 0.0L;
     const long double v = uses_v ? get(kc_plain(2), i) : 0.0L;
     const int is_delta = r->kind == GW_OPTIMIZER_ADADELTA; /* reads a for the tolerance */
-    const long double a =
-        (r->uses & GW_MAP_USES_A) != 0 && (has_tolerance || !is_delta) ? get(kc_plain(3), i) : 0.0L;
+    const int uses_a = (r->uses & GW_MAP_USES_A) != 0 && r->kind != GW_OPTIMIZER_ADAMAX;
+    const long double a = uses_a && (has_tolerance || !is_delta) ? get(kc_plain(3), i) : 0.0L;
     long double s = 1.0L, root = 0.0L;
     if (uses_v) {
         long double w = v * r->s_scale;
