@@ -26,7 +26,7 @@ extern "C" {
  * Precision map (section 4.2)
  * -------------------------------------------------------------------------------------------------------- */
 
-/* The optimizers of the paper, with PyTorch's semantics. */
+/* The optimizers of the paper and later ones whose update bounds a parameter, with PyTorch's semantics. */
 typedef enum gw_optimizer_kind {
     GW_OPTIMIZER_SGD = 1,      /* theta -= lr * (g + weight_decay * theta) */
     GW_OPTIMIZER_MOMENTUM = 2, /* SGD with momentum and dampening; state m = momentum_buffer */
@@ -34,26 +34,33 @@ typedef enum gw_optimizer_kind {
     GW_OPTIMIZER_ADAGRAD = 4,  /* state v = sum */
     /* state v = square_avg, m = momentum_buffer if momentum > 0, a = grad_avg if centered */
     GW_OPTIMIZER_RMSPROP = 5,
-    GW_OPTIMIZER_ADAM = 6, /* state m = exp_avg, v = exp_avg_sq, a = max_exp_avg_sq if amsgrad */
-    GW_OPTIMIZER_ADAMW = 7 /* the same with decoupled weight decay */
+    GW_OPTIMIZER_ADAM = 6,     /* state m = exp_avg, v = exp_avg_sq, a = max_exp_avg_sq if amsgrad */
+    GW_OPTIMIZER_ADAMW = 7,    /* the same with decoupled weight decay */
+    GW_OPTIMIZER_NADAM = 8,    /* state m = exp_avg, v = exp_avg_sq; mu_product is a number */
+    GW_OPTIMIZER_RADAM = 9,    /* state m = exp_avg, v = exp_avg_sq */
+    GW_OPTIMIZER_ADAMAX = 10,  /* state m = exp_avg, v = exp_inf: a largest magnitude, not a square */
+    GW_OPTIMIZER_ADADELTA = 11 /* state v = square_avg, a = acc_delta */
 } gw_optimizer_kind;
 
 /* Hyperparameters under PyTorch's names. Fields that an optimizer does not have are ignored. */
 typedef struct gw_optimizer {
     gw_optimizer_kind kind;
-    uint64_t step;       /* 1-based number of the update that this gradient will make */
-    double lr;           /* > 0 */
-    double peak_lr;      /* largest rate that counts, see below; 0, or at most lr: lr itself */
-    double weight_decay; /* >= 0 */
-    double momentum;     /* MOMENTUM, NESTEROV, RMSPROP: 0 <= momentum */
-    double dampening;    /* MOMENTUM: < 1. PyTorch skips it in the update that creates the buffer */
-    double beta1, beta2; /* ADAM, ADAMW: [0, 1) */
-    double alpha;        /* RMSPROP: smoothing constant, [0, 1) */
-    double eps;          /* ADAGRAD, RMSPROP, ADAM, ADAMW: >= 0 */
-    double lr_decay;     /* ADAGRAD: >= 0 */
-    int centered;        /* RMSPROP: 0 or 1 */
-    int amsgrad;         /* ADAM, ADAMW: 0 or 1 */
-    int maximize;        /* 0 or 1: the update uses -g */
+    uint64_t step;              /* 1-based number of the update that this gradient will make */
+    double lr;                  /* > 0 */
+    double peak_lr;             /* largest rate that counts, see below; 0, or at most lr: lr itself */
+    double weight_decay;        /* >= 0 */
+    double momentum;            /* MOMENTUM, NESTEROV, RMSPROP: 0 <= momentum */
+    double dampening;           /* MOMENTUM: < 1. PyTorch skips it in the update that creates the buffer */
+    double beta1, beta2;        /* ADAM, ADAMW, NADAM, RADAM, ADAMAX: [0, 1) */
+    double alpha;               /* smoothing constant. RMSPROP: [0, 1); ADADELTA, whose name is rho: [0, 1] */
+    double eps;                 /* all that have a second moment: >= 0 */
+    double lr_decay;            /* ADAGRAD: >= 0 */
+    int centered;               /* RMSPROP: 0 or 1 */
+    int amsgrad;                /* ADAM, ADAMW: 0 or 1 */
+    int maximize;               /* 0 or 1: the update uses -g */
+    int decoupled_weight_decay; /* NADAM, RADAM: 0 or 1 */
+    double momentum_decay;      /* NADAM: >= 0 */
+    double mu_product;          /* NADAM: [0, 1], the state's product before the update; 1 in step 1 */
 } gw_optimizer;
 
 /*
@@ -70,8 +77,8 @@ typedef struct gw_optimizer {
 typedef struct gw_optimizer_state {
     const float *param; /* theta */
     const float *m;     /* momentum_buffer, exp_avg */
-    const float *v;     /* sum, square_avg, exp_avg_sq */
-    const float *a;     /* grad_avg, max_exp_avg_sq */
+    const float *v;     /* sum, square_avg, exp_avg_sq, exp_inf */
+    const float *a;     /* grad_avg, max_exp_avg_sq, acc_delta */
 } gw_optimizer_state;
 
 /*
@@ -80,11 +87,12 @@ typedef struct gw_optimizer_state {
  *
  *   - tolerance: one encode moves no parameter by more than 2^-tolerance_bits of its own size
  *   - noise: Q <= noise * sqrt(v) * wire_scale with v the parameter's own second moment, so that one encode
- *     adds at most noise^2 / 4 of v to the square of a gradient. For ADAGRAD, RMSPROP, ADAM and ADAMW
- *   - update: for a momentum whose later rates are not known. The rate that counts is at least the one at
- * which the momentum moves the parameter by 2^-update_bits of its size in one step, so that Q <=
- * 2^(update_bits - tolerance_bits) * the momentum's own part of the update, in units of the gradient. Ignored
- * by optimizers without a momentum. In an update that finds no momentum, nothing is dropped
+ *     adds at most noise^2 / 4 of v to the square of a gradient. ADAMAX: Q <= noise * exp_inf * wire_scale.
+ *     Not for SGD, MOMENTUM and NESTEROV
+ *   - update: for a momentum whose later rates are not known. The rate that counts is at least that at which
+ *     the momentum moves the parameter by 2^-update_bits of its size in one step: Q is at most
+ *     2^(update_bits - tolerance_bits) of the momentum's own part of the update, in units of the gradient.
+ *     Ignored without a momentum. In an update that finds no momentum yet, nothing is dropped
  */
 typedef struct gw_gcomp_map_limits {
     uint32_t tolerance_bits; /* 1..23: that of the codec that will use the map */
@@ -96,13 +104,12 @@ typedef struct gw_gcomp_map_limits {
 /* The factors of one optimizer step that a map is made from (docs/numerics.md section 2). Plain data, made by
  * gw_gcomp_map_rule_init() only. */
 typedef struct gw_gcomp_map_rule {
-    uint32_t kind; /* gw_optimizer_kind, 0 = not initialised */
-    uint32_t uses; /* which state arrays are read beside param: bit 0 m, 1 v, 2 a */
-    uint32_t
-        limits; /* bit 0 tolerance, 1 noise, 2 any rate below, 3 update. Without bit 0 param is not read */
+    uint32_t kind;      /* gw_optimizer_kind, 0 = not initialised */
+    uint32_t uses;      /* which state arrays are read beside param: bit 0 m, 1 v, 2 a */
+    uint32_t limits;    /* bit 0 tolerance, 1 noise, 2 any smaller rate, 3 update. param is read for bit 0 */
     float p_param, p_m; /* ratio = |(p_param*theta - p_m*m) * s - (q_param*theta + q_m*m)| */
     float q_param, q_m;
-    float s_scale, eps; /* s = sqrt(second moment * s_scale) + eps, or 1 */
+    float s_scale, eps; /* s = sqrt(second moment * s_scale) + eps, or 1; ADADELTA: a quotient of roots */
     float a_scale;      /* AMSGrad: scale of max_exp_avg_sq */
     float noise;        /* limit of the ratio = sqrt(second moment * scale) * noise */
     float update;       /* limit of the ratio = (|p_m*m| * s + |q_m*m|) * update */

@@ -125,6 +125,9 @@ class gw_optimizer(Structure):
         ("centered", c_int),
         ("amsgrad", c_int),
         ("maximize", c_int),
+        ("decoupled_weight_decay", c_int),
+        ("momentum_decay", c_double),
+        ("mu_product", c_double),
     ]
 
 

@@ -22,6 +22,10 @@ _KINDS = {
     "rmsprop": c.GW_OPTIMIZER_RMSPROP,
     "adam": c.GW_OPTIMIZER_ADAM,
     "adamw": c.GW_OPTIMIZER_ADAMW,
+    "nadam": c.GW_OPTIMIZER_NADAM,
+    "radam": c.GW_OPTIMIZER_RADAM,
+    "adamax": c.GW_OPTIMIZER_ADAMAX,
+    "adadelta": c.GW_OPTIMIZER_ADADELTA,
 }
 
 
@@ -29,9 +33,11 @@ _KINDS = {
 class Optimizer:
     """The optimizer and its hyperparameters, under PyTorch's names. Fields that a kind does not have are ignored.
 
-    kind: "sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adam" or "adamw". step: number, from 1, of the update
-    that the gradient will make. lr > 0. peak_lr: the largest rate that the gradient can meet while the momentum holds
-    it, at the end of a warm-up or after a restart (numerics.md section 2.7); 0, or at most lr: lr itself.
+    kind: "sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adam", "adamw", "nadam", "radam", "adamax" or "adadelta".
+    step: number, from 1, of the update that the gradient will make. lr > 0. alpha: "adadelta" calls it rho. mu_product:
+    of NAdam's state before the update; its default, 1, is safe in every step and drops less than it could.
+    peak_lr: the largest rate that the gradient can meet while the momentum holds it, at the end of a warm-up or after a
+    restart (numerics.md section 2.7); 0, or at most lr: lr itself.
     """
 
     kind: str
@@ -49,6 +55,9 @@ class Optimizer:
     centered: bool = False
     amsgrad: bool = False
     maximize: bool = False
+    decoupled_weight_decay: bool = False
+    momentum_decay: float = 4e-3
+    mu_product: float = 1.0
 
     def struct(self) -> gw_optimizer:
         """The C struct."""
@@ -62,10 +71,10 @@ class Limits:
     """What limits the quantum of a parameter.
 
     tolerance_bits: 1..23, one encode moves no parameter by more than 2^-tolerance_bits of its own size. noise: 0 for
-    none, else 2^-8..1, one encode adds at most noise^2 / 4 of the second moment to the square of a gradient (Adagrad,
-    RMSprop, Adam, AdamW). noise_only: the noise limit alone counts. update_bits: 0 for none, else 1..23: where rates to
-    come are not known, the one that counts is at least that at which the momentum moves a parameter by 2^-update_bits
-    of its size in one step; ignored without a momentum.
+    none, else 2^-8..1, one encode adds at most noise^2 / 4 of the second moment to the square of a gradient (all but
+    SGD; Adamax: noise of exp_inf to the gradient itself). noise_only: the noise limit alone counts. update_bits: 0
+    for none, else 1..23: where rates to come are not known, the one that counts is at least that at which the momentum
+    moves a parameter by 2^-update_bits of its size in one step; ignored without a momentum.
     """
 
     tolerance_bits: int = 23
@@ -100,8 +109,8 @@ class Rule:
 class State:
     """Parameters and optimizer state from before the update: fp32 arrays of one length, of any shape.
 
-    param: the parameters. m: momentum_buffer or exp_avg. v: sum, square_avg or exp_avg_sq. a: grad_avg or
-    max_exp_avg_sq. Arrays that the rule does not use may be None. Contiguous arrays are borrowed, not copied.
+    param: the parameters. m: momentum_buffer or exp_avg. v: sum, square_avg, exp_avg_sq or exp_inf. a: grad_avg,
+    max_exp_avg_sq or acc_delta. Arrays that the rule does not use may be None. Contiguous arrays are borrowed, not copied.
     """
 
     def __init__(

@@ -19,6 +19,9 @@
 
 enum { LANES = 8, GROUP_LEN = 32 };
 
+/* Which formula the second moment has; all but the last two are chosen when compiled. */
+enum { PLAIN = 0, CENTERED = 1, NORM = 2, DELTA = 3 }; /* NORM: Adamax, DELTA: Adadelta */
+
 static inline __m256 flush(__m256 x)
 {
     const __m256i exponent = _mm256_and_si256(_mm256_castps_si256(x), _mm256_set1_epi32(0x7f800000));
@@ -39,6 +42,14 @@ static inline __m256 product(__m256 x, __m256 y)
     return _mm256_and_ps(z, _mm256_castsi256_ps(is_kept));
 }
 
+static inline __m256 quotient(__m256 x, __m256 y)
+{
+    const __m256 z = _mm256_div_ps(x, y);
+    const __m256i is_kept =
+        _mm256_cmpgt_epi32(_mm256_castps_si256(magnitude(z)), _mm256_set1_epi32(0x00800000));
+    return _mm256_and_ps(z, _mm256_castsi256_ps(is_kept));
+}
+
 /* 8 numbers of an array that the rule uses. */
 GW_TEMPLATE __m256 load_state(const float *src, size_t i, int is_used)
 {
@@ -50,11 +61,15 @@ GW_TEMPLATE __m256 load_state(const float *src, size_t i, int is_used)
 }
 
 /* Square root of a lower bound of the second moment after the update. */
-GW_TEMPLATE __m256 root_of(const gw_gcomp_map_rule *rule, __m256 v, __m256 a, uint32_t uses, int is_centered)
+GW_TEMPLATE __m256 root_of(const gw_gcomp_map_rule *rule, __m256 v, __m256 a, uint32_t uses, int form)
 {
     const __m256 zero = _mm256_setzero_ps();
     __m256 w;
-    if (is_centered) {
+    if (form == NORM) {
+        w = product(v, _mm256_set1_ps(rule->s_scale));
+        return _mm256_andnot_ps(_mm256_cmp_ps(w, zero, _CMP_LE_OQ), w);
+    }
+    if (form == CENTERED) {
         const __m256 square = product(a, a);
         const __m256 error = product(_mm256_add_ps(v, square), _mm256_set1_ps(0x1p-21f));
         w = flush(_mm256_sub_ps(flush(_mm256_sub_ps(v, square)), error));
@@ -64,7 +79,7 @@ GW_TEMPLATE __m256 root_of(const gw_gcomp_map_rule *rule, __m256 v, __m256 a, ui
         w = _mm256_andnot_ps(is_none, product(w, _mm256_set1_ps(rule->s_scale)));
     } else {
         w = product(v, _mm256_set1_ps(rule->s_scale));
-        if ((uses & GW_MAP_USES_A) != 0) {
+        if ((uses & GW_MAP_USES_A) != 0 && form != DELTA) {
             const __m256 largest = product(a, _mm256_set1_ps(rule->a_scale));
             const __m256 is_largest = _mm256_or_ps(_mm256_cmp_ps(largest, w, _CMP_GT_OQ),
                                                    _mm256_cmp_ps(largest, largest, _CMP_UNORD_Q));
@@ -72,6 +87,18 @@ GW_TEMPLATE __m256 root_of(const gw_gcomp_map_rule *rule, __m256 v, __m256 a, ui
         }
     }
     return _mm256_sqrt_ps(w);
+}
+
+/* The denominators of the update. */
+GW_TEMPLATE __m256 denominator_of(const gw_gcomp_map_rule *rule, __m256 v, __m256 a, __m256 root, int form)
+{
+    const __m256 eps = _mm256_set1_ps(rule->eps);
+    if (form == DELTA) {
+        const __m256 above = flush(_mm256_add_ps(product(v, _mm256_set1_ps(rule->s_scale)), eps));
+        const __m256 below = _mm256_max_ps(_mm256_setzero_ps(), flush(_mm256_add_ps(a, eps))); /* keeps NaN */
+        return _mm256_sqrt_ps(quotient(above, below));
+    }
+    return _mm256_add_ps(root, eps);
 }
 
 /* Which of eight ratios count: normal numbers above 0. */
@@ -122,15 +149,15 @@ GW_TEMPLATE __m256i tolerances(const gw_gcomp_map_rule *rule, const gw_optimizer
 
 /* Quarter-octaves of eight parameters: the smaller one where both limits count. */
 GW_TEMPLATE __m256i quarter_octaves(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t i,
-                                    uint32_t uses, int is_centered, uint32_t limits)
+                                    uint32_t uses, int form, uint32_t limits)
 {
     __m256 s = _mm256_set1_ps(1.0f);
     __m256i noise = _mm256_setzero_si256();
     if ((uses & GW_MAP_USES_V) != 0) {
         const __m256 v = load_state(state->v, i, 1);
         const __m256 a = load_state(state->a, i, (uses & GW_MAP_USES_A) != 0);
-        const __m256 root = root_of(rule, v, a, uses, is_centered);
-        s = _mm256_add_ps(root, _mm256_set1_ps(rule->eps));
+        const __m256 root = root_of(rule, v, a, uses, form);
+        s = denominator_of(rule, v, a, root, form);
         if ((limits & GW_MAP_NOISE) != 0) {
             const __m256i ratio = _mm256_castps_si256(product(root, _mm256_set1_ps(rule->noise)));
             noise = _mm256_and_si256(_mm256_srli_epi32(ratio, 21), is_ratio(ratio));
@@ -146,15 +173,14 @@ GW_TEMPLATE __m256i quarter_octaves(const gw_gcomp_map_rule *rule, const gw_opti
 /* Both passes: the largest quarter-octave so far, and map bytes if levels is not NULL. len is a multiple of
  * 32. */
 GW_TEMPLATE __m256i map_groups(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len,
-                               uint32_t base, uint8_t *levels, uint32_t uses, int is_centered,
-                               uint32_t limits)
+                               uint32_t base, uint8_t *levels, uint32_t uses, int form, uint32_t limits)
 {
     const __m256i minus = _mm256_set1_epi16((short)(base < 1024 ? base : 1024));
     __m256i top = _mm256_setzero_si256();
     for (size_t i = 0; i < len; i += GROUP_LEN) {
         __m256i q[4];
         for (unsigned j = 0; j < 4; j++) {
-            q[j] = quarter_octaves(rule, state, i + LANES * j, uses, is_centered, limits);
+            q[j] = quarter_octaves(rule, state, i + LANES * j, uses, form, limits);
         }
         if (levels == NULL) {
             top = _mm256_max_epi32(
@@ -220,6 +246,12 @@ GW_TEMPLATE __m256i map_noise(const gw_gcomp_map_rule *rule, const gw_optimizer_
 static __m256i map_whole_groups(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len,
                                 uint32_t base, uint8_t *levels)
 {
+    if (rule->kind == GW_OPTIMIZER_ADAMAX) {
+        return map_groups(rule, state, len, base, levels, rule->uses, NORM, rule->limits);
+    }
+    if (rule->kind == GW_OPTIMIZER_ADADELTA) {
+        return map_groups(rule, state, len, base, levels, rule->uses, DELTA, rule->limits);
+    }
     switch (rule->limits & GW_MAP_SWITCHED) {
     case GW_MAP_TOLERANCE:
         return map_tolerance(rule, state, len, base, levels);

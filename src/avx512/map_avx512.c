@@ -21,6 +21,9 @@
 
 enum { LANES = 16 };
 
+/* Which formula the second moment has; all but the last two are chosen when compiled. */
+enum { PLAIN = 0, CENTERED = 1, NORM = 2, DELTA = 3 }; /* NORM: Adamax, DELTA: Adadelta */
+
 static inline __m512 flush(__m512 x)
 {
     return _mm512_maskz_mov_ps(_mm512_test_epi32_mask(_mm512_castps_si512(x), _mm512_set1_epi32(0x7f800000)),
@@ -39,6 +42,13 @@ static inline __m512 product(__m512 x, __m512 y)
         _mm512_cmpgt_epi32_mask(_mm512_castps_si512(magnitude(z)), _mm512_set1_epi32(0x00800000)), z);
 }
 
+static inline __m512 quotient(__m512 x, __m512 y)
+{
+    const __m512 z = _mm512_div_ps(x, y);
+    return _mm512_maskz_mov_ps(
+        _mm512_cmpgt_epi32_mask(_mm512_castps_si512(magnitude(z)), _mm512_set1_epi32(0x00800000)), z);
+}
+
 /* 16 numbers of an array that the rule uses, those of `valid`; the others are 0. */
 GW_TEMPLATE __m512 load_state(const float *src, size_t i, __mmask16 valid, int is_used)
 {
@@ -50,11 +60,15 @@ GW_TEMPLATE __m512 load_state(const float *src, size_t i, __mmask16 valid, int i
 }
 
 /* Square root of a lower bound of the second moment after the update. */
-GW_TEMPLATE __m512 root_of(const gw_gcomp_map_rule *rule, __m512 v, __m512 a, uint32_t uses, int is_centered)
+GW_TEMPLATE __m512 root_of(const gw_gcomp_map_rule *rule, __m512 v, __m512 a, uint32_t uses, int form)
 {
     const __m512 zero = _mm512_setzero_ps();
     __m512 w;
-    if (is_centered) {
+    if (form == NORM) {
+        w = product(v, _mm512_set1_ps(rule->s_scale));
+        return _mm512_mask_mov_ps(w, _mm512_cmp_ps_mask(w, zero, _CMP_LE_OQ), zero);
+    }
+    if (form == CENTERED) {
         const __m512 square = product(a, a);
         const __m512 error = product(_mm512_add_ps(v, square), _mm512_set1_ps(0x1p-21f));
         w = flush(_mm512_sub_ps(flush(_mm512_sub_ps(v, square)), error));
@@ -64,7 +78,7 @@ GW_TEMPLATE __m512 root_of(const gw_gcomp_map_rule *rule, __m512 v, __m512 a, ui
         w = _mm512_mask_mov_ps(product(w, _mm512_set1_ps(rule->s_scale)), is_none, zero);
     } else {
         w = product(v, _mm512_set1_ps(rule->s_scale));
-        if ((uses & GW_MAP_USES_A) != 0) {
+        if ((uses & GW_MAP_USES_A) != 0 && form != DELTA) {
             /* Greater or NaN: "not less or equal" would also take the largest where only w is NaN. */
             const __m512 largest = product(a, _mm512_set1_ps(rule->a_scale));
             w = _mm512_mask_mov_ps(w, _mm512_cmp_ps_mask(largest, w, _CMP_GT_OQ), largest);
@@ -72,6 +86,18 @@ GW_TEMPLATE __m512 root_of(const gw_gcomp_map_rule *rule, __m512 v, __m512 a, ui
         }
     }
     return _mm512_sqrt_ps(w);
+}
+
+/* The denominators of the update. */
+GW_TEMPLATE __m512 denominator_of(const gw_gcomp_map_rule *rule, __m512 v, __m512 a, __m512 root, int form)
+{
+    const __m512 eps = _mm512_set1_ps(rule->eps);
+    if (form == DELTA) {
+        const __m512 above = flush(_mm512_add_ps(product(v, _mm512_set1_ps(rule->s_scale)), eps));
+        const __m512 below = _mm512_max_ps(_mm512_setzero_ps(), flush(_mm512_add_ps(a, eps))); /* keeps NaN */
+        return _mm512_sqrt_ps(quotient(above, below));
+    }
+    return _mm512_add_ps(root, eps);
 }
 
 /* Which of 16 ratios count: normal numbers above 0. */
@@ -125,15 +151,15 @@ GW_TEMPLATE __m512i tolerances(const gw_gcomp_map_rule *rule, const gw_optimizer
 
 /* Quarter-octaves of 16 parameters: the smaller one where both limits count. */
 GW_TEMPLATE __m512i quarter_octaves(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t i,
-                                    __mmask16 valid, uint32_t uses, int is_centered, uint32_t limits)
+                                    __mmask16 valid, uint32_t uses, int form, uint32_t limits)
 {
     __m512 s = _mm512_set1_ps(1.0f);
     __m512i noise = _mm512_setzero_si512();
     if ((uses & GW_MAP_USES_V) != 0) {
         const __m512 v = load_state(state->v, i, valid, 1);
         const __m512 a = load_state(state->a, i, valid, (uses & GW_MAP_USES_A) != 0);
-        const __m512 root = root_of(rule, v, a, uses, is_centered);
-        s = _mm512_add_ps(root, _mm512_set1_ps(rule->eps));
+        const __m512 root = root_of(rule, v, a, uses, form);
+        s = denominator_of(rule, v, a, root, form);
         if ((limits & GW_MAP_NOISE) != 0) {
             const __m512i ratio = _mm512_castps_si512(product(root, _mm512_set1_ps(rule->noise)));
             noise = _mm512_maskz_srli_epi32(is_ratio(valid, ratio), ratio, 21);
@@ -148,13 +174,13 @@ GW_TEMPLATE __m512i quarter_octaves(const gw_gcomp_map_rule *rule, const gw_opti
 
 /* Both passes: the largest quarter-octave, and map bytes if levels is not NULL. */
 GW_TEMPLATE uint32_t map_all(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len,
-                             uint32_t base, uint8_t *levels, uint32_t uses, int is_centered, uint32_t limits)
+                             uint32_t base, uint8_t *levels, uint32_t uses, int form, uint32_t limits)
 {
     const __m512i least = _mm512_set1_epi32((int)base);
     __m512i top = _mm512_setzero_si512();
     for (size_t i = 0; i < len; i += LANES) {
         const __mmask16 valid = (__mmask16)(len - i >= LANES ? 0xffff : (1u << (len - i)) - 1);
-        const __m512i q = quarter_octaves(rule, state, i, valid, uses, is_centered, limits);
+        const __m512i q = quarter_octaves(rule, state, i, valid, uses, form, limits);
         if (levels == NULL) {
             top = _mm512_max_epu32(top, q);
         } else {
@@ -223,6 +249,12 @@ GW_TEMPLATE uint32_t map_noise(const gw_gcomp_map_rule *rule, const gw_optimizer
 static uint32_t map_rule(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len,
                          uint32_t base, uint8_t *levels)
 {
+    if (rule->kind == GW_OPTIMIZER_ADAMAX) {
+        return map_all(rule, state, len, base, levels, rule->uses, NORM, rule->limits);
+    }
+    if (rule->kind == GW_OPTIMIZER_ADADELTA) {
+        return map_all(rule, state, len, base, levels, rule->uses, DELTA, rule->limits);
+    }
     switch (rule->limits & GW_MAP_SWITCHED) {
     case GW_MAP_TOLERANCE:
         return map_tolerance(rule, state, len, base, levels);

@@ -21,6 +21,33 @@ static double power(double x, uint64_t n)
     return result;
 }
 
+/* e^-x for x >= 0: a series for at most 1/16, squared as often as x was halved. Off by less than 2^-36. */
+static double exp_minus(double x)
+{
+    double result = 1.0;
+    unsigned halvings = 0;
+    if (!(x < 700.0)) {
+        return 0.0;
+    }
+    for (; x > 0x1p-4; x *= 0.5) {
+        halvings++;
+    }
+    for (int n = 10; n >= 1; n--) {
+        result = 1.0 - x / (double)n * result;
+    }
+    for (; halvings != 0; halvings--) {
+        result *= result;
+    }
+    return result;
+}
+
+/* The root of a normal fp32 number in double: one step of Newton doubles the bits of the root in fp32. */
+static double double_root(double x)
+{
+    const double near = (double)gw_sqrt((float)x);
+    return 0.5 * (near + x / near);
+}
+
 /* The factors of docs/numerics.md section 2, in double and without the wire scale. */
 typedef struct factors {
     double p_param, p_m, q_param, q_m, s_scale, a_scale;
@@ -89,6 +116,77 @@ static void adam_factors(const gw_optimizer *o, factors *f)
     f->uses = GW_MAP_USES_M | GW_MAP_USES_V | (o->amsgrad ? GW_MAP_USES_A : 0u);
 }
 
+/* NAdam's weight of momentum in an update: 0.96 is a constant of the algorithm, and this is its logarithm. */
+static double nadam_mu(const gw_optimizer *o, double step)
+{
+    const double log_of_096 = -0x1.4e69ed6d80eb3p-5;
+    return o->beta1 * (1.0 - 0.5 * exp_minus(step * o->momentum_decay * -log_of_096));
+}
+
+static void nadam_factors(const gw_optimizer *o, factors *f)
+{
+    const double mu = nadam_mu(o, (double)o->step), next = nadam_mu(o, (double)o->step + 1.0);
+    const double product = o->mu_product * mu;
+    const double of_m = next / (1.0 - product * next); /* of exp_avg after the update */
+    const double of_gradient = (1.0 - mu) / (1.0 - product) + of_m * (1.0 - o->beta1);
+    const double decay = o->decoupled_weight_decay ? o->lr * o->weight_decay : 0.0;
+    f->p_param = (1.0 - decay) / (o->lr * of_gradient);
+    f->q_m = of_m * o->beta1 / of_gradient;
+    f->q_param = o->decoupled_weight_decay ? 0.0 : o->weight_decay;
+    f->s_scale = o->beta2 / (1.0 - power(o->beta2, o->step));
+    f->uses = GW_MAP_USES_M | GW_MAP_USES_V;
+}
+
+/* The update has a second moment from the step on in which rho is above 5; before it is linear. Its eps is
+ * beside the root without the bias correction. */
+static void radam_factors(const gw_optimizer *o, int has_noise, factors *f)
+{
+    const double power2 = power(o->beta2, o->step), correction2 = 1.0 - power2;
+    const double longest = 2.0 / (1.0 - o->beta2) - 1.0;
+    const double rho = longest - 2.0 * (double)o->step * power2 / correction2;
+    const double margin = longest * 0x1p-20; /* torch may compute rho in fp32 */
+    const int is_adapted = rho > 5.0 + margin;
+    double gain = (1.0 - power(o->beta1, o->step)) / (o->lr * (1.0 - o->beta1));
+    f->uses = GW_MAP_USES_V;
+    if (!is_adapted && (longest >= 5.0 - margin || has_noise)) {
+        return; /* what exp_avg takes now is divided by a root later that nobody knows: nothing is dropped */
+    }
+    if (is_adapted) {
+        const double rectified =
+            (rho - 4.0) * (rho - 2.0) * longest / ((longest - 4.0) * (longest - 2.0) * rho);
+        gain /= double_root(rectified * correction2);
+        f->s_scale = o->beta2;
+        f->noise_scale = 1.0 / double_root(correction2);
+    }
+    f->p_param = (o->decoupled_weight_decay ? 1.0 - o->lr * o->weight_decay : 1.0) * gain;
+    f->q_m = o->beta1 / (1.0 - o->beta1);
+    f->q_param = o->decoupled_weight_decay ? 0.0 : o->weight_decay;
+    f->uses = GW_MAP_USES_M | (is_adapted ? GW_MAP_USES_V : 0u);
+}
+
+static void adamax_factors(const gw_optimizer *o, factors *f)
+{
+    f->p_param = (1.0 - power(o->beta1, o->step)) / (o->lr * (1.0 - o->beta1));
+    f->q_m = o->beta1 / (1.0 - o->beta1);
+    f->q_param = o->weight_decay;
+    f->s_scale = o->beta2;
+    f->uses = GW_MAP_USES_M | GW_MAP_USES_V;
+}
+
+static void adadelta_factors(const gw_optimizer *o, factors *f)
+{
+    f->p_param = 1.0 / o->lr;
+    f->q_param = o->weight_decay;
+    f->s_scale = o->alpha;
+    f->uses = GW_MAP_USES_V | GW_MAP_USES_A;
+}
+
+static int are_nadam_options_in_range(const gw_optimizer *o)
+{
+    return o->momentum_decay >= 0.0 && o->momentum_decay < 1e300 && o->mu_product >= 0.0 &&
+           o->mu_product <= 1.0 && (o->step != 1 || o->mu_product == 1.0);
+}
+
 static int is_in_range(const gw_optimizer *o)
 {
     int ok = o->weight_decay >= 0.0 && o->weight_decay < 1e300 && o->peak_lr >= 0.0 && o->peak_lr < 1e300;
@@ -113,6 +211,17 @@ static int is_in_range(const gw_optimizer *o)
         ok = ok && o->eps >= 0.0 && o->eps < 1e30 && in_unit_interval(o->beta1) &&
              in_unit_interval(o->beta2) && (uint32_t)o->amsgrad <= 1;
         break;
+    case GW_OPTIMIZER_NADAM:
+    case GW_OPTIMIZER_RADAM:
+    case GW_OPTIMIZER_ADAMAX:
+        ok = ok && o->eps >= 0.0 && o->eps < 1e30 && in_unit_interval(o->beta1) &&
+             in_unit_interval(o->beta2) &&
+             (o->kind == GW_OPTIMIZER_ADAMAX || (uint32_t)o->decoupled_weight_decay <= 1) &&
+             (o->kind != GW_OPTIMIZER_NADAM || are_nadam_options_in_range(o));
+        break;
+    case GW_OPTIMIZER_ADADELTA:
+        ok = ok && o->eps >= 0.0 && o->eps < 1e30 && o->alpha >= 0.0 && o->alpha <= 1.0;
+        break;
     default:
         ok = 0;
         break;
@@ -127,7 +236,7 @@ static float factor(double x)
     return x < 0x1p-126 && x > -0x1p-126 ? 0.0f : (float)x;
 }
 
-static gw_status factors_of(const gw_optimizer *optimizer, factors *f)
+static gw_status factors_of(const gw_optimizer *optimizer, int has_noise, factors *f)
 {
     switch (optimizer->kind) {
     case GW_OPTIMIZER_SGD:
@@ -143,6 +252,18 @@ static gw_status factors_of(const gw_optimizer *optimizer, factors *f)
     case GW_OPTIMIZER_ADAM:
     case GW_OPTIMIZER_ADAMW:
         adam_factors(optimizer, f);
+        break;
+    case GW_OPTIMIZER_NADAM:
+        nadam_factors(optimizer, f);
+        break;
+    case GW_OPTIMIZER_RADAM:
+        radam_factors(optimizer, has_noise, f);
+        break;
+    case GW_OPTIMIZER_ADAMAX:
+        adamax_factors(optimizer, f);
+        break;
+    case GW_OPTIMIZER_ADADELTA:
+        adadelta_factors(optimizer, f);
         break;
     default:
         break;
@@ -171,6 +292,9 @@ static int has_momentum(const gw_optimizer *o)
         return o->momentum != 0.0;
     case GW_OPTIMIZER_ADAM:
     case GW_OPTIMIZER_ADAMW:
+    case GW_OPTIMIZER_NADAM:
+    case GW_OPTIMIZER_RADAM:
+    case GW_OPTIMIZER_ADAMAX:
         return o->beta1 != 0.0;
     default:
         return 0;
@@ -213,7 +337,8 @@ gw_status gw_gcomp_map_rule_init(const gw_optimizer *optimizer, float wire_scale
     rule->uses = has_noise ? GW_MAP_USES_V : 0;
     rule->limits = (limit.noise_only ? 0u : GW_MAP_TOLERANCE) | (has_noise ? GW_MAP_NOISE : 0u);
     rule->wire_scale = wire_scale;
-    rule->eps = factor(optimizer->eps);
+    /* Adamax adds eps to the magnitude of a gradient, which may not be the largest. */
+    rule->eps = optimizer->kind == GW_OPTIMIZER_ADAMAX ? 0.0f : factor(optimizer->eps);
     gw_optimizer at_rate = *optimizer;
     if (has_momentum(optimizer) && optimizer->lr >= 0.0 && optimizer->lr < optimizer->peak_lr) {
         at_rate.lr = optimizer->peak_lr;
@@ -223,7 +348,7 @@ gw_status gw_gcomp_map_rule_init(const gw_optimizer *optimizer, float wire_scale
         return GW_OK; /* all factors zero: every ratio is zero, nothing is dropped */
     }
     factors f = {.noise_scale = 1.0};
-    if (factors_of(&at_rate, &f) != GW_OK) {
+    if (factors_of(&at_rate, has_noise, &f) != GW_OK) {
         GW_MEMSET(rule, 0, sizeof *rule);
         return GW_ERR_OPTION;
     }

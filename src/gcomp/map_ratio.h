@@ -42,15 +42,27 @@ GW_INLINE float gw_map_product(float x, float y)
     return (gw_bits_from_float(z) & 0x7fffffffu) <= 0x00800000u ? 0.0f : z;
 }
 
+/* The same for a quotient. 0 / 0 is NaN. */
+GW_INLINE float gw_map_quotient(float x, float y)
+{
+    float z = x / y;
+    return (gw_bits_from_float(z) & 0x7fffffffu) <= 0x00800000u ? 0.0f : z;
+}
+
 GW_INLINE float gw_map_magnitude(float x)
 {
     return gw_float_from_bits(gw_bits_from_float(x) & 0x7fffffffu);
 }
 
-/* sqrt of a lower bound of the second moment after the update. */
+/* sqrt of a lower bound of the second moment after the update. Adamax has the root itself: a largest
+ * magnitude, which is above 0 after every update. */
 GW_INLINE float gw_map_root(const gw_gcomp_map_rule *rule, float v, float a)
 {
     float w;
+    if (rule->kind == GW_OPTIMIZER_ADAMAX) {
+        w = gw_map_product(v, rule->s_scale);
+        return w <= 0.0f ? 0.0f : w; /* NaN remains */
+    }
     if (rule->kind == GW_OPTIMIZER_RMSPROP && (rule->uses & GW_MAP_USES_A) != 0) {
         /* Centered: v - a^2 before the update, less a bound of the rounding error of this difference. Where
          * that bound is not a normal number, the difference counts as unknown. */
@@ -61,12 +73,24 @@ GW_INLINE float gw_map_root(const gw_gcomp_map_rule *rule, float v, float a)
         w = w <= 0.0f && w >= -FLT_MAX ? 0.0f : gw_map_product(w, rule->s_scale);
     } else {
         w = gw_map_product(v, rule->s_scale);
-        if ((rule->uses & GW_MAP_USES_A) != 0) {
+        if ((rule->uses & GW_MAP_USES_A) != 0 && rule->kind != GW_OPTIMIZER_ADADELTA) {
             float largest = gw_map_product(a, rule->a_scale);
             w = largest > w || largest != largest ? largest : w; /* NaN if either is NaN */
         }
     }
     return gw_sqrt(w);
+}
+
+/* The denominator s of the update. Adadelta divides the root of the second moment by that of acc_delta, which
+ * is known before the update. */
+GW_INLINE float gw_map_denominator(const gw_gcomp_map_rule *rule, float v, float a, float root)
+{
+    if (rule->kind == GW_OPTIMIZER_ADADELTA) {
+        float above = gw_map_flush(gw_map_product(v, rule->s_scale) + rule->eps);
+        float below = gw_map_flush(a + rule->eps);
+        return gw_sqrt(gw_map_quotient(above, below < 0.0f ? 0.0f : below)); /* x / 0 drops nothing */
+    }
+    return root + rule->eps;
 }
 
 /* Negative, subnormal, infinite and NaN ratios drop nothing. */
@@ -121,7 +145,8 @@ GW_INLINE uint32_t gw_map_quarter_octave(const gw_gcomp_map_rule *rule, float th
     if ((rule->limits & GW_MAP_TOLERANCE) == 0) {
         return noise;
     }
-    return gw_min_u32(noise, gw_map_tolerance(rule, theta, m, uses_v ? root + rule->eps : 1.0f));
+    float s = uses_v ? gw_map_denominator(rule, v, a, root) : 1.0f;
+    return gw_min_u32(noise, gw_map_tolerance(rule, theta, m, s));
 }
 
 /* Element i of an array at any alignment. */

@@ -39,6 +39,12 @@ static inline uint32_t gw_map_uses_allowed(uint32_t kind)
         return GW_MAP_USES_M;
     case GW_OPTIMIZER_ADAGRAD:
         return GW_MAP_USES_V;
+    case GW_OPTIMIZER_NADAM:
+    case GW_OPTIMIZER_RADAM:
+    case GW_OPTIMIZER_ADAMAX:
+        return GW_MAP_USES_M | GW_MAP_USES_V;
+    case GW_OPTIMIZER_ADADELTA:
+        return GW_MAP_USES_V | GW_MAP_USES_A;
     default:
         return GW_MAP_USES_M | GW_MAP_USES_V | GW_MAP_USES_A;
     }
@@ -59,7 +65,7 @@ static inline int gw_map_rule_is_valid(const gw_gcomp_map_rule *rule)
             return 0;
         }
     }
-    return rule->kind >= GW_OPTIMIZER_SGD && rule->kind <= GW_OPTIMIZER_ADAMW &&
+    return rule->kind >= GW_OPTIMIZER_SGD && rule->kind <= GW_OPTIMIZER_ADADELTA &&
            (uses & ~gw_map_uses_allowed(rule->kind)) == 0 &&
            limits <= (GW_MAP_SWITCHED | GW_MAP_RATES | GW_MAP_UPDATE) &&
            ((limits & GW_MAP_TOLERANCE) != 0 || limits == GW_MAP_NOISE) &&

@@ -30,6 +30,12 @@ static inline float32x4_t product(float32x4_t x, float32x4_t y)
     return gw_f32x4_bits(vandq_u32(bits, vcgtq_u32(vaddq_u32(bits, bits), vdupq_n_u32(0x01000000u))));
 }
 
+static inline float32x4_t quotient(float32x4_t x, float32x4_t y)
+{
+    const uint32x4_t bits = gw_bits_f32x4(vdivq_f32(x, y));
+    return gw_f32x4_bits(vandq_u32(bits, vcgtq_u32(vaddq_u32(bits, bits), vdupq_n_u32(0x01000000u))));
+}
+
 static inline float32x4_t load(const float *src, size_t i)
 {
     return flush(gw_f32x4_bits(gw_load_u32x4((const uint8_t *)src + 4 * i)));
@@ -40,6 +46,10 @@ static inline float32x4_t root_of(const gw_gcomp_map_rule *rule, float32x4_t v, 
 {
     const float32x4_t zero = vdupq_n_f32(0.0f), s_scale = vdupq_n_f32(rule->s_scale);
     float32x4_t w;
+    if (rule->kind == GW_OPTIMIZER_ADAMAX) {
+        w = product(v, s_scale);
+        return gw_f32x4_bits(vbicq_u32(gw_bits_f32x4(w), vcleq_f32(w, zero)));
+    }
     if (rule->kind == GW_OPTIMIZER_RMSPROP && (rule->uses & GW_MAP_USES_A) != 0) {
         const float32x4_t square = product(a, a);
         const float32x4_t error = product(vaddq_f32(v, square), vdupq_n_f32(0x1p-21f));
@@ -49,7 +59,7 @@ static inline float32x4_t root_of(const gw_gcomp_map_rule *rule, float32x4_t v, 
         w = gw_f32x4_bits(vbicq_u32(gw_bits_f32x4(product(w, s_scale)), nothing));
     } else {
         w = product(v, s_scale);
-        if ((rule->uses & GW_MAP_USES_A) != 0) {
+        if ((rule->uses & GW_MAP_USES_A) != 0 && rule->kind != GW_OPTIMIZER_ADADELTA) {
             const float32x4_t largest = product(a, vdupq_n_f32(rule->a_scale));
             /* w stays where it is not less; NaN on either side compares false, and is selected or stays. */
             const uint32x4_t take = vorrq_u32(vcgtq_f32(largest, w), vmvnq_u32(vceqq_f32(largest, largest)));
@@ -57,6 +67,19 @@ static inline float32x4_t root_of(const gw_gcomp_map_rule *rule, float32x4_t v, 
         }
     }
     return vsqrtq_f32(w);
+}
+
+/* The denominator of the update. */
+static inline float32x4_t denominator(const gw_gcomp_map_rule *rule, float32x4_t v, float32x4_t a,
+                                      float32x4_t root)
+{
+    const float32x4_t eps = vdupq_n_f32(rule->eps);
+    if (rule->kind == GW_OPTIMIZER_ADADELTA) {
+        const float32x4_t above = flush(vaddq_f32(product(v, vdupq_n_f32(rule->s_scale)), eps));
+        const float32x4_t below = vmaxq_f32(flush(vaddq_f32(a, eps)), vdupq_n_f32(0.0f)); /* keeps NaN */
+        return vsqrtq_f32(quotient(above, below));
+    }
+    return vaddq_f32(root, eps);
 }
 
 /* Which of four ratios count: normal positive numbers. Subtracting makes all others large. */
@@ -116,8 +139,9 @@ GW_TEMPLATE uint32x4_t quarter_octave(const gw_gcomp_map_rule *rule, const gw_op
     if ((rule->uses & GW_MAP_USES_V) != 0) {
         const int uses_a = (rule->uses & GW_MAP_USES_A) != 0;
         const float32x4_t a = uses_a ? load(state->a, i) : vdupq_n_f32(0.0f);
-        const float32x4_t root = root_of(rule, load(state->v, i), a);
-        s = vaddq_f32(root, vdupq_n_f32(rule->eps));
+        const float32x4_t v = load(state->v, i);
+        const float32x4_t root = root_of(rule, v, a);
+        s = denominator(rule, v, a, root);
         if ((limits & GW_MAP_NOISE) != 0) {
             const uint32x4_t bits = gw_bits_f32x4(product(root, vdupq_n_f32(rule->noise)));
             noise = vandq_u32(vshrq_n_u32(bits, 21), is_ratio(bits));

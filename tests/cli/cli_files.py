@@ -78,7 +78,6 @@ class Files(CliTest):
             ("plan", "import", os.path.join(OPTIONS.root, "data/traces/kineto/resnet50-ddp-2xa100.json.gz"), "-o"),
         ]
         for command in commands:
-            
             os.symlink("folder/second", self.path("first"))
             os.symlink("target", self.path("sub/second"))
             self.ok(*command, self.path("first"))
@@ -154,8 +153,17 @@ class Files(CliTest):
         os.symlink("new", self.path("link"))
         for name in ("new", "./new", "link"):
             self.fails(
-                2, "classic", "compress", source, "--scheme", "topk", "-o", self.path("new"), "--residual",
-                os.path.join(self.dir, name), says="twice",
+                2,
+                "classic",
+                "compress",
+                source,
+                "--scheme",
+                "topk",
+                "-o",
+                self.path("new"),
+                "--residual",
+                os.path.join(self.dir, name),
+                says="twice",
             )
         self.assert_only("a.npy", "link")
 

@@ -49,7 +49,9 @@ class Npy(CliTest):
         self.refused(npy("<f4", bytes(48), shape="(1, 4, 1, 3)", fortran=True), "at byte 44", "Fortran")
         self.refused(npy("<f4", bytes(36), shape="(10,)"), "at byte 164", "40 bytes", "36")
         self.refused(npy("<f4", bytes(44), shape="(10,)"), "at byte 168", "bytes follow the 40 bytes")
-        shapes = "(10) (10LL,) (L,) (-1,) 10 (,) (1,,2) (10, (0x10,) [10] (10.0,) ('a',) (99999999999999999999,)".split()
+        shapes = (
+            "(10) (10LL,) (L,) (-1,) 10 (,) (1,,2) (10, (0x10,) [10] (10.0,) ('a',) (99999999999999999999,)".split()
+        )
         for shape in (*shapes, "(1 2)", "(" + "1," * 33 + ")"):
             self.refused(npy("<f4", bytes(40), shape=shape), "at byte")
         for shape in ("(4611686018427387904,)", "(4294967296, 4294967296)", "(2, 9223372036854775807)"):

@@ -234,7 +234,7 @@ static void maps(void **state)
     for (size_t i = 0; i < LEN; i++) {
         state_of[2][i] = state_of[2][i] < 0 ? -state_of[2][i] : state_of[2][i]; /* second moments */
     }
-    for (int kind = GW_OPTIMIZER_SGD; kind <= GW_OPTIMIZER_ADAMW; kind++) {
+    for (int kind = GW_OPTIMIZER_SGD; kind <= GW_OPTIMIZER_ADADELTA; kind++) {
         for (unsigned variant = 0; variant < 4; variant++) {
             gw_optimizer optimizer;
             memset(&optimizer, 0, sizeof optimizer);
@@ -247,6 +247,7 @@ static void maps(void **state)
             optimizer.beta2 = 0.999;
             optimizer.alpha = 0.99;
             optimizer.eps = 1e-8;
+            optimizer.mu_product = 1.0;
             optimizer.centered = kind == GW_OPTIMIZER_RMSPROP && variant >= 2;
             optimizer.amsgrad = kind >= GW_OPTIMIZER_ADAM && variant >= 2;
             gw_gcomp_map_rule rule;

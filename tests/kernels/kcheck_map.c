@@ -56,7 +56,7 @@ static void real_rule(kc_rng *rng, gw_gcomp_map_rule *rule)
 {
     gw_optimizer o;
     memset(&o, 0, sizeof o);
-    o.kind = (gw_optimizer_kind)(1 + kc_below(rng, 7));
+    o.kind = (gw_optimizer_kind)(1 + kc_below(rng, GW_OPTIMIZER_ADADELTA));
     o.step = 1 + kc_below(rng, 1000) * kc_below(rng, 2);
     o.lr = random_choice(rng, 0.1, 1e-3, 3e-5);
     o.weight_decay = random_choice(rng, 0.0, 1e-4, 0.1);
@@ -71,6 +71,9 @@ static void real_rule(kc_rng *rng, gw_gcomp_map_rule *rule)
     o.amsgrad = (int)kc_below(rng, 2);
     o.peak_lr = random_choice(rng, 0.0, 0.1, 30.0) * o.lr;
     gw_gcomp_map_limits limits = {.tolerance_bits = 1 + kc_below(rng, 23)};
+    o.decoupled_weight_decay = (int)kc_below(rng, 2);
+    o.momentum_decay = 4e-3;
+    o.mu_product = 1.0;
     if (o.kind >= GW_OPTIMIZER_ADAGRAD && kc_below(rng, 2) == 0) {
         limits.noise = (float)random_choice(rng, 1.0, 0.2, 0x1p-8);
         limits.noise_only = (int)kc_below(rng, 2);
@@ -99,7 +102,7 @@ static void random_rule(kc_rng *rng, gw_gcomp_map_rule *rule, uint32_t uses)
 {
     const unsigned pattern = kc_below(rng, KC_VALUE_PATTERNS);
     memset(rule, 0, sizeof *rule);
-    rule->kind = kc_below(rng, 2) == 0 ? GW_OPTIMIZER_RMSPROP : 1 + kc_below(rng, 7);
+    rule->kind = kc_below(rng, 2) == 0 ? GW_OPTIMIZER_RMSPROP : 1 + kc_below(rng, GW_OPTIMIZER_ADADELTA);
     rule->uses = uses | ((uses & GW_MAP_USES_A) != 0 ? (uint32_t)GW_MAP_USES_V : 0);
     rule->p_param = random_float(rng, pattern);
     rule->p_m = random_float(rng, kc_below(rng, KC_VALUE_PATTERNS));
@@ -173,20 +176,23 @@ static model_ratio model_of(const gw_gcomp_map_rule *r, size_t i)
     const long double theta = has_tolerance ? get(kc_plain(0), i) : 0.0L;
     const long double m = has_tolerance && (r->uses & GW_MAP_USES_M) != 0 ? get(kc_plain(1), i) : 0.0L;
     const long double v = uses_v ? get(kc_plain(2), i) : 0.0L;
-    const long double a = (r->uses & GW_MAP_USES_A) != 0 ? get(kc_plain(3), i) : 0.0L;
+    const int is_delta = r->kind == GW_OPTIMIZER_ADADELTA; /* reads a for the tolerance */
+    const int uses_a = (r->uses & GW_MAP_USES_A) != 0 && r->kind != GW_OPTIMIZER_ADAMAX;
+    const long double a = uses_a && (has_tolerance || !is_delta) ? get(kc_plain(3), i) : 0.0L;
     long double s = 1.0L, root = 0.0L;
     if (uses_v) {
         long double w = v * r->s_scale;
         if ((r->uses & GW_MAP_USES_A) != 0 && r->kind == GW_OPTIMIZER_RMSPROP) {
             w = (v - a * a) * r->s_scale;
             w = w < 0.0L ? 0.0L : w;
-        } else if ((r->uses & GW_MAP_USES_A) != 0) {
+        } else if ((r->uses & GW_MAP_USES_A) != 0 && !is_delta) {
             w = fmaxl(w, a * r->a_scale);
         }
         w = w < 0.0L && w > -0x1p-126L ? 0.0L : w; /* underflow of a negative moment */
-        root = sqrtl(w);
-        s = root + r->eps;
+        root = r->kind == GW_OPTIMIZER_ADAMAX ? (w < 0.0L ? 0.0L : w) : sqrtl(w);
+        s = is_delta ? sqrtl((v * r->s_scale + r->eps) / (a + r->eps)) : root + r->eps;
     }
+    s = is_delta && !has_tolerance ? 1.0L : s;
     const long double p = (r->p_param * theta - r->p_m * m) * s;
     const long double q = r->q_param * theta + r->q_m * m;
     model_ratio out;

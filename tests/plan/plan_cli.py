@@ -529,7 +529,7 @@ class Kineto(Case):
         self.assertEqual(self.good("import", self.small()), self.SMALL)
         for value in (
             *("9223372036854775807", "9223372036854775808", "18446744073709551615", "1" * 400, "-1e999", "1e-999"),
-            *("inf", "-inf", "Infinity", "-Infinity", "NaN", "nan", "-nan", "[NaN, [inf], {\"x\": NaN}]", "null", "true"),
+            *("inf", "-inf", "Infinity", "-Infinity", "NaN", "nan", "-nan", '[NaN, [inf], {"x": NaN}]', "null", "true"),
             *('"a\tb\nc"', '"C:\\Users\\data"', '"\xff\xfe"', '"NaN \\" inf"'),
         ):
             member = '"x": %s, ' % value
@@ -552,7 +552,14 @@ class Kineto(Case):
             ('"ts": 50', '"ts": Infinity', ["event 7", "no number"]),
         ):
             self.refused(words, "import", self.write("bad.json", text.replace(old, new)))
-        for dims, elems in (("[]", 0), ("[[]]", 1), ("[NaN]", 0), ("[[3, null]]", 0), ("[[3], 5, [NaN]]", 3), ("[[0]]", 0)):
+        for dims, elems in (
+            ("[]", 0),
+            ("[[]]", 1),
+            ("[NaN]", 0),
+            ("[[3, null]]", 0),
+            ("[[3], 5, [NaN]]", 3),
+            ("[[0]]", 0),
+        ):
             model = self.good("import", self.write("dims.json", text.replace("[[3]]", dims)))
             self.assertIn("gradient0,%d," % elems, model, dims)
 
@@ -579,8 +586,10 @@ class Kineto(Case):
         """The last launch before a gradient that has a kernel counts, of several kernels the last; up to 16 launches
         without one."""
         text = contents(self.small()).decode()
-        launch = ', {"cat": "Runtime", "name": "LaunchKernel", "tid": 18446744073709551615, "ts": %s, ' \
+        launch = (
+            ', {"cat": "Runtime", "name": "LaunchKernel", "tid": 18446744073709551615, "ts": %s, '
             '"args": {"correlation": %d}}'
+        )
         kernel = ', {"cat": "Kernel", "name": "k", "ts": %s, "dur": 1, "args": {"correlation": %d}}'
 
         def second(more):
@@ -595,8 +604,10 @@ class Kineto(Case):
     def test_memory_follows_gradients(self):
         """More than 2^20 launches and 2^20 kernels: they are not kept, the text is read again."""
         text = contents(self.small())
-        block = b'{"cat":"kernel","ts":1,"args":{"correlation":77}},' \
+        block = (
+            b'{"cat":"kernel","ts":1,"args":{"correlation":77}},'
             b'{"cat":"Runtime","name":"Launch","ts":1,"args":{"correlation":77}},'
+        )
         at = text.index(b'{"ph"')
         packer = gzip.open(self.path("many.json.gz"), "wb", compresslevel=1)
         with packer:
@@ -605,13 +616,15 @@ class Kineto(Case):
                 packer.write(block * 4096)
             packer.write(text[at:])
         with open(self.path("out"), "w") as out:
-            process = subprocess.Popen([TOOL, "import", self.path("many.json.gz")], stdout=out, stderr=subprocess.DEVNULL)
+            process = subprocess.Popen(
+                [TOOL, "import", self.path("many.json.gz")], stdout=out, stderr=subprocess.DEVNULL
+            )
             _, status, usage = os.wait4(process.pid, 0)
             process.returncode = status
         self.assertEqual(status, 0)
         with open(self.path("out")) as out:
             self.assertEqual(out.read(), self.SMALL)
-        if "asan" not in os.environ.get("LD_PRELOAD", "") and not b"__asan_init" in contents(TOOL):
+        if "asan" not in os.environ.get("LD_PRELOAD", "") and b"__asan_init" not in contents(TOOL):
             self.assertLess(usage.ru_maxrss, 120 << 10)  # KiB
 
     def test_limits(self):
@@ -775,6 +788,7 @@ class BadInput(Case):
 
     def test_byte_order_marks(self):
         """Windows editors write them; whatever is JSON or CSV may have one."""
+
         def marked(name, text):
             return self.write(name, b"\xef\xbb\xbf" + (text if isinstance(text, bytes) else text.encode()))
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from ctypes import POINTER, cast, pointer
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import torch
+from torch.optim.nadam import nadam
 
 import gradwire.maps
 from gradwire._structs import gw_collective_segment, gw_collective_segments
@@ -21,6 +23,10 @@ _STATE = {
     "adagrad": {"v": "sum"},
     "rmsprop": {"m": "momentum_buffer", "v": "square_avg", "a": "grad_avg"},
     "adam": {"m": "exp_avg", "v": "exp_avg_sq", "a": "max_exp_avg_sq"},
+    "nadam": {"m": "exp_avg", "v": "exp_avg_sq"},
+    "radam": {"m": "exp_avg", "v": "exp_avg_sq"},
+    "adamax": {"m": "exp_avg", "v": "exp_inf"},
+    "adadelta": {"v": "square_avg", "a": "acc_delta"},
 }
 _FAMILIES = {
     torch.optim.SGD: "sgd",
@@ -28,16 +34,43 @@ _FAMILIES = {
     torch.optim.RMSprop: "rmsprop",
     torch.optim.Adam: "adam",
     torch.optim.AdamW: "adam",
+    torch.optim.NAdam: "nadam",
+    torch.optim.RAdam: "radam",
+    torch.optim.Adamax: "adamax",
+    torch.optim.Adadelta: "adadelta",
+}
+
+# Why no bound holds for every gradient, by the name of the class, which need not be torch's (docs/numerics.md 2.7).
+_UNBOUNDED = {
+    "Lion": "Lion's update is a sign: the smallest change of a gradient can turn it around",
+    "Muon": "Muon orthogonalises the momentum of a whole matrix: a change of one gradient moves all of its parameters",
+    "Adafactor": "Adafactor divides by a product of row and column means, which the other gradients can make as small as "
+    "they like",
+    "Rprop": "Rprop's update is a sign: the smallest change of a gradient can turn it around",
+    "LBFGS": "L-BFGS multiplies gradients of the whole model with each other",
 }
 
 
 def family(optimizer: torch.optim.Optimizer) -> str | None:
-    """ "sgd", "adagrad", "rmsprop" or "adam"; None for an optimizer whose update is not known."""
+    """A key of _STATE; None for an optimizer whose update is not known or has no bound: why_unbounded()."""
     for cls in type(optimizer).__mro__:
         if cls in _FAMILIES:
             # A class that overrides step() may do anything in it.
             return _FAMILIES[cls] if _same_step(type(optimizer), cls) else None
     return None
+
+
+def why_unbounded(optimizer: torch.optim.Optimizer) -> str:
+    """One sentence for an optimizer whose family() is None: why no tolerance can be kept."""
+    names = [cls.__name__ for cls in type(optimizer).__mro__]
+    for name in names:
+        for part, reason in _UNBOUNDED.items():
+            if part.lower() in name.lower():
+                return reason
+    known = [cls.__name__ for cls in type(optimizer).__mro__ if cls in _FAMILIES]
+    if known:
+        return f"{names[0]} has a step() of its own, which may do more than that of {known[0]}"
+    return f"the update of {names[0]} is not known to gradwire"
 
 
 def _same_step(cls: type, known: type) -> bool:
@@ -46,7 +79,7 @@ def _same_step(cls: type, known: type) -> bool:
 
 
 def has_second_moment(optimizer: torch.optim.Optimizer) -> bool:
-    return family(optimizer) in ("adagrad", "rmsprop", "adam")
+    return "v" in _STATE.get(family(optimizer), {})
 
 
 def _plain(value: Any) -> Any:
@@ -68,11 +101,30 @@ def _kind(optimizer: torch.optim.Optimizer, group: dict[str, Any], made: str) ->
     return made
 
 
+def _mu_product(state: dict[str, Any]) -> float:
+    """NAdam's product of mu before the update; 1 for other optimizers and before the first update."""
+    return plain_number(state.get("mu_product", 1.0))
+
+
+@cache
+def _nadam_has_known_step() -> bool:
+    """False where NAdam multiplies mu_product by mu once too often (torch 1.13): in what it takes of exp_avg."""
+    tensors = [[torch.full((), value)] for value in (0.0, 1.0, 0.0, 0.0, 1.0, 0.0)]
+    nadam(*tensors, foreach=False, beta1=0.5, beta2=0.0, lr=1.0, weight_decay=0.0, momentum_decay=0.0, eps=0.0)
+    # mu = 1/4 in every step, exp_avg = 1/2: minus (1 - mu) / (1 - mu) minus mu / (1 - mu^2) / 2, or mu^3
+    return abs(float(tensors[0][0]) + 1 + 2 / 15) < 1e-3
+
+
+def is_update_known(made: str, state: dict[str, Any]) -> bool:
+    """Whether maps know the update that comes. If not, nothing of this parameter is dropped."""
+    return made != "nadam" or _mu_product(state) < 2**-24 or _nadam_has_known_step()
+
+
 def describe(
-    optimizer: torch.optim.Optimizer, group: dict[str, Any], step: int, peak_lr: float = 0.0
+    optimizer: torch.optim.Optimizer, group: dict[str, Any], step: int, mu_product: float = 1.0, peak_lr: float = 0.0
 ) -> gradwire.maps.Optimizer:
-    """Kind and hyperparameters for the update number `step`, from 1, as the group has them now. peak_lr: the rate that
-    counts, of Rates.look()."""
+    """Kind and hyperparameters for the update number `step`, from 1, as the group has them now. mu_product: of NAdam's
+    state. peak_lr: the rate that counts, of Rates.look()."""
     made = family(optimizer)
     if made is None:
         raise ValueError(f"{type(optimizer).__name__} is not an optimizer that maps are known for")
@@ -87,12 +139,15 @@ def describe(
         dampening=plain_number(group.get("dampening", 0.0)),
         beta1=plain_number(beta1),
         beta2=plain_number(beta2),
-        alpha=plain_number(group.get("alpha", 0.99)),
+        alpha=plain_number(group["rho"] if made == "adadelta" else group.get("alpha", 0.99)),
         eps=plain_number(group.get("eps", 1e-8)),
         lr_decay=plain_number(group.get("lr_decay", 0.0)),
         centered=bool(group.get("centered", False)),
         amsgrad=bool(group.get("amsgrad", False)),
         maximize=bool(group.get("maximize", False)),
+        decoupled_weight_decay=bool(group.get("decoupled_weight_decay", False)),
+        momentum_decay=plain_number(group.get("momentum_decay", 4e-3)),
+        mu_product=mu_product,
     )
 
 
@@ -215,7 +270,7 @@ class SegmentTable:
     def __init__(self, book: Book, places: list[Place], wire_scale: float, limits: gradwire.maps.Limits) -> None:
         self._keep: list[torch.Tensor] = []
         self._book, self._scale, self._limits = book, wire_scale, limits
-        self._rules: dict[tuple[int, int], Any] = {}
+        self._rules: dict[tuple[int, int, float], Any] = {}
         self._array = (gw_collective_segment * len(places))()
         for segment, place in zip(self._array, places):
             self._fill(segment, place)
@@ -241,12 +296,13 @@ class SegmentTable:
         for name, key in _STATE[made].items():
             if state.get(key) is not None:
                 setattr(arrays, name, self._address_of(state[key], stride, param))
-        segment.rule = self._rule(optimizer, group, next_step(made, state))
+        if is_update_known(made, state):
+            segment.rule = self._rule(optimizer, group, next_step(made, state), _mu_product(state))
 
-    def _rule(self, optimizer: torch.optim.Optimizer, group: dict[str, Any], step: int) -> Any:
-        key = (id(group), step)
+    def _rule(self, optimizer: torch.optim.Optimizer, group: dict[str, Any], step: int, mu_product: float) -> Any:
+        key = (id(group), step, mu_product)
         if key not in self._rules:
-            described = describe(optimizer, group, step, self._book.peak_lr(group))
+            described = describe(optimizer, group, step, mu_product, self._book.peak_lr(group))
             rule = gradwire.maps.Rule(described, self._scale, self._limits_of(optimizer))
             self._rules[key] = pointer(rule.struct)
         return self._rules[key]

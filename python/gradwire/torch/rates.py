@@ -99,7 +99,7 @@ class Rates:
                 if self._peaks is not None:
                     counts = self._stated(number, rate)
                 elif ahead is not None:
-                    counts = max(rate, ahead.peak(j, _memory_of(group), self._bits))
+                    counts = max(rate, ahead.peak(j, _memory_of(optimizer, group), self._bits))
                 else:
                     counts = self._largest((i, j), number, group, rate)
                 found[id(group)] = counts
@@ -122,13 +122,13 @@ class Rates:
         largest = max(
             rate, seen or 0.0, *(plain_number(group[name]) for name in ("initial_lr", "max_lr") if name in group)
         )
-        if self._has_looked and seen is not None and largest > seen * _SAME and _memory_of(group):
+        if self._has_looked and seen is not None and largest > seen * _SAME and _memory_of(self._optimizers[key[0]], group):
             self._warn(
                 f"group {number}: the learning rate has risen to {largest:g}, above all that were seen ({seen:g}). "
                 "Gradients of the updates before were rounded for smaller rates, within a share of the momentum: pass "
                 "peak_lr= or scheduler=, and they keep the tolerance."
             )
-        if rate < largest * _FALLEN and _memory_of(group):
+        if rate < largest * _FALLEN and _memory_of(self._optimizers[key[0]], group):
             self._hint(
                 f"group {number}: the learning rate is {rate:g}, but quanta are for {largest:g}, which may come "
                 "again: with scheduler= they follow the schedule, and messages are smaller."
@@ -154,11 +154,12 @@ class Rates:
         self.seen = {(i, j): rate for i, j, rate in state}
 
 
-def _memory_of(group: dict[str, Any]) -> float:
+def _memory_of(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> float:
     """What is left of a gradient's weight in an update after one more, at most. 0: it meets one update only."""
-    if "betas" in group:  # exp_avg keeps beta1; the denominator can shrink by sqrt(beta2) meanwhile
+    if "betas" in group:  # exp_avg keeps beta1; the denominator can shrink by sqrt(beta2) meanwhile, Adamax's by beta2
         beta1, beta2 = map(plain_number, group["betas"])
-        return beta1 / math.sqrt(beta2) if beta2 else beta1
+        beta2 = beta2 if isinstance(optimizer, torch.optim.Adamax) else math.sqrt(beta2)
+        return beta1 / beta2 if beta2 else beta1
     return plain_number(group.get("momentum", 0.0))
 
 

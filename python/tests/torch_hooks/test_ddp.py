@@ -51,6 +51,10 @@ OPTIMIZERS = {
     "amsgrad": lambda p: torch.optim.AdamW(p, lr=3e-3, amsgrad=True),
     "adagrad": lambda p: torch.optim.Adagrad(p, lr=0.02),
     "rmsprop": lambda p: torch.optim.RMSprop(p, lr=1e-3, momentum=0.9, centered=True),
+    "nadam": lambda p: torch.optim.NAdam(p, lr=2e-3, weight_decay=1e-4),
+    "radam": lambda p: torch.optim.RAdam(p, lr=2e-3),
+    "adamax": lambda p: torch.optim.Adamax(p, lr=2e-3),
+    "adadelta": lambda p: torch.optim.Adadelta(p, lr=1.0),
 }
 
 
