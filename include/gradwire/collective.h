@@ -78,10 +78,11 @@ typedef struct gw_collective_piece {
     uint64_t digest_first; /* index of its first word in the map's digests */
 } gw_collective_piece;
 
+/* Piece `index` of a bucket. GW_ERR_ARG (index, or a layout that is not initialised): *piece is zeroed. */
 GW_API GW_MUST_CHECK gw_status gw_collective_piece_at(const gw_collective_layout *layout, uint32_t index,
                                                       gw_collective_piece *piece);
 
-/* Values [*first, *first + *len) are the shard of `rank`. */
+/* Values [*first, *first + *len) are the shard of `rank`. GW_ERR_ARG: both are 0. */
 GW_API GW_MUST_CHECK gw_status gw_collective_shard_at(const gw_collective_layout *layout, uint32_t rank,
                                                       uint64_t *first, uint64_t *len);
 

@@ -242,7 +242,7 @@ typedef struct gw_gcomp {
 } gw_gcomp;
 
 /* Initialises a handle. GW_OK; GW_ERR_ARG (NULL); GW_ERR_OPTION (a field out of range or a combination that
- * docs/format.md section 2 does not allow). */
+ * docs/format.md section 2 does not allow). On failure *codec is what it was. */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_init(gw_gcomp *codec, const gw_gcomp_options *options);
 
 /* Bytes of workspace that one call of the codec needs: a constant below 1 MiB for given options. 0 for a
@@ -444,7 +444,7 @@ typedef struct gw_gcomp_chunk {
 
 /* Reads entry `index` of the directory of a frame that gw_gcomp_check() has accepted, or for which it found
  * nothing but a missing codebook or map (GW_ERR_TABLE, GW_ERR_MAP); info is from gw_gcomp_check() or
- * gw_gcomp_peek(). GW_OK; GW_ERR_ARG (index, or an info that no frame of this size has). */
+ * gw_gcomp_peek(). GW_OK; GW_ERR_ARG (index, or an info that no frame of this size has): *chunk is zeroed. */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_chunk_info(const gw_gcomp_frame *frame, const gw_gcomp_info *info,
                                                    uint64_t index, gw_gcomp_chunk *chunk);
 
@@ -615,7 +615,7 @@ typedef struct gw_gcomp_rate {
     gw_gcomp_rate_kind kind;
 } gw_gcomp_rate;
 
-/* Empties a rate. GW_OK; GW_ERR_ARG (NULL, unknown kind). */
+/* Empties a rate. GW_OK; GW_ERR_ARG (NULL, unknown kind): *rate is zeroed. */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_rate_init(gw_gcomp_rate *rate, gw_gcomp_rate_kind kind);
 
 /*

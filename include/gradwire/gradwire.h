@@ -38,6 +38,10 @@ extern "C" {
 #define GW_VERSION_MINOR 1
 #define GW_VERSION_PATCH 0
 
+/* Stack that a call of gcomp.h, thc.h, classic.h or collective.h needs at most, with any backends, in a
+ * library built with optimisation (docs/limits.md has figures). Threads of musl have 128 KiB by default. */
+#define GW_STACK_SIZE_MAX 65536u
+
 /* GW_API marks public symbols: visible in a shared library that hides everything else. */
 #if defined(_WIN32)
 #define GW_API

@@ -335,7 +335,7 @@ GW_API GW_MUST_CHECK gw_status gw_thc_error_save(const float *error, uint64_t el
                                                  gw_buffer *dst);
 /* Copies what a saved piece and [element_first, element_first + len) have in common; other elements keep
  * their value. *loaded (may be NULL) = how many. GW_ERR_SHORT, _MAGIC, _VERSION, _HEADER, _TRAILING,
- * _CHECKSUM, _NONFINITE: nothing copied. */
+ * _CHECKSUM, _NONFINITE: nothing copied, *loaded is 0. */
 GW_API GW_MUST_CHECK gw_status gw_thc_error_load(const void *src, size_t src_size, float *error,
                                                  uint64_t element_first, uint64_t len, uint64_t *loaded);
 
@@ -748,14 +748,15 @@ GW_API GW_MUST_CHECK gw_status gw_thc_server_receive(gw_thc_server *server, cons
                                                      size_t packet_size, gw_thc_reply *reply);
 
 /* Closes the open version of a slot (partial aggregation on the caller's clock); the reply broadcasts it.
- * GW_ERR_STATE if no version is open. */
+ * GW_ERR_ARG (NULL, a slot that the server does not have); GW_ERR_STATE if no version is open: the reply has
+ * GW_THC_ACTION_NONE. */
 GW_API GW_MUST_CHECK gw_status gw_thc_server_seal(gw_thc_server *server, uint32_t slot, gw_thc_reply *reply);
 
 /* Frees the slot's version before the current one, although not every worker was seen since. */
 GW_API GW_MUST_CHECK gw_status gw_thc_server_drop(gw_thc_server *server, uint32_t slot);
 
 /* 1 if the slot has an open version, else 0; *round and *members (may be NULL) get its round and its
- * contributors so far. */
+ * contributors so far, 0 where there is no such slot. */
 GW_API int gw_thc_server_slot_open(const gw_thc_server *server, uint32_t slot, uint32_t *round,
                                    uint32_t *members);
 

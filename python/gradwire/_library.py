@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from gradwire import _abi, _prototypes
+from gradwire._constants import GW_ERR_OPTION
 from gradwire.errors import Error
 
 
@@ -64,3 +66,13 @@ def check(status: int, **places: int | None) -> None:
     """Raises gradwire.Error unless status is GW_OK. `places`: chunk, block or frame to blame, None where none is."""
     if status != 0:
         raise Error(status, lib.gw_status_message(status).decode(), **places)
+
+
+def check_options(status: int, given: Mapping[str, Any], ranges: Mapping[str, tuple[float, float]]) -> None:
+    """check() of a call that takes options: the Error names the one that is out of its range, if one is."""
+    if status == GW_ERR_OPTION:
+        for name, (low, high) in ranges.items():
+            if given.get(name) is not None and not low <= given[name] <= high:
+                message = lib.gw_status_message(status).decode()
+                raise Error(status, f"{message}: {name}={given[name]} is not in {low}..{high}")
+    check(status)

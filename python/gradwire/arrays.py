@@ -35,6 +35,8 @@ def look(values: ArrayLike) -> tuple[np.ndarray, str]:
             raise TypeError(
                 f"{type(values).__name__} is no NumPy array and has neither __dlpack__ nor the buffer protocol"
             ) from None
+    if isinstance(values, np.ma.MaskedArray):
+        raise TypeError("a masked array: what is behind its mask would be taken as values; pass .filled() or .data")
     if not values.dtype.isnative:
         raise TypeError(f"elements of type {values.dtype.str} are not in this machine's byte order")
     if values.dtype.name == "bfloat16":

@@ -15,6 +15,8 @@ def mask(*names: str) -> int:
     """The mask for options that permit these backends only (scalar always is)."""
     result = 0
     for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"name={name!r} of a backend is no string")
         bit = lib.gw_backend_from_name(name.encode())
         if not bit:
             raise ValueError(f"no backend {name!r}")

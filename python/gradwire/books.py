@@ -8,6 +8,7 @@ import numpy as np
 
 from gradwire import arrays
 from gradwire._constants import GW_GCOMP_BOOK_SIZE_MAX
+from gradwire._fill import integer
 from gradwire._library import check, lib
 from gradwire._structs import gw_buffer, gw_gcomp_histogram
 from gradwire.arrays import ArrayLike
@@ -58,6 +59,7 @@ def install(codec: Codec, book: ArrayLike, id: int, generation: int, *, encode: 
     codec. Raises Error "table" for a codebook that breaks a rule; the codec is then unchanged.
     """
     book = arrays.read(book, np.uint8, "a codebook")
+    id, generation = (integer(x, what, 0, (1 << 32) - 1) for x, what in ((id, "id"), (generation, "generation")))
     check(lib.gw_gcomp_install(codec.handle, id, generation, book.ctypes.data, book.size, int(encode)))
 
 

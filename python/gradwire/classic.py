@@ -18,7 +18,7 @@ import numpy as np
 
 from gradwire import _constants as c
 from gradwire import arrays
-from gradwire._fill import fill
+from gradwire._fill import choose, fill, instance, integer, real, scale_of
 from gradwire._library import check, lib
 from gradwire._structs import (
     gw_buffer,
@@ -99,7 +99,7 @@ class Options:
         """The C struct."""
         found = {field.name: getattr(self, field.name) for field in fields(self)}
         for name, names in _ENUMS.items():
-            found[name] = _number(names, found[name], name)
+            found[name] = choose(names, found[name], name)
         found |= {name: int(found[name]) for name in _FLAGS}
         return fill(gw_classic_options, **found)
 
@@ -112,12 +112,6 @@ class Options:
         return cls(**found)
 
 
-def _number(names: dict[str, int], name: str, what: str) -> int:
-    if name not in names:
-        raise ValueError(f"no {what} {name!r}; there are: {', '.join(names)}")
-    return names[name]
-
-
 def options(scheme: str, **changes) -> Options:
     """The usual options of a scheme, with changes to fields of Options.
 
@@ -125,20 +119,21 @@ def options(scheme: str, **changes) -> Options:
     found by Codec(): Error "option".
     """
     struct = gw_classic_options()
-    check(lib.gw_classic_options_init(struct, _number(_SCHEMES, scheme, "scheme")))
+    check(lib.gw_classic_options_init(struct, choose(_SCHEMES, scheme, "scheme")))
     return replace(Options.from_struct(struct), **changes)
 
 
 def keep_len(len: int, ratio: float) -> int:
     """Values to send of `len`: ceil(len * ratio), at least 1 and at most len; 0 for len 0 or a ratio that is not in
     (0, 1]."""
-    return lib.gw_classic_keep_len(len, ratio)
+    return lib.gw_classic_keep_len(integer(len, "len"), real(ratio, "ratio"))
 
 
 def warmup_ratio(ratio: float, step: int, warmup_steps: int) -> float:
     """DGC's warm-up: a ratio that falls by equal factors from 1 to `ratio` over warmup_steps steps; 0 for a ratio that
     is not in (0, 1]."""
-    return lib.gw_classic_warmup_ratio(ratio, step, warmup_steps)
+    steps = integer(step, "step"), integer(warmup_steps, "warmup_steps")
+    return lib.gw_classic_warmup_ratio(real(ratio, "ratio"), *steps)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,7 +206,7 @@ class Codec:
     """
 
     def __init__(self, options: Options) -> None:
-        self.options = options
+        self.options = instance(options, Options, "options")
         self.handle = gw_classic()
         check(lib.gw_classic_init(self.handle, options.struct()))
         arrays_of = lib.gw_classic_state_arrays(self.handle)
@@ -220,12 +215,13 @@ class Codec:
 
     def state(self, len: int) -> State:
         """State of a new tensor of len values: the arrays that the scheme needs, zeros."""
+        len = integer(len, "len", 0, LEN_MAX)
         new = lambda has: np.zeros(len, np.float32) if has else None  # noqa: E731
         return State(new(self.has_residual), new(self.has_momentum))
 
     def block_count(self, len: int) -> int:
         """Blocks of QSGD and TERNGRAD, columns of ONEBIT; 1 for the others; 0 if len is 0."""
-        return lib.gw_classic_block_count(self.handle, len)
+        return lib.gw_classic_block_count(self.handle, integer(len, "len"))
 
     def bound(self, len: int, step: Step | None = None) -> int:
         """Bytes that a frame of len values never exceeds. ValueError where there is no such tensor or step."""
@@ -273,7 +269,7 @@ class Codec:
 
 
 def _step(len: int, step: Step | None) -> gw_classic_step:
-    step = step or Step()
+    step = Step() if step is None else instance(step, Step, "step")
     return fill(
         gw_classic_step,
         len=len,
@@ -293,7 +289,7 @@ class _Call:
         self._codec = codec
         self.values = arrays.source(values, codec.options.dtype)
         self.step = _step(self.values.size, step)
-        state = state or State()
+        state = State() if state is None else instance(state, State, "state")
         self.residual = self._memory(state.residual, codec.has_residual, "residual")
         self.momentum = self._memory(state.momentum, codec.has_momentum, "momentum")
         if self.residual is not None:
@@ -329,7 +325,7 @@ class _Call:
 
 
 def _frame(data: np.ndarray, len_max: int) -> gw_classic_frame:
-    return gw_classic_frame(data.ctypes.data, data.size, len_max, c.GW_BACKEND_ALL)
+    return gw_classic_frame(data.ctypes.data, data.size, integer(len_max, "len_max"), c.GW_BACKEND_ALL)
 
 
 def _peek(data: np.ndarray) -> gw_classic_frame_info:
@@ -370,7 +366,7 @@ def decode(frame: ArrayLike, *, out: ArrayLike | None = None, scale: float = 1.0
 
     Raises Error. After "corrupt" and "checksum" out is zeros, after other errors untouched.
     """
-    data = arrays.frame(frame)
+    data, len_max = arrays.frame(frame), integer(len_max, "len_max")
     info = _peek(data)
     dtype = name_in(DTYPES, info.dtype)
     if out is None:
@@ -392,7 +388,7 @@ def _into(function, data: np.ndarray, info, out: ArrayLike, dtype: str, scale: f
     if values.size != info.len:
         raise ValueError(f"out has {values.size} values, the frame {info.len}")
     arrays.apart(values, data)
-    target = gw_classic_target(values=values.ctypes.data, capacity=values.size, scale=scale)
+    target = gw_classic_target(values=values.ctypes.data, capacity=values.size, scale=scale_of(scale))
     check(function(_frame(data, len_max), byref(target), _workspace(info)))
     return out
 
@@ -445,7 +441,7 @@ class Sum:
         values = arrays.target(np.empty(self.info.len, np.float32) if out is None else out, "fp32")
         if values.size != self.info.len:
             raise ValueError(f"out has {values.size} values, the sum {self.info.len}")
-        target = gw_classic_target(values=values.ctypes.data, capacity=values.size, scale=scale)
+        target = gw_classic_target(values=values.ctypes.data, capacity=values.size, scale=scale_of(scale))
         first = _frame(self._first, self._len_max)
         check(lib.gw_classic_sum_decode(self._struct, first, byref(target), _workspace(self._info)))
         return values if out is None else out

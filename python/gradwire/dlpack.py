@@ -60,9 +60,11 @@ _get_pointer.restype, _get_pointer.argtypes = ctypes.c_void_p, (ctypes.py_object
 def borrow(producer: Any) -> tuple[np.ndarray, str]:
     """An array of the producer's memory, with its shape and strides, and the name of its type; bf16 is seen as uint16.
 
-    Raises TypeError for memory that is not the CPU's and for types that gradwire does not know. The array is read-only
-    where the producer says so.
+    Raises TypeError for memory that is not the CPU's, for types that gradwire does not know, and for tensors whose
+    memory does not hold their values (torch's negative and conjugate bits, its tensors without memory). The array is
+    read-only where the producer says so.
     """
+    _refuse_pending(producer)
     device = producer.__dlpack_device__()[0] if hasattr(producer, "__dlpack_device__") else 1
     if device not in _CPU_DEVICES:
         raise TypeError(f"{_kind(producer)} is not in the memory of the CPU (DLPack device type {int(device)})")
@@ -73,10 +75,22 @@ def borrow(producer: Any) -> tuple[np.ndarray, str]:
         raise TypeError(
             f"{_kind(producer)} has elements that gradwire does not know (DLPack {tensor.code}, {tensor.bits})"
         )
+    if not tensor.data and 0 not in tensor.shape[: tensor.ndim]:
+        raise TypeError(f"{_kind(producer)} has no memory: its values are computed when they are read; pass a copy")
     array = _array(capsule, tensor, np.dtype(dtype))
     if flags & _READ_ONLY:
         array.flags.writeable = False
     return array, name
+
+
+def _refuse_pending(producer: Any) -> None:
+    """Torch's views with a pending operation share memory that holds other values. Its export ignores the negative
+    bit."""
+    for pending, bit, resolve in (("is_neg", "negative", "resolve_neg"), ("is_conj", "conjugate", "resolve_conj")):
+        if getattr(producer, pending, bool)():
+            raise TypeError(
+                f"{_kind(producer)} has its {bit} bit set: its memory holds other values; pass its {resolve}(), a copy"
+            )
 
 
 def _kind(producer: Any) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from gradwire import _constants as c
 from gradwire import arrays
+from gradwire._fill import integer
 from gradwire._library import check, lib
 from gradwire._structs import gw_gcomp, gw_gcomp_chunk, gw_gcomp_frame, gw_gcomp_info, gw_gcomp_options
 from gradwire.arrays import ArrayLike
@@ -99,7 +100,7 @@ def peek(data: ArrayLike, *, len_max: int = LEN_MAX) -> Info:
     Raises Error ("short", "magic", "version", "unsupported", "header", "limit").
     """
     data, info = arrays.frame(data), gw_gcomp_info()
-    check(lib.gw_gcomp_peek(data.ctypes.data, data.size, len_max, info))
+    check(lib.gw_gcomp_peek(data.ctypes.data, data.size, integer(len_max, "len_max"), info))
     return _info(info)
 
 
@@ -109,7 +110,7 @@ def inspect(data: ArrayLike, *, len_max: int = LEN_MAX) -> Info:
     Needs no map and no codebook: a derived frame, and one with an installed codebook, can be inspected by anyone.
     Raises Error with the status that docs/format.md section 8 gives the first broken rule.
     """
-    data = arrays.frame(data)
+    data, len_max = arrays.frame(data), integer(len_max, "len_max")
     info = gw_gcomp_info()
     peeked = lib.gw_gcomp_peek(data.ctypes.data, data.size, len_max, info)
     frame = gw_gcomp_frame(data=arrays.address(data), size=data.size)

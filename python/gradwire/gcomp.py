@@ -11,8 +11,8 @@ import numpy as np
 
 from gradwire import _constants as c
 from gradwire import arrays, frames
-from gradwire._fill import assign, fill
-from gradwire._library import check, lib
+from gradwire._fill import assign, choose, fill, instance, integer, scale_of
+from gradwire._library import check, check_options, lib
 from gradwire._structs import (
     gw_buffer,
     gw_gcomp,
@@ -29,13 +29,8 @@ from gradwire.maps import Map, levels_of, pointer_to
 from gradwire.workspace import scratch
 
 _ROUNDINGS = {"truncate": c.GW_GCOMP_TRUNCATE, "nearest": c.GW_GCOMP_NEAREST, "stochastic": c.GW_GCOMP_STOCHASTIC}
+_RANGES = {"tolerance_bits": (1, 23), "block_log2": (6, 14), "target_nmse": (0, 1), "chunk_log2": (12, 15)}
 _PRESETS = {"fast": c.GW_GCOMP_FAST, "small": c.GW_GCOMP_SMALL}
-
-
-def _number(table: dict[str, int], name: str, what: str) -> int:
-    if name not in table:
-        raise ValueError(f"no {what} {name!r}; there are: {', '.join(table)}")
-    return table[name]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,11 +65,11 @@ class Options:
     def struct(self) -> gw_gcomp_options:
         """The C struct with all defaults filled in."""
         options = gw_gcomp_options()
-        lib.gw_gcomp_options_init(options, _number(frames.DTYPES, self.dtype, "dtype"))
+        lib.gw_gcomp_options_init(options, choose(frames.DTYPES, self.dtype, "dtype"))
         given = {
-            "levels": _number(frames.LEVELS, self.levels, "kind of levels"),
-            "rounding": _number(_ROUNDINGS, self.rounding, "rounding"),
-            "preset": _number(_PRESETS, self.preset, "preset"),
+            "levels": choose(frames.LEVELS, self.levels, "kind of levels"),
+            "rounding": choose(_ROUNDINGS, self.rounding, "rounding"),
+            "preset": choose(_PRESETS, self.preset, "preset"),
         }
         for name, value in vars(self).items():
             if name not in given and name != "dtype" and value is not None:
@@ -120,7 +115,8 @@ class Source:
         stream: Stream | None = None,
         quanta: ArrayLike | None = None,
     ) -> None:
-        stream = stream or Stream()
+        stream = Stream() if stream is None else instance(stream, Stream, "stream")
+        map = None if map is None else instance(map, Map, "map")
         self.values = arrays.source(values, codec.dtype)
         self.quanta = None if quanta is None else arrays.read(quanta, np.uint8, "quanta")
         blocks = -(-self.values.size >> codec.block_log2)
@@ -157,6 +153,7 @@ class Frame:
         # A failure leaves zeros: the call that gets the frame finds it too, or something that comes before it.
         lib.gw_gcomp_peek(self.data.ctypes.data, self.data.size, len_max, self.info)
         self.map = map
+        map = None if map is None else instance(map, Map, "map")
         chunk_log2 = self.info.chunk_log2 if self.info.levels == c.GW_GCOMP_DERIVED else None
         self.struct = gw_gcomp_frame(data=self.data.ctypes.data, size=self.data.size, map=pointer_to(map, chunk_log2))
 
@@ -173,12 +170,12 @@ class Codec:
     """
 
     def __init__(self, options: Options | None = None, **fields) -> None:
-        self.options = options if options is not None else Options(**fields)
+        self.options = Options(**fields) if options is None else instance(options, Options, "options")
         if options is not None and fields:
             raise TypeError("either an Options object or keywords")
         struct = self.options.struct()
         self.handle = gw_gcomp()
-        check(lib.gw_gcomp_init(self.handle, struct))
+        check_options(lib.gw_gcomp_init(self.handle, struct), vars(self.options), _RANGES)
         self.chunk_log2 = struct.chunk_log2
         self.block_log2 = struct.block_log2
         self.len_max = struct.len_max
@@ -192,7 +189,7 @@ class Codec:
 
     def bound(self, len: int) -> int:
         """Bytes that suffice for a frame of len values; 0 if no frame can have so many."""
-        return lib.gw_gcomp_bound(self.handle, len)
+        return lib.gw_gcomp_bound(self.handle, integer(len, "len"))
 
     def workspace(self):
         """Scratch memory of this thread for one call of the library."""
@@ -345,7 +342,7 @@ class Target:
 
     def __init__(self, values: np.ndarray, scale: float) -> None:
         self.values = values
-        self.struct = gw_gcomp_target(values=values.ctypes.data, capacity=values.size, scale=scale)
+        self.struct = gw_gcomp_target(values=values.ctypes.data, capacity=values.size, scale=scale_of(scale))
 
 
 @functools.lru_cache(maxsize=32)

@@ -9,8 +9,8 @@ import numpy as np
 
 from gradwire import _constants as c
 from gradwire import arrays
-from gradwire._fill import fill
-from gradwire._library import check, lib
+from gradwire._fill import choose, fill, instance, integer, real
+from gradwire._library import check, check_options, lib
 from gradwire._structs import gw_gcomp_map, gw_gcomp_map_limits, gw_gcomp_map_rule, gw_optimizer, gw_optimizer_state
 from gradwire.arrays import ArrayLike
 
@@ -27,6 +27,8 @@ _KINDS = {
     "adamax": c.GW_OPTIMIZER_ADAMAX,
     "adadelta": c.GW_OPTIMIZER_ADADELTA,
 }
+
+_UINT32_MAX = (1 << 32) - 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,9 +63,7 @@ class Optimizer:
 
     def struct(self) -> gw_optimizer:
         """The C struct."""
-        if self.kind not in _KINDS:
-            raise ValueError(f"no optimizer {self.kind!r}; there are: {', '.join(_KINDS)}")
-        return fill(gw_optimizer, **{**vars(self), "kind": _KINDS[self.kind]})
+        return fill(gw_optimizer, **{**vars(self), "kind": choose(_KINDS, self.kind, "optimizer kind")})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,8 +93,12 @@ class Rule:
 
     def __init__(self, optimizer: Optimizer, wire_scale: float = 1.0, limits: Limits | None = None) -> None:
         self.struct = gw_gcomp_map_rule()
-        c_limits = fill(gw_gcomp_map_limits, **vars(limits)) if limits else None
-        check(lib.gw_gcomp_map_rule_init(optimizer.struct(), wire_scale, c_limits, self.struct))
+        c_limits = None
+        if limits is not None:
+            c_limits = fill(gw_gcomp_map_limits, **vars(instance(limits, Limits, "limits")))
+        optimizer = instance(optimizer, Optimizer, "optimizer")
+        status = lib.gw_gcomp_map_rule_init(optimizer.struct(), real(wire_scale, "wire_scale"), c_limits, self.struct)
+        check_options(status, vars(limits) if limits else {}, {"tolerance_bits": (1, 23), "noise": (0, 1)})
 
     @property
     def wire_scale(self) -> float:
@@ -131,14 +135,14 @@ class State:
 
 def scan(rule: Rule, state: State, *, backends: int = c.GW_BACKEND_ALL) -> int:
     """First pass over a range of parameters: its largest quarter-octave. See base()."""
-    top = c_uint32()
+    top, backends = c_uint32(), integer(backends, "backends", 0, _UINT32_MAX)
     check(lib.gw_gcomp_map_scan(rule.struct, state.struct, state.len, backends, byref(top)))
     return top.value
 
 
 def base(top: int) -> int:
     """Base of the map of which `top` is the maximum of scan() over all its ranges (and ranks)."""
-    return lib.gw_gcomp_map_base(top)
+    return lib.gw_gcomp_map_base(integer(top, "top", 0, _UINT32_MAX))
 
 
 def build(
@@ -149,6 +153,7 @@ def build(
     if levels.size != state.len:
         raise ValueError(f"out has {levels.size} bytes for {state.len} parameters")
     arrays.apart(levels, *state.arrays.values())
+    base, backends = integer(base, "base", 0, _UINT32_MAX), integer(backends, "backends", 0, _UINT32_MAX)
     check(lib.gw_gcomp_map_build(rule.struct, state.struct, state.len, base, backends, levels.ctypes.data))
     return levels
 
@@ -156,6 +161,7 @@ def build(
 def digest(levels: ArrayLike, chunk_log2: int = 14) -> np.ndarray:
     """CRC32C of the map bytes of every chunk of 2^chunk_log2 values (12..15), as uint32."""
     levels = arrays.read(levels, np.uint8, "levels")
+    chunk_log2 = integer(chunk_log2, "chunk_log2", 12, 15)
     words = np.empty(-(-levels.size >> chunk_log2), np.uint32)
     check(lib.gw_gcomp_map_digest(levels.ctypes.data, levels.size, chunk_log2, words.ctypes.data))
     return words
@@ -172,7 +178,7 @@ class Map:
     def __init__(self, levels: ArrayLike, base: int, wire_scale: float = 1.0) -> None:
         self.levels = arrays.read(levels, np.uint8, "levels")
         self.base = base
-        self.wire_scale = wire_scale
+        self.wire_scale = real(wire_scale, "wire_scale")
         self._digests: dict[int, np.ndarray] = {}
 
     @classmethod
@@ -192,9 +198,12 @@ class Map:
 
     def digest(self, chunk_log2: int) -> np.ndarray:
         """digest() of the levels, made once."""
-        if chunk_log2 not in self._digests:
-            self._digests[chunk_log2] = digest(self.levels, chunk_log2)
-        return self._digests[chunk_log2]
+        chunk_log2 = integer(chunk_log2, "chunk_log2", 12, 15)
+        made = self._digests.get(chunk_log2)
+        if made is None:
+            # The first one stays if threads make it at the same time: structs of others borrow from it.
+            made = self._digests.setdefault(chunk_log2, digest(self.levels, chunk_log2))
+        return made
 
     def struct(self, chunk_log2: int | None = None) -> gw_gcomp_map:
         """The C struct, with digests if chunk_log2 is given. It borrows from this object."""

@@ -1,16 +1,22 @@
 """One frame by several threads, which are the caller's: any concurrent.futures.Executor of threads.
 
 Frames, values and errors are those of Codec.encode() and Codec.decode(). Worth it from about a million values on.
+
+A call that ends early, by an exception of the executor, Ctrl-C or a time limit, first waits for its tasks that run;
+those that have not begun do nothing. So nothing is written after it has raised.
 """
 
 from __future__ import annotations
 
-from concurrent.futures import Executor
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
 from ctypes import byref
 
 import numpy as np
 
 from gradwire import arrays
+from gradwire._fill import integer
 from gradwire._library import check, lib
 from gradwire._structs import gw_buffer, gw_gcomp_info, gw_gcomp_part, gw_gcomp_range, gw_gcomp_target
 from gradwire.arrays import ArrayLike
@@ -35,16 +41,17 @@ def encode(
     stream: Stream | None = None,
 ) -> bytes:
     """Codec.encode() in up to `parts` >= 1 tasks; the bytes do not depend on their number."""
+    parts = integer(parts, "parts", 1, 1 << 32)
     source = Source(codec, values, map, stream)
     count = lib.gw_gcomp_chunk_count(codec.handle, source.values.size)
     ranges = _ranges(count, lib.gw_gcomp_range_align(codec.handle), parts)
     sizes = [lib.gw_gcomp_range_bound(codec.handle, source.values.size, byref(part)) for part in ranges]
     areas = [np.empty(size, np.uint8) for size in sizes]
-    made = (gw_gcomp_part * len(ranges))(
-        *(gw_gcomp_part(area.ctypes.data, area.size, part) for area, part in zip(areas, ranges))
-    )
+    made = (gw_gcomp_part * len(ranges))()
 
     def run(index: int) -> None:
+        area = areas[index]  # from here, so that a task keeps what it writes
+        made[index] = gw_gcomp_part(area.ctypes.data, area.size, ranges[index])
         part = byref(made[index])
         check(lib.gw_gcomp_encode_range(codec.handle, source.struct, part, codec.workspace()))
 
@@ -64,7 +71,9 @@ def decode(
     map: Map | None = None,
     out: ArrayLike | None = None,
 ) -> ArrayLike:
-    """Codec.decode() in up to `parts` >= 1 tasks. Error.chunk is the lowest bad chunk of the frame."""
+    """Codec.decode() in up to `parts` >= 1 tasks. Error.chunk is the lowest bad chunk of the frame. After an exception
+    that is no Error any chunk of out may be decoded or not."""
+    parts = integer(parts, "parts", 1, 1 << 32)
     received, info = Frame(frame, map, codec.len_max), gw_gcomp_info()
     check(lib.gw_gcomp_check(codec.handle, received.struct, info))
     out = arrays.empty(codec.dtype, info.len) if out is None else out
@@ -91,10 +100,63 @@ def decode(
     return out
 
 
-def _all(executor: Executor, run, count: int) -> None:
-    """run(0), ... run(count - 1), all of which have ended on return, by an exception or not."""
-    tasks = [executor.submit(run, index) for index in range(count)]
-    failures = [task.exception() for task in tasks]
-    for failure in failures:
-        if failure is not None:
-            raise failure
+class _Task:
+    """work(index) for an executor, which may run it late or never: once it is withdrawn it does nothing."""
+
+    def __init__(self, work: Callable[[int], None], index: int) -> None:
+        self._work, self._index = work, index
+        self._first: dict[str, _Task | object] = {}  # who came first, the one run or withdraw(): setdefault() is atomic
+        self.error: BaseException | None = None
+        self.ended = False
+
+    def __call__(self) -> None:
+        run = object()
+        if self._first.setdefault("who", run) is not run:
+            return
+        try:
+            self._work(self._index)
+        except BaseException as error:
+            self.error = error
+        finally:
+            self.ended = True
+
+    def withdraw(self) -> bool:
+        """False while the work runs, else it does not and will not run. May be interrupted and called again."""
+        return self._first.setdefault("who", self) is self or self.ended
+
+
+def _all(executor: Executor, work: Callable[[int], None], count: int) -> None:
+    """work(0), ... work(count - 1). On return, by an exception or not, none of them runs or will run."""
+    tasks = [_Task(work, index) for index in range(count)]
+    futures: list[Future] = []
+    try:
+        for task in tasks:
+            futures.append(executor.submit(task))
+        failures = [future.exception() for future in futures]
+    except BaseException:
+        for future in futures:
+            future.cancel()
+        raise
+    finally:
+        _withdraw(tasks)
+    for task, failure in zip(tasks, failures):
+        if task.error is not None or failure is not None:
+            raise task.error or failure
+    missing = [index for index, task in enumerate(tasks) if not task.ended]
+    if missing:
+        raise RuntimeError(f"the executor has not run task {missing[0]} of {count}, which it says is done")
+
+
+def _withdraw(tasks: list[_Task]) -> None:
+    """Waits for tasks that run; what interrupts it is raised at its end. It polls: an exception in the middle of a
+    Condition's wait may leave its lock taken."""
+    interrupt: BaseException | None = None
+    while True:
+        try:
+            while sum(not task.withdraw() for task in tasks):  # of all: what waits behind one that runs, too
+                time.sleep(0.001)
+            break
+        except BaseException as error:
+            interrupt = error
+    if interrupt is not None:
+        raise interrupt

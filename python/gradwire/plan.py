@@ -19,7 +19,7 @@ import numpy as np
 
 from gradwire import _constants as c
 from gradwire import thc
-from gradwire._fill import fill, whole
+from gradwire._fill import choose, fill, integer, real, whole
 from gradwire._library import check, lib, plan_lib
 from gradwire._structs import (
     gw_plan,
@@ -74,17 +74,20 @@ def algorithms() -> tuple[str, ...]:
     return tuple(plan_lib.gw_plan_algorithm_name(i).decode() for i in range(c.GW_PLAN_ALGORITHM_COUNT))
 
 
-def _ticks(us: float) -> int:
-    ticks = us * _TICKS_PER_US
+def _ticks(us: float, what: str) -> int:
+    ticks = real(us, what) * _TICKS_PER_US
     if not math.isfinite(ticks):
-        raise ValueError(f"a time of {us} us: no number, or too large")
+        raise ValueError(f"{what}={us}: no number, or too large")
+    if not -(1 << 63) <= round(ticks) < 1 << 63:
+        raise ValueError(f"{what}={us} does not fit 64 bits in ticks of 2^-20 ns: at most {2**63 / _TICKS_PER_US:.3g}")
     return round(ticks)
 
 
-def _choose(table: dict[str, int], name: str, what: str) -> int:
-    if name not in table:
-        raise ValueError(f"no {what} {name!r}; there are: {', '.join(table)}")
-    return table[name]
+def _parts_per_million(gap: float) -> int:
+    parts = real(gap, "gap") * 1e6
+    if not 0 <= parts < 1 << 32:
+        raise ValueError(f"gap={gap} is not in 0..4294")
+    return round(parts)
 
 
 def _known(given: dict, keys: Iterable[str], what: str) -> None:
@@ -98,9 +101,9 @@ def _errors(error: float | None) -> int:
     """Rounded up, so that a bound stays a bound. 0 if it is not known."""
     if error is None:
         return 0
-    if not math.isfinite(error * _ERRORS_PER_UNIT):
-        raise ValueError(f"an error of {error}: no number, or too large")
-    return math.ceil(error * _ERRORS_PER_UNIT)
+    if not math.isfinite(real(error, "error") * _ERRORS_PER_UNIT):
+        raise ValueError(f"error={error}: no number, or too large")
+    return math.ceil(real(error, "error") * _ERRORS_PER_UNIT)
 
 
 @dataclass(frozen=True)
@@ -116,22 +119,22 @@ class Cost:
     @classmethod
     def affine(cls, a_us: float, b_us: float) -> Cost:
         """a + b x: startup plus time per element."""
-        return cls("affine", _ticks(a_us), _ticks(b_us))
+        return cls("affine", _ticks(a_us, "a_us"), _ticks(b_us, "b_us"))
 
     @classmethod
     def maxlin(cls, a_us: float, b_us: float) -> Cost:
         """max(a, b x): flat up to a knee, then proportional."""
-        return cls("maxlin", _ticks(a_us), _ticks(b_us))
+        return cls("maxlin", _ticks(a_us, "a_us"), _ticks(b_us, "b_us"))
 
     @classmethod
     def hinge(cls, a_us: float, b_us: float, t: int) -> Cost:
         """a + b max(0, x - t): flat up to t elements, then a ramp."""
-        return cls("hinge", _ticks(a_us), _ticks(b_us), t)
+        return cls("hinge", _ticks(a_us, "a_us"), _ticks(b_us, "b_us"), t)
 
     @classmethod
     def table(cls, points: Iterable[tuple[int, float]]) -> Cost:
         """Straight lines between points (elements ascending, microseconds)."""
-        return cls("table", rows=tuple((elems, _ticks(us)) for elems, us in points))
+        return cls("table", rows=tuple((elems, _ticks(us, "us")) for elems, us in points))
 
     @classmethod
     def from_json(cls, curve: dict) -> Cost:
@@ -139,14 +142,13 @@ class Cost:
         _known(curve, _CURVE_KEYS, "curve")
         if curve["kind"] == "table":
             return cls.table(curve["points"])
-        a, knee = _ticks(curve.get("a_us", 0)), curve.get("knee")
-        b = _ticks(curve.get("b_us", 0)) if knee is None else (a + knee // 2) // knee  # where a = b x
+        a, knee = _ticks(curve.get("a_us", 0), "a_us"), curve.get("knee")
+        b = _ticks(curve.get("b_us", 0), "b_us") if knee is None else (a + knee // 2) // knee  # where a = b x
         return cls(curve["kind"], a, b, curve["t"] if curve["kind"] == "hinge" else 0)
 
     def __call__(self, elems: int) -> float:
         """Microseconds for elems >= 0 elements. Raises Error for a curve that breaks a rule."""
-        if not 0 <= elems < 1 << 63:
-            raise ValueError(f"a cost of {elems} elements")
+        elems = integer(elems, "elems", 0, (1 << 63) - 1)
         borrowed: list = []
         struct, fault = self._struct(borrowed), gw_plan_fault()
         _check(plan_lib.gw_plan_cost_check(struct, byref(fault)), fault)
@@ -154,7 +156,7 @@ class Cost:
 
     def _struct(self, borrowed: list) -> gw_plan_cost:
         """The C struct; what it borrows from is appended to `borrowed`."""
-        struct = fill(gw_plan_cost, kind=_choose(_KINDS, self.kind, "curve"), a=self.a, b=self.b, t=self.t)
+        struct = fill(gw_plan_cost, kind=choose(_KINDS, self.kind, "kind of curve"), a=self.a, b=self.b, t=self.t)
         if self.rows:
             columns = [whole(column, "cost table") for column in zip(*self.rows)]
             borrowed += columns
@@ -193,13 +195,13 @@ def fit(points: Sequence[tuple[int, float]], kind: str | None = None) -> Fit:
     At least two with different elements. Raises Error.
     """
     structs = (gw_plan_point * len(points))(
-        *(fill(gw_plan_point, elems=elems, ticks=_ticks(us)) for elems, us in points)
+        *(fill(gw_plan_point, elems=elems, ticks=_ticks(us, "us")) for elems, us in points)
     )
     result = gw_plan_fit()
     if kind is None:
         check(plan_lib.gw_plan_cost_fit_best(structs, len(points), result))
     else:
-        check(plan_lib.gw_plan_cost_fit(structs, len(points), _choose(_KINDS, kind, "curve"), result))
+        check(plan_lib.gw_plan_cost_fit(structs, len(points), choose(_KINDS, kind, "kind of curve"), result))
     return Fit(Cost._from_struct(result.cost), result.error_max, result.error_mean, result.r2)
 
 
@@ -260,7 +262,9 @@ class Link:
         return cls(link["latency_us"], us_per_kib)
 
     def _struct(self) -> gw_plan_link:
-        return fill(gw_plan_link, alpha=_ticks(self.latency_us), beta_kib=_ticks(self.us_per_kib))
+        return fill(
+            gw_plan_link, alpha=_ticks(self.latency_us, "latency_us"), beta_kib=_ticks(self.us_per_kib, "us_per_kib")
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -361,12 +365,12 @@ class Codec:
         struct = fill(
             gw_plan_codec,
             name=self.name.encode(),
-            dec_peer_kib=_ticks(self.peer_us_per_kib),
+            dec_peer_kib=_ticks(self.peer_us_per_kib, "peer_us_per_kib"),
             payload_header=header,
             payload_num=num,
             payload_den=den,
-            collectives=sum({_choose(_COLLECTIVES, name, "collective") for name in self.collectives}),
-            devices=sum(1 << _choose(_DEVICES, device, "device") for device in self.costs),
+            collectives=sum({choose(_COLLECTIVES, name, "collective") for name in self.collectives}),
+            devices=sum(1 << choose(_DEVICES, device, "device") for device in self.costs),
             rounds=self.rounds,
             error=_errors(self.error),
         )
@@ -402,7 +406,7 @@ def thc_payload(bits: int, ranks: int, lane_bits: int = 0) -> tuple[int, int, in
     """Codec.payload of THC with indices of 1 to 4 bits and thc.options(bits, ranks, lane_bits=lane_bits), for rounds=2:
     one all-reduce of norms and one of lanes and counts. lane_bits: 8, 16 or 32; 0: the narrowest that hold the sum.
     Never less than what is sent, at most a block more. Raises Error."""
-    codec = thc.Codec(thc.options(bits, ranks, lane_bits=lane_bits))
+    codec = thc.Codec(thc.options(bits, integer(ranks, "ranks", 0, (1 << 32) - 1), lane_bits=lane_bits))
     # Four blocks have no padding of their own. Within a block the rest is rounded up to a power of two, so the header
     # is the most by which that exceeds the slope.
     den = 4 << codec.options.block_log2
@@ -430,8 +434,8 @@ def method(
         plan_lib.gw_plan_method_make(
             codec._struct(borrowed) if codec else None,
             cluster._struct(),
-            _choose(_COLLECTIVES, collective, "collective"),
-            _choose(_DEVICES, device, "device"),
+            choose(_COLLECTIVES, collective, "collective"),
+            choose(_DEVICES, device, "device"),
             result,
         )
     )
@@ -532,7 +536,7 @@ class Problem:
         if algorithm not in names:
             raise ValueError(f"no algorithm {algorithm!r}; there are: {', '.join(names)}")
         number = names.index(algorithm)
-        limits = fill(gw_plan_limits, work_max=work_max, gap_ppm=round(gap * 1e6))
+        limits = fill(gw_plan_limits, work_max=work_max, gap_ppm=_parts_per_million(gap))
         solver = fill(gw_plan_solver, algorithm=number, method=self._method(method), limits=limits)
         plan, area = self._plan()
         cert = gw_plan_cert()
@@ -580,7 +584,7 @@ class Problem:
         plan, _area = self._plan(groups)
         jobs = (gw_plan_job * plan.group_count)()
         check(plan_lib.gw_plan_jobs(self.struct, plan, jobs, len(jobs)))
-        number = _choose(_LEVELS, level, "level")
+        number = choose(_LEVELS, level, "level")
         run = gw_plan_run(jobs=jobs, job_count=len(jobs), level=number, decode=self.struct.decode)
         items = (gw_plan_span * plan_lib.gw_plan_timeline_span_count_max(jobs, len(jobs)))()
         spans = gw_plan_spans(items=items, capacity=len(items))
@@ -608,7 +612,7 @@ class Problem:
             tensor_count=len(tensors),
             methods=methods,
             method_count=len(methods),
-            decode=_choose(_DECODES, self.decode, "decode"),
+            decode=choose(_DECODES, self.decode, "decode"),
             group_elems_max=self.group_elems_max,
             error_max=self._error_max(),
         )
@@ -618,7 +622,7 @@ class Problem:
 
     def _error_max(self) -> int:
         """The bound of the sum over elements; positive if there is one."""
-        if not math.isfinite(self.error_max * _ERRORS_PER_UNIT):
+        if not math.isfinite(real(self.error_max, "error_max") * _ERRORS_PER_UNIT):
             raise ValueError(f"error_max={self.error_max}: no number, or too large")
         unknown = [method.name for method in self.methods if method.error is None]
         if self.error_max > 0 and unknown:
@@ -631,7 +635,7 @@ class Problem:
             gw_plan_tensor,
             name=tensor.name.encode() if tensor.name is not None else None,
             elems=tensor.elems,
-            bwd=_ticks(tensor.bwd_us),
+            bwd=_ticks(tensor.bwd_us, "bwd_us"),
             forbidden=sum({1 << self._method(name) for name in tensor.forbidden}),
         )
 
@@ -639,7 +643,7 @@ class Problem:
         return fill(
             gw_plan_method,
             name=method.name.encode(),
-            device=_choose(_DEVICES, method.device, "device"),
+            device=choose(_DEVICES, method.device, "device"),
             owner_count=method.owner_count,
             error=_errors(method.error),
             **{cost: getattr(method, cost)._struct(self._borrowed) for cost in _METHOD_COSTS},

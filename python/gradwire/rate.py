@@ -7,6 +7,7 @@ from ctypes import byref, c_float, c_uint32
 from dataclasses import dataclass
 
 from gradwire import _constants as c
+from gradwire._fill import choose, integer
 from gradwire._library import check, lib
 from gradwire._structs import gw_gcomp_rate
 from gradwire.arrays import ArrayLike
@@ -36,11 +37,10 @@ class Curve:
     """
 
     def __init__(self, kind: str = "tolerance") -> None:
-        if kind not in _KINDS:
-            raise ValueError(f"no kind of curve {kind!r}; there are: {', '.join(_KINDS)}")
+        number = choose({name: entry[0] for name, entry in _KINDS.items()}, kind, "kind of curve")
         self.kind = kind
         self.struct = gw_gcomp_rate()
-        check(lib.gw_gcomp_rate_init(self.struct, _KINDS[kind][0]))
+        check(lib.gw_gcomp_rate_init(self.struct, number))
 
     def add(self, codec: Codec, values: ArrayLike, map: Map, stream: Stream | None = None) -> None:
         """Adds the frame that codec would make of the values, in one pass over values and map.
@@ -83,13 +83,13 @@ class Curve:
     def tolerance_bits(self, size_max: int) -> int:
         """The largest tolerance whose predicted size is at most size_max bytes; Error "limit" if none is."""
         bits = c_uint32()
-        check(lib.gw_gcomp_rate_tolerance(self.struct, size_max, byref(bits)))
+        check(lib.gw_gcomp_rate_tolerance(self.struct, integer(size_max, "size_max"), byref(bits)))
         return bits.value
 
     def noise(self, size_max: int) -> float:
         """The smallest noise limit whose predicted size is at most size_max bytes; Error "limit" if none is."""
         noise = c_float()
-        check(lib.gw_gcomp_rate_noise(self.struct, size_max, byref(noise)))
+        check(lib.gw_gcomp_rate_noise(self.struct, integer(size_max, "size_max"), byref(noise)))
         return noise.value
 
 

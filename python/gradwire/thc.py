@@ -19,7 +19,7 @@ import numpy as np
 
 from gradwire import _constants as c
 from gradwire import arrays
-from gradwire._fill import fill
+from gradwire._fill import choose, fill, instance, integer
 from gradwire._library import check, lib
 from gradwire._structs import (
     gw_buffer,
@@ -87,14 +87,13 @@ class Options:
 
     def struct(self) -> gw_thc_options:
         """The C struct."""
-        if len(self.table) not in (2, 4, 8, 16) or not all(0 <= point <= 255 for point in self.table):
-            raise ValueError(f"a table has 2, 4, 8 or 16 grid points of 0 to 255, not {self.table}")
+        if not isinstance(self.table, (tuple, list)) or len(self.table) not in (2, 4, 8, 16):
+            raise ValueError(f"a table has 2, 4, 8 or 16 grid points, ascending from 0, not {self.table!r}")
+        points = [integer(point, "a grid point of the table", 0, 255) for point in self.table]
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        values["table"] = gw_thc_table(self.bits, self.granularity, self.table)
+        values["table"] = gw_thc_table(self.bits, points[-1], tuple(points))
         for name, names in (("dtype", DTYPES), ("transform", _TRANSFORMS), ("nonfinite", _NONFINITES)):
-            if values[name] not in names:
-                raise ValueError(f"no {name} {values[name]!r}; there are: {', '.join(names)}")
-            values[name] = names[values[name]]
+            values[name] = choose(names, values[name], name)
         return fill(gw_thc_options, **values)
 
     @classmethod
@@ -181,7 +180,7 @@ class Codec:
     """
 
     def __init__(self, options: Options) -> None:
-        self.options = options
+        self.options = instance(options, Options, "options")
         self.handle = gw_thc()
         check(lib.gw_thc_init(self.handle, options.struct()))
         self.patterns_per_block: int = lib.gw_thc_patterns_per_block(self.handle)
@@ -190,7 +189,7 @@ class Codec:
 
     def block_count(self, len: int) -> int:
         """Blocks of a tensor of len elements."""
-        return lib.gw_thc_block_count(self.handle, len)
+        return lib.gw_thc_block_count(self.handle, integer(len, "len"))
 
     def reduced_size(self, len: int) -> int:
         """Bytes of both all-reduces of a tensor of len elements: its patterns, and what expand() returns."""
@@ -266,7 +265,7 @@ class Codec:
         arrays.apart(target.values, lanes, patterns)
         total = gw_thc_sum(data=lanes.ctypes.data, size=lanes.nbytes, patterns=patterns.ctypes.data)
         status = lib.gw_thc_decode_reduced(
-            self.handle, blocks, total, _mode(mode), byref(target.struct), self._workspace()
+            self.handle, blocks, total, choose(_MODES, mode, "mode"), byref(target.struct), self._workspace()
         )
         check(status, block=index_or_none(target.struct.bad_block))
         return out
@@ -280,7 +279,8 @@ class Codec:
         return self._encode(lib.gw_thc_frame_encode, call, bound).tobytes()
 
     def _encode(self, function, call: _Call, capacity: int) -> np.ndarray:
-        assert call.patterns is not None
+        if call.patterns is None:
+            raise TypeError("patterns=None: encoding needs the patterns of norms(), their maxima over the workers")
         self._check_patterns(call.patterns, call.range)
         area = np.empty(capacity, np.uint8)
         dst, bad = gw_buffer(area.ctypes.data, capacity), c_uint64()
@@ -292,9 +292,10 @@ class Codec:
         return scratch(self._workspace_size)
 
     def _range(self, len: int, part: Part | None) -> gw_thc_range:
-        part = part or Part()
-        blocks = self.block_count(len)
-        count = part.block_count if part.block_count is not None else max(0, blocks - part.block_first)
+        part = Part() if part is None else instance(part, Part, "part")
+        count = part.block_count
+        if count is None:
+            count = max(0, self.block_count(len) - integer(part.block_first, "block_first"))
         return fill(
             gw_thc_range, len=len, block_first=part.block_first, block_count=count, round=part.round, rank=part.rank
         )
@@ -324,6 +325,7 @@ class _Call:
         self.values = arrays.source(values, codec.options.dtype)
         self.error = None if error is None else arrays.target(error, "fp32", "error")
         self.patterns = None if patterns is None else arrays.read(patterns, np.uint32, "patterns")
+        part = None if part is None else instance(part, Part, "part")
         self.range = codec._range(part.len if part and part.len is not None else self.values.size, part)
         if self.values.size != codec._elements(self.range):
             raise ValueError(f"{self.values.size} values for a part of {codec._elements(self.range)} elements")
@@ -349,14 +351,8 @@ def _target(out: ArrayLike, dtype: str, count: int) -> _Target:
     return _Target(values)
 
 
-def _mode(mode: str) -> int:
-    if mode not in _MODES:
-        raise ValueError(f"no mode {mode!r}; there are: {', '.join(_MODES)}")
-    return _MODES[mode]
-
-
 def _frame(data: np.ndarray, len_max: int) -> gw_thc_frame:
-    return gw_thc_frame(data.ctypes.data, data.size, len_max, c.GW_BACKEND_ALL)
+    return gw_thc_frame(data.ctypes.data, data.size, integer(len_max, "len_max"), c.GW_BACKEND_ALL)
 
 
 def inspect(frame: ArrayLike, *, len_max: int = LEN_MAX) -> FrameInfo:
@@ -381,7 +377,8 @@ def sum_begin(like: ArrayLike, *, checksum: bool = False, block_sets: bool = Fal
     """An empty sum that accepts frames like this one (of any worker). checksum: it ends with a CRC32C. block_sets:
     one set of contributors per block, so that frames of sums may lack blocks."""
     info = inspect(like)
-    flags = checksum * c.GW_THC_FLAG_CHECKSUM | block_sets * c.GW_THC_FLAG_BLOCK_SETS
+    flags = c.GW_THC_FLAG_CHECKSUM if checksum else 0
+    flags |= c.GW_THC_FLAG_BLOCK_SETS if block_sets else 0
     data = arrays.frame(like)
     codec = Codec(replace(info.options, error_feedback=False))
     total = bytearray(lib.gw_thc_frame_sum_bound(codec.handle, info.len, flags))
@@ -419,7 +416,7 @@ def decode_frame(
     target = _target(out, dtype, info.len)
     arrays.apart(target.values, data)
     status = lib.gw_thc_frame_decode(
-        _frame(data, len_max), _mode(mode), byref(target.struct), scratch(c.GW_THC_WORKSPACE_SIZE_MAX)
+        _frame(data, len_max), choose(_MODES, mode, "mode"), byref(target.struct), scratch(c.GW_THC_WORKSPACE_SIZE_MAX)
     )
     check(status, block=index_or_none(target.struct.bad_block))
     return out

@@ -16,4 +16,7 @@ def scratch(size: int) -> gw_workspace:
     block = getattr(_local, "block", None)
     if block is None or block.size < size:
         block = _local.block = np.empty(size, np.uint8)
-    return gw_workspace(block.ctypes.data, block.size)
+    workspace = gw_workspace(block.ctypes.data, block.size)
+    # A signal handler or a finalizer may ask for a larger one before the call begins: this one must not go.
+    workspace.block = block
+    return workspace

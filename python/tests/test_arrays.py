@@ -115,6 +115,28 @@ def test_bf16_without_ml_dtypes(values, monkeypatch):
         gradwire.decode(frame)
 
 
+def test_memory_that_does_not_hold_the_values(values):
+    """Torch's views with a pending operation: their memory has other values, and the export says nothing of it."""
+    frame = gradwire.encode(values)
+    for bit, resolve in (("is_neg", "resolve_neg"), ("is_conj", "resolve_conj")):
+        pending = Producer(values.copy())
+        setattr(pending, bit, lambda: True)
+        before = pending.base.copy()
+        with pytest.raises(TypeError, match=rf"{resolve}\(\)"):
+            gradwire.encode(pending)
+        with pytest.raises(TypeError, match=rf"{resolve}\(\)"):
+            gradwire.decode(frame, out=pending)
+        assert same_bits(pending.base, before)
+        setattr(pending, bit, lambda: False)
+        assert gradwire.encode(pending) == frame
+    nothing = Producer(values)
+    nothing.managed.tensor.data = None
+    with pytest.raises(TypeError, match="no memory"):
+        gradwire.encode(nothing)
+    with pytest.raises(TypeError, match="masked"):
+        gradwire.encode(np.ma.masked_greater(values, 0))
+
+
 def test_buffers(values):
     frame = gradwire.encode(values)
     plain = array.array("f", values.tolist())
@@ -216,3 +238,8 @@ def test_torch_tensors(values, name):
     assert torch.equal(turned, tensor.T)
     with pytest.raises(ValueError, match="contiguous"):
         gradwire.decode(gradwire.encode(tensor.T), out=tensor.T)
+    for pending in (torch._neg_view(tensor), torch._efficientzerotensor(4000, dtype=tensor.dtype)):
+        with pytest.raises(TypeError, match="memory"):
+            gradwire.encode(pending)
+        with pytest.raises(TypeError, match="memory"):
+            gradwire.decode(gradwire.encode(tensor), out=pending)

@@ -235,7 +235,7 @@ def test_numbers_beyond_64_bits():
         with pytest.raises(ValueError, match="64 bits"):
             plan.fit([(1, 1), *bad])
     for elems in (-1, 1 << 63, (1 << 64) + 5):
-        with pytest.raises(ValueError, match="elements"):
+        with pytest.raises(ValueError, match="elems"):
             Cost.affine(1, 1)(elems)
     for us in (1e300, float("inf"), float("nan")):
         with pytest.raises(ValueError, match="no number, or too large"):

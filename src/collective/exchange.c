@@ -7,6 +7,17 @@
 #include "gcomp/gcomp_sum.h"
 #include "gcomp/target.h"
 
+/* The status of a step that has no place for its result: what the caller gave is still marked as without one.
+ */
+static gw_status refuse_step(const gw_collective_bucket *bucket, uint32_t piece, gw_collective_blame *blame)
+{
+    if (blame != NULL) {
+        gw_blame_begin(blame, bucket, piece);
+        blame->status = GW_ERR_ARG;
+    }
+    return GW_ERR_ARG;
+}
+
 /* Sets what blame says of a failure that is not a message's. */
 static gw_status blame_self(gw_collective_blame *blame, const gw_collective_bucket *bucket, gw_status status)
 {
@@ -41,14 +52,18 @@ typedef struct message_list {
     uint32_t count, own, first_rank;
 } message_list;
 
-/* Checks that all messages can be read, and that none of them overlaps the output. */
+/* Checks that all messages can be read, and that none of them overlaps the output. The list is NULL where
+ * only that of this rank is in it. */
 static gw_status check_places(const gw_piece *piece, const message_list *messages, const void *out,
                               size_t out_size, gw_collective_blame *blame)
 {
     for (uint32_t i = 0; i < messages->count; i++) {
+        if (i == messages->own) {
+            continue;
+        }
         const gw_gcomp_frame *message = &messages->at[i];
-        if (i != messages->own && ((message->data == NULL && message->size != 0) ||
-                                   gw_is_overlapping(out, out_size, message->data, message->size))) {
+        if ((message->data == NULL && message->size != 0) ||
+            gw_is_overlapping(out, out_size, message->data, message->size)) {
             return blame_self(blame, piece->bucket, GW_ERR_ARG);
         }
     }
@@ -167,10 +182,12 @@ gw_status gw_collective_reduce(const gw_collective_bucket *bucket, uint32_t piec
                                const gw_gcomp_frame *messages, gw_buffer *dst, gw_collective_blame *blame,
                                const gw_workspace *workspace)
 {
-    if (dst == NULL || blame == NULL) {
-        return GW_ERR_ARG;
+    if (dst != NULL) {
+        dst->size = 0;
     }
-    dst->size = 0;
+    if (dst == NULL || blame == NULL) {
+        return refuse_step(bucket, piece, blame);
+    }
     gw_piece own;
     message_list list = {.at = messages};
     const gw_status status = begin_owner_step(&own, &list, bucket, piece, workspace, blame);
@@ -185,10 +202,12 @@ gw_status gw_collective_reduce(const gw_collective_bucket *bucket, uint32_t piec
 gw_status gw_collective_hop(const gw_collective_bucket *bucket, uint32_t piece, const gw_gcomp_frame *message,
                             gw_buffer *dst, gw_collective_blame *blame, const gw_workspace *workspace)
 {
-    if (dst == NULL || blame == NULL) {
-        return GW_ERR_ARG;
+    if (dst != NULL) {
+        dst->size = 0;
     }
-    dst->size = 0;
+    if (dst == NULL || blame == NULL) {
+        return refuse_step(bucket, piece, blame);
+    }
     gw_piece own;
     const gw_status status = begin_step(&own, bucket, piece, workspace, blame);
     if (status != GW_OK) {
@@ -228,10 +247,12 @@ gw_status gw_collective_sum(const gw_collective_bucket *bucket, uint32_t piece,
                             const gw_gcomp_frame *messages, gw_gcomp_target *target,
                             gw_collective_blame *blame, const gw_workspace *workspace)
 {
-    if (target == NULL || blame == NULL) {
-        return GW_ERR_ARG;
+    if (target != NULL) {
+        gw_target_reset(target);
     }
-    gw_target_reset(target);
+    if (target == NULL || blame == NULL) {
+        return refuse_step(bucket, piece, blame);
+    }
     gw_piece own;
     message_list list = {.at = messages};
     gw_status status = begin_owner_step(&own, &list, bucket, piece, workspace, blame);
@@ -266,10 +287,12 @@ gw_status gw_collective_decode(const gw_collective_bucket *bucket, uint32_t piec
                                const gw_gcomp_frame *message, gw_gcomp_target *target,
                                gw_collective_blame *blame, const gw_workspace *workspace)
 {
-    if (target == NULL || blame == NULL) {
-        return GW_ERR_ARG;
+    if (target != NULL) {
+        gw_target_reset(target);
     }
-    gw_target_reset(target);
+    if (target == NULL || blame == NULL) {
+        return refuse_step(bucket, piece, blame);
+    }
     gw_blame_begin(blame, bucket, piece);
     gw_piece own;
     gw_status status = gw_piece_begin(&own, bucket, piece, 0);

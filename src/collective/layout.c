@@ -108,6 +108,12 @@ static void find_shard(const gw_collective_shape *s, uint32_t rank, uint64_t *fi
 gw_status gw_collective_shard_at(const gw_collective_layout *layout, uint32_t rank, uint64_t *first,
                                  uint64_t *len)
 {
+    if (first != NULL) {
+        *first = 0;
+    }
+    if (len != NULL) {
+        *len = 0;
+    }
     if (first == NULL || len == NULL || !gw_layout_is_valid(layout) || rank >= layout->shape.rank_count) {
         return GW_ERR_ARG;
     }
@@ -118,7 +124,11 @@ gw_status gw_collective_shard_at(const gw_collective_layout *layout, uint32_t ra
 gw_status gw_collective_piece_at(const gw_collective_layout *layout, uint32_t index,
                                  gw_collective_piece *piece)
 {
-    if (piece == NULL || !gw_layout_is_valid(layout) || index >= layout->piece_count) {
+    if (piece == NULL) {
+        return GW_ERR_ARG;
+    }
+    GW_MEMSET(piece, 0, sizeof *piece);
+    if (!gw_layout_is_valid(layout) || index >= layout->piece_count) {
         return GW_ERR_ARG;
     }
     uint64_t first, len;

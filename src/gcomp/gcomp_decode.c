@@ -27,12 +27,19 @@ gw_status gw_gcomp_peek(const void *src, size_t src_size, uint64_t len_max, gw_g
 gw_status gw_gcomp_chunk_info(const gw_gcomp_frame *frame, const gw_gcomp_info *info, uint64_t index,
                               gw_gcomp_chunk *chunk)
 {
-    if (frame == NULL || frame->data == NULL || info == NULL || chunk == NULL ||
-        !gw_frame_is_info_valid(info) || frame->size < info->frame_size || index >= info->chunk_count) {
+    if (chunk == NULL) {
         return GW_ERR_ARG;
     }
-    gw_status status = gw_frame_read_entry(chunk, (const uint8_t *)frame->data, info, index);
-    return status == GW_OK ? GW_OK : GW_ERR_ARG;
+    GW_MEMSET(chunk, 0, sizeof *chunk);
+    if (frame == NULL || frame->data == NULL || info == NULL || !gw_frame_is_info_valid(info) ||
+        frame->size < info->frame_size || index >= info->chunk_count) {
+        return GW_ERR_ARG;
+    }
+    if (gw_frame_read_entry(chunk, (const uint8_t *)frame->data, info, index) != GW_OK) {
+        GW_MEMSET(chunk, 0, sizeof *chunk);
+        return GW_ERR_ARG;
+    }
+    return GW_OK;
 }
 
 /* An installed codebook is one for the handle's kind of levels. */

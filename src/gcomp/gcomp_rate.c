@@ -319,10 +319,13 @@ static void add_group(gw_gcomp_rate *rate, gw_encoding *e, uint64_t first, gw_se
 
 gw_status gw_gcomp_rate_init(gw_gcomp_rate *rate, gw_gcomp_rate_kind kind)
 {
-    if (rate == NULL || (uint32_t)kind > GW_GCOMP_RATE_NOISE) {
+    if (rate == NULL) {
         return GW_ERR_ARG;
     }
     GW_MEMSET(rate, 0, sizeof *rate);
+    if ((uint32_t)kind > GW_GCOMP_RATE_NOISE) {
+        return GW_ERR_ARG;
+    }
     rate->kind = kind;
     return GW_OK;
 }

@@ -95,6 +95,9 @@ gw_status gw_thc_error_load(const void *src, size_t src_size, float *error, uint
     uint64_t saved_first;
     uint64_t saved_len;
 
+    if (loaded != NULL) {
+        *loaded = 0;
+    }
     if (src == NULL || (error == NULL && len > 0) || len > UINT64_MAX - element_first) {
         return GW_ERR_ARG;
     }

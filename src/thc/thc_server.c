@@ -245,10 +245,12 @@ gw_status gw_thc_server_receive(gw_thc_server *handle, const uint8_t *packet, si
     const gw_thc_server_state *server = gw_thc_server_state_of(handle);
     gw_thc_packet p;
 
+    if (reply != NULL) {
+        clear_reply(reply);
+    }
     if (handle == NULL || reply == NULL || packet == NULL) {
         return GW_ERR_ARG;
     }
-    clear_reply(reply);
     if (server == NULL) {
         return GW_ERR_STATE;
     }
@@ -286,15 +288,17 @@ static gw_status check_slot(const gw_thc_server *handle, uint32_t slot)
 
 gw_status gw_thc_server_seal(gw_thc_server *handle, uint32_t slot, gw_thc_reply *reply)
 {
-    gw_status status = reply != NULL ? check_slot(handle, slot) : GW_ERR_ARG;
-
+    if (reply == NULL) {
+        return GW_ERR_ARG;
+    }
+    clear_reply(reply);
+    gw_status status = check_slot(handle, slot);
     if (status != GW_OK) {
         return status;
     }
     const gw_thc_server_state *server = gw_thc_server_inside(handle);
     gw_thc_slot *s = slot_at(server, slot);
     gw_thc_version *current = &s->version[s->current];
-    clear_reply(reply);
     if (current->state != GW_THC_VERSION_OPEN) {
         return GW_ERR_STATE;
     }
@@ -316,17 +320,22 @@ gw_status gw_thc_server_drop(gw_thc_server *handle, uint32_t slot)
 
 int gw_thc_server_slot_open(const gw_thc_server *handle, uint32_t slot, uint32_t *round, uint32_t *members)
 {
-    if (check_slot(handle, slot) != GW_OK) {
-        return 0;
+    uint32_t found_round = 0, found_members = 0;
+    int is_open = 0;
+
+    if (check_slot(handle, slot) == GW_OK) {
+        const gw_thc_server_state *server = gw_thc_server_inside(handle);
+        gw_thc_slot *s = slot_at(server, slot);
+        const gw_thc_version *current = &s->version[s->current];
+        found_round = current->round;
+        found_members = gw_thc_set_members(set_of(server, s, s->current), server->options.worker_max);
+        is_open = current->state == GW_THC_VERSION_OPEN;
     }
-    const gw_thc_server_state *server = gw_thc_server_inside(handle);
-    gw_thc_slot *s = slot_at(server, slot);
-    const gw_thc_version *current = &s->version[s->current];
     if (round != NULL) {
-        *round = current->round;
+        *round = found_round;
     }
     if (members != NULL) {
-        *members = gw_thc_set_members(set_of(server, s, s->current), server->options.worker_max);
+        *members = found_members;
     }
-    return current->state == GW_THC_VERSION_OPEN;
+    return is_open;
 }

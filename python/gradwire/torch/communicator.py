@@ -475,7 +475,7 @@ def _host(tensor: torch.Tensor) -> torch.Tensor:
     """The values where the codec sees them."""
     stage = staging.of(tensor.device)
     if stage is None:
-        return tensor.contiguous()
+        return tensor.contiguous().resolve_neg()
     room = stage.room(tensor.numel(), tensor.dtype)
     stage.fetch(tensor.reshape(-1), room)()
     return room.values
