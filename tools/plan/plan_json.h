@@ -18,8 +18,8 @@ typedef struct plan_place {
 /* Prints a message and returns GW_CLI_BAD_DATA. */
 int plan_json_bad(const plan_place *place, const char *why);
 
-/* Jansson needs up to 20 times the size of the text. The plan of 65535 gradients, the most there may be, has
- * 20 MiB with names of 60 bytes. */
+/* Jansson needs up to 20 times the size of the text. A plan has about 230 bytes for each gradient with
+ * a name of 60 bytes: 15 MiB for 65535, the most there may be. */
 #define PLAN_JSON_SIZE_MAX ((size_t)32 << 20)
 
 /* JSON from a file, whatever its value; flags of Jansson. NULL with a message on failure. is_quiet: without
