@@ -33,8 +33,8 @@ _KINDS = {
 class Optimizer:
     """The optimizer and its hyperparameters, under PyTorch's names. Fields that a kind does not have are ignored.
 
-    kind: "sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adam", "adamw", "nadam", "radam", "adamax" or "adadelta".
-    step: number, from 1, of the update that the gradient will make. lr > 0. alpha: "adadelta" calls it rho. mu_product:
+    kind: "sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adam", "adamw", "nadam", "radam", "adamax",
+    "adadelta". step: number, from 1, of the update that the gradient will make. lr > 0. alpha: "adadelta" calls it rho. mu_product:
     of NAdam's state before the update; its default, 1, is safe in every step and drops less than it could.
     """
 
@@ -104,7 +104,7 @@ class State:
     """Parameters and optimizer state from before the update: fp32 arrays of one length, of any shape.
 
     param: the parameters. m: momentum_buffer or exp_avg. v: sum, square_avg, exp_avg_sq or exp_inf. a: grad_avg,
-    max_exp_avg_sq or acc_delta. Arrays that the rule does not use may be None. Contiguous arrays are borrowed, not copied.
+    max_exp_avg_sq or acc_delta. Arrays that the rule does not use may be None. Contiguous arrays are borrowed.
     """
 
     def __init__(

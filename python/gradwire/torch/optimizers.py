@@ -42,8 +42,7 @@ _FAMILIES = {
 _UNBOUNDED = {
     "Lion": "Lion's update is a sign: the smallest change of a gradient can turn it around",
     "Muon": "Muon orthogonalises the momentum of a whole matrix: a change of one gradient moves all of its parameters",
-    "Adafactor": "Adafactor divides by a product of row and column means, which the other gradients can make as small as "
-    "they like",
+    "Adafactor": "Adafactor divides by a product of row and column means, which other gradients can make very small",
     "Rprop": "Rprop's update is a sign: the smallest change of a gradient can turn it around",
     "LBFGS": "L-BFGS multiplies gradients of the whole model with each other",
 }
@@ -112,9 +111,7 @@ def _mu_product(state: dict[str, Any]) -> float:
 def _nadam_has_known_step() -> bool:
     """False where NAdam multiplies mu_product by mu once too often (torch 1.13): in what it takes of exp_avg."""
     tensors = [[torch.full((), value)] for value in (0.0, 1.0, 0.0, 0.0, 1.0, 0.0)]
-    nadam(
-        *tensors, foreach=False, beta1=0.5, beta2=0.0, lr=1.0, weight_decay=0.0, momentum_decay=0.0, eps=0.0
-    )
+    nadam(*tensors, foreach=False, beta1=0.5, beta2=0.0, lr=1.0, weight_decay=0.0, momentum_decay=0.0, eps=0.0)
     # mu = 1/4 in every step, exp_avg = 1/2: minus (1 - mu) / (1 - mu) minus mu / (1 - mu^2) / 2, or mu^3
     return abs(float(tensors[0][0]) + 1 + 2 / 15) < 1e-3
 

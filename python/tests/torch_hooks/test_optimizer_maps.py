@@ -1,4 +1,4 @@
-"""Maps against the steps of torch's own optimizers: no gradient within a quantum moves a parameter further than said."""
+"""Maps against the steps of torch's own optimizers: no quantum moves a parameter further than said."""
 
 import inspect
 
@@ -76,9 +76,7 @@ def quanta(optimizer, group, param):
     made = optimizers.family(optimizer)
     if not optimizers.is_update_known(made, state):
         return torch.zeros(LEN, dtype=torch.float64)
-    described = optimizers.describe(
-        optimizer, group, optimizers.next_step(made, state), optimizers._mu_product(state)
-    )
+    described = optimizers.describe(optimizer, group, optimizers.next_step(made, state), optimizers._mu_product(state))
     arrays = {name: state[key].numpy() for name, key in optimizers._STATE[made].items() if state.get(key) is not None}
     for name in maps.Rule(described).uses:
         arrays.setdefault(name, np.zeros(LEN, np.float32))
