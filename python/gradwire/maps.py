@@ -34,8 +34,8 @@ class Optimizer:
     """The optimizer and its hyperparameters, under PyTorch's names. Fields that a kind does not have are ignored.
 
     kind: "sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adam", "adamw", "nadam", "radam", "adamax",
-    "adadelta". step: number, from 1, of the update that the gradient will make. lr > 0. alpha: "adadelta" calls it rho. mu_product:
-    of NAdam's state before the update; its default, 1, is safe in every step and drops less than it could.
+    "adadelta". step: number, from 1, of the update that the gradient will make. lr > 0. alpha: rho of Adadelta.
+    mu_product: that of NAdam's state before the update, 1 in the first one.
     """
 
     kind: str

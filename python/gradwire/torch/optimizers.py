@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from ctypes import POINTER, cast, pointer
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import torch
@@ -107,7 +107,7 @@ def _mu_product(state: dict[str, Any]) -> float:
     return _number(state.get("mu_product", 1.0))
 
 
-@lru_cache(maxsize=None)
+@cache
 def _nadam_has_known_step() -> bool:
     """False where NAdam multiplies mu_product by mu once too often (torch 1.13): in what it takes of exp_avg."""
     tensors = [[torch.full((), value)] for value in (0.0, 1.0, 0.0, 0.0, 1.0, 0.0)]

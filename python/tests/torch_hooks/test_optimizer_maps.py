@@ -92,9 +92,9 @@ def test_one_quantum_moves_no_parameter_further(cls, options):
     optimizer = make(cls, options, param)
     scale = torch.exp2(-12 * torch.rand(LEN))
     worst, cut = 0.0, 0
-    for step in range(12):
+    for _ in range(12):
         gradient = (scale * torch.randn(LEN)).double()
-        before, state = param.detach().clone(), {k: v for k, v in optimizer.state.get(param, {}).items()}
+        before, state = param.detach().clone(), dict(optimizer.state.get(param, {}))
         state = {k: v.clone() if torch.is_tensor(v) else v for k, v in state.items()}
         quantum = quanta(optimizer, optimizer.param_groups[0], param)
         cut += int((quantum > 0).sum())
@@ -131,7 +131,7 @@ def test_optimizers_without_a_bound():
 
 
 def test_state_of_nadam_is_read():
-    """A product of 1 is the safe one: with the state's own, which is smaller, more is dropped."""
+    """With a smaller product more is dropped, where the parameter is most of the update."""
     theta, m, v = (np.full(3, x, np.float32) for x in (0.1, 1e-4, 1e-6))
     state = gradwire.State(param=theta, m=m, v=v)
     top = [
