@@ -35,9 +35,9 @@ _UINT32_MAX = (1 << 32) - 1
 class Optimizer:
     """The optimizer and its hyperparameters, under PyTorch's names. Fields that a kind does not have are ignored.
 
-    kind: "sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adam", "adamw", "nadam", "radam", "adamax" or "adadelta".
-    step: number, from 1, of the update that the gradient will make. lr > 0. alpha: "adadelta" calls it rho. mu_product:
-    of NAdam's state before the update; its default, 1, is safe in every step and drops less than it could.
+    kind: "sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adam", "adamw", "nadam", "radam", "adamax",
+    "adadelta". step: number, from 1, of the update that the gradient will make. lr > 0. alpha: rho of Adadelta.
+    mu_product: that of NAdam's state before the update, 1 in the first one.
     peak_lr: the largest rate that the gradient can meet while the momentum holds it, at the end of a warm-up or after a
     restart (numerics.md section 2.7); 0, or at most lr: lr itself.
     """
@@ -114,7 +114,7 @@ class State:
     """Parameters and optimizer state from before the update: fp32 arrays of one length, of any shape.
 
     param: the parameters. m: momentum_buffer or exp_avg. v: sum, square_avg, exp_avg_sq or exp_inf. a: grad_avg,
-    max_exp_avg_sq or acc_delta. Arrays that the rule does not use may be None. Contiguous arrays are borrowed, not copied.
+    max_exp_avg_sq or acc_delta. Arrays that the rule does not use may be None. Contiguous arrays are borrowed.
     """
 
     def __init__(

@@ -44,8 +44,7 @@ _FAMILIES = {
 _UNBOUNDED = {
     "Lion": "Lion's update is a sign: the smallest change of a gradient can turn it around",
     "Muon": "Muon orthogonalises the momentum of a whole matrix: a change of one gradient moves all of its parameters",
-    "Adafactor": "Adafactor divides by a product of row and column means, which the other gradients can make as small as "
-    "they like",
+    "Adafactor": "Adafactor divides by a product of row and column means, which other gradients can make very small",
     "Rprop": "Rprop's update is a sign: the smallest change of a gradient can turn it around",
     "LBFGS": "L-BFGS multiplies gradients of the whole model with each other",
 }

@@ -1,4 +1,4 @@
-"""Maps against the steps of torch's own optimizers: no gradient within a quantum moves a parameter further than said."""
+"""Maps against the steps of torch's own optimizers: no quantum moves a parameter further than said."""
 
 import inspect
 
@@ -43,7 +43,9 @@ def variants():
     ]
     for cls in (adam, adamw, torch.optim.SGD, torch.optim.Adagrad):
         plain += [(cls, {"lr": 1e-2, "foreach": True}), (cls, {"lr": 1e-2, "fused": True})]
-    plain += [(cls, {"lr": 1e-3, "foreach": True}) for cls in (nadam, radam, adamax, adadelta)]
+    plain += [(cls, {"lr": 1e-3, "foreach": True}) for cls in (nadam, adamax, adadelta)]
+    if has(radam, "decoupled_weight_decay"):  # that of torch 1.13 adds no eps, and NaN to the parameters in step 1
+        plain.append((radam, {"lr": 1e-3, "foreach": True}))
     if has(adamw, "fused") and has(torch.optim.SGD, "fused"):  # a learning rate of one element, torch 2
         plain.append((adamw, {"lr": torch.tensor(1e-2)}))
     return [(cls, options) for cls, options in plain if all(has(cls, name) for name in options)]
@@ -90,9 +92,9 @@ def test_one_quantum_moves_no_parameter_further(cls, options):
     optimizer = make(cls, options, param)
     scale = torch.exp2(-12 * torch.rand(LEN))
     worst, cut = 0.0, 0
-    for step in range(12):
+    for _ in range(12):
         gradient = (scale * torch.randn(LEN)).double()
-        before, state = param.detach().clone(), {k: v for k, v in optimizer.state.get(param, {}).items()}
+        before, state = param.detach().clone(), dict(optimizer.state.get(param, {}))
         state = {k: v.clone() if torch.is_tensor(v) else v for k, v in state.items()}
         quantum = quanta(optimizer, optimizer.param_groups[0], param)
         cut += int((quantum > 0).sum())
@@ -101,15 +103,18 @@ def test_one_quantum_moves_no_parameter_further(cls, options):
         decoupled = cls is torch.optim.AdamW or group.get("decoupled_weight_decay", False)
         least = (0.0 if decoupled else -group.get("weight_decay", 0.0)) * before.double()
         exact = stepped(cls, options, before, state, least)
-        slope = (stepped(cls, options, before, state, least + 1e-3 * quantum) - exact) / (1e-3 * quantum)
+        small = 1e-6 * quantum  # with larger ones the second moment moves, too, which the bound does not contain
+        slope = (stepped(cls, options, before, state, least + small) - exact) / small
         num = exact - slope * least
         share = quantum * slope.abs() / (2.0**-BITS * num.abs())
         worst = max(worst, float(share[quantum > 0].max()) if (quantum > 0).any() else 0.0)
         param.grad = gradient.float()
         optimizer.step()
+    if cls is torch.optim.NAdam and not optimizers._nadam_has_known_step():
+        assert cut == 0  # torch 1.13, whose first updates are others
+        return
     assert cut > 3 * LEN
-    assert 0.25 < worst < 1 + 1e-6, worst
-    print(f"{cls.__name__} {options}: at most {worst:.3f} of the bound, {cut / LEN:.2f} steps cut")
+    assert 0.25 < worst < 1 + 2e-5, worst
 
 
 def test_optimizers_without_a_bound():
@@ -126,7 +131,7 @@ def test_optimizers_without_a_bound():
 
 
 def test_state_of_nadam_is_read():
-    """A product of 1 is the safe one: with the state's own, which is smaller, more is dropped."""
+    """With a smaller product more is dropped, where the parameter is most of the update."""
     theta, m, v = (np.full(3, x, np.float32) for x in (0.1, 1e-4, 1e-6))
     state = gradwire.State(param=theta, m=m, v=v)
     top = [
