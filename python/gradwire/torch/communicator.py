@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
@@ -11,13 +12,15 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from . import staging
+from . import given, staging
 from .engine import CODEC_DTYPES, Engine, Operation, Plan
 from .optimizers import Book, Place
 from .options import CodecOptions
 from .transport import Start, timeout_of
 
 _PLANS_MAX = 256  # lengths (with an optimizer: sets of parameters) whose memory a communicator keeps
+
+log = logging.getLogger("gradwire")
 
 
 class Communicator:
@@ -45,13 +48,17 @@ class Communicator:
         self.small_len = small_len
         self.step = 0
         with Start("communicator", self.group, transport, self.timeout) as start:
-            made = [] if optimizer is None else [optimizer]
+            made = [] if optimizer is None else given.optimizers_of(optimizer)
+            given.check_keywords(options, CodecOptions, Communicator)
             self._book = Book(made, seed)
             chosen = CodecOptions(levels="auto", **options)
             settings = chosen.settings(made)
             start.options = {**chosen.agreed(settings), "small_len": small_len, "seed": seed}
         self._transport = start.transport
         self.rank, self.size = self._transport.rank, self._transport.size
+        notice = chosen.notice(made)
+        if notice and self.rank == 0:
+            log.warning("gradwire: %s", notice)
         self.engine = Engine(self._transport, settings, self._book)
         weakref.finalize(self, self.engine.abandon).atexit = False
         self._plans: dict[tuple[Any, ...], Plan] = {}

@@ -18,7 +18,7 @@ import torch.distributed as dist
 
 import gradwire.thc
 
-from . import staging
+from . import given, staging
 from .pending import Pending, fail_future
 from .transport import DifferentError, Start, Worker, timeout_of
 
@@ -68,7 +68,7 @@ class ThcState:
         self.group = dist.group.WORLD if group is None else group
         with Start("THC", self.group, transport, timeout or timeout_of(self.group)) as start:
             self.rank, self.size = dist.get_rank(self.group), dist.get_world_size(self.group)
-            made = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else list(optimizer)
+            made = given.optimizers_of(optimizer)
             params = [param for one in made for part in one.param_groups for param in part["params"]]
             self._numbers = {id(param): number for number, param in enumerate(params)}
             self.codec = codec_of(bits, self.size, seed=seed, error_feedback=error_feedback)
