@@ -93,7 +93,7 @@ class ClassicState:
         self.group = dist.group.WORLD if group is None else group
         with Start(f"codec {codec!r}", self.group, transport, timeout or timeout_of(self.group)) as start:
             made = given.optimizers_of(optimizer)
-            given.check_keywords(options, gradwire.classic.Options, ClassicState)
+            given.check_keywords(options, gradwire.classic.Options, ClassicState, but=["scheme", "dtype"])
             self.options = gradwire.classic.options(codec, checksum=checksum, **options)
             gradwire.classic.Codec(self.options)  # raises what is wrong with them
             if not 0 < ratio <= 1:

@@ -49,7 +49,7 @@ class Communicator:
         self.step = 0
         with Start("communicator", self.group, transport, self.timeout) as start:
             made = [] if optimizer is None else given.optimizers_of(optimizer)
-            given.check_keywords(options, CodecOptions, Communicator)
+            given.check_keywords(options, CodecOptions, Communicator, but=["levels"])
             self._book = Book(made, seed)
             chosen = CodecOptions(levels="auto", **options)
             settings = chosen.settings(made)

@@ -585,7 +585,7 @@ class DdpState:
             return self._exchanged(values, params, gradients, message, settings)
         if not any(known):
             return self._exchanged(values, params, gradients, message, chosen.unknown)
-        key = (id(settings), values.numel(), values.dtype, values.device, *map(id, params))
+        key = (id(settings), values.numel(), values.dtype, values.device, *known, *map(id, params))
         mixed = self._mixed.get(key)
         if mixed is None:
             mixed = self._mixed[key] = Mixed(values, params, gradients, known)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -89,12 +89,12 @@ def name_of(optimizer: Any) -> str:
     return name
 
 
-def check_keywords(given: Iterable[str], *takes: Callable[..., Any]) -> None:
-    """TypeError for an option that none of these has."""
+def check_keywords(given: Iterable[str], *takes: Callable[..., Any], but: Sequence[str] = ()) -> None:
+    """TypeError for an option that none of these has, or that is one of `but`."""
     known: list[str] = []
     for one in takes:
         parameters = inspect.signature(one).parameters.values()
-        known += [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in known]
+        known += [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in (*known, *but)]
     for name in given:
         if name not in known:
             close = difflib.get_close_matches(name, known, 1)

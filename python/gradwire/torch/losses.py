@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from types import FrameType
 from typing import Any
 
@@ -86,8 +87,8 @@ class LossWatch:
 
     def _look_for_steps(self, optimizer: torch.optim.Optimizer) -> None:
         key = id(optimizer)
-        params = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
-        mine = [p for p in params[:_PARAMS] if (self._book.entry(p) or (None,))[0] is optimizer]
+        params = (p for group in optimizer.param_groups for p in group["params"] if p.requires_grad)
+        mine = [p for p in islice(params, _PARAMS) if (self._book.entry(p) or (None,))[0] is optimizer]
         versions = tuple(param._version for param in mine)
         changed = self._versions.get(key, versions) != versions
         self._versions[key] = versions

@@ -2,12 +2,14 @@
 
 import logging
 
+import fake_device
 import gradwire.torch
 import pytest
 import torch
 from gradwire.torch.optimizers import family
 from ranks import run
 from test_ddp import OPTIONS, batch, digest, model
+from test_planned import plan
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 
@@ -102,6 +104,8 @@ def refusing(rank, size):
         gradwire.torch.ddp_hook(optimizer, **options)[0].close()
     with pytest.raises(ValueError, match="tolerance_bits=8: .* without an optimizer"):
         gradwire.torch.Communicator(tolerance_bits=8)
+    with pytest.raises(TypeError, match="no option 'levels'"):
+        gradwire.torch.Communicator(levels="explicit")
     return wrong
 
 
@@ -216,6 +220,45 @@ def test_known_optimizers_keep_their_bound_beside_others():
     assert 0 < mixed[2] < 4e-3
     assert (known[4], mixed[4], unknown[4]) == ({"derived"}, {"derived", "carried"}, {"carried"})
     assert not known[5] and "those of SGD keep theirs" in mixed[5][0] and "Own" in unknown[5][0]
+
+
+def mixed(rank, size, staged, planned, small_len=100):
+    """Digest, bytes and levels of a run whose buckets have parameters of both kinds."""
+    if staged:
+        fake_device.install()
+    net = model()
+    params = list(net.parameters())
+    made = [Own(params[::2], lr=0.05), torch.optim.AdamW(params[1::2], lr=1e-3)]
+    ddp = DDP(net)
+    options = {**OPTIONS, "tolerance_bits": 12, "nmse": 1e-3, "small_len": small_len}
+    if planned:
+        options = {"plan": plan((2, "mine", {"codec": "gradwire"}), (4, "mine", {"codec": "gradwire"})), "model": net}
+    state, hook = gradwire.torch.ddp_hook(made, **options)
+    ddp.register_comm_hook(state, hook)
+    for step in range(4):
+        for one in made:
+            one.zero_grad()
+        with ddp.no_sync():
+            torch.nn.functional.mse_loss(*(ddp(batch(rank, 50 + step)[0]), batch(rank, 50 + step)[1])).backward()
+        x, y = batch(rank, step)
+        torch.nn.functional.mse_loss(ddp(x), y).backward()
+        for one in made:
+            one.step()
+    state.check()
+    totals = state.report.totals()
+    limits = {p.settings.limits.tolerance_bits for p in state.engine.plans.values() if p.settings.maps}
+    state.close()
+    return digest(net), totals["mismatches"], totals["plain_size"] > 0, limits, len(state._mixed)
+
+
+def test_mixed_buckets_on_a_device_and_in_a_plan():
+    there, staged = run(mixed, 3, False, False), run(mixed, 3, True, False)
+    assert there[0] == there[1] == there[2] and there == staged
+    assert there[0][1:] == (0, False, {12}, 1)
+    small = run(mixed, 2, True, False, 200)  # the biases, 131 values, travel plain
+    assert small[0] == small[1] and small[0][1:] == (0, True, set(), 1)
+    planned = run(mixed, 2, False, True)
+    assert planned[0] == planned[1] and planned[0][1:] == (0, False, {14}, 2)
 
 
 # ---- compression that is lost ----
