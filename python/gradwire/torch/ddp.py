@@ -25,7 +25,7 @@ from .choice import Choice
 from .engine import CODEC_DTYPES, Engine, Operation, Plan, Settings
 from .losses import LossWatch
 from .mixed import Mixed, Part, known_of
-from .optimizers import Book, Place
+from .optimizers import Book, Place, family
 from .options import CodecOptions
 from .pending import fail_future
 from .recording import Message, Recording, check_writable
@@ -188,7 +188,7 @@ class DdpState:
 
     def _run_of(self, number: int, bucket: planned.Bucket) -> Callable[..., torch.futures.Future]:
         """What reduces bucket `number` of the plan: (values, params, gradients) -> future of the mean, in place."""
-        run = self._codec(bucket.kind, dict(bucket.options))
+        run = self._codec(bucket.kind, dict(bucket.options), bucket.names)
 
         def start(values: torch.Tensor, params: list[torch.Tensor], gradients: list[torch.Tensor]) -> Any:
             fits = self._compressing and self._codec_takes(values)
@@ -211,13 +211,16 @@ class DdpState:
 
         return start
 
-    def _codec(self, kind: str, options: dict[str, Any]) -> Callable[..., torch.futures.Future]:
+    def _codec(
+        self, kind: str, options: dict[str, Any], names: Sequence[str] = ()
+    ) -> Callable[..., torch.futures.Future]:
         """A codec of ALGORITHMS with its options: (values, params, gradients, message) -> future."""
         if kind == "gradwire":
             unknown = set(options) - set(vars(self._options)) | set(options) & {"threads", "debug"}
             if unknown:
                 raise ValueError(f"plan: gradwire has no option {', '.join(sorted(unknown))} for a bucket")
-            settings = replace(self._options, **options).settings(self._book.optimizers)
+            owners = self._owners(names)
+            settings = self._options_of(options, owners).settings(owners)
             self._maps = self._maps or settings.maps
             return lambda values, params, gradients, message: self._compressed(
                 values, params, gradients, message, settings
@@ -234,6 +237,22 @@ class DdpState:
             return lambda values, params, gradients, message: classic.start(values, params, gradients, self.step)
         self._refuse(kind, options)
         return self._plain_of
+
+    def _owners(self, names: Sequence[str]) -> list[torch.optim.Optimizer]:
+        """The optimizers of the parameters of these names; all if none has one."""
+        by_id, wanted = self._names_by_id(), set(names)
+        found = [
+            one
+            for one in self._book.optimizers
+            if any(by_id.get(id(param)) in wanted for group in one.param_groups for param in group["params"])
+        ]
+        return found or self._book.optimizers
+
+    def _options_of(self, options: dict[str, Any], owners: Sequence[torch.optim.Optimizer]) -> CodecOptions:
+        """The hook's options with those of a bucket, without those that are for parameters of other buckets."""
+        known = [family(one) is not None for one in owners]
+        usual: dict[str, Any] = {"nmse": None} if all(known) else {} if any(known) else {"tolerance_bits": "auto"}
+        return replace(self._options, **{**usual, **options})
 
     @staticmethod
     def _refuse(kind: str, options: dict[str, Any]) -> None:

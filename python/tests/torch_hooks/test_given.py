@@ -9,7 +9,7 @@ import torch
 from gradwire.torch.optimizers import family
 from ranks import run
 from test_ddp import OPTIONS, batch, digest, model
-from test_planned import plan
+from test_planned import ORDER, plan
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 
@@ -251,12 +251,34 @@ def mixed(rank, size, staged, planned, small_len=100):
     return digest(net), totals["mismatches"], totals["plain_size"] > 0, limits, len(state._mixed)
 
 
+def planned_bounds(rank, size):
+    """Levels and tolerance of a plan's buckets, each of one optimizer; whether one that cannot be kept is refused."""
+    net = model()
+    named = dict(net.named_parameters())
+    first = [named[name] for name in ORDER[:2]]
+    rest = [named[name] for name in ORDER[2:]]
+    made = [torch.optim.AdamW(first), Own(rest, lr=0.1)]
+    document = plan((2, "gcomp-t12"), (4, "mine", {"codec": "gradwire"}))
+    settings, original = [], gradwire.torch.CodecOptions.settings
+    gradwire.torch.CodecOptions.settings = lambda self, of: settings.append(original(self, of)) or settings[-1]
+    state, _ = gradwire.torch.ddp_hook(made, plan=document, model=net, tolerance_bits=10, nmse=1e-2)
+    state.close()
+    found = [(one.codec.levels, one.limits.tolerance_bits if one.maps else None) for one in settings[1:]]
+    try:
+        gradwire.torch.ddp_hook(made, plan=plan((2, "fp32"), (4, "gcomp-t12")), model=net)
+    except ValueError as error:
+        return found, "tolerance_bits=12: no bound" in str(error)
+    return found, False
+
+
 def test_mixed_buckets_on_a_device_and_in_a_plan():
     there, staged = run(mixed, 3, False, False), run(mixed, 3, True, False)
     assert there[0] == there[1] == there[2] and there == staged
     assert there[0][1:] == (0, False, {12}, 1)
     small = run(mixed, 2, True, False, 200)  # the biases, 131 values, travel plain
     assert small[0] == small[1] and small[0][1:] == (0, True, set(), 1)
+    found = run(planned_bounds, 1)[0]
+    assert found == ([("derived", 12), ("carried", None)], True)
     planned = run(mixed, 2, False, True)
     assert planned[0] == planned[1] and planned[0][1:] == (0, False, {14}, 2)
 
