@@ -240,7 +240,7 @@ class DdpState:
 
     def _owners(self, names: Sequence[str]) -> list[torch.optim.Optimizer]:
         """The optimizers of the parameters of these names; all if none has one."""
-        by_id, wanted = self._names_by_id(), set(names)
+        by_id, wanted = planned.names_of(self._book.params(), self._model), set(names)
         found = [
             one
             for one in self._book.optimizers
