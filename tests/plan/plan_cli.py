@@ -506,14 +506,14 @@ class Kineto(Case):
         )
 
     def small(self, kernel="", message="", name="small.json", more=""):
-        """Two gradients of three and four elements, 20 us apart; members to add to the args of a kernel and a message."""
+        """Two gradients of three and four elements, 20 us apart; members that the args of a kernel and a message get."""
         events = []
         for i, (start, dims) in enumerate(((10, "[[3]]"), (30, "[[2, 2], [7]]"))):
             events += [
                 '{"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "tid": 18446744073709551615, '
                 '"ts": %d, "dur": 1, "args": {"correlation": %d}}' % (start, i),
-                '{"ph": "X", "cat": "kernel", "name": "gemm", "tid": 7, "ts": %d, "dur": 5, "args": {%s"correlation": %d}}'
-                % (start + 2, kernel, i),
+                '{"ph": "X", "cat": "kernel", "name": "gemm", "tid": 7, "ts": %d, "dur": 5, '
+                '"args": {%s"correlation": %d}}' % (start + 2, kernel, i),
                 '{"ph": "X", "cat": "cpu_op", "name": "torch::autograd::AccumulateGrad", "tid": 18446744073709551615, '
                 '"ts": %d, "dur": 1, "args": {"Input Dims": %s}}' % (start + 3, dims),
             ]

@@ -23,10 +23,10 @@ import gradwire.classic
 from gradwire._library import lib
 from gradwire.errors import Error
 
-from . import staging
+from . import given, staging
 from .casts import Caster
 from .engine import CODEC_DTYPES
-from .optimizers import Book
+from .optimizers import Book, family
 from .pending import HookState
 from .states import Undo, check_nonfinite, check_sizes, check_version
 from .stats import size_of
@@ -102,6 +102,8 @@ class ClassicState(HookState):
         super().__init__()
         self.group = dist.group.WORLD if group is None else group
         with Start(f"codec {codec!r}", self.group, transport, timeout or timeout_of(self.group)) as start:
+            made = given.optimizers_of(optimizer)
+            given.check_keywords(options, gradwire.classic.Options, ClassicState, but=["scheme", "dtype"])
             self.options = gradwire.classic.options(codec, checksum=checksum, **options)
             gradwire.classic.Codec(self.options)  # raises what is wrong with them
             if not 0 < ratio <= 1:
@@ -109,7 +111,7 @@ class ClassicState(HookState):
             if vote and codec not in _SIGNS:
                 raise ValueError(f"{codec} has no vote; there are: {', '.join(_SIGNS)}")
             check_nonfinite(nonfinite)
-            made = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else list(optimizer)
+            _check_optimizers(codec, made)
             self._book = Book(made, seed)
             self.ratio, self.warmup_steps, self.vote = ratio, warmup_steps, vote
             self.small_len = (0 if codec in _SIGNS else 1024) if small_len is None else small_len
@@ -467,6 +469,21 @@ class ClassicState(HookState):
         self._exchanger.close(10.0)
         if self.caster is not None:
             self.caster.close()
+
+
+def _check_optimizers(codec: str, made: list[torch.optim.Optimizer]) -> None:
+    """ValueError for an optimizer with which the codec computes something else than it is known for: a momentum of
+    momenta, or the second moments of signs."""
+    if codec not in ("dgc", *_SIGNS):
+        return
+    needs = f"{codec} needs torch.optim.SGD without momentum"
+    for one in made:
+        if family(one) != "sgd":
+            raise ValueError(f"{needs}, not {given.name_of(one)}")
+        for index, group in enumerate(one.param_groups):
+            if group["momentum"]:
+                why = "" if codec == "signsgd" else "; the momentum is in the codec"
+                raise ValueError(f"{needs}, not momentum={group['momentum']:g} in group {index}{why}")
 
 
 def _array(values: torch.Tensor) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import struct
 import threading
 import weakref
@@ -15,7 +16,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from . import staging
+from . import given, staging
 from .engine import CODEC_DTYPES, Engine, Operation, Plan
 from .optimizers import Book, Place
 from .options import CodecOptions
@@ -42,6 +43,9 @@ class _Call:
     params: Sequence[torch.Tensor] | None = None
     orders: list[tuple[int, ...]] = field(default_factory=list)  # of dimensions in memory, _order()
     flats: list[tuple[list[int], torch.Tensor]] = field(default_factory=list)  # tensors that travel together
+
+
+log = logging.getLogger("gradwire")
 
 
 class Communicator:
@@ -73,13 +77,17 @@ class Communicator:
         self.small_len = small_len
         self.step = 0
         with Start("communicator", self.group, transport, self.timeout) as start:
-            made = [] if optimizer is None else [optimizer]
+            made = [] if optimizer is None else given.optimizers_of(optimizer)
+            given.check_keywords(options, CodecOptions, Communicator, but=["levels"])
             chosen = CodecOptions(levels="auto", **options)
-            self._book = Book(made, seed, chosen.rates(made))
             settings = chosen.settings(made)
+            self._book = Book(made, seed, chosen.rates(made))
             start.options = {**chosen.agreed(settings), "small_len": small_len, "seed": seed}
         self._transport = start.transport
         self.rank, self.size = self._transport.rank, self._transport.size
+        notice = chosen.notice(made)
+        if notice and self.rank == 0:
+            log.warning("gradwire: %s", notice)
         self.engine = Engine(self._transport, settings, self._book)
         weakref.finalize(self, self.engine.abandon).atexit = False
         self._plans: dict[tuple[Any, ...], Plan] = {}

@@ -20,11 +20,13 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from . import planned, staging
+from . import given, planned, staging
 from .casts import Caster
 from .choice import Choice
 from .engine import CODEC_DTYPES, Engine, Operation, Plan, Settings
-from .optimizers import Book, Place
+from .losses import LossWatch
+from .mixed import Mixed, Part, known_of
+from .optimizers import Book, Place, family
 from .options import CodecOptions
 from .pending import fail_future
 from .recording import Message, Recording, check_writable
@@ -39,7 +41,9 @@ log = logging.getLogger("gradwire")
 _HINT_STEP = 3  # DDP has made its last buckets
 _HINT_LEN = 1 << 21  # values of a bucket from which on its size matters
 
-LossScale = Any  # a number, a callable that returns one, or a GradScaler
+LossScale = (
+    Any  # a number, a callable that returns one, or a GradScaler; None: 1, or that of a GradScaler that is found
+)
 
 
 def ddp_hook(
@@ -75,7 +79,8 @@ class DdpState(Copies):
     compress: "auto" measures the first steps and steps aside where plain all-reduce is faster; "always"; "never".
     small_len: buckets of fewer values travel plain. group: process group of DDP, None for the default one. transport: a
     Gloo group of the same ranks for nothing else; None: one is made, which is a collective call of these ranks.
-    timeout: of a message; None: that of the group. loss_scale: a GradScaler, a number or a callable. seed: of
+    timeout: of a message; None: that of the group. loss_scale: a GradScaler, a number or a callable; None: that of the
+    GradScaler that is seen to call the optimizer's step(), else 1. seed: of
     stochastic rounding. csv: a path, rank 0 writes statistics there. tensorboard: a SummaryWriter. report_every: steps
     between two lines of statistics. options: those of CodecOptions.
 
@@ -95,7 +100,7 @@ class DdpState(Copies):
         group: Any = None,
         transport: Any = None,
         timeout: timedelta | None = None,
-        loss_scale: LossScale = 1.0,
+        loss_scale: LossScale = None,
         seed: int = 0,
         csv: str | None = None,
         tensorboard: Any = None,
@@ -111,10 +116,12 @@ class DdpState(Copies):
         with Start("gradwire", self.group, transport, self.timeout) as start:
             self.rank, self.size = dist.get_rank(self.group), dist.get_world_size(self.group)
             buckets = [] if plan is None else planned.load(plan, self.size)
-            made = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else list(optimizer)
+            made = given.optimizers_of(optimizer)
+            given.check_keywords(options, CodecOptions, DdpState)
+            _check_numbers(small_len=small_len, report_every=report_every)
             self._options = CodecOptions(**options)
-            self._book = Book(made, seed, self._options.rates(made))
             settings = self._options.settings(made)
+            self._book = Book(made, seed, self._options.rates(made))
             if record is not None and self.rank == 0:
                 check_writable(record)
             self.choice = Choice("always" if buckets and compress == "auto" else compress, self._slowest, self.rank)
@@ -129,7 +136,7 @@ class DdpState(Copies):
                 "record_steps": record_steps,
             }
         self._transport = start.transport
-        self.loss_scale = loss_scale
+        self.loss_scale = given.scaler_of(optimizer) if loss_scale is None else loss_scale
         self.small_len = small_len
         self.engine = Engine(self._transport, settings, self._book)
         weakref.finalize(self, self.engine.abandon).atexit = False
@@ -174,6 +181,11 @@ class DdpState(Copies):
             self.recording = Recording(os.fspath(record), range(*record_steps), self._book.params(), slowest, self.rank)
             self.engine.timing = True
             self._watch_forward()
+        self._mixed: dict[tuple[Any, ...], Mixed] = {}  # buckets of known and other optimizers
+        self._losses = LossWatch(self._book, self.rank)
+        notice = self._options.notice(made)
+        if notice and self.rank == 0:
+            log.warning("gradwire: %s", notice)
         for one in made:
             watch_steps(one, self)
 
@@ -181,7 +193,7 @@ class DdpState(Copies):
 
     def _run_of(self, number: int, bucket: planned.Bucket) -> Callable[..., torch.futures.Future]:
         """What reduces bucket `number` of the plan: (values, params, gradients) -> future of the mean, in place."""
-        run = self._codec(bucket.kind, dict(bucket.options))
+        run = self._codec(bucket.kind, dict(bucket.options), bucket.names)
 
         def start(values: torch.Tensor, params: list[torch.Tensor], gradients: list[torch.Tensor]) -> Any:
             fits = self._compressing and self._codec_takes(values)
@@ -204,14 +216,17 @@ class DdpState(Copies):
 
         return start
 
-    def _codec(self, kind: str, options: dict[str, Any]) -> Callable[..., torch.futures.Future]:
+    def _codec(
+        self, kind: str, options: dict[str, Any], names: Sequence[str] = ()
+    ) -> Callable[..., torch.futures.Future]:
         """A codec of ALGORITHMS with its options: (values, params, gradients, message) -> future."""
         if kind == "gradwire":
             of_all = {"threads", "debug", "peak_lr", "scheduler"}
             unknown = set(options) - set(vars(self._options)) | set(options) & of_all
             if unknown:
                 raise ValueError(f"plan: gradwire has no option {', '.join(sorted(unknown))} for a bucket")
-            settings = replace(self._options, **options).settings(self._book.optimizers)
+            owners = self._owners(names)
+            settings = self._options_of(options, owners).settings(owners)
             self._maps = self._maps or settings.maps
             return lambda values, params, gradients, message: self._compressed(
                 values, params, gradients, message, settings
@@ -228,6 +243,22 @@ class DdpState(Copies):
             return lambda values, params, gradients, message: classic.start(values, params, gradients, self.step)
         self._refuse(kind, options)
         return self._plain_of
+
+    def _owners(self, names: Sequence[str]) -> list[torch.optim.Optimizer]:
+        """The optimizers of the parameters of these names; all if none has one."""
+        by_id, wanted = planned.names_of(self._book.params(), self._model), set(names)
+        found = [
+            one
+            for one in self._book.optimizers
+            if any(by_id.get(id(param)) in wanted for group in one.param_groups for param in group["params"])
+        ]
+        return found or self._book.optimizers
+
+    def _options_of(self, options: dict[str, Any], owners: Sequence[torch.optim.Optimizer]) -> CodecOptions:
+        """The hook's options with those of a bucket, without those that are for parameters of other buckets."""
+        known = [family(one) is not None for one in owners]
+        usual: dict[str, Any] = {"nmse": None} if all(known) else {} if any(known) else {"tolerance_bits": "auto"}
+        return replace(self._options, **{**usual, **options})
 
     @staticmethod
     def _refuse(kind: str, options: dict[str, Any]) -> None:
@@ -360,7 +391,7 @@ class DdpState(Copies):
             scale = scale.get_scale()
         elif callable(scale):
             scale = scale()
-        return float(scale) * self.size
+        return (1.0 if scale is None else float(scale)) * self.size
 
     def _check_inputs(self) -> None:
         """A rate that grew after the maps were made, or a loss scale that fell when a step was skipped, loosens
@@ -483,6 +514,7 @@ class DdpState(Copies):
         self._bucket = -1
         if not (self._compressing and self._maps):
             return
+        self._losses.backward()
         if self._plans and self._map_due:
             self._build_maps()  # no forward pass was seen
         elif self._plans and self._map_inputs:
@@ -509,6 +541,8 @@ class DdpState(Copies):
         if self._compressing or self.choice.decision is False:
             for key in set(self._plans) - self._used:
                 self.engine.retire(self._plans.pop(key))
+            for key in set(self._mixed) - self._used:
+                del self._mixed[key]
         if step >= _HINT_STEP and self.choice.decision and not self._hinted:
             self._hinted = True
             self._hint()
@@ -582,6 +616,35 @@ class DdpState(Copies):
         message: Message | None = None,
         settings: Settings | None = None,
     ) -> torch.futures.Future:
+        chosen = settings or self.engine.settings
+        if chosen.unknown is None:
+            return self._exchanged(values, params, gradients, message, settings)
+        known = known_of(self._book, params)
+        if all(known):
+            return self._exchanged(values, params, gradients, message, settings)
+        if not any(known):
+            return self._exchanged(values, params, gradients, message, chosen.unknown)
+        key = (id(settings), values.numel(), values.dtype, values.device, *known, *map(id, params))
+        mixed = self._mixed.get(key)
+        if mixed is None:
+            mixed = self._mixed[key] = Mixed(values, params, gradients, known)
+        self._used.add(key)
+
+        def run(kind: bool, flat: torch.Tensor, part: Part) -> torch.futures.Future:
+            if flat.numel() < max(self.small_len if self._planned is None else 0, 1):
+                return self._plain(flat)
+            return self._exchanged(flat, part.params, part.gradients, message, chosen if kind else chosen.unknown)
+
+        return mixed.reduce(values, run)
+
+    def _exchanged(
+        self,
+        values: torch.Tensor,
+        params: list[torch.Tensor],
+        gradients: list[torch.Tensor],
+        message: Message | None,
+        settings: Settings | None,
+    ) -> torch.futures.Future:
         plan = self._plan(values, params, gradients, settings)
         copy = staging.HostCopy(values, plan.room)
         plan.room = copy.room
@@ -622,6 +685,8 @@ class DdpState(Copies):
             places = places_of(self._book, values, params, gradients)
             plan = self._plans[key] = self.engine.plan(values.numel(), values.dtype, places, settings=settings)
             self._map_inputs = self._inputs()
+            if plan.settings.maps:
+                self._losses.bucket(values.numel(), params, places)
         return plan
 
     # ---- state ----
@@ -695,6 +760,14 @@ def places_of(
     return sorted(places, key=lambda place: place.offset)
 
 
+def _check_numbers(**options: Any) -> None:
+    """ValueError for one that is no integer from 0, or 1 for report_every."""
+    for name, value in options.items():
+        low = 1 if name == "report_every" else 0
+        if not isinstance(value, int) or isinstance(value, bool) or value < low:
+            raise ValueError(f"{name}={value!r}; it is an integer from {low}")
+
+
 def watch_steps(optimizer: torch.optim.Optimizer, state: DdpState) -> None:
     """Calls state._before_step() and state._on_step() around optimizer.step()."""
     reference = weakref.ref(state)
@@ -702,14 +775,18 @@ def watch_steps(optimizer: torch.optim.Optimizer, state: DdpState) -> None:
     def before(*_: Any) -> None:
         alive = reference()
         if alive is not None:
+            if alive.loss_scale is None:
+                alive.loss_scale = alive._losses.find_scaler(optimizer)
             alive._before_step()
 
     def after(*_: Any) -> None:
         alive = reference()
         if alive is not None:
+            alive._losses.stepped(optimizer)
             alive._on_step()
 
-    if hasattr(optimizer, "register_step_post_hook"):
+    # a wrapper that skips Optimizer.__init__ has the method, but not what it needs
+    if hasattr(optimizer, "register_step_post_hook") and hasattr(optimizer, "_optimizer_step_post_hooks"):
         optimizer.register_step_pre_hook(before)
         optimizer.register_step_post_hook(after)
         return

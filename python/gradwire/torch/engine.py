@@ -80,6 +80,7 @@ class Settings:
     threads: int = 2
     debug: bool = False
     sample_every: int = 16  # steps from one whose error is measured to the next; 0: none
+    unknown: Settings | None = None  # of parameters whose optimizer maps are not known for, where that of others is
 
     def piece_len_of(self, shard_len: int) -> int:
         """Values of a piece where shards have shard_len. A shard's first piece cannot be sent before it is encoded, and

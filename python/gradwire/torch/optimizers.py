@@ -119,6 +119,29 @@ def is_update_known(made: str, state: dict[str, Any]) -> bool:
     return made != "nadam" or _mu_product(state) < 2**-24 or _nadam_has_known_step()
 
 
+def refusal(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> str | None:
+    """Which hyperparameter of a group no map can be made for: its name, value and range. torch takes these."""
+    kind = _kind(optimizer, group, family(optimizer))
+    ranges: dict[str, tuple[float, float]] = {"weight_decay": (0.0, 1e300)}
+    if kind == "momentum":
+        ranges.update(momentum=(0.0, 1e300), dampening=(-1e300, 1.0))
+    elif kind == "rmsprop":
+        ranges.update(momentum=(0.0, 1e300), alpha=(0.0, 1.0))
+    elif kind == "nadam":
+        ranges["momentum_decay"] = 0.0, 1e300
+    if has_second_moment(optimizer):
+        ranges["eps"] = 0.0, 1e30
+    for name, (low, high) in ranges.items():
+        value = plain_number(group.get(name, low))
+        if not low <= value < high:
+            which = [i for i, one in enumerate(optimizer.param_groups) if one is group]
+            where = f"group {which[0]} of {type(optimizer).__name__}" if which else type(optimizer).__name__
+            why = ": no gradient would count" if value == 1.0 == high else ""
+            bounds = "" if low < -1e299 else f"{low:g} or more", "" if high > 1e299 else f"less than {high:g}"
+            return f"{name}={value:g} in {where}{why}; a map needs {' and '.join(filter(None, bounds))}"
+    return None
+
+
 def describe(
     optimizer: torch.optim.Optimizer, group: dict[str, Any], step: int, mu_product: float = 1.0, peak_lr: float = 0.0
 ) -> gradwire.maps.Optimizer:
@@ -127,6 +150,9 @@ def describe(
     made = family(optimizer)
     if made is None:
         raise ValueError(f"{type(optimizer).__name__} is not an optimizer that maps are known for")
+    wrong = refusal(optimizer, group)
+    if wrong:
+        raise ValueError(f"gradwire: {wrong}")
     beta1, beta2 = group.get("betas", (0.9, 0.999))
     return gradwire.maps.Optimizer(
         kind=_kind(optimizer, group, made),
@@ -281,8 +307,8 @@ class SegmentTable:
         segment.offset, segment.len, segment.seed = place.offset, place.len, place.seed
         param = place.param
         entry = self._book.entry(param)
-        if entry is None:
-            return  # no optimizer has it: nothing of it is dropped
+        if entry is None or entry[2] is None:
+            return  # no optimizer has it, or none that maps are known for: nothing of it is dropped
         optimizer, group, made = entry
         state = optimizer.state.get(param, {})
         stride = param.stride()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -12,12 +12,14 @@ import gradwire.gcomp
 import gradwire.maps
 from gradwire.gcomp import Options
 
-from . import optimizers
+from . import given, optimizers
 from ._pool import THREADS_MAX
 from .engine import Settings
 from .rates import UPDATE_BITS, Rates
 
 _NOISE = 0.125  # beside a tolerance: what rounding leaves in a second moment stays when the rate has risen
+DEFAULT_TOLERANCE_BITS = 14
+DEFAULT_NMSE = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,27 +27,30 @@ class CodecOptions:
     """How gradients are encoded and exchanged.
 
     tolerance_bits: 1..23, an encode moves no parameter by more than 2^-tolerance_bits of it, in this update and those
-    that a momentum carries it to. noise: 0, or 2^-8..1, limit of the noise by the second moment (Adagrad, RMSprop,
-    Adam, AdamW); with tolerance_bits=None it alone counts, else the smaller quantum does; None: 1/8 beside a tolerance
-    where there is a second moment. peak_lr: the largest learning rate of the training, one for all parameter groups or
-    one for each; scheduler: of torch, or a list of them for several optimizers, whose rates to come are computed.
-    Without both the largest rate seen counts, and the momentum limits quanta too. levels: "derived" (receivers know the
-    quanta from their own optimizer state), "carried" or "explicit"; "auto": derived where the optimizer is known, else
+    that a momentum carries it to; "auto": 14 where the optimizer is known. One that is given is kept or refused:
+    ValueError for an optimizer that maps are not known for. Carried levels keep it for the median of a block of values,
+    not for each parameter. noise: 0, or 2^-8..1, limit of the noise by the second moment (all but SGD); with
+    tolerance_bits=None it alone counts, else the smaller quantum does; None: 1/8 beside a tolerance where there is a
+    second moment. peak_lr: the largest learning rate of the training, one for all parameter groups or one for each;
+    scheduler: of torch, or a list of them for several optimizers, whose rates to come are computed. Without both the
+    largest rate seen counts, and the momentum limits quanta too. levels: "derived" (receivers know the quanta from
+    their own optimizer state), "carried" or "explicit"; "auto": derived for parameters whose optimizer is known, else
     carried. deep_cut: values below their quantum become 0 or one quantum; None: where `noise` is given or there is no
-    second moment. nmse: carried levels of an unknown optimizer: share of error that a message may add. rounding,
-    checksum: as in gradwire.Options.
+    second moment. nmse: carried levels of an unknown optimizer: share of error that a message may add; None: 1e-3.
+    Given together, tolerance_bits is for the known optimizers of a list and nmse for the others. rounding, checksum: as
+    in gradwire.Options.
     contribution_bits: how much finer contributions are than their sum. fallback: levels while the ranks' states differ,
     "carried" or "explicit". threads: of the native pool. piece_len: values of a message; None: 2^16 to 2^18, so that a
     rank's share of a bucket is four messages or more where possible. debug: results are compared across ranks.
     """
 
-    tolerance_bits: int | None = 14
+    tolerance_bits: int | str | None = "auto"
     noise: float | None = None
     peak_lr: float | Sequence[float] | None = None
     scheduler: Any = None
     levels: str = "auto"
     deep_cut: bool | None = None
-    nmse: float = 1e-3
+    nmse: float | None = None
     rounding: str = "stochastic"
     checksum: bool = True
     contribution_bits: int = 0
@@ -56,38 +61,43 @@ class CodecOptions:
 
     def settings(self, made: Sequence[torch.optim.Optimizer]) -> Settings:
         """Settings of an engine for gradients of these optimizers. ValueError says what is wrong."""
-        known = bool(made) and all(optimizers.family(one) for one in made)
-        moments = known and all(optimizers.has_second_moment(one) for one in made)
+        others = [one for one in made if not optimizers.family(one)]
+        made = [one for one in made if optimizers.family(one)]
+        known = bool(made)
+        moments = known and not others and all(optimizers.has_second_moment(one) for one in made)
         levels = self.levels if self.levels != "auto" else "derived" if known else "carried"
-        self._check(levels, known, moments)
+        self._check_ranges()
+        self._check(levels, known, others, moments)
+        self._check_groups(made)
+        tolerance_bits = DEFAULT_TOLERANCE_BITS if self.tolerance_bits == "auto" else self.tolerance_bits
         limits = gradwire.maps.Limits(
             # without a tolerance: only where levels begin
-            tolerance_bits=23 if self.tolerance_bits is None else self.tolerance_bits,
+            tolerance_bits=23 if tolerance_bits is None else tolerance_bits,
             noise=(_NOISE if any(map(optimizers.has_second_moment, made)) else 0.0)
             if self.noise is None
             else self.noise,
-            noise_only=self.tolerance_bits is None,
-            update_bits=0 if self.tolerance_bits is None else UPDATE_BITS,
+            noise_only=tolerance_bits is None,
+            update_bits=0 if tolerance_bits is None else UPDATE_BITS,
         )
         deep_cut = self.deep_cut
         if deep_cut is None:
             none_has_moments = known and not any(map(optimizers.has_second_moment, made))
             deep_cut = levels == "carried" or bool(self.noise) or none_has_moments
 
-        def codec(name: str) -> Options:
+        def codec(name: str, known: bool = known) -> Options:
             return Options(
                 levels=name,
                 rounding=self.rounding,
                 tolerance_bits=limits.tolerance_bits,
                 deep_cut=deep_cut if name == "derived" else name == "carried",
-                target_nmse=self.nmse if name == "carried" and not known else None,
+                target_nmse=self._nmse if name == "carried" and not known else None,
                 checksum=self.checksum,
             )
 
         for name in (levels, self.fallback):
             gradwire.gcomp.Codec(codec(name))  # raises what is out of range
-        gradwire.maps.Rule(gradwire.maps.Optimizer(kind="adam" if moments else "sgd", lr=1.0), limits=limits)
-        return Settings(
+        gradwire.maps.Rule(gradwire.maps.Optimizer(kind="adam" if limits.noise else "sgd", lr=1.0), limits=limits)
+        settings = Settings(
             codec=codec(levels),
             spare=codec(self.fallback),
             limits=limits,
@@ -98,27 +108,110 @@ class CodecOptions:
             threads=self.threads,
             debug=self.debug,
         )
+        if not (known and others):
+            return settings
+        unknown = replace(
+            settings, codec=codec("carried", False), spare=codec(self.fallback, False), maps=False, agree=False
+        )
+        return replace(settings, unknown=unknown)
 
-    def _check(self, levels: str, known: bool, moments: bool) -> None:
+    def notice(self, made: Sequence[torch.optim.Optimizer]) -> str | None:
+        """What is used for optimizers that no bound is known for, in words."""
+        others = sorted({given.name_of(one) for one in made if not optimizers.family(one)})
+        if not others:
+            return None
+        known = sorted({type(one).__name__ for one in made if optimizers.family(one)})
+        kept = f" (those of {', '.join(known)} keep theirs)" if known else ""
+        return (
+            f"no bound for each parameter is known for {', '.join(others)}: its gradients travel with carried levels "
+            f"and an error of nmse={self._nmse:g} in each message{kept}"
+        )
+
+    def _check_ranges(self) -> None:
+        """ValueError names option, value and range."""
+        bits, noise = self.tolerance_bits, self.noise
+        if not (bits is None or bits == "auto" or _is_int(bits) and 1 <= bits <= 23):
+            raise ValueError(f"tolerance_bits={bits!r}; it is 1 to 23, 'auto' (14), or None for the noise limit alone")
+        if noise and not (_is_number(noise) and 2**-8 <= noise <= 1):
+            raise ValueError(f"noise={noise!r}; it is 0, or 2^-8 to 1")
+        if not (self.nmse is None or _is_number(self.nmse) and 0 < self.nmse <= 1):
+            raise ValueError(f"nmse={self.nmse!r}; it is above 0 and at most 1, or None (0.001)")
+        if not (_is_int(self.threads) and 1 <= self.threads <= THREADS_MAX):
+            raise ValueError(f"threads={self.threads!r}; it is 1 to {THREADS_MAX}")
+        if not (_is_int(self.contribution_bits) and self.contribution_bits >= 0):
+            raise ValueError(f"contribution_bits={self.contribution_bits!r}; it is an integer from 0")
+        if not (self.piece_len is None or _is_int(self.piece_len) and self.piece_len > 0):
+            raise ValueError(f"piece_len={self.piece_len!r}; it is an integer from 1, or None")
+
+    @staticmethod
+    def _check_groups(made: Sequence[torch.optim.Optimizer]) -> None:
+        for one in made:
+            for group in one.param_groups:
+                wrong = optimizers.refusal(one, group)
+                if wrong:
+                    raise ValueError(f"gradwire: {wrong}")
+
+    def _check(self, levels: str, known: bool, others: Sequence[torch.optim.Optimizer], moments: bool) -> None:
+        names = ", ".join(given.name_of(one) for one in others) or "no optimizer"
         if levels not in ("derived", "carried", "explicit"):
             raise ValueError(f"no levels {levels!r}; there are: auto, derived, carried, explicit")
         if self.fallback not in ("carried", "explicit"):
             raise ValueError(f"no fallback {self.fallback!r}; there are: carried, explicit")
-        if not known and levels != "carried":
-            raise ValueError(f"{levels} levels need an optimizer that maps are known for; use levels='carried'")
+        unknown = not known or bool(others)
+        if unknown and self.levels not in ("auto", "carried"):
+            raise ValueError(
+                f"levels={self.levels!r} need an optimizer that maps are known for, not {names}; levels='auto' takes "
+                f"carried ones there"
+            )
         if self.noise and not moments:
-            raise ValueError("a noise limit needs an optimizer with a second moment")
+            raise ValueError(
+                f"noise={self.noise:g}: a noise limit needs optimizers with a second moment (not SGD) "
+                f"alone{f', not {names}' if unknown else ''}"
+            )
         if self.tolerance_bits is None and not self.noise:
             raise ValueError("tolerance_bits=None needs a noise limit")
-        if not 1 <= self.threads <= THREADS_MAX:
-            raise ValueError(f"threads are 1 to {THREADS_MAX}, not {self.threads}")
+        if unknown and self.tolerance_bits != "auto" and not (known and self.nmse is not None):
+            whom = f"for {names}" if others else "without an optimizer"
+            had = (
+                f"give nmse={DEFAULT_NMSE:g}, too: then its gradients travel with carried levels and that error in "
+                f"each message, and only those of other optimizers keep the tolerance"
+                if known
+                else f"leave it out: then gradients travel with carried levels and an error of nmse={self._nmse:g} in "
+                f"each message"
+            )
+            raise ValueError(
+                f"tolerance_bits={self.tolerance_bits}: no bound for each parameter is known {whom}; {had}"
+            )
+        if not unknown and self.nmse is not None:
+            raise ValueError(
+                f"nmse={self.nmse:g}: it counts for optimizers that maps are not known for; the error of the others' "
+                f"gradients follows from tolerance_bits and noise"
+            )
+
+    @property
+    def _nmse(self) -> float:
+        return DEFAULT_NMSE if self.nmse is None else self.nmse
 
     def rates(self, made: Sequence[torch.optim.Optimizer]) -> Rates:
         """What is known of the optimizers' learning rates. ValueError, TypeError say what is wrong."""
-        return Rates(made, self.peak_lr, self.scheduler, self.tolerance_bits or 23)
+        bits = {"auto": DEFAULT_TOLERANCE_BITS, None: 23}.get(self.tolerance_bits, self.tolerance_bits)
+        bounded = [optimizers.family(one) is not None for one in made]
+        return Rates(made, self.peak_lr, self.scheduler, bits, bounded=bounded, unwrap=given.unwrapped)
 
     def agreed(self, settings: Settings) -> dict[str, Any]:
         """Those that must be equal on all ranks."""
-        agreed = {**vars(self), "levels": settings.codec.levels, "scheduler": self.scheduler is not None}
+        agreed = {**vars(self), "levels": settings.codec.levels, "unknown": settings.unknown is not None}
+        agreed["scheduler"] = self.scheduler is not None
+        if self.tolerance_bits == "auto":
+            agreed["tolerance_bits"] = DEFAULT_TOLERANCE_BITS
+        agreed["nmse"] = self._nmse
         del agreed["threads"]
         return agreed
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, float) or _is_int(value)

@@ -8,7 +8,7 @@ import math
 import types
 import warnings
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -40,7 +40,9 @@ class Rates:
 
     peak_lr: the largest rate of the training, a number or one for each group; a group's rate above it is warned of.
     schedulers: of torch, what they will do is computed ahead; one for each optimizer that has one. Without either the
-    largest rate seen counts, and is_known() is False. bits: the tolerance. ValueError, TypeError say what is wrong.
+    largest rate seen counts, and is_known() is False. bits: the tolerance. bounded: which optimizers maps are known
+    for; the rates of others do not matter. unwrap: from a scheduler's optimizer to that of the list. ValueError, TypeError
+    say what is wrong.
     """
 
     def __init__(
@@ -49,14 +51,19 @@ class Rates:
         peak_lr: float | Sequence[float] | None = None,
         schedulers: Any = None,
         bits: int = 14,
+        *,
+        bounded: Sequence[bool] | None = None,
+        unwrap: Callable[[Any], Any] = lambda optimizer: optimizer,
     ) -> None:
         self._optimizers = list(optimizers)
+        self._bounded = [True] * len(self._optimizers) if bounded is None else list(bounded)
         self._bits = bits
         self._peaks = self._checked_peaks(peak_lr)
         self._forecasts = {}
         for scheduler in schedulers if isinstance(schedulers, Iterable) else [] if schedulers is None else [schedulers]:
             forecast = Forecast(scheduler)
-            number = next((i for i, one in enumerate(self._optimizers) if one is forecast.optimizer), None)
+            inside = unwrap(forecast.optimizer)
+            number = next((i for i, one in enumerate(self._optimizers) if one is inside), None)
             if number is None:
                 raise ValueError(
                     f"scheduler: {type(scheduler).__name__} is of an optimizer that the hook does not have"
@@ -99,7 +106,7 @@ class Rates:
                 if self._peaks is not None:
                     counts = self._stated(number, rate)
                 elif ahead is not None:
-                    counts = max(rate, ahead.peak(j, _memory_of(optimizer, group), self._bits))
+                    counts = max(rate, ahead.peak(j, self._memory(i, group), self._bits))
                 else:
                     counts = self._largest((i, j), number, group, rate)
                 found[id(group)] = counts
@@ -122,19 +129,32 @@ class Rates:
         largest = max(
             rate, seen or 0.0, *(plain_number(group[name]) for name in ("initial_lr", "max_lr") if name in group)
         )
-        if self._has_looked and seen is not None and largest > seen * _SAME and _memory_of(self._optimizers[key[0]], group):
+        if self._has_looked and seen is not None and largest > seen * _SAME and self._memory(key[0], group):
             self._warn(
                 f"group {number}: the learning rate has risen to {largest:g}, above all that were seen ({seen:g}). "
                 "Gradients of the updates before were rounded for smaller rates, within a share of the momentum: pass "
                 "peak_lr= or scheduler=, and they keep the tolerance."
             )
-        if rate < largest * _FALLEN and _memory_of(self._optimizers[key[0]], group):
+        if rate < largest * _FALLEN and self._memory(key[0], group):
             self._hint(
                 f"group {number}: the learning rate is {rate:g}, but quanta are for {largest:g}, which may come "
                 "again: with scheduler= they follow the schedule, and messages are smaller."
             )
         self.seen[key] = largest
         return largest
+
+    def _memory(self, number: int, group: dict[str, Any]) -> float:
+        """What is left of a gradient's weight in an update after one more, at most. 0: it meets one update only."""
+        optimizer = self._optimizers[number]
+        if not self._bounded[number]:
+            return 0.0
+        if (
+            "betas" in group
+        ):  # exp_avg keeps beta1; the denominator can shrink by sqrt(beta2) meanwhile, Adamax's by beta2
+            beta1, beta2 = map(plain_number, group["betas"])
+            beta2 = beta2 if isinstance(optimizer, torch.optim.Adamax) else math.sqrt(beta2)
+            return beta1 / beta2 if beta2 else beta1
+        return plain_number(group.get("momentum", 0.0))
 
     def _warn(self, text: str) -> None:
         if "warn" not in self._said:
@@ -152,15 +172,6 @@ class Rates:
 
     def load_state_dict(self, state: Iterable[tuple[int, int, float]]) -> None:
         self.seen = {(i, j): rate for i, j, rate in state}
-
-
-def _memory_of(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> float:
-    """What is left of a gradient's weight in an update after one more, at most. 0: it meets one update only."""
-    if "betas" in group:  # exp_avg keeps beta1; the denominator can shrink by sqrt(beta2) meanwhile, Adamax's by beta2
-        beta1, beta2 = map(plain_number, group["betas"])
-        beta2 = beta2 if isinstance(optimizer, torch.optim.Adamax) else math.sqrt(beta2)
-        return beta1 / beta2 if beta2 else beta1
-    return plain_number(group.get("momentum", 0.0))
 
 
 class Forecast:

@@ -44,9 +44,12 @@ class Message:
         self.stages: dict[str, float] = {}
 
     def operation(self, operation: Any) -> None:
-        """An engine's operation has ended."""
-        self.times.update(started=operation.started, encoded=operation.encoded, summed=operation.summed)
-        self.stages = dict(operation.stages or {})
+        """An engine's operation has ended; a bucket may have several."""
+        self.times["started"] = min(self.times.get("started", operation.started), operation.started)
+        for name in ("encoded", "summed"):  # a bucket of several operations is done with the last of them
+            self.times[name] = max(self.times.get(name, 0.0), getattr(operation, name))
+        for name, value in (operation.stages or {}).items():
+            self.stages[name] = self.stages.get(name, 0) + value
 
     def end(self) -> None:
         self.times["done"] = time.perf_counter()

@@ -248,6 +248,22 @@ def _ordered(
     return ready.then(result)
 
 
+def joined(futures: list[torch.futures.Future], values: torch.Tensor, end: Callable[[], None]) -> torch.futures.Future:
+    """A future of `values` that is done when `futures` are, and end() after them. It waits for each of them: on a GPU
+    the stream on which it runs then comes after them."""
+    gate: torch.futures.Future = torch.futures.Future()  # without a device
+    gate.set_result(None)
+    all_of_them, stage = torch.futures.collect_all([gate, *futures]), of(values.device)
+    if stage is not None:
+        return _ordered(all_of_them, values, stage, stage.stream, end)
+
+    def result(_: torch.futures.Future) -> torch.Tensor:
+        end()
+        return values
+
+    return all_of_them.then(result)
+
+
 def gated(gate: torch.futures.Future, future: torch.futures.Future, values: torch.Tensor) -> torch.futures.Future:
     """Like `future`, the one of `values`, but not done before `gate` is, and failed if that has failed."""
     both, stage = torch.futures.collect_all([gate, future]), of(values.device)

@@ -21,7 +21,7 @@ from gradwire import _constants
 from gradwire._library import lib
 from gradwire.errors import Error
 
-from . import staging
+from . import given, staging
 from .pending import HookState
 from .states import Undo, check_nonfinite, check_sizes, check_version
 from .stats import size_of
@@ -82,7 +82,7 @@ class ThcState(HookState):
         with Start("THC", self.group, transport, timeout or timeout_of(self.group)) as start:
             self.rank, self.size = dist.get_rank(self.group), dist.get_world_size(self.group)
             check_nonfinite(nonfinite)
-            made = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else list(optimizer)
+            made = given.optimizers_of(optimizer)
             params = [param for one in made for part in one.param_groups for param in part["params"]]
             self._numbers = {id(param): number for number, param in enumerate(params)}
             self._sizes = {number: param.numel() for number, param in enumerate(params)}

@@ -650,7 +650,7 @@ ONE_BUCKET = {"schema": "gradwire-plan/1", "groups": [{"names": [f"parameter.{i}
         ([{}, {}, {"plan": ONE_BUCKET}], "options: plan"),
         ([{"tolerance_bits": 12}, {}, {"noise": 0.5, "piece_len": 4096}], "options: noise, piece_len, tolerance_bits"),
         ([{}, {"record": "nowhere.json"}, {}], "options: record"),
-        ([{}, {"codec": "dgc"}, None], "different hooks"),
+        ([{}, {"codec": "topk"}, None], "different hooks"),
     ],
 )
 def test_ranks_with_other_options_raise_at_once(given, why):

@@ -1,0 +1,134 @@
+"""Notices that a hook compresses less than it could, and says so once, with the reason and what to do.
+
+Quanta come from the optimizer that the hook was given. If that is not the one that makes the steps, or the gradients
+have a scale that the hook does not know, quanta are far too fine: nothing is wrong then, but most bits travel.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from types import FrameType
+from typing import Any
+
+import torch
+
+from .optimizers import Book, Place, family
+
+log = logging.getLogger("gradwire")
+_LOOKS = 3  # steps of an optimizer in which a GradScaler is looked for
+_DEPTH = 32  # frames
+_PARAMS = 8  # of an optimizer whose changes are watched
+_MISSED = 2  # passes whose parameters have changed without a step; one may be a model that loads a state
+_SHARE = 0.1  # of the values in buckets that may have no quantum without a word
+_FIRST_PASS = 2  # DDP has made its last buckets
+
+
+def scaler_on_stack(frame: FrameType | None) -> Any:
+    """The GradScaler that is calling optimizer.step(), or None."""
+    for _ in range(_DEPTH):
+        if frame is None:
+            return None
+        if frame.f_globals.get("__name__", "").endswith("grad_scaler"):
+            scaler = frame.f_locals.get("self")
+            if hasattr(scaler, "get_scale"):
+                return scaler
+        frame = frame.f_back
+    return None
+
+
+class LossWatch:
+    """For the optimizers of a book. rank: 0 speaks."""
+
+    def __init__(self, book: Book, rank: int) -> None:
+        self._book, self._rank = book, rank
+        self._looks: dict[int, int] = {}  # by id of the optimizer
+        self._stepped: set[int] = set()
+        self._versions: dict[int, tuple[int, ...]] = {}
+        self._missed: dict[int, int] = {}
+        self._said: set[str] = set()
+        self._passes = 0
+        self._values = self._unowned = self._odd = 0  # of buckets that have maps
+
+    def find_scaler(self, optimizer: torch.optim.Optimizer) -> Any:
+        """To be called in optimizer.step(): the GradScaler that calls it, if there is one."""
+        looks = self._looks[id(optimizer)] = self._looks.get(id(optimizer), 0) + 1
+        scaler = scaler_on_stack(sys._getframe(1)) if looks <= _LOOKS else None
+        if scaler is not None and not getattr(scaler, "is_enabled", lambda: True)():
+            return None
+        if scaler is not None and self._rank == 0:
+            log.info("gradwire: found the GradScaler that calls %s.step(): quanta follow its scale", _name(optimizer))
+        return scaler
+
+    def stepped(self, optimizer: torch.optim.Optimizer) -> None:
+        self._stepped.add(id(optimizer))
+
+    def bucket(self, values: int, params: Sequence[torch.Tensor], places: Iterable[Place]) -> None:
+        """A bucket with maps."""
+        placed = {id(place.param) for place in places}
+        self._values += values
+        for param in params:
+            if self._book.entry(param) is None:
+                self._unowned += param.numel()
+            elif id(param) not in placed:
+                self._odd += param.numel()
+
+    def backward(self) -> None:
+        """A backward pass that compresses by maps begins."""
+        self._passes += 1
+        for optimizer in self._book.optimizers:
+            if family(optimizer) is not None:
+                self._look_for_steps(optimizer)
+        self._stepped.clear()
+        if self._passes > _FIRST_PASS and self._values:
+            self._look_at_shares()
+
+    def _look_for_steps(self, optimizer: torch.optim.Optimizer) -> None:
+        key = id(optimizer)
+        params = (p for group in optimizer.param_groups for p in group["params"] if p.requires_grad)
+        mine = [p for p in islice(params, _PARAMS) if (self._book.entry(p) or (None,))[0] is optimizer]
+        versions = tuple(param._version for param in mine)
+        changed = self._versions.get(key, versions) != versions
+        self._versions[key] = versions
+        if key in self._stepped:
+            self._missed[key] = 0
+        elif changed:
+            self._missed[key] = self._missed.get(key, 0) + 1
+            if self._missed[key] == _MISSED:
+                self._say(
+                    f"step {key}",
+                    "gradwire: parameters change, but the %s that ddp_hook() was given makes no step(): quanta come "
+                    "from a state that is not used. Was another optimizer made after the hook, or is the step that of "
+                    "a wrapper? Give ddp_hook() the optimizer that makes the steps.",
+                    _name(optimizer),
+                )
+
+    def _look_at_shares(self) -> None:
+        unowned, odd = self._unowned / self._values, self._odd / self._values
+        if unowned > _SHARE:
+            self._say(
+                "unowned",
+                "gradwire: %.0f %% of the values in the buckets are of parameters that no optimizer given to "
+                "ddp_hook() has; they travel lossless. Give it all optimizers, as a list, made over the parameters of "
+                "the model itself, not over copies.",
+                100 * unowned,
+            )
+        if odd > _SHARE:
+            self._say(
+                "odd",
+                "gradwire: %.0f %% of the values in the buckets travel lossless, as their gradients have another "
+                "memory order than their parameters: convert the model (memory_format) before DDP is made.",
+                100 * odd,
+            )
+
+    def _say(self, what: str, text: str, *arguments: Any) -> None:
+        if what not in self._said:
+            self._said.add(what)
+            if self._rank == 0:
+                log.warning(text, *arguments)
+
+
+def _name(optimizer: torch.optim.Optimizer) -> str:
+    return type(optimizer).__name__
