@@ -506,7 +506,7 @@ class Kineto(Case):
         )
 
     def small(self, kernel="", message="", name="small.json", more=""):
-        """Two gradients of three and four elements, 20 us apart; members that the args of a kernel and a message get."""
+        """Two gradients of three and four elements, 20 us apart; more members for the args of kernels and messages."""
         events = []
         for i, (start, dims) in enumerate(((10, "[[3]]"), (30, "[[2, 2], [7]]"))):
             events += [

@@ -41,8 +41,8 @@ class Rates:
     peak_lr: the largest rate of the training, a number or one for each group; a group's rate above it is warned of.
     schedulers: of torch, what they will do is computed ahead; one for each optimizer that has one. Without either the
     largest rate seen counts, and is_known() is False. bits: the tolerance. bounded: which optimizers maps are known
-    for; the rates of others do not matter. unwrap: from a scheduler's optimizer to that of the list. ValueError, TypeError
-    say what is wrong.
+    for; the rates of others do not matter. unwrap: from a scheduler's optimizer to that of the list. ValueError,
+    TypeError say what is wrong.
     """
 
     def __init__(
