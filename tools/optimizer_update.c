@@ -87,6 +87,8 @@ double gw_optimizer_update_param(const gw_optimizer_update *update, const gw_opt
     case GW_OPTIMIZER_ADAMW:
         direction = update_adam(update, state, index, gradient);
         break;
+    default: /* snapshots have no other (snapshot.c) */
+        break;
     }
     return param - update->step_size * direction;
 }

@@ -313,6 +313,8 @@ static int state_open(gw_snapshot *snapshot)
         v = "exp_avg_sq";
         a = optimizer->amsgrad ? "max_exp_avg_sq" : NULL;
         break;
+    default: /* optimizer_table has no other */
+        break;
     }
     int result = GW_CLI_OK;
     if (m != NULL) {

@@ -498,6 +498,7 @@ class DdpState(Copies):
     def _begin_backward(self) -> None:
         self._in_backward = True
         self._watch.begin(sys._getframe())
+        self._book.look()  # in plain steps too: a forecast follows its scheduler step by step
         if not self._compared:
             self._compare_states()
         if self.recording is not None and self.step >= self.recording.steps.stop:

@@ -15,7 +15,8 @@ import gradwire.maps
 from gradwire._structs import gw_collective_segment, gw_collective_segments
 
 from . import staging
-from .rates import Rates, plain_number
+from .forecast import plain_number
+from .rates import Rates
 
 # State arrays of a parameter, under the names of gradwire.maps.State: m, v, a.
 _STATE = {
@@ -328,16 +329,16 @@ class SegmentTable:
         key = (id(group), step, mu_product)
         if key not in self._rules:
             described = describe(optimizer, group, step, mu_product, self._book.peak_lr(group))
-            rule = gradwire.maps.Rule(described, self._scale, self._limits_of(optimizer))
+            rule = gradwire.maps.Rule(described, self._scale, self._limits_of(optimizer, group))
             self._rules[key] = pointer(rule.struct)
         return self._rules[key]
 
-    def _limits_of(self, optimizer: torch.optim.Optimizer) -> gradwire.maps.Limits:
+    def _limits_of(self, optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> gradwire.maps.Limits:
         """Without those that this optimizer has no state for, or does not need."""
         limits, rates = self._limits, self._book.rates
         if not has_second_moment(optimizer):
             limits = replace(limits, noise=0.0)
-        if rates is None or rates.is_known(optimizer) or has_second_moment(optimizer):
+        if rates is None or rates.is_known(group) or limits.noise:  # by the second moment then
             limits = replace(limits, update_bits=0)
         return limits
 

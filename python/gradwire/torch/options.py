@@ -15,7 +15,7 @@ from gradwire.gcomp import Options
 from . import given, optimizers
 from ._pool import THREADS_MAX
 from .engine import Settings
-from .rates import UPDATE_BITS, Rates
+from .rates import UPDATE_BITS, Rates, peaks_of
 
 _NOISE = 0.125  # beside a tolerance: what rounding leaves in a second moment stays when the rate has risen
 DEFAULT_TOLERANCE_BITS = 14
@@ -194,14 +194,15 @@ class CodecOptions:
 
     def rates(self, made: Sequence[torch.optim.Optimizer]) -> Rates:
         """What is known of the optimizers' learning rates. ValueError, TypeError say what is wrong."""
-        bits = {"auto": DEFAULT_TOLERANCE_BITS, None: 23}.get(self.tolerance_bits, self.tolerance_bits)
         bounded = [optimizers.family(one) is not None for one in made]
-        return Rates(made, self.peak_lr, self.scheduler, bits, bounded=bounded, unwrap=given.unwrapped)
+        return Rates(made, peaks_of(self.peak_lr), self.scheduler, bounded=bounded, unwrap=given.unwrapped)
 
     def agreed(self, settings: Settings) -> dict[str, Any]:
         """Those that must be equal on all ranks."""
         agreed = {**vars(self), "levels": settings.codec.levels, "unknown": settings.unknown is not None}
-        agreed["scheduler"] = self.scheduler is not None
+        given_ = self.scheduler if isinstance(self.scheduler, (list, tuple)) else [self.scheduler]
+        agreed["scheduler"] = ", ".join(type(one).__name__ for one in given_ if one is not None)
+        agreed["peak_lr"] = peaks_of(self.peak_lr)
         if self.tolerance_bits == "auto":
             agreed["tolerance_bits"] = DEFAULT_TOLERANCE_BITS
         agreed["nmse"] = self._nmse

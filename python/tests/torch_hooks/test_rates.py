@@ -11,9 +11,10 @@ import gradwire.torch
 import numpy as np
 import pytest
 import torch
+from gradwire.torch.forecast import Forecast, horizon
 from gradwire.torch.optimizers import _STATE, Book, Place, family
 from gradwire.torch.options import CodecOptions
-from gradwire.torch.rates import Forecast, Rates, horizon
+from gradwire.torch.rates import Rates, peaks_of
 from ranks import run
 from test_ddp import OPTIONS, batch, model
 from torch.nn.parallel import DistributedDataParallel as DDP
@@ -56,7 +57,7 @@ def rates_of(optimizer):
 @pytest.mark.parametrize("name", SCHEDULERS)
 def test_a_forecast_is_what_the_scheduler_then_does(name):
     def trajectory(optimizer, scheduler):
-        for _ in range(60):
+        for _ in range(69):
             yield rates_of(optimizer)
             optimizer.step()
             scheduler.step()
@@ -66,15 +67,66 @@ def test_a_forecast_is_what_the_scheduler_then_does(name):
     optimizer = sgd(groups=2)
     scheduler = SCHEDULERS[name](optimizer)
     forecast, found = Forecast(scheduler), []
+    count = horizon(0.5)
     for step, rates in enumerate(trajectory(optimizer, scheduler)):
         found.append(rates)
         forecast.look()
-        count = horizon(0.7, 8)
         for group in range(2):
-            ahead = [plain[step + i][group] * 0.7**i for i in range(1, count + 1) if step + i < len(plain)]
+            ahead = [plain[step + i][group] * 0.5**i for i in range(1, count + 1) if step + i < len(plain)]
             if step + count < len(plain):
-                assert forecast.peak(group, 0.7, 8) == pytest.approx(max(ahead), rel=1e-12)
-    assert found == plain  # looking ahead has changed nothing
+                assert forecast.peak(group, 0.5) == pytest.approx(max(ahead), rel=1e-12)
+    assert found == plain and forecast.error is None  # looking ahead has changed nothing
+
+
+class Remembering(lr_scheduler._LRScheduler):
+    """Keeps what it has done, in an object of its own."""
+
+    def __init__(self, optimizer):
+        self.done = []
+        super().__init__(optimizer)
+
+    def get_lr(self):
+        self.done.append(1)
+        return [0.01 * len(self.done) for _ in self.optimizer.param_groups]
+
+
+class Curious(lr_scheduler._LRScheduler):
+    """Looks at what a copy has not: parameters, from its third step on or at once."""
+
+    def __init__(self, optimizer, first):
+        self.first = first
+        super().__init__(optimizer)
+
+    def get_lr(self):
+        if self.last_epoch >= self.first:
+            return [1e-3 * len(group["params"]) for group in self.optimizer.param_groups]
+        return [1e-3 for _ in self.optimizer.param_groups]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_scheduler_with_things_of_its_own():
+    optimizer = sgd()
+    scheduler = Remembering(optimizer)
+    forecast = Forecast(scheduler)
+    for step in range(1, 5):
+        forecast.look()
+        assert forecast.peak(0, 0.5) == pytest.approx(max(0.01 * (step + k) * 0.5**k for k in range(1, 20)))
+        assert len(scheduler.done) == step and optimizer.param_groups[0]["lr"] == pytest.approx(0.01 * step)
+        scheduler.step()
+
+
+@pytest.mark.filterwarnings("ignore:Detected call")
+def test_a_scheduler_that_cannot_be_computed_ahead():
+    with pytest.raises(TypeError, match="Curious cannot be computed ahead .'params'.; give peak_lr= instead"):
+        Rates([optimizer := sgd()], schedulers=Curious(optimizer, 1))
+    optimizer = sgd(lr=0.4)
+    scheduler = Curious(optimizer, 5)
+    optimizer.param_groups[0]["lr"] = 0.4
+    rates, group = Rates([optimizer], schedulers=scheduler), optimizer.param_groups[0]
+    with pytest.warns(UserWarning, match="cannot be computed ahead .'params'.: the largest seen counts"):
+        assert rates.look() == {id(group): 0.4} and not rates.is_known(group)
+    group["lr"] = 0.01
+    assert rates.look() == {id(group): 0.4}
 
 
 def test_a_forecast_is_followed_not_made_again():
@@ -84,14 +136,15 @@ def test_a_forecast_is_followed_not_made_again():
     start = forecast._start
     forecast._start = lambda: (started.append(1), start())
     for _ in range(50):
-        forecast.look().peak(0, 0.9, BITS)
+        forecast.look()
+        forecast.peak(0, 0.9)
         forecast.look()
         optimizer.step()
         scheduler.step()
-    assert len(started) == 1
+    assert not started
     optimizer.param_groups[0]["lr"] = 0.7  # by hand
     forecast.look()
-    assert len(started) == 2
+    assert len(started) == 1
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -100,22 +153,24 @@ def test_several_scheduler_steps_an_update():
     optimizer = sgd()
     scheduler = lr_scheduler.LinearLR(optimizer, 1e-3, total_iters=100)
     forecast = Forecast(scheduler)
-    forecast.look()
-    forecast.peak(0, 0.9, BITS)
-    for _ in range(4):
-        scheduler.step()
-    now = optimizer.param_groups[0]["lr"]
-    forecast.look()
-    later = [0.1 * (1e-3 + 0.999 * min(100, 4 + k) / 100) * 0.9 ** math.ceil(k / 4) for k in range(1, 400)]
-    assert forecast.peak(0, 0.9, BITS) == pytest.approx(max(later)) and max(later) > now
+    forecast.peak(0, 0.9)
+    for steps in (4, 1):
+        at = scheduler.last_epoch + steps
+        for _ in range(steps):
+            scheduler.step()
+        now = optimizer.param_groups[0]["lr"]
+        forecast.look()
+        later = [0.1 * (1e-3 + 0.999 * min(100, at + k) / 100) * 0.9 ** math.ceil(k / steps) for k in range(1, 400)]
+        assert forecast.peak(0, 0.9) == pytest.approx(max(later)) and max(later) > now
 
 
 def test_a_scheduler_that_only_lowers_and_wrappers():
     optimizer = sgd(lr=0.3)
+    group = optimizer.param_groups[0]
     plateau = lr_scheduler.ReduceLROnPlateau(optimizer)
-    assert Rates([optimizer], schedulers=types.SimpleNamespace(scheduler=plateau)).look() == {
-        id(optimizer.param_groups[0]): 0.3
-    }
+    rates = Rates([optimizer], schedulers=types.SimpleNamespace(scheduler=plateau))
+    group["lr"] = 0.1
+    assert rates.look() == {id(group): 0.3} and not rates.is_known(group)  # others may raise it
     with pytest.raises(TypeError, match="SimpleNamespace is not a scheduler of torch.optim; give peak_lr"):
         Rates([optimizer], schedulers=types.SimpleNamespace())
     with pytest.raises(ValueError, match="ExponentialLR is of an optimizer that the hook does not have"):
@@ -124,49 +179,74 @@ def test_a_scheduler_that_only_lowers_and_wrappers():
         Rates([optimizer], schedulers=[plateau, lr_scheduler.ExponentialLR(optimizer, 0.9)])
 
 
+def test_a_rate_that_the_scheduler_did_not_set():
+    optimizer = sgd(lr=0.01)
+    group = optimizer.param_groups[0]
+    rates = Rates([optimizer], schedulers=lr_scheduler.StepLR(optimizer, 10))
+    assert rates.look() == {id(group): 0.01} and rates.is_known(group)
+    group["lr"] = 0.5
+    with pytest.warns(UserWarning, match="is 0.5, above what its scheduler was to set"):
+        assert rates.look() == {id(group): 0.5}
+
+
 # ---- rates that are stated or seen ----
 
 
 def test_stated_rates():
-    optimizer = sgd(lr=0.1, groups=2)
-    groups = [id(group) for group in optimizer.param_groups]
-    rates = Rates([optimizer], [0.5, 0.2])
-    assert rates.is_known(optimizer) and rates.look() == dict(zip(groups, (0.5, 0.2)))
-    optimizer.param_groups[1]["lr"] = 0.3
-    with pytest.warns(UserWarning, match="group 1: the learning rate 0.3 is above peak_lr=0.2"):
-        assert rates.look() == dict(zip(groups, (0.5, 0.3)))
-    for bad, text in (
-        (0.0, "group 0 is 0.0"),
-        (math.inf, "group 0 is inf"),
-        ([1.0], "has 1 rates for 2 parameter groups"),
-    ):
+    optimizers = [sgd(lr=0.1), sgd(lr=0.1)]
+    groups = [optimizer.param_groups[0] for optimizer in optimizers]
+    rates = Rates(optimizers, peaks_of([0.5, torch.tensor(0.2)]))
+    assert rates.look() == {id(groups[0]): 0.5, id(groups[1]): pytest.approx(0.2)}
+    assert all(map(rates.is_known, groups))
+    optimizers[0].add_param_group({"params": [torch.nn.Parameter(torch.zeros(2))], "lr": 0.05})
+    assert list(rates.look().values()) == [0.5, 0.05, pytest.approx(0.2)]
+    assert not rates.is_known(optimizers[0].param_groups[1])  # none was stated for it
+    every = Rates(optimizers, peaks_of(torch.tensor(0.7)))
+    optimizers[1].add_param_group({"params": [torch.nn.Parameter(torch.zeros(2))], "lr": 0.05})
+    assert list(every.look().values()) == [pytest.approx(0.7)] * 4
+    groups[1]["lr"] = 0.3
+    with pytest.warns(UserWarning, match="group 0 of optimizer 1 is 0.3, above peak_lr=0.2"):
+        assert rates.look()[id(groups[1])] == 0.3
+    for bad, text in ((0.0, "peak_lr is 0"), (math.inf, "peak_lr is inf"), ([0.1, -1.0], "of group 1 is -1")):
         with pytest.raises(ValueError, match=text):
-            Rates([optimizer], bad)
+            peaks_of(bad)
+    with pytest.raises(TypeError, match="peak_lr='fast' is no number"):
+        peaks_of("fast")
+    with pytest.raises(ValueError, match="has 1 rates for 4 parameter groups"):
+        Rates(optimizers, peaks_of([1.0]))
 
 
 def test_the_largest_rate_seen(caplog):
     optimizer = sgd(lr=0.1)
     group = optimizer.param_groups[0]
     rates = Rates([optimizer])
-    assert not rates.is_known(optimizer) and rates.look() == {id(group): 0.1}
+    assert rates.look() == {id(group): 0.1} and not rates.is_known(group)
     group["lr"] = 0.01
     with caplog.at_level(logging.INFO, "gradwire"):
         assert rates.look() == {id(group): 0.1}
     assert "the learning rate is 0.01, but quanta are for 0.1" in caplog.text
     group["lr"] = 0.2
-    with pytest.warns(UserWarning, match="group 0: the learning rate has risen to 0.2, above all that were seen"):
+    with pytest.warns(UserWarning, match="group 0 of optimizer 0 has risen to 0.2, above all that were seen .0.1."):
         assert rates.look() == {id(group): 0.2}
     group["lr"] = 0.3
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # said once
         assert rates.look() == {id(group): 0.3}
-    resumed = Rates([optimizer])
-    group["lr"] = 0.0
-    resumed.load_state_dict(rates.state_dict())
-    assert resumed.look() == {id(group): 0.3}
+    for lr in (0.0, 0.5):  # a state of an earlier version has none
+        group["lr"] = lr
+        resumed = Rates([optimizer])
+        resumed.load_state_dict(())
+        resumed.load_state_dict(rates.state_dict())
+        assert resumed.look() == {id(group): max(0.3, lr)}
     warm = sgd(lr=0.4)
     lr_scheduler.LambdaLR(warm, lambda step: step / 100)  # sets the rate to 0 and leaves initial_lr
     assert Rates([warm]).look() == {id(warm.param_groups[0]): 0.4}
+    other = Rates([warm], bounded=[False])
+    other.look()
+    warm.param_groups[0]["lr"] = 9.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # its parameters have no quanta of their own
+        other.look()
 
 
 # ---- what it is for ----
@@ -293,6 +373,25 @@ def test_a_constant_rate_costs_a_point_at_most():
         assert unknown[0] > 0.8 and (stated[0] < 0.5) == (kind in ("momentum", "nesterov")), kind
 
 
+def limits_of(options):
+    """Noise and update limit of AdamW's rule."""
+    param = torch.nn.Parameter(torch.ones(8))
+    optimizer = torch.optim.AdamW([param])
+    chosen = CodecOptions(**options)
+    book = Book([optimizer], 0, chosen.rates([optimizer]))
+    book.look()
+    table = book.segments([Place(param, 0, 8, 1)], 1.0, chosen.settings([optimizer]).limits)
+    return table._array[0].rule.contents.limits
+
+
+def test_limits_where_rates_are_not_known():
+    tolerance, noise, update = 1, 2, 8  # src/gcomp/map_rule.h
+    assert limits_of({}) == tolerance | noise
+    assert limits_of({"noise": 0.0}) == tolerance | update
+    assert limits_of({"noise": 0.0, "peak_lr": 1e-3}) == tolerance
+    assert limits_of({"noise": 0.25, "tolerance_bits": None}) == noise
+
+
 # ---- the hook ----
 
 
@@ -330,7 +429,7 @@ def test_a_warm_up_under_the_hook(kind):
 
 def refused(rank, size):
     optimizer = sgd()
-    with pytest.raises(ValueError, match="peak_lr of group 0 is -1"):
+    with pytest.raises(ValueError, match="peak_lr is -1"):
         gradwire.torch.ddp_hook(optimizer, **OPTIONS, peak_lr=-1)
     with pytest.raises(ValueError, match="an optimizer that the hook does not have"):
         gradwire.torch.ddp_hook(optimizer, **OPTIONS, scheduler=lr_scheduler.ExponentialLR(sgd(), 0.9))
