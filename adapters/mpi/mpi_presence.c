@@ -5,7 +5,8 @@
  * Before MPI_Init() each rank binds an abstract Unix socket whose name has the job and the rank. MPI_Init()
  * ends on no rank before it has begun on all, so whoever has the library has bound its socket by then,
  * however late: a name that nobody has is a rank without the library. All ranks look for the same names, and
- * so decide alike.
+ * so decide alike, unless a process that is not of the job binds one of them while they look. Abstract names
+ * have no owner, so whoever may run programs on the node can do that; the job then waits, with a line.
  *
  * This takes a job on one node, with its name and ranks in the environment, as mpirun of both MPIs has them.
  * In others nothing is proven, and ranks wait for each other: with a line after a while.
@@ -21,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -37,8 +39,7 @@ typedef struct gw_mpi_job {
 #define GW_MPI_PRESENCE_DECLINED (-1)
 
 static int gw_mpi_presence_socket = -1, gw_mpi_presence_declined = -1;
-static int gw_mpi_presence_known;  /* the job's name and ranks are, so that its ranks look for each other */
-static int gw_mpi_presence_proven; /* all have been found */
+static int gw_mpi_presence_known; /* the job's name and ranks are, so that its ranks look for each other */
 static gw_mpi_job gw_mpi_presence_job;
 
 /* ------------ the job ------------ */
@@ -82,15 +83,17 @@ static int gw_mpi_presence_orte(gw_mpi_job *job)
 static int gw_mpi_presence_hydra(gw_mpi_job *job)
 {
     int on_node, proxy;
+    struct stat space; /* of process numbers: containers have their own, with a network in common */
     struct ucred peer = {.pid = 0};
     socklen_t size = sizeof(peer);
     if (!gw_mpi_presence_number("PMI_RANK", &job->rank) || !gw_mpi_presence_number("PMI_SIZE", &job->size) ||
         !gw_mpi_presence_number("MPI_LOCALNRANKS", &on_node) || on_node != job->size ||
         !gw_mpi_presence_number("PMI_FD", &proxy) ||
-        getsockopt(proxy, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.pid <= 0) {
+        getsockopt(proxy, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.pid <= 0 ||
+        stat("/proc/self/ns/pid", &space) != 0) {
         return 0;
     }
-    job->name = (uint64_t)peer.pid;
+    job->name = (uint64_t)space.st_ino << 32 ^ (uint64_t)peer.pid;
     return 1;
 }
 
@@ -199,11 +202,11 @@ int gw_mpi_presence_on_all(void)
         return 1;
     }
     const int from = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    gw_mpi_presence_proven = gw_mpi_presence_look(from, rank, size);
+    const int all = gw_mpi_presence_look(from, rank, size);
     if (from >= 0) {
         (void)close(from);
     }
-    return gw_mpi_presence_proven;
+    return all;
 }
 
 /* ------------ waiting ------------ */
@@ -236,8 +239,7 @@ static void *gw_mpi_watch(void *unused)
 void gw_mpi_presence_watch(void)
 {
     gw_mpi_watch_ends = 0;
-    gw_mpi_watch_runs =
-        !gw_mpi_presence_proven && gw_mpi_thread_create(&gw_mpi_watch_thread, gw_mpi_watch) == 0;
+    gw_mpi_watch_runs = gw_mpi_thread_create(&gw_mpi_watch_thread, gw_mpi_watch) == 0;
 }
 
 void gw_mpi_presence_unwatch(void)

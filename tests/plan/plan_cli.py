@@ -631,7 +631,7 @@ class Kineto(Case):
         gradient = '{"cat":"gradwire","name":"gradient","ts":1,"args":{"name":"a","elems":1}},'
         text = '{"traceEvents": [%s {}]}' % (gradient * ((1 << 17) + 1))
         self.refused(["more than 131072 gradients"], "import", self.write("many.json", text))
-        self.refused(["16 MiB"], "import", self.write("long.json", '{"traceEvents": [{"x": "' + "y" * (17 << 20)))
+        self.refused(["1 MiB"], "import", self.write("long.json", '{"traceEvents": [{"x": "' + "y" * (2 << 20)))
         self.refused(["text after"], "import", self.write("more.json", contents(self.small()).decode() + "{}"))
 
     def test_mismatched_counts(self):

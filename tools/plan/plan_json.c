@@ -40,6 +40,7 @@ json_t *plan_json_read(const char *path, size_t flags, int is_quiet)
         return NULL;
     }
     if (gw_input_file_fill(&input, PLAN_JSON_SIZE_MAX + 1) != GW_CLI_OK) {
+        gw_input_file_close(&input);
         return NULL;
     }
     if (input.size <= PLAN_JSON_SIZE_MAX) {

@@ -20,9 +20,10 @@
 #include "../cli_common.h"
 #include "text_source.h"
 
-#define READ_SIZE      ((size_t)1 << 17)
-#define TOKEN_SIZE_MAX ((size_t)16 << 20) /* yajl keeps a token that no piece has ended */
-#define WORD_SIZE_MAX  10                 /* -Infinity and a byte more */
+#define READ_SIZE ((size_t)1 << 17)
+/* yajl keeps a token that no piece has ended, and reads it again from its start with each piece */
+#define TOKEN_SIZE_MAX ((size_t)1 << 20)
+#define WORD_SIZE_MAX  10 /* -Infinity and a byte more */
 #define DEPTH_MAX      64
 
 /* Depth, in open brackets, of what is read. */
@@ -541,7 +542,7 @@ static int parse_all(parser *p, text_source *source, char *buffer, mender *m)
         memmove(buffer, buffer + ready, held);
         token_size = p->has_value ? 0 : token_size + ready;
         if (token_size > TOKEN_SIZE_MAX) {
-            return gw_cli_error_at(GW_CLI_BAD_DATA, p->path, p->base, "16 MiB without the end of a value");
+            return gw_cli_error_at(GW_CLI_BAD_DATA, p->path, p->base, "1 MiB without the end of a value");
         }
     }
     if (code == GW_CLI_OK && yajl_complete_parse(p->yajl) != yajl_status_ok) {

@@ -54,9 +54,9 @@ int64_t trace_number_whole(const trace_number *number, int64_t fallback);
 typedef int trace_take(void *user, const trace_event *event);
 
 /* Reads a recording, plain or gzip, whose text may have size_max bytes if it is gzip. Memory does not grow
- * with it. inf and NaN, which JSON does not know but profilers write, and characters that strings must not
- * have are accepted. Messages are printed with the byte offset in the inflated text; exit codes of
- * cli_common.h. */
+ * with it. inf and NaN, which JSON does not know but profilers write, control characters in strings and
+ * unknown escapes but \\u are accepted. Messages are printed with the byte offset in the inflated text; exit
+ * codes of cli_common.h. */
 int trace_events_read(const char *path, uint64_t size_max, trace_take *take, void *user);
 
 #endif
