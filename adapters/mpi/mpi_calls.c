@@ -124,8 +124,8 @@ static int gw_mpi_take(const gw_mpi_ask *ask, MPI_Datatype type, MPI_Op op, int 
 
 /* The calls with counts of type int, and those of MPI 4 with MPI_Count. */
 #define GW_MPI_COLLECTIVES(suffix, count_type)                                                               \
-    GW_MPI_ENTRY int MPI_Allreduce##suffix(const void *sendbuf, void *recvbuf, count_type count,             \
-                                           MPI_Datatype datatype, MPI_Op op, MPI_Comm comm)                  \
+    GW_MPI_ENTRY(Allreduce##suffix, (const void *sendbuf, void *recvbuf, count_type count,                   \
+                                     MPI_Datatype datatype, MPI_Op op, MPI_Comm comm))                       \
     {                                                                                                        \
         const gw_mpi_ask ask = {.sendbuf = sendbuf, .recvbuf = recvbuf, .count = count, .comm = comm};       \
         int result;                                                                                          \
@@ -133,9 +133,9 @@ static int gw_mpi_take(const gw_mpi_ask *ask, MPI_Datatype type, MPI_Op op, int 
                    ? result                                                                                  \
                    : PMPI_Allreduce##suffix(sendbuf, recvbuf, count, datatype, op, comm);                    \
     }                                                                                                        \
-    GW_MPI_ENTRY int MPI_Iallreduce##suffix(const void *sendbuf, void *recvbuf, count_type count,            \
-                                            MPI_Datatype datatype, MPI_Op op, MPI_Comm comm,                 \
-                                            MPI_Request *request)                                            \
+    GW_MPI_ENTRY(Iallreduce##suffix,                                                                         \
+                 (const void *sendbuf, void *recvbuf, count_type count, MPI_Datatype datatype, MPI_Op op,    \
+                  MPI_Comm comm, MPI_Request *request))                                                      \
     {                                                                                                        \
         const gw_mpi_ask ask = {                                                                             \
             .sendbuf = sendbuf, .recvbuf = recvbuf, .count = count, .comm = comm, .request = request};       \
@@ -144,9 +144,8 @@ static int gw_mpi_take(const gw_mpi_ask *ask, MPI_Datatype type, MPI_Op op, int 
                    ? result                                                                                  \
                    : PMPI_Iallreduce##suffix(sendbuf, recvbuf, count, datatype, op, comm, request);          \
     }                                                                                                        \
-    GW_MPI_ENTRY int MPI_Reduce_scatter_block##suffix(const void *sendbuf, void *recvbuf,                    \
-                                                      count_type recvcount, MPI_Datatype datatype,           \
-                                                      MPI_Op op, MPI_Comm comm)                              \
+    GW_MPI_ENTRY(Reduce_scatter_block##suffix, (const void *sendbuf, void *recvbuf, count_type recvcount,    \
+                                                MPI_Datatype datatype, MPI_Op op, MPI_Comm comm))            \
     {                                                                                                        \
         const gw_mpi_ask ask = {.sendbuf = sendbuf,                                                          \
                                 .recvbuf = recvbuf,                                                          \
@@ -206,7 +205,7 @@ int gw_mpi_begin_level(int required)
     return gw_mpi_config_wants_thread() ? MPI_THREAD_MULTIPLE : required;
 }
 
-GW_MPI_ENTRY int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
+GW_MPI_ENTRY(Init_thread, (int *argc, char ***argv, int required, int *provided))
 {
     const int status = PMPI_Init_thread(argc, argv, gw_mpi_begin_level(required), provided);
     if (status == MPI_SUCCESS) {
@@ -215,7 +214,7 @@ GW_MPI_ENTRY int MPI_Init_thread(int *argc, char ***argv, int required, int *pro
     return status;
 }
 
-GW_MPI_ENTRY int MPI_Init(int *argc, char ***argv)
+GW_MPI_ENTRY(Init, (int *argc, char ***argv))
 {
     int provided = MPI_THREAD_SINGLE;
     const int level = gw_mpi_begin_level(MPI_THREAD_SINGLE);
@@ -244,7 +243,7 @@ void gw_mpi_end(void)
     atomic_store(&gw_mpi_enabled, 0);
 }
 
-GW_MPI_ENTRY int MPI_Finalize(void)
+GW_MPI_ENTRY(Finalize, (void))
 {
     gw_mpi_end();
     return PMPI_Finalize();

@@ -11,12 +11,13 @@
 
 /* Defines the Fortran names of one function: GW_MPI_FORTRAN(name, NAME, (parameters)) { body } */
 #define GW_MPI_FORTRAN(name, upper, parameters)                                                              \
-    GW_MPI_ENTRY void ompi_##name##_f parameters;                                                            \
-    GW_MPI_ENTRY void mpi_##name parameters __attribute__((alias("ompi_" #name "_f")));                      \
-    GW_MPI_ENTRY void mpi_##name##_ parameters __attribute__((alias("ompi_" #name "_f")));                   \
-    GW_MPI_ENTRY void mpi_##name##__ parameters __attribute__((alias("ompi_" #name "_f")));                  \
-    GW_MPI_ENTRY void MPI_##upper parameters __attribute__((alias("ompi_" #name "_f")));                     \
-    void ompi_##name##_f parameters
+    GW_MPI_ALIAS(mpi_##name, name);                                                                          \
+    GW_MPI_ALIAS(mpi_##name##_, name);                                                                       \
+    GW_MPI_ALIAS(mpi_##name##__, name);                                                                      \
+    GW_MPI_ALIAS(MPI_##upper, name);                                                                         \
+    GW_MPI_ENTRY_OF("ompi_" #name "_f", "mpi_" #name "_", void, gw_mpi_fortran_##name, parameters)
+#define GW_MPI_ALIAS(symbol, name)                                                                           \
+    __attribute__((visibility("default"))) gw_mpi_any symbol __attribute__((alias("ompi_" #name "_f")))
 
 /* Open MPI's Fortran constants are addresses of these. */
 extern int mpi_fortran_in_place_ __attribute__((weak));

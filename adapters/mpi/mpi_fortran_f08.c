@@ -10,8 +10,7 @@
 /* Declares MPICH's function, which exists in Fortran programs only, and defines ours. */
 #define GW_MPI_F08(name, parameters)                                                                         \
     extern void pmpir_##name##_f08_ parameters __attribute__((weak));                                        \
-    GW_MPI_ENTRY void mpi_##name##_f08_ parameters;                                                          \
-    void mpi_##name##_f08_ parameters
+    GW_MPI_ENTRY_OF("mpi_" #name "_f08_", "mpi_" #name "_f08_", void, gw_mpi_f08_##name, parameters)
 
 static int gw_mpi_is_complete(MPI_Fint request)
 {
@@ -79,7 +78,7 @@ GW_MPI_F08(init, (MPI_Fint * ierror))
     const MPI_Fint required = MPI_THREAD_SINGLE;
     MPI_Fint provided = required;
     (void)pmpir_init_f08_;
-    mpi_init_thread_f08_(&required, &provided, ierror);
+    gw_mpi_f08_init_thread(&required, &provided, ierror);
 }
 
 GW_MPI_F08(finalize, (MPI_Fint * ierror))

@@ -1,6 +1,7 @@
 /*
  * What the files of the MPI adapter share.
  *
+ *   mpi_entries     what stands under MPI's names
  *   mpi_config      the environment, agreed on by all ranks
  *   mpi_context     what belongs to a communicator: numbers, counters
  *   mpi_transport   the communicator on which all messages travel
@@ -359,8 +360,35 @@ void gw_mpi_end(void);
 /* Reports an operation's failure that the last MPI call has found, if any; else returns status. */
 int gw_mpi_conclude(int status);
 
-/* Marks what replaces a symbol of MPI. */
-#define GW_MPI_ENTRY __attribute__((visibility("default")))
+/* Arguments of any function of MPI: each takes a register or a place of 8 bytes on the stack, and none is a
+ * floating-point number. MPI_Sendrecv has 12. More are read than a caller passes, but none of them is used.
+ */
+#define GW_MPI_WORDS                                                                                         \
+    long a, long b, long c, long d, long e, long f, long g, long h, long i, long j, long k, long l
+#define GW_MPI_WORDS_PASSED a, b, c, d, e, f, g, h, i, j, k, l
+typedef long gw_mpi_any(GW_MPI_WORDS);
+
+/* What a symbol of MPI calls: our function, or with the other MPI (mpi_entries.c) the next one of that name.
+ */
+typedef struct gw_mpi_entry {
+    const char *name;
+    gw_mpi_any *function;
+} gw_mpi_entry;
+
+/* Replaces `symbol` of MPI, whose name is `name`, by a function that follows with its body. */
+#define GW_MPI_ENTRY_OF(symbol, name, type, own, parameters)                                                 \
+    static type own parameters;                                                                              \
+    static gw_mpi_entry own##_entry __attribute__((section("gw_mpi_entries"), used, aligned(16))) = {        \
+        name, (gw_mpi_any *)(void (*)(void))own};                                                            \
+    __attribute__((visibility("default"))) gw_mpi_any own##_symbol __asm__(symbol);                          \
+    long own##_symbol(GW_MPI_WORDS)                                                                          \
+    {                                                                                                        \
+        return own##_entry.function(GW_MPI_WORDS_PASSED);                                                    \
+    }                                                                                                        \
+    static type own parameters
+
+#define GW_MPI_ENTRY(name, parameters)                                                                       \
+    GW_MPI_ENTRY_OF("MPI_" #name, "MPI_" #name, int, gw_mpi_own_##name, parameters)
 
 /* Waits for one request of MPI's with progress of ours. */
 int gw_mpi_wait_polling(MPI_Request *request, MPI_Status *status);
