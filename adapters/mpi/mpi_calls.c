@@ -7,9 +7,8 @@
 
 /* Below this many values latency dominates: they are sent unrounded */
 #define GW_MPI_EXACT_LEN 16384u
-/* Least automatic threshold, and its value until it is measured */
+/* Least automatic threshold */
 #define GW_MPI_AUTO_FLOOR (1u << 16)
-#define GW_MPI_AUTO_UNTIL (1u << 20)
 /* Below this all counts of blocks and pieces fit MPI's ints */
 #define GW_MPI_VALUES_MAX (UINT64_C(1) << 40)
 
@@ -35,13 +34,10 @@ static int gw_mpi_is_large(gw_mpi_context *context, uint64_t size, int blocking,
 {
     uint64_t threshold = gw_mpi_settings.threshold_size;
     if (threshold == GW_MPI_THRESHOLD_AUTO) {
-        threshold = GW_MPI_AUTO_UNTIL;
         if (blocking && !context->measured && size >= GW_MPI_AUTO_FLOOR) {
             *status = gw_mpi_auto_measure(context);
         }
-        if (context->measured) {
-            threshold = context->threshold_size;
-        }
+        threshold = context->measured ? context->threshold_size : gw_mpi_auto_before(context);
     }
     return size >= threshold;
 }
@@ -188,6 +184,9 @@ void gw_mpi_begin(int provided)
         return;
     }
     gw_mpi_config_agree();
+    if (gw_mpi_settings.enabled && gw_mpi_settings.threshold_size == GW_MPI_THRESHOLD_AUTO) {
+        gw_mpi_auto_begin();
+    }
     if (gw_mpi_config_wants_thread()) {
         int can = provided == MPI_THREAD_MULTIPLE && gw_mpi_progress_start() == 0;
         (void)PMPI_Allreduce(MPI_IN_PLACE, &can, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
@@ -202,7 +201,9 @@ int gw_mpi_begin_level(int required)
 {
     gw_mpi_config_load();
     gw_mpi_presence_announce();
-    return gw_mpi_config_wants_thread() ? MPI_THREAD_MULTIPLE : required;
+    const int thread = gw_mpi_config_wants_thread() &&
+                       (gw_mpi_settings.progress == GW_MPI_PROGRESS_THREAD || gw_mpi_imports_nonblocking());
+    return thread ? MPI_THREAD_MULTIPLE : required;
 }
 
 GW_MPI_ENTRY(Init_thread, (int *argc, char ***argv, int required, int *provided))
@@ -237,6 +238,7 @@ void gw_mpi_end(void)
         gw_mpi_statistics_log();
     }
     gw_mpi_contexts_close();
+    gw_mpi_auto_end();
     gw_mpi_transport_close();
     gw_mpi_presence_close();
     gw_mpi_pool_clear();

@@ -186,7 +186,7 @@ static int gw_mpi_read_count(const char *name, uint64_t preset, uint64_t max, ui
 static int gw_mpi_read_threshold(gw_mpi_config *config)
 {
     const char *text = gw_mpi_variable("THRESHOLD");
-    if (text != NULL && strcmp(text, "auto") == 0) {
+    if (text == NULL || strcmp(text, "auto") == 0) {
         config->threshold_size = GW_MPI_THRESHOLD_AUTO;
         return 1;
     }

@@ -185,6 +185,7 @@ static gw_mpi_context *gw_mpi_context_make(MPI_Comm comm)
     }
     context->inside =
         PMPI_Comm_rank(comm, &context->rank) == MPI_SUCCESS && gw_mpi_context_translate(context);
+    context->on_node = context->inside && gw_mpi_auto_on_node(context->world, context->size);
     if (PMPI_Comm_set_attr(comm, gw_mpi_keyval, context) != MPI_SUCCESS) {
         gw_mpi_context_release(context);
         return NULL;

@@ -14,6 +14,7 @@
  *   mpi_fold        sums of integers
  *   mpi_workers     threads that do codec work; they never call MPI
  *   mpi_progress    the thread that makes progress
+ *   mpi_imports     whether the program has nonblocking calls
  *   mpi_auto        the automatic threshold
  *   mpi_calls, mpi_waits, mpi_points, mpi_collectives, mpi_fortran   what is intercepted
  *
@@ -57,8 +58,10 @@ extern gw_mpi_config gw_mpi_settings;
 extern atomic_int gw_mpi_enabled;
 /* 1: operations with requests are sure to make progress, on all ranks; else MPI_Iallreduce is MPI's own. */
 extern atomic_int gw_mpi_nonblocking;
-/* 1 if the settings need MPI_THREAD_MULTIPLE. */
+/* 1 if the settings need MPI_THREAD_MULTIPLE, where the program has nonblocking calls. */
 int gw_mpi_config_wants_thread(void);
+/* 1 if it has, as far as can be seen in MPI_Init. */
+int gw_mpi_imports_nonblocking(void);
 
 /* Reads the environment, once. */
 void gw_mpi_config_load(void);
@@ -125,8 +128,9 @@ typedef struct gw_mpi_context {
     uint32_t started;                          /* operations so far: the number of the next one */
     atomic_uint turns[GW_MPI_OPERATIONS_OPEN]; /* by number modulo that: the operation that may begin */
     atomic_int live;                           /* operations that are not complete */
-    uint64_t threshold_size;                   /* of blocking calls; valid if measured */
+    uint64_t threshold_size;                   /* automatic; valid if measured */
     int measured;
+    int on_node; /* all ranks are on one */
 } gw_mpi_context;
 
 /* The context of a communicator, made if need be, without a message. NULL: its operations are left to MPI, on
@@ -174,6 +178,7 @@ typedef struct gw_mpi_call {
     uint64_t len;       /* of all blocks */
     uint64_t block_len; /* GW_MPI_REDUCE_SCATTER: values of a rank, else 0 */
     gw_mpi_options options;
+    int measures; /* it is one of mpi_auto.c, and not the program's */
 } gw_mpi_call;
 
 typedef struct gw_mpi_operation gw_mpi_operation;
@@ -346,8 +351,15 @@ gw_workspace gw_mpi_workspace(size_t size);
 
 /* ------------ threshold ------------ */
 
-/* Measures this communicator's threshold. Collective and blocking. */
+/* In MPI_Init, collective: which ranks share a node. */
+void gw_mpi_auto_begin(void);
+void gw_mpi_auto_end(void);
+/* 1 if all ranks of a communicator do. `world`: their ranks in MPI_COMM_WORLD. */
+int gw_mpi_auto_on_node(const int *world, int size);
+/* Takes the threshold of another communicator of the same ranks, or measures it. Collective and blocking. */
 int gw_mpi_auto_measure(gw_mpi_context *context);
+/* The threshold before it is measured, which nonblocking calls cannot do. */
+uint64_t gw_mpi_auto_before(const gw_mpi_context *context);
 
 /* ------------ interception ------------ */
 

@@ -238,8 +238,10 @@ static void gw_mpi_operation_end(gw_mpi_operation *operation)
         }
     }
     (void)pthread_mutex_unlock(&gw_mpi_list_lock);
-    GW_MPI_COUNT(operations, 1);
-    GW_MPI_COUNT(value_count, operation->call.len);
+    if (!operation->call.measures) {
+        GW_MPI_COUNT(operations, 1);
+        GW_MPI_COUNT(value_count, operation->call.len);
+    }
     GW_MPI_COUNT(failures, operation->worst != 0);
     atomic_store(&operation->context->turns[operation->number % GW_MPI_OPERATIONS_OPEN],
                  operation->number + GW_MPI_OPERATIONS_OPEN);
