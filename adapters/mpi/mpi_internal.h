@@ -16,6 +16,8 @@
  *   mpi_progress    the thread that makes progress
  *   mpi_imports     whether the program has nonblocking calls
  *   mpi_auto        the automatic threshold
+ *   mpi_scope       where sums are compressed, as the program says
+ *   mpi_statistics  what was compressed, with which error, or why nothing was
  *   mpi_calls, mpi_waits, mpi_points, mpi_collectives, mpi_fortran   what is intercepted
  *
  * Locks, in the order in which they may be taken: the list of operations, an operation, a context, the list
@@ -28,6 +30,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 
 #include "gradwire/collective.h"
 #include "gradwire_mpi.h"
@@ -40,9 +43,12 @@
 typedef struct gw_mpi_config {
     gw_mpi_options options;
     uint64_t threshold_size; /* bytes, or GW_MPI_THRESHOLD_AUTO */
+    uint64_t size_max;       /* bytes */
     uint64_t piece_len;      /* 0: the default */
     uint32_t enabled;
     uint32_t progress; /* GW_MPI_PROGRESS_* */
+    uint32_t pcontrol; /* MPI_Pcontrol() switches */
+    uint32_t samples;  /* errors are measured */
 } gw_mpi_config;
 
 /* What makes progress with nonblocking operations while the program is in other MPI calls, or in none.
@@ -76,8 +82,8 @@ void gw_mpi_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* ------------ statistics ------------ */
 
 typedef struct gw_mpi_counters {
-    atomic_uint_fast64_t operations, failures, passed, value_count, wire_values, wire_size, encode_ns,
-        reduce_ns, decode_ns;
+    atomic_uint_fast64_t operations, failures, value_count, wire_values, wire_size, encode_ns, reduce_ns,
+        decode_ns;
 } gw_mpi_counters;
 
 extern gw_mpi_counters gw_mpi_count;
@@ -88,6 +94,26 @@ uint64_t gw_mpi_now_ns(void);
 /* Time that the calling thread had a processor: ranks may share cores. */
 uint64_t gw_mpi_codec_ns(void);
 void gw_mpi_statistics_log(void);
+
+/* Why a call passed through. */
+typedef enum gw_mpi_reason {
+    GW_MPI_PASSED_KIND,
+    GW_MPI_PASSED_OFF,
+    GW_MPI_PASSED_BELOW,
+    GW_MPI_PASSED_ABOVE,
+    GW_MPI_PASSED_SLOWER,
+    GW_MPI_PASSED_NODE,
+    GW_MPI_PASSED_THREAD,
+    GW_MPI_PASSED_SCOPE,
+    GW_MPI_PASSED_COMM,
+    GW_MPI_REASONS
+} gw_mpi_reason;
+
+extern atomic_uint_fast64_t gw_mpi_passed[GW_MPI_REASONS];
+uint64_t gw_mpi_passed_count(void);
+/* In MPI_Finalize, collective: the table of communicators and sizes, and why nothing was compressed. */
+void gw_mpi_statistics_table(FILE *file, int rank, int size);
+void gw_mpi_statistics_why(int rank);
 
 /* ------------ memory ------------ */
 
@@ -131,6 +157,8 @@ typedef struct gw_mpi_context {
     uint64_t threshold_size;                   /* automatic; valid if measured */
     int measured;
     int on_node; /* all ranks are on one */
+    int off;     /* the program has said so (mpi_scope.c) */
+    char name[MPI_MAX_OBJECT_NAME];
 } gw_mpi_context;
 
 /* The context of a communicator, made if need be, without a message. NULL: its operations are left to MPI, on
@@ -183,6 +211,7 @@ typedef struct gw_mpi_call {
 
 typedef struct gw_mpi_operation gw_mpi_operation;
 typedef struct gw_mpi_vote gw_mpi_vote;
+typedef struct gw_mpi_sample gw_mpi_sample;
 
 /* What a message between two ranks is. Those of one operation and one of these travel in order, those of
  * others apart. */
@@ -232,6 +261,8 @@ struct gw_mpi_operation {
     gw_collective_blame blame;
     int mpi_error;     /* of transport, first one */
     gw_mpi_vote *vote; /* the closing one; NULL: not begun */
+    gw_mpi_sample *sample;
+    uint64_t start_ns, wire_values, wire_size;
     atomic_int done;
     int pins;        /* guarded by the lock of the list, as are the following */
     int released;    /* known only to threads that hold a pin */
@@ -292,6 +323,18 @@ gw_mpi_vote *gw_mpi_vote_start(gw_mpi_operation *operation, gw_mpi_message messa
 int gw_mpi_vote_test(gw_mpi_vote *vote, uint64_t *worst);
 /* After its completion. */
 void gw_mpi_vote_free(gw_mpi_vote *vote);
+
+/* ------------ statistics of an operation ------------ */
+
+/* Starts to add some of its values exactly: after its number was taken. NULL: not of this one. */
+gw_mpi_sample *gw_mpi_sample_start(const gw_mpi_operation *operation);
+/* 1 if that is complete, or there is none. */
+int gw_mpi_sample_test(gw_mpi_sample *sample);
+void gw_mpi_sample_free(gw_mpi_sample *sample);
+/* A message with so many values goes out. Holds the operation's lock, here and below. */
+void gw_mpi_statistics_sent(gw_mpi_operation *operation, uint64_t values, uint64_t size);
+/* It is complete, and the program does not know yet. */
+void gw_mpi_statistics_end(gw_mpi_operation *operation);
 
 /* ------------ sums of integers ------------ */
 
@@ -360,6 +403,12 @@ int gw_mpi_auto_on_node(const int *world, int size);
 int gw_mpi_auto_measure(gw_mpi_context *context);
 /* The threshold before it is measured, which nonblocking calls cannot do. */
 uint64_t gw_mpi_auto_before(const gw_mpi_context *context);
+
+/* ------------ scopes ------------ */
+
+/* What the program has said of a communicator, or of the one that it is a duplicate of. */
+int gw_mpi_scope_is_off(MPI_Comm comm);
+void gw_mpi_scope_close(void);
 
 /* ------------ interception ------------ */
 
