@@ -86,6 +86,36 @@ GW_MPI_FORTRAN(comm_disconnect, COMM_DISCONNECT, (MPI_Fint * comm, MPI_Fint *ier
     gw_mpi_return(ierror, status);
 }
 
+GW_MPI_FORTRAN(comm_set_info, COMM_SET_INFO, (const MPI_Fint *comm, const MPI_Fint *info, MPI_Fint *ierror))
+{
+    gw_mpi_return(ierror, MPI_Comm_set_info(PMPI_Comm_f2c(*comm), PMPI_Info_f2c(*info)));
+}
+
+GW_MPI_FORTRAN(comm_dup_with_info, COMM_DUP_WITH_INFO,
+               (const MPI_Fint *comm, const MPI_Fint *info, MPI_Fint *newcomm, MPI_Fint *ierror))
+{
+    MPI_Comm handle = MPI_COMM_NULL;
+    const int status = MPI_Comm_dup_with_info(PMPI_Comm_f2c(*comm), PMPI_Info_f2c(*info), &handle);
+    *newcomm = PMPI_Comm_c2f(handle);
+    gw_mpi_return(ierror, status);
+}
+
+GW_MPI_FORTRAN(comm_split_type, COMM_SPLIT_TYPE,
+               (const MPI_Fint *comm, const MPI_Fint *type, const MPI_Fint *key, const MPI_Fint *info,
+                MPI_Fint *newcomm, MPI_Fint *ierror))
+{
+    MPI_Comm handle = MPI_COMM_NULL;
+    const int status =
+        MPI_Comm_split_type(PMPI_Comm_f2c(*comm), (int)*type, (int)*key, PMPI_Info_f2c(*info), &handle);
+    *newcomm = PMPI_Comm_c2f(handle);
+    gw_mpi_return(ierror, status);
+}
+
+GW_MPI_FORTRAN(pcontrol, PCONTROL, (const MPI_Fint *level))
+{
+    (void)MPI_Pcontrol((int)*level);
+}
+
 /* ------------ collectives ------------ */
 
 GW_MPI_FORTRAN(allreduce, ALLREDUCE,

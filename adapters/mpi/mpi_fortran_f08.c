@@ -99,6 +99,42 @@ GW_MPI_F08(comm_disconnect, (MPI_Fint * comm, MPI_Fint *ierror))
     pmpir_comm_disconnect_f08_(comm, ierror);
 }
 
+static void gw_mpi_return_f08(MPI_Fint *ierror, int status)
+{
+    if (ierror != NULL) {
+        *ierror = (MPI_Fint)status;
+    }
+}
+
+GW_MPI_F08(comm_set_info, (const MPI_Fint *comm, const MPI_Fint *info, MPI_Fint *ierror))
+{
+    gw_mpi_return_f08(ierror, MPI_Comm_set_info(PMPI_Comm_f2c(*comm), PMPI_Info_f2c(*info)));
+}
+
+GW_MPI_F08(comm_dup_with_info,
+           (const MPI_Fint *comm, const MPI_Fint *info, MPI_Fint *newcomm, MPI_Fint *ierror))
+{
+    MPI_Comm handle = MPI_COMM_NULL;
+    const int status = MPI_Comm_dup_with_info(PMPI_Comm_f2c(*comm), PMPI_Info_f2c(*info), &handle);
+    *newcomm = PMPI_Comm_c2f(handle);
+    gw_mpi_return_f08(ierror, status);
+}
+
+GW_MPI_F08(comm_split_type, (const MPI_Fint *comm, const MPI_Fint *type, const MPI_Fint *key,
+                             const MPI_Fint *info, MPI_Fint *newcomm, MPI_Fint *ierror))
+{
+    MPI_Comm handle = MPI_COMM_NULL;
+    const int status =
+        MPI_Comm_split_type(PMPI_Comm_f2c(*comm), (int)*type, (int)*key, PMPI_Info_f2c(*info), &handle);
+    *newcomm = PMPI_Comm_c2f(handle);
+    gw_mpi_return_f08(ierror, status);
+}
+
+GW_MPI_F08(pcontrol, (const MPI_Fint *level))
+{
+    (void)MPI_Pcontrol((int)*level);
+}
+
 /* ------------ waits and tests ------------ */
 
 GW_MPI_F08(wait, (MPI_Fint * request, void *status, MPI_Fint *ierror))
