@@ -334,7 +334,7 @@ void gw_mpi_statistics_log(void)
     (void)PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
     (void)PMPI_Comm_size(MPI_COMM_WORLD, &size);
     (void)PMPI_Bcast(&wanted, 1, MPI_INT, 0, MPI_COMM_WORLD);
-    if (gw_mpi_settings.enabled) {
+    if (gw_mpi_settings.enabled && size > 1) {
         gw_mpi_statistics_why(rank);
     }
     if (!wanted) {

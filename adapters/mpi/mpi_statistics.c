@@ -256,10 +256,12 @@ uint64_t gw_mpi_passed_count(void)
 /* Collective over MPI_COMM_WORLD. */
 void gw_mpi_statistics_why(int rank)
 {
-    static const char *const reasons[GW_MPI_REASONS] = {
+    const char *const reasons[GW_MPI_REASONS] = {
         [GW_MPI_PASSED_KIND] = "are no sums of MPI_FLOAT",
         [GW_MPI_PASSED_OFF] = "came while it was switched off (gw_mpi_enable, MPI_Pcontrol)",
-        [GW_MPI_PASSED_BELOW] = "are smaller than GRADWIRE_MPI_THRESHOLD",
+        [GW_MPI_PASSED_BELOW] = gw_mpi_settings.threshold_size == GW_MPI_THRESHOLD_AUTO
+                                    ? "are too small (below 64 KiB; GRADWIRE_MPI_THRESHOLD=auto)"
+                                    : "are smaller than GRADWIRE_MPI_THRESHOLD",
         [GW_MPI_PASSED_ABOVE] = "are larger than GRADWIRE_MPI_MAX_SIZE",
         [GW_MPI_PASSED_SLOWER] = "are faster without (GRADWIRE_MPI_THRESHOLD=auto)",
         [GW_MPI_PASSED_NODE] = "are nonblocking, on one node (GRADWIRE_MPI_THRESHOLD=auto)",
