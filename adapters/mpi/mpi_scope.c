@@ -74,17 +74,20 @@ static int gw_mpi_scope_agree(MPI_Comm comm, MPI_Info info, int status)
 
 GW_MPI_ENTRY(Comm_set_info, (MPI_Comm comm, MPI_Info info))
 {
+    gw_mpi_context_drain(comm); /* as before any blocking collective (mpi_collectives.c) */
     return gw_mpi_scope_agree(comm, info, PMPI_Comm_set_info(comm, info));
 }
 
 GW_MPI_ENTRY(Comm_dup_with_info, (MPI_Comm comm, MPI_Info info, MPI_Comm *newcomm))
 {
+    gw_mpi_context_drain(comm);
     const int status = PMPI_Comm_dup_with_info(comm, info, newcomm);
     return status != MPI_SUCCESS ? status : gw_mpi_scope_agree(*newcomm, info, status);
 }
 
 GW_MPI_ENTRY(Comm_split_type, (MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *newcomm))
 {
+    gw_mpi_context_drain(comm);
     const int status = PMPI_Comm_split_type(comm, type, key, info, newcomm);
     return status != MPI_SUCCESS ? status : gw_mpi_scope_agree(*newcomm, info, status);
 }
