@@ -242,6 +242,7 @@ void gw_mpi_begin(int provided)
 int gw_mpi_begin_level(int required)
 {
     gw_mpi_config_load();
+    gw_mpi_entries_warn();
     gw_mpi_presence_announce();
     const int thread = gw_mpi_config_wants_thread() &&
                        (gw_mpi_settings.progress == GW_MPI_PROGRESS_THREAD || gw_mpi_imports_nonblocking());

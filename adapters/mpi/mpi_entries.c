@@ -75,6 +75,21 @@ static void gw_mpi_entries_refuse(char *version)
     }
 }
 
+/* A program that loads its MPI later gets the symbols of the one that this library was linked with, and can
+ * only fail. The launcher tells. */
+void gw_mpi_entries_warn(void)
+{
+    const int by_openmpi = getenv("OMPI_COMM_WORLD_RANK") != NULL;
+    const int by_hydra = getenv("MPI_LOCALNRANKS") != NULL;
+    if (by_openmpi != by_hydra && by_hydra == GW_MPI_IS_OPENMPI && gw_mpi_is_first()) {
+        gw_mpi_say(
+            "this library is for %s, and the job was started by %s: if the program's MPI is that one, load "
+            "libgradwire_%s.so",
+            GW_MPI_IS_OPENMPI ? "Open MPI" : "MPICH", by_hydra ? "MPICH" : "Open MPI",
+            by_hydra ? "mpich" : "ompi");
+    }
+}
+
 /* When the library is loaded: no handle has been seen yet. */
 __attribute__((constructor)) static void gw_mpi_entries_choose(void)
 {

@@ -418,6 +418,9 @@ void gw_mpi_begin(int provided);
 int gw_mpi_begin_level(int required);
 void gw_mpi_end(void);
 
+/* Before MPI_Init: a line if the launcher is the other MPI's. */
+void gw_mpi_entries_warn(void);
+
 /* Reports an operation's failure that the last MPI call has found, if any; else returns status. */
 int gw_mpi_conclude(int status);
 
