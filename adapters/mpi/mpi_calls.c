@@ -7,9 +7,8 @@
 
 /* Below this many values latency dominates: they are sent unrounded */
 #define GW_MPI_EXACT_LEN 16384u
-/* Least automatic threshold, and its value until it is measured */
+/* Least automatic threshold */
 #define GW_MPI_AUTO_FLOOR (1u << 16)
-#define GW_MPI_AUTO_UNTIL (1u << 20)
 /* Below this all counts of blocks and pieces fit MPI's ints */
 #define GW_MPI_VALUES_MAX (UINT64_C(1) << 40)
 
@@ -35,13 +34,10 @@ static int gw_mpi_is_large(gw_mpi_context *context, uint64_t size, int blocking,
 {
     uint64_t threshold = gw_mpi_settings.threshold_size;
     if (threshold == GW_MPI_THRESHOLD_AUTO) {
-        threshold = GW_MPI_AUTO_UNTIL;
         if (blocking && !context->measured && size >= GW_MPI_AUTO_FLOOR) {
             *status = gw_mpi_auto_measure(context);
         }
-        if (context->measured) {
-            threshold = context->threshold_size;
-        }
+        threshold = context->measured ? context->threshold_size : gw_mpi_auto_before(context);
     }
     return size >= threshold;
 }
@@ -69,51 +65,93 @@ static int gw_mpi_ask_start(const gw_mpi_ask *ask, gw_mpi_context *context)
     return ask->request != NULL ? MPI_SUCCESS : gw_mpi_operation_wait(operation);
 }
 
-/* 1 if the call was ours: *result is what it returns. 0: MPI's. */
-static int gw_mpi_intercept(const gw_mpi_ask *ask, MPI_Datatype type, MPI_Op op, int *result)
+/* What can be said of a call without its communicator. GW_MPI_REASONS: nothing that lets it pass. */
+static gw_mpi_reason gw_mpi_ask_passes(const gw_mpi_ask *ask, MPI_Datatype type, MPI_Op op)
 {
-    if (!gw_mpi_is_float_sum(type, op) || ask->count <= 0 ||
-        (ask->request != NULL && !atomic_load_explicit(&gw_mpi_nonblocking, memory_order_relaxed)) ||
-        !atomic_load_explicit(&gw_mpi_enabled, memory_order_relaxed) ||
-        (ask->kind == GW_MPI_ALLREDUCE && gw_mpi_settings.threshold_size != GW_MPI_THRESHOLD_AUTO &&
-         (uint64_t)ask->count * sizeof(float) < gw_mpi_settings.threshold_size)) {
-        return 0;
+    const int is_auto = gw_mpi_settings.threshold_size == GW_MPI_THRESHOLD_AUTO;
+    if (!gw_mpi_is_float_sum(type, op) || ask->count <= 0) {
+        return GW_MPI_PASSED_KIND;
+    }
+    if (!atomic_load_explicit(&gw_mpi_enabled, memory_order_relaxed)) {
+        return GW_MPI_PASSED_OFF;
+    }
+    if (ask->kind == GW_MPI_ALLREDUCE && !is_auto &&
+        (uint64_t)ask->count * sizeof(float) < gw_mpi_settings.threshold_size) {
+        return GW_MPI_PASSED_BELOW;
+    }
+    if (ask->request != NULL && !atomic_load_explicit(&gw_mpi_nonblocking, memory_order_relaxed)) {
+        return GW_MPI_PASSED_THREAD;
     }
     /* Left to MPI, which reports the error */
     if (ask->comm == MPI_COMM_NULL || ask->recvbuf == NULL || ask->recvbuf == MPI_IN_PLACE ||
-        ask->sendbuf == NULL || ask->sendbuf == ask->recvbuf || (uint64_t)ask->count > GW_MPI_VALUES_MAX) {
-        return 0;
+        ask->sendbuf == NULL || ask->sendbuf == ask->recvbuf) {
+        return GW_MPI_PASSED_KIND;
     }
-    int size;
-    if (PMPI_Comm_size(ask->comm, &size) != MPI_SUCCESS || size == 1 ||
-        (uint64_t)ask->count > GW_MPI_VALUES_MAX / (uint64_t)size) {
-        return 0;
-    }
+    return (uint64_t)ask->count > GW_MPI_VALUES_MAX ? GW_MPI_PASSED_ABOVE : GW_MPI_REASONS;
+}
+
+/* The same with it. May measure: *result is MPI's error of that. */
+static gw_mpi_reason gw_mpi_ask_compare(const gw_mpi_ask *ask, int size, gw_mpi_context **context,
+                                        int *result)
+{
     const uint64_t bytes =
         (uint64_t)ask->count * sizeof(float) * (ask->kind == GW_MPI_REDUCE_SCATTER ? (uint64_t)size : 1);
     const int is_auto = gw_mpi_settings.threshold_size == GW_MPI_THRESHOLD_AUTO;
     if (bytes < (is_auto ? GW_MPI_AUTO_FLOOR : gw_mpi_settings.threshold_size)) {
+        return GW_MPI_PASSED_BELOW;
+    }
+    if (bytes > gw_mpi_settings.size_max) {
+        return GW_MPI_PASSED_ABOVE;
+    }
+    *context = gw_mpi_context_get(ask->comm);
+    if (*context == NULL) {
+        return GW_MPI_PASSED_COMM;
+    }
+    if ((*context)->off) {
+        return GW_MPI_PASSED_SCOPE;
+    }
+    if (gw_mpi_is_large(*context, bytes, ask->request == NULL, result)) {
+        return GW_MPI_REASONS;
+    }
+    if (!is_auto) {
+        return GW_MPI_PASSED_BELOW;
+    }
+    return (*context)->measured  ? GW_MPI_PASSED_SLOWER
+           : (*context)->on_node ? GW_MPI_PASSED_NODE
+                                 : GW_MPI_PASSED_BELOW;
+}
+
+/* 1 if the call was ours: *result is what it returns. 0: MPI's, for *reason. */
+static int gw_mpi_intercept(const gw_mpi_ask *ask, MPI_Datatype type, MPI_Op op, int *result,
+                            gw_mpi_reason *reason)
+{
+    gw_mpi_context *context = NULL;
+    int size = 1;
+    *reason = gw_mpi_ask_passes(ask, type, op);
+    if (*reason != GW_MPI_REASONS) {
         return 0;
     }
-    gw_mpi_context *context = gw_mpi_context_get(ask->comm);
+    if (PMPI_Comm_size(ask->comm, &size) != MPI_SUCCESS || size == 1 ||
+        (uint64_t)ask->count > GW_MPI_VALUES_MAX / (uint64_t)size) {
+        *reason = size == 1 ? GW_MPI_PASSED_COMM : GW_MPI_PASSED_ABOVE;
+        return 0;
+    }
     *result = MPI_SUCCESS;
-    if (context == NULL) {
-        return 0;
-    }
-    const int large = gw_mpi_is_large(context, bytes, ask->request == NULL, result);
-    if (*result == MPI_SUCCESS && large) {
+    *reason = gw_mpi_ask_compare(ask, size, &context, result);
+    if (*result == MPI_SUCCESS && *reason == GW_MPI_REASONS) {
         *result = gw_mpi_ask_start(ask, context);
     }
-    return *result != MPI_SUCCESS || large;
+    return *result != MPI_SUCCESS || *reason == GW_MPI_REASONS;
 }
 
 /* The same for a call that passes on to MPI if it is not ours. */
 static int gw_mpi_take(const gw_mpi_ask *ask, MPI_Datatype type, MPI_Op op, int *result)
 {
-    if (gw_mpi_intercept(ask, type, op, result)) {
+    gw_mpi_reason reason;
+    if (gw_mpi_intercept(ask, type, op, result, &reason)) {
         return 1;
     }
-    GW_MPI_COUNT(passed, 1);
+    (void)atomic_fetch_add_explicit(&gw_mpi_passed[reason], 1, memory_order_relaxed);
     if (ask->request == NULL) {
         gw_mpi_context_drain(ask->comm);
     }
@@ -124,8 +162,8 @@ static int gw_mpi_take(const gw_mpi_ask *ask, MPI_Datatype type, MPI_Op op, int 
 
 /* The calls with counts of type int, and those of MPI 4 with MPI_Count. */
 #define GW_MPI_COLLECTIVES(suffix, count_type)                                                               \
-    GW_MPI_ENTRY int MPI_Allreduce##suffix(const void *sendbuf, void *recvbuf, count_type count,             \
-                                           MPI_Datatype datatype, MPI_Op op, MPI_Comm comm)                  \
+    GW_MPI_ENTRY(Allreduce##suffix, (const void *sendbuf, void *recvbuf, count_type count,                   \
+                                     MPI_Datatype datatype, MPI_Op op, MPI_Comm comm))                       \
     {                                                                                                        \
         const gw_mpi_ask ask = {.sendbuf = sendbuf, .recvbuf = recvbuf, .count = count, .comm = comm};       \
         int result;                                                                                          \
@@ -133,9 +171,9 @@ static int gw_mpi_take(const gw_mpi_ask *ask, MPI_Datatype type, MPI_Op op, int 
                    ? result                                                                                  \
                    : PMPI_Allreduce##suffix(sendbuf, recvbuf, count, datatype, op, comm);                    \
     }                                                                                                        \
-    GW_MPI_ENTRY int MPI_Iallreduce##suffix(const void *sendbuf, void *recvbuf, count_type count,            \
-                                            MPI_Datatype datatype, MPI_Op op, MPI_Comm comm,                 \
-                                            MPI_Request *request)                                            \
+    GW_MPI_ENTRY(Iallreduce##suffix,                                                                         \
+                 (const void *sendbuf, void *recvbuf, count_type count, MPI_Datatype datatype, MPI_Op op,    \
+                  MPI_Comm comm, MPI_Request *request))                                                      \
     {                                                                                                        \
         const gw_mpi_ask ask = {                                                                             \
             .sendbuf = sendbuf, .recvbuf = recvbuf, .count = count, .comm = comm, .request = request};       \
@@ -144,9 +182,8 @@ static int gw_mpi_take(const gw_mpi_ask *ask, MPI_Datatype type, MPI_Op op, int 
                    ? result                                                                                  \
                    : PMPI_Iallreduce##suffix(sendbuf, recvbuf, count, datatype, op, comm, request);          \
     }                                                                                                        \
-    GW_MPI_ENTRY int MPI_Reduce_scatter_block##suffix(const void *sendbuf, void *recvbuf,                    \
-                                                      count_type recvcount, MPI_Datatype datatype,           \
-                                                      MPI_Op op, MPI_Comm comm)                              \
+    GW_MPI_ENTRY(Reduce_scatter_block##suffix, (const void *sendbuf, void *recvbuf, count_type recvcount,    \
+                                                MPI_Datatype datatype, MPI_Op op, MPI_Comm comm))            \
     {                                                                                                        \
         const gw_mpi_ask ask = {.sendbuf = sendbuf,                                                          \
                                 .recvbuf = recvbuf,                                                          \
@@ -189,6 +226,9 @@ void gw_mpi_begin(int provided)
         return;
     }
     gw_mpi_config_agree();
+    if (gw_mpi_settings.enabled && gw_mpi_settings.threshold_size == GW_MPI_THRESHOLD_AUTO) {
+        gw_mpi_auto_begin();
+    }
     if (gw_mpi_config_wants_thread()) {
         int can = provided == MPI_THREAD_MULTIPLE && gw_mpi_progress_start() == 0;
         (void)PMPI_Allreduce(MPI_IN_PLACE, &can, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
@@ -202,11 +242,14 @@ void gw_mpi_begin(int provided)
 int gw_mpi_begin_level(int required)
 {
     gw_mpi_config_load();
+    gw_mpi_entries_warn();
     gw_mpi_presence_announce();
-    return gw_mpi_config_wants_thread() ? MPI_THREAD_MULTIPLE : required;
+    const int thread = gw_mpi_config_wants_thread() &&
+                       (gw_mpi_settings.progress == GW_MPI_PROGRESS_THREAD || gw_mpi_imports_nonblocking());
+    return thread ? MPI_THREAD_MULTIPLE : required;
 }
 
-GW_MPI_ENTRY int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
+GW_MPI_ENTRY(Init_thread, (int *argc, char ***argv, int required, int *provided))
 {
     const int status = PMPI_Init_thread(argc, argv, gw_mpi_begin_level(required), provided);
     if (status == MPI_SUCCESS) {
@@ -215,7 +258,7 @@ GW_MPI_ENTRY int MPI_Init_thread(int *argc, char ***argv, int required, int *pro
     return status;
 }
 
-GW_MPI_ENTRY int MPI_Init(int *argc, char ***argv)
+GW_MPI_ENTRY(Init, (int *argc, char ***argv))
 {
     int provided = MPI_THREAD_SINGLE;
     const int level = gw_mpi_begin_level(MPI_THREAD_SINGLE);
@@ -238,13 +281,15 @@ void gw_mpi_end(void)
         gw_mpi_statistics_log();
     }
     gw_mpi_contexts_close();
+    gw_mpi_scope_close();
+    gw_mpi_auto_end();
     gw_mpi_transport_close();
     gw_mpi_presence_close();
     gw_mpi_pool_clear();
     atomic_store(&gw_mpi_enabled, 0);
 }
 
-GW_MPI_ENTRY int MPI_Finalize(void)
+GW_MPI_ENTRY(Finalize, (void))
 {
     gw_mpi_end();
     return PMPI_Finalize();

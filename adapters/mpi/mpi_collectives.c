@@ -10,7 +10,7 @@
 
 /* Defines one function: its parameters, and the arguments for MPI's own. */
 #define GW_MPI_DRAIN(name, parameters, arguments)                                                            \
-    GW_MPI_ENTRY int MPI_##name parameters                                                                   \
+    GW_MPI_ENTRY(name, parameters)                                                                           \
     {                                                                                                        \
         gw_mpi_context_drain(comm);                                                                          \
         return PMPI_##name arguments;                                                                        \

@@ -6,7 +6,7 @@
  */
 #include "mpi_internal.h"
 
-GW_MPI_ENTRY int MPI_Comm_free(MPI_Comm *comm)
+GW_MPI_ENTRY(Comm_free, (MPI_Comm * comm))
 {
     if (comm != NULL) {
         gw_mpi_context_drain(*comm);
@@ -14,7 +14,7 @@ GW_MPI_ENTRY int MPI_Comm_free(MPI_Comm *comm)
     return PMPI_Comm_free(comm);
 }
 
-GW_MPI_ENTRY int MPI_Comm_disconnect(MPI_Comm *comm)
+GW_MPI_ENTRY(Comm_disconnect, (MPI_Comm * comm))
 {
     if (comm != NULL) {
         gw_mpi_context_drain(*comm);

@@ -186,11 +186,18 @@ static int gw_mpi_read_count(const char *name, uint64_t preset, uint64_t max, ui
 static int gw_mpi_read_threshold(gw_mpi_config *config)
 {
     const char *text = gw_mpi_variable("THRESHOLD");
-    if (text != NULL && strcmp(text, "auto") == 0) {
+    if (text == NULL || strcmp(text, "auto") == 0) {
         config->threshold_size = GW_MPI_THRESHOLD_AUTO;
         return 1;
     }
     return gw_mpi_read_count("THRESHOLD", 1u << 20, GW_MPI_THRESHOLD_AUTO - 1, &config->threshold_size);
+}
+
+static int gw_mpi_read_pcontrol(gw_mpi_config *config)
+{
+    const char *text = gw_mpi_variable("PCONTROL");
+    config->pcontrol = text != NULL && strcmp(text, "on") == 0;
+    return text == NULL || config->pcontrol || strcmp(text, "off") == 0;
 }
 
 static int gw_mpi_read_progress(gw_mpi_config *config)
@@ -229,6 +236,10 @@ static void gw_mpi_config_read(void)
         bad = "_THREADS";
     } else if (!gw_mpi_read_threshold(config)) {
         bad = "_THRESHOLD";
+    } else if (!gw_mpi_read_count("MAX_SIZE", UINT64_MAX, GW_MPI_THRESHOLD_AUTO - 1, &config->size_max)) {
+        bad = "_MAX_SIZE";
+    } else if (!gw_mpi_read_pcontrol(config)) {
+        bad = "_PCONTROL";
     } else if (!gw_mpi_read_progress(config)) {
         bad = "_PROGRESS";
     }
@@ -243,6 +254,7 @@ static void gw_mpi_config_read(void)
     }
     const char *log = gw_mpi_variable("LOG");
     (void)snprintf(gw_mpi_log, sizeof(gw_mpi_log), "%s", log == NULL ? "" : log);
+    config->samples = gw_mpi_log[0] != '\0';
     atomic_store(&gw_mpi_enabled, (int)config->enabled);
 }
 
@@ -294,7 +306,7 @@ void gw_mpi_statistics_read(gw_mpi_statistics *statistics)
     *statistics = (gw_mpi_statistics){
         .operations = atomic_load(&gw_mpi_count.operations),
         .failures = atomic_load(&gw_mpi_count.failures),
-        .passed = atomic_load(&gw_mpi_count.passed),
+        .passed = gw_mpi_passed_count(),
         .value_count = atomic_load(&gw_mpi_count.value_count),
         .wire_values = atomic_load(&gw_mpi_count.wire_values),
         .wire_size = atomic_load(&gw_mpi_count.wire_size),
@@ -322,14 +334,18 @@ void gw_mpi_statistics_log(void)
     (void)PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
     (void)PMPI_Comm_size(MPI_COMM_WORLD, &size);
     (void)PMPI_Bcast(&wanted, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    if (gw_mpi_settings.enabled && size > 1) {
+        gw_mpi_statistics_why(rank);
+    }
     if (!wanted) {
         return;
     }
     gw_mpi_statistics_read(&own);
     gw_mpi_statistics *all = gw_mpi_allocate((size_t)size, sizeof(*all));
     (void)PMPI_Gather(&own, (int)sizeof(own), MPI_BYTE, all, (int)sizeof(own), MPI_BYTE, 0, MPI_COMM_WORLD);
+    FILE *file = NULL;
     if (rank == 0) {
-        FILE *file = strcmp(gw_mpi_log, "stderr") == 0 ? stderr : fopen(gw_mpi_log, "w");
+        file = strcmp(gw_mpi_log, "stderr") == 0 ? stderr : fopen(gw_mpi_log, "w");
         if (file == NULL) {
             gw_mpi_say("cannot write %s: %s", gw_mpi_log, strerror(errno));
         } else {
@@ -339,10 +355,11 @@ void gw_mpi_statistics_log(void)
             for (int r = 0; r < size; r++) {
                 gw_mpi_statistics_line(file, r, &all[r]);
             }
-            if (file != stderr) {
-                (void)fclose(file);
-            }
         }
+    }
+    gw_mpi_statistics_table(file, rank, size);
+    if (file != NULL && file != stderr) {
+        (void)fclose(file);
     }
     free(all);
 }

@@ -185,6 +185,13 @@ static gw_mpi_context *gw_mpi_context_make(MPI_Comm comm)
     }
     context->inside =
         PMPI_Comm_rank(comm, &context->rank) == MPI_SUCCESS && gw_mpi_context_translate(context);
+    int len = 0;
+    (void)PMPI_Comm_get_name(comm, context->name, &len);
+    if (len == 0) {
+        (void)snprintf(context->name, sizeof(context->name), "(no name)");
+    }
+    context->off = gw_mpi_scope_is_off(comm);
+    context->on_node = context->inside && gw_mpi_auto_on_node(context->world, context->size);
     if (PMPI_Comm_set_attr(comm, gw_mpi_keyval, context) != MPI_SUCCESS) {
         gw_mpi_context_release(context);
         return NULL;

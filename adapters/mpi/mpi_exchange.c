@@ -230,8 +230,7 @@ static void gw_mpi_exchange_open(gw_mpi_operation *operation, uint32_t slot, con
     if (content->kind < SLOT_RECEIVE) {
         parcel.count = (int)block->size;
         (void)gw_mpi_send(operation, &parcel, &exchange->requests[slot]);
-        GW_MPI_COUNT(wire_size, block->size);
-        GW_MPI_COUNT(wire_values, exchange->pieces[content->piece].at.len);
+        gw_mpi_statistics_sent(operation, exchange->pieces[content->piece].at.len, block->size);
     } else {
         parcel.count = (int)exchange->bound;
         (void)gw_mpi_receive(operation, &parcel, &exchange->requests[slot]);

@@ -11,12 +11,13 @@
 
 /* Defines the Fortran names of one function: GW_MPI_FORTRAN(name, NAME, (parameters)) { body } */
 #define GW_MPI_FORTRAN(name, upper, parameters)                                                              \
-    GW_MPI_ENTRY void ompi_##name##_f parameters;                                                            \
-    GW_MPI_ENTRY void mpi_##name parameters __attribute__((alias("ompi_" #name "_f")));                      \
-    GW_MPI_ENTRY void mpi_##name##_ parameters __attribute__((alias("ompi_" #name "_f")));                   \
-    GW_MPI_ENTRY void mpi_##name##__ parameters __attribute__((alias("ompi_" #name "_f")));                  \
-    GW_MPI_ENTRY void MPI_##upper parameters __attribute__((alias("ompi_" #name "_f")));                     \
-    void ompi_##name##_f parameters
+    GW_MPI_ALIAS(mpi_##name, name);                                                                          \
+    GW_MPI_ALIAS(mpi_##name##_, name);                                                                       \
+    GW_MPI_ALIAS(mpi_##name##__, name);                                                                      \
+    GW_MPI_ALIAS(MPI_##upper, name);                                                                         \
+    GW_MPI_ENTRY_OF("ompi_" #name "_f", "mpi_" #name "_", void, gw_mpi_fortran_##name, parameters)
+#define GW_MPI_ALIAS(symbol, name)                                                                           \
+    __attribute__((visibility("default"))) gw_mpi_any symbol __attribute__((alias("ompi_" #name "_f")))
 
 /* Open MPI's Fortran constants are addresses of these. */
 extern int mpi_fortran_in_place_ __attribute__((weak));
@@ -83,6 +84,36 @@ GW_MPI_FORTRAN(comm_disconnect, COMM_DISCONNECT, (MPI_Fint * comm, MPI_Fint *ier
     const int status = MPI_Comm_disconnect(&handle);
     *comm = PMPI_Comm_c2f(handle);
     gw_mpi_return(ierror, status);
+}
+
+GW_MPI_FORTRAN(comm_set_info, COMM_SET_INFO, (const MPI_Fint *comm, const MPI_Fint *info, MPI_Fint *ierror))
+{
+    gw_mpi_return(ierror, MPI_Comm_set_info(PMPI_Comm_f2c(*comm), PMPI_Info_f2c(*info)));
+}
+
+GW_MPI_FORTRAN(comm_dup_with_info, COMM_DUP_WITH_INFO,
+               (const MPI_Fint *comm, const MPI_Fint *info, MPI_Fint *newcomm, MPI_Fint *ierror))
+{
+    MPI_Comm handle = MPI_COMM_NULL;
+    const int status = MPI_Comm_dup_with_info(PMPI_Comm_f2c(*comm), PMPI_Info_f2c(*info), &handle);
+    *newcomm = PMPI_Comm_c2f(handle);
+    gw_mpi_return(ierror, status);
+}
+
+GW_MPI_FORTRAN(comm_split_type, COMM_SPLIT_TYPE,
+               (const MPI_Fint *comm, const MPI_Fint *type, const MPI_Fint *key, const MPI_Fint *info,
+                MPI_Fint *newcomm, MPI_Fint *ierror))
+{
+    MPI_Comm handle = MPI_COMM_NULL;
+    const int status =
+        MPI_Comm_split_type(PMPI_Comm_f2c(*comm), (int)*type, (int)*key, PMPI_Info_f2c(*info), &handle);
+    *newcomm = PMPI_Comm_c2f(handle);
+    gw_mpi_return(ierror, status);
+}
+
+GW_MPI_FORTRAN(pcontrol, PCONTROL, (const MPI_Fint *level))
+{
+    (void)MPI_Pcontrol((int)*level);
 }
 
 /* ------------ collectives ------------ */

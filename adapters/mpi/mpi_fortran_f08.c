@@ -10,8 +10,7 @@
 /* Declares MPICH's function, which exists in Fortran programs only, and defines ours. */
 #define GW_MPI_F08(name, parameters)                                                                         \
     extern void pmpir_##name##_f08_ parameters __attribute__((weak));                                        \
-    GW_MPI_ENTRY void mpi_##name##_f08_ parameters;                                                          \
-    void mpi_##name##_f08_ parameters
+    GW_MPI_ENTRY_OF("mpi_" #name "_f08_", "mpi_" #name "_f08_", void, gw_mpi_f08_##name, parameters)
 
 static int gw_mpi_is_complete(MPI_Fint request)
 {
@@ -79,7 +78,7 @@ GW_MPI_F08(init, (MPI_Fint * ierror))
     const MPI_Fint required = MPI_THREAD_SINGLE;
     MPI_Fint provided = required;
     (void)pmpir_init_f08_;
-    mpi_init_thread_f08_(&required, &provided, ierror);
+    gw_mpi_f08_init_thread(&required, &provided, ierror);
 }
 
 GW_MPI_F08(finalize, (MPI_Fint * ierror))
@@ -98,6 +97,42 @@ GW_MPI_F08(comm_disconnect, (MPI_Fint * comm, MPI_Fint *ierror))
 {
     gw_mpi_context_drain(PMPI_Comm_f2c(*comm));
     pmpir_comm_disconnect_f08_(comm, ierror);
+}
+
+static void gw_mpi_return_f08(MPI_Fint *ierror, int status)
+{
+    if (ierror != NULL) {
+        *ierror = (MPI_Fint)status;
+    }
+}
+
+GW_MPI_F08(comm_set_info, (const MPI_Fint *comm, const MPI_Fint *info, MPI_Fint *ierror))
+{
+    gw_mpi_return_f08(ierror, MPI_Comm_set_info(PMPI_Comm_f2c(*comm), PMPI_Info_f2c(*info)));
+}
+
+GW_MPI_F08(comm_dup_with_info,
+           (const MPI_Fint *comm, const MPI_Fint *info, MPI_Fint *newcomm, MPI_Fint *ierror))
+{
+    MPI_Comm handle = MPI_COMM_NULL;
+    const int status = MPI_Comm_dup_with_info(PMPI_Comm_f2c(*comm), PMPI_Info_f2c(*info), &handle);
+    *newcomm = PMPI_Comm_c2f(handle);
+    gw_mpi_return_f08(ierror, status);
+}
+
+GW_MPI_F08(comm_split_type, (const MPI_Fint *comm, const MPI_Fint *type, const MPI_Fint *key,
+                             const MPI_Fint *info, MPI_Fint *newcomm, MPI_Fint *ierror))
+{
+    MPI_Comm handle = MPI_COMM_NULL;
+    const int status =
+        MPI_Comm_split_type(PMPI_Comm_f2c(*comm), (int)*type, (int)*key, PMPI_Info_f2c(*info), &handle);
+    *newcomm = PMPI_Comm_c2f(handle);
+    gw_mpi_return_f08(ierror, status);
+}
+
+GW_MPI_F08(pcontrol, (const MPI_Fint *level))
+{
+    (void)MPI_Pcontrol((int)*level);
 }
 
 /* ------------ waits and tests ------------ */

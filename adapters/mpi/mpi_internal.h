@@ -1,6 +1,7 @@
 /*
  * What the files of the MPI adapter share.
  *
+ *   mpi_entries     what stands under MPI's names
  *   mpi_config      the environment, agreed on by all ranks
  *   mpi_context     what belongs to a communicator: numbers, counters
  *   mpi_transport   the communicator on which all messages travel
@@ -13,7 +14,10 @@
  *   mpi_fold        sums of integers
  *   mpi_workers     threads that do codec work; they never call MPI
  *   mpi_progress    the thread that makes progress
+ *   mpi_imports     whether the program has nonblocking calls
  *   mpi_auto        the automatic threshold
+ *   mpi_scope       where sums are compressed, as the program says
+ *   mpi_statistics  what was compressed, with which error, or why nothing was
  *   mpi_calls, mpi_waits, mpi_points, mpi_collectives, mpi_fortran   what is intercepted
  *
  * Locks, in the order in which they may be taken: the list of operations, an operation, a context, the list
@@ -26,6 +30,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 
 #include "gradwire/collective.h"
 #include "gradwire_mpi.h"
@@ -38,9 +43,12 @@
 typedef struct gw_mpi_config {
     gw_mpi_options options;
     uint64_t threshold_size; /* bytes, or GW_MPI_THRESHOLD_AUTO */
+    uint64_t size_max;       /* bytes */
     uint64_t piece_len;      /* 0: the default */
     uint32_t enabled;
     uint32_t progress; /* GW_MPI_PROGRESS_* */
+    uint32_t pcontrol; /* MPI_Pcontrol() switches */
+    uint32_t samples;  /* errors are measured */
 } gw_mpi_config;
 
 /* What makes progress with nonblocking operations while the program is in other MPI calls, or in none.
@@ -56,8 +64,10 @@ extern gw_mpi_config gw_mpi_settings;
 extern atomic_int gw_mpi_enabled;
 /* 1: operations with requests are sure to make progress, on all ranks; else MPI_Iallreduce is MPI's own. */
 extern atomic_int gw_mpi_nonblocking;
-/* 1 if the settings need MPI_THREAD_MULTIPLE. */
+/* 1 if the settings need MPI_THREAD_MULTIPLE, where the program has nonblocking calls. */
 int gw_mpi_config_wants_thread(void);
+/* 1 if it has, as far as can be seen in MPI_Init. */
+int gw_mpi_imports_nonblocking(void);
 
 /* Reads the environment, once. */
 void gw_mpi_config_load(void);
@@ -72,8 +82,8 @@ void gw_mpi_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* ------------ statistics ------------ */
 
 typedef struct gw_mpi_counters {
-    atomic_uint_fast64_t operations, failures, passed, value_count, wire_values, wire_size, encode_ns,
-        reduce_ns, decode_ns;
+    atomic_uint_fast64_t operations, failures, value_count, wire_values, wire_size, encode_ns, reduce_ns,
+        decode_ns;
 } gw_mpi_counters;
 
 extern gw_mpi_counters gw_mpi_count;
@@ -84,6 +94,26 @@ uint64_t gw_mpi_now_ns(void);
 /* Time that the calling thread had a processor: ranks may share cores. */
 uint64_t gw_mpi_codec_ns(void);
 void gw_mpi_statistics_log(void);
+
+/* Why a call passed through. */
+typedef enum gw_mpi_reason {
+    GW_MPI_PASSED_KIND,
+    GW_MPI_PASSED_OFF,
+    GW_MPI_PASSED_BELOW,
+    GW_MPI_PASSED_ABOVE,
+    GW_MPI_PASSED_SLOWER,
+    GW_MPI_PASSED_NODE,
+    GW_MPI_PASSED_THREAD,
+    GW_MPI_PASSED_SCOPE,
+    GW_MPI_PASSED_COMM,
+    GW_MPI_REASONS
+} gw_mpi_reason;
+
+extern atomic_uint_fast64_t gw_mpi_passed[GW_MPI_REASONS];
+uint64_t gw_mpi_passed_count(void);
+/* In MPI_Finalize, collective: the table of communicators and sizes, and why nothing was compressed. */
+void gw_mpi_statistics_table(FILE *file, int rank, int size);
+void gw_mpi_statistics_why(int rank);
 
 /* ------------ memory ------------ */
 
@@ -124,8 +154,11 @@ typedef struct gw_mpi_context {
     uint32_t started;                          /* operations so far: the number of the next one */
     atomic_uint turns[GW_MPI_OPERATIONS_OPEN]; /* by number modulo that: the operation that may begin */
     atomic_int live;                           /* operations that are not complete */
-    uint64_t threshold_size;                   /* of blocking calls; valid if measured */
+    uint64_t threshold_size;                   /* automatic; valid if measured */
     int measured;
+    int on_node; /* all ranks are on one */
+    int off;     /* the program has said so (mpi_scope.c) */
+    char name[MPI_MAX_OBJECT_NAME];
 } gw_mpi_context;
 
 /* The context of a communicator, made if need be, without a message. NULL: its operations are left to MPI, on
@@ -173,10 +206,12 @@ typedef struct gw_mpi_call {
     uint64_t len;       /* of all blocks */
     uint64_t block_len; /* GW_MPI_REDUCE_SCATTER: values of a rank, else 0 */
     gw_mpi_options options;
+    int measures; /* it is one of mpi_auto.c, and not the program's */
 } gw_mpi_call;
 
 typedef struct gw_mpi_operation gw_mpi_operation;
 typedef struct gw_mpi_vote gw_mpi_vote;
+typedef struct gw_mpi_sample gw_mpi_sample;
 
 /* What a message between two ranks is. Those of one operation and one of these travel in order, those of
  * others apart. */
@@ -226,6 +261,8 @@ struct gw_mpi_operation {
     gw_collective_blame blame;
     int mpi_error;     /* of transport, first one */
     gw_mpi_vote *vote; /* the closing one; NULL: not begun */
+    gw_mpi_sample *sample;
+    uint64_t start_ns, wire_values, wire_size;
     atomic_int done;
     int pins;        /* guarded by the lock of the list, as are the following */
     int released;    /* known only to threads that hold a pin */
@@ -287,6 +324,18 @@ int gw_mpi_vote_test(gw_mpi_vote *vote, uint64_t *worst);
 /* After its completion. */
 void gw_mpi_vote_free(gw_mpi_vote *vote);
 
+/* ------------ statistics of an operation ------------ */
+
+/* Starts to add some of its values exactly: after its number was taken. NULL: not of this one. */
+gw_mpi_sample *gw_mpi_sample_start(const gw_mpi_operation *operation);
+/* 1 if that is complete, or there is none. */
+int gw_mpi_sample_test(gw_mpi_sample *sample);
+void gw_mpi_sample_free(gw_mpi_sample *sample);
+/* A message with so many values goes out. Holds the operation's lock, here and below. */
+void gw_mpi_statistics_sent(gw_mpi_operation *operation, uint64_t values, uint64_t size);
+/* It is complete, and the program does not know yet. */
+void gw_mpi_statistics_end(gw_mpi_operation *operation);
+
 /* ------------ sums of integers ------------ */
 
 /* What to add, or to take the maximum of: len unsigned integers of 8, 16 or 32 bits on each rank. */
@@ -345,8 +394,21 @@ gw_workspace gw_mpi_workspace(size_t size);
 
 /* ------------ threshold ------------ */
 
-/* Measures this communicator's threshold. Collective and blocking. */
+/* In MPI_Init, collective: which ranks share a node. */
+void gw_mpi_auto_begin(void);
+void gw_mpi_auto_end(void);
+/* 1 if all ranks of a communicator do. `world`: their ranks in MPI_COMM_WORLD. */
+int gw_mpi_auto_on_node(const int *world, int size);
+/* Takes the threshold of another communicator of the same ranks, or measures it. Collective and blocking. */
 int gw_mpi_auto_measure(gw_mpi_context *context);
+/* The threshold before it is measured, which nonblocking calls cannot do. */
+uint64_t gw_mpi_auto_before(const gw_mpi_context *context);
+
+/* ------------ scopes ------------ */
+
+/* What the program has said of a communicator, or of the one that it is a duplicate of. */
+int gw_mpi_scope_is_off(MPI_Comm comm);
+void gw_mpi_scope_close(void);
 
 /* ------------ interception ------------ */
 
@@ -356,11 +418,41 @@ void gw_mpi_begin(int provided);
 int gw_mpi_begin_level(int required);
 void gw_mpi_end(void);
 
+/* Before MPI_Init: a line if the launcher is the other MPI's. */
+void gw_mpi_entries_warn(void);
+
 /* Reports an operation's failure that the last MPI call has found, if any; else returns status. */
 int gw_mpi_conclude(int status);
 
-/* Marks what replaces a symbol of MPI. */
-#define GW_MPI_ENTRY __attribute__((visibility("default")))
+/* Arguments of any function of MPI: each takes a register or a place of 8 bytes on the stack, and none is a
+ * floating-point number. MPI_Sendrecv has 12. More are read than a caller passes, but none of them is used.
+ */
+#define GW_MPI_WORDS                                                                                         \
+    long a, long b, long c, long d, long e, long f, long g, long h, long i, long j, long k, long l
+#define GW_MPI_WORDS_PASSED a, b, c, d, e, f, g, h, i, j, k, l
+typedef long gw_mpi_any(GW_MPI_WORDS);
+
+/* What a symbol of MPI calls: our function, or with the other MPI (mpi_entries.c) the next one of that name.
+ */
+typedef struct gw_mpi_entry {
+    const char *name;
+    gw_mpi_any *function;
+} gw_mpi_entry;
+
+/* Replaces `symbol` of MPI, whose name is `name`, by a function that follows with its body. */
+#define GW_MPI_ENTRY_OF(symbol, name, type, own, parameters)                                                 \
+    static type own parameters;                                                                              \
+    static gw_mpi_entry own##_entry __attribute__((section("gw_mpi_entries"), used, aligned(16))) = {        \
+        name, (gw_mpi_any *)(void (*)(void))own};                                                            \
+    __attribute__((visibility("default"))) gw_mpi_any own##_symbol __asm__(symbol);                          \
+    long own##_symbol(GW_MPI_WORDS)                                                                          \
+    {                                                                                                        \
+        return own##_entry.function(GW_MPI_WORDS_PASSED);                                                    \
+    }                                                                                                        \
+    static type own parameters
+
+#define GW_MPI_ENTRY(name, parameters)                                                                       \
+    GW_MPI_ENTRY_OF("MPI_" #name, "MPI_" #name, int, gw_mpi_own_##name, parameters)
 
 /* Waits for one request of MPI's with progress of ours. */
 int gw_mpi_wait_polling(MPI_Request *request, MPI_Status *status);

@@ -130,8 +130,8 @@ static void gw_mpi_lanes_issue(gw_mpi_operation *operation, uint32_t index)
         .gathers = operation->call.kind == GW_MPI_ALLREDUCE,
     };
     lanes->sums[index % GW_MPI_LANES_WINDOW] = gw_mpi_fold_start(operation, &terms);
-    GW_MPI_COUNT(wire_size, lanes->ranges[index].lanes->size);
-    GW_MPI_COUNT(wire_values, gw_mpi_lanes_len(lanes, &range) * lanes->tensors);
+    gw_mpi_statistics_sent(operation, gw_mpi_lanes_len(lanes, &range) * lanes->tensors,
+                           lanes->ranges[index].lanes->size);
 }
 
 static int gw_mpi_lanes_maxima(gw_mpi_operation *operation)

@@ -88,6 +88,7 @@ static void gw_mpi_operation_destroy(gw_mpi_operation *operation)
 {
     operation->engine->destroy(operation);
     gw_mpi_vote_free(operation->vote);
+    gw_mpi_sample_free(operation->sample);
     (void)pthread_mutex_destroy(&operation->lock);
     gw_mpi_context_release(operation->context);
     free(operation);
@@ -202,7 +203,9 @@ gw_mpi_operation *gw_mpi_operation_start(gw_mpi_context *context, const gw_mpi_c
         gw_mpi_operation_mpi_error(operation, status);
         *request = operation->request;
     }
+    operation->start_ns = gw_mpi_now_ns();
     operation->number = gw_mpi_context_number(context);
+    operation->sample = gw_mpi_sample_start(operation);
     (void)atomic_fetch_add(&context->live, 1);
     gw_mpi_context_hold(context);
     operation->state = operation->engine->create(operation);
@@ -238,9 +241,6 @@ static void gw_mpi_operation_end(gw_mpi_operation *operation)
         }
     }
     (void)pthread_mutex_unlock(&gw_mpi_list_lock);
-    GW_MPI_COUNT(operations, 1);
-    GW_MPI_COUNT(value_count, operation->call.len);
-    GW_MPI_COUNT(failures, operation->worst != 0);
     atomic_store(&operation->context->turns[operation->number % GW_MPI_OPERATIONS_OPEN],
                  operation->number + GW_MPI_OPERATIONS_OPEN);
     (void)atomic_fetch_sub(&operation->context->live, 1);
@@ -277,7 +277,7 @@ static int gw_mpi_operation_open(gw_mpi_operation *operation, int *ended)
         const gw_collective_blame blame = {.status = context->failed};
         gw_mpi_operation_blame(operation, &blame);
         operation->worst = operation->word;
-        *ended = 1;
+        *ended = gw_mpi_sample_test(operation->sample);
     }
     operation->open = ready > 0 && atomic_load(&context->turns[operation->number % GW_MPI_OPERATIONS_OPEN]) ==
                                        operation->number;
@@ -325,10 +325,11 @@ static int gw_mpi_operation_step(gw_mpi_operation *operation, int with_task)
         }
         have = with_task && gw_mpi_task_take(operation, &task);
         if (with_task && !have && operation->running == 0 && operation->engine->complete(operation)) {
-            ended = gw_mpi_operation_vote(operation);
+            ended = gw_mpi_operation_vote(operation) && gw_mpi_sample_test(operation->sample);
         }
     }
     if (ended) {
+        gw_mpi_statistics_end(operation); /* before the program may write over the result */
         atomic_store(&operation->done, 1);
     }
     (void)pthread_mutex_unlock(&operation->lock);

@@ -13,7 +13,7 @@ static int gw_mpi_is_idle(void)
     return atomic_load_explicit(&gw_mpi_active, memory_order_relaxed) == 0;
 }
 
-GW_MPI_ENTRY int MPI_Send(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm)
+GW_MPI_ENTRY(Send, (const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm))
 {
     if (gw_mpi_is_idle()) {
         return PMPI_Send(buf, count, datatype, dest, tag, comm);
@@ -23,8 +23,7 @@ GW_MPI_ENTRY int MPI_Send(const void *buf, int count, MPI_Datatype datatype, int
     return status != MPI_SUCCESS ? status : gw_mpi_wait_polling(&request, MPI_STATUS_IGNORE);
 }
 
-GW_MPI_ENTRY int MPI_Ssend(const void *buf, int count, MPI_Datatype datatype, int dest, int tag,
-                           MPI_Comm comm)
+GW_MPI_ENTRY(Ssend, (const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm))
 {
     if (gw_mpi_is_idle()) {
         return PMPI_Ssend(buf, count, datatype, dest, tag, comm);
@@ -34,8 +33,8 @@ GW_MPI_ENTRY int MPI_Ssend(const void *buf, int count, MPI_Datatype datatype, in
     return status != MPI_SUCCESS ? status : gw_mpi_wait_polling(&request, MPI_STATUS_IGNORE);
 }
 
-GW_MPI_ENTRY int MPI_Recv(void *buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
-                          MPI_Status *status)
+GW_MPI_ENTRY(Recv, (void *buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
+                    MPI_Status *status))
 {
     if (gw_mpi_is_idle()) {
         return PMPI_Recv(buf, count, datatype, source, tag, comm, status);
@@ -45,9 +44,9 @@ GW_MPI_ENTRY int MPI_Recv(void *buf, int count, MPI_Datatype datatype, int sourc
     return result != MPI_SUCCESS ? result : gw_mpi_wait_polling(&request, status);
 }
 
-GW_MPI_ENTRY int MPI_Sendrecv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, int dest,
-                              int sendtag, void *recvbuf, int recvcount, MPI_Datatype recvtype, int source,
-                              int recvtag, MPI_Comm comm, MPI_Status *status)
+GW_MPI_ENTRY(Sendrecv, (const void *sendbuf, int sendcount, MPI_Datatype sendtype, int dest, int sendtag,
+                        void *recvbuf, int recvcount, MPI_Datatype recvtype, int source, int recvtag,
+                        MPI_Comm comm, MPI_Status *status))
 {
     if (gw_mpi_is_idle()) {
         return PMPI_Sendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype,
@@ -70,7 +69,7 @@ GW_MPI_ENTRY int MPI_Sendrecv(const void *sendbuf, int sendcount, MPI_Datatype s
     return result;
 }
 
-GW_MPI_ENTRY int MPI_Probe(int source, int tag, MPI_Comm comm, MPI_Status *status)
+GW_MPI_ENTRY(Probe, (int source, int tag, MPI_Comm comm, MPI_Status *status))
 {
     while (!gw_mpi_is_idle()) {
         int found = 0;
@@ -83,7 +82,7 @@ GW_MPI_ENTRY int MPI_Probe(int source, int tag, MPI_Comm comm, MPI_Status *statu
     return PMPI_Probe(source, tag, comm, status);
 }
 
-GW_MPI_ENTRY int MPI_Mprobe(int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status)
+GW_MPI_ENTRY(Mprobe, (int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status))
 {
     while (!gw_mpi_is_idle()) {
         int found = 0;
@@ -96,7 +95,7 @@ GW_MPI_ENTRY int MPI_Mprobe(int source, int tag, MPI_Comm comm, MPI_Message *mes
     return PMPI_Mprobe(source, tag, comm, message, status);
 }
 
-GW_MPI_ENTRY int MPI_Iprobe(int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status)
+GW_MPI_ENTRY(Iprobe, (int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status))
 {
     if (!gw_mpi_is_idle()) {
         (void)gw_mpi_progress();

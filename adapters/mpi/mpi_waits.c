@@ -95,7 +95,7 @@ int gw_mpi_wait_polling(MPI_Request *request, MPI_Status *status)
 
 /* ------------ one request ------------ */
 
-GW_MPI_ENTRY int MPI_Wait(MPI_Request *request, MPI_Status *status)
+GW_MPI_ENTRY(Wait, (MPI_Request * request, MPI_Status *status))
 {
     if (gw_mpi_is_idle()) {
         return PMPI_Wait(request, status);
@@ -103,7 +103,7 @@ GW_MPI_ENTRY int MPI_Wait(MPI_Request *request, MPI_Status *status)
     return gw_mpi_conclude(gw_mpi_wait_polling(request, status));
 }
 
-GW_MPI_ENTRY int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status)
+GW_MPI_ENTRY(Test, (MPI_Request * request, int *flag, MPI_Status *status))
 {
     if (gw_mpi_is_idle()) {
         return PMPI_Test(request, flag, status);
@@ -112,7 +112,7 @@ GW_MPI_ENTRY int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status)
     return gw_mpi_conclude(PMPI_Test(request, flag, status));
 }
 
-GW_MPI_ENTRY int MPI_Request_get_status(MPI_Request request, int *flag, MPI_Status *status)
+GW_MPI_ENTRY(Request_get_status, (MPI_Request request, int *flag, MPI_Status *status))
 {
     if (!gw_mpi_is_idle()) {
         (void)gw_mpi_progress();
@@ -123,7 +123,7 @@ GW_MPI_ENTRY int MPI_Request_get_status(MPI_Request request, int *flag, MPI_Stat
 }
 
 /* The operation continues in other calls; its failure goes to the error handler. */
-GW_MPI_ENTRY int MPI_Request_free(MPI_Request *request)
+GW_MPI_ENTRY(Request_free, (MPI_Request * request))
 {
     if (gw_mpi_is_idle()) {
         return PMPI_Request_free(request);
@@ -134,7 +134,7 @@ GW_MPI_ENTRY int MPI_Request_free(MPI_Request *request)
 
 /* ------------ any of many ------------ */
 
-GW_MPI_ENTRY int MPI_Waitany(int count, MPI_Request requests[], int *index, MPI_Status *status)
+GW_MPI_ENTRY(Waitany, (int count, MPI_Request requests[], int *index, MPI_Status *status))
 {
     if (gw_mpi_is_idle()) {
         return PMPI_Waitany(count, requests, index, status);
@@ -150,7 +150,7 @@ GW_MPI_ENTRY int MPI_Waitany(int count, MPI_Request requests[], int *index, MPI_
     return gw_mpi_conclude(PMPI_Waitany(count, requests, index, status));
 }
 
-GW_MPI_ENTRY int MPI_Testany(int count, MPI_Request requests[], int *index, int *flag, MPI_Status *status)
+GW_MPI_ENTRY(Testany, (int count, MPI_Request requests[], int *index, int *flag, MPI_Status *status))
 {
     if (gw_mpi_is_idle()) {
         return PMPI_Testany(count, requests, index, flag, status);
@@ -161,7 +161,7 @@ GW_MPI_ENTRY int MPI_Testany(int count, MPI_Request requests[], int *index, int 
 
 /* ------------ all of many ------------ */
 
-GW_MPI_ENTRY int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[])
+GW_MPI_ENTRY(Waitall, (int count, MPI_Request requests[], MPI_Status statuses[]))
 {
     if (gw_mpi_is_idle()) {
         return PMPI_Waitall(count, requests, statuses);
@@ -178,7 +178,7 @@ GW_MPI_ENTRY int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statu
     return gw_mpi_conclude_many(PMPI_Waitall(count, requests, statuses), &many);
 }
 
-GW_MPI_ENTRY int MPI_Testall(int count, MPI_Request requests[], int *flag, MPI_Status statuses[])
+GW_MPI_ENTRY(Testall, (int count, MPI_Request requests[], int *flag, MPI_Status statuses[]))
 {
     if (gw_mpi_is_idle()) {
         return PMPI_Testall(count, requests, flag, statuses);
@@ -190,8 +190,8 @@ GW_MPI_ENTRY int MPI_Testall(int count, MPI_Request requests[], int *flag, MPI_S
 
 /* ------------ some of many ------------ */
 
-GW_MPI_ENTRY int MPI_Testsome(int incount, MPI_Request requests[], int *outcount, int indices[],
-                              MPI_Status statuses[])
+GW_MPI_ENTRY(Testsome,
+             (int incount, MPI_Request requests[], int *outcount, int indices[], MPI_Status statuses[]))
 {
     if (gw_mpi_is_idle()) {
         return PMPI_Testsome(incount, requests, outcount, indices, statuses);
@@ -203,8 +203,8 @@ GW_MPI_ENTRY int MPI_Testsome(int incount, MPI_Request requests[], int *outcount
     return gw_mpi_conclude_many(result, &many);
 }
 
-GW_MPI_ENTRY int MPI_Waitsome(int incount, MPI_Request requests[], int *outcount, int indices[],
-                              MPI_Status statuses[])
+GW_MPI_ENTRY(Waitsome,
+             (int incount, MPI_Request requests[], int *outcount, int indices[], MPI_Status statuses[]))
 {
     if (gw_mpi_is_idle()) {
         return PMPI_Waitsome(incount, requests, outcount, indices, statuses);

@@ -39,7 +39,7 @@ subroutine with_mpi(bad)
     use check
     implicit none
     integer, intent(inout) :: bad
-    integer :: rank, size, ierror, request(2), status(MPI_STATUS_SIZE), statuses(MPI_STATUS_SIZE, 2)
+    integer :: rank, size, ierror, info, comm, request(2), status(MPI_STATUS_SIZE), statuses(MPI_STATUS_SIZE, 2)
     logical :: flag
     real, asynchronous, save :: values(len), sums(len), more(len)
     call MPI_Comm_rank(MPI_COMM_WORLD, rank, ierror)
@@ -60,6 +60,16 @@ subroutine with_mpi(bad)
         call MPI_Test(request(1), flag, status, ierror)
     end do
     bad = bad + is_bad(values, size, 0.008d0)
+    ! A communicator with gradwire=off: MPI's own sums
+    call MPI_Info_create(info, ierror)
+    call MPI_Info_set(info, 'gradwire', 'off', ierror)
+    call MPI_Comm_dup_with_info(MPI_COMM_WORLD, info, comm, ierror)
+    call MPI_Allreduce(values, sums, len, MPI_REAL, MPI_SUM, comm, ierror)
+    call PMPI_Allreduce(values, more, len, MPI_REAL, MPI_SUM, comm, ierror)
+    bad = bad + merge(1, 0, any(sums /= more))
+    call MPI_Comm_free(comm, ierror)
+    call MPI_Info_free(info, ierror)
+    call MPI_Pcontrol(1)
 end subroutine
 
 subroutine with_mpi_f08(bad)
@@ -70,7 +80,9 @@ subroutine with_mpi_f08(bad)
     integer :: rank, size
     type(MPI_Request) :: request
     type(MPI_Status) :: status
-    real, asynchronous, save :: values(len), sums(len)
+    type(MPI_Info) :: info
+    type(MPI_Comm) :: comm
+    real, asynchronous, save :: values(len), sums(len), more(len)
     call MPI_Comm_rank(MPI_COMM_WORLD, rank)
     call MPI_Comm_size(MPI_COMM_WORLD, size)
     call fill(values, rank)
@@ -81,6 +93,15 @@ subroutine with_mpi_f08(bad)
     bad = bad + is_bad(sums, size, 0.008d0)
     call MPI_Allreduce(MPI_IN_PLACE, values, len, MPI_REAL, MPI_SUM, MPI_COMM_WORLD)
     bad = bad + is_bad(values, size, 0.008d0)
+    call MPI_Info_create(info)
+    call MPI_Info_set(info, 'gradwire', 'off')
+    call MPI_Comm_dup(MPI_COMM_WORLD, comm)
+    call MPI_Comm_set_info(comm, info)
+    call MPI_Allreduce(values, sums, len, MPI_REAL, MPI_SUM, comm)
+    call PMPI_Allreduce(values, more, len, MPI_REAL, MPI_SUM, comm)
+    bad = bad + merge(1, 0, any(sums /= more))
+    call MPI_Comm_free(comm)
+    call MPI_Info_free(info)
 end subroutine
 
 program mpi_unaware_fortran

@@ -1,0 +1,293 @@
+/*
+ * What was compressed, by communicator and size, with the error that was measured; and if nothing was, why.
+ *
+ * The error of a sample: some values of some operations are added once more, exactly, by an all-reduce of
+ * doubles on the program's communicator. It starts where the operation does, so all ranks start it in the
+ * same order. Only where the statistics are written (GRADWIRE_MPI_LOG), which rank 0 decides for all.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "mpi_internal.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Operations of a communicator from one sample to the next; the first one has one */
+#define GW_MPI_SAMPLE_EVERY 16u
+/* A sample: runs of values, spread evenly */
+#define GW_MPI_SAMPLE_RUNS 8u
+#define GW_MPI_SAMPLE_RUN  64u
+#define GW_MPI_LINES_MAX   64
+
+/* Sums of one communicator and size class, on one rank or on all. */
+typedef struct gw_mpi_line {
+    char comm[MPI_MAX_OBJECT_NAME];
+    int32_t ranks;
+    uint32_t class_log2; /* bytes of a call: up to twice this power of two */
+    uint64_t calls, value_size, wire_values, wire_size, time_ns, samples;
+    double error, square; /* squares: of the sampled values' errors, and of the exact sums */
+} gw_mpi_line;
+
+struct gw_mpi_sample {
+    MPI_Request request;
+    int failed;
+    double sums[GW_MPI_SAMPLE_RUNS * GW_MPI_SAMPLE_RUN];
+};
+
+static pthread_mutex_t gw_mpi_lines_lock = PTHREAD_MUTEX_INITIALIZER;
+static gw_mpi_line *gw_mpi_lines;
+static int gw_mpi_line_count;
+
+atomic_uint_fast64_t gw_mpi_passed[GW_MPI_REASONS];
+
+/* ------------ samples ------------ */
+
+/* Index of value k of run i in the operation's values. */
+static uint64_t gw_mpi_sample_at(const gw_mpi_call *call, unsigned run)
+{
+    return call->len / GW_MPI_SAMPLE_RUNS * run;
+}
+
+/* NULL: none of this operation. Reduce-scatter leaves each rank a part of the result: without. */
+gw_mpi_sample *gw_mpi_sample_start(const gw_mpi_operation *operation)
+{
+    const gw_mpi_call *call = &operation->call;
+    if (!gw_mpi_settings.samples || call->measures || call->kind != GW_MPI_ALLREDUCE ||
+        operation->number % GW_MPI_SAMPLE_EVERY != 0 || call->len < GW_MPI_SAMPLE_RUNS * GW_MPI_SAMPLE_RUN) {
+        return NULL;
+    }
+    gw_mpi_sample *sample = gw_mpi_allocate(1, sizeof(*sample));
+    for (unsigned run = 0; run < GW_MPI_SAMPLE_RUNS; run++) {
+        const float *values = call->values + gw_mpi_sample_at(call, run);
+        for (unsigned k = 0; k < GW_MPI_SAMPLE_RUN; k++) {
+            sample->sums[run * GW_MPI_SAMPLE_RUN + k] = (double)values[k];
+        }
+    }
+    sample->failed =
+        PMPI_Iallreduce(MPI_IN_PLACE, sample->sums, GW_MPI_SAMPLE_RUNS * GW_MPI_SAMPLE_RUN, MPI_DOUBLE,
+                        MPI_SUM, operation->context->user, &sample->request) != MPI_SUCCESS;
+    return sample;
+}
+
+int gw_mpi_sample_test(gw_mpi_sample *sample)
+{
+    int complete = 1;
+    if (sample != NULL && !sample->failed &&
+        PMPI_Test(&sample->request, &complete, MPI_STATUS_IGNORE) != MPI_SUCCESS) {
+        sample->failed = 1;
+        complete = 1;
+    }
+    return complete;
+}
+
+/* After an error of MPI it may still be written to. */
+void gw_mpi_sample_free(gw_mpi_sample *sample)
+{
+    if (sample != NULL && !sample->failed && sample->request == MPI_REQUEST_NULL) {
+        free(sample);
+    }
+}
+
+static void gw_mpi_sample_compare(const gw_mpi_operation *operation, gw_mpi_line *line)
+{
+    const gw_mpi_call *call = &operation->call;
+    const gw_mpi_sample *sample = operation->sample;
+    double error = 0, square = 0;
+    for (unsigned run = 0; run < GW_MPI_SAMPLE_RUNS; run++) {
+        const float *result = call->result + gw_mpi_sample_at(call, run);
+        for (unsigned k = 0; k < GW_MPI_SAMPLE_RUN; k++) {
+            const double exact = sample->sums[run * GW_MPI_SAMPLE_RUN + k], off = (double)result[k] - exact;
+            error += off * off;
+            square += exact * exact;
+        }
+    }
+    /* Not a number, and infinities: the operation keeps them, and there is no share to state */
+    if (error - error == 0 && square - square == 0) {
+        line->error += error;
+        line->square += square;
+        line->samples++;
+    }
+}
+
+/* ------------ lines ------------ */
+
+static int gw_mpi_line_same(const gw_mpi_line *a, const gw_mpi_line *b)
+{
+    return a->ranks == b->ranks && a->class_log2 == b->class_log2 && strcmp(a->comm, b->comm) == 0;
+}
+
+/* The line of a list with the same key, or a new one. The last place takes what has none. */
+static gw_mpi_line *gw_mpi_line_find(gw_mpi_line *lines, int *count, int max, const gw_mpi_line *key)
+{
+    for (int i = 0; i < *count; i++) {
+        if (gw_mpi_line_same(&lines[i], key)) {
+            return &lines[i];
+        }
+    }
+    if (*count == max) {
+        (void)snprintf(lines[max - 1].comm, sizeof(lines[max - 1].comm), "(others)");
+        return &lines[max - 1];
+    }
+    lines[*count] = (gw_mpi_line){.ranks = key->ranks, .class_log2 = key->class_log2};
+    memcpy(lines[*count].comm, key->comm, sizeof(key->comm));
+    return &lines[(*count)++];
+}
+
+static void gw_mpi_line_add(gw_mpi_line *line, const gw_mpi_line *other)
+{
+    line->calls += other->calls;
+    line->value_size += other->value_size;
+    line->wire_values += other->wire_values;
+    line->wire_size += other->wire_size;
+    line->time_ns += other->time_ns;
+    line->samples += other->samples;
+    line->error += other->error;
+    line->square += other->square;
+}
+
+void gw_mpi_statistics_sent(gw_mpi_operation *operation, uint64_t values, uint64_t size)
+{
+    if (!operation->call.measures) {
+        GW_MPI_COUNT(wire_values, values);
+        GW_MPI_COUNT(wire_size, size);
+        operation->wire_values += values;
+        operation->wire_size += size;
+    }
+}
+
+/* An operation is complete, and its result is still there. */
+void gw_mpi_statistics_end(gw_mpi_operation *operation)
+{
+    if (operation->call.measures) {
+        return;
+    }
+    GW_MPI_COUNT(operations, 1);
+    GW_MPI_COUNT(value_count, operation->call.len);
+    GW_MPI_COUNT(failures, operation->worst != 0);
+    if (!gw_mpi_settings.samples) {
+        return;
+    }
+    gw_mpi_line one = {.ranks = operation->context->size,
+                       .calls = 1,
+                       .value_size = operation->call.len * sizeof(float),
+                       .wire_values = operation->wire_values,
+                       .wire_size = operation->wire_size,
+                       .time_ns = gw_mpi_now_ns() - operation->start_ns};
+    memcpy(one.comm, operation->context->name, sizeof(one.comm));
+    while (one.class_log2 < 63 && one.value_size >> (one.class_log2 + 1) != 0) {
+        one.class_log2++;
+    }
+    if (operation->sample != NULL && !operation->sample->failed && operation->worst == 0) {
+        gw_mpi_sample_compare(operation, &one);
+    }
+    (void)pthread_mutex_lock(&gw_mpi_lines_lock);
+    if (gw_mpi_lines == NULL) {
+        gw_mpi_lines = gw_mpi_allocate(GW_MPI_LINES_MAX, sizeof(*gw_mpi_lines));
+    }
+    gw_mpi_line_add(gw_mpi_line_find(gw_mpi_lines, &gw_mpi_line_count, GW_MPI_LINES_MAX, &one), &one);
+    (void)pthread_mutex_unlock(&gw_mpi_lines_lock);
+}
+
+/* ------------ the report ------------ */
+
+static void gw_mpi_line_print(FILE *file, const gw_mpi_line *line)
+{
+    const double plain = 4.0 * (double)line->wire_values;
+    (void)fprintf(file, "%s\t%d\t%" PRIu64 "\t%.6g\t%" PRIu64 "\t%.0f\t%.1f\t%.3f\t", line->comm, line->ranks,
+                  UINT64_C(1) << line->class_log2, (double)line->calls / line->ranks, line->wire_size,
+                  plain - (double)line->wire_size,
+                  plain == 0 ? 0.0 : 100.0 * (1.0 - (double)line->wire_size / plain),
+                  (double)line->time_ns * 1e-6 / line->ranks);
+    if (line->samples == 0 || line->square == 0) {
+        (void)fprintf(file, "-\t%" PRIu64 "\n", line->samples / (uint64_t)line->ranks);
+    } else {
+        (void)fprintf(file, "%.3g\t%" PRIu64 "\n", line->error / line->square,
+                      line->samples / (uint64_t)line->ranks);
+    }
+}
+
+/* Collective over MPI_COMM_WORLD; rank 0 writes, unless file is NULL. */
+void gw_mpi_statistics_table(FILE *file, int rank, int size)
+{
+    const int own = gw_mpi_line_count * (int)sizeof(gw_mpi_line);
+    int *sizes = gw_mpi_allocate((size_t)size, sizeof(int)),
+        *places = gw_mpi_allocate((size_t)size, sizeof(int));
+    int all = 0, count = 0;
+    (void)PMPI_Gather(&own, 1, MPI_INT, sizes, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    for (int r = 0; r < size && rank == 0; r++) {
+        places[r] = all;
+        all += sizes[r];
+    }
+    const int most = all / (int)sizeof(gw_mpi_line);
+    gw_mpi_line *lines = gw_mpi_allocate((size_t)most + 1, sizeof(*lines));
+    gw_mpi_line *merged = gw_mpi_allocate((size_t)most + 1, sizeof(*merged));
+    (void)PMPI_Gatherv(gw_mpi_lines, own, MPI_BYTE, lines, sizes, places, MPI_BYTE, 0, MPI_COMM_WORLD);
+    for (int i = 0; i < most; i++) {
+        gw_mpi_line_add(gw_mpi_line_find(merged, &count, most, &lines[i]), &lines[i]);
+    }
+    if (file != NULL && count > 0) {
+        (void)fprintf(file,
+                      "\ncommunicator\tranks\tfrom_bytes\tcalls\twire_bytes\tsaved_bytes\tsaved_%%\tms\t"
+                      "measured_nmse\tsamples\n");
+        for (int i = 0; i < count; i++) {
+            gw_mpi_line_print(file, &merged[i]);
+        }
+    }
+    free(sizes);
+    free(places);
+    free(lines);
+    free(merged);
+    free(gw_mpi_lines);
+    gw_mpi_lines = NULL;
+    gw_mpi_line_count = 0;
+}
+
+uint64_t gw_mpi_passed_count(void)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < GW_MPI_REASONS; i++) {
+        sum += atomic_load(&gw_mpi_passed[i]);
+    }
+    return sum;
+}
+
+/* Collective over MPI_COMM_WORLD. */
+void gw_mpi_statistics_why(int rank)
+{
+    const char *const reasons[GW_MPI_REASONS] = {
+        [GW_MPI_PASSED_KIND] = "are no sums of MPI_FLOAT",
+        [GW_MPI_PASSED_OFF] = "came while it was switched off (gw_mpi_enable, MPI_Pcontrol)",
+        [GW_MPI_PASSED_BELOW] = gw_mpi_settings.threshold_size == GW_MPI_THRESHOLD_AUTO
+                                    ? "are too small (below 64 KiB; GRADWIRE_MPI_THRESHOLD=auto)"
+                                    : "are smaller than GRADWIRE_MPI_THRESHOLD",
+        [GW_MPI_PASSED_ABOVE] = "are larger than GRADWIRE_MPI_MAX_SIZE",
+        [GW_MPI_PASSED_SLOWER] = "are faster without (GRADWIRE_MPI_THRESHOLD=auto)",
+        [GW_MPI_PASSED_NODE] = "are nonblocking, on one node (GRADWIRE_MPI_THRESHOLD=auto)",
+        [GW_MPI_PASSED_THREAD] = "are nonblocking, without a thread (GRADWIRE_MPI_PROGRESS)",
+        [GW_MPI_PASSED_SCOPE] = "are on communicators with the info gradwire=off",
+        [GW_MPI_PASSED_COMM] =
+            "are on communicators of one rank, or with others than those of MPI_COMM_WORLD",
+    };
+    uint64_t own[GW_MPI_REASONS + 1], all[GW_MPI_REASONS + 1];
+    char line[480] = "";
+    size_t at = 0;
+    for (int i = 0; i < GW_MPI_REASONS; i++) {
+        own[i] = atomic_load(&gw_mpi_passed[i]);
+    }
+    own[GW_MPI_REASONS] = atomic_load(&gw_mpi_count.operations);
+    (void)PMPI_Reduce(own, all, GW_MPI_REASONS + 1, MPI_UINT64_T, MPI_SUM, 0, MPI_COMM_WORLD);
+    if (rank != 0 || all[GW_MPI_REASONS] != 0) {
+        return;
+    }
+    for (int i = 0; i < GW_MPI_REASONS && at < sizeof(line); i++) {
+        if (all[i] != 0) {
+            at += (size_t)snprintf(line + at, sizeof(line) - at, "%s%" PRIu64 " %s", at > 0 ? ", " : ": ",
+                                   all[i], reasons[i]);
+        }
+    }
+    gw_mpi_say("nothing was compressed%s", at > 0 ? line
+                                                  : ": no MPI_Allreduce, MPI_Iallreduce or "
+                                                    "MPI_Reduce_scatter_block was seen");
+}
