@@ -77,6 +77,7 @@ int gw_mpi_auto_measure(gw_mpi_context *context)
             .result = values + GW_MPI_AUTO_MAX / sizeof(float),
             .len = size / sizeof(float),
             .options = gw_mpi_settings.options,
+            .may_be_exact = gw_mpi_settings.exact && gw_mpi_options_lossy(&gw_mpi_settings.options),
         };
         double median[2];
         status = gw_mpi_auto_time(context, &call, median);
