@@ -16,9 +16,9 @@
 #define GW_MPI_SAMPLES 1024u
 /* Larger ones are not exact in fp32, nor are their sums */
 #define GW_MPI_INTEGER_MAX 16777216.0f
-/* Positions with values of several ranks, as a share of those with any: 0 where parts do not overlap, 0.73
- * and more between gradients (docs/mpi.md) */
-#define GW_MPI_OVERLAP_SHARE 8u
+/* Positions with values of several ranks are at most this share of those with any: none where parts do not
+ * overlap, 0.73 and more between gradients, 0.11 between a dense and a sparse one (docs/mpi.md) */
+#define GW_MPI_OVERLAP_SHARE 64u
 /* Values between two looks at whether to go on: 16 KiB */
 #define GW_MPI_STRIDE_LEN 4096u
 

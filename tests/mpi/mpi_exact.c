@@ -49,6 +49,13 @@ static float gradient_of_relu(const check_job *job, int rank, size_t i)
                                                                           : check_value((uint32_t)rank, i);
 }
 
+/* Dense on one rank, a tenth elsewhere. */
+static float gradient_uneven(const check_job *job, int rank, size_t i)
+{
+    (void)job;
+    return rank != 0 && i / 64 % 10 != 3 ? 0.0f : check_value((uint32_t)rank, i);
+}
+
 static float gradient(const check_job *job, int rank, size_t i)
 {
     (void)job;
@@ -129,5 +136,6 @@ int main(int argc, char **argv)
     check_one(&job, "counts_on_one", counts_on_one, is_exact);
     check_one(&job, "gradient", gradient, 0);
     check_one(&job, "gradient_of_relu", gradient_of_relu, 0);
+    check_one(&job, "gradient_uneven", gradient_uneven, 0);
     return check_end(&job);
 }
