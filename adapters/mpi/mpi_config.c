@@ -14,7 +14,7 @@
 #include <time.h>
 
 #define GW_MPI_THREADS_MAX 256u
-/* 4.8 bits a value on gradients, below: an eighth more bytes than a target of four times the error */
+/* 5.2 to 6.4 bits a value on gradients, one more than with five times the error (docs/mpi.md) */
 #define GW_MPI_NMSE_PRESET 1e-3f
 
 gw_mpi_config gw_mpi_settings;
