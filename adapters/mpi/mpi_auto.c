@@ -165,6 +165,7 @@ static int gw_mpi_auto_search(gw_mpi_context *context)
             .len = size / sizeof(float),
             .options = gw_mpi_settings.options,
             .measures = 1,
+            .may_be_exact = gw_mpi_settings.exact && gw_mpi_options_lossy(&gw_mpi_settings.options),
         };
         double best[2];
         gw_mpi_auto_fill(values, call.len, (uint32_t)context->rank + 1);

@@ -60,6 +60,7 @@ static int gw_mpi_ask_start(const gw_mpi_ask *ask, gw_mpi_context *context)
             call.options.mode = GW_MPI_CONSTANT;
             call.options.constant_drop = 0;
         }
+        call.may_be_exact = gw_mpi_settings.exact && gw_mpi_options_lossy(&call.options);
     }
     gw_mpi_operation *operation = gw_mpi_operation_start(context, &call, ask->request);
     return ask->request != NULL ? MPI_SUCCESS : gw_mpi_operation_wait(operation);
@@ -229,6 +230,7 @@ void gw_mpi_begin(int provided)
     if (gw_mpi_settings.enabled && gw_mpi_settings.threshold_size == GW_MPI_THRESHOLD_AUTO) {
         gw_mpi_auto_begin();
     }
+    gw_mpi_config_notice();
     if (gw_mpi_config_wants_thread()) {
         int can = provided == MPI_THREAD_MULTIPLE && gw_mpi_progress_start() == 0;
         (void)PMPI_Allreduce(MPI_IN_PLACE, &can, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);

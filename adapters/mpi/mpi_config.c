@@ -14,6 +14,8 @@
 #include <time.h>
 
 #define GW_MPI_THREADS_MAX 256u
+/* 5.2 to 6.4 bits a value on gradients, one more than with five times the error (docs/mpi.md) */
+#define GW_MPI_NMSE_PRESET 1e-3f
 
 gw_mpi_config gw_mpi_settings;
 atomic_int gw_mpi_enabled, gw_mpi_nonblocking;
@@ -89,6 +91,11 @@ int gw_mpi_options_valid(const gw_mpi_options *options)
     }
 }
 
+int gw_mpi_options_lossy(const gw_mpi_options *options)
+{
+    return options->mode != GW_MPI_CONSTANT || options->constant_drop != 0;
+}
+
 /* ------------ parsing ------------ */
 
 static int gw_mpi_parse_count(const char *text, uint64_t *value)
@@ -140,11 +147,11 @@ static const char *gw_mpi_variable(const char *name)
 }
 
 /* Each reads one variable; 0 if it is set to something that is not valid. */
-static int gw_mpi_read_switch(gw_mpi_config *config)
+static int gw_mpi_read_switch(const char *name, uint32_t *on)
 {
-    const char *text = gw_mpi_variable("");
-    config->enabled = text == NULL || (strcmp(text, "off") != 0 && strcmp(text, "0") != 0);
-    return config->enabled == 0 || text == NULL || strcmp(text, "on") == 0 || strcmp(text, "1") == 0;
+    const char *text = gw_mpi_variable(name);
+    *on = text == NULL || (strcmp(text, "off") != 0 && strcmp(text, "0") != 0);
+    return *on == 0 || text == NULL || strcmp(text, "on") == 0 || strcmp(text, "1") == 0;
 }
 
 static int gw_mpi_read_mode(gw_mpi_config *config)
@@ -167,7 +174,7 @@ static int gw_mpi_read_target(gw_mpi_config *config)
     if (bits != NULL && (!gw_mpi_parse_float(bits, &value) || !(value > 0.0f))) {
         return 0;
     }
-    config->options.target_nmse = gw_mpi_nmse_of_bits(value);
+    config->options.target_nmse = bits == NULL ? GW_MPI_NMSE_PRESET : gw_mpi_nmse_of_bits(value);
     if (config->options.mode == GW_MPI_THC) {
         config->options.thc_bits = bits == NULL ? 4 : value < 256.0f ? (uint32_t)value : 0;
     } else {
@@ -218,8 +225,12 @@ static void gw_mpi_config_read(void)
     gw_mpi_config *config = &gw_mpi_settings;
     uint64_t drop = 0, threads = 1;
     const char *bad = NULL;
-    if (!gw_mpi_read_switch(config)) {
+    if (!gw_mpi_read_switch("", &config->enabled)) {
         bad = "";
+    } else if (!gw_mpi_read_switch("EXACT", &config->exact)) {
+        bad = "_EXACT";
+    } else if (!gw_mpi_read_switch("NOTICE", &config->notice)) {
+        bad = "_NOTICE";
     } else if (!gw_mpi_read_mode(config)) {
         bad = "_MODE";
     } else if (!gw_mpi_read_target(config)) {
@@ -269,6 +280,37 @@ void gw_mpi_config_agree(void)
     (void)PMPI_Bcast(&gw_mpi_settings, (int)sizeof(gw_mpi_settings), MPI_BYTE, 0, MPI_COMM_WORLD);
     atomic_store(&gw_mpi_enabled, (int)gw_mpi_settings.enabled);
     atomic_store(&gw_mpi_nonblocking, gw_mpi_settings.progress == GW_MPI_PROGRESS_CALLS);
+}
+
+void gw_mpi_config_notice(void)
+{
+    const gw_mpi_options *options = &gw_mpi_settings.options;
+    const uint64_t size = gw_mpi_settings.threshold_size;
+    char what[96], from[48];
+    int rank, ranks;
+    (void)PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    (void)PMPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    if (rank != 0 || ranks == 1 || !gw_mpi_settings.enabled || !gw_mpi_settings.notice ||
+        !gw_mpi_options_lossy(options)) {
+        return;
+    }
+    if (options->mode == GW_MPI_CARRIED) {
+        (void)snprintf(what, sizeof(what), "to a relative squared error of %.2g",
+                       (double)options->target_nmse);
+    } else if (options->mode == GW_MPI_CONSTANT) {
+        (void)snprintf(what, sizeof(what), "to %" PRIu32 " of 23 mantissa bits", 23 - options->constant_drop);
+    } else {
+        (void)snprintf(what, sizeof(what), "to THC with %" PRIu32 " bits", options->thc_bits);
+    }
+    if (size == GW_MPI_THRESHOLD_AUTO) {
+        (void)snprintf(from, sizeof(from), "that it makes faster");
+    } else {
+        (void)snprintf(from, sizeof(from), "of %" PRIu64 " bytes and more", size);
+    }
+    gw_mpi_say(
+        "sums of MPI_FLOAT %s are rounded %s%s (GRADWIRE_MPI=off turns it off, GRADWIRE_MPI_NOTICE=off "
+        "this line; docs/mpi.md)",
+        from, what, gw_mpi_settings.exact ? "; integers and parts that do not overlap are not" : "");
 }
 
 int gw_mpi_config_wants_thread(void)

@@ -9,6 +9,7 @@
  *   mpi_comms       communicators that the program frees
  *   mpi_operation   one collective: its life, its progress, its outcome
  *   mpi_vote        a word that all ranks agree on
+ *   mpi_exact       whether its values must not be rounded
  *   mpi_exchange    engine of an operation: A2A+AG with frames (collective.h)
  *   mpi_lanes       engine of an operation: THC lanes, added by their owners
  *   mpi_fold        sums of integers
@@ -49,6 +50,8 @@ typedef struct gw_mpi_config {
     uint32_t progress; /* GW_MPI_PROGRESS_* */
     uint32_t pcontrol; /* MPI_Pcontrol() switches */
     uint32_t samples;  /* errors are measured */
+    uint32_t exact;    /* data that look exact are not rounded */
+    uint32_t notice;   /* a line at start */
 } gw_mpi_config;
 
 /* What makes progress with nonblocking operations while the program is in other MPI calls, or in none.
@@ -75,7 +78,11 @@ void gw_mpi_config_load(void);
 void gw_mpi_config_agree(void);
 unsigned gw_mpi_config_threads(void);
 const char *gw_mpi_config_log(void);
+/* At rank 0: says what will be lossy. */
+void gw_mpi_config_notice(void);
 int gw_mpi_options_valid(const gw_mpi_options *options);
+/* 0: constant without a drop. */
+int gw_mpi_options_lossy(const gw_mpi_options *options);
 /* A line on stderr, with the rank. */
 void gw_mpi_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
@@ -206,12 +213,14 @@ typedef struct gw_mpi_call {
     uint64_t len;       /* of all blocks */
     uint64_t block_len; /* GW_MPI_REDUCE_SCATTER: values of a rank, else 0 */
     gw_mpi_options options;
-    int measures; /* it is one of mpi_auto.c, and not the program's */
+    int measures;     /* it is one of mpi_auto.c, and not the program's */
+    int may_be_exact; /* look at the values before they are rounded */
 } gw_mpi_call;
 
 typedef struct gw_mpi_operation gw_mpi_operation;
 typedef struct gw_mpi_vote gw_mpi_vote;
 typedef struct gw_mpi_sample gw_mpi_sample;
+typedef struct gw_mpi_exact gw_mpi_exact;
 
 /* What a message between two ranks is. Those of one operation and one of these travel in order, those of
  * others apart. */
@@ -222,6 +231,8 @@ typedef enum gw_mpi_message {
     GW_MPI_MESSAGE_CLOSING, /* the vote at the end */
     GW_MPI_MESSAGE_NORMS,   /* the same as the first two, of THC's norms */
     GW_MPI_MESSAGE_MAXIMA,
+    GW_MPI_MESSAGE_FILLED, /* the same, of counts of values that are not zero */
+    GW_MPI_MESSAGE_OVERLAPS,
     GW_MPI_MESSAGES = 8
 } gw_mpi_message;
 
@@ -251,9 +262,10 @@ struct gw_mpi_operation {
     uint64_t serial;        /* place in it: increases */
     gw_mpi_context *context;
     gw_mpi_call call;
-    uint32_t number; /* in its context */
-    const gw_mpi_engine *engine;
+    uint32_t number;             /* in its context */
+    const gw_mpi_engine *engine; /* NULL: not decided yet, exact decides */
     void *state;
+    gw_mpi_exact *exact;
     pthread_mutex_t lock;
     int open;             /* may send, receive and work */
     int running;          /* tasks */
@@ -335,6 +347,14 @@ void gw_mpi_sample_free(gw_mpi_sample *sample);
 void gw_mpi_statistics_sent(gw_mpi_operation *operation, uint64_t values, uint64_t size);
 /* It is complete, and the program does not know yet. */
 void gw_mpi_statistics_end(gw_mpi_operation *operation);
+
+/* ------------ exact data ------------ */
+
+/* Looks at the values of an operation that is not open yet. */
+gw_mpi_exact *gw_mpi_exact_create(gw_mpi_operation *operation);
+/* Once it is open: progress of the decision. 1: made, *is_exact is equal on all ranks. */
+int gw_mpi_exact_test(gw_mpi_exact *exact, int *is_exact);
+void gw_mpi_exact_free(gw_mpi_exact *exact);
 
 /* ------------ sums of integers ------------ */
 

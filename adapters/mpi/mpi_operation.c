@@ -86,7 +86,10 @@ void gw_mpi_operation_mpi_error(gw_mpi_operation *operation, int error)
 
 static void gw_mpi_operation_destroy(gw_mpi_operation *operation)
 {
-    operation->engine->destroy(operation);
+    if (operation->engine != NULL) {
+        operation->engine->destroy(operation);
+    }
+    gw_mpi_exact_free(operation->exact);
     gw_mpi_vote_free(operation->vote);
     gw_mpi_sample_free(operation->sample);
     (void)pthread_mutex_destroy(&operation->lock);
@@ -184,13 +187,37 @@ static int gw_mpi_request_cancel(void *extra, int complete)
 
 static int gw_mpi_operation_step(gw_mpi_operation *operation, int with_task);
 
+static void gw_mpi_operation_decide(gw_mpi_operation *operation)
+{
+    const gw_mpi_mode mode = operation->call.options.mode;
+    operation->engine = mode == GW_MPI_THC ? &gw_mpi_engine_lanes : &gw_mpi_engine_exchange;
+    operation->state = operation->engine->create(operation);
+}
+
+/* 1 once it is known, on all ranks alike, how the values travel. */
+static int gw_mpi_operation_decided(gw_mpi_operation *operation)
+{
+    int is_exact = 0;
+    if (operation->engine != NULL) {
+        return 1;
+    }
+    if (!gw_mpi_exact_test(operation->exact, &is_exact)) {
+        return 0;
+    }
+    if (is_exact) {
+        operation->call.options.mode = GW_MPI_CONSTANT;
+        operation->call.options.constant_drop = 0;
+    }
+    gw_mpi_operation_decide(operation);
+    return 1;
+}
+
 gw_mpi_operation *gw_mpi_operation_start(gw_mpi_context *context, const gw_mpi_call *call,
                                          MPI_Request *request)
 {
     gw_mpi_operation *operation = gw_mpi_allocate(1, sizeof(*operation));
     operation->context = context;
     operation->call = *call;
-    operation->engine = call->options.mode == GW_MPI_THC ? &gw_mpi_engine_lanes : &gw_mpi_engine_exchange;
     operation->mpi_error = MPI_SUCCESS;
     (void)pthread_mutex_init(&operation->lock, NULL);
     atomic_init(&operation->done, 0);
@@ -208,7 +235,11 @@ gw_mpi_operation *gw_mpi_operation_start(gw_mpi_context *context, const gw_mpi_c
     operation->sample = gw_mpi_sample_start(operation);
     (void)atomic_fetch_add(&context->live, 1);
     gw_mpi_context_hold(context);
-    operation->state = operation->engine->create(operation);
+    if (call->may_be_exact) {
+        operation->exact = gw_mpi_exact_create(operation);
+    } else {
+        gw_mpi_operation_decide(operation);
+    }
 
     (void)pthread_mutex_lock(&gw_mpi_list_lock);
     gw_mpi_operation **end = &gw_mpi_list;
@@ -302,7 +333,8 @@ static void gw_mpi_task_run(gw_mpi_operation *operation, gw_mpi_task *task)
 static int gw_mpi_task_take(gw_mpi_operation *operation, gw_mpi_task *task)
 {
     *task = (gw_mpi_task){.kind = 0};
-    if (!operation->open || operation->vote != NULL || !operation->engine->take(operation, task)) {
+    if (!operation->open || operation->engine == NULL || operation->vote != NULL ||
+        !operation->engine->take(operation, task)) {
         return 0;
     }
     operation->running++;
@@ -318,7 +350,7 @@ static int gw_mpi_operation_step(gw_mpi_operation *operation, int with_task)
         return 0;
     }
     const int open = !atomic_load(&operation->done) && gw_mpi_operation_open(operation, &ended);
-    if (open) {
+    if (open && gw_mpi_operation_decided(operation)) {
         moved = operation->engine->transport(operation);
         if (moved) {
             gw_mpi_workers_wake();

@@ -38,7 +38,7 @@ def plan(quick):
         for mode in ("carried", "thc"):
             environment = {**figure, "GRADWIRE_MPI_MODE": mode, "GRADWIRE_MPI_BITS": "4"}
             runs.append(("figure", mpi, "1gbit", environment, 25 * MIB, 25 * MIB, 3 if quick else 20))
-    table = {"GRADWIRE_MPI_THRESHOLD": "auto"}
+    table = {"GRADWIRE_MPI_THRESHOLD": "auto", "GRADWIRE_MPI_BITS": "4"}
     links = ("100mbit", "1gbit") if quick else ("100mbit", "1gbit", "10gbit", "unlimited")
     for link in links:
         # A plain all-reduce of 256 MiB takes half a minute at 100 Mb/s.
