@@ -28,6 +28,11 @@ _HEAD = struct.Struct("<BII")  # of what the ranks tell before an operation: bad
 _TOLD_SIZE = 512
 # What sums are made in where Gloo does not add a type.
 _WIDER = {torch.int16: torch.int32, **({} if hasattr(torch, "compile") else {torch.bfloat16: torch.float32})}
+# The same for a mean: a sum may be out of the range of a type that holds its mean.
+_WIDER_MEAN = {
+    **{torch.int8: torch.int32, torch.uint8: torch.int32, torch.int16: torch.int32, torch.int32: torch.int64},
+    torch.float16: torch.float32,
+}
 _TAKEN = {
     *(torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex32, torch.complex64, torch.complex128),
     *(torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64),
@@ -192,7 +197,7 @@ class Communicator:
         try:
             call = prepare()
             text, digests = call.text, (zlib.crc32(call.text.encode()), zlib.crc32(repr(call.orders).encode()))
-        except Exception as error:  # whatever it is, the others wait for this rank
+        except BaseException as error:  # whatever it is, Ctrl-C too: the others wait for this rank
             problem, text = error, f"{type(error).__name__}: {error}"
         told = self._exchange(_HEAD.pack(problem is not None, *digests) + text.encode())
         if problem is not None:
@@ -247,7 +252,8 @@ class Communicator:
         if flat.numel() == 0:
             return flat
         self.report.plain_size += size_of(flat)
-        total = flat.to(_WIDER.get(flat.dtype, flat.dtype))
+        wider = {**_WIDER, **_WIDER_MEAN} if mean else _WIDER
+        total = flat.to(wider.get(flat.dtype, flat.dtype))
         if self.size > 1 and total.device.type == "cpu":
             try:
                 self.engine.call(lambda: self._transport.all_reduce(total, where=f"operation {self.step}"))

@@ -31,6 +31,7 @@ from .options import CodecOptions
 from .pending import fail_future
 from .recording import Message, Recording, check_writable
 from .replay import Layout, Replay
+from .scalers import Scalers, on_stack
 from .states import Copies, check_version
 from .stats import Report, StepClock, size_of
 from .transport import Start, Transport, collective_error, new_transport, timeout_of
@@ -39,6 +40,7 @@ from .workers import weakly
 
 log = logging.getLogger("gradwire")
 _HINT_STEP = 3  # DDP has made its last buckets
+_SCALER_LOOKS = 16  # steps of any of the optimizers
 _HINT_LEN = 1 << 21  # values of a bucket from which on its size matters
 
 LossScale = (
@@ -79,8 +81,8 @@ class DdpState(Copies):
     compress: "auto" measures the first steps and steps aside where plain all-reduce is faster; "always"; "never".
     small_len: buckets of fewer values travel plain. group: process group of DDP, None for the default one. transport: a
     Gloo group of the same ranks for nothing else; None: one is made, which is a collective call of these ranks.
-    timeout: of a message; None: that of the group. loss_scale: a GradScaler, a number or a callable; None: that of the
-    GradScaler that is seen to call the optimizer's step(), else 1. seed: of
+    timeout: of a message; None: that of the group. loss_scale: a GradScaler, a number or a callable; None: that of a
+    GradScaler that is seen to call an optimizer's step(), in passes whose loss it scales, else 1. seed: of
     stochastic rounding. csv: a path, rank 0 writes statistics there. tensorboard: a SummaryWriter. report_every: steps
     between two lines of statistics. options: those of CodecOptions.
 
@@ -136,7 +138,12 @@ class DdpState(Copies):
                 "record_steps": record_steps,
             }
         self._transport = start.transport
-        self.loss_scale = given.scaler_of(optimizer) if loss_scale is None else loss_scale
+        self.loss_scale = loss_scale
+        self._scalers = Scalers()
+        self._scaler_looks = _SCALER_LOOKS if loss_scale is None else 0  # steps in which one is looked for
+        wrapped = given.scaler_of(optimizer)
+        if loss_scale is None and wrapped is not None:
+            self._scalers.add(wrapped)
         self.small_len = small_len
         self.engine = Engine(self._transport, settings, self._book)
         weakref.finalize(self, self.engine.abandon).atexit = False
@@ -387,11 +394,23 @@ class DdpState(Copies):
 
     def _wire_scale(self) -> float:
         scale = self.loss_scale
-        if hasattr(scale, "get_scale"):
+        if scale is None:
+            scale = self._scalers.scale()
+        elif hasattr(scale, "get_scale"):
             scale = scale.get_scale()
         elif callable(scale):
             scale = scale()
-        return (1.0 if scale is None else float(scale)) * self.size
+        return float(scale) * self.size
+
+    def _find_scaler(self, optimizer: torch.optim.Optimizer) -> None:
+        """In optimizer.step(), which a GradScaler may have called."""
+        if self._scaler_looks == 0:
+            return
+        self._scaler_looks -= 1
+        scaler = on_stack(sys._getframe(1))
+        if scaler is not None and self._scalers.add(scaler) and self.rank == 0:
+            name = type(optimizer).__name__
+            log.info("gradwire: found the GradScaler that calls %s.step(): quanta follow its scale", name)
 
     def _check_inputs(self) -> None:
         """A rate that grew after the maps were made, or a loss scale that fell when a step was skipped, loosens
@@ -499,6 +518,7 @@ class DdpState(Copies):
         self._in_backward = True
         self._watch.begin(sys._getframe())
         self._book.look()  # in plain steps too: a forecast follows its scheduler step by step
+        self._scalers.begin()
         if not self._compared:
             self._compare_states()
         if self.recording is not None and self.step >= self.recording.steps.stop:
@@ -776,8 +796,7 @@ def watch_steps(optimizer: torch.optim.Optimizer, state: DdpState) -> None:
     def before(*_: Any) -> None:
         alive = reference()
         if alive is not None:
-            if alive.loss_scale is None:
-                alive.loss_scale = alive._losses.find_scaler(optimizer)
+            alive._find_scaler(optimizer)
             alive._before_step()
 
     def after(*_: Any) -> None:

@@ -7,10 +7,8 @@ have a scale that the hook does not know, quanta are far too fine: nothing is wr
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from types import FrameType
 from typing import Any
 
 import torch
@@ -18,25 +16,11 @@ import torch
 from .optimizers import Book, Place, family
 
 log = logging.getLogger("gradwire")
-_LOOKS = 3  # steps of an optimizer in which a GradScaler is looked for
-_DEPTH = 32  # frames
 _PARAMS = 8  # of an optimizer whose changes are watched
 _MISSED = 2  # passes whose parameters have changed without a step; one may be a model that loads a state
+_PAUSE = 32  # the same of an optimizer that has made steps: passes may be accumulated and parameters clamped meanwhile
 _SHARE = 0.1  # of the values in buckets that may have no quantum without a word
 _FIRST_PASS = 2  # DDP has made its last buckets
-
-
-def scaler_on_stack(frame: FrameType | None) -> Any:
-    """The GradScaler that is calling optimizer.step(), or None."""
-    for _ in range(_DEPTH):
-        if frame is None:
-            return None
-        if frame.f_globals.get("__name__", "").endswith("grad_scaler"):
-            scaler = frame.f_locals.get("self")
-            if hasattr(scaler, "get_scale"):
-                return scaler
-        frame = frame.f_back
-    return None
 
 
 class LossWatch:
@@ -44,26 +28,17 @@ class LossWatch:
 
     def __init__(self, book: Book, rank: int) -> None:
         self._book, self._rank = book, rank
-        self._looks: dict[int, int] = {}  # by id of the optimizer
-        self._stepped: set[int] = set()
+        self._stepped: set[int] = set()  # since the last pass, by id of the optimizer
+        self._ever: set[int] = set()  # since the hook was made
         self._versions: dict[int, tuple[int, ...]] = {}
         self._missed: dict[int, int] = {}
         self._said: set[str] = set()
         self._passes = 0
         self._values = self._unowned = self._odd = 0  # of buckets that have maps
 
-    def find_scaler(self, optimizer: torch.optim.Optimizer) -> Any:
-        """To be called in optimizer.step(): the GradScaler that calls it, if there is one."""
-        looks = self._looks[id(optimizer)] = self._looks.get(id(optimizer), 0) + 1
-        scaler = scaler_on_stack(sys._getframe(1)) if looks <= _LOOKS else None
-        if scaler is not None and not getattr(scaler, "is_enabled", lambda: True)():
-            return None
-        if scaler is not None and self._rank == 0:
-            log.info("gradwire: found the GradScaler that calls %s.step(): quanta follow its scale", _name(optimizer))
-        return scaler
-
     def stepped(self, optimizer: torch.optim.Optimizer) -> None:
         self._stepped.add(id(optimizer))
+        self._ever.add(id(optimizer))
 
     def bucket(self, values: int, params: Sequence[torch.Tensor], places: Iterable[Place]) -> None:
         """A bucket with maps."""
@@ -94,9 +69,11 @@ class LossWatch:
         self._versions[key] = versions
         if key in self._stepped:
             self._missed[key] = 0
+        elif key in self._ever and self._missed.get(key, 0) < _PAUSE:
+            self._missed[key] = self._missed.get(key, 0) + changed  # clamped between steps that are accumulated
         elif changed:
             self._missed[key] = self._missed.get(key, 0) + 1
-            if self._missed[key] == _MISSED:
+            if self._missed[key] >= _MISSED:
                 self._say(
                     f"step {key}",
                     "gradwire: parameters change, but the %s that ddp_hook() was given makes no step(): quanta come "

@@ -251,12 +251,15 @@ def arrive(kind: str, group: Any, timeout: timedelta) -> None:
             if late or waited > _PATIENCE_S and not warned:
                 absent = _absent(store, prefix, ranks)
                 if late and absent:
+                    store.add(f"{prefix}/left", 1)
                     raise PeerError(f"gradwire: {absent} not called {call}() within {waited:.3g} s")
                 if absent:
                     warned = True
                     log.warning("gradwire: still waiting: %s not called %s()", absent, call)
             time.sleep(pause)
             pause = min(0.05, pause * 1.5)
+        if store.add(f"{prefix}/left", 0):
+            raise PeerError(f"gradwire: another rank gave up waiting for this one to call {call}(): it came too late")
     except PeerError:
         raise
     except RuntimeError as error:  # a rank with the store ended

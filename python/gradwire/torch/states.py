@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -37,6 +38,31 @@ class Undo:
             for memory, number, before in reversed(self._before):
                 memory[number] = before
         self._before, self.spoilt = [], False
+
+
+class Finite:
+    """Whether the result of an all-reduce is finite, which its end says; the same on all ranks."""
+
+    def __init__(self) -> None:
+        self._is_known = threading.Event()
+        self._is_finite = False
+
+    def around(self, end: Callable[[Callable[[], torch.Tensor]], torch.Tensor]) -> Callable[..., torch.Tensor]:
+        """For staging.all_reduce(): the given end, and the answer."""
+
+        def checked(total: Callable[[], torch.Tensor]) -> torch.Tensor:
+            try:
+                result = end(total)
+                self._is_finite = result.is_sparse or bool(torch.isfinite(result).all())
+                return result
+            finally:
+                self._is_known.set()
+
+        return checked
+
+    def wait(self) -> bool:
+        self._is_known.wait()
+        return self._is_finite
 
 
 def check_version(state: Mapping[str, Any], codec: str, names: tuple[str, ...]) -> None:

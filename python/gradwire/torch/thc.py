@@ -23,7 +23,7 @@ from gradwire.errors import Error
 
 from . import given, staging
 from .pending import HookState
-from .states import Undo, check_nonfinite, check_sizes, check_version
+from .states import Finite, Undo, check_nonfinite, check_sizes, check_version
 from .stats import size_of
 from .transport import Start, timeout_of
 from .workers import Worker
@@ -95,6 +95,7 @@ class ThcState(HookState):
         self._compared = False  # the ranks have the same round: rotations and random numbers follow from it
         self.sent_size = 0  # bytes of lanes and patterns that were handed to all-reduce
         self._errors: dict[int, torch.Tensor] = {}  # by number of the parameter, in memory order
+        self._plain: list[Finite] = []  # of this step's plain buckets
         self._undo = Undo()
         self._worker = Worker("gradwire-thc", self.fail)
 
@@ -118,12 +119,20 @@ class ThcState(HookState):
         values = bucket.buffer()
         fits = values.dtype == torch.float32 and staging.reaches(values.device) and not values.is_sparse
         if not fits or values.numel() < self.small_len:
-            if bucket.is_last():
-                self._worker.submit(self._undo.end_step)
             values.div_(self.size)
             self.plain_size += size_of(values)
-            return staging.all_reduce(values, self.group, self.plain_end("a plain bucket"))
+            self._plain.append(Finite())
+            future = staging.all_reduce(values, self.group, self._plain[-1].around(self.plain_end("a plain bucket")))
+            if bucket.is_last():
+                plain, self._plain = self._plain, []
+                self._worker.submit(lambda: self._end_step(plain))
+            return future
         return self.start(values, bucket.parameters(), is_last=bucket.is_last())
+
+    def _end_step(self, plain: list[Finite]) -> None:
+        """After the step's buckets; plain: of those that travelled plain."""
+        self._undo.spoilt |= not all(one.wait() for one in plain)
+        self._undo.end_step()
 
     def start(self, values: torch.Tensor, params: list[torch.Tensor], *, is_last: bool = True) -> torch.futures.Future:
         """The mean of a bucket of fp32 values, in place. is_last: error memories count, unless a gradient since the
@@ -133,10 +142,16 @@ class ThcState(HookState):
         self.full_size += size_of(values)
         copy = staging.HostCopy(values)
         self._pending.add(copy.future)
-        self._worker.submit(lambda: self._reduce(copy, params, number, is_last))
+        plain = None
+        if is_last:
+            plain, self._plain = self._plain, []
+        self._worker.submit(lambda: self._reduce(copy, params, number, plain))
         return copy.future
 
-    def _reduce(self, copy: staging.HostCopy, params: list[torch.Tensor], number: int, is_last: bool) -> None:
+    def _reduce(
+        self, copy: staging.HostCopy, params: list[torch.Tensor], number: int, plain: list[Finite] | None
+    ) -> None:
+        """plain: for the last bucket of a step, of those that travelled plain."""
         if not self._compared:
             self._transport.agree_on_state("THC", round=number)
             self._compared = True
@@ -163,8 +178,8 @@ class ThcState(HookState):
             self._undo.keep(self._errors, self._number_of(param), self._error_of(param))
             self._errors[self._number_of(param)] = memory[at : at + param.numel()]
             at += param.numel()
-        if is_last:
-            self._undo.end_step()
+        if plain is not None:
+            self._end_step(plain)
         copy.finish()
         self._pending.remove(copy.future)
 

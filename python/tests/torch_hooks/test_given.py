@@ -293,6 +293,9 @@ class GradScaler:
     def get_scale(self):
         return self.factor
 
+    def scale(self, loss):
+        return loss * self.factor
+
     def step(self, optimizer):
         for group in optimizer.param_groups:
             for param in group["params"]:
@@ -323,7 +326,7 @@ def losing(rank, size, kind):
     for step in range(8):
         x, y = batch(rank, step)
         loss = torch.nn.functional.mse_loss(ddp(x), y)
-        (loss * (scaler.factor if kind in ("given", "found", "none") else 1.0)).backward()
+        (scaler.scale(loss) if kind in ("given", "found", "none") else loss).backward()
         if kind in ("given", "found", "none"):
             scaler.step(optimizer)
         elif kind != "accumulated" or step % 2:
@@ -349,3 +352,37 @@ def test_lost_compression_is_found_or_said_once():
     assert not texts["plain"] and not texts["accumulated"] and not texts["none"]
     assert len(texts["rebuilt"]) == 1 and "makes no step()" in texts["rebuilt"][0]
     assert len(texts["copies"]) == 1 and "100 % of the values" in texts["copies"][0]
+
+
+def scaled_at_times(rank, size, kind):
+    """Gradients of a pass whose loss no scaler has scaled, after others that one has: how far from plain DDP's."""
+    module = {"__name__": "torch.amp.grad_scaler"}
+    exec(SCALER, module)
+    scaler = module["GradScaler"](65536.0)
+    found = []
+    for compress in ("never", "always"):
+        net = model(width=128)
+        optimizer = torch.optim.SGD(net.parameters(), lr=1e-2)
+        ddp = DDP(net)
+        state, hook = gradwire.torch.ddp_hook(optimizer, **{**OPTIONS, "compress": compress})
+        ddp.register_comm_hook(state, hook)
+        for step in range(6):
+            x, y = batch(rank, step)
+            loss = torch.nn.functional.mse_loss(ddp(x), y)
+            optimizer.zero_grad()
+            if step < 5 and (kind == "stops" or step % 2 == 0):
+                scaler.scale(loss).backward()
+                scaler.step(optimizer)
+            else:
+                loss.backward()
+                optimizer.step()
+        state.check()
+        state.close()
+        found.append(torch.cat([p.grad.flatten() for p in net.parameters()]))
+    return float((found[0] - found[1]).norm() / found[0].norm())
+
+
+@pytest.mark.parametrize("kind", ["stops", "alternates"])
+def test_a_scaler_counts_where_it_scales(kind):
+    for error in run(scaled_at_times, 2, kind).values():
+        assert error < 0.1  # of rounding; 50 where a scale was taken that is not there

@@ -307,3 +307,30 @@ def differing(rank, size):
 
 def test_mismatches_are_steps_not_buckets():
     assert run(differing, 2) == {0: 3, 1: 3}
+
+
+def plain_infinity(rank, size):
+    """THC's error memory before and after a step whose only infinity is in a bucket that travels plain."""
+    torch.distributed._DEFAULT_FIRST_BUCKET_BYTES = 1
+    net = torch.nn.Sequential(torch.nn.Linear(1, 8), torch.nn.Linear(8, 512))
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-2)
+    ddp = DDP(net, bucket_cap_mb=1e-6)
+    state, hook = gradwire.torch.thc_hook(optimizer, small_len=1024)
+    ddp.register_comm_hook(state, hook)
+    kept = []
+    for step in range(4):
+        optimizer.zero_grad()
+        loss = ddp(torch.full((2, 1), 1.0 + step + rank)).square().mean()
+        if step == 3 and rank == 1:
+            loss = loss + net[0].bias.sum() * float("inf")
+        loss.backward()
+        state.check()
+        kept.append({number: error.clone() for number, error in state.state_dict()["errors"].items()})
+    state.close()
+    same = all(torch.equal(kept[2][number], kept[3][number]) for number in kept[2])
+    return same, all(torch.equal(kept[1][number], kept[2][number]) for number in kept[1])
+
+
+def test_an_infinity_in_a_plain_bucket_counts_for_thc():
+    for same, unchanged in run(plain_infinity, 2).values():
+        assert same and not unchanged

@@ -455,3 +455,19 @@ def test_the_example():
     outputs = [rank.communicate(timeout=100)[0] for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0, 0]
     assert "step 50, loss" in outputs[0] and "% of the bytes" in outputs[0] and not outputs[1]
+
+
+def means(rank, size):
+    communicator = gradwire.torch.Communicator()
+    found = []
+    for dtype, value in ((torch.uint8, 200), (torch.int8, 100), (torch.int32, 2**31 - 5), (torch.float16, 60000)):
+        tensor = torch.full((3,), value, dtype=dtype)
+        communicator.all_reduce(tensor)
+        found.append(tensor.tolist() == [value] * 3)
+    communicator.close()
+    return found
+
+
+def test_means_whose_sums_are_out_of_range():
+    for found in run(means, 2).values():
+        assert all(found)
