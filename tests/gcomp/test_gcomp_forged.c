@@ -234,7 +234,7 @@ static void forged_map_rule_is_refused(void **state)
         assert_int_equal(levels[0], 0x5a);                                                                   \
     } while (0)
     FORGED(kind, 0);
-    FORGED(kind, 8);
+    FORGED(kind, GW_OPTIMIZER_ADADELTA + 1);
     FORGED(uses, 8);
     FORGED(uses, rule.uses | 1u << 31);
     FORGED(uses, 4); /* a maximum without a second moment */
@@ -247,7 +247,9 @@ static void forged_map_rule_is_refused(void **state)
     FORGED(a_scale, 0x1p-127f);
     FORGED(noise, 0x1p-127f);
     FORGED(limits, 0);
-    FORGED(limits, 4);
+    FORGED(limits, 4); /* no tolerance */
+    FORGED(limits, 16);
+    FORGED(limits, 2 | 8);
     FORGED(wire_scale, 0.0f);
     FORGED(wire_scale, -1.0f);
     FORGED(wire_scale, test_float_of_bits(0x7fc00000));

@@ -336,6 +336,7 @@ static int open_object(void *user)
 static int close_object(void *user)
 {
     parser *p = user;
+    p->has_value = 1;
     p->depth--;
     p->is_done = p->depth == 0;
     p->in_args = p->in_args && p->depth >= DEPTH_ARGS;
@@ -376,6 +377,7 @@ static int open_array(void *user)
 static int close_array(void *user)
 {
     parser *p = user;
+    p->has_value = 1;
     p->depth--;
     p->in_dims = p->in_dims && p->depth >= DEPTH_DIMS;
     p->in_events = p->in_events && p->depth >= DEPTH_EVENTS;
