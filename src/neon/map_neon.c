@@ -32,7 +32,7 @@ static inline float32x4_t product(float32x4_t x, float32x4_t y)
 
 static inline float32x4_t quotient(float32x4_t x, float32x4_t y)
 {
-    const uint32x4_t bits = gw_bits_f32x4(vdivq_f32(x, y));
+    const uint32x4_t bits = gw_bits_f32x4(gw_div_f32x4(x, y));
     return gw_f32x4_bits(vandq_u32(bits, vcgtq_u32(vaddq_u32(bits, bits), vdupq_n_u32(0x01000000u))));
 }
 

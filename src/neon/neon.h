@@ -35,6 +35,11 @@ static inline uint32x4_t gw_widen_bf16x4(uint16x4_t h)
     return vshll_n_u16(h, 16);
 }
 
+static inline float32x4_t gw_div_f32x4(float32x4_t x, float32x4_t y)
+{
+    return vdivq_f32(x, y);
+}
+
 #elif defined(GW_SIMDE_NEON) && defined(__x86_64__)
 
 #define GW_NEON 1
@@ -56,6 +61,11 @@ static inline uint16x4_t gw_narrow_fp16x4(float32x4_t x)
 static inline uint32x4_t gw_widen_bf16x4(uint16x4_t h)
 {
     return vshlq_n_u32(vmovl_u16(h), 16); /* SIMDe's vshll_n_u16 ends at 15 */
+}
+
+static inline float32x4_t gw_div_f32x4(float32x4_t x, float32x4_t y)
+{
+    return (float32x4_t)_mm_div_ps((__m128)x, (__m128)y); /* SIMDe 0.7.4 has no vdivq_f32 */
 }
 
 static inline float32x4_t vsqrtq_f32(float32x4_t x)
