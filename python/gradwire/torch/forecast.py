@@ -66,6 +66,7 @@ class Forecast:
         self._ahead: deque[tuple[Any, list[float]]] = deque()  # (where the copy is, its rates) after each of its steps
         self._is_over = False  # the schedule has ended
         self._stride = 1  # steps between the last two places
+        self._found: dict[tuple[int, float], float] = {}  # peak() of this place: it is asked for more than once a step
         self.look()
         self._step()
         if self.error is not None:
@@ -86,10 +87,16 @@ class Forecast:
         else:
             self._start()
         self._here = here
+        self._found.clear()
 
     def peak(self, group: int, left: float) -> float:
         """Largest of the rates to come, each times the weight that this update's gradient still has then. `left`: what
         is left of it after one update."""
+        if (group, left) not in self._found:
+            self._found[(group, left)] = self._largest(group, left)
+        return self._found[(group, left)]
+
+    def _largest(self, group: int, left: float) -> float:
         count = horizon(left) * self._stride
         while len(self._ahead) < count and not self._is_over and self.error is None:
             self._step()

@@ -18,7 +18,7 @@ from .optimizers import Book, Place, family
 log = logging.getLogger("gradwire")
 _PARAMS = 8  # of an optimizer whose changes are watched
 _MISSED = 2  # passes whose parameters have changed without a step; one may be a model that loads a state
-_PAUSE = 32  # the same of an optimizer that has made steps: passes may be accumulated and parameters clamped meanwhile
+_MISSED_AFTER_STEPS = 33  # of one that has made steps: passes may be accumulated and parameters clamped meanwhile
 _SHARE = 0.1  # of the values in buckets that may have no quantum without a word
 _FIRST_PASS = 2  # DDP has made its last buckets
 
@@ -69,11 +69,9 @@ class LossWatch:
         self._versions[key] = versions
         if key in self._stepped:
             self._missed[key] = 0
-        elif key in self._ever and self._missed.get(key, 0) < _PAUSE:
-            self._missed[key] = self._missed.get(key, 0) + changed  # clamped between steps that are accumulated
         elif changed:
             self._missed[key] = self._missed.get(key, 0) + 1
-            if self._missed[key] >= _MISSED:
+            if self._missed[key] >= (_MISSED_AFTER_STEPS if key in self._ever else _MISSED):
                 self._say(
                     f"step {key}",
                     "gradwire: parameters change, but the %s that ddp_hook() was given makes no step(): quanta come "
