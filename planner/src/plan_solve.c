@@ -125,7 +125,7 @@ gw_status gw_plan_solve(const gw_plan_problem *problem, const gw_plan_solver *so
     case GW_PLAN_LABELS:
         status = gw_label_fuse(problem, &solver->limits, plan, &result, &arena);
         if (status == GW_OK) {
-            result.makespan = gw_plan_thrift(problem, plan, result.makespan, &arena);
+            result.makespan = gw_plan_reduce_work(problem, plan, result.makespan, &arena);
             result.proven = result.makespan == result.lower_bound;
         }
         break;

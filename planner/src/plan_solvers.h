@@ -43,8 +43,8 @@ gw_plan_tick gw_label_root_bound(const gw_plan_problem *problem, gw_plan_tick ub
 
 /* Gives groups of a plan with that makespan methods of less codec work where it does not grow; the makespan
  * then. An arena that is too small changes nothing. Takes the arena from its beginning. */
-gw_plan_tick gw_plan_thrift(const gw_plan_problem *problem, gw_plan *plan, gw_plan_tick makespan,
-                            gw_arena *arena);
+gw_plan_tick gw_plan_reduce_work(const gw_plan_problem *problem, gw_plan *plan, gw_plan_tick makespan,
+                                 gw_arena *arena);
 
 gw_status gw_brute_fuse(const gw_plan_problem *problem, gw_plan *plan, gw_plan_cert *cert);
 

@@ -2,8 +2,8 @@
  * Event-driven timeline: resources GPU, CPU, intra and inter network serve stages in order of readiness
  * (ties: job, then stage). Stages on the GPU preempt backprop, which resumes when none waits. Stages
  * themselves are not preempted. This is the closest level to a real machine and the only one that is not
- * monotone: a shorter stage may reorder a queue and lengthen the whole (tests/plan counts such schedules), so
- * plans are evaluated here, not proven.
+ * monotone: a shorter stage may reorder a queue and lengthen the whole (planner/tests counts such schedules),
+ * so plans are evaluated here, not proven.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

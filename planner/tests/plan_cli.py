@@ -278,7 +278,7 @@ class Results(Case):
 
     def test_sweep_chart(self):
         """Nothing is clipped or covered, and the curves fill the picture."""
-        ours = ("--codecs", os.path.join(ROOT, "data", "plan-cases", "gradwire-codecs.json"))
+        ours = ("--codecs", os.path.join(ROOT, "planner", "data", "gradwire-codecs.json"))
         for case in (
             ("--values", "0.125:8:7"),
             ("--values", "1:1:1"),
@@ -792,7 +792,7 @@ class BadInput(Case):
         def marked(name, text):
             return self.write(name, b"\xef\xbb\xbf" + (text if isinstance(text, bytes) else text.encode()))
 
-        cases = os.path.join(ROOT, "data", "plan-cases")
+        cases = os.path.join(ROOT, "planner", "data")
         cluster = marked("cluster.json", contents(os.path.join(cases, "cluster-2x4-10gbe.json")))
         codecs = marked("codecs.json", contents(os.path.join(cases, "gradwire-codecs.json")))
         library = marked("cases.json", contents(os.path.join(cases, "cases.json")))
@@ -1097,7 +1097,7 @@ class BadInput(Case):
             self.refused(words, "solve", RESNET50, *given)
         lines = json.dumps(cluster, indent=1).replace("\n", "\r\n")
         self.good("solve", RESNET50, "--cluster", self.write("k.json", lines))
-        with open(os.path.join(ROOT, "data", "plan-cases", "cases.json")) as file:
+        with open(os.path.join(ROOT, "planner", "data", "cases.json")) as file:
             cases = json.load(file)
         for words, change in (
             (["unknown key", "latency_per_stp"], {"latency_per_stp": True}),
@@ -1197,7 +1197,7 @@ class BadInput(Case):
 class Inputs(Case):
     """What plans are made from: each was wrong, and a proven optimum of it a wrong plan."""
 
-    CODECS = os.path.join(ROOT, "data", "plan-cases", "gradwire-codecs.json")
+    CODECS = os.path.join(ROOT, "planner", "data", "gradwire-codecs.json")
     OURS = ("--codecs", CODECS)
 
     def cluster(self, nodes, gpus, rate=10, **more):
@@ -1553,7 +1553,7 @@ class Stored(Case):
     """A plan file stands alone."""
 
     def test_schema(self):
-        with open(os.path.join(ROOT, "data", "plan-cases", "plan.schema.json")) as file:
+        with open(os.path.join(ROOT, "planner", "data", "plan.schema.json")) as file:
             schema = json.load(file)
         with open(os.path.join(ROOT, "docs", "plan-file.md")) as file:
             page = file.read()

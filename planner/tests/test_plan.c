@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "plan/wide.h"
+#include "wide.h"
 #include "plan_random.h"
 
 #define US GW_PLAN_TICKS_PER_US
@@ -1328,6 +1328,25 @@ static void tree_options_are_the_callers(void **state)
     }
 }
 
+/* ---- structs for other languages ---- */
+
+static void structs_are_described(void **state)
+{
+    (void)state;
+    size_t count = 0;
+    size_t problem_size = 0;
+    const gw_abi_struct *structs = gw_plan_abi_structs(&count);
+    assert_true(count > 20);
+    for (size_t i = 0; i < count; i++) {
+        const gw_abi_field *last = &structs[i].fields[structs[i].field_count - 1];
+        assert_memory_equal(structs[i].name, "gw_plan", 7); /* how Python tells them from the codecs' */
+        assert_true(last->offset + last->size <= structs[i].size);
+        assert_true(structs[i].size - last->offset - last->size < 8);
+        problem_size = strcmp(structs[i].name, "gw_plan_problem") == 0 ? structs[i].size : problem_size;
+    }
+    assert_int_equal(problem_size, sizeof(gw_plan_problem));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1364,6 +1383,7 @@ int main(void)
         cmocka_unit_test(bad_arguments),
         cmocka_unit_test(gap_of_any_size),
         cmocka_unit_test(tree_options_are_the_callers),
+        cmocka_unit_test(structs_are_described),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../cli_common.h"
+#include "cli_common.h"
 #include "plan_commands.h"
 
 static const struct {

@@ -5,7 +5,7 @@
  */
 #include <stdio.h>
 
-#include "../cli_common.h"
+#include "cli_common.h"
 #include "plan_args.h"
 #include "plan_case.h"
 #include "plan_commands.h"

@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "../cli_common.h"
+#include "cli_common.h"
 #include "plan_commands.h"
 #include "plan_explain.h"
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../cli_common.h"
+#include "cli_common.h"
 #include "plan_args.h"
 #include "plan_byteps.h"
 #include "plan_commands.h"

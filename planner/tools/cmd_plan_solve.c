@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../cli_common.h"
+#include "cli_common.h"
 #include "plan_chart.h"
 #include "plan_commands.h"
 #include "plan_file.h"

@@ -10,9 +10,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "../atomic_file.h"
-#include "../cli_common.h"
-#include "../cli_output.h"
+#include "atomic_file.h"
+#include "cli_common.h"
+#include "cli_output.h"
 
 #define KEY_FIRST 256
 

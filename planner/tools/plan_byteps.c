@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../cli_common.h"
+#include "cli_common.h"
 #include "plan_json.h"
 
 static int load(const char *path, const char *key, json_t **root, json_t **events)

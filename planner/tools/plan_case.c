@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../cli_common.h"
+#include "cli_common.h"
 #include "plan_json.h"
 #include "plan_thc.h"
 

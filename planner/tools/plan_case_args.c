@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "../cli_common.h"
+#include "cli_common.h"
 
 void plan_case_args_add(plan_parser *parser, plan_case_args *args, int with_level)
 {

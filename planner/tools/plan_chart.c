@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../cli_common.h"
+#include "cli_common.h"
 #include "plan_output.h"
 
 enum { KINDS = GW_PLAN_SPAN_COPY + 1 };

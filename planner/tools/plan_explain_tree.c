@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../cli_common.h"
+#include "cli_common.h"
 
 typedef struct alternative {
     gw_plan_tick makespan; /* INT64_MAX: there is none */

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../cli_common.h"
+#include "cli_common.h"
 
 typedef struct hook_gradient {
     const plan_kineto_gradient *gradient;

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../cli_common.h"
+#include "cli_common.h"
 #include "plan_hook.h"
 
 /* Times of a bucket in us: its last gradient was ready, it was encoded (-1: unknown), it was done. */

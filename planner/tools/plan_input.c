@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../cli_common.h"
+#include "cli_common.h"
 #include "plan_byteps.h"
 
 #define HEAD_SIZE 65536

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../cli_common.h"
-#include "../input_file.h"
+#include "cli_common.h"
+#include "input_file.h"
 #include "plan_model.h"
 #include "plan_output.h"
 

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../cli_common.h"
+#include "cli_common.h"
 #include "trace_events.h"
 
 #define KEPT_MAX      ((size_t)1 << 20) /* launches and kernels until the gradients are known: 40 MiB */

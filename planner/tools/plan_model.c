@@ -13,7 +13,7 @@
 
 #include <jansson.h>
 
-#include "../cli_common.h"
+#include "cli_common.h"
 #include "plan_output.h"
 
 int plan_ticks_from_us(double us, gw_plan_tick *ticks)

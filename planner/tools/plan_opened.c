@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "../cli_common.h"
+#include "cli_common.h"
 #include "plan_file.h"
 #include "plan_input.h"
 #include "plan_stored.h"

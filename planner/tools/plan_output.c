@@ -7,8 +7,8 @@
 
 #include <stdlib.h>
 
-#include "../atomic_file.h"
-#include "../cli_common.h"
+#include "atomic_file.h"
+#include "cli_common.h"
 
 int plan_output_open(plan_output *output)
 {

@@ -20,7 +20,7 @@
 
 #include <jansson.h>
 
-#include "../cli_common.h"
+#include "cli_common.h"
 #include "plan_byteps.h"
 #include "plan_input.h"
 #include "plan_json.h"

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../cli_common.h"
+#include "cli_common.h"
 #include "plan_workspace.h"
 
 double plan_gap(const gw_plan_cert *cert)

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../cli_common.h"
+#include "cli_common.h"
 
 /* Name of a collective that leaves every rank with the sum. */
 static const char *algorithm_name(uint32_t collective)

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "../cli_common.h"
+#include "cli_common.h"
 #include "plan_input.h"
 #include "plan_json.h"
 

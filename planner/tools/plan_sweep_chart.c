@@ -9,7 +9,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "../cli_common.h"
+#include "cli_common.h"
 #include "plan_output.h"
 
 enum { CURVES = 3 };

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-#include "../cli_common.h"
+#include "cli_common.h"
 #include "gradwire/thc.h"
 
 #define PATTERN_SIZE 4 /* a pattern travels as uint32 */

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../cli_common.h"
+#include "cli_common.h"
 #include "plan_workspace.h"
 
 void plan_tree_free(plan_tree *t)

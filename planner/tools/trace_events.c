@@ -17,7 +17,7 @@
 
 #include <yajl/yajl_parse.h>
 
-#include "../cli_common.h"
+#include "cli_common.h"
 #include "text_source.h"
 
 #define READ_SIZE ((size_t)1 << 17)

@@ -29,6 +29,7 @@
 #ifndef GRADWIRE_PLAN_H
 #define GRADWIRE_PLAN_H
 
+#include "gradwire/abi.h"
 #include "gradwire/gradwire.h"
 
 #ifdef __cplusplus
@@ -286,7 +287,7 @@ GW_API GW_MUST_CHECK gw_status gw_plan_bucket(const gw_plan_problem *problem, co
  *   - Does not use the recurrences of FUSE_AFFINE and LABELS, which find the plan and its bound. It shares
  *     with them the checks of the problem, the evaluation of cost curves and, with LABELS, the times of one
  *     group by its method. The last step of LABELS, which picks among plans of equal length, BRUTE and the
- *     baselines share its clocks too. tests/plan has an evaluation that shares nothing.
+ *     baselines share its clocks too. planner/tests has an evaluation that shares nothing.
  *   - Returns GW_ERR_PLAN if the plan does not fit the problem.
  */
 GW_API GW_MUST_CHECK gw_status gw_plan_eval(const gw_plan_problem *problem, const gw_plan *plan,
@@ -601,6 +602,9 @@ GW_API size_t gw_plan_timeline_workspace_size(uint32_t job_count);
  */
 GW_API GW_MUST_CHECK gw_status gw_plan_timeline(const gw_plan_run *run, gw_plan_spans *spans,
                                                 gw_plan_tick *makespan, const gw_workspace *workspace);
+
+/* The structs of this header, as gw_abi_structs() has those of the codecs' headers. */
+GW_API const gw_abi_struct *gw_plan_abi_structs(size_t *count);
 
 #ifdef __cplusplus
 }

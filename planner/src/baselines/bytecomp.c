@@ -10,7 +10,7 @@
  * backprop move to the CPU; all combinations of counts u are tried.
  *
  * Both are heuristics: moving single tensors stalls on ties, and offloading the earliest is not always best
- * (tests/plan).
+ * (planner/tests).
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

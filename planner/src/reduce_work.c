@@ -14,7 +14,7 @@
 #define PASSES_MAX 16u
 #define STEPS_MAX  (UINT64_C(1) << 22) /* of the clock: some 10 ms */
 
-typedef struct thrift {
+typedef struct reduction {
     const gw_plan_problem *problem;
     gw_plan *plan;
     gw_plan_vector *vectors; /* [group_count] as the groups are now */
@@ -24,22 +24,22 @@ typedef struct thrift {
     int64_t error;           /* of the plan */
     gw_plan_tick makespan;
     uint64_t steps;
-} thrift;
+} reduction;
 
 /* Cost of a group other than its part in the makespan. */
-typedef struct thrift_price {
+typedef struct group_price {
     gw_plan_tick work; /* encode, owner's step, decode, copies */
     int64_t error;
     gw_plan_tick net;
-} thrift_price;
+} group_price;
 
-static thrift_price price_of(const gw_plan_method *method, const gw_plan_vector *v, int64_t elems)
+static group_price price_of(const gw_plan_method *method, const gw_plan_vector *v, int64_t elems)
 {
     const gw_plan_tick sum = gw_method_sum(method, elems);
-    return (thrift_price){v->gpu + v->cpu + v->tail + v->tail_cpu + sum, method->error * elems, v->net - sum};
+    return (group_price){v->gpu + v->cpu + v->tail + v->tail_cpu + sum, method->error * elems, v->net - sum};
 }
 
-static int is_less(const thrift_price *a, const thrift_price *b)
+static int is_less(const group_price *a, const group_price *b)
 {
     if (a->work != b->work) {
         return a->work < b->work;
@@ -47,7 +47,7 @@ static int is_less(const thrift_price *a, const thrift_price *b)
     return a->error != b->error ? a->error < b->error : a->net < b->net;
 }
 
-static int open_thrift(thrift *t, gw_arena *arena)
+static int open_groups(reduction *t, gw_arena *arena)
 {
     const uint32_t count = t->plan->group_count;
     t->vectors = gw_arena_take(arena, count, sizeof *t->vectors);
@@ -75,7 +75,7 @@ static int open_thrift(thrift *t, gw_arena *arena)
 }
 
 /* The makespan with `v` for group j; `before`: the clock after the groups before it. */
-static gw_plan_tick makespan_with(thrift *t, gw_serial_clock before, uint32_t j, const gw_plan_vector *v)
+static gw_plan_tick makespan_with(reduction *t, gw_serial_clock before, uint32_t j, const gw_plan_vector *v)
 {
     gw_serial_step(&before, t->bwd[j], v);
     for (uint32_t i = j + 1; i < t->plan->group_count; i++) {
@@ -86,12 +86,12 @@ static gw_plan_tick makespan_with(thrift *t, gw_serial_clock before, uint32_t j,
 }
 
 /* Gives group j its cheapest method that the makespan allows. Returns whether it is another one. */
-static int cheaper(thrift *t, const gw_serial_clock *before, uint32_t j)
+static int cheaper(reduction *t, const gw_serial_clock *before, uint32_t j)
 {
     const gw_plan_problem *problem = t->problem;
     const uint32_t was = t->plan->groups[j].method;
     uint32_t best = was;
-    thrift_price least = price_of(&problem->methods[was], &t->vectors[j], t->elems[j]);
+    group_price least = price_of(&problem->methods[was], &t->vectors[j], t->elems[j]);
     const int64_t others = t->error - least.error;
     for (uint32_t m = 0; m < problem->method_count; m++) {
         if (m == was || (t->forbidden[j] >> m & 1u) != 0) {
@@ -99,7 +99,7 @@ static int cheaper(thrift *t, const gw_serial_clock *before, uint32_t j)
         }
         gw_plan_vector v;
         gw_method_vector(&problem->methods[m], t->elems[j], &v);
-        const thrift_price price = price_of(&problem->methods[m], &v, t->elems[j]);
+        const group_price price = price_of(&problem->methods[m], &v, t->elems[j]);
         if (!is_less(&price, &least) ||
             (problem->error_max > 0 && others + price.error > problem->error_max)) {
             continue;
@@ -117,12 +117,12 @@ static int cheaper(thrift *t, const gw_serial_clock *before, uint32_t j)
     return best != was;
 }
 
-gw_plan_tick gw_plan_thrift(const gw_plan_problem *problem, gw_plan *plan, gw_plan_tick makespan,
-                            gw_arena *arena)
+gw_plan_tick gw_plan_reduce_work(const gw_plan_problem *problem, gw_plan *plan, gw_plan_tick makespan,
+                                 gw_arena *arena)
 {
-    thrift t = {problem, plan, NULL, NULL, NULL, NULL, 0, makespan, 0};
+    reduction t = {problem, plan, NULL, NULL, NULL, NULL, 0, makespan, 0};
     arena->used = 0;
-    if (problem->method_count < 2 || !open_thrift(&t, arena)) {
+    if (problem->method_count < 2 || !open_groups(&t, arena)) {
         return makespan;
     }
     int changed = 1;
