@@ -48,16 +48,7 @@ gw_plan_tick gw_plan_reduce_work(const gw_plan_problem *problem, gw_plan *plan, 
 
 gw_status gw_brute_fuse(const gw_plan_problem *problem, gw_plan *plan, gw_plan_cert *cert);
 
-/* Baselines: fill the plan, and of cert at most labels and stopped. */
+/* Fills buckets by the rule (gw_plan_bucket()), without checks. */
 gw_status gw_bucket_fill(const gw_plan_problem *problem, const gw_plan_bucket_rule *rule, gw_plan *plan);
-gw_status gw_baseline_best_even(const gw_plan_problem *problem, uint32_t method, gw_plan *plan);
-gw_status gw_baseline_bucket_sweep(const gw_plan_problem *problem, uint32_t method, gw_plan *plan);
-gw_status gw_mgwfbp(const gw_plan_problem *problem, uint32_t method, gw_plan *plan);
-gw_status gw_mergecomp(const gw_plan_problem *problem, uint32_t method, uint32_t group_count_max,
-                       gw_plan *plan, gw_plan_cert *cert, gw_arena *arena);
-size_t gw_cupcake_workspace(uint32_t tensor_count);
-/* solver: algorithm (CUPCAKE or CUPCAKE_LITERAL), method, limits. */
-gw_status gw_cupcake(const gw_plan_problem *problem, const gw_plan_solver *solver, gw_plan *plan,
-                     gw_plan_cert *cert, gw_arena *arena);
 
 #endif

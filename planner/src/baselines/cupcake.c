@@ -14,7 +14,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "plan_solvers.h"
+#include "baselines.h"
 
 typedef struct frame {
     gw_serial_clock clock;

@@ -6,7 +6,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "plan_solvers.h"
+#include "baselines.h"
 
 typedef struct mergecomp {
     const gw_plan_problem *problem;

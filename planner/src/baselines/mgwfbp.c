@@ -6,7 +6,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "plan_solvers.h"
+#include "baselines.h"
 
 gw_status gw_mgwfbp(const gw_plan_problem *problem, uint32_t method_index, gw_plan *plan)
 {

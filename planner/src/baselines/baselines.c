@@ -1,53 +1,9 @@
 /*
- * Rules that frameworks use today: buckets, even splits, sweeps.
+ * Rules that frameworks use today (buckets, even splits, sweeps), and the choice among all baselines.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "plan_solvers.h"
-
-gw_status gw_plan_bucket(const gw_plan_problem *problem, const gw_plan_bucket_rule *rule, gw_plan *plan)
-{
-    if (plan == NULL || plan->groups == NULL || rule == NULL || rule->cap_first < 0 || rule->cap < 0) {
-        return GW_ERR_ARG;
-    }
-    gw_status status = gw_problem_check_numbers(problem, NULL);
-    if (status != GW_OK) {
-        return status;
-    }
-    return rule->method < problem->method_count ? gw_bucket_fill(problem, rule, plan) : GW_ERR_ARG;
-}
-
-gw_status gw_bucket_fill(const gw_plan_problem *problem, const gw_plan_bucket_rule *rule, gw_plan *plan)
-{
-    plan->group_count = 0;
-    int64_t cap = rule->cap_first;
-    int64_t held = 0;
-    uint32_t first = 0;
-    for (uint32_t i = 0; i < problem->tensor_count; i++) {
-        int64_t elems = problem->tensors[i].elems;
-        if (rule->fill && i > first && held + elems > cap) {
-            if (!gw_plan_append(plan, first, i, rule->method)) {
-                return GW_ERR_DST;
-            }
-            first = i;
-            held = 0;
-            cap = rule->cap;
-        }
-        held += elems;
-        if (!rule->fill && held >= cap) {
-            if (!gw_plan_append(plan, first, i + 1, rule->method)) {
-                return GW_ERR_DST;
-            }
-            first = i + 1;
-            held = 0;
-            cap = rule->cap;
-        }
-    }
-    if (first < problem->tensor_count && !gw_plan_append(plan, first, problem->tensor_count, rule->method)) {
-        return GW_ERR_DST;
-    }
-    return GW_OK;
-}
+#include "baselines.h"
 
 /* Cuts after the tensors where the running sum of elements passes j / group_count of the total. */
 static gw_status even_split(const gw_plan_problem *problem, uint32_t method, uint32_t group_count,
@@ -88,7 +44,7 @@ gw_status gw_baseline_best_even(const gw_plan_problem *problem, uint32_t method,
     return best_count == 0 ? GW_ERR_INFEASIBLE : even_split(problem, method, best_count, plan);
 }
 
-gw_status gw_baseline_bucket_sweep(const gw_plan_problem *problem, uint32_t method, gw_plan *plan)
+static gw_status bucket_sweep(const gw_plan_problem *problem, uint32_t method, gw_plan *plan)
 {
     gw_plan_tick best = INT64_MAX;
     gw_plan_bucket_rule best_rule = {method, 0, 0, 0};
@@ -102,4 +58,48 @@ gw_status gw_baseline_bucket_sweep(const gw_plan_problem *problem, uint32_t meth
         }
     }
     return best_rule.cap == 0 ? GW_ERR_INFEASIBLE : gw_bucket_fill(problem, &best_rule, plan);
+}
+
+size_t gw_baseline_workspace(uint32_t tensor_count, gw_plan_algorithm algorithm)
+{
+    const int is_cupcake = algorithm == GW_PLAN_CUPCAKE || algorithm == GW_PLAN_CUPCAKE_LITERAL;
+    return is_cupcake ? gw_cupcake_workspace(tensor_count) : 0;
+}
+
+gw_status gw_baseline_run(const gw_plan_problem *problem, const gw_plan_solver *solver, gw_plan *plan,
+                          gw_plan_cert *cert, gw_arena *arena)
+{
+    const int64_t mib = INT64_C(1) << 18; /* float32 elements */
+    gw_plan_bucket_rule rule = {solver->method, 0, 0, 0};
+    switch (solver->algorithm) {
+    case GW_PLAN_LAYERWISE:
+        return gw_bucket_fill(problem, &rule, plan);
+    case GW_PLAN_ONE_GROUP:
+        rule.cap_first = rule.cap = INT64_MAX;
+        return gw_bucket_fill(problem, &rule, plan);
+    case GW_PLAN_DDP:
+        rule.cap_first = mib;
+        rule.cap = 25 * mib;
+        return gw_bucket_fill(problem, &rule, plan);
+    case GW_PLAN_HOROVOD:
+        rule.cap_first = rule.cap = 128 * mib;
+        rule.fill = 1;
+        return gw_bucket_fill(problem, &rule, plan);
+    case GW_PLAN_BUCKET_SWEEP:
+        return bucket_sweep(problem, solver->method, plan);
+    case GW_PLAN_EVEN:
+        return gw_baseline_best_even(problem, solver->method, plan);
+    case GW_PLAN_MGWFBP:
+        return gw_mgwfbp(problem, solver->method, plan);
+    case GW_PLAN_MERGECOMP2:
+    case GW_PLAN_MERGECOMP3:
+    case GW_PLAN_MERGECOMP4:
+        return gw_mergecomp(problem, solver->method, 2u + (uint32_t)(solver->algorithm - GW_PLAN_MERGECOMP2),
+                            plan, cert, arena);
+    case GW_PLAN_CUPCAKE:
+    case GW_PLAN_CUPCAKE_LITERAL:
+        return gw_cupcake(problem, solver, plan, cert, arena);
+    default:
+        return GW_ERR_ARG;
+    }
 }
