@@ -24,8 +24,8 @@ gw_status gw_bucket_fill(const gw_plan_problem *problem, const gw_plan_bucket_ru
     int64_t held = 0;
     uint32_t first = 0;
     for (uint32_t i = 0; i < problem->tensor_count; i++) {
-        int64_t elems = problem->tensors[i].elems;
-        if (rule->fill && i > first && held + elems > cap) {
+        int64_t len = problem->tensors[i].len;
+        if (rule->fill && i > first && held + len > cap) {
             if (!gw_plan_append(plan, first, i, rule->method)) {
                 return GW_ERR_DST;
             }
@@ -33,7 +33,7 @@ gw_status gw_bucket_fill(const gw_plan_problem *problem, const gw_plan_bucket_ru
             held = 0;
             cap = rule->cap;
         }
-        held += elems;
+        held += len;
         if (!rule->fill && held >= cap) {
             if (!gw_plan_append(plan, first, i + 1, rule->method)) {
                 return GW_ERR_DST;

@@ -15,12 +15,12 @@
 /* Everything gw_plan_problem_check() does but the comparison of names. */
 gw_status gw_problem_check_numbers(const gw_plan_problem *problem, gw_plan_fault *fault);
 
-/* The least error that a tensor can have; its elems are not 0. */
+/* The least error that a tensor can have; its len is not 0. */
 int64_t gw_plan_error_min(const gw_plan_problem *problem, uint32_t tensor);
 
 /* Prefix sums over the tensors of a problem. */
 typedef struct gw_plan_sums {
-    int64_t *elems;    /* [tensor_count + 1] */
+    int64_t *len;      /* [tensor_count + 1] */
     gw_plan_tick *bwd; /* [tensor_count + 1] */
 } gw_plan_sums;
 

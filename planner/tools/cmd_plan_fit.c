@@ -94,7 +94,7 @@ static json_t *table_json(const plan_points *p)
     gw_plan_tick *y = calloc(p->count, sizeof *y);
     json_t *curve = NULL;
     for (size_t i = 0; x != NULL && y != NULL && i < p->count; i++) {
-        x[i] = p->items[i].elems;
+        x[i] = p->items[i].len;
         y[i] = p->items[i].ticks;
     }
     if (x != NULL && y != NULL) {

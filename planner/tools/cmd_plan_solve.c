@@ -91,11 +91,11 @@ static int print_result(const plan_result *result, const plan_opened *o)
     for (uint32_t j = 0; j < result->group_count; j++) {
         const plan_result_group *group = &result->groups[j];
         const uint32_t end = group->first + group->tensor_count;
-        int64_t elems = 0;
+        int64_t len = 0;
         for (uint32_t i = group->first; i < end; i++) {
-            elems += o->model.tensors[i].elems;
+            len += o->model.tensors[i].len;
         }
-        printf("%5u %7u %7u %12lld  %s\n", j, group->first, end - 1, (long long)elems, group->method);
+        printf("%5u %7u %7u %12lld  %s\n", j, group->first, end - 1, (long long)len, group->method);
     }
     return code;
 }

@@ -155,7 +155,7 @@ static int override_case(const plan_case_args *a, plan_case *c)
     c->comp_max = a->comp_max >= 0 ? (uint32_t)a->comp_max : c->comp_max;
     c->error_max = a->error_max > 0 ? a->error_max : c->error_max;
     if (a->group_mib_max > 0) { /* less than one element: 1, as 0 would mean no limit */
-        c->group_elems_max = (int64_t)fmax(1, a->group_mib_max * (1 << 18));
+        c->group_len_max = (int64_t)fmax(1, a->group_mib_max * (1 << 18));
     }
     return code;
 }

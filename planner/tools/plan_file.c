@@ -29,7 +29,7 @@ uint64_t plan_problem_hash(const plan_model *model)
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
     for (uint32_t i = 0; i < model->count; i++) {
         char number[64];
-        int length = snprintf(number, sizeof number, "|%lld|", (long long)model->tensors[i].elems);
+        int length = snprintf(number, sizeof number, "|%lld|", (long long)model->tensors[i].len);
         hash = fnv(hash, model->tensors[i].name, strlen(model->tensors[i].name));
         hash = fnv(hash, number, length > 0 ? (size_t)length : 0);
     }
@@ -98,10 +98,10 @@ static json_t *group_json(const plan_result *result, const plan_opened *o, uint3
 {
     static const char *const kinds[6] = {"backprop", "encode", "network", "decode", "sum", "copy"};
     const plan_result_group *group = &result->groups[j];
-    int64_t elems = 0;
+    int64_t len = 0;
     json_t *names = json_array();
     for (uint32_t i = group->first; i < group->first + group->tensor_count; i++) {
-        elems += o->model.tensors[i].elems;
+        len += o->model.tensors[i].len;
         json_array_append_new(names, json_string(o->model.tensors[i].name));
     }
     json_t *stages = json_array();
@@ -115,7 +115,7 @@ static json_t *group_json(const plan_result *result, const plan_opened *o, uint3
     json_t *entry = json_object();
     set(entry, "first", json_integer(group->first));
     set(entry, "last", json_integer((json_int_t)group->first + group->tensor_count - 1));
-    set(entry, "elems", json_integer((json_int_t)elems));
+    set(entry, "elems", json_integer((json_int_t)len));
     set(entry, o->c.kind == PLAN_TREE ? "option" : "method", json_string(group->method));
     if (group->codec[0] != '\0') {
         set(entry, "codec", json_string(group->codec));

@@ -152,14 +152,14 @@ static int parse_table(const plan_place *place, json_t *points, gw_plan_cost *co
         return gw_cli_error(GW_CLI_IO, place->path, "out of memory");
     }
     for (size_t i = 0; i < count; i++) {
-        json_t *elems = json_array_get(json_array_get(points, i), 0);
+        json_t *x_json = json_array_get(json_array_get(points, i), 0);
         json_t *us = json_array_get(json_array_get(points, i), 1);
-        if (!json_is_integer(elems) ||
+        if (!json_is_integer(x_json) ||
             !plan_ticks_from_us(json_is_number(us) ? json_number_value(us) : NAN, &y[i])) {
             return gw_cli_error(GW_CLI_BAD_DATA, place->path, "%s: point %zu is not [elems, us] with us >= 0",
                                 place->where, i);
         }
-        x[i] = (int64_t)json_integer_value(elems);
+        x[i] = (int64_t)json_integer_value(x_json);
     }
     cost->table_len = (uint32_t)count;
     return GW_CLI_OK;

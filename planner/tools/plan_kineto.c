@@ -26,7 +26,7 @@
 #define GRADIENTS_MAX ((size_t)1 << 17) /* of all steps together */
 #define MESSAGES_MAX  ((size_t)1 << 17)
 #define STEPS_MAX     ((size_t)1 << 14)
-#define ELEMS_MAX     (INT64_C(1) << 50)
+#define LEN_MAX       (INT64_C(1) << 50)
 #define NOT_FOUND     (-1.0) /* in place of the end of a kernel */
 
 typedef struct launch {
@@ -50,7 +50,7 @@ typedef enum ready_fault { READY_GOOD = 0, READY_NO_KERNEL, READY_BAD_KERNEL, RE
 typedef struct accumulate {
     int64_t tid;
     double ts;
-    int64_t elems;
+    int64_t len;
     char *name;            /* owned; NULL: not recorded */
     int is_hook;           /* ts is the time when it was ready */
     unsigned launch_count; /* since the gradient before it on the thread, up to CANDIDATES + 1 */
@@ -154,10 +154,10 @@ static int times(const trace_event *e, double *ts, double *duration)
 }
 
 /* Elements of a message; -1: none that a model could have. */
-static int64_t elems_of(const trace_number *number)
+static int64_t len_of(const trace_number *number)
 {
     const int64_t value = trace_number_whole(number, -1);
-    return value <= ELEMS_MAX ? value : -1;
+    return value <= LEN_MAX ? value : -1;
 }
 
 /* ---- launches and kernels of gradients ---- */
@@ -228,7 +228,7 @@ static int take_collective(reader *r, const trace_event *e)
 {
     double ts, duration;
     int code;
-    if (elems_of(&e->msg_elems) < 0) {
+    if (len_of(&e->msg_len) < 0) {
         return GW_CLI_OK; /* recorded without NCCL metadata */
     }
     if (!times(e, &ts, &duration)) {
@@ -238,7 +238,7 @@ static int take_collective(reader *r, const trace_event *e)
     if (c != NULL) {
         memset(c, 0, sizeof *c);
         memcpy(c->name, e->collective, sizeof c->name);
-        c->elems = elems_of(&e->msg_elems);
+        c->len = len_of(&e->msg_len);
         c->start_us = ts;
         c->duration_us = duration;
         c->group_size = trace_number_whole(&e->group_size, 0);
@@ -301,7 +301,7 @@ static int take_accumulate(reader *r, const trace_event *e)
     }
     accumulate *a = add(r, &r->accumulates, &code);
     if (a != NULL) {
-        *a = (accumulate){.tid = trace_number_whole(&e->tid, 0), .ts = ts, .elems = e->dims_elems};
+        *a = (accumulate){.tid = trace_number_whole(&e->tid, 0), .ts = ts, .len = e->dims_len};
     }
     return code;
 }
@@ -334,7 +334,7 @@ static int take_hook_event(reader *r, const trace_event *e)
     if (strcmp(e->name, "gradient") == 0) {
         accumulate *a = add(r, &r->accumulates, &code);
         if (a != NULL) {
-            *a = (accumulate){.ts = ts, .elems = elems_of(&e->elems), .is_hook = 1};
+            *a = (accumulate){.ts = ts, .len = len_of(&e->len), .is_hook = 1};
             a->name = e->has_text ? strdup(e->text) : NULL;
             code = e->has_text && a->name == NULL ? gw_cli_error(GW_CLI_IO, r->path, "out of memory") : code;
         }
@@ -344,7 +344,7 @@ static int take_hook_event(reader *r, const trace_event *e)
             memset(c, 0, sizeof *c);
             (void)snprintf(c->name, sizeof c->name, "message");
             memcpy(c->codec, e->codec, sizeof c->codec);
-            c->elems = elems_of(&e->elems);
+            c->len = len_of(&e->len);
             c->start_us = ts;
             c->duration_us = duration;
             const double encoded = trace_number_real(&e->encoded_us, -1);
@@ -588,7 +588,7 @@ static int fill_step(const reader *r, plan_kineto_step *step, size_t first, size
             return code;
         }
         step->gradients[step->gradient_count++] =
-            (plan_kineto_gradient){gradients[i].ready, gradients[i].elems, gradients[i].name};
+            (plan_kineto_gradient){gradients[i].ready, gradients[i].len, gradients[i].name};
         gradients[i].name = NULL;
     }
     return GW_CLI_OK;

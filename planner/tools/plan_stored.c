@@ -66,13 +66,13 @@ json_t *plan_stored_json(const plan_opened *o)
     for (uint32_t i = 0; i < o->model.count; i++) {
         const gw_plan_tensor *t = &o->model.tensors[i];
         json_array_append_new(gradients,
-                              json_pack("{s:s,s:I,s:f,s:b}", "name", t->name, "elems", (json_int_t)t->elems,
+                              json_pack("{s:s,s:I,s:f,s:b}", "name", t->name, "elems", (json_int_t)t->len,
                                         "bwd_us", plan_us(t->bwd), "dense", t->forbidden != 0));
     }
     json_t *problem = case_json(&o->c);
     json_object_set_new(problem, "codecs", codecs_json(o));
     json_object_set_new(problem, "gradients", gradients);
-    json_object_set_new(problem, "group_elems_max", json_integer((json_int_t)o->c.group_elems_max));
+    json_object_set_new(problem, "group_elems_max", json_integer((json_int_t)o->c.group_len_max));
     json_object_set_new(problem, "error_max", json_real(o->c.error_max));
     if (o->c.comp_max != UINT32_MAX) {
         json_object_set_new(problem, "compressions_max", json_integer(o->c.comp_max));
@@ -87,9 +87,9 @@ static int read_gradients(const plan_place *place, json_t *array, plan_model *mo
     json_array_foreach(array, i, entry)
     {
         const char *name = json_string_value(json_object_get(entry, "name"));
-        int64_t elems = -1; /* required */
+        int64_t len = -1; /* required */
         gw_plan_tick bwd = 0;
-        int code = plan_json_whole(place, entry, "elems", 0, INT64_C(1) << 50, &elems);
+        int code = plan_json_whole(place, entry, "elems", 0, INT64_C(1) << 50, &len);
         code = code == GW_CLI_OK ? plan_json_ticks(place, entry, "bwd_us", NAN, &bwd) : code;
         if (code != GW_CLI_OK) {
             return code;
@@ -99,7 +99,7 @@ static int read_gradients(const plan_place *place, json_t *array, plan_model *mo
                                  "a gradient has no name or one that is too long, or there are too many");
         }
         const uint32_t dense = json_is_true(json_object_get(entry, "dense"));
-        if (!plan_model_add(model, name, elems, bwd, dense)) {
+        if (!plan_model_add(model, name, len, bwd, dense)) {
             return gw_cli_error(GW_CLI_IO, place->path, "out of memory");
         }
     }
@@ -116,7 +116,7 @@ static int read_limits(const plan_place *place, json_t *problem, plan_case *c)
     if (error_max != NULL && (!json_is_number(error_max) || !(c->error_max >= 0) || c->error_max > 0x1p20)) {
         return plan_json_bad(place, "\"error_max\" is not a number from 0 to 2^20");
     }
-    int code = plan_json_whole(place, problem, "group_elems_max", 0, GW_PLAN_TICK_MAX, &c->group_elems_max);
+    int code = plan_json_whole(place, problem, "group_elems_max", 0, GW_PLAN_TICK_MAX, &c->group_len_max);
     code = code == GW_CLI_OK ? plan_json_whole(place, problem, "compressions_max", -1, 12, &comp_max) : code;
     c->comp_max = comp_max >= 0 ? (uint32_t)comp_max : UINT32_MAX;
     return code;

@@ -39,11 +39,11 @@ typedef enum member {
     MEMBER_ARGS,
     MEMBER_CORRELATION,
     MEMBER_COLLECTIVE,
-    MEMBER_MSG_ELEMS,
+    MEMBER_MSG_LEN,
     MEMBER_GROUP_SIZE,
     MEMBER_DIMS,
     MEMBER_TEXT,
-    MEMBER_ELEMS,
+    MEMBER_LEN,
     MEMBER_CODEC,
     MEMBER_ENCODED
 } member;
@@ -65,11 +65,11 @@ static const member_name event_members[] = {MEMBER("cat", MEMBER_CAT), MEMBER("n
                                             {NULL, 0, MEMBER_OTHER}};
 static const member_name arg_members[] = {MEMBER("correlation", MEMBER_CORRELATION),
                                           MEMBER("Collective name", MEMBER_COLLECTIVE),
-                                          MEMBER("In msg nelems", MEMBER_MSG_ELEMS),
+                                          MEMBER("In msg nelems", MEMBER_MSG_LEN),
                                           MEMBER("Group size", MEMBER_GROUP_SIZE),
                                           MEMBER("Input Dims", MEMBER_DIMS),
                                           MEMBER("name", MEMBER_TEXT),
-                                          MEMBER("elems", MEMBER_ELEMS),
+                                          MEMBER("elems", MEMBER_LEN),
                                           MEMBER("codec", MEMBER_CODEC),
                                           MEMBER("encoded_us", MEMBER_ENCODED),
                                           {NULL, 0, MEMBER_OTHER}};
@@ -133,12 +133,12 @@ static trace_number *number_of(parser *p)
         return &e->tid;
     case MEMBER_CORRELATION:
         return &e->correlation;
-    case MEMBER_MSG_ELEMS:
-        return &e->msg_elems;
+    case MEMBER_MSG_LEN:
+        return &e->msg_len;
     case MEMBER_GROUP_SIZE:
         return &e->group_size;
-    case MEMBER_ELEMS:
-        return &e->elems;
+    case MEMBER_LEN:
+        return &e->len;
     case MEMBER_ENCODED:
         return &e->encoded_us;
     default:
@@ -156,7 +156,7 @@ static void take_other(parser *p)
     if (p->in_dims && p->depth == DEPTH_DIMS) { /* in place of a shape */
         p->shapes++;
     } else if (p->in_dims && p->depth == DEPTH_SHAPE && p->shapes == 1) { /* in place of an extent */
-        p->event.dims_elems = -1;
+        p->event.dims_len = -1;
     }
 }
 
@@ -182,7 +182,7 @@ static void take_extent(parser *p, const char *text, size_t size)
         number.kind = 1;
     }
     const int64_t value = trace_number_whole(&number, -1);
-    int64_t *product = &p->event.dims_elems;
+    int64_t *product = &p->event.dims_len;
     const int64_t limit = INT64_C(1) << 50;
     *product =
         value >= 0 && *product >= 0 && (value == 0 || *product <= limit / value) ? *product * value : -1;
@@ -306,8 +306,8 @@ static void begin_event(parser *p)
     e->has_text = 0;
     e->name[0] = e->collective[0] = e->codec[0] = e->text[0] = '\0';
     e->ts.kind = e->dur.kind = e->tid.kind = 0;
-    e->correlation.kind = e->msg_elems.kind = e->group_size.kind = e->elems.kind = e->encoded_us.kind = 0;
-    e->dims_elems = -1;
+    e->correlation.kind = e->msg_len.kind = e->group_size.kind = e->len.kind = e->encoded_us.kind = 0;
+    e->dims_len = -1;
 }
 
 static int open_bracket(parser *p)
@@ -355,7 +355,7 @@ static int open_array(void *user)
     }
     if (p->in_dims && p->depth == DEPTH_DIMS) { /* a shape; the first counts */
         p->shapes++;
-        p->event.dims_elems = p->shapes == 1 ? 1 : p->event.dims_elems;
+        p->event.dims_len = p->shapes == 1 ? 1 : p->event.dims_len;
         p->depth++;
         return 1;
     }
@@ -369,7 +369,7 @@ static int open_array(void *user)
     } else if (is_dims) {
         p->in_dims = 1;
         p->shapes = 0;
-        p->event.dims_elems = -1;
+        p->event.dims_len = -1;
     }
     return 1;
 }

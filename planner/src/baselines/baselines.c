@@ -11,14 +11,14 @@ static gw_status even_split(const gw_plan_problem *problem, uint32_t method, uin
 {
     int64_t total = 0;
     for (uint32_t i = 0; i < problem->tensor_count; i++) {
-        total += problem->tensors[i].elems;
+        total += problem->tensors[i].len;
     }
     plan->group_count = 0;
     int64_t held = 0;
     int64_t share = total / (int64_t)group_count;
     uint32_t first = 0;
     for (uint32_t i = 0; i < problem->tensor_count; i++) {
-        held += problem->tensors[i].elems;
+        held += problem->tensors[i].len;
         if (i + 1 == problem->tensor_count || held >= share * ((int64_t)plan->group_count + 1)) {
             if (!gw_plan_append(plan, first, i + 1, method)) {
                 return GW_ERR_DST;
