@@ -82,8 +82,8 @@ typedef struct parser {
     int seen_events, is_done;
     unsigned shapes;         /* of "Input Dims", begun */
     const member *key, *arg; /* of the event, of its args; NULL: not used */
-    uint64_t base;           /* offset of the piece */
-    size_t event_count;      /* begun */
+    uint64_t piece_offset;
+    size_t event_count; /* begun */
     trace_event event;
 } parser;
 
@@ -107,8 +107,8 @@ int64_t trace_number_whole(const trace_number *number, int64_t fallback)
 
 static int fail(parser *p, const char *why)
 {
-    p->code =
-        gw_cli_error_at(GW_CLI_BAD_DATA, p->path, p->base + yajl_get_bytes_consumed(p->yajl), "%s", why);
+    p->code = gw_cli_error_at(GW_CLI_BAD_DATA, p->path, p->piece_offset + yajl_get_bytes_consumed(p->yajl),
+                              "%s", why);
     return 0;
 }
 
@@ -283,7 +283,7 @@ static void begin_event(parser *p)
     p->in_event = 1;
     p->key = NULL;
     p->event_count++;
-    e->offset = p->base + yajl_get_bytes_consumed(p->yajl) - 1;
+    e->offset = p->piece_offset + yajl_get_bytes_consumed(p->yajl) - 1;
     e->number = p->event_count;
     e->category = TRACE_OTHER;
     e->has_name = 0;
@@ -475,7 +475,7 @@ static size_t mend(mender *m, char *text, size_t size, int is_last)
 /* What is wrong, with yajl's words inside the object. */
 static int parse_error(parser *p, int at_end, int is_mended)
 {
-    const uint64_t offset = p->base + (at_end ? 0 : yajl_get_bytes_consumed(p->yajl));
+    const uint64_t offset = p->piece_offset + (at_end ? 0 : yajl_get_bytes_consumed(p->yajl));
     const char *why = p->is_done                               ? "text after the JSON object"
                       : p->depth == 0 && at_end && offset == 0 ? "the file is empty"
                       : p->depth == 0                          ? "no JSON object"
@@ -510,11 +510,11 @@ static int parse_all(parser *p, text_source *source, char *buffer, mender *m)
             break;
         }
         const size_t size = held + got;
-        if (p->base == 0 && size < sizeof byte_order_mark && got > 0) {
+        if (p->piece_offset == 0 && size < sizeof byte_order_mark && got > 0) {
             held = size;
             continue;
         }
-        if (p->base == 0 && size >= sizeof byte_order_mark &&
+        if (p->piece_offset == 0 && size >= sizeof byte_order_mark &&
             memcmp(buffer, byte_order_mark, sizeof byte_order_mark) == 0) {
             memset(buffer, ' ', sizeof byte_order_mark);
         }
@@ -523,12 +523,13 @@ static int parse_all(parser *p, text_source *source, char *buffer, mender *m)
         if (yajl_parse(p->yajl, (const unsigned char *)buffer, ready) != yajl_status_ok) {
             return parse_error(p, 0, m != NULL);
         }
-        p->base += ready;
+        p->piece_offset += ready;
         held = size - ready;
         memmove(buffer, buffer + ready, held);
         token_size = p->has_value ? 0 : token_size + ready;
         if (token_size > TOKEN_SIZE_MAX) {
-            return gw_cli_error_at(GW_CLI_BAD_DATA, p->path, p->base, "1 MiB without the end of a value");
+            return gw_cli_error_at(GW_CLI_BAD_DATA, p->path, p->piece_offset,
+                                   "1 MiB without the end of a value");
         }
     }
     if (code == GW_CLI_OK && yajl_complete_parse(p->yajl) != yajl_status_ok) {
