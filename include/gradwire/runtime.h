@@ -21,7 +21,7 @@
  * Rules of this header:
  *   - Memory is allocated by gw_runtime_open() and gw_exchange_open() only.
  *   - Calls on a runtime are safe from any threads at once, but close. Calls on one exchange as well, unless
- *     one of them is start, map_start, memory or close.
+ *     one of them is start, map_start, memory or close, or two are stop.
  *   - Threads of the runtime block all signals. Their stack is the system's default.
  *
  * SPDX-License-Identifier: BSD-2-Clause
@@ -77,7 +77,7 @@ struct gw_runtime_task {
     gw_runtime_task *next; /* the queue's */
     /* Called once, by any thread that runs tasks. The task may be submitted again, or freed, inside. */
     void (*run)(gw_runtime_task *task, const gw_workspace *workspace);
-    const void *owner; /* for gw_runtime_withdraw(), or NULL */
+    void *owner;       /* for gw_runtime_withdraw(), or NULL */
     uint32_t priority; /* gw_runtime_priority. Within one, tasks run in the order of their submission */
 };
 

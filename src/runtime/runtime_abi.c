@@ -1,59 +1,57 @@
-/* The layout of the structs of pool.h, as gradwire/abi.h has it for those of the library. */
-#include "pool.h"
+/*
+ * The layout of the structs of gradwire/runtime.h, as gradwire/abi.h has it for those of the codecs.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "gradwire/runtime.h"
 
-#include <stddef.h>
-
-#define FIELD(type, field)                                                                                   \
+#define FIELD(name, field)                                                                                   \
     {                                                                                                        \
-#field, (uint32_t)offsetof(type, field), (uint32_t)sizeof(((type *)NULL)->field)                     \
+#field, (uint32_t)offsetof(name, field), (uint32_t)sizeof(((name *)NULL)->field)                     \
     }
-#define STRUCT(type, fields)                                                                                 \
+#define STRUCT(name)                                                                                         \
     {                                                                                                        \
-#type, (uint32_t)sizeof(type), (uint32_t)(sizeof(fields) / sizeof *(fields)), fields                 \
+#name, (uint32_t)sizeof(name), (uint32_t)(sizeof name##_fields / sizeof name##_fields[0]),           \
+            name##_fields                                                                                    \
     }
 
-static const gw_abi_field event_fields[] = {
-    FIELD(gw_pool_event, cookie), FIELD(gw_pool_event, kind), FIELD(gw_pool_event, piece),
-    FIELD(gw_pool_event, offset), FIELD(gw_pool_event, size), FIELD(gw_pool_event, word),
-};
+static const gw_abi_field gw_runtime_options_fields[] = {FIELD(gw_runtime_options, thread_count),
+                                                         FIELD(gw_runtime_options, workspace_size)};
+static const gw_abi_field gw_runtime_event_fields[] = {
+    FIELD(gw_runtime_event, user), FIELD(gw_runtime_event, kind),   FIELD(gw_runtime_event, piece),
+    FIELD(gw_runtime_event, data), FIELD(gw_runtime_event, offset), FIELD(gw_runtime_event, size),
+    FIELD(gw_runtime_event, word)};
+static const gw_abi_field gw_exchange_buffers_fields[] = {FIELD(gw_exchange_buffers, take),
+                                                          FIELD(gw_exchange_buffers, release),
+                                                          FIELD(gw_exchange_buffers, context)};
+static const gw_abi_field gw_exchange_config_fields[] = {FIELD(gw_exchange_config, shape),
+                                                         FIELD(gw_exchange_config, rank),
+                                                         FIELD(gw_exchange_config, contribution_bits),
+                                                         FIELD(gw_exchange_config, codec),
+                                                         FIELD(gw_exchange_config, fallback_codec),
+                                                         FIELD(gw_exchange_config, user),
+                                                         FIELD(gw_exchange_config, seed),
+                                                         FIELD(gw_exchange_config, segment_max),
+                                                         FIELD(gw_exchange_config, buffers)};
+static const gw_abi_field gw_exchange_info_fields[] = {
+    FIELD(gw_exchange_info, layout), FIELD(gw_exchange_info, memory_size),
+    FIELD(gw_exchange_info, message_bound), FIELD(gw_exchange_info, digest_len)};
+static const gw_abi_field gw_exchange_run_fields[] = {
+    FIELD(gw_exchange_run, values), FIELD(gw_exchange_run, result), FIELD(gw_exchange_run, scale),
+    FIELD(gw_exchange_run, step_index), FIELD(gw_exchange_run, flags)};
+static const gw_abi_field gw_exchange_stats_fields[] = {
+    FIELD(gw_exchange_stats, sent_size),   FIELD(gw_exchange_stats, received_size),
+    FIELD(gw_exchange_stats, map_ns),      FIELD(gw_exchange_stats, encode_ns),
+    FIELD(gw_exchange_stats, reduce_ns),   FIELD(gw_exchange_stats, decode_ns),
+    FIELD(gw_exchange_stats, operations),  FIELD(gw_exchange_stats, sample_square),
+    FIELD(gw_exchange_stats, sample_error)};
 
-static const gw_abi_field config_fields[] = {
-    FIELD(gw_exchange_config, shape),
-    FIELD(gw_exchange_config, rank),
-    FIELD(gw_exchange_config, contribution_bits),
-    FIELD(gw_exchange_config, codec),
-    FIELD(gw_exchange_config, spare),
-    FIELD(gw_exchange_config, cookie),
-    FIELD(gw_exchange_config, seed),
-};
+static const gw_abi_struct structs[] = {STRUCT(gw_runtime_options),  STRUCT(gw_runtime_event),
+                                        STRUCT(gw_exchange_buffers), STRUCT(gw_exchange_config),
+                                        STRUCT(gw_exchange_info),    STRUCT(gw_exchange_run),
+                                        STRUCT(gw_exchange_stats)};
 
-static const gw_abi_field info_fields[] = {
-    FIELD(gw_exchange_info, layout),
-    FIELD(gw_exchange_info, memory_size),
-    FIELD(gw_exchange_info, message_bound),
-    FIELD(gw_exchange_info, digest_len),
-};
-
-static const gw_abi_field run_fields[] = {
-    FIELD(gw_exchange_run, values),     FIELD(gw_exchange_run, result), FIELD(gw_exchange_run, scale),
-    FIELD(gw_exchange_run, step_index), FIELD(gw_exchange_run, flags),
-};
-
-static const gw_abi_field stats_fields[] = {
-    FIELD(gw_exchange_stats, sent_size),    FIELD(gw_exchange_stats, received_size),
-    FIELD(gw_exchange_stats, map_ns),       FIELD(gw_exchange_stats, encode_ns),
-    FIELD(gw_exchange_stats, reduce_ns),    FIELD(gw_exchange_stats, decode_ns),
-    FIELD(gw_exchange_stats, operations),   FIELD(gw_exchange_stats, sample_square),
-    FIELD(gw_exchange_stats, sample_error),
-};
-
-static const gw_abi_struct structs[] = {
-    STRUCT(gw_pool_event, event_fields),     STRUCT(gw_exchange_config, config_fields),
-    STRUCT(gw_exchange_info, info_fields),   STRUCT(gw_exchange_run, run_fields),
-    STRUCT(gw_exchange_stats, stats_fields),
-};
-
-const gw_abi_struct *gw_pool_structs(size_t *count)
+const gw_abi_struct *gw_runtime_structs(size_t *count)
 {
     *count = sizeof structs / sizeof *structs;
     return structs;

@@ -1,56 +1,74 @@
-/* A queue of tasks by urgency, a ring of events, and threads between them. */
-#define _POSIX_C_SOURCE 200809L
+/*
+ * A queue of tasks by priority, a ring of events, and threads between them.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#define _GNU_SOURCE /* pthread_setname_np() */
 
-#include "pool_queue.h"
+#include "runtime_queue.h"
 
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
-/* gw_gcomp_workspace_size() is below 1 MiB for all options. */
-#define WORKSPACE_SIZE ((size_t)1 << 20)
+/* gw_gcomp_workspace_size() is below 1 MiB for all options, and GW_EXCHANGE_SAMPLE needs 128 KiB more. */
+#define WORKSPACE_SIZE ((size_t)9 << 17)
 
-/* Tasks of one kind, first in first out. */
-typedef struct gw_task_list {
-    gw_task *first, *last;
-} gw_task_list;
+enum { PRIORITIES = GW_RUNTIME_PRIORITY_SCAN + 1 };
 
-struct gw_pool {
+/* Tasks of one priority, first in first out. */
+typedef struct task_list {
+    gw_runtime_task *first, *last;
+} task_list;
+
+typedef struct posted_event {
+    gw_runtime_event event;
+    size_t *waiting;
+} posted_event;
+
+typedef struct worker {
+    gw_runtime *runtime;
+    pthread_t thread;
+    gw_workspace workspace;
+} worker;
+
+struct gw_runtime {
     pthread_mutex_t lock;
     pthread_cond_t work, event, zero;
-    gw_task_list tasks[GW_TASK_KINDS];
-    int stop, poked;
-    gw_pool_event *events; /* ring */
-    size_t event_capacity, event_first, event_count;
-    size_t event_reserved; /* events that are still to be posted */
+    task_list tasks[PRIORITIES];
+    int ends, woken;
+    posted_event *ring;
+    size_t ring_capacity, ring_first, ring_count;
+    size_t reserved; /* events of all senders */
     uint32_t thread_count;
-    pthread_t threads[GW_POOL_THREADS_MAX];
+    worker *workers;
+    uint8_t *workspaces;
 };
 
-void gw_pool_lock(gw_pool *pool)
+void gw_runtime_lock(gw_runtime *runtime)
 {
-    pthread_mutex_lock(&pool->lock);
+    (void)pthread_mutex_lock(&runtime->lock);
 }
 
-void gw_pool_unlock(gw_pool *pool)
+void gw_runtime_unlock(gw_runtime *runtime)
 {
-    pthread_mutex_unlock(&pool->lock);
+    (void)pthread_mutex_unlock(&runtime->lock);
 }
 
-uint64_t gw_pool_clock(void)
+uint64_t gw_runtime_clock(void)
 {
     struct timespec now = {0};
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
 /* ------------ tasks ------------ */
 
-void gw_pool_push(gw_pool *pool, gw_task *task)
+void gw_runtime_push(gw_runtime *runtime, gw_runtime_task *task)
 {
-    gw_task_list *list = &pool->tasks[task->kind];
+    task_list *list = &runtime->tasks[task->priority];
     task->next = NULL;
     if (list->last) {
         list->last->next = task;
@@ -58,14 +76,52 @@ void gw_pool_push(gw_pool *pool, gw_task *task)
         list->first = task;
     }
     list->last = task;
-    pthread_cond_signal(&pool->work);
+    (void)pthread_cond_signal(&runtime->work);
 }
 
-static gw_task *take_task(gw_pool *pool)
+gw_status gw_runtime_submit(gw_runtime *runtime, gw_runtime_task *task)
 {
-    for (size_t kind = 0; kind < GW_TASK_KINDS; kind++) {
-        gw_task_list *list = &pool->tasks[kind];
-        gw_task *task = list->first;
+    if (!runtime || !task || !task->run || task->priority >= PRIORITIES) {
+        return GW_ERR_ARG;
+    }
+    gw_runtime_lock(runtime);
+    gw_runtime_push(runtime, task);
+    gw_runtime_unlock(runtime);
+    return GW_OK;
+}
+
+size_t gw_runtime_remove(gw_runtime *runtime, const void *owner)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < PRIORITIES; i++) {
+        gw_runtime_task *task = runtime->tasks[i].first;
+        runtime->tasks[i] = (task_list){NULL, NULL};
+        while (task) {
+            gw_runtime_task *next = task->next;
+            if (task->owner == owner) {
+                count++;
+            } else {
+                gw_runtime_push(runtime, task);
+            }
+            task = next;
+        }
+    }
+    return count;
+}
+
+size_t gw_runtime_withdraw(gw_runtime *runtime, const void *owner)
+{
+    gw_runtime_lock(runtime);
+    size_t count = gw_runtime_remove(runtime, owner);
+    gw_runtime_unlock(runtime);
+    return count;
+}
+
+static gw_runtime_task *take_task(gw_runtime *runtime)
+{
+    for (size_t i = 0; i < PRIORITIES; i++) {
+        task_list *list = &runtime->tasks[i];
+        gw_runtime_task *task = list->first;
         if (task) {
             list->first = task->next;
             if (!list->first) {
@@ -77,89 +133,117 @@ static gw_task *take_task(gw_pool *pool)
     return NULL;
 }
 
-/* A thread without a workspace still runs tasks: they fail with GW_ERR_WORKSPACE, which all ranks learn. */
-static void *thread_main(void *argument)
+int gw_runtime_work(gw_runtime *runtime, const gw_workspace *workspace)
 {
-    gw_pool *pool = argument;
-    gw_workspace workspace = {.data = malloc(WORKSPACE_SIZE)};
-    workspace.size = workspace.data ? WORKSPACE_SIZE : 0;
-    pthread_mutex_lock(&pool->lock);
-    while (!pool->stop) {
-        gw_task *task = take_task(pool);
+    gw_runtime_lock(runtime);
+    gw_runtime_task *task = take_task(runtime);
+    gw_runtime_unlock(runtime);
+    if (task) {
+        task->run(task, workspace);
+    }
+    return task != NULL;
+}
+
+static void *worker_main(void *argument)
+{
+    worker *self = argument;
+    gw_runtime *runtime = self->runtime;
+    gw_runtime_lock(runtime);
+    while (!runtime->ends) {
+        gw_runtime_task *task = take_task(runtime);
         if (!task) {
-            pthread_cond_wait(&pool->work, &pool->lock);
+            (void)pthread_cond_wait(&runtime->work, &runtime->lock);
             continue;
         }
-        pthread_mutex_unlock(&pool->lock);
-        gw_exchange_task(task, &workspace);
-        pthread_mutex_lock(&pool->lock);
+        gw_runtime_unlock(runtime);
+        task->run(task, &self->workspace);
+        gw_runtime_lock(runtime);
     }
-    pthread_mutex_unlock(&pool->lock);
-    free(workspace.data);
+    gw_runtime_unlock(runtime);
     return NULL;
 }
 
-void gw_pool_wait_zero(gw_pool *pool, const size_t *count)
+void gw_runtime_wait_zero(gw_runtime *runtime, const size_t *count)
 {
     while (*count) {
-        pthread_cond_wait(&pool->zero, &pool->lock);
+        (void)pthread_cond_wait(&runtime->zero, &runtime->lock);
     }
 }
 
-void gw_pool_signal_zero(gw_pool *pool)
+void gw_runtime_signal_zero(gw_runtime *runtime)
 {
-    pthread_cond_broadcast(&pool->zero);
+    (void)pthread_cond_broadcast(&runtime->zero);
 }
 
 /* ------------ events ------------ */
 
-gw_status gw_pool_reserve(gw_pool *pool, size_t count)
+static posted_event *ring_at(const gw_runtime *runtime, size_t index)
 {
-    size_t capacity = pool->event_count + pool->event_reserved + count;
-    if (capacity > pool->event_capacity) {
-        gw_pool_event *events = calloc(capacity, sizeof *events);
-        if (!events) {
+    return &runtime->ring[(runtime->ring_first + index) % runtime->ring_capacity];
+}
+
+gw_status gw_runtime_reserve(gw_runtime *runtime, size_t count)
+{
+    size_t capacity = runtime->reserved + count;
+    if (capacity > runtime->ring_capacity) {
+        posted_event *ring = calloc(capacity, sizeof *ring);
+        if (!ring) {
             return GW_ERR_LIMIT;
         }
-        for (size_t i = 0; i < pool->event_count; i++) {
-            events[i] = pool->events[(pool->event_first + i) % pool->event_capacity];
+        for (size_t i = 0; i < runtime->ring_count; i++) {
+            ring[i] = *ring_at(runtime, i);
         }
-        free(pool->events);
-        pool->events = events;
-        pool->event_capacity = capacity;
-        pool->event_first = 0;
+        free(runtime->ring);
+        runtime->ring = ring;
+        runtime->ring_capacity = capacity;
+        runtime->ring_first = 0;
     }
-    pool->event_reserved += count;
+    runtime->reserved = capacity;
     return GW_OK;
 }
 
-void gw_pool_release(gw_pool *pool, size_t count)
+void gw_runtime_unreserve(gw_runtime *runtime, size_t count)
 {
-    pool->event_reserved -= count;
+    runtime->reserved -= count;
 }
 
-void gw_pool_post(gw_pool *pool, const gw_pool_event *event)
+void gw_runtime_post(gw_runtime *runtime, const gw_runtime_event *event, size_t *waiting)
 {
-    pool->events[(pool->event_first + pool->event_count) % pool->event_capacity] = *event;
-    pool->event_count++;
-    pool->event_reserved--;
-    pthread_cond_signal(&pool->event);
+    *ring_at(runtime, runtime->ring_count++) = (posted_event){*event, waiting};
+    ++*waiting;
+    (void)pthread_cond_signal(&runtime->event);
 }
 
-void gw_pool_poke(gw_pool *pool)
+int gw_runtime_unpost(gw_runtime *runtime, const size_t *waiting, gw_runtime_event *event)
 {
-    if (pool) {
-        pthread_mutex_lock(&pool->lock);
-        pool->poked = 1;
-        pthread_cond_signal(&pool->event);
-        pthread_mutex_unlock(&pool->lock);
+    for (size_t i = 0; i < runtime->ring_count; i++) {
+        if (ring_at(runtime, i)->waiting == waiting) {
+            *event = ring_at(runtime, i)->event;
+            --*ring_at(runtime, i)->waiting;
+            for (; i + 1 < runtime->ring_count; i++) {
+                *ring_at(runtime, i) = *ring_at(runtime, i + 1);
+            }
+            runtime->ring_count--;
+            return 1;
+        }
+    }
+    return 0;
+}
+
+void gw_runtime_wake(gw_runtime *runtime)
+{
+    if (runtime) {
+        gw_runtime_lock(runtime);
+        runtime->woken = 1;
+        (void)pthread_cond_signal(&runtime->event);
+        gw_runtime_unlock(runtime);
     }
 }
 
 static struct timespec deadline_after(int timeout_ms)
 {
     struct timespec at = {0};
-    clock_gettime(CLOCK_MONOTONIC, &at);
+    (void)clock_gettime(CLOCK_MONOTONIC, &at);
     at.tv_sec += timeout_ms / 1000;
     at.tv_nsec += (long)(timeout_ms % 1000) * 1000000L;
     if (at.tv_nsec >= 1000000000L) {
@@ -169,94 +253,132 @@ static struct timespec deadline_after(int timeout_ms)
     return at;
 }
 
-size_t gw_pool_wait(gw_pool *pool, gw_pool_event *events, size_t capacity, int timeout_ms)
+/* Waits, with the lock, until there is an event or the time is over. */
+static void wait_event(gw_runtime *runtime, int timeout_ms)
 {
-    if (!pool || !events || capacity == 0) {
+    struct timespec deadline = deadline_after(timeout_ms < 0 ? 0 : timeout_ms);
+    int status = 0;
+    while (!runtime->woken && runtime->ring_count == 0 && status != ETIMEDOUT) {
+        status = timeout_ms < 0 ? pthread_cond_wait(&runtime->event, &runtime->lock)
+                                : pthread_cond_timedwait(&runtime->event, &runtime->lock, &deadline);
+    }
+}
+
+size_t gw_runtime_wait(gw_runtime *runtime, gw_runtime_event *events, size_t capacity, int timeout_ms)
+{
+    if (!runtime || !events || capacity == 0) {
         return 0;
     }
     size_t count = 0;
-    struct timespec deadline = deadline_after(timeout_ms < 0 ? 0 : timeout_ms);
-    pthread_mutex_lock(&pool->lock);
-    int status = 0;
-    while (!pool->poked && pool->event_count == 0 && status != ETIMEDOUT) {
-        status = timeout_ms < 0 ? pthread_cond_wait(&pool->event, &pool->lock)
-                                : pthread_cond_timedwait(&pool->event, &pool->lock, &deadline);
+    gw_runtime_lock(runtime);
+    if (timeout_ms != 0) {
+        wait_event(runtime, timeout_ms);
     }
-    if (pool->poked) {
-        pool->poked = 0;
-        events[count++] = (gw_pool_event){.kind = GW_POOL_POKE};
+    if (runtime->woken) {
+        runtime->woken = 0;
+        events[count++] = (gw_runtime_event){.kind = GW_RUNTIME_WAKE};
     }
-    while (count < capacity && pool->event_count > 0) {
-        events[count++] = pool->events[pool->event_first];
-        pool->event_first = (pool->event_first + 1) % pool->event_capacity;
-        pool->event_count--;
+    while (count < capacity && runtime->ring_count > 0) {
+        posted_event *oldest = ring_at(runtime, 0);
+        events[count++] = oldest->event;
+        --*oldest->waiting;
+        runtime->ring_first = (runtime->ring_first + 1) % runtime->ring_capacity;
+        runtime->ring_count--;
     }
-    pthread_mutex_unlock(&pool->lock);
+    gw_runtime_unlock(runtime);
     return count;
 }
 
 /* ------------ life ------------ */
 
-static int init_locks(gw_pool *pool)
+static int init_locks(gw_runtime *runtime)
 {
     pthread_condattr_t attributes;
-    if (pthread_mutex_init(&pool->lock, NULL) || pthread_condattr_init(&attributes)) {
+    if (pthread_mutex_init(&runtime->lock, NULL) || pthread_condattr_init(&attributes)) {
         return 0;
     }
     int bad = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    bad |= pthread_cond_init(&pool->work, NULL) | pthread_cond_init(&pool->zero, NULL) |
-           pthread_cond_init(&pool->event, &attributes);
-    pthread_condattr_destroy(&attributes);
+    bad |= pthread_cond_init(&runtime->work, NULL) | pthread_cond_init(&runtime->zero, NULL) |
+           pthread_cond_init(&runtime->event, &attributes);
+    (void)pthread_condattr_destroy(&attributes);
     return !bad;
 }
 
-static void end_threads(gw_pool *pool)
+/* Signals are for the program's own threads: a new one inherits the mask. */
+static void start_threads(gw_runtime *runtime, uint32_t count, size_t workspace_size)
 {
-    pthread_mutex_lock(&pool->lock);
-    pool->stop = 1;
-    pthread_cond_broadcast(&pool->work);
-    pthread_mutex_unlock(&pool->lock);
-    for (uint32_t i = 0; i < pool->thread_count; i++) {
-        pthread_join(pool->threads[i], NULL);
+    sigset_t all, before;
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    while (runtime->thread_count < count) {
+        worker *next = &runtime->workers[runtime->thread_count];
+        next->runtime = runtime;
+        next->workspace =
+            (gw_workspace){runtime->workspaces + runtime->thread_count * workspace_size, workspace_size};
+        if (pthread_create(&next->thread, NULL, worker_main, next) != 0) {
+            break;
+        }
+#ifdef __linux__
+        (void)pthread_setname_np(next->thread, "gradwire");
+#endif
+        runtime->thread_count++;
     }
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-gw_status gw_pool_open(uint32_t thread_count, gw_pool **pool)
+gw_status gw_runtime_open(const gw_runtime_options *options, gw_runtime **runtime)
 {
-    if (!pool) {
+    if (!runtime) {
         return GW_ERR_ARG;
     }
-    *pool = NULL;
-    if (thread_count == 0 || thread_count > GW_POOL_THREADS_MAX) {
+    *runtime = NULL;
+    if (!options || options->thread_count > GW_RUNTIME_THREADS_MAX ||
+        options->workspace_size > SIZE_MAX / GW_RUNTIME_THREADS_MAX - 64) {
         return GW_ERR_ARG;
     }
-    gw_pool *made = calloc(1, sizeof *made);
+    size_t size = options->workspace_size ? options->workspace_size : WORKSPACE_SIZE;
+    size = (size + 63) / 64 * 64; /* threads share no cache line */
+    gw_runtime *made = calloc(1, sizeof *made);
     if (!made || !init_locks(made)) {
         free(made);
         return GW_ERR_LIMIT;
     }
-    while (made->thread_count < thread_count &&
-           pthread_create(&made->threads[made->thread_count], NULL, thread_main, made) == 0) {
-        made->thread_count++;
+    made->workers = calloc((size_t)options->thread_count + 1, sizeof *made->workers);
+    made->workspaces = malloc(options->thread_count * size + 1);
+    if (made->workers && made->workspaces) {
+        start_threads(made, options->thread_count, size);
     }
-    if (made->thread_count < thread_count) {
-        gw_pool_close(made);
+    if (!made->workers || !made->workspaces || (options->thread_count > 0 && made->thread_count == 0)) {
+        gw_runtime_close(made);
         return GW_ERR_LIMIT;
     }
-    *pool = made;
+    *runtime = made;
     return GW_OK;
 }
 
-void gw_pool_close(gw_pool *pool)
+uint32_t gw_runtime_thread_count(const gw_runtime *runtime)
 {
-    if (!pool) {
+    return runtime ? runtime->thread_count : 0;
+}
+
+void gw_runtime_close(gw_runtime *runtime)
+{
+    if (!runtime) {
         return;
     }
-    end_threads(pool);
-    pthread_cond_destroy(&pool->work);
-    pthread_cond_destroy(&pool->event);
-    pthread_cond_destroy(&pool->zero);
-    pthread_mutex_destroy(&pool->lock);
-    free(pool->events);
-    free(pool);
+    gw_runtime_lock(runtime);
+    runtime->ends = 1;
+    (void)pthread_cond_broadcast(&runtime->work);
+    gw_runtime_unlock(runtime);
+    for (uint32_t i = 0; i < runtime->thread_count; i++) {
+        (void)pthread_join(runtime->workers[i].thread, NULL);
+    }
+    (void)pthread_cond_destroy(&runtime->work);
+    (void)pthread_cond_destroy(&runtime->event);
+    (void)pthread_cond_destroy(&runtime->zero);
+    (void)pthread_mutex_destroy(&runtime->lock);
+    free(runtime->workers);
+    free(runtime->workspaces);
+    free(runtime->ring);
+    free(runtime);
 }

@@ -1,11 +1,11 @@
 /*
- * Exchanges of the native pool: all ranks in one process, messages moved by memcpy, against the calls of
+ * Exchanges of the runtime: all ranks in one process, messages moved by memcpy, against the calls of
  * collective.h one after the other.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "../gcomp/gcomp_support.h"
-#include "pool.h"
+#include "gradwire/runtime.h"
 
 #include <math.h>
 
@@ -13,7 +13,7 @@ enum { RANKS = 3, LEN = 30000, PIECE_LEN = 1 << 12, PARAMS = 3 };
 
 /* State of one optimizer, equal on all ranks, and gradients of each rank. */
 typedef struct group {
-    gw_pool *pool;
+    gw_runtime *runtime;
     uint32_t ranks;
     float *param, *m, *v;
     gw_gcomp_map_rule rule;
@@ -27,6 +27,15 @@ typedef struct group {
     /* Damage: the message of this kind and piece, at its sender, or none. */
     uint32_t damage_kind, damage_piece;
 } group;
+
+static gw_runtime *open_runtime(uint32_t threads)
+{
+    gw_runtime *runtime = NULL;
+    gw_runtime_options options = {.thread_count = threads};
+    assert_int_equal(gw_runtime_open(&options, &runtime), GW_OK);
+    assert_int_equal(gw_runtime_thread_count(runtime), threads);
+    return runtime;
+}
 
 static float *random_floats(uint64_t seed, double scale, int positive)
 {
@@ -72,16 +81,17 @@ static gw_exchange_config config_of(const group *g, uint32_t rank)
     gw_exchange_config config = {
         .shape = {.len = LEN, .rank_count = g->ranks, .chunk_log2 = 12, .piece_len = PIECE_LEN},
         .rank = rank,
-        .cookie = rank + 1};
+        .user = rank + 1,
+        .segment_max = PARAMS};
     gw_gcomp_options_init(&config.codec, GW_FP32);
     config.codec.levels = GW_GCOMP_DERIVED;
     config.codec.rounding = GW_GCOMP_STOCHASTIC;
     config.codec.tolerance_bits = 12;
     config.codec.chunk_log2 = 12;
     config.codec.checksum = 1;
-    config.spare = config.codec;
-    config.spare.levels = GW_GCOMP_CARRIED;
-    config.spare.deep_cut = 1;
+    config.fallback_codec = config.codec;
+    config.fallback_codec.levels = GW_GCOMP_CARRIED;
+    config.fallback_codec.deep_cut = 1;
     return config;
 }
 
@@ -90,11 +100,11 @@ static void group_make(group *g, uint32_t ranks, uint32_t threads)
     memset(g, 0, sizeof *g);
     g->ranks = ranks;
     g->damage_piece = UINT32_MAX;
-    assert_int_equal(gw_pool_open(threads, &g->pool), GW_OK);
+    g->runtime = open_runtime(threads);
     make_state(g);
     for (uint32_t r = 0; r < ranks; r++) {
         gw_exchange_config config = config_of(g, r);
-        assert_int_equal(gw_exchange_open(g->pool, &config, &g->exchange[r]), GW_OK);
+        assert_int_equal(gw_exchange_open(g->runtime, &config, &g->exchange[r]), GW_OK);
         gw_exchange_info info;
         gw_exchange_info_get(g->exchange[r], &info);
         g->memory[r] = malloc(info.memory_size);
@@ -111,7 +121,7 @@ static void group_free(group *g)
         free(g->memory[r]);
         free(g->values[r]);
     }
-    gw_pool_close(g->pool);
+    gw_runtime_close(g->runtime);
     free(g->param);
     free(g->m);
     free(g->v);
@@ -119,7 +129,7 @@ static void group_free(group *g)
 
 /* ------------ transport ------------ */
 
-static void move(group *g, const gw_pool_event *event, uint32_t from, uint32_t to)
+static void move(group *g, const gw_runtime_event *event, uint32_t from, uint32_t to)
 {
     uint64_t slot = gw_exchange_slot(g->exchange[to], event->piece, from);
     assert_true(slot != UINT64_MAX);
@@ -127,28 +137,28 @@ static void move(group *g, const gw_pool_event *event, uint32_t from, uint32_t t
     if (event->kind == g->damage_kind && event->piece == g->damage_piece) {
         g->memory[to][slot + event->size / 2] ^= 0x10;
     }
-    assert_int_equal(gw_exchange_receive(g->exchange[to], event->piece, from), GW_OK);
-    assert_int_equal(gw_exchange_receive(g->exchange[to], event->piece, from), GW_ERR_STATE);
+    assert_int_equal(gw_exchange_receive(g->exchange[to], event->piece, from, NULL, 0), GW_OK);
+    assert_int_equal(gw_exchange_receive(g->exchange[to], event->piece, from, NULL, 0), GW_ERR_STATE);
 }
 
-static void handle(group *g, const gw_pool_event *event)
+static void handle(group *g, const gw_runtime_event *event)
 {
-    uint32_t from = (uint32_t)event->cookie - 1;
+    uint32_t from = (uint32_t)event->user - 1;
     gw_exchange_info info;
     gw_exchange_info_get(g->exchange[from], &info);
-    if (event->kind == GW_POOL_SEND) {
+    if (event->kind == GW_RUNTIME_SEND) {
         move(g, event, from, event->piece / info.layout.shard_pieces);
-    } else if (event->kind == GW_POOL_SHARE) {
+    } else if (event->kind == GW_RUNTIME_SHARE) {
         for (uint32_t to = 0; to < g->ranks; to++) {
             if (to != from) {
                 move(g, event, from, to);
             }
         }
-    } else if (event->kind == GW_POOL_MAP) {
+    } else if (event->kind == GW_RUNTIME_MAP) {
         g->map_word[from] = event->word;
         g->maps++;
     } else {
-        assert_int_equal(event->kind, GW_POOL_DONE);
+        assert_int_equal(event->kind, GW_RUNTIME_DONE);
         g->word[from] = event->word;
         g->done++;
     }
@@ -158,8 +168,8 @@ static void handle(group *g, const gw_pool_event *event)
 static void pump(group *g, const uint32_t *count)
 {
     while (*count < g->ranks) {
-        gw_pool_event events[4];
-        size_t taken = gw_pool_wait(g->pool, events, 4, 60000);
+        gw_runtime_event events[4];
+        size_t taken = gw_runtime_wait(g->runtime, events, 4, 60000);
         assert_true(taken > 0);
         for (size_t i = 0; i < taken; i++) {
             handle(g, &events[i]);
@@ -348,15 +358,15 @@ static void test_all_reduce(void **state)
     all_reduce_case(1, 1);
 }
 
-/* Maps differ, so all use the spare codec: every rank decodes the same, and twice in a row works. */
-static void test_spare(void **state)
+/* Maps differ, so all use the fallback codec: every rank decodes the same, and twice in a row works. */
+static void test_fallback(void **state)
 {
     (void)state;
     group g;
     group_make(&g, 3, 2);
     build_maps(&g);
     for (int round = 0; round < 2; round++) {
-        operate(&g, g.values, GW_EXCHANGE_SPARE);
+        operate(&g, g.values, GW_EXCHANGE_FALLBACK);
         for (uint32_t r = 0; r < 3; r++) {
             assert_int_equal(g.word[r], 0);
             assert_memory_equal(g.values[r], g.values[0], LEN * sizeof(float));
@@ -405,7 +415,7 @@ static void test_scatter(void **state)
 static void test_damage(void **state)
 {
     (void)state;
-    for (uint32_t kind = GW_POOL_SEND; kind <= GW_POOL_SHARE; kind++) {
+    for (uint32_t kind = GW_RUNTIME_SEND; kind <= GW_RUNTIME_SHARE; kind++) {
         group g;
         group_make(&g, 3, 2);
         build_maps(&g);
@@ -415,7 +425,7 @@ static void test_damage(void **state)
         g.damage_piece = info.layout.shard_pieces; /* the first of rank 1 */
         operate(&g, g.values, 0);
         for (uint32_t r = 0; r < 3; r++) {
-            int knows = kind == GW_POOL_SEND || r != 1;
+            int knows = kind == GW_RUNTIME_SEND || r != 1;
             gw_collective_blame blame;
             gw_collective_word_read(g.word[r], &blame);
             assert_int_equal(blame.status != GW_OK, knows);
@@ -428,26 +438,27 @@ static void test_damage(void **state)
 static void test_arguments(void **state)
 {
     (void)state;
-    gw_pool *none = NULL;
-    assert_int_equal(gw_pool_open(0, &none), GW_ERR_ARG);
-    assert_int_equal(gw_pool_open(GW_POOL_THREADS_MAX + 1, &none), GW_ERR_ARG);
+    gw_runtime *none = NULL;
+    gw_runtime_options options = {.thread_count = GW_RUNTIME_THREADS_MAX + 1};
+    assert_int_equal(gw_runtime_open(NULL, &none), GW_ERR_ARG);
+    assert_int_equal(gw_runtime_open(&options, &none), GW_ERR_ARG);
     assert_null(none);
-    gw_pool_close(NULL);
+    gw_runtime_close(NULL);
     gw_exchange_close(NULL);
     group g;
     group_make(&g, 2, 1);
     gw_exchange *bad = NULL;
     gw_exchange_config config = config_of(&g, 2);
-    assert_int_equal(gw_exchange_open(g.pool, &config, &bad), GW_ERR_ARG);
+    assert_int_equal(gw_exchange_open(g.runtime, &config, &bad), GW_ERR_ARG);
     config = config_of(&g, 0);
     config.codec.tolerance_bits = 99;
-    assert_int_equal(gw_exchange_open(g.pool, &config, &bad), GW_ERR_OPTION);
+    assert_int_equal(gw_exchange_open(g.runtime, &config, &bad), GW_ERR_OPTION);
     assert_null(bad);
     uint64_t words[GW_COLLECTIVE_MAP_WORDS];
     assert_int_equal(gw_exchange_map_words(g.exchange[0], words), GW_ERR_STATE);
-    assert_int_equal(gw_exchange_receive(g.exchange[0], 0, 1), GW_ERR_STATE);
-    assert_int_equal(gw_exchange_receive(g.exchange[0], 0, 0), GW_ERR_ARG);
-    assert_int_equal(gw_exchange_receive(g.exchange[0], 1u << 30, 1), GW_ERR_ARG);
+    assert_int_equal(gw_exchange_receive(g.exchange[0], 0, 1, NULL, 0), GW_ERR_STATE);
+    assert_int_equal(gw_exchange_receive(g.exchange[0], 0, 0, NULL, 0), GW_ERR_ARG);
+    assert_int_equal(gw_exchange_receive(g.exchange[0], 1u << 30, 1, NULL, 0), GW_ERR_ARG);
     /* A message that never comes leaves the exchange busy; close does not wait for it. */
     build_maps(&g);
     gw_exchange_run run = {.values = g.values[0], .result = g.values[0], .scale = 1};
@@ -457,26 +468,25 @@ static void test_arguments(void **state)
     group_free(&g);
 }
 
-static void test_poke(void **state)
+static void test_wake(void **state)
 {
     (void)state;
-    gw_pool *pool = NULL;
-    gw_pool_event event;
-    assert_int_equal(gw_pool_open(2, &pool), GW_OK);
-    assert_int_equal(gw_pool_wait(pool, &event, 1, 0), 0);
-    gw_pool_poke(pool);
-    gw_pool_poke(pool);
-    assert_int_equal(gw_pool_wait(pool, &event, 1, -1), 1);
-    assert_int_equal(event.kind, GW_POOL_POKE);
-    assert_int_equal(gw_pool_wait(pool, &event, 1, 1), 0);
-    gw_pool_close(pool);
+    gw_runtime *runtime = open_runtime(2);
+    gw_runtime_event event;
+    assert_int_equal(gw_runtime_wait(runtime, &event, 1, 0), 0);
+    gw_runtime_wake(runtime);
+    gw_runtime_wake(runtime);
+    assert_int_equal(gw_runtime_wait(runtime, &event, 1, -1), 1);
+    assert_int_equal(event.kind, GW_RUNTIME_WAKE);
+    assert_int_equal(gw_runtime_wait(runtime, &event, 1, 1), 0);
+    gw_runtime_close(runtime);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_reduce), cmocka_unit_test(test_spare),     cmocka_unit_test(test_scatter),
-        cmocka_unit_test(test_damage),     cmocka_unit_test(test_arguments), cmocka_unit_test(test_poke),
+        cmocka_unit_test(test_all_reduce), cmocka_unit_test(test_fallback),  cmocka_unit_test(test_scatter),
+        cmocka_unit_test(test_damage),     cmocka_unit_test(test_arguments), cmocka_unit_test(test_wake),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
