@@ -1,4 +1,4 @@
-"""pool.h by ctypes: threads of the library, exchanges, events. The interpreter lock is released in every call."""
+"""runtime.h by ctypes: threads, exchanges, events. The interpreter lock is released in every call."""
 
 from __future__ import annotations
 
@@ -14,21 +14,45 @@ from gradwire._structs import (
     gw_gcomp_options,
 )
 
-POKE, MAP, SEND, SHARE, DONE = 1, 2, 3, 4, 5
-SPARE, SCATTER, SAMPLE = 1, 2, 4
+WAKE, MAP, SEND, SHARE, DONE = 1, 2, 3, 4, 5
+FALLBACK, SCATTER, SAMPLE = 1, 2, 4
+POKE, SPARE = WAKE, FALLBACK
 MAP_WORDS = 6
-THREADS_MAX = 256  # of pool.h
+THREADS_MAX = 256  # of runtime.h
 NO_SLOT = 0xFFFFFFFFFFFFFFFF
 
 
-class gw_pool_event(Structure):
+class gw_runtime_options(Structure):
     _fields_ = [
-        ("cookie", c_uint64),
+        ("thread_count", c_uint32),
+        ("workspace_size", c_size_t),
+    ]
+
+
+class gw_runtime_event(Structure):
+    _fields_ = [
+        ("user", c_uint64),
         ("kind", c_uint32),
         ("piece", c_uint32),
+        ("data", c_void_p),
         ("offset", c_uint64),
         ("size", c_uint64),
         ("word", c_uint64),
+    ]
+
+    @property
+    def cookie(self) -> int:
+        return self.user
+
+
+gw_pool_event = gw_runtime_event
+
+
+class gw_exchange_buffers(Structure):
+    _fields_ = [
+        ("take", c_void_p),
+        ("release", c_void_p),
+        ("context", c_void_p),
     ]
 
 
@@ -38,9 +62,11 @@ class gw_exchange_config(Structure):
         ("rank", c_uint32),
         ("contribution_bits", c_uint32),
         ("codec", gw_gcomp_options),
-        ("spare", gw_gcomp_options),
-        ("cookie", c_uint64),
+        ("fallback_codec", gw_gcomp_options),
+        ("user", c_uint64),
         ("seed", c_uint64),
+        ("segment_max", c_uint64),
+        ("buffers", gw_exchange_buffers),
     ]
 
 
@@ -77,13 +103,22 @@ class gw_exchange_stats(Structure):
     ]
 
 
-_STRUCTS = (gw_pool_event, gw_exchange_config, gw_exchange_info, gw_exchange_run, gw_exchange_stats)
+_STRUCTS = (
+    gw_runtime_options,
+    gw_runtime_event,
+    gw_exchange_buffers,
+    gw_exchange_config,
+    gw_exchange_info,
+    gw_exchange_run,
+    gw_exchange_stats,
+)
 _PROTOTYPES = {
-    "gw_pool_structs": (POINTER(gw_abi_struct), (POINTER(c_size_t),)),
-    "gw_pool_open": (c_int, (c_uint32, POINTER(c_void_p))),
-    "gw_pool_close": (None, (c_void_p,)),
-    "gw_pool_wait": (c_size_t, (c_void_p, POINTER(gw_pool_event), c_size_t, c_int)),
-    "gw_pool_poke": (None, (c_void_p,)),
+    "gw_runtime_structs": (POINTER(gw_abi_struct), (POINTER(c_size_t),)),
+    "gw_runtime_open": (c_int, (POINTER(gw_runtime_options), POINTER(c_void_p))),
+    "gw_runtime_thread_count": (c_uint32, (c_void_p,)),
+    "gw_runtime_close": (None, (c_void_p,)),
+    "gw_runtime_wait": (c_size_t, (c_void_p, POINTER(gw_runtime_event), c_size_t, c_int)),
+    "gw_runtime_wake": (None, (c_void_p,)),
     "gw_exchange_open": (c_int, (c_void_p, POINTER(gw_exchange_config), POINTER(c_void_p))),
     "gw_exchange_close": (None, (c_void_p,)),
     "gw_exchange_info_get": (None, (c_void_p, POINTER(gw_exchange_info))),
@@ -92,18 +127,19 @@ _PROTOTYPES = {
     "gw_exchange_map_start": (c_int, (c_void_p, POINTER(gw_collective_segments), c_float)),
     "gw_exchange_map_words": (c_int, (c_void_p, POINTER(c_uint64))),
     "gw_exchange_start": (c_int, (c_void_p, POINTER(gw_exchange_run))),
-    "gw_exchange_receive": (c_int, (c_void_p, c_uint32, c_uint32)),
+    "gw_exchange_receive": (c_int, (c_void_p, c_uint32, c_uint32, c_void_p, c_size_t)),
+    "gw_exchange_stop": (None, (c_void_p,)),
     "gw_exchange_stats_get": (None, (c_void_p, POINTER(gw_exchange_stats))),
 }
 
 
 def _open() -> Library:
-    cdll, path = load("gradwire_pool")
+    cdll, path = load("gradwire-runtime")
     library = Library(cdll, path, _PROTOTYPES)
     missing = [name for name in _PROTOTYPES if not hasattr(library, name)]
     if missing:
         raise ImportError(f"{path} is not a library of this package: it has no {', '.join(missing)}")
-    _abi.compare(library.gw_pool_structs, {struct.__name__: struct for struct in _STRUCTS}, path)
+    _abi.compare(library.gw_runtime_structs, {struct.__name__: struct for struct in _STRUCTS}, path)
     return library
 
 
@@ -117,26 +153,30 @@ class Pool:
 
     def __init__(self, threads: int) -> None:
         self._handle = c_void_p()
-        check(native.gw_pool_open(threads, byref(self._handle)))
+        check(native.gw_runtime_open(gw_runtime_options(thread_count=threads), byref(self._handle)))
+        started = native.gw_runtime_thread_count(self._handle)
+        if started < threads:
+            self.close()
+            raise RuntimeError(f"gradwire: the system gives {started} of {threads} threads")
         self.threads = threads
-        self._events = (gw_pool_event * self._EVENTS)()
+        self._events = (gw_runtime_event * self._EVENTS)()
 
     @property
     def handle(self) -> c_void_p:
         return self._handle
 
-    def wait(self, timeout_s: float) -> list[gw_pool_event]:
+    def wait(self, timeout_s: float) -> list[gw_runtime_event]:
         """Events, oldest first; none if there is none in time. For one thread; valid until its next call."""
-        count = native.gw_pool_wait(self._handle, self._events, self._EVENTS, int(timeout_s * 1000))
+        count = native.gw_runtime_wait(self._handle, self._events, self._EVENTS, int(timeout_s * 1000))
         return self._events[:count]
 
     def poke(self) -> None:
         """Makes wait() return."""
-        native.gw_pool_poke(self._handle)
+        native.gw_runtime_wake(self._handle)
 
     def close(self) -> None:
         """Ends the threads. All exchanges must be closed."""
-        native.gw_pool_close(self._handle)
+        native.gw_runtime_close(self._handle)
         self._handle = c_void_p()
 
 
@@ -169,12 +209,17 @@ class Exchange:
         check(native.gw_exchange_start(self._handle, run))
 
     def receive(self, piece: int, source: int) -> None:
-        check(native.gw_exchange_receive(self._handle, piece, source))
+        check(native.gw_exchange_receive(self._handle, piece, source, None, 0))
 
     def stats(self) -> gw_exchange_stats:
         stats = gw_exchange_stats()
         native.gw_exchange_stats_get(self._handle, stats)
         return stats
+
+    def stop(self) -> None:
+        """From its return on no thread reads or writes what was passed to start() and start_map(), and memory().
+        Events that were not taken are gone; of the other calls stats() and close() remain."""
+        native.gw_exchange_stop(self._handle)
 
     def close(self) -> None:
         native.gw_exchange_close(self._handle)

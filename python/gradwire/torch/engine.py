@@ -116,9 +116,10 @@ class Plan:
             rank=transport.rank,
             contribution_bits=settings.contribution_bits,
             codec=engine.options(settings.codec, dtype),
-            spare=engine.options(settings.spare, dtype),
-            cookie=cookie,
+            fallback_codec=engine.options(settings.spare, dtype),
+            user=cookie,
             seed=engine.seed,
+            segment_max=len(places),
         )
         config.shape.chunk_log2 = config.codec.chunk_log2
         self.exchange = _pool.Exchange(engine.pool, config)
