@@ -261,7 +261,7 @@ typedef struct gw_exchange_stats {
 GW_API void gw_exchange_stats_get(gw_exchange *exchange, gw_exchange_stats *stats);
 
 /* The structs of this header for callers in other languages, as gw_abi_structs() has the library's. */
-GW_API const gw_abi_struct *gw_runtime_structs(size_t *count);
+GW_API const gw_abi_struct *gw_runtime_abi_structs(size_t *count);
 
 #ifdef __cplusplus
 }

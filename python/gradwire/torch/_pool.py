@@ -2,145 +2,37 @@
 
 from __future__ import annotations
 
-from ctypes import POINTER, Structure, byref, c_double, c_float, c_int, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import byref, c_uint64, c_void_p
 
-from gradwire import _abi
+from gradwire import _abi, _prototypes
+from gradwire import _constants as names
 from gradwire._library import Library, check, load
 from gradwire._structs import (
-    gw_abi_struct,
-    gw_collective_layout,
     gw_collective_segments,
-    gw_collective_shape,
-    gw_gcomp_options,
-)
-
-WAKE, MAP, SEND, SHARE, DONE = 1, 2, 3, 4, 5
-FALLBACK, SCATTER, SAMPLE = 1, 2, 4
-POKE, SPARE = WAKE, FALLBACK
-MAP_WORDS = 6
-THREADS_MAX = 256  # of runtime.h
-NO_SLOT = 0xFFFFFFFFFFFFFFFF
-
-
-class gw_runtime_options(Structure):
-    _fields_ = [
-        ("thread_count", c_uint32),
-        ("workspace_size", c_size_t),
-    ]
-
-
-class gw_runtime_event(Structure):
-    _fields_ = [
-        ("user", c_uint64),
-        ("kind", c_uint32),
-        ("piece", c_uint32),
-        ("data", c_void_p),
-        ("offset", c_uint64),
-        ("size", c_uint64),
-        ("word", c_uint64),
-    ]
-
-    @property
-    def cookie(self) -> int:
-        return self.user
-
-
-gw_pool_event = gw_runtime_event
-
-
-class gw_exchange_buffers(Structure):
-    _fields_ = [
-        ("take", c_void_p),
-        ("release", c_void_p),
-        ("context", c_void_p),
-    ]
-
-
-class gw_exchange_config(Structure):
-    _fields_ = [
-        ("shape", gw_collective_shape),
-        ("rank", c_uint32),
-        ("contribution_bits", c_uint32),
-        ("codec", gw_gcomp_options),
-        ("fallback_codec", gw_gcomp_options),
-        ("user", c_uint64),
-        ("seed", c_uint64),
-        ("segment_max", c_uint64),
-        ("buffers", gw_exchange_buffers),
-    ]
-
-
-class gw_exchange_info(Structure):
-    _fields_ = [
-        ("layout", gw_collective_layout),
-        ("memory_size", c_uint64),
-        ("message_bound", c_uint64),
-        ("digest_len", c_uint64),
-    ]
-
-
-class gw_exchange_run(Structure):
-    _fields_ = [
-        ("values", c_void_p),
-        ("result", c_void_p),
-        ("scale", c_float),
-        ("step_index", c_uint32),
-        ("flags", c_uint32),
-    ]
-
-
-class gw_exchange_stats(Structure):
-    _fields_ = [
-        ("sent_size", c_uint64),
-        ("received_size", c_uint64),
-        ("map_ns", c_uint64),
-        ("encode_ns", c_uint64),
-        ("reduce_ns", c_uint64),
-        ("decode_ns", c_uint64),
-        ("operations", c_uint64),
-        ("sample_square", c_double),
-        ("sample_error", c_double),
-    ]
-
-
-_STRUCTS = (
-    gw_runtime_options,
-    gw_runtime_event,
-    gw_exchange_buffers,
     gw_exchange_config,
     gw_exchange_info,
     gw_exchange_run,
     gw_exchange_stats,
+    gw_runtime_event,
+    gw_runtime_options,
 )
-_PROTOTYPES = {
-    "gw_runtime_structs": (POINTER(gw_abi_struct), (POINTER(c_size_t),)),
-    "gw_runtime_open": (c_int, (POINTER(gw_runtime_options), POINTER(c_void_p))),
-    "gw_runtime_thread_count": (c_uint32, (c_void_p,)),
-    "gw_runtime_close": (None, (c_void_p,)),
-    "gw_runtime_wait": (c_size_t, (c_void_p, POINTER(gw_runtime_event), c_size_t, c_int)),
-    "gw_runtime_wake": (None, (c_void_p,)),
-    "gw_exchange_open": (c_int, (c_void_p, POINTER(gw_exchange_config), POINTER(c_void_p))),
-    "gw_exchange_close": (None, (c_void_p,)),
-    "gw_exchange_info_get": (None, (c_void_p, POINTER(gw_exchange_info))),
-    "gw_exchange_memory": (None, (c_void_p, c_void_p)),
-    "gw_exchange_slot": (c_uint64, (c_void_p, c_uint32, c_uint32)),
-    "gw_exchange_map_start": (c_int, (c_void_p, POINTER(gw_collective_segments), c_float)),
-    "gw_exchange_map_words": (c_int, (c_void_p, POINTER(c_uint64))),
-    "gw_exchange_start": (c_int, (c_void_p, POINTER(gw_exchange_run))),
-    "gw_exchange_receive": (c_int, (c_void_p, c_uint32, c_uint32, c_void_p, c_size_t)),
-    "gw_exchange_stop": (None, (c_void_p,)),
-    "gw_exchange_stats_get": (None, (c_void_p, POINTER(gw_exchange_stats))),
-}
+
+WAKE, MAP, DONE = names.GW_RUNTIME_WAKE, names.GW_RUNTIME_MAP, names.GW_RUNTIME_DONE
+SEND, SHARE = names.GW_RUNTIME_SEND, names.GW_RUNTIME_SHARE
+FALLBACK, SCATTER, SAMPLE = names.GW_EXCHANGE_FALLBACK, names.GW_EXCHANGE_SCATTER, names.GW_EXCHANGE_SAMPLE
+POKE, SPARE = WAKE, FALLBACK
+MAP_WORDS = names.GW_COLLECTIVE_MAP_WORDS
+THREADS_MAX = names.GW_RUNTIME_THREADS_MAX
+NO_SLOT = 0xFFFFFFFFFFFFFFFF
 
 
 def _open() -> Library:
     cdll, path = load("gradwire-runtime")
-    library = Library(cdll, path, _PROTOTYPES)
-    missing = [name for name in _PROTOTYPES if not hasattr(library, name)]
+    missing = [name for name in _prototypes.GRADWIRE_RUNTIME if not hasattr(cdll, name)]
     if missing:
         raise ImportError(f"{path} is not a library of this package: it has no {', '.join(missing)}")
-    _abi.compare(library.gw_runtime_structs, {struct.__name__: struct for struct in _STRUCTS}, path)
-    return library
+    _abi.check_beside(cdll, path, _abi.RUNTIME)
+    return Library(cdll, path, _prototypes.GRADWIRE_RUNTIME)
 
 
 native = _open()
