@@ -16,6 +16,7 @@ enum { RANKS = 4, LEN = 40000 };
 
 static int sockets[RANKS][RANKS]; /* [r][s]: that of rank r to rank s */
 static float values[LEN];         /* the gradient, then the mean */
+static char workspace[1 << 20];
 
 /* Of the rank that the process is. */
 static gw_runtime *runtime;
@@ -23,12 +24,6 @@ static gw_exchange *exchange;
 static gw_exchange_info info;
 static char *memory;        /* of messages */
 static int received[RANKS]; /* messages of a rank */
-
-static void send_to(int rank, uint32_t to, const gw_runtime_event *event)
-{
-    const ssize_t size = send(sockets[rank][to], event->data, event->size, 0);
-    example_must(size == (ssize_t)event->size, "send");
-}
 
 /* Waits for messages: the first one of a rank is for the piece of this one, the second one is its own piece.
  */
@@ -52,21 +47,24 @@ static void receive(int rank)
 
 /* values = mean over the ranks. Returns the status word: 0 if no step failed. Its maximum over the ranks is
  * the outcome for all of them. */
-static uint64_t all_reduce(int rank, const gw_workspace *work)
+static uint64_t all_reduce(int rank)
 {
+    const gw_workspace work = {workspace, sizeof workspace};
     const gw_exchange_run run = {.values = values, .result = values, .scale = 1.0f / RANKS};
     gw_runtime_event event = {0};
     example_must(gw_exchange_start(exchange, &run) == GW_OK, "start");
     while (event.kind != GW_RUNTIME_DONE) {
-        while (gw_runtime_work(runtime, work)) {
+        while (gw_runtime_work(runtime, &work)) {
         }
         if (gw_runtime_wait(runtime, &event, 1, 0) == 0) {
             receive(rank);
-        } else if (event.kind == GW_RUNTIME_SEND) {
-            send_to(rank, event.piece, &event); /* piece r is that of rank r */
-        } else if (event.kind == GW_RUNTIME_SHARE) {
-            for (uint32_t k = 1; k < RANKS; k++) {
-                send_to(rank, ((uint32_t)rank + k) % RANKS, &event);
+            continue;
+        }
+        for (uint32_t r = 0; r < RANKS; r++) { /* piece r is that of rank r */
+            if ((event.kind == GW_RUNTIME_SEND && r == event.piece) ||
+                (event.kind == GW_RUNTIME_SHARE && r != event.piece)) {
+                const ssize_t size = send(sockets[rank][r], event.data, event.size, 0);
+                example_must(size == (ssize_t)event.size, "send");
             }
         }
     }
@@ -78,21 +76,19 @@ static int run_rank(int rank)
     const gw_runtime_options no_threads = {.thread_count = 0};
     gw_exchange_config config = {.shape = {.len = LEN, .rank_count = RANKS}, .rank = (uint32_t)rank};
     config.codec = config.fallback_codec = example_options(1e-3f);
-    const gw_workspace work = {malloc(1 << 20), 1 << 20};
     example_must(gw_runtime_open(&no_threads, &runtime) == GW_OK, "runtime");
     example_must(gw_exchange_open(runtime, &config, &exchange) == GW_OK, "exchange");
     gw_exchange_info_get(exchange, &info);
     memory = malloc(info.memory_size);
-    example_must(memory != NULL && work.data != NULL, "memory");
+    example_must(memory != NULL, "memory");
     gw_exchange_memory(exchange, memory);
     example_fill(values, LEN, rank);
-    const uint64_t word = all_reduce(rank, &work);
+    const uint64_t word = all_reduce(rank);
     const double nmse = example_nmse(values, LEN, RANKS);
     (void)printf("rank %d: NMSE %.1e, crc %08x\n", rank, nmse, gw_crc32c(0, values, sizeof values));
     gw_exchange_close(exchange);
     gw_runtime_close(runtime);
     free(memory);
-    free(work.data);
     return word != 0 || nmse > 2e-3;
 }
 
