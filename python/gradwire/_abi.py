@@ -10,10 +10,13 @@ from gradwire import _structs
 from gradwire._constants import GW_ABI_VERSION
 from gradwire._structs import gw_abi_struct
 
+# Libraries beside gradwire: the prefix of their queries, and how their structs begin
+BESIDE = {"gw_plan_": ("gw_plan",), "gw_runtime_": ("gw_runtime", "gw_exchange")}
+
 
 def check(library: ctypes.CDLL, path: str, prefix: str = "gw_") -> None:
     """Raises ImportError, with every difference named, unless all structs of this package that are the library's fit
-    it. prefix: of its functions and structs: "gw_", or "gw_plan_" for the planner."""
+    it. prefix: of its query: "gw_", or one of BESIDE."""
     try:
         query_version = getattr(library, prefix + "abi_version")
         query_structs = getattr(library, prefix + "abi_structs")
@@ -27,9 +30,15 @@ def check(library: ctypes.CDLL, path: str, prefix: str = "gw_") -> None:
         raise ImportError(f"{path}: its ABI query has version {version}, this package reads {GW_ABI_VERSION}")
     query_structs.restype = ctypes.POINTER(gw_abi_struct)
     query_structs.argtypes = (ctypes.POINTER(ctypes.c_size_t),)
-    is_plan = prefix == "gw_plan_"
-    ours = {name: struct for name, struct in vars(_structs).items() if name.startswith("gw_")}
-    compare(query_structs, {n: struct for n, struct in ours.items() if n.startswith("gw_plan") == is_plan}, path)
+    ours = {name: struct for name, struct in vars(_structs).items() if _library_of(name) == prefix}
+    compare(query_structs, ours, path)
+
+
+def _library_of(name: str) -> str | None:
+    """The prefix of the library that has a struct, None for what is no struct."""
+    if not name.startswith("gw_"):
+        return None
+    return next((prefix for prefix, begins in BESIDE.items() if name.startswith(begins)), "gw_")
 
 
 def compare(query: Callable[..., Any], structs: Mapping[str, type[ctypes.Structure]], path: str) -> None:

@@ -1,0 +1,347 @@
+/*
+ * Exchanges of the runtime, all ranks in one process, against the calls of collective.h one after the other:
+ * results to the bit, whatever the transport does, and failures that all ranks learn.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "runtime_group.h"
+
+#include <math.h>
+
+static const group_setup plain = {.ranks = 3, .threads = 2, .len = 30000, .has_maps = 1, .seed = 1};
+
+static void run_case(const group_setup *setup, int rounds)
+{
+    group g;
+    group_make(&g, setup);
+    if (setup->has_maps) {
+        group_build_maps(&g);
+    }
+    for (int i = 0; i < rounds; i++) {
+        float *expected = group_reference(&g);
+        group_start(&g);
+        assert_true(group_pump(&g, 0));
+        group_check(&g, expected);
+        free(expected);
+        for (uint32_t r = 0; r < setup->ranks; r++) {
+            assert_int_equal(atomic_load(&g.rank[r].blocks), 0);
+        }
+    }
+    group_free(&g);
+}
+
+/* Every number of ranks and threads, with all else by chance. */
+static void test_results(void **state)
+{
+    (void)state;
+    static const uint32_t ranks[] = {1, 2, 3, 5, 8, 17}, threads[] = {0, 1, 4};
+    test_random random = {3};
+    for (size_t i = 0; i < 6; i++) {
+        for (size_t k = 0; k < 12; k++) {
+            group_setup setup = {.ranks = ranks[i], .threads = threads[k % 3], .seed = 100 * i + k};
+            setup.len = k < 9 ? 30000 : 1000; /* the shards of some ranks are empty */
+            setup.has_buffers = (int)(k / 3 % 2);
+            setup.has_helpers = test_random_below(&random, 3) == 0;
+            setup.has_maps = (int)test_random_below(&random, 2);
+            setup.contribution_bits = test_random_below(&random, 2);
+            setup.flags = test_random_below(&random, 2) ? GW_EXCHANGE_FALLBACK : 0;
+            setup.place = test_random_below(&random, 2) ? PLACE_APART : PLACE_SAME;
+            if (test_random_below(&random, 2)) {
+                setup.flags |= GW_EXCHANGE_SCATTER;
+                setup.shard_len = test_random_below(&random, 2) ? (setup.len + ranks[i] - 1) / ranks[i] : 0;
+                setup.place = setup.shard_len && k % 2 ? PLACE_FRONT : setup.place;
+            }
+            run_case(&setup, 2);
+        }
+    }
+}
+
+/* Sums of an MPI-like reduce-scatter in place wait until nothing reads the values any more. */
+static void test_scatter_in_front(void **state)
+{
+    (void)state;
+    for (uint32_t threads = 0; threads < 4; threads++) {
+        group_setup setup = {.ranks = 4,
+                             .threads = threads,
+                             .len = 40000,
+                             .shard_len = 10000,
+                             .flags = GW_EXCHANGE_SCATTER,
+                             .place = PLACE_FRONT,
+                             .has_buffers = 1,
+                             .seed = threads};
+        run_case(&setup, 1);
+    }
+}
+
+/* ------------ samples ------------ */
+
+/* Squares of the values that a rank contributes to other ranks' pieces. */
+static double others_square(const group *g, uint32_t rank)
+{
+    double square = 0;
+    for (uint32_t i = 0; i < g->layout.piece_count; i++) {
+        gw_collective_piece piece;
+        assert_int_equal(gw_collective_piece_at(&g->layout, i, &piece), GW_OK);
+        for (uint64_t k = 0; piece.owner != rank && k < piece.len; k++) {
+            double value = (double)g->rank[rank].values[piece.first + k];
+            square += value * value;
+        }
+    }
+    return square;
+}
+
+static void test_samples(void **state)
+{
+    (void)state;
+    for (uint32_t bits = 0; bits < 3; bits++) {
+        group_setup setup = plain;
+        setup.has_maps = bits < 2;
+        setup.contribution_bits = bits;
+        setup.flags = GW_EXCHANGE_SAMPLE;
+        group g;
+        group_make(&g, &setup);
+        if (setup.has_maps) {
+            group_build_maps(&g);
+        }
+        group_start(&g);
+        assert_true(group_pump(&g, 0));
+        for (uint32_t r = 0; r < setup.ranks; r++) {
+            gw_exchange_stats stats;
+            gw_exchange_stats_get(g.rank[r].exchange, &stats);
+            double square = others_square(&g, r);
+            assert_int_equal(stats.operations, 1);
+            assert_true(stats.sent_size > 0 && stats.received_size > 0);
+            assert_true(fabs(stats.sample_square - square) <= 1e-12 * square);
+            assert_true(stats.sample_error > 0 && stats.sample_error < stats.sample_square);
+        }
+        group_free(&g);
+    }
+}
+
+/* ------------ failures ------------ */
+
+/* A damaged contribution: the owner notifies all. A damaged result: its receivers detect it. */
+static void test_damage(void **state)
+{
+    (void)state;
+    for (uint32_t kind = GW_RUNTIME_SEND; kind <= GW_RUNTIME_SHARE; kind++) {
+        group_setup setup = plain;
+        setup.has_buffers = kind == GW_RUNTIME_SEND;
+        setup.damage_kind = kind;
+        setup.damage_piece = 3; /* the first of rank 1 */
+        group g;
+        group_make(&g, &setup);
+        group_build_maps(&g);
+        group_start(&g);
+        assert_true(group_pump(&g, 0));
+        for (uint32_t r = 0; r < setup.ranks; r++) {
+            int knows = kind == GW_RUNTIME_SEND || r != 1;
+            gw_collective_blame blame;
+            gw_collective_word_read(g.rank[r].word, &blame);
+            assert_int_equal(blame.status != GW_OK, knows);
+            assert_true(!knows || blame.piece == 3);
+        }
+        group_free(&g);
+    }
+}
+
+/* A rank without memory for one of its messages: all ranks learn its name, and nothing is left behind. */
+static void test_no_memory(void **state)
+{
+    (void)state;
+    for (uint32_t number = 1; number <= 11; number++) {
+        group_setup setup = {.ranks = 4,
+                             .threads = number % 3,
+                             .len = 40000,
+                             .has_buffers = 1,
+                             .poor_rank = 2,
+                             .poor_take = number, /* of 9 contributions and 3 sums */
+                             .flags = number == 11 ? GW_EXCHANGE_SCATTER : 0,
+                             .seed = number};
+        setup.poor_take = number == 11 ? 1 : number;
+        group g;
+        group_make(&g, &setup);
+        group_start(&g);
+        assert_true(group_pump(&g, 0));
+        uint64_t worst = 0;
+        for (uint32_t r = 0; r < setup.ranks; r++) {
+            assert_true(g.rank[r].word != 0 || (setup.flags & GW_EXCHANGE_SCATTER));
+            worst = g.rank[r].word > worst ? g.rank[r].word : worst;
+        }
+        gw_collective_blame blame;
+        gw_collective_word_read(worst, &blame);
+        assert_int_equal(blame.status, GW_ERR_LIMIT);
+        assert_int_equal(blame.rank, 2);
+        group_free(&g);
+    }
+}
+
+/* The memory of everything that a stopped exchange could still touch goes away. */
+static void check_stopped(group *g)
+{
+    for (uint32_t r = 0; r < g->setup.ranks; r++) {
+        group_stop(g, r);
+    }
+    assert_int_equal(g->parcel_count, 0);
+    for (uint32_t r = 0; r < g->setup.ranks; r++) {
+        group_rank *rank = &g->rank[r];
+        gw_runtime_event event;
+        gw_exchange_run run = {.values = rank->apart, .result = rank->apart};
+        assert_int_equal(atomic_load(&rank->blocks), 0);
+        free(rank->memory);
+        free(rank->values);
+        rank->memory = NULL;
+        rank->values = NULL;
+        assert_int_equal(gw_runtime_wait(g->runtime, &event, 1, 0), 0);
+        assert_int_equal(gw_runtime_work(g->runtime, &g->workspace), 0);
+        assert_int_equal(gw_exchange_start(rank->exchange, &run), GW_ERR_STATE);
+        gw_exchange_stop(rank->exchange);
+    }
+    group_free(g);
+}
+
+/* One rank is cut off: the others wait until they are stopped. */
+static void test_lost_rank(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 6; i++) {
+        group_setup setup = plain;
+        setup.threads = i % 3;
+        setup.has_buffers = i > 2;
+        setup.lost_rank_1 = 1 + i % 3;
+        setup.seed = i;
+        group g;
+        group_make(&g, &setup);
+        group_build_maps(&g);
+        group_start(&g);
+        assert_int_equal(group_pump(&g, 0), 0);
+        check_stopped(&g);
+    }
+}
+
+/* A stop after any number of rounds, in operations and maps, while threads work. */
+static void test_stop(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 60; i++) {
+        group_setup setup = {.ranks = 5,
+                             .threads = i % 5,
+                             .has_helpers = i % 7 == 0,
+                             .len = 50000,
+                             .has_maps = 1,
+                             .has_buffers = i % 2 == 0,
+                             .flags = i % 3 == 0 ? GW_EXCHANGE_SCATTER : 0,
+                             .seed = i};
+        group g;
+        group_make(&g, &setup);
+        if (i % 6 == 5) {
+            for (uint32_t r = 0; r < setup.ranks; r++) {
+                assert_int_equal(gw_exchange_map_start(g.rank[r].exchange, &g.segments, 5.0f), GW_OK);
+            }
+        } else {
+            group_build_maps(&g);
+            group_start(&g);
+            (void)group_pump(&g, 1 + 3 * i);
+            group_stop(&g, i % 5);
+            (void)group_pump(&g, i);
+        }
+        check_stopped(&g);
+    }
+}
+
+/* ------------ arguments ------------ */
+
+static void release_nothing(void *context, void *data)
+{
+    (void)context;
+    (void)data;
+}
+
+static void test_open(void **state)
+{
+    (void)state;
+    gw_exchange_close(NULL);
+    gw_exchange_stop(NULL);
+    group g;
+    group_make(&g, &plain);
+    gw_exchange *bad = NULL;
+    gw_exchange_config config = group_config(&g, 3);
+    assert_int_equal(gw_exchange_open(g.runtime, &config, &bad), GW_ERR_ARG);
+    config = group_config(&g, 0);
+    assert_int_equal(gw_exchange_open(NULL, &config, &bad), GW_ERR_ARG);
+    config.buffers.release = release_nothing; /* and no take */
+    assert_int_equal(gw_exchange_open(g.runtime, &config, &bad), GW_ERR_ARG);
+    config = group_config(&g, 0);
+    config.codec.tolerance_bits = 99;
+    assert_int_equal(gw_exchange_open(g.runtime, &config, &bad), GW_ERR_OPTION);
+    config = group_config(&g, 0);
+    config.segment_max = UINT64_MAX;
+    assert_int_equal(gw_exchange_open(g.runtime, &config, &bad), GW_ERR_LIMIT);
+    assert_null(bad);
+    group_free(&g);
+}
+
+static void test_start(void **state)
+{
+    (void)state;
+    group g;
+    group_make(&g, &plain);
+    gw_exchange *exchange = g.rank[0].exchange;
+    float *values = g.rank[0].values;
+    gw_exchange_run run = {.values = values, .result = values, .scale = 1};
+    uint64_t words[GW_COLLECTIVE_MAP_WORDS];
+    assert_int_equal(gw_exchange_map_words(exchange, words), GW_ERR_STATE);
+    assert_int_equal(gw_exchange_receive(exchange, 0, 1, NULL, 0), GW_ERR_STATE);
+    g.segments.count++;
+    assert_int_equal(gw_exchange_map_start(exchange, &g.segments, 3.0f), GW_ERR_ARG);
+    g.segments.count--;
+    group_build_maps(&g);
+    uint64_t first[GW_COLLECTIVE_MAP_WORDS];
+    for (uint32_t r = 0; r < 3; r++) {
+        assert_int_equal(gw_exchange_map_words(g.rank[r].exchange, r ? words : first), GW_OK);
+        assert_true(r == 0 || memcmp(words, first, sizeof words) == 0);
+    }
+    /* Results over values that are still read. */
+    run.result = values + 1;
+    assert_int_equal(gw_exchange_start(exchange, &run), GW_ERR_ARG);
+    run.flags = GW_EXCHANGE_SCATTER;
+    assert_int_equal(gw_exchange_start(exchange, &run), GW_ERR_ARG);
+    /* A message that never comes leaves the exchange busy; close does not wait for it. */
+    run = (gw_exchange_run){.values = values, .result = values, .scale = 1};
+    assert_int_equal(gw_exchange_start(exchange, &run), GW_OK);
+    assert_int_equal(gw_exchange_start(exchange, &run), GW_ERR_STATE);
+    assert_int_equal(gw_exchange_map_start(exchange, &g.segments, 3.0f), GW_ERR_STATE);
+    group_free(&g);
+}
+
+/* Room for events is that of one operation: the next one waits until they are taken. */
+static void test_events_not_taken(void **state)
+{
+    (void)state;
+    group_setup setup = {.ranks = 1, .len = 9000, .seed = 1};
+    group g;
+    group_make(&g, &setup);
+    gw_exchange_run run = {.values = g.rank[0].values, .result = g.rank[0].apart};
+    for (int i = 0; i < 3; i++) {
+        gw_runtime_event events[8];
+        assert_int_equal(gw_exchange_start(g.rank[0].exchange, &run), GW_OK);
+        while (gw_runtime_work(g.runtime, &g.workspace)) {
+        }
+        assert_int_equal(gw_exchange_start(g.rank[0].exchange, &run), GW_ERR_STATE);
+        assert_int_equal(gw_runtime_wait(g.runtime, events, 8, 0), 4); /* 3 SHARE, DONE */
+        assert_int_equal(events[3].kind, GW_RUNTIME_DONE);
+    }
+    group_free(&g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_results),   cmocka_unit_test(test_scatter_in_front),
+        cmocka_unit_test(test_samples),   cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_no_memory), cmocka_unit_test(test_lost_rank),
+        cmocka_unit_test(test_stop),      cmocka_unit_test(test_open),
+        cmocka_unit_test(test_start),     cmocka_unit_test(test_events_not_taken),
+    };
+    return cmocka_run_group_tests_name("exchange", tests, NULL, NULL);
+}
