@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Reduces results of gradwire_bench to medians and makes docs/results/speed.md of them.
 
-    scripts/bench_report.py --medians BENCH.json OUT.tsv   from Google Benchmark's JSON to a table of medians
-    scripts/bench_report.py --write                        writes speed.md from bench-*.tsv
-    scripts/bench_report.py                                exit status 1 if speed.md differs from that
+    bench/bench_report.py --medians BENCH.json OUT.tsv   from Google Benchmark's JSON to a table of medians
+    bench/bench_report.py --write                        writes speed.md from bench-*.tsv
+    bench/bench_report.py                                exit status 1 if speed.md differs from that
 
     --results DIRECTORY                                    instead of docs/results
 
@@ -21,9 +21,8 @@ import statistics
 import sys
 import textwrap
 
-import backends
+from result_pages import RESULTS, backends, write_or_compare
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 COLUMNS = ("us", "GBps", "ratio", "ratio_p10", "ratio_p90", "bits")
 LABELS = dict(backends.cpu())
 BACKENDS = tuple(LABELS)
@@ -240,7 +239,7 @@ def threads_section(run):
 
 
 def other_section(runs):
-    """A machine without AVX-512: `scripts/bench --name avx2-COMPILER`, perhaps of another commit."""
+    """A machine without AVX-512: `bench/measure --name avx2-COMPILER`, perhaps of another commit."""
     title = f"The same on a machine without AVX-512, commit {runs[0].about['commit']}"
     return calls_section(runs, backends_of(runs), title)
 
@@ -263,7 +262,7 @@ def speed_page(folder):
         signs and low bits. Differences below 10 % are noise. Times of single kernels are in
         [kernels.md](../kernels.md). The picture in [README.md](../../README.md) has a run of its own,
         [bench-picture](bench-picture.tsv)."""
-    text = "# Speed\n\nMade by `scripts/bench_report.py` from the tables of medians that `scripts/bench` wrote:\n\n"
+    text = "# Speed\n\nMade by `bench/bench_report.py` from the tables of medians that `bench/measure` wrote:\n\n"
     text += "".join(f"- [{run.name}]({run.name}.tsv): {run.machine()}\n" for run in (runs | other).values())
     text += f"\n{paragraph(intro)}\n"
     sections = [calls_section(single, columns)]
@@ -279,21 +278,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--medians", nargs=2, metavar=("BENCH.json", "OUT.tsv"))
     parser.add_argument("--write", action="store_true")
-    parser.add_argument("--results", default=os.path.join(ROOT, "docs/results"))
+    parser.add_argument("--results", default=RESULTS)
     options = parser.parse_args()
     if options.medians:
         medians(*options.medians)
         return 0
-    path, text = os.path.join(options.results, "speed.md"), speed_page(options.results)
-    if options.write:
-        with open(path, "w", encoding="utf-8") as f:
-            f.write(text)
-        return 0
-    with open(path, encoding="utf-8") as f:
-        same = f.read() == text
-    if not same:
-        print(f"{path} differs from its tables of medians; run scripts/bench_report.py --write")
-    return 0 if same else 1
+    pages = {os.path.join(options.results, "speed.md"): speed_page(options.results)}
+    return write_or_compare(pages, options.write, "bench/bench_report.py")
 
 
 if __name__ == "__main__":

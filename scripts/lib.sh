@@ -1,4 +1,4 @@
-# Shared by the scripts in this directory; source it, do not run it.
+# Shared by the scripts of the tree; source it, do not run it.
 #
 #   GW_JOBS  parallel jobs of builds and tests, default 2
 

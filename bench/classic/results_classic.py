@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """docs/results/classic.md and its plot, from docs/results/classic.tsv, classic-speed.tsv and gcomp-dial.tsv.
 
-    scripts/results_classic.py            says whether page and plot are those of the tables
-    scripts/results_classic.py --write    writes them
-    scripts/results_classic.py --measure CLASSIC_CALLS SNAPSHOT.json...
+    bench/classic/results_classic.py            says whether page and plot are those of the tables
+    bench/classic/results_classic.py --write    writes them
+    bench/classic/results_classic.py --measure CLASSIC_CALLS SNAPSHOT.json...
                                           prints classic.tsv (needs NumPy)
-    scripts/results_classic.py --speed BENCH.json TORCH.tsv
+    bench/classic/results_classic.py --speed BENCH.json TORCH.tsv
                                           prints classic-speed.tsv
 
-scripts/results_classic runs all of it.
+bench/classic/results_classic runs all of it.
 """
 
 import csv
@@ -18,12 +18,22 @@ import os
 import statistics
 import sys
 
-import backends
 from results_classic_page import PAGE
-from results_gcomp_dial import dots, marker, show, table, text
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-RESULTS = os.path.join(ROOT, "docs/results")
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from result_pages import (  # noqa: E402
+    RESULTS,
+    ROOT,
+    backends,
+    curve,
+    marker,
+    show,
+    svg_head,
+    table,
+    text,
+    write_or_compare,
+)
+
 COLUMNS = ("snapshot", "scheme", "setting", "bits", "position_bits", "nmse", "nmse_median", "cosine")
 SHARES = (("0.1 %", 0.001), ("1 %", 0.01), ("10 %", 0.1))
 VALUES = ("fp32", "fp16", "gcomp")
@@ -264,10 +274,7 @@ def place(row, x0, y0):
 
 
 def line(rows, color, dash, x0, y0):
-    points = [p for p in (place(row, x0, y0) for row in rows) if p is not None]
-    style = f' stroke-dasharray="{dash}"' if dash else ""
-    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-    return [f'<polyline fill="none" stroke="{color}" stroke-width="1.5"{style} points="{path}"/>', dots(points, color)]
+    return curve([p for p in (place(row, x0, y0) for row in rows) if p is not None], color, dash)
 
 
 def panel(data, snapshot, x0, y0):
@@ -300,13 +307,8 @@ def picture(data):
     labels += [(label, color, "", shape) for _, label, shape, color in POINTS] + [("THC, 4 bits", "#1a7f37", "", "up")]
     width = LEFT + 2 * WIDTH + GAP_X + 32
     height = TOP + rows * (HEIGHT + GAP_Y) + 16 * ((len(labels) + 2) // 3)
-    out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        'font-family="sans-serif" fill="#1f2328">',
-        "<title>NMSE against bits a value: classic codecs, GCOMP and THC</title>",
-        f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
-        text(16, 26, "NMSE against bits a value (both logarithmic)", size=15, more=' font-weight="bold"'),
-    ]
+    title = "NMSE against bits a value: classic codecs, GCOMP and THC"
+    out = svg_head(width, height, title, "NMSE against bits a value (both logarithmic)")
     for i, snapshot in enumerate(snapshots):
         x0, y0 = LEFT + i % 2 * (WIDTH + GAP_X), TOP + i // 2 * (HEIGHT + GAP_Y)
         out.append(text(x0, y0 - 10, snapshot, size=12, more=' font-weight="bold"'))
@@ -341,18 +343,8 @@ def main():
         speed(*arguments[1:])
         return 0
     data = Data()
-    wrong = 0
-    for name, content in (("classic.md", page(data)), ("classic.svg", picture(data))):
-        path = os.path.join(RESULTS, name)
-        if arguments == ["--write"]:
-            with open(path, "w", encoding="utf-8") as f:
-                f.write(content)
-            continue
-        with open(path, encoding="utf-8") as f:
-            if f.read() != content:
-                print(f"{name} is not that of the tables: scripts/results_classic.py --write")
-                wrong = 1
-    return wrong
+    pages = {os.path.join(RESULTS, "classic.md"): page(data), os.path.join(RESULTS, "classic.svg"): picture(data)}
+    return write_or_compare(pages, arguments == ["--write"], "bench/classic/results_classic.py")
 
 
 if __name__ == "__main__":

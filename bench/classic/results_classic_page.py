@@ -4,8 +4,8 @@
 PAGE = """# Classic codecs: error, bits, speed
 
 The compressors of [classic.h](../../include/gradwire/classic.h) on real gradients, beside GCOMP's dial and THC, and
-their speed beside torch code that does the same. Made by `scripts/results_classic`: error and bits are
-[classic.tsv](classic.tsv) (`scripts/results_classic.py --measure`, through the library), speed is
+their speed beside torch code that does the same. Made by `bench/classic/results_classic`: error and bits are
+[classic.tsv](classic.tsv) (`bench/classic/results_classic.py --measure`, through the library), speed is
 [classic-speed.tsv](classic-speed.tsv) (`bench/bench_classic.cc`, `bench/classic_torch.py`). Rows in italics are those
 of [gcomp-dial.md](gcomp-dial.md), which has no cosines.
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What scripts/gpu carries in addition to the program: recorded gradients with their optimizer states, and nvCOMP.
+"""What bench/cuda/gpu carries in addition to the program: recorded gradients with their optimizer states, and nvCOMP.
 
     gpu_carry.py list FOLDER                    FOLDER/states.tsv for the snapshots in FOLDER, for gpu_check states
     gpu_carry.py states FROM TO KIB             gzipped copies of the snapshots FROM/*.npy in TO and TO/states.tsv,

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Other people's codecs on the same GPU, for the report of scripts/gpu: torch's cast to bf16, nvCOMP ANS.
+"""Other people's codecs on the same GPU, for the report of bench/cuda/gpu: torch's cast to bf16, nvCOMP ANS.
 
     gpu_compare.py [--len N] [--repeats N]
 

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 FLAGS = ["-std=c++17", "-O3", "-fmad=false", "-lineinfo", f"-I{ROOT}/src", f"-I{ROOT}/include"]
 
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """docs/results/gcomp-dial.md and its plot, from docs/results/gcomp-dial.tsv and gcomp-dial-others.tsv.
 
-    scripts/results_gcomp_dial.py            says whether page and plot are those of the tables
-    scripts/results_gcomp_dial.py --write    writes them
-    scripts/results_gcomp_dial.py --others SNAPSHOT.json...
+    bench/gcomp/results_gcomp_dial.py            says whether page and plot are those of the tables
+    bench/gcomp/results_gcomp_dial.py --write    writes them
+    bench/gcomp/results_gcomp_dial.py --others SNAPSHOT.json...
                                              prints the rows of zfp and SZ3 (pip install zfpy==1.0.1 pysz==1.1.0 numpy)
 
-scripts/results_gcomp runs all of it.
+bench/gcomp/results_gcomp runs all of it.
 """
 
 import csv
@@ -16,8 +16,9 @@ import os
 import statistics
 import sys
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-RESULTS = os.path.join(ROOT, "docs/results")
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from result_pages import RESULTS, curve, dots, marker, show, svg_head, table, text, write_or_compare  # noqa: E402
+
 COLUMNS = ("snapshot", "codec", "setting", "bits", "nmse", "nmse_median", "v_mean", "v_total")
 
 # Most bits a value that derived, stochastic frames with deep cuts (preset small) may need.
@@ -93,15 +94,6 @@ class Data:
 
     def one(self, snapshot, codec, setting):
         return next(row for row in self.series(snapshot, codec) if row["setting"] == setting)
-
-
-def show(value):
-    return "-" if value is None else f"{value:.2g}" if value >= 0.01 else f"{value:.1e}".replace("e-0", "e-")
-
-
-def table(head, rows):
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows]) + "\n"
 
 
 def errors(row):
@@ -239,25 +231,6 @@ PANEL_WIDTH, PANEL_HEIGHT, LEFT, TOP, GAP_X, GAP_Y = 264, 220, 52, 76, 62, 70
 X_LOG2, Y_LOG10 = (-3.5, 4.25), {"nmse": (-8, 2), "nmse_median": (-8, 2), "v_mean": (-10, 2)}
 
 
-def dots(points, color):
-    path = "".join(f"M{x:.1f},{y:.1f}h0" for x, y in points)
-    return f'<path d="{path}" stroke="{color}" stroke-width="4.4" stroke-linecap="round"/>'
-
-
-def marker(shape, x, y, color):
-    corners = {
-        "square": ((-3, -3), (3, -3), (3, 3), (-3, 3)),
-        "diamond": ((0, -4.5), (4.5, 0), (0, 4.5), (-4.5, 0)),
-        "up": ((0, -4), (4, 3), (-4, 3)),
-        "down": ((0, 4), (4, -3), (-4, -3)),
-    }[shape]
-    return '<polygon points="' + " ".join(f"{x + a:.1f},{y + b:.1f}" for a, b in corners) + f'" fill="{color}"/>'
-
-
-def text(x, y, content, anchor="start", size=11, more=""):
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}"{more}>{content}</text>'
-
-
 def panel(data, snapshot, key, x0, y0):
     """What lies outside the axes is left out."""
     low, high = Y_LOG10[key]
@@ -283,10 +256,7 @@ def panel(data, snapshot, key, x0, y0):
     for codec, start, _, color, dash in LINES:
         places = [place(row) for row in data.series(snapshot, codec) if row["setting"].startswith(start)]
         points = sorted(p for p in places if p is not None)
-        style = f' stroke-dasharray="{dash}"' if dash else ""
-        line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-        out.append(f'<polyline fill="none" stroke="{color}" stroke-width="1.5"{style} points="{line}"/>')
-        out.append(dots(points, color))
+        out += curve(points, color, dash)
     for codec, _, shape, color in POINTS:
         places = [place(row) for row in data.series(snapshot, codec)]
         out += [marker(shape, *p, color) for p in places if p is not None]
@@ -311,13 +281,8 @@ def legend(x, y):
 def picture(data):
     width = LEFT + 3 * PANEL_WIDTH + 2 * GAP_X + 44
     height = TOP + len(data.rows) * (PANEL_HEIGHT + GAP_Y)
-    out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        'font-family="sans-serif" fill="#1f2328">',
-        "<title>Error against bits a value: the dial and other codecs</title>",
-        f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
-        text(16, 26, "Error against bits a value (both logarithmic)", size=15, more=' font-weight="bold"'),
-    ]
+    title = "Error against bits a value: the dial and other codecs"
+    out = svg_head(width, height, title, "Error against bits a value (both logarithmic)")
     legend_is_placed = False
     for row, snapshot in enumerate(data.rows):
         y0 = TOP + row * (PANEL_HEIGHT + GAP_Y)
@@ -340,9 +305,9 @@ def picture(data):
 PAGE = """# GCOMP: the dial
 
 Bits a value and error of GCOMP from lossless to below one bit, beside other codecs on the same gradients. Made by
-`scripts/results_gcomp`: the measurements are [gcomp-dial.tsv](gcomp-dial.tsv) (`tests/gcomp/results_gcomp_dial.c`,
+`bench/gcomp/results_gcomp`: the measurements are [gcomp-dial.tsv](gcomp-dial.tsv) (`tests/gcomp/results_gcomp_dial.c`,
 public API only) and [gcomp-dial-others.tsv](gcomp-dial-others.tsv) (zfp and SZ3 from PyPI);
-`scripts/results_gcomp_dial.py` writes this page and the plot from them. Speed is in [speed.md](speed.md).
+`bench/gcomp/results_gcomp_dial.py` writes this page and the plot from them. Speed is in [speed.md](speed.md).
 
 Every byte of a frame counts. Frames of GCOMP here: fp32, stochastic rounding and preset small where nothing else is
 said, chunks of 2^14 values, one encode and decode.
@@ -459,18 +424,8 @@ def main():
         others(sys.argv[2:])
         return 0
     data = Data()
-    same = True
-    for name, content in (("gcomp-dial.md", page(data)), ("gcomp-dial.svg", picture(data))):
-        path = os.path.join(RESULTS, name)
-        if sys.argv[1:] == ["--write"]:
-            with open(path, "w", encoding="utf-8") as f:
-                f.write(content)
-            continue
-        with open(path, encoding="utf-8") as f:
-            if f.read() != content:
-                print(f"docs/results/{name} is not that of the tables; run scripts/results_gcomp_dial.py --write")
-                same = False
-    return 0 if same else 1
+    pages = {os.path.join(RESULTS, "gcomp-dial.md"): page(data), os.path.join(RESULTS, "gcomp-dial.svg"): picture(data)}
+    return write_or_compare(pages, sys.argv[1:] == ["--write"], "bench/gcomp/results_gcomp_dial.py")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Cut the snapshots of data/samples out of the large ones.
 
-    scripts/make_samples.py [SOURCE] [DESTINATION]
+    data/samples/make_samples.py [SOURCE] [DESTINATION]
 
 SOURCE defaults to $GW_SHARED_DATA/gradients, else ../shared/data/gradients; DESTINATION to data/samples.
 
@@ -23,7 +23,7 @@ import sys
 WINDOW_COUNT = 32
 WINDOW_LEN = 2048
 NAMES = ("resnet50-sgdm-step0400", "resnet50-adamw-step0400", "bertbase-adamw-step0050")
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def read_npy(path):
