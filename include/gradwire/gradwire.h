@@ -5,7 +5,7 @@
  *   gcomp.h  near-lossless gradient compression (GCOMP)
  *   thc.h    homomorphic compression (THC)
  *   classic.h  Top-k, signs, QSGD and other classic compressors
- *   cuda.h   both codecs on NVIDIA GPUs
+ *   cuda.h   both codecs on NVIDIA GPUs (installed with GW_INSTALL_CUDA)
  *   collective.h  steps of a compressed all-reduce
  *   plan.h   planners: what to fuse, compress and send how
  *   abi.h    layout of the structs, for callers that cannot include these headers
