@@ -1,5 +1,6 @@
 """What the scripts that make pages and pictures of results share."""
 
+import math
 import os
 import sys
 
@@ -56,6 +57,36 @@ def text(x, y, content, anchor="start", size=11, more=""):
 def dots(points, color):
     path = "".join(f"M{x:.1f},{y:.1f}h0" for x, y in points)
     return f'<path d="{path}" stroke="{color}" stroke-width="4.4" stroke-linecap="round"/>'
+
+
+class Axes:
+    """A panel: bits a value to the right, an error upwards, both logarithmic, labels of bits in the format form."""
+
+    def __init__(self, x0, y0, width, height, bits_log2, error_log10, form):
+        self.x0, self.y0, self.width, self.height = x0, y0, width, height
+        self.left, self.right = bits_log2
+        self.low, self.high = error_log10
+        self.form = form
+
+    def place(self, bits, error):
+        """What lies outside the axes is left out: None."""
+        if not error:
+            return None
+        x = (math.log2(bits) - self.left) / (self.right - self.left)
+        y = (self.high - math.log10(error)) / (self.high - self.low)
+        return (self.x0 + x * self.width, self.y0 + y * self.height) if 0 <= x <= 1 and 0 <= y <= 1 else None
+
+    def svg(self):
+        out, grid = [], ""
+        for e in range(self.low, self.high + 1, 2):
+            y = self.y0 + (self.high - e) / (self.high - self.low) * self.height
+            grid += f"M{self.x0},{y:.1f}h{self.width}"
+            out.append(text(self.x0 - 6, y + 4, f"1e{e}", "end"))
+        for e in range(math.ceil(self.left), math.floor(self.right) + 1):
+            x = self.x0 + (e - self.left) / (self.right - self.left) * self.width
+            grid += f"M{x:.1f},{self.y0}v{self.height}"
+            out.append(text(x, self.y0 + self.height + 14, format(2.0**e, self.form), "middle"))
+        return [*out, f'<path d="{grid}" stroke="#e3e7eb"/>']
 
 
 def curve(points, color, dash):

@@ -24,6 +24,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from result_pages import (  # noqa: E402
     RESULTS,
     ROOT,
+    Axes,
     backends,
     curve,
     marker,
@@ -264,39 +265,25 @@ WIDTH, HEIGHT, LEFT, TOP, GAP_X, GAP_Y = 400, 280, 56, 70, 72, 72
 X_LOG2, Y_LOG10 = (-5, 4.5), (-8, 2)
 
 
-def place(row, x0, y0):
-    """What lies outside the axes is left out."""
-    if not row["nmse"]:
-        return None
-    x = (math.log2(row["bits"]) - X_LOG2[0]) / (X_LOG2[1] - X_LOG2[0])
-    y = (Y_LOG10[1] - math.log10(row["nmse"])) / (Y_LOG10[1] - Y_LOG10[0])
-    return (x0 + x * WIDTH, y0 + y * HEIGHT) if 0 <= x <= 1 and 0 <= y <= 1 else None
-
-
-def line(rows, color, dash, x0, y0):
-    return curve([p for p in (place(row, x0, y0) for row in rows) if p is not None], color, dash)
-
-
 def panel(data, snapshot, x0, y0):
-    out, grid = [], ""
-    for e in range(Y_LOG10[0], Y_LOG10[1] + 1, 2):
-        y = y0 + (Y_LOG10[1] - e) / (Y_LOG10[1] - Y_LOG10[0]) * HEIGHT
-        grid += f"M{x0},{y:.1f}h{WIDTH}"
-        out.append(text(x0 - 6, y + 4, f"1e{e}", "end"))
-    for e in range(math.ceil(X_LOG2[0]), math.floor(X_LOG2[1]) + 1):
-        x = x0 + (e - X_LOG2[0]) / (X_LOG2[1] - X_LOG2[0]) * WIDTH
-        grid += f"M{x:.1f},{y0}v{HEIGHT}"
-        out.append(text(x, y0 + HEIGHT + 14, f"{2.0**e:.3g}", "middle"))
-    out.append(f'<path d="{grid}" stroke="#e3e7eb"/>')
+    axes = Axes(x0, y0, WIDTH, HEIGHT, X_LOG2, Y_LOG10, ".3g")
+
+    def place(row):
+        return axes.place(row["bits"], row["nmse"])
+
+    def line(rows, color, dash):
+        return curve([p for p in map(place, rows) if p is not None], color, dash)
+
+    out = axes.svg()
     for scheme, start, end, _, color, dash in LINES:
-        out += line(data.series(snapshot, scheme, start, end), color, dash, x0, y0)
+        out += line(data.series(snapshot, scheme, start, end), color, dash)
     for codec, start, _, color, dash in DIAL_LINES:
         rows = [r for r in data.dial[snapshot] if r["codec"] == codec and r["setting"].startswith(start)]
-        out += line(sorted(rows, key=lambda r: r["bits"]), color, dash, x0, y0)
+        out += line(sorted(rows, key=lambda r: r["bits"]), color, dash)
     for scheme, _, shape, color in POINTS:
-        at = place(data.one(snapshot, scheme, "-"), x0, y0)
+        at = place(data.one(snapshot, scheme, "-"))
         out += [marker(shape, *at, color)] if at is not None else []
-    thc = place(next(r for r in data.dial[snapshot] if r["codec"] == "THC"), x0, y0)
+    thc = place(next(r for r in data.dial[snapshot] if r["codec"] == "THC"))
     return out + ([marker("up", *thc, "#1a7f37")] if thc is not None else [])
 
 

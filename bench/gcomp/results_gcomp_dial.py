@@ -17,7 +17,7 @@ import statistics
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from result_pages import RESULTS, curve, dots, marker, show, svg_head, table, text, write_or_compare  # noqa: E402
+from result_pages import RESULTS, Axes, curve, dots, marker, show, svg_head, table, text, write_or_compare  # noqa: E402
 
 COLUMNS = ("snapshot", "codec", "setting", "bits", "nmse", "nmse_median", "v_mean", "v_total")
 
@@ -232,27 +232,12 @@ X_LOG2, Y_LOG10 = (-3.5, 4.25), {"nmse": (-8, 2), "nmse_median": (-8, 2), "v_mea
 
 
 def panel(data, snapshot, key, x0, y0):
-    """What lies outside the axes is left out."""
-    low, high = Y_LOG10[key]
+    axes = Axes(x0, y0, PANEL_WIDTH, PANEL_HEIGHT, X_LOG2, Y_LOG10[key], "g")
 
     def place(row):
-        if not row[key]:
-            return None
-        x = (math.log2(row["bits"]) - X_LOG2[0]) / (X_LOG2[1] - X_LOG2[0])
-        y = (high - math.log10(row[key])) / (high - low)
-        return (x0 + x * PANEL_WIDTH, y0 + y * PANEL_HEIGHT) if 0 <= x <= 1 and 0 <= y <= 1 else None
+        return axes.place(row["bits"], row[key])
 
-    out = []
-    grid = ""
-    for e in range(low, high + 1, 2):
-        y = y0 + (high - e) / (high - low) * PANEL_HEIGHT
-        grid += f"M{x0},{y:.1f}h{PANEL_WIDTH}"
-        out.append(text(x0 - 6, y + 4, f"1e{e}", "end"))
-    for e in range(math.ceil(X_LOG2[0]), math.floor(X_LOG2[1]) + 1):
-        x = x0 + (e - X_LOG2[0]) / (X_LOG2[1] - X_LOG2[0]) * PANEL_WIDTH
-        grid += f"M{x:.1f},{y0}v{PANEL_HEIGHT}"
-        out.append(text(x, y0 + PANEL_HEIGHT + 14, f"{2.0**e:g}", "middle"))
-    out.append(f'<path d="{grid}" stroke="#e3e7eb"/>')
+    out = axes.svg()
     for codec, start, _, color, dash in LINES:
         places = [place(row) for row in data.series(snapshot, codec) if row["setting"].startswith(start)]
         points = sorted(p for p in places if p is not None)
