@@ -186,20 +186,7 @@ void bench_classic_call(benchmark::State &state, ClassicCall call, uint32_t back
                         const Way &way, size_t bytes, bool cold)
 {
     const auto job = std::make_unique<ClassicJob>(backend, data_of(name, bytes), way);
-    Work work;
-    work.size = bytes;
-    work.bits_per_value = job->BitsPerValue();
-    work.run = [&] {
-        job->Run(call);
-    };
-    work.touched = job->TouchedBy(call);
-    work.cold = cold;
-    if (job->status == GW_OK) {
-        run_pairs(state, work);
-    }
-    if (job->status != GW_OK) {
-        state.SkipWithError(gw_status_message(job->status));
-    }
+    run_job(state, *job, call, job->BitsPerValue(), bytes, cold);
 }
 
 /* What decoding a sparse frame is compared with: the output cleared, and nothing else. */

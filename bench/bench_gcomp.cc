@@ -204,19 +204,7 @@ void bench_call(benchmark::State &state, Call call, uint32_t backend, const std:
                 const Mode &mode, size_t bytes, bool cold)
 {
     const auto job = std::make_unique<Job>(backend, data_of(name, bytes), mode);
-    if (failed(state, *job)) {
-        return;
-    }
-    Work work;
-    work.size = bytes;
-    work.bits_per_value = job->BitsPerValue();
-    work.run = [&] {
-        job->Run(call);
-    };
-    work.touched = job->TouchedBy(call);
-    work.cold = cold;
-    run_pairs(state, work);
-    failed(state, *job);
+    run_job(state, *job, call, job->BitsPerValue(), bytes, cold);
 }
 
 void bench_threads(benchmark::State &state, Call call, uint32_t backend, const std::string &name,

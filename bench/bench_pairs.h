@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "gradwire/gradwire.h"
+
 /* Memory that one run reads or writes. */
 struct Touched {
     const void *data;
@@ -43,6 +45,26 @@ struct Work {
  *                   processor all the time. The system counts in steps of 10 ms: imprecise for short runs.
  */
 void run_pairs(benchmark::State &state, const Work &work);
+
+/* Pairs for one call of a job: the buffers of a codec, with a status, Run(call) and TouchedBy(call). */
+template <class Job, class Call>
+void run_job(benchmark::State &state, Job &job, Call call, double bits_per_value, size_t bytes, bool cold)
+{
+    Work work;
+    work.size = bytes;
+    work.bits_per_value = bits_per_value;
+    work.run = [&] {
+        job.Run(call);
+    };
+    work.touched = job.TouchedBy(call);
+    work.cold = cold;
+    if (job.status == GW_OK) {
+        run_pairs(state, work);
+    }
+    if (job.status != GW_OK) {
+        state.SkipWithError(gw_status_message(job.status));
+    }
+}
 
 /* The same for a part of a codec, len values per call, hot; also the counter ns_per_value. */
 void run_kernel_pairs(benchmark::State &state, size_t len, const std::function<void()> &run);

@@ -123,20 +123,7 @@ void bench_call(benchmark::State &state, Call call, uint32_t backend, const std:
                 bool cold)
 {
     const auto job = std::make_unique<Job>(backend, data_of(name, bytes));
-    Work work;
-    work.size = bytes;
-    work.bits_per_value = job->BitsPerValue(call);
-    work.run = [&] {
-        job->Run(call);
-    };
-    work.touched = job->TouchedBy(call);
-    work.cold = cold;
-    if (job->status == GW_OK) {
-        run_pairs(state, work);
-    }
-    if (job->status != GW_OK) {
-        state.SkipWithError(gw_status_message(job->status));
-    }
+    run_job(state, *job, call, job->BitsPerValue(call), bytes, cold);
 }
 
 } // namespace

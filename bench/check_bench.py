@@ -3,7 +3,7 @@
 
     check_bench.py GRADWIRE_BENCH SOURCE-DIRECTORY BUILD-DIRECTORY
 
-On the samples, 64 KiB and 1 MiB with threads: names are those that scripts/bench filters, counters are there and are
+On the samples, 64 KiB and 1 MiB with threads: names are those that bench/measure filters, counters are there and are
 numbers, every backend of this machine and every kernel that it has was timed. The tables of medians are written, and
 speed.md, docs/kernels.md and the picture made from them pass their checks and notice a changed figure.
 """
@@ -41,8 +41,8 @@ def expect(condition, text):
 
 
 def load_script(source, name):
-    path = os.path.join(source, "scripts", name)
-    loader = importlib.machinery.SourceFileLoader(name.replace(".py", ""), path)
+    path = os.path.join(source, name)
+    loader = importlib.machinery.SourceFileLoader(os.path.basename(name), path)
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
     loader.exec_module(module)
     return module
@@ -122,22 +122,22 @@ def check_readers(source, folder, single, threaded):
     shutil.copy(os.path.join(source, "docs/kernels.md"), kernels)
 
     def script(*command):
-        path = os.path.join(source, "scripts", command[0])
+        path = os.path.join(source, command[0])
         done = subprocess.run([sys.executable, "-B", path, *command[1:]], capture_output=True, text=True)
         return done.returncode, f"{' '.join(command)}: status {done.returncode}\n{done.stdout}{done.stderr}"
 
     for source_file, table in ((single, gcc), (other, clang), (threaded, threads)):
-        status, log = script("bench_report.py", "--medians", source_file, table)
+        status, log = script("bench/bench_report.py", "--medians", source_file, table)
         expect(status == 0, log)
     pages = (
-        (("bench_report.py", "--results", folder), ("--write",), speed, r"(\| GCOMP decode \| )[0-9.]+"),
+        (("bench/bench_report.py", "--results", folder), ("--write",), speed, r"(\| GCOMP decode \| )[0-9.]+"),
         (
-            ("check_kernels_doc", "--results", folder, "--doc", kernels),
+            ("tests/tree/check_kernels_doc", "--results", folder, "--doc", kernels),
             ("--write", gcc),
             kernels,
             r"(\| `merge` \| )[0-9.]+",
         ),
-        (("readme_picture", "--table", gcc, "--svg", picture), ("--write",), picture, r"(>)[0-9.]+ %"),
+        (("bench/readme_picture", "--table", gcc, "--svg", picture), ("--write",), picture, r"(>)[0-9.]+ %"),
     )
     for check, write, page, figure in pages:
         for command in (check + write, check):
@@ -166,7 +166,7 @@ def main():
     check_names(names, backends)
 
     # Every kernel that the sources have for a backend of this machine; `fence` has no time of its own.
-    doc = load_script(source, "check_kernels_doc")
+    doc = load_script(source, "tests/tree/check_kernels_doc")
     for table in doc.TABLES:
         for slot, owners in doc.kernels_of(table).items():
             bench = doc.BENCH_NAMES.get(slot, "thc_" + slot) if table == "thc" else slot

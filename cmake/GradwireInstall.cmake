@@ -8,13 +8,16 @@ install(TARGETS gradwire EXPORT gradwire-targets
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
         RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/gradwire DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-        FILES_MATCHING PATTERN "*.h" PATTERN runtime.h EXCLUDE)
+        FILES_MATCHING PATTERN "*.h" PATTERN cuda.h EXCLUDE PATTERN runtime.h EXCLUDE)
 # Device entry points, for kernels of the caller's own: includes as in the source tree, below gradwire/device.
 set(gw_device_headers crc32c.cuh device.cuh gcomp_decode.cuh gcomp_decode_state.cuh gcomp_device.cuh gcomp_encode.cuh
     gcomp_encode_state.cuh gcomp_frame.cuh gcomp_join.cuh gcomp_merge.cuh gcomp_params.h gcomp_partition.cuh gcomp_parts.cuh
     gcomp_rank.cuh gcomp_round.cuh gcomp_store.cuh gcomp_tree.cuh gcomp_write.cuh)
 list(TRANSFORM gw_device_headers PREPEND ${PROJECT_SOURCE_DIR}/src/cuda/)
-install(FILES ${gw_device_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gradwire/device/cuda)
+if(GW_INSTALL_CUDA)
+    install(FILES ${PROJECT_SOURCE_DIR}/include/gradwire/cuda.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gradwire)
+    install(FILES ${gw_device_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gradwire/device/cuda)
+endif()
 if(TARGET gradwire_cli)
     install(TARGETS gradwire_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()

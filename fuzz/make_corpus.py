@@ -21,7 +21,10 @@ import classic_seeds
 import thc_seeds
 
 FUZZ = pathlib.Path(__file__).resolve().parent
-GOLDEN = FUZZ.parent / "tests" / "golden"
+sys.path.insert(0, str(FUZZ.parent / "tests" / "golden"))
+import golden_archive  # noqa: E402
+
+GOLDEN = golden_archive.unpacked()
 GOLDEN_SIZE_MAX = 24 * 1024
 DIRECTORY = pathlib.Path(sys.argv[1])
 

@@ -1,4 +1,4 @@
-# Shared by the scripts in this directory; source it, do not run it.
+# Shared by the scripts of the tree; source it, do not run it.
 #
 #   GW_JOBS  parallel jobs of builds and tests, default 2
 
@@ -6,6 +6,7 @@ set -euo pipefail
 
 gw_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 gw_jobs=${GW_JOBS:-2}
+gw_deps=--check
 export LC_ALL=C.UTF-8 CTEST_PARALLEL_LEVEL=$gw_jobs
 
 say() {
@@ -15,6 +16,12 @@ say() {
 die() {
     printf '%s: %s\n' "$(basename "$0")" "$*" >&2
     exit 1
+}
+
+# gw_need SET: the packages of scripts/deps SET. Only a user's --install (gw_deps=--install) lets a command install them;
+# otherwise a missing package is an error that names the command.
+gw_need() {
+    "$gw_root/scripts/deps" "$gw_deps" "$1"
 }
 
 # gw_build PRESET [cmake argument ...]: configures and builds one preset of CMakePresets.json.

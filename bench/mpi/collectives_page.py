@@ -8,6 +8,9 @@ import csv
 import pathlib
 import sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from result_pages import table  # noqa: E402
+
 RANKS = 4
 GOALS = {"carried": 3.0, "thc": 2.0}
 
@@ -37,11 +40,6 @@ def size_text(size):
 
 def interval(row):
     return "-" if row["low"] == "-" else f"{float(row['low']):.3f} to {float(row['high']):.3f}"
-
-
-def table(head, rows):
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    return "\n".join(lines + ["| " + " | ".join(map(str, row)) + " |" for row in rows]) + "\n"
 
 
 def milliseconds(text):
@@ -142,7 +140,7 @@ def plot(rows, path):
 def page(rows, overhead, layer):
     main = [row for row in rows if row["figure"] == "figure"]
     tables = [row for row in rows if row["figure"] == "table"]
-    text = "# Collectives over limited links\n\nMade by `scripts/results_collectives` (docs/testing.md "
+    text = "# Collectives over limited links\n\nMade by `bench/mpi/results_collectives` (docs/testing.md "
     text += "says how links are made); 4 ranks on one machine.\n"
     text += "Times are medians of the slowest rank's; ratios are geometric means over pairs that alternate "
     text += "within one run.\n"

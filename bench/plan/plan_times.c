@@ -3,9 +3,9 @@
  *
  *   plan_times TRACE_DIR [KINETO_FILE]
  *
- * scripts/results_plan_times makes docs/results/plan-times.md of it. Every number is the median of repeated
- * solves in one process on one core (`taskset -c N`). A solve is everything after parsing the file: building
- * the problem, bounds, dominance reduction, search.
+ * bench/plan/results_plan_times makes docs/results/plan-times.md of it. Every number is the median of
+ * repeated solves in one process on one core (`taskset -c N`). A solve is everything after parsing the file:
+ * building the problem, bounds, dominance reduction, search.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

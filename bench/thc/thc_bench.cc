@@ -3,8 +3,8 @@
 //   thc_bench --benchmark_repetitions=9 --benchmark_report_aggregates_only=true [--benchmark_format=csv]
 //
 // Names are <stage or call>/<backend>. Stages run on 2^14 normal values, which stay in the second cache,
-// calls on 2^20; rates are bytes of fp32 values, whatever a stage reads and writes. scripts/thc_results makes
-// docs/results/thc-speed.md. Large tensors, cold: gradwire_bench.
+// calls on 2^20; rates are bytes of fp32 values, whatever a stage reads and writes. bench/thc/thc_results
+// makes docs/results/thc-speed.md. Large tensors, cold: gradwire_bench.
 #include <benchmark/benchmark.h>
 
 #include <cmath>

@@ -5,13 +5,10 @@ import pathlib
 import statistics
 import sys
 
+from result_pages import table
+
 from . import grid, hook_list, plots, record, summary
 from .summary import select
-
-
-def table(head, rows):
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    return "\n".join(lines + ["| " + " | ".join(map(str, row)) + " |" for row in rows]) + "\n"
 
 
 def hook_text(hook):
@@ -172,12 +169,15 @@ def main():
     runs = record.collect(folder, out / record.NAME, commit)
     measured, emulated = select(runs, emulated=False), select(runs, emulated=True)
     versions = ", ".join(sorted({run.torch for run in runs}))
-    text = f"# Training over limited links\n\nMade by `scripts/training` with torch {versions}; 4 ranks share the "
+    text = "# Training over limited links\n\nMade by `bench/training/results_training` with "
+    text += f"torch {versions}; 4 ranks share the "
     text += "cores of one machine, in network namespaces. " if measured else "cores of one machine. "
     if select(runs, kind="curve"):
         text += "Losses were taken\nwithout a limit, since no link changes them; differences are paired by seed. "
     text += "Intervals are 95 %. "
-    text += f"This page has {len(runs)} of the {len(grid.full_jobs())} runs of `scripts/training --list` "
+    text += (
+        f"This page has {len(runs)} of the {len(grid.full_jobs())} runs of `bench/training/results_training --list` "
+    )
     text += "([training.tsv](training.tsv)).\n"
     text += body(measured, out)
     if emulated:

@@ -5,7 +5,7 @@
  *   gcomp.h  near-lossless gradient compression (GCOMP)
  *   thc.h    homomorphic compression (THC)
  *   classic.h  Top-k, signs, QSGD and other classic compressors
- *   cuda.h   both codecs on NVIDIA GPUs
+ *   cuda.h   both codecs on NVIDIA GPUs (installed with GW_INSTALL_CUDA)
  *   collective.h  steps of a compressed all-reduce
  *   runtime.h  the order of these steps, and threads for them: a library of its own
  *   plan.h   planners: what to fuse, compress and send how (a library of its own, gradwire-plan)

@@ -1,16 +1,17 @@
 """The classic codecs: every scheme there and back, state, sums, and what is refused."""
 
 import classic_decode
+import golden_archive
 import gradwire
 import numpy as np
 import pytest
-from conftest import ROOT, same_bits
+from conftest import same_bits
 from gradwire import classic
 from gradwire.arrays import ELEMENTS
 
 LEN = 5003
 LIMIT = 50000  # values of a vector
-VECTORS = sorted((ROOT / "tests" / "golden" / "classic").rglob("*.gw"))
+VECTORS = sorted((golden_archive.unpacked() / "classic").rglob("*.gw"))
 ERROR = {  # squared error relative to the square of the input, of one encode
     "fp16": 1e-6,
     "bf16": 1e-4,

@@ -1,15 +1,15 @@
 """The golden vectors of tests/golden: frames, statuses, bad chunks and values are those of the specification."""
 
+import golden_archive
 import gradwire
 import numpy as np
 import pytest
 import vector_index
-from conftest import ROOT
 from gradwire import _constants, books
 from gradwire._library import lib
 from gradwire.arrays import ELEMENTS
 
-GOLDEN = ROOT / "tests" / "golden"
+GOLDEN = golden_archive.unpacked()
 VECTORS = vector_index.read_index(str(GOLDEN))
 
 

@@ -1,14 +1,14 @@
 """THC: rounds over sums of integers and over frames."""
 
+import golden_archive
 import gradwire
 import numpy as np
 import pytest
 import thc_decode
-from conftest import ROOT
 from gradwire import thc
 
 WORKERS = 4
-VECTORS = ROOT / "tests" / "golden" / "thc"
+VECTORS = golden_archive.unpacked() / "thc"
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 /*
  * Sums: accumulator + decoded values, eight at a time (docs/numerics.md section 5).
  *
- * Not timed. Instructions a value by scripts/neon_count (gcc 12, -O3), scalar in brackets; then the least
+ * Not timed. Instructions a value by bench/neon_count (gcc 12, -O3), scalar in brackets; then the least
  * cycles that its model allows on Neoverse N1 and V2:
  * fp32 3.4 (21.0), 1.1 and 0.56; bf16 3.8 (26.0), 1.5 and 0.75; fp16 3.1 (54.3), 1.2 and 0.59.
  *

@@ -6,7 +6,7 @@
  * are split into three streams. The register of a stream is advanced over the bytes of the next by a linear
  * map, so it is the XOR of one table entry for each of its eight nibbles.
  *
- * Not timed. Instructions a byte by scripts/neon_count (gcc 12, -O3), scalar in brackets; then the least
+ * Not timed. Instructions a byte by bench/neon_count (gcc 12, -O3), scalar in brackets; then the least
  * cycles that its model allows on Neoverse N1 and V2: 0.35 (4.5), 0.09 and 0.04. One crc32cx a cycle, which
  * the model ignores, makes 0.125 a byte the bound.
  *

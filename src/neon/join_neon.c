@@ -6,7 +6,7 @@
  * values, and shifts with insertion build each byte of the results. Only the store interleaves the bytes of a
  * value.
  *
- * Not timed. Instructions a value by scripts/neon_count (gcc 12, -O3), scalar in brackets; then the least
+ * Not timed. Instructions a value by bench/neon_count (gcc 12, -O3), scalar in brackets; then the least
  * cycles that its model allows on Neoverse N1 and V2: explicit fp32 7.0 (32.0), 1.8 and 0.88.
  *
  * SPDX-License-Identifier: BSD-2-Clause

@@ -2,7 +2,7 @@
  * Labels before their codebook is known: counted in pairs (gcomp/label_pairs.h), then replaced by ranks from
  * four tables of 64 bytes, each of which leaves indices outside it unchanged.
  *
- * Not timed. Instructions a value by scripts/neon_count (gcc 12, -O3), scalar in brackets; then the least
+ * Not timed. Instructions a value by bench/neon_count (gcc 12, -O3), scalar in brackets; then the least
  * cycles that its model allows on Neoverse N1 and V2: count 4.9 (6.0), 1.23 and 0.62; rank 1.8 (5.0), 0.66
  * and 0.33. The model ignores the dependency between increments of one counter, which pairs avoid.
  *

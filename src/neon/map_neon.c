@@ -2,7 +2,7 @@
  * Precision map, four parameters at a time. Every operation is that of map_scalar.c in the same order; its
  * comments say why.
  *
- * Not timed. Instructions a value by scripts/neon_count (gcc 12, -O3), scalar in brackets; then the least
+ * Not timed. Instructions a value by bench/neon_count (gcc 12, -O3), scalar in brackets; then the least
  * cycles that its model allows on Neoverse N1 and V2: scan 23.5 (111.5), 9.3 and 4.6; build 25.1 (125.3),
  * 9.7 and 4.8.
  *

@@ -8,7 +8,7 @@
  * The loops take 32 numbers a step, a multiple of four bytes: the rest is a run of its own, for
  * gcomp/bit_runs.h. Whole registers are stored; the next store overwrites the excess bytes.
  *
- * Not timed. Instructions a value by scripts/neon_count (gcc 12, -O3), scalar in brackets; then the least
+ * Not timed. Instructions a value by bench/neon_count (gcc 12, -O3), scalar in brackets; then the least
  * cycles that its model allows on Neoverse N1 and V2: pack of 6 bits 0.88 (3.4), 0.25 and 0.12; unpack of 6
  * bits without a table 0.81 (2.8), 0.20 and 0.10.
  *

@@ -3,7 +3,7 @@
  * takes 64 values: their 64 bits, and how many are set before each byte of them, are computed together, so
  * that no group of eight depends on the one before it. A byte of the bitmap selects the shuffle of a group.
  *
- * Not timed. Instructions a value by scripts/neon_count (gcc 12, -O3), scalar in brackets; then the least
+ * Not timed. Instructions a value by bench/neon_count (gcc 12, -O3), scalar in brackets; then the least
  * cycles that its model allows on Neoverse N1 and V2: partition with both sides 1.8 (9.5), 0.46 and 0.23;
  * merge of two arrays 1.5 (10.4), 0.38 and 0.19.
  *

@@ -1,7 +1,7 @@
 /*
  * Rounding of RAW chunks and survey of bins: 16 values at a time by round_neon.h.
  *
- * Not timed. Instructions a value by scripts/neon_count (gcc 12, -O3), scalar in brackets; then the least
+ * Not timed. Instructions a value by bench/neon_count (gcc 12, -O3), scalar in brackets; then the least
  * cycles that its model allows on Neoverse N1 and V2:
  * round of fp32 to explicit levels, nearest, 11.1 (24.2), 4.1 and 2.1; with deep cut 14.3 (91.9), 5.8
  * and 2.9; survey to explicit levels 18.1 (26.7), 4.9 and 2.4.

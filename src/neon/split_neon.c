@@ -3,7 +3,7 @@
  * levels of rounded values form labels, ranks come from a table in registers, and byte shuffles select each
  * plane's digits of the values that have one.
  *
- * Not timed. Instructions a value by scripts/neon_count (gcc 12, -O3), scalar in brackets; then the least
+ * Not timed. Instructions a value by bench/neon_count (gcc 12, -O3), scalar in brackets; then the least
  * cycles that its model allows on Neoverse N1 and V2: fp32, explicit levels, nearest, 18.1 (54.3), 4.8 and
  * 2.4.
  *

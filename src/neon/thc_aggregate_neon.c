@@ -2,7 +2,7 @@
  * Stage aggregate: 16 indices through a table of 16 bytes, added to lanes of one, two or four bytes; sums
  * and maximum of lanes.
  *
- * Not timed. Instructions a value by scripts/neon_count (gcc 12, -O3), scalar in brackets; then the least
+ * Not timed. Instructions a value by bench/neon_count (gcc 12, -O3), scalar in brackets; then the least
  * cycles that its model allows on Neoverse N1 and V2: 4-bit indices into u8 lanes 0.46 (15.0), 0.11 and
  * 0.06; u8 lanes to lanes 0.35 (0.46), 0.09 and 0.04; maximum of u8 lanes 0.29 (0.83), 0.07 and 0.04.
  *

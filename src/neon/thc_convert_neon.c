@@ -1,7 +1,7 @@
 /*
  * Stages load and store: element types to fp32 and back, four or eight values at a time.
  *
- * Not timed. Instructions a value by scripts/neon_count (gcc 12, -O3), scalar in brackets; then the least
+ * Not timed. Instructions a value by bench/neon_count (gcc 12, -O3), scalar in brackets; then the least
  * cycles that its model allows on Neoverse N1 and V2:
  * load of fp32 1.8 (11.0), 0.44 and 0.22; store of fp32 1.8 (8.0), 0.44 and 0.22.
  *

@@ -1,7 +1,7 @@
 /*
  * Stage norm: the 64 accumulators are sixteen registers. And the extent of plain THC.
  *
- * Not timed. Instructions a value by scripts/neon_count (gcc 12, -O3), scalar in brackets; then the least
+ * Not timed. Instructions a value by bench/neon_count (gcc 12, -O3), scalar in brackets; then the least
  * cycles that its model allows on Neoverse N1 and V2:
  * norm 3.2 (15.5), 1.2 and 0.57; extent 2.0 (18.0), 0.63 and 0.31.
  *

@@ -2,7 +2,7 @@
  * Stage pack: 64 indices at a time. A shift with insertion keeps the low bits of its destination and drops
  * what it shifts out, so no masks are needed.
  *
- * Not timed. Instructions a value by scripts/neon_count (gcc 12, -O3), scalar in brackets; then the least
+ * Not timed. Instructions a value by bench/neon_count (gcc 12, -O3), scalar in brackets; then the least
  * cycles that its model allows on Neoverse N1 and V2: 4 bits 0.24 (0.50), 0.06 and 0.03.
  *
  * SPDX-License-Identifier: BSD-2-Clause

@@ -5,7 +5,7 @@
  * ceil(d / 2). d and the bytes of K come from tables of 16 bytes; K of the last index is above every
  * position, so that it stays.
  *
- * Not timed. Instructions a value by scripts/neon_count (gcc 12, -O3), scalar in brackets; then the least
+ * Not timed. Instructions a value by bench/neon_count (gcc 12, -O3), scalar in brackets; then the least
  * cycles that its model allows on Neoverse N1 and V2: 4 bits 9.1 (42.6), 3.6 and 1.8.
  *
  * SPDX-License-Identifier: BSD-2-Clause

@@ -6,7 +6,7 @@
  * Strides 8, 16 and 32 are between the sixteen registers of 64 values; longer ones go over memory, three at a
  * time as far as possible.
  *
- * Not timed. Instructions a value by scripts/neon_count (gcc 12, -O3), scalar in brackets; then the least
+ * Not timed. Instructions a value by bench/neon_count (gcc 12, -O3), scalar in brackets; then the least
  * cycles that its model allows on Neoverse N1 and V2: blocks of 1024: rotate 12.6 (54.3), 3.2 and 1.6; rotate
  * back 12.1 (52.3), 3.0 and 1.5; shift 3.0 (13.0), 0.88 and 0.44.
  *

@@ -1,7 +1,7 @@
 /*
  * Stage unpack, four lanes at a time; and the residual of error feedback.
  *
- * Not timed. Instructions a value by scripts/neon_count (gcc 12, -O3), scalar in brackets; then the least
+ * Not timed. Instructions a value by bench/neon_count (gcc 12, -O3), scalar in brackets; then the least
  * cycles that its model allows on Neoverse N1 and V2:
  * u8 lanes 1.5 (1.5: the compiler makes the same loop), 0.56 and 0.28; plain THC 6.3 (17.0), 2.4 and 1.2;
  * residual 1.9 (2.5), 0.47 and 0.24.

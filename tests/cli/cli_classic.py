@@ -42,10 +42,13 @@ class Classic(CliTest):
 class Golden(Classic):
     def test_frames_of_the_library(self):
         """Status and values of every golden frame; inspect agrees on which are valid."""
-        sys.path.insert(0, os.path.join(OPTIONS.root, "docs", "reference_decoder"))
+        sys.path[:0] = [
+            os.path.join(OPTIONS.root, *path) for path in (("docs", "reference_decoder"), ("tests", "golden"))
+        ]
+        import golden_archive
         import gw_decode
 
-        folder = os.path.join(OPTIONS.root, "tests", "golden", "classic")
+        folder = golden_archive.unpacked() / "classic"
         schemes, rejected = set(), 0
         with open(os.path.join(folder, "index.tsv")) as index:
             rows = [line.split() for line in index if not line.startswith("#")]

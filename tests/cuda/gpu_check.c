@@ -1,6 +1,6 @@
 /*
  * The checks that a GPU must pass: the CPU's bytes and statuses on random, recorded and hostile input, from
- * graphs and two streams, and its times. scripts/gpu runs it stage by stage; any stage runs alone.
+ * graphs and two streams, and its times. bench/cuda/gpu runs it stage by stage; any stage runs alone.
  *
  *   gpu_check gcomp   [--len N] [--seed S] [--chunk L]
  *                     random tensors, all dtypes, levels and presets, chunks of all lengths or of 2^L values:

@@ -1,4 +1,4 @@
-"""scripts/gpu_compare.py without a GPU: gpu_compare_test.py SCRIPT
+"""bench/cuda/gpu_compare.py without a GPU: gpu_compare_test.py SCRIPT
 
 Its ways out when something is absent, and its calls of torch and nvCOMP, against stand-ins that know the arguments of
 the real ones (nvCOMP 6.0's, by its documentation) and refuse others.

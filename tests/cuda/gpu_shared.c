@@ -8,7 +8,7 @@
  * Every public call is made on devices of several compute capabilities under the fake driver,
  * which notes the launches and runs nothing, with all dtypes, levels, presets, chunk lengths, and codebooks
  * installed or not. Blocks: as many of one launch as the shared memory and the threads of a multiprocessor
- * hold (scripts/gpu_check_resources checks registers: launch bounds limit them). A kernel that is
+ * hold (bench/cuda/gpu_check_resources checks registers: launch bounds limit them). A kernel that is
  * never launched, a launch without a row and a row without a launch are errors.
  *
  * SPDX-License-Identifier: BSD-2-Clause

@@ -1,7 +1,7 @@
 /*
  * Prints docs/results/gcomp-dial.tsv: bits a value and error of GCOMP by tolerance, noise limit and target
  * NMSE, beside simple versions of other ways to send gradients, for the snapshots on the command line.
- * scripts/results_gcomp_dial.py makes the page and the plot of it.
+ * bench/gcomp/results_gcomp_dial.py makes the page and the plot of it.
  *
  *   results_gcomp_dial SNAPSHOT.json...
  *

@@ -243,15 +243,16 @@ static int each_snapshot(int argc, char **argv, int (*rows)(const char *, const 
 
 int main(int argc, char **argv)
 {
-    printf("# GCOMP: what one encode does to the parameters\n\nMade by `scripts/results_gcomp`; computed in "
-           "double and long double.\n\n"
-           "## As plain SGD\n\nEach snapshot's gradient and parameters with its learning rate and weight "
-           "decay. *worst* and *mean* are of\n"
-           "|theta(decoded) - theta(exact)| / |theta|, theta before the update; *above* counts the values "
-           "above 2^-22 (the program\n"
-           "fails if there is one) or, where theta = 0, with any difference.\n\n"
-           "| snapshot | levels | rounding | bits a value | worst | mean | above "
-           "|\n|---|---|---|---|---|---|---|\n");
+    printf(
+        "# GCOMP: what one encode does to the parameters\n\nMade by `bench/gcomp/results_gcomp`; computed in "
+        "double and long double.\n\n"
+        "## As plain SGD\n\nEach snapshot's gradient and parameters with its learning rate and weight "
+        "decay. *worst* and *mean* are of\n"
+        "|theta(decoded) - theta(exact)| / |theta|, theta before the update; *above* counts the values "
+        "above 2^-22 (the program\n"
+        "fails if there is one) or, where theta = 0, with any difference.\n\n"
+        "| snapshot | levels | rounding | bits a value | worst | mean | above "
+        "|\n|---|---|---|---|---|---|---|\n");
     if (argc < 2 || !each_snapshot(argc, argv, sgd_rows)) {
         return 1;
     }

@@ -43,7 +43,8 @@ static int table(uint32_t drop, int same_sign)
 int main(void)
 {
     printf("# GCOMP over several hops\n\n"
-           "Made by `scripts/results_gcomp`. A ring is simulated in one process (tests/gcomp/ring.c): rank 0 "
+           "Made by `bench/gcomp/results_gcomp`. A ring is simulated in one process (tests/gcomp/ring.c): "
+           "rank 0 "
            "encodes its\n"
            "gradient, every further rank decodes, adds its own and encodes (`gw_gcomp_decode_add_encode`), "
            "the last frame is\n"

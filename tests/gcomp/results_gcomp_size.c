@@ -198,7 +198,8 @@ int main(int argc, char **argv)
 {
     printf(
         "# GCOMP: sizes\n\n"
-        "Made by `scripts/results_gcomp`. Every byte of the frame is counted; nearest rounding, wire scale "
+        "Made by `bench/gcomp/results_gcomp`. Every byte of the frame is counted; nearest rounding, wire "
+        "scale "
         "1, "
         "chunks of 2^14\n"
         "values. *of bf16* is the ratio against sending the gradient as bf16. In explicit "

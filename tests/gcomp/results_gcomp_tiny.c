@@ -87,7 +87,7 @@ int main(int argc, char **argv)
         return 2;
     }
     char name[256];
-    printf("# GCOMP: tiny tensors and memory\n\nMade by `scripts/results_gcomp`: the first values of %s, "
+    printf("# GCOMP: tiny tensors and memory\n\nMade by `bench/gcomp/results_gcomp`: the first values of %s, "
            "chunks of 2^12. Times are\n"
            "medians of %d runs of %d calls each, one thread, on a machine that was not "
            "idle.\n\n"

@@ -232,7 +232,7 @@ static void exact_16_bit_patterns(void **state)
 }
 
 /* Every exponent and sign with mantissas of every single bit, all ones below and above a bit, and random
- * ones; scripts/ long_fp32_patterns does all 2^32. */
+ * ones; results_fp32_patterns does all 2^32. */
 static void exact_fp32_cut(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the reference decoder (docs/reference_decoder) over the golden vectors.
 
-    check_vectors.py [DIR]    default: this directory
+    check_vectors.py [DIR]    default: the archives of this directory, unpacked
 
 Checked: status, bad chunk and values of every vector; that every frame of decode/, cut anywhere, is SHORT; that the
 vectors are those that make_vectors.py makes now; that the command line of the decoder says the same.
@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 
+import golden_archive
 from vector_index import HERE, gw_decode, read_index
 
 PREFIXES_MAX = 200  # of one frame
@@ -142,7 +143,7 @@ def check_32_bits():
 
 
 def main():
-    root = sys.argv[1] if len(sys.argv) > 1 else HERE
+    root = sys.argv[1] if len(sys.argv) > 1 else golden_archive.unpacked()
     vectors = read_index(root)
     failures = 0
 

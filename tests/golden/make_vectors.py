@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Makes the golden vectors in decode/ and reject/ and their index.tsv, or random ones elsewhere.
+"""Makes the golden vectors, decode/ and reject/ and their index.tsv, or random ones.
 
-    make_vectors.py [DIR]                    the golden vectors (default: this directory); old files are replaced
+    make_vectors.py                          the archives of this directory and index.tsv
+    make_vectors.py DIR                      the same vectors, as files; old files are replaced
     make_vectors.py --random N --seed S DIR  N random frames, valid and mutated, with the reference decoder's verdict
 
 index.tsv has one line per vector: the frame, what a decoder must say to it, and what the receiver knows. COLUMNS names
@@ -15,8 +16,10 @@ import os
 import shutil
 import struct
 import sys
+import tempfile
 
 import frame_writer as fw
+import golden_archive
 from frame_writer import BF16, CODED, DTYPES, FP16, FP32, RAW, ZERO, Book, Chunk, Coded, Format, Frame
 from vector_values import Rng, flat_map, map_for, plain_value, quanta_for, rounded, special_values
 
@@ -2573,17 +2576,21 @@ def make_golden(root):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("directory", nargs="?", default=HERE)
+    parser.add_argument("directory", nargs="?")
     parser.add_argument("--random", type=int, metavar="N", help="N random vectors instead of the golden ones")
     parser.add_argument("--seed", type=int, default=1, metavar="S")
     options = parser.parse_args()
     if options.random is not None:
-        if os.path.abspath(options.directory) == HERE:
-            parser.error("--random needs a directory of its own")
+        if options.directory is None:
+            parser.error("--random needs a directory")
         index = make_random(options.directory, options.random, options.seed)
-    else:
+    elif options.directory is not None:
         index = make_golden(options.directory)
-    print("%d vectors in %s" % (len(index.lines), options.directory))
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            index = make_golden(folder)
+            golden_archive.pack(folder, "gcomp")
+    print("%d vectors in %s" % (len(index.lines), options.directory or HERE))
 
 
 if __name__ == "__main__":

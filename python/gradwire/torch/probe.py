@@ -169,7 +169,7 @@ def measure(
     their bytes and, where they share cores, processor time; both or none. backward sets gradients to zero first: passes
     follow each other, best each with a batch of its own. The gradients are of no use then.
     options: of DdpState; those that the run will have. ValueError for classic codecs, which
-    scripts/results_plan_codecs measures.
+    bench/plan/results_plan_codecs measures.
     """
     if (state is None) != (backward is None):
         raise ValueError("state and backward: both or none")
@@ -185,7 +185,9 @@ def measure(
         for name, given in codecs.items():
             kind, parsed = planned._codec("probe", name, given)
             if kind == "classic":
-                raise ValueError(f"{name}: the probe does not measure classic codecs; scripts/results_plan_codecs does")
+                raise ValueError(
+                    f"{name}: the probe does not measure classic codecs; bench/plan/results_plan_codecs does"
+                )
             if kind == "thc" and bench.dtype != torch.float32:
                 raise ValueError(f"{name}: THC takes gradients of torch.float32, not of {bench.dtype}")
             run = bench.state._codec(kind, dict(parsed))

@@ -4,9 +4,9 @@
     make_classic_vectors.py PATH/make_classic_frames
     make_classic_vectors.py PATH/make_classic_frames --check PATH/golden_test_classic_vectors --seed N
 
-decode/ has frames that the library made, reject/ some of them with one defect each. Status and values of every vector
-are those of the reference decoder; index.tsv has the CRC32C of the values. With --check nothing is kept: frames of
-random lengths, and many more defects at random, go through both.
+They go into the archives of this directory: decode/ has frames that the library made, reject/ some of them with one
+defect each. Status and values of every vector are those of the reference decoder; index.tsv has the CRC32C of the
+values. With --check nothing is kept: frames of random lengths, and many more defects at random, go through both.
 """
 
 import argparse
@@ -17,8 +17,9 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "../../../docs/reference_decoder"))
+sys.path[:0] = [os.path.join(HERE, "../../../docs/reference_decoder"), os.path.join(HERE, "..")]
 import classic_decode  # noqa: E402
+import golden_archive  # noqa: E402
 import gw_decode  # noqa: E402
 
 # (byte, value) that every frame gets in reject/: fields of the header in order.
@@ -108,12 +109,13 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([options.maker, folder] + ([str(options.seed)] if options.check else []), check=True)
         frames = sorted(os.path.join(folder, name) for name in os.listdir(folder))
-        index = Index(os.path.join(folder, "vectors") if options.check else HERE)
+        index = Index(os.path.join(folder, "vectors"))
         make(index, frames, 8 if options.check else 2, rng)
         index.write()
         print(f"{len(index.rows)} vectors")
         if options.check:
             return subprocess.run([options.check, index.folder, str(len(index.rows))]).returncode
+        golden_archive.pack(index.folder, "classic")
     return 0
 
 

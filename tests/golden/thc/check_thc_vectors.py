@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks every golden THC frame with the command and with the reference decoder: values, codes, block numbers.
 
-check_thc_vectors.py path/to/gradwire
+check_thc_vectors.py path/to/gradwire [DIR]    default: the archives of this directory, unpacked
 """
 
 import os
@@ -11,7 +11,8 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "../../../docs/reference_decoder"))
+sys.path[:0] = [os.path.join(HERE, "../../../docs/reference_decoder"), os.path.join(HERE, "..")]
+import golden_archive  # noqa: E402
 import thc_decode  # noqa: E402
 
 
@@ -33,18 +34,19 @@ def command(tool, path, output, mode):
 
 def main():
     tool = os.path.abspath(sys.argv[1])
+    root = sys.argv[2] if len(sys.argv) > 2 else golden_archive.unpacked() / "thc"
     failures = 0
-    with open(os.path.join(HERE, "index.tsv"), encoding="ascii") as f:
+    with open(os.path.join(root, "index.tsv"), encoding="ascii") as f:
         rows = [line.rstrip("\n").split("\t") for line in f][1:]
     listed = {(row[0], row[1]) for row in rows}
     for kind in ("decode", "reject"):
-        for name in os.listdir(os.path.join(HERE, kind)):
+        for name in os.listdir(os.path.join(root, kind)):
             if name.endswith(".gw") and (kind, name[:-3]) not in listed:
                 print(f"{kind}/{name} is not in index.tsv")
                 failures += 1
     with tempfile.TemporaryDirectory() as folder:
         for kind, name, status, block in rows:
-            path = os.path.join(HERE, kind, name + ".gw")
+            path = os.path.join(root, kind, name + ".gw")
             with open(path, "rb") as f:
                 data = f.read()
             for mode in ("mean", "sum"):
@@ -56,7 +58,7 @@ def main():
                     print(f"{kind}/{name}: want {want}, reference decoder {python}, command {(c_status, c_block)}")
                     failures += 1
                 if kind == "decode":
-                    with open(os.path.join(HERE, kind, f"{name}.{mode}"), "rb") as f:
+                    with open(os.path.join(root, kind, f"{name}.{mode}"), "rb") as f:
                         expected = f.read()
                     if values != expected or c_values != expected:
                         print(f"{kind}/{name}.{mode}: values differ")

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the golden THC frames: decode/ (valid frames with their values) and reject/ (one defect each).
+"""Writes the golden THC frames into the archives of this directory: decode/ (valid frames with their values) and
+reject/ (one defect each).
 
     make_thc_vectors.py path/to/gradwire
 
@@ -16,10 +17,12 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "../../../docs/reference_decoder"))
+sys.path[:0] = [os.path.join(HERE, "../../../docs/reference_decoder"), os.path.join(HERE, "..")]
+import golden_archive  # noqa: E402
 import thc_decode  # noqa: E402
 
 ROWS = []
+VECTORS = tempfile.TemporaryDirectory()
 
 
 def npy(path, values, dtype="<f4"):
@@ -40,7 +43,7 @@ def order_code(bits):
 
 
 def save(kind, name, data, status, block=""):
-    folder = os.path.join(HERE, kind)
+    folder = os.path.join(VECTORS.name, kind)
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, name + ".gw"), "wb") as f:
         f.write(data)
@@ -278,10 +281,11 @@ def main():
         m = Maker(os.path.abspath(sys.argv[1]), folder)
         make_valid(m)
         make_rejects(m)
-    with open(os.path.join(HERE, "index.tsv"), "w", encoding="ascii") as f:
+    with open(os.path.join(VECTORS.name, "index.tsv"), "w", encoding="ascii") as f:
         f.write("folder\tname\tstatus\tblock\n")
         for row in ROWS:
             f.write("\t".join(row) + "\n")
+    golden_archive.pack(VECTORS.name, "thc")
     print(len(ROWS), "vectors")
 
 
