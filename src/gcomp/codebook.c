@@ -138,6 +138,16 @@ void gw_codebook_lengths(uint8_t length[GW_LABELS], const uint32_t count[GW_LABE
     }
 }
 
+void gw_mask_depths(uint8_t depth[GW_MASK_CLASSES], const uint32_t count[GW_MASK_CLASSES],
+                    gw_codebook_scratch *scratch)
+{
+    uint32_t all[GW_LABELS] = {0};
+    uint8_t length[GW_LABELS];
+    GW_MEMCPY(all, count, GW_MASK_CLASSES * sizeof *count);
+    gw_codebook_lengths(length, all, scratch);
+    GW_MEMCPY(depth, length, GW_MASK_CLASSES);
+}
+
 uint8_t gw_codebook_base(uint32_t largest_exponent)
 {
     uint32_t base = largest_exponent + 4 > 63 ? largest_exponent + 4 - 63 : 0;

@@ -1,6 +1,6 @@
 /*
  * Codebooks: from counts to lengths, from lengths to the tree of docs/format.md section 5.1, to bytes and
- * back. The codes of the zero mask: mask_code.h.
+ * back. mask_code.h has the classes of the zero mask.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -71,6 +71,10 @@ typedef struct gw_codebook_scratch {
  * section 6). The sum of all counts is below 2^32 / 11. No label: all lengths 0. */
 void gw_codebook_lengths(uint8_t length[GW_LABELS], const uint32_t count[GW_LABELS],
                          gw_codebook_scratch *scratch);
+
+/* Code lengths of the classes with count > 0 (docs/format.md section 6). */
+void gw_mask_depths(uint8_t depth[GW_MASK_CLASSES], const uint32_t count[GW_MASK_CLASSES],
+                    gw_codebook_scratch *scratch);
 
 /* The window for the largest ordinary exponent field E (docs/format.md section 6). */
 uint8_t gw_codebook_base(uint32_t largest_exponent);
