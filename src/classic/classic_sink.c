@@ -4,7 +4,7 @@
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "classic/classic_handle.h"
-#include "thc/thc_float.h"
+#include "core/float_bits.h"
 
 uint8_t *gw_classic_sink_at(const gw_classic_sink *sink, uint64_t first)
 {

@@ -9,7 +9,7 @@
  */
 #include "gradwire/thc.h"
 
-#include "thc/thc_float.h"
+#include "core/float_bits.h"
 #include "thc/thc_normal.h"
 #include "thc/thc_table.h"
 

@@ -10,7 +10,7 @@
 
 #include "core/half.h"
 #include "gradwire/gradwire.h"
-#include "thc/thc_float.h"
+#include "core/float_bits.h"
 
 static inline float gw_thc_load_value(const uint8_t *src, unsigned dtype, size_t i)
 {
