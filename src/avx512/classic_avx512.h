@@ -25,7 +25,7 @@ static inline __m256 gw_flush8_512(__m256i bits)
     return _mm256_castsi256_ps(_mm256_maskz_mov_epi32(is_kept, bits));
 }
 
-/* gw_thc_narrow_double() of eight values. NaN is not below the limit. */
+/* gw_narrow_double() of eight values. NaN is not below the limit. */
 static inline __m256 gw_narrow8(__m512d x)
 {
     const __mmask8 is_kept = _mm512_cmp_pd_mask(_mm512_abs_pd(x), _mm512_set1_pd(0x1p-126), _CMP_NLT_UQ);

@@ -58,8 +58,8 @@ typedef void gw_thc_store_fn(void *dst, const float *src, unsigned dtype, size_t
 
 /* norm: pattern of the L2 norm of x[0..len), 1 <= len <= 8192, x flushed. 0 if all are +0;
  * GW_THC_NORM_NONFINITE if any is NaN or infinite or the norm exceeds fp32. Else: E = the largest biased
- * exponent, y[i] = window(x[i], E) as in thc_float.h, accumulator j of 64 adds y[j] * y[j], y[j + 64] * y[j +
- * 64], ... in this order, then accumulator j adds accumulator j + h for h = 32, 16, ..., 1, j < h; the
+ * exponent, y[i] = window(x[i], E) as in thc_window.h, accumulator j of 64 adds y[j] * y[j], y[j + 64] * y[j
+ * + 64], ... in this order, then accumulator j adds accumulator j + h for h = 32, 16, ..., 1, j < h; the
  * correctly rounded square root times 2^(E - 128). */
 typedef uint32_t gw_thc_norm_fn(const float *x, size_t len);
 

@@ -12,7 +12,7 @@
 
 #include "classic/sign_values.h"
 
-/* gw_thc_narrow_double() of two values. NaN is not below the limit. */
+/* gw_narrow_double() of two values. NaN is not below the limit. */
 static inline float32x2_t gw_narrow2(float64x2_t x)
 {
     const uint64x2_t is_small = vcltq_f64(vabsq_f64(x), vdupq_n_f64(0x1p-126));
