@@ -157,6 +157,12 @@ static inline void gw_sign_momentum_values(float *dst, const float *momentum, co
     }
 }
 
+/* Of len bits from bit `first` on: those before the first whole byte. */
+static inline size_t gw_sign_head_len(unsigned first, size_t len)
+{
+    return gw_min_size(len, (8 - first) % 8);
+}
+
 /* Bits [first, end) of `bits` are those of elements 0, 1, ... of dst. */
 static inline void gw_sign_unpack_values(uint8_t *dst, unsigned size, const uint8_t *bits, size_t first,
                                          size_t end, const uint32_t values[2])
