@@ -203,8 +203,8 @@ gw_status gw_classic_frame_open(const gw_classic_frame *frame, gw_classic_frame_
     return gw_is_zero((const uint8_t *)frame->data + offset, padding) ? GW_OK : GW_ERR_HEADER;
 }
 
-int gw_classic_frame_checksum_good(const uint8_t *src, const gw_classic_frame_info *info,
-                                   const gw_kernels *kernels)
+/* 1 if the frame has no checksum or a right one. */
+static int is_checksum_good(const uint8_t *src, const gw_classic_frame_info *info, const gw_kernels *kernels)
 {
     if ((info->flags & GW_CLASSIC_FLAG_CHECKSUM) == 0) {
         return 1;
@@ -251,7 +251,7 @@ gw_status gw_classic_reading_check(const gw_classic_reading *reading)
 {
     const uint8_t *src = reading->payload.data - reading->info.payload_offset;
 
-    if (!gw_classic_frame_checksum_good(src, &reading->info, &reading->kernels)) {
+    if (!is_checksum_good(src, &reading->info, &reading->kernels)) {
         return GW_ERR_CHECKSUM;
     }
     return reading->info.len > 0 ? reading->family->check(&reading->payload) : GW_OK;

@@ -171,7 +171,9 @@ static uint32_t list_coded(uint8_t coded[GW_LABELS], const uint8_t length[GW_LAB
     return n;
 }
 
-int gw_codebook_is_complete(const gw_codebook *book)
+/* 1 if every length is at most 11 and the Kraft sum is exactly 1 (or there is a single label, of length
+ * 1). */
+static int is_complete(const gw_codebook *book)
 {
     uint8_t coded[GW_LABELS];
     const uint32_t labels = list_coded(coded, book->length);
@@ -490,7 +492,7 @@ gw_status gw_codebook_read(gw_codebook *book, size_t *used, const uint8_t *src, 
     const size_t book_size = labels_size + (book->is_masked ? MASK_SIZE : 0);
     if (size < book_size ||
         (first != 0 && !read_lengths(book, first, last, src + 4, kind.dtype, kind.derived)) ||
-        !gw_codebook_is_complete(book)) {
+        !is_complete(book)) {
         return GW_ERR_CORRUPT;
     }
     const uint8_t *table = src + labels_size;

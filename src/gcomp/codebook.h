@@ -88,10 +88,6 @@ static inline uint32_t gw_exponent_of_label(uint32_t label, uint32_t dtype, uint
     return dtype == GW_FP16 ? (label >> 2) - 1 : (label >> 2) + base;
 }
 
-/* 1 if every length is at most 11 and the Kraft sum is exactly 1 (or there is a single label, of length
- * 1). */
-int gw_codebook_is_complete(const gw_codebook *book);
-
 /* Builds the tree of the labels of a complete codebook. */
 void gw_tree_build(gw_tree *tree, const gw_codebook *book);
 
