@@ -143,6 +143,21 @@ typedef struct gw_thc_kernels {
 } gw_thc_kernels;
 
 /* For GW_DECLARE_KERNELS() of core/kernels.h. */
+/* f(..., bits) with the number as a constant, from which the compiler makes a loop for each. The firmware
+ * profile has the general one, which is smallest. */
+#if defined(GW_FIRMWARE)
+#define GW_BY_LANE_BITS(f, bits, ...)  f(__VA_ARGS__, bits)
+#define GW_BY_INDEX_BITS(f, bits, ...) f(__VA_ARGS__, bits)
+#else
+#define GW_BY_LANE_BITS(f, bits, ...)                                                                        \
+    ((bits) == 8 ? f(__VA_ARGS__, 8) : (bits) == 16 ? f(__VA_ARGS__, 16) : f(__VA_ARGS__, 32))
+#define GW_BY_INDEX_BITS(f, bits, ...)                                                                       \
+    ((bits) == 1   ? f(__VA_ARGS__, 1)                                                                       \
+     : (bits) == 2 ? f(__VA_ARGS__, 2)                                                                       \
+     : (bits) == 3 ? f(__VA_ARGS__, 3)                                                                       \
+                   : f(__VA_ARGS__, 4))
+#endif
+
 #define GW_DECLARE_THC_KERNELS(backend)                                                                      \
     gw_thc_load_fn gw_thc_load_##backend;                                                                    \
     gw_thc_store_fn gw_thc_store_##backend;                                                                  \
