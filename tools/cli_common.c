@@ -1,5 +1,5 @@
 /*
- * Messages, time, JSON output and standard streams of the gradwire command.
+ * Messages, times of runs, JSON output and standard streams of the gradwire command.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define MESSAGE_SIZE 4096
@@ -125,14 +124,7 @@ void gw_cli_note(const char *format, ...)
     va_end(arguments);
 }
 
-/* ---- time and JSON ---- */
-
-double gw_cli_seconds(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
+/* ---- times of runs and JSON ---- */
 
 static int double_compare(const void *left, const void *right)
 {

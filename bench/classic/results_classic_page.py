@@ -78,6 +78,8 @@ The torch column is `bench/classic_torch.py`: tensor operations as in GRACE, wit
 and levels, memcpy measured in turn in the same way; its buffers are not flushed, but used in turn, 8 of them.
 Clearing the output has {memset} (memset): decoding a sparse frame cannot be faster. Ways: sparse ones by per cent
 of values sent, *ef* with error feedback; QSGD by levels, with masks where nothing is said; TERNGRAD packed.
+AVX-512 had kernels for all slots then; of those, the ones that AVX2 nearly equals are gone
+([kernels.md](../kernels.md)).
 
 Machine: {machine}
 

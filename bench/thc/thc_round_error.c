@@ -17,7 +17,7 @@
 
 #include "core/philox.h"
 #include "thc/thc_handle.h"
-#include "thc/thc_float.h"
+#include "core/float_bits.h"
 
 enum { BLOCK_LOG2 = 10, BLOCK = 1 << BLOCK_LOG2, WORKERS_MAX = 64 };
 

@@ -12,7 +12,7 @@
 
 #include "classic/sign_values.h"
 
-/* gw_thc_narrow_double() of four values. NaN is not below the limit. */
+/* gw_narrow_double() of four values. NaN is not below the limit. */
 static inline __m128 gw_narrow4(__m256d x)
 {
     const __m256d magnitude = _mm256_andnot_pd(_mm256_set1_pd(-0.0), x);

@@ -164,12 +164,6 @@ void gw_sign_momentum_avx2(float *dst, const float *momentum, const float *x, si
 /* ---- decode ---------------------------------------------------------------------------------------------
  */
 
-/* Values before the first whole byte. */
-static inline size_t head_len(unsigned first, size_t len)
-{
-    return gw_min_size(len, (8 - first) % 8);
-}
-
 static inline __m256i pick8(__m256i plus, __m256i minus, uint32_t byte)
 {
     return _mm256_blendv_epi8(plus, minus, gw_mask8(byte));
@@ -187,7 +181,7 @@ void gw_sign_unpack_avx2(void *dst, unsigned size, const uint8_t *bits, unsigned
                          uint32_t positive, uint32_t negative)
 {
     const uint32_t values[2] = {positive, negative};
-    const size_t head = head_len(first, len);
+    const size_t head = gw_sign_head_len(first, len);
     uint8_t *out = (uint8_t *)dst + head * size;
     size_t i = 0;
 
@@ -216,7 +210,7 @@ void gw_sign_add_avx2(float *sum, const uint8_t *bits, unsigned first, size_t le
     const float values[2] = {positive, negative};
     const __m256i plus = _mm256_castps_si256(_mm256_set1_ps(positive));
     const __m256i minus = _mm256_castps_si256(_mm256_set1_ps(negative));
-    const size_t head = head_len(first, len);
+    const size_t head = gw_sign_head_len(first, len);
     uint8_t *out = (uint8_t *)(void *)sum + 4 * head;
     size_t i = 0;
 

@@ -76,13 +76,7 @@ GW_TEMPLATE size_t partition_sides(uint8_t *left, uint8_t *right, uint8_t *bitma
 size_t gw_partition_avx2(uint8_t *left, uint8_t *right, uint8_t *bitmap, const uint8_t *ranks, size_t len,
                          uint8_t pivot)
 {
-    /* The constants make four loops without tests. */
-    if (left != NULL) {
-        return right != NULL ? partition_sides(left, right, bitmap, ranks, len, pivot, 1, 1)
-                             : partition_sides(left, right, bitmap, ranks, len, pivot, 1, 0);
-    }
-    return right != NULL ? partition_sides(left, right, bitmap, ranks, len, pivot, 0, 1)
-                         : partition_sides(left, right, bitmap, ranks, len, pivot, 0, 0);
+    return GW_BY_SIDES(partition_sides, left != NULL, right != NULL, left, right, bitmap, ranks, len, pivot);
 }
 
 #else

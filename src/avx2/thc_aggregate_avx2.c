@@ -73,8 +73,8 @@ GW_TEMPLATE void add_values(uint8_t *lanes, __m256i v, unsigned lane_bits)
     }
 }
 
-GW_TEMPLATE void add_all(uint8_t *lanes, const uint8_t *indices, size_t len, unsigned bits, __m256i table,
-                         unsigned lane_bits)
+GW_TEMPLATE void add_all(uint8_t *lanes, const uint8_t *indices, size_t len, __m256i table,
+                         unsigned lane_bits, unsigned bits)
 {
     for (size_t i = 0; i < len; i += 64, indices += 8 * bits, lanes += 8 * lane_bits) {
         add_values(lanes, group_values(indices, 0, bits, table), lane_bits);
@@ -85,20 +85,7 @@ GW_TEMPLATE void add_all(uint8_t *lanes, const uint8_t *indices, size_t len, uns
 GW_TEMPLATE void add_width(uint8_t *lanes, const uint8_t *indices, size_t len, unsigned bits, __m256i table,
                            unsigned lane_bits)
 {
-    switch (bits) {
-    case 1:
-        add_all(lanes, indices, len, 1, table, lane_bits);
-        break;
-    case 2:
-        add_all(lanes, indices, len, 2, table, lane_bits);
-        break;
-    case 3:
-        add_all(lanes, indices, len, 3, table, lane_bits);
-        break;
-    default:
-        add_all(lanes, indices, len, 4, table, lane_bits);
-        break;
-    }
+    GW_BY_INDEX_BITS(add_all, bits, lanes, indices, len, table, lane_bits);
 }
 
 void gw_thc_add_indices_avx2(uint8_t *lanes, const uint8_t *indices, size_t len, unsigned bits,
@@ -106,13 +93,7 @@ void gw_thc_add_indices_avx2(uint8_t *lanes, const uint8_t *indices, size_t len,
 {
     const __m256i values = _mm256_broadcastsi128_si256(gw_load128(table));
 
-    if (lane_bits == 8) {
-        add_width(lanes, indices, len, bits, values, 8);
-    } else if (lane_bits == 16) {
-        add_width(lanes, indices, len, bits, values, 16);
-    } else {
-        add_width(lanes, indices, len, bits, values, 32);
-    }
+    GW_BY_LANE_BITS(add_width, lane_bits, lanes, indices, len, bits, values);
 }
 
 void gw_thc_add_lanes_avx2(uint8_t *lanes, const uint8_t *src, size_t len, unsigned lane_bits)
@@ -170,9 +151,7 @@ GW_TEMPLATE uint32_t max_all(const uint8_t *lanes, size_t len, unsigned lane_bit
 
 uint32_t gw_thc_lane_max_avx2(const uint8_t *lanes, size_t len, unsigned lane_bits)
 {
-    return lane_bits == 8    ? max_all(lanes, len, 8)
-           : lane_bits == 16 ? max_all(lanes, len, 16)
-                             : max_all(lanes, len, 32);
+    return GW_BY_LANE_BITS(max_all, lane_bits, lanes, len);
 }
 
 #else

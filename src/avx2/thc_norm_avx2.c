@@ -7,9 +7,7 @@
 
 #if defined(GW_AVX2_COMPILED)
 
-#include "core/sqrt.h"
-
-#define NONFINITE_NORM 0x7fc00000u /* GW_THC_NORM_NONFINITE */
+#include "thc/norm_pattern.h"
 
 static inline uint32_t largest_lane(__m256i x)
 {
@@ -60,7 +58,7 @@ uint32_t gw_thc_norm_avx2(const float *x, size_t len)
 {
     const uint32_t largest = largest_magnitude(x, len);
     if (largest >= GW_F32_INF) {
-        return NONFINITE_NORM;
+        return GW_THC_NORM_NONFINITE;
     }
     if (largest == 0) {
         return 0;
@@ -88,9 +86,7 @@ uint32_t gw_thc_norm_avx2(const float *x, size_t len)
     const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
     const float sum = _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
 
-    const uint32_t root = gw_bits_from_float(gw_sqrt(sum));
-    const uint32_t result_exponent = (root >> 23) + exponent - 128u;
-    return result_exponent >= 255u ? NONFINITE_NORM : (result_exponent << 23) | (root & 0x7fffffu);
+    return gw_thc_norm_pattern(sum, exponent);
 }
 
 static inline __m256i order_codes(const float *x)

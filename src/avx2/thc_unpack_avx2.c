@@ -18,8 +18,8 @@ GW_TEMPLATE __m256i load_lanes(const uint8_t *lanes, size_t i, unsigned lane_bit
     return gw_load256(lanes + 4 * i);
 }
 
-GW_TEMPLATE void unpack_all(float *dst, const uint8_t *lanes, size_t len, unsigned lane_bits, uint32_t center,
-                            float scale)
+GW_TEMPLATE void unpack_all(float *dst, const uint8_t *lanes, size_t len, uint32_t center, float scale,
+                            unsigned lane_bits)
 {
     const __m256i middle = _mm256_set1_epi32((int)center);
     const __m256 unit = _mm256_set1_ps(scale);
@@ -34,13 +34,7 @@ GW_TEMPLATE void unpack_all(float *dst, const uint8_t *lanes, size_t len, unsign
 void gw_thc_unpack_avx2(float *dst, const uint8_t *lanes, size_t len, unsigned lane_bits, uint32_t center,
                         float scale)
 {
-    if (lane_bits == 8) {
-        unpack_all(dst, lanes, len, 8, center, scale);
-    } else if (lane_bits == 16) {
-        unpack_all(dst, lanes, len, 16, center, scale);
-    } else {
-        unpack_all(dst, lanes, len, 32, center, scale);
-    }
+    GW_BY_LANE_BITS(unpack_all, lane_bits, dst, lanes, len, center, scale);
 }
 
 /*
@@ -59,8 +53,8 @@ static inline __m128 plain4(__m128i lanes, __m256d step, __m256d base)
     return _mm256_cvtpd_ps(_mm256_and_pd(x, is_normal));
 }
 
-GW_TEMPLATE void plain_all(float *dst, const uint8_t *lanes, size_t len, unsigned lane_bits, double step,
-                           double base)
+GW_TEMPLATE void plain_all(float *dst, const uint8_t *lanes, size_t len, double step, double base,
+                           unsigned lane_bits)
 {
     const __m256d s = _mm256_set1_pd(step), b = _mm256_set1_pd(base);
 
@@ -74,13 +68,7 @@ GW_TEMPLATE void plain_all(float *dst, const uint8_t *lanes, size_t len, unsigne
 void gw_thc_unpack_plain_avx2(float *dst, const uint8_t *lanes, size_t len, unsigned lane_bits, double step,
                               double base)
 {
-    if (lane_bits == 8) {
-        plain_all(dst, lanes, len, 8, step, base);
-    } else if (lane_bits == 16) {
-        plain_all(dst, lanes, len, 16, step, base);
-    } else {
-        plain_all(dst, lanes, len, 32, step, base);
-    }
+    GW_BY_LANE_BITS(plain_all, lane_bits, dst, lanes, len, step, base);
 }
 
 #else

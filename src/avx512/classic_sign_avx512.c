@@ -1,150 +1,42 @@
 /*
- * Signs and votes of the classic codecs: 64 bits at a time.
+ * Signs and votes of the classic codecs: what AVX2 does not do nearly as fast.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "avx512/classic_avx512.h"
+#include "avx512/thc_avx512.h"
 
 #if defined(GW_AVX512_COMPILED)
 
-#include "gradwire/gradwire.h"
+#include "classic/sign_values.h"
 
-/* ---- pack -----------------------------------------------------------------------------------------------
- */
+/* ---- momentum ----------------------------------------------------------------------------------------- */
 
-/* Negative ones of 16 values of fp32; *largest collects magnitudes, shifted left by one. */
-static inline uint64_t negative16(__m512i x, __m512i *largest)
+/* The first `len` of 8 lanes. */
+static inline __mmask8 first8(size_t len)
 {
-    *largest = _mm512_max_epu32(*largest, _mm512_slli_epi32(x, 1));
-    return _mm512_mask_test_epi32_mask(_mm512_movepi32_mask(x), x, _mm512_set1_epi32(GW_F32_INF));
+    return (__mmask8)(len >= 8 ? 0xffu : (1u << len) - 1u);
 }
 
-static uint32_t pack_fp32(uint8_t *bits, const uint8_t *src, size_t len)
+/* gw_f32_flush() of eight values. */
+static inline __m256 flush8(__m256i bits)
 {
-    __m512i largest = _mm512_setzero_si512(), other = largest;
-    size_t i = 0;
-
-    for (; i + 64 <= len; i += 64) {
-        const uint8_t *at = src + 4 * i;
-        const uint64_t a = negative16(_mm512_loadu_si512(at), &largest);
-        const uint64_t b = negative16(_mm512_loadu_si512(at + 64), &other);
-        const uint64_t c = negative16(_mm512_loadu_si512(at + 128), &largest);
-        const uint64_t d = negative16(_mm512_loadu_si512(at + 192), &other);
-        gw_store64(bits + i / 8, a | b << 16 | c << 32 | d << 48);
-    }
-    for (; i < len; i += 16) {
-        const __m512i x = _mm512_maskz_loadu_epi32(gw_first16(len - i), src + 4 * i);
-        const uint64_t word = negative16(x, &largest);
-        bits[i / 8] = (uint8_t)word;
-        if (len - i > 8) {
-            bits[i / 8 + 1] = (uint8_t)(word >> 8);
-        }
-    }
-    largest = _mm512_max_epu32(largest, other);
-    return _mm512_cmpge_epu32_mask(largest, _mm512_set1_epi32((int)(GW_F32_INF << 1))) != 0;
+    const __mmask8 is_kept = _mm256_test_epi32_mask(bits, _mm256_set1_epi32(GW_F32_INF));
+    return _mm256_castsi256_ps(_mm256_maskz_mov_epi32(is_kept, bits));
 }
 
-/* The same for 32 values of a 16-bit type. `counted`: bits of which one is set in what is not flushed. */
-static inline uint64_t negative32(__m512i x, short counted, __m512i *largest)
+/* gw_narrow_double() of eight values. NaN is not below the limit. */
+static inline __m256 narrow8(__m512d x)
 {
-    *largest = _mm512_max_epu16(*largest, _mm512_slli_epi16(x, 1));
-    return _mm512_mask_test_epi16_mask(_mm512_movepi16_mask(x), x, _mm512_set1_epi16(counted));
-}
-
-GW_TEMPLATE uint32_t pack_half(uint8_t *bits, const uint8_t *src, short counted, uint32_t infinity,
-                               size_t len)
-{
-    __m512i largest = _mm512_setzero_si512(), other = largest;
-    size_t i = 0;
-
-    for (; i + 64 <= len; i += 64) {
-        const uint64_t low = negative32(_mm512_loadu_si512(src + 2 * i), counted, &largest);
-        const uint64_t high = negative32(_mm512_loadu_si512(src + 2 * i + 64), counted, &other);
-        gw_store64(bits + i / 8, low | high << 32);
-    }
-    for (; i < len; i += 32) {
-        const __mmask32 mask = (__mmask32)gw_low_mask(gw_min_size(len - i, 32));
-        uint64_t word = negative32(_mm512_maskz_loadu_epi16(mask, src + 2 * i), counted, &largest);
-        for (size_t j = i; j < gw_min_size(len, i + 32); j += 8) {
-            bits[j / 8] = (uint8_t)word;
-            word >>= 8;
-        }
-    }
-    largest = _mm512_max_epu16(largest, other);
-    return _mm512_cmpge_epu16_mask(largest, _mm512_set1_epi16((short)(infinity << 1))) != 0;
-}
-
-uint32_t gw_sign_pack_avx512(uint8_t *bits, const void *src, unsigned dtype, size_t len)
-{
-    const uint8_t *elements = (const uint8_t *)src;
-
-    if (dtype == GW_FP32) {
-        return pack_fp32(bits, elements, len);
-    }
-    return dtype == GW_BF16 ? pack_half(bits, elements, 0x7f80, 0x7f80, len)
-                            : pack_half(bits, elements, 0x7fff, 0x7c00, len);
-}
-
-/* ---- sums and state -------------------------------------------------------------------------------------
- */
-
-void gw_sign_sums_avx512(gw_sign_sums *sums, const float *x, size_t len)
-{
-    __m512d negative0 = _mm512_setzero_pd(), negative1 = negative0, positive0 = negative0,
-            positive1 = negative0;
-    double lanes[GW_SIGN_LANES];
-    size_t count = 0;
-
-    for (size_t i = 0; i < len; i += 16) {
-        /* What follows the end is +0, and changes no sum. */
-        const __m512 values = _mm512_maskz_loadu_ps(gw_first16(len - i), x + i);
-        const uint32_t mask = _mm512_movepi32_mask(_mm512_castps_si512(values));
-        const __m512d low = _mm512_cvtps_pd(_mm512_castps512_ps256(values));
-        const __m512d high = _mm512_cvtps_pd(_mm512_extractf32x8_ps(values, 1));
-        const __mmask8 low_mask = (__mmask8)mask, high_mask = (__mmask8)(mask >> 8);
-        negative0 = _mm512_mask_add_pd(negative0, low_mask, negative0, low);
-        negative1 = _mm512_mask_add_pd(negative1, high_mask, negative1, high);
-        positive0 = _mm512_mask_add_pd(positive0, (__mmask8)~low_mask, positive0, low);
-        positive1 = _mm512_mask_add_pd(positive1, (__mmask8)~high_mask, positive1, high);
-        count += (size_t)_mm_popcnt_u32(mask);
-    }
-    sums->negative_count = count;
-    _mm512_storeu_pd(lanes, negative0);
-    _mm512_storeu_pd(lanes + 8, negative1);
-    sums->negative = gw_sign_fold(lanes);
-    _mm512_storeu_pd(lanes, positive0);
-    _mm512_storeu_pd(lanes + 8, positive1);
-    sums->positive = gw_sign_fold(lanes);
-}
-
-static inline __m512i residual16(__m512 x, __m512 positive, __m512 negative)
-{
-    const __mmask16 mask = _mm512_movepi32_mask(_mm512_castps_si512(x));
-    return gw_flush16(_mm512_castps_si512(_mm512_sub_ps(x, _mm512_mask_mov_ps(positive, mask, negative))));
-}
-
-void gw_sign_residual_avx512(float *residual, const float *x, size_t len, float positive, float negative)
-{
-    const __m512 plus = _mm512_set1_ps(positive), minus = _mm512_set1_ps(negative);
-    uint8_t *out = (uint8_t *)residual;
-    size_t i = 0;
-
-    for (; i + 16 <= len; i += 16) {
-        _mm512_storeu_si512(out + 4 * i, residual16(_mm512_loadu_ps(x + i), plus, minus));
-    }
-    if (i < len) {
-        const __mmask16 mask = gw_first16(len - i);
-        _mm512_mask_storeu_epi32(out + 4 * i, mask,
-                                 residual16(_mm512_maskz_loadu_ps(mask, x + i), plus, minus));
-    }
+    const __mmask8 is_kept = _mm512_cmp_pd_mask(_mm512_abs_pd(x), _mm512_set1_pd(0x1p-126), _CMP_NLT_UQ);
+    return _mm512_maskz_cvtpd_ps(is_kept, x);
 }
 
 /* The new momentum of eight values. */
 static inline __m256 momentum8(__m256i momentum, __m256 x, __m512d beta, __m512d rest)
 {
-    const __m256 kept = gw_flush8_512(momentum);
+    const __m256 kept = flush8(momentum);
     const __m512d a = _mm512_mul_pd(beta, _mm512_cvtps_pd(kept));
-    return gw_narrow8(_mm512_add_pd(a, _mm512_mul_pd(rest, _mm512_cvtps_pd(x))));
+    return narrow8(_mm512_add_pd(a, _mm512_mul_pd(rest, _mm512_cvtps_pd(x))));
 }
 
 void gw_sign_momentum_avx512(float *dst, const float *momentum, const float *x, size_t len, float beta,
@@ -155,7 +47,7 @@ void gw_sign_momentum_avx512(float *dst, const float *momentum, const float *x, 
     uint8_t *out = (uint8_t *)dst;
 
     for (size_t i = 0; i < len; i += 8) {
-        const __mmask8 mask = gw_first8(len - i);
+        const __mmask8 mask = first8(len - i);
         const __m256i kept = _mm256_maskz_loadu_epi32(mask, old + 4 * i);
         const __m256 y = momentum8(kept, _mm256_maskz_loadu_ps(mask, x + i), b, r);
         if (len - i >= 8) {
@@ -169,17 +61,11 @@ void gw_sign_momentum_avx512(float *dst, const float *momentum, const float *x, 
 /* ---- decode ---------------------------------------------------------------------------------------------
  */
 
-/* Values before the first whole byte. */
-static inline size_t head_len(unsigned first, size_t len)
-{
-    return gw_min_size(len, (8 - first) % 8);
-}
-
 void gw_sign_unpack_avx512(void *dst, unsigned size, const uint8_t *bits, unsigned first, size_t len,
                            uint32_t positive, uint32_t negative)
 {
     const uint32_t values[2] = {positive, negative};
-    const size_t head = head_len(first, len);
+    const size_t head = gw_sign_head_len(first, len);
     uint8_t *out = (uint8_t *)dst + head * size;
     size_t i = 0;
 
@@ -201,27 +87,6 @@ void gw_sign_unpack_avx512(void *dst, unsigned size, const uint8_t *bits, unsign
     }
     if (i < len) {
         gw_sign_unpack_values(out + size * i, size, bits, i, len, values);
-    }
-}
-
-void gw_sign_add_avx512(float *sum, const uint8_t *bits, unsigned first, size_t len, float positive,
-                        float negative)
-{
-    const float values[2] = {positive, negative};
-    const __m512 plus = _mm512_set1_ps(positive), minus = _mm512_set1_ps(negative);
-    const size_t head = head_len(first, len);
-    uint8_t *out = (uint8_t *)(void *)sum + 4 * head;
-    size_t i = 0;
-
-    gw_sign_add_values(sum, bits, first, first + head, values);
-    bits += (first + head) / 8;
-    len -= head;
-    for (; i + 16 <= len; i += 16) {
-        const __m512 x = _mm512_mask_mov_ps(plus, gw_load16(bits + i / 8), minus);
-        _mm512_storeu_si512(out + 4 * i, gw_accumulate16(_mm512_loadu_si512(out + 4 * i), x));
-    }
-    if (i < len) {
-        gw_sign_add_values((float *)(void *)(out + 4 * i), bits, i, len, values);
     }
 }
 

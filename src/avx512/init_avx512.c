@@ -1,6 +1,7 @@
 /*
  * The slots that AVX-512 improves. Not gcomp.round: AVX2's is 1.4 to 1.5 times as fast as one of 64 values
  * split into bytes was, and only RAW chunks call it. Not thc.pack, add_indices and add_lanes: AVX2's stay.
+ * The classic codecs are baselines: of theirs, only slots that were timed at 1.5 times AVX2's speed or more.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -27,8 +28,6 @@ void gw_backend_init_avx512(gw_kernels *kernels, uint32_t cpu)
     kernels->gcomp.add_bf16 = gw_add_bf16_avx512;
     kernels->gcomp.add_fp16 = gw_add_fp16_avx512;
     kernels->gcomp.scale_fp32 = gw_scale_fp32_avx512;
-    kernels->classic.sparse_select = gw_sparse_select_avx512;
-    kernels->classic.sparse_momentum = gw_sparse_momentum_avx512;
     kernels->thc.load = gw_thc_load_avx512;
     kernels->thc.store = gw_thc_store_avx512;
     kernels->thc.norm = gw_thc_norm_avx512;
@@ -42,19 +41,8 @@ void gw_backend_init_avx512(gw_kernels *kernels, uint32_t cpu)
     kernels->thc.rotate_back = gw_thc_rotate_back_avx512;
     kernels->thc.residual = gw_thc_residual_avx512;
     kernels->classic.level_random = gw_level_random_avx512;
-    kernels->classic.level_largest = gw_level_largest_avx512;
-    kernels->classic.level_moments = gw_level_moments_avx512;
-    kernels->classic.level_quantize = gw_level_quantize_avx512;
-    kernels->classic.level_decode = gw_level_decode_avx512;
-    kernels->classic.multiply = gw_multiply_avx512;
-    kernels->classic.accumulate = gw_accumulate_avx512;
-    kernels->classic.cast = gw_cast_avx512;
-    kernels->classic.sign_pack = gw_sign_pack_avx512;
-    kernels->classic.sign_sums = gw_sign_sums_avx512;
-    kernels->classic.sign_residual = gw_sign_residual_avx512;
     kernels->classic.sign_momentum = gw_sign_momentum_avx512;
     kernels->classic.sign_unpack = gw_sign_unpack_avx512;
-    kernels->classic.sign_add = gw_sign_add_avx512;
     kernels->classic.sign_votes = gw_sign_votes_avx512;
     kernels->classic.sign_majority = gw_sign_majority_avx512;
     if ((cpu & GW_CPU_PCLMUL) != 0 && (cpu & GW_CPU_VPCLMUL) != 0) {

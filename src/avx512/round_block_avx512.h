@@ -205,8 +205,6 @@ static inline void gw_bytes_copy(gw_bytes *to, const gw_bytes *from)
     to->d4 = from->d4;
 }
 
-#define GW_EVERY_4TH(from) (from), (from) + 4, (from) + 8, (from) + 12
-
 /* Index vectors, computed because compilers build them worse: bytes 4i + first of two registers, then 4i +
  * first + 1. */
 static inline __m512i gw_fourths(unsigned first)

@@ -41,9 +41,7 @@ GW_TEMPLATE uint32_t max_all(const uint8_t *lanes, size_t len, unsigned lane_bit
 
 uint32_t gw_thc_lane_max_avx512(const uint8_t *lanes, size_t len, unsigned lane_bits)
 {
-    return lane_bits == 8    ? max_all(lanes, len, 8)
-           : lane_bits == 16 ? max_all(lanes, len, 16)
-                             : max_all(lanes, len, 32);
+    return GW_BY_LANE_BITS(max_all, lane_bits, lanes, len);
 }
 
 #else

@@ -7,9 +7,7 @@
 
 #if defined(GW_AVX512_COMPILED)
 
-#include "core/sqrt.h"
-
-#define NONFINITE_NORM 0x7fc00000u /* GW_THC_NORM_NONFINITE */
+#include "thc/norm_pattern.h"
 
 static inline __m512 load16(const float *x, size_t i, size_t len)
 {
@@ -51,7 +49,7 @@ uint32_t gw_thc_norm_avx512(const float *x, size_t len)
 {
     const uint32_t largest = largest_magnitude(x, len);
     if (largest >= GW_F32_INF) {
-        return NONFINITE_NORM;
+        return GW_THC_NORM_NONFINITE;
     }
     if (largest == 0) {
         return 0;
@@ -75,9 +73,7 @@ uint32_t gw_thc_norm_avx512(const float *x, size_t len)
         d = add_square(d, load16(x, i + 48, len), floor_bits, scale);
     }
     const float sum = fold16(_mm512_add_ps(_mm512_add_ps(a, c), _mm512_add_ps(b, d)));
-    const uint32_t root = gw_bits_from_float(gw_sqrt(sum));
-    const uint32_t result_exponent = (root >> 23) + exponent - 128u;
-    return result_exponent >= 255u ? NONFINITE_NORM : (result_exponent << 23) | (root & 0x7fffffu);
+    return gw_thc_norm_pattern(sum, exponent);
 }
 
 /* Patterns in the order of their values: negative ones complemented, the top bit of others set. */

@@ -18,8 +18,8 @@ GW_TEMPLATE __m512i load_lanes(const uint8_t *lanes, size_t i, unsigned lane_bit
     return _mm512_loadu_si512(lanes + 4 * i);
 }
 
-GW_TEMPLATE void unpack_all(float *dst, const uint8_t *lanes, size_t len, unsigned lane_bits, uint32_t center,
-                            float scale)
+GW_TEMPLATE void unpack_all(float *dst, const uint8_t *lanes, size_t len, uint32_t center, float scale,
+                            unsigned lane_bits)
 {
     const __m512i middle = _mm512_set1_epi32((int)center);
     const __m512 two = _mm512_set1_ps(2.0f), minus_middle = _mm512_set1_ps(-(float)center);
@@ -41,13 +41,7 @@ GW_TEMPLATE void unpack_all(float *dst, const uint8_t *lanes, size_t len, unsign
 void gw_thc_unpack_avx512(float *dst, const uint8_t *lanes, size_t len, unsigned lane_bits, uint32_t center,
                           float scale)
 {
-    if (lane_bits == 8) {
-        unpack_all(dst, lanes, len, 8, center, scale);
-    } else if (lane_bits == 16) {
-        unpack_all(dst, lanes, len, 16, center, scale);
-    } else {
-        unpack_all(dst, lanes, len, 32, center, scale);
-    }
+    GW_BY_LANE_BITS(unpack_all, lane_bits, dst, lanes, len, center, scale);
 }
 
 /* Eight lanes. The conversion to fp32 rounds to nearest even and to infinity as the contract requires;
@@ -60,8 +54,8 @@ static inline __m256 plain8(__m256i lanes, __m512d step, __m512d base)
     return _mm512_cvtpd_ps(_mm512_maskz_mov_pd(is_normal, x));
 }
 
-GW_TEMPLATE void plain_all(float *dst, const uint8_t *lanes, size_t len, unsigned lane_bits, double step,
-                           double base)
+GW_TEMPLATE void plain_all(float *dst, const uint8_t *lanes, size_t len, double step, double base,
+                           unsigned lane_bits)
 {
     const __m512d s = _mm512_set1_pd(step), b = _mm512_set1_pd(base);
 
@@ -75,13 +69,7 @@ GW_TEMPLATE void plain_all(float *dst, const uint8_t *lanes, size_t len, unsigne
 void gw_thc_unpack_plain_avx512(float *dst, const uint8_t *lanes, size_t len, unsigned lane_bits, double step,
                                 double base)
 {
-    if (lane_bits == 8) {
-        plain_all(dst, lanes, len, 8, step, base);
-    } else if (lane_bits == 16) {
-        plain_all(dst, lanes, len, 16, step, base);
-    } else {
-        plain_all(dst, lanes, len, 32, step, base);
-    }
+    GW_BY_LANE_BITS(plain_all, lane_bits, dst, lanes, len, step, base);
 }
 
 #else

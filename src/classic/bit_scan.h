@@ -27,12 +27,4 @@ static inline unsigned gw_low_zeros(uint64_t x)
 #endif
 }
 
-/* Set bits of a byte. */
-static inline unsigned gw_ones_of_byte(unsigned byte)
-{
-    byte = (byte & 0x55) + (byte >> 1 & 0x55);
-    byte = (byte & 0x33) + (byte >> 2 & 0x33);
-    return (byte & 15) + (byte >> 4);
-}
-
 #endif

@@ -4,55 +4,10 @@
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "classic/classic_frame.h"
-#include "thc/thc_float.h"
-
-const gw_classic_family *gw_classic_family_of(gw_classic_scheme scheme)
-{
-    switch (scheme) {
-    case GW_CLASSIC_FP16:
-    case GW_CLASSIC_BF16:
-        return &gw_classic_cast;
-    case GW_CLASSIC_TOPK:
-    case GW_CLASSIC_DGC:
-    case GW_CLASSIC_RANDK:
-        return &gw_classic_sparse;
-    case GW_CLASSIC_SIGNSGD:
-    case GW_CLASSIC_EFSIGNSGD:
-    case GW_CLASSIC_SIGNUM:
-    case GW_CLASSIC_ONEBIT:
-        return &gw_classic_sign;
-    case GW_CLASSIC_QSGD:
-    case GW_CLASSIC_TERNGRAD:
-        return &gw_classic_level;
-    }
-    return NULL;
-}
-
-int gw_classic_has_blocks(gw_classic_scheme scheme)
-{
-    return scheme == GW_CLASSIC_ONEBIT || scheme == GW_CLASSIC_QSGD || scheme == GW_CLASSIC_TERNGRAD;
-}
 
 static int has_keep_len(gw_classic_scheme scheme)
 {
     return scheme == GW_CLASSIC_TOPK || scheme == GW_CLASSIC_DGC || scheme == GW_CLASSIC_RANDK;
-}
-
-gw_status gw_classic_workspace_take(uint8_t **at, const gw_workspace *workspace, size_t need)
-{
-    *at = NULL;
-    if (need == 0) {
-        return GW_OK;
-    }
-    if (workspace == NULL || workspace->data == NULL) {
-        return GW_ERR_ARG;
-    }
-    if (workspace->size < gw_classic_workspace_bytes(need)) {
-        return GW_ERR_WORKSPACE;
-    }
-    uint8_t *data = (uint8_t *)workspace->data;
-    *at = data + (0u - (uintptr_t)data) % GW_CLASSIC_ALIGN;
-    return GW_OK;
 }
 
 /* ---- arguments ------------------------------------------------------------------------------------------
@@ -229,44 +184,6 @@ gw_status gw_classic_encode(const gw_classic *classic, const gw_classic_step *st
 
 /* ---- decode ---------------------------------------------------------------------------------------------
  */
-
-void gw_classic_sink_put(const gw_classic_sink *sink, const gw_kernels *kernels, uint64_t first, float *x,
-                         size_t len)
-{
-    uint8_t *at = gw_classic_sink_at(sink, first);
-
-    if (sink->scale != 1.0f) {
-        kernels->classic.multiply(x, len, sink->scale);
-    }
-    if (sink->is_sum) {
-        kernels->classic.accumulate((float *)(void *)at, x, len);
-    } else {
-        kernels->thc.store(at, x, sink->dtype, len);
-    }
-}
-
-uint8_t *gw_classic_sink_at(const gw_classic_sink *sink, uint64_t first)
-{
-    return (uint8_t *)sink->values + (size_t)first * gw_dtype_size((gw_dtype)sink->dtype);
-}
-
-gw_status gw_classic_sink_make(gw_classic_sink *sink, const gw_classic_target *target, uint64_t len,
-                               unsigned dtype)
-{
-    const uint32_t magnitude = gw_bits_from_float(target->scale) & GW_F32_ABS;
-
-    if (magnitude != 0 && (magnitude < GW_F32_MIN || magnitude >= GW_F32_INF)) {
-        return GW_ERR_ARG;
-    }
-    if (target->values == NULL && len > 0) {
-        return GW_ERR_ARG;
-    }
-    sink->values = target->values;
-    sink->dtype = dtype;
-    sink->is_sum = 0;
-    sink->scale = magnitude != 0 ? target->scale : 1.0f;
-    return target->capacity >= len ? GW_OK : GW_ERR_DST;
-}
 
 static gw_status decode(const gw_classic_frame *frame, gw_classic_target *target,
                         const gw_workspace *workspace, int is_sum)

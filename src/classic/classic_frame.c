@@ -1,5 +1,6 @@
 /*
- * The byte layout of classic frames: reading and writing side by side. Integers only.
+ * The byte layout of classic frames: reading and writing side by side, and the family of a scheme. Integers
+ * only.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -20,6 +21,28 @@ enum { /* bytes 0 to 31 are those of core/frame_header.h */
 
 /* Bytes 32 to 79, the part of the extension that this version knows. */
 enum { EXTENSION_UNITS = (GW_CLASSIC_FRAME_HEADER_SIZE - GW_FRAME_HEADER_SIZE) / GW_FRAME_UNIT_SIZE };
+
+const gw_classic_family *gw_classic_family_of(gw_classic_scheme scheme)
+{
+    switch (scheme) {
+    case GW_CLASSIC_FP16:
+    case GW_CLASSIC_BF16:
+        return &gw_classic_cast;
+    case GW_CLASSIC_TOPK:
+    case GW_CLASSIC_DGC:
+    case GW_CLASSIC_RANDK:
+        return &gw_classic_sparse;
+    case GW_CLASSIC_SIGNSGD:
+    case GW_CLASSIC_EFSIGNSGD:
+    case GW_CLASSIC_SIGNUM:
+    case GW_CLASSIC_ONEBIT:
+        return &gw_classic_sign;
+    case GW_CLASSIC_QSGD:
+    case GW_CLASSIC_TERNGRAD:
+        return &gw_classic_level;
+    }
+    return NULL;
+}
 
 static uint32_t checksum_size(const gw_classic_frame_info *info)
 {
@@ -180,8 +203,8 @@ gw_status gw_classic_frame_open(const gw_classic_frame *frame, gw_classic_frame_
     return gw_is_zero((const uint8_t *)frame->data + offset, padding) ? GW_OK : GW_ERR_HEADER;
 }
 
-int gw_classic_frame_checksum_good(const uint8_t *src, const gw_classic_frame_info *info,
-                                   const gw_kernels *kernels)
+/* 1 if the frame has no checksum or a right one. */
+static int is_checksum_good(const uint8_t *src, const gw_classic_frame_info *info, const gw_kernels *kernels)
 {
     if ((info->flags & GW_CLASSIC_FLAG_CHECKSUM) == 0) {
         return 1;
@@ -228,7 +251,7 @@ gw_status gw_classic_reading_check(const gw_classic_reading *reading)
 {
     const uint8_t *src = reading->payload.data - reading->info.payload_offset;
 
-    if (!gw_classic_frame_checksum_good(src, &reading->info, &reading->kernels)) {
+    if (!is_checksum_good(src, &reading->info, &reading->kernels)) {
         return GW_ERR_CHECKSUM;
     }
     return reading->info.len > 0 ? reading->family->check(&reading->payload) : GW_OK;

@@ -24,10 +24,6 @@ void gw_classic_frame_seal(uint8_t *dst, const gw_classic_frame_info *info, cons
 /* Header, limit, size and padding: all but checksum and payload. */
 gw_status gw_classic_frame_open(const gw_classic_frame *frame, gw_classic_frame_info *info);
 
-/* 1 if the frame has no checksum or a right one. */
-int gw_classic_frame_checksum_good(const uint8_t *src, const gw_classic_frame_info *info,
-                                   const gw_kernels *kernels);
-
 /* A frame on its way through a decoder. */
 typedef struct gw_classic_reading {
     gw_classic_frame_info info;

@@ -118,9 +118,6 @@ const gw_classic_family *gw_classic_family_of(gw_classic_scheme scheme);
 /* NULL if it is not initialised. */
 const gw_classic_state *gw_classic_state_of(const gw_classic *classic);
 
-/* 1 if the scheme has block_len. */
-int gw_classic_has_blocks(gw_classic_scheme scheme);
-
 /* Number of blocks or columns: block_len 0 is the tensor. */
 static inline uint64_t gw_classic_blocks(uint32_t block_len, uint64_t len)
 {
@@ -141,8 +138,6 @@ static inline size_t gw_classic_size_of(uint64_t count, size_t size)
     return count > SIZE_MAX / size ? SIZE_MAX : (size_t)count * size;
 }
 
-/* The first multiple of 64 in a workspace, for `need` bytes that follow: GW_OK, GW_ERR_ARG or
- * GW_ERR_WORKSPACE. *at is NULL for need 0. */
 #define GW_CLASSIC_ALIGN 64u
 
 static inline size_t gw_classic_workspace_bytes(size_t need)
@@ -150,6 +145,23 @@ static inline size_t gw_classic_workspace_bytes(size_t need)
     return need == 0 ? 0 : gw_classic_size_add(need, GW_CLASSIC_ALIGN - 1);
 }
 
-gw_status gw_classic_workspace_take(uint8_t **at, const gw_workspace *workspace, size_t need);
+/* The first multiple of 64 in a workspace, for `need` bytes that follow: GW_OK, GW_ERR_ARG or
+ * GW_ERR_WORKSPACE. *at is NULL for need 0. */
+static inline gw_status gw_classic_workspace_take(uint8_t **at, const gw_workspace *workspace, size_t need)
+{
+    *at = NULL;
+    if (need == 0) {
+        return GW_OK;
+    }
+    if (workspace == NULL || workspace->data == NULL) {
+        return GW_ERR_ARG;
+    }
+    if (workspace->size < gw_classic_workspace_bytes(need)) {
+        return GW_ERR_WORKSPACE;
+    }
+    uint8_t *data = (uint8_t *)workspace->data;
+    *at = data + (0u - (uintptr_t)data) % GW_CLASSIC_ALIGN;
+    return GW_OK;
+}
 
 #endif

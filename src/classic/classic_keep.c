@@ -6,7 +6,7 @@
  */
 #include "core/bytes.h"
 #include "gradwire/classic.h"
-#include "thc/thc_float.h"
+#include "core/float_bits.h"
 
 static int is_ratio(double ratio)
 {

@@ -4,7 +4,7 @@
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "classic/classic_handle.h"
-#include "thc/thc_float.h"
+#include "core/float_bits.h"
 
 _Static_assert(sizeof(gw_classic_state) <= sizeof(gw_classic), "a handle holds its state");
 

@@ -2,7 +2,7 @@
 #include "classic/classic_select.h"
 
 #include "core/sqrt.h"
-#include "thc/thc_float.h"
+#include "core/float_bits.h"
 
 enum {
     SAMPLE_LEN_MAX = 16384,

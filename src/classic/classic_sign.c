@@ -9,7 +9,7 @@
  */
 #include "classic/classic_sign.h"
 
-#include "thc/thc_values.h"
+#include "core/wire_values.h"
 
 /* ---- sizes ----------------------------------------------------------------------------------------------
  */
@@ -83,7 +83,7 @@ typedef struct column_sums {
 
 static void put_scale(uint8_t *at, double sum, uint64_t count)
 {
-    const float mean = count == 0 ? 0.0f : gw_thc_narrow_double(sum / (double)count);
+    const float mean = count == 0 ? 0.0f : gw_narrow_double(sum / (double)count);
     gw_store32(at, gw_bits_from_float(mean));
 }
 

@@ -9,7 +9,7 @@
 #include "classic/classic_sparse.h"
 #include "classic/classic_sparse_values.h"
 #include "classic/sparse_value.h"
-#include "thc/thc_values.h"
+#include "core/wire_values.h"
 
 enum { BATCH_LEN = 1024 };
 
@@ -125,7 +125,7 @@ static void add_batch(void *sums, const uint32_t *positions, const float *values
     for (size_t i = 0; i < count; i++) {
         const size_t at = (size_t)positions[i];
         const float old = gw_f32_flush(gw_float_from_bits(gw_sparse_load(sums, at)));
-        const uint32_t bits = gw_thc_narrow(gw_bits_from_float(gw_f32_flush(old + values[i])), GW_FP32);
+        const uint32_t bits = gw_wire_narrow(gw_bits_from_float(gw_f32_flush(old + values[i])), GW_FP32);
         gw_sparse_store(sums, at, gw_float_from_bits(bits));
     }
 }
@@ -142,7 +142,7 @@ static void store_batch(const gw_classic_sink *sink, const uint32_t *positions, 
         }
     } else {
         for (size_t i = 0; i < count; i++) {
-            const uint32_t bits = gw_thc_narrow(gw_bits_from_float(values[i]), sink->dtype);
+            const uint32_t bits = gw_wire_narrow(gw_bits_from_float(values[i]), sink->dtype);
             gw_store16(dst + 2 * (size_t)positions[i], (uint16_t)bits);
         }
     }

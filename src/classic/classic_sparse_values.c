@@ -3,7 +3,7 @@
 
 #include "core/half.h"
 #include "gcomp/gcomp_codec.h"
-#include "thc/thc_float.h"
+#include "core/float_bits.h"
 
 enum {
     NESTED_DROP = 18, /* five mantissa bits are kept: relative errors of at most 2^-6 */

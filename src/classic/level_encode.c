@@ -6,7 +6,7 @@
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "classic/level_encode.h"
-#include "gcomp/ahead.h"
+#include "core/ahead.h"
 
 typedef struct level_encoder {
     const gw_classic_encoding *encoding;

@@ -7,7 +7,7 @@
 #ifndef GW_SIGN_VALUES_H
 #define GW_SIGN_VALUES_H
 
-#include "thc/thc_values.h"
+#include "core/wire_values.h"
 
 #define GW_CANONICAL_NAN 0x7fc00000u
 
@@ -30,7 +30,7 @@ static inline void gw_put_float(float *array, size_t i, float x)
 static inline void gw_multiply_values(float *x, size_t first, size_t len, float scale)
 {
     for (size_t i = first; i < len; i++) {
-        x[i] = gw_thc_narrow_double((double)gw_f32_flush(x[i]) * (double)scale);
+        x[i] = gw_narrow_double((double)gw_f32_flush(x[i]) * (double)scale);
     }
 }
 
@@ -96,7 +96,7 @@ static inline uint32_t gw_sign_pack_values(uint8_t *bits, const uint8_t *src, un
         const size_t count = gw_min_size(len - i, 8);
         uint32_t byte = 0;
         for (size_t j = 0; j < count; j++) {
-            const uint32_t x = gw_bits_from_float(gw_thc_load_value(src, dtype, i + j));
+            const uint32_t x = gw_bits_from_float(gw_wire_load(src, dtype, i + j));
             is_bad |= (x & GW_F32_ABS) >= GW_F32_INF;
             byte |= (uint32_t)(x >> 31 != 0 && (x & GW_F32_ABS) >= GW_F32_MIN) << j;
         }
@@ -153,8 +153,14 @@ static inline void gw_sign_momentum_values(float *dst, const float *momentum, co
 {
     for (size_t i = first; i < len; i++) {
         const double kept = (double)beta * (double)gw_f32_flush(gw_float_at(momentum, i));
-        gw_put_float(dst, i, gw_thc_narrow_double(kept + (double)rest * (double)x[i]));
+        gw_put_float(dst, i, gw_narrow_double(kept + (double)rest * (double)x[i]));
     }
+}
+
+/* Of len bits from bit `first` on: those before the first whole byte. */
+static inline size_t gw_sign_head_len(unsigned first, size_t len)
+{
+    return gw_min_size(len, (8 - first) % 8);
 }
 
 /* Bits [first, end) of `bits` are those of elements 0, 1, ... of dst. */

@@ -8,7 +8,7 @@
 #define GW_SPARSE_VALUE_H
 
 #include "core/classic_kernels.h"
-#include "thc/thc_float.h"
+#include "core/float_bits.h"
 
 static inline uint32_t gw_sparse_load(const void *src, size_t i)
 {

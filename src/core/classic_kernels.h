@@ -7,8 +7,9 @@
  * otherwise, and point to numbers in the machine's byte order. A kernel reads and writes exactly the ranges
  * named. Float arithmetic is IEEE fp32 or fp64 +, -, *, / in the order written, never contracted; magnitudes
  * are compared as bit patterns, so that flush-to-zero modes change nothing. `flush` makes +0 of zeros and
- * subnormals (thc/thc_float.h). `narrow` rounds an fp64 number to fp32: magnitudes below 2^-126 are +0, above
- * the largest fp32 (after rounding to nearest even) infinite. docs/numerics-classic.md derives the rules.
+ * subnormals (core/float_bits.h). `narrow` rounds an fp64 number to fp32: magnitudes below 2^-126 are +0,
+ * above the largest fp32 (after rounding to nearest even) infinite. docs/numerics-classic.md derives the
+ * rules.
  *
  * Values come in by thc.load: flush(flush(value) + flush(residual)), of any dtype and alignment.
  *

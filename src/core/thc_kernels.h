@@ -58,8 +58,8 @@ typedef void gw_thc_store_fn(void *dst, const float *src, unsigned dtype, size_t
 
 /* norm: pattern of the L2 norm of x[0..len), 1 <= len <= 8192, x flushed. 0 if all are +0;
  * GW_THC_NORM_NONFINITE if any is NaN or infinite or the norm exceeds fp32. Else: E = the largest biased
- * exponent, y[i] = window(x[i], E) as in thc_float.h, accumulator j of 64 adds y[j] * y[j], y[j + 64] * y[j +
- * 64], ... in this order, then accumulator j adds accumulator j + h for h = 32, 16, ..., 1, j < h; the
+ * exponent, y[i] = window(x[i], E) as in thc_window.h, accumulator j of 64 adds y[j] * y[j], y[j + 64] * y[j
+ * + 64], ... in this order, then accumulator j adds accumulator j + h for h = 32, 16, ..., 1, j < h; the
  * correctly rounded square root times 2^(E - 128). */
 typedef uint32_t gw_thc_norm_fn(const float *x, size_t len);
 
@@ -143,6 +143,21 @@ typedef struct gw_thc_kernels {
 } gw_thc_kernels;
 
 /* For GW_DECLARE_KERNELS() of core/kernels.h. */
+/* f(..., bits) with the number as a constant, from which the compiler makes a loop for each. The firmware
+ * profile has the general one, which is smallest. */
+#if defined(GW_FIRMWARE)
+#define GW_BY_LANE_BITS(f, bits, ...)  f(__VA_ARGS__, bits)
+#define GW_BY_INDEX_BITS(f, bits, ...) f(__VA_ARGS__, bits)
+#else
+#define GW_BY_LANE_BITS(f, bits, ...)                                                                        \
+    ((bits) == 8 ? f(__VA_ARGS__, 8) : (bits) == 16 ? f(__VA_ARGS__, 16) : f(__VA_ARGS__, 32))
+#define GW_BY_INDEX_BITS(f, bits, ...)                                                                       \
+    ((bits) == 1   ? f(__VA_ARGS__, 1)                                                                       \
+     : (bits) == 2 ? f(__VA_ARGS__, 2)                                                                       \
+     : (bits) == 3 ? f(__VA_ARGS__, 3)                                                                       \
+                   : f(__VA_ARGS__, 4))
+#endif
+
 #define GW_DECLARE_THC_KERNELS(backend)                                                                      \
     gw_thc_load_fn gw_thc_load_##backend;                                                                    \
     gw_thc_store_fn gw_thc_store_##backend;                                                                  \

@@ -343,6 +343,31 @@ gw_status gw_cuda_gcomp_encode(gw_cuda *cuda, const gw_gcomp *codec, const gw_gc
     return submit(&c, &plan, request);
 }
 
+/* What batches check beside begin(). */
+static gw_status begin_batch(call *c, gw_cuda *cuda, const gw_gcomp *codec,
+                             const gw_cuda_gcomp_request *request, size_t size, const gw_gcomp_map *map)
+{
+    const gw_status status = begin(c, cuda, codec, request, size);
+
+    if (status == GW_OK && !has_wire_scale(c->codec, map)) {
+        return GW_ERR_ARG;
+    }
+    return status == GW_OK && !fits_shared(c) ? GW_ERR_OPTION : status;
+}
+
+/* The encoding half of a batch. */
+static void fill_encode_batch(gw_gcomp_encode_params *params, const call *c, const gw_gcomp_map *map,
+                              const gw_cuda_gcomp_key *key, const gw_cuda_gcomp_device *device)
+{
+    GW_MEMSET(params, 0, sizeof *params);
+    fill_codec(&params->codec, c->codec, device, 1);
+    gw_cuda_map_fill(&params->map, map, map_base_of(device));
+    if (key != NULL) {
+        params->key = *key;
+    }
+    params->key_at = device != NULL ? device->key : NULL;
+}
+
 /* Base, scale and chunk length of the maps of a batch. */
 static int is_batch_map(const gw_gcomp_map *map, const gw_cuda_gcomp_device *device)
 {
@@ -365,25 +390,12 @@ gw_status gw_cuda_gcomp_encode_batch(gw_cuda *cuda, const gw_gcomp *codec, const
     if (!is_batch(batch, request)) {
         return GW_ERR_ARG;
     }
-    gw_status status =
-        begin(&c, cuda, codec, request,
-              gw_cuda_gcomp_encode_workspace_size(codec, batch->item_count, batch->value_total));
-    if (status == GW_OK && !has_wire_scale(c.codec, batch->map)) {
-        status = GW_ERR_ARG;
-    }
-    if (status == GW_OK && !fits_shared(&c)) {
-        status = GW_ERR_OPTION;
-    }
+    const size_t size = gw_cuda_gcomp_encode_workspace_size(codec, batch->item_count, batch->value_total);
+    const gw_status status = begin_batch(&c, cuda, codec, request, size, batch->map);
     if (status != GW_OK) {
         return status;
     }
-    GW_MEMSET(&params, 0, sizeof params);
-    fill_codec(&params.codec, c.codec, request->device, 1);
-    gw_cuda_map_fill(&params.map, batch->map, map_base_of(request->device));
-    if (batch->key != NULL) {
-        params.key = *batch->key;
-    }
-    params.key_at = request->device != NULL ? request->device->key : NULL;
+    fill_encode_batch(&params, &c, batch->map, batch->key, request->device);
     params.item_count = batch->item_count;
     params.items = batch->items;
     gw_cuda_plan_encode(&plan, &params, batch->value_total, &c.shape, request->workspace.data);
@@ -629,28 +641,16 @@ gw_status gw_cuda_gcomp_decode_add_encode_batch(gw_cuda *cuda, const gw_gcomp *c
         return GW_ERR_ARG;
     }
     const gw_cuda_gcomp_device *device = request->device;
-    gw_status status = begin(&c, cuda, codec, request,
-                             gw_cuda_gcomp_hop_workspace_size(codec, batch->hop_count, batch->value_total));
-    if (status == GW_OK && !has_wire_scale(c.codec, batch->map)) {
-        status = GW_ERR_ARG;
-    }
-    if (status == GW_OK && !fits_shared(&c)) {
-        status = GW_ERR_OPTION;
-    }
+    const size_t size = gw_cuda_gcomp_hop_workspace_size(codec, batch->hop_count, batch->value_total);
+    const gw_status status = begin_batch(&c, cuda, codec, request, size, batch->map);
     if (status != GW_OK) {
         return status;
     }
     GW_MEMSET(&params, 0, sizeof params);
     GW_MEMSET(&in, 0, sizeof in);
-    GW_MEMSET(&out, 0, sizeof out);
     fill_codec(&in.codec, c.codec, device, 0);
-    fill_codec(&out.codec, c.codec, device, 1);
     gw_cuda_map_fill(&in.map, batch->src_map, map_base_of(device));
-    gw_cuda_map_fill(&out.map, batch->map, map_base_of(device));
-    if (batch->key != NULL) {
-        out.key = *batch->key;
-    }
-    out.key_at = device != NULL ? device->key : NULL;
+    fill_encode_batch(&out, &c, batch->map, batch->key, device);
     params.hops = batch->hops;
     out.item_count = batch->hop_count;
     gw_cuda_plan_hop_batch(&plan, &params, &in, &out, batch->value_total, &c.shape, request->workspace.data);

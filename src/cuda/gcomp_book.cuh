@@ -243,7 +243,7 @@ GW_DEVICE void gw_cuda_book_plant(gw_cuda_tree &tree, const gw_book_state &s)
     }
 }
 
-/* ---- costs: src/gcomp/mask_code.c ---------------------------------------------------------------------- */
+/* ---- costs: src/gcomp/book_choice.c -------------------------------------------------------------------- */
 
 /* Sum over the threads of the block, to all of them; x < 2^48. */
 GW_DEVICE uint64_t gw_block_sum64(uint64_t x, uint32_t *sums)

@@ -1,6 +1,6 @@
 /*
  * Sources made of segments: where each begins, and their values rounded with the random stream of each,
- * before an encode that only truncates. The same as round_segments() of src/gcomp/gcomp_encode.c.
+ * before an encode that only truncates. The same as gw_group_begin() of src/gcomp/gcomp_encode_group.c.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

@@ -22,7 +22,7 @@
 
 #include "core/half.h"
 #include "core/philox.h"
-#include "thc/thc_float.h"
+#include "thc/thc_window.h"
 #include "thc/thc_plain.h"
 #include "cuda/thc_params.h"
 

@@ -138,6 +138,16 @@ void gw_codebook_lengths(uint8_t length[GW_LABELS], const uint32_t count[GW_LABE
     }
 }
 
+void gw_mask_depths(uint8_t depth[GW_MASK_CLASSES], const uint32_t count[GW_MASK_CLASSES],
+                    gw_codebook_scratch *scratch)
+{
+    uint32_t all[GW_LABELS] = {0};
+    uint8_t length[GW_LABELS];
+    GW_MEMCPY(all, count, GW_MASK_CLASSES * sizeof *count);
+    gw_codebook_lengths(length, all, scratch);
+    GW_MEMCPY(depth, length, GW_MASK_CLASSES);
+}
+
 uint8_t gw_codebook_base(uint32_t largest_exponent)
 {
     uint32_t base = largest_exponent + 4 > 63 ? largest_exponent + 4 - 63 : 0;
@@ -161,7 +171,9 @@ static uint32_t list_coded(uint8_t coded[GW_LABELS], const uint8_t length[GW_LAB
     return n;
 }
 
-int gw_codebook_is_complete(const gw_codebook *book)
+/* 1 if every length is at most 11 and the Kraft sum is exactly 1 (or there is a single label, of length
+ * 1). */
+static int is_complete(const gw_codebook *book)
 {
     uint8_t coded[GW_LABELS];
     const uint32_t labels = list_coded(coded, book->length);
@@ -480,7 +492,7 @@ gw_status gw_codebook_read(gw_codebook *book, size_t *used, const uint8_t *src, 
     const size_t book_size = labels_size + (book->is_masked ? MASK_SIZE : 0);
     if (size < book_size ||
         (first != 0 && !read_lengths(book, first, last, src + 4, kind.dtype, kind.derived)) ||
-        !gw_codebook_is_complete(book)) {
+        !is_complete(book)) {
         return GW_ERR_CORRUPT;
     }
     const uint8_t *table = src + labels_size;

@@ -1,6 +1,6 @@
 /*
  * Codebooks: from counts to lengths, from lengths to the tree of docs/format.md section 5.1, to bytes and
- * back. The codes of the zero mask: mask_code.h.
+ * back. mask_code.h has the classes of the zero mask.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -72,6 +72,10 @@ typedef struct gw_codebook_scratch {
 void gw_codebook_lengths(uint8_t length[GW_LABELS], const uint32_t count[GW_LABELS],
                          gw_codebook_scratch *scratch);
 
+/* Code lengths of the classes with count > 0 (docs/format.md section 6). */
+void gw_mask_depths(uint8_t depth[GW_MASK_CLASSES], const uint32_t count[GW_MASK_CLASSES],
+                    gw_codebook_scratch *scratch);
+
 /* The window for the largest ordinary exponent field E (docs/format.md section 6). */
 uint8_t gw_codebook_base(uint32_t largest_exponent);
 
@@ -83,10 +87,6 @@ static inline uint32_t gw_exponent_of_label(uint32_t label, uint32_t dtype, uint
     }
     return dtype == GW_FP16 ? (label >> 2) - 1 : (label >> 2) + base;
 }
-
-/* 1 if every length is at most 11 and the Kraft sum is exactly 1 (or there is a single label, of length
- * 1). */
-int gw_codebook_is_complete(const gw_codebook *book);
 
 /* Builds the tree of the labels of a complete codebook. */
 void gw_tree_build(gw_tree *tree, const gw_codebook *book);

@@ -4,6 +4,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
+#include "gcomp/book_choice.h"
 #include "gcomp/gcomp_encode.h"
 #include "gcomp/mask_code.h"
 

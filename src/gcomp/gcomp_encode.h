@@ -62,6 +62,9 @@ void gw_round_parts(gw_encoding *encoding, const gw_span *span, gw_segment_place
 uint32_t gw_split_parts(gw_encoding *encoding, const gw_group *group, const gw_span *chunk, size_t at,
                         gw_digits *digits);
 
+/* Digits and escapes: none yet. */
+void gw_digits_begin(const gw_encoding *encoding, gw_digits *digits);
+
 /* Chooses between relative exponents and others for a group, from a sample. */
 void gw_group_choose_relative(gw_encoding *encoding, const gw_group *group);
 
@@ -80,9 +83,6 @@ int gw_group_split(gw_encoding *encoding, const gw_group *group, gw_split_chunk 
 
 /* Builds the trees and the ranker of the codebook in the scratch. */
 void gw_encoding_use_book(gw_encoding *encoding);
-
-/* Digits and escapes: none yet. */
-void gw_digits_begin(const gw_encoding *encoding, gw_digits *digits);
 
 /* Writes chunk `index`, `len` values of the group from `at` on. split: NULL unless it was split already. */
 void gw_encode_chunk(gw_encoding *encoding, gw_group *group, uint64_t index, size_t at, size_t len,

@@ -4,6 +4,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
+#include "gcomp/book_choice.h"
 #include "gcomp/gcomp_encode.h"
 #include "gcomp/mask_code.h"
 
@@ -162,13 +163,6 @@ int gw_group_survey(gw_encoding *e, const gw_group *group, size_t blocks)
     s->book->is_relative = (uint8_t)e->rule.relative;
     gw_book_choose(s->book, &counts, s->book_scratch);
     return 1;
-}
-
-void gw_digits_begin(const gw_encoding *e, gw_digits *digits)
-{
-    GW_MEMSET(digits, 0, sizeof *digits);
-    GW_MEMCPY(digits->plane, e->scratch.plane, sizeof digits->plane);
-    digits->escape = e->scratch.escapes;
 }
 
 /* The largest exponent field of the values that were split into labels, without infinity and NaN. */

@@ -22,7 +22,8 @@ void gw_frame_place(gw_gcomp_info *info, uint32_t extension_size)
     info->payload_offset = (end + 15) & ~(uint64_t)15;
 }
 
-size_t gw_frame_crc_offset(const gw_gcomp_info *info)
+/* Offset of the CHECKSUM part of the extension in the frame. */
+static size_t crc_offset(const gw_gcomp_info *info)
 {
     return GW_FRAME_HEADER_SIZE + gw_frame_parts_size(info) - GW_FRAME_CRC_PART_SIZE;
 }
@@ -267,7 +268,7 @@ static int is_owner(const uint8_t *src, const gw_gcomp_info *info, uint32_t inde
 uint32_t gw_frame_meta_crc(const uint8_t *src, const gw_gcomp_info *info, const gw_kernels *kernels)
 {
     static const uint8_t zero[4] = {0, 0, 0, 0};
-    const size_t at = gw_frame_crc_offset(info);
+    const size_t at = crc_offset(info);
     uint32_t crc = kernels->crc32c(0, src, at);
     crc = kernels->crc32c(crc, zero, 4);
     return kernels->crc32c(crc, src + at + 4, (size_t)info->payload_offset - at - 4);

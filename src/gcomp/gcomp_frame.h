@@ -78,7 +78,4 @@ gw_status gw_frame_check_directory(const uint8_t *src, const gw_gcomp_info *info
 /* CRC32C of everything before chunk 0, with meta_crc taken as zero. */
 uint32_t gw_frame_meta_crc(const uint8_t *src, const gw_gcomp_info *info, const gw_kernels *kernels);
 
-/* Offset of the CHECKSUM part of the extension in the frame. */
-size_t gw_frame_crc_offset(const gw_gcomp_info *info);
-
 #endif

@@ -9,6 +9,7 @@
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "gcomp/gcomp_rate.h"
+#include "gcomp/book_choice.h"
 #include "gcomp/mask_code.h"
 
 _Static_assert(sizeof(gw_rate_tables) <= (size_t)2 << GW_GROUP_LOG2, "they fit where a hop has its sums");

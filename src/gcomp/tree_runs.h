@@ -7,7 +7,7 @@
 #define GW_TREE_RUNS_H
 
 #include "core/kernels.h"
-#include "gcomp/ahead.h"
+#include "core/ahead.h"
 #include "gcomp/codebook.h"
 
 /* ---- write --------------------------------------------------------------------------------------------- */

@@ -1,5 +1,6 @@
 /*
- * The slots that NEON improves, by instruction count: none of these was timed.
+ * The slots that NEON improves, by instruction count: none of these was timed. The classic codecs are
+ * baselines, and run scalar.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -27,9 +28,6 @@ void gw_backend_init_neon(gw_kernels *kernels, uint32_t cpu)
     kernels->gcomp.add_fp32 = gw_add_fp32_neon;
     kernels->gcomp.add_bf16 = gw_add_bf16_neon;
     kernels->gcomp.add_fp16 = gw_add_fp16_neon;
-    kernels->classic.sparse_select = gw_sparse_select_neon;
-    kernels->classic.sparse_momentum = gw_sparse_momentum_neon;
-    kernels->classic.sparse_squares = gw_sparse_squares_neon;
     kernels->thc.load = gw_thc_load_neon;
     kernels->thc.store = gw_thc_store_neon;
     kernels->thc.norm = gw_thc_norm_neon;
@@ -45,22 +43,6 @@ void gw_backend_init_neon(gw_kernels *kernels, uint32_t cpu)
     kernels->thc.unpack_plain = gw_thc_unpack_plain_neon;
     kernels->thc.rotate_back = gw_thc_rotate_back_neon;
     kernels->thc.residual = gw_thc_residual_neon;
-    kernels->classic.level_random = gw_level_random_neon;
-    kernels->classic.level_largest = gw_level_largest_neon;
-    kernels->classic.level_moments = gw_level_moments_neon;
-    kernels->classic.level_quantize = gw_level_quantize_neon;
-    kernels->classic.level_decode = gw_level_decode_neon;
-    kernels->classic.multiply = gw_multiply_neon;
-    kernels->classic.accumulate = gw_accumulate_neon;
-    kernels->classic.cast = gw_cast_neon;
-    kernels->classic.sign_pack = gw_sign_pack_neon;
-    kernels->classic.sign_sums = gw_sign_sums_neon;
-    kernels->classic.sign_residual = gw_sign_residual_neon;
-    kernels->classic.sign_momentum = gw_sign_momentum_neon;
-    kernels->classic.sign_unpack = gw_sign_unpack_neon;
-    kernels->classic.sign_add = gw_sign_add_neon;
-    kernels->classic.sign_votes = gw_sign_votes_neon;
-    kernels->classic.sign_majority = gw_sign_majority_neon;
     if ((cpu & GW_CPU_ARM_CRC32) != 0) {
         kernels->crc32c = gw_crc32c_neon;
     }

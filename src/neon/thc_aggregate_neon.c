@@ -60,8 +60,8 @@ GW_TEMPLATE void add_values(uint8_t *lanes, uint8x16_t v, unsigned lane_bits)
     }
 }
 
-GW_TEMPLATE void add_all(uint8_t *lanes, const uint8_t *indices, size_t len, unsigned bits, uint8x16_t table,
-                         unsigned lane_bits)
+GW_TEMPLATE void add_all(uint8_t *lanes, const uint8_t *indices, size_t len, uint8x16_t table,
+                         unsigned lane_bits, unsigned bits)
 {
     for (size_t i = 0; i < len; i += 64, indices += 8 * bits, lanes += 8 * lane_bits) {
         add_values(lanes, group_values(indices, 0, bits, table), lane_bits);
@@ -74,20 +74,7 @@ GW_TEMPLATE void add_all(uint8_t *lanes, const uint8_t *indices, size_t len, uns
 GW_TEMPLATE void add_width(uint8_t *lanes, const uint8_t *indices, size_t len, unsigned bits,
                            uint8x16_t table, unsigned lane_bits)
 {
-    switch (bits) {
-    case 1:
-        add_all(lanes, indices, len, 1, table, lane_bits);
-        break;
-    case 2:
-        add_all(lanes, indices, len, 2, table, lane_bits);
-        break;
-    case 3:
-        add_all(lanes, indices, len, 3, table, lane_bits);
-        break;
-    default:
-        add_all(lanes, indices, len, 4, table, lane_bits);
-        break;
-    }
+    GW_BY_INDEX_BITS(add_all, bits, lanes, indices, len, table, lane_bits);
 }
 
 void gw_thc_add_indices_neon(uint8_t *lanes, const uint8_t *indices, size_t len, unsigned bits,
@@ -96,13 +83,7 @@ void gw_thc_add_indices_neon(uint8_t *lanes, const uint8_t *indices, size_t len,
     uint8_t entries[16] = {0}; /* the caller's has 2^bits */
     GW_MEMCPY(entries, table, (size_t)1 << bits);
     const uint8x16_t values = vld1q_u8(entries);
-    if (lane_bits == 8) {
-        add_width(lanes, indices, len, bits, values, 8);
-    } else if (lane_bits == 16) {
-        add_width(lanes, indices, len, bits, values, 16);
-    } else {
-        add_width(lanes, indices, len, bits, values, 32);
-    }
+    GW_BY_LANE_BITS(add_width, lane_bits, lanes, indices, len, bits, values);
 }
 
 void gw_thc_add_lanes_neon(uint8_t *lanes, const uint8_t *src, size_t len, unsigned lane_bits)

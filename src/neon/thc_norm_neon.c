@@ -11,9 +11,7 @@
 
 #if defined(GW_NEON)
 
-#include "core/sqrt.h"
-
-#define NONFINITE_NORM 0x7fc00000u /* GW_THC_NORM_NONFINITE */
+#include "thc/norm_pattern.h"
 
 static uint32_t largest_magnitude(const float *x, size_t len)
 {
@@ -45,7 +43,7 @@ uint32_t gw_thc_norm_neon(const float *x, size_t len)
 {
     const uint32_t largest = largest_magnitude(x, len);
     if (largest >= GW_F32_INF) {
-        return NONFINITE_NORM;
+        return GW_THC_NORM_NONFINITE;
     }
     if (largest == 0) {
         return 0;
@@ -73,9 +71,7 @@ uint32_t gw_thc_norm_neon(const float *x, size_t len)
     }
     float last[4];
     vst1q_f32(last, sum[0]);
-    const uint32_t root = gw_bits_from_float(gw_sqrt((last[0] + last[2]) + (last[1] + last[3])));
-    const uint32_t result_exponent = (root >> 23) + exponent - 128u;
-    return result_exponent >= 255u ? NONFINITE_NORM : (result_exponent << 23) | (root & 0x7fffffu);
+    return gw_thc_norm_pattern((last[0] + last[2]) + (last[1] + last[3]), exponent);
 }
 
 static inline uint32x4_t order_codes(const float *x)

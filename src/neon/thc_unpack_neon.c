@@ -27,8 +27,8 @@ static inline float32x4_t centred4(uint32x4_t lanes, uint32x4_t center, float32x
     return vmulq_f32(vcvtq_f32_s32(vreinterpretq_s32_u32(vsubq_u32(vaddq_u32(lanes, lanes), center))), scale);
 }
 
-GW_TEMPLATE void unpack_all(float *dst, const uint8_t *lanes, size_t len, unsigned lane_bits, uint32_t center,
-                            float scale)
+GW_TEMPLATE void unpack_all(float *dst, const uint8_t *lanes, size_t len, uint32_t center, float scale,
+                            unsigned lane_bits)
 {
     const uint32x4_t middle = vdupq_n_u32(center);
     const float32x4_t unit = vdupq_n_f32(scale);
@@ -57,13 +57,7 @@ GW_TEMPLATE void unpack_all(float *dst, const uint8_t *lanes, size_t len, unsign
 void gw_thc_unpack_neon(float *dst, const uint8_t *lanes, size_t len, unsigned lane_bits, uint32_t center,
                         float scale)
 {
-    if (lane_bits == 8) {
-        unpack_all(dst, lanes, len, 8, center, scale);
-    } else if (lane_bits == 16) {
-        unpack_all(dst, lanes, len, 16, center, scale);
-    } else {
-        unpack_all(dst, lanes, len, 32, center, scale);
-    }
+    GW_BY_LANE_BITS(unpack_all, lane_bits, dst, lanes, len, center, scale);
 }
 
 /* The conversion rounds to nearest even and to infinity as the contract requires; only small magnitudes
@@ -75,8 +69,8 @@ static inline float32x2_t plain2(uint32x2_t lanes, float64x2_t step, float64x2_t
     return vcvt_f32_f64(vreinterpretq_f64_u64(vbicq_u64(vreinterpretq_u64_f64(x), is_small)));
 }
 
-GW_TEMPLATE void plain_all(float *dst, const uint8_t *lanes, size_t len, unsigned lane_bits, double step,
-                           double base)
+GW_TEMPLATE void plain_all(float *dst, const uint8_t *lanes, size_t len, double step, double base,
+                           unsigned lane_bits)
 {
     const float64x2_t steps = vdupq_n_f64(step), bases = vdupq_n_f64(base);
     size_t i = 0;
@@ -91,13 +85,7 @@ GW_TEMPLATE void plain_all(float *dst, const uint8_t *lanes, size_t len, unsigne
 void gw_thc_unpack_plain_neon(float *dst, const uint8_t *lanes, size_t len, unsigned lane_bits, double step,
                               double base)
 {
-    if (lane_bits == 8) {
-        plain_all(dst, lanes, len, 8, step, base);
-    } else if (lane_bits == 16) {
-        plain_all(dst, lanes, len, 16, step, base);
-    } else {
-        plain_all(dst, lanes, len, 32, step, base);
-    }
+    GW_BY_LANE_BITS(plain_all, lane_bits, dst, lanes, len, step, base);
 }
 
 void gw_thc_residual_neon(float *error, const float *x, const float *y, size_t len)

@@ -96,12 +96,7 @@ GW_TEMPLATE size_t partition_sides(uint8_t *left, uint8_t *right, uint8_t *bitma
 size_t gw_partition_scalar(uint8_t *left, uint8_t *right, uint8_t *bitmap, const uint8_t *ranks, size_t len,
                            uint8_t pivot)
 {
-    if (left != NULL) {
-        return right != NULL ? partition_sides(left, right, bitmap, ranks, len, pivot, 1, 1)
-                             : partition_sides(left, right, bitmap, ranks, len, pivot, 1, 0);
-    }
-    return right != NULL ? partition_sides(left, right, bitmap, ranks, len, pivot, 0, 1)
-                         : partition_sides(left, right, bitmap, ranks, len, pivot, 0, 0);
+    return GW_BY_SIDES(partition_sides, left != NULL, right != NULL, left, right, bitmap, ranks, len, pivot);
 }
 
 /* Number of set bits of a word: adds neighbouring bits, pairs and nibbles, then sums the bytes by a
@@ -168,10 +163,5 @@ GW_TEMPLATE size_t merge_sides(uint8_t *out, gw_child left, gw_child right, cons
 
 size_t gw_merge_scalar(uint8_t *out, gw_child left, gw_child right, const uint8_t *bitmap, size_t len)
 {
-    if (left.labels != NULL) {
-        return right.labels != NULL ? merge_sides(out, left, right, bitmap, len, 1, 1)
-                                    : merge_sides(out, left, right, bitmap, len, 1, 0);
-    }
-    return right.labels != NULL ? merge_sides(out, left, right, bitmap, len, 0, 1)
-                                : merge_sides(out, left, right, bitmap, len, 0, 0);
+    return GW_BY_SIDES(merge_sides, left.labels != NULL, right.labels != NULL, out, left, right, bitmap, len);
 }

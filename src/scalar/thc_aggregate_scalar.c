@@ -58,9 +58,10 @@ static inline void add_to_lane(uint8_t *lane, unsigned lane_size, uint32_t value
 #endif
 }
 
-static inline void add_indices_as(uint8_t *lanes, const uint8_t *indices, size_t len, unsigned bits,
-                                  const uint8_t *table, unsigned lane_size)
+static inline void add_indices_as(uint8_t *lanes, const uint8_t *indices, size_t len, const uint8_t *table,
+                                  unsigned lane_bits, unsigned bits)
 {
+    const unsigned lane_size = lane_bits / 8;
     for (size_t i = 0; i < len; i++) {
         const uint8_t *group = indices + i / GW_PACK_GROUP * 8 * bits;
         add_to_lane(lanes + i * lane_size, lane_size,
@@ -70,8 +71,9 @@ static inline void add_indices_as(uint8_t *lanes, const uint8_t *indices, size_t
 
 #if defined(GW_FIRMWARE)
 /* Added as one long number: no lane overflows, so no carry leaves a lane. */
-static inline void add_lanes_as(uint8_t *lanes, const uint8_t *src, size_t len, unsigned lane_size)
+static inline void add_lanes_as(uint8_t *lanes, const uint8_t *src, size_t len, unsigned lane_bits)
 {
+    const unsigned lane_size = lane_bits / 8;
     uint32_t carry = 0;
 
     for (size_t i = 0; i < len * lane_size; i++) {
@@ -81,16 +83,18 @@ static inline void add_lanes_as(uint8_t *lanes, const uint8_t *src, size_t len, 
     }
 }
 #else
-static inline void add_lanes_as(uint8_t *lanes, const uint8_t *src, size_t len, unsigned lane_size)
+static inline void add_lanes_as(uint8_t *lanes, const uint8_t *src, size_t len, unsigned lane_bits)
 {
+    const unsigned lane_size = lane_bits / 8;
     for (size_t i = 0; i < len; i++) {
         add_to_lane(lanes + i * lane_size, lane_size, load_lane(src + i * lane_size, lane_size));
     }
 }
 #endif
 
-static inline uint32_t lane_max_as(const uint8_t *lanes, size_t len, unsigned lane_size)
+static inline uint32_t lane_max_as(const uint8_t *lanes, size_t len, unsigned lane_bits)
 {
+    const unsigned lane_size = lane_bits / 8;
     uint32_t largest = 0;
 
     for (size_t i = 0; i < len; i++) {
@@ -100,77 +104,25 @@ static inline uint32_t lane_max_as(const uint8_t *lanes, size_t len, unsigned la
     return largest;
 }
 
-/*
- * One body serves every width. Hosts get a copy per lane width and index width, from which the compiler
- * removes the branches; firmware gets the general one, which is smallest.
- */
-#if defined(GW_FIRMWARE)
-void gw_thc_add_indices_scalar(uint8_t *lanes, const uint8_t *indices, size_t len, unsigned bits,
-                               const uint8_t *table, unsigned lane_bits)
-{
-    add_indices_as(lanes, indices, len, bits, table, lane_bits / 8);
-}
-
-void gw_thc_add_lanes_scalar(uint8_t *lanes, const uint8_t *src, size_t len, unsigned lane_bits)
-{
-    add_lanes_as(lanes, src, len, lane_bits / 8);
-}
-
-uint32_t gw_thc_lane_max_scalar(const uint8_t *lanes, size_t len, unsigned lane_bits)
-{
-    return lane_max_as(lanes, len, lane_bits / 8);
-}
-#else
+/* Copies for each width of lanes and indices (GW_BY_LANE_BITS). */
 static inline void add_indices_width(uint8_t *lanes, const uint8_t *indices, size_t len, unsigned bits,
-                                     const uint8_t *table, unsigned lane_size)
+                                     const uint8_t *table, unsigned lane_bits)
 {
-    switch (bits) {
-    case 1:
-        add_indices_as(lanes, indices, len, 1, table, lane_size);
-        break;
-    case 2:
-        add_indices_as(lanes, indices, len, 2, table, lane_size);
-        break;
-    case 3:
-        add_indices_as(lanes, indices, len, 3, table, lane_size);
-        break;
-    default:
-        add_indices_as(lanes, indices, len, 4, table, lane_size);
-        break;
-    }
+    GW_BY_INDEX_BITS(add_indices_as, bits, lanes, indices, len, table, lane_bits);
 }
 
 void gw_thc_add_indices_scalar(uint8_t *lanes, const uint8_t *indices, size_t len, unsigned bits,
                                const uint8_t *table, unsigned lane_bits)
 {
-    if (lane_bits == 8) {
-        add_indices_width(lanes, indices, len, bits, table, 1);
-    } else if (lane_bits == 16) {
-        add_indices_width(lanes, indices, len, bits, table, 2);
-    } else {
-        add_indices_width(lanes, indices, len, bits, table, 4);
-    }
+    GW_BY_LANE_BITS(add_indices_width, lane_bits, lanes, indices, len, bits, table);
 }
 
 void gw_thc_add_lanes_scalar(uint8_t *lanes, const uint8_t *src, size_t len, unsigned lane_bits)
 {
-    if (lane_bits == 8) {
-        add_lanes_as(lanes, src, len, 1);
-    } else if (lane_bits == 16) {
-        add_lanes_as(lanes, src, len, 2);
-    } else {
-        add_lanes_as(lanes, src, len, 4);
-    }
+    GW_BY_LANE_BITS(add_lanes_as, lane_bits, lanes, src, len);
 }
 
 uint32_t gw_thc_lane_max_scalar(const uint8_t *lanes, size_t len, unsigned lane_bits)
 {
-    if (lane_bits == 8) {
-        return lane_max_as(lanes, len, 1);
-    }
-    if (lane_bits == 16) {
-        return lane_max_as(lanes, len, 2);
-    }
-    return lane_max_as(lanes, len, 4);
+    return GW_BY_LANE_BITS(lane_max_as, lane_bits, lanes, len);
 }
-#endif

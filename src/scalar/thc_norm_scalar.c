@@ -5,12 +5,10 @@
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "scalar/kernels_scalar.h"
-#include "core/sqrt.h"
+#include "thc/norm_pattern.h"
 #include "thc/thc_values.h"
 
-#define GW_NORM_LANES     64u
-#define GW_NONFINITE_NORM 0x7fc00000u /* GW_THC_NORM_NONFINITE */
-
+#define GW_NORM_LANES 64u
 uint32_t gw_thc_norm_scalar(const float *x, size_t len)
 {
     float sum[GW_NORM_LANES] = {0};
@@ -21,7 +19,7 @@ uint32_t gw_thc_norm_scalar(const float *x, size_t len)
         largest = magnitude > largest ? magnitude : largest;
     }
     if (largest >= GW_F32_INF) {
-        return GW_NONFINITE_NORM;
+        return GW_THC_NORM_NONFINITE;
     }
     if (largest == 0) {
         return 0;
@@ -40,14 +38,7 @@ uint32_t gw_thc_norm_scalar(const float *x, size_t len)
         }
     }
 
-    /* 4 <= sum[0] <= 16 * 8192: the root's exponent is 128..135, so with E >= 1 the result is never
-     * subnormal. */
-    uint32_t root = gw_bits_from_float(gw_sqrt(sum[0]));
-    uint32_t result_exponent = (root >> 23) + exponent - 128u;
-    if (result_exponent >= 255u) {
-        return GW_NONFINITE_NORM;
-    }
-    return (result_exponent << 23) | (root & 0x7fffffu);
+    return gw_thc_norm_pattern(sum[0], exponent);
 }
 
 void gw_thc_extent_scalar(uint32_t patterns[2], const float *x, size_t len)

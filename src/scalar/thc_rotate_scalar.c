@@ -5,7 +5,7 @@
  */
 #include "scalar/kernels_scalar.h"
 #include "core/philox.h"
-#include "thc/thc_float.h"
+#include "thc/thc_window.h"
 
 #define GW_SIGNS_PER_COUNTER 128u
 

@@ -5,7 +5,7 @@
  */
 #include "thc/thc_decode.h"
 
-#include "thc/thc_float.h"
+#include "core/float_bits.h"
 
 gw_status gw_thc_target_clear(gw_thc_target *target)
 {

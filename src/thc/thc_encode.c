@@ -3,7 +3,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "thc/thc_float.h"
+#include "core/float_bits.h"
 #include "thc/thc_plain.h"
 #include "thc/thc_worker.h"
 

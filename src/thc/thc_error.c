@@ -12,7 +12,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "thc/thc_float.h"
+#include "core/float_bits.h"
 #include "thc/thc_worker.h"
 
 #define GW_ERROR_MAGIC       0x1a655767u

@@ -5,7 +5,7 @@
  */
 #include "thc/thc_handle.h"
 
-#include "thc/thc_float.h"
+#include "core/float_bits.h"
 #include "thc/thc_table.h"
 
 _Static_assert(sizeof(gw_thc_state) <= sizeof(gw_thc), "gw_thc has room for the handle");

@@ -6,7 +6,7 @@
  */
 #include "thc/thc_normal.h"
 
-#include "thc/thc_float.h"
+#include "core/float_bits.h"
 
 #define GW_LN2_HIGH     0x1.62e42feep-1 /* upper 32 bits of ln 2: k * GW_LN2_HIGH is exact for |k| < 2^20 */
 #define GW_LN2_LOW      0x1.a39ef35793c76p-33 /* ln 2 - GW_LN2_HIGH */

@@ -7,7 +7,7 @@
 #define GW_THC_PLAIN_H
 
 #include "thc/thc_handle.h"
-#include "thc/thc_float.h"
+#include "core/float_bits.h"
 
 #define GW_THC_EXTENT_LIMIT 0x7f000000u /* 2^127: the width of a block of smaller values is finite */
 

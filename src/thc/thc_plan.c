@@ -7,7 +7,7 @@
 #include "core/bytes.h"
 #include "thc/thc_handle.h"
 #include "thc/thc_default_tables.h"
-#include "thc/thc_float.h"
+#include "core/float_bits.h"
 #include "thc/thc_normal.h"
 #include "thc/thc_table.h"
 

@@ -9,7 +9,7 @@
  */
 #include "gradwire/thc.h"
 
-#include "thc/thc_float.h"
+#include "core/float_bits.h"
 #include "thc/thc_normal.h"
 #include "thc/thc_table.h"
 
@@ -127,7 +127,8 @@ static double truncation_cost(double t)
     return cost > 0.0 ? cost : 0.0;
 }
 
-double gw_thc_table_quantization(const gw_thc_table *table, double t)
+/* Integral part of the cost of a valid table over [-t, t], 0 < t <= 4. */
+static double quantization_cost(const gw_thc_table *table, double t)
 {
     double total = 0.0;
     double a[3];
@@ -145,7 +146,7 @@ double gw_thc_table_quantization(const gw_thc_table *table, double t)
 void gw_thc_table_price_at(gw_thc_table_cost *cost, const gw_thc_table *table, double t)
 {
     cost->threshold = t;
-    cost->quantization = gw_thc_table_quantization(table, t);
+    cost->quantization = quantization_cost(table, t);
     cost->truncation = truncation_cost(t);
     cost->total = cost->quantization + cost->truncation;
 }

@@ -8,25 +8,15 @@
 #ifndef GW_THC_VALUES_H
 #define GW_THC_VALUES_H
 
-#include "core/half.h"
-#include "gradwire/gradwire.h"
-#include "thc/thc_float.h"
-
-static inline float gw_thc_load_value(const uint8_t *src, unsigned dtype, size_t i)
-{
-    if (dtype == GW_FP32) {
-        return gw_float_from_bits(gw_load32(src + 4 * i));
-    }
-    uint32_t half = gw_load16(src + 2 * i);
-    return gw_float_from_bits(dtype == GW_BF16 ? half << 16 : gw_widen_fp16(half));
-}
+#include "core/wire_values.h"
+#include "thc/thc_window.h"
 
 /* Not the padding. */
 static inline void gw_thc_load_values(float *dst, const uint8_t *src, unsigned dtype, const float *error,
                                       size_t first, size_t len)
 {
     for (size_t i = first; i < len; i++) {
-        dst[i] = gw_f32_flush(gw_thc_load_value(src, dtype, i));
+        dst[i] = gw_f32_flush(gw_wire_load(src, dtype, i));
     }
     for (size_t i = first; error != NULL && i < len; i++) {
         float rest;
@@ -43,25 +33,11 @@ static inline void gw_thc_load_padding(float *dst, size_t len, size_t padded_len
     }
 }
 
-static inline uint32_t gw_thc_narrow(uint32_t bits, unsigned dtype)
-{
-    int is_nan = (bits & GW_F32_ABS) > GW_F32_INF;
-
-    if (dtype == GW_FP32) {
-        return is_nan ? 0x7fc00000u : bits;
-    }
-    if (dtype == GW_BF16) {
-        return is_nan ? 0x7fc0u : gw_narrow_bf16(bits);
-    }
-    const uint32_t half = is_nan ? 0x7e00u : gw_narrow_fp16(bits);
-    return half == 0x8000u ? 0 : half;
-}
-
 static inline void gw_thc_store_values(uint8_t *dst, const float *src, unsigned dtype, size_t first,
                                        size_t len)
 {
     for (size_t i = first; i < len; i++) {
-        uint32_t bits = gw_thc_narrow(gw_bits_from_float(src[i]), dtype);
+        uint32_t bits = gw_wire_narrow(gw_bits_from_float(src[i]), dtype);
         if (dtype == GW_FP32) {
             gw_store32(dst + 4 * i, bits);
         } else {
@@ -98,26 +74,11 @@ static inline void gw_thc_unpack_values(float *dst, const uint8_t *lanes, size_t
     }
 }
 
-/* Largest double that rounds to a finite fp32, exclusive: 2^128 - 2^103. */
-#define GW_F32_OVERFLOW 0x1.ffffffp+127
-
-static inline float gw_thc_narrow_double(double value)
-{
-    double magnitude = value < 0 ? -value : value;
-    if (magnitude < 0x1p-126) {
-        return 0.0f;
-    }
-    if (magnitude >= GW_F32_OVERFLOW) {
-        return gw_float_from_bits(value < 0 ? GW_F32_INF | 0x80000000u : GW_F32_INF);
-    }
-    return (float)value;
-}
-
 static inline void gw_thc_plain_values(float *dst, const uint8_t *lanes, size_t first, size_t len,
                                        unsigned lane_bits, double step, double base)
 {
     for (size_t i = first; i < len; i++) {
-        dst[i] = gw_thc_narrow_double((double)gw_thc_lane(lanes, i, lane_bits) * step + base);
+        dst[i] = gw_narrow_double((double)gw_thc_lane(lanes, i, lane_bits) * step + base);
     }
 }
 

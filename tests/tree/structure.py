@@ -24,7 +24,7 @@ LAYERS = {
     "core": {"gradwire"},
     "gcomp": {"gradwire", "core"},
     "thc": {"gradwire", "core"},
-    "classic": {"gradwire", "core", "gcomp", "thc"},
+    "classic": {"gradwire", "core", "gcomp"},
     "collective": {"gradwire", "core", "gcomp", "thc"},
     "scalar": BACKEND,
     "avx2": BACKEND,
