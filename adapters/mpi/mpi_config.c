@@ -1,17 +1,17 @@
 /*
- * The environment, and statistics. Rank 0's configuration counts for all ranks, so that they decide alike.
+ * The environment. Rank 0's configuration counts for all ranks, so that they decide alike.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "mpi_internal.h"
+#include "mpi_config.h"
+
+#include "gradwire/thc.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define GW_MPI_THREADS_MAX 256u
 /* 5.2 to 6.4 bits a value on gradients, one more than with five times the error (docs/mpi.md) */
@@ -19,35 +19,10 @@
 
 gw_mpi_config gw_mpi_settings;
 atomic_int gw_mpi_enabled, gw_mpi_nonblocking;
-gw_mpi_counters gw_mpi_count;
 
 static pthread_once_t gw_mpi_config_once = PTHREAD_ONCE_INIT;
 static unsigned gw_mpi_threads = 1;
 static char gw_mpi_log[1024];
-
-void gw_mpi_say(const char *format, ...)
-{
-    char line[512];
-    va_list arguments;
-    va_start(arguments, format);
-    (void)vsnprintf(line, sizeof(line), format, arguments);
-    va_end(arguments);
-    (void)fprintf(stderr, "gradwire: %s\n", line);
-}
-
-uint64_t gw_mpi_now_ns(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-uint64_t gw_mpi_codec_ns(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 /* Mean bits a value at these targets over the four gradients of docs/results/gcomp-dial.md (carried,
  * stochastic, blocks of 2^9, preset small). */
@@ -339,69 +314,4 @@ int gw_mpi_enable(int on)
 {
     gw_mpi_config_load();
     return atomic_exchange(&gw_mpi_enabled, on != 0);
-}
-
-/* ------------ statistics ------------ */
-
-void gw_mpi_statistics_read(gw_mpi_statistics *statistics)
-{
-    *statistics = (gw_mpi_statistics){
-        .operations = atomic_load(&gw_mpi_count.operations),
-        .failures = atomic_load(&gw_mpi_count.failures),
-        .passed = gw_mpi_passed_count(),
-        .value_count = atomic_load(&gw_mpi_count.value_count),
-        .wire_values = atomic_load(&gw_mpi_count.wire_values),
-        .wire_size = atomic_load(&gw_mpi_count.wire_size),
-        .encode_ns = atomic_load(&gw_mpi_count.encode_ns),
-        .reduce_ns = atomic_load(&gw_mpi_count.reduce_ns),
-        .decode_ns = atomic_load(&gw_mpi_count.decode_ns),
-    };
-}
-
-static void gw_mpi_statistics_line(FILE *file, int rank, const gw_mpi_statistics *s)
-{
-    (void)fprintf(
-        file, "%d\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\t%.4f\t%.3f\t%.3f\t%.3f\n",
-        rank, s->operations, s->failures, s->passed, s->value_count, s->wire_size,
-        s->wire_values == 0 ? 0.0 : 8.0 * (double)s->wire_size / (double)s->wire_values,
-        (double)s->encode_ns * 1e-6, (double)s->reduce_ns * 1e-6, (double)s->decode_ns * 1e-6);
-}
-
-void gw_mpi_statistics_log(void)
-{
-    int rank, size;
-    /* Rank 0 decides: the others may not have the variable */
-    int wanted = gw_mpi_log[0] != '\0';
-    gw_mpi_statistics own;
-    (void)PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    (void)PMPI_Comm_size(MPI_COMM_WORLD, &size);
-    (void)PMPI_Bcast(&wanted, 1, MPI_INT, 0, MPI_COMM_WORLD);
-    if (gw_mpi_settings.enabled && size > 1) {
-        gw_mpi_statistics_why(rank);
-    }
-    if (!wanted) {
-        return;
-    }
-    gw_mpi_statistics_read(&own);
-    gw_mpi_statistics *all = gw_mpi_allocate((size_t)size, sizeof(*all));
-    (void)PMPI_Gather(&own, (int)sizeof(own), MPI_BYTE, all, (int)sizeof(own), MPI_BYTE, 0, MPI_COMM_WORLD);
-    FILE *file = NULL;
-    if (rank == 0) {
-        file = strcmp(gw_mpi_log, "stderr") == 0 ? stderr : fopen(gw_mpi_log, "w");
-        if (file == NULL) {
-            gw_mpi_say("cannot write %s: %s", gw_mpi_log, strerror(errno));
-        } else {
-            (void)fprintf(file,
-                          "rank\toperations\tfailures\tpassed\tvalues\twire_bytes\tbits_a_value\tencode_ms\t"
-                          "reduce_ms\tdecode_ms\n");
-            for (int r = 0; r < size; r++) {
-                gw_mpi_statistics_line(file, r, &all[r]);
-            }
-        }
-    }
-    gw_mpi_statistics_table(file, rank, size);
-    if (file != NULL && file != stderr) {
-        (void)fclose(file);
-    }
-    free(all);
 }

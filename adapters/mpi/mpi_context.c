@@ -11,8 +11,9 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "mpi_internal.h"
+#include "mpi_context.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 static pthread_mutex_t gw_mpi_contexts_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -123,7 +124,7 @@ static int gw_mpi_context_deleted(MPI_Comm comm, int keyval, void *value, void *
     return MPI_SUCCESS;
 }
 
-static gw_mpi_context *gw_mpi_context_find(MPI_Comm comm)
+gw_mpi_context *gw_mpi_context_find(MPI_Comm comm)
 {
     gw_mpi_context *context = NULL;
     int found = 0, status = MPI_SUCCESS;
@@ -190,8 +191,6 @@ static gw_mpi_context *gw_mpi_context_make(MPI_Comm comm)
     if (len == 0) {
         (void)snprintf(context->name, sizeof(context->name), "(no name)");
     }
-    context->off = gw_mpi_scope_is_off(comm);
-    context->on_node = context->inside && gw_mpi_auto_on_node(context->world, context->size);
     if (PMPI_Comm_set_attr(comm, gw_mpi_keyval, context) != MPI_SUCCESS) {
         gw_mpi_context_release(context);
         return NULL;
@@ -258,17 +257,6 @@ int gw_mpi_context_ready(gw_mpi_context *context)
     const int ready = context->ready ? context->failed != GW_OK ? -1 : 1 : 0;
     (void)pthread_mutex_unlock(&context->lock);
     return ready;
-}
-
-void gw_mpi_context_drain(MPI_Comm comm)
-{
-    if (atomic_load_explicit(&gw_mpi_active, memory_order_relaxed) == 0 || comm == MPI_COMM_NULL) {
-        return;
-    }
-    gw_mpi_context *context = gw_mpi_context_find(comm);
-    while (context != NULL && atomic_load(&context->live) > 0) {
-        (void)gw_mpi_progress();
-    }
 }
 
 /* MPI_Finalize: what the program has not freed. */

@@ -5,7 +5,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "mpi_internal.h"
+#include "mpi_entries.h"
 
 /* Declares MPICH's function, which exists in Fortran programs only, and defines ours. */
 #define GW_MPI_F08(name, parameters)                                                                         \
@@ -89,13 +89,13 @@ GW_MPI_F08(finalize, (MPI_Fint * ierror))
 
 GW_MPI_F08(comm_free, (MPI_Fint * comm, MPI_Fint *ierror))
 {
-    gw_mpi_context_drain(PMPI_Comm_f2c(*comm));
+    gw_mpi_drain(PMPI_Comm_f2c(*comm));
     pmpir_comm_free_f08_(comm, ierror);
 }
 
 GW_MPI_F08(comm_disconnect, (MPI_Fint * comm, MPI_Fint *ierror))
 {
-    gw_mpi_context_drain(PMPI_Comm_f2c(*comm));
+    gw_mpi_drain(PMPI_Comm_f2c(*comm));
     pmpir_comm_disconnect_f08_(comm, ierror);
 }
 

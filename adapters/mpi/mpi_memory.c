@@ -5,7 +5,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "mpi_internal.h"
+#include "mpi_system.h"
 
 #include <stdlib.h>
 
@@ -17,22 +17,6 @@ static unsigned gw_mpi_pool_len;
 
 static pthread_once_t gw_mpi_workspace_once = PTHREAD_ONCE_INIT;
 static pthread_key_t gw_mpi_workspace_key;
-
-static _Noreturn void gw_mpi_out_of_memory(void)
-{
-    gw_mpi_say("out of memory");
-    (void)PMPI_Abort(MPI_COMM_WORLD, 1);
-    abort();
-}
-
-void *gw_mpi_allocate(size_t count, size_t size)
-{
-    void *memory = calloc(count == 0 ? 1 : count, size);
-    if (memory == NULL) {
-        gw_mpi_out_of_memory();
-    }
-    return memory;
-}
 
 gw_mpi_block *gw_mpi_block_take(size_t capacity)
 {

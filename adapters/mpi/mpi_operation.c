@@ -5,7 +5,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "mpi_internal.h"
+#include "mpi_engine.h"
+#include "mpi_progress.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -16,71 +17,10 @@
 
 atomic_int gw_mpi_active, gw_mpi_outstanding, gw_mpi_requests;
 atomic_uint gw_mpi_rounds;
-_Thread_local gw_mpi_failures gw_mpi_failed;
 
 static pthread_mutex_t gw_mpi_list_lock = PTHREAD_MUTEX_INITIALIZER;
 static gw_mpi_operation *gw_mpi_list;
 static uint64_t gw_mpi_serial; /* of the last one that was started */
-
-/* ------------ outcome ------------ */
-
-static pthread_mutex_t gw_mpi_codes_lock = PTHREAD_MUTEX_INITIALIZER;
-static int gw_mpi_class;
-static int gw_mpi_codes[256]; /* by status; 0: not made yet */
-
-int gw_mpi_error_code(uint64_t word)
-{
-    gw_collective_blame blame;
-    gw_collective_word_read(word, &blame);
-    if (blame.status == GW_OK) {
-        return MPI_SUCCESS;
-    }
-    const unsigned status = (unsigned)blame.status & 255u;
-    (void)pthread_mutex_lock(&gw_mpi_codes_lock);
-    if (gw_mpi_class == 0) {
-        (void)PMPI_Add_error_class(&gw_mpi_class);
-        (void)PMPI_Add_error_string(gw_mpi_class, "gradwire: a compressed collective failed");
-    }
-    if (gw_mpi_codes[status] == 0) {
-        char text[MPI_MAX_ERROR_STRING];
-        (void)snprintf(text, sizeof(text), "gradwire: a compressed collective failed on all ranks: %s",
-                       gw_status_message(blame.status));
-        (void)PMPI_Add_error_code(gw_mpi_class, &gw_mpi_codes[status]);
-        (void)PMPI_Add_error_string(gw_mpi_codes[status], text);
-    }
-    const int code = gw_mpi_codes[status];
-    (void)pthread_mutex_unlock(&gw_mpi_codes_lock);
-    return code;
-}
-
-int gw_mpi_error_raise(MPI_Comm comm, int code)
-{
-    if (code != MPI_SUCCESS && comm != MPI_COMM_NULL) {
-        (void)PMPI_Comm_call_errhandler(comm, code);
-    }
-    return code;
-}
-
-void gw_mpi_operation_blame(gw_mpi_operation *operation, const gw_collective_blame *blame)
-{
-    const uint64_t word = gw_collective_word(blame);
-    if (word > operation->word) {
-        operation->word = word;
-        operation->blame = *blame;
-    }
-}
-
-void gw_mpi_operation_mpi_error(gw_mpi_operation *operation, int error)
-{
-    if (error == MPI_SUCCESS) {
-        return;
-    }
-    if (operation->mpi_error == MPI_SUCCESS) {
-        operation->mpi_error = error;
-    }
-    const gw_collective_blame blame = {.status = GW_ERR_DEVICE, .rank = (uint32_t)operation->context->rank};
-    gw_mpi_operation_blame(operation, &blame);
-}
 
 /* ------------ life ------------ */
 
@@ -110,43 +50,13 @@ static void gw_mpi_operation_release(gw_mpi_operation *operation, int pins, int 
     }
 }
 
-static void gw_mpi_operation_tell(gw_mpi_operation *operation)
-{
-    if (operation->worst == 0) {
-        return;
-    }
-    for (int i = 0; i < gw_mpi_failed.count; i++) {
-        if (gw_mpi_failed.at[i].request == operation->request) {
-            return;
-        }
-    }
-    if (gw_mpi_failed.count == gw_mpi_failed.capacity) {
-        const int capacity = 2 * gw_mpi_failed.capacity + 8;
-        struct gw_mpi_failure *at = gw_mpi_allocate((size_t)capacity, sizeof(*at));
-        if (gw_mpi_failed.count > 0) {
-            memcpy(at, gw_mpi_failed.at, (size_t)gw_mpi_failed.count * sizeof(*at));
-        }
-        free(gw_mpi_failed.at);
-        gw_mpi_failed.at = at;
-        gw_mpi_failed.capacity = capacity;
-    }
-    gw_mpi_failed.at[gw_mpi_failed.count++] = (struct gw_mpi_failure){
-        .request = operation->request, .comm = operation->context->user, .word = operation->worst};
-}
-
-void gw_mpi_failed_clear(void)
-{
-    free(gw_mpi_failed.at);
-    gw_mpi_failed = (gw_mpi_failures){.count = 0};
-}
-
 /* Called inside the call that completes the request, by its thread. Returns success even after a failure: MPI
  * would call the error handler of MPI_COMM_WORLD. The intercepted call finds the failure in gw_mpi_failed. */
 static int gw_mpi_request_query(void *extra, MPI_Status *status)
 {
     gw_mpi_operation *operation = extra;
     atomic_store(&operation->told, 1);
-    gw_mpi_operation_tell(operation);
+    gw_mpi_outcome_tell(operation);
     (void)PMPI_Status_set_elements(status, MPI_BYTE, 0);
     (void)PMPI_Status_set_cancelled(status, 0);
     status->MPI_SOURCE = MPI_UNDEFINED;
@@ -164,7 +74,7 @@ static void gw_mpi_operation_part(gw_mpi_operation *operation, int freed, int en
     const int last = operation->freed && operation->ended;
     (void)pthread_mutex_unlock(&gw_mpi_list_lock);
     if (last && !atomic_load(&operation->told)) {
-        gw_mpi_operation_tell(operation);
+        gw_mpi_outcome_tell(operation);
     }
 }
 
@@ -186,6 +96,7 @@ static int gw_mpi_request_cancel(void *extra, int complete)
 }
 
 static int gw_mpi_operation_step(gw_mpi_operation *operation, int with_task);
+static int gw_mpi_progress_task(void);
 
 static void gw_mpi_operation_decide(gw_mpi_operation *operation)
 {
@@ -254,10 +165,7 @@ gw_mpi_operation *gw_mpi_operation_start(gw_mpi_context *context, const gw_mpi_c
     (void)pthread_mutex_unlock(&gw_mpi_list_lock);
     (void)gw_mpi_operation_step(operation,
                                 0); /* posts receives; no codec work in a call that must not block */
-    gw_mpi_workers_start();
-    if (operation->generalized) {
-        gw_mpi_progress_wake();
-    }
+    gw_mpi_workers_start(gw_mpi_progress_task);
     gw_mpi_operation_release(operation, 1, 0);
     return operation;
 }
@@ -418,7 +326,18 @@ int gw_mpi_progress_round(void)
     return moved;
 }
 
-int gw_mpi_progress_task(void)
+void gw_mpi_drain(MPI_Comm comm)
+{
+    if (atomic_load_explicit(&gw_mpi_active, memory_order_relaxed) == 0 || comm == MPI_COMM_NULL) {
+        return;
+    }
+    gw_mpi_context *context = gw_mpi_context_find(comm);
+    while (context != NULL && atomic_load(&context->live) > 0) {
+        (void)gw_mpi_progress();
+    }
+}
+
+static int gw_mpi_progress_task(void)
 {
     gw_mpi_operation *operations[GW_MPI_ROUND_MAX];
     int have = 0;

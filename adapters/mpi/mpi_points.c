@@ -6,7 +6,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "mpi_internal.h"
+#include "mpi_entries.h"
 
 static int gw_mpi_is_idle(void)
 {

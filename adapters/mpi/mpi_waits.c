@@ -7,7 +7,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "mpi_internal.h"
+#include "mpi_entries.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,18 +21,6 @@ static int gw_mpi_is_idle(void)
 static int gw_mpi_is_active(void)
 {
     return atomic_load(&gw_mpi_active) > 0;
-}
-
-/* The result of a call that has freed at most one request of ours. */
-int gw_mpi_conclude(int status)
-{
-    if (gw_mpi_failed.count == 0) {
-        return status;
-    }
-    const MPI_Comm comm = gw_mpi_failed.at[0].comm;
-    const int code = gw_mpi_error_code(gw_mpi_failed.at[0].word);
-    gw_mpi_failed_clear(); /* before an error handler calls MPI */
-    return gw_mpi_error_raise(comm, code);
 }
 
 /* Requests as they were before a call on many of them. */

@@ -4,15 +4,15 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "mpi_internal.h"
+#include "mpi_progress.h"
 
-#include <signal.h>
 #include <stdlib.h>
 
 static pthread_mutex_t gw_mpi_workers_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t gw_mpi_workers_work = PTHREAD_COND_INITIALIZER;
 static pthread_t *gw_mpi_workers;
 static atomic_uint gw_mpi_worker_count;
+static int (*gw_mpi_workers_task)(void);
 static int gw_mpi_workers_running, gw_mpi_workers_leave;
 static unsigned long gw_mpi_workers_signals;
 
@@ -40,24 +40,11 @@ static void *gw_mpi_worker(void *unused)
     unsigned long seen = 0;
     (void)unused;
     while (!gw_mpi_workers_stopping()) {
-        if (!gw_mpi_progress_task()) {
+        if (!gw_mpi_workers_task()) {
             gw_mpi_workers_sleep(&seen);
         }
     }
     return NULL;
-}
-
-int gw_mpi_thread_create(pthread_t *thread, void *(*function)(void *))
-{
-    sigset_t all, before;
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before); /* which a new thread inherits */
-    const int status = pthread_create(thread, NULL, function, NULL);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (status == 0) {
-        (void)pthread_setname_np(*thread, "gradwire");
-    }
-    return status;
 }
 
 static void gw_mpi_workers_launch(void)
@@ -74,13 +61,14 @@ static void gw_mpi_workers_launch(void)
     }
 }
 
-void gw_mpi_workers_start(void)
+void gw_mpi_workers_start(int (*work)(void))
 {
     if (gw_mpi_config_threads() == 1) {
         return;
     }
     (void)pthread_mutex_lock(&gw_mpi_workers_lock);
     if (!gw_mpi_workers_running) {
+        gw_mpi_workers_task = work;
         gw_mpi_workers_launch();
     }
     gw_mpi_workers_signals++;
