@@ -19,6 +19,8 @@
 #define GW_MPI_ALIAS(symbol, name)                                                                           \
     __attribute__((visibility("default"))) gw_mpi_any symbol __attribute__((alias("ompi_" #name "_f")))
 
+#include "mpi_fortran_both.h"
+
 /* Open MPI's Fortran constants are addresses of these. */
 extern int mpi_fortran_in_place_ __attribute__((weak));
 extern int mpi_fortran_bottom_ __attribute__((weak));
@@ -29,13 +31,6 @@ static void *gw_mpi_buffer(void *buffer)
         return MPI_IN_PLACE;
     }
     return buffer == &mpi_fortran_bottom_ ? MPI_BOTTOM : buffer;
-}
-
-static void gw_mpi_return(MPI_Fint *ierror, int status)
-{
-    if (ierror != NULL) {
-        *ierror = (MPI_Fint)status;
-    }
 }
 
 static MPI_Status *gw_mpi_status_in(const MPI_Fint *fortran, MPI_Status *status)
@@ -50,7 +45,7 @@ static void gw_mpi_status_out(const MPI_Status *status, MPI_Fint *fortran)
     }
 }
 
-/* ------------ start, end, communicators ------------ */
+/* ------------ start ------------ */
 
 GW_MPI_FORTRAN(init, INIT, (MPI_Fint * ierror))
 {
@@ -63,57 +58,6 @@ GW_MPI_FORTRAN(init_thread, INIT_THREAD, (const MPI_Fint *required, MPI_Fint *pr
     const int status = MPI_Init_thread(NULL, NULL, (int)*required, &level);
     *provided = (MPI_Fint)level;
     gw_mpi_return(ierror, status);
-}
-
-GW_MPI_FORTRAN(finalize, FINALIZE, (MPI_Fint * ierror))
-{
-    gw_mpi_return(ierror, MPI_Finalize());
-}
-
-GW_MPI_FORTRAN(comm_free, COMM_FREE, (MPI_Fint * comm, MPI_Fint *ierror))
-{
-    MPI_Comm handle = PMPI_Comm_f2c(*comm);
-    const int status = MPI_Comm_free(&handle);
-    *comm = PMPI_Comm_c2f(handle);
-    gw_mpi_return(ierror, status);
-}
-
-GW_MPI_FORTRAN(comm_disconnect, COMM_DISCONNECT, (MPI_Fint * comm, MPI_Fint *ierror))
-{
-    MPI_Comm handle = PMPI_Comm_f2c(*comm);
-    const int status = MPI_Comm_disconnect(&handle);
-    *comm = PMPI_Comm_c2f(handle);
-    gw_mpi_return(ierror, status);
-}
-
-GW_MPI_FORTRAN(comm_set_info, COMM_SET_INFO, (const MPI_Fint *comm, const MPI_Fint *info, MPI_Fint *ierror))
-{
-    gw_mpi_return(ierror, MPI_Comm_set_info(PMPI_Comm_f2c(*comm), PMPI_Info_f2c(*info)));
-}
-
-GW_MPI_FORTRAN(comm_dup_with_info, COMM_DUP_WITH_INFO,
-               (const MPI_Fint *comm, const MPI_Fint *info, MPI_Fint *newcomm, MPI_Fint *ierror))
-{
-    MPI_Comm handle = MPI_COMM_NULL;
-    const int status = MPI_Comm_dup_with_info(PMPI_Comm_f2c(*comm), PMPI_Info_f2c(*info), &handle);
-    *newcomm = PMPI_Comm_c2f(handle);
-    gw_mpi_return(ierror, status);
-}
-
-GW_MPI_FORTRAN(comm_split_type, COMM_SPLIT_TYPE,
-               (const MPI_Fint *comm, const MPI_Fint *type, const MPI_Fint *key, const MPI_Fint *info,
-                MPI_Fint *newcomm, MPI_Fint *ierror))
-{
-    MPI_Comm handle = MPI_COMM_NULL;
-    const int status =
-        MPI_Comm_split_type(PMPI_Comm_f2c(*comm), (int)*type, (int)*key, PMPI_Info_f2c(*info), &handle);
-    *newcomm = PMPI_Comm_c2f(handle);
-    gw_mpi_return(ierror, status);
-}
-
-GW_MPI_FORTRAN(pcontrol, PCONTROL, (const MPI_Fint *level))
-{
-    (void)MPI_Pcontrol((int)*level);
 }
 
 /* ------------ collectives ------------ */
@@ -332,21 +276,17 @@ GW_MPI_FORTRAN(testsome, TESTSOME,
 
 /* ------------ point to point ------------ */
 
-GW_MPI_FORTRAN(send, SEND,
-               (void *buf, const MPI_Fint *count, const MPI_Fint *datatype, const MPI_Fint *dest,
-                const MPI_Fint *tag, const MPI_Fint *comm, MPI_Fint *ierror))
-{
-    gw_mpi_return(ierror, MPI_Send(gw_mpi_buffer(buf), (int)*count, PMPI_Type_f2c(*datatype), (int)*dest,
-                                   (int)*tag, PMPI_Comm_f2c(*comm)));
-}
+#define GW_MPI_FORTRAN_SENDS(name, upper, c_name)                                                            \
+    GW_MPI_FORTRAN(name, upper,                                                                              \
+                   (void *buf, const MPI_Fint *count, const MPI_Fint *datatype, const MPI_Fint *dest,        \
+                    const MPI_Fint *tag, const MPI_Fint *comm, MPI_Fint *ierror))                            \
+    {                                                                                                        \
+        gw_mpi_return(ierror, c_name(gw_mpi_buffer(buf), (int)*count, PMPI_Type_f2c(*datatype), (int)*dest,  \
+                                     (int)*tag, PMPI_Comm_f2c(*comm)));                                      \
+    }
 
-GW_MPI_FORTRAN(ssend, SSEND,
-               (void *buf, const MPI_Fint *count, const MPI_Fint *datatype, const MPI_Fint *dest,
-                const MPI_Fint *tag, const MPI_Fint *comm, MPI_Fint *ierror))
-{
-    gw_mpi_return(ierror, MPI_Ssend(gw_mpi_buffer(buf), (int)*count, PMPI_Type_f2c(*datatype), (int)*dest,
-                                    (int)*tag, PMPI_Comm_f2c(*comm)));
-}
+GW_MPI_FORTRAN_SENDS(send, SEND, MPI_Send)
+GW_MPI_FORTRAN_SENDS(ssend, SSEND, MPI_Ssend)
 
 GW_MPI_FORTRAN(recv, RECV,
                (void *buf, const MPI_Fint *count, const MPI_Fint *datatype, const MPI_Fint *source,
