@@ -50,8 +50,9 @@ class Rank:
             shape=gw_collective_shape(len=args.params, rank_count=args.ranks, piece_len=args.piece),
             rank=rank,
             codec=options.struct(),
-            spare=options.struct(),
-            cookie=rank + 1,
+            fallback_codec=options.struct(),
+            user=rank + 1,
+            segment_max=args.params // (1 << 20) + 1,
         )
         config.shape.chunk_log2 = config.codec.chunk_log2
         self.exchange = _pool.Exchange(pool, config)
@@ -67,7 +68,7 @@ def pump(pool, ranks, end):
     ended = 0
     while ended < len(ranks):
         for event in pool.wait(10.0):
-            source = event.cookie - 1
+            source = event.user - 1
             ended += event.kind == end
             assert event.word == 0, hex(event.word)
             if event.kind not in (_pool.SEND, _pool.SHARE):

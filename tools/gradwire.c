@@ -12,7 +12,7 @@
 #include "classic/cmd_classic.h"
 #endif
 #ifdef GW_CLI_PLAN
-#include "plan/cmd_plan.h"
+#include "cmd_plan.h"
 #endif
 #ifdef GW_CLI_THC
 #include "thc/cmd_thc.h"

@@ -10,6 +10,10 @@ from gradwire import _structs
 from gradwire._constants import GW_ABI_VERSION
 from gradwire._structs import gw_abi_struct
 
+# Libraries beside it: the query of each, and how its structs begin, and no others
+PLAN = "gw_plan_abi_structs", ("gw_plan",)
+RUNTIME = "gw_runtime_abi_structs", ("gw_runtime", "gw_exchange")
+
 
 def check(library: ctypes.CDLL, path: str) -> None:
     """Raises ImportError, with every difference named, unless all structs of this package fit the library."""
@@ -23,7 +27,24 @@ def check(library: ctypes.CDLL, path: str) -> None:
         raise ImportError(f"{path}: its ABI query has version {version}, this package reads {GW_ABI_VERSION}")
     query_structs.restype = ctypes.POINTER(gw_abi_struct)
     query_structs.argtypes = (ctypes.POINTER(ctypes.c_size_t),)
-    compare(query_structs, {name: ours for name, ours in vars(_structs).items() if name.startswith("gw_")}, path)
+    compare(query_structs, _named(("gw_",), without=PLAN[1] + RUNTIME[1]), path)
+
+
+def check_beside(library: ctypes.CDLL, path: str, part: tuple[str, tuple[str, ...]]) -> None:
+    """The same of a library beside it, PLAN or RUNTIME."""
+    query, prefixes = part
+    try:
+        query_structs = getattr(library, query)
+    except AttributeError:
+        raise ImportError(f"{path} is not a library that this package can use: no {query}()") from None
+    query_structs.restype = ctypes.POINTER(gw_abi_struct)
+    query_structs.argtypes = (ctypes.POINTER(ctypes.c_size_t),)
+    compare(query_structs, _named(prefixes), path)
+
+
+def _named(prefixes: tuple[str, ...], without: tuple[str, ...] = ()) -> dict[str, type[ctypes.Structure]]:
+    names = [name for name in vars(_structs) if name.startswith(prefixes) and not name.startswith(without)]
+    return {name: getattr(_structs, name) for name in names}
 
 
 def compare(query: Callable[..., Any], structs: Mapping[str, type[ctypes.Structure]], path: str) -> None:

@@ -36,6 +36,10 @@ from gradwire._structs import (
     gw_cuda_target,
     gw_cuda_thc_inputs,
     gw_cuda_thc_request,
+    gw_exchange_config,
+    gw_exchange_info,
+    gw_exchange_run,
+    gw_exchange_stats,
     gw_gcomp,
     gw_gcomp_chunk,
     gw_gcomp_frame,
@@ -73,6 +77,8 @@ from gradwire._structs import (
     gw_plan_spans,
     gw_plan_tree,
     gw_plan_vector,
+    gw_runtime_event,
+    gw_runtime_options,
     gw_thc,
     gw_thc_agg,
     gw_thc_agg_options,
@@ -695,7 +701,31 @@ GRADWIRE = {
     ),
 }
 
-# libgradwire_plan: name: (result, arguments)
+# libgradwire-runtime: name: (result, arguments)
+GRADWIRE_RUNTIME = {
+    "gw_runtime_open": (c_int, (POINTER(gw_runtime_options), c_void_p)),
+    "gw_runtime_thread_count": (c_uint32, (c_void_p,)),
+    "gw_runtime_close": (None, (c_void_p,)),
+    "gw_runtime_submit": (c_int, (c_void_p, c_void_p)),
+    "gw_runtime_work": (c_int, (c_void_p, POINTER(gw_workspace))),
+    "gw_runtime_withdraw": (c_size_t, (c_void_p, c_void_p)),
+    "gw_runtime_wait": (c_size_t, (c_void_p, POINTER(gw_runtime_event), c_size_t, c_int)),
+    "gw_runtime_wake": (None, (c_void_p,)),
+    "gw_exchange_open": (c_int, (c_void_p, POINTER(gw_exchange_config), c_void_p)),
+    "gw_exchange_close": (None, (c_void_p,)),
+    "gw_exchange_info_get": (None, (c_void_p, POINTER(gw_exchange_info))),
+    "gw_exchange_memory": (None, (c_void_p, c_void_p)),
+    "gw_exchange_slot": (c_uint64, (c_void_p, c_uint32, c_uint32)),
+    "gw_exchange_map_start": (c_int, (c_void_p, POINTER(gw_collective_segments), c_float)),
+    "gw_exchange_map_words": (c_int, (c_void_p, c_void_p)),
+    "gw_exchange_start": (c_int, (c_void_p, POINTER(gw_exchange_run))),
+    "gw_exchange_receive": (c_int, (c_void_p, c_uint32, c_uint32, c_void_p, c_size_t)),
+    "gw_exchange_stop": (None, (c_void_p,)),
+    "gw_exchange_stats_get": (None, (c_void_p, POINTER(gw_exchange_stats))),
+    "gw_runtime_abi_structs": (POINTER(gw_abi_struct), (c_void_p,)),
+}
+
+# libgradwire-plan: name: (result, arguments)
 GRADWIRE_PLAN = {
     "gw_plan_cost_check": (c_int, (POINTER(gw_plan_cost), POINTER(gw_plan_fault))),
     "gw_plan_cost_eval": (c_int64, (POINTER(gw_plan_cost), c_int64)),
@@ -750,4 +780,5 @@ GRADWIRE_PLAN = {
     "gw_plan_timeline_span_count_max": (c_size_t, (POINTER(gw_plan_job), c_uint32)),
     "gw_plan_timeline_workspace_size": (c_size_t, (c_uint32,)),
     "gw_plan_timeline": (c_int, (POINTER(gw_plan_run), POINTER(gw_plan_spans), c_void_p, POINTER(gw_workspace))),
+    "gw_plan_abi_structs": (POINTER(gw_abi_struct), (c_void_p,)),
 }

@@ -718,6 +718,73 @@ class gw_cuda_thc_inputs(Structure):
     _fields_ = [("data", c_void_p), ("ranks", c_void_p), ("sets", c_void_p), ("count", c_size_t), ("accumulate", c_int)]
 
 
+class gw_runtime_options(Structure):
+    _fields_ = [("thread_count", c_uint32), ("workspace_size", c_size_t)]
+
+
+class gw_runtime_event(Structure):
+    _fields_ = [
+        ("user", c_uint64),
+        ("kind", c_uint32),
+        ("piece", c_uint32),
+        ("data", c_void_p),
+        ("offset", c_uint64),
+        ("size", c_uint64),
+        ("word", c_uint64),
+    ]
+
+
+class gw_exchange_buffers(Structure):
+    _fields_ = [("take", c_void_p), ("release", c_void_p), ("context", c_void_p)]
+
+
+class gw_exchange_config(Structure):
+    _fields_ = [
+        ("shape", gw_collective_shape),
+        ("rank", c_uint32),
+        ("contribution_bits", c_uint32),
+        ("codec", gw_gcomp_options),
+        ("fallback_codec", gw_gcomp_options),
+        ("user", c_uint64),
+        ("seed", c_uint64),
+        ("segment_max", c_uint64),
+        ("buffers", gw_exchange_buffers),
+    ]
+
+
+class gw_exchange_info(Structure):
+    _fields_ = [
+        ("layout", gw_collective_layout),
+        ("memory_size", c_uint64),
+        ("message_bound", c_uint64),
+        ("digest_len", c_uint64),
+    ]
+
+
+class gw_exchange_run(Structure):
+    _fields_ = [
+        ("values", c_void_p),
+        ("result", c_void_p),
+        ("scale", c_float),
+        ("step_index", c_uint32),
+        ("flags", c_uint32),
+    ]
+
+
+class gw_exchange_stats(Structure):
+    _fields_ = [
+        ("sent_size", c_uint64),
+        ("received_size", c_uint64),
+        ("map_ns", c_uint64),
+        ("encode_ns", c_uint64),
+        ("reduce_ns", c_uint64),
+        ("decode_ns", c_uint64),
+        ("operations", c_uint64),
+        ("sample_square", c_double),
+        ("sample_error", c_double),
+    ]
+
+
 class gw_plan_fault(Structure):
     _fields_ = [("what", c_char_p), ("index", c_uint32)]
 

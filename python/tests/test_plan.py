@@ -12,7 +12,7 @@ from gradwire import plan, thc
 from gradwire.plan import Cost, Group, Method, Problem, Tensor
 
 TRACE = str(ROOT / "data" / "traces" / "resnet50.csv")
-CASES = ROOT / "data" / "plan-cases"
+CASES = ROOT / "planner" / "data"
 
 
 @pytest.fixture

@@ -1,110 +1,38 @@
-"""pool.h by ctypes: threads of the library, exchanges, events. The interpreter lock is released in every call."""
+"""runtime.h by ctypes: threads, exchanges, events. The interpreter lock is released in every call."""
 
 from __future__ import annotations
 
-from ctypes import POINTER, Structure, byref, c_double, c_float, c_int, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import byref, c_uint64, c_void_p
 
-from gradwire import _abi
+from gradwire import _abi, _prototypes
+from gradwire import _constants as names
 from gradwire._library import Library, check, load
 from gradwire._structs import (
-    gw_abi_struct,
-    gw_collective_layout,
     gw_collective_segments,
-    gw_collective_shape,
-    gw_gcomp_options,
+    gw_exchange_config,
+    gw_exchange_info,
+    gw_exchange_run,
+    gw_exchange_stats,
+    gw_runtime_event,
+    gw_runtime_options,
 )
 
-POKE, MAP, SEND, SHARE, DONE = 1, 2, 3, 4, 5
-SPARE, SCATTER, SAMPLE = 1, 2, 4
-MAP_WORDS = 6
-THREADS_MAX = 256  # of pool.h
+WAKE, MAP, DONE = names.GW_RUNTIME_WAKE, names.GW_RUNTIME_MAP, names.GW_RUNTIME_DONE
+SEND, SHARE = names.GW_RUNTIME_SEND, names.GW_RUNTIME_SHARE
+FALLBACK, SCATTER, SAMPLE = names.GW_EXCHANGE_FALLBACK, names.GW_EXCHANGE_SCATTER, names.GW_EXCHANGE_SAMPLE
+POKE, SPARE = WAKE, FALLBACK
+MAP_WORDS = names.GW_COLLECTIVE_MAP_WORDS
+THREADS_MAX = names.GW_RUNTIME_THREADS_MAX
 NO_SLOT = 0xFFFFFFFFFFFFFFFF
 
 
-class gw_pool_event(Structure):
-    _fields_ = [
-        ("cookie", c_uint64),
-        ("kind", c_uint32),
-        ("piece", c_uint32),
-        ("offset", c_uint64),
-        ("size", c_uint64),
-        ("word", c_uint64),
-    ]
-
-
-class gw_exchange_config(Structure):
-    _fields_ = [
-        ("shape", gw_collective_shape),
-        ("rank", c_uint32),
-        ("contribution_bits", c_uint32),
-        ("codec", gw_gcomp_options),
-        ("spare", gw_gcomp_options),
-        ("cookie", c_uint64),
-        ("seed", c_uint64),
-    ]
-
-
-class gw_exchange_info(Structure):
-    _fields_ = [
-        ("layout", gw_collective_layout),
-        ("memory_size", c_uint64),
-        ("message_bound", c_uint64),
-        ("digest_len", c_uint64),
-    ]
-
-
-class gw_exchange_run(Structure):
-    _fields_ = [
-        ("values", c_void_p),
-        ("result", c_void_p),
-        ("scale", c_float),
-        ("step_index", c_uint32),
-        ("flags", c_uint32),
-    ]
-
-
-class gw_exchange_stats(Structure):
-    _fields_ = [
-        ("sent_size", c_uint64),
-        ("received_size", c_uint64),
-        ("map_ns", c_uint64),
-        ("encode_ns", c_uint64),
-        ("reduce_ns", c_uint64),
-        ("decode_ns", c_uint64),
-        ("operations", c_uint64),
-        ("sample_square", c_double),
-        ("sample_error", c_double),
-    ]
-
-
-_STRUCTS = (gw_pool_event, gw_exchange_config, gw_exchange_info, gw_exchange_run, gw_exchange_stats)
-_PROTOTYPES = {
-    "gw_pool_structs": (POINTER(gw_abi_struct), (POINTER(c_size_t),)),
-    "gw_pool_open": (c_int, (c_uint32, POINTER(c_void_p))),
-    "gw_pool_close": (None, (c_void_p,)),
-    "gw_pool_wait": (c_size_t, (c_void_p, POINTER(gw_pool_event), c_size_t, c_int)),
-    "gw_pool_poke": (None, (c_void_p,)),
-    "gw_exchange_open": (c_int, (c_void_p, POINTER(gw_exchange_config), POINTER(c_void_p))),
-    "gw_exchange_close": (None, (c_void_p,)),
-    "gw_exchange_info_get": (None, (c_void_p, POINTER(gw_exchange_info))),
-    "gw_exchange_memory": (None, (c_void_p, c_void_p)),
-    "gw_exchange_slot": (c_uint64, (c_void_p, c_uint32, c_uint32)),
-    "gw_exchange_map_start": (c_int, (c_void_p, POINTER(gw_collective_segments), c_float)),
-    "gw_exchange_map_words": (c_int, (c_void_p, POINTER(c_uint64))),
-    "gw_exchange_start": (c_int, (c_void_p, POINTER(gw_exchange_run))),
-    "gw_exchange_receive": (c_int, (c_void_p, c_uint32, c_uint32)),
-    "gw_exchange_stats_get": (None, (c_void_p, POINTER(gw_exchange_stats))),
-}
-
-
 def _open() -> Library:
-    cdll, path = load("gradwire_pool")
-    library = Library(cdll, path, _PROTOTYPES)
-    missing = [name for name in _PROTOTYPES if not hasattr(library, name)]
+    cdll, path = load("gradwire-runtime")
+    missing = [name for name in _prototypes.GRADWIRE_RUNTIME if not hasattr(cdll, name)]
     if missing:
         raise ImportError(f"{path} is not a library of this package: it has no {', '.join(missing)}")
-    _abi.compare(library.gw_pool_structs, {struct.__name__: struct for struct in _STRUCTS}, path)
-    return library
+    _abi.check_beside(cdll, path, _abi.RUNTIME)
+    return Library(cdll, path, _prototypes.GRADWIRE_RUNTIME)
 
 
 native = _open()
@@ -117,26 +45,30 @@ class Pool:
 
     def __init__(self, threads: int) -> None:
         self._handle = c_void_p()
-        check(native.gw_pool_open(threads, byref(self._handle)))
+        check(native.gw_runtime_open(gw_runtime_options(thread_count=threads), byref(self._handle)))
+        started = native.gw_runtime_thread_count(self._handle)
+        if started < threads:
+            self.close()
+            raise RuntimeError(f"gradwire: the system gives {started} of {threads} threads")
         self.threads = threads
-        self._events = (gw_pool_event * self._EVENTS)()
+        self._events = (gw_runtime_event * self._EVENTS)()
 
     @property
     def handle(self) -> c_void_p:
         return self._handle
 
-    def wait(self, timeout_s: float) -> list[gw_pool_event]:
+    def wait(self, timeout_s: float) -> list[gw_runtime_event]:
         """Events, oldest first; none if there is none in time. For one thread; valid until its next call."""
-        count = native.gw_pool_wait(self._handle, self._events, self._EVENTS, int(timeout_s * 1000))
+        count = native.gw_runtime_wait(self._handle, self._events, self._EVENTS, int(timeout_s * 1000))
         return self._events[:count]
 
     def poke(self) -> None:
         """Makes wait() return."""
-        native.gw_pool_poke(self._handle)
+        native.gw_runtime_wake(self._handle)
 
     def close(self) -> None:
         """Ends the threads. All exchanges must be closed."""
-        native.gw_pool_close(self._handle)
+        native.gw_runtime_close(self._handle)
         self._handle = c_void_p()
 
 
@@ -169,12 +101,17 @@ class Exchange:
         check(native.gw_exchange_start(self._handle, run))
 
     def receive(self, piece: int, source: int) -> None:
-        check(native.gw_exchange_receive(self._handle, piece, source))
+        check(native.gw_exchange_receive(self._handle, piece, source, None, 0))
 
     def stats(self) -> gw_exchange_stats:
         stats = gw_exchange_stats()
         native.gw_exchange_stats_get(self._handle, stats)
         return stats
+
+    def stop(self) -> None:
+        """From its return on no thread reads or writes what was passed to start() and start_map(), and memory().
+        Events that were not taken are gone; of the other calls stats() and close() remain."""
+        native.gw_exchange_stop(self._handle)
 
     def close(self) -> None:
         native.gw_exchange_close(self._handle)

@@ -116,9 +116,10 @@ class Plan:
             rank=transport.rank,
             contribution_bits=settings.contribution_bits,
             codec=engine.options(settings.codec, dtype),
-            spare=engine.options(settings.spare, dtype),
-            cookie=cookie,
+            fallback_codec=engine.options(settings.spare, dtype),
+            user=cookie,
             seed=engine.seed,
+            segment_max=len(places),
         )
         config.shape.chunk_log2 = config.codec.chunk_log2
         self.exchange = _pool.Exchange(engine.pool, config)
@@ -182,7 +183,7 @@ class Plan:
             work = transport.receive(room, peer, tag(operation.number, stage, piece))
             self.engine.await_message(operation, work, stage, piece, peer)
 
-    def send(self, event: _pool.gw_pool_event) -> None:
+    def send(self, event: _pool.gw_runtime_event) -> None:
         """Sends the message that an event announces."""
         transport, size = self.engine.transport, self.engine.transport.size
         message = self.memory[event.offset : event.offset + event.size]
@@ -457,7 +458,7 @@ class Engine:
         operation.sampled = sampled(operation.step, self.settings.sample_every)
         if operation.sampled:
             operation.errors = _errors(plan.exchange.stats())
-        flags = _pool.SPARE if operation.spare else 0
+        flags = _pool.FALLBACK if operation.spare else 0
         flags |= _pool.SCATTER if operation.scatter else 0
         flags |= _pool.SAMPLE if operation.sampled else 0
         run = _pool.gw_exchange_run(
@@ -494,14 +495,14 @@ class Engine:
         while not self._closing:
             try:
                 for event in self.pool.wait(1.0):
-                    if event.kind != _pool.POKE:
-                        self._handle(self.plans[event.cookie], event)
+                    if event.kind != _pool.WAKE:
+                        self._handle(self.plans[event.user], event)
                 if self.error is None:
                     self.transport.look()
             except BaseException as error:
                 self.fail(error)
 
-    def _handle(self, plan: Plan, event: _pool.gw_pool_event) -> None:
+    def _handle(self, plan: Plan, event: _pool.gw_runtime_event) -> None:
         if event.kind == _pool.MAP:
             plan.map_word = event.word
             plan.map_done.set()

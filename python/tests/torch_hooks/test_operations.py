@@ -11,6 +11,7 @@ import gradwire.torch
 import pytest
 import torch
 import torch.distributed as dist
+from gradwire import _structs
 from gradwire.torch import _pool
 from gradwire.torch.communicator import _PLANS_MAX
 from ranks import run
@@ -22,28 +23,27 @@ def nmse(found, exact):
     return ((found - exact).square().sum() / exact.square().sum()).item()
 
 
-def test_structs_of_the_pool_are_compared_by_name(monkeypatch):
+def test_structs_of_the_runtime_are_compared_by_name(monkeypatch):
     fields = dict(_pool.gw_exchange_run._fields_)
     order = ["values", "result", "scale", "flags", "step_index"]  # two of one size change places
     swapped = type("gw_exchange_run", (ctypes.Structure,), {"_fields_": [(name, fields[name]) for name in order]})
-    structs = [swapped if struct is _pool.gw_exchange_run else struct for struct in _pool._STRUCTS]
-    monkeypatch.setattr(_pool, "_STRUCTS", structs)
+    monkeypatch.setattr(_structs, "gw_exchange_run", swapped)
     with pytest.raises(ImportError, match="gw_exchange_run.step_index is at byte 20"):
         _pool._open()
 
 
-def test_an_old_pool_library_cannot_be_imported(tmp_path):
+def test_an_old_runtime_library_cannot_be_imported(tmp_path):
     """ImportError says what it lacks, as for the other libraries."""
     for library in Path(_pool.native.path).parent.glob("lib*.so"):
-        if library.name != "libgradwire_pool.so":
+        if library.name != "libgradwire-runtime.so":
             (tmp_path / library.name).symlink_to(library)
     for source, missing in (
-        ("int x;", "gw_pool_structs, gw_pool_open"),
-        ("void gw_pool_structs(void) {}", "gw_pool_open"),
+        ("int x;", "gw_runtime_open, gw_runtime_thread_count"),
+        ("void gw_runtime_open(void) {}", "gw_runtime_thread_count"),
     ):
         (tmp_path / "stub.c").write_text(source)
         subprocess.run(
-            ["cc", "-shared", "-fPIC", "-o", tmp_path / "libgradwire_pool.so", tmp_path / "stub.c"], check=True
+            ["cc", "-shared", "-fPIC", "-o", tmp_path / "libgradwire-runtime.so", tmp_path / "stub.c"], check=True
         )
         found = subprocess.run(
             [sys.executable, "-c", "import gradwire.torch"],

@@ -1,0 +1,14 @@
+/*
+ * The layout of the structs of runtime.h, made from the header by scripts/make_bindings.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "gradwire/runtime.h"
+
+#include "runtime_abi_structs.def"
+
+const gw_abi_struct *gw_runtime_abi_structs(size_t *count)
+{
+    *count = sizeof structs / sizeof structs[0];
+    return structs;
+}

@@ -1,0 +1,269 @@
+/*
+ * Life of an exchange: memory, slots, events, its end.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "runtime_exchange.h"
+
+#include <stdlib.h>
+
+uint32_t gw_exchange_index(const gw_exchange *exchange, const gw_exchange_piece *piece)
+{
+    return (uint32_t)(piece - exchange->pieces);
+}
+
+gw_gcomp_frame *gw_exchange_messages(const gw_exchange *exchange, uint32_t piece)
+{
+    return &exchange->messages[(size_t)(piece % exchange->layout.shard_pieces) *
+                               exchange->layout.shape.rank_count];
+}
+
+gw_collective_blame gw_exchange_blame(const gw_exchange *exchange, uint32_t piece, gw_status status)
+{
+    return (gw_collective_blame){
+        .status = status, .rank = exchange->config.rank, .piece = piece, .bad_chunk = UINT64_MAX};
+}
+
+/* ------------ messages ------------ */
+
+/*
+ * Slots of slot_size bytes, in this order: what this rank sends, one per piece; contributions to own pieces,
+ * one per piece of a shard and rank; finished pieces, one per piece.
+ */
+static uint64_t slot_index(const gw_exchange *exchange, uint32_t piece, uint32_t from)
+{
+    const gw_collective_layout *layout = &exchange->layout;
+    uint64_t count = layout->piece_count, ranks = layout->shape.rank_count;
+    if (exchange->pieces[piece].at.owner == exchange->config.rank) {
+        return count + (uint64_t)(piece % layout->shard_pieces) * ranks + from;
+    }
+    return count + layout->shard_pieces * ranks + piece;
+}
+
+static uint64_t slot_count(const gw_collective_layout *layout)
+{
+    return 2 * (uint64_t)layout->piece_count + (uint64_t)layout->shard_pieces * layout->shape.rank_count;
+}
+
+uint64_t gw_exchange_slot(const gw_exchange *exchange, uint32_t piece, uint32_t from)
+{
+    if (!exchange || piece >= exchange->layout.piece_count || exchange->pieces[piece].at.len == 0) {
+        return UINT64_MAX;
+    }
+    if (exchange->pieces[piece].at.owner == exchange->config.rank &&
+        (from >= exchange->layout.shape.rank_count || from == exchange->config.rank)) {
+        return UINT64_MAX;
+    }
+    return slot_index(exchange, piece, from) * exchange->slot_size;
+}
+
+void gw_exchange_info_get(const gw_exchange *exchange, gw_exchange_info *info)
+{
+    *info = (gw_exchange_info){
+        .layout = exchange->layout,
+        .memory_size = exchange->memory_size,
+        .message_bound = exchange->slot_size,
+        .digest_len = gw_collective_digest_len(&exchange->layout),
+    };
+}
+
+void gw_exchange_memory(gw_exchange *exchange, void *memory)
+{
+    exchange->memory = memory;
+}
+
+void gw_exchange_release(const gw_exchange *exchange, const gw_exchange_piece *piece, const void *data)
+{
+    const gw_exchange_buffers *buffers = &exchange->config.buffers;
+    if (buffers->release && data && data != piece->notice) {
+        buffers->release(buffers->context, (void *)(uintptr_t)data); /* const only for what decodes it */
+    }
+}
+
+/* ------------ tasks and events ------------ */
+
+int gw_exchange_is_idle(const gw_exchange *exchange)
+{
+    return !exchange->stopped && !exchange->busy && !exchange->map_busy && exchange->events_waiting == 0;
+}
+
+void gw_exchange_push(gw_exchange *exchange, gw_exchange_piece *piece, gw_runtime_priority priority,
+                      void (*run)(gw_runtime_task *, const gw_workspace *))
+{
+    if (!exchange->stopped) {
+        piece->task = (gw_runtime_task){.run = run, .owner = exchange, .priority = priority};
+        exchange->task_count++;
+        gw_runtime_push(exchange->runtime, &piece->task);
+    }
+}
+
+void gw_exchange_post(gw_exchange *exchange, gw_runtime_event event)
+{
+    event.user = exchange->config.user;
+    gw_runtime_post(exchange->runtime, &event, &exchange->events_waiting);
+}
+
+void gw_exchange_leave(gw_exchange *exchange)
+{
+    gw_runtime *runtime = exchange->runtime;
+    if (--exchange->task_count == 0) {
+        gw_runtime_signal_zero(runtime);
+    }
+    gw_runtime_unlock(runtime); /* the exchange may be gone now */
+}
+
+/* ------------ life ------------ */
+
+static void free_exchange(gw_exchange *exchange)
+{
+    free(exchange->pieces);
+    free(exchange->map.levels);
+    free(exchange->map.digest);
+    free(exchange->streams);
+    free(exchange->messages);
+    free(exchange);
+}
+
+/* calloc(0) may be NULL, so everything has at least one element. */
+static int allocate(gw_exchange *exchange)
+{
+    const gw_collective_layout *layout = &exchange->layout;
+    const uint64_t segment_max = exchange->config.segment_max;
+    exchange->pieces = calloc(layout->piece_count, sizeof *exchange->pieces);
+    exchange->messages =
+        calloc((size_t)layout->shard_pieces * layout->shape.rank_count, sizeof *exchange->messages);
+    if (segment_max > 0 && segment_max < SIZE_MAX / 4) {
+        exchange->map.levels = calloc(layout->shape.len + 1, 1);
+        exchange->map.digest = calloc(gw_collective_digest_len(layout) + 1, sizeof *exchange->map.digest);
+        exchange->streams = calloc(2 * segment_max + 1, sizeof *exchange->streams);
+    }
+    return exchange->pieces && exchange->messages &&
+           (segment_max == 0 || (exchange->map.levels && exchange->map.digest && exchange->streams));
+}
+
+static gw_status prepare(gw_exchange *exchange)
+{
+    const gw_exchange_config *config = &exchange->config;
+    const gw_collective_layout *layout = &exchange->layout;
+    gw_status status = gw_collective_layout_init(&exchange->layout, &config->shape);
+    status = status == GW_OK ? gw_gcomp_init(&exchange->codec, &config->codec) : status;
+    status = status == GW_OK ? gw_gcomp_init(&exchange->fallback_codec, &config->fallback_codec) : status;
+    if (status != GW_OK) {
+        return status;
+    }
+    if (config->rank >= layout->shape.rank_count || config->codec.dtype != config->fallback_codec.dtype) {
+        return GW_ERR_ARG;
+    }
+    size_t bound = gw_collective_message_bound(layout, &exchange->codec);
+    size_t fallback = gw_collective_message_bound(layout, &exchange->fallback_codec);
+    bound = fallback > bound ? fallback : bound;
+    exchange->slot_size = (bound + 63) / 64 * 64; /* slots at cache lines */
+    exchange->memory_size = config->buffers.take ? 0 : slot_count(layout) * exchange->slot_size;
+    exchange->value_size = gw_dtype_size(config->codec.dtype);
+    if (bound == 0 || !allocate(exchange)) {
+        return GW_ERR_LIMIT;
+    }
+    for (uint32_t i = 0; i < layout->piece_count && status == GW_OK; i++) {
+        status = gw_collective_piece_at(layout, i, &exchange->pieces[i].at);
+    }
+    return status;
+}
+
+/* Events that wait at a time: SEND or SHARE of every piece, and DONE. */
+static size_t event_count(const gw_exchange *exchange)
+{
+    return (size_t)exchange->layout.piece_count + 1;
+}
+
+gw_status gw_exchange_open(gw_runtime *runtime, const gw_exchange_config *config, gw_exchange **exchange)
+{
+    if (!exchange) {
+        return GW_ERR_ARG;
+    }
+    *exchange = NULL;
+    if (!runtime || !config || !config->buffers.take != !config->buffers.release) {
+        return GW_ERR_ARG;
+    }
+    gw_exchange *made = calloc(1, sizeof *made);
+    if (!made) {
+        return GW_ERR_LIMIT;
+    }
+    made->runtime = runtime;
+    made->config = *config;
+    gw_status status = prepare(made);
+    if (status == GW_OK) {
+        gw_runtime_lock(runtime);
+        status = gw_runtime_reserve(runtime, event_count(made));
+        gw_runtime_unlock(runtime);
+    }
+    if (status != GW_OK) {
+        free_exchange(made);
+        return status;
+    }
+    *exchange = made;
+    return GW_OK;
+}
+
+/* What the transport would have sent: it does not learn of it any more. */
+static void release_events(gw_exchange *exchange)
+{
+    gw_runtime_event event;
+    int more = 1;
+    while (more) {
+        gw_runtime_lock(exchange->runtime);
+        more = gw_runtime_unpost(exchange->runtime, &exchange->events_waiting, &event);
+        gw_runtime_unlock(exchange->runtime);
+        if (more && (event.kind == GW_RUNTIME_SEND || event.kind == GW_RUNTIME_SHARE)) {
+            gw_exchange_release(exchange, &exchange->pieces[event.piece], event.data);
+        }
+    }
+}
+
+/* What was received, or is still to be decoded. */
+static void release_messages(gw_exchange *exchange)
+{
+    for (uint32_t i = 0; i < exchange->layout.piece_count; i++) {
+        gw_exchange_piece *piece = &exchange->pieces[i];
+        if (piece->stage == GW_STAGE_DECODE) {
+            gw_exchange_release(exchange, piece, piece->finished.data);
+        } else if (piece->stage == GW_STAGE_GATHER || piece->stage == GW_STAGE_REDUCE) {
+            for (uint32_t r = 0; r < exchange->layout.shape.rank_count; r++) {
+                gw_exchange_release(exchange, piece, gw_exchange_messages(exchange, i)[r].data);
+            }
+        }
+        piece->stage = GW_STAGE_NONE;
+    }
+}
+
+void gw_exchange_stop(gw_exchange *exchange)
+{
+    if (!exchange) {
+        return;
+    }
+    gw_runtime_lock(exchange->runtime);
+    exchange->stopped = 1; /* nothing is pushed any more */
+    exchange->task_count -= gw_runtime_remove(exchange->runtime, exchange);
+    gw_runtime_wait_zero(exchange->runtime, &exchange->task_count);
+    gw_runtime_unlock(exchange->runtime);
+    release_events(exchange);
+    release_messages(exchange);
+}
+
+void gw_exchange_close(gw_exchange *exchange)
+{
+    if (!exchange) {
+        return;
+    }
+    gw_exchange_stop(exchange);
+    gw_runtime_lock(exchange->runtime);
+    gw_runtime_unreserve(exchange->runtime, event_count(exchange));
+    gw_runtime_unlock(exchange->runtime);
+    free_exchange(exchange);
+}
+
+void gw_exchange_stats_get(gw_exchange *exchange, gw_exchange_stats *stats)
+{
+    gw_runtime_lock(exchange->runtime);
+    *stats = exchange->stats;
+    gw_runtime_unlock(exchange->runtime);
+}

@@ -1,0 +1,88 @@
+/*
+ * The state of an exchange, and what its steps (runtime_steps.c) and its map (runtime_map.c) share. Fields
+ * are guarded by the lock of the runtime unless a comment says otherwise.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#ifndef GW_RUNTIME_EXCHANGE_H
+#define GW_RUNTIME_EXCHANGE_H
+
+#include "runtime_queue.h"
+
+typedef enum gw_exchange_stage {
+    GW_STAGE_NONE,   /* nothing is left to do for the piece */
+    GW_STAGE_ENCODE, /* another's: until its contribution is made */
+    GW_STAGE_AWAIT,  /* another's: until its owner has sent it back */
+    GW_STAGE_GATHER, /* own: contributions arrive */
+    GW_STAGE_REDUCE, /* own: all have arrived */
+    GW_STAGE_DECODE  /* finished, until it is in place */
+} gw_exchange_stage;
+
+/* A piece of the bucket. */
+typedef struct gw_exchange_piece {
+    gw_runtime_task task;   /* its step that is queued or runs: never more than one */
+    gw_collective_piece at; /* constant */
+    gw_exchange_stage stage;
+    uint32_t arrived;        /* own: contributions of others */
+    gw_gcomp_frame finished; /* from DECODE on */
+    uint8_t notice[GW_COLLECTIVE_NOTICE_SIZE];
+} gw_exchange_piece;
+
+struct gw_exchange {
+    /* Constant after open. */
+    gw_runtime *runtime;
+    gw_exchange_config config;
+    gw_collective_layout layout;
+    gw_gcomp codec, fallback_codec;
+    uint64_t slot_size, memory_size;
+    size_t value_size;
+    uint8_t *memory; /* the caller's; constant after gw_exchange_memory() */
+    gw_exchange_piece *pieces;
+
+    size_t task_count; /* queued or running: stop waits for 0 */
+    size_t events_waiting;
+    int stopped;
+
+    /* Map. Written by map_start and map tasks; steps read it, which start after the event MAP. */
+    int map_busy, map_ready;
+    gw_collective_map map;
+    gw_collective_segments segments;
+    gw_gcomp_segment *streams; /* 2 * segment_max + 1 */
+    size_t stream_count;
+    size_t map_left; /* pieces of the pass that runs */
+    uint32_t map_top;
+    gw_collective_blame map_blame;
+
+    /* Operation. run and bucket are constant while it runs. */
+    int busy;
+    int reduce_waits; /* until encodes_left is 0: results overlap what is encoded */
+    gw_exchange_run run;
+    gw_collective_bucket bucket;
+    gw_gcomp_frame *messages; /* per own piece and rank; data NULL: not there yet */
+    size_t encodes_left;
+    size_t left;    /* pieces whose values are not in place */
+    uint64_t worst; /* word */
+    gw_exchange_stats stats;
+};
+
+/* Index of a piece. */
+uint32_t gw_exchange_index(const gw_exchange *exchange, const gw_exchange_piece *piece);
+/* Contributions of all ranks to an own piece. */
+gw_gcomp_frame *gw_exchange_messages(const gw_exchange *exchange, uint32_t piece);
+/* A failure of this rank's own. */
+gw_collective_blame gw_exchange_blame(const gw_exchange *exchange, uint32_t piece, gw_status status);
+/* One user of a message's buffer has ended; without the lock. Nothing happens for notices and slots. */
+void gw_exchange_release(const gw_exchange *exchange, const gw_exchange_piece *piece, const void *data);
+
+/* The following need the lock. */
+
+/* 1 if something can be started. */
+int gw_exchange_is_idle(const gw_exchange *exchange);
+/* Queues a step of a piece. */
+void gw_exchange_push(gw_exchange *exchange, gw_exchange_piece *piece, gw_runtime_priority priority,
+                      void (*run)(gw_runtime_task *, const gw_workspace *));
+void gw_exchange_post(gw_exchange *exchange, gw_runtime_event event);
+/* The last thing that a task does: gives up the lock too. */
+void gw_exchange_leave(gw_exchange *exchange);
+
+#endif

@@ -1,0 +1,110 @@
+/*
+ * The map of an exchange: two passes over all pieces, the second with the base that the first one found.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "runtime_exchange.h"
+
+/* Queues a pass over all pieces that have values; needs the lock. */
+static void push_pass(gw_exchange *exchange, gw_runtime_priority priority,
+                      void (*run)(gw_runtime_task *, const gw_workspace *))
+{
+    exchange->map_left = 0;
+    for (uint32_t i = 0; i < exchange->layout.piece_count; i++) {
+        if (exchange->pieces[i].at.len > 0) {
+            exchange->map_left++;
+            gw_exchange_push(exchange, &exchange->pieces[i], priority, run);
+        }
+    }
+}
+
+/* The piece has ended its pass; needs the lock. 1: all have. */
+static int end_piece(gw_exchange *exchange, uint32_t piece, gw_status status, uint64_t start)
+{
+    exchange->stats.map_ns += gw_runtime_clock() - start;
+    if (status != GW_OK && exchange->map_blame.status == GW_OK) {
+        exchange->map_blame = gw_exchange_blame(exchange, piece, status);
+    }
+    return --exchange->map_left == 0;
+}
+
+static void end_map(gw_exchange *exchange)
+{
+    exchange->map_busy = 0;
+    exchange->map_ready = exchange->map_blame.status == GW_OK;
+    gw_exchange_post(exchange, (gw_runtime_event){.kind = GW_RUNTIME_MAP,
+                                                  .word = gw_collective_word(&exchange->map_blame)});
+}
+
+static void build(gw_runtime_task *task, const gw_workspace *workspace)
+{
+    (void)workspace;
+    uint64_t start = gw_runtime_clock();
+    gw_exchange *exchange = task->owner;
+    uint32_t piece = gw_exchange_index(exchange, (gw_exchange_piece *)task), level_max = 0;
+    gw_status status = gw_collective_map_build(&exchange->layout, piece, &exchange->segments,
+                                               exchange->config.codec.backends, &exchange->map, &level_max);
+    gw_runtime_lock(exchange->runtime);
+    if (end_piece(exchange, piece, status, start)) {
+        end_map(exchange);
+    }
+    gw_exchange_leave(exchange);
+}
+
+static void scan(gw_runtime_task *task, const gw_workspace *workspace)
+{
+    (void)workspace;
+    uint64_t start = gw_runtime_clock();
+    gw_exchange *exchange = task->owner;
+    uint32_t piece = gw_exchange_index(exchange, (gw_exchange_piece *)task), top = 0;
+    gw_status status = gw_collective_map_scan(&exchange->layout, piece, &exchange->segments,
+                                              exchange->config.codec.backends, &top);
+    gw_runtime_lock(exchange->runtime);
+    exchange->map_top = top > exchange->map_top ? top : exchange->map_top;
+    if (end_piece(exchange, piece, status, start)) {
+        if (exchange->map_blame.status == GW_OK) {
+            exchange->map.base = gw_gcomp_map_base(exchange->map_top);
+            push_pass(exchange, GW_RUNTIME_PRIORITY_MAP, build);
+        } else {
+            end_map(exchange);
+        }
+    }
+    gw_exchange_leave(exchange);
+}
+
+gw_status gw_exchange_map_start(gw_exchange *exchange, const gw_collective_segments *segments,
+                                float wire_scale)
+{
+    if (!exchange || !segments || exchange->layout.shape.len == 0 || exchange->config.segment_max == 0 ||
+        segments->count > exchange->config.segment_max) {
+        return GW_ERR_ARG;
+    }
+    gw_runtime_lock(exchange->runtime);
+    gw_status status = gw_exchange_is_idle(exchange) ? GW_OK : GW_ERR_STATE;
+    if (status == GW_OK) {
+        exchange->map_ready = 0;
+        exchange->segments = *segments;
+        status = gw_collective_streams(&exchange->layout, segments, exchange->streams,
+                                       2 * (size_t)exchange->config.segment_max + 1, &exchange->stream_count);
+    }
+    if (status == GW_OK) {
+        exchange->map_busy = 1;
+        exchange->map_top = 0;
+        exchange->map_blame = (gw_collective_blame){.status = GW_OK};
+        exchange->map.wire_scale = wire_scale;
+        push_pass(exchange, GW_RUNTIME_PRIORITY_SCAN, scan);
+    }
+    gw_runtime_unlock(exchange->runtime);
+    return status;
+}
+
+gw_status gw_exchange_map_words(const gw_exchange *exchange, uint64_t words[GW_COLLECTIVE_MAP_WORDS])
+{
+    if (!exchange || !words) {
+        return GW_ERR_ARG;
+    }
+    if (!exchange->map_ready) {
+        return GW_ERR_STATE;
+    }
+    return gw_collective_map_words(&exchange->layout, &exchange->map, words);
+}

@@ -1,0 +1,447 @@
+/*
+ * The steps of an operation, and what follows what.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "runtime_exchange.h"
+
+#include <string.h>
+
+static int is_scatter(const gw_exchange *exchange)
+{
+    return (exchange->run.flags & GW_EXCHANGE_SCATTER) != 0;
+}
+
+/* The worst outcome counts; needs the lock. */
+static void note(gw_exchange *exchange, const gw_collective_blame *blame)
+{
+    uint64_t word = gw_collective_word(blame);
+    exchange->worst = word > exchange->worst ? word : exchange->worst;
+}
+
+/* A piece is in place; needs the lock. */
+static void finish_piece(gw_exchange *exchange, gw_exchange_piece *piece)
+{
+    piece->stage = GW_STAGE_NONE;
+    if (--exchange->left == 0) {
+        exchange->stats.operations++;
+        exchange->busy = 0;
+        gw_exchange_post(exchange, (gw_runtime_event){.kind = GW_RUNTIME_DONE, .word = exchange->worst});
+    }
+}
+
+/* ------------ messages that are made ------------ */
+
+/* Where a message goes. Its data is NULL if the transport has no memory. */
+static gw_buffer take_output(const gw_exchange *exchange, uint32_t piece, gw_runtime_event_kind kind)
+{
+    const gw_exchange_buffers *buffers = &exchange->config.buffers;
+    size_t size = (size_t)exchange->slot_size;
+    void *data = buffers->take ? buffers->take(buffers->context, kind, size)
+                               : exchange->memory + piece * exchange->slot_size;
+    return (gw_buffer){.data = data, .capacity = size};
+}
+
+/* A notice in place of a frame that could not be made: at its slot, or inside the exchange. */
+static void write_notice(gw_exchange *exchange, gw_exchange_piece *piece, gw_runtime_event_kind kind,
+                         const gw_collective_blame *blame, gw_buffer *dst)
+{
+    if (exchange->config.buffers.take) {
+        gw_exchange_release(exchange, piece, dst->data);
+        if (kind == GW_RUNTIME_SHARE) {
+            gw_exchange_release(exchange, piece, dst->data);
+        }
+        *dst = (gw_buffer){.data = piece->notice, .capacity = sizeof piece->notice};
+    }
+    if (gw_collective_notice_write(blame, dst) != GW_OK) {
+        /* Cannot happen: every slot is larger than a notice. Zeros are no frame, so receivers fail. */
+        memset(dst->data, 0, GW_COLLECTIVE_NOTICE_SIZE);
+        dst->size = GW_COLLECTIVE_NOTICE_SIZE;
+    }
+}
+
+/* Needs the lock. */
+static void post_message(gw_exchange *exchange, const gw_exchange_piece *piece, gw_runtime_event_kind kind,
+                         const gw_collective_blame *blame, const gw_buffer *message)
+{
+    uint32_t index = gw_exchange_index(exchange, piece);
+    uint64_t receivers = kind == GW_RUNTIME_SHARE ? exchange->layout.shape.rank_count - 1 : 1;
+    exchange->stats.sent_size += message->size * receivers;
+    note(exchange, blame);
+    gw_exchange_post(exchange,
+                     (gw_runtime_event){.kind = kind,
+                                        .piece = index,
+                                        .data = message->data,
+                                        .offset = exchange->memory ? index * exchange->slot_size : 0,
+                                        .size = message->size,
+                                        .word = gw_collective_word(blame)});
+}
+
+/* ------------ errors of contributions ------------ */
+
+/* Squares of the fp32 values of a chunk of a piece and of what its frame changed. */
+static void measure_chunk(const float *decoded, const uint8_t *values, uint64_t len, double sums[2])
+{
+    for (uint64_t i = 0; i < len; i++) {
+        float value;
+        memcpy(&value, values + i * sizeof value, sizeof value);
+        double error = (double)decoded[i] - (double)value;
+        sums[0] += (double)value * (double)value;
+        sums[1] += error * error;
+    }
+}
+
+/* The map that a contribution was made with: gw_collective_bucket says which quanta. */
+static gw_gcomp_map contribution_map(const gw_exchange *exchange, const gw_collective_piece *at)
+{
+    const gw_collective_map *map = &exchange->map;
+    uint32_t finer = 4 * exchange->config.contribution_bits;
+    return (gw_gcomp_map){.levels = map->levels + at->first,
+                          .digest = map->digest + at->digest_first,
+                          .base = map->base > finer ? map->base - finer : 1,
+                          .wire_scale = map->wire_scale,
+                          .len = at->len,
+                          .chunk_log2 = exchange->layout.shape.chunk_log2};
+}
+
+/* Sums of a piece, chunk by chunk at the end of the workspace; 0 if that is too small. */
+static void measure(const gw_exchange *exchange, const gw_exchange_piece *piece, const gw_buffer *message,
+                    double sums[2], const gw_workspace *workspace)
+{
+    const gw_gcomp *codec = exchange->bucket.codec;
+    const uint8_t *values = (const uint8_t *)exchange->run.values + piece->at.first * sizeof(float);
+    const uint64_t chunk_len = UINT64_C(1) << exchange->layout.shape.chunk_log2;
+    const size_t room = (size_t)chunk_len * sizeof(float) + sizeof(float); /* it is aligned */
+    if (workspace->size < room || workspace->size - room < gw_gcomp_workspace_size(codec)) {
+        return;
+    }
+    const gw_workspace rest = {workspace->data, workspace->size - room};
+    uintptr_t place = (uintptr_t)workspace->data + rest.size;
+    float *decoded = (float *)(place + (sizeof(float) - place % sizeof(float)) % sizeof(float));
+    gw_gcomp_map map;
+    gw_gcomp_frame frame = {.data = message->data, .size = message->size};
+    if (exchange->bucket.map) {
+        map = contribution_map(exchange, &piece->at);
+        frame.map = &map;
+    }
+    gw_gcomp_info info;
+    gw_status status = gw_gcomp_check(codec, &frame, &info);
+    for (uint64_t i = 0; status == GW_OK && i < info.chunk_count; i++) {
+        const gw_gcomp_range chunk = {i, 1};
+        gw_gcomp_target target = {.values = decoded, .capacity = chunk_len};
+        status = gw_gcomp_decode_range(codec, &frame, &info, &chunk, &target, &rest);
+        measure_chunk(decoded, values + i * chunk_len * sizeof(float), target.len, sums);
+    }
+}
+
+/* ------------ steps ------------ */
+
+static gw_gcomp_target target_of(const gw_exchange *exchange, const gw_collective_piece *at)
+{
+    uint64_t first = at->first;
+    if (is_scatter(exchange)) {
+        first -= exchange->pieces[exchange->config.rank * exchange->layout.shard_pieces].at.first;
+    }
+    return (gw_gcomp_target){.values = (uint8_t *)exchange->run.result + first * exchange->value_size,
+                             .capacity = at->len,
+                             .scale = exchange->run.scale};
+}
+
+static void decode(gw_runtime_task *task, const gw_workspace *workspace)
+{
+    uint64_t start = gw_runtime_clock();
+    gw_exchange *exchange = task->owner;
+    gw_exchange_piece *piece = (gw_exchange_piece *)task;
+    gw_gcomp_target target = target_of(exchange, &piece->at);
+    gw_collective_blame blame;
+    gw_status status = gw_collective_decode(&exchange->bucket, gw_exchange_index(exchange, piece),
+                                            &piece->finished, &target, &blame, workspace);
+    gw_exchange_release(exchange, piece, piece->finished.data);
+    gw_runtime_lock(exchange->runtime);
+    exchange->stats.decode_ns += gw_runtime_clock() - start;
+    if (status != GW_OK) {
+        note(exchange, &blame);
+    }
+    finish_piece(exchange, piece);
+    gw_exchange_leave(exchange);
+}
+
+static void release_contributions(const gw_exchange *exchange, const gw_exchange_piece *piece)
+{
+    const gw_gcomp_frame *messages = gw_exchange_messages(exchange, gw_exchange_index(exchange, piece));
+    for (uint32_t r = 0; r < exchange->layout.shape.rank_count; r++) {
+        gw_exchange_release(exchange, piece, messages[r].data);
+    }
+}
+
+/* The owner's step: a frame for all, which this rank decodes too. */
+static void reduce(gw_runtime_task *task, const gw_workspace *workspace)
+{
+    uint64_t start = gw_runtime_clock();
+    gw_exchange *exchange = task->owner;
+    gw_exchange_piece *piece = (gw_exchange_piece *)task;
+    uint32_t index = gw_exchange_index(exchange, piece);
+    gw_buffer dst = take_output(exchange, index, GW_RUNTIME_SHARE);
+    gw_collective_blame blame = gw_exchange_blame(exchange, index, GW_ERR_LIMIT);
+    if (!dst.data || gw_collective_reduce(&exchange->bucket, index, gw_exchange_messages(exchange, index),
+                                          &dst, &blame, workspace) != GW_OK) {
+        write_notice(exchange, piece, GW_RUNTIME_SHARE, &blame, &dst);
+    }
+    release_contributions(exchange, piece);
+    gw_runtime_lock(exchange->runtime);
+    exchange->stats.reduce_ns += gw_runtime_clock() - start;
+    piece->stage = GW_STAGE_DECODE;
+    piece->finished = (gw_gcomp_frame){.data = dst.data, .size = dst.size};
+    post_message(exchange, piece, GW_RUNTIME_SHARE, &blame, &dst);
+    gw_exchange_push(exchange, piece, GW_RUNTIME_PRIORITY_DECODE, decode);
+    gw_exchange_leave(exchange);
+}
+
+/* The same without a frame: the sum stays here. */
+static void sum(gw_runtime_task *task, const gw_workspace *workspace)
+{
+    uint64_t start = gw_runtime_clock();
+    gw_exchange *exchange = task->owner;
+    gw_exchange_piece *piece = (gw_exchange_piece *)task;
+    uint32_t index = gw_exchange_index(exchange, piece);
+    gw_gcomp_target target = target_of(exchange, &piece->at);
+    gw_collective_blame blame;
+    gw_status status = gw_collective_sum(&exchange->bucket, index, gw_exchange_messages(exchange, index),
+                                         &target, &blame, workspace);
+    release_contributions(exchange, piece);
+    gw_runtime_lock(exchange->runtime);
+    exchange->stats.reduce_ns += gw_runtime_clock() - start;
+    if (status != GW_OK) {
+        note(exchange, &blame);
+    }
+    finish_piece(exchange, piece);
+    gw_exchange_leave(exchange);
+}
+
+/* All contributions to an own piece have arrived; needs the lock. */
+static void push_reduce(gw_exchange *exchange, gw_exchange_piece *piece)
+{
+    piece->stage = GW_STAGE_REDUCE;
+    if (!exchange->reduce_waits || exchange->encodes_left == 0) {
+        gw_exchange_push(exchange, piece, GW_RUNTIME_PRIORITY_REDUCE, is_scatter(exchange) ? sum : reduce);
+    }
+}
+
+/* Own pieces, in their order. */
+static gw_exchange_piece *own_piece(const gw_exchange *exchange, uint32_t index)
+{
+    return &exchange->pieces[exchange->config.rank * exchange->layout.shard_pieces + index];
+}
+
+/* A contribution is made; needs the lock. */
+static void end_encode(gw_exchange *exchange, gw_exchange_piece *piece)
+{
+    if (--exchange->encodes_left == 0 && exchange->reduce_waits) {
+        for (uint32_t i = 0; i < exchange->layout.shard_pieces; i++) {
+            if (own_piece(exchange, i)->stage == GW_STAGE_REDUCE) {
+                push_reduce(exchange, own_piece(exchange, i));
+            }
+        }
+    }
+    piece->stage = GW_STAGE_AWAIT;
+    if (is_scatter(exchange)) {
+        finish_piece(exchange, piece);
+    }
+}
+
+static void encode(gw_runtime_task *task, const gw_workspace *workspace)
+{
+    uint64_t start = gw_runtime_clock();
+    gw_exchange *exchange = task->owner;
+    gw_exchange_piece *piece = (gw_exchange_piece *)task;
+    uint32_t index = gw_exchange_index(exchange, piece);
+    gw_buffer dst = take_output(exchange, index, GW_RUNTIME_SEND);
+    gw_status status =
+        dst.data ? gw_collective_encode(&exchange->bucket, index, &dst, workspace) : GW_ERR_LIMIT;
+    gw_collective_blame blame = gw_exchange_blame(exchange, index, status);
+    uint64_t spent = gw_runtime_clock() - start; /* measuring is not encoding */
+    double sums[2] = {0, 0};
+    if (status != GW_OK) {
+        write_notice(exchange, piece, GW_RUNTIME_SEND, &blame, &dst);
+    } else if ((exchange->run.flags & GW_EXCHANGE_SAMPLE) && exchange->config.codec.dtype == GW_FP32) {
+        measure(exchange, piece, &dst, sums, workspace);
+    }
+    gw_runtime_lock(exchange->runtime);
+    exchange->stats.encode_ns += spent;
+    exchange->stats.sample_square += sums[0];
+    exchange->stats.sample_error += sums[1];
+    post_message(exchange, piece, GW_RUNTIME_SEND, &blame, &dst);
+    end_encode(exchange, piece);
+    gw_exchange_leave(exchange);
+}
+
+/* ------------ start ------------ */
+
+static int is_overlapping(const void *a, uint64_t a_size, const void *b, uint64_t b_size)
+{
+    uintptr_t first = (uintptr_t)a, second = (uintptr_t)b;
+    return a_size > 0 && b_size > 0 && (first <= second ? second - first < a_size : first - second < b_size);
+}
+
+/* GW_ERR_ARG if a result would destroy values that are still read. *reduce_waits: results of a reduce-scatter
+ * may be stored once all is encoded. */
+static gw_status check_places(const gw_exchange *exchange, const gw_exchange_run *run, int *reduce_waits)
+{
+    uint64_t size = exchange->layout.shape.len * exchange->value_size, first = 0, len = 0;
+    *reduce_waits = 0;
+    if (!(run->flags & GW_EXCHANGE_SCATTER)) {
+        return run->result != run->values && is_overlapping(run->result, size, run->values, size) ? GW_ERR_ARG
+                                                                                                  : GW_OK;
+    }
+    gw_status status = gw_collective_shard_at(&exchange->layout, exchange->config.rank, &first, &len);
+    const uint8_t *own = (const uint8_t *)run->values + first * exchange->value_size;
+    if (status != GW_OK || run->result == own) {
+        return status;
+    }
+    len *= exchange->value_size;
+    *reduce_waits = is_overlapping(run->result, len, run->values, size);
+    return is_overlapping(run->result, len, own, len) ? GW_ERR_ARG : GW_OK;
+}
+
+/* Pieces of others in the order in which they are sent: their first pieces, their second ones; each rank
+ * begins with its right neighbour, so that not all send to one. */
+static gw_exchange_piece *others_piece(const gw_exchange *exchange, uint32_t index)
+{
+    uint32_t ranks = exchange->layout.shape.rank_count;
+    uint32_t owner = (uint32_t)(((uint64_t)exchange->config.rank + 1 + index % (ranks - 1)) % ranks);
+    return &exchange->pieces[owner * exchange->layout.shard_pieces + index / (ranks - 1)];
+}
+
+/* Queues what needs no message; needs the lock. */
+static void push_first(gw_exchange *exchange)
+{
+    uint32_t own = exchange->layout.shard_pieces, others = exchange->layout.piece_count - own;
+    for (uint32_t i = 0; i < others; i++) {
+        gw_exchange_piece *piece = others_piece(exchange, i);
+        if (piece->at.len > 0) {
+            piece->stage = GW_STAGE_ENCODE;
+            exchange->left++;
+            exchange->encodes_left++;
+            gw_exchange_push(exchange, piece, GW_RUNTIME_PRIORITY_ENCODE, encode);
+        }
+    }
+    for (uint32_t i = 0; i < own; i++) {
+        gw_exchange_piece *piece = own_piece(exchange, i);
+        if (piece->at.len > 0) {
+            piece->stage = GW_STAGE_GATHER;
+            piece->arrived = 0;
+            exchange->left++;
+            if (others == 0) {
+                push_reduce(exchange, piece);
+            }
+        }
+    }
+}
+
+static void begin(gw_exchange *exchange, const gw_exchange_run *run)
+{
+    const gw_collective_layout *layout = &exchange->layout;
+    exchange->busy = 1;
+    exchange->run = *run;
+    exchange->bucket = (gw_collective_bucket){
+        .layout = layout,
+        .codec = run->flags & GW_EXCHANGE_FALLBACK ? &exchange->fallback_codec : &exchange->codec,
+        .map = exchange->map_ready ? &exchange->map : NULL,
+        .values = run->values,
+        .rank = exchange->config.rank,
+        .step_index = run->step_index,
+        .streams = exchange->streams,
+        .stream_count = exchange->map_ready ? exchange->stream_count : 0,
+        .seed = exchange->config.seed,
+        .contribution_bits = exchange->config.contribution_bits,
+    };
+    exchange->left = 0;
+    exchange->encodes_left = 0;
+    exchange->worst = 0;
+    memset(exchange->messages, 0,
+           (size_t)layout->shard_pieces * layout->shape.rank_count * sizeof *exchange->messages);
+    push_first(exchange);
+}
+
+gw_status gw_exchange_start(gw_exchange *exchange, const gw_exchange_run *run)
+{
+    int reduce_waits;
+    if (!exchange || !run || !run->values || !run->result || exchange->layout.shape.len == 0 ||
+        check_places(exchange, run, &reduce_waits) != GW_OK) {
+        return GW_ERR_ARG;
+    }
+    gw_runtime_lock(exchange->runtime);
+    gw_status status = GW_ERR_STATE;
+    if (gw_exchange_is_idle(exchange) && (exchange->memory || exchange->config.buffers.take)) {
+        status = GW_OK;
+        exchange->reduce_waits = reduce_waits;
+        begin(exchange, run);
+    }
+    gw_runtime_unlock(exchange->runtime);
+    return status;
+}
+
+/* ------------ receive ------------ */
+
+/* The message at a slot. Frames and notices delimit themselves; what is neither keeps the whole slot, and the
+ * step that reads it says what is wrong. */
+static gw_gcomp_frame message_at(const gw_exchange *exchange, uint64_t offset)
+{
+    const uint8_t *data = exchange->memory + offset;
+    gw_collective_blame blame;
+    gw_gcomp_info info;
+    gw_gcomp_frame message = {.data = data, .size = (size_t)exchange->slot_size};
+    if (gw_collective_notice_read(data, GW_COLLECTIVE_NOTICE_SIZE, &blame)) {
+        message.size = GW_COLLECTIVE_NOTICE_SIZE;
+    } else if (gw_gcomp_peek(data, message.size, exchange->config.codec.len_max, &info) == GW_OK &&
+               info.frame_size < message.size) {
+        message.size = (size_t)info.frame_size;
+    }
+    return message;
+}
+
+/* Takes a message in; needs the lock. */
+static gw_status accept(gw_exchange *exchange, gw_exchange_piece *piece, uint32_t from,
+                        const gw_gcomp_frame *message)
+{
+    gw_gcomp_frame *place = &piece->finished;
+    if (piece->at.owner == exchange->config.rank) {
+        place = &gw_exchange_messages(exchange, gw_exchange_index(exchange, piece))[from];
+        if (piece->stage != GW_STAGE_GATHER || place->data) {
+            return GW_ERR_STATE;
+        }
+    } else if (piece->stage != GW_STAGE_AWAIT) {
+        return GW_ERR_STATE;
+    }
+    *place = *message;
+    exchange->stats.received_size += message->size;
+    if (piece->stage == GW_STAGE_AWAIT) {
+        piece->stage = GW_STAGE_DECODE;
+        gw_exchange_push(exchange, piece, GW_RUNTIME_PRIORITY_DECODE, decode);
+    } else if (++piece->arrived == exchange->layout.shape.rank_count - 1) {
+        push_reduce(exchange, piece);
+    }
+    return GW_OK;
+}
+
+gw_status gw_exchange_receive(gw_exchange *exchange, uint32_t piece, uint32_t from, void *data, size_t size)
+{
+    uint64_t offset = gw_exchange_slot(exchange, piece, from);
+    if (offset == UINT64_MAX || !data != !exchange->config.buffers.take) {
+        return GW_ERR_ARG;
+    }
+    gw_gcomp_frame message = {.data = data, .size = size};
+    if (!data && exchange->memory) {
+        if (size > exchange->slot_size) {
+            return GW_ERR_ARG;
+        }
+        message = size > 0 ? (gw_gcomp_frame){.data = exchange->memory + offset, .size = size}
+                           : message_at(exchange, offset);
+    }
+    gw_runtime_lock(exchange->runtime);
+    gw_status status = exchange->busy && !exchange->stopped
+                           ? accept(exchange, &exchange->pieces[piece], from, &message)
+                           : GW_ERR_STATE;
+    gw_runtime_unlock(exchange->runtime);
+    return status;
+}
