@@ -282,7 +282,7 @@ void gw_mpi_end(void)
         (void)gw_mpi_progress();
     }
     gw_mpi_progress_stop();
-    gw_mpi_workers_stop();
+    gw_mpi_runtime_close();
     if (gw_mpi_transport_ready()) { /* so that all ranks are here */
         gw_mpi_statistics_log();
     }

@@ -1,12 +1,21 @@
 /*
- * What operations are made of: votes, sums of integers, the look at exact data, engines.
+ * What operations are made of: codec work, votes, sums of integers, the look at exact data, engines.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #ifndef GW_MPI_ENGINE_H
 #define GW_MPI_ENGINE_H
 
+#include "gradwire/runtime.h"
 #include "mpi_operation.h"
+
+/* ------------ codec work ------------ */
+
+/* Of all operations; opened by the first one. */
+gw_runtime *gw_mpi_runtime(void);
+/* Runs one task in the calling thread; 0 if there is none. */
+int gw_mpi_runtime_work(void);
+void gw_mpi_runtime_close(void);
 
 /* ------------ votes ------------ */
 
@@ -52,25 +61,18 @@ void gw_mpi_exact_free(gw_mpi_exact *exact);
 
 /* ------------ engines ------------ */
 
-/* Codec work on one piece. */
-typedef struct gw_mpi_task {
-    int kind; /* the engine's own */
-    uint32_t piece;
-    gw_mpi_block *output;
-    gw_collective_blame blame; /* out */
-} gw_mpi_task;
-
-/* One way to do an operation. All calls but run hold the operation's lock. */
+/* One way to do an operation. All calls hold its lock. */
 struct gw_mpi_engine {
-    void *(*create)(gw_mpi_operation *operation);  /* sends nothing */
-    int (*transport)(gw_mpi_operation *operation); /* progress of messages; 1 if something happened */
-    int (*take)(gw_mpi_operation *operation, gw_mpi_task *task); /* 1: a task to run */
-    void (*run)(gw_mpi_operation *operation, gw_mpi_task *task); /* by any thread */
-    void (*finish)(gw_mpi_operation *operation, gw_mpi_task *task);
+    void *(*create)(gw_mpi_operation *operation);       /* sends nothing */
+    int (*transport)(gw_mpi_operation *operation);      /* progress of messages; 1 if something happened */
     int (*complete)(const gw_mpi_operation *operation); /* 1: all but the vote is done */
-    void (*destroy)(gw_mpi_operation *operation);
+    void (*destroy)(gw_mpi_operation *operation);       /* without the lock */
 };
 
 extern const gw_mpi_engine gw_mpi_engine_exchange, gw_mpi_engine_lanes;
+
+/* Hands what the runtime has done to exchanges of operations: without their locks. 1 if there was anything.
+ */
+int gw_mpi_exchange_events(void);
 
 #endif

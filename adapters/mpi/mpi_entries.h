@@ -11,13 +11,13 @@
  *   mpi_context.h     mpi_transport   the communicator on which all messages travel
  *                     mpi_context     what belongs to a communicator: numbers, counters
  *   mpi_operation.h   mpi_statistics  what was compressed, with which error, or why nothing was
- *   mpi_engine.h      mpi_vote        a word that all ranks agree on
+ *   mpi_engine.h      mpi_runtime     threads that do codec work; they never call MPI
+ *                     mpi_vote        a word that all ranks agree on
  *                     mpi_fold        sums of integers
  *                     mpi_exact       whether values must not be rounded
  *                     mpi_exchange    engine of an operation: A2A+AG with frames (collective.h)
  *                     mpi_lanes       engine of an operation: THC lanes, added by their owners
- *   mpi_progress.h    mpi_workers     threads that do codec work; they never call MPI
- *                     mpi_operation   one collective: its life, its progress
+ *   mpi_progress.h    mpi_operation   one collective: its life, its progress
  *                     mpi_progress    the thread that makes progress
  *                     mpi_auto        the automatic threshold
  *   mpi_entries.h     mpi_entries     what stands under MPI's names

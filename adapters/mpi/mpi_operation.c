@@ -5,7 +5,6 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "mpi_engine.h"
 #include "mpi_progress.h"
 
 #include <sched.h>
@@ -95,8 +94,7 @@ static int gw_mpi_request_cancel(void *extra, int complete)
     return MPI_SUCCESS; /* collectives cannot be cancelled */
 }
 
-static int gw_mpi_operation_step(gw_mpi_operation *operation, int with_task);
-static int gw_mpi_progress_task(void);
+static int gw_mpi_operation_step(gw_mpi_operation *operation);
 
 static void gw_mpi_operation_decide(gw_mpi_operation *operation)
 {
@@ -163,9 +161,7 @@ gw_mpi_operation *gw_mpi_operation_start(gw_mpi_context *context, const gw_mpi_c
     (void)atomic_fetch_add(&gw_mpi_active, 1);
     (void)atomic_fetch_add(&gw_mpi_outstanding, operation->generalized);
     (void)pthread_mutex_unlock(&gw_mpi_list_lock);
-    (void)gw_mpi_operation_step(operation,
-                                0); /* posts receives; no codec work in a call that must not block */
-    gw_mpi_workers_start(gw_mpi_progress_task);
+    (void)gw_mpi_operation_step(operation); /* posts receives; codec work waits for calls that may block */
     gw_mpi_operation_release(operation, 1, 0);
     return operation;
 }
@@ -213,58 +209,26 @@ static int gw_mpi_operation_open(gw_mpi_operation *operation, int *ended)
     }
     const int ready = gw_mpi_context_ready(context);
     if (ready < 0) {
-        const gw_collective_blame blame = {.status = context->failed};
-        gw_mpi_operation_blame(operation, &blame);
+        gw_mpi_operation_blame(operation, context->failed);
         operation->worst = operation->word;
         *ended = gw_mpi_sample_test(operation->sample);
     }
     operation->open = ready > 0 && atomic_load(&context->turns[operation->number % GW_MPI_OPERATIONS_OPEN]) ==
                                        operation->number;
-    if (operation->open) {
-        gw_mpi_workers_wake();
-    }
     return operation->open;
 }
 
-static void gw_mpi_task_run(gw_mpi_operation *operation, gw_mpi_task *task)
+/* One thread at a time handles an operation's messages. */
+static int gw_mpi_operation_step(gw_mpi_operation *operation)
 {
-    operation->engine->run(operation, task);
-    (void)pthread_mutex_lock(&operation->lock);
-    if (task->blame.status != GW_OK) {
-        gw_mpi_operation_blame(operation, &task->blame);
-    }
-    operation->engine->finish(operation, task);
-    operation->running--;
-    (void)pthread_mutex_unlock(&operation->lock);
-}
-
-static int gw_mpi_task_take(gw_mpi_operation *operation, gw_mpi_task *task)
-{
-    *task = (gw_mpi_task){.kind = 0};
-    if (!operation->open || operation->engine == NULL || operation->vote != NULL ||
-        !operation->engine->take(operation, task)) {
-        return 0;
-    }
-    operation->running++;
-    return 1;
-}
-
-/* Messages, then at most one task. One thread at a time handles an operation's messages. */
-static int gw_mpi_operation_step(gw_mpi_operation *operation, int with_task)
-{
-    gw_mpi_task task;
-    int moved = 0, have = 0, ended = 0;
+    int moved = 0, ended = 0;
     if (pthread_mutex_trylock(&operation->lock) != 0) {
         return 0;
     }
     const int open = !atomic_load(&operation->done) && gw_mpi_operation_open(operation, &ended);
     if (open && gw_mpi_operation_decided(operation)) {
         moved = operation->engine->transport(operation);
-        if (moved) {
-            gw_mpi_workers_wake();
-        }
-        have = with_task && gw_mpi_task_take(operation, &task);
-        if (with_task && !have && operation->running == 0 && operation->engine->complete(operation)) {
+        if (operation->engine->complete(operation)) {
             ended = gw_mpi_operation_vote(operation) && gw_mpi_sample_test(operation->sample);
         }
     }
@@ -273,13 +237,10 @@ static int gw_mpi_operation_step(gw_mpi_operation *operation, int with_task)
         atomic_store(&operation->done, 1);
     }
     (void)pthread_mutex_unlock(&operation->lock);
-    if (have) {
-        gw_mpi_task_run(operation, &task);
-    }
     if (ended) {
         gw_mpi_operation_end(operation);
     }
-    return moved || have || ended;
+    return moved || ended;
 }
 
 /* Up to GW_MPI_ROUND_MAX active operations after place *serial, which moves on. The caller must release
@@ -310,16 +271,17 @@ int gw_mpi_progress(void)
 int gw_mpi_progress_round(void)
 {
     gw_mpi_operation *operations[GW_MPI_ROUND_MAX];
-    int moved = 0, count;
+    int moved = gw_mpi_exchange_events(), count;
     uint64_t serial = 0;
     /* All of them: ranks may have started those of several communicators in different orders */
     do {
         count = gw_mpi_operations_pin(operations, &serial);
         for (int i = 0; i < count; i++) {
-            moved |= gw_mpi_operation_step(operations[i], 1);
+            moved |= gw_mpi_operation_step(operations[i]);
             gw_mpi_operation_release(operations[i], 1, 0);
         }
     } while (count == GW_MPI_ROUND_MAX);
+    moved |= gw_mpi_runtime_work();
     if (!moved) {
         (void)sched_yield();
     }
@@ -335,27 +297,6 @@ void gw_mpi_drain(MPI_Comm comm)
     while (context != NULL && atomic_load(&context->live) > 0) {
         (void)gw_mpi_progress();
     }
-}
-
-static int gw_mpi_progress_task(void)
-{
-    gw_mpi_operation *operations[GW_MPI_ROUND_MAX];
-    int have = 0;
-    uint64_t serial = 0;
-    const int count = gw_mpi_operations_pin(operations, &serial);
-    for (int i = 0; i < count; i++) {
-        gw_mpi_task task;
-        if (!have) {
-            (void)pthread_mutex_lock(&operations[i]->lock);
-            have = gw_mpi_task_take(operations[i], &task);
-            (void)pthread_mutex_unlock(&operations[i]->lock);
-            if (have) {
-                gw_mpi_task_run(operations[i], &task);
-            }
-        }
-        gw_mpi_operation_release(operations[i], 1, 0);
-    }
-    return have;
 }
 
 int gw_mpi_operation_wait(gw_mpi_operation *operation)

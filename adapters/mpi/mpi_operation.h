@@ -57,11 +57,9 @@ struct gw_mpi_operation {
     gw_mpi_exact *exact;
     pthread_mutex_t lock;
     int open;             /* may send, receive and work */
-    int running;          /* tasks */
     uint64_t word, worst; /* own status word, maximum over the ranks */
-    gw_collective_blame blame;
-    int mpi_error;     /* of transport, first one */
-    gw_mpi_vote *vote; /* the closing one; NULL: not begun */
+    int mpi_error;        /* of transport, first one */
+    gw_mpi_vote *vote;    /* the closing one; NULL: not begun */
     gw_mpi_sample *sample;
     uint64_t start_ns, wire_values, wire_size;
     atomic_int done;
@@ -76,8 +74,10 @@ struct gw_mpi_operation {
 
 /* ------------ outcome ------------ */
 
-/* Records the worst of an operation's failures. Holds the lock. */
-void gw_mpi_operation_blame(gw_mpi_operation *operation, const gw_collective_blame *blame);
+/* Record the worst of an operation's failures: a word of collective.h, a status, an error of MPI. Hold the
+ * lock. */
+void gw_mpi_operation_word(gw_mpi_operation *operation, uint64_t word);
+void gw_mpi_operation_blame(gw_mpi_operation *operation, gw_status status);
 void gw_mpi_operation_mpi_error(gw_mpi_operation *operation, int error);
 
 /* Requests of failed operations that this thread has completed inside the last MPI call. */

@@ -49,13 +49,15 @@ int gw_mpi_error_raise(MPI_Comm comm, int code)
     return code;
 }
 
-void gw_mpi_operation_blame(gw_mpi_operation *operation, const gw_collective_blame *blame)
+void gw_mpi_operation_word(gw_mpi_operation *operation, uint64_t word)
 {
-    const uint64_t word = gw_collective_word(blame);
-    if (word > operation->word) {
-        operation->word = word;
-        operation->blame = *blame;
-    }
+    operation->word = word > operation->word ? word : operation->word;
+}
+
+void gw_mpi_operation_blame(gw_mpi_operation *operation, gw_status status)
+{
+    const gw_collective_blame blame = {.status = status, .rank = (uint32_t)operation->context->rank};
+    gw_mpi_operation_word(operation, gw_collective_word(&blame));
 }
 
 void gw_mpi_operation_mpi_error(gw_mpi_operation *operation, int error)
@@ -66,8 +68,7 @@ void gw_mpi_operation_mpi_error(gw_mpi_operation *operation, int error)
     if (operation->mpi_error == MPI_SUCCESS) {
         operation->mpi_error = error;
     }
-    const gw_collective_blame blame = {.status = GW_ERR_DEVICE, .rank = (uint32_t)operation->context->rank};
-    gw_mpi_operation_blame(operation, &blame);
+    gw_mpi_operation_blame(operation, GW_ERR_DEVICE);
 }
 
 void gw_mpi_outcome_tell(const gw_mpi_operation *operation)

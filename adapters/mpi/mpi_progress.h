@@ -6,7 +6,7 @@
 #ifndef GW_MPI_PROGRESS_H
 #define GW_MPI_PROGRESS_H
 
-#include "mpi_operation.h"
+#include "mpi_engine.h"
 
 /* Operations that are not complete. Where it is 0, waits and tests go straight to MPI. */
 extern atomic_int gw_mpi_active;
@@ -32,12 +32,6 @@ extern atomic_uint gw_mpi_rounds;
 /* Progress until no operation of the communicator is left. */
 void gw_mpi_drain(MPI_Comm comm);
 
-/* ------------ threads ------------ */
-
-/* `work` runs one task and returns 1, or 0 if there is none. */
-void gw_mpi_workers_start(int (*work)(void));
-void gw_mpi_workers_wake(void);
-void gw_mpi_workers_stop(void);
 /* The progress thread; 0 if it runs. */
 int gw_mpi_progress_start(void);
 void gw_mpi_progress_wake(void);

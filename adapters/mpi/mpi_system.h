@@ -33,8 +33,9 @@ int gw_mpi_thread_create(pthread_t *thread, void *(*function)(void *));
 typedef struct gw_mpi_block {
     struct gw_mpi_block *next;
     size_t capacity;
-    size_t size;    /* bytes used */
-    int references; /* guarded by the lock of the operation */
+    size_t size; /* bytes used */
+    atomic_int references;
+    atomic_uint *worked; /* counts that it was received and worked on; NULL: not counted */
     _Alignas(16) uint8_t data[];
 } gw_mpi_block;
 
@@ -42,7 +43,8 @@ gw_mpi_block *gw_mpi_block_take(size_t capacity);
 void gw_mpi_block_release(gw_mpi_block *block);
 void gw_mpi_pool_clear(void);
 
-/* The calling thread's workspace of at least size bytes, until the next call. */
-gw_workspace gw_mpi_workspace(size_t size);
+/* The calling thread's workspace: enough for all steps. */
+#define GW_MPI_WORKSPACE_SIZE ((size_t)1 << 20)
+gw_workspace gw_mpi_workspace(void);
 
 #endif
