@@ -29,19 +29,23 @@ typedef struct gw_mpi_slot {
     gw_mpi_block *block;
 } gw_mpi_slot;
 
+typedef struct gw_mpi_peer {
+    uint32_t piece_count;  /* of its shard: those that are not empty */
+    uint32_t next[4];      /* by kind of slot: the next piece of the shard to send or receive */
+    atomic_uint worked[2]; /* by hop: messages from it that were worked on */
+} gw_mpi_peer;
+
 typedef struct gw_mpi_exchange {
     gw_mpi_operation *operation;
     gw_exchange *exchange; /* NULL: it could not be made, on all ranks */
     gw_exchange_info info;
     uint32_t ranks, rank;
     int started;
-    uint32_t *shard_pieces; /* pieces of each shard that are not empty */
+    gw_mpi_peer *peers; /* by rank; this one too */
     /* By index of piece, what this rank sends of it: a contribution to another's, or its own sum. NULL: not
      * there yet, or sent */
     gw_mpi_block *_Atomic *messages;
     atomic_int events_left; /* of the exchange */
-    atomic_uint *worked[2]; /* by hop and peer: messages received that were worked on */
-    uint32_t *next[4];      /* by kind of slot and peer: the next piece of the shard to send or receive */
     uint64_t messages_left;
     uint32_t slot_count;
     gw_mpi_slot *slots;
@@ -129,30 +133,23 @@ static void gw_mpi_exchange_count(gw_mpi_exchange *exchange, int gathers)
     const uint64_t others = exchange->ranks - 1;
     uint64_t foreign = 0;
     gw_collective_piece piece;
-    exchange->shard_pieces = gw_mpi_allocate(exchange->ranks, sizeof(*exchange->shard_pieces));
+    exchange->peers = gw_mpi_allocate(exchange->ranks, sizeof(*exchange->peers));
     for (uint32_t i = 0; i < layout->piece_count; i++) {
         const uint32_t owner = i / layout->shard_pieces;
         if (gw_collective_piece_at(layout, i, &piece) == GW_OK && piece.len != 0) {
-            exchange->shard_pieces[owner]++;
+            exchange->peers[owner].piece_count++;
             foreign += owner != exchange->rank;
         }
     }
-    const uint64_t own = exchange->shard_pieces[exchange->rank];
+    const uint64_t own = exchange->peers[exchange->rank].piece_count;
     exchange->messages_left = (foreign + others * own) * (gathers ? 2 : 1);
     atomic_init(&exchange->events_left, (int)(foreign + (gathers ? own : 0) + 1));
 }
 
 static void gw_mpi_exchange_arrays(gw_mpi_exchange *exchange)
 {
-    const uint32_t ranks = exchange->ranks;
     exchange->messages = gw_mpi_allocate(exchange->info.layout.piece_count, sizeof(*exchange->messages));
-    for (int hop = 0; hop < 2; hop++) {
-        exchange->worked[hop] = gw_mpi_allocate(ranks, sizeof(*exchange->worked[hop]));
-    }
-    for (int kind = 0; kind < 4; kind++) {
-        exchange->next[kind] = gw_mpi_allocate(ranks, sizeof(uint32_t));
-    }
-    exchange->slot_count = 4 * ranks * GW_MPI_WINDOW;
+    exchange->slot_count = 4 * exchange->ranks * GW_MPI_WINDOW;
     exchange->slots = gw_mpi_allocate(exchange->slot_count, sizeof(*exchange->slots));
     exchange->requests = gw_mpi_allocate(exchange->slot_count, sizeof(*exchange->requests));
     exchange->statuses = gw_mpi_allocate(exchange->slot_count, sizeof(*exchange->statuses));
@@ -184,13 +181,8 @@ static void gw_mpi_exchange_destroy(gw_mpi_operation *operation)
 {
     gw_mpi_exchange *exchange = operation->state;
     gw_exchange_close(exchange->exchange);
-    free(exchange->shard_pieces);
+    free(exchange->peers);
     free(exchange->messages);
-    for (int i = 0; i < 4; i++) {
-        free(exchange->next[i]);
-    }
-    free(exchange->worked[0]);
-    free(exchange->worked[1]);
     free(exchange->slots);
     free(exchange->requests);
     free(exchange->statuses);
@@ -304,9 +296,10 @@ static int gw_mpi_exchange_move(gw_mpi_exchange *exchange, int kind, uint32_t pe
 {
     const int hop = kind & 1, sends = kind < SLOT_RECEIVE;
     const uint32_t owner = sends == (hop == HOP_SCATTER) ? peer : exchange->rank;
-    uint32_t *next = &exchange->next[kind][peer];
+    gw_mpi_peer *at = &exchange->peers[peer];
+    uint32_t *next = &at->next[kind];
     int moved = 0;
-    while (*next < exchange->shard_pieces[owner]) {
+    while (*next < exchange->peers[owner].piece_count) {
         const uint32_t slot = gw_mpi_exchange_slot(exchange, kind, peer, *next);
         gw_mpi_slot content = {
             .piece = owner * exchange->info.layout.shard_pieces + *next, .peer = (int)peer, .kind = kind};
@@ -315,9 +308,9 @@ static int gw_mpi_exchange_move(gw_mpi_exchange *exchange, int kind, uint32_t pe
         }
         if (sends) {
             content.block = atomic_load(&exchange->messages[content.piece]);
-        } else if (*next < atomic_load(&exchange->worked[hop][peer]) + GW_MPI_WINDOW) {
+        } else if (*next < atomic_load(&at->worked[hop]) + GW_MPI_WINDOW) {
             content.block = gw_mpi_block_take(exchange->info.message_bound);
-            content.block->worked = &exchange->worked[hop][peer];
+            content.block->worked = &at->worked[hop];
         }
         if (content.block == NULL) {
             break;

@@ -38,11 +38,14 @@ static MPI_Status *gw_mpi_status_in(const MPI_Fint *fortran, MPI_Status *status)
     return fortran == MPI_F_STATUS_IGNORE ? MPI_STATUS_IGNORE : status;
 }
 
-static void gw_mpi_status_out(const MPI_Status *status, MPI_Fint *fortran)
+/* Ends a call with one status, which was written if is_complete. */
+static void gw_mpi_return_status(MPI_Fint *ierror, int status, int is_complete, const MPI_Status *own,
+                                 MPI_Fint *fortran)
 {
-    if (fortran != MPI_F_STATUS_IGNORE) {
-        (void)PMPI_Status_c2f(status, fortran);
+    if (status == MPI_SUCCESS && is_complete && fortran != MPI_F_STATUS_IGNORE) {
+        (void)PMPI_Status_c2f(own, fortran);
     }
+    gw_mpi_return(ierror, status);
 }
 
 /* ------------ start ------------ */
@@ -98,11 +101,8 @@ GW_MPI_FORTRAN(wait, WAIT, (MPI_Fint * request, MPI_Fint *fortran_status, MPI_Fi
     MPI_Request handle = PMPI_Request_f2c(*request);
     MPI_Status own;
     const int status = MPI_Wait(&handle, gw_mpi_status_in(fortran_status, &own));
-    if (status == MPI_SUCCESS) {
-        gw_mpi_status_out(&own, fortran_status);
-    }
     *request = PMPI_Request_c2f(handle);
-    gw_mpi_return(ierror, status);
+    gw_mpi_return_status(ierror, status, 1, &own, fortran_status);
 }
 
 GW_MPI_FORTRAN(test, TEST, (MPI_Fint * request, MPI_Fint *flag, MPI_Fint *fortran_status, MPI_Fint *ierror))
@@ -111,12 +111,9 @@ GW_MPI_FORTRAN(test, TEST, (MPI_Fint * request, MPI_Fint *flag, MPI_Fint *fortra
     MPI_Status own;
     int complete = 0;
     const int status = MPI_Test(&handle, &complete, gw_mpi_status_in(fortran_status, &own));
-    if (status == MPI_SUCCESS && complete) {
-        gw_mpi_status_out(&own, fortran_status);
-    }
     *flag = complete;
     *request = PMPI_Request_c2f(handle);
-    gw_mpi_return(ierror, status);
+    gw_mpi_return_status(ierror, status, complete, &own, fortran_status);
 }
 
 GW_MPI_FORTRAN(request_get_status, REQUEST_GET_STATUS,
@@ -126,11 +123,8 @@ GW_MPI_FORTRAN(request_get_status, REQUEST_GET_STATUS,
     int complete = 0;
     const int status =
         MPI_Request_get_status(PMPI_Request_f2c(*request), &complete, gw_mpi_status_in(fortran_status, &own));
-    if (status == MPI_SUCCESS && complete) {
-        gw_mpi_status_out(&own, fortran_status);
-    }
     *flag = complete;
-    gw_mpi_return(ierror, status);
+    gw_mpi_return_status(ierror, status, complete, &own, fortran_status);
 }
 
 GW_MPI_FORTRAN(request_free, REQUEST_FREE, (MPI_Fint * request, MPI_Fint *ierror))
@@ -214,12 +208,9 @@ GW_MPI_FORTRAN(waitany, WAITANY,
     MPI_Status own;
     int at = MPI_UNDEFINED;
     const int status = MPI_Waitany((int)*count, list.requests, &at, gw_mpi_status_in(fortran_status, &own));
-    if (status == MPI_SUCCESS) {
-        gw_mpi_status_out(&own, fortran_status);
-    }
     gw_mpi_list_close(&list, requests, NULL, 0);
     *index = gw_mpi_index_out(at);
-    gw_mpi_return(ierror, status);
+    gw_mpi_return_status(ierror, status, 1, &own, fortran_status);
 }
 
 GW_MPI_FORTRAN(testany, TESTANY,
@@ -231,13 +222,10 @@ GW_MPI_FORTRAN(testany, TESTANY,
     int at = MPI_UNDEFINED, complete = 0;
     const int status =
         MPI_Testany((int)*count, list.requests, &at, &complete, gw_mpi_status_in(fortran_status, &own));
-    if (status == MPI_SUCCESS && complete) {
-        gw_mpi_status_out(&own, fortran_status);
-    }
     gw_mpi_list_close(&list, requests, NULL, 0);
     *index = gw_mpi_index_out(at);
     *flag = complete;
-    gw_mpi_return(ierror, status);
+    gw_mpi_return_status(ierror, status, complete, &own, fortran_status);
 }
 
 typedef int gw_mpi_some(int, MPI_Request[], int *, int[], MPI_Status[]);
@@ -295,10 +283,7 @@ GW_MPI_FORTRAN(recv, RECV,
     MPI_Status own;
     const int status = MPI_Recv(gw_mpi_buffer(buf), (int)*count, PMPI_Type_f2c(*datatype), (int)*source,
                                 (int)*tag, PMPI_Comm_f2c(*comm), gw_mpi_status_in(fortran_status, &own));
-    if (status == MPI_SUCCESS) {
-        gw_mpi_status_out(&own, fortran_status);
-    }
-    gw_mpi_return(ierror, status);
+    gw_mpi_return_status(ierror, status, 1, &own, fortran_status);
 }
 
 GW_MPI_FORTRAN(probe, PROBE,
@@ -308,8 +293,5 @@ GW_MPI_FORTRAN(probe, PROBE,
     MPI_Status own;
     const int status =
         MPI_Probe((int)*source, (int)*tag, PMPI_Comm_f2c(*comm), gw_mpi_status_in(fortran_status, &own));
-    if (status == MPI_SUCCESS) {
-        gw_mpi_status_out(&own, fortran_status);
-    }
-    gw_mpi_return(ierror, status);
+    gw_mpi_return_status(ierror, status, 1, &own, fortran_status);
 }

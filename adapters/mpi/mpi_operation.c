@@ -8,11 +8,7 @@
 #include "mpi_progress.h"
 
 #include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-
-#define GW_MPI_ROUND_MAX 64
 
 atomic_int gw_mpi_active, gw_mpi_outstanding, gw_mpi_requests;
 atomic_uint gw_mpi_rounds;
@@ -23,19 +19,6 @@ static uint64_t gw_mpi_serial; /* of the last one that was started */
 
 /* ------------ life ------------ */
 
-static void gw_mpi_operation_destroy(gw_mpi_operation *operation)
-{
-    if (operation->engine != NULL) {
-        operation->engine->destroy(operation);
-    }
-    gw_mpi_exact_free(operation->exact);
-    gw_mpi_vote_free(operation->vote);
-    gw_mpi_sample_free(operation->sample);
-    (void)pthread_mutex_destroy(&operation->lock);
-    gw_mpi_context_release(operation->context);
-    free(operation);
-}
-
 /* The last user, the owner of the request or a thread that makes progress, frees the operation. */
 static void gw_mpi_operation_release(gw_mpi_operation *operation, int pins, int released)
 {
@@ -45,7 +28,9 @@ static void gw_mpi_operation_release(gw_mpi_operation *operation, int pins, int 
     const int last = operation->pins == 0 && operation->released;
     (void)pthread_mutex_unlock(&gw_mpi_list_lock);
     if (last) {
-        gw_mpi_operation_destroy(operation);
+        (void)pthread_mutex_destroy(&operation->lock);
+        gw_mpi_context_release(operation->context);
+        free(operation);
     }
 }
 
@@ -176,6 +161,12 @@ static void gw_mpi_operation_end(gw_mpi_operation *operation)
         }
     }
     (void)pthread_mutex_unlock(&gw_mpi_list_lock);
+    if (operation->engine != NULL) {
+        operation->engine->destroy(operation);
+    }
+    gw_mpi_exact_free(operation->exact);
+    gw_mpi_vote_free(operation->vote);
+    gw_mpi_sample_free(operation->sample);
     atomic_store(&operation->context->turns[operation->number % GW_MPI_OPERATIONS_OPEN],
                  operation->number + GW_MPI_OPERATIONS_OPEN);
     (void)atomic_fetch_sub(&operation->context->live, 1);
@@ -243,23 +234,19 @@ static int gw_mpi_operation_step(gw_mpi_operation *operation)
     return moved || ended;
 }
 
-/* Up to GW_MPI_ROUND_MAX active operations after place *serial, which moves on. The caller must release
- * them. */
-static int gw_mpi_operations_pin(gw_mpi_operation **operations, uint64_t *serial)
+/* The first active operation after a place in the list; the caller must release it. NULL: there is none. */
+static gw_mpi_operation *gw_mpi_operation_after(uint64_t serial)
 {
-    int count = 0;
     (void)pthread_mutex_lock(&gw_mpi_list_lock);
-    for (gw_mpi_operation *at = gw_mpi_list; at != NULL && count < GW_MPI_ROUND_MAX; at = at->next) {
-        if (at->serial > *serial) {
-            at->pins++;
-            operations[count++] = at;
-        }
+    gw_mpi_operation *at = gw_mpi_list;
+    while (at != NULL && at->serial <= serial) {
+        at = at->next;
     }
-    if (count > 0) {
-        *serial = operations[count - 1]->serial;
+    if (at != NULL) {
+        at->pins++;
     }
     (void)pthread_mutex_unlock(&gw_mpi_list_lock);
-    return count;
+    return at;
 }
 
 int gw_mpi_progress(void)
@@ -270,17 +257,14 @@ int gw_mpi_progress(void)
 
 int gw_mpi_progress_round(void)
 {
-    gw_mpi_operation *operations[GW_MPI_ROUND_MAX];
-    int moved = gw_mpi_exchange_events(), count;
-    uint64_t serial = 0;
+    int moved = gw_mpi_exchange_events();
     /* All of them: ranks may have started those of several communicators in different orders */
-    do {
-        count = gw_mpi_operations_pin(operations, &serial);
-        for (int i = 0; i < count; i++) {
-            moved |= gw_mpi_operation_step(operations[i]);
-            gw_mpi_operation_release(operations[i], 1, 0);
-        }
-    } while (count == GW_MPI_ROUND_MAX);
+    for (gw_mpi_operation *at = gw_mpi_operation_after(0); at != NULL;) {
+        const uint64_t serial = at->serial;
+        moved |= gw_mpi_operation_step(at);
+        gw_mpi_operation_release(at, 1, 0);
+        at = gw_mpi_operation_after(serial);
+    }
     moved |= gw_mpi_runtime_work();
     if (!moved) {
         (void)sched_yield();
