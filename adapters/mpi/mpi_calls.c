@@ -126,41 +126,40 @@ static gw_mpi_reason gw_mpi_ask_compare(const gw_mpi_ask *ask, int size, gw_mpi_
                                            : GW_MPI_PASSED_BELOW;
 }
 
-/* 1 if the call was ours: *result is what it returns. 0: MPI's, for *reason. */
-static int gw_mpi_intercept(const gw_mpi_ask *ask, MPI_Datatype type, MPI_Op op, int *result,
-                            gw_mpi_reason *reason)
+/* Both. GW_MPI_REASONS: the call is ours, and *result is what it returns. */
+static gw_mpi_reason gw_mpi_ask_answer(const gw_mpi_ask *ask, MPI_Datatype type, MPI_Op op, int *result)
 {
     gw_mpi_context *context = NULL;
     int size = 1;
-    *reason = gw_mpi_ask_passes(ask, type, op);
-    if (*reason != GW_MPI_REASONS) {
-        return 0;
+    gw_mpi_reason reason = gw_mpi_ask_passes(ask, type, op);
+    if (reason != GW_MPI_REASONS) {
+        return reason;
     }
-    if (PMPI_Comm_size(ask->comm, &size) != MPI_SUCCESS || size == 1 ||
-        (uint64_t)ask->count > GW_MPI_VALUES_MAX / (uint64_t)size) {
-        *reason = size == 1 ? GW_MPI_PASSED_COMM : GW_MPI_PASSED_ABOVE;
-        return 0;
+    if (PMPI_Comm_size(ask->comm, &size) != MPI_SUCCESS || size == 1) {
+        return GW_MPI_PASSED_COMM;
+    }
+    if ((uint64_t)ask->count > GW_MPI_VALUES_MAX / (uint64_t)size) {
+        return GW_MPI_PASSED_ABOVE;
     }
     *result = MPI_SUCCESS;
-    *reason = gw_mpi_ask_compare(ask, size, &context, result);
-    if (*result == MPI_SUCCESS && *reason == GW_MPI_REASONS) {
+    reason = gw_mpi_ask_compare(ask, size, &context, result);
+    if (*result == MPI_SUCCESS && reason == GW_MPI_REASONS) {
         *result = gw_mpi_ask_start(ask, context);
     }
-    return *result != MPI_SUCCESS || *reason == GW_MPI_REASONS;
+    return *result == MPI_SUCCESS ? reason : GW_MPI_REASONS;
 }
 
-/* The same for a call that passes on to MPI if it is not ours. */
+/* 0: the call passes on to MPI. */
 static int gw_mpi_take(const gw_mpi_ask *ask, MPI_Datatype type, MPI_Op op, int *result)
 {
-    gw_mpi_reason reason;
-    if (gw_mpi_intercept(ask, type, op, result, &reason)) {
-        return 1;
+    const gw_mpi_reason reason = gw_mpi_ask_answer(ask, type, op, result);
+    if (reason != GW_MPI_REASONS) {
+        (void)atomic_fetch_add_explicit(&gw_mpi_passed[reason], 1, memory_order_relaxed);
+        if (ask->request == NULL) {
+            gw_mpi_drain(ask->comm);
+        }
     }
-    (void)atomic_fetch_add_explicit(&gw_mpi_passed[reason], 1, memory_order_relaxed);
-    if (ask->request == NULL) {
-        gw_mpi_drain(ask->comm);
-    }
-    return 0;
+    return reason == GW_MPI_REASONS;
 }
 
 /* ------------ interception ------------ */

@@ -20,7 +20,6 @@ static pthread_mutex_t gw_mpi_contexts_lock = PTHREAD_MUTEX_INITIALIZER;
 static gw_mpi_context *gw_mpi_contexts;
 static int gw_mpi_keyval = MPI_KEYVAL_INVALID;
 static uint8_t *gw_mpi_numbers; /* 1: taken */
-static uint32_t gw_mpi_number_capacity;
 
 /* ------------ numbers ------------ */
 
@@ -30,26 +29,18 @@ static uint32_t gw_mpi_number_take(void)
     const uint32_t max = gw_mpi_transport_numbers();
     uint32_t number = 0;
     (void)pthread_mutex_lock(&gw_mpi_contexts_lock);
-    while (number < gw_mpi_number_capacity && gw_mpi_numbers[number]) {
+    if (gw_mpi_numbers == NULL) {
+        /* Megabytes, of which only the first page is touched */
+        gw_mpi_numbers = gw_mpi_allocate(max, 1);
+    }
+    while (number < max && gw_mpi_numbers[number]) {
         number++;
     }
-    if (number == gw_mpi_number_capacity && number < max) {
-        const uint32_t capacity = number < max / 2 ? 2 * number + 16 : max;
-        uint8_t *numbers = gw_mpi_allocate(capacity, 1);
-        for (uint32_t i = 0; i < number; i++) {
-            numbers[i] = 1;
-        }
-        free(gw_mpi_numbers);
-        gw_mpi_numbers = numbers;
-        gw_mpi_number_capacity = capacity;
-    }
-    if (number < gw_mpi_number_capacity && number < max) {
+    if (number < max) {
         gw_mpi_numbers[number] = 1;
-    } else {
-        number = GW_MPI_NUMBER_NONE;
     }
     (void)pthread_mutex_unlock(&gw_mpi_contexts_lock);
-    return number;
+    return number < max ? number : GW_MPI_NUMBER_NONE;
 }
 
 /* ------------ life ------------ */
@@ -79,7 +70,8 @@ void gw_mpi_context_release(gw_mpi_context *context)
 {
     (void)pthread_mutex_lock(&gw_mpi_contexts_lock);
     const int last = --context->references == 0;
-    if (last && context->number < gw_mpi_number_capacity && context->failed != GW_ERR_DEVICE) {
+    if (last && gw_mpi_numbers != NULL && context->number != GW_MPI_NUMBER_NONE &&
+        context->failed != GW_ERR_DEVICE) {
         gw_mpi_numbers[context->number] = 0;
     }
     (void)pthread_mutex_unlock(&gw_mpi_contexts_lock);
@@ -279,6 +271,5 @@ void gw_mpi_contexts_close(void)
     (void)pthread_mutex_lock(&gw_mpi_contexts_lock);
     free(gw_mpi_numbers);
     gw_mpi_numbers = NULL;
-    gw_mpi_number_capacity = 0;
     (void)pthread_mutex_unlock(&gw_mpi_contexts_lock);
 }

@@ -80,6 +80,8 @@ typedef struct gw_mpi_entry {
 #define GW_MPI_ENTRY(name, parameters)                                                                       \
     GW_MPI_ENTRY_OF("MPI_" #name, "MPI_" #name, int, gw_mpi_own_##name, parameters)
 
+/* Progress, if there are operations or requests of ours. */
+void gw_mpi_drive(void);
 /* Waits for one request of MPI's with progress of ours. */
 int gw_mpi_wait_polling(MPI_Request *request, MPI_Status *status);
 

@@ -190,7 +190,7 @@ static void gw_mpi_exchange_destroy(gw_mpi_operation *operation)
     free(exchange);
 }
 
-/* Two-sided overlap is the program's error, and the other ranks are not in this call's reach. */
+/* Buffers that overlap in part are the program's error. The other ranks may be waiting, so the job ends. */
 static void gw_mpi_exchange_start(gw_mpi_exchange *exchange)
 {
     const gw_mpi_call *call = &exchange->operation->call;
@@ -252,7 +252,8 @@ int gw_mpi_exchange_events(void)
         } else {
             gw_mpi_exchange_message(exchange, &events[i]);
         }
-        (void)atomic_fetch_sub(&exchange->events_left, 1); /* after the last one another thread may end it */
+        /* After the last one another thread may end it */
+        (void)atomic_fetch_sub(&exchange->events_left, 1);
     }
     return count > 0;
 }

@@ -55,13 +55,6 @@ static void gw_mpi_drive_any(MPI_Fint count, const MPI_Fint *requests)
     }
 }
 
-static void gw_mpi_drive_once(void)
-{
-    if (atomic_load(&gw_mpi_active) > 0) {
-        (void)gw_mpi_progress();
-    }
-}
-
 static void gw_mpi_conclude_f08(MPI_Fint *ierror)
 {
     const int status = gw_mpi_conclude(MPI_SUCCESS);
@@ -100,16 +93,14 @@ GW_MPI_F08(init, (MPI_Fint * ierror))
 
 GW_MPI_F08_DRIVEN(wait, gw_mpi_drive_all(1, request), (MPI_Fint * request, void *status, MPI_Fint *ierror),
                   (request, status, ierror))
-GW_MPI_F08_DRIVEN(test, gw_mpi_drive_once(),
-                  (MPI_Fint * request, MPI_Fint *flag, void *status, MPI_Fint *ierror),
+GW_MPI_F08_DRIVEN(test, gw_mpi_drive(), (MPI_Fint * request, MPI_Fint *flag, void *status, MPI_Fint *ierror),
                   (request, flag, status, ierror))
-GW_MPI_F08_DRIVEN(request_free, gw_mpi_drive_once(), (MPI_Fint * request, MPI_Fint *ierror),
-                  (request, ierror))
+GW_MPI_F08_DRIVEN(request_free, gw_mpi_drive(), (MPI_Fint * request, MPI_Fint *ierror), (request, ierror))
 /* The first of several failures is returned; statuses do not say which request it was. */
 GW_MPI_F08_DRIVEN(waitall, gw_mpi_drive_all(*count, requests),
                   (const MPI_Fint *count, MPI_Fint *requests, void *statuses, MPI_Fint *ierror),
                   (count, requests, statuses, ierror))
-GW_MPI_F08_DRIVEN(testall, gw_mpi_drive_once(),
+GW_MPI_F08_DRIVEN(testall, gw_mpi_drive(),
                   (const MPI_Fint *count, MPI_Fint *requests, MPI_Fint *flag, void *statuses,
                    MPI_Fint *ierror),
                   (count, requests, flag, statuses, ierror))
@@ -117,7 +108,7 @@ GW_MPI_F08_DRIVEN(waitany, gw_mpi_drive_any(*count, requests),
                   (const MPI_Fint *count, MPI_Fint *requests, MPI_Fint *index, void *status,
                    MPI_Fint *ierror),
                   (count, requests, index, status, ierror))
-GW_MPI_F08_DRIVEN(testany, gw_mpi_drive_once(),
+GW_MPI_F08_DRIVEN(testany, gw_mpi_drive(),
                   (const MPI_Fint *count, MPI_Fint *requests, MPI_Fint *index, MPI_Fint *flag, void *status,
                    MPI_Fint *ierror),
                   (count, requests, index, flag, status, ierror))
@@ -125,14 +116,14 @@ GW_MPI_F08_DRIVEN(waitsome, gw_mpi_drive_any(*count, requests),
                   (const MPI_Fint *count, MPI_Fint *requests, MPI_Fint *outcount, MPI_Fint *indices,
                    void *statuses, MPI_Fint *ierror),
                   (count, requests, outcount, indices, statuses, ierror))
-GW_MPI_F08_DRIVEN(testsome, gw_mpi_drive_once(),
+GW_MPI_F08_DRIVEN(testsome, gw_mpi_drive(),
                   (const MPI_Fint *count, MPI_Fint *requests, MPI_Fint *outcount, MPI_Fint *indices,
                    void *statuses, MPI_Fint *ierror),
                   (count, requests, outcount, indices, statuses, ierror))
 
 GW_MPI_F08(request_get_status, (const MPI_Fint *request, MPI_Fint *flag, void *status, MPI_Fint *ierror))
 {
-    gw_mpi_drive_once();
+    gw_mpi_drive();
     pmpir_request_get_status_f08_(request, flag, status, ierror);
     gw_mpi_failed_clear(); /* reported by the call that frees the request */
 }

@@ -255,8 +255,8 @@ static void gw_mpi_lanes_run(gw_runtime_task *task, const gw_workspace *workspac
     lanes->norms_left -= at->kind == TASK_NORMS;
     lanes->decodes_left -= at->kind == TASK_VALUES;
     at->lanes = output;
-    (void)pthread_mutex_unlock(
-        &operation->lock); /* after the last one another thread may end the operation */
+    /* After the last one another thread may end the operation */
+    (void)pthread_mutex_unlock(&operation->lock);
 }
 
 static void gw_mpi_lanes_submit(gw_mpi_operation *operation, uint32_t index, int kind)

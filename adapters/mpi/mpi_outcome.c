@@ -8,7 +8,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 _Thread_local gw_mpi_failures gw_mpi_failed;
 
@@ -82,14 +81,12 @@ void gw_mpi_outcome_tell(const gw_mpi_operation *operation)
         }
     }
     if (gw_mpi_failed.count == gw_mpi_failed.capacity) {
-        const int capacity = 2 * gw_mpi_failed.capacity + 8;
-        struct gw_mpi_failure *at = gw_mpi_allocate((size_t)capacity, sizeof(*at));
-        if (gw_mpi_failed.count > 0) {
-            memcpy(at, gw_mpi_failed.at, (size_t)gw_mpi_failed.count * sizeof(*at));
+        gw_mpi_failed.capacity = 2 * gw_mpi_failed.capacity + 8;
+        gw_mpi_failed.at =
+            realloc(gw_mpi_failed.at, (size_t)gw_mpi_failed.capacity * sizeof(*gw_mpi_failed.at));
+        if (gw_mpi_failed.at == NULL) {
+            gw_mpi_out_of_memory();
         }
-        free(gw_mpi_failed.at);
-        gw_mpi_failed.at = at;
-        gw_mpi_failed.capacity = capacity;
     }
     gw_mpi_failed.at[gw_mpi_failed.count++] = (struct gw_mpi_failure){
         .request = operation->request, .comm = operation->context->user, .word = operation->worst};

@@ -87,8 +87,6 @@ GW_MPI_PROBE(Mprobe, (int source, int tag, MPI_Comm comm, MPI_Message *message, 
 
 GW_MPI_ENTRY(Iprobe, (int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status))
 {
-    if (!gw_mpi_is_idle()) {
-        (void)gw_mpi_progress();
-    }
+    gw_mpi_drive();
     return PMPI_Iprobe(source, tag, comm, flag, status);
 }

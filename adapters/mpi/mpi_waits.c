@@ -18,7 +18,7 @@ static int gw_mpi_is_idle(void)
            atomic_load_explicit(&gw_mpi_active, memory_order_relaxed) == 0;
 }
 
-static void gw_mpi_drive(void)
+void gw_mpi_drive(void)
 {
     if (!gw_mpi_is_idle()) {
         (void)gw_mpi_progress();
