@@ -5,7 +5,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "mpi_internal.h"
+#include "mpi_progress.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -40,9 +40,10 @@ void gw_mpi_auto_begin(void)
     (void)PMPI_Allgather(&hash, 1, MPI_UINT64_T, gw_mpi_nodes, 1, MPI_UINT64_T, MPI_COMM_WORLD);
 }
 
-int gw_mpi_auto_on_node(const int *world, int size)
+int gw_mpi_auto_on_node(const gw_mpi_context *context)
 {
-    for (int r = 1; r < size && gw_mpi_nodes != NULL; r++) {
+    const int *world = context->world;
+    for (int r = 1; r < context->size && gw_mpi_nodes != NULL; r++) {
         if (gw_mpi_nodes[world[r]] != gw_mpi_nodes[world[0]]) {
             return 0;
         }
@@ -52,7 +53,7 @@ int gw_mpi_auto_on_node(const int *world, int size)
 
 uint64_t gw_mpi_auto_before(const gw_mpi_context *context)
 {
-    return context->on_node ? UINT64_MAX : GW_MPI_AUTO_BEFORE;
+    return gw_mpi_auto_on_node(context) ? UINT64_MAX : GW_MPI_AUTO_BEFORE;
 }
 
 /* ------------ what was measured ------------ */
@@ -186,9 +187,7 @@ int gw_mpi_auto_measure(gw_mpi_context *context)
 {
     int status;
     /* Earlier operations would be measured too */
-    while (atomic_load(&context->live) > 0) {
-        (void)gw_mpi_progress();
-    }
+    gw_mpi_drain(context->user);
     if (!gw_mpi_measured_take(context, &status) && status == MPI_SUCCESS) {
         status = gw_mpi_auto_search(context);
         gw_mpi_measured_keep(context);

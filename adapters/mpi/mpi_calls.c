@@ -3,7 +3,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "mpi_internal.h"
+#include "mpi_entries.h"
 
 /* Below this many values latency dominates: they are sent unrounded */
 #define GW_MPI_EXACT_LEN 16384u
@@ -63,7 +63,11 @@ static int gw_mpi_ask_start(const gw_mpi_ask *ask, gw_mpi_context *context)
         call.may_be_exact = gw_mpi_settings.exact && gw_mpi_options_lossy(&call.options);
     }
     gw_mpi_operation *operation = gw_mpi_operation_start(context, &call, ask->request);
-    return ask->request != NULL ? MPI_SUCCESS : gw_mpi_operation_wait(operation);
+    if (ask->request == NULL) {
+        return gw_mpi_operation_wait(operation);
+    }
+    gw_mpi_progress_wake();
+    return MPI_SUCCESS;
 }
 
 /* What can be said of a call without its communicator. GW_MPI_REASONS: nothing that lets it pass. */
@@ -108,7 +112,7 @@ static gw_mpi_reason gw_mpi_ask_compare(const gw_mpi_ask *ask, int size, gw_mpi_
     if (*context == NULL) {
         return GW_MPI_PASSED_COMM;
     }
-    if ((*context)->off) {
+    if (gw_mpi_scope_is_off(ask->comm)) {
         return GW_MPI_PASSED_SCOPE;
     }
     if (gw_mpi_is_large(*context, bytes, ask->request == NULL, result)) {
@@ -117,46 +121,45 @@ static gw_mpi_reason gw_mpi_ask_compare(const gw_mpi_ask *ask, int size, gw_mpi_
     if (!is_auto) {
         return GW_MPI_PASSED_BELOW;
     }
-    return (*context)->measured  ? GW_MPI_PASSED_SLOWER
-           : (*context)->on_node ? GW_MPI_PASSED_NODE
-                                 : GW_MPI_PASSED_BELOW;
+    return (*context)->measured            ? GW_MPI_PASSED_SLOWER
+           : gw_mpi_auto_on_node(*context) ? GW_MPI_PASSED_NODE
+                                           : GW_MPI_PASSED_BELOW;
 }
 
-/* 1 if the call was ours: *result is what it returns. 0: MPI's, for *reason. */
-static int gw_mpi_intercept(const gw_mpi_ask *ask, MPI_Datatype type, MPI_Op op, int *result,
-                            gw_mpi_reason *reason)
+/* Both. GW_MPI_REASONS: the call is ours, and *result is what it returns. */
+static gw_mpi_reason gw_mpi_ask_answer(const gw_mpi_ask *ask, MPI_Datatype type, MPI_Op op, int *result)
 {
     gw_mpi_context *context = NULL;
     int size = 1;
-    *reason = gw_mpi_ask_passes(ask, type, op);
-    if (*reason != GW_MPI_REASONS) {
-        return 0;
+    gw_mpi_reason reason = gw_mpi_ask_passes(ask, type, op);
+    if (reason != GW_MPI_REASONS) {
+        return reason;
     }
-    if (PMPI_Comm_size(ask->comm, &size) != MPI_SUCCESS || size == 1 ||
-        (uint64_t)ask->count > GW_MPI_VALUES_MAX / (uint64_t)size) {
-        *reason = size == 1 ? GW_MPI_PASSED_COMM : GW_MPI_PASSED_ABOVE;
-        return 0;
+    if (PMPI_Comm_size(ask->comm, &size) != MPI_SUCCESS || size == 1) {
+        return GW_MPI_PASSED_COMM;
+    }
+    if ((uint64_t)ask->count > GW_MPI_VALUES_MAX / (uint64_t)size) {
+        return GW_MPI_PASSED_ABOVE;
     }
     *result = MPI_SUCCESS;
-    *reason = gw_mpi_ask_compare(ask, size, &context, result);
-    if (*result == MPI_SUCCESS && *reason == GW_MPI_REASONS) {
+    reason = gw_mpi_ask_compare(ask, size, &context, result);
+    if (*result == MPI_SUCCESS && reason == GW_MPI_REASONS) {
         *result = gw_mpi_ask_start(ask, context);
     }
-    return *result != MPI_SUCCESS || *reason == GW_MPI_REASONS;
+    return *result == MPI_SUCCESS ? reason : GW_MPI_REASONS;
 }
 
-/* The same for a call that passes on to MPI if it is not ours. */
+/* 0: the call passes on to MPI. */
 static int gw_mpi_take(const gw_mpi_ask *ask, MPI_Datatype type, MPI_Op op, int *result)
 {
-    gw_mpi_reason reason;
-    if (gw_mpi_intercept(ask, type, op, result, &reason)) {
-        return 1;
+    const gw_mpi_reason reason = gw_mpi_ask_answer(ask, type, op, result);
+    if (reason != GW_MPI_REASONS) {
+        (void)atomic_fetch_add_explicit(&gw_mpi_passed[reason], 1, memory_order_relaxed);
+        if (ask->request == NULL) {
+            gw_mpi_drain(ask->comm);
+        }
     }
-    (void)atomic_fetch_add_explicit(&gw_mpi_passed[reason], 1, memory_order_relaxed);
-    if (ask->request == NULL) {
-        gw_mpi_context_drain(ask->comm);
-    }
-    return 0;
+    return reason == GW_MPI_REASONS;
 }
 
 /* ------------ interception ------------ */
@@ -278,7 +281,7 @@ void gw_mpi_end(void)
         (void)gw_mpi_progress();
     }
     gw_mpi_progress_stop();
-    gw_mpi_workers_stop();
+    gw_mpi_runtime_close();
     if (gw_mpi_transport_ready()) { /* so that all ranks are here */
         gw_mpi_statistics_log();
     }

@@ -2,17 +2,18 @@
  * Blocking collectives that pass through. While one blocks, only the progress thread drives our operations,
  * on which another rank may wait before it comes here. Those of the same communicator are completed first,
  * without its pauses: all ranks have started them before this call, and all complete them here at the latest.
- * Those of other communicators cannot, since a rank may start them only after this call.
+ * Those of other communicators cannot, since a rank may start them only after this call. A communicator goes
+ * with its operations complete, too: all ranks free it.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "mpi_internal.h"
+#include "mpi_entries.h"
 
 /* Defines one function: its parameters, and the arguments for MPI's own. */
 #define GW_MPI_DRAIN(name, parameters, arguments)                                                            \
     GW_MPI_ENTRY(name, parameters)                                                                           \
     {                                                                                                        \
-        gw_mpi_context_drain(comm);                                                                          \
+        gw_mpi_drain(comm);                                                                                  \
         return PMPI_##name arguments;                                                                        \
     }
 
@@ -66,3 +67,23 @@ GW_MPI_DRAIN(Alltoallv,
               void *recvbuf, const int recvcounts[], const int recvplaces[], MPI_Datatype recvtype,
               MPI_Comm comm),
              (sendbuf, sendcounts, sendplaces, sendtype, recvbuf, recvcounts, recvplaces, recvtype, comm))
+
+/* NULL: MPI reports it. */
+static void gw_mpi_drain_at(const MPI_Comm *comm)
+{
+    if (comm != NULL) {
+        gw_mpi_drain(*comm);
+    }
+}
+
+GW_MPI_ENTRY(Comm_free, (MPI_Comm * comm))
+{
+    gw_mpi_drain_at(comm);
+    return PMPI_Comm_free(comm);
+}
+
+GW_MPI_ENTRY(Comm_disconnect, (MPI_Comm * comm))
+{
+    gw_mpi_drain_at(comm);
+    return PMPI_Comm_disconnect(comm);
+}

@@ -1,17 +1,17 @@
 /*
- * The environment, and statistics. Rank 0's configuration counts for all ranks, so that they decide alike.
+ * The environment. Rank 0's configuration counts for all ranks, so that they decide alike.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "mpi_internal.h"
+#include "mpi_config.h"
+
+#include "gradwire/thc.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define GW_MPI_THREADS_MAX 256u
 /* 5.2 to 6.4 bits a value on gradients, one more than with five times the error (docs/mpi.md) */
@@ -19,35 +19,11 @@
 
 gw_mpi_config gw_mpi_settings;
 atomic_int gw_mpi_enabled, gw_mpi_nonblocking;
-gw_mpi_counters gw_mpi_count;
 
 static pthread_once_t gw_mpi_config_once = PTHREAD_ONCE_INIT;
 static unsigned gw_mpi_threads = 1;
 static char gw_mpi_log[1024];
-
-void gw_mpi_say(const char *format, ...)
-{
-    char line[512];
-    va_list arguments;
-    va_start(arguments, format);
-    (void)vsnprintf(line, sizeof(line), format, arguments);
-    va_end(arguments);
-    (void)fprintf(stderr, "gradwire: %s\n", line);
-}
-
-uint64_t gw_mpi_now_ns(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-uint64_t gw_mpi_codec_ns(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
+static const char *gw_mpi_bad; /* name of a variable, after GRADWIRE_MPI; NULL: none */
 
 /* Mean bits a value at these targets over the four gradients of docs/results/gcomp-dial.md (carried,
  * stochastic, blocks of 2^9, preset small). */
@@ -106,26 +82,9 @@ static int gw_mpi_parse_count(const char *text, uint64_t *value)
     if (end == text || errno != 0 || text[0] == '-') {
         return 0;
     }
-    unsigned shift = 0;
-    switch (*end) {
-    case 'K':
-    case 'k':
-        shift = 10;
-        break;
-    case 'M':
-    case 'm':
-        shift = 20;
-        break;
-    case 'G':
-    case 'g':
-        shift = 30;
-        break;
-    default:
-        break;
-    }
-    if (shift != 0) {
-        end++;
-    }
+    const char *unit = *end == '\0' ? NULL : strchr("KkMmGg", *end);
+    const unsigned shift = unit == NULL ? 0 : 10 * ((unsigned)(unit - "KkMmGg") / 2 + 1);
+    end += unit != NULL;
     *value = (uint64_t)number << shift;
     return *end == '\0' && *value >> shift == number && *value < GW_MPI_THRESHOLD_AUTO;
 }
@@ -146,25 +105,39 @@ static const char *gw_mpi_variable(const char *name)
     return text == NULL || text[0] == '\0' ? NULL : text;
 }
 
-/* Each reads one variable; 0 if it is set to something that is not valid. */
-static int gw_mpi_read_switch(const char *name, uint32_t *on)
+/* Remembers the first variable that is set to something that is not valid. */
+static void gw_mpi_check(const char *name, int is_valid)
 {
-    const char *text = gw_mpi_variable(name);
-    *on = text == NULL || (strcmp(text, "off") != 0 && strcmp(text, "0") != 0);
-    return *on == 0 || text == NULL || strcmp(text, "on") == 0 || strcmp(text, "1") == 0;
+    if (!is_valid && gw_mpi_bad == NULL) {
+        gw_mpi_bad = name;
+    }
 }
 
-static int gw_mpi_read_mode(gw_mpi_config *config)
+/* Index of a variable's value among `names`, which end with NULL. The first one if it is not set. */
+static uint32_t gw_mpi_read_name(const char *name, const char *const *names)
 {
-    static const char *const names[] = {"carried", "constant", "thc"};
-    const char *text = gw_mpi_variable("MODE");
-    for (size_t i = 0; i < 3; i++) {
-        if (text == NULL || strcmp(text, names[i]) == 0) {
-            config->options.mode = (gw_mpi_mode)i;
-            return 1;
-        }
+    const char *text = gw_mpi_variable(name);
+    uint32_t i = 0;
+    while (text != NULL && names[i] != NULL && strcmp(text, names[i]) != 0) {
+        i++;
     }
-    return 0;
+    gw_mpi_check(name, names[i] != NULL);
+    return names[i] != NULL ? i : 0;
+}
+
+static uint32_t gw_mpi_read_switch(const char *name)
+{
+    static const char *const names[] = {"on", "1", "off", "0", NULL};
+    return gw_mpi_read_name(name, names) < 2;
+}
+
+static uint64_t gw_mpi_read_count(const char *name, uint64_t preset, uint64_t min, uint64_t max)
+{
+    const char *text = gw_mpi_variable(name);
+    uint64_t value = preset;
+    const int is_valid = text == NULL || (gw_mpi_parse_count(text, &value) && value >= min && value <= max);
+    gw_mpi_check(name, is_valid);
+    return is_valid ? value : preset;
 }
 
 static int gw_mpi_read_target(gw_mpi_config *config)
@@ -183,84 +156,39 @@ static int gw_mpi_read_target(gw_mpi_config *config)
     return nmse == NULL || (bits == NULL && gw_mpi_parse_float(nmse, &config->options.target_nmse));
 }
 
-static int gw_mpi_read_count(const char *name, uint64_t preset, uint64_t max, uint64_t *value)
-{
-    const char *text = gw_mpi_variable(name);
-    *value = preset;
-    return text == NULL || (gw_mpi_parse_count(text, value) && *value <= max);
-}
-
-static int gw_mpi_read_threshold(gw_mpi_config *config)
+static uint64_t gw_mpi_read_threshold(void)
 {
     const char *text = gw_mpi_variable("THRESHOLD");
-    if (text == NULL || strcmp(text, "auto") == 0) {
-        config->threshold_size = GW_MPI_THRESHOLD_AUTO;
-        return 1;
-    }
-    return gw_mpi_read_count("THRESHOLD", 1u << 20, GW_MPI_THRESHOLD_AUTO - 1, &config->threshold_size);
-}
-
-static int gw_mpi_read_pcontrol(gw_mpi_config *config)
-{
-    const char *text = gw_mpi_variable("PCONTROL");
-    config->pcontrol = text != NULL && strcmp(text, "on") == 0;
-    return text == NULL || config->pcontrol || strcmp(text, "off") == 0;
-}
-
-static int gw_mpi_read_progress(gw_mpi_config *config)
-{
-    static const char *const names[] = {"auto", "thread", "calls", "none"}; /* GW_MPI_PROGRESS_* */
-    const char *text = gw_mpi_variable("PROGRESS");
-    for (uint32_t i = 0; i < 4; i++) {
-        if (text == NULL || strcmp(text, names[i]) == 0) {
-            config->progress = i;
-            return 1;
-        }
-    }
-    return 0;
+    return text == NULL || strcmp(text, "auto") == 0
+               ? GW_MPI_THRESHOLD_AUTO
+               : gw_mpi_read_count("THRESHOLD", 0, 0, GW_MPI_THRESHOLD_AUTO - 1);
 }
 
 static void gw_mpi_config_read(void)
 {
+    static const char *const modes[] = {"carried", "constant", "thc", NULL};         /* gw_mpi_mode */
+    static const char *const progress[] = {"auto", "thread", "calls", "none", NULL}; /* GW_MPI_PROGRESS_* */
+    static const char *const pcontrol[] = {"off", "on", NULL};
+    static const char target[] = "BITS or GRADWIRE_MPI_NMSE";
     gw_mpi_config *config = &gw_mpi_settings;
-    uint64_t drop = 0, threads = 1;
-    const char *bad = NULL;
-    if (!gw_mpi_read_switch("", &config->enabled)) {
-        bad = "";
-    } else if (!gw_mpi_read_switch("EXACT", &config->exact)) {
-        bad = "_EXACT";
-    } else if (!gw_mpi_read_switch("NOTICE", &config->notice)) {
-        bad = "_NOTICE";
-    } else if (!gw_mpi_read_mode(config)) {
-        bad = "_MODE";
-    } else if (!gw_mpi_read_target(config)) {
-        bad = "_BITS or GRADWIRE_MPI_NMSE";
-    } else if (!gw_mpi_read_count("DROP", 16, 23, &drop)) {
-        bad = "_DROP";
-    } else if (!gw_mpi_read_count("SEED", 0x6772616477697265u, GW_MPI_THRESHOLD_AUTO - 1,
-                                  &config->options.seed)) {
-        bad = "_SEED";
-    } else if (!gw_mpi_read_count("PIECE", 0, 1u << 30, &config->piece_len) ||
-               (config->piece_len != 0 && config->piece_len < 4096)) {
-        bad = "_PIECE";
-    } else if (!gw_mpi_read_count("THREADS", 1, GW_MPI_THREADS_MAX, &threads) || threads == 0) {
-        bad = "_THREADS";
-    } else if (!gw_mpi_read_threshold(config)) {
-        bad = "_THRESHOLD";
-    } else if (!gw_mpi_read_count("MAX_SIZE", UINT64_MAX, GW_MPI_THRESHOLD_AUTO - 1, &config->size_max)) {
-        bad = "_MAX_SIZE";
-    } else if (!gw_mpi_read_pcontrol(config)) {
-        bad = "_PCONTROL";
-    } else if (!gw_mpi_read_progress(config)) {
-        bad = "_PROGRESS";
-    }
-    config->options.constant_drop = (uint32_t)drop;
-    gw_mpi_threads = (unsigned)threads;
-    if (bad == NULL && !gw_mpi_options_valid(&config->options)) {
-        bad = "_BITS or GRADWIRE_MPI_NMSE";
-    }
-    if (bad != NULL) {
-        gw_mpi_say("GRADWIRE_MPI%s has a value that is not valid (docs/mpi.md): nothing is compressed", bad);
+    config->enabled = gw_mpi_read_switch("");
+    config->exact = gw_mpi_read_switch("EXACT");
+    config->notice = gw_mpi_read_switch("NOTICE");
+    config->options.mode = (gw_mpi_mode)gw_mpi_read_name("MODE", modes);
+    gw_mpi_check(target, gw_mpi_read_target(config));
+    config->options.constant_drop = (uint32_t)gw_mpi_read_count("DROP", 16, 0, 23);
+    config->options.seed = gw_mpi_read_count("SEED", 0x6772616477697265u, 0, GW_MPI_THRESHOLD_AUTO - 1);
+    config->piece_len = gw_mpi_read_count("PIECE", 0, 0, 1u << 30);
+    gw_mpi_check("PIECE", config->piece_len == 0 || config->piece_len >= 4096);
+    gw_mpi_threads = (unsigned)gw_mpi_read_count("THREADS", 1, 1, GW_MPI_THREADS_MAX);
+    config->threshold_size = gw_mpi_read_threshold();
+    config->size_max = gw_mpi_read_count("MAX_SIZE", UINT64_MAX, 0, GW_MPI_THRESHOLD_AUTO - 1);
+    config->pcontrol = gw_mpi_read_name("PCONTROL", pcontrol);
+    config->progress = gw_mpi_read_name("PROGRESS", progress);
+    gw_mpi_check(target, gw_mpi_options_valid(&config->options));
+    if (gw_mpi_bad != NULL) {
+        gw_mpi_say("GRADWIRE_MPI%s%s has a value that is not valid (docs/mpi.md): nothing is compressed",
+                   gw_mpi_bad[0] == '\0' ? "" : "_", gw_mpi_bad);
         config->enabled = 0;
     }
     const char *log = gw_mpi_variable("LOG");
@@ -339,69 +267,4 @@ int gw_mpi_enable(int on)
 {
     gw_mpi_config_load();
     return atomic_exchange(&gw_mpi_enabled, on != 0);
-}
-
-/* ------------ statistics ------------ */
-
-void gw_mpi_statistics_read(gw_mpi_statistics *statistics)
-{
-    *statistics = (gw_mpi_statistics){
-        .operations = atomic_load(&gw_mpi_count.operations),
-        .failures = atomic_load(&gw_mpi_count.failures),
-        .passed = gw_mpi_passed_count(),
-        .value_count = atomic_load(&gw_mpi_count.value_count),
-        .wire_values = atomic_load(&gw_mpi_count.wire_values),
-        .wire_size = atomic_load(&gw_mpi_count.wire_size),
-        .encode_ns = atomic_load(&gw_mpi_count.encode_ns),
-        .reduce_ns = atomic_load(&gw_mpi_count.reduce_ns),
-        .decode_ns = atomic_load(&gw_mpi_count.decode_ns),
-    };
-}
-
-static void gw_mpi_statistics_line(FILE *file, int rank, const gw_mpi_statistics *s)
-{
-    (void)fprintf(
-        file, "%d\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\t%.4f\t%.3f\t%.3f\t%.3f\n",
-        rank, s->operations, s->failures, s->passed, s->value_count, s->wire_size,
-        s->wire_values == 0 ? 0.0 : 8.0 * (double)s->wire_size / (double)s->wire_values,
-        (double)s->encode_ns * 1e-6, (double)s->reduce_ns * 1e-6, (double)s->decode_ns * 1e-6);
-}
-
-void gw_mpi_statistics_log(void)
-{
-    int rank, size;
-    /* Rank 0 decides: the others may not have the variable */
-    int wanted = gw_mpi_log[0] != '\0';
-    gw_mpi_statistics own;
-    (void)PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    (void)PMPI_Comm_size(MPI_COMM_WORLD, &size);
-    (void)PMPI_Bcast(&wanted, 1, MPI_INT, 0, MPI_COMM_WORLD);
-    if (gw_mpi_settings.enabled && size > 1) {
-        gw_mpi_statistics_why(rank);
-    }
-    if (!wanted) {
-        return;
-    }
-    gw_mpi_statistics_read(&own);
-    gw_mpi_statistics *all = gw_mpi_allocate((size_t)size, sizeof(*all));
-    (void)PMPI_Gather(&own, (int)sizeof(own), MPI_BYTE, all, (int)sizeof(own), MPI_BYTE, 0, MPI_COMM_WORLD);
-    FILE *file = NULL;
-    if (rank == 0) {
-        file = strcmp(gw_mpi_log, "stderr") == 0 ? stderr : fopen(gw_mpi_log, "w");
-        if (file == NULL) {
-            gw_mpi_say("cannot write %s: %s", gw_mpi_log, strerror(errno));
-        } else {
-            (void)fprintf(file,
-                          "rank\toperations\tfailures\tpassed\tvalues\twire_bytes\tbits_a_value\tencode_ms\t"
-                          "reduce_ms\tdecode_ms\n");
-            for (int r = 0; r < size; r++) {
-                gw_mpi_statistics_line(file, r, &all[r]);
-            }
-        }
-    }
-    gw_mpi_statistics_table(file, rank, size);
-    if (file != NULL && file != stderr) {
-        (void)fclose(file);
-    }
-    free(all);
 }

@@ -11,15 +11,15 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "mpi_internal.h"
+#include "mpi_context.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 static pthread_mutex_t gw_mpi_contexts_lock = PTHREAD_MUTEX_INITIALIZER;
 static gw_mpi_context *gw_mpi_contexts;
 static int gw_mpi_keyval = MPI_KEYVAL_INVALID;
 static uint8_t *gw_mpi_numbers; /* 1: taken */
-static uint32_t gw_mpi_number_capacity;
 
 /* ------------ numbers ------------ */
 
@@ -29,26 +29,18 @@ static uint32_t gw_mpi_number_take(void)
     const uint32_t max = gw_mpi_transport_numbers();
     uint32_t number = 0;
     (void)pthread_mutex_lock(&gw_mpi_contexts_lock);
-    while (number < gw_mpi_number_capacity && gw_mpi_numbers[number]) {
+    if (gw_mpi_numbers == NULL) {
+        /* Megabytes, of which only the first page is touched */
+        gw_mpi_numbers = gw_mpi_allocate(max, 1);
+    }
+    while (number < max && gw_mpi_numbers[number]) {
         number++;
     }
-    if (number == gw_mpi_number_capacity && number < max) {
-        const uint32_t capacity = number < max / 2 ? 2 * number + 16 : max;
-        uint8_t *numbers = gw_mpi_allocate(capacity, 1);
-        for (uint32_t i = 0; i < number; i++) {
-            numbers[i] = 1;
-        }
-        free(gw_mpi_numbers);
-        gw_mpi_numbers = numbers;
-        gw_mpi_number_capacity = capacity;
-    }
-    if (number < gw_mpi_number_capacity && number < max) {
+    if (number < max) {
         gw_mpi_numbers[number] = 1;
-    } else {
-        number = GW_MPI_NUMBER_NONE;
     }
     (void)pthread_mutex_unlock(&gw_mpi_contexts_lock);
-    return number;
+    return number < max ? number : GW_MPI_NUMBER_NONE;
 }
 
 /* ------------ life ------------ */
@@ -78,7 +70,8 @@ void gw_mpi_context_release(gw_mpi_context *context)
 {
     (void)pthread_mutex_lock(&gw_mpi_contexts_lock);
     const int last = --context->references == 0;
-    if (last && context->number < gw_mpi_number_capacity && context->failed != GW_ERR_DEVICE) {
+    if (last && gw_mpi_numbers != NULL && context->number != GW_MPI_NUMBER_NONE &&
+        context->failed != GW_ERR_DEVICE) {
         gw_mpi_numbers[context->number] = 0;
     }
     (void)pthread_mutex_unlock(&gw_mpi_contexts_lock);
@@ -123,7 +116,7 @@ static int gw_mpi_context_deleted(MPI_Comm comm, int keyval, void *value, void *
     return MPI_SUCCESS;
 }
 
-static gw_mpi_context *gw_mpi_context_find(MPI_Comm comm)
+gw_mpi_context *gw_mpi_context_find(MPI_Comm comm)
 {
     gw_mpi_context *context = NULL;
     int found = 0, status = MPI_SUCCESS;
@@ -190,8 +183,6 @@ static gw_mpi_context *gw_mpi_context_make(MPI_Comm comm)
     if (len == 0) {
         (void)snprintf(context->name, sizeof(context->name), "(no name)");
     }
-    context->off = gw_mpi_scope_is_off(comm);
-    context->on_node = context->inside && gw_mpi_auto_on_node(context->world, context->size);
     if (PMPI_Comm_set_attr(comm, gw_mpi_keyval, context) != MPI_SUCCESS) {
         gw_mpi_context_release(context);
         return NULL;
@@ -260,17 +251,6 @@ int gw_mpi_context_ready(gw_mpi_context *context)
     return ready;
 }
 
-void gw_mpi_context_drain(MPI_Comm comm)
-{
-    if (atomic_load_explicit(&gw_mpi_active, memory_order_relaxed) == 0 || comm == MPI_COMM_NULL) {
-        return;
-    }
-    gw_mpi_context *context = gw_mpi_context_find(comm);
-    while (context != NULL && atomic_load(&context->live) > 0) {
-        (void)gw_mpi_progress();
-    }
-}
-
 /* MPI_Finalize: what the program has not freed. */
 void gw_mpi_contexts_close(void)
 {
@@ -291,6 +271,5 @@ void gw_mpi_contexts_close(void)
     (void)pthread_mutex_lock(&gw_mpi_contexts_lock);
     free(gw_mpi_numbers);
     gw_mpi_numbers = NULL;
-    gw_mpi_number_capacity = 0;
     (void)pthread_mutex_unlock(&gw_mpi_contexts_lock);
 }

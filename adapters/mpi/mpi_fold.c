@@ -5,7 +5,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "mpi_internal.h"
+#include "mpi_engine.h"
 
 #include <stdlib.h>
 
@@ -46,16 +46,18 @@ static void *gw_mpi_fold_heard(const gw_mpi_fold *fold, int rank)
     return fold->heard->data + index * fold->own_len * (fold->terms.bits / 8);
 }
 
+static MPI_Datatype gw_mpi_fold_type(const gw_mpi_fold *fold)
+{
+    return fold->terms.bits == 8 ? MPI_UINT8_T : fold->terms.bits == 16 ? MPI_UINT16_T : MPI_UINT32_T;
+}
+
 /* ------------ messages ------------ */
 
 static void gw_mpi_fold_post(gw_mpi_fold *fold, int rank, int gathers)
 {
     const int own = fold->operation->context->rank;
-    const uint32_t bits = fold->terms.bits;
     gw_mpi_parcel parcel = {
-        .type = bits == 8    ? MPI_UINT8_T
-                : bits == 16 ? MPI_UINT16_T
-                             : MPI_UINT32_T,
+        .type = gw_mpi_fold_type(fold),
         .peer = rank,
         .message = gathers ? fold->terms.gather : fold->terms.scatter,
     };
@@ -92,42 +94,6 @@ static int gw_mpi_fold_arrived(gw_mpi_fold *fold)
     return complete || fold->failed;
 }
 
-/* ------------ arithmetic ------------ */
-
-#define GW_MPI_FOLD(bits)                                                                                    \
-    static void gw_mpi_fold_##bits(uint##bits##_t *sum, const uint##bits##_t *term, uint64_t len)            \
-    {                                                                                                        \
-        for (uint64_t i = 0; i < len; i++) {                                                                 \
-            sum[i] = (uint##bits##_t)(sum[i] + term[i]);                                                     \
-        }                                                                                                    \
-    }
-
-GW_MPI_FOLD(8)
-GW_MPI_FOLD(16)
-GW_MPI_FOLD(32)
-
-static void gw_mpi_fold_maximum(uint32_t *most, const uint32_t *term, uint64_t len)
-{
-    for (uint64_t i = 0; i < len; i++) {
-        most[i] = term[i] > most[i] ? term[i] : most[i];
-    }
-}
-
-static void gw_mpi_fold_add(gw_mpi_fold *fold, int rank)
-{
-    void *own = gw_mpi_fold_at(fold, fold->operation->context->rank);
-    const void *term = gw_mpi_fold_heard(fold, rank);
-    if (fold->terms.maximum) {
-        gw_mpi_fold_maximum(own, term, fold->own_len);
-    } else if (fold->terms.bits == 8) {
-        gw_mpi_fold_8(own, term, fold->own_len);
-    } else if (fold->terms.bits == 16) {
-        gw_mpi_fold_16(own, term, fold->own_len);
-    } else {
-        gw_mpi_fold_32(own, term, fold->own_len);
-    }
-}
-
 /* ------------ life ------------ */
 
 gw_mpi_fold *gw_mpi_fold_start(gw_mpi_operation *operation, const gw_mpi_terms *terms)
@@ -152,7 +118,10 @@ int gw_mpi_fold_test(gw_mpi_fold *fold, int may_gather)
     if (fold->stage == FOLD_SCATTERS && gw_mpi_fold_arrived(fold)) {
         for (int rank = 0; rank < context->size && !fold->failed; rank++) {
             if (rank != context->rank) {
-                gw_mpi_fold_add(fold, rank);
+                const int status = PMPI_Reduce_local(
+                    gw_mpi_fold_heard(fold, rank), gw_mpi_fold_at(fold, context->rank), (int)fold->own_len,
+                    gw_mpi_fold_type(fold), fold->terms.maximum ? MPI_MAX : MPI_SUM);
+                gw_mpi_operation_mpi_error(fold->operation, status);
             }
         }
         fold->stage = fold->terms.gathers ? FOLD_FOLDED : FOLD_COMPLETE;

@@ -5,7 +5,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "mpi_internal.h"
+#include "mpi_entries.h"
 
 #include <stdlib.h>
 
@@ -19,6 +19,8 @@
 #define GW_MPI_ALIAS(symbol, name)                                                                           \
     __attribute__((visibility("default"))) gw_mpi_any symbol __attribute__((alias("ompi_" #name "_f")))
 
+#include "mpi_fortran_both.h"
+
 /* Open MPI's Fortran constants are addresses of these. */
 extern int mpi_fortran_in_place_ __attribute__((weak));
 extern int mpi_fortran_bottom_ __attribute__((weak));
@@ -31,26 +33,22 @@ static void *gw_mpi_buffer(void *buffer)
     return buffer == &mpi_fortran_bottom_ ? MPI_BOTTOM : buffer;
 }
 
-static void gw_mpi_return(MPI_Fint *ierror, int status)
-{
-    if (ierror != NULL) {
-        *ierror = (MPI_Fint)status;
-    }
-}
-
 static MPI_Status *gw_mpi_status_in(const MPI_Fint *fortran, MPI_Status *status)
 {
     return fortran == MPI_F_STATUS_IGNORE ? MPI_STATUS_IGNORE : status;
 }
 
-static void gw_mpi_status_out(const MPI_Status *status, MPI_Fint *fortran)
+/* Ends a call with one status, which was written if is_complete. */
+static void gw_mpi_return_status(MPI_Fint *ierror, int status, int is_complete, const MPI_Status *own,
+                                 MPI_Fint *fortran)
 {
-    if (fortran != MPI_F_STATUS_IGNORE) {
-        (void)PMPI_Status_c2f(status, fortran);
+    if (status == MPI_SUCCESS && is_complete && fortran != MPI_F_STATUS_IGNORE) {
+        (void)PMPI_Status_c2f(own, fortran);
     }
+    gw_mpi_return(ierror, status);
 }
 
-/* ------------ start, end, communicators ------------ */
+/* ------------ start ------------ */
 
 GW_MPI_FORTRAN(init, INIT, (MPI_Fint * ierror))
 {
@@ -63,57 +61,6 @@ GW_MPI_FORTRAN(init_thread, INIT_THREAD, (const MPI_Fint *required, MPI_Fint *pr
     const int status = MPI_Init_thread(NULL, NULL, (int)*required, &level);
     *provided = (MPI_Fint)level;
     gw_mpi_return(ierror, status);
-}
-
-GW_MPI_FORTRAN(finalize, FINALIZE, (MPI_Fint * ierror))
-{
-    gw_mpi_return(ierror, MPI_Finalize());
-}
-
-GW_MPI_FORTRAN(comm_free, COMM_FREE, (MPI_Fint * comm, MPI_Fint *ierror))
-{
-    MPI_Comm handle = PMPI_Comm_f2c(*comm);
-    const int status = MPI_Comm_free(&handle);
-    *comm = PMPI_Comm_c2f(handle);
-    gw_mpi_return(ierror, status);
-}
-
-GW_MPI_FORTRAN(comm_disconnect, COMM_DISCONNECT, (MPI_Fint * comm, MPI_Fint *ierror))
-{
-    MPI_Comm handle = PMPI_Comm_f2c(*comm);
-    const int status = MPI_Comm_disconnect(&handle);
-    *comm = PMPI_Comm_c2f(handle);
-    gw_mpi_return(ierror, status);
-}
-
-GW_MPI_FORTRAN(comm_set_info, COMM_SET_INFO, (const MPI_Fint *comm, const MPI_Fint *info, MPI_Fint *ierror))
-{
-    gw_mpi_return(ierror, MPI_Comm_set_info(PMPI_Comm_f2c(*comm), PMPI_Info_f2c(*info)));
-}
-
-GW_MPI_FORTRAN(comm_dup_with_info, COMM_DUP_WITH_INFO,
-               (const MPI_Fint *comm, const MPI_Fint *info, MPI_Fint *newcomm, MPI_Fint *ierror))
-{
-    MPI_Comm handle = MPI_COMM_NULL;
-    const int status = MPI_Comm_dup_with_info(PMPI_Comm_f2c(*comm), PMPI_Info_f2c(*info), &handle);
-    *newcomm = PMPI_Comm_c2f(handle);
-    gw_mpi_return(ierror, status);
-}
-
-GW_MPI_FORTRAN(comm_split_type, COMM_SPLIT_TYPE,
-               (const MPI_Fint *comm, const MPI_Fint *type, const MPI_Fint *key, const MPI_Fint *info,
-                MPI_Fint *newcomm, MPI_Fint *ierror))
-{
-    MPI_Comm handle = MPI_COMM_NULL;
-    const int status =
-        MPI_Comm_split_type(PMPI_Comm_f2c(*comm), (int)*type, (int)*key, PMPI_Info_f2c(*info), &handle);
-    *newcomm = PMPI_Comm_c2f(handle);
-    gw_mpi_return(ierror, status);
-}
-
-GW_MPI_FORTRAN(pcontrol, PCONTROL, (const MPI_Fint *level))
-{
-    (void)MPI_Pcontrol((int)*level);
 }
 
 /* ------------ collectives ------------ */
@@ -154,11 +101,8 @@ GW_MPI_FORTRAN(wait, WAIT, (MPI_Fint * request, MPI_Fint *fortran_status, MPI_Fi
     MPI_Request handle = PMPI_Request_f2c(*request);
     MPI_Status own;
     const int status = MPI_Wait(&handle, gw_mpi_status_in(fortran_status, &own));
-    if (status == MPI_SUCCESS) {
-        gw_mpi_status_out(&own, fortran_status);
-    }
     *request = PMPI_Request_c2f(handle);
-    gw_mpi_return(ierror, status);
+    gw_mpi_return_status(ierror, status, 1, &own, fortran_status);
 }
 
 GW_MPI_FORTRAN(test, TEST, (MPI_Fint * request, MPI_Fint *flag, MPI_Fint *fortran_status, MPI_Fint *ierror))
@@ -167,12 +111,9 @@ GW_MPI_FORTRAN(test, TEST, (MPI_Fint * request, MPI_Fint *flag, MPI_Fint *fortra
     MPI_Status own;
     int complete = 0;
     const int status = MPI_Test(&handle, &complete, gw_mpi_status_in(fortran_status, &own));
-    if (status == MPI_SUCCESS && complete) {
-        gw_mpi_status_out(&own, fortran_status);
-    }
     *flag = complete;
     *request = PMPI_Request_c2f(handle);
-    gw_mpi_return(ierror, status);
+    gw_mpi_return_status(ierror, status, complete, &own, fortran_status);
 }
 
 GW_MPI_FORTRAN(request_get_status, REQUEST_GET_STATUS,
@@ -182,11 +123,8 @@ GW_MPI_FORTRAN(request_get_status, REQUEST_GET_STATUS,
     int complete = 0;
     const int status =
         MPI_Request_get_status(PMPI_Request_f2c(*request), &complete, gw_mpi_status_in(fortran_status, &own));
-    if (status == MPI_SUCCESS && complete) {
-        gw_mpi_status_out(&own, fortran_status);
-    }
     *flag = complete;
-    gw_mpi_return(ierror, status);
+    gw_mpi_return_status(ierror, status, complete, &own, fortran_status);
 }
 
 GW_MPI_FORTRAN(request_free, REQUEST_FREE, (MPI_Fint * request, MPI_Fint *ierror))
@@ -270,12 +208,9 @@ GW_MPI_FORTRAN(waitany, WAITANY,
     MPI_Status own;
     int at = MPI_UNDEFINED;
     const int status = MPI_Waitany((int)*count, list.requests, &at, gw_mpi_status_in(fortran_status, &own));
-    if (status == MPI_SUCCESS) {
-        gw_mpi_status_out(&own, fortran_status);
-    }
     gw_mpi_list_close(&list, requests, NULL, 0);
     *index = gw_mpi_index_out(at);
-    gw_mpi_return(ierror, status);
+    gw_mpi_return_status(ierror, status, 1, &own, fortran_status);
 }
 
 GW_MPI_FORTRAN(testany, TESTANY,
@@ -287,13 +222,10 @@ GW_MPI_FORTRAN(testany, TESTANY,
     int at = MPI_UNDEFINED, complete = 0;
     const int status =
         MPI_Testany((int)*count, list.requests, &at, &complete, gw_mpi_status_in(fortran_status, &own));
-    if (status == MPI_SUCCESS && complete) {
-        gw_mpi_status_out(&own, fortran_status);
-    }
     gw_mpi_list_close(&list, requests, NULL, 0);
     *index = gw_mpi_index_out(at);
     *flag = complete;
-    gw_mpi_return(ierror, status);
+    gw_mpi_return_status(ierror, status, complete, &own, fortran_status);
 }
 
 typedef int gw_mpi_some(int, MPI_Request[], int *, int[], MPI_Status[]);
@@ -332,21 +264,17 @@ GW_MPI_FORTRAN(testsome, TESTSOME,
 
 /* ------------ point to point ------------ */
 
-GW_MPI_FORTRAN(send, SEND,
-               (void *buf, const MPI_Fint *count, const MPI_Fint *datatype, const MPI_Fint *dest,
-                const MPI_Fint *tag, const MPI_Fint *comm, MPI_Fint *ierror))
-{
-    gw_mpi_return(ierror, MPI_Send(gw_mpi_buffer(buf), (int)*count, PMPI_Type_f2c(*datatype), (int)*dest,
-                                   (int)*tag, PMPI_Comm_f2c(*comm)));
-}
+#define GW_MPI_FORTRAN_SENDS(name, upper, c_name)                                                            \
+    GW_MPI_FORTRAN(name, upper,                                                                              \
+                   (void *buf, const MPI_Fint *count, const MPI_Fint *datatype, const MPI_Fint *dest,        \
+                    const MPI_Fint *tag, const MPI_Fint *comm, MPI_Fint *ierror))                            \
+    {                                                                                                        \
+        gw_mpi_return(ierror, c_name(gw_mpi_buffer(buf), (int)*count, PMPI_Type_f2c(*datatype), (int)*dest,  \
+                                     (int)*tag, PMPI_Comm_f2c(*comm)));                                      \
+    }
 
-GW_MPI_FORTRAN(ssend, SSEND,
-               (void *buf, const MPI_Fint *count, const MPI_Fint *datatype, const MPI_Fint *dest,
-                const MPI_Fint *tag, const MPI_Fint *comm, MPI_Fint *ierror))
-{
-    gw_mpi_return(ierror, MPI_Ssend(gw_mpi_buffer(buf), (int)*count, PMPI_Type_f2c(*datatype), (int)*dest,
-                                    (int)*tag, PMPI_Comm_f2c(*comm)));
-}
+GW_MPI_FORTRAN_SENDS(send, SEND, MPI_Send)
+GW_MPI_FORTRAN_SENDS(ssend, SSEND, MPI_Ssend)
 
 GW_MPI_FORTRAN(recv, RECV,
                (void *buf, const MPI_Fint *count, const MPI_Fint *datatype, const MPI_Fint *source,
@@ -355,10 +283,7 @@ GW_MPI_FORTRAN(recv, RECV,
     MPI_Status own;
     const int status = MPI_Recv(gw_mpi_buffer(buf), (int)*count, PMPI_Type_f2c(*datatype), (int)*source,
                                 (int)*tag, PMPI_Comm_f2c(*comm), gw_mpi_status_in(fortran_status, &own));
-    if (status == MPI_SUCCESS) {
-        gw_mpi_status_out(&own, fortran_status);
-    }
-    gw_mpi_return(ierror, status);
+    gw_mpi_return_status(ierror, status, 1, &own, fortran_status);
 }
 
 GW_MPI_FORTRAN(probe, PROBE,
@@ -368,8 +293,5 @@ GW_MPI_FORTRAN(probe, PROBE,
     MPI_Status own;
     const int status =
         MPI_Probe((int)*source, (int)*tag, PMPI_Comm_f2c(*comm), gw_mpi_status_in(fortran_status, &own));
-    if (status == MPI_SUCCESS) {
-        gw_mpi_status_out(&own, fortran_status);
-    }
-    gw_mpi_return(ierror, status);
+    gw_mpi_return_status(ierror, status, 1, &own, fortran_status);
 }

@@ -5,12 +5,18 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "mpi_internal.h"
+#include "mpi_entries.h"
 
 /* Declares MPICH's function, which exists in Fortran programs only, and defines ours. */
 #define GW_MPI_F08(name, parameters)                                                                         \
     extern void pmpir_##name##_f08_ parameters __attribute__((weak));                                        \
     GW_MPI_ENTRY_OF("mpi_" #name "_f08_", "mpi_" #name "_f08_", void, gw_mpi_f08_##name, parameters)
+
+/* The same for functions that call those intercepted in C. */
+#define GW_MPI_FORTRAN(name, upper, parameters)                                                              \
+    GW_MPI_ENTRY_OF("mpi_" #name "_f08_", "mpi_" #name "_f08_", void, gw_mpi_f08_##name, parameters)
+
+#include "mpi_fortran_both.h"
 
 static int gw_mpi_is_complete(MPI_Fint request)
 {
@@ -49,22 +55,15 @@ static void gw_mpi_drive_any(MPI_Fint count, const MPI_Fint *requests)
     }
 }
 
-static void gw_mpi_drive_once(void)
-{
-    if (atomic_load(&gw_mpi_active) > 0) {
-        (void)gw_mpi_progress();
-    }
-}
-
 static void gw_mpi_conclude_f08(MPI_Fint *ierror)
 {
     const int status = gw_mpi_conclude(MPI_SUCCESS);
-    if (status != MPI_SUCCESS && ierror != NULL) {
-        *ierror = (MPI_Fint)status;
+    if (status != MPI_SUCCESS) {
+        gw_mpi_return(ierror, status);
     }
 }
 
-/* ------------ start, end, communicators ------------ */
+/* ------------ start ------------ */
 
 GW_MPI_F08(init_thread, (const MPI_Fint *required, MPI_Fint *provided, MPI_Fint *ierror))
 {
@@ -81,134 +80,50 @@ GW_MPI_F08(init, (MPI_Fint * ierror))
     gw_mpi_f08_init_thread(&required, &provided, ierror);
 }
 
-GW_MPI_F08(finalize, (MPI_Fint * ierror))
-{
-    gw_mpi_end();
-    pmpir_finalize_f08_(ierror);
-}
-
-GW_MPI_F08(comm_free, (MPI_Fint * comm, MPI_Fint *ierror))
-{
-    gw_mpi_context_drain(PMPI_Comm_f2c(*comm));
-    pmpir_comm_free_f08_(comm, ierror);
-}
-
-GW_MPI_F08(comm_disconnect, (MPI_Fint * comm, MPI_Fint *ierror))
-{
-    gw_mpi_context_drain(PMPI_Comm_f2c(*comm));
-    pmpir_comm_disconnect_f08_(comm, ierror);
-}
-
-static void gw_mpi_return_f08(MPI_Fint *ierror, int status)
-{
-    if (ierror != NULL) {
-        *ierror = (MPI_Fint)status;
-    }
-}
-
-GW_MPI_F08(comm_set_info, (const MPI_Fint *comm, const MPI_Fint *info, MPI_Fint *ierror))
-{
-    gw_mpi_return_f08(ierror, MPI_Comm_set_info(PMPI_Comm_f2c(*comm), PMPI_Info_f2c(*info)));
-}
-
-GW_MPI_F08(comm_dup_with_info,
-           (const MPI_Fint *comm, const MPI_Fint *info, MPI_Fint *newcomm, MPI_Fint *ierror))
-{
-    MPI_Comm handle = MPI_COMM_NULL;
-    const int status = MPI_Comm_dup_with_info(PMPI_Comm_f2c(*comm), PMPI_Info_f2c(*info), &handle);
-    *newcomm = PMPI_Comm_c2f(handle);
-    gw_mpi_return_f08(ierror, status);
-}
-
-GW_MPI_F08(comm_split_type, (const MPI_Fint *comm, const MPI_Fint *type, const MPI_Fint *key,
-                             const MPI_Fint *info, MPI_Fint *newcomm, MPI_Fint *ierror))
-{
-    MPI_Comm handle = MPI_COMM_NULL;
-    const int status =
-        MPI_Comm_split_type(PMPI_Comm_f2c(*comm), (int)*type, (int)*key, PMPI_Info_f2c(*info), &handle);
-    *newcomm = PMPI_Comm_c2f(handle);
-    gw_mpi_return_f08(ierror, status);
-}
-
-GW_MPI_F08(pcontrol, (const MPI_Fint *level))
-{
-    (void)MPI_Pcontrol((int)*level);
-}
-
 /* ------------ waits and tests ------------ */
 
-GW_MPI_F08(wait, (MPI_Fint * request, void *status, MPI_Fint *ierror))
-{
-    gw_mpi_drive_all(1, request);
-    pmpir_wait_f08_(request, status, ierror);
-    gw_mpi_conclude_f08(ierror);
-}
+/* `drives` before MPICH's function, and the failure that it has found after it. */
+#define GW_MPI_F08_DRIVEN(name, drives, parameters, arguments)                                               \
+    GW_MPI_F08(name, parameters)                                                                             \
+    {                                                                                                        \
+        drives;                                                                                              \
+        pmpir_##name##_f08_ arguments;                                                                       \
+        gw_mpi_conclude_f08(ierror);                                                                         \
+    }
 
-GW_MPI_F08(test, (MPI_Fint * request, MPI_Fint *flag, void *status, MPI_Fint *ierror))
-{
-    gw_mpi_drive_once();
-    pmpir_test_f08_(request, flag, status, ierror);
-    gw_mpi_conclude_f08(ierror);
-}
+GW_MPI_F08_DRIVEN(wait, gw_mpi_drive_all(1, request), (MPI_Fint * request, void *status, MPI_Fint *ierror),
+                  (request, status, ierror))
+GW_MPI_F08_DRIVEN(test, gw_mpi_drive(), (MPI_Fint * request, MPI_Fint *flag, void *status, MPI_Fint *ierror),
+                  (request, flag, status, ierror))
+GW_MPI_F08_DRIVEN(request_free, gw_mpi_drive(), (MPI_Fint * request, MPI_Fint *ierror), (request, ierror))
+/* The first of several failures is returned; statuses do not say which request it was. */
+GW_MPI_F08_DRIVEN(waitall, gw_mpi_drive_all(*count, requests),
+                  (const MPI_Fint *count, MPI_Fint *requests, void *statuses, MPI_Fint *ierror),
+                  (count, requests, statuses, ierror))
+GW_MPI_F08_DRIVEN(testall, gw_mpi_drive(),
+                  (const MPI_Fint *count, MPI_Fint *requests, MPI_Fint *flag, void *statuses,
+                   MPI_Fint *ierror),
+                  (count, requests, flag, statuses, ierror))
+GW_MPI_F08_DRIVEN(waitany, gw_mpi_drive_any(*count, requests),
+                  (const MPI_Fint *count, MPI_Fint *requests, MPI_Fint *index, void *status,
+                   MPI_Fint *ierror),
+                  (count, requests, index, status, ierror))
+GW_MPI_F08_DRIVEN(testany, gw_mpi_drive(),
+                  (const MPI_Fint *count, MPI_Fint *requests, MPI_Fint *index, MPI_Fint *flag, void *status,
+                   MPI_Fint *ierror),
+                  (count, requests, index, flag, status, ierror))
+GW_MPI_F08_DRIVEN(waitsome, gw_mpi_drive_any(*count, requests),
+                  (const MPI_Fint *count, MPI_Fint *requests, MPI_Fint *outcount, MPI_Fint *indices,
+                   void *statuses, MPI_Fint *ierror),
+                  (count, requests, outcount, indices, statuses, ierror))
+GW_MPI_F08_DRIVEN(testsome, gw_mpi_drive(),
+                  (const MPI_Fint *count, MPI_Fint *requests, MPI_Fint *outcount, MPI_Fint *indices,
+                   void *statuses, MPI_Fint *ierror),
+                  (count, requests, outcount, indices, statuses, ierror))
 
 GW_MPI_F08(request_get_status, (const MPI_Fint *request, MPI_Fint *flag, void *status, MPI_Fint *ierror))
 {
-    gw_mpi_drive_once();
+    gw_mpi_drive();
     pmpir_request_get_status_f08_(request, flag, status, ierror);
-    gw_mpi_failed_clear();
-}
-
-GW_MPI_F08(request_free, (MPI_Fint * request, MPI_Fint *ierror))
-{
-    gw_mpi_drive_once();
-    pmpir_request_free_f08_(request, ierror);
-    gw_mpi_conclude_f08(ierror);
-}
-
-/* The first of several failures is returned; statuses do not say which request it was. */
-GW_MPI_F08(waitall, (const MPI_Fint *count, MPI_Fint *requests, void *statuses, MPI_Fint *ierror))
-{
-    gw_mpi_drive_all(*count, requests);
-    pmpir_waitall_f08_(count, requests, statuses, ierror);
-    gw_mpi_conclude_f08(ierror);
-}
-
-GW_MPI_F08(testall,
-           (const MPI_Fint *count, MPI_Fint *requests, MPI_Fint *flag, void *statuses, MPI_Fint *ierror))
-{
-    gw_mpi_drive_once();
-    pmpir_testall_f08_(count, requests, flag, statuses, ierror);
-    gw_mpi_conclude_f08(ierror);
-}
-
-GW_MPI_F08(waitany,
-           (const MPI_Fint *count, MPI_Fint *requests, MPI_Fint *index, void *status, MPI_Fint *ierror))
-{
-    gw_mpi_drive_any(*count, requests);
-    pmpir_waitany_f08_(count, requests, index, status, ierror);
-    gw_mpi_conclude_f08(ierror);
-}
-
-GW_MPI_F08(testany, (const MPI_Fint *count, MPI_Fint *requests, MPI_Fint *index, MPI_Fint *flag, void *status,
-                     MPI_Fint *ierror))
-{
-    gw_mpi_drive_once();
-    pmpir_testany_f08_(count, requests, index, flag, status, ierror);
-    gw_mpi_conclude_f08(ierror);
-}
-
-GW_MPI_F08(waitsome, (const MPI_Fint *count, MPI_Fint *requests, MPI_Fint *outcount, MPI_Fint *indices,
-                      void *statuses, MPI_Fint *ierror))
-{
-    gw_mpi_drive_any(*count, requests);
-    pmpir_waitsome_f08_(count, requests, outcount, indices, statuses, ierror);
-    gw_mpi_conclude_f08(ierror);
-}
-
-GW_MPI_F08(testsome, (const MPI_Fint *count, MPI_Fint *requests, MPI_Fint *outcount, MPI_Fint *indices,
-                      void *statuses, MPI_Fint *ierror))
-{
-    gw_mpi_drive_once();
-    pmpir_testsome_f08_(count, requests, outcount, indices, statuses, ierror);
-    gw_mpi_conclude_f08(ierror);
+    gw_mpi_failed_clear(); /* reported by the call that frees the request */
 }

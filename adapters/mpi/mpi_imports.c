@@ -9,7 +9,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "mpi_internal.h"
+#include "mpi_config.h"
 
 #include <elf.h>
 #include <link.h>

@@ -2,11 +2,13 @@
  * Engine of an operation: THC. Its integers are made, added and decoded a range of blocks at a time, so that
  * codec and transport overlap; mpi_fold.c adds them.
  *
+ * A range passes through norms, lanes and values in turn, so it has one task of the runtime at a time.
+ *
  * The values are one tensor (all-reduce) or one for each rank's block (reduce-scatter).
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "mpi_internal.h"
+#include "mpi_engine.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +19,12 @@
 enum { TASK_NORMS, TASK_LANES, TASK_VALUES };
 
 typedef struct gw_mpi_lane_range {
-    gw_mpi_block *lanes; /* of all tensors; then the sum of the one that is decoded here */
+    gw_runtime_task task; /* the first member */
+    gw_mpi_operation *operation;
+    uint32_t index;
+    int kind; /* TASK_* */
+    gw_mpi_block
+        *lanes; /* of all tensors; then the sum of the one that is decoded here. NULL: not there yet */
 } gw_mpi_lane_range;
 
 typedef struct gw_mpi_lanes {
@@ -27,7 +34,7 @@ typedef struct gw_mpi_lanes {
     uint32_t *patterns;               /* [tensor * block_count + block] */
     gw_mpi_fold *maximum;             /* NULL: not begun */
     int maxima_there;
-    uint32_t range_count, norms_next, norms_left, encode_next, issue_next, decode_next, decodes_left;
+    uint32_t range_count, norms_next, norms_left, encode_next, issue_next, decodes_left;
     uint32_t summed; /* ranges whose sums are there */
     gw_mpi_lane_range *ranges;
     gw_mpi_fold *sums[GW_MPI_LANES_WINDOW]; /* of range i at i modulo the window */
@@ -38,7 +45,7 @@ typedef struct gw_mpi_lanes {
 static gw_status gw_mpi_lanes_handle(const gw_mpi_options *wanted, uint32_t ranks, gw_thc *thc)
 {
     const gw_thc_goal goal = {.bits = wanted->thc_bits, .worker_max = ranks};
-    const gw_workspace workspace = gw_mpi_workspace(GW_THC_TABLE_WORKSPACE_SIZE);
+    const gw_workspace workspace = gw_mpi_workspace();
     gw_thc_options options;
     const gw_status status = gw_thc_options_init(&options, &goal, &workspace);
     if (status != GW_OK) {
@@ -60,8 +67,7 @@ static void *gw_mpi_lanes_create(gw_mpi_operation *operation)
     const gw_status status = gw_mpi_lanes_handle(&call->options, ranks, &lanes->thc);
     if (status != GW_OK) {
         /* As in the other engine: all ranks stop here */
-        const gw_collective_blame blame = {.status = status, .rank = lanes->rank};
-        gw_mpi_operation_blame(operation, &blame);
+        gw_mpi_operation_blame(operation, status);
         lanes->maxima_there = 1;
         return lanes;
     }
@@ -156,10 +162,131 @@ static int gw_mpi_lanes_maxima(gw_mpi_operation *operation)
     return lanes->maxima_there;
 }
 
+/* ------------ codec work ------------ */
+
+static gw_status gw_mpi_lanes_norms(const gw_mpi_lane_range *at, const gw_workspace *workspace)
+{
+    const gw_mpi_lanes *lanes = at->operation->state;
+    gw_status status = GW_OK;
+    for (uint32_t t = 0; t < lanes->tensors && status == GW_OK; t++) {
+        const gw_thc_range range = gw_mpi_lanes_range(at->operation, at->index, t);
+        const gw_thc_source source = {.values = at->operation->call.values + t * lanes->tensor_len +
+                                                gw_mpi_lanes_first(lanes, &range)};
+        uint32_t *patterns = lanes->patterns + t * lanes->block_count + range.block_first;
+        status = gw_thc_norms(&lanes->thc, &range, &source, patterns, NULL, workspace);
+        if (status != GW_OK) {
+            memset(patterns, 0, range.block_count * sizeof(*patterns));
+        }
+    }
+    return status;
+}
+
+static gw_status gw_mpi_lanes_encode(const gw_mpi_lane_range *at, gw_mpi_block *output,
+                                     const gw_workspace *workspace)
+{
+    const gw_mpi_lanes *lanes = at->operation->state;
+    gw_status worst = GW_OK;
+    for (uint32_t t = 0; t < lanes->tensors; t++) {
+        const gw_thc_range range = gw_mpi_lanes_range(at->operation, at->index, t);
+        const size_t size = gw_mpi_lanes_size(lanes, &range);
+        const gw_thc_source source = {
+            .values = at->operation->call.values + t * lanes->tensor_len + gw_mpi_lanes_first(lanes, &range),
+            .patterns = lanes->patterns + t * lanes->block_count + range.block_first,
+        };
+        gw_buffer dst = {.data = output->data + output->size, .capacity = size};
+        const gw_status status =
+            gw_collective_lanes_encode(&lanes->thc, &range, &source, &dst, NULL, workspace);
+        if (status != GW_OK) {
+            /* Still takes part, with lanes of no contributor, so that no rank waits */
+            memset(dst.data, 0, size);
+            worst = status;
+        }
+        output->size += size;
+    }
+    return worst;
+}
+
+static gw_status gw_mpi_lanes_values(const gw_mpi_lane_range *at, const gw_workspace *workspace)
+{
+    const gw_mpi_lanes *lanes = at->operation->state;
+    const uint32_t tensor = at->operation->call.kind == GW_MPI_ALLREDUCE ? 0 : lanes->rank;
+    const gw_thc_range range = gw_mpi_lanes_range(at->operation, at->index, tensor);
+    const size_t size = gw_mpi_lanes_size(lanes, &range);
+    const gw_thc_sum sum = {
+        .data = at->lanes->data + tensor * size,
+        .size = size,
+        .patterns = lanes->patterns + tensor * lanes->block_count + range.block_first,
+    };
+    gw_thc_target target = {.values = at->operation->call.result + gw_mpi_lanes_first(lanes, &range),
+                            .capacity = gw_mpi_lanes_len(lanes, &range)};
+    const gw_status status = gw_thc_decode_reduced(&lanes->thc, &range, &sum, GW_THC_SUM, &target, workspace);
+    /* missing: a rank's counts did not arrive */
+    return status == GW_OK && target.missing != 0 ? GW_ERR_CORRUPT : status;
+}
+
+static void gw_mpi_lanes_run(gw_runtime_task *task, const gw_workspace *workspace)
+{
+    const uint64_t start = gw_mpi_codec_ns();
+    gw_mpi_lane_range *at = (gw_mpi_lane_range *)task;
+    gw_mpi_operation *operation = at->operation;
+    gw_mpi_lanes *lanes = operation->state;
+    gw_mpi_block *output = NULL;
+    gw_status status;
+    if (at->kind == TASK_NORMS) {
+        status = gw_mpi_lanes_norms(at, workspace);
+        GW_MPI_COUNT(encode_ns, gw_mpi_codec_ns() - start);
+    } else if (at->kind == TASK_LANES) {
+        const gw_thc_range range = gw_mpi_lanes_range(operation, at->index, 0);
+        output = gw_mpi_block_take(gw_mpi_lanes_size(lanes, &range) * lanes->tensors);
+        status = gw_mpi_lanes_encode(at, output, workspace);
+        GW_MPI_COUNT(encode_ns, gw_mpi_codec_ns() - start);
+#ifdef GW_MPI_TESTING
+        gw_mpi_test_damage(operation, 0, at->index, output);
+#endif
+    } else {
+        status = gw_mpi_lanes_values(at, workspace);
+        gw_mpi_block_release(at->lanes);
+        GW_MPI_COUNT(decode_ns, gw_mpi_codec_ns() - start);
+    }
+    (void)pthread_mutex_lock(&operation->lock);
+    if (status != GW_OK) {
+        gw_mpi_operation_blame(operation, status);
+    }
+    lanes->norms_left -= at->kind == TASK_NORMS;
+    lanes->decodes_left -= at->kind == TASK_VALUES;
+    at->lanes = output;
+    /* After the last one another thread may end the operation */
+    (void)pthread_mutex_unlock(&operation->lock);
+}
+
+static void gw_mpi_lanes_submit(gw_mpi_operation *operation, uint32_t index, int kind)
+{
+    const gw_mpi_lanes *lanes = operation->state;
+    gw_mpi_lane_range *at = &lanes->ranges[index];
+    at->task.run = gw_mpi_lanes_run;
+    at->task.priority = kind == TASK_VALUES ? GW_RUNTIME_PRIORITY_DECODE : GW_RUNTIME_PRIORITY_ENCODE;
+    at->operation = operation;
+    at->index = index;
+    at->kind = kind;
+    if (gw_runtime_submit(gw_mpi_runtime(), &at->task) != GW_OK) {
+        abort(); /* cannot be: it has a function and a priority */
+    }
+}
+
+/* ------------ progress ------------ */
+
 static int gw_mpi_lanes_transport(gw_mpi_operation *operation)
 {
     gw_mpi_lanes *lanes = operation->state;
     int moved = gw_mpi_lanes_maxima(operation);
+    while (lanes->norms_next < lanes->range_count) {
+        gw_mpi_lanes_submit(operation, lanes->norms_next++, TASK_NORMS);
+    }
+    /* Not further ahead than two windows: lanes are as large as the values of bf16 would be */
+    while (lanes->maxima_there && lanes->encode_next < lanes->range_count &&
+           lanes->encode_next < lanes->summed + 2 * GW_MPI_LANES_WINDOW) {
+        gw_mpi_lanes_submit(operation, lanes->encode_next++, TASK_LANES);
+    }
     /* Sums of a range go out before those of the next one, as all ranks expect them */
     int first = 1;
     for (uint32_t i = lanes->summed; i < lanes->issue_next; i++) {
@@ -169,7 +296,7 @@ static int gw_mpi_lanes_transport(gw_mpi_operation *operation)
         if (complete && i == lanes->summed) {
             gw_mpi_fold_free(*sum);
             *sum = NULL;
-            lanes->summed++;
+            gw_mpi_lanes_submit(operation, lanes->summed++, TASK_VALUES);
             moved = 1;
         }
     }
@@ -182,135 +309,6 @@ static int gw_mpi_lanes_transport(gw_mpi_operation *operation)
     return moved;
 }
 
-/* ------------ codec work ------------ */
-
-static int gw_mpi_lanes_take(gw_mpi_operation *operation, gw_mpi_task *task)
-{
-    gw_mpi_lanes *lanes = operation->state;
-    if (lanes->norms_next < lanes->range_count) {
-        task->kind = TASK_NORMS;
-        task->piece = lanes->norms_next++;
-        return 1;
-    }
-    /* Not further ahead than two windows: lanes are as large as the values of bf16 would be */
-    if (lanes->maxima_there && lanes->encode_next < lanes->range_count &&
-        lanes->encode_next < lanes->summed + 2 * GW_MPI_LANES_WINDOW) {
-        const gw_thc_range range = gw_mpi_lanes_range(operation, lanes->encode_next, 0);
-        task->kind = TASK_LANES;
-        task->piece = lanes->encode_next++;
-        task->output = gw_mpi_block_take(gw_mpi_lanes_size(lanes, &range) * lanes->tensors);
-        return 1;
-    }
-    if (lanes->decode_next < lanes->summed) {
-        task->kind = TASK_VALUES;
-        task->piece = lanes->decode_next++;
-        return 1;
-    }
-    return 0;
-}
-
-static void gw_mpi_lanes_norms(gw_mpi_operation *operation, gw_mpi_task *task)
-{
-    const gw_mpi_lanes *lanes = operation->state;
-    const gw_workspace workspace = gw_mpi_workspace(gw_thc_workspace_size(&lanes->thc));
-    for (uint32_t t = 0; t < lanes->tensors && task->blame.status == GW_OK; t++) {
-        const gw_thc_range range = gw_mpi_lanes_range(operation, task->piece, t);
-        const gw_thc_source source = {.values = operation->call.values + t * lanes->tensor_len +
-                                                gw_mpi_lanes_first(lanes, &range)};
-        uint32_t *patterns = lanes->patterns + t * lanes->block_count + range.block_first;
-        task->blame.status = gw_thc_norms(&lanes->thc, &range, &source, patterns, NULL, &workspace);
-        if (task->blame.status != GW_OK) {
-            memset(patterns, 0, range.block_count * sizeof(*patterns));
-        }
-    }
-}
-
-static void gw_mpi_lanes_encode(gw_mpi_operation *operation, gw_mpi_task *task)
-{
-    const gw_mpi_lanes *lanes = operation->state;
-    const gw_workspace workspace = gw_mpi_workspace(gw_collective_lanes_workspace_size(&lanes->thc));
-    task->output->size = 0;
-    for (uint32_t t = 0; t < lanes->tensors; t++) {
-        const gw_thc_range range = gw_mpi_lanes_range(operation, task->piece, t);
-        const size_t size = gw_mpi_lanes_size(lanes, &range);
-        const gw_thc_source source = {
-            .values = operation->call.values + t * lanes->tensor_len + gw_mpi_lanes_first(lanes, &range),
-            .patterns = lanes->patterns + t * lanes->block_count + range.block_first,
-        };
-        gw_buffer dst = {.data = task->output->data + task->output->size, .capacity = size};
-        const gw_status status =
-            gw_collective_lanes_encode(&lanes->thc, &range, &source, &dst, NULL, &workspace);
-        if (status != GW_OK) {
-            /* Still takes part, with lanes of no contributor, so that no rank waits */
-            memset(dst.data, 0, size);
-            task->blame.status = status;
-        }
-        task->output->size += size;
-    }
-}
-
-static void gw_mpi_lanes_values(gw_mpi_operation *operation, gw_mpi_task *task)
-{
-    const gw_mpi_lanes *lanes = operation->state;
-    const gw_workspace workspace = gw_mpi_workspace(gw_thc_workspace_size(&lanes->thc));
-    const uint32_t tensor = operation->call.kind == GW_MPI_ALLREDUCE ? 0 : lanes->rank;
-    const gw_thc_range range = gw_mpi_lanes_range(operation, task->piece, tensor);
-    const size_t size = gw_mpi_lanes_size(lanes, &range);
-    const gw_thc_sum sum = {
-        .data = lanes->ranges[task->piece].lanes->data + tensor * size,
-        .size = size,
-        .patterns = lanes->patterns + tensor * lanes->block_count + range.block_first,
-    };
-    gw_thc_target target = {.values = operation->call.result + gw_mpi_lanes_first(lanes, &range),
-                            .capacity = gw_mpi_lanes_len(lanes, &range)};
-    task->blame.status = gw_thc_decode_reduced(&lanes->thc, &range, &sum, GW_THC_SUM, &target, &workspace);
-    if (task->blame.status == GW_OK && target.missing != 0) {
-        task->blame.status = GW_ERR_CORRUPT; /* a rank's counts did not arrive */
-    }
-}
-
-static void gw_mpi_lanes_run(gw_mpi_operation *operation, gw_mpi_task *task)
-{
-    const uint64_t start = gw_mpi_codec_ns();
-    const gw_mpi_lanes *lanes = operation->state;
-    task->blame = (gw_collective_blame){.rank = lanes->rank, .piece = task->piece, .bad_chunk = UINT64_MAX};
-    switch (task->kind) {
-    case TASK_NORMS:
-        gw_mpi_lanes_norms(operation, task);
-        GW_MPI_COUNT(encode_ns, gw_mpi_codec_ns() - start);
-        break;
-    case TASK_LANES:
-        gw_mpi_lanes_encode(operation, task);
-        GW_MPI_COUNT(encode_ns, gw_mpi_codec_ns() - start);
-#ifdef GW_MPI_TESTING
-        gw_mpi_test_damage(operation, 0, task->piece, task->output);
-#endif
-        break;
-    default:
-        gw_mpi_lanes_values(operation, task);
-        GW_MPI_COUNT(decode_ns, gw_mpi_codec_ns() - start);
-        break;
-    }
-}
-
-static void gw_mpi_lanes_finish(gw_mpi_operation *operation, gw_mpi_task *task)
-{
-    gw_mpi_lanes *lanes = operation->state;
-    gw_mpi_lane_range *at = &lanes->ranges[task->piece];
-    switch (task->kind) {
-    case TASK_NORMS:
-        lanes->norms_left--;
-        break;
-    case TASK_LANES:
-        at->lanes = task->output;
-        break;
-    default:
-        gw_mpi_block_release(at->lanes);
-        lanes->decodes_left--;
-        break;
-    }
-}
-
 static int gw_mpi_lanes_complete(const gw_mpi_operation *operation)
 {
     const gw_mpi_lanes *lanes = operation->state;
@@ -320,9 +318,6 @@ static int gw_mpi_lanes_complete(const gw_mpi_operation *operation)
 const gw_mpi_engine gw_mpi_engine_lanes = {
     .create = gw_mpi_lanes_create,
     .transport = gw_mpi_lanes_transport,
-    .take = gw_mpi_lanes_take,
-    .run = gw_mpi_lanes_run,
-    .finish = gw_mpi_lanes_finish,
     .complete = gw_mpi_lanes_complete,
     .destroy = gw_mpi_lanes_destroy,
 };

@@ -5,7 +5,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "mpi_internal.h"
+#include "mpi_system.h"
 
 #include <stdlib.h>
 
@@ -17,22 +17,6 @@ static unsigned gw_mpi_pool_len;
 
 static pthread_once_t gw_mpi_workspace_once = PTHREAD_ONCE_INIT;
 static pthread_key_t gw_mpi_workspace_key;
-
-static _Noreturn void gw_mpi_out_of_memory(void)
-{
-    gw_mpi_say("out of memory");
-    (void)PMPI_Abort(MPI_COMM_WORLD, 1);
-    abort();
-}
-
-void *gw_mpi_allocate(size_t count, size_t size)
-{
-    void *memory = calloc(count == 0 ? 1 : count, size);
-    if (memory == NULL) {
-        gw_mpi_out_of_memory();
-    }
-    return memory;
-}
 
 gw_mpi_block *gw_mpi_block_take(size_t capacity)
 {
@@ -57,13 +41,14 @@ gw_mpi_block *gw_mpi_block_take(size_t capacity)
     }
     found->next = NULL;
     found->size = 0;
-    found->references = 1;
+    found->worked = NULL;
+    atomic_init(&found->references, 1);
     return found;
 }
 
 void gw_mpi_block_release(gw_mpi_block *block)
 {
-    if (block == NULL || --block->references > 0) {
+    if (block == NULL || atomic_fetch_sub(&block->references, 1) > 1) {
         return;
     }
     (void)pthread_mutex_lock(&gw_mpi_pool_lock);
@@ -98,18 +83,15 @@ static void gw_mpi_workspace_key_make(void)
     (void)pthread_key_create(&gw_mpi_workspace_key, free);
 }
 
-gw_workspace gw_mpi_workspace(size_t size)
+gw_workspace gw_mpi_workspace(void)
 {
     (void)pthread_once(&gw_mpi_workspace_once, gw_mpi_workspace_key_make);
-    gw_workspace *own = pthread_getspecific(gw_mpi_workspace_key);
-    if (own == NULL || own->size < size) {
-        free(own);
-        own = malloc(sizeof(*own) + size);
+    void *own = pthread_getspecific(gw_mpi_workspace_key);
+    if (own == NULL) {
+        own = malloc(GW_MPI_WORKSPACE_SIZE);
         if (own == NULL || pthread_setspecific(gw_mpi_workspace_key, own) != 0) {
             gw_mpi_out_of_memory();
         }
-        own->data = own + 1;
-        own->size = size;
     }
-    return *own;
+    return (gw_workspace){.data = own, .size = GW_MPI_WORKSPACE_SIZE};
 }

@@ -5,97 +5,19 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "mpi_internal.h"
+#include "mpi_progress.h"
 
 #include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-
-#define GW_MPI_ROUND_MAX 64
 
 atomic_int gw_mpi_active, gw_mpi_outstanding, gw_mpi_requests;
 atomic_uint gw_mpi_rounds;
-_Thread_local gw_mpi_failures gw_mpi_failed;
 
 static pthread_mutex_t gw_mpi_list_lock = PTHREAD_MUTEX_INITIALIZER;
 static gw_mpi_operation *gw_mpi_list;
 static uint64_t gw_mpi_serial; /* of the last one that was started */
 
-/* ------------ outcome ------------ */
-
-static pthread_mutex_t gw_mpi_codes_lock = PTHREAD_MUTEX_INITIALIZER;
-static int gw_mpi_class;
-static int gw_mpi_codes[256]; /* by status; 0: not made yet */
-
-int gw_mpi_error_code(uint64_t word)
-{
-    gw_collective_blame blame;
-    gw_collective_word_read(word, &blame);
-    if (blame.status == GW_OK) {
-        return MPI_SUCCESS;
-    }
-    const unsigned status = (unsigned)blame.status & 255u;
-    (void)pthread_mutex_lock(&gw_mpi_codes_lock);
-    if (gw_mpi_class == 0) {
-        (void)PMPI_Add_error_class(&gw_mpi_class);
-        (void)PMPI_Add_error_string(gw_mpi_class, "gradwire: a compressed collective failed");
-    }
-    if (gw_mpi_codes[status] == 0) {
-        char text[MPI_MAX_ERROR_STRING];
-        (void)snprintf(text, sizeof(text), "gradwire: a compressed collective failed on all ranks: %s",
-                       gw_status_message(blame.status));
-        (void)PMPI_Add_error_code(gw_mpi_class, &gw_mpi_codes[status]);
-        (void)PMPI_Add_error_string(gw_mpi_codes[status], text);
-    }
-    const int code = gw_mpi_codes[status];
-    (void)pthread_mutex_unlock(&gw_mpi_codes_lock);
-    return code;
-}
-
-int gw_mpi_error_raise(MPI_Comm comm, int code)
-{
-    if (code != MPI_SUCCESS && comm != MPI_COMM_NULL) {
-        (void)PMPI_Comm_call_errhandler(comm, code);
-    }
-    return code;
-}
-
-void gw_mpi_operation_blame(gw_mpi_operation *operation, const gw_collective_blame *blame)
-{
-    const uint64_t word = gw_collective_word(blame);
-    if (word > operation->word) {
-        operation->word = word;
-        operation->blame = *blame;
-    }
-}
-
-void gw_mpi_operation_mpi_error(gw_mpi_operation *operation, int error)
-{
-    if (error == MPI_SUCCESS) {
-        return;
-    }
-    if (operation->mpi_error == MPI_SUCCESS) {
-        operation->mpi_error = error;
-    }
-    const gw_collective_blame blame = {.status = GW_ERR_DEVICE, .rank = (uint32_t)operation->context->rank};
-    gw_mpi_operation_blame(operation, &blame);
-}
-
 /* ------------ life ------------ */
-
-static void gw_mpi_operation_destroy(gw_mpi_operation *operation)
-{
-    if (operation->engine != NULL) {
-        operation->engine->destroy(operation);
-    }
-    gw_mpi_exact_free(operation->exact);
-    gw_mpi_vote_free(operation->vote);
-    gw_mpi_sample_free(operation->sample);
-    (void)pthread_mutex_destroy(&operation->lock);
-    gw_mpi_context_release(operation->context);
-    free(operation);
-}
 
 /* The last user, the owner of the request or a thread that makes progress, frees the operation. */
 static void gw_mpi_operation_release(gw_mpi_operation *operation, int pins, int released)
@@ -106,38 +28,10 @@ static void gw_mpi_operation_release(gw_mpi_operation *operation, int pins, int 
     const int last = operation->pins == 0 && operation->released;
     (void)pthread_mutex_unlock(&gw_mpi_list_lock);
     if (last) {
-        gw_mpi_operation_destroy(operation);
+        (void)pthread_mutex_destroy(&operation->lock);
+        gw_mpi_context_release(operation->context);
+        free(operation);
     }
-}
-
-static void gw_mpi_operation_tell(gw_mpi_operation *operation)
-{
-    if (operation->worst == 0) {
-        return;
-    }
-    for (int i = 0; i < gw_mpi_failed.count; i++) {
-        if (gw_mpi_failed.at[i].request == operation->request) {
-            return;
-        }
-    }
-    if (gw_mpi_failed.count == gw_mpi_failed.capacity) {
-        const int capacity = 2 * gw_mpi_failed.capacity + 8;
-        struct gw_mpi_failure *at = gw_mpi_allocate((size_t)capacity, sizeof(*at));
-        if (gw_mpi_failed.count > 0) {
-            memcpy(at, gw_mpi_failed.at, (size_t)gw_mpi_failed.count * sizeof(*at));
-        }
-        free(gw_mpi_failed.at);
-        gw_mpi_failed.at = at;
-        gw_mpi_failed.capacity = capacity;
-    }
-    gw_mpi_failed.at[gw_mpi_failed.count++] = (struct gw_mpi_failure){
-        .request = operation->request, .comm = operation->context->user, .word = operation->worst};
-}
-
-void gw_mpi_failed_clear(void)
-{
-    free(gw_mpi_failed.at);
-    gw_mpi_failed = (gw_mpi_failures){.count = 0};
 }
 
 /* Called inside the call that completes the request, by its thread. Returns success even after a failure: MPI
@@ -146,7 +40,7 @@ static int gw_mpi_request_query(void *extra, MPI_Status *status)
 {
     gw_mpi_operation *operation = extra;
     atomic_store(&operation->told, 1);
-    gw_mpi_operation_tell(operation);
+    gw_mpi_outcome_tell(operation);
     (void)PMPI_Status_set_elements(status, MPI_BYTE, 0);
     (void)PMPI_Status_set_cancelled(status, 0);
     status->MPI_SOURCE = MPI_UNDEFINED;
@@ -164,7 +58,7 @@ static void gw_mpi_operation_part(gw_mpi_operation *operation, int freed, int en
     const int last = operation->freed && operation->ended;
     (void)pthread_mutex_unlock(&gw_mpi_list_lock);
     if (last && !atomic_load(&operation->told)) {
-        gw_mpi_operation_tell(operation);
+        gw_mpi_outcome_tell(operation);
     }
 }
 
@@ -185,7 +79,7 @@ static int gw_mpi_request_cancel(void *extra, int complete)
     return MPI_SUCCESS; /* collectives cannot be cancelled */
 }
 
-static int gw_mpi_operation_step(gw_mpi_operation *operation, int with_task);
+static int gw_mpi_operation_step(gw_mpi_operation *operation);
 
 static void gw_mpi_operation_decide(gw_mpi_operation *operation)
 {
@@ -252,12 +146,7 @@ gw_mpi_operation *gw_mpi_operation_start(gw_mpi_context *context, const gw_mpi_c
     (void)atomic_fetch_add(&gw_mpi_active, 1);
     (void)atomic_fetch_add(&gw_mpi_outstanding, operation->generalized);
     (void)pthread_mutex_unlock(&gw_mpi_list_lock);
-    (void)gw_mpi_operation_step(operation,
-                                0); /* posts receives; no codec work in a call that must not block */
-    gw_mpi_workers_start();
-    if (operation->generalized) {
-        gw_mpi_progress_wake();
-    }
+    (void)gw_mpi_operation_step(operation); /* posts receives; codec work waits for calls that may block */
     gw_mpi_operation_release(operation, 1, 0);
     return operation;
 }
@@ -272,6 +161,12 @@ static void gw_mpi_operation_end(gw_mpi_operation *operation)
         }
     }
     (void)pthread_mutex_unlock(&gw_mpi_list_lock);
+    if (operation->engine != NULL) {
+        operation->engine->destroy(operation);
+    }
+    gw_mpi_exact_free(operation->exact);
+    gw_mpi_vote_free(operation->vote);
+    gw_mpi_sample_free(operation->sample);
     atomic_store(&operation->context->turns[operation->number % GW_MPI_OPERATIONS_OPEN],
                  operation->number + GW_MPI_OPERATIONS_OPEN);
     (void)atomic_fetch_sub(&operation->context->live, 1);
@@ -305,58 +200,26 @@ static int gw_mpi_operation_open(gw_mpi_operation *operation, int *ended)
     }
     const int ready = gw_mpi_context_ready(context);
     if (ready < 0) {
-        const gw_collective_blame blame = {.status = context->failed};
-        gw_mpi_operation_blame(operation, &blame);
+        gw_mpi_operation_blame(operation, context->failed);
         operation->worst = operation->word;
         *ended = gw_mpi_sample_test(operation->sample);
     }
     operation->open = ready > 0 && atomic_load(&context->turns[operation->number % GW_MPI_OPERATIONS_OPEN]) ==
                                        operation->number;
-    if (operation->open) {
-        gw_mpi_workers_wake();
-    }
     return operation->open;
 }
 
-static void gw_mpi_task_run(gw_mpi_operation *operation, gw_mpi_task *task)
+/* One thread at a time handles an operation's messages. */
+static int gw_mpi_operation_step(gw_mpi_operation *operation)
 {
-    operation->engine->run(operation, task);
-    (void)pthread_mutex_lock(&operation->lock);
-    if (task->blame.status != GW_OK) {
-        gw_mpi_operation_blame(operation, &task->blame);
-    }
-    operation->engine->finish(operation, task);
-    operation->running--;
-    (void)pthread_mutex_unlock(&operation->lock);
-}
-
-static int gw_mpi_task_take(gw_mpi_operation *operation, gw_mpi_task *task)
-{
-    *task = (gw_mpi_task){.kind = 0};
-    if (!operation->open || operation->engine == NULL || operation->vote != NULL ||
-        !operation->engine->take(operation, task)) {
-        return 0;
-    }
-    operation->running++;
-    return 1;
-}
-
-/* Messages, then at most one task. One thread at a time handles an operation's messages. */
-static int gw_mpi_operation_step(gw_mpi_operation *operation, int with_task)
-{
-    gw_mpi_task task;
-    int moved = 0, have = 0, ended = 0;
+    int moved = 0, ended = 0;
     if (pthread_mutex_trylock(&operation->lock) != 0) {
         return 0;
     }
     const int open = !atomic_load(&operation->done) && gw_mpi_operation_open(operation, &ended);
     if (open && gw_mpi_operation_decided(operation)) {
         moved = operation->engine->transport(operation);
-        if (moved) {
-            gw_mpi_workers_wake();
-        }
-        have = with_task && gw_mpi_task_take(operation, &task);
-        if (with_task && !have && operation->running == 0 && operation->engine->complete(operation)) {
+        if (operation->engine->complete(operation)) {
             ended = gw_mpi_operation_vote(operation) && gw_mpi_sample_test(operation->sample);
         }
     }
@@ -365,32 +228,25 @@ static int gw_mpi_operation_step(gw_mpi_operation *operation, int with_task)
         atomic_store(&operation->done, 1);
     }
     (void)pthread_mutex_unlock(&operation->lock);
-    if (have) {
-        gw_mpi_task_run(operation, &task);
-    }
     if (ended) {
         gw_mpi_operation_end(operation);
     }
-    return moved || have || ended;
+    return moved || ended;
 }
 
-/* Up to GW_MPI_ROUND_MAX active operations after place *serial, which moves on. The caller must release
- * them. */
-static int gw_mpi_operations_pin(gw_mpi_operation **operations, uint64_t *serial)
+/* The first active operation after a place in the list; the caller must release it. NULL: there is none. */
+static gw_mpi_operation *gw_mpi_operation_after(uint64_t serial)
 {
-    int count = 0;
     (void)pthread_mutex_lock(&gw_mpi_list_lock);
-    for (gw_mpi_operation *at = gw_mpi_list; at != NULL && count < GW_MPI_ROUND_MAX; at = at->next) {
-        if (at->serial > *serial) {
-            at->pins++;
-            operations[count++] = at;
-        }
+    gw_mpi_operation *at = gw_mpi_list;
+    while (at != NULL && at->serial <= serial) {
+        at = at->next;
     }
-    if (count > 0) {
-        *serial = operations[count - 1]->serial;
+    if (at != NULL) {
+        at->pins++;
     }
     (void)pthread_mutex_unlock(&gw_mpi_list_lock);
-    return count;
+    return at;
 }
 
 int gw_mpi_progress(void)
@@ -401,42 +257,30 @@ int gw_mpi_progress(void)
 
 int gw_mpi_progress_round(void)
 {
-    gw_mpi_operation *operations[GW_MPI_ROUND_MAX];
-    int moved = 0, count;
-    uint64_t serial = 0;
+    int moved = gw_mpi_exchange_events();
     /* All of them: ranks may have started those of several communicators in different orders */
-    do {
-        count = gw_mpi_operations_pin(operations, &serial);
-        for (int i = 0; i < count; i++) {
-            moved |= gw_mpi_operation_step(operations[i], 1);
-            gw_mpi_operation_release(operations[i], 1, 0);
-        }
-    } while (count == GW_MPI_ROUND_MAX);
+    for (gw_mpi_operation *at = gw_mpi_operation_after(0); at != NULL;) {
+        const uint64_t serial = at->serial;
+        moved |= gw_mpi_operation_step(at);
+        gw_mpi_operation_release(at, 1, 0);
+        at = gw_mpi_operation_after(serial);
+    }
+    moved |= gw_mpi_runtime_work();
     if (!moved) {
         (void)sched_yield();
     }
     return moved;
 }
 
-int gw_mpi_progress_task(void)
+void gw_mpi_drain(MPI_Comm comm)
 {
-    gw_mpi_operation *operations[GW_MPI_ROUND_MAX];
-    int have = 0;
-    uint64_t serial = 0;
-    const int count = gw_mpi_operations_pin(operations, &serial);
-    for (int i = 0; i < count; i++) {
-        gw_mpi_task task;
-        if (!have) {
-            (void)pthread_mutex_lock(&operations[i]->lock);
-            have = gw_mpi_task_take(operations[i], &task);
-            (void)pthread_mutex_unlock(&operations[i]->lock);
-            if (have) {
-                gw_mpi_task_run(operations[i], &task);
-            }
-        }
-        gw_mpi_operation_release(operations[i], 1, 0);
+    if (atomic_load_explicit(&gw_mpi_active, memory_order_relaxed) == 0 || comm == MPI_COMM_NULL) {
+        return;
     }
-    return have;
+    gw_mpi_context *context = gw_mpi_context_find(comm);
+    while (context != NULL && atomic_load(&context->live) > 0) {
+        (void)gw_mpi_progress();
+    }
 }
 
 int gw_mpi_operation_wait(gw_mpi_operation *operation)

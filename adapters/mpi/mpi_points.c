@@ -6,32 +6,28 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "mpi_internal.h"
+#include "mpi_entries.h"
 
 static int gw_mpi_is_idle(void)
 {
     return atomic_load_explicit(&gw_mpi_active, memory_order_relaxed) == 0;
 }
 
-GW_MPI_ENTRY(Send, (const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm))
-{
-    if (gw_mpi_is_idle()) {
-        return PMPI_Send(buf, count, datatype, dest, tag, comm);
+/* A send, and its nonblocking form. */
+#define GW_MPI_SEND(name, begins)                                                                            \
+    GW_MPI_ENTRY(name,                                                                                       \
+                 (const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm))      \
+    {                                                                                                        \
+        MPI_Request request;                                                                                 \
+        if (gw_mpi_is_idle()) {                                                                              \
+            return PMPI_##name(buf, count, datatype, dest, tag, comm);                                       \
+        }                                                                                                    \
+        const int status = begins(buf, count, datatype, dest, tag, comm, &request);                          \
+        return status != MPI_SUCCESS ? status : gw_mpi_wait_polling(&request, MPI_STATUS_IGNORE);            \
     }
-    MPI_Request request;
-    const int status = PMPI_Isend(buf, count, datatype, dest, tag, comm, &request);
-    return status != MPI_SUCCESS ? status : gw_mpi_wait_polling(&request, MPI_STATUS_IGNORE);
-}
 
-GW_MPI_ENTRY(Ssend, (const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm))
-{
-    if (gw_mpi_is_idle()) {
-        return PMPI_Ssend(buf, count, datatype, dest, tag, comm);
-    }
-    MPI_Request request;
-    const int status = PMPI_Issend(buf, count, datatype, dest, tag, comm, &request);
-    return status != MPI_SUCCESS ? status : gw_mpi_wait_polling(&request, MPI_STATUS_IGNORE);
-}
+GW_MPI_SEND(Send, PMPI_Isend)
+GW_MPI_SEND(Ssend, PMPI_Issend)
 
 GW_MPI_ENTRY(Recv, (void *buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
                     MPI_Status *status))
@@ -69,36 +65,28 @@ GW_MPI_ENTRY(Sendrecv, (const void *sendbuf, int sendcount, MPI_Datatype sendtyp
     return result;
 }
 
-GW_MPI_ENTRY(Probe, (int source, int tag, MPI_Comm comm, MPI_Status *status))
-{
-    while (!gw_mpi_is_idle()) {
-        int found = 0;
-        (void)gw_mpi_progress();
-        const int result = PMPI_Iprobe(source, tag, comm, &found, status);
-        if (result != MPI_SUCCESS || found) {
-            return result;
-        }
+/* A probe in `parameters`, its nonblocking form with `tests`, where it sets found. */
+#define GW_MPI_PROBE(name, parameters, arguments, tests)                                                     \
+    GW_MPI_ENTRY(name, parameters)                                                                           \
+    {                                                                                                        \
+        while (!gw_mpi_is_idle()) {                                                                          \
+            int found = 0;                                                                                   \
+            (void)gw_mpi_progress();                                                                         \
+            const int result = tests;                                                                        \
+            if (result != MPI_SUCCESS || found) {                                                            \
+                return result;                                                                               \
+            }                                                                                                \
+        }                                                                                                    \
+        return PMPI_##name arguments;                                                                        \
     }
-    return PMPI_Probe(source, tag, comm, status);
-}
 
-GW_MPI_ENTRY(Mprobe, (int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status))
-{
-    while (!gw_mpi_is_idle()) {
-        int found = 0;
-        (void)gw_mpi_progress();
-        const int result = PMPI_Improbe(source, tag, comm, &found, message, status);
-        if (result != MPI_SUCCESS || found) {
-            return result;
-        }
-    }
-    return PMPI_Mprobe(source, tag, comm, message, status);
-}
+GW_MPI_PROBE(Probe, (int source, int tag, MPI_Comm comm, MPI_Status *status), (source, tag, comm, status),
+             PMPI_Iprobe(source, tag, comm, &found, status))
+GW_MPI_PROBE(Mprobe, (int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status),
+             (source, tag, comm, message, status), PMPI_Improbe(source, tag, comm, &found, message, status))
 
 GW_MPI_ENTRY(Iprobe, (int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status))
 {
-    if (!gw_mpi_is_idle()) {
-        (void)gw_mpi_progress();
-    }
+    gw_mpi_drive();
     return PMPI_Iprobe(source, tag, comm, flag, status);
 }

@@ -13,7 +13,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "mpi_internal.h"
+#include "mpi_config.h"
 
 #include <errno.h>
 #include <inttypes.h>

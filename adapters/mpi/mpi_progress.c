@@ -8,7 +8,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "mpi_internal.h"
+#include "mpi_progress.h"
 
 #include <sched.h>
 #include <time.h>

@@ -7,8 +7,9 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "mpi_internal.h"
+#include "mpi_operation.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,6 +41,7 @@ static pthread_mutex_t gw_mpi_lines_lock = PTHREAD_MUTEX_INITIALIZER;
 static gw_mpi_line *gw_mpi_lines;
 static int gw_mpi_line_count;
 
+gw_mpi_counters gw_mpi_count;
 atomic_uint_fast64_t gw_mpi_passed[GW_MPI_REASONS];
 
 /* ------------ samples ------------ */
@@ -209,7 +211,7 @@ static void gw_mpi_line_print(FILE *file, const gw_mpi_line *line)
 }
 
 /* Collective over MPI_COMM_WORLD; rank 0 writes, unless file is NULL. */
-void gw_mpi_statistics_table(FILE *file, int rank, int size)
+static void gw_mpi_statistics_table(FILE *file, int rank, int size)
 {
     const int own = gw_mpi_line_count * (int)sizeof(gw_mpi_line);
     int *sizes = gw_mpi_allocate((size_t)size, sizeof(int)),
@@ -244,7 +246,7 @@ void gw_mpi_statistics_table(FILE *file, int rank, int size)
     gw_mpi_line_count = 0;
 }
 
-uint64_t gw_mpi_passed_count(void)
+static uint64_t gw_mpi_passed_count(void)
 {
     uint64_t sum = 0;
     for (int i = 0; i < GW_MPI_REASONS; i++) {
@@ -254,7 +256,7 @@ uint64_t gw_mpi_passed_count(void)
 }
 
 /* Collective over MPI_COMM_WORLD. */
-void gw_mpi_statistics_why(int rank)
+static void gw_mpi_statistics_why(int rank)
 {
     const char *const reasons[GW_MPI_REASONS] = {
         [GW_MPI_PASSED_KIND] = "are no sums of MPI_FLOAT",
@@ -290,4 +292,70 @@ void gw_mpi_statistics_why(int rank)
     gw_mpi_say("nothing was compressed%s", at > 0 ? line
                                                   : ": no MPI_Allreduce, MPI_Iallreduce or "
                                                     "MPI_Reduce_scatter_block was seen");
+}
+
+/* ------------ counters ------------ */
+
+void gw_mpi_statistics_read(gw_mpi_statistics *statistics)
+{
+    *statistics = (gw_mpi_statistics){
+        .operations = atomic_load(&gw_mpi_count.operations),
+        .failures = atomic_load(&gw_mpi_count.failures),
+        .passed = gw_mpi_passed_count(),
+        .value_count = atomic_load(&gw_mpi_count.value_count),
+        .wire_values = atomic_load(&gw_mpi_count.wire_values),
+        .wire_size = atomic_load(&gw_mpi_count.wire_size),
+        .encode_ns = atomic_load(&gw_mpi_count.encode_ns),
+        .reduce_ns = atomic_load(&gw_mpi_count.reduce_ns),
+        .decode_ns = atomic_load(&gw_mpi_count.decode_ns),
+    };
+}
+
+static void gw_mpi_statistics_line(FILE *file, int rank, const gw_mpi_statistics *s)
+{
+    (void)fprintf(
+        file, "%d\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\t%.4f\t%.3f\t%.3f\t%.3f\n",
+        rank, s->operations, s->failures, s->passed, s->value_count, s->wire_size,
+        s->wire_values == 0 ? 0.0 : 8.0 * (double)s->wire_size / (double)s->wire_values,
+        (double)s->encode_ns * 1e-6, (double)s->reduce_ns * 1e-6, (double)s->decode_ns * 1e-6);
+}
+
+void gw_mpi_statistics_log(void)
+{
+    int rank, size;
+    /* Rank 0 decides: the others may not have the variable */
+    const char *log = gw_mpi_config_log();
+    int wanted = log[0] != '\0';
+    gw_mpi_statistics own;
+    (void)PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    (void)PMPI_Comm_size(MPI_COMM_WORLD, &size);
+    (void)PMPI_Bcast(&wanted, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    if (gw_mpi_settings.enabled && size > 1) {
+        gw_mpi_statistics_why(rank);
+    }
+    if (!wanted) {
+        return;
+    }
+    gw_mpi_statistics_read(&own);
+    gw_mpi_statistics *all = gw_mpi_allocate((size_t)size, sizeof(*all));
+    (void)PMPI_Gather(&own, (int)sizeof(own), MPI_BYTE, all, (int)sizeof(own), MPI_BYTE, 0, MPI_COMM_WORLD);
+    FILE *file = NULL;
+    if (rank == 0) {
+        file = strcmp(log, "stderr") == 0 ? stderr : fopen(log, "w");
+        if (file == NULL) {
+            gw_mpi_say("cannot write %s: %s", log, strerror(errno));
+        } else {
+            (void)fprintf(file,
+                          "rank\toperations\tfailures\tpassed\tvalues\twire_bytes\tbits_a_value\tencode_ms\t"
+                          "reduce_ms\tdecode_ms\n");
+            for (int r = 0; r < size; r++) {
+                gw_mpi_statistics_line(file, r, &all[r]);
+            }
+        }
+    }
+    gw_mpi_statistics_table(file, rank, size);
+    if (file != NULL && file != stderr) {
+        (void)fclose(file);
+    }
+    free(all);
 }

@@ -13,7 +13,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "mpi_internal.h"
+#include "mpi_operation.h"
 
 #include <stdio.h>
 #include <stdlib.h>

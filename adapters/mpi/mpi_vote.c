@@ -8,7 +8,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "mpi_internal.h"
+#include "mpi_engine.h"
 
 #include <stdlib.h>
 
@@ -30,18 +30,24 @@ static void gw_mpi_vote_error(gw_mpi_vote *vote, int status)
     gw_mpi_operation_mpi_error(vote->operation, status);
 }
 
-static void gw_mpi_vote_send(gw_mpi_vote *vote)
+/* The rank so many places after this one. */
+static gw_mpi_parcel gw_mpi_vote_parcel(const gw_mpi_vote *vote, uint64_t *data, int64_t distance)
 {
     const gw_mpi_context *context = vote->operation->context;
-    const int k = vote->round;
-    vote->sent[k] = vote->word;
-    const gw_mpi_parcel parcel = {
-        .data = &vote->sent[k],
+    return (gw_mpi_parcel){
+        .data = data,
         .count = 1,
         .type = MPI_UINT64_T,
-        .peer = (int)(((int64_t)context->rank + (INT64_C(1) << k)) % context->size),
+        .peer = (int)((context->rank + distance + context->size) % context->size),
         .message = vote->message,
     };
+}
+
+static void gw_mpi_vote_send(gw_mpi_vote *vote)
+{
+    const int k = vote->round;
+    const gw_mpi_parcel parcel = gw_mpi_vote_parcel(vote, &vote->sent[k], INT64_C(1) << k);
+    vote->sent[k] = vote->word;
     vote->failed |= gw_mpi_send(vote->operation, &parcel, &vote->sends[k]) != MPI_SUCCESS;
 }
 
@@ -56,14 +62,7 @@ gw_mpi_vote *gw_mpi_vote_start(gw_mpi_operation *operation, gw_mpi_message messa
         vote->rounds++;
     }
     for (int k = 0; k < vote->rounds; k++) {
-        const int64_t before = (int64_t)context->rank - (INT64_C(1) << k);
-        const gw_mpi_parcel parcel = {
-            .data = &vote->heard[k],
-            .count = 1,
-            .type = MPI_UINT64_T,
-            .peer = (int)(before < 0 ? before + context->size : before),
-            .message = message,
-        };
+        const gw_mpi_parcel parcel = gw_mpi_vote_parcel(vote, &vote->heard[k], -(INT64_C(1) << k));
         vote->sends[k] = vote->receives[k] = MPI_REQUEST_NULL;
         vote->failed |= gw_mpi_receive(operation, &parcel, &vote->receives[k]) != MPI_SUCCESS;
     }

@@ -7,7 +7,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "mpi_internal.h"
+#include "mpi_entries.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,27 +18,28 @@ static int gw_mpi_is_idle(void)
            atomic_load_explicit(&gw_mpi_active, memory_order_relaxed) == 0;
 }
 
-static int gw_mpi_is_active(void)
+void gw_mpi_drive(void)
 {
-    return atomic_load(&gw_mpi_active) > 0;
-}
-
-/* The result of a call that has freed at most one request of ours. */
-int gw_mpi_conclude(int status)
-{
-    if (gw_mpi_failed.count == 0) {
-        return status;
+    if (!gw_mpi_is_idle()) {
+        (void)gw_mpi_progress();
     }
-    const MPI_Comm comm = gw_mpi_failed.at[0].comm;
-    const int code = gw_mpi_error_code(gw_mpi_failed.at[0].word);
-    gw_mpi_failed_clear(); /* before an error handler calls MPI */
-    return gw_mpi_error_raise(comm, code);
 }
 
-/* Requests as they were before a call on many of them. */
+/* result: MPI_SUCCESS before. `test` with progress until is_complete, an error, or no operation is left: then
+ * `wait`. */
+#define GW_MPI_POLL(result, is_complete, test, wait)                                                         \
+    while (atomic_load(&gw_mpi_active) > 0 && (result) == MPI_SUCCESS && !(is_complete)) {                   \
+        (void)gw_mpi_progress();                                                                             \
+        (result) = test;                                                                                     \
+    }                                                                                                        \
+    if ((result) == MPI_SUCCESS && !(is_complete)) {                                                         \
+        (result) = wait;                                                                                     \
+    }
+
+/* Requests as they were before a call on many of them. NULL: none of them is ours. */
 static MPI_Request *gw_mpi_save(int count, const MPI_Request *requests)
 {
-    if (count <= 0 || requests == NULL) {
+    if (count <= 0 || requests == NULL || gw_mpi_is_idle()) {
         return NULL;
     }
     MPI_Request *saved = gw_mpi_allocate((size_t)count, sizeof(*saved));
@@ -69,7 +70,7 @@ static int gw_mpi_conclude_many(int status, const gw_mpi_many *many)
         if (status != MPI_ERR_IN_STATUS) {
             many->statuses[i].MPI_ERROR = MPI_SUCCESS;
         }
-        for (int k = 0; k < failures; k++) {
+        for (int k = 0; k < failures && many->saved != NULL; k++) {
             if (many->saved[many->indices != NULL ? many->indices[i] : i] == gw_mpi_failed.at[k].request) {
                 many->statuses[i].MPI_ERROR = gw_mpi_error_code(gw_mpi_failed.at[k].word);
             }
@@ -82,41 +83,27 @@ static int gw_mpi_conclude_many(int status, const gw_mpi_many *many)
 
 int gw_mpi_wait_polling(MPI_Request *request, MPI_Status *status)
 {
-    while (gw_mpi_is_active()) {
-        int complete = 0;
-        (void)gw_mpi_progress();
-        const int result = PMPI_Test(request, &complete, status);
-        if (result != MPI_SUCCESS || complete) {
-            return result;
-        }
-    }
-    return PMPI_Wait(request, status);
+    int result = MPI_SUCCESS, complete = 0;
+    GW_MPI_POLL(result, complete, PMPI_Test(request, &complete, status), PMPI_Wait(request, status))
+    return result;
 }
 
 /* ------------ one request ------------ */
 
 GW_MPI_ENTRY(Wait, (MPI_Request * request, MPI_Status *status))
 {
-    if (gw_mpi_is_idle()) {
-        return PMPI_Wait(request, status);
-    }
     return gw_mpi_conclude(gw_mpi_wait_polling(request, status));
 }
 
 GW_MPI_ENTRY(Test, (MPI_Request * request, int *flag, MPI_Status *status))
 {
-    if (gw_mpi_is_idle()) {
-        return PMPI_Test(request, flag, status);
-    }
-    (void)gw_mpi_progress();
+    gw_mpi_drive();
     return gw_mpi_conclude(PMPI_Test(request, flag, status));
 }
 
 GW_MPI_ENTRY(Request_get_status, (MPI_Request request, int *flag, MPI_Status *status))
 {
-    if (!gw_mpi_is_idle()) {
-        (void)gw_mpi_progress();
-    }
+    gw_mpi_drive();
     const int result = PMPI_Request_get_status(request, flag, status);
     gw_mpi_failed_clear(); /* reported by the call that frees the request */
     return result;
@@ -125,10 +112,7 @@ GW_MPI_ENTRY(Request_get_status, (MPI_Request request, int *flag, MPI_Status *st
 /* The operation continues in other calls; its failure goes to the error handler. */
 GW_MPI_ENTRY(Request_free, (MPI_Request * request))
 {
-    if (gw_mpi_is_idle()) {
-        return PMPI_Request_free(request);
-    }
-    (void)gw_mpi_progress();
+    gw_mpi_drive();
     return gw_mpi_conclude(PMPI_Request_free(request));
 }
 
@@ -136,26 +120,15 @@ GW_MPI_ENTRY(Request_free, (MPI_Request * request))
 
 GW_MPI_ENTRY(Waitany, (int count, MPI_Request requests[], int *index, MPI_Status *status))
 {
-    if (gw_mpi_is_idle()) {
-        return PMPI_Waitany(count, requests, index, status);
-    }
-    while (gw_mpi_is_active()) {
-        int complete = 0;
-        (void)gw_mpi_progress();
-        const int result = PMPI_Testany(count, requests, index, &complete, status);
-        if (result != MPI_SUCCESS || complete) {
-            return gw_mpi_conclude(result);
-        }
-    }
-    return gw_mpi_conclude(PMPI_Waitany(count, requests, index, status));
+    int result = MPI_SUCCESS, complete = 0;
+    GW_MPI_POLL(result, complete, PMPI_Testany(count, requests, index, &complete, status),
+                PMPI_Waitany(count, requests, index, status))
+    return gw_mpi_conclude(result);
 }
 
 GW_MPI_ENTRY(Testany, (int count, MPI_Request requests[], int *index, int *flag, MPI_Status *status))
 {
-    if (gw_mpi_is_idle()) {
-        return PMPI_Testany(count, requests, index, flag, status);
-    }
-    (void)gw_mpi_progress();
+    gw_mpi_drive();
     return gw_mpi_conclude(PMPI_Testany(count, requests, index, flag, status));
 }
 
@@ -163,27 +136,16 @@ GW_MPI_ENTRY(Testany, (int count, MPI_Request requests[], int *index, int *flag,
 
 GW_MPI_ENTRY(Waitall, (int count, MPI_Request requests[], MPI_Status statuses[]))
 {
-    if (gw_mpi_is_idle()) {
-        return PMPI_Waitall(count, requests, statuses);
-    }
     const gw_mpi_many many = {.saved = gw_mpi_save(count, requests), .count = count, .statuses = statuses};
-    while (gw_mpi_is_active()) {
-        int complete = 0;
-        (void)gw_mpi_progress();
-        const int result = PMPI_Testall(count, requests, &complete, statuses);
-        if (result != MPI_SUCCESS || complete) {
-            return gw_mpi_conclude_many(result, &many);
-        }
-    }
-    return gw_mpi_conclude_many(PMPI_Waitall(count, requests, statuses), &many);
+    int result = MPI_SUCCESS, complete = 0;
+    GW_MPI_POLL(result, complete, PMPI_Testall(count, requests, &complete, statuses),
+                PMPI_Waitall(count, requests, statuses))
+    return gw_mpi_conclude_many(result, &many);
 }
 
 GW_MPI_ENTRY(Testall, (int count, MPI_Request requests[], int *flag, MPI_Status statuses[]))
 {
-    if (gw_mpi_is_idle()) {
-        return PMPI_Testall(count, requests, flag, statuses);
-    }
-    (void)gw_mpi_progress();
+    gw_mpi_drive();
     const gw_mpi_many many = {.saved = gw_mpi_save(count, requests), .count = count, .statuses = statuses};
     return gw_mpi_conclude_many(PMPI_Testall(count, requests, flag, statuses), &many);
 }
@@ -193,10 +155,7 @@ GW_MPI_ENTRY(Testall, (int count, MPI_Request requests[], int *flag, MPI_Status 
 GW_MPI_ENTRY(Testsome,
              (int incount, MPI_Request requests[], int *outcount, int indices[], MPI_Status statuses[]))
 {
-    if (gw_mpi_is_idle()) {
-        return PMPI_Testsome(incount, requests, outcount, indices, statuses);
-    }
-    (void)gw_mpi_progress();
+    gw_mpi_drive();
     gw_mpi_many many = {.saved = gw_mpi_save(incount, requests), .indices = indices, .statuses = statuses};
     const int result = PMPI_Testsome(incount, requests, outcount, indices, statuses);
     many.count = *outcount != MPI_UNDEFINED ? *outcount : 0;
@@ -206,19 +165,11 @@ GW_MPI_ENTRY(Testsome,
 GW_MPI_ENTRY(Waitsome,
              (int incount, MPI_Request requests[], int *outcount, int indices[], MPI_Status statuses[]))
 {
-    if (gw_mpi_is_idle()) {
-        return PMPI_Waitsome(incount, requests, outcount, indices, statuses);
-    }
     gw_mpi_many many = {.saved = gw_mpi_save(incount, requests), .indices = indices, .statuses = statuses};
     int result = MPI_SUCCESS;
     *outcount = 0;
-    while (*outcount == 0 && result == MPI_SUCCESS && gw_mpi_is_active()) {
-        (void)gw_mpi_progress();
-        result = PMPI_Testsome(incount, requests, outcount, indices, statuses);
-    }
-    if (*outcount == 0 && result == MPI_SUCCESS) {
-        result = PMPI_Waitsome(incount, requests, outcount, indices, statuses);
-    }
+    GW_MPI_POLL(result, *outcount != 0, PMPI_Testsome(incount, requests, outcount, indices, statuses),
+                PMPI_Waitsome(incount, requests, outcount, indices, statuses))
     many.count = *outcount != MPI_UNDEFINED ? *outcount : 0;
     return gw_mpi_conclude_many(result, &many);
 }

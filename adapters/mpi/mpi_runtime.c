@@ -1,0 +1,55 @@
+/*
+ * The runtime of all operations' codec work: GRADWIRE_MPI_THREADS less the thread that calls MPI; that works
+ * too, while it waits. Threads of the runtime call no MPI function, so MPI_THREAD_SINGLE suffices for them.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "mpi_engine.h"
+
+static pthread_mutex_t gw_mpi_runtime_lock = PTHREAD_MUTEX_INITIALIZER;
+static gw_runtime *_Atomic gw_mpi_runtime_opened;
+
+static gw_runtime *gw_mpi_runtime_open(void)
+{
+    gw_runtime_options options = {.thread_count = gw_mpi_config_threads() - 1,
+                                  .workspace_size = GW_MPI_WORKSPACE_SIZE};
+    gw_runtime *runtime = NULL;
+    gw_status status = gw_runtime_open(&options, &runtime);
+    if (status != GW_OK) { /* not one thread */
+        options.thread_count = 0;
+        status = gw_runtime_open(&options, &runtime);
+    }
+    if (status != GW_OK) {
+        gw_mpi_out_of_memory();
+    }
+    if (gw_runtime_thread_count(runtime) != gw_mpi_config_threads() - 1) {
+        gw_mpi_say("cannot start a thread; going on with fewer");
+    }
+    return runtime;
+}
+
+gw_runtime *gw_mpi_runtime(void)
+{
+    gw_runtime *runtime = atomic_load(&gw_mpi_runtime_opened);
+    if (runtime == NULL) {
+        (void)pthread_mutex_lock(&gw_mpi_runtime_lock);
+        runtime = atomic_load(&gw_mpi_runtime_opened);
+        if (runtime == NULL) {
+            runtime = gw_mpi_runtime_open();
+            atomic_store(&gw_mpi_runtime_opened, runtime);
+        }
+        (void)pthread_mutex_unlock(&gw_mpi_runtime_lock);
+    }
+    return runtime;
+}
+
+int gw_mpi_runtime_work(void)
+{
+    const gw_workspace workspace = gw_mpi_workspace();
+    return gw_runtime_work(gw_mpi_runtime(), &workspace);
+}
+
+void gw_mpi_runtime_close(void)
+{
+    gw_runtime_close(atomic_exchange(&gw_mpi_runtime_opened, NULL));
+}
