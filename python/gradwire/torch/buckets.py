@@ -1,71 +1,69 @@
-"""A bucket with parameters of optimizers that maps are known for and of others: each kind is a message of its own."""
+"""Buckets as the codecs get them, and gradients that travel in other buckets than DDP's."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 
-from . import staging
-from .optimizers import Book
+
+@dataclass
+class Bucket:
+    """Gradients that travel together: a bucket of DDP, one of a plan, or a part of one."""
+
+    values: torch.Tensor
+    params: Sequence[torch.Tensor]
+    gradients: Sequence[torch.Tensor]  # where they are in the values
+    step: int = 0
+    number: int = 0  # in its backward pass
+    is_last: bool = True  # of the backward pass, as far as its codec is concerned
+    message: Any = None  # of a recording
+
+    @property
+    def where(self) -> str:
+        """For errors."""
+        return f"step {self.step}, bucket {self.number}"
+
+
+def offset_of(values: torch.Tensor, gradient: torch.Tensor) -> int:
+    """Where a gradient begins in its bucket. One without values has no address."""
+    return (gradient.data_ptr() - values.data_ptr()) // values.element_size() if gradient.numel() else 0
 
 
 class Part:
-    """The gradients of one kind in a bucket, in memory of their own."""
+    """A parameter in one of DDP's buckets."""
 
-    def __init__(self, values: torch.Tensor, params: list[torch.Tensor], gradients: list[torch.Tensor]) -> None:
-        self.params = params
-        self._ranges = [_range(values, gradient) for gradient in gradients]
-        self._room = torch.empty(sum(size for _, size in self._ranges), dtype=values.dtype, device=values.device)
-        self.gradients, at = [], 0
-        for (_, size), gradient in zip(self._ranges, gradients):
-            self.gradients.append(self._room[at : at + size].as_strided(gradient.size(), gradient.stride(), at))
-            at += size
+    __slots__ = ("gradient", "param", "values")
 
-    def gather(self, values: torch.Tensor) -> torch.Tensor:
-        torch.cat([values[offset : offset + size] for offset, size in self._ranges], out=self._room)
-        return self._room
-
-    def scatter(self, result: torch.Tensor, values: torch.Tensor) -> None:
-        at = 0
-        for offset, size in self._ranges:
-            values[offset : offset + size].copy_(result[at : at + size])
-            at += size
+    def __init__(self, param: torch.Tensor, gradient: torch.Tensor, values: torch.Tensor) -> None:
+        if values.is_sparse:
+            raise ValueError("gradwire: the plan has a parameter with sparse gradients, which travel alone and plain")
+        self.param, self.gradient = param, gradient
+        offset = offset_of(values, gradient)
+        self.values = values[offset : offset + gradient.numel()]  # in memory order
 
 
-def _range(values: torch.Tensor, gradient: torch.Tensor) -> tuple[int, int]:
-    size = gradient.numel()
-    return (gradient.data_ptr() - values.data_ptr()) // values.element_size() if size else 0, size
+class Room:
+    """Memory for parts that travel together; it serves again in the next step."""
 
+    def __init__(self) -> None:
+        self.flat: torch.Tensor | None = None
 
-def known_of(book: Book, params: Sequence[torch.Tensor]) -> list[bool]:
-    """Whether maps are known for each; those that no optimizer has lose nothing in a bucket with maps."""
-    for param in params:
-        book.number(param)  # an optimizer may have got a group
-    entries = [book.entry(param) for param in params]
-    return [entry is None or entry[2] is not None for entry in entries]
+    def gather(self, parts: Sequence[Part]) -> Bucket:
+        """A bucket of copies of these gradients, of one type."""
+        length, like = sum(part.values.numel() for part in parts), parts[0].values
+        if self.flat is None or self.flat.numel() != length or self.flat.dtype != like.dtype:
+            self.flat = torch.empty(length, dtype=like.dtype, device=like.device)
+        torch.cat([part.values for part in parts], out=self.flat)
+        views = [
+            flat.as_strided(part.gradient.size(), part.gradient.stride())
+            for part, flat in zip(parts, self.flat.split([part.values.numel() for part in parts]))
+        ]
+        return Bucket(self.flat, [part.param for part in parts], views)
 
-
-class Mixed:
-    """The parts of a bucket that comes again every step."""
-
-    def __init__(
-        self, values: torch.Tensor, params: list[torch.Tensor], gradients: list[torch.Tensor], known: list[bool]
-    ) -> None:
-        self.parts: list[tuple[bool, Part]] = []
-        for kind in (True, False):
-            chosen = [i for i, one in enumerate(known) if one is kind]
-            part = Part(values, [params[i] for i in chosen], [gradients[i] for i in chosen])
-            self.parts.append((kind, part))
-
-    def reduce(
-        self, values: torch.Tensor, run: Callable[[bool, torch.Tensor, Part], torch.futures.Future]
-    ) -> torch.futures.Future:
-        """run: of the kind, the values and the part. The future of all, in place."""
-        futures = [run(kind, part.gather(values), part) for kind, part in self.parts]
-
-        def end() -> None:
-            for (_, part), future in zip(self.parts, futures):
-                part.scatter(future.wait(), values)
-
-        return staging.joined(futures, values, end)
+    def scatter(self, parts: Sequence[Part]) -> None:
+        """Copies them back."""
+        for part, flat in zip(parts, self.flat.split([part.values.numel() for part in parts])):
+            part.values.copy_(flat)

@@ -1,19 +1,16 @@
-"""What hooks with threads of their own have in common: futures, what ends them, and what they say of themselves."""
+"""How hooks and communicators end: one gate that all results pass, and that an error shuts on all ranks."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
-from .states import Copies
-from .stats import SizesReport
-from .transport import DifferentError, Transport, collective_error
-from .workers import Worker
+from .transport import Transport, collective_error
 
 
 def fail_future(future: torch.futures.Future, error: BaseException) -> None:
@@ -23,132 +20,154 @@ def fail_future(future: torch.futures.Future, error: BaseException) -> None:
             future.set_exception(RuntimeError(f"gradwire: {error}"))
 
 
-class Pending:
-    """The futures of what is under way, and the error that ends them all. For any thread."""
+class Gate:
+    """Whoever writes into a tensor of the caller's, or hands one back, does so in a block of passing(). fail() shuts
+    the gate, tells the other ranks, lets the blocks under way end, stops the pool, and only then ends the
+    futures with the error. So no result comes after an error, and nothing is written to a tensor that was handed back.
 
-    def __init__(self) -> None:
-        self.error: BaseException | None = None
-        self._futures: list[torch.futures.Future] = []
-        self._lock = threading.Lock()
+    For any thread. transport: that of the first codec; those of others are broken by `on_break`. shared: by several
+    codecs, each with an order of its own: what all ranks raise at the same place of one may leave a rank waiting in
+    another.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self.error: BaseException | None = None  # what ended everything
+        self.closed = False  # nothing can be submitted any more
+        self.shared = False
+        self.on_break: list[Callable[[], Any]] = []  # break other connections than those of the transport
+        self.on_shut: list[Callable[[], Any]] = []  # nothing may be written after them
+        self.on_fail: list[Callable[[BaseException], Any]] = []  # told when the error is known
+        self._transport = transport
+        self._changed = threading.Condition()
+        self._failing: int | None = None  # the thread that was first in fail()
+        self._inside: set[int] = set()  # threads in a block of passing()
+        self._futures: dict[int, torch.futures.Future] = {}  # of what is under way, by id
+
+    @property
+    def shut(self) -> bool:
+        """Something has failed, though the error may not be known yet."""
+        return self._failing is not None
 
     def add(self, future: torch.futures.Future) -> None:
-        """Fails at once where there is an error already."""
-        with self._lock:
+        """It fails with everything else; at once where there is an error already."""
+        with self._changed:
             error = self.error
             if error is None:
-                self._futures.append(future)
+                self._futures[id(future)] = future
         if error is not None:
             fail_future(future, error)
 
-    def remove(self, future: torch.futures.Future) -> None:
-        """It is done. After it is: what raises meanwhile is an error that still ends it."""
-        with self._lock:
-            if future in self._futures:
-                self._futures.remove(future)
-
-    def take(self, error: BaseException) -> list[torch.futures.Future]:
-        """Sets the error; the futures to fail with it."""
-        with self._lock:
-            self.error = error
-            futures, self._futures = self._futures, []
-            return futures
-
-
-class HookState(Copies):
-    """Errors, statistics and agreement of a hook without an Engine. A subclass has rank, size, sizes(), _transport,
-    and the threads through which all messages pass, in this order: _workers()."""
-
-    rank: int
-    size: int
-    _transport: Transport
-
-    def __init__(self) -> None:
-        self.plain_size = 0  # bytes of buckets that travelled plain
-        self.full_size = 0  # bytes of the buckets that were encoded
-        self.report = SizesReport(self)
-        self.on_fail: Callable[[BaseException], None] | None = None  # told of errors of this rank
-        self._pending = Pending()
-        self._failing: int | None = None  # the thread that is in fail()
-        self._lock = threading.Lock()
-        self._has_failed = threading.Event()
-        self._closed = False
-
-    def sizes(self) -> tuple[int, int]:
-        """Bytes of compressed buckets that this rank has sent and received."""
-        raise NotImplementedError
-
-    def _workers(self) -> list[Worker]:
-        raise NotImplementedError
-
-    @property
-    def error(self) -> BaseException | None:
-        """What ended the hook."""
-        return self._pending.error
-
-    def check(self) -> None:
-        """Raises if an operation failed on any rank. A collective call."""
-        self.raise_error()
-        done = threading.Event()
-
-        def compare() -> None:
-            try:
-                if self.error is None:
-                    self._transport.largest([0], "check()", direct=False)
-            except Exception as error:
-                self.fail(error)
-            finally:
-                done.set()
-
-        run = compare
-        for worker in reversed(self._workers()):
-            run = _passed(worker, run)
-        run()
-        done.wait()
-        self.raise_error()
-
-    def raise_error(self) -> None:
-        if self.error is not None:
-            raise RuntimeError(f"gradwire: an earlier operation failed: {self.error}") from self.error
-        if self._closed:
-            raise RuntimeError("gradwire: closed; what goes on needs a new hook (with a new DDP)")
+    @contextlib.contextmanager
+    def passing(self, future: torch.futures.Future | None = None) -> Iterator[None]:
+        """A block that writes or hands back a result: that of `future`, which is done at its end. It must not wait for
+        other ranks. RuntimeError, and no block, once something has failed."""
+        mine = threading.get_ident()
+        with self._changed:
+            if self.shut:
+                raise RuntimeError(f"gradwire: an earlier operation failed: {self.error or 'its error comes'}")
+            nested = mine in self._inside  # in a callback of another block
+            self._inside.add(mine)
+        try:
+            yield
+            self._futures.pop(id(future), None)  # not before: what has raised is an error that ends it
+        finally:
+            with self._changed:
+                if not nested:
+                    self._inside.discard(mine)
+                    self._changed.notify_all()
 
     def fail(self, error: BaseException, *, alone: bool | None = None) -> None:
-        """Everything on its way, and all later calls, raise; on the other ranks too. alone: these may wait for this
-        one, and their connections break; None: unless the error is one that all raise at the same place."""
-        with self._lock:
-            if self.error is not None or self._failing == threading.get_ident():
+        """Everything under way, and all later calls, raise; on the other ranks too. alone: these have not raised the
+        same at the same place in the order of operations, and may wait for this one. None: as the error's type says."""
+        mine = threading.get_ident()
+        with self._changed:
+            if self.error is not None or self._failing == mine:
                 return
-            first = self._failing is None
-            if first:
-                self._failing = threading.get_ident()
-        if not first:  # the error is that of the other thread
-            self._has_failed.wait()
-            return
+            self._inside.discard(mine)  # its block writes nothing more; the first one does not wait for it
+            self._changed.notify_all()
+            if self._failing is not None:  # the error is that of the other thread
+                self._changed.wait_for(lambda: self.error is not None)
+                return
+            self._failing = mine
         try:
-            if not isinstance(error, DifferentError) if alone is None else alone:
-                error = collective_error(error, "")
-                error = self._transport.resolve(error, self._transport.tell(error))
+            if self.shared or alone or (alone is None and not getattr(error, "on_all_ranks", False)):
+                error = self._tell(collective_error(error, ""))
         finally:
-            waiting = self._pending.take(error)
-            self._has_failed.set()
-        if self.on_fail is not None:
-            self.on_fail(error)
-        for future in waiting:  # last: who waits for one finds the error recorded everywhere
+            self._end_with(error)
+
+    def _tell(self, error: BaseException) -> BaseException:
+        """The others learn of it at once. What is raised here says, if one can, which rank is at fault."""
+        finding = self._transport.tell(error)
+        for call in self.on_break:
+            call()
+        return self._transport.resolve(error, finding)
+
+    def _end_with(self, error: BaseException) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: not self._inside)
+        try:
+            for stop in self.on_shut:
+                stop()
+        finally:
+            with self._changed:
+                self.error = error
+                futures, self._futures = list(self._futures.values()), {}
+                self._changed.notify_all()
+        for call in self.on_fail:
+            call(error)
+        for future in futures:  # last: who waits for one finds the error recorded everywhere
             fail_future(future, error)
 
-    def plain_end(self, where: str) -> Callable[[Callable[[], torch.Tensor]], torch.Tensor]:
-        """For staging.all_reduce(): an error ends the hook."""
+    def end_of(
+        self, where: str, write: Callable[[torch.Tensor], torch.Tensor] = lambda total: total
+    ) -> Callable[[Callable[[], torch.Tensor]], torch.Tensor]:
+        """For staging.all_reduce(): an error ends everything. write: puts the total where it belongs."""
         begin = time.monotonic()
 
         def end(total: Callable[[], torch.Tensor]) -> torch.Tensor:
             try:
-                return total()
+                result = total()
             except Exception as error:
                 self.fail(collective_error(error, where, begin))
                 raise
+            with self.passing():
+                return write(result)
 
         return end
 
+    def raise_error(self) -> None:
+        """Raises what has ended everything, or that it is closed."""
+        if self.error is not None:
+            raise RuntimeError(f"gradwire: an earlier operation failed: {self.error}") from self.error
+        self.raise_closed()
 
-def _passed(worker: Worker, job: Callable[[], Any]) -> Callable[[], Any]:
-    return lambda: worker.submit(job)
+    def raise_closed(self) -> None:
+        if self.closed:
+            raise RuntimeError("gradwire: closed; what goes on needs a new hook (with a new DDP) or communicator")
+
+
+class Guarded:
+    """What hooks and communicators say of their errors. A subclass has a gate, and _conclude()."""
+
+    gate: Gate
+
+    @property
+    def error(self) -> BaseException | None:
+        """What ended it, on all ranks."""
+        return self.gate.error
+
+    def fail(self, error: BaseException) -> None:
+        """Ends it on all ranks, as if an operation of this one had failed. For an error that a hook does not see: one
+        in a forward pass, or before the first bucket of a backward pass."""
+        self.gate.fail(error)
+
+    def check(self) -> None:
+        """Raises if an operation failed on any rank or, in debug mode, if results differ. A collective call."""
+        self.gate.raise_error()
+        with contextlib.suppress(RuntimeError):  # that of the gate
+            self._conclude("check()").wait()
+        self.gate.raise_error()
+
+    def _conclude(self, where: str) -> torch.futures.Future:
+        """Done when all that was submitted before is, and has not failed on any rank."""
+        raise NotImplementedError

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
 
-from .pending import fail_future
+from .failure import fail_future
+
+CODEC_DTYPES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 
 
 class Room:
@@ -151,9 +153,10 @@ def of(device: torch.device) -> Staging | None:
     return _made[device]
 
 
-def reaches(device: torch.device) -> bool:
-    """Whether the codec gets at values there."""
-    return device.type == "cpu" or device.type in TYPES
+def takes(values: torch.Tensor, dtypes: Container[torch.dtype] = CODEC_DTYPES) -> bool:
+    """Whether a codec of these types gets at the values."""
+    reached = values.device.type == "cpu" or values.device.type in TYPES
+    return values.dtype in dtypes and reached and not values.is_sparse
 
 
 def future_of(values: torch.Tensor) -> torch.futures.Future:

@@ -14,7 +14,7 @@ import gradwire.torch
 import pytest
 import torch
 from gradwire.torch import peers
-from gradwire.torch.engine import Engine
+from gradwire.torch.failure import Gate
 from gradwire.torch.peers import Board, Finding
 from ranks import run
 from test_ddp import OPTIONS, batch, digest, model, train_step
@@ -41,7 +41,7 @@ def steps(rank, size, count, before, buckets=25, **options):
             torch.nn.functional.mse_loss(ddp(x), y).backward()
             optimizer.step()
         except RuntimeError as error:
-            return str(state.engine.error or error), step
+            return str(state.error or error), step
     state.check()
     mismatches = state.report.totals()["mismatches"]
     state.close()
@@ -94,7 +94,7 @@ def damaged(rank, size, stage, levels, buckets):
 def breaking(rank, size):
     def fail(rank, step, net, optimizer, state):
         if rank == 1 and step == 3:
-            state.engine.fail(RuntimeError("out of order"))
+            state.fail(RuntimeError("out of order"))
 
     return together(rank, size, steps(rank, size, 6, fail))
 
@@ -147,7 +147,7 @@ def failing(rank, size, where, options):
             if rank == 1 and step == 3:
                 breaks.broken = where == "backward"
                 if where == "hook":
-                    state._reduce = lambda *_: breaks.stop(None)
+                    state.codecs.run = lambda *_: breaks.stop(None)
                 if where == "forward":
                     state.fail(MemoryError("no more memory"))
                     raise MemoryError("no more memory")
@@ -159,14 +159,14 @@ def failing(rank, size, where, options):
             found = step
             break
     deadline = time.monotonic() + 5
-    while state.engine.error is None and time.monotonic() < deadline:
+    while state.error is None and time.monotonic() < deadline:
         time.sleep(0.01)
     try:
         state.check()
         refuses = False
     except RuntimeError:
         refuses = True
-    return together(rank, size, (found, refuses, str(state.engine.error)))
+    return together(rank, size, (found, refuses, str(state.error)))
 
 
 @pytest.mark.parametrize("options", [{}, {"compress": "never"}])
@@ -238,7 +238,7 @@ def differing_in_one(rank, size):
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     state, hook = gradwire.torch.ddp_hook(optimizer, plan=TWO_CODECS, model=net)
     ddp.register_comm_hook(state, hook)
-    (key,), (topk,) = state._thc, state._classic.values()
+    (key,), (topk,) = state.codecs.made["thc"], state.codecs.made["classic"].values()
     if rank == 0:
         saved = state.state_dict()
         saved["thc"][key]["round"] = 5
@@ -254,7 +254,7 @@ def differing_in_one(rank, size):
     x, y = batch(rank, 0)
     with pytest.raises(RuntimeError):
         torch.nn.functional.mse_loss(ddp(x), y).backward()
-    error = type(state.engine.error).__name__
+    error = type(state.error).__name__
     state.close()
     return together(rank, size, (error, [name for name in left_threads() if name == "gradwire-exchange"]))
 
@@ -705,8 +705,8 @@ def test_a_state_that_one_rank_alone_has_loaded_raises_on_all(kind):
 
 
 def failing_slowly(rank, size):
-    fail = Engine.fail
-    Engine.fail = lambda self, error: (time.sleep(0.3), fail(self, error))
+    fail = Gate.fail
+    Gate.fail = lambda self, error: (time.sleep(0.3), fail(self, error))
     communicator = gradwire.torch.Communicator()
     with pytest.raises(ZeroDivisionError):
         communicator.engine.call(lambda: 1 // 0)
