@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import struct
-import weakref
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,8 +15,7 @@ import torch
 import torch.distributed as dist
 
 from . import given, staging
-from .engine import Engine, Operation, Plan
-from .failure import Gate, Guarded
+from .engine import EngineOwner, Operation, Plan
 from .optimizers import Book, Place
 from .options import CodecOptions
 from .reducer import Stateless
@@ -54,7 +52,7 @@ class _Call:
 log = logging.getLogger("gradwire")
 
 
-class Communicator(Guarded):
+class Communicator(EngineOwner):
     """Blocking compressed operations on a process group, in the same order on all of its ranks. For one thread.
 
     group: None: the default group. optimizer: the one that consumes what is reduced, with equal state on all ranks:
@@ -89,13 +87,11 @@ class Communicator(Guarded):
             settings = chosen.settings(made)
             self._book = Book(made, seed, chosen.rates(made))
             start.options = {**chosen.agreed(settings), "small_len": small_len, "seed": seed}
-        self._transport, self.gate = start.transport, Gate(start.transport)
-        self.rank, self.size = self._transport.rank, self._transport.size
+        self._begin(start.transport, settings, self._book)
+        self._transport = start.transport
         notice = chosen.notice(made)
         if notice and self.rank == 0:
             log.warning("gradwire: %s", notice)
-        self.engine = Engine(self._transport, settings, self._book, self.gate)
-        weakref.finalize(self, self.engine.abandon).atexit = False
         self._plans: dict[tuple[Any, ...], Plan] = {}
         self._sizes = Stateless()
         self.report = Report(self, [self._sizes], file=None, tensorboard=None, every=1)
@@ -303,9 +299,6 @@ class Communicator(Guarded):
         return _ReduceScatter(self)
 
     # ---- end ----
-
-    def _conclude(self, where: str) -> torch.futures.Future:
-        return self.engine.conclude(where)
 
     def close(self) -> None:
         """Ends the threads. Operations raise afterwards."""

@@ -1,14 +1,6 @@
 """DistributedDataParallel: ddp.register_comm_hook(*gradwire.torch.ddp_hook(optimizer)).
 
-A bucket passes these stations, the first three in the thread of the backward pass:
-
-    DdpState._reduce        begins and ends a pass
-    Codecs.run              chooses the codec; with a plan Regroup.add comes before it: gradients go into other buckets
-    GcompReducer.start      makes an operation of the engine
-    Engine._begin           the engine's control thread: posts receives, starts the exchange of the native pool
-
-and on its way back Engine._finish, in the thread that takes the pool's events. Other codecs are reducers, too
-(reducer.py), with a thread of their own after the third station.
+docs/pytorch.md, "The way of a bucket", has the stations and threads between here and the pool.
 """
 
 from __future__ import annotations
@@ -16,7 +8,6 @@ from __future__ import annotations
 import logging
 import os
 import sys
-import weakref
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any
@@ -30,8 +21,7 @@ from .buckets import Bucket
 from .choice import Choice
 from .classic import ClassicState
 from .codecs import Codecs
-from .engine import Engine
-from .failure import Gate
+from .engine import EngineOwner
 from .gcomp import hint
 from .losses import LossWatch
 from .map_timing import ForwardWatch, MapTiming, watch_steps
@@ -69,7 +59,7 @@ def ddp_hook(
     return ClassicState(optimizer, codec, **options), hook
 
 
-class DdpState(Hook):
+class DdpState(EngineOwner, Hook):
     """What the hook keeps from step to step. One for each DDP module.
 
     compress: "auto" measures the first steps and steps aside where plain all-reduce is faster; "always"; "never".
@@ -110,18 +100,18 @@ class DdpState(Hook):
         self.group = dist.group.WORLD if group is None else group
         timeout = timeout or timeout_of(self.group)
         with Start("gradwire", self.group, transport, timeout) as start:
-            self.rank, self.size = dist.get_rank(self.group), dist.get_world_size(self.group)
-            buckets = [] if plan is None else planned.load(plan, self.size)
+            rank, size = dist.get_rank(self.group), dist.get_world_size(self.group)
+            buckets = [] if plan is None else planned.load(plan, size)
             made = given.optimizers_of(optimizer)
             given.check_keywords(options, CodecOptions, DdpState)
             _check_numbers(small_len=small_len, report_every=report_every)
             chosen = CodecOptions(**options)
             settings = chosen.settings(made)
             book = Book(made, seed, chosen.rates(made))
-            if record is not None and self.rank == 0:
+            if record is not None and rank == 0:
                 check_writable(record)
-            self.choice = Choice("always" if buckets and compress == "auto" else compress, self.slowest, self.rank)
-            file = open_csv(csv, self.rank)
+            self.choice = Choice("always" if buckets and compress == "auto" else compress, self._slowest, rank)
+            file = open_csv(csv, rank)
             start.options = {
                 **chosen.agreed(settings),
                 "compress": compress,
@@ -135,13 +125,11 @@ class DdpState(Hook):
         self.instead: Callable[[dist.GradBucket], torch.futures.Future] | None = None  # of the probe: for all buckets
         self._timeout = timeout
         self._in_backward = self._hinted = False
-        self.gate = Gate(start.transport)
+        self._begin(start.transport, settings, book)
         self._watch = BackwardWatch(self.gate.fail)
         self.gate.on_fail.append(self._watch.end)
         # Others may wait in an all-reduce of DDP's own group.
         self.gate.on_break.append(Transport(self.group, timeout).abort)
-        self.engine = Engine(start.transport, settings, book, self.gate)
-        weakref.finalize(self, self.engine.abandon).atexit = False
         # The module alone: DDP's C++ code keeps this state, and no collector sees that.
         model = model.module if isinstance(model, DistributedDataParallel) else model
         self.codecs = Codecs(self.engine, chosen, self.group, timeout, small_len, buckets, model)
@@ -156,7 +144,7 @@ class DdpState(Hook):
         self._forward = ForwardWatch(self._on_forward)
         self.recording: Recording | None = None
         if record is not None:
-            slowest = weakly(self.slowest)  # the parameters have hooks that keep the recording
+            slowest = weakly(self._slowest)  # the parameters have hooks that keep the recording
             self.recording = Recording(os.fspath(record), range(*record_steps), book.params(), slowest, self.rank)
             self.codecs.recording = self.recording
             self.engine.timing = True
@@ -165,9 +153,13 @@ class DdpState(Hook):
         if notice and self.rank == 0:
             log.warning("gradwire: %s", notice)
         for one in made:
-            watch_steps(one, weakly(self.maps.before_step), weakly(self.after_step))
+            watch_steps(one, weakly(self.maps.before_step), weakly(self._after_step))
 
-    def slowest(self, seconds: list[float]) -> list[float]:
+    def sizes_of_others(self) -> tuple[int, int]:
+        """Bytes that the plan's other codecs than this one sent and received, an all-reduce as a ring of all ranks."""
+        return self.report.sizes()
+
+    def _slowest(self, seconds: list[float]) -> list[float]:
         """Element by element the largest of all ranks' numbers, after all that was submitted: collective calls have
         one order on all ranks."""
         return self.engine.call(lambda: self.engine.transport.largest_seconds(seconds))
@@ -177,7 +169,7 @@ class DdpState(Hook):
     def _next_compresses(self) -> bool:
         return self.choice.next_compresses(self.step)
 
-    def after_step(self, optimizer: torch.optim.Optimizer | None = None) -> None:
+    def _after_step(self, optimizer: torch.optim.Optimizer | None = None) -> None:
         """The optimizer has made a step: state is new. None: as if it had."""
         if optimizer is not None:
             self.maps.stepped(optimizer)
@@ -258,9 +250,6 @@ class DdpState(Hook):
         """Before the first backward pass, on all ranks: else all raise in that pass. ValueError for a state of another
         version or hook, or of THC or a classic codec for another model; nothing has changed then."""
         self.step = self.resume.load(state)
-
-    def _conclude(self, where: str) -> torch.futures.Future:
-        return self.engine.conclude(where)
 
     def close(self) -> None:
         """Ends the threads. The hook raises afterwards. A state that is dropped ends them by itself, a little later."""

@@ -14,6 +14,7 @@ import contextlib
 import logging
 import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from ctypes import c_uint64
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ from gradwire.errors import status_name
 from gradwire.gcomp import Options
 
 from . import _pool, staging
-from .failure import Gate
+from .failure import Gate, Guarded
 from .optimizers import Book, Place, SegmentTable
 from .stats import Samples
 from .transport import FROM_OWNER, OPERATIONS_MAX, PIECES_MAX, TO_OWNER, Transport, tag
@@ -250,6 +251,20 @@ def _digest(number: int, result: torch.Tensor) -> int:
     result = result.cpu()
     crc = lib.gw_crc32c(0, result.data_ptr(), result.numel() * result.element_size())
     return (number << 32 | crc) * 0x9E3779B97F4A7C15
+
+
+class EngineOwner(Guarded):
+    """A hook or communicator with an engine, whose threads end with it."""
+
+    def _begin(self, transport: Transport, settings: Settings, book: Book) -> None:
+        """When the ranks have agreed on their options."""
+        self.rank, self.size = transport.rank, transport.size
+        self.gate = Gate(transport)
+        self.engine = Engine(transport, settings, book, self.gate)
+        weakref.finalize(self, self.engine.abandon).atexit = False
+
+    def _conclude(self, where: str) -> torch.futures.Future:
+        return self.engine.conclude(where)
 
 
 class Engine:

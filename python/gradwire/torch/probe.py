@@ -136,7 +136,7 @@ class _Bench:
         return all(caster.adds for caster in self.state.codecs.made["bf16"].values())
 
     def largest(self, numbers: Sequence[float]) -> list[float]:
-        return self.state.slowest(list(numbers))
+        return self.state._slowest(list(numbers))
 
     def time(self, run: Any, flat: torch.Tensor, more: int = 1) -> float:
         """Seconds of the slowest rank, the least of some runs (more times as many) after one that warms up."""
@@ -223,12 +223,12 @@ def record_backward(
     """
     _check_path(state, path)
     names = planned.names_of(state.engine.book.params(), model or state.codecs.model)
-    recording = Recording(os.fspath(path), range(steps), state.engine.book.params(), state.slowest, state.rank)
+    recording = Recording(os.fspath(path), range(steps), state.engine.book.params(), state._slowest, state.rank)
     state.instead = _as_it_is
     try:
         for step in range(steps):
-            state.after_step()  # maps are due, as after a step of the optimizer
-            state.slowest([0.0])  # all begin at the same time
+            state._after_step()  # maps are due, as after a step of the optimizer
+            state._slowest([0.0])  # all begin at the same time
             recording.begin(step, names)
             backward()
             recording.step_ended()
@@ -244,7 +244,7 @@ def _check_path(state: DdpState, path: str | os.PathLike) -> None:
             check_writable(os.fspath(path))
     except Exception as error:  # whatever it is, the others wait for this rank
         problem = error
-    if state.slowest([float(problem is not None)])[0]:
+    if state._slowest([float(problem is not None)])[0]:
         raise problem or OSError(f"gradwire: rank 0 cannot write {path}; its own error says why")
 
 

@@ -100,6 +100,7 @@ class Hook(Guarded, Copies):
             raise
 
     def _reduce(self, bucket: dist.GradBucket) -> torch.futures.Future:
+        """A bucket of DDP. It may raise on this rank alone."""
         raise NotImplementedError
 
 
@@ -135,7 +136,7 @@ class CodecHook(Hook):
         return self._plain.plain_size
 
     def join(self, gate: Gate) -> None:
-        """From now on what ends one ends all that have this gate. Before the first bucket."""
+        # Before the first bucket: what ends one hook ends all that have this gate.
         gate.shared, self._plain = True, Plain(self.group, self.size, gate)
         gate.on_break.append(self._transport.abort)
         self.gate = gate

@@ -85,9 +85,14 @@ class SizesReport:
         self._hook = weakref.proxy(hook)
         self._reducers = [self._hook] if reducers is None else reducers
 
+    def sizes(self) -> tuple[int, int]:
+        """Bytes that the reducers have sent and received."""
+        sent, received = map(sum, zip(*(one.sizes() for one in self._reducers)))
+        return sent, received
+
     def totals(self) -> dict[str, float]:
         """Sums since the start of this process."""
-        sent, received = map(sum, zip(*(one.sizes() for one in self._reducers)))
+        sent, received = self.sizes()
         names = ("plain_size", "full_size")
         sizes = {name: sum(getattr(one, name) for one in self._reducers) for name in names}
         return {"sent_size": sent, "received_size": received, **sizes}

@@ -14,6 +14,7 @@ import gradwire.torch
 import pytest
 import torch
 from gradwire.torch import peers
+from gradwire.torch.buckets import Bucket
 from gradwire.torch.failure import Gate
 from gradwire.torch.peers import Board, Finding
 from ranks import run
@@ -733,6 +734,126 @@ def failing_alone(rank, size, kind):
 def test_a_rank_that_fails_alone_keeps_nobody_waiting(kind):
     for rank, (told, left) in run(failing_alone, 3, kind, timeout_s=NEVER_S).items():
         assert told == (rank != 0) and not left
+
+
+class Mute:
+    """A transport of a rank alone."""
+
+    def tell(self, error):
+        return None
+
+    def resolve(self, error, finding):
+        return error
+
+
+def future_at(gate):
+    future = torch.futures.Future()
+    gate.add(future)
+    return future
+
+
+def test_a_failure_waits_for_what_is_being_handed_out_and_lets_nothing_follow():
+    gate, stopped, order = Gate(Mute()), threading.Event(), []
+    gate.on_shut.append(lambda: order.append("stopped"))
+    handed, waiting = future_at(gate), future_at(gate)
+    waiting.then(lambda _: order.append("failed"))
+
+    def hand_out():
+        with gate.passing(handed):
+            stopped.wait(10)
+            order.append("written")
+            handed.set_result(1)
+
+    threads = [threading.Thread(target=hand_out), threading.Thread(target=gate.fail, args=(ValueError("no"),))]
+    for thread in threads:
+        thread.start()
+        time.sleep(0.05)
+    assert gate.shut and gate.error is None and not waiting.done()
+    stopped.set()
+    for thread in threads:
+        thread.join(10)
+    assert order == ["written", "stopped", "failed"] and handed.value() == 1 and str(gate.error) == "no"
+    for late in (waiting, future_at(gate)):
+        with pytest.raises(RuntimeError, match="gradwire: no"):
+            late.wait()
+    with pytest.raises(RuntimeError, match="an earlier operation failed: no"), gate.passing():
+        pytest.fail("a block after the failure")
+
+
+def test_callbacks_of_results_may_fail_at_the_same_time():
+    gate, together = Gate(Mute()), threading.Barrier(2, timeout=10)
+
+    def hand_out(number):
+        future = future_at(gate)
+        future.then(lambda _: (together.wait(), gate.fail(ValueError(str(number)))))
+        with gate.passing(future):
+            future.set_result(None)
+
+    threads = [threading.Thread(target=hand_out, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert not any(thread.is_alive() for thread in threads) and str(gate.error) in ("0", "1")
+
+
+def test_no_result_is_handed_out_once_the_error_is_known():
+    for seed in range(20):
+        gate, late = Gate(Mute()), []
+
+        def hand_out(gate=gate, late=late):
+            while True:
+                future = future_at(gate)
+                future.then(lambda done: late.append(1) if gate.error is not None and not failed(done) else None)
+                try:
+                    with gate.passing(future):
+                        future.set_result(None)
+                except RuntimeError:
+                    return
+
+        threads = [threading.Thread(target=hand_out) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.001 * seed)
+        gate.fail(ValueError("no"))
+        for thread in threads:
+            thread.join(10)
+        assert not late and not any(thread.is_alive() for thread in threads)
+
+
+def failed(future):
+    try:
+        future.wait()
+    except RuntimeError:
+        return True
+    return False
+
+
+def written_late(rank, size):
+    """Whether a bucket that has been handed back with an error is written to, at several moments of its exchange."""
+    changed = []
+    for delay in (0.0, 0.001, 0.003, 0.01):
+        net = torch.nn.Linear(1000, 1000)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        state, _ = gradwire.torch.ddp_hook(optimizer, compress="always")
+        state.codecs.compressing = True
+        values = torch.randn(1_000_000)
+        future = state.codecs.start(Bucket(values, [net.weight], [values.view_as(net.weight)]))
+        time.sleep(delay)
+        if rank == 0:
+            state.fail(RuntimeError("enough"))
+        if failed(future):
+            before = values.clone()
+            time.sleep(0.2)
+            changed.append(not torch.equal(values, before))
+        together(rank, size, delay)
+        state.close()
+    return changed
+
+
+def test_nothing_is_written_to_a_bucket_that_was_handed_back():
+    found = run(written_late, 2, timeout_s=NEVER_S)
+    assert found[0] and not any(found[0]) and not any(found[1])
 
 
 class FullDisk:
