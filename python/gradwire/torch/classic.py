@@ -160,10 +160,10 @@ class ClassicState(CodecHook):
         values = bucket.values
         if not staging.takes(values) or self.size == 1 and self.caster:
             return self._plain.start(bucket)
+        self.full_size += size_of(values)
         if self.caster is not None:
             return self.caster.start(bucket)
         message = _Message(bucket, staging.HostCopy(values), self._tensors(bucket))
-        self.full_size += size_of(values)
         self.gate.add(message.copy.future)
         self._encoder.submit(lambda: self._encode(message))
         return message.copy.future

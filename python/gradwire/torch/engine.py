@@ -17,7 +17,7 @@ import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from ctypes import c_uint64
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -111,8 +111,8 @@ class Plan:
             ),
             rank=transport.rank,
             contribution_bits=settings.contribution_bits,
-            codec=engine.options(settings.codec, dtype),
-            spare=engine.options(settings.spare, dtype),
+            codec=replace(settings.codec, dtype=staging.CODEC_DTYPES[dtype]).struct(),
+            spare=replace(settings.spare, dtype=staging.CODEC_DTYPES[dtype]).struct(),
             cookie=cookie,
             seed=engine.seed,
         )
@@ -298,10 +298,6 @@ class Engine:
         gate.on_shut.append(self._stop)
 
     # ---- submission: any thread ----
-
-    def options(self, options: Options, dtype: torch.dtype) -> Any:
-        fields = {**vars(options), "dtype": staging.CODEC_DTYPES[dtype]}
-        return Options(**fields).struct()
 
     def plan(
         self, length: int, dtype: torch.dtype, places: list[Place], shard_len: int = 0, settings: Settings | None = None

@@ -21,7 +21,8 @@ _HINT_LEN = 1 << 21  # values of a bucket from which on its size matters
 
 
 class GcompReducer(Stateless):
-    """One setting of the codec. small_len: of the parts of a bucket that travel plain."""
+    """One setting of the codec; bytes are in the engine's statistics. small_len: parts of a bucket with fewer values
+    travel plain."""
 
     def __init__(
         self, engine: Engine, settings: Settings, timing: MapTiming, losses: LossWatch, plain: Plain, small_len: int
@@ -31,26 +32,17 @@ class GcompReducer(Stateless):
         self.plans: dict[tuple[Any, ...], Plan] = {}  # of the buckets that have come
         self.rooms: dict[tuple[Any, ...], tuple[Room, Room]] = {}  # of those with parameters of two kinds
         self._timing, self._losses, self._plain, self._small_len = timing, losses, plain, max(small_len, 1)
-        self._used: set[tuple[Any, ...]] = set()  # in this backward pass
-
-    def sizes(self) -> tuple[int, int]:
-        """Nothing: those of all settings are in the engine's statistics."""
-        return 0, 0
-
-    @property
-    def used(self) -> bool:
-        """In this backward pass."""
-        return bool(self._used)
+        self.used: set[tuple[Any, ...]] = set()  # in this backward pass
 
     def begin(self) -> None:
         """A backward pass."""
-        self._used = set()
+        self.used = set()
 
     def end(self) -> None:
         """What has not come in this backward pass does not come again."""
-        for key in set(self.plans) - self._used:
+        for key in set(self.plans) - self.used:
             self.engine.retire(self.plans.pop(key))
-        for key in set(self.rooms) - self._used:
+        for key in set(self.rooms) - self.used:
             del self.rooms[key]
 
     def start(self, bucket: Bucket) -> torch.futures.Future:
@@ -108,7 +100,7 @@ class GcompReducer(Stateless):
 
     def _key(self, bucket: Bucket, *more: Any) -> tuple[Any, ...]:
         key = (bucket.values.numel(), bucket.values.dtype, *more, *map(id, bucket.params))
-        self._used.add(key)
+        self.used.add(key)
         return key
 
     def _plan(self, bucket: Bucket, settings: Settings) -> Plan:

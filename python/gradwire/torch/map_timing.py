@@ -149,28 +149,25 @@ class ForwardWatch:
         self._handle: Any = None
 
     def begin(self) -> None:
-        if self._handle is None:
-            handles: list[Any] = []
-            register = torch.nn.modules.module.register_module_forward_pre_hook
-            self._handle = register(_trigger(self._on_forward, handles))
-            handles.append(self._handle)
+        if self._handle is not None:
+            return
+        reference, handles = self._on_forward, []
+
+        def trigger(module: torch.nn.Module, *_: Any) -> None:
+            on_forward = reference()
+            if on_forward is None:
+                handles[0].remove()
+            # not for an evaluation, before a scheduler's step or of other weights; a loss has no eval() then
+            elif module.training and torch.is_grad_enabled():
+                on_forward()
+
+        self._handle = torch.nn.modules.module.register_module_forward_pre_hook(trigger)
+        handles.append(self._handle)
 
     def end(self) -> None:
         if self._handle is not None:
             self._handle.remove()
             self._handle = None
-
-
-def _trigger(reference: weakref.WeakMethod, handles: list[Any]) -> Callable[..., None]:
-    def trigger(module: torch.nn.Module, *_: Any) -> None:
-        on_forward = reference()
-        if on_forward is None:
-            handles[0].remove()
-        # not for an evaluation, before a scheduler's step or of other weights; a loss has no eval() then
-        elif module.training and torch.is_grad_enabled():
-            on_forward()
-
-    return trigger
 
 
 def watch_steps(

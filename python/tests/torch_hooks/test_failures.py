@@ -798,7 +798,7 @@ def test_callbacks_of_results_may_fail_at_the_same_time():
 
 
 def test_no_result_is_handed_out_once_the_error_is_known():
-    for seed in range(20):
+    for seed in range(8):
         gate, late = Gate(Mute()), []
 
         def hand_out(gate=gate, late=late):
