@@ -170,7 +170,8 @@ class Communicator(EngineOwner):
                 flat, part = _host(flat), torch.empty(_len(output), dtype=flat.dtype)
                 plan = self._plan(("scatter", flat.numel(), flat.dtype), flat, [], shard_len=part.numel())
                 self._run(plan, flat, part, 1.0 / self.size if mean else 1.0, scatter=True)
-            _write(output, part, ())
+            with self.gate.passing():
+                _write(output, part, ())
 
     @contextlib.contextmanager
     def _together(self) -> Iterator[None]:
@@ -210,12 +211,14 @@ class Communicator(EngineOwner):
     def _exchange(self, told: bytes) -> list[bytes]:
         """What all ranks tell."""
         mine = torch.frombuffer(bytearray(told[:_TOLD_SIZE].ljust(_TOLD_SIZE, b"\0")), dtype=torch.uint8)
-        where = f"operation {self.step}"
+        rooms = self._call(lambda: self._transport.gather(mine, f"operation {self.step}"))
+        return [bytes(room.tolist()) for room in rooms]
+
+    def _call(self, job: Callable[[], Any]) -> Any:
         try:
-            rooms = self.engine.call(lambda: self._transport.gather(mine, where))
+            return self.engine.call(job)
         except RuntimeError as error:
             raise RuntimeError(f"gradwire: {error}") from error
-        return [bytes(room.tolist()) for room in rooms]
 
     def _travels_plain(self, values: torch.Tensor) -> bool:
         return self.size == 1 or not staging.takes(values) or values.numel() < max(self.small_len, 1)
@@ -234,10 +237,9 @@ class Communicator(EngineOwner):
                 self.engine.build_maps([plan], float(self.size if mean else 1))
                 self.engine.compare_maps([plan], f"operation {self.step}, comparing maps", step=self.step)
             self._run(plan, flat, flat, 1.0 / self.size if mean else 1.0)
-        at = 0
-        for i, tensor in zip(chosen, tensors):
-            _write(tensor, flat[at : at + _len(tensor)], call.orders[i])
-            at += _len(tensor)
+        with self.gate.passing():
+            for i, tensor, part in zip(chosen, tensors, flat.split([_len(tensor) for tensor in tensors])):
+                _write(tensor, part, call.orders[i])
 
     def _plain_sum(self, flat: torch.Tensor, mean: bool) -> torch.Tensor:
         """Their sum or mean over the ranks, perhaps in place."""
@@ -247,10 +249,7 @@ class Communicator(EngineOwner):
         wider = {**_WIDER, **_WIDER_MEAN} if mean else _WIDER
         total = flat.to(wider.get(flat.dtype, flat.dtype))
         if self.size > 1 and total.device.type == "cpu":
-            try:
-                self.engine.call(lambda: self._transport.all_reduce(total, where=f"operation {self.step}"))
-            except RuntimeError as error:
-                raise RuntimeError(f"gradwire: {error}") from error
+            self._call(lambda: self._transport.all_reduce(total, where=f"operation {self.step}"))
         elif self.size > 1:
             dist.all_reduce(total, group=self.group)
         if mean:
@@ -284,7 +283,7 @@ class Communicator(EngineOwner):
         self.engine.submit(operation)
         try:
             self.engine.conclude(f"{where}, its end").wait()
-        except RuntimeError:
+        except RuntimeError:  # without a cause
             raise RuntimeError(f"gradwire: {self.error}") from self.error
 
     # ---- FSDP2 ----
