@@ -270,7 +270,7 @@ class Communicator(EngineOwner):
     def _plan(self, key: tuple[Any, ...], values: torch.Tensor, places: list[Place], shard_len: int = 0) -> Plan:
         plan = self._plans.pop(key, None)
         if plan is None:
-            plan = self.engine.plan(values.numel(), values.dtype, places, shard_len)
+            plan = self.engine.plan(values, places, shard_len)
             if len(self._plans) >= _PLANS_MAX:  # lengths that change from call to call must not fill the memory
                 self.engine.retire(self._plans.pop(next(iter(self._plans))))
         self._plans[key] = plan  # the last one: of those that are longest unused the first goes

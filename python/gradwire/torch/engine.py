@@ -91,28 +91,21 @@ class Plan:
     """A bucket that comes again every step: its exchange, its map and the memory of its messages."""
 
     def __init__(
-        self,
-        engine: Engine,
-        cookie: int,
-        length: int,
-        dtype: torch.dtype,
-        places: list[Place],
-        shard_len: int,
-        settings: Settings,
+        self, engine: Engine, cookie: int, like: torch.Tensor, places: list[Place], shard_len: int, settings: Settings
     ) -> None:
-        self.engine, self.cookie, self.len, self.dtype, self.places = engine, cookie, length, dtype, places
-        self.settings, transport = settings, engine.transport
+        self.engine, self.cookie, self.places, self.settings = engine, cookie, places, settings
+        self.len, dtype, transport = like.numel(), staging.CODEC_DTYPES[like.dtype], engine.transport
         config = _pool.gw_exchange_config(
             shape=gw_collective_shape(
-                len=length,
+                len=self.len,
                 rank_count=transport.size,
-                piece_len=settings.piece_len_of(shard_len or length // transport.size),
+                piece_len=settings.piece_len_of(shard_len or self.len // transport.size),
                 shard_len=shard_len,
             ),
             rank=transport.rank,
             contribution_bits=settings.contribution_bits,
-            codec=replace(settings.codec, dtype=staging.CODEC_DTYPES[dtype]).struct(),
-            spare=replace(settings.spare, dtype=staging.CODEC_DTYPES[dtype]).struct(),
+            codec=replace(settings.codec, dtype=dtype).struct(),
+            spare=replace(settings.spare, dtype=dtype).struct(),
             cookie=cookie,
             seed=engine.seed,
         )
@@ -300,11 +293,12 @@ class Engine:
     # ---- submission: any thread ----
 
     def plan(
-        self, length: int, dtype: torch.dtype, places: list[Place], shard_len: int = 0, settings: Settings | None = None
+        self, like: torch.Tensor, places: list[Place], shard_len: int = 0, settings: Settings | None = None
     ) -> Plan:
-        """settings: of this bucket, if they are not the engine's; threads, debug and sampling are always those."""
+        """Of buckets with as many values of this type. settings: of this bucket, if they are not the engine's; threads,
+        debug and sampling are always those."""
         self._cookies += 1
-        plan = Plan(self, self._cookies, length, dtype, places, shard_len, settings or self.settings)
+        plan = Plan(self, self._cookies, like, places, shard_len, settings or self.settings)
         self.plans[plan.cookie] = plan
         return plan
 
@@ -339,22 +333,10 @@ class Engine:
     def call(self, job: Callable[[], Any]) -> Any:
         """Runs a job after all that was submitted before, and returns its result."""
         self.gate.raise_closed()
-        done = threading.Event()
-        outcome: list[Any] = []
-
-        def run() -> None:
-            try:
-                outcome.append(job())
-            except BaseException as error:
-                self.gate.fail(error)  # before the caller looks at it
-            finally:
-                done.set()
-
-        self._control.submit(run)
-        done.wait()
-        if not outcome:
-            raise self.gate.error or RuntimeError("the job failed")
-        return outcome[0]
+        try:
+            return self._control.call(job).result()
+        except BaseException as error:
+            raise self.gate.error or error  # noqa: B904  it is that of the job
 
     def _submit(self, job: Callable[[], None]) -> None:
         """Nothing is begun after a failure."""

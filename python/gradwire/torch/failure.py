@@ -76,9 +76,9 @@ class Gate:
                     self._inside.discard(mine)
                     self._changed.notify_all()
 
-    def fail(self, error: BaseException, *, alone: bool | None = None) -> None:
-        """Everything under way, and all later calls, raise; on the other ranks too. alone: these have not raised the
-        same at the same place in the order of operations, and may wait for this one. None: as the error's type says."""
+    def fail(self, error: BaseException) -> None:
+        """Everything under way, and all later calls, raise; on the other ranks too. An error with `on_all_ranks` is one
+        that these have raised at the same place in the order of operations; else they may wait for this rank."""
         mine = threading.get_ident()
         with self._changed:
             if self.error is not None or self._failing == mine:
@@ -90,7 +90,7 @@ class Gate:
                 return
             self._failing = mine
         try:
-            if self.shared or alone or (alone is None and not getattr(error, "on_all_ranks", False)):
+            if self.shared or not getattr(error, "on_all_ranks", False):
                 error = self._tell(collective_error(error, ""))
         finally:
             self._end_with(error)
@@ -136,7 +136,10 @@ class Gate:
         return end
 
     def raise_error(self) -> None:
-        """Raises what has ended everything, or that it is closed."""
+        """Raises what has ended everything, or that it is closed. Waits for an error that is being found."""
+        if self.shut and self._failing != threading.get_ident():
+            with self._changed:
+                self._changed.wait_for(lambda: self.error is not None)
         if self.error is not None:
             raise RuntimeError(f"gradwire: an earlier operation failed: {self.error}") from self.error
         self.raise_closed()

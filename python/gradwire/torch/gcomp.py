@@ -107,11 +107,10 @@ class GcompReducer(Stateless):
         key = self._key(bucket)
         if key not in self.plans:
             places = places_of(self.engine.book, bucket)
-            length = bucket.values.numel()
-            self.plans[key] = self.engine.plan(length, bucket.values.dtype, places, settings=settings)
+            self.plans[key] = self.engine.plan(bucket.values, places, settings=settings)
             self._timing.new_bucket()
             if settings.maps:
-                self._losses.bucket(length, bucket.params, places)
+                self._losses.bucket(bucket.values.numel(), bucket.params, places)
         return self.plans[key]
 
 
