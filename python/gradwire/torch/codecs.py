@@ -13,7 +13,7 @@ from . import staging
 from .buckets import Bucket
 from .casts import Caster
 from .classic import ClassicState
-from .engine import Engine, Plan
+from .engine import Plan
 from .gcomp import GcompReducer
 from .losses import LossWatch
 from .map_timing import MapTiming
@@ -40,12 +40,15 @@ class _Route:
 
 
 class Codecs:
-    """Without a plan GCOMP, for buckets of small_len values or more that it takes; else plain."""
+    """Without a plan GCOMP, for buckets of small_len values or more that it takes; else plain. Making it is collective.
+    model: for the names in a plan."""
 
     def __init__(
         self,
-        engine: Engine,
+        timing: MapTiming,
+        losses: LossWatch,
         options: CodecOptions,
+        *,
         group: Any,
         timeout: timedelta,
         small_len: int,
@@ -56,19 +59,16 @@ class Codecs:
         self.recording: Recording | None = None
         self.layout: list[list[int]] = []  # numbers of the parameters in the buckets of the last backward pass
         self.made: dict[str, dict[str, Any]] = {kind: {} for kind in ("fp16", "bf16", "thc", "classic")}
-        self._engine, self._gate, self._options = engine, engine.gate, options
+        self._engine, self._gate = timing.engine, timing.engine.gate
+        self._timing, self._losses, self._options = timing, losses, options
         self._group, self._timeout, self.model = group, timeout, model
         self._small_len = 0 if plan else small_len
         self._names: dict[int, str] | None = None
         self._number = -1  # of the last bucket
         self._others: list[torch.futures.Future] = []  # debug: of other codecs' results in this backward pass
-        self.plain = Plain(group, engine.transport.size, self._gate)
+        self.plain = Plain(group, self._engine.transport.size, self._gate)
         self.reducers: list[Reducer] = [self.plain]
         self.gcomp: list[GcompReducer] = []
-
-    def prepare(self, timing: MapTiming, losses: LossWatch, plan: Sequence[PlanBucket]) -> None:
-        """Makes the codecs. Collective."""
-        self.timing, self._losses = timing, losses
         self._usual = _Route(self._add_gcomp(self._engine.settings), "gradwire", "gradwire")
         routes = [
             _Route(self.reducer(one.kind, one.options, one.names), one.kind, one.label, number)
@@ -161,8 +161,8 @@ class Codecs:
         return self.made[kind][key]
 
     def _add_gcomp(self, settings: Any) -> GcompReducer:
-        made = GcompReducer(self._engine, settings, self.timing, self._losses, self.plain, self._small_len)
-        self.timing.used |= settings.maps
+        made = GcompReducer(self._engine, settings, self._timing, self._losses, self.plain, self._small_len)
+        self._timing.used |= settings.maps
         self.gcomp.append(made)
         self.reducers.append(made)
         return made

@@ -132,12 +132,10 @@ class DdpState(EngineOwner, Hook):
         self.gate.on_break.append(Transport(self.group, timeout).abort)
         # The module alone: DDP's C++ code keeps this state, and no collector sees that.
         model = model.module if isinstance(model, DistributedDataParallel) else model
-        self.codecs = Codecs(self.engine, chosen, self.group, timeout, small_len, buckets, model)
         losses = LossWatch(book, self.rank)
-        next_compresses = weakly(self._next_compresses)
-        wrapped = given.scaler_of(optimizer)
-        self.maps = MapTiming(self.engine, losses, self.codecs.plans, loss_scale, wrapped, next_compresses)
-        self.codecs.prepare(self.maps, losses, buckets)
+        self.maps = MapTiming(self.engine, losses, lambda: self.codecs.plans(), loss_scale, given.scaler_of(optimizer))
+        where = {"group": self.group, "timeout": timeout}
+        self.codecs = Codecs(self.maps, losses, chosen, **where, small_len=small_len, plan=buckets, model=model)
         self.resume = Resume(self.engine, self.choice, self.codecs)
         reducers = self.codecs.reducers
         self.report = Report(self, reducers, file=file, tensorboard=tensorboard, every=report_every)
@@ -166,9 +164,6 @@ class DdpState(EngineOwner, Hook):
 
     # ---- between backward passes ----
 
-    def _next_compresses(self) -> bool:
-        return self.choice.next_compresses(self.step)
-
     def _after_step(self, optimizer: torch.optim.Optimizer | None = None) -> None:
         """The optimizer has made a step: state is new. None: as if it had."""
         if optimizer is not None:
@@ -177,7 +172,7 @@ class DdpState(EngineOwner, Hook):
             return
         if self.recording is not None:
             self.recording.step_ended()
-        self.maps.after_step()
+        self.maps.after_step(self.choice.next_compresses(self.step))
         if self.maps.due or (self.recording is not None and not self.recording.written):
             self._forward.begin()
 

@@ -23,23 +23,16 @@ _SCALER_LOOKS = 16  # steps of any of the optimizers
 class MapTiming:
     """Maps wait for the first forward pass after optimizer.step(), when a scheduler has set the rate of the next
     step. plans: of all buckets with maps or without. loss_scale: as in DdpState; wrapped: a GradScaler that a wrapper
-    of the optimizer has. compresses: whether the coming step may."""
+    of the optimizer has."""
 
     def __init__(
-        self,
-        engine: Engine,
-        losses: LossWatch,
-        plans: Callable[[], list[Plan]],
-        loss_scale: Any,
-        wrapped: Any,
-        compresses: Callable[[], bool],
+        self, engine: Engine, losses: LossWatch, plans: Callable[[], list[Plan]], loss_scale: Any, wrapped: Any
     ) -> None:
         self.loss_scale = loss_scale
         self.used = engine.settings.maps  # by any bucket
         self.due = False
         self.inputs: tuple[Any, ...] = ()  # of the last maps
-        self._engine, self._book, self._losses, self._plans = engine, engine.book, losses, plans
-        self._next_compresses = compresses
+        self.engine, self._book, self._losses, self._plans = engine, engine.book, losses, plans
         self._scalers = Scalers()
         self._looks = _SCALER_LOOKS if loss_scale is None else 0  # steps in which a scaler is looked for
         if loss_scale is None and wrapped is not None:
@@ -52,16 +45,16 @@ class MapTiming:
     def before_step(self, optimizer: torch.optim.Optimizer) -> None:
         """State is about to change: no map may be being built from it."""
         self._find_scaler(optimizer)
-        if self._submitted and not self._engine.gate.shut and not self._engine.gate.closed:
+        if self._submitted and not self.engine.gate.shut and not self.engine.gate.closed:
             self._submitted = False
-            self._engine.call(lambda: None)
+            self.engine.call(lambda: None)
 
     def stepped(self, optimizer: torch.optim.Optimizer) -> None:
         self._losses.stepped(optimizer)
 
-    def after_step(self) -> None:
-        """State is new."""
-        self.due |= self.used and bool(self._plans()) and self._next_compresses()
+    def after_step(self, compresses: bool) -> None:
+        """State is new. compresses: the coming step may."""
+        self.due |= compresses and self.used and bool(self._plans())
 
     def build(self) -> None:
         """Maps for the next backward pass, from the state as it is now."""
@@ -71,7 +64,7 @@ class MapTiming:
             self.inputs = self.inputs_now()
             self._submitted = True
             self._versions = None
-            self._engine.build_maps([plan for plan in plans if plan.settings.maps], self.inputs[0])
+            self.engine.build_maps([plan for plan in plans if plan.settings.maps], self.inputs[0])
 
     def begin_backward(self, compresses: bool) -> None:
         self._book.look()  # in plain steps too: a forecast follows its scheduler step by step
@@ -88,7 +81,7 @@ class MapTiming:
             self._check_inputs()
         if self._versions is None or not plans:  # new buckets get maps when they come
             self._versions = self._book.versions()
-        self._engine.compare_maps(plans, f"step {step}, comparing maps", step=step)
+        self.engine.compare_maps(plans, f"step {step}, comparing maps", step=step)
 
     def new_bucket(self) -> None:
         """Its map is built from the state as it is now."""
@@ -110,7 +103,7 @@ class MapTiming:
             scale = scale.get_scale()
         elif callable(scale):
             scale = scale()
-        return float(scale) * self._engine.transport.size
+        return float(scale) * self.engine.transport.size
 
     def _find_scaler(self, optimizer: torch.optim.Optimizer) -> None:
         """In optimizer.step(), which a GradScaler may have called."""
@@ -118,7 +111,7 @@ class MapTiming:
             return
         self._looks -= 1
         scaler = on_stack(sys._getframe(1))
-        if scaler is not None and self._scalers.add(scaler) and self._engine.transport.rank == 0:
+        if scaler is not None and self._scalers.add(scaler) and self.engine.transport.rank == 0:
             name = type(optimizer).__name__
             log.info("gradwire: found the GradScaler that calls %s.step(): quanta follow its scale", name)
 
