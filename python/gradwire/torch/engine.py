@@ -305,30 +305,29 @@ class Engine:
     def submit(self, operation: Operation) -> None:
         if operation.copy is not None:
             self.gate.add(operation.copy.future)
-        self._submit(lambda: self._begin(operation))
+        self._submit(self._begin, operation)
 
     def build_maps(self, plans: Sequence[Plan], wire_scale: float) -> None:
         """Maps of these plans from the state as it is now. Off the critical path. No matter of the other ranks."""
         chosen = list(plans)
         marks = {device: staging.of(device).mark() for device in set().union(*(plan.devices for plan in chosen))}
-        self._submit(lambda: self._build(chosen, wire_scale, marks))
+        self._submit(self._build, chosen, wire_scale, marks)
 
     def compare_maps(self, plans: Sequence[Plan], where: str = "", *, step: int) -> None:
         """The ranks compare the maps of these plans. As often on all ranks, whatever each of them has built."""
-        chosen = list(plans)
-        self._submit(lambda: self._compare(chosen, where, step))
+        self._submit(self._compare, list(plans), where, step)
 
     def conclude(self, where: str, good: torch.futures.Future | None = None) -> torch.futures.Future:
         """A future, or `good`, that is done after all operations before, if none has failed on any rank; in debug mode
         compares results."""
         done = torch.futures.Future() if good is None else good
         self.gate.add(done)
-        self._submit(lambda: self._conclude(done, where))
+        self._submit(self._conclude, done, where)
         return done
 
     def retire(self, plan: Plan) -> None:
         """The bucket does not come again."""
-        self._submit(lambda: self._retire(plan))
+        self._submit(self._retire, plan)
 
     def call(self, job: Callable[[], Any]) -> Any:
         """Runs a job after all that was submitted before, and returns its result."""
@@ -338,9 +337,9 @@ class Engine:
         except BaseException as error:
             raise self.gate.error or error  # noqa: B904  it is that of the job
 
-    def _submit(self, job: Callable[[], None]) -> None:
+    def _submit(self, job: Callable[..., None], *arguments: Any) -> None:
         """Nothing is begun after a failure."""
-        self._control.submit(lambda: None if self.gate.shut else job())
+        self._control.submit(lambda: None if self.gate.shut else job(*arguments))
 
     # ---- control thread ----
 

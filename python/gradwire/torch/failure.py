@@ -31,6 +31,7 @@ class Gate:
     """
 
     def __init__(self, transport: Transport) -> None:
+        self.shut = False  # something has failed, though its error may not be known yet
         self.error: BaseException | None = None  # what ended everything
         self.closed = False  # nothing can be submitted any more
         self.shared = False
@@ -38,19 +39,15 @@ class Gate:
         self.on_shut: list[Callable[[], Any]] = []  # nothing may be written after them
         self.on_fail: list[Callable[[BaseException], Any]] = []  # told when the error is known
         self._transport = transport
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._failing: int | None = None  # the thread that was first in fail()
         self._inside: set[int] = set()  # threads in a block of passing()
         self._futures: dict[int, torch.futures.Future] = {}  # of what is under way, by id
 
-    @property
-    def shut(self) -> bool:
-        """Something has failed, though the error may not be known yet."""
-        return self._failing is not None
-
     def add(self, future: torch.futures.Future) -> None:
         """It fails with everything else; at once where there is an error already."""
-        with self._changed:
+        with self._lock:
             error = self.error
             if error is None:
                 self._futures[id(future)] = future
@@ -62,7 +59,7 @@ class Gate:
         """A block that writes or hands back a result: that of `future`, which is done at its end. It must not wait for
         other ranks. RuntimeError, and no block, once something has failed."""
         mine = threading.get_ident()
-        with self._changed:
+        with self._lock:
             if self.shut:
                 raise RuntimeError(f"gradwire: an earlier operation failed: {self.error or 'its error comes'}")
             nested = mine in self._inside  # in a callback of another block
@@ -71,9 +68,10 @@ class Gate:
             yield
             self._futures.pop(id(future), None)  # not before: what has raised is an error that ends it
         finally:
-            with self._changed:
+            with self._lock:
                 if not nested:
                     self._inside.discard(mine)
+                if self.shut:
                     self._changed.notify_all()
 
     def fail(self, error: BaseException) -> None:
@@ -88,7 +86,7 @@ class Gate:
             if self._failing is not None:  # the error is that of the other thread
                 self._changed.wait_for(lambda: self.error is not None)
                 return
-            self._failing = mine
+            self._failing, self.shut = mine, True
         try:
             if self.shared or not getattr(error, "on_all_ranks", False):
                 error = self._tell(collective_error(error, ""))
