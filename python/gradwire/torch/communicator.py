@@ -16,6 +16,7 @@ import torch.distributed as dist
 
 from . import given, staging
 from .engine import EngineOwner, Operation, Plan
+from .failure import wait_for
 from .optimizers import Book, Place
 from .options import CodecOptions
 from .reducer import Stateless
@@ -281,9 +282,8 @@ class Communicator(EngineOwner):
         where = f"operation {self.step}"
         operation = Operation(plan, values, result, scale, 1.0 / scale, self.step, where, scatter=scatter)
         self.engine.submit(operation)
-        try:
-            self.engine.conclude(f"{where}, its end").wait()
-        except RuntimeError:  # without a cause
+        wait_for(self.engine.conclude(f"{where}, its end"))
+        if self.error is not None:
             raise RuntimeError(f"gradwire: {self.error}") from self.error
 
     # ---- FSDP2 ----

@@ -20,6 +20,13 @@ def fail_future(future: torch.futures.Future, error: BaseException) -> None:
             future.set_exception(RuntimeError(f"gradwire: {error}"))
 
 
+def wait_for(future: torch.futures.Future) -> None:
+    """Until it is done or has failed. Unlike its own wait() this ends with Ctrl-C."""
+    done = threading.Event()
+    future.then(lambda _: done.set())
+    done.wait()
+
+
 class Gate:
     """Whoever writes into a tensor of the caller's, or hands one back, does so in a block of passing(). fail() shuts
     the gate, tells the other ranks, lets the blocks under way end, stops the pool, and only then ends the
@@ -165,8 +172,7 @@ class Guarded:
     def check(self) -> None:
         """Raises if an operation failed on any rank or, in debug mode, if results differ. A collective call."""
         self.gate.raise_error()
-        with contextlib.suppress(RuntimeError):  # that of the gate
-            self._conclude("check()").wait()
+        wait_for(self._conclude("check()"))
         self.gate.raise_error()
 
     def _conclude(self, where: str) -> torch.futures.Future:
