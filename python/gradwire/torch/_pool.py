@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from ctypes import byref, c_uint64, c_void_p
+from typing import Any
 
 from gradwire import _abi, _prototypes
 from gradwire import _constants as names
@@ -20,7 +23,6 @@ from gradwire._structs import (
 WAKE, MAP, DONE = names.GW_RUNTIME_WAKE, names.GW_RUNTIME_MAP, names.GW_RUNTIME_DONE
 SEND, SHARE = names.GW_RUNTIME_SEND, names.GW_RUNTIME_SHARE
 FALLBACK, SCATTER, SAMPLE = names.GW_EXCHANGE_FALLBACK, names.GW_EXCHANGE_SCATTER, names.GW_EXCHANGE_SAMPLE
-POKE, SPARE = WAKE, FALLBACK
 MAP_WORDS = names.GW_COLLECTIVE_MAP_WORDS
 THREADS_MAX = names.GW_RUNTIME_THREADS_MAX
 NO_SLOT = 0xFFFFFFFFFFFFFFFF
@@ -62,7 +64,7 @@ class Pool:
         count = native.gw_runtime_wait(self._handle, self._events, self._EVENTS, int(timeout_s * 1000))
         return self._events[:count]
 
-    def poke(self) -> None:
+    def wake(self) -> None:
         """Makes wait() return."""
         native.gw_runtime_wake(self._handle)
 
@@ -73,10 +75,12 @@ class Pool:
 
 
 class Exchange:
-    """A bucket with its layout, codecs, map and message slots."""
+    """A bucket with its layout, codecs, map and message slots. For any thread."""
 
     def __init__(self, pool: Pool, config: gw_exchange_config) -> None:
         self._handle = c_void_p()
+        self._lock = threading.Lock()  # a call may come after stop() of another thread
+        self._stats = gw_exchange_stats()
         check(native.gw_exchange_open(pool.handle, config, byref(self._handle)))
         self.info = gw_exchange_info()
         native.gw_exchange_info_get(self._handle, self.info)
@@ -90,29 +94,37 @@ class Exchange:
         return None if offset == NO_SLOT else offset
 
     def start_map(self, segments: gw_collective_segments, wire_scale: float) -> None:
-        check(native.gw_exchange_map_start(self._handle, segments, wire_scale))
+        self._call(native.gw_exchange_map_start, segments, wire_scale)
 
     def map_words(self) -> list[int]:
         words = (c_uint64 * MAP_WORDS)()
-        check(native.gw_exchange_map_words(self._handle, words))
+        self._call(native.gw_exchange_map_words, words)
         return list(words)
 
     def start(self, run: gw_exchange_run) -> None:
-        check(native.gw_exchange_start(self._handle, run))
+        self._call(native.gw_exchange_start, run)
 
     def receive(self, piece: int, source: int) -> None:
-        check(native.gw_exchange_receive(self._handle, piece, source, None, 0))
+        self._call(native.gw_exchange_receive, piece, source, None, 0)
+
+    def _call(self, function: Callable[..., int], *arguments: Any) -> None:
+        with self._lock:
+            if not self._handle:
+                raise RuntimeError("gradwire: the exchange has been stopped")
+            check(function(self._handle, *arguments))
 
     def stats(self) -> gw_exchange_stats:
-        stats = gw_exchange_stats()
-        native.gw_exchange_stats_get(self._handle, stats)
-        return stats
+        with self._lock:
+            if self._handle:
+                native.gw_exchange_stats_get(self._handle, self._stats)
+            return gw_exchange_stats.from_buffer_copy(self._stats)
 
     def stop(self) -> None:
-        """From its return on no thread reads or writes what was passed to start() and start_map(), and memory().
-        Events that were not taken are gone; of the other calls stats() and close() remain."""
-        native.gw_exchange_stop(self._handle)
-
-    def close(self) -> None:
-        native.gw_exchange_close(self._handle)
-        self._handle = c_void_p()
+        """When it returns no thread of the runtime reads or writes values, results, messages or state of the optimizer,
+        and none will: calls raise from then on, but for stats(). Does not wait for messages."""
+        self.stats()
+        with self._lock:
+            if self._handle:
+                native.gw_exchange_stop(self._handle)
+            native.gw_exchange_close(self._handle)
+            self._handle = c_void_p()

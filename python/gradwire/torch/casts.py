@@ -7,34 +7,32 @@ fp32 in the order of the ranks, and an all-gather; on a thread, as these calls b
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 import torch
 
-from .pending import fail_future
-from .staging import HostCopy, all_reduce
+from . import staging
+from .buckets import Bucket
+from .failure import Gate
+from .reducer import Stateless
+from .stats import size_of
 from .transport import Transport, collective_error
 from .workers import Worker
 
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 
-class Caster:
-    """Means of buckets on a Gloo group for nothing else. Collective, as is making one."""
+class Caster(Stateless):
+    """Means of buckets as `kind` on a Gloo group for nothing else. Collective, as is making one."""
 
-    def __init__(self, transport: Transport, on_error: Callable[[BaseException], None]) -> None:
-        self.transport, self.size = transport, transport.size
-        self.sent_size = 0  # bytes that this rank sent, as many as it received
-        self._on_error = on_error
-        self._worker: Worker | None = None
-        self._adds_bf16: bool | None = None
+    def __init__(self, kind: str, transport: Transport, gate: Gate) -> None:
+        super().__init__()
+        self.transport, self.size, self.gate = transport, transport.size, gate
+        self.adds = kind != "bf16" or self._try_bf16()
+        self._dtype = DTYPES[kind]
+        self._worker = None if self.adds else Worker("gradwire-cast", self._failed)
 
-    def prepare(self, kind: str) -> None:
-        """To be called on all ranks before the first reduce() of this kind."""
-        if kind == "bf16" and self._adds_bf16 is None:
-            self._adds_bf16 = self._try_bf16()
-            if not self._adds_bf16:
-                self._worker = Worker("gradwire-cast", self._on_error)
+    def _failed(self, error: BaseException) -> None:
+        self.gate.fail(error)
 
     def _try_bf16(self) -> bool:
         """Whether this torch's Gloo adds bf16: the same answer on all ranks."""
@@ -45,40 +43,31 @@ class Caster:
         except RuntimeError:
             return False
 
-    def reduce(self, values: torch.Tensor, kind: str, where: str = "") -> torch.futures.Future:
-        """The mean, in place. where: for errors."""
+    def start(self, bucket: Bucket) -> torch.futures.Future:
+        values = bucket.values
+        self.full_size += size_of(values)
         self.sent_size += 2 * (self.size - 1) * values.numel() * 2 // self.size
-        if kind == "bf16" and not self._adds_bf16:
-            return self._exchanged(values, where)
-        narrow, begin = values.div(self.size).to(DTYPES[kind]), time.monotonic()
-
-        def end(total: Callable[[], torch.Tensor]) -> torch.Tensor:
-            try:
-                return values.copy_(total())
-            except Exception as error:
-                self._on_error(collective_error(error, where, begin))
-                raise
-
-        return all_reduce(narrow, self.transport.group, end)
-
-    def _exchanged(self, values: torch.Tensor, where: str) -> torch.futures.Future:
-        copy, begin = HostCopy(values), time.monotonic()
+        if self.adds:
+            narrow = values.div(self.size).to(self._dtype)
+            return staging.all_reduce(narrow, self.transport.group, self.gate.end_of(bucket.where, values.copy_))
+        copy, begin = staging.HostCopy(values), time.monotonic()
+        self.gate.add(copy.future)
 
         def run() -> None:
             try:
                 copy.wait()
-                with torch.no_grad():
-                    self._exchange(copy.host)
-                copy.finish()
+                mean = self._mean(copy.host)
             except Exception as error:
-                error = collective_error(error, where, begin)
-                self._on_error(error)
-                fail_future(copy.future, error)
+                raise collective_error(error, bucket.where, begin)  # noqa: B904  it has its cause
+            with self.gate.passing(copy.future):
+                copy.host.copy_(mean)
+                copy.finish()
 
         self._worker.submit(run)
         return copy.future
 
-    def _exchange(self, values: torch.Tensor) -> None:
+    @torch.no_grad()
+    def _mean(self, values: torch.Tensor) -> torch.Tensor:
         length = -(-values.numel() // self.size)
         padded = torch.zeros(self.size, length, dtype=values.dtype)
         padded.view(-1)[: values.numel()] = values
@@ -92,8 +81,7 @@ class Caster:
         mine = (total / self.size).to(torch.bfloat16).view(torch.uint8)
         rows = [torch.empty_like(mine) for _ in range(self.size)]
         group.allgather([rows], [mine]).wait()
-        whole = torch.cat([row.view(torch.bfloat16) for row in rows])
-        values.copy_(whole[: values.numel()])
+        return torch.cat([row.view(torch.bfloat16) for row in rows])[: values.numel()]
 
     def close(self) -> None:
         if self._worker is not None:

@@ -24,19 +24,18 @@ from gradwire._library import lib
 from gradwire.errors import Error
 
 from . import given, staging
+from .buckets import Bucket, offset_of
 from .casts import Caster
-from .engine import CODEC_DTYPES
+from .failure import Gate
 from .optimizers import Book, family
-from .pending import HookState
+from .reducer import CodecHook, agreed_error
 from .states import Undo, check_nonfinite, check_sizes, check_version
 from .stats import size_of
 from .transport import Start, timeout_of
 from .watch import BackwardWatch
 from .workers import Worker
 
-_TAGS = 1 << 24
 _UNKNOWN = 255  # a status for what is no error of the library
-_NAMES = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}
 _SIGNS = ("signsgd", "signum")
 
 
@@ -51,15 +50,13 @@ class _Tensor:
 
 
 @dataclass
-class _Bucket:
+class _Message:
     """A bucket on its way."""
 
+    bucket: Bucket
     copy: staging.HostCopy
     tensors: list[_Tensor]
-    round: int
-    is_last: bool
-    where: str  # step and bucket, for errors
-    message: torch.Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.uint8))
+    frames: torch.Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.uint8))
     sizes: list[int] = field(default_factory=list)  # bytes of each tensor in the message
     fault: tuple[int, int] = (0, 0)  # status and number of the parameter, plus one
     undo: Undo = field(default_factory=Undo)
@@ -69,7 +66,7 @@ class _Bucket:
         return self.copy.host
 
 
-class ClassicState(HookState):
+class ClassicState(CodecHook):
     """What the hook keeps. One for each DDP module; equal options on all ranks.
 
     codec: a name of gradwire.classic.SCHEMES. ratio: TOPK, DGC, RANDK: share of a tensor's values that a rank sends.
@@ -100,8 +97,8 @@ class ClassicState(HookState):
         **options: Any,
     ) -> None:
         super().__init__()
-        self.group = dist.group.WORLD if group is None else group
-        with Start(f"codec {codec!r}", self.group, transport, timeout or timeout_of(self.group)) as start:
+        group = dist.group.WORLD if group is None else group
+        with Start(f"codec {codec!r}", group, transport, timeout or timeout_of(group)) as start:
             made = given.optimizers_of(optimizer)
             given.check_keywords(options, gradwire.classic.Options, ClassicState, but=["scheme", "dtype"])
             self.options = gradwire.classic.options(codec, checksum=checksum, **options)
@@ -118,9 +115,7 @@ class ClassicState(HookState):
             agreed = {"ratio": ratio, "warmup_steps": warmup_steps, "vote": vote, "small_len": self.small_len}
             self.nonfinite = nonfinite
             start.options = {**vars(self.options), **agreed, "nonfinite": nonfinite, "seed": seed}
-        self._transport = start.transport
-        self.rank, self.size = self._transport.rank, self._transport.size
-        self.step = 0  # synchronised backward passes so far
+        self._begin(group, start.transport)
         self.sent_size = 0  # bytes of frames and their sizes that went to other ranks; casts, plain buckets not counted
         self.received_size = 0  # the same of theirs
         self.fault: Callable[[np.ndarray], None] | None = None  # of tests: changes a message before it is decoded
@@ -128,18 +123,17 @@ class ClassicState(HookState):
         self._residual: dict[int, torch.Tensor] = {}  # by number of the parameter, in memory order
         self._momentum: dict[int, torch.Tensor] = {}
         self._undo = Undo()
-        self._messages = 0
-        self._buckets, self._last_round = 0, -1  # of the last step, for errors
         self._own_fault = (0, 0)  # found after this rank's status had gone out
-        self._in_backward = False
-        self._compared = False  # the ranks have the same step and seed: positions and random numbers follow from them
-        self._watch = BackwardWatch(self.fail)
-        self._encoder = Worker("gradwire-classic", self.fail)
-        self._exchanger = Worker("gradwire-exchange", self.fail)
-        self.caster: Caster | None = None
-        if codec in ("fp16", "bf16"):
-            self.caster = Caster(self._transport, self.fail)
-            self.caster.prepare(codec)
+        self._watch = BackwardWatch(self._failed)
+        self.gate.on_fail.append(self._watch.end)
+        self._encoder = Worker("gradwire-classic", self._failed)
+        self._exchanger = Worker("gradwire-exchange", self._failed)
+        self.caster = Caster(codec, start.transport, self.gate) if codec in ("fp16", "bf16") else None
+
+    def join(self, gate: Gate) -> None:
+        super().join(gate)
+        if self.caster is not None:
+            self.caster.gate = gate
 
     def sizes(self) -> tuple[int, int]:
         """Bytes of compressed buckets that this rank has sent and received, an all-reduce as a ring of all ranks."""
@@ -151,100 +145,72 @@ class ClassicState(HookState):
 
     # ---- the hook ----
 
-    def reduce(self, bucket: dist.GradBucket) -> torch.futures.Future:
-        self.raise_error()
-        try:
-            if not self._in_backward:
-                self._in_backward = True
-                self._watch.begin(sys._getframe())
-            future = self.start(
-                bucket.buffer(), bucket.parameters(), bucket.gradients(), self.step, is_last=bucket.is_last()
-            )
-            if bucket.is_last():
-                self._in_backward = False
-                self._watch.end()
-                self.step += 1
-            return future
-        except Exception as error:  # on this rank alone, as far as it can know
-            self.fail(error)
-            raise
+    def _reduce(self, bucket: dist.GradBucket) -> torch.futures.Future:
+        taken = self._taken(bucket)
+        if taken.number == 0:
+            self._watch.begin(sys._getframe())
+        future = self.start(taken)
+        if taken.is_last:
+            self._watch.end()
+        return future
 
-    def start(
-        self,
-        values: torch.Tensor,
-        params: list[torch.Tensor],
-        gradients: list[torch.Tensor],
-        round: int,
-        *,
-        is_last: bool = True,
-    ) -> torch.futures.Future:
-        """The mean of a bucket, in place. is_last: the future also says that no rank found a fault in this step."""
-        fits = values.dtype in CODEC_DTYPES and staging.reaches(values.device) and not values.is_sparse
-        if not fits or self.size == 1 and self.caster:
-            return self._plain(values)
+    def start(self, bucket: Bucket) -> torch.futures.Future:
+        """The mean of a bucket, in place. Where it is the last one the future also says that no rank found a fault in
+        this step."""
+        values = bucket.values
+        if not staging.takes(values) or self.size == 1 and self.caster:
+            return self._plain.start(bucket)
+        self.full_size += size_of(values)
         if self.caster is not None:
-            self.full_size += size_of(values)
-            return self.caster.reduce(values, self.options.scheme, f"step {round}")
-        self._buckets = 0 if self._last_round != round else self._buckets + 1
-        self._last_round = round
-        tensors = self._tensors(values, params, gradients)
-        bucket = _Bucket(staging.HostCopy(values), tensors, round, is_last, f"step {round}, bucket {self._buckets}")
-        self.full_size += values.numel() * values.element_size()
-        self._pending.add(bucket.copy.future)
-        self._encoder.submit(lambda: self._encode(bucket))
-        return bucket.copy.future
+            return self.caster.start(bucket)
+        message = _Message(bucket, staging.HostCopy(values), self._tensors(bucket))
+        self.gate.add(message.copy.future)
+        self._encoder.submit(lambda: self._encode(message))
+        return message.copy.future
 
-    def _plain(self, values: torch.Tensor) -> torch.futures.Future:
-        self.plain_size += size_of(values)
-        if values.dtype.is_floating_point:
-            values.div_(self.size)
-        return staging.all_reduce(values, self.group, self.plain_end(f"step {self.step}, a plain bucket"))
-
-    def _tensors(
-        self, values: torch.Tensor, params: list[torch.Tensor], gradients: list[torch.Tensor]
-    ) -> list[_Tensor]:
+    def _tensors(self, bucket: Bucket) -> list[_Tensor]:
         """In the order of the message: frames, whose sizes are multiples of 16, before what travels as it is."""
         found = []
-        for param, gradient in zip(params, gradients):
+        for param, gradient in zip(bucket.params, bucket.gradients):
             number, count = self._book.number(param), gradient.numel()
-            offset = (gradient.data_ptr() - values.data_ptr()) // values.element_size() if count else 0
+            plain = number is None or count < self.small_len
             if count:
-                found.append(_Tensor(number, offset, count, number is None or count < self.small_len))
+                found.append(_Tensor(number, offset_of(bucket.values, gradient), count, plain))
         return sorted(found, key=lambda one: (one.plain, one.offset))
 
     # ---- encoding, on its thread ----
 
-    def _encode(self, bucket: _Bucket) -> None:
-        if self.error is not None:
+    def _encode(self, message: _Message) -> None:
+        if self.gate.shut:
             return
-        bucket.copy.wait()
-        array = _array(bucket.values)
-        dtype = _NAMES[bucket.values.dtype]
-        steps = [self._step(one, bucket.round) for one in bucket.tensors]
+        message.copy.wait()
+        array = _array(message.values)
+        dtype = staging.CODEC_DTYPES[message.values.dtype]
+        steps = [self._step(one, message.bucket.step) for one in message.tensors]
         room = 0
-        for one, step in zip(bucket.tensors, steps):
+        for one, step in zip(message.tensors, steps):
             room += one.len * array.itemsize if one.plain else self._codec(one, dtype).bound(one.len, step)
-        message, at = np.empty(room, np.uint8), 0
-        for one, step in zip(bucket.tensors, steps):
+        frames, at = np.empty(room, np.uint8), 0
+        for one, step in zip(message.tensors, steps):
             values = array[one.offset : one.offset + one.len]
             if one.plain:
                 size = values.nbytes
-                message[at : at + size] = values.view(np.uint8)
+                frames[at : at + size] = values.view(np.uint8)
             else:
                 try:
                     codec = self._codec(one, dtype)
-                    state = self._state(one, codec, bucket.undo)
-                    size = len(codec.encode(values, step, state=state, out=message[at:]))
+                    state = self._state(one, codec, message.undo)
+                    size = len(codec.encode(values, step, state=state, out=frames[at:]))
                 except Error as error:
                     if error.name != "nonfinite" or self.nonfinite == "error":
-                        bucket.fault = (error.status, one.number + 1)
+                        message.fault = (error.status, one.number + 1)
                         break
                     size = 0  # says so to all ranks: a frame has a header
-            bucket.sizes.append(size)
+            message.sizes.append(size)
             at += size
-        bucket.sizes += [0] * (len(bucket.tensors) - len(bucket.sizes))
-        bucket.message = torch.from_numpy(message[:at])
-        self._exchanger.submit(lambda: self._exchange(bucket))
+        message.sizes += [0] * (len(message.tensors) - len(message.sizes))
+        message.frames = torch.from_numpy(frames[:at])
+        self._exchanger.submit(lambda: self._exchange(message))
 
     def _step(self, one: _Tensor, round: int) -> gradwire.classic.Step:
         keep_len = 0
@@ -276,118 +242,86 @@ class ClassicState(HookState):
 
     # ---- exchange and decoding, on theirs ----
 
-    def _exchange(self, bucket: _Bucket) -> None:
-        if self.error is not None:
+    def _exchange(self, message: _Message) -> None:
+        if self.gate.shut:
             return
-        if not self._compared:
-            self._transport.agree_on_state(self.options.scheme, step=bucket.round, seed=self._book.seed)
-            self._compared = True
-        fault = bucket.fault if bucket.fault[0] else self._own_fault
-        words = self._gather_words([*fault, *bucket.sizes], bucket.where)
-        if self._raise_fault(words):
-            return
+        bucket, sizes, transport = message.bucket, message.sizes, self._transport
+        self._compare_states(self.options.scheme, step=bucket.step, seed=self._book.seed)
+        fault = message.fault if message.fault[0] else self._own_fault
+        rooms = transport.gather(torch.tensor([*fault, *sizes]), bucket.where)
+        self._count(rooms)
+        words = [room.tolist() for room in rooms]
+        _raise_fault(words)
         with torch.no_grad():
             if self.options.scheme == "randk":
-                self._add_lanes(bucket, words)
-            frames = [one for one in bucket.tensors if not one.plain]
+                self._add_lanes(message, words)
+            frames = [one for one in message.tensors if not one.plain]
             first = len(frames) if self.options.scheme == "randk" else 0
-            skipped = sum(bucket.sizes[:first])
             rooms = [torch.empty(sum(theirs[2 + first :]), dtype=torch.uint8) for theirs in words]
-            rooms[self.rank] = bucket.message[skipped:]
-            self._to_all(rooms, bucket.where)
+            rooms[self.rank] = message.frames[sum(sizes[:first]) :]
+            transport.to_all(rooms, bucket.where)
+            self._count(rooms)
             try:
-                self._decode(bucket, first, words, [room.numpy() for room in rooms])
+                self._decode(message, first, words, [room.numpy() for room in rooms])
             except (Error, ValueError) as error:  # the others learn of it with the next status
                 self._own_fault = (getattr(error, "status", _UNKNOWN), 0)
-        self._undo.add(bucket.undo)
+        self._undo.add(message.undo)
         if bucket.is_last:
-            words = self._gather_words(list(self._own_fault), f"step {bucket.round}, its end", counted=False)
-            if self._raise_fault(words):
-                return
+            rooms = transport.gather(torch.tensor(self._own_fault), f"step {bucket.step}, its end")
+            _raise_fault([room.tolist() for room in rooms])
             self._undo.end_step()
-        bucket.copy.finish()
-        self._pending.remove(bucket.copy.future)
+        with self.gate.passing(message.copy.future):
+            message.copy.finish()
 
-    def _gather_words(self, words: list[int], where: str, *, counted: bool = True) -> list[list[int]]:
-        """Those of all ranks."""
-        rooms = [torch.empty(len(words), dtype=torch.int64) for _ in range(self.size)]
-        rooms[self.rank] = torch.tensor(words, dtype=torch.int64)
-        self._to_all(rooms, where, counted=counted)
-        return [room.tolist() for room in rooms]
+    def _count(self, rooms: list[torch.Tensor]) -> None:
+        """What has been sent to all ranks."""
+        sizes = [room.numel() * room.element_size() for room in rooms]
+        self.received_size += sum(sizes) - sizes[self.rank]
+        self.sent_size += sizes[self.rank] * (self.size - 1)
 
-    def _to_all(self, rooms: list[torch.Tensor], where: str, *, counted: bool = True) -> None:
-        """rooms[rank] goes to all other ranks, theirs into the other rooms."""
-        self._messages += 1
-        number = self._messages % _TAGS
-        peers = [(self.rank + i) % self.size for i in range(1, self.size)]
-        others = [peer for peer in peers if rooms[peer].numel()]
-        receives = [(self._transport.receive(rooms[peer], peer, number), peer) for peer in others]
-        others = peers if rooms[self.rank].numel() else []
-        sends = [(self._transport.send(rooms[self.rank], peer, number), peer) for peer in others]
-        if counted:
-            sizes = [room.numel() * room.element_size() for room in rooms]
-            self.received_size += sum(sizes) - sizes[self.rank]
-            self.sent_size += sizes[self.rank] * len(peers)
-        for work, peer in receives:
-            self._transport.wait(work, peer, where)
-        for work, peer in sends:
-            self._transport.wait(work, peer, where, sending=True)
-
-    def _raise_fault(self, words: list[list[int]]) -> bool:
-        """Whether a rank has said that something failed. All ranks find the same one, and stop here."""
-        for rank, (status, number, *_) in enumerate(words):
-            if status:
-                where = f"rank {rank}" + (f", parameter {number - 1}" if number else "")
-                text = lib.gw_status_message(status).decode() if status != _UNKNOWN else "failed"
-                self.fail(Error(status, f"{where}: {text}"), alone=False)
-                return True
-        return False
-
-    def _is_marked(self, bucket: _Bucket, words: list[list[int]], index: int) -> bool:
+    def _is_marked(self, message: _Message, words: list[list[int]], index: int) -> bool:
         """Whether a rank's gradient is not finite."""
         if all(theirs[2 + index] for theirs in words):
             return False
-        bucket.undo.spoilt = True
+        message.undo.spoilt = True
         return True
 
-    def _add_lanes(self, bucket: _Bucket, words: list[list[int]]) -> None:
+    def _add_lanes(self, message: _Message, words: list[list[int]]) -> None:
         """RANDK: all ranks have the same positions, so values are added by an ordinary all-reduce. One for each tensor:
         the order of Gloo's additions depends on the length."""
         at = 0
-        values = _array(bucket.values)
-        for index, (one, size) in enumerate(zip(bucket.tensors, bucket.sizes)):
+        for index, (one, size) in enumerate(zip(message.tensors, message.sizes)):
             if one.plain:
                 return
-            if self._is_marked(bucket, words, index):
-                self._write(bucket, one, np.full(one.len, np.nan, np.float32), values)
+            if self._is_marked(message, words, index):
+                self._write(message, one, np.full(one.len, np.nan, np.float32))
                 at += size
                 continue
-            total = gradwire.classic.Sum(bucket.message[at : at + size].numpy())
-            total.add(bucket.message[at : at + size].numpy())
+            total = gradwire.classic.Sum(message.frames[at : at + size].numpy())
+            total.add(message.frames[at : at + size].numpy())
             at += size
             lanes = torch.from_numpy(total.lanes.view(np.float32))
-            self._transport.all_reduce(lanes, where=bucket.where)
+            self._transport.all_reduce(lanes, where=message.bucket.where)
             size = 2 * (self.size - 1) * lanes.numel() * 4 // self.size
             self.sent_size += size
             self.received_size += size
-            self._write(bucket, one, total.decode(scale=1 / self.size), values)
+            self._write(message, one, total.decode(scale=1 / self.size))
 
-    def _decode(self, bucket: _Bucket, first: int, words: list[list[int]], received: list[np.ndarray]) -> None:
-        values = _array(bucket.values)
+    def _decode(self, message: _Message, first: int, words: list[list[int]], received: list[np.ndarray]) -> None:
         places = [0] * self.size
         if self.fault is not None:
             self.fault(received[self.rank])
-        for index in range(first, len(bucket.tensors)):
-            one, pieces = bucket.tensors[index], []
+        for index in range(first, len(message.tensors)):
+            one, pieces = message.tensors[index], []
             for rank in range(self.size):
                 size = words[rank][2 + index]
                 pieces.append(received[rank][places[rank] : places[rank] + size])
                 places[rank] += size
-            if self._is_marked(bucket, words, index):
+            if self._is_marked(message, words, index):
                 mean = np.full(one.len, np.nan, np.float32)
             else:
-                mean = self._plain_mean(one, pieces, bucket) if one.plain else self._mean(one, pieces)
-            self._write(bucket, one, mean, values)
+                mean = self._plain_mean(one, pieces, message) if one.plain else self._mean(one, pieces)
+            self._write(message, one, mean)
 
     def _mean(self, one: _Tensor, frames: list[np.ndarray]) -> np.ndarray:
         if self.vote:
@@ -401,32 +335,23 @@ class ClassicState(HookState):
             gradwire.classic.decode_add(frame, mean, scale=1 / self.size, len_max=one.len)
         return mean
 
-    def _plain_mean(self, one: _Tensor, pieces: list[np.ndarray], bucket: _Bucket) -> np.ndarray:
+    def _plain_mean(self, one: _Tensor, pieces: list[np.ndarray], message: _Message) -> np.ndarray:
         total = torch.zeros(one.len)
         for piece in pieces:
-            total += torch.from_numpy(piece).view(bucket.values.dtype).float()
+            total += torch.from_numpy(piece).view(message.values.dtype).float()
         total /= self.size
         if not torch.isfinite(total).all():  # the same on all ranks
-            bucket.undo.spoilt = True
+            message.undo.spoilt = True
         elif self.options.scheme == "dgc" and one.number is not None:  # its momentum, which SGD has not
-            momentum = torch.from_numpy(self._memory(self._momentum, one, bucket.undo))
+            momentum = torch.from_numpy(self._memory(self._momentum, one, message.undo))
             m = self.options.momentum
             momentum.mul_(m).add_(total)
             total = total.add(momentum, alpha=m) if self.options.nesterov else momentum
         return total.numpy()
 
-    @staticmethod
-    def _write(bucket: _Bucket, one: _Tensor, mean: np.ndarray, values: np.ndarray) -> None:
-        if values.dtype == np.float32:
-            values[one.offset : one.offset + one.len] = mean
-        else:
-            bucket.values[one.offset : one.offset + one.len].copy_(torch.from_numpy(mean))
-
-    # ---- failure ----
-
-    def fail(self, error: BaseException, *, alone: bool | None = None) -> None:
-        self._watch.end()
-        super().fail(error, alone=alone)
+    def _write(self, message: _Message, one: _Tensor, mean: np.ndarray) -> None:
+        with self.gate.passing():
+            message.values[one.offset : one.offset + one.len].copy_(torch.from_numpy(mean))
 
     # ---- state ----
 
@@ -463,12 +388,19 @@ class ClassicState(HookState):
 
     def close(self) -> None:
         """Ends the threads. The hook raises afterwards."""
-        self._closed = True
         self._watch.close()
-        self._encoder.close(10.0)
-        self._exchanger.close(10.0)
+        super().close()
         if self.caster is not None:
             self.caster.close()
+
+
+def _raise_fault(words: list[list[int]]) -> None:
+    """What a rank has said that failed. All ranks find the same, and raise it here."""
+    for rank, (status, number, *_) in enumerate(words):
+        if status:
+            where = f"rank {rank}" + (f", parameter {number - 1}" if number else "")
+            text = lib.gw_status_message(status).decode() if status != _UNKNOWN else "failed"
+            raise agreed_error(status, f"{where}: {text}")
 
 
 def _check_optimizers(codec: str, made: list[torch.optim.Optimizer]) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import struct
-import threading
-import weakref
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,10 +15,12 @@ import torch
 import torch.distributed as dist
 
 from . import given, staging
-from .engine import CODEC_DTYPES, Engine, Operation, Plan
+from .engine import EngineOwner, Operation, Plan
+from .failure import wait_for
 from .optimizers import Book, Place
 from .options import CodecOptions
-from .stats import Report, StepClock, size_of
+from .reducer import Stateless
+from .stats import Report, size_of
 from .transport import Start, timeout_of
 
 _PLANS_MAX = 256  # lengths (with an optimizer: sets of parameters) whose memory a communicator keeps
@@ -53,7 +53,7 @@ class _Call:
 log = logging.getLogger("gradwire")
 
 
-class Communicator:
+class Communicator(EngineOwner):
     """Blocking compressed operations on a process group, in the same order on all of its ranks. For one thread.
 
     group: None: the default group. optimizer: the one that consumes what is reduced, with equal state on all ranks:
@@ -88,20 +88,14 @@ class Communicator:
             settings = chosen.settings(made)
             self._book = Book(made, seed, chosen.rates(made))
             start.options = {**chosen.agreed(settings), "small_len": small_len, "seed": seed}
+        self._begin(start.transport, settings, self._book)
         self._transport = start.transport
-        self.rank, self.size = self._transport.rank, self._transport.size
         notice = chosen.notice(made)
         if notice and self.rank == 0:
             log.warning("gradwire: %s", notice)
-        self.engine = Engine(self._transport, settings, self._book)
-        weakref.finalize(self, self.engine.abandon).atexit = False
         self._plans: dict[tuple[Any, ...], Plan] = {}
-        self.clock = StepClock()  # of the report: operations are no steps
-        self.report = Report(self, csv=None, tensorboard=None, every=1)
-
-    def sizes_of_others(self) -> tuple[int, int]:
-        """Bytes that other codecs sent and received."""
-        return 0, 0
+        self._sizes = Stateless()
+        self.report = Report(self, [self._sizes], file=None, tensorboard=None, every=1)
 
     # ---- operations ----
 
@@ -177,7 +171,8 @@ class Communicator:
                 flat, part = _host(flat), torch.empty(_len(output), dtype=flat.dtype)
                 plan = self._plan(("scatter", flat.numel(), flat.dtype), flat, [], shard_len=part.numel())
                 self._run(plan, flat, part, 1.0 / self.size if mean else 1.0, scatter=True)
-            _write(output, part, ())
+            with self.gate.passing():
+                _write(output, part, ())
 
     @contextlib.contextmanager
     def _together(self) -> Iterator[None]:
@@ -185,14 +180,14 @@ class Communicator:
         try:
             yield
         except Exception as error:
-            self.engine.fail(error)
+            self.gate.fail(error)
             raise
         self.step += 1
 
     def _agree(self, prepare: Callable[[], _Call]) -> _Call:
         """What this rank gives, when all ranks have said what they do. Raises on all of them before anything is sent
         where one has something bad, or something else."""
-        self.engine.raise_error()
+        self.gate.raise_error()
         problem, text, digests = None, "", (0, 0)
         try:
             call = prepare()
@@ -217,16 +212,17 @@ class Communicator:
     def _exchange(self, told: bytes) -> list[bytes]:
         """What all ranks tell."""
         mine = torch.frombuffer(bytearray(told[:_TOLD_SIZE].ljust(_TOLD_SIZE, b"\0")), dtype=torch.uint8)
-        where = f"operation {self.step}"
-        try:
-            rooms = self.engine.call(lambda: self._transport.gather(mine, where))
-        except RuntimeError as error:
-            raise RuntimeError(f"gradwire: {error}") from error
+        rooms = self._call(lambda: self._transport.gather(mine, f"operation {self.step}"))
         return [bytes(room.tolist()) for room in rooms]
 
+    def _call(self, job: Callable[[], Any]) -> Any:
+        try:
+            return self.engine.call(job)
+        except RuntimeError as error:
+            raise RuntimeError(f"gradwire: {error}") from error
+
     def _travels_plain(self, values: torch.Tensor) -> bool:
-        taken = values.dtype in CODEC_DTYPES and staging.reaches(values.device)
-        return self.size == 1 or not taken or values.numel() < max(self.small_len, 1)
+        return self.size == 1 or not staging.takes(values) or values.numel() < max(self.small_len, 1)
 
     def _all_reduce(self, call: _Call, chosen: list[int], flat: torch.Tensor, mean: bool) -> None:
         tensors = [call.tensors[i] for i in chosen]
@@ -242,23 +238,19 @@ class Communicator:
                 self.engine.build_maps([plan], float(self.size if mean else 1))
                 self.engine.compare_maps([plan], f"operation {self.step}, comparing maps", step=self.step)
             self._run(plan, flat, flat, 1.0 / self.size if mean else 1.0)
-        at = 0
-        for i, tensor in zip(chosen, tensors):
-            _write(tensor, flat[at : at + _len(tensor)], call.orders[i])
-            at += _len(tensor)
+        with self.gate.passing():
+            for i, tensor, part in zip(chosen, tensors, flat.split([_len(tensor) for tensor in tensors])):
+                _write(tensor, part, call.orders[i])
 
     def _plain_sum(self, flat: torch.Tensor, mean: bool) -> torch.Tensor:
         """Their sum or mean over the ranks, perhaps in place."""
         if flat.numel() == 0:
             return flat
-        self.report.plain_size += size_of(flat)
+        self._sizes.plain_size += size_of(flat)
         wider = {**_WIDER, **_WIDER_MEAN} if mean else _WIDER
         total = flat.to(wider.get(flat.dtype, flat.dtype))
         if self.size > 1 and total.device.type == "cpu":
-            try:
-                self.engine.call(lambda: self._transport.all_reduce(total, where=f"operation {self.step}"))
-            except RuntimeError as error:
-                raise RuntimeError(f"gradwire: {error}") from error
+            self._call(lambda: self._transport.all_reduce(total, where=f"operation {self.step}"))
         elif self.size > 1:
             dist.all_reduce(total, group=self.group)
         if mean:
@@ -279,39 +271,20 @@ class Communicator:
     def _plan(self, key: tuple[Any, ...], values: torch.Tensor, places: list[Place], shard_len: int = 0) -> Plan:
         plan = self._plans.pop(key, None)
         if plan is None:
-            plan = self.engine.plan(values.numel(), values.dtype, places, shard_len)
+            plan = self.engine.plan(values, places, shard_len)
             if len(self._plans) >= _PLANS_MAX:  # lengths that change from call to call must not fill the memory
                 self.engine.retire(self._plans.pop(next(iter(self._plans))))
         self._plans[key] = plan  # the last one: of those that are longest unused the first goes
         return plan
 
     def _run(self, plan: Plan, values: torch.Tensor, result: torch.Tensor, scale: float, scatter: bool = False) -> None:
-        done = threading.Event()
-        errors: list[BaseException] = []
-        self.report.full_size += size_of(values)
-
-        def fail(error: BaseException) -> None:
-            errors.append(error)
-            done.set()
-
-        self.engine.submit(
-            Operation(
-                plan=plan,
-                values=values,
-                result=result,
-                scale=scale,
-                wire_scale=1.0 / scale,
-                step=self.step,
-                where=f"operation {self.step}",
-                scatter=scatter,
-                on_done=lambda operation: None,
-                on_error=lambda error: None,
-            )
-        )
-        self.engine.conclude(done.set, fail, f"operation {self.step}, its end")
-        done.wait()
-        if errors:
-            raise RuntimeError(f"gradwire: {errors[0]}") from errors[0]
+        self._sizes.full_size += size_of(values)
+        where = f"operation {self.step}"
+        operation = Operation(plan, values, result, scale, 1.0 / scale, self.step, where, scatter=scatter)
+        self.engine.submit(operation)
+        wait_for(self.engine.conclude(f"{where}, its end"))
+        if self.error is not None:
+            raise RuntimeError(f"gradwire: {self.error}") from self.error
 
     # ---- FSDP2 ----
 
@@ -324,24 +297,7 @@ class Communicator:
         """For FSDPModule.set_custom_reduce_scatter()."""
         return _ReduceScatter(self)
 
-    # ---- failure and end ----
-
-    @property
-    def error(self) -> BaseException | None:
-        """What ended the communicator."""
-        return self.engine.error
-
-    def fail(self, error: BaseException) -> None:
-        """Ends the communicator on all ranks, as if an operation of this one had failed."""
-        self.engine.fail(error)
-
-    def check(self) -> None:
-        """Raises if an operation failed on any rank. A collective call."""
-        self.engine.raise_error()
-        done = threading.Event()
-        self.engine.conclude(done.set, lambda error: done.set(), "check()")
-        done.wait()
-        self.engine.raise_error()
+    # ---- end ----
 
     def close(self) -> None:
         """Ends the threads. Operations raise afterwards."""
@@ -382,7 +338,7 @@ def all_reduce(tensors: torch.Tensor | Iterable[torch.Tensor], group: Any = None
     """Communicator(group).all_reduce(tensors, mean=mean), with a communicator that is made once for each group. The
     first call for a group is collective for its ranks; for options make a Communicator."""
     key = dist.group.WORLD if group is None else group
-    if key not in _cached or _cached[key].engine.error is not None:
+    if key not in _cached or _cached[key].error is not None:
         _cached[key] = Communicator(group)
     _cached[key].all_reduce(tensors, mean=mean)
 

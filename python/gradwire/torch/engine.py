@@ -14,9 +14,10 @@ import contextlib
 import logging
 import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from ctypes import c_uint64
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -28,21 +29,12 @@ from gradwire.errors import status_name
 from gradwire.gcomp import Options
 
 from . import _pool, staging
+from .failure import Gate, Guarded
 from .optimizers import Book, Place, SegmentTable
 from .stats import Samples
-from .transport import (
-    FROM_OWNER,
-    OPERATIONS_MAX,
-    PIECES_MAX,
-    TO_OWNER,
-    DifferentError,
-    Transport,
-    collective_error,
-    tag,
-)
+from .transport import FROM_OWNER, OPERATIONS_MAX, PIECES_MAX, TO_OWNER, Transport, tag
 from .workers import Worker
 
-CODEC_DTYPES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 _MASK = (1 << 64) - 1
 log = logging.getLogger("gradwire")
 
@@ -52,6 +44,8 @@ class ExchangeError(RuntimeError):
 
     Attributes: status, name (of the status), rank (to blame), piece.
     """
+
+    on_all_ranks = True
 
     def __init__(self, word: int) -> None:
         blame = gw_collective_blame()
@@ -64,6 +58,8 @@ class ExchangeError(RuntimeError):
 
 class ReplicaError(RuntimeError):
     """Debug mode: the ranks' results differ."""
+
+    on_all_ranks = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,28 +91,21 @@ class Plan:
     """A bucket that comes again every step: its exchange, its map and the memory of its messages."""
 
     def __init__(
-        self,
-        engine: Engine,
-        cookie: int,
-        length: int,
-        dtype: torch.dtype,
-        places: list[Place],
-        shard_len: int,
-        settings: Settings,
+        self, engine: Engine, cookie: int, like: torch.Tensor, places: list[Place], shard_len: int, settings: Settings
     ) -> None:
-        self.engine, self.cookie, self.len, self.dtype, self.places = engine, cookie, length, dtype, places
-        self.settings, transport = settings, engine.transport
+        self.engine, self.cookie, self.places, self.settings = engine, cookie, places, settings
+        self.len, dtype, transport = like.numel(), staging.CODEC_DTYPES[like.dtype], engine.transport
         config = _pool.gw_exchange_config(
             shape=gw_collective_shape(
-                len=length,
+                len=self.len,
                 rank_count=transport.size,
-                piece_len=settings.piece_len_of(shard_len or length // transport.size),
+                piece_len=settings.piece_len_of(shard_len or self.len // transport.size),
                 shard_len=shard_len,
             ),
             rank=transport.rank,
             contribution_bits=settings.contribution_bits,
-            codec=engine.options(settings.codec, dtype),
-            fallback_codec=engine.options(settings.spare, dtype),
+            codec=replace(settings.codec, dtype=dtype).struct(),
+            fallback_codec=replace(settings.spare, dtype=dtype).struct(),
             user=cookie,
             seed=engine.seed,
             segment_max=max(len(places), 1) if settings.maps else 0,
@@ -161,6 +150,9 @@ class Plan:
         """Starts it; map_done is set at its end. marks: for each GPU, after which its state is to be read."""
         self.map_done.clear()
         self.map_built = False
+        if self.engine.gate.shut:
+            self.map_done.set()
+            return
         with contextlib.ExitStack() as stack:
             for device in self.devices:
                 stack.enter_context(staging.of(device).reading(marks.get(device)))
@@ -170,9 +162,8 @@ class Plan:
     def wait_map(self) -> int:
         """Returns its outcome, the word of the event MAP."""
         self.map_done.wait()
-        if self.engine.error is None:  # else threads of the pool may still read what the table borrows
-            self.table = None
-            self.map_built = self.map_word == 0
+        self.table = None
+        self.map_built = self.map_word == 0
         return self.map_word
 
     def post_receives(self, operation: Operation) -> None:
@@ -203,10 +194,6 @@ class Plan:
         for work, peer in sends:
             self.engine.transport.wait(work, peer, self.operation.where, sending=True)
 
-    def close(self) -> None:
-        self.finish_sends()
-        self.exchange.close()
-
 
 @dataclass
 class Operation:
@@ -218,20 +205,24 @@ class Operation:
     scale: float
     wire_scale: float
     step: int
-    on_done: Callable[[Operation], None]
-    on_error: Callable[[BaseException], None]
     where: str = ""  # step and bucket, for errors
+    copy: staging.HostCopy | None = None  # of which these are the values; its future is that of the operation
+    message: Any = None  # of a recording
     scatter: bool = False
     spare: bool = False
-    wait: Callable[[], None] | None = None  # until the values are there
     number: int = 0
     started: float = 0.0
-    seconds: float = 0.0
     encoded: float = 0.0  # when the last contribution was on its way
     summed: float = 0.0  # when the last piece that this rank owns was
     sampled: bool = False
-    errors: tuple[float, float] = (0.0, 0.0)  # of the bucket before it, _errors()
+    before: _pool.gw_exchange_stats | None = None  # of the bucket
     stages: dict[str, float] | None = None  # CPU seconds and bytes, with Engine.timing
+
+    def hand_out(self) -> None:
+        if self.message is not None:
+            self.message.operation(self)
+        if self.copy is not None:
+            self.copy.finish()
 
 
 def _stages(stats: _pool.gw_exchange_stats) -> dict[str, float]:
@@ -242,10 +233,6 @@ def _stages(stats: _pool.gw_exchange_stats) -> dict[str, float]:
         "sent_size": stats.sent_size,
         "received_size": stats.received_size,
     }
-
-
-def _errors(stats: _pool.gw_exchange_stats) -> tuple[float, float]:
-    return stats.sample_square, stats.sample_error
 
 
 def sampled(step: int, every: int) -> bool:
@@ -260,21 +247,29 @@ def _digest(number: int, result: torch.Tensor) -> int:
     return (number << 32 | crc) * 0x9E3779B97F4A7C15
 
 
+class EngineOwner(Guarded):
+    """A hook or communicator with an engine, whose threads end with it."""
+
+    def _begin(self, transport: Transport, settings: Settings, book: Book) -> None:
+        """When the ranks have agreed on their options."""
+        self.rank, self.size = transport.rank, transport.size
+        self.gate = Gate(transport)
+        self.engine = Engine(transport, settings, book, self.gate)
+        weakref.finalize(self, self.engine.abandon).atexit = False
+
+    def _conclude(self, where: str) -> torch.futures.Future:
+        return self.engine.conclude(where)
+
+
 class Engine:
     """Operations on buckets, in the order of submission, which must be the same on all ranks."""
 
-    def __init__(self, transport: Transport, settings: Settings, book: Book) -> None:
-        self.transport, self.settings, self.book = transport, settings, book
+    def __init__(self, transport: Transport, settings: Settings, book: Book, gate: Gate) -> None:
+        self.transport, self.settings, self.book, self.gate = transport, settings, book, gate
         self.seed = book.seed
         self.pool = _pool.Pool(settings.threads)
         self.plans: dict[int, Plan] = {}
         self.fault: Callable[[int, int, torch.Tensor], None] | None = None  # tests damage messages with it
-        self.error: BaseException | None = None
-        self.alone = False  # the other ranks may wait for this one, whose error they do not know or learn elsewhere
-        self.on_fail: list[Callable[[BaseException], None]] = []
-        self.on_break: list[Callable[[], None]] = []  # break other connections than those of the transport
-        self._failing: int | None = None  # the thread that is in fail()
-        self._has_failed = threading.Event()
         self.word = 0  # the worst outcome on this rank since the last conclusion
         self.digest = 0  # debug: of the results since then
         self.mismatches = 0  # steps in which the ranks had different maps
@@ -286,91 +281,70 @@ class Engine:
         self._cookies = 0
         self._operations = 0
         self._lock = threading.Lock()
-        self._idle = threading.Condition(self._lock)  # nothing is active, or there is an error
+        self._idle = threading.Condition(self._lock)  # nothing is active, or something has failed
         self._active: dict[int, Operation] = {}
-        self._failed: list[Operation] = []  # they wait for the conclusion
-        self.closed = False  # nothing can be submitted any more
         self._closing = False
         self._ended = threading.Event()
-        self._control = Worker("gradwire-control", self.fail)
-        self._receivers = [Worker(f"gradwire-receive-{stage}", self.fail) for stage in (TO_OWNER, FROM_OWNER)]
+        self._control = Worker("gradwire-control", gate.fail)
+        self._receivers = [Worker(f"gradwire-receive-{stage}", gate.fail) for stage in (TO_OWNER, FROM_OWNER)]
         self._loop = threading.Thread(target=self._run_loop, name="gradwire-loop", daemon=True)
         self._loop.start()
+        gate.on_shut.append(self._stop)
 
     # ---- submission: any thread ----
 
-    def options(self, options: Options, dtype: torch.dtype) -> Any:
-        fields = {**vars(options), "dtype": CODEC_DTYPES[dtype]}
-        return Options(**fields).struct()
-
     def plan(
-        self, length: int, dtype: torch.dtype, places: list[Place], shard_len: int = 0, settings: Settings | None = None
+        self, like: torch.Tensor, places: list[Place], shard_len: int = 0, settings: Settings | None = None
     ) -> Plan:
-        """settings: of this bucket, if they are not the engine's; threads, debug and sampling are always those."""
+        """Of buckets with as many values of this type. settings: of this bucket, if they are not the engine's; threads,
+        debug and sampling are always those."""
         self._cookies += 1
-        plan = Plan(self, self._cookies, length, dtype, places, shard_len, settings or self.settings)
+        plan = Plan(self, self._cookies, like, places, shard_len, settings or self.settings)
         self.plans[plan.cookie] = plan
         return plan
 
     def submit(self, operation: Operation) -> None:
-        self._control.submit(lambda: self._begin(operation))
+        if operation.copy is not None:
+            self.gate.add(operation.copy.future)
+        self._submit(self._begin, operation)
 
     def build_maps(self, plans: Sequence[Plan], wire_scale: float) -> None:
         """Maps of these plans from the state as it is now. Off the critical path. No matter of the other ranks."""
         chosen = list(plans)
         marks = {device: staging.of(device).mark() for device in set().union(*(plan.devices for plan in chosen))}
-        self._control.submit(lambda: self._build(chosen, wire_scale, marks))
+        self._submit(self._build, chosen, wire_scale, marks)
 
     def compare_maps(self, plans: Sequence[Plan], where: str = "", *, step: int) -> None:
         """The ranks compare the maps of these plans. As often on all ranks, whatever each of them has built."""
-        chosen = list(plans)
-        self._control.submit(lambda: self._compare(chosen, where, step))
+        self._submit(self._compare, list(plans), where, step)
 
-    def conclude(self, on_done: Callable[[], None], on_error: Callable[[BaseException], None], where: str = "") -> None:
-        """Waits for all operations before it and tells all ranks the worst outcome; in debug mode compares results.
-
-        One of the two is called: the same one on all ranks that are there.
-        """
-        self._control.submit(lambda: self._conclude(on_done, on_error, where))
+    def conclude(self, where: str, good: torch.futures.Future | None = None) -> torch.futures.Future:
+        """A future, or `good`, that is done after all operations before, if none has failed on any rank; in debug mode
+        compares results."""
+        done = torch.futures.Future() if good is None else good
+        self.gate.add(done)
+        self._submit(self._conclude, done, where)
+        return done
 
     def retire(self, plan: Plan) -> None:
         """The bucket does not come again."""
-        self._control.submit(lambda: self._retire(plan))
+        self._submit(self._retire, plan)
 
     def call(self, job: Callable[[], Any]) -> Any:
         """Runs a job after all that was submitted before, and returns its result."""
-        self._raise_closed()
-        done = threading.Event()
-        outcome: list[Any] = []
+        self.gate.raise_closed()
+        try:
+            return self._control.call(job).result()
+        except BaseException as error:
+            raise self.gate.error or error  # noqa: B904  it is that of the job
 
-        def run() -> None:
-            try:
-                outcome.append(job())
-            except BaseException as error:
-                self.fail(error)  # before the caller looks at it
-            finally:
-                done.set()
-
-        self._control.submit(run)
-        done.wait()
-        if not outcome:
-            raise self.error or RuntimeError("the job failed")
-        return outcome[0]
-
-    def raise_error(self) -> None:
-        if self.error is not None:
-            raise RuntimeError(f"gradwire: an earlier operation failed: {self.error}") from self.error
-        self._raise_closed()
-
-    def _raise_closed(self) -> None:
-        if self.closed:
-            raise RuntimeError("gradwire: closed; what goes on needs a new hook (with a new DDP) or communicator")
+    def _submit(self, job: Callable[..., None], *arguments: Any) -> None:
+        """Nothing is begun after a failure."""
+        self._control.submit(lambda: None if self.gate.shut else job(*arguments))
 
     # ---- control thread ----
 
     def _build(self, plans: list[Plan], wire_scale: float, marks: Mapping[torch.device, Any]) -> None:
-        if self.error is not None:
-            return
         self.book.refresh()
         words, started = [], []
         for plan in plans:
@@ -385,7 +359,7 @@ class Engine:
     def _compare(self, plans: list[Plan], where: str, step: int) -> None:
         """Raises what went wrong with a map on any rank."""
         plans = [plan for plan in plans if plan.settings.agree]
-        if self.error is not None or not plans:
+        if not plans:
             return
         with self._lock:
             words = [self.word]
@@ -408,43 +382,30 @@ class Engine:
                         plan.settings.spare.levels,
                     )
 
-    def _conclude(self, on_done: Callable[[], None], on_error: Callable[[BaseException], None], where: str) -> None:
+    def _conclude(self, good: torch.futures.Future, where: str) -> None:
         with self._idle:
-            self._idle.wait_for(lambda: not self._active or self.error is not None)
+            self._idle.wait_for(lambda: not self._active or self.gate.shut)
             word, digest = self.word, self.digest
             self.word = self.digest = 0
-        if self.error is None:
-            try:
-                words = [word, digest, digest ^ _MASK]
-                word, largest, complement = self.transport.largest(words, where, direct=False)
-                if word:
-                    raise ExchangeError(word)
-                if largest != complement ^ _MASK:
-                    raise ReplicaError("gradwire: the results of the ranks differ")
-            except Exception as error:
-                self.fail(error)
-        if self.error is None:
-            on_done()
-        else:
-            on_error(self.error)
+        if self.gate.shut:
+            return
+        word, largest, complement = self.transport.largest([word, digest, digest ^ _MASK], where, direct=False)
+        if word:
+            raise ExchangeError(word)
+        if largest != complement ^ _MASK:
+            raise ReplicaError("gradwire: the results of the ranks differ")
+        with self.gate.passing(good):
+            good.set_result(None)
 
     def _begin(self, operation: Operation) -> None:
-        if self.error is not None:
-            operation.on_error(self.error)
-            return
         plan = operation.plan
         with self._lock:
-            failed = self.error  # of another thread, since the look above
-            if failed is None:
-                self._active[plan.cookie] = operation
+            self._active[plan.cookie] = operation
             if len(self._active) > OPERATIONS_MAX:
                 raise ValueError(f"more than {OPERATIONS_MAX} buckets in a step; increase bucket_cap_mb")
-        if failed is not None:
-            operation.on_error(failed)
-            return
         plan.finish_sends()
-        if operation.wait is not None:
-            operation.wait()
+        if operation.copy is not None:
+            operation.copy.wait()
         if plan.settings.maps and not (plan.compared if plan.settings.agree else plan.map_built):
             self._build([plan], operation.wire_scale, {})  # the bucket is new; its state is older than its values
             self._compare([plan], operation.where, operation.step)
@@ -453,11 +414,9 @@ class Engine:
         operation.number = self._operations
         plan.operation = operation
         operation.started = time.perf_counter()
-        if self.timing:
-            operation.stages = _stages(plan.exchange.stats())
         operation.sampled = sampled(operation.step, self.settings.sample_every)
-        if operation.sampled:
-            operation.errors = _errors(plan.exchange.stats())
+        if self.timing or operation.sampled:
+            operation.before = plan.exchange.stats()
         flags = _pool.FALLBACK if operation.spare else 0
         flags |= _pool.SCATTER if operation.scatter else 0
         flags |= _pool.SAMPLE if operation.sampled else 0
@@ -472,18 +431,17 @@ class Engine:
         plan.post_receives(operation)
 
     def _retire(self, plan: Plan) -> None:
-        if self.error is not None:
-            return  # the pool may still work on it
+        plan.finish_sends()
         with self._lock:  # stats() may be in it
+            plan.exchange.stop()
             self._add_stats(self._retired, plan.exchange.stats())
             self.plans.pop(plan.cookie, None)
-        plan.close()
 
     # ---- receiving threads ----
 
     def await_message(self, operation: Operation, work: Any, stage: int, piece: int, peer: int) -> None:
         def run() -> None:
-            if self.error is None:
+            if not self.gate.shut:
                 self.transport.wait(work, peer, operation.where, direct=stage == TO_OWNER)
                 operation.plan.exchange.receive(piece, peer)
 
@@ -495,12 +453,12 @@ class Engine:
         while not self._closing:
             try:
                 for event in self.pool.wait(1.0):
-                    if event.kind != _pool.WAKE:
+                    if event.kind != _pool.WAKE and not self.gate.shut:
                         self._handle(self.plans[event.user], event)
-                if self.error is None:
+                if not self.gate.shut:
                     self.transport.look()
             except BaseException as error:
-                self.fail(error)
+                self.gate.fail(error)
 
     def _handle(self, plan: Plan, event: _pool.gw_runtime_event) -> None:
         if event.kind == _pool.MAP:
@@ -517,81 +475,39 @@ class Engine:
                 operation.summed = now
 
     def _finish(self, plan: Plan, word: int) -> None:
-        operation = self._active.get(plan.cookie)
-        if operation is None:
-            return  # failed meanwhile
-        operation.seconds = time.perf_counter() - operation.started
-        self.seconds += operation.seconds
-        if operation.stages is not None:
-            now = _stages(plan.exchange.stats())
-            operation.stages = {name: now[name] - before for name, before in operation.stages.items()}
-        if operation.sampled and not word:
-            before, now = operation.errors, _errors(plan.exchange.stats())
-            self.samples.add(operation.step, now[0] - before[0], now[1] - before[1])
+        operation = plan.operation
+        self.seconds += time.perf_counter() - operation.started
+        if operation.before is not None:
+            now, before = plan.exchange.stats(), operation.before
+            if self.timing:
+                stages = _stages(before)
+                operation.stages = {name: value - stages[name] for name, value in _stages(now).items()}
+            if operation.sampled and not word:
+                lost = now.sample_square - before.sample_square, now.sample_error - before.sample_error
+                self.samples.add(operation.step, *lost)
         digest = 0
         if self.settings.debug and not word and not operation.scatter:
             digest = _digest(operation.number, operation.result)
-        if not word:
-            operation.on_done(operation)
+        if not word:  # else its future waits for the conclusion: the other ranks need this rank's messages
+            with self.gate.passing(operation.copy and operation.copy.future):
+                operation.hand_out()
         with self._idle:
-            if self._active.get(plan.cookie) is operation:  # else one that on_done() has started, or fail()
+            if self._active.get(plan.cookie) is operation:  # else one that a callback of its future has started
                 del self._active[plan.cookie]
-                if word:  # the other ranks need this rank's messages: go on until the conclusion
-                    self._failed.append(operation)
             self.word = max(self.word, word)
             # A sum: the ranks end their operations in different orders.
             self.digest = (self.digest + digest) & _MASK
             self._idle.notify_all()
 
-    def compare(self, number: int, result: torch.Tensor) -> None:
+    def compared(self, number: int, result: torch.Tensor) -> torch.Tensor:
         """Debug mode: the next conclusion compares this result of another codec, too. number: below 2^31, the same on
         all ranks."""
         digest = _digest(1 << 31 | number, result)
         with self._lock:
             self.digest = (self.digest + digest) & _MASK
+        return result
 
-    # ---- failure and end ----
-
-    def fail(self, error: BaseException, *, alone: bool | None = None) -> None:
-        """All operations, also later ones, raise; on the other ranks too. alone: these have not raised the same at the
-        same place in the order of this engine's operations. None: as the type of the error says."""
-        with self._lock:
-            if self.error is not None or self._failing == threading.get_ident():
-                return
-            first = self._failing is None
-            if first:
-                self._failing = threading.get_ident()
-        if not first:  # the error is that of the other thread
-            self._has_failed.wait()
-            return
-        agreed = ExchangeError, ReplicaError, DifferentError
-        alone = not isinstance(error, agreed) if alone is None else alone
-        try:
-            if alone:
-                error = self._tell(collective_error(error, ""))
-        finally:
-            self._end_with(error, alone)
-
-    def _tell(self, error: BaseException) -> BaseException:
-        """The others learn of it at once. What is raised here says, if one can, which rank is at fault."""
-        finding = self.transport.tell(error)
-        for call in self.on_break:
-            call()
-        return self.transport.resolve(error, finding)
-
-    def _end_with(self, error: BaseException, alone: bool) -> None:
-        with self._idle:
-            self.error, self.alone = error, alone
-            waiting = [*self._active.values(), *self._failed]
-            self._active, self._failed = {}, []
-            self._idle.notify_all()
-        self._has_failed.set()
-        for plan in list(self.plans.values()):
-            plan.map_done.set()
-        for call in self.on_fail:
-            call(error)
-        for operation in waiting:
-            operation.on_error(error)
+    # ---- statistics and end ----
 
     @staticmethod
     def _add_stats(total: _pool.gw_exchange_stats, more: _pool.gw_exchange_stats) -> None:
@@ -600,15 +516,24 @@ class Engine:
 
     def stats(self) -> _pool.gw_exchange_stats:
         total = _pool.gw_exchange_stats()
-        with self._lock:  # no plan is closed meanwhile
+        with self._lock:  # no plan is retired meanwhile
             self._add_stats(total, self._retired)
             for plan in list(self.plans.values()):
                 self._add_stats(total, plan.exchange.stats())
         return total
 
+    def _stop(self) -> None:
+        """Something has failed: the pool does no more, and nobody waits for it."""
+        for plan in list(self.plans.values()):
+            plan.exchange.stop()
+            plan.map_done.set()
+        with self._idle:
+            self._active.clear()
+            self._idle.notify_all()
+
     def abandon(self) -> None:
         """Ends the threads after what was submitted, and does not wait: for a finalizer, on any thread."""
-        self.closed = True
+        self.gate.closed = True
         self._control.submit(self._end)
         self._control.stop()
 
@@ -616,19 +541,20 @@ class Engine:
         """The same, and waits for it. After a failure threads may be left that wait for a peer; they end with the
         process, and so does the memory that they use."""
         self.abandon()
-        self._ended.wait(20.0 if self.error is None else 0.3)
+        self._ended.wait(0.3 if self.gate.shut else 20.0)
 
     def _end(self) -> None:
         """The last job of the control thread."""
         try:
-            patience = 10.0 if self.error is None else 0.1
+            patience = 0.1 if self.gate.shut else 10.0
             left = [receiver for receiver in self._receivers if not receiver.close(patience)]
-            if not left and self.error is None:
-                for plan in list(self.plans.values()):
-                    self._retire(plan)
-                self._closing = True
-                self.pool.poke()
-                self._loop.join()
-                self.pool.close()
+            if left and not self.gate.shut:
+                return
+            for plan in list(self.plans.values()):
+                plan.exchange.stop() if self.gate.shut else self._retire(plan)
+            self._closing = True
+            self.pool.wake()
+            self._loop.join()
+            self.pool.close()
         finally:
             self._ended.set()

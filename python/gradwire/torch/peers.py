@@ -135,19 +135,11 @@ class Board:
                 return None
             if self._worker is None:
                 self._worker = Worker("gradwire-store", self._lose)
-            done: list[Any] = []
-            ended = threading.Event()
-
-            def run() -> None:
-                try:
-                    done.append(job())
-                finally:
-                    ended.set()
-
-            self._worker.submit(run)
-            if not ended.wait(_STORE_S) or not done:
+            try:
+                return self._worker.call(job).result(_STORE_S)
+            except Exception:  # or no answer in time
                 self._lost = True
-            return done[0] if done else None
+                return None
 
     def _lose(self, _: BaseException) -> None:
         self._lost = True

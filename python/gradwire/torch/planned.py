@@ -12,7 +12,6 @@ import json
 import logging
 import os
 import re
-import threading
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -21,8 +20,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from . import staging
-from .replay import Part
+from .buckets import Bucket
+from .failure import Gate
+from .regroup import Regroup
 from .transport import Start, timeout_of
 
 log = logging.getLogger("gradwire")
@@ -39,7 +39,7 @@ ALGORITHMS = {  # that run what a plan's method names
 
 
 @dataclass(frozen=True)
-class Bucket:
+class PlanBucket:
     """One message of a plan."""
 
     names: tuple[str, ...]  # of its parameters
@@ -49,7 +49,7 @@ class Bucket:
     options: Mapping[str, Any] = field(default_factory=dict)  # of the codec
 
 
-def load(source: str | os.PathLike | Mapping[str, Any], ranks: int | None = None) -> list[Bucket]:
+def load(source: str | os.PathLike | Mapping[str, Any], ranks: int | None = None) -> list[PlanBucket]:
     """The buckets of a plan file, of what `plan export` wrote, or of such an object. ranks: those of the process group;
     None: any. ValueError says what is wrong, also with a plan that was made for another number of ranks."""
     if isinstance(source, Mapping):
@@ -82,7 +82,7 @@ def _ranks_of(root: Mapping[str, Any]) -> tuple[int | None, int | None]:
     return None, ranks if isinstance(ranks, int) else None
 
 
-def _bucket(number: int, entry: Any) -> Bucket:
+def _bucket(number: int, entry: Any) -> PlanBucket:
     where = f"plan, bucket {number}"
     names = entry.get("names") if isinstance(entry, Mapping) else None
     if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
@@ -94,7 +94,7 @@ def _bucket(number: int, entry: Any) -> Bucket:
     algorithm = entry.get("algorithm")
     if algorithm is not None and algorithm not in ALGORITHMS[kind]:
         raise ValueError(f"{where}: {label} runs as {ALGORITHMS[kind][0]}, not as {algorithm}")
-    return Bucket(tuple(names), int(entry.get("elems", -1)), str(entry.get("method", label)), kind, options)
+    return PlanBucket(tuple(names), int(entry.get("elems", -1)), str(entry.get("method", label)), kind, options)
 
 
 def _codec(where: str, label: str, given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -117,7 +117,7 @@ def _codec(where: str, label: str, given: Mapping[str, Any]) -> tuple[str, dict[
     return kind, options
 
 
-def digest(buckets: Iterable[Bucket]) -> int:
+def digest(buckets: Iterable[PlanBucket]) -> int:
     """The same number on all ranks that have the same plan, as far as 64 bits can say."""
     text = "\n".join(f"{b.kind} {sorted(b.options.items())} {b.names}" for b in buckets).encode()
     return zlib.crc32(text) << 32 | zlib.adler32(text)
@@ -131,121 +131,41 @@ def names_of(params: Iterable[torch.Tensor], model: torch.nn.Module | None) -> d
     return names
 
 
-class _Waiting:
-    """A bucket of DDP whose gradients are on their way."""
+class Planned(Regroup):
+    """The buckets of a plan. run: (number of the bucket, bucket) -> future. names: of the parameters, by id."""
 
-    def __init__(self, values: torch.Tensor, params: list[torch.Tensor]) -> None:
-        self.values, self.params = values, params
-        self.future = staging.future_of(values)
-        self.left = 0  # buckets of the plan that have gradients of it
-        self.marks: list[Any] = []  # on a GPU: where their results are in this one
-
-
-class _Group:
-    """A bucket of the plan in one model."""
-
-    def __init__(self, number: int, bucket: Bucket, run: Callable[..., torch.futures.Future]) -> None:
-        self.number, self.bucket, self.run = number, bucket, run
-        self.parts: list[Part | None] = [None] * len(bucket.names)
-        self.missing = len(bucket.names)
-        self.waiting: list[_Waiting] = []
-        self.flat: torch.Tensor | None = None
-
-    def reset(self) -> None:
-        self.parts = [None] * len(self.parts)
-        self.missing, self.waiting = len(self.parts), []
-
-    def in_place(self) -> bool:
-        """Whether one of DDP's buckets is this one, in this order."""
-        if len(self.waiting) != 1 or len(self.waiting[0].params) != len(self.parts):
-            return False
-        return all(part.param is param for part, param in zip(self.parts, self.waiting[0].params))
-
-    def gather(self) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        """Copies the gradients into one piece of memory; it, and the gradients in it."""
-        length = sum(part.values.numel() for part in self.parts)
-        dtype = self.parts[0].values.dtype
-        if any(part.values.dtype != dtype for part in self.parts):
-            raise ValueError(f"gradwire: bucket {self.number} of the plan has gradients of several types")
-        if self.flat is None or self.flat.numel() != length or self.flat.dtype != dtype:
-            self.flat = torch.empty(length, dtype=dtype, device=self.parts[0].values.device)
-        torch.cat([part.values for part in self.parts], out=self.flat)
-        views, at = [], 0
-        for part in self.parts:
-            size = part.gradient.numel()
-            views.append(self.flat[at : at + size].as_strided(part.gradient.size(), part.gradient.stride()))
-            at += size
-        return self.flat, views
-
-    def scatter(self) -> None:
-        at = 0
-        for part in self.parts:
-            part.values.copy_(self.flat[at : at + part.values.numel()])
-            at += part.values.numel()
-
-
-class Planned:
-    """Puts the gradients of DDP's buckets into those of a plan, backward pass after backward pass.
-
-    runs: for each bucket, (values, params, gradients) -> future of its mean, in place; started in the order in which
-    the buckets are complete, which is the same on all ranks, because that of DDP's buckets is.
-    """
-
-    def __init__(self, buckets: list[Bucket], runs: list[Callable[..., torch.futures.Future]]) -> None:
-        self.groups = [_Group(i, bucket, run) for i, (bucket, run) in enumerate(zip(buckets, runs))]
+    def __init__(
+        self,
+        buckets: list[PlanBucket],
+        run: Callable[[int, Bucket], torch.futures.Future],
+        names: Callable[[], dict[int, str]],
+        gate: Gate,
+    ) -> None:
+        super().__init__([bucket.names for bucket in buckets], run, lambda param: names().get(id(param)), gate)
         self.misfits: set[tuple[int, int]] = set()  # buckets of the plan that one of DDP's has gradients of
-        self.passes = 0
-        self._places = {name: (group, i) for group in self.groups for i, name in enumerate(group.bucket.names)}
-        self._started = 0
-        self._lock = threading.Lock()
+        self._buckets, self._passes, self._started = buckets, 0, 0
 
     def begin(self) -> None:
-        for group in self.groups:
-            group.reset()
+        super().begin()
         self._started = 0
 
-    def add(
-        self, values: torch.Tensor, params: list[torch.Tensor], gradients: list[torch.Tensor], names: dict[int, str]
-    ) -> torch.futures.Future:
-        """Takes a bucket of DDP; its future."""
-        waiting = _Waiting(values, params)
-        complete = []
-        for param, gradient in zip(params, gradients):
-            group, place = self._place(param, names)
-            if group.parts[place] is not None:
-                raise ValueError(f"gradwire: two gradients of {group.bucket.names[place]} in one backward pass")
-            group.parts[place] = Part(param, gradient, values)
-            if waiting not in group.waiting:
-                group.waiting.append(waiting)
-                waiting.left += 1
-            group.missing -= 1
-            if group.missing == 0:
-                complete.append(group)
-        if self.passes > 0:  # DDP has made its last buckets
-            self._look(waiting)
-        for group in sorted(complete, key=lambda group: group.number):
-            self._start(group)
-        return waiting.future
-
     def finish(self) -> None:
-        """After the last bucket."""
-        self.passes += 1
-        left = [name for group in self.groups for name, part in zip(group.bucket.names, group.parts) if part is None]
-        if left:
-            raise ValueError(f"gradwire: the plan has parameters that DDP does not reduce: {_few(left)}")
+        self._passes += 1
+        super().finish()
 
-    def _place(self, param: torch.Tensor, names: dict[int, str]) -> tuple[_Group, int]:
-        name = names.get(id(param))
-        if name is None or name not in self._places:
-            known = name is not None and not name.startswith("parameter.")
-            hint = "" if known else "; with names of a model in the plan, give model="
-            raise ValueError(f"gradwire: the plan has no bucket for the parameter {name or 'of no optimizer'}{hint}")
-        return self._places[name]
+    def _unknown(self, name: str | None) -> str:
+        known = name is not None and not name.startswith("parameter.")
+        hint = "" if known else "; with names of a model in the plan, give model="
+        return f"gradwire: the plan has no bucket for the parameter {name or 'of no optimizer'}{hint}"
 
-    def _look(self, waiting: _Waiting) -> None:
+    def _absent(self, names: list[str]) -> str:
+        return f"gradwire: the plan has parameters that DDP does not reduce: {_few(names)}"
+
+    def _taken(self, groups: list[int]) -> None:
         """Says once where DDP's buckets do not cut as the plan does."""
-        touched = sorted(group.number for group in self.groups if waiting in group.waiting)
-        for pair in zip(touched, touched[1:]):
+        if self._passes == 0:  # DDP has not made its last buckets
+            return
+        for pair in zip(groups, groups[1:]):
             if pair in self.misfits:
                 continue
             self.misfits.add(pair)
@@ -256,50 +176,16 @@ class Planned:
                 *pair,
             )
 
-    def _start(self, group: _Group) -> None:
-        if group.bucket.elems >= 0 and sum(p.values.numel() for p in group.parts) != group.bucket.elems:
-            raise ValueError(f"gradwire: bucket {group.number} of the plan is for {group.bucket.elems} values")
-        if group.number != self._started and self.passes == 1:
+    def _complete(self, number: int, length: int) -> None:
+        if self._buckets[number].elems not in (-1, length):
+            raise ValueError(f"gradwire: bucket {number} of the plan is for {self._buckets[number].elems} values")
+        if number != self._started and self._passes == 1:
             log.warning(
                 "gradwire: bucket %d of the plan is complete before bucket %d: backprop has another order",
-                group.number,
+                number,
                 self._started,
             )
         self._started += 1
-        direct = group.in_place()
-        if direct:
-            params, gradients = group.waiting[0].params, [part.gradient for part in group.parts]
-            future = group.run(group.waiting[0].values, params, gradients)
-        else:
-            flat, views = group.gather()
-            future = group.run(flat, [part.param for part in group.parts], views)
-        future.then(lambda done: self._end(group, direct, done))
-
-    def _end(self, group: _Group, direct: bool, done: torch.futures.Future) -> None:
-        stage = staging.of(group.waiting[0].values.device)
-        try:
-            result = done.value()
-            if not direct:
-                group.scatter()
-            elif result.data_ptr() != group.waiting[0].values.data_ptr():
-                group.waiting[0].values.copy_(result)
-        except Exception as error:
-            for waiting in group.waiting:
-                with self._lock:
-                    first, waiting.left = waiting.left > 0, 0
-                if first:
-                    waiting.future.set_exception(RuntimeError(str(error)))
-            return
-        mark = None if stage is None else stage.mark()
-        for waiting in group.waiting:
-            with self._lock:
-                waiting.left -= 1
-                last = waiting.left == 0
-                waiting.marks.append(mark)
-            if last:
-                if stage is not None:
-                    stage.after(waiting.marks)
-                waiting.future.set_result(waiting.values)
 
 
 def planned_ddp(
@@ -329,7 +215,7 @@ def planned_ddp(
         dist._DEFAULT_FIRST_BUCKET_BYTES = first
 
 
-def _names_in(module: torch.nn.Module, buckets: list[Bucket]) -> dict[int, str]:
+def _names_in(module: torch.nn.Module, buckets: list[PlanBucket]) -> dict[int, str]:
     """Names of the module's parameters, by id, as the plan has them. ValueError if it is a plan of another module."""
     numbers = all(re.fullmatch(r"parameter\.\d+", name) for bucket in buckets for name in bucket.names)
     names = names_of(module.parameters(), None if numbers else module)
@@ -346,7 +232,7 @@ def _names_in(module: torch.nn.Module, buckets: list[Bucket]) -> dict[int, str]:
 
 
 def _with_buckets(
-    module: torch.nn.Module, buckets: list[Bucket], names: Mapping[int, str], options: Mapping[str, Any]
+    module: torch.nn.Module, buckets: list[PlanBucket], names: Mapping[int, str], options: Mapping[str, Any]
 ) -> torch.nn.parallel.DistributedDataParallel:
     """DDP takes no buckets: it asks a function for them, and makes others by size after the first backward pass, from
     gradients in the order in which they came. By sizes it makes the same again for most plans. For others it gets

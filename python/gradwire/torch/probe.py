@@ -42,7 +42,7 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -51,8 +51,8 @@ import torch.distributed as dist
 import gradwire.thc
 
 from . import planned, staging
+from .buckets import Bucket
 from .ddp import DdpState
-from .engine import CODEC_DTYPES
 from .recording import Message, Recording, check_writable
 from .thc import codec_of
 
@@ -83,17 +83,13 @@ class Measured:
             (at / "codecs.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
-def _measurable(gradient: torch.Tensor) -> bool:
-    return gradient.dtype in CODEC_DTYPES and gradient.device.type == "cpu" and not gradient.is_sparse
-
-
 class _Bench:
     """The state of a hook that is called with buckets of our own."""
 
     def __init__(self, optimizer: Any, repeats: int, options: dict[str, Any]) -> None:
         self.state = DdpState(optimizer, **{**options, "compress": "always"})
         self.state.engine.timing = True
-        self.state._compressing = True
+        self.state.codecs.compressing = True
         self.repeats, self.size = repeats, self.state.size
         self.cpu = 0.0  # seconds of all threads of the slowest rank's process, mean over the runs of the last time()
         self.params = self._params()
@@ -102,8 +98,8 @@ class _Bench:
     def _params(self) -> list[torch.Tensor]:
         """Those with gradients that messages are made of, last first. ValueError if there are none, or of two types:
         what a value costs would depend on the message."""
-        params = [param for param in self.state._book.params() if param.grad is not None and param.numel()]
-        params = [param for param in params if _measurable(param.grad)]
+        params = [param for param in self.state.engine.book.params() if param.grad is not None and param.numel()]
+        params = [param for param in params if param.grad.device.type == "cpu" and staging.takes(param.grad)]
         of_ranks: list[Any] = [None] * self.size  # they must agree, or one would raise and the others wait
         dist.all_gather_object(of_ranks, {str(param.grad.dtype) for param in params}, group=self.state.group)
         dtypes = set().union(*of_ranks)
@@ -117,7 +113,7 @@ class _Bench:
             "call this after a backward pass"
         )
 
-    def bucket(self, length: int) -> tuple[torch.Tensor, list[torch.Tensor], list[torch.Tensor]]:
+    def bucket(self, length: int) -> Bucket:
         """Whole gradients, as the hook gets them, of about so many values: the largest that fit."""
         sizes = sorted({param.numel() for param in self.params})
         limit, held, taken = max(length, sizes[0]), 0, set()
@@ -132,7 +128,12 @@ class _Bench:
             views.append(part.as_strided(param.grad.size(), param.stride()))
             views[-1].copy_(param.grad)
             at += param.numel()
-        return flat, chosen, views
+        return Bucket(flat, chosen, views)
+
+    @property
+    def adds_bf16(self) -> bool:
+        """Of casts, which have been measured."""
+        return all(caster.adds for caster in self.state.codecs.made["bf16"].values())
 
     def largest(self, numbers: Sequence[float]) -> list[float]:
         return self.state._slowest(list(numbers))
@@ -178,7 +179,7 @@ def measure(
         buckets = {}
         for length in sorted(lens):
             made = bench.bucket(length)
-            buckets[made[0].numel()] = made
+            buckets[made.values.numel()] = made
         share, cores, local = _share(bench.state)
         alpha, beta = _link(bench, sorted(lens))
         found: list[_Costs] = []
@@ -190,7 +191,7 @@ def measure(
                 )
             if kind == "thc" and bench.dtype != torch.float32:
                 raise ValueError(f"{name}: THC takes gradients of torch.float32, not of {bench.dtype}")
-            run = bench.state._codec(kind, dict(parsed))
+            run = bench.state.codecs.reducer(kind, parsed).start
             rows = [_row(bench, kind, run, made, share) for made in buckets.values()]
             if kind == "gradwire":
                 _under_way(bench, run, rows[0])
@@ -223,12 +224,12 @@ def record_backward(
     before the first pass, if rank 0 cannot write the file.
     """
     _check_path(state, path)
-    names = planned.names_of(state._book.params(), model or state._model)
-    recording = Recording(os.fspath(path), range(steps), state._book.params(), state._slowest, state.rank)
+    names = planned.names_of(state.engine.book.params(), model or state.codecs.model)
+    recording = Recording(os.fspath(path), range(steps), state.engine.book.params(), state._slowest, state.rank)
     state.instead = _as_it_is
     try:
         for step in range(steps):
-            state._on_step()  # maps are due, as after a step of the optimizer
+            state._after_step()  # maps are due, as after a step of the optimizer
             state._slowest([0.0])  # all begin at the same time
             recording.begin(step, names)
             backward()
@@ -263,10 +264,10 @@ def _beside(bench: _Bench, state: DdpState, backward: Callable[[], Any], run: An
 
     def reduce(bucket: dist.GradBucket) -> torch.futures.Future:
         values = bucket.buffer()
-        if not bench.state._codec_takes(values):
+        if not bench.state.codecs.takes(values):
             return _as_it_is(bucket)
         messages.append(Message("", values.numel()))
-        return run(values, bucket.parameters(), bucket.gradients(), messages[-1])
+        return run(Bucket(values, bucket.parameters(), bucket.gradients(), message=messages[-1]))
 
     more, sizes = [], []
     try:
@@ -348,7 +349,7 @@ def _under_way(bench: _Bench, run: Any, row: _Row) -> None:
         futures = []
         for param, flat in list(zip(params, flats))[:count]:
             views = [flat.as_strided(param.grad.size(), param.stride())]
-            futures.append(run(flat, [param], views, Message("", flat.numel())))
+            futures.append(run(Bucket(flat, [param], views)))
         for future in futures:
             future.wait()
 
@@ -385,10 +386,10 @@ class _Costs:
     value_size: float = 0.0
 
 
-def _row(bench: _Bench, kind: str, run: Any, made: tuple[Any, ...], share: float) -> _Row:
+def _row(bench: _Bench, kind: str, run: Any, made: Bucket, share: float) -> _Row:
     if kind == "gradwire":
         return _codec_row(bench, run, made, share)
-    flat, params, views = made
+    flat = made.values
     enc = dec = payload = 0.0
     if kind != "thc":
         narrow = _TYPES.get(kind, bench.dtype)
@@ -396,19 +397,19 @@ def _row(bench: _Bench, kind: str, run: Any, made: tuple[Any, ...], share: float
         small = flat.to(narrow, copy=True)
         dec = bench.time(lambda: flat.copy_(small), flat)
         payload = _size_of(narrow) * flat.numel()
-    whole = bench.time(lambda: run(flat, params, views, None).wait(), flat)
+    whole = bench.time(lambda: run(made).wait(), flat)
     if _shared(bench, share):
         dec = max(dec, bench.cpu / share - enc)
     return _Row(flat.numel(), whole, enc, dec, payload, bench.cpu)
 
 
-def _codec_row(bench: _Bench, run: Any, made: tuple[Any, ...], share: float) -> _Row:
-    flat, params, views = made
+def _codec_row(bench: _Bench, run: Any, made: Bucket, share: float) -> _Row:
+    flat = made.values
     messages: list[Message] = []
 
     def once() -> None:
         messages.append(Message("", flat.numel()))
-        run(flat, params, views, messages[-1]).wait()
+        run(replace(made, message=messages[-1])).wait()
 
     whole = bench.time(once, flat)
     names = ("encode_s", "reduce_s", "decode_s", "sent_size")
@@ -439,7 +440,7 @@ def _entry(bench: _Bench, costs: _Costs, link: tuple[float, float], share: float
     part = (ranks - 1) / ranks
     shared = _shared(bench, share)
     entry: dict[str, Any] = {"name": costs.name, "options": {"codec": kind, **options}}
-    adds = kind == "gradwire" or (kind == "bf16" and not bench.state._casters["bf16"]._adds_bf16)
+    adds = kind == "gradwire" or (kind == "bf16" and not bench.adds_bf16)
     thc = codec_of(int(options.get("bits", 4)), ranks) if kind == "thc" else None
     if thc is not None:
         entry["payload"] = _thc_payload(thc)

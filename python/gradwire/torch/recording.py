@@ -51,8 +51,10 @@ class Message:
         for name, value in (operation.stages or {}).items():
             self.stages[name] = self.stages.get(name, 0) + value
 
-    def end(self) -> None:
+    def ended(self, done: torch.futures.Future) -> torch.Tensor:
+        """For the future of the bucket."""
         self.times["done"] = time.perf_counter()
+        return done.value()
 
     def words(self, begin: float) -> list[float]:
         times = [self.times[name] - begin if self.times.get(name) else _ABSENT for name in _TIMES]

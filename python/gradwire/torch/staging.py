@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol
+from collections.abc import Callable, Container, Iterable, Iterator
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from .pending import fail_future
+from .failure import fail_future
+
+CODEC_DTYPES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 
 
 class Room:
@@ -25,45 +27,8 @@ class Room:
         self.left: Any = None
 
 
-class Staging(Protocol):
-    """Copies between the CPU and one device. For any thread."""
-
-    def room(self, length: int, dtype: torch.dtype) -> Room:
-        """Memory that copies are fast with."""
-
-    def fetch(self, values: torch.Tensor, room: Room) -> Callable[[], None]:
-        """Starts to copy into the room; a call that waits until the values are there."""
-
-    def give_back(self, room: Room, values: torch.Tensor, future: torch.futures.Future) -> None:
-        """Copies to the device; the future's result is `values`."""
-
-    def future(self) -> torch.futures.Future:
-        """One whose result is on the device."""
-
-    def mark(self) -> Any:
-        """Where the calling thread's stream is now. For after() and reading()."""
-
-    def after(self, marks: Iterable[Any]) -> None:
-        """What the calling thread's stream is given from now on comes after these marks."""
-
-    def stream(self) -> contextlib.AbstractContextManager[Any]:
-        """In the block the calling thread has another stream than the one that computes."""
-
-    def gloo_stream(self) -> contextlib.AbstractContextManager[Any]:
-        """In the block it has the stream that Gloo lets wait for its results."""
-
-    def reading(self, mark: Any) -> contextlib.AbstractContextManager[Any]:
-        """In the block read() sees what is there after the mark (None: all that has ended); at its end copies are."""
-
-    def read(self, values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-        """A copy as fp32 in the CPU's memory, in the memory order of `like`. In a block of reading()."""
-
-    def synchronize(self) -> None:
-        """Waits for what the calling thread's stream has been given."""
-
-
 class CudaStaging:
-    """With CUDA, or ROCm under its name."""
+    """Copies between the CPU and one device. For any thread. With CUDA, or ROCm under its name."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -76,9 +41,11 @@ class CudaStaging:
             yield
 
     def room(self, length: int, dtype: torch.dtype) -> Room:
+        """Memory that copies are fast with."""
         return Room(torch.empty(length, dtype=dtype, pin_memory=True))
 
     def fetch(self, values: torch.Tensor, room: Room) -> Callable[[], None]:
+        """Starts to copy into the room; a call that waits until the values are there."""
         self._down.wait_stream(torch.cuda.current_stream(self.device))
         if room.left is not None:
             self._down.wait_event(room.left)
@@ -92,6 +59,7 @@ class CudaStaging:
             event.synchronize()
 
     def give_back(self, room: Room, values: torch.Tensor, future: torch.futures.Future) -> None:
+        """Copies to the device; the future's result is `values`."""
         with self._on(self._up):
             values.copy_(room.values, non_blocking=True)
             values.record_stream(self._up)
@@ -99,23 +67,29 @@ class CudaStaging:
             future.set_result(values)  # records where this stream is; who waits, waits for that
 
     def future(self) -> torch.futures.Future:
+        """One whose result is on the device."""
         return torch.futures.Future(devices=[self.device])
 
     def mark(self) -> torch.cuda.Event:
+        """Where the calling thread's stream is now. For after() and reading()."""
         return _record(torch.cuda.current_stream(self.device))
 
     def after(self, marks: Iterable[torch.cuda.Event]) -> None:
+        """What the calling thread's stream is given from now on comes after these marks."""
         for mark in marks:
             torch.cuda.current_stream(self.device).wait_event(mark)
 
     def stream(self) -> contextlib.AbstractContextManager[Any]:
+        """In the block the calling thread has another stream than the one that computes."""
         return self._on(self._other)
 
     def gloo_stream(self) -> contextlib.AbstractContextManager[Any]:
+        """In the block it has the stream that Gloo lets wait for its results."""
         return self._on(torch.cuda.default_stream(self.device))  # that of Gloo's threads, which set no other
 
     @contextlib.contextmanager
     def reading(self, mark: torch.cuda.Event | None) -> Iterator[None]:
+        """In the block read() sees what is there after the mark (None: all that has ended); at its end copies are."""
         with self._on(self._state):
             if mark is not None:
                 self._state.wait_event(mark)
@@ -123,12 +97,14 @@ class CudaStaging:
             self._wait(_record(self._state))
 
     def read(self, values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+        """A copy as fp32 in the CPU's memory, in the memory order of `like`. In a block of reading()."""
         room = torch.empty_like(like, dtype=torch.float32, device="cpu", requires_grad=False, pin_memory=True)
         room.copy_(values.detach(), non_blocking=True)
         values.record_stream(self._state)  # param.data may be set before the copy has ended
         return room
 
     def synchronize(self) -> None:
+        """Waits for what the calling thread's stream has been given."""
         self._wait(_record(torch.cuda.current_stream(self.device)))
 
 
@@ -138,11 +114,11 @@ def _record(stream: torch.cuda.Stream) -> torch.cuda.Event:
     return event
 
 
-TYPES: dict[str, Callable[[torch.device], Staging]] = {"cuda": CudaStaging}  # by type of device
-_made: dict[torch.device, Staging] = {}
+TYPES: dict[str, Callable[[torch.device], CudaStaging]] = {"cuda": CudaStaging}  # by type of device
+_made: dict[torch.device, CudaStaging] = {}
 
 
-def of(device: torch.device) -> Staging | None:
+def of(device: torch.device) -> CudaStaging | None:
     """None for the CPU, and for devices that nothing is known of."""
     if device.type not in TYPES:
         return None
@@ -151,9 +127,10 @@ def of(device: torch.device) -> Staging | None:
     return _made[device]
 
 
-def reaches(device: torch.device) -> bool:
-    """Whether the codec gets at values there."""
-    return device.type == "cpu" or device.type in TYPES
+def takes(values: torch.Tensor, dtypes: Container[torch.dtype] = CODEC_DTYPES) -> bool:
+    """Whether a codec of these types gets at the values."""
+    reached = values.device.type == "cpu" or values.device.type in TYPES
+    return values.dtype in dtypes and reached and not values.is_sparse
 
 
 def future_of(values: torch.Tensor) -> torch.futures.Future:
@@ -219,7 +196,7 @@ def _backend_of(group: Any, device: torch.device) -> str:
 def _ordered(
     future: torch.futures.Future,
     values: torch.Tensor,
-    stage: Staging,
+    stage: CudaStaging,
     stream: Callable[[], contextlib.AbstractContextManager[Any]],
     wait: Callable[[], Any] = lambda: None,
 ) -> torch.futures.Future:

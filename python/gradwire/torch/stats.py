@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import math
+import threading
 import time
 import weakref
+from collections.abc import Sequence
 from io import RawIOBase
 from typing import Any
 
@@ -34,7 +36,8 @@ class StepClock:
     def __init__(self) -> None:
         self._last: float | None = None
         self.seconds = 0.0
-        self.laps = 0
+        self.known = threading.Event()  # the last step has been timed
+        self.known.set()
 
     def lap(self) -> float | None:
         now = time.perf_counter()
@@ -42,7 +45,6 @@ class StepClock:
         self._last = now
         if seconds is not None:
             self.seconds += seconds
-            self.laps += 1
         return seconds
 
 
@@ -69,49 +71,75 @@ class Samples:
         return self._sum, self._steps
 
 
-class Report:
-    """Sums since the last line, for rank 0."""
+def size_of(values: Any) -> int:
+    """Bytes of a bucket; a sparse gradient of an embedding is one of its own."""
+    if not values.is_sparse:
+        return values.numel() * values.element_size()
+    return sum(part.numel() * part.element_size() for part in (values._indices(), values._values()))
 
-    def __init__(self, state: Any, *, csv: str | None, tensorboard: Any, every: int) -> None:
-        self._state = state
+
+class SizesReport:
+    """Of a hook that counts bytes alone. reducers: those that it has; None: it is one itself."""
+
+    def __init__(self, hook: Any, reducers: Sequence[Any] | None = None) -> None:
+        self._hook = weakref.proxy(hook)
+        self._reducers = [self._hook] if reducers is None else reducers
+
+    def sizes(self) -> tuple[int, int]:
+        """Bytes that the reducers have sent and received."""
+        sent, received = map(sum, zip(*(one.sizes() for one in self._reducers)))
+        return sent, received
+
+    def totals(self) -> dict[str, float]:
+        """Sums since the start of this process."""
+        sent, received = self.sizes()
+        names = ("plain_size", "full_size")
+        sizes = {name: sum(getattr(one, name) for one in self._reducers) for name in names}
+        return {"sent_size": sent, "received_size": received, **sizes}
+
+    def share(self, sums: dict[str, float]) -> float | None:
+        """Bytes sent as a share of those of a plain reduce-scatter and all-gather of the same buckets."""
+        ranks = self._hook.size
+        full = 2 * sums["full_size"] * (ranks - 1) / ranks
+        return sums["sent_size"] / full if full else None
+
+    def summary(self) -> str:
+        """One line for a progress display, from the start of this process."""
+        totals = self.totals()
+        return _bytes({**totals, "share": self.share(totals)})
+
+
+class Report(SizesReport):
+    """Sums since the last line, for rank 0. file: for lines of CSV, from open_csv(). hook: has an engine."""
+
+    def __init__(
+        self, hook: Any, reducers: Sequence[Any], *, file: RawIOBase | None, tensorboard: Any, every: int
+    ) -> None:
+        super().__init__(hook, reducers)
+        self._engine, self._rank = hook.engine, hook.rank
         self._every = every
         self._writer = tensorboard
-        self._file: RawIOBase | None = None
-        self.plain_size = 0  # bytes of buckets that travelled plain
-        self.full_size = 0  # bytes that compressed buckets have uncompressed
+        self._file = file
+        self.clock = StepClock()
         self._before: dict[str, float] = {}
-        self._first = True
-        if csv is not None and state.rank == 0:
-            self._file = open(csv, "wb", buffering=0)
-            self._file.write((",".join(COLUMNS) + "\n").encode())
 
     def totals(self) -> dict[str, float]:
         """Sums since the start of this process. Stages are CPU seconds of the pool's threads; operation_s is the wall
         time of operations, which overlap."""
-        stats = self._state.engine.stats()
-        others = self._state.sizes_of_others()
-        nmse_sum, sampled_steps = self._state.engine.samples.totals()
+        stats = self._engine.stats()
+        nmse_sum, sampled_steps = self._engine.samples.totals()
+        sums = super().totals()
         return {
-            "sent_size": stats.sent_size + others[0],
-            "received_size": stats.received_size + others[1],
-            "plain_size": self.plain_size,
-            "full_size": self.full_size,
-            "map_s": stats.map_ns / 1e9,
-            "encode_s": stats.encode_ns / 1e9,
-            "reduce_s": stats.reduce_ns / 1e9,
-            "decode_s": stats.decode_ns / 1e9,
-            "operation_s": self._state.engine.seconds,
-            "step_s": self._state.clock.seconds,
+            **sums,
+            "sent_size": sums["sent_size"] + stats.sent_size,
+            "received_size": sums["received_size"] + stats.received_size,
+            **{f"{name}_s": getattr(stats, f"{name}_ns") / 1e9 for name in ("map", "encode", "reduce", "decode")},
+            "operation_s": self._engine.seconds,
+            "step_s": self.clock.seconds,
             "nmse_sum": nmse_sum,
             "sampled_steps": sampled_steps,
-            "mismatches": self._state.engine.mismatches,
+            "mismatches": self._engine.mismatches,
         }
-
-    def share(self, sums: dict[str, float]) -> float | None:
-        """Bytes sent as a share of those of a plain reduce-scatter and all-gather of the same buckets."""
-        ranks = self._state.size
-        full = 2 * sums["full_size"] * (ranks - 1) / ranks
-        return sums["sent_size"] / full if full else None
 
     def row(self) -> dict[str, float | None]:
         """Sums since the last call."""
@@ -122,7 +150,7 @@ class Report:
 
     def step(self, step: int) -> None:
         """A step is synchronised."""
-        if self._state.rank != 0 or (step + 1) % self._every:
+        if self._rank != 0 or (step + 1) % self._every:
             return
         row = {"step": step, **self.row()}
         if self._file is not None:
@@ -160,37 +188,23 @@ def _text(value: float | None) -> str:
     return "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _line(row: dict[str, float | None]) -> str:
+def _bytes(row: dict[str, float | None]) -> str:
     share = "plain" if row["share"] is None else f"{100 * row['share']:.1f} % of the bytes"
+    return f"{share}, {row['sent_size'] / 1e6:.1f} MB sent"
+
+
+def _line(row: dict[str, float | None]) -> str:
     nmse = "" if row["nmse"] is None else f", NMSE {row['nmse']:.1e}"
     return (
-        f"{share}, {row['sent_size'] / 1e6:.1f} MB sent, map {row['map_s']:.3f} s, encode {row['encode_s']:.3f} s, "
+        f"{_bytes(row)}, map {row['map_s']:.3f} s, encode {row['encode_s']:.3f} s, "
         f"reduce {row['reduce_s']:.3f} s, decode {row['decode_s']:.3f} s{nmse}"
     )
 
 
-def size_of(values: Any) -> int:
-    """Bytes of a bucket; a sparse gradient of an embedding is one of its own."""
-    if not values.is_sparse:
-        return values.numel() * values.element_size()
-    return sum(part.numel() * part.element_size() for part in (values._indices(), values._values()))
-
-
-class SizesReport:
-    """totals() and summary() as of Report, of a hook that counts bytes alone."""
-
-    def __init__(self, state: Any) -> None:
-        self._state = weakref.proxy(state)
-
-    def totals(self) -> dict[str, float]:
-        """Sums since the start of this process."""
-        sent, received = self._state.sizes()
-        sizes = {"plain_size": self._state.plain_size, "full_size": self._state.full_size}
-        return {"sent_size": sent, "received_size": received, **sizes}
-
-    def summary(self) -> str:
-        """One line for a progress display, from the start of this process."""
-        totals, ranks = self.totals(), self._state.size
-        full = 2 * totals["full_size"] * (ranks - 1) / ranks
-        share = f"{100 * totals['sent_size'] / full:.1f} % of the bytes" if full else "plain"
-        return f"{share}, {totals['sent_size'] / 1e6:.1f} MB sent"
+def open_csv(path: str | None, rank: int) -> RawIOBase | None:
+    """A new file, with the names of the columns. OSError if rank 0 cannot write it; of other ranks there is none."""
+    if path is None or rank != 0:
+        return None
+    file = open(path, "wb", buffering=0)
+    file.write((",".join(COLUMNS) + "\n").encode())
+    return file

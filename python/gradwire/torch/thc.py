@@ -19,10 +19,10 @@ import torch.distributed as dist
 import gradwire.thc
 from gradwire import _constants
 from gradwire._library import lib
-from gradwire.errors import Error
 
 from . import given, staging
-from .pending import HookState
+from .buckets import Bucket
+from .reducer import CodecHook, agreed_error, hook
 from .states import Finite, Undo, check_nonfinite, check_sizes, check_version
 from .stats import size_of
 from .transport import Start, timeout_of
@@ -38,14 +38,6 @@ def thc_hook(
     return ThcState(optimizer, **options), hook
 
 
-def hook(state: ThcState, bucket: dist.GradBucket) -> torch.futures.Future:
-    """The communication hook: the mean of a bucket over the ranks, in place."""
-    return state.reduce(bucket)
-
-
-hook.__annotations__.update({"bucket": dist.GradBucket, "return": torch.futures.Future[torch.Tensor]})
-
-
 def codec_of(bits: int, ranks: int, **changes: Any) -> gradwire.thc.Codec:
     """The codec of a job of so many ranks, by gradwire.thc.options()."""
     options = gradwire.thc.options(bits, ranks, **changes)
@@ -54,7 +46,7 @@ def codec_of(bits: int, ranks: int, **changes: Any) -> gradwire.thc.Codec:
     return gradwire.thc.Codec(options)
 
 
-class ThcState(HookState):
+class ThcState(CodecHook):
     """What the hook keeps. optimizer: numbers the parameters for state_dict(), nothing else is read.
 
     bits: 1..4, of an index. error_feedback: keep what rounding lost. nonfinite: what NaN or infinity in a gradient
@@ -78,26 +70,26 @@ class ThcState(HookState):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        self.group = dist.group.WORLD if group is None else group
-        with Start("THC", self.group, transport, timeout or timeout_of(self.group)) as start:
-            self.rank, self.size = dist.get_rank(self.group), dist.get_world_size(self.group)
+        group = dist.group.WORLD if group is None else group
+        with Start("THC", group, transport, timeout or timeout_of(group)) as start:
             check_nonfinite(nonfinite)
             made = given.optimizers_of(optimizer)
             params = [param for one in made for part in one.param_groups for param in part["params"]]
             self._numbers = {id(param): number for number, param in enumerate(params)}
             self._sizes = {number: param.numel() for number, param in enumerate(params)}
-            self.codec = codec_of(bits, self.size, seed=seed, error_feedback=error_feedback, nonfinite="propagate")
+            self.codec = codec_of(
+                bits, dist.get_world_size(group), seed=seed, error_feedback=error_feedback, nonfinite="propagate"
+            )
             agreed = {"bits": bits, "error_feedback": error_feedback, "nonfinite": nonfinite}
             start.options = {**agreed, "small_len": small_len, "seed": seed}
-        self._transport = start.transport
+        self._begin(group, start.transport)
         self.small_len, self.nonfinite = small_len, nonfinite
         self.round = 0
-        self._compared = False  # the ranks have the same round: rotations and random numbers follow from it
         self.sent_size = 0  # bytes of lanes and patterns that were handed to all-reduce
         self._errors: dict[int, torch.Tensor] = {}  # by number of the parameter, in memory order
-        self._plain: list[Finite] = []  # of this step's plain buckets
+        self._finite: list[Finite] = []  # of this step's plain buckets
         self._undo = Undo()
-        self._worker = Worker("gradwire-thc", self.fail)
+        self._worker = Worker("gradwire-thc", self._failed)
 
     def sizes(self) -> tuple[int, int]:
         """Bytes of compressed buckets that this rank has sent and received, an all-reduce as a ring of all ranks."""
@@ -107,54 +99,41 @@ class ThcState(HookState):
     def _workers(self) -> list[Worker]:
         return [self._worker]
 
-    def reduce(self, bucket: dist.GradBucket) -> torch.futures.Future:
-        self.raise_error()
-        try:
-            return self._reduce_bucket(bucket)
-        except Exception as error:  # on this rank alone, as far as it can know
-            self.fail(error)
-            raise
+    def _reduce(self, bucket: dist.GradBucket) -> torch.futures.Future:
+        taken = self._taken(bucket)
+        if staging.takes(taken.values, (torch.float32,)) and taken.values.numel() >= self.small_len:
+            return self.start(taken)
+        self._finite.append(Finite())
+        future = self._plain.start(taken, self._finite[-1].around)
+        if taken.is_last:
+            finite, self._finite = self._finite, []
+            self._worker.submit(lambda: self._end_step(finite))
+        return future
 
-    def _reduce_bucket(self, bucket: dist.GradBucket) -> torch.futures.Future:
-        values = bucket.buffer()
-        fits = values.dtype == torch.float32 and staging.reaches(values.device) and not values.is_sparse
-        if not fits or values.numel() < self.small_len:
-            values.div_(self.size)
-            self.plain_size += size_of(values)
-            self._plain.append(Finite())
-            future = staging.all_reduce(values, self.group, self._plain[-1].around(self.plain_end("a plain bucket")))
-            if bucket.is_last():
-                plain, self._plain = self._plain, []
-                self._worker.submit(lambda: self._end_step(plain))
-            return future
-        return self.start(values, bucket.parameters(), is_last=bucket.is_last())
-
-    def _end_step(self, plain: list[Finite]) -> None:
-        """After the step's buckets; plain: of those that travelled plain."""
-        self._undo.spoilt |= not all(one.wait() for one in plain)
+    def _end_step(self, finite: list[Finite]) -> None:
+        """After the step's buckets; finite: of those that travelled plain."""
+        self._undo.spoilt |= not all(one.wait() for one in finite)
         self._undo.end_step()
 
-    def start(self, values: torch.Tensor, params: list[torch.Tensor], *, is_last: bool = True) -> torch.futures.Future:
-        """The mean of a bucket of fp32 values, in place. is_last: error memories count, unless a gradient since the
-        last such bucket was not finite."""
+    def start(self, bucket: Bucket) -> torch.futures.Future:
+        """The mean of a bucket of fp32 values, in place. Where it is the last one error memories count, unless a
+        gradient since the last such bucket was not finite."""
         number = self.round
         self.round += 1
-        self.full_size += size_of(values)
-        copy = staging.HostCopy(values)
-        self._pending.add(copy.future)
-        plain = None
-        if is_last:
-            plain, self._plain = self._plain, []
-        self._worker.submit(lambda: self._reduce(copy, params, number, plain))
+        self.full_size += size_of(bucket.values)
+        copy = staging.HostCopy(bucket.values)
+        self.gate.add(copy.future)
+        finite = None
+        if bucket.is_last:
+            finite, self._finite = self._finite, []
+        self._worker.submit(lambda: self._exchange(copy, bucket.params, number, finite))
         return copy.future
 
-    def _reduce(
-        self, copy: staging.HostCopy, params: list[torch.Tensor], number: int, plain: list[Finite] | None
+    def _exchange(
+        self, copy: staging.HostCopy, params: list[torch.Tensor], number: int, finite: list[Finite] | None
     ) -> None:
-        """plain: for the last bucket of a step, of those that travelled plain."""
-        if not self._compared:
-            self._transport.agree_on_state("THC", round=number)
-            self._compared = True
+        """finite: for the last bucket of a step, of those that travelled plain."""
+        self._compare_states("THC", round=number)
         part = gradwire.thc.Part(round=number & 0xFFFFFFFF, rank=self.rank)
         feedback = self.codec.options.error_feedback
         memory = torch.cat([self._error_of(param) for param in params]) if feedback else None
@@ -168,20 +147,18 @@ class ThcState(HookState):
             self._undo.spoilt = True
             if self.nonfinite == "error":
                 self._raise_nonfinite(bad, number)
-                return
         lanes = self.codec.encode_lanes(array, patterns, part, error=error)
         words = torch.from_numpy(lanes.view(np.int32) if lanes.dtype == np.uint32 else lanes)
         self._all_reduce(words, dist.ReduceOp.SUM, number)
-        self.codec.decode_reduced(lanes, patterns, array.size, part, out=array)
-        at = 0
-        for param in params if memory is not None else []:
-            self._undo.keep(self._errors, self._number_of(param), self._error_of(param))
-            self._errors[self._number_of(param)] = memory[at : at + param.numel()]
-            at += param.numel()
-        if plain is not None:
-            self._end_step(plain)
-        copy.finish()
-        self._pending.remove(copy.future)
+        if memory is not None:
+            for param, kept in zip(params, memory.split([param.numel() for param in params])):
+                self._undo.keep(self._errors, self._number_of(param), self._error_of(param))
+                self._errors[self._number_of(param)] = kept
+        if finite is not None:
+            self._end_step(finite)
+        with self.gate.passing(copy.future):
+            self.codec.decode_reduced(lanes, patterns, array.size, part, out=array)
+            copy.finish()
 
     def _all_reduce(self, words: torch.Tensor, op: Any, number: int) -> None:
         self.sent_size += words.numel() * words.element_size()
@@ -207,7 +184,7 @@ class ThcState(HookState):
         (word,) = self._transport.largest([(self.size - self.rank) << 32 | bad if bad else 0], f"round {number}")
         rank, param = self.size - (word >> 32), (word & 0xFFFFFFFF) - 1
         text = lib.gw_status_message(_constants.GW_ERR_NONFINITE).decode()
-        self.fail(Error(_constants.GW_ERR_NONFINITE, f"rank {rank}, parameter {param}: {text}"), alone=False)
+        raise agreed_error(_constants.GW_ERR_NONFINITE, f"rank {rank}, parameter {param}: {text}")
 
     def _number_of(self, param: torch.Tensor) -> int:
         """A parameter that the optimizer lacks gets a number of its own."""
@@ -239,8 +216,3 @@ class ThcState(HookState):
         self._undo = Undo()
         self._compared = False
         self._errors = {number: error.clone() for number, error in state["errors"].items()}
-
-    def close(self) -> None:
-        """Ends the thread."""
-        self._closed = True
-        self._worker.close(10.0)

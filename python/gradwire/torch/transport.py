@@ -41,6 +41,8 @@ def tag(operation: int, stage: int, piece: int) -> int:
 class DifferentError(ValueError):
     """The ranks have other options, or have loaded other states; all of them raise it."""
 
+    on_all_ranks = True
+
 
 class Transport:
     """Point-to-point messages and small agreements within `group`, which must be a Gloo group for nothing else. ranks:
@@ -130,19 +132,23 @@ class Transport:
         return torch.stack(self.gather(mine, "comparing times", direct=False)).amax(0).tolist()
 
     def gather(self, mine: torch.Tensor, where: str = "", *, direct: bool = True) -> list[torch.Tensor]:
-        """The small tensors of all ranks, of one size. All to all: a few bytes take the time of one message, where
-        Gloo's ring takes 2 (ranks - 1) of them. Blocks. For one thread."""
+        """The tensors of all ranks, of one size. Blocks. For one thread."""
+        rooms = [mine if rank == self.rank else torch.empty_like(mine) for rank in range(self.size)]
+        self.to_all(rooms, where, direct=direct)
+        return rooms
+
+    def to_all(self, rooms: list[torch.Tensor], where: str = "", *, direct: bool = True) -> None:
+        """rooms[rank] goes to all other ranks, theirs into the other rooms. All to all: a few bytes take the time of
+        one message, where Gloo's ring takes 2 (ranks - 1) of them. Blocks. For one thread."""
         self._agreements += 1
         number = _AGREEMENT | self._agreements % (1 << _OPERATION_BITS)
-        rooms = [mine if rank == self.rank else torch.empty_like(mine) for rank in range(self.size)]
         others = [(self.rank + i) % self.size for i in range(1, self.size)]
-        receives = [(self.receive(rooms[peer], peer, number), peer) for peer in others]
-        sends = [(self.send(mine, peer, number), peer) for peer in others]
+        receives = [(self.receive(rooms[peer], peer, number), peer) for peer in others if rooms[peer].numel()]
+        sends = [(self.send(rooms[self.rank], peer, number), peer) for peer in others if rooms[self.rank].numel()]
         for work, peer in receives:
             self.wait(work, peer, where, direct=direct)
         for work, peer in sends:
             self.wait(work, peer, where, sending=True)
-        return rooms
 
     def agree(
         self,

@@ -42,7 +42,7 @@ class BackwardWatch:
             self._thread.start()
         self._work.set()
 
-    def end(self) -> None:
+    def end(self, _: BaseException | None = None) -> None:
         with self._lock:
             self._caller = None
             self._work.clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import concurrent.futures
 import queue
 import threading
 import time
@@ -31,13 +32,32 @@ class Worker:
     def __init__(self, name: str, on_error: Callable[[BaseException], None]) -> None:
         _workers.add(self)
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=_run_jobs, args=(self._jobs, weakly(on_error)), name=name, daemon=True)
+        self._on_error = weakly(on_error)
+        arguments = self._jobs, self._on_error
+        self._thread = threading.Thread(target=_run_jobs, args=arguments, name=name, daemon=True)
         self._thread.start()
         # SimpleQueue.put() may be called from a finalizer wherever that runs; a lock may not.
         weakref.finalize(self, self._jobs.put, None).atexit = False
 
     def submit(self, job: Callable[[], None]) -> None:
         self._jobs.put(job)
+
+    def call(self, job: Callable[[], Any]) -> concurrent.futures.Future:
+        """What the job returns, or raises: on_error has been called then."""
+        outcome: concurrent.futures.Future = concurrent.futures.Future()
+        on_error = self._on_error
+
+        def run() -> None:
+            try:
+                result = job()
+            except BaseException as error:
+                on_error(error)
+                outcome.set_exception(error)
+            else:
+                outcome.set_result(result)
+
+        self._jobs.put(run)
+        return outcome
 
     def stop(self) -> None:
         """Ends the thread after the jobs that are queued."""

@@ -14,7 +14,8 @@ import gradwire.torch
 import pytest
 import torch
 from gradwire.torch import peers
-from gradwire.torch.engine import Engine
+from gradwire.torch.buckets import Bucket
+from gradwire.torch.failure import Gate
 from gradwire.torch.peers import Board, Finding
 from ranks import run
 from test_ddp import OPTIONS, batch, digest, model, train_step
@@ -41,7 +42,7 @@ def steps(rank, size, count, before, buckets=25, **options):
             torch.nn.functional.mse_loss(ddp(x), y).backward()
             optimizer.step()
         except RuntimeError as error:
-            return str(state.engine.error or error), step
+            return str(state.error or error), step
     state.check()
     mismatches = state.report.totals()["mismatches"]
     state.close()
@@ -94,7 +95,7 @@ def damaged(rank, size, stage, levels, buckets):
 def breaking(rank, size):
     def fail(rank, step, net, optimizer, state):
         if rank == 1 and step == 3:
-            state.engine.fail(RuntimeError("out of order"))
+            state.fail(RuntimeError("out of order"))
 
     return together(rank, size, steps(rank, size, 6, fail))
 
@@ -147,7 +148,7 @@ def failing(rank, size, where, options):
             if rank == 1 and step == 3:
                 breaks.broken = where == "backward"
                 if where == "hook":
-                    state._reduce = lambda *_: breaks.stop(None)
+                    state.codecs.run = lambda *_: breaks.stop(None)
                 if where == "forward":
                     state.fail(MemoryError("no more memory"))
                     raise MemoryError("no more memory")
@@ -159,14 +160,14 @@ def failing(rank, size, where, options):
             found = step
             break
     deadline = time.monotonic() + 5
-    while state.engine.error is None and time.monotonic() < deadline:
+    while state.error is None and time.monotonic() < deadline:
         time.sleep(0.01)
     try:
         state.check()
         refuses = False
     except RuntimeError:
         refuses = True
-    return together(rank, size, (found, refuses, str(state.engine.error)))
+    return together(rank, size, (found, refuses, str(state.error)))
 
 
 @pytest.mark.parametrize("options", [{}, {"compress": "never"}])
@@ -238,7 +239,7 @@ def differing_in_one(rank, size):
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     state, hook = gradwire.torch.ddp_hook(optimizer, plan=TWO_CODECS, model=net)
     ddp.register_comm_hook(state, hook)
-    (key,), (topk,) = state._thc, state._classic.values()
+    (key,), (topk,) = state.codecs.made["thc"], state.codecs.made["classic"].values()
     if rank == 0:
         saved = state.state_dict()
         saved["thc"][key]["round"] = 5
@@ -254,7 +255,7 @@ def differing_in_one(rank, size):
     x, y = batch(rank, 0)
     with pytest.raises(RuntimeError):
         torch.nn.functional.mse_loss(ddp(x), y).backward()
-    error = type(state.engine.error).__name__
+    error = type(state.error).__name__
     state.close()
     return together(rank, size, (error, [name for name in left_threads() if name == "gradwire-exchange"]))
 
@@ -705,8 +706,8 @@ def test_a_state_that_one_rank_alone_has_loaded_raises_on_all(kind):
 
 
 def failing_slowly(rank, size):
-    fail = Engine.fail
-    Engine.fail = lambda self, error: (time.sleep(0.3), fail(self, error))
+    fail = Gate.fail
+    Gate.fail = lambda self, error: (time.sleep(0.3), fail(self, error))
     communicator = gradwire.torch.Communicator()
     with pytest.raises(ZeroDivisionError):
         communicator.engine.call(lambda: 1 // 0)
@@ -733,6 +734,130 @@ def failing_alone(rank, size, kind):
 def test_a_rank_that_fails_alone_keeps_nobody_waiting(kind):
     for rank, (told, left) in run(failing_alone, 3, kind, timeout_s=NEVER_S).items():
         assert told == (rank != 0) and not left
+
+
+class Mute:
+    """A transport of a rank alone."""
+
+    def tell(self, error):
+        return None
+
+    def resolve(self, error, finding):
+        return error
+
+
+def future_at(gate):
+    future = torch.futures.Future()
+    gate.add(future)
+    return future
+
+
+def test_a_failure_waits_for_what_is_being_handed_out_and_lets_nothing_follow():
+    gate, stopped, order = Gate(Mute()), threading.Event(), []
+    gate.on_shut.append(lambda: order.append("stopped"))
+    handed, waiting = future_at(gate), future_at(gate)
+    waiting.then(lambda _: order.append("failed"))
+
+    def hand_out():
+        with gate.passing(handed):
+            stopped.wait(10)
+            order.append("written")
+            handed.set_result(1)
+
+    threads = [threading.Thread(target=hand_out), threading.Thread(target=gate.fail, args=(ValueError("no"),))]
+    for thread in threads:
+        thread.start()
+        time.sleep(0.05)
+    assert gate.shut and gate.error is None and not waiting.done()
+    stopped.set()
+    for thread in threads:
+        thread.join(10)
+    assert order == ["written", "stopped", "failed"] and handed.value() == 1 and str(gate.error) == "no"
+    for late in (waiting, future_at(gate)):
+        with pytest.raises(RuntimeError, match="gradwire: no"):
+            late.wait()
+    with pytest.raises(RuntimeError, match="an earlier operation failed: no"), gate.passing():
+        pytest.fail("a block after the failure")
+
+
+def test_callbacks_of_results_may_fail_at_the_same_time():
+    gate, together = Gate(Mute()), threading.Barrier(2, timeout=10)
+
+    def hand_out(number):
+        future = future_at(gate)
+        future.then(lambda _: (together.wait(), gate.fail(ValueError(str(number)))))
+        with gate.passing(future):
+            future.set_result(None)
+
+    threads = [threading.Thread(target=hand_out, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert not any(thread.is_alive() for thread in threads) and str(gate.error) in ("0", "1")
+
+
+def test_no_result_is_handed_out_once_the_error_is_known():
+    for seed in range(8):
+        gate, late = Gate(Mute()), []
+
+        def hand_out(gate=gate, late=late):
+            while True:
+                future = future_at(gate)
+                future.then(lambda done: late.append(1) if gate.error is not None and not failed(done) else None)
+                try:
+                    with gate.passing(future):
+                        future.set_result(None)
+                except RuntimeError:
+                    return
+
+        threads = [threading.Thread(target=hand_out) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.001 * seed)
+        gate.fail(ValueError("no"))
+        for thread in threads:
+            thread.join(10)
+        assert not late and not any(thread.is_alive() for thread in threads)
+
+
+def failed(future):
+    try:
+        future.wait()
+    except RuntimeError:
+        return True
+    return False
+
+
+def written_late(rank, size):
+    """Whether a bucket that has been handed back with an error is written to, at several moments of its exchange."""
+    changed, net, whole = [], torch.nn.Linear(2000, 2000), 0.0
+    for share in (None, 0.4, 0.6, 0.7, 0.8, 0.9):
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        state, _ = gradwire.torch.ddp_hook(optimizer, compress="always", threads=1)
+        state.codecs.compressing = True
+        values = torch.randn(net.weight.numel())
+        begin = time.monotonic()
+        future = state.codecs.start(Bucket(values, [net.weight], [values.view_as(net.weight)]))
+        if rank == 0 and share is not None:
+            time.sleep(share * whole)
+            state.gate._transport = Mute()  # no time goes by while the others are told
+            state.gate.on_break.clear()
+            state.fail(RuntimeError("enough"))
+        if failed(future):
+            before = values.clone()
+            time.sleep(0.2)
+            changed.append(not torch.equal(values, before))
+        whole = whole or time.monotonic() - begin
+        if share is not None:
+            state.engine.transport.abort()
+        state.close()
+    return changed
+
+
+def test_nothing_is_written_to_a_bucket_that_was_handed_back():
+    found = run(written_late, 2, timeout_s=NEVER_S)
+    assert not any(found[0]) and not any(found[1])
 
 
 class FullDisk:

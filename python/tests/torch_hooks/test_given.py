@@ -248,7 +248,13 @@ def mixed(rank, size, staged, planned, small_len=100):
     totals = state.report.totals()
     limits = {p.settings.limits.tolerance_bits for p in state.engine.plans.values() if p.settings.maps}
     state.close()
-    return digest(net), totals["mismatches"], totals["plain_size"] > 0, limits, len(state._mixed)
+    return (
+        digest(net),
+        totals["mismatches"],
+        totals["plain_size"] > 0,
+        limits,
+        sum(len(one.rooms) for one in state.codecs.gcomp),
+    )
 
 
 def planned_bounds(rank, size):

@@ -11,6 +11,8 @@ import gradwire.torch
 import pytest
 import torch
 from gradwire.torch import planned, recording
+from gradwire.torch.buckets import Bucket
+from gradwire.torch.codecs import check_options
 from ranks import run
 from test_ddp import OPTIMIZERS, batch, digest, model, train_step
 from torch.nn.parallel import DistributedDataParallel as DDP
@@ -50,7 +52,7 @@ def train(rank, size, document, steps, make="planned", name="adamw", options=Non
         optimizer.step()
         losses.append(loss.item())
     state.check()
-    misfits, totals = sorted(state._planned.misfits), state.report.totals()
+    misfits, totals = sorted(state.codecs.planned.misfits), state.report.totals()
     state.close()
     return losses, digest(net), misfits, totals
 
@@ -94,25 +96,24 @@ def spoiled(rank, size, codec, options):
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
     state, hook = gradwire.torch.ddp_hook(optimizer, plan=document, model=net, **OPTIONS)
     ddp.register_comm_hook(state, hook)
-    (other,) = [*state._casters.values(), *state._thc.values(), *state._classic.values()]
-    name = "reduce" if codec in ("fp16", "bf16") else "start"
-    reduce, steps = getattr(other, name), itertools.count()
+    (other,) = state.codecs.reducers[2:]  # after plain and GCOMP
+    start, steps = other.start, itertools.count()
 
     def spoil(done, step):
         values = done.value()
         values[5] += rank == 1 and step == 2
         return values
 
-    def spoiling(*arguments):
+    def spoiling(bucket):
         step = next(steps)
-        return reduce(*arguments).then(lambda done: spoil(done, step))
+        return start(bucket).then(lambda done: spoil(done, step))
 
-    setattr(other, name, spoiling)
+    other.start = spoiling
     for step in range(4):
         try:
             train_step(ddp, optimizer, rank, step)
         except RuntimeError:
-            return step, str(state.engine.error)
+            return step, str(state.error)
     return None, ""
 
 
@@ -169,7 +170,7 @@ def cuts(rank, size, document, numbers, environment=(), options=None):
     for step in range(3):
         train_step(ddp, optimizer, rank, step)
     state.close()
-    return found, [group.flat is None for group in state._planned.groups], ddp.find_unused_parameters
+    return found, [group.room.flat is None for group in state.codecs.planned.groups], ddp.find_unused_parameters
 
 
 COUNTS = [(1, 3, 2), (1, 2, 3), (2, 1, 3), (3, 3), (1, 1, 1, 3), (6,)]
@@ -300,7 +301,7 @@ def by_number(rank, size, document):
     x, y = batch(rank, 0)
     torch.nn.functional.mse_loss(ddp(x), y).backward()
     state.close()
-    return len(state._planned.groups)
+    return len(state.codecs.planned.groups)
 
 
 def test_a_plan_by_numbers_is_one_argument(tmp_path):
@@ -321,7 +322,7 @@ def refused(rank, size, document, model_given):
         x, y = batch(rank, 0)
         torch.nn.functional.mse_loss(ddp(x), y).backward()
     except (ValueError, RuntimeError) as error:
-        return str(state.engine.error if state else error)
+        return str(state.error if state else error)
     return None
 
 
@@ -349,14 +350,7 @@ WRONG = {
 def test_plans_that_cannot_run_are_refused(why):
     with pytest.raises(ValueError, match=re.escape(why)):
         for bucket in planned.load(WRONG[why]):
-            gradwire.torch.DdpState._codec(_State(), bucket.kind, dict(bucket.options))
-
-
-class _State:
-    """As much of a DdpState as the options of a codec need."""
-
-    _options = gradwire.torch.CodecOptions()
-    _refuse = staticmethod(gradwire.torch.DdpState._refuse)
+            check_options(bucket.kind, bucket.options)
 
 
 @pytest.mark.parametrize(
@@ -429,13 +423,13 @@ def narrow_gradients(rank, size, codec, dtype):
     net = model().to(dtype)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
     state, _ = gradwire.torch.ddp_hook(optimizer, plan=plan((6, codec)), model=net)
-    state._compressing = True
+    state.codecs.compressing = True
     params = dict(net.named_parameters())
     params = [params[name] for name in ORDER]
     flat = torch.linspace(0.5, 1.0, sum(SIZES.values())).mul(rank + 1.0).to(dtype)
     views = [part.view_as(param) for part, param in zip(flat.split([p.numel() for p in params]), params)]
     try:
-        state._planned.groups[0].run(flat, params, views).wait()
+        state.codecs.planned._run(0, Bucket(flat, params, views)).wait()
     except (ValueError, RuntimeError) as error:
         return str(error)
     finally:

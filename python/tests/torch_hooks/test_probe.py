@@ -11,6 +11,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from gradwire.torch import probe
+from gradwire.torch.buckets import Bucket
 from ranks import run
 from test_ddp import batch, digest, model
 
@@ -292,16 +293,17 @@ def chained(rank, size):
     net = model(width=64)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     state, _ = gradwire.torch.ddp_hook(optimizer, compress="always", small_len=1)
-    state._compressing = True
-    start, param = state._codec("gradwire", {}), next(net.parameters())
+    state.codecs.compressing = True
+    start, param = state.codecs.reducer("gradwire", {}).start, next(net.parameters())
     values = torch.full((param.numel(),), rank + 1.0)
+    bucket = Bucket(values, [param], [values.view_as(param)])
     later = []
 
     def again(_):
-        later.append(start(values, [param], [values.view_as(param)], None))
+        later.append(start(bucket))
         time.sleep(0.3)  # it begins, and is over perhaps, before the first one is taken off the list
 
-    start(values, [param], [values.view_as(param)], None).then(again)
+    start(bucket).then(again)
     deadline = time.monotonic() + 20
     while not (later and later[0].done()) and time.monotonic() < deadline:
         time.sleep(0.01)

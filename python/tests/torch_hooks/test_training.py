@@ -55,7 +55,7 @@ def scheduled(rank, size):
             optimizer.zero_grad()
             backward(ddp, rank, step)
             if step > 1:
-                rates.append(state._map_inputs == state._inputs())
+                rates.append(state.maps.inputs == state.maps.inputs_now())
             optimizer.step()
             scheduler.step()
     return *finish(state, net), rates
@@ -98,7 +98,7 @@ def late_scheduler(rank, size):
             if step == 3:
                 optimizer.param_groups[0]["lr"] = 2e-2
             loss.backward()
-            rates.append(state._map_inputs == state._inputs())
+            rates.append(state.maps.inputs == state.maps.inputs_now())
             optimizer.step()
     messages = [str(w.message) for w in caught if "learning rate" in str(w.message)]
     return *finish(state, net), messages, rates
@@ -497,7 +497,7 @@ def unknown_optimizer(rank, size):
 
     net = model(width=256)
     ddp, state = make(net, Own(net.parameters(), lr=0.1))
-    optimizer = state._book.optimizers[0]
+    optimizer = state.engine.book.optimizers[0]
     for step in range(4):
         optimizer.zero_grad()
         backward(ddp, rank, step)
@@ -539,7 +539,7 @@ def skipping(rank, size):
             loss = loss * float("inf")
         loss.backward()
         if step > 0:
-            scales.append(state._map_inputs[0] == scaler.scale * size)
+            scales.append(state.maps.inputs[0] == scaler.scale * size)
         if all(p.grad.isfinite().all() for p in net.parameters()):
             for p in net.parameters():
                 p.grad.div_(scaler.scale)
@@ -570,7 +570,7 @@ def with_grad_scaler(rank, size):
         loss = torch.nn.functional.mse_loss(ddp(x), y)
         scaler.scale(loss * float("inf") if step == 3 and rank == 1 else loss).backward()
         if step > 0:
-            scales.append(state._map_inputs[0] == scaler.get_scale() * size)
+            scales.append(state.maps.inputs[0] == scaler.get_scale() * size)
         scaler.step(optimizer)
         scaler.update()
     return *finish(state, net), scales, optimizer.state_dict()["state"][0]["step"].item()
@@ -596,7 +596,7 @@ def evaluating(rank, size):
         optimizer.step()
         net.eval()
         net(batch(rank, step)[0])
-        submitted.append(state._map_due)
+        submitted.append(state.maps.due)
         net.train()
     return *finish(state, net), submitted
 

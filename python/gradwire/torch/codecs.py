@@ -1,0 +1,217 @@
+"""The codec that each bucket of DDP travels by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import timedelta
+from typing import Any
+
+import torch
+
+from . import staging
+from .buckets import Bucket
+from .casts import Caster
+from .classic import ClassicState
+from .engine import Plan
+from .gcomp import GcompReducer
+from .losses import LossWatch
+from .map_timing import MapTiming
+from .optimizers import family
+from .options import CodecOptions
+from .planned import PlanBucket, Planned, names_of
+from .recording import Recording
+from .reducer import Plain, Reducer
+from .regroup import Regroup
+from .thc import ThcState
+from .transport import new_transport
+
+_OF_ALL = {"threads", "debug", "peak_lr", "scheduler"}  # options that buckets have in common
+
+
+@dataclass
+class _Route:
+    """What takes a bucket. kind: of ALGORITHMS; number: of a plan's bucket; label: in a recording."""
+
+    reducer: Reducer
+    kind: str
+    label: str
+    number: int | None = None
+
+
+class Codecs:
+    """Without a plan GCOMP, for buckets of small_len values or more that it takes; else plain. Making it is collective.
+    model: for the names in a plan."""
+
+    def __init__(
+        self,
+        timing: MapTiming,
+        losses: LossWatch,
+        options: CodecOptions,
+        *,
+        group: Any,
+        timeout: timedelta,
+        small_len: int,
+        plan: Sequence[PlanBucket],
+        model: torch.nn.Module | None,
+    ) -> None:
+        self.compressing = False  # in this backward pass
+        self.recording: Recording | None = None
+        self.layout: list[list[int]] = []  # numbers of the parameters in the buckets of the last backward pass
+        self.made: dict[str, dict[str, Any]] = {kind: {} for kind in ("fp16", "bf16", "thc", "classic")}
+        self._engine, self._gate = timing.engine, timing.engine.gate
+        self._timing, self._losses, self._options = timing, losses, options
+        self._group, self._timeout, self.model = group, timeout, model
+        self._small_len = 0 if plan else small_len
+        self._names: dict[int, str] | None = None
+        self._number = -1  # of the last bucket
+        self._others: list[torch.futures.Future] = []  # debug: of other codecs' results in this backward pass
+        self.plain = Plain(group, self._engine.transport.size, self._gate)
+        self.reducers: list[Reducer] = [self.plain]
+        self.gcomp: list[GcompReducer] = []
+        self._usual = _Route(self._add_gcomp(self._engine.settings), "gradwire", "gradwire")
+        routes = [
+            _Route(self.reducer(one.kind, one.options, one.names), one.kind, one.label, number)
+            for number, one in enumerate(plan)
+        ]
+        self.planned: Planned | None = None
+        if plan:
+            self.planned = Planned(
+                list(plan), lambda number, bucket: self.run(bucket, routes[number]), self.names, self._gate
+            )
+        self.regroup: Regroup | None = self.planned  # in the first step of a resumed run another one
+
+    def plans(self) -> list[Plan]:
+        """Of all buckets with GCOMP that have come."""
+        return [plan for one in self.gcomp for plan in one.plans.values()]
+
+    def names(self) -> dict[int, str]:
+        """Of the parameters, by id."""
+        if self._names is None:
+            self._names = names_of(self._engine.book.params(), self.model)
+        return self._names
+
+    # ---- a backward pass ----
+
+    def begin(self, compressing: bool) -> None:
+        self.compressing = compressing
+        self.layout, self._number, self._others = [], -1, []
+        for one in self.gcomp:
+            one.begin()
+        if self.regroup is not None:
+            self.regroup.begin()
+
+    def start(self, bucket: Bucket) -> torch.futures.Future:
+        """Takes a bucket of DDP; the future of its mean."""
+        return self.run(bucket) if self.regroup is None else self.regroup.add(bucket)
+
+    def run(self, bucket: Bucket, route: _Route | None = None) -> torch.futures.Future:
+        """Starts a bucket by its codec."""
+        self._number += 1
+        bucket.number = self._number
+        length = bucket.values.numel()
+        fits = self.compressing and self.takes(bucket.values)
+        if route is None:
+            self.layout.append([self._engine.book.label(param) for param in bucket.params])
+            route, fits = self._usual, fits and length >= self._small_len
+        if fits and route.kind == "thc" and bucket.values.dtype != torch.float32:
+            raise ValueError(f"gradwire: the plan's thc takes gradients of torch.float32, not of {bucket.values.dtype}")
+        label = route.label if fits or route.kind == "none" else "fp32"
+        message = bucket.message = None if self.recording is None else self.recording.message(label, length)
+        future = (route.reducer if fits else self.plain).start(bucket)
+        if message is not None:
+            future = future.then(message.ended)
+        if self._options.debug and fits and route.kind not in ("none", "gradwire"):
+            future = future.then(lambda done: self._engine.compared(route.number, done.value()))
+            self._others.append(future)
+        return future
+
+    def takes(self, values: torch.Tensor) -> bool:
+        return staging.takes(values) and values.numel() > 0 and self._engine.transport.size > 1
+
+    def end(self, future: torch.futures.Future, values: torch.Tensor, where: str) -> torch.futures.Future:
+        """Like `future`, that of the last bucket, but fails if any operation of the step has failed on any rank."""
+        if self.regroup is not None:
+            self.regroup.finish()
+            self.regroup = self.planned
+        if not self._others and not any(one.used for one in self.gcomp):
+            return future
+        if self._others:  # the engine does not wait for them
+            good: torch.futures.Future = torch.futures.Future()
+            self._gate.add(good)
+            torch.futures.collect_all(self._others).then(lambda _: self._engine.conclude(where, good))
+        else:
+            good = self._engine.conclude(where)
+        return staging.gated(good, future, values)
+
+    # ---- codecs ----
+
+    def reducer(self, kind: str, options: Mapping[str, Any], names: Sequence[str] = ()) -> Reducer:
+        """A codec of ALGORITHMS for parameters of these names. Collective."""
+        check_options(kind, options)
+        if kind == "none":
+            return self.plain
+        if kind == "gradwire":
+            owners = self._owners(names)
+            return self._add_gcomp(self._options_of(options, owners).settings(owners))
+        key = repr(sorted(options.items()))
+        if key not in self.made[kind]:
+            self.made[kind][key] = self._caster(kind) if kind in ("fp16", "bf16") else self._hook(kind, options)
+            self.reducers.append(self.made[kind][key])
+        return self.made[kind][key]
+
+    def _add_gcomp(self, settings: Any) -> GcompReducer:
+        made = GcompReducer(self._engine, settings, self._timing, self._losses, self.plain, self._small_len)
+        self._timing.used |= settings.maps
+        self.gcomp.append(made)
+        self.reducers.append(made)
+        return made
+
+    def _caster(self, kind: str) -> Caster:
+        """One for each kind: bf16 may run on a thread, whose calls would come in another order on each rank."""
+        transport = new_transport(self._group, None, self._timeout)
+        made = Caster(kind, transport, self._gate)
+        transport.agree("casts", {})
+        self._gate.on_break.append(transport.abort)
+        return made
+
+    def _hook(self, kind: str, options: Mapping[str, Any]) -> ThcState | ClassicState:
+        book, given = self._engine.book, {**options, "group": self._group, "timeout": self._timeout}
+        if kind == "thc":
+            made: Any = ThcState(book.optimizers, seed=book.seed, **given)
+        else:
+            made = ClassicState(book.optimizers, given.pop("scheme"), seed=book.seed, **given)
+        made.join(self._gate)
+        return made
+
+    def _owners(self, names: Sequence[str]) -> list[torch.optim.Optimizer]:
+        """The optimizers of the parameters of these names; all if none has one."""
+        by_id, wanted, made = self.names(), set(names), self._engine.book.optimizers
+        found = [
+            one
+            for one in made
+            if any(by_id.get(id(param)) in wanted for group in one.param_groups for param in group["params"])
+        ]
+        return found or made
+
+    def _options_of(self, options: Mapping[str, Any], owners: Sequence[torch.optim.Optimizer]) -> CodecOptions:
+        """The hook's options with those of a bucket, without those that are for parameters of other buckets."""
+        known = [family(one) is not None for one in owners]
+        usual: dict[str, Any] = {"nmse": None} if all(known) else {} if any(known) else {"tolerance_bits": "auto"}
+        return replace(self._options, **{**usual, **options})
+
+    def close(self) -> None:
+        for one in self.reducers:
+            one.close()
+
+
+def check_options(kind: str, options: Mapping[str, Any]) -> None:
+    """ValueError for options that a codec of a plan does not have."""
+    if kind == "gradwire":
+        unknown = set(options) - {field.name for field in fields(CodecOptions)} | set(options) & _OF_ALL
+        if unknown:
+            raise ValueError(f"plan: gradwire has no option {', '.join(sorted(unknown))} for a bucket")
+    elif kind not in ("thc", "classic") and options:
+        raise ValueError(f"plan: {kind} has no options, not {', '.join(sorted(options))}")
+    elif kind == "classic" and "scheme" not in options:
+        raise ValueError("plan: a classic codec names its scheme in the options")
