@@ -5,8 +5,6 @@
  */
 #include "cmd.h"
 
-#include "cli_common.h"
-#include "cli_output.h"
 #include "frame_explain.h"
 #include "frame_input.h"
 #include "frame_report.h"
@@ -16,86 +14,42 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct verify_arguments {
-    gw_verify_options options;
-    const char *input;
-    const char *snapshot;
-} verify_arguments;
-
-enum { KEY_SNAPSHOT = 0x200, KEY_RUNS, KEY_LIMIT, KEY_MAX_VALUES };
-
-static const struct argp_option verify_options[] = {
-    {"snapshot", KEY_SNAPSHOT, "S.json", 0, "For a derived frame: the snapshot that it was made with", 0},
-    {"runs", KEY_RUNS, "N", 0, "Timed runs, of which the median is reported (default 5)", 0},
-    {"max-deviation", KEY_LIMIT, "LOG2", 0,
-     "Fail if a parameter deviates by more than 2^LOG2 of its size, e.g. --max-deviation=-22", 0},
-    {"max-values", KEY_MAX_VALUES, "N", 0, "Refuse frames with more values (default 2^48)", 0},
+static const gw_option verify_rows[] = {
+    {"snapshot", "S.json", "For a derived frame: the snapshot that it was made with",
+     GW_TEXT(gw_codec_request, snapshot_path)},
+    {"runs", "N", "Timed runs, of which the median is reported (default 5)",
+     GW_INTEGER(gw_verify_options, runs, 1, GW_CLI_RUNS_MAX)},
+    {"max-deviation", "LOG2",
+     "Fail if a parameter deviates by more than 2^LOG2 of its size, e.g. --max-deviation=-22",
+     GW_REAL(gw_verify_options, limit_log2, -1000, 1000), .wanted = "a number",
+     .given = offsetof(gw_verify_options, has_limit)},
+    GW_LEN_MAX_ROW(48, "2^48"),
     {0},
 };
 
-static error_t verify_parse(int key, char *text, struct argp_state *state)
-{
-    verify_arguments *arguments = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &arguments->options.request;
-        state->child_inputs[1] = &arguments->options.request;
-        break;
-    case KEY_SNAPSHOT:
-        arguments->snapshot = text;
-        break;
-    case KEY_RUNS:
-        if (gw_cli_parse_u64(text, 1, GW_CLI_RUNS_MAX, &arguments->options.runs) != 0) {
-            argp_error(state, "--runs: '%s' is not an integer from 1 to %d", text, GW_CLI_RUNS_MAX);
-        }
-        break;
-    case KEY_LIMIT:
-        arguments->options.has_limit = 1;
-        if (gw_cli_parse_double(text, -1000, 1000, &arguments->options.limit_log2) != 0) {
-            argp_error(state, "--max-deviation: '%s' is not a number", text);
-        }
-        break;
-    case KEY_MAX_VALUES:
-        if (gw_cli_parse_u64(text, 0, (uint64_t)1 << 48, &arguments->options.request.options.len_max) != 0) {
-            argp_error(state, "--max-values: '%s' is not an integer up to 2^48", text);
-        }
-        break;
-    default:
-        return gw_cli_one_input(key, text, state, &arguments->input, NULL);
-    }
-    return 0;
-}
-
-static const struct argp_child verify_children[] = {
-    {&gw_codec_encode_argp, 0, "Encoding (arrays and snapshots):", 2},
-    {&gw_codec_run_argp, 0, "Running:", 3},
-    {NULL, 0, NULL, 0},
-};
-
-static const struct argp verify_argp = {
-    verify_options,
-    verify_parse,
+static const gw_command_line verify_line = {
     "IN.gw\nSNAPSHOT.json\nARRAY.npy",
     "Check every rule of a frame; or encode an array or a snapshot, decode it, and compare.\v"
     "A round trip fails if a value differs by more than its drop or quantum allows, or if one thread of the "
     "scalar "
-    "backend "
-    "makes another frame. Exit codes: 0 valid, 1 invalid or bad input, 2 bad command line, 3 input or output "
-    "failed.",
-    verify_children,
-    NULL,
-    NULL,
+    "backend makes another frame. Exit codes: 0 valid, 1 invalid or bad input, 2 bad command line, 3 input "
+    "or "
+    "output failed.",
+    GW_ONE_INPUT,
+    {.options = verify_rows},
+    {{"Encoding (arrays and snapshots):", &gw_codec_encode_group, NULL},
+     {"Running:", &gw_codec_run_group, NULL}},
 };
 
 /* ---- a frame ---- */
 
-static int frame_report(const gw_frame_input *frame, const verify_arguments *arguments, double seconds)
+static int frame_report(const gw_frame_input *frame, const gw_verify_options *options, double seconds)
 {
     const gw_gcomp_info *info = &frame->info;
-    const gw_codec_request *request = &arguments->options.request;
+    const gw_codec_request *request = &options->request;
     const uint64_t values_size = info->len * gw_dtype_size(info->dtype);
-    const char *backend = gw_codec_backend_name(request->backends);
-    if (request->json) {
+    const char *backend = gw_codec_backend_name(request->common.backends);
+    if (request->common.json) {
         gw_frame_parts parts;
         gw_frame_parts_read(frame->input.data, frame->input.size, info, &parts);
         json_t *report = gw_frame_report_json("verify", info, &parts);
@@ -106,18 +60,22 @@ static int frame_report(const gw_frame_input *frame, const verify_arguments *arg
         gw_cli_json_number(report, "validate_GBps", gw_cli_gbps(values_size, seconds));
         return gw_cli_json_print(report);
     }
-    gw_cli_puts(stdout, arguments->input);
+    gw_cli_puts(stdout, options->request.common.input);
     printf(": ok\n  %llu values of %s in %llu chunks, every rule holds\n", (unsigned long long)info->len,
            gw_dtype_name(info->dtype), (unsigned long long)info->chunk_count);
     printf("  validate %.3f GB/s of values (%s)\n", gw_cli_gbps(values_size, seconds), backend);
     return GW_CLI_OK;
 }
 
-static int frame_verify(const verify_arguments *arguments)
+static int frame_verify(const gw_verify_options *options)
 {
     static gw_frame_input frame;
-    int result =
-        gw_frame_input_open(&frame, arguments->input, arguments->snapshot, &arguments->options.request);
+    const gw_request *request = &options->request.common;
+    gw_input_file input;
+    int result = gw_input_file_open_frame(&input, request->input, request->len_max);
+    if (result == GW_CLI_OK) {
+        result = gw_frame_input_open(&frame, &input, &options->request);
+    }
     if (result != GW_CLI_OK) {
         return result;
     }
@@ -135,7 +93,7 @@ static int frame_verify(const verify_arguments *arguments)
         gw_cli_progress_end();
         result = gw_frame_explain(&frame.input, status, bad_chunk);
         if (result == GW_CLI_OK) {
-            result = frame_report(&frame, arguments, seconds);
+            result = frame_report(&frame, options, seconds);
         }
         free(workspace.data);
     }
@@ -149,28 +107,27 @@ static int is_frame(const char *path)
 {
     const size_t len = strlen(path);
     return strcmp(path, "-") == 0 || (len >= 3 && strcmp(path + len - 3, ".gw") == 0) ||
-           gw_frame_file_has_codec(path, 1);
+           gw_frame_file_codec(path) == 1;
 }
 
 int gw_cmd_verify(int argc, char **argv)
 {
-    verify_arguments arguments;
-    memset(&arguments, 0, sizeof arguments);
-    gw_codec_request_init(&arguments.options.request);
-    arguments.options.runs = 5;
-    gw_cli_parse(&verify_argp, argc, argv, 0, &arguments);
-    if (is_frame(arguments.input)) {
-        return frame_verify(&arguments);
+    gw_verify_options options = {.runs = 5};
+    gw_codec_request_init(&options.request);
+    gw_command_line_parse(&verify_line, argc, argv, &options);
+    const char *input = options.request.common.input;
+    if (is_frame(input)) {
+        return frame_verify(&options);
     }
     static gw_tensor_input tensor;
-    int result = gw_tensor_input_open(&tensor, arguments.input, &arguments.options.request);
+    int result = gw_tensor_input_open(&tensor, input, &options.request);
     if (result == GW_CLI_OK) {
-        result = gw_tensor_input_prepare(&tensor, &arguments.options.request);
+        result = gw_tensor_input_prepare(&tensor, &options.request);
     }
     if (result != GW_CLI_OK) {
         return result;
     }
-    result = gw_verify_roundtrip(&tensor, &arguments.options);
+    result = gw_verify_roundtrip(&tensor, &options);
     gw_tensor_input_close(&tensor);
     return result;
 }

@@ -56,19 +56,20 @@ int gw_rate_run(gw_gcomp_rate *rate, gw_gcomp_rate_kind kind, const gw_gcomp *co
 int gw_rate_choose(gw_tensor_input *tensor, double target_bits)
 {
     gw_gcomp_rate rate;
-    int result = gw_rate_run(&rate, GW_GCOMP_RATE_TOLERANCE, &tensor->codec, &tensor->source, tensor->name);
+    int result =
+        gw_rate_run(&rate, GW_GCOMP_RATE_TOLERANCE, &tensor->codec, &tensor->source, tensor->in.name);
     if (result != GW_CLI_OK) {
         return result;
     }
-    const uint64_t size_max = (uint64_t)(target_bits * (double)tensor->len / 8);
+    const uint64_t size_max = (uint64_t)(target_bits * (double)tensor->in.len / 8);
     if (gw_gcomp_rate_tolerance(&rate, size_max, &tensor->options.tolerance_bits) != GW_OK) {
-        return gw_cli_error(GW_CLI_BAD_DATA, tensor->name,
+        return gw_cli_error(GW_CLI_BAD_DATA, tensor->in.name,
                             "--target-bits: the smallest frame needs %.4f bits a value",
-                            8 * (double)gw_gcomp_rate_size(&rate, 0) / (double)tensor->len);
+                            8 * (double)gw_gcomp_rate_size(&rate, 0) / (double)tensor->in.len);
     }
     tensor->target_bits = target_bits;
     tensor->predicted_size = gw_gcomp_rate_size(&rate, tensor->options.tolerance_bits - 1);
     const gw_status status = gw_gcomp_init(&tensor->codec, &tensor->options);
     return status == GW_OK ? GW_CLI_OK
-                           : gw_cli_error(GW_CLI_USAGE, tensor->name, "%s", gw_status_message(status));
+                           : gw_cli_error(GW_CLI_USAGE, tensor->in.name, "%s", gw_status_message(status));
 }

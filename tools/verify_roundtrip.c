@@ -24,7 +24,7 @@ typedef struct roundtrip_report {
 
 static int status_error(const gw_tensor_input *tensor, const char *what, gw_status status)
 {
-    return gw_cli_error(GW_CLI_BAD_DATA, tensor->name, "%s: %s (%s)", what, gw_status_message(status),
+    return gw_cli_error(GW_CLI_BAD_DATA, tensor->in.name, "%s: %s (%s)", what, gw_status_message(status),
                         gw_status_name(status));
 }
 
@@ -64,11 +64,11 @@ static int decode_timed(const gw_tensor_input *tensor, gw_decode_run *run, uint6
 /* memcpy of the values in the same process, for comparison with the other speeds. */
 static double copy_timed(const gw_tensor_input *tensor, uint8_t *dst, uint64_t runs)
 {
-    const size_t size = (size_t)tensor->len * gw_dtype_size(tensor->dtype);
+    const size_t size = (size_t)tensor->in.len * gw_dtype_size(tensor->in.dtype);
     gw_cli_timer timer = {.runs = runs};
     while (gw_cli_timer_next(&timer)) {
         if (size > 0) {
-            memcpy(dst, tensor->values, size);
+            memcpy(dst, tensor->in.values, size);
             __asm__ volatile("" : : "r"(dst) : "memory"); /* keeps the copy */
         }
     }
@@ -171,7 +171,7 @@ static int roundtrip_print_json(const gw_tensor_input *tensor, const gw_verify_o
                                 const roundtrip_report *report)
 {
     const gw_roundtrip *compared = &report->compared;
-    const uint64_t input_size = tensor->len * gw_dtype_size(tensor->dtype);
+    const uint64_t input_size = tensor->in.len * gw_dtype_size(tensor->in.dtype);
     json_t *object =
         gw_tensor_report_json("verify", tensor, &options->request, &report->info, &report->parts);
     if (report->failure != NULL) {
@@ -185,7 +185,7 @@ static int roundtrip_print_json(const gw_tensor_input *tensor, const gw_verify_o
     gw_cli_json_number(object, "gradient_error_mean", compared->error_mean);
     gw_cli_json_number(object, "gradient_bias", compared->bias);
     if (compared->has_deviation) {
-        gw_cli_json_text(object, "optimizer", gw_optimizer_name(tensor->snapshot.optimizer.kind));
+        gw_cli_json_text(object, "optimizer", gw_optimizer_name(tensor->in.snapshot.optimizer.kind));
         json_object_set_new(object, "parameter_deviation", deviation_json(&compared->deviation));
         json_object_set_new(object, "parameter_deviation_truncated", deviation_json(&compared->truncated));
     }
@@ -226,10 +226,10 @@ static void comparison_print(const gw_tensor_input *tensor, const gw_roundtrip *
     if (compared->has_deviation) {
         char label[64];
         (void)snprintf(label, sizeof label, "parameters (%s)",
-                       gw_optimizer_name(tensor->snapshot.optimizer.kind));
+                       gw_optimizer_name(tensor->in.snapshot.optimizer.kind));
         deviation_print(label, &compared->deviation);
         (void)snprintf(label, sizeof label, "  if %d bits were truncated",
-                       tensor->dtype == GW_FP32 ? 18 : (tensor->dtype == GW_BF16 ? 6 : 9));
+                       tensor->in.dtype == GW_FP32 ? 18 : (tensor->in.dtype == GW_BF16 ? 6 : 9));
         deviation_print(label, &compared->truncated);
     }
 }
@@ -237,8 +237,8 @@ static void comparison_print(const gw_tensor_input *tensor, const gw_roundtrip *
 static void roundtrip_print(const gw_tensor_input *tensor, const gw_verify_options *options,
                             const roundtrip_report *report)
 {
-    const uint64_t input_size = tensor->len * gw_dtype_size(tensor->dtype);
-    gw_cli_puts(stdout, tensor->name);
+    const uint64_t input_size = tensor->in.len * gw_dtype_size(tensor->in.dtype);
+    gw_cli_puts(stdout, tensor->in.name);
     printf(": %s\n", report->failure == NULL ? "ok" : report->failure);
     gw_tensor_report_print(tensor, &report->info, &report->parts);
     comparison_print(tensor, &report->compared);
@@ -258,7 +258,7 @@ static void roundtrip_print(const gw_tensor_input *tensor, const gw_verify_optio
 static int roundtrip_run(const gw_tensor_input *tensor, const gw_verify_options *options, gw_encode_run *run,
                          roundtrip_report *report)
 {
-    const uint32_t used = options->request.backends & gw_backends_available();
+    const uint32_t used = options->request.common.backends & gw_backends_available();
     int result = encode_timed(tensor, run, options->runs, &report->encode_seconds);
     if (result == GW_CLI_OK && (options->request.threads > 1 || (used & ~(uint32_t)GW_BACKEND_SCALAR) != 0)) {
         result = scalar_compare(tensor, run, &report->scalar_equal);
@@ -285,13 +285,13 @@ int gw_verify_roundtrip(const gw_tensor_input *tensor, const gw_verify_options *
         return result;
     }
     failure_find(&report, options);
-    if (!options->request.json) {
+    if (!options->request.common.json) {
         roundtrip_print(tensor, options, &report);
     } else {
         result = roundtrip_print_json(tensor, options, &report);
     }
     if (result == GW_CLI_OK && report.failure != NULL) {
-        result = gw_cli_error(GW_CLI_BAD_DATA, tensor->name, "%s", report.failure);
+        result = gw_cli_error(GW_CLI_BAD_DATA, tensor->in.name, "%s", report.failure);
     }
     return result;
 }

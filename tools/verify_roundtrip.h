@@ -9,8 +9,8 @@
 #include "tensor_input.h"
 
 typedef struct gw_verify_options {
-    gw_codec_request request;
-    uint64_t runs; /* timed ones, 1 to GW_CLI_RUNS_MAX */
+    gw_codec_request request; /* first: gw_command_line_parse() */
+    uint64_t runs;            /* timed ones, 1 to GW_CLI_RUNS_MAX */
     int has_limit;
     double limit_log2; /* with has_limit: the largest deviation of a parameter is 2^limit_log2 */
 } gw_verify_options;
