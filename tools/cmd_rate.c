@@ -147,17 +147,24 @@ static int measure_worst(const gw_tensor_input *tensor, const rate_arguments *ar
 /* Gives the tensor the map of a noise limit instead of the one that it has. */
 static int use_noise_map(gw_tensor_input *tensor, const rate_arguments *arguments, float noise)
 {
-    const gw_gcomp_map_limits limits = {NOISE_TOLERANCE_BITS, noise, 1, 0};
-    const gw_rate_map from = {
-        &tensor->in.snapshot.optimizer, &tensor->in.snapshot.state, tensor->in.len,
-        arguments->request.wire_scale,  tensor->options.chunk_log2, arguments->request.common.backends};
+    const gw_codec_request *request = &arguments->request;
+    const gw_optimizer_kind kind = tensor->in.snapshot.optimizer.kind;
+    if (!gw_optimizer_has_second_moment(kind)) {
+        return gw_cli_error(GW_CLI_BAD_DATA, tensor->in.name, "noise limit of %s: %s",
+                            gw_optimizer_name(kind), gw_status_message(GW_ERR_OPTION));
+    }
+    const gw_map_run_options options = {
+        .limits = {NOISE_TOLERANCE_BITS, noise, 1, 0},
+        .wire_scale = request->wire_scale,
+        .chunk_log2 = tensor->options.chunk_log2,
+        .backends = request->common.backends,
+        .threads = request->threads,
+        .is_once = 1,
+    };
     gw_map_run_free(&tensor->map);
-    const gw_status status = gw_rate_map_make(&tensor->map, &from, &limits);
+    const int result = gw_map_run_make(&tensor->map, &tensor->in.snapshot, &options);
     tensor->source.map = &tensor->map.map;
-    return status == GW_OK ? GW_CLI_OK
-                           : gw_cli_error(GW_CLI_BAD_DATA, tensor->in.name, "noise limit of %s: %s",
-                                          gw_optimizer_name(tensor->in.snapshot.optimizer.kind),
-                                          gw_status_message(status));
+    return result;
 }
 
 /* All but the deviations of noise limits. */

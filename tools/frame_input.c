@@ -68,9 +68,9 @@ static int derived_check(gw_frame_input *frame, const gw_codec_request *request)
                             "--noise needs an optimizer with a second moment, this is %s",
                             gw_optimizer_name(frame->snapshot.optimizer.kind));
     }
-    const gw_map_run_options map_options = {gw_codec_request_limits(request), frame->info.wire_scale,
-                                            frame->info.chunk_log2, request->common.backends,
-                                            request->threads};
+    const gw_map_run_options map_options = {
+        gw_codec_request_limits(request), frame->info.wire_scale, frame->info.chunk_log2,
+        request->common.backends,         request->threads,       0};
     result = gw_map_run_make(&frame->map, &frame->snapshot, &map_options);
     if (result != GW_CLI_OK) {
         return result;

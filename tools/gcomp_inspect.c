@@ -3,7 +3,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "gcomp_inspect.h"
+#include "verbs.h"
 
 #include "codec_options.h"
 #include "frame_explain.h"

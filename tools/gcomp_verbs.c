@@ -9,7 +9,6 @@
 #include "frame_explain.h"
 #include "frame_input.h"
 #include "frame_report.h"
-#include "gcomp_inspect.h"
 #include "tensor_input.h"
 
 #include <stdio.h>
@@ -69,15 +68,11 @@ static int tensor_encode(gw_request *request, gw_buffer *dst)
     gw_encode_run_release(&encoder, gw_tensor_source_npy(&tensor.in), tensor.options.chunk_log2);
     /* A second run would need the memory of the input again beside that of the frame. */
     gw_cli_timer timer = {.runs = 0, .is_once = encoder.released != NULL};
-    gw_cli_progress_begin("encode");
-    while (gw_cli_timer_next(&timer)) {
-        const gw_status status = gw_encode_run_once(&encoder, 1);
-        if (status != GW_OK) {
-            return gw_cli_error(GW_CLI_BAD_DATA, tensor.in.name, "%s (%s)", gw_status_message(status),
-                                gw_status_name(status));
-        }
+    const gw_status status = gw_encode_run_timed(&encoder, &timer);
+    if (status != GW_OK) {
+        return gw_cli_error(GW_CLI_BAD_DATA, tensor.in.name, "%s (%s)", gw_status_message(status),
+                            gw_status_name(status));
     }
-    gw_cli_progress_end();
     run_seconds = gw_cli_timer_median(&timer);
     *dst = (gw_buffer){encoder.frame, encoder.frame_capacity, encoder.frame_size};
     return GW_CLI_OK;
@@ -150,15 +145,11 @@ static int frame_open(gw_request *request, gw_input_file *input)
 static int decode_whole(gw_decode_run *run, gw_atomic_file *output)
 {
     gw_cli_timer timer = {.runs = 0};
-    gw_cli_progress_begin("decode");
-    while (gw_cli_timer_next(&timer)) {
-        uint64_t bad_chunk = UINT64_MAX;
-        const gw_status status = gw_decode_run_once(run, &bad_chunk, 1);
-        if (status != GW_OK) {
-            return gw_frame_explain(&frame.input, status, bad_chunk);
-        }
+    uint64_t bad_chunk = UINT64_MAX;
+    const gw_status status = gw_decode_run_timed(run, &timer, &bad_chunk);
+    if (status != GW_OK) {
+        return gw_frame_explain(&frame.input, status, bad_chunk);
     }
-    gw_cli_progress_end();
     run_seconds = gw_cli_timer_median(&timer);
     return gw_npy_write(output, frame.info.dtype, run->dst, frame.info.len);
 }

@@ -34,7 +34,7 @@ static int classic_decompress(int argc, char **argv)
     return gw_codec_decompress(&gw_classic_verbs, argc, argv);
 }
 
-static int classic_inspect(int argc, char **argv)
+static int classic_frame_inspect(int argc, char **argv)
 {
     return gw_codec_inspect(&gw_classic_verbs, argc, argv);
 }
@@ -42,7 +42,7 @@ static int classic_inspect(int argc, char **argv)
 static const command classic_commands[] = {
     {"compress", classic_compress, "an array or a snapshot's gradient to a frame"},
     {"decompress", classic_decompress, "a frame to an array"},
-    {"inspect", classic_inspect, "print what a frame consists of"},
+    {"inspect", classic_frame_inspect, "print what a frame consists of"},
     {"norms", gw_cmd_classic_norms, "block norms that ranks share (qsgd, terngrad)"},
     {"aggregate", gw_cmd_classic_aggregate, "votes and sums of encoded values"},
     {0},

@@ -2,36 +2,6 @@
 #include "rate_run.h"
 
 #include <stdlib.h>
-#include <string.h>
-
-static gw_status map_fill(gw_map_run *run, const gw_rate_map *from, const gw_gcomp_map_rule *rule)
-{
-    uint32_t top = 0;
-    const size_t len = (size_t)from->len;
-    gw_status status = gw_gcomp_map_scan(rule, from->state, len, from->backends, &top);
-    run->map = (gw_gcomp_map){run->levels,      run->digest, gw_gcomp_map_base(top),
-                              from->wire_scale, from->len,   from->chunk_log2};
-    if (status == GW_OK) {
-        status = gw_gcomp_map_build(rule, from->state, len, run->map.base, from->backends, run->levels);
-    }
-    return status == GW_OK ? gw_gcomp_map_digest(run->levels, len, from->chunk_log2, run->digest) : status;
-}
-
-gw_status gw_rate_map_make(gw_map_run *run, const gw_rate_map *from, const gw_gcomp_map_limits *limits)
-{
-    gw_gcomp_map_rule rule;
-    memset(run, 0, sizeof *run);
-    gw_status status = gw_gcomp_map_rule_init(from->optimizer, from->wire_scale, limits, &rule);
-    if (status == GW_OK) {
-        run->levels = malloc((size_t)from->len + 1);
-        run->digest = calloc((size_t)(from->len >> from->chunk_log2) + 1, sizeof *run->digest);
-        status = run->levels == NULL || run->digest == NULL ? GW_ERR_LIMIT : map_fill(run, from, &rule);
-    }
-    if (status != GW_OK) {
-        gw_map_run_free(run);
-    }
-    return status;
-}
 
 int gw_rate_run(gw_gcomp_rate *rate, gw_gcomp_rate_kind kind, const gw_gcomp *codec,
                 const gw_gcomp_source *source, const char *name)

@@ -58,9 +58,9 @@ int gw_tensor_input_prepare(gw_tensor_input *tensor, const gw_codec_request *req
 {
     int result = GW_CLI_OK;
     if (tensor->in.is_snapshot && gw_codec_request_uses_map(request)) {
-        const gw_map_run_options options = {gw_codec_request_limits(request), request->wire_scale,
-                                            tensor->options.chunk_log2, request->common.backends,
-                                            request->threads};
+        const gw_map_run_options options = {
+            gw_codec_request_limits(request), request->wire_scale, tensor->options.chunk_log2,
+            request->common.backends,         request->threads,    0};
         result = gw_map_run_make(&tensor->map, &tensor->in.snapshot, &options);
     }
     memset(&tensor->source, 0, sizeof tensor->source);

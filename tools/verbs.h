@@ -39,6 +39,12 @@ typedef struct gw_codec_verbs {
 
 extern const gw_codec_verbs gw_gcomp_verbs, gw_thc_verbs, gw_classic_verbs;
 
+/* For the rows: the inspections are in files of their own. */
+extern const gw_command_line gw_gcomp_inspect_line, thc_inspect_line, classic_inspect_line;
+int gw_gcomp_inspect(const gw_request *request, const gw_input_file *input);
+int thc_inspect(const gw_request *request, const gw_input_file *input);
+int classic_inspect(const gw_request *request, const gw_input_file *input);
+
 /* The codec is that of --codec, else that of the first argument that names a frame (not for compress), else
  * GCOMP. */
 int gw_verb_compress(int argc, char **argv);

@@ -3,7 +3,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "classic_inspect.h"
+#include "verbs.h"
 
 #include "classic_request.h"
 #include "cli_output.h"

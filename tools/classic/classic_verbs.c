@@ -5,7 +5,6 @@
  */
 #include "verbs.h"
 
-#include "classic_inspect.h"
 #include "classic_tensor.h"
 #include "cli_output.h"
 #include "dtype_convert.h"

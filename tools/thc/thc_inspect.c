@@ -3,7 +3,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "thc_inspect.h"
+#include "verbs.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -13,7 +13,6 @@
 #include "cli_output.h"
 #include "norm_file.h"
 #include "thc_array.h"
-#include "thc_inspect.h"
 
 static thc_array array;
 static gw_buffer frame;
