@@ -1,18 +1,9 @@
-# Install rules: library, headers, command, CMake package (gradwire::gradwire) and pkg-config file.
+# Install rules: libraries, headers, command, CMake package (gradwire::gradwire, component plan: gradwire::plan) and
+# pkg-config files.
 
 include(CMakePackageConfigHelpers)
 
-set(gw_install_targets gradwire)
-if(TARGET gradwire_plan)
-    list(APPEND gw_install_targets gradwire_plan)
-    set_target_properties(gradwire_plan PROPERTIES INTERFACE_INCLUDE_DIRECTORIES
-        "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>;$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
-    if(NOT TARGET gradwire::gradwire_plan)
-        add_library(gradwire::gradwire_plan ALIAS gradwire_plan)
-    endif()
-endif()
-
-install(TARGETS ${gw_install_targets} EXPORT gradwire-targets
+install(TARGETS gradwire EXPORT gradwire-targets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
         RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
@@ -42,3 +33,14 @@ file(RELATIVE_PATH gw_pc_to_prefix "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
 string(REGEX REPLACE "/$" "" gw_pc_to_prefix "${gw_pc_to_prefix}")
 configure_file(${PROJECT_SOURCE_DIR}/cmake/gradwire.pc.in ${PROJECT_BINARY_DIR}/gradwire.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/gradwire.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+if(GW_PLAN)
+    install(TARGETS gradwire-plan EXPORT gradwire-plan-targets
+            ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+            LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+            RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+    install(EXPORT gradwire-plan-targets NAMESPACE gradwire:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/gradwire)
+    install(FILES ${PROJECT_SOURCE_DIR}/planner/include/gradwire/plan.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gradwire)
+    configure_file(${PROJECT_SOURCE_DIR}/planner/gradwire-plan.pc.in ${PROJECT_BINARY_DIR}/gradwire-plan.pc @ONLY)
+    install(FILES ${PROJECT_BINARY_DIR}/gradwire-plan.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endif()

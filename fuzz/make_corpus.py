@@ -134,7 +134,7 @@ def make_plan_files():
     plan = {"schema": "gradwire-plan/1", "kind": "joint", "tensors": 2, "makespan_us": 3.5, "groups": groups}
     ready = {"TensorReadyTraceEvents": [{"name": "a", "ts": 1, "elems": 3}, {"name": "b", "ts": 2, "elems": 4}]}
     text = json.dumps(kineto).encode()
-    cases = (FUZZ.parent / "data" / "plan-cases" / "cases.json").read_bytes()
+    cases = (FUZZ.parent / "planner" / "data" / "cases.json").read_bytes()
     seeds = [
         b"\0" + text,
         b"\0" + gzip.compress(text, mtime=0),

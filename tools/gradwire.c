@@ -9,7 +9,7 @@
 #include "input_file.h"
 #include "verbs.h"
 #ifdef GW_CLI_PLAN
-#include "plan/cmd_plan.h"
+#include "cmd_plan.h"
 #endif
 
 #include <argp.h>

@@ -37,8 +37,8 @@ typedef struct gw_abi_struct {
 /* GW_ABI_VERSION of the library. */
 GW_API uint32_t gw_abi_version(void);
 
-/* All structs of all public headers, those of plan.h and cuda.h included; *count is their number. count must
- * not be NULL. Static storage; any thread. */
+/* All structs of the headers of this library, those of cuda.h included; *count is their number. count must
+ * not be NULL. Static storage; any thread. Libraries beside it have queries of their own (plan.h). */
 GW_API const gw_abi_struct *gw_abi_structs(size_t *count);
 
 #ifdef __cplusplus

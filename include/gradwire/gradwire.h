@@ -7,7 +7,7 @@
  *   classic.h  Top-k, signs, QSGD and other classic compressors
  *   cuda.h   both codecs on NVIDIA GPUs
  *   collective.h  steps of a compressed all-reduce
- *   plan.h   planners: what to fuse, compress and send how
+ *   plan.h   planners: what to fuse, compress and send how (a library of its own, gradwire-plan)
  *   abi.h    layout of the structs, for callers that cannot include these headers
  *
  * Rules that hold everywhere (docs/numerics.md and docs/format.md have the details):

@@ -55,7 +55,8 @@ class Library:
 def _open() -> tuple[Library, Library]:
     core, core_path = load("gradwire")
     _abi.check(core, core_path)
-    plan, plan_path = load("gradwire_plan")
+    plan, plan_path = load("gradwire-plan")
+    _abi.check_plan(plan, plan_path)
     return Library(core, core_path, _prototypes.GRADWIRE), Library(plan, plan_path, _prototypes.GRADWIRE_PLAN)
 
 

@@ -695,7 +695,7 @@ GRADWIRE = {
     ),
 }
 
-# libgradwire_plan: name: (result, arguments)
+# libgradwire-plan: name: (result, arguments)
 GRADWIRE_PLAN = {
     "gw_plan_cost_check": (c_int, (POINTER(gw_plan_cost), POINTER(gw_plan_fault))),
     "gw_plan_cost_eval": (c_int64, (POINTER(gw_plan_cost), c_int64)),
@@ -750,4 +750,5 @@ GRADWIRE_PLAN = {
     "gw_plan_timeline_span_count_max": (c_size_t, (POINTER(gw_plan_job), c_uint32)),
     "gw_plan_timeline_workspace_size": (c_size_t, (c_uint32,)),
     "gw_plan_timeline": (c_int, (POINTER(gw_plan_run), POINTER(gw_plan_spans), c_void_p, POINTER(gw_workspace))),
+    "gw_plan_abi_structs": (POINTER(gw_abi_struct), (c_void_p,)),
 }

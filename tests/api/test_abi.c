@@ -15,7 +15,6 @@
 
 #include "gradwire/abi.h"
 #include "gradwire/collective.h"
-#include "gradwire/plan.h"
 
 static const gw_abi_struct *struct_named(const char *name)
 {
@@ -50,7 +49,6 @@ static void numbers_are_those_of_the_headers(void **state)
     const gw_abi_struct *rate = struct_named("gw_gcomp_rate");
     assert_field(rate, 3, "nonzeros", offsetof(gw_gcomp_rate, nonzeros), 8 * GW_GCOMP_RATE_POINTS);
     assert_int_equal(struct_named("gw_gcomp")->size, sizeof(gw_gcomp));
-    assert_int_equal(struct_named("gw_plan_problem")->size, sizeof(gw_plan_problem));
     const gw_abi_struct *segment = struct_named("gw_collective_segment");
     assert_field(segment, 3, "state", offsetof(gw_collective_segment, state), sizeof(gw_optimizer_state));
 }

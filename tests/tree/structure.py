@@ -3,8 +3,8 @@
     structure.py ROOT
 
 Fails if includes have a cycle or leave the layers of src, if two source files have the same name, if a function of src,
-tools or adapters has more than 80 lines or a public function more than six parameters, or if README.md has 120 lines or
-more.
+tools, adapters or the planner has more than 80 lines or a public function more than six parameters, or if README.md has
+120 lines or more.
 
 SPDX-License-Identifier: BSD-2-Clause
 """
@@ -31,12 +31,14 @@ LAYERS = {
     "avx512": BACKEND,
     "neon": BACKEND,
     "cuda": {"gradwire", "core", "gcomp", "thc"},
-    "plan": {"gradwire"},
 }
+# The planner is a library of its own: what its source files may include, and who may include them.
+PLANNER = ("planner/src/", "planner/include/", "include/gradwire/")
+PLANNER_USERS = ("planner/", "bench/plan/", "fuzz/fuzz_plan_")
 
 
 def resolve(name, included, files):
-    for base in (pathlib.PurePosixPath(name).parent, "src", "include"):
+    for base in (pathlib.PurePosixPath(name).parent, "src", "include", "planner/include"):
         path = str(pathlib.PurePosixPath(base) / included)
         if path in files:
             return path
@@ -69,6 +71,16 @@ def layers(graph):
         for target in targets if name.startswith("src/") else ():
             top, below = target.split("/")[:2]
             if top in ("src", "include") and below != folder and below not in LAYERS[folder]:
+                yield f"{name}: includes {target}"
+
+
+def planner(graph):
+    for name, targets in graph.items():
+        for target in targets:
+            inside = name.startswith(("planner/src/", "planner/include/"))
+            if inside and not target.startswith(PLANNER):
+                yield f"{name}: includes {target}"
+            if target.startswith("planner/") and not name.startswith(PLANNER_USERS) and name != "tools/gradwire.c":
                 yield f"{name}: includes {target}"
 
 
@@ -105,12 +117,13 @@ def main():
         text = (root / name).read_text(errors="replace")
         graph[name] = {t for i in INCLUDE.findall(text) if (t := resolve(name, i, files)) is not None}
         same[pathlib.PurePosixPath(name).name].append(name)
-        if name.startswith(("src/", "tools/", "adapters/")):
+        if name.startswith(("src/", "tools/", "adapters/", "planner/")):
             problems += long_functions(name, text)
-        if name.startswith("include/"):
+        if name.startswith(("include/", "planner/include/")):
             problems += many_parameters(name, text)
     problems += cycles(graph)
     problems += layers(graph)
+    problems += planner(graph)
     problems += [f"same name: {' '.join(paths)}" for paths in same.values() if len(paths) > 1]
     readme = len((root / "README.md").read_text().splitlines())
     if readme >= 120:

@@ -1,0 +1,195 @@
+/*
+ * plan export: a plan for PyTorch: bucket_cap_mb_list, and what gradwire's DDP hook needs of each bucket.
+ *
+ * PyTorch's rule (torch/csrc/distributed/c10d/reducer.cpp, compute_bucket_assignment_by_size): parameters in
+ * the order the reducer sees them, a bucket closes when its bytes reach its limit; the next limit of the list
+ * follows, the last repeats. A list entry in MB of 2^20 bytes reproduces a group when the group without its
+ * last tensor is smaller and the whole group is not: any limit in (bytes - last tensor, bytes]; its middle is
+ * used.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli_common.h"
+#include "plan_commands.h"
+#include "plan_file.h"
+#include "plan_json.h"
+
+typedef struct export_args {
+    plan_parser parser;
+    plan_case_args case_args;
+    plan_limit_args limit_args;
+    plan_baseline_args baseline;
+} export_args;
+
+static int parse(export_args *a, int argc, char **argv)
+{
+    memset(a, 0, sizeof *a);
+    plan_parser_open(&a->parser, "export", "PLAN, or MODEL [PLAN]",
+                     "Writes PyTorch's bucket_cap_mb_list, checked to cut the same groups; with --json or -o "
+                     "the buckets and codecs for gradwire.torch.");
+    plan_case_args_add(&a->parser, &a->case_args, 0);
+    plan_limit_args_add(&a->parser, &a->limit_args);
+    plan_baseline_args_add(&a->parser, &a->baseline, 1);
+    plan_parser_add_output(&a->parser, "Write the list to FILE");
+    return plan_parser_run(&a->parser, argc, argv,
+                           &(const plan_parser_files){1, 2, "a plan, or a model and, optionally, a plan"});
+}
+
+/* The plan of the file, or a new one; plan->groups is malloc'ed. */
+static int get_plan(const export_args *a, plan_opened *o, gw_plan *plan)
+{
+    *plan = (gw_plan){NULL, 0, 0};
+    if (o->c.kind == PLAN_TREE) {
+        return gw_cli_error(GW_CLI_USAGE, NULL, "option trees do not fuse; there are no buckets to export");
+    }
+    if (a->parser.file_count == 2 || o->is_plan) {
+        int code = plan_opened_prepare(o);
+        return code == GW_CLI_OK ? plan_file_load(a->parser.files[a->parser.file_count - 1], o, plan, NULL)
+                                 : code;
+    }
+    plan_result result;
+    const gw_plan_limits limits = plan_limits(&a->limit_args, 1000);
+    if (a->baseline.algorithm != NULL && strcmp(a->baseline.algorithm, "ddp") == 0) {
+        plan_case_fp32(&o->c);
+    }
+    int code = plan_opened_prepare(o);
+    code =
+        code != GW_CLI_OK ? code : plan_run(o, a->baseline.algorithm, a->baseline.method, &limits, &result);
+    if (code == GW_CLI_OK) {
+        *plan = (gw_plan){result.fused, result.group_count, result.group_count};
+        result.fused = NULL;
+        plan_result_free(&result);
+    }
+    return code;
+}
+
+/* Half the last tensor less than each group's bytes, on a grid of 1e-6 MB (about a byte), so that printing
+ * does not change it. */
+static void make_caps(const plan_model *model, const gw_plan *plan, double *caps)
+{
+    for (uint32_t j = 0; j < plan->group_count; j++) {
+        const gw_plan_group *group = &plan->groups[j];
+        const uint32_t end = group->first + group->tensor_count;
+        int64_t bytes = 0;
+        for (uint32_t i = group->first; i < end; i++) {
+            bytes += 4 * model->tensors[i].len;
+        }
+        const int64_t last = 4 * model->tensors[end - 1].len;
+        caps[j] = round((double)(bytes - last / 2) / 1048576.0 * 1e6) / 1e6;
+    }
+}
+
+/* Cuts by PyTorch's rule. Returns the first group that differs, group_count when all are the same. */
+static uint32_t first_difference(const plan_model *model, const gw_plan *plan, const double *caps)
+{
+    const uint32_t count = plan->group_count;
+    uint32_t bucket = 0;
+    uint32_t first = 0;
+    int64_t held = 0;
+    for (uint32_t i = 0; i < model->count; i++) {
+        held += 4 * model->tensors[i].len;
+        const int64_t limit = (int64_t)(caps[bucket < count ? bucket : count - 1] * 1048576.0);
+        if (held < limit && i + 1 < model->count) {
+            continue;
+        }
+        if (bucket >= count || plan->groups[bucket].first != first ||
+            plan->groups[bucket].tensor_count != i + 1 - first) {
+            return bucket < count ? bucket : count - 1;
+        }
+        bucket++;
+        first = i + 1;
+        held = 0;
+    }
+    return count;
+}
+
+/* What the hook of DDP needs for each bucket. */
+static json_t *groups_json(const plan_opened *o, const gw_plan *plan)
+{
+    json_t *groups = json_array();
+    for (uint32_t j = 0; j < plan->group_count; j++) {
+        const gw_plan_group *group = &plan->groups[j];
+        const gw_plan_method *method = &o->setup.methods[group->method];
+        int64_t len = 0;
+        json_t *names = json_array();
+        for (uint32_t i = group->first; i < group->first + group->tensor_count; i++) {
+            len += o->model.tensors[i].len;
+            json_array_append_new(names, json_string(o->model.tensors[i].name));
+        }
+        json_t *entry = json_pack("{s:I,s:I,s:I,s:s,s:s,s:s,s:s,s:o}", "first", (json_int_t)group->first,
+                                  "last", (json_int_t)group->first + group->tensor_count - 1, "elems",
+                                  (json_int_t)len, "method", o->setup.labels[group->method], "codec",
+                                  method->name, "algorithm", o->setup.algorithms[group->method], "device",
+                                  method->device == GW_PLAN_CPU ? "cpu" : "gpu", "names", names);
+        json_t *options = plan_library_options(&o->library, method->name);
+        if (options != NULL) {
+            json_object_set(entry, "options", options);
+        }
+        json_array_append_new(groups, entry);
+    }
+    return groups;
+}
+
+/* wrong: the first bucket that PyTorch would cut otherwise, group_count if there is none. */
+static int write_caps(const export_args *a, const plan_opened *o, const gw_plan *plan, const double *caps,
+                      uint32_t wrong)
+{
+    const uint32_t count = plan->group_count;
+    if (a->parser.output == NULL && !a->parser.json) {
+        if (wrong != count) {
+            return gw_cli_error(
+                GW_CLI_BAD_DATA, o->path,
+                "PyTorch would not cut the same groups (bucket %u: a tensor without elements at "
+                "a cut, or equal sums, would move a boundary); --json has them for gradwire.torch",
+                wrong);
+        }
+        printf("bucket_cap_mb_list=[");
+        for (uint32_t j = 0; j < count; j++) {
+            printf("%s%.6f", j > 0 ? ", " : "", caps[j]);
+        }
+        printf("]\n");
+        return GW_CLI_OK;
+    }
+    json_t *list = json_array();
+    for (uint32_t j = 0; j < count; j++) {
+        json_array_append_new(list, json_real(caps[j]));
+    }
+    json_t *root =
+        json_pack("{s:s,s:I,s:o,s:o,s:i,s:b,s:s}", "schema", PLAN_BUCKETS_SCHEMA, "ranks",
+                  (json_int_t)plan_case_ranks(&o->c), "bucket_cap_mb_list", list, "groups",
+                  groups_json(o, plan), "buckets", (int)count, "pytorch_cuts_the_same_groups", wrong == count,
+                  "order", "gradients in backprop order, float32, MB = 2^20 bytes");
+    return plan_json_write(root, a->parser.output != NULL ? a->parser.output : "-");
+}
+
+int plan_cmd_export(int argc, char **argv)
+{
+    export_args a;
+    plan_opened o;
+    gw_plan plan;
+    int code = parse(&a, argc, argv);
+    if (code == GW_CLI_OK) {
+        code = plan_opened_open(&a.case_args, a.parser.files[0], &o);
+    }
+    if (code != GW_CLI_OK) {
+        return code;
+    }
+    code = get_plan(&a, &o, &plan);
+    double *caps = calloc((size_t)plan.group_count + 1, sizeof *caps);
+    if (code == GW_CLI_OK && caps == NULL) {
+        code = gw_cli_error(GW_CLI_IO, NULL, "out of memory");
+    }
+    if (code == GW_CLI_OK) {
+        make_caps(&o.model, &plan, caps);
+        code = write_caps(&a, &o, &plan, caps, first_difference(&o.model, &plan, caps));
+    }
+    free(caps);
+    free(plan.groups);
+    plan_opened_close(&o);
+    return code;
+}

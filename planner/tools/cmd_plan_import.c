@@ -1,0 +1,306 @@
+/*
+ * plan import: a model CSV from a recording.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli_common.h"
+#include "plan_args.h"
+#include "plan_byteps.h"
+#include "plan_commands.h"
+#include "plan_hook.h"
+#include "plan_input.h"
+#include "plan_kineto.h"
+#include "text_source.h"
+
+/* Steps with as many gradients as the most common count; *count receives it. */
+static size_t full_steps(const plan_kineto *trace, size_t *count)
+{
+    size_t best = 0;
+    *count = 0;
+    for (size_t i = 0; i < trace->step_count; i++) {
+        size_t same = 0;
+        for (size_t j = 0; j < trace->step_count; j++) {
+            same += trace->steps[j].gradient_count == trace->steps[i].gradient_count;
+        }
+        if (trace->steps[i].gradient_count > 0 && same > best) {
+            best = same;
+            *count = trace->steps[i].gradient_count;
+        }
+    }
+    return best;
+}
+
+/* Ready times of gradient i over the chosen steps, relative to each step's first gradient: the median. */
+static double offset_of(const plan_kineto *trace, size_t count, int64_t only, size_t i, double *scratch)
+{
+    size_t used = 0;
+    size_t full = 0;
+    for (size_t s = 0; s < trace->step_count; s++) {
+        if (trace->steps[s].gradient_count != count) {
+            continue;
+        }
+        if (only < 0 || (int64_t)full == only) {
+            scratch[used++] = trace->steps[s].gradients[i].ready_us - trace->steps[s].gradients[0].ready_us;
+        }
+        full++;
+    }
+    return gw_cli_median(scratch, used);
+}
+
+/* Warns if in every recorded step NCCL all-reduced another number of elements than the parameters have: the
+ * CSV then belongs to another model, or not all of it was trained. */
+static void compare_len(const plan_kineto *trace, const plan_model *params, const char *path,
+                        const char *params_path)
+{
+    int64_t expected = 0;
+    int64_t reduced = 0;
+    for (uint32_t i = 0; i < params->count; i++) {
+        expected += params->tensors[i].len;
+    }
+    for (size_t s = 0; s < trace->step_count; s++) {
+        int64_t sum = 0;
+        for (size_t i = 0; i < trace->collective_count; i++) {
+            const plan_kineto_collective *c = &trace->collectives[i];
+            if (strcmp(c->name, "allreduce") == 0 && c->start_us >= trace->steps[s].start_us &&
+                c->start_us < trace->steps[s].end_us) {
+                sum += c->len;
+            }
+        }
+        if (sum == expected) {
+            return;
+        }
+        reduced = sum > 0 ? sum : reduced;
+    }
+    if (reduced > 0) {
+        gw_cli_note("warning: %s: NCCL all-reduced %lld elements in a step, but %s has %lld", path,
+                    (long long)reduced, params_path, (long long)expected);
+    }
+}
+
+typedef struct import_args {
+    plan_parser parser;
+    const char *params_path;
+    int64_t step, repeat; /* -1: the median over steps; 0: once */
+    uint64_t max_size;
+} import_args;
+
+/* A Kineto recording and what is taken from it. */
+typedef struct import_state {
+    const import_args *args;
+    const char *path;
+    plan_model params; /* empty: not given */
+    plan_kineto trace;
+    size_t count;   /* gradients in a full step */
+    size_t full;    /* full steps */
+    double read_ms; /* median */
+    double span_us; /* first to last gradient */
+    plan_model model;
+} import_state;
+
+static int parse(import_args *a, int argc, char **argv)
+{
+    memset(a, 0, sizeof *a);
+    a->step = -1;
+    plan_parser_open(&a->parser, "import", "TRACE",
+                     "Turns a recording (Kineto .json[.gz], BytePS, gradwire's hook) into a model CSV.");
+    const plan_arg list[] = {
+        {"params", "CSV", "Names and sizes in backprop order", PLAN_ARG_INPUT, &a->params_path, 0, 0},
+        {"step", "N", "The recorded step to use, from 0 (default: the median over steps)", PLAN_ARG_WHOLE,
+         &a->step, 0, 1000000},
+        {"repeat", "N", "Read N times and report the median time", PLAN_ARG_WHOLE, &a->repeat, 1, 1000000},
+        {"max-size", "SIZE", "Largest text that a gzip recording may expand to, with K, M, G (default 1G)",
+         PLAN_ARG_SIZE, &a->max_size, 0, 0},
+    };
+    a->max_size = TEXT_SOURCE_SIZE_MAX;
+    plan_parser_add(&a->parser, list, 4);
+    plan_parser_add_output(&a->parser, "Write the model to FILE");
+    return plan_parser_run(&a->parser, argc, argv, &(const plan_parser_files){1, 1, "one recording"});
+}
+
+static int write_model(const import_state *x)
+{
+    return plan_model_write_csv(&x->model, x->args->parser.output != NULL ? x->args->parser.output : "-");
+}
+
+static int import_byteps(import_state *x, plan_input kind)
+{
+    const plan_model *sizes = x->params.count > 0 ? &x->params : NULL;
+    int code = kind == PLAN_INPUT_BYTEPS_READY ? plan_byteps_read_ready(x->path, sizes, &x->model)
+                                               : plan_byteps_read_comm(x->path, sizes, &x->model);
+    return code == GW_CLI_OK ? write_model(x) : code;
+}
+
+/* Reads the recording, repeatedly to measure the time. */
+static int read_trace(import_state *x)
+{
+    const size_t repeat = x->args->repeat > 0 ? (size_t)x->args->repeat : 1;
+    double *seconds = calloc(repeat, sizeof *seconds);
+    int code = seconds != NULL ? GW_CLI_OK : gw_cli_error(GW_CLI_IO, NULL, "out of memory");
+    for (size_t i = 0; i < repeat && code == GW_CLI_OK; i++) {
+        plan_kineto_free(&x->trace);
+        const double start = gw_cli_seconds();
+        code = plan_kineto_read(x->path, x->args->max_size, &x->trace);
+        seconds[i] = gw_cli_seconds() - start;
+    }
+    x->read_ms = code == GW_CLI_OK ? 1e3 * gw_cli_median(seconds, repeat) : 0;
+    free(seconds);
+    return code;
+}
+
+static int check_trace(import_state *x)
+{
+    x->full = full_steps(&x->trace, &x->count);
+    if (x->full == 0) {
+        return gw_cli_error(GW_CLI_BAD_DATA, x->path, "no step holds a gradient");
+    }
+    if (x->args->step >= (int64_t)x->full) {
+        return gw_cli_error(GW_CLI_USAGE, x->path, "has %zu full steps; --step counts from 0", x->full);
+    }
+    if (x->params.count > 0 && x->params.count != x->count) {
+        return gw_cli_error(GW_CLI_BAD_DATA, x->path, "%zu gradients a step, but %s names %u", x->count,
+                            x->args->params_path, x->params.count);
+    }
+    if (x->params.count > 0) {
+        compare_len(&x->trace, &x->params, x->path, x->args->params_path);
+    }
+    return GW_CLI_OK;
+}
+
+/* Size of gradient i, from the parameters or the recording; -1: unknown. */
+static int64_t len_of(const import_state *x, size_t i)
+{
+    int64_t len = x->params.count > 0 ? x->params.tensors[i].len : -1;
+    for (size_t s = 0; s < x->trace.step_count && len < 0; s++) {
+        const plan_kineto_step *step = &x->trace.steps[s];
+        len = step->gradient_count == x->count ? step->gradients[i].len : -1;
+    }
+    return len;
+}
+
+static int make_model(import_state *x)
+{
+    double *scratch = calloc(x->trace.step_count, sizeof *scratch);
+    int known_sizes = 1;
+    int code = scratch != NULL ? GW_CLI_OK : gw_cli_error(GW_CLI_IO, NULL, "out of memory");
+    for (size_t i = 0; i < x->count && code == GW_CLI_OK; i++) {
+        const int64_t len = len_of(x, i);
+        const double offset = offset_of(&x->trace, x->count, x->args->step, i, scratch);
+        char name[32];
+        gw_plan_tick bwd = 0;
+        known_sizes &= len >= 0;
+        (void)snprintf(name, sizeof name, "gradient%zu", i);
+        if (!plan_ticks_from_us(offset - x->span_us, &bwd)) {
+            code =
+                gw_cli_error(GW_CLI_BAD_DATA, x->path, "gradient %zu is ready before gradient %zu", i, i - 1);
+        } else if (!plan_model_add(&x->model, x->params.count > 0 ? x->params.tensors[i].name : name,
+                                   len < 0 ? 0 : len, bwd, 0)) {
+            code = gw_cli_error(GW_CLI_IO, NULL, "out of memory");
+        }
+        x->span_us = offset;
+    }
+    free(scratch);
+    if (code == GW_CLI_OK && !known_sizes) {
+        gw_cli_note("%s: sizes were not recorded and are 0; give names and sizes with --params", x->path);
+    }
+    return code;
+}
+
+static double step_span(const plan_kineto_step *step)
+{
+    const size_t count = step->gradient_count;
+    return count > 0 ? step->gradients[count - 1].ready_us - step->gradients[0].ready_us : 0;
+}
+
+static int report_json(const import_state *x)
+{
+    json_t *steps = json_array();
+    for (size_t s = 0; s < x->trace.step_count; s++) {
+        const plan_kineto_step *step = &x->trace.steps[s];
+        int monotone = 1;
+        for (size_t i = 1; i < step->gradient_count; i++) {
+            monotone &= step->gradients[i].ready_us >= step->gradients[i - 1].ready_us;
+        }
+        json_array_append_new(steps, json_pack("{s:I,s:I,s:b,s:f}", "step", (json_int_t)step->number,
+                                               "gradients", (json_int_t)step->gradient_count, "monotone",
+                                               monotone, "span_us", step_span(step)));
+    }
+    json_t *collectives = json_array();
+    for (size_t i = 0; i < x->trace.collective_count; i++) {
+        const plan_kineto_collective *c = &x->trace.collectives[i];
+        json_array_append_new(collectives,
+                              json_pack("{s:s,s:I,s:f,s:f}", "name", c->name, "elems", (json_int_t)c->len,
+                                        "start_us", c->start_us, "duration_us", c->duration_us));
+    }
+    return gw_cli_json_print(json_pack("{s:I,s:o,s:o,s:f,s:f}", "events", (json_int_t)x->trace.event_count,
+                                       "steps", steps, "collectives", collectives, "span_us", x->span_us,
+                                       "import_ms", x->read_ms));
+}
+
+static void report_text(const import_state *x)
+{
+    double low = INFINITY;
+    double high = 0;
+    for (size_t s = 0; s < x->trace.step_count; s++) {
+        if (x->trace.steps[s].gradient_count == x->count) {
+            low = fmin(low, step_span(&x->trace.steps[s]));
+            high = fmax(high, step_span(&x->trace.steps[s]));
+        }
+    }
+    gw_cli_note(
+        "%s: %zu events, %zu full steps of %zu gradients, backprop span %.1f to %.1f ms, read in %.1f ms",
+        x->path, x->trace.event_count, x->full, x->count, low / 1e3, high / 1e3, x->read_ms);
+}
+
+static int import_kineto(import_state *x)
+{
+    int code = read_trace(x);
+    code = code == GW_CLI_OK ? check_trace(x) : code;
+    if (code == GW_CLI_OK && x->trace.is_hook) {
+        code = plan_hook_model(&x->trace, x->path, x->count, x->args->step, &x->model);
+        x->span_us = 0;
+        for (uint32_t i = 1; i < x->model.count; i++) {
+            x->span_us += plan_us(x->model.tensors[i].bwd);
+        }
+    } else if (code == GW_CLI_OK) {
+        code = make_model(x);
+    }
+    if (code != GW_CLI_OK) {
+        return code;
+    }
+    if (!x->args->parser.json) {
+        report_text(x);
+        return write_model(x);
+    }
+    code = report_json(x);
+    return code == GW_CLI_OK && x->args->parser.output != NULL ? write_model(x) : code;
+}
+
+int plan_cmd_import(int argc, char **argv)
+{
+    import_args a;
+    import_state x;
+    memset(&x, 0, sizeof x);
+    int code = parse(&a, argc, argv);
+    if (code != GW_CLI_OK) {
+        return code;
+    }
+    x.args = &a;
+    x.path = a.parser.files[0];
+    if (a.params_path != NULL) {
+        code = plan_model_read_csv(a.params_path, &x.params);
+    }
+    if (code == GW_CLI_OK) {
+        const plan_input kind = plan_input_kind(x.path);
+        code = kind == PLAN_INPUT_BYTEPS_READY || kind == PLAN_INPUT_BYTEPS_COMM ? import_byteps(&x, kind)
+                                                                                 : import_kineto(&x);
+    }
+    plan_kineto_free(&x.trace);
+    plan_model_free(&x.model);
+    plan_model_free(&x.params);
+    return code;
+}

@@ -1,0 +1,351 @@
+/*
+ * Reading and writing plan files.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "plan_file.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli_common.h"
+#include "plan_input.h"
+#include "plan_json.h"
+#include "plan_stored.h"
+
+static uint64_t fnv(uint64_t hash, const void *data, size_t size)
+{
+    const unsigned char *bytes = data;
+    for (size_t i = 0; i < size; i++) {
+        hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
+    }
+    return hash;
+}
+
+uint64_t plan_problem_hash(const plan_model *model)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (uint32_t i = 0; i < model->count; i++) {
+        char number[64];
+        int length = snprintf(number, sizeof number, "|%lld|", (long long)model->tensors[i].len);
+        hash = fnv(hash, model->tensors[i].name, strlen(model->tensors[i].name));
+        hash = fnv(hash, number, length > 0 ? (size_t)length : 0);
+    }
+    return hash;
+}
+
+static const char *kind_name(plan_kind kind)
+{
+    return kind == PLAN_JOINT ? "joint" : kind == PLAN_FUSION ? "fusion" : "tree";
+}
+
+static const char *level_name(gw_plan_level level)
+{
+    return level == GW_PLAN_LEVEL_SERIAL      ? "serial"
+           : level == GW_PLAN_LEVEL_PIPELINED ? "pipelined"
+                                              : "event";
+}
+
+static void set(json_t *object, const char *key, json_t *value)
+{
+    json_object_set_new(object, key, value);
+}
+
+/* The header: case, model, certificate. */
+static void add_certificate(json_t *root, const plan_result *result, const plan_opened *o)
+{
+    const plan_case *c = &o->c;
+    char hash[24];
+    (void)snprintf(hash, sizeof hash, "%016llx", (unsigned long long)plan_problem_hash(&o->model));
+    set(root, "schema", json_string(PLAN_FILE_SCHEMA));
+    set(root, "case", json_string(c->name));
+    set(root, "kind", json_string(kind_name(c->kind)));
+    set(root, "level", json_string("serial"));
+    set(root, "decode",
+        json_string(c->decode_none                         ? "none"
+                    : c->decode == GW_PLAN_DECODE_PARALLEL ? "parallel"
+                                                           : "serial"));
+    set(root, "model", json_string(o->path));
+    set(root, "model_hash", json_string(hash));
+    set(root, "tensors", json_integer(o->model.count));
+    set(root, "algorithm", json_string(result->algorithm));
+    set(root, "makespan_us", json_real(plan_us(result->cert.makespan)));
+    set(root, "makespan_ticks", json_integer((json_int_t)result->cert.makespan));
+    set(root, "lower_bound_us", json_real(plan_us(result->cert.lower_bound)));
+    set(root, "lower_bound_ticks", json_integer((json_int_t)result->cert.lower_bound));
+    set(root, "gap", gw_cli_json_real(plan_gap(&result->cert)));
+    set(root, "proven", json_boolean(result->cert.proven));
+    set(root, "error_mean", json_real(result->error_mean));
+    set(root, "stopped_by_limit", json_boolean(result->cert.stopped));
+    set(root, "labels", json_integer((json_int_t)result->cert.labels));
+    set(root, "group_count", json_integer(result->group_count));
+    set(root, "solve_us", json_real(result->solve_us));
+    set(root, "solves", json_integer(result->solves > 0 ? result->solves : 1));
+    if (c->level != GW_PLAN_LEVEL_SERIAL) {
+        gw_plan_tick makespan = 0;
+        if (plan_run_timeline(result, c, c->level, NULL, &makespan) == GW_CLI_OK) {
+            set(root, "judged_level", json_string(level_name(c->level)));
+            set(root, "judged_makespan_us", json_real(plan_us(makespan)));
+        }
+    }
+}
+
+/* Group j; *next_span: its first span, then the first of the next group. */
+static json_t *group_json(const plan_result *result, const plan_opened *o, uint32_t j,
+                          const gw_plan_spans *spans, size_t *next_span)
+{
+    static const char *const kinds[6] = {"backprop", "encode", "network", "decode", "sum", "copy"};
+    const plan_result_group *group = &result->groups[j];
+    int64_t len = 0;
+    json_t *names = json_array();
+    for (uint32_t i = group->first; i < group->first + group->tensor_count; i++) {
+        len += o->model.tensors[i].len;
+        json_array_append_new(names, json_string(o->model.tensors[i].name));
+    }
+    json_t *stages = json_array();
+    for (; *next_span < spans->count && spans->items[*next_span].job == j; (*next_span)++) {
+        const gw_plan_span *span = &spans->items[*next_span];
+        if (span->kind != GW_PLAN_SPAN_BACKPROP) {
+            json_array_append_new(
+                stages, json_pack("[s,f,f]", kinds[span->kind], plan_us(span->start), plan_us(span->end)));
+        }
+    }
+    json_t *entry = json_object();
+    set(entry, "first", json_integer(group->first));
+    set(entry, "last", json_integer((json_int_t)group->first + group->tensor_count - 1));
+    set(entry, "elems", json_integer((json_int_t)len));
+    set(entry, o->c.kind == PLAN_TREE ? "option" : "method", json_string(group->method));
+    if (group->codec[0] != '\0') {
+        set(entry, "codec", json_string(group->codec));
+        set(entry, "algorithm", json_string(group->algorithm));
+        set(entry, "device", json_string(group->on_cpu ? "cpu" : "gpu"));
+        json_t *options = plan_library_options(&o->library, group->codec);
+        if (options != NULL) {
+            json_object_set(entry, "options", options);
+        }
+    }
+    set(entry, "stages_us", stages);
+    set(entry, "names", names);
+    return entry;
+}
+
+json_t *plan_file_json(const plan_result *result, const plan_opened *o)
+{
+    json_t *root = json_object();
+    gw_plan_spans spans = {NULL, 0, 0};
+    size_t next_span = 0;
+    gw_plan_tick total;
+    add_certificate(root, result, o);
+    (void)plan_run_timeline(result, &o->c, GW_PLAN_LEVEL_SERIAL, &spans, &total);
+    json_t *groups = json_array();
+    for (uint32_t j = 0; j < result->group_count; j++) {
+        json_array_append_new(groups, group_json(result, o, j, &spans, &next_span));
+    }
+    set(root, "groups", groups);
+    set(root, "problem", plan_stored_json(o));
+    free(spans.items);
+    return root;
+}
+
+int plan_file_write(const plan_result *result, const plan_opened *o, const char *path)
+{
+    return plan_json_write(plan_file_json(result, o), path);
+}
+
+int plan_file_is(const char *path)
+{
+    if (plan_input_kind(path) != PLAN_INPUT_JSON) {
+        return 0;
+    }
+    json_t *root = plan_json_read(path, JSON_REJECT_DUPLICATES, 1);
+    const char *schema = json_string_value(json_object_get(root, "schema"));
+    const int is_plan = schema != NULL && strcmp(schema, PLAN_FILE_SCHEMA) == 0;
+    json_decref(root);
+    return is_plan;
+}
+
+/* -1 if there is none. */
+static int read_ticks(const plan_file *file, const char *key, gw_plan_tick *ticks)
+{
+    const plan_place place = {file->path, "the plan"};
+    *ticks = -1;
+    return json_object_get(file->root, key) == NULL
+               ? GW_CLI_OK
+               : plan_json_whole(&place, file->root, key, 0, GW_PLAN_TICK_MAX, ticks);
+}
+
+int plan_file_read(const char *path, plan_file *file)
+{
+    memset(file, 0, sizeof *file);
+    file->path = path;
+    file->root = plan_json_load(path, NULL);
+    if (file->root == NULL) {
+        return GW_CLI_BAD_DATA;
+    }
+    const char *schema = json_string_value(json_object_get(file->root, "schema"));
+    const char *hash = json_string_value(json_object_get(file->root, "model_hash"));
+    const char *kind = json_string_value(json_object_get(file->root, "kind"));
+    json_t *makespan = json_object_get(file->root, "makespan_us");
+    json_t *tensors = json_object_get(file->root, "tensors");
+    file->groups = json_object_get(file->root, "groups");
+    int code = GW_CLI_OK;
+    if (schema == NULL || strcmp(schema, PLAN_FILE_SCHEMA) != 0) {
+        code = gw_cli_error(GW_CLI_BAD_DATA, path, "\"schema\" is not " PLAN_FILE_SCHEMA);
+    } else if (!json_is_array(file->groups) || json_array_size(file->groups) == 0) {
+        code = gw_cli_error(GW_CLI_BAD_DATA, path, "\"groups\" is missing or empty");
+    } else if (kind == NULL || strlen(kind) >= sizeof file->kind) {
+        code = gw_cli_error(GW_CLI_BAD_DATA, path, "\"kind\" is missing");
+    } else if (makespan != NULL && (!json_is_number(makespan) || !(json_number_value(makespan) >= 0))) {
+        code = gw_cli_error(GW_CLI_BAD_DATA, path, "\"makespan_us\" is negative or no number");
+    }
+    code = code == GW_CLI_OK ? read_ticks(file, "makespan_ticks", &file->claims.makespan_ticks) : code;
+    code = code == GW_CLI_OK ? read_ticks(file, "lower_bound_ticks", &file->claims.bound_ticks) : code;
+    if (code != GW_CLI_OK) {
+        plan_file_close(file);
+        return code;
+    }
+    memcpy(file->kind, kind, strlen(kind) + 1);
+    file->claims.makespan_us = makespan != NULL ? json_number_value(makespan) : NAN;
+    file->hash = hash != NULL ? strtoull(hash, NULL, 16) : 0;
+    file->tensor_count = json_is_integer(tensors) && json_integer_value(tensors) >= 0 &&
+                                 json_integer_value(tensors) <= GW_PLAN_TENSORS_MAX
+                             ? (uint32_t)json_integer_value(tensors)
+                             : 0;
+    return GW_CLI_OK;
+}
+
+void plan_file_close(plan_file *file)
+{
+    json_decref(file->root);
+    memset(file, 0, sizeof *file);
+}
+
+/* Checks that entry j continues at tensor `next` and names the model's tensors; *end is the tensor after
+ * it. */
+static int check_range(const char *path, json_t *entry, size_t j, const plan_model *model, uint32_t next,
+                       uint32_t *end)
+{
+    json_t *first = json_object_get(entry, "first");
+    json_t *last = json_object_get(entry, "last");
+    if (!json_is_integer(first) || !json_is_integer(last) || json_integer_value(first) != (json_int_t)next ||
+        json_integer_value(last) < json_integer_value(first)) {
+        return gw_cli_error(GW_CLI_BAD_DATA, path, "group %zu: first and last must continue at tensor %u", j,
+                            next);
+    }
+    if (json_integer_value(last) >= (json_int_t)model->count) {
+        return gw_cli_error(GW_CLI_BAD_DATA, path, "group %zu ends at tensor %lld but the model has %u", j,
+                            (long long)json_integer_value(last), model->count);
+    }
+    *end = (uint32_t)json_integer_value(last) + 1;
+    json_t *names = json_object_get(entry, "names");
+    if (names != NULL && json_array_size(names) != *end - next) {
+        return gw_cli_error(GW_CLI_BAD_DATA, path, "group %zu names %zu tensors but spans %u", j,
+                            json_array_size(names), *end - next);
+    }
+    size_t i;
+    json_t *name;
+    json_array_foreach(names, i, name)
+    {
+        if (!json_is_string(name) || strcmp(json_string_value(name), model->tensors[next + i].name) != 0) {
+            return gw_cli_error(GW_CLI_BAD_DATA, path, "group %zu: tensor %zu is not the model's \"%.100s\"",
+                                j, next + i, model->tensors[next + i].name);
+        }
+    }
+    return GW_CLI_OK;
+}
+
+static int check_end(const char *path, const plan_model *model, uint32_t next)
+{
+    return next == model->count ? GW_CLI_OK
+                                : gw_cli_error(GW_CLI_BAD_DATA, path,
+                                               "covers %u tensors but the model has %u", next, model->count);
+}
+
+int plan_file_groups(const plan_file *file, const plan_opened *o, gw_plan *plan)
+{
+    const char *path = file->path;
+    const size_t count = json_array_size(file->groups);
+    uint32_t next = 0;
+    *plan = (gw_plan){NULL, 0, 0};
+    if (strcmp(file->kind, "tree") == 0) {
+        return gw_cli_error(GW_CLI_BAD_DATA, path, "is an option-tree plan, but the case is not a tree");
+    }
+    gw_plan_group *groups = calloc(count + 1, sizeof *groups);
+    int code = groups != NULL ? GW_CLI_OK : gw_cli_error(GW_CLI_IO, path, "out of memory");
+    for (size_t j = 0; j < count && code == GW_CLI_OK; j++) {
+        json_t *entry = json_array_get(file->groups, j);
+        const char *method = json_string_value(json_object_get(entry, "method"));
+        const int index = method != NULL ? plan_method_index(&o->setup, method) : -1;
+        uint32_t end = next;
+        code = check_range(path, entry, j, &o->model, next, &end);
+        if (code == GW_CLI_OK && index < 0) {
+            code = gw_cli_error(GW_CLI_BAD_DATA, path, "group %zu: this case has no method \"%.60s\"", j,
+                                method != NULL ? method : "(none)");
+        }
+        if (code == GW_CLI_OK) {
+            groups[j] = (gw_plan_group){next, end - next, (uint32_t)index};
+            next = end;
+        }
+    }
+    if (code == GW_CLI_OK) {
+        code = check_end(path, &o->model, next);
+    }
+    if (code != GW_CLI_OK) {
+        free(groups);
+    } else {
+        *plan = (gw_plan){groups, (uint32_t)count, (uint32_t)count};
+    }
+    return code;
+}
+
+int plan_file_choices(const plan_file *file, plan_opened *o)
+{
+    const char *path = file->path;
+    const size_t count = json_array_size(file->groups);
+    uint32_t next = 0;
+    int code = GW_CLI_OK;
+    if (strcmp(file->kind, "tree") != 0) {
+        return gw_cli_error(GW_CLI_BAD_DATA, path, "is a fused plan, but the case is an option tree");
+    }
+    for (size_t j = 0; j < count && code == GW_CLI_OK; j++) {
+        json_t *entry = json_array_get(file->groups, j);
+        const char *option = json_string_value(json_object_get(entry, "option"));
+        uint32_t end = next;
+        code = check_range(path, entry, j, &o->model, next, &end);
+        if (code == GW_CLI_OK && end != next + 1) {
+            code = gw_cli_error(GW_CLI_BAD_DATA, path, "group %zu: option trees send tensors one by one", j);
+        }
+        const uint32_t choice =
+            code == GW_CLI_OK && option != NULL ? plan_tree_find(&o->tree, next, option) : GW_PLAN_NO_INDEX;
+        if (code == GW_CLI_OK && choice == GW_PLAN_NO_INDEX) {
+            code = gw_cli_error(GW_CLI_BAD_DATA, path, "group %zu: this case has no option \"%.200s\"", j,
+                                option != NULL ? option : "(none)");
+        }
+        if (code == GW_CLI_OK) {
+            o->tree.choice[next] = choice;
+            next = end;
+        }
+    }
+    return code == GW_CLI_OK ? check_end(path, &o->model, next) : code;
+}
+
+int plan_file_load(const char *path, plan_opened *o, gw_plan *plan, plan_claims *claims)
+{
+    plan_file file;
+    *plan = (gw_plan){NULL, 0, 0};
+    int code = plan_file_read(path, &file);
+    if (code != GW_CLI_OK) {
+        return code;
+    }
+    if (file.hash != 0 && file.hash != plan_problem_hash(&o->model)) {
+        gw_cli_note("%s was made for a model with other names or sizes than %s", path, o->path);
+    }
+    if (claims != NULL) {
+        *claims = file.claims;
+    }
+    code = o->c.kind == PLAN_TREE ? plan_file_choices(&file, o) : plan_file_groups(&file, o, plan);
+    plan_file_close(&file);
+    return code;
+}

@@ -1,0 +1,240 @@
+/*
+ * JSON files and the values in them.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include "plan_json.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli_common.h"
+#include "input_file.h"
+#include "plan_model.h"
+#include "plan_output.h"
+
+int plan_json_bad(const plan_place *place, const char *why)
+{
+    return gw_cli_error(GW_CLI_BAD_DATA, place->path, "%s: %s", place->where, why);
+}
+
+/* What follows the byte order mark that editors on Windows write. */
+static json_t *load_bytes(const char *path, const uint8_t *data, size_t size, size_t flags, int is_quiet)
+{
+    const size_t mark = size >= 3 && memcmp(data, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
+    json_error_t error;
+    json_t *root = json_loadb(size > mark ? (const char *)data + mark : "", size - mark, flags, &error);
+    if (root == NULL && !is_quiet) {
+        (void)gw_cli_error(GW_CLI_BAD_DATA, path, "line %d, column %d: %s", error.line, error.column,
+                           error.text);
+    }
+    return root;
+}
+
+json_t *plan_json_read(const char *path, size_t flags, int is_quiet)
+{
+    gw_input_file input;
+    json_t *root = NULL;
+    if (gw_input_file_open(&input, path) != GW_CLI_OK) {
+        return NULL;
+    }
+    if (gw_input_file_fill(&input, PLAN_JSON_SIZE_MAX + 1) != GW_CLI_OK) {
+        gw_input_file_close(&input);
+        return NULL;
+    }
+    if (input.size <= PLAN_JSON_SIZE_MAX) {
+        root = load_bytes(path, input.data, input.size, flags, is_quiet);
+    } else if (!is_quiet) {
+        (void)gw_cli_error(GW_CLI_BAD_DATA, path, "is JSON of more than %zu MiB", PLAN_JSON_SIZE_MAX >> 20);
+    }
+    gw_input_file_close(&input);
+    return root;
+}
+
+json_t *plan_json_load(const char *path, const char *text)
+{
+    json_t *root = text != NULL
+                       ? load_bytes(path, (const uint8_t *)text, strlen(text), JSON_REJECT_DUPLICATES, 0)
+                       : plan_json_read(path, JSON_REJECT_DUPLICATES, 0);
+    if (root != NULL && !json_is_object(root)) {
+        (void)gw_cli_error(GW_CLI_BAD_DATA, path, "is not a JSON object");
+        json_decref(root);
+        root = NULL;
+    }
+    return root;
+}
+
+int plan_json_ticks(const plan_place *place, json_t *object, const char *key, double fallback,
+                    gw_plan_tick *ticks)
+{
+    json_t *member = json_object_get(object, key);
+    double us = member == NULL ? fallback : json_is_number(member) ? json_number_value(member) : NAN;
+    if (!plan_ticks_from_us(us, ticks)) {
+        return gw_cli_error(GW_CLI_BAD_DATA, place->path,
+                            "%s: \"%s\" is missing, negative, too long or no number", place->where, key);
+    }
+    return GW_CLI_OK;
+}
+
+int plan_json_known(const plan_place *place, json_t *object, const char *const *keys)
+{
+    const char *key;
+    json_t *member;
+    json_object_foreach(object, key, member)
+    {
+        int i = 0;
+        while (keys[i] != NULL && strcmp(keys[i], key) != 0) {
+            i++;
+        }
+        if (keys[i] == NULL) {
+            return gw_cli_error(GW_CLI_BAD_DATA, place->path, "%s: unknown key \"%.60s\"", place->where, key);
+        }
+    }
+    return GW_CLI_OK;
+}
+
+int plan_json_flag(const plan_place *place, json_t *object, const char *key, int *value)
+{
+    json_t *member = json_object_get(object, key);
+    if (member != NULL && !json_is_boolean(member)) {
+        return gw_cli_error(GW_CLI_BAD_DATA, place->path, "%s: \"%s\" is not true or false", place->where,
+                            key);
+    }
+    *value = json_is_true(member);
+    return GW_CLI_OK;
+}
+
+int plan_json_whole(const plan_place *place, json_t *object, const char *key, int64_t min, int64_t max,
+                    int64_t *value)
+{
+    json_t *member = json_object_get(object, key);
+    int64_t parsed = member == NULL            ? *value
+                     : json_is_integer(member) ? (int64_t)json_integer_value(member)
+                                               : min - 1;
+    if (parsed < min || parsed > max) {
+        return gw_cli_error(GW_CLI_BAD_DATA, place->path,
+                            "%s: \"%s\" is missing or not a whole number in %lld..%lld", place->where, key,
+                            (long long)min, (long long)max);
+    }
+    *value = parsed;
+    return GW_CLI_OK;
+}
+
+int plan_json_write(json_t *object, const char *path)
+{
+    plan_output out;
+    int code = plan_output_open(&out);
+    if (code == GW_CLI_OK) {
+        if (json_dumpf(object, out.text, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) != 0) {
+            code = gw_cli_error(GW_CLI_IO, path, "out of memory");
+        }
+        (void)fputc('\n', out.text);
+        code = plan_output_close(&out, path, code);
+    }
+    json_decref(object);
+    return code;
+}
+
+static const char *const curve_kinds[4] = {"affine", "maxlin", "hinge", "table"};
+
+static int parse_table(const plan_place *place, json_t *points, gw_plan_cost *cost)
+{
+    const size_t count = json_array_size(points);
+    if (count == 0 || count > 1000000) {
+        return plan_json_bad(place, "a table curve needs \"points\": [[elems, us], ...]");
+    }
+    int64_t *x = calloc(count, sizeof *x);
+    gw_plan_tick *y = calloc(count, sizeof *y);
+    cost->table_x = x;
+    cost->table_y = y;
+    if (x == NULL || y == NULL) {
+        return gw_cli_error(GW_CLI_IO, place->path, "out of memory");
+    }
+    for (size_t i = 0; i < count; i++) {
+        json_t *x_json = json_array_get(json_array_get(points, i), 0);
+        json_t *us = json_array_get(json_array_get(points, i), 1);
+        if (!json_is_integer(x_json) ||
+            !plan_ticks_from_us(json_is_number(us) ? json_number_value(us) : NAN, &y[i])) {
+            return gw_cli_error(GW_CLI_BAD_DATA, place->path, "%s: point %zu is not [elems, us] with us >= 0",
+                                place->where, i);
+        }
+        x[i] = (int64_t)json_integer_value(x_json);
+    }
+    cost->table_len = (uint32_t)count;
+    return GW_CLI_OK;
+}
+
+static int parse_coefficients(const plan_place *place, json_t *object, gw_plan_cost *cost)
+{
+    const int64_t size_max = INT64_C(1) << 50;
+    int64_t knee = 0;
+    int code = plan_json_ticks(place, object, "a_us", 0, &cost->a);
+    if (code == GW_CLI_OK && json_object_get(object, "knee") != NULL) {
+        code = plan_json_whole(place, object, "knee", 1, size_max, &knee);
+        cost->b = knee > 0 ? (cost->a + knee / 2) / knee : 0;
+    } else if (code == GW_CLI_OK) {
+        code = plan_json_ticks(place, object, "b_us", 0, &cost->b);
+    }
+    if (code == GW_CLI_OK && cost->kind == GW_PLAN_COST_HINGE) {
+        cost->t = -1; /* required */
+        code = plan_json_whole(place, object, "t", 0, size_max, &cost->t);
+    }
+    return code;
+}
+
+int plan_curve_parse(const plan_place *place, json_t *object, gw_plan_cost *cost)
+{
+    /* the last three are what plan fit says of a curve */
+    static const char *const keys[] = {"kind",   "a_us",      "b_us",       "knee", "t",
+                                       "points", "error_max", "error_mean", "r2",   NULL};
+    const char *kind = json_string_value(json_object_get(object, "kind"));
+    int found = -1;
+    memset(cost, 0, sizeof *cost);
+    for (int i = 0; i < 4 && kind != NULL; i++) {
+        found = strcmp(kind, curve_kinds[i]) == 0 ? i : found;
+    }
+    if (found < 0) {
+        return plan_json_bad(place, "a curve needs \"kind\": affine, maxlin, hinge or table");
+    }
+    if (plan_json_known(place, object, keys) != GW_CLI_OK) {
+        return GW_CLI_BAD_DATA;
+    }
+    cost->kind = (gw_plan_cost_kind)found;
+    int code = cost->kind == GW_PLAN_COST_TABLE ? parse_table(place, json_object_get(object, "points"), cost)
+                                                : parse_coefficients(place, object, cost);
+    gw_plan_fault fault = {"", 0};
+    if (code == GW_CLI_OK && gw_plan_cost_check(cost, &fault) != GW_OK) {
+        code = gw_cli_error(GW_CLI_BAD_DATA, place->path, "%s: %s (row %u)", place->where, fault.what,
+                            fault.index);
+    }
+    return code;
+}
+
+void plan_curve_free(gw_plan_cost *cost)
+{
+    free((void *)(uintptr_t)cost->table_x);
+    free((void *)(uintptr_t)cost->table_y);
+    cost->table_x = NULL;
+    cost->table_y = NULL;
+}
+
+json_t *plan_curve_json(const gw_plan_cost *cost)
+{
+    json_t *object = json_pack("{s:s}", "kind", curve_kinds[cost->kind]);
+    if (cost->kind == GW_PLAN_COST_TABLE) {
+        json_t *points = json_array();
+        for (uint32_t i = 0; i < cost->table_len; i++) {
+            json_array_append_new(
+                points, json_pack("[I,f]", (json_int_t)cost->table_x[i], plan_us(cost->table_y[i])));
+        }
+        json_object_set_new(object, "points", points);
+    } else {
+        json_object_set_new(object, "a_us", json_real(plan_us(cost->a)));
+        json_object_set_new(object, "b_us", json_real(plan_us(cost->b)));
+        if (cost->kind == GW_PLAN_COST_HINGE) {
+            json_object_set_new(object, "t", json_integer((json_int_t)cost->t));
+        }
+    }
+    return object;
+}
