@@ -15,6 +15,12 @@ int thc_array_open(thc_array *array, const thc_request *request)
     memset(array, 0, sizeof *array);
     array->state_path = request->state_path;
     int code = gw_tensor_source_open(&array->in, request->common.input, request->u2, 0);
+    const char *const outputs[2] = {request->common.output, request->state_path};
+    for (int i = 0; i < 2 && code == GW_CLI_OK; i++) {
+        if (outputs[i] != NULL && gw_tensor_source_has_file(&array->in, outputs[i])) {
+            code = gw_cli_error(GW_CLI_USAGE, outputs[i], "is an input file; write the output elsewhere");
+        }
+    }
     if (code == GW_CLI_OK) {
         code = thc_request_init_handle(request, array->in.dtype, array->state_path != NULL, &array->thc);
     }

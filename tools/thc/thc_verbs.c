@@ -54,15 +54,9 @@ static const gw_command_line compress_line = {
 static int tensor_open(gw_request *input)
 {
     const thc_request *request = (const thc_request *)input;
-    int code = gw_cli_check_inputs(input);
-    if (code == GW_CLI_OK) {
-        code = gw_cli_check_output(input->output, request->norms_path);
-    }
+    int code = gw_cli_check_output(input->output, request->norms_path);
     if (code == GW_CLI_OK) {
         code = gw_cli_check_output(input->output, request->state_path);
-    }
-    if (code == GW_CLI_OK) {
-        code = gw_cli_check_output(request->state_path, input->input);
     }
     return code == GW_CLI_OK ? thc_array_open(&array, request) : code;
 }
