@@ -70,11 +70,6 @@ int gw_cli_parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *val
 int gw_cli_parse_size(const char *text, uint64_t *value);
 int gw_cli_parse_double(const char *text, double min, double max, double *value);
 
-/* Index of an option's value in a list of names that ends with NULL. Ends the process with an error of one
- * line if it is none of them. */
-int gw_cli_parse_choice(struct argp_state *state, const char *option, const char *text,
-                        const char *const *names);
-
 /* The argument of --backend: names separated by commas, such as "scalar,avx2", or "all". Ends the process
  * with a message if a name is unknown or its backend is not present here. */
 void gw_cli_parse_backends(struct argp_state *state, const char *list, uint32_t *backends);

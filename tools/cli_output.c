@@ -1,5 +1,5 @@
 /*
- * Inputs and outputs of subcommands.
+ * Memory and outputs of subcommands.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -8,61 +8,11 @@
 #include "atomic_file.h"
 #include "cli_common.h"
 
-#include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
-
-static void require(struct argp_state *state, int has_input, const char *const *output)
-{
-    const int has_output = output == NULL || *output != NULL;
-    if (!has_input || !has_output) {
-        argp_error(state, has_input ? "-o is missing" : "an input is missing");
-    }
-}
 
 const char *gw_cli_output_name(const char *text)
 {
     return gw_atomic_file_is_stdout(text) ? "-" : text;
-}
-
-error_t gw_cli_one_input(int key, char *text, struct argp_state *state, const char **input,
-                         const char **output)
-{
-    switch (key) {
-    case 'o':
-        *output = gw_cli_output_name(text);
-        return 0;
-    case ARGP_KEY_ARG:
-        if (*input != NULL) {
-            argp_error(state, "one input at a time");
-        }
-        *input = text;
-        return 0;
-    case ARGP_KEY_END:
-        require(state, *input != NULL, output);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
-error_t gw_cli_inputs(int key, char *text, struct argp_state *state, char ***inputs, int *count,
-                      const char **output)
-{
-    switch (key) {
-    case 'o':
-        *output = gw_cli_output_name(text);
-        return 0;
-    case ARGP_KEY_ARGS:
-        *inputs = state->argv + state->next;
-        *count = state->argc - state->next;
-        return 0;
-    case ARGP_KEY_END:
-        require(state, *count != 0, output);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
 }
 
 int gw_cli_check_output(const char *output, const char *input)
@@ -81,6 +31,18 @@ void *gw_cli_alloc(size_t size)
         (void)gw_cli_error(GW_CLI_IO, NULL, "no memory for %zu bytes", size);
     }
     return memory;
+}
+
+void *gw_cli_alloc_array(uint64_t len, size_t element_size)
+{
+    return gw_cli_alloc(len > SIZE_MAX / element_size ? SIZE_MAX : (size_t)len * element_size);
+}
+
+int gw_cli_alloc_workspace(size_t size, gw_workspace *workspace)
+{
+    workspace->size = size;
+    workspace->data = gw_cli_alloc(size);
+    return workspace->data != NULL ? GW_CLI_OK : GW_CLI_IO;
 }
 
 int gw_cli_write_file(const char *path, const void *data, size_t size)

@@ -215,15 +215,3 @@ void gw_cli_parse_backends(struct argp_state *state, const char *list, uint32_t 
     }
     *backends = mask;
 }
-
-int gw_cli_parse_choice(struct argp_state *state, const char *option, const char *text,
-                        const char *const *names)
-{
-    for (int i = 0; names[i] != NULL; i++) {
-        if (strcmp(names[i], text) == 0) {
-            return i;
-        }
-    }
-    argp_error(state, "%s: '%s' is not one of its values", option, text);
-    return 0;
-}

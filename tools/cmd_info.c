@@ -5,11 +5,10 @@
  */
 #include "cmd.h"
 
-#include "cli_common.h"
+#include "cli_options.h"
 #include "gradwire/gradwire.h"
 #include "parallel_tasks.h"
 
-#include <argp.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -18,26 +17,12 @@
 #define GW_CLI_BACKENDS_BUILT "scalar"
 #endif
 
-enum { KEY_JSON = 0x200, FORMAT_VERSION = 0 };
+enum { FORMAT_VERSION = 0 };
 
-static const struct argp_option info_options[] = {
-    {"json", KEY_JSON, NULL, 0, "Print one JSON object instead of a table", 0},
-    {0},
-};
+static const gw_option info_options[] = {GW_JSON_ROW("Print one JSON object instead of a table"), {0}};
 
-static error_t info_parse(int key, char *text, struct argp_state *state)
-{
-    int *json = state->input;
-    (void)text;
-    if (key != KEY_JSON) {
-        return ARGP_ERR_UNKNOWN;
-    }
-    *json = 1;
-    return 0;
-}
-
-static const struct argp info_argp = {
-    info_options, info_parse, "", "Print version, format version, backends and CPU.", NULL, NULL, NULL,
+static const gw_command_line info_line = {
+    "", "Print version, format version, backends and CPU.", GW_NO_INPUT, {.options = info_options}, {{0}},
 };
 
 /* "model name" of the first CPU; "unknown" if there is no such line. */
@@ -96,11 +81,11 @@ static void list_print(const char *label, json_t *list)
 
 int gw_cmd_info(int argc, char **argv)
 {
-    int json = 0;
-    gw_cli_parse(&info_argp, argc, argv, 0, &json);
+    gw_request request = {0};
+    gw_command_line_parse(&info_line, argc, argv, &request);
     char cpu[256];
     cpu_name_read(cpu, sizeof cpu);
-    if (json) {
+    if (request.json) {
         json_t *object = json_object();
         gw_cli_json_text(object, "command", "info");
         gw_cli_json_text(object, "status", "ok");

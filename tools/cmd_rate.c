@@ -5,8 +5,6 @@
  */
 #include "cmd.h"
 
-#include "cli_common.h"
-#include "cli_output.h"
 #include "dtype_convert.h"
 #include "optimizer_update.h"
 #include "parallel_tasks.h"
@@ -26,7 +24,6 @@ enum {
 
 typedef struct rate_arguments {
     gw_codec_request request;
-    const char *input;
     const char *plot;
     int is_noise;
     int deep_cut; /* -1: by the limit and the optimizer */
@@ -39,144 +36,37 @@ typedef struct rate_line {
     double worst; /* deviation of a parameter; negative: unknown */
 } rate_line;
 
-enum {
-    KEY_NOISE = 0x200,
-    KEY_DEEP_CUT,
-    KEY_PLOT,
-    KEY_PRESET,
-    KEY_ROUNDING,
-    KEY_WIRE_SCALE,
-    KEY_SEED,
-    KEY_CONVERT,
-    KEY_AS,
-    KEY_BACKEND,
-    KEY_JSON
-};
-
-static const struct argp_option rate_options[] = {
-    {"noise", KEY_NOISE, NULL, 0, "The curve of the noise limit instead of that of the tolerance", 0},
-    {"deep-cut", KEY_DEEP_CUT, "on|off", 0,
+static const gw_option rate_options[] = {
+    {"noise", NULL, "The curve of the noise limit instead of that of the tolerance",
+     GW_FLAG(rate_arguments, is_noise)},
+    {"deep-cut", "on|off",
      "Whether a value below its quantum becomes 0 or one quantum (default: on with --noise and for "
      "optimizers "
      "without a second moment)",
-     0},
-    {"plot", KEY_PLOT, "FILE.svg", 0, "Draw the curve; - is standard output", 0},
-    {"preset", KEY_PRESET, "NAME", 0, "fast (default): a codebook per 2^17 values; small: one per chunk", 0},
-    {"rounding", KEY_ROUNDING, "MODE", 0, "truncate, nearest or stochastic (default)", 0},
-    {"wire-scale", KEY_WIRE_SCALE, "S", 0,
-     "Value in the frame / gradient that the optimizer uses: N for a plain sum of N workers (default 1)", 0},
-    {"seed", KEY_SEED, "N", 0, "Seed of stochastic rounding (default 0)", 0},
-    {"convert", KEY_CONVERT, "TYPE", 0, "Round fp32 input to bf16 or fp16 (nearest even) first", 0},
-    {"as", KEY_AS, "OPTIMIZER", 0, "Use another optimizer with the hyperparameters of the snapshot, e.g. sgd",
-     0},
-    {"backend", KEY_BACKEND, "NAME[,NAME]", 0, "Permitted backends (default: all that the machine has)", 0},
-    {"threads", 'T', "N", 0, "Threads of all but the prediction (default 1; 0 = all CPUs)", 0},
-    {"json", KEY_JSON, NULL, 0, "Print one JSON object instead of a table", 0},
+     GW_CHOICE(rate_arguments, deep_cut, gw_switch_names)},
+    {"plot", "FILE.svg", "Draw the curve; - is standard output", GW_OPTION_OUTPUT,
+     GW_AT(rate_arguments, plot)},
+    {"rounding", "MODE", "truncate, nearest or stochastic (default)",
+     GW_CHOICE(gw_codec_request, options.rounding, gw_rounding_names)},
+    GW_THREADS_ROW("Threads of all but the prediction (default 1; 0 = all CPUs)"),
     {0},
 };
 
-static error_t encode_parse(int key, char *text, rate_arguments *arguments, struct argp_state *state)
-{
-    static const char *const presets[] = {"fast", "small", NULL};
-    static const char *const roundings[] = {"truncate", "nearest", "stochastic", NULL};
-    static const char *const dtypes[] = {"bf16", "fp16", NULL};
-    gw_codec_request *request = &arguments->request;
-    double scale = 1;
-    switch (key) {
-    case KEY_PRESET:
-        request->options.preset = (gw_gcomp_preset)gw_cli_parse_choice(state, "--preset", text, presets);
-        break;
-    case KEY_ROUNDING:
-        request->options.rounding =
-            (gw_gcomp_rounding)gw_cli_parse_choice(state, "--rounding", text, roundings);
-        break;
-    case KEY_WIRE_SCALE:
-        if (gw_cli_parse_double(text, (double)FLT_TRUE_MIN, (double)FLT_MAX, &scale) != 0) {
-            argp_error(state, "--wire-scale: '%s' is not a positive fp32 number", text);
-        }
-        request->wire_scale = (float)scale;
-        break;
-    case KEY_SEED:
-        if (gw_cli_parse_u64(text, 0, UINT64_MAX, &request->seed) != 0) {
-            argp_error(state, "--seed: '%s' is not a 64-bit integer", text);
-        }
-        break;
-    case KEY_CONVERT:
-        request->convert = gw_cli_parse_choice(state, "--convert", text, dtypes) == 0 ? GW_BF16 : GW_FP16;
-        break;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-    return 0;
-}
+static const char *const encode_names[] = {"preset", "wire-scale", "seed", "convert", NULL};
+static const char *const run_names[] = {"as", "backend", "json", NULL};
 
-static error_t run_parse(int key, char *text, rate_arguments *arguments, struct argp_state *state)
-{
-    gw_codec_request *request = &arguments->request;
-    uint64_t threads = 0;
-    switch (key) {
-    case KEY_AS:
-        request->as = gw_optimizer_from_name(text);
-        if (request->as == 0) {
-            argp_error(state, "--as: '%s' is not an optimizer", text);
-        }
-        break;
-    case KEY_BACKEND:
-        gw_cli_parse_backends(state, text, &request->backends);
-        break;
-    case 'T':
-        if (gw_cli_parse_u64(text, 0, GW_CLI_THREADS_MAX, &threads) != 0) {
-            argp_error(state, "--threads: '%s' is not an integer from 0 to %d", text, GW_CLI_THREADS_MAX);
-        }
-        request->threads = threads == 0 ? gw_parallel_cpu_count() : (unsigned)threads;
-        break;
-    case KEY_JSON:
-        request->json = 1;
-        break;
-    default:
-        return encode_parse(key, text, arguments, state);
-    }
-    return 0;
-}
-
-static error_t rate_parse(int key, char *text, struct argp_state *state)
-{
-    static const char *const switches[] = {"off", "on", NULL};
-    rate_arguments *arguments = state->input;
-    switch (key) {
-    case KEY_NOISE:
-        arguments->is_noise = 1;
-        break;
-    case KEY_DEEP_CUT:
-        arguments->deep_cut = gw_cli_parse_choice(state, "--deep-cut", text, switches);
-        break;
-    case KEY_PLOT:
-        arguments->plot = gw_cli_output_name(text);
-        break;
-    default: {
-        const error_t error = run_parse(key, text, arguments, state);
-        return error == ARGP_ERR_UNKNOWN ? gw_cli_one_input(key, text, state, &arguments->input, NULL)
-                                         : error;
-    }
-    }
-    return 0;
-}
-
-static const struct argp rate_argp = {
-    rate_options,
-    rate_parse,
+static const gw_command_line command_line = {
     "IN",
     "Print the size and the errors of the frame of IN, a snapshot (.json with its arrays), at every "
-    "tolerance "
-    "(or, "
+    "tolerance (or, "
     "with --noise, at every noise limit), as one pass over the gradient predicts them for derived levels.\v"
     "Columns: bits a value; share of fp32 and of bf16; squared error over the sum of squares (NMSE); squared "
     "error over the sum of second moments; the most by which a parameter moves, as a share of |num| "
     "(tolerance, a bound) or of itself (noise, measured). Exit codes: 0 done, 1 bad input, 2 bad command "
     "line, 3 input or output failed.",
-    NULL,
-    NULL,
-    NULL,
+    GW_ONE_INPUT,
+    {.options = rate_options},
+    {{NULL, &gw_codec_encode_group, encode_names}, {NULL, &gw_codec_run_group, run_names}},
 };
 
 /* ---- errors -------------------------------------------------------------------------------------------- */
@@ -204,13 +94,14 @@ static double second_moments(const gw_snapshot *snapshot)
 /* The largest share of itself by which a parameter moves, other than those that are 0. */
 static double worst_deviation(const gw_tensor_input *tensor, const void *decoded, double wire_scale)
 {
-    const gw_snapshot *snapshot = &tensor->snapshot;
+    const gw_snapshot *snapshot = &tensor->in.snapshot;
     gw_optimizer_update update;
     double worst = 0;
     gw_optimizer_update_init(&update, &snapshot->optimizer);
-    for (uint64_t i = 0; i < tensor->len; i++) {
-        const double x = gw_dtype_value(tensor->dtype, gw_dtype_bits(tensor->dtype, tensor->values, i));
-        const double y = gw_dtype_value(tensor->dtype, gw_dtype_bits(tensor->dtype, decoded, i));
+    for (uint64_t i = 0; i < tensor->in.len; i++) {
+        const double x =
+            gw_dtype_value(tensor->in.dtype, gw_dtype_bits(tensor->in.dtype, tensor->in.values, i));
+        const double y = gw_dtype_value(tensor->in.dtype, gw_dtype_bits(tensor->in.dtype, decoded, i));
         const double theta = fabs((double)snapshot->state.param[i]);
         if (x != y && isfinite(x) && theta > 0) {
             const double exact = gw_optimizer_update_param(&update, &snapshot->state, i, x / wire_scale);
@@ -248,7 +139,7 @@ static int measure_worst(const gw_tensor_input *tensor, const rate_arguments *ar
     }
     gw_encode_run_free(&run);
     return status == GW_OK ? result
-                           : gw_cli_error(GW_CLI_BAD_DATA, tensor->name, "%s", gw_status_message(status));
+                           : gw_cli_error(GW_CLI_BAD_DATA, tensor->in.name, "%s", gw_status_message(status));
 }
 
 /* ---- the curve ----------------------------------------------------------------------------------------- */
@@ -256,17 +147,24 @@ static int measure_worst(const gw_tensor_input *tensor, const rate_arguments *ar
 /* Gives the tensor the map of a noise limit instead of the one that it has. */
 static int use_noise_map(gw_tensor_input *tensor, const rate_arguments *arguments, float noise)
 {
-    const gw_gcomp_map_limits limits = {NOISE_TOLERANCE_BITS, noise, 1, 0};
-    const gw_rate_map from = {
-        &tensor->snapshot.optimizer,   &tensor->snapshot.state,    tensor->len,
-        arguments->request.wire_scale, tensor->options.chunk_log2, arguments->request.backends};
+    const gw_codec_request *request = &arguments->request;
+    const gw_optimizer_kind kind = tensor->in.snapshot.optimizer.kind;
+    if (!gw_optimizer_has_second_moment(kind)) {
+        return gw_cli_error(GW_CLI_BAD_DATA, tensor->in.name, "noise limit of %s: %s",
+                            gw_optimizer_name(kind), gw_status_message(GW_ERR_OPTION));
+    }
+    const gw_map_run_options options = {
+        .limits = {NOISE_TOLERANCE_BITS, noise, 1, 0},
+        .wire_scale = request->wire_scale,
+        .chunk_log2 = tensor->options.chunk_log2,
+        .backends = request->common.backends,
+        .threads = request->threads,
+        .is_once = 1,
+    };
     gw_map_run_free(&tensor->map);
-    const gw_status status = gw_rate_map_make(&tensor->map, &from, &limits);
+    const int result = gw_map_run_make(&tensor->map, &tensor->in.snapshot, &options);
     tensor->source.map = &tensor->map.map;
-    return status == GW_OK
-               ? GW_CLI_OK
-               : gw_cli_error(GW_CLI_BAD_DATA, tensor->name, "noise limit of %s: %s",
-                              gw_optimizer_name(tensor->snapshot.optimizer.kind), gw_status_message(status));
+    return result;
 }
 
 /* All but the deviations of noise limits. */
@@ -292,12 +190,12 @@ static int curve_make(gw_tensor_input *tensor, const rate_arguments *arguments, 
 {
     const int is_noise = arguments->is_noise;
     const double scale = (double)arguments->request.wire_scale;
-    const double moments = second_moments(&tensor->snapshot) * scale * scale;
+    const double moments = second_moments(&tensor->in.snapshot) * scale * scale;
     gw_gcomp_rate rate;
     int result = is_noise ? use_noise_map(tensor, arguments, 1.0f) : GW_CLI_OK;
     if (result == GW_CLI_OK) {
         result = gw_rate_run(&rate, is_noise ? GW_GCOMP_RATE_NOISE : GW_GCOMP_RATE_TOLERANCE, &tensor->codec,
-                             &tensor->source, tensor->name);
+                             &tensor->source, tensor->in.name);
     }
     *count = is_noise ? NOISE_POINTS : GW_GCOMP_RATE_POINTS;
     for (uint32_t i = 0; result == GW_CLI_OK && i < *count; i++) {
@@ -316,20 +214,19 @@ static int curve_make(gw_tensor_input *tensor, const rate_arguments *arguments, 
 
 /* ---- output -------------------------------------------------------------------------------------------- */
 
-static const char *const roundings[3] = {"truncate", "nearest", "stochastic"};
-
 static void description_print(FILE *out, const gw_tensor_input *tensor)
 {
-    fprintf(out, "%llu values of %s, %s, %s, preset %s, deep cut %s", (unsigned long long)tensor->len,
-            gw_dtype_name(tensor->dtype), gw_optimizer_name(tensor->snapshot.optimizer.kind),
-            roundings[tensor->options.rounding], tensor->options.preset == GW_GCOMP_SMALL ? "small" : "fast",
+    fprintf(out, "%llu values of %s, %s, %s, preset %s, deep cut %s", (unsigned long long)tensor->in.len,
+            gw_dtype_name(tensor->in.dtype), gw_optimizer_name(tensor->in.snapshot.optimizer.kind),
+            gw_rounding_names[tensor->options.rounding],
+            tensor->options.preset == GW_GCOMP_SMALL ? "small" : "fast",
             tensor->options.deep_cut ? "on" : "off");
 }
 
 static void table_print(const gw_tensor_input *tensor, const rate_arguments *arguments,
                         const rate_line *lines, uint32_t count)
 {
-    gw_cli_puts(stdout, arguments->input);
+    gw_cli_puts(stdout, arguments->request.common.input);
     printf(": ");
     description_print(stdout, tensor);
     printf("\n%9s %11s %10s %10s %10s %11s %12s\n", arguments->is_noise ? "noise" : "tolerance", "bits/value",
@@ -358,11 +255,11 @@ static int json_print(const gw_tensor_input *tensor, const rate_arguments *argum
     json_t *object = json_object(), *points = json_array();
     gw_cli_json_text(object, "command", "rate");
     gw_cli_json_text(object, "status", "ok");
-    gw_cli_json_count(object, "values", tensor->len);
-    gw_cli_json_text(object, "dtype", gw_dtype_name(tensor->dtype));
+    gw_cli_json_count(object, "values", tensor->in.len);
+    gw_cli_json_text(object, "dtype", gw_dtype_name(tensor->in.dtype));
     gw_cli_json_text(object, "limit", arguments->is_noise ? "noise" : "tolerance");
-    gw_cli_json_text(object, "optimizer", gw_optimizer_name(tensor->snapshot.optimizer.kind));
-    gw_cli_json_text(object, "rounding", roundings[tensor->options.rounding]);
+    gw_cli_json_text(object, "optimizer", gw_optimizer_name(tensor->in.snapshot.optimizer.kind));
+    gw_cli_json_text(object, "rounding", gw_rounding_names[tensor->options.rounding]);
     gw_cli_json_text(object, "preset", tensor->options.preset == GW_GCOMP_SMALL ? "small" : "fast");
     gw_cli_json_flag(object, "deep_cut", tensor->options.deep_cut);
     for (uint32_t i = 0; i < count; i++) {
@@ -419,7 +316,7 @@ static int rate_report(gw_tensor_input *tensor, const rate_arguments *arguments)
         result = plot_write(tensor, arguments, lines, count);
     }
     if (result == GW_CLI_OK && (arguments->plot == NULL || strcmp(arguments->plot, "-") != 0)) {
-        if (arguments->request.json) {
+        if (arguments->request.common.json) {
             result = json_print(tensor, arguments, lines, count);
         } else {
             table_print(tensor, arguments, lines, count);
@@ -437,30 +334,31 @@ int gw_cmd_rate(int argc, char **argv)
     arguments.request.options.rounding = GW_GCOMP_STOCHASTIC;
     arguments.request.has_rounding = 1;
     arguments.deep_cut = -1;
-    gw_cli_parse(&rate_argp, argc, argv, 0, &arguments);
+    gw_command_line_parse(&command_line, argc, argv, &arguments);
+    const char *input = arguments.request.common.input;
 
     static gw_tensor_input tensor;
-    int result = gw_tensor_input_open(&tensor, arguments.input, &arguments.request);
+    int result = gw_tensor_input_open(&tensor, input, &arguments.request);
     if (result != GW_CLI_OK) {
         return result;
     }
-    if (!tensor.is_snapshot) {
+    if (!tensor.in.is_snapshot) {
         gw_tensor_input_close(&tensor);
-        return gw_cli_error(GW_CLI_USAGE, arguments.input, "is a plain array; rate needs a snapshot");
+        return gw_cli_error(GW_CLI_USAGE, input, "is a plain array; rate needs a snapshot");
     }
-    if (arguments.plot != NULL && gw_tensor_input_has_file(&tensor, arguments.plot)) {
+    if (arguments.plot != NULL && gw_tensor_source_has_file(&tensor.in, arguments.plot)) {
         gw_tensor_input_close(&tensor);
         return gw_cli_error(GW_CLI_USAGE, arguments.plot, "is an input file; draw elsewhere");
     }
     tensor.options.deep_cut =
         arguments.deep_cut >= 0
             ? arguments.deep_cut
-            : arguments.is_noise || !gw_optimizer_has_second_moment(tensor.snapshot.optimizer.kind);
+            : arguments.is_noise || !gw_optimizer_has_second_moment(tensor.in.snapshot.optimizer.kind);
     if (arguments.is_noise) {
         tensor.options.tolerance_bits = NOISE_TOLERANCE_BITS;
     }
     if (gw_gcomp_init(&tensor.codec, &tensor.options) != GW_OK) {
-        result = gw_cli_error(GW_CLI_USAGE, arguments.input, "these options do not go together");
+        result = gw_cli_error(GW_CLI_USAGE, input, "these options do not go together");
     }
     if (result == GW_CLI_OK) {
         result = gw_tensor_input_prepare(&tensor, &arguments.request);

@@ -13,35 +13,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum {
-    KEY_LEVELS = 0x100,
-    KEY_LEVEL_STEP,
-    KEY_CAP,
-    KEY_STRICT,
-    KEY_CHECKSUM,
-    KEY_WIRE_SCALE,
-    KEY_TOLERANCE,
-    KEY_NOISE,
-    KEY_DEEP_CUT,
-    KEY_BLOCK_LOG2,
-    KEY_TARGET_NMSE,
-    KEY_SEED,
-    KEY_STEP_INDEX,
-    KEY_RANK,
-    KEY_HOP,
-    KEY_FIRST_ELEMENT,
-    KEY_PRESET,
-    KEY_ROUNDING,
-    KEY_CHUNK_LOG2,
-    KEY_DROP,
-    KEY_DTYPE,
-    KEY_CONVERT,
-    KEY_TARGET_BITS,
-    KEY_AS,
-    KEY_BACKEND,
-    KEY_JSON
-};
-
 /* ---- names ---- */
 
 gw_dtype gw_dtype_from_name(const char *name)
@@ -79,34 +50,41 @@ const char *gw_codec_backend_name(uint32_t backends)
 
 void gw_codec_request_print(const gw_codec_request *request)
 {
-    printf("%s, %u thread%s", gw_codec_backend_name(request->backends), request->threads,
+    printf("%s, %u thread%s", gw_codec_backend_name(request->common.backends), request->threads,
            request->threads == 1 ? "" : "s");
 }
 
-/* ---- parsers ---- */
+/* ---- options ---- */
 
-static uint64_t u64_parse(struct argp_state *state, const char *option, const char *text, uint64_t min,
-                          uint64_t max)
-{
-    uint64_t value = min;
-    if (gw_cli_parse_u64(text, min, max, &value) != 0) {
-        argp_error(state, "%s: '%s' is not an integer from %llu to %llu", option, text,
-                   (unsigned long long)min, (unsigned long long)max);
-    }
-    return value;
-}
-
-static gw_dtype dtype_parse(struct argp_state *state, const char *option, const char *text)
+/* Options that may be given as a dtype: --dtype takes only bf16, because files say what else they hold, and
+ * --convert what is narrower than fp32. */
+static gw_dtype dtype_parse(struct argp_state *state, const gw_option *option, const char *text)
 {
     const gw_dtype dtype = gw_dtype_from_name(text);
     if (dtype == 0) {
-        argp_error(state, "%s: '%s' is not one of fp32, bf16, fp16", option, text);
+        argp_error(state, "--%s: '%s' is not one of fp32, bf16, fp16", option->name, text);
     }
     return dtype;
 }
 
+static void input_dtype_parse(struct argp_state *state, const gw_option *option, const char *text, void *u2)
+{
+    if (dtype_parse(state, option, text) != GW_BF16) {
+        argp_error(state, "--dtype: only bf16 is accepted; the file names fp32 and fp16");
+    }
+    *(gw_npy_u2 *)u2 = GW_NPY_U2_BF16;
+}
+
+static void convert_parse(struct argp_state *state, const gw_option *option, const char *text, void *convert)
+{
+    *(gw_dtype *)convert = dtype_parse(state, option, text);
+    if (*(gw_dtype *)convert == GW_FP32) {
+        argp_error(state, "--convert: bf16 or fp16");
+    }
+}
+
 /* A number, or 1/N. */
-static float noise_parse(struct argp_state *state, const char *text)
+static void noise_parse(struct argp_state *state, const gw_option *option, const char *text, void *noise)
 {
     double value = 0;
     const int is_share = strncmp(text, "1/", 2) == 0;
@@ -114,229 +92,120 @@ static float noise_parse(struct argp_state *state, const char *text)
         value = is_share ? 1 / value : value;
     }
     if (!(value >= 0x1p-8 && value <= 1)) {
-        argp_error(state, "--noise: '%s' is not a number from 1/256 to 1", text);
+        argp_error(state, "--%s: '%s' is not a number from 1/256 to 1", option->name, text);
     }
-    return (float)value;
+    *(float *)noise = (float)value;
 }
 
-static const struct argp_option encode_options[] = {
-    {"levels", KEY_LEVELS, "KIND", 0,
+static void cap_parse(struct argp_state *state, const gw_option *option, const char *text, void *cap)
+{
+    uint64_t value = UINT32_MAX;
+    if (strcmp(text, "max") != 0 && gw_cli_parse_u64(text, 0, 23, &value) != 0) {
+        argp_error(state, "--%s: '%s' is not an integer from 0 to 23", option->name, text);
+    }
+    *(uint32_t *)cap = (uint32_t)value;
+}
+
+static void optimizer_parse(struct argp_state *state, const gw_option *option, const char *text, void *kind)
+{
+    *(gw_optimizer_kind *)kind = gw_optimizer_from_name(text);
+    if (*(gw_optimizer_kind *)kind == 0) {
+        argp_error(state, "--%s: '%s' is not an optimizer", option->name, text);
+    }
+}
+
+static const char *const levels_names[] = {"explicit", "derived", "carried", NULL};
+static const char *const preset_names[] = {"fast", "small", NULL};
+const char *const gw_rounding_names[] = {"truncate", "nearest", "stochastic", NULL};
+const char *const gw_switch_names[] = {"off", "on", NULL};
+
+#define HAS(member) .given = offsetof(gw_codec_request, member)
+
+static const gw_option encode_options[] = {
+    {"levels", "KIND",
      "How the receiver learns the quanta: explicit (default; any receiver decodes), derived (the receiver "
      "needs the same snapshot) or carried (one quantum per block; any receiver decodes, but no single "
      "parameter has a bound)",
-     0},
-    {"deep-cut", KEY_DEEP_CUT, "on|off", 0,
+     GW_CHOICE(gw_codec_request, options.levels, levels_names)},
+    {"deep-cut", "on|off",
      "A value below its quantum becomes 0 or one quantum. Default: on for carried levels, and for derived "
      "levels with --noise or with --tolerance-bits below 23 and an optimizer without a second moment",
-     0},
-    {"block-log2", KEY_BLOCK_LOG2, "N", 0, "Carried: values per quantum, 2^N, N = 6..14 (default 9)", 0},
-    {"target-nmse", KEY_TARGET_NMSE, "X", 0,
+     GW_CHOICE(gw_codec_request, options.deep_cut, gw_switch_names), HAS(has_deep_cut)},
+    {"block-log2", "N", "Carried: values per quantum, 2^N, N = 6..14 (default 9)",
+     GW_INTEGER(gw_codec_request, options.block_log2, 6, 14), HAS(has_block_log2)},
+    {"target-nmse", "X",
      "Carried: choose the quanta from the values, for a squared error of X times their squares (at most 1)",
-     0},
-    {"level-step", KEY_LEVEL_STEP, "BITS", 0,
-     "Granularity of drops; explicit: 6, 2, 3 for fp32, bf16, fp16; derived: 1, 2, 3, 6 (default 1)", 0},
-    {"cap", KEY_CAP, "BITS", 0, "Largest drop; a multiple of the step (default: the largest allowed)", 0},
-    {"drop", KEY_DROP, "BITS", 0,
-     "Drop this many mantissa bits of every value instead of using the snapshot's map", 0},
-    {"strict", KEY_STRICT, NULL, 0, "Keep -0, subnormals and NaN payloads bit for bit", 0},
-    {"checksum", KEY_CHECKSUM, NULL, 0, "Add CRC32C checksums", 0},
-    {"preset", KEY_PRESET, "NAME", 0, "fast (default): a codebook per 2^17 values; small: one per chunk", 0},
-    {"rounding", KEY_ROUNDING, "MODE", 0,
+     GW_REAL(gw_codec_request, options.target_nmse, (double)FLT_MIN, 1),
+     .wanted = "a number above 0 and at most 1"},
+    {"level-step", "BITS",
+     "Granularity of drops; explicit: 6, 2, 3 for fp32, bf16, fp16; derived: 1, 2, 3, 6 (default 1)",
+     GW_INTEGER(gw_codec_request, options.step, 1, 6)},
+    {"cap", "BITS", "Largest drop; a multiple of the step (default: the largest allowed)",
+     GW_OTHER(gw_codec_request, options.cap, cap_parse)},
+    {"drop", "BITS", "Drop this many mantissa bits of every value instead of using the snapshot's map",
+     GW_INTEGER(gw_codec_request, options.constant_drop, 0, 23), HAS(has_drop)},
+    {"strict", NULL, "Keep -0, subnormals and NaN payloads bit for bit",
+     GW_FLAG(gw_codec_request, options.strict)},
+    {"checksum", NULL, "Add CRC32C checksums", GW_FLAG(gw_codec_request, options.checksum)},
+    {"preset", "NAME", "fast (default): a codebook per 2^17 values; small: one per chunk",
+     GW_CHOICE(gw_codec_request, options.preset, preset_names)},
+    {"rounding", "MODE",
      "truncate, nearest or stochastic (default: stochastic with --noise or with --tolerance-bits below 23, "
      "else nearest)",
-     0},
-    {"wire-scale", KEY_WIRE_SCALE, "S", 0,
-     "Value in the frame / gradient that the optimizer uses: N for a plain sum of N workers (default 1)", 0},
-    {"chunk-log2", KEY_CHUNK_LOG2, "N", 0, "Values per chunk, 2^N, N = 12..15 (default 14)", 0},
-    {"seed", KEY_SEED, "N", 0, "Seed of stochastic rounding (default 0)", 0},
-    {"step-index", KEY_STEP_INDEX, "N", 0, "Training step, for stochastic rounding (default 0)", 0},
-    {"rank", KEY_RANK, "N", 0, "Number of the worker, for stochastic rounding (default 0)", 0},
-    {"hop", KEY_HOP, "N", 0, "Hop, for stochastic rounding (default 0)", 0},
-    {"first-element", KEY_FIRST_ELEMENT, "N", 0,
-     "Index in the tensor of the first value, for stochastic rounding (default 0)", 0},
-    {"dtype", KEY_DTYPE, "TYPE", 0, "bf16: two-byte words ('<u2') of the input are bf16", 0},
-    {"target-bits", KEY_TARGET_BITS, "B", 0,
-     "Choose the largest tolerance with which the frame is predicted to have at most B bits a value", 0},
-    {"convert", KEY_CONVERT, "TYPE", 0, "Round fp32 input to bf16 or fp16 (nearest even) first", 0},
+     GW_CHOICE(gw_codec_request, options.rounding, gw_rounding_names), HAS(has_rounding)},
+    {"wire-scale", "S",
+     "Value in the frame / gradient that the optimizer uses: N for a plain sum of N workers (default 1)",
+     GW_REAL(gw_codec_request, wire_scale, (double)FLT_TRUE_MIN, (double)FLT_MAX),
+     .wanted = "a positive fp32 number"},
+    {"chunk-log2", "N", "Values per chunk, 2^N, N = 12..15 (default 14)",
+     GW_INTEGER(gw_codec_request, options.chunk_log2, 12, 15)},
+    {"seed", "N", "Seed of stochastic rounding (default 0)",
+     GW_INTEGER(gw_codec_request, seed, 0, UINT64_MAX)},
+    {"step-index", "N", "Training step, for stochastic rounding (default 0)",
+     GW_INTEGER(gw_codec_request, step_index, 0, UINT32_MAX)},
+    {"rank", "N", "Number of the worker, for stochastic rounding (default 0)",
+     GW_INTEGER(gw_codec_request, rank, 0, UINT16_MAX)},
+    {"hop", "N", "Hop, for stochastic rounding (default 0)",
+     GW_INTEGER(gw_codec_request, hop, 0, UINT16_MAX)},
+    {"first-element", "N", "Index in the tensor of the first value, for stochastic rounding (default 0)",
+     GW_INTEGER(gw_codec_request, first_element, 0, UINT64_MAX)},
+    {"dtype", "TYPE", "bf16: two-byte words ('<u2') of the input are bf16",
+     GW_OTHER(gw_codec_request, u2, input_dtype_parse)},
+    {"target-bits", "B",
+     "Choose the largest tolerance with which the frame is predicted to have at most B bits a value",
+     GW_REAL(gw_codec_request, target_bits, 1e-3, 64)},
+    {"convert", "TYPE", "Round fp32 input to bf16 or fp16 (nearest even) first",
+     GW_OTHER(gw_codec_request, convert, convert_parse)},
     {0},
 };
 
-/* Key and counter of stochastic rounding. */
-static error_t random_parse(int key, const char *text, struct argp_state *state)
-{
-    gw_codec_request *request = state->input;
-    switch (key) {
-    case KEY_SEED:
-        request->seed = u64_parse(state, "--seed", text, 0, UINT64_MAX);
-        break;
-    case KEY_STEP_INDEX:
-        request->step_index = (uint32_t)u64_parse(state, "--step-index", text, 0, UINT32_MAX);
-        break;
-    case KEY_RANK:
-        request->rank = (uint16_t)u64_parse(state, "--rank", text, 0, UINT16_MAX);
-        break;
-    case KEY_HOP:
-        request->hop = (uint16_t)u64_parse(state, "--hop", text, 0, UINT16_MAX);
-        break;
-    case KEY_FIRST_ELEMENT:
-        request->first_element = u64_parse(state, "--first-element", text, 0, UINT64_MAX);
-        break;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-    return 0;
-}
-
-/* Options of rounding and of the frame. */
-static error_t format_parse(int key, char *text, struct argp_state *state)
-{
-    static const char *const presets[] = {"fast", "small", NULL};
-    static const char *const roundings[] = {"truncate", "nearest", "stochastic", NULL};
-    gw_codec_request *request = state->input;
-    gw_gcomp_options *options = &request->options;
-    double scale = 1;
-    switch (key) {
-    case KEY_STRICT:
-        options->strict = 1;
-        break;
-    case KEY_CHECKSUM:
-        options->checksum = 1;
-        break;
-    case KEY_PRESET:
-        options->preset =
-            gw_cli_parse_choice(state, "--preset", text, presets) == 0 ? GW_GCOMP_FAST : GW_GCOMP_SMALL;
-        break;
-    case KEY_ROUNDING:
-        options->rounding = (gw_gcomp_rounding)gw_cli_parse_choice(state, "--rounding", text, roundings);
-        request->has_rounding = 1;
-        break;
-    case KEY_WIRE_SCALE:
-        if (gw_cli_parse_double(text, (double)FLT_TRUE_MIN, (double)FLT_MAX, &scale) != 0) {
-            argp_error(state, "--wire-scale: '%s' is not a positive fp32 number", text);
-        }
-        request->wire_scale = (float)scale;
-        break;
-    case KEY_CHUNK_LOG2:
-        options->chunk_log2 = (uint32_t)u64_parse(state, "--chunk-log2", text, 12, 15);
-        break;
-    case KEY_DTYPE:
-        if (dtype_parse(state, "--dtype", text) != GW_BF16) {
-            argp_error(state, "--dtype: only bf16 is accepted; the file names fp32 and fp16");
-        }
-        request->u2 = GW_NPY_U2_BF16;
-        break;
-    case KEY_TARGET_BITS:
-        if (gw_cli_parse_double(text, 1e-3, 64, &request->target_bits) != 0) {
-            argp_error(state, "--target-bits: '%s' is not a number from 0.001 to 64", text);
-        }
-        break;
-    case KEY_CONVERT:
-        request->convert = dtype_parse(state, "--convert", text);
-        if (request->convert == GW_FP32) {
-            argp_error(state, "--convert: bf16 or fp16");
-        }
-        break;
-    default:
-        return random_parse(key, text, state);
-    }
-    return 0;
-}
-
-static error_t encode_parse(int key, char *text, struct argp_state *state)
-{
-    static const char *const levels[] = {"explicit", "derived", "carried", NULL};
-    static const char *const switches[] = {"off", "on", NULL};
-    gw_codec_request *request = state->input;
-    gw_gcomp_options *options = &request->options;
-    double scale = 1;
-    switch (key) {
-    case KEY_LEVELS:
-        options->levels = (gw_gcomp_levels)gw_cli_parse_choice(state, "--levels", text, levels);
-        break;
-    case KEY_DEEP_CUT:
-        options->deep_cut = gw_cli_parse_choice(state, "--deep-cut", text, switches);
-        request->has_deep_cut = 1;
-        break;
-    case KEY_BLOCK_LOG2:
-        options->block_log2 = (uint32_t)u64_parse(state, "--block-log2", text, 6, 14);
-        request->has_block_log2 = 1;
-        break;
-    case KEY_TARGET_NMSE:
-        if (gw_cli_parse_double(text, (double)FLT_MIN, 1, &scale) != 0) {
-            argp_error(state, "--target-nmse: '%s' is not a number above 0 and at most 1", text);
-        }
-        options->target_nmse = (float)scale;
-        break;
-    case KEY_LEVEL_STEP:
-        options->step = (uint32_t)u64_parse(state, "--level-step", text, 1, 6);
-        break;
-    case KEY_CAP:
-        options->cap =
-            strcmp(text, "max") == 0 ? UINT32_MAX : (uint32_t)u64_parse(state, "--cap", text, 0, 23);
-        break;
-    case KEY_DROP:
-        options->constant_drop = (uint32_t)u64_parse(state, "--drop", text, 0, 23);
-        request->has_drop = 1;
-        break;
-    default:
-        return format_parse(key, text, state);
-    }
-    return 0;
-}
-
-const struct argp gw_codec_encode_argp = {encode_options, encode_parse, NULL, NULL, NULL, NULL, NULL};
-
-static const struct argp_option run_options[] = {
-    {"tolerance-bits", KEY_TOLERANCE, "T", 0,
-     "One encode moves no parameter by more than 2^-T of its size, T = 1..23 (default 23)", 0},
-    {"noise", KEY_NOISE, "ALPHA", 0,
+static const gw_option run_options[] = {
+    {"tolerance-bits", "T",
+     "One encode moves no parameter by more than 2^-T of its size, T = 1..23 (default 23)",
+     GW_INTEGER(gw_codec_request, options.tolerance_bits, 1, 23), HAS(has_tolerance)},
+    {"noise", "ALPHA",
      "A quantum is at most ALPHA (2^-8 to 1, such as 0.25 or 1/4) times the root of the parameter's second "
      "moment. Without --tolerance-bits the only limit, else the smaller quantum counts",
-     0},
-    {"as", KEY_AS, "OPTIMIZER", 0, "Use another optimizer with the hyperparameters of the snapshot, e.g. sgd",
-     0},
-    {"backend", KEY_BACKEND, "NAME[,NAME]", 0, "Permitted backends (default: all that the machine has)", 0},
-    {"threads", 'T', "N", 0, "Threads (default 1; 0 = all CPUs)", 0},
-    {"json", KEY_JSON, NULL, 0, "Print one JSON object instead of a table", 0},
+     GW_OTHER(gw_codec_request, noise, noise_parse)},
+    {"as", "OPTIMIZER", "Use another optimizer with the hyperparameters of the snapshot, e.g. sgd",
+     GW_OTHER(gw_codec_request, as, optimizer_parse)},
+    GW_BACKEND_ROW,
+    GW_THREADS_ROW("Threads (default 1; 0 = all CPUs)"),
+    GW_JSON_ROW("Print one JSON object instead of a table"),
     {0},
 };
 
-static error_t run_parse(int key, char *text, struct argp_state *state)
+static void threads_end(struct argp_state *state, void *request)
 {
-    gw_codec_request *request = state->input;
-    switch (key) {
-    case KEY_TOLERANCE:
-        request->options.tolerance_bits = (uint32_t)u64_parse(state, "--tolerance-bits", text, 1, 23);
-        request->has_tolerance = 1;
-        break;
-    case KEY_NOISE:
-        request->noise = noise_parse(state, text);
-        break;
-    case KEY_AS:
-        request->as = gw_optimizer_from_name(text);
-        if (request->as == 0) {
-            argp_error(state, "--as: '%s' is not an optimizer", text);
-        }
-        break;
-    case KEY_BACKEND:
-        gw_cli_parse_backends(state, text, &request->backends);
-        break;
-    case 'T':
-        request->threads = (unsigned)u64_parse(state, "--threads", text, 0, GW_CLI_THREADS_MAX);
-        if (request->threads == 0) {
-            request->threads = gw_parallel_cpu_count();
-        }
-        break;
-    case KEY_JSON:
-        request->json = 1;
-        break;
-    default:
-        return ARGP_ERR_UNKNOWN;
+    gw_codec_request *codec_request = request;
+    (void)state;
+    if (codec_request->threads == 0) {
+        codec_request->threads = gw_parallel_cpu_count();
     }
-    return 0;
 }
 
-const struct argp gw_codec_run_argp = {run_options, run_parse, NULL, NULL, NULL, NULL, NULL};
+const gw_option_group gw_codec_encode_group = {.options = encode_options};
+const gw_option_group gw_codec_run_group = {.options = run_options, .end = threads_end};
 
 /* ---- handle ---- */
 
@@ -345,7 +214,8 @@ void gw_codec_request_init(gw_codec_request *request)
     memset(request, 0, sizeof *request);
     gw_gcomp_options_init(&request->options, GW_FP32);
     request->wire_scale = 1.0f;
-    request->backends = GW_BACKEND_ALL;
+    request->common.backends = GW_BACKEND_ALL;
+    request->common.len_max = request->options.len_max;
     request->threads = 1;
 }
 
@@ -424,7 +294,7 @@ int gw_codec_request_init_handle(const gw_codec_request *request, gw_dtype dtype
 {
     *options = request->options;
     options->dtype = dtype;
-    options->backends = request->backends;
+    options->backends = request->common.backends;
     const char *contradiction = request_contradiction(request, snapshot);
     if (contradiction != NULL) {
         return gw_cli_error(GW_CLI_USAGE, NULL, "%s", contradiction);
@@ -435,7 +305,6 @@ int gw_codec_request_init_handle(const gw_codec_request *request, gw_dtype dtype
     if (!request->has_deep_cut) {
         options->deep_cut = deep_cut_default(request, snapshot);
     }
-    static const char *const levels[] = {"explicit", "derived", "carried"};
     static const uint32_t explicit_steps[3] = {6, 2, 3};
     const int is_explicit = options->levels == GW_GCOMP_EXPLICIT;
     const uint32_t step = options->step != 0 ? options->step : (is_explicit ? explicit_steps[dtype - 1] : 1);
@@ -457,6 +326,6 @@ int gw_codec_request_init_handle(const gw_codec_request *request, gw_dtype dtype
     return gw_cli_error(
         GW_CLI_USAGE, NULL,
         "%s frames of %s allow steps %s and caps that are multiples of the step, at most %s (%s)",
-        levels[options->levels], gw_dtype_name(dtype), steps[!is_explicit][dtype - 1],
+        levels_names[options->levels], gw_dtype_name(dtype), steps[!is_explicit][dtype - 1],
         caps[!is_explicit][dtype - 1], gw_status_message(status));
 }

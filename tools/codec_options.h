@@ -1,19 +1,21 @@
 /*
- * Codec options of compress, decompress and verify: argp child parsers and the struct that they fill.
+ * Codec options of compress, decompress and verify: the tables and the struct that they fill.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #ifndef GW_CODEC_OPTIONS_H
 #define GW_CODEC_OPTIONS_H
 
-#include <argp.h>
-
+#include "cli_options.h"
 #include "dtype_convert.h"
 #include "gradwire/gcomp.h"
+#include "parallel_tasks.h"
 #include "snapshot.h"
 
-/* Set by gw_codec_request_init(), then by the parsers below, whose input points to it. */
+/* Set by gw_codec_request_init(), then by the options below. */
 typedef struct gw_codec_request {
+    gw_request common;
+    const char *snapshot_path; /* --snapshot: what a derived frame was made with */
     /* encoding */
     /* dtype and backends are filled in later, rounding and deep_cut unless they were given */
     gw_gcomp_options options;
@@ -30,19 +32,26 @@ typedef struct gw_codec_request {
     int has_tolerance; /* --tolerance-bits, in options */
     float noise;       /* --noise, 0 if it was not given */
     gw_optimizer_kind as;
-    uint32_t backends; /* mask, checked against the machine */
     unsigned threads;
-    int json;
+    int has_chunks; /* inspect --chunks */
 } gw_codec_request;
 
 void gw_codec_request_init(gw_codec_request *request);
 
 /* Encoding options: --levels ... --convert. */
-extern const struct argp gw_codec_encode_argp;
+extern const gw_option_group gw_codec_encode_group;
 
-/* Options of every command that runs the codec: --tolerance-bits, --noise, --as, --backend, -T,
- * --json. */
-extern const struct argp gw_codec_run_argp;
+/* Options of every command that runs the codec: --tolerance-bits, --noise, --as, --backend, -T, --json. */
+extern const gw_option_group gw_codec_run_group;
+
+/* --threads, for the tables of commands. */
+#define GW_THREADS_ROW(help)                                                                                 \
+    {                                                                                                        \
+        "threads", "N", help, GW_INTEGER(gw_codec_request, threads, 0, GW_CLI_THREADS_MAX), .letter = 'T'    \
+    }
+
+extern const char *const gw_rounding_names[]; /* by number; NULL ends them */
+extern const char *const gw_switch_names[];   /* "off", "on" */
 
 /* Whether an encode uses the precision map of its snapshot, rather than --drop or --target-nmse. */
 int gw_codec_request_uses_map(const gw_codec_request *request);

@@ -123,9 +123,10 @@ static gw_status map_compute(map_task *task, uint64_t task_count, unsigned threa
     return first_failure(task->statuses, task_count);
 }
 
-static int map_make(gw_map_run *run, const gw_gcomp_map_rule *rule, const gw_snapshot *snapshot,
-                    map_task *task, unsigned threads)
+static int map_make(gw_map_run *run, const gw_gcomp_map_rule *rule, const gw_map_run_options *options,
+                    map_task *task)
 {
+    const gw_snapshot *snapshot = task->snapshot;
     const uint64_t task_count = (snapshot->len + MAP_RANGE_LEN - 1) / MAP_RANGE_LEN;
     const uint64_t chunk_count = (snapshot->len + ((uint64_t)1 << task->chunk_log2) - 1) >> task->chunk_log2;
     run->levels = malloc((size_t)snapshot->len + 1);
@@ -139,10 +140,10 @@ static int map_make(gw_map_run *run, const gw_gcomp_map_rule *rule, const gw_sna
     task->run = run;
 
     gw_status status = GW_OK;
-    gw_cli_timer timer = {.runs = 0};
+    gw_cli_timer timer = {.runs = 0, .is_once = options->is_once};
     gw_cli_progress_begin("map");
     while (status == GW_OK && gw_cli_timer_next(&timer)) {
-        status = map_compute(task, task_count, threads);
+        status = map_compute(task, task_count, options->threads);
     }
     gw_cli_progress_end();
     run->seconds = gw_cli_timer_median(&timer);
@@ -167,7 +168,7 @@ int gw_map_run_make(gw_map_run *run, const gw_snapshot *snapshot, const gw_map_r
     task.snapshot = snapshot;
     task.backends = options->backends;
     task.chunk_log2 = options->chunk_log2;
-    const int result = map_make(run, &rule, snapshot, &task, options->threads);
+    const int result = map_make(run, &rule, options, &task);
     free(task.tops);
     free(task.statuses);
     if (result != GW_CLI_OK) {
@@ -335,6 +336,17 @@ gw_status gw_encode_run_once(gw_encode_run *run, int progress)
     return first_failure(run->statuses, run->range_count);
 }
 
+gw_status gw_encode_run_timed(gw_encode_run *run, gw_cli_timer *timer)
+{
+    gw_status status = GW_OK;
+    gw_cli_progress_begin("encode");
+    while (status == GW_OK && gw_cli_timer_next(timer)) {
+        status = gw_encode_run_once(run, timer->runs == 0);
+    }
+    gw_cli_progress_end();
+    return status;
+}
+
 /* ---- decode ---- */
 
 int gw_decode_run_init(gw_decode_run *run, const gw_gcomp *codec, const gw_gcomp_frame *frame,
@@ -423,4 +435,15 @@ gw_status gw_decode_run_once(gw_decode_run *run, uint64_t *bad_chunk, int progre
         return status;
     }
     return gw_decode_run_ranges(run, 0, run->range_count, bad_chunk, progress);
+}
+
+gw_status gw_decode_run_timed(gw_decode_run *run, gw_cli_timer *timer, uint64_t *bad_chunk)
+{
+    gw_status status = GW_OK;
+    gw_cli_progress_begin("decode");
+    while (status == GW_OK && gw_cli_timer_next(timer)) {
+        status = gw_decode_run_once(run, bad_chunk, timer->runs == 0);
+    }
+    gw_cli_progress_end();
+    return status;
 }

@@ -28,6 +28,7 @@ typedef struct gw_map_run_options {
     uint32_t chunk_log2;
     uint32_t backends;
     unsigned threads;
+    int is_once; /* do not repeat a short run for its time */
 } gw_map_run_options;
 
 /* Makes the map of a snapshot. Returns an exit code and prints messages; free with gw_map_run_free(). */
@@ -65,6 +66,10 @@ void gw_encode_run_release(gw_encode_run *run, const gw_npy *input, uint32_t chu
  * done. */
 gw_status gw_encode_run_once(gw_encode_run *run, int progress);
 
+/* The same as often as the timer says. The progress line shows how much is done, with timer->runs how many
+ * runs. */
+gw_status gw_encode_run_timed(gw_encode_run *run, gw_cli_timer *timer);
+
 /* Buffers of a decoder. dst has room for info.len elements. */
 typedef struct gw_decode_run {
     const gw_gcomp *codec;
@@ -90,5 +95,8 @@ void gw_decode_run_free(gw_decode_run *run);
 gw_status gw_decode_run_once(gw_decode_run *run, uint64_t *bad_chunk, int progress);
 gw_status gw_decode_run_ranges(gw_decode_run *run, uint64_t first, uint64_t count, uint64_t *bad_chunk,
                                int progress);
+
+/* gw_decode_run_once() as often as the timer says; see gw_encode_run_timed(). */
+gw_status gw_decode_run_timed(gw_decode_run *run, gw_cli_timer *timer, uint64_t *bad_chunk);
 
 #endif

@@ -8,37 +8,9 @@ static const struct {
     const char *name;
     size_t offset;
 } functions[] = {
-#define CALL(field, name)                                                                                    \
-    {                                                                                                        \
-        name, offsetof(cuda_device, call.field)                                                              \
-    }
-    CALL(init, "cuInit"),
-    CALL(device_get, "cuDeviceGet"),
-    CALL(device_name, "cuDeviceGetName"),
-    CALL(retain, "cuDevicePrimaryCtxRetain"),
-    CALL(release, "cuDevicePrimaryCtxRelease_v2"),
-    CALL(set_current, "cuCtxSetCurrent"),
-    CALL(synchronize, "cuCtxSynchronize"),
-    CALL(alloc, "cuMemAlloc_v2"),
-    CALL(free, "cuMemFree_v2"),
-    CALL(to_device, "cuMemcpyHtoDAsync_v2"),
-    CALL(to_host, "cuMemcpyDtoHAsync_v2"),
-    CALL(on_device, "cuMemcpyDtoDAsync_v2"),
-    CALL(fill, "cuMemsetD32Async"),
-    CALL(stream_create, "cuStreamCreate"),
-    CALL(stream_destroy, "cuStreamDestroy_v2"),
-    CALL(capture_begin, "cuStreamBeginCapture_v2"),
-    CALL(capture_end, "cuStreamEndCapture"),
-    CALL(graph_instantiate, "cuGraphInstantiateWithFlags"),
-    CALL(graph_launch, "cuGraphLaunch"),
-    CALL(graph_destroy, "cuGraphDestroy"),
-    CALL(graph_exec_destroy, "cuGraphExecDestroy"),
-    CALL(event_create, "cuEventCreate"),
-    CALL(event_record, "cuEventRecord"),
-    CALL(event_wait, "cuEventSynchronize"),
-    CALL(event_time, "cuEventElapsedTime"),
-    CALL(event_destroy, "cuEventDestroy_v2"),
-#undef CALL
+#define CUDA_DEVICE_ROW(field, name, arguments) {name, offsetof(cuda_device, call.field)},
+    CUDA_DEVICE_CALLS(CUDA_DEVICE_ROW)
+#undef CUDA_DEVICE_ROW
 };
 
 gw_status cuda_device_open(cuda_device *device, int ordinal)

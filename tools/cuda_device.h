@@ -9,6 +9,35 @@
 
 #include "gradwire/cuda.h"
 
+/* The driver's functions in use: field of cuda_device.call, name in libcuda, arguments. */
+#define CUDA_DEVICE_CALLS(CALL)                                                                              \
+    CALL(init, "cuInit", (unsigned))                                                                         \
+    CALL(device_get, "cuDeviceGet", (int *, int))                                                            \
+    CALL(device_name, "cuDeviceGetName", (char *, int, int))                                                 \
+    CALL(retain, "cuDevicePrimaryCtxRetain", (void **, int))                                                 \
+    CALL(release, "cuDevicePrimaryCtxRelease_v2", (int))                                                     \
+    CALL(set_current, "cuCtxSetCurrent", (void *))                                                           \
+    CALL(synchronize, "cuCtxSynchronize", (void))                                                            \
+    CALL(alloc, "cuMemAlloc_v2", (uint64_t *, size_t))                                                       \
+    CALL(free, "cuMemFree_v2", (uint64_t))                                                                   \
+    CALL(to_device, "cuMemcpyHtoDAsync_v2", (uint64_t, const void *, size_t, void *))                        \
+    CALL(to_host, "cuMemcpyDtoHAsync_v2", (void *, uint64_t, size_t, void *))                                \
+    CALL(on_device, "cuMemcpyDtoDAsync_v2", (uint64_t, uint64_t, size_t, void *))                            \
+    CALL(fill, "cuMemsetD32Async", (uint64_t, unsigned, size_t, void *))                                     \
+    CALL(stream_create, "cuStreamCreate", (void **, unsigned))                                               \
+    CALL(stream_destroy, "cuStreamDestroy_v2", (void *))                                                     \
+    CALL(capture_begin, "cuStreamBeginCapture_v2", (void *, int))                                            \
+    CALL(capture_end, "cuStreamEndCapture", (void *, void **))                                               \
+    CALL(graph_instantiate, "cuGraphInstantiateWithFlags", (void **, void *, unsigned long long))            \
+    CALL(graph_launch, "cuGraphLaunch", (void *, void *))                                                    \
+    CALL(graph_destroy, "cuGraphDestroy", (void *))                                                          \
+    CALL(graph_exec_destroy, "cuGraphExecDestroy", (void *))                                                 \
+    CALL(event_create, "cuEventCreate", (void **, unsigned))                                                 \
+    CALL(event_record, "cuEventRecord", (void *, void *))                                                    \
+    CALL(event_wait, "cuEventSynchronize", (void *))                                                         \
+    CALL(event_time, "cuEventElapsedTime", (float *, void *, void *))                                        \
+    CALL(event_destroy, "cuEventDestroy_v2", (void *))
+
 typedef struct cuda_device {
     void *library;
     void *context;
@@ -16,32 +45,9 @@ typedef struct cuda_device {
     char name[256];
     uint32_t error; /* code of the driver call that failed last */
     struct {
-        int (*init)(unsigned);
-        int (*device_get)(int *, int);
-        int (*device_name)(char *, int, int);
-        int (*retain)(void **, int);
-        int (*release)(int);
-        int (*set_current)(void *);
-        int (*synchronize)(void);
-        int (*alloc)(uint64_t *, size_t);
-        int (*free)(uint64_t);
-        int (*to_device)(uint64_t, const void *, size_t, void *);
-        int (*to_host)(void *, uint64_t, size_t, void *);
-        int (*on_device)(uint64_t, uint64_t, size_t, void *);
-        int (*fill)(uint64_t, unsigned, size_t, void *);
-        int (*stream_create)(void **, unsigned);
-        int (*stream_destroy)(void *);
-        int (*capture_begin)(void *, int);
-        int (*capture_end)(void *, void **);
-        int (*graph_instantiate)(void **, void *, unsigned long long);
-        int (*graph_launch)(void *, void *);
-        int (*graph_destroy)(void *);
-        int (*graph_exec_destroy)(void *);
-        int (*event_create)(void **, unsigned);
-        int (*event_record)(void *, void *);
-        int (*event_wait)(void *);
-        int (*event_time)(float *, void *, void *);
-        int (*event_destroy)(void *);
+#define CUDA_DEVICE_FIELD(field, name, arguments) int(*field) arguments;
+        CUDA_DEVICE_CALLS(CUDA_DEVICE_FIELD)
+#undef CUDA_DEVICE_FIELD
     } call;
 } cuda_device;
 

@@ -8,20 +8,17 @@
 #include "cli_common.h"
 #include "frame_explain.h"
 
-#include <fcntl.h>
 #include <float.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 static gw_status handle_check(gw_frame_input *frame, const gw_codec_request *request, uint32_t tolerance_bits)
 {
     gw_gcomp_options options;
     gw_gcomp_options_init(&options, frame->info.dtype);
-    options.backends = request->backends;
+    options.backends = request->common.backends;
     options.tolerance_bits = tolerance_bits;
     options.chunk_log2 = frame->info.chunk_log2;
-    options.len_max = request->options.len_max;
+    options.len_max = request->common.len_max;
     gw_status status = gw_gcomp_init(&frame->codec, &options);
     if (status == GW_OK) {
         gw_gcomp_info info;
@@ -41,8 +38,9 @@ static uint32_t tolerance_find(const gw_gcomp_info *info, uint32_t map_base)
 }
 
 /* A derived frame: makes the map and checks that it is the sender's. */
-static int derived_check(gw_frame_input *frame, const char *snapshot_path, const gw_codec_request *request)
+static int derived_check(gw_frame_input *frame, const gw_codec_request *request)
 {
+    const char *snapshot_path = request->snapshot_path;
     const char *name = frame->input.name;
     const uint64_t scale_offset = frame->info.installed ? 44 : 36;
     if (snapshot_path == NULL) {
@@ -70,8 +68,9 @@ static int derived_check(gw_frame_input *frame, const char *snapshot_path, const
                             "--noise needs an optimizer with a second moment, this is %s",
                             gw_optimizer_name(frame->snapshot.optimizer.kind));
     }
-    const gw_map_run_options map_options = {gw_codec_request_limits(request), frame->info.wire_scale,
-                                            frame->info.chunk_log2, request->backends, request->threads};
+    const gw_map_run_options map_options = {
+        gw_codec_request_limits(request), frame->info.wire_scale, frame->info.chunk_log2,
+        request->common.backends,         request->threads,       0};
     result = gw_map_run_make(&frame->map, &frame->snapshot, &map_options);
     if (result != GW_CLI_OK) {
         return result;
@@ -91,27 +90,25 @@ static int derived_check(gw_frame_input *frame, const char *snapshot_path, const
     return gw_frame_explain(&frame->input, status, UINT64_MAX);
 }
 
-static int frame_check(gw_frame_input *frame, const char *snapshot_path, const gw_codec_request *request)
+static int frame_check(gw_frame_input *frame, const gw_codec_request *request)
 {
     const gw_input_file *input = &frame->input;
-    gw_status status = gw_gcomp_peek(input->data, input->size, request->options.len_max, &frame->info);
+    gw_status status = gw_gcomp_peek(input->data, input->size, request->common.len_max, &frame->info);
     if (status == GW_OK) {
         status = handle_check(frame, request, request->options.tolerance_bits);
     }
     if (status != GW_ERR_MAP) {
         return gw_frame_explain(input, status, UINT64_MAX);
     }
-    return derived_check(frame, snapshot_path, request);
+    return derived_check(frame, request);
 }
 
-int gw_frame_input_open(gw_frame_input *frame, const char *path, const char *snapshot_path,
-                        const gw_codec_request *request)
+int gw_frame_input_open(gw_frame_input *frame, gw_input_file *input, const gw_codec_request *request)
 {
     memset(frame, 0, sizeof *frame);
-    int result = gw_input_file_open_frame(&frame->input, path, request->options.len_max);
-    if (result == GW_CLI_OK) {
-        result = frame_check(frame, snapshot_path, request);
-    }
+    frame->input = *input;
+    memset(input, 0, sizeof *input);
+    const int result = frame_check(frame, request);
     if (result != GW_CLI_OK) {
         gw_frame_input_close(frame);
     }
@@ -124,21 +121,4 @@ void gw_frame_input_close(gw_frame_input *frame)
     gw_snapshot_close(&frame->snapshot);
     gw_input_file_close(&frame->input);
     memset(frame, 0, sizeof *frame);
-}
-
-int gw_frame_file_has_codec(const char *path, unsigned codec)
-{
-    static const uint8_t magic[4] = {0x67, 0x57, 0x66, 0x1a};
-    uint8_t head[6];
-    struct stat status;
-    if (stat(path, &status) != 0 || !S_ISREG(status.st_mode)) {
-        return 0;
-    }
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        return 0;
-    }
-    const ssize_t got = read(fd, head, sizeof head);
-    (void)close(fd);
-    return got == (ssize_t)sizeof head && memcmp(head, magic, sizeof magic) == 0 && head[5] == codec;
 }

@@ -19,15 +19,11 @@ typedef struct gw_frame_input {
 } gw_frame_input;
 
 /*
- * Opens a frame and applies rules 1 to 16 of docs/format.md. snapshot_path may be NULL. A request with
- * neither tolerance nor noise limit takes the tolerance from the frame. Returns an exit code and prints
- * messages; on failure the object is closed.
+ * Applies rules 1 to 16 of docs/format.md to a frame that is open; *input moves into *frame and is zeroed. A
+ * request with neither tolerance nor noise limit takes the tolerance from the frame. Returns an exit code and
+ * prints messages; on failure the object is closed.
  */
-int gw_frame_input_open(gw_frame_input *frame, const char *path, const char *snapshot_path,
-                        const gw_codec_request *request);
+int gw_frame_input_open(gw_frame_input *frame, gw_input_file *input, const gw_codec_request *request);
 void gw_frame_input_close(gw_frame_input *frame);
-
-/* 1 for a regular file that starts like a frame of the given codec (docs/format.md section 2, byte 5). */
-int gw_frame_file_has_codec(const char *path, unsigned codec);
 
 #endif

@@ -84,13 +84,13 @@ json_t *gw_tensor_report_json(const char *command, const gw_tensor_input *tensor
                               const gw_codec_request *request, const gw_gcomp_info *info,
                               const gw_frame_parts *parts)
 {
-    const uint64_t input_size = tensor->len * gw_dtype_size(tensor->dtype);
+    const uint64_t input_size = tensor->in.len * gw_dtype_size(tensor->in.dtype);
     json_t *report = gw_frame_report_json(command, info, parts);
     gw_frame_report_add_parts(report, info, parts);
     gw_cli_json_count(report, "input_bytes", input_size);
     gw_cli_json_count(report, "output_bytes", info->frame_size);
-    gw_cli_json_number(report, "rate_fp32", (double)info->frame_size / (4.0 * (double)tensor->len));
-    gw_cli_json_number(report, "rate_bf16", (double)info->frame_size / (2.0 * (double)tensor->len));
+    gw_cli_json_number(report, "rate_fp32", (double)info->frame_size / (4.0 * (double)tensor->in.len));
+    gw_cli_json_number(report, "rate_bf16", (double)info->frame_size / (2.0 * (double)tensor->in.len));
     gw_cli_json_flag(report, "constant", info->constant);
     gw_cli_json_flag(report, "strict", info->strict);
     gw_cli_json_flag(report, "checksum", info->checksum);
@@ -110,7 +110,7 @@ json_t *gw_tensor_report_json(const char *command, const gw_tensor_input *tensor
         gw_cli_json_count(report, "chosen_tolerance_bits", tensor->options.tolerance_bits);
         gw_cli_json_count(report, "predicted_bytes", tensor->predicted_size);
     }
-    gw_cli_json_text(report, "backend", gw_codec_backend_name(request->backends));
+    gw_cli_json_text(report, "backend", gw_codec_backend_name(request->common.backends));
     gw_cli_json_count(report, "threads", request->threads);
     if (tensor->map.levels != NULL) {
         gw_cli_json_number(report, "map_seconds", tensor->map.seconds);
@@ -152,18 +152,19 @@ void gw_tensor_report_print(const gw_tensor_input *tensor, const gw_gcomp_info *
                             const gw_frame_parts *parts)
 {
     printf("  %llu values of %s, %s levels, step %u, cap %u, drops by %s%s%s, %s, %s\n",
-           (unsigned long long)tensor->len, gw_dtype_name(tensor->dtype), gw_levels_name(info), info->step,
-           info->cap, gw_tensor_input_map_name(tensor), tensor->options.deep_cut ? ", deep cut" : "",
-           info->strict ? ", strict" : "", rounding_name(&tensor->options), preset_name(&tensor->options));
+           (unsigned long long)tensor->in.len, gw_dtype_name(tensor->in.dtype), gw_levels_name(info),
+           info->step, info->cap, gw_tensor_input_map_name(tensor),
+           tensor->options.deep_cut ? ", deep cut" : "", info->strict ? ", strict" : "",
+           rounding_name(&tensor->options), preset_name(&tensor->options));
     if (tensor->target_bits > 0) {
         printf("  at most %g bits a value: tolerance of %u bits chosen, %llu bytes predicted\n",
                tensor->target_bits, tensor->options.tolerance_bits,
                (unsigned long long)tensor->predicted_size);
     }
     gw_frame_report_print(info, parts);
-    if (tensor->len > 0) {
-        const double percent = 100.0 * (double)info->frame_size / (double)tensor->len;
+    if (tensor->in.len > 0) {
+        const double percent = 100.0 * (double)info->frame_size / (double)tensor->in.len;
         printf("  %.2f %% of the input, %.2f %% of fp32, %.2f %% of bf16\n",
-               percent / (double)gw_dtype_size(tensor->dtype), percent / 4, percent / 2);
+               percent / (double)gw_dtype_size(tensor->in.dtype), percent / 4, percent / 2);
     }
 }

@@ -5,152 +5,112 @@
  */
 #include "cli_common.h"
 #include "cmd.h"
-#include "frame_input.h"
 #include "gradwire/gradwire.h"
 #include "input_file.h"
-#ifdef GW_CLI_CLASSIC
-#include "classic/cmd_classic.h"
-#endif
+#include "verbs.h"
 #ifdef GW_CLI_PLAN
 #include "cmd_plan.h"
-#endif
-#ifdef GW_CLI_THC
-#include "thc/cmd_thc.h"
 #endif
 
 #include <argp.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Codec numbers of frames (docs/format.md section 2, byte 5). */
-enum { CODEC_GCOMP = 1, CODEC_THC = 2, CODEC_CLASSIC = 3 };
+typedef struct command {
+    const char *name; /* NULL ends a table */
+    int (*run)(int argc, char **argv);
+    const char *summary;
+} command;
 
-/* ---- commands with several codecs ---- */
+/* ---- gradwire classic SUBCOMMAND ---- */
 
-/* The value of --codec on a command line, NULL if there is none. */
-static const char *codec_option(int argc, char **argv)
+static int classic_compress(int argc, char **argv)
 {
-    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
-        if (strncmp(argv[i], "--codec=", 8) == 0) {
-            return argv[i] + 8;
-        }
-        if (strcmp(argv[i], "--codec") == 0 && i + 1 < argc) {
-            return argv[i + 1];
-        }
+    return gw_codec_compress(&gw_classic_verbs, argc, argv);
+}
+
+static int classic_decompress(int argc, char **argv)
+{
+    return gw_codec_decompress(&gw_classic_verbs, argc, argv);
+}
+
+static int classic_frame_inspect(int argc, char **argv)
+{
+    return gw_codec_inspect(&gw_classic_verbs, argc, argv);
+}
+
+static const command classic_commands[] = {
+    {"compress", classic_compress, "an array or a snapshot's gradient to a frame"},
+    {"decompress", classic_decompress, "a frame to an array"},
+    {"inspect", classic_frame_inspect, "print what a frame consists of"},
+    {"norms", gw_cmd_classic_norms, "block norms that ranks share (qsgd, terngrad)"},
+    {"aggregate", gw_cmd_classic_aggregate, "votes and sums of encoded values"},
+    {0},
+};
+
+static const command *command_find(const command *commands, const char *name)
+{
+    while (commands->name != NULL && strcmp(commands->name, name) != 0) {
+        commands++;
     }
-    return NULL;
+    return commands->name != NULL ? commands : NULL;
 }
 
-/* The codec that --codec chooses, or an argument that names a frame. */
-static unsigned codec_of(int argc, char **argv, int by_file)
+static void commands_print(const command *commands, FILE *stream)
 {
-    const char *codec = codec_option(argc, argv);
-    if (codec != NULL) {
-        return strcmp(codec, "thc") == 0       ? CODEC_THC
-               : strcmp(codec, "classic") == 0 ? CODEC_CLASSIC
-                                               : CODEC_GCOMP;
+    for (; commands->name != NULL; commands++) {
+        fprintf(stream, "  %-11s %s\n", commands->name, commands->summary);
     }
-    for (int i = 1; by_file && i < argc; i++) {
-        /* An existing output file does not count. */
-        const int is_output = strcmp(argv[i - 1], "-o") == 0 || strcmp(argv[i - 1], "--output") == 0;
-        if (argv[i][0] == '-' || is_output) {
-            continue;
-        }
-        for (unsigned number = CODEC_THC; number <= CODEC_CLASSIC; number++) {
-            if (gw_frame_file_has_codec(argv[i], number)) {
-                return number;
-            }
-        }
+}
+
+static int classic(int argc, char **argv)
+{
+    if (argc < 2) {
+        return gw_cli_error(GW_CLI_USAGE, NULL,
+                            "classic: a subcommand is missing; gradwire classic --help lists them");
     }
-    return CODEC_GCOMP;
-}
-
-#ifndef GW_CLI_THC
-static int thc_missing(int argc, char **argv)
-{
-    (void)argc;
-    return gw_cli_error(GW_CLI_USAGE, NULL, "%s: this build has no THC codec",
-                        argv[0] + strcspn(argv[0], " ") + 1);
-}
-#define gw_cmd_thc_compress   thc_missing
-#define gw_cmd_thc_decompress thc_missing
-#define gw_cmd_thc_inspect    thc_missing
-#endif
-
-#ifndef GW_CLI_CLASSIC
-static int classic_missing(int argc, char **argv)
-{
-    (void)argc;
-    return gw_cli_error(GW_CLI_USAGE, NULL, "%s: this build has no classic codecs",
-                        argv[0] + strcspn(argv[0], " ") + 1);
-}
-#define gw_cmd_classic_compress   classic_missing
-#define gw_cmd_classic_decompress classic_missing
-#define gw_cmd_classic_inspect    classic_missing
-#endif
-
-static int command_compress(int argc, char **argv)
-{
-    const unsigned codec = codec_of(argc, argv, 0);
-    return codec == CODEC_THC       ? gw_cmd_thc_compress(argc, argv)
-           : codec == CODEC_CLASSIC ? gw_cmd_classic_compress(argc, argv)
-                                    : gw_cmd_compress(argc, argv);
-}
-
-static int command_decompress(int argc, char **argv)
-{
-    const unsigned codec = codec_of(argc, argv, 1);
-    return codec == CODEC_THC       ? gw_cmd_thc_decompress(argc, argv)
-           : codec == CODEC_CLASSIC ? gw_cmd_classic_decompress(argc, argv)
-                                    : gw_cmd_decompress(argc, argv);
-}
-
-static int command_inspect(int argc, char **argv)
-{
-    const unsigned codec = codec_of(argc, argv, 1);
-    return codec == CODEC_THC       ? gw_cmd_thc_inspect(argc, argv)
-           : codec == CODEC_CLASSIC ? gw_cmd_classic_inspect(argc, argv)
-                                    : gw_cmd_inspect(argc, argv);
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-?") == 0 || strcmp(argv[1], "help") == 0) {
+        printf("usage: gradwire classic SUBCOMMAND [OPTIONS] [FILES]\n\n");
+        commands_print(classic_commands, stdout);
+        printf("\ngradwire classic SUBCOMMAND --help lists the options.\n");
+        return GW_CLI_OK;
+    }
+    const command *found = command_find(classic_commands, argv[1]);
+    if (found == NULL) {
+        return gw_cli_error(GW_CLI_USAGE, NULL,
+                            "classic has no subcommand \"%.40s\"; gradwire classic --help lists them",
+                            argv[1]);
+    }
+    char name[64];
+    (void)snprintf(name, sizeof name, "gradwire classic %s", found->name);
+    argv[1] = name;
+    return found->run(argc - 1, argv + 1);
 }
 
 /* ---- dispatch ---- */
 
-typedef struct command {
-    const char *name;
-    int (*run)(int argc, char **argv);
-} command;
-
-static const command commands[] = {
-    {"compress", command_compress}, {"decompress", command_decompress},
-    {"inspect", command_inspect},   {"verify", gw_cmd_verify},
-    {"rate", gw_cmd_rate},          {"info", gw_cmd_info},
+static const command all_commands[] = {
+    {"compress", gw_verb_compress, "an array or a snapshot to a frame"},
+    {"decompress", gw_verb_decompress, "a frame to an array"},
+    {"inspect", gw_verb_inspect, "print what a frame consists of"},
+    {"verify", gw_cmd_verify, "check a frame, or measure a round trip"},
+    {"rate", gw_cmd_rate, "bits and errors of every tolerance or noise limit"},
+    {"info", gw_cmd_info, "version, backends, CPU"},
+    {"norm", gw_cmd_norm, "block norms of an array (THC)"},
+    {"aggregate", gw_cmd_aggregate, "add THC frames"},
+    {"table", gw_cmd_table, "optimal quantization tables (THC)"},
+    {"thc-plan", gw_cmd_thc_plan, "recommend THC parameters"},
+    {"classic", classic, "Top-k, DGC, signs, QSGD, TernGrad and others"},
 #ifdef GW_CLI_PLAN
-    {"plan", gw_cmd_plan},
+    {"plan", gw_cmd_plan, "what to fuse, compress and send how"},
 #endif
-#ifdef GW_CLI_THC
-    {"norm", gw_cmd_norm},          {"table", gw_cmd_table},
-    {"thc-plan", gw_cmd_thc_plan},  {"aggregate", gw_cmd_aggregate},
-#endif
-#ifdef GW_CLI_CLASSIC
-    {"classic", gw_cmd_classic},
-#endif
+    {0},
 };
-enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
 
 static void version_print(FILE *stream, struct argp_state *state)
 {
     (void)state;
     fprintf(stream, "gradwire %s (frame format 0)\n", gw_version_string());
-}
-
-static const command *command_find(const char *name)
-{
-    for (int i = 0; i < COMMAND_COUNT; i++) {
-        if (strcmp(commands[i].name, name) == 0) {
-            return &commands[i];
-        }
-    }
-    return NULL;
 }
 
 typedef struct main_arguments {
@@ -163,7 +123,7 @@ static error_t main_parse(int key, char *text, struct argp_state *state)
     main_arguments *arguments = state->input;
     switch (key) {
     case ARGP_KEY_ARG:
-        arguments->command = command_find(text);
+        arguments->command = command_find(all_commands, text);
         if (arguments->command == NULL) {
             argp_error(state, "'%s' is not a command of this build", text);
         }
@@ -181,35 +141,34 @@ static error_t main_parse(int key, char *text, struct argp_state *state)
     return 0;
 }
 
+/* The help lists the commands where its text has %s. */
+static char *help_filter(int key, const char *text, void *input)
+{
+    char *help = NULL;
+    size_t size = 0;
+    const char *place = key == ARGP_KEY_HELP_POST_DOC && text != NULL ? strstr(text, "%s") : NULL;
+    FILE *stream = place != NULL ? open_memstream(&help, &size) : NULL;
+    (void)input;
+    if (stream == NULL) {
+        return (char *)(uintptr_t)text;
+    }
+    (void)fwrite(text, 1, (size_t)(place - text), stream);
+    commands_print(all_commands, stream);
+    fputs(place + 2, stream);
+    (void)fclose(stream);
+    return help;
+}
+
 static const struct argp main_argp = {
     NULL,
     main_parse,
     "COMMAND [ARGUMENT...]",
     "Gradient compression, near-lossless and homomorphic, and plans for when to use it.\v"
-    "Commands:\n"
-    "  compress    an array or a snapshot to a frame\n"
-    "  decompress  a frame to an array\n"
-    "  inspect     print what a frame consists of\n"
-    "  verify      check a frame, or measure a round trip\n"
-    "  rate        bits and errors of every tolerance or noise limit\n"
-    "  info        version, backends, CPU\n"
-#ifdef GW_CLI_THC
-    "  norm        block norms of an array (THC)\n"
-    "  aggregate   add THC frames\n"
-    "  table       optimal quantization tables (THC)\n"
-    "  thc-plan    recommend THC parameters\n"
-#endif
-#ifdef GW_CLI_CLASSIC
-    "  classic     Top-k, DGC, signs, QSGD, TernGrad and others\n"
-#endif
-#ifdef GW_CLI_PLAN
-    "  plan        what to fuse, compress and send how\n"
-#endif
-    "\n"
+    "Commands:\n%s\n"
     "gradwire COMMAND --help describes each. Exit codes: 0 done, 1 bad data, 2 bad command line, 3 input or "
     "output failed.",
     NULL,
-    NULL,
+    help_filter,
     NULL,
 };
 

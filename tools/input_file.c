@@ -139,6 +139,28 @@ int gw_input_file_open_frame(gw_input_file *input, const char *path, uint64_t le
     return result;
 }
 
+static const uint8_t frame_magic[4] = {0x67, 0x57, 0x66, 0x1a};
+
+int gw_input_file_is_frame(const gw_input_file *input)
+{
+    return input->size >= sizeof frame_magic && memcmp(input->data, frame_magic, sizeof frame_magic) == 0;
+}
+
+unsigned gw_frame_file_codec(const char *path)
+{
+    uint8_t head[6];
+    struct stat status;
+    if (stat(path, &status) != 0 || !S_ISREG(status.st_mode)) {
+        return 0;
+    }
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const ssize_t got = fd >= 0 ? read(fd, head, sizeof head) : -1;
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    return got == (ssize_t)sizeof head && memcmp(head, frame_magic, sizeof frame_magic) == 0 ? head[5] : 0;
+}
+
 void gw_input_file_close(gw_input_file *input)
 {
     if (input->mapped) {

@@ -38,6 +38,12 @@ int gw_input_file_fill(gw_input_file *input, uint64_t size);
  * the frame and one byte more. An invalid header is no error here. */
 int gw_input_file_open_frame(gw_input_file *input, const char *path, uint64_t len_max);
 
+/* 1 if the bytes begin like a frame. */
+int gw_input_file_is_frame(const gw_input_file *input);
+
+/* The codec (docs/format.md section 2, byte 5) of a regular file that begins like a frame, else 0. */
+unsigned gw_frame_file_codec(const char *path);
+
 void gw_input_file_close(gw_input_file *input);
 void gw_input_file_guard(void);
 

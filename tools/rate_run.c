@@ -2,36 +2,6 @@
 #include "rate_run.h"
 
 #include <stdlib.h>
-#include <string.h>
-
-static gw_status map_fill(gw_map_run *run, const gw_rate_map *from, const gw_gcomp_map_rule *rule)
-{
-    uint32_t top = 0;
-    const size_t len = (size_t)from->len;
-    gw_status status = gw_gcomp_map_scan(rule, from->state, len, from->backends, &top);
-    run->map = (gw_gcomp_map){run->levels,      run->digest, gw_gcomp_map_base(top),
-                              from->wire_scale, from->len,   from->chunk_log2};
-    if (status == GW_OK) {
-        status = gw_gcomp_map_build(rule, from->state, len, run->map.base, from->backends, run->levels);
-    }
-    return status == GW_OK ? gw_gcomp_map_digest(run->levels, len, from->chunk_log2, run->digest) : status;
-}
-
-gw_status gw_rate_map_make(gw_map_run *run, const gw_rate_map *from, const gw_gcomp_map_limits *limits)
-{
-    gw_gcomp_map_rule rule;
-    memset(run, 0, sizeof *run);
-    gw_status status = gw_gcomp_map_rule_init(from->optimizer, from->wire_scale, limits, &rule);
-    if (status == GW_OK) {
-        run->levels = malloc((size_t)from->len + 1);
-        run->digest = calloc((size_t)(from->len >> from->chunk_log2) + 1, sizeof *run->digest);
-        status = run->levels == NULL || run->digest == NULL ? GW_ERR_LIMIT : map_fill(run, from, &rule);
-    }
-    if (status != GW_OK) {
-        gw_map_run_free(run);
-    }
-    return status;
-}
 
 int gw_rate_run(gw_gcomp_rate *rate, gw_gcomp_rate_kind kind, const gw_gcomp *codec,
                 const gw_gcomp_source *source, const char *name)
@@ -56,19 +26,20 @@ int gw_rate_run(gw_gcomp_rate *rate, gw_gcomp_rate_kind kind, const gw_gcomp *co
 int gw_rate_choose(gw_tensor_input *tensor, double target_bits)
 {
     gw_gcomp_rate rate;
-    int result = gw_rate_run(&rate, GW_GCOMP_RATE_TOLERANCE, &tensor->codec, &tensor->source, tensor->name);
+    int result =
+        gw_rate_run(&rate, GW_GCOMP_RATE_TOLERANCE, &tensor->codec, &tensor->source, tensor->in.name);
     if (result != GW_CLI_OK) {
         return result;
     }
-    const uint64_t size_max = (uint64_t)(target_bits * (double)tensor->len / 8);
+    const uint64_t size_max = (uint64_t)(target_bits * (double)tensor->in.len / 8);
     if (gw_gcomp_rate_tolerance(&rate, size_max, &tensor->options.tolerance_bits) != GW_OK) {
-        return gw_cli_error(GW_CLI_BAD_DATA, tensor->name,
+        return gw_cli_error(GW_CLI_BAD_DATA, tensor->in.name,
                             "--target-bits: the smallest frame needs %.4f bits a value",
-                            8 * (double)gw_gcomp_rate_size(&rate, 0) / (double)tensor->len);
+                            8 * (double)gw_gcomp_rate_size(&rate, 0) / (double)tensor->in.len);
     }
     tensor->target_bits = target_bits;
     tensor->predicted_size = gw_gcomp_rate_size(&rate, tensor->options.tolerance_bits - 1);
     const gw_status status = gw_gcomp_init(&tensor->codec, &tensor->options);
     return status == GW_OK ? GW_CLI_OK
-                           : gw_cli_error(GW_CLI_USAGE, tensor->name, "%s", gw_status_message(status));
+                           : gw_cli_error(GW_CLI_USAGE, tensor->in.name, "%s", gw_status_message(status));
 }

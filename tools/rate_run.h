@@ -8,18 +8,6 @@
 
 #include "tensor_input.h"
 
-/* What the map of a curve is made from. */
-typedef struct gw_rate_map {
-    const gw_optimizer *optimizer;
-    const gw_optimizer_state *state;
-    uint64_t len;
-    float wire_scale;
-    uint32_t chunk_log2, backends;
-} gw_rate_map;
-
-/* Makes a map with these limits (NULL: the tolerance) in one thread. Free with gw_map_run_free(). */
-gw_status gw_rate_map_make(gw_map_run *run, const gw_rate_map *from, const gw_gcomp_map_limits *limits);
-
 /* The curve of one source. Returns an exit code and prints messages. */
 int gw_rate_run(gw_gcomp_rate *rate, gw_gcomp_rate_kind kind, const gw_gcomp *codec,
                 const gw_gcomp_source *source, const char *name);

@@ -39,10 +39,10 @@ static void value_rule_init(value_rule *rule, const gw_tensor_input *tensor, con
     const gw_gcomp_options *options = &tensor->options;
     memset(rule, 0, sizeof *rule);
     rule->tensor = tensor;
-    rule->dtype = tensor->dtype;
-    rule->mantissa_bits = (int)gw_dtype_mantissa_bits(tensor->dtype);
-    rule->exponent_bias = tensor->dtype == GW_FP16 ? 15 : 127;
-    rule->exponent_max = tensor->dtype == GW_FP16 ? 142 : 254;
+    rule->dtype = tensor->in.dtype;
+    rule->mantissa_bits = (int)gw_dtype_mantissa_bits(tensor->in.dtype);
+    rule->exponent_bias = tensor->in.dtype == GW_FP16 ? 15 : 127;
+    rule->exponent_max = tensor->in.dtype == GW_FP16 ? 142 : 254;
     rule->strict = info->strict;
     rule->levels = info->levels;
     rule->rounding = options->rounding;
@@ -93,7 +93,8 @@ static int quantum_of_error(const value_rule *rule, uint64_t first, uint64_t len
     const gw_tensor_input *tensor = rule->tensor;
     double sum[4] = {0, 0, 0, 0};
     for (uint64_t i = 0; i < len; i++) {
-        const double x = gw_dtype_value(rule->dtype, gw_dtype_bits(rule->dtype, tensor->values, first + i));
+        const double x =
+            gw_dtype_value(rule->dtype, gw_dtype_bits(rule->dtype, tensor->in.values, first + i));
         if (isfinite(x) && (rule->dtype == GW_FP16 || fabs(x) >= 0x1p-126)) {
             sum[i % 4] += x * x;
         }
@@ -111,7 +112,7 @@ static int quantum_of_error(const value_rule *rule, uint64_t first, uint64_t len
 /* The quanta of the chunk that starts at `first`. Far below the largest of the chunk nothing is cut. */
 static void chunk_quanta_make(value_rule *rule, uint64_t first)
 {
-    const uint64_t left = rule->tensor->len - first;
+    const uint64_t left = rule->tensor->in.len - first;
     const uint64_t chunk_len = (uint64_t)1 << rule->chunk_log2;
     const uint64_t len = left < chunk_len ? left : chunk_len;
     const uint64_t block_len = (uint64_t)1 << rule->block_log2;
@@ -258,18 +259,18 @@ static void parameters_compare(const gw_tensor_input *tensor, const void *decode
                                gw_roundtrip *result)
 {
     gw_optimizer_update update;
-    const gw_optimizer_state *state = &tensor->snapshot.state;
+    const gw_optimizer_state *state = &tensor->in.snapshot.state;
     deviation_sum ours = {&result->deviation, 0};
     deviation_sum plain = {&result->truncated, 0};
-    gw_optimizer_update_init(&update, &tensor->snapshot.optimizer);
-    for (uint64_t i = 0; i < tensor->len; i++) {
-        const uint32_t x_bits = gw_dtype_bits(tensor->dtype, tensor->values, i);
-        const double x = gw_dtype_value(tensor->dtype, x_bits);
+    gw_optimizer_update_init(&update, &tensor->in.snapshot.optimizer);
+    for (uint64_t i = 0; i < tensor->in.len; i++) {
+        const uint32_t x_bits = gw_dtype_bits(tensor->in.dtype, tensor->in.values, i);
+        const double x = gw_dtype_value(tensor->in.dtype, x_bits);
         if (!isfinite(x)) {
             continue;
         }
-        const double y = gw_dtype_value(tensor->dtype, gw_dtype_bits(tensor->dtype, decoded, i));
-        const double truncated = gw_dtype_value(tensor->dtype, truncate_bits(tensor->dtype, x_bits));
+        const double y = gw_dtype_value(tensor->in.dtype, gw_dtype_bits(tensor->in.dtype, decoded, i));
+        const double truncated = gw_dtype_value(tensor->in.dtype, truncate_bits(tensor->in.dtype, x_bits));
         const double theta = (double)state->param[i];
         const double scale = (double)wire_scale;
         const double exact = gw_optimizer_update_param(&update, state, i, x / scale);
@@ -281,8 +282,8 @@ static void parameters_compare(const gw_tensor_input *tensor, const void *decode
                           gw_optimizer_update_param(&update, state, i, truncated / scale), i);
         }
     }
-    result->deviation.mean = tensor->len == 0 ? 0 : ours.sum / (double)tensor->len;
-    result->truncated.mean = tensor->len == 0 ? 0 : plain.sum / (double)tensor->len;
+    result->deviation.mean = tensor->in.len == 0 ? 0 : ours.sum / (double)tensor->in.len;
+    result->truncated.mean = tensor->in.len == 0 ? 0 : plain.sum / (double)tensor->in.len;
     result->has_deviation = 1;
 }
 
@@ -296,9 +297,9 @@ void gw_roundtrip_compare(const gw_tensor_input *tensor, const gw_gcomp_info *in
     double magnitude_sum = 0;
     double shift_sum = 0;
     uint64_t counted = 0;
-    for (uint64_t i = 0; i < tensor->len; i++) {
-        const uint32_t x_bits = gw_dtype_bits(tensor->dtype, tensor->values, i);
-        const uint32_t y_bits = gw_dtype_bits(tensor->dtype, decoded, i);
+    for (uint64_t i = 0; i < tensor->in.len; i++) {
+        const uint32_t x_bits = gw_dtype_bits(tensor->in.dtype, tensor->in.values, i);
+        const uint32_t y_bits = gw_dtype_bits(tensor->in.dtype, decoded, i);
         int flushed = 0;
         if (!value_is_allowed(&rule, i, x_bits, y_bits, &flushed)) {
             result->beyond_index = result->beyond == 0 ? i : result->beyond_index;
@@ -306,8 +307,8 @@ void gw_roundtrip_compare(const gw_tensor_input *tensor, const gw_gcomp_info *in
         }
         result->changed += x_bits != y_bits;
         result->flushed += (uint64_t)flushed;
-        const double x = gw_dtype_value(tensor->dtype, x_bits);
-        const double y = gw_dtype_value(tensor->dtype, y_bits);
+        const double x = gw_dtype_value(tensor->in.dtype, x_bits);
+        const double y = gw_dtype_value(tensor->in.dtype, y_bits);
         if (isfinite(x) && isfinite(y) && x != 0) {
             const double relative = fabs(y - x) / fabs(x);
             error_sum += relative;
@@ -321,7 +322,7 @@ void gw_roundtrip_compare(const gw_tensor_input *tensor, const gw_gcomp_info *in
     }
     result->error_mean = counted == 0 ? 0 : error_sum / (double)counted;
     result->bias = magnitude_sum == 0 ? 0 : shift_sum / magnitude_sum;
-    if (tensor->is_snapshot) {
+    if (tensor->in.is_snapshot) {
         parameters_compare(tensor, decoded, wire_scale, result);
     }
 }

@@ -1,5 +1,5 @@
 /*
- * What compress and verify read: a .npy array, or a snapshot with its precision map.
+ * What GCOMP's compress and verify read: a .npy array, or a snapshot with its precision map.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -8,16 +8,11 @@
 
 #include "codec_options.h"
 #include "codec_run.h"
+#include "tensor_source.h"
 
 typedef struct gw_tensor_input {
-    const char *name; /* not copied */
-    int is_snapshot;
-    gw_npy npy; /* if not a snapshot */
-    gw_snapshot snapshot;
+    gw_tensor_source in; /* values and dtype after --convert */
     uint16_t *converted; /* --convert */
-    const void *values;
-    uint64_t len;
-    gw_dtype dtype;
     gw_gcomp codec;
     gw_gcomp_options options;
     gw_map_run map; /* levels == NULL: a constant drop, or --target-nmse */
@@ -31,9 +26,6 @@ typedef struct gw_tensor_input {
 int gw_tensor_input_open(gw_tensor_input *tensor, const char *path, const gw_codec_request *request);
 int gw_tensor_input_prepare(gw_tensor_input *tensor, const gw_codec_request *request);
 void gw_tensor_input_close(gw_tensor_input *tensor);
-
-/* 1 if path is one of the input files. */
-int gw_tensor_input_has_file(const gw_tensor_input *tensor, const char *path);
 
 /* What determines the quanta: the optimizer's name, "nmse" (--target-nmse), or "constant". */
 const char *gw_tensor_input_map_name(const gw_tensor_input *tensor);

@@ -11,6 +11,7 @@ docs/python.md has a tutorial.
 Importing the package loads the C library and compares the layout of all structs with it; ImportError if they differ.
 """
 
+from gradwire import _bindings as _bindings  # first: the other modules need what it finds
 from gradwire._library import lib as _lib
 from gradwire.errors import Error
 from gradwire.frames import Info, inspect, peek

@@ -1,32 +1,23 @@
 """Loads the C libraries and gives their functions prototypes.
 
-`lib.gw_gcomp_encode(...)` is the function of the header. ctypes releases the interpreter lock while it runs. The
-libraries are those of the installed package, in gradwire/lib, or of the folder that the environment variable
-GRADWIRE_LIBRARY_DIR names (for work on the library itself).
+`lib.gw_gcomp_encode(...)` is the function of the header. ctypes releases the interpreter lock while it runs.
 """
 
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from gradwire import _abi, _prototypes
+from gradwire._bindings import FOLDER
 from gradwire._constants import GW_ERR_OPTION
 from gradwire.errors import Error
 
 
-def folder() -> Path:
-    """Where the shared libraries are."""
-    chosen = os.environ.get("GRADWIRE_LIBRARY_DIR")
-    return Path(chosen) if chosen else Path(__file__).resolve().parent / "lib"
-
-
 def load(name: str) -> tuple[ctypes.CDLL, str]:
     """The shared library lib`name`.so of the package, and its path. ImportError if it cannot be loaded."""
-    path = folder() / f"lib{name}.so"
+    path = FOLDER / f"lib{name}.so"
     try:
         return ctypes.CDLL(str(path)), str(path)
     except OSError as error:

@@ -154,6 +154,19 @@ def main():
     with open("alone0.gw", "rb") as f:
         assert frame == f.read(), "standard output holds more than the frame"
 
+    # Of a snapshot the gradient counts.
+    write("s-grad.npy", arrays[0])
+    write("s-param.npy", base)
+    with open("s.json", "w") as f:
+        json.dump({"optimizer": "sgd", "step": 1, "hyper": {"lr": 0.1}}, f)
+    run("compress", "s.json", "--codec", "thc", "-o", "s.gw")
+    assert contents("s.gw") == contents("alone0.gw")
+    run("compress", "alone0.gw", "--codec", "thc", "-o", "x.gw", code=1, says="is a gradwire frame")
+    for output in ("-o s-grad.npy", "-o x.gw --ef s-param.npy"):
+        run("compress", "s.json", "--codec", "thc", output, code=2, says="is an input file")
+    write("short.npy", base[:5])
+    run("compress", "0.npy", "--codec", "thc", "--ef", "short.npy", "-o", "x.gw", code=1, says="fp32 of 3000 values")
+
     # Error feedback: what arrives over 12 rounds of the same gradient is 12 times the gradient, but for the last
     # errors.
     got = [0.0] * COUNT

@@ -1,37 +1,39 @@
 /*
- * Options of the library on the command line, and small things that the subcommands of `gradwire classic`
- * share.
+ * Options of the classic codecs on the command line, and small things that their commands share.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #ifndef GW_CLASSIC_REQUEST_H
 #define GW_CLASSIC_REQUEST_H
 
-#include <argp.h>
-
-#include "cli_common.h"
-#include "cli_output.h"
-#include "dtype_convert.h"
+#include "cli_options.h"
 #include "gradwire/classic.h"
+#include "input_file.h"
 #include "npy.h"
 
-/* Child of the subcommands' argp, with classic_request as input. */
 typedef struct classic_request {
-    gw_classic_options options; /* dtype and error_feedback are set later */
-    uint32_t given;             /* options that were on the command line, a bit each */
+    gw_request common;
+    gw_classic_options options; /* dtype, backends and error_feedback are set later */
     double ratio;
     uint64_t keep_len; /* 0: by ratio */
+    int has_ratio;
     uint64_t warmup_steps;
     uint64_t element_first;
     uint32_t round;
     uint32_t rank;
     const char *residual_path; /* state files, NULL if not given */
     const char *momentum_path;
+    const char *norms_path; /* compress: norms that all ranks share, or NULL */
     gw_npy_u2 u2;
+    int is_max;          /* norms: inputs are norms */
+    int is_vote, is_sum; /* aggregate */
 } classic_request;
 
-void classic_request_init(classic_request *request);
-extern const struct argp classic_request_argp;
+/* The request of this process, with its defaults. */
+gw_request *classic_request_defaults(void);
+
+/* The options of the library, for the commands that encode. */
+extern const gw_option_group classic_encode_group;
 
 /* The step of a tensor: keep_len from the ratio or the option. Returns an exit code and prints messages. */
 int classic_request_step(const classic_request *request, const char *file, uint64_t len,
@@ -50,10 +52,7 @@ int classic_fail(const char *file, gw_status status);
 /* A frame that is open: header, size and limit, before memory is allocated. Returns an exit code. */
 int classic_peek(const gw_input_file *input, uint64_t len_max, gw_classic_frame_info *info);
 
-/* gw_cli_alloc() of len elements; fails where size_t cannot hold their size. */
-void *classic_alloc(uint64_t len, size_t element_size);
-
-/* Memory for the calls of this size, with a message; free(workspace->data). Returns an exit code. */
-int classic_workspace(size_t size, gw_workspace *workspace);
+/* 1 for the schemes whose values are levels of a norm: qsgd and terngrad. */
+int classic_has_norms(gw_classic_scheme scheme);
 
 #endif

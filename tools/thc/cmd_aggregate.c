@@ -4,48 +4,29 @@
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include <stdlib.h>
-#include <string.h>
 
-#include "cmd_thc.h"
+#include "cmd.h"
+#include "cli_output.h"
 #include "input_file.h"
 #include "thc_options.h"
 
-typedef struct aggregate_arguments {
-    const char *output;
-    int checksum;
-    uint32_t backends;
-    char **inputs;
-    int input_count;
-} aggregate_arguments;
-
-enum { KEY_CHECKSUM = 0x400, KEY_BACKEND };
-
-static const struct argp_option aggregate_options[] = {
-    {"output", 'o', "SUM.gw", 0, "The sum to write", 0},
-    {"checksum", KEY_CHECKSUM, NULL, 0, "End the frame with a CRC32C", 0},
-    {"backend", KEY_BACKEND, "NAME[,NAME]", 0, "Permitted backends (default: all that the machine has)", 0},
+static const gw_option aggregate_options[] = {
+    GW_OUTPUT_ROW("SUM.gw", "The sum to write"),
+    {"checksum", NULL, "End the frame with a CRC32C", GW_FLAG(thc_request, checksum)},
+    GW_BACKEND_ROW,
     {0},
 };
 
-static error_t aggregate_parse(int key, char *text, struct argp_state *state)
-{
-    aggregate_arguments *a = state->input;
-
-    switch (key) {
-    case KEY_CHECKSUM:
-        a->checksum = 1;
-        break;
-    case KEY_BACKEND:
-        gw_cli_parse_backends(state, text, &a->backends);
-        break;
-    default:
-        return gw_cli_inputs(key, text, state, &a->inputs, &a->input_count, &a->output);
-    }
-    return 0;
-}
+static const gw_command_line aggregate_line = {
+    "A.gw B.gw ... -o SUM.gw",
+    "Add THC frames: indices of workers, sums, or both. Each worker may be in the sum once.",
+    GW_INPUTS,
+    {.options = aggregate_options},
+    {{0}},
+};
 
 /* 1 in *block_sets if any input has a set per block: the sum then needs them too. */
-static int look_for_block_sets(const aggregate_arguments *a, int *block_sets)
+static int look_for_block_sets(const gw_request *a, int *block_sets)
 {
     *block_sets = 0;
     for (int i = 0; i < a->input_count; i++) {
@@ -82,18 +63,17 @@ static int start_sum(const gw_thc_frame *frame, const gw_thc_frame_info *info, u
 }
 
 /* Why a frame was refused. */
-static int refuse(const aggregate_arguments *a, const char *path, gw_status status, gw_thc_field field,
-                  uint64_t bad)
+static int refuse(const gw_request *a, const char *path, gw_status status, gw_thc_field field, uint64_t bad)
 {
     if (field != GW_THC_FIELD_NONE) {
-        return gw_cli_error(GW_CLI_BAD_DATA, path, "cannot be added to %s: %s differ%s (%s)", a->inputs[0],
+        return gw_cli_error(GW_CLI_BAD_DATA, path, "cannot be added to %s: %s differ%s (%s)", a->input,
                             gw_thc_field_name(field), field == GW_THC_FIELD_NORMS ? "" : "s",
                             gw_status_name(status));
     }
     return thc_fail(path, status, bad);
 }
 
-static int add_file(const aggregate_arguments *a, const char *path, uint32_t flags, gw_buffer *sum)
+static int add_file(const gw_request *a, const char *path, uint32_t flags, gw_buffer *sum)
 {
     gw_input_file input;
     gw_thc_frame_info info = {0};
@@ -125,35 +105,22 @@ static int add_file(const aggregate_arguments *a, const char *path, uint32_t fla
 
 int gw_cmd_aggregate(int argc, char **argv)
 {
-    static const struct argp argp = {
-        aggregate_options,
-        aggregate_parse,
-        "A.gw B.gw ... -o SUM.gw",
-        "Add THC frames: indices of workers, sums, or both. Each worker may be in the sum once.",
-        NULL,
-        NULL,
-        NULL,
-    };
-    aggregate_arguments a;
+    thc_request *request = (thc_request *)thc_request_defaults();
+    const gw_request *a = &request->common;
     gw_buffer sum = {0};
     int block_sets = 0;
-
-    memset(&a, 0, sizeof a);
-    a.backends = GW_BACKEND_ALL;
-    gw_cli_parse(&argp, argc, argv, 0, &a);
-    int code = GW_CLI_OK;
-    for (int i = 0; code == GW_CLI_OK && i < a.input_count; i++) {
-        code = gw_cli_check_output(a.output, a.inputs[i]);
+    gw_command_line_parse(&aggregate_line, argc, argv, request);
+    int code = gw_cli_check_inputs(a);
+    if (code == GW_CLI_OK) {
+        code = look_for_block_sets(a, &block_sets);
+    }
+    const uint32_t flags =
+        (request->checksum ? GW_THC_FLAG_CHECKSUM : 0) | (block_sets ? GW_THC_FLAG_BLOCK_SETS : 0);
+    for (int i = 0; code == GW_CLI_OK && i < a->input_count; i++) {
+        code = add_file(a, a->inputs[i], flags, &sum);
     }
     if (code == GW_CLI_OK) {
-        code = look_for_block_sets(&a, &block_sets);
-    }
-    uint32_t flags = (a.checksum ? GW_THC_FLAG_CHECKSUM : 0) | (block_sets ? GW_THC_FLAG_BLOCK_SETS : 0);
-    for (int i = 0; code == GW_CLI_OK && i < a.input_count; i++) {
-        code = add_file(&a, a.inputs[i], flags, &sum);
-    }
-    if (code == GW_CLI_OK) {
-        code = gw_cli_write_file(a.output, sum.data, sum.size);
+        code = gw_cli_write_file(a->output, sum.data, sum.size);
     }
     free(sum.data);
     return code;

@@ -4,81 +4,9 @@
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include <stdio.h>
-#include <string.h>
 
-#include "cmd_thc.h"
+#include "cmd.h"
 #include "thc_options.h"
-
-typedef struct table_arguments {
-    unsigned bits;
-    unsigned granularity;
-    double p;
-    uint32_t workers;
-    unsigned lane_bits;
-    int error_feedback;
-    int json;
-} table_arguments;
-
-enum { KEY_GRANULARITY = 0x400, KEY_P, KEY_JSON, KEY_LANE, KEY_EF };
-
-static unsigned number(const char *text, uint64_t min, uint64_t max, const char *name,
-                       struct argp_state *state)
-{
-    uint64_t value = 0;
-
-    if (gw_cli_parse_u64(text, min, max, &value) != 0) {
-        argp_error(state, "--%s: '%s' is not a number from %llu to %llu", name, text, (unsigned long long)min,
-                   (unsigned long long)max);
-    }
-    return (unsigned)value;
-}
-
-static error_t table_parse(int key, char *text, struct argp_state *state)
-{
-    table_arguments *a = state->input;
-
-    switch (key) {
-    case 'b':
-        a->bits = number(text, 1, GW_THC_BITS_MAX, "bits", state);
-        break;
-    case 'n':
-        a->workers = number(text, 1, GW_THC_WORKERS_MAX, "workers", state);
-        break;
-    case KEY_GRANULARITY:
-        a->granularity = number(text, 1, GW_THC_GRANULARITY_MAX, "granularity", state);
-        break;
-    case KEY_P:
-        if (thc_parse_p(text, &a->p) != 0) {
-            argp_error(state, "--p: '%s' is not a share such as 1/32", text);
-        }
-        break;
-    case KEY_LANE:
-        a->lane_bits = number(text, 8, 32, "lane", state);
-        break;
-    case KEY_EF:
-        a->error_feedback = 1;
-        break;
-    case KEY_JSON:
-        a->json = 1;
-        break;
-    case ARGP_KEY_ARG:
-        argp_error(state, "unexpected '%s'", text);
-        break;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-    return 0;
-}
-
-static json_t *values_json(const gw_thc_table *table)
-{
-    json_t *list = json_array();
-
-    for (unsigned z = 0; z < 1u << table->bits; z++) {
-        json_array_append_new(list, json_integer(table->value[z]));
-    }
-    return list;
-}
 
 static void print_values(const gw_thc_table *table)
 {
@@ -90,24 +18,23 @@ static void print_values(const gw_thc_table *table)
 
 int gw_cmd_table(int argc, char **argv)
 {
-    static const struct argp_option options[] = {
-        {"bits", 'b', "B", 0, "Bits per index, 1 to 4", 0},
-        {"granularity", KEY_GRANULARITY, "G", 0, "Grid steps, 2^B-1 to 255", 0},
-        {"p", KEY_P, "P", 0, "Share of values clamped, such as 1/32", 0},
-        {"json", KEY_JSON, NULL, 0, "Report as JSON", 0},
+    static const gw_option options[] = {
+        {"bits", "B", "Bits per index, 1 to 4", THC_NUMBER(bits, 1, GW_THC_BITS_MAX), .letter = 'b'},
+        {"granularity", "G", "Grid steps, 2^B-1 to 255", THC_NUMBER(granularity, 1, GW_THC_GRANULARITY_MAX)},
+        {"p", "P", "Share of values clamped, such as 1/32", GW_OTHER(thc_request, p, thc_p_parse)},
+        GW_JSON_ROW("Report as JSON"),
         {0},
     };
-    static const struct argp argp = {
-        options, table_parse,
-        "",      "The quantization table of least variance for a standard normal variable.",
-        NULL,    NULL,
-        NULL,
+    static const gw_command_line line = {
+        "",          "The quantization table of least variance for a standard normal variable.",
+        GW_NO_INPUT, {.options = options},
+        {{0}},
     };
-    table_arguments a = {0};
+    thc_request a = {.bits = 0};
     gw_thc_table table;
     gw_thc_table_cost cost;
 
-    gw_cli_parse(&argp, argc, argv, 0, &a);
+    gw_command_line_parse(&line, argc, argv, &a);
     if (a.bits == 0 || a.granularity == 0 || a.p == 0) {
         return gw_cli_error(GW_CLI_USAGE, NULL, "table needs --bits, --granularity and --p");
     }
@@ -116,12 +43,12 @@ int gw_cmd_table(int argc, char **argv)
         return gw_cli_error(GW_CLI_USAGE, NULL, "no table of %u bits, granularity %u, p %g: %s", a.bits,
                             a.granularity, a.p, gw_status_message(status));
     }
-    if (a.json) {
+    if (a.common.json) {
         json_t *o = json_object();
         json_object_set_new(o, "bits", json_integer(a.bits));
         json_object_set_new(o, "granularity", json_integer(a.granularity));
         json_object_set_new(o, "p", json_real(a.p));
-        json_object_set_new(o, "table", values_json(&table));
+        json_object_set_new(o, "table", thc_table_json(&table));
         json_object_set_new(o, "cost", json_real(cost.quantization));
         json_object_set_new(o, "truncation", json_real(cost.truncation));
         json_object_set_new(o, "total", json_real(cost.total));
@@ -136,22 +63,24 @@ int gw_cmd_table(int argc, char **argv)
 
 int gw_cmd_thc_plan(int argc, char **argv)
 {
-    static const struct argp_option options[] = {
-        {"bits", 'b', "B", 0, "Bits per index, 1 to 4 (default 4)", 0},
-        {"workers", 'n', "N", 0, "Workers of the job", 0},
-        {"lane", KEY_LANE, "W", 0, "Lane width of sums: 8, 16 or 32 (default: by workers)", 0},
-        {"ef", KEY_EF, NULL, 0, "With error feedback", 0},
-        {"json", KEY_JSON, NULL, 0, "Report as JSON", 0},
+    static const gw_option options[] = {
+        {"bits", "B", "Bits per index, 1 to 4 (default 4)", THC_NUMBER(bits, 1, GW_THC_BITS_MAX),
+         .letter = 'b'},
+        {"workers", "N", "Workers of the job", THC_NUMBER(workers, 1, GW_THC_WORKERS_MAX), .letter = 'n'},
+        {"lane", "W", "Lane width of sums: 8, 16 or 32 (default: by workers)", THC_NUMBER(lane_bits, 8, 32)},
+        {"ef", NULL, "With error feedback", GW_FLAG(thc_request, error_feedback)},
+        GW_JSON_ROW("Report as JSON"),
         {0},
     };
-    static const struct argp argp = {
-        options, table_parse, "",   "Recommended THC parameters, with the error and the bytes to expect.",
-        NULL,    NULL,        NULL,
+    static const gw_command_line line = {
+        "",          "Recommended THC parameters, with the error and the bytes to expect.",
+        GW_NO_INPUT, {.options = options},
+        {{0}},
     };
-    table_arguments a = {.bits = 4};
+    thc_request a = {.bits = 4};
     gw_thc_plan plan;
 
-    gw_cli_parse(&argp, argc, argv, 0, &a);
+    gw_command_line_parse(&line, argc, argv, &a);
     if (a.workers == 0) {
         return gw_cli_error(GW_CLI_USAGE, NULL, "thc-plan needs --workers");
     }
@@ -163,7 +92,7 @@ int gw_cmd_thc_plan(int argc, char **argv)
     }
     const gw_thc_options *o = &plan.options;
     double both = plan.up_bits + plan.down_bits;
-    if (a.json) {
+    if (a.common.json) {
         json_t *object = json_object();
         json_object_set_new(object, "workers", json_integer(a.workers));
         json_object_set_new(object, "bits", json_integer(a.bits));
@@ -173,7 +102,7 @@ int gw_cmd_thc_plan(int argc, char **argv)
         json_object_set_new(object, "threshold", json_real(plan.cost.threshold));
         json_object_set_new(object, "lane_bits", json_integer(o->lane_bits));
         json_object_set_new(object, "block", json_integer(1 << o->block_log2));
-        json_object_set_new(object, "table", values_json(&o->table));
+        json_object_set_new(object, "table", thc_table_json(&o->table));
         json_object_set_new(object, "error_one_worker", json_real(plan.error_one));
         json_object_set_new(object, "error_mean", json_real(plan.error_mean));
         json_object_set_new(object, "up_bits", json_real(plan.up_bits));

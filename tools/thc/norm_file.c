@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli_output.h"
 #include "input_file.h"
 #include "little_endian.h"
 #include "thc_options.h"

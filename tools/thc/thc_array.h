@@ -6,21 +6,19 @@
 #ifndef GW_THC_ARRAY_H
 #define GW_THC_ARRAY_H
 
-#include "npy.h"
+#include "tensor_source.h"
 #include "thc_options.h"
 
 typedef struct thc_array {
-    const char *path;
+    gw_tensor_source in;
     const char *state_path; /* NULL: no error feedback */
-    gw_npy npy;
     gw_thc thc;
     gw_thc_range range; /* all blocks */
     float *error;       /* the state: an fp32 .npy of the array's length, zeros if the file does not exist */
 } thc_array;
 
 /* Both return an exit code and print messages; after a failure there is nothing to close. */
-int thc_array_open(thc_array *array, const char *path, gw_npy_u2 u2, const char *state_path,
-                   const thc_request *request);
+int thc_array_open(thc_array *array, const thc_request *request);
 /* The patterns of all blocks, from malloc. */
 int thc_array_norms(const thc_array *array, uint32_t **patterns, size_t *pattern_count);
 

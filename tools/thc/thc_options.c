@@ -6,35 +6,30 @@
 #include "thc_options.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-int thc_parse_p(const char *text, double *p)
+static int share_parse(const char *text, double *p)
 {
-    const char *slash = strchr(text, '/');
-    double value;
-
+    uint64_t number = 0;
     if (strncmp(text, "2^-", 3) == 0) {
-        uint64_t k;
-        if (gw_cli_parse_u64(text + 3, 1, 60, &k) != 0) {
-            return -1;
-        }
-        *p = ldexp(1.0, -(int)k);
-        return 0;
+        const int failed = gw_cli_parse_u64(text + 3, 1, 60, &number);
+        *p = ldexp(1.0, -(int)number);
+        return failed;
     }
-    if (slash != NULL) {
-        uint64_t below;
-        if (slash - text != 1 || text[0] != '1' || gw_cli_parse_u64(slash + 1, 2, UINT32_MAX, &below) != 0) {
-            return -1;
-        }
-        *p = 1.0 / (double)below;
-        return 0;
+    if (strchr(text, '/') != NULL) {
+        const int failed =
+            strncmp(text, "1/", 2) != 0 || gw_cli_parse_u64(text + 2, 2, UINT32_MAX, &number) != 0;
+        *p = failed ? 0 : 1.0 / (double)number;
+        return failed;
     }
-    if (gw_cli_parse_double(text, 0.0, 1.0, &value) != 0 || value <= 0.0 || value >= 1.0) {
-        return -1;
+    return gw_cli_parse_double(text, 0.0, 1.0, p) != 0 || *p <= 0.0 || *p >= 1.0;
+}
+
+void thc_p_parse(struct argp_state *state, const gw_option *option, const char *text, void *p)
+{
+    if (share_parse(text, p) != 0) {
+        argp_error(state, "--%s: '%s' is not a share such as 1/32", option->name, text);
     }
-    *p = value;
-    return 0;
 }
 
 int thc_fail(const char *file, gw_status status, uint64_t block)
@@ -48,133 +43,62 @@ int thc_fail(const char *file, gw_status status, uint64_t block)
     return gw_cli_error(code, file, "%s (%s)", gw_status_message(status), gw_status_name(status));
 }
 
-enum {
-    KEY_GRANULARITY = 0x300,
-    KEY_P,
-    KEY_LANE,
-    KEY_BLOCK,
-    KEY_JOB,
-    KEY_PLAIN,
-    KEY_UNIFORM,
-    KEY_NONFINITE,
-    KEY_BACKEND
-};
+static void block_parse(struct argp_state *state, const gw_option *option, const char *text, void *block_log2)
+{
+    uint64_t value = 0;
+    uint32_t log2 = 0;
+    if (gw_cli_parse_u64(text, 64, 8192, &value) != 0) {
+        argp_error(state, "--%s: '%s' is not a number from 64 to 8192", option->name, text);
+    }
+    while ((uint64_t)1 << log2 < value) {
+        log2++;
+    }
+    if ((uint64_t)1 << log2 != value) {
+        argp_error(state, "--%s: %s is not a power of two", option->name, text);
+    }
+    *(uint32_t *)block_log2 = log2;
+}
 
-static const struct argp_option request_options[] = {
-    {"bits", 'b', "B", 0, "Bits per index, 1 to 4 (default 4)", 0},
-    {"workers", 'n', "N", 0, "Workers of the job (default 1)", 0},
-    {"rank", 'r', "I", 0, "This worker, 0 to N-1 (default 0)", 0},
-    {"seed", 'S', "S", 0, "Key of signs and rounding; the same for all workers (default 0)", 0},
-    {"round", 'R', "R", 0, "Round, 0 to 2^32-1 (default 0)", 0},
-    {"job", KEY_JOB, "J", 0, "Job number, 0 to 2^32-1 (default 0)", 0},
-    {"granularity", KEY_GRANULARITY, "G", 0, "Grid steps of the table, up to 255 (default: by workers)", 0},
-    {"p", KEY_P, "P", 0, "Share of values clamped, such as 1/32 (default: by bits, workers and feedback)", 0},
-    {"lane", KEY_LANE, "W", 0, "Lane width of sums: 8, 16 or 32 (default: by workers)", 0},
-    {"block", KEY_BLOCK, "LEN", 0, "Block length, a power of two from 64 to 8192 (default 1024)", 0},
-    {"plain", KEY_PLAIN, NULL, 0, "No rotation; minimum and maximum in place of the norm", 0},
-    {"uniform", KEY_UNIFORM, NULL, 0, "The identity table (Algorithm 1 of the paper, with --plain)", 0},
-    {"nonfinite", KEY_NONFINITE, "HOW", 0, "NaN and infinity: error (default), propagate or zero", 0},
-    {"backend", KEY_BACKEND, "NAME[,NAME]", 0, "Permitted backends (default: all that the machine has)", 0},
+static const char *const nonfinite_names[] = {"error", "propagate", "zero", NULL};
+
+static const gw_option encode_options[] = {
+    {"bits", "B", "Bits per index, 1 to 4 (default 4)", THC_NUMBER(bits, 1, GW_THC_BITS_MAX), .letter = 'b'},
+    {"workers", "N", "Workers of the job (default 1)", THC_NUMBER(workers, 1, GW_THC_WORKERS_MAX),
+     .letter = 'n'},
+    {"rank", "I", "This worker, 0 to N-1 (default 0)", THC_NUMBER(rank, 0, GW_THC_WORKERS_MAX - 1),
+     .letter = 'r'},
+    {"seed", "S", "Key of signs and rounding; the same for all workers (default 0)",
+     THC_NUMBER(seed, 0, UINT64_MAX), .letter = 'S'},
+    {"round", "R", "Round, 0 to 2^32-1 (default 0)", THC_NUMBER(round, 0, UINT32_MAX), .letter = 'R'},
+    {"job", "J", "Job number, 0 to 2^32-1 (default 0)", THC_NUMBER(job, 0, UINT32_MAX)},
+    {"granularity", "G", "Grid steps of the table, up to 255 (default: by workers)",
+     THC_NUMBER(granularity, 1, GW_THC_GRANULARITY_MAX)},
+    {"p", "P", "Share of values clamped, such as 1/32 (default: by bits, workers and feedback)",
+     GW_OTHER(thc_request, p, thc_p_parse)},
+    {"lane", "W", "Lane width of sums: 8, 16 or 32 (default: by workers)", THC_NUMBER(lane_bits, 8, 32)},
+    {"block", "LEN", "Block length, a power of two from 64 to 8192 (default 1024)",
+     GW_OTHER(thc_request, block_log2, block_parse)},
+    {"plain", NULL, "No rotation; minimum and maximum in place of the norm", GW_FLAG(thc_request, plain)},
+    {"uniform", NULL, "The identity table (Algorithm 1 of the paper, with --plain)",
+     GW_FLAG(thc_request, uniform)},
+    {"nonfinite", "HOW", "NaN and infinity: error (default), propagate or zero",
+     GW_CHOICE(thc_request, nonfinite, nonfinite_names), .wanted = "error, propagate or zero"},
+    GW_BACKEND_ROW,
     {0},
 };
 
-static uint64_t number(const char *text, uint64_t min, uint64_t max, const char *name,
-                       struct argp_state *state)
+const gw_option_group thc_encode_group = {.options = encode_options};
+
+gw_request *thc_request_defaults(void)
 {
-    uint64_t value = 0;
-
-    if (gw_cli_parse_u64(text, min, max, &value) != 0) {
-        argp_error(state, "--%s: '%s' is not a number from %llu to %llu", name, text, (unsigned long long)min,
-                   (unsigned long long)max);
-    }
-    return value;
-}
-
-static unsigned log2_of(uint64_t value)
-{
-    unsigned log2 = 0;
-
-    while (((uint64_t)1 << log2) < value) {
-        log2++;
-    }
-    return ((uint64_t)1 << log2) == value ? log2 : 0;
-}
-
-static error_t request_parse(int key, char *text, struct argp_state *state)
-{
-    thc_request *request = state->input;
-
-    switch (key) {
-    case 'b':
-        request->bits = (unsigned)number(text, 1, GW_THC_BITS_MAX, "bits", state);
-        break;
-    case 'n':
-        request->workers = (uint32_t)number(text, 1, GW_THC_WORKERS_MAX, "workers", state);
-        break;
-    case 'r':
-        request->rank = (uint32_t)number(text, 0, GW_THC_WORKERS_MAX - 1, "rank", state);
-        break;
-    case 'S':
-        request->seed = number(text, 0, UINT64_MAX, "seed", state);
-        break;
-    case 'R':
-        request->round = (uint32_t)number(text, 0, UINT32_MAX, "round", state);
-        break;
-    case KEY_JOB:
-        request->job = (uint32_t)number(text, 0, UINT32_MAX, "job", state);
-        break;
-    case KEY_GRANULARITY:
-        request->granularity = (unsigned)number(text, 1, GW_THC_GRANULARITY_MAX, "granularity", state);
-        break;
-    case KEY_P:
-        if (thc_parse_p(text, &request->p) != 0) {
-            argp_error(state, "--p: '%s' is not a share such as 1/32", text);
-        }
-        break;
-    case KEY_LANE:
-        request->lane_bits = (unsigned)number(text, 8, 32, "lane", state);
-        break;
-    case KEY_BLOCK:
-        request->block_log2 = log2_of(number(text, 64, 8192, "block", state));
-        if (request->block_log2 == 0) {
-            argp_error(state, "--block: %s is not a power of two", text);
-        }
-        break;
-    case KEY_PLAIN:
-        request->plain = 1;
-        break;
-    case KEY_UNIFORM:
-        request->uniform = 1;
-        break;
-    case KEY_NONFINITE:
-        if (strcmp(text, "error") == 0) {
-            request->nonfinite = GW_THC_NONFINITE_ERROR;
-        } else if (strcmp(text, "propagate") == 0) {
-            request->nonfinite = GW_THC_NONFINITE_PROPAGATE;
-        } else if (strcmp(text, "zero") == 0) {
-            request->nonfinite = GW_THC_NONFINITE_ZERO;
-        } else {
-            argp_error(state, "--nonfinite: error, propagate or zero, not '%s'", text);
-        }
-        break;
-    case KEY_BACKEND:
-        gw_cli_parse_backends(state, text, &request->backends);
-        break;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-    return 0;
-}
-
-const struct argp thc_request_argp = {request_options, request_parse, NULL, NULL, NULL, NULL, NULL};
-
-void thc_request_init(thc_request *request)
-{
-    memset(request, 0, sizeof *request);
-    request->bits = 4;
-    request->workers = 1;
-    request->block_log2 = 10;
-    request->backends = GW_BACKEND_ALL;
+    static thc_request request;
+    request.common.backends = GW_BACKEND_ALL;
+    request.common.len_max = UINT64_MAX;
+    request.bits = 4;
+    request.workers = 1;
+    request.block_log2 = 10;
+    request.mode = GW_THC_MEAN;
+    return &request.common;
 }
 
 /* gw_thc_init(), with messages that name the command's options. */
@@ -231,7 +155,7 @@ int thc_request_init_handle(const thc_request *request, gw_dtype dtype, int erro
     options.nonfinite = request->nonfinite;
     options.block_log2 = request->block_log2;
     options.dtype = dtype;
-    options.backends = request->backends;
+    options.backends = request->common.backends;
     options.checksum = request->checksum;
     options.seed = request->seed;
     options.job = request->job;
@@ -243,4 +167,14 @@ const gw_workspace *thc_workspace(void)
     static uint8_t memory[GW_THC_WORKSPACE_SIZE_MAX]; /* more than GW_THC_TABLE_WORKSPACE_SIZE */
     static const gw_workspace workspace = {memory, sizeof memory};
     return &workspace;
+}
+
+json_t *thc_table_json(const gw_thc_table *table)
+{
+    json_t *list = json_array();
+
+    for (unsigned z = 0; z < 1u << table->bits; z++) {
+        json_array_append_new(list, json_integer(table->value[z]));
+    }
+    return list;
 }

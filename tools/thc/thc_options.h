@@ -6,25 +6,27 @@
 #ifndef GW_THC_OPTIONS_H
 #define GW_THC_OPTIONS_H
 
-#include <argp.h>
-
-#include "cli_common.h"
-#include "cli_output.h"
+#include "cli_options.h"
 #include "gradwire/thc.h"
+#include "npy.h"
 
-/* "1/32", "0.03125" or "2^-5". 0, or -1 if it is none of these or not between 0 and 1. */
-int thc_parse_p(const char *text, double *p);
+/* For --p: "1/32", "0.03125" or "2^-5", between 0 and 1. The member is a double. */
+void thc_p_parse(struct argp_state *state, const gw_option *option, const char *text, void *p);
+
+/* An integer of thc_request. */
+#define THC_NUMBER(member, lowest, highest)                                                                  \
+    GW_INTEGER(thc_request, member, lowest, highest), .noun = "a number"
 
 /* Prints why a library call failed, with the bad block unless it is UINT64_MAX, and returns the exit code. */
 int thc_fail(const char *file, gw_status status, uint64_t block);
 
-/* Options of the library on the command line; child of the subcommands' argp with thc_request as input. */
 typedef struct thc_request {
-    unsigned bits;
-    unsigned granularity; /* 0: recommended */
+    gw_request common;
+    uint32_t bits;
+    uint32_t granularity; /* 0: recommended */
     double p;             /* 0: recommended */
-    unsigned lane_bits;   /* 0: recommended */
-    unsigned block_log2;
+    uint32_t lane_bits;   /* 0: recommended */
+    uint32_t block_log2;
     uint32_t workers;
     uint64_t seed;
     uint32_t job;
@@ -34,14 +36,25 @@ typedef struct thc_request {
     int uniform;
     gw_thc_nonfinite nonfinite;
     int checksum;
-    uint32_t backends; /* mask, checked against the machine */
+    const char *norms_path; /* compress: maxima over all workers, or NULL */
+    const char *state_path; /* --ef, NULL: no error feedback */
+    gw_npy_u2 u2;
+    int is_max;         /* norm: inputs are norm files */
+    gw_thc_mode mode;   /* decompress */
+    int error_feedback; /* thc-plan */
 } thc_request;
 
-void thc_request_init(thc_request *request);
-extern const struct argp thc_request_argp;
+/* The request of this process, with its defaults. */
+gw_request *thc_request_defaults(void);
+
+/* The options of the library, for the commands that encode. */
+extern const gw_option_group thc_encode_group;
 
 /* A handle for a request; messages are printed. Returns an exit code. */
 int thc_request_init_handle(const thc_request *request, gw_dtype dtype, int error_feedback, gw_thc *thc);
+
+/* The values of a table as a list. */
+json_t *thc_table_json(const gw_thc_table *table);
 
 /* The workspace of all calls. */
 const gw_workspace *thc_workspace(void);

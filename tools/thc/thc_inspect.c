@@ -3,20 +3,16 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
+#include "verbs.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd_thc.h"
-#include "input_file.h"
+#include "dtype_convert.h"
 #include "little_endian.h"
 #include "thc_options.h"
-
-typedef struct inspect_arguments {
-    const char *input;
-    int json;
-} inspect_arguments;
 
 typedef struct frame_facts {
     uint32_t members_min, members_max;
@@ -27,29 +23,13 @@ typedef struct frame_facts {
     uint64_t zero_blocks, marked_blocks, missing;
 } frame_facts;
 
-enum { KEY_JSON = 0x400, KEY_CODEC };
+static const gw_option inspect_options[] = {GW_JSON_ROW("Report as JSON"), GW_CODEC_ROW("thc", 0), {0}};
 
-static const struct argp_option inspect_options[] = {
-    {"json", KEY_JSON, NULL, 0, "Report as JSON", 0},
-    {"codec", KEY_CODEC, "NAME", 0, "thc", 0},
-    {0},
+const gw_command_line thc_inspect_line = {
+    "FRAME.gw",   "What a THC frame says about itself; everything in it is checked.",
+    GW_ONE_INPUT, {.options = inspect_options},
+    {{0}},
 };
-
-static error_t inspect_parse(int key, char *text, struct argp_state *state)
-{
-    inspect_arguments *a = state->input;
-
-    switch (key) {
-    case KEY_JSON:
-        a->json = 1;
-        break;
-    case KEY_CODEC:
-        break;
-    default:
-        return gw_cli_one_input(key, text, state, &a->input, NULL);
-    }
-    return 0;
-}
 
 /* The number that a code of a plain block stands for. */
 static float number_of_code(uint32_t code)
@@ -170,16 +150,6 @@ static json_t *missing_json(const uint8_t *frame, const gw_thc_frame_info *info)
     return list;
 }
 
-static json_t *table_json(const gw_thc_table *table)
-{
-    json_t *list = json_array();
-
-    for (unsigned z = 0; z < 1u << table->bits; z++) {
-        json_array_append_new(list, json_integer(table->value[z]));
-    }
-    return list;
-}
-
 static json_t *frame_json(const uint8_t *frame, const gw_thc_frame_info *info)
 {
     const gw_thc_options *c = &info->options;
@@ -191,10 +161,7 @@ static json_t *frame_json(const uint8_t *frame, const gw_thc_frame_info *info)
     memcpy(&t, &c->threshold_bits, sizeof t);
     json_object_set_new(o, "codec", json_string("thc"));
     json_object_set_new(o, "kind", json_string((info->flags & GW_THC_FLAG_SUM) != 0 ? "sum" : "indices"));
-    json_object_set_new(o, "dtype",
-                        json_string(c->dtype == GW_FP32   ? "fp32"
-                                    : c->dtype == GW_BF16 ? "bf16"
-                                                          : "fp16"));
+    json_object_set_new(o, "dtype", json_string(gw_dtype_name(c->dtype)));
     json_object_set_new(o, "values", json_integer((json_int_t)info->len));
     json_object_set_new(o, "bytes", json_integer((json_int_t)info->frame_size));
     json_object_set_new(o, "first_block", json_integer((json_int_t)info->block_first));
@@ -203,7 +170,7 @@ static json_t *frame_json(const uint8_t *frame, const gw_thc_frame_info *info)
     json_object_set_new(o, "transform", json_string(c->transform == GW_THC_ROTATED ? "rotated" : "plain"));
     json_object_set_new(o, "bits", json_integer(c->table.bits));
     json_object_set_new(o, "granularity", json_integer(c->table.granularity));
-    json_object_set_new(o, "table", table_json(&c->table));
+    json_object_set_new(o, "table", thc_table_json(&c->table));
     json_object_set_new(o, "threshold", json_real((double)t));
     json_object_set_new(o, "p", json_real(c->threshold_bits != 0 ? erfc((double)t / sqrt(2.0)) : 0.0));
     json_object_set_new(o, "workers", json_integer(c->worker_max));
@@ -238,7 +205,8 @@ static void print_lines(const char *name, json_t *o)
     const char *key;
     json_t *value;
 
-    printf("%s\n", name);
+    gw_cli_puts(stdout, name);
+    putchar('\n');
     json_object_foreach(o, key, value)
     {
         char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9));
@@ -247,40 +215,20 @@ static void print_lines(const char *name, json_t *o)
     }
 }
 
-int gw_cmd_thc_inspect(int argc, char **argv)
+int thc_inspect(const gw_request *request, const gw_input_file *input)
 {
-    static const struct argp argp = {
-        inspect_options,
-        inspect_parse,
-        "FRAME.gw",
-        "What a THC frame says about itself; everything in it is checked.",
-        NULL,
-        NULL,
-        NULL,
-    };
-    inspect_arguments a = {NULL, 0};
-    gw_input_file input;
     gw_thc_frame_info info;
     uint64_t bad = UINT64_MAX;
-
-    gw_cli_parse(&argp, argc, argv, 0, &a);
-    int code = gw_input_file_open_frame(&input, a.input, UINT64_MAX);
-    if (code != GW_CLI_OK) {
-        return code;
-    }
-    const gw_thc_frame frame = {input.data, input.size, UINT64_MAX, GW_BACKEND_ALL};
-    gw_status status = gw_thc_frame_check(&frame, &info, &bad);
+    const gw_thc_frame frame = {input->data, input->size, UINT64_MAX, GW_BACKEND_ALL};
+    const gw_status status = gw_thc_frame_check(&frame, &info, &bad);
     if (status != GW_OK) {
-        code = thc_fail(input.name, status, bad);
-    } else {
-        json_t *o = frame_json(input.data, &info);
-        if (a.json) {
-            code = gw_cli_json_print(o);
-        } else {
-            print_lines(input.name, o);
-            json_decref(o);
-        }
+        return thc_fail(input->name, status, bad);
     }
-    gw_input_file_close(&input);
-    return code;
+    json_t *o = frame_json(input->data, &info);
+    if (request->json) {
+        return gw_cli_json_print(o);
+    }
+    print_lines(input->name, o);
+    json_decref(o);
+    return GW_CLI_OK;
 }

@@ -1,61 +1,31 @@
 /*
- * gradwire inspect: what a frame says about itself.
+ * GCOMP: what a frame says about itself.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "cmd.h"
+#include "verbs.h"
 
-#include "cli_common.h"
-#include "cli_output.h"
 #include "codec_options.h"
 #include "frame_explain.h"
 #include "frame_report.h"
-#include "input_file.h"
 
 #include <stdio.h>
-#include <string.h>
 
-typedef struct inspect_arguments {
-    const char *input;
-    int json;
-    int chunks;
-} inspect_arguments;
-
-enum { KEY_JSON = 0x200, KEY_CHUNKS };
-
-static const struct argp_option inspect_options[] = {
-    {"json", KEY_JSON, NULL, 0, "Print one JSON object instead of a table", 0},
-    {"chunks", KEY_CHUNKS, NULL, 0, "List every chunk", 0},
+static const gw_option inspect_options[] = {
+    GW_JSON_ROW("Print one JSON object instead of a table"),
+    {"chunks", NULL, "List every chunk", GW_FLAG(gw_codec_request, has_chunks)},
     {0},
 };
 
-static error_t inspect_parse(int key, char *text, struct argp_state *state)
-{
-    inspect_arguments *arguments = state->input;
-    switch (key) {
-    case KEY_JSON:
-        arguments->json = 1;
-        break;
-    case KEY_CHUNKS:
-        arguments->chunks = 1;
-        break;
-    default:
-        return gw_cli_one_input(key, text, state, &arguments->input, NULL);
-    }
-    return 0;
-}
-
-static const struct argp inspect_argp = {
-    inspect_options,
-    inspect_parse,
+const gw_command_line gw_gcomp_inspect_line = {
     "IN.gw",
     "Print header, chunks, codebooks and the bits per value of each part of a frame.\v"
     "Header and directory are checked; gradwire verify also checks the contents of chunks. Derived frames "
     "need "
     "no snapshot here.",
-    NULL,
-    NULL,
-    NULL,
+    GW_ONE_INPUT,
+    {.options = inspect_options},
+    {{NULL, NULL, NULL}},
 };
 
 static json_t *header_json(const gw_gcomp_info *info)
@@ -197,8 +167,9 @@ static void frame_print(const gw_input_file *input, const gw_gcomp_info *info, c
     }
 }
 
-static int frame_inspect(const gw_input_file *input, const inspect_arguments *arguments)
+int gw_gcomp_inspect(const gw_request *request, const gw_input_file *input)
 {
+    const int chunks = ((const gw_codec_request *)request)->has_chunks;
     gw_gcomp_info info;
     gw_gcomp codec;
     gw_gcomp_options options;
@@ -220,23 +191,9 @@ static int frame_inspect(const gw_input_file *input, const inspect_arguments *ar
     }
     gw_frame_parts parts;
     gw_frame_parts_read(input->data, input->size, &info, &parts);
-    if (arguments->json) {
-        return frame_print_json(input, &info, &parts, arguments->chunks);
+    if (request->json) {
+        return frame_print_json(input, &info, &parts, chunks);
     }
-    frame_print(input, &info, &parts, arguments->chunks);
+    frame_print(input, &info, &parts, chunks);
     return GW_CLI_OK;
-}
-
-int gw_cmd_inspect(int argc, char **argv)
-{
-    inspect_arguments arguments;
-    memset(&arguments, 0, sizeof arguments);
-    gw_cli_parse(&inspect_argp, argc, argv, 0, &arguments);
-    gw_input_file input;
-    int result = gw_input_file_open_frame(&input, arguments.input, (uint64_t)1 << 48);
-    if (result == GW_CLI_OK) {
-        result = frame_inspect(&input, &arguments);
-        gw_input_file_close(&input);
-    }
-    return result;
 }

@@ -3,10 +3,11 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "cmd_classic.h"
+#include "verbs.h"
 
 #include "classic_request.h"
-#include "input_file.h"
+#include "cli_output.h"
+#include "dtype_convert.h"
 #include "little_endian.h"
 
 #include <math.h>
@@ -14,40 +15,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct inspect_arguments {
-    const char *input;
-    uint64_t len_max;
-    int json;
-} inspect_arguments;
-
-enum { KEY_JSON = 0x400, KEY_CODEC, KEY_MAX_VALUES };
-
-static const struct argp_option inspect_options[] = {
-    {"json", KEY_JSON, NULL, 0, "Print one JSON object", 0},
-    {"max-values", KEY_MAX_VALUES, "N", 0, "Refuse frames with more values (default 2^32)", 0},
-    {"codec", KEY_CODEC, "NAME", OPTION_HIDDEN, "classic", 0},
+static const gw_option inspect_options[] = {
+    GW_JSON_ROW("Print one JSON object"),
+    GW_LEN_MAX_ROW(32, "2^32"),
+    GW_CODEC_ROW("classic", 1),
     {0},
 };
 
-static error_t inspect_parse(int key, char *text, struct argp_state *state)
-{
-    inspect_arguments *a = state->input;
-    switch (key) {
-    case KEY_JSON:
-        a->json = 1;
-        break;
-    case KEY_CODEC:
-        break;
-    case KEY_MAX_VALUES:
-        if (gw_cli_parse_u64(text, 0, (uint64_t)1 << 32, &a->len_max) != 0) {
-            argp_error(state, "--max-values: '%s' is not an integer up to 2^32", text);
-        }
-        break;
-    default:
-        return gw_cli_one_input(key, text, state, &a->input, NULL);
-    }
-    return 0;
-}
+const gw_command_line classic_inspect_line = {
+    "IN.gw",      "Print header and parts of a frame of a classic codec. The whole frame is checked first.",
+    GW_ONE_INPUT, {.options = inspect_options},
+    {{0}},
+};
 
 /* Bytes of the parts of a frame that was checked (docs/format-classic.md, sections 3 to 5). */
 typedef struct frame_parts {
@@ -113,11 +92,6 @@ static frame_parts parts_find(const uint8_t *frame, const gw_classic_frame_info 
     return parts;
 }
 
-static int has_levels(const gw_classic_frame_info *info)
-{
-    return info->scheme == GW_CLASSIC_QSGD || info->scheme == GW_CLASSIC_TERNGRAD;
-}
-
 static int frame_print_json(const gw_classic_frame_info *info, const frame_parts *parts)
 {
     const double len = info->len > 0 ? (double)info->len : NAN;
@@ -150,12 +124,12 @@ static int frame_print_json(const gw_classic_frame_info *info, const frame_parts
         gw_cli_json_text(object, "positions", parts->positions);
         gw_cli_json_count(object, "position_bytes", parts->position_size);
     }
-    if (has_levels(info)) {
+    if (classic_has_norms(info->scheme)) {
         gw_cli_json_text(object, "coding", classic_coding_name(info->coding));
         gw_cli_json_text(object, "norm", classic_norm_name(info->norm));
         gw_cli_json_count(object, "level_max", info->level_max);
     }
-    if (has_levels(info) || info->scheme == GW_CLASSIC_ONEBIT) {
+    if (classic_has_norms(info->scheme) || info->scheme == GW_CLASSIC_ONEBIT) {
         gw_cli_json_count(object, "block_len", info->block_len);
     }
     if (parts->scale_count != 0) {
@@ -193,7 +167,7 @@ static void frame_print(const char *name, const gw_classic_frame_info *info, con
                classic_values_name(info->values), parts->positions != NULL ? ", positions by " : "",
                parts->positions != NULL ? parts->positions : "");
     }
-    if (has_levels(info)) {
+    if (classic_has_norms(info->scheme)) {
         printf("  %u levels of the %s norm, coding %s\n", info->level_max, classic_norm_name(info->norm),
                classic_coding_name(info->coding));
     }
@@ -208,16 +182,16 @@ static void frame_print(const char *name, const gw_classic_frame_info *info, con
     part_print("total", info->frame_size, info);
 }
 
-static int frame_inspect(const inspect_arguments *a, const gw_input_file *input)
+int classic_inspect(const gw_request *request, const gw_input_file *input)
 {
     gw_classic_frame_info info;
     gw_workspace workspace = {NULL, 0};
-    int code = classic_peek(input, a->len_max, &info);
+    int code = classic_peek(input, request->len_max, &info);
     if (code == GW_CLI_OK) {
-        code = classic_workspace(gw_classic_decode_workspace_size(&info), &workspace);
+        code = gw_cli_alloc_workspace(gw_classic_decode_workspace_size(&info), &workspace);
     }
     if (code == GW_CLI_OK) {
-        const gw_classic_frame frame = {input->data, input->size, a->len_max, GW_BACKEND_ALL};
+        const gw_classic_frame frame = {input->data, input->size, request->len_max, GW_BACKEND_ALL};
         const gw_status status = gw_classic_frame_check(&frame, &info, &workspace);
         code = status == GW_OK ? GW_CLI_OK : classic_fail(input->name, status);
     }
@@ -226,32 +200,9 @@ static int frame_inspect(const inspect_arguments *a, const gw_input_file *input)
         return code;
     }
     const frame_parts parts = parts_find(input->data, &info);
-    if (a->json) {
+    if (request->json) {
         return frame_print_json(&info, &parts);
     }
     frame_print(input->name, &info, &parts);
     return GW_CLI_OK;
-}
-
-int gw_cmd_classic_inspect(int argc, char **argv)
-{
-    static const struct argp argp = {
-        inspect_options,
-        inspect_parse,
-        "IN.gw",
-        "Print header and parts of a frame of a classic codec. The whole frame is checked first.",
-        NULL,
-        NULL,
-        NULL,
-    };
-    inspect_arguments a = {NULL, (uint64_t)1 << 32, 0};
-    gw_input_file input;
-
-    gw_cli_parse(&argp, argc, argv, 0, &a);
-    int code = gw_input_file_open_frame(&input, a.input, a.len_max);
-    if (code == GW_CLI_OK) {
-        code = frame_inspect(&a, &input);
-        gw_input_file_close(&input);
-    }
-    return code;
 }
