@@ -34,7 +34,7 @@ static inline gw_gcomp example_codec(float target_nmse)
     options.rounding = GW_GCOMP_STOCHASTIC;
     options.deep_cut = 1;
     options.checksum = 1;
-    options.target_nmse = target_nmse;
+    options.quantum = gw_gcomp_quantum_of_nmse(target_nmse);
     example_must(gw_gcomp_init(&codec, &options) == GW_OK, "codec");
     return codec;
 }

@@ -234,7 +234,7 @@ static int measure_worst(const gw_tensor_input *tensor, const rate_arguments *ar
         return result;
     }
     gw_status status = gw_encode_run_once(&run, 0);
-    const gw_gcomp_frame frame = {run.frame, run.frame_size, tensor->source.map};
+    const gw_gcomp_frame frame = {run.frame, run.frame_size, tensor->source.quantum.map};
     if (status == GW_OK) {
         status = gw_gcomp_check(&tensor->codec, &frame, &info);
     }
@@ -262,7 +262,7 @@ static int use_noise_map(gw_tensor_input *tensor, const rate_arguments *argument
         arguments->request.wire_scale, tensor->options.chunk_log2, arguments->request.backends};
     gw_map_run_free(&tensor->map);
     const gw_status status = gw_rate_map_make(&tensor->map, &from, &limits);
-    tensor->source.map = &tensor->map.map;
+    tensor->source.quantum = gw_gcomp_quantum_of_map(&tensor->map.map);
     return status == GW_OK
                ? GW_CLI_OK
                : gw_cli_error(GW_CLI_BAD_DATA, tensor->name, "noise limit of %s: %s",

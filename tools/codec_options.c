@@ -265,7 +265,10 @@ static error_t encode_parse(int key, char *text, struct argp_state *state)
         if (gw_cli_parse_double(text, (double)FLT_MIN, 1, &scale) != 0) {
             argp_error(state, "--target-nmse: '%s' is not a number above 0 and at most 1", text);
         }
-        options->target_nmse = (float)scale;
+        if (request->has_drop) {
+            argp_error(state, "--drop and --target-nmse do not go together");
+        }
+        options->quantum = gw_gcomp_quantum_of_nmse((float)scale);
         break;
     case KEY_LEVEL_STEP:
         options->step = (uint32_t)u64_parse(state, "--level-step", text, 1, 6);
@@ -275,7 +278,10 @@ static error_t encode_parse(int key, char *text, struct argp_state *state)
             strcmp(text, "max") == 0 ? UINT32_MAX : (uint32_t)u64_parse(state, "--cap", text, 0, 23);
         break;
     case KEY_DROP:
-        options->constant_drop = (uint32_t)u64_parse(state, "--drop", text, 0, 23);
+        if (options->quantum.kind == GW_GCOMP_QUANTUM_NMSE) {
+            argp_error(state, "--drop and --target-nmse do not go together");
+        }
+        options->quantum = gw_gcomp_quantum_of_drop((uint32_t)u64_parse(state, "--drop", text, 0, 23));
         request->has_drop = 1;
         break;
     default:
@@ -351,7 +357,7 @@ void gw_codec_request_init(gw_codec_request *request)
 
 int gw_codec_request_uses_map(const gw_codec_request *request)
 {
-    return !request->has_drop && request->options.target_nmse == 0;
+    return !request->has_drop && request->options.quantum.nmse == 0;
 }
 
 gw_gcomp_map_limits gw_codec_request_limits(const gw_codec_request *request)
@@ -381,13 +387,13 @@ static const char *request_contradiction(const gw_codec_request *request, const 
                "tolerance, "
                "so --tolerance-bits and --noise do not go with it";
     }
-    if (!carried && (options->target_nmse > 0 || request->has_block_log2)) {
+    if (!carried && (options->quantum.nmse > 0 || request->has_block_log2)) {
         return "--target-nmse and --block-log2 need --levels carried";
     }
     if (carried && request->has_drop) {
         return "--drop needs explicit or derived levels";
     }
-    if (carried && snapshot == NULL && options->target_nmse == 0) {
+    if (carried && snapshot == NULL && options->quantum.nmse == 0) {
         return "--levels carried needs quanta: the map of a snapshot, or --target-nmse";
     }
     if (options->deep_cut && options->levels == GW_GCOMP_EXPLICIT) {

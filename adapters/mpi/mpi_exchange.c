@@ -79,12 +79,12 @@ static gw_status gw_mpi_exchange_codec(const gw_mpi_options *options, gw_gcomp *
     settings.cap = UINT32_MAX;
     if (options->mode == GW_MPI_CONSTANT) {
         settings.levels = GW_GCOMP_DERIVED;
-        settings.constant_drop = options->constant_drop;
+        settings.quantum = gw_gcomp_quantum_of_drop(options->constant_drop);
         settings.strict = options->constant_drop == 0;
     } else {
         settings.levels = GW_GCOMP_CARRIED;
         settings.deep_cut = 1;
-        settings.target_nmse = options->target_nmse;
+        settings.quantum = gw_gcomp_quantum_of_nmse(options->target_nmse);
     }
     return gw_gcomp_init(codec, &settings);
 }

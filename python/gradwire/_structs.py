@@ -168,6 +168,16 @@ class gw_gcomp_map(Structure):
     ]
 
 
+class gw_gcomp_quantum(Structure):
+    _fields_ = [
+        ("kind", c_int),
+        ("drop", c_uint32),
+        ("nmse", c_float),
+        ("map", POINTER(gw_gcomp_map)),
+        ("blocks", c_void_p),
+    ]
+
+
 class gw_gcomp_options(Structure):
     _fields_ = [
         ("dtype", c_int),
@@ -176,11 +186,10 @@ class gw_gcomp_options(Structure):
         ("preset", c_int),
         ("step", c_uint32),
         ("cap", c_uint32),
-        ("constant_drop", c_uint32),
+        ("quantum", gw_gcomp_quantum),
         ("tolerance_bits", c_uint32),
         ("deep_cut", c_int),
         ("block_log2", c_uint32),
-        ("target_nmse", c_float),
         ("chunk_log2", c_uint32),
         ("strict", c_int),
         ("checksum", c_int),
@@ -201,13 +210,12 @@ class gw_gcomp_source(Structure):
     _fields_ = [
         ("values", c_void_p),
         ("len", c_uint64),
-        ("map", POINTER(gw_gcomp_map)),
+        ("quantum", gw_gcomp_quantum),
         ("seed", c_uint64),
         ("first_element", c_uint64),
         ("step_index", c_uint32),
         ("rank", c_uint16),
         ("hop", c_uint16),
-        ("quanta", c_void_p),
         ("segments", POINTER(gw_gcomp_segment)),
         ("segment_count", c_size_t),
         ("segment_offset", c_uint64),
