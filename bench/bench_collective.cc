@@ -129,7 +129,7 @@ private:
         gw_gcomp_source source = {};
         source.values = values;
         source.len = piece.len;
-        source.map = &map;
+        source.quantum = gw_gcomp_quantum_of_map(&map);
         source.seed = 1;
         source.first_element = piece.first;
         source.rank = RANKS - 1;

@@ -131,7 +131,7 @@ gw_bench_books *gw_bench_books_new(const gw_bench_data *data, uint32_t backends)
     b->chunk.len = CHUNK_LEN;
     b->map = data->map;
     b->map.len = CHUNK_LEN;
-    b->chunk.map = &b->map;
+    b->chunk.quantum = gw_gcomp_quantum_of_map(&b->map);
     b->workspace.size = gw_gcomp_workspace_size(&b->codec);
     b->workspace.data = malloc(b->workspace.size);
     if (b->workspace.data == NULL || count_labels(b, data) != GW_OK) {

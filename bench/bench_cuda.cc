@@ -217,7 +217,7 @@ void bench_gcomp(benchmark::State &state, Call call, const std::string &name, co
     gw_gcomp_source source = {};
     source.values = values.As<float>();
     source.len = len;
-    source.map = &map;
+    source.quantum = gw_gcomp_quantum_of_map(&map);
     source.seed = 1;
     const size_t encode_size = gw_cuda_gcomp_encode_workspace_size(&codec, 1, len),
                  decode_size = gw_cuda_gcomp_decode_workspace_size(&codec, 1, len),

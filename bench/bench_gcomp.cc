@@ -29,7 +29,7 @@ public:
         status = gw_gcomp_init(&codec_, &options);
         source_.values = data.values;
         source_.len = data.len;
-        source_.map = &data.map;
+        source_.quantum = gw_gcomp_quantum_of_map(&data.map);
         source_.seed = 1;
         workspace_.resize(threads * gw_gcomp_workspace_size(&codec_));
         frame_.resize(gw_gcomp_bound(&codec_, data.len));

@@ -33,7 +33,7 @@ static inline gw_gcomp_options example_options(float target_nmse)
     options.rounding = GW_GCOMP_STOCHASTIC;
     options.deep_cut = 1;
     options.checksum = 1;
-    options.target_nmse = target_nmse;
+    options.quantum = gw_gcomp_quantum_of_nmse(target_nmse);
     return options;
 }
 

@@ -53,7 +53,7 @@ int main(void)
     if (workspace.data == NULL || dst.data == NULL) {
         return 1;
     }
-    const gw_gcomp_source source = {.values = grad, .len = LEN, .map = &map};
+    const gw_gcomp_source source = {.values = grad, .len = LEN, .quantum = gw_gcomp_quantum_of_map(&map)};
     must(gw_gcomp_encode(&codec, &source, &dst, &workspace), "encode");
 
     const gw_gcomp_frame frame = {.data = dst.data, .size = dst.size};

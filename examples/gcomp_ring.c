@@ -32,7 +32,7 @@ int main(void)
     gw_gcomp_options_init(&options, GW_FP32);
     options.rounding = GW_GCOMP_STOCHASTIC; /* unbiased however often it is repeated */
     /* a real job passes a map; its wire_scale is RANKS for plain sums */
-    options.constant_drop = 12;
+    options.quantum = gw_gcomp_quantum_of_drop(12);
     gw_gcomp codec;
     must(gw_gcomp_init(&codec, &options), "init");
     const size_t capacity = gw_gcomp_bound(&codec, PART);

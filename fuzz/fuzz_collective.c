@@ -57,8 +57,9 @@ static void read_options(scene *s, gw_fuzz_reader *reader)
     s->options.strict = more >> 4 & 1;
     s->options.checksum = more >> 5 & 1;
     s->options.deep_cut = (more >> 6 & 1) && s->options.levels != GW_GCOMP_EXPLICIT;
-    s->options.target_nmse = s->options.levels == GW_GCOMP_CARRIED && more >> 7 ? 0.01f : 0.0f;
-    s->options.constant_drop = s->options.dtype == GW_FP32 ? 12 : 0;
+    s->options.quantum = s->options.levels == GW_GCOMP_CARRIED
+                             ? gw_gcomp_quantum_of_nmse(more >> 7 ? 0.01f : 0.0f)
+                             : gw_gcomp_quantum_of_drop(s->options.dtype == GW_FP32 ? 12 : 0);
     s->options.chunk_log2 = CHUNK_LOG2;
 }
 
@@ -375,9 +376,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const uint32_t ranks = s.layout.shape.rank_count;
     s.bucket.layout = &s.layout;
     s.bucket.codec = &s.codec;
-    /* Carried levels come from a map or from target_nmse. */
+    /* Carried levels come from a map or from a target. */
     const int needs_map = s.options.levels == GW_GCOMP_DERIVED ||
-                          (s.options.levels == GW_GCOMP_CARRIED && s.options.target_nmse == 0.0f);
+                          (s.options.levels == GW_GCOMP_CARRIED && s.options.quantum.nmse == 0.0f);
     s.bucket.map = (choice & 8) || needs_map ? &s.map : NULL;
     s.bucket.contribution_bits = choice >> 4 & 3;
     s.bucket.step_index = 3;

@@ -165,15 +165,16 @@ static void use_book(const gw_gcomp *codec, const gw_fuzz_sender *sender, int is
     gw_buffer out = {frame, capacity, 0};
     const gw_status status =
         gw_gcomp_encode(codec, &sender->source, &out, &(gw_workspace){workspace, workspace_size});
-    if (is_relative && sender->options.levels == GW_GCOMP_DERIVED && sender->source.map == NULL) {
+    if (is_relative && sender->options.levels == GW_GCOMP_DERIVED && sender->source.quantum.map == NULL) {
         FUZZ_CHECK(status == GW_ERR_ARG); /* constant frames have no quanta */
         return;
     }
     FUZZ_CHECK(status == GW_OK);
     gw_gcomp_target target = {.values = dst, .capacity = len};
-    FUZZ_CHECK(gw_gcomp_decode(codec,
-                               &(gw_gcomp_frame){.data = frame, .size = out.size, .map = sender->source.map},
-                               &target, &(gw_workspace){workspace, workspace_size}) == GW_OK);
+    FUZZ_CHECK(
+        gw_gcomp_decode(codec,
+                        &(gw_gcomp_frame){.data = frame, .size = out.size, .map = sender->source.quantum.map},
+                        &target, &(gw_workspace){workspace, workspace_size}) == GW_OK);
     FUZZ_CHECK(target.len == len);
     gw_fuzz_check_values(sender, dst);
     gw_fuzz_buffers_check();
@@ -182,9 +183,10 @@ static void use_book(const gw_gcomp *codec, const gw_fuzz_sender *sender, int is
     static gw_gcomp other;
     FUZZ_CHECK(gw_gcomp_init(&other, &sender->options) == GW_OK);
     gw_gcomp_target target2 = {.values = dst, .capacity = len};
-    FUZZ_CHECK(gw_gcomp_decode(&other,
-                               &(gw_gcomp_frame){.data = frame, .size = out.size, .map = sender->source.map},
-                               &target2, &(gw_workspace){workspace, workspace_size}) == GW_ERR_TABLE);
+    FUZZ_CHECK(
+        gw_gcomp_decode(&other,
+                        &(gw_gcomp_frame){.data = frame, .size = out.size, .map = sender->source.quantum.map},
+                        &target2, &(gw_workspace){workspace, workspace_size}) == GW_ERR_TABLE);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

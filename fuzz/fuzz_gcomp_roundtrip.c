@@ -48,9 +48,10 @@ static uint8_t *decode(run *r, const gw_fuzz_sender *sender, const uint8_t *fram
     size_t len = (size_t)sender->source.len;
     uint8_t *dst = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_DST, len * sender->element, 0xa5);
     gw_gcomp_target target = {.values = dst, .capacity = len};
-    FUZZ_CHECK(gw_gcomp_decode(&r->codec,
-                               &(gw_gcomp_frame){.data = frame, .size = size, .map = sender->source.map},
-                               &target, &r->workspace) == GW_OK);
+    FUZZ_CHECK(
+        gw_gcomp_decode(&r->codec,
+                        &(gw_gcomp_frame){.data = frame, .size = size, .map = sender->source.quantum.map},
+                        &target, &r->workspace) == GW_OK);
     FUZZ_CHECK(target.len == len && target.bad_chunk == UINT64_MAX);
     gw_fuzz_buffers_check();
     return dst;
@@ -111,9 +112,10 @@ static void hop(run *r, const gw_fuzz_sender *sender, const uint8_t *frame, size
     }
     uint64_t bad_chunk = 0;
     gw_gcomp_target target = {.values = sum, .capacity = len};
-    FUZZ_CHECK(gw_gcomp_decode_add(&r->codec,
-                                   &(gw_gcomp_frame){.data = frame, .size = size, .map = sender->source.map},
-                                   &target, &r->workspace) == GW_OK);
+    FUZZ_CHECK(
+        gw_gcomp_decode_add(&r->codec,
+                            &(gw_gcomp_frame){.data = frame, .size = size, .map = sender->source.quantum.map},
+                            &target, &r->workspace) == GW_OK);
     FUZZ_CHECK(target.len == len && target.bad_chunk == UINT64_MAX);
     gw_gcomp_source sum_source = source;
     sum_source.values = sum;
@@ -124,8 +126,9 @@ static void hop(run *r, const gw_fuzz_sender *sender, const uint8_t *frame, size
     uint8_t *fused = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_FRAME2, capacity, 0x4e);
     gw_buffer out = {fused, capacity, 0};
     FUZZ_CHECK(gw_gcomp_decode_add_encode(
-                   &r->codec, &(gw_gcomp_frame){.data = frame, .size = size, .map = sender->source.map},
-                   &source, &out, &bad_chunk, &r->workspace) == GW_OK);
+                   &r->codec,
+                   &(gw_gcomp_frame){.data = frame, .size = size, .map = sender->source.quantum.map}, &source,
+                   &out, &bad_chunk, &r->workspace) == GW_OK);
     FUZZ_CHECK(out.size == expected_size && memcmp(fused, expected, out.size) == 0);
     gw_fuzz_buffers_check();
 }
@@ -145,9 +148,10 @@ static void installed_book(run *r, const gw_fuzz_sender *sender, const uint8_t *
     uint8_t *frame = encode(r, &sender->source, GW_FUZZ_REFERENCE, &size);
     uint8_t *dst = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_DST2, len * sender->element, 0xa5);
     gw_gcomp_target target = {.values = dst, .capacity = len};
-    FUZZ_CHECK(gw_gcomp_decode(&r->codec,
-                               &(gw_gcomp_frame){.data = frame, .size = size, .map = sender->source.map},
-                               &target, &r->workspace) == GW_OK);
+    FUZZ_CHECK(
+        gw_gcomp_decode(&r->codec,
+                        &(gw_gcomp_frame){.data = frame, .size = size, .map = sender->source.quantum.map},
+                        &target, &r->workspace) == GW_OK);
     FUZZ_CHECK(target.len == len && memcmp(dst, decoded, len * sender->element) == 0);
     gw_gcomp_info info;
     FUZZ_CHECK(gw_gcomp_peek(frame, size, sender->options.len_max, &info) == GW_OK);
@@ -166,7 +170,7 @@ static void predict(run *r, const gw_fuzz_sender *sender, size_t size)
     const gw_status status = gw_gcomp_rate_add(&rate, &r->codec, &sender->source, &r->workspace);
     if (options->levels != GW_GCOMP_DERIVED || sender->step != 1 || sender->cap != full_cap) {
         FUZZ_CHECK(status == GW_ERR_OPTION && rate.len == 0);
-    } else if (sender->source.map == NULL) {
+    } else if (sender->source.quantum.map == NULL) {
         FUZZ_CHECK(status == GW_ERR_ARG && rate.len == 0);
     } else {
         FUZZ_CHECK(status == GW_OK && rate.len == sender->source.len);
@@ -203,7 +207,8 @@ static void encode_in_segments(run *r, const gw_fuzz_sender *sender, const uint8
 static void add_frames(run *r, const gw_fuzz_sender *sender, const uint8_t *frame, size_t size, float scale)
 {
     const size_t bytes = (size_t)sender->source.len * sender->element;
-    const gw_gcomp_frame frames[2] = {{frame, size, sender->source.map}, {frame, size, sender->source.map}};
+    const gw_gcomp_frame frames[2] = {{frame, size, sender->source.quantum.map},
+                                      {frame, size, sender->source.quantum.map}};
     uint8_t *expected = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_DST, bytes, 0x2a);
     uint8_t *sum = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_DST2, bytes, 0x2a);
     gw_gcomp_target target = {.values = expected, .capacity = sender->source.len, .scale = scale};
@@ -245,10 +250,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         }
         uint8_t *decoded = decode(&r, &sender, frame, frame_size);
         gw_fuzz_check_values(&sender, decoded);
-        FUZZ_CHECK(
-            gw_gcomp_validate(&r.codec,
-                              &(gw_gcomp_frame){.data = frame, .size = frame_size, .map = sender.source.map},
-                              NULL, &r.workspace) == GW_OK);
+        FUZZ_CHECK(gw_gcomp_validate(
+                       &r.codec,
+                       &(gw_gcomp_frame){.data = frame, .size = frame_size, .map = sender.source.quantum.map},
+                       NULL, &r.workspace) == GW_OK);
         encode_in_ranges(&r, &sender, frame, frame_size, choice >> 1);
         if (choice & 64) {
             installed_book(&r, &sender, decoded);

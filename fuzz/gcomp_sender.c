@@ -108,7 +108,7 @@ static void read_dial(gw_gcomp_options *options, gw_fuzz_reader *reader)
         const uint32_t most = options->chunk_log2 < 14 ? options->chunk_log2 : 14;
         uint8_t block = gw_fuzz_u8(reader);
         options->block_log2 = 6 + (block & 15) % (most - 5);
-        options->target_nmse = 1.0f / (float)(1u << (block >> 4));
+        options->quantum = gw_gcomp_quantum_of_nmse(1.0f / (float)(1u << (block >> 4)));
     }
 }
 
@@ -135,7 +135,7 @@ static uint8_t quantum_of_map(const gw_fuzz_sender *sender, size_t first, size_t
     return (uint8_t)(q < 1 ? 0 : q > most ? most : q);
 }
 
-/* The quanta of a carried frame: from the map, given by the caller, or left to target_nmse. */
+/* The quanta of a carried frame: from the map, given by the caller, or left to the target of the options. */
 static void make_quanta(gw_fuzz_sender *sender, gw_fuzz_reader *reader)
 {
     static uint8_t written[BLOCKS_MAX];
@@ -147,7 +147,7 @@ static void make_quanta(gw_fuzz_sender *sender, gw_fuzz_reader *reader)
     FUZZ_CHECK(count <= sizeof written);
     const uint8_t kind = gw_fuzz_u8(reader);
     uint64_t state = gw_fuzz_u16(reader);
-    if (sender->source.map != NULL) {
+    if (sender->source.quantum.map != NULL) {
         for (size_t i = 0; i < count; i++) {
             const size_t first = i * block_len;
             written[i] = quantum_of_map(sender, first, len - first < block_len ? len : first + block_len);
@@ -158,7 +158,7 @@ static void make_quanta(gw_fuzz_sender *sender, gw_fuzz_reader *reader)
             quanta[i] = (uint8_t)(kind + gw_fuzz_random(&state) % (kind & 2 ? 80 : 5));
             written[i] = quanta[i] > most ? (uint8_t)most : quanta[i];
         }
-        sender->source.quanta = quanta;
+        sender->source.quantum = gw_gcomp_quantum_of_blocks(quanta);
     } else {
         return;
     }
@@ -255,9 +255,9 @@ void gw_fuzz_sender_init(gw_fuzz_sender *sender, gw_fuzz_reader *reader, uint64_
         sender->map.chunk_log2 = options->chunk_log2;
         sender->map.base = 1u + 4u * gw_fuzz_u8(reader); /* 1..1021 of 1..1023 */
         sender->map.wire_scale = shape & 64 ? 8.0f : 1.0f;
-        sender->source.map = &sender->map;
-    } else {
-        options->constant_drop = cut >> 3;
+        sender->source.quantum = gw_gcomp_quantum_of_map(&sender->map);
+    } else if (options->levels != GW_GCOMP_CARRIED) {
+        options->quantum = gw_gcomp_quantum_of_drop(cut >> 3);
     }
     if (options->levels == GW_GCOMP_CARRIED) {
         make_quanta(sender, reader);
@@ -305,8 +305,8 @@ static unsigned drop_of(const gw_fuzz_sender *sender, const dtype_facts *facts, 
         return 0;
     }
     long drop;
-    if (sender->source.map == NULL && options->levels != GW_GCOMP_CARRIED) {
-        drop = options->constant_drop < sender->cap ? (long)options->constant_drop : (long)sender->cap;
+    if (sender->source.quantum.map == NULL && options->levels != GW_GCOMP_CARRIED) {
+        drop = options->quantum.drop < sender->cap ? (long)options->quantum.drop : (long)sender->cap;
     } else {
         long cut;
         const int has_quantum = cut_of(sender, facts, index, &cut);
@@ -328,7 +328,7 @@ static int check_deep_cut(const gw_fuzz_sender *sender, const dtype_facts *facts
     const uint32_t sign_mask = options->dtype == GW_FP32 ? 0x80000000u : 0x8000u;
     const uint32_t magnitude = sent & ~sign_mask;
     long cut;
-    if (!options->deep_cut || (sender->source.map == NULL && options->levels != GW_GCOMP_CARRIED) ||
+    if (!options->deep_cut || (sender->source.quantum.map == NULL && options->levels != GW_GCOMP_CARRIED) ||
         magnitude == 0 || !is_cut(sender, facts, magnitude) || !cut_of(sender, facts, index, &cut)) {
         return 0;
     }

@@ -12,8 +12,8 @@ typedef struct gw_fuzz_sender {
     gw_gcomp_options options;
     gw_gcomp_source source; /* values in slot GW_FUZZ_VALUES; map points to the field below or is NULL */
     gw_gcomp_map map;       /* slots GW_FUZZ_LEVELS and GW_FUZZ_DIGEST */
-    /* Carried frames: the quantum of each block that the frame must have. NULL if target_nmse chooses it, and
-     * for other frames. source.quanta is in slot GW_FUZZ_QUANTA */
+    /* Carried frames: the quantum of each block that the frame must have. NULL if a target chooses it, and
+     * for other frames. source.quantum.blocks is in slot GW_FUZZ_QUANTA */
     const uint8_t *quanta;
     uint32_t step, cap; /* options.step and options.cap with the defaults filled in */
     size_t element;     /* bytes of one value */
@@ -31,7 +31,7 @@ uint32_t gw_fuzz_bits(const void *values, size_t index, size_t element);
 /*
  * Checks decoded values against what docs/format.md section 3 and docs/numerics.md allow, value by value,
  * with an arithmetic of its own: which values are flushed, how many low bits are cut, how far rounding may
- * go, which values below their quantum become 0 or the quantum. Where target_nmse chose the quanta, only what
+ * go, which values below their quantum become 0 or the quantum. Where a target chose the quanta, only what
  * does not depend on them.
  */
 void gw_fuzz_check_values(const gw_fuzz_sender *sender, const void *decoded);

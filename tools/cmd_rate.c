@@ -125,7 +125,7 @@ static int measure_worst(const gw_tensor_input *tensor, const rate_arguments *ar
         return result;
     }
     gw_status status = gw_encode_run_once(&run, 0);
-    const gw_gcomp_frame frame = {run.frame, run.frame_size, tensor->source.map};
+    const gw_gcomp_frame frame = {run.frame, run.frame_size, tensor->source.quantum.map};
     if (status == GW_OK) {
         status = gw_gcomp_check(&tensor->codec, &frame, &info);
     }
@@ -163,7 +163,7 @@ static int use_noise_map(gw_tensor_input *tensor, const rate_arguments *argument
     };
     gw_map_run_free(&tensor->map);
     const int result = gw_map_run_make(&tensor->map, &tensor->in.snapshot, &options);
-    tensor->source.map = &tensor->map.map;
+    tensor->source.quantum = gw_gcomp_quantum_of_map(&tensor->map.map);
     return result;
 }
 

@@ -169,7 +169,7 @@ static int scalar_compare(const gw_tensor_input *tensor, const gw_encode_run *ru
 static int decode_and_compare(const gw_tensor_input *tensor, const gw_encode_run *run,
                               const verify_options *options, roundtrip_report *report)
 {
-    const gw_gcomp_frame frame = {run->frame, run->frame_size, tensor->source.map};
+    const gw_gcomp_frame frame = {run->frame, run->frame_size, tensor->source.quantum.map};
     gw_status status = gw_gcomp_check(&tensor->codec, &frame, &report->info);
     if (status != GW_OK) {
         return status_error(tensor, "its own frame is refused", status);

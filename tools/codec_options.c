@@ -135,7 +135,7 @@ static const gw_option encode_options[] = {
      GW_INTEGER(gw_codec_request, options.block_log2, 6, 14), HAS(has_block_log2)},
     {"target-nmse", "X",
      "Carried: choose the quanta from the values, for a squared error of X times their squares (at most 1)",
-     GW_REAL(gw_codec_request, options.target_nmse, (double)FLT_MIN, 1),
+     GW_REAL(gw_codec_request, options.quantum.nmse, (double)FLT_MIN, 1),
      .wanted = "a number above 0 and at most 1"},
     {"level-step", "BITS",
      "Granularity of drops; explicit: 6, 2, 3 for fp32, bf16, fp16; derived: 1, 2, 3, 6 (default 1)",
@@ -143,7 +143,7 @@ static const gw_option encode_options[] = {
     {"cap", "BITS", "Largest drop; a multiple of the step (default: the largest allowed)",
      GW_OTHER(gw_codec_request, options.cap, cap_parse)},
     {"drop", "BITS", "Drop this many mantissa bits of every value instead of using the snapshot's map",
-     GW_INTEGER(gw_codec_request, options.constant_drop, 0, 23), HAS(has_drop)},
+     GW_INTEGER(gw_codec_request, options.quantum.drop, 0, 23), HAS(has_drop)},
     {"strict", NULL, "Keep -0, subnormals and NaN payloads bit for bit",
      GW_FLAG(gw_codec_request, options.strict)},
     {"checksum", NULL, "Add CRC32C checksums", GW_FLAG(gw_codec_request, options.checksum)},
@@ -221,7 +221,7 @@ void gw_codec_request_init(gw_codec_request *request)
 
 int gw_codec_request_uses_map(const gw_codec_request *request)
 {
-    return !request->has_drop && request->options.target_nmse == 0;
+    return !request->has_drop && request->options.quantum.nmse == 0;
 }
 
 gw_gcomp_map_limits gw_codec_request_limits(const gw_codec_request *request)
@@ -251,13 +251,13 @@ static const char *request_contradiction(const gw_codec_request *request, const 
                "tolerance, "
                "so --tolerance-bits and --noise do not go with it";
     }
-    if (!carried && (options->target_nmse > 0 || request->has_block_log2)) {
+    if (!carried && (options->quantum.nmse > 0 || request->has_block_log2)) {
         return "--target-nmse and --block-log2 need --levels carried";
     }
     if (carried && request->has_drop) {
         return "--drop needs explicit or derived levels";
     }
-    if (carried && snapshot == NULL && options->target_nmse == 0) {
+    if (carried && snapshot == NULL && options->quantum.nmse == 0) {
         return "--levels carried needs quanta: the map of a snapshot, or --target-nmse";
     }
     if (options->deep_cut && options->levels == GW_GCOMP_EXPLICIT) {
@@ -299,6 +299,8 @@ int gw_codec_request_init_handle(const gw_codec_request *request, gw_dtype dtype
     if (contradiction != NULL) {
         return gw_cli_error(GW_CLI_USAGE, NULL, "%s", contradiction);
     }
+    options->quantum = request->has_drop ? gw_gcomp_quantum_of_drop(request->options.quantum.drop)
+                                         : gw_gcomp_quantum_of_nmse(request->options.quantum.nmse);
     if (!request->has_rounding && is_coarse(request)) {
         options->rounding = GW_GCOMP_STOCHASTIC;
     }

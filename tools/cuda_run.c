@@ -112,7 +112,7 @@ gw_status gw_cuda_run_encode(const gw_gcomp *codec, const gw_gcomp_source *sourc
         return GW_ERR_DST;
     }
     on_device.values = take(&s, source->values, (size_t)source->len * element_size_of(codec));
-    on_device.map = take_map(&s, &map, source->map);
+    on_device.quantum = gw_gcomp_quantum_of_map(take_map(&s, &map, source->quantum.map));
     void *frame = take(&s, NULL, bound);
     void *workspace = take(&s, NULL, workspace_size);
     gw_cuda_result *result = take(&s, NULL, sizeof *result);

@@ -101,7 +101,7 @@ json_t *gw_tensor_report_json(const char *command, const gw_tensor_input *tensor
                         has_tolerance ? json_integer((json_int_t)tensor->options.tolerance_bits)
                                       : json_null());
     gw_cli_json_number(report, "noise", (double)request->noise);
-    gw_cli_json_number(report, "target_nmse", (double)tensor->options.target_nmse);
+    gw_cli_json_number(report, "target_nmse", (double)tensor->options.quantum.nmse);
     gw_cli_json_flag(report, "deep_cut", tensor->options.deep_cut);
     gw_cli_json_text(report, "rounding", rounding_name(&tensor->options));
     gw_cli_json_text(report, "preset", preset_name(&tensor->options));

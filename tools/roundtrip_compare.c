@@ -55,8 +55,8 @@ static void value_rule_init(value_rule *rule, const gw_tensor_input *tensor, con
     rule->map_base = (int)tensor->map.map.base;
     rule->deep = options->deep_cut && !info->constant;
     if (rule->map == NULL && info->levels == GW_GCOMP_EXPLICIT) {
-        /* Explicit frames without a map: constant_drop, clipped to cap and rounded down to the step. */
-        const uint32_t drop = options->constant_drop < info->cap ? options->constant_drop : info->cap;
+        /* Explicit frames without a map: the constant drop, clipped to cap and rounded down to the step. */
+        const uint32_t drop = options->quantum.drop < info->cap ? options->quantum.drop : info->cap;
         rule->cap = drop - drop % info->step;
     }
 }
@@ -99,7 +99,7 @@ static int quantum_of_error(const value_rule *rule, uint64_t first, uint64_t len
             sum[i % 4] += x * x;
         }
     }
-    const double square = factor[rule->rounding] * (double)tensor->options.target_nmse *
+    const double square = factor[rule->rounding] * (double)tensor->options.quantum.nmse *
                           (((sum[0] + sum[1]) + (sum[2] + sum[3])) / (double)len);
     int exponent = 0;
     if (square < DBL_MIN) {
@@ -122,7 +122,7 @@ static void chunk_quanta_make(value_rule *rule, uint64_t first)
         int quantum = NO_QUANTUM;
         if (rule->map != NULL) {
             quantum = quantum_of_median(rule, first + at, count);
-        } else if (rule->tensor->options.target_nmse > 0) {
+        } else if (rule->tensor->options.quantum.nmse > 0) {
             quantum = quantum_of_error(rule, first + at, count);
         }
         quantum = quantum < 1 ? NO_QUANTUM : quantum;

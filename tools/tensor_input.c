@@ -66,7 +66,7 @@ int gw_tensor_input_prepare(gw_tensor_input *tensor, const gw_codec_request *req
     memset(&tensor->source, 0, sizeof tensor->source);
     tensor->source.values = tensor->in.values;
     tensor->source.len = tensor->in.len;
-    tensor->source.map = tensor->map.levels != NULL ? &tensor->map.map : NULL;
+    tensor->source.quantum = gw_gcomp_quantum_of_map(tensor->map.levels != NULL ? &tensor->map.map : NULL);
     tensor->source.seed = request->seed;
     tensor->source.first_element = request->first_element;
     tensor->source.step_index = request->step_index;
@@ -94,5 +94,5 @@ const char *gw_tensor_input_map_name(const gw_tensor_input *tensor)
     if (tensor->map.levels != NULL) {
         return gw_optimizer_name(tensor->in.snapshot.optimizer.kind);
     }
-    return tensor->options.target_nmse > 0 ? "nmse" : "constant";
+    return tensor->options.quantum.nmse > 0 ? "nmse" : "constant";
 }

@@ -90,12 +90,12 @@ static void gw_mpi_exchange_codec(const gw_mpi_options *options, gw_gcomp_option
     codec->cap = UINT32_MAX;
     if (options->mode == GW_MPI_CONSTANT) {
         codec->levels = GW_GCOMP_DERIVED;
-        codec->constant_drop = options->constant_drop;
+        codec->quantum = gw_gcomp_quantum_of_drop(options->constant_drop);
         codec->strict = options->constant_drop == 0;
     } else {
         codec->levels = GW_GCOMP_CARRIED;
         codec->deep_cut = 1;
-        codec->target_nmse = options->target_nmse;
+        codec->quantum = gw_gcomp_quantum_of_nmse(options->target_nmse);
     }
 }
 

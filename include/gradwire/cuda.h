@@ -298,7 +298,7 @@ typedef struct gw_cuda_gcomp_item {
     uint64_t src_size;           /* decode: bytes that may be read; encode, histogram: number of values */
     uint64_t dst_capacity; /* decode: elements; encode: bytes, at least gw_gcomp_bound(), else GW_ERR_DST */
     /* The map's levels and digests for this item, NULL without a map. Encode and histogram of carried levels
-     * without a map: the quanta of gw_gcomp_source, NULL: target_nmse of the options */
+     * without a map: the quanta of gw_gcomp_source, NULL: the target of the options */
     const uint8_t *levels;
     const uint32_t *digest;
     uint64_t map_len;       /* as gw_gcomp_map.len */

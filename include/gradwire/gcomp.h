@@ -197,16 +197,69 @@ typedef enum gw_gcomp_preset {
     GW_GCOMP_SMALL = 1 /* an exact codebook per chunk */
 } gw_gcomp_preset;
 
+/* What chooses the quantum of a value, the power of two of which its decoded value is a multiple. */
+typedef enum gw_gcomp_quantum_kind {
+    GW_GCOMP_QUANTUM_DEFAULT = 0, /* in a source: as the codec's options say; there: nothing is dropped */
+    /* options; explicit, derived: every value loses the same number of mantissa bits */
+    GW_GCOMP_QUANTUM_DROP = 1,
+    /* options; carried: the encoder chooses the quantum of a block such that the expected squared error is at
+     * most `nmse` of the sum of its squares, for values that are spread evenly over their quantum (at worst 3
+     * times that; stochastic 1.5 times) */
+    GW_GCOMP_QUANTUM_NMSE = 2,
+    /* source: a precision map. Carried: the quantum of a block is that of the median of its map bytes other
+     * than 0; base and levels are read */
+    GW_GCOMP_QUANTUM_MAP = 3,
+    GW_GCOMP_QUANTUM_BLOCKS = 4 /* source; carried: the caller chooses the quantum of every block */
+} gw_gcomp_quantum_kind;
+
+/* The kind and what it needs. Members of other kinds are not read. */
+typedef struct gw_gcomp_quantum {
+    gw_gcomp_quantum_kind kind;
+    uint32_t drop;           /* DROP: bits, clipped to cap, rounded down to step */
+    float nmse;              /* NMSE: a normal number > 0, at most 1 */
+    const gw_gcomp_map *map; /* MAP */
+    /* BLOCKS: the quantum of every block as the exponent field of an fp32, 0 = nothing is cut; ceil(len /
+     * 2^block_log2) bytes. Above 254 (fp16: 142) counts as that; more than 62 below the largest of the chunk
+     * counts as 0 */
+    const uint8_t *blocks;
+} gw_gcomp_quantum;
+
+/* The quantum of each kind; 0 and NULL give DEFAULT. */
+static inline gw_gcomp_quantum gw_gcomp_quantum_of_drop(uint32_t drop)
+{
+    const gw_gcomp_quantum quantum = {drop == 0 ? GW_GCOMP_QUANTUM_DEFAULT : GW_GCOMP_QUANTUM_DROP, drop, 0,
+                                      NULL, NULL};
+    return quantum;
+}
+static inline gw_gcomp_quantum gw_gcomp_quantum_of_nmse(float nmse)
+{
+    const gw_gcomp_quantum quantum = {nmse == 0 ? GW_GCOMP_QUANTUM_DEFAULT : GW_GCOMP_QUANTUM_NMSE, 0, nmse,
+                                      NULL, NULL};
+    return quantum;
+}
+static inline gw_gcomp_quantum gw_gcomp_quantum_of_map(const gw_gcomp_map *map)
+{
+    const gw_gcomp_quantum quantum = {map == NULL ? GW_GCOMP_QUANTUM_DEFAULT : GW_GCOMP_QUANTUM_MAP, 0, 0,
+                                      map, NULL};
+    return quantum;
+}
+static inline gw_gcomp_quantum gw_gcomp_quantum_of_blocks(const uint8_t *blocks)
+{
+    const gw_gcomp_quantum quantum = {blocks == NULL ? GW_GCOMP_QUANTUM_DEFAULT : GW_GCOMP_QUANTUM_BLOCKS, 0,
+                                      0, NULL, blocks};
+    return quantum;
+}
+
 /* Set all fields with gw_gcomp_options_init(), then change some. */
 typedef struct gw_gcomp_options {
     gw_dtype dtype;
     gw_gcomp_levels levels;
     gw_gcomp_rounding rounding;
     gw_gcomp_preset preset;
-    uint32_t step;          /* 0 = default: explicit 6, 2, 3 (fp32, bf16, fp16); derived and carried 1 */
-    uint32_t cap;           /* largest drop in bits; UINT32_MAX = the largest allowed: explicit 18, 6, 9;
-                               derived 23, 7, 10. gw_gcomp_init() rounds it down to a multiple of step */
-    uint32_t constant_drop; /* the drop without a map: clipped to cap, rounded down to step; default 0 */
+    uint32_t step;            /* 0 = default: explicit 6, 2, 3 (fp32, bf16, fp16); derived and carried 1 */
+    uint32_t cap;             /* largest drop in bits; UINT32_MAX = the largest allowed: explicit 18, 6, 9;
+                                 derived 23, 7, 10. gw_gcomp_init() rounds it down to a multiple of step */
+    gw_gcomp_quantum quantum; /* of sources that do not bring theirs: DEFAULT, DROP or NMSE */
     /* Tolerance t, 1..23 bits, default 23: one encode moves no parameter by more than 2^-t of |num| (nearest:
      * half of that, except next to the largest finite number; docs/numerics.md section 6). Sender and
      * receiver of a derived frame must agree on it. */
@@ -217,11 +270,6 @@ typedef struct gw_gcomp_options {
     int deep_cut;
     uint32_t
         block_log2; /* carried: log2 of the values that share a quantum, 6..14 and <= chunk_log2; default 9 */
-    /* carried: 0, or a normal number of at most 1: the encoder chooses the quantum of a block such that the
-     * expected squared error is at most this share of the sum of its squares, for values that are spread
-     * evenly over their quantum (at worst 3 times that; stochastic 1.5 times). A source with a map or quanta
-     * does not use it */
-    float target_nmse;
     uint32_t chunk_log2; /* 12..15, default 14 */
     int strict;          /* 1: keep -0, subnormals, NaN payloads bit for bit */
     int checksum;        /* 1: CRC32C per chunk and over the metadata */
@@ -265,19 +313,15 @@ typedef struct gw_gcomp_segment {
 typedef struct gw_gcomp_source {
     const void *values; /* len elements of the codec's dtype */
     uint64_t len;
-    /* Explicit, derived: NULL = constant_drop of the options. Carried: the quantum of a block is that of the
-     * median of its map bytes other than 0 (base and levels are read) */
-    const gw_gcomp_map *map;
+    /* DEFAULT, MAP or BLOCKS; a kind that the codec's levels do not have is GW_ERR_ARG, and so are carried
+     * levels whose quanta neither the source nor the options choose */
+    gw_gcomp_quantum quantum;
     /* Key and counter of stochastic rounding (docs/numerics.md): bytes depend neither on how a tensor is
      * split into frames nor on threads. */
     uint64_t seed;
     uint64_t first_element; /* absolute index in the tensor of values[0] */
     uint32_t step_index;    /* training step */
     uint16_t rank, hop;
-    /* Carried without a map: the quantum of every block as the exponent field of an fp32, 0 = nothing is cut;
-     * ceil(len / 2^block_log2) bytes, not read if there is a map. Above 254 (fp16: 142) counts as that; more
-     * than 62 below the largest of the chunk counts as 0. NULL: target_nmse of the options */
-    const uint8_t *quanta;
     /* If segment_count > 0: seeds and elements by segment; seed and first_element are then not read.
      * values[0] is value segment_offset of the segments, whose lengths add up to at least segment_offset +
      * len. Values are then rounded before anything else, so that an explicit value whose carry enters the

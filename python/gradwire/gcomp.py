@@ -19,6 +19,7 @@ from gradwire._structs import (
     gw_gcomp_frame,
     gw_gcomp_info,
     gw_gcomp_options,
+    gw_gcomp_quantum,
     gw_gcomp_segment,
     gw_gcomp_source,
     gw_gcomp_target,
@@ -71,11 +72,27 @@ class Options:
             "rounding": choose(_ROUNDINGS, self.rounding, "rounding"),
             "preset": choose(_PRESETS, self.preset, "preset"),
         }
+        apart = {"dtype", "constant_drop", "target_nmse"}
         for name, value in vars(self).items():
-            if name not in given and name != "dtype" and value is not None:
+            if name not in given and name not in apart and value is not None:
                 given[name] = int(value) if isinstance(value, bool) else value
         assign(options, **given)
+        options.quantum = self._quantum()
         return options
+
+    def _quantum(self) -> gw_gcomp_quantum:
+        """What chooses the quanta of values that come without a map."""
+        carried = self.levels == "carried"
+        if self.constant_drop and carried:
+            raise ValueError(f"constant_drop={self.constant_drop} is for explicit and derived levels, not for carried")
+        if self.target_nmse and not carried:
+            raise ValueError(f"target_nmse={self.target_nmse} is for carried levels, not for {self.levels}")
+        if self.constant_drop is not None and not carried:
+            drop = integer(self.constant_drop, "constant_drop", 0, (1 << 32) - 1)
+            return fill(gw_gcomp_quantum, kind=c.GW_GCOMP_QUANTUM_DROP, drop=drop)
+        if self.target_nmse:
+            return fill(gw_gcomp_quantum, kind=c.GW_GCOMP_QUANTUM_NMSE, nmse=self.target_nmse)
+        return gw_gcomp_quantum()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +139,8 @@ class Source:
         blocks = -(-self.values.size >> codec.block_log2)
         if self.quanta is not None and self.quanta.size != blocks:
             raise ValueError(f"quanta has {self.quanta.size} bytes for {blocks} blocks")
+        if self.quanta is not None and map is not None:
+            raise ValueError("map and quanta are given: one of them chooses the quanta")
         if map is not None and len(map) != self.values.size:
             raise ValueError(f"the map has {len(map)} levels for {self.values.size} values")
         self.map = map
@@ -132,16 +151,23 @@ class Source:
             gw_gcomp_source,
             values=self.values.ctypes.data,
             len=self.values.size,
-            map=pointer_to(map, codec.chunk_log2 if codec.options.levels == "derived" else None),
+            quantum=self._quantum(codec),
             seed=stream.seed,
             first_element=stream.first_element,
             step_index=stream.step_index,
             rank=stream.rank,
             hop=stream.hop,
-            quanta=arrays.address(self.quanta),
             segments=cast(self.segments, POINTER(gw_gcomp_segment)),
             segment_count=len(self.segments),
         )
+
+    def _quantum(self, codec: Codec) -> gw_gcomp_quantum:
+        if self.map is not None:
+            pointer = pointer_to(self.map, codec.chunk_log2 if codec.options.levels == "derived" else None)
+            return gw_gcomp_quantum(kind=c.GW_GCOMP_QUANTUM_MAP, map=pointer)
+        if self.quanta is not None:
+            return gw_gcomp_quantum(kind=c.GW_GCOMP_QUANTUM_BLOCKS, blocks=arrays.address(self.quanta))
+        return gw_gcomp_quantum()
 
 
 class Frame:

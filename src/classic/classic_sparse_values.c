@@ -16,7 +16,8 @@ static void open_codec(gw_gcomp *codec, uint64_t len, const gw_kernels *kernels)
 {
     gw_gcomp_options options;
     gw_gcomp_options_init(&options, GW_FP32);
-    options.constant_drop = NESTED_DROP;
+    options.quantum.kind = GW_GCOMP_QUANTUM_DROP;
+    options.quantum.drop = NESTED_DROP;
     options.backends = GW_BACKEND_SCALAR;
     options.len_max = len;
     if (gw_gcomp_init(codec, &options) == GW_OK && kernels != NULL) { /* these options are valid */

@@ -65,10 +65,10 @@ static uint32_t cost_of(const gw_gcomp_options *o)
 {
     const uint32_t mantissa = (uint32_t)COST_ONE * gw_traits_of((uint32_t)o->dtype)->mantissa_bits;
     uint32_t cost;
-    if (o->levels == GW_GCOMP_CARRIED && o->target_nmse > 0) {
-        cost = cost_of_target(o->target_nmse);
-    } else if (o->levels != GW_GCOMP_CARRIED && o->constant_drop != 0) {
-        cost = COST_EXPONENT + mantissa - COST_ONE * o->constant_drop;
+    if (o->quantum.kind == GW_GCOMP_QUANTUM_NMSE) {
+        cost = cost_of_target(o->quantum.nmse);
+    } else if (o->quantum.drop != 0) {
+        cost = COST_EXPONENT + mantissa - COST_ONE * o->quantum.drop;
     } else if (o->levels == GW_GCOMP_EXPLICIT) {
         cost = cost_at(explicit_levels, POINTS, o->tolerance_bits);
     } else if (o->deep_cut) {

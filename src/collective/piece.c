@@ -75,7 +75,8 @@ void gw_piece_source(const gw_piece *piece, const gw_gcomp_map *map, uint32_t ho
     GW_MEMSET(source, 0, sizeof *source);
     source->values = piece->values;
     source->len = piece->at.len;
-    source->map = map;
+    source->quantum.kind = map == NULL ? GW_GCOMP_QUANTUM_DEFAULT : GW_GCOMP_QUANTUM_MAP;
+    source->quantum.map = map;
     source->seed = bucket->seed;
     source->first_element = bucket->first_element + piece->at.first;
     source->step_index = bucket->step_index;

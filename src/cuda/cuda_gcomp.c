@@ -157,13 +157,12 @@ static int has_wire_scale(const gw_codec *codec, const gw_gcomp_map *map)
     return codec->options.levels != GW_GCOMP_DERIVED || map == NULL || gw_is_wire_scale(map->wire_scale);
 }
 
-/* Without a map: carried frames take quanta from the source or choose them, and a constant drop has no
- * relative exponents. (A codebook in device memory is looked at there.) */
-static int is_without_map(const gw_codec *codec, const gw_gcomp_source *source,
-                          const gw_cuda_gcomp_device *device)
+/* Without a map: a constant drop has no relative exponents. (A codebook in device memory is looked at
+ * there.) */
+static int is_without_map(const gw_codec *codec, const gw_cuda_gcomp_device *device)
 {
     if (codec->options.levels == GW_GCOMP_CARRIED) {
-        return source->quanta != NULL || codec->options.target_nmse > 0;
+        return 1;
     }
     const int has_own_book = codec->encode_with >= 0 && (device == NULL || device->book == NULL);
     return !has_own_book || !codec->installed[codec->encode_with].book.is_relative;
@@ -173,7 +172,7 @@ static int is_without_map(const gw_codec *codec, const gw_gcomp_source *source,
 static gw_status check_source(const gw_codec *codec, const gw_gcomp_source *source,
                               const gw_cuda_gcomp_device *device)
 {
-    const gw_gcomp_map *map = source->map;
+    const gw_gcomp_map *map = gw_source_map(source);
     const int is_derived = codec->options.levels == GW_GCOMP_DERIVED;
 
     if (source->len > codec->options.len_max || source->len > GW_FRAME_LEN_MAX) {
@@ -187,8 +186,11 @@ static gw_status check_source(const gw_codec *codec, const gw_gcomp_source *sour
         (source->len != 0 && source->values == NULL)) {
         return GW_ERR_ARG;
     }
+    if (!gw_source_has_quantum(source, &codec->options)) {
+        return GW_ERR_ARG;
+    }
     if (map == NULL) {
-        return is_without_map(codec, source, device) ? GW_OK : GW_ERR_ARG;
+        return is_without_map(codec, device) ? GW_OK : GW_ERR_ARG;
     }
     const int has_base = map_base_of(device) != NULL || (map->base >= 1 && map->base <= 1023);
     const int has_levels = source->len == 0 || map->levels != NULL;
@@ -209,12 +211,12 @@ static void fill_item_map(gw_cuda_gcomp_item *item, const gw_gcomp_map *map)
 }
 
 /* Map bytes of the values of a source, or its quanta. */
-static void fill_item_source(gw_cuda_gcomp_item *item, const gw_codec *codec, const gw_gcomp_source *source)
+static void fill_item_source(gw_cuda_gcomp_item *item, const gw_gcomp_source *source)
 {
-    if (source->map == NULL && codec->options.levels == GW_GCOMP_CARRIED) {
-        item->levels = source->quanta;
+    if (source->quantum.kind == GW_GCOMP_QUANTUM_BLOCKS) {
+        item->levels = source->quantum.blocks;
     }
-    fill_item_map(item, source->map);
+    fill_item_map(item, gw_source_map(source));
 }
 
 /* ---- segments ------------------------------------------------------------------------------------------ */
@@ -302,7 +304,7 @@ static void fill_encode(gw_gcomp_encode_params *params, const gw_codec *codec, c
 
     GW_MEMSET(params, 0, sizeof *params);
     fill_codec(&params->codec, codec, device, 1);
-    gw_cuda_map_fill(&params->map, source->map, map_base_of(device));
+    gw_cuda_map_fill(&params->map, gw_source_map(source), map_base_of(device));
     params->key = key_of(source);
     params->key_at = device != NULL ? device->key : NULL;
     params->item_count = 1;
@@ -312,7 +314,7 @@ static void fill_encode(gw_gcomp_encode_params *params, const gw_codec *codec, c
     params->item.dst_capacity = dst->capacity;
     params->item.first_element = source->first_element;
     params->item.result = request->result;
-    fill_item_source(&params->item, codec, source);
+    fill_item_source(&params->item, source);
 }
 
 gw_status gw_cuda_gcomp_encode(gw_cuda *cuda, const gw_gcomp *codec, const gw_gcomp_source *source,
@@ -687,14 +689,14 @@ gw_status gw_cuda_gcomp_histogram_add(gw_cuda *cuda, const gw_gcomp *codec, cons
     if (status != GW_OK) {
         return status;
     }
-    fill_histogram(&params, c.codec, source->map, request->device);
+    fill_histogram(&params, c.codec, gw_source_map(source), request->device);
     params.key = key_of(source);
     params.item.src = source->values;
     params.item.src_size = source->len;
     params.item.dst = histogram;
     params.item.first_element = source->first_element;
     params.item.result = request->result;
-    fill_item_source(&params.item, c.codec, source);
+    fill_item_source(&params.item, source);
     gw_gcomp_segment_params segments;
     if (source->segment_count != 0) {
         void *const area = fill_segments(&segments, source, request, GW_CUDA_HISTOGRAM_WORKSPACE_SIZE);

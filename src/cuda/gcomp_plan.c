@@ -15,11 +15,11 @@ void gw_cuda_codec_fill(gw_cuda_codec *out, const gw_codec *codec)
     out->preset = (uint32_t)o->preset;
     out->step = o->step;
     out->cap = o->cap;
-    out->constant_drop = o->constant_drop;
+    out->constant_drop = o->quantum.drop;
     out->tolerance_bits = o->tolerance_bits;
     out->deep_cut = (uint32_t)o->deep_cut;
     out->block_log2 = o->levels == GW_GCOMP_CARRIED ? o->block_log2 : 0;
-    out->target_nmse = o->target_nmse;
+    out->target_nmse = o->quantum.nmse;
     out->chunk_log2 = o->chunk_log2;
     out->strict = (uint32_t)o->strict;
     out->checksum = (uint32_t)o->checksum;

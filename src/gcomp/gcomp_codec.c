@@ -27,15 +27,37 @@ void gw_gcomp_options_init(gw_gcomp_options *options, gw_dtype dtype)
     options->len_max = GW_FRAME_LEN_MAX;
 }
 
-/* 0 or a normal number of at most 1. */
+/* A normal number of at most 1. */
 static int is_nmse(float x)
 {
     const uint32_t bits = gw_bits_from_float(x);
-    return bits == 0 || (bits >= 0x00800000u && bits <= 0x3f800000u);
+    return bits >= 0x00800000u && bits <= 0x3f800000u;
 }
 
-/* Replaces the defaults of step and cap and rounds cap and constant_drop to what docs/format.md section 2
- * allows. */
+/* Checks the quantum of sources that do not bring theirs, and clears the members that do not count: drop is 0
+ * without a constant drop, nmse is 0 without a target. */
+static gw_status resolve_quantum(gw_gcomp_options *o)
+{
+    const gw_gcomp_quantum given = o->quantum;
+    const int carried = o->levels == GW_GCOMP_CARRIED;
+    GW_MEMSET(&o->quantum, 0, sizeof o->quantum);
+    o->quantum.kind = given.kind;
+    switch (given.kind) {
+    case GW_GCOMP_QUANTUM_DEFAULT:
+        return GW_OK;
+    case GW_GCOMP_QUANTUM_DROP:
+        o->quantum.drop = gw_min_u32(given.drop, o->cap);
+        o->quantum.drop -= o->quantum.drop % o->step;
+        return carried ? GW_ERR_OPTION : GW_OK;
+    case GW_GCOMP_QUANTUM_NMSE:
+        o->quantum.nmse = given.nmse;
+        return carried && is_nmse(given.nmse) ? GW_OK : GW_ERR_OPTION;
+    default:
+        return GW_ERR_OPTION;
+    }
+}
+
+/* Replaces the defaults of step and cap and rounds cap and drop to what docs/format.md section 2 allows. */
 static gw_status resolve(gw_gcomp_options *o)
 {
     const gw_traits *t = gw_traits_of((uint32_t)o->dtype);
@@ -68,13 +90,11 @@ static gw_status resolve(gw_gcomp_options *o)
     }
     if (o->levels == GW_GCOMP_CARRIED &&
         (o->block_log2 < GW_BLOCK_LOG2_MIN || o->block_log2 > GW_BLOCK_LOG2_MAX ||
-         o->block_log2 > o->chunk_log2 || !is_nmse(o->target_nmse))) {
+         o->block_log2 > o->chunk_log2)) {
         return GW_ERR_OPTION;
     }
-    o->constant_drop = gw_min_u32(o->constant_drop, o->cap);
-    o->constant_drop -= o->constant_drop % o->step;
     o->len_max = gw_min_u64(o->len_max, GW_FRAME_LEN_MAX);
-    return GW_OK;
+    return resolve_quantum(o);
 }
 
 gw_status gw_gcomp_init(gw_gcomp *codec, const gw_gcomp_options *options)

@@ -178,4 +178,26 @@ void gw_scale_values(const gw_codec *codec, void *values, gw_dtype dtype, size_t
 void gw_add_values(const gw_codec *codec, const gw_gcomp_info *info, void *out, const void *accumulator,
                    const void *values, size_t len);
 
+/* The map of a source, NULL if another kind chooses its quanta. */
+static inline const gw_gcomp_map *gw_source_map(const gw_gcomp_source *source)
+{
+    return source->quantum.kind == GW_GCOMP_QUANTUM_MAP ? source->quantum.map : NULL;
+}
+
+/* 1 if the source, or the options where it leaves that to them, choose quanta that the levels can have. */
+static inline int gw_source_has_quantum(const gw_gcomp_source *source, const gw_gcomp_options *options)
+{
+    const int carried = options->levels == GW_GCOMP_CARRIED;
+    switch (source->quantum.kind) {
+    case GW_GCOMP_QUANTUM_DEFAULT:
+        return !carried || options->quantum.kind == GW_GCOMP_QUANTUM_NMSE;
+    case GW_GCOMP_QUANTUM_MAP:
+        return source->quantum.map != NULL;
+    case GW_GCOMP_QUANTUM_BLOCKS:
+        return carried && source->quantum.blocks != NULL;
+    default:
+        return 0;
+    }
+}
+
 #endif

@@ -18,10 +18,11 @@ static void fill_rule(gw_round_rule *rule, const gw_codec *codec, const gw_gcomp
     rule->rounding = (uint32_t)o->rounding;
     rule->derived = o->levels != GW_GCOMP_EXPLICIT;
     rule->strict = (uint32_t)o->strict;
-    rule->constant = o->levels != GW_GCOMP_CARRIED && source->map == NULL;
+    const gw_gcomp_map *map = gw_source_map(source);
+    rule->constant = o->levels != GW_GCOMP_CARRIED && map == NULL;
     rule->deep = !rule->constant && o->deep_cut;
-    rule->cap = rule->constant ? o->constant_drop : o->cap;
-    rule->drop_base = source->map == NULL ? 0 : gw_drop_base(codec, o->levels, source->map->base);
+    rule->cap = rule->constant ? o->quantum.drop : o->cap;
+    rule->drop_base = map == NULL ? 0 : gw_drop_base(codec, o->levels, map->base);
     gw_floor_table(rule->floor, o->step);
     rule->seed = source->seed;
     rule->step_index = source->step_index;
@@ -31,6 +32,7 @@ static void fill_rule(gw_round_rule *rule, const gw_codec *codec, const gw_gcomp
 void gw_encoding_fill_info(gw_gcomp_info *info, const gw_codec *codec, const gw_gcomp_source *source)
 {
     const gw_gcomp_options *o = &codec->options;
+    const gw_gcomp_map *map = gw_source_map(source);
     const int derived = o->levels == GW_GCOMP_DERIVED;
     GW_MEMSET(info, 0, sizeof *info);
     info->dtype = o->dtype;
@@ -49,16 +51,16 @@ void gw_encoding_fill_info(gw_gcomp_info *info, const gw_codec *codec, const gw_
         info->book_generation = book->generation;
         info->book_crc = book->crc;
     }
-    if (derived && source->map == NULL) {
+    if (derived && map == NULL) {
         info->constant = 1;
         info->step = 1;
-        info->cap = o->constant_drop;
+        info->cap = o->quantum.drop;
     }
     gw_frame_place(info, gw_frame_parts_size(info));
-    if (derived && source->map != NULL) {
-        info->drop_base = gw_drop_base(codec, o->levels, source->map->base);
-        info->wire_scale = source->map->wire_scale;
-        info->map_hash = gw_map_hash(info, source->map->digest, &codec->kernels);
+    if (derived && map != NULL) {
+        info->drop_base = gw_drop_base(codec, o->levels, map->base);
+        info->wire_scale = map->wire_scale;
+        info->map_hash = gw_map_hash(info, map->digest, &codec->kernels);
     }
 }
 
@@ -75,14 +77,14 @@ int gw_encoding_is_source_valid(const gw_codec *codec, const gw_gcomp_source *so
     if (source->segment_count != 0 && !gw_segments_cover(source)) {
         return 0;
     }
-    const gw_gcomp_map *map = source->map;
-    const int is_constant = map == NULL && codec->options.levels != GW_GCOMP_CARRIED;
-    if (is_constant && codec->encode_with >= 0 && codec->installed[codec->encode_with].book.is_relative) {
+    if (!gw_source_has_quantum(source, &codec->options)) {
         return 0;
     }
+    const gw_gcomp_map *map = gw_source_map(source);
     if (map == NULL) {
-        return codec->options.levels != GW_GCOMP_CARRIED || source->quanta != NULL ||
-               codec->options.target_nmse > 0;
+        const int is_constant = codec->options.levels != GW_GCOMP_CARRIED;
+        return !is_constant || codec->encode_with < 0 ||
+               !codec->installed[codec->encode_with].book.is_relative;
     }
     if (map->base < 1 || map->base > 1023 || map->len != source->len ||
         (derived && !gw_is_wire_scale(map->wire_scale))) {

@@ -9,7 +9,7 @@
 
 gw_span gw_group_span(gw_encoding *e, const gw_group *group, size_t at, size_t len)
 {
-    const gw_gcomp_map *map = e->source->map;
+    const gw_gcomp_map *map = gw_source_map(e->source);
     const uint64_t first = (group->first << e->info.chunk_log2) + at;
     const uint8_t *values = group->values + at * gw_traits_of(e->rule.dtype)->size;
     gw_span span = {values, map == NULL ? NULL : map->levels + first, len, group->element + at,

@@ -56,8 +56,8 @@ static uint8_t quantum_of_error(const gw_encoding *e, const uint8_t *values, siz
 {
     static const double quanta_squared[3] = {3, 12, 6}; /* by rounding */
     const double sum = sum_of_squares(values, len, e->rule.dtype);
-    const double square = quanta_squared[e->codec->options.rounding] * (double)e->codec->options.target_nmse *
-                          (sum / (double)len);
+    const double square = quanta_squared[e->codec->options.rounding] *
+                          (double)e->codec->options.quantum.nmse * (sum / (double)len);
     uint64_t bits;
     GW_MEMCPY(&bits, &square, 8);
     const int32_t exponent = (int32_t)(bits >> 52 & 2047) - 1023; /* floor(log2(square)) */
@@ -79,15 +79,16 @@ void gw_group_quanta(gw_encoding *e, const gw_group *group)
     const size_t size = gw_traits_of(dtype)->size, block_len = (size_t)1 << log2;
     const size_t chunk_len = (size_t)1 << e->info.chunk_log2;
     const gw_gcomp_source *source = e->source;
+    const gw_gcomp_map *map = gw_source_map(source);
     const uint64_t first = group->first << e->info.chunk_log2;
     uint8_t *quanta = e->scratch.quanta;
     for (size_t i = 0, at = 0; at < group->len; i++, at += block_len) {
         const size_t len = gw_min_size(group->len - at, block_len);
-        if (source->map != NULL) {
-            quanta[i] = quantum_of_map(source->map->levels + first + at, len,
-                                       gw_drop_base(e->codec, GW_GCOMP_CARRIED, source->map->base), dtype);
-        } else if (source->quanta != NULL) {
-            const uint8_t given = source->quanta[(first + at) >> log2];
+        if (map != NULL) {
+            quanta[i] = quantum_of_map(map->levels + first + at, len,
+                                       gw_drop_base(e->codec, GW_GCOMP_CARRIED, map->base), dtype);
+        } else if (source->quantum.kind == GW_GCOMP_QUANTUM_BLOCKS) {
+            const uint8_t given = source->quantum.blocks[(first + at) >> log2];
             quanta[i] = exponent_of(given, dtype);
         } else {
             quanta[i] = quantum_of_error(e, group->values + at * size, len);

@@ -309,7 +309,8 @@ static void add_group(gw_gcomp_rate *rate, gw_encoding *e, uint64_t first, gw_se
                                 e,
                                 &group,
                                 {is_noise ? NOISE_OCTAVES - half : GW_GCOMP_RATE_POINTS,
-                                 (int32_t)e->source->map->base, -tolerance - bias - (int32_t)half, half},
+                                 (int32_t)gw_source_map(e->source)->base, -tolerance - bias - (int32_t)half,
+                                 half},
                                 half,
                                 is_noise ? 2 : 1};
         *place = start;
@@ -347,7 +348,7 @@ gw_status gw_gcomp_rate_add(gw_gcomp_rate *rate, const gw_gcomp *codec, const gw
         o->cap != gw_traits_of((uint32_t)o->dtype)->derived_cap || e.info.installed) {
         return GW_ERR_OPTION;
     }
-    if (source->map == NULL) {
+    if (gw_source_map(source) == NULL) {
         return GW_ERR_ARG;
     }
     gw_segment_place place = e.segments;

@@ -101,7 +101,7 @@ static void call_rest(job *j, gw_gcomp *codec, const gw_gcomp_source *source, co
     const gw_collective_bucket bucket = {.layout = &layout, .codec = codec, .values = j->values};
     gw_buffer frame = {j->second, sizeof j->second, 0};
     gw_gcomp_target target = {.values = j->out, .capacity = LEN};
-    if (source->map == NULL) {
+    if (source->quantum.map == NULL) {
         GOOD(gw_collective_reduce(&bucket, 0, NULL, &frame, &blame, work));
         GOOD(gw_collective_sum(&bucket, 0, NULL, &target, &blame, work));
     }
@@ -112,7 +112,8 @@ static void call_gcomp(job *j, const gw_gcomp_options *options, const gw_gcomp_m
     gw_gcomp *const codec = &j->gcomp;
     GOOD(gw_gcomp_init(codec, options));
     const gw_workspace work = {j->work, gw_gcomp_workspace_size(codec)};
-    const gw_gcomp_source source = {.values = j->values, .len = LEN, .map = map, .seed = 5};
+    const gw_gcomp_source source = {
+        .values = j->values, .len = LEN, .quantum = gw_gcomp_quantum_of_map(map), .seed = 5};
     gw_buffer dst = {j->frame, sizeof j->frame, 0}, next = {j->second, sizeof j->second, 0};
     gw_gcomp_target target = {.values = j->out, .capacity = LEN};
     uint64_t bad;
@@ -147,7 +148,7 @@ static void call_all_gcomp(job *j)
             options.deep_cut = (int)(i & 1);
         }
         if (levels == GW_GCOMP_CARRIED) {
-            options.target_nmse = 1e-3f;
+            options.quantum = gw_gcomp_quantum_of_nmse(1e-3f);
         }
         call_gcomp(j, &options, levels == GW_GCOMP_DERIVED || i % 2 == 0 ? &map : NULL);
     }
@@ -157,7 +158,8 @@ static void call_all_gcomp(job *j)
     options.chunk_log2 = 12;
     options.backends = j->backends;
     GOOD(gw_gcomp_init(&j->gcomp, &options));
-    const gw_gcomp_source source = {.values = j->values, .len = LEN, .map = &map};
+    const gw_gcomp_source source = {
+        .values = j->values, .len = LEN, .quantum = gw_gcomp_quantum_of_map(&map)};
     const gw_workspace work = {j->work, gw_gcomp_workspace_size(&j->gcomp)};
     GOOD(gw_gcomp_rate_init(&j->rate, GW_GCOMP_RATE_TOLERANCE));
     GOOD(gw_gcomp_rate_add(&j->rate, &j->gcomp, &source, &work));

@@ -104,7 +104,7 @@ size_t world_encode(const world *w, uint32_t index, uint32_t rank, uint32_t hop,
     memset(&source, 0, sizeof source);
     source.values = values;
     source.len = piece.len;
-    source.map = w->setup.has_map ? &map : NULL;
+    source.quantum = gw_gcomp_quantum_of_map(w->setup.has_map ? &map : NULL);
     source.seed = w->bucket[rank].seed;
     source.first_element = w->bucket[rank].first_element + piece.first;
     source.step_index = w->bucket[rank].step_index;

@@ -102,8 +102,8 @@ static void every_option(void **state)
         setup.options.rounding = (gw_gcomp_rounding)(c / 9 % 3);
         setup.options.preset = (gw_gcomp_preset)(c / 27 % 2);
         setup.has_map = (int)(c / 54 % 2);
-        setup.options.constant_drop = 5;
-        setup.options.target_nmse = 1e-3f;
+        setup.options.quantum = setup.options.levels == GW_GCOMP_CARRIED ? gw_gcomp_quantum_of_nmse(1e-3f)
+                                                                         : gw_gcomp_quantum_of_drop(5);
         setup.options.strict = c % 5 == 1;
         setup.options.checksum = c % 4 == 1;
         setup.options.deep_cut = setup.options.levels != GW_GCOMP_EXPLICIT && c % 2 == 1;
@@ -290,7 +290,7 @@ static void streams(void **state)
         world_setup setup =
             world_setup_of(dtype, c < 3 ? GW_GCOMP_EXPLICIT : GW_GCOMP_DERIVED, 3, 4099 + 13 + 15000 + LEN);
         setup.has_map = 0;
-        setup.options.constant_drop = 6;
+        setup.options.quantum = gw_gcomp_quantum_of_drop(6);
         setup.options.rounding = GW_GCOMP_STOCHASTIC;
         setup.shape.piece_len = 4096 + 64 * c;
         send_tail(&setup, parts, 4, values, LEN, out[0]);

@@ -169,8 +169,8 @@ static void sizes(void **state)
         o.levels = points[i].levels;
         o.deep_cut = points[i].deep_cut;
         o.tolerance_bits = points[i].tolerance_bits;
-        o.constant_drop = points[i].drop;
-        o.target_nmse = points[i].nmse;
+        o.quantum = points[i].drop != 0 ? gw_gcomp_quantum_of_drop(points[i].drop)
+                                        : gw_gcomp_quantum_of_nmse(points[i].nmse);
         assert_int_equal(gw_gcomp_init(&codec, &o), GW_OK);
         const double bits = 8.0 * (double)gw_collective_message_estimate(&codec, len) / (double)len;
         assert_true(bits > points[i].bits - 0.05 && bits < points[i].bits + 0.4);

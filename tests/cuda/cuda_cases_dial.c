@@ -15,7 +15,7 @@ gw_gcomp make_dial_codec(gw_dtype dtype, gw_gcomp_levels levels, uint32_t chunk_
     o.rounding = GW_GCOMP_STOCHASTIC;
     o.deep_cut = levels != GW_GCOMP_EXPLICIT;
     o.block_log2 = 7;
-    o.target_nmse = 0.01f;
+    o.quantum = gw_gcomp_quantum_of_nmse(levels == GW_GCOMP_CARRIED ? 0.01f : 0);
     o.chunk_log2 = chunk_log2;
     o.checksum = 1;
     o.backends = cpu_backends;
@@ -34,10 +34,10 @@ void make_frames(frame_list *list, const gcomp_case *c, uint64_t *random)
         fill_widely(values, c->t.dtype, (size_t)c->t.len, 12, random);
         const size_t size = cpu_encode(&c->codec, &source, &list->bytes[f]);
         const uint64_t frame_size = size;
-        list->cpu[f] = (gw_gcomp_frame){list->bytes[f], size, c->t.cpu.map};
-        list->device[f] =
-            (gw_cuda_gcomp_frame){on_device(list->bytes[f], size), size,
-                                  f == 1 ? on_device(&frame_size, sizeof frame_size) : NULL, c->t.device.map};
+        list->cpu[f] = (gw_gcomp_frame){list->bytes[f], size, c->t.cpu.quantum.map};
+        list->device[f] = (gw_cuda_gcomp_frame){on_device(list->bytes[f], size), size,
+                                                f == 1 ? on_device(&frame_size, sizeof frame_size) : NULL,
+                                                c->t.device.quantum.map};
     }
     free(values);
 }

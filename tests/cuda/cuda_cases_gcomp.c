@@ -61,7 +61,7 @@ void tensor_upload(tensor *t)
     const size_t element = gw_dtype_size(t->dtype);
     t->cpu = (gw_gcomp_source){.values = t->values,
                                .len = t->len,
-                               .map = t->map.levels != NULL ? &t->map : NULL,
+                               .quantum = gw_gcomp_quantum_of_map(t->map.levels != NULL ? &t->map : NULL),
                                .seed = case_key.seed,
                                .first_element = 1000,
                                .step_index = case_key.step_index,
@@ -73,7 +73,7 @@ void tensor_upload(tensor *t)
     if (t->map.levels != NULL) {
         t->device_map.levels = on_device_at(t->map.levels, (size_t)t->len, 3);
         t->device_map.digest = on_device(t->map.digest, 4 * chunks_of(&t->map));
-        t->device.map = &t->device_map;
+        t->device.quantum = gw_gcomp_quantum_of_map(&t->device_map);
     }
 }
 
@@ -165,9 +165,9 @@ gw_status compare_scaled(const gcomp_case *c, const uint8_t *frame, size_t size,
         memcpy(values, c->t.values, c->value_size);
     }
     const gw_cuda_gcomp_target dst = {on_device(values, c->value_size), len, scale};
-    const gw_gcomp_frame in = {frame, size, c->t.cpu.map};
-    const gw_cuda_gcomp_frame device_in = {on_device(frame, size), size,
-                                           is_add ? NULL : on_device(&frame_size, 8), c->t.device.map};
+    const gw_gcomp_frame in = {frame, size, c->t.cpu.quantum.map};
+    const gw_cuda_gcomp_frame device_in = {
+        on_device(frame, size), size, is_add ? NULL : on_device(&frame_size, 8), c->t.device.quantum.map};
     const gw_cuda_gcomp_request request = new_request(gw_cuda_gcomp_decode_workspace_size(&c->codec, 1, len));
     gw_gcomp_target target = {.values = values, .capacity = len, .scale = scale};
     if (is_add) {
@@ -205,10 +205,11 @@ void compare_validate(const gcomp_case *c, const uint8_t *frame, size_t size)
     const gw_cuda_gcomp_request request =
         new_request(gw_cuda_gcomp_decode_workspace_size(&c->codec, 1, c->t.len));
     const gw_status status =
-        gw_gcomp_validate(&c->codec, &(gw_gcomp_frame){frame, size, c->t.cpu.map}, &bad, &workspace);
-    must(gw_cuda_gcomp_validate(&cuda, &c->codec,
-                                &(gw_cuda_gcomp_frame){on_device(frame, size), size, NULL, c->t.device.map},
-                                c->t.len, &request),
+        gw_gcomp_validate(&c->codec, &(gw_gcomp_frame){frame, size, c->t.cpu.quantum.map}, &bad, &workspace);
+    must(gw_cuda_gcomp_validate(
+             &cuda, &c->codec,
+             &(gw_cuda_gcomp_frame){on_device(frame, size), size, NULL, c->t.device.quantum.map}, c->t.len,
+             &request),
          "gw_cuda_gcomp_validate");
     const gw_cuda_result r = fetch_result(request.result);
     expect(r.status == (uint32_t)status && r.bad_index == bad, "validate", c->name);
@@ -252,13 +253,14 @@ void compare_hop(const gcomp_case *c)
     void *dst = on_device(NULL, c->bound);
     const gw_cuda_gcomp_request request =
         new_request(gw_cuda_gcomp_hop_workspace_size(&c->codec, 1, c->t.len) + segments_size(c));
-    must(gw_gcomp_decode_add_encode(&c->codec, &(gw_gcomp_frame){c->frame, c->frame_size, c->t.cpu.map},
+    must(gw_gcomp_decode_add_encode(&c->codec,
+                                    &(gw_gcomp_frame){c->frame, c->frame_size, c->t.cpu.quantum.map},
                                     &c->t.cpu, &out, &bad, &workspace),
          "gw_gcomp_decode_add_encode");
-    must(gw_cuda_gcomp_decode_add_encode(
-             &cuda, &c->codec,
-             &(gw_cuda_gcomp_frame){on_device(c->frame, c->frame_size), c->frame_size, NULL, c->t.device.map},
-             &c->t.device, &(gw_cuda_buffer){dst, c->bound}, &request),
+    must(gw_cuda_gcomp_decode_add_encode(&cuda, &c->codec,
+                                         &(gw_cuda_gcomp_frame){on_device(c->frame, c->frame_size),
+                                                                c->frame_size, NULL, c->t.device.quantum.map},
+                                         &c->t.device, &(gw_cuda_buffer){dst, c->bound}, &request),
          "gw_cuda_gcomp_decode_add_encode");
     const gw_cuda_result r = fetch_result(request.result);
     expect(r.status == GW_OK && r.size == out.size, "size of hop", c->name);
@@ -335,7 +337,7 @@ void compare_device_arguments(const gcomp_case *c, const gw_gcomp *plain, const 
 
     begin_case(c->name, "arguments on the device");
     map.base = 1;
-    source.map = &map;
+    source.quantum = gw_gcomp_quantum_of_map(&map);
     source.seed = 0;
     source.step_index = 0;
     source.hop = 9;

@@ -95,7 +95,7 @@ static void test(bool derived, bool has_map, uint64_t len, int zeros, bool deep)
     options.levels = derived ? GW_GCOMP_DERIVED : GW_GCOMP_EXPLICIT;
     options.rounding = GW_GCOMP_STOCHASTIC;
     options.chunk_log2 = 12;
-    options.constant_drop = 6;
+    options.quantum = gw_gcomp_quantum_of_drop(6);
     options.deep_cut = deep;
     if (gw_gcomp_init(&codec, &options) != GW_OK) {
         exit(2);
@@ -122,7 +122,7 @@ static void test(bool derived, bool has_map, uint64_t len, int zeros, bool deep)
     gw_gcomp_source source = {};
     source.values = values.data();
     source.len = len;
-    source.map = has_map ? &map : nullptr;
+    source.quantum = gw_gcomp_quantum_of_map(has_map ? &map : nullptr);
     source.seed = 77;
     gw_gcomp_histogram histogram;
     uint8_t book[GW_GCOMP_BOOK_SIZE_MAX];
@@ -140,7 +140,7 @@ static void test(bool derived, bool has_map, uint64_t len, int zeros, bool deep)
     if (gw_gcomp_encode(&codec, &source, &dst, &work) != GW_OK) {
         exit(2);
     }
-    const gw_gcomp_frame in = {dst.data, dst.size, source.map};
+    const gw_gcomp_frame in = {dst.data, dst.size, source.quantum.map};
     gw_gcomp_target target = {expected.data(), len, 0, 0, 0, 0};
     if (gw_gcomp_check(&codec, &in, &info) != GW_OK ||
         gw_gcomp_decode_add(&codec, &in, &target, &work) != GW_OK) {
@@ -149,7 +149,7 @@ static void test(bool derived, bool has_map, uint64_t len, int zeros, bool deep)
 
     fused_params p = {};
     const gw_cuda_gcomp_key key = {source.seed, source.step_index, source.rank, source.hop};
-    gcomp_shim_device_codec(&p.codec, &codec, source.map, &key);
+    gcomp_shim_device_codec(&p.codec, &codec, source.quantum.map, &key);
     const uint64_t chunks = info.chunk_count;
     std::vector<uint32_t> kind(chunks), sizes(chunks), status(chunks, 9);
     std::vector<uint8_t> area(chunks * 16384 + 16);

@@ -103,11 +103,11 @@ static void fill_encode_item(gw_cuda_gcomp_item *item, const gw_gcomp_source *so
     item->dst_capacity = capacity;
     item->first_element = source->first_element;
     item->result = result;
-    item->levels = source->quanta; /* carried only */
-    if (source->map != NULL) {
-        item->levels = source->map->levels;
-        item->digest = source->map->digest;
-        item->map_len = source->map->len;
+    item->levels = source->quantum.blocks; /* carried only */
+    if (source->quantum.map != NULL) {
+        item->levels = source->quantum.map->levels;
+        item->digest = source->quantum.map->digest;
+        item->map_len = source->quantum.map->len;
     }
 }
 
@@ -144,7 +144,7 @@ gw_cuda_result gcomp_shim_encode(const gw_gcomp *codec, const gw_gcomp_source *s
     memset(&params, 0, sizeof params);
     memset(&result, 0x77, sizeof result);
     gw_cuda_codec_fill(&params.codec, gw_codec_of(codec));
-    gw_cuda_map_fill(&params.map, source->map, NULL);
+    gw_cuda_map_fill(&params.map, source->quantum.map, NULL);
     params.key = key_of(source);
     params.item_count = 1;
     void *frame = alloc_aligned(capacity);
@@ -182,7 +182,7 @@ gw_cuda_result gcomp_shim_hop(const gw_gcomp *codec, const void *src, size_t src
     gw_cuda_codec_fill(&in.codec, gw_codec_of(codec));
     out.codec = in.codec;
     gw_cuda_map_fill(&in.map, src_map, NULL);
-    gw_cuda_map_fill(&out.map, source->map, NULL);
+    gw_cuda_map_fill(&out.map, source->quantum.map, NULL);
     out.key = key_of(source);
     void *incoming = copy_aligned(src, src_size);
     void *frame = alloc_aligned(capacity);
@@ -225,7 +225,7 @@ void gcomp_shim_encode_batch(const gw_gcomp *codec, const gw_gcomp_source *sourc
     uint64_t total = 0;
     memset(&params, 0, sizeof params);
     gw_cuda_codec_fill(&params.codec, gw_codec_of(codec));
-    gw_cuda_map_fill(&params.map, sources[0].map, NULL);
+    gw_cuda_map_fill(&params.map, sources[0].quantum.map, NULL);
     params.key = key_of(&sources[0]);
     params.item_count = count;
     params.items = items;
@@ -304,7 +304,7 @@ void gcomp_shim_hop_batch(const gw_gcomp *codec, const gcomp_shim_source *in, co
     gw_cuda_codec_fill(&encode.codec, gw_codec_of(codec));
     decode.codec = encode.codec;
     gw_cuda_map_fill(&decode.map, in[0].map, NULL);
-    gw_cuda_map_fill(&encode.map, sources[0].map, NULL);
+    gw_cuda_map_fill(&encode.map, sources[0].quantum.map, NULL);
     encode.key = key_of(&sources[0]);
     encode.item_count = count;
     params.hops = hops;
@@ -323,11 +323,11 @@ void gcomp_shim_hop_batch(const gw_gcomp *codec, const gcomp_shim_source *in, co
             hops[i].src_digest = in[i].map->digest;
             hops[i].src_map_len = in[i].map->len;
         }
-        hops[i].levels = sources[i].quanta;
-        if (sources[i].map != NULL) {
-            hops[i].levels = sources[i].map->levels;
-            hops[i].digest = sources[i].map->digest;
-            hops[i].map_len = sources[i].map->len;
+        hops[i].levels = sources[i].quantum.blocks;
+        if (sources[i].quantum.map != NULL) {
+            hops[i].levels = sources[i].quantum.map->levels;
+            hops[i].digest = sources[i].quantum.map->digest;
+            hops[i].map_len = sources[i].quantum.map->len;
         }
         hops[i].result = &results[i];
         total += sources[i].len;
@@ -364,7 +364,7 @@ void gcomp_shim_histogram_batch(const gw_gcomp *codec, const gw_gcomp_source *so
     memset(&params, 0, sizeof params);
     memset(results, 0x77, count * sizeof *results);
     gw_cuda_codec_fill(&params.codec, gw_codec_of(codec));
-    gw_cuda_map_fill(&params.map, sources[0].map, NULL);
+    gw_cuda_map_fill(&params.map, sources[0].quantum.map, NULL);
     params.key = key_of(&sources[0]);
     params.item_count = count;
     params.items = items;
@@ -397,7 +397,7 @@ gw_cuda_result gcomp_shim_book(const gw_gcomp *codec, const gw_gcomp_source *sou
         gw_gcomp_histogram_params params;
         memset(&params, 0, sizeof params);
         gw_cuda_codec_fill(&params.codec, gw_codec_of(codec));
-        gw_cuda_map_fill(&params.map, sources[i].map, NULL);
+        gw_cuda_map_fill(&params.map, sources[i].quantum.map, NULL);
         params.key = key_of(&sources[i]);
         fill_encode_item(&params.item, &sources[i], &histogram, 0, &result);
         memset(workspace, 0xa5, gw_cuda_histogram_workspace_size(0));

@@ -150,7 +150,7 @@ static void make_source(test_case *c, uint64_t len)
     c->map.levels = c->levels;
     c->map.digest = c->digest;
     c->map.len = len;
-    c->source.map = c->source.map != NULL ? &c->map : NULL;
+    c->source.quantum = gw_gcomp_quantum_of_map(c->source.quantum.map != NULL ? &c->map : NULL);
     make_segments(c);
     const uint32_t quantum = below(256), quantum_spread = 1 + below(90);
     const size_t blocks = (size_t)(len >> c->options.block_log2) + 1;
@@ -159,8 +159,10 @@ static void make_source(test_case *c, uint64_t len)
         const uint32_t e = quantum + below(quantum_spread);
         c->quanta[i] = (uint8_t)(below(20) == 0 ? 0 : e > 255 ? 255 : e);
     }
-    const int is_carried = c->options.levels == GW_GCOMP_CARRIED && c->source.map == NULL;
-    c->source.quanta = is_carried && (below(2) == 0 || c->options.target_nmse <= 0) ? c->quanta : NULL;
+    if (c->options.levels == GW_GCOMP_CARRIED && c->source.quantum.map == NULL &&
+        (below(2) == 0 || c->options.quantum.nmse <= 0)) {
+        c->source.quantum = gw_gcomp_quantum_of_blocks(c->quanta);
+    }
 }
 
 static void make_case(test_case *c)
@@ -177,12 +179,14 @@ static void make_case(test_case *c)
     o->cap = below(2) != 0 ? UINT32_MAX : below(o->levels == GW_GCOMP_DERIVED ? 8 : 7);
     o->deep_cut = o->levels != GW_GCOMP_EXPLICIT && below(2) != 0;
     o->block_log2 = 6 + below(7);
-    o->target_nmse = below(4) == 0 ? 0 : 0.5f / (float)(1 + below(10000));
+    const float nmse = below(4) == 0 ? 0 : 0.5f / (float)(1 + below(10000));
     if (o->deep_cut || o->levels == GW_GCOMP_CARRIED) {
         o->step = below(2);
         o->cap = UINT32_MAX;
     }
-    o->constant_drop = below(24);
+    const uint32_t drop = below(24);
+    o->quantum =
+        o->levels == GW_GCOMP_CARRIED ? gw_gcomp_quantum_of_nmse(nmse) : gw_gcomp_quantum_of_drop(drop);
     o->chunk_log2 = below(4) == 0 ? 12 + below(4) : 14;
     o->strict = (int)below(2);
     o->checksum = (int)below(2);
@@ -197,7 +201,7 @@ static void make_case(test_case *c)
     c->map.base = 200 + below(400);
     c->map.wire_scale = 1.0f;
     c->map.chunk_log2 = o->chunk_log2;
-    c->source.map = below(3) != 0 ? &c->map : NULL;
+    c->source.quantum = gw_gcomp_quantum_of_map(below(3) != 0 ? &c->map : NULL);
     c->source.seed = (uint64_t)draw() << 32 | draw();
     c->source.first_element = below(2) != 0 ? below(1000) : (uint64_t)draw() << 32 | draw();
     c->source.step_index = draw();
@@ -243,7 +247,7 @@ static void compare_decode(const test_case *c, const uint8_t *frame, size_t size
 {
     const size_t bytes = (size_t)c->source.len * c->value_size;
     uint8_t *expected = (uint8_t *)get(bytes), *out = (uint8_t *)get(bytes);
-    const gw_gcomp_frame in = {frame, size, c->source.map};
+    const gw_gcomp_frame in = {frame, size, c->source.quantum.map};
     gw_gcomp_target target = {.values = expected, .capacity = c->source.len, .scale = draw_scale()};
     gw_status status;
     if (mode == GW_CUDA_DECODE_ADD) {
@@ -256,7 +260,7 @@ static void compare_decode(const test_case *c, const uint8_t *frame, size_t size
         status = gw_gcomp_decode(&c->codec, &in, &target, &c->workspace);
     }
     static const uint32_t shared[] = {40, 57, 75, 99, 227};
-    const gcomp_shim_source source = {frame, size, c->source.map, NULL, target.scale};
+    const gcomp_shim_source source = {frame, size, c->source.quantum.map, NULL, target.scale};
     const gw_cuda_result result =
         gcomp_shim_decode(&c->codec, &source, mode, out, c->source.len, 1024 * shared[below(5)]);
     if (result.status != (uint32_t)status || result.len != target.len ||
@@ -278,10 +282,11 @@ static void compare_decode(const test_case *c, const uint8_t *frame, size_t size
 static void compare_validate(const test_case *c, const uint8_t *frame, size_t size)
 {
     const uint64_t hint = below(2) != 0 ? below(3) : below((uint32_t)c->source.len + 1);
-    const gcomp_shim_source source = {frame, size, c->source.map, NULL, draw_scale()};
+    const gcomp_shim_source source = {frame, size, c->source.quantum.map, NULL, draw_scale()};
     uint64_t bad;
     const gw_status status = gw_gcomp_validate(
-        &c->codec, &(gw_gcomp_frame){.data = frame, .size = size, .map = c->source.map}, &bad, &c->workspace);
+        &c->codec, &(gw_gcomp_frame){.data = frame, .size = size, .map = c->source.quantum.map}, &bad,
+        &c->workspace);
     const gw_cuda_result result = gcomp_shim_decode(&c->codec, &source, GW_CUDA_DECODE_VALIDATE, NULL, hint,
                                                     1024 * (below(2) != 0 ? 57 : 227));
     if (result.status != (uint32_t)status || result.bad_index != bad) {
@@ -328,7 +333,7 @@ static struct {
 static void note_frame(const test_case *c, const uint8_t *frame, size_t size)
 {
     gw_gcomp_info info;
-    const gw_gcomp_frame whole = {frame, size, c->source.map};
+    const gw_gcomp_frame whole = {frame, size, c->source.quantum.map};
     if (size == 0 || gw_gcomp_peek(frame, size, UINT64_MAX, &info) != GW_OK || info.installed) {
         return;
     }
@@ -338,7 +343,7 @@ static void note_frame(const test_case *c, const uint8_t *frame, size_t size)
             chunk.book == i) {
             seen.masked += (frame[chunk.offset + 3] & 15) == 15;
             seen.relative += info.levels != GW_GCOMP_EXPLICIT && frame[chunk.offset] != 0;
-            seen.deep += c->options.deep_cut && c->source.map != NULL;
+            seen.deep += c->options.deep_cut && c->source.quantum.map != NULL;
             seen.carried += info.levels == GW_GCOMP_CARRIED;
         }
     }
@@ -385,10 +390,10 @@ static void test_encode(test_case *c, uint32_t mutations)
         uint64_t bad;
         gw_buffer out2 = {sum_expected, capacity, 0};
         const gw_status hop = gw_gcomp_decode_add_encode(
-            &c->codec, &(gw_gcomp_frame){.data = frame, .size = out.size, .map = c->source.map},
+            &c->codec, &(gw_gcomp_frame){.data = frame, .size = out.size, .map = c->source.quantum.map},
             &other.source, &out2, &bad, &c->workspace);
         const gw_cuda_result got =
-            gcomp_shim_hop(&c->codec, frame, out.size, c->source.map, &other.source, sum, capacity);
+            gcomp_shim_hop(&c->codec, frame, out.size, c->source.quantum.map, &other.source, sum, capacity);
         if (got.status != (uint32_t)hop || got.size != out2.size || got.bad_index != bad) {
             fail("hop: another result");
             printf("   status %u, not %d; size %llu, not %zu; chunk %llu, not %llu\n", got.status, hop,
@@ -420,8 +425,7 @@ static void test_frames(test_case *c)
         gw_gcomp_source source = c->source;
         gw_gcomp codec = c->codec;
         if (below(12) == 0) {
-            source.map = NULL;
-            source.quanta = c->quanta;
+            source.quantum = gw_gcomp_quantum_of_blocks(o.levels == GW_GCOMP_CARRIED ? c->quanta : NULL);
             source.len -= source.len != 0 && below(2) != 0;
             o.chunk_log2 = 12 + below(4);
             o.block_log2 = 6;
@@ -443,8 +447,8 @@ static void test_frames(test_case *c)
         if (below(4) == 0) {
             mutate(frames[f], out.size);
         }
-        in[f] = (gw_gcomp_frame){frames[f], out.size, c->source.map};
-        device_in[f] = (gcomp_shim_source){frames[f], out.size, c->source.map, NULL, 0};
+        in[f] = (gw_gcomp_frame){frames[f], out.size, c->source.quantum.map};
+        device_in[f] = (gcomp_shim_source){frames[f], out.size, c->source.quantum.map, NULL, 0};
         free(values);
         free(workspace.data);
     }
@@ -556,7 +560,6 @@ static void test_batch(test_case *c)
         items[i].source.segment_count = 0; /* items have none */
         items[i].source.first_element = below(100);
         sources[i] = items[i].source;
-        sources[i].map = c->source.map != NULL ? &items[i].map : NULL;
         capacity[i] = gw_gcomp_bound(&c->codec, sources[i].len);
         frames[i] = (uint8_t *)get(capacity[i]);
         expected[i] = (uint8_t *)get(capacity[i]);
@@ -604,7 +607,7 @@ static void test_batch(test_case *c)
     for (int i = 0; i < COUNT; i++) {
         in[i].frame = expected[i];
         in[i].size = size[i];
-        in[i].map = sources[i].map;
+        in[i].map = sources[i].quantum.map;
         in[i].addend = NULL;
         in[i].scale = draw_scale();
         values[i] = sources[i].len;

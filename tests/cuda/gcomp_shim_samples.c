@@ -64,12 +64,12 @@ static void compare(const char *name, const gw_gcomp_options *options, const gw_
     gw_buffer expected = {get(bound), bound, 0};
     gw_gcomp_target target = {.values = values, .capacity = source->len};
     if (gw_gcomp_encode(&codec, source, &expected, &workspace) != GW_OK ||
-        gw_gcomp_decode(&codec, &(gw_gcomp_frame){expected.data, expected.size, source->map}, &target,
+        gw_gcomp_decode(&codec, &(gw_gcomp_frame){expected.data, expected.size, source->quantum.map}, &target,
                         &workspace) != GW_OK) {
         exit(2);
     }
     const gw_cuda_result encoded = gcomp_shim_encode(&codec, source, frame, bound);
-    const gcomp_shim_source in = {expected.data, expected.size, source->map, NULL, 0};
+    const gcomp_shim_source in = {expected.data, expected.size, source->quantum.map, NULL, 0};
     const gw_cuda_result decoded =
         gcomp_shim_decode(&codec, &in, GW_CUDA_DECODE_VALUES, out, source->len, 99 * 1024);
     const int same = encoded.status == GW_OK && encoded.size == expected.size &&
@@ -115,7 +115,7 @@ static void test_sample(const char *dir, const char *name, const gw_optimizer *o
     memset(&source, 0, sizeof source);
     source.values = gradient;
     source.len = len;
-    source.map = &map;
+    source.quantum = gw_gcomp_quantum_of_map(&map);
     source.seed = 11;
     for (int kind = 0; kind < 4; kind++) {
         gw_gcomp_options options;
@@ -135,7 +135,7 @@ static void test_sample(const char *dir, const char *name, const gw_optimizer *o
     gw_gcomp_options options;
     gw_gcomp_options_init(&options, GW_BF16);
     source.values = halves;
-    source.map = NULL;
+    source.quantum = gw_gcomp_quantum_of_map(NULL);
     compare(name, &options, &source);
     free(halves);
     free(gradient);

@@ -161,7 +161,8 @@ static void compare_hop_batch(gw_dtype dtype, gw_gcomp_levels levels, size_t len
         uint64_t bad;
         gw_buffer out = {frame, c[i].bound, 0};
         const gw_status status = gw_gcomp_decode_add_encode(
-            &with_book, &(gw_gcomp_frame){.data = c[i].frame, .size = c[i].frame_size, .map = c[i].t.cpu.map},
+            &with_book,
+            &(gw_gcomp_frame){.data = c[i].frame, .size = c[i].frame_size, .map = c[i].t.cpu.quantum.map},
             &c[i].t.cpu, &out, &bad, &(gw_workspace){workspace, gw_gcomp_workspace_size(codec)});
         const gw_cuda_result r = fetch_result(results + ITEMS + i);
         expect(r.status == (uint32_t)status && r.size == out.size && r.bad_index == bad, "result of hop",

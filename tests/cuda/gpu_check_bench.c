@@ -180,7 +180,7 @@ static void bench_gcomp(bench *b, const void *all_values, gw_gcomp_levels levels
         maps[set].levels = levels_at + set * level_stride;
         sources[set] = c.t.device;
         sources[set].values = source_at + set * value_stride;
-        sources[set].map = &maps[set];
+        sources[set].quantum = gw_gcomp_quantum_of_map(&maps[set]);
     }
 #define FRAME(set_)                                                                                          \
     &(gw_cuda_gcomp_frame){frame + (set_)*frame_stride, c.bound, &result[set_].size, &maps[set_]}

@@ -78,8 +78,11 @@ static void digest_gcomp(gw_dtype dtype, int levels, int preset, size_t len)
     }
     must(gw_gcomp_map_digest(map_levels, len, 14, map_digest), "gw_gcomp_map_digest");
     const gw_gcomp_map map = {room(map_levels, len), room(map_digest, 4 * chunks), 390, 1.0f, len, 14};
-    gw_gcomp_source source = {
-        .values = room(values, value_size), .len = len, .map = &map, .seed = 11, .step_index = 1};
+    gw_gcomp_source source = {.values = room(values, value_size),
+                              .len = len,
+                              .quantum = gw_gcomp_quantum_of_map(&map),
+                              .seed = 11,
+                              .step_index = 1};
     const size_t bound = gw_gcomp_bound(&codec, len);
     void *frame = room(NULL, bound), *next_frame = room(NULL, bound), *out = room(values, value_size),
          *sum = room(values, value_size);

@@ -220,8 +220,8 @@ void check_vectors(const char *folder)
             *map = *vector_map(&v);
             map->levels = on_device(map->levels, (size_t)map->len);
             map->digest = on_device(map->digest, 4 * ((size_t)(map->len >> map->chunk_log2) + 1));
-            c.t.cpu.map = vector_map(&v);
-            c.t.device.map = map;
+            c.t.cpu.quantum = gw_gcomp_quantum_of_map(vector_map(&v));
+            c.t.device.quantum = gw_gcomp_quantum_of_map(map);
         }
         const gw_status status = compare_decode(&c, v.frame.data, v.frame.size, 0);
         compare_decode(&c, v.frame.data, v.frame.size, 1);
@@ -231,10 +231,10 @@ void check_vectors(const char *folder)
             /* What the device decodes is what this call does, by the comparison above. */
             void *workspace = take(gw_gcomp_workspace_size(&c.codec));
             gw_gcomp_target target = {.values = values, .capacity = c.t.len};
-            must(gw_gcomp_decode(
-                     &c.codec,
-                     &(gw_gcomp_frame){.data = v.frame.data, .size = v.frame.size, .map = c.t.cpu.map},
-                     &target, &(gw_workspace){workspace, gw_gcomp_workspace_size(&c.codec)}),
+            must(gw_gcomp_decode(&c.codec,
+                                 &(gw_gcomp_frame){
+                                     .data = v.frame.data, .size = v.frame.size, .map = c.t.cpu.quantum.map},
+                                 &target, &(gw_workspace){workspace, gw_gcomp_workspace_size(&c.codec)}),
                  "gw_gcomp_decode");
             const size_t size = (size_t)target.len * gw_dtype_size(v.dtype);
             expect(target.len == v.count && size <= c.value_size &&
@@ -244,7 +244,7 @@ void check_vectors(const char *folder)
                    "stored values", c.name);
             free(workspace);
             valid++;
-            with_map += c.t.cpu.map != NULL;
+            with_map += c.t.cpu.quantum.map != NULL;
             with_book += v.book.data != NULL;
         }
         give((void *)(uintptr_t)c.t.device_map.levels);

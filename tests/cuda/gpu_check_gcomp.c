@@ -37,7 +37,7 @@ static void run_sparse(gw_dtype dtype, gw_gcomp_levels levels, size_t len, uint3
         o.rounding = (gw_gcomp_rounding)(dtype % 3);
         o.deep_cut = levels != GW_GCOMP_EXPLICIT;
         o.block_log2 = 7;
-        o.target_nmse = 0.01f;
+        o.quantum = gw_gcomp_quantum_of_nmse(levels == GW_GCOMP_CARRIED ? 0.01f : 0);
         o.chunk_log2 = chunk_log2;
         o.checksum = has_map;
         o.backends = cpu_backends;

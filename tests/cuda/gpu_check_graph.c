@@ -55,7 +55,7 @@ void run_graph(size_t len, uint64_t seed)
              "encode while captured");
         must(gw_cuda_gcomp_decode(
                  &cuda, &c[s].codec,
-                 &(gw_cuda_gcomp_frame){frame[s], c[s].bound, &result[s][0].size, c[s].t.device.map},
+                 &(gw_cuda_gcomp_frame){frame[s], c[s].bound, &result[s][0].size, c[s].t.device.quantum.map},
                  &(gw_cuda_gcomp_target){out[s], len, 0},
                  &(gw_cuda_gcomp_request){NULL, &result[s][1], {decode_space[s], decode_size}, stream[s]}),
              "decode while captured");

@@ -103,7 +103,8 @@ static void call_gcomp(gw_cuda *cuda, const gw_gcomp *codec, size_t len, gw_gcom
 {
     const size_t size = (size_t)1 << 40;
     const gw_gcomp_map map = {at(0), at(1), 380, 1.0f, len, chunk_log2};
-    gw_gcomp_source source = {.values = at(2), .len = len, .map = &map, .seed = 1, .step_index = 1};
+    gw_gcomp_source source = {
+        .values = at(2), .len = len, .quantum = gw_gcomp_quantum_of_map(&map), .seed = 1, .step_index = 1};
     gw_cuda_result *result = at(3);
 
     must_if_it_fits(gw_cuda_gcomp_encode(cuda, codec, &source, &(gw_cuda_buffer){at(4), size},
@@ -179,7 +180,8 @@ static void install(gw_gcomp *codec, gw_dtype dtype)
                            ? sizeof values / gw_dtype_size(dtype)
                            : sizeof levels;
     const gw_gcomp_map map = {levels, digest, 380, 1.0f, len, chunk_log2};
-    const gw_gcomp_source source = {.values = values, .len = len, .map = &map, .seed = 1, .step_index = 1};
+    const gw_gcomp_source source = {
+        .values = values, .len = len, .quantum = gw_gcomp_quantum_of_map(&map), .seed = 1, .step_index = 1};
     void *workspace = malloc(gw_gcomp_workspace_size(codec));
 
     if (workspace == NULL) {

@@ -104,7 +104,7 @@ static gw_gcomp codec_with_quanta(gw_gcomp_levels levels, float target_nmse)
     options.levels = levels;
     options.deep_cut = 1;
     options.block_log2 = 8;
-    options.target_nmse = target_nmse;
+    options.quantum = gw_gcomp_quantum_of_nmse(target_nmse);
     options.chunk_log2 = 12;
     assert_int_equal(gw_gcomp_init(&codec, &options), GW_OK);
     return codec;
@@ -127,12 +127,11 @@ static void carried_frames(void **state)
     }
     /* From the map, from the caller, from the values. */
     compare_all(&c);
-    c.t.cpu.map = c.t.device.map = NULL;
-    c.t.cpu.quanta = quanta;
-    c.t.device.quanta = on_device_at(quanta, BLOCKS, 1);
+    c.t.cpu.quantum = gw_gcomp_quantum_of_blocks(quanta);
+    c.t.device.quantum = gw_gcomp_quantum_of_blocks(on_device_at(quanta, BLOCKS, 1));
     encode_again(&c);
     compare_all(&c);
-    c.t.cpu.quanta = c.t.device.quanta = NULL;
+    c.t.cpu.quantum = c.t.device.quantum = gw_gcomp_quantum_of_blocks(NULL);
     encode_again(&c);
     compare_all(&c);
     const gw_gcomp codec = codec_with_quanta(GW_GCOMP_CARRIED, 0);
@@ -147,7 +146,7 @@ static void carried_frames(void **state)
                                                 (struct gw_device_codec *)(void *)device_codec,
                                                 sizeof(gw_device_codec), &sizes),
                      GW_ERR_UNSUPPORTED);
-    source.map = NULL; /* and nothing else that tells the quanta */
+    source.quantum = gw_gcomp_quantum_of_map(NULL); /* and nothing else that tells the quanta */
     assert_int_equal(gw_cuda_gcomp_encode(&cuda, &codec, &source, &(gw_cuda_buffer){dst, bound}, &request),
                      GW_ERR_ARG);
     assert_int_equal(control->calls, 0);
@@ -183,7 +182,7 @@ static void relative_exponents(void **state)
     const gw_cuda_gcomp_request request = {NULL, result, {workspace, 1 << 20}, NULL};
     const gw_workspace cpu = {cpu_workspace, gw_gcomp_workspace_size(&plain)};
     gw_gcomp_source constant = c.t.cpu, device_constant = c.t.device;
-    constant.map = device_constant.map = NULL;
+    constant.quantum = device_constant.quantum = gw_gcomp_quantum_of_map(NULL);
     assert_int_equal(gw_gcomp_histogram_init(&counts, &plain), GW_OK);
     assert_int_equal(gw_gcomp_histogram_add(&counts, &plain, &c.t.cpu, &cpu), GW_OK);
     assert_int_equal(counts.relative, 1);

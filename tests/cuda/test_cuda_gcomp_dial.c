@@ -175,7 +175,7 @@ static void sources_with_segments(void **state)
             gcomp_case c;
             open_case(&c, dtype, levels, &random);
             if (levels == GW_GCOMP_CARRIED && dtype == GW_FP32) { /* quanta from the values */
-                c.t.cpu.map = c.t.device.map = NULL;
+                c.t.cpu.quantum = c.t.device.quantum = gw_gcomp_quantum_of_map(NULL);
             }
             set_segments(&c.t, segments, SEGMENTS, SEGMENT_OFFSET);
             compare_segments(&c);
@@ -200,7 +200,8 @@ static void bad_segments(void **state)
     const size_t more = gw_cuda_gcomp_segments_workspace_size(&codec, SEGMENTS, LEN);
     const size_t size = gw_cuda_gcomp_encode_workspace_size(&codec, 1, LEN) + more;
     gw_cuda_gcomp_request request = request_of(gw_cuda_gcomp_hop_workspace_size(&codec, 1, LEN) + more);
-    const gw_cuda_gcomp_frame in = {on_device(c.frame, c.frame_size), c.frame_size, NULL, source->map};
+    const gw_cuda_gcomp_frame in = {on_device(c.frame, c.frame_size), c.frame_size, NULL,
+                                    source->quantum.map};
     gw_cuda_gcomp_histogram *histogram = on_device_at(NULL, sizeof *histogram, 0);
     memset(histogram, 0, sizeof *histogram);
     source->segment_offset = 100 + 5003 + 4500 - LEN + 1;
@@ -261,15 +262,16 @@ static void compare_carried(gw_dtype dtype, int from, int is_batch, uint64_t *ra
     for (int i = 0; i < 2; i++) {
         t[i] = random_tensor(dtype, LEN, CHUNK_LOG2, random);
         tensor_upload(&t[i]);
-        t[i].cpu.map = from == 1 ? t[i].cpu.map : NULL;
-        t[i].device.map = from == 1 ? t[i].device.map : NULL;
-        t[i].cpu.quanta = from == 0 ? quanta : NULL;
-        t[i].device.quanta = from == 0 ? on_device_at(quanta, BLOCKS, 1) : NULL;
+        if (from != 1) { /* else the map */
+            t[i].cpu.quantum = gw_gcomp_quantum_of_blocks(from == 0 ? quanta : NULL);
+            t[i].device.quantum =
+                gw_gcomp_quantum_of_blocks(from == 0 ? on_device_at(quanta, BLOCKS, 1) : NULL);
+        }
         sources[i] = t[i].cpu;
         items[i].src = t[i].device.values;
         items[i].src_size = LEN;
         items[i].dst = histogram;
-        items[i].levels = from == 1 ? t[i].device_map.levels : t[i].device.quanta;
+        items[i].levels = from == 1 ? t[i].device_map.levels : t[i].device.quantum.blocks;
         items[i].map_len = LEN;
         items[i].first_element = t[i].cpu.first_element;
         items[i].result = new_result();

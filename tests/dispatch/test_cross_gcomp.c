@@ -50,23 +50,24 @@ static void decode_with(const test_codec *codec, const trial *t, const test_buff
     test_buffer_make(&o->values, size, (unsigned)(t->seed % 64), 0x5a);
     test_buffer_make(&o->sums, size, (unsigned)(t->seed % 61), 0);
     gw_gcomp_target target = {.values = o->values.at, .capacity = s->len};
-    assert_int_equal(gw_gcomp_decode(&codec->codec,
-                                     &(gw_gcomp_frame){.data = frame->at, .size = frame_size, .map = s->map},
-                                     &target, &codec->work),
-                     GW_OK);
+    assert_int_equal(
+        gw_gcomp_decode(&codec->codec,
+                        &(gw_gcomp_frame){.data = frame->at, .size = frame_size, .map = s->quantum.map},
+                        &target, &codec->work),
+        GW_OK);
     assert_int_equal(target.len, s->len);
     memcpy(o->sums.at, s->values, size);
     gw_gcomp_target target2 = {.values = o->sums.at, .capacity = s->len};
     assert_int_equal(
         gw_gcomp_decode_add(&codec->codec,
-                            &(gw_gcomp_frame){.data = frame->at, .size = frame_size, .map = s->map}, &target2,
-                            &codec->work),
+                            &(gw_gcomp_frame){.data = frame->at, .size = frame_size, .map = s->quantum.map},
+                            &target2, &codec->work),
         GW_OK);
     assert_int_equal(target2.len, s->len);
     assert_int_equal(
         gw_gcomp_validate(&codec->codec,
-                          &(gw_gcomp_frame){.data = frame->at, .size = frame_size, .map = s->map}, NULL,
-                          &codec->work),
+                          &(gw_gcomp_frame){.data = frame->at, .size = frame_size, .map = s->quantum.map},
+                          NULL, &codec->work),
         GW_OK);
 }
 
@@ -79,7 +80,8 @@ static void decode_damaged(const test_codec *codec, const trial *t, outputs *o)
     *at = (uint8_t)(was ^ 1u << test_random_below(&random, 8));
     o->bad_chunk = 0;
     o->bad_status = gw_gcomp_validate(
-        &codec->codec, &(gw_gcomp_frame){.data = o->frame.at, .size = o->frame_size, .map = t->source.map},
+        &codec->codec,
+        &(gw_gcomp_frame){.data = o->frame.at, .size = o->frame_size, .map = t->source.quantum.map},
         &o->bad_chunk, &codec->work);
     *at = was;
 }
@@ -90,11 +92,12 @@ static void run(const test_codec *codec, const trial *t, outputs *o)
     decode_with(codec, t, &o->frame, o->frame_size, o);
     test_buffer_make(&o->hop, gw_gcomp_bound(&codec->codec, t->source.len), 3, 0);
     gw_buffer out = {o->hop.at, o->hop.size, 0};
-    assert_int_equal(gw_gcomp_decode_add_encode(
-                         &codec->codec,
-                         &(gw_gcomp_frame){.data = o->frame.at, .size = o->frame_size, .map = t->source.map},
-                         &t->source, &out, NULL, &codec->work),
-                     GW_OK);
+    assert_int_equal(
+        gw_gcomp_decode_add_encode(
+            &codec->codec,
+            &(gw_gcomp_frame){.data = o->frame.at, .size = o->frame_size, .map = t->source.quantum.map},
+            &t->source, &out, NULL, &codec->work),
+        GW_OK);
     o->hop_size = out.size;
     decode_damaged(codec, t, o);
 }
@@ -175,7 +178,7 @@ static void all_modes(gw_dtype dtype, test_random *random, size_t len, test_patt
             t.options.chunk_log2 = chunk_log2;
             t.options.strict = (int)test_random_below(random, 2);
             t.options.checksum = (int)test_random_below(random, 2);
-            t.options.constant_drop = test_random_below(random, 8);
+            t.options.quantum = gw_gcomp_quantum_of_drop(test_random_below(random, 8));
             t.source = test_source(values.at, len, test_random_below(random, 4) != 0 ? &map.map : NULL);
             try_all(&t);
         }

@@ -266,13 +266,14 @@ static int floor_div(int x, int y)
 int test_model_quantum(const gw_gcomp_options *o, const gw_gcomp_source *source, size_t index)
 {
     if (o->levels == GW_GCOMP_CARRIED) { /* quanta given by the caller, close enough to each other */
-        const uint8_t exponent = source->quanta[index >> o->block_log2];
+        const uint8_t exponent = source->quantum.blocks[index >> o->block_log2];
         const int most = o->dtype == GW_FP16 ? 142 : 254;
         return exponent == 0 ? TEST_NO_QUANTUM : exponent > most ? most : exponent;
     }
-    const int k = source->map->levels[index];
+    const int k = source->quantum.map->levels[index];
     /* 2^(floor(log2(ratio)) - t), the ratio being at least that of its quarter-octave */
-    return k == 0 ? TEST_NO_QUANTUM : floor_div(k + (int)source->map->base, 4) - (int)o->tolerance_bits;
+    return k == 0 ? TEST_NO_QUANTUM
+                  : floor_div(k + (int)source->quantum.map->base, 4) - (int)o->tolerance_bits;
 }
 
 /* Rounding of a value below its quantum to 0 or the quantum. Returns 0 if it is not such a value. */
@@ -312,18 +313,18 @@ static uint32_t model_drop(const gw_gcomp_options *o, const gw_gcomp_source *sou
         return 0;
     }
     const int e = (int)((o->dtype == GW_FP16 && exponent == 0 ? 1 : exponent) + s.bias);
-    if (o->levels != GW_GCOMP_EXPLICIT && (o->levels == GW_GCOMP_CARRIED || source->map != NULL)) {
+    if (o->levels != GW_GCOMP_EXPLICIT && (o->levels == GW_GCOMP_CARRIED || source->quantum.map != NULL)) {
         const int quantum = test_model_quantum(o, source, index);
         const int n = quantum == TEST_NO_QUANTUM ? 0 : quantum + (int)s.mantissa - e;
         const uint32_t drop = n <= 0 ? 0 : (uint32_t)n < o->cap ? (uint32_t)n : o->cap;
         return drop / o->step * o->step;
     }
-    if (source->map == NULL) {
-        return o->constant_drop;
+    if (source->quantum.map == NULL) {
+        return o->quantum.drop;
     }
-    const int k = source->map->levels[index];
+    const int k = source->quantum.map->levels[index];
     const int top2 = (int)(magnitude >> (s.mantissa - 2) & 3);
-    const int drop_base = (int)source->map->base - 1 - 4 * ((int)o->tolerance_bits - (int)s.mantissa);
+    const int drop_base = (int)source->quantum.map->base - 1 - 4 * ((int)o->tolerance_bits - (int)s.mantissa);
     const int n = floor_div(k + drop_base - (4 * e + top2), 4);
     if (k == 0 || n <= 0) {
         return 0;
@@ -365,7 +366,7 @@ uint32_t test_model_round(const gw_gcomp_options *o, const gw_gcomp_source *sour
     if (rounded >> s.mantissa == s.special && drop != 0) {
         rounded = magnitude - rest;
     }
-    if (o->deep_cut && (source->map != NULL || o->levels == GW_GCOMP_CARRIED) &&
+    if (o->deep_cut && (source->quantum.map != NULL || o->levels == GW_GCOMP_CARRIED) &&
         model_deep_cut(&deep, o, source, index, words[element % 4])) {
         rounded = deep;
         sign = deep == 0 ? 0 : sign;
@@ -375,7 +376,7 @@ uint32_t test_model_round(const gw_gcomp_options *o, const gw_gcomp_source *sour
     }
     if (seen_drop != NULL) {
         *seen_drop = o->levels != GW_GCOMP_EXPLICIT &&
-                             (source->map != NULL || o->levels == GW_GCOMP_CARRIED) && drop != 0
+                             (source->quantum.map != NULL || o->levels == GW_GCOMP_CARRIED) && drop != 0
                          ? model_drop(o, source, index, (uint32_t)rounded)
                          : drop;
     }
@@ -493,8 +494,8 @@ void test_codec_make(test_codec *codec, const gw_gcomp_options *options)
         o->cap = cap_max[o->dtype][o->levels != GW_GCOMP_EXPLICIT];
     }
     o->cap -= o->cap % o->step;
-    o->constant_drop = o->constant_drop < o->cap ? o->constant_drop : o->cap;
-    o->constant_drop -= o->constant_drop % o->step;
+    o->quantum.drop = o->quantum.drop < o->cap ? o->quantum.drop : o->cap;
+    o->quantum.drop -= o->quantum.drop % o->step;
     const size_t size = gw_gcomp_workspace_size(&codec->codec);
     assert_true(size > 0 && size <= (size_t)1 << 20);
     test_buffer_make(&codec->workspace, size, 1, 0x5a);
@@ -512,7 +513,7 @@ gw_gcomp_source test_source(const void *values, size_t len, const gw_gcomp_map *
     memset(&source, 0, sizeof source);
     source.values = values;
     source.len = len;
-    source.map = map;
+    source.quantum = gw_gcomp_quantum_of_map(map);
     source.seed = 0x0123456789abcdefu;
     source.first_element = 1001;
     source.step_index = 77;

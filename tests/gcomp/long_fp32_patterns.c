@@ -77,7 +77,7 @@ static int run_frame(const pass *p, const gw_gcomp *codec, buffers *b, uint32_t 
     memset(&source, 0, sizeof source);
     source.values = b->values;
     source.len = FRAME_LEN;
-    source.map = p->has_map ? &map : NULL;
+    source.quantum = gw_gcomp_quantum_of_map(p->has_map ? &map : NULL);
     gw_status status = gw_gcomp_encode(codec, &source, &b->frame, &b->workspace);
     if (status != GW_OK) {
         fprintf(stderr, "%s, frame %" PRIu32 ": encode: %s\n", p->name, frame_index, gw_status_name(status));
@@ -87,8 +87,8 @@ static int run_frame(const pass *p, const gw_gcomp *codec, buffers *b, uint32_t 
     memset(b->decoded, 0xa5, FRAME_LEN * 4);
     gw_gcomp_target target = {.values = b->decoded, .capacity = FRAME_LEN};
     status = gw_gcomp_decode(
-        codec, &(gw_gcomp_frame){.data = b->frame.data, .size = b->frame.size, .map = source.map}, &target,
-        &b->workspace);
+        codec, &(gw_gcomp_frame){.data = b->frame.data, .size = b->frame.size, .map = source.quantum.map},
+        &target, &b->workspace);
     if (status != GW_OK || target.len != FRAME_LEN) {
         fprintf(stderr, "%s, frame %" PRIu32 ": decode: %s\n", p->name, frame_index, gw_status_name(status));
         return 0;

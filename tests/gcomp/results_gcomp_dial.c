@@ -185,8 +185,9 @@ static int dial(subject *s, const gw_gcomp_options *options, outcome *result)
     gw_gcomp codec;
     const gw_gcomp_source source = {.values = s->values,
                                     .len = s->len,
-                                    .map = options->target_nmse > 0 || s->uses_quanta ? NULL : &s->map,
-                                    .quanta = s->uses_quanta ? s->quanta : NULL,
+                                    .quantum = s->uses_quanta ? gw_gcomp_quantum_of_blocks(s->quanta)
+                                               : options->quantum.nmse > 0 ? gw_gcomp_quantum_of_nmse(0)
+                                                                           : gw_gcomp_quantum_of_map(&s->map),
                                     .seed = 1,
                                     .step_index = (uint32_t)s->snapshot->optimizer.step};
     gw_gcomp_target target = {.values = s->decoded, .capacity = s->len};
@@ -279,8 +280,8 @@ static int carried_rows(subject *s)
         gw_gcomp_options o = options_of(GW_GCOMP_CARRIED);
         o.rounding = (gw_gcomp_rounding)rounding;
         for (int half = 0; ok && half <= 12; half++) {
-            o.target_nmse = (float)pow(10.0, -0.5 * half);
-            snprintf(setting, sizeof setting, "nmse=%.2g", (double)o.target_nmse);
+            o.quantum = gw_gcomp_quantum_of_nmse((float)pow(10.0, -0.5 * half));
+            snprintf(setting, sizeof setting, "nmse=%.2g", (double)o.quantum.nmse);
             ok = dial_row(s, rounding == GW_GCOMP_NEAREST ? "carried nearest" : "carried stochastic", setting,
                           &o);
         }
@@ -313,7 +314,7 @@ static int equal_error(subject *s, const gw_gcomp_options *options, double nmse,
     for (int i = 0; i < 9; i++) {
         const double middle = 0.5 * (low + high);
         outcome now;
-        o.target_nmse = (float)exp2(middle);
+        o.quantum = gw_gcomp_quantum_of_nmse((float)exp2(middle));
         if (!dial(s, &o, &now)) {
             return 0;
         }

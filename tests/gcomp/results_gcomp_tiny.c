@@ -45,7 +45,7 @@ static int row(const gw_snapshot *s, uint64_t first, uint64_t len, gw_gcomp_leve
     memset(&source, 0, sizeof source);
     source.values = g;
     source.len = len;
-    source.map = &run.map;
+    source.quantum = gw_gcomp_quantum_of_map(&run.map);
     float *out = malloc(len * sizeof *out);
     double encode[REPEATS], decode[REPEATS];
     int ok = out != NULL;

@@ -60,7 +60,7 @@ static inline int frame_run_make(frame_run *run, const gw_gcomp_options *options
         memset(&source, 0, sizeof source);
         source.values = gradient;
         source.len = len;
-        source.map = &run->map;
+        source.quantum = gw_gcomp_quantum_of_map(&run->map);
         source.seed = 1;
         source.step_index = (uint32_t)optimizer->step;
         ok = gw_gcomp_map_build(&rule, state, (size_t)len, run->map.base, GW_BACKEND_ALL, run->levels) ==

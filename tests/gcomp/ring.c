@@ -115,7 +115,7 @@ static int run(const ring_setup *s, const gw_gcomp *codec, ring_memory *m, size_
     memset(&source, 0, sizeof source);
     source.values = m->local;
     source.len = s->len;
-    source.map = has_map ? &map : NULL;
+    source.quantum = gw_gcomp_quantum_of_map(has_map ? &map : NULL);
     source.seed = s->seed;
     size_t size = 0;
     int ok = 1;
@@ -124,13 +124,13 @@ static int run(const ring_setup *s, const gw_gcomp *codec, ring_memory *m, size_
         source.rank = (uint16_t)hop;
         source.hop = (uint16_t)hop;
         gw_buffer out = {m->frame[hop & 1], bound, 0};
-        const gw_gcomp_frame in = {m->frame[(hop + 1) & 1], size, source.map};
+        const gw_gcomp_frame in = {m->frame[(hop + 1) & 1], size, source.quantum.map};
         ok = (hop == 0 ? gw_gcomp_encode(codec, &source, &out, &m->workspace)
                        : gw_gcomp_decode_add_encode(codec, &in, &source, &out, NULL, &m->workspace)) == GW_OK;
         size = out.size;
     }
     free(mean);
-    const gw_gcomp_frame last = {m->frame[(s->ranks + 1) & 1], size, source.map};
+    const gw_gcomp_frame last = {m->frame[(s->ranks + 1) & 1], size, source.quantum.map};
     gw_gcomp_target target = {.values = m->decoded, .capacity = s->len};
     ok = ok && gw_gcomp_decode(codec, &last, &target, &m->workspace) == GW_OK;
     if (ok) {
@@ -147,7 +147,7 @@ int ring_run(const ring_setup *s, ring_result *result)
     gw_gcomp_options_init(&o, GW_FP32);
     o.levels = s->levels;
     o.rounding = s->rounding;
-    o.constant_drop = s->constant_drop == UINT32_MAX ? 0 : s->constant_drop;
+    o.quantum = gw_gcomp_quantum_of_drop(s->constant_drop == UINT32_MAX ? 0 : s->constant_drop);
     gw_gcomp codec;
     if (gw_gcomp_init(&codec, &o) != GW_OK) {
         return 0;

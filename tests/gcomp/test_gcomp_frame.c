@@ -161,7 +161,7 @@ static void every_prefix_is_short(void **state)
     for (int index = 0; index < SAMPLES; index++) {
         sample s;
         sample_pick(&s, index);
-        assert_int_equal(examine(&s, s.frame.at, s.size, s.source.map), GW_OK);
+        assert_int_equal(examine(&s, s.frame.at, s.size, s.source.quantum.map), GW_OK);
         const size_t step = s.size > 5000 ? 37 : 1;
         for (size_t cut = 0; cut < s.size; cut += step) {
             uint8_t *exact = malloc(cut == 0 ? 1 : cut); /* the sanitizer detects a read after it */
@@ -172,8 +172,8 @@ static void every_prefix_is_short(void **state)
             gw_gcomp_target target = {.values = out, .capacity = s.len};
             assert_int_equal(
                 gw_gcomp_decode(&s.codec.codec,
-                                &(gw_gcomp_frame){.data = exact, .size = cut, .map = s.source.map}, &target,
-                                &s.codec.work),
+                                &(gw_gcomp_frame){.data = exact, .size = cut, .map = s.source.quantum.map},
+                                &target, &s.codec.work),
                 GW_ERR_SHORT);
             assert_int_equal(target.len, 0);
             gw_gcomp_info info;
@@ -187,7 +187,7 @@ static void every_prefix_is_short(void **state)
         assert_non_null(longer);
         memcpy(longer, s.frame.at, s.size);
         longer[s.size] = 0;
-        assert_int_equal(examine(&s, longer, s.size + 1, s.source.map), GW_ERR_TRAILING);
+        assert_int_equal(examine(&s, longer, s.size + 1, s.source.quantum.map), GW_ERR_TRAILING);
         free(longer);
         sample_free(&s);
     }
@@ -210,7 +210,7 @@ static void every_byte_change(void **state)
             for (uint32_t c = 0; c < changes; c++) {
                 memcpy(copy, s.frame.at, s.size);
                 copy[at] ^= at < 48 ? (uint8_t)(c + 1) : some[(c + at) % TEST_ARRAY_LEN(some)];
-                const gw_status status = examine(&s, copy, s.size, s.source.map);
+                const gw_status status = examine(&s, copy, s.size, s.source.quantum.map);
                 accepted += status == GW_OK;
                 refused += status != GW_OK;
                 assert_true(status != GW_OK || !s.codec.options.checksum);
@@ -218,7 +218,7 @@ static void every_byte_change(void **state)
         }
         assert_true(refused > 1000);
         /* After all that the codec still works. */
-        assert_int_equal(examine(&s, s.frame.at, s.size, s.source.map), GW_OK);
+        assert_int_equal(examine(&s, s.frame.at, s.size, s.source.quantum.map), GW_OK);
         print_message("sample %d, %zu bytes: %u changed frames refused, %u accepted\n", index, s.size,
                       refused, accepted);
         free(copy);
@@ -244,7 +244,7 @@ static void random_damage(void **state)
                 copy[from + test_random_below(&random, (uint32_t)(s.size - from))] =
                     (uint8_t)test_random_u64(&random);
             }
-            (void)examine(&s, copy, s.size, s.source.map);
+            (void)examine(&s, copy, s.size, s.source.quantum.map);
         }
         free(copy);
         sample_free(&s);
@@ -341,7 +341,7 @@ static void capacity_and_workspace(void **state)
         const size_t bound = gw_gcomp_bound(codec, s.len);
         const gw_workspace *work = &s.codec.work;
         const gw_workspace small_work = {work->data, work->size - 1};
-        const gw_gcomp_frame frame = {s.frame.at, s.size, s.source.map};
+        const gw_gcomp_frame frame = {s.frame.at, s.size, s.source.quantum.map};
         test_buffer room;
         for (size_t less = 1; less <= bound; less = less * 2 + 1) {
             test_buffer_make(&room, bound - less, 1, 0x42);
@@ -399,8 +399,9 @@ static void alignment_changes_nothing(void **state)
         assert_non_null(want);
         gw_gcomp_target target = {.values = want, .capacity = s.len};
         assert_int_equal(
-            gw_gcomp_decode(codec, &(gw_gcomp_frame){.data = s.frame.at, .size = s.size, .map = s.source.map},
-                            &target, &s.codec.work),
+            gw_gcomp_decode(
+                codec, &(gw_gcomp_frame){.data = s.frame.at, .size = s.size, .map = s.source.quantum.map},
+                &target, &s.codec.work),
             GW_OK);
         for (unsigned misalign = 0; misalign < 64; misalign += index % 2 ? 7 : 5) {
             test_buffer values, frame, out, work, levels;
@@ -415,14 +416,14 @@ static void alignment_changes_nothing(void **state)
             map.levels = levels.at;
             gw_gcomp_source source = s.source;
             source.values = values.at;
-            source.map = s.source.map == NULL ? NULL : &map;
+            source.quantum = gw_gcomp_quantum_of_map(s.source.quantum.map == NULL ? NULL : &map);
             const gw_workspace workspace = {work.at, work.size};
             gw_buffer dst = {frame.at, frame.size, 0};
             assert_int_equal(gw_gcomp_encode(codec, &source, &dst, &workspace), GW_OK);
             assert_int_equal(dst.size, s.size);
             assert_memory_equal(frame.at, s.frame.at, dst.size);
             memset(work.at, 0x39, work.size);
-            const gw_gcomp_frame in = {frame.at, dst.size, source.map};
+            const gw_gcomp_frame in = {frame.at, dst.size, source.quantum.map};
             gw_gcomp_target got = {.values = out.at, .capacity = s.len};
             assert_int_equal(gw_gcomp_decode(codec, &in, &got, &workspace), GW_OK);
             assert_memory_equal(out.at, want, out.size);
@@ -458,19 +459,19 @@ static void empty_and_tiny(void **state)
                     gw_buffer out = {s.frame.at, s.frame.size, 0};
                     assert_int_equal(gw_gcomp_encode(&s.codec.codec, &nothing, &out, &s.codec.work), GW_OK);
                     gw_gcomp_target target = {.values = NULL, .capacity = 0};
-                    assert_int_equal(
-                        gw_gcomp_decode(
-                            &s.codec.codec,
-                            &(gw_gcomp_frame){.data = s.frame.at, .size = s.size, .map = s.source.map},
-                            &target, &s.codec.work),
-                        GW_OK);
+                    assert_int_equal(gw_gcomp_decode(&s.codec.codec,
+                                                     &(gw_gcomp_frame){.data = s.frame.at,
+                                                                       .size = s.size,
+                                                                       .map = s.source.quantum.map},
+                                                     &target, &s.codec.work),
+                                     GW_OK);
                     assert_int_equal(target.len, 0);
                 } else {
                     /* Header, extension, one entry, and never more than the values as they are. */
                     const size_t raw = (len * gw_dtype_size(o.dtype) + 15) / 16 * 16;
                     assert_true(s.size <= (32 + extension + 16 + 15) / 16 * 16 + raw);
                 }
-                assert_int_equal(examine(&s, s.frame.at, s.size, s.source.map), GW_OK);
+                assert_int_equal(examine(&s, s.frame.at, s.size, s.source.quantum.map), GW_OK);
                 sample_free(&s);
             }
         }
@@ -504,7 +505,7 @@ static void arguments(void **state)
     assert_int_equal(gw_gcomp_encode(codec, &source, &dst, work), GW_ERR_ARG);
     source = s.source;
     gw_gcomp_map map = s.map.map;
-    source.map = &map;
+    source.quantum = gw_gcomp_quantum_of_map(&map);
     map.base = 0;
     assert_int_equal(gw_gcomp_encode(codec, &source, &dst, work), GW_ERR_ARG);
     map.base = 1024;
@@ -581,7 +582,7 @@ static void later_versions(void **state)
         sample s;
         sample_pick(&s, index);
         const size_t size_of = gw_dtype_size(s.codec.options.dtype);
-        const gw_gcomp_frame frame = {s.frame.at, s.size, s.source.map};
+        const gw_gcomp_frame frame = {s.frame.at, s.size, s.source.quantum.map};
         gw_gcomp_info info, longer_info;
         assert_int_equal(gw_gcomp_peek(s.frame.at, s.size, UINT64_MAX, &info), GW_OK);
         const size_t parts = (size_t)info.directory_offset;
@@ -614,8 +615,8 @@ static void later_versions(void **state)
             assert_int_equal(gw_gcomp_peek(longer, parts, UINT64_MAX, &longer_info), GW_OK);
             assert_int_equal(longer_info.directory_offset, parts + more);
             assert_int_equal(gw_gcomp_peek(longer, parts - 1, UINT64_MAX, &longer_info), GW_ERR_SHORT);
-            assert_int_equal(examine(&s, longer, s.size + more, s.source.map), GW_OK);
-            const gw_gcomp_frame longer_frame = {longer, s.size + more, s.source.map};
+            assert_int_equal(examine(&s, longer, s.size + more, s.source.quantum.map), GW_OK);
+            const gw_gcomp_frame longer_frame = {longer, s.size + more, s.source.quantum.map};
             target.values = got;
             assert_int_equal(gw_gcomp_decode(&s.codec.codec, &longer_frame, &target, &s.codec.work), GW_OK);
             assert_memory_equal(got, want, s.len * size_of);
@@ -667,7 +668,7 @@ static void announced_sizes(void **state)
         assert_int_equal(gw_gcomp_bound(&codec, len + 1), 0);
         assert_int_equal(gw_gcomp_range_bound(&codec, len + 1, &(gw_gcomp_range){0, 1}), 0);
         gw_gcomp_source source = s.source;
-        source.map = NULL;
+        source.quantum = gw_gcomp_quantum_of_map(NULL);
         source.len = len + 1;
         gw_gcomp_part part;
         gw_buffer out = {head, sizeof head, 0};
@@ -728,6 +729,51 @@ static void options_out_of_range(void **state)
     }
 }
 
+/* What chooses quanta: kinds that the levels do not have, and what their place does not permit. */
+static void quantum_kinds(void **state)
+{
+    (void)state;
+    static const gw_gcomp_map no_map = {0};
+    static uint8_t values[64], blocks[1], frame[4096];
+    const gw_gcomp_quantum drop = gw_gcomp_quantum_of_drop(3), nmse = gw_gcomp_quantum_of_nmse(0.5f);
+    const gw_gcomp_quantum map = gw_gcomp_quantum_of_map(&no_map), block = gw_gcomp_quantum_of_blocks(blocks);
+    const gw_gcomp_quantum unknown = {.kind = (gw_gcomp_quantum_kind)5};
+    for (uint32_t levels = GW_GCOMP_EXPLICIT; levels <= GW_GCOMP_CARRIED; levels++) {
+        const int carried = levels == GW_GCOMP_CARRIED;
+        gw_gcomp_options o;
+        gw_gcomp_options_init(&o, GW_FP32);
+        o.levels = (gw_gcomp_levels)levels;
+        o.quantum = drop;
+        assert_int_equal(gw_gcomp_init(&(gw_gcomp){0}, &o), carried ? GW_ERR_OPTION : GW_OK);
+        o.quantum = nmse;
+        assert_int_equal(gw_gcomp_init(&(gw_gcomp){0}, &o), carried ? GW_OK : GW_ERR_OPTION);
+        for (int i = 0; i < 3; i++) {
+            o.quantum = i == 0 ? map : i == 1 ? block : unknown;
+            assert_int_equal(gw_gcomp_init(&(gw_gcomp){0}, &o), GW_ERR_OPTION);
+        }
+        gw_gcomp_options_init(&o, GW_FP32);
+        o.levels = (gw_gcomp_levels)levels;
+        test_codec codec;
+        test_codec_make(&codec, &o);
+        const struct {
+            gw_gcomp_quantum quantum;
+            gw_status status;
+        } cases[] = {{{0}, carried ? GW_ERR_ARG : GW_OK},
+                     {drop, GW_ERR_ARG},
+                     {nmse, GW_ERR_ARG},
+                     {{.kind = GW_GCOMP_QUANTUM_MAP}, GW_ERR_ARG},
+                     {{.kind = GW_GCOMP_QUANTUM_BLOCKS}, GW_ERR_ARG},
+                     {block, carried ? GW_OK : GW_ERR_ARG},
+                     {unknown, GW_ERR_ARG}};
+        for (size_t i = 0; i < TEST_ARRAY_LEN(cases); i++) {
+            const gw_gcomp_source source = {.values = values, .len = 16, .quantum = cases[i].quantum};
+            gw_buffer dst = {frame, sizeof frame, 0};
+            assert_int_equal(gw_gcomp_encode(&codec.codec, &source, &dst, &codec.work), cases[i].status);
+        }
+        test_codec_free(&codec);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -736,7 +782,7 @@ int main(void)
         cmocka_unit_test(capacity_and_workspace), cmocka_unit_test(alignment_changes_nothing),
         cmocka_unit_test(empty_and_tiny),         cmocka_unit_test(arguments),
         cmocka_unit_test(options_out_of_range),   cmocka_unit_test(later_versions),
-        cmocka_unit_test(announced_sizes),
+        cmocka_unit_test(announced_sizes),        cmocka_unit_test(quantum_kinds),
     };
     return cmocka_run_group_tests_name("gcomp frame", tests, NULL, NULL);
 }

@@ -42,7 +42,7 @@ static void partition_changes_nothing(void **state)
     gw_gcomp_options o;
     gw_gcomp_options_init(&o, GW_FP32);
     o.rounding = GW_GCOMP_STOCHASTIC;
-    o.constant_drop = 18;
+    o.quantum = gw_gcomp_quantum_of_drop(18);
     test_codec codec;
     test_codec_make(&codec, &o);
     test_fill_values(values, GW_FP32, LEN, PATTERN_GRADIENT, 8);
@@ -105,7 +105,7 @@ static void stochastic_is_unbiased(void **state)
         gw_gcomp_options o;
         gw_gcomp_options_init(&o, GW_FP32);
         o.rounding = GW_GCOMP_STOCHASTIC;
-        o.constant_drop = drop;
+        o.quantum = gw_gcomp_quantum_of_drop(drop);
         test_codec codec;
         test_codec_make(&codec, &o);
         for (uint32_t choice = 0; choice < 5; choice++) {

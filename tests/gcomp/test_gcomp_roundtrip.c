@@ -28,10 +28,10 @@ static size_t round_trip(const test_codec *codec, const gw_gcomp_source *source)
     }
     gw_gcomp_info peeked, info;
     assert_int_equal(gw_gcomp_peek(frame.at, size < 80 ? size : 80, UINT64_MAX, &peeked), GW_OK);
-    assert_int_equal(gw_gcomp_check(&codec->codec,
-                                    &(gw_gcomp_frame){.data = frame.at, .size = size, .map = source->map},
-                                    &info),
-                     GW_OK);
+    assert_int_equal(
+        gw_gcomp_check(&codec->codec,
+                       &(gw_gcomp_frame){.data = frame.at, .size = size, .map = source->quantum.map}, &info),
+        GW_OK);
     assert_memory_equal(&peeked, &info, sizeof info);
     assert_int_equal(info.frame_size, size);
     assert_int_equal(info.len, len);
@@ -39,18 +39,20 @@ static size_t round_trip(const test_codec *codec, const gw_gcomp_source *source)
     assert_int_equal(info.strict, o->strict);
     assert_int_equal(info.checksum, o->checksum);
     uint64_t bad = 0;
-    assert_int_equal(gw_gcomp_validate(&codec->codec,
-                                       &(gw_gcomp_frame){.data = frame.at, .size = size, .map = source->map},
-                                       &bad, &codec->work),
-                     GW_OK);
+    assert_int_equal(
+        gw_gcomp_validate(&codec->codec,
+                          &(gw_gcomp_frame){.data = frame.at, .size = size, .map = source->quantum.map}, &bad,
+                          &codec->work),
+        GW_OK);
     assert_true(bad == UINT64_MAX);
 
     test_buffer_make(&out, len * size_of, 1, 0x33);
     gw_gcomp_target target = {.values = out.at, .capacity = len};
-    assert_int_equal(gw_gcomp_decode(&codec->codec,
-                                     &(gw_gcomp_frame){.data = frame.at, .size = size, .map = source->map},
-                                     &target, &codec->work),
-                     GW_OK);
+    assert_int_equal(
+        gw_gcomp_decode(&codec->codec,
+                        &(gw_gcomp_frame){.data = frame.at, .size = size, .map = source->quantum.map},
+                        &target, &codec->work),
+        GW_OK);
     assert_int_equal(target.len, len);
     assert_true(target.bad_chunk == UINT64_MAX);
     for (size_t i = 0; i < len; i++) {
@@ -98,7 +100,7 @@ static void every_option(void **state)
                             const size_t len = lens[turn % TEST_ARRAY_LEN(lens)];
                             o.chunk_log2 = 12 + turn % 4;
                             o.tolerance_bits = dtype != GW_FP32 && turn % 5 == 0 ? (turn % 2 ? 7 : 10) : 23;
-                            o.constant_drop = constant ? turn % 25 : 0;
+                            o.quantum = gw_gcomp_quantum_of_drop(constant ? turn % 25 : 0);
                             o.deep_cut = levels == 1 && *step == 1 && cap == 0 && turn % 2 == 0;
                             test_codec codec;
                             test_codec_make(&codec, &o);
@@ -186,10 +188,11 @@ static void exact_patterns(gw_dtype dtype, const uint32_t *pattern, size_t len)
         const size_t size = test_encode(&codec, &source, &frame);
         memset(out, 0x99, len * size_of);
         gw_gcomp_target target = {.values = out, .capacity = len};
-        assert_int_equal(gw_gcomp_decode(&codec.codec,
-                                         &(gw_gcomp_frame){.data = frame.at, .size = size, .map = source.map},
-                                         &target, &codec.work),
-                         GW_OK);
+        assert_int_equal(
+            gw_gcomp_decode(&codec.codec,
+                            &(gw_gcomp_frame){.data = frame.at, .size = size, .map = source.quantum.map},
+                            &target, &codec.work),
+            GW_OK);
         const uint32_t sign = dtype == GW_FP32 ? 0x80000000u : 0x8000u;
         const uint32_t smallest = dtype == GW_FP32 ? 0x00800000u : dtype == GW_BF16 ? 0x0080u : 1u;
         for (size_t i = 0; i < len; i++) {
@@ -341,12 +344,14 @@ static void every_tolerance(void **state)
             for (size_t i = 0; i <= len >> o.block_log2; i++) {
                 quanta[i] = (uint8_t)(i % 7 == 3 ? 0 : 128 - tolerance + (i + turn) % 4);
             }
-            gw_gcomp_source source = test_source(values, len, o.levels == GW_GCOMP_CARRIED ? NULL : &map.map);
-            source.quanta = quanta;
+            gw_gcomp_source source = test_source(values, len, &map.map);
+            if (o.levels == GW_GCOMP_CARRIED) {
+                source.quantum = gw_gcomp_quantum_of_blocks(quanta);
+            }
             round_trip(&codec, &source);
             test_buffer frame;
             test_encode(&codec, &source, &frame);
-            const gw_gcomp_frame received = {frame.at, frame.size, source.map};
+            const gw_gcomp_frame received = {frame.at, frame.size, source.quantum.map};
             gw_gcomp_info info;
             gw_gcomp_chunk chunk;
             assert_int_equal(gw_gcomp_peek(frame.at, frame.size, UINT64_MAX, &info), GW_OK);
@@ -382,7 +387,7 @@ static void carried_quanta(void **state)
             gw_gcomp_options_init(&o, GW_FP32);
             o.levels = GW_GCOMP_CARRIED;
             o.rounding = (gw_gcomp_rounding)rounding;
-            o.target_nmse = target;
+            o.quantum = gw_gcomp_quantum_of_nmse(target);
             o.deep_cut = 1;
             test_codec codec;
             test_codec_make(&codec, &o);

@@ -181,7 +181,7 @@ static void hop_is_decode_add_encode(void **state)
                                  turn + 9);
 
                 gw_gcomp_source source = test_source(remote, len, turn % 6 == 0 ? NULL : &in_map.map);
-                const gw_gcomp_map *src_map = source.map;
+                const gw_gcomp_map *src_map = source.quantum.map;
                 test_buffer frame, want, got;
                 const size_t size = test_encode(&first, &source, &frame);
                 const gw_gcomp_frame received = {frame.at, size, src_map};
@@ -205,7 +205,7 @@ static void hop_is_decode_add_encode(void **state)
 
                 /* Another length is refused, and so is a damaged frame, by its chunk. */
                 source.len = len + 1;
-                source.map = NULL;
+                source.quantum = gw_gcomp_quantum_of_map(NULL);
                 assert_int_not_equal(
                     gw_gcomp_decode_add_encode(&second.codec, &received, &source, &dst, &bad, &second.work),
                     GW_OK);
@@ -280,7 +280,7 @@ static void flush_modes_change_nothing(void **state)
             test_buffer_make(&fused, frame.size, 0, 0);
             test_buffer_make(&fused_again, frame.size, 0, 0);
             memcpy(a.sum, a.local, LEN * 4);
-            const gw_gcomp_frame received = {frame.at, size, source.map};
+            const gw_gcomp_frame received = {frame.at, size, source.quantum.map};
             gw_gcomp_target sum = {.values = a.sum, .capacity = LEN};
             gw_gcomp_target sum_again = {.values = a.decoded, .capacity = LEN};
             gw_buffer dst = {again.at, again.size, 0}, hop_dst = {fused.at, fused.size, 0},
@@ -333,7 +333,7 @@ static void several_frames(void **state)
         gw_gcomp_options_init(&o, (gw_dtype)(1 + choice % 3));
         o.levels = (gw_gcomp_levels)(choice / 3 % 3);
         o.rounding = GW_GCOMP_STOCHASTIC;
-        o.target_nmse = 1e-3f;
+        o.quantum = gw_gcomp_quantum_of_nmse(o.levels == GW_GCOMP_CARRIED ? 1e-3f : 0);
         o.checksum = 1;
         const float scale = choice % 2 ? 0.25f : 0;
         test_codec codec;

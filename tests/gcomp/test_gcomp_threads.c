@@ -308,7 +308,7 @@ static void ranges_decode_like_the_whole(void **state)
         const size_t size_of = gw_dtype_size(o.dtype);
         test_buffer frame;
         const size_t size = test_encode(&codec, &source, &frame);
-        const gw_gcomp_frame in = {frame.at, size, source.map};
+        const gw_gcomp_frame in = {frame.at, size, source.quantum.map};
         gw_gcomp_info info;
         assert_int_equal(gw_gcomp_check(&codec.codec, &in, &info), GW_OK);
         for (int add = 0; add < 2; add++) {

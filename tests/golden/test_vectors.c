@@ -392,7 +392,7 @@ static void test_encode(const subject *s)
     options.preset = (gw_gcomp_preset)v->preset;
     options.step = info.step;
     options.cap = info.cap;
-    options.constant_drop = v->constant_drop;
+    options.quantum = gw_gcomp_quantum_of_drop(v->constant_drop);
     options.chunk_log2 = info.chunk_log2;
     if (v->levels == GW_GCOMP_CARRIED) {
         options.block_log2 = info.block_log2;
@@ -413,8 +413,8 @@ static void test_encode(const subject *s)
     memset(&source, 0, sizeof source);
     source.values = v->source.data != NULL ? v->source.data : values.at;
     source.len = v->count;
-    source.map = vector_map(v);
-    source.quanta = v->quanta.data;
+    source.quantum = vector_map(v) != NULL ? gw_gcomp_quantum_of_map(vector_map(v))
+                                           : gw_gcomp_quantum_of_blocks(v->quanta.data);
     source.seed = 0x0123456789abcdefu;
     source.first_element = ((uint64_t)1 << 34) - 9;
     source.step_index = 7;

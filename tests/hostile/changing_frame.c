@@ -73,12 +73,12 @@ static unsigned long run(gw_dtype dtype, int checksum, int carried, unsigned lon
     options.chunk_log2 = 12;
     options.preset = GW_GCOMP_SMALL;
     options.checksum = checksum;
-    options.constant_drop = 6;
+    options.quantum = gw_gcomp_quantum_of_drop(6);
     if (carried) {
         options.levels = GW_GCOMP_CARRIED;
         options.deep_cut = 1;
         options.block_log2 = 6;
-        options.target_nmse = 0.1f;
+        options.quantum = gw_gcomp_quantum_of_nmse(0.1f);
     }
     static gw_gcomp codec;
     FUZZ_CHECK(gw_gcomp_init(&codec, &options) == GW_OK);

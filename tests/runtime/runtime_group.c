@@ -129,11 +129,11 @@ gw_exchange_config group_config(const group *g, uint32_t rank)
     config.codec.tolerance_bits = 12;
     config.codec.chunk_log2 = 12;
     config.codec.checksum = 1;
-    config.codec.target_nmse = setup->has_maps ? 0 : 1e-3f;
+    config.codec.quantum = gw_gcomp_quantum_of_nmse(setup->has_maps ? 0 : 1e-3f);
     config.fallback_codec = config.codec;
     config.fallback_codec.levels = GW_GCOMP_CARRIED;
     config.fallback_codec.deep_cut = 1;
-    config.fallback_codec.target_nmse = setup->has_maps ? 0 : 1e-2f;
+    config.fallback_codec.quantum = gw_gcomp_quantum_of_nmse(setup->has_maps ? 0 : 1e-2f);
     if (setup->has_buffers) {
         config.buffers = (gw_exchange_buffers){take, release, (void *)(uintptr_t)&g->rank[rank]};
     }
