@@ -262,7 +262,8 @@ typedef struct gw_exchange_stats {
 } gw_exchange_stats;
 GW_API void gw_exchange_stats_get(gw_exchange *exchange, gw_exchange_stats *stats);
 
-/* The structs of this header for callers in other languages, as gw_abi_structs() has the library's. */
+/* As gw_abi_version() and gw_abi_structs(), for the structs of this header. */
+GW_API uint32_t gw_runtime_abi_version(void);
 GW_API const gw_abi_struct *gw_runtime_abi_structs(size_t *count);
 
 #ifdef __cplusplus
