@@ -25,9 +25,8 @@ static inline void example_must(int ok, const char *what)
 
 /* One quantum a block, chosen by the squared error of a rounding as a share of the values' square. Equal on
  * all ranks. */
-static inline gw_gcomp example_codec(float target_nmse)
+static inline gw_gcomp_options example_options(float target_nmse)
 {
-    gw_gcomp codec;
     gw_gcomp_options options;
     gw_gcomp_options_init(&options, GW_FP32);
     options.levels = GW_GCOMP_CARRIED;
@@ -35,6 +34,13 @@ static inline gw_gcomp example_codec(float target_nmse)
     options.deep_cut = 1;
     options.checksum = 1;
     options.target_nmse = target_nmse;
+    return options;
+}
+
+static inline gw_gcomp example_codec(float target_nmse)
+{
+    gw_gcomp codec;
+    const gw_gcomp_options options = example_options(target_nmse);
     example_must(gw_gcomp_init(&codec, &options) == GW_OK, "codec");
     return codec;
 }

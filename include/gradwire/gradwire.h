@@ -7,11 +7,13 @@
  *   classic.h  Top-k, signs, QSGD and other classic compressors
  *   cuda.h   both codecs on NVIDIA GPUs
  *   collective.h  steps of a compressed all-reduce
+ *   runtime.h  the order of these steps, and threads for them: a library of its own
  *   plan.h   planners: what to fuse, compress and send how (a library of its own, gradwire-plan)
  *   abi.h    layout of the structs, for callers that cannot include these headers
  *
  * Rules that hold everywhere (docs/numerics.md and docs/format.md have the details):
- *   - The caller owns all memory. No function allocates, starts a thread, prints, or aborts.
+ *   - The caller owns all memory. No function allocates, starts a thread, prints, or aborts; those of
+ * runtime.h do the first two.
  *   - `len` counts elements, `size` counts bytes, `index` starts at 0. Data may have any alignment.
  *   - Structs that a call reads may grow fields, for which zero means what the library did without them: set
  *     such a struct to zeros, then fill in (in C, designated initializers do both).

@@ -124,18 +124,24 @@ static void free_exchange(gw_exchange *exchange)
     free(exchange);
 }
 
-/* calloc(0) may be NULL, so everything has at least one element. */
+/* Zeros, NULL without memory. calloc(0) may be NULL, so there is at least one element. */
+static void *make_array(uint64_t len, size_t size)
+{
+    return len < SIZE_MAX / size ? calloc((size_t)len + 1, size) : NULL;
+}
+
 static int allocate(gw_exchange *exchange)
 {
     const gw_collective_layout *layout = &exchange->layout;
     const uint64_t segment_max = exchange->config.segment_max;
-    exchange->pieces = calloc(layout->piece_count, sizeof *exchange->pieces);
+    exchange->pieces = make_array(layout->piece_count, sizeof *exchange->pieces);
     exchange->messages =
-        calloc((size_t)layout->shard_pieces * layout->shape.rank_count, sizeof *exchange->messages);
-    if (segment_max > 0 && segment_max < SIZE_MAX / 4) {
-        exchange->map.levels = calloc(layout->shape.len + 1, 1);
-        exchange->map.digest = calloc(gw_collective_digest_len(layout) + 1, sizeof *exchange->map.digest);
-        exchange->streams = calloc(2 * segment_max + 1, sizeof *exchange->streams);
+        make_array((uint64_t)layout->shard_pieces * layout->shape.rank_count, sizeof *exchange->messages);
+    if (segment_max > 0) {
+        exchange->map.levels = make_array(layout->shape.len, 1);
+        exchange->map.digest = make_array(gw_collective_digest_len(layout), sizeof *exchange->map.digest);
+        exchange->streams =
+            segment_max < SIZE_MAX / 4 ? make_array(2 * segment_max + 1, sizeof *exchange->streams) : NULL;
     }
     return exchange->pieces && exchange->messages &&
            (segment_max == 0 || (exchange->map.levels && exchange->map.digest && exchange->streams));

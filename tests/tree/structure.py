@@ -31,7 +31,10 @@ LAYERS = {
     "avx512": BACKEND,
     "neon": BACKEND,
     "cuda": {"gradwire", "core", "gcomp", "thc"},
+    "runtime": {"gradwire"},
 }
+# A library of its own: nothing else in src may include it.
+RUNTIME = "include/gradwire/runtime.h"
 # The planner is a library of its own: what its source files may include, and who may include them.
 PLANNER = ("planner/src/", "planner/include/", "include/gradwire/")
 PLANNER_USERS = ("planner/", "bench/plan/", "fuzz/fuzz_plan_")
@@ -71,6 +74,8 @@ def layers(graph):
         for target in targets if name.startswith("src/") else ():
             top, below = target.split("/")[:2]
             if top in ("src", "include") and below != folder and below not in LAYERS[folder]:
+                yield f"{name}: includes {target}"
+            if target == RUNTIME and folder != "runtime":
                 yield f"{name}: includes {target}"
 
 

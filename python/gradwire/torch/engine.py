@@ -119,7 +119,7 @@ class Plan:
             fallback_codec=engine.options(settings.spare, dtype),
             user=cookie,
             seed=engine.seed,
-            segment_max=len(places),
+            segment_max=max(len(places), 1) if settings.maps else 0,
         )
         config.shape.chunk_log2 = config.codec.chunk_log2
         self.exchange = _pool.Exchange(engine.pool, config)
