@@ -116,7 +116,7 @@ class Report(SizesReport):
         self, hook: Any, reducers: Sequence[Any], *, file: RawIOBase | None, tensorboard: Any, every: int
     ) -> None:
         super().__init__(hook, reducers)
-        self._engine, self._rank = hook.engine, hook.rank
+        self._hook, self._engine, self._rank = hook, hook.engine, hook.rank  # it may be asked when the hook is gone
         self._every = every
         self._writer = tensorboard
         self._file = file
