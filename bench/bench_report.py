@@ -5,7 +5,7 @@
     bench/bench_report.py --write                        writes speed.md from bench-*.tsv
     bench/bench_report.py                                exit status 1 if speed.md differs from that
 
-    --results DIRECTORY                                    instead of docs/results
+    --results DIRECTORY                                  instead of docs/results
 
 A table of medians starts with lines `# key: value` about the machine and the run. Its columns: name of the benchmark;
 us, median time of one run; GBps, fp32 bytes per second, so that 4 / GBps is ns per value; ratio, median of time of

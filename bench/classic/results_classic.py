@@ -4,9 +4,9 @@
     bench/classic/results_classic.py            says whether page and plot are those of the tables
     bench/classic/results_classic.py --write    writes them
     bench/classic/results_classic.py --measure CLASSIC_CALLS SNAPSHOT.json...
-                                          prints classic.tsv (needs NumPy)
+                                                prints classic.tsv (needs NumPy)
     bench/classic/results_classic.py --speed BENCH.json TORCH.tsv
-                                          prints classic-speed.tsv
+                                                prints classic-speed.tsv
 
 bench/classic/results_classic runs all of it.
 """

@@ -3,8 +3,8 @@
     structure.py ROOT
 
 Fails if includes have a cycle or leave the layers of src, if two source files have the same name, if a function of src,
-tools, adapters or the planner has more than 80 lines or a public function more than six parameters, or if README.md has
-120 lines or more.
+tools, adapters or the planner has more than 80 lines or a public function more than six parameters, if README.md has 120
+lines or more, or if scripts has more than 15 files.
 
 SPDX-License-Identifier: BSD-2-Clause
 """
@@ -143,6 +143,9 @@ def main():
     readme = len((root / "README.md").read_text().splitlines())
     if readme >= 120:
         problems.append(f"README.md: {readme} lines")
+    scripts = sum(n.startswith("scripts/") for n in listed.stdout.split())
+    if scripts > 15:
+        problems.append(f"scripts: {scripts} files")
     print("\n".join([*problems, f"{len(names)} files, {len(problems)} problems"]))
     return 1 if problems else 0
 
