@@ -271,13 +271,14 @@ typedef struct gw_gcomp_kernels {
     gw_scale_fn *scale_fp32;
 } gw_gcomp_kernels;
 
-/* For GW_DECLARE_KERNELS() of core/kernels.h. */
 /* f(..., has_left, has_right) with constants: four loops without tests. */
 #define GW_BY_SIDES(f, has_left, has_right, ...)                                                             \
-    ((has_left)    ? (has_right) ? f(__VA_ARGS__, 1, 1) : f(__VA_ARGS__, 1, 0)                               \
-        : (has_right) ? f(__VA_ARGS__, 0, 1)                                                                 \
-                   : f(__VA_ARGS__, 0, 0))
+    ((has_left) && (has_right) ? f(__VA_ARGS__, 1, 1)                                                        \
+     : (has_left)              ? f(__VA_ARGS__, 1, 0)                                                        \
+     : (has_right)             ? f(__VA_ARGS__, 0, 1)                                                        \
+                               : f(__VA_ARGS__, 0, 0))
 
+/* For GW_DECLARE_KERNELS() of core/kernels.h. */
 #define GW_DECLARE_GCOMP_KERNELS(backend)                                                                    \
     gw_map_scan_fn gw_map_scan_##backend;                                                                    \
     gw_map_build_fn gw_map_build_##backend;                                                                  \

@@ -142,7 +142,6 @@ typedef struct gw_thc_kernels {
     gw_thc_residual_fn *residual;
 } gw_thc_kernels;
 
-/* For GW_DECLARE_KERNELS() of core/kernels.h. */
 /* f(..., bits) with the number as a constant, from which the compiler makes a loop for each. The firmware
  * profile has the general one, which is smallest. */
 #if defined(GW_FIRMWARE)
@@ -158,6 +157,7 @@ typedef struct gw_thc_kernels {
                    : f(__VA_ARGS__, 4))
 #endif
 
+/* For GW_DECLARE_KERNELS() of core/kernels.h. */
 #define GW_DECLARE_THC_KERNELS(backend)                                                                      \
     gw_thc_load_fn gw_thc_load_##backend;                                                                    \
     gw_thc_store_fn gw_thc_store_##backend;                                                                  \

@@ -1,7 +1,9 @@
 /*
  * Precision map: four parameters at a time, by gcomp/map_lanes.h.
  *
- * Not timed.
+ * Not timed. Instructions a value by bench/neon_count (gcc 12, -O3), scalar in brackets; then the least
+ * cycles that its model allows on Neoverse N1 and V2: scan 20.4 (138.1), 8.9 and 4.5; build 21.5 (146.1),
+ * 9.1 and 4.6.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

@@ -6,8 +6,8 @@
  * Strides 8, 16 and 32 are between the sixteen registers of 64 values.
  *
  * Not timed. Instructions a value by bench/neon_count (gcc 12, -O3), scalar in brackets; then the least
- * cycles that its model allows on Neoverse N1 and V2: blocks of 1024: rotate 12.6 (54.3), 3.2 and 1.6; rotate
- * back 12.1 (52.3), 3.0 and 1.5; shift 3.0 (13.0), 0.88 and 0.44.
+ * cycles that its model allows on Neoverse N1 and V2: blocks of 1024: rotate 8.4 (55.4), 2.9 and 1.5; rotate
+ * back 9.1 (53.9), 2.8 and 1.4; shift 3.0 (13.0), 0.88 and 0.44.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
