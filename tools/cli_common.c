@@ -117,6 +117,22 @@ int gw_cli_error_at(int exit_code, const char *file, uint64_t offset, const char
     return exit_code;
 }
 
+void gw_cli_fail(int exit_code, const char *file, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    message_print(file, GW_CLI_NO_OFFSET, format, arguments);
+    va_end(arguments);
+    exit(exit_code);
+}
+
+void gw_cli_must(int code)
+{
+    if (code != GW_CLI_OK) {
+        exit(code);
+    }
+}
+
 void gw_cli_note(const char *format, ...)
 {
     va_list arguments;
