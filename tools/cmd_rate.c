@@ -119,7 +119,7 @@ static double measure_worst(const gw_tensor_input *tensor, const gw_codec_reques
     gw_decode_run decode;
     gw_gcomp_info info;
     uint64_t bad_chunk = 0;
-    gw_cli_must(gw_encode_run_init(&run, &tensor->codec, &tensor->source, request->threads));
+    gw_encode_run_init(&run, &tensor->codec, &tensor->source, request->threads);
     gw_status status = gw_encode_run_once(&run, 0);
     const gw_gcomp_frame frame = {run.frame, run.frame_size, tensor->source.map};
     if (status == GW_OK) {
@@ -127,7 +127,7 @@ static double measure_worst(const gw_tensor_input *tensor, const gw_codec_reques
     }
     double worst = 0;
     if (status == GW_OK) {
-        gw_cli_must(gw_decode_run_init(&decode, &tensor->codec, &frame, &info, request->threads));
+        gw_decode_run_init(&decode, &tensor->codec, &frame, &info, request->threads);
         status = gw_decode_run_once(&decode, &bad_chunk, 0);
         worst = worst_deviation(tensor, decode.dst, (double)request->wire_scale);
         gw_decode_run_free(&decode);
@@ -158,7 +158,7 @@ static void use_noise_map(gw_tensor_input *tensor, const gw_codec_request *reque
         .is_once = 1,
     };
     gw_map_run_free(&tensor->map);
-    gw_cli_must(gw_map_run_make(&tensor->map, &tensor->in.snapshot, &options));
+    gw_map_run_make(&tensor->map, &tensor->in.snapshot, &options);
     tensor->source.map = &tensor->map.map;
 }
 

@@ -82,7 +82,7 @@ static int frame_verify(const verify_options *options)
     const gw_request *request = &options->request.common;
     gw_input_file input;
     gw_cli_must(gw_input_file_open_frame(&input, request->input, request->len_max));
-    gw_cli_must(gw_frame_input_open(&frame, &input, &options->request));
+    gw_frame_input_open(&frame, &input, &options->request);
     const gw_workspace workspace = gw_cli_alloc_workspace(gw_gcomp_workspace_size(&frame.codec));
     uint64_t bad_chunk = UINT64_MAX;
     gw_cli_progress_begin("validate");
@@ -142,7 +142,7 @@ static int scalar_equals(const gw_tensor_input *tensor, const gw_encode_run *run
     gw_encode_run scalar;
     gw_status status = gw_gcomp_init(&codec, &options);
     status_must(tensor, "scalar backend", status);
-    gw_cli_must(gw_encode_run_init(&scalar, &codec, &tensor->source, 1));
+    gw_encode_run_init(&scalar, &codec, &tensor->source, 1);
     gw_buffer dst = {scalar.frame, scalar.frame_capacity, 0};
     status = gw_gcomp_encode(&codec, &tensor->source, &dst,
                              &(gw_workspace){scalar.workspaces, scalar.workspace_size});
@@ -163,7 +163,7 @@ static void decode_and_compare(const gw_tensor_input *tensor, const gw_encode_ru
                                &(gw_workspace){run->workspaces, run->workspace_size});
     status_must(tensor, "its own frame is not valid", status);
     gw_decode_run decode;
-    gw_cli_must(gw_decode_run_init(&decode, &tensor->codec, &frame, &report->info, options->request.threads));
+    gw_decode_run_init(&decode, &tensor->codec, &frame, &report->info, options->request.threads);
     gw_cli_timer timer = {.runs = options->runs};
     status = gw_decode_run_timed(&decode, &timer, &bad_chunk);
     status_must(tensor, "decode", status);
@@ -304,7 +304,7 @@ static int roundtrip(const gw_tensor_input *tensor, const verify_options *option
     const uint32_t used = options->request.common.backends & gw_backends_available();
     gw_encode_run run;
     roundtrip_report report = {.scalar_equal = -1};
-    gw_cli_must(gw_encode_run_init(&run, &tensor->codec, &tensor->source, options->request.threads));
+    gw_encode_run_init(&run, &tensor->codec, &tensor->source, options->request.threads);
     gw_cli_timer timer = {.runs = options->runs};
     status_must(tensor, "encode", gw_encode_run_timed(&run, &timer));
     report.encode_seconds = gw_cli_timer_median(&timer);

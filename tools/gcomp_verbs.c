@@ -58,7 +58,7 @@ static gw_buffer tensor_encode(gw_request *request)
 {
     (void)request;
     gw_tensor_input_prepare(&tensor, &codec_request);
-    gw_cli_must(gw_encode_run_init(&encoder, &tensor.codec, &tensor.source, codec_request.threads));
+    gw_encode_run_init(&encoder, &tensor.codec, &tensor.source, codec_request.threads);
     gw_encode_run_release(&encoder, gw_tensor_source_npy(&tensor.in), tensor.options.chunk_log2);
     /* A second run would need the memory of the input again beside that of the frame. */
     gw_cli_timer timer = {.runs = 0, .is_once = encoder.released != NULL};
@@ -128,7 +128,7 @@ static const gw_command_line decompress_line = {
 
 static void frame_open(gw_request *request, gw_input_file *input)
 {
-    gw_cli_must(gw_frame_input_open(&frame, input, &codec_request));
+    gw_frame_input_open(&frame, input, &codec_request);
     if (gw_snapshot_has_file(&frame.snapshot, request->output)) {
         gw_cli_fail(GW_CLI_USAGE, request->output, "is an input file; write the array elsewhere");
     }
@@ -174,7 +174,7 @@ static void frame_decode(const gw_request *request, gw_atomic_file *output)
     gw_decode_run run;
     const gw_gcomp_frame received = {frame.input.data, frame.input.size, frame.map_used};
     (void)request;
-    gw_cli_must(gw_decode_run_init(&run, &frame.codec, &received, &frame.info, codec_request.threads));
+    gw_decode_run_init(&run, &frame.codec, &received, &frame.info, codec_request.threads);
     run.is_mapped = frame.input.mapped;
     /* Only a temporary file can be discarded if a later chunk is corrupt. */
     if (frame.info.len >= GW_CODEC_RUN_LARGE_LEN && !output->direct && !gw_cuda_run_is_on()) {

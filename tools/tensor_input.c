@@ -50,7 +50,7 @@ void gw_tensor_input_prepare(gw_tensor_input *tensor, const gw_codec_request *re
         const gw_map_run_options options = {
             gw_codec_request_limits(request), request->wire_scale, tensor->options.chunk_log2,
             request->common.backends,         request->threads,    0};
-        gw_cli_must(gw_map_run_make(&tensor->map, &tensor->in.snapshot, &options));
+        gw_map_run_make(&tensor->map, &tensor->in.snapshot, &options);
     }
     memset(&tensor->source, 0, sizeof tensor->source);
     tensor->source.values = tensor->in.values;
