@@ -143,13 +143,6 @@ void gw_cli_note(const char *format, ...)
 
 /* ---- time and JSON ---- */
 
-double gw_cli_seconds(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
 static int double_compare(const void *left, const void *right)
 {
     const double a = *(const double *)left;

@@ -25,6 +25,13 @@ static struct {
     int ended;
 } line = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+double gw_cli_seconds(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
 static void line_print(double seconds)
 {
     const uint64_t total = atomic_load(&line.total);
