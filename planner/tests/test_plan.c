@@ -1336,6 +1336,7 @@ static void structs_are_described(void **state)
     size_t count = 0;
     size_t problem_size = 0;
     const gw_abi_struct *structs = gw_plan_abi_structs(&count);
+    assert_int_equal(gw_plan_abi_version(), GW_ABI_VERSION);
     assert_true(count > 20);
     for (size_t i = 0; i < count; i++) {
         const gw_abi_field *last = &structs[i].fields[structs[i].field_count - 1];

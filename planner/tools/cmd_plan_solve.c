@@ -84,8 +84,7 @@ static int print_result(const plan_result *result, const plan_opened *o)
     if (c->level != GW_PLAN_LEVEL_SERIAL) {
         gw_plan_tick makespan = 0;
         code = plan_run_timeline(result, c, c->level, NULL, &makespan);
-        printf("at the %s level: %.3f ms\n", c->level == GW_PLAN_LEVEL_EVENT ? "event" : "pipelined",
-               plan_us(makespan) / 1e3);
+        printf("at the %s level: %.3f ms\n", plan_level_names[c->level], plan_us(makespan) / 1e3);
     }
     printf("%5s %7s %7s %12s  %s\n", "group", "first", "last", "elems", "method");
     for (uint32_t j = 0; j < result->group_count; j++) {

@@ -36,18 +36,6 @@ uint64_t plan_problem_hash(const plan_model *model)
     return hash;
 }
 
-static const char *kind_name(plan_kind kind)
-{
-    return kind == PLAN_JOINT ? "joint" : kind == PLAN_FUSION ? "fusion" : "tree";
-}
-
-static const char *level_name(gw_plan_level level)
-{
-    return level == GW_PLAN_LEVEL_SERIAL      ? "serial"
-           : level == GW_PLAN_LEVEL_PIPELINED ? "pipelined"
-                                              : "event";
-}
-
 static void set(json_t *object, const char *key, json_t *value)
 {
     json_object_set_new(object, key, value);
@@ -61,12 +49,9 @@ static void add_certificate(json_t *root, const plan_result *result, const plan_
     (void)snprintf(hash, sizeof hash, "%016llx", (unsigned long long)plan_problem_hash(&o->model));
     set(root, "schema", json_string(PLAN_FILE_SCHEMA));
     set(root, "case", json_string(c->name));
-    set(root, "kind", json_string(kind_name(c->kind)));
+    set(root, "kind", json_string(plan_kind_names[c->kind]));
     set(root, "level", json_string("serial"));
-    set(root, "decode",
-        json_string(c->decode_none                         ? "none"
-                    : c->decode == GW_PLAN_DECODE_PARALLEL ? "parallel"
-                                                           : "serial"));
+    set(root, "decode", json_string(plan_case_decode_name(c)));
     set(root, "model", json_string(o->path));
     set(root, "model_hash", json_string(hash));
     set(root, "tensors", json_integer(o->model.count));
@@ -86,7 +71,7 @@ static void add_certificate(json_t *root, const plan_result *result, const plan_
     if (c->level != GW_PLAN_LEVEL_SERIAL) {
         gw_plan_tick makespan = 0;
         if (plan_run_timeline(result, c, c->level, NULL, &makespan) == GW_CLI_OK) {
-            set(root, "judged_level", json_string(level_name(c->level)));
+            set(root, "judged_level", json_string(plan_level_names[c->level]));
             set(root, "judged_makespan_us", json_real(plan_us(makespan)));
         }
     }

@@ -47,7 +47,7 @@ static int add_method(const plan_library *library, const plan_case *c, const gw_
                             status == GW_ERR_TICKS ? "payload, links or costs are too large"
                                                    : gw_status_message(status));
     }
-    if (collective == GW_PLAN_A2A_AG && plan_library_overlaps(library, name)) {
+    if (collective == GW_PLAN_A2A_AG && plan_library_codec(library, name)->overlap) {
         overlap_exchanges(method);
     }
     if (c->decode_none) {
@@ -96,7 +96,8 @@ static int add_codec(const plan_library *library, const plan_case *c, const char
         return add_method(library, c, NULL, GW_PLAN_ALLREDUCE, GW_PLAN_GPU, setup);
     }
     int code = plan_library_find(library, name, plan_case_ranks(c), &codec);
-    if (code == GW_CLI_OK && c->error_max > 0 && !plan_library_has_error(library, name)) {
+    if (code == GW_CLI_OK && c->error_max > 0 &&
+        json_object_get(plan_library_codec(library, name)->source, "error") == NULL) {
         return gw_cli_error(GW_CLI_USAGE, NULL,
                             "codec %s has no \"error\" in its file: not known to keep a bound of the error",
                             name);

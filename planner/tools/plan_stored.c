@@ -20,8 +20,6 @@ static json_t *link_json(const gw_plan_link *link)
 /* The members of a case in a cases file. */
 static json_t *case_json(const plan_case *c)
 {
-    static const char *const kinds[3] = {"joint", "fusion", "tree"};
-    static const char *const levels[3] = {"serial", "pipelined", "event"};
     const gw_plan_cluster *cluster = &c->cluster;
     json_t *methods = json_array();
     for (uint32_t m = 0; m < c->method_count; m++) {
@@ -31,16 +29,13 @@ static json_t *case_json(const plan_case *c)
     if (c->cpu) {
         json_array_append_new(devices, json_string("cpu"));
     }
-    const char *decode = c->decode_none                         ? "none"
-                         : c->decode == GW_PLAN_DECODE_PARALLEL ? "parallel"
-                                                                : "serial";
-    return json_pack("{s:s,s:s,s:o,s:o,s:s,s:s,s:I,s:I,s:o,s:o,s:o,s:b,s:b}", "name", c->name, "kind",
-                     kinds[c->kind], "methods", methods, "devices", devices, "level", levels[c->level],
-                     "decode", decode, "nodes", (json_int_t)cluster->nodes, "gpus", (json_int_t)cluster->gpus,
-                     "intra", link_json(&cluster->intra), "inter", link_json(&cluster->inter), "host",
-                     link_json(&cluster->host), "latency_per_step",
-                     (int)(cluster->flags & GW_PLAN_ALPHA_PER_STEP), "flat_uses_both",
-                     (int)(cluster->flags & GW_PLAN_FLAT_USES_BOTH));
+    return json_pack(
+        "{s:s,s:s,s:o,s:o,s:s,s:s,s:I,s:I,s:o,s:o,s:o,s:b,s:b}", "name", c->name, "kind",
+        plan_kind_names[c->kind], "methods", methods, "devices", devices, "level", plan_level_names[c->level],
+        "decode", plan_case_decode_name(c), "nodes", (json_int_t)cluster->nodes, "gpus",
+        (json_int_t)cluster->gpus, "intra", link_json(&cluster->intra), "inter", link_json(&cluster->inter),
+        "host", link_json(&cluster->host), "latency_per_step", (int)(cluster->flags & GW_PLAN_ALPHA_PER_STEP),
+        "flat_uses_both", (int)(cluster->flags & GW_PLAN_FLAT_USES_BOTH));
 }
 
 /* The codecs that the case names, as their files have them. */

@@ -10,38 +10,26 @@ from gradwire import _structs
 from gradwire._constants import GW_ABI_VERSION
 from gradwire._structs import gw_abi_struct
 
-PLAN = "gw_plan"  # the planner's structs begin so, and no others
 
-
-def check(library: ctypes.CDLL, path: str) -> None:
-    """Raises ImportError, with every difference named, unless all structs of this package fit the library."""
+def check(library: ctypes.CDLL, path: str, prefix: str = "gw_") -> None:
+    """Raises ImportError, with every difference named, unless all structs of this package that are the library's fit
+    it. prefix: of its functions and structs: "gw_", or "gw_plan_" for the planner."""
     try:
-        query_version, query_structs = library.gw_abi_version, library.gw_abi_structs
+        query_version = getattr(library, prefix + "abi_version")
+        query_structs = getattr(library, prefix + "abi_structs")
     except AttributeError:
-        raise ImportError(f"{path} is not a gradwire library that this package can use: no gw_abi_version()") from None
+        raise ImportError(
+            f"{path} is not a gradwire library that this package can use: no {prefix}abi_version()"
+        ) from None
     query_version.restype, query_version.argtypes = ctypes.c_uint32, ()
     version = query_version()
     if version != GW_ABI_VERSION:
         raise ImportError(f"{path}: its ABI query has version {version}, this package reads {GW_ABI_VERSION}")
     query_structs.restype = ctypes.POINTER(gw_abi_struct)
     query_structs.argtypes = (ctypes.POINTER(ctypes.c_size_t),)
-    compare(query_structs, _named("gw_", without=PLAN), path)
-
-
-def check_plan(library: ctypes.CDLL, path: str) -> None:
-    """The same of the planner's library."""
-    try:
-        query_structs = library.gw_plan_abi_structs
-    except AttributeError:
-        raise ImportError(f"{path} is not a planner that this package can use: no gw_plan_abi_structs()") from None
-    query_structs.restype = ctypes.POINTER(gw_abi_struct)
-    query_structs.argtypes = (ctypes.POINTER(ctypes.c_size_t),)
-    compare(query_structs, _named(PLAN), path)
-
-
-def _named(prefix: str, without: str | None = None) -> dict[str, type[ctypes.Structure]]:
-    names = [name for name in vars(_structs) if name.startswith(prefix) and not (without and name.startswith(without))]
-    return {name: getattr(_structs, name) for name in names}
+    is_plan = prefix == "gw_plan_"
+    ours = {name: struct for name, struct in vars(_structs).items() if name.startswith("gw_")}
+    compare(query_structs, {n: struct for n, struct in ours.items() if n.startswith("gw_plan") == is_plan}, path)
 
 
 def compare(query: Callable[..., Any], structs: Mapping[str, type[ctypes.Structure]], path: str) -> None:

@@ -71,8 +71,8 @@ def test_no_library(tmp_path):
 def test_another_planner(tmp_path):
     (tmp_path / "libgradwire.so").write_bytes(Path(_library.lib.path).read_bytes())
     plan = "libgradwire-plan.so"
-    assert "no gw_plan_abi_structs()" in import_with(build(tmp_path, "int x;", plan))
-    other = STUB.replace("gw_abi_structs", "gw_plan_abi_structs") % ("size", 8, 16, 1)
+    assert "no gw_plan_abi_version()" in import_with(build(tmp_path, "int x;", plan))
+    other = STUB.replace("gw_abi_", "gw_plan_abi_") % ("size", 8, 16, 1)
     assert "the library has no gw_plan_problem" in import_with(build(tmp_path, other, plan))
 
 

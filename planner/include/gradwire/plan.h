@@ -603,7 +603,8 @@ GW_API size_t gw_plan_timeline_workspace_size(uint32_t job_count);
 GW_API GW_MUST_CHECK gw_status gw_plan_timeline(const gw_plan_run *run, gw_plan_spans *spans,
                                                 gw_plan_tick *makespan, const gw_workspace *workspace);
 
-/* The structs of this header, as gw_abi_structs() has those of the codecs' headers. */
+/* As gw_abi_version() and gw_abi_structs(), for the structs of this header. */
+GW_API uint32_t gw_plan_abi_version(void);
 GW_API const gw_abi_struct *gw_plan_abi_structs(size_t *count);
 
 #ifdef __cplusplus

@@ -15,8 +15,9 @@ gw_status gw_baseline_run(const gw_plan_problem *problem, const gw_plan_solver *
 /* Bytes that it takes of the arena. */
 size_t gw_baseline_workspace(uint32_t tensor_count, gw_plan_algorithm algorithm);
 
-/* The best even split into 2..32 groups. */
+/* The best even split into 2..32 groups; the best bucket size of 1..64 MiB. */
 gw_status gw_baseline_best_even(const gw_plan_problem *problem, uint32_t method, gw_plan *plan);
+gw_status gw_baseline_bucket_sweep(const gw_plan_problem *problem, uint32_t method, gw_plan *plan);
 gw_status gw_mgwfbp(const gw_plan_problem *problem, uint32_t method, gw_plan *plan);
 gw_status gw_mergecomp(const gw_plan_problem *problem, uint32_t method, uint32_t group_count_max,
                        gw_plan *plan, gw_plan_cert *cert, gw_arena *arena);
