@@ -72,6 +72,7 @@ static void signals_install(void)
         return;
     }
     installed = 1;
+    (void)atexit(gw_atomic_file_discard_pending);
     struct sigaction action;
     memset(&action, 0, sizeof action);
     action.sa_handler = signal_handle;

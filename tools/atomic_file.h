@@ -1,7 +1,7 @@
 /*
  * Output files that appear complete or not at all: written under a temporary name in the same directory,
- * synchronised, then renamed. The temporary file is removed on failure and on the signals that end a process,
- * except SIGKILL and those of a crash. An existing target keeps its contents until the rename.
+ * synchronised, then renamed. The temporary file is removed on failure, by exit() and by the signals that end
+ * a process, except SIGKILL and those of a crash. An existing target keeps its contents until the rename.
  *
  * Targets that are not regular files ("-" for standard output, /dev/null, pipes) are written directly, and
  * so are descriptors of the caller's (/dev/fd/3), after what is in them. Symbolic links are followed, also

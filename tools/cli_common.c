@@ -116,6 +116,22 @@ int gw_cli_error_at(int exit_code, const char *file, uint64_t offset, const char
     return exit_code;
 }
 
+void gw_cli_fail(int exit_code, const char *file, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    message_print(file, GW_CLI_NO_OFFSET, format, arguments);
+    va_end(arguments);
+    exit(exit_code);
+}
+
+void gw_cli_must(int code)
+{
+    if (code != GW_CLI_OK) {
+        exit(code);
+    }
+}
+
 void gw_cli_note(const char *format, ...)
 {
     va_list arguments;
@@ -124,7 +140,7 @@ void gw_cli_note(const char *format, ...)
     va_end(arguments);
 }
 
-/* ---- times of runs and JSON ---- */
+/* ---- time and JSON ---- */
 
 static int double_compare(const void *left, const void *right)
 {

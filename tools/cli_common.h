@@ -45,6 +45,14 @@ int gw_cli_error(int exit_code, const char *file, const char *format, ...)
 int gw_cli_error_at(int exit_code, const char *file, uint64_t offset, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
+/* For commands, of which a process runs one: the same, and the end of the process. The system frees and
+ * closes what is left open; the temporary file of an output is removed (atomic_file.h). */
+_Noreturn void gw_cli_fail(int exit_code, const char *file, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Ends the process with this exit code unless it is GW_CLI_OK: its message has been printed. */
+void gw_cli_must(int code);
+
 /* A note on stderr that does not change the exit code. */
 void gw_cli_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

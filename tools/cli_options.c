@@ -242,11 +242,9 @@ void gw_command_line_parse(const gw_command_line *line, int argc, char **argv, v
     gw_cli_parse(&readers[0].argp, argc, argv, 0, &readers[0]);
 }
 
-int gw_cli_check_inputs(const gw_request *request)
+void gw_cli_check_inputs(const gw_request *request)
 {
-    int code = GW_CLI_OK;
-    for (int i = 0; code == GW_CLI_OK && i < request->input_count; i++) {
-        code = gw_cli_check_output(request->output, request->inputs[i]);
+    for (int i = 0; i < request->input_count; i++) {
+        gw_cli_must(gw_cli_check_output(request->output, request->inputs[i]));
     }
-    return code;
 }

@@ -115,7 +115,7 @@ typedef struct gw_command_line {
  * command line is good; ends the process with GW_CLI_USAGE and a message if it is not. */
 void gw_command_line_parse(const gw_command_line *line, int argc, char **argv, void *request);
 
-/* GW_CLI_USAGE and a message if the output would replace one of the inputs. */
-int gw_cli_check_inputs(const gw_request *request);
+/* Ends the process with a message if the output would replace one of the inputs. */
+void gw_cli_check_inputs(const gw_request *request);
 
 #endif

@@ -28,7 +28,7 @@ void *gw_cli_alloc(size_t size)
     void *memory = size == SIZE_MAX ? NULL : malloc(size > 0 ? size : 1);
 
     if (memory == NULL) {
-        (void)gw_cli_error(GW_CLI_IO, NULL, "no memory for %zu bytes", size);
+        gw_cli_fail(GW_CLI_IO, NULL, "no memory for %zu bytes", size);
     }
     return memory;
 }
@@ -38,23 +38,15 @@ void *gw_cli_alloc_array(uint64_t len, size_t element_size)
     return gw_cli_alloc(len > SIZE_MAX / element_size ? SIZE_MAX : (size_t)len * element_size);
 }
 
-int gw_cli_alloc_workspace(size_t size, gw_workspace *workspace)
+gw_workspace gw_cli_alloc_workspace(size_t size)
 {
-    workspace->size = size;
-    workspace->data = gw_cli_alloc(size);
-    return workspace->data != NULL ? GW_CLI_OK : GW_CLI_IO;
+    return (gw_workspace){gw_cli_alloc(size), size};
 }
 
-int gw_cli_write_file(const char *path, const void *data, size_t size)
+void gw_cli_write_file(const char *path, const void *data, size_t size)
 {
     gw_atomic_file file;
-    int code = gw_atomic_file_open(&file, path);
-
-    if (code == GW_CLI_OK) {
-        code = gw_atomic_file_write(&file, data, size);
-    }
-    if (code == GW_CLI_OK) {
-        code = gw_atomic_file_commit(&file);
-    }
-    return code;
+    gw_cli_must(gw_atomic_file_open(&file, path));
+    gw_cli_must(gw_atomic_file_write(&file, data, size));
+    gw_cli_must(gw_atomic_file_commit(&file));
 }

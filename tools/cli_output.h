@@ -17,16 +17,12 @@ const char *gw_cli_output_name(const char *text);
 /* GW_CLI_USAGE and a message if the output would replace an input; either may be NULL. */
 int gw_cli_check_output(const char *output, const char *input);
 
-/* malloc with a message; size 0 gives a valid pointer, SIZE_MAX none. */
+/* For commands: end the process with a message if there is no memory. Size 0 gives a valid pointer. */
 void *gw_cli_alloc(size_t size);
-
-/* The same for len elements, whose size may be more than size_t holds. */
 void *gw_cli_alloc_array(uint64_t len, size_t element_size);
+gw_workspace gw_cli_alloc_workspace(size_t size); /* free(workspace.data) */
 
-/* The same for the workspace of a call; free(workspace->data). Returns an exit code. */
-int gw_cli_alloc_workspace(size_t size, gw_workspace *workspace);
-
-/* Writes a whole file: complete or not at all. Returns an exit code. */
-int gw_cli_write_file(const char *path, const void *data, size_t size);
+/* For commands: writes a whole file, complete or not at all. */
+void gw_cli_write_file(const char *path, const void *data, size_t size);
 
 #endif

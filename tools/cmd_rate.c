@@ -112,46 +112,42 @@ static double worst_deviation(const gw_tensor_input *tensor, const void *decoded
     return worst;
 }
 
-/* Encodes and decodes the tensor with its map. */
-static int measure_worst(const gw_tensor_input *tensor, const rate_arguments *arguments, double *worst)
+/* The same after an encode and a decode with the tensor's map. */
+static double measure_worst(const gw_tensor_input *tensor, const gw_codec_request *request)
 {
-    const unsigned threads = arguments->request.threads;
     gw_encode_run run;
     gw_decode_run decode;
     gw_gcomp_info info;
     uint64_t bad_chunk = 0;
-    int result = gw_encode_run_init(&run, &tensor->codec, &tensor->source, threads);
-    if (result != GW_CLI_OK) {
-        return result;
-    }
+    gw_encode_run_init(&run, &tensor->codec, &tensor->source, request->threads);
     gw_status status = gw_encode_run_once(&run, 0);
     const gw_gcomp_frame frame = {run.frame, run.frame_size, tensor->source.quantum.map};
     if (status == GW_OK) {
         status = gw_gcomp_check(&tensor->codec, &frame, &info);
     }
+    double worst = 0;
     if (status == GW_OK) {
-        result = gw_decode_run_init(&decode, &tensor->codec, &frame, &info, threads);
-        if (result == GW_CLI_OK) {
-            status = gw_decode_run_once(&decode, &bad_chunk, 0);
-            *worst = worst_deviation(tensor, decode.dst, (double)arguments->request.wire_scale);
-            gw_decode_run_free(&decode);
-        }
+        gw_decode_run_init(&decode, &tensor->codec, &frame, &info, request->threads);
+        status = gw_decode_run_once(&decode, &bad_chunk, 0);
+        worst = worst_deviation(tensor, decode.dst, (double)request->wire_scale);
+        gw_decode_run_free(&decode);
+    }
+    if (status != GW_OK) {
+        gw_cli_fail(GW_CLI_BAD_DATA, tensor->in.name, "%s", gw_status_message(status));
     }
     gw_encode_run_free(&run);
-    return status == GW_OK ? result
-                           : gw_cli_error(GW_CLI_BAD_DATA, tensor->in.name, "%s", gw_status_message(status));
+    return worst;
 }
 
 /* ---- the curve ----------------------------------------------------------------------------------------- */
 
 /* Gives the tensor the map of a noise limit instead of the one that it has. */
-static int use_noise_map(gw_tensor_input *tensor, const rate_arguments *arguments, float noise)
+static void use_noise_map(gw_tensor_input *tensor, const gw_codec_request *request, float noise)
 {
-    const gw_codec_request *request = &arguments->request;
     const gw_optimizer_kind kind = tensor->in.snapshot.optimizer.kind;
     if (!gw_optimizer_has_second_moment(kind)) {
-        return gw_cli_error(GW_CLI_BAD_DATA, tensor->in.name, "noise limit of %s: %s",
-                            gw_optimizer_name(kind), gw_status_message(GW_ERR_OPTION));
+        gw_cli_fail(GW_CLI_BAD_DATA, tensor->in.name, "noise limit of %s: %s", gw_optimizer_name(kind),
+                    gw_status_message(GW_ERR_OPTION));
     }
     const gw_map_run_options options = {
         .limits = {NOISE_TOLERANCE_BITS, noise, 1, 0},
@@ -162,9 +158,8 @@ static int use_noise_map(gw_tensor_input *tensor, const rate_arguments *argument
         .is_once = 1,
     };
     gw_map_run_free(&tensor->map);
-    const int result = gw_map_run_make(&tensor->map, &tensor->in.snapshot, &options);
+    gw_map_run_make(&tensor->map, &tensor->in.snapshot, &options);
     tensor->source.quantum = gw_gcomp_quantum_of_map(&tensor->map.map);
-    return result;
 }
 
 /* All but the deviations of noise limits. */
@@ -184,32 +179,32 @@ static void line_fill(rate_line *line, const gw_gcomp_rate *rate, uint32_t index
     line->point.added = moments > 0 ? rate->error[index] / moments : -1;
 }
 
-/* lines: from the finest limit to the coarsest. */
-static int curve_make(gw_tensor_input *tensor, const rate_arguments *arguments, rate_line *lines,
-                      uint32_t *count)
+/* lines: from the finest limit to the coarsest. Returns their number. */
+static uint32_t curve_make(gw_tensor_input *tensor, const rate_arguments *arguments, rate_line *lines)
 {
     const int is_noise = arguments->is_noise;
-    const double scale = (double)arguments->request.wire_scale;
+    const gw_codec_request *request = &arguments->request;
+    const double scale = (double)request->wire_scale;
     const double moments = second_moments(&tensor->in.snapshot) * scale * scale;
+    const uint32_t count = is_noise ? NOISE_POINTS : GW_GCOMP_RATE_POINTS;
     gw_gcomp_rate rate;
-    int result = is_noise ? use_noise_map(tensor, arguments, 1.0f) : GW_CLI_OK;
-    if (result == GW_CLI_OK) {
-        result = gw_rate_run(&rate, is_noise ? GW_GCOMP_RATE_NOISE : GW_GCOMP_RATE_TOLERANCE, &tensor->codec,
-                             &tensor->source, tensor->in.name);
+    if (is_noise) {
+        use_noise_map(tensor, request, 1.0f);
     }
-    *count = is_noise ? NOISE_POINTS : GW_GCOMP_RATE_POINTS;
-    for (uint32_t i = 0; result == GW_CLI_OK && i < *count; i++) {
+    gw_rate_run(&rate, is_noise ? GW_GCOMP_RATE_NOISE : GW_GCOMP_RATE_TOLERANCE, &tensor->codec,
+                &tensor->source, tensor->in.name);
+    for (uint32_t i = 0; i < count; i++) {
         rate_line *line = &lines[i];
-        line_fill(line, &rate, *count - 1 - i, moments);
+        line_fill(line, &rate, count - 1 - i, moments);
         if (is_noise) {
             const float noise = (float)line->limit;
-            result = use_noise_map(tensor, arguments, noise < 0x1p-8f ? 0x1p-8f : noise);
-            result = result == GW_CLI_OK ? measure_worst(tensor, arguments, &line->worst) : result;
+            use_noise_map(tensor, request, noise < 0x1p-8f ? 0x1p-8f : noise);
+            line->worst = measure_worst(tensor, request);
         } else if (tensor->options.rounding == GW_GCOMP_NEAREST) {
             line->worst /= 2;
         }
     }
-    return result;
+    return count;
 }
 
 /* ---- output -------------------------------------------------------------------------------------------- */
@@ -249,8 +244,8 @@ static void table_print(const gw_tensor_input *tensor, const rate_arguments *arg
     }
 }
 
-static int json_print(const gw_tensor_input *tensor, const rate_arguments *arguments, const rate_line *lines,
-                      uint32_t count)
+static void json_print(const gw_tensor_input *tensor, const rate_arguments *arguments, const rate_line *lines,
+                       uint32_t count)
 {
     json_t *object = json_object(), *points = json_array();
     gw_cli_json_text(object, "command", "rate");
@@ -279,11 +274,11 @@ static int json_print(const gw_tensor_input *tensor, const rate_arguments *argum
         json_array_append_new(points, point);
     }
     json_object_set_new(object, "points", points);
-    return gw_cli_json_print(object);
+    gw_cli_must(gw_cli_json_print(object));
 }
 
-static int plot_write(const gw_tensor_input *tensor, const rate_arguments *arguments, const rate_line *lines,
-                      uint32_t count)
+static void plot_write(const gw_tensor_input *tensor, const rate_arguments *arguments, const rate_line *lines,
+                       uint32_t count)
 {
     gw_rate_point points[GW_GCOMP_RATE_POINTS];
     for (uint32_t i = 0; i < count; i++) {
@@ -292,37 +287,35 @@ static int plot_write(const gw_tensor_input *tensor, const rate_arguments *argum
     char *title = NULL;
     size_t size = 0;
     FILE *out = open_memstream(&title, &size);
-    if (out == NULL) {
-        return gw_cli_error(GW_CLI_IO, arguments->plot, "out of memory");
+    if (out != NULL) {
+        description_print(out, tensor);
     }
-    description_print(out, tensor);
-    const int failed = fclose(out) != 0;
+    if (out == NULL || fclose(out) != 0) {
+        gw_cli_fail(GW_CLI_IO, arguments->plot, "out of memory");
+    }
     const gw_rate_plot plot = {title, arguments->is_noise ? "noise limit" : "tolerance in bits", points,
                                count};
-    const int result = failed ? gw_cli_error(GW_CLI_IO, arguments->plot, "out of memory")
-                              : gw_rate_plot_write(&plot, arguments->plot);
+    gw_rate_plot_write(&plot, arguments->plot);
     free(title);
-    return result;
 }
 
 /* ---- the command --------------------------------------------------------------------------------------- */
 
-static int rate_report(gw_tensor_input *tensor, const rate_arguments *arguments)
+static void rate_report(gw_tensor_input *tensor, const rate_arguments *arguments)
 {
     rate_line lines[GW_GCOMP_RATE_POINTS];
-    uint32_t count = 0;
-    int result = curve_make(tensor, arguments, lines, &count);
-    if (result == GW_CLI_OK && arguments->plot != NULL) {
-        result = plot_write(tensor, arguments, lines, count);
+    const uint32_t count = curve_make(tensor, arguments, lines);
+    if (arguments->plot != NULL) {
+        plot_write(tensor, arguments, lines, count);
     }
-    if (result == GW_CLI_OK && (arguments->plot == NULL || strcmp(arguments->plot, "-") != 0)) {
-        if (arguments->request.common.json) {
-            result = json_print(tensor, arguments, lines, count);
-        } else {
-            table_print(tensor, arguments, lines, count);
-        }
+    if (arguments->plot != NULL && strcmp(arguments->plot, "-") == 0) {
+        return;
     }
-    return result;
+    if (arguments->request.common.json) {
+        json_print(tensor, arguments, lines, count);
+    } else {
+        table_print(tensor, arguments, lines, count);
+    }
 }
 
 int gw_cmd_rate(int argc, char **argv)
@@ -338,17 +331,12 @@ int gw_cmd_rate(int argc, char **argv)
     const char *input = arguments.request.common.input;
 
     static gw_tensor_input tensor;
-    int result = gw_tensor_input_open(&tensor, input, &arguments.request);
-    if (result != GW_CLI_OK) {
-        return result;
-    }
+    gw_tensor_input_open(&tensor, &arguments.request);
     if (!tensor.in.is_snapshot) {
-        gw_tensor_input_close(&tensor);
-        return gw_cli_error(GW_CLI_USAGE, input, "is a plain array; rate needs a snapshot");
+        gw_cli_fail(GW_CLI_USAGE, input, "is a plain array; rate needs a snapshot");
     }
     if (arguments.plot != NULL && gw_tensor_source_has_file(&tensor.in, arguments.plot)) {
-        gw_tensor_input_close(&tensor);
-        return gw_cli_error(GW_CLI_USAGE, arguments.plot, "is an input file; draw elsewhere");
+        gw_cli_fail(GW_CLI_USAGE, arguments.plot, "is an input file; draw elsewhere");
     }
     tensor.options.deep_cut =
         arguments.deep_cut >= 0
@@ -358,14 +346,10 @@ int gw_cmd_rate(int argc, char **argv)
         tensor.options.tolerance_bits = NOISE_TOLERANCE_BITS;
     }
     if (gw_gcomp_init(&tensor.codec, &tensor.options) != GW_OK) {
-        result = gw_cli_error(GW_CLI_USAGE, input, "these options do not go together");
+        gw_cli_fail(GW_CLI_USAGE, input, "these options do not go together");
     }
-    if (result == GW_CLI_OK) {
-        result = gw_tensor_input_prepare(&tensor, &arguments.request);
-    }
-    if (result == GW_CLI_OK) {
-        result = rate_report(&tensor, &arguments);
-    }
+    gw_tensor_input_prepare(&tensor, &arguments.request);
+    rate_report(&tensor, &arguments);
     gw_tensor_input_close(&tensor);
-    return result;
+    return GW_CLI_OK;
 }

@@ -5,6 +5,7 @@
  */
 #include "cmd.h"
 
+#include "cli_output.h"
 #include "frame_explain.h"
 #include "frame_input.h"
 #include "frame_report.h"
@@ -80,31 +81,19 @@ static int frame_verify(const verify_options *options)
     static gw_frame_input frame;
     const gw_request *request = &options->request.common;
     gw_input_file input;
-    int result = gw_input_file_open_frame(&input, request->input, request->len_max);
-    if (result == GW_CLI_OK) {
-        result = gw_frame_input_open(&frame, &input, &options->request);
-    }
-    if (result != GW_CLI_OK) {
-        return result;
-    }
-    gw_workspace workspace = {.size = gw_gcomp_workspace_size(&frame.codec)};
-    workspace.data = malloc(workspace.size + 1);
-    if (workspace.data == NULL) {
-        result = gw_cli_error(GW_CLI_IO, NULL, "out of memory");
-    } else {
-        uint64_t bad_chunk = UINT64_MAX;
-        gw_cli_progress_begin("validate");
-        const double start = gw_cli_seconds();
-        const gw_gcomp_frame received = {frame.input.data, frame.input.size, frame.map_used};
-        const gw_status status = gw_gcomp_validate(&frame.codec, &received, &bad_chunk, &workspace);
-        const double seconds = gw_cli_seconds() - start;
-        gw_cli_progress_end();
-        result = gw_frame_explain(&frame.input, status, bad_chunk);
-        if (result == GW_CLI_OK) {
-            result = frame_report(&frame, options, seconds);
-        }
-        free(workspace.data);
-    }
+    gw_cli_must(gw_input_file_open_frame(&input, request->input, request->len_max));
+    gw_frame_input_open(&frame, &input, &options->request);
+    const gw_workspace workspace = gw_cli_alloc_workspace(gw_gcomp_workspace_size(&frame.codec));
+    uint64_t bad_chunk = UINT64_MAX;
+    gw_cli_progress_begin("validate");
+    const double start = gw_cli_seconds();
+    const gw_gcomp_frame received = {frame.input.data, frame.input.size, frame.map_used};
+    const gw_status status = gw_gcomp_validate(&frame.codec, &received, &bad_chunk, &workspace);
+    const double seconds = gw_cli_seconds() - start;
+    gw_cli_progress_end();
+    gw_cli_must(gw_frame_explain(&frame.input, status, bad_chunk));
+    const int result = frame_report(&frame, options, seconds);
+    free(workspace.data);
     gw_frame_input_close(&frame);
     return result;
 }
@@ -118,10 +107,12 @@ typedef struct roundtrip_report {
     const char *failure; /* NULL: all comparisons passed */
 } roundtrip_report;
 
-static int status_error(const gw_tensor_input *tensor, const char *what, gw_status status)
+static void status_must(const gw_tensor_input *tensor, const char *what, gw_status status)
 {
-    return gw_cli_error(GW_CLI_BAD_DATA, tensor->in.name, "%s: %s (%s)", what, gw_status_message(status),
-                        gw_status_name(status));
+    if (status != GW_OK) {
+        gw_cli_fail(GW_CLI_BAD_DATA, tensor->in.name, "%s: %s (%s)", what, gw_status_message(status),
+                    gw_status_name(status));
+    }
 }
 
 /* ---- a round trip: encode, validate, decode, compare ---- */
@@ -142,64 +133,47 @@ static double copy_timed(const gw_tensor_input *tensor, uint8_t *dst, uint64_t r
 
 /* ---- comparisons ---- */
 
-/* *equal: one thread of the scalar backend makes the same frame. */
-static int scalar_compare(const gw_tensor_input *tensor, const gw_encode_run *run, int *equal)
+/* 1 if one thread of the scalar backend makes the same frame. */
+static int scalar_equals(const gw_tensor_input *tensor, const gw_encode_run *run)
 {
     gw_gcomp_options options = tensor->options;
     options.backends = GW_BACKEND_SCALAR;
     static gw_gcomp codec;
     gw_encode_run scalar;
     gw_status status = gw_gcomp_init(&codec, &options);
-    if (status != GW_OK) {
-        return status_error(tensor, "scalar backend", status);
-    }
-    const int result = gw_encode_run_init(&scalar, &codec, &tensor->source, 1);
-    if (result != GW_CLI_OK) {
-        return result;
-    }
+    status_must(tensor, "scalar backend", status);
+    gw_encode_run_init(&scalar, &codec, &tensor->source, 1);
     gw_buffer dst = {scalar.frame, scalar.frame_capacity, 0};
     status = gw_gcomp_encode(&codec, &tensor->source, &dst,
                              &(gw_workspace){scalar.workspaces, scalar.workspace_size});
-    *equal =
+    const int equal =
         status == GW_OK && dst.size == run->frame_size && memcmp(dst.data, run->frame, run->frame_size) == 0;
     gw_encode_run_free(&scalar);
-    return GW_CLI_OK;
+    return equal;
 }
 
-static int decode_and_compare(const gw_tensor_input *tensor, const gw_encode_run *run,
-                              const verify_options *options, roundtrip_report *report)
+static void decode_and_compare(const gw_tensor_input *tensor, const gw_encode_run *run,
+                               const verify_options *options, roundtrip_report *report)
 {
     const gw_gcomp_frame frame = {run->frame, run->frame_size, tensor->source.quantum.map};
     gw_status status = gw_gcomp_check(&tensor->codec, &frame, &report->info);
-    if (status != GW_OK) {
-        return status_error(tensor, "its own frame is refused", status);
-    }
+    status_must(tensor, "its own frame is refused", status);
     uint64_t bad_chunk = UINT64_MAX;
     status = gw_gcomp_validate(&tensor->codec, &frame, &bad_chunk,
                                &(gw_workspace){run->workspaces, run->workspace_size});
-    if (status != GW_OK) {
-        return status_error(tensor, "its own frame is not valid", status);
-    }
+    status_must(tensor, "its own frame is not valid", status);
     gw_decode_run decode;
-    int result = gw_decode_run_init(&decode, &tensor->codec, &frame, &report->info, options->request.threads);
-    if (result != GW_CLI_OK) {
-        return result;
-    }
+    gw_decode_run_init(&decode, &tensor->codec, &frame, &report->info, options->request.threads);
     gw_cli_timer timer = {.runs = options->runs};
     status = gw_decode_run_timed(&decode, &timer, &bad_chunk);
-    if (status != GW_OK) {
-        result = status_error(tensor, "decode", status);
-    } else {
-        report->decode_seconds = gw_cli_timer_median(&timer);
-        gw_frame_parts_read(run->frame, run->frame_size, &report->info, &report->parts);
-        gw_cli_progress_begin("compare");
-        gw_roundtrip_compare(tensor, &report->info, decode.dst, options->request.wire_scale,
-                             &report->compared);
-        gw_cli_progress_end();
-        report->copy_seconds = copy_timed(tensor, decode.dst, options->runs);
-    }
+    status_must(tensor, "decode", status);
+    report->decode_seconds = gw_cli_timer_median(&timer);
+    gw_frame_parts_read(run->frame, run->frame_size, &report->info, &report->parts);
+    gw_cli_progress_begin("compare");
+    gw_roundtrip_compare(tensor, &report->info, decode.dst, options->request.wire_scale, &report->compared);
+    gw_cli_progress_end();
+    report->copy_seconds = copy_timed(tensor, decode.dst, options->runs);
     gw_decode_run_free(&decode);
-    return result;
 }
 
 static void failure_find(roundtrip_report *report, const verify_options *options)
@@ -324,51 +298,29 @@ static void roundtrip_print(const gw_tensor_input *tensor, const verify_options 
     }
 }
 
-static int roundtrip_run(const gw_tensor_input *tensor, const verify_options *options, gw_encode_run *run,
-                         roundtrip_report *report)
-{
-    const uint32_t used = options->request.common.backends & gw_backends_available();
-    gw_cli_timer timer = {.runs = options->runs};
-    const gw_status status = gw_encode_run_timed(run, &timer);
-    if (status != GW_OK) {
-        return status_error(tensor, "encode", status);
-    }
-    report->encode_seconds = gw_cli_timer_median(&timer);
-    int result = GW_CLI_OK;
-    if ((options->request.threads > 1 || (used & ~(uint32_t)GW_BACKEND_SCALAR) != 0)) {
-        result = scalar_compare(tensor, run, &report->scalar_equal);
-    }
-    if (result == GW_CLI_OK) {
-        result = decode_and_compare(tensor, run, options, report);
-    }
-    return result;
-}
-
+/* Prints the report; fails if a comparison does. */
 static int roundtrip(const gw_tensor_input *tensor, const verify_options *options)
 {
+    const uint32_t used = options->request.common.backends & gw_backends_available();
     gw_encode_run run;
-    roundtrip_report report;
-    memset(&report, 0, sizeof report);
-    report.scalar_equal = -1;
-    int result = gw_encode_run_init(&run, &tensor->codec, &tensor->source, options->request.threads);
-    if (result != GW_CLI_OK) {
-        return result;
+    roundtrip_report report = {.scalar_equal = -1};
+    gw_encode_run_init(&run, &tensor->codec, &tensor->source, options->request.threads);
+    gw_cli_timer timer = {.runs = options->runs};
+    status_must(tensor, "encode", gw_encode_run_timed(&run, &timer));
+    report.encode_seconds = gw_cli_timer_median(&timer);
+    if (options->request.threads > 1 || (used & ~(uint32_t)GW_BACKEND_SCALAR) != 0) {
+        report.scalar_equal = scalar_equals(tensor, &run);
     }
-    result = roundtrip_run(tensor, options, &run, &report);
+    decode_and_compare(tensor, &run, options, &report);
     gw_encode_run_free(&run);
-    if (result != GW_CLI_OK) {
-        return result;
-    }
     failure_find(&report, options);
     if (!options->request.common.json) {
         roundtrip_print(tensor, options, &report);
     } else {
-        result = roundtrip_print_json(tensor, options, &report);
+        gw_cli_must(roundtrip_print_json(tensor, options, &report));
     }
-    if (result == GW_CLI_OK && report.failure != NULL) {
-        result = gw_cli_error(GW_CLI_BAD_DATA, tensor->in.name, "%s", report.failure);
-    }
-    return result;
+    return report.failure == NULL ? GW_CLI_OK
+                                  : gw_cli_error(GW_CLI_BAD_DATA, tensor->in.name, "%s", report.failure);
 }
 
 /* ---- the command ---- */
@@ -390,14 +342,9 @@ int gw_cmd_verify(int argc, char **argv)
         return frame_verify(&options);
     }
     static gw_tensor_input tensor;
-    int result = gw_tensor_input_open(&tensor, input, &options.request);
-    if (result == GW_CLI_OK) {
-        result = gw_tensor_input_prepare(&tensor, &options.request);
-    }
-    if (result != GW_CLI_OK) {
-        return result;
-    }
-    result = roundtrip(&tensor, &options);
+    gw_tensor_input_open(&tensor, &options.request);
+    gw_tensor_input_prepare(&tensor, &options.request);
+    const int result = roundtrip(&tensor, &options);
     gw_tensor_input_close(&tensor);
     return result;
 }

@@ -15,7 +15,8 @@
 
 /* ---- names ---- */
 
-gw_dtype gw_dtype_from_name(const char *name)
+/* 0 for an unknown name. */
+static gw_dtype dtype_from_name(const char *name)
 {
     if (strcmp(name, "fp32") == 0 || strcmp(name, "f4") == 0 || strcmp(name, "float32") == 0) {
         return GW_FP32;
@@ -60,7 +61,7 @@ void gw_codec_request_print(const gw_codec_request *request)
  * --convert what is narrower than fp32. */
 static gw_dtype dtype_parse(struct argp_state *state, const gw_option *option, const char *text)
 {
-    const gw_dtype dtype = gw_dtype_from_name(text);
+    const gw_dtype dtype = dtype_from_name(text);
     if (dtype == 0) {
         argp_error(state, "--%s: '%s' is not one of fp32, bf16, fp16", option->name, text);
     }

@@ -71,8 +71,6 @@ const char *gw_codec_backend_name(uint32_t backends);
 /* Prints "avx2, 4 threads" for reports. */
 void gw_codec_request_print(const gw_codec_request *request);
 
-/* 0 for an unknown name. Accepts also float32, f4, bfloat16, float16, f2. */
-gw_dtype gw_dtype_from_name(const char *name);
 uint32_t gw_dtype_mantissa_bits(gw_dtype dtype); /* 23, 7, 10 */
 
 #endif

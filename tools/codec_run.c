@@ -5,6 +5,8 @@
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "codec_run.h"
+
+#include "cli_output.h"
 #include "cuda_run.h"
 #include "parallel_tasks.h"
 
@@ -20,9 +22,14 @@
 #define RANGE_LEN       ((uint64_t)1 << 20)
 #define RANGE_COUNT_MAX 4096u
 
-static int memory_error(void)
+/* From calloc: len elements and at least one. Ends the process with a message if there is no memory. */
+static void *zeros(uint64_t len, size_t element_size)
 {
-    return gw_cli_error(GW_CLI_IO, NULL, "out of memory");
+    void *memory = len < SIZE_MAX ? calloc((size_t)len + 1, element_size) : NULL;
+    if (memory == NULL) {
+        gw_cli_fail(GW_CLI_IO, NULL, "out of memory");
+    }
+    return memory;
 }
 
 /* ---- precision map ---- */
@@ -123,19 +130,16 @@ static gw_status map_compute(map_task *task, uint64_t task_count, unsigned threa
     return first_failure(task->statuses, task_count);
 }
 
-static int map_make(gw_map_run *run, const gw_gcomp_map_rule *rule, const gw_map_run_options *options,
-                    map_task *task)
+static void map_make(gw_map_run *run, const gw_gcomp_map_rule *rule, const gw_map_run_options *options,
+                     map_task *task)
 {
     const gw_snapshot *snapshot = task->snapshot;
     const uint64_t task_count = (snapshot->len + MAP_RANGE_LEN - 1) / MAP_RANGE_LEN;
     const uint64_t chunk_count = (snapshot->len + ((uint64_t)1 << task->chunk_log2) - 1) >> task->chunk_log2;
-    run->levels = malloc((size_t)snapshot->len + 1);
-    run->digest = calloc((size_t)chunk_count + 1, sizeof *run->digest);
-    task->tops = calloc((size_t)task_count + 1, sizeof *task->tops);
-    task->statuses = calloc((size_t)task_count + 1, sizeof *task->statuses);
-    if (run->levels == NULL || run->digest == NULL || task->tops == NULL || task->statuses == NULL) {
-        return memory_error();
-    }
+    run->levels = zeros(snapshot->len, 1);
+    run->digest = zeros(chunk_count, sizeof *run->digest);
+    task->tops = zeros(task_count, sizeof *task->tops);
+    task->statuses = zeros(task_count, sizeof *task->statuses);
     task->rule = rule;
     task->run = run;
 
@@ -147,20 +151,20 @@ static int map_make(gw_map_run *run, const gw_gcomp_map_rule *rule, const gw_map
     }
     gw_cli_progress_end();
     run->seconds = gw_cli_timer_median(&timer);
-    return status == GW_OK ? GW_CLI_OK
-                           : gw_cli_error(GW_CLI_BAD_DATA, snapshot->json.name, "precision map: %s",
-                                          gw_status_message(status));
+    if (status != GW_OK) {
+        gw_cli_fail(GW_CLI_BAD_DATA, snapshot->json.name, "precision map: %s", gw_status_message(status));
+    }
 }
 
-int gw_map_run_make(gw_map_run *run, const gw_snapshot *snapshot, const gw_map_run_options *options)
+void gw_map_run_make(gw_map_run *run, const gw_snapshot *snapshot, const gw_map_run_options *options)
 {
     memset(run, 0, sizeof *run);
     gw_gcomp_map_rule rule;
     const gw_status status =
         gw_gcomp_map_rule_init(&snapshot->optimizer, options->wire_scale, &options->limits, &rule);
     if (status != GW_OK) {
-        return gw_cli_error(GW_CLI_BAD_DATA, snapshot->json.name, "%s: %s",
-                            gw_optimizer_name(snapshot->optimizer.kind), gw_status_message(status));
+        gw_cli_fail(GW_CLI_BAD_DATA, snapshot->json.name, "%s: %s",
+                    gw_optimizer_name(snapshot->optimizer.kind), gw_status_message(status));
     }
     run->map.wire_scale = options->wire_scale;
     map_task task;
@@ -168,13 +172,9 @@ int gw_map_run_make(gw_map_run *run, const gw_snapshot *snapshot, const gw_map_r
     task.snapshot = snapshot;
     task.backends = options->backends;
     task.chunk_log2 = options->chunk_log2;
-    const int result = map_make(run, &rule, options, &task);
+    map_make(run, &rule, options, &task);
     free(task.tops);
     free(task.statuses);
-    if (result != GW_CLI_OK) {
-        gw_map_run_free(run);
-    }
-    return result;
 }
 
 void gw_map_run_free(gw_map_run *run)
@@ -211,14 +211,11 @@ static uint64_t range_chunks(uint64_t chunk_count, uint64_t range_len, uint64_t 
 
 /* ---- encode ---- */
 
-static int encode_areas_init(gw_encode_run *run, uint64_t chunk_count)
+static void encode_areas_init(gw_encode_run *run, uint64_t chunk_count)
 {
     const uint64_t len = run->source->len;
-    run->parts = calloc((size_t)run->range_count, sizeof *run->parts);
-    run->statuses = calloc((size_t)run->range_count, sizeof *run->statuses);
-    if (run->parts == NULL || run->statuses == NULL) {
-        return memory_error();
-    }
+    run->parts = zeros(run->range_count, sizeof *run->parts);
+    run->statuses = zeros(run->range_count, sizeof *run->statuses);
     size_t size = 0;
     for (uint64_t i = 0; i < run->range_count; i++) {
         gw_gcomp_part *part = &run->parts[i];
@@ -228,40 +225,31 @@ static int encode_areas_init(gw_encode_run *run, uint64_t chunk_count)
         part->capacity = (gw_gcomp_range_bound(run->codec, len, &part->range) + 63) / 64 * 64;
         size += part->capacity;
     }
-    run->areas = malloc(size);
-    if (run->areas == NULL) {
-        return memory_error();
-    }
+    run->areas = gw_cli_alloc(size);
     uint8_t *area = run->areas;
     for (uint64_t i = 0; i < run->range_count; i++) {
         run->parts[i].area = area;
         area += run->parts[i].capacity;
     }
-    return GW_CLI_OK;
 }
 
-int gw_encode_run_init(gw_encode_run *run, const gw_gcomp *codec, const gw_gcomp_source *source,
-                       unsigned threads)
+void gw_encode_run_init(gw_encode_run *run, const gw_gcomp *codec, const gw_gcomp_source *source,
+                        unsigned threads)
 {
     memset(run, 0, sizeof *run);
     run->codec = codec;
     run->source = source;
     run->threads = threads;
     run->workspace_size = gw_gcomp_workspace_size(codec);
-    run->workspaces = malloc(run->workspace_size * threads + 1);
+    run->workspaces = gw_cli_alloc_array(threads, run->workspace_size);
     run->frame_capacity = gw_gcomp_bound(codec, source->len);
-    run->frame = malloc(run->frame_capacity + 1);
+    run->frame = gw_cli_alloc(run->frame_capacity);
     const uint64_t chunk_count = gw_gcomp_chunk_count(codec, source->len);
     ranges_choose(source->len, chunk_count, gw_gcomp_range_align(codec), threads, &run->range_len,
                   &run->range_count);
-    int result = run->workspaces == NULL || run->frame == NULL ? memory_error() : GW_CLI_OK;
-    if (result == GW_CLI_OK && run->range_count != 0) {
-        result = encode_areas_init(run, chunk_count);
+    if (run->range_count != 0) {
+        encode_areas_init(run, chunk_count);
     }
-    if (result != GW_CLI_OK) {
-        gw_encode_run_free(run);
-    }
-    return result;
 }
 
 void gw_encode_run_free(gw_encode_run *run)
@@ -349,8 +337,8 @@ gw_status gw_encode_run_timed(gw_encode_run *run, gw_cli_timer *timer)
 
 /* ---- decode ---- */
 
-int gw_decode_run_init(gw_decode_run *run, const gw_gcomp *codec, const gw_gcomp_frame *frame,
-                       const gw_gcomp_info *info, unsigned threads)
+void gw_decode_run_init(gw_decode_run *run, const gw_gcomp *codec, const gw_gcomp_frame *frame,
+                        const gw_gcomp_info *info, unsigned threads)
 {
     memset(run, 0, sizeof *run);
     run->codec = codec;
@@ -358,18 +346,11 @@ int gw_decode_run_init(gw_decode_run *run, const gw_gcomp *codec, const gw_gcomp
     run->info = *info;
     run->threads = threads;
     run->workspace_size = gw_gcomp_workspace_size(codec);
-    run->workspaces = malloc(run->workspace_size * threads + 1);
-    const uint64_t element_size = gw_dtype_size(info->dtype);
-    /* gw_gcomp_check() ensures that the size fits size_t. */
-    run->dst = malloc((size_t)(info->len * element_size) + 1);
+    run->workspaces = gw_cli_alloc_array(threads, run->workspace_size);
+    run->dst = gw_cli_alloc_array(info->len, gw_dtype_size(info->dtype));
     ranges_choose(info->len, info->chunk_count, 1, threads, &run->range_len, &run->range_count);
-    run->statuses = calloc((size_t)run->range_count + 1, sizeof *run->statuses);
-    run->targets = calloc((size_t)run->range_count + 1, sizeof *run->targets);
-    if (run->workspaces == NULL || run->dst == NULL || run->statuses == NULL || run->targets == NULL) {
-        gw_decode_run_free(run);
-        return memory_error();
-    }
-    return GW_CLI_OK;
+    run->statuses = zeros(run->range_count, sizeof *run->statuses);
+    run->targets = zeros(run->range_count, sizeof *run->targets);
 }
 
 void gw_decode_run_free(gw_decode_run *run)

@@ -31,11 +31,12 @@ typedef struct gw_map_run_options {
     int is_once; /* do not repeat a short run for its time */
 } gw_map_run_options;
 
-/* Makes the map of a snapshot. Returns an exit code and prints messages; free with gw_map_run_free(). */
-int gw_map_run_make(gw_map_run *run, const gw_snapshot *snapshot, const gw_map_run_options *options);
+/* Makes the map of a snapshot, or ends the process with a message; free with gw_map_run_free(). */
+void gw_map_run_make(gw_map_run *run, const gw_snapshot *snapshot, const gw_map_run_options *options);
 void gw_map_run_free(gw_map_run *run);
 
-/* Buffers of an encoder, made once and used for any number of runs. */
+/* Buffers of an encoder, made once and used for any number of runs. Without memory the process ends with a
+ * message. */
 typedef struct gw_encode_run {
     const gw_gcomp *codec;
     const gw_gcomp_source *source;
@@ -54,8 +55,8 @@ typedef struct gw_encode_run {
     uint32_t chunk_log2;    /* with `released` */
 } gw_encode_run;
 
-int gw_encode_run_init(gw_encode_run *run, const gw_gcomp *codec, const gw_gcomp_source *source,
-                       unsigned threads);
+void gw_encode_run_init(gw_encode_run *run, const gw_gcomp *codec, const gw_gcomp_source *source,
+                        unsigned threads);
 void gw_encode_run_free(gw_encode_run *run);
 
 /* Call it after init to encode a large tensor in little memory: pages of the input array, if it is mapped,
@@ -86,8 +87,8 @@ typedef struct gw_decode_run {
     uint8_t *dst;
 } gw_decode_run;
 
-int gw_decode_run_init(gw_decode_run *run, const gw_gcomp *codec, const gw_gcomp_frame *frame,
-                       const gw_gcomp_info *info, unsigned threads);
+void gw_decode_run_init(gw_decode_run *run, const gw_gcomp *codec, const gw_gcomp_frame *frame,
+                        const gw_gcomp_info *info, unsigned threads);
 void gw_decode_run_free(gw_decode_run *run);
 
 /* Decodes the whole frame, or `count` ranges of run->range_count. On failure *bad_chunk is the chunk,

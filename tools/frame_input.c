@@ -38,81 +38,68 @@ static uint32_t tolerance_find(const gw_gcomp_info *info, uint32_t map_base)
 }
 
 /* A derived frame: makes the map and checks that it is the sender's. */
-static int derived_check(gw_frame_input *frame, const gw_codec_request *request)
+static void derived_check(gw_frame_input *frame, const gw_codec_request *request)
 {
     const char *snapshot_path = request->snapshot_path;
     const char *name = frame->input.name;
     const uint64_t scale_offset = frame->info.installed ? 44 : 36;
     if (snapshot_path == NULL) {
-        return gw_cli_error_at(
+        gw_cli_must(gw_cli_error_at(
             GW_CLI_BAD_DATA, name, scale_offset - 4,
             "a derived frame: its drops are computed from the precision map, so it needs --snapshot with the "
-            "snapshot that the frame was made with (rule 16 of docs/format.md: map)");
+            "snapshot that the frame was made with (rule 16 of docs/format.md: map)"));
     }
     if (!(frame->info.wire_scale > 0 && frame->info.wire_scale <= FLT_MAX)) {
-        return gw_cli_error_at(GW_CLI_BAD_DATA, name, scale_offset,
-                               "the wire scale is not a positive number (rule 16 of docs/format.md: map)");
+        gw_cli_must(
+            gw_cli_error_at(GW_CLI_BAD_DATA, name, scale_offset,
+                            "the wire scale is not a positive number (rule 16 of docs/format.md: map)"));
     }
     gw_snapshot_options options = {GW_NPY_U2_REFUSE, 0, request->as};
-    int result = gw_snapshot_open(&frame->snapshot, snapshot_path, &options);
-    if (result != GW_CLI_OK) {
-        return result;
-    }
+    gw_cli_must(gw_snapshot_open(&frame->snapshot, snapshot_path, &options));
     if (frame->snapshot.len != frame->info.len) {
-        return gw_cli_error(GW_CLI_BAD_DATA, name, "has %llu values, the snapshot %s has %llu",
-                            (unsigned long long)frame->info.len, snapshot_path,
-                            (unsigned long long)frame->snapshot.len);
+        gw_cli_fail(GW_CLI_BAD_DATA, name, "has %llu values, the snapshot %s has %llu",
+                    (unsigned long long)frame->info.len, snapshot_path,
+                    (unsigned long long)frame->snapshot.len);
     }
     if (request->noise > 0 && !gw_optimizer_has_second_moment(frame->snapshot.optimizer.kind)) {
-        return gw_cli_error(GW_CLI_USAGE, snapshot_path,
-                            "--noise needs an optimizer with a second moment, this is %s",
-                            gw_optimizer_name(frame->snapshot.optimizer.kind));
+        gw_cli_fail(GW_CLI_USAGE, snapshot_path,
+                    "--noise needs an optimizer with a second moment, this is %s",
+                    gw_optimizer_name(frame->snapshot.optimizer.kind));
     }
     const gw_map_run_options map_options = {
         gw_codec_request_limits(request), frame->info.wire_scale, frame->info.chunk_log2,
         request->common.backends,         request->threads,       0};
-    result = gw_map_run_make(&frame->map, &frame->snapshot, &map_options);
-    if (result != GW_CLI_OK) {
-        return result;
-    }
+    gw_map_run_make(&frame->map, &frame->snapshot, &map_options);
     frame->map_used = &frame->map.map;
     const int is_known = request->has_tolerance || request->noise > 0;
     const uint32_t tolerance =
         is_known ? request->options.tolerance_bits : tolerance_find(&frame->info, frame->map.map.base);
     const gw_status status = tolerance == 0 ? GW_ERR_MAP : handle_check(frame, request, tolerance);
     if (status == GW_ERR_MAP) {
-        return gw_cli_error_at(
+        gw_cli_must(gw_cli_error_at(
             GW_CLI_BAD_DATA, name, scale_offset - 4,
             "was made with a precision map that %s does not give: other parameters, state, step, "
             "hyperparameters, --tolerance-bits or --noise (rule 16 of docs/format.md: map)",
-            snapshot_path);
+            snapshot_path));
     }
-    return gw_frame_explain(&frame->input, status, UINT64_MAX);
+    gw_cli_must(gw_frame_explain(&frame->input, status, UINT64_MAX));
 }
 
-static int frame_check(gw_frame_input *frame, const gw_codec_request *request)
-{
-    const gw_input_file *input = &frame->input;
-    gw_status status = gw_gcomp_peek(input->data, input->size, request->common.len_max, &frame->info);
-    if (status == GW_OK) {
-        status = handle_check(frame, request, request->options.tolerance_bits);
-    }
-    if (status != GW_ERR_MAP) {
-        return gw_frame_explain(input, status, UINT64_MAX);
-    }
-    return derived_check(frame, request);
-}
-
-int gw_frame_input_open(gw_frame_input *frame, gw_input_file *input, const gw_codec_request *request)
+void gw_frame_input_open(gw_frame_input *frame, gw_input_file *input, const gw_codec_request *request)
 {
     memset(frame, 0, sizeof *frame);
     frame->input = *input;
     memset(input, 0, sizeof *input);
-    const int result = frame_check(frame, request);
-    if (result != GW_CLI_OK) {
-        gw_frame_input_close(frame);
+    gw_status status =
+        gw_gcomp_peek(frame->input.data, frame->input.size, request->common.len_max, &frame->info);
+    if (status == GW_OK) {
+        status = handle_check(frame, request, request->options.tolerance_bits);
     }
-    return result;
+    if (status == GW_ERR_MAP) {
+        derived_check(frame, request);
+    } else {
+        gw_cli_must(gw_frame_explain(&frame->input, status, UINT64_MAX));
+    }
 }
 
 void gw_frame_input_close(gw_frame_input *frame)

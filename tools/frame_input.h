@@ -20,10 +20,10 @@ typedef struct gw_frame_input {
 
 /*
  * Applies rules 1 to 16 of docs/format.md to a frame that is open; *input moves into *frame and is zeroed. A
- * request with neither tolerance nor noise limit takes the tolerance from the frame. Returns an exit code and
- * prints messages; on failure the object is closed.
+ * request with neither tolerance nor noise limit takes the tolerance from the frame. Ends the process with a
+ * message if the frame is refused.
  */
-int gw_frame_input_open(gw_frame_input *frame, gw_input_file *input, const gw_codec_request *request);
+void gw_frame_input_open(gw_frame_input *frame, gw_input_file *input, const gw_codec_request *request);
 void gw_frame_input_close(gw_frame_input *frame);
 
 #endif

@@ -97,8 +97,8 @@ static json_t *chunk_json(const gw_chunk_parts *parts, uint64_t index)
     return object;
 }
 
-static int frame_print_json(const gw_input_file *input, const gw_gcomp_info *info,
-                            const gw_frame_parts *parts, int chunks)
+static void frame_print_json(const gw_input_file *input, const gw_gcomp_info *info,
+                             const gw_frame_parts *parts, int chunks)
 {
     json_t *report = gw_frame_report_json("inspect", info, parts);
     gw_frame_report_add_parts(report, info, parts);
@@ -114,7 +114,7 @@ static int frame_print_json(const gw_input_file *input, const gw_gcomp_info *inf
         }
         json_object_set_new(report, "chunk_list", list);
     }
-    return gw_cli_json_print(report);
+    gw_cli_must(gw_cli_json_print(report));
 }
 
 static void chunks_print(const gw_input_file *input, const gw_gcomp_info *info)
@@ -167,7 +167,7 @@ static void frame_print(const gw_input_file *input, const gw_gcomp_info *info, c
     }
 }
 
-int gw_gcomp_inspect(const gw_request *request, const gw_input_file *input)
+void gw_gcomp_inspect(const gw_request *request, const gw_input_file *input)
 {
     const int chunks = ((const gw_codec_request *)request)->has_chunks;
     gw_gcomp_info info;
@@ -186,14 +186,12 @@ int gw_gcomp_inspect(const gw_request *request, const gw_input_file *input)
     if (status == GW_ERR_TABLE || status == GW_ERR_MAP) {
         status = GW_OK;
     }
-    if (status != GW_OK) {
-        return gw_frame_explain(input, status, UINT64_MAX);
-    }
+    gw_cli_must(gw_frame_explain(input, status, UINT64_MAX));
     gw_frame_parts parts;
     gw_frame_parts_read(input->data, input->size, &info, &parts);
     if (request->json) {
-        return frame_print_json(input, &info, &parts, chunks);
+        frame_print_json(input, &info, &parts, chunks);
+    } else {
+        frame_print(input, &info, &parts, chunks);
     }
-    frame_print(input, &info, &parts, chunks);
-    return GW_CLI_OK;
 }

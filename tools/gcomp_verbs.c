@@ -46,52 +46,46 @@ static const gw_command_line compress_line = {
     {{"Encoding:", &gw_codec_encode_group, NULL}, {"Running:", &gw_codec_run_group, NULL}},
 };
 
-static int tensor_open(gw_request *request)
+static void tensor_open(gw_request *request)
 {
-    const int code = gw_tensor_input_open(&tensor, request->input, &codec_request);
-    if (code == GW_CLI_OK && gw_tensor_source_has_file(&tensor.in, request->output)) {
-        return gw_cli_error(GW_CLI_USAGE, request->output, "is an input file; write the frame elsewhere");
+    gw_tensor_input_open(&tensor, &codec_request);
+    if (gw_tensor_source_has_file(&tensor.in, request->output)) {
+        gw_cli_fail(GW_CLI_USAGE, request->output, "is an input file; write the frame elsewhere");
     }
-    return code;
 }
 
-static int tensor_encode(gw_request *request, gw_buffer *dst)
+static gw_buffer tensor_encode(gw_request *request)
 {
     (void)request;
-    int code = gw_tensor_input_prepare(&tensor, &codec_request);
-    if (code == GW_CLI_OK) {
-        code = gw_encode_run_init(&encoder, &tensor.codec, &tensor.source, codec_request.threads);
-    }
-    if (code != GW_CLI_OK) {
-        return code;
-    }
+    gw_tensor_input_prepare(&tensor, &codec_request);
+    gw_encode_run_init(&encoder, &tensor.codec, &tensor.source, codec_request.threads);
     gw_encode_run_release(&encoder, gw_tensor_source_npy(&tensor.in), tensor.options.chunk_log2);
     /* A second run would need the memory of the input again beside that of the frame. */
     gw_cli_timer timer = {.runs = 0, .is_once = encoder.released != NULL};
     const gw_status status = gw_encode_run_timed(&encoder, &timer);
     if (status != GW_OK) {
-        return gw_cli_error(GW_CLI_BAD_DATA, tensor.in.name, "%s (%s)", gw_status_message(status),
-                            gw_status_name(status));
+        gw_cli_fail(GW_CLI_BAD_DATA, tensor.in.name, "%s (%s)", gw_status_message(status),
+                    gw_status_name(status));
     }
     run_seconds = gw_cli_timer_median(&timer);
-    *dst = (gw_buffer){encoder.frame, encoder.frame_capacity, encoder.frame_size};
-    return GW_CLI_OK;
+    return (gw_buffer){encoder.frame, encoder.frame_capacity, encoder.frame_size};
 }
 
-static int encode_report(const gw_request *request)
+static void encode_report(const gw_request *request)
 {
     const uint64_t input_size = tensor.in.len * gw_dtype_size(tensor.in.dtype);
     gw_gcomp_info info;
     gw_frame_parts parts;
     if (gw_gcomp_peek(encoder.frame, encoder.frame_size, (uint64_t)1 << 48, &info) != GW_OK) {
-        return gw_cli_error(GW_CLI_BAD_DATA, request->output, "the frame cannot be read back");
+        gw_cli_fail(GW_CLI_BAD_DATA, request->output, "the frame cannot be read back");
     }
     gw_frame_parts_read(encoder.frame, encoder.frame_size, &info, &parts);
     if (request->json) {
         json_t *object = gw_tensor_report_json("compress", &tensor, &codec_request, &info, &parts);
         gw_cli_json_number(object, "encode_seconds", run_seconds);
         gw_cli_json_number(object, "encode_GBps", gw_cli_gbps(input_size, run_seconds));
-        return gw_cli_json_print(object);
+        gw_cli_must(gw_cli_json_print(object));
+        return;
     }
     gw_cli_print_arrow(request->input, request->output);
     gw_tensor_report_print(&tensor, &info, &parts);
@@ -102,7 +96,6 @@ static int encode_report(const gw_request *request)
     printf(" of input values (");
     gw_codec_request_print(&codec_request);
     printf(")\n");
-    return GW_CLI_OK;
 }
 
 static void tensor_close(void)
@@ -133,76 +126,66 @@ static const gw_command_line decompress_line = {
     {{"Running:", &gw_codec_run_group, NULL}},
 };
 
-static int frame_open(gw_request *request, gw_input_file *input)
+static void frame_open(gw_request *request, gw_input_file *input)
 {
-    const int code = gw_frame_input_open(&frame, input, &codec_request);
-    if (code == GW_CLI_OK && gw_snapshot_has_file(&frame.snapshot, request->output)) {
-        return gw_cli_error(GW_CLI_USAGE, request->output, "is an input file; write the array elsewhere");
+    gw_frame_input_open(&frame, input, &codec_request);
+    if (gw_snapshot_has_file(&frame.snapshot, request->output)) {
+        gw_cli_fail(GW_CLI_USAGE, request->output, "is an input file; write the array elsewhere");
     }
-    return code;
 }
 
-static int decode_whole(gw_decode_run *run, gw_atomic_file *output)
+static void decode_whole(gw_decode_run *run, gw_atomic_file *output)
 {
     gw_cli_timer timer = {.runs = 0};
     uint64_t bad_chunk = UINT64_MAX;
     const gw_status status = gw_decode_run_timed(run, &timer, &bad_chunk);
-    if (status != GW_OK) {
-        return gw_frame_explain(&frame.input, status, bad_chunk);
-    }
+    gw_cli_must(gw_frame_explain(&frame.input, status, bad_chunk));
     run_seconds = gw_cli_timer_median(&timer);
-    return gw_npy_write(output, frame.info.dtype, run->dst, frame.info.len);
+    gw_npy_write(output, frame.info.dtype, run->dst, frame.info.len);
 }
 
 /* Decodes a large frame and writes values as soon as they are decoded. */
-static int decode_stream(gw_decode_run *run, gw_atomic_file *output)
+static void decode_stream(gw_decode_run *run, gw_atomic_file *output)
 {
     const gw_gcomp_info *info = &frame.info;
     const uint64_t batch = 4 * (uint64_t)run->threads;
     const uint64_t range_size = (run->range_len << info->chunk_log2) * gw_dtype_size(info->dtype);
     const uint64_t values_size = info->len * gw_dtype_size(info->dtype);
-    int code = gw_npy_write_header(output, info->dtype, info->len);
+    gw_cli_must(gw_npy_write_header(output, info->dtype, info->len));
     gw_cli_progress_begin("decode");
-    for (uint64_t i = 0; i < run->range_count && code == GW_CLI_OK; i += batch) {
+    for (uint64_t i = 0; i < run->range_count; i += batch) {
         const uint64_t count = run->range_count - i < batch ? run->range_count - i : batch;
         uint64_t bad_chunk = UINT64_MAX;
         const double start = gw_cli_seconds();
         const gw_status status = gw_decode_run_ranges(run, i, count, &bad_chunk, 0);
         run_seconds += gw_cli_seconds() - start;
-        if (status != GW_OK) {
-            return gw_frame_explain(&frame.input, status, bad_chunk);
-        }
+        gw_cli_must(gw_frame_explain(&frame.input, status, bad_chunk));
         const uint64_t left = values_size - i * range_size;
         const size_t size = (size_t)(count * range_size < left ? count * range_size : left);
-        code = gw_atomic_file_write(output, run->dst + i * range_size, size);
+        gw_cli_must(gw_atomic_file_write(output, run->dst + i * range_size, size));
         gw_memory_release(run->dst + i * range_size, size);
         gw_cli_progress_set(i + count, run->range_count);
     }
     gw_cli_progress_end();
-    return code == GW_CLI_OK ? gw_atomic_file_commit(output) : code;
 }
 
-static int frame_decode(const gw_request *request, gw_atomic_file *output)
+static void frame_decode(const gw_request *request, gw_atomic_file *output)
 {
     gw_decode_run run;
     const gw_gcomp_frame received = {frame.input.data, frame.input.size, frame.map_used};
-    int code = gw_decode_run_init(&run, &frame.codec, &received, &frame.info, codec_request.threads);
     (void)request;
-    if (code != GW_CLI_OK) {
-        return code;
-    }
+    gw_decode_run_init(&run, &frame.codec, &received, &frame.info, codec_request.threads);
     run.is_mapped = frame.input.mapped;
     /* Only a temporary file can be discarded if a later chunk is corrupt. */
     if (frame.info.len >= GW_CODEC_RUN_LARGE_LEN && !output->direct && !gw_cuda_run_is_on()) {
-        code = decode_stream(&run, output);
+        decode_stream(&run, output);
     } else {
-        code = decode_whole(&run, output);
+        decode_whole(&run, output);
     }
     gw_decode_run_free(&run);
-    return code;
 }
 
-static int decode_report(const gw_request *request)
+static void decode_report(const gw_request *request)
 {
     const gw_gcomp_info *info = &frame.info;
     const uint64_t output_size = info->len * gw_dtype_size(info->dtype);
@@ -216,7 +199,8 @@ static int decode_report(const gw_request *request)
         gw_cli_json_count(object, "threads", codec_request.threads);
         gw_cli_json_number(object, "decode_seconds", run_seconds);
         gw_cli_json_number(object, "decode_GBps", gw_cli_gbps(output_size, run_seconds));
-        return gw_cli_json_print(object);
+        gw_cli_must(gw_cli_json_print(object));
+        return;
     }
     gw_cli_print_arrow(request->input, request->output);
     printf("  %llu values of %s, %llu bytes -> %llu bytes\n", (unsigned long long)info->len,
@@ -224,7 +208,6 @@ static int decode_report(const gw_request *request)
     printf("  decode %.3f GB/s of output values (", gw_cli_gbps(output_size, run_seconds));
     gw_codec_request_print(&codec_request);
     printf(")\n");
-    return GW_CLI_OK;
 }
 
 static void frame_close(void)

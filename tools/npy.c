@@ -447,18 +447,16 @@ int gw_npy_write_header(gw_atomic_file *file, gw_dtype dtype, uint64_t len)
     return gw_atomic_file_write(file, header, sizeof header);
 }
 
-int gw_npy_write(gw_atomic_file *file, gw_dtype dtype, const void *values, uint64_t len)
+void gw_npy_write(gw_atomic_file *file, gw_dtype dtype, const void *values, uint64_t len)
 {
-    int result = gw_npy_write_header(file, dtype, len);
-    if (result == GW_CLI_OK) {
-        result = gw_atomic_file_write(file, values, (size_t)len * gw_dtype_size(dtype));
-    }
-    return result == GW_CLI_OK ? gw_atomic_file_commit(file) : result;
+    gw_cli_must(gw_npy_write_header(file, dtype, len));
+    gw_cli_must(gw_atomic_file_write(file, values, (size_t)len * gw_dtype_size(dtype)));
 }
 
-int gw_npy_save(const char *path, gw_dtype dtype, const void *values, uint64_t len)
+void gw_npy_save(const char *path, gw_dtype dtype, const void *values, uint64_t len)
 {
     gw_atomic_file file;
-    const int result = gw_atomic_file_open(&file, path);
-    return result == GW_CLI_OK ? gw_npy_write(&file, dtype, values, len) : result;
+    gw_cli_must(gw_atomic_file_open(&file, path));
+    gw_npy_write(&file, dtype, values, len);
+    gw_cli_must(gw_atomic_file_commit(&file));
 }

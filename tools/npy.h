@@ -48,8 +48,8 @@ int gw_npy_is_npy(const gw_input_file *input);
  * header's size is a multiple of 64. Returns an exit code. */
 int gw_npy_write_header(gw_atomic_file *file, gw_dtype dtype, uint64_t len);
 
-/* Write a one-dimensional array to an open file and commit it, or to a new file. Return an exit code. */
-int gw_npy_write(gw_atomic_file *file, gw_dtype dtype, const void *values, uint64_t len);
-int gw_npy_save(const char *path, gw_dtype dtype, const void *values, uint64_t len);
+/* For commands: write a one-dimensional array to an open file, or to a new one. */
+void gw_npy_write(gw_atomic_file *file, gw_dtype dtype, const void *values, uint64_t len);
+void gw_npy_save(const char *path, gw_dtype dtype, const void *values, uint64_t len);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "rate_plot.h"
 
-#include "atomic_file.h"
 #include "cli_common.h"
+#include "cli_output.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -186,13 +186,13 @@ static void draw_labels(const axes *a, const gw_rate_plot *plot)
     }
 }
 
-int gw_rate_plot_write(const gw_rate_plot *plot, const char *path)
+void gw_rate_plot_write(const gw_rate_plot *plot, const char *path)
 {
     char *data = NULL;
     size_t size = 0;
     axes a = {.out = open_memstream(&data, &size)};
     if (a.out == NULL) {
-        return gw_cli_error(GW_CLI_IO, path, "out of memory");
+        gw_cli_fail(GW_CLI_IO, path, "out of memory");
     }
     int has_added = 0;
     for (size_t i = 0; i < plot->count; i++) {
@@ -206,15 +206,10 @@ int gw_rate_plot_write(const gw_rate_plot *plot, const char *path)
     }
     draw_labels(&a, plot);
     fprintf(a.out, "</svg>\n");
-    int failed = ferror(a.out);
-    failed |= fclose(a.out) != 0;
-    gw_atomic_file file;
-    int code = failed ? gw_cli_error(GW_CLI_IO, path, "out of memory") : gw_atomic_file_open(&file, path);
-    if (code == GW_CLI_OK) {
-        code = gw_atomic_file_write(&file, data, size);
-        code = code == GW_CLI_OK ? gw_atomic_file_commit(&file) : code;
-        gw_atomic_file_discard(&file);
+    const int failed = ferror(a.out);
+    if (fclose(a.out) != 0 || failed) {
+        gw_cli_fail(GW_CLI_IO, path, "out of memory");
     }
+    gw_cli_write_file(path, data, size);
     free(data);
-    return code;
 }

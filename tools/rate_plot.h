@@ -24,7 +24,7 @@ typedef struct gw_rate_plot {
     size_t count;
 } gw_rate_plot;
 
-/* Writes bits against NMSE and noise to a file. Returns an exit code and prints messages. */
-int gw_rate_plot_write(const gw_rate_plot *plot, const char *path);
+/* Writes bits against NMSE and noise to a file, or ends the process with a message. */
+void gw_rate_plot_write(const gw_rate_plot *plot, const char *path);
 
 #endif

@@ -8,13 +8,12 @@
 
 #include "tensor_input.h"
 
-/* The curve of one source. Returns an exit code and prints messages. */
-int gw_rate_run(gw_gcomp_rate *rate, gw_gcomp_rate_kind kind, const gw_gcomp *codec,
-                const gw_gcomp_source *source, const char *name);
+/* The curve of one source. Both end the process with a message if they fail. */
+void gw_rate_run(gw_gcomp_rate *rate, gw_gcomp_rate_kind kind, const gw_gcomp *codec,
+                 const gw_gcomp_source *source, const char *name);
 
 /* Sets options.tolerance_bits and the handle of a tensor with a tolerance map to the largest tolerance with
- * at most target_bits bits a value by the prediction, and tensor->predicted_size. Returns an exit code and
- * prints messages. */
-int gw_rate_choose(gw_tensor_input *tensor, double target_bits);
+ * at most target_bits bits a value by the prediction, and tensor->predicted_size. */
+void gw_rate_choose(gw_tensor_input *tensor, double target_bits);
 
 #endif

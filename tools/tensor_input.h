@@ -21,10 +21,10 @@ typedef struct gw_tensor_input {
     uint64_t predicted_size; /* with it: bytes that rate control expects */
 } gw_tensor_input;
 
-/* Opens the input and initialises the handle; gw_tensor_input_prepare() then makes the map and the source,
- * which points into *tensor. Return an exit code and print messages; after a failure the object is closed. */
-int gw_tensor_input_open(gw_tensor_input *tensor, const char *path, const gw_codec_request *request);
-int gw_tensor_input_prepare(gw_tensor_input *tensor, const gw_codec_request *request);
+/* Opens the request's input and initialises the handle; gw_tensor_input_prepare() then makes the map and the
+ * source, which points into *tensor. They end the process with a message if they fail. */
+void gw_tensor_input_open(gw_tensor_input *tensor, const gw_codec_request *request);
+void gw_tensor_input_prepare(gw_tensor_input *tensor, const gw_codec_request *request);
 void gw_tensor_input_close(gw_tensor_input *tensor);
 
 /* What determines the quanta: the optimizer's name, "nmse" (--target-nmse), or "constant". */

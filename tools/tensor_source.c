@@ -21,38 +21,32 @@ static int name_ends(const char *name, const char *suffix)
     return len >= suffix_len && strcmp(name + len - suffix_len, suffix) == 0;
 }
 
-int gw_tensor_source_open(gw_tensor_source *source, const char *path, gw_npy_u2 u2, gw_optimizer_kind as)
+void gw_tensor_source_open(gw_tensor_source *source, const char *path, gw_npy_u2 u2, gw_optimizer_kind as)
 {
     memset(source, 0, sizeof *source);
     source->name = path;
     gw_input_file input;
-    int result = gw_input_file_open(&input, path);
-    if (result == GW_CLI_OK) {
-        result = gw_input_file_fill(&input, MAGIC_SIZE_MAX);
-    }
-    if (result != GW_CLI_OK) {
-        return result;
-    }
+    gw_cli_must(gw_input_file_open(&input, path));
+    gw_cli_must(gw_input_file_fill(&input, MAGIC_SIZE_MAX));
     if (gw_input_file_is_frame(&input)) {
-        gw_input_file_close(&input);
-        return gw_cli_error_at(GW_CLI_BAD_DATA, path, 0, "is a gradwire frame, not an array or a snapshot");
+        gw_cli_must(
+            gw_cli_error_at(GW_CLI_BAD_DATA, path, 0, "is a gradwire frame, not an array or a snapshot"));
     }
     if (gw_npy_is_npy(&input) || name_ends(path, ".npy")) {
-        result = gw_npy_open_input(&source->npy, &input, u2);
+        gw_cli_must(gw_npy_open_input(&source->npy, &input, u2));
         source->len = source->npy.len;
-        if (result == GW_CLI_OK && as != 0) {
-            result = gw_cli_error(GW_CLI_USAGE, path, "--as needs a snapshot, this is a plain array");
+        if (as != 0) {
+            gw_cli_fail(GW_CLI_USAGE, path, "--as needs a snapshot, this is a plain array");
         }
     } else {
         const gw_snapshot_options options = {u2, 1, as};
-        result = gw_snapshot_open_input(&source->snapshot, &input, &options);
+        gw_cli_must(gw_snapshot_open_input(&source->snapshot, &input, &options));
         source->is_snapshot = 1;
         source->len = source->snapshot.len;
     }
     const gw_npy *npy = gw_tensor_source_npy(source);
     source->values = npy->values;
     source->dtype = npy->dtype;
-    return result;
 }
 
 void gw_tensor_source_close(gw_tensor_source *source)
@@ -72,28 +66,22 @@ const gw_npy *gw_tensor_source_npy(const gw_tensor_source *source)
     return source->is_snapshot ? &source->snapshot.array[GW_SNAPSHOT_GRAD] : &source->npy;
 }
 
-int gw_state_read(const char *path, uint64_t len, const char *what, float **state)
+float *gw_state_read(const char *path, uint64_t len, const char *what)
 {
-    *state = gw_cli_alloc_array(len, sizeof **state);
-    if (*state == NULL) {
-        return GW_CLI_IO;
-    }
-    const size_t size = (size_t)len * sizeof **state;
-    memset(*state, 0, size);
+    float *state = gw_cli_alloc_array(len, sizeof *state);
+    const size_t size = (size_t)len * sizeof *state;
+    memset(state, 0, size);
     if (path == NULL || access(path, F_OK) != 0) {
-        return GW_CLI_OK; /* the first step */
+        return state; /* the first step */
     }
     gw_npy npy;
-    int result = gw_npy_open(&npy, path, GW_NPY_U2_REFUSE);
-    if (result != GW_CLI_OK) {
-        return result;
-    }
+    gw_cli_must(gw_npy_open(&npy, path, GW_NPY_U2_REFUSE));
     if (npy.dtype != GW_FP32 || npy.len != len) {
-        result = gw_cli_error(GW_CLI_BAD_DATA, path, "%s must be fp32 of %llu values", what,
-                              (unsigned long long)len);
-    } else if (size != 0) {
-        memcpy(*state, npy.values, size);
+        gw_cli_fail(GW_CLI_BAD_DATA, path, "%s must be fp32 of %llu values", what, (unsigned long long)len);
+    }
+    if (size != 0) {
+        memcpy(state, npy.values, size);
     }
     gw_npy_close(&npy);
-    return result;
+    return state;
 }

@@ -56,93 +56,57 @@ static gw_request *request_read(const gw_codec_verbs *codec, const gw_command_li
     return request;
 }
 
-/* ---- compress ---- */
-
-static int frame_write(const gw_codec_verbs *codec, gw_request *request)
-{
-    gw_atomic_file output;
-    gw_buffer frame = {NULL, 0, 0};
-    int code = gw_atomic_file_open(&output, request->output);
-    if (code == GW_CLI_OK) {
-        code = codec->tensor_encode(request, &frame);
-    }
-    if (code == GW_CLI_OK) {
-        code = gw_atomic_file_write(&output, frame.data, frame.size);
-    }
-    if (code == GW_CLI_OK) {
-        code = gw_atomic_file_commit(&output);
-    }
-    gw_atomic_file_discard(&output);
-    return code;
-}
-
 int gw_codec_compress(const gw_codec_verbs *codec, int argc, char **argv)
 {
     gw_request *request = request_read(codec, codec->compress_line, argc, argv);
-    int code = codec->tensor_open(request);
-    if (code == GW_CLI_OK) {
-        code = frame_write(codec, request);
+    gw_atomic_file output;
+    codec->tensor_open(request);
+    gw_cli_must(gw_atomic_file_open(&output, request->output));
+    const gw_buffer frame = codec->tensor_encode(request);
+    gw_cli_must(gw_atomic_file_write(&output, frame.data, frame.size));
+    gw_cli_must(gw_atomic_file_commit(&output));
+    if (codec->state_save != NULL) {
+        codec->state_save(request);
     }
-    if (code == GW_CLI_OK && codec->state_save != NULL) {
-        code = codec->state_save(request);
-    }
-    if (code == GW_CLI_OK && strcmp(request->output, "-") != 0) {
-        code = codec->encode_report(request);
+    if (strcmp(request->output, "-") != 0) {
+        codec->encode_report(request);
     }
     codec->tensor_close();
-    return code;
-}
-
-/* ---- decompress ---- */
-
-static int array_write(const gw_codec_verbs *codec, gw_request *request, gw_input_file *input)
-{
-    if (gw_atomic_file_is_input(request->output, input)) {
-        return gw_cli_error(GW_CLI_USAGE, request->output, "is an input file; write the %s elsewhere",
-                            codec->output != NULL ? codec->output : "array");
-    }
-    gw_atomic_file output;
-    int code = codec->frame_open(request, input);
-    if (code == GW_CLI_OK) {
-        code = gw_atomic_file_open(&output, request->output);
-        if (code == GW_CLI_OK) {
-            code = codec->frame_decode(request, &output);
-        }
-        gw_atomic_file_discard(&output);
-    }
-    if (code == GW_CLI_OK && codec->decode_report != NULL && strcmp(request->output, "-") != 0) {
-        code = codec->decode_report(request);
-    }
-    if (codec->frame_close != NULL) {
-        codec->frame_close();
-    }
-    return code;
+    return GW_CLI_OK;
 }
 
 int gw_codec_decompress(const gw_codec_verbs *codec, int argc, char **argv)
 {
     gw_request *request = request_read(codec, codec->decompress_line, argc, argv);
     gw_input_file input;
-    int code = gw_input_file_open_frame(&input, request->input, request->len_max);
-    if (code == GW_CLI_OK) {
-        code = array_write(codec, request, &input);
-        gw_input_file_close(&input);
+    gw_atomic_file output;
+    gw_cli_must(gw_input_file_open_frame(&input, request->input, request->len_max));
+    if (gw_atomic_file_is_input(request->output, &input)) {
+        gw_cli_fail(GW_CLI_USAGE, request->output, "is an input file; write the %s elsewhere",
+                    codec->output != NULL ? codec->output : "array");
     }
-    return code;
+    codec->frame_open(request, &input);
+    gw_cli_must(gw_atomic_file_open(&output, request->output));
+    codec->frame_decode(request, &output);
+    gw_cli_must(gw_atomic_file_commit(&output));
+    if (codec->decode_report != NULL && strcmp(request->output, "-") != 0) {
+        codec->decode_report(request);
+    }
+    if (codec->frame_close != NULL) {
+        codec->frame_close();
+    }
+    gw_input_file_close(&input);
+    return GW_CLI_OK;
 }
-
-/* ---- inspect ---- */
 
 int gw_codec_inspect(const gw_codec_verbs *codec, int argc, char **argv)
 {
     const gw_request *request = request_read(codec, codec->inspect_line, argc, argv);
     gw_input_file input;
-    int code = gw_input_file_open_frame(&input, request->input, request->len_max);
-    if (code == GW_CLI_OK) {
-        code = codec->inspect(request, &input);
-        gw_input_file_close(&input);
-    }
-    return code;
+    gw_cli_must(gw_input_file_open_frame(&input, request->input, request->len_max));
+    codec->inspect(request, &input);
+    gw_input_file_close(&input);
+    return GW_CLI_OK;
 }
 
 int gw_verb_compress(int argc, char **argv)

@@ -21,29 +21,29 @@ typedef struct gw_codec_verbs {
 
     /* compress: opens all inputs and refuses an output that is one of them; makes the frame in memory of the
      * codec's; keeps the state that has moved on (NULL: there is none); says what was made. */
-    int (*tensor_open)(gw_request *request);
-    int (*tensor_encode)(gw_request *request, gw_buffer *frame);
-    int (*state_save)(const gw_request *request);
-    int (*encode_report)(const gw_request *request);
+    void (*tensor_open)(gw_request *request);
+    gw_buffer (*tensor_encode)(gw_request *request);
+    void (*state_save)(const gw_request *request);
+    void (*encode_report)(const gw_request *request);
     void (*tensor_close)(void);
 
     /* decompress: looks at the frame, which may move out of `input`; writes the array; says what was read
      * (NULL: nothing). */
-    int (*frame_open)(gw_request *request, gw_input_file *input);
-    int (*frame_decode)(const gw_request *request, gw_atomic_file *output);
-    int (*decode_report)(const gw_request *request);
+    void (*frame_open)(gw_request *request, gw_input_file *input);
+    void (*frame_decode)(const gw_request *request, gw_atomic_file *output);
+    void (*decode_report)(const gw_request *request);
     void (*frame_close)(void);
 
-    int (*inspect)(const gw_request *request, const gw_input_file *input);
+    void (*inspect)(const gw_request *request, const gw_input_file *input);
 } gw_codec_verbs;
 
 extern const gw_codec_verbs gw_gcomp_verbs, gw_thc_verbs, gw_classic_verbs;
 
 /* For the rows: the inspections are in files of their own. */
 extern const gw_command_line gw_gcomp_inspect_line, thc_inspect_line, classic_inspect_line;
-int gw_gcomp_inspect(const gw_request *request, const gw_input_file *input);
-int thc_inspect(const gw_request *request, const gw_input_file *input);
-int classic_inspect(const gw_request *request, const gw_input_file *input);
+void gw_gcomp_inspect(const gw_request *request, const gw_input_file *input);
+void thc_inspect(const gw_request *request, const gw_input_file *input);
+void classic_inspect(const gw_request *request, const gw_input_file *input);
 
 /* The codec is that of --codec, else that of the first argument that names a frame (not for compress), else
  * GCOMP. */

@@ -92,7 +92,7 @@ static frame_parts parts_find(const uint8_t *frame, const gw_classic_frame_info 
     return parts;
 }
 
-static int frame_print_json(const gw_classic_frame_info *info, const frame_parts *parts)
+static void frame_print_json(const gw_classic_frame_info *info, const frame_parts *parts)
 {
     const double len = info->len > 0 ? (double)info->len : NAN;
     json_t *object = json_object();
@@ -140,7 +140,7 @@ static int frame_print_json(const gw_classic_frame_info *info, const frame_parts
     }
     gw_cli_json_count(object, "value_bytes", parts->value_size);
     gw_cli_json_count(object, "overhead_bytes", parts->overhead_size);
-    return gw_cli_json_print(object);
+    gw_cli_must(gw_cli_json_print(object));
 }
 
 static void part_print(const char *name, uint64_t size, const gw_classic_frame_info *info)
@@ -182,27 +182,17 @@ static void frame_print(const char *name, const gw_classic_frame_info *info, con
     part_print("total", info->frame_size, info);
 }
 
-int classic_inspect(const gw_request *request, const gw_input_file *input)
+void classic_inspect(const gw_request *request, const gw_input_file *input)
 {
-    gw_classic_frame_info info;
-    gw_workspace workspace = {NULL, 0};
-    int code = classic_peek(input, request->len_max, &info);
-    if (code == GW_CLI_OK) {
-        code = gw_cli_alloc_workspace(gw_classic_decode_workspace_size(&info), &workspace);
-    }
-    if (code == GW_CLI_OK) {
-        const gw_classic_frame frame = {input->data, input->size, request->len_max, GW_BACKEND_ALL};
-        const gw_status status = gw_classic_frame_check(&frame, &info, &workspace);
-        code = status == GW_OK ? GW_CLI_OK : classic_fail(input->name, status);
-    }
+    gw_classic_frame_info info = classic_peek(input, request->len_max);
+    const gw_workspace workspace = gw_cli_alloc_workspace(gw_classic_decode_workspace_size(&info));
+    const gw_classic_frame frame = {input->data, input->size, request->len_max, GW_BACKEND_ALL};
+    classic_must(input->name, gw_classic_frame_check(&frame, &info, &workspace));
     free(workspace.data);
-    if (code != GW_CLI_OK) {
-        return code;
-    }
     const frame_parts parts = parts_find(input->data, &info);
     if (request->json) {
-        return frame_print_json(&info, &parts);
+        frame_print_json(&info, &parts);
+    } else {
+        frame_print(input->name, &info, &parts);
     }
-    frame_print(input->name, &info, &parts);
-    return GW_CLI_OK;
 }

@@ -137,27 +137,26 @@ gw_request *classic_request_defaults(void)
     return &request.common;
 }
 
-int classic_request_step(const classic_request *request, const char *file, uint64_t len,
-                         gw_classic_step *step)
+gw_classic_step classic_request_step(const classic_request *request, uint64_t len)
 {
-    *step = (gw_classic_step){len, request->element_first, 0, request->round, request->rank};
+    gw_classic_step step = {len, request->element_first, 0, request->round, request->rank};
+    const char *file = request->common.input;
     if (len > (uint64_t)1 << 32) {
-        return gw_cli_error(GW_CLI_BAD_DATA, file, "has %llu values, a frame has at most 2^32",
-                            (unsigned long long)len);
+        gw_cli_fail(GW_CLI_BAD_DATA, file, "has %llu values, a frame has at most 2^32",
+                    (unsigned long long)len);
     }
     if (request->element_first > UINT64_MAX - len) {
-        return gw_cli_error(GW_CLI_USAGE, NULL, "--first-element: the last value would be beyond 2^64");
+        gw_cli_fail(GW_CLI_USAGE, NULL, "--first-element: the last value would be beyond 2^64");
     }
     if (!classic_is_sparse(request->options.scheme) || len == 0) {
-        return GW_CLI_OK;
+        return step;
     }
     if (request->keep_len > len) {
-        return gw_cli_error(GW_CLI_USAGE, file, "--keep: there are only %llu values",
-                            (unsigned long long)len);
+        gw_cli_fail(GW_CLI_USAGE, file, "--keep: there are only %llu values", (unsigned long long)len);
     }
     const double ratio = gw_classic_warmup_ratio(request->ratio, request->round, request->warmup_steps);
-    step->keep_len = request->keep_len != 0 ? request->keep_len : gw_classic_keep_len(len, ratio);
-    return GW_CLI_OK;
+    step.keep_len = request->keep_len != 0 ? request->keep_len : gw_classic_keep_len(len, ratio);
+    return step;
 }
 
 int classic_has_norms(gw_classic_scheme scheme)
@@ -185,19 +184,23 @@ const char *classic_norm_name(gw_classic_norm norm)
     return norm_names[norm];
 }
 
-int classic_fail(const char *file, gw_status status)
+void classic_must(const char *file, gw_status status)
 {
     const int code = status == GW_ERR_ARG || status == GW_ERR_OPTION ? GW_CLI_USAGE : GW_CLI_BAD_DATA;
-    return gw_cli_error(code, file, "%s (%s)", gw_status_message(status), gw_status_name(status));
+    if (status != GW_OK) {
+        gw_cli_fail(code, file, "%s (%s)", gw_status_message(status), gw_status_name(status));
+    }
 }
 
-int classic_peek(const gw_input_file *input, uint64_t len_max, gw_classic_frame_info *info)
+gw_classic_frame_info classic_peek(const gw_input_file *input, uint64_t len_max)
 {
-    gw_status status = gw_classic_frame_peek(input->data, input->size, info);
-    if (status == GW_OK && info->len > len_max) {
+    gw_classic_frame_info info;
+    gw_status status = gw_classic_frame_peek(input->data, input->size, &info);
+    if (status == GW_OK && info.len > len_max) {
         status = GW_ERR_LIMIT;
-    } else if (status == GW_OK && info->frame_size != input->size) {
-        status = info->frame_size > input->size ? GW_ERR_SHORT : GW_ERR_TRAILING;
+    } else if (status == GW_OK && info.frame_size != input->size) {
+        status = info.frame_size > input->size ? GW_ERR_SHORT : GW_ERR_TRAILING;
     }
-    return status == GW_OK ? GW_CLI_OK : classic_fail(input->name, status);
+    classic_must(input->name, status);
+    return info;
 }

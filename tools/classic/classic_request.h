@@ -35,9 +35,9 @@ gw_request *classic_request_defaults(void);
 /* The options of the library, for the commands that encode. */
 extern const gw_option_group classic_encode_group;
 
-/* The step of a tensor: keep_len from the ratio or the option. Returns an exit code and prints messages. */
-int classic_request_step(const classic_request *request, const char *file, uint64_t len,
-                         gw_classic_step *step);
+/* The step of a tensor: keep_len from the ratio or the option. Ends the process with a message if there is
+ * none. */
+gw_classic_step classic_request_step(const classic_request *request, uint64_t len);
 
 /* 1 for the schemes that send keep_len values. */
 int classic_is_sparse(gw_classic_scheme scheme);
@@ -46,11 +46,12 @@ const char *classic_values_name(gw_classic_values values);
 const char *classic_coding_name(gw_classic_coding coding);
 const char *classic_norm_name(gw_classic_norm norm);
 
-/* Prints why a library call failed and returns the exit code. */
-int classic_fail(const char *file, gw_status status);
+/* Ends the process with a message unless a library call succeeded. */
+void classic_must(const char *file, gw_status status);
 
-/* A frame that is open: header, size and limit, before memory is allocated. Returns an exit code. */
-int classic_peek(const gw_input_file *input, uint64_t len_max, gw_classic_frame_info *info);
+/* A frame that is open: header, size and limit, before memory is allocated. Ends the process if it is
+ * refused. */
+gw_classic_frame_info classic_peek(const gw_input_file *input, uint64_t len_max);
 
 /* 1 for the schemes whose values are levels of a norm: qsgd and terngrad. */
 int classic_has_norms(gw_classic_scheme scheme);

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int handle_init(classic_tensor *tensor, const classic_request *request)
+static void handle_init(classic_tensor *tensor, const classic_request *request)
 {
     gw_classic_options options = request->options;
     options.dtype = tensor->in.dtype;
@@ -20,49 +20,54 @@ static int handle_init(classic_tensor *tensor, const classic_request *request)
         options.error_feedback = 0; /* others that have it always need it */
     }
     const gw_status status = gw_classic_init(&tensor->classic, &options);
-    if (status == GW_OK) {
-        return GW_CLI_OK;
+    if (status != GW_OK) {
+        gw_cli_fail(GW_CLI_USAGE, NULL, "%s with these options and %s values: %s (%s)",
+                    gw_classic_scheme_name(options.scheme), gw_dtype_name(options.dtype),
+                    gw_status_message(status), gw_status_name(status));
     }
-    return gw_cli_error(GW_CLI_USAGE, NULL, "%s with these options and %s values: %s (%s)",
-                        gw_classic_scheme_name(options.scheme), gw_dtype_name(options.dtype),
-                        gw_status_message(status), gw_status_name(status));
 }
 
-int classic_tensor_open(classic_tensor *tensor, const classic_request *request)
+/* An output or a state file must not be one of the input files, nor be named twice. */
+static void outputs_check(const classic_tensor *tensor, const classic_request *request)
 {
-    const char *path = request->common.input;
+    const char *const outputs[] = {request->common.output, request->residual_path, request->momentum_path};
+    for (unsigned i = 0; i < 3; i++) {
+        if (outputs[i] != NULL && gw_tensor_source_has_file(&tensor->in, outputs[i])) {
+            gw_cli_fail(GW_CLI_USAGE, outputs[i], "is an input file; write the output elsewhere");
+        }
+        for (unsigned j = 0; j < i; j++) {
+            if (outputs[i] != NULL && outputs[j] != NULL && gw_atomic_file_is_same(outputs[i], outputs[j])) {
+                gw_cli_fail(GW_CLI_USAGE, outputs[i], "is named twice as an output");
+            }
+        }
+    }
+}
+
+void classic_tensor_open(classic_tensor *tensor, const classic_request *request)
+{
     memset(tensor, 0, sizeof *tensor);
-    int code = gw_tensor_source_open(&tensor->in, path, request->u2, 0);
+    gw_tensor_source_open(&tensor->in, request->common.input, request->u2, 0);
+    handle_init(tensor, request);
     const uint64_t len = tensor->in.len;
-    if (code == GW_CLI_OK) {
-        code = handle_init(tensor, request);
-    }
-    if (code == GW_CLI_OK) {
-        code = classic_request_step(request, path, len, &tensor->step);
-    }
+    tensor->step = classic_request_step(request, len);
     const uint32_t arrays = gw_classic_state_arrays(&tensor->classic);
-    if (code == GW_CLI_OK && (arrays & GW_CLASSIC_RESIDUAL) != 0) {
-        code = gw_state_read(request->residual_path, len, "state", &tensor->residual);
+    if ((arrays & GW_CLASSIC_RESIDUAL) != 0) {
+        tensor->residual = gw_state_read(request->residual_path, len, "state");
     }
-    if (code == GW_CLI_OK && (arrays & GW_CLASSIC_MOMENTUM) != 0) {
-        code = gw_state_read(request->momentum_path, len, "state", &tensor->momentum);
+    if ((arrays & GW_CLASSIC_MOMENTUM) != 0) {
+        tensor->momentum = gw_state_read(request->momentum_path, len, "state");
     }
-    if (code != GW_CLI_OK) {
-        classic_tensor_close(tensor);
-    }
-    return code;
+    outputs_check(tensor, request);
 }
 
-int classic_tensor_save_state(const classic_tensor *tensor, const classic_request *request)
+void classic_tensor_save_state(const classic_tensor *tensor, const classic_request *request)
 {
-    int code = GW_CLI_OK;
     if (request->residual_path != NULL) {
-        code = gw_npy_save(request->residual_path, GW_FP32, tensor->residual, tensor->step.len);
+        gw_npy_save(request->residual_path, GW_FP32, tensor->residual, tensor->step.len);
     }
-    if (code == GW_CLI_OK && request->momentum_path != NULL) {
-        code = gw_npy_save(request->momentum_path, GW_FP32, tensor->momentum, tensor->step.len);
+    if (request->momentum_path != NULL) {
+        gw_npy_save(request->momentum_path, GW_FP32, tensor->momentum, tensor->step.len);
     }
-    return code;
 }
 
 void classic_tensor_close(classic_tensor *tensor)
@@ -71,25 +76,4 @@ void classic_tensor_close(classic_tensor *tensor)
     free(tensor->momentum);
     gw_tensor_source_close(&tensor->in);
     memset(tensor, 0, sizeof *tensor);
-}
-
-static int is_same(const char *a, const char *b)
-{
-    return a != NULL && b != NULL && gw_atomic_file_is_same(a, b);
-}
-
-int classic_tensor_check_outputs(const classic_tensor *tensor, const classic_request *request)
-{
-    const char *const outputs[] = {request->common.output, request->residual_path, request->momentum_path};
-    for (unsigned i = 0; i < 3; i++) {
-        if (outputs[i] != NULL && gw_tensor_source_has_file(&tensor->in, outputs[i])) {
-            return gw_cli_error(GW_CLI_USAGE, outputs[i], "is an input file; write the output elsewhere");
-        }
-        for (unsigned j = 0; j < i; j++) {
-            if (is_same(outputs[i], outputs[j])) {
-                return gw_cli_error(GW_CLI_USAGE, outputs[i], "is named twice as an output");
-            }
-        }
-    }
-    return GW_CLI_OK;
 }

@@ -17,14 +17,12 @@ typedef struct classic_tensor {
     float *momentum;
 } classic_tensor;
 
-/* Both return an exit code and print messages; after a failure there is nothing to close. */
-int classic_tensor_open(classic_tensor *tensor, const classic_request *request);
+/* Opens the request's input, or ends the process with a message; so it does if an output or a state file is
+ * one of the input files or named twice. */
+void classic_tensor_open(classic_tensor *tensor, const classic_request *request);
 
-/* Replaces the state files that were named on the command line. Returns an exit code. */
-int classic_tensor_save_state(const classic_tensor *tensor, const classic_request *request);
+/* Replaces the state files that were named on the command line. */
+void classic_tensor_save_state(const classic_tensor *tensor, const classic_request *request);
 void classic_tensor_close(classic_tensor *tensor);
-
-/* GW_CLI_USAGE and a message if an output or a state file is one of the input files, or named twice. */
-int classic_tensor_check_outputs(const classic_tensor *tensor, const classic_request *request);
 
 #endif

@@ -48,29 +48,22 @@ static const gw_command_line compress_line = {
     {{"Encoding:", &classic_encode_group, NULL}},
 };
 
-static int tensor_open(gw_request *input)
+static void tensor_open(gw_request *input)
 {
     const classic_request *request = (const classic_request *)input;
     const char *norms_path = request->norms_path;
-    int code = classic_tensor_open(&tensor, request);
-    if (code == GW_CLI_OK) {
-        code = classic_tensor_check_outputs(&tensor, request);
+    classic_tensor_open(&tensor, request);
+    if (norms_path == NULL) {
+        return;
     }
-    if (code == GW_CLI_OK) {
-        code = gw_cli_check_output(input->output, norms_path);
+    gw_cli_must(gw_cli_check_output(input->output, norms_path));
+    gw_cli_must(gw_cli_check_output(request->residual_path, norms_path));
+    gw_cli_must(gw_npy_open(&norms, norms_path, GW_NPY_U2_REFUSE));
+    const uint64_t count = gw_classic_block_count(&tensor.classic, tensor.step.len);
+    if (norms.dtype != GW_FP32 || norms.len != count) {
+        gw_cli_fail(GW_CLI_BAD_DATA, norms_path, "norms must be fp32 of %llu blocks",
+                    (unsigned long long)count);
     }
-    if (code == GW_CLI_OK) {
-        code = gw_cli_check_output(request->residual_path, norms_path);
-    }
-    if (code == GW_CLI_OK && norms_path != NULL) {
-        code = gw_npy_open(&norms, norms_path, GW_NPY_U2_REFUSE);
-    }
-    const uint64_t count = code == GW_CLI_OK ? gw_classic_block_count(&tensor.classic, tensor.step.len) : 0;
-    if (code == GW_CLI_OK && norms_path != NULL && (norms.dtype != GW_FP32 || norms.len != count)) {
-        code = gw_cli_error(GW_CLI_BAD_DATA, norms_path, "norms must be fp32 of %llu blocks",
-                            (unsigned long long)count);
-    }
-    return code;
 }
 
 /* sum (decoded - value)^2 / sum value^2. Values that are not finite do not count. */
@@ -90,69 +83,50 @@ static double nmse_of(const void *decoded)
 }
 
 /* Decodes the frame for the report. */
-static int frame_measure(const gw_request *request)
+static void frame_measure(const gw_request *request)
 {
     const gw_classic_frame received = {frame.data, frame.size, tensor.step.len, request->backends};
     const size_t element_size = gw_dtype_size(tensor.in.dtype);
-    gw_classic_frame_info info;
-    gw_workspace workspace = {NULL, 0};
     gw_classic_target target = {gw_cli_alloc_array(tensor.step.len, element_size), tensor.step.len, 0, 0};
-    int code = target.values != NULL ? GW_CLI_OK : GW_CLI_IO;
-    gw_status status = gw_classic_frame_peek(frame.data, frame.size, &info);
-    if (code == GW_CLI_OK && status == GW_OK) {
-        code = gw_cli_alloc_workspace(gw_classic_decode_workspace_size(&info), &workspace);
-    }
-    if (code == GW_CLI_OK && status == GW_OK) {
-        status = gw_classic_decode(&received, &target, &workspace);
-    }
-    if (code == GW_CLI_OK && status != GW_OK) {
-        code = classic_fail(request->input, status);
-    } else if (code == GW_CLI_OK) {
-        nmse = nmse_of(target.values);
-    }
+    gw_classic_frame_info info;
+    classic_must(request->input, gw_classic_frame_peek(frame.data, frame.size, &info));
+    const gw_workspace workspace = gw_cli_alloc_workspace(gw_classic_decode_workspace_size(&info));
+    classic_must(request->input, gw_classic_decode(&received, &target, &workspace));
+    nmse = nmse_of(target.values);
     free(workspace.data);
     free(target.values);
-    return code;
 }
 
 /* The state moves on with each encode, so there is one run. */
-static int tensor_encode(gw_request *request, gw_buffer *dst)
+static gw_buffer tensor_encode(gw_request *request)
 {
     const gw_classic_source source = {tensor.in.values, tensor.residual, tensor.momentum, norms.values};
-    gw_workspace workspace = {NULL, 0};
     frame.capacity = gw_classic_frame_size_max(&tensor.classic, &tensor.step);
     frame.data = gw_cli_alloc(frame.capacity);
-    int code = GW_CLI_IO;
-    if (frame.data != NULL) {
-        code = gw_cli_alloc_workspace(gw_classic_workspace_size(&tensor.classic, &tensor.step), &workspace);
-    }
-    if (code == GW_CLI_OK) {
-        gw_cli_progress_begin("encode");
-        const double start = gw_cli_seconds();
-        const gw_status status =
-            gw_classic_encode(&tensor.classic, &tensor.step, &source, &frame, &workspace);
-        run_seconds = gw_cli_seconds() - start;
-        gw_cli_progress_end();
-        if (status == GW_ERR_STATE && norms.values != NULL) {
-            code = gw_cli_error(GW_CLI_BAD_DATA, norms.input.name, "a norm is below this array's own");
-        } else if (status != GW_OK) {
-            code = classic_fail(request->input, status);
-        }
-    }
+    const gw_workspace workspace =
+        gw_cli_alloc_workspace(gw_classic_workspace_size(&tensor.classic, &tensor.step));
+    gw_cli_progress_begin("encode");
+    const double start = gw_cli_seconds();
+    const gw_status status = gw_classic_encode(&tensor.classic, &tensor.step, &source, &frame, &workspace);
+    run_seconds = gw_cli_seconds() - start;
+    gw_cli_progress_end();
     free(workspace.data);
-    if (code == GW_CLI_OK && strcmp(request->output, "-") != 0) {
-        code = frame_measure(request);
+    if (status == GW_ERR_STATE && norms.values != NULL) {
+        gw_cli_fail(GW_CLI_BAD_DATA, norms.input.name, "a norm is below this array's own");
     }
-    *dst = frame;
-    return code;
+    classic_must(request->input, status);
+    if (strcmp(request->output, "-") != 0) {
+        frame_measure(request);
+    }
+    return frame;
 }
 
-static int state_save(const gw_request *request)
+static void state_save(const gw_request *request)
 {
-    return classic_tensor_save_state(&tensor, (const classic_request *)request);
+    classic_tensor_save_state(&tensor, (const classic_request *)request);
 }
 
-static int report_json(const classic_request *request)
+static void report_json(const classic_request *request)
 {
     const gw_classic_scheme scheme = request->options.scheme;
     const double len = tensor.step.len > 0 ? (double)tensor.step.len : NAN;
@@ -179,14 +153,15 @@ static int report_json(const classic_request *request)
     gw_cli_json_flag(object, "shared_norms", request->norms_path != NULL);
     gw_cli_json_number(object, "encode_seconds", run_seconds);
     gw_cli_json_number(object, "encode_GBps", gw_cli_gbps(input_size, run_seconds));
-    return gw_cli_json_print(object);
+    gw_cli_must(gw_cli_json_print(object));
 }
 
-static int encode_report(const gw_request *input)
+static void encode_report(const gw_request *input)
 {
     const classic_request *request = (const classic_request *)input;
     if (input->json) {
-        return report_json(request);
+        report_json(request);
+        return;
     }
     const double len = tensor.step.len > 0 ? (double)tensor.step.len : 1.0;
     const double size = (double)frame.size;
@@ -204,7 +179,6 @@ static int encode_report(const gw_request *input)
     }
     printf("  encode %.3f GB/s of input values\n",
            gw_cli_gbps(tensor.step.len * gw_dtype_size(tensor.in.dtype), run_seconds));
-    return GW_CLI_OK;
 }
 
 static void tensor_close(void)
@@ -238,39 +212,30 @@ static const gw_command_line decompress_line = {
 static const gw_input_file *received;
 static gw_classic_frame_info received_info;
 
-static int frame_open(gw_request *request, gw_input_file *input)
+static void frame_open(gw_request *request, gw_input_file *input)
 {
     received = input;
-    return classic_peek(input, request->len_max, &received_info);
+    received_info = classic_peek(input, request->len_max);
 }
 
-static int frame_decode(const gw_request *request, gw_atomic_file *output)
+static void frame_decode(const gw_request *request, gw_atomic_file *output)
 {
     const gw_classic_frame_info *info = &received_info;
-    gw_workspace workspace = {NULL, 0};
-    int code = gw_cli_alloc_workspace(gw_classic_decode_workspace_size(info), &workspace);
-    if (code != GW_CLI_OK) {
-        return code;
-    }
+    const gw_workspace workspace = gw_cli_alloc_workspace(gw_classic_decode_workspace_size(info));
     const gw_classic_frame coded = {received->data, received->size, request->len_max, request->backends};
     gw_classic_target target = {gw_cli_alloc_array(info->len, gw_dtype_size(info->dtype)), info->len, 0, 0};
-    if (target.values == NULL) {
-        free(workspace.data);
-        return GW_CLI_IO;
-    }
     gw_cli_progress_begin("decode");
     const double start = gw_cli_seconds();
     const gw_status status = gw_classic_decode(&coded, &target, &workspace);
     run_seconds = gw_cli_seconds() - start;
     gw_cli_progress_end();
-    code = status == GW_OK ? gw_npy_write(output, info->dtype, target.values, target.len)
-                           : classic_fail(received->name, status);
+    classic_must(received->name, status);
+    gw_npy_write(output, info->dtype, target.values, target.len);
     free(target.values);
     free(workspace.data);
-    return code;
 }
 
-static int decode_report(const gw_request *request)
+static void decode_report(const gw_request *request)
 {
     const gw_classic_frame_info *info = &received_info;
     const uint64_t output_size = info->len * gw_dtype_size(info->dtype);
@@ -280,7 +245,7 @@ static int decode_report(const gw_request *request)
                (unsigned long long)info->len, gw_dtype_name(info->dtype),
                gw_classic_scheme_name(info->scheme), (unsigned long long)info->frame_size,
                (unsigned long long)output_size, gw_cli_gbps(output_size, run_seconds));
-        return GW_CLI_OK;
+        return;
     }
     json_t *object = json_object();
     gw_cli_json_text(object, "command", "classic decompress");
@@ -293,7 +258,7 @@ static int decode_report(const gw_request *request)
     gw_cli_json_count(object, "output_bytes", output_size);
     gw_cli_json_number(object, "decode_seconds", run_seconds);
     gw_cli_json_number(object, "decode_GBps", gw_cli_gbps(output_size, run_seconds));
-    return gw_cli_json_print(object);
+    gw_cli_must(gw_cli_json_print(object));
 }
 
 const gw_codec_verbs gw_classic_verbs = {

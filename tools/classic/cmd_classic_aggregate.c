@@ -46,128 +46,93 @@ typedef struct aggregate_run {
     gw_workspace workspace;
 } aggregate_run;
 
-static int no_sum(const aggregate_run *run)
+_Noreturn static void no_sum(const aggregate_run *run)
 {
-    return gw_cli_error(GW_CLI_BAD_DATA, run->first_input.name,
-                        "%s frames like this one have no sum (docs/cli-classic.md)",
-                        gw_classic_scheme_name(run->info.scheme));
+    gw_cli_fail(GW_CLI_BAD_DATA, run->first_input.name,
+                "%s frames like this one have no sum (docs/cli-classic.md)",
+                gw_classic_scheme_name(run->info.scheme));
 }
 
-static int run_open(const classic_request *a, aggregate_run *run)
+static void run_open(const classic_request *request, aggregate_run *run)
 {
-    const char *name = a->common.input;
-    int code = gw_input_file_open_frame(&run->first_input, name, UINT64_MAX);
-    if (code == GW_CLI_OK) {
-        code = classic_peek(&run->first_input, UINT64_MAX, &run->info);
-    }
-    if (code != GW_CLI_OK) {
-        return code;
-    }
-    run->first =
-        (gw_classic_frame){run->first_input.data, run->first_input.size, UINT64_MAX, a->common.backends};
+    gw_cli_must(gw_input_file_open_frame(&run->first_input, request->common.input, UINT64_MAX));
+    run->info = classic_peek(&run->first_input, UINT64_MAX);
+    run->first = (gw_classic_frame){run->first_input.data, run->first_input.size, UINT64_MAX,
+                                    request->common.backends};
     const gw_classic_scheme scheme = run->info.scheme;
     run->sum.size = gw_classic_sum_size(&run->info);
     if (run->sum.size == 0 && run->info.len != 0) {
-        return no_sum(run);
+        no_sum(run);
     }
-    if (a->is_vote && scheme != GW_CLASSIC_SIGNSGD && scheme != GW_CLASSIC_SIGNUM) {
-        return gw_cli_error(GW_CLI_USAGE, run->first_input.name, "--vote: %s frames have no votes",
-                            gw_classic_scheme_name(scheme));
+    if (request->is_vote && scheme != GW_CLASSIC_SIGNSGD && scheme != GW_CLASSIC_SIGNUM) {
+        gw_cli_fail(GW_CLI_USAGE, run->first_input.name, "--vote: %s frames have no votes",
+                    gw_classic_scheme_name(scheme));
     }
     run->sum.lanes = gw_cli_alloc(run->sum.size);
-    if (run->sum.lanes == NULL) {
-        return GW_CLI_IO;
-    }
     memset(run->sum.lanes, 0, run->sum.size);
-    return gw_cli_alloc_workspace(gw_classic_decode_workspace_size(&run->info), &run->workspace);
+    run->workspace = gw_cli_alloc_workspace(gw_classic_decode_workspace_size(&run->info));
 }
 
-static int frame_add(const classic_request *a, aggregate_run *run, const gw_input_file *input)
+static void frame_add(const gw_request *request, aggregate_run *run, const gw_input_file *input)
 {
-    gw_classic_frame_info info;
-    const int code = classic_peek(input, UINT64_MAX, &info);
-    if (code != GW_CLI_OK) {
-        return code;
-    }
+    const gw_classic_frame_info info = classic_peek(input, UINT64_MAX);
     const size_t needed = gw_classic_decode_workspace_size(&info);
     if (needed > run->workspace.size) { /* of another shape: refused below */
         free(run->workspace.data);
-        if (gw_cli_alloc_workspace(needed, &run->workspace) != GW_CLI_OK) {
-            return GW_CLI_IO;
-        }
+        run->workspace = gw_cli_alloc_workspace(needed);
     }
-    const gw_classic_frame frame = {input->data, input->size, UINT64_MAX, a->common.backends};
+    const gw_classic_frame frame = {input->data, input->size, UINT64_MAX, request->backends};
     const gw_status status = gw_classic_sum_add(&run->sum, &run->first, &frame, &run->workspace);
     if (status == GW_ERR_MISMATCH) {
-        return gw_cli_error(GW_CLI_BAD_DATA, input->name,
-                            "cannot be added to %s: made with other options, seed, round, positions or norms "
-                            "(%s)",
-                            a->common.input, gw_status_name(status));
+        gw_cli_fail(GW_CLI_BAD_DATA, input->name,
+                    "cannot be added to %s: made with other options, seed, round, positions or norms (%s)",
+                    request->input, gw_status_name(status));
     }
     if (status == GW_ERR_OPTION) {
-        return no_sum(run);
+        no_sum(run);
     }
-    return status == GW_OK ? GW_CLI_OK : classic_fail(input->name, status);
+    classic_must(input->name, status);
 }
 
-static int vote_write(const classic_request *a, aggregate_run *run)
+static void vote_write(const char *path, const aggregate_run *run)
 {
     gw_buffer dst = {gw_cli_alloc(run->first.size), run->first.size, 0};
-    if (dst.data == NULL) {
-        return GW_CLI_IO;
-    }
-    const gw_status status = gw_classic_sum_vote(&run->sum, &run->first, &dst, &run->workspace);
-    const int code = status == GW_OK ? gw_cli_write_file(a->common.output, dst.data, dst.size)
-                                     : classic_fail(run->first_input.name, status);
+    classic_must(run->first_input.name, gw_classic_sum_vote(&run->sum, &run->first, &dst, &run->workspace));
+    gw_cli_write_file(path, dst.data, dst.size);
     free(dst.data);
-    return code;
 }
 
-static int sum_write(const classic_request *a, aggregate_run *run)
+static void sum_write(const char *path, const aggregate_run *run, float factor)
 {
-    gw_classic_target target = {gw_cli_alloc_array(run->info.len, sizeof(float)), run->info.len, 0,
-                                a->is_sum ? 0.0f : 1.0f / (float)run->sum.members};
-    if (target.values == NULL) {
-        return GW_CLI_IO;
-    }
-    const gw_status status = gw_classic_sum_decode(&run->sum, &run->first, &target, &run->workspace);
-    const int code = status == GW_OK ? gw_npy_save(a->common.output, GW_FP32, target.values, target.len)
-                                     : classic_fail(run->first_input.name, status);
+    gw_classic_target target = {gw_cli_alloc_array(run->info.len, sizeof(float)), run->info.len, 0, factor};
+    classic_must(run->first_input.name,
+                 gw_classic_sum_decode(&run->sum, &run->first, &target, &run->workspace));
+    gw_npy_save(path, GW_FP32, target.values, target.len);
     free(target.values);
-    return code;
-}
-
-static int aggregate(const classic_request *a, aggregate_run *run)
-{
-    int code = run_open(a, run);
-    if (code == GW_CLI_OK) {
-        code = frame_add(a, run, &run->first_input);
-    }
-    for (int i = 1; code == GW_CLI_OK && i < a->common.input_count; i++) {
-        gw_input_file input;
-        code = gw_input_file_open_frame(&input, a->common.inputs[i], UINT64_MAX);
-        if (code == GW_CLI_OK) {
-            code = frame_add(a, run, &input);
-            gw_input_file_close(&input);
-        }
-    }
-    if (code == GW_CLI_OK) {
-        code = a->is_vote ? vote_write(a, run) : sum_write(a, run);
-    }
-    return code;
 }
 
 int gw_cmd_classic_aggregate(int argc, char **argv)
 {
     classic_request *request = (classic_request *)classic_request_defaults();
+    const gw_request *common = &request->common;
     static aggregate_run run;
     gw_command_line_parse(&aggregate_line, argc, argv, request);
-    int code = gw_cli_check_inputs(&request->common);
-    if (code == GW_CLI_OK) {
-        code = aggregate(request, &run);
+    gw_cli_check_inputs(common);
+    run_open(request, &run);
+    frame_add(common, &run, &run.first_input);
+    for (int i = 1; i < common->input_count; i++) {
+        gw_input_file input;
+        gw_cli_must(gw_input_file_open_frame(&input, common->inputs[i], UINT64_MAX));
+        frame_add(common, &run, &input);
+        gw_input_file_close(&input);
+    }
+    if (request->is_vote) {
+        vote_write(common->output, &run);
+    } else {
+        sum_write(common->output, &run, request->is_sum ? 0.0f : 1.0f / (float)run.sum.members);
     }
     free(run.workspace.data);
     free(run.sum.lanes);
     gw_input_file_close(&run.first_input);
-    return code;
+    return GW_CLI_OK;
 }

@@ -49,85 +49,68 @@ static const gw_command_line norms_line = {
 };
 
 /* The norms of one array. The state is read, not changed. */
-static int norms_of_tensor(const classic_request *request)
+static void norms_of_tensor(const classic_request *request)
 {
     static classic_tensor tensor;
-    gw_workspace workspace = {NULL, 0};
-    float *norms = NULL;
-    int code = classic_tensor_open(&tensor, request);
-    if (code != GW_CLI_OK) {
-        return code;
-    }
+    classic_tensor_open(&tensor, request);
     const uint64_t count = gw_classic_block_count(&tensor.classic, tensor.step.len);
-    code = classic_tensor_check_outputs(&tensor, request);
-    if (code == GW_CLI_OK) {
-        norms = gw_cli_alloc_array(count, sizeof *norms);
-        code = norms == NULL ? GW_CLI_IO
-                             : gw_cli_alloc_workspace(
-                                   gw_classic_workspace_size(&tensor.classic, &tensor.step), &workspace);
-    }
-    if (code == GW_CLI_OK) {
-        const gw_classic_source source = {tensor.in.values, tensor.residual, tensor.momentum, NULL};
-        const gw_status status = gw_classic_norms(&tensor.classic, &tensor.step, &source, norms, &workspace);
-        code = status == GW_OK ? gw_npy_save(request->common.output, GW_FP32, norms, count)
-                               : classic_fail(request->common.input, status);
-    }
+    float *norms = gw_cli_alloc_array(count, sizeof *norms);
+    const gw_workspace workspace =
+        gw_cli_alloc_workspace(gw_classic_workspace_size(&tensor.classic, &tensor.step));
+    const gw_classic_source source = {tensor.in.values, tensor.residual, tensor.momentum, NULL};
+    classic_must(request->common.input,
+                 gw_classic_norms(&tensor.classic, &tensor.step, &source, norms, &workspace));
+    gw_npy_save(request->common.output, GW_FP32, norms, count);
     free(norms);
     free(workspace.data);
     classic_tensor_close(&tensor);
-    return code;
 }
 
-/* Makes `maxima` the larger of itself and the file's norms. */
-static int norms_merge(const char *path, float **maxima, uint64_t *count)
+/* The larger of `maxima` and the file's norms; NULL: a copy of these. */
+static float *norms_merge(const char *path, float *maxima, uint64_t *count)
 {
     gw_npy npy;
-    int code = gw_npy_open(&npy, path, GW_NPY_U2_REFUSE);
-    if (code != GW_CLI_OK) {
-        return code;
+    gw_cli_must(gw_npy_open(&npy, path, GW_NPY_U2_REFUSE));
+    if (npy.dtype != GW_FP32 || (maxima != NULL && npy.len != *count)) {
+        gw_cli_fail(GW_CLI_BAD_DATA, path, "norms must be fp32 of the same number of blocks");
     }
-    if (npy.dtype != GW_FP32 || (*maxima != NULL && npy.len != *count)) {
-        code = gw_cli_error(GW_CLI_BAD_DATA, path, "norms must be fp32 of the same number of blocks");
-    } else if (*maxima == NULL) {
+    if (maxima == NULL) {
         *count = npy.len;
-        *maxima = gw_cli_alloc_array(npy.len, sizeof **maxima);
-        if (*maxima == NULL) {
-            code = GW_CLI_IO;
-        } else {
-            memset(*maxima, 0, (size_t)npy.len * sizeof **maxima);
-        }
+        maxima = gw_cli_alloc_array(npy.len, sizeof *maxima);
+        memset(maxima, 0, (size_t)npy.len * sizeof *maxima);
     }
     const float *norms = npy.values;
-    for (uint64_t i = 0; code == GW_CLI_OK && i < npy.len; i++) {
+    for (uint64_t i = 0; i < npy.len; i++) {
         if (!(norms[i] >= 0)) {
-            code = gw_cli_error(GW_CLI_BAD_DATA, path, "norm %llu is not a number of at least 0",
-                                (unsigned long long)i);
-        } else if (norms[i] > (*maxima)[i]) {
-            (*maxima)[i] = norms[i];
+            gw_cli_fail(GW_CLI_BAD_DATA, path, "norm %llu is not a number of at least 0",
+                        (unsigned long long)i);
         }
+        maxima[i] = norms[i] > maxima[i] ? norms[i] : maxima[i];
     }
     gw_npy_close(&npy);
-    return code;
+    return maxima;
 }
 
-static int norms_of_files(const classic_request *request)
+static void norms_of_files(const gw_request *request)
 {
     float *maxima = NULL;
     uint64_t count = 0;
-    int code = gw_cli_check_inputs(&request->common);
-    for (int i = 0; code == GW_CLI_OK && i < request->common.input_count; i++) {
-        code = norms_merge(request->common.inputs[i], &maxima, &count);
+    gw_cli_check_inputs(request);
+    for (int i = 0; i < request->input_count; i++) {
+        maxima = norms_merge(request->inputs[i], maxima, &count);
     }
-    if (code == GW_CLI_OK) {
-        code = gw_npy_save(request->common.output, GW_FP32, maxima, count);
-    }
+    gw_npy_save(request->output, GW_FP32, maxima, count);
     free(maxima);
-    return code;
 }
 
 int gw_cmd_classic_norms(int argc, char **argv)
 {
     classic_request *request = (classic_request *)classic_request_defaults();
     gw_command_line_parse(&norms_line, argc, argv, request);
-    return request->is_max ? norms_of_files(request) : norms_of_tensor(request);
+    if (request->is_max) {
+        norms_of_files(&request->common);
+    } else {
+        norms_of_tensor(request);
+    }
+    return GW_CLI_OK;
 }

@@ -3,8 +3,6 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include <string.h>
-
 #include "cmd.h"
 #include "cli_output.h"
 #include "norm_file.h"
@@ -34,68 +32,51 @@ static const gw_command_line norm_line = {
     {{"Configuration:", &thc_encode_group, NULL}},
 };
 
-static int max_of_files(const thc_request *a)
+static void max_of_files(const gw_request *request)
 {
-    norm_file all;
-    int code = norm_file_read(&all, a->common.input);
-
-    for (int i = 1; code == GW_CLI_OK && i < a->common.input_count; i++) {
-        norm_file next;
-        code = norm_file_read(&next, a->common.inputs[i]);
-        if (code == GW_CLI_OK && (next.transform != all.transform || next.block_log2 != all.block_log2 ||
-                                  next.count != all.count)) {
-            code =
-                gw_cli_error(GW_CLI_BAD_DATA, a->common.inputs[i],
-                             "another transform, block length or number of values than %s", a->common.input);
+    norm_file all = norm_file_read(request->input);
+    for (int i = 1; i < request->input_count; i++) {
+        norm_file next = norm_file_read(request->inputs[i]);
+        if (next.transform != all.transform || next.block_log2 != all.block_log2 || next.count != all.count) {
+            gw_cli_fail(GW_CLI_BAD_DATA, request->inputs[i],
+                        "another transform, block length or number of values than %s", request->input);
         }
-        if (code == GW_CLI_OK) {
-            gw_thc_norms_max(all.patterns, next.patterns, all.pattern_count);
-            all.merged += next.merged;
-        }
+        gw_thc_norms_max(all.patterns, next.patterns, all.pattern_count);
+        all.merged += next.merged;
         norm_file_free(&next);
     }
-    if (code == GW_CLI_OK) {
-        code = norm_file_write(&all, a->common.output);
-    }
+    norm_file_write(&all, request->output);
     norm_file_free(&all);
-    return code;
 }
 
-static int norms_of_array(const thc_request *a)
+static void norms_of_array(const thc_request *request)
 {
-    thc_array array;
-    norm_file file;
-    int code = thc_array_open(&array, a);
-
-    if (code != GW_CLI_OK) {
-        return code;
-    }
+    static thc_array array;
+    thc_array_open(&array, request);
     const gw_thc_options *options = gw_thc_options_of(&array.thc);
-    memset(&file, 0, sizeof file);
-    file.transform = (uint8_t)options->transform;
-    file.block_log2 = (uint8_t)options->block_log2;
-    file.count = array.in.len;
-    file.merged = 1;
+    norm_file file = {
+        .transform = (uint8_t)options->transform,
+        .block_log2 = (uint8_t)options->block_log2,
+        .count = array.in.len,
+        .merged = 1,
+    };
     array.range.rank = 0; /* norms do not depend on it */
-    code = thc_array_norms(&array, &file.patterns, &file.pattern_count);
-    if (code == GW_CLI_OK) {
-        code = norm_file_write(&file, a->common.output);
-    }
+    file.patterns = thc_array_norms(&array, &file.pattern_count);
+    norm_file_write(&file, request->common.output);
     norm_file_free(&file);
     thc_array_close(&array);
-    return code;
 }
 
 int gw_cmd_norm(int argc, char **argv)
 {
     thc_request *request = (thc_request *)thc_request_defaults();
     gw_command_line_parse(&norm_line, argc, argv, request);
-    int code = gw_cli_check_output(request->common.output, request->state_path);
-    if (code == GW_CLI_OK) {
-        code = gw_cli_check_inputs(&request->common);
+    gw_cli_must(gw_cli_check_output(request->common.output, request->state_path));
+    gw_cli_check_inputs(&request->common);
+    if (request->is_max) {
+        max_of_files(&request->common);
+    } else {
+        norms_of_array(request);
     }
-    if (code != GW_CLI_OK) {
-        return code;
-    }
-    return request->is_max ? max_of_files(request) : norms_of_array(request);
+    return GW_CLI_OK;
 }

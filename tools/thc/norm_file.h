@@ -21,9 +21,9 @@ typedef struct norm_file {
     uint32_t *patterns; /* malloc */
 } norm_file;
 
-/* Both return an exit code and print messages. */
-int norm_file_read(norm_file *file, const char *path);
-int norm_file_write(const norm_file *file, const char *path);
+/* Both end the process with a message if they fail. */
+norm_file norm_file_read(const char *path);
+void norm_file_write(const norm_file *file, const char *path);
 void norm_file_free(norm_file *file);
 
 #endif

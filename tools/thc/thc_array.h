@@ -17,13 +17,15 @@ typedef struct thc_array {
     float *error;       /* the state: an fp32 .npy of the array's length, zeros if the file does not exist */
 } thc_array;
 
-/* Both return an exit code and print messages; after a failure there is nothing to close. */
-int thc_array_open(thc_array *array, const thc_request *request);
-/* The patterns of all blocks, from malloc. */
-int thc_array_norms(const thc_array *array, uint32_t **patterns, size_t *pattern_count);
+/* Opens the request's input and state, or ends the process with a message; so it does if an output is an
+ * input. */
+void thc_array_open(thc_array *array, const thc_request *request);
 
-/* Writes the state, where there is one. Returns an exit code. */
-int thc_array_save_state(const thc_array *array);
+/* The patterns of all blocks, from malloc. */
+uint32_t *thc_array_norms(const thc_array *array, size_t *pattern_count);
+
+/* Writes the state, where there is one. */
+void thc_array_save_state(const thc_array *array);
 void thc_array_close(thc_array *array);
 
 #endif

@@ -215,20 +215,18 @@ static void print_lines(const char *name, json_t *o)
     }
 }
 
-int thc_inspect(const gw_request *request, const gw_input_file *input)
+void thc_inspect(const gw_request *request, const gw_input_file *input)
 {
     gw_thc_frame_info info;
     uint64_t bad = UINT64_MAX;
     const gw_thc_frame frame = {input->data, input->size, UINT64_MAX, GW_BACKEND_ALL};
     const gw_status status = gw_thc_frame_check(&frame, &info, &bad);
-    if (status != GW_OK) {
-        return thc_fail(input->name, status, bad);
-    }
+    thc_must(input->name, status, bad);
     json_t *o = frame_json(input->data, &info);
     if (request->json) {
-        return gw_cli_json_print(o);
+        gw_cli_must(gw_cli_json_print(o));
+    } else {
+        print_lines(input->name, o);
+        json_decref(o);
     }
-    print_lines(input->name, o);
-    json_decref(o);
-    return GW_CLI_OK;
 }

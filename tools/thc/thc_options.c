@@ -32,15 +32,16 @@ void thc_p_parse(struct argp_state *state, const gw_option *option, const char *
     }
 }
 
-int thc_fail(const char *file, gw_status status, uint64_t block)
+void thc_must(const char *file, gw_status status, uint64_t block)
 {
-    int code = status == GW_ERR_ARG || status == GW_ERR_OPTION ? GW_CLI_USAGE : GW_CLI_BAD_DATA;
-
-    if (block != UINT64_MAX) {
-        return gw_cli_error(code, file, "block %llu: %s (%s)", (unsigned long long)block,
-                            gw_status_message(status), gw_status_name(status));
+    const int code = status == GW_ERR_ARG || status == GW_ERR_OPTION ? GW_CLI_USAGE : GW_CLI_BAD_DATA;
+    if (status != GW_OK && block != UINT64_MAX) {
+        gw_cli_fail(code, file, "block %llu: %s (%s)", (unsigned long long)block, gw_status_message(status),
+                    gw_status_name(status));
     }
-    return gw_cli_error(code, file, "%s (%s)", gw_status_message(status), gw_status_name(status));
+    if (status != GW_OK) {
+        gw_cli_fail(code, file, "%s (%s)", gw_status_message(status), gw_status_name(status));
+    }
 }
 
 static void block_parse(struct argp_state *state, const gw_option *option, const char *text, void *block_log2)
@@ -102,53 +103,50 @@ gw_request *thc_request_defaults(void)
 }
 
 /* gw_thc_init(), with messages that name the command's options. */
-static int init_handle(gw_thc *thc, const gw_thc_options *options, double p)
+static void init_handle(gw_thc *thc, const gw_thc_options *options, double p)
 {
-    gw_status status = gw_thc_init(thc, options);
-
-    if (status == GW_OK) {
-        return GW_CLI_OK;
-    }
+    const gw_status status = gw_thc_init(thc, options);
     if (status == GW_ERR_OVERFLOW) {
-        return gw_cli_error(GW_CLI_USAGE, NULL,
-                            "%u workers with granularity %u: the sum could exceed lanes of %u bits (--lane)",
-                            options->worker_max, options->table.granularity, options->lane_bits);
+        gw_cli_fail(GW_CLI_USAGE, NULL,
+                    "%u workers with granularity %u: the sum could exceed lanes of %u bits (--lane)",
+                    options->worker_max, options->table.granularity, options->lane_bits);
     }
     if (status == GW_ERR_OPTION && options->error_feedback && options->transform == GW_THC_PLAIN) {
-        return gw_cli_error(GW_CLI_USAGE, NULL, "error feedback needs the rotation: --ef without --plain");
+        gw_cli_fail(GW_CLI_USAGE, NULL, "error feedback needs the rotation: --ef without --plain");
     }
     if (status == GW_ERR_OPTION && options->error_feedback && options->threshold_bits != 0) {
-        return gw_cli_error(GW_CLI_USAGE, NULL,
-                            "error feedback would grow without bound with %u bits and p %g: "
-                            "use a larger --p or more --bits",
-                            options->table.bits, p);
+        gw_cli_fail(GW_CLI_USAGE, NULL,
+                    "error feedback would grow without bound with %u bits and p %g: "
+                    "use a larger --p or more --bits",
+                    options->table.bits, p);
     }
-    return gw_cli_error(GW_CLI_USAGE, NULL, "no configuration of %u bits, granularity %u, p %g: %s",
-                        options->table.bits, options->table.granularity, p, gw_status_message(status));
+    if (status != GW_OK) {
+        gw_cli_fail(GW_CLI_USAGE, NULL, "no configuration of %u bits, granularity %u, p %g: %s",
+                    options->table.bits, options->table.granularity, p, gw_status_message(status));
+    }
 }
 
-int thc_request_init_handle(const thc_request *request, gw_dtype dtype, int error_feedback, gw_thc *thc)
+void thc_request_init_handle(const thc_request *request, gw_dtype dtype, gw_thc *thc)
 {
-    const gw_thc_goal goal = {request->bits, request->workers, request->lane_bits, error_feedback};
+    const gw_thc_goal goal = {request->bits, request->workers, request->lane_bits,
+                              request->state_path != NULL};
     gw_thc_plan plan;
     gw_status status = gw_thc_plan_make(&plan, &goal, thc_workspace());
-
     if (status != GW_OK) {
-        return gw_cli_error(GW_CLI_USAGE, NULL,
-                            "no configuration for %u workers, %u bits, lanes of %u bits: %s",
-                            request->workers, request->bits, request->lane_bits, gw_status_message(status));
+        gw_cli_fail(GW_CLI_USAGE, NULL, "no configuration for %u workers, %u bits, lanes of %u bits: %s",
+                    request->workers, request->bits, request->lane_bits, gw_status_message(status));
     }
     gw_thc_options options = plan.options;
-    double p = request->p > 0 ? request->p : plan.p;
-    unsigned granularity = request->granularity != 0 ? request->granularity : options.table.granularity;
+    const double p = request->p > 0 ? request->p : plan.p;
+    const unsigned granularity = request->granularity != 0 ? request->granularity : options.table.granularity;
     if (request->uniform) {
         options.table = gw_thc_table_uniform(request->bits);
     } else if (request->granularity != 0 || request->p > 0) {
         status = gw_thc_table_solve(request->bits, granularity, p, &options.table, NULL, thc_workspace());
     }
     if (status != GW_OK) {
-        return gw_cli_error(GW_CLI_USAGE, NULL, "no table of %u bits, granularity %u, p %g: %s",
-                            request->bits, granularity, p, gw_status_message(status));
+        gw_cli_fail(GW_CLI_USAGE, NULL, "no table of %u bits, granularity %u, p %g: %s", request->bits,
+                    granularity, p, gw_status_message(status));
     }
     options.threshold_bits = request->plain ? 0 : gw_thc_threshold_bits(p);
     options.transform = request->plain ? GW_THC_PLAIN : GW_THC_ROTATED;
@@ -159,7 +157,7 @@ int thc_request_init_handle(const thc_request *request, gw_dtype dtype, int erro
     options.checksum = request->checksum;
     options.seed = request->seed;
     options.job = request->job;
-    return init_handle(thc, &options, p);
+    init_handle(thc, &options, p);
 }
 
 const gw_workspace *thc_workspace(void)

@@ -17,8 +17,9 @@ void thc_p_parse(struct argp_state *state, const gw_option *option, const char *
 #define THC_NUMBER(member, lowest, highest)                                                                  \
     GW_INTEGER(thc_request, member, lowest, highest), .noun = "a number"
 
-/* Prints why a library call failed, with the bad block unless it is UINT64_MAX, and returns the exit code. */
-int thc_fail(const char *file, gw_status status, uint64_t block);
+/* Ends the process with a message, which names the bad block unless it is UINT64_MAX, unless a library call
+ * succeeded. */
+void thc_must(const char *file, gw_status status, uint64_t block);
 
 typedef struct thc_request {
     gw_request common;
@@ -50,8 +51,9 @@ gw_request *thc_request_defaults(void);
 /* The options of the library, for the commands that encode. */
 extern const gw_option_group thc_encode_group;
 
-/* A handle for a request; messages are printed. Returns an exit code. */
-int thc_request_init_handle(const thc_request *request, gw_dtype dtype, int error_feedback, gw_thc *thc);
+/* A handle for a request, with error feedback if it has a state. Ends the process with a message if there is
+ * none. */
+void thc_request_init_handle(const thc_request *request, gw_dtype dtype, gw_thc *thc);
 
 /* The values of a table as a list. */
 json_t *thc_table_json(const gw_thc_table *table);

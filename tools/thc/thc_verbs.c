@@ -51,72 +51,54 @@ static const gw_command_line compress_line = {
     {{"Configuration:", &thc_encode_group, NULL}},
 };
 
-static int tensor_open(gw_request *input)
+static void tensor_open(gw_request *input)
 {
     const thc_request *request = (const thc_request *)input;
-    int code = gw_cli_check_output(input->output, request->norms_path);
-    if (code == GW_CLI_OK) {
-        code = gw_cli_check_output(input->output, request->state_path);
-    }
-    return code == GW_CLI_OK ? thc_array_open(&array, request) : code;
+    gw_cli_must(gw_cli_check_output(input->output, request->norms_path));
+    gw_cli_must(gw_cli_check_output(input->output, request->state_path));
+    thc_array_open(&array, request);
 }
 
 /* Maxima from a norm file. */
-static int read_maxima(const char *path, uint32_t **maxima)
+static uint32_t *read_maxima(const char *path)
 {
     const gw_thc_options *options = gw_thc_options_of(&array.thc);
-    norm_file file;
-    int code = norm_file_read(&file, path);
-
-    if (code != GW_CLI_OK) {
-        return code;
-    }
+    const norm_file file = norm_file_read(path);
     if (file.transform != options->transform || file.block_log2 != options->block_log2 ||
         file.count != array.in.len || file.merged > options->worker_max) {
-        norm_file_free(&file);
-        return gw_cli_error(GW_CLI_BAD_DATA, path,
-                            "made for another transform, block length, number of values or more workers");
+        gw_cli_fail(GW_CLI_BAD_DATA, path,
+                    "made for another transform, block length, number of values or more workers");
     }
-    *maxima = file.patterns;
-    return GW_CLI_OK;
+    return file.patterns;
 }
 
-static int tensor_encode(gw_request *input, gw_buffer *dst)
+static gw_buffer tensor_encode(gw_request *input)
 {
-    const thc_request *request = (const thc_request *)input;
-    uint32_t *maxima = NULL;
+    const char *norms_path = ((const thc_request *)input)->norms_path;
     size_t pattern_count;
-    int code = request->norms_path != NULL ? read_maxima(request->norms_path, &maxima)
-                                           : thc_array_norms(&array, &maxima, &pattern_count);
-    if (code == GW_CLI_OK) {
-        frame.capacity = gw_thc_frame_bound(&array.thc, array.in.len);
-        frame.data = gw_cli_alloc(frame.capacity);
-        code = frame.data != NULL ? GW_CLI_OK : GW_CLI_IO;
+    uint64_t bad = UINT64_MAX;
+    uint32_t *maxima = norms_path != NULL ? read_maxima(norms_path) : thc_array_norms(&array, &pattern_count);
+    const gw_thc_source source = {.values = array.in.values, .error = array.error, .patterns = maxima};
+    frame.capacity = gw_thc_frame_bound(&array.thc, array.in.len);
+    frame.data = gw_cli_alloc(frame.capacity);
+    const gw_status status =
+        gw_thc_frame_encode(&array.thc, &array.range, &source, &frame, &bad, thc_workspace());
+    if (status == GW_ERR_STATE) {
+        gw_cli_fail(GW_CLI_BAD_DATA, norms_path, "block %llu: the maxima are below this array's own",
+                    (unsigned long long)bad);
     }
-    if (code == GW_CLI_OK) {
-        const gw_thc_source source = {.values = array.in.values, .error = array.error, .patterns = maxima};
-        uint64_t bad;
-        const gw_status status =
-            gw_thc_frame_encode(&array.thc, &array.range, &source, &frame, &bad, thc_workspace());
-        if (status == GW_ERR_STATE) {
-            code = gw_cli_error(GW_CLI_BAD_DATA, request->norms_path,
-                                "block %llu: the maxima are below this array's own", (unsigned long long)bad);
-        } else if (status != GW_OK) {
-            code = thc_fail(input->input, status, bad);
-        }
-    }
+    thc_must(input->input, status, bad);
     free(maxima);
-    *dst = frame;
-    return code;
+    return frame;
 }
 
-static int state_save(const gw_request *request)
+static void state_save(const gw_request *request)
 {
     (void)request;
-    return thc_array_save_state(&array);
+    thc_array_save_state(&array);
 }
 
-static int encode_report(const gw_request *request)
+static void encode_report(const gw_request *request)
 {
     const gw_thc_options *options = gw_thc_options_of(&array.thc);
     const uint64_t len = array.in.len;
@@ -129,7 +111,7 @@ static int encode_report(const gw_request *request)
                options->table.granularity, options->lane_bits);
         printf("  %zu bytes, %.3f bits a value: %.2f %% of fp32, %.2f %% of a bf16 wire\n", frame.size,
                8.0 * size / values, 25.0 * size / values, 50.0 * size / values);
-        return GW_CLI_OK;
+        return;
     }
     json_t *object = json_object();
     gw_cli_json_text(object, "command", "compress");
@@ -143,7 +125,7 @@ static int encode_report(const gw_request *request)
     gw_cli_json_count(object, "granularity", options->table.granularity);
     gw_cli_json_count(object, "workers", options->worker_max);
     gw_cli_json_count(object, "rank", array.range.rank);
-    return gw_cli_json_print(object);
+    gw_cli_must(gw_cli_json_print(object));
 }
 
 static void tensor_close(void)
@@ -173,7 +155,7 @@ static const gw_command_line decompress_line = {
 static const gw_input_file *received;
 static gw_thc_frame_info received_info;
 
-static int frame_open(gw_request *request, gw_input_file *input)
+static void frame_open(gw_request *request, gw_input_file *input)
 {
     (void)request;
     received = input;
@@ -181,30 +163,26 @@ static int frame_open(gw_request *request, gw_input_file *input)
     if (status == GW_OK && received_info.frame_size != input->size) { /* before memory is allocated */
         status = received_info.frame_size > input->size ? GW_ERR_SHORT : GW_ERR_TRAILING;
     }
-    return status == GW_OK ? GW_CLI_OK : thc_fail(input->name, status, UINT64_MAX);
+    thc_must(input->name, status, UINT64_MAX);
 }
 
-static int frame_decode(const gw_request *request, gw_atomic_file *output)
+static void frame_decode(const gw_request *request, gw_atomic_file *output)
 {
     const gw_thc_frame_info *info = &received_info;
     const gw_dtype dtype = info->options.dtype;
     const gw_thc_frame coded = {received->data, received->size, info->len, request->backends};
     gw_thc_target target = {.values = gw_cli_alloc_array(info->len, gw_dtype_size(dtype)),
                             .capacity = info->len};
-    if (target.values == NULL) {
-        return GW_CLI_IO;
-    }
     const gw_status status =
         gw_thc_frame_decode(&coded, ((const thc_request *)request)->mode, &target, thc_workspace());
-    const int code = status == GW_OK ? gw_npy_write(output, dtype, target.values, target.len)
-                                     : thc_fail(received->name, status, target.bad_block);
-    if (code == GW_CLI_OK && target.missing > 0) {
+    thc_must(received->name, status, target.bad_block);
+    gw_npy_write(output, dtype, target.values, target.len);
+    if (target.missing > 0) {
         gw_cli_note("%s: %llu of %llu blocks have no contributor and are zero (gradwire inspect lists them)",
                     received->name, (unsigned long long)target.missing,
                     (unsigned long long)info->block_count);
     }
     free(target.values);
-    return code;
 }
 
 const gw_codec_verbs gw_thc_verbs = {
