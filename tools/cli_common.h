@@ -47,7 +47,7 @@ int gw_cli_error_at(int exit_code, const char *file, uint64_t offset, const char
 
 /* For commands, of which a process runs one: the same, and the end of the process. The system frees and
  * closes what is left open; the temporary file of an output is removed (atomic_file.h). */
-_Noreturn void gw_cli_fail(int exit_code, const char *file, const char *format, ...)
+__attribute__((noreturn)) void gw_cli_fail(int exit_code, const char *file, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* Ends the process with this exit code unless it is GW_CLI_OK: its message has been printed. */
