@@ -81,9 +81,9 @@ class Gate:
                 if self.shut:
                     self._changed.notify_all()
 
-    def fail(self, error: BaseException) -> None:
-        """Everything under way, and all later calls, raise; on the other ranks too. An error with `on_all_ranks` is one
-        that these have raised at the same place in the order of operations; else they may wait for this rank."""
+    def fail(self, error: BaseException, *, alone: bool | None = None) -> None:
+        """Everything under way, and all later calls, raise; on the other ranks too. alone: these may wait for this one;
+        None: unless the error is `on_all_ranks`, which all raise at the same place in the order of operations."""
         mine = threading.get_ident()
         with self._changed:
             if self.error is not None or self._failing == mine:
@@ -95,17 +95,22 @@ class Gate:
                 return
             self._failing, self.shut = mine, True
         try:
-            if self.shared or not getattr(error, "on_all_ranks", False):
+            if not getattr(error, "on_all_ranks", False) if alone is None else alone:
                 error = self._tell(collective_error(error, ""))
+            elif self.shared:
+                self._break()
         finally:
             self._end_with(error)
 
     def _tell(self, error: BaseException) -> BaseException:
         """The others learn of it at once. What is raised here says, if one can, which rank is at fault."""
         finding = self._transport.tell(error)
+        self._break()
+        return self._transport.resolve(error, finding)
+
+    def _break(self) -> None:
         for call in self.on_break:
             call()
-        return self._transport.resolve(error, finding)
 
     def _end_with(self, error: BaseException) -> None:
         with self._changed:

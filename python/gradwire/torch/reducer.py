@@ -142,8 +142,9 @@ class CodecHook(Hook):
         self.gate = gate
 
     def _failed(self, error: BaseException) -> None:
-        """Of a thread."""
-        self.gate.fail(error)
+        """Of a thread. With a shared gate what all ranks raise at the same place may leave one waiting for another
+        codec."""
+        self.gate.fail(error, alone=True if self.gate.shared else None)
 
     def _workers(self) -> list[Worker]:
         raise NotImplementedError
