@@ -4,7 +4,7 @@
     bench/gcomp/results_gcomp_dial.py            says whether page and plot are those of the tables
     bench/gcomp/results_gcomp_dial.py --write    writes them
     bench/gcomp/results_gcomp_dial.py --others SNAPSHOT.json...
-                                                 prints the rows of zfp and SZ3 (pip install zfpy==1.0.1 pysz==1.1.0 numpy)
+                                                 prints the rows of zfp and SZ3 (zfpy 1.0.1, pysz 1.1.0, NumPy)
 
 bench/gcomp/results_gcomp runs all of it.
 """
