@@ -11,9 +11,9 @@
  *   ABOVE_ZERO(x)          the larger of x and 0, NaN where x is
  *   LESSER(x, y)           x where it is less than y, else y: also where either is NaN
  *   IS_EQUAL IS_LESS IS_LESS_EQUAL   false where either is NaN
- *   IS_NAN
+ *   IS_NAN(x)
  *   DIFFER(x, y)           where the signs differ
- *   IS_NOT_0(x)            where any bit is set
+ *   IS_NOT_0(x)            of x that is never -0 or subnormal; true for NaN
  *   BOTH(a, b) EITHER(a, b) BUT(a, b)   of flags; BUT: a and not b
  *   CLEAR(flags, x)        0 where they are set, else x
  *   PICK(flags, x, y)      x where they are set, else y

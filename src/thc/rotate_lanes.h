@@ -5,8 +5,11 @@
  *   floats, floors, sign_word   a register of fp32; of what a window compares with; 16 or 32 sign bits
  *   LANES                  of a register
  *   CHUNK_LEN              values that fit into registers together, at least 64, the least block
- *   FIRST_STEP             1, or 2 with 16 registers: those that the first stride beyond inner_strides()
- * spans COUNT_MAX              4 or 8 LOAD STORE ADD SUB, SCALE(x)   the number x in all lanes
+ *   FIRST_STEP             registers that the first stride beyond inner_strides() spans: 1, or 2 with 16
+ *                          registers
+ *   COUNT_MAX              4 or 8
+ *   LOAD STORE ADD SUB
+ *   SCALE(x)               the number x in all lanes
  *   FLOORS(floor_bits), WINDOW(x, floors, scale)   gw_thc_window()
  *   negate_some(x, signs, i)   static functions: register i of values whose signs begin at signs[0], negated
  *                              where its bits are set
