@@ -85,7 +85,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                (gw_plan_decode)(shape >> 6 & 1),
                                0,
                                0};
-    problem.group_elems_max = (shape & 128) != 0 ? number(&reader) : 0;
+    problem.group_len_max = (shape & 128) != 0 ? number(&reader) : 0;
     for (uint32_t m = 0; m < problem.method_count; m++) {
         s.methods[m].enc = curve(&reader, s.table_x[m][0], s.table_y[m][0]);
         s.methods[m].net = curve(&reader, s.table_x[m][1], s.table_y[m][1]);
@@ -107,7 +107,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         }
     }
     for (uint32_t i = 0; i < problem.tensor_count; i++) {
-        s.tensors[i].elems = number(&reader);
+        s.tensors[i].len = number(&reader);
         s.tensors[i].bwd = number(&reader);
         s.tensors[i].forbidden = gw_fuzz_u8(&reader) & 3;
     }

@@ -85,7 +85,7 @@ struct gw_runtime_task {
 GW_API GW_MUST_CHECK gw_status gw_runtime_submit(gw_runtime *runtime, gw_runtime_task *task);
 
 /* Runs the most urgent task in the calling thread, with the caller's workspace, and returns 1; 0 if none is
- * queued. */
+ * queued. Tasks of exchanges need gw_gcomp_workspace_size() of their codecs. */
 GW_API int gw_runtime_work(gw_runtime *runtime, const gw_workspace *workspace);
 
 /* Takes all tasks of an owner out of the queue and returns their number. Those that run already go on. */
@@ -206,7 +206,9 @@ GW_API GW_MUST_CHECK gw_status gw_exchange_map_words(const gw_exchange *exchange
 typedef enum gw_exchange_flags {
     GW_EXCHANGE_FALLBACK = 1, /* use the fallback codec */
     GW_EXCHANGE_SCATTER = 2,  /* reduce-scatter: stop at the sum, which the owner gets; no SHARE */
-    GW_EXCHANGE_SAMPLE = 4    /* measure the errors of fp32 contributions */
+    /* measure the errors of fp32 contributions. That needs (4 << chunk_log2) + 4 bytes of workspace more;
+     * pieces whose task has less are not counted */
+    GW_EXCHANGE_SAMPLE = 4
 } gw_exchange_flags;
 
 /* What one operation works on. Set to zeros, then fill in. */
@@ -260,7 +262,8 @@ typedef struct gw_exchange_stats {
 } gw_exchange_stats;
 GW_API void gw_exchange_stats_get(gw_exchange *exchange, gw_exchange_stats *stats);
 
-/* The structs of this header for callers in other languages, as gw_abi_structs() has the library's. */
+/* As gw_abi_version() and gw_abi_structs(), for the structs of this header. */
+GW_API uint32_t gw_runtime_abi_version(void);
 GW_API const gw_abi_struct *gw_runtime_abi_structs(size_t *count);
 
 #ifdef __cplusplus

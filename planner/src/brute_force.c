@@ -24,7 +24,7 @@ static int small_enough(const gw_plan_problem *problem)
 /* The last group of a partial plan. */
 typedef struct brute_group {
     gw_serial_clock clock; /* before this group */
-    int64_t elems;         /* of tensors first..end-1 */
+    int64_t len;           /* of tensors first..end-1 */
     gw_plan_tick bwd;
     int64_t error; /* of the groups before */
     uint32_t first, end, method, forbidden;
@@ -33,7 +33,7 @@ typedef struct brute_group {
 static void add_tensor(brute_group *group, const gw_plan_tensor *tensor)
 {
     group->end++;
-    group->elems += tensor->elems;
+    group->len += tensor->len;
     group->bwd += tensor->bwd;
     group->forbidden |= tensor->forbidden;
     group->method = 0;
@@ -50,13 +50,13 @@ static brute_group open_group(const gw_plan_problem *problem, uint32_t first, co
 /* Error of the groups up to this one. */
 static int64_t error_after(const gw_plan_problem *problem, const brute_group *group)
 {
-    return group->error + problem->methods[group->method].error * group->elems;
+    return group->error + problem->methods[group->method].error * group->len;
 }
 
 static int group_allowed(const gw_plan_problem *problem, const brute_group *group)
 {
     return (group->forbidden >> group->method & 1u) == 0 &&
-           (problem->group_elems_max == 0 || group->elems <= problem->group_elems_max) &&
+           (problem->group_len_max == 0 || group->len <= problem->group_len_max) &&
            (problem->error_max == 0 || error_after(problem, group) <= problem->error_max);
 }
 
@@ -88,7 +88,7 @@ static uint32_t search(const gw_plan_problem *problem, gw_plan_group *best_group
             continue;
         }
         gw_serial_clock clock = top->clock;
-        gw_serial_group(&clock, &problem->methods[top->method], top->bwd, top->elems);
+        gw_serial_group(&clock, &problem->methods[top->method], top->bwd, top->len);
         if (top->end < n) {
             stack[++depth] = open_group(problem, top->end, &clock, error_after(problem, top));
             continue;

@@ -27,7 +27,7 @@
 int gw_fuse_affine_applies(const gw_plan_problem *problem, int net_may_bend)
 {
     const gw_plan_method *method = &problem->methods[0];
-    return problem->method_count == 1 && problem->group_elems_max == 0 && method->device == GW_PLAN_GPU &&
+    return problem->method_count == 1 && problem->group_len_max == 0 && method->device == GW_PLAN_GPU &&
            method->owner_count == 0 && method->enc.kind == GW_PLAN_COST_AFFINE &&
            gw_cost_is_zero(&method->dec) && gw_cost_is_zero(&method->dec_more) &&
            (net_may_bend || method->net.kind == GW_PLAN_COST_AFFINE);
@@ -66,7 +66,7 @@ static void layer_linear(const affine_state *s, uint32_t j, uint32_t *parent)
     for (uint32_t k = j; k <= s->n; k++) {
         uint32_t i = k - 1;
         gw_plan_tick f = s->prev[i];
-        gw_plan_tick v = f - b_g * s->sums.elems[i];
+        gw_plan_tick v = f - b_g * s->sums.len[i];
         while (size > 0 && s->prev[s->stack[size - 1]] >= f) {
             size--;
         }
@@ -90,13 +90,13 @@ static void layer_linear(const affine_state *s, uint32_t j, uint32_t *parent)
         uint32_t from = 0;
         if (reached > 0) {
             from = s->stack[reached - 1];
-            best = e - b_g * s->sums.elems[from];
+            best = e - b_g * s->sums.len[from];
         }
         if (front < back && s->value[s->deque[front]] < best) {
             best = s->value[s->deque[front]];
             from = s->stack[s->deque[front]];
         }
-        s->next[k] = best + a_g + b_g * s->sums.elems[k];
+        s->next[k] = best + a_g + b_g * s->sums.len[k];
         parent[k] = from;
     }
 }
@@ -109,7 +109,7 @@ static void layer_quadratic(const affine_state *s, uint32_t j, uint32_t *parent)
         uint32_t from = 0;
         for (uint32_t i = j - 1; i < k; i++) {
             gw_plan_tick end =
-                gw_tick_max(s->prev[i], e) + gw_cost_at(&s->method->net, s->sums.elems[k] - s->sums.elems[i]);
+                gw_tick_max(s->prev[i], e) + gw_cost_at(&s->method->net, s->sums.len[k] - s->sums.len[i]);
             if (end < best) {
                 best = end;
                 from = i;
@@ -124,7 +124,7 @@ static void layer_quadratic(const affine_state *s, uint32_t j, uint32_t *parent)
 static void layer_first(const affine_state *s, uint32_t *parent)
 {
     for (uint32_t k = 1; k <= s->n; k++) {
-        s->next[k] = s->ready_base[k] + s->method->enc.a + gw_cost_at(&s->method->net, s->sums.elems[k]);
+        s->next[k] = s->ready_base[k] + s->method->enc.a + gw_cost_at(&s->method->net, s->sums.len[k]);
         parent[k] = 0;
     }
 }
@@ -148,7 +148,7 @@ static int open_state(const gw_plan_problem *problem, gw_arena *arena, affine_st
         return 0;
     }
     for (size_t i = 0; i <= n; i++) {
-        s->ready_base[i] = s->sums.bwd[i] + s->method->enc.b * s->sums.elems[i];
+        s->ready_base[i] = s->sums.bwd[i] + s->method->enc.b * s->sums.len[i];
     }
     s->prev[0] = 0;
     s->parents = (uint32_t *)(void *)(arena->base + arena->used);
@@ -161,7 +161,7 @@ static gw_status fill_layers(affine_state *s, int quadratic, gw_plan_cert *cert,
 {
     const uint32_t n = s->n;
     const size_t row = (size_t)n + 1;
-    gw_plan_tick last_net = gw_cost_at(&s->method->net, s->sums.elems[n] - s->sums.elems[n - 1]);
+    gw_plan_tick last_net = gw_cost_at(&s->method->net, s->sums.len[n] - s->sums.len[n - 1]);
     cert->makespan = INT64_MAX;
     cert->labels = 0;
     for (uint32_t j = 1; j <= n; j++) {

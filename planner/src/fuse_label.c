@@ -27,9 +27,9 @@ static int open_errors(const gw_plan_problem *problem, gw_arena *arena, gw_label
     least[n] = 0;
     most[n] = 0;
     for (uint32_t k = n; k-- > 0;) {
-        const int64_t elems = problem->tensors[k].elems;
-        least[k] = least[k + 1] + (elems > 0 ? gw_plan_error_min(problem, k) : 0);
-        most[k] = most[k + 1] + largest * elems;
+        const int64_t len = problem->tensors[k].len;
+        least[k] = least[k + 1] + (len > 0 ? gw_plan_error_min(problem, k) : 0);
+        most[k] = most[k + 1] + largest * len;
     }
     source->error_least = least;
     source->error_most = most;
@@ -45,7 +45,7 @@ static int open_source(const gw_plan_problem *problem, gw_arena *arena, gw_label
     }
     source->tensor_count = problem->tensor_count;
     source->bwd_sum = sums.bwd;
-    source->elems_sum = sums.elems;
+    source->len_sum = sums.len;
     source->decode = problem->decode;
     source->has_cpu = 0;
     source->has_tail = 0;
@@ -83,8 +83,8 @@ static gw_plan_tick first_plan(const gw_plan_problem *problem, gw_plan *plan)
         for (int64_t mib = 0; mib <= 64; mib = mib == 0 ? 1 : 2 * mib) {
             gw_plan_tick makespan;
             int64_t cap = mib << 18; /* float32 elements per MiB */
-            const gw_plan_bucket_rule rule = {m, cap, cap, problem->group_elems_max > 0};
-            if (problem->group_elems_max > 0 && cap > problem->group_elems_max) {
+            const gw_plan_bucket_rule rule = {m, cap, cap, problem->group_len_max > 0};
+            if (problem->group_len_max > 0 && cap > problem->group_len_max) {
                 break;
             }
             if (gw_bucket_fill(problem, &rule, plan) == GW_OK &&
@@ -223,11 +223,11 @@ static int best_rate(const error_search *s)
 static int64_t search_with_fees(error_search *s, const gw_plan_limits *limits)
 {
     const gw_plan_problem *problem = s->source.problem;
-    const int64_t elems = s->source.elems_sum[problem->tensor_count];
+    const int64_t len = s->source.len_sum[problem->tensor_count];
     s->source.error_least = NULL;
     s->source.error_most = NULL;
     for (uint32_t m = 0; m < problem->method_count; m++) {
-        const int coarse = elems > 0 && problem->methods[m].error > problem->error_max / elems;
+        const int coarse = len > 0 && problem->methods[m].error > problem->error_max / len;
         s->source.masked |= coarse ? UINT32_C(1) << m : 0;
     }
     (void)try_search(s);

@@ -38,9 +38,9 @@ struct gw_bound_line {
     weights weight;
 };
 
-static int64_t elems_of(const gw_label_source *source, uint32_t first, uint32_t end)
+static int64_t len_of(const gw_label_source *source, uint32_t first, uint32_t end)
 {
-    return source->tree == NULL ? source->elems_sum[end] - source->elems_sum[first] : 0;
+    return source->tree == NULL ? source->len_sum[end] - source->len_sum[first] : 0;
 }
 
 /* Lists the vectors of all steps that start at `first` into b->row; returns the end boundary after the last
@@ -55,8 +55,8 @@ static uint32_t list_row(gw_bounds *b, uint32_t first)
     for (; end <= n; end++) {
         if (source->tree == NULL) {
             forbidden |= source->problem->tensors[end - 1].forbidden;
-            int64_t cap = source->problem->group_elems_max;
-            if (cap > 0 && source->elems_sum[end] - source->elems_sum[first] > cap) {
+            int64_t cap = source->problem->group_len_max;
+            if (cap > 0 && source->len_sum[end] - source->len_sum[first] > cap) {
                 break;
             }
         } else if (end > first + 1) {
@@ -69,7 +69,7 @@ static uint32_t list_row(gw_bounds *b, uint32_t first)
         }
         b->row_first[end - first - 1] = used;
         for (uint32_t v = 0; v < count; v++) {
-            b->row_fee[used] = gw_label_fee(source, b->rate, vectors[v].option, elems_of(source, first, end));
+            b->row_fee[used] = gw_label_fee(source, b->rate, vectors[v].option, len_of(source, first, end));
             b->row[used++] = vectors[v];
         }
     }

@@ -7,13 +7,12 @@
 
 #include "wide.h"
 
-gw_plan_tick gw_label_fee(const gw_label_source *source, int64_t rate, uint32_t method, int64_t elems)
+gw_plan_tick gw_label_fee(const gw_label_source *source, int64_t rate, uint32_t method, int64_t len)
 {
     if (rate == 0) {
         return 0;
     }
-    const gw_plan_tick fee =
-        gw_mul_shift(source->problem->methods[method].error * elems, rate, GW_RATE_SHIFT);
+    const gw_plan_tick fee = gw_mul_shift(source->problem->methods[method].error * len, rate, GW_RATE_SHIFT);
     return gw_tick_min(fee, GW_PLAN_TICK_MAX / 16 / source->tensor_count);
 }
 
@@ -26,7 +25,7 @@ uint32_t gw_label_vectors(const gw_label_source *source, uint32_t first, uint32_
         return source->tree->class_first[class_index + 1] - source->tree->class_first[class_index];
     }
     const gw_plan_problem *problem = source->problem;
-    int64_t elems = source->elems_sum[end] - source->elems_sum[first];
+    int64_t len = source->len_sum[end] - source->len_sum[first];
     uint32_t count = 0;
     forbidden |= source->masked;
     for (uint32_t m = 0; m < problem->method_count; m++) {
@@ -34,9 +33,9 @@ uint32_t gw_label_vectors(const gw_label_source *source, uint32_t first, uint32_
             continue;
         }
         gw_plan_vector *vector = &scratch[count++];
-        gw_method_vector(&problem->methods[m], elems, vector);
+        gw_method_vector(&problem->methods[m], len, vector);
         vector->option = m;
-        vector->net += gw_label_fee(source, source->net_rate, m, elems);
+        vector->net += gw_label_fee(source, source->net_rate, m, len);
     }
     *vectors = scratch;
     return count;

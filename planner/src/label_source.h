@@ -22,8 +22,8 @@ typedef struct gw_label_source {
     uint32_t vector_count_max; /* most vectors a step can have */
     /* fused groups (tree == NULL) */
     const gw_plan_problem *problem;
-    uint32_t masked;          /* bit m set: method m is not used */
-    const int64_t *elems_sum; /* [tensor_count + 1] */
+    uint32_t masked;        /* bit m set: method m is not used */
+    const int64_t *len_sum; /* [tensor_count + 1] */
     /* [tensor_count + 1] least and largest error of the tensors from k on; NULL: no bound of errors */
     const int64_t *error_least;
     const int64_t *error_most;
@@ -38,7 +38,7 @@ typedef struct gw_label_source {
 #define GW_RATE_SHIFT 24
 
 /* Price of a message's error, capped so that sums fit. */
-gw_plan_tick gw_label_fee(const gw_label_source *source, int64_t rate, uint32_t method, int64_t elems);
+gw_plan_tick gw_label_fee(const gw_label_source *source, int64_t rate, uint32_t method, int64_t len);
 
 /* Vectors of the step first..end-1; forbidden is the union over its tensors. */
 uint32_t gw_label_vectors(const gw_label_source *source, uint32_t first, uint32_t end, uint32_t forbidden,

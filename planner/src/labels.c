@@ -82,8 +82,8 @@ static int step_allowed(const gw_label_source *source, uint32_t first, uint32_t 
         return first + 1 == end;
     }
     *forbidden |= source->problem->tensors[first].forbidden;
-    int64_t cap = source->problem->group_elems_max;
-    return cap == 0 || source->elems_sum[end] - source->elems_sum[first] <= cap;
+    int64_t cap = source->problem->group_len_max;
+    return cap == 0 || source->len_sum[end] - source->len_sum[first] <= cap;
 }
 
 /* Appends a step to a partial schedule. */
@@ -286,7 +286,7 @@ static void add_path(engine *g, const label *last)
 static int add_error(const gw_label_source *source, uint32_t first, uint32_t k, uint32_t method, int64_t *x)
 {
     const int64_t limit = source->problem->error_max;
-    *x += source->problem->methods[method].error * (source->elems_sum[k] - source->elems_sum[first]);
+    *x += source->problem->methods[method].error * (source->len_sum[k] - source->len_sum[first]);
     if (*x + source->error_least[k] > limit) {
         return 0;
     }

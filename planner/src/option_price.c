@@ -248,20 +248,20 @@ static gw_status price_op(payload *p, uint8_t op, gw_plan_job *job)
 }
 
 gw_status gw_plan_option_price(const gw_plan_option *option, const gw_plan_codec *codec,
-                               const gw_plan_cluster *cluster, int64_t elems, gw_plan_job *job)
+                               const gw_plan_cluster *cluster, int64_t len, gw_plan_job *job)
 {
     gw_status status = option == NULL || job == NULL ? GW_ERR_ARG : gw_price_check(codec, cluster);
     if (status != GW_OK) {
         return status;
     }
-    if (elems < 0 || elems > GW_PLAN_TICK_MAX) {
-        return elems < 0 ? GW_ERR_NEGATIVE : GW_ERR_TICKS;
+    if (len < 0 || len > GW_PLAN_TICK_MAX) {
+        return len < 0 ? GW_ERR_NEGATIVE : GW_ERR_TICKS;
     }
     if (option->op_count == 0 || option->op_count > GW_PLAN_OPTION_OPS_MAX) {
         return GW_ERR_ARG;
     }
     gw_plan_job priced = {0, 0, {{0, 0, 0, 0, 0}}};
-    payload p = {codec, cluster, elems, {elems, elems, elems}, 0, 0, 0, 1, 0};
+    payload p = {codec, cluster, len, {len, len, len}, 0, 0, 0, 1, 0};
     for (uint32_t i = 0; i < option->op_count && status == GW_OK; i++) {
         status = price_op(&p, option->ops[i], &priced);
     }

@@ -99,25 +99,25 @@ static int64_t mul_div(int64_t a, int64_t b, int64_t c)
 }
 
 /* mul_div()'s c is at most 2^58: gw_plan_cost_check(). */
-gw_plan_tick gw_cost_table_at(const gw_plan_cost *cost, int64_t elems)
+gw_plan_tick gw_cost_table_at(const gw_plan_cost *cost, int64_t len)
 {
     const int64_t *x = cost->table_x;
     const gw_plan_tick *y = cost->table_y;
-    uint32_t len = cost->table_len;
-    if (elems <= x[0] || len == 1) {
+    uint32_t rows = cost->table_len;
+    if (len <= x[0] || rows == 1) {
         return y[0];
     }
-    uint32_t low = 0; /* invariant: x[low] <= elems, segment low .. low + 1 exists */
-    uint32_t high = len - 1;
+    uint32_t low = 0; /* invariant: x[low] <= len, segment low .. low + 1 exists */
+    uint32_t high = rows - 1;
     while (high - low > 1) {
         uint32_t middle = low + (high - low) / 2;
-        if (x[middle] <= elems) {
+        if (x[middle] <= len) {
             low = middle;
         } else {
             high = middle;
         }
     }
-    int64_t part = mul_div(elems - x[low], y[high] - y[low], x[high] - x[low]);
+    int64_t part = mul_div(len - x[low], y[high] - y[low], x[high] - x[low]);
     return part > INT64_MAX - y[low] ? INT64_MAX : y[low] + part;
 }
 
@@ -129,18 +129,18 @@ static int64_t mul_add(int64_t a, int64_t b, int64_t x)
     return b * x > INT64_MAX - a ? INT64_MAX : a + b * x;
 }
 
-gw_plan_tick gw_plan_cost_eval(const gw_plan_cost *cost, int64_t elems)
+gw_plan_tick gw_plan_cost_eval(const gw_plan_cost *cost, int64_t len)
 {
     switch (cost->kind) {
     case GW_PLAN_COST_AFFINE:
-        return mul_add(cost->a, cost->b, elems);
+        return mul_add(cost->a, cost->b, len);
     case GW_PLAN_COST_MAXLIN:
-        return gw_tick_max(cost->a, mul_add(0, cost->b, elems));
+        return gw_tick_max(cost->a, mul_add(0, cost->b, len));
     case GW_PLAN_COST_HINGE:
-        return elems > cost->t ? mul_add(cost->a, cost->b, elems - cost->t) : cost->a;
+        return len > cost->t ? mul_add(cost->a, cost->b, len - cost->t) : cost->a;
     case GW_PLAN_COST_TABLE:
     default:
-        return gw_cost_table_at(cost, elems);
+        return gw_cost_table_at(cost, len);
     }
 }
 

@@ -18,21 +18,21 @@ static inline gw_plan_tick gw_tick_min(gw_plan_tick a, gw_plan_tick b)
 }
 
 /* Slow path of gw_cost_at(): the table. */
-gw_plan_tick gw_cost_table_at(const gw_plan_cost *cost, int64_t elems);
+gw_plan_tick gw_cost_table_at(const gw_plan_cost *cost, int64_t len);
 
 /* Curve value without overflow checks: gw_plan_problem_check() has bounded a + b * (sum of all elements). */
-static inline gw_plan_tick gw_cost_at(const gw_plan_cost *cost, int64_t elems)
+static inline gw_plan_tick gw_cost_at(const gw_plan_cost *cost, int64_t len)
 {
     switch (cost->kind) {
     case GW_PLAN_COST_AFFINE:
-        return cost->a + cost->b * elems;
+        return cost->a + cost->b * len;
     case GW_PLAN_COST_MAXLIN:
-        return gw_tick_max(cost->a, cost->b * elems);
+        return gw_tick_max(cost->a, cost->b * len);
     case GW_PLAN_COST_HINGE:
-        return cost->a + (elems > cost->t ? cost->b * (elems - cost->t) : 0);
+        return cost->a + (len > cost->t ? cost->b * (len - cost->t) : 0);
     case GW_PLAN_COST_TABLE:
     default:
-        return gw_cost_table_at(cost, elems);
+        return gw_cost_table_at(cost, len);
     }
 }
 

@@ -8,22 +8,22 @@
 
 /* Checks a group of a plan that has covered tensors up to `next`; sums its elements and backprop time. */
 static gw_status group_sums(const gw_plan_problem *problem, const gw_plan_group *group, uint32_t next,
-                            int64_t *elems, gw_plan_tick *bwd)
+                            int64_t *len, gw_plan_tick *bwd)
 {
     if (group->first != next || group->tensor_count == 0 ||
         group->tensor_count > problem->tensor_count - next || group->method >= problem->method_count) {
         return GW_ERR_PLAN;
     }
-    *elems = 0;
+    *len = 0;
     *bwd = 0;
     for (uint32_t i = next; i < next + group->tensor_count; i++) {
-        *elems += problem->tensors[i].elems;
+        *len += problem->tensors[i].len;
         *bwd += problem->tensors[i].bwd;
         if ((problem->tensors[i].forbidden >> group->method & 1u) != 0) {
             return GW_ERR_PLAN;
         }
     }
-    if (problem->group_elems_max > 0 && *elems > problem->group_elems_max) {
+    if (problem->group_len_max > 0 && *len > problem->group_len_max) {
         return GW_ERR_PLAN;
     }
     return GW_OK;
@@ -42,15 +42,15 @@ gw_status gw_plan_eval(const gw_plan_problem *problem, const gw_plan *plan, gw_p
     uint32_t next = 0;
     int64_t error = 0;
     for (uint32_t j = 0; j < plan->group_count; j++) {
-        int64_t elems;
+        int64_t len;
         gw_plan_tick bwd;
-        status = group_sums(problem, &plan->groups[j], next, &elems, &bwd);
+        status = group_sums(problem, &plan->groups[j], next, &len, &bwd);
         if (status != GW_OK) {
             return status;
         }
-        gw_serial_group(&clock, &problem->methods[plan->groups[j].method], bwd, elems);
+        gw_serial_group(&clock, &problem->methods[plan->groups[j].method], bwd, len);
         next += plan->groups[j].tensor_count;
-        error += problem->methods[plan->groups[j].method].error * elems;
+        error += problem->methods[plan->groups[j].method].error * len;
     }
     if (next != problem->tensor_count || (problem->error_max > 0 && error > problem->error_max)) {
         return GW_ERR_PLAN;
@@ -68,22 +68,22 @@ static void add_stage(gw_plan_job *job, gw_plan_tick duration, gw_plan_resource 
     }
 }
 
-/* The stages of a group of `elems` elements. */
-static void add_stages(gw_plan_job *job, const gw_plan_method *method, int64_t elems)
+/* The stages of a group of `len` elements. */
+static void add_stages(gw_plan_job *job, const gw_plan_method *method, int64_t len)
 {
     const int on_cpu = method->device == GW_PLAN_CPU;
     const gw_plan_resource encoder = on_cpu ? GW_PLAN_ON_CPU : GW_PLAN_ON_GPU;
     const gw_plan_resource adder = on_cpu ? GW_PLAN_ON_CPU_SUM : GW_PLAN_ON_GPU;
     const gw_plan_resource decoder = on_cpu ? GW_PLAN_ON_CPU_DECODE : GW_PLAN_ON_GPU;
-    const gw_plan_tick host = on_cpu ? gw_cost_at(&method->host, elems) : 0;
+    const gw_plan_tick host = on_cpu ? gw_cost_at(&method->host, len) : 0;
     add_stage(job, host, encoder, GW_PLAN_SPAN_COPY);
-    add_stage(job, gw_cost_at(&method->enc, elems), encoder, GW_PLAN_SPAN_ENCODE);
-    add_stage(job, gw_cost_at(&method->net, elems), GW_PLAN_ON_INTER, GW_PLAN_SPAN_NETWORK);
+    add_stage(job, gw_cost_at(&method->enc, len), encoder, GW_PLAN_SPAN_ENCODE);
+    add_stage(job, gw_cost_at(&method->net, len), GW_PLAN_ON_INTER, GW_PLAN_SPAN_NETWORK);
     if (method->owner_count > 0) {
-        add_stage(job, gw_method_sum(method, elems), adder, GW_PLAN_SPAN_SUM);
-        add_stage(job, gw_cost_at(&method->gather, elems), GW_PLAN_ON_INTER, GW_PLAN_SPAN_NETWORK);
+        add_stage(job, gw_method_sum(method, len), adder, GW_PLAN_SPAN_SUM);
+        add_stage(job, gw_cost_at(&method->gather, len), GW_PLAN_ON_INTER, GW_PLAN_SPAN_NETWORK);
     }
-    add_stage(job, gw_cost_at(&method->dec, elems) + gw_cost_at(&method->dec_more, elems), decoder,
+    add_stage(job, gw_cost_at(&method->dec, len) + gw_cost_at(&method->dec_more, len), decoder,
               GW_PLAN_SPAN_DECODE);
     add_stage(job, host, decoder, GW_PLAN_SPAN_COPY);
 }
@@ -102,13 +102,13 @@ gw_status gw_plan_jobs(const gw_plan_problem *problem, const gw_plan *plan, gw_p
     uint32_t next = 0;
     for (uint32_t j = 0; j < plan->group_count; j++) {
         const gw_plan_method *method = &problem->methods[plan->groups[j].method];
-        int64_t elems = 0;
+        int64_t len = 0;
         gw_plan_job *job = &jobs[j];
         job->bwd = 0;
         job->stage_count = 0;
-        (void)group_sums(problem, &plan->groups[j], next, &elems, &job->bwd);
+        (void)group_sums(problem, &plan->groups[j], next, &len, &job->bwd);
         next += plan->groups[j].tensor_count;
-        add_stages(job, method, elems);
+        add_stages(job, method, len);
     }
     return GW_OK;
 }

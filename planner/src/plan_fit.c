@@ -74,7 +74,7 @@ static void consider(fit_search *search, const gw_plan_cost *cost)
     }
     for (size_t i = 0; i < search->count; i++) {
         double y = (double)search->points[i].ticks;
-        double difference = (double)gw_plan_cost_eval(cost, search->points[i].elems) - y;
+        double difference = (double)gw_plan_cost_eval(cost, search->points[i].len) - y;
         double relative = (difference < 0 ? -difference : difference) / y;
         fit.error_max = relative > fit.error_max ? relative : fit.error_max;
         fit.error_mean += relative / count;
@@ -101,7 +101,7 @@ static void fit_maxlin(fit_search *search, int64_t split)
     line_sums flat = {0, 0, 0, 0, 0};
     line_sums line = {0, 0, 0, 0, 0};
     for (size_t i = 0; i < search->count; i++) {
-        add_point(search->points[i].elems <= split ? &flat : &line, (double)search->points[i].elems,
+        add_point(search->points[i].len <= split ? &flat : &line, (double)search->points[i].len,
                   (double)search->points[i].ticks);
     }
     consider_line(search, GW_PLAN_COST_MAXLIN, flat.w > 0 ? flat.wy / flat.w : 0,
@@ -115,9 +115,9 @@ static void fit_hinge(fit_search *search, int64_t split)
     line_sums right = {0, 0, 0, 0, 0};
     line_sums hinge = {0, 0, 0, 0, 0};
     for (size_t i = 0; i < search->count; i++) {
-        double x = (double)search->points[i].elems;
+        double x = (double)search->points[i].len;
         double y = (double)search->points[i].ticks;
-        int is_left = search->points[i].elems <= split;
+        int is_left = search->points[i].len <= split;
         add_point(is_left ? &left : &right, x, y);
         add_point(&hinge, is_left ? 0 : x - (double)split, y);
     }
@@ -141,13 +141,13 @@ static gw_status check_points(const gw_plan_point *points, size_t count)
 {
     int differ = 0;
     for (size_t i = 0; i < count; i++) {
-        if (points[i].elems < 0 || points[i].ticks <= 0) {
+        if (points[i].len < 0 || points[i].ticks <= 0) {
             return GW_ERR_NEGATIVE;
         }
-        if (points[i].elems > GW_PLAN_TICK_MAX || points[i].ticks > GW_PLAN_TICK_MAX) {
+        if (points[i].len > GW_PLAN_TICK_MAX || points[i].ticks > GW_PLAN_TICK_MAX) {
             return GW_ERR_TICKS;
         }
-        differ |= points[i].elems != points[0].elems;
+        differ |= points[i].len != points[0].len;
     }
     return differ ? GW_OK : GW_ERR_ARG;
 }
@@ -167,19 +167,19 @@ gw_status gw_plan_cost_fit(const gw_plan_point *points, size_t point_count, gw_p
     if (kind == GW_PLAN_COST_AFFINE) {
         line_sums all = {0, 0, 0, 0, 0};
         for (size_t i = 0; i < point_count; i++) {
-            add_point(&all, (double)points[i].elems, (double)points[i].ticks);
+            add_point(&all, (double)points[i].len, (double)points[i].ticks);
         }
         double a, b;
         solve_line(&all, &a, &b);
         consider_line(&search, kind, a, b, 0);
     } else if (kind == GW_PLAN_COST_MAXLIN) {
         for (size_t i = 0; i < point_count; i++) {
-            fit_maxlin(&search, points[i].elems);
+            fit_maxlin(&search, points[i].len);
         }
         fit_maxlin(&search, -1); /* no flat piece */
     } else {
         for (size_t i = 0; i < point_count; i++) {
-            fit_hinge(&search, points[i].elems);
+            fit_hinge(&search, points[i].len);
         }
         fit_hinge(&search, 0); /* t = 0 contains the affine form */
     }

@@ -40,39 +40,39 @@ static gw_status check_counts(const gw_plan_problem *problem, gw_plan_fault *fau
     if (problem->decode != GW_PLAN_DECODE_SERIAL && problem->decode != GW_PLAN_DECODE_PARALLEL) {
         return gw_plan_fail(fault, GW_ERR_ARG, "unknown decode rule", GW_PLAN_NO_INDEX);
     }
-    if (problem->group_elems_max < 0 || problem->error_max < 0) {
-        return gw_plan_fail(fault, GW_ERR_NEGATIVE, "group_elems_max or error_max is negative",
+    if (problem->group_len_max < 0 || problem->error_max < 0) {
+        return gw_plan_fail(fault, GW_ERR_NEGATIVE, "group_len_max or error_max is negative",
                             GW_PLAN_NO_INDEX);
     }
     return GW_OK;
 }
 
-/* Sums of sizes and backprop times through *elems and *backprop. */
-static gw_status check_tensors(const gw_plan_problem *problem, gw_plan_fault *fault, int64_t *elems,
+/* Sums of sizes and backprop times through *len and *backprop. */
+static gw_status check_tensors(const gw_plan_problem *problem, gw_plan_fault *fault, int64_t *len,
                                gw_plan_tick *backprop)
 {
     uint32_t all_methods =
         problem->method_count == 32 ? UINT32_MAX : (UINT32_C(1) << problem->method_count) - 1;
-    *elems = 0;
+    *len = 0;
     *backprop = 0;
     for (uint32_t i = 0; i < problem->tensor_count; i++) {
         const gw_plan_tensor *tensor = &problem->tensors[i];
-        if (tensor->elems < 0) {
+        if (tensor->len < 0) {
             return gw_plan_fail(fault, GW_ERR_NEGATIVE, "tensor size is negative", i);
         }
         if (tensor->bwd < 0) {
             return gw_plan_fail(fault, GW_ERR_NEGATIVE, "backprop time is negative", i);
         }
-        if (tensor->elems > GW_PLAN_TICK_MAX - *elems || tensor->bwd > GW_PLAN_TICK_MAX - *backprop) {
+        if (tensor->len > GW_PLAN_TICK_MAX - *len || tensor->bwd > GW_PLAN_TICK_MAX - *backprop) {
             return gw_plan_fail(fault, GW_ERR_TICKS, "sum of sizes or backprop times is too large", i);
         }
-        if (problem->group_elems_max > 0 && tensor->elems > problem->group_elems_max) {
-            return gw_plan_fail(fault, GW_ERR_INFEASIBLE, "tensor exceeds group_elems_max", i);
+        if (problem->group_len_max > 0 && tensor->len > problem->group_len_max) {
+            return gw_plan_fail(fault, GW_ERR_INFEASIBLE, "tensor exceeds group_len_max", i);
         }
         if ((~tensor->forbidden & all_methods) == 0) {
             return gw_plan_fail(fault, GW_ERR_INFEASIBLE, "every method is forbidden for this tensor", i);
         }
-        *elems += tensor->elems;
+        *len += tensor->len;
         *backprop += tensor->bwd;
     }
     return GW_OK;
@@ -130,21 +130,21 @@ int64_t gw_plan_error_min(const gw_plan_problem *problem, uint32_t tensor)
             least = problem->methods[m].error;
         }
     }
-    return least * problem->tensors[tensor].elems;
+    return least * problem->tensors[tensor].len;
 }
 
 /* Sums of errors stay below GW_PLAN_TICK_MAX, and every tensor alone with its best method keeps the bound. */
-static gw_status check_errors(const gw_plan_problem *problem, gw_plan_fault *fault, int64_t elems)
+static gw_status check_errors(const gw_plan_problem *problem, gw_plan_fault *fault, int64_t len)
 {
     for (uint32_t m = 0; m < problem->method_count; m++) {
-        if (elems > 0 && problem->methods[m].error > (GW_PLAN_TICK_MAX - 1) / elems) {
+        if (len > 0 && problem->methods[m].error > (GW_PLAN_TICK_MAX - 1) / len) {
             return gw_plan_fail(fault, GW_ERR_TICKS, "errors of the whole model are too large",
                                 GW_PLAN_NO_INDEX);
         }
     }
     int64_t least = 0;
     for (uint32_t i = 0; i < problem->tensor_count && problem->error_max > 0; i++) {
-        least += problem->tensors[i].elems > 0 ? gw_plan_error_min(problem, i) : 0;
+        least += problem->tensors[i].len > 0 ? gw_plan_error_min(problem, i) : 0;
         if (least > problem->error_max) {
             return gw_plan_fail(fault, GW_ERR_INFEASIBLE, "no choice of methods keeps error_max", i);
         }
@@ -156,30 +156,30 @@ gw_status gw_problem_check_numbers(const gw_plan_problem *problem, gw_plan_fault
 {
     gw_plan_tick intercept_max[PARTS] = {0};
     gw_plan_tick slope_max[PARTS] = {0};
-    int64_t elems = 0;
+    int64_t len = 0;
     gw_plan_tick total = 0;
     gw_status status = check_counts(problem, fault);
     if (status == GW_OK) {
-        status = check_tensors(problem, fault, &elems, &total);
+        status = check_tensors(problem, fault, &len, &total);
     }
     if (status == GW_OK) {
         status = check_methods(problem, fault, intercept_max, slope_max);
     }
     if (status == GW_OK) {
-        status = check_errors(problem, fault, elems);
+        status = check_errors(problem, fault, len);
     }
     if (status != GW_OK) {
         return status;
     }
-    /* Sum over any partition of all curves <= N * (largest intercepts) + elems * (largest slopes). */
+    /* Sum over any partition of all curves <= N * (largest intercepts) + len * (largest slopes). */
     gw_plan_tick count = (gw_plan_tick)problem->tensor_count;
     for (int part = 0; part < PARTS; part++) {
         if (intercept_max[part] > (GW_PLAN_TICK_MAX - 1) / count ||
-            (elems > 0 && slope_max[part] > (GW_PLAN_TICK_MAX - 1) / elems)) {
+            (len > 0 && slope_max[part] > (GW_PLAN_TICK_MAX - 1) / len)) {
             return gw_plan_fail(fault, GW_ERR_TICKS, "costs of the whole model are too large",
                                 GW_PLAN_NO_INDEX);
         }
-        gw_plan_tick sum = intercept_max[part] * count + slope_max[part] * elems;
+        gw_plan_tick sum = intercept_max[part] * count + slope_max[part] * len;
         if (sum > GW_PLAN_TICK_MAX - 1 - total || total > GW_PLAN_TICK_MAX - 1 - sum) {
             return gw_plan_fail(fault, GW_ERR_TICKS, "costs and backprop together are too large",
                                 GW_PLAN_NO_INDEX);
@@ -218,15 +218,15 @@ gw_status gw_plan_problem_check(const gw_plan_problem *problem, gw_plan_fault *f
 int gw_plan_sums_make(const gw_plan_problem *problem, gw_arena *arena, gw_plan_sums *sums)
 {
     uint32_t n = problem->tensor_count;
-    sums->elems = gw_arena_take(arena, (size_t)n + 1, sizeof(int64_t));
+    sums->len = gw_arena_take(arena, (size_t)n + 1, sizeof(int64_t));
     sums->bwd = gw_arena_take(arena, (size_t)n + 1, sizeof(gw_plan_tick));
-    if (sums->elems == NULL || sums->bwd == NULL) {
+    if (sums->len == NULL || sums->bwd == NULL) {
         return 0;
     }
-    sums->elems[0] = 0;
+    sums->len[0] = 0;
     sums->bwd[0] = 0;
     for (uint32_t i = 0; i < n; i++) {
-        sums->elems[i + 1] = sums->elems[i] + problem->tensors[i].elems;
+        sums->len[i + 1] = sums->len[i] + problem->tensors[i].len;
         sums->bwd[i + 1] = sums->bwd[i] + problem->tensors[i].bwd;
     }
     return 1;

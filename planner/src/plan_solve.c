@@ -5,6 +5,8 @@
  */
 #include "plan_solvers.h"
 
+#include "baselines/baselines.h"
+
 const char *gw_plan_algorithm_name(gw_plan_algorithm algorithm)
 {
     static const char *const names[GW_PLAN_ALGORITHM_COUNT] = {
@@ -29,49 +31,8 @@ size_t gw_plan_workspace_size(const gw_plan_problem *problem, gw_plan_algorithm 
         return affine;
     case GW_PLAN_AUTO:
         return gw_fuse_affine_applies(problem, 0) ? affine : labels;
-    case GW_PLAN_CUPCAKE:
-    case GW_PLAN_CUPCAKE_LITERAL:
-        return gw_cupcake_workspace(n) + labels;
     default:
-        return labels;
-    }
-}
-
-static gw_status run_baseline(const gw_plan_problem *problem, const gw_plan_solver *solver, gw_plan *plan,
-                              gw_plan_cert *cert, gw_arena *arena)
-{
-    const int64_t mib = INT64_C(1) << 18; /* float32 elements */
-    gw_plan_bucket_rule rule = {solver->method, 0, 0, 0};
-    switch (solver->algorithm) {
-    case GW_PLAN_LAYERWISE:
-        return gw_bucket_fill(problem, &rule, plan);
-    case GW_PLAN_ONE_GROUP:
-        rule.cap_first = rule.cap = INT64_MAX;
-        return gw_bucket_fill(problem, &rule, plan);
-    case GW_PLAN_DDP:
-        rule.cap_first = mib;
-        rule.cap = 25 * mib;
-        return gw_bucket_fill(problem, &rule, plan);
-    case GW_PLAN_HOROVOD:
-        rule.cap_first = rule.cap = 128 * mib;
-        rule.fill = 1;
-        return gw_bucket_fill(problem, &rule, plan);
-    case GW_PLAN_BUCKET_SWEEP:
-        return gw_baseline_bucket_sweep(problem, solver->method, plan);
-    case GW_PLAN_EVEN:
-        return gw_baseline_best_even(problem, solver->method, plan);
-    case GW_PLAN_MGWFBP:
-        return gw_mgwfbp(problem, solver->method, plan);
-    case GW_PLAN_MERGECOMP2:
-    case GW_PLAN_MERGECOMP3:
-    case GW_PLAN_MERGECOMP4:
-        return gw_mergecomp(problem, solver->method, 2u + (uint32_t)(solver->algorithm - GW_PLAN_MERGECOMP2),
-                            plan, cert, arena);
-    case GW_PLAN_CUPCAKE:
-    case GW_PLAN_CUPCAKE_LITERAL:
-        return gw_cupcake(problem, solver, plan, cert, arena);
-    default:
-        return GW_ERR_ARG;
+        return gw_baseline_workspace(n, algorithm) + labels;
     }
 }
 
@@ -82,7 +43,7 @@ static gw_status solve_baseline(const gw_plan_problem *problem, const gw_plan_so
     if (solver->method >= problem->method_count) {
         return GW_ERR_ARG;
     }
-    gw_status status = run_baseline(problem, solver, plan, cert, arena);
+    gw_status status = gw_baseline_run(problem, solver, plan, cert, arena);
     if (status == GW_OK) {
         status = gw_plan_eval(problem, plan, &cert->makespan);
         status = status == GW_ERR_PLAN ? GW_ERR_INFEASIBLE : status;

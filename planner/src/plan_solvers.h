@@ -15,12 +15,12 @@
 /* Everything gw_plan_problem_check() does but the comparison of names. */
 gw_status gw_problem_check_numbers(const gw_plan_problem *problem, gw_plan_fault *fault);
 
-/* The least error that a tensor can have; its elems are not 0. */
+/* The least error that a tensor can have; its len is not 0. */
 int64_t gw_plan_error_min(const gw_plan_problem *problem, uint32_t tensor);
 
 /* Prefix sums over the tensors of a problem. */
 typedef struct gw_plan_sums {
-    int64_t *elems;    /* [tensor_count + 1] */
+    int64_t *len;      /* [tensor_count + 1] */
     gw_plan_tick *bwd; /* [tensor_count + 1] */
 } gw_plan_sums;
 
@@ -48,16 +48,7 @@ gw_plan_tick gw_plan_reduce_work(const gw_plan_problem *problem, gw_plan *plan, 
 
 gw_status gw_brute_fuse(const gw_plan_problem *problem, gw_plan *plan, gw_plan_cert *cert);
 
-/* Baselines: fill the plan, and of cert at most labels and stopped. */
+/* Fills buckets by the rule (gw_plan_bucket()), without checks. */
 gw_status gw_bucket_fill(const gw_plan_problem *problem, const gw_plan_bucket_rule *rule, gw_plan *plan);
-gw_status gw_baseline_best_even(const gw_plan_problem *problem, uint32_t method, gw_plan *plan);
-gw_status gw_baseline_bucket_sweep(const gw_plan_problem *problem, uint32_t method, gw_plan *plan);
-gw_status gw_mgwfbp(const gw_plan_problem *problem, uint32_t method, gw_plan *plan);
-gw_status gw_mergecomp(const gw_plan_problem *problem, uint32_t method, uint32_t group_count_max,
-                       gw_plan *plan, gw_plan_cert *cert, gw_arena *arena);
-size_t gw_cupcake_workspace(uint32_t tensor_count);
-/* solver: algorithm (CUPCAKE or CUPCAKE_LITERAL), method, limits. */
-gw_status gw_cupcake(const gw_plan_problem *problem, const gw_plan_solver *solver, gw_plan *plan,
-                     gw_plan_cert *cert, gw_arena *arena);
 
 #endif

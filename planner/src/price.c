@@ -63,10 +63,10 @@ gw_status gw_price_check(const gw_plan_codec *codec, const gw_plan_cluster *clus
     return check_curves(codec);
 }
 
-int64_t gw_price_payload(const gw_plan_codec *codec, int64_t elems)
+int64_t gw_price_payload(const gw_plan_codec *codec, int64_t len)
 {
     return gw_add_saturated(codec->payload_header,
-                            gw_mul_div(elems, codec->payload_num, codec->payload_den, GW_WIDE_UP));
+                            gw_mul_div(len, codec->payload_num, codec->payload_den, GW_WIDE_UP));
 }
 
 gw_plan_tick gw_price_bytes(const gw_plan_link *link, int64_t bytes)

@@ -12,8 +12,8 @@
 /* codec may be NULL. */
 gw_status gw_price_check(const gw_plan_codec *codec, const gw_plan_cluster *cluster);
 
-/* header + ceil(elems num / den), saturated. */
-int64_t gw_price_payload(const gw_plan_codec *codec, int64_t elems);
+/* header + ceil(len num / den), saturated. */
+int64_t gw_price_payload(const gw_plan_codec *codec, int64_t len);
 
 /* Time of `bytes` on a link, without its startup, rounded down. Saturated if bytes are. */
 gw_plan_tick gw_price_bytes(const gw_plan_link *link, int64_t bytes);

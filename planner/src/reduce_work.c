@@ -18,7 +18,7 @@ typedef struct reduction {
     const gw_plan_problem *problem;
     gw_plan *plan;
     gw_plan_vector *vectors; /* [group_count] as the groups are now */
-    int64_t *elems;          /* [group_count] */
+    int64_t *len;            /* [group_count] */
     gw_plan_tick *bwd;       /* [group_count] */
     uint32_t *forbidden;     /* [group_count] */
     int64_t error;           /* of the plan */
@@ -33,10 +33,10 @@ typedef struct group_price {
     gw_plan_tick net;
 } group_price;
 
-static group_price price_of(const gw_plan_method *method, const gw_plan_vector *v, int64_t elems)
+static group_price price_of(const gw_plan_method *method, const gw_plan_vector *v, int64_t len)
 {
-    const gw_plan_tick sum = gw_method_sum(method, elems);
-    return (group_price){v->gpu + v->cpu + v->tail + v->tail_cpu + sum, method->error * elems, v->net - sum};
+    const gw_plan_tick sum = gw_method_sum(method, len);
+    return (group_price){v->gpu + v->cpu + v->tail + v->tail_cpu + sum, method->error * len, v->net - sum};
 }
 
 static int is_less(const group_price *a, const group_price *b)
@@ -51,25 +51,25 @@ static int open_groups(reduction *t, gw_arena *arena)
 {
     const uint32_t count = t->plan->group_count;
     t->vectors = gw_arena_take(arena, count, sizeof *t->vectors);
-    t->elems = gw_arena_take(arena, count, sizeof *t->elems);
+    t->len = gw_arena_take(arena, count, sizeof *t->len);
     t->bwd = gw_arena_take(arena, count, sizeof *t->bwd);
     t->forbidden = gw_arena_take(arena, count, sizeof *t->forbidden);
-    if (t->vectors == NULL || t->elems == NULL || t->bwd == NULL || t->forbidden == NULL) {
+    if (t->vectors == NULL || t->len == NULL || t->bwd == NULL || t->forbidden == NULL) {
         return 0;
     }
     t->error = 0;
     for (uint32_t j = 0; j < count; j++) {
         const gw_plan_group *group = &t->plan->groups[j];
-        t->elems[j] = 0;
+        t->len[j] = 0;
         t->bwd[j] = 0;
         t->forbidden[j] = 0;
         for (uint32_t i = group->first; i < group->first + group->tensor_count; i++) {
-            t->elems[j] += t->problem->tensors[i].elems;
+            t->len[j] += t->problem->tensors[i].len;
             t->bwd[j] += t->problem->tensors[i].bwd;
             t->forbidden[j] |= t->problem->tensors[i].forbidden;
         }
-        gw_method_vector(&t->problem->methods[group->method], t->elems[j], &t->vectors[j]);
-        t->error += t->problem->methods[group->method].error * t->elems[j];
+        gw_method_vector(&t->problem->methods[group->method], t->len[j], &t->vectors[j]);
+        t->error += t->problem->methods[group->method].error * t->len[j];
     }
     return 1;
 }
@@ -91,15 +91,15 @@ static int cheaper(reduction *t, const gw_serial_clock *before, uint32_t j)
     const gw_plan_problem *problem = t->problem;
     const uint32_t was = t->plan->groups[j].method;
     uint32_t best = was;
-    group_price least = price_of(&problem->methods[was], &t->vectors[j], t->elems[j]);
+    group_price least = price_of(&problem->methods[was], &t->vectors[j], t->len[j]);
     const int64_t others = t->error - least.error;
     for (uint32_t m = 0; m < problem->method_count; m++) {
         if (m == was || (t->forbidden[j] >> m & 1u) != 0) {
             continue;
         }
         gw_plan_vector v;
-        gw_method_vector(&problem->methods[m], t->elems[j], &v);
-        const group_price price = price_of(&problem->methods[m], &v, t->elems[j]);
+        gw_method_vector(&problem->methods[m], t->len[j], &v);
+        const group_price price = price_of(&problem->methods[m], &v, t->len[j]);
         if (!is_less(&price, &least) ||
             (problem->error_max > 0 && others + price.error > problem->error_max)) {
             continue;

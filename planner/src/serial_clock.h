@@ -45,28 +45,28 @@ static inline gw_plan_tick gw_serial_finish(const gw_serial_clock *clock, gw_pla
 }
 
 /* The owner's step between the exchanges of a group; 0 without owners. */
-static inline gw_plan_tick gw_method_sum(const gw_plan_method *method, int64_t elems)
+static inline gw_plan_tick gw_method_sum(const gw_plan_method *method, int64_t len)
 {
     if (method->owner_count == 0) {
         return 0;
     }
-    const int64_t share = elems / method->owner_count;
-    return gw_cost_at(&method->sum, elems - share) +
-           gw_cost_at(&method->enc, share + (elems % method->owner_count != 0));
+    const int64_t share = len / method->owner_count;
+    return gw_cost_at(&method->sum, len - share) +
+           gw_cost_at(&method->enc, share + (len % method->owner_count != 0));
 }
 
-/* Times of a fused group of `elems` elements sent with a method; option is not set. */
-static inline void gw_method_vector(const gw_plan_method *method, int64_t elems, gw_plan_vector *v)
+/* Times of a fused group of `len` elements sent with a method; option is not set. */
+static inline void gw_method_vector(const gw_plan_method *method, int64_t len, gw_plan_vector *v)
 {
-    const gw_plan_tick enc = gw_cost_at(&method->enc, elems);
-    const gw_plan_tick dec = gw_cost_at(&method->dec, elems) + gw_cost_at(&method->dec_more, elems);
+    const gw_plan_tick enc = gw_cost_at(&method->enc, len);
+    const gw_plan_tick dec = gw_cost_at(&method->dec, len) + gw_cost_at(&method->dec_more, len);
     const int on_cpu = method->device == GW_PLAN_CPU;
-    const gw_plan_tick host = on_cpu ? gw_cost_at(&method->host, elems) : 0;
+    const gw_plan_tick host = on_cpu ? gw_cost_at(&method->host, len) : 0;
     v->gpu = on_cpu ? 0 : enc;
     v->cpu = on_cpu ? host + enc : 0;
-    v->net = gw_cost_at(&method->net, elems);
+    v->net = gw_cost_at(&method->net, len);
     if (method->owner_count > 0) {
-        v->net += gw_method_sum(method, elems) + gw_cost_at(&method->gather, elems);
+        v->net += gw_method_sum(method, len) + gw_cost_at(&method->gather, len);
     }
     v->tail = on_cpu ? 0 : dec;
     v->tail_cpu = on_cpu ? dec + host : 0;
@@ -74,10 +74,10 @@ static inline void gw_method_vector(const gw_plan_method *method, int64_t elems,
 
 /* One step of the clock for a fused group. */
 static inline void gw_serial_group(gw_serial_clock *clock, const gw_plan_method *method, gw_plan_tick bwd,
-                                   int64_t elems)
+                                   int64_t len)
 {
     gw_plan_vector v;
-    gw_method_vector(method, elems, &v);
+    gw_method_vector(method, len, &v);
     gw_serial_step(clock, bwd, &v);
 }
 

@@ -7,21 +7,6 @@
 
 #include "plan_arena.h"
 
-void gw_timeline_put(gw_plan_spans *spans, uint32_t job, const gw_plan_job *jobs, const gw_plan_stage *stage,
-                     gw_plan_tick start, gw_plan_tick end)
-{
-    if (spans->items != NULL && spans->count < spans->capacity) {
-        gw_plan_span span = {start, end, job, GW_PLAN_ON_GPU, GW_PLAN_SPAN_BACKPROP, 255};
-        if (stage != NULL) {
-            span.resource = stage->resource;
-            span.kind = stage->kind;
-            span.stage = (uint8_t)(stage - jobs[job].stages);
-        }
-        spans->items[spans->count] = span;
-    }
-    spans->count++;
-}
-
 size_t gw_plan_timeline_span_count_max(const gw_plan_job *jobs, uint32_t job_count)
 {
     size_t count = 0;

@@ -9,8 +9,20 @@
 #include "plan_cost.h"
 
 /* Appends the span of one stage; stage NULL: backprop. Counts it even if spans are full. */
-void gw_timeline_put(gw_plan_spans *spans, uint32_t job, const gw_plan_job *jobs, const gw_plan_stage *stage,
-                     gw_plan_tick start, gw_plan_tick end);
+static inline void gw_timeline_put(gw_plan_spans *spans, uint32_t job, const gw_plan_job *jobs,
+                                   const gw_plan_stage *stage, gw_plan_tick start, gw_plan_tick end)
+{
+    if (spans->items != NULL && spans->count < spans->capacity) {
+        gw_plan_span span = {start, end, job, GW_PLAN_ON_GPU, GW_PLAN_SPAN_BACKPROP, 255};
+        if (stage != NULL) {
+            span.resource = stage->resource;
+            span.kind = stage->kind;
+            span.stage = (uint8_t)(stage - jobs[job].stages);
+        }
+        spans->items[spans->count] = span;
+    }
+    spans->count++;
+}
 
 /* Serial and pipelined level. Returns the makespan. */
 gw_plan_tick gw_timeline_in_order(const gw_plan_run *run, gw_plan_spans *spans);

@@ -74,7 +74,7 @@ static int64_t own_makespan(const gw_plan_problem *p, const gw_plan *plan)
         const int on_cpu = m->device == GW_PLAN_CPU;
         int64_t x = 0;
         for (uint32_t i = 0; i < group->tensor_count; i++) {
-            x += p->tensors[group->first + i].elems;
+            x += p->tensors[group->first + i].len;
             gpu += p->tensors[group->first + i].bwd;
         }
         error += m->error * x;
@@ -274,7 +274,7 @@ static void make_tree(plan_random *random, int full, random_tree *t)
     }
     uint32_t used = 0;
     for (uint32_t c = 0; c < classes; c++) {
-        int64_t elems = random_between(random, 1, ties ? 400 : 20000000);
+        int64_t len = random_between(random, 1, ties ? 400 : 20000000);
         t->class_first[c] = used;
         uint32_t wanted =
             full ? gpu_count : (uint32_t)random_between(random, 1, per_class_max > 200 ? 200 : per_class_max);
@@ -282,7 +282,7 @@ static void make_tree(plan_random *random, int full, random_tree *t)
             const gw_plan_option *option =
                 full ? &gpu_options[o] : &all_options[random_next(random) % all_count];
             gw_plan_job job;
-            gw_status status = gw_plan_option_price(option, &codec, &cluster, elems, &job);
+            gw_status status = gw_plan_option_price(option, &codec, &cluster, len, &job);
             if (status != GW_OK) {
                 fprintf(stderr, "price: %s\n", gw_status_message(status));
                 exit(1);

@@ -1184,7 +1184,7 @@ class BadInput(Case):
         self.refused(["subcommand"], "fly")
         self.refused(["unrecognized option"], "options", "--latency-us", "3")
         self.refused(["not a number"], "solve", RESNET50, "--latency-us", "nan")
-        self.refused(["group_elems_max"], "solve", RESNET50, "--group-mib-max", "0.000001")
+        self.refused(["group_len_max"], "solve", RESNET50, "--group-mib-max", "0.000001")
         found = self.good_json("solve", os.path.join(TRACES, "bert_large.csv"), "--time-limit-ms", "0.0001")
         self.assertTrue(found["stopped_by_limit"])
         self.refused(["takes one model"], "solve")

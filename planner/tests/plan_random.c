@@ -59,7 +59,7 @@ static gw_plan_tick slope(plan_random *random, int style)
     }
 }
 
-gw_plan_cost random_cost(plan_random *random, int style, int kind, int64_t elems_scale, int64_t *table_x,
+gw_plan_cost random_cost(plan_random *random, int style, int kind, int64_t len_scale, int64_t *table_x,
                          gw_plan_tick *table_y)
 {
     gw_plan_cost cost;
@@ -67,17 +67,17 @@ gw_plan_cost random_cost(plan_random *random, int style, int kind, int64_t elems
     cost.kind = (gw_plan_cost_kind)kind;
     cost.a = startup(random, style);
     cost.b = slope(random, style);
-    cost.t = random_between(random, 0, 3 * elems_scale);
+    cost.t = random_between(random, 0, 3 * len_scale);
     if (cost.kind == GW_PLAN_COST_TABLE) {
         cost.table_len = (uint32_t)random_between(random, 1, RANDOM_TABLE_MAX);
         cost.table_x = table_x;
         cost.table_y = table_y;
-        int64_t x = random_between(random, 0, elems_scale);
+        int64_t x = random_between(random, 0, len_scale);
         gw_plan_tick y = cost.a;
         for (uint32_t i = 0; i < cost.table_len; i++) {
             table_x[i] = x;
             table_y[i] = y;
-            int64_t dx = random_between(random, 1, 2 * elems_scale);
+            int64_t dx = random_between(random, 1, 2 * len_scale);
             x += dx;
             y += style == STYLE_TIES ? random_between(random, 0, 3) : dx * slope(random, style) / 2;
         }
@@ -116,7 +116,7 @@ static void random_errors(plan_random *random, random_problem *out)
     }
     for (uint32_t i = 0; i < problem->tensor_count; i++) {
         out->tensors[i].forbidden = 0;
-        most += 5 * out->tensors[i].elems;
+        most += 5 * out->tensors[i].len;
     }
     problem->error_max = 1 + random_between(random, 0, most);
 }
@@ -125,20 +125,20 @@ void random_problem_make(plan_random *random, random_shape shape, uint32_t tenso
 {
     memset(out, 0, sizeof *out);
     int style = (int)random_between(random, 0, STYLE_COUNT - 1);
-    int64_t elems_scale = style == STYLE_TIES ? 3 : style == STYLE_LOG ? 1000 : 1000000;
+    int64_t len_scale = style == STYLE_TIES ? 3 : style == STYLE_LOG ? 1000 : 1000000;
     for (uint32_t i = 0; i < tensor_count; i++) {
         gw_plan_tensor *tensor = &out->tensors[i];
         switch (style) {
         case STYLE_LOG:
-            tensor->elems = log_uniform(random, 1e2);
+            tensor->len = log_uniform(random, 1e2);
             tensor->bwd = log_uniform(random, 1e4);
             break;
         case STYLE_TIES:
-            tensor->elems = random_between(random, 0, 3);
+            tensor->len = random_between(random, 0, 3);
             tensor->bwd = random_between(random, 0, 4);
             break;
         default:
-            tensor->elems = random_between(random, 1, 4 << random_between(random, 0, 20));
+            tensor->len = random_between(random, 1, 4 << random_between(random, 0, 20));
             tensor->bwd = random_between(random, 0, 1500) * GW_PLAN_TICKS_PER_US;
             break;
         }
@@ -160,11 +160,9 @@ void random_problem_make(plan_random *random, random_shape shape, uint32_t tenso
         int dec_kind = any ? (int)random_between(random, 0, 3) : GW_PLAN_COST_AFFINE;
         int has_decode = any ? random_between(random, 0, 2) > 0 : (int)shape % 2 == 1;
         method->name = "m";
-        method->enc =
-            random_cost(random, style, enc_kind, elems_scale, out->table_x[m][0], out->table_y[m][0]);
-        method->net =
-            random_cost(random, style, net_kind, elems_scale, out->table_x[m][1], out->table_y[m][1]);
-        method->dec = has_decode ? random_cost(random, style, dec_kind, elems_scale, out->table_x[m][2],
+        method->enc = random_cost(random, style, enc_kind, len_scale, out->table_x[m][0], out->table_y[m][0]);
+        method->net = random_cost(random, style, net_kind, len_scale, out->table_x[m][1], out->table_y[m][1]);
+        method->dec = has_decode ? random_cost(random, style, dec_kind, len_scale, out->table_x[m][2],
                                                out->table_y[m][2])
                                  : zero_cost;
         method->device = any && random_between(random, 0, 3) == 0 ? GW_PLAN_CPU : GW_PLAN_GPU;
@@ -172,7 +170,7 @@ void random_problem_make(plan_random *random, random_shape shape, uint32_t tenso
             method->enc = zero_cost;
         }
         if (any) {
-            random_extras(random, style, elems_scale, out, m);
+            random_extras(random, style, len_scale, out, m);
         }
     }
     if (shape == SHAPE_JOINT && random_between(random, 0, 3) == 0) {
@@ -184,9 +182,9 @@ void random_problem_make(plan_random *random, random_shape shape, uint32_t tenso
         }
         int64_t largest = 0;
         for (uint32_t i = 0; i < tensor_count; i++) {
-            largest = out->tensors[i].elems > largest ? out->tensors[i].elems : largest;
+            largest = out->tensors[i].len > largest ? out->tensors[i].len : largest;
         }
-        problem->group_elems_max = random_between(random, 0, 1) ? 0 : largest * random_between(random, 1, 4);
+        problem->group_len_max = random_between(random, 0, 1) ? 0 : largest * random_between(random, 1, 4);
     } else if (shape == SHAPE_JOINT && random_between(random, 0, 1)) {
         random_errors(random, out);
     }

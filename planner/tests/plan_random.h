@@ -49,7 +49,7 @@ extern const char *const random_shape_names[SHAPE_COUNT];
 void random_problem_make(plan_random *random, random_shape shape, uint32_t tensor_count, random_problem *out);
 
 /* One curve, with storage for a table. */
-gw_plan_cost random_cost(plan_random *random, int style, int kind, int64_t elems_scale, int64_t *table_x,
+gw_plan_cost random_cost(plan_random *random, int style, int kind, int64_t len_scale, int64_t *table_x,
                          gw_plan_tick *table_y);
 
 #endif

@@ -102,9 +102,9 @@ static void curves(void **state)
     assert_true(gw_plan_cost_eval(&wide, wide_x[1]) == wide_y[1]);
     assert_true(gw_plan_cost_eval(&wide, 1 + (INT64_C(1) << 39)) == wide_y[1] / 2);
     gw_plan_tick before = 0;
-    for (int64_t elems = 1; elems < INT64_C(1) << 40; elems += 1 + elems / 500) {
-        gw_plan_tick now = gw_plan_cost_eval(&wide, elems);
-        gw_plan_tick next = gw_plan_cost_eval(&wide, elems + 1);
+    for (int64_t len = 1; len < INT64_C(1) << 40; len += 1 + len / 500) {
+        gw_plan_tick now = gw_plan_cost_eval(&wide, len);
+        gw_plan_tick next = gw_plan_cost_eval(&wide, len + 1);
         assert_true(now >= before && next >= now);
         before = now;
     }
@@ -128,8 +128,8 @@ static void fits(void **state)
     for (int kind = 0; kind < 3; kind++) {
         gw_plan_point points[17];
         for (int i = 0; i < 17; i++) {
-            points[i].elems = INT64_C(1) << (10 + i);
-            points[i].ticks = gw_plan_cost_eval(&truth[kind], points[i].elems);
+            points[i].len = INT64_C(1) << (10 + i);
+            points[i].ticks = gw_plan_cost_eval(&truth[kind], points[i].len);
         }
         gw_plan_fit fit;
         assert_int_equal(gw_plan_cost_fit(points, 17, (gw_plan_cost_kind)kind, &fit), GW_OK);
@@ -163,7 +163,7 @@ static void fits_are_valid_curves(void **state)
         const size_t count = i == 0 ? 3 : (size_t)random_between(&random, 2, 6);
         const int wide = random_between(&random, 0, 7) == 0; /* up to the limits */
         for (size_t p = 0; p < count; p++) {
-            points[p].elems =
+            points[p].len =
                 random_between(&random, 0, INT64_C(1) << random_between(&random, 0, wide ? 58 : 30));
             points[p].ticks =
                 random_between(&random, 1, INT64_C(1) << random_between(&random, 0, wide ? 58 : 44));
@@ -196,8 +196,8 @@ static void curves_out_of_range(void **state)
     const gw_plan_tick last_y[2] = {0, GW_PLAN_TICK_MAX};
     gw_plan_cost largest = {GW_PLAN_COST_TABLE, 0, 0, 0, 2, last_x, last_y};
     assert_int_equal(gw_plan_cost_check(&largest, NULL), GW_OK);
-    for (int64_t elems = 1; elems < GW_PLAN_TICK_MAX; elems += elems / 3 + 1) {
-        assert_true(gw_plan_cost_eval(&largest, elems) == elems);
+    for (int64_t len = 1; len < GW_PLAN_TICK_MAX; len += len / 3 + 1) {
+        assert_true(gw_plan_cost_eval(&largest, len) == len);
     }
     for (int field = 0; field < 3; field++) {
         gw_plan_cost hinge = {GW_PLAN_COST_HINGE, 0, 0, 0, 0, NULL, NULL};
@@ -237,9 +237,9 @@ static void refusals(void **state)
     tensors[1].bwd = INT64_MAX;
     assert_int_equal(gw_plan_problem_check(&good, &fault), GW_ERR_TICKS);
     tensors[1].bwd = 5;
-    tensors[0].elems = -1;
+    tensors[0].len = -1;
     assert_int_equal(gw_plan_problem_check(&good, &fault), GW_ERR_NEGATIVE);
-    tensors[0].elems = INT64_C(1) << 40;
+    tensors[0].len = INT64_C(1) << 40;
     method.net.b = 1 << 20;
     assert_int_equal(gw_plan_problem_check(&good, &fault), GW_ERR_TICKS);
     assert_true(fault.index == GW_PLAN_NO_INDEX); /* no tensor is to blame alone */
@@ -248,12 +248,12 @@ static void refusals(void **state)
     assert_int_equal(gw_plan_problem_check(&good, &fault), GW_ERR_TICKS);
     assert_true(fault.index == GW_PLAN_NO_INDEX);
     method.error = 0;
-    tensors[0].elems = 10;
+    tensors[0].len = 10;
     tensors[0].forbidden = 1;
     assert_int_equal(gw_plan_problem_check(&good, &fault), GW_ERR_INFEASIBLE);
     tensors[0].forbidden = 0;
     p = good;
-    p.group_elems_max = 9;
+    p.group_len_max = 9;
     assert_int_equal(gw_plan_problem_check(&p, &fault), GW_ERR_INFEASIBLE);
 
     /* short outputs and workspaces are refused, plans that do not fit too */
@@ -734,12 +734,12 @@ static void bytecomp_skips_no_gain(void **state)
 /* ---- methods from codecs ---- */
 
 static gw_plan_tick net_of(const gw_plan_codec *codec, const gw_plan_cluster *cluster, uint32_t collective,
-                           int64_t elems)
+                           int64_t len)
 {
     gw_plan_method method;
     assert_int_equal(gw_plan_method_make(codec, cluster, collective, GW_PLAN_GPU, &method), GW_OK);
-    return gw_plan_cost_eval(&method.net, elems) +
-           (method.owner_count > 0 ? gw_plan_cost_eval(&method.gather, elems) : 0);
+    return gw_plan_cost_eval(&method.net, len) +
+           (method.owner_count > 0 ? gw_plan_cost_eval(&method.gather, len) : 0);
 }
 
 /* The k GPUs of a machine share its link, and the owner's step is part of A2A_AG: the time was that of one
@@ -833,7 +833,7 @@ static void prices_beyond_64_bits(void **state)
     for (int which = 0; which < 8; which++) {
         gw_plan_codec codec = simple_codec();
         gw_plan_cluster cluster = plain;
-        int64_t elems = 1000;
+        int64_t len = 1000;
         gw_status made = GW_ERR_TICKS;
         switch (which) {
         case 0:
@@ -848,7 +848,7 @@ static void prices_beyond_64_bits(void **state)
             break;
         case 3:
             codec.payload_num = GW_PLAN_PAYLOAD_MAX;
-            elems = most;
+            len = most;
             made = GW_OK; /* the curve fits, its value for so many elements does not */
             break;
         case 4:
@@ -859,7 +859,7 @@ static void prices_beyond_64_bits(void **state)
             made = GW_OK;
             break;
         case 6:
-            elems = INT64_MAX;
+            len = INT64_MAX;
             made = GW_OK;
             break;
         default:
@@ -867,7 +867,7 @@ static void prices_beyond_64_bits(void **state)
             cluster.inter.alpha = most;
             break;
         }
-        const gw_status priced = gw_plan_option_price(&option, &codec, &cluster, elems, &job);
+        const gw_status priced = gw_plan_option_price(&option, &codec, &cluster, len, &job);
         assert_int_equal(priced, GW_ERR_TICKS);
         assert_int_equal(gw_plan_method_make(&codec, &cluster, GW_PLAN_ALLGATHER, GW_PLAN_GPU, &method),
                          made);
@@ -914,7 +914,7 @@ static void errors_are_bounded(void **state)
         int64_t error = 0;
         for (uint32_t j = 0; j < plan.group_count; j++) {
             for (uint32_t t = 0; t < groups[j].tensor_count; t++) {
-                error += two[groups[j].method].error * tensors[groups[j].first + t].elems;
+                error += two[groups[j].method].error * tensors[groups[j].first + t].len;
             }
         }
         assert_true(cert.proven && cert.makespan == expected[i]);
@@ -960,7 +960,7 @@ static void price_of(const gw_plan_problem *problem, const gw_plan_group *group,
     const gw_plan_method *m = &problem->methods[group->method];
     int64_t x = 0;
     for (uint32_t i = group->first; i < group->first + group->tensor_count; i++) {
-        x += problem->tensors[i].elems;
+        x += problem->tensors[i].len;
     }
     *work =
         gw_plan_cost_eval(&m->enc, x) + gw_plan_cost_eval(&m->dec, x) + gw_plan_cost_eval(&m->dec_more, x);
@@ -1252,7 +1252,7 @@ static void bad_arguments(void **state)
     gw_plan plan = {groups, 2, 0};
     gw_plan_bucket_rule rule = {0, 5, 5, 1};
     assert_int_equal(gw_plan_bucket(&p, &rule, &plan), GW_ERR_TICKS);
-    tensors[0].elems = 10;
+    tensors[0].len = 10;
     rule.method = 1;
     assert_int_equal(gw_plan_bucket(&p, &rule, &plan), GW_ERR_ARG);
     rule.method = 0;
@@ -1336,6 +1336,7 @@ static void structs_are_described(void **state)
     size_t count = 0;
     size_t problem_size = 0;
     const gw_abi_struct *structs = gw_plan_abi_structs(&count);
+    assert_int_equal(gw_plan_abi_version(), GW_ABI_VERSION);
     assert_true(count > 20);
     for (size_t i = 0; i < count; i++) {
         const gw_abi_field *last = &structs[i].fields[structs[i].field_count - 1];

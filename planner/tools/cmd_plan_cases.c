@@ -12,10 +12,7 @@
 
 static void print_case(const plan_case *c, size_t model_count)
 {
-    printf("%-36s %-7s %u x %u GPUs, %zu models, methods", c->name,
-           c->kind == PLAN_JOINT    ? "joint"
-           : c->kind == PLAN_FUSION ? "fusion"
-                                    : "tree",
+    printf("%-36s %-7s %u x %u GPUs, %zu models, methods", c->name, plan_kind_names[c->kind],
            c->cluster.nodes, c->cluster.gpus, model_count);
     for (uint32_t m = 0; m < c->method_count; m++) {
         printf(" %s", c->method_names[m]);

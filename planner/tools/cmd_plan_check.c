@@ -53,15 +53,15 @@ static int cut_params(const plan_model *params, const plan_kineto_collective **m
     uint32_t at = 0;
     for (size_t j = 0; j < count; j++) {
         int64_t sum = 0;
-        while (at < params->count && sum < messages[j]->elems) {
-            sum += params->tensors[at++].elems;
+        while (at < params->count && sum < messages[j]->len) {
+            sum += params->tensors[at++].len;
         }
-        if (sum != messages[j]->elems) {
+        if (sum != messages[j]->len) {
             return 0;
         }
         ends[j] = at;
     }
-    while (at < params->count && params->tensors[at].elems == 0 && count > 0) {
+    while (at < params->count && params->tensors[at].len == 0 && count > 0) {
         ends[count - 1] = ++at;
     }
     return at == params->count;
@@ -194,16 +194,16 @@ static int check_step(check_state *x, size_t s)
     x->recorded_sum += recorded;
     x->replayed++;
     x->same_groups = x->same_groups && has_groups(x, count);
-    json_t *elems = json_array();
+    json_t *lens = json_array();
     for (size_t j = 0; j < count; j++) {
-        json_array_append_new(elems, json_integer((json_int_t)x->messages[j]->elems));
+        json_array_append_new(lens, json_integer((json_int_t)x->messages[j]->len));
     }
     if (!x->args->parser.json) {
         printf("step %lld: %zu messages, recorded end %.3f ms, replay %.3f ms, error %.3f %%\n",
                (long long)step->number, count, recorded / 1e3, network / 1e3, 100 * error);
     }
     json_array_append_new(x->steps, json_pack("{s:I,s:o,s:f,s:f,s:f}", "step", (json_int_t)step->number,
-                                              "message_elems", elems, "recorded_us", recorded, "replay_us",
+                                              "message_elems", lens, "recorded_us", recorded, "replay_us",
                                               network, "error", error));
     return GW_CLI_OK;
 }

@@ -90,17 +90,16 @@ static int load(const eval_args *a, plan_opened *o, plan_result *result, plan_cl
 static int print_levels(const eval_args *a, const plan_opened *o, const plan_result *result,
                         double claimed_us)
 {
-    static const char *const names[3] = {"serial", "pipelined", "event"};
     json_t *root = json_object();
     int code = GW_CLI_OK;
     for (int level = 0; level < 3 && code == GW_CLI_OK; level++) {
         gw_plan_tick makespan = 0;
         char key[32];
         code = plan_run_timeline(result, &o->c, (gw_plan_level)level, NULL, &makespan);
-        (void)snprintf(key, sizeof key, "%s_us", names[level]);
+        (void)snprintf(key, sizeof key, "%s_us", plan_level_names[level]);
         json_object_set_new(root, key, json_real(plan_us(makespan)));
         if (!a->parser.json) {
-            printf("%-10s %12.3f ms\n", names[level], plan_us(makespan) / 1e3);
+            printf("%-10s %12.3f ms\n", plan_level_names[level], plan_us(makespan) / 1e3);
         }
     }
     json_object_set_new(root, "groups", json_integer((json_int_t)result->group_count));

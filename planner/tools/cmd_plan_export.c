@@ -77,9 +77,9 @@ static void make_caps(const plan_model *model, const gw_plan *plan, double *caps
         const uint32_t end = group->first + group->tensor_count;
         int64_t bytes = 0;
         for (uint32_t i = group->first; i < end; i++) {
-            bytes += 4 * model->tensors[i].elems;
+            bytes += 4 * model->tensors[i].len;
         }
-        const int64_t last = 4 * model->tensors[end - 1].elems;
+        const int64_t last = 4 * model->tensors[end - 1].len;
         caps[j] = round((double)(bytes - last / 2) / 1048576.0 * 1e6) / 1e6;
     }
 }
@@ -92,7 +92,7 @@ static uint32_t first_difference(const plan_model *model, const gw_plan *plan, c
     uint32_t first = 0;
     int64_t held = 0;
     for (uint32_t i = 0; i < model->count; i++) {
-        held += 4 * model->tensors[i].elems;
+        held += 4 * model->tensors[i].len;
         const int64_t limit = (int64_t)(caps[bucket < count ? bucket : count - 1] * 1048576.0);
         if (held < limit && i + 1 < model->count) {
             continue;
@@ -115,15 +115,15 @@ static json_t *groups_json(const plan_opened *o, const gw_plan *plan)
     for (uint32_t j = 0; j < plan->group_count; j++) {
         const gw_plan_group *group = &plan->groups[j];
         const gw_plan_method *method = &o->setup.methods[group->method];
-        int64_t elems = 0;
+        int64_t len = 0;
         json_t *names = json_array();
         for (uint32_t i = group->first; i < group->first + group->tensor_count; i++) {
-            elems += o->model.tensors[i].elems;
+            len += o->model.tensors[i].len;
             json_array_append_new(names, json_string(o->model.tensors[i].name));
         }
         json_t *entry = json_pack("{s:I,s:I,s:I,s:s,s:s,s:s,s:s,s:o}", "first", (json_int_t)group->first,
                                   "last", (json_int_t)group->first + group->tensor_count - 1, "elems",
-                                  (json_int_t)elems, "method", o->setup.labels[group->method], "codec",
+                                  (json_int_t)len, "method", o->setup.labels[group->method], "codec",
                                   method->name, "algorithm", o->setup.algorithms[group->method], "device",
                                   method->device == GW_PLAN_CPU ? "cpu" : "gpu", "names", names);
         json_t *options = plan_library_options(&o->library, method->name);

@@ -16,8 +16,6 @@
 #include "plan_points.h"
 #include "text_source.h"
 
-static const char *const forms[4] = {"affine", "maxlin", "hinge", "table"}; /* by gw_plan_cost_kind */
-
 typedef struct fit_args {
     plan_parser parser;
     plan_points_args points_args;
@@ -44,10 +42,7 @@ static int parse(fit_args *a, int argc, char **argv)
     plan_parser_add_output(&a->parser, "Write the curve to FILE");
     int code = plan_parser_run(&a->parser, argc, argv,
                                &(const plan_parser_files){1, PLAN_FILES_MAX, "one or more files"});
-    a->form = -1;
-    for (int i = 0; a->form_name != NULL && i < 4; i++) {
-        a->form = strcmp(a->form_name, forms[i]) == 0 ? i : a->form;
-    }
+    a->form = plan_name_index(plan_curve_kinds, a->form_name);
     return code == GW_CLI_OK && a->form_name != NULL && a->form < 0 && strcmp(a->form_name, "best") != 0
                ? gw_cli_error(GW_CLI_USAGE, NULL, "--form is one of best, affine, maxlin, hinge, table")
                : code;
@@ -55,7 +50,8 @@ static int parse(fit_args *a, int argc, char **argv)
 
 static void print_fit(int form, const gw_plan_fit *fit)
 {
-    printf("%-7s a %12.3f us  b %14.9f us/element", forms[form], plan_us(fit->cost.a), plan_us(fit->cost.b));
+    printf("%-7s a %12.3f us  b %14.9f us/element", plan_curve_kinds[form], plan_us(fit->cost.a),
+           plan_us(fit->cost.b));
     if (form == GW_PLAN_COST_HINGE) {
         printf("  t %lld", (long long)fit->cost.t);
     }
@@ -79,7 +75,7 @@ static int fit_forms(const fit_args *a, const plan_points *p, gw_plan_fit fits[3
         json_object_set_new(curve, "error_max", json_real(fits[i].error_max));
         json_object_set_new(curve, "error_mean", json_real(fits[i].error_mean));
         json_object_set_new(curve, "r2", json_real(fits[i].r2));
-        json_object_set_new(report, forms[i], curve);
+        json_object_set_new(report, plan_curve_kinds[i], curve);
         if (!a->parser.json) {
             print_fit(i, &fits[i]);
         }
@@ -94,7 +90,7 @@ static json_t *table_json(const plan_points *p)
     gw_plan_tick *y = calloc(p->count, sizeof *y);
     json_t *curve = NULL;
     for (size_t i = 0; x != NULL && y != NULL && i < p->count; i++) {
-        x[i] = p->items[i].elems;
+        x[i] = p->items[i].len;
         y[i] = p->items[i].ticks;
     }
     if (x != NULL && y != NULL) {
@@ -115,10 +111,10 @@ static int report_choice(const fit_args *a, const plan_points *p, int pick, doub
         gw_cli_note("warning: %s: the %s curve is off by up to %.1f %% (more than 10 %%); plans made "
                     "with it may not be "
                     "the best. Use --form table or measure again.",
-                    a->parser.files[0], forms[pick], 100 * error);
+                    a->parser.files[0], plan_curve_kinds[pick], 100 * error);
     }
     if (!a->parser.json) {
-        printf("chosen: %s, error %.2f %% over %zu points\n", forms[pick], 100 * error, p->count);
+        printf("chosen: %s, error %.2f %% over %zu points\n", plan_curve_kinds[pick], 100 * error, p->count);
     } else {
         code = gw_cli_json_print(json_pack("{s:i,s:O,s:O,s:f,s:b}", "points", (int)p->count, "fits", fits,
                                            "curve", curve, "error_max", error, "warning", warning));

@@ -54,13 +54,13 @@ static double offset_of(const plan_kineto *trace, size_t count, int64_t only, si
 
 /* Warns if in every recorded step NCCL all-reduced another number of elements than the parameters have: the
  * CSV then belongs to another model, or not all of it was trained. */
-static void compare_elems(const plan_kineto *trace, const plan_model *params, const char *path,
-                          const char *params_path)
+static void compare_len(const plan_kineto *trace, const plan_model *params, const char *path,
+                        const char *params_path)
 {
     int64_t expected = 0;
     int64_t reduced = 0;
     for (uint32_t i = 0; i < params->count; i++) {
-        expected += params->tensors[i].elems;
+        expected += params->tensors[i].len;
     }
     for (size_t s = 0; s < trace->step_count; s++) {
         int64_t sum = 0;
@@ -68,7 +68,7 @@ static void compare_elems(const plan_kineto *trace, const plan_model *params, co
             const plan_kineto_collective *c = &trace->collectives[i];
             if (strcmp(c->name, "allreduce") == 0 && c->start_us >= trace->steps[s].start_us &&
                 c->start_us < trace->steps[s].end_us) {
-                sum += c->elems;
+                sum += c->len;
             }
         }
         if (sum == expected) {
@@ -166,20 +166,20 @@ static int check_trace(import_state *x)
                             x->args->params_path, x->params.count);
     }
     if (x->params.count > 0) {
-        compare_elems(&x->trace, &x->params, x->path, x->args->params_path);
+        compare_len(&x->trace, &x->params, x->path, x->args->params_path);
     }
     return GW_CLI_OK;
 }
 
 /* Size of gradient i, from the parameters or the recording; -1: unknown. */
-static int64_t elems_of(const import_state *x, size_t i)
+static int64_t len_of(const import_state *x, size_t i)
 {
-    int64_t elems = x->params.count > 0 ? x->params.tensors[i].elems : -1;
-    for (size_t s = 0; s < x->trace.step_count && elems < 0; s++) {
+    int64_t len = x->params.count > 0 ? x->params.tensors[i].len : -1;
+    for (size_t s = 0; s < x->trace.step_count && len < 0; s++) {
         const plan_kineto_step *step = &x->trace.steps[s];
-        elems = step->gradient_count == x->count ? step->gradients[i].elems : -1;
+        len = step->gradient_count == x->count ? step->gradients[i].len : -1;
     }
-    return elems;
+    return len;
 }
 
 static int make_model(import_state *x)
@@ -188,17 +188,17 @@ static int make_model(import_state *x)
     int known_sizes = 1;
     int code = scratch != NULL ? GW_CLI_OK : gw_cli_error(GW_CLI_IO, NULL, "out of memory");
     for (size_t i = 0; i < x->count && code == GW_CLI_OK; i++) {
-        const int64_t elems = elems_of(x, i);
+        const int64_t len = len_of(x, i);
         const double offset = offset_of(&x->trace, x->count, x->args->step, i, scratch);
         char name[32];
         gw_plan_tick bwd = 0;
-        known_sizes &= elems >= 0;
+        known_sizes &= len >= 0;
         (void)snprintf(name, sizeof name, "gradient%zu", i);
         if (!plan_ticks_from_us(offset - x->span_us, &bwd)) {
             code =
                 gw_cli_error(GW_CLI_BAD_DATA, x->path, "gradient %zu is ready before gradient %zu", i, i - 1);
         } else if (!plan_model_add(&x->model, x->params.count > 0 ? x->params.tensors[i].name : name,
-                                   elems < 0 ? 0 : elems, bwd, 0)) {
+                                   len < 0 ? 0 : len, bwd, 0)) {
             code = gw_cli_error(GW_CLI_IO, NULL, "out of memory");
         }
         x->span_us = offset;
@@ -233,7 +233,7 @@ static int report_json(const import_state *x)
     for (size_t i = 0; i < x->trace.collective_count; i++) {
         const plan_kineto_collective *c = &x->trace.collectives[i];
         json_array_append_new(collectives,
-                              json_pack("{s:s,s:I,s:f,s:f}", "name", c->name, "elems", (json_int_t)c->elems,
+                              json_pack("{s:s,s:I,s:f,s:f}", "name", c->name, "elems", (json_int_t)c->len,
                                         "start_us", c->start_us, "duration_us", c->duration_us));
     }
     return gw_cli_json_print(json_pack("{s:I,s:o,s:o,s:f,s:f}", "events", (json_int_t)x->trace.event_count,

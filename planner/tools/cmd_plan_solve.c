@@ -84,18 +84,17 @@ static int print_result(const plan_result *result, const plan_opened *o)
     if (c->level != GW_PLAN_LEVEL_SERIAL) {
         gw_plan_tick makespan = 0;
         code = plan_run_timeline(result, c, c->level, NULL, &makespan);
-        printf("at the %s level: %.3f ms\n", c->level == GW_PLAN_LEVEL_EVENT ? "event" : "pipelined",
-               plan_us(makespan) / 1e3);
+        printf("at the %s level: %.3f ms\n", plan_level_names[c->level], plan_us(makespan) / 1e3);
     }
     printf("%5s %7s %7s %12s  %s\n", "group", "first", "last", "elems", "method");
     for (uint32_t j = 0; j < result->group_count; j++) {
         const plan_result_group *group = &result->groups[j];
         const uint32_t end = group->first + group->tensor_count;
-        int64_t elems = 0;
+        int64_t len = 0;
         for (uint32_t i = group->first; i < end; i++) {
-            elems += o->model.tensors[i].elems;
+            len += o->model.tensors[i].len;
         }
-        printf("%5u %7u %7u %12lld  %s\n", j, group->first, end - 1, (long long)elems, group->method);
+        printf("%5u %7u %7u %12lld  %s\n", j, group->first, end - 1, (long long)len, group->method);
     }
     return code;
 }

@@ -188,13 +188,10 @@ enum { COUNT_MAX = 100000, RANKS_MAX = 65536 };
 /* Axis and range. */
 static int parse_range(sweep_args *a)
 {
-    static const char *const axes[5] = {"bandwidth", "ranks", "ratio", "batch", "nodes"};
+    static const char *const axes[] = {"bandwidth", "ranks", "ratio", "batch", "nodes", NULL};
     char rest = 0;
-    int axis = -1;
     a->axis_name = a->axis_name != NULL ? a->axis_name : "bandwidth";
-    for (int i = 0; i < 5; i++) {
-        axis = strcmp(a->axis_name, axes[i]) == 0 ? i : axis;
-    }
+    const int axis = plan_name_index(axes, a->axis_name);
     if (axis < 0) {
         return gw_cli_error(GW_CLI_USAGE, NULL, "--axis is one of bandwidth, nodes (or ranks), ratio, batch");
     }

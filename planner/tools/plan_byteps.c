@@ -50,7 +50,7 @@ static int64_t size_of(const plan_model *params, json_t *event, const char *name
 {
     if (params != NULL) {
         const uint32_t index = param_index(params, name);
-        return index < params->count ? params->tensors[index].elems : -1;
+        return index < params->count ? params->tensors[index].len : -1;
     }
     json_t *size = json_object_get(event, "elems");
     size = size == NULL ? json_object_get(event, "size") : size;
@@ -86,8 +86,8 @@ int plan_byteps_read_ready(const char *path, const plan_model *params, plan_mode
             memset(&step, 0, sizeof step);
             step.timed = 1;
         }
-        const int64_t elems = size_of(params, event, name);
-        if (elems < 0) {
+        const int64_t len = size_of(params, event, name);
+        if (len < 0) {
             result = gw_cli_error(GW_CLI_BAD_DATA, path,
                                   "event %zu: no size of tensor \"%.200s\" (use --params)", index, name);
             break;
@@ -98,7 +98,7 @@ int plan_byteps_read_ready(const char *path, const plan_model *params, plan_mode
             break;
         }
         previous = now;
-        if (!plan_model_add(&step, name, elems, bwd, 0)) {
+        if (!plan_model_add(&step, name, len, bwd, 0)) {
             result = gw_cli_error(GW_CLI_IO, path, "out of memory");
             break;
         }
@@ -209,13 +209,13 @@ int plan_byteps_read_comm(const char *path, const plan_model *params, plan_model
         if (list[i].step != last) {
             continue;
         }
-        const int64_t elems = params != NULL ? size_of(params, NULL, list[i].name) : -1;
+        const int64_t len = params != NULL ? size_of(params, NULL, list[i].name) : -1;
         gw_plan_tick bwd = 0;
-        if (elems < 0) {
+        if (len < 0) {
             code = no_size(path, list[i].name);
         } else if (model->count > 0 && !plan_ticks_from_us(list[i].ts - previous, &bwd)) {
             code = gw_cli_error(GW_CLI_BAD_DATA, path, "tensor \"%.200s\": ts is out of range", list[i].name);
-        } else if (!plan_model_add(model, params->tensors[param_index(params, list[i].name)].name, elems, bwd,
+        } else if (!plan_model_add(model, params->tensors[param_index(params, list[i].name)].name, len, bwd,
                                    0)) {
             code = gw_cli_error(GW_CLI_IO, path, "out of memory");
         }
@@ -254,14 +254,14 @@ int plan_byteps_read_points(const char *path, const plan_model *params, gw_plan_
             shortest = fmin(shortest, list[i].dur);
             longest = fmax(longest, list[i].dur);
         }
-        const int64_t elems = params != NULL ? size_of(params, NULL, name) : -1;
+        const int64_t len = params != NULL ? size_of(params, NULL, name) : -1;
         gw_plan_tick ticks = 0;
-        if (elems < 0) {
+        if (len < 0) {
             code = no_size(path, name);
         } else if (!plan_ticks_from_us(shortest, &ticks) || ticks == 0) {
             code = gw_cli_error(GW_CLI_BAD_DATA, path, "tensor \"%.200s\": dur is 0 or out of range", name);
         } else {
-            (*points)[(*count)++] = (gw_plan_point){elems, ticks};
+            (*points)[(*count)++] = (gw_plan_point){len, ticks};
             *widest = fmax(*widest, longest / shortest);
         }
     }

@@ -13,6 +13,10 @@
 #include "plan_json.h"
 #include "plan_thc.h"
 
+const char *const plan_kind_names[4] = {"joint", "fusion", "tree", NULL};
+const char *const plan_level_names[4] = {"serial", "pipelined", "event", NULL};
+const char *const plan_decode_names[4] = {"serial", "parallel", "none", NULL};
+
 static int parse_payload(const plan_place *place, json_t *payload, plan_codec *out)
 {
     static const char *const keys[] = {"header", "num", "den", NULL};
@@ -50,22 +54,17 @@ static int parse_payload(const plan_place *place, json_t *payload, plan_codec *o
 
 static int parse_collectives(const plan_place *place, json_t *array, uint32_t *collectives)
 {
-    static const char *const names[5] = {"allreduce", "allgather", "alltoall", "gather", "a2a-ag"};
+    static const char *const names[] = {"allreduce", "allgather", "alltoall", "gather", "a2a-ag", NULL};
     size_t i;
     json_t *entry;
     json_array_foreach(array, i, entry)
     {
-        int known = 0;
-        for (int bit = 0; bit < 5; bit++) {
-            if (json_is_string(entry) && strcmp(json_string_value(entry), names[bit]) == 0) {
-                *collectives |= 1u << bit;
-                known = 1;
-            }
-        }
-        if (!known) {
+        const int bit = plan_name_index(names, json_string_value(entry));
+        if (bit < 0) {
             return plan_json_bad(place,
                                  "\"collectives\" takes allreduce, allgather, a2a-ag, alltoall and gather");
         }
+        *collectives |= 1u << bit;
     }
     return *collectives != 0 ? GW_CLI_OK : plan_json_bad(place, "\"collectives\" is missing or empty");
 }
@@ -85,15 +84,12 @@ static int parse_devices(const plan_place *place, json_t *object, gw_plan_codec 
         if (plan_json_known(place, costs, keys) != GW_CLI_OK) {
             return GW_CLI_BAD_DATA;
         }
-        (void)snprintf(part, sizeof part, "%s, %s enc", place->where, devices[device]);
-        int code = plan_curve_parse(&inner, json_object_get(costs, "enc"), &codec->enc[device]);
-        if (code == GW_CLI_OK) {
-            (void)snprintf(part, sizeof part, "%s, %s dec", place->where, devices[device]);
-            code = plan_curve_parse(&inner, json_object_get(costs, "dec"), &codec->dec[device]);
-        }
-        if (code == GW_CLI_OK && (codec->collectives & GW_PLAN_A2A_AG) != 0) {
-            (void)snprintf(part, sizeof part, "%s, %s sum", place->where, devices[device]);
-            code = plan_curve_parse(&inner, json_object_get(costs, "sum"), &codec->sum[device]);
+        gw_plan_cost *const curves[3] = {&codec->enc[device], &codec->dec[device], &codec->sum[device]};
+        const int has_sum = (codec->collectives & GW_PLAN_A2A_AG) != 0;
+        int code = GW_CLI_OK;
+        for (int i = 0; i < 2 + has_sum && code == GW_CLI_OK; i++) {
+            (void)snprintf(part, sizeof part, "%s, %s %s", place->where, devices[device], keys[i]);
+            code = plan_curve_parse(&inner, json_object_get(costs, keys[i]), curves[i]);
         }
         if (code != GW_CLI_OK) {
             return code;
@@ -259,42 +255,25 @@ void plan_library_close(plan_library *library)
     memset(library, 0, sizeof *library);
 }
 
-json_t *plan_library_options(const plan_library *library, const char *name)
+const plan_codec *plan_library_codec(const plan_library *library, const char *name)
 {
     for (uint32_t i = 0; i < library->codec_count; i++) {
         if (strcmp(library->codecs[i].name, name) == 0) {
-            return json_object_get(library->codecs[i].source, "options");
+            return &library->codecs[i];
         }
     }
     return NULL;
 }
 
-int plan_library_has_error(const plan_library *library, const char *name)
+json_t *plan_library_options(const plan_library *library, const char *name)
 {
-    for (uint32_t i = 0; i < library->codec_count; i++) {
-        if (strcmp(library->codecs[i].name, name) == 0) {
-            return json_object_get(library->codecs[i].source, "error") != NULL;
-        }
-    }
-    return 0;
-}
-
-int plan_library_overlaps(const plan_library *library, const char *name)
-{
-    for (uint32_t i = 0; i < library->codec_count; i++) {
-        if (strcmp(library->codecs[i].name, name) == 0) {
-            return library->codecs[i].overlap;
-        }
-    }
-    return 0;
+    const plan_codec *codec = plan_library_codec(library, name);
+    return codec != NULL ? json_object_get(codec->source, "options") : NULL;
 }
 
 int plan_library_find(const plan_library *library, const char *name, uint64_t ranks, gw_plan_codec *codec)
 {
-    const plan_codec *found = NULL;
-    for (uint32_t i = 0; i < library->codec_count; i++) {
-        found = strcmp(library->codecs[i].name, name) == 0 ? &library->codecs[i] : found;
-    }
+    const plan_codec *found = plan_library_codec(library, name);
     if (found == NULL) {
         return gw_cli_error(GW_CLI_USAGE, NULL, "no codec \"%.60s\"", name);
     }
@@ -405,15 +384,9 @@ int plan_cluster_read(const char *path, gw_plan_cluster *cluster)
 }
 
 /* Index of a string member among names, -1 if it is none of them. */
-static int choice(json_t *object, const char *key, const char *const names[3])
+static int choice(json_t *object, const char *key, const char *const *names)
 {
-    const char *text = json_string_value(json_object_get(object, key));
-    for (int i = 0; i < 3; i++) {
-        if (text != NULL && strcmp(text, names[i]) == 0) {
-            return i;
-        }
-    }
-    return -1;
+    return plan_name_index(names, json_string_value(json_object_get(object, key)));
 }
 
 static int parse_methods(const plan_place *place, json_t *array, plan_case *out)
@@ -454,9 +427,6 @@ static int parse_case_devices(const plan_place *place, json_t *array, plan_case 
 
 int plan_case_read(const char *path, json_t *object, plan_case *out)
 {
-    static const char *const kinds[3] = {"joint", "fusion", "tree"};
-    static const char *const decodes[3] = {"serial", "parallel", "none"};
-    static const char *const levels[3] = {"serial", "pipelined", "event"};
     memset(out, 0, sizeof *out);
     const char *name = json_string_value(json_object_get(object, "name"));
     const plan_place place = {path, name != NULL && strlen(name) < PLAN_LABEL_SIZE ? name : "case"};
@@ -464,9 +434,9 @@ int plan_case_read(const char *path, json_t *object, plan_case *out)
         return plan_json_bad(&place, "needs a \"name\" of less than 64 bytes");
     }
     memcpy(out->name, name, strlen(name) + 1);
-    const int kind = choice(object, "kind", kinds);
-    const int decode = choice(object, "decode", decodes);
-    const int level = choice(object, "level", levels);
+    const int kind = choice(object, "kind", plan_kind_names);
+    const int decode = choice(object, "decode", plan_decode_names);
+    const int level = choice(object, "level", plan_level_names);
     if (kind < 0) {
         return plan_json_bad(&place, "\"kind\" must be joint, fusion or tree");
     }

@@ -44,10 +44,20 @@ typedef struct plan_case {
     gw_plan_decode decode;
     int decode_none; /* leave decode costs out, as Cupcake and MergeComp do */
     int cpu;         /* encodes on the CPU are allowed */
-    int64_t group_elems_max;
+    int64_t group_len_max;
     double error_max;  /* mean over all values; 0: no bound */
     uint32_t comp_max; /* tree: compressions an option may have */
 } plan_case;
+
+/* Names in files and on the command line, by value; NULL ends each list. */
+extern const char *const plan_kind_names[4];   /* by plan_kind */
+extern const char *const plan_level_names[4];  /* by gw_plan_level */
+extern const char *const plan_decode_names[4]; /* by gw_plan_decode, then decode_none */
+
+static inline const char *plan_case_decode_name(const plan_case *c)
+{
+    return plan_decode_names[c->decode_none ? 2 : (int)c->decode];
+}
 
 /* The compiled-in cases file. */
 extern const char plan_cases_text[];
@@ -59,12 +69,10 @@ int plan_library_read(plan_library *library, const char *path, json_t *codecs);
 /* Adds or replaces codecs from a file with a "codecs" array. */
 int plan_library_add_codecs(plan_library *library, const char *path);
 void plan_library_close(plan_library *library);
+/* The codec of that name as its file has it; NULL: none. */
+const plan_codec *plan_library_codec(const plan_library *library, const char *name);
 /* The "options" of a codec, for the program that runs the plan; borrowed, NULL: none. */
 json_t *plan_library_options(const plan_library *library, const char *name);
-/* Whether a codec says its error; 0 for an unknown name. */
-int plan_library_has_error(const plan_library *library, const char *name);
-/* Whether the exchanges of a codec's a2a-ag overlap; 0 for an unknown name. */
-int plan_library_overlaps(const plan_library *library, const char *name);
 /* The codec of that name as it is for so many ranks; its curves stay those of the library. Message printed,
  * exit code. */
 int plan_library_find(const plan_library *library, const char *name, uint64_t ranks, gw_plan_codec *codec);

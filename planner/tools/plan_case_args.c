@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "cli_common.h"
+#include "plan_json.h"
 
 void plan_case_args_add(plan_parser *parser, plan_case_args *args, int with_level)
 {
@@ -74,28 +75,23 @@ static int override_methods(const char *list, plan_case *c)
 /* Index of text among names; *index keeps its value when text is NULL. */
 static int pick(const char *option, const char *text, const char *const *names, int *index)
 {
-    for (int i = 0; text != NULL && names[i] != NULL; i++) {
-        if (strcmp(text, names[i]) == 0) {
-            *index = i;
-            return GW_CLI_OK;
-        }
+    const int found = plan_name_index(names, text);
+    if (text != NULL && found < 0) {
+        return gw_cli_error(GW_CLI_USAGE, NULL, "%s: unknown value \"%.40s\"", option, text);
     }
-    return text == NULL ? GW_CLI_OK
-                        : gw_cli_error(GW_CLI_USAGE, NULL, "%s: unknown value \"%.40s\"", option, text);
+    *index = text != NULL ? found : *index;
+    return GW_CLI_OK;
 }
 
 /* Kind, level, decode rule and methods. */
 static int override_choices(const plan_case_args *a, plan_case *c)
 {
-    static const char *const kinds[] = {"joint", "fusion", "tree", NULL};
-    static const char *const levels[] = {"serial", "pipelined", "event", NULL};
-    static const char *const decodes[] = {"serial", "parallel", "none", NULL};
     int kind = (int)c->kind;
     int level = (int)c->level;
     int decode = c->decode_none ? 2 : (int)c->decode;
-    int code = pick("--kind", a->kind, kinds, &kind);
-    code = code == GW_CLI_OK ? pick("--level", a->level, levels, &level) : code;
-    code = code == GW_CLI_OK ? pick("--decode", a->decode, decodes, &decode) : code;
+    int code = pick("--kind", a->kind, plan_kind_names, &kind);
+    code = code == GW_CLI_OK ? pick("--level", a->level, plan_level_names, &level) : code;
+    code = code == GW_CLI_OK ? pick("--decode", a->decode, plan_decode_names, &decode) : code;
     if (code != GW_CLI_OK) {
         return code;
     }
@@ -155,7 +151,7 @@ static int override_case(const plan_case_args *a, plan_case *c)
     c->comp_max = a->comp_max >= 0 ? (uint32_t)a->comp_max : c->comp_max;
     c->error_max = a->error_max > 0 ? a->error_max : c->error_max;
     if (a->group_mib_max > 0) { /* less than one element: 1, as 0 would mean no limit */
-        c->group_elems_max = (int64_t)fmax(1, a->group_mib_max * (1 << 18));
+        c->group_len_max = (int64_t)fmax(1, a->group_mib_max * (1 << 18));
     }
     return code;
 }

@@ -32,7 +32,7 @@ typedef struct explained {
 } explained;
 
 /* Evaluates the first `count` groups of the trial; keeps the change if it is the best so far. */
-static void offer(const explained *x, uint32_t count, change *best, const char *words, const char *name)
+static void try_change(const explained *x, uint32_t count, change *best, const char *words, const char *name)
 {
     const gw_plan plan = {x->trial, count, count};
     gw_plan_tick makespan;
@@ -52,7 +52,7 @@ static change best_split(const explained *x, uint32_t j)
         memcpy(x->trial + j + 2, x->result.fused + j + 1, (n - j - 1) * sizeof *x->trial);
         x->trial[j].tensor_count = cut;
         x->trial[j + 1] = (gw_plan_group){group->first + cut, group->tensor_count - cut, group->method};
-        offer(x, n + 1, &best, "split after ", x->o->model.tensors[group->first + cut - 1].name);
+        try_change(x, n + 1, &best, "split after ", x->o->model.tensors[group->first + cut - 1].name);
     }
     return best;
 }
@@ -68,7 +68,7 @@ static change best_merge(const explained *x, uint32_t j)
         x->trial[j].tensor_count += x->result.fused[j + 1].tensor_count;
         x->trial[j].method = m;
         (void)snprintf(label, sizeof label, "%s", x->o->setup.labels[m]);
-        offer(x, n - 1, &best, "merged with the next, ", label);
+        try_change(x, n - 1, &best, "merged with the next, ", label);
     }
     return best;
 }
@@ -85,7 +85,7 @@ static change best_method(const explained *x, uint32_t j)
         memcpy(x->trial, x->result.fused, n * sizeof *x->trial);
         x->trial[j].method = m;
         (void)snprintf(label, sizeof label, "%s", x->o->setup.labels[m]);
-        offer(x, n, &best, "sent as ", label);
+        try_change(x, n, &best, "sent as ", label);
     }
     return best;
 }

@@ -75,10 +75,10 @@ static json_t *explain_tensor(const plan_explain_args *args, const plan_opened *
     /* Options without compression are few and mostly beaten in all times; those with it are thousands. */
     const alternative turned = best_other(compressed ? &o->tree : reduced, i, GW_PLAN_NO_INDEX, !compressed);
     plan_tree_path(reduced, i, reduced->choice[i], path, sizeof path);
-    json_t *entry = json_pack("{s:s,s:I,s:s}", "tensor", tensor->name, "elems", (json_int_t)tensor->elems,
-                              "option", path);
+    json_t *entry =
+        json_pack("{s:s,s:I,s:s}", "tensor", tensor->name, "elems", (json_int_t)tensor->len, "option", path);
     if (!args->parser.json) {
-        printf("%s (%lld elements): %s\n", tensor->name, (long long)tensor->elems, path);
+        printf("%s (%lld elements): %s\n", tensor->name, (long long)tensor->len, path);
     }
     add(args, entry, "not", &next, total);
     add(args, entry, compressed ? "uncompressed at best" : "compressed at best", &turned, total);

@@ -29,23 +29,11 @@ uint64_t plan_problem_hash(const plan_model *model)
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
     for (uint32_t i = 0; i < model->count; i++) {
         char number[64];
-        int length = snprintf(number, sizeof number, "|%lld|", (long long)model->tensors[i].elems);
+        int length = snprintf(number, sizeof number, "|%lld|", (long long)model->tensors[i].len);
         hash = fnv(hash, model->tensors[i].name, strlen(model->tensors[i].name));
         hash = fnv(hash, number, length > 0 ? (size_t)length : 0);
     }
     return hash;
-}
-
-static const char *kind_name(plan_kind kind)
-{
-    return kind == PLAN_JOINT ? "joint" : kind == PLAN_FUSION ? "fusion" : "tree";
-}
-
-static const char *level_name(gw_plan_level level)
-{
-    return level == GW_PLAN_LEVEL_SERIAL      ? "serial"
-           : level == GW_PLAN_LEVEL_PIPELINED ? "pipelined"
-                                              : "event";
 }
 
 static void set(json_t *object, const char *key, json_t *value)
@@ -61,12 +49,9 @@ static void add_certificate(json_t *root, const plan_result *result, const plan_
     (void)snprintf(hash, sizeof hash, "%016llx", (unsigned long long)plan_problem_hash(&o->model));
     set(root, "schema", json_string(PLAN_FILE_SCHEMA));
     set(root, "case", json_string(c->name));
-    set(root, "kind", json_string(kind_name(c->kind)));
+    set(root, "kind", json_string(plan_kind_names[c->kind]));
     set(root, "level", json_string("serial"));
-    set(root, "decode",
-        json_string(c->decode_none                         ? "none"
-                    : c->decode == GW_PLAN_DECODE_PARALLEL ? "parallel"
-                                                           : "serial"));
+    set(root, "decode", json_string(plan_case_decode_name(c)));
     set(root, "model", json_string(o->path));
     set(root, "model_hash", json_string(hash));
     set(root, "tensors", json_integer(o->model.count));
@@ -86,7 +71,7 @@ static void add_certificate(json_t *root, const plan_result *result, const plan_
     if (c->level != GW_PLAN_LEVEL_SERIAL) {
         gw_plan_tick makespan = 0;
         if (plan_run_timeline(result, c, c->level, NULL, &makespan) == GW_CLI_OK) {
-            set(root, "judged_level", json_string(level_name(c->level)));
+            set(root, "judged_level", json_string(plan_level_names[c->level]));
             set(root, "judged_makespan_us", json_real(plan_us(makespan)));
         }
     }
@@ -98,10 +83,10 @@ static json_t *group_json(const plan_result *result, const plan_opened *o, uint3
 {
     static const char *const kinds[6] = {"backprop", "encode", "network", "decode", "sum", "copy"};
     const plan_result_group *group = &result->groups[j];
-    int64_t elems = 0;
+    int64_t len = 0;
     json_t *names = json_array();
     for (uint32_t i = group->first; i < group->first + group->tensor_count; i++) {
-        elems += o->model.tensors[i].elems;
+        len += o->model.tensors[i].len;
         json_array_append_new(names, json_string(o->model.tensors[i].name));
     }
     json_t *stages = json_array();
@@ -115,7 +100,7 @@ static json_t *group_json(const plan_result *result, const plan_opened *o, uint3
     json_t *entry = json_object();
     set(entry, "first", json_integer(group->first));
     set(entry, "last", json_integer((json_int_t)group->first + group->tensor_count - 1));
-    set(entry, "elems", json_integer((json_int_t)elems));
+    set(entry, "elems", json_integer((json_int_t)len));
     set(entry, o->c.kind == PLAN_TREE ? "option" : "method", json_string(group->method));
     if (group->codec[0] != '\0') {
         set(entry, "codec", json_string(group->codec));

@@ -56,12 +56,12 @@ static int medians(const plan_kineto *trace, size_t count, int64_t only, hook_gr
                 continue;
             }
             const plan_kineto_gradient *same = find_gradient(step, g->name, i);
-            if (same == NULL || same->elems != g->elems) {
+            if (same == NULL || same->len != g->len) {
                 return 0;
             }
             scratch[used++] = same->ready_us - step->start_us;
         }
-        if (used == 0 || g->elems < 0) {
+        if (used == 0 || g->len < 0) {
             return 0;
         }
         out[i] = (hook_gradient){g, gw_cli_median(scratch, used), i};
@@ -88,8 +88,7 @@ int plan_hook_model(const plan_kineto *trace, const char *path, size_t count, in
         gw_plan_tick bwd = 0;
         if (!plan_ticks_from_us(gradients[i].ready_us - before, &bwd)) {
             code = gw_cli_error(GW_CLI_BAD_DATA, path, "gradient %zu has no time within its step", i);
-        } else if (!plan_model_add(model, gradients[i].gradient->name, gradients[i].gradient->elems, bwd,
-                                   0)) {
+        } else if (!plan_model_add(model, gradients[i].gradient->name, gradients[i].gradient->len, bwd, 0)) {
             code = gw_cli_error(GW_CLI_IO, NULL, "out of memory");
         }
         before = gradients[i].ready_us;

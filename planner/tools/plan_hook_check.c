@@ -89,7 +89,7 @@ static size_t step_messages(const hook_check *x, const plan_kineto_step *step,
         }
         json_t *group = json_array_get(x->groups, found);
         same = same && found < x->count &&
-               c->elems == (int64_t)json_integer_value(json_object_get(group, "elems")) &&
+               c->len == (int64_t)json_integer_value(json_object_get(group, "elems")) &&
                strcmp(c->codec, label_of(group)) == 0;
         if (found < x->count) {
             messages[found] = c;

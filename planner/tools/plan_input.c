@@ -44,7 +44,7 @@ plan_input plan_input_kind(const char *path)
 int plan_input_check_sizes(const char *path, plan_model *model)
 {
     for (uint32_t i = 0; i < model->count; i++) {
-        if (model->tensors[i].elems > 0) {
+        if (model->tensors[i].len > 0) {
             return GW_CLI_OK;
         }
     }

@@ -77,17 +77,23 @@ int plan_json_ticks(const plan_place *place, json_t *object, const char *key, do
     return GW_CLI_OK;
 }
 
+int plan_name_index(const char *const *names, const char *name)
+{
+    for (int i = 0; name != NULL && names[i] != NULL; i++) {
+        if (strcmp(names[i], name) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
 int plan_json_known(const plan_place *place, json_t *object, const char *const *keys)
 {
     const char *key;
     json_t *member;
     json_object_foreach(object, key, member)
     {
-        int i = 0;
-        while (keys[i] != NULL && strcmp(keys[i], key) != 0) {
-            i++;
-        }
-        if (keys[i] == NULL) {
+        if (plan_name_index(keys, key) < 0) {
             return gw_cli_error(GW_CLI_BAD_DATA, place->path, "%s: unknown key \"%.60s\"", place->where, key);
         }
     }
@@ -136,7 +142,7 @@ int plan_json_write(json_t *object, const char *path)
     return code;
 }
 
-static const char *const curve_kinds[4] = {"affine", "maxlin", "hinge", "table"};
+const char *const plan_curve_kinds[5] = {"affine", "maxlin", "hinge", "table", NULL};
 
 static int parse_table(const plan_place *place, json_t *points, gw_plan_cost *cost)
 {
@@ -152,14 +158,14 @@ static int parse_table(const plan_place *place, json_t *points, gw_plan_cost *co
         return gw_cli_error(GW_CLI_IO, place->path, "out of memory");
     }
     for (size_t i = 0; i < count; i++) {
-        json_t *elems = json_array_get(json_array_get(points, i), 0);
+        json_t *x_json = json_array_get(json_array_get(points, i), 0);
         json_t *us = json_array_get(json_array_get(points, i), 1);
-        if (!json_is_integer(elems) ||
+        if (!json_is_integer(x_json) ||
             !plan_ticks_from_us(json_is_number(us) ? json_number_value(us) : NAN, &y[i])) {
             return gw_cli_error(GW_CLI_BAD_DATA, place->path, "%s: point %zu is not [elems, us] with us >= 0",
                                 place->where, i);
         }
-        x[i] = (int64_t)json_integer_value(elems);
+        x[i] = (int64_t)json_integer_value(x_json);
     }
     cost->table_len = (uint32_t)count;
     return GW_CLI_OK;
@@ -188,19 +194,15 @@ int plan_curve_parse(const plan_place *place, json_t *object, gw_plan_cost *cost
     /* the last three are what plan fit says of a curve */
     static const char *const keys[] = {"kind",   "a_us",      "b_us",       "knee", "t",
                                        "points", "error_max", "error_mean", "r2",   NULL};
-    const char *kind = json_string_value(json_object_get(object, "kind"));
-    int found = -1;
+    const int kind = plan_name_index(plan_curve_kinds, json_string_value(json_object_get(object, "kind")));
     memset(cost, 0, sizeof *cost);
-    for (int i = 0; i < 4 && kind != NULL; i++) {
-        found = strcmp(kind, curve_kinds[i]) == 0 ? i : found;
-    }
-    if (found < 0) {
+    if (kind < 0) {
         return plan_json_bad(place, "a curve needs \"kind\": affine, maxlin, hinge or table");
     }
     if (plan_json_known(place, object, keys) != GW_CLI_OK) {
         return GW_CLI_BAD_DATA;
     }
-    cost->kind = (gw_plan_cost_kind)found;
+    cost->kind = (gw_plan_cost_kind)kind;
     int code = cost->kind == GW_PLAN_COST_TABLE ? parse_table(place, json_object_get(object, "points"), cost)
                                                 : parse_coefficients(place, object, cost);
     gw_plan_fault fault = {"", 0};
@@ -221,7 +223,7 @@ void plan_curve_free(gw_plan_cost *cost)
 
 json_t *plan_curve_json(const gw_plan_cost *cost)
 {
-    json_t *object = json_pack("{s:s}", "kind", curve_kinds[cost->kind]);
+    json_t *object = json_pack("{s:s}", "kind", plan_curve_kinds[cost->kind]);
     if (cost->kind == GW_PLAN_COST_TABLE) {
         json_t *points = json_array();
         for (uint32_t i = 0; i < cost->table_len; i++) {

@@ -43,6 +43,12 @@ int plan_json_whole(const plan_place *place, json_t *object, const char *key, in
 /* Writes JSON to a file ("-": stdout), releases it. Message printed, exit code. */
 int plan_json_write(json_t *object, const char *path);
 
+/* Index of a name in a list that ends with NULL; -1: it is not there, or NULL. */
+int plan_name_index(const char *const *names, const char *name);
+
+/* Names of the kinds of curves, by gw_plan_cost_kind; NULL ends them. */
+extern const char *const plan_curve_kinds[5];
+
 /* A curve: {"kind": "affine|maxlin|hinge|table", "a_us", "b_us", "knee", "t", "points": [[elems, us], ...]}.
  * plan_curve_free() also after a failure. */
 int plan_curve_parse(const plan_place *place, json_t *object, gw_plan_cost *cost);

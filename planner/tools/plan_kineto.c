@@ -26,7 +26,7 @@
 #define GRADIENTS_MAX ((size_t)1 << 17) /* of all steps together */
 #define MESSAGES_MAX  ((size_t)1 << 17)
 #define STEPS_MAX     ((size_t)1 << 14)
-#define ELEMS_MAX     (INT64_C(1) << 50)
+#define LEN_MAX       (INT64_C(1) << 50)
 #define NOT_FOUND     (-1.0) /* in place of the end of a kernel */
 
 typedef struct launch {
@@ -50,7 +50,7 @@ typedef enum ready_fault { READY_GOOD = 0, READY_NO_KERNEL, READY_BAD_KERNEL, RE
 typedef struct accumulate {
     int64_t tid;
     double ts;
-    int64_t elems;
+    int64_t len;
     char *name;            /* owned; NULL: not recorded */
     int is_hook;           /* ts is the time when it was ready */
     unsigned launch_count; /* since the gradient before it on the thread, up to CANDIDATES + 1 */
@@ -73,7 +73,7 @@ typedef struct reader {
     const char *path;
     pass pass;
     list launches, accumulates, kernels, steps, collectives;
-    int lost_launches, lost_kernels; /* too many to keep: read again */
+    int reread_launches, reread_kernels; /* too many to keep */
     size_t event_count;
     candidate *candidates;
     kernel *wanted; /* by correlation, each once */
@@ -101,7 +101,7 @@ static void list_free(list *l)
     l->count = l->capacity = 0;
 }
 
-static void forget_gradients(reader *r)
+static void free_gradients(reader *r)
 {
     accumulate *gradients = r->accumulates.items;
     for (size_t i = 0; i < r->accumulates.count; i++) {
@@ -125,11 +125,11 @@ static void *add(const reader *r, list *l, int *code)
 
 /* Makes room for one of what is kept until the gradients are known. NULL: it is read again, then or from now
  * on. */
-static void *keep(list *l, int *is_lost)
+static void *keep(list *l, int *reread)
 {
-    void *item = *is_lost || l->count >= KEPT_MAX ? NULL : list_add(l);
+    void *item = *reread || l->count >= KEPT_MAX ? NULL : list_add(l);
     if (item == NULL) {
-        *is_lost = 1;
+        *reread = 1;
         list_free(l);
     }
     return item;
@@ -154,10 +154,10 @@ static int times(const trace_event *e, double *ts, double *duration)
 }
 
 /* Elements of a message; -1: none that a model could have. */
-static int64_t elems_of(const trace_number *number)
+static int64_t len_of(const trace_number *number)
 {
     const int64_t value = trace_number_whole(number, -1);
-    return value <= ELEMS_MAX ? value : -1;
+    return value <= LEN_MAX ? value : -1;
 }
 
 /* ---- launches and kernels of gradients ---- */
@@ -176,8 +176,8 @@ static int by_correlation(const void *a, const void *b)
     return x->correlation < y->correlation ? -1 : x->correlation > y->correlation;
 }
 
-/* Offers a launch to the first gradient after it on its thread. */
-static void offer_launch(reader *r, const launch *l)
+/* Matches a launch with the first gradient after it on its thread. */
+static void match_launch(reader *r, const launch *l)
 {
     accumulate *gradients = r->accumulates.items;
     size_t low = 0;
@@ -212,7 +212,7 @@ static void offer_launch(reader *r, const launch *l)
 
 /* Takes a kernel if a gradient may have waited for it. Of several with one correlation (graphs) the last
  * counts. */
-static void offer_kernel(reader *r, const kernel *k)
+static void match_kernel(reader *r, const kernel *k)
 {
     kernel *wanted = r->wanted_count == 0
                          ? NULL
@@ -228,7 +228,7 @@ static int take_collective(reader *r, const trace_event *e)
 {
     double ts, duration;
     int code;
-    if (elems_of(&e->msg_elems) < 0) {
+    if (len_of(&e->msg_len) < 0) {
         return GW_CLI_OK; /* recorded without NCCL metadata */
     }
     if (!times(e, &ts, &duration)) {
@@ -238,7 +238,7 @@ static int take_collective(reader *r, const trace_event *e)
     if (c != NULL) {
         memset(c, 0, sizeof *c);
         memcpy(c->name, e->collective, sizeof c->name);
-        c->elems = elems_of(&e->msg_elems);
+        c->len = len_of(&e->msg_len);
         c->start_us = ts;
         c->duration_us = duration;
         c->group_size = trace_number_whole(&e->group_size, 0);
@@ -253,16 +253,16 @@ static int take_kernel(reader *r, const trace_event *e)
     if (is_nccl) {
         return r->pass == PASS_ALL ? take_collective(r, e) : GW_CLI_OK;
     }
-    if (r->pass == PASS_LAUNCHES || (r->pass == PASS_ALL && r->lost_kernels)) {
+    if (r->pass == PASS_LAUNCHES || (r->pass == PASS_ALL && r->reread_kernels)) {
         return GW_CLI_OK;
     }
     const kernel k = {trace_number_whole(&e->correlation, -1),
                       times(e, &ts, &duration) ? ts + duration : (double)NAN};
-    kernel *kept = k.correlation >= 0 && r->pass == PASS_ALL ? keep(&r->kernels, &r->lost_kernels) : NULL;
+    kernel *kept = k.correlation >= 0 && r->pass == PASS_ALL ? keep(&r->kernels, &r->reread_kernels) : NULL;
     if (kept != NULL) {
         *kept = k;
     } else if (r->pass == PASS_KERNELS) {
-        offer_kernel(r, &k);
+        match_kernel(r, &k);
     }
     return GW_CLI_OK;
 }
@@ -280,11 +280,11 @@ static int take_launch(reader *r, const trace_event *e)
     if (l.correlation < 0) {
         return GW_CLI_OK;
     }
-    launch *kept = r->pass == PASS_ALL ? keep(&r->launches, &r->lost_launches) : NULL;
+    launch *kept = r->pass == PASS_ALL ? keep(&r->launches, &r->reread_launches) : NULL;
     if (kept != NULL) {
         *kept = l;
     } else if (r->pass == PASS_LAUNCHES) {
-        offer_launch(r, &l);
+        match_launch(r, &l);
     }
     return GW_CLI_OK;
 }
@@ -301,7 +301,7 @@ static int take_accumulate(reader *r, const trace_event *e)
     }
     accumulate *a = add(r, &r->accumulates, &code);
     if (a != NULL) {
-        *a = (accumulate){.tid = trace_number_whole(&e->tid, 0), .ts = ts, .elems = e->dims_elems};
+        *a = (accumulate){.tid = trace_number_whole(&e->tid, 0), .ts = ts, .len = e->dims_len};
     }
     return code;
 }
@@ -334,7 +334,7 @@ static int take_hook_event(reader *r, const trace_event *e)
     if (strcmp(e->name, "gradient") == 0) {
         accumulate *a = add(r, &r->accumulates, &code);
         if (a != NULL) {
-            *a = (accumulate){.ts = ts, .elems = elems_of(&e->elems), .is_hook = 1};
+            *a = (accumulate){.ts = ts, .len = len_of(&e->len), .is_hook = 1};
             a->name = e->has_text ? strdup(e->text) : NULL;
             code = e->has_text && a->name == NULL ? gw_cli_error(GW_CLI_IO, r->path, "out of memory") : code;
         }
@@ -344,7 +344,7 @@ static int take_hook_event(reader *r, const trace_event *e)
             memset(c, 0, sizeof *c);
             (void)snprintf(c->name, sizeof c->name, "message");
             memcpy(c->codec, e->codec, sizeof c->codec);
-            c->elems = elems_of(&e->elems);
+            c->len = len_of(&e->len);
             c->start_us = ts;
             c->duration_us = duration;
             const double encoded = trace_number_real(&e->encoded_us, -1);
@@ -362,12 +362,12 @@ static int begin_reading(reader *r)
         gradients[i].launch_count = r->pass == PASS_LAUNCHES ? 0 : gradients[i].launch_count;
     }
     if (r->pass == PASS_ALL) {
-        forget_gradients(r);
+        free_gradients(r);
         list_free(&r->launches);
         list_free(&r->kernels);
         list_free(&r->steps);
         list_free(&r->collectives);
-        r->lost_launches = r->lost_kernels = 0;
+        r->reread_launches = r->reread_kernels = 0;
     }
     return GW_CLI_OK;
 }
@@ -399,29 +399,29 @@ static int take_event(void *user, const trace_event *e)
 /* ---- from launches to times ---- */
 
 /* Reads the recording once more, or takes what was kept of it. */
-static int offer_launches(reader *r, uint64_t size_max)
+static int match_launches(reader *r, uint64_t size_max)
 {
     const launch *kept = r->launches.items;
-    if (r->lost_launches) {
+    if (r->reread_launches) {
         r->pass = PASS_LAUNCHES;
         return trace_events_read(r->path, size_max, take_event, r);
     }
     for (size_t i = 0; i < r->launches.count; i++) {
-        offer_launch(r, &kept[i]);
+        match_launch(r, &kept[i]);
     }
     list_free(&r->launches);
     return GW_CLI_OK;
 }
 
-static int offer_kernels(reader *r, uint64_t size_max)
+static int match_kernels(reader *r, uint64_t size_max)
 {
     const kernel *kept = r->kernels.items;
-    if (r->lost_kernels) {
+    if (r->reread_kernels) {
         r->pass = PASS_KERNELS;
         return trace_events_read(r->path, size_max, take_event, r);
     }
     for (size_t i = 0; i < r->kernels.count; i++) {
-        offer_kernel(r, &kept[i]);
+        match_kernel(r, &kept[i]);
     }
     list_free(&r->kernels);
     return GW_CLI_OK;
@@ -478,9 +478,9 @@ static int find_candidates(reader *r, uint64_t size_max)
     for (size_t i = r->accumulates.count; i-- > 0;) {
         gradients[i].launches = gradients[i].is_hook ? NULL : r->candidates + --count * CANDIDATES;
     }
-    int code = offer_launches(r, size_max);
+    int code = match_launches(r, size_max);
     code = code == GW_CLI_OK ? make_wanted(r) : code;
-    return code == GW_CLI_OK ? offer_kernels(r, size_max) : code;
+    return code == GW_CLI_OK ? match_kernels(r, size_max) : code;
 }
 
 /* Sets when a gradient is ready; `before`: what the gradient before it on the thread waited for. */
@@ -588,7 +588,7 @@ static int fill_step(const reader *r, plan_kineto_step *step, size_t first, size
             return code;
         }
         step->gradients[step->gradient_count++] =
-            (plan_kineto_gradient){gradients[i].ready, gradients[i].elems, gradients[i].name};
+            (plan_kineto_gradient){gradients[i].ready, gradients[i].len, gradients[i].name};
         gradients[i].name = NULL;
     }
     return GW_CLI_OK;
@@ -673,7 +673,7 @@ int plan_kineto_read(const char *path, uint64_t size_max, plan_kineto *trace)
     trace->step_count = r.steps.count;
     trace->collectives = r.collectives.items;
     trace->collective_count = r.collectives.count;
-    forget_gradients(&r);
+    free_gradients(&r);
     list_free(&r.launches);
     list_free(&r.kernels);
     if (code != GW_CLI_OK) {

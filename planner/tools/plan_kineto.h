@@ -13,13 +13,13 @@
 
 typedef struct plan_kineto_gradient {
     double ready_us; /* end of the kernel that wrote it, trace clock */
-    int64_t elems;   /* from recorded shapes; -1: not recorded */
+    int64_t len;     /* from recorded shapes; -1: not recorded */
     char *name;      /* owned; NULL: not recorded */
 } plan_kineto_gradient;
 
 typedef struct plan_kineto_collective {
     char name[32]; /* allreduce, broadcast, ...; "message": a bucket of the hook */
-    int64_t elems; /* "In msg nelems" */
+    int64_t len;   /* "In msg nelems" */
     double start_us, duration_us;
     int64_t group_size;
     char codec[80];    /* of the hook's messages */

@@ -40,7 +40,7 @@ void plan_model_free(plan_model *model)
     memset(model, 0, sizeof *model);
 }
 
-int plan_model_add(plan_model *model, const char *name, int64_t elems, gw_plan_tick bwd, uint32_t forbidden)
+int plan_model_add(plan_model *model, const char *name, int64_t len, gw_plan_tick bwd, uint32_t forbidden)
 {
     if ((model->count & (model->count - 1)) == 0) { /* full at 0 and at powers of two */
         size_t capacity = model->count == 0 ? 1 : 2 * (size_t)model->count;
@@ -54,7 +54,7 @@ int plan_model_add(plan_model *model, const char *name, int64_t elems, gw_plan_t
     if (copy == NULL) {
         return 0;
     }
-    model->tensors[model->count++] = (gw_plan_tensor){copy, elems, bwd, forbidden};
+    model->tensors[model->count++] = (gw_plan_tensor){copy, len, bwd, forbidden};
     return 1;
 }
 
@@ -130,7 +130,7 @@ static char *next_field(char **cursor)
 }
 
 /* Why a text is not a whole number >= 0, or NULL. */
-static const char *parse_elems(const char *text, int64_t *value)
+static const char *parse_len(const char *text, int64_t *value)
 {
     char *end;
     errno = 0;
@@ -170,7 +170,7 @@ static const char *parse_time(const char *text, gw_plan_tick *ticks)
     return plan_ticks_from_us(us, ticks) ? NULL : "is too long (the planner's limit is 275 s)";
 }
 
-enum { COLUMN_NAME, COLUMN_ELEMS, COLUMN_TIME, COLUMN_FLAGS, COLUMN_COUNT };
+enum { COLUMN_NAME, COLUMN_LEN, COLUMN_TIME, COLUMN_FLAGS, COLUMN_COUNT };
 
 typedef struct csv_reader {
     const char *path;
@@ -197,7 +197,7 @@ static int read_header(csv_reader *r, char *line)
         const char *field = next_field(&cursor);
         r->field_count = index + 1;
         int which = strcmp(field, "name") == 0     ? COLUMN_NAME
-                    : strcmp(field, "elems") == 0  ? COLUMN_ELEMS
+                    : strcmp(field, "elems") == 0  ? COLUMN_LEN
                     : strcmp(field, "bwd_us") == 0 ? (has_bwd = 1, COLUMN_TIME)
                     : strcmp(field, "gap_us") == 0 ? (r->is_gap = 1, COLUMN_TIME)
                     : strcmp(field, "flags") == 0  ? COLUMN_FLAGS
@@ -213,7 +213,7 @@ static int read_header(csv_reader *r, char *line)
     if (has_bwd && r->is_gap) {
         return gw_cli_error(GW_CLI_BAD_DATA, r->path, "line 1: both bwd_us and gap_us are given; keep one");
     }
-    if (r->column[COLUMN_NAME] < 0 || r->column[COLUMN_ELEMS] < 0) {
+    if (r->column[COLUMN_NAME] < 0 || r->column[COLUMN_LEN] < 0) {
         return gw_cli_error(GW_CLI_BAD_DATA, r->path,
                             "line 1: the header must name the columns name, elems and bwd_us or gap_us");
     }
@@ -237,7 +237,7 @@ static int split_row(const csv_reader *r, char *line, const char *fields[COLUMN_
     if (field_count > r->field_count) {
         return BAD_LINE(r, "%d fields, but the header has %d", r->line, field_count, r->field_count);
     }
-    if (fields[COLUMN_NAME] == NULL || fields[COLUMN_ELEMS] == NULL ||
+    if (fields[COLUMN_NAME] == NULL || fields[COLUMN_LEN] == NULL ||
         (r->column[COLUMN_TIME] >= 0 && fields[COLUMN_TIME] == NULL)) {
         return BAD_LINE(r, "fewer fields than the header", r->line);
     }
@@ -247,7 +247,7 @@ static int split_row(const csv_reader *r, char *line, const char *fields[COLUMN_
 static int read_row(csv_reader *r, char *line)
 {
     const char *fields[COLUMN_COUNT] = {NULL, NULL, NULL, NULL};
-    int64_t elems = 0;
+    int64_t len = 0;
     gw_plan_tick bwd = 0;
     int code = split_row(r, line, fields);
     if (code != GW_CLI_OK) {
@@ -259,9 +259,9 @@ static int read_row(csv_reader *r, char *line)
     if (name[0] == '\0' || strlen(name) > PLAN_NAME_MAX) {
         return BAD_LINE(r, "the name is empty or longer than %d bytes", r->line, PLAN_NAME_MAX);
     }
-    const char *why = parse_elems(fields[COLUMN_ELEMS], &elems);
+    const char *why = parse_len(fields[COLUMN_LEN], &len);
     if (why != NULL) {
-        return BAD_LINE(r, "elems \"%.40s\" %s", r->line, fields[COLUMN_ELEMS], why);
+        return BAD_LINE(r, "elems \"%.40s\" %s", r->line, fields[COLUMN_LEN], why);
     }
     why = time != NULL ? parse_time(time, &bwd) : NULL;
     if (why != NULL) {
@@ -279,7 +279,7 @@ static int read_row(csv_reader *r, char *line)
     if (r->model->count == GW_PLAN_TENSORS_MAX) {
         return BAD_LINE(r, "more than %u tensors", r->line, GW_PLAN_TENSORS_MAX);
     }
-    return plan_model_add(r->model, name, elems, bwd, flag[0] != '\0')
+    return plan_model_add(r->model, name, len, bwd, flag[0] != '\0')
                ? GW_CLI_OK
                : gw_cli_error(GW_CLI_IO, r->path, "out of memory");
 }
@@ -339,10 +339,10 @@ static int sizes_fit(const plan_model *model)
 {
     int64_t total = 0;
     for (uint32_t i = 0; i < model->count; i++) {
-        if (model->tensors[i].elems > GW_PLAN_TICK_MAX - total) {
+        if (model->tensors[i].len > GW_PLAN_TICK_MAX - total) {
             return 0;
         }
-        total += model->tensors[i].elems;
+        total += model->tensors[i].len;
     }
     return 1;
 }
@@ -410,7 +410,7 @@ int plan_model_write_csv(const plan_model *model, const char *path)
         } else {
             fputs(name, file);
         }
-        fprintf(file, ",%lld,%.6f\n", (long long)tensor->elems, plan_us(tensor->bwd));
+        fprintf(file, ",%lld,%.6f\n", (long long)tensor->len, plan_us(tensor->bwd));
     }
     return plan_output_close(&output, path, GW_CLI_OK);
 }

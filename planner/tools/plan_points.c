@@ -26,13 +26,12 @@
 #include "plan_json.h"
 #include "plan_kineto.h"
 
-static int add_point(plan_points *p, const char *path, unsigned long line, double elems, double us)
+static int add_point(plan_points *p, const char *path, unsigned long line, double len, double us)
 {
     gw_plan_tick ticks;
-    if (!(elems >= 0) || elems > 0x1p50 || !(us > 0) || !plan_ticks_from_us(us, &ticks) || ticks == 0) {
+    if (!(len >= 0) || len > 0x1p50 || !(us > 0) || !plan_ticks_from_us(us, &ticks) || ticks == 0) {
         return gw_cli_error(GW_CLI_BAD_DATA, path,
-                            "line %lu: size %g, time %g us: NaN, negative, zero or too long", line, elems,
-                            us);
+                            "line %lu: size %g, time %g us: NaN, negative, zero or too long", line, len, us);
     }
     if ((p->count & (p->count - 1)) == 0) {
         gw_plan_point *grown = realloc(p->items, (p->count == 0 ? 1 : 2 * p->count) * sizeof *grown);
@@ -41,7 +40,7 @@ static int add_point(plan_points *p, const char *path, unsigned long line, doubl
         }
         p->items = grown;
     }
-    p->items[p->count++] = (gw_plan_point){(int64_t)elems, ticks};
+    p->items[p->count++] = (gw_plan_point){(int64_t)len, ticks};
     return GW_CLI_OK;
 }
 
@@ -62,23 +61,23 @@ static int matches(const char *name, const char *filter)
 
 /* The size in a benchmark's name: its last path component that is a number; ":" introduces named arguments.
  * NAN: none. */
-static double name_elems(const char *name)
+static double name_len(const char *name)
 {
-    double elems = NAN;
+    double len = NAN;
     for (const char *at = name; at != NULL; at = strchr(at, '/') != NULL ? strchr(at, '/') + 1 : NULL) {
         const char *digits = strncmp(at, "n:", 2) == 0 ? at + 2 : strncmp(at, "elems:", 6) == 0 ? at + 6 : at;
         char *end;
         double value = strtod(digits, &end);
         if (end != digits && (*end == '/' || *end == '\0' || *end == '_')) {
-            elems = value;
+            len = value;
         }
     }
-    return elems;
+    return len;
 }
 
 /* Elements of a benchmark that takes `us`: explicit, from its name, or from its rate (gradwire_bench names
  * sizes like 25MiB). */
-static double benchmark_elems(json_t *entry, const char *name, double us)
+static double benchmark_len(json_t *entry, const char *name, double us)
 {
     json_t *explicit_size = json_object_get(entry, "elems");
     json_t *rate = json_object_get(entry, "bytes_per_second");
@@ -87,9 +86,9 @@ static double benchmark_elems(json_t *entry, const char *name, double us)
         rate = json_object_get(entry, "GBps");
         rate_unit = 1e9;
     }
-    const double elems = json_is_number(explicit_size) ? json_number_value(explicit_size) : name_elems(name);
-    return isnan(elems) && json_is_number(rate) ? round(json_number_value(rate) * rate_unit * us * 1e-6 / 4)
-                                                : elems;
+    const double len = json_is_number(explicit_size) ? json_number_value(explicit_size) : name_len(name);
+    return isnan(len) && json_is_number(rate) ? round(json_number_value(rate) * rate_unit * us * 1e-6 / 4)
+                                              : len;
 }
 
 /* Microseconds per time unit of a benchmark, NAN for an unknown unit. */
@@ -132,11 +131,11 @@ static int read_benchmark(const char *path, const char *filter, plan_points *p)
             continue;
         }
         const double us = json_number_value(time) * benchmark_scale(entry);
-        const double elems = benchmark_elems(entry, name, us);
-        if (isnan(elems)) {
+        const double len = benchmark_len(entry, name, us);
+        if (isnan(len)) {
             gw_cli_note("%s: \"%s\" has no size in its name; left out", path, name);
         } else if (code == GW_CLI_OK) {
-            code = add_point(p, path, (unsigned long)index, elems, us);
+            code = add_point(p, path, (unsigned long)index, len, us);
         }
     }
     json_decref(root);
@@ -189,7 +188,7 @@ typedef struct text_reader {
 static int read_csv_line(text_reader *r, char *line, plan_points *p)
 {
     char *save = NULL;
-    double elems = NAN;
+    double len = NAN;
     double us = NAN;
     int header = 0;
     int index = 0;
@@ -206,7 +205,7 @@ static int read_csv_line(text_reader *r, char *line, plan_points *p)
             char *end;
             double value = strtod(field, &end);
             value = end == field || (*end != '\0' && !isspace((unsigned char)*end)) ? NAN : value;
-            *(index == r->size_column ? &elems : &us) = value;
+            *(index == r->size_column ? &len : &us) = value;
         }
         index++;
     }
@@ -216,7 +215,7 @@ static int read_csv_line(text_reader *r, char *line, plan_points *p)
     return r->size_column < 0 || r->time_column < 0
                ? gw_cli_error(GW_CLI_BAD_DATA, r->path,
                               "line %lu: no header with elems (or bytes) and us before data", r->line)
-               : add_point(p, r->path, r->line, r->in_bytes ? elems / 4 : elems, us);
+               : add_point(p, r->path, r->line, r->in_bytes ? len / 4 : len, us);
 }
 
 /* CSV or nccl-tests text. */
@@ -268,7 +267,7 @@ static int read_kineto(const char *path, uint64_t size_max, plan_points *p)
         int seen = 0;
         for (size_t j = 0; j < trace.collective_count; j++) {
             const plan_kineto_collective *o = &trace.collectives[j];
-            if (o->elems == c->elems && strcmp(o->name, "allreduce") == 0) {
+            if (o->len == c->len && strcmp(o->name, "allreduce") == 0) {
                 seen |= j < i;
                 low = o->duration_us < low ? o->duration_us : low;
                 high = o->duration_us > high ? o->duration_us : high;
@@ -276,7 +275,7 @@ static int read_kineto(const char *path, uint64_t size_max, plan_points *p)
         }
         if (!seen) {
             widest = high / low > widest ? high / low : widest;
-            code = add_point(p, path, 0, (double)c->elems, low);
+            code = add_point(p, path, 0, (double)c->len, low);
         }
     }
     if (code == GW_CLI_OK && p->count > 0) {
@@ -305,7 +304,7 @@ static int read_byteps(const char *path, const char *params_path, plan_points *p
     }
     code = plan_byteps_read_points(path, &params, &found, &count, &widest);
     for (size_t i = 0; i < count && code == GW_CLI_OK; i++) {
-        code = add_point(p, path, 0, (double)found[i].elems, plan_us(found[i].ticks));
+        code = add_point(p, path, 0, (double)found[i].len, plan_us(found[i].ticks));
     }
     if (code == GW_CLI_OK) {
         gw_cli_note(
@@ -333,23 +332,21 @@ int plan_points_read(const char *path, const plan_points_args *args, plan_points
     }
 }
 
-static int by_elems(const void *a, const void *b)
+static int by_len(const void *a, const void *b)
 {
     const gw_plan_point *x = a;
     const gw_plan_point *y = b;
-    return x->elems != y->elems  ? (x->elems < y->elems ? -1 : 1)
-           : x->ticks < y->ticks ? -1
-                                 : x->ticks > y->ticks;
+    return x->len != y->len ? (x->len < y->len ? -1 : 1) : x->ticks < y->ticks ? -1 : x->ticks > y->ticks;
 }
 
 double plan_points_table(plan_points *p)
 {
     double raised = 0;
     size_t used = 0;
-    qsort(p->items, p->count, sizeof *p->items, by_elems);
+    qsort(p->items, p->count, sizeof *p->items, by_len);
     for (size_t i = 0; i < p->count;) {
         size_t end = i;
-        while (end < p->count && p->items[end].elems == p->items[i].elems) {
+        while (end < p->count && p->items[end].len == p->items[i].len) {
             end++;
         }
         gw_plan_point point = p->items[i + (end - i) / 2];

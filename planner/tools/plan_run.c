@@ -63,7 +63,7 @@ static int fill_fused(const plan_setup *setup, plan_result *result)
         return plan_error(status);
     }
     double error = 0;
-    double elems = 0;
+    double len = 0;
     for (uint32_t j = 0; j < result->group_count; j++) {
         const gw_plan_group *from = &result->fused[j];
         const gw_plan_method *method = &setup->methods[from->method];
@@ -75,11 +75,11 @@ static int fill_fused(const plan_setup *setup, plan_result *result)
         (void)snprintf(to->method, sizeof to->method, "%s", setup->labels[from->method]);
         (void)snprintf(to->codec, sizeof to->codec, "%s", method->name);
         for (uint32_t i = from->first; i < from->first + from->tensor_count; i++) {
-            error += (double)method->error * PLAN_ERROR_UNIT * (double)setup->tensors[i].elems;
-            elems += (double)setup->tensors[i].elems;
+            error += (double)method->error * PLAN_ERROR_UNIT * (double)setup->tensors[i].len;
+            len += (double)setup->tensors[i].len;
         }
     }
-    result->error_mean = elems > 0 ? error / elems : 0;
+    result->error_mean = len > 0 ? error / len : 0;
     return GW_CLI_OK;
 }
 

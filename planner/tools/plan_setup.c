@@ -47,7 +47,7 @@ static int add_method(const plan_library *library, const plan_case *c, const gw_
                             status == GW_ERR_TICKS ? "payload, links or costs are too large"
                                                    : gw_status_message(status));
     }
-    if (collective == GW_PLAN_A2A_AG && plan_library_overlaps(library, name)) {
+    if (collective == GW_PLAN_A2A_AG && plan_library_codec(library, name)->overlap) {
         overlap_exchanges(method);
     }
     if (c->decode_none) {
@@ -96,7 +96,8 @@ static int add_codec(const plan_library *library, const plan_case *c, const char
         return add_method(library, c, NULL, GW_PLAN_ALLREDUCE, GW_PLAN_GPU, setup);
     }
     int code = plan_library_find(library, name, plan_case_ranks(c), &codec);
-    if (code == GW_CLI_OK && c->error_max > 0 && !plan_library_has_error(library, name)) {
+    if (code == GW_CLI_OK && c->error_max > 0 &&
+        json_object_get(plan_library_codec(library, name)->source, "error") == NULL) {
         return gw_cli_error(GW_CLI_USAGE, NULL,
                             "codec %s has no \"error\" in its file: not known to keep a bound of the error",
                             name);
@@ -114,11 +115,11 @@ static int add_codec(const plan_library *library, const plan_case *c, const char
 /* Sum of errors that the mean allows; 0: no bound. */
 static int set_error_max(const plan_case *c, const plan_model *model, int64_t *error_max)
 {
-    double elems = 0;
+    double len = 0;
     for (uint32_t i = 0; i < model->count; i++) {
-        elems += (double)model->tensors[i].elems;
+        len += (double)model->tensors[i].len;
     }
-    const double sum = floor(c->error_max / PLAN_ERROR_UNIT * elems);
+    const double sum = floor(c->error_max / PLAN_ERROR_UNIT * len);
     if (sum >= (double)GW_PLAN_TICK_MAX) {
         return gw_cli_error(GW_CLI_USAGE, NULL, "--error-max is too large for this model");
     }
@@ -161,7 +162,7 @@ int plan_setup_make(const plan_library *library, const plan_case *c, const plan_
     add_tensors(model, setup);
     setup->problem.methods = setup->methods;
     setup->problem.decode = c->decode;
-    setup->problem.group_elems_max = c->group_elems_max;
+    setup->problem.group_len_max = c->group_len_max;
     gw_plan_fault fault = {"", 0};
     if (gw_plan_problem_check(&setup->problem, &fault) != GW_OK) {
         /* Methods have been checked when they were made, so an index is that of a tensor. */

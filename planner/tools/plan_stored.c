@@ -20,8 +20,6 @@ static json_t *link_json(const gw_plan_link *link)
 /* The members of a case in a cases file. */
 static json_t *case_json(const plan_case *c)
 {
-    static const char *const kinds[3] = {"joint", "fusion", "tree"};
-    static const char *const levels[3] = {"serial", "pipelined", "event"};
     const gw_plan_cluster *cluster = &c->cluster;
     json_t *methods = json_array();
     for (uint32_t m = 0; m < c->method_count; m++) {
@@ -31,16 +29,13 @@ static json_t *case_json(const plan_case *c)
     if (c->cpu) {
         json_array_append_new(devices, json_string("cpu"));
     }
-    const char *decode = c->decode_none                         ? "none"
-                         : c->decode == GW_PLAN_DECODE_PARALLEL ? "parallel"
-                                                                : "serial";
-    return json_pack("{s:s,s:s,s:o,s:o,s:s,s:s,s:I,s:I,s:o,s:o,s:o,s:b,s:b}", "name", c->name, "kind",
-                     kinds[c->kind], "methods", methods, "devices", devices, "level", levels[c->level],
-                     "decode", decode, "nodes", (json_int_t)cluster->nodes, "gpus", (json_int_t)cluster->gpus,
-                     "intra", link_json(&cluster->intra), "inter", link_json(&cluster->inter), "host",
-                     link_json(&cluster->host), "latency_per_step",
-                     (int)(cluster->flags & GW_PLAN_ALPHA_PER_STEP), "flat_uses_both",
-                     (int)(cluster->flags & GW_PLAN_FLAT_USES_BOTH));
+    return json_pack(
+        "{s:s,s:s,s:o,s:o,s:s,s:s,s:I,s:I,s:o,s:o,s:o,s:b,s:b}", "name", c->name, "kind",
+        plan_kind_names[c->kind], "methods", methods, "devices", devices, "level", plan_level_names[c->level],
+        "decode", plan_case_decode_name(c), "nodes", (json_int_t)cluster->nodes, "gpus",
+        (json_int_t)cluster->gpus, "intra", link_json(&cluster->intra), "inter", link_json(&cluster->inter),
+        "host", link_json(&cluster->host), "latency_per_step", (int)(cluster->flags & GW_PLAN_ALPHA_PER_STEP),
+        "flat_uses_both", (int)(cluster->flags & GW_PLAN_FLAT_USES_BOTH));
 }
 
 /* The codecs that the case names, as their files have them. */
@@ -66,13 +61,13 @@ json_t *plan_stored_json(const plan_opened *o)
     for (uint32_t i = 0; i < o->model.count; i++) {
         const gw_plan_tensor *t = &o->model.tensors[i];
         json_array_append_new(gradients,
-                              json_pack("{s:s,s:I,s:f,s:b}", "name", t->name, "elems", (json_int_t)t->elems,
+                              json_pack("{s:s,s:I,s:f,s:b}", "name", t->name, "elems", (json_int_t)t->len,
                                         "bwd_us", plan_us(t->bwd), "dense", t->forbidden != 0));
     }
     json_t *problem = case_json(&o->c);
     json_object_set_new(problem, "codecs", codecs_json(o));
     json_object_set_new(problem, "gradients", gradients);
-    json_object_set_new(problem, "group_elems_max", json_integer((json_int_t)o->c.group_elems_max));
+    json_object_set_new(problem, "group_elems_max", json_integer((json_int_t)o->c.group_len_max));
     json_object_set_new(problem, "error_max", json_real(o->c.error_max));
     if (o->c.comp_max != UINT32_MAX) {
         json_object_set_new(problem, "compressions_max", json_integer(o->c.comp_max));
@@ -87,9 +82,9 @@ static int read_gradients(const plan_place *place, json_t *array, plan_model *mo
     json_array_foreach(array, i, entry)
     {
         const char *name = json_string_value(json_object_get(entry, "name"));
-        int64_t elems = -1; /* required */
+        int64_t len = -1; /* required */
         gw_plan_tick bwd = 0;
-        int code = plan_json_whole(place, entry, "elems", 0, INT64_C(1) << 50, &elems);
+        int code = plan_json_whole(place, entry, "elems", 0, INT64_C(1) << 50, &len);
         code = code == GW_CLI_OK ? plan_json_ticks(place, entry, "bwd_us", NAN, &bwd) : code;
         if (code != GW_CLI_OK) {
             return code;
@@ -99,7 +94,7 @@ static int read_gradients(const plan_place *place, json_t *array, plan_model *mo
                                  "a gradient has no name or one that is too long, or there are too many");
         }
         const uint32_t dense = json_is_true(json_object_get(entry, "dense"));
-        if (!plan_model_add(model, name, elems, bwd, dense)) {
+        if (!plan_model_add(model, name, len, bwd, dense)) {
             return gw_cli_error(GW_CLI_IO, place->path, "out of memory");
         }
     }
@@ -116,7 +111,7 @@ static int read_limits(const plan_place *place, json_t *problem, plan_case *c)
     if (error_max != NULL && (!json_is_number(error_max) || !(c->error_max >= 0) || c->error_max > 0x1p20)) {
         return plan_json_bad(place, "\"error_max\" is not a number from 0 to 2^20");
     }
-    int code = plan_json_whole(place, problem, "group_elems_max", 0, GW_PLAN_TICK_MAX, &c->group_elems_max);
+    int code = plan_json_whole(place, problem, "group_elems_max", 0, GW_PLAN_TICK_MAX, &c->group_len_max);
     code = code == GW_CLI_OK ? plan_json_whole(place, problem, "compressions_max", -1, 12, &comp_max) : code;
     c->comp_max = comp_max >= 0 ? (uint32_t)comp_max : UINT32_MAX;
     return code;

@@ -17,7 +17,7 @@ void plan_tree_free(plan_tree *t)
     free(t->options);
     free(t->vectors);
     free(t->class_first);
-    free(t->class_elems);
+    free(t->class_len);
     free(t->tensor_class);
     free(t->bwd);
     free(t->choice);
@@ -35,13 +35,13 @@ static int descending(const void *a, const void *b)
 static uint32_t classify(const plan_model *model, plan_tree *t)
 {
     for (uint32_t i = 0; i < model->count; i++) {
-        t->class_elems[i] = model->tensors[i].elems;
+        t->class_len[i] = model->tensors[i].len;
     }
-    qsort(t->class_elems, model->count, sizeof *t->class_elems, descending);
+    qsort(t->class_len, model->count, sizeof *t->class_len, descending);
     uint32_t count = 0;
     for (uint32_t i = 0; i < model->count; i++) {
-        if (count == 0 || t->class_elems[count - 1] != t->class_elems[i]) {
-            t->class_elems[count++] = t->class_elems[i];
+        if (count == 0 || t->class_len[count - 1] != t->class_len[i]) {
+            t->class_len[count++] = t->class_len[i];
         }
     }
     for (uint32_t i = 0; i < model->count; i++) {
@@ -49,7 +49,7 @@ static uint32_t classify(const plan_model *model, plan_tree *t)
         uint32_t high = count - 1;
         while (low < high) {
             uint32_t middle = (low + high) / 2;
-            if (t->class_elems[middle] <= model->tensors[i].elems) {
+            if (t->class_len[middle] <= model->tensors[i].len) {
                 high = middle;
             } else {
                 low = middle + 1;
@@ -61,10 +61,9 @@ static uint32_t classify(const plan_model *model, plan_tree *t)
 }
 
 /* The stages of an option; decodes take no time in a case without them. */
-static gw_status price(const plan_tree *t, const plan_case *c, uint32_t option, int64_t elems,
-                       gw_plan_job *job)
+static gw_status price(const plan_tree *t, const plan_case *c, uint32_t option, int64_t len, gw_plan_job *job)
 {
-    gw_status status = gw_plan_option_price(&t->options[option], &t->codec, &c->cluster, elems, job);
+    gw_status status = gw_plan_option_price(&t->options[option], &t->codec, &c->cluster, len, job);
     for (uint32_t s = 0; status == GW_OK && c->decode_none && s < job->stage_count; s++) {
         job->stages[s].duration = job->stages[s].kind == GW_PLAN_SPAN_DECODE ? 0 : job->stages[s].duration;
     }
@@ -72,19 +71,19 @@ static gw_status price(const plan_tree *t, const plan_case *c, uint32_t option, 
 }
 
 /* Appends the vectors of one class at t->vectors + used; their number through *count. */
-static int price_class(plan_tree *t, const plan_case *c, int64_t elems, uint32_t used,
-                       gw_plan_vector *scratch, uint32_t *count)
+static int price_class(plan_tree *t, const plan_case *c, int64_t len, uint32_t used, gw_plan_vector *scratch,
+                       uint32_t *count)
 {
     gw_plan_vector *vectors = t->vectors + used;
     *count = 0;
     for (uint32_t o = 0; o < t->option_count; o++) {
         gw_plan_job job;
-        gw_status status = price(t, c, o, elems, &job);
+        gw_status status = price(t, c, o, len, &job);
         if (status == GW_ERR_OPTION) {
             continue; /* the codec lacks the device or a collective of this option */
         }
         if (status != GW_OK) {
-            return gw_cli_error(GW_CLI_BAD_DATA, NULL, "option %u at %lld elements: %s", o, (long long)elems,
+            return gw_cli_error(GW_CLI_BAD_DATA, NULL, "option %u at %lld elements: %s", o, (long long)len,
                                 gw_status_message(status));
         }
         gw_plan_job_vector(&job, &vectors[*count]);
@@ -116,12 +115,12 @@ int plan_tree_make(const plan_library *library, const plan_case *c, const plan_m
         return gw_cli_error(GW_CLI_BAD_DATA, NULL, "options: %s", gw_status_message(status));
     }
     t->options = calloc(t->option_count, sizeof *t->options);
-    t->class_elems = calloc(n, sizeof *t->class_elems);
+    t->class_len = calloc(n, sizeof *t->class_len);
     t->tensor_class = calloc(n, sizeof *t->tensor_class);
     t->bwd = calloc(n, sizeof *t->bwd);
     t->choice = calloc(n, sizeof *t->choice);
     t->class_first = calloc((size_t)n + 1, sizeof *t->class_first);
-    if (t->options == NULL || t->class_elems == NULL || t->tensor_class == NULL || t->bwd == NULL ||
+    if (t->options == NULL || t->class_len == NULL || t->tensor_class == NULL || t->bwd == NULL ||
         t->choice == NULL || t->class_first == NULL) {
         return gw_cli_error(GW_CLI_IO, NULL, "out of memory");
     }
@@ -138,7 +137,7 @@ int plan_tree_make(const plan_library *library, const plan_case *c, const plan_m
     }
     for (uint32_t k = 0; k < class_count && code == GW_CLI_OK; k++) {
         uint32_t count = 0;
-        code = price_class(t, c, t->class_elems[k], t->class_first[k], scratch, &count);
+        code = price_class(t, c, t->class_len[k], t->class_first[k], scratch, &count);
         t->class_first[k + 1] = t->class_first[k] + count;
     }
     free(scratch);
@@ -278,7 +277,7 @@ uint32_t plan_tree_find(const plan_tree *t, uint32_t tensor, const char *path)
 int plan_tree_job(const plan_tree *t, const plan_case *c, const plan_model *model, uint32_t tensor,
                   uint32_t choice, gw_plan_job *job)
 {
-    gw_status status = price(t, c, plan_tree_option(t, tensor, choice), model->tensors[tensor].elems, job);
+    gw_status status = price(t, c, plan_tree_option(t, tensor, choice), model->tensors[tensor].len, job);
     job->bwd = model->tensors[tensor].bwd;
     return status == GW_OK ? GW_CLI_OK
                            : gw_cli_error(GW_CLI_BAD_DATA, NULL, "option: %s", gw_status_message(status));

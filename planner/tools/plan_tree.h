@@ -16,7 +16,7 @@ typedef struct plan_tree {
     uint32_t option_count;
     gw_plan_vector *vectors; /* of all classes, class by class; .option indexes options */
     uint32_t *class_first;   /* [class_count + 1] */
-    int64_t *class_elems;    /* a class: the tensors of one size; largest first */
+    int64_t *class_len;      /* a class: the tensors of one size; largest first */
     uint32_t *tensor_class;
     gw_plan_tick *bwd;
     uint32_t *choice; /* [tensor_count]: index into the vectors of the tensor's class */

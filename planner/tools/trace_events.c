@@ -29,50 +29,45 @@
 /* Depth, in open brackets, of what is read. */
 enum { DEPTH_ROOT = 1, DEPTH_EVENTS = 2, DEPTH_EVENT = 3, DEPTH_ARGS = 4, DEPTH_DIMS = 5, DEPTH_SHAPE = 6 };
 
-typedef enum member {
-    MEMBER_OTHER = 0,
-    MEMBER_CAT,
-    MEMBER_NAME,
-    MEMBER_TS,
-    MEMBER_DUR,
-    MEMBER_TID,
-    MEMBER_ARGS,
-    MEMBER_CORRELATION,
-    MEMBER_COLLECTIVE,
-    MEMBER_MSG_ELEMS,
-    MEMBER_GROUP_SIZE,
-    MEMBER_DIMS,
-    MEMBER_TEXT,
-    MEMBER_ELEMS,
-    MEMBER_CODEC,
-    MEMBER_ENCODED
+/* What becomes of the value of a member. */
+typedef enum taking {
+    TAKE_NUMBER,
+    TAKE_CATEGORY,
+    TAKE_NAME,
+    TAKE_TEXT,
+    TAKE_WORD,
+    TAKE_ARGS,
+    TAKE_DIMS
+} taking;
+
+typedef struct member {
+    const char *name;
+    taking what;
+    size_t offset, size; /* in trace_event, of a number or a word */
 } member;
 
-typedef struct member_name {
-    const char *text;
-    size_t size;
-    member which;
-} member_name;
-
-#define MEMBER(text, which)                                                                                  \
+#define MEMBER(name, what, field)                                                                            \
     {                                                                                                        \
-        text, sizeof(text) - 1, which                                                                        \
+        name, what, offsetof(trace_event, field), sizeof(((trace_event *)NULL)->field)                       \
     }
 
-static const member_name event_members[] = {MEMBER("cat", MEMBER_CAT), MEMBER("name", MEMBER_NAME),
-                                            MEMBER("ts", MEMBER_TS),   MEMBER("dur", MEMBER_DUR),
-                                            MEMBER("tid", MEMBER_TID), MEMBER("args", MEMBER_ARGS),
-                                            {NULL, 0, MEMBER_OTHER}};
-static const member_name arg_members[] = {MEMBER("correlation", MEMBER_CORRELATION),
-                                          MEMBER("Collective name", MEMBER_COLLECTIVE),
-                                          MEMBER("In msg nelems", MEMBER_MSG_ELEMS),
-                                          MEMBER("Group size", MEMBER_GROUP_SIZE),
-                                          MEMBER("Input Dims", MEMBER_DIMS),
-                                          MEMBER("name", MEMBER_TEXT),
-                                          MEMBER("elems", MEMBER_ELEMS),
-                                          MEMBER("codec", MEMBER_CODEC),
-                                          MEMBER("encoded_us", MEMBER_ENCODED),
-                                          {NULL, 0, MEMBER_OTHER}};
+static const member event_members[] = {MEMBER("cat", TAKE_CATEGORY, category),
+                                       MEMBER("name", TAKE_NAME, name),
+                                       MEMBER("ts", TAKE_NUMBER, ts),
+                                       MEMBER("dur", TAKE_NUMBER, dur),
+                                       MEMBER("tid", TAKE_NUMBER, tid),
+                                       {"args", TAKE_ARGS, 0, 0},
+                                       {NULL, TAKE_ARGS, 0, 0}};
+static const member arg_members[] = {MEMBER("correlation", TAKE_NUMBER, correlation),
+                                     MEMBER("Collective name", TAKE_WORD, collective),
+                                     MEMBER("In msg nelems", TAKE_NUMBER, msg_len),
+                                     MEMBER("Group size", TAKE_NUMBER, group_size),
+                                     MEMBER("Input Dims", TAKE_DIMS, dims_len),
+                                     MEMBER("name", TAKE_TEXT, text),
+                                     MEMBER("elems", TAKE_NUMBER, len),
+                                     MEMBER("codec", TAKE_WORD, codec),
+                                     MEMBER("encoded_us", TAKE_NUMBER, encoded_us),
+                                     {NULL, TAKE_ARGS, 0, 0}};
 
 typedef struct parser {
     const char *path;
@@ -85,9 +80,9 @@ typedef struct parser {
     int key_is_events; /* the last key of the root is "traceEvents" */
     int in_events, in_event, in_args, in_dims;
     int seen_events, is_done;
-    unsigned shapes;    /* of "Input Dims", begun */
-    member key, arg;    /* of the event, of its args */
-    uint64_t base;      /* offset of the piece */
+    unsigned shapes;         /* of "Input Dims", begun */
+    const member *key, *arg; /* of the event, of its args; NULL: not used */
+    uint64_t piece_offset;
     size_t event_count; /* begun */
     trace_event event;
 } parser;
@@ -112,38 +107,25 @@ int64_t trace_number_whole(const trace_number *number, int64_t fallback)
 
 static int fail(parser *p, const char *why)
 {
-    p->code =
-        gw_cli_error_at(GW_CLI_BAD_DATA, p->path, p->base + yajl_get_bytes_consumed(p->yajl), "%s", why);
+    p->code = gw_cli_error_at(GW_CLI_BAD_DATA, p->path, p->piece_offset + yajl_get_bytes_consumed(p->yajl),
+                              "%s", why);
     return 0;
 }
 
-/* The number that the current key names; NULL: it is not used. */
+/* The member whose value comes next; NULL: it is not used. */
+static const member *current(const parser *p)
+{
+    return p->depth == DEPTH_EVENT && p->in_event ? p->key
+           : p->depth == DEPTH_ARGS && p->in_args ? p->arg
+                                                  : NULL;
+}
+
+/* The number that the current key names; NULL: none. */
 static trace_number *number_of(parser *p)
 {
-    trace_event *e = &p->event;
-    const member which = p->depth == DEPTH_EVENT && p->in_event ? p->key
-                         : p->depth == DEPTH_ARGS && p->in_args ? p->arg
-                                                                : MEMBER_OTHER;
-    switch (which) {
-    case MEMBER_TS:
-        return &e->ts;
-    case MEMBER_DUR:
-        return &e->dur;
-    case MEMBER_TID:
-        return &e->tid;
-    case MEMBER_CORRELATION:
-        return &e->correlation;
-    case MEMBER_MSG_ELEMS:
-        return &e->msg_elems;
-    case MEMBER_GROUP_SIZE:
-        return &e->group_size;
-    case MEMBER_ELEMS:
-        return &e->elems;
-    case MEMBER_ENCODED:
-        return &e->encoded_us;
-    default:
-        return NULL;
-    }
+    const member *m = current(p);
+    return m != NULL && m->what == TAKE_NUMBER ? (trace_number *)(void *)((char *)&p->event + m->offset)
+                                               : NULL;
 }
 
 /* A value that is neither a number nor a string, or a bracket. */
@@ -156,7 +138,7 @@ static void take_other(parser *p)
     if (p->in_dims && p->depth == DEPTH_DIMS) { /* in place of a shape */
         p->shapes++;
     } else if (p->in_dims && p->depth == DEPTH_SHAPE && p->shapes == 1) { /* in place of an extent */
-        p->event.dims_elems = -1;
+        p->event.dims_len = -1;
     }
 }
 
@@ -182,7 +164,7 @@ static void take_extent(parser *p, const char *text, size_t size)
         number.kind = 1;
     }
     const int64_t value = trace_number_whole(&number, -1);
-    int64_t *product = &p->event.dims_elems;
+    int64_t *product = &p->event.dims_len;
     const int64_t limit = INT64_C(1) << 50;
     *product =
         value >= 0 && *product >= 0 && (value == 0 || *product <= limit / value) ? *product * value : -1;
@@ -250,33 +232,35 @@ static int take_string(void *user, const unsigned char *text, size_t size)
     parser *p = user;
     p->has_value = 1;
     trace_event *e = &p->event;
-    if (p->depth == DEPTH_EVENT && p->in_event && p->key == MEMBER_CAT) {
+    const member *m = current(p);
+    switch (m != NULL ? m->what : TAKE_NUMBER) {
+    case TAKE_CATEGORY:
         e->category = category_of(text, size);
-    } else if (p->depth == DEPTH_EVENT && p->in_event && p->key == MEMBER_NAME) {
+        return 1;
+    case TAKE_NAME:
         e->has_name = 1;
         copy_text(e->name, sizeof e->name, text, size);
-    } else if (p->depth == DEPTH_ARGS && p->in_args && p->arg == MEMBER_COLLECTIVE) {
-        copy_word(e->collective, sizeof e->collective, text, size);
-    } else if (p->depth == DEPTH_ARGS && p->in_args && p->arg == MEMBER_CODEC) {
-        copy_word(e->codec, sizeof e->codec, text, size);
-    } else if (p->depth == DEPTH_ARGS && p->in_args && p->arg == MEMBER_TEXT) {
-        /* With a zero byte it is no name: an empty one is refused. */
+        return 1;
+    case TAKE_TEXT: /* with a zero byte it is no name: an empty one is refused */
         e->has_text = 1;
         copy_text(e->text, sizeof e->text, text, memchr(text, '\0', size) == NULL ? size : 0);
-    } else {
+        return 1;
+    case TAKE_WORD:
+        copy_word((char *)e + m->offset, m->size, text, size);
+        return 1;
+    default:
         return take_null(p);
     }
-    return 1;
 }
 
 /* ---- objects and arrays ---- */
 
-static member find_member(const member_name *members, const unsigned char *text, size_t size)
+static const member *find_member(const member *members, const unsigned char *text, size_t size)
 {
-    while (members->text != NULL && (size != members->size || memcmp(text, members->text, size) != 0)) {
+    while (members->name != NULL && !is_text(text, size, members->name)) {
         members++;
     }
-    return members->which;
+    return members->name != NULL ? members : NULL;
 }
 
 static int take_key(void *user, const unsigned char *text, size_t size)
@@ -297,17 +281,17 @@ static void begin_event(parser *p)
 {
     trace_event *e = &p->event;
     p->in_event = 1;
-    p->key = MEMBER_OTHER;
+    p->key = NULL;
     p->event_count++;
-    e->offset = p->base + yajl_get_bytes_consumed(p->yajl) - 1;
+    e->offset = p->piece_offset + yajl_get_bytes_consumed(p->yajl) - 1;
     e->number = p->event_count;
     e->category = TRACE_OTHER;
     e->has_name = 0;
     e->has_text = 0;
     e->name[0] = e->collective[0] = e->codec[0] = e->text[0] = '\0';
     e->ts.kind = e->dur.kind = e->tid.kind = 0;
-    e->correlation.kind = e->msg_elems.kind = e->group_size.kind = e->elems.kind = e->encoded_us.kind = 0;
-    e->dims_elems = -1;
+    e->correlation.kind = e->msg_len.kind = e->group_size.kind = e->len.kind = e->encoded_us.kind = 0;
+    e->dims_len = -1;
 }
 
 static int open_bracket(parser *p)
@@ -320,15 +304,15 @@ static int open_bracket(parser *p)
 static int open_object(void *user)
 {
     parser *p = user;
-    const int is_args = p->in_event && p->depth == DEPTH_EVENT && p->key == MEMBER_ARGS;
+    const member *m = current(p);
     if (!open_bracket(p)) {
         return 0;
     }
     if (p->in_events && p->depth == DEPTH_EVENT) {
         begin_event(p);
-    } else if (is_args) {
+    } else if (m != NULL && m->what == TAKE_ARGS) {
         p->in_args = 1;
-        p->arg = MEMBER_OTHER;
+        p->arg = NULL;
     }
     return 1;
 }
@@ -355,21 +339,21 @@ static int open_array(void *user)
     }
     if (p->in_dims && p->depth == DEPTH_DIMS) { /* a shape; the first counts */
         p->shapes++;
-        p->event.dims_elems = p->shapes == 1 ? 1 : p->event.dims_elems;
+        p->event.dims_len = p->shapes == 1 ? 1 : p->event.dims_len;
         p->depth++;
         return 1;
     }
-    const int is_dims = p->in_args && p->depth == DEPTH_ARGS && p->arg == MEMBER_DIMS;
+    const member *m = current(p);
     if (!open_bracket(p)) {
         return 0;
     }
     if (p->depth == DEPTH_EVENTS && p->key_is_events) {
         p->in_events = 1;
         p->seen_events = 1;
-    } else if (is_dims) {
+    } else if (m != NULL && m->what == TAKE_DIMS) {
         p->in_dims = 1;
         p->shapes = 0;
-        p->event.dims_elems = -1;
+        p->event.dims_len = -1;
     }
     return 1;
 }
@@ -491,7 +475,7 @@ static size_t mend(mender *m, char *text, size_t size, int is_last)
 /* What is wrong, with yajl's words inside the object. */
 static int parse_error(parser *p, int at_end, int is_mended)
 {
-    const uint64_t offset = p->base + (at_end ? 0 : yajl_get_bytes_consumed(p->yajl));
+    const uint64_t offset = p->piece_offset + (at_end ? 0 : yajl_get_bytes_consumed(p->yajl));
     const char *why = p->is_done                               ? "text after the JSON object"
                       : p->depth == 0 && at_end && offset == 0 ? "the file is empty"
                       : p->depth == 0                          ? "no JSON object"
@@ -526,11 +510,11 @@ static int parse_all(parser *p, text_source *source, char *buffer, mender *m)
             break;
         }
         const size_t size = held + got;
-        if (p->base == 0 && size < sizeof byte_order_mark && got > 0) {
+        if (p->piece_offset == 0 && size < sizeof byte_order_mark && got > 0) {
             held = size;
             continue;
         }
-        if (p->base == 0 && size >= sizeof byte_order_mark &&
+        if (p->piece_offset == 0 && size >= sizeof byte_order_mark &&
             memcmp(buffer, byte_order_mark, sizeof byte_order_mark) == 0) {
             memset(buffer, ' ', sizeof byte_order_mark);
         }
@@ -539,12 +523,13 @@ static int parse_all(parser *p, text_source *source, char *buffer, mender *m)
         if (yajl_parse(p->yajl, (const unsigned char *)buffer, ready) != yajl_status_ok) {
             return parse_error(p, 0, m != NULL);
         }
-        p->base += ready;
+        p->piece_offset += ready;
         held = size - ready;
         memmove(buffer, buffer + ready, held);
         token_size = p->has_value ? 0 : token_size + ready;
         if (token_size > TOKEN_SIZE_MAX) {
-            return gw_cli_error_at(GW_CLI_BAD_DATA, p->path, p->base, "1 MiB without the end of a value");
+            return gw_cli_error_at(GW_CLI_BAD_DATA, p->path, p->piece_offset,
+                                   "1 MiB without the end of a value");
         }
     }
     if (code == GW_CLI_OK && yajl_complete_parse(p->yajl) != yajl_status_ok) {

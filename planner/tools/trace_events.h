@@ -35,11 +35,11 @@ typedef struct trace_event {
     char name[128];
     trace_number ts, dur, tid;
     /* of "args" */
-    trace_number correlation, msg_elems, group_size, elems, encoded_us;
+    trace_number correlation, msg_len, group_size, len, encoded_us;
     char collective[32], codec[80];
     int has_text;
     char text[PLAN_NAME_MAX + 2]; /* "name"; longer than any valid name if it was cut */
-    int64_t dims_elems;           /* product of the first shape of "Input Dims"; -1: not recorded */
+    int64_t dims_len;             /* product of the first shape of "Input Dims"; -1: not recorded */
 } trace_event;
 
 /* A time or another number; fallback if the member is missing, NAN if it is no number. */

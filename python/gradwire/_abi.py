@@ -10,41 +10,30 @@ from gradwire import _structs
 from gradwire._constants import GW_ABI_VERSION
 from gradwire._structs import gw_abi_struct
 
-# Libraries beside it: the query of each, and how its structs begin, and no others
-PLAN = "gw_plan_abi_structs", ("gw_plan",)
-RUNTIME = "gw_runtime_abi_structs", ("gw_runtime", "gw_exchange")
+# Libraries beside it, by the prefix of their functions: how their structs begin, and no others.
+BESIDE = {"gw_plan_": ("gw_plan",), "gw_runtime_": ("gw_runtime", "gw_exchange")}
 
 
-def check(library: ctypes.CDLL, path: str) -> None:
-    """Raises ImportError, with every difference named, unless all structs of this package fit the library."""
+def check(library: ctypes.CDLL, path: str, prefix: str = "gw_") -> None:
+    """Raises ImportError, with every difference named, unless all structs of this package that are the library's fit
+    it. prefix: of its functions and structs: "gw_", or one of BESIDE."""
     try:
-        query_version, query_structs = library.gw_abi_version, library.gw_abi_structs
+        query_version = getattr(library, prefix + "abi_version")
+        query_structs = getattr(library, prefix + "abi_structs")
     except AttributeError:
-        raise ImportError(f"{path} is not a gradwire library that this package can use: no gw_abi_version()") from None
+        raise ImportError(
+            f"{path} is not a gradwire library that this package can use: no {prefix}abi_version()"
+        ) from None
     query_version.restype, query_version.argtypes = ctypes.c_uint32, ()
     version = query_version()
     if version != GW_ABI_VERSION:
         raise ImportError(f"{path}: its ABI query has version {version}, this package reads {GW_ABI_VERSION}")
     query_structs.restype = ctypes.POINTER(gw_abi_struct)
     query_structs.argtypes = (ctypes.POINTER(ctypes.c_size_t),)
-    compare(query_structs, _named(("gw_",), without=PLAN[1] + RUNTIME[1]), path)
-
-
-def check_beside(library: ctypes.CDLL, path: str, part: tuple[str, tuple[str, ...]]) -> None:
-    """The same of a library beside it, PLAN or RUNTIME."""
-    query, prefixes = part
-    try:
-        query_structs = getattr(library, query)
-    except AttributeError:
-        raise ImportError(f"{path} is not a library that this package can use: no {query}()") from None
-    query_structs.restype = ctypes.POINTER(gw_abi_struct)
-    query_structs.argtypes = (ctypes.POINTER(ctypes.c_size_t),)
-    compare(query_structs, _named(prefixes), path)
-
-
-def _named(prefixes: tuple[str, ...], without: tuple[str, ...] = ()) -> dict[str, type[ctypes.Structure]]:
-    names = [name for name in vars(_structs) if name.startswith(prefixes) and not name.startswith(without)]
-    return {name: getattr(_structs, name) for name in names}
+    wanted = BESIDE.get(prefix, "gw_")
+    others = tuple(start for starts in BESIDE.values() for start in starts) if wanted == "gw_" else ()
+    ours = {n: s for n, s in vars(_structs).items() if n.startswith(wanted) and not n.startswith(others)}
+    compare(query_structs, ours, path)
 
 
 def compare(query: Callable[..., Any], structs: Mapping[str, type[ctypes.Structure]], path: str) -> None:

@@ -56,7 +56,7 @@ def _open() -> tuple[Library, Library]:
     core, core_path = load("gradwire")
     _abi.check(core, core_path)
     plan, plan_path = load("gradwire-plan")
-    _abi.check_beside(plan, plan_path, _abi.PLAN)
+    _abi.check(plan, plan_path, "gw_plan_")
     return Library(core, core_path, _prototypes.GRADWIRE), Library(plan, plan_path, _prototypes.GRADWIRE_PLAN)
 
 

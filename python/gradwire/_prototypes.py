@@ -722,6 +722,7 @@ GRADWIRE_RUNTIME = {
     "gw_exchange_receive": (c_int, (c_void_p, c_uint32, c_uint32, c_void_p, c_size_t)),
     "gw_exchange_stop": (None, (c_void_p,)),
     "gw_exchange_stats_get": (None, (c_void_p, POINTER(gw_exchange_stats))),
+    "gw_runtime_abi_version": (c_uint32, ()),
     "gw_runtime_abi_structs": (POINTER(gw_abi_struct), (c_void_p,)),
 }
 
@@ -780,5 +781,6 @@ GRADWIRE_PLAN = {
     "gw_plan_timeline_span_count_max": (c_size_t, (POINTER(gw_plan_job), c_uint32)),
     "gw_plan_timeline_workspace_size": (c_size_t, (c_uint32,)),
     "gw_plan_timeline": (c_int, (POINTER(gw_plan_run), POINTER(gw_plan_spans), c_void_p, POINTER(gw_workspace))),
+    "gw_plan_abi_version": (c_uint32, ()),
     "gw_plan_abi_structs": (POINTER(gw_abi_struct), (c_void_p,)),
 }

@@ -802,7 +802,7 @@ class gw_plan_cost(Structure):
 
 
 class gw_plan_point(Structure):
-    _fields_ = [("elems", c_int64), ("ticks", c_int64)]
+    _fields_ = [("len", c_int64), ("ticks", c_int64)]
 
 
 class gw_plan_fit(Structure):
@@ -810,7 +810,7 @@ class gw_plan_fit(Structure):
 
 
 class gw_plan_tensor(Structure):
-    _fields_ = [("name", c_char_p), ("elems", c_int64), ("bwd", c_int64), ("forbidden", c_uint32)]
+    _fields_ = [("name", c_char_p), ("len", c_int64), ("bwd", c_int64), ("forbidden", c_uint32)]
 
 
 class gw_plan_method(Structure):
@@ -836,7 +836,7 @@ class gw_plan_problem(Structure):
         ("methods", POINTER(gw_plan_method)),
         ("method_count", c_uint32),
         ("decode", c_int),
-        ("group_elems_max", c_int64),
+        ("group_len_max", c_int64),
         ("error_max", c_int64),
     ]
 

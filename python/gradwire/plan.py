@@ -134,7 +134,7 @@ class Cost:
     @classmethod
     def table(cls, points: Iterable[tuple[int, float]]) -> Cost:
         """Straight lines between points (elements ascending, microseconds)."""
-        return cls("table", rows=tuple((elems, _ticks(us, "us")) for elems, us in points))
+        return cls("table", rows=tuple((x, _ticks(us, "us")) for x, us in points))
 
     @classmethod
     def from_json(cls, curve: dict) -> Cost:
@@ -146,13 +146,13 @@ class Cost:
         b = _ticks(curve.get("b_us", 0), "b_us") if knee is None else (a + knee // 2) // knee  # where a = b x
         return cls(curve["kind"], a, b, curve["t"] if curve["kind"] == "hinge" else 0)
 
-    def __call__(self, elems: int) -> float:
-        """Microseconds for elems >= 0 elements. Raises Error for a curve that breaks a rule."""
-        elems = integer(elems, "elems", 0, (1 << 63) - 1)
+    def __call__(self, len: int) -> float:
+        """Microseconds for len >= 0 elements. Raises Error for a curve that breaks a rule."""
+        len = integer(len, "len", 0, (1 << 63) - 1)
         borrowed: list = []
         struct, fault = self._struct(borrowed), gw_plan_fault()
         _check(plan_lib.gw_plan_cost_check(struct, byref(fault)), fault)
-        return plan_lib.gw_plan_cost_eval(struct, elems) / _TICKS_PER_US
+        return plan_lib.gw_plan_cost_eval(struct, len) / _TICKS_PER_US
 
     def _struct(self, borrowed: list) -> gw_plan_cost:
         """The C struct; what it borrows from is appended to `borrowed`."""
@@ -194,9 +194,7 @@ def fit(points: Sequence[tuple[int, float]], kind: str | None = None) -> Fit:
 
     At least two with different elements. Raises Error.
     """
-    structs = (gw_plan_point * len(points))(
-        *(fill(gw_plan_point, elems=elems, ticks=_ticks(us, "us")) for elems, us in points)
-    )
+    structs = (gw_plan_point * len(points))(*(fill(gw_plan_point, len=x, ticks=_ticks(us, "us")) for x, us in points))
     result = gw_plan_fit()
     if kind is None:
         check(plan_lib.gw_plan_cost_fit_best(structs, len(points), result))
@@ -210,7 +208,7 @@ class Tensor:
     """A gradient, in the order in which backprop finishes them. bwd_us: backprop time since the one before.
     forbidden: names of methods that no group with this tensor may use."""
 
-    elems: int
+    len: int
     bwd_us: float
     name: str | None = None
     forbidden: tuple[str, ...] = ()
@@ -314,7 +312,7 @@ class Cluster:
 @dataclass(frozen=True, kw_only=True)
 class Codec:
     """Costs of a codec. costs: by device, ("gpu", "cpu"): (encode over elements in, decode over elements out). Payload:
-    header + ceil(elems * num / den) bytes.
+    header + ceil(len * num / den) bytes.
 
     collectives: of "allreduce", "allgather", "a2a-ag" (all-to-all, sum by the owner of each share, all-gather; also
     written "a2a_ag"), and "alltoall" and "gather", which alone leave no rank with the sum. peer_us_per_kib: extra
@@ -505,14 +503,14 @@ class Problem:
     wrong.
 
     decode: "serial" (in order, on the GPU after backprop, on the CPU once messages are there) or "parallel".
-    group_elems_max: largest group, 0: no limit. error_max: bound of error_mean(), 0: no bound;
+    group_len_max: largest group, 0: no limit. error_max: bound of error_mean(), 0: no bound;
     with one that matters give solve() a work_max, as its search rarely ends by itself.
     """
 
     tensors: tuple[Tensor, ...]
     methods: tuple[Method, ...]
     decode: str = "serial"
-    group_elems_max: int = 0
+    group_len_max: int = 0
     error_max: float = 0.0
     _borrowed: list = field(default_factory=list, init=False, repr=False, compare=False)
     struct: gw_plan_problem = field(init=False, repr=False, compare=False)
@@ -574,9 +572,9 @@ class Problem:
         check(plan_lib.gw_plan_eval(self.struct, plan, byref(c_int64())))
         total = 0
         for group in plan.groups[: plan.group_count]:
-            elems = sum(tensor.elems for tensor in self.tensors[group.first : group.first + group.tensor_count])
-            total += _errors(self.methods[group.method].error) * elems
-        return total / _ERRORS_PER_UNIT / max(1, self._elems())
+            count = sum(tensor.len for tensor in self.tensors[group.first : group.first + group.tensor_count])
+            total += _errors(self.methods[group.method].error) * count
+        return total / _ERRORS_PER_UNIT / max(1, self._len())
 
     def timeline(self, groups: Iterable[Group], level: str = "serial") -> tuple[float, tuple[Span, ...]]:
         """Makespan in microseconds and what happens when. level: "serial" (what solvers optimise), "pipelined",
@@ -613,12 +611,12 @@ class Problem:
             methods=methods,
             method_count=len(methods),
             decode=choose(_DECODES, self.decode, "decode"),
-            group_elems_max=self.group_elems_max,
+            group_len_max=self.group_len_max,
             error_max=self._error_max(),
         )
 
-    def _elems(self) -> int:
-        return sum(tensor.elems for tensor in self.tensors)
+    def _len(self) -> int:
+        return sum(tensor.len for tensor in self.tensors)
 
     def _error_max(self) -> int:
         """The bound of the sum over elements; positive if there is one."""
@@ -627,14 +625,14 @@ class Problem:
         unknown = [method.name for method in self.methods if method.error is None]
         if self.error_max > 0 and unknown:
             raise ValueError(f"method {unknown[0]}: its error is not known, so a bound of the error may not hold")
-        bound = math.floor(self.error_max * _ERRORS_PER_UNIT * self._elems())
+        bound = math.floor(self.error_max * _ERRORS_PER_UNIT * self._len())
         return max(1, bound) if self.error_max > 0 else bound
 
     def _tensor(self, tensor: Tensor) -> gw_plan_tensor:
         return fill(
             gw_plan_tensor,
             name=tensor.name.encode() if tensor.name is not None else None,
-            elems=tensor.elems,
+            len=tensor.len,
             bwd=_ticks(tensor.bwd_us, "bwd_us"),
             forbidden=sum({1 << self._method(name) for name in tensor.forbidden}),
         )
@@ -672,8 +670,8 @@ def read_model(path: str) -> tuple[Tensor, ...]:
     if any(row.get("flags") for row in rows):
         raise ValueError(f"{path}: flags are not read here")
     time = "bwd_us" if "bwd_us" in rows[0] else "gap_us"
-    tensors = tuple(Tensor(name=row.get("name"), elems=int(row["elems"]), bwd_us=float(row[time])) for row in rows)
-    if not any(tensor.elems for tensor in tensors):
+    tensors = tuple(Tensor(name=row.get("name"), len=int(row["elems"]), bwd_us=float(row[time])) for row in rows)
+    if not any(tensor.len for tensor in tensors):
         raise ValueError(f"{path}: no tensor has a size")
     return tensors
 

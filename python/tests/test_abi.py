@@ -38,9 +38,9 @@ def import_with(folder: Path) -> str:
     return last
 
 
-def build(folder: Path, source: str) -> Path:
+def build(folder: Path, source: str, name: str = "libgradwire.so") -> Path:
     (folder / "stub.c").write_text(source)
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", folder / "libgradwire.so", folder / "stub.c"], check=True)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", folder / name, folder / "stub.c"], check=True)
     return folder
 
 
@@ -65,6 +65,14 @@ def test_no_query(tmp_path):
 
 def test_no_library(tmp_path):
     assert "cannot be loaded" in import_with(tmp_path)
+
+
+def test_another_planner(tmp_path):
+    (tmp_path / "libgradwire.so").write_bytes(Path(_library.lib.path).read_bytes())
+    plan = "libgradwire-plan.so"
+    assert "no gw_plan_abi_version()" in import_with(build(tmp_path, "int x;", plan))
+    other = STUB.replace("gw_abi_", "gw_plan_abi_") % ("size", 8, 16, 1)
+    assert "the library has no gw_plan_problem" in import_with(build(tmp_path, other, plan))
 
 
 def test_doctored_library(tmp_path):

@@ -17,7 +17,7 @@ CASES = ROOT / "planner" / "data"
 
 @pytest.fixture
 def small():
-    tensors = [Tensor(name=f"t{i}", elems=1000 * (i + 1), bwd_us=10.0) for i in range(6)]
+    tensors = [Tensor(name=f"t{i}", len=1000 * (i + 1), bwd_us=10.0) for i in range(6)]
     dense = Method(name="fp32", net=Cost.affine(30, 0.01))
     half = Method(name="fp16", net=Cost.affine(30, 0.005), enc=Cost.affine(2, 0.0005), dec=Cost.affine(2, 0.0005))
     return Problem(tensors, [dense, half])
@@ -64,10 +64,10 @@ def test_refusals(small):
         Problem([], small.methods)
     assert caught.value.name == "empty"
     with pytest.raises(gradwire.Error) as caught:
-        Problem([Tensor(elems=5, bwd_us=-1)], small.methods)
+        Problem([Tensor(len=5, bwd_us=-1)], small.methods)
     assert caught.value.name == "negative"
     with pytest.raises(gradwire.Error, match="name"):
-        Problem([Tensor(elems=5, bwd_us=1, name="x")] * 2, small.methods)
+        Problem([Tensor(len=5, bwd_us=1, name="x")] * 2, small.methods)
     with pytest.raises(gradwire.Error, match="plan"):
         small.evaluate([Group(0, 3, "fp32")])
     with pytest.raises(ValueError, match="no method"):
@@ -75,8 +75,8 @@ def test_refusals(small):
     with pytest.raises(ValueError, match="no algorithm"):
         small.solve("magic")
     with pytest.raises(ValueError, match="no method"):
-        Problem([Tensor(elems=5, bwd_us=1, forbidden=("zstd",))], small.methods)
-    forced = Problem([Tensor(elems=10**6, bwd_us=1, forbidden=("fp32",))], small.methods)
+        Problem([Tensor(len=5, bwd_us=1, forbidden=("zstd",))], small.methods)
+    forced = Problem([Tensor(len=10**6, bwd_us=1, forbidden=("fp32",))], small.methods)
     assert forced.solve().groups[0].method == "fp16"
 
 
@@ -235,21 +235,21 @@ def test_numbers_beyond_64_bits():
         with pytest.raises(ValueError, match="64 bits"):
             plan.fit([(1, 1), *bad])
     for elems in (-1, 1 << 63, (1 << 64) + 5):
-        with pytest.raises(ValueError, match="elems"):
+        with pytest.raises(ValueError, match="len"):
             Cost.affine(1, 1)(elems)
     for us in (1e300, float("inf"), float("nan")):
         with pytest.raises(ValueError, match="no number, or too large"):
             Cost.affine(us, 1)
         with pytest.raises(ValueError, match="no number, or too large"):
-            Problem([Tensor(elems=1, bwd_us=1)], [Method(name="x", net=Cost.affine(1, 1), error=us)])
+            Problem([Tensor(len=1, bwd_us=1)], [Method(name="x", net=Cost.affine(1, 1), error=us)])
         with pytest.raises(ValueError, match="no number, or too large"):
-            Problem([Tensor(elems=1, bwd_us=1)], [Method(name="x", net=Cost.affine(1, 1))], error_max=us)
+            Problem([Tensor(len=1, bwd_us=1)], [Method(name="x", net=Cost.affine(1, 1))], error_max=us)
 
 
 def test_an_unknown_error_is_not_zero():
     cluster, codec, method = fused("classic-topk", "allgather", "cpu")
     assert codec.error is method.error is None
-    tensors = [Tensor(elems=100, bwd_us=1)]
+    tensors = [Tensor(len=100, bwd_us=1)]
     Problem(tensors, [method]).solve()
     with pytest.raises(ValueError, match="classic-topk.*not known"):
         Problem(tensors, [method, plan.method(None, cluster)], error_max=1e-6)
@@ -257,7 +257,7 @@ def test_an_unknown_error_is_not_zero():
 
 def test_faults_of_the_whole_problem_have_no_index():
     with pytest.raises(gradwire.Error, match=r"costs of the whole model are too large \(ticks\)$"):
-        Problem([Tensor(elems=1 << 40, bwd_us=1)], [Method(name="fp32", net=Cost.affine(0, 1))])
+        Problem([Tensor(len=1 << 40, bwd_us=1)], [Method(name="fp32", net=Cost.affine(0, 1))])
 
 
 def test_host_copies_of_codecs_on_the_cpu():
@@ -268,7 +268,7 @@ def test_host_copies_of_codecs_on_the_cpu():
     costly = plan.method(codec, slower, device="cpu")
     assert costly.host(0) == 100
     assert costly.net == method.net
-    tensors = [Tensor(elems=100_000, bwd_us=100)]
+    tensors = [Tensor(len=100_000, bwd_us=100)]
     spans = [Problem(tensors, [m]).timeline([Group(0, 1, "thc")])[1] for m in (method, costly)]
     copies = [[span.end_us - span.start_us for span in kinds if span.kind == "copy"] for kinds in spans]
     assert [len(lengths) for lengths in copies] == [2, 2]
@@ -286,7 +286,7 @@ def test_owners_sum_between_two_exchanges():
     size = (header + elems * num / den) / 1024 * cluster.inter.us_per_kib
     assert method.net(elems) == pytest.approx(50 + 4 * 1 / 2 * size, rel=1e-3)  # k (n - 1) / n payloads
     assert method.gather(elems) == pytest.approx(50 + 7 / 8 * size, rel=1e-3)  # (r - 1) / r payloads
-    problem = Problem([Tensor(elems=elems, bwd_us=100)], [method])
+    problem = Problem([Tensor(len=elems, bwd_us=100)], [method])
     makespan, spans = problem.timeline([Group(0, 1, "gcomp")])
     found = [(span.kind, span.resource) for span in spans]
     assert found == [
@@ -329,7 +329,7 @@ def test_resources_of_the_gpu_and_one_machine():
         name="x", costs={"gpu": free}, sums={"gpu": Cost.affine(3, 0.001)}, payload=(0, 1, 1), collectives=("a2a-ag",)
     )
     cluster = plan.Cluster(nodes=1, gpus=4, inter=plan.Link(50, 1), intra=plan.Link(5, 0.1))
-    problem = Problem([Tensor(elems=4096, bwd_us=100)], [plan.method(codec, cluster, "a2a-ag")])
+    problem = Problem([Tensor(len=4096, bwd_us=100)], [plan.method(codec, cluster, "a2a-ag")])
     for level in ("serial", "event"):
         found = [(span.kind, span.resource) for span in problem.timeline([Group(0, 1, "x")], level)[1]]
         assert {kind for kind, _ in found} == {"backprop", "encode", "network", "sum", "decode"}
@@ -337,7 +337,7 @@ def test_resources_of_the_gpu_and_one_machine():
 
 
 def test_a_bound_of_the_error():
-    tensors = [Tensor(elems=1000 * (i + 1), bwd_us=10.0) for i in range(6)]
+    tensors = [Tensor(len=1000 * (i + 1), bwd_us=10.0) for i in range(6)]
     exact = Method(name="exact", net=Cost.affine(30, 0.01))
     coarse = Method(name="coarse", net=Cost.affine(30, 0.002), error=2e-3)
     errors = []

@@ -35,8 +35,8 @@ def encoded(**stream):
     return CODEC.encode(VALUES, stream=gradwire.Stream(**stream))
 
 
-def problem(*, elems=10, bwd_us=1.0, owner_count=0, error=0.0, **fields):
-    tensors = [plan.Tensor(elems=elems, bwd_us=bwd_us)]
+def problem(*, len=10, bwd_us=1.0, owner_count=0, error=0.0, **fields):
+    tensors = [plan.Tensor(len=len, bwd_us=bwd_us)]
     return plan.Problem(tensors, [plan.Method(name="a", net=COST, owner_count=owner_count, error=error)], **fields)
 
 
@@ -52,6 +52,9 @@ def plan_codec(**fields):
 #: Arguments that are whole numbers of at most 64 bits and not negative.
 WHOLE = {
     "len": (
+        lambda x: problem(len=x),
+        COST,
+        lambda x: plan.fit([(x, 1.0), (3, 4.0)]),
         CODEC.bound,
         THC.block_count,
         THC.reduced_size,
@@ -117,9 +120,8 @@ WHOLE = {
     "generation": (lambda x: books.install(CODEC, b"1234", 1, x),),
     "size_max": (lambda x: rate.Curve().tolerance_bits(x), lambda x: rate.Curve("noise").noise(x)),
     "parts": (lambda x: parallel.encode(CODEC, VALUES, POOL, x), lambda x: parallel.decode(CODEC, FRAME, POOL, x)),
-    "elems": (lambda x: problem(elems=x), COST, lambda x: plan.fit([(x, 1.0), (3, 4.0)])),
     "owner_count": (lambda x: problem(owner_count=x),),
-    "group_elems_max": (lambda x: problem(group_elems_max=x),),
+    "group_len_max": (lambda x: problem(group_len_max=x),),
     "work_max": (lambda x: problem().solve(work_max=x),),
     "cap": (lambda x: problem().buckets(x),),
     "cap_first": (lambda x: problem().buckets(1, cap_first=x),),

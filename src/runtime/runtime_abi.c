@@ -7,6 +7,11 @@
 
 #include "runtime_abi_structs.def"
 
+uint32_t gw_runtime_abi_version(void)
+{
+    return GW_ABI_VERSION;
+}
+
 const gw_abi_struct *gw_runtime_abi_structs(size_t *count)
 {
     *count = sizeof structs / sizeof structs[0];

@@ -37,7 +37,15 @@ LAYERS = {
 RUNTIME = "include/gradwire/runtime.h"
 # The planner is a library of its own: what its source files may include, and who may include them.
 PLANNER = ("planner/src/", "planner/include/", "include/gradwire/")
-PLANNER_USERS = ("planner/", "bench/plan/", "fuzz/fuzz_plan_")
+PLANNER_USERS = (
+    "planner/",
+    "bench/plan/",
+    "fuzz/fuzz_plan_",
+    "tests/build/consumer/consumer_plan.c",
+    "tools/gradwire.c",
+)
+BASELINES = "planner/src/baselines/"
+BASELINES_USERS = (BASELINES, "planner/src/plan_solve.c")
 
 
 def resolve(name, included, files):
@@ -83,9 +91,11 @@ def planner(graph):
     for name, targets in graph.items():
         for target in targets:
             inside = name.startswith(("planner/src/", "planner/include/"))
-            if inside and not target.startswith(PLANNER):
-                yield f"{name}: includes {target}"
-            if target.startswith("planner/") and not name.startswith(PLANNER_USERS) and name != "tools/gradwire.c":
+            if (
+                (inside and not target.startswith(PLANNER))
+                or (target.startswith("planner/") and not name.startswith(PLANNER_USERS))
+                or (target.startswith(BASELINES) and not name.startswith(BASELINES_USERS))
+            ):
                 yield f"{name}: includes {target}"
 
 

@@ -86,12 +86,12 @@ typedef struct gw_plan_cost {
  */
 GW_API GW_MUST_CHECK gw_status gw_plan_cost_check(const gw_plan_cost *cost, gw_plan_fault *fault);
 
-/* Cost of `elems` >= 0 elements. The curve must pass gw_plan_cost_check(). Saturates at INT64_MAX. */
-GW_API gw_plan_tick gw_plan_cost_eval(const gw_plan_cost *cost, int64_t elems);
+/* Cost of `len` >= 0 elements. The curve must pass gw_plan_cost_check(). Saturates at INT64_MAX. */
+GW_API gw_plan_tick gw_plan_cost_eval(const gw_plan_cost *cost, int64_t len);
 
-/* One measurement: `elems` elements took `ticks`. */
+/* One measurement: `len` elements took `ticks`. */
 typedef struct gw_plan_point {
-    int64_t elems;      /* 0..GW_PLAN_TICK_MAX */
+    int64_t len;        /* 0..GW_PLAN_TICK_MAX */
     gw_plan_tick ticks; /* 1..GW_PLAN_TICK_MAX */
 } gw_plan_point;
 
@@ -108,9 +108,9 @@ typedef struct gw_plan_fit {
 
 /*
  * Fits a curve of one form to points[0..point_count), minimising the sum of squared relative errors.
- *   - points: in any order, at least two with different elems.
+ *   - points: in any order, at least two with different len.
  *   - kind: AFFINE, MAXLIN or HINGE.
- *   - Returns GW_OK, GW_ERR_ARG, GW_ERR_NEGATIVE (elems < 0 or ticks <= 0) or GW_ERR_TICKS.
+ *   - Returns GW_OK, GW_ERR_ARG, GW_ERR_NEGATIVE (len < 0 or ticks <= 0) or GW_ERR_TICKS.
  */
 GW_API GW_MUST_CHECK gw_status gw_plan_cost_fit(const gw_plan_point *points, size_t point_count,
                                                 gw_plan_cost_kind kind, gw_plan_fit *fit);
@@ -125,7 +125,7 @@ typedef enum gw_plan_device { GW_PLAN_GPU = 0, GW_PLAN_CPU = 1 } gw_plan_device;
 
 typedef struct gw_plan_tensor {
     const char *name;   /* borrowed; NULL, or unique within a problem */
-    int64_t elems;      /* >= 0 */
+    int64_t len;        /* >= 0 */
     gw_plan_tick bwd;   /* backprop time from the previous gradient to this one, >= 0 */
     uint32_t forbidden; /* bit m set: no group that holds this tensor may use method m */
 } gw_plan_tensor;
@@ -169,7 +169,7 @@ typedef struct gw_plan_problem {
     const gw_plan_method *methods;
     uint32_t method_count; /* 1..GW_PLAN_METHODS_MAX */
     gw_plan_decode decode;
-    int64_t group_elems_max; /* largest fused group in elements (memory cap); 0: no limit */
+    int64_t group_len_max; /* largest fused group in elements (memory cap); 0: no limit */
     /* Bound of the sum over groups of (method's error * elements), in a unit of the caller's; 0: no bound.
      * With errors that add up over elements, such as mean squared ones, it bounds the plan's mean error */
     int64_t error_max;
@@ -327,7 +327,7 @@ typedef struct gw_plan_codec {
     gw_plan_cost dec[2];       /* by gw_plan_device, over dense elements out */
     gw_plan_tick dec_peer_kib; /* extra decode ticks per 1024 payload bytes for every further contribution */
     int64_t payload_header;    /* bytes per message, 0..GW_PLAN_PAYLOAD_MAX like the next two */
-    int64_t payload_num;       /* payload bytes = header + ceil(elems * num / den) */
+    int64_t payload_num;       /* payload bytes = header + ceil(len * num / den) */
     int64_t payload_den;       /* >= 1 */
     uint32_t collectives;      /* at least one bit */
     uint32_t devices;          /* bit 1 << gw_plan_device for each device that has costs */
@@ -457,7 +457,7 @@ typedef struct gw_plan_job {
 } gw_plan_job;
 
 /*
- * Stages and durations of `option` for a tensor of `elems` elements; sets job->bwd to 0. The payload state
+ * Stages and durations of `option` for a tensor of `len` elements; sets job->bwd to 0. The payload state
  * is the share of the tensor that a rank holds (split by scatter steps, restored by gathers) and the number
  * of contributions not yet summed (docs/planning.md).
  *   - Values are on the GPU at first and at last. What the CPU reads is copied to the host, and what the GPU
@@ -469,7 +469,7 @@ typedef struct gw_plan_job {
  *     fit together (decode or collective of compressed payloads without a compression before it)
  */
 GW_API GW_MUST_CHECK gw_status gw_plan_option_price(const gw_plan_option *option, const gw_plan_codec *codec,
-                                                    const gw_plan_cluster *cluster, int64_t elems,
+                                                    const gw_plan_cluster *cluster, int64_t len,
                                                     gw_plan_job *job);
 
 /* A job at the serial level. */
@@ -603,7 +603,8 @@ GW_API size_t gw_plan_timeline_workspace_size(uint32_t job_count);
 GW_API GW_MUST_CHECK gw_status gw_plan_timeline(const gw_plan_run *run, gw_plan_spans *spans,
                                                 gw_plan_tick *makespan, const gw_workspace *workspace);
 
-/* The structs of this header, as gw_abi_structs() has those of the codecs' headers. */
+/* As gw_abi_version() and gw_abi_structs(), for the structs of this header. */
+GW_API uint32_t gw_plan_abi_version(void);
 GW_API const gw_abi_struct *gw_plan_abi_structs(size_t *count);
 
 #ifdef __cplusplus

@@ -14,7 +14,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "plan_solvers.h"
+#include "baselines.h"
 
 typedef struct frame {
     gw_serial_clock clock;
@@ -51,7 +51,7 @@ static void first_plan(cupcake *s, uint32_t method, gw_plan *plan)
         s->best = even;
     }
     gw_serial_clock whole = GW_SERIAL_CLOCK_ZERO;
-    gw_serial_group(&whole, s->method, s->sums.bwd[n], s->sums.elems[n]);
+    gw_serial_group(&whole, s->method, s->sums.bwd[n], s->sums.len[n]);
     gw_plan_tick one = gw_serial_finish(&whole, s->problem->decode);
     if (one <= s->best) {
         s->best = one;
@@ -72,7 +72,7 @@ static int out_of_time(const cupcake *s)
 static gw_plan_tick bound(const cupcake *s, const gw_serial_clock *clock, uint32_t end)
 {
     uint32_t n = s->problem->tensor_count;
-    int64_t rest = s->sums.elems[n] - s->sums.elems[end];
+    int64_t rest = s->sums.len[n] - s->sums.len[end];
     int free_of_cost = end == n && !s->literal_empty;
     gw_plan_vector v;
     gw_method_vector(s->method, rest, &v);
@@ -83,13 +83,13 @@ static gw_plan_tick bound(const cupcake *s, const gw_serial_clock *clock, uint32
 /* Pruning 2: the first end to try for a group that starts at `first`. */
 static uint32_t first_end(const cupcake *s, const gw_serial_clock *clock, uint32_t first)
 {
-    const int64_t *elems = s->sums.elems;
+    const int64_t *len = s->sums.len;
     const gw_plan_tick *bwd = s->sums.bwd;
     gw_plan_tick delay = clock->c - clock->e;
     uint32_t end = first + 1;
     for (; end < s->problem->tensor_count; end++) {
         gw_plan_vector v;
-        gw_method_vector(s->method, elems[end + 1] - elems[first], &v);
+        gw_method_vector(s->method, len[end + 1] - len[first], &v);
         if (bwd[end + 1] - bwd[first] + v.gpu + v.cpu > delay) {
             break;
         }
@@ -100,7 +100,7 @@ static uint32_t first_end(const cupcake *s, const gw_serial_clock *clock, uint32
 /* Returns 1 when a limit ended the search. */
 static int search(cupcake *s, uint32_t method, gw_plan *plan)
 {
-    const int64_t *elems = s->sums.elems;
+    const int64_t *len = s->sums.len;
     const gw_plan_tick *bwd = s->sums.bwd;
     uint32_t n = s->problem->tensor_count;
     uint32_t depth = 0;
@@ -120,7 +120,7 @@ static int search(cupcake *s, uint32_t method, gw_plan *plan)
             return 1;
         }
         gw_serial_clock clock = top->clock;
-        gw_serial_group(&clock, s->method, bwd[end] - bwd[top->first], elems[end] - elems[top->first]);
+        gw_serial_group(&clock, s->method, bwd[end] - bwd[top->first], len[end] - len[top->first]);
         if (bound(s, &clock, end) > s->best) {
             continue;
         }

@@ -6,7 +6,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "plan_solvers.h"
+#include "baselines.h"
 
 typedef struct mergecomp {
     const gw_plan_problem *problem;
@@ -20,7 +20,7 @@ typedef struct mergecomp {
 static void step(const mergecomp *s, gw_serial_clock *clock, uint32_t first, uint32_t end)
 {
     gw_serial_group(clock, s->method, s->sums.bwd[end] - s->sums.bwd[first],
-                    s->sums.elems[end] - s->sums.elems[first]);
+                    s->sums.len[end] - s->sums.len[first]);
 }
 
 static gw_plan_tick cut_at(mergecomp *s, gw_serial_clock clock, uint32_t first, uint32_t cut)

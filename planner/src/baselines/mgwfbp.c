@@ -6,7 +6,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "plan_solvers.h"
+#include "baselines.h"
 
 gw_status gw_mgwfbp(const gw_plan_problem *problem, uint32_t method_index, gw_plan *plan)
 {
@@ -16,20 +16,20 @@ gw_status gw_mgwfbp(const gw_plan_problem *problem, uint32_t method_index, gw_pl
     const gw_plan_tick startup = own.net + own.gpu + own.cpu;
     gw_serial_clock clock = GW_SERIAL_CLOCK_ZERO;
     uint32_t first = 0;
-    int64_t elems = 0;
+    int64_t len = 0;
     gw_plan_tick bwd = 0;
     plan->group_count = 0;
     for (uint32_t i = 0; i < problem->tensor_count; i++) {
-        elems += problem->tensors[i].elems;
+        len += problem->tensors[i].len;
         bwd += problem->tensors[i].bwd;
         gw_serial_clock closed = clock;
-        gw_serial_group(&closed, method, bwd, elems);
+        gw_serial_group(&closed, method, bwd, len);
         if (i + 1 < problem->tensor_count) {
             const gw_plan_tensor *joining = &problem->tensors[i + 1];
             gw_serial_clock merged = clock;
-            gw_serial_group(&merged, method, bwd + joining->bwd, elems + joining->elems);
-            gw_method_vector(method, elems, &own);
-            gw_method_vector(method, elems + joining->elems, &both);
+            gw_serial_group(&merged, method, bwd + joining->bwd, len + joining->len);
+            gw_method_vector(method, len, &own);
+            gw_method_vector(method, len + joining->len, &both);
             if (merged.c - both.net < closed.c - own.net + startup) {
                 continue;
             }
@@ -39,7 +39,7 @@ gw_status gw_mgwfbp(const gw_plan_problem *problem, uint32_t method_index, gw_pl
         }
         clock = closed;
         first = i + 1;
-        elems = 0;
+        len = 0;
         bwd = 0;
     }
     return GW_OK;

@@ -31,7 +31,7 @@ def _open() -> Library:
     missing = [name for name in _prototypes.GRADWIRE_RUNTIME if not hasattr(cdll, name)]
     if missing:
         raise ImportError(f"{path} is not a library of this package: it has no {', '.join(missing)}")
-    _abi.check_beside(cdll, path, _abi.RUNTIME)
+    _abi.check(cdll, path, "gw_runtime_")
     return Library(cdll, path, _prototypes.GRADWIRE_RUNTIME)
 
 

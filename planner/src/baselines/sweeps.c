@@ -1,53 +1,9 @@
 /*
- * Rules that frameworks use today: buckets, even splits, sweeps.
+ * The best of some even splits, and of some bucket sizes.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "plan_solvers.h"
-
-gw_status gw_plan_bucket(const gw_plan_problem *problem, const gw_plan_bucket_rule *rule, gw_plan *plan)
-{
-    if (plan == NULL || plan->groups == NULL || rule == NULL || rule->cap_first < 0 || rule->cap < 0) {
-        return GW_ERR_ARG;
-    }
-    gw_status status = gw_problem_check_numbers(problem, NULL);
-    if (status != GW_OK) {
-        return status;
-    }
-    return rule->method < problem->method_count ? gw_bucket_fill(problem, rule, plan) : GW_ERR_ARG;
-}
-
-gw_status gw_bucket_fill(const gw_plan_problem *problem, const gw_plan_bucket_rule *rule, gw_plan *plan)
-{
-    plan->group_count = 0;
-    int64_t cap = rule->cap_first;
-    int64_t held = 0;
-    uint32_t first = 0;
-    for (uint32_t i = 0; i < problem->tensor_count; i++) {
-        int64_t elems = problem->tensors[i].elems;
-        if (rule->fill && i > first && held + elems > cap) {
-            if (!gw_plan_append(plan, first, i, rule->method)) {
-                return GW_ERR_DST;
-            }
-            first = i;
-            held = 0;
-            cap = rule->cap;
-        }
-        held += elems;
-        if (!rule->fill && held >= cap) {
-            if (!gw_plan_append(plan, first, i + 1, rule->method)) {
-                return GW_ERR_DST;
-            }
-            first = i + 1;
-            held = 0;
-            cap = rule->cap;
-        }
-    }
-    if (first < problem->tensor_count && !gw_plan_append(plan, first, problem->tensor_count, rule->method)) {
-        return GW_ERR_DST;
-    }
-    return GW_OK;
-}
+#include "baselines.h"
 
 /* Cuts after the tensors where the running sum of elements passes j / group_count of the total. */
 static gw_status even_split(const gw_plan_problem *problem, uint32_t method, uint32_t group_count,
@@ -55,14 +11,14 @@ static gw_status even_split(const gw_plan_problem *problem, uint32_t method, uin
 {
     int64_t total = 0;
     for (uint32_t i = 0; i < problem->tensor_count; i++) {
-        total += problem->tensors[i].elems;
+        total += problem->tensors[i].len;
     }
     plan->group_count = 0;
     int64_t held = 0;
     int64_t share = total / (int64_t)group_count;
     uint32_t first = 0;
     for (uint32_t i = 0; i < problem->tensor_count; i++) {
-        held += problem->tensors[i].elems;
+        held += problem->tensors[i].len;
         if (i + 1 == problem->tensor_count || held >= share * ((int64_t)plan->group_count + 1)) {
             if (!gw_plan_append(plan, first, i + 1, method)) {
                 return GW_ERR_DST;
