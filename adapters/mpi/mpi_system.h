@@ -13,7 +13,7 @@
 
 #include "gradwire/gradwire.h"
 
-/* A line on stderr, with the rank. */
+/* A line on stderr. */
 void gw_mpi_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 uint64_t gw_mpi_now_ns(void);
