@@ -7,6 +7,7 @@
 
 #include "cli_output.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { OPTIONS_MAX = 32, GROUPS_MAX = 3, KEY_FIRST = 0x100 };
@@ -213,7 +214,10 @@ static void reader_init(group_reader *reader, const gw_option_group *group, cons
     reader->group = group;
     reader->request = request;
     for (const gw_option *row = group->options; row != NULL && row->name != NULL; row++) {
-        if (is_listed(only, row->name) && count < OPTIONS_MAX) {
+        if (is_listed(only, row->name)) {
+            if (count == OPTIONS_MAX) {
+                abort(); /* a table that is too long */
+            }
             const int key = row->letter != 0 ? row->letter : KEY_FIRST + (int)count;
             reader->rows[count] = row;
             reader->options[count++] = (struct argp_option){

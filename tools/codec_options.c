@@ -57,8 +57,7 @@ void gw_codec_request_print(const gw_codec_request *request)
 
 /* ---- options ---- */
 
-/* Options that may be given as a dtype: --dtype takes only bf16, because files say what else they hold, and
- * --convert what is narrower than fp32. */
+/* For --dtype, which takes only bf16 because files say what else they hold, and --convert. */
 static gw_dtype dtype_parse(struct argp_state *state, const gw_option *option, const char *text)
 {
     const gw_dtype dtype = dtype_from_name(text);
