@@ -8,13 +8,12 @@ libraries, for work on them; if it has no such modules, those of the package cou
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
-
-import gradwire
 
 _INSTALLED = Path(__file__).resolve().parent / "lib"
 FOLDER = Path(os.environ.get("GRADWIRE_LIBRARY_DIR") or _INSTALLED)
 
 if not any((folder / "_structs.py").exists() for folder in (FOLDER, _INSTALLED)):
     raise ImportError(f"gradwire: {FOLDER} holds no libraries that the build of the Python package has made")
-gradwire.__path__.extend([str(FOLDER), str(_INSTALLED)])
+sys.modules[__package__].__path__.extend([str(FOLDER), str(_INSTALLED)])
