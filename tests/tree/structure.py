@@ -3,8 +3,8 @@
     structure.py ROOT
 
 Fails if includes have a cycle or leave the layers of src, if two source files have the same name, if a function of src,
-tools, adapters or the planner has more than 80 lines or a public function more than six parameters, if README.md has 120
-lines or more, or if scripts has more than 15 files.
+tools, adapters or the planner has more than 80 lines or a public function more than six parameters, if README.md has
+120 lines or more, or if scripts has more than 15 files.
 
 SPDX-License-Identifier: BSD-2-Clause
 """
