@@ -112,7 +112,7 @@ public:
         const uint32_t arrays = gw_classic_state_arrays(&classic_);
         residual_.assign((arrays & GW_CLASSIC_RESIDUAL) != 0 ? data.len : 0, 0.0f);
         momentum_.assign((arrays & GW_CLASSIC_MOMENTUM) != 0 ? data.len : 0, 0.0f);
-        frame_.assign(gw_classic_frame_size_max(&classic_, &step_), 1);
+        frame_.assign(gw_classic_frame_bound(&classic_, &step_), 1);
         out_.assign(data.len, 1.0f);
         workspace_.assign(gw_classic_workspace_size(&classic_, &step_), 1);
         Encode();

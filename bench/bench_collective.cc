@@ -40,7 +40,7 @@ public:
         Keep(gw_gcomp_init(&codec_, &options));
         Keep(gw_collective_layout_init(&layout_, &shape));
         digest_.resize(size_t{layout_.piece_count} * layout_.piece_chunks);
-        map_ = {data.levels, digest_.data(), data.map.base, data.map.wire_scale};
+        map_ = {data.map_bytes, digest_.data(), data.map.base, data.map.wire_scale};
         bucket_.layout = &layout_;
         bucket_.codec = &codec_;
         bucket_.map = &map_;
@@ -55,7 +55,7 @@ public:
         messages_.resize(layout_.piece_count);
         for (uint32_t i = 0; i < layout_.piece_count && status == GW_OK; i++) {
             const gw_collective_piece piece = PieceAt(i);
-            Keep(gw_gcomp_map_digest(data.levels + piece.first, piece.len, layout_.shape.chunk_log2,
+            Keep(gw_gcomp_map_digest(data.map_bytes + piece.first, piece.len, layout_.shape.chunk_log2,
                                      digest_.data() + piece.digest_first));
             EncodePiece(i, true);
         }
@@ -114,12 +114,9 @@ private:
 
     gw_gcomp_map MapOf(const gw_collective_piece &piece) const
     {
-        return {map_.levels + piece.first,
-                map_.digest + piece.digest_first,
-                map_.base,
-                map_.wire_scale,
-                piece.len,
-                layout_.shape.chunk_log2};
+        return {
+            map_.bytes + piece.first, map_.digest + piece.digest_first, map_.base, map_.wire_scale, piece.len,
+            layout_.shape.chunk_log2};
     }
 
     void EncodeValues(const gw_collective_piece &piece, const float *values, uint16_t hop, gw_buffer *dst)
@@ -155,8 +152,8 @@ private:
         const gw_workspace workspace = Workspace();
         const gw_gcomp_frame all[RANKS] = {messages_[index], messages_[index], messages_[index], {}};
         gw_buffer dst = {out_.data(), out_.size(), 0};
-        gw_collective_blame blame;
-        Keep(gw_collective_reduce(&bucket_, index, all, &dst, &blame, &workspace));
+        gw_collective_failure failure;
+        Keep(gw_collective_reduce(&bucket_, index, all, &dst, &failure, &workspace));
     }
 
     void AddAndEncodePiece(uint32_t index)
@@ -180,8 +177,8 @@ private:
         const gw_workspace workspace = Workspace();
         gw_gcomp_target target = {sums_.data() + piece.first, piece.len, 0, 0, 0, 0};
         if (by_layer) {
-            gw_collective_blame blame;
-            Keep(gw_collective_decode(&bucket_, index, &messages_[index], &target, &blame, &workspace));
+            gw_collective_failure failure;
+            Keep(gw_collective_decode(&bucket_, index, &messages_[index], &target, &failure, &workspace));
             return;
         }
         const gw_gcomp_map map = MapOf(piece);

@@ -16,16 +16,16 @@ extern "C" {
 enum { GW_BENCH_CORE_LEN = 1 << 17 }; /* smallest data: a group of chunks */
 
 /* Codebooks of a gradient and everything needed to make them. The data must outlive them. */
-typedef struct gw_bench_books gw_bench_books;
+typedef struct gw_bench_codebooks gw_bench_codebooks;
 /* NULL on failure. */
-gw_bench_books *gw_bench_books_new(const gw_bench_data *data, uint32_t backends);
-void gw_bench_books_free(gw_bench_books *books);
+gw_bench_codebooks *gw_bench_codebooks_new(const gw_bench_data *data, uint32_t backends);
+void gw_bench_codebooks_free(gw_bench_codebooks *codebooks);
 
 typedef struct gw_bench_step {
     const char *name;
     size_t len;      /* values that one run processes */
     int has_kernels; /* calls kernels: timed on every backend */
-    gw_status (*run)(gw_bench_books *books);
+    gw_status (*run)(gw_bench_codebooks *codebooks);
 } gw_bench_step;
 
 /* NULL after the last. */

@@ -207,12 +207,12 @@ void bench_gcomp(benchmark::State &state, Call call, const std::string &name, co
     const gw_gcomp_options options = options_of(mode);
     gw_gcomp codec;
     keep(gw_gcomp_init(&codec, &options));
-    const size_t bound = gw_gcomp_bound(&codec, len),
+    const size_t bound = gw_gcomp_frame_bound(&codec, len),
                  chunks = (len + (size_t{1} << data.map.chunk_log2) - 1) >> data.map.chunk_log2;
-    const Memory values(size, data.values), levels(len, data.levels), digest(4 * chunks, data.digest),
+    const Memory values(size, data.values), map_bytes(len, data.map_bytes), digest(4 * chunks, data.digest),
         frame(bound), hop(bound), out(size, data.values), results(3 * sizeof(gw_cuda_result));
     gw_gcomp_map map = data.map;
-    map.levels = levels.As<uint8_t>();
+    map.bytes = map_bytes.As<uint8_t>();
     map.digest = digest.As<uint32_t>();
     gw_gcomp_source source = {};
     source.values = values.As<float>();
@@ -245,7 +245,7 @@ void bench_gcomp(benchmark::State &state, Call call, const std::string &name, co
                  frame_moved = static_cast<double>(encoded.size);
     /* Explicit frames are decoded without the map. */
     const double map_moved =
-        static_cast<double>(len) * (call == Call::Encode || mode.levels == GW_GCOMP_DERIVED ? 1 : 0);
+        static_cast<double>(len) * (call == Call::Encode || mode.quantum_mode == GW_GCOMP_DERIVED ? 1 : 0);
     std::function<void()> run = encode;
     double moved = values_moved + frame_moved + map_moved;
     switch (call) {
@@ -264,7 +264,7 @@ void bench_gcomp(benchmark::State &state, Call call, const std::string &name, co
         break;
     case Call::Hop:
         /* The new frame is about as long. The sums in the workspace are not counted as necessary traffic. */
-        moved += frame_moved + (mode.levels == GW_GCOMP_DERIVED ? 0 : static_cast<double>(len));
+        moved += frame_moved + (mode.quantum_mode == GW_GCOMP_DERIVED ? 0 : static_cast<double>(len));
         run = [&] {
             keep(gw_cuda_gcomp_decode_add_encode(cuda, &codec, &encoded_frame, &source, &hop_dst,
                                                  &hop_request));
@@ -306,27 +306,27 @@ void bench_hop_batch(benchmark::State &state, const std::string &name, const Mod
     const auto tensors = cut_bucket(len, log2);
     const auto count = static_cast<uint32_t>(tensors.size());
     const size_t chunks = (len + (size_t{1} << log2) - 1) >> log2;
-    const Memory values(4 * len, data.values), levels(len, data.levels), digest(4 * chunks, data.digest),
-        results(2 * count * sizeof(gw_cuda_result));
+    const Memory values(4 * len, data.values), map_bytes(len, data.map_bytes),
+        digest(4 * chunks, data.digest), results(2 * count * sizeof(gw_cuda_result));
     gw_cuda_result *const result = results.As<gw_cuda_result>();
     std::vector<size_t> place; /* of frames, in both areas */
     size_t room = 0;
     for (const auto &[first, tensor_len] : tensors) {
         place.push_back(room);
-        room += (gw_gcomp_bound(&codec, tensor_len) + 255) & ~size_t{255};
+        room += (gw_gcomp_frame_bound(&codec, tensor_len) + 255) & ~size_t{255};
     }
     const Memory frames(room), sums(room);
     std::vector<gw_cuda_gcomp_item> items(count);
     std::vector<gw_cuda_gcomp_hop> hops(count);
     for (uint32_t i = 0; i < count; i++) {
         const auto [first, tensor_len] = tensors[i];
-        const size_t bound = gw_gcomp_bound(&codec, tensor_len);
+        const size_t bound = gw_gcomp_frame_bound(&codec, tensor_len);
         items[i] = {};
         items[i].src = values.As<float>() + first;
         items[i].src_size = tensor_len;
         items[i].dst = frames.As<uint8_t>() + place[i];
         items[i].dst_capacity = bound;
-        items[i].levels = levels.As<uint8_t>() + first;
+        items[i].map_bytes = map_bytes.As<uint8_t>() + first;
         items[i].digest = digest.As<uint32_t>() + (first >> log2);
         items[i].map_len = tensor_len;
         items[i].first_element = first;
@@ -340,7 +340,7 @@ void bench_hop_batch(benchmark::State &state, const std::string &name, const Mod
         hops[i].first_element = first;
         hops[i].dst = sums.As<uint8_t>() + place[i];
         hops[i].dst_capacity = bound;
-        hops[i].src_levels = hops[i].levels = items[i].levels;
+        hops[i].src_map_bytes = hops[i].map_bytes = items[i].map_bytes;
         hops[i].src_digest = hops[i].digest = items[i].digest;
         hops[i].src_map_len = hops[i].map_len = tensor_len;
         hops[i].result = result + count + i;

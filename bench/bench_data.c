@@ -30,7 +30,7 @@ const char *gw_bench_data_kind(void)
 }
 
 /* Makes the map of the snapshot, at the snapshot's length. */
-static int make_map(gw_bench_data *data, const gw_snapshot *snapshot, uint8_t *levels)
+static int make_map(gw_bench_data *data, const gw_snapshot *snapshot, uint8_t *map_bytes)
 {
     gw_gcomp_map_rule rule;
     uint32_t top;
@@ -41,11 +41,12 @@ static int make_map(gw_bench_data *data, const gw_snapshot *snapshot, uint8_t *l
     }
     data->map.base = gw_gcomp_map_base(top);
     data->map.wire_scale = 1.0f;
-    return gw_gcomp_map_build(&rule, &snapshot->state, len, data->map.base, GW_BACKEND_ALL, levels) == GW_OK;
+    return gw_gcomp_map_build(&rule, &snapshot->state, len, data->map.base, GW_BACKEND_ALL, map_bytes) ==
+           GW_OK;
 }
 
 /* Repeats src. */
-static void tile_levels(uint8_t *dst, const uint8_t *src, size_t src_len, size_t len)
+static void tile_map_bytes(uint8_t *dst, const uint8_t *src, size_t src_len, size_t len)
 {
     for (size_t at = 0; at < len; at += src_len) {
         memcpy(dst + at, src, len - at < src_len ? len - at : src_len);
@@ -81,22 +82,22 @@ int gw_bench_load(gw_bench_data *data, const char *name, size_t len)
     }
     const size_t own = (size_t)snapshot.len;
     data->len = len == 0 ? own : len;
-    uint8_t *levels = (uint8_t *)malloc(own);
+    uint8_t *map_bytes = (uint8_t *)malloc(own);
     data->values = (float *)malloc(data->len * sizeof *data->values);
-    data->levels = (uint8_t *)malloc(data->len);
+    data->map_bytes = (uint8_t *)malloc(data->len);
     data->digest = (uint32_t *)malloc(((data->len >> 14) + 1) * sizeof *data->digest);
-    int ok = levels != NULL && data->values != NULL && data->levels != NULL && data->digest != NULL &&
-             make_map(data, &snapshot, levels);
+    int ok = map_bytes != NULL && data->values != NULL && data->map_bytes != NULL && data->digest != NULL &&
+             make_map(data, &snapshot, map_bytes);
     if (ok) {
         tile_values(data->values, (const float *)snapshot.array[GW_SNAPSHOT_GRAD].values, own, data->len);
-        tile_levels(data->levels, levels, own, data->len);
-        ok = gw_gcomp_map_digest(data->levels, data->len, 14, data->digest) == GW_OK;
-        data->map.levels = data->levels;
+        tile_map_bytes(data->map_bytes, map_bytes, own, data->len);
+        ok = gw_gcomp_map_digest(data->map_bytes, data->len, 14, data->digest) == GW_OK;
+        data->map.bytes = data->map_bytes;
         data->map.digest = data->digest;
         data->map.len = data->len;
         data->map.chunk_log2 = 14;
     }
-    free(levels);
+    free(map_bytes);
     gw_snapshot_close(&snapshot);
     if (!ok) {
         gw_bench_free(data);
@@ -107,7 +108,7 @@ int gw_bench_load(gw_bench_data *data, const char *name, size_t len)
 void gw_bench_free(gw_bench_data *data)
 {
     free(data->values);
-    free(data->levels);
+    free(data->map_bytes);
     free(data->digest);
     memset(data, 0, sizeof *data);
 }

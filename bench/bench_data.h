@@ -14,7 +14,7 @@ extern "C" {
 
 typedef struct gw_bench_data {
     float *values;
-    uint8_t *levels;
+    uint8_t *map_bytes;
     uint32_t *digest; /* of chunks of 2^14 values */
     size_t len;
     gw_gcomp_map map;

@@ -32,7 +32,7 @@ public:
         source_.quantum = gw_gcomp_quantum_of_map(&data.map);
         source_.seed = 1;
         workspace_.resize(threads * gw_gcomp_workspace_size(&codec_));
-        frame_.resize(gw_gcomp_bound(&codec_, data.len));
+        frame_.resize(gw_gcomp_frame_bound(&codec_, data.len));
         hop_.resize(frame_.size());
         out_.assign(data.len, 1.0f);
         if (status == GW_OK) {
@@ -40,7 +40,7 @@ public:
         }
         if (status == GW_OK) {
             const gw_gcomp_frame frame = Frame();
-            status = gw_gcomp_check(&codec_, &frame, &info_);
+            status = gw_gcomp_frame_parse(&codec_, &frame, &info_);
         }
     }
 
@@ -52,7 +52,7 @@ public:
     std::vector<Touched> TouchedBy(Call call) const
     {
         std::vector<Touched> touched = {
-            {data_.values, data_.len * 4}, {data_.levels, data_.len}, {frame_.data(), size_}};
+            {data_.values, data_.len * 4}, {data_.map_bytes, data_.len}, {frame_.data(), size_}};
         if (call == Call::Hop) {
             touched.push_back({hop_.data(), size_ + size_ / 8});
         } else if (call != Call::Encode) {
@@ -182,7 +182,7 @@ private:
     unsigned threads_;
     gw_gcomp codec_;
     gw_gcomp_source source_ = {};
-    gw_gcomp_info info_;
+    gw_gcomp_frame_info info_;
     std::vector<char> workspace_, frame_, hop_;
     std::vector<float> out_;
     size_t size_ = 0;

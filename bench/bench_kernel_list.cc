@@ -27,12 +27,12 @@ void add_step(const gw_bench_step *step, uint32_t backend, const std::string &ba
 {
     add_benchmark("kernel/" + std::string(step->name) + "/" + backend_name, [=](benchmark::State &state) {
         const gw_bench_data &data = data_of(data_names()[0], GW_BENCH_CORE_LEN * sizeof(float));
-        const std::unique_ptr<gw_bench_books, void (*)(gw_bench_books *)> books(
-            gw_bench_books_new(&data, backend), gw_bench_books_free);
-        gw_status status = books == nullptr ? GW_ERR_ARG : GW_OK;
+        const std::unique_ptr<gw_bench_codebooks, void (*)(gw_bench_codebooks *)> codebooks(
+            gw_bench_codebooks_new(&data, backend), gw_bench_codebooks_free);
+        gw_status status = codebooks == nullptr ? GW_ERR_ARG : GW_OK;
         if (status == GW_OK) {
             run_kernel_pairs(state, step->len, [&] {
-                const gw_status s = step->run(books.get());
+                const gw_status s = step->run(codebooks.get());
                 status = s != GW_OK ? s : status;
             });
         }

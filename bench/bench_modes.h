@@ -12,11 +12,11 @@
 
 struct Mode {
     const char *name;
-    gw_gcomp_levels levels;
+    gw_gcomp_quantum_mode quantum_mode;
     gw_gcomp_preset preset;
     gw_gcomp_rounding rounding;
     uint32_t tolerance_bits;
-    int deep_cut;
+    int dead_zone;
 };
 
 const Mode kModes[] = {
@@ -35,11 +35,11 @@ inline gw_gcomp_options options_of(const Mode &mode)
 {
     gw_gcomp_options options;
     gw_gcomp_options_init(&options, GW_FP32);
-    options.levels = mode.levels;
+    options.quantum_mode = mode.quantum_mode;
     options.preset = mode.preset;
     options.rounding = mode.rounding;
     options.tolerance_bits = mode.tolerance_bits;
-    options.deep_cut = mode.deep_cut;
+    options.dead_zone = mode.dead_zone;
     return options;
 }
 

@@ -188,8 +188,8 @@ def calls_section(runs, columns, title="Calls on 25 MiB"):
             rows.append([label] + cells)
     compilers = ", from the faster of the two compilers" if len(runs) > 1 else ""
     memcpy = runs[0].about.get("memcpy", "an unrecorded speed")
-    intro = f"""Time of memcpy / time of the call: lowest and highest of the data sets{compilers}. Explicit levels,
-        nearest rounding and preset fast unless stated; t = 12 with stochastic rounding and deep cut. In parentheses
+    intro = f"""Time of memcpy / time of the call: lowest and highest of the data sets{compilers}. Explicit quanta,
+        nearest rounding and preset fast unless stated; t = 12 with stochastic rounding and dead zone. In parentheses
         the design goal. memcpy reached {memcpy}
         (10-90 %)."""
     return section(title, intro, ["memcpy = 1"] + [LABELS[b] for b in columns], rows)

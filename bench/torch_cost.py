@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """CPU time of the stages of one step of gradwire.torch, without transport: all ranks in one process.
 
-    bench/torch_cost.py [--params 10700000] [--ranks 4] [--threads 1] [--tolerance 12] [--deep-cut] [--steps 5]
+    bench/torch_cost.py [--params 10700000] [--ranks 4] [--threads 1] [--tolerance 12] [--dead-zone] [--steps 5]
                         [--snapshot data/samples/bertbase-adamw-step0050]
 
 The gradients are those of the snapshot, repeated to the given number of parameters, plus noise of each rank's own. One
@@ -22,7 +22,7 @@ import torch
 from gradwire._structs import gw_collective_shape
 from gradwire.gcomp import Options
 from gradwire.torch import _pool
-from gradwire.torch.optimizers import Book, Place
+from gradwire.torch.optimizers import Codebook, Place
 
 STAGES = ("map_ns", "encode_ns", "reduce_ns", "decode_ns")
 
@@ -91,7 +91,7 @@ def main():
     parser.add_argument("--tolerance", type=int, default=12)
     parser.add_argument("--piece", type=int, default=1 << 18)
     parser.add_argument("--steps", type=int, default=5)
-    parser.add_argument("--deep-cut", action="store_true")
+    parser.add_argument("--dead-zone", action="store_true")
     parser.add_argument("--no-checksum", action="store_true")
     parser.add_argument("--backends", help="permitted backends, such as scalar,avx2; all unless given")
     parser.add_argument("--snapshot", default=str(root / "data/samples/bertbase-adamw-step0050"))
@@ -101,10 +101,10 @@ def main():
     optimizer, params = make_optimizer(args.snapshot, args.params)
     gradient = load(args.snapshot, "grad", args.params)
     options = Options(
-        levels="derived",
+        quantum_mode="derived",
         rounding="stochastic",
         tolerance_bits=args.tolerance,
-        deep_cut=args.deep_cut,
+        dead_zone=args.dead_zone,
         checksum=not args.no_checksum,
         backends=args.backends and gradwire.backends.mask(*args.backends.split(",")),
     )
@@ -115,16 +115,17 @@ def main():
         noise = torch.randn(args.params, generator=generator) * gradient.abs() * 0.5
         ranks.append(Rank(pool, rank, args, gradient + noise, options))
     originals = [rank.values.clone() for rank in ranks]
-    book = Book([optimizer], seed=0)
+    codebook = Codebook([optimizer], seed=0)
     offsets = np.cumsum([0, *(p.numel() for p in params)])
-    places = [Place(p, int(o), p.numel(), book.stream_seed(i)) for i, (p, o) in enumerate(zip(params, offsets))]
+    places = [Place(p, int(o), p.numel(), codebook.stream_seed(i)) for i, (p, o) in enumerate(zip(params, offsets))]
 
     lines = []
     for step in range(args.steps + 1):
         before = [rank.exchange.stats() for rank in ranks]
         start = time.perf_counter()
         tables = [
-            book.segments(places, float(args.ranks), gradwire.maps.Limits(tolerance_bits=args.tolerance)) for _ in ranks
+            codebook.segments(places, float(args.ranks), gradwire.maps.Limits(tolerance_bits=args.tolerance))
+            for _ in ranks
         ]
         for rank, table in zip(ranks, tables):
             rank.exchange.start_map(table.struct, float(args.ranks))

@@ -1,8 +1,8 @@
 /*
  * A compressed all-reduce among forked ranks: A2A+AG over one socket between every two of them. The bucket
- * has two parameters and padding. Before each step the ranks compare their maps and choose the levels; in the
- * second step one rank has another parameter, and all of them fall back to explicit levels. After it they
- * agree on the outcome by one word.
+ * has two parameters and padding. Before each step the ranks compare their maps and choose the quantum mode;
+ * in the second step one rank has another parameter, and all of them fall back to explicit quanta. After it
+ * they agree on the outcome by one word.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -22,7 +22,7 @@ enum { RANKS = 4, LEN = 40000, FIRST_LEN = 25000, SECOND_AT = 25600, MESSAGE_MAX
 static int sockets[RANKS][RANKS]; /* [r][s]: that of rank r to rank s */
 static char inbox[RANKS][MESSAGE_MAX], outbox[MESSAGE_MAX];
 static float param[LEN], gradient[LEN], mean[LEN];
-static uint8_t levels[LEN];
+static uint8_t map_bytes[LEN];
 static uint32_t digest[64];
 
 static void must(int ok, const char *what)
@@ -66,7 +66,7 @@ static gw_status make_map(const gw_collective_layout *layout, gw_collective_map 
 {
     const gw_optimizer sgd = {.kind = GW_OPTIMIZER_SGD, .step = 1, .lr = 0.1};
     gw_gcomp_map_rule rule;
-    uint32_t top, level_max, largest = 0;
+    uint32_t top, map_byte_max, largest = 0;
     gw_status status = gw_gcomp_map_rule_init(&sgd, (float)RANKS, NULL, &rule);
     const gw_collective_segment parameters[2] = {
         {.offset = 0, .len = FIRST_LEN, .rule = &rule, .state = {.param = param}},
@@ -76,26 +76,26 @@ static gw_status make_map(const gw_collective_layout *layout, gw_collective_map 
         status = gw_collective_map_scan(layout, i, &segments, GW_BACKEND_ALL, &top);
         largest = status == GW_OK && top > largest ? top : largest;
     }
-    *map = (gw_collective_map){levels, digest, gw_gcomp_map_base(largest), (float)RANKS};
+    *map = (gw_collective_map){map_bytes, digest, gw_gcomp_map_base(largest), (float)RANKS};
     for (uint32_t i = 0; status == GW_OK && i < layout->piece_count; i++) {
-        status = gw_collective_map_build(layout, i, &segments, GW_BACKEND_ALL, map, &level_max);
+        status = gw_collective_map_build(layout, i, &segments, GW_BACKEND_ALL, map, &map_byte_max);
     }
     return status;
 }
 
 /* A message that carries a failure in place of a frame. */
-static void notify(const gw_collective_blame *blame, gw_buffer *message)
+static void notify(const gw_collective_failure *failure, gw_buffer *message)
 {
-    must(gw_collective_notice_write(blame, message) == GW_OK, "notice");
+    must(gw_collective_notice_write(failure, message) == GW_OK, "notice");
 }
 
 /* The step of this rank; the mean of the gradients is left in `mean`. Adds to *sent; returns the worst that
  * happened to it. */
-static gw_collective_blame all_reduce(const gw_collective_bucket *bucket, const gw_workspace *work,
-                                      size_t *sent)
+static gw_collective_failure all_reduce(const gw_collective_bucket *bucket, const gw_workspace *work,
+                                        size_t *sent)
 {
     const uint32_t rank = bucket->rank;
-    gw_collective_blame blame, worst = {.rank = rank, .bad_chunk = UINT64_MAX};
+    gw_collective_failure failure, worst = {.rank = rank, .bad_chunk = UINT64_MAX};
     gw_gcomp_frame messages[RANKS];
     gw_buffer message = {outbox, MESSAGE_MAX, 0};
     for (uint32_t r = 0; r < RANKS; r++) { /* contributions to the owners; piece r is that of rank r */
@@ -121,8 +121,8 @@ static gw_collective_blame all_reduce(const gw_collective_bucket *bucket, const 
         must(gw_collective_piece_at(bucket->layout, r, &piece) == GW_OK, "piece");
         gw_gcomp_target target = {
             .values = mean + piece.first, .capacity = piece.len, .scale = 1.0f / (float)RANKS};
-        if (gw_collective_decode(bucket, r, &messages[r], &target, &blame, work) != GW_OK) {
-            worst = gw_collective_word(&blame) > gw_collective_word(&worst) ? blame : worst;
+        if (gw_collective_decode(bucket, r, &messages[r], &target, &failure, work) != GW_OK) {
+            worst = gw_collective_word_write(&failure) > gw_collective_word_write(&worst) ? failure : worst;
         }
     }
     return worst;
@@ -164,7 +164,7 @@ static int run_rank(int rank)
 
         gw_gcomp_options options;
         gw_gcomp_options_init(&options, GW_FP32);
-        options.levels = difference == 0 ? GW_GCOMP_DERIVED : GW_GCOMP_EXPLICIT;
+        options.quantum_mode = difference == 0 ? GW_GCOMP_DERIVED : GW_GCOMP_EXPLICIT;
         options.rounding = GW_GCOMP_STOCHASTIC;
         options.tolerance_bits = 20;
         gw_gcomp codec;
@@ -179,17 +179,17 @@ static int run_rank(int rank)
                                              .rank = (uint32_t)rank,
                                              .step_index = step};
         size_t sent = 0;
-        const gw_collective_blame worst = all_reduce(&bucket, &work, &sent);
-        uint64_t word = gw_collective_word(&worst);
+        const gw_collective_failure worst = all_reduce(&bucket, &work, &sent);
+        uint64_t word = gw_collective_word_write(&worst);
         all_max(rank, &word, 1);
         const uint64_t crc = gw_crc32c(0, mean, sizeof mean);
         uint64_t replicas[2] = {crc, ~crc};
         all_max(rank, replicas, 2);
         const int equal = replicas[0] == ~replicas[1];
-        ok = ok && gw_collective_judge(word) == GW_COLLECTIVE_DONE && equal && squared_error() < 1e-4 &&
-             difference == (step == 0 ? 0u : (uint32_t)GW_COLLECTIVE_LEVELS);
+        ok = ok && gw_collective_word_outcome(word) == GW_COLLECTIVE_DONE && equal &&
+             squared_error() < 1e-4 && difference == (step == 0 ? 0u : (uint32_t)GW_COLLECTIVE_MAP_BYTES);
         if (rank == 0) {
-            printf("step %u: %s levels, %.1f %% of the bytes of fp32, squared error %.1e of the mean's, "
+            printf("step %u: %s quanta, %.1f %% of the bytes of fp32, squared error %.1e of the mean's, "
                    "replicas "
                    "%s\n",
                    step, difference == 0 ? "derived" : "maps differ: explicit",

@@ -29,9 +29,9 @@ static inline gw_gcomp_options example_options(float target_nmse)
 {
     gw_gcomp_options options;
     gw_gcomp_options_init(&options, GW_FP32);
-    options.levels = GW_GCOMP_CARRIED;
+    options.quantum_mode = GW_GCOMP_CARRIED;
     options.rounding = GW_GCOMP_STOCHASTIC;
-    options.deep_cut = 1;
+    options.dead_zone = 1;
     options.checksum = 1;
     options.quantum = gw_gcomp_quantum_of_nmse(target_nmse);
     return options;

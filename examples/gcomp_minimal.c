@@ -23,7 +23,7 @@ static void must(gw_status status, const char *what)
 int main(void)
 {
     static float param[LEN], grad[LEN], back[LEN];
-    static uint8_t levels[LEN];
+    static uint8_t map_bytes[LEN];
     for (int i = 0; i < LEN; i++) { /* parameters of about 0.1, gradients of about 1e-4, every fifth zero */
         param[i] = 0.1f * (float)(i % 201 - 100) / 100.0f;
         grad[i] = i % 5 == 0 ? 0.0f : 1e-4f * (float)((i * 7919) % 1001 - 500) / 500.0f;
@@ -37,8 +37,8 @@ int main(void)
     must(gw_gcomp_map_rule_init(&sgd, 1.0f, NULL, &rule), "rule");
     must(gw_gcomp_map_scan(&rule, &state, LEN, GW_BACKEND_ALL, &top), "scan");
     const uint32_t base = gw_gcomp_map_base(top);
-    must(gw_gcomp_map_build(&rule, &state, LEN, base, GW_BACKEND_ALL, levels), "map");
-    const gw_gcomp_map map = {.levels = levels, .base = base, .wire_scale = 1.0f, .len = LEN};
+    must(gw_gcomp_map_build(&rule, &state, LEN, base, GW_BACKEND_ALL, map_bytes), "map");
+    const gw_gcomp_map map = {.bytes = map_bytes, .base = base, .wire_scale = 1.0f, .len = LEN};
 
     gw_gcomp_options options;
     gw_gcomp_options_init(&options, GW_FP32);
@@ -47,7 +47,7 @@ int main(void)
 
     /* All memory is the caller's. */
     gw_workspace workspace = {.size = gw_gcomp_workspace_size(&codec)};
-    gw_buffer dst = {.capacity = gw_gcomp_bound(&codec, LEN)};
+    gw_buffer dst = {.capacity = gw_gcomp_frame_bound(&codec, LEN)};
     workspace.data = malloc(workspace.size);
     dst.data = malloc(dst.capacity);
     if (workspace.data == NULL || dst.data == NULL) {

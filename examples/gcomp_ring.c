@@ -35,7 +35,7 @@ int main(void)
     options.quantum = gw_gcomp_quantum_of_drop(12);
     gw_gcomp codec;
     must(gw_gcomp_init(&codec, &options), "init");
-    const size_t capacity = gw_gcomp_bound(&codec, PART);
+    const size_t capacity = gw_gcomp_frame_bound(&codec, PART);
     gw_workspace workspace = {.size = gw_gcomp_workspace_size(&codec)};
     workspace.data = malloc(workspace.size);
     gw_buffer out = {.data = malloc(capacity), .capacity = capacity};

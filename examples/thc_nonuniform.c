@@ -38,7 +38,7 @@ int main(void)
     uint32_t own[BLOCKS], maxima[BLOCKS] = {0};
     const gw_workspace workspace = {scratch, sizeof scratch};
     const gw_thc_goal goal = {.bits = 4, .worker_max = WORKERS, .lane_bits = 8};
-    gw_thc_plan plan;
+    gw_thc_design design;
     gw_thc thc;
 
     for (int w = 0; w < WORKERS; w++) {
@@ -47,8 +47,8 @@ int main(void)
         }
     }
 
-    check(gw_thc_plan_make(&plan, &goal, NULL), "plan");
-    check(gw_thc_init(&thc, &plan.options), "init");
+    check(gw_thc_design_make(&design, &goal, NULL), "design");
+    check(gw_thc_init(&thc, &design.options), "init");
 
     gw_thc_range range = {.len = LEN, .block_count = BLOCKS, .round = 1};
     for (int w = 0; w < WORKERS; w++) {
@@ -82,6 +82,6 @@ int main(void)
         total += truth * truth;
     }
     printf("granularity %u, p 1/%.0f: %zu bytes through the all-reduce, squared error %.5f of the mean's\n",
-           plan.options.table.granularity, 1 / plan.p, size, error / total);
+           design.options.table.granularity, 1 / design.p, size, error / total);
     return error / total < 0.02 ? 0 : 1;
 }

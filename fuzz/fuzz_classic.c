@@ -174,7 +174,7 @@ static gw_buffer make_frame(gw_fuzz_reader *reader)
         source.momentum = (arrays & GW_CLASSIC_MOMENTUM) != 0 ? momentum : NULL;
         gw_workspace workspace = {NULL, gw_classic_workspace_size(&classic, &step)};
         workspace.data = gw_fuzz_buffer(GW_FUZZ_WORKSPACE, workspace.size, 0x77);
-        dst[i].capacity = gw_classic_frame_size_max(&classic, &step);
+        dst[i].capacity = gw_classic_frame_bound(&classic, &step);
         dst[i].data = gw_fuzz_buffer(i == 0 ? GW_FUZZ_FRAME : GW_FUZZ_FRAME2, dst[i].capacity, 0x11);
         status[i] = gw_classic_encode(&classic, &step, &source, &dst[i], &workspace);
         FUZZ_CHECK(status[i] == GW_OK || (status[i] == GW_ERR_NONFINITE && wild));

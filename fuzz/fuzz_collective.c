@@ -1,6 +1,6 @@
 /*
  * Hostile messages to the steps of an all-reduce: frames of all ranks for one piece, with damage, notices,
- * frames of other pieces and plain rubbish among them. Every backend must give the same status, blame and
+ * frames of other pieces and plain rubbish among them. Every backend must give the same status, failure and
  * bytes; nothing of the output depends on what was there before; an undamaged set of messages succeeds; whom
  * a failure is blamed on sent something damaged. Then the words and notices that say so.
  *
@@ -40,7 +40,7 @@ typedef struct scene {
 /* What a step did. */
 typedef struct outcome {
     gw_status status;
-    gw_collective_blame blame;
+    gw_collective_failure failure;
     uint64_t len, bad_chunk; /* of a target */
     size_t size;             /* of dst */
 } outcome;
@@ -50,14 +50,14 @@ static void read_options(scene *s, gw_fuzz_reader *reader)
     static const gw_dtype dtypes[] = {GW_FP32, GW_BF16, GW_FP16, GW_FP32};
     const uint8_t kind = gw_fuzz_u8(reader), more = gw_fuzz_u8(reader);
     gw_gcomp_options_init(&s->options, dtypes[kind & 3]);
-    s->options.levels = (gw_gcomp_levels)((kind >> 2) % 3);
+    s->options.quantum_mode = (gw_gcomp_quantum_mode)((kind >> 2) % 3);
     s->options.rounding = (gw_gcomp_rounding)((kind >> 4) % 3);
     s->options.preset = (gw_gcomp_preset)(kind >> 7);
     s->options.tolerance_bits = 1 + (more & 15);
     s->options.strict = more >> 4 & 1;
     s->options.checksum = more >> 5 & 1;
-    s->options.deep_cut = (more >> 6 & 1) && s->options.levels != GW_GCOMP_EXPLICIT;
-    s->options.quantum = s->options.levels == GW_GCOMP_CARRIED
+    s->options.dead_zone = (more >> 6 & 1) && s->options.quantum_mode != GW_GCOMP_EXPLICIT;
+    s->options.quantum = s->options.quantum_mode == GW_GCOMP_CARRIED
                              ? gw_gcomp_quantum_of_nmse(more >> 7 ? 0.01f : 0.0f)
                              : gw_gcomp_quantum_of_drop(s->options.dtype == GW_FP32 ? 12 : 0);
     s->options.chunk_log2 = CHUNK_LOG2;
@@ -85,17 +85,17 @@ static void make_map(scene *s, gw_fuzz_reader *reader)
     const uint32_t pattern = gw_fuzz_u32(reader);
     const size_t len = (size_t)s->layout.shape.len;
     const size_t digest_len = (size_t)gw_collective_digest_len(&s->layout);
-    s->map = (gw_collective_map){.levels = gw_fuzz_buffer(GW_FUZZ_LEVELS, len, 0),
+    s->map = (gw_collective_map){.bytes = gw_fuzz_buffer(GW_FUZZ_MAP_BYTES, len, 0),
                                  .digest = gw_fuzz_buffer(GW_FUZZ_DIGEST, digest_len * 4, 0),
                                  .base = 300 + gw_fuzz_u8(reader),
                                  .wire_scale = 1.0f};
     for (size_t i = 0; i < len; i++) {
-        s->map.levels[i] = (uint8_t)(pattern >> 8 * (i / 5 & 3));
+        s->map.bytes[i] = (uint8_t)(pattern >> 8 * (i / 5 & 3));
     }
     for (uint32_t i = 0; i < s->layout.piece_count; i++) {
         gw_collective_piece piece;
         FUZZ_CHECK(gw_collective_piece_at(&s->layout, i, &piece) == GW_OK);
-        FUZZ_CHECK(gw_gcomp_map_digest(s->map.levels + piece.first, (size_t)piece.len, CHUNK_LOG2,
+        FUZZ_CHECK(gw_gcomp_map_digest(s->map.bytes + piece.first, (size_t)piece.len, CHUNK_LOG2,
                                        s->map.digest + piece.digest_first) == GW_OK);
     }
 }
@@ -176,13 +176,13 @@ static void damage(scene *s, gw_fuzz_reader *reader)
         size += 1 + (where & 31);
         break;
     case 4: { /* a notice, whose ranks and pieces need not exist */
-        const gw_collective_blame blame = {.status = (gw_status)(1 + (where & 127)),
-                                           .rank = where >> 8 & 7,
-                                           .piece = where >> 12 & 15,
-                                           .difference = where >> 16 & 7,
-                                           .bad_chunk = where >> 20};
+        const gw_collective_failure failure = {.status = (gw_status)(1 + (where & 127)),
+                                               .rank = where >> 8 & 7,
+                                               .piece = where >> 12 & 15,
+                                               .difference = where >> 16 & 7,
+                                               .bad_chunk = where >> 20};
         gw_buffer notice = {data, GW_COLLECTIVE_NOTICE_SIZE, 0};
-        FUZZ_CHECK(gw_collective_notice_write(&blame, &notice) == GW_OK);
+        FUZZ_CHECK(gw_collective_notice_write(&failure, &notice) == GW_OK);
         size = notice.size;
         data[(where >> 24) % 32] ^= where & 128 ? 1 : 0; /* perhaps a damaged one */
         s->has_notice = 1;
@@ -221,7 +221,7 @@ static outcome run(const scene *s, uint32_t backends, unsigned slot, int fill, v
     options.backends = backends;
     FUZZ_CHECK(gw_gcomp_init(&codec, &options) == GW_OK);
     bucket.codec = &codec;
-    const size_t bound = gw_gcomp_bound(&codec, s->piece.len);
+    const size_t bound = gw_gcomp_frame_bound(&codec, s->piece.len);
     const size_t values_size = (size_t)s->piece.len * gw_dtype_size(options.dtype);
     const int is_frame = s->step == STEP_REDUCE || s->step == STEP_HOP;
     *out = gw_fuzz_buffer(slot, is_frame ? bound : values_size, fill);
@@ -233,19 +233,19 @@ static outcome run(const scene *s, uint32_t backends, unsigned slot, int fill, v
     const int is_first = (bucket.rank + ranks - 1 - s->piece.owner) % ranks == 0;
     const gw_gcomp_frame *left = is_first ? NULL : &s->messages[sender_of(s)];
     memset(&o, 0, sizeof o);
-    memset(&o.blame, fill, sizeof o.blame);
+    memset(&o.failure, fill, sizeof o.failure);
     switch (s->step) {
     case STEP_REDUCE:
-        o.status = gw_collective_reduce(&bucket, s->index, all, &dst, &o.blame, &s->workspace);
+        o.status = gw_collective_reduce(&bucket, s->index, all, &dst, &o.failure, &s->workspace);
         break;
     case STEP_SUM:
-        o.status = gw_collective_sum(&bucket, s->index, all, &target, &o.blame, &s->workspace);
+        o.status = gw_collective_sum(&bucket, s->index, all, &target, &o.failure, &s->workspace);
         break;
     case STEP_HOP:
-        o.status = gw_collective_hop(&bucket, s->index, left, &dst, &o.blame, &s->workspace);
+        o.status = gw_collective_hop(&bucket, s->index, left, &dst, &o.failure, &s->workspace);
         break;
     default:
-        o.status = gw_collective_decode(&bucket, s->index, &s->messages[sender_of(s)], &target, &o.blame,
+        o.status = gw_collective_decode(&bucket, s->index, &s->messages[sender_of(s)], &target, &o.failure,
                                         &s->workspace);
         break;
     }
@@ -269,9 +269,10 @@ static void check_not_stale(const uint8_t *a, const uint8_t *b, size_t size)
 static void check_equal(const outcome *a, const outcome *b)
 {
     FUZZ_CHECK(a->status == b->status && a->size == b->size && a->len == b->len);
-    FUZZ_CHECK(a->bad_chunk == b->bad_chunk && a->blame.status == b->blame.status);
-    FUZZ_CHECK(a->blame.rank == b->blame.rank && a->blame.piece == b->blame.piece);
-    FUZZ_CHECK(a->blame.difference == b->blame.difference && a->blame.bad_chunk == b->blame.bad_chunk);
+    FUZZ_CHECK(a->bad_chunk == b->bad_chunk && a->failure.status == b->failure.status);
+    FUZZ_CHECK(a->failure.rank == b->failure.rank && a->failure.piece == b->failure.piece);
+    FUZZ_CHECK(a->failure.difference == b->failure.difference &&
+               a->failure.bad_chunk == b->failure.bad_chunk);
 }
 
 /* Whether the scale of a target is one that the steps take: 0 or a normal number. */
@@ -283,7 +284,7 @@ static int is_scale_valid(float scale)
     return bits == 0 || (bits >= 0x00800000u && bits < 0x7f800000u);
 }
 
-static void check_blame(const scene *s, const outcome *o)
+static void check_failure(const scene *s, const outcome *o)
 {
     int is_read_damaged = 0;
     for (uint32_t r = 0; r < s->layout.shape.rank_count; r++) {
@@ -292,7 +293,7 @@ static void check_blame(const scene *s, const outcome *o)
                                 : r == sender_of(s) && (s->step == STEP_DECODE || s->hop != 0);
         is_read_damaged |= is_read && s->is_damaged[r];
     }
-    FUZZ_CHECK(o->blame.status == o->status);
+    FUZZ_CHECK(o->failure.status == o->status);
     const int has_target = s->step == STEP_SUM || s->step == STEP_DECODE;
     if (has_target && !is_scale_valid(s->scale) && s->piece.len != 0) {
         FUZZ_CHECK(o->status != GW_OK);
@@ -302,52 +303,52 @@ static void check_blame(const scene *s, const outcome *o)
         FUZZ_CHECK(o->status == GW_OK);
     }
     if (o->status == GW_OK) {
-        FUZZ_CHECK(o->blame.bad_chunk == UINT64_MAX && o->blame.difference == 0);
+        FUZZ_CHECK(o->failure.bad_chunk == UINT64_MAX && o->failure.difference == 0);
         return;
     }
-    FUZZ_CHECK(o->blame.rank < s->layout.shape.rank_count && o->blame.piece < s->layout.piece_count);
+    FUZZ_CHECK(o->failure.rank < s->layout.shape.rank_count && o->failure.piece < s->layout.piece_count);
     if (!s->has_notice) {
-        FUZZ_CHECK(s->is_damaged[o->blame.rank] && o->blame.piece == s->index);
-        FUZZ_CHECK(o->status == GW_ERR_MAP || o->blame.difference == 0);
+        FUZZ_CHECK(s->is_damaged[o->failure.rank] && o->failure.piece == s->index);
+        FUZZ_CHECK(o->status == GW_ERR_MAP || o->failure.difference == 0);
     }
 }
 
 /* The word and the notice of a failure say what it was. */
-static void check_word(const gw_collective_blame *blame)
+static void check_word(const gw_collective_failure *failure)
 {
-    gw_collective_blame read;
-    const uint64_t word = gw_collective_word(blame);
+    gw_collective_failure read;
+    const uint64_t word = gw_collective_word_write(failure);
     gw_collective_word_read(word, &read);
-    FUZZ_CHECK((word == 0) == (blame->status == GW_OK) && word >> 63 == 0);
-    FUZZ_CHECK((gw_collective_judge(word) == GW_COLLECTIVE_DONE) == (blame->status == GW_OK));
-    if (blame->status == GW_OK) {
+    FUZZ_CHECK((word == 0) == (failure->status == GW_OK) && word >> 63 == 0);
+    FUZZ_CHECK((gw_collective_word_outcome(word) == GW_COLLECTIVE_DONE) == (failure->status == GW_OK));
+    if (failure->status == GW_OK) {
         return;
     }
-    FUZZ_CHECK(read.status == blame->status && read.rank == blame->rank && read.piece == blame->piece);
+    FUZZ_CHECK(read.status == failure->status && read.rank == failure->rank && read.piece == failure->piece);
     uint8_t *bytes = gw_fuzz_buffer(GW_FUZZ_FRAME, GW_COLLECTIVE_NOTICE_SIZE, 0);
     gw_buffer notice = {bytes, GW_COLLECTIVE_NOTICE_SIZE, 0};
-    FUZZ_CHECK(gw_collective_notice_write(blame, &notice) == GW_OK);
+    FUZZ_CHECK(gw_collective_notice_write(failure, &notice) == GW_OK);
     FUZZ_CHECK(gw_collective_notice_read(bytes, notice.size, &read) == 1);
-    FUZZ_CHECK(read.status == blame->status && read.rank == blame->rank && read.piece == blame->piece);
-    FUZZ_CHECK(read.difference == blame->difference && read.bad_chunk == blame->bad_chunk);
+    FUZZ_CHECK(read.status == failure->status && read.rank == failure->rank && read.piece == failure->piece);
+    FUZZ_CHECK(read.difference == failure->difference && read.bad_chunk == failure->bad_chunk);
 }
 
 /* Any 64 bits as a word, any bytes as a notice. */
 static void check_any(gw_fuzz_reader *reader)
 {
-    gw_collective_blame blame;
+    gw_collective_failure failure;
     const uint64_t low = gw_fuzz_u32(reader), word = low | (uint64_t)gw_fuzz_u32(reader) << 32;
-    gw_collective_word_read(word, &blame);
-    const int is_word = gw_collective_word(&blame) == word;
-    FUZZ_CHECK(is_word || (blame.status == GW_ERR_CORRUPT && blame.rank == UINT32_MAX));
-    FUZZ_CHECK((gw_collective_judge(word) == GW_COLLECTIVE_DONE) == (word == 0));
+    gw_collective_word_read(word, &failure);
+    const int is_word = gw_collective_word_write(&failure) == word;
+    FUZZ_CHECK(is_word || (failure.status == GW_ERR_CORRUPT && failure.rank == UINT32_MAX));
+    FUZZ_CHECK((gw_collective_word_outcome(word) == GW_COLLECTIVE_DONE) == (word == 0));
 
     const size_t size = reader->size < 40 ? reader->size : 40;
     uint8_t *bytes = gw_fuzz_buffer(GW_FUZZ_FRAME, size, 0);
     memcpy(bytes, reader->data, size);
-    const int is_notice = gw_collective_notice_read(bytes, size, &blame);
-    FUZZ_CHECK(is_notice == 1 ? blame.status != GW_OK : is_notice == 0 && blame.status == GW_OK);
-    FUZZ_CHECK(!is_notice || size == GW_COLLECTIVE_NOTICE_SIZE || blame.status == GW_ERR_CORRUPT);
+    const int is_notice = gw_collective_notice_read(bytes, size, &failure);
+    FUZZ_CHECK(is_notice == 1 ? failure.status != GW_OK : is_notice == 0 && failure.status == GW_OK);
+    FUZZ_CHECK(!is_notice || size == GW_COLLECTIVE_NOTICE_SIZE || failure.status == GW_ERR_CORRUPT);
     gw_fuzz_buffers_check();
 }
 
@@ -376,9 +377,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const uint32_t ranks = s.layout.shape.rank_count;
     s.bucket.layout = &s.layout;
     s.bucket.codec = &s.codec;
-    /* Carried levels come from a map or from a target. */
-    const int needs_map = s.options.levels == GW_GCOMP_DERIVED ||
-                          (s.options.levels == GW_GCOMP_CARRIED && s.options.quantum.nmse == 0.0f);
+    /* Carried quanta come from a map or from a target. */
+    const int needs_map = s.options.quantum_mode == GW_GCOMP_DERIVED ||
+                          (s.options.quantum_mode == GW_GCOMP_CARRIED && s.options.quantum.nmse == 0.0f);
     s.bucket.map = (choice & 8) || needs_map ? &s.map : NULL;
     s.bucket.contribution_bits = choice >> 4 & 3;
     s.bucket.step_index = 3;
@@ -398,7 +399,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     void *first, *again;
     const outcome expected = run(&s, masks[0], GW_FUZZ_DST, fills[0], &first);
     const int is_frame = s.step == STEP_REDUCE || s.step == STEP_HOP;
-    const size_t out_size = is_frame ? gw_gcomp_bound(&s.codec, s.piece.len)
+    const size_t out_size = is_frame ? gw_gcomp_frame_bound(&s.codec, s.piece.len)
                                      : (size_t)s.piece.len * gw_dtype_size(s.options.dtype);
     for (unsigned b = 0; b < backend_count; b++) {
         const outcome other = run(&s, masks[b], GW_FUZZ_DST2, fills[b == 0 ? 1 : 0], &again);
@@ -409,8 +410,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             FUZZ_CHECK(memcmp(first, again, is_frame ? expected.size : out_size) == 0);
         }
     }
-    check_blame(&s, &expected);
-    check_word(&expected.blame);
+    check_failure(&s, &expected);
+    check_word(&expected.failure);
     check_any(&reader);
     return 0;
 }

@@ -5,7 +5,7 @@
  */
 #include "gcomp_contract.h"
 
-enum { LEVELS_LEN = 1 << 16 };
+enum { MAP_BYTES_LEN = 1 << 16 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -33,13 +33,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     /* A map whose bytes are a short pattern: the frame must carry its hash to get past rule 16. */
     if (choice & 32) {
-        uint8_t *levels = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_LEVELS, LEVELS_LEN, 0);
-        for (size_t i = 0; i < LEVELS_LEN; i++) {
-            levels[i] = (uint8_t)(map_word >> 8 * (i & 3));
+        uint8_t *map_bytes = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_MAP_BYTES, MAP_BYTES_LEN, 0);
+        for (size_t i = 0; i < MAP_BYTES_LEN; i++) {
+            map_bytes[i] = (uint8_t)(map_word >> 8 * (i & 3));
         }
-        receiver.levels = levels;
-        receiver.levels_len = LEVELS_LEN;
-        receiver.levels_fit = choice >> 7;
+        receiver.map_bytes = map_bytes;
+        receiver.map_bytes_len = MAP_BYTES_LEN;
+        receiver.map_bytes_fit = choice >> 7;
         receiver.map_base = 400;
         receiver.wire_scale = 1.0f;
     }

@@ -26,7 +26,7 @@ static void start(run *r, const gw_fuzz_sender *sender, uint32_t backends)
 
 static uint8_t *encode(run *r, const gw_gcomp_source *source, unsigned slot, size_t *size)
 {
-    size_t capacity = gw_gcomp_bound(&r->codec, source->len);
+    size_t capacity = gw_gcomp_frame_bound(&r->codec, source->len);
     FUZZ_CHECK(capacity != 0);
     uint8_t *frame = (uint8_t *)gw_fuzz_buffer(slot, capacity, 0xf1);
     gw_buffer out = {frame, capacity, 0};
@@ -84,7 +84,7 @@ static void encode_in_ranges(run *r, const gw_fuzz_sender *sender, const uint8_t
         part_count++;
         first = end;
     }
-    size_t capacity = gw_gcomp_bound(&r->codec, len);
+    size_t capacity = gw_gcomp_frame_bound(&r->codec, len);
     uint8_t *joined = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_FRAME2, capacity, 0x0e);
     gw_buffer out = {joined, capacity, 0};
     FUZZ_CHECK(gw_gcomp_join(&r->codec, &sender->source, parts, part_count, &out) == GW_OK);
@@ -122,7 +122,7 @@ static void hop(run *r, const gw_fuzz_sender *sender, const uint8_t *frame, size
     size_t expected_size = 0;
     uint8_t *expected = encode(r, &sum_source, GW_FUZZ_REFERENCE, &expected_size);
 
-    size_t capacity = gw_gcomp_bound(&r->codec, len);
+    size_t capacity = gw_gcomp_frame_bound(&r->codec, len);
     uint8_t *fused = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_FRAME2, capacity, 0x4e);
     gw_buffer out = {fused, capacity, 0};
     FUZZ_CHECK(gw_gcomp_decode_add_encode(
@@ -134,17 +134,17 @@ static void hop(run *r, const gw_fuzz_sender *sender, const uint8_t *frame, size
 }
 
 /* The codebook of the values themselves, installed: one more frame with equal values. */
-static void installed_book(run *r, const gw_fuzz_sender *sender, const uint8_t *decoded)
+static void installed_codebook(run *r, const gw_fuzz_sender *sender, const uint8_t *decoded)
 {
     static gw_gcomp_histogram histogram;
-    uint8_t book[GW_GCOMP_BOOK_SIZE_MAX];
+    uint8_t codebook[GW_GCOMP_CODEBOOK_SIZE_MAX];
     size_t size = 0, len = (size_t)sender->source.len;
 
     FUZZ_CHECK(gw_gcomp_histogram_init(&histogram, &r->codec) == GW_OK);
     FUZZ_CHECK(gw_gcomp_histogram_add(&histogram, &r->codec, &sender->source, &r->workspace) == GW_OK);
-    gw_buffer out = {book, sizeof book, 0};
-    FUZZ_CHECK(gw_gcomp_book_build(&histogram, &out) == GW_OK);
-    FUZZ_CHECK(gw_gcomp_install(&r->codec, 7, 1, book, out.size, 1) == GW_OK);
+    gw_buffer out = {codebook, sizeof codebook, 0};
+    FUZZ_CHECK(gw_gcomp_codebook_build(&histogram, &out) == GW_OK);
+    FUZZ_CHECK(gw_gcomp_codebook_install(&r->codec, 7, 1, codebook, out.size, 1) == GW_OK);
     uint8_t *frame = encode(r, &sender->source, GW_FUZZ_REFERENCE, &size);
     uint8_t *dst = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_DST2, len * sender->element, 0xa5);
     gw_gcomp_target target = {.values = dst, .capacity = len};
@@ -153,10 +153,10 @@ static void installed_book(run *r, const gw_fuzz_sender *sender, const uint8_t *
                         &(gw_gcomp_frame){.data = frame, .size = size, .map = sender->source.quantum.map},
                         &target, &r->workspace) == GW_OK);
     FUZZ_CHECK(target.len == len && memcmp(dst, decoded, len * sender->element) == 0);
-    gw_gcomp_info info;
-    FUZZ_CHECK(gw_gcomp_peek(frame, size, sender->options.len_max, &info) == GW_OK);
-    FUZZ_CHECK(info.installed && info.book_id == 7 && info.book_generation == 1);
-    FUZZ_CHECK(gw_gcomp_uninstall(&r->codec) == GW_OK);
+    gw_gcomp_frame_info info;
+    FUZZ_CHECK(gw_gcomp_frame_peek(frame, size, sender->options.len_max, &info) == GW_OK);
+    FUZZ_CHECK(info.installed && info.codebook_id == 7 && info.codebook_generation == 1);
+    FUZZ_CHECK(gw_gcomp_codebook_uninstall(&r->codec) == GW_OK);
     gw_fuzz_buffers_check();
 }
 
@@ -168,7 +168,7 @@ static void predict(run *r, const gw_fuzz_sender *sender, size_t size)
     static gw_gcomp_rate rate;
     FUZZ_CHECK(gw_gcomp_rate_init(&rate, GW_GCOMP_RATE_TOLERANCE) == GW_OK);
     const gw_status status = gw_gcomp_rate_add(&rate, &r->codec, &sender->source, &r->workspace);
-    if (options->levels != GW_GCOMP_DERIVED || sender->step != 1 || sender->cap != full_cap) {
+    if (options->quantum_mode != GW_GCOMP_DERIVED || sender->step != 1 || sender->cap != full_cap) {
         FUZZ_CHECK(status == GW_ERR_OPTION && rate.len == 0);
     } else if (sender->source.quantum.map == NULL) {
         FUZZ_CHECK(status == GW_ERR_ARG && rate.len == 0);
@@ -179,8 +179,8 @@ static void predict(run *r, const gw_fuzz_sender *sender, size_t size)
     gw_fuzz_buffers_check();
 }
 
-/* Segments that only say where the random stream of the whole is: the same frame. Not explicit levels, whose
- * values are then rounded first, which may change levels after a carry. */
+/* Segments that only say where the random stream of the whole is: the same frame. Not explicit quanta, whose
+ * values are then rounded first, which may change drops after a carry. */
 static void encode_in_segments(run *r, const gw_fuzz_sender *sender, const uint8_t *frame, size_t size,
                                uint8_t cut)
 {
@@ -190,7 +190,7 @@ static void encode_in_segments(run *r, const gw_fuzz_sender *sender, const uint8
                                           {sender->source.seed, element + first, len - first},
                                           {1, 2, 3}};
     gw_gcomp_source source = sender->source;
-    if (sender->options.levels == GW_GCOMP_EXPLICIT) {
+    if (sender->options.quantum_mode == GW_GCOMP_EXPLICIT) {
         return;
     }
     source.segments = segments;
@@ -250,13 +250,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         }
         uint8_t *decoded = decode(&r, &sender, frame, frame_size);
         gw_fuzz_check_values(&sender, decoded);
-        FUZZ_CHECK(gw_gcomp_validate(
+        FUZZ_CHECK(gw_gcomp_frame_check(
                        &r.codec,
                        &(gw_gcomp_frame){.data = frame, .size = frame_size, .map = sender.source.quantum.map},
                        NULL, &r.workspace) == GW_OK);
         encode_in_ranges(&r, &sender, frame, frame_size, choice >> 1);
         if (choice & 64) {
-            installed_book(&r, &sender, decoded);
+            installed_codebook(&r, &sender, decoded);
         }
         predict(&r, &sender, frame_size);
         encode_in_segments(&r, &sender, frame, frame_size, (uint8_t)(size * 37));

@@ -88,7 +88,7 @@ static void damage_number(frame *f, size_t at, unsigned size, gw_fuzz_reader *re
 }
 
 /* Bytes of the codebook at p, by its own words. */
-static size_t book_size(const uint8_t *p, size_t available)
+static size_t codebook_size(const uint8_t *p, size_t available)
 {
     if (available < 4) {
         return available;
@@ -115,7 +115,7 @@ static void damage(frame *f, gw_fuzz_reader *reader)
 
     if (what >= 248 && begin + 4 <= end && (f->bytes[begin] | f->bytes[begin + 3]) != 0) {
         /* the last nibbles of the codebook, the quanta after it, the first words of the chunk header */
-        size_t at = begin + book_size(f->bytes + begin, end - begin) + (gw_fuzz_u8(reader) & 63);
+        size_t at = begin + codebook_size(f->bytes + begin, end - begin) + (gw_fuzz_u8(reader) & 63);
         damage_number(f, at < begin + 8 ? at : at - 8, what & 1 ? 1 : 2, reader);
         return;
     }
@@ -125,7 +125,7 @@ static void damage(frame *f, gw_fuzz_reader *reader)
         damage_number(f, fields[i].at, fields[i].size, reader);
         break;
     }
-    case 1: /* a field of the directory: place, book, crc */
+    case 1: /* a field of the directory: place, codebook, crc */
         if (f->chunk_count != 0) {
             unsigned field = what >> 4 & 3;
             damage_number(f, f->directory + chunk * ENTRY_SIZE + (field == 0 ? 0 : 4 + 4 * field),
@@ -210,10 +210,10 @@ static void repair_checksums(frame *f)
         size_t own = begin;
         if ((entry[0] & 15) == GW_GCOMP_CHUNK_CODED && !(f->flags & FLAG_INSTALLED)) {
             size_t owner = (size_t)load(entry + 8, 4);
-            size_t book = owner < f->chunk_count ? chunk_offset(f, owner) : f->size;
-            if (book < f->size) {
-                size_t size = book_size(f->bytes + book, f->size - book);
-                crc = gw_crc32c(0, f->bytes + book, size);
+            size_t codebook = owner < f->chunk_count ? chunk_offset(f, owner) : f->size;
+            if (codebook < f->size) {
+                size_t size = codebook_size(f->bytes + codebook, f->size - codebook);
+                crc = gw_crc32c(0, f->bytes + codebook, size);
                 own = owner == i && begin + size <= end ? begin + size : begin;
             }
         }
@@ -248,9 +248,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     gw_fuzz_sender sender;
     uint8_t choice = gw_fuzz_u8(&reader);
     uint8_t damage_count = gw_fuzz_u8(&reader) % 5;
-    gw_fuzz_reader plan = {reader.data, reader.size < 40 ? reader.size : 40};
-    reader.data += plan.size;
-    reader.size -= plan.size;
+    gw_fuzz_reader recipe = {reader.data, reader.size < 40 ? reader.size : 40};
+    reader.data += recipe.size;
+    reader.size -= recipe.size;
     gw_fuzz_place_at_end(choice & 1);
     gw_fuzz_sender_init(&sender, &reader, choice & 128 ? 40000 : 8500);
 
@@ -262,14 +262,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     gw_fuzz_receiver receiver = {.dtype = sender.options.dtype,
                                  .strict = sender.options.strict,
                                  .len_max = (uint64_t)1 << 48,
-                                 .levels = sender.map.levels,
-                                 .levels_len = sender.source.len,
+                                 .map_bytes = sender.map.bytes,
+                                 .map_bytes_len = sender.source.len,
                                  .chunk_log2 = sender.options.chunk_log2,
                                  .map_base = sender.map.base,
                                  .wire_scale = sender.map.wire_scale,
                                  .tolerance_bits = sender.options.tolerance_bits,
-                                 .levels_kind = sender.options.levels};
-    uint8_t book[GW_GCOMP_BOOK_SIZE_MAX];
+                                 .quantum_mode = sender.options.quantum_mode};
+    uint8_t codebook[GW_GCOMP_CODEBOOK_SIZE_MAX];
     if (choice & 2) {
         static gw_gcomp_histogram histogram;
         FUZZ_CHECK(gw_gcomp_histogram_init(&histogram, &codec) == GW_OK);
@@ -277,23 +277,23 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             FUZZ_CHECK(gw_gcomp_histogram_add(&histogram, &codec, &sender.source,
                                               &(gw_workspace){workspace, workspace_size}) == GW_OK);
         }
-        gw_buffer out = {book, sizeof book, 0};
-        FUZZ_CHECK(gw_gcomp_book_build(&histogram, &out) == GW_OK);
-        FUZZ_CHECK(gw_gcomp_install(&codec, 3, 9, book, out.size, 1) == GW_OK);
-        receiver.book = book;
-        receiver.book_size = out.size;
-        receiver.book_id = 3;
-        receiver.book_generation = 9;
+        gw_buffer out = {codebook, sizeof codebook, 0};
+        FUZZ_CHECK(gw_gcomp_codebook_build(&histogram, &out) == GW_OK);
+        FUZZ_CHECK(gw_gcomp_codebook_install(&codec, 3, 9, codebook, out.size, 1) == GW_OK);
+        receiver.codebook = codebook;
+        receiver.codebook_size = out.size;
+        receiver.codebook_id = 3;
+        receiver.codebook_generation = 9;
     }
 
-    frame f = {.capacity = gw_gcomp_bound(&codec, sender.source.len) + 4096};
+    frame f = {.capacity = gw_gcomp_frame_bound(&codec, sender.source.len) + 4096};
     f.bytes = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_MUTANT, f.capacity, 0);
     gw_buffer out2 = {f.bytes, f.capacity, 0};
     FUZZ_CHECK(gw_gcomp_encode(&codec, &sender.source, &out2, &(gw_workspace){workspace, workspace_size}) ==
                GW_OK);
     f.size = out2.size;
-    gw_gcomp_info info;
-    FUZZ_CHECK(gw_gcomp_peek(f.bytes, f.size, receiver.len_max, &info) == GW_OK);
+    gw_gcomp_frame_info info;
+    FUZZ_CHECK(gw_gcomp_frame_peek(f.bytes, f.size, receiver.len_max, &info) == GW_OK);
     f.directory = (size_t)info.directory_offset;
     f.crc = f.directory - 8;
     f.payload = (size_t)info.payload_offset;
@@ -304,7 +304,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         lengthen_extension(&f);
     }
     for (unsigned i = 0; i < damage_count; i++) {
-        damage(&f, &plan);
+        damage(&f, &recipe);
     }
     if (choice & 8) {
         repair_checksums(&f);

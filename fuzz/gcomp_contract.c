@@ -17,24 +17,24 @@ void gw_fuzz_gcomp_codec(gw_gcomp *codec, const gw_fuzz_receiver *receiver, uint
     gw_gcomp_options options;
     gw_gcomp_options_init(&options, receiver->dtype);
     options.strict = receiver->strict;
-    options.levels = receiver->levels_kind;
+    options.quantum_mode = receiver->quantum_mode;
     options.backends = backends;
     options.len_max = receiver->len_max;
     if (receiver->tolerance_bits != 0) {
         options.tolerance_bits = receiver->tolerance_bits;
     }
     FUZZ_CHECK(gw_gcomp_init(codec, &options) == GW_OK);
-    if (receiver->book != NULL) {
-        FUZZ_CHECK(gw_gcomp_install(codec, receiver->book_id, receiver->book_generation, receiver->book,
-                                    receiver->book_size, 0) == GW_OK);
+    if (receiver->codebook != NULL) {
+        FUZZ_CHECK(gw_gcomp_codebook_install(codec, receiver->codebook_id, receiver->codebook_generation,
+                                             receiver->codebook, receiver->codebook_size, 0) == GW_OK);
     }
 }
 
 /* Rules 1 to 10 without 9 stop peek and check alike; but rule 9 comes before rule 10. */
-static void compare_peek_and_check(gw_status peeked, gw_status checked, const gw_gcomp_info *peek_info,
-                                   const gw_gcomp_info *check_info)
+static void compare_peek_and_check(gw_status peeked, gw_status checked, const gw_gcomp_frame_info *peek_info,
+                                   const gw_gcomp_frame_info *check_info)
 {
-    static const gw_gcomp_info zero_info;
+    static const gw_gcomp_frame_info zero_info;
     if (peeked != GW_OK) {
         FUZZ_CHECK(memcmp(peek_info, &zero_info, sizeof zero_info) == 0);
         FUZZ_CHECK(checked == peeked || checked == GW_ERR_OPTION ||
@@ -52,19 +52,19 @@ static void compare_peek_and_check(gw_status peeked, gw_status checked, const gw
 }
 
 /* The directory of an accepted frame tiles the payload and the values. */
-static void walk_directory(const gw_gcomp_frame *frame, const gw_gcomp_info *info)
+static void walk_directory(const gw_gcomp_frame *frame, const gw_gcomp_frame_info *info)
 {
     uint64_t offset = info->payload_offset, len = 0;
     gw_gcomp_chunk chunk;
     for (uint64_t i = 0; i < info->chunk_count; i++) {
-        FUZZ_CHECK(gw_gcomp_chunk_info(frame, info, i, &chunk) == GW_OK);
+        FUZZ_CHECK(gw_gcomp_frame_chunk(frame, info, i, &chunk) == GW_OK);
         FUZZ_CHECK(chunk.offset == offset && chunk.offset % 16 == 0);
-        FUZZ_CHECK(chunk.book <= i);
+        FUZZ_CHECK(chunk.codebook <= i);
         offset += chunk.size;
         len += chunk.len;
     }
     FUZZ_CHECK(offset == info->frame_size && len == info->len);
-    FUZZ_CHECK(gw_gcomp_chunk_info(frame, info, info->chunk_count, &chunk) == GW_ERR_ARG);
+    FUZZ_CHECK(gw_gcomp_frame_chunk(frame, info, info->chunk_count, &chunk) == GW_ERR_ARG);
 }
 
 typedef struct result {
@@ -90,8 +90,9 @@ static result run(decode_fn *decode, const gw_gcomp *codec, const gw_gcomp_frame
 }
 
 /* Decodes chunk by chunk, as threads would, and compares with the whole. */
-static void compare_ranges(const gw_gcomp *codec, const gw_gcomp_frame *frame, const gw_gcomp_info *info,
-                           const uint8_t *whole, const result *expected, const gw_workspace *workspace)
+static void compare_ranges(const gw_gcomp *codec, const gw_gcomp_frame *frame,
+                           const gw_gcomp_frame_info *info, const uint8_t *whole, const result *expected,
+                           const gw_workspace *workspace)
 {
     size_t element = gw_dtype_size(info->dtype);
     uint64_t chunk_len = (uint64_t)1 << info->chunk_log2;
@@ -128,24 +129,24 @@ typedef struct view {
     gw_gcomp codec;
     gw_workspace workspace;
     const gw_gcomp_frame *frame;
-    gw_gcomp_info info; /* if checked is GW_OK */
+    gw_gcomp_frame_info info; /* if checked is GW_OK */
     gw_status checked;
     size_t element, len, capacity; /* capacity may be below len */
     int is_structural;             /* nothing is decoded */
 } view;
 
 /* Peek, check, validate. */
-static result check_and_validate(view *v, gw_status peeked, const gw_gcomp_info *peek_info)
+static result check_and_validate(view *v, gw_status peeked, const gw_gcomp_frame_info *peek_info)
 {
     memset(&v->info, 0xee, sizeof v->info);
-    v->checked = gw_gcomp_check(&v->codec, v->frame, &v->info);
+    v->checked = gw_gcomp_frame_parse(&v->codec, v->frame, &v->info);
     compare_peek_and_check(peeked, v->checked, peek_info, &v->info);
     if (v->checked == GW_OK) {
         FUZZ_CHECK(v->info.frame_size == v->frame->size);
         walk_directory(v->frame, &v->info);
     }
     result r = {GW_OK, 0, 0};
-    r.status = gw_gcomp_validate(&v->codec, v->frame, &r.bad_chunk, &v->workspace);
+    r.status = gw_gcomp_frame_check(&v->codec, v->frame, &r.bad_chunk, &v->workspace);
     FUZZ_CHECK(v->checked == GW_OK ? r.status == GW_OK || is_content_status(r.status)
                                    : r.status == v->checked);
     FUZZ_CHECK((r.bad_chunk != UINT64_MAX) == (v->checked == GW_OK && is_content_status(r.status)));
@@ -217,15 +218,15 @@ static result add_to_starts(const view *v, gw_dtype dtype, uint8_t *sums)
 
 /* The receiver's map has a length that does not depend on the frame; or, to get past rule 16 more often, it
  * is cut to the frame. Digests are made for the receiver's own chunk length. */
-static void fit_map(gw_gcomp_map *map, const gw_fuzz_receiver *receiver, const gw_gcomp_info *info)
+static void fit_map(gw_gcomp_map *map, const gw_fuzz_receiver *receiver, const gw_gcomp_frame_info *info)
 {
-    if (receiver->levels_fit && info->len < map->len) {
+    if (receiver->map_bytes_fit && info->len < map->len) {
         map->len = info->len;
     }
     const uint64_t chunk_len = (uint64_t)1 << receiver->chunk_log2;
     const size_t digest_count = (size_t)((map->len + chunk_len - 1) / chunk_len);
     uint32_t *digest = (uint32_t *)gw_fuzz_buffer(GW_FUZZ_DIGEST, digest_count * sizeof(uint32_t), 0);
-    FUZZ_CHECK(gw_gcomp_map_digest(map->levels, (size_t)map->len, receiver->chunk_log2, digest) == GW_OK);
+    FUZZ_CHECK(gw_gcomp_map_digest(map->bytes, (size_t)map->len, receiver->chunk_log2, digest) == GW_OK);
     map->digest = digest;
 }
 
@@ -248,24 +249,24 @@ gw_status gw_fuzz_gcomp_contract(const gw_fuzz_receiver *receiver, const uint8_t
         memcpy(src, src_bytes, src_size);
     }
 
-    gw_gcomp_info peek_info;
+    gw_gcomp_frame_info peek_info;
     memset(&peek_info, 0xee, sizeof peek_info);
-    gw_status peeked = gw_gcomp_peek(src, src_size, receiver->len_max, &peek_info);
+    gw_status peeked = gw_gcomp_frame_peek(src, src_size, receiver->len_max, &peek_info);
     if (peeked == GW_OK && src_size > 80) {
-        gw_gcomp_info prefix_info;
-        FUZZ_CHECK(gw_gcomp_peek(src, 80, receiver->len_max, &prefix_info) == GW_OK);
+        gw_gcomp_frame_info prefix_info;
+        FUZZ_CHECK(gw_gcomp_frame_peek(src, 80, receiver->len_max, &prefix_info) == GW_OK);
         FUZZ_CHECK(memcmp(&prefix_info, &peek_info, sizeof peek_info) == 0);
     }
     if (peeked == GW_OK && peek_info.len > LEN_MAX) {
         return GW_ERR_LIMIT;
     }
-    gw_gcomp_map map = {receiver->levels,     NULL,
-                        receiver->map_base,   receiver->wire_scale,
-                        receiver->levels_len, receiver->chunk_log2};
-    if (map.levels != NULL && peeked == GW_OK) {
+    gw_gcomp_map map = {receiver->map_bytes,     NULL,
+                        receiver->map_base,      receiver->wire_scale,
+                        receiver->map_bytes_len, receiver->chunk_log2};
+    if (map.bytes != NULL && peeked == GW_OK) {
         fit_map(&map, receiver, &peek_info);
     }
-    const gw_gcomp_frame frame = {src, src_size, map.levels != NULL ? &map : NULL};
+    const gw_gcomp_frame frame = {src, src_size, map.bytes != NULL ? &map : NULL};
     uint32_t masks[32];
     const unsigned backend_count = gw_fuzz_backends(masks);
     result reference = {GW_OK, 0, 0};

@@ -13,17 +13,17 @@ typedef struct gw_fuzz_receiver {
     gw_dtype dtype;
     int strict;
     uint64_t len_max;
-    const uint8_t *levels; /* the receiver's precision map, levels_len bytes; may be NULL */
-    uint64_t levels_len;
+    const uint8_t *map_bytes; /* the receiver's precision map, map_bytes_len bytes; may be NULL */
+    uint64_t map_bytes_len;
     uint32_t chunk_log2; /* of the receiver's digests */
-    int levels_fit;      /* 1: only as many of them as the frame has values */
+    int map_bytes_fit;   /* 1: only as many of them as the frame has values */
     uint32_t map_base;
     uint32_t tolerance_bits; /* of the handle; 0: the default */
     float wire_scale;
-    gw_gcomp_levels levels_kind; /* of the handle, which decides what an installed book means */
-    const uint8_t *book;         /* installed under book_id and book_generation; may be NULL */
-    size_t book_size;
-    uint32_t book_id, book_generation;
+    gw_gcomp_quantum_mode quantum_mode; /* of the handle, which decides what an installed codebook means */
+    const uint8_t *codebook;            /* installed under codebook_id and codebook_generation; may be NULL */
+    size_t codebook_size;
+    uint32_t codebook_id, codebook_generation;
     uint64_t capacity_cut; /* output capacity = min(len of the frame, ...) minus this */
 } gw_fuzz_receiver;
 

@@ -93,18 +93,18 @@ void *gw_fuzz_values(unsigned slot, gw_dtype dtype, uint64_t len, gw_fuzz_reader
     return values;
 }
 
-/* Kind of levels, deep cut and tolerance. */
+/* Quantum mode, dead zone and tolerance. */
 static void read_dial(gw_gcomp_options *options, gw_fuzz_reader *reader)
 {
     uint8_t dial = gw_fuzz_u8(reader);
     if (dial & 1) {
-        options->levels = dial & 2 ? GW_GCOMP_CARRIED : GW_GCOMP_DERIVED;
+        options->quantum_mode = dial & 2 ? GW_GCOMP_CARRIED : GW_GCOMP_DERIVED;
     }
-    options->deep_cut = (dial >> 2 & 1) != 0 && options->levels != GW_GCOMP_EXPLICIT;
+    options->dead_zone = (dial >> 2 & 1) != 0 && options->quantum_mode != GW_GCOMP_EXPLICIT;
     if (dial >> 3 != 0) {
         options->tolerance_bits = 1 + (dial >> 3) % 23u;
     }
-    if (options->levels == GW_GCOMP_CARRIED) {
+    if (options->quantum_mode == GW_GCOMP_CARRIED) {
         const uint32_t most = options->chunk_log2 < 14 ? options->chunk_log2 : 14;
         uint8_t block = gw_fuzz_u8(reader);
         options->block_log2 = 6 + (block & 15) % (most - 5);
@@ -122,8 +122,8 @@ static uint8_t quantum_of_map(const gw_fuzz_sender *sender, size_t first, size_t
     const long most = options->dtype == GW_FP16 ? 142 : 254;
     size_t count[256] = {0}, coded = 0, at_most = 0;
     for (size_t i = first; i < end; i++) {
-        coded += sender->map.levels[i] != 0;
-        count[sender->map.levels[i]]++;
+        coded += sender->map.bytes[i] != 0;
+        count[sender->map.bytes[i]]++;
     }
     long k = 0;
     while (2 * at_most < coded) {
@@ -188,7 +188,7 @@ void gw_fuzz_sender_init(gw_fuzz_sender *sender, gw_fuzz_reader *reader, uint64_
     gw_dtype dtype = dtypes[choice & 3];
     const dtype_facts *facts = &facts_of[dtype];
     gw_gcomp_options_init(options, dtype);
-    options->levels = choice & 4 ? GW_GCOMP_DERIVED : GW_GCOMP_EXPLICIT;
+    options->quantum_mode = choice & 4 ? GW_GCOMP_DERIVED : GW_GCOMP_EXPLICIT;
     options->rounding = (gw_gcomp_rounding)((choice >> 3) % 3);
     options->preset = choice & 32 ? GW_GCOMP_SMALL : GW_GCOMP_FAST;
     options->strict = choice >> 6 & 1;
@@ -199,8 +199,8 @@ void gw_fuzz_sender_init(gw_fuzz_sender *sender, gw_fuzz_reader *reader, uint64_
         read_dial(options, reader);
     }
 
-    int derived = options->levels != GW_GCOMP_EXPLICIT;
-    int only_one = options->deep_cut || options->levels == GW_GCOMP_CARRIED;
+    int derived = options->quantum_mode != GW_GCOMP_EXPLICIT;
+    int only_one = options->dead_zone || options->quantum_mode == GW_GCOMP_CARRIED;
     sender->step = derived ? facts->derived_steps[only_one ? 0 : cut & 3] : facts->explicit_step;
     sender->cap = derived ? facts->derived_cap : facts->explicit_cap;
     if ((cut & 4) && !only_one) {
@@ -242,24 +242,24 @@ void gw_fuzz_sender_init(gw_fuzz_sender *sender, gw_fuzz_reader *reader, uint64_
         uint8_t low = gw_fuzz_u8(reader), high = gw_fuzz_u8(reader);
         uint64_t state = gw_fuzz_u16(reader);
         uint64_t chunk_count = (len + ((uint64_t)1 << options->chunk_log2) - 1) >> options->chunk_log2;
-        uint8_t *levels = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_LEVELS, (size_t)len, 0);
+        uint8_t *map_bytes = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_MAP_BYTES, (size_t)len, 0);
         uint32_t *digest =
             (uint32_t *)gw_fuzz_buffer(GW_FUZZ_DIGEST, (size_t)chunk_count * sizeof(uint32_t), 0);
         for (size_t i = 0; i < len; i++) {
-            levels[i] = (uint8_t)(low + gw_fuzz_random(&state) % (1u + high));
+            map_bytes[i] = (uint8_t)(low + gw_fuzz_random(&state) % (1u + high));
         }
-        FUZZ_CHECK(gw_gcomp_map_digest(levels, (size_t)len, options->chunk_log2, digest) == GW_OK);
-        sender->map.levels = levels;
+        FUZZ_CHECK(gw_gcomp_map_digest(map_bytes, (size_t)len, options->chunk_log2, digest) == GW_OK);
+        sender->map.bytes = map_bytes;
         sender->map.digest = digest;
         sender->map.len = len;
         sender->map.chunk_log2 = options->chunk_log2;
         sender->map.base = 1u + 4u * gw_fuzz_u8(reader); /* 1..1021 of 1..1023 */
         sender->map.wire_scale = shape & 64 ? 8.0f : 1.0f;
         sender->source.quantum = gw_gcomp_quantum_of_map(&sender->map);
-    } else if (options->levels != GW_GCOMP_CARRIED) {
+    } else if (options->quantum_mode != GW_GCOMP_CARRIED) {
         options->quantum = gw_gcomp_quantum_of_drop(cut >> 3);
     }
-    if (options->levels == GW_GCOMP_CARRIED) {
+    if (options->quantum_mode == GW_GCOMP_CARRIED) {
         make_quanta(sender, reader);
     }
 }
@@ -278,19 +278,19 @@ static int is_cut(const gw_fuzz_sender *sender, const dtype_facts *facts, uint32
     return exponent != facts->exponent_mask && (exponent != 0 || sender->options.dtype == GW_FP16);
 }
 
-/* K + drop_base of a value, from the texts of docs/format.md section 5.4 and docs/numerics.md section 2.5. 0:
- * there is no quantum. */
+/* K + drop_offset of a value, from the texts of docs/format.md section 5.4 and docs/numerics.md section 2.5.
+ * 0: there is no quantum. */
 static int cut_of(const gw_fuzz_sender *sender, const dtype_facts *facts, size_t index, long *cut)
 {
     const gw_gcomp_options *options = &sender->options;
     const long mantissa_bits = (long)facts->mantissa_bits;
-    if (options->levels == GW_GCOMP_CARRIED) {
+    if (options->quantum_mode == GW_GCOMP_CARRIED) {
         const long quantum = sender->quanta[index >> options->block_log2];
         *cut = 4 * (quantum + mantissa_bits) + 3;
         return quantum != 0;
     }
-    const long k = sender->map.levels[index];
-    *cut = k + (long)sender->map.base + (options->levels == GW_GCOMP_DERIVED ? 3 : -1);
+    const long k = sender->map.bytes[index];
+    *cut = k + (long)sender->map.base + (options->quantum_mode == GW_GCOMP_DERIVED ? 3 : -1);
     /* Tolerance t and a wire with M mantissa bits: the quantum is 2^(t - M) smaller. */
     *cut -= 4 * ((long)options->tolerance_bits - mantissa_bits);
     return k != 0;
@@ -305,13 +305,14 @@ static unsigned drop_of(const gw_fuzz_sender *sender, const dtype_facts *facts, 
         return 0;
     }
     long drop;
-    if (sender->source.quantum.map == NULL && options->levels != GW_GCOMP_CARRIED) {
+    if (sender->source.quantum.map == NULL && options->quantum_mode != GW_GCOMP_CARRIED) {
         drop = options->quantum.drop < sender->cap ? (long)options->quantum.drop : (long)sender->cap;
     } else {
         long cut;
         const int has_quantum = cut_of(sender, facts, index, &cut);
-        long quarter =
-            options->levels == GW_GCOMP_EXPLICIT ? (long)(magnitude >> (facts->mantissa_bits - 2) & 3) : 3;
+        long quarter = options->quantum_mode == GW_GCOMP_EXPLICIT
+                           ? (long)(magnitude >> (facts->mantissa_bits - 2) & 3)
+                           : 3;
         long room = cut - (4 * exponent_of(sender, facts, magnitude) + quarter);
         drop = !has_quantum || room < 4 ? 0 : room / 4;
         drop = drop < (long)sender->cap ? drop : (long)sender->cap;
@@ -321,15 +322,16 @@ static unsigned drop_of(const gw_fuzz_sender *sender, const dtype_facts *facts, 
 
 /* A value below its quantum: checks what it became. Returns 0 if it is not below, or nothing is cut deeply.
  */
-static int check_deep_cut(const gw_fuzz_sender *sender, const dtype_facts *facts, uint32_t sent, uint32_t got,
-                          size_t index)
+static int check_dead_zone(const gw_fuzz_sender *sender, const dtype_facts *facts, uint32_t sent,
+                           uint32_t got, size_t index)
 {
     const gw_gcomp_options *options = &sender->options;
     const uint32_t sign_mask = options->dtype == GW_FP32 ? 0x80000000u : 0x8000u;
     const uint32_t magnitude = sent & ~sign_mask;
     long cut;
-    if (!options->deep_cut || (sender->source.quantum.map == NULL && options->levels != GW_GCOMP_CARRIED) ||
-        magnitude == 0 || !is_cut(sender, facts, magnitude) || !cut_of(sender, facts, index, &cut)) {
+    if (!options->dead_zone ||
+        (sender->source.quantum.map == NULL && options->quantum_mode != GW_GCOMP_CARRIED) || magnitude == 0 ||
+        !is_cut(sender, facts, magnitude) || !cut_of(sender, facts, index, &cut)) {
         return 0;
     }
     const long bias = options->dtype == GW_FP16 ? 112 : 0;
@@ -372,13 +374,13 @@ void gw_fuzz_check_values(const gw_fuzz_sender *sender, const void *decoded)
             FUZZ_CHECK(got == 0);
             continue;
         }
-        if (options->levels == GW_GCOMP_CARRIED && sender->quanta == NULL) {
+        if (options->quantum_mode == GW_GCOMP_CARRIED && sender->quanta == NULL) {
             FUZZ_CHECK(got == 0 || (got & sign_mask) == (sent & sign_mask));
             FUZZ_CHECK(got == sent || is_cut(sender, facts, sent_magnitude));
             FUZZ_CHECK(got == sent || got_magnitude >> facts->mantissa_bits < facts->exponent_mask);
             continue;
         }
-        if (check_deep_cut(sender, facts, sent, got, i)) {
+        if (check_dead_zone(sender, facts, sent, got, i)) {
             continue;
         }
         unsigned drop = drop_of(sender, facts, sent_magnitude, i);

@@ -5,7 +5,7 @@
 
 The garbage target gets the golden vectors (tests/golden, valid and rejected ones) after the six bytes with which its
 receiver is chosen. The others read options and a recipe for values from their input (gcomp_sender.c), so their seeds
-are short strings of bytes that walk through dtypes, kinds of levels, roundings, presets, lengths and kinds of damage.
+are short strings of bytes that walk through dtypes, quantum mode, roundings, presets, lengths and kinds of damage.
 thc_seeds.py makes those of THC, classic_seeds.py those of the classic codecs. Inputs that libFuzzer found worth
 keeping, and those of fixed bugs, are in fuzz/corpus.
 """
@@ -46,7 +46,7 @@ def sender_bytes(number, rng, len_kind):
     center = rng.choice([15, 30, 110, 118, 126, 200])
     spread = rng.randrange(4, 40)
     data = bytes([choice, cut, shape])
-    if with_dial:  # derived and carried in turn, half of them with deep cuts; tolerance, blocks and target_nmse
+    if with_dial:  # derived and carried in turn, half of them with dead zones; tolerance, blocks and target_nmse
         kind = number % 4
         data += bytes([(1, 3, 5, 7)[kind] | rng.randrange(32) << 3])
         if kind % 2:
@@ -156,7 +156,7 @@ def make_plan_files():
 
 
 def make_collective():
-    """Every step, kind of levels, number of ranks and kind of damage in turn; words and notices follow."""
+    """Every step, quantum mode, number of ranks and kind of damage in turn; words and notices follow."""
     target = "fuzz_collective"
     rng = random.Random(6)
     count = 96
@@ -193,7 +193,10 @@ def main():
             (0, 1, 2, 3),
         ),
         make_recipes(
-            "fuzz_gcomp_book", 4, lambda i, r: bytes([(2, 3, 6, 0)[i % 4], r.randrange(133)]) + r.randbytes(16), (0, 2)
+            "fuzz_gcomp_codebook",
+            4,
+            lambda i, r: bytes([(2, 3, 6, 0)[i % 4], r.randrange(133)]) + r.randbytes(16),
+            (0, 2),
         ),
         make_collective(),
         *thc_seeds.make(write, GOLDEN),

@@ -17,9 +17,9 @@ import sys
 
 # Name, options of the encoder, and whether the receiver needs the snapshot.
 MODES = (
-    ("explicit small", ["--levels", "explicit", "--preset", "small"], False),
-    ("explicit fast", ["--levels", "explicit", "--preset", "fast"], False),
-    ("derived 1 small", ["--levels", "derived", "--level-step", "1", "--preset", "small"], True),
+    ("explicit small", ["--quantum-mode", "explicit", "--preset", "small"], False),
+    ("explicit fast", ["--quantum-mode", "explicit", "--preset", "fast"], False),
+    ("derived 1 small", ["--quantum-mode", "derived", "--drop-step", "1", "--preset", "small"], True),
 )
 HEADINGS = "snapshot,mode,backend,of fp32,of bf16,labels,digits,other,encode,decode,worst,mean".split(",")
 UNITS = ("", "", "", "%", "%", "bits", "bits", "bits", "GB/s", "GB/s", "log2", "log2")

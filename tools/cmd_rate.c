@@ -26,7 +26,7 @@ typedef struct rate_arguments {
     gw_codec_request request;
     const char *plot;
     int is_noise;
-    int deep_cut; /* -1: by the limit and the optimizer */
+    int dead_zone; /* -1: by the limit and the optimizer */
 } rate_arguments;
 
 /* One line of the table. */
@@ -39,11 +39,11 @@ typedef struct rate_line {
 static const gw_option rate_options[] = {
     {"noise", NULL, "The curve of the noise limit instead of that of the tolerance",
      GW_FLAG(rate_arguments, is_noise)},
-    {"deep-cut", "on|off",
+    {"dead-zone", "on|off",
      "Whether a value below its quantum becomes 0 or one quantum (default: on with --noise and for "
      "optimizers "
      "without a second moment)",
-     GW_CHOICE(rate_arguments, deep_cut, gw_switch_names)},
+     GW_CHOICE(rate_arguments, dead_zone, gw_switch_names)},
     {"plot", "FILE.svg", "Draw the curve; - is standard output", GW_OPTION_OUTPUT,
      GW_AT(rate_arguments, plot)},
     {"rounding", "MODE", "truncate, nearest or stochastic (default)",
@@ -59,7 +59,7 @@ static const gw_command_line command_line = {
     "IN",
     "Print the size and the errors of the frame of IN, a snapshot (.json with its arrays), at every "
     "tolerance (or, "
-    "with --noise, at every noise limit), as one pass over the gradient predicts them for derived levels.\v"
+    "with --noise, at every noise limit), as one pass over the gradient predicts them for derived quanta.\v"
     "Columns: bits a value; share of fp32 and of bf16; squared error over the sum of squares (NMSE); squared "
     "error over the sum of second moments; the most by which a parameter moves, as a share of |num| "
     "(tolerance, a bound) or of itself (noise, measured). Exit codes: 0 done, 1 bad input, 2 bad command "
@@ -117,13 +117,13 @@ static double measure_worst(const gw_tensor_input *tensor, const gw_codec_reques
 {
     gw_encode_run run;
     gw_decode_run decode;
-    gw_gcomp_info info;
+    gw_gcomp_frame_info info;
     uint64_t bad_chunk = 0;
     gw_encode_run_init(&run, &tensor->codec, &tensor->source, request->threads);
     gw_status status = gw_encode_run_once(&run, 0);
     const gw_gcomp_frame frame = {run.frame, run.frame_size, tensor->source.quantum.map};
     if (status == GW_OK) {
-        status = gw_gcomp_check(&tensor->codec, &frame, &info);
+        status = gw_gcomp_frame_parse(&tensor->codec, &frame, &info);
     }
     double worst = 0;
     if (status == GW_OK) {
@@ -211,11 +211,11 @@ static uint32_t curve_make(gw_tensor_input *tensor, const rate_arguments *argume
 
 static void description_print(FILE *out, const gw_tensor_input *tensor)
 {
-    fprintf(out, "%llu values of %s, %s, %s, preset %s, deep cut %s", (unsigned long long)tensor->in.len,
+    fprintf(out, "%llu values of %s, %s, %s, preset %s, dead zone %s", (unsigned long long)tensor->in.len,
             gw_dtype_name(tensor->in.dtype), gw_optimizer_name(tensor->in.snapshot.optimizer.kind),
             gw_rounding_names[tensor->options.rounding],
             tensor->options.preset == GW_GCOMP_SMALL ? "small" : "fast",
-            tensor->options.deep_cut ? "on" : "off");
+            tensor->options.dead_zone ? "on" : "off");
 }
 
 static void table_print(const gw_tensor_input *tensor, const rate_arguments *arguments,
@@ -256,7 +256,7 @@ static void json_print(const gw_tensor_input *tensor, const rate_arguments *argu
     gw_cli_json_text(object, "optimizer", gw_optimizer_name(tensor->in.snapshot.optimizer.kind));
     gw_cli_json_text(object, "rounding", gw_rounding_names[tensor->options.rounding]);
     gw_cli_json_text(object, "preset", tensor->options.preset == GW_GCOMP_SMALL ? "small" : "fast");
-    gw_cli_json_flag(object, "deep_cut", tensor->options.deep_cut);
+    gw_cli_json_flag(object, "dead_zone", tensor->options.dead_zone);
     for (uint32_t i = 0; i < count; i++) {
         const rate_line *line = &lines[i];
         json_t *point = json_object();
@@ -323,10 +323,10 @@ int gw_cmd_rate(int argc, char **argv)
     rate_arguments arguments;
     memset(&arguments, 0, sizeof arguments);
     gw_codec_request_init(&arguments.request);
-    arguments.request.options.levels = GW_GCOMP_DERIVED;
+    arguments.request.options.quantum_mode = GW_GCOMP_DERIVED;
     arguments.request.options.rounding = GW_GCOMP_STOCHASTIC;
     arguments.request.has_rounding = 1;
-    arguments.deep_cut = -1;
+    arguments.dead_zone = -1;
     gw_command_line_parse(&command_line, argc, argv, &arguments);
     const char *input = arguments.request.common.input;
 
@@ -338,9 +338,9 @@ int gw_cmd_rate(int argc, char **argv)
     if (arguments.plot != NULL && gw_tensor_source_has_file(&tensor.in, arguments.plot)) {
         gw_cli_fail(GW_CLI_USAGE, arguments.plot, "is an input file; draw elsewhere");
     }
-    tensor.options.deep_cut =
-        arguments.deep_cut >= 0
-            ? arguments.deep_cut
+    tensor.options.dead_zone =
+        arguments.dead_zone >= 0
+            ? arguments.dead_zone
             : arguments.is_noise || !gw_optimizer_has_second_moment(tensor.in.snapshot.optimizer.kind);
     if (arguments.is_noise) {
         tensor.options.tolerance_bits = NOISE_TOLERANCE_BITS;

@@ -54,7 +54,7 @@ static const gw_command_line verify_line = {
 
 static int frame_report(const gw_frame_input *frame, const verify_options *options, double seconds)
 {
-    const gw_gcomp_info *info = &frame->info;
+    const gw_gcomp_frame_info *info = &frame->info;
     const gw_codec_request *request = &options->request;
     const uint64_t values_size = info->len * gw_dtype_size(info->dtype);
     const char *backend = gw_codec_backend_name(request->common.backends);
@@ -88,7 +88,7 @@ static int frame_verify(const verify_options *options)
     gw_cli_progress_begin("validate");
     const double start = gw_cli_seconds();
     const gw_gcomp_frame received = {frame.input.data, frame.input.size, frame.map_used};
-    const gw_status status = gw_gcomp_validate(&frame.codec, &received, &bad_chunk, &workspace);
+    const gw_status status = gw_gcomp_frame_check(&frame.codec, &received, &bad_chunk, &workspace);
     const double seconds = gw_cli_seconds() - start;
     gw_cli_progress_end();
     gw_cli_must(gw_frame_explain(&frame.input, status, bad_chunk));
@@ -99,7 +99,7 @@ static int frame_verify(const verify_options *options)
 }
 
 typedef struct roundtrip_report {
-    gw_gcomp_info info;
+    gw_gcomp_frame_info info;
     gw_frame_parts parts;
     gw_roundtrip compared;
     double encode_seconds, decode_seconds, copy_seconds;
@@ -156,11 +156,11 @@ static void decode_and_compare(const gw_tensor_input *tensor, const gw_encode_ru
                                const verify_options *options, roundtrip_report *report)
 {
     const gw_gcomp_frame frame = {run->frame, run->frame_size, tensor->source.quantum.map};
-    gw_status status = gw_gcomp_check(&tensor->codec, &frame, &report->info);
+    gw_status status = gw_gcomp_frame_parse(&tensor->codec, &frame, &report->info);
     status_must(tensor, "its own frame is refused", status);
     uint64_t bad_chunk = UINT64_MAX;
-    status = gw_gcomp_validate(&tensor->codec, &frame, &bad_chunk,
-                               &(gw_workspace){run->workspaces, run->workspace_size});
+    status = gw_gcomp_frame_check(&tensor->codec, &frame, &bad_chunk,
+                                  &(gw_workspace){run->workspaces, run->workspace_size});
     status_must(tensor, "its own frame is not valid", status);
     gw_decode_run decode;
     gw_decode_run_init(&decode, &tensor->codec, &frame, &report->info, options->request.threads);
@@ -287,7 +287,7 @@ static void roundtrip_print(const gw_tensor_input *tensor, const verify_options 
     comparison_print(tensor, &report->compared);
     printf("  %-28s encode %.3f, decode %.3f", "speed, GB/s of values",
            gw_cli_gbps(input_size, report->encode_seconds), gw_cli_gbps(input_size, report->decode_seconds));
-    if (tensor->map.levels != NULL) {
+    if (tensor->map.bytes != NULL) {
         printf(", map %.3f", gw_cli_gbps(input_size, tensor->map.seconds));
     }
     printf(", memcpy %.3f (", gw_cli_gbps(input_size, report->copy_seconds));

@@ -114,7 +114,7 @@ static void optimizer_parse(struct argp_state *state, const gw_option *option, c
     }
 }
 
-static const char *const levels_names[] = {"explicit", "derived", "carried", NULL};
+static const char *const quantum_mode_names[] = {"explicit", "derived", "carried", NULL};
 static const char *const preset_names[] = {"fast", "small", NULL};
 const char *const gw_rounding_names[] = {"truncate", "nearest", "stochastic", NULL};
 const char *const gw_switch_names[] = {"off", "on", NULL};
@@ -122,22 +122,22 @@ const char *const gw_switch_names[] = {"off", "on", NULL};
 #define HAS(member) .given = offsetof(gw_codec_request, member)
 
 static const gw_option encode_options[] = {
-    {"levels", "KIND",
+    {"quantum-mode", "MODE",
      "How the receiver learns the quanta: explicit (default; any receiver decodes), derived (the receiver "
      "needs the same snapshot) or carried (one quantum per block; any receiver decodes, but no single "
      "parameter has a bound)",
-     GW_CHOICE(gw_codec_request, options.levels, levels_names)},
-    {"deep-cut", "on|off",
-     "A value below its quantum becomes 0 or one quantum. Default: on for carried levels, and for derived "
-     "levels with --noise or with --tolerance-bits below 23 and an optimizer without a second moment",
-     GW_CHOICE(gw_codec_request, options.deep_cut, gw_switch_names), HAS(has_deep_cut)},
+     GW_CHOICE(gw_codec_request, options.quantum_mode, quantum_mode_names)},
+    {"dead-zone", "on|off",
+     "A value below its quantum becomes 0 or one quantum. Default: on for carried quanta, and for derived "
+     "quanta with --noise or with --tolerance-bits below 23 and an optimizer without a second moment",
+     GW_CHOICE(gw_codec_request, options.dead_zone, gw_switch_names), HAS(has_dead_zone)},
     {"block-log2", "N", "Carried: values per quantum, 2^N, N = 6..14 (default 9)",
      GW_INTEGER(gw_codec_request, options.block_log2, 6, 14), HAS(has_block_log2)},
     {"target-nmse", "X",
      "Carried: choose the quanta from the values, for a squared error of X times their squares (at most 1)",
      GW_REAL(gw_codec_request, options.quantum.nmse, (double)FLT_MIN, 1),
      .wanted = "a number above 0 and at most 1"},
-    {"level-step", "BITS",
+    {"drop-step", "BITS",
      "Granularity of drops; explicit: 6, 2, 3 for fp32, bf16, fp16; derived: 1, 2, 3, 6 (default 1)",
      GW_INTEGER(gw_codec_request, options.step, 1, 6)},
     {"cap", "BITS", "Largest drop; a multiple of the step (default: the largest allowed)",
@@ -234,7 +234,7 @@ gw_gcomp_map_limits gw_codec_request_limits(const gw_codec_request *request)
 static const char *request_contradiction(const gw_codec_request *request, const gw_snapshot *snapshot)
 {
     const gw_gcomp_options *options = &request->options;
-    const int carried = options->levels == GW_GCOMP_CARRIED;
+    const int carried = options->quantum_mode == GW_GCOMP_CARRIED;
     const int has_limit = request->has_tolerance || request->noise > 0;
     if (has_limit && snapshot == NULL) {
         return "--tolerance-bits and --noise need a snapshot: an array has no precision map";
@@ -246,25 +246,25 @@ static const char *request_contradiction(const gw_codec_request *request, const 
         return "--noise needs an optimizer with a second moment: adagrad, rmsprop, adam or adamw";
     }
     if (request->target_bits > 0 &&
-        (has_limit || snapshot == NULL || request->has_drop || options->levels != GW_GCOMP_DERIVED)) {
-        return "--target-bits needs a snapshot and --levels derived, without --drop; it chooses the "
+        (has_limit || snapshot == NULL || request->has_drop || options->quantum_mode != GW_GCOMP_DERIVED)) {
+        return "--target-bits needs a snapshot and --quantum-mode derived, without --drop; it chooses the "
                "tolerance, "
                "so --tolerance-bits and --noise do not go with it";
     }
     if (!carried && (options->quantum.nmse > 0 || request->has_block_log2)) {
-        return "--target-nmse and --block-log2 need --levels carried";
+        return "--target-nmse and --block-log2 need --quantum-mode carried";
     }
     if (carried && request->has_drop) {
-        return "--drop needs explicit or derived levels";
+        return "--drop needs explicit or derived quanta";
     }
     if (carried && snapshot == NULL && options->quantum.nmse == 0) {
-        return "--levels carried needs quanta: the map of a snapshot, or --target-nmse";
+        return "--quantum-mode carried needs quanta: the map of a snapshot, or --target-nmse";
     }
-    if (options->deep_cut && options->levels == GW_GCOMP_EXPLICIT) {
-        return "--deep-cut on needs derived or carried levels";
+    if (options->dead_zone && options->quantum_mode == GW_GCOMP_EXPLICIT) {
+        return "--dead-zone on needs derived or carried quanta";
     }
-    if (options->deep_cut && !carried && (snapshot == NULL || request->has_drop)) {
-        return "--deep-cut on needs quanta: the map of a snapshot, or carried levels";
+    if (options->dead_zone && !carried && (snapshot == NULL || request->has_drop)) {
+        return "--dead-zone on needs quanta: the map of a snapshot, or carried quanta";
     }
     return NULL;
 }
@@ -275,14 +275,14 @@ static int is_coarse(const gw_codec_request *request)
     return request->options.tolerance_bits < 23 || request->noise > 0 || request->target_bits > 0;
 }
 
-/* Deep cut where it was not requested. */
-static int deep_cut_default(const gw_codec_request *request, const gw_snapshot *snapshot)
+/* Dead zone where it was not requested. */
+static int dead_zone_default(const gw_codec_request *request, const gw_snapshot *snapshot)
 {
     const gw_gcomp_options *options = &request->options;
-    if (options->levels == GW_GCOMP_CARRIED) {
+    if (options->quantum_mode == GW_GCOMP_CARRIED) {
         return 1;
     }
-    const int is_possible = options->levels == GW_GCOMP_DERIVED && options->step <= 1 &&
+    const int is_possible = options->quantum_mode == GW_GCOMP_DERIVED && options->step <= 1 &&
                             options->cap == UINT32_MAX && !request->has_drop;
     return is_possible && snapshot != NULL &&
            (request->noise > 0 ||
@@ -304,11 +304,11 @@ int gw_codec_request_init_handle(const gw_codec_request *request, gw_dtype dtype
     if (!request->has_rounding && is_coarse(request)) {
         options->rounding = GW_GCOMP_STOCHASTIC;
     }
-    if (!request->has_deep_cut) {
-        options->deep_cut = deep_cut_default(request, snapshot);
+    if (!request->has_dead_zone) {
+        options->dead_zone = dead_zone_default(request, snapshot);
     }
     static const uint32_t explicit_steps[3] = {6, 2, 3};
-    const int is_explicit = options->levels == GW_GCOMP_EXPLICIT;
+    const int is_explicit = options->quantum_mode == GW_GCOMP_EXPLICIT;
     const uint32_t step = options->step != 0 ? options->step : (is_explicit ? explicit_steps[dtype - 1] : 1);
     gw_status status = GW_ERR_OPTION;
     /* The library rounds the cap down to the step; here that would hide a mistake. */
@@ -318,16 +318,17 @@ int gw_codec_request_init_handle(const gw_codec_request *request, gw_dtype dtype
     if (status == GW_OK) {
         return GW_CLI_OK;
     }
-    if (!is_explicit && (options->deep_cut || options->levels == GW_GCOMP_CARRIED)) {
-        return gw_cli_error(
-            GW_CLI_USAGE, NULL, "%s need step 1, the largest cap, and blocks within a chunk (%s)",
-            options->levels == GW_GCOMP_CARRIED ? "carried levels" : "deep cuts", gw_status_message(status));
+    if (!is_explicit && (options->dead_zone || options->quantum_mode == GW_GCOMP_CARRIED)) {
+        return gw_cli_error(GW_CLI_USAGE, NULL,
+                            "%s need step 1, the largest cap, and blocks within a chunk (%s)",
+                            options->quantum_mode == GW_GCOMP_CARRIED ? "carried quanta" : "dead zones",
+                            gw_status_message(status));
     }
     static const char *const steps[2][3] = {{"6", "2", "3"}, {"1, 2, 3, 6", "1, 2", "1, 3"}};
     static const char *const caps[2][3] = {{"18", "6", "9"}, {"23", "7", "10"}};
     return gw_cli_error(
         GW_CLI_USAGE, NULL,
         "%s frames of %s allow steps %s and caps that are multiples of the step, at most %s (%s)",
-        levels_names[options->levels], gw_dtype_name(dtype), steps[!is_explicit][dtype - 1],
+        quantum_mode_names[options->quantum_mode], gw_dtype_name(dtype), steps[!is_explicit][dtype - 1],
         caps[!is_explicit][dtype - 1], gw_status_message(status));
 }

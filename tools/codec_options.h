@@ -17,9 +17,9 @@ typedef struct gw_codec_request {
     gw_request common;
     const char *snapshot_path; /* --snapshot: what a derived frame was made with */
     /* encoding */
-    /* dtype and backends are filled in later, rounding and deep_cut unless they were given */
+    /* dtype and backends are filled in later, rounding and dead_zone unless they were given */
     gw_gcomp_options options;
-    int has_rounding, has_deep_cut, has_block_log2;
+    int has_rounding, has_dead_zone, has_block_log2;
     gw_npy_u2 u2;
     gw_dtype convert;   /* 0, or round fp32 values to this type first */
     int has_drop;       /* --drop: a constant drop instead of a map */
@@ -38,7 +38,7 @@ typedef struct gw_codec_request {
 
 void gw_codec_request_init(gw_codec_request *request);
 
-/* Encoding options: --levels ... --convert. */
+/* Encoding options: --quantum-mode ... --convert. */
 extern const gw_option_group gw_codec_encode_group;
 
 /* Options of every command that runs the codec: --tolerance-bits, --noise, --as, --backend, -T, --json. */

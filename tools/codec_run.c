@@ -88,10 +88,10 @@ static void map_build_task(void *context, unsigned worker, uint64_t index)
     const uint64_t first = index * MAP_RANGE_LEN;
     gw_map_run *run = task->run;
     (void)worker;
-    gw_status status = gw_gcomp_map_build(task->rule, &part, (size_t)len, run->map.base, task->backends,
-                                          run->levels + first);
+    gw_status status =
+        gw_gcomp_map_build(task->rule, &part, (size_t)len, run->map.base, task->backends, run->bytes + first);
     if (status == GW_OK) {
-        status = gw_gcomp_map_digest(run->levels + first, (size_t)len, task->chunk_log2,
+        status = gw_gcomp_map_digest(run->bytes + first, (size_t)len, task->chunk_log2,
                                      run->digest + (first >> task->chunk_log2));
     }
     map_release(task, index, len);
@@ -121,7 +121,7 @@ static gw_status map_compute(map_task *task, uint64_t task_count, unsigned threa
     for (uint64_t i = 0; i < task_count; i++) {
         top = task->tops[i] > top ? task->tops[i] : top;
     }
-    run->map.levels = run->levels;
+    run->map.bytes = run->bytes;
     run->map.digest = run->digest;
     run->map.len = task->snapshot->len;
     run->map.chunk_log2 = task->chunk_log2;
@@ -136,7 +136,7 @@ static void map_make(gw_map_run *run, const gw_gcomp_map_rule *rule, const gw_ma
     const gw_snapshot *snapshot = task->snapshot;
     const uint64_t task_count = (snapshot->len + MAP_RANGE_LEN - 1) / MAP_RANGE_LEN;
     const uint64_t chunk_count = (snapshot->len + ((uint64_t)1 << task->chunk_log2) - 1) >> task->chunk_log2;
-    run->levels = zeros(snapshot->len, 1);
+    run->bytes = zeros(snapshot->len, 1);
     run->digest = zeros(chunk_count, sizeof *run->digest);
     task->tops = zeros(task_count, sizeof *task->tops);
     task->statuses = zeros(task_count, sizeof *task->statuses);
@@ -179,7 +179,7 @@ void gw_map_run_make(gw_map_run *run, const gw_snapshot *snapshot, const gw_map_
 
 void gw_map_run_free(gw_map_run *run)
 {
-    free(run->levels);
+    free(run->bytes);
     free(run->digest);
     memset(run, 0, sizeof *run);
 }
@@ -242,7 +242,7 @@ void gw_encode_run_init(gw_encode_run *run, const gw_gcomp *codec, const gw_gcom
     run->threads = threads;
     run->workspace_size = gw_gcomp_workspace_size(codec);
     run->workspaces = gw_cli_alloc_array(threads, run->workspace_size);
-    run->frame_capacity = gw_gcomp_bound(codec, source->len);
+    run->frame_capacity = gw_gcomp_frame_bound(codec, source->len);
     run->frame = gw_cli_alloc(run->frame_capacity);
     const uint64_t chunk_count = gw_gcomp_chunk_count(codec, source->len);
     ranges_choose(source->len, chunk_count, gw_gcomp_range_align(codec), threads, &run->range_len,
@@ -338,7 +338,7 @@ gw_status gw_encode_run_timed(gw_encode_run *run, gw_cli_timer *timer)
 /* ---- decode ---- */
 
 void gw_decode_run_init(gw_decode_run *run, const gw_gcomp *codec, const gw_gcomp_frame *frame,
-                        const gw_gcomp_info *info, unsigned threads)
+                        const gw_gcomp_frame_info *info, unsigned threads)
 {
     memset(run, 0, sizeof *run);
     run->codec = codec;
@@ -378,8 +378,8 @@ static void decode_task(void *context, unsigned worker, uint64_t index)
     gw_gcomp_chunk first;
     gw_gcomp_chunk last;
     if (run->is_mapped && run->info.len >= GW_CODEC_RUN_LARGE_LEN &&
-        gw_gcomp_chunk_info(&run->frame, &run->info, range.chunk_first, &first) == GW_OK &&
-        gw_gcomp_chunk_info(&run->frame, &run->info, range.chunk_first + range.chunk_count - 1, &last) ==
+        gw_gcomp_frame_chunk(&run->frame, &run->info, range.chunk_first, &first) == GW_OK &&
+        gw_gcomp_frame_chunk(&run->frame, &run->info, range.chunk_first + range.chunk_count - 1, &last) ==
             GW_OK) {
         gw_memory_release((const uint8_t *)run->frame.data + first.offset,
                           (size_t)(last.offset + last.size - first.offset));

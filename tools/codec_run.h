@@ -16,7 +16,7 @@
 /* A precision map and its digests. */
 typedef struct gw_map_run {
     gw_gcomp_map map;
-    uint8_t *levels;
+    uint8_t *bytes;
     uint32_t *digest;
     double seconds; /* of the two passes and the digests; the median of runs */
 } gw_map_run;
@@ -75,7 +75,7 @@ gw_status gw_encode_run_timed(gw_encode_run *run, gw_cli_timer *timer);
 typedef struct gw_decode_run {
     const gw_gcomp *codec;
     gw_gcomp_frame frame;
-    gw_gcomp_info info;
+    gw_gcomp_frame_info info;
     int is_mapped; /* the frame is a mapped file: pages of large frames are given back */
     unsigned threads;
     size_t workspace_size;
@@ -88,7 +88,7 @@ typedef struct gw_decode_run {
 } gw_decode_run;
 
 void gw_decode_run_init(gw_decode_run *run, const gw_gcomp *codec, const gw_gcomp_frame *frame,
-                        const gw_gcomp_info *info, unsigned threads);
+                        const gw_gcomp_frame_info *info, unsigned threads);
 void gw_decode_run_free(gw_decode_run *run);
 
 /* Decodes the whole frame, or `count` ranges of run->range_count. On failure *bad_chunk is the chunk,

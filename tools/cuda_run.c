@@ -70,7 +70,7 @@ static void give_all(space *s)
 static size_t element_size_of(const gw_gcomp *codec)
 {
     enum { LEN = 1 << 15 };
-    return (gw_gcomp_bound(codec, 2 * LEN) - gw_gcomp_bound(codec, LEN)) / LEN;
+    return (gw_gcomp_frame_bound(codec, 2 * LEN) - gw_gcomp_frame_bound(codec, LEN)) / LEN;
 }
 
 /* The map with its arrays on the device; NULL stays NULL. */
@@ -81,7 +81,7 @@ static const gw_gcomp_map *take_map(space *s, gw_gcomp_map *out, const gw_gcomp_
     }
     const uint64_t chunks = (map->len >> map->chunk_log2) + 1;
     *out = *map;
-    out->levels = take(s, map->levels, (size_t)map->len);
+    out->bytes = take(s, map->bytes, (size_t)map->len);
     if (map->digest != NULL) {
         const size_t used =
             (size_t)((map->len + (((uint64_t)1 << map->chunk_log2) - 1)) >> map->chunk_log2) * 4;
@@ -103,7 +103,7 @@ gw_status gw_cuda_run_encode(const gw_gcomp *codec, const gw_gcomp_source *sourc
     space s = {{NULL}, 0, 0};
     gw_gcomp_map map;
     gw_gcomp_source on_device = *source;
-    const size_t bound = gw_gcomp_bound(codec, source->len);
+    const size_t bound = gw_gcomp_frame_bound(codec, source->len);
     const size_t workspace_size = gw_cuda_gcomp_encode_workspace_size(codec, 1, source->len);
     gw_cuda_result r;
 

@@ -109,7 +109,7 @@ static void header_explain(const uint8_t *frame, size_t size, broken_rule *broke
     } else if (carried && (last < 6 || last > 14 || last > frame[7])) {
         rule_set(broken, 7, 14, "block_log2 must be 6 to 14 and at most chunk_log2");
     } else if (last != 0 && !carried && (!derived || constant)) {
-        rule_set(broken, 7, 14, "drop_base must be zero in explicit and constant frames");
+        rule_set(broken, 7, 14, "drop_offset must be zero in explicit and constant frames");
     } else if (8u * frame[11] < parts_size(flags)) {
         rule_set(broken, 7, 11, "the extension is announced shorter than what its flags need");
     } else if (gw_cli_load64(frame + 16) > (uint64_t)1 << 48) {
@@ -173,21 +173,21 @@ static void structure_explain(const gw_input_file *input, broken_rule *broken)
 }
 
 /* Rule 14: what one directory entry breaks by itself. `previous` is the start of the chunk before. */
-static void entry_explain(const uint8_t *frame, const gw_gcomp_info *info, uint64_t index, uint64_t previous,
-                          broken_rule *broken)
+static void entry_explain(const uint8_t *frame, const gw_gcomp_frame_info *info, uint64_t index,
+                          uint64_t previous, broken_rule *broken)
 {
     const uint64_t offset = info->directory_offset + index * ENTRY_SIZE;
     const uint64_t place = gw_cli_load64(frame + offset);
     const uint64_t start = place & ~(uint64_t)15;
     const uint64_t kind = place & 15;
-    const uint64_t book = gw_cli_load32(frame + offset + 8);
-    const int has_book = kind == GW_GCOMP_CHUNK_CODED && !info->installed;
+    const uint64_t codebook = gw_cli_load32(frame + offset + 8);
+    const int has_codebook = kind == GW_GCOMP_CHUNK_CODED && !info->installed;
     const unsigned long long number = index;
     if (kind > 2) {
         rule_set(broken, 14, offset, "directory entry %llu: an unknown kind of chunk", number);
     } else if (start < previous || start > info->frame_size || (index == 0 && start != previous)) {
         rule_set(broken, 14, offset, "directory entry %llu: a chunk out of its place", number);
-    } else if (has_book ? book > index : book != 0) {
+    } else if (has_codebook ? codebook > index : codebook != 0) {
         rule_set(broken, 14, offset + 8, "directory entry %llu: an impossible codebook", number);
     } else if (!info->checksum && gw_cli_load32(frame + offset + 12) != 0) {
         rule_set(broken, 14, offset + 12, "directory entry %llu: a checksum in a frame without checksums",
@@ -195,18 +195,18 @@ static void entry_explain(const uint8_t *frame, const gw_gcomp_info *info, uint6
     }
 }
 
-/* Whether a CODED chunk names a chunk that owns no codebook. Its `book` is at most its index. */
+/* Whether a CODED chunk names a chunk that owns no codebook. Its `codebook` is at most its index. */
 static int owner_is_missing(const uint8_t *directory, uint64_t index)
 {
     const uint8_t *entry = directory + index * ENTRY_SIZE;
-    const uint32_t book = gw_cli_load32(entry + 8);
-    const uint8_t *owner = directory + (uint64_t)book * ENTRY_SIZE;
+    const uint32_t codebook = gw_cli_load32(entry + 8);
+    const uint8_t *owner = directory + (uint64_t)codebook * ENTRY_SIZE;
     return (entry[0] & 15) == GW_GCOMP_CHUNK_CODED &&
-           ((owner[0] & 15) != GW_GCOMP_CHUNK_CODED || gw_cli_load32(owner + 8) != book);
+           ((owner[0] & 15) != GW_GCOMP_CHUNK_CODED || gw_cli_load32(owner + 8) != codebook);
 }
 
 /* Rule 14: the directory. */
-static void directory_explain(const uint8_t *frame, const gw_gcomp_info *info, broken_rule *broken)
+static void directory_explain(const uint8_t *frame, const gw_gcomp_frame_info *info, broken_rule *broken)
 {
     const uint8_t *directory = frame + info->directory_offset;
     uint64_t previous = info->payload_offset;
@@ -225,7 +225,7 @@ static void directory_explain(const uint8_t *frame, const gw_gcomp_info *info, b
     }
 }
 
-static int chunk_explain(const char *file, const uint8_t *frame, size_t size, const gw_gcomp_info *info,
+static int chunk_explain(const char *file, const uint8_t *frame, size_t size, const gw_gcomp_frame_info *info,
                          gw_status status, uint64_t index)
 {
     gw_chunk_parts parts;
@@ -256,8 +256,8 @@ int gw_frame_explain(const gw_input_file *input, gw_status status, uint64_t bad_
     }
     broken_rule broken;
     memset(&broken, 0, sizeof broken);
-    gw_gcomp_info info;
-    const gw_status peeked = gw_gcomp_peek(frame, frame_size, (uint64_t)1 << 48, &info);
+    gw_gcomp_frame_info info;
+    const gw_status peeked = gw_gcomp_frame_peek(frame, frame_size, (uint64_t)1 << 48, &info);
     if (peeked == GW_OK && bad_chunk < info.chunk_count && info.frame_size == frame_size &&
         (status == GW_ERR_CORRUPT || status == GW_ERR_CHECKSUM)) {
         return chunk_explain(file, frame, frame_size, &info, status, bad_chunk);
@@ -276,7 +276,7 @@ int gw_frame_explain(const gw_input_file *input, gw_status status, uint64_t bad_
     if (broken.rule == 0 && status == GW_ERR_TABLE && peeked == GW_OK) {
         rule_set(&broken, 15, HEADER_SIZE,
                  "codebook %u, generation %u, CRC32C %08x, is not in the frame and not installed here",
-                 info.book_id, info.book_generation, info.book_crc);
+                 info.codebook_id, info.codebook_generation, info.codebook_crc);
     }
     if (broken.rule == 0 && status == GW_ERR_LIMIT) {
         rule_set(&broken, 8, 16, "more values than the limit");

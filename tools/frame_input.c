@@ -21,18 +21,18 @@ static gw_status handle_check(gw_frame_input *frame, const gw_codec_request *req
     options.len_max = request->common.len_max;
     gw_status status = gw_gcomp_init(&frame->codec, &options);
     if (status == GW_OK) {
-        gw_gcomp_info info;
+        gw_gcomp_frame_info info;
         const gw_gcomp_frame received = {frame->input.data, frame->input.size, frame->map_used};
-        status = gw_gcomp_check(&frame->codec, &received, &info);
+        status = gw_gcomp_frame_parse(&frame->codec, &received, &info);
     }
     return status;
 }
 
-/* The tolerance of a derived frame whose map has this base: drop_base = base + 3 - 4 * (t - M). 0 if there is
- * none. A map with a noise limit depends on the tolerance, so its receiver must know it. */
-static uint32_t tolerance_find(const gw_gcomp_info *info, uint32_t map_base)
+/* The tolerance of a derived frame whose map has this base: drop_offset = base + 3 - 4 * (t - M). 0 if there
+ * is none. A map with a noise limit depends on the tolerance, so its receiver must know it. */
+static uint32_t tolerance_find(const gw_gcomp_frame_info *info, uint32_t map_base)
 {
-    const int quarters = (int)map_base + 3 - info->drop_base;
+    const int quarters = (int)map_base + 3 - info->drop_offset;
     const int tolerance = quarters / 4 + (int)gw_dtype_mantissa_bits(info->dtype);
     return quarters % 4 == 0 && tolerance >= 1 && tolerance <= 23 ? (uint32_t)tolerance : 0;
 }
@@ -91,7 +91,7 @@ void gw_frame_input_open(gw_frame_input *frame, gw_input_file *input, const gw_c
     frame->input = *input;
     memset(input, 0, sizeof *input);
     gw_status status =
-        gw_gcomp_peek(frame->input.data, frame->input.size, request->common.len_max, &frame->info);
+        gw_gcomp_frame_peek(frame->input.data, frame->input.size, request->common.len_max, &frame->info);
     if (status == GW_OK) {
         status = handle_check(frame, request, request->options.tolerance_bits);
     }

@@ -11,7 +11,7 @@
 
 typedef struct gw_frame_input {
     gw_input_file input;
-    gw_gcomp_info info;
+    gw_gcomp_frame_info info;
     gw_gcomp codec;
     gw_snapshot snapshot; /* derived frames only */
     gw_map_run map;

@@ -119,9 +119,9 @@ static int mask_tree_make(const uint8_t *lengths, code_tree *tree)
 }
 
 /* Section 3: which labels exist. */
-static int label_is_possible(const gw_gcomp_info *info, unsigned label)
+static int label_is_possible(const gw_gcomp_frame_info *info, unsigned label)
 {
-    if (info->levels != GW_GCOMP_EXPLICIT) {
+    if (info->quantum_mode != GW_GCOMP_EXPLICIT) {
         return info->dtype != GW_FP16 || label <= 32;
     }
     return label < 2 || (label >= 4 && (info->dtype != GW_FP16 || label < 128));
@@ -133,24 +133,24 @@ static unsigned length_byte(unsigned i)
     return i < 2 ? 3 : 4 + (i - 2) / 2;
 }
 
-static unsigned length_read(const uint8_t *book, unsigned i)
+static unsigned length_read(const uint8_t *codebook, unsigned i)
 {
-    return (unsigned)book[length_byte(i)] >> (4 * (i & 1)) & 15u;
+    return (unsigned)codebook[length_byte(i)] >> (4 * (i & 1)) & 15u;
 }
 
 /* Counts the codes of each length for labels 0, 1 and first to last. Returns the number of labels that have a
  * code, 0 if the codebook breaks a rule. */
-static unsigned lengths_count(const uint8_t *book, const gw_gcomp_info *info, uint64_t offset,
+static unsigned lengths_count(const uint8_t *codebook, const gw_gcomp_frame_info *info, uint64_t offset,
                               unsigned nibbles, unsigned length_count[CODE_LENGTH_MAX + 1],
                               gw_chunk_parts *parts)
 {
-    const unsigned first = book[1];
-    const unsigned last = book[2];
+    const unsigned first = codebook[1];
+    const unsigned last = codebook[2];
     unsigned kraft = 0;
     unsigned symbols = 0;
     for (unsigned i = 0; i < nibbles + 2; i++) {
         const unsigned label = i < 2 ? i : first + i - 2;
-        const unsigned length = i == 0 && parts->is_masked ? 0 : length_read(book, i);
+        const unsigned length = i == 0 && parts->is_masked ? 0 : length_read(codebook, i);
         const char *broken = NULL;
         if (length > CODE_LENGTH_MAX) {
             broken = "a code is longer than 11 bits";
@@ -175,63 +175,63 @@ static unsigned lengths_count(const uint8_t *book, const gw_gcomp_info *info, ui
 }
 
 /* Reads the codebook at `offset`; returns its size with padding, 0 if it is broken. */
-static uint64_t codebook_read(const uint8_t *frame, const gw_gcomp_info *info, uint64_t offset, uint64_t size,
-                              gw_chunk_parts *parts, chunk_trees *trees)
+static uint64_t codebook_read(const uint8_t *frame, const gw_gcomp_frame_info *info, uint64_t offset,
+                              uint64_t size, gw_chunk_parts *parts, chunk_trees *trees)
 {
     if (size < 4) {
         chunk_broken(parts, 20, offset, "the codebook is cut short");
         return 0;
     }
-    const uint8_t *book = frame + offset;
-    const unsigned first = book[1];
-    const unsigned last = book[2];
+    const uint8_t *codebook = frame + offset;
+    const unsigned first = codebook[1];
+    const unsigned last = codebook[2];
     const unsigned nibbles = first == 0 && last == 0 ? 0 : (last >= first ? last - first + 1 : 256);
     const uint64_t labels_size = 4 + round_up((nibbles + 1) / 2, 4);
-    const unsigned base_max = info->levels != GW_GCOMP_EXPLICIT ? !info->constant
-                              : info->dtype != GW_FP16          ? 191
-                                                                : 0;
-    parts->is_masked = (book[3] & 15) == MASKED;
-    parts->is_relative = info->levels != GW_GCOMP_EXPLICIT && book[0] == 1;
-    const uint64_t book_size = labels_size + (parts->is_masked ? (uint64_t)MASK_SIZE : 0);
+    const unsigned base_max = info->quantum_mode != GW_GCOMP_EXPLICIT ? !info->constant
+                              : info->dtype != GW_FP16                ? 191
+                                                                      : 0;
+    parts->is_masked = (codebook[3] & 15) == MASKED;
+    parts->is_relative = info->quantum_mode != GW_GCOMP_EXPLICIT && codebook[0] == 1;
+    const uint64_t codebook_size = labels_size + (parts->is_masked ? (uint64_t)MASK_SIZE : 0);
     if (nibbles == 256 || (nibbles != 0 && first < 2)) {
         chunk_broken(parts, 20, offset + 1, "the codebook's first and last label are out of order");
         return 0;
     }
-    if (book[0] > base_max) {
+    if (codebook[0] > base_max) {
         chunk_broken(parts, 20, offset, "the codebook's base is not allowed here");
         return 0;
     }
-    if (book_size > size) {
+    if (codebook_size > size) {
         chunk_broken(parts, 20, offset, "the codebook is cut short");
         return 0;
     }
     unsigned length_count[CODE_LENGTH_MAX + 1] = {0};
-    const unsigned symbols = lengths_count(book, info, offset, nibbles, length_count, parts);
+    const unsigned symbols = lengths_count(codebook, info, offset, nibbles, length_count, parts);
     if (symbols == 0) {
         return 0;
     }
     for (unsigned i = nibbles + 2; i < 2 * (unsigned)(labels_size - 3); i++) {
-        if (length_read(book, i) != 0) {
+        if (length_read(codebook, i) != 0) {
             chunk_broken(parts, 20, offset + length_byte(i), "the codebook's padding is not zero");
             return 0;
         }
     }
-    if (parts->is_masked && !mask_tree_make(book + labels_size, &trees->mask)) {
+    if (parts->is_masked && !mask_tree_make(codebook + labels_size, &trees->mask)) {
         chunk_broken(parts, 20, offset + labels_size, "the code lengths of the zero mask are impossible");
         return 0;
     }
     tree_make(length_count, symbols, &trees->labels);
     parts->symbol_count = symbols;
     parts->leaf_count = trees->labels.leaf_count;
-    parts->base = parts->is_relative ? 0 : book[0];
-    return book_size;
+    parts->window_start = parts->is_relative ? 0 : codebook[0];
+    return codebook_size;
 }
 
 /* Section 5.4: the quanta at `offset`; returns their size, 0 if there are none or they are broken. */
-static uint64_t quanta_read(const uint8_t *frame, const gw_gcomp_info *info, uint64_t offset, uint64_t size,
-                            gw_chunk_parts *parts)
+static uint64_t quanta_read(const uint8_t *frame, const gw_gcomp_frame_info *info, uint64_t offset,
+                            uint64_t size, gw_chunk_parts *parts)
 {
-    if (info->levels != GW_GCOMP_CARRIED) {
+    if (info->quantum_mode != GW_GCOMP_CARRIED) {
         return 0;
     }
     const uint64_t blocks = (parts->chunk.len + ((uint64_t)1 << info->block_log2) - 1) >> info->block_log2;
@@ -302,11 +302,11 @@ static int runs_size(const code_tree *tree, const uint8_t *right_len, uint64_t v
 }
 
 /* Section 5.2: header, runs, planes, escapes of the body at `offset`. */
-static void body_read(const uint8_t *frame, const gw_gcomp_info *info, const chunk_trees *trees,
+static void body_read(const uint8_t *frame, const gw_gcomp_frame_info *info, const chunk_trees *trees,
                       uint64_t offset, uint64_t size, gw_chunk_parts *parts)
 {
     static const uint8_t widths[3][7] = {{6, 6, 6, 6, 4, 2, 1}, {2, 2, 2, 2, 4, 2, 1}, {2, 3, 3, 3, 4, 2, 1}};
-    const unsigned planes = info->levels != GW_GCOMP_EXPLICIT ? 7 : 4;
+    const unsigned planes = info->quantum_mode != GW_GCOMP_EXPLICIT ? 7 : 4;
     const unsigned inner_count = trees->labels.leaf_count - 1;
     /* Of a masked chunk: the number of values with a label, and right_len of the mask. */
     const unsigned mask_counts = parts->is_masked ? trees->mask.leaf_count : 0;
@@ -363,25 +363,25 @@ static void body_read(const uint8_t *frame, const gw_gcomp_info *info, const chu
     parts->padding_size = size - used;
 }
 
-static void coded_read(const uint8_t *frame, size_t frame_size, const gw_gcomp_info *info, uint64_t index,
-                       gw_chunk_parts *parts)
+static void coded_read(const uint8_t *frame, size_t frame_size, const gw_gcomp_frame_info *info,
+                       uint64_t index, gw_chunk_parts *parts)
 {
     if (info->installed) {
         return; /* the codebook, and with it the shape of the tree, is elsewhere */
     }
     chunk_trees trees;
     gw_gcomp_chunk owner;
-    const uint64_t book = parts->chunk.book;
-    if (gw_gcomp_chunk_info(&(gw_gcomp_frame){frame, frame_size, NULL}, info, book, &owner) != GW_OK ||
+    const uint64_t codebook = parts->chunk.codebook;
+    if (gw_gcomp_frame_chunk(&(gw_gcomp_frame){frame, frame_size, NULL}, info, codebook, &owner) != GW_OK ||
         owner.kind != GW_GCOMP_CHUNK_CODED) {
         chunk_broken(parts, 20, parts->chunk.offset, "the chunk names a chunk that owns no codebook");
         return;
     }
-    const uint64_t book_size = codebook_read(frame, info, owner.offset, owner.size, parts, &trees);
-    if (book_size == 0) {
+    const uint64_t codebook_size = codebook_read(frame, info, owner.offset, owner.size, parts, &trees);
+    if (codebook_size == 0) {
         return;
     }
-    const uint64_t own_size = book == index ? book_size : 0;
+    const uint64_t own_size = codebook == index ? codebook_size : 0;
     const uint64_t quanta_offset = parts->chunk.offset + own_size;
     parts->codebook_size = own_size;
     parts->quanta_size = quanta_read(frame, info, quanta_offset, parts->chunk.size - own_size, parts);
@@ -392,11 +392,11 @@ static void coded_read(const uint8_t *frame, size_t frame_size, const gw_gcomp_i
     }
 }
 
-void gw_chunk_parts_read(const uint8_t *frame, size_t frame_size, const gw_gcomp_info *info, uint64_t index,
-                         gw_chunk_parts *parts)
+void gw_chunk_parts_read(const uint8_t *frame, size_t frame_size, const gw_gcomp_frame_info *info,
+                         uint64_t index, gw_chunk_parts *parts)
 {
     memset(parts, 0, sizeof *parts);
-    if (gw_gcomp_chunk_info(&(gw_gcomp_frame){frame, frame_size, NULL}, info, index, &parts->chunk) !=
+    if (gw_gcomp_frame_chunk(&(gw_gcomp_frame){frame, frame_size, NULL}, info, index, &parts->chunk) !=
         GW_OK) {
         chunk_broken(parts, 14, info->directory_offset + index * ENTRY_SIZE, "bad directory entry");
         return;
@@ -425,7 +425,7 @@ void gw_chunk_parts_read(const uint8_t *frame, size_t frame_size, const gw_gcomp
 
 /* ---- the frame ---- */
 
-void gw_frame_parts_read(const uint8_t *frame, size_t frame_size, const gw_gcomp_info *info,
+void gw_frame_parts_read(const uint8_t *frame, size_t frame_size, const gw_gcomp_frame_info *info,
                          gw_frame_parts *parts)
 {
     memset(parts, 0, sizeof *parts);

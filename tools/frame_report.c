@@ -14,10 +14,10 @@ const char *gw_chunk_kind_name(gw_gcomp_chunk_kind kind)
     return kind == GW_GCOMP_CHUNK_ZERO ? "zero" : (kind == GW_GCOMP_CHUNK_RAW ? "raw" : "coded");
 }
 
-const char *gw_levels_name(const gw_gcomp_info *info)
+const char *gw_quantum_mode_name(const gw_gcomp_frame_info *info)
 {
     static const char *const names[] = {"explicit", "derived", "carried"};
-    return names[info->levels];
+    return names[info->quantum_mode];
 }
 
 static const char *preset_name(const gw_gcomp_options *options)
@@ -33,7 +33,8 @@ static const char *rounding_name(const gw_gcomp_options *options)
 
 /* ---- JSON ---- */
 
-json_t *gw_frame_report_json(const char *command, const gw_gcomp_info *info, const gw_frame_parts *parts)
+json_t *gw_frame_report_json(const char *command, const gw_gcomp_frame_info *info,
+                             const gw_frame_parts *parts)
 {
     const double values_size = (double)info->len * (double)gw_dtype_size(info->dtype);
     json_t *report = json_object();
@@ -42,10 +43,10 @@ json_t *gw_frame_report_json(const char *command, const gw_gcomp_info *info, con
     gw_cli_json_count(report, "values", info->len);
     gw_cli_json_text(report, "dtype", gw_dtype_name(info->dtype));
     gw_cli_json_number(report, "rate", (double)info->frame_size / values_size);
-    gw_cli_json_text(report, "levels", gw_levels_name(info));
+    gw_cli_json_text(report, "quantum_mode", gw_quantum_mode_name(info));
     gw_cli_json_count(report, "step", info->step);
     gw_cli_json_count(report, "cap", info->cap);
-    if (info->levels == GW_GCOMP_CARRIED) {
+    if (info->quantum_mode == GW_GCOMP_CARRIED) {
         gw_cli_json_count(report, "block_log2", info->block_log2);
     }
     json_t *kinds = json_object();
@@ -61,7 +62,7 @@ static double bits_per_value(uint64_t size, uint64_t len)
     return len == 0 ? 0 : 8.0 * (double)size / (double)len;
 }
 
-void gw_frame_report_add_parts(json_t *report, const gw_gcomp_info *info, const gw_frame_parts *parts)
+void gw_frame_report_add_parts(json_t *report, const gw_gcomp_frame_info *info, const gw_frame_parts *parts)
 {
     const uint64_t len = info->len;
     json_t *bits = json_object();
@@ -81,7 +82,7 @@ void gw_frame_report_add_parts(json_t *report, const gw_gcomp_info *info, const 
 }
 
 json_t *gw_tensor_report_json(const char *command, const gw_tensor_input *tensor,
-                              const gw_codec_request *request, const gw_gcomp_info *info,
+                              const gw_codec_request *request, const gw_gcomp_frame_info *info,
                               const gw_frame_parts *parts)
 {
     const uint64_t input_size = tensor->in.len * gw_dtype_size(tensor->in.dtype);
@@ -96,13 +97,13 @@ json_t *gw_tensor_report_json(const char *command, const gw_tensor_input *tensor
     gw_cli_json_flag(report, "checksum", info->checksum);
     gw_cli_json_text(report, "map", gw_tensor_input_map_name(tensor));
     gw_cli_json_number(report, "wire_scale", (double)request->wire_scale);
-    const int has_tolerance = tensor->map.levels != NULL && !gw_codec_request_limits(request).noise_only;
+    const int has_tolerance = tensor->map.bytes != NULL && !gw_codec_request_limits(request).noise_only;
     json_object_set_new(report, "tolerance_bits",
                         has_tolerance ? json_integer((json_int_t)tensor->options.tolerance_bits)
                                       : json_null());
     gw_cli_json_number(report, "noise", (double)request->noise);
     gw_cli_json_number(report, "target_nmse", (double)tensor->options.quantum.nmse);
-    gw_cli_json_flag(report, "deep_cut", tensor->options.deep_cut);
+    gw_cli_json_flag(report, "dead_zone", tensor->options.dead_zone);
     gw_cli_json_text(report, "rounding", rounding_name(&tensor->options));
     gw_cli_json_text(report, "preset", preset_name(&tensor->options));
     if (tensor->target_bits > 0) {
@@ -112,7 +113,7 @@ json_t *gw_tensor_report_json(const char *command, const gw_tensor_input *tensor
     }
     gw_cli_json_text(report, "backend", gw_codec_backend_name(request->common.backends));
     gw_cli_json_count(report, "threads", request->threads);
-    if (tensor->map.levels != NULL) {
+    if (tensor->map.bytes != NULL) {
         gw_cli_json_number(report, "map_seconds", tensor->map.seconds);
         gw_cli_json_number(report, "map_GBps", gw_cli_gbps(input_size, tensor->map.seconds));
     }
@@ -121,12 +122,12 @@ json_t *gw_tensor_report_json(const char *command, const gw_tensor_input *tensor
 
 /* ---- tables ---- */
 
-void gw_frame_report_print(const gw_gcomp_info *info, const gw_frame_parts *parts)
+void gw_frame_report_print(const gw_gcomp_frame_info *info, const gw_frame_parts *parts)
 {
     const struct {
         const char *name;
         uint64_t size;
-    } rows[] = {{"labels (exponents, levels)", parts->labels},
+    } rows[] = {{"labels (exponents, drops)", parts->labels},
                 {"digits (signs, mantissas)", parts->digits},
                 {"escapes", parts->escapes},
                 {"raw chunks", parts->raw},
@@ -148,13 +149,13 @@ void gw_frame_report_print(const gw_gcomp_info *info, const gw_frame_parts *part
     }
 }
 
-void gw_tensor_report_print(const gw_tensor_input *tensor, const gw_gcomp_info *info,
+void gw_tensor_report_print(const gw_tensor_input *tensor, const gw_gcomp_frame_info *info,
                             const gw_frame_parts *parts)
 {
-    printf("  %llu values of %s, %s levels, step %u, cap %u, drops by %s%s%s, %s, %s\n",
-           (unsigned long long)tensor->in.len, gw_dtype_name(tensor->in.dtype), gw_levels_name(info),
+    printf("  %llu values of %s, %s quanta, step %u, cap %u, drops by %s%s%s, %s, %s\n",
+           (unsigned long long)tensor->in.len, gw_dtype_name(tensor->in.dtype), gw_quantum_mode_name(info),
            info->step, info->cap, gw_tensor_input_map_name(tensor),
-           tensor->options.deep_cut ? ", deep cut" : "", info->strict ? ", strict" : "",
+           tensor->options.dead_zone ? ", dead zone" : "", info->strict ? ", strict" : "",
            rounding_name(&tensor->options), preset_name(&tensor->options));
     if (tensor->target_bits > 0) {
         printf("  at most %g bits a value: tolerance of %u bits chosen, %llu bytes predicted\n",

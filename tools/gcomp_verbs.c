@@ -74,9 +74,9 @@ static gw_buffer tensor_encode(gw_request *request)
 static void encode_report(const gw_request *request)
 {
     const uint64_t input_size = tensor.in.len * gw_dtype_size(tensor.in.dtype);
-    gw_gcomp_info info;
+    gw_gcomp_frame_info info;
     gw_frame_parts parts;
-    if (gw_gcomp_peek(encoder.frame, encoder.frame_size, (uint64_t)1 << 48, &info) != GW_OK) {
+    if (gw_gcomp_frame_peek(encoder.frame, encoder.frame_size, (uint64_t)1 << 48, &info) != GW_OK) {
         gw_cli_fail(GW_CLI_BAD_DATA, request->output, "the frame cannot be read back");
     }
     gw_frame_parts_read(encoder.frame, encoder.frame_size, &info, &parts);
@@ -90,7 +90,7 @@ static void encode_report(const gw_request *request)
     gw_cli_print_arrow(request->input, request->output);
     gw_tensor_report_print(&tensor, &info, &parts);
     printf("  encode %.3f GB/s", gw_cli_gbps(input_size, run_seconds));
-    if (tensor.map.levels != NULL) {
+    if (tensor.map.bytes != NULL) {
         printf(", map %.3f GB/s", gw_cli_gbps(input_size, tensor.map.seconds));
     }
     printf(" of input values (");
@@ -147,7 +147,7 @@ static void decode_whole(gw_decode_run *run, gw_atomic_file *output)
 /* Decodes a large frame and writes values as soon as they are decoded. */
 static void decode_stream(gw_decode_run *run, gw_atomic_file *output)
 {
-    const gw_gcomp_info *info = &frame.info;
+    const gw_gcomp_frame_info *info = &frame.info;
     const uint64_t batch = 4 * (uint64_t)run->threads;
     const uint64_t range_size = (run->range_len << info->chunk_log2) * gw_dtype_size(info->dtype);
     const uint64_t values_size = info->len * gw_dtype_size(info->dtype);
@@ -187,7 +187,7 @@ static void frame_decode(const gw_request *request, gw_atomic_file *output)
 
 static void decode_report(const gw_request *request)
 {
-    const gw_gcomp_info *info = &frame.info;
+    const gw_gcomp_frame_info *info = &frame.info;
     const uint64_t output_size = info->len * gw_dtype_size(info->dtype);
     if (request->json) {
         gw_frame_parts parts;

@@ -99,7 +99,7 @@ static const command all_commands[] = {
     {"norm", gw_cmd_norm, "block norms of an array (THC)"},
     {"aggregate", gw_cmd_aggregate, "add THC frames"},
     {"table", gw_cmd_table, "optimal quantization tables (THC)"},
-    {"thc-plan", gw_cmd_thc_plan, "recommend THC parameters"},
+    {"thc-design", gw_cmd_thc_design, "recommend THC parameters"},
     {"classic", classic, "Top-k, DGC, signs, QSGD, TernGrad and others"},
 #ifdef GW_CLI_PLAN
     {"plan", gw_cmd_plan, "what to fuse, compress and send how"},

@@ -124,10 +124,10 @@ int gw_input_file_open_frame(gw_input_file *input, const char *path, uint64_t le
     if (result == GW_CLI_OK) {
         result = gw_input_file_fill(input, FRAME_HEADER_SIZE);
     }
-    gw_gcomp_info gcomp;
+    gw_gcomp_frame_info gcomp;
     gw_thc_frame_info thc;
     gw_classic_frame_info classic;
-    if (result == GW_CLI_OK && gw_gcomp_peek(input->data, input->size, len_max, &gcomp) == GW_OK) {
+    if (result == GW_CLI_OK && gw_gcomp_frame_peek(input->data, input->size, len_max, &gcomp) == GW_OK) {
         result = gw_input_file_fill(input, gcomp.frame_size + 1);
     } else if (result == GW_CLI_OK && gw_thc_frame_peek(input->data, input->size, &thc) == GW_OK &&
                thc.len <= len_max) {

@@ -22,8 +22,8 @@ typedef struct value_rule {
     int mantissa_bits;
     int exponent_bias;
     int exponent_max; /* of a finite value */
-    int strict, deep;
-    gw_gcomp_levels levels;
+    int strict, dead_zone;
+    gw_gcomp_quantum_mode quantum_mode;
     gw_gcomp_rounding rounding;
     uint32_t step, cap;
     uint32_t block_log2, chunk_log2;
@@ -34,7 +34,7 @@ typedef struct value_rule {
     int quantum[BLOCKS_MAX];
 } value_rule;
 
-static void value_rule_init(value_rule *rule, const gw_tensor_input *tensor, const gw_gcomp_info *info)
+static void value_rule_init(value_rule *rule, const gw_tensor_input *tensor, const gw_gcomp_frame_info *info)
 {
     const gw_gcomp_options *options = &tensor->options;
     memset(rule, 0, sizeof *rule);
@@ -44,17 +44,17 @@ static void value_rule_init(value_rule *rule, const gw_tensor_input *tensor, con
     rule->exponent_bias = tensor->in.dtype == GW_FP16 ? 15 : 127;
     rule->exponent_max = tensor->in.dtype == GW_FP16 ? 142 : 254;
     rule->strict = info->strict;
-    rule->levels = info->levels;
+    rule->quantum_mode = info->quantum_mode;
     rule->rounding = options->rounding;
     rule->step = info->step;
     rule->cap = info->cap;
     rule->block_log2 = info->block_log2;
     rule->chunk_log2 = info->chunk_log2;
     rule->tolerance = (int)options->tolerance_bits;
-    rule->map = tensor->map.levels;
+    rule->map = tensor->map.bytes;
     rule->map_base = (int)tensor->map.map.base;
-    rule->deep = options->deep_cut && !info->constant;
-    if (rule->map == NULL && info->levels == GW_GCOMP_EXPLICIT) {
+    rule->dead_zone = options->dead_zone && !info->constant;
+    if (rule->map == NULL && info->quantum_mode == GW_GCOMP_EXPLICIT) {
         /* Explicit frames without a map: the constant drop, clipped to cap and rounded down to the step. */
         const uint32_t drop = options->quantum.drop < info->cap ? options->quantum.drop : info->cap;
         rule->cap = drop - drop % info->step;
@@ -138,7 +138,7 @@ static void chunk_quanta_make(value_rule *rule, uint64_t first)
 /* The exponent of the quantum of a value of derived and carried frames, NO_QUANTUM if nothing is cut. */
 static int value_quantum(value_rule *rule, uint64_t index)
 {
-    if (rule->levels == GW_GCOMP_DERIVED) {
+    if (rule->quantum_mode == GW_GCOMP_DERIVED) {
         return rule->map == NULL ? NO_QUANTUM : quantum_of_byte(rule, rule->map[index]);
     }
     const uint64_t at = index & (((uint64_t)1 << rule->chunk_log2) - 1);
@@ -154,10 +154,10 @@ static int value_quantum(value_rule *rule, uint64_t index)
 static int value_drop_max(const value_rule *rule, uint64_t index, double value, int exponent, int quantum)
 {
     int drop = 0;
-    if (rule->levels != GW_GCOMP_CARRIED && rule->map == NULL) {
+    if (rule->quantum_mode != GW_GCOMP_CARRIED && rule->map == NULL) {
         return (int)rule->cap;
     }
-    if (rule->levels != GW_GCOMP_EXPLICIT) {
+    if (rule->quantum_mode != GW_GCOMP_EXPLICIT) {
         drop = quantum + rule->mantissa_bits - exponent;
     } else if (rule->map[index] != 0) {
         /* Quarter-octaves: exponent (fp32's bias) and top two mantissa bits. All three types are exact in
@@ -173,7 +173,7 @@ static int value_drop_max(const value_rule *rule, uint64_t index, double value, 
 }
 
 /* A value below its quantum: +0, or the quantum with the sign of the value. */
-static int deep_cut_is_allowed(const value_rule *rule, double x, uint32_t y_bits, double quantum)
+static int dead_zone_is_allowed(const value_rule *rule, double x, uint32_t y_bits, double quantum)
 {
     const double y = gw_dtype_value(rule->dtype, y_bits);
     const int may_rise = rule->rounding == GW_GCOMP_STOCHASTIC ||
@@ -187,7 +187,7 @@ static int value_is_allowed(value_rule *rule, uint64_t index, uint32_t x_bits, u
 {
     const double x = gw_dtype_value(rule->dtype, x_bits);
     const double y = gw_dtype_value(rule->dtype, y_bits);
-    const int quantum = rule->levels == GW_GCOMP_EXPLICIT ? NO_QUANTUM : value_quantum(rule, index);
+    const int quantum = rule->quantum_mode == GW_GCOMP_EXPLICIT ? NO_QUANTUM : value_quantum(rule, index);
     *flushed = 0;
     if (isnan(x)) {
         return x_bits == y_bits || (isnan(y) && !rule->strict);
@@ -202,9 +202,9 @@ static int value_is_allowed(value_rule *rule, uint64_t index, uint32_t x_bits, u
         return x_bits == y_bits || (y_bits == 0 && !rule->strict);
     }
     const int exponent = (field == 0 ? 1 : (int)field) - rule->exponent_bias + 127;
-    if (rule->deep && quantum > exponent && exponent < rule->exponent_max) {
+    if (rule->dead_zone && quantum > exponent && exponent < rule->exponent_max) {
         const int capped = quantum > rule->exponent_max ? rule->exponent_max : quantum;
-        return deep_cut_is_allowed(rule, x, y_bits, ldexp(1.0, capped - 127));
+        return dead_zone_is_allowed(rule, x, y_bits, ldexp(1.0, capped - 127));
     }
     const int drop = value_drop_max(rule, index, x, exponent, quantum);
     const double place = ldexp(1.0, exponent - 127 + drop - rule->mantissa_bits);
@@ -214,7 +214,7 @@ static int value_is_allowed(value_rule *rule, uint64_t index, uint32_t x_bits, u
     }
     const int sign_kept = y == 0 || signbit(x) == signbit(y);
     /* Where drops are not rounded down to a step, the value is a multiple of its quantum. */
-    const int is_multiple = rule->levels == GW_GCOMP_EXPLICIT || rule->step != 1 || fmod(y, place) == 0;
+    const int is_multiple = rule->quantum_mode == GW_GCOMP_EXPLICIT || rule->step != 1 || fmod(y, place) == 0;
     /* The error of nearest is at most half of the last kept place, except that values which would round up
      * out of the largest finite exponent are truncated. */
     const int may_truncate = rule->rounding != GW_GCOMP_NEAREST || exponent == rule->exponent_max;
@@ -287,7 +287,7 @@ static void parameters_compare(const gw_tensor_input *tensor, const void *decode
     result->has_deviation = 1;
 }
 
-void gw_roundtrip_compare(const gw_tensor_input *tensor, const gw_gcomp_info *info, const void *decoded,
+void gw_roundtrip_compare(const gw_tensor_input *tensor, const gw_gcomp_frame_info *info, const void *decoded,
                           float wire_scale, gw_roundtrip *result)
 {
     memset(result, 0, sizeof *result);

@@ -31,7 +31,7 @@ typedef struct gw_roundtrip {
 } gw_roundtrip;
 
 /* The optimizer uses values divided by wire_scale. `info` is that of the frame. */
-void gw_roundtrip_compare(const gw_tensor_input *tensor, const gw_gcomp_info *info, const void *decoded,
+void gw_roundtrip_compare(const gw_tensor_input *tensor, const gw_gcomp_frame_info *info, const void *decoded,
                           float wire_scale, gw_roundtrip *result);
 
 #endif

@@ -55,7 +55,7 @@ void gw_tensor_input_prepare(gw_tensor_input *tensor, const gw_codec_request *re
     memset(&tensor->source, 0, sizeof tensor->source);
     tensor->source.values = tensor->in.values;
     tensor->source.len = tensor->in.len;
-    tensor->source.quantum = gw_gcomp_quantum_of_map(tensor->map.levels != NULL ? &tensor->map.map : NULL);
+    tensor->source.quantum = gw_gcomp_quantum_of_map(tensor->map.bytes != NULL ? &tensor->map.map : NULL);
     tensor->source.seed = request->seed;
     tensor->source.first_element = request->first_element;
     tensor->source.step_index = request->step_index;
@@ -76,7 +76,7 @@ void gw_tensor_input_close(gw_tensor_input *tensor)
 
 const char *gw_tensor_input_map_name(const gw_tensor_input *tensor)
 {
-    if (tensor->map.levels != NULL) {
+    if (tensor->map.bytes != NULL) {
         return gw_optimizer_name(tensor->in.snapshot.optimizer.kind);
     }
     return tensor->options.quantum.nmse > 0 ? "nmse" : "constant";

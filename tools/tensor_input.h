@@ -15,7 +15,7 @@ typedef struct gw_tensor_input {
     uint16_t *converted; /* --convert */
     gw_gcomp codec;
     gw_gcomp_options options;
-    gw_map_run map; /* levels == NULL: a constant drop, or --target-nmse */
+    gw_map_run map; /* bytes == NULL: a constant drop, or --target-nmse */
     gw_gcomp_source source;
     double target_bits;      /* --target-bits, else 0 */
     uint64_t predicted_size; /* with it: bytes that rate control expects */

@@ -14,7 +14,7 @@
 
 /* ------------ one path for all collectives ------------ */
 
-typedef struct gw_mpi_ask {
+typedef struct gw_mpi_args {
     const void *sendbuf;
     void *recvbuf;
     int64_t count;
@@ -22,7 +22,7 @@ typedef struct gw_mpi_ask {
     gw_mpi_kind kind;
     const gw_mpi_options *options;
     MPI_Request *request; /* NULL: blocking */
-} gw_mpi_ask;
+} gw_mpi_args;
 
 static int gw_mpi_is_float_sum(MPI_Datatype type, MPI_Op op)
 {
@@ -42,18 +42,18 @@ static int gw_mpi_is_large(gw_mpi_context *context, uint64_t size, int blocking,
     return size >= threshold;
 }
 
-static int gw_mpi_ask_start(const gw_mpi_ask *ask, gw_mpi_context *context)
+static int gw_mpi_args_start(const gw_mpi_args *args, gw_mpi_context *context)
 {
-    const uint64_t blocks = ask->kind == GW_MPI_REDUCE_SCATTER ? (uint64_t)context->size : 1;
+    const uint64_t blocks = args->kind == GW_MPI_REDUCE_SCATTER ? (uint64_t)context->size : 1;
     gw_mpi_call call = {
-        .kind = ask->kind,
-        .values = ask->sendbuf == MPI_IN_PLACE ? ask->recvbuf : ask->sendbuf,
-        .result = ask->recvbuf,
-        .len = (uint64_t)ask->count * blocks,
-        .block_len = ask->kind == GW_MPI_REDUCE_SCATTER ? (uint64_t)ask->count : 0,
+        .kind = args->kind,
+        .values = args->sendbuf == MPI_IN_PLACE ? args->recvbuf : args->sendbuf,
+        .result = args->recvbuf,
+        .len = (uint64_t)args->count * blocks,
+        .block_len = args->kind == GW_MPI_REDUCE_SCATTER ? (uint64_t)args->count : 0,
     };
-    if (ask->options != NULL) {
-        call.options = *ask->options;
+    if (args->options != NULL) {
+        call.options = *args->options;
     } else {
         call.options = gw_mpi_settings.options;
         if (call.len < GW_MPI_EXACT_LEN) {
@@ -62,8 +62,8 @@ static int gw_mpi_ask_start(const gw_mpi_ask *ask, gw_mpi_context *context)
         }
         call.may_be_exact = gw_mpi_settings.exact && gw_mpi_options_lossy(&call.options);
     }
-    gw_mpi_operation *operation = gw_mpi_operation_start(context, &call, ask->request);
-    if (ask->request == NULL) {
+    gw_mpi_operation *operation = gw_mpi_operation_start(context, &call, args->request);
+    if (args->request == NULL) {
         return gw_mpi_operation_wait(operation);
     }
     gw_mpi_progress_wake();
@@ -71,36 +71,36 @@ static int gw_mpi_ask_start(const gw_mpi_ask *ask, gw_mpi_context *context)
 }
 
 /* What can be said of a call without its communicator. GW_MPI_REASONS: nothing that lets it pass. */
-static gw_mpi_reason gw_mpi_ask_passes(const gw_mpi_ask *ask, MPI_Datatype type, MPI_Op op)
+static gw_mpi_reason gw_mpi_args_pass(const gw_mpi_args *args, MPI_Datatype type, MPI_Op op)
 {
     const int is_auto = gw_mpi_settings.threshold_size == GW_MPI_THRESHOLD_AUTO;
-    if (!gw_mpi_is_float_sum(type, op) || ask->count <= 0) {
+    if (!gw_mpi_is_float_sum(type, op) || args->count <= 0) {
         return GW_MPI_PASSED_KIND;
     }
     if (!atomic_load_explicit(&gw_mpi_enabled, memory_order_relaxed)) {
         return GW_MPI_PASSED_OFF;
     }
-    if (ask->kind == GW_MPI_ALLREDUCE && !is_auto &&
-        (uint64_t)ask->count * sizeof(float) < gw_mpi_settings.threshold_size) {
+    if (args->kind == GW_MPI_ALLREDUCE && !is_auto &&
+        (uint64_t)args->count * sizeof(float) < gw_mpi_settings.threshold_size) {
         return GW_MPI_PASSED_BELOW;
     }
-    if (ask->request != NULL && !atomic_load_explicit(&gw_mpi_nonblocking, memory_order_relaxed)) {
+    if (args->request != NULL && !atomic_load_explicit(&gw_mpi_nonblocking, memory_order_relaxed)) {
         return GW_MPI_PASSED_THREAD;
     }
     /* Left to MPI, which reports the error */
-    if (ask->comm == MPI_COMM_NULL || ask->recvbuf == NULL || ask->recvbuf == MPI_IN_PLACE ||
-        ask->sendbuf == NULL || ask->sendbuf == ask->recvbuf) {
+    if (args->comm == MPI_COMM_NULL || args->recvbuf == NULL || args->recvbuf == MPI_IN_PLACE ||
+        args->sendbuf == NULL || args->sendbuf == args->recvbuf) {
         return GW_MPI_PASSED_KIND;
     }
-    return (uint64_t)ask->count > GW_MPI_VALUES_MAX ? GW_MPI_PASSED_ABOVE : GW_MPI_REASONS;
+    return (uint64_t)args->count > GW_MPI_VALUES_MAX ? GW_MPI_PASSED_ABOVE : GW_MPI_REASONS;
 }
 
 /* The same with it. May measure: *result is MPI's error of that. */
-static gw_mpi_reason gw_mpi_ask_compare(const gw_mpi_ask *ask, int size, gw_mpi_context **context,
-                                        int *result)
+static gw_mpi_reason gw_mpi_args_compare(const gw_mpi_args *args, int size, gw_mpi_context **context,
+                                         int *result)
 {
     const uint64_t bytes =
-        (uint64_t)ask->count * sizeof(float) * (ask->kind == GW_MPI_REDUCE_SCATTER ? (uint64_t)size : 1);
+        (uint64_t)args->count * sizeof(float) * (args->kind == GW_MPI_REDUCE_SCATTER ? (uint64_t)size : 1);
     const int is_auto = gw_mpi_settings.threshold_size == GW_MPI_THRESHOLD_AUTO;
     if (bytes < (is_auto ? GW_MPI_AUTO_FLOOR : gw_mpi_settings.threshold_size)) {
         return GW_MPI_PASSED_BELOW;
@@ -108,14 +108,14 @@ static gw_mpi_reason gw_mpi_ask_compare(const gw_mpi_ask *ask, int size, gw_mpi_
     if (bytes > gw_mpi_settings.size_max) {
         return GW_MPI_PASSED_ABOVE;
     }
-    *context = gw_mpi_context_get(ask->comm);
+    *context = gw_mpi_context_get(args->comm);
     if (*context == NULL) {
         return GW_MPI_PASSED_COMM;
     }
-    if (gw_mpi_scope_is_off(ask->comm)) {
+    if (gw_mpi_scope_is_off(args->comm)) {
         return GW_MPI_PASSED_SCOPE;
     }
-    if (gw_mpi_is_large(*context, bytes, ask->request == NULL, result)) {
+    if (gw_mpi_is_large(*context, bytes, args->request == NULL, result)) {
         return GW_MPI_REASONS;
     }
     if (!is_auto) {
@@ -127,36 +127,36 @@ static gw_mpi_reason gw_mpi_ask_compare(const gw_mpi_ask *ask, int size, gw_mpi_
 }
 
 /* Both. GW_MPI_REASONS: the call is ours, and *result is what it returns. */
-static gw_mpi_reason gw_mpi_ask_answer(const gw_mpi_ask *ask, MPI_Datatype type, MPI_Op op, int *result)
+static gw_mpi_reason gw_mpi_ask_answer(const gw_mpi_args *args, MPI_Datatype type, MPI_Op op, int *result)
 {
     gw_mpi_context *context = NULL;
     int size = 1;
-    gw_mpi_reason reason = gw_mpi_ask_passes(ask, type, op);
+    gw_mpi_reason reason = gw_mpi_args_pass(args, type, op);
     if (reason != GW_MPI_REASONS) {
         return reason;
     }
-    if (PMPI_Comm_size(ask->comm, &size) != MPI_SUCCESS || size == 1) {
+    if (PMPI_Comm_size(args->comm, &size) != MPI_SUCCESS || size == 1) {
         return GW_MPI_PASSED_COMM;
     }
-    if ((uint64_t)ask->count > GW_MPI_VALUES_MAX / (uint64_t)size) {
+    if ((uint64_t)args->count > GW_MPI_VALUES_MAX / (uint64_t)size) {
         return GW_MPI_PASSED_ABOVE;
     }
     *result = MPI_SUCCESS;
-    reason = gw_mpi_ask_compare(ask, size, &context, result);
+    reason = gw_mpi_args_compare(args, size, &context, result);
     if (*result == MPI_SUCCESS && reason == GW_MPI_REASONS) {
-        *result = gw_mpi_ask_start(ask, context);
+        *result = gw_mpi_args_start(args, context);
     }
     return *result == MPI_SUCCESS ? reason : GW_MPI_REASONS;
 }
 
 /* 0: the call passes on to MPI. */
-static int gw_mpi_take(const gw_mpi_ask *ask, MPI_Datatype type, MPI_Op op, int *result)
+static int gw_mpi_take(const gw_mpi_args *args, MPI_Datatype type, MPI_Op op, int *result)
 {
-    const gw_mpi_reason reason = gw_mpi_ask_answer(ask, type, op, result);
+    const gw_mpi_reason reason = gw_mpi_ask_answer(args, type, op, result);
     if (reason != GW_MPI_REASONS) {
         (void)atomic_fetch_add_explicit(&gw_mpi_passed[reason], 1, memory_order_relaxed);
-        if (ask->request == NULL) {
-            gw_mpi_drain(ask->comm);
+        if (args->request == NULL) {
+            gw_mpi_drain(args->comm);
         }
     }
     return reason == GW_MPI_REASONS;
@@ -169,9 +169,9 @@ static int gw_mpi_take(const gw_mpi_ask *ask, MPI_Datatype type, MPI_Op op, int 
     GW_MPI_ENTRY(Allreduce##suffix, (const void *sendbuf, void *recvbuf, count_type count,                   \
                                      MPI_Datatype datatype, MPI_Op op, MPI_Comm comm))                       \
     {                                                                                                        \
-        const gw_mpi_ask ask = {.sendbuf = sendbuf, .recvbuf = recvbuf, .count = count, .comm = comm};       \
+        const gw_mpi_args args = {.sendbuf = sendbuf, .recvbuf = recvbuf, .count = count, .comm = comm};     \
         int result;                                                                                          \
-        return gw_mpi_take(&ask, datatype, op, &result)                                                      \
+        return gw_mpi_take(&args, datatype, op, &result)                                                     \
                    ? result                                                                                  \
                    : PMPI_Allreduce##suffix(sendbuf, recvbuf, count, datatype, op, comm);                    \
     }                                                                                                        \
@@ -179,23 +179,23 @@ static int gw_mpi_take(const gw_mpi_ask *ask, MPI_Datatype type, MPI_Op op, int 
                  (const void *sendbuf, void *recvbuf, count_type count, MPI_Datatype datatype, MPI_Op op,    \
                   MPI_Comm comm, MPI_Request *request))                                                      \
     {                                                                                                        \
-        const gw_mpi_ask ask = {                                                                             \
+        const gw_mpi_args args = {                                                                           \
             .sendbuf = sendbuf, .recvbuf = recvbuf, .count = count, .comm = comm, .request = request};       \
         int result;                                                                                          \
-        return request != NULL && gw_mpi_take(&ask, datatype, op, &result)                                   \
+        return request != NULL && gw_mpi_take(&args, datatype, op, &result)                                  \
                    ? result                                                                                  \
                    : PMPI_Iallreduce##suffix(sendbuf, recvbuf, count, datatype, op, comm, request);          \
     }                                                                                                        \
     GW_MPI_ENTRY(Reduce_scatter_block##suffix, (const void *sendbuf, void *recvbuf, count_type recvcount,    \
                                                 MPI_Datatype datatype, MPI_Op op, MPI_Comm comm))            \
     {                                                                                                        \
-        const gw_mpi_ask ask = {.sendbuf = sendbuf,                                                          \
-                                .recvbuf = recvbuf,                                                          \
-                                .count = recvcount,                                                          \
-                                .comm = comm,                                                                \
-                                .kind = GW_MPI_REDUCE_SCATTER};                                              \
+        const gw_mpi_args args = {.sendbuf = sendbuf,                                                        \
+                                  .recvbuf = recvbuf,                                                        \
+                                  .count = recvcount,                                                        \
+                                  .comm = comm,                                                              \
+                                  .kind = GW_MPI_REDUCE_SCATTER};                                            \
         int result;                                                                                          \
-        return gw_mpi_take(&ask, datatype, op, &result)                                                      \
+        return gw_mpi_take(&args, datatype, op, &result)                                                     \
                    ? result                                                                                  \
                    : PMPI_Reduce_scatter_block##suffix(sendbuf, recvbuf, recvcount, datatype, op, comm);     \
     }
@@ -217,7 +217,7 @@ static int gw_mpi_begin_together(void)
     const int status = gw_mpi_transport_open();
     gw_mpi_presence_unwatch();
     if (status != MPI_SUCCESS) {
-        gw_mpi_say("MPI has no communicator for its messages: nothing is compressed");
+        gw_mpi_log_write("MPI has no communicator for its messages: nothing is compressed");
     }
     return status == MPI_SUCCESS;
 }
@@ -239,7 +239,7 @@ void gw_mpi_begin(int provided)
         (void)PMPI_Allreduce(MPI_IN_PLACE, &can, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
         atomic_store(&gw_mpi_nonblocking, can);
         if (!can && gw_mpi_settings.progress == GW_MPI_PROGRESS_THREAD) {
-            gw_mpi_say("no MPI_THREAD_MULTIPLE on all ranks: MPI_Iallreduce is not compressed");
+            gw_mpi_log_write("no MPI_THREAD_MULTIPLE on all ranks: MPI_Iallreduce is not compressed");
         }
     }
 }
@@ -303,72 +303,72 @@ GW_MPI_ENTRY(Finalize, (void))
 /* ------------ plain functions ------------ */
 
 /* One rank, or an intercommunicator: nothing to compress. */
-static int gw_mpi_plain(const gw_mpi_ask *ask)
+static int gw_mpi_plain(const gw_mpi_args *args)
 {
-    if (ask->count > INT32_MAX) {
-        return gw_mpi_error_raise(ask->comm, MPI_ERR_COUNT);
+    if (args->count > INT32_MAX) {
+        return gw_mpi_error_raise(args->comm, MPI_ERR_COUNT);
     }
-    const int count = (int)ask->count;
-    if (ask->kind == GW_MPI_REDUCE_SCATTER) {
-        return PMPI_Reduce_scatter_block(ask->sendbuf, ask->recvbuf, count, MPI_FLOAT, MPI_SUM, ask->comm);
+    const int count = (int)args->count;
+    if (args->kind == GW_MPI_REDUCE_SCATTER) {
+        return PMPI_Reduce_scatter_block(args->sendbuf, args->recvbuf, count, MPI_FLOAT, MPI_SUM, args->comm);
     }
-    if (ask->request != NULL) {
-        return PMPI_Iallreduce(ask->sendbuf, ask->recvbuf, count, MPI_FLOAT, MPI_SUM, ask->comm,
-                               ask->request);
+    if (args->request != NULL) {
+        return PMPI_Iallreduce(args->sendbuf, args->recvbuf, count, MPI_FLOAT, MPI_SUM, args->comm,
+                               args->request);
     }
-    return PMPI_Allreduce(ask->sendbuf, ask->recvbuf, count, MPI_FLOAT, MPI_SUM, ask->comm);
+    return PMPI_Allreduce(args->sendbuf, args->recvbuf, count, MPI_FLOAT, MPI_SUM, args->comm);
 }
 
-static int gw_mpi_ask_plainly(const gw_mpi_ask *ask)
+static int gw_mpi_call_direct(const gw_mpi_args *args)
 {
     gw_mpi_config_load();
-    if (ask->options != NULL && !gw_mpi_options_valid(ask->options)) {
-        return gw_mpi_error_raise(ask->comm, MPI_ERR_ARG);
+    if (args->options != NULL && !gw_mpi_options_valid(args->options)) {
+        return gw_mpi_error_raise(args->comm, MPI_ERR_ARG);
     }
-    gw_mpi_context *context = gw_mpi_context_get(ask->comm);
-    if (context == NULL || (ask->request != NULL && !atomic_load(&gw_mpi_nonblocking))) {
-        return gw_mpi_plain(ask);
+    gw_mpi_context *context = gw_mpi_context_get(args->comm);
+    if (context == NULL || (args->request != NULL && !atomic_load(&gw_mpi_nonblocking))) {
+        return gw_mpi_plain(args);
     }
     const int size = context->size;
-    if (ask->count < 0 || (uint64_t)ask->count > GW_MPI_VALUES_MAX / (uint64_t)size) {
-        return gw_mpi_error_raise(ask->comm, MPI_ERR_COUNT);
+    if (args->count < 0 || (uint64_t)args->count > GW_MPI_VALUES_MAX / (uint64_t)size) {
+        return gw_mpi_error_raise(args->comm, MPI_ERR_COUNT);
     }
-    if (ask->count == 0) {
-        return gw_mpi_plain(ask);
+    if (args->count == 0) {
+        return gw_mpi_plain(args);
     }
-    return gw_mpi_ask_start(ask, context);
+    return gw_mpi_args_start(args, context);
 }
 
 int gw_mpi_allreduce(const float *sendbuf, float *recvbuf, int64_t count, MPI_Comm comm,
                      const gw_mpi_options *options)
 {
-    const gw_mpi_ask ask = {
+    const gw_mpi_args args = {
         .sendbuf = sendbuf, .recvbuf = recvbuf, .count = count, .comm = comm, .options = options};
-    return gw_mpi_ask_plainly(&ask);
+    return gw_mpi_call_direct(&args);
 }
 
 int gw_mpi_iallreduce(const float *sendbuf, float *recvbuf, int64_t count, MPI_Comm comm,
                       const gw_mpi_options *options, MPI_Request *request)
 {
-    const gw_mpi_ask ask = {.sendbuf = sendbuf,
-                            .recvbuf = recvbuf,
-                            .count = count,
-                            .comm = comm,
-                            .options = options,
-                            .request = request};
-    return request == NULL ? gw_mpi_error_raise(comm, MPI_ERR_ARG) : gw_mpi_ask_plainly(&ask);
+    const gw_mpi_args args = {.sendbuf = sendbuf,
+                              .recvbuf = recvbuf,
+                              .count = count,
+                              .comm = comm,
+                              .options = options,
+                              .request = request};
+    return request == NULL ? gw_mpi_error_raise(comm, MPI_ERR_ARG) : gw_mpi_call_direct(&args);
 }
 
 int gw_mpi_reduce_scatter_block(const float *sendbuf, float *recvbuf, int64_t count, MPI_Comm comm,
                                 const gw_mpi_options *options)
 {
-    const gw_mpi_ask ask = {.sendbuf = sendbuf,
-                            .recvbuf = recvbuf,
-                            .count = count,
-                            .comm = comm,
-                            .kind = GW_MPI_REDUCE_SCATTER,
-                            .options = options};
-    return gw_mpi_ask_plainly(&ask);
+    const gw_mpi_args args = {.sendbuf = sendbuf,
+                              .recvbuf = recvbuf,
+                              .count = count,
+                              .comm = comm,
+                              .kind = GW_MPI_REDUCE_SCATTER,
+                              .options = options};
+    return gw_mpi_call_direct(&args);
 }
 
 int gw_mpi_threshold(MPI_Comm comm, uint64_t *threshold_size)

@@ -187,8 +187,9 @@ static void gw_mpi_config_read(void)
     config->progress = gw_mpi_read_name("PROGRESS", progress);
     gw_mpi_check(target, gw_mpi_options_valid(&config->options));
     if (gw_mpi_bad != NULL) {
-        gw_mpi_say("GRADWIRE_MPI%s%s has a value that is not valid (docs/mpi.md): nothing is compressed",
-                   gw_mpi_bad[0] == '\0' ? "" : "_", gw_mpi_bad);
+        gw_mpi_log_write(
+            "GRADWIRE_MPI%s%s has a value that is not valid (docs/mpi.md): nothing is compressed",
+            gw_mpi_bad[0] == '\0' ? "" : "_", gw_mpi_bad);
         config->enabled = 0;
     }
     const char *log = gw_mpi_variable("LOG");
@@ -235,7 +236,7 @@ void gw_mpi_config_notice(void)
     } else {
         (void)snprintf(from, sizeof(from), "of %" PRIu64 " bytes and more", size);
     }
-    gw_mpi_say(
+    gw_mpi_log_write(
         "sums of MPI_FLOAT %s are rounded %s%s (GRADWIRE_MPI=off turns it off, GRADWIRE_MPI_NOTICE=off "
         "this line; docs/mpi.md)",
         from, what, gw_mpi_settings.exact ? "; integers and parts that do not overlap are not" : "");

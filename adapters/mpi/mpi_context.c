@@ -91,7 +91,7 @@ void gw_mpi_context_hold(gw_mpi_context *context)
 }
 
 /* Communicator to raise errors of requests on that outlive theirs: none if that returned errors. */
-static MPI_Comm gw_mpi_context_heir(MPI_Comm comm)
+static MPI_Comm gw_mpi_context_successor(MPI_Comm comm)
 {
     MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
     if (PMPI_Comm_get_errhandler(comm, &handler) != MPI_SUCCESS || handler == MPI_ERRORS_ARE_FATAL) {
@@ -110,7 +110,7 @@ static int gw_mpi_context_deleted(MPI_Comm comm, int keyval, void *value, void *
     (void)keyval;
     (void)extra;
     gw_mpi_context *context = value;
-    context->user = gw_mpi_context_heir(comm);
+    context->user = gw_mpi_context_successor(comm);
     gw_mpi_context_unlink(context);
     gw_mpi_context_release(context);
     return MPI_SUCCESS;
@@ -230,7 +230,7 @@ static void gw_mpi_context_look(gw_mpi_context *context)
     }
     for (int r = 0; r < context->size && complete && context->failed == GW_OK; r++) {
         if (context->numbers[r] == GW_MPI_NUMBER_NONE) {
-            gw_mpi_say(
+            gw_mpi_log_write(
                 "rank %d of a communicator has sums on %u others, which is as many as MPI's tags can tell "
                 "apart: its sums fail; GRADWIRE_MPI=off leaves all to MPI",
                 r, (unsigned)gw_mpi_transport_numbers());

@@ -61,11 +61,12 @@ static void gw_mpi_entries_refuse(char *version)
         *tab = ' ';
     }
     if (gw_mpi_is_first()) {
-        gw_mpi_say("this library is for %s, and the program runs with %.80s: nothing is compressed; load %s",
-                   GW_MPI_IS_OPENMPI ? "Open MPI" : "MPICH", version,
-                   !gw_mpi_version_has(version, GW_MPI_IS_OPENMPI ? gw_mpi_mpich : gw_mpi_openmpi) ? "none"
-                   : GW_MPI_IS_OPENMPI ? "libgradwire_mpich.so"
-                                       : "libgradwire_ompi.so");
+        gw_mpi_log_write(
+            "this library is for %s, and the program runs with %.80s: nothing is compressed; load %s",
+            GW_MPI_IS_OPENMPI ? "Open MPI" : "MPICH", version,
+            !gw_mpi_version_has(version, GW_MPI_IS_OPENMPI ? gw_mpi_mpich : gw_mpi_openmpi) ? "none"
+            : GW_MPI_IS_OPENMPI ? "libgradwire_mpich.so"
+                                : "libgradwire_ompi.so");
     }
     for (gw_mpi_entry *entry = __start_gw_mpi_entries; entry != __stop_gw_mpi_entries; entry++) {
         void *next = dlsym(RTLD_NEXT, entry->name);
@@ -82,7 +83,7 @@ void gw_mpi_entries_warn(void)
     const int by_openmpi = getenv("OMPI_COMM_WORLD_RANK") != NULL;
     const int by_hydra = getenv("MPI_LOCALNRANKS") != NULL;
     if (by_openmpi != by_hydra && by_hydra == GW_MPI_IS_OPENMPI && gw_mpi_is_first()) {
-        gw_mpi_say(
+        gw_mpi_log_write(
             "this library is for %s, and the job was started by %s: if the program's MPI is that one, load "
             "libgradwire_%s.so",
             GW_MPI_IS_OPENMPI ? "Open MPI" : "MPICH", by_hydra ? "MPICH" : "Open MPI",

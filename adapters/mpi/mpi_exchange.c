@@ -89,12 +89,12 @@ static void gw_mpi_exchange_codec(const gw_mpi_options *options, gw_gcomp_option
     codec->checksum = 1;
     codec->cap = UINT32_MAX;
     if (options->mode == GW_MPI_CONSTANT) {
-        codec->levels = GW_GCOMP_DERIVED;
+        codec->quantum_mode = GW_GCOMP_DERIVED;
         codec->quantum = gw_gcomp_quantum_of_drop(options->constant_drop);
         codec->strict = options->constant_drop == 0;
     } else {
-        codec->levels = GW_GCOMP_CARRIED;
-        codec->deep_cut = 1;
+        codec->quantum_mode = GW_GCOMP_CARRIED;
+        codec->dead_zone = 1;
         codec->quantum = gw_gcomp_quantum_of_nmse(options->target_nmse);
     }
 }
@@ -168,7 +168,7 @@ static void *gw_mpi_exchange_create(gw_mpi_operation *operation)
     const gw_status status = gw_mpi_exchange_open(exchange);
     if (status != GW_OK) {
         /* All ranks have the same call, so all of them stop here: nothing is left but the vote */
-        gw_mpi_operation_blame(operation, status);
+        gw_mpi_operation_fail(operation, status);
         return exchange;
     }
     gw_exchange_info_get(exchange->exchange, &exchange->info);
@@ -202,7 +202,7 @@ static void gw_mpi_exchange_start(gw_mpi_exchange *exchange)
     };
     exchange->started = 1;
     if (gw_exchange_start(exchange->exchange, &run) != GW_OK) {
-        gw_mpi_say("send and receive buffers of a sum overlap in part");
+        gw_mpi_log_write("send and receive buffers of a sum overlap in part");
         (void)PMPI_Abort(MPI_COMM_WORLD, 1);
     }
 }
@@ -335,7 +335,7 @@ static void gw_mpi_exchange_received(gw_mpi_exchange *exchange, const gw_mpi_slo
 #endif
     if (gw_exchange_receive(exchange->exchange, slot->piece, (uint32_t)slot->peer, slot->block->data,
                             slot->block->size) != GW_OK) {
-        gw_mpi_say("rank %d of a communicator sent a message before its time", slot->peer);
+        gw_mpi_log_write("rank %d of a communicator sent a message before its time", slot->peer);
         (void)PMPI_Abort(MPI_COMM_WORLD, 1);
     }
 }

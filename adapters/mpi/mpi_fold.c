@@ -16,8 +16,8 @@ struct gw_mpi_fold {
     gw_mpi_terms terms;
     int stage, failed;
     uint64_t own_len;
-    gw_mpi_block *heard;   /* the own part of all other ranks, in their order */
-    MPI_Request *requests; /* [2 * rank]: to send, [2 * rank + 1]: to receive */
+    gw_mpi_block *received; /* the own part of all other ranks, in their order */
+    MPI_Request *requests;  /* [2 * rank]: to send, [2 * rank + 1]: to receive */
 };
 
 /* ------------ parts ------------ */
@@ -40,10 +40,10 @@ static void *gw_mpi_fold_at(const gw_mpi_fold *fold, int rank)
 }
 
 /* What rank's part has from this one on: index of it among the others. */
-static void *gw_mpi_fold_heard(const gw_mpi_fold *fold, int rank)
+static void *gw_mpi_fold_received(const gw_mpi_fold *fold, int rank)
 {
     const uint64_t index = (uint64_t)(rank - (rank > fold->operation->context->rank));
-    return fold->heard->data + index * fold->own_len * (fold->terms.bits / 8);
+    return fold->received->data + index * fold->own_len * (fold->terms.bits / 8);
 }
 
 static MPI_Datatype gw_mpi_fold_type(const gw_mpi_fold *fold)
@@ -62,7 +62,7 @@ static void gw_mpi_fold_post(gw_mpi_fold *fold, int rank, int gathers)
         .message = gathers ? fold->terms.gather : fold->terms.scatter,
     };
     const int sender = gathers ? own : rank, receiver = gathers ? rank : own;
-    parcel.data = gathers ? gw_mpi_fold_at(fold, rank) : gw_mpi_fold_heard(fold, rank);
+    parcel.data = gathers ? gw_mpi_fold_at(fold, rank) : gw_mpi_fold_received(fold, rank);
     parcel.count = (int)gw_mpi_fold_len(fold, receiver);
     if (parcel.count > 0) {
         fold->failed |=
@@ -103,7 +103,7 @@ gw_mpi_fold *gw_mpi_fold_start(gw_mpi_operation *operation, const gw_mpi_terms *
     fold->operation = operation;
     fold->terms = *terms;
     fold->own_len = gw_mpi_fold_len(fold, context->rank);
-    fold->heard = gw_mpi_block_take(fold->own_len * (terms->bits / 8) * (uint64_t)(context->size - 1));
+    fold->received = gw_mpi_block_take(fold->own_len * (terms->bits / 8) * (uint64_t)(context->size - 1));
     fold->requests = gw_mpi_allocate((size_t)context->size * 2, sizeof(MPI_Request));
     for (int i = 0; i < 2 * context->size; i++) {
         fold->requests[i] = MPI_REQUEST_NULL;
@@ -119,7 +119,7 @@ int gw_mpi_fold_test(gw_mpi_fold *fold, int may_gather)
         for (int rank = 0; rank < context->size && !fold->failed; rank++) {
             if (rank != context->rank) {
                 const int status = PMPI_Reduce_local(
-                    gw_mpi_fold_heard(fold, rank), gw_mpi_fold_at(fold, context->rank), (int)fold->own_len,
+                    gw_mpi_fold_received(fold, rank), gw_mpi_fold_at(fold, context->rank), (int)fold->own_len,
                     gw_mpi_fold_type(fold), fold->terms.maximum ? MPI_MAX : MPI_SUM);
                 gw_mpi_operation_mpi_error(fold->operation, status);
             }
@@ -147,7 +147,7 @@ void gw_mpi_fold_free(gw_mpi_fold *fold)
     if (fold == NULL || fold->failed) {
         return;
     }
-    gw_mpi_block_release(fold->heard);
+    gw_mpi_block_release(fold->received);
     free(fold->requests);
     free(fold);
 }

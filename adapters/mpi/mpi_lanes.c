@@ -67,7 +67,7 @@ static void *gw_mpi_lanes_create(gw_mpi_operation *operation)
     const gw_status status = gw_mpi_lanes_handle(&call->options, ranks, &lanes->thc);
     if (status != GW_OK) {
         /* As in the other engine: all ranks stop here */
-        gw_mpi_operation_blame(operation, status);
+        gw_mpi_operation_fail(operation, status);
         lanes->maxima_there = 1;
         return lanes;
     }
@@ -250,7 +250,7 @@ static void gw_mpi_lanes_run(gw_runtime_task *task, const gw_workspace *workspac
     }
     (void)pthread_mutex_lock(&operation->lock);
     if (status != GW_OK) {
-        gw_mpi_operation_blame(operation, status);
+        gw_mpi_operation_fail(operation, status);
     }
     lanes->norms_left -= at->kind == TASK_NORMS;
     lanes->decodes_left -= at->kind == TASK_VALUES;

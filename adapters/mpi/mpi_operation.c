@@ -39,7 +39,7 @@ static void gw_mpi_operation_release(gw_mpi_operation *operation, int pins, int 
 static int gw_mpi_request_query(void *extra, MPI_Status *status)
 {
     gw_mpi_operation *operation = extra;
-    atomic_store(&operation->told, 1);
+    atomic_store(&operation->reported, 1);
     gw_mpi_outcome_tell(operation);
     (void)PMPI_Status_set_elements(status, MPI_BYTE, 0);
     (void)PMPI_Status_set_cancelled(status, 0);
@@ -57,7 +57,7 @@ static void gw_mpi_operation_part(gw_mpi_operation *operation, int freed, int en
     operation->ended |= ended;
     const int last = operation->freed && operation->ended;
     (void)pthread_mutex_unlock(&gw_mpi_list_lock);
-    if (last && !atomic_load(&operation->told)) {
+    if (last && !atomic_load(&operation->reported)) {
         gw_mpi_outcome_tell(operation);
     }
 }
@@ -115,7 +115,7 @@ gw_mpi_operation *gw_mpi_operation_start(gw_mpi_context *context, const gw_mpi_c
     operation->mpi_error = MPI_SUCCESS;
     (void)pthread_mutex_init(&operation->lock, NULL);
     atomic_init(&operation->done, 0);
-    atomic_init(&operation->told, 0);
+    atomic_init(&operation->reported, 0);
     if (request != NULL) {
         operation->generalized = 1;
         (void)atomic_fetch_add(&gw_mpi_requests, 1);
@@ -200,7 +200,7 @@ static int gw_mpi_operation_open(gw_mpi_operation *operation, int *ended)
     }
     const int ready = gw_mpi_context_ready(context);
     if (ready < 0) {
-        gw_mpi_operation_blame(operation, context->failed);
+        gw_mpi_operation_fail(operation, context->failed);
         operation->worst = operation->word;
         *ended = gw_mpi_sample_test(operation->sample);
     }

@@ -63,11 +63,11 @@ struct gw_mpi_operation {
     gw_mpi_sample *sample;
     uint64_t start_ns, wire_values, wire_size;
     atomic_int done;
-    int pins;        /* guarded by the lock of the list, as are the following */
-    int released;    /* known only to threads that hold a pin */
-    int freed;       /* its request is */
-    int ended;       /* its request is complete */
-    atomic_int told; /* a call of the program has seen the outcome */
+    int pins;            /* guarded by the lock of the list, as are the following */
+    int released;        /* known only to threads that hold a pin */
+    int freed;           /* its request is */
+    int ended;           /* its request is complete */
+    atomic_int reported; /* a call of the program has seen the outcome */
     int generalized;
     MPI_Request request;
 };
@@ -77,7 +77,7 @@ struct gw_mpi_operation {
 /* Record the worst of an operation's failures: a word of collective.h, a status, an error of MPI. Hold the
  * lock. */
 void gw_mpi_operation_word(gw_mpi_operation *operation, uint64_t word);
-void gw_mpi_operation_blame(gw_mpi_operation *operation, gw_status status);
+void gw_mpi_operation_fail(gw_mpi_operation *operation, gw_status status);
 void gw_mpi_operation_mpi_error(gw_mpi_operation *operation, int error);
 
 /* Requests of failed operations that this thread has completed inside the last MPI call. */

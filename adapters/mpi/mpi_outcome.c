@@ -17,12 +17,12 @@ static int gw_mpi_codes[256]; /* by status; 0: not made yet */
 
 int gw_mpi_error_code(uint64_t word)
 {
-    gw_collective_blame blame;
-    gw_collective_word_read(word, &blame);
-    if (blame.status == GW_OK) {
+    gw_collective_failure failure;
+    gw_collective_word_read(word, &failure);
+    if (failure.status == GW_OK) {
         return MPI_SUCCESS;
     }
-    const unsigned status = (unsigned)blame.status & 255u;
+    const unsigned status = (unsigned)failure.status & 255u;
     (void)pthread_mutex_lock(&gw_mpi_codes_lock);
     if (gw_mpi_class == 0) {
         (void)PMPI_Add_error_class(&gw_mpi_class);
@@ -31,7 +31,7 @@ int gw_mpi_error_code(uint64_t word)
     if (gw_mpi_codes[status] == 0) {
         char text[MPI_MAX_ERROR_STRING];
         (void)snprintf(text, sizeof(text), "gradwire: a compressed collective failed on all ranks: %s",
-                       gw_status_message(blame.status));
+                       gw_status_message(failure.status));
         (void)PMPI_Add_error_code(gw_mpi_class, &gw_mpi_codes[status]);
         (void)PMPI_Add_error_string(gw_mpi_codes[status], text);
     }
@@ -53,10 +53,10 @@ void gw_mpi_operation_word(gw_mpi_operation *operation, uint64_t word)
     operation->word = word > operation->word ? word : operation->word;
 }
 
-void gw_mpi_operation_blame(gw_mpi_operation *operation, gw_status status)
+void gw_mpi_operation_fail(gw_mpi_operation *operation, gw_status status)
 {
-    const gw_collective_blame blame = {.status = status, .rank = (uint32_t)operation->context->rank};
-    gw_mpi_operation_word(operation, gw_collective_word(&blame));
+    const gw_collective_failure failure = {.status = status, .rank = (uint32_t)operation->context->rank};
+    gw_mpi_operation_word(operation, gw_collective_word_write(&failure));
 }
 
 void gw_mpi_operation_mpi_error(gw_mpi_operation *operation, int error)
@@ -67,7 +67,7 @@ void gw_mpi_operation_mpi_error(gw_mpi_operation *operation, int error)
     if (operation->mpi_error == MPI_SUCCESS) {
         operation->mpi_error = error;
     }
-    gw_mpi_operation_blame(operation, GW_ERR_DEVICE);
+    gw_mpi_operation_fail(operation, GW_ERR_DEVICE);
 }
 
 void gw_mpi_outcome_tell(const gw_mpi_operation *operation)

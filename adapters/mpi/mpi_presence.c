@@ -166,7 +166,7 @@ static void gw_mpi_presence_tell(const uint8_t *there, int size, int missing)
             }
         }
     }
-    gw_mpi_say(
+    gw_mpi_log_write(
         "no answer from rank%s %s: the library is not loaded there, so nothing is compressed; load it on "
         "all ranks, or on none",
         missing > 1 ? "s" : "", list);
@@ -228,9 +228,10 @@ static void *gw_mpi_watch(void *unused)
         status = pthread_cond_timedwait(&gw_mpi_watch_done, &gw_mpi_watch_lock, &until);
     }
     if (!gw_mpi_watch_ends) {
-        gw_mpi_say("no answer from some rank for %d s in MPI_Init: is the library loaded on all of them? "
-                   "Waiting (docs/mpi.md)",
-                   GW_MPI_WAIT_S);
+        gw_mpi_log_write(
+            "no answer from some rank for %d s in MPI_Init: is the library loaded on all of them? "
+            "Waiting (docs/mpi.md)",
+            GW_MPI_WAIT_S);
     }
     (void)pthread_mutex_unlock(&gw_mpi_watch_lock);
     return NULL;

@@ -23,7 +23,7 @@ static gw_runtime *gw_mpi_runtime_open(void)
         gw_mpi_out_of_memory();
     }
     if (gw_runtime_thread_count(runtime) != gw_mpi_config_threads() - 1) {
-        gw_mpi_say("cannot start a thread; going on with fewer");
+        gw_mpi_log_write("cannot start a thread; going on with fewer");
     }
     return runtime;
 }

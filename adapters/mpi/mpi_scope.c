@@ -48,7 +48,7 @@ static int gw_mpi_scope_of_info(MPI_Info info)
         return SCOPE_UNSAID;
     }
     if (strcmp(text, "off") != 0 && strcmp(text, "on") != 0) {
-        gw_mpi_say("the info key gradwire is `%s`, and may be `on` or `off`: taken for `off`", text);
+        gw_mpi_log_write("the info key gradwire is `%s`, and may be `on` or `off`: taken for `off`", text);
     }
     return strcmp(text, "on") == 0 ? SCOPE_ON : SCOPE_OFF;
 }

@@ -289,9 +289,9 @@ static void gw_mpi_statistics_why(int rank)
                                    all[i], reasons[i]);
         }
     }
-    gw_mpi_say("nothing was compressed%s", at > 0 ? line
-                                                  : ": no MPI_Allreduce, MPI_Iallreduce or "
-                                                    "MPI_Reduce_scatter_block was seen");
+    gw_mpi_log_write("nothing was compressed%s", at > 0 ? line
+                                                        : ": no MPI_Allreduce, MPI_Iallreduce or "
+                                                          "MPI_Reduce_scatter_block was seen");
 }
 
 /* ------------ counters ------------ */
@@ -343,7 +343,7 @@ void gw_mpi_statistics_log(void)
     if (rank == 0) {
         file = strcmp(log, "stderr") == 0 ? stderr : fopen(log, "w");
         if (file == NULL) {
-            gw_mpi_say("cannot write %s: %s", log, strerror(errno));
+            gw_mpi_log_write("cannot write %s: %s", log, strerror(errno));
         } else {
             (void)fprintf(file,
                           "rank\toperations\tfailures\tpassed\tvalues\twire_bytes\tbits_a_value\tencode_ms\t"

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-void gw_mpi_say(const char *format, ...)
+void gw_mpi_log_write(const char *format, ...)
 {
     char line[512];
     va_list arguments;
@@ -38,7 +38,7 @@ uint64_t gw_mpi_codec_ns(void)
 
 _Noreturn void gw_mpi_out_of_memory(void)
 {
-    gw_mpi_say("out of memory");
+    gw_mpi_log_write("out of memory");
     (void)PMPI_Abort(MPI_COMM_WORLD, 1);
     abort();
 }

@@ -14,7 +14,7 @@
 #include "gradwire/gradwire.h"
 
 /* A line on stderr. */
-void gw_mpi_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void gw_mpi_log_write(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 uint64_t gw_mpi_now_ns(void);
 /* Time that the calling thread had a processor: ranks may share cores. */

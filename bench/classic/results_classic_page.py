@@ -62,7 +62,7 @@ right in the mean: over n ranks it falls by n, and that of biased codecs does no
 ## Error
 
 QSGD in blocks of 512 and TERNGRAD by block length, both with masks; other codings below. ONEBIT by length of a column
-(0: one). GCOMP: derived, stochastic, deep cut, preset small, by tolerance and noise limit; carried frames by target
+(0: one). GCOMP: derived, stochastic, dead zone, preset small, by tolerance and noise limit; carried frames by target
 NMSE.
 
 {errors}

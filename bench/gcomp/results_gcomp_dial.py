@@ -21,7 +21,7 @@ from result_pages import RESULTS, Axes, curve, dots, marker, show, svg_head, tab
 
 COLUMNS = ("snapshot", "codec", "setting", "bits", "nmse", "nmse_median", "v_mean", "v_total")
 
-# Most bits a value that derived, stochastic frames with deep cuts (preset small) may need.
+# Most bits a value that derived, stochastic frames with dead zones (preset small) may need.
 GOALS = {
     "resnet50-sgdm-step0400": {"t=23": 9.8, "t=16": 4.5, "t=14": 3.15, "t=12": 1.95, "t=10": 1.15, "t=8": 0.7},
     "resnet50-adamw-step0400": {"t=23": 9.7, "t=16": 4.35, "t=14": 2.95, "t=12": 1.8, "t=10": 1.0, "t=8": 0.6}
@@ -140,7 +140,7 @@ def no_cut_table(data):
                 cells += [f"{row['bits']:.2f}", show(row["nmse"]), show(row["nmse_median"])]
             rows.append(cells)
     head = ["snapshot", "t"]
-    for name in ("deep cut", "no deep cut", "explicit"):
+    for name in ("dead zone", "no dead zone", "explicit"):
         head += [f"{name}: bits", "NMSE", "per tensor"]
     return table(head, rows)
 
@@ -205,9 +205,9 @@ def peer_table(data, snapshot):
 # ---- plot -----------------------------------------------------------------------------------------------------------
 
 LINES = (  # codec, start of its settings, label, color, dash
-    ("derived", "t", "derived, by tolerance, deep cut", "#0b6e75", ""),
-    ("derived", "alpha", "derived, by noise limit, deep cut", "#d1492e", ""),
-    ("derived no cut", "", "derived, no deep cut", "#0b6e75", "2 3"),
+    ("derived", "t", "derived, by tolerance, dead zone", "#0b6e75", ""),
+    ("derived", "alpha", "derived, by noise limit, dead zone", "#d1492e", ""),
+    ("derived no cut", "", "derived, no dead zone", "#0b6e75", "2 3"),
     ("carried map", "block=9 ", "carried, quanta from the map, t = 10..14", "#d63c9f", ""),
     ("carried stochastic", "", "carried, target NMSE, stochastic", "#7b3fa0", ""),
     ("carried nearest", "", "carried, target NMSE, nearest", "#7b3fa0", "2 3"),
@@ -309,7 +309,7 @@ said, chunks of 2^14 values, one encode and decode.
   12 and less below: 7.4 to 10.0 bits at t = 23, 2.7 to 3.0 at t = 14, 0.9 to 1.1 at t = 10, 0.5 to 0.6 at t = 8.
   Preset fast needs up to 4 % more with a tolerance (less than small below t = 12 at times: its tables are fewer)
   and 2 to 6 % more with a noise limit.
-- **The deep cut is what leads below 3 bits.** Without it every value keeps sign and exponent: at t = 8 that is 2.6 to
+- **The dead zone is what leads below 3 bits.** Without it every value keeps sign and exponent: at t = 8 that is 2.6 to
   4.0 bits, with it 0.5 to 0.6. The error is then larger, too; at t = 23 it makes no difference. Explicit frames stay
   above 5 bits.
 - **The tolerance does not promise an NMSE.** Its quanta follow parameters, not gradients. Where gradients are small
@@ -346,18 +346,18 @@ said, chunks of 2^14 values, one encode and decode.
 
 ## Tolerance and noise limit
 
-Derived, stochastic, deep cut, preset small. *(at most)*: the goal that was set. *of fp32*, *of bf16*: share of the
+Derived, stochastic, dead zone, preset small. *(at most)*: the goal that was set. *of fp32*, *of bf16*: share of the
 bytes.
 
 {dial}
-## Without deep cut, and explicit
+## Without dead zone, and explicit
 
 Stochastic, preset small, by tolerance. Explicit frames cut in steps of 6 bits.
 
 {no_cut}
 ## Carried frames at the error of integer blocks
 
-The target NMSE of carried frames (blocks of 2^9, preset small, deep cut) is searched until the error over the
+The target NMSE of carried frames (blocks of 2^9, preset small, dead zone) is searched until the error over the
 snapshot is at most that of int8 or int4 in blocks of 256 scaled by their largest value, rounded to nearest, 8.125 and
 4.125 bits. *per tensor* and *of v, mean* are those of the peer and of carried, nearest.
 

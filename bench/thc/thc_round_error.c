@@ -294,14 +294,14 @@ static void gradients(int count, char **paths)
         const char *name = strrchr(paths[file], '/');
         for (int noisy = 0; noisy < 2; noisy++) {
             for (unsigned w = 0; w < 6; w++) {
-                gw_thc_plan plan;
+                gw_thc_design design;
                 setup s = {4, 31, 0, workers[w], NORM_PER_BLOCK, 0, 1};
                 double noise = noisy ? 2.0 : 0.0, one = -1, shared = -1, own = -1, tern = -1, top = -1;
                 const gw_thc_goal goal = {4, workers[w] <= 8 ? workers[w] : 8, 0, 0};
-                if (gw_thc_plan_make(&plan, &goal, NULL) != GW_OK) {
+                if (gw_thc_design_make(&design, &goal, NULL) != GW_OK) {
                     exit(2);
                 }
-                s.p = plan.p;
+                s.p = design.p;
                 double thc = round_error(&s, x, len, noise);
                 setup single = s;
                 single.norms = NORM_ONE;

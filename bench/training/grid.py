@@ -93,8 +93,8 @@ def curve_hooks(task, optimizer):
         return ["none", "bf16", "int8", GRADWIRE + "14", GRADWIRE + "12", *noise]
     hooks = ["none", "bf16", "powersgd:4", "int8", "int4", *(GRADWIRE + t for t in ("14", "12", "10", "8"))]
     classic = CLASSIC if (task, optimizer) == ("digits", "sgd") else []
-    levels = [f"gradwire:compress=always,levels={name}" for name in ("carried", "explicit")]
-    return [*hooks, *levels, "thc:bits=4", *classic, *noise]
+    quantum_mode = [f"gradwire:compress=always,quantum_mode={name}" for name in ("carried", "explicit")]
+    return [*hooks, *quantum_mode, "thc:bits=4", *classic, *noise]
 
 
 def full_jobs():

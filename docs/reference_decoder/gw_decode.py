@@ -5,8 +5,9 @@ Written from docs/format.md alone and laid out in its order, with the Python sta
 gradwire library. It is meant to be read beside that page and to disagree with the library whenever one of the two is
 wrong: it decodes a value at a time, with unbounded integers, and never touches floating point.
 
-As a module:   status, bad_chunk, values = gw_decode.decode(frame, map=Map(levels, drop_base), installed=books)
-As a command:  gw_decode.py IN.gw [-o OUT.npy] [--map K.bin --drop-base N ...] [--book B.bin --book-id N ...] [--json]
+As a module:   status, bad_chunk, values = gw_decode.decode(frame, map=Map(map_bytes, drop_offset), installed=codebooks)
+As a command:  gw_decode.py IN.gw [-o OUT.npy] [--map K.bin --drop-offset N ...] [--codebook B.bin --codebook-id N ...]
+[--json]
 
 SPDX-License-Identifier: BSD-2-Clause
 """
@@ -118,7 +119,7 @@ class Header:
         self.flags = u16(data, 8)
         extension_size = 8 * data[11]
         self.step, self.cap = data[12], data[13]
-        self.drop_base = int.from_bytes(data[14:16], "little", signed=True)
+        self.drop_offset = int.from_bytes(data[14:16], "little", signed=True)
         self.count = u64(data, 16)
         self.size = u64(data, 24)
 
@@ -129,12 +130,12 @@ class Header:
         self.constant = bool(self.flags & CONSTANT)
         self.carried = bool(self.flags & CARRIED)
         self.mapped = self.derived and not self.constant
-        self.fine = self.derived or self.carried  # labels without levels, and drops of any number of bits
-        self.block_log2 = u16(data, 14)  # CARRIED; drop_base otherwise
+        self.fine = self.derived or self.carried  # labels without drop steps, and drops of any number of bits
+        self.block_log2 = u16(data, 14)  # CARRIED; drop_offset otherwise
 
         # Where the parts of the extension are, and how long everything before chunk 0 is.
         end = 32
-        self.book_at = end
+        self.codebook_at = end
         end += 16 if self.installed else 0
         self.map_at = end
         end += 16 if self.mapped else 0
@@ -153,11 +154,11 @@ class Header:
         self.size_max = self.payload_at + round_up(self.count * self.dtype.size, 16)
 
     def read_extension(self, data):
-        self.book_id, self.generation = u32(data, self.book_at), u32(data, self.book_at + 4)
-        self.book_crc = u32(data, self.book_at + 8)
+        self.codebook_id, self.generation = u32(data, self.codebook_at), u32(data, self.codebook_at + 4)
+        self.codebook_crc = u32(data, self.codebook_at + 8)
         self.map_hash, self.wire_scale = u64(data, self.map_at), u32(data, self.map_at + 8)
         self.meta_crc = u32(data, self.checksum_at)
-        self.reserved = [u32(data, self.book_at + 12)] if self.installed else []
+        self.reserved = [u32(data, self.codebook_at + 12)] if self.installed else []
         self.reserved += [u32(data, self.map_at + 12)] if self.mapped else []
         self.reserved += [u32(data, self.checksum_at + 4)] if self.checksum else []
 
@@ -170,7 +171,7 @@ class Header:
 def drop_of(header, exponent, cut):
     """The drop of a value of a DERIVED or CARRIED frame; explicit frames carry it in the label.
 
-    `cut` is K + drop_base, None if K is 0.
+    `cut` is K + drop_offset, None if K is 0.
     """
     dtype = header.dtype
     if exponent > dtype.largest_exponent or (dtype is not FP16 and exponent == 0):
@@ -242,7 +243,7 @@ def labels_allowed(header, codebook, bits, cut):
     if not 1 <= x <= 63:
         return []
     # The low bits of z are those of the value as long as they are mantissa bits, and 3 * step <= M.
-    return [4 * x + level for level in range(4) if bits % (1 << level * dtype.step) == 0]
+    return [4 * x + steps for steps in range(4) if bits % (1 << steps * dtype.step) == 0]
 
 
 def digits_of(header, drop):
@@ -283,14 +284,14 @@ class Chunk:
         self.index = index
         self.kind = place % 16
         self.offset = place - self.kind
-        self.book = u32(data, at + 8)
+        self.codebook = u32(data, at + 8)
         self.crc = u32(data, at + 12)
         self.first = index * header.chunk_len
         self.length = min(header.chunk_len, header.count - self.first)
         self.end = None  # where the next one starts
 
     def owns_codebook(self, header):
-        return self.kind == CODED and not header.installed and self.book == self.index
+        return self.kind == CODED and not header.installed and self.codebook == self.index
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -603,12 +604,12 @@ def read_quanta(header, chunk, data):
 
 
 def cuts_of_quanta(header, chunk, quanta):
-    """K + drop_base for every value, None where K is 0."""
+    """K + drop_offset for every value, None where K is 0."""
     largest = max(quanta)
-    drop_base = 4 * (largest + header.dtype.mantissa_bits) - 252
+    drop_offset = 4 * (largest + header.dtype.mantissa_bits) - 252
     cuts = []
     for quantum in quanta:
-        cut = None if quantum == 0 else 255 - 4 * (largest - quantum) + drop_base
+        cut = None if quantum == 0 else 255 - 4 * (largest - quantum) + drop_offset
         cuts.extend([cut] * (1 << header.block_log2))
     return cuts[: chunk.length]
 
@@ -617,14 +618,14 @@ def cuts_of_quanta(header, chunk, quanta):
 # 7. Map hash
 # ---------------------------------------------------------------------------------------------------------------------
 
-# The receiver's map: one byte per value, the base that is in drop_base, the bits of wire_scale as an fp32.
-Map = collections.namedtuple("Map", "levels drop_base wire_scale", defaults=(0, 0x3F800000))
+# The receiver's map: one byte per value, the base that is in drop_offset, the bits of wire_scale as an fp32.
+Map = collections.namedtuple("Map", "bytes drop_offset wire_scale", defaults=(0, 0x3F800000))
 
 
-def map_hash(header, levels, drop_base, wire_scale):
+def map_hash(header, map_bytes, drop_offset, wire_scale):
     head = struct.pack(
         "<hBBBBHIIQ",
-        drop_base,
+        drop_offset,
         header.step,
         header.cap,
         header.dtype.number,
@@ -636,7 +637,7 @@ def map_hash(header, levels, drop_base, wire_scale):
     )
     low = high = crc32c(head)
     for first in range(0, header.count, header.chunk_len):
-        digest = crc32c(levels[first : first + header.chunk_len])
+        digest = crc32c(map_bytes[first : first + header.chunk_len])
         low = crc32c(struct.pack("<I", digest), low)
         high = crc32c(struct.pack("<I", digest * 0x9E3779B1 % (1 << 32)), high)
     return high << 32 | low
@@ -668,7 +669,7 @@ def check_header(data, count_limit, size_t_bits):
         reject_if(header.cap != dtype.derived_cap, "HEADER")
         reject_if(not 6 <= header.block_log2 <= min(14, header.chunk_log2), "HEADER")
     else:
-        reject_if(header.drop_base != 0 and not header.mapped, "HEADER")
+        reject_if(header.drop_offset != 0 and not header.mapped, "HEADER")
     reject_if(header.directory_at < header.parts_end, "HEADER")
     reject_if(header.count > min(COUNT_MAX, count_limit), "LIMIT")
     header.measure()
@@ -695,9 +696,9 @@ def check_directory(header, data):
         chunk.end = following.offset if following else header.size
         reject_if(chunk.end < chunk.offset or chunk.end > header.size or chunk.end % 16 != 0, "HEADER")
         if chunk.kind == CODED and not header.installed:
-            reject_if(chunk.book > chunk.index or not chunks[chunk.book].owns_codebook(header), "HEADER")
+            reject_if(chunk.codebook > chunk.index or not chunks[chunk.codebook].owns_codebook(header), "HEADER")
         else:
-            reject_if(chunk.book != 0, "HEADER")
+            reject_if(chunk.codebook != 0, "HEADER")
         reject_if(not header.checksum and chunk.crc != 0, "HEADER")
     return chunks
 
@@ -707,18 +708,18 @@ def check_receiver(header, map, installed, dtype):
     reject_if(dtype is not None and header.dtype is not dtype, "OPTION")
     codebook = None
     if header.installed:
-        book = installed.get((header.book_id, header.generation))
-        reject_if(book is None or crc32c(book) != header.book_crc, "TABLE")
+        codebook = installed.get((header.codebook_id, header.generation))
+        reject_if(codebook is None or crc32c(codebook) != header.codebook_crc, "TABLE")
         try:
-            reject_if(codebook_size(book, 0, len(book)) != len(book), "CORRUPT")
-            codebook = Codebook(header, book)
+            reject_if(codebook_size(codebook, 0, len(codebook)) != len(codebook), "CORRUPT")
+            codebook = Codebook(header, codebook)
             reject_if(not codebook.can_be_installed(), "CORRUPT")
         except Rejected:
             raise Rejected("TABLE") from None
     if header.mapped:
-        reject_if(map is None or len(map.levels) != header.count, "MAP")
-        reject_if(header.drop_base != map.drop_base or header.wire_scale != map.wire_scale, "MAP")
-        reject_if(header.map_hash != map_hash(header, map.levels, map.drop_base, map.wire_scale), "MAP")
+        reject_if(map is None or len(map.bytes) != header.count, "MAP")
+        reject_if(header.drop_offset != map.drop_offset or header.wire_scale != map.wire_scale, "MAP")
+        reject_if(header.map_hash != map_hash(header, map.bytes, map.drop_offset, map.wire_scale), "MAP")
     return codebook
 
 
@@ -726,22 +727,22 @@ def read_codebook(header, owner, data, codebooks):
     """The codebook that a chunk owns, and its bytes. `codebooks` remembers those already read, by owner."""
     if owner.index not in codebooks:
         size = codebook_size(data, owner.offset, owner.end)
-        book_bytes = data[owner.offset : owner.offset + size]
-        codebooks[owner.index] = Codebook(header, book_bytes), book_bytes
+        codebook_bytes = data[owner.offset : owner.offset + size]
+        codebooks[owner.index] = Codebook(header, codebook_bytes), codebook_bytes
     return codebooks[owner.index]
 
 
-def decode_chunk(header, chunks, chunk, data, codebooks, levels):
+def decode_chunk(header, chunks, chunk, data, codebooks, map_bytes):
     """Rules 18 to 26 and the values of one chunk. codebooks[None] is the installed one."""
     region = data[chunk.offset : chunk.end]
-    codebook, book_bytes, body = codebooks[None], b"", region
+    codebook, codebook_bytes, body = codebooks[None], b"", region
 
     # Rule 18. An owner's region starts with its codebook, so its crc needs no knowledge of that; the crc of other
     # users starts with the bytes of a codebook that must be read first.
-    if chunk.kind == CODED and not header.installed and chunk.book != chunk.index:
-        codebook, book_bytes = read_codebook(header, chunks[chunk.book], data, codebooks)
+    if chunk.kind == CODED and not header.installed and chunk.codebook != chunk.index:
+        codebook, codebook_bytes = read_codebook(header, chunks[chunk.codebook], data, codebooks)
     if header.checksum:
-        reject_if(crc32c(region, crc32c(book_bytes)) != chunk.crc, "CHECKSUM")
+        reject_if(crc32c(region, crc32c(codebook_bytes)) != chunk.crc, "CHECKSUM")
 
     raw_size = round_up(chunk.length * header.dtype.size, 16)
     if chunk.kind == ZERO:
@@ -754,13 +755,13 @@ def decode_chunk(header, chunks, chunk, data, codebooks, levels):
         return numbers_of(region, value_bits, chunk.length)
     reject_if(len(region) >= raw_size, "CORRUPT")
     if chunk.owns_codebook(header):
-        codebook, book_bytes = read_codebook(header, chunk, data, codebooks)
-        body = region[len(book_bytes) :]
+        codebook, codebook_bytes = read_codebook(header, chunk, data, codebooks)
+        body = region[len(codebook_bytes) :]
     if header.carried:
         quanta, body = read_quanta(header, chunk, body)
         cuts = cuts_of_quanta(header, chunk, quanta)
     elif header.mapped:
-        cuts = [level + header.drop_base if level else None for level in levels]
+        cuts = [k + header.drop_offset if k else None for k in map_bytes]
     else:
         cuts = [None] * chunk.length
     return decode_coded(header, chunk, codebook, body, cuts)
@@ -771,7 +772,7 @@ def decode(data, map=None, installed=None, capacity=None, count_limit=COUNT_MAX,
 
     data         the bytes at hand
     map          the receiver's Map, for derived frames
-    installed    {(book_id, generation): serialised codebook}
+    installed    {(codebook_id, generation): serialised codebook}
     capacity     values that the output can hold; None: as many as there are
     count_limit  the caller's limit for rule 8
     size_t_bits  rule 8 for another machine than this one
@@ -793,9 +794,9 @@ def decode(data, map=None, installed=None, capacity=None, count_limit=COUNT_MAX,
     status, bad_chunk, values = "OK", None, []
     codebooks = {None: codebook}
     for chunk in chunks:
-        levels = map.levels[chunk.first : chunk.first + chunk.length] if header.mapped else b""
+        map_bytes = map.bytes[chunk.first : chunk.first + chunk.length] if header.mapped else b""
         try:
-            values.extend(decode_chunk(header, chunks, chunk, data, codebooks, levels))
+            values.extend(decode_chunk(header, chunks, chunk, data, codebooks, map_bytes))
         except Rejected as rejection:
             values.extend([0] * chunk.length)
             if status == "OK":
@@ -866,7 +867,9 @@ def main(arguments=None):
         help="write the values (bf16 as unsigned 16-bit integers); nothing is written on rejection",
     )
     parser.add_argument("--map", metavar="K.bin", help="the receiver's map, one byte per value, for derived frames")
-    parser.add_argument("--drop-base", type=integer, default=0, metavar="N", help="drop_base of the map (default 0)")
+    parser.add_argument(
+        "--drop-offset", type=integer, default=0, metavar="N", help="drop_offset of the map (default 0)"
+    )
     parser.add_argument(
         "--wire-scale",
         type=wire_scale_bits,
@@ -874,8 +877,8 @@ def main(arguments=None):
         metavar="S",
         help="wire scale of the map, decimal or the bits of an fp32 as 0x... (default 1)",
     )
-    parser.add_argument("--book", metavar="BOOK.bin", help="an installed codebook")
-    parser.add_argument("--book-id", type=integer, default=0, metavar="N")
+    parser.add_argument("--codebook", metavar="CODEBOOK.bin", help="an installed codebook")
+    parser.add_argument("--codebook-id", type=integer, default=0, metavar="N")
     parser.add_argument("--generation", type=integer, default=0, metavar="N")
     parser.add_argument(
         "--count-limit",
@@ -892,8 +895,8 @@ def main(arguments=None):
 
     try:
         data = read_file(options.frame)
-        receiver_map = Map(read_file(options.map), options.drop_base, options.wire_scale) if options.map else None
-        installed = {(options.book_id, options.generation): read_file(options.book)} if options.book else {}
+        receiver_map = Map(read_file(options.map), options.drop_offset, options.wire_scale) if options.map else None
+        installed = {(options.codebook_id, options.generation): read_file(options.codebook)} if options.codebook else {}
     except OSError as error:
         parser.exit(2, "gw_decode: %s: %s\n" % (error.filename, error.strerror))
 

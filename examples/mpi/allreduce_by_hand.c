@@ -25,16 +25,16 @@ static gw_gcomp_frame receive(void *data, size_t bound, uint32_t from)
 
 /* One piece: contributions to the owner, the sum back to all. memory: ranks + 1 buffers of `bound` bytes. */
 static void reduce_piece(const gw_collective_bucket *bucket, uint32_t index, float *result, char *memory,
-                         const gw_workspace *workspace, gw_collective_blame *blame)
+                         const gw_workspace *workspace, gw_collective_failure *failure)
 {
     const uint32_t ranks = bucket->layout->shape.rank_count, rank = bucket->rank;
     const size_t bound = gw_collective_message_bound(bucket->layout, bucket->codec);
     gw_collective_piece piece;
     gw_gcomp_frame frames[RANKS_MAX];
     gw_buffer out = {.data = memory, .capacity = bound};
-    *blame = (gw_collective_blame){.rank = rank, .piece = index, .bad_chunk = UINT64_MAX};
-    blame->status = gw_collective_piece_at(bucket->layout, index, &piece);
-    if (blame->status != GW_OK || piece.len == 0) {
+    *failure = (gw_collective_failure){.rank = rank, .piece = index, .bad_chunk = UINT64_MAX};
+    failure->status = gw_collective_piece_at(bucket->layout, index, &piece);
+    if (failure->status != GW_OK || piece.len == 0) {
         return; /* on all ranks alike */
     }
     const int is_owner = rank == piece.owner;
@@ -45,12 +45,12 @@ static void reduce_piece(const gw_collective_bucket *bucket, uint32_t index, flo
                 frames[r] = receive(memory + bound * (r + 1), bound, r);
             }
         }
-        blame->status = gw_collective_reduce(bucket, index, frames, &out, blame, workspace);
+        failure->status = gw_collective_reduce(bucket, index, frames, &out, failure, workspace);
     } else {
-        blame->status = gw_collective_encode(bucket, index, &out, workspace);
+        failure->status = gw_collective_encode(bucket, index, &out, workspace);
     }
-    if (blame->status != GW_OK) { /* a failed step sends a notice, so that no rank waits */
-        example_must(gw_collective_notice_write(blame, &out) == GW_OK, "room for a notice");
+    if (failure->status != GW_OK) { /* a failed step sends a notice, so that no rank waits */
+        example_must(gw_collective_notice_write(failure, &out) == GW_OK, "room for a notice");
     }
     for (uint32_t r = 0; r < ranks; r++) {
         if (r != rank && (is_owner || r == piece.owner)) {
@@ -63,7 +63,7 @@ static void reduce_piece(const gw_collective_bucket *bucket, uint32_t index, flo
         sum = receive(memory, bound, piece.owner);
     }
     gw_gcomp_target target = {result + piece.first, piece.len, .scale = 1.0f / (float)ranks};
-    blame->status = gw_collective_decode(bucket, index, &sum, &target, blame, workspace);
+    failure->status = gw_collective_decode(bucket, index, &sum, &target, failure, workspace);
 }
 
 int main(int argc, char **argv)
@@ -86,9 +86,9 @@ int main(int argc, char **argv)
     example_must(workspace.data != NULL && memory != NULL, "memory");
     uint64_t word = 0; /* the worst of all pieces, then of all ranks: the same everywhere */
     for (uint32_t index = 0; index < layout.piece_count; index++) {
-        gw_collective_blame blame;
-        reduce_piece(&bucket, index, mean, memory, &workspace, &blame);
-        word = gw_collective_word(&blame) > word ? gw_collective_word(&blame) : word;
+        gw_collective_failure failure;
+        reduce_piece(&bucket, index, mean, memory, &workspace, &failure);
+        word = gw_collective_word_write(&failure) > word ? gw_collective_word_write(&failure) : word;
     }
     (void)MPI_Allreduce(MPI_IN_PLACE, &word, 1, MPI_UINT64_T, MPI_MAX, MPI_COMM_WORLD);
     const double nmse = example_nmse(mean, LEN, ranks);
@@ -96,5 +96,5 @@ int main(int argc, char **argv)
     free(workspace.data);
     free(memory);
     (void)MPI_Finalize();
-    return gw_collective_judge(word) != GW_COLLECTIVE_DONE || nmse > 0.02;
+    return gw_collective_word_outcome(word) != GW_COLLECTIVE_DONE || nmse > 0.02;
 }

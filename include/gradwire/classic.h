@@ -61,7 +61,7 @@ GW_API gw_classic_scheme gw_classic_scheme_from_name(const char *name);
 typedef enum gw_classic_values {
     GW_CLASSIC_VALUES_FP32 = 0,
     GW_CLASSIC_VALUES_FP16 = 1, /* rounded to nearest even, magnitudes limited to 65504 */
-    GW_CLASSIC_VALUES_GCOMP = 2 /* a GCOMP frame with explicit levels */
+    GW_CLASSIC_VALUES_GCOMP = 2 /* a GCOMP frame with explicit quanta */
 } gw_classic_values;
 
 /* How the levels of QSGD and TERNGRAD become bits. */
@@ -179,7 +179,7 @@ GW_API uint64_t gw_classic_block_count(const gw_classic *classic, uint64_t len);
 /* Bytes of workspace of a call for this step, and an upper bound of the frame's bytes; SIZE_MAX where size_t
  * cannot hold it. 0 if the handle is not initialised or the step is out of range. */
 GW_API size_t gw_classic_workspace_size(const gw_classic *classic, const gw_classic_step *step);
-GW_API size_t gw_classic_frame_size_max(const gw_classic *classic, const gw_classic_step *step);
+GW_API size_t gw_classic_frame_bound(const gw_classic *classic, const gw_classic_step *step);
 
 /*
  * The norm of every block as gw_classic_encode() computes it (QSGD, TERNGRAD), for a MAX over the ranks.
@@ -192,7 +192,7 @@ GW_API GW_MUST_CHECK gw_status gw_classic_norms(const gw_classic *classic, const
 
 /*
  * Encodes a tensor into dst->data and moves its state on by one step.
- *   - dst->capacity: the frame's size, unknown before; gw_classic_frame_size_max() always suffices
+ *   - dst->capacity: the frame's size, unknown before; gw_classic_frame_bound() always suffices
  *   - GW_ERR_NONFINITE: a value, or a sum with its state, is NaN or infinite, or a norm is too large (casts
  *     pass NaN and infinity on; NaN becomes the canonical one)
  *   - GW_ERR_DST, GW_ERR_OPTION (keep_len), GW_ERR_STATE if a given norm is none, or below the block's own

@@ -87,7 +87,7 @@ GW_API GW_MUST_CHECK gw_status gw_collective_shard_at(const gw_collective_layout
                                                       uint64_t *first, uint64_t *len);
 
 /* Bytes that suffice for the message of any piece of the layout, frame or notice: what to post receives with.
- * A frame delimits itself (gw_gcomp_peek()), so transports that take short messages need no exchange of
+ * A frame delimits itself (gw_gcomp_frame_peek()), so transports that take short messages need no exchange of
  * sizes. The shortest frame has 48 bytes, a notice GW_COLLECTIVE_NOTICE_SIZE: on a byte stream do not wait
  * for more than that before looking. 0 for a layout or codec that is not valid. */
 GW_API size_t gw_collective_message_bound(const gw_collective_layout *layout, const gw_gcomp *codec);
@@ -128,9 +128,9 @@ typedef struct gw_collective_segments {
     size_t count;
 } gw_collective_segments;
 
-/* The map of a bucket. levels and digest are the caller's memory. */
+/* The map of a bucket. bytes and digest are the caller's memory. */
 typedef struct gw_collective_map {
-    uint8_t *levels;  /* len bytes of the layout */
+    uint8_t *bytes;   /* len bytes of the layout */
     uint32_t *digest; /* gw_collective_digest_len() words */
     uint32_t base;
     float wire_scale; /* of the rules; 1 if there is none */
@@ -143,28 +143,28 @@ GW_API uint64_t gw_collective_digest_len(const gw_collective_layout *layout);
  * First pass: *top is the largest quarter-octave of the piece, as of gw_gcomp_map_scan(). The base of the map
  * is gw_gcomp_map_base() of the maximum over all pieces.
  *
- * The pass may be left out and the base of the step before used again while the largest level that
- * gw_collective_map_build() reports stays between GW_COLLECTIVE_LEVEL_LOW and 254: nothing is cut more than
- * it should be with any base, but above 254 quanta are smaller than they could be, and far below it the
- * window ends early. That needs a base with room above: the largest level of gw_gcomp_map_base(top) is 255,
- * that of gw_gcomp_map_base(top + 16) is 239, with the same quanta. Ranks with equal state decide alike.
+ * The pass may be left out and the base of the step before used again while the largest map byte that
+ * gw_collective_map_build() reports stays between GW_COLLECTIVE_MAP_BYTE_LOW and 254: nothing is cut more
+ * than it should be with any base, but above 254 quanta are smaller than they could be, and far below it the
+ * window ends early. That needs a base with room above: the largest map byte of gw_gcomp_map_base(top) is
+ * 255, that of gw_gcomp_map_base(top + 16) is 239, with the same quanta. Ranks with equal state decide alike.
  *
  *   - GW_OK; GW_ERR_ARG (also: segments that overlap, leave the bucket or are not in order, a bad rule, rules
  *     with different wire scales, a parameter that is NULL where its rule reads it; all segments are checked
  *     in every call, not those of the piece alone): nothing is written
  */
-#define GW_COLLECTIVE_LEVEL_LOW 224u
+#define GW_COLLECTIVE_MAP_BYTE_LOW 224u
 GW_API GW_MUST_CHECK gw_status gw_collective_map_scan(const gw_collective_layout *layout, uint32_t piece,
                                                       const gw_collective_segments *segments,
                                                       uint32_t backends, uint32_t *top);
 
-/* Second pass: levels and digests of the piece, with map->base; map->wire_scale is not written. *level_max is
- * its largest level. Statuses as above, GW_ERR_ARG also for a base outside 1..1023 and a map->wire_scale
- * other than that of the rules. On failure nothing is written. */
+/* Second pass: map bytes and digests of the piece, with map->base; map->wire_scale is not written.
+ * *map_byte_max is its largest map byte. Statuses as above, GW_ERR_ARG also for a base outside 1..1023 and a
+ * map->wire_scale other than that of the rules. On failure nothing is written. */
 GW_API GW_MUST_CHECK gw_status gw_collective_map_build(const gw_collective_layout *layout, uint32_t piece,
                                                        const gw_collective_segments *segments,
                                                        uint32_t backends, gw_collective_map *map,
-                                                       uint32_t *level_max);
+                                                       uint32_t *map_byte_max);
 
 /* Random streams of a bucket for gw_collective_bucket, padding included: at most 2 * segments->count + 1 of
  * them (GW_ERR_DST if capacity is smaller). They depend on seeds and elements of the parameters alone, so a
@@ -194,30 +194,30 @@ typedef struct gw_collective_bucket {
     uint64_t seed;
     uint64_t first_element;
     /* Contributions have quanta 2^-contribution_bits of those of the sum, or larger ones where the map's base
-     * is 4 * contribution_bits or less: no base is below 1. Derived and carried levels with a map only, else
+     * is 4 * contribution_bits or less: no base is below 1. Derived and carried quanta with a map only, else
      * without effect. With log2(rank_count) / 2, rounded up, and a base above that, the bound of the variance
      * of all contributions' stochastic rounding together is that of one encode of the sum (docs/numerics.md
      * section 6). 0..16, else GW_ERR_ARG */
     uint32_t contribution_bits;
 } gw_collective_bucket;
 
-/* Who is to blame for a failed step. Written by every step. */
-typedef struct gw_collective_blame {
+/* What failed in a step, and whose message it was. Written by every step. */
+typedef struct gw_collective_failure {
     gw_status status;
     uint32_t rank;  /* whose message it was; this rank if it was none */
     uint32_t piece; /* index */
     /* GW_ERR_MAP: what differs between the frame and this rank's map, a mask of gw_collective_difference (all
      * of them: this rank has no map); else 0 */
     uint32_t difference;
-    uint64_t bad_chunk; /* of the piece; UINT64_MAX unless a chunk is to blame */
-} gw_collective_blame;
+    uint64_t bad_chunk; /* of the piece; UINT64_MAX unless a chunk is at fault */
+} gw_collective_failure;
 
 typedef enum gw_collective_difference {
     GW_COLLECTIVE_BASE = 1,  /* base, tolerance or cap */
     GW_COLLECTIVE_SCALE = 2, /* wire scale */
-    /* Map bytes differ, or layouts; gw_collective_map_pairs() finds which bytes. In a blame: all of the
+    /* Map bytes differ, or layouts; gw_collective_map_pairs() finds which bytes. In a failure: all of the
      * others are equal */
-    GW_COLLECTIVE_LEVELS = 4
+    GW_COLLECTIVE_MAP_BYTES = 4
 } gw_collective_difference;
 
 /* This rank's values of a piece as a frame, hop 0. Status and dst as gw_gcomp_encode(); an empty piece gives
@@ -230,18 +230,18 @@ GW_API GW_MUST_CHECK gw_status gw_collective_encode(const gw_collective_bucket *
  *
  *   - messages: rank_count of them, that of rank r at index r. That of this rank is not read: its values are
  *     taken from the bucket, unrounded. The field map is not read
- *   - frames may have other levels than the codec's, as their senders chose
+ *   - frames may have another quantum mode than the codec's, as their senders chose
  *   - a notice among them gives the status that it carries
- *   - dst->capacity: at least gw_gcomp_bound() of the piece's len
+ *   - dst->capacity: at least gw_gcomp_frame_bound() of the piece's len
  *   - GW_OK: dst->size is the size of the frame
  *   - GW_ERR_MISMATCH: a frame of another len, dtype or chunk_log2. GW_ERR_ARG also if this rank does not own
  *     the piece. Others: as gw_gcomp_decode() and gw_gcomp_encode()
- *   - on failure dst->size is 0 and dst->data holds nothing that this call did not compute; *blame says who.
- *     The caller sends a notice to all
+ *   - on failure dst->size is 0 and dst->data holds nothing that this call did not compute; *failure says
+ *     who. The caller sends a notice to all
  */
 GW_API GW_MUST_CHECK gw_status gw_collective_reduce(const gw_collective_bucket *bucket, uint32_t piece,
                                                     const gw_gcomp_frame *messages, gw_buffer *dst,
-                                                    gw_collective_blame *blame,
+                                                    gw_collective_failure *failure,
                                                     const gw_workspace *workspace);
 
 /*
@@ -252,7 +252,8 @@ GW_API GW_MUST_CHECK gw_status gw_collective_reduce(const gw_collective_bucket *
  */
 GW_API GW_MUST_CHECK gw_status gw_collective_sum(const gw_collective_bucket *bucket, uint32_t piece,
                                                  const gw_gcomp_frame *messages, gw_gcomp_target *target,
-                                                 gw_collective_blame *blame, const gw_workspace *workspace);
+                                                 gw_collective_failure *failure,
+                                                 const gw_workspace *workspace);
 
 /*
  * A step of a ring: message of the left neighbour + own values -> frame for the right one, or, in the last
@@ -264,16 +265,17 @@ GW_API GW_MUST_CHECK gw_status gw_collective_sum(const gw_collective_bucket *buc
  */
 GW_API GW_MUST_CHECK gw_status gw_collective_hop(const gw_collective_bucket *bucket, uint32_t piece,
                                                  const gw_gcomp_frame *message, gw_buffer *dst,
-                                                 gw_collective_blame *blame, const gw_workspace *workspace);
+                                                 gw_collective_failure *failure,
+                                                 const gw_workspace *workspace);
 
 /*
  * Decodes the message of a finished piece to target->values, the piece's place, as gw_gcomp_decode().
  *   - target->scale = 1 / rank_count: the mean, without a pass of its own
- *   - *blame for a bad message: the owner, or what a notice says
+ *   - *failure for a bad message: the owner, or what a notice says
  */
 GW_API GW_MUST_CHECK gw_status gw_collective_decode(const gw_collective_bucket *bucket, uint32_t piece,
                                                     const gw_gcomp_frame *message, gw_gcomp_target *target,
-                                                    gw_collective_blame *blame,
+                                                    gw_collective_failure *failure,
                                                     const gw_workspace *workspace);
 
 /* -----------------------------------------------------------------------------------------------------------
@@ -282,12 +284,13 @@ GW_API GW_MUST_CHECK gw_status gw_collective_decode(const gw_collective_bucket *
 
 /* A message that says that a step failed, in place of a frame. Little-endian; checked when it is read. */
 #define GW_COLLECTIVE_NOTICE_SIZE 32u
-GW_API GW_MUST_CHECK gw_status gw_collective_notice_write(const gw_collective_blame *blame, gw_buffer *dst);
+GW_API GW_MUST_CHECK gw_status gw_collective_notice_write(const gw_collective_failure *failure,
+                                                          gw_buffer *dst);
 
-/* 1 and *blame if the message is a notice; 0 if it is not; *blame then has status GW_OK. A damaged notice, or
- * one that names no failure, gives 1, GW_ERR_CORRUPT, and UINT32_MAX as rank and piece: the sender is to
- * blame. */
-GW_API int gw_collective_notice_read(const void *src, size_t src_size, gw_collective_blame *blame);
+/* 1 and *failure if the message is a notice; 0 if it is not; *failure then has status GW_OK. A damaged
+ * notice, or one that names no failure, gives 1, GW_ERR_CORRUPT, and UINT32_MAX as rank and piece: the sender
+ * is at fault. */
+GW_API int gw_collective_notice_read(const void *src, size_t src_size, gw_collective_failure *failure);
 
 /*
  * The status word of an operation: 0 for GW_OK, else status, rank, piece and difference, ordered such that
@@ -297,24 +300,24 @@ GW_API int gw_collective_notice_read(const void *src, size_t src_size, gw_collec
  *   - a failure that cannot be retried is above all that can
  *   - a status above 255 is written as GW_ERR_CORRUPT
  *   - a rank that is not below GW_COLLECTIVE_RANKS_MAX is read as UINT32_MAX
- *   - a word that no blame has is read as GW_ERR_CORRUPT with rank and piece UINT32_MAX
+ *   - a word that no failure has is read as GW_ERR_CORRUPT with rank and piece UINT32_MAX
  */
-GW_API uint64_t gw_collective_word(const gw_collective_blame *blame);
-GW_API void gw_collective_word_read(uint64_t word, gw_collective_blame *blame);
+GW_API uint64_t gw_collective_word_write(const gw_collective_failure *failure);
+GW_API void gw_collective_word_read(uint64_t word, gw_collective_failure *failure);
 
-typedef enum gw_collective_verdict {
+typedef enum gw_collective_outcome {
     GW_COLLECTIVE_DONE = 0,
     /* Maps or codebooks differ. Inputs that were not overwritten can be sent again with explicit or carried
-       levels */
+       quanta */
     GW_COLLECTIVE_RETRY = 1,
     GW_COLLECTIVE_FAIL = 2 /* anything else */
-} gw_collective_verdict;
-GW_API gw_collective_verdict gw_collective_judge(uint64_t word);
+} gw_collective_outcome;
+GW_API gw_collective_outcome gw_collective_word_outcome(uint64_t word);
 
 /*
  * Comparing maps before anything is sent, off the critical path: every rank fills words, the ranks reduce
- * them by integer MAX, every rank reads the same answer, and all choose the same levels. Each word travels
- * beside its complement: the maximum of both fits together only if all ranks had the same.
+ * them by integer MAX, every rank reads the same answer, and all choose the same quantum mode. Each word
+ * travels beside its complement: the maximum of both fits together only if all ranks had the same.
  *
  *   gw_collective_map_words   base, scale and all digests: GW_COLLECTIVE_MAP_WORDS words of uint64
  *   gw_collective_map_differs the mask of gw_collective_difference that the reduced words show

@@ -95,10 +95,10 @@ GW_API uint32_t gw_cuda_driver_error(const gw_cuda *cuda);
  * function, 0 on failure. */
 typedef struct gw_cuda_result {
     uint32_t status;    /* gw_status */
-    uint32_t bad_frame; /* gw_cuda_gcomp_decode_add_frames(): index of the frame to blame; else 0 */
+    uint32_t bad_frame; /* gw_cuda_gcomp_decode_add_frames(): index of the frame at fault; else 0 */
     uint64_t size;      /* bytes of the frame or codebook made */
     uint64_t len;       /* values decoded, encoded or counted */
-    /* lowest bad chunk (GCOMP) or block of the tensor (THC); UINT64_MAX unless one is to blame */
+    /* lowest bad chunk (GCOMP) or block of the tensor (THC); UINT64_MAX unless one is at fault */
     uint64_t bad_index;
     uint64_t missing; /* THC decode: blocks without a contributor */
 } gw_cuda_result;
@@ -135,14 +135,14 @@ typedef struct gw_cuda_gcomp_map_input {
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_map_scan(gw_cuda *cuda, const gw_cuda_gcomp_map_input *input,
                                                       uint32_t *top, void *stream);
 
-/* levels[i] as gw_gcomp_map_build() makes them with base = gw_gcomp_map_base(*top). top: device, read when
+/* map_bytes[i] as gw_gcomp_map_build() makes them with base = gw_gcomp_map_base(*top). top: device, read when
  * the kernel runs. base (device, may be NULL) receives that base. */
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_map_build(gw_cuda *cuda, const gw_cuda_gcomp_map_input *input,
-                                                       const uint32_t *top, uint8_t *levels, uint32_t *base,
-                                                       void *stream);
+                                                       const uint32_t *top, uint8_t *map_bytes,
+                                                       uint32_t *base, void *stream);
 
 /* digest[i] = CRC32C of the map bytes of chunk i, as gw_gcomp_map_digest(). chunk_log2: 12..15. */
-GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_map_digest(gw_cuda *cuda, const uint8_t *levels, uint64_t len,
+GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_map_digest(gw_cuda *cuda, const uint8_t *map_bytes, uint64_t len,
                                                         uint32_t chunk_log2, uint32_t *digest, void *stream);
 
 /* -----------------------------------------------------------------------------------------------------------
@@ -159,22 +159,22 @@ typedef struct gw_cuda_gcomp_key {
 /*
  * What kernels read from device memory when they run, instead of from the host at the call. NULL members mean
  * the host's.
- *   - The members' targets must not change while kernels of a call may run. A book is read by blocks at
+ *   - The members' targets must not change while kernels of a call may run. A codebook is read by blocks at
  *     different times: if it changes, what is made with it, and whether the kernel ends, is undefined. Build
  *     the next one into other memory, or on the same stream.
- *   - For the call, the book takes the slot that gw_gcomp_install() would give it: that of a codebook with
- *     the same id and generation, else a free one, else that of the older one, whose frames the call then
- *     refuses with GW_ERR_TABLE. The handle does not change.
+ *   - For the call, the codebook takes the slot that gw_gcomp_codebook_install() would give it: that of a
+ *     codebook with the same id and generation, else a free one, else that of the older one, whose frames the
+ *     call then refuses with GW_ERR_TABLE. The handle does not change.
  */
 typedef struct gw_cuda_gcomp_device {
     const uint32_t *map_base;     /* in place of map->base: what gw_cuda_gcomp_map_build() wrote */
     const gw_cuda_gcomp_key *key; /* in place of seed (not of segments), step_index, rank and hop */
-    /* a serialised codebook (gw_cuda_gcomp_book_build()) with its id and generation: frames are encoded with
-     * it, and frames that name it are decoded. GW_ERR_TABLE in the result if it breaks the rules of
+    /* a serialised codebook (gw_cuda_gcomp_codebook_build()) with its id and generation: frames are encoded
+     * with it, and frames that name it are decoded. GW_ERR_TABLE in the result if it breaks the rules of
      * docs/format.md section 5.1 or lacks label 0 or 1 */
-    const uint8_t *book;
-    const uint32_t *book_size; /* bytes at book, at most GW_GCOMP_BOOK_SIZE_MAX */
-    uint32_t book_id, book_generation;
+    const uint8_t *codebook;
+    const uint32_t *codebook_size; /* bytes at codebook, at most GW_GCOMP_CODEBOOK_SIZE_MAX */
+    uint32_t codebook_id, codebook_generation;
 } gw_cuda_gcomp_device;
 
 /* Parameters of GCOMP calls other than their data. */
@@ -208,9 +208,9 @@ GW_API size_t gw_cuda_gcomp_segments_workspace_size(const gw_gcomp *codec, size_
 
 /*
  * gw_gcomp_encode(), the same bytes.
- *   - source: values, levels and digest of the map, quanta and segments, in device memory. Segments are read
+ *   - source: values, bytes and digest of the map, quanta and segments, in device memory. Segments are read
  *     by the kernels
- *   - dst->capacity: at least gw_gcomp_bound()
+ *   - dst->capacity: at least gw_gcomp_frame_bound()
  *   - returned: GW_ERR_ARG, GW_ERR_STATE, GW_ERR_LIMIT, GW_ERR_DST, GW_ERR_WORKSPACE, GW_ERR_OPTION (the
  *     device has too little shared memory for the handle's chunk_log2), GW_ERR_DEVICE
  *   - in the result: GW_OK, size and len; GW_ERR_TABLE; GW_ERR_ARG (a map_base out of range, or segments
@@ -226,7 +226,7 @@ typedef struct gw_cuda_gcomp_frame {
     uint64_t capacity;       /* bytes that may be read there */
     const uint64_t *size_at; /* NULL: the size is `capacity`; else where it is in device memory (a result's
                                 size, a received header). More than `capacity`: GW_ERR_SHORT */
-    const gw_gcomp_map *map; /* as in gw_gcomp_frame, levels and digest in device memory */
+    const gw_gcomp_map *map; /* as in gw_gcomp_frame, bytes and digest in device memory */
 } gw_cuda_gcomp_frame;
 
 /* Where decoded values go. Their number goes to the result. */
@@ -252,9 +252,10 @@ GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_decode_add(gw_cuda *cuda, const gw_
                                                         const gw_cuda_gcomp_frame *frame,
                                                         const gw_cuda_gcomp_target *target,
                                                         const gw_cuda_gcomp_request *request);
-GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_validate(gw_cuda *cuda, const gw_gcomp *codec,
-                                                      const gw_cuda_gcomp_frame *frame, uint64_t value_hint,
-                                                      const gw_cuda_gcomp_request *request);
+GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_frame_check(gw_cuda *cuda, const gw_gcomp *codec,
+                                                         const gw_cuda_gcomp_frame *frame,
+                                                         uint64_t value_hint,
+                                                         const gw_cuda_gcomp_request *request);
 
 /*
  * gw_gcomp_decode_add_frames() of all chunks: accumulator + frames[0] + frames[1] ..., in this order, each
@@ -296,10 +297,11 @@ typedef struct gw_cuda_gcomp_item {
     const void *addend;          /* set to NULL */
     const uint64_t *src_size_at; /* decode: bytes of the frame; NULL: src_size */
     uint64_t src_size;           /* decode: bytes that may be read; encode, histogram: number of values */
-    uint64_t dst_capacity; /* decode: elements; encode: bytes, at least gw_gcomp_bound(), else GW_ERR_DST */
-    /* The map's levels and digests for this item, NULL without a map. Encode and histogram of carried levels
+    uint64_t
+        dst_capacity; /* decode: elements; encode: bytes, at least gw_gcomp_frame_bound(), else GW_ERR_DST */
+    /* The map's bytes and digests for this item, NULL without a map. Encode and histogram of carried quanta
      * without a map: the quanta of gw_gcomp_source, NULL: the target of the options */
-    const uint8_t *levels;
+    const uint8_t *map_bytes;
     const uint32_t *digest;
     uint64_t map_len;       /* as gw_gcomp_map.len */
     uint64_t first_element; /* encode, histogram: as gw_gcomp_source.first_element */
@@ -320,7 +322,7 @@ typedef struct gw_cuda_gcomp_batch {
      * validate, histogram: about how many values all items have; with more, the call is only slower */
     uint64_t value_total;
     const gw_gcomp_map *map; /* NULL, or base (1..1023 unless device->map_base is given), wire_scale and
-                                chunk_log2 of all items' maps; levels, digest and len are not read */
+                                chunk_log2 of all items' maps; bytes, digest and len are not read */
     const gw_cuda_gcomp_key
         *key;   /* encode, histogram: seed, step_index, rank and hop of all items; NULL: zeros */
     int is_add; /* decode: 1 adds to the dst of every item */
@@ -340,25 +342,25 @@ GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_encode_batch(gw_cuda *cuda, const g
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_decode_batch(gw_cuda *cuda, const gw_gcomp *codec,
                                                           const gw_cuda_gcomp_batch *batch,
                                                           const gw_cuda_gcomp_request *request);
-GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_validate_batch(gw_cuda *cuda, const gw_gcomp *codec,
-                                                            const gw_cuda_gcomp_batch *batch,
-                                                            const gw_cuda_gcomp_request *request);
+GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_frame_check_batch(gw_cuda *cuda, const gw_gcomp *codec,
+                                                               const gw_cuda_gcomp_batch *batch,
+                                                               const gw_cuda_gcomp_request *request);
 
 /* One hop of a batch: gw_cuda_gcomp_decode_add_encode() of frame src + values -> frame dst. The array, its
  * pointers and results are as for gw_cuda_gcomp_item. */
 typedef struct gw_cuda_gcomp_hop {
-    const void *src;             /* the received frame */
-    const uint64_t *src_size_at; /* its bytes; NULL: src_size */
-    uint64_t src_size;           /* bytes that may be read there */
-    const void *values;          /* what is added, len values */
-    uint64_t len;                /* must be the frame's, else GW_ERR_ARG */
-    uint64_t first_element;      /* as gw_gcomp_source.first_element */
-    void *dst;                   /* the frame to send */
-    uint64_t dst_capacity;       /* bytes, at least gw_gcomp_bound(), else GW_ERR_DST */
-    const uint8_t *src_levels;   /* of the map with which src was made; NULL unless its frames are derived */
+    const void *src;              /* the received frame */
+    const uint64_t *src_size_at;  /* its bytes; NULL: src_size */
+    uint64_t src_size;            /* bytes that may be read there */
+    const void *values;           /* what is added, len values */
+    uint64_t len;                 /* must be the frame's, else GW_ERR_ARG */
+    uint64_t first_element;       /* as gw_gcomp_source.first_element */
+    void *dst;                    /* the frame to send */
+    uint64_t dst_capacity;        /* bytes, at least gw_gcomp_frame_bound(), else GW_ERR_DST */
+    const uint8_t *src_map_bytes; /* of the map with which src was made; NULL unless its frames are derived */
     const uint32_t *src_digest;
     uint64_t src_map_len;
-    const uint8_t *levels; /* of the map of the sums, NULL without one; often the same */
+    const uint8_t *map_bytes; /* of the map of the sums, NULL without one; often the same */
     const uint32_t *digest;
     uint64_t map_len;
     const gw_cuda_result *after; /* as in gw_cuda_gcomp_item: of a receive, or of the previous hop */
@@ -419,29 +421,29 @@ GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_histogram_add_batch(gw_cuda *cuda, 
                                                                  const gw_cuda_gcomp_request *request);
 
 /* Where codebooks go, in device memory. */
-typedef struct gw_cuda_gcomp_books {
-    uint8_t *books;  /* codebook i is at books + GW_GCOMP_BOOK_SIZE_MAX * i */
-    uint32_t *sizes; /* bytes of each; may be NULL */
-    uint32_t count;  /* 1..2^20, else GW_ERR_LIMIT */
-} gw_cuda_gcomp_books;
+typedef struct gw_cuda_gcomp_codebooks {
+    uint8_t *codebooks; /* codebook i is at codebooks + GW_GCOMP_CODEBOOK_SIZE_MAX * i */
+    uint32_t *sizes;    /* bytes of each; may be NULL */
+    uint32_t count;     /* 1..2^20, else GW_ERR_LIMIT */
+} gw_cuda_gcomp_codebooks;
 
 /*
- * gw_gcomp_book_build(): codebook i from the counts of histograms[i] (device), for gw_cuda_gcomp_device.book
- * or, once copied, gw_gcomp_install().
- *   - codec: its dtype and levels
- *   - request->result: an array of books->count; size is that of the codebook, status is GW_OK: any counts
- *     have one
+ * gw_gcomp_codebook_build(): codebook i from the counts of histograms[i] (device), for
+ * gw_cuda_gcomp_device.codebook or, once copied, gw_gcomp_codebook_install().
+ *   - codec: its dtype and quantum mode
+ *   - request->result: an array of codebooks->count; size is that of the codebook, status is GW_OK: any
+ *     counts have one
  *   - request->device and workspace are not read
  */
-GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_book_build(gw_cuda *cuda, const gw_gcomp *codec,
-                                                        const gw_cuda_gcomp_histogram *histograms,
-                                                        const gw_cuda_gcomp_books *books,
-                                                        const gw_cuda_gcomp_request *request);
+GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_codebook_build(gw_cuda *cuda, const gw_gcomp *codec,
+                                                            const gw_cuda_gcomp_histogram *histograms,
+                                                            const gw_cuda_gcomp_codebooks *codebooks,
+                                                            const gw_cuda_gcomp_request *request);
 
 /* Bytes of dynamic shared memory that a block needs for the device entry points. */
 typedef struct gw_cuda_shared_sizes {
     /* with GW_CUDA_ENCODE_SHARED_SIZE_ONCE(chunk_log2, dtype), of the device headers, an encode of explicit
-     * levels does less work */
+     * quanta does less work */
     uint32_t encode;
     uint32_t decode;
 } gw_cuda_shared_sizes;
@@ -450,13 +452,13 @@ typedef struct gw_cuda_shared_sizes {
  * What the caller's kernels pass, by value, to the device entry points: encode and decode of one chunk by a
  * block of 256 threads. These are headers of device code, installed as gradwire/device/cuda/gcomp_device.cuh,
  * which documents them and defines struct gw_device_codec. Host code only, in every build, needs no device.
- *   - codec: with an installed codebook that it encodes with (gw_gcomp_install()), else GW_ERR_TABLE
- *   - map: NULL, or the base, scale and chunk_log2 that all chunks use; levels and digest are not read
+ *   - codec: with an installed codebook that it encodes with (gw_gcomp_codebook_install()), else GW_ERR_TABLE
+ *   - map: NULL, or the base, scale and chunk_log2 that all chunks use; bytes and digest are not read
  *   - key: NULL (zeros), or that of stochastic rounding
  *   - out_size: sizeof(struct gw_device_codec), to detect a header of another version
  *   - sizes may be NULL
  *   - GW_OK; GW_ERR_ARG (also: no map, and the codebook has relative exponents); GW_ERR_STATE; GW_ERR_TABLE;
- *     GW_ERR_UNSUPPORTED (carried levels). On failure *out is untouched
+ *     GW_ERR_UNSUPPORTED (carried quanta). On failure *out is untouched
  */
 struct gw_device_codec;
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_device_codec(const gw_gcomp *codec, const gw_gcomp_map *map,

@@ -142,7 +142,7 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_map_rule_init(const gw_optimizer *optimi
  *      nothing
  *
  *   - backends: mask of permitted backends (GW_BACKEND_ALL)
- *   - levels: len bytes, which must not overlap the state
+ *   - map_bytes: len bytes, which must not overlap the state
  *   - GW_OK; GW_ERR_ARG (NULL, a base outside 1..1023, or a rule with an unknown kind, arrays or a limit that
  *     its optimizer does not have, a subnormal factor or a bad wire_scale): nothing is written
  */
@@ -152,22 +152,23 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_map_scan(const gw_gcomp_map_rule *rule,
 GW_API uint32_t gw_gcomp_map_base(uint32_t top);
 GW_API GW_MUST_CHECK gw_status gw_gcomp_map_build(const gw_gcomp_map_rule *rule,
                                                   const gw_optimizer_state *state, size_t len, uint32_t base,
-                                                  uint32_t backends, uint8_t *levels);
+                                                  uint32_t backends, uint8_t *map_bytes);
 
 /*
  * Makes the digests that a derived frame needs: digest[i] = CRC32C of the map bytes of chunk i. Made once a
  * step with the map, not once a hop.
  *
- *   - chunk_log2: 12..15; chunks of 2^chunk_log2 values are counted from levels[0], the frame's first value
+ *   - chunk_log2: 12..15; chunks of 2^chunk_log2 values are counted from map_bytes[0], the frame's first
+ *     value
  *   - digest: ceil(len / 2^chunk_log2) words
  *   - GW_OK; GW_ERR_ARG
  */
-GW_API GW_MUST_CHECK gw_status gw_gcomp_map_digest(const uint8_t *levels, size_t len, uint32_t chunk_log2,
+GW_API GW_MUST_CHECK gw_status gw_gcomp_map_digest(const uint8_t *map_bytes, size_t len, uint32_t chunk_log2,
                                                    uint32_t *digest);
 
 /* The part of a map that belongs to one frame, at the sender or at the receiver. */
 typedef struct gw_gcomp_map {
-    const uint8_t *levels;  /* len bytes, one per value of the frame */
+    const uint8_t *bytes;   /* len bytes, one per value of the frame */
     const uint32_t *digest; /* one word per chunk; derived mode only, else NULL */
     uint32_t base;          /* from gw_gcomp_map_base(), 1..1023 */
     float wire_scale;       /* of the rule, a normal number > 0; derived mode only: part of the map hash */
@@ -179,12 +180,12 @@ typedef struct gw_gcomp_map {
  * Codec
  * -------------------------------------------------------------------------------------------------------- */
 
-typedef enum gw_gcomp_levels {
+typedef enum gw_gcomp_quantum_mode {
     GW_GCOMP_EXPLICIT = 0, /* the drop travels with the exponent; any receiver decodes */
     GW_GCOMP_DERIVED = 1,  /* the receiver computes the quantum from its own equal map */
     /* the frame has one quantum per block; any receiver decodes. Bounds no single parameter */
     GW_GCOMP_CARRIED = 2
-} gw_gcomp_levels;
+} gw_gcomp_quantum_mode;
 
 typedef enum gw_gcomp_rounding {
     GW_GCOMP_TRUNCATE = 0,  /* toward zero, the paper's mode; biased over several hops */
@@ -253,7 +254,7 @@ static inline gw_gcomp_quantum gw_gcomp_quantum_of_blocks(const uint8_t *blocks)
 /* Set all fields with gw_gcomp_options_init(), then change some. */
 typedef struct gw_gcomp_options {
     gw_dtype dtype;
-    gw_gcomp_levels levels;
+    gw_gcomp_quantum_mode quantum_mode;
     gw_gcomp_rounding rounding;
     gw_gcomp_preset preset;
     uint32_t step;            /* 0 = default: explicit 6, 2, 3 (fp32, bf16, fp16); derived and carried 1 */
@@ -264,10 +265,10 @@ typedef struct gw_gcomp_options {
      * half of that, except next to the largest finite number; docs/numerics.md section 6). Sender and
      * receiver of a derived frame must agree on it. */
     uint32_t tolerance_bits;
-    /* 1: a value below its quantum becomes 0 or one quantum. Needs derived or carried levels, step 1 and the
+    /* 1: a value below its quantum becomes 0 or one quantum. Needs derived or carried quanta, step 1 and the
      * largest cap. Default 0; recommended for optimizers without a second moment, with a noise limit, and for
-     * carried levels */
-    int deep_cut;
+     * carried quanta */
+    int dead_zone;
     uint32_t
         block_log2; /* carried: log2 of the values that share a quantum, 6..14 and <= chunk_log2; default 9 */
     uint32_t chunk_log2; /* 12..15, default 14 */
@@ -277,7 +278,7 @@ typedef struct gw_gcomp_options {
     uint64_t len_max;    /* frames with more values are refused with GW_ERR_LIMIT; default 2^48 */
 } gw_gcomp_options;
 
-/* Fills in the defaults: explicit levels, nearest rounding, preset fast. options must not be NULL. */
+/* Fills in the defaults: explicit quanta, nearest rounding, preset fast. options must not be NULL. */
 GW_API void gw_gcomp_options_init(gw_gcomp_options *options, gw_dtype dtype);
 
 /* A codec handle: options, kernels, installed codebooks. Plain data, which may be copied and moved. Calls
@@ -300,7 +301,7 @@ GW_API size_t gw_gcomp_workspace_size(const gw_gcomp *codec);
 /* Upper bound of the size of a frame of len values: header, extension, directory and RAW chunks. 0 if len is
  * above 2^48, if it makes more than 2^32 chunks, if the bound does not fit size_t, or for a handle that is
  * not initialised. */
-GW_API size_t gw_gcomp_bound(const gw_gcomp *codec, uint64_t len);
+GW_API size_t gw_gcomp_frame_bound(const gw_gcomp *codec, uint64_t len);
 
 /* Consecutive values of a source that have a random stream of their own: a parameter in a bucket. */
 typedef struct gw_gcomp_segment {
@@ -314,7 +315,7 @@ typedef struct gw_gcomp_source {
     const void *values; /* len elements of the codec's dtype */
     uint64_t len;
     /* DEFAULT, MAP or BLOCKS; a kind that the codec's levels do not have is GW_ERR_ARG, and so are carried
-     * levels whose quanta neither the source nor the options choose */
+     * quanta whose quanta neither the source nor the options choose */
     gw_gcomp_quantum quantum;
     /* Key and counter of stochastic rounding (docs/numerics.md): bytes depend neither on how a tensor is
      * split into frames nor on threads. */
@@ -325,7 +326,7 @@ typedef struct gw_gcomp_source {
     /* If segment_count > 0: seeds and elements by segment; seed and first_element are then not read.
      * values[0] is value segment_offset of the segments, whose lengths add up to at least segment_offset +
      * len. Values are then rounded before anything else, so that an explicit value whose carry enters the
-     * exponent has the level of the rounded value */
+     * exponent has the drop of the rounded value */
     const gw_gcomp_segment *segments;
     size_t segment_count;
     uint64_t segment_offset;
@@ -334,7 +335,7 @@ typedef struct gw_gcomp_source {
 /*
  * Writes one frame (sections 4.1 to 4.4).
  *
- *   - dst->capacity: at least gw_gcomp_bound(), even where the frame turns out smaller
+ *   - dst->capacity: at least gw_gcomp_frame_bound(), even where the frame turns out smaller
  *   - GW_OK: dst->size is the size of the frame
  *   - GW_ERR_ARG, GW_ERR_STATE, GW_ERR_DST, GW_ERR_WORKSPACE, GW_ERR_LIMIT (len above len_max or what a
  *     frame can hold): dst->size is 0, dst->data is untouched
@@ -378,7 +379,7 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_encode_range(const gw_gcomp *codec, cons
 /*
  * Moves the parts together, in order and without gaps, and writes header and directory.
  *
- *   - dst->capacity: at least gw_gcomp_bound()
+ *   - dst->capacity: at least gw_gcomp_frame_bound()
  *   - GW_OK: dst->size is the size of the frame
  *   - GW_ERR_ARG (the parts do not tile the frame, an area overlaps dst->data[0..bound), or encode refuses
  *     the source, a len above len_max included), GW_ERR_STATE, GW_ERR_DST: dst->size is 0, dst->data is
@@ -417,25 +418,25 @@ typedef enum gw_gcomp_chunk_kind {
 } gw_gcomp_chunk_kind;
 
 /* What the header of a frame says. */
-typedef struct gw_gcomp_info {
+typedef struct gw_gcomp_frame_info {
     gw_dtype dtype;
-    gw_gcomp_levels levels;
+    gw_gcomp_quantum_mode quantum_mode;
     uint32_t step, cap;
-    int32_t drop_base;
+    int32_t drop_offset;
     int strict, checksum, installed, constant;
     uint32_t chunk_log2;
     uint32_t block_log2; /* carried only, else 0 */
     uint64_t len;
     uint64_t chunk_count;
-    uint64_t frame_size;               /* bytes of the whole frame */
-    uint64_t directory_offset;         /* bytes */
-    uint64_t payload_offset;           /* bytes; where chunk 0 starts */
-    uint32_t book_id, book_generation; /* installed only, else 0 */
-    uint32_t book_crc;                 /* the same: CRC32C of the serialised codebook */
-    uint64_t map_hash;                 /* derived and not constant only, else 0 */
-    float wire_scale;                  /* the same */
-    uint32_t meta_crc;                 /* checksum only, else 0 */
-} gw_gcomp_info;
+    uint64_t frame_size;                       /* bytes of the whole frame */
+    uint64_t directory_offset;                 /* bytes */
+    uint64_t payload_offset;                   /* bytes; where chunk 0 starts */
+    uint32_t codebook_id, codebook_generation; /* installed only, else 0 */
+    uint32_t codebook_crc;                     /* the same: CRC32C of the serialised codebook */
+    uint64_t map_hash;                         /* derived and not constant only, else 0 */
+    float wire_scale;                          /* the same */
+    uint32_t meta_crc;                         /* checksum only, else 0 */
+} gw_gcomp_frame_info;
 
 /*
  * Reads the header and extension at src: rules 1 to 10 of docs/format.md section 8, except rule 9, and the
@@ -446,8 +447,8 @@ typedef struct gw_gcomp_info {
  *   - len_max: as in the options
  *   - on failure *info is zeroed
  */
-GW_API GW_MUST_CHECK gw_status gw_gcomp_peek(const void *src, size_t src_size, uint64_t len_max,
-                                             gw_gcomp_info *info);
+GW_API GW_MUST_CHECK gw_status gw_gcomp_frame_peek(const void *src, size_t src_size, uint64_t len_max,
+                                                   gw_gcomp_frame_info *info);
 
 /* A received frame. */
 typedef struct gw_gcomp_frame {
@@ -463,46 +464,48 @@ typedef struct gw_gcomp_target {
     void *values;       /* in: elements of the frame's dtype */
     uint64_t capacity;  /* in: elements */
     uint64_t len;       /* out: number of values written, 0 on failure */
-    uint64_t bad_chunk; /* out: the lowest bad chunk, UINT64_MAX unless a chunk is to blame */
+    uint64_t bad_chunk; /* out: the lowest bad chunk, UINT64_MAX unless a chunk is at fault */
     /* in: every decoded value is multiplied by it before it is stored or added (docs/numerics.md section 5);
      * 0 and 1: not. A normal number, else GW_ERR_ARG. So a target that is not zeroed must set it */
     float scale;
-    /* out, gw_gcomp_decode_add_frames() and gw_collective_sum() only: index of the frame to blame, else 0 */
+    /* out, gw_gcomp_decode_add_frames() and gw_collective_sum() only: index of the frame at fault, else 0 */
     size_t bad_frame;
 } gw_gcomp_target;
 
 /* Checks all but the contents of the chunks: rules 1 to 16. Costs one pass over the directory. Writes nothing
  * but *info, which is zeroed on failure. */
-GW_API GW_MUST_CHECK gw_status gw_gcomp_check(const gw_gcomp *codec, const gw_gcomp_frame *frame,
-                                              gw_gcomp_info *info);
+GW_API GW_MUST_CHECK gw_status gw_gcomp_frame_parse(const gw_gcomp *codec, const gw_gcomp_frame *frame,
+                                                    gw_gcomp_frame_info *info);
 
 /* One chunk of the directory. */
 typedef struct gw_gcomp_chunk {
     gw_gcomp_chunk_kind kind;
     uint64_t offset, size; /* bytes, codebook included where the chunk owns one */
     /* index of the owner of its codebook; 0 unless CODED with a codebook in the frame */
-    uint32_t book;
+    uint32_t codebook;
     uint32_t crc;
     uint64_t len; /* values */
 } gw_gcomp_chunk;
 
-/* Reads entry `index` of the directory of a frame that gw_gcomp_check() has accepted, or for which it found
- * nothing but a missing codebook or map (GW_ERR_TABLE, GW_ERR_MAP); info is from gw_gcomp_check() or
- * gw_gcomp_peek(). GW_OK; GW_ERR_ARG (index, or an info that no frame of this size has): *chunk is zeroed. */
-GW_API GW_MUST_CHECK gw_status gw_gcomp_chunk_info(const gw_gcomp_frame *frame, const gw_gcomp_info *info,
-                                                   uint64_t index, gw_gcomp_chunk *chunk);
+/* Reads entry `index` of the directory of a frame that gw_gcomp_frame_parse() has accepted, or for which it
+ * found nothing but a missing codebook or map (GW_ERR_TABLE, GW_ERR_MAP); info is from gw_gcomp_frame_parse()
+ * or gw_gcomp_frame_peek(). GW_OK; GW_ERR_ARG (index, or an info that no frame of this size has): *chunk is
+ * zeroed. */
+GW_API GW_MUST_CHECK gw_status gw_gcomp_frame_chunk(const gw_gcomp_frame *frame,
+                                                    const gw_gcomp_frame_info *info, uint64_t index,
+                                                    gw_gcomp_chunk *chunk);
 
 /* Checks everything, the contents of the chunks included, and produces no values. *bad_chunk as in
  * gw_gcomp_target; it may be NULL. */
-GW_API GW_MUST_CHECK gw_status gw_gcomp_validate(const gw_gcomp *codec, const gw_gcomp_frame *frame,
-                                                 uint64_t *bad_chunk, const gw_workspace *workspace);
+GW_API GW_MUST_CHECK gw_status gw_gcomp_frame_check(const gw_gcomp *codec, const gw_gcomp_frame *frame,
+                                                    uint64_t *bad_chunk, const gw_workspace *workspace);
 
 /*
  * Decodes a whole frame.
  *
  *   - the frame's dtype must be the codec's, else GW_ERR_OPTION. Of the other options only len_max and
- *     backends matter, strict for sums, tolerance_bits for derived frames, and levels for frames with an
- *     installed codebook
+ *     backends matter, strict for sums, tolerance_bits for derived frames, and quantum_mode for frames with
+ *     an installed codebook
  *   - statuses: those of docs/format.md section 8, and GW_ERR_ARG, GW_ERR_STATE, GW_ERR_WORKSPACE
  *   - up to and including GW_ERR_DST nothing is written to target->values
  *   - GW_ERR_CORRUPT, GW_ERR_CHECKSUM of a chunk: the values of bad chunks are +0, the other chunks are
@@ -534,20 +537,21 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_decode_add_frames(const gw_gcomp *codec,
                                                           const gw_workspace *workspace);
 
 /*
- * The same as decode and decode_add for a range of the chunks of a frame that gw_gcomp_check() has accepted
- * with *info: the form for several threads.
+ * The same as decode and decode_add for a range of the chunks of a frame that gw_gcomp_frame_parse() has
+ * accepted with *info: the form for several threads.
  *
  *   - target->values is the place of the range's first value; the map is still that of the whole frame
- *   - the directory entries of the range are checked again, so bytes that change after gw_gcomp_check()
+ *   - the directory entries of the range are checked again, so bytes that change after gw_gcomp_frame_parse()
  *     cannot lead outside the buffers
  *   - status as gw_gcomp_decode(); GW_ERR_ARG also for a range that is not within the frame and for an *info
- *     that gw_gcomp_check() cannot return
+ *     that gw_gcomp_frame_parse() cannot return
  */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_decode_range(const gw_gcomp *codec, const gw_gcomp_frame *frame,
-                                                     const gw_gcomp_info *info, const gw_gcomp_range *range,
-                                                     gw_gcomp_target *target, const gw_workspace *workspace);
+                                                     const gw_gcomp_frame_info *info,
+                                                     const gw_gcomp_range *range, gw_gcomp_target *target,
+                                                     const gw_workspace *workspace);
 GW_API GW_MUST_CHECK gw_status gw_gcomp_decode_add_range(const gw_gcomp *codec, const gw_gcomp_frame *frame,
-                                                         const gw_gcomp_info *info,
+                                                         const gw_gcomp_frame_info *info,
                                                          const gw_gcomp_range *range, gw_gcomp_target *target,
                                                          const gw_workspace *workspace);
 
@@ -558,7 +562,7 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_decode_add_range(const gw_gcomp *codec, 
  *
  *   - source->len: that of the frame, else GW_ERR_ARG
  *   - frame->map and source->map may be the same
- *   - dst->capacity: at least gw_gcomp_bound()
+ *   - dst->capacity: at least gw_gcomp_frame_bound()
  *   - *bad_chunk as in gw_gcomp_target; it may be NULL
  *   - GW_OK: dst->size is the size of the frame. On failure it is 0
  *   - if a chunk of the frame is bad, dst->data[0..capacity) is unspecified but holds nothing that this call
@@ -573,24 +577,24 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_decode_add_encode(const gw_gcomp *codec,
  * -------------------------------------------------------------------------------------------------------- */
 
 /* Bytes of a serialised codebook: 4, 254 nibbles, 8 for a zero mask, and padding. */
-#define GW_GCOMP_BOOK_SIZE_MAX 140
+#define GW_GCOMP_CODEBOOK_SIZE_MAX 140
 
 /* Counts labels over many calls. Plain data; start with gw_gcomp_histogram_init(). */
 typedef struct gw_gcomp_histogram {
-    uint32_t dtype, levels;  /* gw_dtype, gw_gcomp_levels */
-    uint32_t base;           /* window of explicit labels */
-    uint32_t relative;       /* 1: labels have relative exponents */
-    uint64_t count[256];     /* by label, docs/format.md section 3 */
-    uint64_t mask_count[10]; /* classes of bytes of the zero mask, docs/format.md section 5.3 */
+    uint32_t dtype, quantum_mode; /* gw_dtype, gw_gcomp_quantum_mode */
+    uint32_t window_start;        /* window of explicit labels */
+    uint32_t relative;            /* 1: labels have relative exponents */
+    uint64_t count[256];          /* by label, docs/format.md section 3 */
+    uint64_t mask_count[10];      /* classes of bytes of the zero mask, docs/format.md section 5.3 */
 } gw_gcomp_histogram;
 
-/* Empties a histogram for the codec's dtype and levels; the window and the kind of exponents
+/* Empties a histogram for the codec's dtype and quantum mode; the window and the kind of exponents
  * are chosen by the first values that are added. GW_OK; GW_ERR_ARG (NULL); GW_ERR_STATE (handle not
  * initialised). */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_histogram_init(gw_gcomp_histogram *histogram, const gw_gcomp *codec);
 
 /* Counts the labels of a source as gw_gcomp_encode() would make them. GW_OK; GW_ERR_ARG; GW_ERR_STATE (handle
- * not initialised, or of another dtype or kind of levels than the histogram, or a source without a map for a
+ * not initialised, or of another dtype or quantum mode than the histogram, or a source without a map for a
  * histogram of relative exponents); GW_ERR_LIMIT; GW_ERR_WORKSPACE.
  * On failure the histogram is unchanged. */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_histogram_add(gw_gcomp_histogram *histogram, const gw_gcomp *codec,
@@ -602,30 +606,31 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_histogram_add(gw_gcomp_histogram *histog
  * code, and so do label 0 or, if zeros are masked, all classes of mask bytes. Ranks that pool their counts
  * (add both arrays, of equal base and relative) get equal codebooks.
  *
- *   - book->capacity: GW_GCOMP_BOOK_SIZE_MAX always suffices
- *   - GW_OK: book->size is the size of the codebook
+ *   - dst->capacity: GW_GCOMP_CODEBOOK_SIZE_MAX always suffices
+ *   - GW_OK: dst->size is the size of the codebook
  *   - GW_ERR_ARG (NULL, or a base or counts of labels that the dtype does not have), GW_ERR_DST (the codebook
- *     is larger than the capacity): book->size is 0, book->data is untouched
+ *     is larger than the capacity): dst->size is 0, dst->data is untouched
  */
-GW_API GW_MUST_CHECK gw_status gw_gcomp_book_build(const gw_gcomp_histogram *histogram, gw_buffer *book);
+GW_API GW_MUST_CHECK gw_status gw_gcomp_codebook_build(const gw_gcomp_histogram *histogram, gw_buffer *dst);
 
 /*
  * Gives the handle a serialised codebook under an id and a generation. The handle keeps the two most recent;
  * frames that name another one are refused with GW_ERR_TABLE, and so are those made with another codebook
  * under the same id and generation: a frame carries the codebook's CRC32C.
  *
- *   - book: must contain label 1 and label 0 or, if zeros are masked, all classes of mask bytes
+ *   - codebook: must contain label 1 and label 0 or, if zeros are masked, all classes of mask bytes
  *   - encode: 1: the handle encodes with it from now on, in one pass; 0: for decoding only. With relative
  *     exponents it encodes derived sources with a map only: without one they are refused (GW_ERR_ARG)
- *   - GW_OK; GW_ERR_ARG; GW_ERR_STATE; GW_ERR_TABLE (the book breaks a rule of docs/format.md section 5.1):
- *     the handle is unchanged
+ *   - GW_OK; GW_ERR_ARG; GW_ERR_STATE; GW_ERR_TABLE (the codebook breaks a rule of docs/format.md section
+ *     5.1): the handle is unchanged
  */
-GW_API GW_MUST_CHECK gw_status gw_gcomp_install(gw_gcomp *codec, uint32_t id, uint32_t generation,
-                                                const uint8_t *book, size_t book_size, int encode);
+GW_API GW_MUST_CHECK gw_status gw_gcomp_codebook_install(gw_gcomp *codec, uint32_t id, uint32_t generation,
+                                                         const uint8_t *codebook, size_t codebook_size,
+                                                         int encode);
 
 /* Encodes with codebooks in the frame again; installed ones stay for decoding. GW_OK; GW_ERR_ARG
  * (NULL); GW_ERR_STATE (handle not initialised). */
-GW_API GW_MUST_CHECK gw_status gw_gcomp_uninstall(gw_gcomp *codec);
+GW_API GW_MUST_CHECK gw_status gw_gcomp_codebook_uninstall(gw_gcomp *codec);
 
 /* -----------------------------------------------------------------------------------------------------------
  * Rate control
@@ -665,8 +670,8 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_rate_init(gw_gcomp_rate *rate, gw_gcomp_
 /*
  * Adds a source, in one pass over its values and map (NOISE: two), each after a pass over a sample of them.
  *
- *   - codec: derived levels, step 1, the largest cap, and no installed codebook for encoding. Rounding,
- *     deep_cut, preset, chunk_log2, strict and checksum are those of the encode that is predicted
+ *   - codec: derived quanta, step 1, the largest cap, and no installed codebook for encoding. Rounding,
+ *     dead_zone, preset, chunk_log2, strict and checksum are those of the encode that is predicted
  *   - TOLERANCE: the map has no noise limit; tolerance_bits of the codec does not matter
  *   - NOISE: the map was made with noise = 1, noise_only and the tolerance_bits of the codec
  *   - a map with both limits has no curve: only one of its limits would change. Take one pass with a map of

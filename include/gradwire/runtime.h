@@ -15,8 +15,8 @@
  *
  * and, at another time, gw_exchange_map_start() -> event MAP. A step that fails sends a notice in place of
  * its frame, so every message is sent whatever happens, and DONE carries the worst outcome that this rank
- * knows. The maximum of all ranks' words is the outcome for all (gw_collective_judge()). A transport that
- * loses a rank calls gw_exchange_stop().
+ * knows. The maximum of all ranks' words is the outcome for all (gw_collective_word_outcome()). A transport
+ * that loses a rank calls gw_exchange_stop().
  *
  * Rules of this header:
  *   - Memory is allocated by gw_runtime_open() and gw_exchange_open() only.
@@ -99,7 +99,7 @@ typedef enum gw_runtime_event_kind {
     GW_RUNTIME_DONE = 5   /* the operation has ended on this rank; word: its outcome */
 } gw_runtime_event_kind;
 
-/* Words are those of gw_collective_word(). */
+/* Words are those of gw_collective_word_write(). */
 typedef struct gw_runtime_event {
     uint64_t user; /* of the exchange; 0 for WAKE */
     uint32_t kind; /* gw_runtime_event_kind */
@@ -153,7 +153,7 @@ typedef struct gw_exchange_config {
     uint32_t rank;
     uint32_t contribution_bits;      /* as in gw_collective_bucket */
     gw_gcomp_options codec;          /* while the ranks have equal maps, or without maps */
-    gw_gcomp_options fallback_codec; /* while they have not: explicit or carried levels. May be equal */
+    gw_gcomp_options fallback_codec; /* while they have not: explicit or carried quanta. May be equal */
     uint64_t user;                   /* comes back in events */
     uint64_t seed;                   /* of exchanges without segments */
     uint64_t segment_max; /* gw_exchange_map_start() takes so many segments at most; 0: no map is built */

@@ -25,8 +25,8 @@
  *   - GW_ERR_ARG: a pointer that the call needs is NULL, or a range is not within its tensor
  *   - GW_ERR_STATE: the handle is not initialised
  *   - GW_ERR_WORKSPACE: workspace->size is too small
- *   - *bad_block (may be NULL) and target->bad_block: the lowest bad block, UINT64_MAX unless a block is to
- *     blame
+ *   - *bad_block (may be NULL) and target->bad_block: the lowest bad block, UINT64_MAX unless a block is at
+ *     fault
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -167,8 +167,8 @@ typedef struct gw_thc_goal {
 GW_API GW_MUST_CHECK gw_status gw_thc_options_init(gw_thc_options *options, const gw_thc_goal *goal,
                                                    const gw_workspace *workspace);
 
-/* Recommendation of gw_thc_plan_make(), and its predictions for one tensor element. */
-typedef struct gw_thc_plan {
+/* Recommendation of gw_thc_design_make(), and its predictions for one tensor element. */
+typedef struct gw_thc_design {
     gw_thc_options options;
     double p;
     gw_thc_table_cost cost;
@@ -176,11 +176,11 @@ typedef struct gw_thc_plan {
     double error_mean; /* of the mean of n equal vectors: quantization / n + truncation */
     double up_bits;    /* bits per element from a worker: indices and norm */
     double down_bits;  /* bits per element to a worker: lanes and maximum */
-} gw_thc_plan;
+} gw_thc_design;
 
 /* gw_thc_options_init() with its predictions; the same errors. */
-GW_API GW_MUST_CHECK gw_status gw_thc_plan_make(gw_thc_plan *plan, const gw_thc_goal *goal,
-                                                const gw_workspace *workspace);
+GW_API GW_MUST_CHECK gw_status gw_thc_design_make(gw_thc_design *design, const gw_thc_goal *goal,
+                                                  const gw_workspace *workspace);
 
 /* The handle: checked options, quantizer tables and kernels. It may be copied, and shared by threads. */
 typedef struct gw_thc {
@@ -520,7 +520,7 @@ GW_API GW_MUST_CHECK gw_status gw_thc_frame_peek(const void *src, size_t src_siz
 /* Header and content: all of the above, GW_ERR_LIMIT, GW_ERR_SHORT or GW_ERR_TRAILING if frame->size is not
  * the frame's, GW_ERR_HEADER for padding that is not zero, GW_ERR_CHECKSUM, and every block's pattern, set
  * and lanes (GW_ERR_CORRUPT, GW_ERR_DUP); *bad_block is relative to the frame. On failure *info is
- * zeroed, as gw_gcomp_check() does it. */
+ * zeroed, as gw_gcomp_frame_parse() does it. */
 GW_API GW_MUST_CHECK gw_status gw_thc_frame_check(const gw_thc_frame *frame, gw_thc_frame_info *info,
                                                   uint64_t *bad_block);
 

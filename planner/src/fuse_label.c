@@ -220,7 +220,7 @@ static int best_rate(const error_search *s)
  * all methods with a price of error, which is bisected until the plan just keeps the bound. Returns the price
  * for the bounds of that search, 0 if all methods keep the bound anyway.
  */
-static int64_t search_with_fees(error_search *s, const gw_plan_limits *limits)
+static int64_t search_with_penalties(error_search *s, const gw_plan_limits *limits)
 {
     const gw_plan_problem *problem = s->source.problem;
     const int64_t len = s->source.len_sum[problem->tensor_count];
@@ -270,7 +270,7 @@ gw_status gw_label_fuse(const gw_plan_problem *problem, const gw_plan_limits *li
             return GW_ERR_WORKSPACE;
         }
         error_search search = {source, share_of(limits, 8), &path, arena, &trial, plan, cert->makespan, 0};
-        source.bound_rate = search_with_fees(&search, limits);
+        source.bound_rate = search_with_penalties(&search, limits);
         cert->makespan = search.best;
         half = share_of(limits, 2);
         limits = &half;

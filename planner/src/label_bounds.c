@@ -15,8 +15,9 @@
  * compute).
  *
  * Where the problem bounds the error, a second set of triples charges for it (Lagrange): with a rate in ticks
- * for an error, each message adds a fee to all three components. A completion that keeps the bound has errors
- * of at most what is left of it, so its end is at least the bound with fees minus the price of what is left.
+ * for an error, each message adds a penalty to all three components. A completion that keeps the bound has
+ * errors of at most what is left of it, so its end is at least the bound with penalties minus the price of
+ * what is left.
  *
  * Queueing on the CPU is not in the triples. When some vector encodes or decodes there, weighted sums of all
  * clocks are added: for weights w of sum 16, 16 T >= w . clocks + (cheapest continuation when a step costs
@@ -69,7 +70,8 @@ static uint32_t list_row(gw_bounds *b, uint32_t first)
         }
         b->row_first[end - first - 1] = used;
         for (uint32_t v = 0; v < count; v++) {
-            b->row_fee[used] = gw_label_fee(source, b->rate, vectors[v].option, len_of(source, first, end));
+            b->row_penalty[used] =
+                gw_label_penalty(source, b->rate, vectors[v].option, len_of(source, first, end));
             b->row[used++] = vectors[v];
         }
     }
@@ -132,7 +134,7 @@ static void build_lines(gw_bounds *b)
                 gw_plan_tick tail = b->serial_tail ? b->row[v].tail : 0;
                 for (uint32_t w = 0; w < count; w++) {
                     gw_plan_tick cost = weigh_step(list[w], &b->row[v], bwd, tail, end == n) +
-                                        WEIGHT_SUM * b->row_fee[v] + (end == n ? 0 : at_end[w].constant);
+                                        WEIGHT_SUM * b->row_penalty[v] + (end == n ? 0 : at_end[w].constant);
                     at_k[w].constant = gw_tick_min(at_k[w].constant, cost);
                 }
             }
@@ -168,7 +170,7 @@ int gw_bounds_open(gw_bounds *b, const gw_label_source *source, int64_t rate, ui
     b->scratch = gw_arena_take(arena, source->vector_count_max, sizeof(gw_plan_vector));
     const size_t row_max = (size_t)source->vector_count_max * (source->tree != NULL ? 1 : n);
     b->row = gw_arena_take(arena, row_max, sizeof(gw_plan_vector));
-    b->row_fee = gw_arena_take(arena, row_max, sizeof(gw_plan_tick));
+    b->row_penalty = gw_arena_take(arena, row_max, sizeof(gw_plan_tick));
     b->row_first = gw_arena_take(arena, (size_t)n + 2, sizeof(uint32_t));
     b->suffixes = gw_arena_take(arena, ((size_t)n + 1) * suffix_cap, sizeof(gw_suffix));
     b->buckets = gw_arena_take(arena, suffix_cap, sizeof(gw_suffix));
@@ -179,7 +181,7 @@ int gw_bounds_open(gw_bounds *b, const gw_label_source *source, int64_t rate, ui
         b->line_len = gw_arena_take(arena, (size_t)n + 1, sizeof(uint32_t));
     }
     if (b->net_min == NULL || b->gpu_min == NULL || b->suffix_len == NULL || b->least == NULL ||
-        b->scratch == NULL || b->row == NULL || b->row_fee == NULL || b->row_first == NULL ||
+        b->scratch == NULL || b->row == NULL || b->row_penalty == NULL || b->row_first == NULL ||
         b->suffixes == NULL || b->buckets == NULL ||
         (has_lines && (b->lines == NULL || b->line_len == NULL))) {
         return 0;
@@ -205,12 +207,12 @@ int gw_bounds_open(gw_bounds *b, const gw_label_source *source, int64_t rate, ui
 static gw_suffix prepend(const gw_bounds *b, uint32_t row, gw_plan_tick bwd, const gw_suffix *rest)
 {
     const gw_plan_vector *v = &b->row[row];
-    const gw_plan_tick fee = b->row_fee[row];
+    const gw_plan_tick penalty = b->row_penalty[row];
     gw_plan_tick x = bwd + v->gpu;
     gw_suffix s;
-    s.net = fee + v->net + gw_tick_max(rest->net, v->tail + v->tail_cpu);
-    s.release = x + gw_tick_max(v->cpu + s.net, fee + rest->release);
-    s.compute = x + fee + (b->serial_tail ? v->tail : 0) + rest->compute;
+    s.net = penalty + v->net + gw_tick_max(rest->net, v->tail + v->tail_cpu);
+    s.release = x + gw_tick_max(v->cpu + s.net, penalty + rest->release);
+    s.compute = x + penalty + (b->serial_tail ? v->tail : 0) + rest->compute;
     s.release_min = 0;
     return s;
 }

@@ -38,12 +38,12 @@ typedef struct gw_bounds {
     uint32_t *suffix_len;    /* [n + 1] */
     gw_suffix *least;        /* [n + 1] smallest of each component at a boundary */
     uint32_t suffix_cap_max;
-    gw_suffix *buckets;    /* [suffix_cap_max] */
-    gw_plan_vector *row;   /* vectors of all steps from one tensor */
-    gw_plan_tick *row_fee; /* price of their errors */
-    uint32_t *row_first;   /* [n + 2] */
-    gw_bound_line *lines;  /* has_cpu or serial_tail_cpu only: boundary k has line_len[k] entries */
-    uint32_t *line_len;    /* [n + 1] */
+    gw_suffix *buckets;        /* [suffix_cap_max] */
+    gw_plan_vector *row;       /* vectors of all steps from one tensor */
+    gw_plan_tick *row_penalty; /* price of their errors */
+    uint32_t *row_first;       /* [n + 2] */
+    gw_bound_line *lines;      /* has_cpu or serial_tail_cpu only: boundary k has line_len[k] entries */
+    uint32_t *line_len;        /* [n + 1] */
 } gw_bounds;
 
 /* Bytes of the arena that gw_bounds_open() takes for a cap. */

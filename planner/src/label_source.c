@@ -7,13 +7,14 @@
 
 #include "wide.h"
 
-gw_plan_tick gw_label_fee(const gw_label_source *source, int64_t rate, uint32_t method, int64_t len)
+gw_plan_tick gw_label_penalty(const gw_label_source *source, int64_t rate, uint32_t method, int64_t len)
 {
     if (rate == 0) {
         return 0;
     }
-    const gw_plan_tick fee = gw_mul_shift(source->problem->methods[method].error * len, rate, GW_RATE_SHIFT);
-    return gw_tick_min(fee, GW_PLAN_TICK_MAX / 16 / source->tensor_count);
+    const gw_plan_tick penalty =
+        gw_mul_shift(source->problem->methods[method].error * len, rate, GW_RATE_SHIFT);
+    return gw_tick_min(penalty, GW_PLAN_TICK_MAX / 16 / source->tensor_count);
 }
 
 uint32_t gw_label_vectors(const gw_label_source *source, uint32_t first, uint32_t end, uint32_t forbidden,
@@ -35,7 +36,7 @@ uint32_t gw_label_vectors(const gw_label_source *source, uint32_t first, uint32_
         gw_plan_vector *vector = &scratch[count++];
         gw_method_vector(&problem->methods[m], len, vector);
         vector->option = m;
-        vector->net += gw_label_fee(source, source->net_rate, m, len);
+        vector->net += gw_label_penalty(source, source->net_rate, m, len);
     }
     *vectors = scratch;
     return count;

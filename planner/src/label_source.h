@@ -38,7 +38,7 @@ typedef struct gw_label_source {
 #define GW_RATE_SHIFT 24
 
 /* Price of a message's error, capped so that sums fit. */
-gw_plan_tick gw_label_fee(const gw_label_source *source, int64_t rate, uint32_t method, int64_t len);
+gw_plan_tick gw_label_penalty(const gw_label_source *source, int64_t rate, uint32_t method, int64_t len);
 
 /* Vectors of the step first..end-1; forbidden is the union over its tensors. */
 uint32_t gw_label_vectors(const gw_label_source *source, uint32_t first, uint32_t end, uint32_t forbidden,

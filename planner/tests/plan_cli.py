@@ -1557,7 +1557,7 @@ class Stored(Case):
             schema = json.load(file)
         with open(os.path.join(ROOT, "docs", "plan-file.md")) as file:
             page = file.read()
-        options = {"levels": "derived", "tolerance_bits": 12}
+        options = {"quantum_mode": "derived", "tolerance_bits": 12}
         with open(Inputs.CODECS) as file:
             codecs = json.load(file)
         for codec in codecs["codecs"]:

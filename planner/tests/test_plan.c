@@ -242,7 +242,7 @@ static void refusals(void **state)
     tensors[0].len = INT64_C(1) << 40;
     method.net.b = 1 << 20;
     assert_int_equal(gw_plan_problem_check(&good, &fault), GW_ERR_TICKS);
-    assert_true(fault.index == GW_PLAN_NO_INDEX); /* no tensor is to blame alone */
+    assert_true(fault.index == GW_PLAN_NO_INDEX); /* no tensor is at fault alone */
     method.net.b = 1;
     method.error = INT64_C(1) << 50;
     assert_int_equal(gw_plan_problem_check(&good, &fault), GW_ERR_TICKS);

@@ -3,7 +3,7 @@
     frame = gradwire.encode(gradient, tolerance_bits=12, map=map)
     gradient = gradwire.decode(frame)
 
-Modules: gcomp (codec), maps (precision maps), frames (what frames say), rate (size and error by tolerance), books
+Modules: gcomp (codec), maps (precision maps), frames (what frames say), rate (size and error by tolerance), codebooks
 (codebooks that outlive a frame), parallel (one frame by several threads), thc (homomorphic compression), classic
 (casts, Top-k, DGC, signs, QSGD and others), plan (planners), arrays (what counts as an array), backends, errors.
 docs/python.md has a tutorial.

@@ -55,7 +55,7 @@ lib, plan_lib = _open()
 
 
 def check(status: int, **places: int | None) -> None:
-    """Raises gradwire.Error unless status is GW_OK. `places`: chunk, block or frame to blame, None where none is."""
+    """Raises gradwire.Error unless status is GW_OK. `places`: chunk, block or frame at fault, None where none is."""
     if status != 0:
         raise Error(status, lib.gw_status_message(status).decode(), **places)
 

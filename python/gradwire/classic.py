@@ -225,7 +225,7 @@ class Codec:
 
     def bound(self, len: int, step: Step | None = None) -> int:
         """Bytes that a frame of len values never exceeds. ValueError where there is no such tensor or step."""
-        size = lib.gw_classic_frame_size_max(self.handle, _step(len, step))
+        size = lib.gw_classic_frame_bound(self.handle, _step(len, step))
         if size == 0:
             raise ValueError(f"no frame of {len} values with {step}")
         return size
@@ -258,7 +258,7 @@ class Codec:
         """
         call = _Call(self, values, step, state, norms)
         if out is None:
-            area = np.empty(max(1, lib.gw_classic_frame_size_max(self.handle, call.step)), np.uint8)
+            area = np.empty(max(1, lib.gw_classic_frame_bound(self.handle, call.step)), np.uint8)
         else:
             area = arrays.write(out, np.uint8, "out")
             arrays.apart(area, call.values, call.residual, call.momentum, call.norms)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gradwire import _constants
 
-#: Value of `chunk` and `block` in the C structs when none is to blame.
+#: Value of `chunk` and `block` in the C structs when none is at fault.
 NO_INDEX = 0xFFFFFFFFFFFFFFFF
 
 _NAMES = {
@@ -20,9 +20,9 @@ class Error(RuntimeError):
     Attributes:
         status: number of the status, a `gw_status` of gradwire.h
         name: its short name: "corrupt", "map", ...
-        chunk: index of the lowest bad chunk of a GCOMP frame, None unless a chunk is to blame
-        block: index of the lowest bad block of a THC range or frame, None unless a block is to blame
-        frame: index of the frame to blame where a call takes several, else None
+        chunk: index of the lowest bad chunk of a GCOMP frame, None unless a chunk is at fault
+        block: index of the lowest bad block of a THC range or frame, None unless a block is at fault
+        frame: index of the frame at fault where a call takes several, else None
     """
 
     def __init__(
@@ -56,5 +56,5 @@ def status_name(status: int) -> str:
 
 
 def index_or_none(index: int) -> int | None:
-    """None for the number that stands for "none is to blame"."""
+    """None for the number that stands for "none is at fault"."""
     return None if index == NO_INDEX else index

@@ -8,11 +8,11 @@ from gradwire import _constants as c
 from gradwire import arrays
 from gradwire._fill import integer
 from gradwire._library import check, lib
-from gradwire._structs import gw_gcomp, gw_gcomp_chunk, gw_gcomp_frame, gw_gcomp_info, gw_gcomp_options
+from gradwire._structs import gw_gcomp, gw_gcomp_chunk, gw_gcomp_frame, gw_gcomp_frame_info, gw_gcomp_options
 from gradwire.arrays import ArrayLike
 
 DTYPES = {"fp32": c.GW_FP32, "bf16": c.GW_BF16, "fp16": c.GW_FP16}
-LEVELS = {"explicit": c.GW_GCOMP_EXPLICIT, "derived": c.GW_GCOMP_DERIVED, "carried": c.GW_GCOMP_CARRIED}
+QUANTUM_MODES = {"explicit": c.GW_GCOMP_EXPLICIT, "derived": c.GW_GCOMP_DERIVED, "carried": c.GW_GCOMP_CARRIED}
 CHUNK_KINDS = {"zero": c.GW_GCOMP_CHUNK_ZERO, "raw": c.GW_GCOMP_CHUNK_RAW, "coded": c.GW_GCOMP_CHUNK_CODED}
 
 #: Values that a frame may have at most, unless the caller allows fewer.
@@ -27,25 +27,25 @@ def name_in(table: dict[str, int], number: int) -> str:
 @dataclass(frozen=True)
 class Chunk:
     """One chunk: kind "zero", "raw" or "coded"; offset and size in bytes from the start of the frame; len in values;
-    book: index of the chunk that owns its codebook; crc: CRC32C, 0 without checksums."""
+    codebook: index of the chunk that owns its codebook; crc: CRC32C, 0 without checksums."""
 
     kind: str
     offset: int
     size: int
     len: int
-    book: int
+    codebook: int
     crc: int
 
 
 @dataclass(frozen=True)
 class Info:
-    """Header of a frame, field by field as gw_gcomp_info of gcomp.h; chunks only where the directory was asked for."""
+    """Header of a frame, field by field as gw_gcomp_frame_info; chunks only where the directory was asked for."""
 
     dtype: str
-    levels: str
+    quantum_mode: str
     step: int
     cap: int
-    drop_base: int
+    drop_offset: int
     strict: bool
     checksum: bool
     installed: bool
@@ -57,9 +57,9 @@ class Info:
     frame_size: int
     directory_offset: int
     payload_offset: int
-    book_id: int
-    book_generation: int
-    book_crc: int
+    codebook_id: int
+    codebook_generation: int
+    codebook_crc: int
     map_hash: int
     wire_scale: float
     meta_crc: int
@@ -68,7 +68,7 @@ class Info:
     @property
     def needs_map(self) -> bool:
         """The receiver needs the map that the frame was made with."""
-        return self.levels == "derived" and not self.constant
+        return self.quantum_mode == "derived" and not self.constant
 
     @property
     def bits_per_value(self) -> float:
@@ -79,18 +79,18 @@ class Info:
 _FLAGS = ("strict", "checksum", "installed", "constant")
 
 
-def _info(struct: gw_gcomp_info, chunks: tuple[Chunk, ...] = ()) -> Info:
+def _info(struct: gw_gcomp_frame_info, chunks: tuple[Chunk, ...] = ()) -> Info:
     fields = {name: getattr(struct, name) for name in (entry[0] for entry in struct._fields_)}
     fields |= {name: bool(fields[name]) for name in _FLAGS}
     fields["dtype"] = name_in(DTYPES, struct.dtype)
-    fields["levels"] = name_in(LEVELS, struct.levels)
+    fields["quantum_mode"] = name_in(QUANTUM_MODES, struct.quantum_mode)
     return Info(**fields, chunks=chunks)
 
 
 def dtype_of(data) -> str:
     """Type of the values of a frame in an array of bytes; "fp32" for other bytes: decoding says what is wrong."""
-    info = gw_gcomp_info()
-    lib.gw_gcomp_peek(data.ctypes.data, data.size, LEN_MAX, info)
+    info = gw_gcomp_frame_info()
+    lib.gw_gcomp_frame_peek(data.ctypes.data, data.size, LEN_MAX, info)
     return name_in(DTYPES, info.dtype) if info.dtype else "fp32"
 
 
@@ -99,33 +99,33 @@ def peek(data: ArrayLike, *, len_max: int = LEN_MAX) -> Info:
 
     Raises Error ("short", "magic", "version", "unsupported", "header", "limit").
     """
-    data, info = arrays.frame(data), gw_gcomp_info()
-    check(lib.gw_gcomp_peek(data.ctypes.data, data.size, integer(len_max, "len_max"), info))
+    data, info = arrays.frame(data), gw_gcomp_frame_info()
+    check(lib.gw_gcomp_frame_peek(data.ctypes.data, data.size, integer(len_max, "len_max"), info))
     return _info(info)
 
 
 def inspect(data: ArrayLike, *, len_max: int = LEN_MAX) -> Info:
-    """Header and directory of a whole frame, checked except for the contents of the chunks (Codec.validate()).
+    """Header and directory of a whole frame, checked except for the contents of the chunks (Codec.check()).
 
     Needs no map and no codebook: a derived frame, and one with an installed codebook, can be inspected by anyone.
     Raises Error with the status that docs/format.md section 8 gives the first broken rule.
     """
     data, len_max = arrays.frame(data), integer(len_max, "len_max")
-    info = gw_gcomp_info()
-    peeked = lib.gw_gcomp_peek(data.ctypes.data, data.size, len_max, info)
+    info = gw_gcomp_frame_info()
+    peeked = lib.gw_gcomp_frame_peek(data.ctypes.data, data.size, len_max, info)
     frame = gw_gcomp_frame(data=arrays.address(data), size=data.size)
     options, codec = gw_gcomp_options(), gw_gcomp()
     lib.gw_gcomp_options_init(options, info.dtype or c.GW_FP32)
     options.len_max = len_max
     check(lib.gw_gcomp_init(codec, options))
-    status = lib.gw_gcomp_check(codec, frame, gw_gcomp_info())
+    status = lib.gw_gcomp_frame_parse(codec, frame, gw_gcomp_frame_info())
     if status not in (c.GW_ERR_MAP, c.GW_ERR_TABLE):  # these come after everything that is shown here
         check(status)
     check(peeked)
     return _info(info, tuple(_chunk(frame, info, index) for index in range(info.chunk_count)))
 
 
-def _chunk(frame: gw_gcomp_frame, info: gw_gcomp_info, index: int) -> Chunk:
+def _chunk(frame: gw_gcomp_frame, info: gw_gcomp_frame_info, index: int) -> Chunk:
     chunk = gw_gcomp_chunk()
-    check(lib.gw_gcomp_chunk_info(frame, info, index, chunk))
-    return Chunk(name_in(CHUNK_KINDS, chunk.kind), chunk.offset, chunk.size, chunk.len, chunk.book, chunk.crc)
+    check(lib.gw_gcomp_frame_chunk(frame, info, index, chunk))
+    return Chunk(name_in(CHUNK_KINDS, chunk.kind), chunk.offset, chunk.size, chunk.len, chunk.codebook, chunk.crc)

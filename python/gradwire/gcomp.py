@@ -17,7 +17,7 @@ from gradwire._structs import (
     gw_buffer,
     gw_gcomp,
     gw_gcomp_frame,
-    gw_gcomp_info,
+    gw_gcomp_frame_info,
     gw_gcomp_options,
     gw_gcomp_quantum,
     gw_gcomp_segment,
@@ -26,7 +26,7 @@ from gradwire._structs import (
 )
 from gradwire.arrays import ArrayLike
 from gradwire.errors import index_or_none
-from gradwire.maps import Map, levels_of, pointer_to
+from gradwire.maps import Map, bytes_of, pointer_to
 from gradwire.workspace import scratch
 
 _ROUNDINGS = {"truncate": c.GW_GCOMP_TRUNCATE, "nearest": c.GW_GCOMP_NEAREST, "stochastic": c.GW_GCOMP_STOCHASTIC}
@@ -38,23 +38,23 @@ _PRESETS = {"fast": c.GW_GCOMP_FAST, "small": c.GW_GCOMP_SMALL}
 class Options:
     """Options of a codec. None: the default of the library, which depends on the others (gw_gcomp_options of gcomp.h).
 
-    dtype: "fp32", "bf16" or "fp16". levels: "explicit" (any receiver decodes), "derived" (the receiver needs an equal
-    map) or "carried" (a quantum per block, any receiver decodes). rounding: "truncate", "nearest" or "stochastic".
-    preset: "fast" or "small". tolerance_bits: 1..23, one encode moves no parameter by more than 2^-tolerance_bits of
-    it. deep_cut: a value below its quantum becomes 0 or one quantum. block_log2, target_nmse: carried levels.
-    chunk_log2: 12..15. strict: keep -0, subnormals and NaN payloads. checksum: CRC32C per chunk. backends: mask of
-    permitted backends. len_max: frames of more values are refused.
+    dtype: "fp32", "bf16" or "fp16". quantum_mode: "explicit" (any receiver decodes), "derived" (the receiver needs an
+    equal map) or "carried" (a quantum per block, any receiver decodes). rounding: "truncate", "nearest" or
+    "stochastic". preset: "fast" or "small". tolerance_bits: 1..23, one encode moves no parameter by more than
+    2^-tolerance_bits of it. dead_zone: a value below its quantum becomes 0 or one quantum. block_log2, target_nmse:
+    carried quanta. chunk_log2: 12..15. strict: keep -0, subnormals and NaN payloads. checksum: CRC32C per chunk.
+    backends: mask of permitted backends. len_max: frames of more values are refused.
     """
 
     dtype: str = "fp32"
-    levels: str = "explicit"
+    quantum_mode: str = "explicit"
     rounding: str = "nearest"
     preset: str = "fast"
     step: int | None = None
     cap: int | None = None
     constant_drop: int | None = None
     tolerance_bits: int | None = None
-    deep_cut: bool = False
+    dead_zone: bool = False
     block_log2: int | None = None
     target_nmse: float | None = None
     chunk_log2: int | None = None
@@ -68,7 +68,7 @@ class Options:
         options = gw_gcomp_options()
         lib.gw_gcomp_options_init(options, choose(frames.DTYPES, self.dtype, "dtype"))
         given = {
-            "levels": choose(frames.LEVELS, self.levels, "kind of levels"),
+            "quantum_mode": choose(frames.QUANTUM_MODES, self.quantum_mode, "quantum mode"),
             "rounding": choose(_ROUNDINGS, self.rounding, "rounding"),
             "preset": choose(_PRESETS, self.preset, "preset"),
         }
@@ -82,11 +82,11 @@ class Options:
 
     def _quantum(self) -> gw_gcomp_quantum:
         """What chooses the quanta of values that come without a map."""
-        carried = self.levels == "carried"
+        carried = self.quantum_mode == "carried"
         if self.constant_drop and carried:
-            raise ValueError(f"constant_drop={self.constant_drop} is for explicit and derived levels, not for carried")
+            raise ValueError(f"constant_drop={self.constant_drop} is for explicit and derived quanta, not for carried")
         if self.target_nmse and not carried:
-            raise ValueError(f"target_nmse={self.target_nmse} is for carried levels, not for {self.levels}")
+            raise ValueError(f"target_nmse={self.target_nmse} is for carried quanta, not for {self.quantum_mode}")
         if self.constant_drop is not None and not carried:
             drop = integer(self.constant_drop, "constant_drop", 0, (1 << 32) - 1)
             return fill(gw_gcomp_quantum, kind=c.GW_GCOMP_QUANTUM_DROP, drop=drop)
@@ -142,7 +142,7 @@ class Source:
         if self.quanta is not None and map is not None:
             raise ValueError("map and quanta are given: one of them chooses the quanta")
         if map is not None and len(map) != self.values.size:
-            raise ValueError(f"the map has {len(map)} levels for {self.values.size} values")
+            raise ValueError(f"the map has {len(map)} bytes for {self.values.size} values")
         self.map = map
         self.segments = (gw_gcomp_segment * len(stream.segments))(
             *(fill(gw_gcomp_segment, **vars(s)) for s in stream.segments)
@@ -163,7 +163,7 @@ class Source:
 
     def _quantum(self, codec: Codec) -> gw_gcomp_quantum:
         if self.map is not None:
-            pointer = pointer_to(self.map, codec.chunk_log2 if codec.options.levels == "derived" else None)
+            pointer = pointer_to(self.map, codec.chunk_log2 if codec.options.quantum_mode == "derived" else None)
             return gw_gcomp_quantum(kind=c.GW_GCOMP_QUANTUM_MAP, map=pointer)
         if self.quanta is not None:
             return gw_gcomp_quantum(kind=c.GW_GCOMP_QUANTUM_BLOCKS, blocks=arrays.address(self.quanta))
@@ -175,12 +175,12 @@ class Frame:
 
     def __init__(self, data: ArrayLike, map: Map | None = None, len_max: int = frames.LEN_MAX) -> None:
         self.data = arrays.frame(data)
-        self.info = gw_gcomp_info()
+        self.info = gw_gcomp_frame_info()
         # A failure leaves zeros: the call that gets the frame finds it too, or something that comes before it.
-        lib.gw_gcomp_peek(self.data.ctypes.data, self.data.size, len_max, self.info)
+        lib.gw_gcomp_frame_peek(self.data.ctypes.data, self.data.size, len_max, self.info)
         self.map = map
         map = None if map is None else instance(map, Map, "map")
-        chunk_log2 = self.info.chunk_log2 if self.info.levels == c.GW_GCOMP_DERIVED else None
+        chunk_log2 = self.info.chunk_log2 if self.info.quantum_mode == c.GW_GCOMP_DERIVED else None
         self.struct = gw_gcomp_frame(data=self.data.ctypes.data, size=self.data.size, map=pointer_to(map, chunk_log2))
 
 
@@ -188,8 +188,8 @@ class Codec:
     """A codec with fixed options. Encode and decode may run in any number of threads at once; each has its own
     workspace.
 
-    Takes the fields of Options as keywords, or an Options object: `Codec(dtype="bf16", levels="derived")`. Raises Error
-    "option" for options that do not go together.
+    Takes the fields of Options as keywords, or an Options object: `Codec(dtype="bf16", quantum_mode="derived")`. Raises
+    Error "option" for options that do not go together.
 
     Values are NumPy arrays, DLPack tensors in CPU memory or buffers, of any shape, in C order (gradwire.arrays).
     While the C code runs the interpreter lock is released; arrays must not change meanwhile.
@@ -215,7 +215,7 @@ class Codec:
 
     def bound(self, len: int) -> int:
         """Bytes that suffice for a frame of len values; 0 if no frame can have so many."""
-        return lib.gw_gcomp_bound(self.handle, integer(len, "len"))
+        return lib.gw_gcomp_frame_bound(self.handle, integer(len, "len"))
 
     def workspace(self):
         """Scratch memory of this thread for one call of the library."""
@@ -232,8 +232,8 @@ class Codec:
     ) -> bytes | memoryview:
         """Encodes values as one frame.
 
-        map: how much of each value may be dropped; None: options.constant_drop, or for carried levels target_nmse.
-        quanta: carried levels without a map: uint8 exponent field of the quantum of each block of 2^block_log2
+        map: how much of each value may be dropped; None: options.constant_drop, or for carried quanta target_nmse.
+        quanta: carried quanta without a map: uint8 exponent field of the quantum of each block of 2^block_log2
         values. out: writable bytes, at least bound(number of values), which must not overlap the values; the result
         is then a memoryview of the part that was written, else bytes.
 
@@ -279,7 +279,7 @@ class Codec:
     ) -> ArrayLike:
         """Adds several frames to out in one pass: out + frame_list[0] + frame_list[1] ..., each sum rounded.
 
-        Frames have equal numbers of values and chunk_log2, else Error "mismatch". Error.frame is the frame to blame.
+        Frames have equal numbers of values and chunk_log2, else Error "mismatch". Error.frame is the frame at fault.
         A chunk that is bad in any frame leaves its values as they were.
         """
         maps = maps if maps is not None else [None] * len(frame_list)
@@ -288,7 +288,7 @@ class Codec:
             return out
         target = self._target(received[0], out, scale)
         for frame in received[1:]:
-            arrays.apart(target.values, frame.data, levels_of(frame.map))
+            arrays.apart(target.values, frame.data, bytes_of(frame.map))
         structs = (gw_gcomp_frame * len(received))(*(frame.struct for frame in received))
         status = lib.gw_gcomp_decode_add_frames(
             self.handle, structs, len(received), None, byref(target.struct), self.workspace()
@@ -314,7 +314,7 @@ class Codec:
         received = Frame(frame, frame_map if frame_map is not None else map, self.len_max)
         source = Source(self, values, map, stream)
         if out is not None:
-            arrays.apart(arrays.write(out, np.uint8, "out"), received.data, levels_of(received.map))
+            arrays.apart(arrays.write(out, np.uint8, "out"), received.data, bytes_of(received.map))
         bad_chunk = c_uint64()
 
         def run(dst: gw_buffer) -> None:
@@ -325,21 +325,21 @@ class Codec:
 
         return self._written(source, out, run)
 
-    def validate(self, frame: ArrayLike, *, map: Map | None = None) -> frames.Info:
+    def check(self, frame: ArrayLike, *, map: Map | None = None) -> frames.Info:
         """Checks everything, the contents of the chunks included, without producing values. Raises Error; else the
         header."""
         received = Frame(frame, map, self.len_max)
         bad_chunk = c_uint64()
-        status = lib.gw_gcomp_validate(self.handle, received.struct, byref(bad_chunk), self.workspace())
+        status = lib.gw_gcomp_frame_check(self.handle, received.struct, byref(bad_chunk), self.workspace())
         check(status, chunk=index_or_none(bad_chunk.value))
         return frames.inspect(received.data, len_max=self.len_max)
 
     def _check(self, received: Frame) -> None:
-        check(lib.gw_gcomp_check(self.handle, received.struct, gw_gcomp_info()))
+        check(lib.gw_gcomp_frame_parse(self.handle, received.struct, gw_gcomp_frame_info()))
 
     def _target(self, received: Frame, out: ArrayLike, scale: float) -> Target:
         target = Target(arrays.target(out, self.dtype), scale)
-        arrays.apart(target.values, received.data, levels_of(received.map))
+        arrays.apart(target.values, received.data, bytes_of(received.map))
         if target.values.size != received.info.len:
             self._check(received)  # what is wrong with the frame comes first
             raise ValueError(f"out has {target.values.size} values, the frame {received.info.len}")
@@ -356,7 +356,7 @@ class Codec:
             area = np.empty(self.bound(source.values.size), np.uint8)
         else:
             area = arrays.write(out, np.uint8, "out")
-            arrays.apart(area, source.values, source.quanta, levels_of(source.map))
+            arrays.apart(area, source.values, source.quanta, bytes_of(source.map))
         dst = gw_buffer(area.ctypes.data, area.size)
         run(dst)
         written = area[: dst.size]

@@ -149,34 +149,34 @@ def build(
     rule: Rule, state: State, base: int, *, out: ArrayLike | None = None, backends: int = c.GW_BACKEND_ALL
 ) -> np.ndarray:
     """Second pass: one byte per parameter, 0 = nothing is dropped. out: uint8, as many as parameters."""
-    levels = np.empty(state.len, np.uint8) if out is None else arrays.write(out, np.uint8, "out")
-    if levels.size != state.len:
-        raise ValueError(f"out has {levels.size} bytes for {state.len} parameters")
-    arrays.apart(levels, *state.arrays.values())
+    map_bytes = np.empty(state.len, np.uint8) if out is None else arrays.write(out, np.uint8, "out")
+    if map_bytes.size != state.len:
+        raise ValueError(f"out has {map_bytes.size} bytes for {state.len} parameters")
+    arrays.apart(map_bytes, *state.arrays.values())
     base, backends = integer(base, "base", 0, _UINT32_MAX), integer(backends, "backends", 0, _UINT32_MAX)
-    check(lib.gw_gcomp_map_build(rule.struct, state.struct, state.len, base, backends, levels.ctypes.data))
-    return levels
+    check(lib.gw_gcomp_map_build(rule.struct, state.struct, state.len, base, backends, map_bytes.ctypes.data))
+    return map_bytes
 
 
-def digest(levels: ArrayLike, chunk_log2: int = 14) -> np.ndarray:
+def digest(map_bytes: ArrayLike, chunk_log2: int = 14) -> np.ndarray:
     """CRC32C of the map bytes of every chunk of 2^chunk_log2 values (12..15), as uint32."""
-    levels = arrays.read(levels, np.uint8, "levels")
+    map_bytes = arrays.read(map_bytes, np.uint8, "map_bytes")
     chunk_log2 = integer(chunk_log2, "chunk_log2", 12, 15)
-    words = np.empty(-(-levels.size >> chunk_log2), np.uint32)
-    check(lib.gw_gcomp_map_digest(levels.ctypes.data, levels.size, chunk_log2, words.ctypes.data))
+    words = np.empty(-(-map_bytes.size >> chunk_log2), np.uint32)
+    check(lib.gw_gcomp_map_digest(map_bytes.ctypes.data, map_bytes.size, chunk_log2, words.ctypes.data))
     return words
 
 
 class Map:
     """The map of the values of one frame. Immutable; threads may share it.
 
-    levels: uint8, one per value; borrowed, must not change while the map is in use. base: of base(), 1..1023.
+    map_bytes: uint8, one per value; borrowed, must not change while the map is in use. base: of base(), 1..1023.
     wire_scale: that of the rule. The digests that derived frames need are made when one is first encoded or decoded,
     and kept.
     """
 
-    def __init__(self, levels: ArrayLike, base: int, wire_scale: float = 1.0) -> None:
-        self.levels = arrays.read(levels, np.uint8, "levels")
+    def __init__(self, map_bytes: ArrayLike, base: int, wire_scale: float = 1.0) -> None:
+        self.bytes = arrays.read(map_bytes, np.uint8, "map_bytes")
         self.base = base
         self.wire_scale = real(wire_scale, "wire_scale")
         self._digests: dict[int, np.ndarray] = {}
@@ -184,35 +184,31 @@ class Map:
     @classmethod
     def of(cls, rule: Rule, state: State) -> Map:
         """Both passes over the state: the map of parameters that travel as one frame."""
-        level_base = base(scan(rule, state))
-        return cls(build(rule, state, level_base), level_base, rule.wire_scale)
+        map_base = base(scan(rule, state))
+        return cls(build(rule, state, map_base), map_base, rule.wire_scale)
 
     def __len__(self) -> int:
-        return self.levels.size
+        return self.bytes.size
 
     def __getitem__(self, part: slice) -> Map:
         """The map of a part of the values, `map[first:end]`."""
         if not isinstance(part, slice) or part.step not in (None, 1):
             raise TypeError("a map is cut by a slice without a step")
-        return Map(self.levels[part], self.base, self.wire_scale)
+        return Map(self.bytes[part], self.base, self.wire_scale)
 
     def digest(self, chunk_log2: int) -> np.ndarray:
-        """digest() of the levels, made once."""
+        """digest() of the map bytes, made once."""
         chunk_log2 = integer(chunk_log2, "chunk_log2", 12, 15)
         made = self._digests.get(chunk_log2)
         if made is None:
             # The first one stays if threads make it at the same time: structs of others borrow from it.
-            made = self._digests.setdefault(chunk_log2, digest(self.levels, chunk_log2))
+            made = self._digests.setdefault(chunk_log2, digest(self.bytes, chunk_log2))
         return made
 
     def struct(self, chunk_log2: int | None = None) -> gw_gcomp_map:
         """The C struct, with digests if chunk_log2 is given. It borrows from this object."""
         result = fill(
-            gw_gcomp_map,
-            levels=self.levels.ctypes.data,
-            base=self.base,
-            wire_scale=self.wire_scale,
-            len=self.levels.size,
+            gw_gcomp_map, bytes=self.bytes.ctypes.data, base=self.base, wire_scale=self.wire_scale, len=self.bytes.size
         )
         if chunk_log2 is not None:
             result.digest = self.digest(chunk_log2).ctypes.data
@@ -225,6 +221,6 @@ def pointer_to(map: Map | None, chunk_log2: int | None):
     return pointer(map.struct(chunk_log2)) if map is not None else None
 
 
-def levels_of(map: Map | None) -> np.ndarray | None:
-    """The levels of a map, None for None."""
-    return None if map is None else map.levels
+def bytes_of(map: Map | None) -> np.ndarray | None:
+    """The bytes of a map, None for None."""
+    return None if map is None else map.bytes

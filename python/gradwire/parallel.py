@@ -18,11 +18,11 @@ import numpy as np
 from gradwire import arrays
 from gradwire._fill import integer
 from gradwire._library import check, lib
-from gradwire._structs import gw_buffer, gw_gcomp_info, gw_gcomp_part, gw_gcomp_range, gw_gcomp_target
+from gradwire._structs import gw_buffer, gw_gcomp_frame_info, gw_gcomp_part, gw_gcomp_range, gw_gcomp_target
 from gradwire.arrays import ArrayLike
 from gradwire.errors import index_or_none
 from gradwire.gcomp import Codec, Frame, Source, Stream
-from gradwire.maps import Map, levels_of
+from gradwire.maps import Map, bytes_of
 
 
 def _ranges(chunk_count: int, align: int, parts: int) -> list[gw_gcomp_range]:
@@ -74,11 +74,11 @@ def decode(
     """Codec.decode() in up to `parts` >= 1 tasks. Error.chunk is the lowest bad chunk of the frame. After an exception
     that is no Error any chunk of out may be decoded or not."""
     parts = integer(parts, "parts", 1, 1 << 32)
-    received, info = Frame(frame, map, codec.len_max), gw_gcomp_info()
-    check(lib.gw_gcomp_check(codec.handle, received.struct, info))
+    received, info = Frame(frame, map, codec.len_max), gw_gcomp_frame_info()
+    check(lib.gw_gcomp_frame_parse(codec.handle, received.struct, info))
     out = arrays.empty(codec.dtype, info.len) if out is None else out
     values = arrays.target(out, codec.dtype)
-    arrays.apart(values, received.data, levels_of(map))
+    arrays.apart(values, received.data, bytes_of(map))
     if values.size != info.len:
         raise ValueError(f"out has {values.size} values, the frame {info.len}")
     ranges = _ranges(info.chunk_count, 1, parts)

@@ -45,7 +45,7 @@ class Curve:
     def add(self, codec: Codec, values: ArrayLike, map: Map, stream: Stream | None = None) -> None:
         """Adds the frame that codec would make of the values, in one pass over values and map.
 
-        codec: derived levels, step 1, largest cap, no installed codebook, else Error "option". map: for "tolerance"
+        codec: derived quanta, step 1, largest cap, no installed codebook, else Error "option". map: for "tolerance"
         without a noise limit; for "noise" of Limits(noise=1, noise_only=True). On failure the curve is unchanged.
         """
         source = Source(codec, values, map, stream)
@@ -96,13 +96,13 @@ class Curve:
 def tolerance_curve(
     values: ArrayLike, optimizer: Optimizer, state: State, *, wire_scale: float = 1.0, **options
 ) -> Curve:
-    """The curve of one tensor: derived levels; options: fields of gcomp.Options, those of the encode to
+    """The curve of one tensor: derived quanta; options: fields of gcomp.Options, those of the encode to
     come.
 
     values: gradient times wire_scale. state: parameters and optimizer state before the step.
     """
     curve = Curve("tolerance")
-    settings = {"levels": "derived", **options}
+    settings = {"quantum_mode": "derived", **options}
     curve.add(Codec(**settings), values, Map.of(Rule(optimizer, wire_scale), state))
     return curve
 
@@ -110,7 +110,7 @@ def tolerance_curve(
 def noise_curve(values: ArrayLike, optimizer: Optimizer, state: State, *, wire_scale: float = 1.0, **options) -> Curve:
     """The same by noise limit, for optimizers with a second moment."""
     curve = Curve("noise")
-    codec = Codec(**{"levels": "derived", **options})
+    codec = Codec(**{"quantum_mode": "derived", **options})
     limits = Limits(tolerance_bits=codec.tolerance_bits, noise=1.0, noise_only=True)
     curve.add(codec, values, Map.of(Rule(optimizer, wire_scale, limits), state))
     return curve

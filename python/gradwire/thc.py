@@ -24,12 +24,12 @@ from gradwire._library import check, lib
 from gradwire._structs import (
     gw_buffer,
     gw_thc,
+    gw_thc_design,
     gw_thc_frame,
     gw_thc_frame_info,
     gw_thc_goal,
     gw_thc_indices,
     gw_thc_options,
-    gw_thc_plan,
     gw_thc_range,
     gw_thc_source,
     gw_thc_sum,
@@ -109,7 +109,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Design:
     """Recommended options and what to expect of them.
 
     error_one: squared error of one worker's contribution over its squared norm; error_mean: that of the mean of
@@ -124,23 +124,23 @@ class Plan:
     down_bits: float
 
 
-def plan(bits: int, worker_max: int, *, lane_bits: int = 0, error_feedback: bool = False, **changes) -> Plan:
+def design(bits: int, worker_max: int, *, lane_bits: int = 0, error_feedback: bool = False, **changes) -> Design:
     """Recommended options for indices of 1 to 4 bits and up to worker_max workers, with predictions.
 
     lane_bits: 8, 16 or 32; 0: the narrowest that hold the sum. changes: fields of Options to differ from the
     recommended ones (dtype, seed, job, ...), which predictions do not take into account. Raises Error "option" or
     "overflow".
     """
-    struct = gw_thc_plan()
+    struct = gw_thc_design()
     goal = fill(gw_thc_goal, bits=bits, worker_max=worker_max, lane_bits=lane_bits, error_feedback=int(error_feedback))
-    check(lib.gw_thc_plan_make(struct, goal, scratch(c.GW_THC_TABLE_WORKSPACE_SIZE)))
+    check(lib.gw_thc_design_make(struct, goal, scratch(c.GW_THC_TABLE_WORKSPACE_SIZE)))
     recommended = replace(Options.from_struct(struct.options), **changes)
-    return Plan(recommended, struct.p, struct.error_one, struct.error_mean, struct.up_bits, struct.down_bits)
+    return Design(recommended, struct.p, struct.error_one, struct.error_mean, struct.up_bits, struct.down_bits)
 
 
 def options(bits: int, worker_max: int, **changes) -> Options:
-    """The options of plan()."""
-    return plan(bits, worker_max, **changes).options
+    """The options of design()."""
+    return design(bits, worker_max, **changes).options
 
 
 @dataclass(frozen=True, kw_only=True)

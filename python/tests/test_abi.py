@@ -76,7 +76,7 @@ def test_another_planner(tmp_path):
     assert "the library has no gw_plan_problem" in import_with(build(tmp_path, other, plan))
 
 
-def test_doctored_library(tmp_path):
+def test_altered_library(tmp_path):
     """The real library with one number of its table changed: the size of gw_thc_packet_header."""
     real = Path(_library.lib.path)
     data = bytearray(real.read_bytes())

@@ -1,4 +1,4 @@
-"""Round trips of the codec: levels, types, hops, errors."""
+"""Round trips of the codec: quantum modes, types, hops, errors."""
 
 import pickle
 
@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from conftest import same_bits
-from gradwire import backends, books
+from gradwire import backends, codebooks
 from gradwire._constants import GW_ERR_CORRUPT
 
 DTYPES = {"fp32": np.float32, "bf16": ml_dtypes.bfloat16, "fp16": np.float16}
@@ -26,10 +26,10 @@ def test_lossless_without_a_map(gradient, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("levels", ["explicit", "derived", "carried"])
-def test_reference_decoder_agrees(gradient, map, dtype, levels):
-    options = {"levels": levels, "dtype": dtype, "checksum": True}
-    if levels != "explicit":
+@pytest.mark.parametrize("quantum_mode", ["explicit", "derived", "carried"])
+def test_reference_decoder_agrees(gradient, map, dtype, quantum_mode):
+    options = {"quantum_mode": quantum_mode, "dtype": dtype, "checksum": True}
+    if quantum_mode != "explicit":
         options["tolerance_bits"] = 12
     values = gradient.astype(DTYPES[dtype])[:20000]
     part = map[:20000]
@@ -37,26 +37,26 @@ def test_reference_decoder_agrees(gradient, map, dtype, levels):
     mine = gradwire.decode(frame, map=part, **options)
     info = gradwire.inspect(frame)
     receiver = None
-    if levels == "derived":
-        receiver = gw_decode.Map(part.levels.tobytes(), info.drop_base, np.float32(part.wire_scale).view(np.uint32))
+    if quantum_mode == "derived":
+        receiver = gw_decode.Map(part.bytes.tobytes(), info.drop_offset, np.float32(part.wire_scale).view(np.uint32))
     status, bad_chunk, theirs = gw_decode.decode(frame, receiver)
     assert (status, bad_chunk) == ("OK", None)
     assert gw_decode.values_to_bytes(theirs, values.itemsize) == mine.tobytes()
-    if levels != "explicit" or dtype == "fp32":  # explicit frames keep what 16 bits have
+    if quantum_mode != "explicit" or dtype == "fp32":  # explicit frames keep what 16 bits have
         assert not same_bits(mine, values)
 
 
 def test_tolerance_bounds_the_error(gradient, state, adam, map):
-    frame = gradwire.encode(gradient, map=map, levels="derived", tolerance_bits=8)
+    frame = gradwire.encode(gradient, map=map, quantum_mode="derived", tolerance_bits=8)
     back = gradwire.decode(frame, map=map, tolerance_bits=8)
     largest = np.abs(back - gradient).max()
-    tighter = gradwire.encode(gradient, map=map, levels="derived", tolerance_bits=16)
+    tighter = gradwire.encode(gradient, map=map, quantum_mode="derived", tolerance_bits=16)
     assert len(frame) < len(tighter) < gradient.nbytes
     assert 0 < np.abs(gradwire.decode(tighter, map=map, tolerance_bits=16) - gradient).max() < largest
 
 
 def test_decode_add_and_hop(gradient, map):
-    codec = gradwire.Codec(levels="derived", tolerance_bits=14)
+    codec = gradwire.Codec(quantum_mode="derived", tolerance_bits=14)
     frame = codec.encode(gradient, map=map)
     decoded = codec.decode(frame, map=map)
     own = gradient[::-1].copy()
@@ -74,7 +74,7 @@ def test_decode_add_and_hop(gradient, map):
 
 
 def test_stream_decides_stochastic_rounding(gradient, map):
-    codec = gradwire.Codec(rounding="stochastic", levels="carried", tolerance_bits=10)
+    codec = gradwire.Codec(rounding="stochastic", quantum_mode="carried", tolerance_bits=10)
     one = codec.encode(gradient, map=map, stream=gradwire.Stream(seed=1))
     assert one == codec.encode(gradient, map=map, stream=gradwire.Stream(seed=1))
     assert one != codec.encode(gradient, map=map, stream=gradwire.Stream(seed=2))
@@ -85,7 +85,7 @@ def test_stream_decides_stochastic_rounding(gradient, map):
 
 
 def test_quanta(gradient):
-    codec = gradwire.Codec(levels="carried", block_log2=9, deep_cut=True)
+    codec = gradwire.Codec(quantum_mode="carried", block_log2=9, dead_zone=True)
     blocks = -(-gradient.size // 512)
     frame = codec.encode(gradient, quanta=np.full(blocks, 110, np.uint8))
     quantum = np.float32(2.0 ** (110 - 127))
@@ -115,7 +115,7 @@ def test_corrupt_chunk_is_named_and_zeroed(gradient):
         codec.decode_add(frame, total)
     assert (total[bad] == 1).all()
     with pytest.raises(gradwire.Error) as caught:
-        codec.validate(frame)
+        codec.check(frame)
     assert caught.value.chunk == 2
 
 
@@ -130,14 +130,14 @@ def test_bad_frame_of_several_is_named(gradient):
 
 
 def test_structure_errors_leave_out_untouched(gradient, map):
-    frame = gradwire.encode(gradient, map=map, levels="derived", tolerance_bits=12)
+    frame = gradwire.encode(gradient, map=map, quantum_mode="derived", tolerance_bits=12)
     out = np.full(gradient.size, 7, np.float32)
     for data, options, name in (
         (frame[:-1], {"map": map}, "short"),
         (frame + b"\0", {"map": map}, "trailing"),
         (b"x" + frame[1:], {"map": map}, "magic"),
         (frame, {}, "map"),
-        (frame, {"map": gradwire.Map(map.levels, map.base + 1)}, "map"),
+        (frame, {"map": gradwire.Map(map.bytes, map.base + 1)}, "map"),
         (frame, {"map": map, "len_max": 10}, "limit"),
     ):
         with pytest.raises(gradwire.Error) as caught:
@@ -201,7 +201,7 @@ def test_empty():
 def test_inspect(gradient):
     frame = gradwire.encode(gradient, checksum=True, chunk_log2=13)
     info = gradwire.inspect(frame)
-    assert (info.dtype, info.levels, info.checksum, info.chunk_log2) == ("fp32", "explicit", True, 13)
+    assert (info.dtype, info.quantum_mode, info.checksum, info.chunk_log2) == ("fp32", "explicit", True, 13)
     assert info.len == gradient.size == sum(chunk.len for chunk in info.chunks)
     assert info.chunk_count == len(info.chunks) == -(-gradient.size // 8192)
     assert info.frame_size == len(frame) == info.chunks[-1].offset + info.chunks[-1].size
@@ -213,17 +213,17 @@ def test_inspect(gradient):
 
 def test_installed_codebook(gradient):
     codec = gradwire.Codec(dtype="fp32")
-    histogram = books.Histogram(codec)
+    histogram = codebooks.Histogram(codec)
     histogram.add(codec, gradient)
-    book = (histogram + histogram).book()
-    books.install(codec, book, 7, 1)
+    codebook = (histogram + histogram).codebook()
+    codebooks.install(codec, codebook, 7, 1)
     frame = codec.encode(gradient)
     assert gradwire.inspect(frame).installed
     assert same_bits(codec.decode(frame), gradient)
     with pytest.raises(gradwire.Error, match="table"):
         gradwire.decode(frame)
-    books.uninstall(codec)
+    codebooks.uninstall(codec)
     assert not gradwire.inspect(codec.encode(gradient)).installed
     with pytest.raises(gradwire.Error) as caught:
-        books.install(codec, b"\xff" * 20, 7, 2)
+        codebooks.install(codec, b"\xff" * 20, 7, 2)
     assert caught.value.status != GW_ERR_CORRUPT

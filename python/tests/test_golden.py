@@ -5,7 +5,7 @@ import gradwire
 import numpy as np
 import pytest
 import vector_index
-from gradwire import _constants, books
+from gradwire import _constants, codebooks
 from gradwire._library import lib
 from gradwire.arrays import ELEMENTS
 
@@ -17,14 +17,14 @@ def receiver(vector):
     """(codec, map) that a vector is decoded with."""
     fields = vector.fields
     limit = {} if vector.count_limit is None else {"len_max": vector.count_limit}
-    levels = fields["levels"] if vector.installed else "explicit"
+    quantum_mode = fields["levels"] if vector.installed else "explicit"
     bits = int(fields["tolerance_bits"])
-    codec = gradwire.Codec(dtype=fields["dtype"], levels=levels, tolerance_bits=bits, **limit)
-    for (book_id, generation), book in vector.installed.items():
-        books.install(codec, book, book_id, generation, encode=False)
+    codec = gradwire.Codec(dtype=fields["dtype"], quantum_mode=quantum_mode, tolerance_bits=bits, **limit)
+    for (id, generation), codebook in vector.installed.items():
+        codebooks.install(codec, codebook, id, generation, encode=False)
     map = None
     if vector.map is not None:
-        map = gradwire.Map(vector.map.levels, base_of(fields), scale_of(fields))
+        map = gradwire.Map(vector.map.bytes, base_of(fields), scale_of(fields))
     return codec, map
 
 
@@ -33,7 +33,7 @@ def scale_of(fields):
 
 
 def base_of(fields):
-    """The base of a map from the drop base of derived frames (docs/numerics.md section 2.5)."""
+    """The base of a map from the drop offset of derived frames (docs/numerics.md section 2.5)."""
     mantissa_bits = {"fp32": 23, "bf16": 7, "fp16": 10}[fields["dtype"]]
     return int(fields["drop_base"]) - 3 + 4 * (int(fields["tolerance_bits"]) - mantissa_bits)
 
@@ -46,7 +46,7 @@ def test_decode(vector):
         return  # capacities are for C: here an array of another size is a ValueError
     out = np.full(count, 1, ELEMENTS[codec.dtype])
     before = out.tobytes()
-    if map is not None and map.base < 0:  # of a frame whose drop base no map has
+    if map is not None and map.base < 0:  # of a frame whose drop offset no map has
         with pytest.raises(ValueError, match="base"):
             codec.decode(vector.data, map=map, out=out)
         return

@@ -14,22 +14,22 @@ def test_parts_make_the_same_map(gradient, adam, state, map):
     cut = 20000
     parts = [gradwire.State(**{k: a[s] for k, a in state.arrays.items()}) for s in (slice(cut), slice(cut, None))]
     base = maps.base(max(maps.scan(rule, part) for part in parts))
-    levels = np.concatenate([maps.build(rule, part, base) for part in parts])
+    map_bytes = np.concatenate([maps.build(rule, part, base) for part in parts])
     assert base == map.base
-    assert np.array_equal(levels, map.levels)
-    assert len(set(levels)) > 10
+    assert np.array_equal(map_bytes, map.bytes)
+    assert len(set(map_bytes)) > 10
     out = np.zeros(state.len, np.uint8)
     assert maps.build(rule, state, base, out=out) is not None
-    assert np.array_equal(out, levels)
+    assert np.array_equal(out, map_bytes)
     assert len(map[:cut]) == cut
-    assert np.array_equal(map[cut:].levels, levels[cut:])
+    assert np.array_equal(map[cut:].bytes, map_bytes[cut:])
 
 
 def test_digest(map):
-    words = maps.digest(map.levels, 14)
+    words = maps.digest(map.bytes, 14)
     assert len(words) == 4
-    assert words[3] == gw_decode.crc32c(map.levels[3 * 16384 :].tobytes())
-    assert words[0] != zlib.crc32(map.levels[:16384].tobytes())
+    assert words[3] == gw_decode.crc32c(map.bytes[3 * 16384 :].tobytes())
+    assert words[0] != zlib.crc32(map.bytes[:16384].tobytes())
 
 
 def test_rule_and_state(adam):
@@ -53,7 +53,7 @@ def test_rule_and_state(adam):
 
 
 def test_a_map_of_another_length_is_refused(gradient, map):
-    with pytest.raises(ValueError, match="levels"):
+    with pytest.raises(ValueError, match="map_bytes"):
         gradwire.encode(gradient[:100], map=map)
     with pytest.raises(TypeError):
         map[::2]

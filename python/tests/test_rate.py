@@ -6,13 +6,15 @@ from gradwire import rate
 
 
 def test_curve_predicts_sizes(gradient, adam, state, map):
-    curve = rate.tolerance_curve(gradient, adam, state, preset="small", deep_cut=True)
+    curve = rate.tolerance_curve(gradient, adam, state, preset="small", dead_zone=True)
     points = curve.points
     assert [point.limit for point in points] == list(range(1, 24))
     assert [point.size for point in points] == sorted(point.size for point in points)
     assert curve.len == gradient.size
     for bits in (4, 12, 20):
-        frame = gradwire.encode(gradient, map=map, levels="derived", deep_cut=True, preset="small", tolerance_bits=bits)
+        frame = gradwire.encode(
+            gradient, map=map, quantum_mode="derived", dead_zone=True, preset="small", tolerance_bits=bits
+        )
         assert len(frame) == points[bits - 1].size
         back = gradwire.decode(frame, map=map, tolerance_bits=bits)
         assert (back != 0).sum() == points[bits - 1].nonzeros

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import gradwire
 import numpy as np
 import pytest
-from gradwire import backends, books, classic, frames, maps, parallel, plan, rate, thc
+from gradwire import backends, classic, codebooks, frames, maps, parallel, plan, rate, thc
 
 VALUES = np.linspace(-1, 1, 3000, dtype=np.float32)
 SGD = gradwire.Optimizer(kind="sgd", lr=0.1)
@@ -83,9 +83,9 @@ WHOLE = {
         lambda x: maps.build(RULE, STATE, 500, backends=x),
         lambda x: gradwire.Codec(backends=x),
     ),
-    "base": (lambda x: maps.build(RULE, STATE, x), lambda x: CODEC.encode(VALUES, map=gradwire.Map(MAP.levels, x))),
+    "base": (lambda x: maps.build(RULE, STATE, x), lambda x: CODEC.encode(VALUES, map=gradwire.Map(MAP.bytes, x))),
     "top": (maps.base,),
-    "chunk_log2": (lambda x: maps.digest(MAP.levels, x), MAP.digest, lambda x: gradwire.Codec(chunk_log2=x)),
+    "chunk_log2": (lambda x: maps.digest(MAP.bytes, x), MAP.digest, lambda x: gradwire.Codec(chunk_log2=x)),
     "tolerance_bits": (
         lambda x: gradwire.Codec(tolerance_bits=x),
         lambda x: gradwire.Rule(SGD, 1.0, gradwire.Limits(tolerance_bits=x)),
@@ -110,14 +110,14 @@ WHOLE = {
         lambda x: gradwire.Optimizer(kind="sgd", lr=1, step=x).struct(),
     ),
     "warmup_steps": (lambda x: classic.warmup_ratio(0.1, 1, x),),
-    "bits": (lambda x: thc.plan(x, 2),),
-    "worker_max": (lambda x: thc.plan(4, x),),
-    "lane_bits": (lambda x: thc.plan(4, 2, lane_bits=x),),
+    "bits": (lambda x: thc.design(x, 2),),
+    "worker_max": (lambda x: thc.design(4, x),),
+    "lane_bits": (lambda x: thc.design(4, 2, lane_bits=x),),
     "grid point": (lambda x: thc.Codec(thc.options(1, 2, table=(x, 3))),),
     "threshold_bits": (lambda x: thc.Codec(thc.options(4, 2, threshold_bits=x)),),
     "level_max": (lambda x: classic.Codec(classic.options("qsgd", level_max=x)),),
-    "id": (lambda x: books.install(CODEC, b"1234", x, 1),),
-    "generation": (lambda x: books.install(CODEC, b"1234", 1, x),),
+    "id": (lambda x: codebooks.install(CODEC, b"1234", x, 1),),
+    "generation": (lambda x: codebooks.install(CODEC, b"1234", 1, x),),
     "size_max": (lambda x: rate.Curve().tolerance_bits(x), lambda x: rate.Curve("noise").noise(x)),
     "parts": (lambda x: parallel.encode(CODEC, VALUES, POOL, x), lambda x: parallel.decode(CODEC, FRAME, POOL, x)),
     "owner_count": (lambda x: problem(owner_count=x),),
@@ -145,9 +145,9 @@ REAL = {
         lambda x: classic.decode_add(LEVELS, total(), scale=x),
         lambda x: classic.Sum(QSGD.encode(VALUES, norms=QSGD.norms(VALUES))).decode(scale=x),
     ),
-    "wire_scale": (lambda x: gradwire.Rule(SGD, x), lambda x: gradwire.Map(MAP.levels, MAP.base, x)),
+    "wire_scale": (lambda x: gradwire.Rule(SGD, x), lambda x: gradwire.Map(MAP.bytes, MAP.base, x)),
     "noise": (lambda x: gradwire.Rule(SGD, 1.0, gradwire.Limits(noise=x)),),
-    "target_nmse": (lambda x: gradwire.Codec(levels="carried", target_nmse=x),),
+    "target_nmse": (lambda x: gradwire.Codec(quantum_mode="carried", target_nmse=x),),
     "lr": (lambda x: gradwire.Optimizer(kind="sgd", lr=x).struct(),),
     "ratio": (lambda x: classic.keep_len(5, x), lambda x: classic.warmup_ratio(x, 1, 2)),
     "clip": (lambda x: classic.Codec(classic.options("dgc", clip=x)),),
@@ -170,7 +170,7 @@ NAMES = {
         lambda x: classic.Codec(classic.options("qsgd", dtype=x)),
         lambda x: thc.Codec(thc.options(4, 2, dtype=x)),
     ),
-    "levels": (lambda x: gradwire.Codec(levels=x),),
+    "quantum_mode": (lambda x: gradwire.Codec(quantum_mode=x),),
     "rounding": (lambda x: gradwire.Codec(rounding=x),),
     "preset": (lambda x: gradwire.Codec(preset=x),),
     "scheme": (classic.options,),
@@ -245,7 +245,7 @@ def test_objects(name, call):
 def test_the_error_has_argument_value_and_range():
     for call, text in (
         (lambda: gradwire.Codec(chunk_log2=1 << 32), "chunk_log2=4294967296 does not fit 32 bits: 0..4294967295"),
-        (lambda: maps.digest(MAP.levels, 16), "chunk_log2=16 is not in 12..15"),
+        (lambda: maps.digest(MAP.bytes, 16), "chunk_log2=16 is not in 12..15"),
         (lambda: parallel.encode(CODEC, VALUES, POOL, 0), "parts=0 is not in 1.."),
         (lambda: THC.encode(VALUES, None), "patterns=None: encoding needs the patterns of norms()"),
         (lambda: encoded(rank="a"), "rank='a' is no integer"),

@@ -137,11 +137,11 @@ def test_errors(codec, tensors):
         thc.Codec(thc.Options(table=(0, 300), threshold_bits=0, worker_max=1, lane_bits=32))
 
 
-def test_plan():
-    plan = thc.plan(4, 8, dtype="bf16")
-    assert plan.options.dtype == "bf16"
-    assert plan.options.bits == 4
-    assert len(plan.options.table) == 16
-    assert 0 < plan.error_mean < plan.error_one < 0.05
-    assert 4 < plan.up_bits < 5
+def test_design():
+    design = thc.design(4, 8, dtype="bf16")
+    assert design.options.dtype == "bf16"
+    assert design.options.bits == 4
+    assert len(design.options.table) == 16
+    assert 0 < design.error_mean < design.error_one < 0.05
+    assert 4 < design.up_bits < 5
     assert thc.options(1, 60000).lane_bits == 32

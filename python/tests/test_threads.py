@@ -11,7 +11,7 @@ from gradwire import parallel
 
 
 def test_threads_share_a_codec(gradient, map):
-    codec = gradwire.Codec(levels="derived", tolerance_bits=12)
+    codec = gradwire.Codec(quantum_mode="derived", tolerance_bits=12)
     inputs = [gradient * np.float32(2.0**-i) for i in range(8)]
     alone = [codec.encode(x, map=map) for x in inputs]
     with ThreadPoolExecutor(4) as pool:

@@ -87,7 +87,7 @@ static void fill_drop_rule(drop_rule *rule, const gw_joiner *joiner, const gw_tr
         const uint32_t drop = joiner->floor[gw_min_u32(n, joiner->cap)];
         has[n] = gw_has_of_kept(t->mantissa_bits + 1u - drop, t);
     }
-    gw_room_rule_fill(&rule->room, joiner->drop_base, 1, t);
+    gw_room_rule_fill(&rule->room, joiner->drop_offset, 1, t);
     gw_table32_fill(&rule->has, has);
     rule->cap = bytes(gw_min_u32(joiner->cap, 31));
 }
@@ -238,7 +238,7 @@ static gw_add_fn *const adds[3] = {gw_add_fp32_avx2, gw_add_bf16_avx2, gw_add_fp
 typedef struct join_state {
     const uint8_t *plane[GW_PLANES_MAX]; /* next digit; of R1 the start */
     size_t r1_at;                        /* next bit of R1 */
-    __m256i base;                        /* exponent of label 0, or of label part 0 */
+    __m256i window_start;                /* exponent of label 0, or of label part 0 */
     __m256i has_constant;
     __m256i bad_zero;
     drop_rule drop;
@@ -249,9 +249,9 @@ GW_TEMPLATE __m256i is_coded(__m256i x, int source)
     return at_least(x, source == EXPLICIT ? 4 : 2);
 }
 
-GW_TEMPLATE __m256i exponent_of(__m256i x, __m256i base, int source)
+GW_TEMPLATE __m256i exponent_of(__m256i x, __m256i window_start, int source)
 {
-    return _mm256_and_si256(_mm256_add_epi8(source == EXPLICIT ? down(x, 2, 0x3f) : x, base),
+    return _mm256_and_si256(_mm256_add_epi8(source == EXPLICIT ? down(x, 2, 0x3f) : x, window_start),
                             is_coded(x, source));
 }
 
@@ -268,7 +268,7 @@ GW_TEMPLATE __m256i turn_back(__m256i relative, __m256i turn, __m256i coded, uin
 
 /* Returns whether there are escapes. */
 GW_TEMPLATE int find_masks(group_masks *masks, const join_state *s, const uint8_t *labels,
-                           const uint8_t *levels, size_t groups, uint32_t dtype, int source)
+                           const uint8_t *map_bytes, size_t groups, uint32_t dtype, int source)
 {
     uint32_t any = 0;
     for (size_t g = 0; g < groups; g++) {
@@ -284,8 +284,8 @@ GW_TEMPLATE int find_masks(group_masks *masks, const join_state *s, const uint8_
         } else {
             __m256i has = s->has_constant;
             if (source >= DERIVED) {
-                const __m256i k = load(levels + g * GW_GROUP_LEN);
-                __m256i e = exponent_of(x, s->base, source);
+                const __m256i k = load(map_bytes + g * GW_GROUP_LEN);
+                __m256i e = exponent_of(x, s->window_start, source);
                 if (source == RELATIVE) {
                     e = turn_back(e, gw_turn(k, &s->drop.room), is_coded(x, source), dtype);
                     _mm256_storeu_si256((__m256i *)(void *)(masks->exponent + g * GW_GROUP_LEN), e);
@@ -339,8 +339,8 @@ GW_TEMPLATE void join_group(__m256i b[4], join_state *s, const group_masks *mask
                             uint32_t dtype, int source, int use_pdep)
 {
     const __m256i zero = _mm256_setzero_si256();
-    const __m256i e =
-        source == RELATIVE ? load(masks->exponent + g * GW_GROUP_LEN) : exponent_of(x, s->base, source);
+    const __m256i e = source == RELATIVE ? load(masks->exponent + g * GW_GROUP_LEN)
+                                         : exponent_of(x, s->window_start, source);
     __m256i d[4];
     d[0] = spread(&s->plane[0], masks->plane[0][g], masks->order[0] + 4 * g);
     d[1] = spread(&s->plane[1], masks->plane[1][g], masks->order[1] + 4 * g);
@@ -373,9 +373,9 @@ GW_TEMPLATE void begin(join_state *s, const gw_join_input *input, const gw_joine
         s->plane[p] = input->plane[p];
     }
     s->r1_at = 0;
-    s->base = bytes(source == EXPLICIT ? (dtype == GW_FP16 ? 255 : joiner->base)
-                    : dtype == GW_FP16 ? 254
-                                       : 255);
+    s->window_start = bytes(source == EXPLICIT ? (dtype == GW_FP16 ? 255 : joiner->window_start)
+                            : dtype == GW_FP16 ? 254
+                                               : 255);
     s->bad_zero = _mm256_setzero_si256();
     if (source == CONSTANT) {
         s->has_constant = bytes(gw_has_of_kept(t->mantissa_bits + 1u - joiner->cap, t));
@@ -404,13 +404,13 @@ GW_TEMPLATE void join_last(uint8_t *dst, group_masks *masks, join_state *s, cons
                            size_t first, uint32_t dtype, int source, int use_pdep)
 {
     const size_t len = input->len - first;
-    uint8_t label[GW_GROUP_LEN] = {0}, level[GW_GROUP_LEN] = {0}, value[4 * GW_GROUP_LEN];
+    uint8_t label[GW_GROUP_LEN] = {0}, map_byte[GW_GROUP_LEN] = {0}, value[4 * GW_GROUP_LEN];
     __m256i b[4];
     GW_MEMCPY(label, input->labels + first, len);
     if (source >= DERIVED) {
-        GW_MEMCPY(level, input->levels + first, len);
+        GW_MEMCPY(map_byte, input->map_bytes + first, len);
     }
-    find_masks(masks, s, label, level, 1, dtype, source);
+    find_masks(masks, s, label, map_byte, 1, dtype, source);
     join_group(b, s, masks, 0, load(label), dtype, source, use_pdep);
     store_values(value, b, dtype, 0);
     GW_MEMCPY(dst, value, (dtype == GW_FP32 ? 4 : 2) * len);
@@ -421,7 +421,8 @@ GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, co
 {
     const size_t size = dtype == GW_FP32 ? 4 : 2, len = input->len;
     const int stream = joiner->stream && joiner->addend == NULL && ((uintptr_t)dst & 31) == 0;
-    const uint8_t *const labels = input->labels, *const levels = source >= DERIVED ? input->levels : NULL;
+    const uint8_t *const labels = input->labels, *const map_bytes =
+                                                     source >= DERIVED ? input->map_bytes : NULL;
     soon next = {joiner->next, joiner->next_size}, beside = {joiner->beside, joiner->beside_size};
     escape_source escapes = {input->escape, input->escape_len, 0, place};
     group_masks masks;
@@ -432,8 +433,8 @@ GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, co
     size_t i = 0;
     while (i + GW_GROUP_LEN <= len) {
         const size_t left = (len - i) / GW_GROUP_LEN, groups = left < GW_GROUPS_MAX ? left : GW_GROUPS_MAX;
-        const int has_escapes =
-            find_masks(&masks, &s, labels + i, source >= DERIVED ? levels + i : NULL, groups, dtype, source);
+        const int has_escapes = find_masks(&masks, &s, labels + i, source >= DERIVED ? map_bytes + i : NULL,
+                                           groups, dtype, source);
         for (size_t g = 0; g < groups; g++) {
             __m256i b[4];
             prefetch_line(&next);

@@ -83,7 +83,7 @@ void gw_rank_avx2(uint8_t *labels, size_t len, const uint8_t rank[GW_LABELS])
     rank_table table;
     uint8_t block[GW_GROUPS_MAX * GW_GROUP_LEN];
     GW_MEMCPY(ranker.rank, rank, GW_LABELS);
-    ranker.base = 0;
+    ranker.window_start = 0;
     ranker.escape_rank = rank[GW_LABEL_ESCAPE]; /* any value: what differs from it has an entry */
     fill_rank_table(&table, &ranker);
     for (size_t at = 0; at < len; at += sizeof block) {

@@ -69,7 +69,7 @@ static inline words octaves(flags a, floats x)
     return _mm256_and_si256(_mm256_srli_epi32(_mm256_castps_si256(x), 21), _mm256_castps_si256(a));
 }
 
-static inline void store_levels(uint8_t *levels, const words q[REGISTERS], uint32_t base)
+static inline void store_levels(uint8_t *map_bytes, const words q[REGISTERS], uint32_t base)
 {
     const __m256i minus = _mm256_set1_epi16((short)(base < 1024 ? base : 1024));
     const __m256i low = _mm256_subs_epu16(_mm256_packus_epi32(q[0], q[1]), minus);
@@ -77,7 +77,7 @@ static inline void store_levels(uint8_t *levels, const words q[REGISTERS], uint3
     /* Packing works within halves: groups of four bytes have to be reordered. */
     const __m256i k = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(low, high),
                                                   _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
-    _mm256_storeu_si256((__m256i *)(void *)levels, k);
+    _mm256_storeu_si256((__m256i *)(void *)map_bytes, k);
 }
 
 static inline uint32_t largest_of(words x)
@@ -95,9 +95,9 @@ uint32_t gw_map_scan_avx2(const gw_gcomp_map_rule *rule, const gw_optimizer_stat
 }
 
 void gw_map_build_avx2(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len,
-                       uint32_t base, uint8_t *levels)
+                       uint32_t base, uint8_t *map_bytes)
 {
-    map_build(rule, state, len, base, levels);
+    map_build(rule, state, len, base, map_bytes);
 }
 
 #else

@@ -40,9 +40,9 @@ GW_TEMPLATE __m256i pack32(__m256i x, unsigned w)
 }
 
 /* 4 * w bytes to dst; up to 2 * w + 16 bytes may be written. */
-GW_TEMPLATE void pack_block(uint8_t *dst, const uint8_t *digits, __m256i base, unsigned w)
+GW_TEMPLATE void pack_block(uint8_t *dst, const uint8_t *digits, __m256i bias, unsigned w)
 {
-    const __m256i x = _mm256_sub_epi8(_mm256_loadu_si256((const __m256i *)(const void *)digits), base);
+    const __m256i x = _mm256_sub_epi8(_mm256_loadu_si256((const __m256i *)(const void *)digits), bias);
     if (w == 1) {
         gw_store32(dst, (uint32_t)_mm256_movemask_epi8(_mm256_slli_epi16(x, 7)));
         return;
@@ -52,9 +52,9 @@ GW_TEMPLATE void pack_block(uint8_t *dst, const uint8_t *digits, __m256i base, u
     _mm_storeu_si128((__m128i *)(void *)(dst + 2 * w), _mm256_extracti128_si256(packed, 1));
 }
 
-GW_TEMPLATE void pack_width(uint8_t *dst, const uint8_t *digits, size_t len, unsigned w, uint8_t base)
+GW_TEMPLATE void pack_width(uint8_t *dst, const uint8_t *digits, size_t len, unsigned w, uint8_t bias)
 {
-    const __m256i minus = _mm256_set1_epi8((char)base);
+    const __m256i minus = _mm256_set1_epi8((char)bias);
     const size_t size = gw_run_size(len, w);
     const size_t written = w == 1 ? 4 : 2 * w + 16;
     size_t i = 0;
@@ -65,16 +65,16 @@ GW_TEMPLATE void pack_width(uint8_t *dst, const uint8_t *digits, size_t len, uns
     for (; i < len; i += 32, at += 4 * w) {
         uint8_t block[32], packed[32];
         const size_t rest = len - i < 32 ? len - i : 32;
-        GW_MEMSET(block, base, sizeof block);
+        GW_MEMSET(block, bias, sizeof block);
         GW_MEMCPY(block, digits + i, rest);
         pack_block(packed, block, minus, w);
         GW_MEMCPY(dst + at, packed, gw_run_size(rest, w));
     }
 }
 
-void gw_pack_avx2(uint8_t *dst, const uint8_t *digits, size_t len, unsigned width, uint8_t base)
+void gw_pack_avx2(uint8_t *dst, const uint8_t *digits, size_t len, unsigned width, uint8_t bias)
 {
-#define PACK(w) pack_width(dst, digits, len, w, base)
+#define PACK(w) pack_width(dst, digits, len, w, bias)
     GW_SWITCH_WIDTH(width, PACK)
 }
 

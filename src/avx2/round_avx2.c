@@ -72,10 +72,10 @@ GW_TEMPLATE __m256i by_order(uint32_t x, uint32_t y, unsigned order)
                           : _mm256_setr_epi32(first, first, other, other, first, first, other, other);
 }
 
-static void philox_keys_fill(gw_philox_keys *keys, uint32_t c1, const gw_round_plan *plan)
+static void philox_keys_fill(gw_philox_keys *keys, uint32_t c1, const gw_round_params *params)
 {
     uint64_t key[GW_PHILOX_ROUNDS][2];
-    gw_philox_rounds_fill(key, plan->seed, c1, plan->step_index, plan->rank_hop);
+    gw_philox_rounds_fill(key, params->seed, c1, params->step_index, params->rank_hop);
     keys->first = _mm256_set1_epi64x((long long)key[0][1]);
     for (unsigned r = 1; r < GW_PHILOX_ROUNDS; r++) {
         keys->key[r] = by_order((uint32_t)key[r][0], (uint32_t)key[r][1], order_after(r));
@@ -146,7 +146,7 @@ static inline void fill_chains(uint32_t *random, __m256i counter, const gw_philo
 }
 
 uint32_t *gw_random_fill(uint32_t words[GW_RANDOM_LEN], uint64_t element, size_t len,
-                         const gw_round_plan *plan)
+                         const gw_round_params *params)
 {
     const size_t step = 4 * CHAINS;
     const uint64_t quad = element >> 2; /* elements are counted modulo 2^64, so counters modulo 2^62 */
@@ -154,15 +154,15 @@ uint32_t *gw_random_fill(uint32_t words[GW_RANDOM_LEN], uint64_t element, size_t
     if ((quad + quads + step) >> 32 != quad >> 32) { /* word 1 of the counter changes, or may */
         for (uint64_t i = 0; i < quads; i++) {
             const uint64_t counter = (quad + i) & (UINT64_MAX >> 2);
-            gw_philox4x32(words + 4 * i, plan->seed, (uint32_t)counter, (uint32_t)(counter >> 32),
-                          plan->step_index, plan->rank_hop);
+            gw_philox4x32(words + 4 * i, params->seed, (uint32_t)counter, (uint32_t)(counter >> 32),
+                          params->step_index, params->rank_hop);
         }
         return words + (element & 3);
     }
     gw_philox_keys other;
-    const gw_philox_keys *keys = &plan->keys;
+    const gw_philox_keys *keys = &params->keys;
     if (quad >> 32 != 0) {
-        philox_keys_fill(&other, (uint32_t)(quad >> 32), plan);
+        philox_keys_fill(&other, (uint32_t)(quad >> 32), params);
         keys = &other;
     }
     /* Unpacking the words restores the order of the counters. */
@@ -174,43 +174,44 @@ uint32_t *gw_random_fill(uint32_t words[GW_RANDOM_LEN], uint64_t element, size_t
     return words + (element & 3);
 }
 
-/* ---- a plan ------------------------------------------------------------------------------------------- */
+/* ---- a params -------------------------------------------------------------------------------------------
+ */
 
-void gw_round_plan_fill(gw_round_plan *plan, const gw_round_rule *rule)
+void gw_round_params_fill(gw_round_params *params, const gw_round_rule *rule)
 {
     const gw_traits *t = gw_traits_of(rule->dtype);
     uint8_t drop[32], has[32];
-    plan->dtype = rule->dtype;
-    plan->derived = rule->derived;
-    plan->constant = rule->constant;
-    plan->strict = rule->strict;
-    plan->rounding = rule->rounding;
-    plan->deep = rule->deep;
-    plan->relative = rule->relative;
-    plan->needs_words = 0;
-    gw_room_rule_fill(&plan->room, rule->drop_base, rule->derived, t);
-    plan->cap = bytes(rule->cap);
+    params->dtype = rule->dtype;
+    params->derived = rule->derived;
+    params->constant = rule->constant;
+    params->strict = rule->strict;
+    params->rounding = rule->rounding;
+    params->dead_zone = rule->dead_zone;
+    params->relative = rule->relative;
+    params->needs_words = 0;
+    gw_room_rule_fill(&params->room, rule->drop_offset, rule->derived, t);
+    params->cap = bytes(rule->cap);
     for (uint32_t n = 0; n < 32; n++) {
         const uint32_t capped = gw_min_u32(n, rule->cap);
-        const uint32_t level = rule->derived ? 0 : capped / t->explicit_step;
+        const uint32_t drop_steps = rule->derived ? 0 : capped / t->explicit_step;
         /* The constant drop of a derived frame is no multiple of a step. */
-        drop[n] = (uint8_t)(!rule->derived   ? level * t->explicit_step
+        drop[n] = (uint8_t)(!rule->derived   ? drop_steps * t->explicit_step
                             : rule->constant ? capped
                                              : rule->floor[capped]);
         has[n] = gw_has_of_kept(t->mantissa_bits + 1u - drop[n], t);
-        has[n] = (uint8_t)(rule->derived ? has[n] : (has[n] & 0xf0) | level);
+        has[n] = (uint8_t)(rule->derived ? has[n] : (has[n] & 0xf0) | drop_steps);
     }
     for (uint32_t n = 0; n < 32; n++) {
         drop[n] = (uint8_t)(drop[n] + (t->size == 2 ? 16 : 0));
     }
-    gw_table32_fill(&plan->drop, drop);
-    gw_table32_fill(&plan->has, has);
-    plan->seed = rule->seed;
-    plan->step_index = rule->step_index;
-    plan->rank_hop = rule->rank_hop;
-    plan->drop_base = rule->drop_base;
+    gw_table32_fill(&params->drop, drop);
+    gw_table32_fill(&params->has, has);
+    params->seed = rule->seed;
+    params->step_index = rule->step_index;
+    params->rank_hop = rule->rank_hop;
+    params->drop_offset = rule->drop_offset;
     if (rule->rounding == GW_GCOMP_STOCHASTIC) {
-        philox_keys_fill(&plan->keys, 0, plan);
+        philox_keys_fill(&params->keys, 0, params);
     }
 }
 
@@ -319,27 +320,27 @@ static inline __m256i is_up(__m256i t, __m256i is_exact, __m256i kept)
     return _mm256_cmpgt_epi8(_mm256_add_epi8(t, odd), bytes(32));
 }
 
-static void cut_digits(gw_rounded_groups *rounded, const uint8_t *values, const uint8_t *levels,
-                       size_t groups, const gw_round_plan *plan)
+static void cut_digits(gw_rounded_groups *rounded, const uint8_t *values, const uint8_t *map_bytes,
+                       size_t groups, const gw_round_params *params)
 {
     const __m256i zero = _mm256_setzero_si256();
     for (size_t at = 0; at < groups * GW_GROUP_LEN; at += GW_GROUP_LEN) {
         __m256i v[4], b[4], d[4];
         load_words(v, values + 4 * at, GW_FP32);
         all_bytes(b, v);
-        const __m256i e = exponent_of(b, GW_FP32), k = load(levels + at);
+        const __m256i e = exponent_of(b, GW_FP32), k = load(map_bytes + at);
         __m256i is_zero = _mm256_cmpeq_epi8(e, zero);
         /* Nothing is dropped of infinity and NaN, of values that are flushed or strict subnormals, and if K
          * is 0. */
         const __m256i none = _mm256_or_si256(_mm256_or_si256(is_zero, _mm256_cmpeq_epi8(k, zero)),
                                              _mm256_cmpeq_epi8(e, bytes(255)));
-        const __m256i room = _mm256_andnot_si256(none, gw_room(k, e, down(b[2], 5, 0x03), &plan->room));
-        if (plan->strict) {
+        const __m256i room = _mm256_andnot_si256(none, gw_room(k, e, down(b[2], 5, 0x03), &params->room));
+        if (params->strict) {
             const __m256i any = _mm256_or_si256(_mm256_or_si256(b[0], b[1]), _mm256_or_si256(b[2], b[3]));
             is_zero = _mm256_cmpeq_epi8(any, zero);
         }
         digits_of(d, b, GW_FP32);
-        store(rounded->has + at, gw_look_up32(_mm256_min_epu8(room, plan->cap), &plan->has));
+        store(rounded->has + at, gw_look_up32(_mm256_min_epu8(room, params->cap), &params->has));
         store(rounded->exponent + at, e);
         store(rounded->is_zero + at, is_zero);
         for (unsigned p = 0; p < GW_DIGIT_PLANES; p++) {
@@ -355,13 +356,14 @@ static void round_digits(gw_rounded_groups *rounded, size_t groups)
         __m256i d1 = load(rounded->digit[0] + at), d2 = load(rounded->digit[1] + at),
                 d3 = load(rounded->digit[2] + at);
         const __m256i d4 = load(rounded->digit[3] + at);
-        const __m256i level = _mm256_and_si256(load(rounded->has + at), bytes(3));
+        const __m256i drop_steps = _mm256_and_si256(load(rounded->has + at), bytes(3));
         __m256i e = load(rounded->exponent + at);
-        const __m256i up1 = _mm256_and_si256(is_up(d4, bytes(255), d3), _mm256_cmpeq_epi8(level, bytes(1)));
-        const __m256i up2 =
-            _mm256_and_si256(is_up(d3, _mm256_cmpeq_epi8(d4, zero), d2), _mm256_cmpeq_epi8(level, bytes(2)));
+        const __m256i up1 =
+            _mm256_and_si256(is_up(d4, bytes(255), d3), _mm256_cmpeq_epi8(drop_steps, bytes(1)));
+        const __m256i up2 = _mm256_and_si256(is_up(d3, _mm256_cmpeq_epi8(d4, zero), d2),
+                                             _mm256_cmpeq_epi8(drop_steps, bytes(2)));
         const __m256i up3 = _mm256_and_si256(is_up(d2, _mm256_cmpeq_epi8(_mm256_or_si256(d3, d4), zero), d1),
-                                             _mm256_cmpeq_epi8(level, bytes(3)));
+                                             _mm256_cmpeq_epi8(drop_steps, bytes(3)));
         d3 = _mm256_sub_epi8(d3, up1);
         const __m256i over3 = _mm256_cmpeq_epi8(d3, bytes(64));
         d2 = _mm256_sub_epi8(d2, _mm256_or_si256(over3, up2));
@@ -402,9 +404,9 @@ typedef struct group_drops {
     uint8_t below[GW_GROUPS_MAX * GW_GROUP_LEN]; /* octaves below the quantum, if it is to be cut; else 0 */
 } group_drops;
 
-GW_TEMPLATE void find_drops(group_drops *drops, const uint8_t *values, const uint8_t *levels, size_t groups,
-                            const gw_round_plan *plan, uint32_t dtype, uint32_t derived, uint32_t constant,
-                            uint32_t turned)
+GW_TEMPLATE void find_drops(group_drops *drops, const uint8_t *values, const uint8_t *map_bytes,
+                            size_t groups, const gw_round_params *params, uint32_t dtype, uint32_t derived,
+                            uint32_t constant, uint32_t turned)
 {
     const unsigned special = gw_traits_of(dtype)->exponent_mask;
     const int fp16 = dtype == GW_FP16;
@@ -415,12 +417,12 @@ GW_TEMPLATE void find_drops(group_drops *drops, const uint8_t *values, const uin
         load_words(v, values + at * (dtype == GW_FP32 ? 4 : 2), dtype);
         upper_bytes(b, v);
         const __m256i e = exponent_of(b, dtype);
-        __m256i room = plan->cap;
+        __m256i room = params->cap;
         __m256i none = _mm256_cmpeq_epi8(e, bytes(special)); /* where nothing is dropped */
         if (!constant) {
-            const __m256i k = load(levels + at);
+            const __m256i k = load(map_bytes + at);
             const __m256i m = derived ? zero : fp16 ? _mm256_and_si256(b[3], bytes(3)) : down(b[2], 5, 0x03);
-            room = gw_room(k, fp16 ? _mm256_max_epu8(e, bytes(1)) : e, m, &plan->room);
+            room = gw_room(k, fp16 ? _mm256_max_epu8(e, bytes(1)) : e, m, &params->room);
             none = _mm256_or_si256(none, _mm256_cmpeq_epi8(k, zero));
         }
         if (!fp16) {
@@ -428,7 +430,7 @@ GW_TEMPLATE void find_drops(group_drops *drops, const uint8_t *values, const uin
         }
         room = _mm256_andnot_si256(none, room);
         if (turned) {
-            const __m256i turn = gw_turn(load(levels + at), &plan->room);
+            const __m256i turn = gw_turn(load(map_bytes + at), &params->room);
             if (fp16) {
                 const __m256i magnitude = _mm256_or_si256(b[2], _mm256_and_si256(b[3], bytes(0x7f)));
                 none = _mm256_or_si256(none, _mm256_cmpeq_epi8(magnitude, zero));
@@ -440,15 +442,15 @@ GW_TEMPLATE void find_drops(group_drops *drops, const uint8_t *values, const uin
             store(drops->below + at, _mm256_andnot_si256(none, below));
         }
         store(drops->room + at, room);
-        store(drops->drop + at, gw_look_up32(_mm256_min_epu8(room, plan->cap), &plan->drop));
+        store(drops->drop + at, gw_look_up32(_mm256_min_epu8(room, params->cap), &params->drop));
         store(drops->exponent + at, e);
     }
 }
 
 /* The words `rounded`, but those that are below their quantum, by `below` octaves, become it or 0
  * (docs/numerics.md section 3, step 3). v: before rounding. */
-GW_TEMPLATE __m256i cut_deep(__m256i rounded, __m256i v, __m256i below, __m256i random, uint32_t dtype,
-                             uint32_t rounding)
+GW_TEMPLATE __m256i cut_dead_zone(__m256i rounded, __m256i v, __m256i below, __m256i random, uint32_t dtype,
+                                  uint32_t rounding)
 {
     const unsigned exponent_bits = dtype == GW_FP16 ? 5 : 8;
     const __m256i top = _mm256_set1_epi32(INT32_MIN), zero = _mm256_setzero_si256();
@@ -480,7 +482,7 @@ GW_TEMPLATE __m256i cut_deep(__m256i rounded, __m256i v, __m256i below, __m256i 
 
 GW_TEMPLATE void round_words(gw_rounded_groups *rounded, const group_drops *drops, const uint8_t *values,
                              size_t groups, const uint32_t *random, uint32_t dtype, uint32_t rounding,
-                             uint32_t deep)
+                             uint32_t dead_zone)
 {
     const __m256i one = _mm256_set1_epi32(1);
     for (size_t g = 0; g < groups; g++) {
@@ -504,8 +506,8 @@ GW_TEMPLATE void round_words(gw_rounded_groups *rounded, const group_drops *drop
                     sum, _mm256_and_si256(dtype == GW_FP32 ? r : _mm256_slli_epi32(r, 16), cut));
             }
             __m256i word = _mm256_andnot_si256(cut, sum);
-            if (deep) {
-                word = cut_deep(word, v[j], widen(load(drops->below + at), j), r, dtype, rounding);
+            if (dead_zone) {
+                word = cut_dead_zone(word, v[j], widen(load(drops->below + at), j), r, dtype, rounding);
             }
             _mm256_storeu_si256((__m256i *)(void *)(rounded->word + at + 8 * j), word);
         }
@@ -539,7 +541,7 @@ GW_TEMPLATE __m256i turn_exponent(__m256i e, __m256i turn, uint32_t dtype)
 }
 
 GW_TEMPLATE void find_bytes(gw_rounded_groups *rounded, const group_drops *drops, const uint8_t *values,
-                            size_t groups, const gw_round_plan *plan, uint32_t dtype, uint32_t derived,
+                            size_t groups, const gw_round_params *params, uint32_t dtype, uint32_t derived,
                             uint32_t turned)
 {
     const unsigned special = gw_traits_of(dtype)->exponent_mask;
@@ -566,7 +568,7 @@ GW_TEMPLATE void find_bytes(gw_rounded_groups *rounded, const group_drops *drops
                            mask, dtype);
         }
         __m256i room = load(drops->room + at);
-        if (derived && !plan->constant) {
+        if (derived && !params->constant) {
             /* The receiver derives the drop from the rounded exponent: a carry reduces the room by an
              * octave. */
             const __m256i is_same =
@@ -574,26 +576,26 @@ GW_TEMPLATE void find_bytes(gw_rounded_groups *rounded, const group_drops *drops
                                   fp16 ? _mm256_max_epu8(e_rounded, bytes(1)) : e_rounded);
             room = _mm256_subs_epu8(room, _mm256_andnot_si256(is_same, bytes(1)));
         }
-        if (fp16 || plan->strict) {
+        if (fp16 || params->strict) {
             __m256i magnitude = _mm256_or_si256(b[2], _mm256_and_si256(b[3], bytes(0x7f)));
             magnitude =
                 dtype == GW_FP32 ? _mm256_or_si256(magnitude, _mm256_or_si256(b[0], b[1])) : magnitude;
             is_zero = _mm256_cmpeq_epi8(magnitude, zero);
-            if (plan->strict) {
+            if (params->strict) {
                 const __m256i is_minus_zero = _mm256_and_si256(is_zero, _mm256_cmpgt_epi8(zero, b[3]));
                 is_zero = _mm256_andnot_si256(is_minus_zero, is_zero);
                 /* Exponent 0, like subnormals, which have labels if fp16. */
                 e_rounded = fp16 ? _mm256_blendv_epi8(e_rounded, bytes(special), is_minus_zero) : e_rounded;
             }
         } else {
-            is_zero = _mm256_cmpeq_epi8(turned ? e_rounded : e, zero); /* a deep cut makes zeros */
+            is_zero = _mm256_cmpeq_epi8(turned ? e_rounded : e, zero); /* a dead zone makes zeros */
         }
-        if (turned && plan->relative) {
+        if (turned && params->relative) {
             e_rounded = turn_exponent(e_rounded, load(drops->turn + at), dtype);
         }
         digits_of(d, b, dtype);
         store(rounded->exponent + at, e_rounded);
-        store(rounded->has + at, gw_look_up32(_mm256_min_epu8(room, plan->cap), &plan->has));
+        store(rounded->has + at, gw_look_up32(_mm256_min_epu8(room, params->cap), &params->has));
         store(rounded->is_zero + at, is_zero);
         for (unsigned p = 0; p < GW_DIGIT_PLANES; p++) {
             store(rounded->digit[p] + at, d[p]);
@@ -603,64 +605,64 @@ GW_TEMPLATE void find_bytes(gw_rounded_groups *rounded, const group_drops *drops
 
 /* From drops to words. */
 GW_TEMPLATE void round_by(gw_rounded_groups *rounded, const group_drops *drops, const uint8_t *values,
-                          size_t groups, uint64_t element, const gw_round_plan *plan, uint32_t dtype,
-                          uint32_t deep)
+                          size_t groups, uint64_t element, const gw_round_params *params, uint32_t dtype,
+                          uint32_t dead_zone)
 {
-    if (plan->rounding == GW_GCOMP_NEAREST) {
-        round_words(rounded, drops, values, groups, NULL, dtype, GW_GCOMP_NEAREST, deep);
-    } else if (plan->rounding == GW_GCOMP_STOCHASTIC) {
+    if (params->rounding == GW_GCOMP_NEAREST) {
+        round_words(rounded, drops, values, groups, NULL, dtype, GW_GCOMP_NEAREST, dead_zone);
+    } else if (params->rounding == GW_GCOMP_STOCHASTIC) {
         _Alignas(64) uint32_t words[GW_RANDOM_LEN];
-        const uint32_t *random = gw_random_fill(words, element, groups * GW_GROUP_LEN, plan);
-        round_words(rounded, drops, values, groups, random, dtype, GW_GCOMP_STOCHASTIC, deep);
+        const uint32_t *random = gw_random_fill(words, element, groups * GW_GROUP_LEN, params);
+        round_words(rounded, drops, values, groups, random, dtype, GW_GCOMP_STOCHASTIC, dead_zone);
     } else {
-        round_words(rounded, drops, values, groups, NULL, dtype, GW_GCOMP_TRUNCATE, deep);
+        round_words(rounded, drops, values, groups, NULL, dtype, GW_GCOMP_TRUNCATE, dead_zone);
     }
 }
 
-GW_TEMPLATE void round_groups(gw_rounded_groups *rounded, const uint8_t *values, const uint8_t *levels,
-                              size_t groups, uint64_t element, const gw_round_plan *plan, uint32_t dtype,
+GW_TEMPLATE void round_groups(gw_rounded_groups *rounded, const uint8_t *values, const uint8_t *map_bytes,
+                              size_t groups, uint64_t element, const gw_round_params *params, uint32_t dtype,
                               uint32_t derived)
 {
     group_drops drops;
-    if (gw_is_rounded_by_digits(plan)) {
-        cut_digits(rounded, values, levels, groups, plan);
+    if (gw_is_rounded_by_digits(params)) {
+        cut_digits(rounded, values, map_bytes, groups, params);
         round_digits(rounded, groups);
         return;
     }
-    if (plan->constant) {
-        find_drops(&drops, values, NULL, groups, plan, dtype, derived, 1, 0);
+    if (params->constant) {
+        find_drops(&drops, values, NULL, groups, params, dtype, derived, 1, 0);
     } else {
-        find_drops(&drops, values, levels, groups, plan, dtype, derived, 0, 0);
+        find_drops(&drops, values, map_bytes, groups, params, dtype, derived, 0, 0);
     }
-    round_by(rounded, &drops, values, groups, element, plan, dtype, 0);
-    find_bytes(rounded, &drops, values, groups, plan, dtype, derived, 0);
+    round_by(rounded, &drops, values, groups, element, params, dtype, 0);
+    find_bytes(rounded, &drops, values, groups, params, dtype, derived, 0);
 }
 
 /* The same for rules that are deep or relative. */
-GW_TEMPLATE void round_turned_groups(gw_rounded_groups *rounded, const uint8_t *values, const uint8_t *levels,
-                                     size_t groups, uint64_t element, const gw_round_plan *plan,
-                                     uint32_t dtype)
+GW_TEMPLATE void round_turned_groups(gw_rounded_groups *rounded, const uint8_t *values,
+                                     const uint8_t *map_bytes, size_t groups, uint64_t element,
+                                     const gw_round_params *params, uint32_t dtype)
 {
     group_drops drops;
-    find_drops(&drops, values, levels, groups, plan, dtype, 1, 0, 1);
-    if (plan->deep) {
-        round_by(rounded, &drops, values, groups, element, plan, dtype, 1);
+    find_drops(&drops, values, map_bytes, groups, params, dtype, 1, 0, 1);
+    if (params->dead_zone) {
+        round_by(rounded, &drops, values, groups, element, params, dtype, 1);
     } else {
-        round_by(rounded, &drops, values, groups, element, plan, dtype, 0);
+        round_by(rounded, &drops, values, groups, element, params, dtype, 0);
     }
-    find_bytes(rounded, &drops, values, groups, plan, dtype, 1, 1);
+    find_bytes(rounded, &drops, values, groups, params, dtype, 1, 1);
 }
 
 #define TURNED_CASE(dtype)                                                                                   \
     case (dtype):                                                                                            \
-        round_turned_groups(rounded, values, levels, groups, element, plan, (dtype));                        \
+        round_turned_groups(rounded, values, map_bytes, groups, element, params, (dtype));                   \
         break
 
 static void round_whole_turned_groups(gw_rounded_groups *rounded, const uint8_t *values,
-                                      const uint8_t *levels, size_t groups, uint64_t element,
-                                      const gw_round_plan *plan)
+                                      const uint8_t *map_bytes, size_t groups, uint64_t element,
+                                      const gw_round_params *params)
 {
-    switch (plan->dtype) {
+    switch (params->dtype) {
         TURNED_CASE(GW_FP32);
         TURNED_CASE(GW_BF16);
         TURNED_CASE(GW_FP16);
@@ -671,17 +673,17 @@ static void round_whole_turned_groups(gw_rounded_groups *rounded, const uint8_t 
 
 #define GROUPS_CASE(dtype, derived)                                                                          \
     case (dtype)*2 + (derived):                                                                              \
-        round_groups(rounded, values, levels, groups, element, plan, (dtype), (derived));                    \
+        round_groups(rounded, values, map_bytes, groups, element, params, (dtype), (derived));               \
         break
 
-static void round_whole_groups(gw_rounded_groups *rounded, const uint8_t *values, const uint8_t *levels,
-                               size_t groups, uint64_t element, const gw_round_plan *plan)
+static void round_whole_groups(gw_rounded_groups *rounded, const uint8_t *values, const uint8_t *map_bytes,
+                               size_t groups, uint64_t element, const gw_round_params *params)
 {
-    if (plan->deep || plan->relative) {
-        round_whole_turned_groups(rounded, values, levels, groups, element, plan);
+    if (params->dead_zone || params->relative) {
+        round_whole_turned_groups(rounded, values, map_bytes, groups, element, params);
         return;
     }
-    switch (plan->dtype * 2 + plan->derived) {
+    switch (params->dtype * 2 + params->derived) {
         GROUPS_CASE(GW_FP32, 0);
         GROUPS_CASE(GW_FP32, 1);
         GROUPS_CASE(GW_BF16, 0);
@@ -694,47 +696,50 @@ static void round_whole_groups(gw_rounded_groups *rounded, const uint8_t *values
 }
 
 void gw_round_groups(gw_rounded_groups *rounded, const gw_span *span, size_t at, size_t len,
-                     const gw_round_plan *plan)
+                     const gw_round_params *params)
 {
-    const size_t size = gw_traits_of(plan->dtype)->size;
+    const size_t size = gw_traits_of(params->dtype)->size;
     const uint8_t *values = (const uint8_t *)span->values + at * size;
-    const uint8_t *levels = plan->constant ? NULL : span->levels + at;
+    const uint8_t *map_bytes = params->constant ? NULL : span->map_bytes + at;
     const uint64_t element = span->element + at;
     if (len % GW_GROUP_LEN == 0) {
-        round_whole_groups(rounded, values, levels, len / GW_GROUP_LEN, element, plan);
+        round_whole_groups(rounded, values, map_bytes, len / GW_GROUP_LEN, element, params);
         return;
     }
-    uint8_t filled[4 * GW_GROUPS_MAX * GW_GROUP_LEN] = {0}, filled_levels[GW_GROUPS_MAX * GW_GROUP_LEN] = {0};
+    uint8_t filled[4 * GW_GROUPS_MAX * GW_GROUP_LEN] = {0},
+                                       filled_map_bytes[GW_GROUPS_MAX * GW_GROUP_LEN] = {0};
     GW_MEMCPY(filled, values, len * size);
-    if (levels != NULL) {
-        GW_MEMCPY(filled_levels, levels, len);
+    if (map_bytes != NULL) {
+        GW_MEMCPY(filled_map_bytes, map_bytes, len);
     }
-    round_whole_groups(rounded, filled, filled_levels, len / GW_GROUP_LEN + 1, element, plan);
+    round_whole_groups(rounded, filled, filled_map_bytes, len / GW_GROUP_LEN + 1, element, params);
 }
 
-/* ---- stochastic with a deep cut ------------------------------------------------------------------------ */
+/* ---- stochastic with a dead zone ------------------------------------------------------------------------
+ */
 
 /*
  * Four loops over the groups of a block, because the dependency chain from a value to its place is longer
  * than what out-of-order execution overlaps: quanta; words, in the places of their random ones; labels and
  * masks; places.
  */
-typedef struct deep_groups {
+typedef struct dead_zone_groups {
     _Alignas(64) uint8_t quantum[GW_GROUPS_MAX * GW_GROUP_LEN]; /* its exponent; 1 where K is 0 */
     uint8_t exact[GW_GROUPS_MAX * GW_GROUP_LEN];                /* 255 where K is 0 */
     uint8_t above[GW_GROUPS_MAX * GW_GROUP_LEN];
     uint32_t some[GW_GROUPS_MAX]; /* what does not become 0 */
-} deep_groups;
+} dead_zone_groups;
 
 /* Returns 0 if no value is exact. */
-static int find_quanta(deep_groups *deep, const uint8_t *levels, size_t groups, const gw_round_plan *plan)
+static int find_quanta(dead_zone_groups *dead_zone, const uint8_t *map_bytes, size_t groups,
+                       const gw_round_params *params)
 {
     __m256i any = _mm256_setzero_si256();
     for (size_t at = 0; at < groups * GW_GROUP_LEN; at += GW_GROUP_LEN) {
-        const __m256i k = load(levels + at);
+        const __m256i k = load(map_bytes + at);
         const __m256i is_exact = _mm256_cmpeq_epi8(k, _mm256_setzero_si256());
-        store(deep->quantum + at, _mm256_add_epi8(gw_turn(k, &plan->room), bytes(1)));
-        store(deep->exact + at, is_exact);
+        store(dead_zone->quantum + at, _mm256_add_epi8(gw_turn(k, &params->room), bytes(1)));
+        store(dead_zone->exact + at, is_exact);
         any = _mm256_or_si256(any, is_exact);
     }
     return !_mm256_testz_si256(any, any);
@@ -755,8 +760,8 @@ static inline __m256i numbers(const uint8_t *src)
 }
 
 /* Rounds eight values, to words with exponent 0 where they become 0. */
-GW_TEMPLATE __m256i deep_round8(__m256i x, __m256i random, const uint8_t *quantum, const uint8_t *exact,
-                                int may_be_exact)
+GW_TEMPLATE __m256i dead_zone_round8(__m256i x, __m256i random, const uint8_t *quantum, const uint8_t *exact,
+                                     int may_be_exact)
 {
     const __m256i zero = _mm256_setzero_si256();
     const __m256i e = _mm256_srli_epi32(_mm256_add_epi32(x, x), 24);
@@ -779,13 +784,13 @@ GW_TEMPLATE __m256i deep_round8(__m256i x, __m256i random, const uint8_t *quantu
 }
 
 /* words: random ones, which the rounded ones overwrite. */
-GW_TEMPLATE void deep_round_words(const deep_groups *deep, uint32_t *words, const uint8_t *values, size_t len,
-                                  int may_be_exact)
+GW_TEMPLATE void dead_zone_round_words(const dead_zone_groups *dead_zone, uint32_t *words,
+                                       const uint8_t *values, size_t len, int may_be_exact)
 {
     for (size_t i = 0; i < len; i += 8) {
         uint8_t *const place = (uint8_t *)(void *)(words + i);
-        store(place, deep_round8(load(values + 4 * i), load(place), deep->quantum + i, deep->exact + i,
-                                 may_be_exact));
+        store(place, dead_zone_round8(load(values + 4 * i), load(place), dead_zone->quantum + i,
+                                      dead_zone->exact + i, may_be_exact));
     }
 }
 
@@ -803,36 +808,38 @@ static inline __m256i exponents_of(const uint32_t *words)
 }
 
 /* Returns the largest exponent of every place in a group. */
-static __m256i find_deep_labels(uint8_t *labels, deep_groups *deep, const uint32_t *words, size_t groups,
-                                uint32_t relative)
+static __m256i find_dead_zone_labels(uint8_t *labels, dead_zone_groups *dead_zone, const uint32_t *words,
+                                     size_t groups, uint32_t relative)
 {
     const __m256i add = bytes(relative ? 2 : 1); /* of relative exponents the quantum's is 1 */
     __m256i largest = _mm256_setzero_si256();
     for (size_t g = 0; g < groups; g++) {
         const size_t at = g * GW_GROUP_LEN;
-        const __m256i e = exponents_of(words + at), q = load(deep->quantum + at);
+        const __m256i e = exponents_of(words + at), q = load(dead_zone->quantum + at);
         const __m256i is_zero = _mm256_cmpeq_epi8(e, _mm256_setzero_si256());
         const __m256i above = _mm256_subs_epu8(e, q);
         const __m256i label = _mm256_add_epi8(relative ? above : _mm256_max_epu8(e, q), add);
-        deep->some[g] = ~(uint32_t)_mm256_movemask_epi8(is_zero);
+        dead_zone->some[g] = ~(uint32_t)_mm256_movemask_epi8(is_zero);
         store(labels + at, _mm256_andnot_si256(is_zero, label));
-        store(deep->above + at, _mm256_min_epu8(_mm256_or_si256(above, load(deep->exact + at)), bytes(127)));
+        store(dead_zone->above + at,
+              _mm256_min_epu8(_mm256_or_si256(above, load(dead_zone->exact + at)), bytes(127)));
         largest = _mm256_max_epu8(largest, e);
     }
     return largest;
 }
 
 /* A store a step: a second array for `above` would take as long as the words. */
-static void keep_words(gw_deep_values *kept, const deep_groups *deep, const uint32_t *words, size_t groups)
+static void keep_words(gw_dead_zone_values *kept, const dead_zone_groups *dead_zone, const uint32_t *words,
+                       size_t groups)
 {
     const __m256i top = _mm256_setr_epi8(-1, -1, -1, 0, -1, -1, -1, 1, -1, -1, -1, 2, -1, -1, -1, 3, //
                                          -1, -1, -1, 4, -1, -1, -1, 5, -1, -1, -1, 6, -1, -1, -1, 7);
     const __m256i others = _mm256_set1_epi32((int32_t)0x80ffffffu);
     size_t len = kept->len; /* not in memory, where every store might change it */
     for (size_t i = 0; i < groups * GW_GROUP_LEN; i += 8) {
-        const unsigned bits = ((const uint8_t *)(const void *)deep->some)[i / 8];
+        const unsigned bits = ((const uint8_t *)(const void *)dead_zone->some)[i / 8];
         const __m256i order = numbers((const uint8_t *)(const void *)&gw_orders_set_avx2[bits]);
-        const __m256i above = _mm256_shuffle_epi8(eight_bytes(deep->above + i), top);
+        const __m256i above = _mm256_shuffle_epi8(eight_bytes(dead_zone->above + i), top);
         const __m256i word = _mm256_and_si256(load((const uint8_t *)(const void *)(words + i)), others);
         store((uint8_t *)(void *)(kept->word + len),
               _mm256_permutevar8x32_epi32(_mm256_or_si256(word, above), order));
@@ -841,30 +848,30 @@ static void keep_words(gw_deep_values *kept, const deep_groups *deep, const uint
     kept->len = len;
 }
 
-int gw_deep_round(uint8_t labels[GW_GROUPS_MAX * GW_GROUP_LEN], gw_deep_values *kept, const gw_span *span,
-                  size_t at, size_t groups, const gw_round_plan *plan)
+int gw_dead_zone_round(uint8_t labels[GW_GROUPS_MAX * GW_GROUP_LEN], gw_dead_zone_values *kept,
+                       const gw_span *span, size_t at, size_t groups, const gw_round_params *params)
 {
     _Alignas(64) uint32_t room[GW_RANDOM_LEN];
-    deep_groups deep;
+    dead_zone_groups dead_zone;
     const uint8_t *values = (const uint8_t *)span->values + 4 * at;
     const size_t len = groups * GW_GROUP_LEN;
-    uint32_t *const words = gw_random_fill(room, span->element + at, len, plan);
-    if (find_quanta(&deep, span->levels + at, groups, plan)) {
-        deep_round_words(&deep, words, values, len, 1);
+    uint32_t *const words = gw_random_fill(room, span->element + at, len, params);
+    if (find_quanta(&dead_zone, span->map_bytes + at, groups, params)) {
+        dead_zone_round_words(&dead_zone, words, values, len, 1);
     } else {
-        deep_round_words(&deep, words, values, len, 0);
+        dead_zone_round_words(&dead_zone, words, values, len, 0);
     }
-    const __m256i largest = find_deep_labels(labels, &deep, words, groups, plan->relative);
+    const __m256i largest = find_dead_zone_labels(labels, &dead_zone, words, groups, params->relative);
     const __m256i is_special = _mm256_cmpeq_epi8(largest, bytes(255));
     if (!_mm256_testz_si256(is_special, is_special)) {
         return 0;
     }
-    keep_words(kept, &deep, words, groups);
+    keep_words(kept, &dead_zone, words, groups);
     return 1;
 }
 
-void gw_deep_digits(gw_rounded_groups *rounded, const gw_deep_values *kept, size_t groups,
-                    const gw_round_plan *plan)
+void gw_dead_zone_digits(gw_rounded_groups *rounded, const gw_dead_zone_values *kept, size_t groups,
+                         const gw_round_params *params)
 {
     for (size_t at = 0; at < groups * GW_GROUP_LEN; at += GW_GROUP_LEN) {
         __m256i v[4], b[4], d[4];
@@ -872,7 +879,7 @@ void gw_deep_digits(gw_rounded_groups *rounded, const gw_deep_values *kept, size
         all_bytes(b, v);
         digits_of(d, b, GW_FP32);
         const __m256i above = _mm256_and_si256(b[3], bytes(127));
-        store(rounded->has + at, gw_look_up32(_mm256_subs_epu8(bytes(23), above), &plan->has));
+        store(rounded->has + at, gw_look_up32(_mm256_subs_epu8(bytes(23), above), &params->has));
         for (unsigned p = 0; p < GW_DIGIT_PLANES; p++) {
             store(rounded->digit[p] + at, d[p]);
         }
@@ -905,13 +912,13 @@ void gw_round_avx2(void *out, const gw_span *span, const gw_round_rule *rule)
     const size_t size = gw_traits_of(rule->dtype)->size;
     const size_t block_len = GW_GROUPS_MAX * GW_GROUP_LEN;
     uint8_t *dst = (uint8_t *)out;
-    gw_round_plan plan;
+    gw_round_params params;
     gw_rounded_groups rounded;
-    gw_round_plan_fill(&plan, rule);
-    plan.needs_words = 1;
+    gw_round_params_fill(&params, rule);
+    params.needs_words = 1;
     for (size_t at = 0; at < span->len; at += block_len) {
         const size_t len = span->len - at < block_len ? span->len - at : block_len;
-        gw_round_groups(&rounded, span, at, len, &plan);
+        gw_round_groups(&rounded, span, at, len, &params);
         for (size_t i = 0; i < len; i += GW_GROUP_LEN, dst += GW_GROUP_LEN * size) {
             uint8_t last[4 * GW_GROUP_LEN];
             uint8_t *const to = len - i >= GW_GROUP_LEN ? dst : last;

@@ -16,7 +16,7 @@
 enum { GW_GROUP_LEN = 32, GW_GROUPS_MAX = 16 };
 
 /* Flags of a value, in a byte: digits in planes, and the bits of its remainder; in explicit mode
- * the lowest two bits are the level instead. */
+ * the lowest two bits are the drop_steps instead. */
 enum {
     GW_HAS_P1 = 0x80,
     GW_HAS_P2 = 0x40,
@@ -61,10 +61,10 @@ static inline int32_t gw_first_exponent(const gw_traits *t)
     return t->keeps_subnormals ? 0 : 1;
 }
 
-static inline void gw_room_rule_fill(gw_room_rule *room, int32_t drop_base, uint32_t derived,
+static inline void gw_room_rule_fill(gw_room_rule *room, int32_t drop_offset, uint32_t derived,
                                      const gw_traits *t)
 {
-    const int32_t c = drop_base - 4 * (int32_t)t->exponent_bias;
+    const int32_t c = drop_offset - 4 * (int32_t)t->exponent_bias;
     const int32_t rest = (int32_t)((uint32_t)c & 3);
     const int32_t quarters = (c - rest) / 4 - 1;
     room->add = _mm256_set1_epi8((char)(rest + (derived ? 0 : 3)));
@@ -124,18 +124,18 @@ typedef struct gw_philox_keys {
 } gw_philox_keys;
 
 /* A round rule as vectors. */
-typedef struct gw_round_plan {
-    uint32_t dtype, derived, constant, strict, rounding, deep, relative;
-    uint32_t needs_words; /* fill gw_rounded_groups.word in any case; gw_round_plan_fill() sets it to 0 */
+typedef struct gw_round_params {
+    uint32_t dtype, derived, constant, strict, rounding, dead_zone, relative;
+    uint32_t needs_words; /* fill gw_rounded_groups.word in any case; gw_round_params_fill() sets it to 0 */
     gw_room_rule room;
     __m256i cap;
     gw_table32 drop; /* of words, by room, at most the cap: 16 more for 16-bit types */
     gw_table32 has;  /* by room, at most the cap */
     uint64_t seed;
     uint32_t step_index, rank_hop; /* counter words 2 and 3 */
-    int32_t drop_base;
+    int32_t drop_offset;
     gw_philox_keys keys; /* if stochastic: of counters whose word 1 is 0 */
-} gw_round_plan;
+} gw_round_params;
 
 /* Room for the random words of so many groups. */
 enum { GW_RANDOM_LEN = GW_GROUPS_MAX * GW_GROUP_LEN + 64 };
@@ -143,7 +143,7 @@ enum { GW_RANDOM_LEN = GW_GROUPS_MAX * GW_GROUP_LEN + 64 };
 /* Makes the random words of len values from `element` on, and some after them. Returns the place of the
  * first. */
 uint32_t *gw_random_fill(uint32_t words[GW_RANDOM_LEN], uint64_t element, size_t len,
-                         const gw_round_plan *plan);
+                         const gw_round_params *params);
 
 /* Rounded values. In a group of 32, word 8 * j + 4 * h + n is value 16 * h + 4 * j + n; 16-bit types have
  * their values in the upper halves. Words of values that are flushed to +0 are garbage. */
@@ -151,7 +151,7 @@ typedef struct gw_rounded_groups {
     _Alignas(64) uint32_t word[GW_GROUPS_MAX * GW_GROUP_LEN];
     /* Relative if the rule says so. Of -0 of fp16 that of infinity and NaN: it has no label either. */
     uint8_t exponent[GW_GROUPS_MAX * GW_GROUP_LEN];
-    uint8_t has[GW_GROUPS_MAX * GW_GROUP_LEN];     /* explicit: with the level in the low two bits */
+    uint8_t has[GW_GROUPS_MAX * GW_GROUP_LEN];     /* explicit: with the drop_steps in the low two bits */
     uint8_t is_zero[GW_GROUPS_MAX * GW_GROUP_LEN]; /* 255 where the value is +0 */
     uint8_t digit[GW_DIGIT_PLANES][GW_GROUPS_MAX * GW_GROUP_LEN]; /* all of a value's, dropped ones too */
 } gw_rounded_groups;
@@ -162,19 +162,20 @@ static inline unsigned gw_word_of_value(unsigned i)
 }
 
 /* Whether words are not filled. */
-static inline int gw_is_rounded_by_digits(const gw_round_plan *plan)
+static inline int gw_is_rounded_by_digits(const gw_round_params *params)
 {
-    return plan->dtype == GW_FP32 && !plan->derived && !plan->constant &&
-           plan->rounding == GW_GCOMP_NEAREST && !plan->needs_words;
+    return params->dtype == GW_FP32 && !params->derived && !params->constant &&
+           params->rounding == GW_GCOMP_NEAREST && !params->needs_words;
 }
 
 /* Rounded value i of the groups as a word; 16-bit types in the upper half. */
-static inline uint32_t gw_rounded_word(const gw_rounded_groups *rounded, size_t i, const gw_round_plan *plan)
+static inline uint32_t gw_rounded_word(const gw_rounded_groups *rounded, size_t i,
+                                       const gw_round_params *params)
 {
     if (rounded->is_zero[i]) {
         return 0;
     }
-    if (!gw_is_rounded_by_digits(plan)) {
+    if (!gw_is_rounded_by_digits(params)) {
         const size_t first = i / GW_GROUP_LEN * GW_GROUP_LEN;
         return rounded->word[first + gw_word_of_value((unsigned)(i - first))];
     }
@@ -184,31 +185,32 @@ static inline uint32_t gw_rounded_word(const gw_rounded_groups *rounded, size_t 
     return z >> 23 << 31 | (uint32_t)rounded->exponent[i] << 23 | (z & 0x7fffff & kept);
 }
 
-void gw_round_plan_fill(gw_round_plan *plan, const gw_round_rule *rule);
+void gw_round_params_fill(gw_round_params *params, const gw_round_rule *rule);
 
 /* Rounds the values [at, at + len) of a span, at most GW_GROUPS_MAX groups; the last group is padded with
  * zeros. */
 void gw_round_groups(gw_rounded_groups *rounded, const gw_span *span, size_t at, size_t len,
-                     const gw_round_plan *plan);
+                     const gw_round_params *params);
 
-/* ---- stochastic with a deep cut ------------------------------------------------------------------------ */
+/* ---- stochastic with a dead zone ------------------------------------------------------------------------
+ */
 
 /* Values that are not zero, in order: most become zero, so only labels are found for all. */
-typedef struct gw_deep_values {
+typedef struct gw_dead_zone_values {
     /* Sign and mantissa; from bit 24 seven bits: octaves above the quantum, 127 if more or exact. */
     _Alignas(64) uint32_t word[(GW_GROUPS_MAX + 2) * GW_GROUP_LEN];
     size_t len;
-} gw_deep_values;
+} gw_dead_zone_values;
 
 /* Rounds the values [at, at + 32 * groups) of a span by a rule of gw_is_deep_stochastic(), finds their labels
  * and appends those that are not zero to kept, which has fewer than 32. Returns 0 if there is infinity or
  * NaN, or a carry into them: they have to be rounded another way, and kept has its length before. */
-int gw_deep_round(uint8_t labels[GW_GROUPS_MAX * GW_GROUP_LEN], gw_deep_values *kept, const gw_span *span,
-                  size_t at, size_t groups, const gw_round_plan *plan);
+int gw_dead_zone_round(uint8_t labels[GW_GROUPS_MAX * GW_GROUP_LEN], gw_dead_zone_values *kept,
+                       const gw_span *span, size_t at, size_t groups, const gw_round_params *params);
 
 /* Finds has and digits of the first groups of kept values. */
-void gw_deep_digits(gw_rounded_groups *rounded, const gw_deep_values *kept, size_t groups,
-                    const gw_round_plan *plan);
+void gw_dead_zone_digits(gw_rounded_groups *rounded, const gw_dead_zone_values *kept, size_t groups,
+                         const gw_round_params *params);
 
 #endif
 #endif

@@ -10,7 +10,8 @@
  * Bound: instructions, at about 4 a cycle. Measured on Zen 4 in cycles a value, explicit fp32 to nearest:
  * rounding 1.0, labels 0.1, ranks 0.2 to 0.35 (three instructions for 16 labels that have codes), masks 0.25,
  * digits 0.25 a plane: 2.6; derived 3.3. On Zen 3 stochastic 4.7 to 5.1, of which the random words are 1.4 to
- * 1.5. Deep cuts with random words find digits only of what is not zero: 3.7 to 4.1 where that is two fifths.
+ * 1.5. Dead zones with random words find digits only of what is not zero: 3.7 to 4.1 where that is two
+ * fifths.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -33,21 +34,21 @@ typedef struct group_masks {
     uint8_t rest[GW_PLANES_MAX - GW_DIGIT_PLANES][GW_GROUPS_MAX * GW_GROUP_LEN]; /* digits of R4, R2, R1 */
 } group_masks;
 
-typedef struct split_plan {
-    gw_round_plan round;
+typedef struct split_params {
+    gw_round_params round;
     rank_table ranks;
-    int is_identity; /* ranks are labels */
-    __m256i base;    /* what makes the exponent a label, or label part x, by addition */
+    int is_identity;      /* ranks are labels */
+    __m256i window_start; /* what makes the exponent a label, or label part x, by addition */
     __m256i escape_rank;
     uint32_t has_escape; /* all ones if there is an escape */
-} split_plan;
+} split_params;
 
 /* Labels of rounded values (docs/format.md section 3). */
-GW_TEMPLATE __m256i labels_of(__m256i e, __m256i has, __m256i is_zero, const split_plan *plan, uint32_t dtype,
-                              uint32_t derived)
+GW_TEMPLATE __m256i labels_of(__m256i e, __m256i has, __m256i is_zero, const split_params *params,
+                              uint32_t dtype, uint32_t derived)
 {
     const unsigned special = gw_traits_of(dtype)->exponent_mask;
-    __m256i label = _mm256_add_epi8(e, plan->base);
+    __m256i label = _mm256_add_epi8(e, params->window_start);
     __m256i is_escape;
     if (!derived) {
         /* Only x = 1..63 have labels; infinity and NaN are outside, by the choice of base or by their
@@ -97,12 +98,12 @@ GW_TEMPLATE void store_rest(group_masks *masks, size_t g, const gw_rounded_group
 
 /* Labels of the groups. Returns 0 if all values are +0. */
 GW_TEMPLATE uint32_t find_labels(group_masks *masks, const gw_rounded_groups *rounded, size_t groups,
-                                 const split_plan *plan, uint32_t dtype, uint32_t derived)
+                                 const split_params *params, uint32_t dtype, uint32_t derived)
 {
     __m256i any = _mm256_setzero_si256();
     for (size_t at = 0; at < groups * GW_GROUP_LEN; at += GW_GROUP_LEN) {
         const __m256i label = labels_of(load(rounded->exponent + at), load(rounded->has + at),
-                                        load(rounded->is_zero + at), plan, dtype, derived);
+                                        load(rounded->is_zero + at), params, dtype, derived);
         store(masks->label + at, label);
         any = _mm256_or_si256(any, label);
     }
@@ -111,7 +112,7 @@ GW_TEMPLATE uint32_t find_labels(group_masks *masks, const gw_rounded_groups *ro
 
 /* Masks of the groups. Returns 0 if there is no escape. */
 GW_TEMPLATE uint32_t find_masks(group_masks *masks, const uint8_t *ranks, const gw_rounded_groups *rounded,
-                                size_t groups, const split_plan *plan, uint32_t dtype, uint32_t derived)
+                                size_t groups, const split_params *params, uint32_t dtype, uint32_t derived)
 {
     uint32_t escaped_any = 0;
     for (size_t g = 0; g < groups; g++) {
@@ -119,7 +120,7 @@ GW_TEMPLATE uint32_t find_masks(group_masks *masks, const uint8_t *ranks, const 
         const __m256i label = load(masks->label + at);
         __m256i has = load(rounded->has + at);
         const uint32_t escaped =
-            top_bits(_mm256_cmpeq_epi8(load(ranks + at), plan->escape_rank)) & plan->has_escape;
+            top_bits(_mm256_cmpeq_epi8(load(ranks + at), params->escape_rank)) & params->has_escape;
         const uint32_t coded =
             ~top_bits(_mm256_cmpeq_epi8(_mm256_min_epu8(label, bytes(1)), label)) & ~escaped;
         masks->escaped[g] = escaped;
@@ -164,12 +165,12 @@ static inline void take_plane(gw_digits *digits, unsigned p, const uint8_t *from
 }
 
 static void take_escapes(gw_digits *digits, const gw_rounded_groups *rounded, const uint32_t *masks,
-                         size_t groups, const gw_round_plan *plan)
+                         size_t groups, const gw_round_params *params)
 {
-    const size_t size = gw_traits_of(plan->dtype)->size;
+    const size_t size = gw_traits_of(params->dtype)->size;
     for (size_t g = 0; g < groups; g++) {
         for (uint32_t bits = masks[g]; bits != 0; bits &= bits - 1, digits->escape_len++) {
-            const uint32_t word = gw_rounded_word(rounded, g * GW_GROUP_LEN + _tzcnt_u32(bits), plan);
+            const uint32_t word = gw_rounded_word(rounded, g * GW_GROUP_LEN + _tzcnt_u32(bits), params);
             if (size == 4) {
                 gw_store32(digits->escape + 4 * digits->escape_len, word);
             } else {
@@ -181,18 +182,19 @@ static void take_escapes(gw_digits *digits, const gw_rounded_groups *rounded, co
 
 /* ---- a span ------------------------------------------------------------------------------------------- */
 
-static inline void rank_groups(uint8_t *ranks, const uint8_t *labels, size_t groups, const split_plan *plan)
+static inline void rank_groups(uint8_t *ranks, const uint8_t *labels, size_t groups,
+                               const split_params *params)
 {
-    if (plan->is_identity) {
+    if (params->is_identity) {
         GW_MEMCPY(ranks, labels, GW_GROUP_LEN * groups);
     } else {
-        find_ranks(ranks, labels, groups, &plan->ranks);
+        find_ranks(ranks, labels, groups, &params->ranks);
     }
 }
 
 /* Values [first, end) of a span. */
 GW_TEMPLATE uint32_t split_range(uint8_t *ranks, gw_digits *digits, const gw_span *span, size_t first,
-                                 size_t end, const split_plan *plan, uint32_t dtype, uint32_t derived)
+                                 size_t end, const split_params *params, uint32_t dtype, uint32_t derived)
 {
     const size_t block_len = GW_GROUPS_MAX * GW_GROUP_LEN;
     uint32_t any = 0;
@@ -201,10 +203,10 @@ GW_TEMPLATE uint32_t split_range(uint8_t *ranks, gw_digits *digits, const gw_spa
     for (size_t at = first; at < end; at += block_len) {
         const size_t len = end - at < block_len ? end - at : block_len;
         const size_t groups = (len + GW_GROUP_LEN - 1) / GW_GROUP_LEN;
-        gw_round_groups(&rounded, span, at, len, &plan->round);
-        any |= find_labels(&masks, &rounded, groups, plan, dtype, derived);
-        rank_groups(ranks + at, masks.label, groups, plan);
-        const uint32_t escapes = find_masks(&masks, ranks + at, &rounded, groups, plan, dtype, derived);
+        gw_round_groups(&rounded, span, at, len, &params->round);
+        any |= find_labels(&masks, &rounded, groups, params, dtype, derived);
+        rank_groups(ranks + at, masks.label, groups, params);
+        const uint32_t escapes = find_masks(&masks, ranks + at, &rounded, groups, params, dtype, derived);
         if (len % GW_GROUP_LEN != 0) {
             /* The padding of the last group has no digits, but its zeros may be escapes. */
             masks.escaped[groups - 1] &= 0xffffffffu >> (GW_GROUP_LEN - len % GW_GROUP_LEN);
@@ -219,22 +221,23 @@ GW_TEMPLATE uint32_t split_range(uint8_t *ranks, gw_digits *digits, const gw_spa
             }
         }
         if (escapes != 0) {
-            take_escapes(digits, &rounded, masks.escaped, groups, &plan->round);
+            take_escapes(digits, &rounded, masks.escaped, groups, &params->round);
         }
     }
     return any != 0;
 }
 
-/* ---- stochastic with a deep cut ------------------------------------------------------------------------ */
+/* ---- stochastic with a dead zone ------------------------------------------------------------------------
+ */
 
 /* Puts the digits of whole groups, or of all values if `all`; the others move to the front. */
-static void put_kept(gw_digits *digits, gw_deep_values *kept, const split_plan *plan, int all)
+static void put_kept(gw_digits *digits, gw_dead_zone_values *kept, const split_params *params, int all)
 {
     gw_rounded_groups rounded;
     group_masks masks;
     const size_t len = all ? kept->len : kept->len / GW_GROUP_LEN * GW_GROUP_LEN;
     const size_t groups = (len + GW_GROUP_LEN - 1) / GW_GROUP_LEN;
-    gw_deep_digits(&rounded, kept, groups, &plan->round);
+    gw_dead_zone_digits(&rounded, kept, groups, &params->round);
     for (size_t g = 0; g < groups; g++) {
         const size_t left = len - g * GW_GROUP_LEN;
         const uint32_t valid = left < GW_GROUP_LEN ? (1u << left) - 1 : 0xffffffffu;
@@ -253,42 +256,43 @@ static void put_kept(gw_digits *digits, gw_deep_values *kept, const split_plan *
     GW_MEMMOVE(kept->word, kept->word + len, kept->len * sizeof *kept->word);
 }
 
-static int has_escape(const uint8_t *ranks, size_t groups, const split_plan *plan)
+static int has_escape(const uint8_t *ranks, size_t groups, const split_params *params)
 {
     uint32_t escapes = 0;
     for (size_t at = 0; at < groups * GW_GROUP_LEN; at += GW_GROUP_LEN) {
-        escapes |= top_bits(_mm256_cmpeq_epi8(load(ranks + at), plan->escape_rank));
+        escapes |= top_bits(_mm256_cmpeq_epi8(load(ranks + at), params->escape_rank));
     }
-    return (escapes & plan->has_escape) != 0;
+    return (escapes & params->has_escape) != 0;
 }
 
 /* Blocks with escapes, infinity or NaN and the last values go the other way. */
-static uint32_t split_deep(uint8_t *ranks, gw_digits *digits, const gw_span *span, const split_plan *plan)
+static uint32_t split_dead_zone(uint8_t *ranks, gw_digits *digits, const gw_span *span,
+                                const split_params *params)
 {
     const size_t block_len = GW_GROUPS_MAX * GW_GROUP_LEN;
     const size_t whole = span->len / GW_GROUP_LEN * GW_GROUP_LEN;
     uint8_t labels[GW_GROUPS_MAX * GW_GROUP_LEN];
-    gw_deep_values kept;
+    gw_dead_zone_values kept;
     uint32_t any = 0;
     kept.len = 0;
     for (size_t at = 0; at < whole; at += block_len) {
         const size_t len = whole - at < block_len ? whole - at : block_len;
         const size_t groups = len / GW_GROUP_LEN, kept_len = kept.len;
-        const int is_rounded = gw_deep_round(labels, &kept, span, at, groups, &plan->round);
+        const int is_rounded = gw_dead_zone_round(labels, &kept, span, at, groups, &params->round);
         if (is_rounded) {
-            rank_groups(ranks + at, labels, groups, plan);
+            rank_groups(ranks + at, labels, groups, params);
         }
-        if (is_rounded && !has_escape(ranks + at, groups, plan)) {
+        if (is_rounded && !has_escape(ranks + at, groups, params)) {
             any |= (uint32_t)(kept.len != kept_len);
-            put_kept(digits, &kept, plan, 0);
+            put_kept(digits, &kept, params, 0);
         } else {
             kept.len = kept_len;
-            put_kept(digits, &kept, plan, 1);
-            any |= split_range(ranks, digits, span, at, at + len, plan, GW_FP32, 1);
+            put_kept(digits, &kept, params, 1);
+            any |= split_range(ranks, digits, span, at, at + len, params, GW_FP32, 1);
         }
     }
-    put_kept(digits, &kept, plan, 1);
-    any |= split_range(ranks, digits, span, whole, span->len, plan, GW_FP32, 1);
+    put_kept(digits, &kept, params, 1);
+    any |= split_range(ranks, digits, span, whole, span->len, params, GW_FP32, 1);
     return any;
 }
 
@@ -303,22 +307,24 @@ static int is_identity(const uint8_t *rank)
 
 #define SPLIT_CASE(dtype, derived)                                                                           \
     case (dtype)*2 + (derived):                                                                              \
-        return split_range(ranks, digits, span, 0, span->len, &plan, (dtype), (derived))
+        return split_range(ranks, digits, span, 0, span->len, &params, (dtype), (derived))
 
 uint32_t gw_split_avx2(uint8_t *ranks, gw_digits *digits, const gw_span *span, const gw_round_rule *rule,
                        const gw_ranker *ranker)
 {
-    split_plan plan;
-    gw_round_plan_fill(&plan.round, rule);
-    plan.is_identity = is_identity(ranker->rank);
-    if (!plan.is_identity) {
-        fill_rank_table(&plan.ranks, ranker);
+    split_params params;
+    gw_round_params_fill(&params.round, rule);
+    params.is_identity = is_identity(ranker->rank);
+    if (!params.is_identity) {
+        fill_rank_table(&params.ranks, ranker);
     }
-    plan.base = bytes(rule->dtype == GW_FP16 ? 1 + rule->derived : rule->derived ? 1 : 0u - ranker->base);
-    plan.escape_rank = bytes(ranker->escape_rank);
-    plan.has_escape = ranker->escape_rank < GW_LABELS ? 0xffffffffu : 0;
-    if (gw_is_deep_stochastic(rule)) {
-        return split_deep(ranks, digits, span, &plan);
+    params.window_start = bytes(rule->dtype == GW_FP16 ? 1 + rule->derived
+                                : rule->derived        ? 1
+                                                       : 0u - ranker->window_start);
+    params.escape_rank = bytes(ranker->escape_rank);
+    params.has_escape = ranker->escape_rank < GW_LABELS ? 0xffffffffu : 0;
+    if (gw_is_dead_zone_stochastic(rule)) {
+        return split_dead_zone(ranks, digits, span, &params);
     }
     switch (rule->dtype * 2 + rule->derived) {
         SPLIT_CASE(GW_FP32, 0);

@@ -30,16 +30,16 @@ static inline void store(uint8_t *dst, __m256i x)
     _mm256_storeu_si256((__m256i *)(void *)dst, x);
 }
 
-/* Bins of a group (gcomp_kernels.h), from exponents and levels. */
+/* Bins of a group (gcomp_kernels.h), from exponents and drop steps. */
 static inline void bins_of(uint16_t bin[GW_GROUP_LEN], const gw_rounded_groups *rounded, size_t g,
-                           uint32_t dtype, __m256i level_mask)
+                           uint32_t dtype, __m256i steps_mask)
 {
     const size_t at = g * GW_GROUP_LEN;
     const __m256i zero = _mm256_setzero_si256();
-    const __m256i level = _mm256_and_si256(load(rounded->has + at), level_mask);
+    const __m256i drop_steps = _mm256_and_si256(load(rounded->has + at), steps_mask);
     const __m256i is_zero = load(rounded->is_zero + at);
     __m256i e = load(rounded->exponent + at);
-    __m256i low = level;
+    __m256i low = drop_steps;
     if (dtype == GW_FP16) {
         low = _mm256_andnot_si256(_mm256_cmpeq_epi8(e, _mm256_set1_epi8(31)), low);
     } else {
@@ -95,17 +95,17 @@ static void count_masks(uint32_t *count, uint32_t (*more)[MASK_TABLE_LEN], const
 }
 
 GW_TEMPLATE void all_bins(uint16_t *bin, const gw_rounded_groups *rounded, size_t groups, uint32_t dtype,
-                          __m256i level_mask)
+                          __m256i steps_mask)
 {
     for (size_t g = 0; g < groups; g++) {
-        bins_of(bin + g * GW_GROUP_LEN, rounded, g, dtype, level_mask);
+        bins_of(bin + g * GW_GROUP_LEN, rounded, g, dtype, steps_mask);
     }
 }
 
 /* Prefetches the run at `at`: runs that are about a page apart are beyond hardware prefetchers. */
-static void prefetch(const gw_span *span, size_t at, const gw_round_plan *plan)
+static void prefetch(const gw_span *span, size_t at, const gw_round_params *params)
 {
-    const size_t size = gw_traits_of(plan->dtype)->size;
+    const size_t size = gw_traits_of(params->dtype)->size;
     if (at >= span->len) {
         return;
     }
@@ -113,22 +113,22 @@ static void prefetch(const gw_span *span, size_t at, const gw_round_plan *plan)
     for (size_t i = 0; i < len * size; i += 64) {
         _mm_prefetch((const char *)span->values + at * size + i, _MM_HINT_T1);
     }
-    if (!plan->constant) {
-        _mm_prefetch((const char *)span->levels + at, _MM_HINT_T1);
+    if (!params->constant) {
+        _mm_prefetch((const char *)span->map_bytes + at, _MM_HINT_T1);
     }
 }
 
 /* Rounds values [at, at + len), of which bins_of() needs exponents and what is zero. */
 static void round_run(gw_rounded_groups *rounded, const gw_span *span, size_t at, size_t len,
-                      const gw_round_plan *plan, int is_deep)
+                      const gw_round_params *params, int is_dead_zone)
 {
     const __m256i zero = _mm256_setzero_si256();
     uint8_t labels[GW_GROUPS_MAX * GW_GROUP_LEN];
-    gw_deep_values kept;
+    gw_dead_zone_values kept;
     kept.len = 0;
-    if (!is_deep || len % GW_GROUP_LEN != 0 ||
-        !gw_deep_round(labels, &kept, span, at, len / GW_GROUP_LEN, plan)) {
-        gw_round_groups(rounded, span, at, len, plan);
+    if (!is_dead_zone || len % GW_GROUP_LEN != 0 ||
+        !gw_dead_zone_round(labels, &kept, span, at, len / GW_GROUP_LEN, params)) {
+        gw_round_groups(rounded, span, at, len, params);
         return;
     }
     for (size_t i = 0; i < len; i += GW_GROUP_LEN) {
@@ -145,14 +145,14 @@ void gw_survey_avx2(uint32_t *count, uint32_t *mask_count, const gw_span *span, 
     const size_t block_len = GW_GROUPS_MAX * GW_GROUP_LEN;
     const size_t run = period == 64 ? block_len : 64;
     const size_t step = period == 64 ? block_len : period;
-    const __m256i level_mask = _mm256_set1_epi8(rule->derived ? 0 : 3);
-    const int is_deep = gw_is_deep_stochastic(rule);
+    const __m256i steps_mask = _mm256_set1_epi8(rule->derived ? 0 : 3);
+    const int is_dead_zone = gw_is_dead_zone_stochastic(rule);
     const uint32_t zero_bin = rule->dtype == GW_FP16 ? (uint32_t)GW_BIN_FP16_ZERO : 0;
     uint32_t more[TABLES - 1][TABLE_LEN] = {{0}}, more_masks[TABLES - 1][MASK_TABLE_LEN];
     uint16_t bin[GW_GROUPS_MAX * GW_GROUP_LEN];
-    gw_round_plan plan;
+    gw_round_params params;
     gw_rounded_groups rounded;
-    gw_round_plan_fill(&plan, rule);
+    gw_round_params_fill(&params, rule);
     if (mask_count != NULL) {
         GW_MEMSET(more_masks, 0, sizeof more_masks);
     }
@@ -160,13 +160,13 @@ void gw_survey_avx2(uint32_t *count, uint32_t *mask_count, const gw_span *span, 
         const size_t len = span->len - at < run ? span->len - at : run;
         const size_t groups = (len + GW_GROUP_LEN - 1) / GW_GROUP_LEN;
         if (period != 64) {
-            prefetch(span, at + AHEAD * step, &plan);
+            prefetch(span, at + AHEAD * step, &params);
         }
-        round_run(&rounded, span, at, len, &plan, is_deep);
+        round_run(&rounded, span, at, len, &params, is_dead_zone);
         if (rule->dtype == GW_FP16) {
-            all_bins(bin, &rounded, groups, GW_FP16, level_mask);
+            all_bins(bin, &rounded, groups, GW_FP16, steps_mask);
         } else {
-            all_bins(bin, &rounded, groups, GW_FP32, level_mask);
+            all_bins(bin, &rounded, groups, GW_FP32, steps_mask);
         }
         count_bins(count, more, bin, groups * GW_GROUP_LEN);
         count[zero_bin] -= (uint32_t)(groups * GW_GROUP_LEN - len); /* the padding of the last group is +0 */

@@ -19,15 +19,15 @@ static inline void store_word(uint16_t *dst, __m512i first, __m512i second)
 }
 
 /* `count` groups, 1 or 2: two chains of multiplications for each, side by side. */
-GW_TEMPLATE void random_groups(uint16_t *dst, uint32_t low, const gw_philox_plan *plan, unsigned count)
+GW_TEMPLATE void random_groups(uint16_t *dst, uint32_t low, const gw_philox_params *params, unsigned count)
 {
     gw_philox8 p[4];
     for (unsigned i = 0; i < 2 * count; i++) {
-        p[i] = gw_philox8_start(low + 8 * i, plan);
+        p[i] = gw_philox8_start(low + 8 * i, params);
     }
     for (unsigned r = 2; r < GW_PHILOX_ROUNDS; r++) {
         for (unsigned i = 0; i < 2 * count; i++) {
-            gw_philox8_round(&p[i], plan, r);
+            gw_philox8_round(&p[i], params, r);
         }
     }
     for (unsigned g = 0; g < count; g++) {
@@ -50,13 +50,13 @@ void gw_level_random_avx512(uint16_t *random, uint64_t first, size_t group_count
         const size_t end = same < group_count - g ? g + (size_t)same : group_count;
         const gw_thc_stream words = {stream->seed, gw_level_counter_high(first + g), stream->round,
                                      stream->rank};
-        gw_philox_plan plan;
-        gw_philox_plan_make(&plan, &words, stream->rank, 0);
+        gw_philox_params params;
+        gw_philox_params_make(&params, &words, stream->rank, 0);
         for (; g + 2 <= end; g += 2) {
-            random_groups(random + GW_LEVEL_GROUP_LEN * g, gw_level_counter_low(first + g), &plan, 2);
+            random_groups(random + GW_LEVEL_GROUP_LEN * g, gw_level_counter_low(first + g), &params, 2);
         }
         for (; g < end; g++) {
-            random_groups(random + GW_LEVEL_GROUP_LEN * g, gw_level_counter_low(first + g), &plan, 1);
+            random_groups(random + GW_LEVEL_GROUP_LEN * g, gw_level_counter_low(first + g), &params, 1);
         }
     }
 }

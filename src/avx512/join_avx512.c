@@ -185,7 +185,7 @@ GW_TEMPLATE __m512i expand(const uint8_t **plane, __m512i others, uint64_t mask)
 }
 
 /* Exponent and digits of 64 labels of an explicit frame. */
-GW_TEMPLATE void digits_explicit(digits *d, cursors *c, __m512i x, uint32_t dtype, __m512i base)
+GW_TEMPLATE void digits_explicit(digits *d, cursors *c, __m512i x, uint32_t dtype, __m512i window_start)
 {
     const uint64_t has1 = _mm512_cmpgt_epu8_mask(x, set1(3));
     const uint64_t has2 = _mm512_mask_cmplt_epu8_mask(has1, _mm512_and_si512(x, set1(3)), set1(3));
@@ -193,7 +193,7 @@ GW_TEMPLATE void digits_explicit(digits *d, cursors *c, __m512i x, uint32_t dtyp
     const uint64_t has4 = _mm512_mask_testn_epi8_mask(has1, x, set1(3));
     const __m512i quarter = _mm512_and_si512(RIGHT(x, 2), set1(63));
     d->exponent = dtype == GW_FP16 ? _mm512_maskz_sub_epi8(has1, quarter, set1(1))
-                                   : _mm512_maskz_add_epi8(has1, quarter, base);
+                                   : _mm512_maskz_add_epi8(has1, quarter, window_start);
     d->d1 = expand(&c->p1, c->zero, has1);
     d->d2 = expand(&c->p2, c->zero, has2);
     d->d3 = expand(&c->p3, c->zero, has3);
@@ -203,10 +203,10 @@ GW_TEMPLATE void digits_explicit(digits *d, cursors *c, __m512i x, uint32_t dtyp
 /* ---- derived ------------------------------------------------------------------------------------------- */
 
 /*
- * The drop in bytes. With x = label (fp16: max(label, 3), which stands for max(e, 1)) and c = drop_base + 1
- * (fp16: drop_base - 443), t of section 3 is K + c - 4x. With c = 4q + r, r in 1..4: floor(t / 4) = floor((K
- * + r) / 4) + q - x, where floor((K + r) / 2) is the rounded mean of K and r - 1, and the mean of that and
- * 255 is its half plus 128. Results below 0 are 0, those above the cap, at most 23, are the cap, so
+ * The drop in bytes. With x = label (fp16: max(label, 3), which stands for max(e, 1)) and c = drop_offset + 1
+ * (fp16: drop_offset - 443), t of section 3 is K + c - 4x. With c = 4q + r, r in 1..4: floor(t / 4) =
+ * floor((K + r) / 4) + q - x, where floor((K + r) / 2) is the rounded mean of K and r - 1, and the mean of
+ * that and 255 is its half plus 128. Results below 0 are 0, those above the cap, at most 23, are the cap, so
  * saturating bytes suffice. If q is outside 0..191, which only hostile frames have, x is corrected
  * beforehand.
  */
@@ -234,7 +234,7 @@ static inline unsigned clamp8(int32_t x)
 static void drop_rule_fill(drop_rule *r, const gw_joiner *joiner)
 {
     const gw_traits *t = gw_traits_of(joiner->dtype);
-    const int32_t c = joiner->drop_base + (joiner->dtype == GW_FP16 ? -443 : 1) - 1;
+    const int32_t c = joiner->drop_offset + (joiner->dtype == GW_FP16 ? -443 : 1) - 1;
     const int32_t rest = c & 3, q = (c - rest) / 4;
     uint8_t has[64], last[64];
     GW_MEMSET(has, 0, sizeof has);
@@ -262,10 +262,10 @@ static void drop_rule_fill(drop_rule *r, const gw_joiner *joiner)
     r->less = set1(clamp8(q - 191));
     r->more = set1(clamp8(-q));
     r->cap = set1(joiner->cap);
-    /* gw_turn_of() of src/gcomp/bins.h: floor((K + drop_base - 3) / 4) = floor((K + r) / 4) + whole - 1, and
-     * r is the same for all dtypes. */
+    /* gw_turn_of() of src/gcomp/bins.h: floor((K + drop_offset - 3) / 4) = floor((K + r) / 4) + whole - 1,
+     * and r is the same for all dtypes. */
     const int32_t first = joiner->dtype == GW_FP16 ? 0 : 1;
-    const int32_t whole = (joiner->drop_base - rest) / 4;
+    const int32_t whole = (joiner->drop_offset - rest) / 4;
     const int32_t turn = whole - 1 - t->mantissa_bits - t->exponent_bias - first - 128;
     r->turn_plus = set1(clamp8(turn));
     r->turn_minus = set1(clamp8(-turn));
@@ -337,19 +337,19 @@ GW_TEMPLATE void digits_derived(digits *d, cursors *c, __m512i x, __m512i y, __m
 
 /* Values whose drop comes from their labels, from the map, from the map with relative exponents, from a
  * constant. */
-enum { LEVELS_EXPLICIT, LEVELS_DERIVED, LEVELS_RELATIVE, LEVELS_CONSTANT };
+enum { MODE_EXPLICIT, MODE_DERIVED, MODE_RELATIVE, MODE_CONSTANT };
 
 /* The last, fewer than 64 values, padded with zeros. */
 typedef struct last_values {
-    uint8_t label[64], level[64];
+    uint8_t label[64], map_byte[64];
 } last_values;
 
-static void copy_last(last_values *last, const uint8_t *label, const uint8_t *level, size_t len)
+static void copy_last(last_values *last, const uint8_t *label, const uint8_t *map_byte, size_t len)
 {
     GW_MEMSET(last, 0, sizeof *last);
     GW_MEMCPY(last->label, label, len);
-    if (level != NULL) {
-        GW_MEMCPY(last->level, level, len);
+    if (map_byte != NULL) {
+        GW_MEMCPY(last->map_byte, map_byte, len);
     }
 }
 
@@ -358,9 +358,9 @@ GW_TEMPLATE uint64_t join_range(const sink *to, escapes *escapes_inout, cursors 
                                 int form)
 {
     const unsigned size = dtype == GW_FP32 ? 4 : 2;
-    const uint8_t *const labels = input->labels, *const levels = input->levels;
+    const uint8_t *const labels = input->labels, *const map_bytes = input->map_bytes;
     const size_t len = input->len;
-    const __m512i base = set1(joiner->base);
+    const __m512i window_start = set1(joiner->window_start);
     cursors c = *from;
     const sink s = *to;
     escapes e = *escapes_inout;
@@ -368,30 +368,31 @@ GW_TEMPLATE uint64_t join_range(const sink *to, escapes *escapes_inout, cursors 
     last_values last;
     drop_rule rule;
     uint64_t bad_zero = 0;
-    const int has_levels = kind == LEVELS_DERIVED || kind == LEVELS_RELATIVE;
-    if (kind != LEVELS_EXPLICIT) {
+    const int has_map_bytes = kind == MODE_DERIVED || kind == MODE_RELATIVE;
+    if (kind != MODE_EXPLICIT) {
         drop_rule_fill(&rule, joiner);
     }
     for (size_t at = 0; at < len; at += PREFETCH_LEN) {
         const size_t end = len - at < PREFETCH_LEN ? len : at + PREFETCH_LEN;
         prefetch_frame(joiner, at, end - at, len);
-        if (has_levels && joiner->next_size != 0) {
-            prefetch((uintptr_t)levels + len + at, (uintptr_t)levels + len + end); /* of the next chunk */
+        if (has_map_bytes && joiner->next_size != 0) {
+            prefetch((uintptr_t)map_bytes + len + at,
+                     (uintptr_t)map_bytes + len + end); /* of the next chunk */
         }
         for (size_t i = at; i < end; i += 64) {
-            const uint8_t *label = labels + i, *level = has_levels ? levels + i : NULL;
+            const uint8_t *label = labels + i, *map_byte = has_map_bytes ? map_bytes + i : NULL;
             if (len - i < 64) { /* rare, so the other loads need no mask */
-                copy_last(&last, label, level, len - i);
+                copy_last(&last, label, map_byte, len - i);
                 label = last.label;
-                level = last.level;
+                map_byte = last.map_byte;
             }
             const __m512i x = _mm512_loadu_si512(label);
             digits d;
-            if (kind == LEVELS_EXPLICIT) {
-                digits_explicit(&d, &c, x, dtype, base);
-            } else if (has_levels) {
-                const __m512i k = _mm512_loadu_si512(level);
-                const __m512i y = kind == LEVELS_RELATIVE ? turn_back(&rule, x, k, dtype) : x;
+            if (kind == MODE_EXPLICIT) {
+                digits_explicit(&d, &c, x, dtype, window_start);
+            } else if (has_map_bytes) {
+                const __m512i k = _mm512_loadu_si512(map_byte);
+                const __m512i y = kind == MODE_RELATIVE ? turn_back(&rule, x, k, dtype) : x;
                 digits_derived(&d, &c, x, y, drops(&rule, y, k, dtype), dtype, &rule);
             } else {
                 digits_derived(&d, &c, x, x, rule.cap, dtype, &rule);
@@ -439,18 +440,18 @@ static GW_NOINLINE uint64_t join_values(const sink *s, escapes *e, cursors *c, c
 {
     const unsigned form = s->stream == STREAM_LINES ? STORE_LINES : STORE_VALUES;
     switch ((joiner->dtype * 4 + kind) * 4 + form) {
-        JOIN_CASE(GW_FP32, LEVELS_EXPLICIT, STORE_VALUES);
-        JOIN_CASE(GW_FP32, LEVELS_DERIVED, STORE_VALUES);
-        JOIN_CASE(GW_FP32, LEVELS_CONSTANT, STORE_VALUES);
-        JOIN_CASE(GW_FP32, LEVELS_EXPLICIT, STORE_LINES);
-        JOIN_CASE(GW_FP32, LEVELS_DERIVED, STORE_LINES);
-        JOIN_CASE(GW_FP32, LEVELS_CONSTANT, STORE_LINES);
-        JOIN_CASE(GW_BF16, LEVELS_EXPLICIT, STORE_VALUES);
-        JOIN_CASE(GW_BF16, LEVELS_DERIVED, STORE_VALUES);
-        JOIN_CASE(GW_BF16, LEVELS_CONSTANT, STORE_VALUES);
-        JOIN_CASE(GW_FP16, LEVELS_EXPLICIT, STORE_VALUES);
-        JOIN_CASE(GW_FP16, LEVELS_DERIVED, STORE_VALUES);
-        JOIN_CASE(GW_FP16, LEVELS_CONSTANT, STORE_VALUES);
+        JOIN_CASE(GW_FP32, MODE_EXPLICIT, STORE_VALUES);
+        JOIN_CASE(GW_FP32, MODE_DERIVED, STORE_VALUES);
+        JOIN_CASE(GW_FP32, MODE_CONSTANT, STORE_VALUES);
+        JOIN_CASE(GW_FP32, MODE_EXPLICIT, STORE_LINES);
+        JOIN_CASE(GW_FP32, MODE_DERIVED, STORE_LINES);
+        JOIN_CASE(GW_FP32, MODE_CONSTANT, STORE_LINES);
+        JOIN_CASE(GW_BF16, MODE_EXPLICIT, STORE_VALUES);
+        JOIN_CASE(GW_BF16, MODE_DERIVED, STORE_VALUES);
+        JOIN_CASE(GW_BF16, MODE_CONSTANT, STORE_VALUES);
+        JOIN_CASE(GW_FP16, MODE_EXPLICIT, STORE_VALUES);
+        JOIN_CASE(GW_FP16, MODE_DERIVED, STORE_VALUES);
+        JOIN_CASE(GW_FP16, MODE_CONSTANT, STORE_VALUES);
     default:
         return 0;
     }
@@ -465,15 +466,15 @@ static GW_NOINLINE uint64_t join_sums(const sink *s, escapes *e, cursors *c, con
 {
     const unsigned form = joiner->strict ? STORE_STRICT_SUMS : STORE_SUMS;
     switch ((joiner->dtype * 4 + kind) * 4 + form) {
-        SUM_CASES(GW_FP32, LEVELS_EXPLICIT);
-        SUM_CASES(GW_FP32, LEVELS_DERIVED);
-        SUM_CASES(GW_FP32, LEVELS_CONSTANT);
-        SUM_CASES(GW_BF16, LEVELS_EXPLICIT);
-        SUM_CASES(GW_BF16, LEVELS_DERIVED);
-        SUM_CASES(GW_BF16, LEVELS_CONSTANT);
-        SUM_CASES(GW_FP16, LEVELS_EXPLICIT);
-        SUM_CASES(GW_FP16, LEVELS_DERIVED);
-        SUM_CASES(GW_FP16, LEVELS_CONSTANT);
+        SUM_CASES(GW_FP32, MODE_EXPLICIT);
+        SUM_CASES(GW_FP32, MODE_DERIVED);
+        SUM_CASES(GW_FP32, MODE_CONSTANT);
+        SUM_CASES(GW_BF16, MODE_EXPLICIT);
+        SUM_CASES(GW_BF16, MODE_DERIVED);
+        SUM_CASES(GW_BF16, MODE_CONSTANT);
+        SUM_CASES(GW_FP16, MODE_EXPLICIT);
+        SUM_CASES(GW_FP16, MODE_DERIVED);
+        SUM_CASES(GW_FP16, MODE_CONSTANT);
     default:
         return 0;
     }
@@ -482,12 +483,12 @@ static GW_NOINLINE uint64_t join_sums(const sink *s, escapes *e, cursors *c, con
 static GW_NOINLINE uint64_t join_relative_values(const sink *s, escapes *e, cursors *c,
                                                  const gw_join_input *input, const gw_joiner *joiner)
 {
-    const unsigned kind = LEVELS_RELATIVE, form = s->stream == STREAM_LINES ? STORE_LINES : STORE_VALUES;
+    const unsigned kind = MODE_RELATIVE, form = s->stream == STREAM_LINES ? STORE_LINES : STORE_VALUES;
     switch ((joiner->dtype * 4 + kind) * 4 + form) {
-        JOIN_CASE(GW_FP32, LEVELS_RELATIVE, STORE_VALUES);
-        JOIN_CASE(GW_FP32, LEVELS_RELATIVE, STORE_LINES);
-        JOIN_CASE(GW_BF16, LEVELS_RELATIVE, STORE_VALUES);
-        JOIN_CASE(GW_FP16, LEVELS_RELATIVE, STORE_VALUES);
+        JOIN_CASE(GW_FP32, MODE_RELATIVE, STORE_VALUES);
+        JOIN_CASE(GW_FP32, MODE_RELATIVE, STORE_LINES);
+        JOIN_CASE(GW_BF16, MODE_RELATIVE, STORE_VALUES);
+        JOIN_CASE(GW_FP16, MODE_RELATIVE, STORE_VALUES);
     default:
         return 0;
     }
@@ -496,11 +497,11 @@ static GW_NOINLINE uint64_t join_relative_values(const sink *s, escapes *e, curs
 static GW_NOINLINE uint64_t join_relative_sums(const sink *s, escapes *e, cursors *c,
                                                const gw_join_input *input, const gw_joiner *joiner)
 {
-    const unsigned kind = LEVELS_RELATIVE, form = joiner->strict ? STORE_STRICT_SUMS : STORE_SUMS;
+    const unsigned kind = MODE_RELATIVE, form = joiner->strict ? STORE_STRICT_SUMS : STORE_SUMS;
     switch ((joiner->dtype * 4 + kind) * 4 + form) {
-        SUM_CASES(GW_FP32, LEVELS_RELATIVE);
-        SUM_CASES(GW_BF16, LEVELS_RELATIVE);
-        SUM_CASES(GW_FP16, LEVELS_RELATIVE);
+        SUM_CASES(GW_FP32, MODE_RELATIVE);
+        SUM_CASES(GW_BF16, MODE_RELATIVE);
+        SUM_CASES(GW_FP16, MODE_RELATIVE);
     default:
         return 0;
     }
@@ -513,13 +514,13 @@ void gw_join_avx512(void *dst, gw_joined *joined, uint16_t *place, const gw_join
     const sink s = sink_begin(dst, joiner);
     escapes e = {place, input->escape, input->escape_len, 0};
     cursors c = cursors_begin(plane, joiner, joiner->derived);
-    const unsigned kind = !joiner->derived   ? LEVELS_EXPLICIT
-                          : joiner->constant ? LEVELS_CONSTANT
-                          : joiner->relative ? LEVELS_RELATIVE
-                                             : LEVELS_DERIVED;
+    const unsigned kind = !joiner->derived   ? MODE_EXPLICIT
+                          : joiner->constant ? MODE_CONSTANT
+                          : joiner->relative ? MODE_RELATIVE
+                                             : MODE_DERIVED;
     const int has_sums = joiner->addend != NULL;
     uint64_t bad_zero;
-    if (kind == LEVELS_RELATIVE) {
+    if (kind == MODE_RELATIVE) {
         bad_zero = has_sums ? join_relative_sums(&s, &e, &c, input, joiner)
                             : join_relative_values(&s, &e, &c, input, joiner);
     } else {

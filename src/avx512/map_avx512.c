@@ -67,11 +67,11 @@ static inline words octaves(flags a, floats x)
     return _mm512_maskz_srli_epi32(a, _mm512_castps_si512(x), 21);
 }
 
-static inline void store_levels(uint8_t *levels, const words q[REGISTERS], uint32_t base)
+static inline void store_levels(uint8_t *map_bytes, const words q[REGISTERS], uint32_t base)
 {
     const __m512i least = _mm512_set1_epi32((int)base);
     const __m512i k = _mm512_sub_epi32(_mm512_max_epu32(q[0], least), least);
-    _mm_storeu_si128((__m128i *)(void *)levels, _mm512_cvtusepi32_epi8(k));
+    _mm_storeu_si128((__m128i *)(void *)map_bytes, _mm512_cvtusepi32_epi8(k));
 }
 
 static inline uint32_t largest_of(words x)
@@ -87,9 +87,9 @@ uint32_t gw_map_scan_avx512(const gw_gcomp_map_rule *rule, const gw_optimizer_st
 }
 
 void gw_map_build_avx512(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len,
-                         uint32_t base, uint8_t *levels)
+                         uint32_t base, uint8_t *map_bytes)
 {
-    map_build(rule, state, len, base, levels);
+    map_build(rule, state, len, base, map_bytes);
 }
 
 #else

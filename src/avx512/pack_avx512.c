@@ -44,9 +44,9 @@ GW_TEMPLATE __m512i pack64(__m512i x, __m512i gaps, unsigned w)
     return _mm512_permutexvar_epi8(gaps, x);
 }
 
-GW_TEMPLATE void pack_width(uint8_t *dst, const uint8_t *digits, size_t len, unsigned w, uint8_t base)
+GW_TEMPLATE void pack_width(uint8_t *dst, const uint8_t *digits, size_t len, unsigned w, uint8_t bias)
 {
-    const __m512i minus = _mm512_set1_epi8((char)base);
+    const __m512i minus = _mm512_set1_epi8((char)bias);
     const __m512i gaps = gaps_of(w);
     const size_t size = gw_run_size(len, w);
     size_t i = 0;
@@ -66,9 +66,9 @@ GW_TEMPLATE void pack_width(uint8_t *dst, const uint8_t *digits, size_t len, uns
 }
 
 /* Single bits are a mask already. */
-static void pack_bits(uint8_t *dst, const uint8_t *digits, size_t len, uint8_t base)
+static void pack_bits(uint8_t *dst, const uint8_t *digits, size_t len, uint8_t bias)
 {
-    const __m512i zero = _mm512_set1_epi8((char)base);
+    const __m512i zero = _mm512_set1_epi8((char)bias);
     for (size_t i = 0; i < len; i += 64) {
         const size_t left = len - i;
         const uint64_t bits = _mm512_cmpneq_epi8_mask(_mm512_loadu_si512(digits + i), zero);
@@ -81,13 +81,13 @@ static void pack_bits(uint8_t *dst, const uint8_t *digits, size_t len, uint8_t b
     }
 }
 
-void gw_pack_avx512(uint8_t *dst, const uint8_t *digits, size_t len, unsigned width, uint8_t base)
+void gw_pack_avx512(uint8_t *dst, const uint8_t *digits, size_t len, unsigned width, uint8_t bias)
 {
     if (width == 1) {
-        pack_bits(dst, digits, len, base);
+        pack_bits(dst, digits, len, bias);
         return;
     }
-#define PACK(w) pack_width(dst, digits, len, w, base)
+#define PACK(w) pack_width(dst, digits, len, w, bias)
     GW_SWITCH_WIDTH(width, PACK)
 }
 

@@ -98,13 +98,13 @@ static inline void gw_random_words(__m512i x[4], uint64_t element, const gw_roun
 /* ---- a span whose counters differ in their lowest word alone --------------------------------------------
  */
 
-typedef struct gw_random_plan {
+typedef struct gw_random_params {
     uint64_t key[GW_PHILOX_ROUNDS][2]; /* of gw_philox_rounds_fill() */
-} gw_random_plan;
+} gw_random_params;
 
-/* 1 if the plan serves these values and 63 after them; otherwise it is not filled. */
-static inline int gw_random_plan_fill(gw_random_plan *p, uint64_t element, size_t len,
-                                      const gw_round_rule *rule)
+/* 1 if the params serves these values and 63 after them; otherwise it is not filled. */
+static inline int gw_random_params_fill(gw_random_params *p, uint64_t element, size_t len,
+                                        const gw_round_rule *rule)
 {
     if ((element + len + 63) >> 34 != element >> 34) {
         return 0;
@@ -113,19 +113,19 @@ static inline int gw_random_plan_fill(gw_random_plan *p, uint64_t element, size_
     return 1;
 }
 
-static inline __m512i gw_random_key(const gw_random_plan *p, unsigned round, unsigned i)
+static inline __m512i gw_random_key(const gw_random_params *p, unsigned round, unsigned i)
 {
     return _mm512_set1_epi64((long long)p->key[round][i]);
 }
 
-static inline void gw_random_round(gw_counters *c, unsigned round, const gw_random_plan *p)
+static inline void gw_random_round(gw_counters *c, unsigned round, const gw_random_params *p)
 {
     gw_philox_round(c, _mm512_set1_epi64(GW_PHILOX_MUL0), _mm512_set1_epi64(GW_PHILOX_MUL1),
                     gw_random_key(p, round, 0), gw_random_key(p, round, 1));
 }
 
 /* Rounds 0 to 2 of eight counters. */
-static inline gw_counters gw_random_begin(__m512i counter, const gw_random_plan *p)
+static inline gw_counters gw_random_begin(__m512i counter, const gw_random_params *p)
 {
     gw_counters c;
     c.c3 = _mm512_mul_epu32(counter, _mm512_set1_epi64(GW_PHILOX_MUL0));
@@ -140,7 +140,7 @@ static inline gw_counters gw_random_begin(__m512i counter, const gw_random_plan 
 
 /* The last round and the 32 words. Its results are pairs of words, which a rotation brings into their places.
  */
-static inline void gw_random_end(uint32_t words[32], const gw_counters *c, const gw_random_plan *p)
+static inline void gw_random_end(uint32_t words[32], const gw_counters *c, const gw_random_params *p)
 {
     const unsigned last = GW_PHILOX_ROUNDS - 1;
     const __m512i p0 = _mm512_mul_epu32(c->c0, _mm512_set1_epi64(GW_PHILOX_MUL0));
@@ -155,7 +155,7 @@ static inline void gw_random_end(uint32_t words[32], const gw_counters *c, const
 
 /* Two times 64 words, of the values from `first` and from `second` on, multiples of 4. */
 static inline void gw_random_two(uint32_t words[128], uint64_t first, uint64_t second,
-                                 const gw_random_plan *p)
+                                 const gw_random_params *p)
 {
     gw_counters a = gw_random_begin(gw_random_counters(first >> 2), p);
     gw_counters b = gw_random_begin(gw_random_counters((first >> 2) + 8), p);

@@ -3,8 +3,8 @@
  *
  * A value becomes bytes in different registers: exponent, and the mantissa's digits as the planes have them
  * (widths by dtype). Everything then works on 64 values an instruction: the room in octaves between map byte
- * and exponent (two saturating additions), the level by comparison or the drop by a table, and the rounding
- * as an addition digit by digit, whose carries are masks.
+ * and exponent (two saturating additions), the drop steps by comparison or the drop by a table, and the
+ * rounding as an addition digit by digit, whose carries are masks.
  *
  * Bound on Zen 4, two vector instructions of 512 bits a cycle, counted for explicit fp32 in gcc 12's output:
  * nearest takes 31 more than truncation, 0.24 cycles a value; stochastic rounding 39 more, 0.30, without its
@@ -58,19 +58,19 @@ typedef struct gw_drop_tables {
 typedef struct gw_rounder {
     __m512i room_part; /* see gw_room() */
     __m512i room_plus, room_minus, room_less;
-    __m512i level_room[3];        /* explicit: the room for level 1, 2, 3; 255: not allowed */
+    __m512i steps_room[3];        /* explicit: the room for drop_steps 1, 2, 3; 255: not allowed */
     __m512i quick_room[3];        /* the same if room_minus and room_less are left out */
     int is_quick;                 /* 1: they may be */
     const gw_drop_tables *tables; /* derived */
     const gw_round_rule *rule;
     /* map bytes, 64 values every 64 * step: a constant drop reads 255s again and again */
-    const uint8_t *levels;
+    const uint8_t *map_bytes;
     size_t step;
     uint32_t strict;
-    /* deep cut and relative exponents, see gw_quantum_turns(); a largest turn of 0 switches either off */
+    /* dead zone and relative exponents, see gw_quantum_turns(); a largest turn of 0 switches either off */
     __m512i turn_part, turn_plus, turn_minus;
     __m512i turn_max;    /* of relative exponents */
-    __m512i quantum_max; /* of the deep cut */
+    __m512i quantum_max; /* of the dead zone */
 } gw_rounder;
 
 static inline uint8_t gw_clamp_byte(int64_t x)
@@ -111,36 +111,36 @@ static inline void gw_drop_tables_fill(gw_drop_tables *tables, const gw_round_ru
     }
 }
 
-/* 1: the rule has a deep cut or relative exponents, which loops have as the parameter `turned`. */
+/* 1: the rule has a dead zone or relative exponents, which loops have as the parameter `turned`. */
 static inline uint32_t gw_is_turned(const gw_round_rule *rule)
 {
-    return rule->derived && !rule->constant && (rule->deep || rule->relative);
+    return rule->derived && !rule->constant && (rule->dead_zone || rule->relative);
 }
 
 static inline void gw_rounder_init_turns(gw_rounder *r, const gw_round_rule *rule)
 {
     const gw_traits *t = gw_traits_of(rule->dtype);
     const int64_t first = rule->dtype == GW_FP16 ? 0 : 1, last = t->exponent_mask - 1;
-    /* floor((K + drop_base - 3) / 4) = floor((K + rest) / 4) + whole, and avg(avg(K, rest + 1), 0) is one
+    /* floor((K + drop_offset - 3) / 4) = floor((K + rest) / 4) + whole, and avg(avg(K, rest + 1), 0) is one
      * more than the first summand. */
-    const int64_t base = (int64_t)rule->drop_base - 3;
+    const int64_t base = (int64_t)rule->drop_offset - 3;
     const int64_t rest = base & 3, whole = (base - rest) / 4;
     const int64_t turn = whole - 1 - t->mantissa_bits - t->exponent_bias - first;
     r->turn_part = _mm512_set1_epi8((char)(rest + 1));
     r->turn_plus = _mm512_set1_epi8((char)gw_clamp_byte(turn));
     r->turn_minus = _mm512_set1_epi8((char)gw_clamp_byte(-turn));
     r->turn_max = _mm512_set1_epi8((char)(rule->relative ? last - first : 0));
-    r->quantum_max = _mm512_set1_epi8((char)(rule->deep ? last - first : 0));
+    r->quantum_max = _mm512_set1_epi8((char)(rule->dead_zone ? last - first : 0));
 }
 
 static inline void gw_rounder_init(gw_rounder *r, gw_drop_tables *tables, const gw_span *span,
                                    const gw_round_rule *rule)
 {
     const gw_traits *t = gw_traits_of(rule->dtype);
-    /* room = floor((K + drop_base - quarter) / 4), quarter = 4e + q; fp16's exponents are 112 octaves up.
-     * With drop_base - 4 * bias = 4 * whole + rest (derived: q is 3, taken off here), 0 <= rest < 4, that is
-     * floor((K + rest + 8 - q) / 4) - 2 + whole - e, and avg(avg(K, p), 0) = floor((K + p + 3) / 4). */
-    const int64_t base = (int64_t)rule->drop_base - 4 * (int64_t)t->exponent_bias - (rule->derived ? 3 : 0);
+    /* room = floor((K + drop_offset - quarter) / 4), quarter = 4e + q; fp16's exponents are 112 octaves up.
+     * With drop_offset - 4 * bias = 4 * whole + rest (derived: q is 3, taken off here), 0 <= rest < 4, that
+     * is floor((K + rest + 8 - q) / 4) - 2 + whole - e, and avg(avg(K, p), 0) = floor((K + p + 3) / 4). */
+    const int64_t base = (int64_t)rule->drop_offset - 4 * (int64_t)t->exponent_bias - (rule->derived ? 3 : 0);
     const int64_t rest = base & 3;
     /* the cap alone decides a constant drop */
     const int64_t whole = rule->constant ? 1 << 20 : (base - rest) / 4 - 2;
@@ -154,34 +154,34 @@ static inline void gw_rounder_init(gw_rounder *r, gw_drop_tables *tables, const 
      * is compared with, as long as 63 octaves suffice. */
     r->is_quick = rule->constant || (whole >= -40 && whole <= 180);
     const uint32_t less = rule->constant || whole > 0 ? 0 : gw_clamp_byte(-whole);
-    for (uint32_t level = 1; level <= 3; level++) {
-        const uint32_t drop = level * t->explicit_step;
+    for (uint32_t drop_steps = 1; drop_steps <= 3; drop_steps++) {
+        const uint32_t drop = drop_steps * t->explicit_step;
         const int is_allowed = drop <= rule->cap;
-        r->level_room[level - 1] = _mm512_set1_epi8((char)(is_allowed ? drop : 255));
-        r->quick_room[level - 1] = _mm512_set1_epi8((char)(!is_allowed      ? 255
-                                                           : rule->constant ? 0
-                                                                            : drop + less));
+        r->steps_room[drop_steps - 1] = _mm512_set1_epi8((char)(is_allowed ? drop : 255));
+        r->quick_room[drop_steps - 1] = _mm512_set1_epi8((char)(!is_allowed      ? 255
+                                                                : rule->constant ? 0
+                                                                                 : drop + less));
     }
     if (rule->derived) {
         gw_drop_tables_fill(tables, rule, less);
     }
     r->tables = tables;
     r->rule = rule;
-    r->levels = rule->constant ? gw_every_byte_avx512[255] : span->levels;
+    r->map_bytes = rule->constant ? gw_every_byte_avx512[255] : span->map_bytes;
     r->step = rule->constant ? 0 : 1;
     r->strict = rule->strict;
     gw_rounder_init_turns(r, rule);
 }
 
 /* Map bytes of the values from index i on. */
-static inline __m512i gw_load_levels(const gw_rounder *r, size_t i)
+static inline __m512i gw_load_map_bytes(const gw_rounder *r, size_t i)
 {
-    return _mm512_loadu_si512(r->levels + r->step * i);
+    return _mm512_loadu_si512(r->map_bytes + r->step * i);
 }
 
-static inline __m512i gw_load_levels_part(const gw_rounder *r, size_t i, __mmask64 valid)
+static inline __m512i gw_load_map_bytes_part(const gw_rounder *r, size_t i, __mmask64 valid)
 {
-    return _mm512_maskz_loadu_epi8(valid, r->levels + r->step * i);
+    return _mm512_maskz_loadu_epi8(valid, r->map_bytes + r->step * i);
 }
 
 /* ---- values to digits ---------------------------------------------------------------------------------- */
@@ -367,7 +367,7 @@ typedef struct gw_sums {
 typedef struct gw_block {
     /* explicit: digits that were cut may hold anything; derived: cut bits are zero */
     gw_bytes v;
-    __mmask64 level1, level2, level3; /* explicit: the level is at least 1, 2, 3 */
+    __mmask64 steps1, steps2, steps3; /* explicit: the drop_steps is at least 1, 2, 3 */
     __m512i drop;                     /* derived */
 } gw_block;
 
@@ -449,29 +449,29 @@ GW_TEMPLATE gw_sums gw_round_begin(gw_bytes v, __m512i k, const __m512i *words, 
         s.v.d3 = _mm512_add_epi8(v.d3, _mm512_and_si512(random.d3, cut3));
         s.v.d4 = _mm512_add_epi8(v.d4, _mm512_and_si512(random.d4, cut4));
     } else if (rounding != GW_GCOMP_TRUNCATE) {
-        const __m512i *level_room = careful ? r->level_room : r->quick_room;
-        const __mmask64 level1 = _mm512_cmpge_epu8_mask(s.room, level_room[0]);
-        const __mmask64 level2 = _mm512_cmpge_epu8_mask(s.room, level_room[1]);
-        const __mmask64 level3 = _mm512_cmpge_epu8_mask(s.room, level_room[2]);
+        const __m512i *steps_room = careful ? r->steps_room : r->quick_room;
+        const __mmask64 steps1 = _mm512_cmpge_epu8_mask(s.room, steps_room[0]);
+        const __mmask64 steps2 = _mm512_cmpge_epu8_mask(s.room, steps_room[1]);
+        const __mmask64 steps3 = _mm512_cmpge_epu8_mask(s.room, steps_room[2]);
         if (rounding == GW_GCOMP_NEAREST) {
             const unsigned full4 = (1u << w4) - 1, full3 = (1u << w3) - 1, full2 = (1u << w2) - 1;
             const __m512i half4 = GW_BYTE(full4 / 2), half3 = GW_BYTE(full3 / 2), half2 = GW_BYTE(full2 / 2);
-            __m512i odd = _mm512_maskz_mov_epi8(level1, v.d3);
-            odd = _mm512_mask_mov_epi8(odd, level2, v.d2);
-            odd = _mm512_mask_mov_epi8(odd, level3, v.d1);
+            __m512i odd = _mm512_maskz_mov_epi8(steps1, v.d3);
+            odd = _mm512_mask_mov_epi8(odd, steps2, v.d2);
+            odd = _mm512_mask_mov_epi8(odd, steps3, v.d1);
             odd = _mm512_and_si512(odd, GW_BYTE(1));
             const __m512i a4 =
-                _mm512_mask_mov_epi8(_mm512_maskz_mov_epi8(level1, half4), level2, GW_BYTE(full4));
+                _mm512_mask_mov_epi8(_mm512_maskz_mov_epi8(steps1, half4), steps2, GW_BYTE(full4));
             const __m512i a3 =
-                _mm512_mask_mov_epi8(_mm512_maskz_mov_epi8(level2, half3), level3, GW_BYTE(full3));
+                _mm512_mask_mov_epi8(_mm512_maskz_mov_epi8(steps2, half3), steps3, GW_BYTE(full3));
             s.v.d4 = _mm512_add_epi8(_mm512_add_epi8(v.d4, odd), a4);
             s.v.d3 = _mm512_add_epi8(v.d3, a3);
-            s.v.d2 = _mm512_mask_add_epi8(v.d2, level3, v.d2, half2);
+            s.v.d2 = _mm512_mask_add_epi8(v.d2, steps3, v.d2, half2);
         } else {
             const gw_bytes random = gw_random_digits(words, dtype);
-            s.v.d4 = _mm512_mask_add_epi8(v.d4, level1, v.d4, random.d4);
-            s.v.d3 = _mm512_mask_add_epi8(v.d3, level2, v.d3, random.d3);
-            s.v.d2 = _mm512_mask_add_epi8(v.d2, level3, v.d2, random.d2);
+            s.v.d4 = _mm512_mask_add_epi8(v.d4, steps1, v.d4, random.d4);
+            s.v.d3 = _mm512_mask_add_epi8(v.d3, steps2, v.d3, random.d3);
+            s.v.d2 = _mm512_mask_add_epi8(v.d2, steps3, v.d2, random.d2);
         }
     }
     return s;
@@ -531,16 +531,17 @@ GW_TEMPLATE gw_block gw_round_end(const gw_sums *s, const gw_bytes *before, cons
                 index, _mm512_loadu_si512(careful ? tables->drop_of_room : tables->quick_drop));
         }
     } else {
-        const __m512i *level_room = careful ? r->level_room : r->quick_room;
-        b.level1 = _mm512_cmpge_epu8_mask(s->room, level_room[0]);
-        b.level2 = _mm512_cmpge_epu8_mask(s->room, level_room[1]);
-        b.level3 = _mm512_cmpge_epu8_mask(s->room, level_room[2]);
+        const __m512i *steps_room = careful ? r->steps_room : r->quick_room;
+        b.steps1 = _mm512_cmpge_epu8_mask(s->room, steps_room[0]);
+        b.steps2 = _mm512_cmpge_epu8_mask(s->room, steps_room[1]);
+        b.steps3 = _mm512_cmpge_epu8_mask(s->room, steps_room[2]);
     }
     gw_bytes_copy(&b.v, &v);
     return b;
 }
 
-/* ---- deep cut and relative exponents ------------------------------------------------------------------- */
+/* ---- dead zone and relative exponents -------------------------------------------------------------------
+ */
 
 /* gw_turn_of() of src/gcomp/bins.h, without its upper bound: to be limited to turn_max or quantum_max. */
 static inline __m512i gw_quantum_turns(const gw_rounder *r, __m512i k)
@@ -563,7 +564,7 @@ GW_TEMPLATE __m512i gw_turned(__m512i e, __m512i k, __mmask64 ordinary, const gw
                                 GW_BYTE(254));
 }
 
-/* The deep cut of 64 values. */
+/* The dead zone of 64 values. */
 typedef struct gw_cut {
     __mmask64 below; /* values below their quantum */
     __mmask64 up;    /* those of them that become one quantum */
@@ -612,7 +613,7 @@ GW_TEMPLATE __mmask64 gw_random_up(const uint8_t *values, size_t len, const __m5
 
 /*
  * v: the values, before rounding; k: their map bytes; values: `len` of them as they are in memory, read, as
- * words, if the rounding is stochastic. No values are below a quantum if the rule has no deep cut.
+ * words, if the rounding is stochastic. No values are below a quantum if the rule has no dead zone.
  */
 GW_TEMPLATE gw_cut gw_cut_begin(const gw_bytes *v, __m512i k, const __m512i *words, const uint8_t *values,
                                 size_t len, const gw_rounder *r, uint32_t dtype, uint32_t rounding)
@@ -705,9 +706,9 @@ typedef struct gw_nonzero {
 /* Clears cut bits, where that was not done yet, and flushed values. */
 GW_TEMPLATE void gw_clear_cut(gw_block *b)
 {
-    b->v.d4 = _mm512_maskz_mov_epi8(_knot_mask64(b->level1), b->v.d4);
-    b->v.d3 = _mm512_maskz_mov_epi8(_knot_mask64(b->level2), b->v.d3);
-    b->v.d2 = _mm512_maskz_mov_epi8(_knot_mask64(b->level3), b->v.d2);
+    b->v.d4 = _mm512_maskz_mov_epi8(_knot_mask64(b->steps1), b->v.d4);
+    b->v.d3 = _mm512_maskz_mov_epi8(_knot_mask64(b->steps2), b->v.d3);
+    b->v.d2 = _mm512_maskz_mov_epi8(_knot_mask64(b->steps3), b->v.d2);
 }
 
 /* Cut digits must have been cleared if the dtype is fp16. */

@@ -16,11 +16,11 @@
  *
  * Not in the count, and not broken down further: 13 stores of 64 bytes and about as many loads. They are
  * those of the planes, whose stores mostly cross a line, and of what the first loop passes to the second in
- * memory. Deep cuts with random words have a loop of their own, which finds digits only of what is not zero.
+ * memory. Dead zones with random words have a loop of their own, which finds digits only of what is not zero.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "avx512/deep_block_avx512.h"
+#include "avx512/dead_zone_avx512.h"
 
 #if defined(GW_AVX512_COMPILED)
 
@@ -56,7 +56,7 @@ typedef struct splitter {
     rest_tables rests;
     __m512i rank[4];  /* by label */
     __m512i quick[4]; /* explicit: by label - 4, 252 and up outside the window; derived: by exponent */
-    __m512i base;
+    __m512i window_start;
     __m512i zero_rank, escape_rank;
 } splitter;
 
@@ -72,7 +72,7 @@ static void splitter_init(splitter *s, const gw_span *span, const gw_round_rule 
         s->rank[i] = _mm512_loadu_si512(ranker->rank + 64 * i);
         s->quick[i] = _mm512_loadu_si512(quick + 64 * i);
     }
-    s->base = _mm512_set1_epi8((char)ranker->base);
+    s->window_start = _mm512_set1_epi8((char)ranker->window_start);
     s->zero_rank = _mm512_set1_epi8((char)ranker->rank[GW_LABEL_ZERO]);
     s->escape_rank = _mm512_set1_epi8((char)ranker->rank[GW_LABEL_ESCAPE]);
     rest_tables_fill(&s->rests, gw_traits_of(rule->dtype));
@@ -160,9 +160,9 @@ GW_TEMPLATE void put_escapes(cursors *c, __mmask64 escapes, __mmask64 nonzero, c
     v.e = _mm512_maskz_mov_epi8(kept, b->v.e);
     v.sign = _mm512_maskz_mov_epi8(kept, b->v.sign);
     v.d1 = _mm512_maskz_mov_epi8(kept, b->v.d1);
-    v.d2 = _mm512_maskz_mov_epi8(derived ? kept : kept & ~b->level3, b->v.d2);
-    v.d3 = _mm512_maskz_mov_epi8(derived ? kept : kept & ~b->level2, b->v.d3);
-    v.d4 = _mm512_maskz_mov_epi8(derived ? kept : kept & ~b->level1, b->v.d4);
+    v.d2 = _mm512_maskz_mov_epi8(derived ? kept : kept & ~b->steps3, b->v.d2);
+    v.d3 = _mm512_maskz_mov_epi8(derived ? kept : kept & ~b->steps2, b->v.d3);
+    v.d4 = _mm512_maskz_mov_epi8(derived ? kept : kept & ~b->steps1, b->v.d4);
     c->escape = append_escapes(c->escape, escapes, &v, dtype);
 }
 
@@ -191,9 +191,9 @@ GW_TEMPLATE void put_digits(cursors *c, const rest_tables *rests, const gw_block
         append_rests(c, rests, b, d1, &whole, dtype);
     } else {
         c->p1 = append(c->p1, has, d1);
-        c->p2 = append(c->p2, _kandn_mask64(b->level3, has), b->v.d2);
-        c->p3 = append(c->p3, _kandn_mask64(b->level2, has), b->v.d3);
-        c->p4 = append(c->p4, _kandn_mask64(b->level1, has), b->v.d4);
+        c->p2 = append(c->p2, _kandn_mask64(b->steps3, has), b->v.d2);
+        c->p3 = append(c->p3, _kandn_mask64(b->steps2, has), b->v.d3);
+        c->p4 = append(c->p4, _kandn_mask64(b->steps1, has), b->v.d4);
     }
 }
 
@@ -206,7 +206,7 @@ GW_TEMPLATE uint32_t split_block(uint8_t *ranks, cursors *c, const splitter *s, 
     const __mmask64 valid = gw_low_mask(len);
     const gw_span part = gw_span_part(span, at, len, gw_traits_of(dtype)->size);
     const gw_bytes v = gw_load_bytes((const uint8_t *)part.values, len, dtype);
-    const __m512i k = gw_load_levels_part(&s->rounder, at, valid);
+    const __m512i k = gw_load_map_bytes_part(&s->rounder, at, valid);
     gw_block b = gw_round64_any(&v, k, &part, &s->rounder, dtype, derived, turned);
     if (dtype == GW_FP16 && !derived) {
         gw_clear_cut(&b);
@@ -225,15 +225,15 @@ GW_TEMPLATE uint32_t split_block(uint8_t *ranks, cursors *c, const splitter *s, 
         const __m512i e = turned ? gw_turned(b.v.e, k, has, &s->rounder, dtype) : b.v.e;
         label = _mm512_add_epi8(e, GW_BYTE(1));
     } else {
-        label = _mm512_sub_epi8(b.v.e, s->base);
+        label = _mm512_sub_epi8(b.v.e, s->window_start);
         has = _mm512_cmplt_epu8_mask(_mm512_sub_epi8(label, GW_BYTE(1)), GW_BYTE(63));
     }
     if (!derived) {
         label = _mm512_add_epi8(label, label);
         label = _mm512_add_epi8(label, label);
-        label = _mm512_mask_sub_epi8(label, b.level1, label, GW_BYTE(-1));
-        label = _mm512_mask_sub_epi8(label, b.level2, label, GW_BYTE(-1));
-        label = _mm512_mask_sub_epi8(label, b.level3, label, GW_BYTE(-1));
+        label = _mm512_mask_sub_epi8(label, b.steps1, label, GW_BYTE(-1));
+        label = _mm512_mask_sub_epi8(label, b.steps2, label, GW_BYTE(-1));
+        label = _mm512_mask_sub_epi8(label, b.steps3, label, GW_BYTE(-1));
     }
     label = _mm512_mask_mov_epi8(_mm512_maskz_mov_epi8(nonzero.value, GW_BYTE(GW_LABEL_ESCAPE)), has, label);
     const __m512i rank = look_up(s->rank, label);
@@ -291,22 +291,24 @@ static inline void fetch_ahead(const gw_span *span, size_t i, size_t size)
     for (size_t at = 0; at < 64 * size; at += 64) {
         _mm_prefetch(values + at, _MM_HINT_T1);
     }
-    if (span->levels != NULL) {
-        _mm_prefetch((const char *)span->levels + span->len + i, _MM_HINT_T1);
+    if (span->map_bytes != NULL) {
+        _mm_prefetch((const char *)span->map_bytes + span->len + i, _MM_HINT_T1);
     }
 }
 
 enum { QUICK_BLOCKS = 8 }; /* blocks between the two parts of rounding */
 
-/* Random words of `count` blocks from `element` on. Returns where the first is. plan: NULL if none serves. */
+/* Random words of `count` blocks from `element` on. Returns where the first is. params: NULL if none serves.
+ */
 static inline const uint32_t *fill_words(uint32_t words[64 * (QUICK_BLOCKS + 2)], uint64_t element,
-                                         size_t count, const gw_random_plan *plan, const gw_round_rule *rule)
+                                         size_t count, const gw_random_params *params,
+                                         const gw_round_rule *rule)
 {
-    const size_t offset = plan != NULL ? element & 3 : 0; /* in the first counter */
-    for (size_t at = 0; plan != NULL && at < offset + 64 * count; at += 128) {
-        gw_random_two(words + at, element - offset + at, element - offset + at + 64, plan);
+    const size_t offset = params != NULL ? element & 3 : 0; /* in the first counter */
+    for (size_t at = 0; params != NULL && at < offset + 64 * count; at += 128) {
+        gw_random_two(words + at, element - offset + at, element - offset + at + 64, params);
     }
-    for (size_t at = 0; plan == NULL && at < 64 * count; at += 64) {
+    for (size_t at = 0; params == NULL && at < 64 * count; at += 64) {
         __m512i x[4];
         gw_random_words(x, element + at, rule);
         for (unsigned i = 0; i < 4; i++) {
@@ -322,18 +324,18 @@ GW_TEMPLATE __m512i quick_index(const splitter *s, const gw_block *b, size_t i, 
 {
     if (turned) {
         const __mmask64 ordinary = _mm512_cmpneq_epi8_mask(b->v.e, GW_BYTE(255));
-        return gw_turned(b->v.e, gw_load_levels(&s->rounder, i), ordinary, &s->rounder, dtype);
+        return gw_turned(b->v.e, gw_load_map_bytes(&s->rounder, i), ordinary, &s->rounder, dtype);
     }
     if (derived) {
         return b->v.e;
     }
-    const __m512i window = _mm512_add_epi8(s->base, GW_BYTE(1));
+    const __m512i window = _mm512_add_epi8(s->window_start, GW_BYTE(1));
     __m512i index = _mm512_min_epu8(_mm512_sub_epi8(b->v.e, window), GW_BYTE(63));
     index = _mm512_add_epi8(index, index);
     index = _mm512_add_epi8(index, index);
-    index = _mm512_mask_add_epi8(index, b->level1, index, GW_BYTE(1));
-    index = _mm512_mask_add_epi8(index, b->level2, index, GW_BYTE(1));
-    return _mm512_mask_add_epi8(index, b->level3, index, GW_BYTE(1));
+    index = _mm512_mask_add_epi8(index, b->steps1, index, GW_BYTE(1));
+    index = _mm512_mask_add_epi8(index, b->steps2, index, GW_BYTE(1));
+    return _mm512_mask_add_epi8(index, b->steps3, index, GW_BYTE(1));
 }
 
 /*
@@ -353,19 +355,19 @@ GW_TEMPLATE size_t split_quick(uint8_t *ranks, cursors *c, const splitter *s, co
     gw_cut cuts[QUICK_BLOCKS]; /* if `turned` */
     _Alignas(64) uint32_t memory[64 * (QUICK_BLOCKS + 2)];
     const uint32_t *words = memory;
-    gw_random_plan random;
-    const int is_planned = rounding == GW_GCOMP_STOCHASTIC &&
-                           gw_random_plan_fill(&random, span->element, span->len, s->rounder.rule);
+    gw_random_params random;
+    const int has_params = rounding == GW_GCOMP_STOCHASTIC &&
+                           gw_random_params_fill(&random, span->element, span->len, s->rounder.rule);
     for (size_t first = 0; first < blocks; first += QUICK_BLOCKS) {
         const size_t count = blocks - first < QUICK_BLOCKS ? blocks - first : QUICK_BLOCKS;
         if (rounding == GW_GCOMP_STOCHASTIC) {
-            words = fill_words(memory, span->element + 64 * first, count, is_planned ? &random : NULL,
+            words = fill_words(memory, span->element + 64 * first, count, has_params ? &random : NULL,
                                s->rounder.rule);
         }
         for (size_t j = 0; j < count; j++) {
             const size_t i = 64 * (first + j);
             const gw_bytes v = gw_load_bytes(values + size * i, 64, dtype);
-            const __m512i k = gw_load_levels(&s->rounder, i);
+            const __m512i k = gw_load_map_bytes(&s->rounder, i);
             if (i < fetch_end) {
                 fetch_ahead(span, i, size);
             }
@@ -448,12 +450,13 @@ static uint32_t split_any(uint8_t *ranks, cursors *c, const gw_span *span, const
     return any;
 }
 
-/* ---- fp32, stochastic with a deep cut ------------------------------------------------------------------ */
+/* ---- fp32, stochastic with a dead zone ------------------------------------------------------------------
+ */
 
-enum { DEEP_BLOCKS = 4 }; /* digits are put when there are so many blocks of them */
+enum { DEAD_ZONE_BLOCKS = 4 }; /* digits are put when there are so many blocks of them */
 
 /* Values that are not zero, until there are 64 of them. */
-enum { KEPT_MAX = 64 * (DEEP_BLOCKS + 2) };
+enum { KEPT_MAX = 64 * (DEAD_ZONE_BLOCKS + 2) };
 
 typedef struct kept_values {
     _Alignas(64) uint8_t byte[3][KEPT_MAX + 64]; /* bits 0..7, 8..15, then 16..22 and the sign */
@@ -461,7 +464,7 @@ typedef struct kept_values {
     size_t len;
 } kept_values;
 
-static inline void keep(kept_values *kept, const gw_deep_block *b)
+static inline void keep(kept_values *kept, const gw_dead_zone_block *b)
 {
     const __mmask64 mask = b->nonzero;
     const __m512i top = gw_select(GW_BYTE(0x80), b->byte[3], b->byte[2]);
@@ -511,11 +514,11 @@ static GW_NOINLINE uint32_t split_part(any_splitter *any, uint8_t *ranks, cursor
 
 /* Values [at, end), a multiple of 128; `at` begins a counter. Returns whether a value that was not kept is
  * not +0. */
-GW_TEMPLATE uint32_t split_deep(uint8_t *ranks, cursors *c, const gw_span *span, size_t at, size_t end,
-                                const gw_deep_plan *plan, any_splitter *rare, uint32_t relative)
+GW_TEMPLATE uint32_t split_dead_zone(uint8_t *ranks, cursors *c, const gw_span *span, size_t at, size_t end,
+                                     const gw_dead_zone_params *params, any_splitter *rare, uint32_t relative)
 {
     const gw_ranker *const ranker = rare->ranker;
-    const uint8_t *const values = (const uint8_t *)span->values, *const levels = span->levels;
+    const uint8_t *const values = (const uint8_t *)span->values, *const map_bytes = span->map_bytes;
     const size_t fetch_end = span->ahead < span->len ? span->ahead & ~(size_t)63 : span->len;
     /* By label less one. 255 is none: its blocks are special. */
     const __m512i rank_of[4] = {_mm512_loadu_si512(ranker->rank + 1), _mm512_loadu_si512(ranker->rank + 65),
@@ -529,11 +532,11 @@ GW_TEMPLATE uint32_t split_deep(uint8_t *ranks, cursors *c, const gw_span *span,
     uint32_t any = 0;
     rest_tables_fill(&rests, gw_traits_of(GW_FP32));
     kept.len = 0;
-    gw_random_two(words[0], span->element + at, span->element + at + 64, &plan->random);
+    gw_random_two(words[0], span->element + at, span->element + at + 64, &params->random);
     for (size_t two = 0; at < end; two++, at += 128) {
-        gw_deep_block b[2];
-        gw_deep_round_two(b, values + 4 * at, levels + at, words[two & 1], words[~two & 1],
-                          span->element + at + 128, plan, relative);
+        gw_dead_zone_block b[2];
+        gw_dead_zone_round_two(b, values + 4 * at, map_bytes + at, words[two & 1], words[~two & 1],
+                               span->element + at + 128, params, relative);
         for (size_t j = 0; j < 2; j++) {
             const size_t i = at + 64 * j;
             if (i < fetch_end) {
@@ -548,7 +551,7 @@ GW_TEMPLATE uint32_t split_deep(uint8_t *ranks, cursors *c, const gw_span *span,
                 keep(&kept, &b[j]);
             }
         }
-        if (kept.len >= 64 * DEEP_BLOCKS) {
+        if (kept.len >= 64 * DEAD_ZONE_BLOCKS) {
             put_kept(c, &kept, &rests, 0);
         }
     }
@@ -556,9 +559,9 @@ GW_TEMPLATE uint32_t split_deep(uint8_t *ranks, cursors *c, const gw_span *span,
     return any;
 }
 
-/* A span whose values the plan can round. */
-static uint32_t split_deep_span(uint8_t *ranks, cursors *c, const gw_span *span, const gw_deep_plan *plan,
-                                any_splitter *rare, uint32_t relative)
+/* A span whose values the params can round. */
+static uint32_t split_dead_zone_span(uint8_t *ranks, cursors *c, const gw_span *span,
+                                     const gw_dead_zone_params *params, any_splitter *rare, uint32_t relative)
 {
     const size_t first = (size_t)(-span->element & 3);
     uint32_t any = 0;
@@ -566,8 +569,8 @@ static uint32_t split_deep_span(uint8_t *ranks, cursors *c, const gw_span *span,
     if (span->len >= first + 128) {
         const size_t end = first + ((span->len - first) & ~(size_t)127);
         any |= first != 0 ? split_part(rare, ranks, c, span, 0, first) : 0;
-        any |= relative ? split_deep(ranks, c, span, first, end, plan, rare, 1)
-                        : split_deep(ranks, c, span, first, end, plan, rare, 0);
+        any |= relative ? split_dead_zone(ranks, c, span, first, end, params, rare, 1)
+                        : split_dead_zone(ranks, c, span, first, end, params, rare, 0);
         at = end;
     }
     for (; at < span->len; at += 64) {
@@ -582,19 +585,19 @@ uint32_t gw_split_avx512(uint8_t *ranks, gw_digits *digits, const gw_span *span,
     const size_t size = gw_traits_of(rule->dtype)->size;
     uint8_t *const *plane = digits->plane;
     size_t *plane_len = digits->plane_len;
-    gw_deep_plan plan;
+    gw_dead_zone_params params;
     cursors c = {plane[0] + plane_len[0], plane[1] + plane_len[1],
                  plane[2] + plane_len[2], plane[3] + plane_len[3],
                  plane[4] + plane_len[4], plane[5] + plane_len[5],
                  plane[6] + plane_len[6], digits->escape + size * digits->escape_len};
     const uint8_t *const at[7] = {c.p1, c.p2, c.p3, c.p4, c.r4, c.r2, c.r1};
     uint32_t any = 0;
-    if (gw_deep_plan_fill(&plan, span, rule)) {
+    if (gw_dead_zone_params_fill(&params, span, rule)) {
         any_splitter rare;
         rare.rule = rule;
         rare.ranker = ranker;
         rare.is_filled = 0;
-        any = split_deep_span(ranks, &c, span, &plan, &rare, rule->relative);
+        any = split_dead_zone_span(ranks, &c, span, &params, &rare, rule->relative);
     } else {
         any = split_any(ranks, &c, span, rule, ranker);
     }

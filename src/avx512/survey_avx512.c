@@ -1,15 +1,15 @@
 /*
  * Survey: bins of values, 64 at a time as in split, then counted one by one.
  *
- * A byte of level and one of exponent form an index of 16 bits; the order of values does not matter. Four
- * tables are used in turn, so that equal bins in a row do not form one dependency chain. The lines of a
+ * A byte of drop_steps and one of exponent form an index of 16 bits; the order of values does not matter.
+ * Four tables are used in turn, so that equal bins in a row do not form one dependency chain. The lines of a
  * sample are too far apart for hardware prefetchers: they are prefetched some runs ahead.
  *
  * Bound: one store a cycle, so 1 cycle/value; rounding 0.5 more.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "avx512/deep_block_avx512.h"
+#include "avx512/dead_zone_avx512.h"
 
 #if defined(GW_AVX512_COMPILED)
 
@@ -23,18 +23,18 @@ enum { RUNS = 8, RUN_LEN = 64 };
 
 enum { AHEAD = 16 };
 
-/* Index: 256 * level + exponent field. */
+/* Index: 256 * drop_steps + exponent field. */
 typedef struct tally {
     uint32_t count[4][4 * 256];
     uint32_t zero;  /* +0, where it is not counted as exponent 0 */
     uint32_t other; /* not +0, but with exponent 0: -0, subnormals of strict mode */
 } tally;
 
-static inline void count_indices(tally *t, __m512i level, __m512i e)
+static inline void count_indices(tally *t, __m512i drop_steps, __m512i e)
 {
     uint64_t word[16];
-    _mm512_storeu_si512(word, _mm512_unpacklo_epi8(e, level));
-    _mm512_storeu_si512(word + 8, _mm512_unpackhi_epi8(e, level));
+    _mm512_storeu_si512(word, _mm512_unpacklo_epi8(e, drop_steps));
+    _mm512_storeu_si512(word + 8, _mm512_unpackhi_epi8(e, drop_steps));
     for (unsigned i = 0; i < 16; i++) {
         const uint64_t four = word[i];
         t->count[0][four & 0xffff]++;
@@ -44,15 +44,15 @@ static inline void count_indices(tally *t, __m512i level, __m512i e)
     }
 }
 
-static inline __m512i level_of(const gw_block *b, uint32_t derived)
+static inline __m512i steps_of(const gw_block *b, uint32_t derived)
 {
-    __m512i level = _mm512_setzero_si512();
+    __m512i drop_steps = _mm512_setzero_si512();
     if (!derived) {
-        level = _mm512_mask_add_epi8(level, b->level1, level, GW_BYTE(1));
-        level = _mm512_mask_add_epi8(level, b->level2, level, GW_BYTE(1));
-        level = _mm512_mask_add_epi8(level, b->level3, level, GW_BYTE(1));
+        drop_steps = _mm512_mask_add_epi8(drop_steps, b->steps1, drop_steps, GW_BYTE(1));
+        drop_steps = _mm512_mask_add_epi8(drop_steps, b->steps2, drop_steps, GW_BYTE(1));
+        drop_steps = _mm512_mask_add_epi8(drop_steps, b->steps3, drop_steps, GW_BYTE(1));
     }
-    return level;
+    return drop_steps;
 }
 
 /* Adds the first `size` bytes of a zero mask. */
@@ -72,7 +72,7 @@ GW_TEMPLATE void survey_block(tally *t, uint32_t *mask_count, const gw_span *spa
     const __mmask64 valid = gw_low_mask(len);
     const gw_span part = gw_span_part(span, at, len, gw_traits_of(dtype)->size);
     const gw_bytes v = gw_load_bytes((const uint8_t *)part.values, len, dtype);
-    const __m512i k = gw_load_levels_part(r, at, valid);
+    const __m512i k = gw_load_map_bytes_part(r, at, valid);
     gw_block b = gw_round64_any(&v, k, &part, r, dtype, derived, turned);
     if (dtype == GW_FP16 && !derived) {
         gw_clear_cut(&b);
@@ -86,7 +86,7 @@ GW_TEMPLATE void survey_block(tally *t, uint32_t *mask_count, const gw_span *spa
         const __m512i special = GW_BYTE(gw_traits_of(dtype)->exponent_mask);
         e = gw_turned(e, k, _mm512_mask_cmpneq_epi8_mask(ordinary, e, special), r, dtype);
     }
-    count_indices(t, _mm512_maskz_mov_epi8(ordinary, level_of(&b, derived)),
+    count_indices(t, _mm512_maskz_mov_epi8(ordinary, steps_of(&b, derived)),
                   _mm512_maskz_mov_epi8(ordinary, e));
     if (mask_count != NULL) {
         count_mask(mask_count, nonzero.value & valid, (len + 7) / 8);
@@ -153,7 +153,7 @@ GW_TEMPLATE void begin_any(survey_sums *s, const gw_bytes *v, size_t at, const g
                            const gw_rounder *r, uint32_t dtype, uint32_t derived, uint32_t turned)
 {
     const uint8_t *values = (const uint8_t *)span->values + gw_traits_of(dtype)->size * at;
-    const __m512i k = gw_load_levels(r, at);
+    const __m512i k = gw_load_map_bytes(r, at);
     __m512i words[4];
     switch (r->rule->rounding) {
     case GW_GCOMP_NEAREST:
@@ -182,8 +182,8 @@ static void fetch_bytes(const void *at, size_t size)
 static void fetch_run(const gw_span *span, size_t at, size_t size)
 {
     fetch_bytes((const uint8_t *)span->values + size * at, size * RUN_LEN);
-    if (span->levels != NULL) {
-        fetch_bytes(span->levels + at, RUN_LEN);
+    if (span->map_bytes != NULL) {
+        fetch_bytes(span->map_bytes + at, RUN_LEN);
     }
 }
 
@@ -224,10 +224,10 @@ GW_TEMPLATE size_t survey_runs(tally *t, uint32_t *mask_count, const gw_span *sp
                 continue;
             }
             if (turned) {
-                b.v.e = gw_turned(b.v.e, gw_load_levels(r, first + j * period), nonzero, r, dtype);
+                b.v.e = gw_turned(b.v.e, gw_load_map_bytes(r, first + j * period), nonzero, r, dtype);
             }
             /* Zero has index 0, which is its bin. */
-            count_indices(t, _mm512_maskz_mov_epi8(nonzero, level_of(&b, derived)),
+            count_indices(t, _mm512_maskz_mov_epi8(nonzero, steps_of(&b, derived)),
                           _mm512_maskz_mov_epi8(nonzero, b.v.e));
             if (mask_count != NULL) {
                 count_mask(mask_count, nonzero, RUN_LEN / 8);
@@ -237,7 +237,7 @@ GW_TEMPLATE size_t survey_runs(tally *t, uint32_t *mask_count, const gw_span *sp
     return at;
 }
 
-/* Counts 64 values by their exponents, which are bins of level 0. */
+/* Counts 64 values by their exponents, which are bins of drop_steps 0. */
 static inline void count_exponents(tally *t, __m512i e, __mmask64 nonzero)
 {
     uint64_t word[8];
@@ -259,9 +259,10 @@ static inline void count_exponents(tally *t, __m512i e, __mmask64 nonzero)
     }
 }
 
-/* As survey_runs(), for fp32 rounded with a deep cut and random words. */
-GW_TEMPLATE size_t survey_deep_runs(tally *t, uint32_t *mask_count, const gw_span *span, size_t period,
-                                    const gw_deep_plan *plan, const gw_rounder *r, uint32_t relative)
+/* As survey_runs(), for fp32 rounded with a dead zone and random words. */
+GW_TEMPLATE size_t survey_dead_zone_runs(tally *t, uint32_t *mask_count, const gw_span *span, size_t period,
+                                         const gw_dead_zone_params *params, const gw_rounder *r,
+                                         uint32_t relative)
 {
     const uint8_t *values = (const uint8_t *)span->values;
     const size_t offset = span->element & 3;
@@ -278,10 +279,11 @@ GW_TEMPLATE size_t survey_deep_runs(tally *t, uint32_t *mask_count, const gw_spa
         const uint64_t element = span->element - offset + at;
         const size_t is_second = offset == 0 ? run & 1 : 0;
         if (!is_second) {
-            gw_random_two(words, element, element + next, &plan->random);
+            gw_random_two(words, element, element + next, &params->random);
         }
         const uint32_t *word = words + offset + RUN_LEN * is_second;
-        const gw_deep_block b = gw_deep_round(values + 4 * at, span->levels + at, word, plan, relative);
+        const gw_dead_zone_block b =
+            gw_dead_zone_round(values + 4 * at, span->map_bytes + at, word, params, relative);
         if (__builtin_expect(b.special != 0, 0)) {
             survey_blocks_of(GW_FP32, 1, 1)(t, mask_count, span, at, at + RUN_LEN, RUN_LEN, r);
             continue;
@@ -294,13 +296,13 @@ GW_TEMPLATE size_t survey_deep_runs(tally *t, uint32_t *mask_count, const gw_spa
     return at;
 }
 
-/* Adds the tables to count, whose bins are 4 * exponent + level. */
+/* Adds the tables to count, whose bins are 4 * exponent + drop steps. */
 static void add_tally(uint32_t *count, const tally *t, uint32_t dtype)
 {
     for (size_t e = 0; e <= gw_traits_of(dtype)->exponent_mask; e++) {
-        for (size_t level = 0; level < 4; level++) {
-            const size_t i = 256 * level + e;
-            count[4 * e + level] += t->count[0][i] + t->count[1][i] + t->count[2][i] + t->count[3][i];
+        for (size_t drop_steps = 0; drop_steps < 4; drop_steps++) {
+            const size_t i = 256 * drop_steps + e;
+            count[4 * e + drop_steps] += t->count[0][i] + t->count[1][i] + t->count[2][i] + t->count[3][i];
         }
     }
     count[dtype == GW_FP16 ? (uint32_t)GW_BIN_FP16_ZERO : 0] += t->zero;
@@ -312,14 +314,14 @@ GW_TEMPLATE void survey_span(uint32_t *count, uint32_t *mask_count, const gw_spa
 {
     gw_rounder r;
     gw_drop_tables tables;
-    gw_deep_plan plan;
+    gw_dead_zone_params params;
     tally t;
     size_t at = 0;
     gw_rounder_init(&r, &tables, span, rule);
     GW_MEMSET(&t, 0, sizeof t);
-    if (turned && gw_deep_plan_fill(&plan, span, rule)) {
-        at = rule->relative ? survey_deep_runs(&t, mask_count, span, period, &plan, &r, 1)
-                            : survey_deep_runs(&t, mask_count, span, period, &plan, &r, 0);
+    if (turned && gw_dead_zone_params_fill(&params, span, rule)) {
+        at = rule->relative ? survey_dead_zone_runs(&t, mask_count, span, period, &params, &r, 1)
+                            : survey_dead_zone_runs(&t, mask_count, span, period, &params, &r, 0);
     } else if (dtype != GW_FP16 && !r.strict && r.is_quick) {
         at = mask_count == NULL ? survey_runs(&t, NULL, span, period, &r, dtype, derived, turned)
                                 : survey_runs(&t, mask_count, span, period, &r, dtype, derived, turned);

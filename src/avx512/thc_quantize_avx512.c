@@ -104,14 +104,14 @@ typedef struct group_words {
 } group_words;
 
 /* The random bits of 128 values, as signed halves. */
-static inline group_words words_of(size_t first_value, const gw_philox_plan *plan)
+static inline group_words words_of(size_t first_value, const gw_philox_params *params)
 {
     const __m512i sign = _mm512_set1_epi32((int)RANDOM_SIGN);
-    gw_philox8 a = gw_philox8_start((uint32_t)(first_value / 8), plan);
-    gw_philox8 b = gw_philox8_start((uint32_t)(first_value / 8) + 8, plan);
+    gw_philox8 a = gw_philox8_start((uint32_t)(first_value / 8), params);
+    gw_philox8 b = gw_philox8_start((uint32_t)(first_value / 8) + 8, params);
     for (unsigned r = 2; r < GW_PHILOX_ROUNDS; r++) {
-        gw_philox8_round(&a, plan, r);
-        gw_philox8_round(&b, plan, r);
+        gw_philox8_round(&a, params, r);
+        gw_philox8_round(&b, params, r);
     }
     group_words w;
     w.w0 = sixteen_words(a.c0, b.c0);
@@ -124,13 +124,13 @@ static inline group_words words_of(size_t first_value, const gw_philox_plan *pla
 /* The bits of the next 128 values are begun before the present ones are used: one chain of multiplications
  * and one of look-ups then run side by side. */
 GW_TEMPLATE void quantize_all(uint8_t *index, const float *x, size_t len, const steps *s,
-                              const gw_philox_plan *plan, unsigned quarters)
+                              const gw_philox_params *params, unsigned quarters)
 {
-    group_words now = words_of(0, plan);
+    group_words now = words_of(0, params);
     size_t i = 0;
 
     for (; i + 128 < len; i += 128) {
-        const group_words next = words_of(i + 128, plan);
+        const group_words next = words_of(i + 128, params);
         quantize64(index + i, x + i, now.w0, now.w1, s, quarters);
         quantize64(index + i + 64, x + i + 64, now.w2, now.w3, s, quarters);
         now = next;
@@ -147,17 +147,17 @@ void gw_thc_quantize_avx512(uint8_t *index, const float *x, size_t len, const gw
                             const gw_thc_stream *stream)
 {
     const unsigned granularity = quantizer->table[quantizer->index_max];
-    gw_philox_plan plan;
+    gw_philox_params params;
     steps s;
 
     prepare_steps(&s, quantizer);
-    gw_philox_plan_make(&plan, stream, GW_THC_DOMAIN_ROUNDING | stream->rank, RANDOM_SIGN);
+    gw_philox_params_make(&params, stream, GW_THC_DOMAIN_ROUNDING | stream->rank, RANDOM_SIGN);
     if (granularity < 64) {
-        quantize_all(index, x, len, &s, &plan, 1);
+        quantize_all(index, x, len, &s, &params, 1);
     } else if (granularity < 128) {
-        quantize_all(index, x, len, &s, &plan, 2);
+        quantize_all(index, x, len, &s, &params, 2);
     } else {
-        quantize_all(index, x, len, &s, &plan, 4);
+        quantize_all(index, x, len, &s, &params, 4);
     }
 }
 

@@ -31,13 +31,13 @@ static void make_signs(uint16_t *mask, size_t len, const gw_thc_stream *stream)
     const __m512i first = _mm512_set_epi64(11, 3, 10, 2, 9, 1, 8, 0);
     const __m512i second = _mm512_set_epi64(15, 7, 14, 6, 13, 5, 12, 4);
     const __m512i low = _mm512_set1_epi64(0xffffffff);
-    gw_philox_plan plan;
+    gw_philox_params params;
 
-    gw_philox_plan_make(&plan, stream, GW_THC_DOMAIN_SIGNS, 0);
+    gw_philox_params_make(&params, stream, GW_THC_DOMAIN_SIGNS, 0);
     for (size_t counter = 0; counter * 128 < len; counter += 8) {
-        gw_philox8 p = gw_philox8_start((uint32_t)counter, &plan);
+        gw_philox8 p = gw_philox8_start((uint32_t)counter, &params);
         for (unsigned r = 2; r < GW_PHILOX_ROUNDS; r++) {
-            gw_philox8_round(&p, &plan, r);
+            gw_philox8_round(&p, &params, r);
         }
         const __m512i w01 = _mm512_or_si512(_mm512_and_si512(p.c0, low), _mm512_slli_epi64(p.c1, 32));
         const __m512i w23 = _mm512_or_si512(_mm512_and_si512(p.c2, low), _mm512_slli_epi64(p.c3, 32));

@@ -52,7 +52,7 @@ size_t gw_classic_workspace_size(const gw_classic *classic, const gw_classic_ste
     return gw_classic_workspace_bytes(family->workspace_size(&state->options, step));
 }
 
-size_t gw_classic_frame_size_max(const gw_classic *classic, const gw_classic_step *step)
+size_t gw_classic_frame_bound(const gw_classic *classic, const gw_classic_step *step)
 {
     const gw_classic_state *state = gw_classic_state_of(classic);
     if (state == NULL || !is_step_good(step) || !is_keep_len_good(&state->options, step)) {

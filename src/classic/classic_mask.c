@@ -33,8 +33,8 @@ size_t gw_mask_write(uint8_t *dst, const uint8_t *bits, size_t len, const gw_ker
     }
     GW_MEMCPY(scratch->area[0], bits, byte_len);
     gw_mask_count(count, bits, byte_len);
-    gw_mask_depths(scratch->book.mask_depth, count, &scratch->codebook);
-    gw_mask_tree_build(&scratch->tree, &scratch->book);
+    gw_mask_depths(scratch->codebook.mask_depth, count, &scratch->codebook_scratch);
+    gw_mask_tree_build(&scratch->tree, &scratch->codebook);
     const size_t size = write_tree(dst + GW_MASK_HEAD_SIZE, raw_size, byte_len, kernels, scratch);
     const int is_coded = size < raw_size && (size != 0 || scratch->tree.node_count == 1);
     GW_MEMSET(dst, 0, GW_MASK_HEAD_SIZE);
@@ -42,7 +42,7 @@ size_t gw_mask_write(uint8_t *dst, const uint8_t *bits, size_t len, const gw_ker
         GW_MEMCPY(dst + GW_MASK_HEAD_SIZE, bits, raw_size);
         return GW_MASK_HEAD_SIZE + raw_size;
     }
-    gw_mask_table_write(dst, scratch->book.mask_depth);
+    gw_mask_table_write(dst, scratch->codebook.mask_depth);
     return GW_MASK_HEAD_SIZE + size;
 }
 
@@ -75,7 +75,7 @@ size_t gw_mask_read(uint8_t *bits, size_t len, const uint8_t *src, size_t size, 
     if (size < GW_MASK_HEAD_SIZE) {
         return SIZE_MAX;
     }
-    const int classes = gw_mask_table_read(scratch->book.mask_depth, src);
+    const int classes = gw_mask_table_read(scratch->codebook.mask_depth, src);
     if (classes < 0 || !gw_is_zero(src + GW_MASK_TABLE_SIZE, GW_MASK_HEAD_SIZE - GW_MASK_TABLE_SIZE)) {
         return SIZE_MAX;
     }
@@ -88,7 +88,7 @@ size_t gw_mask_read(uint8_t *bits, size_t len, const uint8_t *src, size_t size, 
         GW_MEMCPY(bits, src, raw_size);
         return GW_MASK_HEAD_SIZE + raw_size;
     }
-    gw_mask_tree_build(&scratch->tree, &scratch->book);
+    gw_mask_tree_build(&scratch->tree, &scratch->codebook);
     const size_t tree_size = read_tree(src, size, byte_len, kernels, scratch);
     if (tree_size == SIZE_MAX) {
         return SIZE_MAX;

@@ -22,8 +22,8 @@ enum {
 /* Workspace of a call. */
 typedef struct gw_mask_scratch {
     gw_tree tree;
-    gw_codebook book;
-    gw_codebook_scratch codebook;
+    gw_codebook codebook;
+    gw_codebook_scratch codebook_scratch;
     uint8_t area[2][GW_MASK_AREA_SIZE];
 } gw_mask_scratch;
 

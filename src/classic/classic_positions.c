@@ -115,27 +115,27 @@ static unsigned best_parameter(uint64_t *cost, const uint32_t *gaps, size_t coun
     return b;
 }
 
-static uint64_t all_gaps_cost(const gw_positions_plan *plan)
+static uint64_t all_gaps_cost(const gw_positions_layout *layout)
 {
     uint32_t gaps[GW_GAP_GROUP_LEN];
     uint64_t sum = 0;
-    for (uint64_t first = 0; first < plan->keep_len; first += GW_GAP_GROUP_LEN) {
-        const size_t count = (size_t)gw_min_u64(plan->keep_len - first, GW_GAP_GROUP_LEN);
+    for (uint64_t first = 0; first < layout->keep_len; first += GW_GAP_GROUP_LEN) {
+        const size_t count = (size_t)gw_min_u64(layout->keep_len - first, GW_GAP_GROUP_LEN);
         uint64_t cost;
-        make_gaps(gaps, plan->positions, first, count);
+        make_gaps(gaps, layout->positions, first, count);
         (void)best_parameter(&cost, gaps, count);
         sum += cost;
     }
     return sum;
 }
 
-static void write_gaps(uint8_t *tables, bit_writer *w, const gw_positions_plan *plan)
+static void write_gaps(uint8_t *tables, bit_writer *w, const gw_positions_layout *layout)
 {
     uint32_t gaps[GW_GAP_GROUP_LEN];
-    for (uint64_t first = 0; first < plan->keep_len; first += GW_GAP_GROUP_LEN) {
-        const size_t count = (size_t)gw_min_u64(plan->keep_len - first, GW_GAP_GROUP_LEN);
+    for (uint64_t first = 0; first < layout->keep_len; first += GW_GAP_GROUP_LEN) {
+        const size_t count = (size_t)gw_min_u64(layout->keep_len - first, GW_GAP_GROUP_LEN);
         uint64_t cost;
-        make_gaps(gaps, plan->positions, first, count);
+        make_gaps(gaps, layout->positions, first, count);
         const unsigned b = best_parameter(&cost, gaps, count);
         *tables++ = (uint8_t)b;
         for (size_t i = 0; i < count; i++) {
@@ -148,7 +148,7 @@ static void write_gaps(uint8_t *tables, bit_writer *w, const gw_positions_plan *
 
 /* A walk over the groups of the mask. */
 typedef struct mask_walk {
-    const gw_positions_plan *plan;
+    const gw_positions_layout *layout;
     uint64_t group; /* the next one */
     uint64_t place; /* index of the next position */
     size_t size;    /* bytes of the mask in the group */
@@ -158,16 +158,16 @@ typedef struct mask_walk {
 /* Fills in the mask bytes of the next group and counts their classes. 0 after the last one. */
 static int next_group(mask_walk *walk, uint8_t mask[GW_MASK_GROUP_SIZE])
 {
-    const gw_positions_plan *const plan = walk->plan;
-    const uint64_t total = groups_of(plan->len, 8), begin = walk->group * GW_MASK_GROUP_SIZE;
+    const gw_positions_layout *const layout = walk->layout;
+    const uint64_t total = groups_of(layout->len, 8), begin = walk->group * GW_MASK_GROUP_SIZE;
     if (begin >= total) {
         return 0;
     }
     walk->size = (size_t)gw_min_u64(total - begin, GW_MASK_GROUP_SIZE);
     const uint64_t first = 8 * begin, end = first + 8 * walk->size;
     GW_MEMSET(mask, 0, walk->size);
-    while (walk->place < plan->keep_len && plan->positions[walk->place] < end) {
-        const uint64_t i = plan->positions[walk->place++] - first;
+    while (walk->place < layout->keep_len && layout->positions[walk->place] < end) {
+        const uint64_t i = layout->positions[walk->place++] - first;
         mask[i / 8] = (uint8_t)(mask[i / 8] | 1u << i % 8);
     }
     GW_MEMSET(walk->count, 0, sizeof walk->count);
@@ -191,33 +191,33 @@ static uint64_t group_cost(const mask_walk *walk, uint8_t depth[GW_MASK_CLASSES]
 
 /* A lower bound of the bits of the mask, from its bytes that are not zero: a group of two classes or more
  * takes a bit a byte. In groups without a position all bytes are zero, which takes no bits. */
-static uint64_t mask_cost_least(const gw_positions_plan *plan)
+static uint64_t mask_cost_least(const gw_positions_layout *layout)
 {
     uint64_t bits = 0, place = 0;
-    while (place < plan->keep_len) {
-        const uint64_t group = plan->positions[place] / (8 * GW_MASK_GROUP_SIZE);
+    while (place < layout->keep_len) {
+        const uint64_t group = layout->positions[place] / (8 * GW_MASK_GROUP_SIZE);
         const uint64_t end = (group + 1) * (8 * GW_MASK_GROUP_SIZE), start = place;
-        while (place < plan->keep_len && plan->positions[place] < end) {
+        while (place < layout->keep_len && layout->positions[place] < end) {
             place++;
         }
         /* Fewer than one position a byte: some bytes are zero, others are not. */
-        bits += place - start < GW_MASK_GROUP_SIZE && end <= plan->len ? GW_MASK_GROUP_SIZE : 0;
+        bits += place - start < GW_MASK_GROUP_SIZE && end <= layout->len ? GW_MASK_GROUP_SIZE : 0;
     }
     return bits;
 }
 
 /* The bits of the mask, or something above `limit` once it is clear that there are more. */
-static uint64_t mask_cost(const gw_positions_plan *plan, uint64_t limit)
+static uint64_t mask_cost(const gw_positions_layout *layout, uint64_t limit)
 {
     uint8_t mask[GW_MASK_GROUP_SIZE], depth[GW_MASK_CLASSES];
-    mask_walk walk = {plan, 0, 0, 0, {0}};
-    uint64_t bits = mask_cost_least(plan);
+    mask_walk walk = {layout, 0, 0, 0, {0}};
+    uint64_t bits = mask_cost_least(layout);
     if (bits > limit) {
         return bits;
     }
     bits = 0;
     while (bits <= limit && next_group(&walk, mask)) {
-        bits += group_cost(&walk, depth, plan->scratch);
+        bits += group_cost(&walk, depth, layout->scratch);
     }
     return bits;
 }
@@ -239,13 +239,13 @@ static void write_group(bit_writer *w, const uint8_t *mask, size_t size, const g
     }
 }
 
-static void write_mask(uint8_t *tables, bit_writer *w, const gw_positions_plan *plan)
+static void write_mask(uint8_t *tables, bit_writer *w, const gw_positions_layout *layout)
 {
     uint8_t mask[GW_MASK_GROUP_SIZE], depth[GW_MASK_CLASSES];
-    mask_walk walk = {plan, 0, 0, 0, {0}};
+    mask_walk walk = {layout, 0, 0, 0, {0}};
     gw_mask_prefix prefix;
     while (next_group(&walk, mask)) {
-        gw_mask_depths(depth, walk.count, plan->scratch);
+        gw_mask_depths(depth, walk.count, layout->scratch);
         gw_mask_prefix_make(&prefix, depth);
         gw_mask_table_write(tables, depth);
         tables += GW_MASK_TABLE_SIZE;
@@ -255,40 +255,40 @@ static void write_mask(uint8_t *tables, bit_writer *w, const gw_positions_plan *
 
 /* ---- both ---------------------------------------------------------------------------------------------- */
 
-static uint64_t size_of(const gw_positions_plan *plan, unsigned kind, uint64_t bits)
+static uint64_t size_of(const gw_positions_layout *layout, unsigned kind, uint64_t bits)
 {
-    return GW_POSITIONS_WORD_SIZE + gw_positions_table_size(kind, plan->len, plan->keep_len) +
+    return GW_POSITIONS_WORD_SIZE + gw_positions_table_size(kind, layout->len, layout->keep_len) +
            groups_of(bits, 64) * 8;
 }
 
-void gw_positions_plan_make(gw_positions_plan *plan)
+void gw_positions_layout_make(gw_positions_layout *layout)
 {
-    plan->kind = GW_POSITIONS_GAPS;
-    plan->stream_bits = all_gaps_cost(plan);
-    plan->size = size_of(plan, plan->kind, plan->stream_bits);
-    const uint64_t fixed = size_of(plan, GW_POSITIONS_MASK, 0);
-    if (fixed >= plan->size) {
+    layout->kind = GW_POSITIONS_GAPS;
+    layout->stream_bits = all_gaps_cost(layout);
+    layout->size = size_of(layout, layout->kind, layout->stream_bits);
+    const uint64_t fixed = size_of(layout, GW_POSITIONS_MASK, 0);
+    if (fixed >= layout->size) {
         return;
     }
-    const uint64_t mask_bits = mask_cost(plan, 8 * (plan->size - fixed));
-    if (size_of(plan, GW_POSITIONS_MASK, mask_bits) < plan->size) {
-        plan->kind = GW_POSITIONS_MASK;
-        plan->stream_bits = mask_bits;
-        plan->size = size_of(plan, plan->kind, mask_bits);
+    const uint64_t mask_bits = mask_cost(layout, 8 * (layout->size - fixed));
+    if (size_of(layout, GW_POSITIONS_MASK, mask_bits) < layout->size) {
+        layout->kind = GW_POSITIONS_MASK;
+        layout->stream_bits = mask_bits;
+        layout->size = size_of(layout, layout->kind, mask_bits);
     }
 }
 
-void gw_positions_write(uint8_t *dst, const gw_positions_plan *plan)
+void gw_positions_write(uint8_t *dst, const gw_positions_layout *layout)
 {
-    const uint64_t table_size = gw_positions_table_size(plan->kind, plan->len, plan->keep_len);
+    const uint64_t table_size = gw_positions_table_size(layout->kind, layout->len, layout->keep_len);
     uint8_t *const tables = dst + GW_POSITIONS_WORD_SIZE;
     bit_writer w = {tables + table_size, 0, 0};
-    gw_store64(dst, plan->kind + (groups_of(plan->stream_bits, 64) << 8));
+    gw_store64(dst, layout->kind + (groups_of(layout->stream_bits, 64) << 8));
     GW_MEMSET(tables, 0, (size_t)table_size);
-    if (plan->kind == GW_POSITIONS_MASK) {
-        write_mask(tables, &w, plan);
+    if (layout->kind == GW_POSITIONS_MASK) {
+        write_mask(tables, &w, layout);
     } else {
-        write_gaps(tables, &w, plan);
+        write_gaps(tables, &w, layout);
     }
     put_end(&w);
 }

@@ -24,7 +24,7 @@ enum {
     GW_POSITIONS_WORD_SIZE = 8
 };
 
-typedef struct gw_positions_plan {
+typedef struct gw_positions_layout {
     const uint32_t *positions; /* ascending */
     uint64_t len;              /* values of the tensor, at most 2^32 */
     uint64_t keep_len;         /* positions, 1..len */
@@ -32,17 +32,17 @@ typedef struct gw_positions_plan {
     uint64_t stream_bits;
     uint64_t size; /* bytes of all */
     gw_codebook_scratch *scratch;
-} gw_positions_plan;
+} gw_positions_layout;
 
 /* Bytes of the tables, and of all at most. */
 uint64_t gw_positions_table_size(unsigned kind, uint64_t len, uint64_t keep_len);
 uint64_t gw_positions_size_max(uint64_t len, uint64_t keep_len);
 
 /* Chooses: positions, len, keep_len and scratch are set; sets the rest. */
-void gw_positions_plan_make(gw_positions_plan *plan);
+void gw_positions_layout_make(gw_positions_layout *layout);
 
-/* Writes plan->size bytes. */
-void gw_positions_write(uint8_t *dst, const gw_positions_plan *plan);
+/* Writes layout->size bytes. */
+void gw_positions_write(uint8_t *dst, const gw_positions_layout *layout);
 
 /* Reading. Each byte is read once; no content leads to an access outside the given range. */
 typedef struct gw_positions_reader {

@@ -128,14 +128,14 @@ static gw_status write_payload(sparse_work *work)
     gw_classic_encoding *const e = work->encoding;
     const uint64_t keep_len = e->step->keep_len;
     uint8_t *const nested = e->workspace + work->layout.nested;
-    gw_positions_plan plan = {0};
+    gw_positions_layout layout = {0};
     gw_sparse_writing writing = {0};
-    plan.positions = work->positions;
-    plan.len = e->step->len;
-    plan.keep_len = keep_len;
-    plan.scratch = (gw_codebook_scratch *)(void *)(e->workspace + work->layout.scratch);
+    layout.positions = work->positions;
+    layout.len = e->step->len;
+    layout.keep_len = keep_len;
+    layout.scratch = (gw_codebook_scratch *)(void *)(e->workspace + work->layout.scratch);
     if (e->options->scheme != GW_CLASSIC_RANDK) {
-        gw_positions_plan_make(&plan);
+        gw_positions_layout_make(&layout);
     }
     writing.kernels = e->kernels;
     writing.format = e->options->values;
@@ -153,14 +153,14 @@ static gw_status write_payload(sparse_work *work)
     if (status != GW_OK) {
         return status;
     }
-    if (plan.size > e->capacity || writing.size > e->capacity - plan.size) {
+    if (layout.size > e->capacity || writing.size > e->capacity - layout.size) {
         return GW_ERR_DST;
     }
     if (e->options->scheme != GW_CLASSIC_RANDK) {
-        gw_positions_write(e->payload, &plan);
+        gw_positions_write(e->payload, &layout);
     }
-    gw_sparse_values_write(e->payload + (size_t)plan.size, &writing);
-    e->size = (size_t)(plan.size + writing.size);
+    gw_sparse_values_write(e->payload + (size_t)layout.size, &writing);
+    e->size = (size_t)(layout.size + writing.size);
     return GW_OK;
 }
 

@@ -34,7 +34,7 @@ gw_sparse_nested gw_sparse_nested_of(gw_classic_values values, uint64_t keep_len
     }
     open_codec(&codec, keep_len, NULL);
     nested.workspace_size = HANDLE_SIZE + (gw_gcomp_workspace_size(&codec) + 63) / 64 * 64;
-    nested.frame_size_max = gw_gcomp_bound(&codec, keep_len);
+    nested.frame_size_max = gw_gcomp_frame_bound(&codec, keep_len);
     if (nested.frame_size_max == 0) {
         nested.frame_size_max = UINT64_MAX;
     }
@@ -122,11 +122,11 @@ static int open_nested(float *values, const gw_classic_payload *payload, const u
     const gw_sparse_nested nested = gw_sparse_nested_of(GW_CLASSIC_VALUES_GCOMP, len);
     const gw_workspace space = {workspace + HANDLE_SIZE, (size_t)nested.workspace_size - HANDLE_SIZE};
     const gw_gcomp_frame frame = {src, size, NULL};
-    gw_gcomp_info info;
+    gw_gcomp_frame_info info;
     gw_gcomp_target target;
     open_codec(codec, len, payload->kernels);
-    int is_good = gw_gcomp_check(codec, &frame, &info) == GW_OK && info.dtype == GW_FP32 &&
-                  info.levels == GW_GCOMP_EXPLICIT && info.len == len;
+    int is_good = gw_gcomp_frame_parse(codec, &frame, &info) == GW_OK && info.dtype == GW_FP32 &&
+                  info.quantum_mode == GW_GCOMP_EXPLICIT && info.len == len;
     if (is_good) {
         GW_MEMSET(&target, 0, sizeof target);
         target.values = values;

@@ -8,20 +8,20 @@
 #include "core/fnv.h"
 
 /*
- * A status word, from the lowest bit: difference, piece, rank, status, verdict. A failure that cannot be
+ * A status word, from the lowest bit: difference, piece, rank, status, outcome. A failure that cannot be
  * retried is above all that can. The upper bits are 0, so that the maximum is the same over signed integers.
  */
 enum {
     PIECE_SHIFT = 3,
     RANK_SHIFT = 35,
     STATUS_SHIFT = 51,
-    VERDICT_SHIFT = 59,
+    OUTCOME_SHIFT = 59,
     DIFFERENCE_MASK = 7,
     RANK_UNKNOWN = 0xffff, /* GW_COLLECTIVE_RANKS_MAX, which no rank has */
     STATUS_MASK = 0xff
 };
 
-static gw_collective_verdict verdict_of(uint32_t status)
+static gw_collective_outcome outcome_of(uint32_t status)
 {
     if (status == GW_OK) {
         return GW_COLLECTIVE_DONE;
@@ -29,28 +29,28 @@ static gw_collective_verdict verdict_of(uint32_t status)
     return status == GW_ERR_MAP || status == GW_ERR_TABLE ? GW_COLLECTIVE_RETRY : GW_COLLECTIVE_FAIL;
 }
 
-uint64_t gw_collective_word(const gw_collective_blame *blame)
+uint64_t gw_collective_word_write(const gw_collective_failure *failure)
 {
-    static const gw_collective_blame missing = {.status = GW_ERR_ARG, .rank = UINT32_MAX};
-    blame = blame != NULL ? blame : &missing;
-    uint32_t status = (uint32_t)blame->status;
+    static const gw_collective_failure missing = {.status = GW_ERR_ARG, .rank = UINT32_MAX};
+    failure = failure != NULL ? failure : &missing;
+    uint32_t status = (uint32_t)failure->status;
     if (status == GW_OK) {
         return 0;
     }
     status = status <= STATUS_MASK ? status : (uint32_t)GW_ERR_CORRUPT;
-    const uint32_t difference = status == GW_ERR_MAP ? blame->difference & DIFFERENCE_MASK : 0;
-    return (uint64_t)verdict_of(status) << VERDICT_SHIFT | (uint64_t)status << STATUS_SHIFT |
-           (uint64_t)gw_min_u32(blame->rank, RANK_UNKNOWN) << RANK_SHIFT |
-           (uint64_t)blame->piece << PIECE_SHIFT | difference;
+    const uint32_t difference = status == GW_ERR_MAP ? failure->difference & DIFFERENCE_MASK : 0;
+    return (uint64_t)outcome_of(status) << OUTCOME_SHIFT | (uint64_t)status << STATUS_SHIFT |
+           (uint64_t)gw_min_u32(failure->rank, RANK_UNKNOWN) << RANK_SHIFT |
+           (uint64_t)failure->piece << PIECE_SHIFT | difference;
 }
 
-void gw_collective_word_read(uint64_t word, gw_collective_blame *blame)
+void gw_collective_word_read(uint64_t word, gw_collective_failure *failure)
 {
-    if (blame == NULL) {
+    if (failure == NULL) {
         return;
     }
     const uint32_t rank = (uint32_t)(word >> RANK_SHIFT) & RANK_UNKNOWN;
-    *blame = (gw_collective_blame){
+    *failure = (gw_collective_failure){
         .status = (gw_status)(word >> STATUS_SHIFT & STATUS_MASK),
         .rank = rank != RANK_UNKNOWN ? rank : UINT32_MAX,
         .piece = (uint32_t)(word >> PIECE_SHIFT),
@@ -58,17 +58,17 @@ void gw_collective_word_read(uint64_t word, gw_collective_blame *blame)
         .bad_chunk = UINT64_MAX,
     };
     /* Not written by any rank: another version, or memory that was overwritten. */
-    if (gw_collective_word(blame) != word) {
-        *blame = (gw_collective_blame){
+    if (gw_collective_word_write(failure) != word) {
+        *failure = (gw_collective_failure){
             .status = GW_ERR_CORRUPT, .rank = UINT32_MAX, .piece = UINT32_MAX, .bad_chunk = UINT64_MAX};
     }
 }
 
-gw_collective_verdict gw_collective_judge(uint64_t word)
+gw_collective_outcome gw_collective_word_outcome(uint64_t word)
 {
-    gw_collective_blame blame;
-    gw_collective_word_read(word, &blame);
-    return verdict_of((uint32_t)blame.status);
+    gw_collective_failure failure;
+    gw_collective_word_read(word, &failure);
+    return outcome_of((uint32_t)failure.status);
 }
 
 /* Digests that a piece uses; those after them, up to layout->piece_chunks, are never read. */
@@ -124,11 +124,11 @@ uint32_t gw_collective_map_differs(const uint64_t words[GW_COLLECTIVE_MAP_WORDS]
 {
     /* Nothing to compare: nothing is known to be equal. */
     if (words == NULL) {
-        return GW_COLLECTIVE_BASE | GW_COLLECTIVE_SCALE | GW_COLLECTIVE_LEVELS;
+        return GW_COLLECTIVE_BASE | GW_COLLECTIVE_SCALE | GW_COLLECTIVE_MAP_BYTES;
     }
     return (words[0] != ~words[1] ? (uint32_t)GW_COLLECTIVE_BASE : 0) |
            (words[2] != ~words[3] ? (uint32_t)GW_COLLECTIVE_SCALE : 0) |
-           (words[4] != ~words[5] ? (uint32_t)GW_COLLECTIVE_LEVELS : 0);
+           (words[4] != ~words[5] ? (uint32_t)GW_COLLECTIVE_MAP_BYTES : 0);
 }
 
 gw_status gw_collective_map_pairs(const gw_collective_layout *layout, const gw_collective_map *map,

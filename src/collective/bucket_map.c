@@ -90,11 +90,11 @@ static gw_optimizer_state state_at(const gw_collective_segment *segment, uint64_
     return part;
 }
 
-static uint32_t largest_of(const uint8_t *levels, size_t len)
+static uint32_t largest_of(const uint8_t *map_bytes, size_t len)
 {
     uint8_t largest = 0;
     for (size_t i = 0; i < len; i++) {
-        largest = levels[i] > largest ? levels[i] : largest;
+        largest = map_bytes[i] > largest ? map_bytes[i] : largest;
     }
     return largest;
 }
@@ -102,9 +102,9 @@ static uint32_t largest_of(const uint8_t *levels, size_t len)
 /* One pass over a piece. */
 typedef struct map_pass {
     gw_gcomp_kernels kernels;
-    uint8_t *levels; /* of the bucket; NULL in the first pass */
+    uint8_t *map_bytes; /* of the bucket; NULL in the first pass */
     uint32_t base;
-    uint32_t largest; /* first pass: quarter-octave, second: level */
+    uint32_t largest; /* first pass: quarter-octave, second: map byte */
 } map_pass;
 
 /* Values [from, to) of the bucket, which are all in the segment. */
@@ -115,12 +115,12 @@ static void pass_segment(map_pass *pass, const gw_collective_segment *segment, u
         uint32_t largest;
         len = to - at;
         const gw_optimizer_state state = state_at(segment, at - segment->offset, &len);
-        if (pass->levels == NULL) {
+        if (pass->map_bytes == NULL) {
             largest = pass->kernels.map_scan(segment->rule, &state, (size_t)len);
         } else {
-            uint8_t *levels = pass->levels + (size_t)at;
-            pass->kernels.map_build(segment->rule, &state, (size_t)len, pass->base, levels);
-            largest = largest_of(levels, (size_t)len);
+            uint8_t *map_bytes = pass->map_bytes + (size_t)at;
+            pass->kernels.map_build(segment->rule, &state, (size_t)len, pass->base, map_bytes);
+            largest = largest_of(map_bytes, (size_t)len);
         }
         pass->largest = largest > pass->largest ? largest : pass->largest;
     }
@@ -131,8 +131,8 @@ static void pass_piece(map_pass *pass, const gw_collective_segments *segments,
                        const gw_collective_piece *piece)
 {
     const uint64_t end = piece->first + piece->len;
-    if (pass->levels != NULL && piece->len != 0) {
-        GW_MEMSET(pass->levels + (size_t)piece->first, 0, (size_t)piece->len);
+    if (pass->map_bytes != NULL && piece->len != 0) {
+        GW_MEMSET(pass->map_bytes + (size_t)piece->first, 0, (size_t)piece->len);
     }
     for (size_t i = 0; i < segments->count; i++) {
         const gw_collective_segment *segment = &segments->at[i];
@@ -174,30 +174,30 @@ gw_status gw_collective_map_scan(const gw_collective_layout *layout, uint32_t pi
 
 gw_status gw_collective_map_build(const gw_collective_layout *layout, uint32_t piece,
                                   const gw_collective_segments *segments, uint32_t backends,
-                                  gw_collective_map *map, uint32_t *level_max)
+                                  gw_collective_map *map, uint32_t *map_byte_max)
 {
     gw_collective_piece place;
     float wire_scale;
-    if (map == NULL || level_max == NULL || map->base == 0 || map->base > 1023 ||
+    if (map == NULL || map_byte_max == NULL || map->base == 0 || map->base > 1023 ||
         gw_collective_piece_at(layout, piece, &place) != GW_OK ||
         check_segments(segments, layout->shape.len, &wire_scale) != GW_OK ||
         gw_bits_from_float(map->wire_scale) != gw_bits_from_float(wire_scale)) {
         return GW_ERR_ARG;
     }
     if (place.len == 0) {
-        *level_max = 0;
+        *map_byte_max = 0;
         return GW_OK;
     }
-    if (map->levels == NULL || map->digest == NULL) {
+    if (map->bytes == NULL || map->digest == NULL) {
         return GW_ERR_ARG;
     }
     map_pass pass;
     pass_begin(&pass, backends);
-    pass.levels = map->levels;
+    pass.map_bytes = map->bytes;
     pass.base = map->base;
     pass_piece(&pass, segments, &place);
-    *level_max = pass.largest;
-    return gw_gcomp_map_digest(map->levels + (size_t)place.first, (size_t)place.len, layout->shape.chunk_log2,
+    *map_byte_max = pass.largest;
+    return gw_gcomp_map_digest(map->bytes + (size_t)place.first, (size_t)place.len, layout->shape.chunk_log2,
                                map->digest + (size_t)place.digest_first);
 }
 

@@ -9,20 +9,22 @@
 
 /* The status of a step that has no place for its result: what the caller gave is still marked as without one.
  */
-static gw_status refuse_step(const gw_collective_bucket *bucket, uint32_t piece, gw_collective_blame *blame)
+static gw_status refuse_step(const gw_collective_bucket *bucket, uint32_t piece,
+                             gw_collective_failure *failure)
 {
-    if (blame != NULL) {
-        gw_blame_begin(blame, bucket, piece);
-        blame->status = GW_ERR_ARG;
+    if (failure != NULL) {
+        gw_blame_begin(failure, bucket, piece);
+        failure->status = GW_ERR_ARG;
     }
     return GW_ERR_ARG;
 }
 
-/* Sets what blame says of a failure that is not a message's. */
-static gw_status blame_self(gw_collective_blame *blame, const gw_collective_bucket *bucket, gw_status status)
+/* Sets what failure says of a failure that is not a message's. */
+static gw_status fail_self(gw_collective_failure *failure, const gw_collective_bucket *bucket,
+                           gw_status status)
 {
-    blame->rank = bucket == NULL ? 0 : bucket->rank;
-    blame->status = status;
+    failure->rank = bucket == NULL ? 0 : bucket->rank;
+    failure->status = status;
     return status;
 }
 
@@ -38,7 +40,7 @@ gw_status gw_collective_encode(const gw_collective_bucket *bucket, uint32_t piec
     if (status != GW_OK || own.at.len == 0) {
         return status;
     }
-    const int is_explicit = own.codec->options.levels == GW_GCOMP_EXPLICIT;
+    const int is_explicit = own.codec->options.quantum_mode == GW_GCOMP_EXPLICIT;
     gw_gcomp_source source;
     gw_piece_source(&own, is_explicit ? own.sum_map : own.contribution_map, 0, &source);
     return gw_gcomp_encode(bucket->codec, &source, dst, workspace);
@@ -55,7 +57,7 @@ typedef struct message_list {
 /* Checks that all messages can be read, and that none of them overlaps the output. The list is NULL where
  * only that of this rank is in it. */
 static gw_status check_places(const gw_piece *piece, const message_list *messages, const void *out,
-                              size_t out_size, gw_collective_blame *blame)
+                              size_t out_size, gw_collective_failure *failure)
 {
     for (uint32_t i = 0; i < messages->count; i++) {
         if (i == messages->own) {
@@ -64,7 +66,7 @@ static gw_status check_places(const gw_piece *piece, const message_list *message
         const gw_gcomp_frame *message = &messages->at[i];
         if ((message->data == NULL && message->size != 0) ||
             gw_is_overlapping(out, out_size, message->data, message->size)) {
-            return blame_self(blame, piece->bucket, GW_ERR_ARG);
+            return fail_self(failure, piece->bucket, GW_ERR_ARG);
         }
     }
     return GW_OK;
@@ -73,22 +75,22 @@ static gw_status check_places(const gw_piece *piece, const message_list *message
 /* Checks what the messages say. *bad is the index of the one that is refused, which a notice does not name;
  * else 0. */
 static gw_status check_messages(const gw_piece *piece, const message_list *messages, size_t *bad,
-                                gw_collective_blame *blame)
+                                gw_collective_failure *failure)
 {
     for (uint32_t i = 0; i < messages->count; i++) {
         if (i == messages->own) {
             continue;
         }
-        gw_gcomp_info info;
+        gw_gcomp_frame_info info;
         const gw_status status = gw_piece_check_message(piece, messages->first_rank + i, &messages->at[i],
-                                                        piece->contribution_map, &info, blame);
+                                                        piece->contribution_map, &info, failure);
         if (status != GW_OK) {
             *bad = i;
             return status;
         }
     }
     *bad = 0;
-    blame->rank = piece->bucket->rank;
+    failure->rank = piece->bucket->rank;
     return GW_OK;
 }
 
@@ -106,51 +108,51 @@ static void begin_sum(gw_sum *sum, const gw_piece *piece, const message_list *me
     gw_sum_begin(sum);
 }
 
-static gw_status blame_sum(gw_collective_blame *blame, const gw_sum *sum, const message_list *messages)
+static gw_status fail_sum(gw_collective_failure *failure, const gw_sum *sum, const message_list *messages)
 {
     if (sum->status != GW_OK) {
-        blame->status = sum->status;
-        blame->rank = messages->first_rank + (uint32_t)sum->bad_frame;
-        blame->bad_chunk = sum->bad_chunk;
+        failure->status = sum->status;
+        failure->rank = messages->first_rank + (uint32_t)sum->bad_frame;
+        failure->bad_chunk = sum->bad_chunk;
     }
     return sum->status;
 }
 
 /* Own values and messages to a frame. */
 static gw_status encode_sum(const gw_piece *piece, const message_list *messages,
-                            const gw_gcomp_source *source, gw_buffer *dst, gw_collective_blame *blame,
+                            const gw_gcomp_source *source, gw_buffer *dst, gw_collective_failure *failure,
                             const gw_workspace *workspace)
 {
     gw_encoding e;
     gw_status status = gw_encoding_begin(&e, piece->bucket->codec, source, workspace);
     if (status != GW_OK) {
-        return blame_self(blame, piece->bucket, status);
+        return fail_self(failure, piece->bucket, status);
     }
-    const size_t bound = gw_gcomp_bound(piece->bucket->codec, source->len);
+    const size_t bound = gw_gcomp_frame_bound(piece->bucket->codec, source->len);
     const size_t values_size = (size_t)source->len * gw_dtype_size(piece->codec->options.dtype);
     if (dst->data == NULL || gw_is_overlapping(dst->data, bound, piece->values, values_size)) {
-        return blame_self(blame, piece->bucket, GW_ERR_ARG);
+        return fail_self(failure, piece->bucket, GW_ERR_ARG);
     }
     size_t bad;
-    status = check_places(piece, messages, dst->data, bound, blame);
-    status = status == GW_OK ? check_messages(piece, messages, &bad, blame) : status;
+    status = check_places(piece, messages, dst->data, bound, failure);
+    status = status == GW_OK ? check_messages(piece, messages, &bad, failure) : status;
     if (status != GW_OK) {
         return status;
     }
     if (bound == 0 || dst->capacity < bound) {
-        return blame_self(blame, piece->bucket, GW_ERR_DST);
+        return fail_self(failure, piece->bucket, GW_ERR_DST);
     }
     gw_sum sum;
     begin_sum(&sum, piece, messages);
     (void)gw_sum_encode(&sum, &e, dst, workspace);
-    return blame_sum(blame, &sum, messages);
+    return fail_sum(failure, &sum, messages);
 }
 
 /* Begins a step of this rank that reads values and messages. */
 static gw_status begin_step(gw_piece *piece, const gw_collective_bucket *bucket, uint32_t index,
-                            const gw_workspace *workspace, gw_collective_blame *blame)
+                            const gw_workspace *workspace, gw_collective_failure *failure)
 {
-    gw_blame_begin(blame, bucket, index);
+    gw_blame_begin(failure, bucket, index);
     gw_status status = gw_piece_begin(piece, bucket, index, 1);
     if (status == GW_OK && piece->at.len != 0 && (workspace == NULL || workspace->data == NULL)) {
         status = GW_ERR_ARG;
@@ -158,14 +160,15 @@ static gw_status begin_step(gw_piece *piece, const gw_collective_bucket *bucket,
     if (status == GW_OK && piece->at.len != 0 && workspace->size < gw_scratch_size(piece->codec)) {
         status = GW_ERR_WORKSPACE;
     }
-    return status == GW_OK ? GW_OK : blame_self(blame, bucket, status);
+    return status == GW_OK ? GW_OK : fail_self(failure, bucket, status);
 }
 
 /* Begins a step of the owner. list->at has the messages of all ranks, its own not read. */
 static gw_status begin_owner_step(gw_piece *piece, message_list *list, const gw_collective_bucket *bucket,
-                                  uint32_t index, const gw_workspace *workspace, gw_collective_blame *blame)
+                                  uint32_t index, const gw_workspace *workspace,
+                                  gw_collective_failure *failure)
 {
-    const gw_status status = begin_step(piece, bucket, index, workspace, blame);
+    const gw_status status = begin_step(piece, bucket, index, workspace, failure);
     if (status != GW_OK) {
         return status;
     }
@@ -173,43 +176,43 @@ static gw_status begin_owner_step(gw_piece *piece, message_list *list, const gw_
     list->own = bucket->rank;
     list->first_rank = 0;
     if (piece->at.owner != bucket->rank || (list->at == NULL && list->count > 1 && piece->at.len != 0)) {
-        return blame_self(blame, bucket, GW_ERR_ARG);
+        return fail_self(failure, bucket, GW_ERR_ARG);
     }
     return GW_OK;
 }
 
 gw_status gw_collective_reduce(const gw_collective_bucket *bucket, uint32_t piece,
-                               const gw_gcomp_frame *messages, gw_buffer *dst, gw_collective_blame *blame,
+                               const gw_gcomp_frame *messages, gw_buffer *dst, gw_collective_failure *failure,
                                const gw_workspace *workspace)
 {
     if (dst != NULL) {
         dst->size = 0;
     }
-    if (dst == NULL || blame == NULL) {
-        return refuse_step(bucket, piece, blame);
+    if (dst == NULL || failure == NULL) {
+        return refuse_step(bucket, piece, failure);
     }
     gw_piece own;
     message_list list = {.at = messages};
-    const gw_status status = begin_owner_step(&own, &list, bucket, piece, workspace, blame);
+    const gw_status status = begin_owner_step(&own, &list, bucket, piece, workspace, failure);
     if (status != GW_OK || own.at.len == 0) {
         return status;
     }
     gw_gcomp_source source;
     gw_piece_source(&own, own.sum_map, 1, &source);
-    return encode_sum(&own, &list, &source, dst, blame, workspace);
+    return encode_sum(&own, &list, &source, dst, failure, workspace);
 }
 
 gw_status gw_collective_hop(const gw_collective_bucket *bucket, uint32_t piece, const gw_gcomp_frame *message,
-                            gw_buffer *dst, gw_collective_blame *blame, const gw_workspace *workspace)
+                            gw_buffer *dst, gw_collective_failure *failure, const gw_workspace *workspace)
 {
     if (dst != NULL) {
         dst->size = 0;
     }
-    if (dst == NULL || blame == NULL) {
-        return refuse_step(bucket, piece, blame);
+    if (dst == NULL || failure == NULL) {
+        return refuse_step(bucket, piece, failure);
     }
     gw_piece own;
-    const gw_status status = begin_step(&own, bucket, piece, workspace, blame);
+    const gw_status status = begin_step(&own, bucket, piece, workspace, failure);
     if (status != GW_OK) {
         return status;
     }
@@ -217,18 +220,18 @@ gw_status gw_collective_hop(const gw_collective_bucket *bucket, uint32_t piece, 
     const uint32_t ranks = bucket->layout->shape.rank_count;
     const uint32_t hop = (bucket->rank + ranks - 1 - own.at.owner) % ranks;
     if (hop != 0 && message == NULL && own.at.len != 0) {
-        return blame_self(blame, bucket, GW_ERR_ARG);
+        return fail_self(failure, bucket, GW_ERR_ARG);
     }
     if (own.at.len == 0) {
         return GW_OK;
     }
-    const int is_sum = hop == ranks - 1 || own.codec->options.levels == GW_GCOMP_EXPLICIT;
+    const int is_sum = hop == ranks - 1 || own.codec->options.quantum_mode == GW_GCOMP_EXPLICIT;
     gw_gcomp_source source;
     gw_piece_source(&own, is_sum ? own.sum_map : own.contribution_map, hop, &source);
     /* The first message is the left neighbour's; there are no others. */
     const message_list list = {message, hop == 0 ? 1u : 2u, hop == 0 ? 0u : 1u,
                                (bucket->rank + ranks - 1) % ranks};
-    return encode_sum(&own, &list, &source, dst, blame, workspace);
+    return encode_sum(&own, &list, &source, dst, failure, workspace);
 }
 
 static gw_status check_target(const gw_piece *piece, const gw_gcomp_target *target)
@@ -245,32 +248,32 @@ static gw_status check_target(const gw_piece *piece, const gw_gcomp_target *targ
 
 gw_status gw_collective_sum(const gw_collective_bucket *bucket, uint32_t piece,
                             const gw_gcomp_frame *messages, gw_gcomp_target *target,
-                            gw_collective_blame *blame, const gw_workspace *workspace)
+                            gw_collective_failure *failure, const gw_workspace *workspace)
 {
     if (target != NULL) {
         gw_target_reset(target);
     }
-    if (target == NULL || blame == NULL) {
-        return refuse_step(bucket, piece, blame);
+    if (target == NULL || failure == NULL) {
+        return refuse_step(bucket, piece, failure);
     }
     gw_piece own;
     message_list list = {.at = messages};
-    gw_status status = begin_owner_step(&own, &list, bucket, piece, workspace, blame);
+    gw_status status = begin_owner_step(&own, &list, bucket, piece, workspace, failure);
     if (status != GW_OK || own.at.len == 0) {
         return status;
     }
     status = check_target(&own, target);
     if (status != GW_OK) {
-        return blame_self(blame, bucket, status);
+        return fail_self(failure, bucket, status);
     }
     const size_t size = (size_t)own.at.len * gw_dtype_size(own.codec->options.dtype);
-    status = check_places(&own, &list, target->values, size, blame);
-    status = status == GW_OK ? check_messages(&own, &list, &target->bad_frame, blame) : status;
+    status = check_places(&own, &list, target->values, size, failure);
+    status = status == GW_OK ? check_messages(&own, &list, &target->bad_frame, failure) : status;
     if (status != GW_OK) {
         return status;
     }
     if (target->capacity < own.at.len) {
-        return blame_self(blame, bucket, GW_ERR_DST);
+        return fail_self(failure, bucket, GW_ERR_DST);
     }
     gw_sum sum;
     begin_sum(&sum, &own, &list);
@@ -278,38 +281,38 @@ gw_status gw_collective_sum(const gw_collective_bucket *bucket, uint32_t piece,
     target->len = status == GW_OK ? own.at.len : 0;
     target->bad_frame = sum.bad_frame;
     target->bad_chunk = sum.bad_chunk;
-    return blame_sum(blame, &sum, &list);
+    return fail_sum(failure, &sum, &list);
 }
 
 /* ---- decode -------------------------------------------------------------------------------------------- */
 
 gw_status gw_collective_decode(const gw_collective_bucket *bucket, uint32_t piece,
                                const gw_gcomp_frame *message, gw_gcomp_target *target,
-                               gw_collective_blame *blame, const gw_workspace *workspace)
+                               gw_collective_failure *failure, const gw_workspace *workspace)
 {
     if (target != NULL) {
         gw_target_reset(target);
     }
-    if (target == NULL || blame == NULL) {
-        return refuse_step(bucket, piece, blame);
+    if (target == NULL || failure == NULL) {
+        return refuse_step(bucket, piece, failure);
     }
-    gw_blame_begin(blame, bucket, piece);
+    gw_blame_begin(failure, bucket, piece);
     gw_piece own;
     gw_status status = gw_piece_begin(&own, bucket, piece, 0);
     if (status != GW_OK) {
-        return blame_self(blame, bucket, status);
+        return fail_self(failure, bucket, status);
     }
     if (own.at.len != 0 && message == NULL) {
-        return blame_self(blame, bucket, GW_ERR_ARG);
+        return fail_self(failure, bucket, GW_ERR_ARG);
     }
     if (own.at.len == 0) {
         return GW_OK;
     }
     if (message->data == NULL && message->size != 0) {
-        return blame_self(blame, bucket, GW_ERR_ARG);
+        return fail_self(failure, bucket, GW_ERR_ARG);
     }
-    gw_gcomp_info info;
-    status = gw_piece_check_message(&own, own.at.owner, message, own.sum_map, &info, blame);
+    gw_gcomp_frame_info info;
+    status = gw_piece_check_message(&own, own.at.owner, message, own.sum_map, &info, failure);
     if (status != GW_OK) {
         return status;
     }
@@ -317,10 +320,10 @@ gw_status gw_collective_decode(const gw_collective_bucket *bucket, uint32_t piec
     const gw_gcomp_frame frame = {message->data, message->size, own.sum_map};
     const gw_gcomp_range all = {0, info.chunk_count};
     status = gw_gcomp_decode_range(bucket->codec, &frame, &info, &all, target, workspace);
-    blame->status = status;
-    blame->bad_chunk = target->bad_chunk;
+    failure->status = status;
+    failure->bad_chunk = target->bad_chunk;
     if (target->bad_chunk == UINT64_MAX) {
-        blame->rank = bucket->rank;
+        failure->rank = bucket->rank;
     }
     return status;
 }

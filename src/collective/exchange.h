@@ -21,8 +21,8 @@ typedef struct gw_piece {
     const gw_gcomp_map *contribution_map;
 } gw_piece;
 
-/* The blame of a step that has not failed. */
-void gw_blame_begin(gw_collective_blame *blame, const gw_collective_bucket *bucket, uint32_t piece);
+/* The failure of a step that has not failed. */
+void gw_blame_begin(gw_collective_failure *failure, const gw_collective_bucket *bucket, uint32_t piece);
 
 /* Checks the bucket and finds the piece. is_source: the step reads the bucket's values. */
 gw_status gw_piece_begin(gw_piece *piece, const gw_collective_bucket *bucket, uint32_t index, int is_source);
@@ -31,8 +31,9 @@ gw_status gw_piece_begin(gw_piece *piece, const gw_collective_bucket *bucket, ui
 void gw_piece_source(const gw_piece *piece, const gw_gcomp_map *map, uint32_t hop, gw_gcomp_source *source);
 
 /* Checks the message of a rank for the piece, but not the contents of its chunks. map: that of its frames. On
- * failure *blame says what is wrong, and its status is returned. */
+ * failure *failure says what is wrong, and its status is returned. */
 gw_status gw_piece_check_message(const gw_piece *piece, uint32_t rank, const gw_gcomp_frame *message,
-                                 const gw_gcomp_map *map, gw_gcomp_info *info, gw_collective_blame *blame);
+                                 const gw_gcomp_map *map, gw_gcomp_frame_info *info,
+                                 gw_collective_failure *failure);
 
 #endif

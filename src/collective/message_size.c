@@ -13,7 +13,7 @@ size_t gw_collective_message_bound(const gw_collective_layout *layout, const gw_
         inside->options.chunk_log2 != layout->shape.chunk_log2) {
         return 0;
     }
-    const size_t bound = gw_gcomp_bound(codec, gw_layout_piece_max(layout));
+    const size_t bound = gw_gcomp_frame_bound(codec, gw_layout_piece_max(layout));
     return bound != 0 && bound < GW_COLLECTIVE_NOTICE_SIZE ? GW_COLLECTIVE_NOTICE_SIZE : bound;
 }
 
@@ -23,13 +23,13 @@ typedef struct rate_point {
     uint16_t cost;
 } rate_point;
 
-enum { COST_ONE = 256, DEEP_POINTS = 8, POINTS = 6 };
+enum { COST_ONE = 256, DEAD_ZONE_POINTS = 8, POINTS = 6 };
 
-static const rate_point deep[DEEP_POINTS] = {{8, 138},   {10, 253},  {12, 451},  {14, 728},
-                                             {16, 1052}, {18, 1394}, {20, 1746}, {23, 2286}};
+static const rate_point dead_zone[DEAD_ZONE_POINTS] = {{8, 138},   {10, 253},  {12, 451},  {14, 728},
+                                                       {16, 1052}, {18, 1394}, {20, 1746}, {23, 2286}};
 static const rate_point derived[POINTS] = {{8, 886},   {10, 899},  {12, 942},
                                            {14, 1038}, {16, 1214}, {23, 2296}};
-static const rate_point explicit_levels[POINTS] = {{8, 1795},  {10, 1800}, {12, 1815},
+static const rate_point explicit_quanta[POINTS] = {{8, 1795},  {10, 1800}, {12, 1815},
                                                    {14, 1864}, {16, 1984}, {23, 3015}};
 
 /* Sign and exponent of a value: what is left where nearly all of the mantissa is cut. */
@@ -69,10 +69,10 @@ static uint32_t cost_of(const gw_gcomp_options *o)
         cost = cost_of_target(o->quantum.nmse);
     } else if (o->quantum.drop != 0) {
         cost = COST_EXPONENT + mantissa - COST_ONE * o->quantum.drop;
-    } else if (o->levels == GW_GCOMP_EXPLICIT) {
-        cost = cost_at(explicit_levels, POINTS, o->tolerance_bits);
-    } else if (o->deep_cut) {
-        cost = cost_at(deep, DEEP_POINTS, o->tolerance_bits);
+    } else if (o->quantum_mode == GW_GCOMP_EXPLICIT) {
+        cost = cost_at(explicit_quanta, POINTS, o->tolerance_bits);
+    } else if (o->dead_zone) {
+        cost = cost_at(dead_zone, DEAD_ZONE_POINTS, o->tolerance_bits);
     } else {
         cost = cost_at(derived, POINTS, o->tolerance_bits);
     }
@@ -82,12 +82,12 @@ static uint32_t cost_of(const gw_gcomp_options *o)
 uint64_t gw_collective_message_estimate(const gw_gcomp *codec, uint64_t len)
 {
     const gw_codec *inside = gw_codec_of(codec);
-    const size_t bound = gw_gcomp_bound(codec, len);
+    const size_t bound = gw_gcomp_frame_bound(codec, len);
     if (inside == NULL || bound == 0 || len == 0) {
         return 0;
     }
-    gw_gcomp_info info = {.len = len, .chunk_log2 = inside->options.chunk_log2};
-    info.levels = inside->options.levels;
+    gw_gcomp_frame_info info = {.len = len, .chunk_log2 = inside->options.chunk_log2};
+    info.quantum_mode = inside->options.quantum_mode;
     info.checksum = inside->options.checksum;
     info.installed = inside->encode_with >= 0;
     gw_frame_place(&info, gw_frame_parts_size(&info));

@@ -18,18 +18,18 @@
 #define NOTICE_MAGIC 0x1a6e5767u
 
 enum {
-    DIFFERENCES = GW_COLLECTIVE_BASE | GW_COLLECTIVE_SCALE | GW_COLLECTIVE_LEVELS,
+    DIFFERENCES = GW_COLLECTIVE_BASE | GW_COLLECTIVE_SCALE | GW_COLLECTIVE_MAP_BYTES,
     STATUS_MAX = 255 /* statuses are one byte in the status word */
 };
 
-gw_status gw_collective_notice_write(const gw_collective_blame *blame, gw_buffer *dst)
+gw_status gw_collective_notice_write(const gw_collective_failure *failure, gw_buffer *dst)
 {
     if (dst == NULL) {
         return GW_ERR_ARG;
     }
     dst->size = 0;
-    if (blame == NULL || dst->data == NULL || (uint32_t)blame->status - 1u >= STATUS_MAX ||
-        blame->difference > DIFFERENCES) {
+    if (failure == NULL || dst->data == NULL || (uint32_t)failure->status - 1u >= STATUS_MAX ||
+        failure->difference > DIFFERENCES) {
         return GW_ERR_ARG;
     }
     if (dst->capacity < GW_COLLECTIVE_NOTICE_SIZE) {
@@ -37,17 +37,17 @@ gw_status gw_collective_notice_write(const gw_collective_blame *blame, gw_buffer
     }
     uint8_t *bytes = (uint8_t *)dst->data;
     gw_store32(bytes, NOTICE_MAGIC);
-    gw_store32(bytes + 4, (uint32_t)blame->status);
-    gw_store32(bytes + 8, blame->rank);
-    gw_store32(bytes + 12, blame->piece);
-    gw_store64(bytes + 16, blame->bad_chunk);
-    gw_store32(bytes + 24, blame->difference);
+    gw_store32(bytes + 4, (uint32_t)failure->status);
+    gw_store32(bytes + 8, failure->rank);
+    gw_store32(bytes + 12, failure->piece);
+    gw_store64(bytes + 16, failure->bad_chunk);
+    gw_store32(bytes + 24, failure->difference);
     gw_store32(bytes + 28, gw_crc32c(0, bytes, 28));
     dst->size = GW_COLLECTIVE_NOTICE_SIZE;
     return GW_OK;
 }
 
-static gw_status read_notice(const void *src, size_t src_size, gw_collective_blame *blame)
+static gw_status read_notice(const void *src, size_t src_size, gw_collective_failure *failure)
 {
     uint8_t bytes[GW_COLLECTIVE_NOTICE_SIZE]; /* a copy: the message may change */
     if (src_size != sizeof bytes) {
@@ -59,28 +59,28 @@ static gw_status read_notice(const void *src, size_t src_size, gw_collective_bla
         status - 1u >= STATUS_MAX || difference > DIFFERENCES) {
         return GW_ERR_CORRUPT;
     }
-    blame->status = (gw_status)status;
-    blame->rank = gw_load32(bytes + 8);
-    blame->piece = gw_load32(bytes + 12);
-    blame->bad_chunk = gw_load64(bytes + 16);
-    blame->difference = difference;
+    failure->status = (gw_status)status;
+    failure->rank = gw_load32(bytes + 8);
+    failure->piece = gw_load32(bytes + 12);
+    failure->bad_chunk = gw_load64(bytes + 16);
+    failure->difference = difference;
     return GW_OK;
 }
 
-int gw_collective_notice_read(const void *src, size_t src_size, gw_collective_blame *blame)
+int gw_collective_notice_read(const void *src, size_t src_size, gw_collective_failure *failure)
 {
-    if (blame == NULL) {
+    if (failure == NULL) {
         return 0;
     }
-    GW_MEMSET(blame, 0, sizeof *blame);
-    blame->bad_chunk = UINT64_MAX;
+    GW_MEMSET(failure, 0, sizeof *failure);
+    failure->bad_chunk = UINT64_MAX;
     if (src == NULL || src_size < 4 || gw_load32(src) != NOTICE_MAGIC) {
         return 0;
     }
-    if (read_notice(src, src_size, blame) != GW_OK) {
-        blame->status = GW_ERR_CORRUPT;
-        blame->rank = UINT32_MAX;
-        blame->piece = UINT32_MAX;
+    if (read_notice(src, src_size, failure) != GW_OK) {
+        failure->status = GW_ERR_CORRUPT;
+        failure->rank = UINT32_MAX;
+        failure->piece = UINT32_MAX;
     }
     return 1;
 }

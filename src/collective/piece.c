@@ -7,12 +7,12 @@
 
 enum { CONTRIBUTION_BITS_MAX = 16 };
 
-void gw_blame_begin(gw_collective_blame *blame, const gw_collective_bucket *bucket, uint32_t piece)
+void gw_blame_begin(gw_collective_failure *failure, const gw_collective_bucket *bucket, uint32_t piece)
 {
-    GW_MEMSET(blame, 0, sizeof *blame);
-    blame->rank = bucket == NULL ? 0 : bucket->rank;
-    blame->piece = piece;
-    blame->bad_chunk = UINT64_MAX;
+    GW_MEMSET(failure, 0, sizeof *failure);
+    failure->rank = bucket == NULL ? 0 : bucket->rank;
+    failure->piece = piece;
+    failure->bad_chunk = UINT64_MAX;
 }
 
 /* A quantum is halved by four quarter-octaves of the base. The smallest base leaves quanta larger than asked
@@ -29,7 +29,7 @@ static void find_maps(gw_piece *piece, const gw_collective_map *map, uint32_t co
         piece->contribution_map = NULL;
         return;
     }
-    piece->sum.levels = map->levels == NULL ? NULL : map->levels + (size_t)piece->at.first;
+    piece->sum.bytes = map->bytes == NULL ? NULL : map->bytes + (size_t)piece->at.first;
     piece->sum.digest = map->digest == NULL ? NULL : map->digest + (size_t)piece->at.digest_first;
     piece->sum.base = map->base;
     piece->sum.wire_scale = map->wire_scale;

@@ -27,7 +27,7 @@ enum { GW_SLOP = 64 };
  * The base passed to build is that of gw_gcomp_map_base(). Any len; state arrays have any alignment. */
 typedef uint32_t gw_map_scan_fn(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len);
 typedef void gw_map_build_fn(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len,
-                             uint32_t base, uint8_t *levels);
+                             uint32_t base, uint8_t *map_bytes);
 
 /* How values are rounded: constant over a call. */
 typedef struct gw_round_rule {
@@ -36,15 +36,15 @@ typedef struct gw_round_rule {
     /* 1: quarter-octave of a value = 4 * exponent + 3, and the drop is computed again after rounding */
     uint32_t derived;
     uint32_t strict;
-    uint32_t constant; /* 1: the drop is `cap`, levels is not read */
+    uint32_t constant; /* 1: the drop is `cap`, map_bytes is not read */
     /* 1: a value below its quantum becomes 0 or one quantum (docs/numerics.md section 3). Only if derived and
      * not constant, with step 1 and the largest cap of the dtype */
-    uint32_t deep;
+    uint32_t dead_zone;
     /* 1: bins and labels have relative exponents, see gw_turn_of(). Only if derived and not constant */
     uint32_t relative;
     uint32_t cap; /* <= 23 */
     /* docs/format.md section 3; explicit frames use it too, with the value's own quarter-octave */
-    int32_t drop_base;
+    int32_t drop_offset;
     uint8_t floor[32]; /* floor[n] = n rounded down to the step, for n <= cap */
     /* stochastic rounding: Philox key, then counter words 2 and 3 (docs/numerics.md section 4) */
     uint64_t seed;
@@ -54,8 +54,8 @@ typedef struct gw_round_rule {
 
 /* Values to be encoded, with their map bytes: the caller's memory. */
 typedef struct gw_span {
-    const void *values;    /* len elements of the rule's dtype, any alignment */
-    const uint8_t *levels; /* their map bytes; not read if the rule says `constant` */
+    const void *values;       /* len elements of the rule's dtype, any alignment */
+    const uint8_t *map_bytes; /* their map bytes; not read if the rule says `constant` */
     size_t len;
     uint64_t element; /* absolute index of the first value, for stochastic rounding */
     /* hint: this many values after the span, and their map bytes, will be read next */
@@ -68,10 +68,10 @@ typedef void gw_round_fn(void *out, const gw_span *span, const gw_round_rule *ru
 
 /* ---- split and entropy --------------------------------------------------------------------------------- */
 
-/* Bins: 4 * e + level of a rounded value, where level = drop / explicit step in explicit mode and 0 in
- * derived mode; e is the exponent field, or the relative one if the rule says so. For fp32 and bf16 e = 0 has
- * bin 0 for +0 and bin 1 for everything else; for fp16 +0 has bin 1023, and -0 the bin of infinity and NaN. A
- * bin carries the same information as a label, but needs no window. */
+/* Bins: 4 * e + drop_steps of a rounded value, where drop_steps = drop / explicit step in explicit mode and 0
+ * in derived mode; e is the exponent field, or the relative one if the rule says so. For fp32 and bf16 e = 0
+ * has bin 0 for +0 and bin 1 for everything else; for fp16 +0 has bin 1023, and -0 the bin of infinity and
+ * NaN. A bin carries the same information as a label, but needs no window. */
 enum { GW_BINS = 1024, GW_BIN_FP16_ZERO = 1023 };
 
 /* Adds the bins of the rounded values whose index i in the span satisfies i mod period < 64 to
@@ -89,8 +89,8 @@ typedef struct gw_ranker {
     /* By label; escape_rank for labels without a code. If there is no escape, such labels do not occur,
      * and the entry is 255, which no label uses. */
     uint8_t rank[GW_LABELS];
-    uint32_t base;        /* window of the labels; 0 in derived mode and for fp16 */
-    uint32_t escape_rank; /* GW_NO_RANK if label 1 has no code */
+    uint32_t window_start; /* window of the labels; 0 in derived mode and for fp16 */
+    uint32_t escape_rank;  /* GW_NO_RANK if label 1 has no code */
 } gw_ranker;
 
 enum { GW_NO_RANK = 256 };
@@ -155,9 +155,9 @@ typedef size_t gw_merge_fn(uint8_t *out, gw_child left, gw_child right, const ui
 
 /* ---- pack ---------------------------------------------------------------------------------------------- */
 
-/* Writes len numbers of `width` bits (1..7), digits[i] - base, LSB first: exactly gw_run_size(len, width)
- * bytes, padding zero. digits[i] - base < 2^width. digits is a workspace array. */
-typedef void gw_pack_fn(uint8_t *dst, const uint8_t *digits, size_t len, unsigned width, uint8_t base);
+/* Writes len numbers of `width` bits (1..7), digits[i] - bias, LSB first: exactly gw_run_size(len, width)
+ * bytes, padding zero. digits[i] - bias < 2^width. digits is a workspace array. */
+typedef void gw_pack_fn(uint8_t *dst, const uint8_t *digits, size_t len, unsigned width, uint8_t bias);
 
 /* The reverse: out[i] = number i, or table[number i] if table is not NULL. table is a workspace array of
  * 2^width bytes. Reads exactly gw_run_size(len, width) bytes of src. Returns 1 if all padding bits are zero,
@@ -170,11 +170,11 @@ typedef int gw_unpack_fn(uint8_t *out, const uint8_t *src, size_t len, unsigned 
 typedef struct gw_joiner {
     uint32_t dtype;
     uint32_t derived;
-    uint32_t base;     /* of the codebook; 0 for fp16 and derived */
-    uint32_t constant; /* derived only: the drop is `cap`, levels is not read */
-    uint32_t relative; /* as in gw_round_rule */
+    uint32_t window_start; /* of the codebook; 0 for fp16 and derived */
+    uint32_t constant;     /* derived only: the drop is `cap`, map_bytes is not read */
+    uint32_t relative;     /* as in gw_round_rule */
     uint32_t cap;
-    int32_t drop_base;
+    int32_t drop_offset;
     uint8_t floor[32]; /* as in gw_round_rule */
     /* If not NULL, dst gets the sums of these elements and the values, as gw_add_fn says: len elements of the
      * dtype, the caller's memory. */
@@ -203,8 +203,8 @@ typedef struct gw_join_input {
      * GW_PLANE_R1 a bit string as it is in the frame. Explicit joins use 0..3 only. The byte after a
      * plane's last digit is 0, so that a value without a digit may read it. */
     uint8_t *const *plane;
-    const uint8_t *levels; /* the map bytes; read only if derived and not constant */
-    const uint8_t *escape; /* the caller's memory: escape_len elements of the dtype */
+    const uint8_t *map_bytes; /* the map bytes; read only if derived and not constant */
+    const uint8_t *escape;    /* the caller's memory: escape_len elements of the dtype */
     size_t escape_len;
     size_t len; /* values */
 } gw_join_input;

@@ -1,5 +1,5 @@
 /*
- * GCOMP: checks of the arguments; plans are made by gcomp_plan.c.
+ * GCOMP: checks of the arguments; launches are made by gcomp_launches.c.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -8,7 +8,7 @@
 #include "gcomp/map_rule.h"
 #include "gcomp/target.h"
 #include "cuda/cuda_handle.h"
-#include "cuda/gcomp_plan.h"
+#include "cuda/gcomp_launches.h"
 
 #define GW_FRAME_ALIGNMENT     16u
 #define GW_WORKSPACE_ALIGNMENT 256u
@@ -78,9 +78,9 @@ static gw_status begin(call *c, gw_cuda *cuda, const gw_gcomp *codec, const gw_c
         !gw_cuda_is_aligned(request->workspace.data, GW_WORKSPACE_ALIGNMENT)) {
         return GW_ERR_ARG;
     }
-    if (device != NULL &&
-        (!gw_cuda_is_aligned(device->map_base, 4) || !gw_cuda_is_aligned(device->key, 8) ||
-         !gw_cuda_is_aligned(device->book_size, 4) || (device->book != NULL && device->book_size == NULL))) {
+    if (device != NULL && (!gw_cuda_is_aligned(device->map_base, 4) || !gw_cuda_is_aligned(device->key, 8) ||
+                           !gw_cuda_is_aligned(device->codebook_size, 4) ||
+                           (device->codebook != NULL && device->codebook_size == NULL))) {
         return GW_ERR_ARG;
     }
     c->state = gw_cuda_state_of(cuda);
@@ -96,9 +96,9 @@ static gw_status begin(call *c, gw_cuda *cuda, const gw_gcomp *codec, const gw_c
     return request->workspace.size < workspace_needed ? GW_ERR_WORKSPACE : GW_OK;
 }
 
-static gw_status submit(const call *c, const gw_cuda_plan *plan, const gw_cuda_gcomp_request *request)
+static gw_status submit(const call *c, const gw_cuda_launches *launches, const gw_cuda_gcomp_request *request)
 {
-    return gw_cuda_submit(c->state, plan, request->workspace.data, request->stream);
+    return gw_cuda_submit(c->state, launches, request->workspace.data, request->stream);
 }
 
 static int has_result(const gw_cuda_gcomp_request *request)
@@ -106,30 +106,30 @@ static int has_result(const gw_cuda_gcomp_request *request)
     return request != NULL && request->result != NULL && gw_cuda_is_aligned(request->result, 8);
 }
 
-/* Options and codebooks. A codebook in device memory takes the place that gw_gcomp_install() would give it:
- * that of an equal id and generation, else a free one, else the older one. */
+/* Options and codebooks. A codebook in device memory takes the place that gw_gcomp_codebook_install() would
+ * give it: that of an equal id and generation, else a free one, else the older one. */
 static void fill_codec(gw_cuda_codec *out, const gw_codec *codec, const gw_cuda_gcomp_device *device,
                        int is_encode)
 {
     gw_cuda_codec_fill(out, codec);
-    if (device == NULL || device->book == NULL) {
+    if (device == NULL || device->codebook == NULL) {
         return;
     }
     uint32_t slot = codec->installed_count < GW_INSTALLED_MAX ? codec->installed_count : 1 - codec->newest;
     for (uint32_t i = 0; i < codec->installed_count; i++) {
-        if (codec->installed[i].id == device->book_id &&
-            codec->installed[i].generation == device->book_generation) {
+        if (codec->installed[i].id == device->codebook_id &&
+            codec->installed[i].generation == device->codebook_generation) {
             slot = i;
         }
     }
-    gw_cuda_book *book = &out->book[slot];
-    GW_MEMSET(book, 0, sizeof *book);
-    book->bytes = device->book;
-    book->size_at = device->book_size;
-    book->size = GW_CUDA_BOOK_SIZE_MAX;
-    book->id = device->book_id;
-    book->generation = device->book_generation;
-    out->book_count = slot + 1 > out->book_count ? slot + 1 : out->book_count;
+    gw_cuda_codebook *codebook = &out->codebook[slot];
+    GW_MEMSET(codebook, 0, sizeof *codebook);
+    codebook->bytes = device->codebook;
+    codebook->size_at = device->codebook_size;
+    codebook->size = GW_CUDA_CODEBOOK_SIZE_MAX;
+    codebook->id = device->codebook_id;
+    codebook->generation = device->codebook_generation;
+    out->codebook_count = slot + 1 > out->codebook_count ? slot + 1 : out->codebook_count;
     if (is_encode) {
         out->encode_with = (int32_t)slot;
     }
@@ -154,18 +154,19 @@ static gw_cuda_gcomp_key key_of(const gw_gcomp_source *source)
 /* Derived frames carry the wire scale, so it must be one that gw_gcomp_encode() accepts. */
 static int has_wire_scale(const gw_codec *codec, const gw_gcomp_map *map)
 {
-    return codec->options.levels != GW_GCOMP_DERIVED || map == NULL || gw_is_wire_scale(map->wire_scale);
+    return codec->options.quantum_mode != GW_GCOMP_DERIVED || map == NULL ||
+           gw_is_wire_scale(map->wire_scale);
 }
 
 /* Without a map: a constant drop has no relative exponents. (A codebook in device memory is looked at
  * there.) */
 static int is_without_map(const gw_codec *codec, const gw_cuda_gcomp_device *device)
 {
-    if (codec->options.levels == GW_GCOMP_CARRIED) {
+    if (codec->options.quantum_mode == GW_GCOMP_CARRIED) {
         return 1;
     }
-    const int has_own_book = codec->encode_with >= 0 && (device == NULL || device->book == NULL);
-    return !has_own_book || !codec->installed[codec->encode_with].book.is_relative;
+    const int has_own_codebook = codec->encode_with >= 0 && (device == NULL || device->codebook == NULL);
+    return !has_own_codebook || !codec->installed[codec->encode_with].codebook.is_relative;
 }
 
 /* What the host can check of a source, as gw_gcomp_encode() does. */
@@ -173,7 +174,7 @@ static gw_status check_source(const gw_codec *codec, const gw_gcomp_source *sour
                               const gw_cuda_gcomp_device *device)
 {
     const gw_gcomp_map *map = gw_source_map(source);
-    const int is_derived = codec->options.levels == GW_GCOMP_DERIVED;
+    const int is_derived = codec->options.quantum_mode == GW_GCOMP_DERIVED;
 
     if (source->len > codec->options.len_max || source->len > GW_FRAME_LEN_MAX) {
         return GW_ERR_LIMIT;
@@ -193,18 +194,18 @@ static gw_status check_source(const gw_codec *codec, const gw_gcomp_source *sour
         return is_without_map(codec, device) ? GW_OK : GW_ERR_ARG;
     }
     const int has_base = map_base_of(device) != NULL || (map->base >= 1 && map->base <= 1023);
-    const int has_levels = source->len == 0 || map->levels != NULL;
+    const int has_map_bytes = source->len == 0 || map->bytes != NULL;
     const int has_digests = source->len == 0 || !is_derived ||
                             (map->digest != NULL && gw_cuda_is_aligned(map->digest, 4) &&
                              map->chunk_log2 == codec->options.chunk_log2);
-    const int is_valid = has_base && map->len == source->len && has_levels && has_digests;
+    const int is_valid = has_base && map->len == source->len && has_map_bytes && has_digests;
     return is_valid && has_wire_scale(codec, map) ? GW_OK : GW_ERR_ARG;
 }
 
 static void fill_item_map(gw_cuda_gcomp_item *item, const gw_gcomp_map *map)
 {
     if (map != NULL) {
-        item->levels = map->levels;
+        item->map_bytes = map->bytes;
         item->digest = map->digest;
         item->map_len = map->len;
     }
@@ -214,7 +215,7 @@ static void fill_item_map(gw_cuda_gcomp_item *item, const gw_gcomp_map *map)
 static void fill_item_source(gw_cuda_gcomp_item *item, const gw_gcomp_source *source)
 {
     if (source->quantum.kind == GW_GCOMP_QUANTUM_BLOCKS) {
-        item->levels = source->quantum.blocks;
+        item->map_bytes = source->quantum.blocks;
     }
     fill_item_map(item, gw_source_map(source));
 }
@@ -264,7 +265,7 @@ static int fits_shared(const call *c)
 
 static gw_status check_dst(const gw_gcomp *codec, const gw_gcomp_source *source, const gw_cuda_buffer *dst)
 {
-    const size_t bound = gw_gcomp_bound(codec, source->len);
+    const size_t bound = gw_gcomp_frame_bound(codec, source->len);
 
     if (dst->data == NULL || !gw_cuda_is_aligned(dst->data, GW_FRAME_ALIGNMENT)) {
         return GW_ERR_ARG;
@@ -288,7 +289,7 @@ static gw_status check_encode(const call *c, const gw_gcomp *codec, const gw_gco
     if (status != GW_OK) {
         return status;
     }
-    const size_t bound = gw_gcomp_bound(codec, source->len);
+    const size_t bound = gw_gcomp_frame_bound(codec, source->len);
     if (gw_is_overlapping(dst->data, bound, source->values,
                           (size_t)source->len * gw_dtype_size(c->codec->options.dtype)) ||
         (frame != NULL && gw_is_overlapping(dst->data, bound, frame->data, (size_t)frame->capacity))) {
@@ -322,7 +323,7 @@ gw_status gw_cuda_gcomp_encode(gw_cuda *cuda, const gw_gcomp *codec, const gw_gc
 {
     call c;
     gw_gcomp_encode_params params;
-    gw_cuda_plan plan;
+    gw_cuda_launches launches;
 
     if (source == NULL || dst == NULL || !has_result(request)) {
         return GW_ERR_ARG;
@@ -336,13 +337,13 @@ gw_status gw_cuda_gcomp_encode(gw_cuda *cuda, const gw_gcomp *codec, const gw_gc
         return status;
     }
     fill_encode(&params, c.codec, source, dst, request);
-    gw_cuda_plan_encode(&plan, &params, source->len, &c.shape, request->workspace.data);
+    gw_cuda_launches_encode(&launches, &params, source->len, &c.shape, request->workspace.data);
     gw_gcomp_segment_params segments;
     if (source->segment_count != 0) {
         void *const area = fill_segments(&segments, source, request, size);
-        gw_cuda_plan_segments(&plan, &segments, &params, &params.item, &c.shape, area);
+        gw_cuda_launches_segments(&launches, &segments, &params, &params.item, &c.shape, area);
     }
-    return submit(&c, &plan, request);
+    return submit(&c, &launches, request);
 }
 
 /* What batches check beside begin(). */
@@ -387,7 +388,7 @@ gw_status gw_cuda_gcomp_encode_batch(gw_cuda *cuda, const gw_gcomp *codec, const
 {
     call c;
     gw_gcomp_encode_params params;
-    gw_cuda_plan plan;
+    gw_cuda_launches launches;
 
     if (!is_batch(batch, request)) {
         return GW_ERR_ARG;
@@ -400,8 +401,8 @@ gw_status gw_cuda_gcomp_encode_batch(gw_cuda *cuda, const gw_gcomp *codec, const
     fill_encode_batch(&params, &c, batch->map, batch->key, request->device);
     params.item_count = batch->item_count;
     params.items = batch->items;
-    gw_cuda_plan_encode(&plan, &params, batch->value_total, &c.shape, request->workspace.data);
-    return submit(&c, &plan, request);
+    gw_cuda_launches_encode(&launches, &params, batch->value_total, &c.shape, request->workspace.data);
+    return submit(&c, &launches, request);
 }
 
 /* ---- decode -------------------------------------------------------------------------------------------- */
@@ -461,7 +462,7 @@ static gw_status decode(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_gcom
 {
     call c;
     gw_gcomp_decode_params params;
-    gw_cuda_plan plan;
+    gw_cuda_launches launches;
 
     if (target == NULL || !is_scale(target->scale) || !has_result(request) || !is_frame(frame)) {
         return GW_ERR_ARG;
@@ -476,8 +477,8 @@ static gw_status decode(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_gcom
     }
     fill_decode(&params, c.codec, frame, request->device, mode);
     fill_target(&params.item, target, request);
-    gw_cuda_plan_decode(&plan, &params, target->capacity, &c.shape, request->workspace.data);
-    return submit(&c, &plan, request);
+    gw_cuda_launches_decode(&launches, &params, target->capacity, &c.shape, request->workspace.data);
+    return submit(&c, &launches, request);
 }
 
 gw_status gw_cuda_gcomp_decode(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_gcomp_frame *frame,
@@ -492,8 +493,8 @@ gw_status gw_cuda_gcomp_decode_add(gw_cuda *cuda, const gw_gcomp *codec, const g
     return decode(cuda, codec, frame, target, request, GW_CUDA_DECODE_ADD);
 }
 
-gw_status gw_cuda_gcomp_validate(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_gcomp_frame *frame,
-                                 uint64_t value_hint, const gw_cuda_gcomp_request *request)
+gw_status gw_cuda_gcomp_frame_check(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_gcomp_frame *frame,
+                                    uint64_t value_hint, const gw_cuda_gcomp_request *request)
 {
     const gw_cuda_gcomp_target none = {NULL, value_hint, 0};
 
@@ -544,12 +545,12 @@ gw_status gw_cuda_gcomp_decode_add_frames(gw_cuda *cuda, const gw_gcomp *codec,
     }
     for (size_t i = 0; i < frame_count && status == GW_OK; i++) {
         gw_gcomp_decode_params params;
-        gw_cuda_plan plan;
+        gw_cuda_launches launches;
         fill_decode(&params, c.codec, &frames[i], request->device, GW_CUDA_DECODE_SUM);
         fill_target(&params.item, target, request);
         params.sum.index = (uint32_t)i;
-        gw_cuda_plan_sum(&plan, &params, (uint32_t)frame_count, &c.shape, request->workspace.data);
-        status = submit(&c, &plan, request);
+        gw_cuda_launches_sum(&launches, &params, (uint32_t)frame_count, &c.shape, request->workspace.data);
+        status = submit(&c, &launches, request);
     }
     return status;
 }
@@ -559,7 +560,7 @@ static gw_status decode_batch(gw_cuda *cuda, const gw_gcomp *codec, const gw_cud
 {
     call c;
     gw_gcomp_decode_params params;
-    gw_cuda_plan plan;
+    gw_cuda_launches launches;
 
     if (!is_batch(batch, request)) {
         return GW_ERR_ARG;
@@ -576,8 +577,8 @@ static gw_status decode_batch(gw_cuda *cuda, const gw_gcomp *codec, const gw_cud
     params.mode = mode;
     params.item_count = batch->item_count;
     params.items = batch->items;
-    gw_cuda_plan_decode(&plan, &params, batch->value_total, &c.shape, request->workspace.data);
-    return submit(&c, &plan, request);
+    gw_cuda_launches_decode(&launches, &params, batch->value_total, &c.shape, request->workspace.data);
+    return submit(&c, &launches, request);
 }
 
 gw_status gw_cuda_gcomp_decode_batch(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_gcomp_batch *batch,
@@ -588,8 +589,9 @@ gw_status gw_cuda_gcomp_decode_batch(gw_cuda *cuda, const gw_gcomp *codec, const
     return decode_batch(cuda, codec, batch, request, is_add ? GW_CUDA_DECODE_ADD : GW_CUDA_DECODE_VALUES);
 }
 
-gw_status gw_cuda_gcomp_validate_batch(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_gcomp_batch *batch,
-                                       const gw_cuda_gcomp_request *request)
+gw_status gw_cuda_gcomp_frame_check_batch(gw_cuda *cuda, const gw_gcomp *codec,
+                                          const gw_cuda_gcomp_batch *batch,
+                                          const gw_cuda_gcomp_request *request)
 {
     return decode_batch(cuda, codec, batch, request, GW_CUDA_DECODE_VALIDATE);
 }
@@ -603,7 +605,7 @@ gw_status gw_cuda_gcomp_decode_add_encode(gw_cuda *cuda, const gw_gcomp *codec,
     call c;
     gw_gcomp_decode_params in;
     gw_gcomp_encode_params out;
-    gw_cuda_plan plan;
+    gw_cuda_launches launches;
 
     if (source == NULL || dst == NULL || !has_result(request) || !is_frame(frame)) {
         return GW_ERR_ARG;
@@ -619,13 +621,13 @@ gw_status gw_cuda_gcomp_decode_add_encode(gw_cuda *cuda, const gw_gcomp *codec,
     fill_decode(&in, c.codec, frame, request->device, GW_CUDA_DECODE_SUM);
     in.item.addend = source->values;
     fill_encode(&out, c.codec, source, dst, request);
-    gw_cuda_plan_hop(&plan, &in, &out, &c.shape, request->workspace.data);
+    gw_cuda_launches_hop(&launches, &in, &out, &c.shape, request->workspace.data);
     gw_gcomp_segment_params segments;
     if (source->segment_count != 0) {
         void *const area = fill_segments(&segments, source, request, size);
-        gw_cuda_plan_segments(&plan, &segments, &out, &in.item, &c.shape, area);
+        gw_cuda_launches_segments(&launches, &segments, &out, &in.item, &c.shape, area);
     }
-    return submit(&c, &plan, request);
+    return submit(&c, &launches, request);
 }
 
 gw_status gw_cuda_gcomp_decode_add_encode_batch(gw_cuda *cuda, const gw_gcomp *codec,
@@ -636,7 +638,7 @@ gw_status gw_cuda_gcomp_decode_add_encode_batch(gw_cuda *cuda, const gw_gcomp *c
     gw_gcomp_hop_params params;
     gw_gcomp_decode_params in;
     gw_gcomp_encode_params out;
-    gw_cuda_plan plan;
+    gw_cuda_launches launches;
 
     if (batch == NULL || request == NULL || batch->hops == NULL || !gw_cuda_is_aligned(batch->hops, 8) ||
         !is_batch_map(batch->src_map, request->device) || !is_batch_map(batch->map, request->device)) {
@@ -655,8 +657,9 @@ gw_status gw_cuda_gcomp_decode_add_encode_batch(gw_cuda *cuda, const gw_gcomp *c
     fill_encode_batch(&out, &c, batch->map, batch->key, device);
     params.hops = batch->hops;
     out.item_count = batch->hop_count;
-    gw_cuda_plan_hop_batch(&plan, &params, &in, &out, batch->value_total, &c.shape, request->workspace.data);
-    return submit(&c, &plan, request);
+    gw_cuda_launches_hop_batch(&launches, &params, &in, &out, batch->value_total, &c.shape,
+                               request->workspace.data);
+    return submit(&c, &launches, request);
 }
 
 /* ---- codebooks ----------------------------------------------------------------------------------------- */
@@ -676,7 +679,7 @@ gw_status gw_cuda_gcomp_histogram_add(gw_cuda *cuda, const gw_gcomp *codec, cons
 {
     call c;
     gw_gcomp_histogram_params params;
-    gw_cuda_plan plan;
+    gw_cuda_launches launches;
 
     if (source == NULL || !has_result(request) || histogram == NULL || !gw_cuda_is_aligned(histogram, 8)) {
         return GW_ERR_ARG;
@@ -700,11 +703,12 @@ gw_status gw_cuda_gcomp_histogram_add(gw_cuda *cuda, const gw_gcomp *codec, cons
     gw_gcomp_segment_params segments;
     if (source->segment_count != 0) {
         void *const area = fill_segments(&segments, source, request, GW_CUDA_HISTOGRAM_WORKSPACE_SIZE);
-        gw_cuda_plan_histogram_segments(&plan, &segments, &params, &c.shape, request->workspace.data, area);
+        gw_cuda_launches_histogram_segments(&launches, &segments, &params, &c.shape, request->workspace.data,
+                                            area);
     } else {
-        gw_cuda_plan_histogram(&plan, &params, source->len, &c.shape, request->workspace.data);
+        gw_cuda_launches_histogram(&launches, &params, source->len, &c.shape, request->workspace.data);
     }
-    return submit(&c, &plan, request);
+    return submit(&c, &launches, request);
 }
 
 gw_status gw_cuda_gcomp_histogram_add_batch(gw_cuda *cuda, const gw_gcomp *codec,
@@ -713,7 +717,7 @@ gw_status gw_cuda_gcomp_histogram_add_batch(gw_cuda *cuda, const gw_gcomp *codec
 {
     call c;
     gw_gcomp_histogram_params params;
-    gw_cuda_plan plan;
+    gw_cuda_launches launches;
 
     if (!is_batch(batch, request)) {
         return GW_ERR_ARG;
@@ -734,19 +738,21 @@ gw_status gw_cuda_gcomp_histogram_add_batch(gw_cuda *cuda, const gw_gcomp *codec
     }
     params.item_count = batch->item_count;
     params.items = batch->items;
-    gw_cuda_plan_histogram(&plan, &params, batch->value_total, &c.shape, request->workspace.data);
-    return submit(&c, &plan, request);
+    gw_cuda_launches_histogram(&launches, &params, batch->value_total, &c.shape, request->workspace.data);
+    return submit(&c, &launches, request);
 }
 
-gw_status gw_cuda_gcomp_book_build(gw_cuda *cuda, const gw_gcomp *codec,
-                                   const gw_cuda_gcomp_histogram *histograms,
-                                   const gw_cuda_gcomp_books *books, const gw_cuda_gcomp_request *request)
+gw_status gw_cuda_gcomp_codebook_build(gw_cuda *cuda, const gw_gcomp *codec,
+                                       const gw_cuda_gcomp_histogram *histograms,
+                                       const gw_cuda_gcomp_codebooks *codebooks,
+                                       const gw_cuda_gcomp_request *request)
 {
-    gw_gcomp_book_build_params params;
-    gw_cuda_plan plan;
+    gw_gcomp_codebook_build_params params;
+    gw_cuda_launches launches;
 
-    if (cuda == NULL || codec == NULL || histograms == NULL || books == NULL || books->books == NULL ||
-        !gw_cuda_is_aligned(histograms, 8) || !gw_cuda_is_aligned(books->sizes, 4) || !has_result(request)) {
+    if (cuda == NULL || codec == NULL || histograms == NULL || codebooks == NULL ||
+        codebooks->codebooks == NULL || !gw_cuda_is_aligned(histograms, 8) ||
+        !gw_cuda_is_aligned(codebooks->sizes, 4) || !has_result(request)) {
         return GW_ERR_ARG;
     }
     gw_cuda_state *state = gw_cuda_state_of(cuda);
@@ -754,18 +760,18 @@ gw_status gw_cuda_gcomp_book_build(gw_cuda *cuda, const gw_gcomp *codec,
     if (state == NULL || inside == NULL) {
         return GW_ERR_STATE;
     }
-    if (books->count == 0 || books->count > GW_ITEMS_MAX) {
+    if (codebooks->count == 0 || codebooks->count > GW_ITEMS_MAX) {
         return GW_ERR_LIMIT;
     }
     GW_MEMSET(&params, 0, sizeof params);
     params.dtype = (uint32_t)inside->options.dtype;
-    params.levels = (uint32_t)inside->options.levels;
+    params.quantum_mode = (uint32_t)inside->options.quantum_mode;
     params.histogram = histograms;
-    params.book = books->books;
-    params.book_size = books->sizes;
+    params.codebook = codebooks->codebooks;
+    params.codebook_size = codebooks->sizes;
     params.result = request->result;
-    gw_cuda_plan_book_build(&plan, &params, books->count);
-    return gw_cuda_submit(state, &plan, NULL, request->stream);
+    gw_cuda_launches_codebook_build(&launches, &params, codebooks->count);
+    return gw_cuda_submit(state, &launches, NULL, request->stream);
 }
 
 /* ---- device entry points ------------------------------------------------------------------------------- */
@@ -783,7 +789,7 @@ gw_status gw_cuda_gcomp_device_codec(const gw_gcomp *codec, const gw_gcomp_map *
     if (inside == NULL) {
         return GW_ERR_STATE;
     }
-    if (inside->options.levels == GW_GCOMP_CARRIED) {
+    if (inside->options.quantum_mode == GW_GCOMP_CARRIED) {
         return GW_ERR_UNSUPPORTED;
     }
     if (map != NULL && map->chunk_log2 != inside->options.chunk_log2) {
@@ -792,7 +798,7 @@ gw_status gw_cuda_gcomp_device_codec(const gw_gcomp *codec, const gw_gcomp_map *
     if (inside->encode_with < 0) {
         return GW_ERR_TABLE;
     }
-    if (map == NULL && inside->installed[inside->encode_with].book.is_relative) {
+    if (map == NULL && inside->installed[inside->encode_with].codebook.is_relative) {
         return GW_ERR_ARG;
     }
     gw_cuda_device_codec_fill(out, inside, map, key == NULL ? &no_key : key);

@@ -132,8 +132,8 @@ static void *module_of(const gw_cuda_state *state, const char *image)
     return NULL;
 }
 
-/* Every kernel may use all the shared memory that the device gives a block: plans contain how much they use.
- * Drivers with lazy loading load a kernel on first use: that is here, not in a launch that may be
+/* Every kernel may use all the shared memory that the device gives a block: launches contain how much they
+ * use. Drivers with lazy loading load a kernel on first use: that is here, not in a launch that may be
  * captured. */
 static gw_status find_functions(gw_cuda_state *state)
 {
@@ -248,15 +248,17 @@ gw_status gw_cuda_clear(gw_cuda_state *state, void *dst, size_t size, void *stre
     return note(state, state->driver.clear((gw_cu_address)(uintptr_t)dst, 0, size / 4, stream));
 }
 
-gw_status gw_cuda_submit(gw_cuda_state *state, const gw_cuda_plan *plan, void *workspace, void *stream)
+gw_status gw_cuda_submit(gw_cuda_state *state, const gw_cuda_launches *launches, void *workspace,
+                         void *stream)
 {
     gw_status status = GW_OK;
 
-    if (plan->zero_size != 0) {
-        status = gw_cuda_clear(state, (uint8_t *)workspace + plan->zero_offset, plan->zero_size, stream);
+    if (launches->zero_size != 0) {
+        status =
+            gw_cuda_clear(state, (uint8_t *)workspace + launches->zero_offset, launches->zero_size, stream);
     }
-    for (uint32_t i = 0; status == GW_OK && i < plan->launch_count; i++) {
-        const gw_cuda_launch *l = &plan->launch[i];
+    for (uint32_t i = 0; status == GW_OK && i < launches->launch_count; i++) {
+        const gw_cuda_launch *l = &launches->launch[i];
         void *params[1] = {(void *)(uintptr_t)l->params};
         if (l->grid != 0) {
             status = note(state, state->driver.launch(state->function[l->kernel], l->grid, 1, 1, l->block, 1,

@@ -55,13 +55,13 @@ static gw_status run(gw_cuda_state *state, gw_cuda_kernel kernel, uint64_t block
                      const void *params, size_t params_size, void *stream)
 {
     const uint64_t resident = (uint64_t)state->info.multiprocessor_count * 8;
-    gw_cuda_plan plan = {0};
+    gw_cuda_launches launches = {0};
 
-    plan.launch_count = 1;
-    plan.launch[0] = (gw_cuda_launch){
+    launches.launch_count = 1;
+    launches.launch[0] = (gw_cuda_launch){
         kernel,     (uint32_t)gw_min_u64(blocks, resident), GW_CUDA_MAP_THREADS, shared_size, params,
         params_size};
-    return gw_cuda_submit(state, &plan, NULL, stream);
+    return gw_cuda_submit(state, &launches, NULL, stream);
 }
 
 /* Blocks whose threads take four values each. */
@@ -89,37 +89,37 @@ gw_status gw_cuda_gcomp_map_scan(gw_cuda *cuda, const gw_cuda_gcomp_map_input *i
 }
 
 gw_status gw_cuda_gcomp_map_build(gw_cuda *cuda, const gw_cuda_gcomp_map_input *input, const uint32_t *top,
-                                  uint8_t *levels, uint32_t *base, void *stream)
+                                  uint8_t *map_bytes, uint32_t *base, void *stream)
 {
     gw_cuda_state *device;
     gw_cuda_map_params params;
     gw_status status = begin(&device, &params, cuda, input, top);
 
-    if (status == GW_OK && ((input->len != 0 && levels == NULL) || !gw_cuda_is_aligned(base, 4))) {
+    if (status == GW_OK && ((input->len != 0 && map_bytes == NULL) || !gw_cuda_is_aligned(base, 4))) {
         status = GW_ERR_ARG;
     }
     if (status != GW_OK) {
         return status;
     }
     params.top = (uint32_t *)(uintptr_t)top; /* only read */
-    params.levels = levels;
+    params.map_bytes = map_bytes;
     params.base = base;
     return run(device, GW_CUDA_KERNEL_gw_device_map_build, input->len / GW_CUDA_MAP_BUILD_LEN + 1, 0, &params,
                sizeof params, stream);
 }
 
-gw_status gw_cuda_gcomp_map_digest(gw_cuda *cuda, const uint8_t *levels, uint64_t len, uint32_t chunk_log2,
+gw_status gw_cuda_gcomp_map_digest(gw_cuda *cuda, const uint8_t *map_bytes, uint64_t len, uint32_t chunk_log2,
                                    uint32_t *digest, void *stream)
 {
     if (cuda == NULL || chunk_log2 < GW_CHUNK_LOG2_MIN || chunk_log2 > GW_CHUNK_LOG2_MAX ||
-        (len != 0 && (levels == NULL || digest == NULL || !gw_cuda_is_aligned(digest, 4)))) {
+        (len != 0 && (map_bytes == NULL || digest == NULL || !gw_cuda_is_aligned(digest, 4)))) {
         return GW_ERR_ARG;
     }
     gw_cuda_state *device = gw_cuda_state_of(cuda);
     if (device == NULL || len == 0) {
         return device == NULL ? GW_ERR_STATE : GW_OK;
     }
-    const gw_cuda_map_digest_params params = {levels, len, chunk_log2, digest};
+    const gw_cuda_map_digest_params params = {map_bytes, len, chunk_log2, digest};
     const uint64_t chunk_len = gw_min_u64(len, (uint64_t)1 << chunk_log2);
     return run(device, GW_CUDA_KERNEL_gw_device_map_digest, ((len - 1) >> chunk_log2) + 1,
                8 * (uint32_t)sizeof(uint32_t) + (uint32_t)chunk_len, &params, sizeof params, stream);

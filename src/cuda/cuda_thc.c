@@ -172,12 +172,12 @@ typedef struct kernel_launch {
 static gw_status run(gw_cuda_state *state, const kernel_launch *launch, const void *params,
                      size_t params_size, void *stream)
 {
-    gw_cuda_plan plan = {0};
+    gw_cuda_launches launches = {0};
 
-    plan.launch_count = 1;
-    plan.launch[0] = (gw_cuda_launch){launch->kernel,      launch->grid, launch->block,
-                                      launch->shared_size, params,       params_size};
-    return gw_cuda_submit(state, &plan, NULL, stream);
+    launches.launch_count = 1;
+    launches.launch[0] = (gw_cuda_launch){launch->kernel,      launch->grid, launch->block,
+                                          launch->shared_size, params,       params_size};
+    return gw_cuda_submit(state, &launches, NULL, stream);
 }
 
 /* A kernel over tiles or groups whose result starts cleared. */
@@ -570,15 +570,15 @@ gw_status gw_cuda_thc_sum_lanes(gw_cuda *cuda, const gw_thc_agg *handle, const g
         params.source[i] = inputs->data[i];
     }
     const uint32_t grid = sum_grid(state, (uint64_t)sum->len * (agg->lane_bits / 8) / GW_VECTOR_SIZE);
-    gw_cuda_plan plan = {0};
-    plan.launch_count = 2;
-    plan.launch[0] = (gw_cuda_launch){
+    gw_cuda_launches launches = {0};
+    launches.launch_count = 2;
+    launches.launch[0] = (gw_cuda_launch){
         GW_CUDA_KERNEL_gw_device_thc_check_lanes, grid, GW_SUM_THREADS, 0, &params, sizeof params};
-    plan.launch[1] = (gw_cuda_launch){
+    launches.launch[1] = (gw_cuda_launch){
         GW_CUDA_KERNEL_gw_device_thc_sum_lanes, grid, GW_SUM_THREADS, 0, &params, sizeof params};
     status = gw_cuda_clear(state, request->result, sizeof *request->result, request->stream);
     if (status == GW_OK) {
-        status = gw_cuda_submit(state, &plan, NULL, request->stream);
+        status = gw_cuda_submit(state, &launches, NULL, request->stream);
     }
     if (status != GW_OK) {
         drop_sets(agg, sum->set, inputs->sets, inputs->count);

@@ -11,38 +11,39 @@ struct gw_check_state {
     uint32_t status, is_last;
     uint32_t sums[8];
     uint64_t chunk_end; /* where the first item that the workspace has no room for would begin */
-    uint8_t book[GW_CUDA_BOOK_SIZE_MAX + 4];
+    uint8_t codebook[GW_CUDA_CODEBOOK_SIZE_MAX + 4];
     gw_cuda_tree tree;
 };
 
 static_assert(sizeof(gw_check_state) <= GW_CUDA_CHECK_SHARED_SIZE, "the host reserves enough");
 
-/* Index of the installed codebook that the frame names by id and generation, or the number of books. */
-GW_DEVICE uint32_t gw_find_book(const gw_cuda_codec &codec, const gw_frame_front &f)
+/* Index of the installed codebook that the frame names by id and generation, or the number of codebooks. */
+GW_DEVICE uint32_t gw_find_codebook(const gw_cuda_codec &codec, const gw_frame_front &f)
 {
-    const uint32_t levels = gw_levels_of(f.flags);
+    const uint32_t quantum_mode = gw_quantum_mode_of(f.flags);
     uint32_t i = 0;
-    for (; i < codec.book_count; i++) {
-        if (codec.book[i].id == f.book_id && codec.book[i].generation == f.book_generation &&
-            codec.levels == levels) {
+    for (; i < codec.codebook_count; i++) {
+        if (codec.codebook[i].id == f.codebook_id && codec.codebook[i].generation == f.codebook_generation &&
+            codec.quantum_mode == quantum_mode) {
             break;
         }
     }
     return i;
 }
 
-/* Checks a codebook in device memory; gw_gcomp_install() has checked those of a handle, but not that frames
- * without a quantum have no relative exponents. By the block. */
-GW_DEVICE bool gw_is_book_good(gw_check_state &s, const gw_cuda_book &book, const gw_cuda_book_kind &kind)
+/* Checks a codebook in device memory; gw_gcomp_codebook_install() has checked those of a handle, but not that
+ * frames without a quantum have no relative exponents. By the block. */
+GW_DEVICE bool gw_is_codebook_good(gw_check_state &s, const gw_cuda_codebook &codebook,
+                                   const gw_cuda_codebook_kind &kind)
 {
-    if (book.bytes == nullptr) {
-        return !kind.derived || kind.may_be_relative || book.inline_bytes[0] == 0;
+    if (codebook.bytes == nullptr) {
+        return !kind.derived || kind.may_be_relative || codebook.inline_bytes[0] == 0;
     }
-    const uint32_t size = book.size_at != nullptr ? *book.size_at : book.size;
-    if (threadIdx.x < GW_CUDA_BOOK_SIZE_MAX && threadIdx.x < size) {
-        s.book[threadIdx.x] = book.bytes[threadIdx.x];
+    const uint32_t size = codebook.size_at != nullptr ? *codebook.size_at : codebook.size;
+    if (threadIdx.x < GW_CUDA_CODEBOOK_SIZE_MAX && threadIdx.x < size) {
+        s.codebook[threadIdx.x] = codebook.bytes[threadIdx.x];
     }
-    const uint32_t used = gw_cuda_book_read(s.tree, s.book, size, kind, s.sums);
+    const uint32_t used = gw_cuda_codebook_read(s.tree, s.codebook, size, kind, s.sums);
     return used != 0 && used == size && gw_has_all_codes(s.tree);
 }
 
@@ -72,20 +73,21 @@ GW_DEVICE uint32_t gw_front_decide(const gw_gcomp_decode_params &p, const gw_cud
         return GW_ERR_OPTION;
     }
     if ((f.flags & GW_FLAG_INSTALLED) != 0) {
-        const uint32_t book = gw_find_book(p.codec, f);
-        const uint32_t derived = gw_levels_of(f.flags) != GW_GCOMP_EXPLICIT;
-        const gw_cuda_book_kind kind = {f.dtype == GW_FP16, derived,
-                                        derived && (f.flags & GW_FLAG_CONSTANT) == 0};
-        if (book == p.codec.book_count || gw_book_crc(p.codec.book[book], sums) != f.book_crc ||
-            !gw_is_book_good(s, p.codec.book[book], kind)) {
+        const uint32_t codebook = gw_find_codebook(p.codec, f);
+        const uint32_t derived = gw_quantum_mode_of(f.flags) != GW_GCOMP_EXPLICIT;
+        const gw_cuda_codebook_kind kind = {f.dtype == GW_FP16, derived,
+                                            derived && (f.flags & GW_FLAG_CONSTANT) == 0};
+        if (codebook == p.codec.codebook_count ||
+            gw_codebook_crc(p.codec.codebook[codebook], sums) != f.codebook_crc ||
+            !gw_is_codebook_good(s, p.codec.codebook[codebook], kind)) {
             return GW_ERR_TABLE;
         }
     }
     if (gw_front_has_map(f)) {
         const uint32_t base = p.map.is_present ? gw_map_base(p.map) : 0;
         if (!p.map.is_present || base > 1023 || item.map_len != f.len ||
-            (f.len != 0 && (item.levels == nullptr || item.digest == nullptr)) ||
-            p.map.chunk_log2 != f.chunk_log2 || gw_cuda_drop_base(p.codec, base) != f.drop_base ||
+            (f.len != 0 && (item.map_bytes == nullptr || item.digest == nullptr)) ||
+            p.map.chunk_log2 != f.chunk_log2 || gw_cuda_drop_offset(p.codec, base) != f.drop_offset ||
             p.map.wire_scale != f.wire_scale ||
             gw_front_map_hash(f, item.digest, f.wire_scale, sums) != f.map_hash) {
             return GW_ERR_MAP;
@@ -224,17 +226,17 @@ GW_KERNEL(gw_device_gcomp_check, gw_gcomp_decode_params, 256, 2)
         frame.status = status;
         if (status == GW_OK) {
             frame.dtype = f.dtype;
-            frame.levels = gw_levels_of(f.flags);
+            frame.quantum_mode = gw_quantum_mode_of(f.flags);
             frame.block_log2 = f.block_log2;
             frame.chunk_log2 = f.chunk_log2;
             frame.step = f.step;
             frame.cap = f.cap;
-            frame.drop_base = f.drop_base;
+            frame.drop_offset = f.drop_offset;
             frame.strict = (f.flags & GW_FLAG_STRICT) != 0;
             frame.checksum = (f.flags & GW_FLAG_CHECKSUM) != 0;
             frame.installed = (f.flags & GW_FLAG_INSTALLED) != 0;
             frame.constant = (f.flags & GW_FLAG_CONSTANT) != 0;
-            frame.book = gw_find_book(p.codec, f);
+            frame.codebook = gw_find_codebook(p.codec, f);
             frame.len = f.len;
             frame.chunk_count = f.chunk_count;
             frame.frame_size = f.frame_size;

@@ -1,11 +1,11 @@
 /*
- * Decode of frames whose front gw_gcomp_check has accepted: blocks take chunks of all items in turn.
+ * Decode of frames whose front gw_gcomp_frame_parse has accepted: blocks take chunks of all items in turn.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "cuda/gcomp_decode.cuh"
 
-/* A place in the workspace for the level arrays of one block; taken and given back by thread 0. */
+/* A place in the workspace for the rank buffers of one block; taken and given back by thread 0. */
 GW_DEVICE uint32_t gw_slot_take(const gw_gcomp_decode_params &p)
 {
     uint32_t slot = blockIdx.x % p.large_slots;
@@ -42,11 +42,11 @@ GW_DEVICE void gw_decode_unit(gw_decode_state &s, const gw_gcomp_decode_params &
         }
         __syncthreads();
     }
-    const bool has_map = frame.levels == GW_GCOMP_DERIVED && !frame.constant;
+    const bool has_map = frame.quantum_mode == GW_GCOMP_DERIVED && !frame.constant;
     const gw_decode_call call = {p.codec,
                                  frame,
                                  (const uint8_t *)item.src,
-                                 has_map ? item.levels : nullptr,
+                                 has_map ? item.map_bytes : nullptr,
                                  p.shared_size,
                                  needs_slot ? p.large + (uint64_t)s.slot * GW_CUDA_LARGE_SIZE : nullptr,
                                  (uint64_t)(item_index + 1) << 40};

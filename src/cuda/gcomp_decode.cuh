@@ -31,18 +31,19 @@
 #include "cuda/gcomp_join.cuh"
 #include "cuda/gcomp_parts.cuh"
 
-/* Bytes of one of the two level arrays; 16 KiB of shared memory through which values are exchanged, which may
- * be the level array that the root would go to; a place in shared memory for a zero mask. */
+/* Bytes of one of the two rank buffers; 16 KiB of shared memory through which values are exchanged, which may
+ * be the rank buffer that the root would go to; a place in shared memory for a zero mask. */
 struct gw_decode_arrays {
-    uint32_t level_size, stage, mask;
+    uint32_t rank_buffer_size, stage, mask;
 };
 
 /*
- * The levels of a tree of which the nodes are in s.node, deepest first: ranks to the level arrays, until only
+ * The levels of a tree of which the nodes are in s.node, deepest first: ranks to the rank buffers, until only
  * `end` and the tasks after it are left. Ends with a barrier.
  */
-template <typename WORDS, typename LEVEL>
-GW_DEVICE void gw_decode_levels(gw_decode_state &s, const WORDS &words, const LEVEL &level, uint32_t last)
+template <typename WORDS, typename BUFFER>
+GW_DEVICE void gw_decode_map_bytes(gw_decode_state &s, const WORDS &words, const BUFFER &rank_buffer,
+                                   uint32_t last)
 {
     const uint32_t lane = gw_lane(), warp = threadIdx.x >> 5;
     uint32_t start = 0, next_level = gw_place_of(s.task_start) + 4;
@@ -57,10 +58,10 @@ GW_DEVICE void gw_decode_levels(gw_decode_state &s, const WORDS &words, const LE
             const uint32_t word = (what >> 8) * 32 + lane;
             const bool active = word < node.words;
             uint32_t x[8];
-            gw_node_ranks(x, s, words, level, node, word, active);
+            gw_node_ranks(x, s, words, rank_buffer, node, word, active);
             if (active) {
-                level.store128(node.out + 32 * word, make_uint4(x[0], x[1], x[2], x[3]));
-                level.store128(node.out + 32 * word + 16, make_uint4(x[4], x[5], x[6], x[7]));
+                rank_buffer.store128(node.out + 32 * word, make_uint4(x[0], x[1], x[2], x[3]));
+                rank_buffer.store128(node.out + 32 * word + 16, make_uint4(x[4], x[5], x[6], x[7]));
             }
         }
         start = end;
@@ -72,16 +73,16 @@ GW_DEVICE void gw_decode_levels(gw_decode_state &s, const WORDS &words, const LE
  * The zero mask of the chunk at words[0..size): its bytes to s.mask_place, as the bitmap of the root. Returns
  * true, to all threads, if a rule is broken. Ends with a barrier.
  */
-template <bool DERIVED, typename WORDS, typename LEVEL>
-GW_DEVICE bool gw_decode_mask(gw_decode_state &s, const WORDS &words, const LEVEL &level,
+template <bool DERIVED, typename WORDS, typename BUFFER>
+GW_DEVICE bool gw_decode_mask(gw_decode_state &s, const WORDS &words, const BUFFER &rank_buffer,
                               const gw_decode_arrays &arrays, uint32_t size, uint32_t chunk_len)
 {
     const gw_mask_tree &tree = s.tree.mask;
     const uint32_t mask_len = (chunk_len + 7) >> 3;
-    if (gw_find_mask<DERIVED>(s, words, size, mask_len, arrays.level_size)) {
+    if (gw_find_mask<DERIVED>(s, words, size, mask_len, arrays.rank_buffer_size)) {
         return true;
     }
-    gw_decode_levels(s, words, level, s.node[0].first_task);
+    gw_decode_map_bytes(s, words, rank_buffer, s.node[0].first_task);
     /* The root: 32 bytes a thread. */
     const gw_node_work root = gw_node_load(s, 0);
     GW_NO_UNROLL
@@ -89,7 +90,7 @@ GW_DEVICE bool gw_decode_mask(gw_decode_state &s, const WORDS &words, const LEVE
         const uint32_t word = first + threadIdx.x;
         const bool active = word < root.words;
         uint32_t x[8];
-        gw_node_ranks(x, s, words, level, root, word, active);
+        gw_node_ranks(x, s, words, rank_buffer, root, word, active);
         GW_UNROLL
         for (uint32_t i = 0; i < 8 && active; i++) {
             const uint32_t at = 32 * word + 4 * i;
@@ -109,8 +110,8 @@ GW_DEVICE bool gw_decode_mask(gw_decode_state &s, const WORDS &words, const LEVE
 }
 
 /*
- * Map bytes and drop_base of a carried chunk from its quanta at words[0..size) (docs/format.md section 5.4).
- * Returns the bytes of the quanta, or 0 if they are not possible, to all threads. Ends with a barrier.
+ * Map bytes and drop_offset of a carried chunk from its quanta at words[0..size) (docs/format.md section
+ * 5.4). Returns the bytes of the quanta, or 0 if they are not possible, to all threads. Ends with a barrier.
  */
 template <uint32_t DTYPE, typename WORDS>
 GW_DEVICE uint32_t gw_expand_quanta(gw_decode_state &s, const WORDS &words, uint32_t size,
@@ -136,10 +137,10 @@ GW_DEVICE uint32_t gw_expand_quanta(gw_decode_state &s, const WORDS &words, uint
     for (uint32_t j = 0; j < 2; j++) {
         const uint32_t below = largest - e[j];
         bad = bad || (e[j] != 0 && below > GW_QUANTA_WINDOW);
-        s.block_level[t + GW_THREADS * j] = (uint8_t)(e[j] == 0 ? 0 : 255 - 4 * below);
+        s.block_map_byte[t + GW_THREADS * j] = (uint8_t)(e[j] == 0 ? 0 : 255 - 4 * below);
     }
     if (t == 0) {
-        s.drop_base = gw_drop_base_of_quanta<DTYPE>(largest);
+        s.drop_offset = gw_drop_offset_of_quanta<DTYPE>(largest);
     }
     bad = bad || largest > type::SPECIAL - 1 + type::BIAS;
     return __syncthreads_or(bad) ? 0 : bytes;
@@ -150,12 +151,12 @@ GW_DEVICE uint32_t gw_expand_quanta(gw_decode_state &s, const WORDS &words, uint
  * to s.out after all checks if `is_checked_first`, else at once. Returns true, to all threads, if a rule is
  * broken.
  */
-template <uint32_t DTYPE, bool DERIVED, typename WORDS, typename LEVEL>
+template <uint32_t DTYPE, bool DERIVED, typename WORDS, typename BUFFER>
 GW_DEVICE bool gw_decode_coded(gw_decode_state &s, const gw_cuda_frame_state &frame, WORDS words,
-                               const LEVEL &level, const gw_decode_arrays &arrays, uint32_t size,
+                               const BUFFER &rank_buffer, const gw_decode_arrays &arrays, uint32_t size,
                                uint32_t chunk_len, bool is_checked_first)
 {
-    if (DERIVED && frame.levels == GW_GCOMP_CARRIED) {
+    if (DERIVED && frame.quantum_mode == GW_GCOMP_CARRIED) {
         const uint32_t quanta = gw_expand_quanta<DTYPE>(s, words, size, frame.block_log2, chunk_len);
         if (quanta == 0) {
             return true;
@@ -167,18 +168,18 @@ GW_DEVICE bool gw_decode_coded(gw_decode_state &s, const gw_cuda_frame_state &fr
         s.mask_words = 0;
         s.mask_place = arrays.mask;
     }
-    if (s.tree.is_masked && gw_decode_mask<DERIVED>(s, words, level, arrays, size, chunk_len)) {
+    if (s.tree.is_masked && gw_decode_mask<DERIVED>(s, words, rank_buffer, arrays, size, chunk_len)) {
         return true;
     }
-    if (gw_find_parts<DTYPE, DERIVED>(s, words, size, chunk_len, arrays.level_size)) {
+    if (gw_find_parts<DTYPE, DERIVED>(s, words, size, chunk_len, arrays.rank_buffer_size)) {
         return true;
     }
-    /* Level by level, up to the children of the root. */
-    gw_decode_levels(s, words, level, s.node[0].first_task);
+    /* Level by rank_buffer, up to the children of the root. */
+    gw_decode_map_bytes(s, words, rank_buffer, s.node[0].first_task);
     bool bad = false;
     GW_NO_UNROLL
     for (uint32_t pass = is_checked_first ? 0 : 1; pass < 2 && !bad; pass++) {
-        bad = gw_join_chunk<DTYPE, DERIVED>(s, frame, words, level, arrays.stage, chunk_len, pass != 0);
+        bad = gw_join_chunk<DTYPE, DERIVED>(s, frame, words, rank_buffer, arrays.stage, chunk_len, pass != 0);
     }
     return bad;
 }
@@ -192,7 +193,8 @@ GW_DEVICE bool gw_decode_coded(gw_decode_state &s, const gw_cuda_frame_state &fr
 enum { GW_DECODE_FIXED = offsetof(gw_decode_state, arrays), GW_DECODE_SLACK = 128 };
 
 static_assert(GW_DECODE_FIXED + GW_DECODE_SLACK <= GW_CUDA_DECODE_FIXED_MAX, "the host reserves enough");
-static_assert(GW_CUDA_LEVEL_SIZE(12) % 64 == 0 && GW_CUDA_LEVEL_SIZE_MIN % 64 == 0, "stages are aligned");
+static_assert(GW_CUDA_RANK_BUFFER_SIZE(12) % 64 == 0 && GW_CUDA_RANK_BUFFER_SIZE_MIN % 64 == 0,
+              "stages are aligned");
 
 /* Bytes of a zero mask: also the room for one. */
 GW_DEVICE uint32_t gw_mask_size(uint32_t chunk_log2)
@@ -200,10 +202,10 @@ GW_DEVICE uint32_t gw_mask_size(uint32_t chunk_log2)
     return (1u << chunk_log2) / 8;
 }
 
-GW_DEVICE uint32_t gw_level_size(uint32_t chunk_log2)
+GW_DEVICE uint32_t gw_rank_buffer_size(uint32_t chunk_log2)
 {
-    const uint32_t size = GW_CUDA_LEVEL_SIZE(chunk_log2);
-    return size < GW_CUDA_LEVEL_SIZE_MIN ? GW_CUDA_LEVEL_SIZE_MIN : size;
+    const uint32_t size = GW_CUDA_RANK_BUFFER_SIZE(chunk_log2);
+    return size < GW_CUDA_RANK_BUFFER_SIZE_MIN ? GW_CUDA_RANK_BUFFER_SIZE_MIN : size;
 }
 
 /* Once in the life of a block. */
@@ -212,18 +214,18 @@ GW_DEVICE void gw_decode_begin(gw_decode_state &s)
     const uint32_t t = gw_thread_now();
     s.selector[t] = gw_selector_of(t);
     if (t == 0) {
-        s.book_owner = 0;
+        s.codebook_owner = 0;
     }
     __syncthreads();
 }
 
-/* Copies up to 140 bytes of a codebook, at src, to s.book. Ends with a barrier. */
-GW_DEVICE void gw_book_fetch(gw_decode_state &s, const uint8_t *src, uint64_t size)
+/* Copies up to 140 bytes of a codebook, at src, to s.codebook. Ends with a barrier. */
+GW_DEVICE void gw_codebook_fetch(gw_decode_state &s, const uint8_t *src, uint64_t size)
 {
     __syncthreads();
     const uint32_t t = gw_thread_now();
-    if (t < GW_CUDA_BOOK_SIZE_MAX && t < size) {
-        s.book[t] = src[t];
+    if (t < GW_CUDA_CODEBOOK_SIZE_MAX && t < size) {
+        s.codebook[t] = src[t];
     }
     __syncthreads();
 }
@@ -233,23 +235,24 @@ GW_DEVICE void gw_book_fetch(gw_decode_state &s, const uint8_t *src, uint64_t si
  * there. Returns its size, 0 if rule 20 is broken.
  */
 template <uint32_t DTYPE>
-GW_DEVICE uint32_t gw_book_use(gw_decode_state &s, const gw_cuda_codec &codec,
-                               const gw_cuda_frame_state &frame, const uint8_t *src, uint64_t owner)
+GW_DEVICE uint32_t gw_codebook_use(gw_decode_state &s, const gw_cuda_codec &codec,
+                                   const gw_cuda_frame_state &frame, const uint8_t *src, uint64_t owner)
 {
-    if (s.book_owner == owner) {
-        return s.book_size;
+    if (s.codebook_owner == owner) {
+        return s.codebook_size;
     }
     uint32_t size;
-    const gw_cuda_book_kind kind = {gw_type<DTYPE>::IS_FP16, frame.levels != 0,
-                                    frame.levels != 0 && !frame.constant};
+    const gw_cuda_codebook_kind kind = {gw_type<DTYPE>::IS_FP16, frame.quantum_mode != 0,
+                                        frame.quantum_mode != 0 && !frame.constant};
     if (frame.installed) {
-        const gw_cuda_book &book = codec.book[frame.book];
-        const uint32_t book_size = book.size_at != nullptr ? *book.size_at : book.size;
-        gw_book_fetch(s, book.bytes != nullptr ? book.bytes : book.inline_bytes, book_size);
-        size = gw_cuda_book_read(s.tree, s.book, book_size, kind, s.sums);
+        const gw_cuda_codebook &codebook = codec.codebook[frame.codebook];
+        const uint32_t codebook_size = codebook.size_at != nullptr ? *codebook.size_at : codebook.size;
+        gw_codebook_fetch(s, codebook.bytes != nullptr ? codebook.bytes : codebook.inline_bytes,
+                          codebook_size);
+        size = gw_cuda_codebook_read(s.tree, s.codebook, codebook_size, kind, s.sums);
     } else {
-        gw_book_fetch(s, src + s.owner_offset, s.owner_size);
-        size = gw_cuda_book_read(s.tree, s.book, s.owner_size, kind, s.sums);
+        gw_codebook_fetch(s, src + s.owner_offset, s.owner_size);
+        size = gw_cuda_codebook_read(s.tree, s.codebook, s.owner_size, kind, s.sums);
     }
     if (size != 0) {
         gw_cuda_tree_build(s.tree, *(gw_tree_scratch *)(void *)s.arrays);
@@ -257,8 +260,8 @@ GW_DEVICE uint32_t gw_book_use(gw_decode_state &s, const gw_cuda_codec &codec,
     }
     __syncthreads();
     if (threadIdx.x == 0) {
-        s.book_owner = size == 0 ? 0 : owner;
-        s.book_size = size;
+        s.codebook_owner = size == 0 ? 0 : owner;
+        s.codebook_size = size;
     }
     __syncthreads();
     return size;
@@ -290,22 +293,22 @@ struct gw_decode_call {
     const gw_cuda_codec &codec;
     const gw_cuda_frame_state &frame;
     const uint8_t *src;
-    const uint8_t *levels; /* of the frame's first value */
-    uint32_t shared_size;  /* of the block */
-    uint8_t *large;        /* a slot for chunks that do not fit it, see gw_decode_copy_room() */
-    uint64_t owner_key;    /* added to a chunk's index: distinguishes codebooks of different frames; not 0 */
+    const uint8_t *map_bytes; /* of the frame's first value */
+    uint32_t shared_size;     /* of the block */
+    uint8_t *large;           /* a slot for chunks that do not fit it, see gw_decode_copy_room() */
+    uint64_t owner_key; /* added to a chunk's index: distinguishes codebooks of different frames; not 0 */
 };
 
-/* Bytes of shared memory that are left for a copy of the chunk; 0: its level arrays do not fit, and a slot
+/* Bytes of shared memory that are left for a copy of the chunk; 0: its rank buffers do not fit, and a slot
  * is needed. */
 GW_DEVICE uint32_t gw_decode_copy_room(uint32_t shared_size, uint32_t chunk_log2)
 {
     const uint32_t fixed =
-        GW_DECODE_FIXED + 2 * gw_level_size(chunk_log2) + gw_mask_size(chunk_log2) + GW_DECODE_SLACK;
+        GW_DECODE_FIXED + 2 * gw_rank_buffer_size(chunk_log2) + gw_mask_size(chunk_log2) + GW_DECODE_SLACK;
     return shared_size > fixed ? shared_size - fixed : 0;
 }
 
-/* The chunk does not fit the block's shared memory with its level arrays. */
+/* The chunk does not fit the block's shared memory with its rank buffers. */
 GW_DEVICE bool gw_decode_is_far(const gw_decode_call &c, uint64_t size)
 {
     return size > gw_decode_copy_room(c.shared_size, c.frame.chunk_log2);
@@ -317,8 +320,8 @@ template <uint32_t DTYPE, bool DERIVED>
 GW_DEVICE bool gw_decode_near(gw_decode_state &s, const gw_decode_call &c, const uint8_t *src, uint32_t size,
                               uint32_t skip, uint32_t chunk_len, bool is_checked_first)
 {
-    const uint32_t level_size = gw_level_size(c.frame.chunk_log2);
-    const uint32_t arrays = gw_place_of(s.arrays), mask = arrays + 2 * level_size;
+    const uint32_t rank_buffer_size = gw_rank_buffer_size(c.frame.chunk_log2);
+    const uint32_t arrays = gw_place_of(s.arrays), mask = arrays + 2 * rank_buffer_size;
     const uint32_t copy = mask + gw_mask_size(c.frame.chunk_log2);
     GW_NO_UNROLL
     for (uint32_t at = 16 * threadIdx.x; at < size; at += 16 * GW_THREADS) {
@@ -326,10 +329,11 @@ GW_DEVICE bool gw_decode_near(gw_decode_state &s, const gw_decode_call &c, const
     }
     gw_copy_wait();
     __syncthreads();
-    const gw_shared_space words = {copy + skip}, level = {arrays};
-    return gw_decode_coded<DTYPE, DERIVED>(s, c.frame, words, level,
-                                           {level_size, arrays + (s.tree.depth_max & 1) * level_size, mask},
-                                           size - skip, chunk_len, is_checked_first);
+    const gw_shared_space words = {copy + skip}, drop_steps = {arrays};
+    return gw_decode_coded<DTYPE, DERIVED>(
+        s, c.frame, words, drop_steps,
+        {rank_buffer_size, arrays + (s.tree.depth_max & 1) * rank_buffer_size, mask}, size - skip, chunk_len,
+        is_checked_first);
 }
 
 /* Any chunk: read in place. */
@@ -337,15 +341,15 @@ template <uint32_t DTYPE, bool DERIVED>
 GW_DEVICE bool gw_decode_far(gw_decode_state &s, const gw_decode_call &c, const uint8_t *src, uint32_t size,
                              uint32_t skip, uint32_t chunk_len, bool is_checked_first)
 {
-    const uint32_t level_size = gw_level_size(c.frame.chunk_log2);
+    const uint32_t rank_buffer_size = gw_rank_buffer_size(c.frame.chunk_log2);
     const bool has_room = gw_decode_copy_room(c.shared_size, c.frame.chunk_log2) != 0;
     const uint32_t arrays = gw_place_of(s.arrays);
     const gw_any_space words = {(uint8_t *)(uintptr_t)src + skip, size - skip};
-    const gw_any_space level = {has_room ? (uint8_t *)s.arrays : c.large, 2 * level_size};
+    const gw_any_space drop_steps = {has_room ? (uint8_t *)s.arrays : c.large, 2 * rank_buffer_size};
     return gw_decode_coded<DTYPE, DERIVED>(
-        s, c.frame, words, level,
-        {level_size, has_room ? arrays + (s.tree.depth_max & 1) * level_size : arrays,
-         arrays + (has_room ? 2 * level_size : (uint32_t)GW_CUDA_LEVEL_SIZE_MIN)},
+        s, c.frame, words, drop_steps,
+        {rank_buffer_size, has_room ? arrays + (s.tree.depth_max & 1) * rank_buffer_size : arrays,
+         arrays + (has_room ? 2 * rank_buffer_size : (uint32_t)GW_CUDA_RANK_BUFFER_SIZE_MIN)},
         size - skip, chunk_len, is_checked_first);
 }
 
@@ -354,7 +358,7 @@ enum {
     GW_TODO_END = 1, /* return s.status */
     GW_TODO_CHECKSUM = 2,
     GW_TODO_PLAIN = 4, /* it has no values in code */
-    GW_TODO_BOOK = 8,
+    GW_TODO_CODEBOOK = 8,
     GW_TODO_MISFIT = 16, /* its size is wrong, which counts if the checksum is right */
     GW_CHUNK_READY = 254 /* what gw_chunk_prepare() returns, in addition to statuses */
 };
@@ -376,12 +380,12 @@ GW_DEVICE uint32_t gw_chunk_look(gw_decode_state &s, const gw_decode_call &c, ui
     bool good = gw_entry_read(e, c.src, frame.directory_offset, frame.payload_offset, frame.frame_size,
                               frame.chunk_count, frame.installed != 0, index);
     const bool has_owner = good && e.kind == GW_CHUNK_CODED && !frame.installed;
-    const bool is_owner = has_owner && e.book == index;
+    const bool is_owner = has_owner && e.codebook == index;
     if (has_owner) {
         good = gw_entry_read(owner, c.src, frame.directory_offset, frame.payload_offset, frame.frame_size,
-                             frame.chunk_count, false, e.book);
+                             frame.chunk_count, false, e.codebook);
     }
-    s.levels = c.levels == nullptr ? nullptr : c.levels + (index << frame.chunk_log2);
+    s.map_bytes = c.map_bytes == nullptr ? nullptr : c.map_bytes + (index << frame.chunk_log2);
     s.index = index;
     s.chunk_len = chunk_len;
     s.status = GW_ERR_CORRUPT;
@@ -395,7 +399,7 @@ GW_DEVICE uint32_t gw_chunk_look(gw_decode_state &s, const gw_decode_call &c, ui
     s.is_owner = is_owner;
     s.owner_offset = owner.offset;
     s.owner_size = owner.size;
-    s.book_key = c.owner_key + (frame.installed ? 0 : e.book);
+    s.codebook_key = c.owner_key + (frame.installed ? 0 : e.codebook);
     s.skip = 0;
     const uint32_t checksum = frame.checksum ? GW_TODO_CHECKSUM : 0;
     if (e.kind != GW_CHUNK_CODED) {
@@ -403,15 +407,15 @@ GW_DEVICE uint32_t gw_chunk_look(gw_decode_state &s, const gw_decode_call &c, ui
         return checksum | GW_TODO_PLAIN | (fits ? 0 : GW_TODO_MISFIT);
     }
     s.is_far = gw_decode_is_far(c, e.size);
-    if (PATHS == GW_DECODE_NEAR && (frame.levels != 0 || s.is_far)) {
+    if (PATHS == GW_DECODE_NEAR && (frame.quantum_mode != 0 || s.is_far)) {
         s.status = GW_DECODE_DEFERRED;
         return GW_TODO_END;
     }
-    const bool has_book = s.book_owner == s.book_key;
-    if (has_book && is_owner) {
-        s.skip = s.book_size;
+    const bool has_codebook = s.codebook_owner == s.codebook_key;
+    if (has_codebook && is_owner) {
+        s.skip = s.codebook_size;
     }
-    return checksum | (has_book ? 0 : GW_TODO_BOOK) |
+    return checksum | (has_codebook ? 0 : GW_TODO_CODEBOOK) |
            (e.size >= raw_size || e.size < s.skip ? GW_TODO_MISFIT : 0);
 }
 
@@ -451,22 +455,23 @@ GW_DEVICE uint32_t gw_chunk_prepare(gw_decode_state &s, const gw_decode_call &c,
         }
         return GW_OK;
     }
-    const uint32_t book_size = gw_book_use<DTYPE>(s, c.codec, c.frame, c.src, s.book_key);
-    if (book_size == 0) {
+    const uint32_t codebook_size = gw_codebook_use<DTYPE>(s, c.codec, c.frame, c.src, s.codebook_key);
+    if (codebook_size == 0) {
         return GW_ERR_CORRUPT;
     }
     if ((todo & GW_TODO_CHECKSUM) != 0 && !is_alone) {
         /* 64 bits: the size in the directory has not been checked yet. */
-        const uint64_t book_words = book_size >> 2, words = s.size >> 2;
-        const uint8_t *book = c.src + s.owner_offset;
-        const uint32_t found = gw_cuda_crc32c(0, book_words + words, s.sums, [=](uint64_t i) {
-            return i < book_words ? gw_read32(book + 4 * i) : gw_read32(data + 4 * (i - book_words));
+        const uint64_t codebook_words = codebook_size >> 2, words = s.size >> 2;
+        const uint8_t *codebook = c.src + s.owner_offset;
+        const uint32_t found = gw_cuda_crc32c(0, codebook_words + words, s.sums, [=](uint64_t i) {
+            return i < codebook_words ? gw_read32(codebook + 4 * i)
+                                      : gw_read32(data + 4 * (i - codebook_words));
         });
         if (found != s.crc) {
             return GW_ERR_CHECKSUM;
         }
     }
-    const uint32_t skip = is_owner ? book_size : 0;
+    const uint32_t skip = is_owner ? codebook_size : 0;
     if ((todo & GW_TODO_MISFIT) != 0 || s.size < skip) {
         return GW_ERR_CORRUPT;
     }
@@ -505,7 +510,7 @@ GW_DEVICE uint32_t gw_cuda_decode_chunk(gw_decode_state &s, const gw_decode_call
     bool bad;
     if (PATHS == GW_DECODE_NEAR) {
         bad = gw_decode_near<DTYPE, false>(s, c, data, size, skip, chunk_len, is_checked_first);
-    } else if (c.frame.levels != 0) {
+    } else if (c.frame.quantum_mode != 0) {
         bad = s.is_far ? gw_decode_far<DTYPE, true>(s, c, data, size, skip, chunk_len, is_checked_first)
                        : gw_decode_near<DTYPE, true>(s, c, data, size, skip, chunk_len, is_checked_first);
     } else if (PATHS == GW_DECODE_REST || s.is_far) {

@@ -1,5 +1,5 @@
 /*
- * The shared memory of a block that decodes a chunk, access to chunk and level arrays in shared or any
+ * The shared memory of a block that decodes a chunk, access to chunk and rank buffers in shared or any
  * memory, and the tables of a codebook.
  *
  * SPDX-License-Identifier: BSD-2-Clause
@@ -56,7 +56,7 @@ struct alignas(128) gw_decode_state {
     uint4 warp_sum[2][GW_WARPS]; /* both by the parity of the round, see gw_scan_counts() */
     uint4 counted[2];
     uint32_t sums[GW_WARPS];
-    alignas(16) uint8_t book[GW_CUDA_BOOK_SIZE_MAX + 4];
+    alignas(16) uint8_t codebook[GW_CUDA_CODEBOOK_SIZE_MAX + 4];
     gw_cuda_tree tree;
     gw_node_work node[GW_TREE_NODES];
     uint32_t taken[GW_TREE_NODES]; /* what the inner nodes before give to their right children */
@@ -64,28 +64,28 @@ struct alignas(128) gw_decode_state {
      * nodes: set bits of the tasks before. */
     uint16_t task[GW_TASKS_MAX], task_ones[GW_TASKS_MAX];
     uint32_t is_bad;
-    uint32_t mask_words;                /* masked: words of the mask's runs */
-    uint32_t mask_place;                /* and, in shared memory, of the mask itself */
-    uint8_t block_level[GW_BLOCKS_MAX]; /* carried: map bytes of the blocks */
-    int32_t drop_base;                  /* and what goes with them */
-    uint32_t task_start[16];            /* by level */
+    uint32_t mask_words;                   /* masked: words of the mask's runs */
+    uint32_t mask_place;                   /* and, in shared memory, of the mask itself */
+    uint8_t block_map_byte[GW_BLOCKS_MAX]; /* carried: map bytes of the blocks */
+    int32_t drop_offset;                   /* and what goes with them */
+    uint32_t task_start[16];               /* by level */
     /* Of the planes, and in GW_PART_ESCAPES of the escapes: begin and end, in bits as gw_window() counts
      * them; lengths. */
     uint2 part[8];
     uint32_t part_len[8];
 
     /* Of the chunk, by thread 0. */
-    gw_decode_out out;     /* of the pass over the values: here it costs no registers */
-    const uint8_t *data;   /* of the chunk, from its own codebook on if it has one */
-    const uint8_t *levels; /* of its first value */
-    uint64_t unit, index, size, owner_offset, owner_size, book_key;
+    gw_decode_out out;        /* of the pass over the values: here it costs no registers */
+    const uint8_t *data;      /* of the chunk, from its own codebook on if it has one */
+    const uint8_t *map_bytes; /* of its first value */
+    uint64_t unit, index, size, owner_offset, owner_size, codebook_key;
     uint64_t units; /* of the whole call */
     uint32_t item, kind, crc, is_owner, is_far, status, is_last, slot;
     uint32_t todo, chunk_len, skip; /* see gw_chunk_look() */
-    uint64_t book_owner;            /* whose tree is in `tree`: item + 1 << 40 | chunk; 0: none */
-    uint32_t book_size;
+    uint64_t codebook_owner;        /* whose tree is in `tree`: item + 1 << 40 | chunk; 0: none */
+    uint32_t codebook_size;
 
-    /* Two level arrays, a zero mask, then the chunk, to the end of the dynamic shared memory. */
+    /* Two rank buffers, a zero mask, then the chunk, to the end of the dynamic shared memory. */
     alignas(128) uint4 arrays[1];
 };
 
@@ -209,11 +209,11 @@ template <uint32_t DTYPE> GW_DEVICE uint32_t gw_flags_of(uint32_t kept)
 /*
  * Entry of a label. Explicit: exponent in place, and gw_flags_of() with the GW_HAS_ bits, or GW_FLAG_ESCAPE.
  * Derived: exponent in place, class, and in bits 8 to 19 the quarter-octaves of room that a map byte of 0
- * would leave, drop_base - (4 E + 3) (docs/format.md section 3), plus GW_BIAS_ZERO; drop_base is that of a
- * map, so this fits. (That of carried frames, here 0, is different in every chunk.)
+ * would leave, drop_offset - (4 E + 3) (docs/format.md section 3), plus GW_BIAS_ZERO; drop_offset is that of
+ * a map, so this fits. (That of carried frames, here 0, is different in every chunk.)
  */
 template <uint32_t DTYPE>
-GW_DEVICE uint32_t gw_entry_of(uint32_t label, uint32_t derived, uint32_t base, int32_t drop_base)
+GW_DEVICE uint32_t gw_entry_of(uint32_t label, uint32_t derived, uint32_t base, int32_t drop_offset)
 {
     typedef gw_type<DTYPE> type;
     if (label == 0) {
@@ -225,7 +225,7 @@ GW_DEVICE uint32_t gw_entry_of(uint32_t label, uint32_t derived, uint32_t base, 
     if (derived) {
         const uint32_t e = label - (type::IS_FP16 ? 2 : 1);
         const uint32_t wide = type::IS_FP16 ? (e == 0 ? 1 : e) + type::BIAS : e;
-        const uint32_t bias = (uint32_t)(drop_base - (int32_t)(4 * wide + 3) + GW_BIAS_ZERO) & 0xfff;
+        const uint32_t bias = (uint32_t)(drop_offset - (int32_t)(4 * wide + 3) + GW_BIAS_ZERO) & 0xfff;
         return e << type::EXPONENT_SHIFT | bias << 8 | GW_ENTRY_ORDINARY | GW_CLASS_ORDINARY;
     }
     const uint32_t e = type::IS_FP16 ? (label >> 2) - 1 : (label >> 2) + base;
@@ -251,7 +251,8 @@ GW_DEVICE void gw_decode_tables(gw_decode_state &s, const gw_cuda_frame_state &f
     typedef gw_type<DTYPE> type;
     const uint32_t t = gw_thread_now();
     if (t < s.tree.label_count) {
-        s.entry[t] = gw_entry_of<DTYPE>(s.tree.label_of_rank[t], frame.levels, s.tree.base, frame.drop_base);
+        s.entry[t] = gw_entry_of<DTYPE>(s.tree.label_of_rank[t], frame.quantum_mode, s.tree.window_start,
+                                        frame.drop_offset);
     }
     if (t < 32) {
         const uint32_t octaves = t - GW_CLASS_ORDINARY;

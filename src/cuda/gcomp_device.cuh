@@ -36,7 +36,7 @@ GW_DEVICE bool gw_device_encode_begin(unsigned char *shared, uint32_t shared_siz
         s.shared_size = shared_size;
     }
     if (c.codec.encode_with < 0 ||
-        !gw_encode_read_book<DTYPE, DERIVED>(s, c.codec.book[c.codec.encode_with])) {
+        !gw_encode_read_codebook<DTYPE, DERIVED>(s, c.codec.codebook[c.codec.encode_with])) {
         return false;
     }
     gw_cuda_tree_build(s.tree, *(gw_tree_scratch *)(void *)s.arrays);
@@ -45,23 +45,24 @@ GW_DEVICE bool gw_device_encode_begin(unsigned char *shared, uint32_t shared_siz
 }
 
 /*
- * Encodes values[0..len), 1 <= len <= 2^chunk_log2, aligned to their element; their map bytes are at levels
- * (any alignment; not read if the codec has no map). `element` is the absolute index of the first value, for
- * stochastic rounding. dst: 16-byte aligned, room for a RAW chunk, len elements rounded up to 16 bytes.
+ * Encodes values[0..len), 1 <= len <= 2^chunk_log2, aligned to their element; their map bytes are at
+ * map_bytes (any alignment; not read if the codec has no map). `element` is the absolute index of the first
+ * value, for stochastic rounding. dst: 16-byte aligned, room for a RAW chunk, len elements rounded up to 16
+ * bytes.
  *
  * Returns the chunk's size in bytes, a multiple of 16 and at most that room, and its kind: 0 ZERO (no bytes),
  * 1 RAW, 2 CODED.
  */
 template <uint32_t DTYPE, bool DERIVED>
 GW_DEVICE uint32_t gw_device_encode_chunk(unsigned char *shared, const gw_device_codec &c, const void *values,
-                                          const uint8_t *levels, uint32_t len, uint64_t element, uint8_t *dst,
-                                          uint32_t *kind)
+                                          const uint8_t *map_bytes, uint32_t len, uint64_t element,
+                                          uint8_t *dst, uint32_t *kind)
 {
     gw_encode_state &s = *(gw_encode_state *)(void *)shared;
     gw_cuda_gcomp_item item = {};
     item.src = values;
     item.src_size = len;
-    item.levels = levels;
+    item.map_bytes = map_bytes;
     item.first_element = element;
     const gw_cuda_rounder r = {c.rounding, s.source};
     const uint32_t log2 = c.codec.chunk_log2;
@@ -96,18 +97,18 @@ GW_DEVICE uint32_t gw_device_encode_chunk(unsigned char *shared, const gw_device
 GW_DEVICE gw_cuda_frame_state gw_device_frame(const gw_device_codec &c, uint32_t len)
 {
     gw_cuda_frame_state f = {};
-    const bool constant = c.codec.levels != 0 && !c.map.is_present;
+    const bool constant = c.codec.quantum_mode != 0 && !c.map.is_present;
     f.dtype = c.codec.dtype;
-    f.levels = c.codec.levels;
+    f.quantum_mode = c.codec.quantum_mode;
     f.chunk_log2 = c.codec.chunk_log2;
     f.step = constant ? 1 : c.codec.step;
     f.cap = constant ? c.codec.constant_drop : c.codec.cap;
-    f.drop_base =
-        c.codec.levels != 0 && c.map.is_present ? gw_cuda_drop_base(c.codec, gw_map_base(c.map)) : 0;
+    f.drop_offset =
+        c.codec.quantum_mode != 0 && c.map.is_present ? gw_cuda_drop_offset(c.codec, gw_map_base(c.map)) : 0;
     f.strict = c.codec.strict;
     f.installed = 1;
     f.constant = constant;
-    f.book = (uint32_t)c.codec.encode_with;
+    f.codebook = (uint32_t)c.codec.encode_with;
     f.len = len;
     f.chunk_count = 1;
     return f;
@@ -122,15 +123,15 @@ GW_DEVICE bool gw_device_decode_begin(unsigned char *shared, const gw_device_cod
     const gw_cuda_frame_state frame = gw_device_frame(c, 0);
     __syncthreads();
     gw_decode_begin(s);
-    return c.codec.encode_with >= 0 && gw_book_use<DTYPE>(s, c.codec, frame, nullptr, 1) != 0;
+    return c.codec.encode_with >= 0 && gw_codebook_use<DTYPE>(s, c.codec, frame, nullptr, 1) != 0;
 }
 
 /* A received chunk. */
 struct gw_device_chunk {
-    const uint8_t *data;   /* 16-byte aligned */
-    uint32_t kind, size;   /* as gw_device_encode_chunk() returned them */
-    const uint8_t *levels; /* as there */
-    uint32_t len;          /* values */
+    const uint8_t *data;      /* 16-byte aligned */
+    uint32_t kind, size;      /* as gw_device_encode_chunk() returned them */
+    const uint8_t *map_bytes; /* as there */
+    uint32_t len;             /* values */
 };
 
 /*
@@ -148,7 +149,7 @@ GW_DEVICE uint32_t gw_device_decode_chunk(unsigned char *shared, uint32_t shared
 {
     gw_decode_state &s = *(gw_decode_state *)(void *)shared;
     const uint32_t kind = chunk.kind, size = chunk.size, len = chunk.len;
-    const uint8_t *const src = chunk.data, *const levels = chunk.levels;
+    const uint8_t *const src = chunk.data, *const map_bytes = chunk.map_bytes;
     const gw_cuda_frame_state frame = gw_device_frame(c, len);
     const uint32_t value_size = len * gw_type<DTYPE>::SIZE, raw_size = (value_size + 15) & ~15u;
     const gw_decode_out out = gw_decode_out_of(dst, addend, c.codec.strict, 1.0f);
@@ -163,10 +164,10 @@ GW_DEVICE uint32_t gw_device_decode_chunk(unsigned char *shared, uint32_t shared
             gw_decode_plain<DTYPE>(is_raw ? src : nullptr, value_size, out);
         }
     } else {
-        const gw_decode_call call = {c.codec, frame, src, levels, shared_size, nullptr, 1};
+        const gw_decode_call call = {c.codec, frame, src, map_bytes, shared_size, nullptr, 1};
         if (threadIdx.x == 0) {
             s.out = out;
-            s.levels = levels;
+            s.map_bytes = map_bytes;
             s.index = 0;
         }
         __syncthreads();

@@ -88,12 +88,12 @@ GW_DEVICE void gw_encode_finish(gw_encode_state &s, const gw_gcomp_encode_params
     const bool has_map = gw_front_has_map(front);
     const bool installed = (front.flags & GW_FLAG_INSTALLED) != 0;
     uint64_t map_hash = 0;
-    uint32_t book_crc = 0;
+    uint32_t codebook_crc = 0;
     if (has_map) {
         map_hash = gw_front_map_hash(front, item.digest, p.map.wire_scale, s.sums);
     }
     if (installed) {
-        book_crc = gw_book_crc(codec.book[codec.encode_with], s.sums);
+        codebook_crc = gw_codebook_crc(codec.codebook[codec.encode_with], s.sums);
     }
     __syncthreads();
     if (threadIdx.x == 0) {
@@ -101,16 +101,16 @@ GW_DEVICE void gw_encode_finish(gw_encode_state &s, const gw_gcomp_encode_params
         h[0] = 0x1a665767u;
         h[1] = 1u << 8 | front.dtype << 16 | front.chunk_log2 << 24;
         h[2] = front.flags | gw_front_parts_size(front) / 8 << 24;
-        h[3] = front.step | front.cap << 8 | ((uint32_t)front.drop_base | front.block_log2) << 16;
+        h[3] = front.step | front.cap << 8 | ((uint32_t)front.drop_offset | front.block_log2) << 16;
         h[4] = (uint32_t)front.len;
         h[5] = (uint32_t)(front.len >> 32);
         h[6] = (uint32_t)frame_size;
         h[7] = (uint32_t)(frame_size >> 32);
         uint32_t at = 8;
         if (installed) {
-            h[at++] = codec.book[codec.encode_with].id;
-            h[at++] = codec.book[codec.encode_with].generation;
-            h[at++] = book_crc;
+            h[at++] = codec.codebook[codec.encode_with].id;
+            h[at++] = codec.codebook[codec.encode_with].generation;
+            h[at++] = codebook_crc;
             h[at++] = 0;
         }
         if (has_map) {
@@ -141,9 +141,9 @@ GW_DEVICE void gw_encode_finish(gw_encode_state &s, const gw_gcomp_encode_params
     }
 }
 
-/* Tree and tables of the group's codebook, or of the installed one; s.book. */
+/* Tree and tables of the group's codebook, or of the installed one; s.codebook. */
 template <uint32_t DTYPE, bool DERIVED>
-GW_DEVICE bool gw_encode_fetch_book(gw_encode_state &s, const gw_gcomp_encode_params &p, uint64_t group)
+GW_DEVICE bool gw_encode_fetch_codebook(gw_encode_state &s, const gw_gcomp_encode_params &p, uint64_t group)
 {
     const uint32_t t = threadIdx.x;
     __syncthreads();
@@ -151,7 +151,7 @@ GW_DEVICE bool gw_encode_fetch_book(gw_encode_state &s, const gw_gcomp_encode_pa
         if (s.owner == 0) { /* the block has it already */
             return true;
         }
-        if (!gw_encode_read_book<DTYPE, DERIVED>(s, p.codec.book[p.codec.encode_with])) {
+        if (!gw_encode_read_codebook<DTYPE, DERIVED>(s, p.codec.codebook[p.codec.encode_with])) {
             return false;
         }
         if (t == 0) {
@@ -159,14 +159,14 @@ GW_DEVICE bool gw_encode_fetch_book(gw_encode_state &s, const gw_gcomp_encode_pa
         }
         gw_cuda_tree_build(s.tree, *(gw_tree_scratch *)(void *)s.arrays);
     } else {
-        const gw_cuda_group_book &book = p.books[group];
-        gw_tree_load(s.tree, book.tree);
-        if (4 * t < GW_CUDA_BOOK_SIZE_MAX) {
-            gw_shared_store32(gw_place_of(s.book) + 4 * t, gw_read32(book.bytes + 4 * t));
+        const gw_cuda_group_codebook &codebook = p.codebooks[group];
+        gw_tree_load(s.tree, codebook.tree);
+        if (4 * t < GW_CUDA_CODEBOOK_SIZE_MAX) {
+            gw_shared_store32(gw_place_of(s.codebook) + 4 * t, gw_read32(codebook.bytes + 4 * t));
         }
         if (t == 0) {
-            s.book_size = book.size;
-            s.book_crc = book.crc;
+            s.codebook_size = codebook.size;
+            s.codebook_crc = codebook.crc;
         }
     }
     gw_encode_tables<DTYPE, DERIVED>(s);
@@ -189,13 +189,14 @@ GW_DEVICE void gw_encode_place_chunk(gw_encode_state &s, const gw_gcomp_encode_p
     const bool installed = p.codec.encode_with >= 0;
     const bool is_zero = s.any == 0;
     const uint32_t own_size = chunk.quanta_size + s.size;
-    const uint32_t with_book = (s.book_size + own_size + 15) & ~15u, without_book = (own_size + 15) & ~15u;
+    const uint32_t with_codebook = (s.codebook_size + own_size + 15) & ~15u,
+                   without_codebook = (own_size + 15) & ~15u;
     const uint32_t lane = gw_lane();
     const uint64_t unit = chunk.unit, item_first = unit - chunk.index;
     bool is_owner = false;
     uint64_t owner = unit;
     if (!installed) {
-        const bool would_own = !is_zero && with_book < chunk.raw_size;
+        const bool would_own = !is_zero && with_codebook < chunk.raw_size;
         if (lane == 0) {
             gw_store_release(&p.words[unit].owner, would_own ? 3 : 1);
         }
@@ -203,7 +204,7 @@ GW_DEVICE void gw_encode_place_chunk(gw_encode_state &s, const gw_gcomp_encode_p
         is_owner = owner == ~(uint64_t)0;
         owner = is_owner ? unit : owner;
     }
-    const uint32_t region = is_owner ? with_book : without_book;
+    const uint32_t region = is_owner ? with_codebook : without_codebook;
     const bool is_coded = region < chunk.raw_size;
     const uint32_t kind = is_zero ? GW_CHUNK_ZERO : is_coded ? GW_CHUNK_CODED : GW_CHUNK_RAW;
     const uint32_t size = is_zero ? 0 : is_coded ? region : chunk.raw_size;
@@ -228,7 +229,7 @@ GW_DEVICE void gw_encode_write_chunk(gw_encode_state &s, const gw_gcomp_encode_p
 {
     const uint32_t t = threadIdx.x, kind = s.status;
     uint8_t *to = dst + s.offset;
-    const uint32_t skip = s.is_owner ? s.book_size : 0;
+    const uint32_t skip = s.is_owner ? s.codebook_size : 0;
     uint32_t size = kind == GW_CHUNK_RAW ? chunk.raw_size : 0;
     if (kind == GW_CHUNK_RAW) {
         gw_write_raw<DTYPE, DERIVED>(s, r, chunk.first, chunk.len, to);
@@ -236,7 +237,7 @@ GW_DEVICE void gw_encode_write_chunk(gw_encode_state &s, const gw_gcomp_encode_p
         const uint32_t front = skip + chunk.quanta_size;
         size = (front + s.size + 15) & ~15u;
         if (4 * t < skip) {
-            *(uint32_t *)(void *)(to + 4 * t) = *(const uint32_t *)(const void *)(s.book + 4 * t);
+            *(uint32_t *)(void *)(to + 4 * t) = *(const uint32_t *)(const void *)(s.codebook + 4 * t);
         }
         if (4 * t < size - front - s.size) {
             *(uint32_t *)(void *)(to + front + s.size + 4 * t) = 0;
@@ -246,7 +247,7 @@ GW_DEVICE void gw_encode_write_chunk(gw_encode_state &s, const gw_gcomp_encode_p
             GW_NO_UNROLL
             for (uint32_t i = t; i < chunk.quanta_size; i += GW_THREADS) {
                 to[skip + i] =
-                    i < blocks ? r.from.levels[(chunk.first >> p.codec.block_log2) + i] : (uint8_t)0;
+                    i < blocks ? r.from.map_bytes[(chunk.first >> p.codec.block_log2) + i] : (uint8_t)0;
             }
         }
         gw_cuda_write_coded<DTYPE, DERIVED>(s, r, p.codec.chunk_log2, chunk.first, chunk.len,
@@ -254,7 +255,7 @@ GW_DEVICE void gw_encode_write_chunk(gw_encode_state &s, const gw_gcomp_encode_p
     }
     if (p.codec.checksum && kind != GW_CHUNK_ZERO) {
         /* The codebook's checksum comes first: for its owner that is its own region from the start. */
-        const uint32_t before = kind == GW_CHUNK_CODED ? s.book_crc : 0;
+        const uint32_t before = kind == GW_CHUNK_CODED ? s.codebook_crc : 0;
         const uint8_t *from = to + skip;
         const uint32_t crc = gw_cuda_crc32c(before, (size - skip) >> 2, s.sums, [=](uint64_t i) {
             return gw_read32(from + 4 * i);
@@ -301,8 +302,8 @@ GW_DEVICE void gw_encode_unit(gw_encode_state &s, const gw_gcomp_encode_params &
     __syncthreads();
     uint32_t status = s.status;
     if (status == GW_OK && item.src_size != 0 &&
-        !gw_encode_fetch_book<DTYPE, DERIVED>(s, p,
-                                              gw_first_of(p.group_first, s.item) + (index >> group_log2))) {
+        !gw_encode_fetch_codebook<DTYPE, DERIVED>(
+            s, p, gw_first_of(p.group_first, s.item) + (index >> group_log2))) {
         status = GW_ERR_TABLE;
     }
     if (status != GW_OK) {
@@ -317,7 +318,7 @@ GW_DEVICE void gw_encode_unit(gw_encode_state &s, const gw_gcomp_encode_params &
         s.source = gw_source_of(p.codec, p.rounding, p.map, key, item);
         if (DERIVED && p.quanta != nullptr) {
             gw_source_carry(s.source, p, item_first);
-            s.source.drop_base = item.src_size != 0 ? p.drop_bases[unit] : 0;
+            s.source.drop_offset = item.src_size != 0 ? p.drop_offsets[unit] : 0;
         }
     }
     __syncthreads();

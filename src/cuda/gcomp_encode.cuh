@@ -40,14 +40,14 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_encode_tables(gw_encod
     if (!DERIVED && DTYPE != GW_FP16) {
         /* Labels by exponent field: gw_round_value(). */
         __syncthreads();
-        const uint32_t e = t - s.tree.base - 1;
+        const uint32_t e = t - s.tree.window_start - 1;
         uint32_t entry[4];
         GW_UNROLL
-        for (uint32_t level = 0; level < 4; level++) {
+        for (uint32_t drop_steps = 0; drop_steps < 4; drop_steps++) {
             const uint32_t label = t == 0                                  ? 0
-                                   : e < 63 && t < gw_type<DTYPE>::SPECIAL ? 4 * (e + 1) + level
+                                   : e < 63 && t < gw_type<DTYPE>::SPECIAL ? 4 * (e + 1) + drop_steps
                                                                            : 1;
-            entry[level] = gw_entry_of(label, s.tree.rank_of_label[label], s.tree.escape_rank);
+            entry[drop_steps] = gw_entry_of(label, s.tree.rank_of_label[label], s.tree.escape_rank);
         }
         gw_shared_store128(gw_place_of(s.entry) + 16 * t, make_uint4(entry[0], entry[1], entry[2], entry[3]));
         if (t < 4) {
@@ -62,23 +62,23 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_encode_tables(gw_encod
  * or what may come lacks codes. Begins and ends with a barrier.
  */
 template <uint32_t DTYPE, bool DERIVED>
-GW_DEVICE bool gw_encode_read_book(gw_encode_state &s, const gw_cuda_book &book)
+GW_DEVICE bool gw_encode_read_codebook(gw_encode_state &s, const gw_cuda_codebook &codebook)
 {
     const uint32_t t = threadIdx.x;
-    const uint32_t size = book.size_at != nullptr ? *book.size_at : book.size;
+    const uint32_t size = codebook.size_at != nullptr ? *codebook.size_at : codebook.size;
     __syncthreads();
-    if (t < GW_CUDA_BOOK_SIZE_MAX && t < size) {
-        s.book[t] = (book.bytes != nullptr ? book.bytes : book.inline_bytes)[t];
+    if (t < GW_CUDA_CODEBOOK_SIZE_MAX && t < size) {
+        s.codebook[t] = (codebook.bytes != nullptr ? codebook.bytes : codebook.inline_bytes)[t];
     }
-    const gw_cuda_book_kind kind = {gw_type<DTYPE>::IS_FP16, DERIVED, DERIVED};
-    const uint32_t used = gw_cuda_book_read(s.tree, s.book, size, kind, s.sums);
+    const gw_cuda_codebook_kind kind = {gw_type<DTYPE>::IS_FP16, DERIVED, DERIVED};
+    const uint32_t used = gw_cuda_codebook_read(s.tree, s.codebook, size, kind, s.sums);
     if (used == 0 || used != size || !gw_has_all_codes(s.tree)) {
         return false;
     }
     __syncthreads();
     if (t == 0) {
-        s.book_size = 0; /* nothing of it goes into the frame */
-        s.book_crc = 0;
+        s.codebook_size = 0; /* nothing of it goes into the frame */
+        s.codebook_crc = 0;
     }
     __syncthreads();
     return true;
@@ -100,17 +100,17 @@ template <uint32_t DTYPE, bool DERIVED>
 GW_DEVICE void gw_cuda_measure_chunk(gw_encode_state &s, const gw_cuda_rounder &r, uint32_t chunk_log2,
                                      uint64_t first, uint32_t chunk_len)
 {
-    const uint32_t level_size = gw_encode_level_size(chunk_log2);
-    const uint32_t bitmaps = gw_place_of(s.arrays) + 2 * level_size;
+    const uint32_t rank_buffer_size = gw_encode_rank_buffer_size(chunk_log2);
+    const uint32_t bitmaps = gw_place_of(s.arrays) + 2 * rank_buffer_size;
     const uint32_t strings = gw_strings_place<DTYPE, DERIVED>(s, chunk_log2);
     if (DERIVED) {
-        gw_rank_chunk<DTYPE, DERIVED>(s, r, first, chunk_len, level_size);
+        gw_rank_chunk<DTYPE, DERIVED>(s, r, first, chunk_len, rank_buffer_size);
     } else {
-        gw_rank_explicit<DTYPE>(s, r, first, chunk_len, level_size, strings,
+        gw_rank_explicit<DTYPE>(s, r, first, chunk_len, rank_buffer_size, strings,
                                 GW_CUDA_ENCODE_STRING_WORDS(chunk_log2, DTYPE));
     }
     if (s.any != 0) {
-        const uint32_t bitmap_words = gw_partition_chunk(s, chunk_len, level_size, bitmaps);
+        const uint32_t bitmap_words = gw_partition_chunk(s, chunk_len, rank_buffer_size, bitmaps);
         if (threadIdx.x == 0) { /* the first warp has bitmap_words */
             s.has_strings = bitmaps + 4 * bitmap_words <= strings;
         }
@@ -127,8 +127,8 @@ template <uint32_t DTYPE, bool DERIVED>
 GW_DEVICE void gw_cuda_write_coded(gw_encode_state &s, const gw_cuda_rounder &r, uint32_t chunk_log2,
                                    uint64_t first, uint32_t chunk_len, uint32_t *dst)
 {
-    const uint32_t level_size = gw_encode_level_size(chunk_log2);
-    const uint32_t bitmaps = gw_place_of(s.arrays) + 2 * level_size;
+    const uint32_t rank_buffer_size = gw_encode_rank_buffer_size(chunk_log2);
+    const uint32_t bitmaps = gw_place_of(s.arrays) + 2 * rank_buffer_size;
     const uint32_t strings = gw_strings_place<DTYPE, DERIVED>(s, chunk_log2);
     const uint32_t run_words = s.header_words + s.run_words;
     if (!DERIVED && s.has_strings) {
@@ -138,11 +138,11 @@ GW_DEVICE void gw_cuda_write_coded(gw_encode_state &s, const gw_cuda_rounder &r,
         /* The strings are done with: runs are put together in their place. */
         __syncthreads();
         const gw_shared_words to = {strings + ((uint32_t)(uintptr_t)dst & 12)};
-        gw_write_runs<DERIVED>(s, to, level_size, bitmaps);
+        gw_write_runs<DERIVED>(s, to, rank_buffer_size, bitmaps);
         gw_copy_words(dst, to.place, run_words);
     } else {
         const gw_global_words to = {dst};
-        gw_write_runs<DERIVED>(s, to, level_size, bitmaps);
+        gw_write_runs<DERIVED>(s, to, rank_buffer_size, bitmaps);
     }
     if (DERIVED || !s.has_strings) {
         gw_write_planes<DTYPE, DERIVED>(s, r, first, chunk_len, dst);

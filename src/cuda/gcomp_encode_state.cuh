@@ -25,16 +25,16 @@ struct alignas(16) gw_encode_node {
 };
 
 struct alignas(128) gw_encode_state {
-    uint32_t entry[1024]; /* explicit fp32 and bf16: gw_entry_of() by 4 * exponent field + level */
+    uint32_t entry[1024]; /* explicit fp32 and bf16: gw_entry_of() by 4 * exponent field + drop steps */
     uint32_t flags[32];   /* derived: gw_digit_flags() by kept bits */
-    uint32_t factor[4];   /* of gw_round_fast() by level */
+    uint32_t factor[4];   /* of gw_round_fast() by drop steps */
     uint32_t string_start[33];
     uint32_t shared_size, has_strings; /* bytes; the chunk's digits are in their strings */
     uint4 warp_sum[GW_WARPS];
     uint32_t sums[GW_WARPS];
     gw_cuda_tree tree;
-    alignas(16) uint8_t book[GW_CUDA_BOOK_SIZE_MAX + 4]; /* of the group, serialised */
-    uint32_t book_size, book_crc;
+    alignas(16) uint8_t codebook[GW_CUDA_CODEBOOK_SIZE_MAX + 4]; /* of the group, serialised */
+    uint32_t codebook_size, codebook_crc;
     gw_encode_node node[GW_TREE_NODES];
     uint16_t task[GW_ENCODE_TASKS_MAX]; /* 32 words of a node: node | word / 32 << 8 */
     uint16_t task_ones[2 * GW_LEVEL_TASKS_MAX];
@@ -60,23 +60,23 @@ struct alignas(128) gw_encode_state {
     gw_cuda_source source;
     uint32_t item, status, is_last, is_owner;
 
-    /* Two level arrays, which the exchange of values and the planes of 8192 values share; then the
+    /* Two rank buffers, which the exchange of values and the planes of 8192 values share; then the
      * bitmaps; to the end of the dynamic shared memory. */
     alignas(128) uint4 arrays[1];
 };
 
 enum { GW_ENCODE_FIXED = offsetof(gw_encode_state, arrays) };
 static_assert(GW_ENCODE_FIXED <= GW_CUDA_ENCODE_FIXED_MAX, "the host reserves enough");
-static_assert(GW_CUDA_ENCODE_LEVEL_SIZE(14) >= GW_CUDA_LEVEL_SIZE(14) &&
-                  GW_CUDA_ENCODE_LEVEL_SIZE(15) >= GW_CUDA_LEVEL_SIZE(15),
+static_assert(GW_CUDA_ENCODE_RANK_BUFFER_SIZE(14) >= GW_CUDA_RANK_BUFFER_SIZE(14) &&
+                  GW_CUDA_ENCODE_RANK_BUFFER_SIZE(15) >= GW_CUDA_RANK_BUFFER_SIZE(15),
               "the ranks of a level fit");
 
-GW_DEVICE uint32_t gw_encode_level_size(uint32_t chunk_log2)
+GW_DEVICE uint32_t gw_encode_rank_buffer_size(uint32_t chunk_log2)
 {
-    return GW_CUDA_ENCODE_LEVEL_SIZE(chunk_log2);
+    return GW_CUDA_ENCODE_RANK_BUFFER_SIZE(chunk_log2);
 }
 
-/* Place of ranks in a level array: after all smaller ranks, with a gap for every leaf, so that nodes begin at
+/* Place of ranks in a rank buffer: after all smaller ranks, with a gap for every leaf, so that nodes begin at
  * multiples of 32 and never meet. */
 GW_DEVICE uint32_t gw_place_after(uint32_t ranks, uint32_t leaves)
 {
@@ -110,9 +110,9 @@ GW_DEVICE void gw_round_word(const gw_encode_state &s, const gw_cuda_rounder &r,
                              uint64_t first, uint32_t valid, F f)
 {
     constexpr uint32_t BATCH = 64 / gw_type<DTYPE>::SIZE, QUADS = 4 / gw_type<DTYPE>::SIZE;
-    const uint32_t ranks = gw_place_of(s.tree.rank_of_label), base = s.tree.base;
+    const uint32_t ranks = gw_place_of(s.tree.rank_of_label), window_start = s.tree.window_start;
     const uint32_t escape_rank = s.tree.escape_rank;
-    const int32_t drop_base = r.from.drop_base;
+    const int32_t drop_offset = r.from.drop_offset;
     const uint64_t warp_first = first - VALUES * gw_lane();
     const uint32_t mine = gw_exchange_mine(stage, gw_lane());
     uint32_t k[4] = {0, 0, 0, 0}; /* map bytes of 16 values: those of all would not fit registers */
@@ -134,14 +134,14 @@ GW_DEVICE void gw_round_word(const gw_encode_state &s, const gw_cuda_rounder &r,
                 }
             }
             if (quad % 4 == 0 && r.rule.has_map && valid > 4 * quad) {
-                gw_load_map<DTYPE>(k, r.from, drop_base, first + 4 * quad, valid - 4 * quad);
+                gw_load_map<DTYPE>(k, r.from, drop_offset, first + 4 * quad, valid - 4 * quad);
             }
             gw_random_next(words, r, random);
             GW_UNROLL
             for (uint32_t i = 0; i < 4; i++) {
                 const gw_rounded x =
-                    gw_round_value<DTYPE, DERIVED>(r, drop_base, gw_quad_value<DTYPE>(v, j % QUADS, i),
-                                                   k[quad % 4] >> 8 * i & 255, words[i], base);
+                    gw_round_value<DTYPE, DERIVED>(r, drop_offset, gw_quad_value<DTYPE>(v, j % QUADS, i),
+                                                   k[quad % 4] >> 8 * i & 255, words[i], window_start);
                 bits[i] = x.bits;
                 flags[i] = gw_rank_of<DTYPE, DERIVED>(s, x, ranks, escape_rank, &rank[i]);
                 if (4 * quad + i >= valid) {

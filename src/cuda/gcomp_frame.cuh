@@ -110,10 +110,10 @@ GW_DEVICE uint32_t gw_map_base(const gw_cuda_map &map)
     return map.base_at != nullptr ? *map.base_at : map.base;
 }
 
-/* docs/format.md section 3, as gw_drop_base() of core. */
-GW_DEVICE int32_t gw_cuda_drop_base(const gw_cuda_codec &codec, uint32_t base)
+/* docs/format.md section 3, as gw_drop_offset() of core. */
+GW_DEVICE int32_t gw_cuda_drop_offset(const gw_cuda_codec &codec, uint32_t base)
 {
-    const int32_t quarters = codec.levels == 0 ? -1 : 3;
+    const int32_t quarters = codec.quantum_mode == 0 ? -1 : 3;
     return (int32_t)base + quarters -
            4 * ((int32_t)codec.tolerance_bits - (int32_t)gw_type_mantissa(codec.dtype));
 }
@@ -141,8 +141,8 @@ enum {
     GW_FLAG_CARRIED = 32
 };
 
-/* gw_gcomp_levels of a frame's flags. */
-GW_DEVICE uint32_t gw_levels_of(uint32_t flags)
+/* gw_gcomp_quantum_mode of a frame's flags. */
+GW_DEVICE uint32_t gw_quantum_mode_of(uint32_t flags)
 {
     return (flags & GW_FLAG_CARRIED) != 0   ? GW_GCOMP_CARRIED
            : (flags & GW_FLAG_DERIVED) != 0 ? GW_GCOMP_DERIVED
@@ -152,10 +152,10 @@ GW_DEVICE uint32_t gw_levels_of(uint32_t flags)
 /* What gw_cuda_frame_state keeps of a header, and what only the check needs. */
 struct gw_frame_front {
     uint32_t dtype, flags, chunk_log2, step, cap;
-    int32_t drop_base;
+    int32_t drop_offset;
     uint32_t block_log2; /* carried, else 0 */
     uint64_t len, frame_size, chunk_count, directory_offset, payload_offset;
-    uint32_t book_id, book_generation, book_crc, wire_scale, meta_crc;
+    uint32_t codebook_id, codebook_generation, codebook_crc, wire_scale, meta_crc;
     uint32_t reserved; /* the words of the extension that must be zero, combined */
     uint64_t map_hash;
 };
@@ -191,7 +191,7 @@ GW_DEVICE bool gw_front_is_allowed(const gw_frame_front &f)
     const uint32_t derived_steps = f.dtype == GW_FP32 ? 0x4e : f.dtype == GW_BF16 ? 0x06 : 0x0a;
     const uint32_t explicit_step = f.dtype == GW_FP32 ? 6 : f.dtype == GW_BF16 ? 2 : 3;
     if ((f.flags & GW_FLAG_CONSTANT) != 0) {
-        return f.step == 1 && f.cap <= derived_cap && f.drop_base == 0;
+        return f.step == 1 && f.cap <= derived_cap && f.drop_offset == 0;
     }
     if ((f.flags & GW_FLAG_CARRIED) != 0) {
         return f.step == 1 && f.cap == derived_cap && f.block_log2 >= 6 && f.block_log2 <= 14 &&
@@ -201,7 +201,7 @@ GW_DEVICE bool gw_front_is_allowed(const gw_frame_front &f)
         return f.step < 8 && (derived_steps >> f.step & 1) != 0 && f.cap <= derived_cap &&
                f.cap % f.step == 0;
     }
-    return f.step == explicit_step && f.cap <= 3 * explicit_step && f.cap % f.step == 0 && f.drop_base == 0;
+    return f.step == explicit_step && f.cap <= 3 * explicit_step && f.cap % f.step == 0 && f.drop_offset == 0;
 }
 
 /* A frame can have so many values: the directory names chunks in 32 bits. */
@@ -221,12 +221,12 @@ GW_DEVICE uint64_t gw_payload_max(uint32_t dtype, uint64_t len, uint32_t chunk_l
 GW_DEVICE void gw_front_read_parts(gw_frame_front &f, const uint8_t *src)
 {
     const uint8_t *at = src + 32;
-    f.book_id = f.book_generation = f.book_crc = f.wire_scale = f.meta_crc = f.reserved = 0;
+    f.codebook_id = f.codebook_generation = f.codebook_crc = f.wire_scale = f.meta_crc = f.reserved = 0;
     f.map_hash = 0;
     if ((f.flags & GW_FLAG_INSTALLED) != 0) {
-        f.book_id = gw_read32(at);
-        f.book_generation = gw_read32(at + 4);
-        f.book_crc = gw_read32(at + 8);
+        f.codebook_id = gw_read32(at);
+        f.codebook_generation = gw_read32(at + 4);
+        f.codebook_crc = gw_read32(at + 8);
         f.reserved |= gw_read32(at + 12);
         at += 16;
     }
@@ -272,7 +272,7 @@ GW_DEVICE uint32_t gw_front_read(gw_frame_front &f, const uint8_t *src, uint64_t
     f.step = a.w & 255;
     f.cap = a.w >> 8 & 255;
     const bool is_carried = (f.flags & GW_FLAG_CARRIED) != 0;
-    f.drop_base = is_carried ? 0 : (int32_t)a.w >> 16;
+    f.drop_offset = is_carried ? 0 : (int32_t)a.w >> 16;
     f.block_log2 = is_carried ? a.w >> 16 : 0;
     const uint32_t kind = f.flags & (GW_FLAG_CONSTANT | GW_FLAG_DERIVED | GW_FLAG_CARRIED);
     if (kind == GW_FLAG_CONSTANT || (is_carried && kind != GW_FLAG_CARRIED) || !gw_front_is_allowed(f) ||
@@ -303,7 +303,7 @@ enum { GW_CHUNK_ZERO, GW_CHUNK_RAW, GW_CHUNK_CODED };
 
 struct gw_chunk_entry {
     uint64_t offset, size;
-    uint32_t kind, book, crc;
+    uint32_t kind, codebook, crc;
 };
 
 /* gw_frame_read_entry() of core: false if the entry is impossible. Takes the fields that front and state
@@ -317,14 +317,14 @@ GW_DEVICE bool gw_entry_read(gw_chunk_entry &e, const uint8_t *src, uint64_t dir
     const uint64_t end = index + 1 < chunk_count ? gw_read64(entry + 16) & ~(uint64_t)15 : frame_size;
     e.kind = (uint32_t)place & 15;
     e.offset = place & ~(uint64_t)15;
-    e.book = gw_read32(entry + 8);
+    e.codebook = gw_read32(entry + 8);
     e.crc = gw_read32(entry + 12);
     if (e.kind > GW_CHUNK_CODED || e.offset < payload_offset || end < e.offset || end > frame_size ||
         (end & 15) != 0) {
         return false;
     }
     e.size = end - e.offset;
-    return e.kind != GW_CHUNK_CODED || installed ? e.book == 0 : e.book <= index;
+    return e.kind != GW_CHUNK_CODED || installed ? e.codebook == 0 : e.codebook <= index;
 }
 
 /* Rule 14 for entry i. That an entry begins where the one before ends needs no test: that is how its end
@@ -339,8 +339,8 @@ GW_DEVICE bool gw_entry_is_good(const uint8_t *src, const gw_frame_front &f, uin
         return false;
     }
     if (e.kind == GW_CHUNK_CODED && !installed) {
-        const uint8_t *owner = src + f.directory_offset + 16 * (uint64_t)e.book;
-        return (owner[0] & 15) == GW_CHUNK_CODED && gw_read32(owner + 8) == e.book;
+        const uint8_t *owner = src + f.directory_offset + 16 * (uint64_t)e.codebook;
+        return (owner[0] & 15) == GW_CHUNK_CODED && gw_read32(owner + 8) == e.codebook;
     }
     return true;
 }
@@ -359,7 +359,7 @@ GW_DEVICE uint32_t gw_front_crc(const uint8_t *src, uint32_t crc_offset, uint64_
 GW_DEVICE uint64_t gw_front_map_hash(const gw_frame_front &f, const uint32_t *digest, uint32_t wire_scale,
                                      uint32_t *sums)
 {
-    const uint32_t first = ((uint32_t)f.drop_base & 0xffff) | f.step << 16 | f.cap << 24;
+    const uint32_t first = ((uint32_t)f.drop_offset & 0xffff) | f.step << 16 | f.cap << 24;
     const uint32_t second = f.dtype | f.chunk_log2 << 8;
     const uint64_t len = f.len, words = 6 + f.chunk_count;
     uint32_t hash[2];
@@ -380,15 +380,16 @@ GW_DEVICE uint64_t gw_front_map_hash(const gw_frame_front &f, const uint32_t *di
 }
 
 /* CRC32C of an installed codebook. By the block. */
-GW_DEVICE uint32_t gw_book_crc(const gw_cuda_book &book, uint32_t *sums)
+GW_DEVICE uint32_t gw_codebook_crc(const gw_cuda_codebook &codebook, uint32_t *sums)
 {
-    if (book.bytes == nullptr) {
-        return book.crc;
+    if (codebook.bytes == nullptr) {
+        return codebook.crc;
     }
     /* Longer data is not a codebook; its checksum is not used. */
-    const uint32_t size = book.size_at != nullptr ? *book.size_at : book.size;
-    return gw_cuda_crc32c_bytes(0, book.bytes,
-                                size < GW_CUDA_BOOK_SIZE_MAX ? size : (uint32_t)GW_CUDA_BOOK_SIZE_MAX, sums);
+    const uint32_t size = codebook.size_at != nullptr ? *codebook.size_at : codebook.size;
+    return gw_cuda_crc32c_bytes(0, codebook.bytes,
+                                size < GW_CUDA_CODEBOOK_SIZE_MAX ? size : (uint32_t)GW_CUDA_CODEBOOK_SIZE_MAX,
+                                sums);
 }
 
 #endif

@@ -24,16 +24,17 @@ GW_DEVICE uint32_t gw_group_log2(const gw_cuda_codec &codec)
 GW_DEVICE gw_frame_front gw_encode_front(const gw_gcomp_encode_params &p, const gw_cuda_gcomp_item &item)
 {
     const gw_cuda_codec &codec = p.codec;
-    const bool derived = codec.levels == GW_GCOMP_DERIVED, constant = derived && !p.map.is_present;
+    const bool derived = codec.quantum_mode == GW_GCOMP_DERIVED, constant = derived && !p.map.is_present;
     gw_frame_front f;
     f.dtype = codec.dtype;
     f.flags = (codec.strict ? GW_FLAG_STRICT : 0) | (derived ? GW_FLAG_DERIVED : 0) |
               (codec.encode_with >= 0 ? GW_FLAG_INSTALLED : 0) | (codec.checksum ? GW_FLAG_CHECKSUM : 0) |
-              (constant ? GW_FLAG_CONSTANT : 0) | (codec.levels == GW_GCOMP_CARRIED ? GW_FLAG_CARRIED : 0);
+              (constant ? GW_FLAG_CONSTANT : 0) |
+              (codec.quantum_mode == GW_GCOMP_CARRIED ? GW_FLAG_CARRIED : 0);
     f.chunk_log2 = codec.chunk_log2;
     f.step = constant ? 1 : codec.step;
     f.cap = constant ? codec.constant_drop : codec.cap;
-    f.drop_base = derived && !constant ? gw_cuda_drop_base(codec, gw_map_base(p.map)) : 0;
+    f.drop_offset = derived && !constant ? gw_cuda_drop_offset(codec, gw_map_base(p.map)) : 0;
     f.block_log2 = codec.block_log2;
     f.len = item.src_size;
     f.frame_size = 0;
@@ -44,12 +45,12 @@ GW_DEVICE gw_frame_front gw_encode_front(const gw_gcomp_encode_params &p, const 
 /* If the installed codebook that encodes has relative exponents, which need quanta. */
 GW_DEVICE bool gw_encodes_relative(const gw_cuda_codec &codec)
 {
-    if (codec.levels != GW_GCOMP_DERIVED || codec.encode_with < 0) {
+    if (codec.quantum_mode != GW_GCOMP_DERIVED || codec.encode_with < 0) {
         return false;
     }
-    const gw_cuda_book &book = codec.book[codec.encode_with];
-    const uint32_t size = book.size_at != nullptr ? *book.size_at : book.size;
-    return size != 0 && (book.bytes != nullptr ? book.bytes : book.inline_bytes)[0] == 1;
+    const gw_cuda_codebook &codebook = codec.codebook[codec.encode_with];
+    const uint32_t size = codebook.size_at != nullptr ? *codebook.size_at : codebook.size;
+    return size != 0 && (codebook.bytes != nullptr ? codebook.bytes : codebook.inline_bytes)[0] == 1;
 }
 
 /* GW_OK if the values of the item can be rounded: the status of gw_gcomp_encode() and
@@ -71,15 +72,15 @@ GW_DEVICE uint32_t gw_source_status(const gw_cuda_codec &codec, const gw_cuda_ma
     if (!map.is_present && gw_encodes_relative(codec)) {
         return GW_ERR_ARG;
     }
-    if (!map.is_present && codec.levels == GW_GCOMP_CARRIED && item.levels == nullptr &&
+    if (!map.is_present && codec.quantum_mode == GW_GCOMP_CARRIED && item.map_bytes == nullptr &&
         !(codec.target_nmse > 0)) {
         return GW_ERR_ARG;
     }
     if (map.is_present) {
         const uint32_t base = gw_map_base(map);
         if (base < 1 || base > 1023 || item.map_len != item.src_size ||
-            (item.src_size != 0 && item.levels == nullptr) ||
-            (item.src_size != 0 && codec.levels == GW_GCOMP_DERIVED &&
+            (item.src_size != 0 && item.map_bytes == nullptr) ||
+            (item.src_size != 0 && codec.quantum_mode == GW_GCOMP_DERIVED &&
              (item.digest == nullptr || map.chunk_log2 != codec.chunk_log2))) {
             return GW_ERR_ARG;
         }
@@ -95,7 +96,7 @@ GW_DEVICE uint32_t gw_item_status(const gw_cuda_codec &codec, const gw_cuda_map 
     if (status != GW_OK) {
         return status;
     }
-    /* gw_gcomp_bound() of core: the largest extension, and RAW chunks. */
+    /* gw_gcomp_frame_bound() of core: the largest extension, and RAW chunks. */
     const uint64_t chunks = (item.src_size + ((uint64_t)1 << codec.chunk_log2) - 1) >> codec.chunk_log2;
     const uint64_t front = (32 + 40 + 16 * chunks + 15) & ~(uint64_t)15;
     const uint64_t bound = front + gw_payload_max(codec.dtype, item.src_size, codec.chunk_log2);
@@ -121,7 +122,8 @@ GW_DEVICE uint32_t gw_histogram_status(const gw_gcomp_histogram_params &p, const
     }
     /* Values without quanta have no relative exponents. */
     const uint64_t relative = ((const volatile gw_cuda_gcomp_histogram *)item.dst)->first_relative;
-    return p.codec.levels == GW_GCOMP_DERIVED && !p.map.is_present && relative != 0 && (~relative & 1) != 0
+    return p.codec.quantum_mode == GW_GCOMP_DERIVED && !p.map.is_present && relative != 0 &&
+                   (~relative & 1) != 0
                ? (uint32_t)GW_ERR_STATE
                : (uint32_t)GW_OK;
 }

@@ -14,7 +14,7 @@
  * bits; k: its map byte and what goes with it (derived). gw_is_escape_allowed() of core. */
 template <uint32_t DTYPE>
 GW_DEVICE bool gw_is_escape_allowed(const gw_cuda_tree &tree, const gw_cuda_frame_state &frame, uint32_t bits,
-                                    uint32_t k, int32_t drop_base)
+                                    uint32_t k, int32_t drop_offset)
 {
     typedef gw_type<DTYPE> type;
     const uint32_t magnitude = bits & (DTYPE == GW_FP32 ? 0x7fffffffu : 0x7fffu);
@@ -28,26 +28,26 @@ GW_DEVICE bool gw_is_escape_allowed(const gw_cuda_tree &tree, const gw_cuda_fram
     if (magnitude == 0 || (exponent == 0 && !type::IS_FP16)) {
         return frame.strict != 0;
     }
-    if (frame.levels) {
+    if (frame.quantum_mode) {
         const uint32_t wide = type::IS_FP16 ? (exponent == 0 ? 1 : exponent) + type::BIAS : exponent;
-        const uint32_t turn = tree.base != 0 ? gw_cuda_turn_of<DTYPE>(k, drop_base) : 0;
+        const uint32_t turn = tree.window_start != 0 ? gw_cuda_turn_of<DTYPE>(k, drop_offset) : 0;
         uint32_t drop = frame.cap;
         if (!frame.constant) {
             drop =
-                gw_octaves_of((uint32_t)(drop_base - (int32_t)(4 * wide + 3) + GW_BIAS_ZERO), k, frame.cap);
+                gw_octaves_of((uint32_t)(drop_offset - (int32_t)(4 * wide + 3) + GW_BIAS_ZERO), k, frame.cap);
             drop -= drop % frame.step;
         }
         const uint32_t label = gw_cuda_exponent_turn<DTYPE>(exponent, turn) + (type::IS_FP16 ? 2 : 1);
         return (magnitude & ((1u << drop) - 1)) == 0 && (tree.has_code[label >> 5] >> (label & 31) & 1) == 0;
     }
     GW_NO_UNROLL
-    for (uint32_t level = 0; level < 4; level++) {
-        if ((magnitude & ((1u << level * type::STEP) - 1)) != 0) {
+    for (uint32_t drop_steps = 0; drop_steps < 4; drop_steps++) {
+        if ((magnitude & ((1u << drop_steps * type::STEP) - 1)) != 0) {
             break;
         }
-        const uint32_t x = type::IS_FP16 ? exponent + 1 : exponent - tree.base;
-        if ((!type::IS_FP16 && (exponent <= tree.base || x > 63)) ||
-            (tree.has_code[(4 * x + level) >> 5] >> ((4 * x + level) & 31) & 1) == 0) {
+        const uint32_t x = type::IS_FP16 ? exponent + 1 : exponent - tree.window_start;
+        if ((!type::IS_FP16 && (exponent <= tree.window_start || x > 63)) ||
+            (tree.has_code[(4 * x + drop_steps) >> 5] >> ((4 * x + drop_steps) & 31) & 1) == 0) {
             return true;
         }
     }
@@ -215,8 +215,8 @@ template <uint32_t THE_DTYPE, bool IS_DERIVED, typename WORDS> struct gw_join {
     uint32_t entries, flags;  /* places of s.entry and s.flags */
     uint32_t mine_at, all_at; /* where a lane's staged values are, and those that it stores */
     uint32_t cap, chunk_len;
-    int32_t drop_base;
-    uint32_t more; /* carried: the drop_base that entries lack, else 0 */
+    int32_t drop_offset;
+    uint32_t more; /* carried: the drop_offset that entries lack, else 0 */
     bool constant, relative, carried, stores, is_plain;
     uint8_t *out;
     bool bad;
@@ -237,19 +237,20 @@ template <uint32_t THE_DTYPE, bool IS_DERIVED, typename WORDS> struct gw_join {
 };
 
 /* Loads the map bytes of the first or second half of the values. */
-template <typename JOIN> GW_DEVICE void gw_join_load_levels(JOIN &join, uint32_t half)
+template <typename JOIN> GW_DEVICE void gw_join_load_map_bytes(JOIN &join, uint32_t half)
 {
     const uint32_t left = join.valid > 16 * half ? join.valid - 16 * half : 0;
     if (join.carried) { /* of one block */
         const uint32_t block = left == 0 ? 0 : (32 * join.word + 16 * half) >> join.frame.block_log2;
-        const uint32_t four = join.s.block_level[block] * 0x01010101u;
+        const uint32_t four = join.s.block_map_byte[block] * 0x01010101u;
         GW_UNROLL
         for (uint32_t j = 0; j < 4; j++) {
             join.k[j] = four;
         }
         return;
     }
-    gw_load_levels(join.k, join.s.levels + (left != 0 ? 32 * (uint64_t)join.word + 16 * half : 0), left);
+    gw_load_map_bytes(join.k, join.s.map_bytes + (left != 0 ? 32 * (uint64_t)join.word + 16 * half : 0),
+                      left);
 }
 
 /* An ordinary entry with a relative exponent, of a value with map byte k: with the exponent, as
@@ -257,11 +258,11 @@ template <typename JOIN> GW_DEVICE void gw_join_load_levels(JOIN &join, uint32_t
 template <typename JOIN> GW_DEVICE uint32_t gw_join_turned(const JOIN &join, uint32_t entry, uint32_t k)
 {
     typedef typename JOIN::type type;
-    const int32_t drop_base = join.drop_base;
+    const int32_t drop_offset = join.drop_offset;
     const uint32_t e = gw_cuda_exponent_turn_back<JOIN::DTYPE>(entry >> type::EXPONENT_SHIFT,
-                                                               gw_cuda_turn_of<JOIN::DTYPE>(k, drop_base));
+                                                               gw_cuda_turn_of<JOIN::DTYPE>(k, drop_offset));
     const uint32_t wide = type::IS_FP16 ? (e == 0 ? 1 : e) + type::BIAS : e;
-    const uint32_t bias = (uint32_t)(drop_base - (int32_t)(4 * wide + 3) + GW_BIAS_ZERO);
+    const uint32_t bias = (uint32_t)(drop_offset - (int32_t)(4 * wide + 3) + GW_BIAS_ZERO);
     return e << type::EXPONENT_SHIFT | (GW_CLASS_ORDINARY + gw_octaves_of(bias, k, join.cap));
 }
 
@@ -293,7 +294,7 @@ template <typename JOIN> GW_DEVICE gw_counts gw_join_look_up(JOIN &join, bool ha
     for (uint32_t j = 0; j < 4; j++) {
         uint32_t sum = 0;
         if (DERIVED && !join.constant && j % 2 == 0) {
-            gw_join_load_levels(join, j / 2);
+            gw_join_load_map_bytes(join, j / 2);
         }
         GW_UNROLL
         for (uint32_t half = 2 * j; half < 2 * j + 2; half++) {
@@ -353,7 +354,7 @@ GW_DEVICE void gw_join_entries(JOIN &join, gw_join_batch &b, uint32_t batch, uin
     constexpr uint32_t BATCH = JOIN::BATCH;
     uint32_t sum = 0;
     if (DERIVED && !join.constant && j % 4 == 0) {
-        gw_join_load_levels(join, (BATCH * batch + 4 * j) / 16);
+        gw_join_load_map_bytes(join, (BATCH * batch + 4 * j) / 16);
     }
     GW_UNROLL
     for (uint32_t i = 0; i < 4; i++) {
@@ -473,10 +474,10 @@ template <typename JOIN> GW_DEVICE void gw_join_escape(JOIN &join, uint32_t batc
         gw_shared_store32(place, (byte & 2) != 0 ? (old & 0xffff) | bits << 16 : (old & 0xffff0000u) | bits);
     }
     const uint32_t map_byte = !JOIN::DERIVED || join.constant ? 0
-                              : join.carried ? join.s.block_level[value >> join.frame.block_log2]
-                                             : join.s.levels[value];
+                              : join.carried ? join.s.block_map_byte[value >> join.frame.block_log2]
+                                             : join.s.map_bytes[value];
     join.bad = join.bad ||
-               !gw_is_escape_allowed<JOIN::DTYPE>(join.s.tree, join.frame, bits, map_byte, join.drop_base);
+               !gw_is_escape_allowed<JOIN::DTYPE>(join.s.tree, join.frame, bits, map_byte, join.drop_offset);
 }
 
 /* Escapes, and (MENDS) fourth digits: the staged values are corrected in their order. */
@@ -591,9 +592,9 @@ template <typename JOIN> GW_DEVICE uint32_t gw_join_begin_round(JOIN &join, uint
  * all threads, if one is broken. Values go to s.out, if `stores`. stage_base: bits 4 and 5 are 0. Begins with
  * a barrier.
  */
-template <uint32_t DTYPE, bool DERIVED, typename WORDS, typename LEVEL>
+template <uint32_t DTYPE, bool DERIVED, typename WORDS, typename BUFFER>
 GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &frame, const WORDS &words,
-                             const LEVEL &level, uint32_t stage_base, uint32_t chunk_len, bool stores)
+                             const BUFFER &rank_buffer, uint32_t stage_base, uint32_t chunk_len, bool stores)
 {
     typedef gw_join<DTYPE, DERIVED, WORDS> join_type;
     constexpr uint32_t ROUND = 32 * GW_THREADS;
@@ -608,10 +609,10 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
     join.cap = frame.cap;
     join.chunk_len = chunk_len;
     join.constant = frame.constant != 0;
-    join.relative = DERIVED && s.tree.base != 0;
-    join.carried = DERIVED && frame.levels == GW_GCOMP_CARRIED;
-    join.drop_base = join.carried ? s.drop_base : frame.drop_base;
-    join.more = join.carried ? (uint32_t)s.drop_base : 0;
+    join.relative = DERIVED && s.tree.window_start != 0;
+    join.carried = DERIVED && frame.quantum_mode == GW_GCOMP_CARRIED;
+    join.drop_offset = join.carried ? s.drop_offset : frame.drop_offset;
+    join.more = join.carried ? (uint32_t)s.drop_offset : 0;
     join.stores = stores;
     join.is_plain = stores && s.out.is_plain;
     join.out = s.out.dst;
@@ -632,9 +633,9 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
             const gw_shared_space mask = {s.mask_place};
             gw_node_work root = gw_node_load(s, 0);
             root.run = 0;
-            gw_node_ranks(join.x, s, mask, level, root, word, join.valid != 0);
+            gw_node_ranks(join.x, s, mask, rank_buffer, root, word, join.valid != 0);
         } else {
-            gw_node_ranks(join.x, s, words, level, gw_node_load(s, 0), word, join.valid != 0);
+            gw_node_ranks(join.x, s, words, rank_buffer, gw_node_load(s, 0), word, join.valid != 0);
         }
         gw_counts mine;
         if (join_type::KEEPS && join.is_whole) {

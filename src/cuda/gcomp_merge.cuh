@@ -33,20 +33,20 @@ GW_DEVICE uint2 gw_selector_of(uint32_t m)
 }
 
 /* out = 32 merged ranks. left, right: bytes of the level where the next left and right ranks are. */
-template <typename LEVEL>
-GW_DEVICE void gw_merge32(uint32_t out[8], const LEVEL &level, uint32_t selectors, uint32_t left,
+template <typename BUFFER>
+GW_DEVICE void gw_merge32(uint32_t out[8], const BUFFER &rank_buffer, uint32_t selectors, uint32_t left,
                           uint32_t right, uint32_t bits)
 {
-    uint32_t l = level.place(left), r = level.place(right);
+    uint32_t l = rank_buffer.place(left), r = rank_buffer.place(right);
     const uint32_t both = l + r;
     GW_UNROLL
     for (int j = 0; j < 4; j++) {
         const uint2 s = gw_shared_load64(gw_byte_place<8>(selectors, bits, j));
         const uint32_t lw = l & ~3u, rw = r & ~3u;
-        const uint32_t l0 = level.load32_from(lw), l1 = level.load32_from(lw + 4),
-                       l2 = level.load32_from(lw + 8);
-        const uint32_t r0 = level.load32_from(rw), r1 = level.load32_from(rw + 4),
-                       r2 = level.load32_from(rw + 8);
+        const uint32_t l0 = rank_buffer.load32_from(lw), l1 = rank_buffer.load32_from(lw + 4),
+                       l2 = rank_buffer.load32_from(lw + 8);
+        const uint32_t r0 = rank_buffer.load32_from(rw), r1 = rank_buffer.load32_from(rw + 4),
+                       r2 = rank_buffer.load32_from(rw + 8);
         const uint32_t la = __funnelshift_r(l0, l1, l << 3), lb = __funnelshift_r(l1, l2, l << 3);
         const uint32_t ra = __funnelshift_r(r0, r1, r << 3), rb = __funnelshift_r(r1, r2, r << 3);
         out[2 * j] = gw_permute(la, ra, s.x);
@@ -132,9 +132,9 @@ GW_DEVICE gw_node_work gw_node_load(const gw_decode_state &s, uint32_t n)
 
 /* x = ranks 32 word .. 32 word + 31 of a node, if `active`. All lanes of the warp call it for consecutive
  * words of one node, the first of them a multiple of 32. */
-template <typename WORDS, typename LEVEL>
-GW_DEVICE void gw_node_ranks(uint32_t x[8], const gw_decode_state &s, const WORDS &words, const LEVEL &level,
-                             const gw_node_work &node, uint32_t word, bool active)
+template <typename WORDS, typename BUFFER>
+GW_DEVICE void gw_node_ranks(uint32_t x[8], const gw_decode_state &s, const WORDS &words,
+                             const BUFFER &rank_buffer, const gw_node_work &node, uint32_t word, bool active)
 {
     if (node.kind == GW_KIND_INNER) {
         const uint32_t bits = active ? words.load32(node.run + 4 * word) : 0;
@@ -142,8 +142,8 @@ GW_DEVICE void gw_node_ranks(uint32_t x[8], const gw_decode_state &s, const WORD
         const uint32_t in_warp = gw_warp_scan(count) - count;
         const uint32_t ones = s.task_ones[node.first_task + (word >> 5)] + in_warp;
         if (active) {
-            gw_merge32(x, level, gw_place_of(s.selector), node.left + 32 * word - ones, node.right + ones,
-                       bits);
+            gw_merge32(x, rank_buffer, gw_place_of(s.selector), node.left + 32 * word - ones,
+                       node.right + ones, bits);
         }
     } else if (active) {
         gw_unpack_any(x, words, node.run, node.kind & 15, word, (node.kind >> 8) * 0x01010101u);

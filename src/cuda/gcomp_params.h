@@ -13,30 +13,30 @@
 
 /* ---- what the caller gives ----------------------------------------------------------------------------- */
 
-enum { GW_CUDA_BOOK_SIZE_MAX = 140 };
+enum { GW_CUDA_CODEBOOK_SIZE_MAX = 140 };
 
 /* An installed codebook, serialised (docs/format.md section 5.1): at `bytes`, or here if that is NULL. */
-typedef struct gw_cuda_book {
+typedef struct gw_cuda_codebook {
     const uint8_t *bytes;
     const uint32_t *size_at; /* NULL: size */
     uint32_t id, generation;
     uint32_t size;
     uint32_t crc; /* of inline_bytes; a codebook at `bytes` is read where its CRC32C is needed */
-    uint8_t inline_bytes[GW_CUDA_BOOK_SIZE_MAX];
-} gw_cuda_book;
+    uint8_t inline_bytes[GW_CUDA_CODEBOOK_SIZE_MAX];
+} gw_cuda_codebook;
 
 /* gw_gcomp_options after gw_gcomp_init() has resolved them, and the codebooks of the handle. */
 typedef struct gw_cuda_codec {
-    uint32_t dtype, levels, rounding, preset;
+    uint32_t dtype, quantum_mode, rounding, preset;
     uint32_t step, cap, constant_drop, tolerance_bits;
     uint32_t chunk_log2, strict, checksum;
-    int32_t encode_with; /* index of the book that encodes, -1: codebooks travel in the frame */
-    uint32_t book_count;
-    uint32_t deep_cut;
+    int32_t encode_with; /* index of the codebook that encodes, -1: codebooks travel in the frame */
+    uint32_t codebook_count;
+    uint32_t dead_zone;
     uint32_t block_log2; /* carried, else 0 */
     float target_nmse;
     uint64_t len_max;
-    gw_cuda_book book[2];
+    gw_cuda_codebook codebook[2];
 } gw_cuda_codec;
 
 /* The part of a map that all items of a call share. */
@@ -74,10 +74,10 @@ typedef struct gw_cuda_frame_state {
     uint32_t is_directory_bad;
     uint64_t bad; /* complement of (lowest bad chunk << 8 | status); 0: none */
     uint32_t status;
-    uint32_t dtype, levels, chunk_log2, step, cap; /* levels: gw_gcomp_levels */
-    int32_t drop_base;
+    uint32_t dtype, quantum_mode, chunk_log2, step, cap; /* quantum_mode: gw_gcomp_quantum_mode */
+    int32_t drop_offset;
     uint32_t strict, checksum, installed, constant;
-    uint32_t book;       /* installed: index in the codec */
+    uint32_t codebook;   /* installed: index in the codec */
     uint32_t block_log2; /* carried, else 0 */
     uint64_t len, chunk_count, frame_size, directory_offset, payload_offset;
 } gw_cuda_frame_state;
@@ -129,14 +129,14 @@ typedef struct gw_gcomp_decode_params {
 
 /* Bytes of the ranks of one level of a tree: each of 89 leaves may add a gap of 31, and a merge reads up to
  * 43 beyond the last rank. */
-#define GW_CUDA_LEVEL_SIZE(chunk_log2) (((uint32_t)1 << (chunk_log2)) + 32u * 90u + 64u)
+#define GW_CUDA_RANK_BUFFER_SIZE(chunk_log2) (((uint32_t)1 << (chunk_log2)) + 32u * 90u + 64u)
 /* The staging of 8 warps reuses such an array. */
-#define GW_CUDA_LEVEL_SIZE_MIN (8u * 2048u)
+#define GW_CUDA_RANK_BUFFER_SIZE_MIN (8u * 2048u)
 /* Shared memory of gw_device_gcomp_check. */
 #define GW_CUDA_CHECK_SHARED_SIZE (6u * 1024u)
-/* Shared memory of a decode but for level arrays and copy of the chunk, rounded up. */
+/* Shared memory of a decode but for rank buffers and copy of the chunk, rounded up. */
 #define GW_CUDA_DECODE_FIXED_MAX (17u * 1024u)
-#define GW_CUDA_LARGE_SIZE       (2u * GW_CUDA_LEVEL_SIZE(15))
+#define GW_CUDA_LARGE_SIZE       (2u * GW_CUDA_RANK_BUFFER_SIZE(15))
 
 /* ---- rounding ------------------------------------------------------------------------------------------ */
 
@@ -145,23 +145,23 @@ typedef struct gw_cuda_rounding {
     uint32_t nearest, stochastic; /* masks: all ones or zero */
     uint32_t strict;
     uint32_t has_map;   /* values have map bytes */
-    uint32_t deep;      /* 1: a value below its quantum becomes 0 or one quantum */
+    uint32_t dead_zone; /* 1: a value below its quantum becomes 0 or one quantum */
     uint32_t cap;       /* without a map the drop of every value */
-    uint32_t cap_level; /* explicit: cap in steps */
+    uint32_t cap_steps; /* explicit: cap in steps */
     uint32_t step;
     uint32_t step_inverse; /* 256 / step, rounded up: n * step_inverse >> 8 = n / step for n up to 23 */
 } gw_cuda_rounding;
 
 /* ---- encode -------------------------------------------------------------------------------------------- */
 
-/* Codebook of a group of chunks (docs/format.md section 6), made by gw_device_gcomp_book_*, with its tree,
- * which every chunk would otherwise have to build again. A multiple of 16 bytes. */
+/* Codebook of a group of chunks (docs/format.md section 6), made by gw_device_gcomp_codebook_*, with its
+ * tree, which every chunk would otherwise have to build again. A multiple of 16 bytes. */
 #define GW_CUDA_TREE_SIZE 3296u
-typedef struct gw_cuda_group_book {
-    uint32_t base, size, crc, reserved;
-    uint8_t bytes[GW_CUDA_BOOK_SIZE_MAX + 4];
+typedef struct gw_cuda_group_codebook {
+    uint32_t window_start, size, crc, reserved;
+    uint8_t bytes[GW_CUDA_CODEBOOK_SIZE_MAX + 4];
     uint8_t tree[GW_CUDA_TREE_SIZE]; /* a gw_cuda_tree */
-} gw_cuda_group_book;
+} gw_cuda_group_codebook;
 
 /* A frame that is being encoded. All zero at the start. */
 typedef struct gw_cuda_encode_state {
@@ -183,16 +183,16 @@ typedef struct gw_cuda_chunk_word {
 } gw_cuda_chunk_word;
 
 /*
- * Shared memory of an encode: the state; two level arrays, at least as much as the planes of 8192 values
+ * Shared memory of an encode: the state; two rank buffers, at least as much as the planes of 8192 values
  * (16-bit types; 4096 of fp32) and the exchange of 8 warps take; bitmaps of all levels, at most 12 bits a
  * value and a word more a node.
  */
 #define GW_CUDA_ENCODE_FIXED_MAX (18u * 1024u)
-#define GW_CUDA_ENCODE_LEVEL_SIZE(chunk_log2)                                                                \
+#define GW_CUDA_ENCODE_RANK_BUFFER_SIZE(chunk_log2)                                                          \
     ((chunk_log2) < 14 ? 18u * 1024u : (chunk_log2) == 14 ? 19u * 1024u - 128u : 35u * 1024u)
 #define GW_CUDA_ENCODE_BITMAPS_SIZE(chunk_log2) (((uint32_t)12 << (chunk_log2)) / 8u + 4u * 180u)
 #define GW_CUDA_ENCODE_SHARED_SIZE(chunk_log2)                                                               \
-    (GW_CUDA_ENCODE_FIXED_MAX + 2u * GW_CUDA_ENCODE_LEVEL_SIZE(chunk_log2) +                                 \
+    (GW_CUDA_ENCODE_FIXED_MAX + 2u * GW_CUDA_ENCODE_RANK_BUFFER_SIZE(chunk_log2) +                           \
      GW_CUDA_ENCODE_BITMAPS_SIZE(chunk_log2))
 
 /*
@@ -207,7 +207,7 @@ typedef struct gw_cuda_chunk_word {
 #define GW_CUDA_ENCODE_TAIL_SIZE(chunk_log2, dtype)                                                          \
     (GW_CUDA_ENCODE_STRINGS_SIZE(chunk_log2, dtype) + ((uint32_t)1 << (chunk_log2)) / 2u + 4u * 180u)
 #define GW_CUDA_ENCODE_SHARED_SIZE_ONCE(chunk_log2, dtype)                                                   \
-    (GW_CUDA_ENCODE_FIXED_MAX + 2u * GW_CUDA_ENCODE_LEVEL_SIZE(chunk_log2) +                                 \
+    (GW_CUDA_ENCODE_FIXED_MAX + 2u * GW_CUDA_ENCODE_RANK_BUFFER_SIZE(chunk_log2) +                           \
      (GW_CUDA_ENCODE_TAIL_SIZE(chunk_log2, dtype) > GW_CUDA_ENCODE_BITMAPS_SIZE(chunk_log2)                  \
           ? GW_CUDA_ENCODE_TAIL_SIZE(chunk_log2, dtype)                                                      \
           : GW_CUDA_ENCODE_BITMAPS_SIZE(chunk_log2)))
@@ -228,12 +228,12 @@ typedef struct gw_gcomp_encode_params {
     gw_cuda_encode_state *states; /* item_count */
     uint64_t *unit_first;         /* items only: item_count + 1, by gw_device_gcomp_count or _hop_items */
     uint64_t *group_first;        /* items only: item_count + 1 */
-    gw_cuda_group_book *books;    /* by group */
-    gw_cuda_chunk_word *words;    /* by unit */
+    gw_cuda_group_codebook *codebooks; /* by group */
+    gw_cuda_chunk_word *words;         /* by unit */
     /* Carried, made by gw_device_gcomp_quanta: quanta of all blocks, 2^(chunk_log2 - block_log2) bytes a
-     * unit, and the drop_base of every unit. */
+     * unit, and the drop_offset of every unit. */
     uint8_t *quanta;
-    int32_t *drop_bases;
+    int32_t *drop_offsets;
 } gw_gcomp_encode_params;
 
 /* A source made of segments: its values are rounded first. */
@@ -253,7 +253,8 @@ typedef struct gw_gcomp_segment_params {
 /* Shared memory of gw_device_gcomp_quanta: counts of map bytes of eight warps, quanta of a chunk. */
 #define GW_CUDA_QUANTA_SHARED_SIZE (9u * 1024u)
 
-/* Shared memory of gw_device_gcomp_book_*, gw_device_gcomp_histogram_* and gw_device_gcomp_book_build. */
+/* Shared memory of gw_device_gcomp_codebook_*, gw_device_gcomp_histogram_* and
+ * gw_device_gcomp_codebook_build. */
 #define GW_CUDA_SURVEY_SHARED_SIZE (32u * 1024u)
 
 /* ---- a batch of hops ----------------------------------------------------------------------------------- */
@@ -287,13 +288,13 @@ typedef struct gw_gcomp_histogram_params {
 } gw_gcomp_histogram_params;
 
 /* Arrays of as many as there are blocks. */
-typedef struct gw_gcomp_book_build_params {
-    uint32_t dtype, levels;
+typedef struct gw_gcomp_codebook_build_params {
+    uint32_t dtype, quantum_mode;
     const gw_cuda_gcomp_histogram *histogram;
-    uint8_t *book;          /* GW_CUDA_BOOK_SIZE_MAX bytes each */
-    uint32_t *book_size;    /* NULL: not wanted */
-    gw_cuda_result *result; /* size: bytes of the codebook */
-} gw_gcomp_book_build_params;
+    uint8_t *codebook;       /* GW_CUDA_CODEBOOK_SIZE_MAX bytes each */
+    uint32_t *codebook_size; /* NULL: not wanted */
+    gw_cuda_result *result;  /* size: bytes of the codebook */
+} gw_gcomp_codebook_build_params;
 
 /* ---- device entry points ------------------------------------------------------------------------------- */
 

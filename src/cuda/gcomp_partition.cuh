@@ -54,7 +54,7 @@ GW_DEVICE void gw_move_ranks(const uint32_t x[8], uint32_t left_bits, uint32_t r
  * The tasks of a level whose nodes' lengths are known, 32 words of an inner node each; bitmaps of its nodes
  * from word *bitmap on. By one warp; returns the number of tasks.
  */
-GW_DEVICE uint32_t gw_plan_level(gw_encode_state &s, uint32_t depth, uint32_t *bitmap)
+GW_DEVICE uint32_t gw_tree_level_tasks(gw_encode_state &s, uint32_t depth, uint32_t *bitmap)
 {
     const gw_cuda_tree &tree = s.tree;
     const uint32_t lane = gw_lane();
@@ -92,7 +92,7 @@ GW_DEVICE uint32_t gw_plan_level(gw_encode_state &s, uint32_t depth, uint32_t *b
 }
 
 /* Lengths of the children of a level's nodes, whose tasks have counted the ones. By one warp. */
-GW_DEVICE void gw_split_level(gw_encode_state &s, uint32_t depth)
+GW_DEVICE void gw_split_drop_steps(gw_encode_state &s, uint32_t depth)
 {
     const gw_cuda_tree &tree = s.tree;
     const uint32_t first = tree.level_start[tree.depth_max - depth];
@@ -137,7 +137,7 @@ GW_DEVICE uint32_t gw_valid_bits(const gw_encode_node &node, uint32_t word)
     return valid < 32 ? (1u << valid) - 1 : ~0u;
 }
 
-/* A level of the tree: places of the level arrays that ranks come from and go to, and of the bitmaps; its
+/* A level of the tree: places of the rank buffers that ranks come from and go to, and of the bitmaps; its
  * tasks and how many ones each has. */
 struct gw_level {
     uint32_t from, to, bitmaps;
@@ -209,7 +209,7 @@ template <bool ALONE> GW_DEVICE void gw_level_sync(void)
  * they move ranks, while the first warp, which gets the last of these tasks, plans the next level.
  */
 template <bool ALONE>
-GW_DEVICE uint32_t gw_partition_levels(gw_encode_state &s, uint32_t depth, uint32_t level_size,
+GW_DEVICE uint32_t gw_partition_levels(gw_encode_state &s, uint32_t depth, uint32_t rank_buffer_size,
                                        uint32_t bitmaps, uint32_t *bitmap)
 {
     constexpr uint32_t STEP = ALONE ? 1 : GW_WARPS;
@@ -218,8 +218,8 @@ GW_DEVICE uint32_t gw_partition_levels(gw_encode_state &s, uint32_t depth, uint3
     const bool small = s.tree.label_count <= 128;
     GW_NO_UNROLL
     for (; depth < depth_max; depth++) {
-        const gw_level level = {gw_place_of(s.arrays) + (depth & 1) * level_size,
-                                gw_place_of(s.arrays) + (1 - (depth & 1)) * level_size, bitmaps,
+        const gw_level level = {gw_place_of(s.arrays) + (depth & 1) * rank_buffer_size,
+                                gw_place_of(s.arrays) + (1 - (depth & 1)) * rank_buffer_size, bitmaps,
                                 s.task + GW_LEVEL_TASKS_MAX * (depth & 1),
                                 s.task_ones + GW_LEVEL_TASKS_MAX * (depth & 1)};
         gw_level_sync<ALONE>();
@@ -233,8 +233,8 @@ GW_DEVICE uint32_t gw_partition_levels(gw_encode_state &s, uint32_t depth, uint3
         }
         gw_level_sync<ALONE>();
         if (warp == 0) {
-            gw_split_level(s, depth);
-            const uint32_t tasks = depth + 1 < depth_max ? gw_plan_level(s, depth + 1, bitmap) : 0;
+            gw_split_drop_steps(s, depth);
+            const uint32_t tasks = depth + 1 < depth_max ? gw_tree_level_tasks(s, depth + 1, bitmap) : 0;
             if (lane == 0) {
                 s.task_count[1 - (depth & 1)] = tasks;
             }
@@ -252,7 +252,7 @@ GW_DEVICE uint32_t gw_partition_levels(gw_encode_state &s, uint32_t depth, uint3
  * words, to the first warp. After a level of a single task most levels have one: only the first warp
  * would have work. Begins and ends with a barrier.
  */
-GW_DEVICE uint32_t gw_partition_chunk(gw_encode_state &s, uint32_t chunk_len, uint32_t level_size,
+GW_DEVICE uint32_t gw_partition_chunk(gw_encode_state &s, uint32_t chunk_len, uint32_t rank_buffer_size,
                                       uint32_t bitmaps)
 {
     const bool is_first = threadIdx.x < 32;
@@ -264,15 +264,15 @@ GW_DEVICE uint32_t gw_partition_chunk(gw_encode_state &s, uint32_t chunk_len, ui
             s.node[0].at = 0;
         }
         __syncwarp();
-        const uint32_t tasks = s.tree.depth_max == 0 ? 0 : gw_plan_level(s, 0, &bitmap);
+        const uint32_t tasks = s.tree.depth_max == 0 ? 0 : gw_tree_level_tasks(s, 0, &bitmap);
         if (threadIdx.x == 0) {
             s.task_count[0] = tasks;
         }
     }
-    const uint32_t depth = gw_partition_levels<false>(s, 0, level_size, bitmaps, &bitmap);
+    const uint32_t depth = gw_partition_levels<false>(s, 0, rank_buffer_size, bitmaps, &bitmap);
     __syncthreads(); /* all threads have read that there is a single task */
     if (is_first) {
-        gw_partition_levels<true>(s, depth, level_size, bitmaps, &bitmap);
+        gw_partition_levels<true>(s, depth, rank_buffer_size, bitmaps, &bitmap);
     }
     __syncthreads();
     return bitmap;

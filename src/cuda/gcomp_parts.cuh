@@ -31,7 +31,7 @@ template <typename WORDS, typename TREE> struct gw_find {
     uint32_t counts_at; /* half of the header with the first right_len */
     uint32_t skip;      /* halves between the first and the second */
     uint32_t is_masked; /* 1: the bitmap of the root is no run of the chunk */
-    uint32_t level_size;
+    uint32_t rank_buffer_size;
 };
 
 /* Halves of the header of a chunk that are in use. */
@@ -98,8 +98,8 @@ GW_DEVICE bool gw_find_runs(const gw_find<WORDS, TREE> &f, bool bad, uint32_t *e
             const uint32_t place = before >> 16 << 5, is_odd = (depth_max - node.depth) & 1;
             gw_node_work &work = s.node[n];
             work.run = 4 * (before & 0xffff);
-            work.out = place + (is_odd ? f.level_size : 0);
-            work.left = place + (is_odd ? 0 : f.level_size);
+            work.out = place + (is_odd ? f.rank_buffer_size : 0);
+            work.left = place + (is_odd ? 0 : f.rank_buffer_size);
             work.right = run_bits;
             work.words = (len + 31) >> 5;
             work.kind = inner ? (uint32_t)GW_KIND_INNER : node.width | (uint32_t)node.first_rank << 8;
@@ -214,12 +214,12 @@ GW_DEVICE bool gw_count_runs(gw_decode_state &s, const WORDS &words, uint32_t no
  */
 template <bool DERIVED, typename WORDS>
 GW_DEVICE bool gw_find_mask_nodes(gw_decode_state &s, const WORDS &words, uint32_t size, uint32_t mask_len,
-                                  uint32_t level_size)
+                                  uint32_t rank_buffer_size)
 {
     const uint32_t header_words = (gw_header_halves<DERIVED>(s.tree) + 1) / 2;
     /* Planes, escapes, values that are not zero. */
     const gw_find<WORDS, gw_mask_tree> f = {
-        s, words, s.tree.mask, size >> 2, header_words, (DERIVED ? 7 : 4) + 2, 0, 0, level_size};
+        s, words, s.tree.mask, size >> 2, header_words, (DERIVED ? 7 : 4) + 2, 0, 0, rank_buffer_size};
     if (f.size_words < header_words) {
         return true;
     }
@@ -243,10 +243,10 @@ GW_DEVICE bool gw_find_mask_nodes(gw_decode_state &s, const WORDS &words, uint32
  * with a barrier. */
 template <bool DERIVED, typename WORDS>
 GW_DEVICE bool gw_find_mask(gw_decode_state &s, const WORDS &words, uint32_t size, uint32_t mask_len,
-                            uint32_t level_size)
+                            uint32_t rank_buffer_size)
 {
     if (threadIdx.x < 32) {
-        const bool is_bad = gw_find_mask_nodes<DERIVED>(s, words, size, mask_len, level_size);
+        const bool is_bad = gw_find_mask_nodes<DERIVED>(s, words, size, mask_len, rank_buffer_size);
         if (gw_lane() == 0) {
             s.is_bad = is_bad;
         }
@@ -265,12 +265,12 @@ GW_DEVICE bool gw_find_mask(gw_decode_state &s, const WORDS &words, uint32_t siz
  * head less what those above it in this row give to their right children: a difference of two prefix sums in
  * preorder.
  *
- * A node starts in its level array after the values, rounded up to words, of all leaves before it: what a
+ * A node starts in its rank buffer after the values, rounded up to words, of all leaves before it: what a
  * node's own leaves take is enough for it, and a left child starts at its parent's offset in the other array.
  */
 template <uint32_t DTYPE, bool DERIVED, typename WORDS>
 GW_DEVICE bool gw_find_nodes(gw_decode_state &s, const WORDS &words, uint32_t size, uint32_t chunk_len,
-                             uint32_t level_size)
+                             uint32_t rank_buffer_size)
 {
     const uint32_t lane = gw_lane();
     const uint32_t planes = DERIVED ? 7 : 4;
@@ -284,7 +284,7 @@ GW_DEVICE bool gw_find_nodes(gw_decode_state &s, const WORDS &words, uint32_t si
                                             planes + 1,
                                             is_masked ? s.tree.mask.inner_count : 0,
                                             is_masked,
-                                            level_size};
+                                            rank_buffer_size};
     if (f.size_words < header_words) {
         return true;
     }
@@ -314,10 +314,10 @@ GW_DEVICE bool gw_find_nodes(gw_decode_state &s, const WORDS &words, uint32_t si
  * broken. Ends with a barrier. */
 template <uint32_t DTYPE, bool DERIVED, typename WORDS>
 GW_DEVICE bool gw_find_parts(gw_decode_state &s, const WORDS &words, uint32_t size, uint32_t chunk_len,
-                             uint32_t level_size)
+                             uint32_t rank_buffer_size)
 {
     if (threadIdx.x < 32) {
-        const bool is_bad = gw_find_nodes<DTYPE, DERIVED>(s, words, size, chunk_len, level_size);
+        const bool is_bad = gw_find_nodes<DTYPE, DERIVED>(s, words, size, chunk_len, rank_buffer_size);
         if (gw_lane() == 0) {
             s.is_bad = is_bad;
         }

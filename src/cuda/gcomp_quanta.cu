@@ -30,10 +30,10 @@ GW_DEVICE void gw_quanta_unit(gw_quanta_unit_state &s, const gw_gcomp_encode_par
     }
     const uint64_t left = item.src_size - first;
     const uint32_t len = (uint32_t)(left < (uint64_t)1 << chunk_log2 ? left : (uint64_t)1 << chunk_log2);
-    const int32_t drop_base = gw_quanta_chunk<DTYPE>(s.quanta, p.codec, p.map, item, first, len,
-                                                     p.quanta + (unit << (chunk_log2 - p.codec.block_log2)));
+    const int32_t drop_offset = gw_quanta_chunk<DTYPE>(
+        s.quanta, p.codec, p.map, item, first, len, p.quanta + (unit << (chunk_log2 - p.codec.block_log2)));
     if (t == 0) {
-        p.drop_bases[unit] = drop_base;
+        p.drop_offsets[unit] = drop_offset;
     }
 }
 

@@ -25,7 +25,8 @@ template <uint32_t DTYPE> GW_DEVICE uint32_t gw_quantum_stored(int32_t exponent)
 
 /* Quantum of the lower median of the map bytes of a block that are not 0. By one warp, to all lanes. */
 template <uint32_t DTYPE>
-GW_DEVICE uint32_t gw_quantum_of_map(uint32_t *count, const uint8_t *levels, uint32_t len, int32_t drop_base)
+GW_DEVICE uint32_t gw_quantum_of_map(uint32_t *count, const uint8_t *map_bytes, uint32_t len,
+                                     int32_t drop_offset)
 {
     const uint32_t lane = gw_lane();
     __syncwarp();
@@ -36,7 +37,7 @@ GW_DEVICE uint32_t gw_quantum_of_map(uint32_t *count, const uint8_t *levels, uin
     __syncwarp();
     GW_NO_UNROLL
     for (uint32_t i = lane; i < len; i += 32) {
-        atomicAdd(&count[levels[i]], 1u);
+        atomicAdd(&count[map_bytes[i]], 1u);
     }
     __syncwarp();
     const uint32_t coded = len - count[0];
@@ -54,7 +55,7 @@ GW_DEVICE uint32_t gw_quantum_of_map(uint32_t *count, const uint8_t *levels, uin
     }
     k = __reduce_min_sync(GW_FULL_MASK, k);
     return coded == 0 ? 0
-                      : gw_quantum_stored<DTYPE>(gw_quantum_field<DTYPE>(k, drop_base) +
+                      : gw_quantum_stored<DTYPE>(gw_quantum_field<DTYPE>(k, drop_offset) +
                                                  (int32_t)gw_type<DTYPE>::BIAS);
 }
 
@@ -106,22 +107,22 @@ GW_DEVICE void gw_quanta_find(gw_quanta_state &s, const gw_cuda_codec &codec, co
     const uint32_t t = threadIdx.x, log2 = codec.block_log2, block_len = 1u << log2;
     const uint32_t blocks = (len + block_len - 1) >> log2;
     if (map.is_present) {
-        const int32_t drop_base = gw_cuda_drop_base(codec, gw_map_base(map));
+        const int32_t drop_offset = gw_cuda_drop_offset(codec, gw_map_base(map));
         GW_NO_UNROLL
         for (uint32_t b = t >> 5; b < blocks; b += GW_WARPS) {
             const uint32_t at = b << log2, left = len - at;
-            const uint32_t e = gw_quantum_of_map<DTYPE>(s.count[t >> 5], item.levels + first + at,
-                                                        left < block_len ? left : block_len, drop_base);
+            const uint32_t e = gw_quantum_of_map<DTYPE>(s.count[t >> 5], item.map_bytes + first + at,
+                                                        left < block_len ? left : block_len, drop_offset);
             if (gw_lane() == 0) {
                 s.exponent[b] = (uint8_t)e;
             }
         }
         return;
     }
-    if (item.levels != nullptr) {
+    if (item.map_bytes != nullptr) {
         GW_NO_UNROLL
         for (uint32_t b = t; b < blocks; b += GW_THREADS) {
-            s.exponent[b] = (uint8_t)gw_quantum_stored<DTYPE>(item.levels[(first >> log2) + b]);
+            s.exponent[b] = (uint8_t)gw_quantum_stored<DTYPE>(item.map_bytes[(first >> log2) + b]);
         }
         return;
     }
@@ -142,7 +143,7 @@ GW_DEVICE void gw_quanta_find(gw_quanta_state &s, const gw_cuda_codec &codec, co
 }
 
 /* Quanta of the len values of a chunk of the item, from `first` on, as the frame stores them, to out. Returns
- * the drop_base of the chunk to all threads. Begins and ends with a barrier. */
+ * the drop_offset of the chunk to all threads. Begins and ends with a barrier. */
 template <uint32_t DTYPE>
 GW_DEVICE int32_t gw_quanta_chunk(gw_quanta_state &s, const gw_cuda_codec &codec, const gw_cuda_map &map,
                                   const gw_cuda_gcomp_item &item, uint64_t first, uint32_t len, uint8_t *out)
@@ -165,7 +166,7 @@ GW_DEVICE int32_t gw_quanta_chunk(gw_quanta_state &s, const gw_cuda_codec &codec
         out[b] = (uint8_t)(e + GW_QUANTA_WINDOW < largest ? 0 : e);
     }
     __syncthreads();
-    return gw_drop_base_of_quanta<DTYPE>(largest);
+    return gw_drop_offset_of_quanta<DTYPE>(largest);
 }
 
 #endif

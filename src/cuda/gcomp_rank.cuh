@@ -1,5 +1,5 @@
 /*
- * Encode, first step: values are rounded and looked up: ranks to the first level array, digits to strings or
+ * Encode, first step: values are rounded and looked up: ranks to the first rank buffer, digits to strings or
  * only counted.
  *
  * SPDX-License-Identifier: BSD-2-Clause
@@ -69,17 +69,17 @@ template <uint32_t DTYPE> GW_DEVICE uint32_t gw_high_value(const uint4 &v, uint3
  * Rounding of fp32 and bf16 (in the upper half) with the float unit. A value of exponent e that loses n bits
  * is added to 1.5 * 2^(e + n), in whose binade both stay and one unit in the last place is what is kept of
  * the value, and that is subtracted again, exactly. The sum is rounded to nearest even, or towards zero,
- * which truncates. n is 6, 12 or 18 for fp32, and 16 + 2 * level for bf16, whose lower half is zero; fp32
- * of level 0 adds 0. So that nothing overflows, exponents from 231 on are left to gw_round_value(), and with
- * them what is strict about exponent 0.
+ * which truncates. n is 6, 12 or 18 for fp32, and 16 + 2 * drop_steps for bf16, whose lower half is zero;
+ * fp32 of drop_steps 0 adds 0. So that nothing overflows, exponents from 231 on are left to gw_round_value(),
+ * and with them what is strict about exponent 0.
  */
 enum { GW_FAST_SHIFT = 0x19000000, GW_FAST_QUARTERS = 0x19000000 >> 22 };
 
 struct gw_fast_rule {
     uint32_t entries, factors; /* places of s.entry and s.factor, less 4 * GW_FLOAT_INTEGER */
     uint32_t limit;            /* twice a value and GW_FAST_SHIFT: below it the value is another's */
-    float drop_base;           /* and what the shift adds to quarter-octaves, and a half */
-    float scale, levels;       /* quarter-octaves of all levels, inverted; their number, a little less */
+    float drop_offset;         /* and what the shift adds to quarter-octaves, and a half */
+    float scale, map_bytes;    /* quarter-octaves of all drop steps, inverted; their number, a little less */
 };
 
 /* 2^23, the float whose lowest bits count from 0. */
@@ -88,10 +88,10 @@ enum { GW_FLOAT_INTEGER = 0x4b000000 };
 /*
  * Rounds a value with map byte k: *rounded, its entry. Returns whether it is one of the others.
  *
- * The level, too, comes from the float unit: the quarter-octaves that may be lost and a half, an exact sum,
- * over those that all levels have, limited to 0 and 1, times the number of levels, rounded down. A half is
- * farther from a whole level than all rounding; what is limited to 1 comes to a little less than one level
- * too many.
+ * The drop steps, too, come from the float unit: the quarter-octaves that may be lost and a half, an exact
+ * sum, over those that all drop steps have, limited to 0 and 1, times the number of drop steps, rounded down.
+ * A half is farther from a whole step than all rounding; what is limited to 1 comes to a little less than one
+ * step too many.
  */
 template <uint32_t DTYPE, bool NEAREST>
 GW_DEVICE bool gw_round_fast(const gw_fast_rule &f, uint32_t value, uint32_t k, uint32_t *rounded,
@@ -102,20 +102,20 @@ GW_DEVICE bool gw_round_fast(const gw_fast_rule &f, uint32_t value, uint32_t k, 
     /* twice >> 22 and k as floats, both above 2^23 */
     const float quarters = __uint_as_float(__funnelshift_r(twice, GW_FLOAT_INTEGER >> 10, 22));
     const float map = __uint_as_float(k);
-    const float room = __fadd_rn(__fsub_rn(map, quarters), f.drop_base);
-    const float most = __fmul_rn(gw_float_add_limit(map, -integer), f.levels); /* 0 if the byte is 0 */
+    const float room = __fadd_rn(__fsub_rn(map, quarters), f.drop_offset);
+    const float most = __fmul_rn(gw_float_add_limit(map, -integer), f.map_bytes); /* 0 if the byte is 0 */
     const float part = __fmul_rn(gw_float_multiply_limit(room, f.scale), most);
-    const uint32_t level = __float_as_uint(gw_float_add_flush<false>(part, integer)); /* above 2^23 */
+    const uint32_t drop_steps = __float_as_uint(gw_float_add_flush<false>(part, integer)); /* above 2^23 */
     float factor;
     if (DTYPE == GW_FP32) {
-        factor = __uint_as_float(gw_shared_load32(f.factors + 4 * level));
+        factor = __uint_as_float(gw_shared_load32(f.factors + 4 * drop_steps));
     } else {
-        factor = __uint_as_float(((127u + 16) << 23 | 1u << 22) + (level << 24));
+        factor = __uint_as_float(((127u + 16) << 23 | 1u << 22) + (drop_steps << 24));
     }
     const float big = __fmul_rn(__uint_as_float(value & 0xff800000u), factor);
     const float sum = gw_float_add_flush<NEAREST>(__uint_as_float(value), big);
     *rounded = __float_as_uint(__fsub_rn(sum, big));
-    *entry = gw_shared_load32((*rounded >> 19 & 0xff0) + (f.entries + 4 * level));
+    *entry = gw_shared_load32((*rounded >> 19 & 0xff0) + (f.entries + 4 * drop_steps));
     return twice < f.limit;
 }
 
@@ -128,8 +128,8 @@ GW_DEVICE void gw_round_quad(const gw_encode_state &s, const gw_cuda_rounder &r,
     constexpr uint32_t HALF = gw_type<DTYPE>::SIZE == 4 ? 0 : 16;
     GW_UNROLL
     for (uint32_t i = 0; i < 4; i++) {
-        const gw_rounded x = gw_round_value<DTYPE, false>(r, r.from.drop_base, value[i] >> HALF,
-                                                          k >> 8 * i & 255, random[i], s.tree.base);
+        const gw_rounded x = gw_round_value<DTYPE, false>(r, r.from.drop_offset, value[i] >> HALF,
+                                                          k >> 8 * i & 255, random[i], s.tree.window_start);
         rounded[i] = x.bits << HALF;
         entry[i] = i < valid ? gw_entry_of(x.label, s.tree.rank_of_label[x.label], s.tree.escape_rank) : 0;
     }
@@ -302,17 +302,17 @@ template <uint32_t DTYPE>
 GW_DEVICE gw_fast_rule gw_fast_rule_of(const gw_encode_state &s, const gw_cuda_rounder &r)
 {
     gw_fast_rule f;
-    const uint32_t cap = r.rule.cap_level;
-    const float levels = (float)(cap + 1);
+    const uint32_t cap = r.rule.cap_steps;
+    const float map_bytes = (float)(cap + 1);
     f.entries = gw_place_of(s.entry) - 4u * GW_FLOAT_INTEGER;
     f.factors = gw_place_of(s.factor) - 4u * GW_FLOAT_INTEGER;
-    /* Without a map as much may be lost as the levels have. */
-    f.drop_base = (float)(r.rule.has_map ? r.from.drop_base + GW_FAST_QUARTERS : 1 << 20) + 0.5f;
+    /* Without a map as much may be lost as the drop steps have. */
+    f.drop_offset = (float)(r.rule.has_map ? r.from.drop_offset + GW_FAST_QUARTERS : 1 << 20) + 0.5f;
     f.scale = __fmul_rn(1.0f / (4 * gw_type<DTYPE>::STEP), cap == 0   ? 1.0f
                                                            : cap == 1 ? 0.5f
                                                            : cap == 2 ? 1.0f / 3
                                                                       : 0.25f);
-    f.levels = __fmul_rn(levels, 1.0f - 1.0f / (1 << 20));
+    f.map_bytes = __fmul_rn(map_bytes, 1.0f - 1.0f / (1 << 20));
     f.limit = GW_FAST_SHIFT + (r.rule.strict ? 1u << 24 : 0);
     return f;
 }
@@ -334,7 +334,7 @@ GW_DEVICE void gw_clear_strings(uint32_t strings, uint32_t own, uint32_t stride)
 
 /* Ranks, escapes and digits of 16 values of the lane, from value `at` of the chunk on. */
 template <uint32_t DTYPE>
-GW_DEVICE void gw_rank_16(gw_encode_state &s, gw_rank_state &state, const gw_sixteen &x, uint32_t level,
+GW_DEVICE void gw_rank_16(gw_encode_state &s, gw_rank_state &state, const gw_sixteen &x, uint32_t drop_steps,
                           uint32_t at, bool has_strings)
 {
     constexpr uint32_t W1 = gw_type<DTYPE>::W1, W2 = gw_type<DTYPE>::W2;
@@ -346,7 +346,7 @@ GW_DEVICE void gw_rank_16(gw_encode_state &s, gw_rank_state &state, const gw_six
         rank[q] = gw_permute(gw_permute(e[4 * q], e[4 * q + 1], 0x0073),
                              gw_permute(e[4 * q + 2], e[4 * q + 3], 0x0073), 0x5410);
     }
-    gw_shared_store128(level + at, make_uint4(rank[0], rank[1], rank[2], rank[3]));
+    gw_shared_store128(drop_steps + at, make_uint4(rank[0], rank[1], rank[2], rank[3]));
     const uint32_t sum = quad_sum[0] + quad_sum[1] + quad_sum[2] + quad_sum[3];
     /* 16 escapes are 0 modulo 16, but then the first value is one. */
     uint32_t mask = 0;
@@ -411,18 +411,18 @@ GW_DEVICE void gw_rank_totals(gw_encode_state &s, const gw_rank_state &state)
 }
 
 /*
- * Ranks of the chunk's values into the first level array; digits into the strings, which start at `strings`,
+ * Ranks of the chunk's values into the first rank buffer; digits into the strings, which start at `strings`,
  * those of a warp together, 4 * (string_words + 4) bytes each (strings = 0: there is no room, and digits are
  * only counted); counts into s. A warp takes consecutive values, 512 at a time, so that it needs no other
  * warp to find the places of its digits. Ends with a barrier.
  */
 template <uint32_t DTYPE>
 GW_DEVICE void gw_rank_explicit(gw_encode_state &s, const gw_cuda_rounder &r, uint64_t first,
-                                uint32_t chunk_len, uint32_t level_size, uint32_t strings,
+                                uint32_t chunk_len, uint32_t rank_buffer_size, uint32_t strings,
                                 uint32_t string_words)
 {
     const uint32_t lane = gw_lane(), warp = threadIdx.x >> 5;
-    const uint32_t level = gw_place_of(s.arrays), stage = level + level_size + 2048 * warp;
+    const uint32_t drop_steps = gw_place_of(s.arrays), stage = drop_steps + rank_buffer_size + 2048 * warp;
     const uint32_t blocks = (chunk_len + 511) >> 9, share = (blocks + 7) >> 3;
     const uint32_t last = (warp + 1) * share < blocks ? (warp + 1) * share : blocks;
     const uint32_t stride = 4 * (string_words + 4); /* of strings */
@@ -443,22 +443,23 @@ GW_DEVICE void gw_rank_explicit(gw_encode_state &s, const gw_cuda_rounder &r, ui
         uint32_t k[4] = {0x01010101, 0x01010101, 0x01010101, 0x01010101};
         gw_sixteen x;
         if (r.rule.has_map && valid != 0) {
-            gw_load_levels(k, r.from.levels + first + at, valid);
+            gw_load_map_bytes(k, r.from.map_bytes + first + at, valid);
         }
         const uint32_t mine = gw_stage_512<DTYPE>(stage, r.from.values, first + 512 * block, r.from.len);
         gw_round_16<DTYPE>(s, r, f, mine, k, first + at, valid, x);
-        gw_rank_16<DTYPE>(s, state, x, level, at, strings != 0);
+        gw_rank_16<DTYPE>(s, state, x, drop_steps, at, strings != 0);
     }
     gw_rank_totals(s, state);
 }
 
-/* Ranks of the chunk's values into the first level array; counts into s. Ends with a barrier. */
+/* Ranks of the chunk's values into the first rank buffer; counts into s. Ends with a barrier. */
 template <uint32_t DTYPE, bool DERIVED>
 GW_DEVICE void gw_rank_chunk(gw_encode_state &s, const gw_cuda_rounder &r, uint64_t first, uint32_t chunk_len,
-                             uint32_t level_size)
+                             uint32_t rank_buffer_size)
 {
     const uint32_t tid = threadIdx.x;
-    const uint32_t level = gw_place_of(s.arrays), stage = level + level_size + 2048 * (tid >> 5);
+    const uint32_t drop_steps = gw_place_of(s.arrays),
+                   stage = drop_steps + rank_buffer_size + 2048 * (tid >> 5);
     uint32_t even = 0, odd = 0, any = 0;
     GW_NO_UNROLL
     for (uint32_t at = 0; at < chunk_len; at += GW_ROUND_LEN) {
@@ -481,8 +482,8 @@ GW_DEVICE void gw_rank_chunk(gw_encode_state &s, const gw_cuda_rounder &r, uint6
                 }
             });
         if (valid != 0) {
-            gw_shared_store128(level + 32 * word, make_uint4(x[0], x[1], x[2], x[3]));
-            gw_shared_store128(level + 32 * word + 16, make_uint4(x[4], x[5], x[6], x[7]));
+            gw_shared_store128(drop_steps + 32 * word, make_uint4(x[0], x[1], x[2], x[3]));
+            gw_shared_store128(drop_steps + 32 * word + 16, make_uint4(x[4], x[5], x[6], x[7]));
             s.escape_mask[word] = escapes;
         }
     }

@@ -12,16 +12,16 @@
 /* The values of a frame, and what is the same for all of them. */
 struct gw_cuda_source {
     const uint8_t *values;
-    const uint8_t *levels; /* the map, NULL: a constant drop */
+    const uint8_t *map_bytes; /* the map, NULL: a constant drop */
     uint64_t len;
     uint64_t first_element;
     uint64_t seed;
     uint32_t step_index, rank_hop;
-    int32_t drop_base;
-    /* Carried, else 0 and NULL: levels has a quantum for each block of 2^block_log2 values instead; where a
-     * whole frame is looked at, drop_bases has the drop_base of each chunk of 2^chunk_log2. */
+    int32_t drop_offset;
+    /* Carried, else 0 and NULL: map_bytes has a quantum for each block of 2^block_log2 values instead; where
+     * a whole frame is looked at, drop_offsets has the drop_offset of each chunk of 2^chunk_log2. */
     uint32_t block_log2, chunk_log2;
-    const int32_t *drop_bases;
+    const int32_t *drop_offsets;
 };
 
 struct gw_cuda_rounder {
@@ -29,9 +29,10 @@ struct gw_cuda_rounder {
     const gw_cuda_source &from;
 };
 
-/* A value is rounded to bits (16-bit types in the low half); level: explicit frames; keep: derived ones. */
+/* A value is rounded to bits (16-bit types in the low half); drop_steps: explicit frames; keep: derived ones.
+ */
 struct gw_rounded {
-    uint32_t bits, label, keep, level;
+    uint32_t bits, label, keep, drop_steps;
 };
 
 /* The values of an item. */
@@ -40,13 +41,13 @@ GW_DEVICE gw_cuda_source gw_source_of(const gw_cuda_codec &codec, const gw_cuda_
                                       const gw_cuda_gcomp_item &item)
 {
     const gw_cuda_source source = {(const uint8_t *)item.src,
-                                   rule.has_map ? item.levels : nullptr,
+                                   rule.has_map ? item.map_bytes : nullptr,
                                    item.src_size,
                                    item.first_element,
                                    key.seed,
                                    key.step_index,
                                    (uint32_t)key.rank << 16 | key.hop,
-                                   rule.has_map ? gw_cuda_drop_base(codec, gw_map_base(map)) : 0,
+                                   rule.has_map ? gw_cuda_drop_offset(codec, gw_map_base(map)) : 0,
                                    0,
                                    codec.chunk_log2,
                                    nullptr};
@@ -57,9 +58,9 @@ GW_DEVICE gw_cuda_source gw_source_of(const gw_cuda_codec &codec, const gw_cuda_
 GW_DEVICE void gw_source_carry(gw_cuda_source &source, const gw_gcomp_encode_params &p, uint64_t unit)
 {
     if (p.quanta != nullptr) {
-        source.levels = p.quanta + (unit << (p.codec.chunk_log2 - p.codec.block_log2));
+        source.map_bytes = p.quanta + (unit << (p.codec.chunk_log2 - p.codec.block_log2));
         source.block_log2 = p.codec.block_log2;
-        source.drop_bases = p.drop_bases + unit;
+        source.drop_offsets = p.drop_offsets + unit;
     }
 }
 
@@ -134,26 +135,26 @@ template <uint32_t DTYPE> GW_DEVICE uint32_t gw_quarter_octave(uint32_t magnitud
 }
 
 template <uint32_t DTYPE>
-GW_DEVICE uint32_t gw_derived_drop(const gw_cuda_rounder &r, int32_t drop_base, uint32_t k,
+GW_DEVICE uint32_t gw_derived_drop(const gw_cuda_rounder &r, int32_t drop_offset, uint32_t k,
                                    uint32_t magnitude)
 {
-    const int32_t room = (int32_t)k + drop_base - (int32_t)(gw_quarter_octave<DTYPE>(magnitude) | 3);
+    const int32_t room = (int32_t)k + drop_offset - (int32_t)(gw_quarter_octave<DTYPE>(magnitude) | 3);
     const uint32_t octaves = room < 0 || k == 0 ? 0 : (uint32_t)room >> 2;
     return gw_floor_to_step(r, octaves < r.rule.cap ? octaves : r.rule.cap);
 }
 
 /* Exponent field of the quantum of map byte k in the dtype's bias: gw_quantum_exponent() of core. May be any
  * number. */
-template <uint32_t DTYPE> GW_DEVICE int32_t gw_quantum_field(uint32_t k, int32_t drop_base)
+template <uint32_t DTYPE> GW_DEVICE int32_t gw_quantum_field(uint32_t k, int32_t drop_offset)
 {
-    return (((int32_t)k + drop_base - 3) >> 2) - (int32_t)(gw_type<DTYPE>::M + gw_type<DTYPE>::BIAS);
+    return (((int32_t)k + drop_offset - 3) >> 2) - (int32_t)(gw_type<DTYPE>::M + gw_type<DTYPE>::BIAS);
 }
 
 /* Offset of relative exponents: gw_turn_of() of gcomp. */
-template <uint32_t DTYPE> GW_DEVICE uint32_t gw_cuda_turn_of(uint32_t k, int32_t drop_base)
+template <uint32_t DTYPE> GW_DEVICE uint32_t gw_cuda_turn_of(uint32_t k, int32_t drop_offset)
 {
     constexpr int32_t FIRST = gw_type<DTYPE>::IS_FP16 ? 0 : 1, LAST = (int32_t)gw_type<DTYPE>::SPECIAL - 1;
-    const int32_t field = gw_quantum_field<DTYPE>(k, drop_base);
+    const int32_t field = gw_quantum_field<DTYPE>(k, drop_offset);
     return k == 0 || field < FIRST ? 0 : (uint32_t)((field > LAST ? LAST : field) - FIRST);
 }
 
@@ -172,16 +173,16 @@ template <uint32_t DTYPE> GW_DEVICE uint32_t gw_cuda_exponent_turn_back(uint32_t
 }
 
 /*
- * Deep cut (docs/numerics.md section 3, step 3) of an ordinary magnitude that is not 0: if it is below its
+ * Dead zone (docs/numerics.md section 3, step 3) of an ordinary magnitude that is not 0: if it is below its
  * quantum, *rounded is 0 or the quantum. Returns whether it is below.
  */
 template <uint32_t DTYPE>
-GW_DEVICE bool gw_cut_deep(const gw_cuda_rounder &r, int32_t drop_base, uint32_t magnitude, uint32_t k,
-                           uint32_t random, uint32_t *rounded)
+GW_DEVICE bool gw_cut_dead_zone(const gw_cuda_rounder &r, int32_t drop_offset, uint32_t magnitude, uint32_t k,
+                                uint32_t random, uint32_t *rounded)
 {
     typedef gw_type<DTYPE> type;
     const uint32_t field = magnitude >> type::M;
-    int32_t quantum = gw_quantum_field<DTYPE>(k, drop_base);
+    int32_t quantum = gw_quantum_field<DTYPE>(k, drop_offset);
     quantum = quantum < (int32_t)type::SPECIAL ? quantum : (int32_t)type::SPECIAL - 1;
     const int32_t below = quantum - (int32_t)(field == 0 ? 1 : field); /* octaves */
     if (k == 0 || below <= 0) {
@@ -195,11 +196,11 @@ GW_DEVICE bool gw_cut_deep(const gw_cuda_rounder &r, int32_t drop_base, uint32_t
     return true;
 }
 
-/* Rounds a value (16-bit types in the low half) with map byte k; drop_base: that of r, in a register;
+/* Rounds a value (16-bit types in the low half) with map byte k; drop_offset: that of r, in a register;
  * base: the window of explicit labels; 1: derived labels are relative. */
 template <uint32_t DTYPE, bool DERIVED>
-GW_DEVICE gw_rounded gw_round_value(const gw_cuda_rounder &r, int32_t drop_base, uint32_t value, uint32_t k,
-                                    uint32_t random, uint32_t base)
+GW_DEVICE gw_rounded gw_round_value(const gw_cuda_rounder &r, int32_t drop_offset, uint32_t value, uint32_t k,
+                                    uint32_t random, uint32_t window_start)
 {
     typedef gw_type<DTYPE> type;
     constexpr uint32_t SIGN = 1u << (8 * type::SIZE - 1);
@@ -211,29 +212,29 @@ GW_DEVICE gw_rounded gw_round_value(const gw_cuda_rounder &r, int32_t drop_base,
     const uint32_t exponent = magnitude >> type::M;
     const bool whole = exponent >= type::SPECIAL || (!type::IS_FP16 && exponent == 0);
 
-    uint32_t drop = 0, level = 0;
+    uint32_t drop = 0, drop_steps = 0;
     if (DERIVED) {
-        drop = !r.rule.has_map ? r.rule.cap : gw_derived_drop<DTYPE>(r, drop_base, k, magnitude);
+        drop = !r.rule.has_map ? r.rule.cap : gw_derived_drop<DTYPE>(r, drop_offset, k, magnitude);
     } else if (!r.rule.has_map) {
-        level = r.rule.cap_level;
+        drop_steps = r.rule.cap_steps;
     } else {
-        const int32_t room = (int32_t)k + drop_base - (int32_t)gw_quarter_octave<DTYPE>(magnitude);
+        const int32_t room = (int32_t)k + drop_offset - (int32_t)gw_quarter_octave<DTYPE>(magnitude);
         const int32_t step = 4 * (int32_t)type::STEP;
-        level = (room >= step) + (room >= 2 * step) + (room >= 3 * step);
-        const uint32_t most = r.rule.cap_level;
-        level = k == 0 ? 0 : level < most ? level : most;
+        drop_steps = (room >= step) + (room >= 2 * step) + (room >= 3 * step);
+        const uint32_t most = r.rule.cap_steps;
+        drop_steps = k == 0 ? 0 : drop_steps < most ? drop_steps : most;
     }
     drop = whole ? 0 : drop;
-    level = whole ? 0 : level;
-    const uint32_t cut = (1u << (DERIVED ? drop : level * type::STEP)) - 1;
+    drop_steps = whole ? 0 : drop_steps;
+    const uint32_t cut = (1u << (DERIVED ? drop : drop_steps * type::STEP)) - 1;
     /* Nearest: half an ulp less one, plus the last kept bit, so ties go to even. Both vanish when nothing
      * is dropped. */
     const uint32_t half = (cut >> 1) + ((magnitude & (cut + 1)) != 0 ? cut & 1 : 0);
     uint32_t rounded = (magnitude + (half & r.rule.nearest) + (random & cut & r.rule.stochastic)) & ~cut;
     /* A carry out of the largest finite exponent truncates instead. */
     rounded = rounded >> type::M >= type::SPECIAL ? magnitude & ~cut : rounded;
-    if (DERIVED && r.rule.deep && !whole && magnitude != 0 &&
-        gw_cut_deep<DTYPE>(r, drop_base, magnitude, k, random, &rounded) && rounded == 0) {
+    if (DERIVED && r.rule.dead_zone && !whole && magnitude != 0 &&
+        gw_cut_dead_zone<DTYPE>(r, drop_offset, magnitude, k, random, &rounded) && rounded == 0) {
         sign = 0;
     }
     if (type::IS_FP16 && rounded == 0 && !r.rule.strict) {
@@ -243,11 +244,11 @@ GW_DEVICE gw_rounded gw_round_value(const gw_cuda_rounder &r, int32_t drop_base,
     gw_rounded out;
     out.bits = sign | rounded;
     out.keep = 0;
-    out.level = level;
+    out.drop_steps = drop_steps;
     if (DERIVED) {
         /* The receiver sees the rounded exponent. */
         if (r.rule.has_map && drop != 0) {
-            drop = gw_derived_drop<DTYPE>(r, drop_base, k, rounded);
+            drop = gw_derived_drop<DTYPE>(r, drop_offset, k, rounded);
         }
         out.keep = type::M + 1 - drop;
     }
@@ -255,24 +256,24 @@ GW_DEVICE gw_rounded gw_round_value(const gw_cuda_rounder &r, int32_t drop_base,
     uint32_t label;
     bool ordinary;
     if (type::IS_FP16) {
-        label = DERIVED ? e + 2 : 4 * (e + 1) + level;
+        label = DERIVED ? e + 2 : 4 * (e + 1) + drop_steps;
         ordinary = e < type::SPECIAL && rounded != 0;
     } else if (DERIVED) {
         label = e + 1;
         ordinary = e - 1 < type::SPECIAL - 1;
     } else {
-        label = 4 * (e - base) + level;
+        label = 4 * (e - window_start) + drop_steps;
         ordinary = e < type::SPECIAL &&
-                   e - base - 1 < 63; /* base + 1 to base + 63, and e = 0 is below even base 0 */
+                   e - window_start - 1 < 63; /* base + 1 to base + 63, and e = 0 is below even base 0 */
     }
-    if (DERIVED && base != 0 && ordinary) {
-        label += gw_cuda_exponent_turn<DTYPE>(e, gw_cuda_turn_of<DTYPE>(k, drop_base)) - e;
+    if (DERIVED && window_start != 0 && ordinary) {
+        label += gw_cuda_exponent_turn<DTYPE>(e, gw_cuda_turn_of<DTYPE>(k, drop_offset)) - e;
     }
     out.label = ordinary ? label : out.bits != 0 ? 1 : 0;
     return out;
 }
 
-/* Bin of a rounded value: 4 * exponent field + level; for fp32 and bf16 e = 0 has bin 0 for +0, else 1;
+/* Bin of a rounded value: 4 * exponent field + drop steps; for fp32 and bf16 e = 0 has bin 0 for +0, else 1;
  * for fp16 +0 has bin 1023, and -0 that of infinity. */
 template <uint32_t DTYPE, bool DERIVED> GW_DEVICE uint32_t gw_bin_of(const gw_rounded &x)
 {
@@ -280,30 +281,31 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE uint32_t gw_bin_of(const gw_ro
     const uint32_t magnitude = x.bits & ((1u << (8 * type::SIZE - 1)) - 1);
     const uint32_t e = magnitude >> type::M;
     if (type::IS_FP16) {
-        return x.bits == 0 ? 1023 : magnitude == 0 ? 4 * type::SPECIAL : 4 * e + (DERIVED ? 0 : x.level);
+        return x.bits == 0 ? 1023 : magnitude == 0 ? 4 * type::SPECIAL : 4 * e + (DERIVED ? 0 : x.drop_steps);
     }
-    return e == 0 ? x.bits != 0 : 4 * e + (DERIVED ? 0 : x.level);
+    return e == 0 ? x.bits != 0 : 4 * e + (DERIVED ? 0 : x.drop_steps);
 }
 
 /* ---- carried frames: src/gcomp/quanta.c ---------------------------------------------------------------- */
 
 enum { GW_QUANTA_WINDOW = 62 };
 
-/* The drop_base that goes with the map bytes of a chunk with this largest quantum. */
-template <uint32_t DTYPE> GW_DEVICE int32_t gw_drop_base_of_quanta(uint32_t largest)
+/* The drop_offset that goes with the map bytes of a chunk with this largest quantum. */
+template <uint32_t DTYPE> GW_DEVICE int32_t gw_drop_offset_of_quanta(uint32_t largest)
 {
     return 4 * (int32_t)(largest + gw_type<DTYPE>::M) - 252;
 }
 
-/* The map byte of a quantum within the window: 255 for the largest, which follows from drop_base. */
-template <uint32_t DTYPE> GW_DEVICE uint32_t gw_level_of_quantum(uint32_t exponent, int32_t drop_base)
+/* The map byte of a quantum within the window: 255 for the largest, which follows from drop_offset. */
+template <uint32_t DTYPE> GW_DEVICE uint32_t gw_map_byte_of_quantum(uint32_t exponent, int32_t drop_offset)
 {
-    return exponent == 0 ? 0 : (uint32_t)(3 + 4 * (int32_t)(exponent + gw_type<DTYPE>::M) - drop_base) & 255;
+    return exponent == 0 ? 0
+                         : (uint32_t)(3 + 4 * (int32_t)(exponent + gw_type<DTYPE>::M) - drop_offset) & 255;
 }
 
 /* One value of the frame, wherever it is: for the few that are looked at again. */
 template <uint32_t DTYPE, bool DERIVED>
-GW_DEVICE gw_rounded gw_round_at(const gw_cuda_rounder &r, uint64_t index, uint32_t base)
+GW_DEVICE gw_rounded gw_round_at(const gw_cuda_rounder &r, uint64_t index, uint32_t window_start)
 {
     const uint32_t value = DTYPE == GW_FP32 ? *(const uint32_t *)(const void *)(r.from.values + 4 * index)
                                             : *(const uint16_t *)(const void *)(r.from.values + 2 * index);
@@ -316,12 +318,12 @@ GW_DEVICE gw_rounded gw_round_at(const gw_cuda_rounder &r, uint64_t index, uint3
                                       : four.x;
     }
     uint32_t k = 0;
-    if (r.from.levels != nullptr) {
-        k = r.from.block_log2 == 0
-                ? r.from.levels[index]
-                : gw_level_of_quantum<DTYPE>(r.from.levels[index >> r.from.block_log2], r.from.drop_base);
+    if (r.from.map_bytes != nullptr) {
+        k = r.from.block_log2 == 0 ? r.from.map_bytes[index]
+                                   : gw_map_byte_of_quantum<DTYPE>(
+                                         r.from.map_bytes[index >> r.from.block_log2], r.from.drop_offset);
     }
-    return gw_round_value<DTYPE, DERIVED>(r, r.from.drop_base, value, k, random, base);
+    return gw_round_value<DTYPE, DERIVED>(r, r.from.drop_offset, value, k, random, window_start);
 }
 
 /* ---- loads --------------------------------------------------------------------------------------------- */
@@ -424,12 +426,12 @@ template <uint32_t DTYPE> GW_DEVICE uint32_t gw_quad_value(const uint4 &v, uint3
 
 /* 4 * WORDS map bytes (16 or 32), of which `valid` exist, into words. */
 template <uint32_t WORDS>
-GW_DEVICE void gw_load_levels(uint32_t (&k)[WORDS], const uint8_t *levels, uint32_t valid)
+GW_DEVICE void gw_load_map_bytes(uint32_t (&k)[WORDS], const uint8_t *map_bytes, uint32_t valid)
 {
-    if (valid >= 4 * WORDS && ((uintptr_t)levels & 15) == 0) {
+    if (valid >= 4 * WORDS && ((uintptr_t)map_bytes & 15) == 0) {
         GW_UNROLL
         for (uint32_t j = 0; j < WORDS; j += 4) {
-            const uint4 four = *(const uint4 *)(const void *)(levels + 4 * j);
+            const uint4 four = *(const uint4 *)(const void *)(map_bytes + 4 * j);
             k[j] = four.x;
             k[j + 1] = four.y;
             k[j + 2] = four.z;
@@ -442,22 +444,22 @@ GW_DEVICE void gw_load_levels(uint32_t (&k)[WORDS], const uint8_t *levels, uint3
         k[j] = 0;
         GW_UNROLL
         for (uint32_t i = 0; i < 4; i++) {
-            k[j] |= 4 * j + i < valid ? (uint32_t)levels[4 * j + i] << 8 * i : 0;
+            k[j] |= 4 * j + i < valid ? (uint32_t)map_bytes[4 * j + i] << 8 * i : 0;
         }
     }
 }
 
 /* The same of values of `from` from index on, which are in one block if the frame is a carried one. */
 template <uint32_t DTYPE, uint32_t WORDS>
-GW_DEVICE void gw_load_map(uint32_t (&k)[WORDS], const gw_cuda_source &from, int32_t drop_base,
+GW_DEVICE void gw_load_map(uint32_t (&k)[WORDS], const gw_cuda_source &from, int32_t drop_offset,
                            uint64_t index, uint32_t valid)
 {
     if (from.block_log2 == 0) {
-        gw_load_levels(k, from.levels + index, valid);
+        gw_load_map_bytes(k, from.map_bytes + index, valid);
         return;
     }
     const uint32_t four =
-        gw_level_of_quantum<DTYPE>(from.levels[index >> from.block_log2], drop_base) * 0x01010101u;
+        gw_map_byte_of_quantum<DTYPE>(from.map_bytes[index >> from.block_log2], drop_offset) * 0x01010101u;
     GW_UNROLL
     for (uint32_t j = 0; j < WORDS; j++) {
         k[j] = four;

@@ -78,8 +78,8 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_round_all(const gw_gco
     GW_NO_UNROLL
     for (uint64_t i = (uint64_t)blockIdx.x * GW_THREADS + threadIdx.x; i < source.len; i += step) {
         gw_segment_enter(source, p, i);
-        if (DERIVED && source.drop_bases != nullptr) {
-            source.drop_base = source.drop_bases[i >> source.chunk_log2];
+        if (DERIVED && source.drop_offsets != nullptr) {
+            source.drop_offset = source.drop_offsets[i >> source.chunk_log2];
         }
         const uint32_t bits = gw_round_at<DTYPE, DERIVED>(r, i, 0).bits;
         if (DTYPE == GW_FP32) {
@@ -92,7 +92,7 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_round_all(const gw_gco
 
 template <uint32_t DTYPE> GW_DEVICE void gw_round_dtype(const gw_gcomp_segment_params &p)
 {
-    if (p.from.codec.levels == GW_GCOMP_EXPLICIT) {
+    if (p.from.codec.quantum_mode == GW_GCOMP_EXPLICIT) {
         gw_round_all<DTYPE, false>(p);
     } else {
         gw_round_all<DTYPE, true>(p);

@@ -61,9 +61,9 @@ struct gw_mask_tree {
 
 struct alignas(16) gw_cuda_tree {
     uint32_t node_count, inner_count, depth_max;
-    uint32_t label_count; /* ranks */
-    uint32_t escape_rank; /* GW_TREE_NO_RANK: none */
-    uint32_t base;        /* the first byte of the codebook: the window, or 1: relative exponents */
+    uint32_t label_count;  /* ranks */
+    uint32_t escape_rank;  /* GW_TREE_NO_RANK: none */
+    uint32_t window_start; /* the first byte of the codebook: the window, or 1: relative exponents */
     uint32_t is_masked;
     uint32_t has_code[8];       /* by label */
     uint8_t length[256];        /* by label: what the rest is made from */
@@ -463,7 +463,7 @@ GW_DEVICE void gw_mask_tree_ranks(gw_mask_tree &m)
 /* ---- the whole ----------------------------------------------------------------------------------------- */
 
 /* Builds the tree of s.length, which is complete (docs/format.md section 5.1), and if s.is_masked that of
- * s.mask.depth; base is not changed. Begins and ends with a barrier. */
+ * s.mask.depth; window_start is not changed. Begins and ends with a barrier. */
 GW_DEVICE void gw_cuda_tree_build(gw_cuda_tree &s, gw_tree_scratch &scratch)
 {
     const uint32_t t = gw_thread_now(), lane = t & 31, warp = t >> 5;
@@ -517,7 +517,8 @@ GW_DEVICE void gw_cuda_tree_build(gw_cuda_tree &s, gw_tree_scratch &scratch)
 /* A tree to and from global memory, 16 bytes a thread; both are aligned
  * to 16. Without a barrier. */
 static_assert(GW_CUDA_TREE_SIZE == sizeof(gw_cuda_tree) && GW_CUDA_TREE_SIZE <= 16 * GW_THREADS &&
-                  sizeof(gw_cuda_group_book) % 16 == 0 && offsetof(gw_cuda_group_book, tree) % 16 == 0,
+                  sizeof(gw_cuda_group_codebook) % 16 == 0 &&
+                  offsetof(gw_cuda_group_codebook, tree) % 16 == 0,
               "a tree is copied by 16 bytes, once a thread");
 
 GW_DEVICE void gw_tree_store(uint8_t *dst, const gw_cuda_tree &s)
@@ -535,14 +536,14 @@ GW_DEVICE void gw_tree_load(gw_cuda_tree &s, const uint8_t *src)
     }
 }
 
-/* What codebooks a frame may have: gw_book_kind of core. */
-struct gw_cuda_book_kind {
+/* What codebooks a frame may have: gw_codebook_kind of core. */
+struct gw_cuda_codebook_kind {
     uint32_t is_fp16;
-    uint32_t derived;         /* labels are exponents without levels */
+    uint32_t derived;         /* labels are exponents alone */
     uint32_t may_be_relative; /* derived, and every value has a quantum */
 };
 
-enum { GW_BOOK_MASK_SIZE = 8, GW_BOOK_MASKED = 15 };
+enum { GW_CODEBOOK_MASK_SIZE = 8, GW_CODEBOOK_MASKED = 15 };
 
 /* If n nibbles of lengths, a thread's each, make a complete code, or are a single one of length 1; `length`
  * is 0 for threads without one. By the block. */
@@ -568,33 +569,33 @@ GW_DEVICE bool gw_mask_read(gw_mask_tree &m, const uint8_t *bytes, uint32_t *sum
         m.depth[t] = (uint8_t)depth;
     }
     const bool bad =
-        depth > GW_TREE_CODE_LEN || (t >= GW_MASK_CLASSES / 2 && t < GW_BOOK_MASK_SIZE && bytes[t] != 0);
+        depth > GW_TREE_CODE_LEN || (t >= GW_MASK_CLASSES / 2 && t < GW_CODEBOOK_MASK_SIZE && bytes[t] != 0);
     return !gw_is_code_complete(depth, sums) || bad;
 }
 
 /*
  * Rule 20 of docs/format.md section 8 for the codebook whose first `size` bytes (or 140, if there are more)
  * are in `bytes`, in shared memory. Returns, to all threads, its size in bytes, or 0 if it breaks the rule;
- * sets s.length, s.base, s.is_masked and s.mask.depth. Begins and ends with a barrier.
+ * sets s.length, s.window_start, s.is_masked and s.mask.depth. Begins and ends with a barrier.
  */
-GW_DEVICE uint32_t gw_cuda_book_read(gw_cuda_tree &s, const uint8_t *bytes, uint64_t size,
-                                     const gw_cuda_book_kind &kind, uint32_t *sums)
+GW_DEVICE uint32_t gw_cuda_codebook_read(gw_cuda_tree &s, const uint8_t *bytes, uint64_t size,
+                                         const gw_cuda_codebook_kind &kind, uint32_t *sums)
 {
     const uint32_t t = gw_thread_now(), is_fp16 = kind.is_fp16, derived = kind.derived;
     __syncthreads();
     if (size < 4) {
         return 0;
     }
-    const uint32_t base = bytes[0], first = bytes[1], last = bytes[2], special = bytes[3];
-    const bool has_window = !is_fp16 && !derived, is_masked = (special & 15) == GW_BOOK_MASKED;
-    bool bad = base > (has_window             ? 191u
-                       : kind.may_be_relative ? 1u
-                                              : 0u) ||
+    const uint32_t window_start = bytes[0], first = bytes[1], last = bytes[2], special = bytes[3];
+    const bool has_window = !is_fp16 && !derived, is_masked = (special & 15) == GW_CODEBOOK_MASKED;
+    bool bad = window_start > (has_window             ? 191u
+                               : kind.may_be_relative ? 1u
+                                                      : 0u) ||
                (first == 0 ? last != 0 : last < first || first < 2);
     const uint32_t nibbles = first == 0 || bad ? 0 : last - first + 1;
     const uint32_t end = 4 + (nibbles + 1) / 2, labels_size = (end + 3) & ~3u;
-    const uint32_t book_size = labels_size + (is_masked ? (uint32_t)GW_BOOK_MASK_SIZE : 0);
-    bad = bad || size < book_size;
+    const uint32_t codebook_size = labels_size + (is_masked ? (uint32_t)GW_CODEBOOK_MASK_SIZE : 0);
+    bad = bad || size < codebook_size;
     if (bad) {
         return 0; /* the same for all threads */
     }
@@ -616,14 +617,14 @@ GW_DEVICE uint32_t gw_cuda_book_read(gw_cuda_tree &s, const uint8_t *bytes, uint
     }
     s.length[t] = (uint8_t)length;
     if (t == 0) {
-        s.base = base;
+        s.window_start = window_start;
         s.is_masked = is_masked;
     }
     bad = !gw_is_code_complete(length, sums) || bad;
     if (is_masked) {
         bad = gw_mask_read(s.mask, bytes + labels_size, sums) || bad;
     }
-    return __syncthreads_or(bad) ? 0 : book_size;
+    return __syncthreads_or(bad) ? 0 : codebook_size;
 }
 
 /* If the codebook that was read has codes for whatever may come: zero, the escape, all bytes of a mask.

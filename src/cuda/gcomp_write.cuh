@@ -187,7 +187,7 @@ GW_DEVICE void gw_write_mask_run(gw_encode_state &s, const TO &to, uint32_t bitm
 
 /* Header and runs. Ends with a barrier. */
 template <bool DERIVED, typename TO>
-GW_DEVICE void gw_write_runs(gw_encode_state &s, const TO &to, uint32_t level_size, uint32_t bitmaps)
+GW_DEVICE void gw_write_runs(gw_encode_state &s, const TO &to, uint32_t rank_buffer_size, uint32_t bitmaps)
 {
     const gw_cuda_tree &tree = s.tree;
     const uint32_t t = threadIdx.x, lane = gw_lane(), warp = t >> 5;
@@ -223,7 +223,7 @@ GW_DEVICE void gw_write_runs(gw_encode_state &s, const TO &to, uint32_t level_si
             continue;
         }
         uint32_t x[8];
-        gw_load_ranks(x, gw_place_of(s.arrays) + (node.depth & 1) * level_size + gw_encode_place(s, n) +
+        gw_load_ranks(x, gw_place_of(s.arrays) + (node.depth & 1) * rank_buffer_size + gw_encode_place(s, n) +
                              32 * word);
         gw_write_leaf(to, x, node, s.node[n].run + node.width * word, len - 32 * word);
     }
@@ -359,7 +359,7 @@ template <uint32_t DTYPE, bool DERIVED> struct gw_planes {
     static constexpr uint32_t REST4 = 4 * PLANE_WORDS, REST2 = REST4 + ROUND * 4 / 32 + 4,
                               REST1 = REST2 + ROUND * 2 / 32 + 4;
     static constexpr uint32_t STAGE_WORDS = DERIVED ? REST1 + ROUND / 32 + 4 : REST4;
-    static_assert(4 * STAGE_WORDS + 128 + 2048 * GW_WARPS <= 2 * GW_CUDA_ENCODE_LEVEL_SIZE(12),
+    static_assert(4 * STAGE_WORDS + 128 + 2048 * GW_WARPS <= 2 * GW_CUDA_ENCODE_RANK_BUFFER_SIZE(12),
                   "planes and exchange fit");
     /* A value between the two steps: its field; from bit TAG on the number of its digits in planes 1 to 4 (at
      * most 4); above that the bits that remain (16-bit types: fewer than 4). Two of them in a word of 16 bits
@@ -554,7 +554,7 @@ GW_DEVICE void gw_planes_store(gw_encode_state &s, uint32_t planes, const uint32
 
 /*
  * Planes of the chunk to dst: values are rounded again, 4096 (fp32) or 8192 at a time. Digits are ORed
- * together in shared memory, where the level arrays were; the last word of a plane is kept for the next
+ * together in shared memory, where the rank buffers were; the last word of a plane is kept for the next
  * values. Begins and ends with a barrier.
  */
 template <uint32_t DTYPE, bool DERIVED>
@@ -600,7 +600,7 @@ GW_DEVICE void gw_write_planes(gw_encode_state &s, const gw_cuda_rounder &r, uin
 }
 
 /*
- * Escapes of the chunk to dst. They are few: their places are listed where the level arrays were, and then
+ * Escapes of the chunk to dst. They are few: their places are listed where the rank buffers were, and then
  * rounded one by one, again. Begins with a barrier.
  */
 template <uint32_t DTYPE, bool DERIVED>
@@ -638,7 +638,7 @@ GW_DEVICE void gw_write_escapes(gw_encode_state &s, const gw_cuda_rounder &r, ui
     GW_NO_UNROLL
     for (uint32_t i = t; i < total; i += GW_THREADS) {
         const uint32_t bits =
-            gw_round_at<DTYPE, DERIVED>(r, first + gw_shared_load16(list + 2 * i), s.tree.base).bits;
+            gw_round_at<DTYPE, DERIVED>(r, first + gw_shared_load16(list + 2 * i), s.tree.window_start).bits;
         if (SIZE == 4) {
             *(uint32_t *)(void *)(to + 4 * i) = bits;
         } else {

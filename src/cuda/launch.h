@@ -49,22 +49,22 @@
     X(gw_device_gcomp_decode_rest_bf16, gcomp_decode)                                                        \
     X(gw_device_gcomp_decode_rest_fp16, gcomp_decode)                                                        \
     X(gw_device_gcomp_sum_store, gcomp_decode)                                                               \
-    X(gw_device_gcomp_count, gcomp_book)                                                                     \
-    X(gw_device_gcomp_hop_items, gcomp_book)                                                                 \
-    X(gw_device_gcomp_histogram_items, gcomp_book)                                                           \
-    X(gw_device_gcomp_book_fp32_explicit, gcomp_book)                                                        \
-    X(gw_device_gcomp_book_fp32_derived, gcomp_book)                                                         \
-    X(gw_device_gcomp_book_bf16_explicit, gcomp_book)                                                        \
-    X(gw_device_gcomp_book_bf16_derived, gcomp_book)                                                         \
-    X(gw_device_gcomp_book_fp16_explicit, gcomp_book)                                                        \
-    X(gw_device_gcomp_book_fp16_derived, gcomp_book)                                                         \
-    X(gw_device_gcomp_histogram_fp32_explicit, gcomp_book)                                                   \
-    X(gw_device_gcomp_histogram_fp32_derived, gcomp_book)                                                    \
-    X(gw_device_gcomp_histogram_bf16_explicit, gcomp_book)                                                   \
-    X(gw_device_gcomp_histogram_bf16_derived, gcomp_book)                                                    \
-    X(gw_device_gcomp_histogram_fp16_explicit, gcomp_book)                                                   \
-    X(gw_device_gcomp_histogram_fp16_derived, gcomp_book)                                                    \
-    X(gw_device_gcomp_book_build, gcomp_book)                                                                \
+    X(gw_device_gcomp_count, gcomp_codebook)                                                                 \
+    X(gw_device_gcomp_hop_items, gcomp_codebook)                                                             \
+    X(gw_device_gcomp_histogram_items, gcomp_codebook)                                                       \
+    X(gw_device_gcomp_codebook_fp32_explicit, gcomp_codebook)                                                \
+    X(gw_device_gcomp_codebook_fp32_derived, gcomp_codebook)                                                 \
+    X(gw_device_gcomp_codebook_bf16_explicit, gcomp_codebook)                                                \
+    X(gw_device_gcomp_codebook_bf16_derived, gcomp_codebook)                                                 \
+    X(gw_device_gcomp_codebook_fp16_explicit, gcomp_codebook)                                                \
+    X(gw_device_gcomp_codebook_fp16_derived, gcomp_codebook)                                                 \
+    X(gw_device_gcomp_histogram_fp32_explicit, gcomp_codebook)                                               \
+    X(gw_device_gcomp_histogram_fp32_derived, gcomp_codebook)                                                \
+    X(gw_device_gcomp_histogram_bf16_explicit, gcomp_codebook)                                               \
+    X(gw_device_gcomp_histogram_bf16_derived, gcomp_codebook)                                                \
+    X(gw_device_gcomp_histogram_fp16_explicit, gcomp_codebook)                                               \
+    X(gw_device_gcomp_histogram_fp16_derived, gcomp_codebook)                                                \
+    X(gw_device_gcomp_codebook_build, gcomp_codebook)                                                        \
     X(gw_device_gcomp_quanta, gcomp_quanta)                                                                  \
     X(gw_device_gcomp_segments, gcomp_segments)                                                              \
     X(gw_device_gcomp_round, gcomp_segments)                                                                 \
@@ -92,10 +92,10 @@ typedef struct gw_cuda_launch {
 
 #define GW_CUDA_LAUNCHES_MAX 12
 
-typedef struct gw_cuda_plan {
+typedef struct gw_cuda_launches {
     uint32_t launch_count;
     gw_cuda_launch launch[GW_CUDA_LAUNCHES_MAX];
     size_t zero_offset, zero_size; /* bytes of the workspace to clear first, multiples of 4 */
-} gw_cuda_plan;
+} gw_cuda_launches;
 
 #endif

@@ -100,7 +100,7 @@ GW_DEVICE void turn_words(uint32_t word[4])
     }
 }
 
-/* A warp takes 512 values in four rounds of 128, four adjacent values a lane, and writes 16 levels a lane.
+/* A warp takes 512 values in four rounds of 128, four adjacent values a lane, and writes 16 map bytes a lane.
  * */
 GW_KERNEL(gw_device_map_build, gw_cuda_map_params, GW_CUDA_MAP_THREADS, 4)
 {
@@ -127,27 +127,27 @@ GW_KERNEL(gw_device_map_build, gw_cuda_map_params, GW_CUDA_MAP_THREADS, 4)
             word[3] = 0;
             GW_UNROLL for (uint32_t i = 0; i < 4; i++)
             {
-                const uint32_t level = q[i] <= base ? 0 : q[i] - base;
-                word[3] |= (level > 255 ? 255 : level) << 8 * i;
+                const uint32_t map_byte = q[i] <= base ? 0 : q[i] - base;
+                word[3] |= (map_byte > 255 ? 255 : map_byte) << 8 * i;
             }
         }
         turn_words(word);
         const uint64_t at = first + 128 * (lane & 3) + 16 * (lane >> 2);
-        if (((uintptr_t)p.levels & 15) == 0 && at + 16 <= p.len) {
-            *(uint4 *)(void *)(p.levels + at) = make_uint4(word[0], word[1], word[2], word[3]);
+        if (((uintptr_t)p.map_bytes & 15) == 0 && at + 16 <= p.len) {
+            *(uint4 *)(void *)(p.map_bytes + at) = make_uint4(word[0], word[1], word[2], word[3]);
         } else {
             GW_UNROLL for (uint32_t i = 0; i < 16; i++)
             {
                 if (at + i < p.len) {
-                    p.levels[at + i] = (uint8_t)(word[i / 4] >> 8 * (i % 4));
+                    p.map_bytes[at + i] = (uint8_t)(word[i / 4] >> 8 * (i % 4));
                 }
             }
         }
     }
 }
 
-/* The levels of a chunk to shared memory, 16 bytes at a time where they are aligned. */
-GW_DEVICE void stage_levels(uint8_t *to, const uint8_t *from, uint32_t size)
+/* The map bytes of a chunk to shared memory, 16 bytes at a time where they are aligned. */
+GW_DEVICE void stage_map_bytes(uint8_t *to, const uint8_t *from, uint32_t size)
 {
     const uint32_t whole = ((uintptr_t)from & 15) == 0 ? size & ~15u : 0;
 
@@ -174,7 +174,7 @@ GW_KERNEL(gw_device_map_digest, gw_cuda_map_digest_params, GW_CUDA_MAP_THREADS, 
         const uint32_t size = rest < chunk_len ? (uint32_t)rest : chunk_len;
         uint32_t crc;
 
-        stage_levels((uint8_t *)(void *)(sums + 8), p.levels + first, size);
+        stage_map_bytes((uint8_t *)(void *)(sums + 8), p.map_bytes + first, size);
         if (size % 4 == 0) {
             crc = gw_cuda_crc32c(0, size / 4, sums, [=](uint64_t i) {
                 return words[i];

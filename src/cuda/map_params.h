@@ -20,12 +20,12 @@ typedef struct gw_cuda_map_params {
     uint64_t len;
     uint32_t is_aligned; /* the arrays may be read in vectors of four elements */
     uint32_t *top;       /* scan: the result, cleared; build: read */
-    uint8_t *levels;
+    uint8_t *map_bytes;
     uint32_t *base;
 } gw_cuda_map_params;
 
 typedef struct gw_cuda_map_digest_params {
-    const uint8_t *levels;
+    const uint8_t *map_bytes;
     uint64_t len;
     uint32_t chunk_log2;
     uint32_t *digest;

@@ -358,11 +358,11 @@ GW_DEVICE uint32_t thc_sign_word(const gw_cuda_thc_key &key, uint32_t block, uin
 }
 
 /* Butterflies of strides 1, 2, 4, ... between the 32 values that a thread holds; `levels` strides. */
-GW_DEVICE void thc_butterfly(float value[32], uint32_t levels)
+GW_DEVICE void thc_butterfly(float value[32], uint32_t quantum_mode)
 {
     GW_UNROLL for (uint32_t level = 0; level < 5; level++)
     {
-        if (level < levels) {
+        if (level < quantum_mode) {
             GW_UNROLL for (uint32_t i = 0; i < 32; i++)
             {
                 if ((i >> level & 1) == 0) {

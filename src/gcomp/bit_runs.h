@@ -66,9 +66,9 @@ GW_TEMPLATE uint64_t gw_add8(uint64_t x, uint64_t c)
     return ((x & low) + (c & low)) ^ ((x ^ c) & ~low);
 }
 
-GW_TEMPLATE void gw_pack_width(uint8_t *dst, const uint8_t *digits, size_t len, unsigned w, uint8_t base)
+GW_TEMPLATE void gw_pack_width(uint8_t *dst, const uint8_t *digits, size_t len, unsigned w, uint8_t bias)
 {
-    const uint64_t minus = (uint64_t)(uint8_t)(0u - base) * 0x0101010101010101u;
+    const uint64_t minus = (uint64_t)(uint8_t)(0u - bias) * 0x0101010101010101u;
     const size_t size = gw_run_size(len, w);
     size_t i = 0;
     size_t at = 0;
@@ -81,7 +81,7 @@ GW_TEMPLATE void gw_pack_width(uint8_t *dst, const uint8_t *digits, size_t len, 
     unsigned filled = 0;
     for (; at < size; at++) {
         while (filled < 8 && i < len) {
-            word |= (uint64_t)(uint8_t)(digits[i] - base) << filled;
+            word |= (uint64_t)(uint8_t)(digits[i] - bias) << filled;
             filled += w;
             i++;
         }

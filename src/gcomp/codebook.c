@@ -148,10 +148,10 @@ void gw_mask_depths(uint8_t depth[GW_MASK_CLASSES], const uint32_t count[GW_MASK
     GW_MEMCPY(depth, length, GW_MASK_CLASSES);
 }
 
-uint8_t gw_codebook_base(uint32_t largest_exponent)
+uint8_t gw_codebook_window_start(uint32_t largest_exponent)
 {
-    uint32_t base = largest_exponent + 4 > 63 ? largest_exponent + 4 - 63 : 0;
-    return (uint8_t)gw_min_u32(base, 191);
+    uint32_t window_start = largest_exponent + 4 > 63 ? largest_exponent + 4 - 63 : 0;
+    return (uint8_t)gw_min_u32(window_start, 191);
 }
 
 /* ---- tree ---------------------------------------------------------------------------------------------- */
@@ -173,13 +173,13 @@ static uint32_t list_coded(uint8_t coded[GW_LABELS], const uint8_t length[GW_LAB
 
 /* 1 if every length is at most 11 and the Kraft sum is exactly 1 (or there is a single label, of length
  * 1). */
-static int is_complete(const gw_codebook *book)
+static int is_complete(const gw_codebook *codebook)
 {
     uint8_t coded[GW_LABELS];
-    const uint32_t labels = list_coded(coded, book->length);
+    const uint32_t labels = list_coded(coded, codebook->length);
     uint32_t kraft = 0;
     for (uint32_t i = 0; i < labels; i++) {
-        const uint32_t length = book->length[coded[i]];
+        const uint32_t length = codebook->length[coded[i]];
         if (length > GW_CODE_LEN_MAX) {
             return 0;
         }
@@ -211,15 +211,15 @@ typedef struct label_order {
 } label_order;
 
 /* Returns the number of labels with a code. */
-static uint32_t order_labels(label_order *order, const gw_codebook *book)
+static uint32_t order_labels(label_order *order, const gw_codebook *codebook)
 {
     uint8_t coded[GW_LABELS];
     uint16_t next[GW_CODE_LEN_MAX + 2];
-    const uint32_t label_count = list_coded(coded, book->length);
+    const uint32_t label_count = list_coded(coded, codebook->length);
     GW_MEMSET(order->count_of_length, 0, sizeof order->count_of_length);
     GW_MEMSET(order->first_of_length, 0, sizeof order->first_of_length);
     for (uint32_t i = 0; i < label_count; i++) {
-        order->count_of_length[book->length[coded[i]]]++;
+        order->count_of_length[codebook->length[coded[i]]]++;
     }
     for (uint32_t length = 1; length <= GW_CODE_LEN_MAX; length++) {
         order->first_of_length[length + 1] =
@@ -227,7 +227,7 @@ static uint32_t order_labels(label_order *order, const gw_codebook *book)
     }
     GW_MEMCPY(next, order->first_of_length, sizeof next);
     for (uint32_t i = 0; i < label_count; i++) {
-        order->labels[next[book->length[coded[i]]]++] = coded[i];
+        order->labels[next[codebook->length[coded[i]]]++] = coded[i];
     }
     return label_count;
 }
@@ -317,7 +317,7 @@ static uint32_t close_inner(tree_builder *b)
 }
 
 /* Builds the tree of leaves that are sorted by depth. */
-static void plant(gw_tree *tree, const leaf *leaves, uint32_t leaf_count, const uint8_t *labels)
+static void place_leaves(gw_tree *tree, const leaf *leaves, uint32_t leaf_count, const uint8_t *labels)
 {
     tree->inner_count = (uint16_t)(leaf_count - 1);
     tree->node_count = 0;
@@ -342,45 +342,45 @@ static void plant(gw_tree *tree, const leaf *leaves, uint32_t leaf_count, const 
     tree->zero_rank = tree->rank_of_label[GW_LABEL_ZERO];
 }
 
-void gw_tree_build(gw_tree *tree, const gw_codebook *book)
+void gw_tree_build(gw_tree *tree, const gw_codebook *codebook)
 {
     label_order order;
     leaf cut[GW_LEAVES_MAX], leaves[GW_LEAVES_MAX];
-    order_labels(&order, book);
+    order_labels(&order, codebook);
     const uint32_t leaf_count = cut_leaves(cut, &order);
     if (leaf_count == 1 && cut[0].width == 0) {
         cut[0].depth = 0; /* the code of a single label is empty */
     }
     sort_by_depth(leaves, cut, leaf_count);
-    plant(tree, leaves, leaf_count, order.labels);
+    place_leaves(tree, leaves, leaf_count, order.labels);
 }
 
-void gw_mask_tree_build(gw_tree *tree, const gw_codebook *book)
+void gw_mask_tree_build(gw_tree *tree, const gw_codebook *codebook)
 {
     leaf classes[GW_MASK_CLASSES], leaves[GW_MASK_CLASSES];
     uint32_t leaf_count = 0;
     for (uint32_t i = 0; i < GW_MASK_CLASSES; i++) {
-        const leaf next = {book->mask_depth[i], gw_mask_class_width[i], gw_mask_class_first[i]};
+        const leaf next = {codebook->mask_depth[i], gw_mask_class_width[i], gw_mask_class_first[i]};
         classes[leaf_count] = next;
-        leaf_count += book->mask_depth[i] != 0;
+        leaf_count += codebook->mask_depth[i] != 0;
     }
     if (leaf_count == 1) {
         classes[0].depth = 0;
     }
     sort_by_depth(leaves, classes, leaf_count);
-    plant(tree, leaves, leaf_count, gw_mask_byte_order);
+    place_leaves(tree, leaves, leaf_count, gw_mask_byte_order);
 }
 
 /* ---- bytes --------------------------------------------------------------------------------------------- */
 
 /* Smallest and largest ordinary label with a code, 0 and 0 if there is none. */
-static void ordinary_range(const gw_codebook *book, uint32_t *first, uint32_t *last)
+static void ordinary_range(const gw_codebook *codebook, uint32_t *first, uint32_t *last)
 {
     uint32_t from = 2, to = GW_LABELS - 1;
-    while (from < GW_LABELS && book->length[from] == 0) {
+    while (from < GW_LABELS && codebook->length[from] == 0) {
         from++;
     }
-    while (to > from && book->length[to] == 0) {
+    while (to > from && codebook->length[to] == 0) {
         to--;
     }
     *first = from < GW_LABELS ? from : 0;
@@ -396,11 +396,11 @@ static size_t size_of_range(uint32_t first, uint32_t last)
  */
 enum { MASK_SIZE = 8, MASKED = 15 };
 
-size_t gw_codebook_size(const gw_codebook *book)
+size_t gw_codebook_size(const gw_codebook *codebook)
 {
     uint32_t first, last;
-    ordinary_range(book, &first, &last);
-    return size_of_range(first, last) + (book->is_masked ? MASK_SIZE : 0);
+    ordinary_range(codebook, &first, &last);
+    return size_of_range(first, last) + (codebook->is_masked ? MASK_SIZE : 0);
 }
 
 static void write_nibbles(uint8_t *dst, const uint8_t *value, uint32_t len)
@@ -423,26 +423,26 @@ static int read_nibbles(uint8_t *value, uint32_t len, const uint8_t *src, size_t
     return (len % 2 == 0 || src[len / 2] >> 4 == 0) && gw_is_zero(src + end, size - end);
 }
 
-void gw_codebook_write(uint8_t *dst, const gw_codebook *book)
+void gw_codebook_write(uint8_t *dst, const gw_codebook *codebook)
 {
     uint32_t first, last;
-    ordinary_range(book, &first, &last);
+    ordinary_range(codebook, &first, &last);
     const size_t labels_size = size_of_range(first, last);
-    GW_MEMSET(dst, 0, gw_codebook_size(book));
-    dst[0] = book->is_relative ? 1 : book->base;
+    GW_MEMSET(dst, 0, gw_codebook_size(codebook));
+    dst[0] = codebook->is_relative ? 1 : codebook->window_start;
     dst[1] = (uint8_t)first;
     dst[2] = (uint8_t)last;
-    dst[3] = (uint8_t)((book->is_masked ? MASKED : book->length[GW_LABEL_ZERO]) |
-                       book->length[GW_LABEL_ESCAPE] << 4);
+    dst[3] = (uint8_t)((codebook->is_masked ? MASKED : codebook->length[GW_LABEL_ZERO]) |
+                       codebook->length[GW_LABEL_ESCAPE] << 4);
     if (first != 0) {
-        write_nibbles(dst + 4, book->length + first, last - first + 1);
+        write_nibbles(dst + 4, codebook->length + first, last - first + 1);
     }
-    if (book->is_masked) {
-        gw_mask_table_write(dst + labels_size, book->mask_depth);
+    if (codebook->is_masked) {
+        gw_mask_table_write(dst + labels_size, codebook->mask_depth);
     }
 }
 
-/* 1 if the label can occur for this dtype and kind of levels (docs/format.md section 3). */
+/* 1 if the label can occur for this dtype and quantum mode (docs/format.md section 3). */
 static int is_possible_label(uint32_t label, uint32_t dtype, uint32_t derived)
 {
     if (derived) {
@@ -452,72 +452,72 @@ static int is_possible_label(uint32_t label, uint32_t dtype, uint32_t derived)
 }
 
 /* The lengths of the ordinary labels: their nibbles start at src. */
-static int read_lengths(gw_codebook *book, uint32_t first, uint32_t last, const uint8_t *src, uint32_t dtype,
-                        uint32_t derived)
+static int read_lengths(gw_codebook *codebook, uint32_t first, uint32_t last, const uint8_t *src,
+                        uint32_t dtype, uint32_t derived)
 {
-    if (!read_nibbles(book->length + first, last - first + 1, src, size_of_range(first, last) - 4) ||
-        book->length[first] == 0 || book->length[last] == 0) {
+    if (!read_nibbles(codebook->length + first, last - first + 1, src, size_of_range(first, last) - 4) ||
+        codebook->length[first] == 0 || codebook->length[last] == 0) {
         return 0;
     }
     for (uint32_t label = first; label <= last; label++) {
-        if (book->length[label] != 0 && !is_possible_label(label, dtype, derived)) {
+        if (codebook->length[label] != 0 && !is_possible_label(label, dtype, derived)) {
             return 0;
         }
     }
     return 1;
 }
 
-gw_status gw_codebook_read(gw_codebook *book, size_t *used, const uint8_t *src, size_t size,
-                           gw_book_kind kind)
+gw_status gw_codebook_read(gw_codebook *codebook, size_t *used, const uint8_t *src, size_t size,
+                           gw_codebook_kind kind)
 {
-    GW_MEMSET(book, 0, sizeof *book);
+    GW_MEMSET(codebook, 0, sizeof *codebook);
     *used = 0;
     if (size < 4) {
         return GW_ERR_CORRUPT;
     }
-    const uint32_t base = src[0], first = src[1], last = src[2], zero = src[3] & 15;
+    const uint32_t window_start = src[0], first = src[1], last = src[2], zero = src[3] & 15;
     const int has_window = !kind.derived && kind.dtype != GW_FP16;
-    if (base > (has_window ? 191u : kind.may_be_relative ? 1u : 0u)) {
+    if (window_start > (has_window ? 191u : kind.may_be_relative ? 1u : 0u)) {
         return GW_ERR_CORRUPT;
     }
-    book->base = (uint8_t)(has_window ? base : 0);
-    book->is_relative = (uint8_t)(has_window ? 0 : base);
-    book->is_masked = zero == MASKED;
-    book->length[GW_LABEL_ZERO] = (uint8_t)(zero == MASKED ? 0 : zero);
-    book->length[GW_LABEL_ESCAPE] = src[3] >> 4;
+    codebook->window_start = (uint8_t)(has_window ? window_start : 0);
+    codebook->is_relative = (uint8_t)(has_window ? 0 : window_start);
+    codebook->is_masked = zero == MASKED;
+    codebook->length[GW_LABEL_ZERO] = (uint8_t)(zero == MASKED ? 0 : zero);
+    codebook->length[GW_LABEL_ESCAPE] = src[3] >> 4;
     if (first == 0 ? last != 0 : last < first || first < 2) {
         return GW_ERR_CORRUPT;
     }
     const size_t labels_size = size_of_range(first, last);
-    const size_t book_size = labels_size + (book->is_masked ? MASK_SIZE : 0);
-    if (size < book_size ||
-        (first != 0 && !read_lengths(book, first, last, src + 4, kind.dtype, kind.derived)) ||
-        !is_complete(book)) {
+    const size_t codebook_size = labels_size + (codebook->is_masked ? MASK_SIZE : 0);
+    if (size < codebook_size ||
+        (first != 0 && !read_lengths(codebook, first, last, src + 4, kind.dtype, kind.derived)) ||
+        !is_complete(codebook)) {
         return GW_ERR_CORRUPT;
     }
     const uint8_t *table = src + labels_size;
-    if (book->is_masked && (gw_mask_table_read(book->mask_depth, table) <= 0 ||
-                            !gw_is_zero(table + GW_MASK_TABLE_SIZE, MASK_SIZE - GW_MASK_TABLE_SIZE))) {
+    if (codebook->is_masked && (gw_mask_table_read(codebook->mask_depth, table) <= 0 ||
+                                !gw_is_zero(table + GW_MASK_TABLE_SIZE, MASK_SIZE - GW_MASK_TABLE_SIZE))) {
         return GW_ERR_CORRUPT;
     }
-    *used = book_size;
+    *used = codebook_size;
     return GW_OK;
 }
 
 /* ---- lookups ------------------------------------------------------------------------------------------- */
 
-void gw_ranker_build(gw_ranker *ranker, const gw_tree *tree, const gw_codebook *book)
+void gw_ranker_build(gw_ranker *ranker, const gw_tree *tree, const gw_codebook *codebook)
 {
-    const uint32_t more = book->is_masked ? 1 : 0;
+    const uint32_t more = codebook->is_masked ? 1 : 0;
     const uint32_t escape_rank = tree->escape_rank == GW_NO_RANK ? GW_NO_RANK : tree->escape_rank + more;
-    ranker->base = book->base;
+    ranker->window_start = codebook->window_start;
     ranker->escape_rank = escape_rank;
     for (uint32_t label = 0; label < GW_LABELS; label++) {
         const uint32_t rank = tree->rank_of_label[label];
         const uint32_t missing = gw_min_u32(escape_rank, 255);
         ranker->rank[label] = (uint8_t)(rank == GW_NO_RANK ? missing : rank + more);
     }
-    if (book->is_masked) {
+    if (codebook->is_masked) {
         ranker->rank[GW_LABEL_ZERO] = 0;
     }
 }

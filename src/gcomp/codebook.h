@@ -24,7 +24,7 @@ enum { GW_MASK_CLASSES = 10 };
 
 /* Window and code length of every label (0 = no code). A single label has length 1. */
 typedef struct gw_codebook {
-    uint8_t base;
+    uint8_t window_start;
     uint8_t is_relative;                 /* labels have relative exponents */
     uint8_t is_masked;                   /* zeros are coded in a zero mask: label 0 has no code */
     uint8_t mask_depth[GW_MASK_CLASSES]; /* masked: code length of every class, 0 = none */
@@ -77,41 +77,42 @@ void gw_mask_depths(uint8_t depth[GW_MASK_CLASSES], const uint32_t count[GW_MASK
                     gw_codebook_scratch *scratch);
 
 /* The window for the largest ordinary exponent field E (docs/format.md section 6). */
-uint8_t gw_codebook_base(uint32_t largest_exponent);
+uint8_t gw_codebook_window_start(uint32_t largest_exponent);
 
 /* Exponent field of an ordinary label. */
-static inline uint32_t gw_exponent_of_label(uint32_t label, uint32_t dtype, uint32_t derived, uint32_t base)
+static inline uint32_t gw_exponent_of_label(uint32_t label, uint32_t dtype, uint32_t derived,
+                                            uint32_t window_start)
 {
     if (derived) {
         return dtype == GW_FP16 ? label - 2 : label - 1;
     }
-    return dtype == GW_FP16 ? (label >> 2) - 1 : (label >> 2) + base;
+    return dtype == GW_FP16 ? (label >> 2) - 1 : (label >> 2) + window_start;
 }
 
 /* Builds the tree of the labels of a complete codebook. */
-void gw_tree_build(gw_tree *tree, const gw_codebook *book);
+void gw_tree_build(gw_tree *tree, const gw_codebook *codebook);
 
 /* Builds the tree of the zero mask of a complete masked codebook; its labels are the bytes of the mask. */
-void gw_mask_tree_build(gw_tree *tree, const gw_codebook *book);
+void gw_mask_tree_build(gw_tree *tree, const gw_codebook *codebook);
 
-/* Serialised size and bytes; dst has room for GW_GCOMP_BOOK_SIZE_MAX. */
-size_t gw_codebook_size(const gw_codebook *book);
-void gw_codebook_write(uint8_t *dst, const gw_codebook *book);
+/* Serialised size and bytes; dst has room for GW_GCOMP_CODEBOOK_SIZE_MAX. */
+size_t gw_codebook_size(const gw_codebook *codebook);
+void gw_codebook_write(uint8_t *dst, const gw_codebook *codebook);
 
 /* What labels a codebook may have. */
-typedef struct gw_book_kind {
+typedef struct gw_codebook_kind {
     uint32_t dtype;
-    uint32_t derived;         /* derived labels: exponents without levels */
+    uint32_t derived;         /* derived labels: exponents alone */
     uint32_t may_be_relative; /* every value has a quantum: derived or carried, not constant */
-} gw_book_kind;
+} gw_codebook_kind;
 
 /* Reads a codebook at src[0..size) and applies rule 20 of docs/format.md section 8. GW_OK and *used = its
  * bytes, or GW_ERR_CORRUPT. */
-gw_status gw_codebook_read(gw_codebook *book, size_t *used, const uint8_t *src, size_t size,
-                           gw_book_kind kind);
+gw_status gw_codebook_read(gw_codebook *codebook, size_t *used, const uint8_t *src, size_t size,
+                           gw_codebook_kind kind);
 
 /* Fills in the table that the split reads. If zeros are masked, zero has rank 0 and every other rank is
  * larger by one than in the tree. */
-void gw_ranker_build(gw_ranker *ranker, const gw_tree *tree, const gw_codebook *book);
+void gw_ranker_build(gw_ranker *ranker, const gw_tree *tree, const gw_codebook *codebook);
 
 #endif

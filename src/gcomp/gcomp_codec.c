@@ -16,7 +16,7 @@ void gw_gcomp_options_init(gw_gcomp_options *options, gw_dtype dtype)
 {
     GW_MEMSET(options, 0, sizeof *options);
     options->dtype = dtype;
-    options->levels = GW_GCOMP_EXPLICIT;
+    options->quantum_mode = GW_GCOMP_EXPLICIT;
     options->rounding = GW_GCOMP_NEAREST;
     options->preset = GW_GCOMP_FAST;
     options->cap = UINT32_MAX;
@@ -39,7 +39,7 @@ static int is_nmse(float x)
 static gw_status resolve_quantum(gw_gcomp_options *o)
 {
     const gw_gcomp_quantum given = o->quantum;
-    const int carried = o->levels == GW_GCOMP_CARRIED;
+    const int carried = o->quantum_mode == GW_GCOMP_CARRIED;
     GW_MEMSET(&o->quantum, 0, sizeof o->quantum);
     o->quantum.kind = given.kind;
     switch (given.kind) {
@@ -61,16 +61,16 @@ static gw_status resolve_quantum(gw_gcomp_options *o)
 static gw_status resolve(gw_gcomp_options *o)
 {
     const gw_traits *t = gw_traits_of((uint32_t)o->dtype);
-    if (t->size == 0 || (uint32_t)o->levels > GW_GCOMP_CARRIED ||
+    if (t->size == 0 || (uint32_t)o->quantum_mode > GW_GCOMP_CARRIED ||
         (uint32_t)o->rounding > GW_GCOMP_STOCHASTIC || (uint32_t)o->preset > GW_GCOMP_SMALL ||
         o->chunk_log2 < GW_CHUNK_LOG2_MIN || o->chunk_log2 > GW_CHUNK_LOG2_MAX || (uint32_t)o->strict > 1 ||
-        (uint32_t)o->checksum > 1 || (uint32_t)o->deep_cut > 1) {
+        (uint32_t)o->checksum > 1 || (uint32_t)o->dead_zone > 1) {
         return GW_ERR_OPTION;
     }
     if (o->tolerance_bits < 1 || o->tolerance_bits > 23) {
         return GW_ERR_OPTION;
     }
-    const int derived = o->levels != GW_GCOMP_EXPLICIT;
+    const int derived = o->quantum_mode != GW_GCOMP_EXPLICIT;
     const uint32_t cap_max = derived ? t->derived_cap : t->explicit_cap;
     if (o->step == 0) {
         o->step = derived ? 1 : t->explicit_step;
@@ -85,10 +85,11 @@ static gw_status resolve(gw_gcomp_options *o)
         return GW_ERR_OPTION;
     }
     o->cap -= o->cap % o->step;
-    if ((o->deep_cut || o->levels == GW_GCOMP_CARRIED) && (!derived || o->step != 1 || o->cap != cap_max)) {
+    if ((o->dead_zone || o->quantum_mode == GW_GCOMP_CARRIED) &&
+        (!derived || o->step != 1 || o->cap != cap_max)) {
         return GW_ERR_OPTION;
     }
-    if (o->levels == GW_GCOMP_CARRIED &&
+    if (o->quantum_mode == GW_GCOMP_CARRIED &&
         (o->block_log2 < GW_BLOCK_LOG2_MIN || o->block_log2 > GW_BLOCK_LOG2_MAX ||
          o->block_log2 > o->chunk_log2)) {
         return GW_ERR_OPTION;
@@ -128,18 +129,18 @@ void gw_floor_table(uint8_t floor[32], uint32_t step)
     }
 }
 
-int32_t gw_drop_base(const gw_codec *codec, gw_gcomp_levels levels, uint32_t map_base)
+int32_t gw_drop_offset(const gw_codec *codec, gw_gcomp_quantum_mode quantum_mode, uint32_t map_base)
 {
     const int32_t w = gw_traits_of((uint32_t)codec->options.dtype)->mantissa_bits;
     const int32_t t = (int32_t)codec->options.tolerance_bits;
-    /* Explicit levels compare quarter-octaves, as the paper does; a quantum needs the octave only. */
-    const int32_t quarters = levels == GW_GCOMP_EXPLICIT ? -1 : 3;
+    /* Explicit quanta compare quarter-octaves, as the paper does; a quantum needs the octave only. */
+    const int32_t quarters = quantum_mode == GW_GCOMP_EXPLICIT ? -1 : 3;
     return (int32_t)map_base + quarters - 4 * (t - w);
 }
 
 /* ---- sizes --------------------------------------------------------------------------------------------- */
 
-size_t gw_gcomp_bound(const gw_gcomp *codec, uint64_t len)
+size_t gw_gcomp_frame_bound(const gw_gcomp *codec, uint64_t len)
 {
     const gw_codec *inside = gw_codec_of(codec);
     if (inside == NULL || !gw_frame_is_len_possible(len, inside->options.chunk_log2)) {
@@ -206,20 +207,20 @@ static void carve(gw_scratch *s, carver *c, const gw_codec *codec)
     s->escapes = (uint8_t *)take(c, 4 * len);
     s->values = s->escapes;
     s->place = (uint16_t *)(void *)s->escapes;
-    s->level[0] = (uint8_t *)take(c, len + GW_LEAVES_MAX * GW_SLOP);
-    s->level[1] = (uint8_t *)take(c, len + GW_LEAVES_MAX * GW_SLOP);
+    s->rank_buffer[0] = (uint8_t *)take(c, len + GW_LEAVES_MAX * GW_SLOP);
+    s->rank_buffer[1] = (uint8_t *)take(c, len + GW_LEAVES_MAX * GW_SLOP);
     for (unsigned p = 0; p < GW_PLANES_MAX; p++) {
         s->plane[p] = (uint8_t *)take(c, len);
     }
     for (unsigned i = 0; i < 2; i++) {
         s->mask[i] = (uint8_t *)take(c, len / 8 + 2 * GW_MASK_CLASSES * GW_SLOP);
     }
-    s->levels = (uint8_t *)take(c, len);
+    s->map_bytes = (uint8_t *)take(c, len);
     s->quanta = (uint8_t *)take(c, (size_t)1 << (GW_GROUP_LOG2 - GW_BLOCK_LOG2_MIN));
     s->bin_count = (uint32_t *)take(c, GW_BINS * sizeof(uint32_t));
     s->count = (uint32_t *)take(c, GW_LABELS * sizeof(uint32_t));
-    s->book = (gw_codebook *)take(c, sizeof(gw_codebook));
-    s->book_scratch = (gw_codebook_scratch *)take(c, sizeof(gw_codebook_scratch));
+    s->codebook = (gw_codebook *)take(c, sizeof(gw_codebook));
+    s->codebook_scratch = (gw_codebook_scratch *)take(c, sizeof(gw_codebook_scratch));
     s->tree = (gw_tree *)take(c, sizeof(gw_tree));
     s->mask_tree = (gw_tree *)take(c, sizeof(gw_tree));
     s->ranker = (gw_ranker *)take(c, sizeof(gw_ranker));

@@ -12,7 +12,7 @@
 
 /* ---- frame --------------------------------------------------------------------------------------------- */
 
-gw_status gw_gcomp_peek(const void *src, size_t src_size, uint64_t len_max, gw_gcomp_info *info)
+gw_status gw_gcomp_frame_peek(const void *src, size_t src_size, uint64_t len_max, gw_gcomp_frame_info *info)
 {
     if (info == NULL) {
         return GW_ERR_ARG;
@@ -24,8 +24,8 @@ gw_status gw_gcomp_peek(const void *src, size_t src_size, uint64_t len_max, gw_g
     return gw_frame_read_header(info, (const uint8_t *)src, src_size, len_max, 0);
 }
 
-gw_status gw_gcomp_chunk_info(const gw_gcomp_frame *frame, const gw_gcomp_info *info, uint64_t index,
-                              gw_gcomp_chunk *chunk)
+gw_status gw_gcomp_frame_chunk(const gw_gcomp_frame *frame, const gw_gcomp_frame_info *info, uint64_t index,
+                               gw_gcomp_chunk *chunk)
 {
     if (chunk == NULL) {
         return GW_ERR_ARG;
@@ -42,29 +42,29 @@ gw_status gw_gcomp_chunk_info(const gw_gcomp_frame *frame, const gw_gcomp_info *
     return GW_OK;
 }
 
-/* An installed codebook is one for the handle's kind of levels. */
-static const gw_installed_book *find_installed(const gw_codec *codec, const gw_gcomp_info *info)
+/* An installed codebook is one for the handle's quantum mode. */
+static const gw_installed_codebook *find_installed(const gw_codec *codec, const gw_gcomp_frame_info *info)
 {
     for (uint32_t i = 0; i < codec->installed_count; i++) {
-        const gw_installed_book *book = &codec->installed[i];
-        if (book->id == info->book_id && book->generation == info->book_generation &&
-            book->crc == info->book_crc && codec->options.levels == info->levels &&
-            !(info->constant && book->book.is_relative)) {
-            return book;
+        const gw_installed_codebook *codebook = &codec->installed[i];
+        if (codebook->id == info->codebook_id && codebook->generation == info->codebook_generation &&
+            codebook->crc == info->codebook_crc && codec->options.quantum_mode == info->quantum_mode &&
+            !(info->constant && codebook->codebook.is_relative)) {
+            return codebook;
         }
     }
     return NULL;
 }
 
-static gw_status check_map(const gw_codec *codec, const gw_gcomp_info *info, const gw_gcomp_map *map)
+static gw_status check_map(const gw_codec *codec, const gw_gcomp_frame_info *info, const gw_gcomp_map *map)
 {
     if (map == NULL || map->base > 1023 || map->len != info->len ||
-        (info->len != 0 && (map->levels == NULL || map->digest == NULL))) {
+        (info->len != 0 && (map->bytes == NULL || map->digest == NULL))) {
         return GW_ERR_MAP;
     }
     /* chunk_log2 first: the number of digests depends on it. */
     if (info->chunk_log2 != map->chunk_log2 ||
-        gw_drop_base(codec, GW_GCOMP_DERIVED, map->base) != info->drop_base ||
+        gw_drop_offset(codec, GW_GCOMP_DERIVED, map->base) != info->drop_offset ||
         gw_bits_from_float(map->wire_scale) != gw_bits_from_float(info->wire_scale) ||
         gw_map_hash(info, map->digest, &codec->kernels) != info->map_hash) {
         return GW_ERR_MAP;
@@ -72,7 +72,7 @@ static gw_status check_map(const gw_codec *codec, const gw_gcomp_info *info, con
     return GW_OK;
 }
 
-static gw_status check_frame(const gw_codec *codec, const gw_gcomp_frame *frame, gw_gcomp_info *info)
+static gw_status check_frame(const gw_codec *codec, const gw_gcomp_frame *frame, gw_gcomp_frame_info *info)
 {
     const uint8_t *src = (const uint8_t *)frame->data;
     gw_status status = gw_frame_read_header(info, src, frame->size, codec->options.len_max, 1);
@@ -95,7 +95,7 @@ static gw_status check_frame(const gw_codec *codec, const gw_gcomp_frame *frame,
     return gw_info_needs_map(info) ? check_map(codec, info, frame->map) : GW_OK;
 }
 
-gw_status gw_gcomp_check(const gw_gcomp *codec, const gw_gcomp_frame *frame, gw_gcomp_info *info)
+gw_status gw_gcomp_frame_parse(const gw_gcomp *codec, const gw_gcomp_frame *frame, gw_gcomp_frame_info *info)
 {
     if (info == NULL) {
         return GW_ERR_ARG;
@@ -118,7 +118,7 @@ gw_status gw_gcomp_check(const gw_gcomp *codec, const gw_gcomp_frame *frame, gw_
 /* ---- chunk --------------------------------------------------------------------------------------------- */
 
 gw_status gw_decoding_begin(gw_decoding *d, const gw_codec *codec, const gw_gcomp_frame *frame,
-                            const gw_gcomp_info *info, const gw_workspace *workspace)
+                            const gw_gcomp_frame_info *info, const gw_workspace *workspace)
 {
     if (workspace == NULL || workspace->data == NULL) {
         return GW_ERR_ARG;
@@ -130,17 +130,17 @@ gw_status gw_decoding_begin(gw_decoding *d, const gw_codec *codec, const gw_gcom
     d->codec = codec;
     d->src = (const uint8_t *)frame->data;
     d->info = *info;
-    d->levels = gw_info_needs_map(info) ? frame->map->levels : NULL;
-    d->book_owner = UINT64_MAX;
+    d->map_bytes = gw_info_needs_map(info) ? frame->map->bytes : NULL;
+    d->codebook_owner = UINT64_MAX;
     d->scale = 1;
     gw_scratch_carve(&d->scratch, codec, workspace->data);
     gw_joiner *joiner = d->scratch.joiner;
     GW_MEMSET(joiner, 0, sizeof *joiner);
     joiner->dtype = (uint32_t)info->dtype;
-    joiner->derived = info->levels != GW_GCOMP_EXPLICIT;
+    joiner->derived = info->quantum_mode != GW_GCOMP_EXPLICIT;
     joiner->constant = (uint32_t)info->constant;
     joiner->cap = info->cap;
-    joiner->drop_base = info->drop_base;
+    joiner->drop_offset = info->drop_offset;
     joiner->strict = (uint32_t)codec->options.strict;
     gw_floor_table(joiner->floor, info->step);
     if (info->installed) {
@@ -151,9 +151,9 @@ gw_status gw_decoding_begin(gw_decoding *d, const gw_codec *codec, const gw_gcom
 }
 
 gw_status gw_decoding_reopen(gw_decoding *d, const gw_codec *codec, const gw_gcomp_frame *frame,
-                             const gw_gcomp_info *checked, const gw_workspace *workspace)
+                             const gw_gcomp_frame_info *checked, const gw_workspace *workspace)
 {
-    gw_gcomp_info info;
+    gw_gcomp_frame_info info;
     gw_status status =
         gw_frame_read_header(&info, (const uint8_t *)frame->data, frame->size, codec->options.len_max, 1);
     if (status == GW_OK && (info.len != checked->len || info.chunk_log2 != checked->chunk_log2 ||
@@ -165,33 +165,33 @@ gw_status gw_decoding_reopen(gw_decoding *d, const gw_codec *codec, const gw_gco
 
 static uint32_t is_derived(const gw_decoding *d)
 {
-    return d->info.levels != GW_GCOMP_EXPLICIT;
+    return d->info.quantum_mode != GW_GCOMP_EXPLICIT;
 }
 
-static void use_book(gw_decoding *d)
+static void use_codebook(gw_decoding *d)
 {
     const gw_scratch *s = &d->scratch;
-    gw_tree_build(s->tree, s->book);
-    if (s->book->is_masked) {
-        gw_mask_tree_build(s->mask_tree, s->book);
+    gw_tree_build(s->tree, s->codebook);
+    if (s->codebook->is_masked) {
+        gw_mask_tree_build(s->mask_tree, s->codebook);
     }
-    s->joiner->base = s->book->base;
-    s->joiner->relative = s->book->is_relative;
+    s->joiner->window_start = s->codebook->window_start;
+    s->joiner->relative = s->codebook->is_relative;
 }
 
 /* Builds the tree of the chunk's codebook: the installed one, or the one that chunk `owner` stores. */
-static gw_status load_book(gw_decoding *d, uint64_t owner)
+static gw_status load_codebook(gw_decoding *d, uint64_t owner)
 {
-    if (d->book_owner == owner) {
+    if (d->codebook_owner == owner) {
         return GW_OK;
     }
-    d->book_owner = UINT64_MAX;
+    d->codebook_owner = UINT64_MAX;
     if (d->info.installed) {
-        d->book_size = 0;
-        d->book_crc = 0;
-        *d->scratch.book = d->installed->book;
-        use_book(d);
-        d->book_owner = owner;
+        d->codebook_size = 0;
+        d->codebook_crc = 0;
+        *d->scratch.codebook = d->installed->codebook;
+        use_codebook(d);
+        d->codebook_owner = owner;
         return GW_OK;
     }
     gw_gcomp_chunk chunk;
@@ -199,14 +199,16 @@ static gw_status load_book(gw_decoding *d, uint64_t owner)
         return GW_ERR_CORRUPT;
     }
     const uint8_t *bytes = d->src + chunk.offset;
-    const gw_book_kind kind = {(uint32_t)d->info.dtype, is_derived(d), is_derived(d) && !d->info.constant};
-    gw_status status = gw_codebook_read(d->scratch.book, &d->book_size, bytes, (size_t)chunk.size, kind);
+    const gw_codebook_kind kind = {(uint32_t)d->info.dtype, is_derived(d),
+                                   is_derived(d) && !d->info.constant};
+    gw_status status =
+        gw_codebook_read(d->scratch.codebook, &d->codebook_size, bytes, (size_t)chunk.size, kind);
     if (status != GW_OK) {
         return status;
     }
-    d->book_crc = d->info.checksum ? d->codec->kernels.crc32c(0, bytes, d->book_size) : 0;
-    use_book(d);
-    d->book_owner = owner;
+    d->codebook_crc = d->info.checksum ? d->codec->kernels.crc32c(0, bytes, d->codebook_size) : 0;
+    use_codebook(d);
+    d->codebook_owner = owner;
     return GW_OK;
 }
 
@@ -234,7 +236,7 @@ static gw_status find_parts(const gw_decoding *d, chunk_parts *parts, const uint
     const gw_scratch *s = &d->scratch;
     const gw_traits *t = gw_traits_of((uint32_t)d->info.dtype);
     const size_t planes = plane_count(d);
-    const size_t mask_counts = s->book->is_masked ? 1u + s->mask_tree->inner_count : 0;
+    const size_t mask_counts = s->codebook->is_masked ? 1u + s->mask_tree->inner_count : 0;
     const size_t counts = 2 * (planes + 1 + mask_counts + s->tree->inner_count);
     const size_t header_size = gw_round4(counts);
     if (size < header_size || !gw_is_zero(data + counts, header_size - counts)) {
@@ -243,7 +245,7 @@ static gw_status find_parts(const gw_decoding *d, chunk_parts *parts, const uint
     gw_part_cursor c = {data, size, header_size, data};
     size_t coded_len = len;
     parts->len = len;
-    parts->is_masked = s->book->is_masked;
+    parts->is_masked = s->codebook->is_masked;
     for (size_t p = 0; p < planes; p++) {
         parts->plane_len[p] = gw_next_count(&c);
         if (parts->plane_len[p] > len) {
@@ -285,7 +287,7 @@ static gw_status read_labels(const gw_decoding *d, const chunk_parts *parts, gw_
         /* The mask is a run like that of an inner node. */
         GW_MEMSET(s->mask[0] + mask_len, 0, gw_run_size(parts->len, 1) - mask_len);
     }
-    return gw_read_runs(k, &parts->labels, s->level, ahead);
+    return gw_read_runs(k, &parts->labels, s->rank_buffer, ahead);
 }
 
 /* The digits of the planes, unpacked except for R1 (plane 6), of which the join reads the bits. */
@@ -323,7 +325,7 @@ static int is_escape_allowed(const gw_decoding *d, uint32_t bits, uint32_t k_byt
     const uint32_t magnitude = bits & (dtype == GW_FP32 ? 0x7fffffffu : 0x7fffu);
     const uint32_t exponent = magnitude >> t->mantissa_bits;
     if (bits == 0) {
-        return tree->zero_rank == GW_NO_RANK && !d->scratch.book->is_masked;
+        return tree->zero_rank == GW_NO_RANK && !d->scratch.codebook->is_masked;
     }
     if (exponent == t->exponent_mask) {
         return 1;
@@ -337,21 +339,22 @@ static int is_escape_allowed(const gw_decoding *d, uint32_t bits, uint32_t k_byt
             t->keeps_subnormals ? (exponent == 0 ? 1 : exponent) + t->exponent_bias : exponent;
         uint32_t drop = j->cap;
         if (!j->constant) {
-            int32_t room = (int32_t)k_byte + j->drop_base - (int32_t)(4 * fp32_exponent + 3);
+            int32_t room = (int32_t)k_byte + j->drop_offset - (int32_t)(4 * fp32_exponent + 3);
             drop = k_byte == 0 || room < 4 ? 0 : j->floor[gw_min_u32((uint32_t)room >> 2, j->cap)];
         }
         if ((magnitude & ((1u << drop) - 1)) != 0) {
             return 0;
         }
-        const uint32_t turn = j->relative ? gw_turn_of(k_byte, j->drop_base, dtype) : 0;
+        const uint32_t turn = j->relative ? gw_turn_of(k_byte, j->drop_offset, dtype) : 0;
         const uint32_t label = gw_label_of_bin(4 * gw_exponent_turn(exponent, turn, dtype), dtype, 1, 0);
         return tree->rank_of_label[label] == GW_NO_RANK;
     }
-    for (uint32_t level = 0; level < 4; level++) {
-        if ((magnitude & ((1u << level * t->explicit_step) - 1)) != 0) {
+    for (uint32_t drop_steps = 0; drop_steps < 4; drop_steps++) {
+        if ((magnitude & ((1u << drop_steps * t->explicit_step) - 1)) != 0) {
             break;
         }
-        const uint32_t label = gw_label_of_bin(4 * exponent + level, dtype, 0, d->scratch.book->base);
+        const uint32_t label =
+            gw_label_of_bin(4 * exponent + drop_steps, dtype, 0, d->scratch.codebook->window_start);
         if (label == GW_LABEL_ESCAPE || tree->rank_of_label[label] == GW_NO_RANK) {
             return 1;
         }
@@ -359,10 +362,10 @@ static int is_escape_allowed(const gw_decoding *d, uint32_t bits, uint32_t k_byt
     return 0;
 }
 
-/* What is joined: labels and map bytes (NULL: explicit levels) of len values, and room for the positions of
+/* What is joined: labels and map bytes (NULL: explicit quanta) of len values, and room for the positions of
  * escapes. */
 typedef struct coded_values {
-    const uint8_t *labels, *levels;
+    const uint8_t *labels, *map_bytes;
     size_t len;
     uint16_t *place;
 } coded_values;
@@ -374,7 +377,7 @@ static gw_status check_escapes(const gw_decoding *d, const chunk_parts *parts, c
     for (size_t i = 0; i < parts->escape_len; i++) {
         const uint32_t bits = wide ? gw_load32(parts->escape + 4 * i) : gw_load16(parts->escape + 2 * i);
         const size_t at = coded->place[i];
-        if (!is_escape_allowed(d, bits, coded->levels == NULL ? 0 : coded->levels[at])) {
+        if (!is_escape_allowed(d, bits, coded->map_bytes == NULL ? 0 : coded->map_bytes[at])) {
             return GW_ERR_CORRUPT;
         }
     }
@@ -402,7 +405,7 @@ static gw_status join_values(const gw_decoding *d, const chunk_parts *parts, con
                              uint8_t *dst, const gw_joiner *joiner)
 {
     gw_joined joined;
-    const gw_join_input input = {coded->labels, d->scratch.plane,  coded->levels,
+    const gw_join_input input = {coded->labels, d->scratch.plane,  coded->map_bytes,
                                  parts->escape, parts->escape_len, coded->len};
     d->codec->kernels.gcomp.join(dst, &joined, coded->place, &input, joiner);
     for (size_t p = 0; p < plane_count(d); p++) {
@@ -418,11 +421,11 @@ static gw_status join_values(const gw_decoding *d, const chunk_parts *parts, con
 
 /* Most values of a masked chunk are +0: the others are joined by themselves, and then spread. */
 static gw_status join_apart(const gw_decoding *d, const chunk_parts *parts, const coded_values *coded,
-                            const uint8_t *levels, uint8_t *dst)
+                            const uint8_t *map_bytes, uint8_t *dst)
 {
     const gw_scratch *s = &d->scratch;
     const gw_kernels *k = &d->codec->kernels;
-    if (k->gcomp.gather(s->level[1], levels, s->mask[0], parts->len) != coded->len) {
+    if (k->gcomp.gather(s->rank_buffer[1], map_bytes, s->mask[0], parts->len) != coded->len) {
         return GW_ERR_CORRUPT;
     }
     gw_joiner alone = *s->joiner;
@@ -439,7 +442,7 @@ static gw_status join_apart(const gw_decoding *d, const chunk_parts *parts, cons
 
 /* As join_apart() if there is room for the positions of escapes after the values. If not (fp32, a chunk of
  * more than 2^14 values, most of them not +0), all values are joined, with labels of their own for +0. */
-static gw_status join_masked(const gw_decoding *d, const chunk_parts *parts, const uint8_t *levels,
+static gw_status join_masked(const gw_decoding *d, const chunk_parts *parts, const uint8_t *map_bytes,
                              uint8_t *dst)
 {
     const gw_scratch *s = &d->scratch;
@@ -447,19 +450,19 @@ static gw_status join_masked(const gw_decoding *d, const chunk_parts *parts, con
     const size_t size = gw_traits_of((uint32_t)d->info.dtype)->size;
     const size_t at = (size * coded_len + GW_SLOP + 63) & ~(size_t)63;
     if (at + 2 * coded_len <= (size_t)4 << GW_CHUNK_LOG2_MAX) {
-        const coded_values some = {s->level[0], levels != NULL ? s->level[1] : NULL, coded_len,
+        const coded_values some = {s->rank_buffer[0], map_bytes != NULL ? s->rank_buffer[1] : NULL, coded_len,
                                    (uint16_t *)(void *)(s->values + at)};
-        return join_apart(d, parts, &some, levels, dst);
+        return join_apart(d, parts, &some, map_bytes, dst);
     }
-    const gw_child zero = {NULL, GW_LABEL_ZERO}, labels = {s->level[0], 0};
-    const coded_values all = {s->level[1], levels, parts->len, s->place};
-    return d->codec->kernels.gcomp.merge(s->level[1], zero, labels, s->mask[0], parts->len) == coded_len
+    const gw_child zero = {NULL, GW_LABEL_ZERO}, labels = {s->rank_buffer[0], 0};
+    const coded_values all = {s->rank_buffer[1], map_bytes, parts->len, s->place};
+    return d->codec->kernels.gcomp.merge(s->rank_buffer[1], zero, labels, s->mask[0], parts->len) == coded_len
                ? join_values(d, parts, &all, dst, s->joiner)
                : GW_ERR_CORRUPT;
 }
 
 static gw_status decode_coded(gw_decoding *d, const uint8_t *data, size_t size, size_t len,
-                              const uint8_t *levels, uint8_t *dst)
+                              const uint8_t *map_bytes, uint8_t *dst)
 {
     const gw_scratch *s = &d->scratch;
     chunk_parts parts;
@@ -480,8 +483,8 @@ static gw_status decode_coded(gw_decoding *d, const uint8_t *data, size_t size, 
     if (status != GW_OK) {
         return status;
     }
-    const coded_values all = {s->level[0], levels, len, s->place};
-    return parts.is_masked ? join_masked(d, &parts, levels, dst)
+    const coded_values all = {s->rank_buffer[0], map_bytes, len, s->place};
+    return parts.is_masked ? join_masked(d, &parts, map_bytes, dst)
                            : join_values(d, &parts, &all, dst, s->joiner);
 }
 
@@ -499,7 +502,7 @@ static size_t expand_quanta(gw_decoding *d, const uint8_t *data, size_t size, si
     if (!gw_quanta_are_valid(&quanta, len)) {
         return 0;
     }
-    s->joiner->drop_base = gw_quanta_expand(s->levels, &quanta, len);
+    s->joiner->drop_offset = gw_quanta_expand(s->map_bytes, &quanta, len);
     return quanta_size;
 }
 
@@ -523,35 +526,35 @@ static gw_status decode_chunk(gw_decoding *d, uint64_t index, uint8_t *dst)
         /* The checksum of an owner covers its whole region and is checked before the codebook is read. That
          * of another chunk continues the checksum of the codebook, whose length is known only once it is
          * read. */
-        const int is_owner = !d->info.installed && chunk.book == index;
+        const int is_owner = !d->info.installed && chunk.codebook == index;
         if (is_owner && d->info.checksum && k->crc32c(0, data, size) != chunk.crc) {
             return GW_ERR_CHECKSUM;
         }
-        gw_status status = load_book(d, chunk.book);
+        gw_status status = load_codebook(d, chunk.codebook);
         if (status != GW_OK) {
             return status;
         }
-        if (!is_owner && d->info.checksum && k->crc32c(d->book_crc, data, size) != chunk.crc) {
+        if (!is_owner && d->info.checksum && k->crc32c(d->codebook_crc, data, size) != chunk.crc) {
             return GW_ERR_CHECKSUM;
         }
         if (size >= raw_size) {
             return GW_ERR_CORRUPT;
         }
         if (is_owner) {
-            if (size < d->book_size) {
-                return GW_ERR_CORRUPT; /* only if the entry changed before load_book() read it again */
+            if (size < d->codebook_size) {
+                return GW_ERR_CORRUPT; /* only if the entry changed before load_codebook() read it again */
             }
-            data += d->book_size;
-            size -= d->book_size;
+            data += d->codebook_size;
+            size -= d->codebook_size;
         }
-        if (d->info.levels == GW_GCOMP_CARRIED) {
+        if (d->info.quantum_mode == GW_GCOMP_CARRIED) {
             const size_t quanta_size = expand_quanta(d, data, size, len);
-            return quanta_size == 0
-                       ? GW_ERR_CORRUPT
-                       : decode_coded(d, data + quanta_size, size - quanta_size, len, d->scratch.levels, dst);
+            return quanta_size == 0 ? GW_ERR_CORRUPT
+                                    : decode_coded(d, data + quanta_size, size - quanta_size, len,
+                                                   d->scratch.map_bytes, dst);
         }
-        const uint8_t *levels = d->levels == NULL ? NULL : d->levels + (index << d->info.chunk_log2);
-        return decode_coded(d, data, size, len, levels, dst);
+        const uint8_t *map_bytes = d->map_bytes == NULL ? NULL : d->map_bytes + (index << d->info.chunk_log2);
+        return decode_coded(d, data, size, len, map_bytes, dst);
     }
     if (d->info.checksum && k->crc32c(0, data, size) != chunk.crc) {
         return GW_ERR_CHECKSUM;
@@ -586,7 +589,7 @@ gw_status gw_decode_chunk(gw_decoding *d, uint64_t index, uint8_t *dst)
     return status;
 }
 
-void gw_add_values(const gw_codec *codec, const gw_gcomp_info *info, void *out, const void *accumulator,
+void gw_add_values(const gw_codec *codec, const gw_gcomp_frame_info *info, void *out, const void *accumulator,
                    const void *values, size_t len)
 {
     gw_add_fn *add = info->dtype == GW_FP32   ? codec->kernels.gcomp.add_fp32

@@ -42,7 +42,7 @@ static gw_status decode_chunks(gw_decoding *d, const gw_gcomp_range *range, uint
 }
 
 /* Values of a range; UINT64_MAX if it is not within the frame, or the info is that of no frame. */
-static uint64_t range_len(const gw_gcomp_info *info, const gw_gcomp_range *range)
+static uint64_t range_len(const gw_gcomp_frame_info *info, const gw_gcomp_range *range)
 {
     if (!gw_frame_is_info_valid(info) || range->chunk_first > info->chunk_count ||
         range->chunk_count > info->chunk_count - range->chunk_first) {
@@ -53,7 +53,7 @@ static uint64_t range_len(const gw_gcomp_info *info, const gw_gcomp_range *range
 }
 
 static gw_status check_target(const gw_gcomp_target *target, const gw_gcomp_frame *frame,
-                              const gw_gcomp_info *info, uint64_t len)
+                              const gw_gcomp_frame_info *info, uint64_t len)
 {
     if (len > target->capacity) {
         return GW_ERR_DST;
@@ -76,9 +76,9 @@ static int reset_target(gw_gcomp_target *target)
 }
 
 /* The target was reset. */
-static gw_status decode_range(const gw_gcomp *codec, const gw_gcomp_frame *frame, const gw_gcomp_info *info,
-                              const gw_gcomp_range *range, gw_gcomp_target *target,
-                              const gw_workspace *workspace, decode_mode mode)
+static gw_status decode_range(const gw_gcomp *codec, const gw_gcomp_frame *frame,
+                              const gw_gcomp_frame_info *info, const gw_gcomp_range *range,
+                              gw_gcomp_target *target, const gw_workspace *workspace, decode_mode mode)
 {
     const gw_codec *inside = gw_codec_of(codec);
     if (codec == NULL || frame == NULL || frame->data == NULL || info == NULL || range == NULL ||
@@ -118,14 +118,14 @@ static gw_status decode_frame(const gw_gcomp *codec, const gw_gcomp_frame *frame
     if (!reset_target(target)) {
         return GW_ERR_ARG;
     }
-    gw_gcomp_info info;
-    const gw_status status = gw_gcomp_check(codec, frame, &info);
+    gw_gcomp_frame_info info;
+    const gw_status status = gw_gcomp_frame_parse(codec, frame, &info);
     const gw_gcomp_range all = {0, info.chunk_count};
     return status != GW_OK ? status : decode_range(codec, frame, &info, &all, target, workspace, mode);
 }
 
-gw_status gw_gcomp_validate(const gw_gcomp *codec, const gw_gcomp_frame *frame, uint64_t *bad_chunk,
-                            const gw_workspace *workspace)
+gw_status gw_gcomp_frame_check(const gw_gcomp *codec, const gw_gcomp_frame *frame, uint64_t *bad_chunk,
+                               const gw_workspace *workspace)
 {
     gw_gcomp_target nowhere = {NULL, 0, 0, 0, 0, 0};
     const gw_status status = decode_frame(codec, frame, &nowhere, workspace, DECODE_VALIDATE);
@@ -147,9 +147,9 @@ gw_status gw_gcomp_decode_add(const gw_gcomp *codec, const gw_gcomp_frame *frame
     return decode_frame(codec, frame, target, workspace, DECODE_ADD);
 }
 
-gw_status gw_gcomp_decode_range(const gw_gcomp *codec, const gw_gcomp_frame *frame, const gw_gcomp_info *info,
-                                const gw_gcomp_range *range, gw_gcomp_target *target,
-                                const gw_workspace *workspace)
+gw_status gw_gcomp_decode_range(const gw_gcomp *codec, const gw_gcomp_frame *frame,
+                                const gw_gcomp_frame_info *info, const gw_gcomp_range *range,
+                                gw_gcomp_target *target, const gw_workspace *workspace)
 {
     if (!reset_target(target)) {
         return GW_ERR_ARG;
@@ -158,7 +158,7 @@ gw_status gw_gcomp_decode_range(const gw_gcomp *codec, const gw_gcomp_frame *fra
 }
 
 gw_status gw_gcomp_decode_add_range(const gw_gcomp *codec, const gw_gcomp_frame *frame,
-                                    const gw_gcomp_info *info, const gw_gcomp_range *range,
+                                    const gw_gcomp_frame_info *info, const gw_gcomp_range *range,
                                     gw_gcomp_target *target, const gw_workspace *workspace)
 {
     if (!reset_target(target)) {
@@ -185,7 +185,7 @@ typedef struct frame_list {
     const gw_codec *codec;
     const gw_gcomp_frame *frames;
     size_t frame_count;
-    gw_gcomp_info common;
+    gw_gcomp_frame_info common;
 } frame_list;
 
 /* Adds one chunk of all frames to the values at `place`. Each frame is opened anew: its header is checked
@@ -193,7 +193,7 @@ typedef struct frame_list {
 static gw_status add_chunk_of_frames(const frame_list *list, uint64_t index, gw_gcomp_target *target,
                                      const gw_workspace *workspace, uint8_t *place)
 {
-    const gw_gcomp_info *common = &list->common;
+    const gw_gcomp_frame_info *common = &list->common;
     const gw_gcomp_frame *frames = list->frames;
     const size_t size = gw_traits_of((uint32_t)common->dtype)->size;
     const size_t len = gw_frame_chunk_len(common, index);
@@ -220,10 +220,10 @@ static gw_status add_chunk_of_frames(const frame_list *list, uint64_t index, gw_
 /* Rules 1 to 16 of all frames; *common is the first one's header. */
 static gw_status check_frames(const gw_gcomp *codec, frame_list *list, gw_gcomp_target *target)
 {
-    gw_gcomp_info *common = &list->common;
+    gw_gcomp_frame_info *common = &list->common;
     for (size_t f = 0; f < list->frame_count; f++) {
-        gw_gcomp_info info;
-        gw_status status = gw_gcomp_check(codec, &list->frames[f], &info);
+        gw_gcomp_frame_info info;
+        gw_status status = gw_gcomp_frame_parse(codec, &list->frames[f], &info);
         if (f == 0) {
             *common = info;
         }
@@ -250,7 +250,7 @@ gw_status gw_gcomp_decode_add_frames(const gw_gcomp *codec, const gw_gcomp_frame
     if (status != GW_OK) {
         return status;
     }
-    const gw_gcomp_info common = list.common;
+    const gw_gcomp_frame_info common = list.common;
     const gw_gcomp_range all = {0, common.chunk_count};
     range = range == NULL ? &all : range;
     const uint64_t len = range_len(&common, range);
@@ -258,7 +258,7 @@ gw_status gw_gcomp_decode_add_frames(const gw_gcomp *codec, const gw_gcomp_frame
         return GW_ERR_ARG;
     }
     for (size_t f = 0; f < frame_count && status == GW_OK; f++) {
-        gw_gcomp_info info = common;
+        gw_gcomp_frame_info info = common;
         info.frame_size = frames[f].size;
         status = check_target(target, &frames[f], &info, len);
         target->bad_frame = status == GW_OK ? 0 : f;

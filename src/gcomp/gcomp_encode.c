@@ -1,6 +1,6 @@
 /*
  * Encode: precision -> split -> entropy -> pack -> frame, group by group and chunk by chunk. This file has
- * the control flow, gcomp_encode_group.c what a group reads, gcomp_encode_book.c its codebook,
+ * the control flow, gcomp_encode_group.c what a group reads, gcomp_encode_codebook.c its codebook,
  * gcomp_encode_chunk.c the bytes of a chunk.
  *
  * SPDX-License-Identifier: BSD-2-Clause
@@ -16,40 +16,40 @@ static void fill_rule(gw_round_rule *rule, const gw_codec *codec, const gw_gcomp
     GW_MEMSET(rule, 0, sizeof *rule);
     rule->dtype = (uint32_t)o->dtype;
     rule->rounding = (uint32_t)o->rounding;
-    rule->derived = o->levels != GW_GCOMP_EXPLICIT;
+    rule->derived = o->quantum_mode != GW_GCOMP_EXPLICIT;
     rule->strict = (uint32_t)o->strict;
     const gw_gcomp_map *map = gw_source_map(source);
-    rule->constant = o->levels != GW_GCOMP_CARRIED && map == NULL;
-    rule->deep = !rule->constant && o->deep_cut;
+    rule->constant = o->quantum_mode != GW_GCOMP_CARRIED && map == NULL;
+    rule->dead_zone = !rule->constant && o->dead_zone;
     rule->cap = rule->constant ? o->quantum.drop : o->cap;
-    rule->drop_base = map == NULL ? 0 : gw_drop_base(codec, o->levels, map->base);
+    rule->drop_offset = map == NULL ? 0 : gw_drop_offset(codec, o->quantum_mode, map->base);
     gw_floor_table(rule->floor, o->step);
     rule->seed = source->seed;
     rule->step_index = source->step_index;
     rule->rank_hop = (uint32_t)source->rank << 16 | source->hop;
 }
 
-void gw_encoding_fill_info(gw_gcomp_info *info, const gw_codec *codec, const gw_gcomp_source *source)
+void gw_encoding_fill_info(gw_gcomp_frame_info *info, const gw_codec *codec, const gw_gcomp_source *source)
 {
     const gw_gcomp_options *o = &codec->options;
     const gw_gcomp_map *map = gw_source_map(source);
-    const int derived = o->levels == GW_GCOMP_DERIVED;
+    const int derived = o->quantum_mode == GW_GCOMP_DERIVED;
     GW_MEMSET(info, 0, sizeof *info);
     info->dtype = o->dtype;
-    info->levels = o->levels;
+    info->quantum_mode = o->quantum_mode;
     info->strict = o->strict;
     info->checksum = o->checksum;
     info->chunk_log2 = o->chunk_log2;
     info->len = source->len;
     info->step = o->step;
     info->cap = o->cap;
-    info->block_log2 = o->levels == GW_GCOMP_CARRIED ? o->block_log2 : 0;
+    info->block_log2 = o->quantum_mode == GW_GCOMP_CARRIED ? o->block_log2 : 0;
     if (codec->encode_with >= 0) {
-        const gw_installed_book *book = &codec->installed[codec->encode_with];
+        const gw_installed_codebook *codebook = &codec->installed[codec->encode_with];
         info->installed = 1;
-        info->book_id = book->id;
-        info->book_generation = book->generation;
-        info->book_crc = book->crc;
+        info->codebook_id = codebook->id;
+        info->codebook_generation = codebook->generation;
+        info->codebook_crc = codebook->crc;
     }
     if (derived && map == NULL) {
         info->constant = 1;
@@ -58,7 +58,7 @@ void gw_encoding_fill_info(gw_gcomp_info *info, const gw_codec *codec, const gw_
     }
     gw_frame_place(info, gw_frame_parts_size(info));
     if (derived && map != NULL) {
-        info->drop_base = gw_drop_base(codec, o->levels, map->base);
+        info->drop_offset = gw_drop_offset(codec, o->quantum_mode, map->base);
         info->wire_scale = map->wire_scale;
         info->map_hash = gw_map_hash(info, map->digest, &codec->kernels);
     }
@@ -66,7 +66,7 @@ void gw_encoding_fill_info(gw_gcomp_info *info, const gw_codec *codec, const gw_
 
 int gw_encoding_is_source_valid(const gw_codec *codec, const gw_gcomp_source *source)
 {
-    const int derived = codec->options.levels == GW_GCOMP_DERIVED;
+    const int derived = codec->options.quantum_mode == GW_GCOMP_DERIVED;
     if (source->len > SIZE_MAX / gw_traits_of((uint32_t)codec->options.dtype)->size ||
         !gw_frame_is_len_possible(source->len, codec->options.chunk_log2)) {
         return 0;
@@ -82,16 +82,16 @@ int gw_encoding_is_source_valid(const gw_codec *codec, const gw_gcomp_source *so
     }
     const gw_gcomp_map *map = gw_source_map(source);
     if (map == NULL) {
-        const int is_constant = codec->options.levels != GW_GCOMP_CARRIED;
+        const int is_constant = codec->options.quantum_mode != GW_GCOMP_CARRIED;
         return !is_constant || codec->encode_with < 0 ||
-               !codec->installed[codec->encode_with].book.is_relative;
+               !codec->installed[codec->encode_with].codebook.is_relative;
     }
     if (map->base < 1 || map->base > 1023 || map->len != source->len ||
         (derived && !gw_is_wire_scale(map->wire_scale))) {
         return 0;
     }
     return source->len == 0 ||
-           (map->levels != NULL &&
+           (map->bytes != NULL &&
             (!derived || (map->digest != NULL && map->chunk_log2 == codec->options.chunk_log2)));
 }
 
@@ -143,8 +143,8 @@ void gw_encode_group(gw_encoding *e, uint64_t first, const uint8_t *values)
     int is_split = 0;
     gw_group_begin(e, &group, 0);
     if (e->info.installed) {
-        *e->scratch.book = e->codec->installed[e->codec->encode_with].book;
-        gw_encoding_use_book(e);
+        *e->scratch.codebook = e->codec->installed[e->codec->encode_with].codebook;
+        gw_encoding_use_codebook(e);
     } else {
         const size_t blocks = gw_group_sample_blocks(e->codec, len);
         is_split = blocks == 1 && len <= chunk_len;
@@ -155,11 +155,12 @@ void gw_encode_group(gw_encoding *e, uint64_t first, const uint8_t *values)
             return;
         }
         if (!is_split) {
-            gw_encoding_use_book(e);
+            gw_encoding_use_codebook(e);
         }
-        group.book_size = gw_codebook_size(e->scratch.book);
-        gw_codebook_write(group.book, e->scratch.book);
-        group.book_crc = e->info.checksum ? e->codec->kernels.crc32c(0, group.book, group.book_size) : 0;
+        group.codebook_size = gw_codebook_size(e->scratch.codebook);
+        gw_codebook_write(group.codebook, e->scratch.codebook);
+        group.codebook_crc =
+            e->info.checksum ? e->codec->kernels.crc32c(0, group.codebook, group.codebook_size) : 0;
     }
     for (size_t at = 0; at < len; at += chunk_len) {
         gw_encode_chunk(e, &group, first++, at, gw_min_size(len - at, chunk_len), is_split ? &split : NULL);
@@ -221,7 +222,7 @@ gw_status gw_gcomp_encode(const gw_gcomp *codec, const gw_gcomp_source *source, 
     if (dst->data == NULL) {
         return GW_ERR_ARG;
     }
-    const size_t bound = gw_gcomp_bound(codec, source->len);
+    const size_t bound = gw_gcomp_frame_bound(codec, source->len);
     if (bound == 0 || dst->capacity < bound) {
         return GW_ERR_DST;
     }

@@ -20,9 +20,9 @@ typedef struct gw_group {
     size_t part_count;
     /* The codebook: the chunk that stores it, UINT64_MAX while there is none, and its bytes. */
     uint64_t owner;
-    size_t book_size;
-    uint32_t book_crc;
-    uint8_t book[GW_GCOMP_BOOK_SIZE_MAX];
+    size_t codebook_size;
+    uint32_t codebook_crc;
+    uint8_t codebook[GW_GCOMP_CODEBOOK_SIZE_MAX];
 } gw_group;
 
 /* A chunk whose labels were counted has been split already: what the split left in the scratch. */
@@ -32,7 +32,7 @@ typedef struct gw_split_chunk {
 } gw_split_chunk;
 
 /* `len` values of the group from `at` on. Carried: a chunk or the start of one; its quanta become map bytes
- * in the scratch, and the rule gets their drop_base. */
+ * in the scratch, and the rule gets their drop_offset. */
 gw_span gw_group_span(gw_encoding *encoding, const gw_group *group, size_t at, size_t len);
 
 /* Carried: the quanta of all blocks of the group, in the scratch. */
@@ -43,13 +43,13 @@ static inline gw_span gw_span_of_part(const gw_span *span, size_t size, size_t a
                                       const gw_gcomp_segment *part)
 {
     const gw_span result = {(const uint8_t *)span->values + at * size,
-                            span->levels == NULL ? NULL : span->levels + at, (size_t)part->len,
+                            span->map_bytes == NULL ? NULL : span->map_bytes + at, (size_t)part->len,
                             part->first_element, span->ahead + span->len - at - (size_t)part->len};
     return result;
 }
 
 /* What a group needs before anything else: quanta of carried frames, and its random streams. If it has values
- * of too many segments, explicit levels, or is_whole says that it must have one stream, they are rounded
+ * of too many segments, explicit quanta, or is_whole says that it must have one stream, they are rounded
  * here, each with the stream of its segment; the rule then truncates, which changes none of them. */
 void gw_group_begin(gw_encoding *encoding, gw_group *group, int is_whole);
 
@@ -57,8 +57,8 @@ void gw_group_begin(gw_encoding *encoding, gw_group *group, int is_whole);
  * moves to the value after them. */
 void gw_round_parts(gw_encoding *encoding, const gw_span *span, gw_segment_place *place, uint8_t *out);
 
-/* Splits a chunk, the values of the group from `at` on, to ranks in level[0] and digits, each value with the
- * random stream of its segment. Returns 0 if all are +0. */
+/* Splits a chunk, the values of the group from `at` on, to ranks in rank_buffer[0] and digits, each value
+ * with the random stream of its segment. Returns 0 if all are +0. */
 uint32_t gw_split_parts(gw_encoding *encoding, const gw_group *group, const gw_span *chunk, size_t at,
                         gw_digits *digits);
 
@@ -75,14 +75,14 @@ size_t gw_group_sample_blocks(const gw_codec *codec, size_t len);
 int gw_group_survey(gw_encoding *encoding, const gw_group *group, size_t blocks);
 
 /*
- * The exact codebook of a group of one chunk, in the scratch, and the chunk split into ranks: level[0], or,
- * if zeros are masked, their mask in mask[0] and the ranks of the other values in level[1]. Returns 0 if all
- * values are +0.
+ * The exact codebook of a group of one chunk, in the scratch, and the chunk split into ranks: rank_buffer[0],
+ * or, if zeros are masked, their mask in mask[0] and the ranks of the other values in rank_buffer[1]. Returns
+ * 0 if all values are +0.
  */
 int gw_group_split(gw_encoding *encoding, const gw_group *group, gw_split_chunk *split);
 
 /* Builds the trees and the ranker of the codebook in the scratch. */
-void gw_encoding_use_book(gw_encoding *encoding);
+void gw_encoding_use_codebook(gw_encoding *encoding);
 
 /* Writes chunk `index`, `len` values of the group from `at` on. split: NULL unless it was split already. */
 void gw_encode_chunk(gw_encoding *encoding, gw_group *group, uint64_t index, size_t at, size_t len,

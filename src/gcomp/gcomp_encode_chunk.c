@@ -16,21 +16,21 @@ static size_t plane_count(const gw_encoding *e)
 static int write_all_runs(gw_encoding *e, gw_run_writer *w, size_t len, size_t coded_len)
 {
     const gw_scratch *s = &e->scratch;
-    if (!s->book->is_masked) {
-        const gw_rank_array all = {s->level[0], s->level[1], len, 0};
+    if (!s->codebook->is_masked) {
+        const gw_rank_array all = {s->rank_buffer[0], s->rank_buffer[1], len, 0};
         return gw_write_runs(w, s->tree, &all);
     }
     const size_t mask_len = (len + 7) / 8;
     gw_rank_mask(s->mask[0], mask_len, s->mask_tree, w->kernels);
     const gw_rank_array mask = {s->mask[0], s->mask[1], mask_len, 0};
-    const gw_rank_array labels = {s->level[1], s->level[0], coded_len, 1};
+    const gw_rank_array labels = {s->rank_buffer[1], s->rank_buffer[0], coded_len, 1};
     return gw_write_runs(w, s->mask_tree, &mask) && gw_write_runs(w, s->tree, &labels);
 }
 
 /* Carried: copies the quanta of a chunk to dst. Returns their size. */
 static size_t write_quanta(const gw_encoding *e, size_t at, size_t len, uint8_t *dst)
 {
-    if (e->info.levels != GW_GCOMP_CARRIED) {
+    if (e->info.quantum_mode != GW_GCOMP_CARRIED) {
         return 0;
     }
     const uint32_t log2 = e->info.block_log2;
@@ -50,7 +50,7 @@ static size_t write_coded(gw_encoding *e, size_t len, const gw_split_chunk *spli
     const gw_traits *t = gw_traits_of(e->rule.dtype);
     const gw_digits *digits = &split->digits;
     const size_t planes = plane_count(e);
-    const size_t mask_counts = s->book->is_masked ? 1u + s->mask_tree->inner_count : 0;
+    const size_t mask_counts = s->codebook->is_masked ? 1u + s->mask_tree->inner_count : 0;
     const size_t counts_size = 2 * (planes + 1 + mask_counts + s->tree->inner_count);
     const size_t header_size = gw_round4(counts_size);
     const size_t escapes_size = digits->escape_len * t->size;
@@ -67,7 +67,7 @@ static size_t write_coded(gw_encoding *e, size_t len, const gw_split_chunk *spli
     }
     gw_store16(count, (uint16_t)digits->escape_len);
     count += 2;
-    if (s->book->is_masked) {
+    if (s->codebook->is_masked) {
         gw_store16(count, (uint16_t)split->coded_len);
         count += 2;
     }
@@ -100,11 +100,11 @@ static void write_raw(gw_encoding *e, const gw_group *group, const gw_span *chun
     GW_MEMSET(dst + size, 0, gw_frame_raw_size(e->rule.dtype, chunk->len) - size);
 }
 
-static void write_entry(gw_encoding *e, uint64_t index, gw_gcomp_chunk_kind kind, uint64_t book, size_t size,
-                        uint32_t crc)
+static void write_entry(gw_encoding *e, uint64_t index, gw_gcomp_chunk_kind kind, uint64_t codebook,
+                        size_t size, uint32_t crc)
 {
     gw_frame_write_entry(e->entries + GW_FRAME_ENTRY_SIZE * (index - e->entries_first), e->offset,
-                         (uint32_t)kind, (uint32_t)book, e->info.checksum ? crc : 0);
+                         (uint32_t)kind, (uint32_t)codebook, e->info.checksum ? crc : 0);
     e->payload += size;
     e->offset += size;
 }
@@ -125,8 +125,9 @@ static int split_chunk(gw_encoding *e, const gw_group *group, const gw_span *chu
     if (gw_split_parts(e, group, chunk, at, &split->digits) == 0) {
         return 0;
     }
-    if (s->book->is_masked) {
-        split->coded_len = k->gcomp.partition(NULL, s->level[1], s->mask[0], s->level[0], chunk->len, 1);
+    if (s->codebook->is_masked) {
+        split->coded_len =
+            k->gcomp.partition(NULL, s->rank_buffer[1], s->mask[0], s->rank_buffer[0], chunk->len, 1);
     }
     return 1;
 }
@@ -139,8 +140,8 @@ void gw_encode_chunk(gw_encoding *e, gw_group *group, uint64_t index, size_t at,
     const size_t raw_size = gw_frame_raw_size(e->rule.dtype, len); /* a multiple of 16 */
     uint8_t *const dst = e->payload;
     const int is_owner = !e->info.installed && group->owner == UINT64_MAX;
-    const size_t book_size = is_owner ? group->book_size : 0;
-    const size_t front_size = book_size + write_quanta(e, at, len, NULL);
+    const size_t codebook_size = is_owner ? group->codebook_size : 0;
+    const size_t front_size = codebook_size + write_quanta(e, at, len, NULL);
     const size_t others = front_size + 16; /* a CODED region is at least 16 bytes smaller than a RAW one */
     const size_t limit = raw_size > others ? raw_size - others : 0;
     gw_split_chunk own;
@@ -160,14 +161,15 @@ void gw_encode_chunk(gw_encoding *e, gw_group *group, uint64_t index, size_t at,
     }
     const size_t region = gw_round16(front_size + size);
     if (is_owner) {
-        GW_MEMCPY(dst, group->book, book_size);
+        GW_MEMCPY(dst, group->codebook, codebook_size);
         group->owner = index;
     }
-    write_quanta(e, at, len, dst + book_size);
+    write_quanta(e, at, len, dst + codebook_size);
     GW_MEMSET(dst + front_size + size, 0, region - front_size - size);
     uint32_t crc = 0;
     if (e->info.checksum) {
-        crc = k->crc32c(e->info.installed ? 0 : group->book_crc, dst + book_size, region - book_size);
+        crc = k->crc32c(e->info.installed ? 0 : group->codebook_crc, dst + codebook_size,
+                        region - codebook_size);
     }
     write_entry(e, index, GW_GCOMP_CHUNK_CODED, e->info.installed ? 0 : group->owner, region, crc);
 }

@@ -12,13 +12,13 @@ gw_span gw_group_span(gw_encoding *e, const gw_group *group, size_t at, size_t l
     const gw_gcomp_map *map = gw_source_map(e->source);
     const uint64_t first = (group->first << e->info.chunk_log2) + at;
     const uint8_t *values = group->values + at * gw_traits_of(e->rule.dtype)->size;
-    gw_span span = {values, map == NULL ? NULL : map->levels + first, len, group->element + at,
+    gw_span span = {values, map == NULL ? NULL : map->bytes + first, len, group->element + at,
                     group->len - at - len};
-    if (e->info.levels == GW_GCOMP_CARRIED) {
+    if (e->info.quantum_mode == GW_GCOMP_CARRIED) {
         const uint32_t log2 = e->info.block_log2;
         const gw_quanta quanta = {e->scratch.quanta + (at >> log2), log2, e->rule.dtype};
-        e->rule.drop_base = gw_quanta_expand(e->scratch.levels, &quanta, len);
-        span.levels = e->scratch.levels;
+        e->rule.drop_offset = gw_quanta_expand(e->scratch.map_bytes, &quanta, len);
+        span.map_bytes = e->scratch.map_bytes;
     }
     return span;
 }
@@ -41,7 +41,7 @@ uint32_t gw_split_parts(gw_encoding *e, const gw_group *group, const gw_span *ch
     const gw_scratch *s = &e->scratch;
     gw_split_fn *const split = e->codec->kernels.gcomp.split;
     if (group->part_count <= 1) {
-        return split(s->level[0], digits, chunk, &e->rule, s->ranker);
+        return split(s->rank_buffer[0], digits, chunk, &e->rule, s->ranker);
     }
     const size_t size = gw_traits_of(e->rule.dtype)->size;
     gw_segment_place place = gw_segment_after(group->parts, at);
@@ -50,7 +50,7 @@ uint32_t gw_split_parts(gw_encoding *e, const gw_group *group, const gw_span *ch
         const gw_gcomp_segment part = gw_segment_next(&place, chunk->len - done);
         const gw_span span = gw_span_of_part(chunk, size, done, &part);
         e->rule.seed = part.seed;
-        any |= split(s->level[0] + done, digits, &span, &e->rule, s->ranker);
+        any |= split(s->rank_buffer[0] + done, digits, &span, &e->rule, s->ranker);
         done += (size_t)part.len;
     }
     return any;
@@ -91,7 +91,7 @@ static int take_parts(gw_encoding *e, gw_group *group, size_t parts_max)
 void gw_group_begin(gw_encoding *e, gw_group *group, int is_whole)
 {
     const size_t chunk_len = (size_t)1 << e->info.chunk_log2;
-    if (e->info.levels == GW_GCOMP_CARRIED) {
+    if (e->info.quantum_mode == GW_GCOMP_CARRIED) {
         gw_group_quanta(e, group);
     }
     if (e->segments.segments == NULL || e->codec->options.rounding != GW_GCOMP_STOCHASTIC) {
@@ -99,7 +99,7 @@ void gw_group_begin(gw_encoding *e, gw_group *group, int is_whole)
         return;
     }
     e->rule.rounding = GW_GCOMP_STOCHASTIC;
-    /* Explicit levels would be those of values before they are rounded. */
+    /* Explicit quanta would be those of values before they are rounded. */
     if (e->rule.derived && take_parts(e, group, is_whole ? 1 : 1 + group->len / PART_LEN_MIN)) {
         return;
     }

@@ -15,11 +15,11 @@ static uint8_t exponent_of(int32_t exponent, uint32_t dtype)
 }
 
 /* The lower median of the map bytes of a block that are not 0. */
-static uint8_t quantum_of_map(const uint8_t *levels, size_t len, int32_t drop_base, uint32_t dtype)
+static uint8_t quantum_of_map(const uint8_t *map_bytes, size_t len, int32_t drop_offset, uint32_t dtype)
 {
     uint32_t count[256] = {0};
     for (size_t i = 0; i < len; i++) {
-        count[levels[i]]++;
+        count[map_bytes[i]]++;
     }
     const size_t coded = len - count[0];
     size_t below = 0;
@@ -27,7 +27,7 @@ static uint8_t quantum_of_map(const uint8_t *levels, size_t len, int32_t drop_ba
     while (2 * below < coded) {
         below += count[++k];
     }
-    return k == 0 ? 0 : exponent_of(gw_quantum_exponent(k, drop_base, dtype), dtype);
+    return k == 0 ? 0 : exponent_of(gw_quantum_exponent(k, drop_offset, dtype), dtype);
 }
 
 /* Squares of the finite values of a block, in binary64: four sums, of the values whose index is 0 to 3 modulo
@@ -85,8 +85,8 @@ void gw_group_quanta(gw_encoding *e, const gw_group *group)
     for (size_t i = 0, at = 0; at < group->len; i++, at += block_len) {
         const size_t len = gw_min_size(group->len - at, block_len);
         if (map != NULL) {
-            quanta[i] = quantum_of_map(map->levels + first + at, len,
-                                       gw_drop_base(e->codec, GW_GCOMP_CARRIED, map->base), dtype);
+            quanta[i] = quantum_of_map(map->bytes + first + at, len,
+                                       gw_drop_offset(e->codec, GW_GCOMP_CARRIED, map->base), dtype);
         } else if (source->quantum.kind == GW_GCOMP_QUANTUM_BLOCKS) {
             const uint8_t given = source->quantum.blocks[(first + at) >> log2];
             quanta[i] = exponent_of(given, dtype);

@@ -22,15 +22,15 @@ gw_status gw_gcomp_decode_add_encode(const gw_gcomp *codec, const gw_gcomp_frame
     if (status != GW_OK) {
         return status;
     }
-    gw_gcomp_info info;
-    status = gw_gcomp_check(codec, frame, &info);
+    gw_gcomp_frame_info info;
+    status = gw_gcomp_frame_parse(codec, frame, &info);
     if (status != GW_OK) {
         return status;
     }
     if (info.len != source->len || dst->data == NULL) {
         return GW_ERR_ARG;
     }
-    const size_t bound = gw_gcomp_bound(codec, source->len);
+    const size_t bound = gw_gcomp_frame_bound(codec, source->len);
     if (bound == 0 || dst->capacity < bound) {
         return GW_ERR_DST;
     }

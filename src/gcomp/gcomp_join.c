@@ -22,7 +22,7 @@ static void move_part(uint8_t *dst, uint64_t offset, const gw_gcomp_part *part)
 
 /* Returns where the first `count` parts end in the frame, or 0 if they do not follow one another from chunk 0
  * on or hold more than a frame can. */
-static uint64_t parts_end(const gw_gcomp_info *info, const gw_gcomp_part *parts, size_t count)
+static uint64_t parts_end(const gw_gcomp_frame_info *info, const gw_gcomp_part *parts, size_t count)
 {
     uint64_t next_chunk = 0;
     uint64_t offset = info->payload_offset;
@@ -72,7 +72,7 @@ gw_status gw_gcomp_join_begin(const gw_gcomp *codec, const gw_gcomp_source *sour
     if (status != GW_OK) {
         return status;
     }
-    const size_t bound = gw_gcomp_bound(codec, source->len);
+    const size_t bound = gw_gcomp_frame_bound(codec, source->len);
     if (bound == 0 || dst->capacity < bound) {
         return GW_ERR_DST;
     }

@@ -391,22 +391,22 @@ uint32_t gw_gcomp_map_base(uint32_t top)
 }
 
 gw_status gw_gcomp_map_build(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len,
-                             uint32_t base, uint32_t backends, uint8_t *levels)
+                             uint32_t base, uint32_t backends, uint8_t *map_bytes)
 {
     if (rule == NULL || state == NULL || !gw_map_rule_is_valid(rule) || base == 0 || base > 1023 ||
-        (len != 0 && (levels == NULL || !is_state_complete(rule, state)))) {
+        (len != 0 && (map_bytes == NULL || !is_state_complete(rule, state)))) {
         return GW_ERR_ARG;
     }
     gw_kernels kernels;
     gw_kernels_init(&kernels, backends);
-    kernels.gcomp.map_build(rule, state, len, base, levels);
+    kernels.gcomp.map_build(rule, state, len, base, map_bytes);
     return GW_OK;
 }
 
-gw_status gw_gcomp_map_digest(const uint8_t *levels, size_t len, uint32_t chunk_log2, uint32_t *digest)
+gw_status gw_gcomp_map_digest(const uint8_t *map_bytes, size_t len, uint32_t chunk_log2, uint32_t *digest)
 {
     if (chunk_log2 < GW_CHUNK_LOG2_MIN || chunk_log2 > GW_CHUNK_LOG2_MAX ||
-        (len != 0 && (levels == NULL || digest == NULL))) {
+        (len != 0 && (map_bytes == NULL || digest == NULL))) {
         return GW_ERR_ARG;
     }
     gw_kernels kernels;
@@ -414,16 +414,16 @@ gw_status gw_gcomp_map_digest(const uint8_t *levels, size_t len, uint32_t chunk_
     const size_t chunk_len = (size_t)1 << chunk_log2;
     for (size_t at = 0; at < len; at += chunk_len) {
         digest[at >> chunk_log2] =
-            kernels.crc32c(0, levels + at, len - at < chunk_len ? len - at : chunk_len);
+            kernels.crc32c(0, map_bytes + at, len - at < chunk_len ? len - at : chunk_len);
     }
     return GW_OK;
 }
 
-uint64_t gw_map_hash(const gw_gcomp_info *info, const uint32_t *digest, const gw_kernels *kernels)
+uint64_t gw_map_hash(const gw_gcomp_frame_info *info, const uint32_t *digest, const gw_kernels *kernels)
 {
     enum { BATCH = 32 };
     uint8_t fields[24] = {0};
-    gw_store16(fields, (uint16_t)info->drop_base);
+    gw_store16(fields, (uint16_t)info->drop_offset);
     fields[2] = (uint8_t)info->step;
     fields[3] = (uint8_t)info->cap;
     fields[4] = (uint8_t)info->dtype;

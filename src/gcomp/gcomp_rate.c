@@ -9,7 +9,7 @@
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "gcomp/gcomp_rate.h"
-#include "gcomp/book_choice.h"
+#include "gcomp/codebook_choice.h"
 #include "gcomp/mask_code.h"
 
 _Static_assert(sizeof(gw_rate_tables) <= (size_t)2 << GW_GROUP_LOG2, "they fit where a hop has its sums");
@@ -50,7 +50,7 @@ static uint32_t quantum_at(uint32_t point, uint32_t j, int32_t last)
 /* Bits of the planes. Values whose labels the codebook lacks, because the sample has missed them, are escapes
  * and have no digits. */
 static void count_digits(point_counts *c, const gw_rate_counts *counts, uint32_t point, uint32_t dtype,
-                         const gw_codebook *book)
+                         const gw_codebook *codebook)
 {
     const gw_traits *traits = gw_traits_of(dtype);
     const gw_rate_labels *labels = &counts->labels;
@@ -60,7 +60,7 @@ static void count_digits(point_counts *c, const gw_rate_counts *counts, uint32_t
     for (int32_t j = 0; j < GW_RATE_KEPT; j++) {
         const int32_t above = j - GW_RATE_KEPT_ZERO + (int32_t)point;
         const uint32_t relative = labels->kept[0][point][j], absolute = labels->kept[1][point][j];
-        const int is_missed = book->is_relative && book->length[relative_label(above, dtype)] == 0;
+        const int is_missed = codebook->is_relative && codebook->length[relative_label(above, dtype)] == 0;
         kept[above < 0 ? 0 : above > m ? m : above] += (is_missed ? 0 : relative) + absolute;
         c->nonzeros += relative + absolute;
     }
@@ -77,9 +77,9 @@ static void count_digits(point_counts *c, const gw_rate_counts *counts, uint32_t
     }
     for (uint32_t j = 0; j < GW_RATE_UP; j++) { /* their signs */
         const uint32_t exponent = quantum_at(point, j, traits->exponent_mask - 1);
-        const uint32_t label = book->is_relative ? 2 : exponent + (dtype == GW_FP16 ? 2 : 1);
+        const uint32_t label = codebook->is_relative ? 2 : exponent + (dtype == GW_FP16 ? 2 : 1);
         c->nonzeros += labels->up[point][j];
-        len[GW_PLANE_R1] += book->length[label] != 0 ? labels->up[point][j] : 0;
+        len[GW_PLANE_R1] += codebook->length[label] != 0 ? labels->up[point][j] : 0;
     }
     for (uint32_t p = 0; p < GW_PLANES_MAX; p++) {
         c->plane_bits += padded_bits(len[p] * gw_plane_width(traits, p));
@@ -128,10 +128,10 @@ static uint64_t tree_bits(const gw_tree *tree, const uint32_t *count)
 }
 
 /* Bits of the runs of the zero mask. */
-static uint64_t mask_bits(gw_tree *tree, const gw_codebook *book, const uint32_t *byte_count)
+static uint64_t mask_bits(gw_tree *tree, const gw_codebook *codebook, const uint32_t *byte_count)
 {
     uint32_t count[256];
-    gw_mask_tree_build(tree, book);
+    gw_mask_tree_build(tree, codebook);
     for (uint32_t rank = 0; rank < tree->label_count; rank++) {
         count[rank] = byte_count[tree->label_of_rank[rank]];
     }
@@ -139,31 +139,31 @@ static uint64_t mask_bits(gw_tree *tree, const gw_codebook *book, const uint32_t
 }
 
 /* The codebook of a group at a point, from the counts of its sample, which may be all values. */
-static void choose_book(const gw_encoding *e, gw_rate_tables *t, uint32_t point)
+static void choose_codebook(const gw_encoding *e, gw_rate_tables *t, uint32_t point)
 {
     const uint32_t dtype = e->rule.dtype;
-    gw_codebook *const book = &t->book[point];
+    gw_codebook *const codebook = &t->codebook[point];
     uint32_t plain[GW_LABELS], relative[GW_LABELS], mask[GW_MASK_CLASSES] = {0};
-    GW_MEMSET(book, 0, sizeof *book);
-    if (e->rule.deep) {
+    GW_MEMSET(codebook, 0, sizeof *codebook);
+    if (e->rule.dead_zone) {
         count_labels(plain, relative, t->relative_sample, point, dtype);
-        book->is_relative = gw_labels_cost(relative, 1) < gw_labels_cost(plain, 1);
+        codebook->is_relative = gw_labels_cost(relative, 1) < gw_labels_cost(plain, 1);
     }
     count_labels(plain, relative, &t->counts.labels, point, dtype);
-    uint32_t *const count = book->is_relative ? relative : plain;
+    uint32_t *const count = codebook->is_relative ? relative : plain;
     uint64_t zeros = t->counts.counted;
     for (uint32_t label = 1; label < GW_LABELS; label++) {
         zeros -= count[label];
     }
     count[GW_LABEL_ZERO] = (uint32_t)zeros;
     gw_mask_fold(mask, t->counts.mask[point]);
-    const gw_book_counts counts = {count, mask, t->counts.counted,
-                                   gw_min_u64(t->counts.len, (uint64_t)1 << e->info.chunk_log2),
-                                   t->book_period > GW_SAMPLE_RUN_LEN};
-    gw_book_choose(book, &counts, e->scratch.book_scratch);
+    const gw_codebook_counts counts = {count, mask, t->counts.counted,
+                                       gw_min_u64(t->counts.len, (uint64_t)1 << e->info.chunk_log2),
+                                       t->codebook_period > GW_SAMPLE_RUN_LEN};
+    gw_codebook_choose(codebook, &counts, e->scratch.codebook_scratch);
     for (uint32_t exponent = 0; exponent < gw_traits_of(dtype)->exponent_mask; exponent++) {
-        const uint32_t is_missed = book->length[exponent + (dtype == GW_FP16 ? 2 : 1)] == 0;
-        t->missed[0][exponent] |= (book->is_relative ? 0 : is_missed) << point;
+        const uint32_t is_missed = codebook->length[exponent + (dtype == GW_FP16 ? 2 : 1)] == 0;
+        t->missed[0][exponent] |= (codebook->is_relative ? 0 : is_missed) << point;
         t->missed[1][exponent] |= is_missed << point;
     }
 }
@@ -172,16 +172,16 @@ static void choose_book(const gw_encoding *e, gw_rate_tables *t, uint32_t point)
 static uint64_t coded_bits(const gw_encoding *e, const gw_rate_tables *t, point_counts *c, uint32_t point)
 {
     const gw_scratch *s = &e->scratch;
-    const gw_codebook *book = &t->book[point];
-    uint32_t *const count = book->is_relative ? c->relative : c->plain;
+    const gw_codebook *codebook = &t->codebook[point];
+    uint32_t *const count = codebook->is_relative ? c->relative : c->plain;
     uint64_t bits = 0, words = GW_PLANES_MAX + 1;
-    if (book->is_masked) {
-        bits += mask_bits(s->mask_tree, book, t->counts.mask[point]);
+    if (codebook->is_masked) {
+        bits += mask_bits(s->mask_tree, codebook, t->counts.mask[point]);
         words += 1u + s->mask_tree->inner_count;
     }
-    gw_tree_build(s->tree, book);
+    gw_tree_build(s->tree, codebook);
     for (uint32_t label = 2; label < GW_LABELS; label++) { /* what the sample has missed */
-        count[GW_LABEL_ESCAPE] += book->length[label] == 0 ? count[label] : 0;
+        count[GW_LABEL_ESCAPE] += codebook->length[label] == 0 ? count[label] : 0;
     }
     uint32_t by_rank[GW_LABELS];
     for (uint32_t rank = 0; rank < s->tree->label_count; rank++) {
@@ -200,7 +200,7 @@ static uint64_t chunk_bits(const gw_encoding *e, gw_rate_tables *t, uint32_t poi
     const gw_rate_labels *labels = &t->counts.labels;
     point_counts c;
     GW_MEMSET(&c, 0, sizeof c);
-    count_digits(&c, &t->counts, point, dtype, &t->book[point]);
+    count_digits(&c, &t->counts, point, dtype, &t->codebook[point]);
     count_labels(c.plain, c.relative, labels, point, dtype);
     c.nonzeros += labels->escapes[point];
     c.plain[GW_LABEL_ZERO] = c.relative[GW_LABEL_ZERO] = (uint32_t)(t->counts.len - c.nonzeros);
@@ -209,8 +209,8 @@ static uint64_t chunk_bits(const gw_encoding *e, gw_rate_tables *t, uint32_t poi
         return 0;
     }
     const uint64_t raw = (8 * (uint64_t)gw_traits_of(dtype)->size * t->counts.len + 127) / 128 * 128;
-    const uint64_t book = t->has_owner[point] ? 0 : 8 * (uint64_t)gw_codebook_size(&t->book[point]);
-    const uint64_t coded = (coded_bits(e, t, &c, point) + book + 127) / 128 * 128;
+    const uint64_t codebook = t->has_owner[point] ? 0 : 8 * (uint64_t)gw_codebook_size(&t->codebook[point]);
+    const uint64_t coded = (coded_bits(e, t, &c, point) + codebook + 127) / 128 * 128;
     if (coded >= raw) {
         return raw;
     }
@@ -248,12 +248,12 @@ static void add_chunk(const group_adding *a, gw_rate_tables *t)
 }
 
 /* The codebooks of a group, from its sample. */
-static void choose_books(const group_adding *a, gw_rate_tables *t, gw_segment_place *place)
+static void choose_codebooks(const group_adding *a, gw_rate_tables *t, gw_segment_place *place)
 {
     const size_t len = a->group->len;
     GW_MEMSET(t, 0, sizeof *t);
     t->relative_sample = (gw_rate_labels *)(void *)a->e->scratch.escapes;
-    t->book_period = GW_SAMPLE_RUN_LEN * gw_group_sample_blocks(a->e->codec, len);
+    t->codebook_period = GW_SAMPLE_RUN_LEN * gw_group_sample_blocks(a->e->codec, len);
     t->relative_period = GW_SAMPLE_RUN_LEN * gw_power_of_two(len / 1024);
     GW_MEMSET(t->relative_sample, 0, sizeof *t->relative_sample);
     for (size_t at = 0; at < len; at += (size_t)1 << a->e->info.chunk_log2) {
@@ -262,7 +262,7 @@ static void choose_books(const group_adding *a, gw_rate_tables *t, gw_segment_pl
     gw_rate_sum_steps(&t->counts.labels, a->family.points);
     gw_rate_sum_steps(t->relative_sample, a->family.points);
     for (uint32_t point = 0; point < a->family.points; point++) {
-        choose_book(a->e, t, point);
+        choose_codebook(a->e, t, point);
     }
 }
 
@@ -270,8 +270,9 @@ static void add_family(const group_adding *a, gw_rate_tables *t, gw_segment_plac
 {
     const size_t chunk_len = (size_t)1 << a->e->info.chunk_log2;
     gw_segment_place start = *place;
-    choose_books(a, t, place);
-    if (a->group->len <= chunk_len && t->book_period == GW_SAMPLE_RUN_LEN) { /* the counts are those of all */
+    choose_codebooks(a, t, place);
+    if (a->group->len <= chunk_len &&
+        t->codebook_period == GW_SAMPLE_RUN_LEN) { /* the counts are those of all */
         add_chunk(a, t);
     } else {
         *place = start;
@@ -344,7 +345,7 @@ gw_status gw_gcomp_rate_add(gw_gcomp_rate *rate, const gw_gcomp *codec, const gw
         return status;
     }
     const gw_gcomp_options *o = &e.codec->options;
-    if (o->levels != GW_GCOMP_DERIVED || o->step != 1 ||
+    if (o->quantum_mode != GW_GCOMP_DERIVED || o->step != 1 ||
         o->cap != gw_traits_of((uint32_t)o->dtype)->derived_cap || e.info.installed) {
         return GW_ERR_OPTION;
     }

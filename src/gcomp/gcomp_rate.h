@@ -64,13 +64,13 @@ typedef struct gw_rate_errors {
 typedef struct gw_rate_tables {
     gw_rate_counts counts;
     gw_rate_errors errors;
-    /* Not NULL: only the values of the sample for a codebook are counted, 64 of every book_period, and among
-     * them, here, 64 of every relative_period: the sample that decides between relative exponents and others.
-     * Both count from the first value. */
+    /* Not NULL: only the values of the sample for a codebook are counted, 64 of every codebook_period, and
+     * among them, here, 64 of every relative_period: the sample that decides between relative exponents and
+     * others. Both count from the first value. */
     gw_rate_labels *relative_sample;
-    size_t book_period, relative_period;
+    size_t codebook_period, relative_period;
     /* By point: the codebook of the group, and whether a chunk has it already. */
-    gw_codebook book[GW_GCOMP_RATE_POINTS];
+    gw_codebook codebook[GW_GCOMP_RATE_POINTS];
     uint8_t has_owner[GW_GCOMP_RATE_POINTS];
     /* By exponent field, for both sides of gw_rate_labels.plain: bit i is set if the codebook of point i has
      * no code for the label that the exponent has there. */
@@ -86,7 +86,7 @@ typedef struct gw_rate_family {
     uint32_t half;
 } gw_rate_family;
 
-/* Adds the values of a chunk, or those of the sample. The rule is that of an encode of derived levels with a
+/* Adds the values of a chunk, or those of the sample. The rule is that of an encode of derived quanta with a
  * map. */
 void gw_rate_count(gw_rate_tables *tables, const gw_span *chunk, const gw_round_rule *rule,
                    const gw_rate_family *family, gw_segment_place *place);

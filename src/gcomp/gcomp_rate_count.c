@@ -9,7 +9,7 @@
 /* What is constant over a call. */
 typedef struct settings {
     const gw_traits *traits;
-    uint32_t rounding, deep;
+    uint32_t rounding, dead_zone;
     int32_t points, bias; /* bias of the exponent field */
 } settings;
 
@@ -182,7 +182,7 @@ static void count_ordinary(gw_rate_tables *t, const item *it, const settings *s)
     const uint32_t mantissa = it->magnitude & ((1u << m) - 1);
     const int32_t above = it->quantum - exponent;
     int32_t own = 0, nonzero = 0; /* the first points of its own exponent, and of not being 0 */
-    if (s->deep && above > 0) {
+    if (s->dead_zone && above > 0) {
         own = clamp(above, 0, s->points);
         nonzero =
             clamp(above - octaves_up((mantissa | 1u << m) << (31 - m), it->random, s->rounding), 0, own);
@@ -224,12 +224,12 @@ static void count_slowly(gw_rate_tables *t, const item *it, const settings *s)
     const uint32_t significand = (it->magnitude & ((1u << m) - 1)) | (uint32_t)(field != 0) << m;
     int was_nonzero = 0;
     for (int32_t i = 0; i < s->points; i++) {
-        const int32_t quantum = it->quantum - i < last || !s->deep ? it->quantum - i : last;
+        const int32_t quantum = it->quantum - i < last || !s->dead_zone ? it->quantum - i : last;
         const int32_t above = quantum - exponent;
         int is_nonzero;
         double fraction;
         int32_t unit; /* exponent of the quantum that counts */
-        if (s->deep && above > 0) {
+        if (s->dead_zone && above > 0) {
             const uint32_t threshold = gw_share_of_quantum(significand, (uint32_t)m, above);
             is_nonzero = s->rounding == GW_GCOMP_STOCHASTIC ? it->random < threshold
                                                             : octaves_up(threshold, 0, s->rounding);
@@ -339,14 +339,14 @@ static void count_part(gw_rate_tables *t, counting *c, size_t at, gw_gcomp_segme
 {
     const gw_round_rule *rule = c->rule;
     const gw_traits *traits = gw_traits_of(rule->dtype);
-    const settings s = {traits, rule->rounding, rule->deep, (int32_t)c->family->points,
+    const settings s = {traits, rule->rounding, rule->dead_zone, (int32_t)c->family->points,
                         127 - traits->exponent_bias};
     const uint8_t *values = (const uint8_t *)c->chunk->values;
     const uint32_t sign_bit = 1u << (8 * traits->size - 1);
     uint32_t random[4] = {0};
     uint64_t quad_of_random = UINT64_MAX; /* none: element / 4 is smaller */
     for (size_t i = at; i < at + (size_t)stream.len; i++) {
-        if (t->relative_sample != NULL && !is_in_sample(t, i, t->book_period)) {
+        if (t->relative_sample != NULL && !is_in_sample(t, i, t->codebook_period)) {
             continue;
         }
         const uint64_t element = stream.first_element + (i - at), quad = element >> 2;
@@ -361,7 +361,7 @@ static void count_part(gw_rate_tables *t, counting *c, size_t at, gw_gcomp_segme
         const int is_flushed =
             rule->strict ? bits == 0 : magnitude == 0 || (exponent == 0 && !traits->keeps_subnormals);
         if (!is_flushed) {
-            const uint32_t k = c->chunk->levels[i];
+            const uint32_t k = c->chunk->map_bytes[i];
             const item it = {magnitude,
                              random[element & 3],
                              quantum_of(k, c->chunk->element + i, c->family),
@@ -422,7 +422,7 @@ double gw_rate_error_at(const gw_rate_errors *errors, const gw_round_rule *rule,
     for (int32_t j = 0; j < GW_RATE_ERRORS; j++) {
         const gw_rate_error *e = &errors->error[j];
         const int32_t kept = (int32_t)point - (j - GW_RATE_ERROR_ZERO);
-        if (kept < 0 && !rule->deep) {
+        if (kept < 0 && !rule->dead_zone) {
             sum += e->kept[0];
         } else if (kept < -1) {
             sum += is_random ? e->times_quantum * share - e->square : e->square;

@@ -41,7 +41,7 @@ static void note_bad(gw_sum *sum, sum_step *step, size_t chunk, size_t frame, gw
 static gw_status open_frame(const gw_sum *sum, size_t index, const gw_workspace *workspace, gw_decoding *d)
 {
     const gw_gcomp_frame frame = {sum->frames[index].data, sum->frames[index].size, sum->map};
-    const gw_gcomp_info checked = {
+    const gw_gcomp_frame_info checked = {
         .len = sum->len, .chunk_log2 = sum->chunk_log2, .dtype = (gw_dtype)sum->dtype};
     return gw_decoding_reopen(d, sum->codec, &frame, &checked, workspace);
 }
@@ -87,7 +87,7 @@ static void add_step(gw_sum *sum, sum_step *step, const sum_buffers *buffers)
             add_frame(sum, step, i, from, current);
             from = current;
         } else if (i >= 2) {
-            const gw_gcomp_info info = {.dtype = (gw_dtype)sum->dtype};
+            const gw_gcomp_frame_info info = {.dtype = (gw_dtype)sum->dtype};
             gw_add_values(sum->codec, &info, current, current, own, step->len);
         }
     }

@@ -30,7 +30,7 @@ typedef struct gw_sum {
 void gw_sum_begin(gw_sum *sum);
 
 /* The sum of all, encoded with `encoding` into dst, which both have been checked: dst has room for
- * gw_gcomp_bound(). The workspace is that of the encoding. On failure dst->size is unchanged. */
+ * gw_gcomp_frame_bound(). The workspace is that of the encoding. On failure dst->size is unchanged. */
 gw_status gw_sum_encode(gw_sum *sum, gw_encoding *encoding, gw_buffer *dst, const gw_workspace *workspace);
 
 /* The sum of all, times scale, at out, which may be sum->values. Chunks that are bad in any frame keep what

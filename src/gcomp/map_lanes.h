@@ -144,9 +144,9 @@ GW_TEMPLATE words quarter_octaves(const gw_gcomp_map_rule *rule, const gw_optimi
     return (limits & GW_MAP_NOISE) != 0 ? WORDS_MIN(noise, tolerance) : tolerance;
 }
 
-/* Both passes: the largest quarter-octaves, and map bytes if levels is not NULL. len: of whole groups. */
+/* Both passes: the largest quarter-octaves, and map bytes if map_bytes is not NULL. len: of whole groups. */
 GW_TEMPLATE words map_groups(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len,
-                             uint32_t base, uint8_t *levels, uint32_t uses, int form, uint32_t limits)
+                             uint32_t base, uint8_t *map_bytes, uint32_t uses, int form, uint32_t limits)
 {
     words top = NO_WORDS;
     for (size_t i = 0; i < len; i += GROUP_LEN) {
@@ -154,8 +154,8 @@ GW_TEMPLATE words map_groups(const gw_gcomp_map_rule *rule, const gw_optimizer_s
         for (unsigned j = 0; j < REGISTERS; j++) {
             q[j] = quarter_octaves(rule, state, i + LANES * j, uses, form, limits);
         }
-        if (levels != NULL) {
-            store_levels(levels + i, q, base);
+        if (map_bytes != NULL) {
+            store_levels(map_bytes + i, q, base);
             continue;
         }
         for (unsigned j = 0; j < REGISTERS; j++) {
@@ -166,67 +166,67 @@ GW_TEMPLATE words map_groups(const gw_gcomp_map_rule *rule, const gw_optimizer_s
 }
 
 static words map_tolerance(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len,
-                           uint32_t base, uint8_t *levels)
+                           uint32_t base, uint8_t *map_bytes)
 {
     const int is_centered = rule->kind == GW_OPTIMIZER_RMSPROP && (rule->uses & GW_MAP_USES_A) != 0;
     const uint32_t m = GW_MAP_USES_M, v = GW_MAP_USES_V, a = GW_MAP_USES_A, limits = GW_MAP_TOLERANCE;
     switch (rule->uses & (m | v | a)) {
     case 0:
     case GW_MAP_USES_A:
-        return map_groups(rule, state, len, base, levels, 0, PLAIN, limits);
+        return map_groups(rule, state, len, base, map_bytes, 0, PLAIN, limits);
     case GW_MAP_USES_M:
     case GW_MAP_USES_M | GW_MAP_USES_A:
-        return map_groups(rule, state, len, base, levels, m, PLAIN, limits);
+        return map_groups(rule, state, len, base, map_bytes, m, PLAIN, limits);
     case GW_MAP_USES_V:
-        return map_groups(rule, state, len, base, levels, v, PLAIN, limits);
+        return map_groups(rule, state, len, base, map_bytes, v, PLAIN, limits);
     case GW_MAP_USES_M | GW_MAP_USES_V:
-        return map_groups(rule, state, len, base, levels, m | v, PLAIN, limits);
+        return map_groups(rule, state, len, base, map_bytes, m | v, PLAIN, limits);
     case GW_MAP_USES_V | GW_MAP_USES_A:
-        return is_centered ? map_groups(rule, state, len, base, levels, v | a, CENTERED, limits)
-                           : map_groups(rule, state, len, base, levels, v | a, PLAIN, limits);
+        return is_centered ? map_groups(rule, state, len, base, map_bytes, v | a, CENTERED, limits)
+                           : map_groups(rule, state, len, base, map_bytes, v | a, PLAIN, limits);
     default:
-        return is_centered ? map_groups(rule, state, len, base, levels, m | v | a, CENTERED, limits)
-                           : map_groups(rule, state, len, base, levels, m | v | a, PLAIN, limits);
+        return is_centered ? map_groups(rule, state, len, base, map_bytes, m | v | a, CENTERED, limits)
+                           : map_groups(rule, state, len, base, map_bytes, m | v | a, PLAIN, limits);
     }
 }
 
 /* Rules with a noise limit: all use v. */
 GW_TEMPLATE words map_noise(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len,
-                            uint32_t base, uint8_t *levels, uint32_t limits)
+                            uint32_t base, uint8_t *map_bytes, uint32_t limits)
 {
     const int is_centered = rule->kind == GW_OPTIMIZER_RMSPROP;
     const uint32_t m = (limits & GW_MAP_TOLERANCE) != 0 ? GW_MAP_USES_M : 0;
     const uint32_t v = GW_MAP_USES_V, a = GW_MAP_USES_A;
     switch (rule->uses & (m | a)) {
     case 0:
-        return map_groups(rule, state, len, base, levels, v, PLAIN, limits);
+        return map_groups(rule, state, len, base, map_bytes, v, PLAIN, limits);
     case GW_MAP_USES_M:
-        return map_groups(rule, state, len, base, levels, m | v, PLAIN, limits);
+        return map_groups(rule, state, len, base, map_bytes, m | v, PLAIN, limits);
     case GW_MAP_USES_A:
-        return is_centered ? map_groups(rule, state, len, base, levels, v | a, CENTERED, limits)
-                           : map_groups(rule, state, len, base, levels, v | a, PLAIN, limits);
+        return is_centered ? map_groups(rule, state, len, base, map_bytes, v | a, CENTERED, limits)
+                           : map_groups(rule, state, len, base, map_bytes, v | a, PLAIN, limits);
     default:
-        return is_centered ? map_groups(rule, state, len, base, levels, m | v | a, CENTERED, limits)
-                           : map_groups(rule, state, len, base, levels, m | v | a, PLAIN, limits);
+        return is_centered ? map_groups(rule, state, len, base, map_bytes, m | v | a, CENTERED, limits)
+                           : map_groups(rule, state, len, base, map_bytes, m | v | a, PLAIN, limits);
     }
 }
 
 static words map_whole_groups(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len,
-                              uint32_t base, uint8_t *levels)
+                              uint32_t base, uint8_t *map_bytes)
 {
     if (rule->kind == GW_OPTIMIZER_ADAMAX) {
-        return map_groups(rule, state, len, base, levels, rule->uses, NORM, rule->limits);
+        return map_groups(rule, state, len, base, map_bytes, rule->uses, NORM, rule->limits);
     }
     if (rule->kind == GW_OPTIMIZER_ADADELTA) {
-        return map_groups(rule, state, len, base, levels, rule->uses, DELTA, rule->limits);
+        return map_groups(rule, state, len, base, map_bytes, rule->uses, DELTA, rule->limits);
     }
     switch (rule->limits & GW_MAP_SWITCHED) {
     case GW_MAP_TOLERANCE:
-        return map_tolerance(rule, state, len, base, levels);
+        return map_tolerance(rule, state, len, base, map_bytes);
     case GW_MAP_NOISE:
-        return map_noise(rule, state, len, base, levels, GW_MAP_NOISE);
+        return map_noise(rule, state, len, base, map_bytes, GW_MAP_NOISE);
     default:
-        return map_noise(rule, state, len, base, levels, GW_MAP_TOLERANCE | GW_MAP_NOISE);
+        return map_noise(rule, state, len, base, map_bytes, GW_MAP_TOLERANCE | GW_MAP_NOISE);
     }
 }
 
@@ -270,16 +270,16 @@ static uint32_t map_scan(const gw_gcomp_map_rule *rule, const gw_optimizer_state
 }
 
 static void map_build(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len,
-                      uint32_t base, uint8_t *levels)
+                      uint32_t base, uint8_t *map_bytes)
 {
     const size_t whole = len - len % GROUP_LEN;
-    map_whole_groups(rule, state, whole, base, levels);
+    map_whole_groups(rule, state, whole, base, map_bytes);
     if (whole != len) {
-        uint8_t last_levels[GROUP_LEN];
+        uint8_t last_map_bytes[GROUP_LEN];
         last_group last;
         fill_last(&last, rule, state, whole, len - whole);
-        map_whole_groups(rule, &last.state, GROUP_LEN, base, last_levels);
-        GW_MEMCPY(levels + whole, last_levels, len - whole);
+        map_whole_groups(rule, &last.state, GROUP_LEN, base, last_map_bytes);
+        GW_MEMCPY(map_bytes + whole, last_map_bytes, len - whole);
     }
 }
 

@@ -167,7 +167,7 @@ GW_INLINE uint32_t gw_map_quarter_octave_at(const gw_gcomp_map_rule *rule, const
 }
 
 /* The map byte K of a quarter-octave: K + base - 1 is a whole quarter-octave below the ratio. */
-GW_INLINE uint8_t gw_map_level(uint32_t quarter_octave, uint32_t base)
+GW_INLINE uint8_t gw_map_byte(uint32_t quarter_octave, uint32_t base)
 {
     return (uint8_t)gw_min_u32(quarter_octave <= base ? 0 : quarter_octave - base, 255);
 }

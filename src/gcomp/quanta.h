@@ -36,7 +36,7 @@ uint32_t gw_quanta_largest(const uint8_t *exponent, size_t blocks);
 /* 1 if the quanta of a chunk of len values are possible and within the window below their largest. */
 int gw_quanta_are_valid(const gw_quanta *quanta, size_t len);
 
-/* Writes the map byte of each of len values. Returns the drop_base that goes with them. */
-int32_t gw_quanta_expand(uint8_t *levels, const gw_quanta *quanta, size_t len);
+/* Writes the map byte of each of len values. Returns the drop_offset that goes with them. */
+int32_t gw_quanta_expand(uint8_t *map_bytes, const gw_quanta *quanta, size_t len);
 
 #endif

@@ -9,7 +9,7 @@
 
 #include "core/bytes.h"
 
-/* After a deep cut most values of a mean are zeros, in no order, and branches would be mispredicted: masks
+/* After a dead zone most values of a mean are zeros, in no order, and branches would be mispredicted: masks
  * select, and compilers make vectors of loops. */
 static inline uint32_t gw_mask_if(int condition)
 {

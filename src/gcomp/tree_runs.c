@@ -86,25 +86,25 @@ int gw_find_runs(gw_tree_runs *runs, const gw_tree *tree, size_t len, gw_part_cu
 }
 
 /*
- * Offset of a node's labels in level[depth & 1]: after those of the nodes to its left, with GW_SLOP bytes
- * between leaves, so that a kernel's stores after the end of one node do not reach the values of another. The
- * children of a node lie within its range of the other array.
+ * Offset of a node's labels in rank_buffer[depth & 1]: after those of the nodes to its left, with GW_SLOP
+ * bytes between leaves, so that a kernel's stores after the end of one node do not reach the values of
+ * another. The children of a node lie within its range of the other array.
  */
 static size_t place_of(const gw_node *node, size_t values_before)
 {
     return values_before + (size_t)GW_SLOP * node->first_leaf;
 }
 
-static gw_child child_of(const gw_tree_runs *runs, const uint8_t *level, uint32_t index)
+static gw_child child_of(const gw_tree_runs *runs, const uint8_t *rank_buffer, uint32_t index)
 {
     const gw_node *node = &runs->tree->node[index];
     gw_child child;
-    child.labels = is_single_label(node) ? NULL : level + place_of(node, runs->node_at[index]);
+    child.labels = is_single_label(node) ? NULL : rank_buffer + place_of(node, runs->node_at[index]);
     child.label = runs->tree->label_of_rank[node->first_rank];
     return child;
 }
 
-gw_status gw_read_runs(const gw_kernels *k, const gw_tree_runs *runs, uint8_t *const level[2],
+gw_status gw_read_runs(const gw_kernels *k, const gw_tree_runs *runs, uint8_t *const rank_buffer[2],
                        gw_ahead *ahead)
 {
     const gw_tree *tree = runs->tree;
@@ -112,10 +112,10 @@ gw_status gw_read_runs(const gw_kernels *k, const gw_tree_runs *runs, uint8_t *c
         const uint32_t index = tree->postorder[i];
         const gw_node *node = &tree->node[index];
         const size_t len = runs->node_len[index];
-        uint8_t *out = level[node->depth & 1] + place_of(node, runs->node_at[index]);
+        uint8_t *out = rank_buffer[node->depth & 1] + place_of(node, runs->node_at[index]);
         gw_ahead_step(ahead, len);
         if (node->right != 0) {
-            const uint8_t *below = level[(node->depth + 1) & 1];
+            const uint8_t *below = rank_buffer[(node->depth + 1) & 1];
             const size_t right_len =
                 k->gcomp.merge(out, child_of(runs, below, index + 1), child_of(runs, below, node->right),
                                runs->run[index], len);

@@ -68,10 +68,10 @@ typedef struct gw_tree_runs {
 /* Finds the runs of a tree of `len` values. Returns 0 if a right child has more values than its parent. */
 int gw_find_runs(gw_tree_runs *runs, const gw_tree *tree, size_t len, gw_part_cursor *c);
 
-/* The labels of the root in level[0], from the leaves up: each node goes to its place in one of two arrays,
- * chosen by the parity of its depth. An array has room for len labels and 64 bytes for each leaf, and as much
- * may be read from the place of any node. Returns GW_OK or GW_ERR_CORRUPT. */
-gw_status gw_read_runs(const gw_kernels *k, const gw_tree_runs *runs, uint8_t *const level[2],
+/* The labels of the root in rank_buffer[0], from the leaves up: each node goes to its place in one of two
+ * arrays, chosen by the parity of its depth. An array has room for len labels and 64 bytes for each leaf, and
+ * as much may be read from the place of any node. Returns GW_OK or GW_ERR_CORRUPT. */
+gw_status gw_read_runs(const gw_kernels *k, const gw_tree_runs *runs, uint8_t *const rank_buffer[2],
                        gw_ahead *ahead);
 
 #endif

@@ -13,7 +13,7 @@
 
 /* Constants of a call. */
 typedef struct gw_dropper {
-    int16x8_t room; /* drop_base - 3 */
+    int16x8_t room; /* drop_offset - 3 */
     uint8x16_t cap;
     uint8x16x2_t floor;
 } gw_dropper;
@@ -24,10 +24,10 @@ static inline int16_t gw_clamp_s16(int32_t x)
     return (int16_t)(x < INT16_MIN ? INT16_MIN : x > INT16_MAX ? INT16_MAX : x);
 }
 
-static inline gw_dropper gw_dropper_of(int32_t drop_base, uint32_t cap, const uint8_t floor[32])
+static inline gw_dropper gw_dropper_of(int32_t drop_offset, uint32_t cap, const uint8_t floor[32])
 {
     gw_dropper d;
-    d.room = vdupq_n_s16(gw_clamp_s16(drop_base - 3));
+    d.room = vdupq_n_s16(gw_clamp_s16(drop_offset - 3));
     d.cap = vdupq_n_u8((uint8_t)cap);
     d.floor.val[0] = vld1q_u8(floor);
     d.floor.val[1] = vld1q_u8(floor + 16);
@@ -45,41 +45,41 @@ static inline int16x8_t gw_widen_high(uint8x16_t x)
     return vreinterpretq_s16_u16(vmovl_u8(vget_high_u8(x)));
 }
 
-/* From exponent fields and map bytes. t = K + drop_base - (4 E + 3), and floor(t / 4) = floor((K +
- * drop_base - 3) / 4) - E. The caller handles the largest exponent field, and exponent field 0 of fp32 and
+/* From exponent fields and map bytes. t = K + drop_offset - (4 E + 3), and floor(t / 4) = floor((K +
+ * drop_offset - 3) / 4) - E. The caller handles the largest exponent field, and exponent field 0 of fp32 and
  * bf16. */
-GW_TEMPLATE uint8x16_t gw_drops_of(uint8x16_t exponent, uint8x16_t levels, const gw_dropper *d,
+GW_TEMPLATE uint8x16_t gw_drops_of(uint8x16_t exponent, uint8x16_t map_bytes, const gw_dropper *d,
                                    uint32_t dtype)
 {
     if (dtype == GW_FP16) {
         exponent = vaddq_u8(vmaxq_u8(exponent, vdupq_n_u8(1)), vdupq_n_u8(112));
     }
     const int16x8_t low =
-        vsubq_s16(vshrq_n_s16(vqaddq_s16(gw_widen_low(levels), d->room), 2), gw_widen_low(exponent));
+        vsubq_s16(vshrq_n_s16(vqaddq_s16(gw_widen_low(map_bytes), d->room), 2), gw_widen_low(exponent));
     const int16x8_t high =
-        vsubq_s16(vshrq_n_s16(vqaddq_s16(gw_widen_high(levels), d->room), 2), gw_widen_high(exponent));
+        vsubq_s16(vshrq_n_s16(vqaddq_s16(gw_widen_high(map_bytes), d->room), 2), gw_widen_high(exponent));
     const uint8x16_t octaves = vcombine_u8(vqmovun_s16(low), vqmovun_s16(high));
     const uint8x16_t drop = vqtbl2q_u8(d->floor, vminq_u8(octaves, d->cap));
-    return vandq_u8(drop, vtstq_u8(levels, levels)); /* K = 0: nothing */
+    return vandq_u8(drop, vtstq_u8(map_bytes, map_bytes)); /* K = 0: nothing */
 }
 
 /* Exponent fields of the quanta of map bytes, clamped to 0 and the largest finite one; 0 for K = 0. */
-GW_TEMPLATE uint8x16_t gw_quanta_of(uint8x16_t levels, const gw_dropper *d, uint32_t dtype)
+GW_TEMPLATE uint8x16_t gw_quanta_of(uint8x16_t map_bytes, const gw_dropper *d, uint32_t dtype)
 {
     const gw_traits *t = gw_traits_of(dtype);
     const int16x8_t down = vdupq_n_s16((int16_t)(t->mantissa_bits + t->exponent_bias));
-    const int16x8_t low = vsubq_s16(vshrq_n_s16(vqaddq_s16(gw_widen_low(levels), d->room), 2), down);
-    const int16x8_t high = vsubq_s16(vshrq_n_s16(vqaddq_s16(gw_widen_high(levels), d->room), 2), down);
+    const int16x8_t low = vsubq_s16(vshrq_n_s16(vqaddq_s16(gw_widen_low(map_bytes), d->room), 2), down);
+    const int16x8_t high = vsubq_s16(vshrq_n_s16(vqaddq_s16(gw_widen_high(map_bytes), d->room), 2), down);
     const uint8x16_t quanta = vminq_u8(vcombine_u8(vqmovun_s16(low), vqmovun_s16(high)),
                                        vdupq_n_u8((uint8_t)(t->exponent_mask - 1)));
-    return vandq_u8(quanta, vtstq_u8(levels, levels));
+    return vandq_u8(quanta, vtstq_u8(map_bytes, map_bytes));
 }
 
 /* Relative exponents (docs/format.md section 3): gw_turn_of(), gw_exponent_turn() and its reverse in bytes.
  * Of exponents that are not ordinary the results mean nothing. */
-GW_TEMPLATE uint8x16_t gw_turns_of(uint8x16_t levels, const gw_dropper *d, uint32_t dtype)
+GW_TEMPLATE uint8x16_t gw_turns_of(uint8x16_t map_bytes, const gw_dropper *d, uint32_t dtype)
 {
-    const uint8x16_t quanta = gw_quanta_of(levels, d, dtype);
+    const uint8x16_t quanta = gw_quanta_of(map_bytes, d, dtype);
     return dtype == GW_FP16 ? quanta : vqsubq_u8(quanta, vdupq_n_u8(1));
 }
 

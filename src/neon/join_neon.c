@@ -33,8 +33,8 @@ typedef struct places {
 
 /* Constants of a call. */
 typedef struct settings {
-    uint8x16_t base;    /* explicit: added to a label's upper six bits */
-    gw_dropper dropper; /* derived */
+    uint8x16_t window_start; /* explicit: added to a label's upper six bits */
+    gw_dropper dropper;      /* derived */
     int is_constant;
 } settings;
 
@@ -94,7 +94,7 @@ GW_TEMPLATE uint8x16_t exponents_of(uint8x16_t labels, const settings *s, uint32
         return vsubq_u8(labels, vdupq_n_u8(dtype == GW_FP16 ? 2 : 1));
     }
     return dtype == GW_FP16 ? vsubq_u8(vshrq_n_u8(labels, 2), vdupq_n_u8(1))
-                            : vaddq_u8(vshrq_n_u8(labels, 2), s->base);
+                            : vaddq_u8(vshrq_n_u8(labels, 2), s->window_start);
 }
 
 /* All ones where `kept` bits are enough for the digit of a nested plane. */
@@ -114,7 +114,7 @@ GW_TEMPLATE nested_masks nested_of(uint8x16_t kept, const gw_traits *t)
 }
 
 /* First pass: from labels and map bytes to owners. */
-GW_TEMPLATE void find_owners(group *g, uint8x16_t labels, uint8x16_t levels, const settings *s,
+GW_TEMPLATE void find_owners(group *g, uint8x16_t labels, uint8x16_t map_bytes, const settings *s,
                              uint32_t dtype, uint32_t derived, uint32_t relative)
 {
     const gw_traits *t = gw_traits_of(dtype);
@@ -124,11 +124,11 @@ GW_TEMPLATE void find_owners(group *g, uint8x16_t labels, uint8x16_t levels, con
     if (derived) {
         uint8x16_t exponent = exponents_of(labels, s, dtype, 1);
         if (relative) {
-            exponent = gw_turned_back(exponent, gw_turns_of(levels, &s->dropper, dtype), dtype);
+            exponent = gw_turned_back(exponent, gw_turns_of(map_bytes, &s->dropper, dtype), dtype);
             vst1q_u8(g->exponent, exponent);
         }
-        kept = vsubq_u8(whole,
-                        s->is_constant ? s->dropper.cap : gw_drops_of(exponent, levels, &s->dropper, dtype));
+        kept = vsubq_u8(whole, s->is_constant ? s->dropper.cap
+                                              : gw_drops_of(exponent, map_bytes, &s->dropper, dtype));
     } else {
         kept = vmlsq_u8(whole, vandq_u8(labels, vdupq_n_u8(3)), vdupq_n_u8(t->explicit_step));
     }
@@ -271,15 +271,15 @@ GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, co
                             const gw_joiner *joiner, uint32_t dtype, uint32_t derived, uint32_t relative)
 {
     const size_t size = gw_traits_of(dtype)->size, len = input->len;
-    const int reads_levels = derived && joiner->constant == 0;
-    const uint8_t *const labels = input->labels, *const levels = input->levels;
+    const int reads_map_bytes = derived && joiner->constant == 0;
+    const uint8_t *const labels = input->labels, *const map_bytes = input->map_bytes;
     escape_source escapes = {input->escape, input->escape_len, 0, place};
     settings s;
     places at;
     uint8x16_t zero = vdupq_n_u8(0), k = vdupq_n_u8(0);
     size_t i = 0;
-    s.base = vdupq_n_u8((uint8_t)joiner->base);
-    s.dropper = gw_dropper_of(joiner->drop_base, joiner->cap, joiner->floor);
+    s.window_start = vdupq_n_u8((uint8_t)joiner->window_start);
+    s.dropper = gw_dropper_of(joiner->drop_offset, joiner->cap, joiner->floor);
     s.is_constant = joiner->constant != 0;
     for (unsigned p = 0; p < GW_PLANE_R1; p++) {
         at.plane[p] = input->plane[p];
@@ -291,8 +291,8 @@ GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, co
         group groups[GROUPS];
         const size_t count = (len - i) / 16 < GROUPS ? (len - i) / 16 : GROUPS;
         for (size_t g = 0; g < count; g++) {
-            if (reads_levels) {
-                k = vld1q_u8(levels + i + 16 * g);
+            if (reads_map_bytes) {
+                k = vld1q_u8(map_bytes + i + 16 * g);
             }
             find_owners(&groups[g], vld1q_u8(labels + i + 16 * g), k, &s, dtype, derived, relative);
         }
@@ -307,13 +307,13 @@ GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, co
     if (i < len) {
         /* The last values, padded with zeros. */
         const size_t count = len - i;
-        uint8_t last_labels[16] = {0}, last_levels[16] = {0}, last[64];
+        uint8_t last_labels[16] = {0}, last_map_bytes[16] = {0}, last[64];
         GW_MEMCPY(last_labels, labels + i, count);
-        if (reads_levels) {
-            GW_MEMCPY(last_levels, levels + i, count);
+        if (reads_map_bytes) {
+            GW_MEMCPY(last_map_bytes, map_bytes + i, count);
         }
         group g;
-        find_owners(&g, vld1q_u8(last_labels), vld1q_u8(last_levels), &s, dtype, derived, relative);
+        find_owners(&g, vld1q_u8(last_labels), vld1q_u8(last_map_bytes), &s, dtype, derived, relative);
         join16(last, vld1q_u8(last_labels), &g, &at, &s, &zero, dtype, derived, relative);
         place_escapes(last, last_labels, i, count, size, &escapes);
         GW_MEMCPY(dst + size * i, last, size * count);

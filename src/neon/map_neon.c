@@ -72,11 +72,11 @@ static inline words octaves(flags a, floats x)
     return vandq_u32(vshrq_n_u32(gw_bits_f32x4(x), 21), a);
 }
 
-static inline void store_levels(uint8_t *levels, const words q[REGISTERS], uint32_t base)
+static inline void store_levels(uint8_t *map_bytes, const words q[REGISTERS], uint32_t base)
 {
     const uint32x4_t below = vdupq_n_u32(base);
     const uint32x4_t low = vqsubq_u32(q[0], below), high = vqsubq_u32(q[1], below);
-    vst1_u8(levels, vqmovn_u16(vcombine_u16(vqmovn_u32(low), vqmovn_u32(high))));
+    vst1_u8(map_bytes, vqmovn_u16(vcombine_u16(vqmovn_u32(low), vqmovn_u32(high))));
 }
 
 static inline uint32_t largest_of(words x)
@@ -92,9 +92,9 @@ uint32_t gw_map_scan_neon(const gw_gcomp_map_rule *rule, const gw_optimizer_stat
 }
 
 void gw_map_build_neon(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len,
-                       uint32_t base, uint8_t *levels)
+                       uint32_t base, uint8_t *map_bytes)
 {
-    map_build(rule, state, len, base, levels);
+    map_build(rule, state, len, base, map_bytes);
 }
 
 #else

@@ -61,16 +61,16 @@ static const int8_t up[7][16] = WIDTHS(UP);
         eights = vsliq_n_u64(eights, vshrq_n_u64(eights, 32), 4 * (w));                                      \
         return vqtbl1q_u8(vreinterpretq_u8_u64(eights), order);                                              \
     }                                                                                                        \
-    static void pack_##w(uint8_t *dst, const uint8_t *digits, size_t len, uint8_t base)                      \
+    static void pack_##w(uint8_t *dst, const uint8_t *digits, size_t len, uint8_t bias)                      \
     {                                                                                                        \
         const size_t size = gw_run_size(len, (w));                                                           \
-        const uint8x16_t least = vdupq_n_u8(base), order = vld1q_u8(joined[(w)-1]);                          \
+        const uint8x16_t least = vdupq_n_u8(bias), order = vld1q_u8(joined[(w)-1]);                          \
         size_t i = 0, at = 0;                                                                                \
         for (; i + 32 <= len && at + 2 * (w) + 16 <= size; i += 32, at += 4 * (w)) {                         \
             vst1q_u8(dst + at, squeeze_##w(vsubq_u8(vld1q_u8(digits + i), least), order));                   \
             vst1q_u8(dst + at + 2 * (w), squeeze_##w(vsubq_u8(vld1q_u8(digits + i + 16), least), order));    \
         }                                                                                                    \
-        gw_pack_width(dst + at, digits + i, len - i, (w), base);                                             \
+        gw_pack_width(dst + at, digits + i, len - i, (w), bias);                                             \
     }
 
 PACK_WIDTH(1)
@@ -81,9 +81,9 @@ PACK_WIDTH(5)
 PACK_WIDTH(6)
 PACK_WIDTH(7)
 
-void gw_pack_neon(uint8_t *dst, const uint8_t *digits, size_t len, unsigned width, uint8_t base)
+void gw_pack_neon(uint8_t *dst, const uint8_t *digits, size_t len, unsigned width, uint8_t bias)
 {
-#define PACK(w) pack_##w(dst, digits, len, base)
+#define PACK(w) pack_##w(dst, digits, len, bias)
     GW_SWITCH_WIDTH(width, PACK)
 }
 

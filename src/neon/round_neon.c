@@ -3,8 +3,8 @@
  *
  * Not timed. Instructions a value by bench/neon_count (gcc 12, -O3), scalar in brackets; then the least
  * cycles that its model allows on Neoverse N1 and V2:
- * round of fp32 to explicit levels, nearest, 11.1 (24.2), 4.1 and 2.1; with deep cut 14.3 (91.9), 5.8
- * and 2.9; survey to explicit levels 18.1 (26.7), 4.9 and 2.4.
+ * round of fp32 to explicit quanta, nearest, 11.1 (24.2), 4.1 and 2.1; with dead zone 14.3 (91.9), 5.8
+ * and 2.9; survey to explicit quanta 18.1 (26.7), 4.9 and 2.4.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -53,7 +53,7 @@ static GW_NOINLINE void round_by_quantum(void *out, const gw_span *span, const g
 void gw_round_neon(void *out, const gw_span *span, const gw_round_rule *rule)
 {
     /* Bins are not made here: relative exponents do not matter. */
-    if (gw_is_by_quantum(rule) && rule->deep != 0) {
+    if (gw_is_by_quantum(rule) && rule->dead_zone != 0) {
         round_by_quantum(out, span, rule);
         return;
     }
@@ -77,10 +77,10 @@ GW_TEMPLATE void store_bins(uint16_t bins[16], const gw_rounded16 *v, uint32_t d
                                                                    vdupq_n_u8((uint8_t)(special - 1)));
         exponent = vbslq_u8(is_ordinary, v->turned, exponent);
     }
-    /* Values with exponent 0 have level 0 unless they are fp16. */
+    /* Values with exponent 0 have drop_steps 0 unless they are fp16. */
     uint16x8_t low = vshll_n_u8(vget_low_u8(exponent), 2), high = vshll_n_u8(vget_high_u8(exponent), 2);
-    low = vaddw_u8(low, vget_low_u8(v->level));
-    high = vaddw_u8(high, vget_high_u8(v->level));
+    low = vaddw_u8(low, vget_low_u8(v->drop_steps));
+    high = vaddw_u8(high, vget_high_u8(v->drop_steps));
     if (dtype == GW_FP16) {
         const uint8x16_t is_minus_zero =
             vandq_u8(vceqq_u8(v->byte[0], vdupq_n_u8(0)), vceqq_u8(v->byte[1], vdupq_n_u8(0x80)));

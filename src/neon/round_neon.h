@@ -5,7 +5,7 @@
  * Drops are computed in bytes and 16-bit lanes, where 16 values are one or two registers; only the rounding
  * itself takes lanes as wide as the values. Choices that are the same for a whole call are branches: they
  * cost two instructions a step, less than a copy of the loop for each of them. Only rules that use the
- * quantum (deep cut, relative exponents) have copies of their own: `by_quantum`.
+ * quantum (dead zone, relative exponents) have copies of their own: `by_quantum`.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -31,28 +31,28 @@
 /* Constants of a call. */
 typedef struct gw_rounder {
     const gw_round_rule *rule;
-    gw_dropper dropper;  /* derived: and the cap of a constant */
-    int16x8_t drop_base; /* explicit */
-    int16x8_t need[3];   /* explicit: room for level n + 1, in quarter-octaves */
-    uint8x16_t strict;   /* all ones or zero */
-    /* deep cut unless stochastic: what a value's share of its quantum must exceed, else it becomes 0 */
+    gw_dropper dropper;    /* derived: and the cap of a constant */
+    int16x8_t drop_offset; /* explicit */
+    int16x8_t need[3];     /* explicit: room for drop_steps n + 1, in quarter-octaves */
+    uint8x16_t strict;     /* all ones or zero */
+    /* dead zone unless stochastic: what a value's share of its quantum must exceed, else it becomes 0 */
     uint32x4_t draw;
 } gw_rounder;
 
 /* 16 rounded values: byte[b] holds byte b of each. */
 typedef struct gw_rounded16 {
-    uint8x16_t byte[4];  /* 16-bit types: 0 and 1 */
-    uint8x16_t exponent; /* fields */
-    uint8x16_t is_zero;  /* all ones for +0 */
-    uint8x16_t drop;     /* derived: what the receiver will derive */
-    uint8x16_t level;    /* explicit */
-    uint8x16_t turned;   /* by_quantum: exponents of labels; only those of ordinary values have a meaning */
+    uint8x16_t byte[4];    /* 16-bit types: 0 and 1 */
+    uint8x16_t exponent;   /* fields */
+    uint8x16_t is_zero;    /* all ones for +0 */
+    uint8x16_t drop;       /* derived: what the receiver will derive */
+    uint8x16_t drop_steps; /* explicit */
+    uint8x16_t turned;     /* by_quantum: exponents of labels; only those of ordinary values have a meaning */
 } gw_rounded16;
 
 /* Whether a rule uses the quantum: such rules are derived and not constant. */
 static inline uint32_t gw_is_by_quantum(const gw_round_rule *rule)
 {
-    return rule->derived != 0 && rule->constant == 0 && (rule->deep | rule->relative) != 0;
+    return rule->derived != 0 && rule->constant == 0 && (rule->dead_zone | rule->relative) != 0;
 }
 
 static inline gw_rounder gw_rounder_of(const gw_round_rule *rule)
@@ -60,8 +60,8 @@ static inline gw_rounder gw_rounder_of(const gw_round_rule *rule)
     const int32_t step = gw_traits_of(rule->dtype)->explicit_step;
     gw_rounder r;
     r.rule = rule;
-    r.dropper = gw_dropper_of(rule->drop_base, rule->cap, rule->floor);
-    r.drop_base = vdupq_n_s16(gw_clamp_s16(rule->drop_base));
+    r.dropper = gw_dropper_of(rule->drop_offset, rule->cap, rule->floor);
+    r.drop_offset = vdupq_n_s16(gw_clamp_s16(rule->drop_offset));
     for (int32_t n = 1; n <= 3; n++) {
         /* INT16_MAX: room can be that only where the exponent is 0, and there nothing is dropped. */
         r.need[n - 1] = vdupq_n_s16((int32_t)rule->cap >= n * step ? (int16_t)(4 * n * step) : INT16_MAX);
@@ -72,8 +72,8 @@ static inline gw_rounder gw_rounder_of(const gw_round_rule *rule)
     return r;
 }
 
-/* Explicit levels from the upper halves of the values, eight at a time: minus the level. */
-GW_TEMPLATE int16x8_t gw_minus_levels(uint16x8_t upper, int16x8_t k, const gw_rounder *r, uint32_t dtype)
+/* Explicit quanta from the upper halves of the values, eight at a time: minus the drop_steps. */
+GW_TEMPLATE int16x8_t gw_minus_map_bytes(uint16x8_t upper, int16x8_t k, const gw_rounder *r, uint32_t dtype)
 {
     const uint16x8_t magnitude = vandq_u16(upper, vdupq_n_u16(0x7fff));
     uint16x8_t quarter;
@@ -84,7 +84,7 @@ GW_TEMPLATE int16x8_t gw_minus_levels(uint16x8_t upper, int16x8_t k, const gw_ro
     } else {
         quarter = vshrq_n_u16(magnitude, 5);
     }
-    const int16x8_t room = vqsubq_s16(vqaddq_s16(k, r->drop_base), vreinterpretq_s16_u16(quarter));
+    const int16x8_t room = vqsubq_s16(vqaddq_s16(k, r->drop_offset), vreinterpretq_s16_u16(quarter));
     const uint16x8_t one = vcgeq_s16(room, r->need[0]), two = vcgeq_s16(room, r->need[1]);
     return vreinterpretq_s16_u16(vaddq_u16(vaddq_u16(one, two), vcgeq_s16(room, r->need[2])));
 }
@@ -159,10 +159,10 @@ static inline void gw_random16(uint32x4_t random[4], uint64_t element, const gw_
 GW_ROUND_LANES(u32, uint32x4_t)
 GW_ROUND_LANES(u16, uint16x8_t)
 
-/* Drops, and for explicit frames the level, from upper halves, exponents and map bytes. */
-GW_TEMPLATE uint8x16_t gw_first_drop(uint8x16_t *level, uint16x8_t low, uint16x8_t high, uint8x16_t exponent,
-                                     uint8x16_t levels, const gw_rounder *r, uint32_t dtype,
-                                     uint32_t by_quantum)
+/* Drops, and for explicit frames the drop_steps, from upper halves, exponents and map bytes. */
+GW_TEMPLATE uint8x16_t gw_first_drop(uint8x16_t *drop_steps, uint16x8_t low, uint16x8_t high,
+                                     uint8x16_t exponent, uint8x16_t map_bytes, const gw_rounder *r,
+                                     uint32_t dtype, uint32_t by_quantum)
 {
     const gw_traits *t = gw_traits_of(dtype);
     /* All ones where nothing may be dropped: infinity, NaN, and (strict) the subnormals of fp32 and bf16. */
@@ -171,18 +171,18 @@ GW_TEMPLATE uint8x16_t gw_first_drop(uint8x16_t *level, uint16x8_t low, uint16x8
                                                          vdupq_n_u8((uint8_t)(t->exponent_mask - 1)));
     if (!by_quantum && r->rule->constant != 0) {
         const uint8_t steps = (uint8_t)(r->rule->derived != 0 ? 0 : r->rule->cap / t->explicit_step);
-        *level = vbicq_u8(vdupq_n_u8(steps), whole);
+        *drop_steps = vbicq_u8(vdupq_n_u8(steps), whole);
         return vbicq_u8(r->dropper.cap, whole);
     }
     if (by_quantum || r->rule->derived != 0) {
-        *level = vdupq_n_u8(0);
-        return vbicq_u8(gw_drops_of(exponent, levels, &r->dropper, dtype), whole);
+        *drop_steps = vdupq_n_u8(0);
+        return vbicq_u8(gw_drops_of(exponent, map_bytes, &r->dropper, dtype), whole);
     }
-    const int16x8_t minus_low = gw_minus_levels(low, gw_widen_low(levels), r, dtype);
-    const int16x8_t minus_high = gw_minus_levels(high, gw_widen_high(levels), r, dtype);
+    const int16x8_t minus_low = gw_minus_map_bytes(low, gw_widen_low(map_bytes), r, dtype);
+    const int16x8_t minus_high = gw_minus_map_bytes(high, gw_widen_high(map_bytes), r, dtype);
     const uint8x16_t minus = vuzp1q_u8(vreinterpretq_u8_s16(minus_low), vreinterpretq_u8_s16(minus_high));
-    *level = vbicq_u8(vandq_u8(vsubq_u8(vdupq_n_u8(0), minus), vtstq_u8(levels, levels)), whole);
-    return vmulq_u8(*level, vdupq_n_u8(t->explicit_step));
+    *drop_steps = vbicq_u8(vandq_u8(vsubq_u8(vdupq_n_u8(0), minus), vtstq_u8(map_bytes, map_bytes)), whole);
+    return vmulq_u8(*drop_steps, vdupq_n_u8(t->explicit_step));
 }
 
 /* Ones where bits stay, in the lanes of the values. */
@@ -196,7 +196,8 @@ static inline uint16x8_t gw_kept_u16(uint8x8_t drop)
     return vshlq_u16(vdupq_n_u16(0xffff), vreinterpretq_s16_u16(vmovl_u8(drop)));
 }
 
-/* ---- deep cut ------------------------------------------------------------------------------------------ */
+/* ---- dead zone ------------------------------------------------------------------------------------------
+ */
 
 /* Below their quanta: 16 values. */
 typedef struct gw_below16 {
@@ -207,11 +208,11 @@ typedef struct gw_below16 {
 
 /* From exponents before rounding. Subnormals of fp16 have exponent 1; those of the others lose nothing. fp16
  * excludes zero later. */
-GW_TEMPLATE gw_below16 gw_below_of(uint8x16_t exponent, uint8x16_t levels, const gw_rounder *r,
+GW_TEMPLATE gw_below16 gw_below_of(uint8x16_t exponent, uint8x16_t map_bytes, const gw_rounder *r,
                                    uint32_t dtype)
 {
     gw_below16 b;
-    b.quanta = gw_quanta_of(levels, &r->dropper, dtype);
+    b.quanta = gw_quanta_of(map_bytes, &r->dropper, dtype);
     uint8x16_t octaves;
     if (dtype == GW_FP16) {
         octaves = vqsubq_u8(b.quanta, vmaxq_u8(exponent, vdupq_n_u8(1)));
@@ -292,7 +293,7 @@ GW_TEMPLATE void gw_cut_below_half(uint16x8_t rounded[2], const uint16x8_t v[2],
 /* ---- 16 values ----------------------------------------------------------------------------------------- */
 
 /* fp32: 64 bytes at values. */
-GW_TEMPLATE void gw_round16_fp32_as(gw_rounded16 *out, const uint8_t *values, uint8x16_t levels,
+GW_TEMPLATE void gw_round16_fp32_as(gw_rounded16 *out, const uint8_t *values, uint8x16_t map_bytes,
                                     uint64_t element, const gw_rounder *r, uint32_t by_quantum)
 {
     const uint32x4_t strict = vreinterpretq_u32_u8(r->strict), sign_bit = vdupq_n_u32(0x80000000u);
@@ -306,7 +307,8 @@ GW_TEMPLATE void gw_round16_fp32_as(gw_rounded16 *out, const uint8_t *values, ui
     const uint16x8_t low = vuzp2q_u16(vreinterpretq_u16_u32(v[0]), vreinterpretq_u16_u32(v[1]));
     const uint16x8_t high = vuzp2q_u16(vreinterpretq_u16_u32(v[2]), vreinterpretq_u16_u32(v[3]));
     const uint8x16_t exponent = gw_exponents_of(low, high, GW_FP32);
-    const uint8x16_t drop = gw_first_drop(&out->level, low, high, exponent, levels, r, GW_FP32, by_quantum);
+    const uint8x16_t drop =
+        gw_first_drop(&out->drop_steps, low, high, exponent, map_bytes, r, GW_FP32, by_quantum);
     const uint16x8_t drop_low = vmovl_u8(vget_low_u8(drop)), drop_high = vmovl_u8(vget_high_u8(drop));
     const uint32x4_t kept[4] = {gw_kept_u32(vget_low_u16(drop_low)), gw_kept_u32(vget_high_u16(drop_low)),
                                 gw_kept_u32(vget_low_u16(drop_high)), gw_kept_u32(vget_high_u16(drop_high))};
@@ -319,8 +321,8 @@ GW_TEMPLATE void gw_round16_fp32_as(gw_rounded16 *out, const uint8_t *values, ui
             gw_rounded_u32(vbicq_u32(v[j], sign_bit), kept[j], random[j], special, r->rule->rounding);
         v[j] = vbslq_u32(sign_bit, v[j], rounded);
     }
-    if (by_quantum && r->rule->deep != 0) {
-        gw_below16 below = gw_below_of(exponent, levels, r, GW_FP32);
+    if (by_quantum && r->rule->dead_zone != 0) {
+        gw_below16 below = gw_below_of(exponent, map_bytes, r, GW_FP32);
         gw_cut_below_fp32(v, before, &below, random);
     }
     const uint8x16_t even0 =
@@ -341,14 +343,14 @@ GW_TEMPLATE void gw_round16_fp32_as(gw_rounded16 *out, const uint8_t *values, ui
 }
 
 /* Not a template: the split calls it twice. */
-static inline void gw_round16_fp32(gw_rounded16 *out, const uint8_t *values, uint8x16_t levels,
+static inline void gw_round16_fp32(gw_rounded16 *out, const uint8_t *values, uint8x16_t map_bytes,
                                    uint64_t element, const gw_rounder *r)
 {
-    gw_round16_fp32_as(out, values, levels, element, r, 0);
+    gw_round16_fp32_as(out, values, map_bytes, element, r, 0);
 }
 
 /* bf16 and fp16: 32 bytes at values. */
-GW_TEMPLATE void gw_round16_half(gw_rounded16 *out, const uint8_t *values, uint8x16_t levels,
+GW_TEMPLATE void gw_round16_half(gw_rounded16 *out, const uint8_t *values, uint8x16_t map_bytes,
                                  uint64_t element, const gw_rounder *r, uint32_t dtype, uint32_t by_quantum)
 {
     const uint16x8_t strict = vreinterpretq_u16_u8(r->strict), sign_bit = vdupq_n_u16(0x8000);
@@ -362,7 +364,8 @@ GW_TEMPLATE void gw_round16_half(gw_rounded16 *out, const uint8_t *values, uint8
         }
     }
     const uint8x16_t exponent = gw_exponents_of(v[0], v[1], dtype);
-    const uint8x16_t drop = gw_first_drop(&out->level, v[0], v[1], exponent, levels, r, dtype, by_quantum);
+    const uint8x16_t drop =
+        gw_first_drop(&out->drop_steps, v[0], v[1], exponent, map_bytes, r, dtype, by_quantum);
     const uint16x8_t kept[2] = {gw_kept_u16(vget_low_u8(drop)), gw_kept_u16(vget_high_u8(drop))};
     if (r->rule->rounding == GW_GCOMP_STOCHASTIC) {
         gw_random16(words, element, r->rule);
@@ -381,8 +384,8 @@ GW_TEMPLATE void gw_round16_half(gw_rounded16 *out, const uint8_t *values, uint8
         }
         v[j] = vorrq_u16(sign, rounded);
     }
-    if (by_quantum && r->rule->deep != 0) {
-        gw_below16 below = gw_below_of(exponent, levels, r, dtype);
+    if (by_quantum && r->rule->dead_zone != 0) {
+        gw_below16 below = gw_below_of(exponent, map_bytes, r, dtype);
         gw_cut_below_half(v, before, &below, words, dtype);
     }
     out->byte[0] = vuzp1q_u8(vreinterpretq_u8_u16(v[0]), vreinterpretq_u8_u16(v[1]));
@@ -392,25 +395,25 @@ GW_TEMPLATE void gw_round16_half(gw_rounded16 *out, const uint8_t *values, uint8
     out->drop = drop;
 }
 
-GW_TEMPLATE void gw_round_values(gw_rounded16 *out, const uint8_t *values, uint8x16_t levels,
+GW_TEMPLATE void gw_round_values(gw_rounded16 *out, const uint8_t *values, uint8x16_t map_bytes,
                                  uint64_t element, const gw_rounder *r, uint32_t dtype, uint32_t by_quantum)
 {
     if (dtype != GW_FP32) {
-        gw_round16_half(out, values, levels, element, r, dtype, by_quantum);
+        gw_round16_half(out, values, map_bytes, element, r, dtype, by_quantum);
     } else if (by_quantum) {
-        gw_round16_fp32_as(out, values, levels, element, r, 1);
+        gw_round16_fp32_as(out, values, map_bytes, element, r, 1);
     } else {
-        gw_round16_fp32(out, values, levels, element, r);
+        gw_round16_fp32(out, values, map_bytes, element, r);
     }
     if (by_quantum) {
         out->turned = out->exponent;
         if (r->rule->relative != 0) {
-            out->turned = gw_turned(out->exponent, gw_turns_of(levels, &r->dropper, dtype), dtype);
+            out->turned = gw_turned(out->exponent, gw_turns_of(map_bytes, &r->dropper, dtype), dtype);
         }
     }
     if (by_quantum || (r->rule->derived != 0 && r->rule->constant == 0)) {
         /* The receiver uses the rounded exponent. */
-        const uint8x16_t drop = gw_drops_of(out->exponent, levels, &r->dropper, dtype);
+        const uint8x16_t drop = gw_drops_of(out->exponent, map_bytes, &r->dropper, dtype);
         out->drop = vandq_u8(drop, vtstq_u8(out->drop, out->drop));
     }
 }
@@ -418,7 +421,7 @@ GW_TEMPLATE void gw_round_values(gw_rounded16 *out, const uint8_t *values, uint8
 /* The values from `at` on, up to 16, padded with zeros: what a step reads at the end of a span. */
 typedef struct gw_last16 {
     uint8_t values[64];
-    uint8_t levels[16];
+    uint8_t map_bytes[16];
 } gw_last16;
 
 static inline void gw_last16_fill(gw_last16 *last, const gw_span *span, size_t at, const gw_round_rule *rule)
@@ -427,7 +430,7 @@ static inline void gw_last16_fill(gw_last16 *last, const gw_span *span, size_t a
     GW_MEMSET(last, 0, sizeof *last);
     GW_MEMCPY(last->values, (const uint8_t *)span->values + size * at, size * len);
     if (rule->constant == 0) {
-        GW_MEMCPY(last->levels, span->levels + at, len);
+        GW_MEMCPY(last->map_bytes, span->map_bytes + at, len);
     }
 }
 
@@ -437,15 +440,15 @@ GW_TEMPLATE void gw_round16_of_span(gw_rounded16 *out, const gw_span *span, size
 {
     const uint8_t *values = (const uint8_t *)span->values + gw_traits_of(dtype)->size * at;
     gw_last16 last;
-    uint8x16_t levels = vdupq_n_u8(0);
+    uint8x16_t map_bytes = vdupq_n_u8(0);
     if (count < 16) {
         gw_last16_fill(&last, span, at, r->rule);
         values = last.values;
-        levels = vld1q_u8(last.levels);
+        map_bytes = vld1q_u8(last.map_bytes);
     } else if (by_quantum || r->rule->constant == 0) {
-        levels = vld1q_u8(span->levels + at);
+        map_bytes = vld1q_u8(span->map_bytes + at);
     }
-    gw_round_values(out, values, levels, span->element + at, r, dtype, by_quantum);
+    gw_round_values(out, values, map_bytes, span->element + at, r, dtype, by_quantum);
 }
 
 /* 16 values as they are in memory. */

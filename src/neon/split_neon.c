@@ -1,10 +1,10 @@
 /*
  * Split: from values to ranks, digits and escapes, 16 at a time. The reverse of join, in bytes: exponents and
- * levels of rounded values form labels, ranks come from a table in registers, and byte shuffles select each
+ * drops of rounded values form labels, ranks come from a table in registers, and byte shuffles select each
  * plane's digits of the values that have one.
  *
  * Not timed. Instructions a value by bench/neon_count (gcc 12, -O3), scalar in brackets; then the least
- * cycles that its model allows on Neoverse N1 and V2: fp32, explicit levels, nearest, 18.1 (54.3), 4.8 and
+ * cycles that its model allows on Neoverse N1 and V2: fp32, explicit quanta, nearest, 18.1 (54.3), 4.8 and
  * 2.4.
  *
  * SPDX-License-Identifier: BSD-2-Clause
@@ -61,8 +61,8 @@ static inline uint8x16_t ranks_of(uint8x16_t label, const rank_table *table)
 }
 
 /* Labels of rounded values (docs/format.md section 3). */
-GW_TEMPLATE uint8x16_t labels_of(const gw_rounded16 *v, uint8x16_t base, uint32_t dtype, uint32_t derived,
-                                 uint32_t by_quantum)
+GW_TEMPLATE uint8x16_t labels_of(const gw_rounded16 *v, uint8x16_t window_start, uint32_t dtype,
+                                 uint32_t derived, uint32_t by_quantum)
 {
     const uint8x16_t turned = by_quantum ? v->turned : v->exponent;
     const uint8_t special = gw_traits_of(dtype)->exponent_mask;
@@ -71,15 +71,15 @@ GW_TEMPLATE uint8x16_t labels_of(const gw_rounded16 *v, uint8x16_t base, uint32_
         const uint8x16_t magnitude = vorrq_u8(v->byte[0], vandq_u8(v->byte[1], vdupq_n_u8(0x7f)));
         has_label = vandq_u8(vtstq_u8(magnitude, magnitude), vcltq_u8(v->exponent, vdupq_n_u8(special)));
         label = derived ? vaddq_u8(turned, vdupq_n_u8(2))
-                        : vsliq_n_u8(v->level, vaddq_u8(v->exponent, vdupq_n_u8(1)), 2);
+                        : vsliq_n_u8(v->drop_steps, vaddq_u8(v->exponent, vdupq_n_u8(1)), 2);
     } else if (derived) {
         has_label = vcltq_u8(vsubq_u8(v->exponent, vdupq_n_u8(1)), vdupq_n_u8((uint8_t)(special - 1)));
         label = vaddq_u8(turned, vdupq_n_u8(1));
     } else {
         /* base <= 191: neither exponent 0 nor 255 maps to 1..63. */
-        const uint8x16_t x = vsubq_u8(v->exponent, base);
+        const uint8x16_t x = vsubq_u8(v->exponent, window_start);
         has_label = vcltq_u8(vsubq_u8(x, vdupq_n_u8(1)), vdupq_n_u8(63));
-        label = vsliq_n_u8(v->level, x, 2);
+        label = vsliq_n_u8(v->drop_steps, x, 2);
     }
     label = vbslq_u8(has_label, label, vdupq_n_u8(GW_LABEL_ESCAPE));
     return vbicq_u8(label, v->is_zero);
@@ -178,25 +178,25 @@ GW_TEMPLATE void put_rest(uint8_t *to[GW_PLANES_MAX], const digits16 *d, uint8x1
     to[6] = put_digits(to[6], r1, owners >> 32, counts >> 32);
 }
 
-/* ---- the usual case: fp32, explicit levels from a map, nearest, not strict ----------------------------- */
+/* ---- the usual case: fp32, explicit quanta from a map, nearest, not strict ----------------------------- */
 
 /* Everything in bytes, rounding too: whole digits are dropped, so that half an ulp and the carries are
  * additions to digits. Constants of a call. */
-enum { USUAL_DROP_BASE_MAX = 4 * 256 + 3 }; /* `above` is a byte */
+enum { USUAL_DROP_OFFSET_MAX = 4 * 256 + 3 }; /* `above` is a byte */
 
 typedef struct digit_rounder {
-    uint8x16_t fraction;     /* drop_base modulo 4, plus 4 */
-    uint8x16_t above, below; /* drop_base / 4 - 1 if that is positive, or minus that */
-    uint8x16_t less_than[3]; /* level n + 1 needs more octaves of room than this */
+    uint8x16_t fraction;     /* drop_offset modulo 4, plus 4 */
+    uint8x16_t above, below; /* drop_offset / 4 - 1 if that is positive, or minus that */
+    uint8x16_t less_than[3]; /* drop_steps n + 1 needs more octaves of room than this */
 } digit_rounder;
 
 static digit_rounder digit_rounder_of(const gw_round_rule *rule)
 {
     const int32_t octaves =
-        rule->drop_base >= 0 ? rule->drop_base / 4 : -((3 - rule->drop_base) / 4); /* floor */
+        rule->drop_offset >= 0 ? rule->drop_offset / 4 : -((3 - rule->drop_offset) / 4); /* floor */
     const int32_t offset = octaves - 1;
     digit_rounder r;
-    r.fraction = vdupq_n_u8((uint8_t)(rule->drop_base - 4 * octaves + 4));
+    r.fraction = vdupq_n_u8((uint8_t)(rule->drop_offset - 4 * octaves + 4));
     r.above = vdupq_n_u8((uint8_t)(offset < 0 ? 0 : offset));
     r.below = vdupq_n_u8((uint8_t)(offset >= 0 ? 0 : offset < -255 ? 255 : -offset));
     for (uint32_t n = 0; n < 3; n++) {
@@ -205,9 +205,9 @@ static digit_rounder digit_rounder_of(const gw_round_rule *rule)
     return r;
 }
 
-/* Rounds 16 values and cuts them. v gets the exponents, the levels and which values are zero; its bytes
+/* Rounds 16 values and cuts them. v gets the exponents, the drop steps and which values are zero; its bytes
  * are not set. The masks of d are set as if all values had digits. */
-static inline void round_digits(gw_rounded16 *v, digits16 *d, const uint8_t *values, uint8x16_t levels,
+static inline void round_digits(gw_rounded16 *v, digits16 *d, const uint8_t *values, uint8x16_t map_bytes,
                                 const digit_rounder *r)
 {
     const uint8x16_t six = vdupq_n_u8(63), one = vdupq_n_u8(1);
@@ -224,15 +224,15 @@ static inline void round_digits(gw_rounded16 *v, digits16 *d, const uint8_t *val
     const uint8x16_t d2 = vandq_u8(vsliq_n_u8(vshrq_n_u8(b1, 4), b2, 4), six);
     const uint8x16_t d1 = vandq_u8(vshrq_n_u8(b2, 2), vdupq_n_u8(31)); /* without the sign */
 
-    /* Room in octaves: floor((K + drop_base - q) / 4) - e, q the upper two bits of the mantissa. The
+    /* Room in octaves: floor((K + drop_offset - q) / 4) - e, q the upper two bits of the mantissa. The
      * halving addition keeps its carry. Differences saturate at 0, which is no room, and at 255, which is
      * enough. */
     const uint8x16_t q = vshrq_n_u8(d1, 3);
-    const uint8x16_t octaves = vshrq_n_u8(vhaddq_u8(levels, vsubq_u8(r->fraction, q)), 1);
+    const uint8x16_t octaves = vshrq_n_u8(vhaddq_u8(map_bytes, vsubq_u8(r->fraction, q)), 1);
     const uint8x16_t over = vqsubq_u8(octaves, vqaddq_u8(vqsubq_u8(exponent, r->above), r->below));
     uint8x16_t room = vqaddq_u8(over, vqsubq_u8(r->above, exponent));
     /* No map byte, infinity, NaN: nothing. */
-    const uint8x16_t none = vorrq_u8(vceqq_u8(levels, vdupq_n_u8(0)), vceqq_u8(exponent, vdupq_n_u8(255)));
+    const uint8x16_t none = vorrq_u8(vceqq_u8(map_bytes, vdupq_n_u8(0)), vceqq_u8(exponent, vdupq_n_u8(255)));
     room = vbicq_u8(room, none);
     const uint8x16_t g1 = vcgtq_u8(room, r->less_than[0]), g2 = vcgtq_u8(room, r->less_than[1]);
     const uint8x16_t g3 = vcgtq_u8(room, r->less_than[2]);
@@ -253,7 +253,7 @@ static inline void round_digits(gw_rounded16 *v, digits16 *d, const uint8_t *val
 
     v->exponent = vbslq_u8(stays, exponent, carried);
     v->is_zero = vceqq_u8(exponent, vdupq_n_u8(0));
-    v->level = vsubq_u8(vdupq_n_u8(0), vaddq_u8(vaddq_u8(g1, g2), g3));
+    v->drop_steps = vsubq_u8(vdupq_n_u8(0), vaddq_u8(vaddq_u8(g1, g2), g3));
     d->d4 = d4; /* kept only where nothing was added */
     d->d3 = vandq_u8(vbslq_u8(stays, d3, s3), six);
     d->d2 = vandq_u8(vbslq_u8(stays, d2, s2), six);
@@ -292,7 +292,7 @@ GW_TEMPLATE uint32_t split_span(uint8_t *ranks, gw_digits *digits, const gw_span
     const gw_traits *t = gw_traits_of(dtype);
     const gw_rounder r = gw_rounder_of(rule);
     const digit_rounder usual = digit_rounder_of(rule);
-    const uint8x16_t base = vdupq_n_u8((uint8_t)ranker->base);
+    const uint8x16_t window_start = vdupq_n_u8((uint8_t)ranker->window_start);
     const uint8x16_t whole = vdupq_n_u8((uint8_t)(t->mantissa_bits + 1)), step = vdupq_n_u8(t->explicit_step);
     uint8x16_t zero = vdupq_n_u8(255);
     uint8_t *to[GW_PLANES_MAX];
@@ -308,11 +308,12 @@ GW_TEMPLATE uint32_t split_span(uint8_t *ranks, gw_digits *digits, const gw_span
         gw_rounded16 v;
         digits16 d;
         if (digits_first) {
-            round_digits(&v, &d, (const uint8_t *)span->values + 4 * i, vld1q_u8(span->levels + i), &usual);
+            round_digits(&v, &d, (const uint8_t *)span->values + 4 * i, vld1q_u8(span->map_bytes + i),
+                         &usual);
         } else {
             gw_round16_of_span(&v, span, i, count, &r, dtype, by_quantum);
         }
-        const uint8x16_t label = labels_of(&v, base, dtype, derived, by_quantum);
+        const uint8x16_t label = labels_of(&v, window_start, dtype, derived, by_quantum);
         const uint8x16_t rank = ranks_of(label, &table);
         const uint8x16_t is_escape =
             vandq_u8(vandq_u8(vceqq_u8(rank, table.escape_rank), table.has_escape), is_there);
@@ -327,7 +328,7 @@ GW_TEMPLATE uint32_t split_span(uint8_t *ranks, gw_digits *digits, const gw_span
             put_nested(to, &d);
         } else {
             const uint8x16_t kept =
-                vandq_u8(derived ? vsubq_u8(whole, v.drop) : vmlsq_u8(whole, v.level, step), has_digits);
+                vandq_u8(derived ? vsubq_u8(whole, v.drop) : vmlsq_u8(whole, v.drop_steps, step), has_digits);
             d = cut_digits(&v, kept, dtype);
             put_nested(to, &d);
             if (derived) {
@@ -372,7 +373,7 @@ uint32_t gw_split_neon(uint8_t *ranks, gw_digits *digits, const gw_span *span, c
                        const gw_ranker *ranker)
 {
     if (rule->dtype == GW_FP32 && rule->rounding == GW_GCOMP_NEAREST &&
-        rule->drop_base <= USUAL_DROP_BASE_MAX && (rule->derived | rule->constant | rule->strict) == 0) {
+        rule->drop_offset <= USUAL_DROP_OFFSET_MAX && (rule->derived | rule->constant | rule->strict) == 0) {
         return split_span(ranks, digits, span, rule, ranker, GW_FP32, 0, 0, 1);
     }
     if (gw_is_by_quantum(rule)) {

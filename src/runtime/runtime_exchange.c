@@ -18,9 +18,9 @@ gw_gcomp_frame *gw_exchange_messages(const gw_exchange *exchange, uint32_t piece
                                exchange->layout.shape.rank_count];
 }
 
-gw_collective_blame gw_exchange_blame(const gw_exchange *exchange, uint32_t piece, gw_status status)
+gw_collective_failure gw_exchange_blame(const gw_exchange *exchange, uint32_t piece, gw_status status)
 {
-    return (gw_collective_blame){
+    return (gw_collective_failure){
         .status = status, .rank = exchange->config.rank, .piece = piece, .bad_chunk = UINT64_MAX};
 }
 
@@ -117,7 +117,7 @@ void gw_exchange_leave(gw_exchange *exchange)
 static void free_exchange(gw_exchange *exchange)
 {
     free(exchange->pieces);
-    free(exchange->map.levels);
+    free(exchange->map.bytes);
     free(exchange->map.digest);
     free(exchange->streams);
     free(exchange->messages);
@@ -138,13 +138,13 @@ static int allocate(gw_exchange *exchange)
     exchange->messages =
         make_array((uint64_t)layout->shard_pieces * layout->shape.rank_count, sizeof *exchange->messages);
     if (segment_max > 0) {
-        exchange->map.levels = make_array(layout->shape.len, 1);
+        exchange->map.bytes = make_array(layout->shape.len, 1);
         exchange->map.digest = make_array(gw_collective_digest_len(layout), sizeof *exchange->map.digest);
         exchange->streams =
             segment_max < SIZE_MAX / 4 ? make_array(2 * segment_max + 1, sizeof *exchange->streams) : NULL;
     }
     return exchange->pieces && exchange->messages &&
-           (segment_max == 0 || (exchange->map.levels && exchange->map.digest && exchange->streams));
+           (segment_max == 0 || (exchange->map.bytes && exchange->map.digest && exchange->streams));
 }
 
 static gw_status prepare(gw_exchange *exchange)

@@ -22,8 +22,8 @@ static void push_pass(gw_exchange *exchange, gw_runtime_priority priority,
 static int end_piece(gw_exchange *exchange, uint32_t piece, gw_status status, uint64_t start)
 {
     exchange->stats.map_ns += gw_runtime_clock() - start;
-    if (status != GW_OK && exchange->map_blame.status == GW_OK) {
-        exchange->map_blame = gw_exchange_blame(exchange, piece, status);
+    if (status != GW_OK && exchange->map_failure.status == GW_OK) {
+        exchange->map_failure = gw_exchange_blame(exchange, piece, status);
     }
     return --exchange->map_left == 0;
 }
@@ -31,9 +31,9 @@ static int end_piece(gw_exchange *exchange, uint32_t piece, gw_status status, ui
 static void end_map(gw_exchange *exchange)
 {
     exchange->map_busy = 0;
-    exchange->map_ready = exchange->map_blame.status == GW_OK;
+    exchange->map_ready = exchange->map_failure.status == GW_OK;
     gw_exchange_post(exchange, (gw_runtime_event){.kind = GW_RUNTIME_MAP,
-                                                  .word = gw_collective_word(&exchange->map_blame)});
+                                                  .word = gw_collective_word_write(&exchange->map_failure)});
 }
 
 static void build(gw_runtime_task *task, const gw_workspace *workspace)
@@ -41,9 +41,10 @@ static void build(gw_runtime_task *task, const gw_workspace *workspace)
     (void)workspace;
     uint64_t start = gw_runtime_clock();
     gw_exchange *exchange = task->owner;
-    uint32_t piece = gw_exchange_index(exchange, (gw_exchange_piece *)task), level_max = 0;
-    gw_status status = gw_collective_map_build(&exchange->layout, piece, &exchange->segments,
-                                               exchange->config.codec.backends, &exchange->map, &level_max);
+    uint32_t piece = gw_exchange_index(exchange, (gw_exchange_piece *)task), map_byte_max = 0;
+    gw_status status =
+        gw_collective_map_build(&exchange->layout, piece, &exchange->segments,
+                                exchange->config.codec.backends, &exchange->map, &map_byte_max);
     gw_runtime_lock(exchange->runtime);
     if (end_piece(exchange, piece, status, start)) {
         end_map(exchange);
@@ -62,7 +63,7 @@ static void scan(gw_runtime_task *task, const gw_workspace *workspace)
     gw_runtime_lock(exchange->runtime);
     exchange->map_top = top > exchange->map_top ? top : exchange->map_top;
     if (end_piece(exchange, piece, status, start)) {
-        if (exchange->map_blame.status == GW_OK) {
+        if (exchange->map_failure.status == GW_OK) {
             exchange->map.base = gw_gcomp_map_base(exchange->map_top);
             push_pass(exchange, GW_RUNTIME_PRIORITY_MAP, build);
         } else {
@@ -90,7 +91,7 @@ gw_status gw_exchange_map_start(gw_exchange *exchange, const gw_collective_segme
     if (status == GW_OK) {
         exchange->map_busy = 1;
         exchange->map_top = 0;
-        exchange->map_blame = (gw_collective_blame){.status = GW_OK};
+        exchange->map_failure = (gw_collective_failure){.status = GW_OK};
         exchange->map.wire_scale = wire_scale;
         push_pass(exchange, GW_RUNTIME_PRIORITY_SCAN, scan);
     }

@@ -13,9 +13,9 @@ static int is_scatter(const gw_exchange *exchange)
 }
 
 /* The worst outcome counts; needs the lock. */
-static void note(gw_exchange *exchange, const gw_collective_blame *blame)
+static void note(gw_exchange *exchange, const gw_collective_failure *failure)
 {
-    uint64_t word = gw_collective_word(blame);
+    uint64_t word = gw_collective_word_write(failure);
     exchange->worst = word > exchange->worst ? word : exchange->worst;
 }
 
@@ -44,7 +44,7 @@ static gw_buffer take_output(const gw_exchange *exchange, uint32_t piece, gw_run
 
 /* A notice in place of a frame that could not be made: at its slot, or inside the exchange. */
 static void write_notice(gw_exchange *exchange, gw_exchange_piece *piece, gw_runtime_event_kind kind,
-                         const gw_collective_blame *blame, gw_buffer *dst)
+                         const gw_collective_failure *failure, gw_buffer *dst)
 {
     if (exchange->config.buffers.take) {
         gw_exchange_release(exchange, piece, dst->data);
@@ -53,7 +53,7 @@ static void write_notice(gw_exchange *exchange, gw_exchange_piece *piece, gw_run
         }
         *dst = (gw_buffer){.data = piece->notice, .capacity = sizeof piece->notice};
     }
-    if (gw_collective_notice_write(blame, dst) != GW_OK) {
+    if (gw_collective_notice_write(failure, dst) != GW_OK) {
         /* Cannot happen: every slot is larger than a notice. Zeros are no frame, so receivers fail. */
         memset(dst->data, 0, GW_COLLECTIVE_NOTICE_SIZE);
         dst->size = GW_COLLECTIVE_NOTICE_SIZE;
@@ -62,19 +62,19 @@ static void write_notice(gw_exchange *exchange, gw_exchange_piece *piece, gw_run
 
 /* Needs the lock. */
 static void post_message(gw_exchange *exchange, const gw_exchange_piece *piece, gw_runtime_event_kind kind,
-                         const gw_collective_blame *blame, const gw_buffer *message)
+                         const gw_collective_failure *failure, const gw_buffer *message)
 {
     uint32_t index = gw_exchange_index(exchange, piece);
     uint64_t receivers = kind == GW_RUNTIME_SHARE ? exchange->layout.shape.rank_count - 1 : 1;
     exchange->stats.sent_size += message->size * receivers;
-    note(exchange, blame);
+    note(exchange, failure);
     gw_exchange_post(exchange,
                      (gw_runtime_event){.kind = kind,
                                         .piece = index,
                                         .data = message->data,
                                         .offset = exchange->memory ? index * exchange->slot_size : 0,
                                         .size = message->size,
-                                        .word = gw_collective_word(blame)});
+                                        .word = gw_collective_word_write(failure)});
 }
 
 /* ------------ errors of contributions ------------ */
@@ -96,7 +96,7 @@ static gw_gcomp_map contribution_map(const gw_exchange *exchange, const gw_colle
 {
     const gw_collective_map *map = &exchange->map;
     uint32_t finer = 4 * exchange->config.contribution_bits;
-    return (gw_gcomp_map){.levels = map->levels + at->first,
+    return (gw_gcomp_map){.bytes = map->bytes + at->first,
                           .digest = map->digest + at->digest_first,
                           .base = map->base > finer ? map->base - finer : 1,
                           .wire_scale = map->wire_scale,
@@ -124,8 +124,8 @@ static void measure(const gw_exchange *exchange, const gw_exchange_piece *piece,
         map = contribution_map(exchange, &piece->at);
         frame.map = &map;
     }
-    gw_gcomp_info info;
-    gw_status status = gw_gcomp_check(codec, &frame, &info);
+    gw_gcomp_frame_info info;
+    gw_status status = gw_gcomp_frame_parse(codec, &frame, &info);
     for (uint64_t i = 0; status == GW_OK && i < info.chunk_count; i++) {
         const gw_gcomp_range chunk = {i, 1};
         gw_gcomp_target target = {.values = decoded, .capacity = chunk_len};
@@ -153,14 +153,14 @@ static void decode(gw_runtime_task *task, const gw_workspace *workspace)
     gw_exchange *exchange = task->owner;
     gw_exchange_piece *piece = (gw_exchange_piece *)task;
     gw_gcomp_target target = target_of(exchange, &piece->at);
-    gw_collective_blame blame;
+    gw_collective_failure failure;
     gw_status status = gw_collective_decode(&exchange->bucket, gw_exchange_index(exchange, piece),
-                                            &piece->finished, &target, &blame, workspace);
+                                            &piece->finished, &target, &failure, workspace);
     gw_exchange_release(exchange, piece, piece->finished.data);
     gw_runtime_lock(exchange->runtime);
     exchange->stats.decode_ns += gw_runtime_clock() - start;
     if (status != GW_OK) {
-        note(exchange, &blame);
+        note(exchange, &failure);
     }
     finish_piece(exchange, piece);
     gw_exchange_leave(exchange);
@@ -182,17 +182,17 @@ static void reduce(gw_runtime_task *task, const gw_workspace *workspace)
     gw_exchange_piece *piece = (gw_exchange_piece *)task;
     uint32_t index = gw_exchange_index(exchange, piece);
     gw_buffer dst = take_output(exchange, index, GW_RUNTIME_SHARE);
-    gw_collective_blame blame = gw_exchange_blame(exchange, index, GW_ERR_LIMIT);
+    gw_collective_failure failure = gw_exchange_blame(exchange, index, GW_ERR_LIMIT);
     if (!dst.data || gw_collective_reduce(&exchange->bucket, index, gw_exchange_messages(exchange, index),
-                                          &dst, &blame, workspace) != GW_OK) {
-        write_notice(exchange, piece, GW_RUNTIME_SHARE, &blame, &dst);
+                                          &dst, &failure, workspace) != GW_OK) {
+        write_notice(exchange, piece, GW_RUNTIME_SHARE, &failure, &dst);
     }
     release_contributions(exchange, piece);
     gw_runtime_lock(exchange->runtime);
     exchange->stats.reduce_ns += gw_runtime_clock() - start;
     piece->stage = GW_STAGE_DECODE;
     piece->finished = (gw_gcomp_frame){.data = dst.data, .size = dst.size};
-    post_message(exchange, piece, GW_RUNTIME_SHARE, &blame, &dst);
+    post_message(exchange, piece, GW_RUNTIME_SHARE, &failure, &dst);
     gw_exchange_push(exchange, piece, GW_RUNTIME_PRIORITY_DECODE, decode);
     gw_exchange_leave(exchange);
 }
@@ -205,14 +205,14 @@ static void sum(gw_runtime_task *task, const gw_workspace *workspace)
     gw_exchange_piece *piece = (gw_exchange_piece *)task;
     uint32_t index = gw_exchange_index(exchange, piece);
     gw_gcomp_target target = target_of(exchange, &piece->at);
-    gw_collective_blame blame;
+    gw_collective_failure failure;
     gw_status status = gw_collective_sum(&exchange->bucket, index, gw_exchange_messages(exchange, index),
-                                         &target, &blame, workspace);
+                                         &target, &failure, workspace);
     release_contributions(exchange, piece);
     gw_runtime_lock(exchange->runtime);
     exchange->stats.reduce_ns += gw_runtime_clock() - start;
     if (status != GW_OK) {
-        note(exchange, &blame);
+        note(exchange, &failure);
     }
     finish_piece(exchange, piece);
     gw_exchange_leave(exchange);
@@ -258,11 +258,11 @@ static void encode(gw_runtime_task *task, const gw_workspace *workspace)
     gw_buffer dst = take_output(exchange, index, GW_RUNTIME_SEND);
     gw_status status =
         dst.data ? gw_collective_encode(&exchange->bucket, index, &dst, workspace) : GW_ERR_LIMIT;
-    gw_collective_blame blame = gw_exchange_blame(exchange, index, status);
+    gw_collective_failure failure = gw_exchange_blame(exchange, index, status);
     uint64_t spent = gw_runtime_clock() - start; /* measuring is not encoding */
     double sums[2] = {0, 0};
     if (status != GW_OK) {
-        write_notice(exchange, piece, GW_RUNTIME_SEND, &blame, &dst);
+        write_notice(exchange, piece, GW_RUNTIME_SEND, &failure, &dst);
     } else if ((exchange->run.flags & GW_EXCHANGE_SAMPLE) && exchange->config.codec.dtype == GW_FP32) {
         measure(exchange, piece, &dst, sums, workspace);
     }
@@ -270,7 +270,7 @@ static void encode(gw_runtime_task *task, const gw_workspace *workspace)
     exchange->stats.encode_ns += spent;
     exchange->stats.sample_square += sums[0];
     exchange->stats.sample_error += sums[1];
-    post_message(exchange, piece, GW_RUNTIME_SEND, &blame, &dst);
+    post_message(exchange, piece, GW_RUNTIME_SEND, &failure, &dst);
     end_encode(exchange, piece);
     gw_exchange_leave(exchange);
 }
@@ -388,12 +388,12 @@ gw_status gw_exchange_start(gw_exchange *exchange, const gw_exchange_run *run)
 static gw_gcomp_frame message_at(const gw_exchange *exchange, uint64_t offset)
 {
     const uint8_t *data = exchange->memory + offset;
-    gw_collective_blame blame;
-    gw_gcomp_info info;
+    gw_collective_failure failure;
+    gw_gcomp_frame_info info;
     gw_gcomp_frame message = {.data = data, .size = (size_t)exchange->slot_size};
-    if (gw_collective_notice_read(data, GW_COLLECTIVE_NOTICE_SIZE, &blame)) {
+    if (gw_collective_notice_read(data, GW_COLLECTIVE_NOTICE_SIZE, &failure)) {
         message.size = GW_COLLECTIVE_NOTICE_SIZE;
-    } else if (gw_gcomp_peek(data, message.size, exchange->config.codec.len_max, &info) == GW_OK &&
+    } else if (gw_gcomp_frame_peek(data, message.size, exchange->config.codec.len_max, &info) == GW_OK &&
                info.frame_size < message.size) {
         message.size = (size_t)info.frame_size;
     }

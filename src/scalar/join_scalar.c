@@ -10,13 +10,13 @@
 
 /* Drop of a derived value (docs/format.md section 3); the same arithmetic as in round_scalar.c, from the
  * exponent. */
-GW_TEMPLATE uint32_t derived_drop(uint32_t exponent, int32_t k, const gw_joiner *joiner, int32_t drop_base,
+GW_TEMPLATE uint32_t derived_drop(uint32_t exponent, int32_t k, const gw_joiner *joiner, int32_t drop_offset,
                                   uint32_t cap, const gw_traits *t, int fp16)
 {
     if (fp16) {
         exponent = (exponent == 0 ? 1 : exponent) + t->exponent_bias;
     }
-    int32_t room = k + drop_base - (int32_t)(4 * exponent + 3);
+    int32_t room = k + drop_offset - (int32_t)(4 * exponent + 3);
     room = k == 0 || room < 4 ? 0 : room;
     return joiner->floor[gw_min_u32((uint32_t)room >> 2, cap)];
 }
@@ -33,10 +33,11 @@ static void fill_fields(label_field field[256], const gw_joiner *joiner)
     const gw_traits *t = gw_traits_of(joiner->dtype);
     GW_MEMSET(field, 0, 256 * sizeof *field);
     for (uint32_t label = joiner->derived ? 2 : 4; label < 256; label++) {
-        const uint32_t level = joiner->derived ? 0 : label & 3;
-        const uint32_t exponent = gw_exponent_of_label(label, joiner->dtype, joiner->derived, joiner->base);
+        const uint32_t drop_steps = joiner->derived ? 0 : label & 3;
+        const uint32_t exponent =
+            gw_exponent_of_label(label, joiner->dtype, joiner->derived, joiner->window_start);
         field[label].exponent = exponent << t->mantissa_bits;
-        field[label].kept = t->mantissa_bits + 1 - level * t->explicit_step;
+        field[label].kept = t->mantissa_bits + 1 - drop_steps * t->explicit_step;
     }
 }
 
@@ -52,11 +53,11 @@ GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, co
     uint8_t *const *const plane = input->plane;
     const uint8_t *const p1 = plane[0], *const p2 = plane[1], *const p3 = plane[2], *const p4 = plane[3];
     const uint8_t *const r4 = plane[4], *const r2 = plane[5], *const r1 = plane[6];
-    const uint8_t *const labels = input->labels, *const levels = input->levels;
+    const uint8_t *const labels = input->labels, *const map_bytes = input->map_bytes;
     const size_t len = input->len;
     const uint32_t constant = joiner->constant;
     const uint32_t cap = joiner->cap;
-    const int32_t drop_base = joiner->drop_base;
+    const int32_t drop_offset = joiner->drop_offset;
     label_field field[256];
     gw_digit_step steps[GW_KEEP_MAX + 1];
     uint64_t nested = 0, rest = 0;
@@ -70,11 +71,12 @@ GW_TEMPLATE void join_range(uint8_t *dst, gw_joined *joined, uint16_t *place, co
         uint32_t exponent = field[label].exponent;
         uint32_t kept = field[label].kept;
         if (derived && relative && kept != 0) {
-            const uint32_t turn = gw_turn_of(levels[i], drop_base, dtype);
+            const uint32_t turn = gw_turn_of(map_bytes[i], drop_offset, dtype);
             exponent = gw_exponent_turn_back(exponent >> m, turn, dtype) << m;
         }
         if (derived && kept != 0) {
-            kept -= constant ? cap : derived_drop(exponent >> m, levels[i], joiner, drop_base, cap, t, fp16);
+            kept -=
+                constant ? cap : derived_drop(exponent >> m, map_bytes[i], joiner, drop_offset, cap, t, fp16);
         }
         const gw_digit_step *step = &steps[kept];
         /* Digits that the value does not have are masked away together. */

@@ -17,10 +17,10 @@ uint32_t gw_map_scan_scalar(const gw_gcomp_map_rule *rule, const gw_optimizer_st
 }
 
 void gw_map_build_scalar(const gw_gcomp_map_rule *rule, const gw_optimizer_state *state, size_t len,
-                         uint32_t base, uint8_t *levels)
+                         uint32_t base, uint8_t *map_bytes)
 {
     for (size_t i = 0; i < len; i++) {
         uint32_t q = gw_map_quarter_octave_at(rule, state, i);
-        levels[i] = gw_map_level(q, base);
+        map_bytes[i] = gw_map_byte(q, base);
     }
 }

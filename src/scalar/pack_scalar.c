@@ -6,9 +6,9 @@
 #include "gcomp/bit_runs.h"
 #include "scalar/kernels_scalar.h"
 
-void gw_pack_scalar(uint8_t *dst, const uint8_t *digits, size_t len, unsigned width, uint8_t base)
+void gw_pack_scalar(uint8_t *dst, const uint8_t *digits, size_t len, unsigned width, uint8_t bias)
 {
-#define PACK(w) gw_pack_width(dst, digits, len, w, base)
+#define PACK(w) gw_pack_width(dst, digits, len, w, bias)
     GW_SWITCH_WIDTH(width, PACK)
 }
 

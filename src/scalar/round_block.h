@@ -13,7 +13,8 @@ enum { GW_BLOCK_LEN = 256 }; /* fits the L1 cache, and is long enough to make ca
 typedef struct gw_rounded {
     uint32_t bits[GW_BLOCK_LEN]; /* 16-bit types in the low half */
     uint16_t bins[GW_BLOCK_LEN];
-    uint8_t keep[GW_BLOCK_LEN]; /* derived: M + 1 - drop; explicit: nothing, the level in the bin says it */
+    uint8_t
+        keep[GW_BLOCK_LEN]; /* derived: M + 1 - drop; explicit: nothing, the drop_steps in the bin says it */
 } gw_rounded;
 
 /* Rounds the values [at, at + len) of a span, len <= GW_BLOCK_LEN. Returns the OR of all bits (0: all are

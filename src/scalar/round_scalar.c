@@ -5,7 +5,7 @@
  * One loop serves every dtype, rounding and source of drops; the switch at the end instantiates it with those
  * three as constants, so that choices that are the same for all values cost nothing per value. What differs
  * from value to value is masked, not branched on: no branch predictor can learn the order of zeros and
- * levels. The explicit loop has neither table nor variable shift, so that compilers can vectorise it.
+ * drops. The explicit loop has neither table nor variable shift, so that compilers can vectorise it.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -16,7 +16,7 @@
 #include "core/philox.h"
 
 /* Where the drop of a value comes from. */
-enum { FROM_CONSTANT, FROM_OWN_QUARTER, FROM_DERIVED_QUARTER, FROM_QUANTUM /* derived, deep cut */ };
+enum { FROM_CONSTANT, FROM_OWN_QUARTER, FROM_DERIVED_QUARTER, FROM_QUANTUM /* derived, dead zone */ };
 
 /* Larger than every room that a map byte and base can give (at most 255 + 764 + 64 quarter-octaves), and a
  * power of two. */
@@ -53,10 +53,10 @@ GW_TEMPLATE int32_t quarter_octave(uint32_t magnitude, const gw_traits *t, int f
     return (int32_t)(source >= FROM_DERIVED_QUARTER ? quarter | 3 : quarter);
 }
 
-GW_TEMPLATE uint32_t drop_of(uint32_t k, uint32_t magnitude, const uint8_t floor[32], int32_t drop_base,
+GW_TEMPLATE uint32_t drop_of(uint32_t k, uint32_t magnitude, const uint8_t floor[32], int32_t drop_offset,
                              uint32_t cap, const gw_traits *t, int fp16)
 {
-    const int32_t room = (int32_t)k + drop_base - quarter_octave(magnitude, t, fp16, FROM_DERIVED_QUARTER);
+    const int32_t room = (int32_t)k + drop_offset - quarter_octave(magnitude, t, fp16, FROM_DERIVED_QUARTER);
     const uint32_t octaves = (uint32_t)room >> 2 & ~mask_if_less(room, 0) & mask_if_byte_at_least(k, 1);
     return floor[gw_min_u32(octaves, cap)];
 }
@@ -66,17 +66,17 @@ typedef struct settings {
     uint32_t dtype, rounding;
     int source;
     uint32_t cap, strict; /* strict: a mask */
-    uint32_t constant_level;
-    int32_t drop_base;
-    /* Explicit: level n needs room for n steps, in quarter-octaves, and a cap that allows it. */
+    uint32_t constant_steps;
+    int32_t drop_offset;
+    /* Explicit: drop_steps n needs room for n steps, in quarter-octaves, and a cap that allows it. */
     int32_t need1, need2, need3;
 } settings;
 
 GW_TEMPLATE settings settings_of(const gw_round_rule *rule, uint32_t dtype, uint32_t rounding, int source)
 {
     const uint32_t step = gw_traits_of(dtype)->explicit_step, cap = rule->cap;
-    settings s = {dtype, rounding, source, cap, 0u - (rule->strict != 0), 0, rule->drop_base, 0, 0, 0};
-    s.constant_level = rule->derived ? 0 : gw_level_of(cap, dtype);
+    settings s = {dtype, rounding, source, cap, 0u - (rule->strict != 0), 0, rule->drop_offset, 0, 0, 0};
+    s.constant_steps = rule->derived ? 0 : gw_drop_steps_of(cap, dtype);
     s.need1 = cap >= step ? 4 * (int32_t)step : 2 * NO_ROOM;
     s.need2 = cap >= 2 * step ? 8 * (int32_t)step : 2 * NO_ROOM;
     s.need3 = cap >= 3 * step ? 12 * (int32_t)step : 2 * NO_ROOM;
@@ -85,9 +85,9 @@ GW_TEMPLATE settings settings_of(const gw_round_rule *rule, uint32_t dtype, uint
 
 /* What a value loses. */
 typedef struct loss {
-    uint32_t cut;   /* the bits that go */
-    uint32_t drop;  /* how many; not FROM_OWN_QUARTER */
-    uint32_t level; /* not FROM_DERIVED_QUARTER */
+    uint32_t cut;        /* the bits that go */
+    uint32_t drop;       /* how many; not FROM_OWN_QUARTER */
+    uint32_t drop_steps; /* not FROM_DERIVED_QUARTER */
 } loss;
 
 /* `whole` is all ones for values of which nothing may be dropped, k the map byte. */
@@ -102,19 +102,19 @@ GW_TEMPLATE loss loss_of(uint32_t magnitude, uint32_t whole, uint32_t k, const u
         /* "Drop nothing" is a quarter-octave so high that no map byte leaves room. */
         const uint32_t none = whole | ~mask_if_byte_at_least(k, 1);
         const int32_t quarter = quarter_octave(magnitude, t, fp16, s->source) | (int32_t)(none & NO_ROOM);
-        const int32_t room = (int32_t)k + s->drop_base - quarter;
+        const int32_t room = (int32_t)k + s->drop_offset - quarter;
         const uint32_t one = ~mask_if_less(room, s->need1);
         const uint32_t two = ~mask_if_less(room, s->need2);
         const uint32_t three = ~mask_if_less(room, s->need3);
         l.cut =
             (one & ((1u << step) - 1)) | (two & ((1u << 2 * step) - 1)) | (three & ((1u << 3 * step) - 1));
-        l.level = 0u - (one + two + three);
+        l.drop_steps = 0u - (one + two + three);
     } else if (s->source == FROM_CONSTANT) {
         l.drop = s->cap & ~whole;
-        l.level = s->constant_level & ~whole;
+        l.drop_steps = s->constant_steps & ~whole;
         l.cut = ((1u << s->cap) - 1) & ~whole;
     } else {
-        l.drop = drop_of(k, magnitude, floor, s->drop_base, s->cap, t, fp16) & ~whole;
+        l.drop = drop_of(k, magnitude, floor, s->drop_offset, s->cap, t, fp16) & ~whole;
         l.cut = (1u << l.drop) - 1;
     }
     return l;
@@ -143,23 +143,23 @@ GW_TEMPLATE uint32_t round_magnitude(uint32_t magnitude, uint32_t cut, uint32_t 
 }
 
 /* A value below its quantum, which loses all its bits. */
-typedef struct deep_cut {
+typedef struct dead_zone {
     uint32_t is_below; /* mask: the rest holds */
     uint32_t rounded;  /* the quantum or 0 */
-} deep_cut;
+} dead_zone;
 
 /* docs/numerics.md section 3, step 3. */
-GW_TEMPLATE deep_cut deep_cut_of(uint32_t magnitude, uint32_t whole, uint32_t k, uint32_t random,
-                                 const settings *s)
+GW_TEMPLATE dead_zone dead_zone_of(uint32_t magnitude, uint32_t whole, uint32_t k, uint32_t random,
+                                   const settings *s)
 {
     const gw_traits *t = gw_traits_of(s->dtype);
     const unsigned m = t->mantissa_bits;
     const int32_t field = (int32_t)(magnitude >> m);
     const int32_t exponent = field == 0 ? 1 : field; /* of subnormals, which only fp16 has here */
-    int32_t quantum = gw_quantum_exponent(k, s->drop_base, s->dtype) - t->exponent_bias;
+    int32_t quantum = gw_quantum_exponent(k, s->drop_offset, s->dtype) - t->exponent_bias;
     quantum = quantum < t->exponent_mask ? quantum : t->exponent_mask - 1;
     const int32_t below = quantum - exponent; /* octaves */
-    deep_cut cut = {0, 0};
+    dead_zone cut = {0, 0};
     if (whole == 0 && k != 0 && magnitude != 0 && below > 0) {
         const uint32_t significand = (magnitude & ((1u << m) - 1)) | (uint32_t)(field != 0) << m;
         const uint32_t threshold = gw_share_of_quantum(significand, m, below);
@@ -173,7 +173,7 @@ GW_TEMPLATE deep_cut deep_cut_of(uint32_t magnitude, uint32_t whole, uint32_t k,
 }
 
 /* Turns the exponents of ordinary values (docs/format.md section 3). */
-static void make_bins_relative(gw_rounded *block, const uint8_t *levels, size_t len,
+static void make_bins_relative(gw_rounded *block, const uint8_t *map_bytes, size_t len,
                                const gw_round_rule *rule)
 {
     const uint32_t first = rule->dtype == GW_FP16 ? 0 : 4,
@@ -181,7 +181,7 @@ static void make_bins_relative(gw_rounded *block, const uint8_t *levels, size_t 
     for (size_t i = 0; i < len; i++) {
         const uint32_t bin = block->bins[i];
         if (bin >= first && bin < end) {
-            const uint32_t turn = gw_turn_of(levels[i], rule->drop_base, rule->dtype);
+            const uint32_t turn = gw_turn_of(map_bytes[i], rule->drop_offset, rule->dtype);
             block->bins[i] = (uint16_t)(4 * gw_exponent_turn(bin / 4, turn, rule->dtype));
         }
     }
@@ -198,7 +198,7 @@ GW_TEMPLATE uint32_t round_range(gw_rounded *restrict out, const gw_span *restri
     const unsigned m = t->mantissa_bits;
     const uint32_t sign_bit = 1u << (8 * t->size - 1);
     const uint8_t *restrict const values = (const uint8_t *)block->values;
-    const uint8_t *restrict const levels = block->levels;
+    const uint8_t *restrict const map_bytes = block->map_bytes;
     const uint64_t element = block->element;
     const size_t len = block->len;
     uint32_t any = 0;
@@ -215,7 +215,7 @@ GW_TEMPLATE uint32_t round_range(gw_rounded *restrict out, const gw_span *restri
         /* Infinity, NaN, and (strict) the subnormals of fp32 and bf16 */
         const uint32_t whole = mask_if_byte_at_least(exponent, t->exponent_mask) |
                                (fp16 ? 0 : ~mask_if_byte_at_least(exponent, 1));
-        const uint32_t k = source == FROM_CONSTANT ? 0 : levels[i];
+        const uint32_t k = source == FROM_CONSTANT ? 0 : map_bytes[i];
         loss l = loss_of(magnitude, whole, k, rule->floor, &s);
         if (rounding == GW_GCOMP_STOCHASTIC && (i == 0 || ((element + i) & 3) == 0)) {
             const uint64_t quad = (element + i) >> 2;
@@ -224,7 +224,7 @@ GW_TEMPLATE uint32_t round_range(gw_rounded *restrict out, const gw_span *restri
         }
         uint32_t rounded = round_magnitude(magnitude, l.cut, random[(element + i) & 3], &s);
         if (source == FROM_QUANTUM) {
-            const deep_cut cut = deep_cut_of(magnitude, whole, k, random[(element + i) & 3], &s);
+            const dead_zone cut = dead_zone_of(magnitude, whole, k, random[(element + i) & 3], &s);
             rounded = (rounded & ~cut.is_below) | cut.rounded;
             sign &= ~cut.is_below | (0u - is_not_zero(rounded));
         }
@@ -235,13 +235,13 @@ GW_TEMPLATE uint32_t round_range(gw_rounded *restrict out, const gw_span *restri
             /* The receiver uses the rounded exponent. It is never smaller, so this drop is never larger,
              * and where it is smaller a carry has made the mantissa zero: nothing is lost. */
             l.drop =
-                drop_of(k, rounded, rule->floor, s.drop_base, s.cap, t, fp16) & (0u - is_not_zero(l.drop));
+                drop_of(k, rounded, rule->floor, s.drop_offset, s.cap, t, fp16) & (0u - is_not_zero(l.drop));
         }
         if (source != FROM_OWN_QUARTER) {
             out->keep[i] = (uint8_t)(m + 1 - l.drop);
         }
         out->bits[i] = sign | rounded;
-        out->bins[i] = (uint16_t)gw_bin_of(sign | rounded, l.level, dtype);
+        out->bins[i] = (uint16_t)gw_bin_of(sign | rounded, l.drop_steps, dtype);
         any |= sign | rounded;
     }
     if (!fp16 && s.strict != 0) {
@@ -286,14 +286,14 @@ uint32_t gw_round_block_scalar(gw_rounded *rounded, const gw_span *span, size_t 
                                const gw_round_rule *rule)
 {
     const gw_span block = {(const uint8_t *)span->values + at * gw_traits_of(rule->dtype)->size,
-                           rule->constant ? NULL : span->levels + at, len, span->element + at, 0};
-    const uint32_t source = rule->constant                ? FROM_CONSTANT
-                            : rule->derived && rule->deep ? FROM_QUANTUM
-                            : rule->derived               ? FROM_DERIVED_QUARTER
-                                                          : FROM_OWN_QUARTER;
+                           rule->constant ? NULL : span->map_bytes + at, len, span->element + at, 0};
+    const uint32_t source = rule->constant                     ? FROM_CONSTANT
+                            : rule->derived && rule->dead_zone ? FROM_QUANTUM
+                            : rule->derived                    ? FROM_DERIVED_QUARTER
+                                                               : FROM_OWN_QUARTER;
     const uint32_t any = round_block_of(rounded, &block, rule, source);
     if (rule->relative) {
-        make_bins_relative(rounded, block.levels, len, rule);
+        make_bins_relative(rounded, block.map_bytes, len, rule);
     }
     return any;
 }

@@ -58,7 +58,7 @@ GW_TEMPLATE void split_block(uint8_t *restrict ranks, gw_digits *restrict digits
     }
     for (size_t i = 0; i < len; i++) {
         const uint32_t bits = block->bits[i];
-        const uint8_t label = gw_label_of_bin(block->bins[i], dtype, derived, ranker->base);
+        const uint8_t label = gw_label_of_bin(block->bins[i], dtype, derived, ranker->window_start);
         const uint8_t rank = ranker->rank[label];
         ranks[i] = rank;
         escapes += rank == ranker->escape_rank;

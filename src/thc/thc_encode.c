@@ -175,7 +175,7 @@ static gw_status check_range(const gw_thc_worker *worker, const uint32_t *patter
     for (uint64_t i = 0; i < worker->span.blocks; i++) {
         gw_status status = check_block(worker, i, patterns + (size_t)i * worker->pattern_count, own);
         if (status != GW_OK) {
-            gw_thc_worker_blame(bad_block, worker, i);
+            gw_thc_worker_fail(bad_block, worker, i);
             return status;
         }
         gw_thc_worker_prefetch(worker, i, 2, 4);
@@ -202,7 +202,7 @@ static gw_status encode_range(const gw_thc_worker *worker, const uint32_t *patte
         gw_status status = check_block(worker, i, maxima, own);
         if (status != GW_OK) {
             GW_MEMSET(indices, 0, offset);
-            gw_thc_worker_blame(bad_block, worker, i);
+            gw_thc_worker_fail(bad_block, worker, i);
             return status;
         }
         block_job job = {i, own, maxima, indices + offset};
@@ -223,7 +223,7 @@ static gw_status encode_prepared(const gw_thc_worker *worker, const gw_thc_sourc
                                ? GW_ERR_ARG
                                : check_maxima(worker, own + i, source->patterns + i);
         if (status != GW_OK) {
-            gw_thc_worker_blame(bad_block, worker, i);
+            gw_thc_worker_fail(bad_block, worker, i);
             return status;
         }
     }

@@ -94,7 +94,7 @@ static gw_status norms_of_range(const gw_thc_worker *worker, uint32_t *patterns,
         gw_thc_worker_load(worker, i);
         gw_thc_worker_prefetch(worker, i, 0, 2);
         if (!gw_thc_worker_measure(worker, i, own)) {
-            gw_thc_worker_blame(bad_block, worker, i);
+            gw_thc_worker_fail(bad_block, worker, i);
             return GW_ERR_NONFINITE;
         }
         gw_thc_worker_prefetch(worker, i, 2, 4);

@@ -41,7 +41,7 @@ static inline gw_thc_stream gw_thc_worker_stream(const gw_thc_worker *worker, ui
     return gw_thc_span_stream(&worker->span, i, worker->rank);
 }
 
-static inline void gw_thc_worker_blame(uint64_t *bad_block, const gw_thc_worker *worker, uint64_t i)
+static inline void gw_thc_worker_fail(uint64_t *bad_block, const gw_thc_worker *worker, uint64_t i)
 {
     if (bad_block != NULL) {
         *bad_block = worker->span.first + i;

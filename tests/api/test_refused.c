@@ -1,5 +1,5 @@
 /*
- * Calls that are refused for their arguments: what says how a call went (reply, blame, sizes, indices,
+ * Calls that are refused for their arguments: what says how a call went (reply, failure, sizes, indices,
  * counts) is written all the same, so that no caller reads what an earlier call left there. Results
  * themselves stay what they were where the header says so.
  *
@@ -132,49 +132,50 @@ static void gcomp(void **state)
 {
     (void)state;
     gw_gcomp_frame frame = {0};
-    gw_gcomp_info info = {0};
-    LEAVES(gw_gcomp_info, ZERO(gw_gcomp_info), GW_ERR_ARG, gw_gcomp_check(NULL, &frame, &out));
-    LEAVES(gw_gcomp_chunk, ZERO(gw_gcomp_chunk), GW_ERR_ARG, gw_gcomp_chunk_info(&frame, &info, 7, &out));
-    LEAVES(gw_gcomp_chunk, ZERO(gw_gcomp_chunk), GW_ERR_ARG, gw_gcomp_chunk_info(NULL, &info, 0, &out));
+    gw_gcomp_frame_info info = {0};
+    LEAVES(gw_gcomp_frame_info, ZERO(gw_gcomp_frame_info), GW_ERR_ARG,
+           gw_gcomp_frame_parse(NULL, &frame, &out));
+    LEAVES(gw_gcomp_chunk, ZERO(gw_gcomp_chunk), GW_ERR_ARG, gw_gcomp_frame_chunk(&frame, &info, 7, &out));
+    LEAVES(gw_gcomp_chunk, ZERO(gw_gcomp_chunk), GW_ERR_ARG, gw_gcomp_frame_chunk(NULL, &info, 0, &out));
     LEAVES(gw_gcomp_rate, ZERO(gw_gcomp_rate), GW_ERR_ARG, gw_gcomp_rate_init(&out, (gw_gcomp_rate_kind)99));
-    LEAVES(uint64_t, UINT64_MAX, GW_ERR_ARG, gw_gcomp_validate(NULL, &frame, &out, NULL));
+    LEAVES(uint64_t, UINT64_MAX, GW_ERR_ARG, gw_gcomp_frame_check(NULL, &frame, &out, NULL));
     LEAVES(uint32_t, 0, GW_ERR_ARG, gw_gcomp_rate_tolerance(NULL, 1, &out));
     LEAVES_EMPTY(gw_gcomp_encode(NULL, NULL, &dst, NULL));
     LEAVES_EMPTY(gw_gcomp_join(NULL, NULL, NULL, 0, &dst));
-    LEAVES_EMPTY(gw_gcomp_book_build(NULL, &dst));
+    LEAVES_EMPTY(gw_gcomp_codebook_build(NULL, &dst));
     LEAVES_EMPTY(gw_classic_encode(NULL, NULL, NULL, &dst, NULL));
     LEAVES_EMPTY(gw_classic_sum_vote(NULL, NULL, &dst, NULL));
 }
 
-static void assert_blames_itself(const gw_collective_blame *blame, uint32_t piece)
+static void assert_fails_itself(const gw_collective_failure *failure, uint32_t piece)
 {
-    assert_int_equal(blame->status, GW_ERR_ARG);
-    assert_int_equal(blame->rank, 0);
-    assert_int_equal(blame->piece, piece);
-    assert_true(blame->bad_chunk == UINT64_MAX);
+    assert_int_equal(failure->status, GW_ERR_ARG);
+    assert_int_equal(failure->rank, 0);
+    assert_int_equal(failure->piece, piece);
+    assert_true(failure->bad_chunk == UINT64_MAX);
 }
 
 static void steps(void **state)
 {
     (void)state;
-    gw_collective_blame blame;
+    gw_collective_failure failure;
     uint8_t bytes[64];
     for (int step = 0; step < 8; step++) {
         gw_buffer dst = {bytes, sizeof bytes, 33};
         gw_gcomp_target target = {.len = 33, .bad_chunk = 5};
-        /* The even ones have no place for the result, the odd ones none for the blame. */
+        /* The even ones have no place for the result, the odd ones none for the failure. */
         const int odd = step & 1;
-        gw_collective_blame *said = odd ? NULL : &blame;
+        gw_collective_failure *said = odd ? NULL : &failure;
         gw_buffer *to = odd ? &dst : NULL;
         gw_gcomp_target *at = odd ? &target : NULL;
-        memset(&blame, STALE, sizeof blame);
+        memset(&failure, STALE, sizeof failure);
         const gw_status status = step < 2   ? gw_collective_reduce(NULL, 3, NULL, to, said, NULL)
                                  : step < 4 ? gw_collective_hop(NULL, 3, NULL, to, said, NULL)
                                  : step < 6 ? gw_collective_sum(NULL, 3, NULL, at, said, NULL)
                                             : gw_collective_decode(NULL, 3, NULL, at, said, NULL);
         assert_int_equal(status, GW_ERR_ARG);
         if (!odd) {
-            assert_blames_itself(&blame, 3);
+            assert_fails_itself(&failure, 3);
         } else if (step < 4) {
             assert_int_equal(dst.size, 0);
         } else {

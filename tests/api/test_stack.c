@@ -38,7 +38,7 @@ enum { LEN = (1 << 15) + 777, AREA_SIZE = 1 << 20, WORK_SIZE = 4 << 20 };
 typedef struct job {
     uint32_t backends;
     float values[LEN], param[LEN], state[LEN], out[LEN];
-    uint8_t levels[LEN];
+    uint8_t map_bytes[LEN];
     uint32_t digest[16], patterns[LEN / 64 + 1];
     /* Objects of the caller: their bytes are not the library's. */
     gw_gcomp gcomp;
@@ -76,9 +76,9 @@ static void call_maps(job *j, gw_gcomp_map *map)
     GOOD(gw_gcomp_map_rule_init(&adam, 1, NULL, &rule));
     GOOD(gw_gcomp_map_scan(&rule, &state, LEN, j->backends, &top));
     const uint32_t base = gw_gcomp_map_base(top);
-    GOOD(gw_gcomp_map_build(&rule, &state, LEN, base, j->backends, j->levels));
-    GOOD(gw_gcomp_map_digest(j->levels, LEN, 12, j->digest));
-    *map = (gw_gcomp_map){.levels = j->levels,
+    GOOD(gw_gcomp_map_build(&rule, &state, LEN, base, j->backends, j->map_bytes));
+    GOOD(gw_gcomp_map_digest(j->map_bytes, LEN, 12, j->digest));
+    *map = (gw_gcomp_map){.bytes = j->map_bytes,
                           .base = base,
                           .wire_scale = 1,
                           .len = LEN,
@@ -86,24 +86,24 @@ static void call_maps(job *j, gw_gcomp_map *map)
                           .chunk_log2 = 12};
 }
 
-/* Books, rates and steps of a collective with this codec. */
+/* Codebooks, rates and steps of a collective with this codec. */
 static void call_rest(job *j, gw_gcomp *codec, const gw_gcomp_source *source, const gw_workspace *work)
 {
-    uint8_t book[GW_GCOMP_BOOK_SIZE_MAX];
-    gw_buffer dst = {book, sizeof book, 0};
+    uint8_t codebook[GW_GCOMP_CODEBOOK_SIZE_MAX];
+    gw_buffer dst = {codebook, sizeof codebook, 0};
     GOOD(gw_gcomp_histogram_init(&j->histogram, codec));
     GOOD(gw_gcomp_histogram_add(&j->histogram, codec, source, work));
-    GOOD(gw_gcomp_book_build(&j->histogram, &dst));
+    GOOD(gw_gcomp_codebook_build(&j->histogram, &dst));
     const gw_collective_shape shape = {.len = LEN, .rank_count = 1, .chunk_log2 = 12};
     gw_collective_layout layout;
-    gw_collective_blame blame;
+    gw_collective_failure failure;
     GOOD(gw_collective_layout_init(&layout, &shape));
     const gw_collective_bucket bucket = {.layout = &layout, .codec = codec, .values = j->values};
     gw_buffer frame = {j->second, sizeof j->second, 0};
     gw_gcomp_target target = {.values = j->out, .capacity = LEN};
     if (source->quantum.map == NULL) {
-        GOOD(gw_collective_reduce(&bucket, 0, NULL, &frame, &blame, work));
-        GOOD(gw_collective_sum(&bucket, 0, NULL, &target, &blame, work));
+        GOOD(gw_collective_reduce(&bucket, 0, NULL, &frame, &failure, work));
+        GOOD(gw_collective_sum(&bucket, 0, NULL, &target, &failure, work));
     }
 }
 
@@ -120,7 +120,7 @@ static void call_gcomp(job *j, const gw_gcomp_options *options, const gw_gcomp_m
     GOOD(gw_gcomp_encode(codec, &source, &dst, &work));
     const gw_gcomp_frame frame = {dst.data, dst.size, map};
     const gw_gcomp_frame both[2] = {frame, frame};
-    GOOD(gw_gcomp_validate(codec, &frame, &bad, &work));
+    GOOD(gw_gcomp_frame_check(codec, &frame, &bad, &work));
     GOOD(gw_gcomp_decode(codec, &frame, &target, &work));
     GOOD(gw_gcomp_decode_add(codec, &frame, &target, &work));
     GOOD(gw_gcomp_decode_add_frames(codec, both, 2, NULL, &target, &work));
@@ -134,27 +134,27 @@ static void call_all_gcomp(job *j)
     call_maps(j, &map);
     for (unsigned i = 0; i < 3u * 3 * 3 * 2; i++) {
         gw_gcomp_options options;
-        const gw_gcomp_levels levels = (gw_gcomp_levels)(GW_GCOMP_EXPLICIT + i / 3 % 3);
+        const gw_gcomp_quantum_mode quantum_mode = (gw_gcomp_quantum_mode)(GW_GCOMP_EXPLICIT + i / 3 % 3);
         gw_gcomp_options_init(&options, (gw_dtype)(GW_FP32 + i % 3));
-        options.levels = levels;
+        options.quantum_mode = quantum_mode;
         options.rounding = (gw_gcomp_rounding)(GW_GCOMP_TRUNCATE + i / 9 % 3);
         options.preset = i >= 27 ? GW_GCOMP_SMALL : GW_GCOMP_FAST;
         options.chunk_log2 = 12;
         options.checksum = 1;
         options.backends = j->backends;
-        if (levels != GW_GCOMP_EXPLICIT) {
+        if (quantum_mode != GW_GCOMP_EXPLICIT) {
             options.step = 1;
             options.cap = UINT32_MAX;
-            options.deep_cut = (int)(i & 1);
+            options.dead_zone = (int)(i & 1);
         }
-        if (levels == GW_GCOMP_CARRIED) {
+        if (quantum_mode == GW_GCOMP_CARRIED) {
             options.quantum = gw_gcomp_quantum_of_nmse(1e-3f);
         }
-        call_gcomp(j, &options, levels == GW_GCOMP_DERIVED || i % 2 == 0 ? &map : NULL);
+        call_gcomp(j, &options, quantum_mode == GW_GCOMP_DERIVED || i % 2 == 0 ? &map : NULL);
     }
     gw_gcomp_options options;
     gw_gcomp_options_init(&options, GW_FP32);
-    options.levels = GW_GCOMP_DERIVED;
+    options.quantum_mode = GW_GCOMP_DERIVED;
     options.chunk_log2 = 12;
     options.backends = j->backends;
     GOOD(gw_gcomp_init(&j->gcomp, &options));

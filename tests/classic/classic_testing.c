@@ -98,7 +98,7 @@ gw_status ct_encode(const gw_classic *classic, const gw_classic_step *step, cons
                     gw_buffer *dst)
 {
     gw_workspace workspace = ct_workspace(classic, step);
-    dst->capacity = gw_classic_frame_size_max(classic, step);
+    dst->capacity = gw_classic_frame_bound(classic, step);
     dst->data = ct_take(dst->capacity);
     dst->size = 99;
     const gw_status status = gw_classic_encode(classic, step, source, dst, &workspace);

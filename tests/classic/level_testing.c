@@ -151,7 +151,7 @@ gw_status lt_try_encode(const gw_classic *classic, const gw_classic_step *step,
     const gw_workspace workspace = {lt_take(size), size};
     gw_buffer dst;
     memset(&dst, 0, sizeof dst);
-    dst.capacity = capacity != 0 ? capacity : gw_classic_frame_size_max(classic, step);
+    dst.capacity = capacity != 0 ? capacity : gw_classic_frame_bound(classic, step);
     dst.data = malloc(dst.capacity); /* exact, for the sanitizer */
     assert_non_null(dst.data);
     const gw_status status = gw_classic_encode(classic, step, source, &dst, &workspace);

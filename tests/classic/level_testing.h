@@ -48,7 +48,7 @@ typedef struct lt_frame {
     size_t size;
 } lt_frame;
 
-/* Encodes with a capacity of exactly gw_classic_frame_size_max(), or of `capacity` if that is not 0. */
+/* Encodes with a capacity of exactly gw_classic_frame_bound(), or of `capacity` if that is not 0. */
 gw_status lt_try_encode(const gw_classic *classic, const gw_classic_step *step,
                         const gw_classic_source *source, size_t capacity, lt_frame *frame);
 lt_frame lt_encode(const gw_classic *classic, const gw_classic_step *step, const gw_classic_source *source);

@@ -168,7 +168,7 @@ gw_status sparse_encode(const gw_classic_options *options, const gw_classic_step
 {
     const gw_classic classic = sparse_handle(options);
     const size_t size = gw_classic_workspace_size(&classic, step);
-    const size_t most = gw_classic_frame_size_max(&classic, step);
+    const size_t most = gw_classic_frame_bound(&classic, step);
     uint8_t *const memory = sparse_take(size + 1);
     const gw_workspace workspace = {memory + 1, size};
     frame->capacity = capacity != 0 ? capacity : most;

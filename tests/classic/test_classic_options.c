@@ -235,7 +235,7 @@ static call make_call(gw_classic_scheme scheme)
     memset(&c, 0, sizeof c);
     c.classic = ct_make(scheme, NULL);
     c.step = ct_step(LEN);
-    c.dst.capacity = gw_classic_frame_size_max(&c.classic, &c.step);
+    c.dst.capacity = gw_classic_frame_bound(&c.classic, &c.step);
     c.workspace.size = gw_classic_workspace_size(&c.classic, &c.step);
     return c;
 }
@@ -277,7 +277,7 @@ static void encode_checks_arguments(void **state)
     c.step.len = ((uint64_t)1 << 32) + 1;
     assert_int_equal(run(&c), GW_ERR_ARG);
     assert_int_equal(gw_classic_workspace_size(&c.classic, &c.step), 0);
-    assert_int_equal(gw_classic_frame_size_max(&c.classic, &c.step), 0);
+    assert_int_equal(gw_classic_frame_bound(&c.classic, &c.step), 0);
     c.step.len = LEN;
     memset(&c.classic, 0, sizeof c.classic);
     assert_int_equal(run(&c), GW_ERR_STATE);
@@ -312,7 +312,7 @@ static void empty_tensors_have_frames(void **state)
         gw_buffer dst = {bytes, sizeof bytes, 0};
         assert_int_equal(gw_classic_block_count(&classic, 0), 0);
         assert_int_equal(gw_classic_workspace_size(&classic, &step), 0);
-        assert_int_equal(gw_classic_frame_size_max(&classic, &step), 80);
+        assert_int_equal(gw_classic_frame_bound(&classic, &step), 80);
         assert_int_equal(gw_classic_encode(&classic, &step, &source, &dst, NULL), GW_OK);
         assert_int_equal(dst.size, 80);
         assert_int_equal(ct_check(bytes, 80, 0), GW_OK);

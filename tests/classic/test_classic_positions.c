@@ -83,17 +83,17 @@ static uint64_t round_up(uint64_t x, uint64_t to)
     return (x + to - 1) / to * to;
 }
 
-static void read_back(const uint8_t *data, size_t size, const gw_positions_plan *plan, size_t room)
+static void read_back(const uint8_t *data, size_t size, const gw_positions_layout *layout, size_t room)
 {
     gw_positions_reader reader;
     uint32_t *const got = sparse_take(room * sizeof *got);
     uint64_t found = 0;
-    assert_int_equal(gw_positions_open(&reader, data, size, plan->len, plan->keep_len), plan->size);
+    assert_int_equal(gw_positions_open(&reader, data, size, layout->len, layout->keep_len), layout->size);
     for (size_t count; (count = gw_positions_next(&reader, got, room)) != 0; found += count) {
-        assert_true(found + count <= plan->keep_len);
-        assert_memory_equal(got, plan->positions + found, count * sizeof *got);
+        assert_true(found + count <= layout->keep_len);
+        assert_memory_equal(got, layout->positions + found, count * sizeof *got);
     }
-    assert_int_equal(found, plan->keep_len);
+    assert_int_equal(found, layout->keep_len);
     assert_true(gw_positions_is_complete(&reader));
     free(got);
 }
@@ -101,16 +101,16 @@ static void read_back(const uint8_t *data, size_t size, const gw_positions_plan 
 static unsigned check(const uint32_t *positions, size_t count, uint64_t len, int with_mask)
 {
     gw_codebook_scratch scratch;
-    gw_positions_plan plan = {0};
-    plan.positions = positions;
-    plan.len = len;
-    plan.keep_len = count;
-    plan.scratch = &scratch;
-    gw_positions_plan_make(&plan);
-    assert_true(plan.size <= gw_positions_size_max(len, count));
+    gw_positions_layout layout = {0};
+    layout.positions = positions;
+    layout.len = len;
+    layout.keep_len = count;
+    layout.scratch = &scratch;
+    gw_positions_layout_make(&layout);
+    assert_true(layout.size <= gw_positions_size_max(len, count));
     const uint64_t gaps =
         8 + round_up((count + 511) / 512, 8) + round_up(least_gaps(positions, count), 64) / 8;
-    assert_true(plan.kind == GW_POSITIONS_MASK || plan.size == gaps);
+    assert_true(layout.kind == GW_POSITIONS_MASK || layout.size == gaps);
     if (with_mask) {
         uint8_t *const bits = sparse_take((size_t)(len + 7) / 8);
         memset(bits, 0, (size_t)(len + 7) / 8);
@@ -119,16 +119,16 @@ static unsigned check(const uint32_t *positions, size_t count, uint64_t len, int
         }
         const uint64_t groups = ((len + 7) / 8 + 2047) / 2048;
         const uint64_t mask = 8 + round_up(5 * groups, 8) + round_up(least_mask(bits, len), 64) / 8;
-        assert_int_equal(plan.kind, mask < gaps ? GW_POSITIONS_MASK : GW_POSITIONS_GAPS);
-        assert_int_equal(plan.size, mask < gaps ? mask : gaps);
+        assert_int_equal(layout.kind, mask < gaps ? GW_POSITIONS_MASK : GW_POSITIONS_GAPS);
+        assert_int_equal(layout.size, mask < gaps ? mask : gaps);
         free(bits);
     }
-    uint8_t *const data = sparse_take((size_t)plan.size);
-    gw_positions_write(data, &plan);
-    read_back(data, (size_t)plan.size, &plan, 64);
-    read_back(data, (size_t)plan.size, &plan, 1000);
+    uint8_t *const data = sparse_take((size_t)layout.size);
+    gw_positions_write(data, &layout);
+    read_back(data, (size_t)layout.size, &layout, 64);
+    read_back(data, (size_t)layout.size, &layout, 1000);
     free(data);
-    return plan.kind;
+    return layout.kind;
 }
 
 static void test_sets(void **state)

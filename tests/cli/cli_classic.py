@@ -374,7 +374,7 @@ class Completion(Classic):
         self.assertEqual(self.complete("classic", "compress", "--resi"), ["--residual"])
         self.assertEqual(self.complete("classic", "aggregate", "--vo"), ["--vote"])
         self.assertEqual(self.complete("compress", "--codec", ""), ["gcomp", "thc", "classic"])
-        self.assertEqual(self.complete("compress", "--level-"), ["--level-step"])
+        self.assertEqual(self.complete("compress", "--drop-"), ["--drop-step"])
 
 
 if __name__ == "__main__":

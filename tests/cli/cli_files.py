@@ -178,7 +178,7 @@ class Files(CliTest):
         snapshot = self.snapshot("s", "sgd", {"lr": 0.1}, {"grad": gradient(1, 10), "param": gradient(2, 10)})
         for target in ("s.json", "s-grad.npy", "s-param.npy"):
             self.fails(2, "compress", snapshot, "-o", self.path(target), says="input file")
-        self.ok("compress", snapshot, "-o", self.path("s.gw"), "--levels", "derived")
+        self.ok("compress", snapshot, "-o", self.path("s.gw"), "--quantum-mode", "derived")
         for target in ("s.json", "s-param.npy", "s.gw"):
             self.fails(
                 2, "decompress", self.path("s.gw"), "-o", self.path(target), "--snapshot", snapshot, says="input file"

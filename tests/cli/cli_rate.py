@@ -13,17 +13,17 @@ SAMPLES = ["resnet50-sgdm-step0400", "resnet50-adamw-step0400", "bertbase-adamw-
 
 class Rate(CliTest):
     def compressed(self, sample, *options):
-        return self.ok_json("compress", sample, "-o", self.path("a.gw"), "--levels", "derived", *options)
+        return self.ok_json("compress", sample, "-o", self.path("a.gw"), "--quantum-mode", "derived", *options)
 
     def test_tolerance_curve_is_what_compress_makes(self):
         for name in SAMPLES:
             sample = self.sample(name + ".json")
             for deep in ("on", "off"):
-                report = self.ok_json("rate", sample, "--preset", "small", "--deep-cut", deep)
+                report = self.ok_json("rate", sample, "--preset", "small", "--dead-zone", deep)
                 self.assertEqual((report["limit"], report["values"]), ("tolerance", 65536))
                 self.assertEqual([p["tolerance_bits"] for p in report["points"]], list(range(23, 0, -1)))
                 for t in (23, 14, 8):
-                    options = f"--preset small --rounding stochastic --deep-cut {deep} --tolerance-bits {t}"
+                    options = f"--preset small --rounding stochastic --dead-zone {deep} --tolerance-bits {t}"
                     made = self.compressed(sample, *options.split())
                     point = report["points"][23 - t]
                     self.assertAlmostEqual(point["bits_per_value"], made["bits_per_value"]["total"], places=9)
@@ -36,7 +36,7 @@ class Rate(CliTest):
     def test_noise_curve(self):
         sample = self.sample(SAMPLES[2] + ".json")
         report = self.ok_json("rate", sample, "--noise", "--preset", "small")
-        self.assertEqual((report["limit"], report["deep_cut"]), ("noise", True))
+        self.assertEqual((report["limit"], report["dead_zone"]), ("noise", True))
         self.assertEqual(len(report["points"]), 17)
         for i, point in enumerate(report["points"]):
             self.assertAlmostEqual(point["noise"], 2.0 ** (i / 2 - 8), places=9)
@@ -80,10 +80,10 @@ class Rate(CliTest):
             self.assertEqual(made["target_bits"], bits)
             self.assertEqual(made["predicted_bytes"], os.path.getsize(self.path("a.gw")))
             self.assertLessEqual(made["bits_per_value"]["total"], bits)
-            self.assertEqual((made["deep_cut"], made["rounding"]), (True, "stochastic"))
-            options = f"--preset small --rounding stochastic --deep-cut on --tolerance-bits {t + 1}"
+            self.assertEqual((made["dead_zone"], made["rounding"]), (True, "stochastic"))
+            options = f"--preset small --rounding stochastic --dead-zone on --tolerance-bits {t + 1}"
             self.assertGreater(self.compressed(sample, *options.split())["bits_per_value"]["total"], bits)
-        options = ["--levels", "derived", "--target-bits", 3]
+        options = ["--quantum-mode", "derived", "--target-bits", 3]
         report = self.ok_json("verify", sample, "--runs", 1, *options)
         self.assertEqual((report["values_beyond_cut"], report["target_bits"]), (0, 3))
         self.assertIn(b"bits chosen", self.ok("verify", sample, "--runs", 1, *options))
@@ -95,16 +95,16 @@ class Rate(CliTest):
         array = self.write("a.npy", npy("<f4", floats(gradient(1, 100))))
         self.fails(2, "rate", array, says="snapshot")
         self.fails(2, "rate", says="input")
-        self.fails(2, "rate", sample, "--deep-cut", "maybe", says="--deep-cut")
+        self.fails(2, "rate", sample, "--dead-zone", "maybe", says="--dead-zone")
         self.fails(2, "rate", sample, "--plot", self.sample(SAMPLES[0] + "-grad.npy"), says="input file")
         self.fails(1, "rate", sample, "--noise", says="momentum")
         self.fails(3, "rate", self.path("none.json"), says="none.json")
         for bits in ("0", "-1", "x", "65"):
             self.fails(2, "compress", sample, "-o", self.path("b.gw"), "--target-bits=" + bits, says="--target-bits")
-        for options in ("", "--levels derived --drop 3", "--levels derived --tolerance-bits 9"):
+        for options in ("", "--quantum-mode derived --drop 3", "--quantum-mode derived --tolerance-bits 9"):
             compress = ["compress", sample, "-o", self.path("b.gw"), "--target-bits", 3] + options.split()
             self.fails(2, *compress, says="--target-bits")
-        compress = ["compress", sample, "-o", self.path("b.gw"), "--levels", "derived", "--target-bits", 0.01]
+        compress = ["compress", sample, "-o", self.path("b.gw"), "--quantum-mode", "derived", "--target-bits", 0.01]
         self.fails(1, *compress, says="smallest frame")
         self.assert_only("a.npy")
 

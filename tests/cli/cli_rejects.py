@@ -181,7 +181,7 @@ class Snapshots(CliTest):
 
     def test_decompress_with_a_snapshot_of_another_length(self):
         self.snapshot("s", "sgd", self.HYPER, self.parts())
-        self.ok("compress", self.path("s.json"), "-o", self.path("a.gw"), "--levels", "derived")
+        self.ok("compress", self.path("s.json"), "-o", self.path("a.gw"), "--quantum-mode", "derived")
         self.snapshot("t", "sgd", self.HYPER, self.parts(101))
         self.fails(
             1,
@@ -251,7 +251,7 @@ class Frames(CliTest):
             (8, b"\x10", "CONSTANT"),
             (12, b"\0", "step"),
             (13, b"\x13", "cap"),
-            (14, b"\1", "drop_base"),
+            (14, b"\1", "drop_offset"),
             (16, huge, "2^48"),
             (24, struct.pack("<Q", 40), "smaller than its header"),
             (32, b"\x0f", "kind of chunk"),
@@ -266,13 +266,13 @@ class Frames(CliTest):
                 self.fails(1, "inspect", self.path("bad.gw"), says="at byte %d:" % offset)
 
     def test_named_offsets_of_carried_frames(self):
-        content = self.frame("--levels", "carried", "--target-nmse", "0.05", "--preset", "small")
+        content = self.frame("--quantum-mode", "carried", "--target-nmse", "0.05", "--preset", "small")
         chunk = 32 + 2 * 16
         self.assertEqual((content[8], content[14]), (0x20, 9))
         seen = self.inspect_chunk(content)
-        book_size, blocks = seen["codebook_bytes"], 8
+        codebook_size, blocks = seen["codebook_bytes"], 8
         self.assertEqual(seen["quanta_bytes"], 8)
-        quanta = content[chunk + book_size : chunk + book_size + blocks]
+        quanta = content[chunk + codebook_size : chunk + codebook_size + blocks]
         self.assertTrue(min(quanta) > 0)
         for offset, new, says in (
             (12, b"\2", "step"),
@@ -280,8 +280,8 @@ class Frames(CliTest):
             (14, b"\5", "block_log2"),
             (14, b"\x0d", "block_log2"),
             (chunk, b"\2", "codebook"),
-            (chunk + book_size, b"\xff", "quantum"),
-            (chunk + book_size, b"\1", "quantum"),
+            (chunk + codebook_size, b"\xff", "quantum"),
+            (chunk + codebook_size, b"\1", "quantum"),
         ):
             with self.subTest(offset=offset, says=says):
                 changed = content[:offset] + new + content[offset + len(new) :]
@@ -308,7 +308,7 @@ class Frames(CliTest):
             changed[offset] ^= 1 << rng.randrange(8)
             error = self.refused(bytes(changed), "chunk", "rule 18", commands=("verify",))
             self.assertIn("checksum", error)
-        carried = ["--levels", "carried", "--target-nmse", "1", "--block-log2", "6"]
+        carried = ["--quantum-mode", "carried", "--target-nmse", "1", "--block-log2", "6"]
         frames = [self.frame(), self.frame(*carried), self.frame(*carried, "--convert", "fp16", "--preset", "small")]
         self.assertTrue(self.inspect_chunk(frames[1])["masked"])
         refused = 0
@@ -344,7 +344,7 @@ class Frames(CliTest):
         checked = 0
         for line in lines[1:]:
             vector = dict(zip(names, line))
-            needs_a_receiver = {vector["map"], vector["book"], vector["capacity"], vector["count_limit"]} != {"-"}
+            needs_a_receiver = {vector["map"], vector["codebook"], vector["capacity"], vector["count_limit"]} != {"-"}
             if vector["status"] in ("OK", "OPTION") or needs_a_receiver:  # OPTION: the command takes every dtype
                 continue
             error = self.fails(1, "verify", os.path.join(golden, vector["file"]))
@@ -367,7 +367,7 @@ class Frames(CliTest):
         """A derived frame has the wire scale that its receiver computes with."""
         parts = {"grad": gradient(1, 500), "param": gradient(2, 500)}
         snapshot = self.snapshot("s", "sgd", {"lr": 0.1}, parts)
-        self.ok("compress", snapshot, "-o", self.path("a.gw"), "--levels", "derived")
+        self.ok("compress", snapshot, "-o", self.path("a.gw"), "--quantum-mode", "derived")
         content = self.read("a.gw")
         for scale in (0.0, -1.0, float("inf"), float("nan"), 2.0):
             bad = self.write("bad.gw", content[:36] + struct.pack("<f", scale) + content[40:])
@@ -392,13 +392,13 @@ class Usage(CliTest):
             ["compress"] + out,
             ["compress", source, source] + out,
             ["compress", source, "--nope"] + out,
-            ["compress", source, "--levels", "some"] + out,
-            ["compress", source, "--level-step", "0"] + out,
-            ["compress", source, "--level-step", "5"] + out,
+            ["compress", source, "--quantum-mode", "some"] + out,
+            ["compress", source, "--drop-step", "0"] + out,
+            ["compress", source, "--drop-step", "5"] + out,
             ["compress", source, "--cap", "24"] + out,
             ["compress", source, "--cap", "17"] + out,
             ["compress", source, "--cap", "x"] + out,
-            ["compress", source, "--level-step", "2"] + out,
+            ["compress", source, "--drop-step", "2"] + out,
             ["compress", source, "--drop", "-1"] + out,
             ["compress", source, "--wire-scale", "0"] + out,
             ["compress", source, "--wire-scale", "nan"] + out,
@@ -416,20 +416,20 @@ class Usage(CliTest):
             ["compress", source, "--param-dtype", "fp32"] + out,
             ["compress", source, "--tolerance-bits", "12"] + out,
             ["compress", source, "--noise", "1/4"] + out,
-            ["compress", source, "--deep-cut", "yes"] + out,
-            ["compress", source, "--deep-cut", "on"] + out,
-            ["compress", source, "--deep-cut", "on", "--levels", "derived"] + out,
+            ["compress", source, "--dead-zone", "yes"] + out,
+            ["compress", source, "--dead-zone", "on"] + out,
+            ["compress", source, "--dead-zone", "on", "--quantum-mode", "derived"] + out,
             ["compress", source, "--target-nmse", "1e-3"] + out,
-            ["compress", source, "--target-nmse", "0", "--levels", "carried"] + out,
-            ["compress", source, "--target-nmse", "1.5", "--levels", "carried"] + out,
+            ["compress", source, "--target-nmse", "0", "--quantum-mode", "carried"] + out,
+            ["compress", source, "--target-nmse", "1.5", "--quantum-mode", "carried"] + out,
             ["compress", source, "--block-log2", "9"] + out,
-            ["compress", source, "--block-log2", "5", "--levels", "carried"] + out,
-            ["compress", source, "--block-log2", "15", "--levels", "carried"] + out,
-            ["compress", source, "--block-log2", "13", "--levels", "carried", "--chunk-log2", "12"] + out,
-            ["compress", source, "--levels", "carried"] + out,
-            ["compress", source, "--drop", "3", "--levels", "carried"] + out,
-            ["compress", source, "--level-step", "3", "--levels", "carried"] + out,
-            ["compress", source, "--cap", "18", "--levels", "carried"] + out,
+            ["compress", source, "--block-log2", "5", "--quantum-mode", "carried"] + out,
+            ["compress", source, "--block-log2", "15", "--quantum-mode", "carried"] + out,
+            ["compress", source, "--block-log2", "13", "--quantum-mode", "carried", "--chunk-log2", "12"] + out,
+            ["compress", source, "--quantum-mode", "carried"] + out,
+            ["compress", source, "--drop", "3", "--quantum-mode", "carried"] + out,
+            ["compress", source, "--drop-step", "3", "--quantum-mode", "carried"] + out,
+            ["compress", source, "--cap", "18", "--quantum-mode", "carried"] + out,
             ["plan"],
             ["plan", "nothing"],
             ["compress", source, "--as", "sgd"] + out,
@@ -462,14 +462,24 @@ class Usage(CliTest):
         self.fails(2, "verify", adam, "--as", "sgd", "--noise", "1/4", says="second moment")
         for option in (["--tolerance-bits", "12"], ["--noise", "1/4"]):
             self.fails(2, "verify", adam, "--drop", "4", *option, says="--drop")
-            self.fails(2, "verify", adam, "--levels", "carried", "--target-nmse", "0.1", *option, says="--target-nmse")
-        self.fails(2, "verify", adam, "--deep-cut", "on", says="derived or carried")
-        self.fails(2, "verify", adam, "--deep-cut", "on", "--levels", "derived", "--drop", "4", says="quanta")
-        for more in (["--level-step", "3"], ["--cap", "18"]):
             self.fails(
-                2, "verify", adam, "--deep-cut", "on", "--levels", "derived", *more, says="deep cuts need step 1"
+                2, "verify", adam, "--quantum-mode", "carried", "--target-nmse", "0.1", *option, says="--target-nmse"
             )
-        self.ok("compress", momentum, "-o", self.path("a.gw"), "--levels", "derived")
+        self.fails(2, "verify", adam, "--dead-zone", "on", says="derived or carried")
+        self.fails(2, "verify", adam, "--dead-zone", "on", "--quantum-mode", "derived", "--drop", "4", says="quanta")
+        for more in (["--drop-step", "3"], ["--cap", "18"]):
+            self.fails(
+                2,
+                "verify",
+                adam,
+                "--dead-zone",
+                "on",
+                "--quantum-mode",
+                "derived",
+                *more,
+                says="dead zones need step 1",
+            )
+        self.ok("compress", momentum, "-o", self.path("a.gw"), "--quantum-mode", "derived")
         frame = ["decompress", self.path("a.gw"), "-o", self.path("b.npy"), "--snapshot", momentum]
         self.fails(2, *frame, "--noise", "1/4", says="second moment")
 

@@ -24,29 +24,39 @@ class Samples(CliTest):
     def test_every_mode_verifies(self):
         for name in SAMPLES:
             for mode in (
-                ["--levels", "explicit"],
-                ["--levels", "derived"],
-                ["--levels", "derived", "--level-step", 3],
-                ["--levels", "derived", "--level-step", 6, "--cap", 18],
+                ["--quantum-mode", "explicit"],
+                ["--quantum-mode", "derived"],
+                ["--quantum-mode", "derived", "--drop-step", 3],
+                ["--quantum-mode", "derived", "--drop-step", 6, "--cap", 18],
                 ["--cap", 12],
                 ["--preset", "small", "--rounding", "truncate"],
                 ["--rounding", "stochastic", "--seed", 7],
                 ["--wire-scale", 16],
                 ["--strict", "--checksum", "--chunk-log2", 12],
                 ["--convert", "bf16"],
-                ["--convert", "fp16", "--levels", "derived"],
+                ["--convert", "fp16", "--quantum-mode", "derived"],
                 ["--tolerance-bits", 9],
-                ["--levels", "derived", "--tolerance-bits", 12],
-                ["--levels", "derived", "--tolerance-bits", 12, "--level-step", 3],
-                ["--levels", "derived", "--tolerance-bits", 8, "--deep-cut", "on", "--rounding", "nearest"],
-                ["--levels", "derived", "--tolerance-bits", 8, "--deep-cut", "on", "--rounding", "truncate"],
-                ["--levels", "derived", "--tolerance-bits", 10, "--deep-cut", "off", "--preset", "small"],
-                ["--levels", "derived", "--tolerance-bits", 7, "--deep-cut", "on", "--convert", "fp16", "--strict"],
-                ["--levels", "carried", "--tolerance-bits", 10],
-                ["--levels", "carried", "--tolerance-bits", 6, "--convert", "bf16", "--block-log2", 6],
-                ["--levels", "carried", "--tolerance-bits", 14, "--deep-cut", "off", "--block-log2", 14],
-                ["--levels", "carried", "--target-nmse", 1e-3, "--rounding", "nearest", "--convert", "fp16"],
-                ["--levels", "carried", "--target-nmse", 0.01, "--rounding", "stochastic", "--preset", "small"],
+                ["--quantum-mode", "derived", "--tolerance-bits", 12],
+                ["--quantum-mode", "derived", "--tolerance-bits", 12, "--drop-step", 3],
+                ["--quantum-mode", "derived", "--tolerance-bits", 8, "--dead-zone", "on", "--rounding", "nearest"],
+                ["--quantum-mode", "derived", "--tolerance-bits", 8, "--dead-zone", "on", "--rounding", "truncate"],
+                ["--quantum-mode", "derived", "--tolerance-bits", 10, "--dead-zone", "off", "--preset", "small"],
+                [
+                    "--quantum-mode",
+                    "derived",
+                    "--tolerance-bits",
+                    7,
+                    "--dead-zone",
+                    "on",
+                    "--convert",
+                    "fp16",
+                    "--strict",
+                ],
+                ["--quantum-mode", "carried", "--tolerance-bits", 10],
+                ["--quantum-mode", "carried", "--tolerance-bits", 6, "--convert", "bf16", "--block-log2", 6],
+                ["--quantum-mode", "carried", "--tolerance-bits", 14, "--dead-zone", "off", "--block-log2", 14],
+                ["--quantum-mode", "carried", "--target-nmse", 1e-3, "--rounding", "nearest", "--convert", "fp16"],
+                ["--quantum-mode", "carried", "--target-nmse", 0.01, "--rounding", "stochastic", "--preset", "small"],
                 ["--convert", "bf16", "--tolerance-bits", 7],
             ):
                 with self.subTest(name=name, mode=mode):
@@ -59,9 +69,11 @@ class Samples(CliTest):
     def test_sgd_bound(self):
         """Plain SGD: no parameter moves by more than 2^-22 of itself, and dropping 18 bits of every value fails."""
         for name in SAMPLES:
-            for levels in ("explicit", "derived"):
+            for quantum_mode in ("explicit", "derived"):
                 for rounding in ("truncate", "nearest", "stochastic"):
-                    options = f"--as sgd --levels {levels} --rounding {rounding} --runs 1 --max-deviation=-22"
+                    options = (
+                        f"--as sgd --quantum-mode {quantum_mode} --rounding {rounding} --runs 1 --max-deviation=-22"
+                    )
                     self.ok("verify", self.sample(name + ".json"), *options.split())
             options = "--as sgd --drop 18 --runs 1 --max-deviation=-22 --json"
             code, out, error = self.run_cli("verify", self.sample(name + ".json"), *options.split())
@@ -69,17 +81,17 @@ class Samples(CliTest):
             self.assertEqual(json.loads(out)["status"], "failed")
             self.assertIn("max-deviation", error)
 
-    def test_tolerance_and_deep_cut(self):
-        """Plain SGD: no parameter moves by more than 2^-t of itself. Deep cuts move some by more than 2^-(t + 1)."""
+    def test_tolerance_and_dead_zone(self):
+        """Plain SGD: no parameter moves by more than 2^-t of itself. Dead zones move some by more than 2^-(t + 1)."""
         for name in SAMPLES:
             for tolerance in (14, 9):
-                options = ["--as", "sgd", "--levels", "derived", "--tolerance-bits", tolerance, "--runs", 1]
+                options = ["--as", "sgd", "--quantum-mode", "derived", "--tolerance-bits", tolerance, "--runs", 1]
                 report = self.ok_json("verify", self.sample(name + ".json"), *options)
-                self.assertTrue(report["deep_cut"])
+                self.assertTrue(report["dead_zone"])
                 self.assertEqual(report["rounding"], "stochastic")
                 worst = report["parameter_deviation"]["max_log2"]
                 self.assertTrue(-tolerance - 1 < worst <= -tolerance, worst)
-                whole = self.ok_json("verify", self.sample(name + ".json"), *options, "--deep-cut", "off")
+                whole = self.ok_json("verify", self.sample(name + ".json"), *options, "--dead-zone", "off")
                 self.assertLess(report["bits_per_value"]["total"], whole["bits_per_value"]["total"] - 0.5)
 
     def test_noise(self):
@@ -93,9 +105,11 @@ class Samples(CliTest):
             grad, v = (self.sample_values(name + part) for part in ("-grad.npy", "-exp_avg_sq.npy"))
             for noise, alpha in (("1/4", 0.25), ("0.125", 0.125)):
                 packed = self.ok_json(
-                    "compress", sample, "-o", self.path("a.gw"), "--levels", "derived", "--noise", noise
+                    "compress", sample, "-o", self.path("a.gw"), "--quantum-mode", "derived", "--noise", noise
                 )
-                self.assertEqual((packed["noise"], packed["rounding"], packed["deep_cut"]), (alpha, "stochastic", True))
+                self.assertEqual(
+                    (packed["noise"], packed["rounding"], packed["dead_zone"]), (alpha, "stochastic", True)
+                )
                 self.assertIsNone(packed["tolerance_bits"])
                 self.assertLess(packed["bits_per_value"]["total"], 2)
                 decompress = ["decompress", self.path("a.gw"), "-o", self.path("b.npy"), "--snapshot", sample]
@@ -110,32 +124,32 @@ class Samples(CliTest):
                 self.assertTrue(alpha / 2 < worst <= alpha, worst)
                 # With a tolerance, too, the smaller quantum counts.
                 both = ["--noise", noise, "--tolerance-bits", 12]
-                tighter = self.ok_json("compress", sample, "-o", self.path("a.gw"), "--levels", "derived", *both)
+                tighter = self.ok_json("compress", sample, "-o", self.path("a.gw"), "--quantum-mode", "derived", *both)
                 self.assertGreater(tighter["bits_per_value"]["total"], packed["bits_per_value"]["total"])
                 self.fails(1, *decompress, "--noise", noise, says="rule 16")
                 self.ok(*decompress, *both)
 
-    def test_defaults_of_rounding_and_deep_cut(self):
+    def test_defaults_of_rounding_and_dead_zone(self):
         sgdm, adamw = (self.sample(name + ".json") for name in SAMPLES[:2])
         for sample, options, rounding, deep in (
             (sgdm, [], "nearest", False),
-            (sgdm, ["--levels", "derived"], "nearest", False),
-            (sgdm, ["--levels", "derived", "--tolerance-bits", 23], "nearest", False),
-            (sgdm, ["--levels", "derived", "--tolerance-bits", 22], "stochastic", True),
+            (sgdm, ["--quantum-mode", "derived"], "nearest", False),
+            (sgdm, ["--quantum-mode", "derived", "--tolerance-bits", 23], "nearest", False),
+            (sgdm, ["--quantum-mode", "derived", "--tolerance-bits", 22], "stochastic", True),
             (sgdm, ["--tolerance-bits", 22], "stochastic", False),
-            (sgdm, ["--levels", "derived", "--tolerance-bits", 9, "--deep-cut", "off"], "stochastic", False),
-            (sgdm, ["--levels", "derived", "--tolerance-bits", 9, "--level-step", 3], "stochastic", False),
-            (sgdm, ["--levels", "derived", "--tolerance-bits", 9, "--cap", 12], "stochastic", False),
-            (sgdm, ["--levels", "derived", "--tolerance-bits", 9, "--rounding", "nearest"], "nearest", True),
-            (sgdm, ["--levels", "carried"], "nearest", True),
-            (adamw, ["--levels", "derived", "--tolerance-bits", 9], "stochastic", False),
-            (adamw, ["--levels", "derived", "--tolerance-bits", 9, "--as", "sgd"], "stochastic", True),
-            (adamw, ["--levels", "derived", "--noise", "1"], "stochastic", True),
+            (sgdm, ["--quantum-mode", "derived", "--tolerance-bits", 9, "--dead-zone", "off"], "stochastic", False),
+            (sgdm, ["--quantum-mode", "derived", "--tolerance-bits", 9, "--drop-step", 3], "stochastic", False),
+            (sgdm, ["--quantum-mode", "derived", "--tolerance-bits", 9, "--cap", 12], "stochastic", False),
+            (sgdm, ["--quantum-mode", "derived", "--tolerance-bits", 9, "--rounding", "nearest"], "nearest", True),
+            (sgdm, ["--quantum-mode", "carried"], "nearest", True),
+            (adamw, ["--quantum-mode", "derived", "--tolerance-bits", 9], "stochastic", False),
+            (adamw, ["--quantum-mode", "derived", "--tolerance-bits", 9, "--as", "sgd"], "stochastic", True),
+            (adamw, ["--quantum-mode", "derived", "--noise", "1"], "stochastic", True),
             (adamw, ["--noise", "1/4"], "stochastic", False),
         ):
             with self.subTest(options=options):
                 report = self.ok_json("compress", sample, "-o", self.path("a.gw"), *options)
-                self.assertEqual((report["rounding"], report["deep_cut"]), (rounding, deep))
+                self.assertEqual((report["rounding"], report["dead_zone"]), (rounding, deep))
                 tolerance = None if "--noise" in options else 23
                 if "--tolerance-bits" in options:
                     tolerance = options[options.index("--tolerance-bits") + 1]
@@ -145,9 +159,9 @@ class Samples(CliTest):
         for name in SAMPLES:
             sample = self.sample(name + ".json")
             for more in (["--tolerance-bits", 10], ["--target-nmse", 1e-3, "--block-log2", 7, "--chunk-log2", 12]):
-                packed = self.ok_json("compress", sample, "-o", self.path("a.gw"), "--levels", "carried", *more)
+                packed = self.ok_json("compress", sample, "-o", self.path("a.gw"), "--quantum-mode", "carried", *more)
                 seen = self.ok_json("inspect", self.path("a.gw"), "--chunks")
-                self.assertEqual(seen["levels"], "carried")
+                self.assertEqual(seen["quantum_mode"], "carried")
                 self.assertEqual(seen["header"]["block_log2"], 7 if len(more) > 2 else 9)
                 self.assertEqual(packed["bits_per_value"], seen["bits_per_value"])
                 bits = seen["bits_per_value"]
@@ -155,15 +169,15 @@ class Samples(CliTest):
                 self.assertAlmostEqual(bits["quanta"], 8 / (1 << seen["header"]["block_log2"]), places=6)
                 self.assertFalse([c for c in seen["chunk_list"] if "broken_rule" in c])
                 self.ok("decompress", self.path("a.gw"), "-o", self.path("b.npy"))
-                self.assertIn(b"carried levels", self.ok("inspect", self.path("a.gw")))
+                self.assertIn(b"carried quanta", self.ok("inspect", self.path("a.gw")))
 
     def test_masked_and_relative_codebooks(self):
         sample = self.sample(SAMPLES[0] + ".json")
         for options, masked, relative in (
-            (["--levels", "derived", "--tolerance-bits", 8], True, True),
-            (["--levels", "carried", "--tolerance-bits", 8, "--preset", "small"], True, True),
-            (["--levels", "derived", "--drop", 3], None, False),
-            (["--levels", "explicit"], None, False),
+            (["--quantum-mode", "derived", "--tolerance-bits", 8], True, True),
+            (["--quantum-mode", "carried", "--tolerance-bits", 8, "--preset", "small"], True, True),
+            (["--quantum-mode", "derived", "--drop", 3], None, False),
+            (["--quantum-mode", "explicit"], None, False),
         ):
             self.ok("compress", sample, "-o", self.path("a.gw"), *options)
             chunks = self.ok_json("inspect", self.path("a.gw"), "--chunks")["chunk_list"]
@@ -178,21 +192,21 @@ class Samples(CliTest):
 
     def test_files_and_reports(self):
         sample = self.sample(SAMPLES[1] + ".json")
-        for levels in ("explicit", "derived", "carried"):
-            with self.subTest(levels=levels):
-                packed = self.ok_json("compress", sample, "-o", self.path("a.gw"), "--levels", levels)
+        for quantum_mode in ("explicit", "derived", "carried"):
+            with self.subTest(quantum_mode=quantum_mode):
+                packed = self.ok_json("compress", sample, "-o", self.path("a.gw"), "--quantum-mode", quantum_mode)
                 size = os.path.getsize(self.path("a.gw"))
                 self.assertEqual(packed["values"], 65536)
                 self.assertEqual(packed["input_bytes"], 4 * 65536)
                 self.assertEqual(packed["output_bytes"], size)
                 self.assertAlmostEqual(packed["rate"], size / (4 * 65536), places=6)
-                self.assertEqual(packed["levels"], levels)
+                self.assertEqual(packed["quantum_mode"], quantum_mode)
                 self.assertEqual(packed["map"], "adamw")
                 self.assertEqual(packed["backend"], self.backends()[-1])
                 self.assertGreater(packed["encode_GBps"], 0)
                 seen = self.ok_json("inspect", self.path("a.gw"), "--chunks")
                 self.assertEqual(seen["frame_bytes"], size)
-                self.assertEqual(seen["header"]["levels"], levels)
+                self.assertEqual(seen["header"]["quantum_mode"], quantum_mode)
                 self.assertEqual(seen["chunks"], packed["chunks"])
                 self.assertEqual(len(seen["chunk_list"]), seen["header"]["chunk_count"])
                 self.assertEqual(sum(c["values"] for c in seen["chunk_list"]), 65536)
@@ -218,7 +232,7 @@ class Samples(CliTest):
         sample = self.sample(SAMPLES[0] + ".json")
         for mode in (
             ["--chunk-log2", 12, "--checksum"],
-            ["--levels", "derived", "--preset", "small"],
+            ["--quantum-mode", "derived", "--preset", "small"],
             ["--rounding", "stochastic", "--seed", 99, "--rank", 3, "--hop", 2, "--step-index", 5],
         ):
             frames = set()
@@ -286,7 +300,7 @@ class Samples(CliTest):
     def test_derived_needs_its_map(self):
         sample = self.sample(SAMPLES[1] + ".json")
         out = self.path("a.npy")
-        self.ok("compress", sample, "-o", self.path("a.gw"), "--levels", "derived")
+        self.ok("compress", sample, "-o", self.path("a.gw"), "--quantum-mode", "derived")
         self.fails(1, "decompress", self.path("a.gw"), "-o", out, says=("a.gw", "--snapshot", "rule 16"))
         other = self.sample(SAMPLES[0] + ".json")
         self.fails(1, "decompress", self.path("a.gw"), "-o", out, "--snapshot", other, says=("byte 32", "rule 16"))
@@ -296,20 +310,22 @@ class Samples(CliTest):
             1, "decompress", self.path("a.gw"), "-o", out, "--snapshot", sample, "--tolerance-bits", 22, says="rule 16"
         )
         self.assert_only("a.gw")
-        self.ok("compress", sample, "-o", self.path("a.gw"), "--levels", "derived", "--as", "sgd", "--wire-scale", 3)
+        self.ok(
+            "compress", sample, "-o", self.path("a.gw"), "--quantum-mode", "derived", "--as", "sgd", "--wire-scale", 3
+        )
         self.ok("decompress", self.path("a.gw"), "-o", out, "--snapshot", sample, "--as", "sgd")
 
     def test_derived_tolerance_is_found(self):
         sample = self.sample(SAMPLES[1] + ".json")
         for convert in ([], ["--convert", "bf16"], ["--convert", "fp16"]):
             for tolerance in (23, 10, 1):
-                options = ["--levels", "derived", "--tolerance-bits", tolerance, *convert]
+                options = ["--quantum-mode", "derived", "--tolerance-bits", tolerance, *convert]
                 self.ok("compress", sample, "-o", self.path("a.gw"), *options)
                 decompress = ["decompress", self.path("a.gw"), "-o", self.path("a.npy"), "--snapshot", sample]
                 self.ok(*decompress)
                 self.ok(*decompress, "--tolerance-bits", tolerance)
                 self.fails(1, *decompress, "--tolerance-bits", 11, says="rule 16")
-                # drop_base that no tolerance gives
+                # drop_offset that no tolerance gives
                 frame = bytearray(self.read("a.gw"))
                 frame[14] ^= 1
                 bad = self.write("bad.gw", bytes(frame))
@@ -317,7 +333,14 @@ class Samples(CliTest):
 
     def test_constant_derived_needs_no_snapshot(self):
         self.ok(
-            "compress", self.sample(SAMPLES[0] + ".json"), "-o", self.path("a.gw"), "--levels", "derived", "--drop", 11
+            "compress",
+            self.sample(SAMPLES[0] + ".json"),
+            "-o",
+            self.path("a.gw"),
+            "--quantum-mode",
+            "derived",
+            "--drop",
+            11,
         )
         self.assertTrue(self.ok_json("inspect", self.path("a.gw"))["header"]["constant"])
         self.ok("decompress", self.path("a.gw"), "-o", self.path("a.npy"))
@@ -343,15 +366,17 @@ class Arrays(CliTest):
         for descr, more in (("<f4", []), ("<f2", []), ("<u2", ["--dtype", "bf16"]), ("<V2", ["--dtype", "bf16"])):
             data = self.bit_patterns(int(descr[-1]))
             source = self.write("a.npy", npy(descr, data))
-            for levels in ("explicit", "derived"):
-                with self.subTest(descr=descr, levels=levels):
-                    self.ok("compress", source, "-o", self.path("a.gw"), "--strict", "--levels", levels, *more)
+            for quantum_mode in ("explicit", "derived"):
+                with self.subTest(descr=descr, quantum_mode=quantum_mode):
+                    self.ok(
+                        "compress", source, "-o", self.path("a.gw"), "--strict", "--quantum-mode", quantum_mode, *more
+                    )
                     self.ok("decompress", self.path("a.gw"), "-o", self.path("b.npy"))
                     back, back_descr = npy_data(self.read("b.npy"))
                     self.assertEqual(back_descr, descr.replace("V", "u"))
                     self.assertEqual(back, data)
                     self.assertEqual(
-                        self.ok_json("verify", source, "--strict", "--levels", levels, "--runs", 1, *more)[
+                        self.ok_json("verify", source, "--strict", "--quantum-mode", quantum_mode, "--runs", 1, *more)[
                             "values_changed"
                         ],
                         0,
@@ -373,14 +398,14 @@ class Arrays(CliTest):
     def test_constant_drop(self):
         values = gradient(3, 30000)
         source = self.write("a.npy", npy("<f4", floats(values)))
-        for levels, drop, effective in (("explicit", 18, 18), ("explicit", 17, 12), ("derived", 17, 17)):
+        for quantum_mode, drop, effective in (("explicit", 18, 18), ("explicit", 17, 12), ("derived", 17, 17)):
             self.ok(
                 "compress",
                 source,
                 "-o",
                 self.path("a.gw"),
-                "--levels",
-                levels,
+                "--quantum-mode",
+                quantum_mode,
                 "--drop",
                 drop,
                 "--rounding",
@@ -391,7 +416,7 @@ class Arrays(CliTest):
             mask = 0xFFFFFFFF << effective & 0xFFFFFFFF
             words = array.array("I", floats(values))
             expected = [w & mask if w & 0x7F800000 else 0 for w in words]
-            self.assertEqual(list(array.array("I", back)), expected, (levels, drop))
+            self.assertEqual(list(array.array("I", back)), expected, (quantum_mode, drop))
 
     def test_target_nmse(self):
         """The error is near the target, and below it but for the spread of the rounding errors."""
@@ -400,7 +425,7 @@ class Arrays(CliTest):
         rates = []
         for target in (1e-5, 1e-3, 1e-2):
             for rounding in ("nearest", "stochastic"):
-                options = ["--levels", "carried", "--target-nmse", target, "--rounding", rounding]
+                options = ["--quantum-mode", "carried", "--target-nmse", target, "--rounding", rounding]
                 report = self.ok_json("verify", source, "--runs", 1, *options)
                 self.assertEqual((report["values_beyond_cut"], report["map"]), (0, "nmse"))
                 rates.append(self.ok_json("compress", source, "-o", self.path("a.gw"), *options)["rate"])

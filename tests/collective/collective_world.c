@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "collective_world.h"
 
-world_setup world_setup_of(gw_dtype dtype, gw_gcomp_levels levels, uint32_t ranks, uint64_t len)
+world_setup world_setup_of(gw_dtype dtype, gw_gcomp_quantum_mode quantum_mode, uint32_t ranks, uint64_t len)
 {
     world_setup setup;
     memset(&setup, 0, sizeof setup);
     gw_gcomp_options_init(&setup.options, dtype);
-    setup.options.levels = levels;
+    setup.options.quantum_mode = quantum_mode;
     setup.options.chunk_log2 = 12;
     setup.shape.len = len;
     setup.shape.rank_count = ranks;
@@ -25,12 +25,12 @@ static void make_digests(world *w)
     for (uint32_t i = 0; i < layout->piece_count; i++) {
         const gw_collective_piece piece = world_piece(w, i);
         if (piece.len != 0) {
-            assert_int_equal(gw_gcomp_map_digest(w->map.levels + piece.first, piece.len,
+            assert_int_equal(gw_gcomp_map_digest(w->map.bytes + piece.first, piece.len,
                                                  layout->shape.chunk_log2, w->digest + piece.digest_first),
                              GW_OK);
         }
     }
-    w->bucket_map = (gw_collective_map){w->map.levels, w->digest, w->map.map.base, w->map.map.wire_scale};
+    w->bucket_map = (gw_collective_map){w->map.bytes, w->digest, w->map.map.base, w->map.map.wire_scale};
 }
 
 void world_make(world *w, const world_setup *setup)
@@ -86,7 +86,7 @@ gw_collective_piece world_piece(const world *w, uint32_t index)
 gw_gcomp_map world_map(const world *w, const gw_collective_piece *piece, uint32_t bits)
 {
     const uint32_t base = w->bucket_map.base;
-    const gw_gcomp_map map = {w->map.levels + piece->first,
+    const gw_gcomp_map map = {w->map.bytes + piece->first,
                               w->digest + piece->digest_first,
                               base > 4 * bits ? base - 4 * bits : 1,
                               w->bucket_map.wire_scale,
@@ -129,7 +129,7 @@ void world_decode(const world *w, uint32_t index, const gw_gcomp_frame *frame, u
 void world_send(world *w, uint32_t index)
 {
     const gw_collective_piece piece = world_piece(w, index);
-    const uint32_t bits = w->setup.options.levels == GW_GCOMP_EXPLICIT ? 0 : w->setup.contribution_bits;
+    const uint32_t bits = w->setup.options.quantum_mode == GW_GCOMP_EXPLICIT ? 0 : w->setup.contribution_bits;
     for (uint32_t r = 0; r < w->setup.shape.rank_count; r++) {
         w->messages[r] = (gw_gcomp_frame){NULL, 0, NULL};
         if (r == piece.owner) {
@@ -163,7 +163,7 @@ void world_sum(const world *w, uint32_t index, uint8_t *sums)
             memcpy(decoded, w->values[r] + piece.first * w->size, piece.len * w->size);
         } else {
             const uint32_t bits =
-                w->setup.options.levels == GW_GCOMP_EXPLICIT ? 0 : w->setup.contribution_bits;
+                w->setup.options.quantum_mode == GW_GCOMP_EXPLICIT ? 0 : w->setup.contribution_bits;
             world_decode(w, index, &w->messages[r], bits, decoded);
         }
         for (uint64_t i = 0; i < piece.len; i++) {

@@ -38,7 +38,7 @@ typedef struct world {
 } world;
 
 /* len, ranks: the rest of the shape is default, with chunks of 2^12. */
-world_setup world_setup_of(gw_dtype dtype, gw_gcomp_levels levels, uint32_t ranks, uint64_t len);
+world_setup world_setup_of(gw_dtype dtype, gw_gcomp_quantum_mode quantum_mode, uint32_t ranks, uint64_t len);
 
 void world_make(world *w, const world_setup *setup);
 void world_free(world *w);

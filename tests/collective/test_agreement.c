@@ -21,13 +21,13 @@ static void test_word_keeps_what_it_is_given(void **state)
     static const uint32_t ranks[] = {0, 1, 1000, GW_COLLECTIVE_RANKS_MAX - 1, UINT32_MAX};
     static const uint32_t pieces[] = {0, 77, 0x7fffffff, UINT32_MAX};
     for (size_t i = 0; i < TEST_ARRAY_LEN(all_statuses) * 5 * 4 * 8; i++) {
-        const gw_collective_blame in = {.status = all_statuses[i / 160],
-                                        .rank = ranks[i / 32 % 5],
-                                        .piece = pieces[i / 8 % 4],
-                                        .difference = (uint32_t)i % 8,
-                                        .bad_chunk = 5};
-        gw_collective_blame out;
-        const uint64_t word = gw_collective_word(&in);
+        const gw_collective_failure in = {.status = all_statuses[i / 160],
+                                          .rank = ranks[i / 32 % 5],
+                                          .piece = pieces[i / 8 % 4],
+                                          .difference = (uint32_t)i % 8,
+                                          .bad_chunk = 5};
+        gw_collective_failure out;
+        const uint64_t word = gw_collective_word_write(&in);
         assert_true(word != 0 && word >> 63 == 0); /* the same maximum over signed integers */
         memset(&out, 0xff, sizeof out);
         gw_collective_word_read(word, &out);
@@ -37,17 +37,18 @@ static void test_word_keeps_what_it_is_given(void **state)
         assert_int_equal(out.difference, in.status == GW_ERR_MAP ? in.difference : 0);
         assert_true(out.bad_chunk == UINT64_MAX);
         const int can_retry = in.status == GW_ERR_MAP || in.status == GW_ERR_TABLE;
-        assert_int_equal(gw_collective_judge(word), can_retry ? GW_COLLECTIVE_RETRY : GW_COLLECTIVE_FAIL);
+        assert_int_equal(gw_collective_word_outcome(word),
+                         can_retry ? GW_COLLECTIVE_RETRY : GW_COLLECTIVE_FAIL);
     }
 }
 
 static void test_success_is_zero(void **state)
 {
     (void)state;
-    const gw_collective_blame in = {
+    const gw_collective_failure in = {
         .status = GW_OK, .rank = 3, .piece = 4, .difference = 7, .bad_chunk = UINT64_MAX};
-    gw_collective_blame out;
-    assert_true(gw_collective_word(&in) == 0);
+    gw_collective_failure out;
+    assert_true(gw_collective_word_write(&in) == 0);
     memset(&out, 0xff, sizeof out);
     gw_collective_word_read(0, &out);
     assert_int_equal(out.status, GW_OK);
@@ -55,26 +56,26 @@ static void test_success_is_zero(void **state)
     assert_int_equal(out.piece, 0);
     assert_int_equal(out.difference, 0);
     assert_true(out.bad_chunk == UINT64_MAX);
-    assert_int_equal(gw_collective_judge(0), GW_COLLECTIVE_DONE);
+    assert_int_equal(gw_collective_word_outcome(0), GW_COLLECTIVE_DONE);
 }
 
-/* Ranks and statuses of a damaged notice must not change the verdict of a word. */
+/* Ranks and statuses of a damaged notice must not change the outcome of a word. */
 static void test_blame_out_of_range(void **state)
 {
     (void)state;
-    gw_collective_blame out, in = {.status = (gw_status)0x7fffff17, .rank = 70000, .piece = 1};
-    uint64_t word = gw_collective_word(&in);
-    assert_int_equal(gw_collective_judge(word), GW_COLLECTIVE_FAIL);
+    gw_collective_failure out, in = {.status = (gw_status)0x7fffff17, .rank = 70000, .piece = 1};
+    uint64_t word = gw_collective_word_write(&in);
+    assert_int_equal(gw_collective_word_outcome(word), GW_COLLECTIVE_FAIL);
     gw_collective_word_read(word, &out);
     assert_int_equal(out.status, GW_ERR_CORRUPT);
     assert_int_equal(out.rank, UINT32_MAX);
-    in = (gw_collective_blame){.status = GW_ERR_MAP, .rank = 65535, .difference = UINT32_MAX};
-    word = gw_collective_word(&in);
-    assert_int_equal(gw_collective_judge(word), GW_COLLECTIVE_RETRY);
+    in = (gw_collective_failure){.status = GW_ERR_MAP, .rank = 65535, .difference = UINT32_MAX};
+    word = gw_collective_word_write(&in);
+    assert_int_equal(gw_collective_word_outcome(word), GW_COLLECTIVE_RETRY);
     gw_collective_word_read(word, &out);
     assert_int_equal(out.rank, UINT32_MAX);
     assert_int_equal(out.difference, 7);
-    assert_int_equal(gw_collective_judge(gw_collective_word(NULL)), GW_COLLECTIVE_FAIL);
+    assert_int_equal(gw_collective_word_outcome(gw_collective_word_write(NULL)), GW_COLLECTIVE_FAIL);
     gw_collective_word_read(1, NULL);
 }
 
@@ -82,12 +83,12 @@ static void test_blame_out_of_range(void **state)
 static void test_fail_is_above_retry(void **state)
 {
     (void)state;
-    const gw_collective_blame retry = {
+    const gw_collective_failure retry = {
         .status = GW_ERR_MAP, .rank = UINT32_MAX, .piece = UINT32_MAX, .difference = 7};
     for (size_t i = 0; i < TEST_ARRAY_LEN(all_statuses); i++) {
-        const gw_collective_blame other = {.status = all_statuses[i]};
+        const gw_collective_failure other = {.status = all_statuses[i]};
         if (other.status != GW_ERR_MAP && other.status != GW_ERR_TABLE) {
-            assert_true(gw_collective_word(&other) > gw_collective_word(&retry));
+            assert_true(gw_collective_word_write(&other) > gw_collective_word_write(&retry));
         }
     }
 }
@@ -101,21 +102,22 @@ static void test_hostile_words(void **state)
         /* Random words, and words that are right but for one bit. */
         uint64_t word = test_random_u64(&random);
         if (i % 2 == 0) {
-            const gw_collective_blame blame = {.status = GW_ERR_MAP, .rank = 3, .piece = 4, .difference = 1};
-            word = gw_collective_word(&blame) ^ (uint64_t)1 << (word % 64);
+            const gw_collective_failure failure = {
+                .status = GW_ERR_MAP, .rank = 3, .piece = 4, .difference = 1};
+            word = gw_collective_word_write(&failure) ^ (uint64_t)1 << (word % 64);
         }
-        gw_collective_blame out;
+        gw_collective_failure out;
         gw_collective_word_read(word, &out);
-        const gw_collective_verdict verdict = gw_collective_judge(word);
+        const gw_collective_outcome outcome = gw_collective_word_outcome(word);
         assert_int_not_equal(out.status, GW_OK); /* none of these is 0 */
-        assert_int_not_equal(verdict, GW_COLLECTIVE_DONE);
-        if (gw_collective_word(&out) == word) {
+        assert_int_not_equal(outcome, GW_COLLECTIVE_DONE);
+        if (gw_collective_word_write(&out) == word) {
             accepted++;
-            assert_int_equal(verdict == GW_COLLECTIVE_RETRY,
+            assert_int_equal(outcome == GW_COLLECTIVE_RETRY,
                              out.status == GW_ERR_MAP || out.status == GW_ERR_TABLE);
         } else {
             assert_int_equal(out.status, GW_ERR_CORRUPT);
-            assert_int_equal(verdict, GW_COLLECTIVE_FAIL);
+            assert_int_equal(outcome, GW_COLLECTIVE_FAIL);
         }
     }
     assert_true(accepted > 1000 && accepted < 100000); /* both kinds were seen */
@@ -133,7 +135,7 @@ static void digest_rank(cluster *ranks, size_t r)
     for (uint32_t i = 0; i < ranks->layout.piece_count; i++) {
         gw_collective_piece piece;
         assert_int_equal(gw_collective_piece_at(&ranks->layout, i, &piece), GW_OK);
-        assert_int_equal(gw_gcomp_map_digest(ranks->maps[r].levels + piece.first, (size_t)piece.len, 12,
+        assert_int_equal(gw_gcomp_map_digest(ranks->maps[r].bytes + piece.first, (size_t)piece.len, 12,
                                              ranks->maps[r].digest + piece.digest_first),
                          GW_OK);
     }
@@ -148,16 +150,16 @@ static void ranks_make(cluster *ranks)
     assert_int_equal(ranks->digest_len, 27);
     for (size_t r = 0; r < RANKS; r++) {
         test_random random = {9};
-        uint8_t *levels = malloc((size_t)shape.len);
+        uint8_t *map_bytes = malloc((size_t)shape.len);
         uint32_t *digest = malloc((size_t)ranks->digest_len * sizeof *digest);
-        assert_true(levels != NULL && digest != NULL);
+        assert_true(map_bytes != NULL && digest != NULL);
         for (size_t i = 0; i < shape.len; i++) {
-            levels[i] = (uint8_t)test_random_below(&random, 256);
+            map_bytes[i] = (uint8_t)test_random_below(&random, 256);
         }
         for (size_t i = 0; i < ranks->digest_len; i++) {
             digest[i] = (uint32_t)(1000 * r + i); /* what is not used differs */
         }
-        ranks->maps[r] = (gw_collective_map){levels, digest, 300, 4.0f};
+        ranks->maps[r] = (gw_collective_map){map_bytes, digest, 300, 4.0f};
         digest_rank(ranks, r);
     }
 }
@@ -165,7 +167,7 @@ static void ranks_make(cluster *ranks)
 static void ranks_free(cluster *ranks)
 {
     for (size_t r = 0; r < RANKS; r++) {
-        free(ranks->maps[r].levels);
+        free(ranks->maps[r].bytes);
         free(ranks->maps[r].digest);
     }
 }
@@ -253,13 +255,13 @@ static void test_one_byte_differs(void **state)
     ranks_make(&ranks);
     for (size_t i = 0; i < TEST_ARRAY_LEN(cases); i++) {
         const size_t r = i % RANKS;
-        ranks.maps[r].levels[cases[i].value] ^= (uint8_t)(1u << i % 8);
+        ranks.maps[r].bytes[cases[i].value] ^= (uint8_t)(1u << i % 8);
         digest_rank(&ranks, r);
-        assert_int_equal(differs(&ranks, NULL), GW_COLLECTIVE_LEVELS);
+        assert_int_equal(differs(&ranks, NULL), GW_COLLECTIVE_MAP_BYTES);
         assert_int_equal(different_chunk(&ranks, 0), cases[i].chunk);
         assert_int_equal(different_chunk(&ranks, cases[i].chunk), cases[i].chunk);
         assert_true(different_chunk(&ranks, cases[i].chunk + 1) == UINT64_MAX);
-        ranks.maps[r].levels[cases[i].value] ^= (uint8_t)(1u << i % 8);
+        ranks.maps[r].bytes[cases[i].value] ^= (uint8_t)(1u << i % 8);
         digest_rank(&ranks, r);
     }
     assert_int_equal(differs(&ranks, NULL), 0);
@@ -275,7 +277,7 @@ static void test_layouts_differ(void **state)
     gw_collective_shape shape = ranks.layout.shape;
     shape.piece_len = 12000;
     assert_int_equal(gw_collective_layout_init(&other, &shape), GW_OK);
-    assert_int_equal(differs(&ranks, &other), GW_COLLECTIVE_LEVELS);
+    assert_int_equal(differs(&ranks, &other), GW_COLLECTIVE_MAP_BYTES);
     ranks_free(&ranks);
 }
 

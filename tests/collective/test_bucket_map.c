@@ -127,31 +127,31 @@ static uint32_t expect(const gw_collective_segment *segments, uint64_t len, uint
 /* A map of exact size, filled with rubbish. */
 typedef struct bucket_map {
     gw_collective_map map;
-    test_buffer levels, digest;
+    test_buffer bytes, digest;
 } bucket_map;
 
 static void map_make(bucket_map *map, const gw_collective_layout *layout, uint32_t base)
 {
-    test_buffer_make(&map->levels, (size_t)layout->shape.len, 1, FILL);
+    test_buffer_make(&map->bytes, (size_t)layout->shape.len, 1, FILL);
     test_buffer_make(&map->digest, (size_t)gw_collective_digest_len(layout) * 4, 4, 0x5a);
-    map->map = (gw_collective_map){map->levels.at, (uint32_t *)(void *)map->digest.at, base, 4.0f};
+    map->map = (gw_collective_map){map->bytes.at, (uint32_t *)(void *)map->digest.at, base, 4.0f};
 }
 
 static void map_free(bucket_map *map)
 {
-    test_buffer_free(&map->levels);
+    test_buffer_free(&map->bytes);
     test_buffer_free(&map->digest);
 }
 
-/* All pieces, last first. Returns the largest level. */
+/* All pieces, last first. Returns the largest map byte. */
 static uint32_t build_all(const gw_collective_layout *layout, const gw_collective_segments *segments,
                           uint32_t backends, gw_collective_map *map)
 {
     uint32_t largest = 0;
     for (uint32_t i = layout->piece_count; i-- > 0;) {
-        uint32_t level_max = 999;
-        assert_int_equal(gw_collective_map_build(layout, i, segments, backends, map, &level_max), GW_OK);
-        largest = level_max > largest ? level_max : largest;
+        uint32_t map_byte_max = 999;
+        assert_int_equal(gw_collective_map_build(layout, i, segments, backends, map, &map_byte_max), GW_OK);
+        largest = map_byte_max > largest ? map_byte_max : largest;
     }
     return largest;
 }
@@ -168,7 +168,7 @@ static uint32_t scan_all(const gw_collective_layout *layout, const gw_collective
     return largest;
 }
 
-/* Digests of every piece are those of its levels; words that a piece does not use are untouched. */
+/* Digests of every piece are those of its map bytes; words that a piece does not use are untouched. */
 static void check_digests(const gw_collective_layout *layout, const gw_collective_map *map)
 {
     uint32_t digest[64];
@@ -179,7 +179,7 @@ static void check_digests(const gw_collective_layout *layout, const gw_collectiv
         for (size_t j = 0; j < 64; j++) {
             digest[j] = WORD_FILL;
         }
-        assert_int_equal(gw_gcomp_map_digest(map->levels + piece.first, (size_t)piece.len,
+        assert_int_equal(gw_gcomp_map_digest(map->bytes + piece.first, (size_t)piece.len,
                                              layout->shape.chunk_log2, digest),
                          GW_OK);
         assert_memory_equal(map->digest + piece.digest_first, digest, 4 * (size_t)layout->piece_chunks);
@@ -206,18 +206,18 @@ static void check_bucket(const gw_collective_segment *at, uint64_t len, uint32_t
             bucket_map map;
             uint32_t largest = 0;
             map_make(&map, &layout, bases[b]);
-            const uint32_t level_max = build_all(&layout, &segments, backend, &map.map);
+            const uint32_t map_byte_max = build_all(&layout, &segments, backend, &map.map);
             for (size_t i = 0; i < len; i++) {
                 const uint32_t above = expected[i] > bases[b] ? expected[i] - bases[b] : 0;
-                const uint32_t level = above < 255 ? above : 255;
-                assert_int_equal(map.levels.at[i], level);
-                largest = level > largest ? level : largest;
+                const uint32_t map_byte = above < 255 ? above : 255;
+                assert_int_equal(map.bytes.at[i], map_byte);
+                largest = map_byte > largest ? map_byte : largest;
             }
-            assert_int_equal(level_max, largest);
+            assert_int_equal(map_byte_max, largest);
             /* what gw_collective_map_scan() says of reuse */
-            assert_true(b != 0 || level_max == 255 || bases[b] == 1);
-            assert_true(b != 1 || level_max == 255);
-            assert_true(b != 2 || level_max == 255 - 40);
+            assert_true(b != 0 || map_byte_max == 255 || bases[b] == 1);
+            assert_true(b != 1 || map_byte_max == 255);
+            assert_true(b != 2 || map_byte_max == 255 - 40);
             check_digests(&layout, &map.map);
             map_free(&map);
         }
@@ -248,10 +248,10 @@ static void test_no_state_is_zeros(void **state)
     const gw_gcomp_map_rule rule = make_rule(GW_OPTIMIZER_ADAMW, 1, 1.0f);
     const gw_collective_layout layout = make_layout(LEN, 2, 4096);
     float *memory = calloc(2 * LEN, sizeof *memory);
-    uint8_t *levels = malloc(2 * LEN);
+    uint8_t *map_bytes = malloc(2 * LEN);
     uint32_t *digest = malloc((size_t)gw_collective_digest_len(&layout) * 2 * sizeof *digest);
     test_random random = {3};
-    assert_true(memory != NULL && levels != NULL && digest != NULL);
+    assert_true(memory != NULL && map_bytes != NULL && digest != NULL);
     for (size_t i = 0; i < LEN; i++) {
         memory[i] = (float)test_random_normal(&random);
     }
@@ -261,14 +261,15 @@ static void test_no_state_is_zeros(void **state)
     for (size_t i = 0; i < 2; i++) {
         const gw_collective_segment segment = {.len = LEN, .rule = &rule, .state = states[i]};
         const gw_collective_segments segments = {&segment, 1};
-        gw_collective_map map = {levels + i * LEN, digest + i * gw_collective_digest_len(&layout), 1, 1.0f};
+        gw_collective_map map = {map_bytes + i * LEN, digest + i * gw_collective_digest_len(&layout), 1,
+                                 1.0f};
         map.base = gw_gcomp_map_base(scan_all(&layout, &segments, GW_BACKEND_ALL));
         assert_int_equal(build_all(&layout, &segments, GW_BACKEND_ALL, &map), 255);
     }
-    assert_memory_equal(levels, levels + LEN, LEN);
-    assert_memory_not_equal(levels, memory + LEN, LEN); /* not all zeros */
+    assert_memory_equal(map_bytes, map_bytes + LEN, LEN);
+    assert_memory_not_equal(map_bytes, memory + LEN, LEN); /* not all zeros */
     free(memory);
-    free(levels);
+    free(map_bytes);
     free(digest);
 }
 
@@ -280,10 +281,10 @@ static void round_trip(const gw_collective_layout *layout, const gw_collective_s
     gw_gcomp_options options;
     test_codec codec;
     gw_gcomp_options_init(&options, GW_FP32);
-    options.levels = GW_GCOMP_DERIVED;
+    options.quantum_mode = GW_GCOMP_DERIVED;
     options.rounding = GW_GCOMP_STOCHASTIC;
     options.tolerance_bits = 12;
-    options.deep_cut = 1;
+    options.dead_zone = 1;
     options.chunk_log2 = layout->shape.chunk_log2;
     test_codec_make(&codec, &options);
     gw_collective_bucket bucket = {
@@ -296,25 +297,25 @@ static void round_trip(const gw_collective_layout *layout, const gw_collective_s
     test_buffer_make(&message, bound, 0, 0);
     for (uint32_t i = 0; i < layout->piece_count; i++) {
         gw_collective_piece piece;
-        gw_collective_blame blame;
+        gw_collective_failure failure;
         gw_buffer dst = {message.at, bound, 0};
         assert_int_equal(gw_collective_piece_at(layout, i, &piece), GW_OK);
         assert_int_equal(gw_collective_encode(&bucket, i, &dst, &codec.work), GW_OK);
         const gw_gcomp_frame frame = {.data = message.at, .size = dst.size};
         gw_gcomp_target target = {.values = decoded + piece.first, .capacity = piece.len};
-        assert_int_equal(gw_collective_decode(&bucket, i, &frame, &target, &blame, &codec.work), GW_OK);
+        assert_int_equal(gw_collective_decode(&bucket, i, &frame, &target, &failure, &codec.work), GW_OK);
     }
     test_buffer_free(&message);
     test_codec_free(&codec);
 }
 
-/* The same parameters in another order, with other gaps, ranks and pieces: levels, and values rounded at
+/* The same parameters in another order, with other gaps, ranks and pieces: map bytes, and values rounded at
  * random, stay what they were. */
 static void test_new_bucketing(void **state)
 {
     (void)state;
     parameters model;
-    uint8_t *levels[2];
+    uint8_t *map_bytes[2];
     float *decoded[2];
     gw_collective_segment segments[2][PARAMETERS];
     model_make(&model, 2);
@@ -324,16 +325,16 @@ static void test_new_bucketing(void **state)
         const gw_collective_layout layout = make_layout(len, k == 0 ? 3 : 5, 4096);
         uint32_t *digest = malloc((size_t)gw_collective_digest_len(&layout) * sizeof *digest);
         float *values = calloc((size_t)len, sizeof *values);
-        levels[k] = malloc((size_t)len);
+        map_bytes[k] = malloc((size_t)len);
         decoded[k] = malloc((size_t)len * sizeof(float));
-        assert_true(levels[k] != NULL && decoded[k] != NULL && digest != NULL && values != NULL);
+        assert_true(map_bytes[k] != NULL && decoded[k] != NULL && digest != NULL && values != NULL);
         for (size_t i = 0; i < PARAMETERS; i++) {
             test_random random = {segments[k][i].seed};
             for (size_t j = 0; j < segments[k][i].len; j++) {
                 values[segments[k][i].offset + j] = (float)test_random_normal(&random);
             }
         }
-        gw_collective_map map = {levels[k], digest, 1, 4.0f};
+        gw_collective_map map = {map_bytes[k], digest, 1, 4.0f};
         map.base = gw_gcomp_map_base(scan_all(&layout, &list, GW_BACKEND_ALL));
         (void)build_all(&layout, &list, GW_BACKEND_ALL, &map);
         round_trip(&layout, &list, &map, values, decoded[k]);
@@ -349,11 +350,11 @@ static void test_new_bucketing(void **state)
         const gw_collective_segment *a = &segments[0][i], *b = &segments[1][PARAMETERS - 1 - i];
         const size_t len = (size_t)a->len;
         assert_int_equal(len, b->len);
-        assert_memory_equal(levels[0] + a->offset, levels[1] + b->offset, len);
+        assert_memory_equal(map_bytes[0] + a->offset, map_bytes[1] + b->offset, len);
         assert_memory_equal(decoded[0] + a->offset, decoded[1] + b->offset, len * sizeof(float));
     }
     for (int k = 0; k < 2; k++) {
-        free(levels[k]);
+        free(map_bytes[k]);
         free(decoded[k]);
     }
     model_free(&model);
@@ -413,7 +414,7 @@ static void test_streams(void **state)
     model_free(&model);
 }
 
-/* With room above the largest level one scan serves many steps, and quanta are the same. */
+/* With room above the largest map byte one scan serves many steps, and quanta are the same. */
 static void test_one_scan_serves_many_steps(void **state)
 {
     (void)state;
@@ -431,10 +432,10 @@ static void test_one_scan_serves_many_steps(void **state)
     assert_int_equal(build_all(&layout, &segments, GW_BACKEND_ALL, &tight.map), 255);
     const uint32_t largest = build_all(&layout, &segments, GW_BACKEND_ALL, &roomy.map);
     assert_int_equal(largest, 239);
-    assert_in_range(largest, GW_COLLECTIVE_LEVEL_LOW, 254);
+    assert_in_range(largest, GW_COLLECTIVE_MAP_BYTE_LOW, 254);
     for (size_t i = 0; i < len; i++) {
-        const uint32_t level = roomy.map.levels[i];
-        assert_true(level == 0 || level + roomy.map.base == tight.map.levels[i] + tight.map.base);
+        const uint32_t map_byte = roomy.map.bytes[i];
+        assert_true(map_byte == 0 || map_byte + roomy.map.base == tight.map.bytes[i] + tight.map.base);
     }
     map_free(&tight);
     map_free(&roomy);
@@ -445,14 +446,15 @@ static void test_one_scan_serves_many_steps(void **state)
 static void expect_refused(const gw_collective_layout *layout, uint32_t piece,
                            const gw_collective_segments *segments, bucket_map *map)
 {
-    uint32_t top = 12345, level_max = 12345;
+    uint32_t top = 12345, map_byte_max = 12345;
     assert_int_equal(gw_collective_map_scan(layout, piece, segments, GW_BACKEND_ALL, &top), GW_ERR_ARG);
-    assert_int_equal(gw_collective_map_build(layout, piece, segments, GW_BACKEND_ALL, &map->map, &level_max),
-                     GW_ERR_ARG);
+    assert_int_equal(
+        gw_collective_map_build(layout, piece, segments, GW_BACKEND_ALL, &map->map, &map_byte_max),
+        GW_ERR_ARG);
     assert_int_equal(top, 12345);
-    assert_int_equal(level_max, 12345);
-    for (size_t i = 0; i < map->levels.size; i++) {
-        assert_int_equal(map->levels.at[i], FILL);
+    assert_int_equal(map_byte_max, 12345);
+    for (size_t i = 0; i < map->bytes.size; i++) {
+        assert_int_equal(map->bytes.at[i], FILL);
     }
     for (size_t i = 0; i < map->digest.size; i++) {
         assert_int_equal(map->digest.at[i], 0x5a);
@@ -521,20 +523,20 @@ static void test_bad_segments(void **state)
     expect_refused(&layout, 0, &(gw_collective_segments){NULL, 1}, &map);
 
     /* What only the second pass reads */
-    uint32_t level_max;
+    uint32_t map_byte_max;
     static const uint32_t bases[] = {0, 1024, UINT32_MAX};
     for (size_t i = 0; i < TEST_ARRAY_LEN(bases); i++) {
         map.map.base = bases[i];
-        assert_int_equal(gw_collective_map_build(&layout, 0, &list, GW_BACKEND_ALL, &map.map, &level_max),
+        assert_int_equal(gw_collective_map_build(&layout, 0, &list, GW_BACKEND_ALL, &map.map, &map_byte_max),
                          GW_ERR_ARG);
     }
     map.map.base = 300;
     map.map.wire_scale = 2.0f;
-    assert_int_equal(gw_collective_map_build(&layout, 0, &list, GW_BACKEND_ALL, &map.map, &level_max),
+    assert_int_equal(gw_collective_map_build(&layout, 0, &list, GW_BACKEND_ALL, &map.map, &map_byte_max),
                      GW_ERR_ARG);
     map.map.wire_scale = 4.0f;
     assert_int_equal(gw_collective_map_build(&layout, 0, &list, GW_BACKEND_ALL, &map.map, NULL), GW_ERR_ARG);
-    assert_int_equal(gw_collective_map_build(&layout, 0, &list, GW_BACKEND_ALL, NULL, &level_max),
+    assert_int_equal(gw_collective_map_build(&layout, 0, &list, GW_BACKEND_ALL, NULL, &map_byte_max),
                      GW_ERR_ARG);
     assert_int_equal(gw_collective_map_scan(&layout, 0, &list, GW_BACKEND_ALL, NULL), GW_ERR_ARG);
     map_free(&map);
@@ -547,16 +549,16 @@ static void test_nothing_is_dropped_without_rules(void **state)
     bucket_map map;
     const gw_collective_layout layout = make_layout(10000, 3, 4096);
     const gw_collective_segments none = {NULL, 0};
-    uint32_t level_max;
+    uint32_t map_byte_max;
     map_make(&map, &layout, 300);
     /* without rules the scale is 1 */
-    assert_int_equal(gw_collective_map_build(&layout, 0, &none, GW_BACKEND_ALL, &map.map, &level_max),
+    assert_int_equal(gw_collective_map_build(&layout, 0, &none, GW_BACKEND_ALL, &map.map, &map_byte_max),
                      GW_ERR_ARG);
     map.map.wire_scale = 1.0f;
     assert_int_equal(scan_all(&layout, &none, GW_BACKEND_ALL), 0);
     assert_int_equal(build_all(&layout, &none, GW_BACKEND_ALL, &map.map), 0);
-    for (size_t i = 0; i < map.levels.size; i++) {
-        assert_int_equal(map.levels.at[i], 0);
+    for (size_t i = 0; i < map.bytes.size; i++) {
+        assert_int_equal(map.bytes.at[i], 0);
     }
     check_digests(&layout, &map.map);
     map_free(&map);

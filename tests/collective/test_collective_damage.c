@@ -1,6 +1,6 @@
 /*
  * Messages that are damaged, of another piece or map, or notices; arguments that are wrong: the status, who
- * is to blame, and nothing written elsewhere.
+ * is at fault, and nothing written elsewhere.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -8,9 +8,9 @@
 
 enum { OWNER = 1, RANKS = 4 };
 
-static world_setup setup_of(gw_gcomp_levels levels)
+static world_setup setup_of(gw_gcomp_quantum_mode quantum_mode)
 {
-    world_setup setup = world_setup_of(GW_FP32, levels, RANKS, RANKS * 30016);
+    world_setup setup = world_setup_of(GW_FP32, quantum_mode, RANKS, RANKS * 30016);
     setup.options.checksum = 1;
     setup.options.preset = GW_GCOMP_SMALL; /* a chunk does not need another one's codebook */
     setup.contribution_bits = 1;
@@ -18,29 +18,29 @@ static world_setup setup_of(gw_gcomp_levels levels)
     return setup;
 }
 
-/* Both forms of the owner's step fail with this blame and leave no trace. */
+/* Both forms of the owner's step fail with this failure and leave no trace. */
 static void expect_failure(world *w, gw_status status, uint32_t rank, uint32_t difference)
 {
-    gw_collective_blame blame;
+    gw_collective_failure failure;
     gw_buffer dst = {w->finished.at, w->bound, 99};
     assert_int_equal(
-        gw_collective_reduce(&w->bucket[OWNER], OWNER, w->messages, &dst, &blame, &w->codec.work), status);
+        gw_collective_reduce(&w->bucket[OWNER], OWNER, w->messages, &dst, &failure, &w->codec.work), status);
     assert_int_equal(dst.size, 0);
-    assert_int_equal(blame.status, status);
-    assert_int_equal(blame.rank, rank);
-    assert_int_equal(blame.piece, OWNER);
-    assert_int_equal(blame.difference, difference);
+    assert_int_equal(failure.status, status);
+    assert_int_equal(failure.rank, rank);
+    assert_int_equal(failure.piece, OWNER);
+    assert_int_equal(failure.difference, difference);
     test_buffer_check(&w->finished);
     const gw_collective_piece piece = world_piece(w, OWNER);
     test_buffer out;
     test_buffer_make(&out, piece.len * w->size, 3, 0x5a);
     gw_gcomp_target target = {.values = out.at, .capacity = piece.len, .len = 99};
     assert_int_equal(
-        gw_collective_sum(&w->bucket[OWNER], OWNER, w->messages, &target, &blame, &w->codec.work), status);
+        gw_collective_sum(&w->bucket[OWNER], OWNER, w->messages, &target, &failure, &w->codec.work), status);
     assert_int_equal(target.len, 0);
-    assert_int_equal(blame.rank, rank);
-    assert_int_equal(blame.difference, difference);
-    for (size_t i = 0; blame.bad_chunk == UINT64_MAX && i < out.size; i++) {
+    assert_int_equal(failure.rank, rank);
+    assert_int_equal(failure.difference, difference);
+    for (size_t i = 0; failure.bad_chunk == UINT64_MAX && i < out.size; i++) {
         assert_int_equal(out.at[i], 0x5a);
     }
     test_buffer_free(&out);
@@ -48,10 +48,10 @@ static void expect_failure(world *w, gw_status status, uint32_t rank, uint32_t d
 
 static void expect_success(world *w)
 {
-    gw_collective_blame blame;
+    gw_collective_failure failure;
     gw_buffer dst = {w->finished.at, w->bound, 0};
     assert_int_equal(
-        gw_collective_reduce(&w->bucket[OWNER], OWNER, w->messages, &dst, &blame, &w->codec.work), GW_OK);
+        gw_collective_reduce(&w->bucket[OWNER], OWNER, w->messages, &dst, &failure, &w->codec.work), GW_OK);
 }
 
 static void lengths_and_kinds(void **state)
@@ -99,30 +99,30 @@ static void notices(void **state)
     world_send(&w, OWNER);
     uint8_t bytes[GW_COLLECTIVE_NOTICE_SIZE];
     gw_buffer dst = {bytes, sizeof bytes, 0};
-    gw_collective_blame blame = {GW_ERR_MAP, 2, OWNER, GW_COLLECTIVE_SCALE, UINT64_MAX};
-    assert_int_equal(gw_collective_notice_write(&blame, &dst), GW_OK);
+    gw_collective_failure failure = {GW_ERR_MAP, 2, OWNER, GW_COLLECTIVE_SCALE, UINT64_MAX};
+    assert_int_equal(gw_collective_notice_write(&failure, &dst), GW_OK);
     w.messages[3] = (gw_gcomp_frame){bytes, sizeof bytes, NULL};
     expect_failure(&w, GW_ERR_MAP, 2, GW_COLLECTIVE_SCALE);
-    /* The frame to blame is the message, whomever it names. */
+    /* The frame at fault is the message, whomever it names. */
     const gw_collective_piece piece = world_piece(&w, OWNER);
     gw_gcomp_target sum = {.values = w.values[OWNER] + piece.first * w.size, .capacity = piece.len};
-    gw_collective_blame named;
+    gw_collective_failure named;
     assert_int_equal(gw_collective_sum(&w.bucket[OWNER], OWNER, w.messages, &sum, &named, &w.codec.work),
                      GW_ERR_MAP);
     assert_int_equal(sum.bad_frame, 3);
     bytes[9] ^= 1;
     expect_failure(&w, GW_ERR_CORRUPT, 3, 0);
-    blame.rank = RANKS;
-    assert_int_equal(gw_collective_notice_write(&blame, &dst), GW_OK);
+    failure.rank = RANKS;
+    assert_int_equal(gw_collective_notice_write(&failure, &dst), GW_OK);
     expect_failure(&w, GW_ERR_CORRUPT, 3, 0);
     /* In place of the finished frame. */
-    blame.rank = 0;
-    assert_int_equal(gw_collective_notice_write(&blame, &dst), GW_OK);
+    failure.rank = 0;
+    assert_int_equal(gw_collective_notice_write(&failure, &dst), GW_OK);
     gw_gcomp_target target = {.values = w.values[0], .capacity = setup.shape.len};
-    gw_collective_blame read;
+    gw_collective_failure read;
     assert_int_equal(gw_collective_decode(&w.bucket[3], OWNER, &w.messages[3], &target, &read, &w.codec.work),
                      GW_ERR_MAP);
-    assert_memory_equal(&read, &blame, sizeof read);
+    assert_memory_equal(&read, &failure, sizeof read);
     world_free(&w);
 }
 
@@ -144,7 +144,7 @@ static void maps(void **state)
     expect_failure(&w, GW_ERR_MAP, 0, GW_COLLECTIVE_SCALE);
     w.bucket_map = map;
     w.digest[piece.digest_first + 1] ^= 1;
-    expect_failure(&w, GW_ERR_MAP, 0, GW_COLLECTIVE_LEVELS);
+    expect_failure(&w, GW_ERR_MAP, 0, GW_COLLECTIVE_MAP_BYTES);
     w.digest[piece.digest_first + 1] ^= 1;
     w.bucket[OWNER].contribution_bits++;
     expect_failure(&w, GW_ERR_MAP, 0, GW_COLLECTIVE_BASE);
@@ -155,17 +155,17 @@ static void maps(void **state)
     gw_buffer dst = {w.sent[OWNER].at, w.bound, 0};
     assert_int_equal(gw_collective_encode(&w.bucket[3], 2, &dst, &w.codec.work), GW_OK);
     w.messages[3] = (gw_gcomp_frame){dst.data, dst.size, NULL};
-    expect_failure(&w, GW_ERR_MAP, 3, GW_COLLECTIVE_LEVELS);
+    expect_failure(&w, GW_ERR_MAP, 3, GW_COLLECTIVE_MAP_BYTES);
     w.messages[3] = good;
     /* The owner falls back; its senders do not know yet. And the other way round. */
     w.bucket[OWNER].map = NULL;
     w.bucket[OWNER].codec = &w.codec.codec;
-    expect_failure(&w, GW_ERR_MAP, 0, GW_COLLECTIVE_BASE | GW_COLLECTIVE_SCALE | GW_COLLECTIVE_LEVELS);
+    expect_failure(&w, GW_ERR_MAP, 0, GW_COLLECTIVE_BASE | GW_COLLECTIVE_SCALE | GW_COLLECTIVE_MAP_BYTES);
     world_free(&w);
 }
 
-/* Frames of other levels than the owner's codec are added all the same. */
-static void mixed_levels(void **state)
+/* Frames of another quantum mode than the owner's codec are added all the same. */
+static void mixed_map_bytes(void **state)
 {
     (void)state;
     world w;
@@ -173,7 +173,7 @@ static void mixed_levels(void **state)
     world_make(&w, &setup);
     world_send(&w, OWNER);
     gw_gcomp_options o = setup.options;
-    o.levels = GW_GCOMP_EXPLICIT;
+    o.quantum_mode = GW_GCOMP_EXPLICIT;
     o.step = 0;
     o.cap = UINT32_MAX;
     test_codec other;
@@ -191,8 +191,8 @@ static void mixed_levels(void **state)
         bucket = w.bucket[OWNER];
         bucket.codec = owner_explicit ? &other.codec : &w.codec.codec;
         gw_gcomp_target target = {.values = sums, .capacity = piece.len};
-        gw_collective_blame blame;
-        assert_int_equal(gw_collective_sum(&bucket, OWNER, w.messages, &target, &blame, &w.codec.work),
+        gw_collective_failure failure;
+        assert_int_equal(gw_collective_sum(&bucket, OWNER, w.messages, &target, &failure, &w.codec.work),
                          GW_OK);
         assert_memory_equal(sums, expected, piece.len * w.size);
     }
@@ -205,15 +205,16 @@ static void mixed_levels(void **state)
 /* Changes one byte of a chunk of a message. */
 static void damage_chunk(const world *w, uint32_t rank, uint64_t chunk_index)
 {
-    gw_gcomp_info info;
+    gw_gcomp_frame_info info;
     gw_gcomp_chunk chunk;
-    assert_int_equal(gw_gcomp_peek(w->messages[rank].data, w->messages[rank].size, UINT64_MAX, &info), GW_OK);
-    assert_int_equal(gw_gcomp_chunk_info(&w->messages[rank], &info, chunk_index, &chunk), GW_OK);
+    assert_int_equal(gw_gcomp_frame_peek(w->messages[rank].data, w->messages[rank].size, UINT64_MAX, &info),
+                     GW_OK);
+    assert_int_equal(gw_gcomp_frame_chunk(&w->messages[rank], &info, chunk_index, &chunk), GW_OK);
     assert_true(chunk.size > 0);
     w->sent[rank].at[chunk.offset + chunk.size / 2] ^= 0x10;
 }
 
-/* Bad chunks of a sum keep what the target held; the lowest one and its first rank are to blame. */
+/* Bad chunks of a sum keep what the target held; the lowest one and its first rank are at fault. */
 static void bad_chunks(void **state)
 {
     (void)state;
@@ -238,12 +239,12 @@ static void bad_chunks(void **state)
         damage_chunk(&w, 2, 2);
         damage_chunk(&w, 2, 17);
         gw_gcomp_target target = {.values = place, .capacity = piece.len};
-        gw_collective_blame blame;
+        gw_collective_failure failure;
         assert_int_equal(
-            gw_collective_sum(&w.bucket[OWNER], OWNER, w.messages, &target, &blame, &w.codec.work),
+            gw_collective_sum(&w.bucket[OWNER], OWNER, w.messages, &target, &failure, &w.codec.work),
             GW_ERR_CHECKSUM);
-        assert_int_equal(blame.bad_chunk, 2);
-        assert_int_equal(blame.rank, 2);
+        assert_int_equal(failure.bad_chunk, 2);
+        assert_int_equal(failure.rank, 2);
         assert_int_equal(target.bad_chunk, 2);
         assert_int_equal(target.bad_frame, 2);
         for (size_t at = 0, chunk = 0; at < piece.len * w.size; at += chunk_size, chunk++) {
@@ -266,7 +267,7 @@ static void random_damage(void **state)
     test_random random = {77};
     for (uint32_t c = 0; c < 3; c++) {
         world w;
-        world_setup setup = setup_of((gw_gcomp_levels)c);
+        world_setup setup = setup_of((gw_gcomp_quantum_mode)c);
         setup.options.checksum = 0;
         setup.shape.len = RANKS * 9000;
         world_make(&w, &setup);
@@ -279,12 +280,12 @@ static void random_damage(void **state)
             const uint8_t mask = (uint8_t)(1 + test_random_below(&random, 255));
             w.sent[rank].at[at] ^= mask;
             gw_buffer dst = {w.finished.at, w.bound, 99};
-            gw_collective_blame blame;
+            gw_collective_failure failure;
             const gw_status status =
-                gw_collective_reduce(&w.bucket[OWNER], OWNER, w.messages, &dst, &blame, &w.codec.work);
+                gw_collective_reduce(&w.bucket[OWNER], OWNER, w.messages, &dst, &failure, &w.codec.work);
             failures += status != GW_OK;
-            assert_int_equal(blame.status, status);
-            assert_int_equal(blame.rank, status == GW_OK ? OWNER : rank);
+            assert_int_equal(failure.status, status);
+            assert_int_equal(failure.rank, status == GW_OK ? OWNER : rank);
             assert_int_equal(dst.size == 0, status != GW_OK);
             test_buffer_check(&w.finished);
             test_buffer_check(&w.codec.workspace);
@@ -307,17 +308,17 @@ static void empty_pieces(void **state)
     const gw_collective_bucket *bucket = &w.bucket[OWNER];
     gw_buffer dst = {NULL, 0, 99};
     gw_gcomp_target target = {.len = 99};
-    gw_collective_blame blame;
+    gw_collective_failure failure;
     assert_int_equal(gw_collective_encode(bucket, OWNER, &dst, NULL), GW_OK);
-    assert_int_equal(gw_collective_reduce(bucket, OWNER, NULL, &dst, &blame, NULL), GW_OK);
-    assert_int_equal(gw_collective_hop(bucket, OWNER, NULL, &dst, &blame, NULL), GW_OK);
+    assert_int_equal(gw_collective_reduce(bucket, OWNER, NULL, &dst, &failure, NULL), GW_OK);
+    assert_int_equal(gw_collective_hop(bucket, OWNER, NULL, &dst, &failure, NULL), GW_OK);
     assert_int_equal(dst.size, 0);
-    assert_int_equal(gw_collective_sum(bucket, OWNER, NULL, &target, &blame, NULL), GW_OK);
-    assert_int_equal(gw_collective_decode(bucket, OWNER, NULL, &target, &blame, NULL), GW_OK);
+    assert_int_equal(gw_collective_sum(bucket, OWNER, NULL, &target, &failure, NULL), GW_OK);
+    assert_int_equal(gw_collective_decode(bucket, OWNER, NULL, &target, &failure, NULL), GW_OK);
     assert_int_equal(target.len, 0);
-    assert_int_equal(blame.status, GW_OK);
+    assert_int_equal(failure.status, GW_OK);
     /* A wrong rank is wrong with an empty piece too. */
-    assert_int_equal(gw_collective_reduce(&w.bucket[0], OWNER, NULL, &dst, &blame, NULL), GW_ERR_ARG);
+    assert_int_equal(gw_collective_reduce(&w.bucket[0], OWNER, NULL, &dst, &failure, NULL), GW_ERR_ARG);
     world_free(&w);
 }
 
@@ -336,17 +337,19 @@ static void precedence(void **state)
         w.messages[2].size = size - is_short;
         gw_buffer dst = {w.finished.at, 40, 99};
         gw_gcomp_target target = {.values = w.finished.at, .capacity = piece.len - 1};
-        gw_collective_blame blame;
+        gw_collective_failure failure;
         assert_int_equal(
-            gw_collective_reduce(&w.bucket[OWNER], OWNER, w.messages, &dst, &blame, &w.codec.work), expected);
-        assert_int_equal(blame.rank, is_short ? 2 : OWNER);
+            gw_collective_reduce(&w.bucket[OWNER], OWNER, w.messages, &dst, &failure, &w.codec.work),
+            expected);
+        assert_int_equal(failure.rank, is_short ? 2 : OWNER);
         assert_int_equal(
-            gw_collective_sum(&w.bucket[OWNER], OWNER, w.messages, &target, &blame, &w.codec.work), expected);
-        assert_int_equal(blame.rank, is_short ? 2 : OWNER);
+            gw_collective_sum(&w.bucket[OWNER], OWNER, w.messages, &target, &failure, &w.codec.work),
+            expected);
+        assert_int_equal(failure.rank, is_short ? 2 : OWNER);
         /* rank 3 works on the piece of OWNER in hop 1, after rank 2 */
-        assert_int_equal(gw_collective_hop(&w.bucket[3], OWNER, &w.messages[2], &dst, &blame, &w.codec.work),
-                         expected);
-        assert_int_equal(blame.rank, is_short ? 2 : 3);
+        assert_int_equal(
+            gw_collective_hop(&w.bucket[3], OWNER, &w.messages[2], &dst, &failure, &w.codec.work), expected);
+        assert_int_equal(failure.rank, is_short ? 2 : 3);
     }
     world_free(&w);
 }
@@ -359,7 +362,7 @@ static void first_bytes_of_messages(void **state)
     static const size_t steps[] = {32, 48, 80};
     size_t shortest = SIZE_MAX;
     for (uint32_t c = 0; c < 6; c++) {
-        world_setup setup = setup_of((gw_gcomp_levels)(c % 3));
+        world_setup setup = setup_of((gw_gcomp_quantum_mode)(c % 3));
         setup.options.checksum = c >= 3;
         setup.shape.len = RANKS;
         world w;
@@ -368,11 +371,11 @@ static void first_bytes_of_messages(void **state)
         gw_buffer dst = {w.sent[0].at, w.bound, 0};
         assert_int_equal(gw_collective_encode(&w.bucket[0], RANKS - 1, &dst, &w.codec.work), GW_OK);
         shortest = dst.size < shortest ? dst.size : shortest;
-        gw_gcomp_info info;
+        gw_gcomp_frame_info info;
         gw_status status = GW_ERR_SHORT;
         for (size_t i = 0; i < TEST_ARRAY_LEN(steps) && status == GW_ERR_SHORT; i++) {
             assert_true(steps[i] <= dst.size);
-            status = gw_gcomp_peek(dst.data, steps[i], UINT64_MAX, &info);
+            status = gw_gcomp_frame_peek(dst.data, steps[i], UINT64_MAX, &info);
         }
         assert_int_equal(status, GW_OK);
         assert_int_equal(info.frame_size, dst.size);
@@ -384,9 +387,9 @@ static void first_bytes_of_messages(void **state)
 static gw_status reduce_with(world *w, const gw_collective_bucket *bucket, uint32_t piece, gw_buffer *dst,
                              const gw_workspace *workspace)
 {
-    gw_collective_blame blame;
-    const gw_status status = gw_collective_reduce(bucket, piece, w->messages, dst, &blame, workspace);
-    assert_int_equal(blame.status, status);
+    gw_collective_failure failure;
+    const gw_status status = gw_collective_reduce(bucket, piece, w->messages, dst, &failure, workspace);
+    assert_int_equal(failure.status, status);
     assert_int_equal(dst->size, 0);
     return status;
 }
@@ -399,7 +402,7 @@ static void arguments(void **state)
     world_make(&w, &setup);
     world_send(&w, OWNER);
     gw_buffer dst = {w.finished.at, w.bound, 99};
-    gw_collective_blame blame;
+    gw_collective_failure failure;
     const gw_workspace *work = &w.codec.work;
     assert_int_equal(reduce_with(&w, &w.bucket[2], OWNER, &dst, work), GW_ERR_ARG); /* not the owner */
     assert_int_equal(reduce_with(&w, &w.bucket[OWNER], w.layout.piece_count, &dst, work), GW_ERR_ARG);
@@ -417,27 +420,27 @@ static void arguments(void **state)
     bucket = w.bucket[OWNER];
     bucket.codec = &empty;
     assert_int_equal(reduce_with(&w, &bucket, OWNER, &dst, work), GW_ERR_STATE);
-    dst.capacity = gw_gcomp_bound(&w.codec.codec, world_piece(&w, OWNER).len) - 1;
+    dst.capacity = gw_gcomp_frame_bound(&w.codec.codec, world_piece(&w, OWNER).len) - 1;
     assert_int_equal(reduce_with(&w, &w.bucket[OWNER], OWNER, &dst, work), GW_ERR_DST);
     dst = (gw_buffer){w.sent[2].at, w.bound, 99}; /* over a message */
     assert_int_equal(reduce_with(&w, &w.bucket[OWNER], OWNER, &dst, work), GW_ERR_ARG);
     dst = (gw_buffer){w.finished.at, w.bound, 99};
-    assert_int_equal(gw_collective_reduce(&w.bucket[OWNER], OWNER, NULL, &dst, &blame, work), GW_ERR_ARG);
+    assert_int_equal(gw_collective_reduce(&w.bucket[OWNER], OWNER, NULL, &dst, &failure, work), GW_ERR_ARG);
     assert_int_equal(gw_collective_reduce(&w.bucket[OWNER], OWNER, w.messages, &dst, NULL, work), GW_ERR_ARG);
     /* Targets of a sum: one value short, half over the own values, a scale that is not a normal number. */
     const gw_collective_piece piece = world_piece(&w, OWNER);
     uint8_t *own = w.values[OWNER] + piece.first * w.size;
     gw_gcomp_target target = {.values = own, .capacity = piece.len - 1};
-    assert_int_equal(gw_collective_sum(&w.bucket[OWNER], OWNER, w.messages, &target, &blame, work),
+    assert_int_equal(gw_collective_sum(&w.bucket[OWNER], OWNER, w.messages, &target, &failure, work),
                      GW_ERR_DST);
     target = (gw_gcomp_target){.values = own + 4, .capacity = piece.len};
-    assert_int_equal(gw_collective_sum(&w.bucket[OWNER], OWNER, w.messages, &target, &blame, work),
+    assert_int_equal(gw_collective_sum(&w.bucket[OWNER], OWNER, w.messages, &target, &failure, work),
                      GW_ERR_ARG);
     target = (gw_gcomp_target){.values = own, .capacity = piece.len, .scale = 1e-40f};
-    assert_int_equal(gw_collective_sum(&w.bucket[OWNER], OWNER, w.messages, &target, &blame, work),
+    assert_int_equal(gw_collective_sum(&w.bucket[OWNER], OWNER, w.messages, &target, &failure, work),
                      GW_ERR_ARG);
-    assert_int_equal(gw_collective_decode(&w.bucket[0], OWNER, NULL, &target, &blame, work), GW_ERR_ARG);
-    assert_int_equal(gw_collective_hop(&w.bucket[OWNER], OWNER, NULL, &dst, &blame, work), GW_ERR_ARG);
+    assert_int_equal(gw_collective_decode(&w.bucket[0], OWNER, NULL, &target, &failure, work), GW_ERR_ARG);
+    assert_int_equal(gw_collective_hop(&w.bucket[OWNER], OWNER, NULL, &dst, &failure, work), GW_ERR_ARG);
     world_free(&w);
 }
 
@@ -447,7 +450,7 @@ int main(void)
         cmocka_unit_test(lengths_and_kinds),
         cmocka_unit_test(notices),
         cmocka_unit_test(maps),
-        cmocka_unit_test(mixed_levels),
+        cmocka_unit_test(mixed_map_bytes),
         cmocka_unit_test(bad_chunks),
         cmocka_unit_test(random_damage),
         cmocka_unit_test(empty_pieces),

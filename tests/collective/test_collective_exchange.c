@@ -7,21 +7,22 @@
 #include "collective_world.h"
 
 static const uint32_t rank_counts[] = {1, 2, 3, 4, 5, 8, 16};
-static const gw_gcomp_levels all_levels[] = {GW_GCOMP_EXPLICIT, GW_GCOMP_DERIVED, GW_GCOMP_CARRIED};
+static const gw_gcomp_quantum_mode all_modes[] = {GW_GCOMP_EXPLICIT, GW_GCOMP_DERIVED, GW_GCOMP_CARRIED};
 
 /* The piece's finished frame in w->finished, checked against the definition. */
 static gw_gcomp_frame reduce_piece(world *w, uint32_t index)
 {
     const gw_collective_piece piece = world_piece(w, index);
     gw_buffer dst = {w->finished.at, w->bound, 99};
-    gw_collective_blame blame;
+    gw_collective_failure failure;
     const gw_gcomp_frame *messages = w->setup.shape.rank_count == 1 ? NULL : w->messages;
     assert_int_equal(
-        gw_collective_reduce(&w->bucket[piece.owner], index, messages, &dst, &blame, &w->codec.work), GW_OK);
-    assert_int_equal(blame.status, GW_OK);
-    assert_int_equal(blame.rank, piece.owner);
-    assert_int_equal(blame.piece, index);
-    assert_true(blame.bad_chunk == UINT64_MAX && blame.difference == 0);
+        gw_collective_reduce(&w->bucket[piece.owner], index, messages, &dst, &failure, &w->codec.work),
+        GW_OK);
+    assert_int_equal(failure.status, GW_OK);
+    assert_int_equal(failure.rank, piece.owner);
+    assert_int_equal(failure.piece, index);
+    assert_true(failure.bad_chunk == UINT64_MAX && failure.difference == 0);
     test_buffer_check(&w->finished);
     if (piece.len == 0) {
         assert_int_equal(dst.size, 0);
@@ -44,11 +45,11 @@ static void decode_piece(world *w, uint32_t index, const gw_gcomp_frame *frame, 
     const gw_collective_piece piece = world_piece(w, index);
     for (uint32_t r = 0; r < w->setup.shape.rank_count; r++) {
         gw_gcomp_target target = {.values = out[r] + piece.first * w->size, .capacity = piece.len};
-        gw_collective_blame blame;
-        assert_int_equal(gw_collective_decode(&w->bucket[r], index, frame, &target, &blame, &w->codec.work),
+        gw_collective_failure failure;
+        assert_int_equal(gw_collective_decode(&w->bucket[r], index, frame, &target, &failure, &w->codec.work),
                          GW_OK);
         assert_int_equal(target.len, piece.len);
-        assert_int_equal(blame.status, GW_OK);
+        assert_int_equal(failure.status, GW_OK);
     }
 }
 
@@ -81,7 +82,7 @@ static void every_rank_count(void **state)
     static const uint64_t lens[] = {0, 1, 64, 63 * 5 + 1, 4097, 12003};
     for (size_t n = 0; n < TEST_ARRAY_LEN(rank_counts); n++) {
         for (size_t i = 0; i < TEST_ARRAY_LEN(lens); i++) {
-            world_setup setup = world_setup_of(GW_FP32, all_levels[(n + i) % 3], rank_counts[n], lens[i]);
+            world_setup setup = world_setup_of(GW_FP32, all_modes[(n + i) % 3], rank_counts[n], lens[i]);
             setup.options.rounding = GW_GCOMP_STOCHASTIC;
             setup.seed = n * 10 + i;
             setup.contribution_bits = (uint32_t)(i % 3);
@@ -98,15 +99,16 @@ static void every_option(void **state)
 {
     (void)state;
     for (uint32_t c = 0; c < 3 * 3 * 3 * 2 * 2; c++) {
-        world_setup setup = world_setup_of((gw_dtype)(1 + c % 3), all_levels[c / 3 % 3], 3 + c % 3, 9000 + c);
+        world_setup setup = world_setup_of((gw_dtype)(1 + c % 3), all_modes[c / 3 % 3], 3 + c % 3, 9000 + c);
         setup.options.rounding = (gw_gcomp_rounding)(c / 9 % 3);
         setup.options.preset = (gw_gcomp_preset)(c / 27 % 2);
         setup.has_map = (int)(c / 54 % 2);
-        setup.options.quantum = setup.options.levels == GW_GCOMP_CARRIED ? gw_gcomp_quantum_of_nmse(1e-3f)
-                                                                         : gw_gcomp_quantum_of_drop(5);
+        setup.options.quantum = setup.options.quantum_mode == GW_GCOMP_CARRIED
+                                    ? gw_gcomp_quantum_of_nmse(1e-3f)
+                                    : gw_gcomp_quantum_of_drop(5);
         setup.options.strict = c % 5 == 1;
         setup.options.checksum = c % 4 == 1;
-        setup.options.deep_cut = setup.options.levels != GW_GCOMP_EXPLICIT && c % 2 == 1;
+        setup.options.dead_zone = setup.options.quantum_mode != GW_GCOMP_EXPLICIT && c % 2 == 1;
         setup.options.tolerance_bits = 8 + c % 16;
         setup.pattern = (test_pattern)(c % PATTERN_COUNT);
         setup.contribution_bits = c % 4;
@@ -150,7 +152,7 @@ static void sums(void **state)
     (void)state;
     for (uint32_t c = 0; c < 21 * 3; c++) {
         const uint32_t ranks = rank_counts[c % TEST_ARRAY_LEN(rank_counts)];
-        world_setup setup = world_setup_of((gw_dtype)(1 + c % 3), all_levels[c / 3 % 3], ranks,
+        world_setup setup = world_setup_of((gw_dtype)(1 + c % 3), all_modes[c / 3 % 3], ranks,
                                            ranks * (c == 2 ? 70000 : 1003));
         setup.pattern = (test_pattern)(c % PATTERN_COUNT);
         setup.options.strict = c % 5 == 2;
@@ -171,13 +173,13 @@ static void sums(void **state)
             test_buffer out;
             test_buffer_make(&out, piece.len * w.size, i, 0x5a);
             uint8_t *own = w.values[piece.owner] + piece.first * w.size;
-            gw_collective_blame blame;
+            gw_collective_failure failure;
             const gw_gcomp_frame *messages = ranks == 1 ? NULL : w.messages;
             for (uint32_t in_place = 0; in_place < 2; in_place++) {
                 gw_gcomp_target target = {
                     .values = in_place ? own : out.at, .capacity = piece.len, .scale = scale};
                 assert_int_equal(
-                    gw_collective_sum(&w.bucket[piece.owner], i, messages, &target, &blame, &w.codec.work),
+                    gw_collective_sum(&w.bucket[piece.owner], i, messages, &target, &failure, &w.codec.work),
                     GW_OK);
                 assert_int_equal(target.len, piece.len);
                 assert_memory_equal(target.values, expected, piece.len * w.size);
@@ -194,17 +196,17 @@ static void ring_piece(world *w, uint32_t index)
 {
     const uint32_t ranks = w->setup.shape.rank_count;
     const gw_collective_piece piece = world_piece(w, index);
-    const uint32_t bits = w->setup.options.levels == GW_GCOMP_EXPLICIT ? 0 : w->setup.contribution_bits;
+    const uint32_t bits = w->setup.options.quantum_mode == GW_GCOMP_EXPLICIT ? 0 : w->setup.contribution_bits;
     gw_gcomp_frame message = {NULL, 0, NULL};
     uint8_t *sums = malloc(piece.len * w->size + 1);
     assert_non_null(sums);
     for (uint32_t hop = 0; hop < ranks; hop++) {
         const uint32_t rank = (piece.owner + 1 + hop) % ranks;
         assert_int_equal(gw_collective_ring_shard(ranks, rank, hop), piece.owner);
-        gw_collective_blame blame;
+        gw_collective_failure failure;
         gw_buffer dst = {w->sent[rank].at, w->bound, 99};
-        assert_int_equal(gw_collective_hop(&w->bucket[rank], index, hop == 0 ? NULL : &message, &dst, &blame,
-                                           &w->codec.work),
+        assert_int_equal(gw_collective_hop(&w->bucket[rank], index, hop == 0 ? NULL : &message, &dst,
+                                           &failure, &w->codec.work),
                          GW_OK);
         test_buffer_check(&w->sent[rank]);
         const uint8_t *own = w->values[rank] + piece.first * w->size;
@@ -233,7 +235,7 @@ static void ring(void **state)
     (void)state;
     for (size_t n = 0; n < TEST_ARRAY_LEN(rank_counts); n++) {
         for (uint32_t c = 0; c < 3; c++) {
-            world_setup setup = world_setup_of((gw_dtype)(1 + (n + c) % 3), all_levels[c], rank_counts[n],
+            world_setup setup = world_setup_of((gw_dtype)(1 + (n + c) % 3), all_modes[c], rank_counts[n],
                                                rank_counts[n] * 4999 + 1);
             setup.options.rounding = GW_GCOMP_STOCHASTIC;
             setup.contribution_bits = c;
@@ -325,7 +327,7 @@ static void backends(void **state)
 {
     (void)state;
     for (uint32_t c = 0; c < 9; c++) {
-        world_setup setup = world_setup_of((gw_dtype)(1 + c % 3), all_levels[c / 3], 5, 5 * 17011);
+        world_setup setup = world_setup_of((gw_dtype)(1 + c % 3), all_modes[c / 3], 5, 5 * 17011);
         setup.pattern = PATTERN_SPECIAL;
         setup.options.backends = GW_BACKEND_SCALAR;
         world w;
@@ -349,12 +351,14 @@ static void backends(void **state)
             gw_collective_bucket bucket = w.bucket[2];
             bucket.codec = &codec.codec;
             gw_buffer dst = {finished.at, w.bound, 0};
-            gw_collective_blame blame;
-            assert_int_equal(gw_collective_reduce(&bucket, 2, w.messages, &dst, &blame, &codec.work), GW_OK);
+            gw_collective_failure failure;
+            assert_int_equal(gw_collective_reduce(&bucket, 2, w.messages, &dst, &failure, &codec.work),
+                             GW_OK);
             assert_int_equal(dst.size, scalar.size);
             assert_memory_equal(dst.data, scalar.data, scalar.size);
             gw_gcomp_target target = {.values = sum, .capacity = piece.len};
-            assert_int_equal(gw_collective_sum(&bucket, 2, w.messages, &target, &blame, &codec.work), GW_OK);
+            assert_int_equal(gw_collective_sum(&bucket, 2, w.messages, &target, &failure, &codec.work),
+                             GW_OK);
             assert_memory_equal(sum, expected, piece.len * w.size);
             test_codec_free(&codec);
         }

@@ -142,16 +142,16 @@ static void sizes(void **state)
     o.chunk_log2 = 12;
     assert_int_equal(gw_gcomp_init(&codec, &o), GW_OK);
     const gw_collective_layout layout = make(100000, 3, 0, 4096);
-    assert_int_equal(gw_collective_message_bound(&layout, &codec), gw_gcomp_bound(&codec, 4096));
+    assert_int_equal(gw_collective_message_bound(&layout, &codec), gw_gcomp_frame_bound(&codec, 4096));
     const gw_collective_layout short_ones = make(100, 2, 0, 4096);
-    assert_int_equal(gw_collective_message_bound(&short_ones, &codec), gw_gcomp_bound(&codec, 64));
+    assert_int_equal(gw_collective_message_bound(&short_ones, &codec), gw_gcomp_frame_bound(&codec, 64));
     o.chunk_log2 = 14;
     assert_int_equal(gw_gcomp_init(&codec, &o), GW_OK);
     assert_int_equal(gw_collective_message_bound(&layout, &codec), 0);
     /* Points of docs/results/gcomp-dial.md, in bits a value: the means of four snapshots. */
     const struct {
-        gw_gcomp_levels levels;
-        int deep_cut;
+        gw_gcomp_quantum_mode quantum_mode;
+        int dead_zone;
         uint32_t tolerance_bits, drop;
         float nmse;
         double bits;
@@ -166,8 +166,8 @@ static void sizes(void **state)
     const uint64_t len = 1 << 20;
     for (size_t i = 0; i < TEST_ARRAY_LEN(points); i++) {
         gw_gcomp_options_init(&o, GW_FP32);
-        o.levels = points[i].levels;
-        o.deep_cut = points[i].deep_cut;
+        o.quantum_mode = points[i].quantum_mode;
+        o.dead_zone = points[i].dead_zone;
         o.tolerance_bits = points[i].tolerance_bits;
         o.quantum = points[i].drop != 0 ? gw_gcomp_quantum_of_drop(points[i].drop)
                                         : gw_gcomp_quantum_of_nmse(points[i].nmse);
@@ -176,7 +176,7 @@ static void sizes(void **state)
         assert_true(bits > points[i].bits - 0.05 && bits < points[i].bits + 0.4);
     }
     assert_int_equal(gw_collective_message_estimate(&codec, 0), 0);
-    assert_true(gw_collective_message_estimate(&codec, 1) <= gw_gcomp_bound(&codec, 1));
+    assert_true(gw_collective_message_estimate(&codec, 1) <= gw_gcomp_frame_bound(&codec, 1));
     memset(&codec, 0, sizeof codec);
     assert_int_equal(gw_collective_message_estimate(&codec, len), 0);
     assert_int_equal(gw_collective_message_bound(&layout, &codec), 0);
@@ -186,13 +186,13 @@ static void notices(void **state)
 {
     (void)state;
     uint8_t bytes[GW_COLLECTIVE_NOTICE_SIZE + 1];
-    const gw_collective_blame blame = {GW_ERR_CHECKSUM, 3, 70000, GW_COLLECTIVE_SCALE, 123456789012ull};
-    gw_collective_blame back;
+    const gw_collective_failure failure = {GW_ERR_CHECKSUM, 3, 70000, GW_COLLECTIVE_SCALE, 123456789012ull};
+    gw_collective_failure back;
     gw_buffer dst = {bytes, GW_COLLECTIVE_NOTICE_SIZE, 0};
-    assert_int_equal(gw_collective_notice_write(&blame, &dst), GW_OK);
+    assert_int_equal(gw_collective_notice_write(&failure, &dst), GW_OK);
     assert_int_equal(dst.size, GW_COLLECTIVE_NOTICE_SIZE);
     assert_int_equal(gw_collective_notice_read(bytes, dst.size, &back), 1);
-    assert_memory_equal(&back, &blame, sizeof blame);
+    assert_memory_equal(&back, &failure, sizeof failure);
     for (uint32_t bit = 0; bit < 8 * GW_COLLECTIVE_NOTICE_SIZE; bit++) {
         bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
         const int is_notice = gw_collective_notice_read(bytes, dst.size, &back);
@@ -208,11 +208,11 @@ static void notices(void **state)
     }
     assert_int_equal(gw_collective_notice_read(bytes, 3, &back), 0);
     assert_int_equal(gw_collective_notice_read(NULL, 0, &back), 0);
-    const gw_collective_blame none = {GW_OK, 0, 0, 0, 0};
+    const gw_collective_failure none = {GW_OK, 0, 0, 0, 0};
     assert_int_equal(gw_collective_notice_write(&none, &dst), GW_ERR_ARG);
     assert_int_equal(dst.size, 0);
     dst.capacity--;
-    assert_int_equal(gw_collective_notice_write(&blame, &dst), GW_ERR_DST);
+    assert_int_equal(gw_collective_notice_write(&failure, &dst), GW_ERR_DST);
 }
 
 int main(void)

@@ -66,7 +66,7 @@ void fill_widely(void *dst, gw_dtype dtype, size_t len, unsigned nonfinite_log2,
 
 /* ---- GCOMP --------------------------------------------------------------------------------------------- */
 
-gw_gcomp make_codec(gw_dtype dtype, gw_gcomp_levels levels, gw_gcomp_preset preset,
+gw_gcomp make_codec(gw_dtype dtype, gw_gcomp_quantum_mode quantum_mode, gw_gcomp_preset preset,
                     gw_gcomp_rounding rounding, uint32_t chunk_log2, int checksum);
 
 /* A tensor with its map, on both sides. */
@@ -74,26 +74,26 @@ typedef struct tensor {
     gw_dtype dtype;
     uint64_t len;
     uint8_t *values;
-    gw_gcomp_map map, device_map; /* levels NULL: none */
+    gw_gcomp_map map, device_map; /* bytes NULL: none */
     gw_gcomp_source cpu, device;
 } tensor;
 
 /* The key of all tensors. */
 extern const gw_cuda_gcomp_key case_key;
 
-/* Owns values and levels. */
+/* Owns values and map bytes. */
 tensor tensor_of(gw_dtype dtype, uint64_t len, void *values, const gw_gcomp_map *map);
 tensor random_tensor(gw_dtype dtype, uint64_t len, uint32_t chunk_log2, uint64_t *random);
 
-/* Once the tensor will not move: the sources point into it. Values and levels on the device are at addresses
- * that are not multiples of 16. */
+/* Once the tensor will not move: the sources point into it. Values and map bytes on the device are at
+ * addresses that are not multiples of 16. */
 void tensor_upload(tensor *t);
 void tensor_drop(tensor *t);
 
 /* The CPU's frame and codebook; they return the size. */
 size_t cpu_encode(const gw_gcomp *codec, const gw_gcomp_source *source, uint8_t **frame);
-size_t cpu_book(const gw_gcomp *codec, const gw_gcomp_source *sources, size_t source_count,
-                uint8_t book[GW_GCOMP_BOOK_SIZE_MAX]);
+size_t cpu_codebook(const gw_gcomp *codec, const gw_gcomp_source *sources, size_t source_count,
+                    uint8_t codebook[GW_GCOMP_CODEBOOK_SIZE_MAX]);
 
 /* A tensor and the frame that the CPU makes of it. */
 typedef struct gcomp_case {
@@ -124,17 +124,17 @@ void compare_all(const gcomp_case *c);
 void compare_damaged(gcomp_case *c, int turn, uint64_t *random);
 
 /* The codebook of the case's values, counted and built on the device, equal to the CPU's, which is left in
- * book; then all calls with it installed in the codec. */
-void compare_book(gcomp_case *c, uint8_t book[GW_GCOMP_BOOK_SIZE_MAX], size_t *book_size);
+ * codebook; then all calls with it installed in the codec. */
+void compare_codebook(gcomp_case *c, uint8_t codebook[GW_GCOMP_CODEBOOK_SIZE_MAX], size_t *codebook_size);
 
 /* Codebook (NULL: none), map base and key from device memory; the host's values are wrong. `plain` is the
  * codec without the codebook. */
-void compare_device_arguments(const gcomp_case *c, const gw_gcomp *plain, const uint8_t *book,
-                              size_t book_size);
+void compare_device_arguments(const gcomp_case *c, const gw_gcomp *plain, const uint8_t *codebook,
+                              size_t codebook_size);
 
-/* Stochastic rounding with deep cuts where there are any; carried frames have quanta from the values unless
+/* Stochastic rounding with dead zones where there are any; carried frames have quanta from the values unless
  * there is a map. */
-gw_gcomp make_dial_codec(gw_dtype dtype, gw_gcomp_levels levels, uint32_t chunk_log2);
+gw_gcomp make_dial_codec(gw_dtype dtype, gw_gcomp_quantum_mode quantum_mode, uint32_t chunk_log2);
 
 /* Frames of the case's codec, on both sides. The size of the second is in device memory. */
 enum { CASE_FRAMES = 3 };
@@ -161,8 +161,9 @@ void compare_segments(gcomp_case *c);
 
 gw_optimizer make_optimizer(gw_optimizer_kind kind);
 
-/* Top, base, levels and digests of an optimizer's state by both sides, with the rule from the host and from
- * the device; arrays start `offset` bytes after a multiple of 256. Returns the CPU's levels, to be freed. */
+/* Top, base, map bytes and digests of an optimizer's state by both sides, with the rule from the host and
+ * from the device; arrays start `offset` bytes after a multiple of 256. Returns the CPU's map bytes, to be
+ * freed. */
 uint8_t *compare_map(const gw_gcomp_map_rule *rule, const gw_optimizer_state *s, size_t len, size_t offset,
                      const char *name, uint32_t *base);
 

@@ -6,16 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-gw_gcomp make_dial_codec(gw_dtype dtype, gw_gcomp_levels levels, uint32_t chunk_log2)
+gw_gcomp make_dial_codec(gw_dtype dtype, gw_gcomp_quantum_mode quantum_mode, uint32_t chunk_log2)
 {
     gw_gcomp codec;
     gw_gcomp_options o;
     gw_gcomp_options_init(&o, dtype);
-    o.levels = levels;
+    o.quantum_mode = quantum_mode;
     o.rounding = GW_GCOMP_STOCHASTIC;
-    o.deep_cut = levels != GW_GCOMP_EXPLICIT;
+    o.dead_zone = quantum_mode != GW_GCOMP_EXPLICIT;
     o.block_log2 = 7;
-    o.quantum = gw_gcomp_quantum_of_nmse(levels == GW_GCOMP_CARRIED ? 0.01f : 0);
+    o.quantum = gw_gcomp_quantum_of_nmse(quantum_mode == GW_GCOMP_CARRIED ? 0.01f : 0);
     o.chunk_log2 = chunk_log2;
     o.checksum = 1;
     o.backends = cpu_backends;
@@ -101,10 +101,10 @@ void set_segments(tensor *t, const gw_gcomp_segment *segments, size_t count, uin
 
 void compare_segments(gcomp_case *c)
 {
-    uint8_t book[GW_GCOMP_BOOK_SIZE_MAX];
-    size_t book_size;
+    uint8_t codebook[GW_GCOMP_CODEBOOK_SIZE_MAX];
+    size_t codebook_size;
     encode_again(c);
     compare_encode(c);
     compare_hop(c);
-    compare_book(c, book, &book_size);
+    compare_codebook(c, codebook, &codebook_size);
 }

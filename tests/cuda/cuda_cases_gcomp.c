@@ -7,13 +7,13 @@
 
 const gw_cuda_gcomp_key case_key = {77, 5, 2, 1};
 
-gw_gcomp make_codec(gw_dtype dtype, gw_gcomp_levels levels, gw_gcomp_preset preset,
+gw_gcomp make_codec(gw_dtype dtype, gw_gcomp_quantum_mode quantum_mode, gw_gcomp_preset preset,
                     gw_gcomp_rounding rounding, uint32_t chunk_log2, int checksum)
 {
     gw_gcomp codec;
     gw_gcomp_options o;
     gw_gcomp_options_init(&o, dtype);
-    o.levels = levels;
+    o.quantum_mode = quantum_mode;
     o.preset = preset;
     o.rounding = rounding;
     o.chunk_log2 = chunk_log2;
@@ -39,7 +39,7 @@ tensor tensor_of(gw_dtype dtype, uint64_t len, void *values, const gw_gcomp_map 
     t.values = values;
     if (map != NULL) {
         uint32_t *digest = take(4 * chunks_of(map));
-        must(gw_gcomp_map_digest(map->levels, (size_t)len, map->chunk_log2, digest), "gw_gcomp_map_digest");
+        must(gw_gcomp_map_digest(map->bytes, (size_t)len, map->chunk_log2, digest), "gw_gcomp_map_digest");
         t.map = *map;
         t.map.digest = digest;
     }
@@ -48,12 +48,12 @@ tensor tensor_of(gw_dtype dtype, uint64_t len, void *values, const gw_gcomp_map 
 
 tensor random_tensor(gw_dtype dtype, uint64_t len, uint32_t chunk_log2, uint64_t *random)
 {
-    uint8_t *values = take(gw_dtype_size(dtype) * (size_t)len), *levels = take((size_t)len);
+    uint8_t *values = take(gw_dtype_size(dtype) * (size_t)len), *map_bytes = take((size_t)len);
     fill_widely(values, dtype, (size_t)len, 12, random);
     for (size_t i = 0; i < len; i++) {
-        levels[i] = (uint8_t)(next_random(random) % 200);
+        map_bytes[i] = (uint8_t)(next_random(random) % 200);
     }
-    return tensor_of(dtype, len, values, &(gw_gcomp_map){levels, NULL, 300, 4.0f, len, chunk_log2});
+    return tensor_of(dtype, len, values, &(gw_gcomp_map){map_bytes, NULL, 300, 4.0f, len, chunk_log2});
 }
 
 void tensor_upload(tensor *t)
@@ -61,7 +61,7 @@ void tensor_upload(tensor *t)
     const size_t element = gw_dtype_size(t->dtype);
     t->cpu = (gw_gcomp_source){.values = t->values,
                                .len = t->len,
-                               .quantum = gw_gcomp_quantum_of_map(t->map.levels != NULL ? &t->map : NULL),
+                               .quantum = gw_gcomp_quantum_of_map(t->map.bytes != NULL ? &t->map : NULL),
                                .seed = case_key.seed,
                                .first_element = 1000,
                                .step_index = case_key.step_index,
@@ -70,8 +70,8 @@ void tensor_upload(tensor *t)
     t->device = t->cpu;
     t->device.values = on_device_at(t->values, element * (size_t)t->len, element);
     t->device_map = t->map;
-    if (t->map.levels != NULL) {
-        t->device_map.levels = on_device_at(t->map.levels, (size_t)t->len, 3);
+    if (t->map.bytes != NULL) {
+        t->device_map.bytes = on_device_at(t->map.bytes, (size_t)t->len, 3);
         t->device_map.digest = on_device(t->map.digest, 4 * chunks_of(&t->map));
         t->device.quantum = gw_gcomp_quantum_of_map(&t->device_map);
     }
@@ -80,10 +80,10 @@ void tensor_upload(tensor *t)
 void tensor_drop(tensor *t)
 {
     give((void *)(uintptr_t)t->device.values);
-    give((void *)(uintptr_t)t->device_map.levels);
+    give((void *)(uintptr_t)t->device_map.bytes);
     give((void *)(uintptr_t)t->device_map.digest);
     free(t->values);
-    free((void *)(uintptr_t)t->map.levels);
+    free((void *)(uintptr_t)t->map.bytes);
     free((void *)(uintptr_t)t->map.digest);
 }
 
@@ -95,7 +95,7 @@ static gw_workspace cpu_workspace(const gw_gcomp *codec)
 
 size_t cpu_encode(const gw_gcomp *codec, const gw_gcomp_source *source, uint8_t **frame)
 {
-    const size_t bound = gw_gcomp_bound(codec, source->len);
+    const size_t bound = gw_gcomp_frame_bound(codec, source->len);
     const gw_workspace workspace = cpu_workspace(codec);
     *frame = take(bound);
     gw_buffer out = {*frame, bound, 0};
@@ -104,8 +104,8 @@ size_t cpu_encode(const gw_gcomp *codec, const gw_gcomp_source *source, uint8_t 
     return out.size;
 }
 
-size_t cpu_book(const gw_gcomp *codec, const gw_gcomp_source *sources, size_t source_count,
-                uint8_t book[GW_GCOMP_BOOK_SIZE_MAX])
+size_t cpu_codebook(const gw_gcomp *codec, const gw_gcomp_source *sources, size_t source_count,
+                    uint8_t codebook[GW_GCOMP_CODEBOOK_SIZE_MAX])
 {
     gw_gcomp_histogram histogram;
     const gw_workspace workspace = cpu_workspace(codec);
@@ -113,8 +113,8 @@ size_t cpu_book(const gw_gcomp *codec, const gw_gcomp_source *sources, size_t so
     for (size_t i = 0; i < source_count; i++) {
         must(gw_gcomp_histogram_add(&histogram, codec, &sources[i], &workspace), "gw_gcomp_histogram_add");
     }
-    gw_buffer out = {book, GW_GCOMP_BOOK_SIZE_MAX, 0};
-    must(gw_gcomp_book_build(&histogram, &out), "gw_gcomp_book_build");
+    gw_buffer out = {codebook, GW_GCOMP_CODEBOOK_SIZE_MAX, 0};
+    must(gw_gcomp_codebook_build(&histogram, &out), "gw_gcomp_codebook_build");
     free(workspace.data);
     return out.size;
 }
@@ -125,7 +125,7 @@ void make_case(gcomp_case *c, tensor t)
     c->t = t;
     tensor_upload(&c->t);
     c->value_size = (size_t)t.len * gw_dtype_size(t.dtype);
-    c->bound = gw_gcomp_bound(&c->codec, t.len);
+    c->bound = gw_gcomp_frame_bound(&c->codec, t.len);
     c->frame_size = cpu_encode(&c->codec, &c->t.cpu, &c->frame);
 }
 
@@ -204,13 +204,13 @@ void compare_validate(const gcomp_case *c, const uint8_t *frame, size_t size)
     begin_case(c->name, "validate");
     const gw_cuda_gcomp_request request =
         new_request(gw_cuda_gcomp_decode_workspace_size(&c->codec, 1, c->t.len));
-    const gw_status status =
-        gw_gcomp_validate(&c->codec, &(gw_gcomp_frame){frame, size, c->t.cpu.quantum.map}, &bad, &workspace);
-    must(gw_cuda_gcomp_validate(
+    const gw_status status = gw_gcomp_frame_check(
+        &c->codec, &(gw_gcomp_frame){frame, size, c->t.cpu.quantum.map}, &bad, &workspace);
+    must(gw_cuda_gcomp_frame_check(
              &cuda, &c->codec,
              &(gw_cuda_gcomp_frame){on_device(frame, size), size, NULL, c->t.device.quantum.map}, c->t.len,
              &request),
-         "gw_cuda_gcomp_validate");
+         "gw_cuda_gcomp_frame_check");
     const gw_cuda_result r = fetch_result(request.result);
     expect(r.status == (uint32_t)status && r.bad_index == bad, "validate", c->name);
     give_since(mark);
@@ -299,39 +299,41 @@ void compare_damaged(gcomp_case *c, int turn, uint64_t *random)
 
 /* ---- codebooks and arguments in device memory ---------------------------------------------------------- */
 
-void compare_book(gcomp_case *c, uint8_t book[GW_GCOMP_BOOK_SIZE_MAX], size_t *book_size)
+void compare_codebook(gcomp_case *c, uint8_t codebook[GW_GCOMP_CODEBOOK_SIZE_MAX], size_t *codebook_size)
 {
     static const gw_cuda_gcomp_histogram none;
     const unsigned long mark = device_mark();
 
     begin_case(c->name, "codebook");
-    *book_size = cpu_book(&c->codec, &c->t.cpu, 1, book);
-    const uint32_t size = (uint32_t)*book_size;
+    *codebook_size = cpu_codebook(&c->codec, &c->t.cpu, 1, codebook);
+    const uint32_t size = (uint32_t)*codebook_size;
     gw_cuda_gcomp_histogram *histogram = on_device(&none, sizeof none);
-    const gw_cuda_gcomp_books books = {on_device(NULL, GW_GCOMP_BOOK_SIZE_MAX), on_device(NULL, 4), 1};
+    const gw_cuda_gcomp_codebooks codebooks = {on_device(NULL, GW_GCOMP_CODEBOOK_SIZE_MAX),
+                                               on_device(NULL, 4), 1};
     const gw_cuda_gcomp_request count = new_request(GW_CUDA_HISTOGRAM_WORKSPACE_SIZE + segments_size(c));
     const gw_cuda_gcomp_request build = {NULL, new_result(), {NULL, 0}, NULL};
     must(gw_cuda_gcomp_histogram_add(&cuda, &c->codec, &c->t.device, histogram, &count),
          "gw_cuda_gcomp_histogram_add");
-    must(gw_cuda_gcomp_book_build(&cuda, &c->codec, histogram, &books, &build), "gw_cuda_gcomp_book_build");
+    must(gw_cuda_gcomp_codebook_build(&cuda, &c->codec, histogram, &codebooks, &build),
+         "gw_cuda_gcomp_codebook_build");
     expect(fetch_result(count.result).status == GW_OK, "status of histogram", c->name);
     expect(fetch_result(build.result).status == GW_OK, "status of codebook", c->name);
-    expect_bytes(books.sizes, &size, 4, "size of codebook", c->name);
-    expect_bytes(books.books, book, size, "codebook", c->name);
+    expect_bytes(codebooks.sizes, &size, 4, "size of codebook", c->name);
+    expect_bytes(codebooks.codebooks, codebook, size, "codebook", c->name);
     give_since(mark);
 
-    must(gw_gcomp_install(&c->codec, 7, 8, book, size, 1), "gw_gcomp_install");
+    must(gw_gcomp_codebook_install(&c->codec, 7, 8, codebook, size, 1), "gw_gcomp_codebook_install");
     encode_again(c);
     compare_all(c);
 }
 
-void compare_device_arguments(const gcomp_case *c, const gw_gcomp *plain, const uint8_t *book,
-                              size_t book_size)
+void compare_device_arguments(const gcomp_case *c, const gw_gcomp *plain, const uint8_t *codebook,
+                              size_t codebook_size)
 {
     const unsigned long mark = device_mark();
     const gw_gcomp_source *s = &c->t.cpu;
     const gw_cuda_gcomp_key key = {s->seed, s->step_index, s->rank, s->hop};
-    const uint32_t size = (uint32_t)book_size;
+    const uint32_t size = (uint32_t)codebook_size;
     gw_gcomp_map map = c->t.device_map;
     gw_gcomp_source source = c->t.device;
 
@@ -343,8 +345,9 @@ void compare_device_arguments(const gcomp_case *c, const gw_gcomp *plain, const 
     source.hop = 9;
     const gw_cuda_gcomp_device arguments = {on_device(&c->t.map.base, 4),
                                             on_device(&key, sizeof key),
-                                            book == NULL ? NULL : on_device_at(book, book_size, 1),
-                                            book == NULL ? NULL : on_device(&size, 4),
+                                            codebook == NULL ? NULL
+                                                             : on_device_at(codebook, codebook_size, 1),
+                                            codebook == NULL ? NULL : on_device(&size, 4),
                                             7,
                                             8};
     gw_cuda_gcomp_request encode = new_request(gw_cuda_gcomp_encode_workspace_size(plain, 1, s->len));

@@ -29,12 +29,12 @@ uint8_t *compare_map(const gw_gcomp_map_rule *rule, const gw_optimizer_state *s,
     uint32_t top = 0;
 
     begin_case(name, "map");
-    uint8_t *levels = take(len);
+    uint8_t *map_bytes = take(len);
     uint32_t *digest = take(4 * chunks);
     must(gw_gcomp_map_scan(rule, s, len, cpu_backends, &top), "gw_gcomp_map_scan");
     *base = gw_gcomp_map_base(top);
-    must(gw_gcomp_map_build(rule, s, len, *base, cpu_backends, levels), "gw_gcomp_map_build");
-    must(gw_gcomp_map_digest(levels, len, chunk_log2, digest), "gw_gcomp_map_digest");
+    must(gw_gcomp_map_build(rule, s, len, *base, cpu_backends, map_bytes), "gw_gcomp_map_build");
+    must(gw_gcomp_map_digest(map_bytes, len, chunk_log2, digest), "gw_gcomp_map_digest");
     const gw_optimizer_state d = {s->param == NULL ? NULL : on_device_at(s->param, 4 * len, offset),
                                   s->m == NULL ? NULL : on_device(s->m, 4 * len),
                                   s->v == NULL ? NULL : on_device(s->v, 4 * len),
@@ -42,7 +42,7 @@ uint8_t *compare_map(const gw_gcomp_map_rule *rule, const gw_optimizer_state *s,
     for (int is_rule_on_device = 0; is_rule_on_device < 2; is_rule_on_device++) {
         gw_gcomp_map_rule given = *rule;
         uint32_t *device_top = on_device(NULL, 4), *device_base = on_device(NULL, 4);
-        uint8_t *device_levels = on_device_at(NULL, len, is_rule_on_device ? 1 : offset);
+        uint8_t *device_map_bytes = on_device_at(NULL, len, is_rule_on_device ? 1 : offset);
         uint32_t *device_digest = on_device(NULL, 4 * chunks);
         if (is_rule_on_device) {
             given.p_param = given.noise = 0.0f; /* only kind, uses and limits count */
@@ -50,16 +50,16 @@ uint8_t *compare_map(const gw_gcomp_map_rule *rule, const gw_optimizer_state *s,
         const gw_cuda_gcomp_map_input in = {&given, is_rule_on_device ? on_device(rule, sizeof *rule) : NULL,
                                             &d, len};
         must(gw_cuda_gcomp_map_scan(&cuda, &in, device_top, NULL), "gw_cuda_gcomp_map_scan");
-        must(gw_cuda_gcomp_map_build(&cuda, &in, device_top, device_levels, device_base, NULL),
+        must(gw_cuda_gcomp_map_build(&cuda, &in, device_top, device_map_bytes, device_base, NULL),
              "gw_cuda_gcomp_map_build");
-        must(gw_cuda_gcomp_map_digest(&cuda, device_levels, len, chunk_log2, device_digest, NULL),
+        must(gw_cuda_gcomp_map_digest(&cuda, device_map_bytes, len, chunk_log2, device_digest, NULL),
              "gw_cuda_gcomp_map_digest");
         expect_bytes(device_top, &top, 4, "top", name);
         expect_bytes(device_base, base, 4, "base", name);
-        expect_bytes(device_levels, levels, len, "levels", name);
+        expect_bytes(device_map_bytes, map_bytes, len, "map_bytes", name);
         expect_bytes(device_digest, digest, 4 * chunks, "digests", name);
     }
     give_since(mark);
     free(digest);
-    return levels;
+    return map_bytes;
 }

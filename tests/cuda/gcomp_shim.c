@@ -34,7 +34,7 @@ static void fill_decode_item(gw_cuda_gcomp_item *item, const gcomp_shim_source *
     item->scale = source->scale;
     item->result = result;
     if (source->map != NULL) {
-        item->levels = source->map->levels;
+        item->map_bytes = source->map->bytes;
         item->digest = source->map->digest;
         item->map_len = source->map->len;
     }
@@ -44,7 +44,7 @@ gw_cuda_result gcomp_shim_decode(const gw_gcomp *codec, const gcomp_shim_source 
                                  void *dst, uint64_t capacity, uint32_t shared_size_max)
 {
     gw_gcomp_decode_params params;
-    gw_cuda_plan plan;
+    gw_cuda_launches launches;
     gw_cuda_result result;
     const gw_cuda_shape shape = {2, shared_size_max};
     memset(&params, 0, sizeof params);
@@ -58,8 +58,8 @@ gw_cuda_result gcomp_shim_decode(const gw_gcomp *codec, const gcomp_shim_source 
     const size_t workspace_size = gw_cuda_decode_workspace_size(1, capacity);
     void *workspace = alloc_aligned(workspace_size);
     memset(workspace, 0xa5, workspace_size);
-    gw_cuda_plan_decode(&plan, &params, capacity, &shape, workspace);
-    shim_plan_run(&plan, workspace);
+    gw_cuda_launches_decode(&launches, &params, capacity, &shape, workspace);
+    shim_launches_run(&launches, workspace);
     free(workspace);
     free(frame);
     return result;
@@ -77,7 +77,7 @@ gw_cuda_result gcomp_shim_add_frames(const gw_gcomp *codec, const gcomp_shim_sou
     void *workspace = alloc_aligned(workspace_size);
     memset(workspace, 0xa5, workspace_size);
     for (uint32_t i = 0; i < count; i++) {
-        gw_cuda_plan plan;
+        gw_cuda_launches launches;
         memset(&params, 0, sizeof params);
         gw_cuda_codec_fill(&params.codec, gw_codec_of(codec));
         gw_cuda_map_fill(&params.map, frames[i].map, NULL);
@@ -85,8 +85,8 @@ gw_cuda_result gcomp_shim_add_frames(const gw_gcomp *codec, const gcomp_shim_sou
         fill_decode_item(&params.item, &frames[i], frame, target->values, target->capacity, &result);
         params.item.scale = target->scale;
         params.sum.index = i;
-        gw_cuda_plan_sum(&plan, &params, count, &shape, workspace);
-        shim_plan_run(&plan, workspace);
+        gw_cuda_launches_sum(&launches, &params, count, &shape, workspace);
+        shim_launches_run(&launches, workspace);
         free(frame);
     }
     free(workspace);
@@ -103,9 +103,9 @@ static void fill_encode_item(gw_cuda_gcomp_item *item, const gw_gcomp_source *so
     item->dst_capacity = capacity;
     item->first_element = source->first_element;
     item->result = result;
-    item->levels = source->quantum.blocks; /* carried only */
+    item->map_bytes = source->quantum.blocks; /* carried only */
     if (source->quantum.map != NULL) {
-        item->levels = source->quantum.map->levels;
+        item->map_bytes = source->quantum.map->bytes;
         item->digest = source->quantum.map->digest;
         item->map_len = source->quantum.map->len;
     }
@@ -138,7 +138,7 @@ gw_cuda_result gcomp_shim_encode(const gw_gcomp *codec, const gw_gcomp_source *s
                                  size_t capacity)
 {
     gw_gcomp_encode_params params;
-    gw_cuda_plan plan;
+    gw_cuda_launches launches;
     gw_cuda_result result;
     const gw_cuda_shape shape = {2, 227 * 1024};
     memset(&params, 0, sizeof params);
@@ -153,13 +153,13 @@ gw_cuda_result gcomp_shim_encode(const gw_gcomp *codec, const gw_gcomp_source *s
     const size_t workspace_size = gw_cuda_encode_workspace_size(&params.codec, 1, source->len);
     void *workspace = alloc_aligned(workspace_size);
     memset(workspace, 0xa5, workspace_size);
-    gw_cuda_plan_encode(&plan, &params, source->len, &shape, workspace);
+    gw_cuda_launches_encode(&launches, &params, source->len, &shape, workspace);
     gw_gcomp_segment_params segments;
     void *area = fill_segments(&segments, &params.codec, source);
     if (area != NULL) {
-        gw_cuda_plan_segments(&plan, &segments, &params, &params.item, &shape, area);
+        gw_cuda_launches_segments(&launches, &segments, &params, &params.item, &shape, area);
     }
-    shim_plan_run(&plan, workspace);
+    shim_launches_run(&launches, workspace);
     memcpy(dst, frame, capacity);
     free(area);
     free(workspace);
@@ -173,7 +173,7 @@ gw_cuda_result gcomp_shim_hop(const gw_gcomp *codec, const void *src, size_t src
 {
     gw_gcomp_decode_params in;
     gw_gcomp_encode_params out;
-    gw_cuda_plan plan;
+    gw_cuda_launches launches;
     gw_cuda_result result;
     const gw_cuda_shape shape = {2, 99 * 1024};
     memset(&in, 0, sizeof in);
@@ -191,7 +191,7 @@ gw_cuda_result gcomp_shim_hop(const gw_gcomp *codec, const void *src, size_t src
     in.item.src_size = src_size;
     in.item.addend = source->values;
     if (src_map != NULL) {
-        in.item.levels = src_map->levels;
+        in.item.map_bytes = src_map->bytes;
         in.item.digest = src_map->digest;
         in.item.map_len = src_map->len;
     }
@@ -199,13 +199,13 @@ gw_cuda_result gcomp_shim_hop(const gw_gcomp *codec, const void *src, size_t src
     const size_t workspace_size = gw_cuda_hop_workspace_size(&out.codec, 1, source->len);
     void *workspace = alloc_aligned(workspace_size);
     memset(workspace, 0xa5, workspace_size);
-    gw_cuda_plan_hop(&plan, &in, &out, &shape, workspace);
+    gw_cuda_launches_hop(&launches, &in, &out, &shape, workspace);
     gw_gcomp_segment_params segments;
     void *area = fill_segments(&segments, &out.codec, source);
     if (area != NULL) {
-        gw_cuda_plan_segments(&plan, &segments, &out, &in.item, &shape, area);
+        gw_cuda_launches_segments(&launches, &segments, &out, &in.item, &shape, area);
     }
-    shim_plan_run(&plan, workspace);
+    shim_launches_run(&launches, workspace);
     memcpy(dst, frame, capacity);
     free(area);
     free(workspace);
@@ -219,7 +219,7 @@ void gcomp_shim_encode_batch(const gw_gcomp *codec, const gw_gcomp_source *sourc
                              uint64_t value_total)
 {
     gw_gcomp_encode_params params;
-    gw_cuda_plan plan;
+    gw_cuda_launches launches;
     const gw_cuda_shape shape = {2, 227 * 1024};
     gw_cuda_gcomp_item *items = (gw_cuda_gcomp_item *)alloc_aligned(count * sizeof *items);
     uint64_t total = 0;
@@ -239,8 +239,8 @@ void gcomp_shim_encode_batch(const gw_gcomp *codec, const gw_gcomp_source *sourc
     const size_t workspace_size = gw_cuda_encode_workspace_size(&params.codec, count, total);
     void *workspace = alloc_aligned(workspace_size);
     memset(workspace, 0xa5, workspace_size);
-    gw_cuda_plan_encode(&plan, &params, total, &shape, workspace);
-    shim_plan_run(&plan, workspace);
+    gw_cuda_launches_encode(&launches, &params, total, &shape, workspace);
+    shim_launches_run(&launches, workspace);
     for (uint32_t i = 0; i < count; i++) {
         memcpy(dst[i], items[i].dst, capacity[i]);
         free(items[i].dst);
@@ -254,7 +254,7 @@ void gcomp_shim_decode_batch(const gw_gcomp *codec, const gcomp_shim_source *sou
                              uint64_t value_total)
 {
     gw_gcomp_decode_params params;
-    gw_cuda_plan plan;
+    gw_cuda_launches launches;
     const gw_cuda_shape shape = {2, 99 * 1024};
     gw_cuda_gcomp_item *items = (gw_cuda_gcomp_item *)alloc_aligned(count * sizeof *items);
     uint8_t **frames = (uint8_t **)alloc_aligned(count * sizeof *frames);
@@ -274,8 +274,8 @@ void gcomp_shim_decode_batch(const gw_gcomp *codec, const gcomp_shim_source *sou
     const size_t workspace_size = gw_cuda_decode_workspace_size(count, total);
     void *workspace = alloc_aligned(workspace_size);
     memset(workspace, 0xa5, workspace_size);
-    gw_cuda_plan_decode(&plan, &params, total, &shape, workspace);
-    shim_plan_run(&plan, workspace);
+    gw_cuda_launches_decode(&launches, &params, total, &shape, workspace);
+    shim_launches_run(&launches, workspace);
     for (uint32_t i = 0; i < count; i++) {
         free(frames[i]);
     }
@@ -291,7 +291,7 @@ void gcomp_shim_hop_batch(const gw_gcomp *codec, const gcomp_shim_source *in, co
     gw_gcomp_hop_params params;
     gw_gcomp_decode_params decode;
     gw_gcomp_encode_params encode;
-    gw_cuda_plan plan;
+    gw_cuda_launches launches;
     const gw_cuda_shape shape = {2, 227 * 1024};
     gw_cuda_gcomp_hop *hops = (gw_cuda_gcomp_hop *)alloc_aligned(count * sizeof *hops);
     uint8_t **frames = (uint8_t **)alloc_aligned(count * sizeof *frames);
@@ -319,13 +319,13 @@ void gcomp_shim_hop_batch(const gw_gcomp *codec, const gcomp_shim_source *in, co
         hops[i].dst_capacity = capacity[i];
         memset(hops[i].dst, 0x3c, capacity[i]);
         if (in[i].map != NULL) {
-            hops[i].src_levels = in[i].map->levels;
+            hops[i].src_map_bytes = in[i].map->bytes;
             hops[i].src_digest = in[i].map->digest;
             hops[i].src_map_len = in[i].map->len;
         }
-        hops[i].levels = sources[i].quantum.blocks;
+        hops[i].map_bytes = sources[i].quantum.blocks;
         if (sources[i].quantum.map != NULL) {
-            hops[i].levels = sources[i].quantum.map->levels;
+            hops[i].map_bytes = sources[i].quantum.map->bytes;
             hops[i].digest = sources[i].quantum.map->digest;
             hops[i].map_len = sources[i].quantum.map->len;
         }
@@ -336,12 +336,12 @@ void gcomp_shim_hop_batch(const gw_gcomp *codec, const gcomp_shim_source *in, co
     const size_t workspace_size = gw_cuda_hop_workspace_size(&encode.codec, count, total);
     void *workspace = alloc_aligned(workspace_size);
     memset(workspace, 0xa5, workspace_size);
-    gw_cuda_plan_hop_batch(&plan, &params, &decode, &encode, total, &shape, workspace);
+    gw_cuda_launches_hop_batch(&launches, &params, &decode, &encode, total, &shape, workspace);
     if (tickets != NULL) {
         tickets->decode = &decode.head->ticket;
         tickets->encode = &encode.head->ticket;
     }
-    shim_plan_run(&plan, workspace);
+    shim_launches_run(&launches, workspace);
     for (uint32_t i = 0; i < count; i++) {
         memcpy(dst[i], hops[i].dst, capacity[i]);
         free(hops[i].dst);
@@ -357,7 +357,7 @@ void gcomp_shim_histogram_batch(const gw_gcomp *codec, const gw_gcomp_source *so
                                 const uint64_t **ticket)
 {
     gw_gcomp_histogram_params params;
-    gw_cuda_plan plan;
+    gw_cuda_launches launches;
     const gw_cuda_shape shape = {1, 99 * 1024};
     gw_cuda_gcomp_item *items = (gw_cuda_gcomp_item *)alloc_aligned(count * sizeof *items);
     uint64_t total = 0;
@@ -375,20 +375,20 @@ void gcomp_shim_histogram_batch(const gw_gcomp *codec, const gw_gcomp_source *so
     const size_t workspace_size = gw_cuda_histogram_workspace_size(count);
     void *workspace = alloc_aligned(workspace_size);
     memset(workspace, 0xa5, workspace_size);
-    gw_cuda_plan_histogram(&plan, &params, total, &shape, workspace);
+    gw_cuda_launches_histogram(&launches, &params, total, &shape, workspace);
     if (ticket != NULL) {
         *ticket = &params.head->ticket;
     }
-    shim_plan_run(&plan, workspace);
+    shim_launches_run(&launches, workspace);
     free(workspace);
     free(items);
 }
 
-gw_cuda_result gcomp_shim_book(const gw_gcomp *codec, const gw_gcomp_source *sources, uint32_t count,
-                               uint8_t *book)
+gw_cuda_result gcomp_shim_codebook(const gw_gcomp *codec, const gw_gcomp_source *sources, uint32_t count,
+                                   uint8_t *codebook)
 {
     gw_cuda_gcomp_histogram histogram;
-    gw_cuda_plan plan;
+    gw_cuda_launches launches;
     gw_cuda_result result;
     const gw_cuda_shape shape = {2, 99 * 1024};
     memset(&histogram, 0, sizeof histogram);
@@ -404,22 +404,22 @@ gw_cuda_result gcomp_shim_book(const gw_gcomp *codec, const gw_gcomp_source *sou
         gw_gcomp_segment_params segments;
         void *area = fill_segments(&segments, &params.codec, &sources[i]);
         if (area != NULL) {
-            gw_cuda_plan_histogram_segments(&plan, &segments, &params, &shape, workspace, area);
+            gw_cuda_launches_histogram_segments(&launches, &segments, &params, &shape, workspace, area);
         } else {
-            gw_cuda_plan_histogram(&plan, &params, sources[i].len, &shape, workspace);
+            gw_cuda_launches_histogram(&launches, &params, sources[i].len, &shape, workspace);
         }
-        shim_plan_run(&plan, workspace);
+        shim_launches_run(&launches, workspace);
         free(area);
     }
-    gw_gcomp_book_build_params build;
+    gw_gcomp_codebook_build_params build;
     memset(&build, 0, sizeof build);
     build.dtype = (uint32_t)gw_codec_of(codec)->options.dtype;
-    build.levels = (uint32_t)gw_codec_of(codec)->options.levels;
+    build.quantum_mode = (uint32_t)gw_codec_of(codec)->options.quantum_mode;
     build.histogram = &histogram;
-    build.book = book;
+    build.codebook = codebook;
     build.result = &result;
-    gw_cuda_plan_book_build(&plan, &build, 1);
-    shim_plan_run(&plan, workspace);
+    gw_cuda_launches_codebook_build(&launches, &build, 1);
+    shim_launches_run(&launches, workspace);
     free(workspace);
     return result;
 }

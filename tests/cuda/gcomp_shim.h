@@ -1,14 +1,14 @@
 /*
- * GCOMP operations in the shim, from host arguments: plan, workspace of exactly the size that the plan names,
- * launches.
+ * GCOMP operations in the shim, from host arguments: launches, workspace of exactly the size that the
+ * launches names, launches.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #ifndef GW_GCOMP_SHIM_H
 #define GW_GCOMP_SHIM_H
 
-#include "cuda/gcomp_plan.h"
-#include "shim_plan.h"
+#include "cuda/gcomp_launches.h"
+#include "shim_launches.h"
 
 typedef struct gcomp_shim_source {
     const void *frame;
@@ -63,8 +63,8 @@ void gcomp_shim_histogram_batch(const gw_gcomp *codec, const gw_gcomp_source *so
                                 const uint64_t **ticket);
 
 /* The codebook of the histogram of all sources, added in order. */
-gw_cuda_result gcomp_shim_book(const gw_gcomp *codec, const gw_gcomp_source *sources, uint32_t count,
-                               uint8_t *book);
+gw_cuda_result gcomp_shim_codebook(const gw_gcomp *codec, const gw_gcomp_source *sources, uint32_t count,
+                                   uint8_t *codebook);
 
 /* For tests in C++, which cannot include the library's inside. */
 void gcomp_shim_device_codec(gw_device_codec *out, const gw_gcomp *codec, const gw_gcomp_map *map,

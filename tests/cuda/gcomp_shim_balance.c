@@ -12,7 +12,7 @@
 
 enum { ITEMS = 24, LARGE = 11, CHUNK_LOG2 = 12, LARGE_CHUNKS = 12, TURNS_MAX = 200, BLOCKS_MAX = 16 };
 
-/* Filled in when a plan is made, before anything runs. */
+/* Filled in when a launches is made, before anything runs. */
 static gcomp_shim_tickets tickets;
 static const uint64_t *histogram_ticket;
 
@@ -96,7 +96,7 @@ int main(void)
         uint16_t *values = (uint16_t *)malloc(2 * (size_t)len + 2);
         sources[i].values = values;
         sources[i].len = len;
-        capacity[i] = gw_gcomp_bound(&codec, len);
+        capacity[i] = gw_gcomp_frame_bound(&codec, len);
         dst[i] = malloc(capacity[i]);
         void *frame = malloc(capacity[i]);
         if (workspace == NULL || values == NULL || dst[i] == NULL || frame == NULL) {

@@ -99,7 +99,7 @@ typedef struct test_case {
     gw_gcomp_options options;
     gw_gcomp_source source;
     gw_gcomp_map map;
-    uint8_t *values, *levels, *quanta;
+    uint8_t *values, *map_bytes, *quanta;
     uint32_t *digest;
     gw_workspace workspace;
     size_t value_size;
@@ -137,17 +137,17 @@ static void make_source(test_case *c, uint64_t len)
     c->values = (uint8_t *)get((size_t)len * c->value_size + 16);
     fill_values(c->values, len, c->options.dtype);
     c->source.values = c->values;
-    c->levels = (uint8_t *)get((size_t)len + 4);
+    c->map_bytes = (uint8_t *)get((size_t)len + 4);
     c->digest = (uint32_t *)get(((size_t)(len >> c->options.chunk_log2) + 1) * 4);
-    const uint32_t level_center = below(256), level_spread = 1 + below(120);
+    const uint32_t map_byte_center = below(256), map_byte_spread = 1 + below(120);
     for (uint64_t i = 0; i < len; i++) {
-        const uint32_t k = level_center + below(level_spread);
-        c->levels[i] = (uint8_t)(below(30) == 0 ? 0 : k > 255 ? 255 : k);
+        const uint32_t k = map_byte_center + below(map_byte_spread);
+        c->map_bytes[i] = (uint8_t)(below(30) == 0 ? 0 : k > 255 ? 255 : k);
     }
-    if (gw_gcomp_map_digest(c->levels, (size_t)len, c->options.chunk_log2, c->digest) != GW_OK) {
+    if (gw_gcomp_map_digest(c->map_bytes, (size_t)len, c->options.chunk_log2, c->digest) != GW_OK) {
         exit(2);
     }
-    c->map.levels = c->levels;
+    c->map.bytes = c->map_bytes;
     c->map.digest = c->digest;
     c->map.len = len;
     c->source.quantum = gw_gcomp_quantum_of_map(c->source.quantum.map != NULL ? &c->map : NULL);
@@ -159,7 +159,7 @@ static void make_source(test_case *c, uint64_t len)
         const uint32_t e = quantum + below(quantum_spread);
         c->quanta[i] = (uint8_t)(below(20) == 0 ? 0 : e > 255 ? 255 : e);
     }
-    if (c->options.levels == GW_GCOMP_CARRIED && c->source.quantum.map == NULL &&
+    if (c->options.quantum_mode == GW_GCOMP_CARRIED && c->source.quantum.map == NULL &&
         (below(2) == 0 || c->options.quantum.nmse <= 0)) {
         c->source.quantum = gw_gcomp_quantum_of_blocks(c->quanta);
     }
@@ -172,21 +172,21 @@ static void make_case(test_case *c)
     gw_gcomp_options_init(&c->options, (gw_dtype)(1 + below(3)));
     gw_gcomp_options *o = &c->options;
     c->value_size = gw_dtype_size(o->dtype);
-    o->levels = (gw_gcomp_levels)below(3);
+    o->quantum_mode = (gw_gcomp_quantum_mode)below(3);
     o->rounding = (gw_gcomp_rounding)below(3);
     o->preset = (gw_gcomp_preset)below(2);
-    o->step = o->levels == GW_GCOMP_DERIVED ? steps[o->dtype][below(4)] : 0;
-    o->cap = below(2) != 0 ? UINT32_MAX : below(o->levels == GW_GCOMP_DERIVED ? 8 : 7);
-    o->deep_cut = o->levels != GW_GCOMP_EXPLICIT && below(2) != 0;
+    o->step = o->quantum_mode == GW_GCOMP_DERIVED ? steps[o->dtype][below(4)] : 0;
+    o->cap = below(2) != 0 ? UINT32_MAX : below(o->quantum_mode == GW_GCOMP_DERIVED ? 8 : 7);
+    o->dead_zone = o->quantum_mode != GW_GCOMP_EXPLICIT && below(2) != 0;
     o->block_log2 = 6 + below(7);
     const float nmse = below(4) == 0 ? 0 : 0.5f / (float)(1 + below(10000));
-    if (o->deep_cut || o->levels == GW_GCOMP_CARRIED) {
+    if (o->dead_zone || o->quantum_mode == GW_GCOMP_CARRIED) {
         o->step = below(2);
         o->cap = UINT32_MAX;
     }
     const uint32_t drop = below(24);
     o->quantum =
-        o->levels == GW_GCOMP_CARRIED ? gw_gcomp_quantum_of_nmse(nmse) : gw_gcomp_quantum_of_drop(drop);
+        o->quantum_mode == GW_GCOMP_CARRIED ? gw_gcomp_quantum_of_nmse(nmse) : gw_gcomp_quantum_of_drop(drop);
     o->chunk_log2 = below(4) == 0 ? 12 + below(4) : 14;
     o->strict = (int)below(2);
     o->checksum = (int)below(2);
@@ -213,7 +213,7 @@ static void make_case(test_case *c)
 static void free_source(test_case *c)
 {
     free(c->values);
-    free(c->levels);
+    free(c->map_bytes);
     free(c->quanta);
     free(c->digest);
 }
@@ -284,7 +284,7 @@ static void compare_validate(const test_case *c, const uint8_t *frame, size_t si
     const uint64_t hint = below(2) != 0 ? below(3) : below((uint32_t)c->source.len + 1);
     const gcomp_shim_source source = {frame, size, c->source.quantum.map, NULL, draw_scale()};
     uint64_t bad;
-    const gw_status status = gw_gcomp_validate(
+    const gw_status status = gw_gcomp_frame_check(
         &c->codec, &(gw_gcomp_frame){.data = frame, .size = size, .map = c->source.quantum.map}, &bad,
         &c->workspace);
     const gw_cuda_result result = gcomp_shim_decode(&c->codec, &source, GW_CUDA_DECODE_VALIDATE, NULL, hint,
@@ -324,7 +324,7 @@ static void mutate(uint8_t *frame, size_t size)
 
 /* What the frames of all cases have had: a run of many cases must have seen everything. */
 static struct {
-    uint32_t masked, relative, deep, carried;
+    uint32_t masked, relative, dead_zone, carried;
     uint32_t sums, bad_sums, mismatches; /* of several frames */
     uint32_t segments, uncovered;
 } seen;
@@ -332,26 +332,26 @@ static struct {
 /* Looks at the codebooks of a frame of the library. */
 static void note_frame(const test_case *c, const uint8_t *frame, size_t size)
 {
-    gw_gcomp_info info;
+    gw_gcomp_frame_info info;
     const gw_gcomp_frame whole = {frame, size, c->source.quantum.map};
-    if (size == 0 || gw_gcomp_peek(frame, size, UINT64_MAX, &info) != GW_OK || info.installed) {
+    if (size == 0 || gw_gcomp_frame_peek(frame, size, UINT64_MAX, &info) != GW_OK || info.installed) {
         return;
     }
     for (uint64_t i = 0; i < info.chunk_count; i++) {
         gw_gcomp_chunk chunk;
-        if (gw_gcomp_chunk_info(&whole, &info, i, &chunk) == GW_OK && chunk.kind == GW_GCOMP_CHUNK_CODED &&
-            chunk.book == i) {
+        if (gw_gcomp_frame_chunk(&whole, &info, i, &chunk) == GW_OK && chunk.kind == GW_GCOMP_CHUNK_CODED &&
+            chunk.codebook == i) {
             seen.masked += (frame[chunk.offset + 3] & 15) == 15;
-            seen.relative += info.levels != GW_GCOMP_EXPLICIT && frame[chunk.offset] != 0;
-            seen.deep += c->options.deep_cut && c->source.quantum.map != NULL;
-            seen.carried += info.levels == GW_GCOMP_CARRIED;
+            seen.relative += info.quantum_mode != GW_GCOMP_EXPLICIT && frame[chunk.offset] != 0;
+            seen.dead_zone += c->options.dead_zone && c->source.quantum.map != NULL;
+            seen.carried += info.quantum_mode == GW_GCOMP_CARRIED;
         }
     }
 }
 
 static void test_encode(test_case *c, uint32_t mutations)
 {
-    const size_t capacity = gw_gcomp_bound(&c->codec, c->source.len);
+    const size_t capacity = gw_gcomp_frame_bound(&c->codec, c->source.len);
     uint8_t *expected = (uint8_t *)get(capacity), *frame = (uint8_t *)get(capacity);
     gw_buffer out = {expected, capacity, 0};
     const gw_status status = gw_gcomp_encode(&c->codec, &c->source, &out, &c->workspace);
@@ -425,16 +425,17 @@ static void test_frames(test_case *c)
         gw_gcomp_source source = c->source;
         gw_gcomp codec = c->codec;
         if (below(12) == 0) {
-            source.quantum = gw_gcomp_quantum_of_blocks(o.levels == GW_GCOMP_CARRIED ? c->quanta : NULL);
+            source.quantum =
+                gw_gcomp_quantum_of_blocks(o.quantum_mode == GW_GCOMP_CARRIED ? c->quanta : NULL);
             source.len -= source.len != 0 && below(2) != 0;
             o.chunk_log2 = 12 + below(4);
             o.block_log2 = 6;
-            if (o.deep_cut || gw_gcomp_init(&codec, &o) != GW_OK) {
+            if (o.dead_zone || gw_gcomp_init(&codec, &o) != GW_OK) {
                 codec = c->codec;
                 source = c->source;
             }
         }
-        const size_t capacity = gw_gcomp_bound(&codec, source.len);
+        const size_t capacity = gw_gcomp_frame_bound(&codec, source.len);
         gw_workspace workspace = {get(gw_gcomp_workspace_size(&codec)), gw_gcomp_workspace_size(&codec)};
         uint8_t *values = (uint8_t *)get(bytes + 16);
         fill_values(values, c->source.len, c->options.dtype);
@@ -485,10 +486,10 @@ static void test_frames(test_case *c)
 }
 
 /* A codebook from counts of the source, installed; then frames with it. */
-static void test_book(test_case *c)
+static void test_codebook(test_case *c)
 {
     gw_gcomp_histogram histogram;
-    uint8_t book[GW_GCOMP_BOOK_SIZE_MAX], expected[GW_GCOMP_BOOK_SIZE_MAX];
+    uint8_t codebook[GW_GCOMP_CODEBOOK_SIZE_MAX], expected[GW_GCOMP_CODEBOOK_SIZE_MAX];
     const gw_gcomp_source both[2] = {c->source, c->source};
     if (gw_gcomp_histogram_init(&histogram, &c->codec) != GW_OK) {
         exit(2);
@@ -499,16 +500,16 @@ static void test_book(test_case *c)
         }
     }
     gw_buffer out = {expected, sizeof expected, 0};
-    if (gw_gcomp_book_build(&histogram, &out) != GW_OK) {
+    if (gw_gcomp_codebook_build(&histogram, &out) != GW_OK) {
         exit(2);
     }
-    const gw_cuda_result result = gcomp_shim_book(&c->codec, both, 2, book);
+    const gw_cuda_result result = gcomp_shim_codebook(&c->codec, both, 2, codebook);
     if (result.status != GW_OK || result.size != out.size) {
-        fail("book: another size");
+        fail("codebook: another size");
     } else {
-        compare_bytes("book: another codebook", book, expected, out.size);
+        compare_bytes("codebook: another codebook", codebook, expected, out.size);
     }
-    if (gw_gcomp_install(&c->codec, 5, 9, expected, out.size, 1) != GW_OK) {
+    if (gw_gcomp_codebook_install(&c->codec, 5, 9, expected, out.size, 1) != GW_OK) {
         exit(2);
     }
     test_encode(c, 1);
@@ -560,7 +561,7 @@ static void test_batch(test_case *c)
         items[i].source.segment_count = 0; /* items have none */
         items[i].source.first_element = below(100);
         sources[i] = items[i].source;
-        capacity[i] = gw_gcomp_bound(&c->codec, sources[i].len);
+        capacity[i] = gw_gcomp_frame_bound(&c->codec, sources[i].len);
         frames[i] = (uint8_t *)get(capacity[i]);
         expected[i] = (uint8_t *)get(capacity[i]);
         dst[i] = frames[i];
@@ -644,7 +645,7 @@ static void test_unsound_items(const test_case *c)
     static alignas(256) uint8_t room[64];
     gw_cuda_gcomp_item items[ITEMS_MAX];
     gw_cuda_result results[ITEMS_MAX];
-    gw_cuda_plan plan;
+    gw_cuda_launches launches;
     for (int is_encode = 0; is_encode < 2; is_encode++) {
         const uint32_t count = is_encode ? ENCODES : DECODES;
         gw_gcomp_decode_params decode;
@@ -677,11 +678,11 @@ static void test_unsound_items(const test_case *c)
             exit(2);
         }
         if (is_encode) {
-            gw_cuda_plan_encode(&plan, &encode, 100, &shape, workspace);
+            gw_cuda_launches_encode(&launches, &encode, 100, &shape, workspace);
         } else {
-            gw_cuda_plan_decode(&plan, &decode, 100, &shape, workspace);
+            gw_cuda_launches_decode(&launches, &decode, 100, &shape, workspace);
         }
-        shim_plan_run(&plan, workspace);
+        shim_launches_run(&launches, workspace);
         free(workspace);
         for (uint32_t i = 0; i < count; i++) {
             if (results[i].status != GW_ERR_ARG || results[i].size != 0 || results[i].len != 0) {
@@ -718,22 +719,22 @@ int main(int argc, char **argv)
         test_unsound_items(&c);
         test_frames(&c);
         if (i % 4 == 1) {
-            test_book(&c);
+            test_codebook(&c);
         } else if (i % 4 == 3) {
             test_batch(&c);
         }
         free_source(&c);
         free(c.workspace.data);
     }
-    printf("%llu cases, %d failures; codebooks: %u masked, %u relative, %u of deep cuts, %u carried; "
+    printf("%llu cases, %d failures; codebooks: %u masked, %u relative, %u of dead zones, %u carried; "
            "sums: %u good, %u with bad chunks, %u mismatches; sources with segments: %u, refused %u\n",
-           (unsigned long long)count, failures, seen.masked, seen.relative, seen.deep, seen.carried,
+           (unsigned long long)count, failures, seen.masked, seen.relative, seen.dead_zone, seen.carried,
            seen.sums, seen.bad_sums, seen.mismatches, seen.segments, seen.uncovered);
     if (count >= 40 && (seen.sums == 0 || seen.bad_sums == 0 || seen.mismatches == 0 || seen.segments == 0 ||
                         seen.uncovered == 0)) {
         fail("some kind of sum or source was not met");
     }
-    if (count >= 40 && (seen.masked == 0 || seen.relative == 0 || seen.deep == 0 || seen.carried == 0)) {
+    if (count >= 40 && (seen.masked == 0 || seen.relative == 0 || seen.dead_zone == 0 || seen.carried == 0)) {
         fail("some kind of codebook was not met");
     }
     return failures != 0;

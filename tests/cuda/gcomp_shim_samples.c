@@ -2,7 +2,7 @@
  * The recorded gradients of data/samples through the device code of GCOMP in the shim, with precision maps
  * from their optimizer states: gcomp_shim_samples DIR
  *
- * Frames of explicit and derived levels, both presets and all roundings must be the library's, and decode to
+ * Frames of explicit and derived quanta, both presets and all roundings must be the library's, and decode to
  * its values; bf16 halves of the same gradients likewise, without a map.
  *
  * SPDX-License-Identifier: BSD-2-Clause
@@ -55,7 +55,7 @@ static void compare(const char *name, const gw_gcomp_options *options, const gw_
     if (gw_gcomp_init(&codec, options) != GW_OK) {
         exit(2);
     }
-    const size_t bound = gw_gcomp_bound(&codec, source->len);
+    const size_t bound = gw_gcomp_frame_bound(&codec, source->len);
     const size_t value_size = (size_t)source->len * gw_dtype_size(options->dtype);
     uint8_t *frame = (uint8_t *)get(bound);
     uint8_t *values = (uint8_t *)get(value_size), *out = (uint8_t *)get(value_size);
@@ -76,8 +76,8 @@ static void compare(const char *name, const gw_gcomp_options *options, const gw_
                      memcmp(frame, expected.data, expected.size) == 0 && decoded.status == GW_OK &&
                      decoded.len == target.len && memcmp(out, values, value_size) == 0;
     failures += !same;
-    printf("%s dtype %d levels %d preset %d rounding %d: %zu bytes of %zu%s\n", name, options->dtype,
-           options->levels, options->preset, options->rounding, expected.size, value_size,
+    printf("%s dtype %d mode %d preset %d rounding %d: %zu bytes of %zu%s\n", name, options->dtype,
+           options->quantum_mode, options->preset, options->rounding, expected.size, value_size,
            same ? "" : ": DIFFERENT");
     free(expected.data);
     free(frame);
@@ -102,15 +102,15 @@ static void test_sample(const char *dir, const char *name, const gw_optimizer *o
     const gw_optimizer_state state = {param, m, v, NULL};
     gw_gcomp_map_rule rule;
     uint32_t top;
-    uint8_t *levels = (uint8_t *)get(len);
+    uint8_t *map_bytes = (uint8_t *)get(len);
     uint32_t *digest = (uint32_t *)get(4 * (len / 4096 + 1));
     if (gw_gcomp_map_rule_init(optimizer, 1.0f, NULL, &rule) != GW_OK ||
         gw_gcomp_map_scan(&rule, &state, len, GW_BACKEND_ALL, &top) != GW_OK ||
-        gw_gcomp_map_build(&rule, &state, len, gw_gcomp_map_base(top), GW_BACKEND_ALL, levels) != GW_OK ||
-        gw_gcomp_map_digest(levels, len, 14, digest) != GW_OK) {
+        gw_gcomp_map_build(&rule, &state, len, gw_gcomp_map_base(top), GW_BACKEND_ALL, map_bytes) != GW_OK ||
+        gw_gcomp_map_digest(map_bytes, len, 14, digest) != GW_OK) {
         exit(2);
     }
-    const gw_gcomp_map map = {levels, digest, gw_gcomp_map_base(top), 1.0f, len, 14};
+    const gw_gcomp_map map = {map_bytes, digest, gw_gcomp_map_base(top), 1.0f, len, 14};
     gw_gcomp_source source;
     memset(&source, 0, sizeof source);
     source.values = gradient;
@@ -120,7 +120,7 @@ static void test_sample(const char *dir, const char *name, const gw_optimizer *o
     for (int kind = 0; kind < 4; kind++) {
         gw_gcomp_options options;
         gw_gcomp_options_init(&options, GW_FP32);
-        options.levels = (gw_gcomp_levels)(kind & 1);
+        options.quantum_mode = (gw_gcomp_quantum_mode)(kind & 1);
         options.preset = (gw_gcomp_preset)(kind >> 1);
         options.rounding = (gw_gcomp_rounding)(kind % 3);
         options.checksum = kind == 3;
@@ -142,7 +142,7 @@ static void test_sample(const char *dir, const char *name, const gw_optimizer *o
     free(param);
     free(m);
     free(v);
-    free(levels);
+    free(map_bytes);
     free(digest);
 }
 

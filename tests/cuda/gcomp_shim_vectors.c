@@ -48,7 +48,7 @@ static void test_vector(const vector *v, uint32_t shared_size_max)
         if (mode == GW_CUDA_DECODE_VALUES) {
             status = gw_gcomp_decode(&codec, &frame, &target, &workspace);
         } else if (mode == GW_CUDA_DECODE_VALIDATE) {
-            status = gw_gcomp_validate(&codec, &frame, &target.bad_chunk, &workspace);
+            status = gw_gcomp_frame_check(&codec, &frame, &target.bad_chunk, &workspace);
         } else {
             memcpy(expected, addend, (size_t)capacity * size);
             if (mode == GW_CUDA_DECODE_ADD) {

@@ -3,8 +3,8 @@
  * graphs and two streams, and its times. bench/cuda/gpu runs it stage by stage; any stage runs alone.
  *
  *   gpu_check gcomp   [--len N] [--seed S] [--chunk L]
- *                     random tensors, all dtypes, levels and presets, chunks of all lengths or of 2^L values:
- *                     encode, decode, sums, hops
+ *                     random tensors, all dtypes, quantum modes and presets, chunks of all lengths or of 2^L
+ *                     values: encode, decode, sums, hops
  *   gpu_check calls   [--len N] [--seed S]      codebooks built on the device, installed, or lying in device
  *                     memory with map base and key; batches; scales, sums of frames, segments
  *   gpu_check thc     [--len N] [--seed S]      random tensors, all block lengths and widths: norms to decode
@@ -14,7 +14,7 @@
  *   gpu_check vectors FOLDER                    golden frames by FOLDER/index.tsv, with the maps and
  *                     codebooks that it names: valid ones to their stored values, others to their status
  *   gpu_check states  FILE [--len N]            recorded gradients with the parameters and optimizer states
- *                     that FILE lists: maps of the seven optimizers, frames of derived levels with them;
+ *                     that FILE lists: maps of the seven optimizers, frames of derived quanta with them;
  *                     at most the first N values of each
  *   gpu_check hostile [--count N] [--len N] [--chunk L] [--clear 1]
  *                     damaged frames and lanes; all of chunks of 2^L; workspaces cleared before use

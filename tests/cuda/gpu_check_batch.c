@@ -78,7 +78,8 @@ static void compare_batch(gw_dtype dtype, size_t len, uint64_t *random)
 }
 
 /* The codebook of all tensors of a bucket, and their hops with it, in three calls; one frame is damaged. */
-static void compare_hop_batch(gw_dtype dtype, gw_gcomp_levels levels, size_t len, uint64_t *random)
+static void compare_hop_batch(gw_dtype dtype, gw_gcomp_quantum_mode quantum_mode, size_t len,
+                              uint64_t *random)
 {
     enum { ITEMS = 120, DAMAGED = 77, LARGE = 78 };
     static gw_cuda_gcomp_item count[ITEMS];
@@ -86,12 +87,12 @@ static void compare_hop_batch(gw_dtype dtype, gw_gcomp_levels levels, size_t len
     static gcomp_case c[ITEMS];
     static const gw_cuda_gcomp_histogram none;
     static gw_gcomp_source sources[ITEMS];
-    uint8_t book[GW_GCOMP_BOOK_SIZE_MAX];
+    uint8_t codebook[GW_GCOMP_CODEBOOK_SIZE_MAX];
     gw_cuda_result *results = on_device(NULL, (2 * ITEMS + 1) * sizeof *results);
     gw_cuda_gcomp_histogram *device_histogram = on_device(&none, sizeof none);
-    uint8_t *device_book = on_device(NULL, GW_GCOMP_BOOK_SIZE_MAX);
+    uint8_t *device_codebook = on_device(NULL, GW_GCOMP_CODEBOOK_SIZE_MAX);
     uint32_t *device_size = on_device(NULL, 4);
-    const gw_cuda_gcomp_device arguments = {NULL, NULL, device_book, device_size, 7, 8};
+    const gw_cuda_gcomp_device arguments = {NULL, NULL, device_codebook, device_size, 7, 8};
     uint64_t total = 0;
 
     memset(count, 0, sizeof count);
@@ -101,7 +102,7 @@ static void compare_hop_batch(gw_dtype dtype, gw_gcomp_levels levels, size_t len
                          : i == DAMAGED ? 5000
                          : i % 7 == 0   ? 0
                                         : (size_t)(next_random(random) % (len / 64 + 2));
-        c[i].codec = make_codec(dtype, levels, GW_GCOMP_FAST, GW_GCOMP_STOCHASTIC, 12, 1);
+        c[i].codec = make_codec(dtype, quantum_mode, GW_GCOMP_FAST, GW_GCOMP_STOCHASTIC, 12, 1);
         snprintf(c[i].name, sizeof c[i].name, "dtype %d item %d of a batch of hops, len %zu", dtype, i, n);
         make_case(&c[i], make_tensor(dtype, n, 1, 1, 12, random));
         sources[i] = c[i].t.cpu;
@@ -112,7 +113,7 @@ static void compare_hop_batch(gw_dtype dtype, gw_gcomp_levels levels, size_t len
         count[i].src_size = n;
         count[i].first_element = c[i].t.device.first_element;
         count[i].dst = device_histogram;
-        count[i].levels = c[i].t.device_map.levels;
+        count[i].map_bytes = c[i].t.device_map.bytes;
         count[i].digest = c[i].t.device_map.digest;
         count[i].map_len = n;
         count[i].result = results + i;
@@ -123,14 +124,14 @@ static void compare_hop_batch(gw_dtype dtype, gw_gcomp_levels levels, size_t len
         hops[i].first_element = count[i].first_element;
         hops[i].dst = on_device(NULL, c[i].bound);
         hops[i].dst_capacity = c[i].bound;
-        hops[i].levels = hops[i].src_levels = count[i].levels;
+        hops[i].map_bytes = hops[i].src_map_bytes = count[i].map_bytes;
         hops[i].digest = hops[i].src_digest = count[i].digest;
         hops[i].map_len = hops[i].src_map_len = n;
         hops[i].result = results + ITEMS + i;
         total += n;
     }
     const gw_gcomp *codec = &c[0].codec;
-    gw_gcomp with_book = *codec;
+    gw_gcomp with_codebook = *codec;
     const gw_gcomp_map *map = &c[0].t.device_map;
     const size_t count_size = gw_cuda_gcomp_histogram_workspace_size(codec, ITEMS);
     const size_t hop_size = gw_cuda_gcomp_hop_workspace_size(codec, ITEMS, total);
@@ -142,26 +143,27 @@ static void compare_hop_batch(gw_dtype dtype, gw_gcomp_levels levels, size_t len
              &cuda, codec, &(gw_cuda_gcomp_batch){device_count, ITEMS, total, map, &case_key, 0},
              &(gw_cuda_gcomp_request){NULL, NULL, {count_at, count_size}, NULL}),
          "gw_cuda_gcomp_histogram_add_batch");
-    must(gw_cuda_gcomp_book_build(&cuda, codec, device_histogram,
-                                  &(gw_cuda_gcomp_books){device_book, device_size, 1},
-                                  &(gw_cuda_gcomp_request){NULL, results + 2 * ITEMS, {NULL, 0}, NULL}),
-         "gw_cuda_gcomp_book_build_batch");
+    must(gw_cuda_gcomp_codebook_build(&cuda, codec, device_histogram,
+                                      &(gw_cuda_gcomp_codebooks){device_codebook, device_size, 1},
+                                      &(gw_cuda_gcomp_request){NULL, results + 2 * ITEMS, {NULL, 0}, NULL}),
+         "gw_cuda_gcomp_codebook_build_batch");
     must(gw_cuda_gcomp_decode_add_encode_batch(
              &cuda, codec, &(gw_cuda_gcomp_hop_batch){device_hops, ITEMS, total, map, map, &case_key},
              &(gw_cuda_gcomp_request){&arguments, NULL, {hop_at, hop_size}, NULL}),
          "gw_cuda_gcomp_decode_add_encode_batch");
 
     void *workspace = take(gw_gcomp_workspace_size(codec));
-    const size_t book_size = cpu_book(codec, sources, ITEMS, book);
-    must(gw_gcomp_install(&with_book, 7, 8, book, book_size, 1), "gw_gcomp_install");
-    expect(fetch_result(results + 2 * ITEMS).size == book_size, "size of codebook", c[0].name);
-    expect_bytes(device_book, book, book_size, "codebook", c[0].name);
+    const size_t codebook_size = cpu_codebook(codec, sources, ITEMS, codebook);
+    must(gw_gcomp_codebook_install(&with_codebook, 7, 8, codebook, codebook_size, 1),
+         "gw_gcomp_codebook_install");
+    expect(fetch_result(results + 2 * ITEMS).size == codebook_size, "size of codebook", c[0].name);
+    expect_bytes(device_codebook, codebook, codebook_size, "codebook", c[0].name);
     for (int i = 0; i < ITEMS; i++) {
         uint8_t *frame = take(c[i].bound);
         uint64_t bad;
         gw_buffer out = {frame, c[i].bound, 0};
         const gw_status status = gw_gcomp_decode_add_encode(
-            &with_book,
+            &with_codebook,
             &(gw_gcomp_frame){.data = c[i].frame, .size = c[i].frame_size, .map = c[i].t.cpu.quantum.map},
             &c[i].t.cpu, &out, &bad, &(gw_workspace){workspace, gw_gcomp_workspace_size(codec)});
         const gw_cuda_result r = fetch_result(results + ITEMS + i);
@@ -182,7 +184,7 @@ static void compare_hop_batch(gw_dtype dtype, gw_gcomp_levels levels, size_t len
     give(hop_at);
     give(count_at);
     give(device_size);
-    give(device_book);
+    give(device_codebook);
     give(device_histogram);
     give(results);
 }
@@ -192,17 +194,17 @@ void run_calls(size_t len, uint64_t seed)
     uint64_t random = seed;
 
     for (unsigned dtype = GW_FP32; dtype <= GW_FP16; dtype++) {
-        for (int levels = 0; levels < 2; levels++) {
-            uint8_t book[GW_GCOMP_BOOK_SIZE_MAX];
-            size_t book_size = 0;
+        for (int quantum_mode = 0; quantum_mode < 2; quantum_mode++) {
+            uint8_t codebook[GW_GCOMP_CODEBOOK_SIZE_MAX];
+            size_t codebook_size = 0;
             gcomp_case c;
-            c.codec = make_codec((gw_dtype)dtype, (gw_gcomp_levels)levels, GW_GCOMP_FAST, GW_GCOMP_STOCHASTIC,
-                                 14, levels);
+            c.codec = make_codec((gw_dtype)dtype, (gw_gcomp_quantum_mode)quantum_mode, GW_GCOMP_FAST,
+                                 GW_GCOMP_STOCHASTIC, 14, quantum_mode);
             const gw_gcomp plain = c.codec;
-            snprintf(c.name, sizeof c.name, "codebook, dtype %u levels %d", dtype, levels);
+            snprintf(c.name, sizeof c.name, "codebook, dtype %u mode %d", dtype, quantum_mode);
             make_case(&c, make_tensor((gw_dtype)dtype, len, 1, 1, 14, &random));
-            compare_book(&c, book, &book_size);
-            compare_device_arguments(&c, &plain, book, book_size);
+            compare_codebook(&c, codebook, &codebook_size);
+            compare_device_arguments(&c, &plain, codebook, codebook_size);
             drop_case(&c);
         }
         compare_batch((gw_dtype)dtype, len, &random);

@@ -142,8 +142,8 @@ static void bench_copy(bench *b)
     give(to);
 }
 
-static void bench_gcomp(bench *b, const void *all_values, gw_gcomp_levels levels, gw_gcomp_preset preset,
-                        int has_book, const char *mode, uint64_t *random)
+static void bench_gcomp(bench *b, const void *all_values, gw_gcomp_quantum_mode quantum_mode,
+                        gw_gcomp_preset preset, int has_codebook, const char *mode, uint64_t *random)
 {
     gcomp_case c;
     char work[96];
@@ -152,12 +152,12 @@ static void bench_gcomp(bench *b, const void *all_values, gw_gcomp_levels levels
 
     memcpy(t.values, all_values, b->value_size);
     snprintf(c.name, sizeof c.name, "bench, %s", mode);
-    c.codec = make_codec(b->dtype, levels, preset, GW_GCOMP_NEAREST, 14, 0);
+    c.codec = make_codec(b->dtype, quantum_mode, preset, GW_GCOMP_NEAREST, 14, 0);
     make_case(&c, t);
-    if (has_book) {
-        uint8_t book[GW_GCOMP_BOOK_SIZE_MAX];
-        const size_t size = cpu_book(&c.codec, &c.t.cpu, 1, book);
-        must(gw_gcomp_install(&c.codec, 7, 8, book, size, 1), "gw_gcomp_install");
+    if (has_codebook) {
+        uint8_t codebook[GW_GCOMP_CODEBOOK_SIZE_MAX];
+        const size_t size = cpu_codebook(&c.codec, &c.t.cpu, 1, codebook);
+        must(gw_gcomp_codebook_install(&c.codec, 7, 8, codebook, size, 1), "gw_gcomp_codebook_install");
         encode_again(&c);
     }
     const size_t encode_size = gw_cuda_gcomp_encode_workspace_size(&c.codec, 1, b->len);
@@ -165,10 +165,10 @@ static void bench_gcomp(bench *b, const void *all_values, gw_gcomp_levels levels
     const size_t hop_size = gw_cuda_gcomp_hop_workspace_size(&c.codec, 1, b->len);
     void *encode_at = on_device(NULL, encode_size), *decode_at = on_device(NULL, decode_size),
          *hop_at = on_device(NULL, hop_size);
-    size_t value_stride, level_stride, frame_stride;
+    size_t value_stride, map_byte_stride, frame_stride;
     uint8_t *source_at = take_sets(b, values, b->value_size, &value_stride),
             *out = take_sets(b, values, b->value_size, &value_stride),
-            *levels_at = take_sets(b, c.t.map.levels, b->len, &level_stride),
+            *map_bytes_at = take_sets(b, c.t.map.bytes, b->len, &map_byte_stride),
             *frame = take_sets(b, NULL, c.bound, &frame_stride),
             *next = take_sets(b, NULL, c.bound, &frame_stride);
     gw_cuda_result *result = on_device(NULL, 2 * b->sets * sizeof *result), *second = result + b->sets;
@@ -177,7 +177,7 @@ static void bench_gcomp(bench *b, const void *all_values, gw_gcomp_levels levels
 
     for (size_t set = 0; set < b->sets; set++) {
         maps[set] = c.t.device_map;
-        maps[set].levels = levels_at + set * level_stride;
+        maps[set].bytes = map_bytes_at + set * map_byte_stride;
         sources[set] = c.t.device;
         sources[set].values = source_at + set * value_stride;
         sources[set].quantum = gw_gcomp_quantum_of_map(&maps[set]);
@@ -216,10 +216,11 @@ static void bench_gcomp(bench *b, const void *all_values, gw_gcomp_levels levels
 
     /* Levels are read by every encode, and by decodes of derived frames; a hop reads them once. */
     const double values_moved = (double)b->value_size, frame_moved = (double)c.frame_size,
-                 levels_moved = (double)b->len, decode_moved = levels == GW_GCOMP_DERIVED ? levels_moved : 0;
+                 map_bytes_moved = (double)b->len,
+                 decode_moved = quantum_mode == GW_GCOMP_DERIVED ? map_bytes_moved : 0;
     printf("%s: %.2f bits a value\n", c.name, 8.0 * frame_moved / (double)b->len);
     snprintf(work, sizeof work, "GCOMP encode, %s", mode);
-    ROWS(work, values_moved + levels_moved + frame_moved,
+    ROWS(work, values_moved + map_bytes_moved + frame_moved,
          must(gw_cuda_gcomp_encode(
                   &cuda, &c.codec, &sources[set], &(gw_cuda_buffer){frame + set * frame_stride, c.bound},
                   &(gw_cuda_gcomp_request){NULL, &result[set], {encode_at, encode_size}, stream}),
@@ -237,7 +238,7 @@ static void bench_gcomp(bench *b, const void *all_values, gw_gcomp_levels levels
                   &(gw_cuda_gcomp_request){NULL, &second[set], {decode_at, decode_size}, stream}),
               "decode_add"));
     snprintf(work, sizeof work, "GCOMP hop, %s", mode);
-    ROWS(work, frame_moved + levels_moved + values_moved + (double)hop.size,
+    ROWS(work, frame_moved + map_bytes_moved + values_moved + (double)hop.size,
          must(gw_cuda_gcomp_decode_add_encode(
                   &cuda, &c.codec, FRAME(set), &sources[set],
                   &(gw_cuda_buffer){next + set * frame_stride, c.bound},
@@ -248,7 +249,7 @@ static void bench_gcomp(bench *b, const void *all_values, gw_gcomp_levels levels
     give(result);
     give(next);
     give(frame);
-    give(levels_at);
+    give(map_bytes_at);
     give(out);
     give(source_at);
     give(hop_at);

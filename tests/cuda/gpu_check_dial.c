@@ -34,13 +34,13 @@ void run_dial(size_t len, uint64_t seed)
     uint64_t random = seed;
 
     for (unsigned dtype = GW_FP32; dtype <= GW_FP16; dtype++) {
-        for (int levels = GW_GCOMP_EXPLICIT; levels <= GW_GCOMP_CARRIED; levels++) {
+        for (int quantum_mode = GW_GCOMP_EXPLICIT; quantum_mode <= GW_GCOMP_CARRIED; quantum_mode++) {
             const unsigned long mark = device_mark();
             const uint32_t chunk_log2 = 12 + dtype;
-            const int has_map = levels != GW_GCOMP_CARRIED || dtype != GW_FP32;
+            const int has_map = quantum_mode != GW_GCOMP_CARRIED || dtype != GW_FP32;
             gcomp_case c;
-            c.codec = make_dial_codec((gw_dtype)dtype, (gw_gcomp_levels)levels, chunk_log2);
-            snprintf(c.name, sizeof c.name, "dial, dtype %u levels %d len %zu", dtype, levels, len);
+            c.codec = make_dial_codec((gw_dtype)dtype, (gw_gcomp_quantum_mode)quantum_mode, chunk_log2);
+            snprintf(c.name, sizeof c.name, "dial, dtype %u mode %d len %zu", dtype, quantum_mode, len);
             make_case(&c, make_tensor((gw_dtype)dtype, len, 1, has_map, chunk_log2, &random));
             compare_scaled(&c, c.frame, c.frame_size, 0, 1.0f / 3);
             compare_scaled(&c, c.frame, c.frame_size, 1, -0x1p-100f);

@@ -61,29 +61,29 @@ static void leave(void *p)
 }
 
 /* Encode, decode, decode_add and a hop, one after the other. */
-static void digest_gcomp(gw_dtype dtype, int levels, int preset, size_t len)
+static void digest_gcomp(gw_dtype dtype, int quantum_mode, int preset, size_t len)
 {
     char name[96];
     uint64_t random = 1000 + dtype;
     const size_t value_size = len * gw_dtype_size(dtype), chunks = (len >> 14) + 1;
-    uint8_t *values = take(value_size), *map_levels = take(len);
+    uint8_t *values = take(value_size), *map_bytes = take(len);
     uint32_t *map_digest = take(4 * chunks);
     size_t size = 0, hop_size = 0;
 
-    const gw_gcomp codec =
-        make_codec(dtype, (gw_gcomp_levels)levels, (gw_gcomp_preset)preset, GW_GCOMP_STOCHASTIC, 14, 1);
+    const gw_gcomp codec = make_codec(dtype, (gw_gcomp_quantum_mode)quantum_mode, (gw_gcomp_preset)preset,
+                                      GW_GCOMP_STOCHASTIC, 14, 1);
     fill(values, dtype, len, 1, &random);
     for (size_t j = 0; j < len; j++) {
-        map_levels[j] = (uint8_t)(next_random(&random) % 160);
+        map_bytes[j] = (uint8_t)(next_random(&random) % 160);
     }
-    must(gw_gcomp_map_digest(map_levels, len, 14, map_digest), "gw_gcomp_map_digest");
-    const gw_gcomp_map map = {room(map_levels, len), room(map_digest, 4 * chunks), 390, 1.0f, len, 14};
+    must(gw_gcomp_map_digest(map_bytes, len, 14, map_digest), "gw_gcomp_map_digest");
+    const gw_gcomp_map map = {room(map_bytes, len), room(map_digest, 4 * chunks), 390, 1.0f, len, 14};
     gw_gcomp_source source = {.values = room(values, value_size),
                               .len = len,
                               .quantum = gw_gcomp_quantum_of_map(&map),
                               .seed = 11,
                               .step_index = 1};
-    const size_t bound = gw_gcomp_bound(&codec, len);
+    const size_t bound = gw_gcomp_frame_bound(&codec, len);
     void *frame = room(NULL, bound), *next_frame = room(NULL, bound), *out = room(values, value_size),
          *sum = room(values, value_size);
     if (digests.use_device) {
@@ -134,8 +134,8 @@ static void digest_gcomp(gw_dtype dtype, int levels, int preset, size_t len)
         hop_size = next.size;
         free(workspace.data);
     }
-    snprintf(name, sizeof name, "gcomp dtype %d levels %d preset %d len %zu", (int)dtype, levels, preset,
-             len);
+    snprintf(name, sizeof name, "gcomp dtype %d levels %d preset %d len %zu", (int)dtype, quantum_mode,
+             preset, len);
     digest(name, "encode", frame, size <= bound ? size : 0);
     digest(name, "decode", out, value_size);
     digest(name, "decode_add", sum, value_size);
@@ -145,10 +145,10 @@ static void digest_gcomp(gw_dtype dtype, int levels, int preset, size_t len)
     leave(next_frame);
     leave(frame);
     leave((void *)(uintptr_t)source.values);
-    leave((void *)(uintptr_t)map.levels);
+    leave((void *)(uintptr_t)map.bytes);
     leave((void *)(uintptr_t)map.digest);
     free(map_digest);
-    free(map_levels);
+    free(map_bytes);
     free(values);
 }
 
@@ -276,30 +276,30 @@ static void digest_map(unsigned kind, size_t len)
         free(host);
     }
     const gw_optimizer_state s = {array[0], array[1], array[2], array[3]};
-    uint8_t *levels = room(NULL, len);
+    uint8_t *map_bytes = room(NULL, len);
     uint32_t *map_digest = room(NULL, digests_size), *top_at = room(NULL, 4);
     if (digests.use_device) {
         must(gw_cuda_gcomp_map_scan(&cuda, &(gw_cuda_gcomp_map_input){&rule, NULL, &s, len}, top_at, NULL),
              "gw_cuda_gcomp_map_scan");
-        must(gw_cuda_gcomp_map_build(&cuda, &(gw_cuda_gcomp_map_input){&rule, NULL, &s, len}, top_at, levels,
-                                     NULL, NULL),
+        must(gw_cuda_gcomp_map_build(&cuda, &(gw_cuda_gcomp_map_input){&rule, NULL, &s, len}, top_at,
+                                     map_bytes, NULL, NULL),
              "gw_cuda_gcomp_map_build");
-        must(gw_cuda_gcomp_map_digest(&cuda, levels, len, chunk_log2, map_digest, NULL),
+        must(gw_cuda_gcomp_map_digest(&cuda, map_bytes, len, chunk_log2, map_digest, NULL),
              "gw_cuda_gcomp_map_digest");
     } else {
         must(gw_gcomp_map_scan(&rule, &s, len, cpu_backends, &top), "gw_gcomp_map_scan");
         memcpy(top_at, &top, 4);
-        must(gw_gcomp_map_build(&rule, &s, len, gw_gcomp_map_base(top), cpu_backends, levels),
+        must(gw_gcomp_map_build(&rule, &s, len, gw_gcomp_map_base(top), cpu_backends, map_bytes),
              "gw_gcomp_map_build");
-        must(gw_gcomp_map_digest(levels, len, chunk_log2, map_digest), "gw_gcomp_map_digest");
+        must(gw_gcomp_map_digest(map_bytes, len, chunk_log2, map_digest), "gw_gcomp_map_digest");
     }
     snprintf(name, sizeof name, "map of optimizer %u len %zu", kind, len);
     digest(name, "top", top_at, 4);
-    digest(name, "levels", levels, len);
+    digest(name, "levels", map_bytes, len);
     digest(name, "digests", map_digest, digests_size);
     leave(top_at);
     leave(map_digest);
-    leave(levels);
+    leave(map_bytes);
     for (int i = 0; i < 4; i++) {
         leave(array[i]);
     }
@@ -315,9 +315,9 @@ void run_digests(FILE *out, FILE *stored, int use_device, size_t len)
     digests.use_device = use_device;
     cpu_backends = GW_BACKEND_SCALAR;
     for (unsigned dtype = GW_FP32; dtype <= GW_FP16; dtype++) {
-        for (int levels = 0; levels < 2; levels++) {
-            digest_gcomp((gw_dtype)dtype, levels, GW_GCOMP_FAST, len);
-            digest_gcomp((gw_dtype)dtype, levels, GW_GCOMP_SMALL, 4 * len + 12345);
+        for (int quantum_mode = 0; quantum_mode < 2; quantum_mode++) {
+            digest_gcomp((gw_dtype)dtype, quantum_mode, GW_GCOMP_FAST, len);
+            digest_gcomp((gw_dtype)dtype, quantum_mode, GW_GCOMP_SMALL, 4 * len + 12345);
         }
     }
     for (unsigned bits = 1; bits <= 4; bits++) {

@@ -60,7 +60,7 @@ void check_npy(const char *path)
         uint64_t random = 5;
         const tensor t = make_tensor(GW_FP32, len, 0, 1, 14, &random);
         memcpy(t.values, array, 4 * len);
-        c.codec = make_codec(GW_FP32, (gw_gcomp_levels)(variant & 1), (gw_gcomp_preset)(variant >> 1),
+        c.codec = make_codec(GW_FP32, (gw_gcomp_quantum_mode)(variant & 1), (gw_gcomp_preset)(variant >> 1),
                              GW_GCOMP_NEAREST, 14, 1);
         snprintf(c.name, sizeof c.name, "%.120s variant %d", path, variant);
         make_case(&c, t);
@@ -94,14 +94,14 @@ static uint16_t half_of(float x)
 }
 
 /* A gradient with a map of its own optimizer state, in all dtypes: fp16 scaled by 1024, as in training. */
-static void compare_with_map(const float *grad, size_t len, const uint8_t *levels, uint32_t base,
+static void compare_with_map(const float *grad, size_t len, const uint8_t *map_bytes, uint32_t base,
                              const char *name)
 {
     for (unsigned dtype = GW_FP32; dtype <= GW_FP16; dtype++) {
         gcomp_case c;
         const float scale = dtype == GW_FP16 ? 1024.0f : 1.0f;
-        uint8_t *values = take(len * gw_dtype_size((gw_dtype)dtype)), *own_levels = take(len);
-        memcpy(own_levels, levels, len);
+        uint8_t *values = take(len * gw_dtype_size((gw_dtype)dtype)), *own_map_bytes = take(len);
+        memcpy(own_map_bytes, map_bytes, len);
         for (size_t i = 0; i < len; i++) {
             const float x = grad[i] * scale;
             uint32_t bits;
@@ -114,7 +114,7 @@ static void compare_with_map(const float *grad, size_t len, const uint8_t *level
                              dtype == GW_BF16 ? GW_GCOMP_SMALL : GW_GCOMP_FAST, GW_GCOMP_STOCHASTIC, 14, 1);
         snprintf(c.name, sizeof c.name, "%.100s, dtype %u", name, dtype);
         make_case(&c, tensor_of((gw_dtype)dtype, len, values,
-                                &(gw_gcomp_map){own_levels, NULL, base, scale, len, 14}));
+                                &(gw_gcomp_map){own_map_bytes, NULL, base, scale, len, 14}));
         compare_encode(&c);
         compare_decode(&c, c.frame, c.frame_size, 0);
         compare_decode(&c, c.frame, c.frame_size, 1);
@@ -175,9 +175,9 @@ void check_states(const char *list, size_t len_max)
                 continue;
             }
             snprintf(name, sizeof name, "%.90s, map of optimizer %u", title, kind);
-            uint8_t *levels = compare_map(&rule, &s, len, 0, name, &base);
-            compare_with_map(array[GRAD] + first, len, levels, base, name);
-            free(levels);
+            uint8_t *map_bytes = compare_map(&rule, &s, len, 0, name, &base);
+            compare_with_map(array[GRAD] + first, len, map_bytes, base, name);
+            free(map_bytes);
             maps++;
         }
         for (int i = 0; i < ARRAYS; i++) {
@@ -194,7 +194,7 @@ void check_states(const char *list, size_t len_max)
 void check_vectors(const char *folder)
 {
     char path[2048];
-    unsigned long count = 0, valid = 0, with_map = 0, with_book = 0;
+    unsigned long count = 0, valid = 0, with_map = 0, with_codebook = 0;
 
     snprintf(path, sizeof path, "%s/index.tsv", folder);
     FILE *index = fopen(path, "r");
@@ -218,7 +218,7 @@ void check_vectors(const char *folder)
         if (vector_map(&v) != NULL) {
             gw_gcomp_map *map = &c.t.device_map;
             *map = *vector_map(&v);
-            map->levels = on_device(map->levels, (size_t)map->len);
+            map->bytes = on_device(map->bytes, (size_t)map->len);
             map->digest = on_device(map->digest, 4 * ((size_t)(map->len >> map->chunk_log2) + 1));
             c.t.cpu.quantum = gw_gcomp_quantum_of_map(vector_map(&v));
             c.t.device.quantum = gw_gcomp_quantum_of_map(map);
@@ -245,30 +245,30 @@ void check_vectors(const char *folder)
             free(workspace);
             valid++;
             with_map += c.t.cpu.quantum.map != NULL;
-            with_book += v.book.data != NULL;
+            with_codebook += v.codebook.data != NULL;
         }
-        give((void *)(uintptr_t)c.t.device_map.levels);
+        give((void *)(uintptr_t)c.t.device_map.bytes);
         give((void *)(uintptr_t)c.t.device_map.digest);
         free(values);
     }
     fclose(index);
     printf("%lu golden frames: %lu decoded to their values (%lu with a map, %lu with an installed codebook), "
            "%lu refused\n",
-           count, valid, with_map, with_book, count - valid);
-    expect(count > 0 && with_map > 0 && with_book > 0, "the index has frames of all kinds", folder);
+           count, valid, with_map, with_codebook, count - valid);
+    expect(count > 0 && with_map > 0 && with_codebook > 0, "the index has frames of all kinds", folder);
 }
 
 void check_frame(const char *path)
 {
     size_t size;
     uint8_t *bytes = read_file(path, &size);
-    gw_gcomp_info info;
+    gw_gcomp_frame_info info;
 
     for (unsigned dtype = GW_FP32; dtype <= GW_FP16; dtype++) {
         gcomp_case c;
         memset(&c, 0, sizeof c);
         c.codec = make_codec((gw_dtype)dtype, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, (gw_gcomp_rounding)1, 14, 0);
-        c.t.len = gw_gcomp_peek(bytes, size, 1 << 22, &info) == GW_OK ? info.len : 1000;
+        c.t.len = gw_gcomp_frame_peek(bytes, size, 1 << 22, &info) == GW_OK ? info.len : 1000;
         c.value_size = (size_t)c.t.len * gw_dtype_size((gw_dtype)dtype);
         uint8_t *values = take(c.value_size);
         memset(values, 0x3c, c.value_size);

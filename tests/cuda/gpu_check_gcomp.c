@@ -9,17 +9,18 @@ tensor make_tensor(gw_dtype dtype, size_t len, unsigned special, int has_map, ui
                    uint64_t *random)
 {
     void *values = take(len * gw_dtype_size(dtype));
-    uint8_t *levels = has_map ? take(len) : NULL;
+    uint8_t *map_bytes = has_map ? take(len) : NULL;
     fill(values, dtype, len, special, random);
     for (size_t i = 0; has_map && i < len; i++) {
-        levels[i] = (uint8_t)(next_random(random) % 160);
+        map_bytes[i] = (uint8_t)(next_random(random) % 160);
     }
-    const gw_gcomp_map map = {levels, NULL, dtype == GW_FP16 ? 420u : 380u, 1.0f, len, chunk_log2};
+    const gw_gcomp_map map = {map_bytes, NULL, dtype == GW_FP16 ? 420u : 380u, 1.0f, len, chunk_log2};
     return tensor_of(dtype, len, values, has_map ? &map : NULL);
 }
 
-/* Deep cut, carried frames with quanta of a map or of an error, zero masks: most values are 0. */
-static void run_sparse(gw_dtype dtype, gw_gcomp_levels levels, size_t len, uint32_t chunk_log2, uint64_t seed)
+/* Dead zone, carried frames with quanta of a map or of an error, zero masks: most values are 0. */
+static void run_sparse(gw_dtype dtype, gw_gcomp_quantum_mode quantum_mode, size_t len, uint32_t chunk_log2,
+                       uint64_t seed)
 {
     for (int has_map = 0; has_map < 2; has_map++) {
         const size_t size = gw_dtype_size(dtype);
@@ -33,17 +34,17 @@ static void run_sparse(gw_dtype dtype, gw_gcomp_levels levels, size_t len, uint3
             }
         }
         gw_gcomp_options_init(&o, dtype);
-        o.levels = levels;
+        o.quantum_mode = quantum_mode;
         o.rounding = (gw_gcomp_rounding)(dtype % 3);
-        o.deep_cut = levels != GW_GCOMP_EXPLICIT;
+        o.dead_zone = quantum_mode != GW_GCOMP_EXPLICIT;
         o.block_log2 = 7;
-        o.quantum = gw_gcomp_quantum_of_nmse(levels == GW_GCOMP_CARRIED ? 0.01f : 0);
+        o.quantum = gw_gcomp_quantum_of_nmse(quantum_mode == GW_GCOMP_CARRIED ? 0.01f : 0);
         o.chunk_log2 = chunk_log2;
         o.checksum = has_map;
         o.backends = cpu_backends;
         must(gw_gcomp_init(&c.codec, &o), "gw_gcomp_init");
-        snprintf(c.name, sizeof c.name, "sparse, dtype %u levels %u map %d chunk %u len %zu", (unsigned)dtype,
-                 (unsigned)levels, has_map, 1u << chunk_log2, len);
+        snprintf(c.name, sizeof c.name, "sparse, dtype %u mode %u map %d chunk %u len %zu", (unsigned)dtype,
+                 (unsigned)quantum_mode, has_map, 1u << chunk_log2, len);
         make_case(&c, t);
         compare_all(&c);
         drop_case(&c);
@@ -57,18 +58,18 @@ void run_gcomp(size_t len, uint32_t all_chunk_log2, uint64_t seed)
     static const uint32_t chunk_log2s[] = {12, 13, 14, 15, 13, 14, 15};
 
     for (unsigned dtype = GW_FP32; dtype <= GW_FP16; dtype++) {
-        for (int levels = 0; levels < 2; levels++) {
+        for (int quantum_mode = 0; quantum_mode < 2; quantum_mode++) {
             for (int preset = 0; preset < 2; preset++) {
                 for (size_t i = 0; i < sizeof lens / sizeof lens[0]; i++) {
                     gcomp_case c;
                     uint64_t random = seed + i;
                     const uint32_t chunk_log2 = all_chunk_log2 != 0 ? all_chunk_log2 : chunk_log2s[i];
                     const int rounding = (int)((i + dtype) % 3), checksum = (int)(i & 1);
-                    c.codec = make_codec((gw_dtype)dtype, (gw_gcomp_levels)levels, (gw_gcomp_preset)preset,
-                                         (gw_gcomp_rounding)rounding, chunk_log2, checksum);
-                    snprintf(c.name, sizeof c.name,
-                             "dtype %u levels %d preset %d rounding %d chunk %u len %zu", dtype, levels,
-                             preset, rounding, 1u << chunk_log2, lens[i]);
+                    c.codec = make_codec((gw_dtype)dtype, (gw_gcomp_quantum_mode)quantum_mode,
+                                         (gw_gcomp_preset)preset, (gw_gcomp_rounding)rounding, chunk_log2,
+                                         checksum);
+                    snprintf(c.name, sizeof c.name, "dtype %u mode %d preset %d rounding %d chunk %u len %zu",
+                             dtype, quantum_mode, preset, rounding, 1u << chunk_log2, lens[i]);
                     make_case(&c, make_tensor((gw_dtype)dtype, lens[i], (unsigned)(i & 1), i != 2 && i != 4,
                                               chunk_log2, &random));
                     compare_all(&c);
@@ -76,10 +77,11 @@ void run_gcomp(size_t len, uint32_t all_chunk_log2, uint64_t seed)
                 }
             }
         }
-        for (int levels = GW_GCOMP_EXPLICIT; levels <= GW_GCOMP_CARRIED; levels++) {
+        for (int quantum_mode = GW_GCOMP_EXPLICIT; quantum_mode <= GW_GCOMP_CARRIED; quantum_mode++) {
             const uint32_t chunk_log2 =
-                all_chunk_log2 != 0 ? all_chunk_log2 : 12 + (dtype + (uint32_t)levels) % 4;
-            run_sparse((gw_dtype)dtype, (gw_gcomp_levels)levels, len + 77, chunk_log2, seed + dtype);
+                all_chunk_log2 != 0 ? all_chunk_log2 : 12 + (dtype + (uint32_t)quantum_mode) % 4;
+            run_sparse((gw_dtype)dtype, (gw_gcomp_quantum_mode)quantum_mode, len + 77, chunk_log2,
+                       seed + dtype);
         }
     }
 }
@@ -93,7 +95,7 @@ void run_hostile(unsigned long count, size_t len, uint32_t all_chunk_log2, uint6
         gcomp_case c;
         const gw_dtype dtype = (gw_dtype)(1 + i % 3);
         const uint32_t chunk_log2 = all_chunk_log2 != 0 ? all_chunk_log2 : 12 + (uint32_t)(i / 3 % 4);
-        c.codec = make_codec(dtype, (gw_gcomp_levels)(i / 2 % 2), (gw_gcomp_preset)(i / 4 % 2),
+        c.codec = make_codec(dtype, (gw_gcomp_quantum_mode)(i / 2 % 2), (gw_gcomp_preset)(i / 4 % 2),
                              (gw_gcomp_rounding)1, chunk_log2, (int)(i / 5 % 2));
         snprintf(c.name, sizeof c.name, "hostile %lu", i);
         make_case(&c, make_tensor(dtype, len, (unsigned)(i & 1), 1, chunk_log2, &random));

@@ -6,10 +6,10 @@
  *   gpu_shared          prints the table of this build
  *
  * Every public call is made on devices of several compute capabilities under the fake driver,
- * which notes the launches and runs nothing, with all dtypes, levels, presets, chunk lengths, and codebooks
- * installed or not. Blocks: as many of one launch as the shared memory and the threads of a multiprocessor
- * hold (bench/cuda/gpu_check_resources checks registers: launch bounds limit them). A kernel that is
- * never launched, a launch without a row and a row without a launch are errors.
+ * which notes the launches and runs nothing, with all dtypes, quantum modes, presets, chunk lengths, and
+ * codebooks installed or not. Blocks: as many of one launch as the shared memory and the threads of a
+ * multiprocessor hold (bench/cuda/gpu_check_resources checks registers: launch bounds limit them). A kernel
+ * that is never launched, a launch without a row and a row without a launch are errors.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -99,7 +99,7 @@ static void *at(unsigned number)
     return (void *)(((uintptr_t)number + 1) << 44);
 }
 
-static void call_gcomp(gw_cuda *cuda, const gw_gcomp *codec, size_t len, gw_gcomp_levels levels)
+static void call_gcomp(gw_cuda *cuda, const gw_gcomp *codec, size_t len, gw_gcomp_quantum_mode quantum_mode)
 {
     const size_t size = (size_t)1 << 40;
     const gw_gcomp_map map = {at(0), at(1), 380, 1.0f, len, chunk_log2};
@@ -122,8 +122,8 @@ static void call_gcomp(gw_cuda *cuda, const gw_gcomp *codec, size_t len, gw_gcom
     must(gw_cuda_gcomp_decode_add_frames(cuda, codec, frames, 2, &(gw_cuda_gcomp_target){at(6), len, 0},
                                          &(gw_cuda_gcomp_request){NULL, result, {at(5), size}, NULL}),
          "decode_add_frames");
-    must(gw_cuda_gcomp_validate(cuda, codec, &(gw_cuda_gcomp_frame){at(4), len, NULL, &map}, len,
-                                &(gw_cuda_gcomp_request){NULL, result, {at(5), size}, NULL}),
+    must(gw_cuda_gcomp_frame_check(cuda, codec, &(gw_cuda_gcomp_frame){at(4), len, NULL, &map}, len,
+                                   &(gw_cuda_gcomp_request){NULL, result, {at(5), size}, NULL}),
          "validate");
     must_if_it_fits(
         gw_cuda_gcomp_decode_add_encode(cuda, codec, &(gw_cuda_gcomp_frame){at(4), len, NULL, &map}, &source,
@@ -138,11 +138,11 @@ static void call_gcomp(gw_cuda *cuda, const gw_gcomp *codec, size_t len, gw_gcom
     must_if_it_fits(gw_cuda_gcomp_encode(cuda, codec, &source, &(gw_cuda_buffer){at(4), size},
                                          &(gw_cuda_gcomp_request){NULL, result, {at(5), size}, NULL}),
                     "encode of segments");
-    must(gw_cuda_gcomp_book_build(cuda, codec, at(7), &(gw_cuda_gcomp_books){at(8), at(9), 1},
-                                  &(gw_cuda_gcomp_request){NULL, result, {NULL, 0}, NULL}),
-         "book_build");
-    if (levels !=
-        GW_GCOMP_DERIVED) { /* a batch has the levels of derived frames in its items, on the device */
+    must(gw_cuda_gcomp_codebook_build(cuda, codec, at(7), &(gw_cuda_gcomp_codebooks){at(8), at(9), 1},
+                                      &(gw_cuda_gcomp_request){NULL, result, {NULL, 0}, NULL}),
+         "codebook_build");
+    if (quantum_mode !=
+        GW_GCOMP_DERIVED) { /* a batch has the map bytes of derived frames in its items, on the device */
         const gw_cuda_gcomp_key key = {1, 0, 0, 0};
         must_if_it_fits(gw_cuda_gcomp_encode_batch(cuda, codec,
                                                    &(gw_cuda_gcomp_batch){at(10), 100, len, NULL, &key, 0},
@@ -151,9 +151,9 @@ static void call_gcomp(gw_cuda *cuda, const gw_gcomp *codec, size_t len, gw_gcom
         must(gw_cuda_gcomp_decode_batch(cuda, codec, &(gw_cuda_gcomp_batch){at(10), 100, len, NULL, NULL, 0},
                                         &(gw_cuda_gcomp_request){NULL, NULL, {at(5), size}, NULL}),
              "decode_batch");
-        must(gw_cuda_gcomp_validate_batch(cuda, codec,
-                                          &(gw_cuda_gcomp_batch){at(10), 100, len, NULL, NULL, 0},
-                                          &(gw_cuda_gcomp_request){NULL, NULL, {at(5), size}, NULL}),
+        must(gw_cuda_gcomp_frame_check_batch(cuda, codec,
+                                             &(gw_cuda_gcomp_batch){at(10), 100, len, NULL, NULL, 0},
+                                             &(gw_cuda_gcomp_request){NULL, NULL, {at(5), size}, NULL}),
              "validate_batch");
         must_if_it_fits(gw_cuda_gcomp_decode_add_encode_batch(
                             cuda, codec, &(gw_cuda_gcomp_hop_batch){at(10), 100, len, NULL, NULL, &key},
@@ -163,9 +163,9 @@ static void call_gcomp(gw_cuda *cuda, const gw_gcomp *codec, size_t len, gw_gcom
                                                &(gw_cuda_gcomp_batch){at(10), 100, len, NULL, &key, 0},
                                                &(gw_cuda_gcomp_request){NULL, NULL, {at(5), size}, NULL}),
              "histogram_batch");
-        must(gw_cuda_gcomp_book_build(cuda, codec, at(7), &(gw_cuda_gcomp_books){at(8), at(9), 100},
-                                      &(gw_cuda_gcomp_request){NULL, result, {NULL, 0}, NULL}),
-             "book_build_batch");
+        must(gw_cuda_gcomp_codebook_build(cuda, codec, at(7), &(gw_cuda_gcomp_codebooks){at(8), at(9), 100},
+                                          &(gw_cuda_gcomp_request){NULL, result, {NULL, 0}, NULL}),
+             "codebook_build_batch");
     }
 }
 
@@ -173,13 +173,13 @@ static void call_gcomp(gw_cuda *cuda, const gw_gcomp *codec, size_t len, gw_gcom
 static void install(gw_gcomp *codec, gw_dtype dtype)
 {
     static float values[4096];
-    static uint8_t levels[4096], book[GW_GCOMP_BOOK_SIZE_MAX];
+    static uint8_t map_bytes[4096], codebook[GW_GCOMP_CODEBOOK_SIZE_MAX];
     static uint32_t digest[1];
     static gw_gcomp_histogram histogram;
-    const size_t len = sizeof values / gw_dtype_size(dtype) < sizeof levels
+    const size_t len = sizeof values / gw_dtype_size(dtype) < sizeof map_bytes
                            ? sizeof values / gw_dtype_size(dtype)
-                           : sizeof levels;
-    const gw_gcomp_map map = {levels, digest, 380, 1.0f, len, chunk_log2};
+                           : sizeof map_bytes;
+    const gw_gcomp_map map = {map_bytes, digest, 380, 1.0f, len, chunk_log2};
     const gw_gcomp_source source = {
         .values = values, .len = len, .quantum = gw_gcomp_quantum_of_map(&map), .seed = 1, .step_index = 1};
     void *workspace = malloc(gw_gcomp_workspace_size(codec));
@@ -187,14 +187,14 @@ static void install(gw_gcomp *codec, gw_dtype dtype)
     if (workspace == NULL) {
         exit(2);
     }
-    must(gw_gcomp_map_digest(levels, len, chunk_log2, digest), "map digest");
+    must(gw_gcomp_map_digest(map_bytes, len, chunk_log2, digest), "map digest");
     must(gw_gcomp_histogram_init(&histogram, codec), "histogram_init");
     must(gw_gcomp_histogram_add(&histogram, codec, &source,
                                 &(gw_workspace){workspace, gw_gcomp_workspace_size(codec)}),
          "histogram_add");
-    gw_buffer out = {book, sizeof book, 0};
-    must(gw_gcomp_book_build(&histogram, &out), "book_build");
-    must(gw_gcomp_install(codec, 7, 8, book, out.size, 1), "install");
+    gw_buffer out = {codebook, sizeof codebook, 0};
+    must(gw_gcomp_codebook_build(&histogram, &out), "codebook_build");
+    must(gw_gcomp_codebook_install(codec, 7, 8, codebook, out.size, 1), "install");
     free(workspace);
 }
 
@@ -206,7 +206,7 @@ static void call_all_gcomp(gw_cuda *cuda)
                 gw_gcomp_options o;
                 gw_gcomp codec;
                 gw_gcomp_options_init(&o, (gw_dtype)dtype);
-                o.levels = (gw_gcomp_levels)(kind % 3);
+                o.quantum_mode = (gw_gcomp_quantum_mode)(kind % 3);
                 o.rounding = GW_GCOMP_STOCHASTIC;
                 o.preset = (gw_gcomp_preset)(kind / 3 & 1);
                 o.chunk_log2 = chunk_log2;
@@ -214,8 +214,8 @@ static void call_all_gcomp(gw_cuda *cuda)
                 if (kind >= 6) {
                     install(&codec, (gw_dtype)dtype);
                 }
-                call_gcomp(cuda, &codec, 1000, o.levels);
-                call_gcomp(cuda, &codec, (size_t)1 << 28, o.levels);
+                call_gcomp(cuda, &codec, 1000, o.quantum_mode);
+                call_gcomp(cuda, &codec, (size_t)1 << 28, o.quantum_mode);
             }
         }
     }

@@ -13,7 +13,7 @@ int main(void)
 {
     gw_cuda cuda;
     gw_cuda_info info;
-    uint8_t levels[16] = {0};
+    uint8_t map_bytes[16] = {0};
     uint32_t digest = 0;
     memset(&cuda, 0x5a, sizeof cuda);
     const gw_status status = gw_cuda_init(&cuda);
@@ -32,9 +32,9 @@ int main(void)
         return 1;
     }
     if (gw_cuda_device_info(&cuda, &info) != GW_ERR_STATE || info.multiprocessor_count != 0 ||
-        gw_cuda_gcomp_map_digest(&cuda, levels, sizeof levels, 12, &digest, NULL) != GW_ERR_STATE) {
+        gw_cuda_gcomp_map_digest(&cuda, map_bytes, sizeof map_bytes, 12, &digest, NULL) != GW_ERR_STATE) {
         return 1;
     }
     gw_cuda_close(&cuda);
-    return gw_gcomp_map_digest(levels, sizeof levels, 12, &digest) == GW_OK && digest != 0 ? 0 : 1;
+    return gw_gcomp_map_digest(map_bytes, sizeof map_bytes, 12, &digest) == GW_OK && digest != 0 ? 0 : 1;
 }

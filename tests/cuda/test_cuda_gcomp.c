@@ -28,10 +28,10 @@ static void equals_the_cpu(void **state)
     uint64_t random = 20;
 
     testing_open(&cuda);
-    for (int levels = GW_GCOMP_EXPLICIT; levels <= GW_GCOMP_DERIVED; levels++) {
+    for (int quantum_mode = GW_GCOMP_EXPLICIT; quantum_mode <= GW_GCOMP_DERIVED; quantum_mode++) {
         for (unsigned dtype = GW_FP32; dtype <= GW_FP16; dtype++) {
             const gw_dtype d = (gw_dtype)dtype;
-            const gw_gcomp_levels l = (gw_gcomp_levels)levels;
+            const gw_gcomp_quantum_mode l = (gw_gcomp_quantum_mode)quantum_mode;
             compare(make_codec(d, l, GW_GCOMP_FAST, GW_GCOMP_STOCHASTIC, 12, dtype & 1), d, 12,
                     9000 + 13 * dtype, &random);
             compare(make_codec(d, l, GW_GCOMP_SMALL, GW_GCOMP_STOCHASTIC, 13, !(dtype & 1)), d, 13, 9001,
@@ -42,7 +42,7 @@ static void equals_the_cpu(void **state)
     testing_close();
 }
 
-/* The status of a decode of the case's frame by a codec with a book in device memory (NULL: none). */
+/* The status of a decode of the case's frame by a codec with a codebook in device memory (NULL: none). */
 static gw_status decode_status(const gcomp_case *c, const gw_gcomp *codec, const gw_cuda_gcomp_device *device)
 {
     const size_t size = gw_cuda_gcomp_decode_workspace_size(codec, 1, c->t.len);
@@ -62,28 +62,28 @@ static void codebooks(void **state)
     (void)state;
     uint64_t random = 21;
     size_t size;
-    uint8_t book[GW_GCOMP_BOOK_SIZE_MAX];
+    uint8_t codebook[GW_GCOMP_CODEBOOK_SIZE_MAX];
     gcomp_case c = {.name = "codebooks"};
     const gw_gcomp plain = make_codec(GW_FP32, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, GW_GCOMP_STOCHASTIC, 12, 1);
 
     testing_open(&cuda);
     c.codec = plain;
     make_case(&c, random_tensor(GW_FP32, 10000, 12, &random));
-    compare_book(&c, book, &size);
-    compare_device_arguments(&c, &plain, book, size);
-    /* Without the book the frame is refused, and with another one under the same id and generation: labels 0
-     * and 1 only. */
+    compare_codebook(&c, codebook, &size);
+    compare_device_arguments(&c, &plain, codebook, size);
+    /* Without the codebook the frame is refused, and with another one under the same id and generation:
+     * labels 0 and 1 only. */
     static const uint8_t zero_and_escape[4] = {0, 0, 0, 0x11};
     const uint32_t other_size = sizeof zero_and_escape;
     gw_cuda_gcomp_device device = {
         NULL, NULL, on_device(zero_and_escape, other_size), on_device(&other_size, 4), 7, 8};
     assert_int_equal(decode_status(&c, &plain, NULL), GW_ERR_TABLE);
     assert_int_equal(decode_status(&c, &plain, &device), GW_ERR_TABLE);
-    /* A book that is none. */
-    memset(book, 0xff, sizeof book);
-    const uint32_t book_size = (uint32_t)size;
-    device.book = on_device(book, size);
-    device.book_size = on_device(&book_size, 4);
+    /* A codebook that is none. */
+    memset(codebook, 0xff, sizeof codebook);
+    const uint32_t codebook_size = (uint32_t)size;
+    device.codebook = on_device(codebook, size);
+    device.codebook_size = on_device(&codebook_size, 4);
     const size_t workspace_size = gw_cuda_gcomp_encode_workspace_size(&plain, 1, c.t.len);
     const gw_cuda_gcomp_request request = {
         &device, new_result(), {on_device(NULL, workspace_size), workspace_size}, NULL};
@@ -95,14 +95,14 @@ static void codebooks(void **state)
     testing_close();
 }
 
-/* A codec with deep cut, or of carried frames. */
-static gw_gcomp codec_with_quanta(gw_gcomp_levels levels, float target_nmse)
+/* A codec with dead zone, or of carried frames. */
+static gw_gcomp codec_with_quanta(gw_gcomp_quantum_mode quantum_mode, float target_nmse)
 {
     gw_gcomp codec;
     gw_gcomp_options options;
     gw_gcomp_options_init(&options, GW_FP32);
-    options.levels = levels;
-    options.deep_cut = 1;
+    options.quantum_mode = quantum_mode;
+    options.dead_zone = 1;
     options.block_log2 = 8;
     options.quantum = gw_gcomp_quantum_of_nmse(target_nmse);
     options.chunk_log2 = 12;
@@ -135,7 +135,7 @@ static void carried_frames(void **state)
     encode_again(&c);
     compare_all(&c);
     const gw_gcomp codec = codec_with_quanta(GW_GCOMP_CARRIED, 0);
-    const size_t bound = gw_gcomp_bound(&codec, LEN);
+    const size_t bound = gw_gcomp_frame_bound(&codec, LEN);
     void *dst = on_device(NULL, bound), *workspace = on_device(NULL, 1 << 20);
     const gw_cuda_gcomp_request request = {NULL, new_result(), {workspace, 1 << 20}, NULL};
     gw_gcomp_source source = c.t.device;
@@ -165,12 +165,12 @@ static void relative_exponents(void **state)
     tensor t = random_tensor(GW_FP32, LEN, 12, &random);
     /* All values are a few octaves above their quanta, which spread: relative exponents are few. */
     for (size_t i = 0; i < LEN; i++) {
-        ((uint8_t *)(uintptr_t)t.map.levels)[i] = (uint8_t)(100 + 4 * (i * 7 % 30));
+        ((uint8_t *)(uintptr_t)t.map.bytes)[i] = (uint8_t)(100 + 4 * (i * 7 % 30));
         const uint32_t exponent = (100 + 300) / 4 - 23 + (uint32_t)(i * 7 % 30) + 1;
         const uint32_t bits = exponent << 23 | (uint32_t)i * 77777 % (1u << 23);
         memcpy(t.values + 4 * i, &bits, 4);
     }
-    assert_int_equal(gw_gcomp_map_digest(t.map.levels, LEN, 12, (uint32_t *)(uintptr_t)t.map.digest), GW_OK);
+    assert_int_equal(gw_gcomp_map_digest(t.map.bytes, LEN, 12, (uint32_t *)(uintptr_t)t.map.digest), GW_OK);
     testing_open(&cuda);
     make_case(&c, t);
 
@@ -192,16 +192,17 @@ static void relative_exponents(void **state)
     assert_int_equal(gw_cuda_gcomp_histogram_add(&cuda, &plain, &device_constant, histogram, &request),
                      GW_OK);
     assert_int_equal(fetch_result(result).status, GW_ERR_STATE);
-    uint8_t book[GW_GCOMP_BOOK_SIZE_MAX];
+    uint8_t codebook[GW_GCOMP_CODEBOOK_SIZE_MAX];
     size_t size;
-    compare_book(&c, book, &size);
-    compare_device_arguments(&c, &plain, book, size);
+    compare_codebook(&c, codebook, &size);
+    compare_device_arguments(&c, &plain, codebook, size);
     /* The codebook in device memory is looked at there, that of the handle at once. */
-    const uint32_t book_size = (uint32_t)size;
-    const gw_cuda_gcomp_device device = {NULL, NULL, on_device(book, size), on_device(&book_size, 4), 7, 8};
-    const gw_cuda_gcomp_request with_book = {&device, result, {workspace, 1 << 20}, NULL};
+    const uint32_t codebook_size = (uint32_t)size;
+    const gw_cuda_gcomp_device device = {NULL, NULL, on_device(codebook, size), on_device(&codebook_size, 4),
+                                         7,    8};
+    const gw_cuda_gcomp_request with_codebook = {&device, result, {workspace, 1 << 20}, NULL};
     const gw_cuda_buffer dst = {on_device(NULL, c.bound), c.bound};
-    assert_int_equal(gw_cuda_gcomp_encode(&cuda, &plain, &device_constant, &dst, &with_book), GW_OK);
+    assert_int_equal(gw_cuda_gcomp_encode(&cuda, &plain, &device_constant, &dst, &with_codebook), GW_OK);
     assert_int_equal(fetch_result(result).status, GW_ERR_ARG);
     assert_int_equal(gw_cuda_gcomp_encode(&cuda, &c.codec, &device_constant, &dst, &request), GW_ERR_ARG);
     assert_int_equal(gw_gcomp_encode(&c.codec, &constant, &(gw_buffer){c.frame, c.bound, 0}, &cpu),
@@ -229,7 +230,7 @@ static void batches_in_a_graph(void **state)
     memset(encode, 0, sizeof encode);
     memset(decode, 0, sizeof decode);
     for (int i = 0; i < ITEMS; i++) {
-        const size_t bound = gw_gcomp_bound(&codec, lens[i]);
+        const size_t bound = gw_gcomp_frame_bound(&codec, lens[i]);
         values[i] = on_device_at(NULL, 2 * (size_t)lens[i], 2);
         out[i] = on_device(NULL, 2 * (size_t)lens[i]);
         results[i] = new_result();
@@ -292,7 +293,7 @@ static void bad_arguments(void **state)
     const gw_gcomp codec = make_codec(GW_FP32, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, GW_GCOMP_STOCHASTIC, 12, 0);
     tensor t = random_tensor(GW_FP32, 100, 12, &random);
     gw_cuda_result *result = new_result();
-    const size_t bound = gw_gcomp_bound(&codec, 100);
+    const size_t bound = gw_gcomp_frame_bound(&codec, 100);
     uint8_t *frame = on_device(NULL, bound + 16);
     const size_t size = gw_cuda_gcomp_encode_workspace_size(&codec, 1, 100);
     uint8_t *workspace = on_device(NULL, size + 256);

@@ -32,7 +32,7 @@ static void make_bucket(bucket_item *items, const uint64_t *item_lens, int count
         tensor_upload(&b->local);
         b->in.cpu.first_element = b->in.device.first_element = 1000 + 7 * (uint64_t)i;
         b->local.cpu.first_element = b->local.device.first_element = 3 + 5 * (uint64_t)i;
-        b->bound = gw_gcomp_bound(codec, item_lens[i]);
+        b->bound = gw_gcomp_frame_bound(codec, item_lens[i]);
         b->frame_size = cpu_encode(codec, &b->in.cpu, &b->frame);
         b->device_frame = on_device(b->frame, b->frame_size);
     }
@@ -67,10 +67,10 @@ static gw_cuda_gcomp_hop make_hop(const bucket_item *b)
     hop.first_element = b->local.device.first_element;
     hop.dst = on_device(NULL, b->bound);
     hop.dst_capacity = b->bound;
-    hop.src_levels = b->in.device_map.levels;
+    hop.src_map_bytes = b->in.device_map.bytes;
     hop.src_digest = b->in.device_map.digest;
     hop.src_map_len = b->in.device_map.len;
-    hop.levels = b->local.device_map.levels;
+    hop.map_bytes = b->local.device_map.bytes;
     hop.digest = b->local.device_map.digest;
     hop.map_len = b->local.device_map.len;
     hop.result = new_result();
@@ -116,7 +116,7 @@ static void *room(size_t size)
 
 /* ---- every kind of codebook, every call ---------------------------------------------------------------- */
 
-typedef enum book_kind { BOOKS_IN_FRAMES, BOOK_INSTALLED, BOOK_ON_DEVICE } book_kind;
+typedef enum codebook_kind { CODEBOOKS_IN_FRAMES, CODEBOOK_INSTALLED, CODEBOOK_ON_DEVICE } codebook_kind;
 
 static void compare_encode_batch(const gw_gcomp *codec, const gw_cuda_gcomp_device *device,
                                  const bucket_item *bucket)
@@ -131,7 +131,7 @@ static void compare_encode_batch(const gw_gcomp *codec, const gw_cuda_gcomp_devi
         items[i].src_size = t->len;
         items[i].dst = on_device(NULL, bucket[i].bound);
         items[i].dst_capacity = bucket[i].bound;
-        items[i].levels = t->device_map.levels;
+        items[i].map_bytes = t->device_map.bytes;
         items[i].digest = t->device_map.digest;
         items[i].map_len = t->len;
         items[i].first_element = t->device.first_element;
@@ -167,7 +167,7 @@ static void compare_decode_batch(const gw_gcomp *codec, const gw_gcomp *cpu,
         items[i].src_size = bucket[i].frame_size;
         items[i].dst = on_device_at(bucket[i].local.values, element * t->len, (size_t)i % 3 * element);
         items[i].dst_capacity = t->len;
-        items[i].levels = t->device_map.levels;
+        items[i].map_bytes = t->device_map.bytes;
         items[i].digest = t->device_map.digest;
         items[i].map_len = t->len;
         items[i].result = new_result();
@@ -235,29 +235,29 @@ static void compare_hops(const gw_gcomp *codec, const gw_gcomp *cpu, const gw_cu
     }
 }
 
-static void compare_bucket(gw_dtype dtype, gw_gcomp_levels levels, gw_gcomp_preset preset,
-                           uint32_t chunk_log2, int checksum, book_kind kind, uint64_t *random)
+static void compare_bucket(gw_dtype dtype, gw_gcomp_quantum_mode quantum_mode, gw_gcomp_preset preset,
+                           uint32_t chunk_log2, int checksum, codebook_kind kind, uint64_t *random)
 {
-    const gw_gcomp plain = make_codec(dtype, levels, preset, GW_GCOMP_STOCHASTIC, chunk_log2, checksum);
+    const gw_gcomp plain = make_codec(dtype, quantum_mode, preset, GW_GCOMP_STOCHASTIC, chunk_log2, checksum);
     gw_gcomp cpu = plain;
     bucket_item bucket[ITEMS];
     gw_cuda_gcomp_device device = {0};
-    uint8_t book[GW_GCOMP_BOOK_SIZE_MAX];
+    uint8_t codebook[GW_GCOMP_CODEBOOK_SIZE_MAX];
 
-    if (kind != BOOKS_IN_FRAMES) {
+    if (kind != CODEBOOKS_IN_FRAMES) {
         tensor t = random_tensor(dtype, 9000, chunk_log2, random);
         tensor_upload(&t);
-        const uint32_t size = (uint32_t)cpu_book(&plain, &t.cpu, 1, book);
-        assert_int_equal(gw_gcomp_install(&cpu, 7, 8, book, size, 1), GW_OK);
-        device.book = on_device_at(book, size, 1);
-        device.book_size = on_device(&size, 4);
-        device.book_id = 7;
-        device.book_generation = 8;
+        const uint32_t size = (uint32_t)cpu_codebook(&plain, &t.cpu, 1, codebook);
+        assert_int_equal(gw_gcomp_codebook_install(&cpu, 7, 8, codebook, size, 1), GW_OK);
+        device.codebook = on_device_at(codebook, size, 1);
+        device.codebook_size = on_device(&size, 4);
+        device.codebook_id = 7;
+        device.codebook_generation = 8;
         tensor_drop(&t);
     }
     make_bucket(bucket, lens, ITEMS, &cpu, dtype, chunk_log2, random);
-    const gw_gcomp *codec = kind == BOOK_ON_DEVICE ? &plain : &cpu;
-    const gw_cuda_gcomp_device *from = kind == BOOK_ON_DEVICE ? &device : NULL;
+    const gw_gcomp *codec = kind == CODEBOOK_ON_DEVICE ? &plain : &cpu;
+    const gw_cuda_gcomp_device *from = kind == CODEBOOK_ON_DEVICE ? &device : NULL;
     compare_encode_batch(codec, from, bucket);
     compare_decode_batch(codec, &cpu, from, bucket, 0);
     compare_decode_batch(codec, &cpu, from, bucket, 1);
@@ -272,13 +272,13 @@ static void equal_the_cpu_and_single_calls(void **state)
     uint64_t random = 30;
 
     testing_open(&cuda);
-    compare_bucket(GW_FP32, GW_GCOMP_DERIVED, GW_GCOMP_SMALL, 12, 1, BOOKS_IN_FRAMES, &random);
-    compare_bucket(GW_BF16, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, 12, 1, BOOK_ON_DEVICE, &random);
+    compare_bucket(GW_FP32, GW_GCOMP_DERIVED, GW_GCOMP_SMALL, 12, 1, CODEBOOKS_IN_FRAMES, &random);
+    compare_bucket(GW_BF16, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, 12, 1, CODEBOOK_ON_DEVICE, &random);
     if (!TESTING_FEWER) {
-        compare_bucket(GW_FP32, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, 12, 0, BOOKS_IN_FRAMES, &random);
-        compare_bucket(GW_FP16, GW_GCOMP_EXPLICIT, GW_GCOMP_SMALL, 13, 0, BOOKS_IN_FRAMES, &random);
-        compare_bucket(GW_FP32, GW_GCOMP_DERIVED, GW_GCOMP_FAST, 12, 0, BOOK_INSTALLED, &random);
-        compare_bucket(GW_FP16, GW_GCOMP_DERIVED, GW_GCOMP_FAST, 12, 0, BOOK_ON_DEVICE, &random);
+        compare_bucket(GW_FP32, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, 12, 0, CODEBOOKS_IN_FRAMES, &random);
+        compare_bucket(GW_FP16, GW_GCOMP_EXPLICIT, GW_GCOMP_SMALL, 13, 0, CODEBOOKS_IN_FRAMES, &random);
+        compare_bucket(GW_FP32, GW_GCOMP_DERIVED, GW_GCOMP_FAST, 12, 0, CODEBOOK_INSTALLED, &random);
+        compare_bucket(GW_FP16, GW_GCOMP_DERIVED, GW_GCOMP_FAST, 12, 0, CODEBOOK_ON_DEVICE, &random);
     }
     gw_cuda_close(&cuda);
 }
@@ -337,7 +337,7 @@ typedef enum wrong {
     VALUES_NULL,
     DST_MISALIGNED,
     DST_NULL,
-    LEVELS_NULL,
+    MAP_BYTES_NULL,
     DIGEST_MISALIGNED,
     SRC_DIGEST_MISALIGNED,
     MAP_LEN,
@@ -416,8 +416,8 @@ static expectation break_hop(gw_cuda_gcomp_hop *hop, bucket_item *b, wrong what,
     case DST_NULL:
         hop->dst = NULL;
         break;
-    case LEVELS_NULL:
-        hop->levels = NULL;
+    case MAP_BYTES_NULL:
+        hop->map_bytes = NULL;
         break;
     case DIGEST_MISALIGNED:
         hop->digest = (const uint32_t *)(const void *)((const char *)hop->digest + 2);
@@ -576,7 +576,7 @@ static void one_item_stays_in_its_workspace(void **state)
         tensor t = random_tensor(GW_FP32, cases[i].len, 12, &random);
         tensor_upload(&t);
         const size_t frame_size = cpu_encode(&codec, &t.cpu, &frame);
-        const size_t bound = gw_gcomp_bound(&codec, cases[i].len);
+        const size_t bound = gw_gcomp_frame_bound(&codec, cases[i].len);
         const gw_cuda_gcomp_key key = {t.cpu.seed, t.cpu.step_index, t.cpu.rank, t.cpu.hop};
         gw_cuda_gcomp_item item;
         memset(&item, 0, sizeof item);
@@ -584,7 +584,7 @@ static void one_item_stays_in_its_workspace(void **state)
         item.src_size = t.len;
         item.dst = room(bound);
         item.dst_capacity = bound;
-        item.levels = t.device_map.levels;
+        item.map_bytes = t.device_map.bytes;
         item.digest = t.device_map.digest;
         item.map_len = t.len;
         item.first_element = t.cpu.first_element;
@@ -649,7 +649,7 @@ static void what_failed_before_is_taken_over(void **state)
             items[i].src_size = is_frame ? b->frame_size : b->local.len;
             items[i].dst = dst[i];
             items[i].dst_capacity = kind == DECODE ? b->local.len : b->bound;
-            items[i].levels = b->local.device_map.levels;
+            items[i].map_bytes = b->local.device_map.bytes;
             items[i].digest = b->local.device_map.digest;
             items[i].map_len = b->local.len;
             items[i].result = hops[i].result;
@@ -680,7 +680,7 @@ static void what_failed_before_is_taken_over(void **state)
                 &(gw_cuda_gcomp_request){NULL, NULL, {workspace, size}, NULL});
             break;
         case VALIDATE:
-            status = gw_cuda_gcomp_validate_batch(
+            status = gw_cuda_gcomp_frame_check_batch(
                 &cuda, &codec, &(gw_cuda_gcomp_batch){device_items, COUNT, total, NULL, NULL, 0},
                 &(gw_cuda_gcomp_request){NULL, NULL, {workspace, size}, NULL});
             break;
@@ -741,15 +741,15 @@ static void validations(void **state)
             if (turn == 1 && i == 2) {
                 frame[bucket[i].frame_size - 1 - (size_t)(next_random(&random) % 1000)] ^= 0x55;
             }
-            expected[i] =
-                gw_gcomp_validate(&codec, &(gw_gcomp_frame){.data = frame, .size = bucket[i].frame_size},
-                                  &bad[i], &(gw_workspace){cpu_workspace, gw_gcomp_workspace_size(&codec)});
+            expected[i] = gw_gcomp_frame_check(
+                &codec, &(gw_gcomp_frame){.data = frame, .size = bucket[i].frame_size}, &bad[i],
+                &(gw_workspace){cpu_workspace, gw_gcomp_workspace_size(&codec)});
             items[i].src = frame;
             items[i].src_size = bucket[i].frame_size;
             items[i].result = new_result();
         }
         assert_int_equal(
-            gw_cuda_gcomp_validate_batch(
+            gw_cuda_gcomp_frame_check_batch(
                 &cuda, &codec,
                 &(gw_cuda_gcomp_batch){on_device(items, sizeof items), FRAMES, hint, NULL, NULL, 0},
                 &(gw_cuda_gcomp_request){NULL, NULL, {room(size), size}, NULL}),
@@ -774,9 +774,10 @@ static int histogram_of(int sharing, int i)
     return sharing == 0 ? 0 : sharing == 1 ? i : i % 2;
 }
 
-static void compare_books(gw_dtype dtype, gw_gcomp_levels levels, int sharing, uint64_t *random)
+static void compare_codebooks(gw_dtype dtype, gw_gcomp_quantum_mode quantum_mode, int sharing,
+                              uint64_t *random)
 {
-    const gw_gcomp codec = make_codec(dtype, levels, GW_GCOMP_SMALL, GW_GCOMP_STOCHASTIC, 12, 0);
+    const gw_gcomp codec = make_codec(dtype, quantum_mode, GW_GCOMP_SMALL, GW_GCOMP_STOCHASTIC, 12, 0);
     const int histogram_count = sharing == 0 ? 1 : sharing == 1 ? ITEMS : 2;
     tensor t[ITEMS];
     gw_cuda_gcomp_item items[ITEMS];
@@ -784,8 +785,8 @@ static void compare_books(gw_dtype dtype, gw_gcomp_levels levels, int sharing, u
     void *workspace = take(gw_gcomp_workspace_size(&codec));
     gw_cuda_gcomp_histogram *histograms = on_device(NULL, (size_t)histogram_count * sizeof *histograms),
                             *singles = on_device(NULL, (size_t)histogram_count * sizeof *singles);
-    uint8_t *books = on_device_at(NULL, (size_t)histogram_count * GW_GCOMP_BOOK_SIZE_MAX, 1);
-    uint32_t *book_sizes = on_device(NULL, 4 * (size_t)histogram_count);
+    uint8_t *codebooks = on_device_at(NULL, (size_t)histogram_count * GW_GCOMP_CODEBOOK_SIZE_MAX, 1);
+    uint32_t *codebook_sizes = on_device(NULL, 4 * (size_t)histogram_count);
     gw_cuda_result *results = on_device(NULL, (size_t)histogram_count * sizeof *results);
     const size_t size = gw_cuda_gcomp_histogram_workspace_size(&codec, ITEMS);
 
@@ -808,7 +809,7 @@ static void compare_books(gw_dtype dtype, gw_gcomp_levels levels, int sharing, u
         items[i].src = t[i].device.values;
         items[i].src_size = t[i].len;
         items[i].dst = histograms + histogram_of(sharing, i);
-        items[i].levels = t[i].device_map.levels;
+        items[i].map_bytes = t[i].device_map.bytes;
         items[i].digest = t[i].device_map.digest;
         items[i].map_len = t[i].len;
         items[i].first_element = t[i].device.first_element;
@@ -849,20 +850,20 @@ static void compare_books(gw_dtype dtype, gw_gcomp_levels levels, int sharing, u
             assert_memory_equal(&histograms[i], &singles[i], sizeof singles[i]);
         }
     }
-    assert_int_equal(
-        gw_cuda_gcomp_book_build(&cuda, &codec, histograms,
-                                 &(gw_cuda_gcomp_books){books, book_sizes, (uint32_t)histogram_count},
-                                 &(gw_cuda_gcomp_request){NULL, results, {NULL, 0}, NULL}),
-        GW_OK);
+    assert_int_equal(gw_cuda_gcomp_codebook_build(
+                         &cuda, &codec, histograms,
+                         &(gw_cuda_gcomp_codebooks){codebooks, codebook_sizes, (uint32_t)histogram_count},
+                         &(gw_cuda_gcomp_request){NULL, results, {NULL, 0}, NULL}),
+                     GW_OK);
     testing_sync();
     for (int i = 0; i < histogram_count; i++) {
-        uint8_t book[GW_GCOMP_BOOK_SIZE_MAX];
-        gw_buffer out = {book, sizeof book, 0};
-        assert_int_equal(gw_gcomp_book_build(&cpu[i], &out), GW_OK);
+        uint8_t codebook[GW_GCOMP_CODEBOOK_SIZE_MAX];
+        gw_buffer out = {codebook, sizeof codebook, 0};
+        assert_int_equal(gw_gcomp_codebook_build(&cpu[i], &out), GW_OK);
         assert_int_equal(results[i].status, GW_OK);
         assert_int_equal(results[i].size, out.size);
-        assert_int_equal(book_sizes[i], out.size);
-        assert_memory_equal(books + GW_GCOMP_BOOK_SIZE_MAX * (size_t)i, book, out.size);
+        assert_int_equal(codebook_sizes[i], out.size);
+        assert_memory_equal(codebooks + GW_GCOMP_CODEBOOK_SIZE_MAX * (size_t)i, codebook, out.size);
     }
     for (int i = 0; i < ITEMS; i++) {
         tensor_drop(&t[i]);
@@ -877,11 +878,11 @@ static void codebooks(void **state)
     uint64_t random = 35;
 
     testing_open(&cuda);
-    compare_books(GW_FP32, GW_GCOMP_EXPLICIT, 2, &random);
+    compare_codebooks(GW_FP32, GW_GCOMP_EXPLICIT, 2, &random);
     if (!TESTING_FEWER) {
-        compare_books(GW_FP32, GW_GCOMP_EXPLICIT, 0, &random);
-        compare_books(GW_BF16, GW_GCOMP_EXPLICIT, 1, &random);
-        compare_books(GW_FP16, GW_GCOMP_DERIVED, 2, &random);
+        compare_codebooks(GW_FP32, GW_GCOMP_EXPLICIT, 0, &random);
+        compare_codebooks(GW_BF16, GW_GCOMP_EXPLICIT, 1, &random);
+        compare_codebooks(GW_FP16, GW_GCOMP_DERIVED, 2, &random);
     }
     gw_cuda_close(&cuda);
 }
@@ -910,7 +911,7 @@ static void wrong_tensors_are_not_counted(void **state)
         items[i].src = t.device.values;
         items[i].src_size = t.len;
         items[i].dst = histograms[i];
-        items[i].levels = t.device_map.levels;
+        items[i].map_bytes = t.device_map.bytes;
         items[i].digest = t.device_map.digest;
         items[i].map_len = t.len;
         items[i].result = new_result();
@@ -945,18 +946,18 @@ static void wrong_tensors_are_not_counted(void **state)
     testing_close();
 }
 
-/* A codebook on the device under the id of an installed one takes its place, as gw_gcomp_install() would;
- * under a new id it takes the place of the older of two. */
-static void a_book_on_the_device_replaces_one(void **state)
+/* A codebook on the device under the id of an installed one takes its place, as gw_gcomp_codebook_install()
+ * would; under a new id it takes the place of the older of two. */
+static void a_codebook_on_the_device_replaces_one(void **state)
 {
     (void)state;
     uint64_t random = 37;
     gw_gcomp codec = make_codec(GW_FP32, GW_GCOMP_EXPLICIT, GW_GCOMP_FAST, GW_GCOMP_STOCHASTIC, 12, 0);
     const gw_gcomp plain = codec;
     tensor t[3];
-    uint8_t book[3][GW_GCOMP_BOOK_SIZE_MAX];
-    uint32_t book_size[3];
-    gw_gcomp cpu[3]; /* with book i alone, under the ids 1, 2 and 1 */
+    uint8_t codebook[3][GW_GCOMP_CODEBOOK_SIZE_MAX];
+    uint32_t codebook_size[3];
+    gw_gcomp cpu[3]; /* with codebook i alone, under the ids 1, 2 and 1 */
     uint8_t *frame[3];
     size_t frame_size[3];
 
@@ -964,22 +965,25 @@ static void a_book_on_the_device_replaces_one(void **state)
     for (int i = 0; i < 3; i++) {
         t[i] = random_tensor(GW_FP32, 6000, 12, &random);
         for (size_t at = 0; at < 6000; at += 1 + (size_t)i) {
-            memset(t[i].values + 4 * at, 0, 4); /* books that differ */
+            memset(t[i].values + 4 * at, 0, 4); /* codebooks that differ */
         }
         tensor_upload(&t[i]);
-        book_size[i] = (uint32_t)cpu_book(&plain, &t[i].cpu, 1, book[i]);
+        codebook_size[i] = (uint32_t)cpu_codebook(&plain, &t[i].cpu, 1, codebook[i]);
         cpu[i] = plain;
-        assert_int_equal(gw_gcomp_install(&cpu[i], i == 1 ? 2 : 1, 0, book[i], book_size[i], 1), GW_OK);
+        assert_int_equal(
+            gw_gcomp_codebook_install(&cpu[i], i == 1 ? 2 : 1, 0, codebook[i], codebook_size[i], 1), GW_OK);
         frame_size[i] = cpu_encode(&cpu[i], &t[0].cpu, &frame[i]);
     }
-    assert_memory_not_equal(book[0], book[2], book_size[2]);
-    /* id 2 is the older of two, id 1 encodes; book 2 has id 1 in turn 0, a new one in turn 1 */
+    assert_memory_not_equal(codebook[0], codebook[2], codebook_size[2]);
+    /* id 2 is the older of two, id 1 encodes; codebook 2 has id 1 in turn 0, a new one in turn 1 */
     for (int i = 1; i >= 0; i--) {
-        assert_int_equal(gw_gcomp_install(&codec, (uint32_t)i + 1, 0, book[i], book_size[i], i == 0), GW_OK);
+        assert_int_equal(
+            gw_gcomp_codebook_install(&codec, (uint32_t)i + 1, 0, codebook[i], codebook_size[i], i == 0),
+            GW_OK);
     }
-    gw_cuda_gcomp_device device = {NULL, NULL, on_device(book[2], book_size[2]), on_device(&book_size[2], 4),
-                                   1,    0};
-    const size_t bound = gw_gcomp_bound(&codec, 6000);
+    gw_cuda_gcomp_device device = {
+        NULL, NULL, on_device(codebook[2], codebook_size[2]), on_device(&codebook_size[2], 4), 1, 0};
+    const size_t bound = gw_gcomp_frame_bound(&codec, 6000);
     const size_t encode_size = gw_cuda_gcomp_encode_workspace_size(&codec, 1, 6000);
     const size_t decode_size = gw_cuda_gcomp_decode_workspace_size(&codec, 1, 6000);
     void *encode_workspace = room(encode_size), *decode_workspace = room(decode_size);
@@ -994,7 +998,7 @@ static void a_book_on_the_device_replaces_one(void **state)
     assert_int_equal(fetch_result(result).size, frame_size[2]);
     assert_memory_equal(dst, frame[2], frame_size[2]);
     for (int turn = 0; turn < 2; turn++) {
-        /* turn 0: id 1 is book 2; turn 1: id 1 is book 0, and id 2 is not installed */
+        /* turn 0: id 1 is codebook 2; turn 1: id 1 is codebook 0, and id 2 is not installed */
         for (int id = 1; id <= 2; id++) {
             const int i = id == 2 ? 1 : turn == 0 ? 2 : 0;
             assert_int_equal(
@@ -1015,7 +1019,7 @@ static void a_book_on_the_device_replaces_one(void **state)
                 assert_memory_equal(values, expected, 4 * 6000);
             }
         }
-        device.book_id = 3;
+        device.codebook_id = 3;
     }
     for (int i = 0; i < 3; i++) {
         free(frame[i]);
@@ -1044,10 +1048,11 @@ static void a_ring_step_in_a_graph(void **state)
     testing_open(&cuda);
     make_bucket(bucket, lens, ITEMS, &plain, GW_BF16, 12, &random);
     gw_cuda_gcomp_histogram *histogram = on_device(&none, sizeof none);
-    uint8_t *book = on_device(NULL, GW_GCOMP_BOOK_SIZE_MAX);
-    uint32_t *book_size = on_device(NULL, 4);
+    uint8_t *codebook = on_device(NULL, GW_GCOMP_CODEBOOK_SIZE_MAX);
+    uint32_t *codebook_size = on_device(NULL, 4);
     gw_cuda_gcomp_key *key_at = on_device(&key, sizeof key);
-    const gw_cuda_gcomp_device device = {on_device(&bucket[0].in.map.base, 4), key_at, book, book_size, 9, 1};
+    const gw_cuda_gcomp_device device = {
+        on_device(&bucket[0].in.map.base, 4), key_at, codebook, codebook_size, 9, 1};
     memset(encode, 0, sizeof encode);
     for (int i = 0; i < ITEMS; i++) {
         const tensor *in = &bucket[i].in;
@@ -1055,7 +1060,7 @@ static void a_ring_step_in_a_graph(void **state)
         encode[i].src_size = in->len;
         encode[i].dst = on_device(NULL, bucket[i].bound);
         encode[i].dst_capacity = bucket[i].bound;
-        encode[i].levels = in->device_map.levels;
+        encode[i].map_bytes = in->device_map.bytes;
         encode[i].map_len = in->len;
         encode[i].first_element = in->device.first_element;
         encode[i].result = new_result();
@@ -1071,7 +1076,7 @@ static void a_ring_step_in_a_graph(void **state)
     const gw_cuda_gcomp_item *device_count = on_device(count, sizeof count),
                              *device_encode = on_device(encode, sizeof encode);
     const gw_cuda_gcomp_hop *device_hops = on_device(hops, sizeof hops);
-    gw_cuda_result *book_result = new_result();
+    gw_cuda_result *codebook_result = new_result();
     const size_t count_size = gw_cuda_gcomp_histogram_workspace_size(&plain, ITEMS);
     const size_t encode_size = gw_cuda_gcomp_encode_workspace_size(&plain, ITEMS, total);
     const size_t hop_size = gw_cuda_gcomp_hop_workspace_size(&plain, ITEMS, total);
@@ -1084,9 +1089,9 @@ static void a_ring_step_in_a_graph(void **state)
                          &cuda, &plain, &(gw_cuda_gcomp_batch){device_count, ITEMS, total, &in_map, NULL, 0},
                          &(gw_cuda_gcomp_request){&device, NULL, {count_at, count_size}, stream}),
                      GW_OK);
-    assert_int_equal(gw_cuda_gcomp_book_build(&cuda, &plain, histogram,
-                                              &(gw_cuda_gcomp_books){book, book_size, 1},
-                                              &(gw_cuda_gcomp_request){NULL, book_result, {NULL, 0}, stream}),
+    assert_int_equal(gw_cuda_gcomp_codebook_build(
+                         &cuda, &plain, histogram, &(gw_cuda_gcomp_codebooks){codebook, codebook_size, 1},
+                         &(gw_cuda_gcomp_request){NULL, codebook_result, {NULL, 0}, stream}),
                      GW_OK);
     assert_int_equal(gw_cuda_gcomp_encode_batch(
                          &cuda, &plain, &(gw_cuda_gcomp_batch){device_encode, ITEMS, total, &in_map, NULL, 0},
@@ -1100,7 +1105,7 @@ static void a_ring_step_in_a_graph(void **state)
     testing_graph_end(&graph);
     for (int turn = 0; turn < 2; turn++) {
         gw_gcomp_source sources[ITEMS];
-        uint8_t host_book[GW_GCOMP_BOOK_SIZE_MAX];
+        uint8_t host_codebook[GW_GCOMP_CODEBOOK_SIZE_MAX];
         gw_gcomp cpu = plain;
         key.seed += 100;
         key.step_index++;
@@ -1117,10 +1122,10 @@ static void a_ring_step_in_a_graph(void **state)
             sources[i] = in->cpu;
         }
         testing_graph_run(&graph);
-        const size_t host_book_size = cpu_book(&plain, sources, ITEMS, host_book);
-        assert_int_equal(*book_size, host_book_size);
-        assert_memory_equal(book, host_book, host_book_size);
-        assert_int_equal(gw_gcomp_install(&cpu, 9, 1, host_book, host_book_size, 1), GW_OK);
+        const size_t host_codebook_size = cpu_codebook(&plain, sources, ITEMS, host_codebook);
+        assert_int_equal(*codebook_size, host_codebook_size);
+        assert_memory_equal(codebook, host_codebook, host_codebook_size);
+        assert_int_equal(gw_gcomp_codebook_install(&cpu, 9, 1, host_codebook, host_codebook_size, 1), GW_OK);
         for (int i = 0; i < ITEMS; i++) {
             free(bucket[i].frame);
             bucket[i].frame_size = cpu_encode(&cpu, &sources[i], &bucket[i].frame);
@@ -1146,7 +1151,7 @@ static void bad_arguments(void **state)
     gw_cuda_gcomp_item *items = on_device(NULL, 2 * sizeof *items);
     gw_cuda_gcomp_histogram *histogram = on_device(NULL, sizeof *histogram + 8);
     gw_cuda_result *result = on_device(NULL, sizeof *result + 8);
-    uint8_t *book = on_device(NULL, GW_GCOMP_BOOK_SIZE_MAX);
+    uint8_t *codebook = on_device(NULL, GW_GCOMP_CODEBOOK_SIZE_MAX);
     uint32_t *sizes = on_device(NULL, 8);
     const size_t size = gw_cuda_gcomp_hop_workspace_size(&codec, 2, 100);
     uint8_t *workspace = on_device(NULL, size + 256);
@@ -1192,22 +1197,23 @@ static void bad_arguments(void **state)
     assert_int_equal(COUNT(items, 2, 100, &map, count_size), GW_ERR_ARG);
     assert_int_equal(COUNT(items, 2, 100, NULL, count_size - 1), GW_ERR_WORKSPACE);
     assert_int_equal(
-        gw_cuda_gcomp_validate_batch(&cuda, &codec, &(gw_cuda_gcomp_batch){NULL, 2, 100, NULL, NULL, 0},
-                                     &(gw_cuda_gcomp_request){NULL, NULL, {workspace, size}, NULL}),
+        gw_cuda_gcomp_frame_check_batch(&cuda, &codec, &(gw_cuda_gcomp_batch){NULL, 2, 100, NULL, NULL, 0},
+                                        &(gw_cuda_gcomp_request){NULL, NULL, {workspace, size}, NULL}),
         GW_ERR_ARG);
     assert_int_equal(
-        gw_cuda_gcomp_validate_batch(&cuda, &codec, &(gw_cuda_gcomp_batch){items, 2, 100, NULL, NULL, 0},
-                                     &(gw_cuda_gcomp_request){NULL, NULL, {workspace, 256}, NULL}),
+        gw_cuda_gcomp_frame_check_batch(&cuda, &codec, &(gw_cuda_gcomp_batch){items, 2, 100, NULL, NULL, 0},
+                                        &(gw_cuda_gcomp_request){NULL, NULL, {workspace, 256}, NULL}),
         GW_ERR_WORKSPACE);
-#define BUILD(codec_, histograms_, count_, books_, sizes_, results_)                                         \
-    gw_cuda_gcomp_book_build(&cuda, codec_, histograms_, &(gw_cuda_gcomp_books){books_, sizes_, count_},     \
-                             &(gw_cuda_gcomp_request){NULL, results_, {NULL, 0}, NULL})
-    assert_int_equal(BUILD(&none, histogram, 1, book, sizes, result), GW_ERR_STATE);
-    assert_int_equal(BUILD(&codec, NULL, 1, book, sizes, result), GW_ERR_ARG);
+#define BUILD(codec_, histograms_, count_, codebooks_, sizes_, results_)                                     \
+    gw_cuda_gcomp_codebook_build(&cuda, codec_, histograms_,                                                 \
+                                 &(gw_cuda_gcomp_codebooks){codebooks_, sizes_, count_},                     \
+                                 &(gw_cuda_gcomp_request){NULL, results_, {NULL, 0}, NULL})
+    assert_int_equal(BUILD(&none, histogram, 1, codebook, sizes, result), GW_ERR_STATE);
+    assert_int_equal(BUILD(&codec, NULL, 1, codebook, sizes, result), GW_ERR_ARG);
     assert_int_equal(BUILD(&codec, histogram, 1, NULL, sizes, result), GW_ERR_ARG);
-    assert_int_equal(BUILD(&codec, histogram, 1, book, sizes, NULL), GW_ERR_ARG);
-    assert_int_equal(BUILD(&codec, histogram, 0, book, sizes, result), GW_ERR_LIMIT);
-    assert_int_equal(BUILD(&codec, histogram, (1 << 20) + 1, book, sizes, result), GW_ERR_LIMIT);
+    assert_int_equal(BUILD(&codec, histogram, 1, codebook, sizes, NULL), GW_ERR_ARG);
+    assert_int_equal(BUILD(&codec, histogram, 0, codebook, sizes, result), GW_ERR_LIMIT);
+    assert_int_equal(BUILD(&codec, histogram, (1 << 20) + 1, codebook, sizes, result), GW_ERR_LIMIT);
     assert_int_equal(control->calls, 0);
     testing_close();
 }
@@ -1224,7 +1230,7 @@ int main(void)
         cmocka_unit_test(validations),
         cmocka_unit_test(codebooks),
         cmocka_unit_test(wrong_tensors_are_not_counted),
-        cmocka_unit_test(a_book_on_the_device_replaces_one),
+        cmocka_unit_test(a_codebook_on_the_device_replaces_one),
         cmocka_unit_test(a_ring_step_in_a_graph),
         cmocka_unit_test(bad_arguments),
     };

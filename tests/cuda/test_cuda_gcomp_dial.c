@@ -29,10 +29,10 @@ static gw_cuda_gcomp_request request_of(size_t workspace_size)
 }
 
 /* To stay where it is: its sources point into it. */
-static void open_case(gcomp_case *c, unsigned dtype, int levels, uint64_t *random)
+static void open_case(gcomp_case *c, unsigned dtype, int quantum_mode, uint64_t *random)
 {
-    (void)snprintf(c->name, sizeof c->name, "dial, dtype %u levels %d", dtype, levels);
-    c->codec = make_dial_codec((gw_dtype)dtype, (gw_gcomp_levels)levels, CHUNK_LOG2);
+    (void)snprintf(c->name, sizeof c->name, "dial, dtype %u mode %d", dtype, quantum_mode);
+    c->codec = make_dial_codec((gw_dtype)dtype, (gw_gcomp_quantum_mode)quantum_mode, CHUNK_LOG2);
     make_case(c, random_tensor((gw_dtype)dtype, LEN, CHUNK_LOG2, random));
 }
 
@@ -171,10 +171,10 @@ static void sources_with_segments(void **state)
     uint64_t random = 44;
     testing_open(&cuda);
     for (unsigned dtype = GW_FP32; dtype <= GW_FP16; dtype++) {
-        for (int levels = GW_GCOMP_EXPLICIT; levels <= GW_GCOMP_CARRIED; levels++) {
+        for (int quantum_mode = GW_GCOMP_EXPLICIT; quantum_mode <= GW_GCOMP_CARRIED; quantum_mode++) {
             gcomp_case c;
-            open_case(&c, dtype, levels, &random);
-            if (levels == GW_GCOMP_CARRIED && dtype == GW_FP32) { /* quanta from the values */
+            open_case(&c, dtype, quantum_mode, &random);
+            if (quantum_mode == GW_GCOMP_CARRIED && dtype == GW_FP32) { /* quanta from the values */
                 c.t.cpu.quantum = c.t.device.quantum = gw_gcomp_quantum_of_map(NULL);
             }
             set_segments(&c.t, segments, SEGMENTS, SEGMENT_OFFSET);
@@ -248,7 +248,7 @@ static void compare_carried(gw_dtype dtype, int from, int is_batch, uint64_t *ra
 {
     const gw_gcomp codec = make_dial_codec(dtype, GW_GCOMP_CARRIED, CHUNK_LOG2);
     tensor t[2];
-    uint8_t quanta[BLOCKS], book[GW_GCOMP_BOOK_SIZE_MAX];
+    uint8_t quanta[BLOCKS], codebook[GW_GCOMP_CODEBOOK_SIZE_MAX];
     gw_gcomp_source sources[2];
     gw_cuda_gcomp_item items[2];
     gw_cuda_gcomp_histogram *histogram = on_device_at(NULL, sizeof *histogram, 0);
@@ -271,7 +271,7 @@ static void compare_carried(gw_dtype dtype, int from, int is_batch, uint64_t *ra
         items[i].src = t[i].device.values;
         items[i].src_size = LEN;
         items[i].dst = histogram;
-        items[i].levels = from == 1 ? t[i].device_map.levels : t[i].device.quantum.blocks;
+        items[i].map_bytes = from == 1 ? t[i].device_map.bytes : t[i].device.quantum.blocks;
         items[i].map_len = LEN;
         items[i].first_element = t[i].cpu.first_element;
         items[i].result = new_result();
@@ -287,13 +287,14 @@ static void compare_carried(gw_dtype dtype, int from, int is_batch, uint64_t *ra
         assert_int_equal(gw_cuda_gcomp_histogram_add_batch(&cuda, &codec, &batch, &request), GW_OK);
         assert_int_equal(fetch_result(items[1].result).status, GW_OK);
     }
-    const size_t book_size = cpu_book(&codec, sources, 2, book);
-    uint8_t *device_book = on_device_at(NULL, GW_GCOMP_BOOK_SIZE_MAX, 0);
-    assert_int_equal(gw_cuda_gcomp_book_build(&cuda, &codec, histogram,
-                                              &(gw_cuda_gcomp_books){device_book, NULL, 1}, &request),
+    const size_t codebook_size = cpu_codebook(&codec, sources, 2, codebook);
+    uint8_t *device_codebook = on_device_at(NULL, GW_GCOMP_CODEBOOK_SIZE_MAX, 0);
+    assert_int_equal(gw_cuda_gcomp_codebook_build(&cuda, &codec, histogram,
+                                                  &(gw_cuda_gcomp_codebooks){device_codebook, NULL, 1},
+                                                  &request),
                      GW_OK);
-    assert_int_equal(fetch_result(request.result).size, book_size);
-    assert_memory_equal(device_book, book, book_size);
+    assert_int_equal(fetch_result(request.result).size, codebook_size);
+    assert_memory_equal(device_codebook, codebook, codebook_size);
     tensor_drop(&t[0]);
     tensor_drop(&t[1]);
 }

@@ -101,21 +101,21 @@ static void survives_every_failure(void **state)
 static void work_needs_a_handle(void **state)
 {
     (void)state;
-    const uint8_t level[64] = {1};
+    const uint8_t map_byte[64] = {1};
     uint32_t *digest = on_device(NULL, 4);
 
     memset(&cuda, 0, sizeof cuda);
-    assert_int_equal(gw_cuda_gcomp_map_digest(&cuda, level, 64, 12, digest, NULL), GW_ERR_STATE);
+    assert_int_equal(gw_cuda_gcomp_map_digest(&cuda, map_byte, 64, 12, digest, NULL), GW_ERR_STATE);
     testing_open(&cuda);
     gw_fake_control *control = testing_control();
     control->fail_at = 1;
-    assert_int_equal(gw_cuda_gcomp_map_digest(&cuda, level, 64, 12, digest, NULL), GW_ERR_DEVICE);
+    assert_int_equal(gw_cuda_gcomp_map_digest(&cuda, map_byte, 64, 12, digest, NULL), GW_ERR_DEVICE);
     assert_int_equal(gw_cuda_driver_error(&cuda), 999);
     assert_int_equal(control->launches, 0);
     testing_control();
-    assert_int_equal(gw_cuda_gcomp_map_digest(&cuda, level, 64, 12, digest, NULL), GW_OK);
+    assert_int_equal(gw_cuda_gcomp_map_digest(&cuda, map_byte, 64, 12, digest, NULL), GW_OK);
     testing_sync();
-    assert_int_equal(*digest, gw_crc32c(0, level, 64));
+    assert_int_equal(*digest, gw_crc32c(0, map_byte, 64));
     gw_cuda_close(&cuda);
     give_since(0);
 }

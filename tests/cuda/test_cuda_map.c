@@ -71,15 +71,15 @@ static void digests(void **state)
     testing_open(&cuda);
     for (size_t i = 0; i < sizeof lens / sizeof lens[0]; i++) {
         for (uint32_t log2 = 12; log2 <= 15; log2++) {
-            uint8_t *levels = on_device_at(NULL, lens[i], i % 5);
+            uint8_t *map_bytes = on_device_at(NULL, lens[i], i % 5);
             const size_t count = (lens[i] + (((size_t)1 << log2) - 1)) >> log2;
             uint32_t expected[32];
             uint32_t *digest = on_device(NULL, 4 * count);
             for (size_t j = 0; j < lens[i]; j++) {
-                levels[j] = (uint8_t)next_random(&random);
+                map_bytes[j] = (uint8_t)next_random(&random);
             }
-            assert_int_equal(gw_gcomp_map_digest(levels, lens[i], log2, expected), GW_OK);
-            assert_int_equal(gw_cuda_gcomp_map_digest(&cuda, levels, lens[i], log2, digest, NULL), GW_OK);
+            assert_int_equal(gw_gcomp_map_digest(map_bytes, lens[i], log2, expected), GW_OK);
+            assert_int_equal(gw_cuda_gcomp_map_digest(&cuda, map_bytes, lens[i], log2, digest, NULL), GW_OK);
             testing_sync();
             assert_memory_equal(digest, expected, 4 * count);
             give_since(0);
@@ -96,7 +96,7 @@ static void bad_arguments(void **state)
     float x[4] = {1.0f, 2.0f, 3.0f, 4.0f};
     gw_optimizer_state s = {x, x, x, NULL};
     uint32_t top;
-    uint8_t levels[4];
+    uint8_t map_bytes[4];
 
     adam.amsgrad = 0; /* which needs an array more */
     assert_int_equal(gw_gcomp_map_rule_init(&adam, 1.0f, NULL, &rule), GW_OK);
@@ -118,14 +118,14 @@ static void bad_arguments(void **state)
         GW_ERR_ARG);
     s.v = (const float *)(const void *)((const char *)x + 1);
     assert_int_equal(gw_cuda_gcomp_map_build(&cuda, &(gw_cuda_gcomp_map_input){&rule, NULL, &s, 4}, &top,
-                                             levels, NULL, NULL),
+                                             map_bytes, NULL, NULL),
                      GW_ERR_ARG);
     s.v = x;
     assert_int_equal(gw_cuda_gcomp_map_build(&cuda, &(gw_cuda_gcomp_map_input){&rule, NULL, &s, 4}, &top,
                                              NULL, NULL, NULL),
                      GW_ERR_ARG);
-    assert_int_equal(gw_cuda_gcomp_map_digest(&cuda, levels, 4, 11, &top, NULL), GW_ERR_ARG);
-    assert_int_equal(gw_cuda_gcomp_map_digest(&cuda, levels, 4, 16, &top, NULL), GW_ERR_ARG);
+    assert_int_equal(gw_cuda_gcomp_map_digest(&cuda, map_bytes, 4, 11, &top, NULL), GW_ERR_ARG);
+    assert_int_equal(gw_cuda_gcomp_map_digest(&cuda, map_bytes, 4, 16, &top, NULL), GW_ERR_ARG);
     assert_int_equal(gw_cuda_gcomp_map_digest(&cuda, NULL, 4, 12, &top, NULL), GW_ERR_ARG);
     assert_int_equal(control->calls, 0);
     testing_close();

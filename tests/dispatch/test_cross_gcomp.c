@@ -65,13 +65,13 @@ static void decode_with(const test_codec *codec, const trial *t, const test_buff
         GW_OK);
     assert_int_equal(target2.len, s->len);
     assert_int_equal(
-        gw_gcomp_validate(&codec->codec,
-                          &(gw_gcomp_frame){.data = frame->at, .size = frame_size, .map = s->quantum.map},
-                          NULL, &codec->work),
+        gw_gcomp_frame_check(&codec->codec,
+                             &(gw_gcomp_frame){.data = frame->at, .size = frame_size, .map = s->quantum.map},
+                             NULL, &codec->work),
         GW_OK);
 }
 
-/* A frame with one byte changed after the header: the backend's verdict. */
+/* A frame with one byte changed after the header: the backend's outcome. */
 static void decode_damaged(const test_codec *codec, const trial *t, outputs *o)
 {
     test_random random = {t->seed};
@@ -79,7 +79,7 @@ static void decode_damaged(const test_codec *codec, const trial *t, outputs *o)
     const uint8_t was = *at;
     *at = (uint8_t)(was ^ 1u << test_random_below(&random, 8));
     o->bad_chunk = 0;
-    o->bad_status = gw_gcomp_validate(
+    o->bad_status = gw_gcomp_frame_check(
         &codec->codec,
         &(gw_gcomp_frame){.data = o->frame.at, .size = o->frame_size, .map = t->source.quantum.map},
         &o->bad_chunk, &codec->work);
@@ -90,7 +90,7 @@ static void run(const test_codec *codec, const trial *t, outputs *o)
 {
     o->frame_size = test_encode(codec, &t->source, &o->frame);
     decode_with(codec, t, &o->frame, o->frame_size, o);
-    test_buffer_make(&o->hop, gw_gcomp_bound(&codec->codec, t->source.len), 3, 0);
+    test_buffer_make(&o->hop, gw_gcomp_frame_bound(&codec->codec, t->source.len), 3, 0);
     gw_buffer out = {o->hop.at, o->hop.size, 0};
     assert_int_equal(
         gw_gcomp_decode_add_encode(
@@ -171,7 +171,7 @@ static void all_modes(gw_dtype dtype, test_random *random, size_t len, test_patt
             t.seed = test_random_u64(random);
             t.value_size = size;
             gw_gcomp_options_init(&t.options, dtype);
-            t.options.levels = step == 0 ? GW_GCOMP_EXPLICIT : GW_GCOMP_DERIVED;
+            t.options.quantum_mode = step == 0 ? GW_GCOMP_EXPLICIT : GW_GCOMP_DERIVED;
             t.options.step = step == 0 ? 0 : derived_steps[dtype][step - 1];
             t.options.rounding = (gw_gcomp_rounding)rounding;
             t.options.preset = test_random_below(random, 2) != 0 ? GW_GCOMP_SMALL : GW_GCOMP_FAST;
@@ -229,7 +229,7 @@ static void maps(void **state)
     (void)state;
     enum { LEN = 5001 };
     static float state_of[4][LEN];
-    static uint8_t levels[LEN], expected[LEN];
+    static uint8_t map_bytes[LEN], expected[LEN];
     test_random random = {77};
     for (unsigned a = 0; a < 4; a++) {
         test_fill_values(state_of[a], GW_FP32, LEN, a % 2 != 0 ? PATTERN_SPECIAL : PATTERN_GRADIENT, 500 + a);
@@ -265,13 +265,14 @@ static void maps(void **state)
                 assert_int_equal(gw_gcomp_map_scan(&rule, &arrays, len, masks[i], &top), GW_OK);
                 top_expected = i == 0 ? top : top_expected;
                 assert_int_equal(top, top_expected);
-                memset(levels, 0xee, sizeof levels);
+                memset(map_bytes, 0xee, sizeof map_bytes);
                 assert_int_equal(
-                    gw_gcomp_map_build(&rule, &arrays, len, gw_gcomp_map_base(top), masks[i], levels), GW_OK);
+                    gw_gcomp_map_build(&rule, &arrays, len, gw_gcomp_map_base(top), masks[i], map_bytes),
+                    GW_OK);
                 if (i == 0) {
-                    memcpy(expected, levels, sizeof expected);
+                    memcpy(expected, map_bytes, sizeof expected);
                 }
-                assert_memory_equal(levels, expected, sizeof levels);
+                assert_memory_equal(map_bytes, expected, sizeof map_bytes);
             }
         }
     }

@@ -213,9 +213,9 @@ void test_map_make(test_map *map, gw_dtype dtype, size_t len, uint32_t chunk_log
     (void)dtype;
     test_random random = {seed};
     const size_t chunks = (len >> chunk_log2) + 1;
-    map->levels = malloc(len + 1);
+    map->bytes = malloc(len + 1);
     map->digest = malloc(chunks * 4);
-    assert_non_null(map->levels);
+    assert_non_null(map->bytes);
     assert_non_null(map->digest);
     /* Gradients of test_fill_values lie around quarter-octave 4 * 118; K + base - 1 - G then runs over all
      * drops. */
@@ -223,12 +223,10 @@ void test_map_make(test_map *map, gw_dtype dtype, size_t len, uint32_t chunk_log
     map->map.wire_scale = 8.0f;
     for (size_t i = 0; i < len; i++) {
         const uint32_t choice = test_random_below(&random, 20);
-        map->levels[i] = (uint8_t)(choice == 0   ? 0
-                                   : choice == 1 ? 255
-                                                 : 60 + test_random_below(&random, 190));
+        map->bytes[i] = (uint8_t)(choice == 0 ? 0 : choice == 1 ? 255 : 60 + test_random_below(&random, 190));
     }
-    assert_int_equal(gw_gcomp_map_digest(map->levels, len, chunk_log2, map->digest), GW_OK);
-    map->map.levels = map->levels;
+    assert_int_equal(gw_gcomp_map_digest(map->bytes, len, chunk_log2, map->digest), GW_OK);
+    map->map.bytes = map->bytes;
     map->map.digest = map->digest;
     map->map.len = len;
     map->map.chunk_log2 = chunk_log2;
@@ -236,7 +234,7 @@ void test_map_make(test_map *map, gw_dtype dtype, size_t len, uint32_t chunk_log
 
 void test_map_free(test_map *map)
 {
-    free(map->levels);
+    free(map->bytes);
     free(map->digest);
 }
 
@@ -265,20 +263,20 @@ static int floor_div(int x, int y)
 
 int test_model_quantum(const gw_gcomp_options *o, const gw_gcomp_source *source, size_t index)
 {
-    if (o->levels == GW_GCOMP_CARRIED) { /* quanta given by the caller, close enough to each other */
+    if (o->quantum_mode == GW_GCOMP_CARRIED) { /* quanta given by the caller, close enough to each other */
         const uint8_t exponent = source->quantum.blocks[index >> o->block_log2];
         const int most = o->dtype == GW_FP16 ? 142 : 254;
         return exponent == 0 ? TEST_NO_QUANTUM : exponent > most ? most : exponent;
     }
-    const int k = source->quantum.map->levels[index];
+    const int k = source->quantum.map->bytes[index];
     /* 2^(floor(log2(ratio)) - t), the ratio being at least that of its quarter-octave */
     return k == 0 ? TEST_NO_QUANTUM
                   : floor_div(k + (int)source->quantum.map->base, 4) - (int)o->tolerance_bits;
 }
 
 /* Rounding of a value below its quantum to 0 or the quantum. Returns 0 if it is not such a value. */
-static int model_deep_cut(uint32_t *rounded, const gw_gcomp_options *o, const gw_gcomp_source *source,
-                          size_t index, uint32_t random)
+static int model_dead_zone(uint32_t *rounded, const gw_gcomp_options *o, const gw_gcomp_source *source,
+                           size_t index, uint32_t random)
 {
     const shape s = shape_of(o->dtype);
     const uint32_t magnitude = test_get(source->values, o->dtype, index) & ((1u << (8 * s.size - 1)) - 1);
@@ -313,7 +311,8 @@ static uint32_t model_drop(const gw_gcomp_options *o, const gw_gcomp_source *sou
         return 0;
     }
     const int e = (int)((o->dtype == GW_FP16 && exponent == 0 ? 1 : exponent) + s.bias);
-    if (o->levels != GW_GCOMP_EXPLICIT && (o->levels == GW_GCOMP_CARRIED || source->quantum.map != NULL)) {
+    if (o->quantum_mode != GW_GCOMP_EXPLICIT &&
+        (o->quantum_mode == GW_GCOMP_CARRIED || source->quantum.map != NULL)) {
         const int quantum = test_model_quantum(o, source, index);
         const int n = quantum == TEST_NO_QUANTUM ? 0 : quantum + (int)s.mantissa - e;
         const uint32_t drop = n <= 0 ? 0 : (uint32_t)n < o->cap ? (uint32_t)n : o->cap;
@@ -322,10 +321,11 @@ static uint32_t model_drop(const gw_gcomp_options *o, const gw_gcomp_source *sou
     if (source->quantum.map == NULL) {
         return o->quantum.drop;
     }
-    const int k = source->quantum.map->levels[index];
+    const int k = source->quantum.map->bytes[index];
     const int top2 = (int)(magnitude >> (s.mantissa - 2) & 3);
-    const int drop_base = (int)source->quantum.map->base - 1 - 4 * ((int)o->tolerance_bits - (int)s.mantissa);
-    const int n = floor_div(k + drop_base - (4 * e + top2), 4);
+    const int drop_offset =
+        (int)source->quantum.map->base - 1 - 4 * ((int)o->tolerance_bits - (int)s.mantissa);
+    const int n = floor_div(k + drop_offset - (4 * e + top2), 4);
     if (k == 0 || n <= 0) {
         return 0;
     }
@@ -351,7 +351,7 @@ uint32_t test_model_round(const gw_gcomp_options *o, const gw_gcomp_source *sour
     const uint64_t rest = magnitude % unit;
     uint64_t rounded = magnitude - rest;
     const uint64_t element = source->first_element + index;
-    uint32_t words[4], deep = 0;
+    uint32_t words[4], dead_zone = 0;
     test_philox(words, source->seed, (uint32_t)(element / 4), (uint32_t)(element / 4 >> 32),
                 source->step_index, (uint32_t)source->rank << 16 | source->hop);
     if (o->rounding == GW_GCOMP_NEAREST) {
@@ -366,17 +366,17 @@ uint32_t test_model_round(const gw_gcomp_options *o, const gw_gcomp_source *sour
     if (rounded >> s.mantissa == s.special && drop != 0) {
         rounded = magnitude - rest;
     }
-    if (o->deep_cut && (source->quantum.map != NULL || o->levels == GW_GCOMP_CARRIED) &&
-        model_deep_cut(&deep, o, source, index, words[element % 4])) {
-        rounded = deep;
-        sign = deep == 0 ? 0 : sign;
+    if (o->dead_zone && (source->quantum.map != NULL || o->quantum_mode == GW_GCOMP_CARRIED) &&
+        model_dead_zone(&dead_zone, o, source, index, words[element % 4])) {
+        rounded = dead_zone;
+        sign = dead_zone == 0 ? 0 : sign;
     }
     if (o->dtype == GW_FP16 && rounded == 0 && !o->strict) {
         sign = 0;
     }
     if (seen_drop != NULL) {
-        *seen_drop = o->levels != GW_GCOMP_EXPLICIT &&
-                             (source->quantum.map != NULL || o->levels == GW_GCOMP_CARRIED) && drop != 0
+        *seen_drop = o->quantum_mode != GW_GCOMP_EXPLICIT &&
+                             (source->quantum.map != NULL || o->quantum_mode == GW_GCOMP_CARRIED) && drop != 0
                          ? model_drop(o, source, index, (uint32_t)rounded)
                          : drop;
     }
@@ -488,10 +488,10 @@ void test_codec_make(test_codec *codec, const gw_gcomp_options *options)
     codec->options = *options;
     gw_gcomp_options *o = &codec->options;
     if (o->step == 0) {
-        o->step = o->levels != GW_GCOMP_EXPLICIT ? 1 : shape_of(o->dtype).explicit_step;
+        o->step = o->quantum_mode != GW_GCOMP_EXPLICIT ? 1 : shape_of(o->dtype).explicit_step;
     }
     if (o->cap == UINT32_MAX) {
-        o->cap = cap_max[o->dtype][o->levels != GW_GCOMP_EXPLICIT];
+        o->cap = cap_max[o->dtype][o->quantum_mode != GW_GCOMP_EXPLICIT];
     }
     o->cap -= o->cap % o->step;
     o->quantum.drop = o->quantum.drop < o->cap ? o->quantum.drop : o->cap;
@@ -524,7 +524,7 @@ gw_gcomp_source test_source(const void *values, size_t len, const gw_gcomp_map *
 
 size_t test_encode(const test_codec *codec, const gw_gcomp_source *source, test_buffer *frame)
 {
-    const size_t bound = gw_gcomp_bound(&codec->codec, source->len);
+    const size_t bound = gw_gcomp_frame_bound(&codec->codec, source->len);
     assert_true(bound > 0);
     test_buffer_make(frame, bound, 3, 0xee);
     gw_buffer out = {frame->at, bound, 1};

@@ -52,7 +52,7 @@ float test_float_of_bits(uint32_t bits);
 /* A map for values of test_fill_values(): bytes that give drops of all sizes, some 0, some 255. */
 typedef struct test_map {
     gw_gcomp_map map;
-    uint8_t *levels;
+    uint8_t *bytes;
     uint32_t *digest;
 } test_map;
 
@@ -100,7 +100,7 @@ void test_codec_free(test_codec *codec);
 /* gw_gcomp_source of values with distinct counters. */
 gw_gcomp_source test_source(const void *values, size_t len, const gw_gcomp_map *map);
 
-/* Encodes into a buffer of gw_gcomp_bound() bytes, asserts success and the bound. */
+/* Encodes into a buffer of gw_gcomp_frame_bound() bytes, asserts success and the bound. */
 size_t test_encode(const test_codec *codec, const gw_gcomp_source *source, test_buffer *frame);
 
 /* All options of a dtype in a few numbers: the product of dtype-independent choices. */

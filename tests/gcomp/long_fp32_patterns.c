@@ -27,7 +27,7 @@ enum order { ASCENDING, INTERLEAVED, SCATTERED };
 
 typedef struct buffers {
     uint32_t *values, *decoded;
-    uint8_t *levels;
+    uint8_t *map_bytes;
     uint32_t *digest;
     gw_buffer frame;
     gw_workspace workspace;
@@ -35,7 +35,7 @@ typedef struct buffers {
 
 typedef struct pass {
     const char *name;
-    gw_gcomp_levels levels;
+    gw_gcomp_quantum_mode quantum_mode;
     int has_map, strict;
     enum order order;
 } pass;
@@ -72,7 +72,7 @@ static int run_frame(const pass *p, const gw_gcomp *codec, buffers *b, uint32_t 
     for (uint32_t i = 0; i < FRAME_LEN; i++) {
         b->values[i] = pattern_of(first + i, p->order);
     }
-    gw_gcomp_map map = {b->levels, b->digest, 600, 1.0f, FRAME_LEN, 14};
+    gw_gcomp_map map = {b->map_bytes, b->digest, 600, 1.0f, FRAME_LEN, 14};
     gw_gcomp_source source;
     memset(&source, 0, sizeof source);
     source.values = b->values;
@@ -127,24 +127,24 @@ int main(int argc, char **argv)
         const pass *p = &passes[i];
         gw_gcomp_options options;
         gw_gcomp_options_init(&options, GW_FP32);
-        options.levels = p->levels;
+        options.quantum_mode = p->quantum_mode;
         options.strict = p->strict;
         gw_gcomp codec;
         if (gw_gcomp_init(&codec, &options) != GW_OK) {
             return 1;
         }
         buffers b;
-        b.frame.capacity = gw_gcomp_bound(&codec, FRAME_LEN);
+        b.frame.capacity = gw_gcomp_frame_bound(&codec, FRAME_LEN);
         b.workspace.size = gw_gcomp_workspace_size(&codec);
         b.values = malloc(FRAME_LEN * 4);
         b.decoded = malloc(FRAME_LEN * 4);
         b.frame.data = malloc(b.frame.capacity);
-        b.levels = calloc(FRAME_LEN, 1);
+        b.map_bytes = calloc(FRAME_LEN, 1);
         b.workspace.data = malloc(b.workspace.size);
         b.digest = malloc(FRAME_LEN >> 14 << 2);
-        if (b.values == NULL || b.decoded == NULL || b.frame.data == NULL || b.levels == NULL ||
+        if (b.values == NULL || b.decoded == NULL || b.frame.data == NULL || b.map_bytes == NULL ||
             b.workspace.data == NULL || b.digest == NULL ||
-            gw_gcomp_map_digest(b.levels, FRAME_LEN, 14, b.digest) != GW_OK) {
+            gw_gcomp_map_digest(b.map_bytes, FRAME_LEN, 14, b.digest) != GW_OK) {
             fprintf(stderr, "out of memory\n");
             return 1;
         }
@@ -161,7 +161,7 @@ int main(int argc, char **argv)
         free(b.values);
         free(b.decoded);
         free(b.frame.data);
-        free(b.levels);
+        free(b.map_bytes);
         free(b.workspace.data);
         free(b.digest);
         if (!ok) {

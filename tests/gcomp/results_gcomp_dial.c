@@ -35,7 +35,7 @@ typedef struct subject {
     int8_t *symbols;
     uint64_t random;
     gw_gcomp_map map;
-    uint8_t *levels;
+    uint8_t *map_bytes;
     uint32_t *digest;
     uint8_t *quanta; /* of carried frames, if uses_quanta */
     int uses_quanta;
@@ -75,7 +75,7 @@ static void subject_free(subject *s)
     free(s->tensor_nmse);
     free(s->decoded);
     free(s->symbols);
-    free(s->levels);
+    free(s->map_bytes);
     free(s->digest);
     free(s->quanta);
     free(s->frame.data);
@@ -99,12 +99,12 @@ static int subject_make(subject *s, const gw_snapshot *snapshot, const char *pat
     s->workspace.size = 1 << 20;
     s->decoded = malloc(s->len * sizeof *s->decoded);
     s->symbols = malloc(s->len);
-    s->levels = malloc(s->len);
+    s->map_bytes = malloc(s->len);
     s->digest = malloc((s->len / ENTROPY_LEN + 1) * sizeof *s->digest);
     s->quanta = malloc(s->len / 64 + 1);
     s->frame.data = malloc(s->frame.capacity);
     s->workspace.data = malloc(s->workspace.size);
-    return tensors_read(s) && s->decoded != NULL && s->symbols != NULL && s->levels != NULL &&
+    return tensors_read(s) && s->decoded != NULL && s->symbols != NULL && s->map_bytes != NULL &&
            s->digest != NULL && s->quanta != NULL && s->frame.data != NULL && s->workspace.data != NULL;
 }
 
@@ -174,10 +174,10 @@ static int map_make(subject *s, const gw_gcomp_map_limits *limits)
         gw_gcomp_map_scan(&rule, state, s->len, GW_BACKEND_ALL, &top) != GW_OK) {
         return 0;
     }
-    const gw_gcomp_map map = {s->levels, s->digest, gw_gcomp_map_base(top), 1.0f, s->len, CHUNK_LOG2};
+    const gw_gcomp_map map = {s->map_bytes, s->digest, gw_gcomp_map_base(top), 1.0f, s->len, CHUNK_LOG2};
     s->map = map;
-    return gw_gcomp_map_build(&rule, state, s->len, map.base, GW_BACKEND_ALL, s->levels) == GW_OK &&
-           gw_gcomp_map_digest(s->levels, s->len, CHUNK_LOG2, s->digest) == GW_OK;
+    return gw_gcomp_map_build(&rule, state, s->len, map.base, GW_BACKEND_ALL, s->map_bytes) == GW_OK &&
+           gw_gcomp_map_digest(s->map_bytes, s->len, CHUNK_LOG2, s->digest) == GW_OK;
 }
 
 static int dial(subject *s, const gw_gcomp_options *options, outcome *result)
@@ -202,15 +202,15 @@ static int dial(subject *s, const gw_gcomp_options *options, outcome *result)
     return 1;
 }
 
-/* Stochastic, preset small, deep cut where the levels have it, tolerance 23. */
-static gw_gcomp_options options_of(gw_gcomp_levels levels)
+/* Stochastic, preset small, dead zone where the mode has it, tolerance 23. */
+static gw_gcomp_options options_of(gw_gcomp_quantum_mode quantum_mode)
 {
     gw_gcomp_options o;
     gw_gcomp_options_init(&o, GW_FP32);
-    o.levels = levels;
+    o.quantum_mode = quantum_mode;
     o.rounding = GW_GCOMP_STOCHASTIC;
     o.preset = GW_GCOMP_SMALL;
-    o.deep_cut = levels != GW_GCOMP_EXPLICIT;
+    o.dead_zone = quantum_mode != GW_GCOMP_EXPLICIT;
     o.chunk_log2 = CHUNK_LOG2;
     return o;
 }
@@ -241,7 +241,7 @@ static int tolerance_rows(subject *s)
         o.preset = GW_GCOMP_FAST;
         ok = ok && dial_row(s, "derived fast", setting, &o);
         o.preset = GW_GCOMP_SMALL;
-        o.deep_cut = 0;
+        o.dead_zone = 0;
         ok = ok && dial_row(s, "derived no cut", setting, &o);
     }
     return ok;
@@ -402,7 +402,7 @@ static double int_blocks(subject *s, const char *setting, int bits, int stochast
 }
 
 /* QSGD: buckets of 512 by their norm, entropy of every 2^14 symbols. */
-static void qsgd(subject *s, int levels)
+static void qsgd(subject *s, int quantum_mode)
 {
     double bits = 0.0;
     char setting[32];
@@ -412,13 +412,13 @@ static void qsgd(subject *s, int levels)
         for (size_t i = at; i < at + len; i++) {
             square += (double)s->values[i] * (double)s->values[i];
         }
-        quantize(s, at, len, sqrt(square) / levels, 1);
+        quantize(s, at, len, sqrt(square) / quantum_mode, 1);
         bits += 32.0;
     }
     for (size_t at = 0; at < s->len; at += ENTROPY_LEN) {
         bits += entropy(s->symbols + at, s->len - at < ENTROPY_LEN ? s->len - at : ENTROPY_LEN);
     }
-    snprintf(setting, sizeof setting, "s=%d", levels);
+    snprintf(setting, sizeof setting, "s=%d", quantum_mode);
     print_measured(s, "QSGD", setting, bits / (double)s->len);
 }
 
@@ -513,8 +513,8 @@ static int other_rows(subject *s)
     const double int8 = int_blocks(s, "nearest", 8, 0), int4 = int_blocks(s, "nearest", 4, 0);
     (void)int_blocks(s, "stochastic", 8, 1);
     (void)int_blocks(s, "stochastic", 4, 1);
-    for (int levels = 1; levels <= 16; levels *= 4) {
-        qsgd(s, levels);
+    for (int quantum_mode = 1; quantum_mode <= 16; quantum_mode *= 4) {
+        qsgd(s, quantum_mode);
     }
     terngrad(s);
     top_k(s, "1 %", 0.01);

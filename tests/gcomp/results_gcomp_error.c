@@ -107,11 +107,11 @@ static int sgd_rows(const char *name, const gw_snapshot *s, float *decoded)
     o.weight_decay = s->optimizer.weight_decay;
     const gw_optimizer_state state = {s->state.param, NULL, NULL, NULL};
     int within = 1;
-    for (int levels = 0; levels < 2; levels++) {
+    for (int quantum_mode = 0; quantum_mode < 2; quantum_mode++) {
         for (int rounding = 0; rounding < 3; rounding++) {
             gw_gcomp_options options;
             gw_gcomp_options_init(&options, GW_FP32);
-            options.levels = (gw_gcomp_levels)levels;
+            options.quantum_mode = (gw_gcomp_quantum_mode)quantum_mode;
             options.rounding = (gw_gcomp_rounding)rounding;
             double bits;
             if (!round_trip(decoded, &options, &o, &state, g, s->len, &bits)) {
@@ -134,7 +134,7 @@ static int sgd_rows(const char *name, const gw_snapshot *s, float *decoded)
                 counted++;
             }
             printf("| %s | %s | %s | %.2f | 2^%.2f | 2^%.2f | %llu |\n", name,
-                   levels ? "derived 1" : "explicit", rounding_names[rounding], bits, log2_of(worst),
+                   quantum_mode ? "derived 1" : "explicit", rounding_names[rounding], bits, log2_of(worst),
                    log2_of(sum / (double)counted), (unsigned long long)broken);
             within = within && broken == 0 && of_zero == 0;
         }
@@ -194,18 +194,18 @@ static int other_rows(const char *name, const gw_snapshot *s, float *decoded)
         const gw_optimizer_state state = {s->state.param, m, v, average.a};
         truncate_18(decoded, g, s->len);
         const deviation plain = deviation_of(&o, &state, g, decoded, s->len);
-        for (int levels = 0; ok && levels < 2; levels++) {
+        for (int quantum_mode = 0; ok && quantum_mode < 2; quantum_mode++) {
             for (int rounding = 0; ok && rounding < 3; rounding++) {
                 gw_gcomp_options options;
                 gw_gcomp_options_init(&options, GW_FP32);
-                options.levels = (gw_gcomp_levels)levels;
+                options.quantum_mode = (gw_gcomp_quantum_mode)quantum_mode;
                 options.rounding = (gw_gcomp_rounding)rounding;
                 double bits;
                 ok = round_trip(decoded, &options, &o, &state, g, s->len, &bits);
                 if (ok) {
                     const deviation d = deviation_of(&o, &state, g, decoded, s->len);
                     printf("| %s | %s | %s | %s | %.2f |", name, gw_optimizer_name(o.kind),
-                           levels ? "derived 1" : "explicit", rounding_names[rounding], bits);
+                           quantum_mode ? "derived 1" : "explicit", rounding_names[rounding], bits);
                     print_deviation(&d);
                     print_deviation(&plain);
                     printf("\n");
@@ -251,7 +251,7 @@ int main(int argc, char **argv)
         "|theta(decoded) - theta(exact)| / |theta|, theta before the update; *above* counts the values "
         "above 2^-22 (the program\n"
         "fails if there is one) or, where theta = 0, with any difference.\n\n"
-        "| snapshot | levels | rounding | bits a value | worst | mean | above "
+        "| snapshot | quanta | rounding | bits a value | worst | mean | above "
         "|\n|---|---|---|---|---|---|---|\n");
     if (argc < 2 || !each_snapshot(argc, argv, sgd_rows)) {
         return 1;
@@ -263,7 +263,7 @@ int main(int argc, char **argv)
            "18 bits cut off every value. State that a snapshot does not have was made from what it has, as "
            "the comment at the head\n"
            "of tests/gcomp/results_gcomp_error.c says.\n\n"
-           "| snapshot | optimizer | levels | rounding | bits a value | worst | mean | 18 bits: worst | 18 "
+           "| snapshot | optimizer | quanta | rounding | bits a value | worst | mean | 18 bits: worst | 18 "
            "bits: mean |\n"
            "|---|---|---|---|---|---|---|---|---|\n");
     return each_snapshot(argc, argv, other_rows) ? 0 : 1;

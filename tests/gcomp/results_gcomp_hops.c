@@ -48,7 +48,7 @@ int main(void)
            "encodes its\n"
            "gradient, every further rank decodes, adds its own and encodes (`gw_gcomp_decode_add_encode`), "
            "the last frame is\n"
-           "decoded and compared with the sum in double. 200,000 values, explicit levels, fp32. N ranks are "
+           "decoded and compared with the sum in double. 200,000 values, explicit quanta, fp32. N ranks are "
            "N encodes.\n\n"
            "*bias* = sum of (result - exact)*sign(exact) over the sum of |exact|.\n\n"
            "## 18 bits dropped at every hop, gradients independent around a common mean\n\n");

@@ -15,7 +15,7 @@
 /* ---- published scheme ---------------------------------------------------------------------------------- */
 
 typedef struct published {
-    double exponents, levels, mantissas; /* bits a value */
+    double exponents, map_bytes, mantissas; /* bits a value */
 } published;
 
 /* Total length of a Huffman code of the counts: the sum of all inner weights, without a length limit. */
@@ -54,7 +54,7 @@ static param_state state_at(const gw_optimizer_state *s, uint64_t i)
     return p;
 }
 
-/* One Huffman table over all exponents (0 = pruned zero or subnormal), a 2-bit level and sign and kept
+/* One Huffman table over all exponents (0 = pruned zero or subnormal), a 2-bit drop and sign and kept
  * mantissa for every other value. Level n if num / (lr c) is above 2^(6n) times the gradient: by magnitude,
  * or as printed, with its sign. The second moment is the one that the update uses, this gradient included. */
 static published published_scheme(const gw_optimizer *o, const gw_optimizer_state *state, const float *g,
@@ -74,8 +74,8 @@ static published published_scheme(const gw_optimizer *o, const gw_optimizer_stat
         const affine update = optimizer_update(o, &s, (long double)g[i], 0);
         long double ratio = -update.constant / update.slope / (long double)g[i];
         ratio = by_magnitude ? fabsl(ratio) : ratio;
-        const int level = ratio > 0x1p18L ? 3 : ratio > 0x1p12L ? 2 : ratio > 0x1p6L ? 1 : 0;
-        mantissas += 24.0 - 6.0 * (double)level;
+        const int drop_steps = ratio > 0x1p18L ? 3 : ratio > 0x1p12L ? 2 : ratio > 0x1p6L ? 1 : 0;
+        mantissas += 24.0 - 6.0 * (double)drop_steps;
         coded += 1.0;
     }
     const published p = {huffman_bits(exponent_count, 256) / (double)len, 2.0 * coded / (double)len,
@@ -92,13 +92,13 @@ static uint64_t count_deeper(const gw_optimizer *o, const gw_optimizer_state *st
     for (uint64_t i = 0; i < len; i++) {
         uint32_t bits;
         memcpy(&bits, &g[i], 4);
-        const int room = (int)map->levels[i] + (int)map->base - 1 - (int)(bits >> 21 & 1023);
-        if (map->levels[i] == 0 || room < 24 || (bits >> 23 & 255) == 0) {
+        const int room = (int)map->bytes[i] + (int)map->base - 1 - (int)(bits >> 21 & 1023);
+        if (map->bytes[i] == 0 || room < 24 || (bits >> 23 & 255) == 0) {
             continue;
         }
-        const int level = room >= 72 ? 3 : room / 24;
+        const int drop_steps = room >= 72 ? 3 : room / 24;
         const param_state s = state_at(state, i);
-        deeper += optimizer_ratio(o, &s, 0.0L, 1) <= ldexpl(fabsl((long double)g[i]), 6 * level);
+        deeper += optimizer_ratio(o, &s, 0.0L, 1) <= ldexpl(fabsl((long double)g[i]), 6 * drop_steps);
     }
     return deeper;
 }
@@ -107,7 +107,7 @@ static uint64_t count_deeper(const gw_optimizer *o, const gw_optimizer_state *st
 
 typedef struct mode {
     const char *name;
-    gw_gcomp_levels levels;
+    gw_gcomp_quantum_mode quantum_mode;
     uint32_t step;
     gw_gcomp_preset preset;
 } mode;
@@ -125,14 +125,14 @@ static const mode modes[] = {
     {"derived 1, fast", GW_GCOMP_DERIVED, 1, GW_GCOMP_FAST},
 };
 
-static void print_row(const char *name, double labels, const char *levels, double digits, double whole_values,
-                      double books, double headers)
+static void print_row(const char *name, double labels, const char *map_bytes, double digits,
+                      double whole_values, double codebooks, double headers)
 {
     const double total =
-        labels + digits + whole_values + books + headers + (levels == NULL ? 0.0 : atof(levels));
+        labels + digits + whole_values + codebooks + headers + (map_bytes == NULL ? 0.0 : atof(map_bytes));
     printf("| %s | %.2f %% | %.2f %% | %.3f | %.3f | %s | %.3f | %.3f | %.3f | %.3f |\n", name, total / 0.32,
-           total / 0.16, total, labels, levels == NULL ? "joint" : levels, digits, whole_values, books,
-           headers);
+           total / 0.16, total, labels, map_bytes == NULL ? "joint" : map_bytes, digits, whole_values,
+           codebooks, headers);
 }
 
 static int snapshot_table(const char *path)
@@ -147,13 +147,13 @@ static int snapshot_table(const char *path)
            snapshot_name(path, name, sizeof name), (unsigned long long)snapshot.len,
            gw_optimizer_name(snapshot.optimizer.kind), snapshot.optimizer.lr, snapshot.optimizer.weight_decay,
            (unsigned long long)snapshot.optimizer.step);
-    printf("| scheme | of fp32 | of bf16 | bits a value | exponents, labels | levels | sign, mantissa | "
+    printf("| scheme | of fp32 | of bf16 | bits a value | exponents, labels | drops | sign, mantissa | "
            "whole values |"
            " codebooks | headers, directory, padding |\n|---|---|---|---|---|---|---|---|---|---|\n");
     for (int by_magnitude = 1; by_magnitude >= 0; by_magnitude--) {
         const published p =
             published_scheme(&snapshot.optimizer, &snapshot.state, g, snapshot.len, by_magnitude);
-        snprintf(text, sizeof text, "%.3f", p.levels);
+        snprintf(text, sizeof text, "%.3f", p.map_bytes);
         print_row(by_magnitude ? "published, by magnitude" : "published, with sign", p.exponents, text,
                   p.mantissas, 0.0, 0.0, 0.0);
     }
@@ -162,16 +162,16 @@ static int snapshot_table(const char *path)
     for (size_t m = 0; ok && m < sizeof modes / sizeof modes[0]; m++) {
         gw_gcomp_options o;
         gw_gcomp_options_init(&o, GW_FP32);
-        o.levels = modes[m].levels;
+        o.quantum_mode = modes[m].quantum_mode;
         o.step = modes[m].step;
         o.preset = modes[m].preset;
         frame_run run;
-        gw_gcomp_info info;
-        ok =
-            frame_run_make(&run, &o, &snapshot.optimizer, &snapshot.state, g, snapshot.len) &&
-            gw_gcomp_check(&run.codec,
-                           &(gw_gcomp_frame){.data = run.frame.data, .size = run.frame.size, .map = &run.map},
-                           &info) == GW_OK;
+        gw_gcomp_frame_info info;
+        ok = frame_run_make(&run, &o, &snapshot.optimizer, &snapshot.state, g, snapshot.len) &&
+             gw_gcomp_frame_parse(
+                 &run.codec,
+                 &(gw_gcomp_frame){.data = run.frame.data, .size = run.frame.size, .map = &run.map},
+                 &info) == GW_OK;
         if (ok) {
             gw_frame_parts parts;
             gw_frame_parts_read(run.frame.data, run.frame.size, &info, &parts);
@@ -180,7 +180,7 @@ static int snapshot_table(const char *path)
             }
             const double per = 8.0 / (double)snapshot.len;
             print_row(modes[m].name, per * (double)parts.labels,
-                      modes[m].levels == GW_GCOMP_DERIVED ? "0" : NULL, per * (double)parts.digits,
+                      modes[m].quantum_mode == GW_GCOMP_DERIVED ? "0" : NULL, per * (double)parts.digits,
                       per * (double)(parts.escapes + parts.raw), per * (double)parts.codebooks,
                       per * (double)parts.headers);
             frame_run_free(&run);
@@ -209,11 +209,11 @@ int main(int argc, char **argv)
         "exponents of the\n"
         "snapshot (without length limit, the table itself not counted), zeros and subnormals pruned to one "
         "code, for every other\n"
-        "value a 2-bit level and the sign and 23, 17, 11 or 5 mantissa bits. Its level comes from the exact "
+        "value a 2-bit drop and the sign and 23, 17, 11 or 5 mantissa bits. Its drop comes from the exact "
         "quotient\n"
         "num / (lr c g) in long double, with the second moment after the update: by magnitude, or as "
         "printed, where a quotient\n"
-        "below zero means level 0.\n\n");
+        "below zero means a drop of 0.\n\n");
     for (int i = 1; i < argc; i++) {
         if (!snapshot_table(argv[i])) {
             fprintf(stderr, "results_gcomp_size: %s failed\n", argv[i]);

@@ -26,7 +26,7 @@ static int by_value(const void *a, const void *b)
 
 enum { REPEATS = 101, BATCH = 100 };
 
-static int row(const gw_snapshot *s, uint64_t first, uint64_t len, gw_gcomp_levels levels,
+static int row(const gw_snapshot *s, uint64_t first, uint64_t len, gw_gcomp_quantum_mode quantum_mode,
                gw_gcomp_preset preset)
 {
     const float *g = (const float *)s->array[GW_SNAPSHOT_GRAD].values + first;
@@ -34,7 +34,7 @@ static int row(const gw_snapshot *s, uint64_t first, uint64_t len, gw_gcomp_leve
                                       s->state.v == NULL ? NULL : s->state.v + first, NULL};
     gw_gcomp_options o;
     gw_gcomp_options_init(&o, GW_FP32);
-    o.levels = levels;
+    o.quantum_mode = quantum_mode;
     o.preset = preset;
     o.chunk_log2 = 12;
     frame_run run;
@@ -69,7 +69,7 @@ static int row(const gw_snapshot *s, uint64_t first, uint64_t len, gw_gcomp_leve
         qsort(encode, REPEATS, sizeof *encode, by_value);
         qsort(decode, REPEATS, sizeof *decode, by_value);
         printf("| %llu | %s, %s | %zu | %llu | %.1f %% | %.2f | %.2f |\n", (unsigned long long)len,
-               levels == GW_GCOMP_DERIVED ? "derived 1" : "explicit",
+               quantum_mode == GW_GCOMP_DERIVED ? "derived 1" : "explicit",
                preset == GW_GCOMP_SMALL ? "small" : "fast", run.frame.size, (unsigned long long)len * 4,
                100.0 * (double)run.frame.size / (4.0 * (double)len), 1e6 * encode[REPEATS / 2],
                1e6 * decode[REPEATS / 2]);
@@ -97,9 +97,9 @@ int main(int argc, char **argv)
     int ok = 1;
     static const uint64_t lens[] = {1, 64, 1024, 4096};
     for (size_t i = 0; ok && i < sizeof lens / sizeof lens[0]; i++) {
-        for (int levels = 0; ok && levels < 2; levels++) {
-            ok = row(&snapshot, 0, lens[i], (gw_gcomp_levels)levels, GW_GCOMP_FAST) &&
-                 row(&snapshot, 0, lens[i], (gw_gcomp_levels)levels, GW_GCOMP_SMALL);
+        for (int quantum_mode = 0; ok && quantum_mode < 2; quantum_mode++) {
+            ok = row(&snapshot, 0, lens[i], (gw_gcomp_quantum_mode)quantum_mode, GW_GCOMP_FAST) &&
+                 row(&snapshot, 0, lens[i], (gw_gcomp_quantum_mode)quantum_mode, GW_GCOMP_SMALL);
         }
     }
     gw_snapshot_close(&snapshot);

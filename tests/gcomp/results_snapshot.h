@@ -15,7 +15,7 @@
 typedef struct frame_run {
     gw_gcomp codec;
     gw_gcomp_map map;
-    uint8_t *levels;
+    uint8_t *map_bytes;
     uint32_t *digest;
     gw_buffer frame;
     gw_workspace workspace;
@@ -23,7 +23,7 @@ typedef struct frame_run {
 
 static inline void frame_run_free(frame_run *run)
 {
-    free(run->levels);
+    free(run->map_bytes);
     free(run->frame.data);
     free(run->workspace.data);
     free(run->digest);
@@ -41,16 +41,16 @@ static inline int frame_run_make(frame_run *run, const gw_gcomp_options *options
     int ok = gw_gcomp_init(&run->codec, options) == GW_OK &&
              gw_gcomp_map_rule_init(optimizer, 1.0f, NULL, &rule) == GW_OK &&
              gw_gcomp_map_scan(&rule, state, (size_t)len, GW_BACKEND_ALL, &top) == GW_OK;
-    run->frame.capacity = ok ? gw_gcomp_bound(&run->codec, len) : 1;
+    run->frame.capacity = ok ? gw_gcomp_frame_bound(&run->codec, len) : 1;
     run->workspace.size = ok ? gw_gcomp_workspace_size(&run->codec) : 1;
-    run->levels = malloc((size_t)len + 1);
+    run->map_bytes = malloc((size_t)len + 1);
     run->digest = malloc(((size_t)len / 4096 + 1) * sizeof *run->digest);
     run->frame.data = malloc(run->frame.capacity);
     run->workspace.data = malloc(run->workspace.size);
-    ok = ok && run->levels != NULL && run->digest != NULL && run->frame.data != NULL &&
+    ok = ok && run->map_bytes != NULL && run->digest != NULL && run->frame.data != NULL &&
          run->workspace.data != NULL;
     if (ok) {
-        run->map.levels = run->levels;
+        run->map.bytes = run->map_bytes;
         run->map.digest = run->digest;
         run->map.base = gw_gcomp_map_base(top);
         run->map.wire_scale = 1.0f;
@@ -63,9 +63,9 @@ static inline int frame_run_make(frame_run *run, const gw_gcomp_options *options
         source.quantum = gw_gcomp_quantum_of_map(&run->map);
         source.seed = 1;
         source.step_index = (uint32_t)optimizer->step;
-        ok = gw_gcomp_map_build(&rule, state, (size_t)len, run->map.base, GW_BACKEND_ALL, run->levels) ==
+        ok = gw_gcomp_map_build(&rule, state, (size_t)len, run->map.base, GW_BACKEND_ALL, run->map_bytes) ==
                  GW_OK &&
-             gw_gcomp_map_digest(run->levels, (size_t)len, options->chunk_log2, run->digest) == GW_OK &&
+             gw_gcomp_map_digest(run->map_bytes, (size_t)len, options->chunk_log2, run->digest) == GW_OK &&
              gw_gcomp_encode(&run->codec, &source, &run->frame, &run->workspace) == GW_OK;
     }
     if (!ok) {

@@ -31,7 +31,7 @@ typedef struct ring_memory {
     float *local, *theta, *decoded;
     /* adds: what fp32 additions may have rounded away, half an ulp of every partial sum */
     double *exact, *adds;
-    uint8_t *frame[2], *levels;
+    uint8_t *frame[2], *map_bytes;
     uint32_t *digest;
     gw_workspace workspace;
 } ring_memory;
@@ -57,13 +57,13 @@ static int fill_map(const ring_setup *s, ring_memory *m, gw_gcomp_map *map, uint
     }
     map->base = gw_gcomp_map_base(top);
     map->wire_scale = (float)s->ranks;
-    map->levels = m->levels;
+    map->bytes = m->map_bytes;
     map->len = s->len;
     map->chunk_log2 = 14;
     map->digest = m->digest;
     map->len = s->len;
-    return gw_gcomp_map_build(&rule, &state, s->len, map->base, GW_BACKEND_ALL, m->levels) == GW_OK &&
-           gw_gcomp_map_digest(m->levels, s->len, 14, m->digest) == GW_OK;
+    return gw_gcomp_map_build(&rule, &state, s->len, map->base, GW_BACKEND_ALL, m->map_bytes) == GW_OK &&
+           gw_gcomp_map_digest(m->map_bytes, s->len, 14, m->digest) == GW_OK;
 }
 
 static void fill_local(const ring_setup *s, ring_memory *m, const double *mean, uint64_t *random)
@@ -145,14 +145,14 @@ int ring_run(const ring_setup *s, ring_result *result)
     memset(result, 0, sizeof *result);
     gw_gcomp_options o;
     gw_gcomp_options_init(&o, GW_FP32);
-    o.levels = s->levels;
+    o.quantum_mode = s->quantum_mode;
     o.rounding = s->rounding;
     o.quantum = gw_gcomp_quantum_of_drop(s->constant_drop == UINT32_MAX ? 0 : s->constant_drop);
     gw_gcomp codec;
     if (gw_gcomp_init(&codec, &o) != GW_OK) {
         return 0;
     }
-    const size_t bound = gw_gcomp_bound(&codec, s->len);
+    const size_t bound = gw_gcomp_frame_bound(&codec, s->len);
     ring_memory m;
     m.local = malloc(s->len * sizeof *m.local);
     m.theta = calloc(s->len, sizeof *m.theta);
@@ -161,12 +161,12 @@ int ring_run(const ring_setup *s, ring_result *result)
     m.adds = calloc(s->len, sizeof *m.adds);
     m.frame[0] = malloc(bound);
     m.frame[1] = malloc(bound);
-    m.levels = malloc(s->len);
+    m.map_bytes = malloc(s->len);
     m.digest = malloc((s->len / 16384 + 1) * sizeof *m.digest);
     m.workspace.size = gw_gcomp_workspace_size(&codec);
     m.workspace.data = malloc(m.workspace.size);
     const int ok = m.local != NULL && m.theta != NULL && m.decoded != NULL && m.exact != NULL &&
-                   m.adds != NULL && m.frame[0] != NULL && m.frame[1] != NULL && m.levels != NULL &&
+                   m.adds != NULL && m.frame[0] != NULL && m.frame[1] != NULL && m.map_bytes != NULL &&
                    m.digest != NULL && m.workspace.data != NULL && run(s, &codec, &m, bound, result);
     free(m.local);
     free(m.theta);
@@ -175,7 +175,7 @@ int ring_run(const ring_setup *s, ring_result *result)
     free(m.adds);
     free(m.frame[0]);
     free(m.frame[1]);
-    free(m.levels);
+    free(m.map_bytes);
     free(m.digest);
     free(m.workspace.data);
     return ok;

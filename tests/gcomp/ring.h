@@ -13,7 +13,7 @@
 
 typedef struct ring_setup {
     gw_gcomp_rounding rounding;
-    gw_gcomp_levels levels;
+    gw_gcomp_quantum_mode quantum_mode;
     uint32_t ranks;
     uint32_t len;
     uint32_t constant_drop; /* without a map; UINT32_MAX: a map for SGD with theta, see below */

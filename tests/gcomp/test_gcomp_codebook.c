@@ -16,9 +16,9 @@
 /* Least total cost of prefix codes of at most 11 bits, by dynamic programming over the code tree from the
  * root down: at each depth, some of the open nodes become leaves of the heaviest labels left, the others open
  * two nodes below. Every label that is left pays one bit a level. Nothing in common with package-merge. */
-static gw_book_kind kind_of(uint32_t dtype, uint32_t derived)
+static gw_codebook_kind kind_of(uint32_t dtype, uint32_t derived)
 {
-    const gw_book_kind kind = {dtype, derived, 0};
+    const gw_codebook_kind kind = {dtype, derived, 0};
     return kind;
 }
 
@@ -242,22 +242,22 @@ static void lengths_are_those_of_the_text(void **state)
 
 /* The tree of section 5.1, by its text: leaves, stable sort by depth, canonical codes, ranks. Compares ranks
  * and, for each label, the path from the root. */
-static void check_tree(const gw_codebook *book)
+static void check_tree(const gw_codebook *codebook)
 {
     static gw_tree tree;
-    gw_tree_build(&tree, book);
+    gw_tree_build(&tree, codebook);
     uint32_t labels = 0;
     struct {
         uint32_t depth, width, label[128];
     } leaf[GW_LEAVES_MAX];
     uint32_t leaves = 0;
     for (uint32_t i = 0; i < GW_LABELS; i++) {
-        labels += book->length[i] != 0;
+        labels += codebook->length[i] != 0;
     }
     for (uint32_t l = 1; l <= 11; l++) {
         uint32_t of_length[GW_LABELS], n = 0;
         for (uint32_t i = 0; i < GW_LABELS; i++) {
-            if (book->length[i] == l) {
+            if (codebook->length[i] == l) {
                 of_length[n++] = i;
             }
         }
@@ -321,10 +321,10 @@ static void trees_follow_the_text(void **state)
             count[test_random_below(&random, 256)] =
                 1 + (uint32_t)exp(test_random_unit(&random) * (turn % 4 == 0 ? 0.2 : 12.0));
         }
-        gw_codebook book;
-        memset(&book, 0, sizeof book);
-        gw_codebook_lengths(book.length, count, &scratch);
-        check_tree(&book);
+        gw_codebook codebook;
+        memset(&codebook, 0, sizeof codebook);
+        gw_codebook_lengths(codebook.length, count, &scratch);
+        check_tree(&codebook);
     }
 }
 
@@ -332,7 +332,7 @@ static void trees_follow_the_text(void **state)
  * accepted if and only if complete and tight. */
 static void all_tables(uint32_t symbols, uint32_t end)
 {
-    uint8_t src[16], back[GW_GCOMP_BOOK_SIZE_MAX];
+    uint8_t src[16], back[GW_GCOMP_CODEBOOK_SIZE_MAX];
     uint32_t length[8] = {0};
     uint64_t tables = 0, accepted = 0;
     for (;;) {
@@ -361,9 +361,9 @@ static void all_tables(uint32_t symbols, uint32_t end)
             }
             size += (last - first + 8) / 8 * 4;
         }
-        gw_codebook book;
+        gw_codebook codebook;
         size_t read;
-        const gw_status status = gw_codebook_read(&book, &read, src, size, kind_of(GW_FP32, 1));
+        const gw_status status = gw_codebook_read(&codebook, &read, src, size, kind_of(GW_FP32, 1));
         if ((status == GW_OK) != complete) {
             fail_msg("table %u %u %u %u %u %u %u %u: status %d", length[0], length[1], length[2], length[3],
                      length[4], length[5], length[6], length[7], (int)status);
@@ -371,13 +371,13 @@ static void all_tables(uint32_t symbols, uint32_t end)
         if (complete) {
             accepted++;
             assert_int_equal(read, size);
-            assert_int_equal(gw_codebook_size(&book), size);
-            gw_codebook_write(back, &book);
+            assert_int_equal(gw_codebook_size(&codebook), size);
+            gw_codebook_write(back, &codebook);
             assert_memory_equal(back, src, size);
             if (accepted % 64 == 0) {
-                check_tree(&book);
+                check_tree(&codebook);
             }
-            assert_int_equal(gw_codebook_read(&book, &read, src, size - 1, kind_of(GW_FP32, 1)),
+            assert_int_equal(gw_codebook_read(&codebook, &read, src, size - 1, kind_of(GW_FP32, 1)),
                              GW_ERR_CORRUPT);
         }
         tables++;
@@ -411,46 +411,46 @@ static void mask_rules(void **state)
     (void)state;
     /* labels 1 and 100 with one bit each; classes 0 and 1 with one bit each */
     uint8_t bytes[16] = {0, 100, 100, 0x1f, 1, 0, 0, 0, 0x11, 0, 0, 0, 0, 0, 0, 0};
-    const gw_book_kind kind = kind_of(GW_FP32, 1);
-    gw_codebook book;
+    const gw_codebook_kind kind = kind_of(GW_FP32, 1);
+    gw_codebook codebook;
     size_t used;
     for (size_t size = 0; size < 16; size++) {
-        assert_int_equal(gw_codebook_read(&book, &used, bytes, size, kind), GW_ERR_CORRUPT);
+        assert_int_equal(gw_codebook_read(&codebook, &used, bytes, size, kind), GW_ERR_CORRUPT);
     }
-    assert_int_equal(gw_codebook_read(&book, &used, bytes, 16, kind), GW_OK);
+    assert_int_equal(gw_codebook_read(&codebook, &used, bytes, 16, kind), GW_OK);
     assert_int_equal(used, 16);
-    assert_true(book.is_masked);
-    assert_int_equal(book.length[GW_LABEL_ZERO], 0);
-    uint8_t back[GW_GCOMP_BOOK_SIZE_MAX];
-    gw_codebook_write(back, &book);
-    assert_int_equal(gw_codebook_size(&book), 16);
+    assert_true(codebook.is_masked);
+    assert_int_equal(codebook.length[GW_LABEL_ZERO], 0);
+    uint8_t back[GW_GCOMP_CODEBOOK_SIZE_MAX];
+    gw_codebook_write(back, &codebook);
+    assert_int_equal(gw_codebook_size(&codebook), 16);
     assert_memory_equal(back, bytes, 16);
     bytes[8] = 0x21; /* not complete */
-    assert_int_equal(gw_codebook_read(&book, &used, bytes, 16, kind), GW_ERR_CORRUPT);
+    assert_int_equal(gw_codebook_read(&codebook, &used, bytes, 16, kind), GW_ERR_CORRUPT);
     bytes[8] = 0x10; /* a single class */
-    assert_int_equal(gw_codebook_read(&book, &used, bytes, 16, kind), GW_OK);
+    assert_int_equal(gw_codebook_read(&codebook, &used, bytes, 16, kind), GW_OK);
     bytes[8] = 0x20;
-    assert_int_equal(gw_codebook_read(&book, &used, bytes, 16, kind), GW_ERR_CORRUPT);
+    assert_int_equal(gw_codebook_read(&codebook, &used, bytes, 16, kind), GW_ERR_CORRUPT);
     bytes[8] = 0;
-    assert_int_equal(gw_codebook_read(&book, &used, bytes, 16, kind), GW_ERR_CORRUPT);
+    assert_int_equal(gw_codebook_read(&codebook, &used, bytes, 16, kind), GW_ERR_CORRUPT);
     bytes[8] = 0xcc; /* lengths above 11 */
-    assert_int_equal(gw_codebook_read(&book, &used, bytes, 16, kind), GW_ERR_CORRUPT);
+    assert_int_equal(gw_codebook_read(&codebook, &used, bytes, 16, kind), GW_ERR_CORRUPT);
     bytes[8] = 0x11;
     bytes[13] = 1; /* padding */
-    assert_int_equal(gw_codebook_read(&book, &used, bytes, 16, kind), GW_ERR_CORRUPT);
+    assert_int_equal(gw_codebook_read(&codebook, &used, bytes, 16, kind), GW_ERR_CORRUPT);
 }
 
 /* Every byte of a mask has a place, and a chunk can be coded whose mask has any mixture of classes. */
 static void mask_trees(void **state)
 {
     (void)state;
-    gw_codebook book;
+    gw_codebook codebook;
     gw_codebook_scratch scratch;
     gw_tree tree;
     uint32_t random = 1;
     for (uint32_t round = 0; round < 2000; round++) {
         uint32_t count[GW_MASK_CLASSES], symbols = 0;
-        memset(&book, 0, sizeof book);
+        memset(&codebook, 0, sizeof codebook);
         for (uint32_t c = 0; c < GW_MASK_CLASSES; c++) {
             random = random * 1664525 + 1013904223;
             count[c] = (random >> 28) % 3 == 0 ? 0 : random >> (8 + random % 20);
@@ -459,8 +459,8 @@ static void mask_trees(void **state)
         if (symbols == 0) {
             continue;
         }
-        gw_mask_depths(book.mask_depth, count, &scratch);
-        gw_mask_tree_build(&tree, &book);
+        gw_mask_depths(codebook.mask_depth, count, &scratch);
+        gw_mask_tree_build(&tree, &codebook);
         assert_int_equal(tree.label_count, symbols);
         for (uint32_t byte = 0; byte < 256; byte++) {
             uint8_t mask = (uint8_t)byte;
@@ -481,17 +481,17 @@ static void mask_trees(void **state)
 static void reader_rules(void **state)
 {
     (void)state;
-    gw_codebook book;
+    gw_codebook codebook;
     size_t used;
     /* base, first, last, special, lengths: labels 0 and 100 with one bit each. */
     static const uint8_t good[8] = {0, 100, 100, 0x01, 1, 0, 0, 0};
 #define READ(dtype, derived, ...)                                                                            \
-    gw_codebook_read(&book, &used, (const uint8_t[]){__VA_ARGS__}, sizeof((const uint8_t[]){__VA_ARGS__}),   \
-                     kind_of(dtype, derived))
+    gw_codebook_read(&codebook, &used, (const uint8_t[]){__VA_ARGS__},                                       \
+                     sizeof((const uint8_t[]){__VA_ARGS__}), kind_of(dtype, derived))
     for (size_t size = 0; size < 8; size++) {
-        assert_int_equal(gw_codebook_read(&book, &used, good, size, kind_of(GW_FP32, 0)), GW_ERR_CORRUPT);
+        assert_int_equal(gw_codebook_read(&codebook, &used, good, size, kind_of(GW_FP32, 0)), GW_ERR_CORRUPT);
     }
-    assert_int_equal(gw_codebook_read(&book, &used, good, 8, kind_of(GW_FP32, 0)), GW_OK);
+    assert_int_equal(gw_codebook_read(&codebook, &used, good, 8, kind_of(GW_FP32, 0)), GW_OK);
     assert_int_equal(READ(GW_FP32, 0, 191, 100, 100, 1, 1, 0, 0, 0), GW_OK);
     assert_int_equal(READ(GW_FP32, 0, 192, 100, 100, 1, 1, 0, 0, 0), GW_ERR_CORRUPT); /* base */
     assert_int_equal(READ(GW_FP32, 1, 1, 100, 100, 1, 1, 0, 0, 0), GW_ERR_CORRUPT);   /* base in derived */
@@ -521,12 +521,13 @@ static void reader_rules(void **state)
 #undef READ
 }
 
-/* ---- books that outlive a frame ------------------------------------------------------------------------ */
+/* ---- codebooks that outlive a frame
+ * ------------------------------------------------------------------------ */
 
 enum { LEN = 40000 };
 
-static void make_book(const test_codec *codec, const void *values, size_t len, const gw_gcomp_map *map,
-                      uint8_t *book, size_t *book_size)
+static void make_codebook(const test_codec *codec, const void *values, size_t len, const gw_gcomp_map *map,
+                          uint8_t *codebook, size_t *codebook_size)
 {
     gw_gcomp_histogram histogram;
     assert_int_equal(gw_gcomp_histogram_init(&histogram, &codec->codec), GW_OK);
@@ -537,9 +538,9 @@ static void make_book(const test_codec *codec, const void *values, size_t len, c
         sum += histogram.count[i];
     }
     assert_int_equal(sum, len);
-    gw_buffer out = {book, GW_GCOMP_BOOK_SIZE_MAX, 0};
-    assert_int_equal(gw_gcomp_book_build(&histogram, &out), GW_OK);
-    *book_size = out.size;
+    gw_buffer out = {codebook, GW_GCOMP_CODEBOOK_SIZE_MAX, 0};
+    assert_int_equal(gw_gcomp_codebook_build(&histogram, &out), GW_OK);
+    *codebook_size = out.size;
 }
 
 static gw_status decode_with(const test_codec *codec, const test_buffer *frame, size_t size,
@@ -550,27 +551,27 @@ static gw_status decode_with(const test_codec *codec, const test_buffer *frame, 
                            &target, &codec->work);
 }
 
-static void other_book_is_refused(test_codec *sender, test_codec *receiver, uint8_t *values,
-                                  const gw_gcomp_map *map)
+static void other_codebook_is_refused(test_codec *sender, test_codec *receiver, uint8_t *values,
+                                      const gw_gcomp_map *map)
 {
     gw_gcomp_histogram nothing;
-    uint8_t book[GW_GCOMP_BOOK_SIZE_MAX];
+    uint8_t codebook[GW_GCOMP_CODEBOOK_SIZE_MAX];
     uint8_t *out = malloc(LEN * 4);
-    gw_buffer built = {book, sizeof book, 0};
+    gw_buffer built = {codebook, sizeof codebook, 0};
     assert_non_null(out);
     assert_int_equal(gw_gcomp_histogram_init(&nothing, &receiver->codec), GW_OK);
-    assert_int_equal(gw_gcomp_book_build(&nothing, &built), GW_OK);
+    assert_int_equal(gw_gcomp_codebook_build(&nothing, &built), GW_OK);
     gw_gcomp_source source = test_source(values, LEN, map);
     test_buffer frame;
     const size_t size = test_encode(sender, &source, &frame);
     assert_int_equal(decode_with(receiver, &frame, size, map, out), GW_OK);
-    assert_int_equal(gw_gcomp_install(&receiver->codec, 7, 1, book, built.size, 0), GW_OK);
+    assert_int_equal(gw_gcomp_codebook_install(&receiver->codec, 7, 1, codebook, built.size, 0), GW_OK);
     assert_int_equal(decode_with(receiver, &frame, size, map, out), GW_ERR_TABLE);
     test_buffer_free(&frame);
     free(out);
 }
 
-static void installed_books(void **state)
+static void installed_codebooks(void **state)
 {
     (void)state;
     uint8_t *values = malloc(LEN * 4), *out = malloc(LEN * 4);
@@ -578,7 +579,7 @@ static void installed_books(void **state)
     for (uint32_t choice = 0; choice < 3 * 2 * 2 * 2; choice++) {
         gw_gcomp_options o;
         gw_gcomp_options_init(&o, (gw_dtype)(1 + choice % 3));
-        o.levels = (gw_gcomp_levels)(choice / 3 % 2);
+        o.quantum_mode = (gw_gcomp_quantum_mode)(choice / 3 % 2);
         o.checksum = (int)(choice / 6 % 2);
         o.strict = (int)(choice / 12 % 2);
         o.chunk_log2 = 12 + choice % 4;
@@ -589,33 +590,36 @@ static void installed_books(void **state)
         test_map map;
         test_map_make(&map, o.dtype, LEN, o.chunk_log2, choice);
         test_fill_values(values, o.dtype, LEN, PATTERN_GRADIENT, choice);
-        uint8_t book[GW_GCOMP_BOOK_SIZE_MAX];
-        size_t book_size;
-        make_book(&sender, values, LEN, &map.map, book, &book_size);
+        uint8_t codebook[GW_GCOMP_CODEBOOK_SIZE_MAX];
+        size_t codebook_size;
+        make_codebook(&sender, values, LEN, &map.map, codebook, &codebook_size);
 
-        assert_int_equal(gw_gcomp_install(&sender.codec, 7, 1, book, book_size, 1), GW_OK);
-        /* Also for data that the book has never seen: everything out of reach is escaped, chunks become
+        assert_int_equal(gw_gcomp_codebook_install(&sender.codec, 7, 1, codebook, codebook_size, 1), GW_OK);
+        /* Also for data that the codebook has never seen: everything out of reach is escaped, chunks become
          * RAW. */
         for (int pattern = 0; pattern < PATTERN_COUNT; pattern++) {
             test_fill_values(values, o.dtype, LEN, (test_pattern)pattern, choice + 100);
             gw_gcomp_source source = test_source(values, LEN, &map.map);
             test_buffer frame;
             const size_t size = test_encode(&sender, &source, &frame);
-            gw_gcomp_info info;
-            assert_int_equal(gw_gcomp_peek(frame.at, size, UINT64_MAX, &info), GW_OK);
-            assert_true(info.installed && info.book_id == 7 && info.book_generation == 1 &&
-                        info.book_crc == gw_crc32c(0, book, book_size));
+            gw_gcomp_frame_info info;
+            assert_int_equal(gw_gcomp_frame_peek(frame.at, size, UINT64_MAX, &info), GW_OK);
+            assert_true(info.installed && info.codebook_id == 7 && info.codebook_generation == 1 &&
+                        info.codebook_crc == gw_crc32c(0, codebook, codebook_size));
             memset(out, 0x77, LEN * 4);
             if (pattern == 0) {
                 assert_int_equal(decode_with(&receiver, &frame, size, &map.map, out), GW_ERR_TABLE);
                 for (size_t i = 0; i < LEN * 4; i++) {
                     assert_int_equal(out[i], 0x77);
                 }
-                assert_int_equal(gw_gcomp_install(&receiver.codec, 7, 2, book, book_size, 0), GW_OK);
+                assert_int_equal(gw_gcomp_codebook_install(&receiver.codec, 7, 2, codebook, codebook_size, 0),
+                                 GW_OK);
                 assert_int_equal(decode_with(&receiver, &frame, size, &map.map, out), GW_ERR_TABLE);
-                assert_int_equal(gw_gcomp_install(&receiver.codec, 8, 1, book, book_size, 0), GW_OK);
+                assert_int_equal(gw_gcomp_codebook_install(&receiver.codec, 8, 1, codebook, codebook_size, 0),
+                                 GW_OK);
                 assert_int_equal(decode_with(&receiver, &frame, size, &map.map, out), GW_ERR_TABLE);
-                assert_int_equal(gw_gcomp_install(&receiver.codec, 7, 1, book, book_size, 0), GW_OK);
+                assert_int_equal(gw_gcomp_codebook_install(&receiver.codec, 7, 1, codebook, codebook_size, 0),
+                                 GW_OK);
             }
             assert_int_equal(decode_with(&receiver, &frame, size, &map.map, out), GW_OK);
             for (size_t i = 0; i < LEN; i++) {
@@ -629,29 +633,29 @@ static void installed_books(void **state)
         }
 
         /* Another codebook under the same id and generation is not the one that the frame was made with. */
-        other_book_is_refused(&sender, &receiver, values, &map.map);
-        assert_int_equal(gw_gcomp_install(&receiver.codec, 7, 1, book, book_size, 0), GW_OK);
+        other_codebook_is_refused(&sender, &receiver, values, &map.map);
+        assert_int_equal(gw_gcomp_codebook_install(&receiver.codec, 7, 1, codebook, codebook_size, 0), GW_OK);
 
         /* Two generations are kept: 7/1 and 8/1 now; a third takes the place of the older one. */
         test_fill_values(values, o.dtype, LEN, PATTERN_GRADIENT, choice);
         gw_gcomp_source source = test_source(values, LEN, &map.map);
         test_buffer old_frame, new_frame;
         const size_t old_size = test_encode(&sender, &source, &old_frame);
-        assert_int_equal(gw_gcomp_install(&sender.codec, 7, 2, book, book_size, 1), GW_OK);
+        assert_int_equal(gw_gcomp_codebook_install(&sender.codec, 7, 2, codebook, codebook_size, 1), GW_OK);
         const size_t new_size = test_encode(&sender, &source, &new_frame);
-        assert_int_equal(gw_gcomp_install(&receiver.codec, 7, 2, book, book_size, 0), GW_OK);
+        assert_int_equal(gw_gcomp_codebook_install(&receiver.codec, 7, 2, codebook, codebook_size, 0), GW_OK);
         assert_int_equal(decode_with(&receiver, &old_frame, old_size, &map.map, out), GW_OK);
         assert_int_equal(decode_with(&receiver, &new_frame, new_size, &map.map, out), GW_OK);
-        assert_int_equal(gw_gcomp_install(&receiver.codec, 7, 3, book, book_size, 0), GW_OK);
+        assert_int_equal(gw_gcomp_codebook_install(&receiver.codec, 7, 3, codebook, codebook_size, 0), GW_OK);
         assert_int_equal(decode_with(&receiver, &old_frame, old_size, &map.map, out), GW_ERR_TABLE);
         assert_int_equal(decode_with(&receiver, &new_frame, new_size, &map.map, out), GW_OK);
 
         /* Back to codebooks in the frame. */
-        assert_int_equal(gw_gcomp_uninstall(&sender.codec), GW_OK);
+        assert_int_equal(gw_gcomp_codebook_uninstall(&sender.codec), GW_OK);
         test_buffer own_frame;
         const size_t own_size = test_encode(&sender, &source, &own_frame);
-        gw_gcomp_info info;
-        assert_int_equal(gw_gcomp_peek(own_frame.at, own_size, UINT64_MAX, &info), GW_OK);
+        gw_gcomp_frame_info info;
+        assert_int_equal(gw_gcomp_frame_peek(own_frame.at, own_size, UINT64_MAX, &info), GW_OK);
         assert_int_equal(info.installed, 0);
         assert_int_equal(decode_with(&sender, &new_frame, new_size, &map.map, out), GW_OK); /* still known */
         test_buffer_free(&old_frame);
@@ -665,9 +669,9 @@ static void installed_books(void **state)
     free(out);
 }
 
-/* Every single-byte change of a good book: either it is a good book too, and then reads back, or the handle
- * is untouched. */
-static void bad_books(void **state)
+/* Every single-byte change of a good codebook: either it is a good codebook too, and then reads back, or the
+ * handle is untouched. */
+static void bad_codebooks(void **state)
 {
     (void)state;
     uint8_t *values = malloc(LEN * 4);
@@ -675,22 +679,22 @@ static void bad_books(void **state)
     for (uint32_t choice = 0; choice < 4; choice++) {
         gw_gcomp_options o;
         gw_gcomp_options_init(&o, choice < 2 ? GW_FP32 : GW_FP16);
-        o.levels = (gw_gcomp_levels)(choice % 2);
+        o.quantum_mode = (gw_gcomp_quantum_mode)(choice % 2);
         test_codec codec;
         test_codec_make(&codec, &o);
         test_fill_values(values, o.dtype, LEN, PATTERN_GRADIENT, choice);
-        uint8_t book[GW_GCOMP_BOOK_SIZE_MAX];
+        uint8_t codebook[GW_GCOMP_CODEBOOK_SIZE_MAX];
         size_t size;
-        make_book(&codec, values, LEN, NULL, book, &size);
-        assert_int_equal(gw_gcomp_install(&codec.codec, 1, 1, book, size, 1), GW_OK);
+        make_codebook(&codec, values, LEN, NULL, codebook, &size);
+        assert_int_equal(gw_gcomp_codebook_install(&codec.codec, 1, 1, codebook, size, 1), GW_OK);
         const gw_gcomp before = codec.codec;
         uint32_t refused = 0;
         for (size_t at = 0; at < size; at++) {
             for (uint32_t x = 1; x < 256; x++) {
-                uint8_t bad[GW_GCOMP_BOOK_SIZE_MAX];
-                memcpy(bad, book, size);
+                uint8_t bad[GW_GCOMP_CODEBOOK_SIZE_MAX];
+                memcpy(bad, codebook, size);
                 bad[at] = (uint8_t)(bad[at] ^ x);
-                const gw_status status = gw_gcomp_install(&codec.codec, 1, 2, bad, size, 1);
+                const gw_status status = gw_gcomp_codebook_install(&codec.codec, 1, 2, bad, size, 1);
                 assert_true(status == GW_OK || status == GW_ERR_TABLE);
                 if (status == GW_ERR_TABLE) {
                     assert_memory_equal(&codec.codec, &before, sizeof before);
@@ -701,30 +705,31 @@ static void bad_books(void **state)
         }
         assert_true(refused > 100 * size);
         for (size_t cut = 0; cut < size; cut++) {
-            assert_int_equal(gw_gcomp_install(&codec.codec, 1, 2, book, cut, 1), GW_ERR_TABLE);
+            assert_int_equal(gw_gcomp_codebook_install(&codec.codec, 1, 2, codebook, cut, 1), GW_ERR_TABLE);
         }
-        uint8_t longer[GW_GCOMP_BOOK_SIZE_MAX + 4] = {0};
-        memcpy(longer, book, size);
-        assert_int_equal(gw_gcomp_install(&codec.codec, 1, 2, longer, size + 4, 1), GW_ERR_TABLE);
+        uint8_t longer[GW_GCOMP_CODEBOOK_SIZE_MAX + 4] = {0};
+        memcpy(longer, codebook, size);
+        assert_int_equal(gw_gcomp_codebook_install(&codec.codec, 1, 2, longer, size + 4, 1), GW_ERR_TABLE);
         /* Without label 0 or label 1. */
         assert_int_equal(
-            gw_gcomp_install(&codec.codec, 1, 2, (const uint8_t[]){0, 20, 20, 1, 1, 0, 0, 0}, 8, 1),
+            gw_gcomp_codebook_install(&codec.codec, 1, 2, (const uint8_t[]){0, 20, 20, 1, 1, 0, 0, 0}, 8, 1),
             GW_ERR_TABLE);
         assert_int_equal(
-            gw_gcomp_install(&codec.codec, 1, 2, (const uint8_t[]){0, 20, 20, 16, 1, 0, 0, 0}, 8, 1),
+            gw_gcomp_codebook_install(&codec.codec, 1, 2, (const uint8_t[]){0, 20, 20, 16, 1, 0, 0, 0}, 8, 1),
             GW_ERR_TABLE);
-        assert_int_equal(gw_gcomp_install(&codec.codec, 1, 2, (const uint8_t[]){0, 0, 0, 0x11}, 4, 1), GW_OK);
-        assert_int_equal(gw_gcomp_install(NULL, 1, 2, book, size, 1), GW_ERR_ARG);
-        assert_int_equal(gw_gcomp_install(&codec.codec, 1, 2, NULL, size, 1), GW_ERR_ARG);
+        assert_int_equal(
+            gw_gcomp_codebook_install(&codec.codec, 1, 2, (const uint8_t[]){0, 0, 0, 0x11}, 4, 1), GW_OK);
+        assert_int_equal(gw_gcomp_codebook_install(NULL, 1, 2, codebook, size, 1), GW_ERR_ARG);
+        assert_int_equal(gw_gcomp_codebook_install(&codec.codec, 1, 2, NULL, size, 1), GW_ERR_ARG);
         gw_gcomp blank;
         memset(&blank, 0, sizeof blank);
-        assert_int_equal(gw_gcomp_install(&blank, 1, 2, book, size, 1), GW_ERR_STATE);
+        assert_int_equal(gw_gcomp_codebook_install(&blank, 1, 2, codebook, size, 1), GW_ERR_STATE);
         test_codec_free(&codec);
     }
     free(values);
 }
 
-/* Counts over many calls equal the counts of one; pooled counts give every rank the same book. */
+/* Counts over many calls equal the counts of one; pooled counts give every rank the same codebook. */
 static void pooled_histograms(void **state)
 {
     (void)state;
@@ -743,23 +748,23 @@ static void pooled_histograms(void **state)
     assert_int_equal(gw_gcomp_histogram_add(&whole, &codec.codec, &source, &codec.work), GW_OK);
     for (int h = 0; h < 2; h++) {
         gw_gcomp_map part_map = map.map;
-        part_map.levels += h * (LEN / 2);
+        part_map.bytes += h * (LEN / 2);
         part_map.len = LEN / 2;
         gw_gcomp_source part = test_source(values + h * (LEN / 2) * 4, LEN / 2, &part_map);
         part.first_element += (uint64_t)(h * (LEN / 2));
         assert_int_equal(gw_gcomp_histogram_init(&half[h], &codec.codec), GW_OK);
-        half[h].base = whole.base; /* ranks that pool agree on the window first */
+        half[h].window_start = whole.window_start; /* ranks that pool agree on the window first */
         assert_int_equal(gw_gcomp_histogram_add(&half[h], &codec.codec, &part, &codec.work), GW_OK);
     }
     for (uint32_t i = 0; i < 256; i++) {
         half[0].count[i] += half[1].count[i];
     }
     assert_memory_equal(half[0].count, whole.count, sizeof whole.count);
-    uint8_t a[GW_GCOMP_BOOK_SIZE_MAX], b[GW_GCOMP_BOOK_SIZE_MAX];
+    uint8_t a[GW_GCOMP_CODEBOOK_SIZE_MAX], b[GW_GCOMP_CODEBOOK_SIZE_MAX];
     gw_buffer out = {a, sizeof a, 0};
-    assert_int_equal(gw_gcomp_book_build(&whole, &out), GW_OK);
+    assert_int_equal(gw_gcomp_codebook_build(&whole, &out), GW_OK);
     gw_buffer out2 = {b, sizeof b, 0};
-    assert_int_equal(gw_gcomp_book_build(&half[0], &out2), GW_OK);
+    assert_int_equal(gw_gcomp_codebook_build(&half[0], &out2), GW_OK);
     assert_int_equal(out.size, out2.size);
     assert_memory_equal(a, b, out.size);
 
@@ -768,27 +773,27 @@ static void pooled_histograms(void **state)
         whole.count[i] = whole.count[i] == 0 ? 0 : UINT64_MAX / 2 + whole.count[i];
     }
     gw_buffer out3 = {a, sizeof a, 0};
-    assert_int_equal(gw_gcomp_book_build(&whole, &out3), GW_OK);
-    assert_int_equal(gw_gcomp_install(&codec.codec, 1, 1, a, out3.size, 1), GW_OK);
+    assert_int_equal(gw_gcomp_codebook_build(&whole, &out3), GW_OK);
+    assert_int_equal(gw_gcomp_codebook_install(&codec.codec, 1, 1, a, out3.size, 1), GW_OK);
     assert_int_equal(gw_gcomp_histogram_init(&whole, &codec.codec), GW_OK);
     gw_buffer out4 = {a, sizeof a, 0};
-    assert_int_equal(gw_gcomp_book_build(&whole, &out4), GW_OK);
-    assert_int_equal(gw_gcomp_install(&codec.codec, 1, 2, a, out4.size, 1), GW_OK);
+    assert_int_equal(gw_gcomp_codebook_build(&whole, &out4), GW_OK);
+    assert_int_equal(gw_gcomp_codebook_install(&codec.codec, 1, 2, a, out4.size, 1), GW_OK);
     static const uint32_t bad_base[] = {192, 254, 256, 256 + 69, UINT32_MAX};
     for (size_t i = 0; i < sizeof bad_base / sizeof bad_base[0]; i++) {
         gw_gcomp_histogram spoiled = whole;
-        spoiled.base = bad_base[i];
+        spoiled.window_start = bad_base[i];
         gw_buffer out5 = {b, sizeof b, 0};
-        assert_int_equal(gw_gcomp_book_build(&spoiled, &out5), GW_ERR_ARG);
+        assert_int_equal(gw_gcomp_codebook_build(&spoiled, &out5), GW_ERR_ARG);
         assert_int_equal(out5.size, 0);
     }
     for (size_t capacity = 0; capacity < out4.size; capacity++) {
         gw_buffer out6 = {b, capacity, 0};
-        assert_int_not_equal(gw_gcomp_book_build(&whole, &out6), GW_OK);
+        assert_int_not_equal(gw_gcomp_codebook_build(&whole, &out6), GW_OK);
         assert_int_equal(out6.size, 0);
     }
 
-    o.levels = GW_GCOMP_DERIVED;
+    o.quantum_mode = GW_GCOMP_DERIVED;
     test_codec other;
     test_codec_make(&other, &o);
     assert_int_equal(gw_gcomp_histogram_add(&whole, &other.codec, &source, &other.work), GW_ERR_STATE);
@@ -809,8 +814,8 @@ int main(void)
         cmocka_unit_test(reader_rules),
         cmocka_unit_test(mask_rules),
         cmocka_unit_test(mask_trees),
-        cmocka_unit_test(installed_books),
-        cmocka_unit_test(bad_books),
+        cmocka_unit_test(installed_codebooks),
+        cmocka_unit_test(bad_codebooks),
         cmocka_unit_test(pooled_histograms),
     };
     return cmocka_run_group_tests_name("gcomp codebook", tests, NULL, NULL);

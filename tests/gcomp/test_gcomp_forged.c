@@ -1,5 +1,5 @@
 /*
- * Structs that no call of the library made: what gw_gcomp_check(), gw_gcomp_map_rule_init() and
+ * Structs that no call of the library made: what gw_gcomp_frame_parse(), gw_gcomp_map_rule_init() and
  * gw_gcomp_encode_range() return is plain data, so a caller can hand in anything. It must end in GW_ERR_ARG,
  * not outside the buffers and not in results that depend on the backend.
  *
@@ -16,15 +16,15 @@ typedef struct sample {
     float values[LEN];
     gw_gcomp_source source;
     gw_gcomp_frame received;
-    gw_gcomp_info info;
+    gw_gcomp_frame_info info;
 } sample;
 
-static void sample_make(sample *s, gw_gcomp_levels levels)
+static void sample_make(sample *s, gw_gcomp_quantum_mode quantum_mode)
 {
     gw_gcomp_options o;
     gw_gcomp_options_init(&o, GW_FP32);
     o.chunk_log2 = 12;
-    o.levels = levels;
+    o.quantum_mode = quantum_mode;
     o.preset = GW_GCOMP_SMALL;
     test_codec_make(&s->codec, &o);
     test_map_make(&s->map, GW_FP32, LEN, 12, 1);
@@ -32,7 +32,7 @@ static void sample_make(sample *s, gw_gcomp_levels levels)
     s->source = test_source(s->values, LEN, &s->map.map);
     const size_t size = test_encode(&s->codec, &s->source, &s->frame);
     s->received = (gw_gcomp_frame){s->frame.at, size, &s->map.map};
-    assert_int_equal(gw_gcomp_check(&s->codec.codec, &s->received, &s->info), GW_OK);
+    assert_int_equal(gw_gcomp_frame_parse(&s->codec.codec, &s->received, &s->info), GW_OK);
 }
 
 static void sample_free(sample *s)
@@ -42,7 +42,7 @@ static void sample_free(sample *s)
     test_codec_free(&s->codec);
 }
 
-static void expect_refused(const sample *s, const gw_gcomp_info *info)
+static void expect_refused(const sample *s, const gw_gcomp_frame_info *info)
 {
     test_buffer values;
     gw_gcomp_chunk chunk;
@@ -57,7 +57,7 @@ static void expect_refused(const sample *s, const gw_gcomp_info *info)
         assert_int_equal(
             gw_gcomp_decode_add_range(&s->codec.codec, &s->received, info, &range, &target, &s->codec.work),
             GW_ERR_ARG);
-        assert_int_equal(gw_gcomp_chunk_info(&s->received, info, first, &chunk), GW_ERR_ARG);
+        assert_int_equal(gw_gcomp_frame_chunk(&s->received, info, first, &chunk), GW_ERR_ARG);
     }
     for (size_t i = 0; i < values.size; i++) {
         assert_int_equal(values.at[i], 0x5a);
@@ -65,28 +65,28 @@ static void expect_refused(const sample *s, const gw_gcomp_info *info)
     test_buffer_free(&values);
 }
 
-/* Issue 12: a forged gw_gcomp_info led decode_range outside the buffers. */
+/* Issue 12: a forged gw_gcomp_frame_info led decode_range outside the buffers. */
 static void forged_info_is_refused(void **state)
 {
     (void)state;
     static sample s;
-    for (int levels = GW_GCOMP_EXPLICIT; levels <= GW_GCOMP_DERIVED; levels++) {
-        sample_make(&s, (gw_gcomp_levels)levels);
+    for (int quantum_mode = GW_GCOMP_EXPLICIT; quantum_mode <= GW_GCOMP_DERIVED; quantum_mode++) {
+        sample_make(&s, (gw_gcomp_quantum_mode)quantum_mode);
 #define FORGED(field, value)                                                                                 \
     do {                                                                                                     \
-        gw_gcomp_info forged = s.info;                                                                       \
+        gw_gcomp_frame_info forged = s.info;                                                                 \
         forged.field = (value);                                                                              \
         expect_refused(&s, &forged);                                                                         \
     } while (0)
         FORGED(dtype, (gw_dtype)0);
         FORGED(dtype, (gw_dtype)4);
-        FORGED(levels, (gw_gcomp_levels)2);
+        FORGED(quantum_mode, (gw_gcomp_quantum_mode)2);
         FORGED(step, 0);
         FORGED(step, 40);
         FORGED(cap, 24);
         FORGED(cap, UINT32_MAX);
-        FORGED(drop_base, INT32_MAX);
-        FORGED(drop_base, INT32_MIN);
+        FORGED(drop_offset, INT32_MAX);
+        FORGED(drop_offset, INT32_MIN);
         FORGED(strict, 2);
         FORGED(checksum, 1); /* the directory would begin 8 bytes later */
         FORGED(installed, 1);
@@ -110,7 +110,7 @@ static void forged_info_is_refused(void **state)
         FORGED(payload_offset, s.info.payload_offset + 16);
 #undef FORGED
         /* Consistent, but of more values than the frame has: only what was received is read. */
-        gw_gcomp_info longer = s.info;
+        gw_gcomp_frame_info longer = s.info;
         longer.len += 4096;
         longer.chunk_count++;
         longer.payload_offset += 16;
@@ -137,8 +137,8 @@ static void empty_frame_without_a_map(void **state)
     uint8_t bytes[256];
     gw_buffer dst = {bytes, sizeof bytes, 0};
     assert_int_equal(gw_gcomp_encode(&s.codec.codec, &nothing, &dst, &s.codec.work), GW_OK);
-    gw_gcomp_info info;
-    assert_int_equal(gw_gcomp_peek(bytes, dst.size, 0, &info), GW_OK);
+    gw_gcomp_frame_info info;
+    assert_int_equal(gw_gcomp_frame_peek(bytes, dst.size, 0, &info), GW_OK);
     gw_gcomp_frame received = {bytes, dst.size, NULL};
     const gw_gcomp_range all = {0, 0};
     gw_gcomp_target target = {.values = s.values, .capacity = LEN, .len = 0};
@@ -176,7 +176,7 @@ static void join_refuses_overlap(void **state)
     static sample s;
     sample_make(&s, GW_GCOMP_EXPLICIT);
     const gw_gcomp *codec = &s.codec.codec;
-    const size_t bound = gw_gcomp_bound(codec, LEN);
+    const size_t bound = gw_gcomp_frame_bound(codec, LEN);
     gw_gcomp_part part = {.range = {0, s.info.chunk_count}};
     part.capacity = gw_gcomp_range_bound(codec, LEN, &part.range);
     test_buffer memory;
@@ -220,18 +220,18 @@ static void forged_map_rule_is_refused(void **state)
     const gw_optimizer_state arrays = {ones, ones, ones, ones};
     gw_gcomp_map_rule rule;
     uint32_t top;
-    uint8_t levels[4];
+    uint8_t map_bytes[4];
     assert_int_equal(gw_gcomp_map_rule_init(&adam, 1.0f, NULL, &rule), GW_OK);
     assert_int_equal(gw_gcomp_map_scan(&rule, &arrays, 4, GW_BACKEND_ALL, &top), GW_OK);
-    assert_int_equal(gw_gcomp_map_build(&rule, &arrays, 4, 1, GW_BACKEND_ALL, levels), GW_OK);
+    assert_int_equal(gw_gcomp_map_build(&rule, &arrays, 4, 1, GW_BACKEND_ALL, map_bytes), GW_OK);
 #define FORGED(field, value)                                                                                 \
     do {                                                                                                     \
         gw_gcomp_map_rule forged = rule;                                                                     \
         forged.field = (value);                                                                              \
-        memset(levels, 0x5a, sizeof levels);                                                                 \
+        memset(map_bytes, 0x5a, sizeof map_bytes);                                                           \
         assert_int_equal(gw_gcomp_map_scan(&forged, &arrays, 4, GW_BACKEND_ALL, &top), GW_ERR_ARG);          \
-        assert_int_equal(gw_gcomp_map_build(&forged, &arrays, 4, 1, GW_BACKEND_ALL, levels), GW_ERR_ARG);    \
-        assert_int_equal(levels[0], 0x5a);                                                                   \
+        assert_int_equal(gw_gcomp_map_build(&forged, &arrays, 4, 1, GW_BACKEND_ALL, map_bytes), GW_ERR_ARG); \
+        assert_int_equal(map_bytes[0], 0x5a);                                                                \
     } while (0)
     FORGED(kind, 0);
     FORGED(kind, GW_OPTIMIZER_ADADELTA + 1);
@@ -266,9 +266,9 @@ static void wire_scale_must_be_normal(void **state)
     (void)state;
     static const uint32_t bad[] = {0, 0x80000000, 1, 0x007fffff, 0x7f800000, 0x7fc00000, 0xbf800000};
     static sample s;
-    for (int levels = GW_GCOMP_EXPLICIT; levels <= GW_GCOMP_DERIVED; levels++) {
-        const gw_status expected = levels == GW_GCOMP_DERIVED ? GW_ERR_ARG : GW_OK;
-        sample_make(&s, (gw_gcomp_levels)levels);
+    for (int quantum_mode = GW_GCOMP_EXPLICIT; quantum_mode <= GW_GCOMP_DERIVED; quantum_mode++) {
+        const gw_status expected = quantum_mode == GW_GCOMP_DERIVED ? GW_ERR_ARG : GW_OK;
+        sample_make(&s, (gw_gcomp_quantum_mode)quantum_mode);
         gw_gcomp_histogram histogram;
         gw_buffer dst = {s.frame.at, s.frame.size, 0};
         assert_int_equal(gw_gcomp_histogram_init(&histogram, &s.codec.codec), GW_OK);

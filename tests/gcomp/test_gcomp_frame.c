@@ -44,7 +44,7 @@ static void sample_pick(sample *s, int index)
 {
     static const struct {
         gw_dtype dtype;
-        gw_gcomp_levels levels;
+        gw_gcomp_quantum_mode quantum_mode;
         gw_gcomp_preset preset;
         int checksum, strict, has_map;
         size_t len;
@@ -64,7 +64,7 @@ static void sample_pick(sample *s, int index)
     };
     gw_gcomp_options o;
     gw_gcomp_options_init(&o, choice[index].dtype);
-    o.levels = choice[index].levels;
+    o.quantum_mode = choice[index].quantum_mode;
     o.preset = choice[index].preset;
     o.checksum = choice[index].checksum;
     o.strict = choice[index].strict;
@@ -81,12 +81,12 @@ static gw_status examine(sample *s, const uint8_t *src, size_t size, const gw_gc
     const gw_gcomp *codec = &s->codec.codec;
     const gw_workspace *work = &s->codec.work;
     const gw_gcomp_frame frame = {src, size, map};
-    gw_gcomp_info info, peeked;
-    const gw_gcomp_info zero_info = {0};
-    const gw_status peek = gw_gcomp_peek(src, size < 80 ? size : 80, UINT64_MAX, &peeked);
-    const gw_status check = gw_gcomp_check(codec, &frame, &info);
+    gw_gcomp_frame_info info, peeked;
+    const gw_gcomp_frame_info zero_info = {0};
+    const gw_status peek = gw_gcomp_frame_peek(src, size < 80 ? size : 80, UINT64_MAX, &peeked);
+    const gw_status check = gw_gcomp_frame_parse(codec, &frame, &info);
     uint64_t bad = 9;
-    const gw_status valid = gw_gcomp_validate(codec, &frame, &bad, work);
+    const gw_status valid = gw_gcomp_frame_check(codec, &frame, &bad, work);
 
     const size_t capacity = s->len + 7;
     test_buffer out, sum;
@@ -176,8 +176,8 @@ static void every_prefix_is_short(void **state)
                                 &target, &s.codec.work),
                 GW_ERR_SHORT);
             assert_int_equal(target.len, 0);
-            gw_gcomp_info info;
-            const gw_status peek = gw_gcomp_peek(exact, cut, UINT64_MAX, &info);
+            gw_gcomp_frame_info info;
+            const gw_status peek = gw_gcomp_frame_peek(exact, cut, UINT64_MAX, &info);
             assert_true(peek == GW_ERR_SHORT || (peek == GW_OK && cut >= 32 && info.frame_size == s.size));
             free(out);
             free(exact);
@@ -257,7 +257,7 @@ static void derived_map_must_match(void **state)
     for (int dtype = GW_FP32; dtype <= GW_FP16; dtype++) {
         gw_gcomp_options o;
         gw_gcomp_options_init(&o, (gw_dtype)dtype);
-        o.levels = GW_GCOMP_DERIVED;
+        o.quantum_mode = GW_GCOMP_DERIVED;
         o.chunk_log2 = 12;
         sample s;
         sample_make(&s, &o, 3 * 4096 + 17, PATTERN_GRADIENT, 1);
@@ -270,7 +270,7 @@ static void derived_map_must_match(void **state)
         other.wire_scale = 4.0f;
         assert_int_equal(examine(&s, s.frame.at, s.size, &other), GW_ERR_MAP);
         other = s.map.map;
-        other.levels = NULL;
+        other.bytes = NULL;
         assert_int_equal(examine(&s, s.frame.at, s.size, &other), GW_ERR_MAP);
         other = s.map.map;
         other.digest = NULL;
@@ -291,12 +291,12 @@ static void derived_map_must_match(void **state)
         for (size_t at = 0; at < s.len; at += 4096) {
             const size_t i = at + 4096 < s.len ? at : s.len - 1;
             uint32_t digest[4];
-            s.map.levels[i] ^= 1;
-            assert_int_equal(gw_gcomp_map_digest(s.map.levels, s.len, 12, digest), GW_OK);
+            s.map.bytes[i] ^= 1;
+            assert_int_equal(gw_gcomp_map_digest(s.map.bytes, s.len, 12, digest), GW_OK);
             other = s.map.map;
             other.digest = digest;
             assert_int_equal(examine(&s, s.frame.at, s.size, &other), GW_ERR_MAP);
-            s.map.levels[i] ^= 1;
+            s.map.bytes[i] ^= 1;
         }
         /* Step, cap, dtype, hash and wire scale as the frame gives them. */
         static const struct {
@@ -317,14 +317,14 @@ static void derived_map_must_match(void **state)
         }
         assert_int_equal(examine(&s, s.frame.at, s.size, &s.map.map), GW_OK);
 
-        /* A receiver with another parameter precision has another drop_base. */
+        /* A receiver with another parameter precision has another drop_offset. */
         o.tolerance_bits = 10;
         gw_gcomp receiver;
         assert_int_equal(gw_gcomp_init(&receiver, &o), GW_OK);
-        gw_gcomp_info info;
+        gw_gcomp_frame_info info;
         assert_int_equal(
-            gw_gcomp_check(&receiver,
-                           &(gw_gcomp_frame){.data = s.frame.at, .size = s.size, .map = &s.map.map}, &info),
+            gw_gcomp_frame_parse(
+                &receiver, &(gw_gcomp_frame){.data = s.frame.at, .size = s.size, .map = &s.map.map}, &info),
             GW_ERR_MAP);
         sample_free(&s);
     }
@@ -338,7 +338,7 @@ static void capacity_and_workspace(void **state)
         sample_pick(&s, index);
         const gw_gcomp *codec = &s.codec.codec;
         const size_t size_of = gw_dtype_size(s.codec.options.dtype);
-        const size_t bound = gw_gcomp_bound(codec, s.len);
+        const size_t bound = gw_gcomp_frame_bound(codec, s.len);
         const gw_workspace *work = &s.codec.work;
         const gw_workspace small_work = {work->data, work->size - 1};
         const gw_gcomp_frame frame = {s.frame.at, s.size, s.source.quantum.map};
@@ -368,7 +368,7 @@ static void capacity_and_workspace(void **state)
         target.capacity = s.len;
         assert_int_equal(gw_gcomp_decode(codec, &frame, &target, &small_work), GW_ERR_WORKSPACE);
         uint64_t bad;
-        assert_int_equal(gw_gcomp_validate(codec, &frame, &bad, &small_work), GW_ERR_WORKSPACE);
+        assert_int_equal(gw_gcomp_frame_check(codec, &frame, &bad, &small_work), GW_ERR_WORKSPACE);
         dst.capacity = bound - 1;
         assert_int_equal(gw_gcomp_decode_add_encode(codec, &frame, &s.source, &dst, &bad, work), GW_ERR_DST);
         dst.capacity = bound;
@@ -404,16 +404,16 @@ static void alignment_changes_nothing(void **state)
                 &target, &s.codec.work),
             GW_OK);
         for (unsigned misalign = 0; misalign < 64; misalign += index % 2 ? 7 : 5) {
-            test_buffer values, frame, out, work, levels;
+            test_buffer values, frame, out, work, map_bytes;
             test_buffer_make(&values, s.len * size_of, misalign, 0);
             memcpy(values.at, s.values, values.size);
-            test_buffer_make(&levels, s.len, 63 - misalign, 0);
-            memcpy(levels.at, s.map.levels, s.len);
-            test_buffer_make(&frame, gw_gcomp_bound(codec, s.len), (misalign + 9) % 64, 0x91);
+            test_buffer_make(&map_bytes, s.len, 63 - misalign, 0);
+            memcpy(map_bytes.at, s.map.bytes, s.len);
+            test_buffer_make(&frame, gw_gcomp_frame_bound(codec, s.len), (misalign + 9) % 64, 0x91);
             test_buffer_make(&out, s.len * size_of, (misalign * 3) % 64, 0x92);
             test_buffer_make(&work, s.codec.workspace.size, (misalign * 5) % 64, 0x93);
             gw_gcomp_map map = s.map.map;
-            map.levels = levels.at;
+            map.bytes = map_bytes.at;
             gw_gcomp_source source = s.source;
             source.values = values.at;
             source.quantum = gw_gcomp_quantum_of_map(s.source.quantum.map == NULL ? NULL : &map);
@@ -428,7 +428,7 @@ static void alignment_changes_nothing(void **state)
             assert_int_equal(gw_gcomp_decode(codec, &in, &got, &workspace), GW_OK);
             assert_memory_equal(out.at, want, out.size);
             test_buffer_free(&values);
-            test_buffer_free(&levels);
+            test_buffer_free(&map_bytes);
             test_buffer_free(&frame);
             test_buffer_free(&out);
             test_buffer_free(&work);
@@ -445,13 +445,14 @@ static void empty_and_tiny(void **state)
         for (uint32_t choice = 0; choice < 16; choice++) {
             gw_gcomp_options o;
             gw_gcomp_options_init(&o, (gw_dtype)dtype);
-            o.levels = (gw_gcomp_levels)(choice & 1);
+            o.quantum_mode = (gw_gcomp_quantum_mode)(choice & 1);
             o.checksum = (int)(choice >> 1 & 1);
             o.preset = (gw_gcomp_preset)(choice >> 2 & 1);
             for (size_t len = 0; len <= 40; len++) {
                 sample s;
                 sample_make(&s, &o, len, choice & 8 ? PATTERN_SPECIAL : PATTERN_GRADIENT, 1);
-                const size_t extension = (o.levels == GW_GCOMP_DERIVED ? 16u : 0u) + (o.checksum ? 8u : 0u);
+                const size_t extension =
+                    (o.quantum_mode == GW_GCOMP_DERIVED ? 16u : 0u) + (o.checksum ? 8u : 0u);
                 if (len == 0) {
                     assert_int_equal(s.size, (32 + extension + 15) / 16 * 16);
                     gw_gcomp_source nothing = s.source;
@@ -486,13 +487,13 @@ static void arguments(void **state)
     const gw_gcomp *codec = &s.codec.codec;
     const gw_workspace *work = &s.codec.work;
     const gw_workspace nowhere = {NULL, work->size};
-    const size_t bound = gw_gcomp_bound(codec, s.len);
+    const size_t bound = gw_gcomp_frame_bound(codec, s.len);
     uint8_t *bytes = malloc(bound), *values = malloc(s.len * 4);
     assert_true(bytes != NULL && values != NULL);
     gw_buffer dst = {bytes, bound, 0};
     gw_gcomp_frame frame = {s.frame.at, s.size, NULL};
     gw_gcomp_target target = {.values = values, .capacity = s.len};
-    gw_gcomp_info info;
+    gw_gcomp_frame_info info;
     gw_gcomp_source source = s.source;
 
     assert_int_equal(gw_gcomp_encode(NULL, &source, &dst, work), GW_ERR_ARG);
@@ -514,7 +515,7 @@ static void arguments(void **state)
     map.len = s.len - 1;
     assert_int_equal(gw_gcomp_encode(codec, &source, &dst, work), GW_ERR_ARG);
     map = s.map.map;
-    map.levels = NULL;
+    map.bytes = NULL;
     assert_int_equal(gw_gcomp_encode(codec, &source, &dst, work), GW_ERR_ARG);
 
     assert_int_equal(gw_gcomp_decode(NULL, &frame, &target, work), GW_ERR_ARG);
@@ -526,10 +527,10 @@ static void arguments(void **state)
     assert_int_equal(gw_gcomp_decode(codec, &frame, &target, NULL), GW_ERR_ARG);
     gw_gcomp_target no_values = {.capacity = s.len};
     assert_int_equal(gw_gcomp_decode(codec, &frame, &no_values, work), GW_ERR_ARG);
-    assert_int_equal(gw_gcomp_peek(NULL, 0, 1, &info), GW_ERR_SHORT);
-    assert_int_equal(gw_gcomp_peek(NULL, 1, 1, &info), GW_ERR_ARG);
-    assert_int_equal(gw_gcomp_peek(s.frame.at, s.size, 1, NULL), GW_ERR_ARG);
-    assert_int_equal(gw_gcomp_check(codec, &frame, NULL), GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_frame_peek(NULL, 0, 1, &info), GW_ERR_SHORT);
+    assert_int_equal(gw_gcomp_frame_peek(NULL, 1, 1, &info), GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_frame_peek(s.frame.at, s.size, 1, NULL), GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_frame_parse(codec, &frame, NULL), GW_ERR_ARG);
 
     /* Output over input, by the first and by the last byte. */
     gw_gcomp_target over = {.values = s.frame.at, .capacity = s.len};
@@ -541,8 +542,8 @@ static void arguments(void **state)
     assert_int_equal(gw_gcomp_encode(codec, &source, &dst, work), GW_ERR_ARG);
 
     /* Limits. */
-    assert_int_equal(gw_gcomp_peek(s.frame.at, s.size, s.len - 1, &info), GW_ERR_LIMIT);
-    assert_int_equal(gw_gcomp_peek(s.frame.at, s.size, s.len, &info), GW_OK);
+    assert_int_equal(gw_gcomp_frame_peek(s.frame.at, s.size, s.len - 1, &info), GW_ERR_LIMIT);
+    assert_int_equal(gw_gcomp_frame_peek(s.frame.at, s.size, s.len, &info), GW_OK);
     gw_gcomp_options o = s.codec.options;
     o.len_max = s.len - 1;
     gw_gcomp limited;
@@ -554,14 +555,14 @@ static void arguments(void **state)
     gw_gcomp_options_init(&o, GW_BF16);
     gw_gcomp other;
     assert_int_equal(gw_gcomp_init(&other, &o), GW_OK);
-    assert_int_equal(gw_gcomp_check(&other, &frame, &info), GW_ERR_OPTION);
+    assert_int_equal(gw_gcomp_frame_parse(&other, &frame, &info), GW_ERR_OPTION);
     memset(&other, 0, sizeof other);
     assert_int_equal(gw_gcomp_encode(&other, &s.source, &dst, work), GW_ERR_STATE);
     assert_int_equal(gw_gcomp_decode(&other, &frame, &target, work), GW_ERR_STATE);
-    assert_int_equal(gw_gcomp_check(&other, &frame, &info), GW_ERR_STATE);
+    assert_int_equal(gw_gcomp_frame_parse(&other, &frame, &info), GW_ERR_STATE);
     assert_int_equal(gw_gcomp_workspace_size(&other), 0);
-    assert_int_equal(gw_gcomp_bound(&other, 1), 0);
-    assert_int_equal(gw_gcomp_bound(codec, ((uint64_t)1 << 48) + 1), 0);
+    assert_int_equal(gw_gcomp_frame_bound(&other, 1), 0);
+    assert_int_equal(gw_gcomp_frame_bound(codec, ((uint64_t)1 << 48) + 1), 0);
 
     /* A handle may be copied and moved. */
     gw_gcomp moved = *codec;
@@ -583,8 +584,8 @@ static void later_versions(void **state)
         sample_pick(&s, index);
         const size_t size_of = gw_dtype_size(s.codec.options.dtype);
         const gw_gcomp_frame frame = {s.frame.at, s.size, s.source.quantum.map};
-        gw_gcomp_info info, longer_info;
-        assert_int_equal(gw_gcomp_peek(s.frame.at, s.size, UINT64_MAX, &info), GW_OK);
+        gw_gcomp_frame_info info, longer_info;
+        assert_int_equal(gw_gcomp_frame_peek(s.frame.at, s.size, UINT64_MAX, &info), GW_OK);
         const size_t parts = (size_t)info.directory_offset;
         uint8_t *want = malloc(s.len * size_of), *got = malloc(s.len * size_of);
         assert_true(want != NULL && got != NULL);
@@ -612,9 +613,9 @@ static void later_versions(void **state)
                 const uint32_t crc = gw_crc32c(0, longer, (size_t)info.payload_offset + more);
                 memcpy(longer + parts - 8, &crc, 4);
             }
-            assert_int_equal(gw_gcomp_peek(longer, parts, UINT64_MAX, &longer_info), GW_OK);
+            assert_int_equal(gw_gcomp_frame_peek(longer, parts, UINT64_MAX, &longer_info), GW_OK);
             assert_int_equal(longer_info.directory_offset, parts + more);
-            assert_int_equal(gw_gcomp_peek(longer, parts - 1, UINT64_MAX, &longer_info), GW_ERR_SHORT);
+            assert_int_equal(gw_gcomp_frame_peek(longer, parts - 1, UINT64_MAX, &longer_info), GW_ERR_SHORT);
             assert_int_equal(examine(&s, longer, s.size + more, s.source.quantum.map), GW_OK);
             const gw_gcomp_frame longer_frame = {longer, s.size + more, s.source.quantum.map};
             target.values = got;
@@ -634,9 +635,9 @@ static void announced_sizes(void **state)
     (void)state;
     sample s;
     sample_pick(&s, 0);
-    gw_gcomp_info info;
+    gw_gcomp_frame_info info;
     uint8_t head[64];
-    assert_int_equal(gw_gcomp_peek(s.frame.at, s.size, UINT64_MAX, &info), GW_OK);
+    assert_int_equal(gw_gcomp_frame_peek(s.frame.at, s.size, UINT64_MAX, &info), GW_OK);
     const uint64_t payload = info.payload_offset, raw = s.len * gw_dtype_size(info.dtype);
     const uint64_t most = payload + ((raw + 15) & ~(uint64_t)15);
     memcpy(head, s.frame.at, sizeof head);
@@ -652,7 +653,7 @@ static void announced_sizes(void **state)
                  {UINT64_MAX, GW_ERR_HEADER}};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         memcpy(head + 24, &sizes[i].size, 8);
-        assert_int_equal(gw_gcomp_peek(head, sizeof head, UINT64_MAX, &info), sizes[i].status);
+        assert_int_equal(gw_gcomp_frame_peek(head, sizeof head, UINT64_MAX, &info), sizes[i].status);
         assert_true(info.frame_size == (sizes[i].status == GW_OK ? sizes[i].size : 0));
     }
 
@@ -664,8 +665,8 @@ static void announced_sizes(void **state)
         gw_gcomp codec;
         assert_int_equal(gw_gcomp_init(&codec, &o), GW_OK);
         const uint64_t len = chunks_max << log2;
-        assert_true(gw_gcomp_bound(&codec, len) > len);
-        assert_int_equal(gw_gcomp_bound(&codec, len + 1), 0);
+        assert_true(gw_gcomp_frame_bound(&codec, len) > len);
+        assert_int_equal(gw_gcomp_frame_bound(&codec, len + 1), 0);
         assert_int_equal(gw_gcomp_range_bound(&codec, len + 1, &(gw_gcomp_range){0, 1}), 0);
         gw_gcomp_source source = s.source;
         source.quantum = gw_gcomp_quantum_of_map(NULL);
@@ -679,7 +680,7 @@ static void announced_sizes(void **state)
         assert_int_equal(gw_gcomp_join(&codec, &source, NULL, 0, &out2), GW_ERR_ARG);
         head[7] = (uint8_t)log2;
         memcpy(head + 16, &source.len, 8);
-        assert_int_equal(gw_gcomp_peek(head, sizeof head, UINT64_MAX, &info), GW_ERR_LIMIT);
+        assert_int_equal(gw_gcomp_frame_peek(head, sizeof head, UINT64_MAX, &info), GW_ERR_LIMIT);
     }
     sample_free(&s);
 }
@@ -700,7 +701,7 @@ static void options_out_of_range(void **state)
     } while (0)
     REFUSED(GW_FP32, dtype, (gw_dtype)0);
     REFUSED(GW_FP32, dtype, (gw_dtype)4);
-    REFUSED(GW_FP32, levels, (gw_gcomp_levels)3);
+    REFUSED(GW_FP32, quantum_mode, (gw_gcomp_quantum_mode)3);
     REFUSED(GW_FP32, rounding, (gw_gcomp_rounding)3);
     REFUSED(GW_FP32, preset, (gw_gcomp_preset)2);
     REFUSED(GW_FP32, chunk_log2, 11);
@@ -709,20 +710,20 @@ static void options_out_of_range(void **state)
     REFUSED(GW_FP32, checksum, -1);
     REFUSED(GW_FP32, tolerance_bits, 0);
     REFUSED(GW_FP32, tolerance_bits, 24);
-    REFUSED(GW_FP32, deep_cut, 1); /* explicit */
+    REFUSED(GW_FP32, dead_zone, 1); /* explicit */
     REFUSED(GW_FP32, cap, 19);
     REFUSED(GW_BF16, cap, 7);
     REFUSED(GW_FP16, cap, 10);
 #undef REFUSED
     for (int dtype = GW_FP32; dtype <= GW_FP16; dtype++) {
-        for (int levels = 0; levels < 2; levels++) {
+        for (int quantum_mode = 0; quantum_mode < 2; quantum_mode++) {
             for (uint32_t step = 0; step < 40; step++) {
                 static const uint32_t allowed[4][2] = {
                     {0, 0}, {1u << 6, 0x4e}, {1u << 2, 0x6}, {1u << 3, 0xa}};
                 gw_gcomp_options_init(&o, (gw_dtype)dtype);
-                o.levels = (gw_gcomp_levels)levels;
+                o.quantum_mode = (gw_gcomp_quantum_mode)quantum_mode;
                 o.step = step;
-                const int ok = step == 0 || (step < 32 && (allowed[dtype][levels] >> step & 1) != 0);
+                const int ok = step == 0 || (step < 32 && (allowed[dtype][quantum_mode] >> step & 1) != 0);
                 assert_int_equal(gw_gcomp_init(&codec, &o), ok ? GW_OK : GW_ERR_OPTION);
             }
         }
@@ -738,11 +739,11 @@ static void quantum_kinds(void **state)
     const gw_gcomp_quantum drop = gw_gcomp_quantum_of_drop(3), nmse = gw_gcomp_quantum_of_nmse(0.5f);
     const gw_gcomp_quantum map = gw_gcomp_quantum_of_map(&no_map), block = gw_gcomp_quantum_of_blocks(blocks);
     const gw_gcomp_quantum unknown = {.kind = (gw_gcomp_quantum_kind)5};
-    for (uint32_t levels = GW_GCOMP_EXPLICIT; levels <= GW_GCOMP_CARRIED; levels++) {
-        const int carried = levels == GW_GCOMP_CARRIED;
+    for (uint32_t quantum_mode = GW_GCOMP_EXPLICIT; quantum_mode <= GW_GCOMP_CARRIED; quantum_mode++) {
+        const int carried = quantum_mode == GW_GCOMP_CARRIED;
         gw_gcomp_options o;
         gw_gcomp_options_init(&o, GW_FP32);
-        o.levels = (gw_gcomp_levels)levels;
+        o.quantum_mode = (gw_gcomp_quantum_mode)quantum_mode;
         o.quantum = drop;
         assert_int_equal(gw_gcomp_init(&(gw_gcomp){0}, &o), carried ? GW_ERR_OPTION : GW_OK);
         o.quantum = nmse;
@@ -752,7 +753,7 @@ static void quantum_kinds(void **state)
             assert_int_equal(gw_gcomp_init(&(gw_gcomp){0}, &o), GW_ERR_OPTION);
         }
         gw_gcomp_options_init(&o, GW_FP32);
-        o.levels = (gw_gcomp_levels)levels;
+        o.quantum_mode = (gw_gcomp_quantum_mode)quantum_mode;
         test_codec codec;
         test_codec_make(&codec, &o);
         const struct {

@@ -204,7 +204,7 @@ static void ratios_match_long_double(void **state)
 }
 
 /* SGD, Momentum and Nesterov have no denominator, so nothing but theta = 0 and overflow may give 0. */
-static void linear_optimizers_are_not_timid(void **state)
+static void linear_optimizers_drop_all_they_may(void **state)
 {
     (void)state;
     test_random random = {7};
@@ -238,7 +238,7 @@ static void base_and_saturation(void **state)
     assert_int_equal(gw_gcomp_map_rule_init(&o, 1.0f, NULL, &rule), GW_OK);
     enum { COUNT = 1016 };
     float theta[COUNT];
-    uint8_t levels[COUNT];
+    uint8_t map_bytes[COUNT];
     for (uint32_t i = 0; i < COUNT; i++) {
         /* inside quarter-octave 4 + i; lr = 1: ratio = theta */
         theta[i] = test_float_of_bits((4 + i) << 21 | 0x80000);
@@ -249,15 +249,16 @@ static void base_and_saturation(void **state)
     assert_int_equal(top, 1019);
     static const uint32_t bases[] = {1, 5, 300, 765, 1000, 1023};
     for (size_t b = 0; b < TEST_ARRAY_LEN(bases); b++) {
-        memset(levels, 0xee, sizeof levels);
-        assert_int_equal(gw_gcomp_map_build(&rule, &arrays, COUNT, bases[b], GW_BACKEND_ALL, levels), GW_OK);
+        memset(map_bytes, 0xee, sizeof map_bytes);
+        assert_int_equal(gw_gcomp_map_build(&rule, &arrays, COUNT, bases[b], GW_BACKEND_ALL, map_bytes),
+                         GW_OK);
         for (uint32_t i = 0; i < COUNT; i++) {
             const int32_t k = (int32_t)(4 + i) - (int32_t)bases[b];
-            assert_int_equal(levels[i], k < 0 ? 0 : k > 255 ? 255 : k);
+            assert_int_equal(map_bytes[i], k < 0 ? 0 : k > 255 ? 255 : k);
         }
     }
-    assert_int_equal(gw_gcomp_map_build(&rule, &arrays, 1, 0, GW_BACKEND_ALL, levels), GW_ERR_ARG);
-    assert_int_equal(gw_gcomp_map_build(&rule, &arrays, 1, 1024, GW_BACKEND_ALL, levels), GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_map_build(&rule, &arrays, 1, 0, GW_BACKEND_ALL, map_bytes), GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_map_build(&rule, &arrays, 1, 1024, GW_BACKEND_ALL, map_bytes), GW_ERR_ARG);
 }
 
 static void hostile_state(void **state)
@@ -290,9 +291,9 @@ static void hostile_state(void **state)
                       bad[i] == 0xff800000u)) {
                     assert_int_equal(quarter, 0);
                 }
-                uint8_t level = 99;
-                assert_int_equal(gw_gcomp_map_build(&rule, &arrays, 1, 1, GW_BACKEND_ALL, &level), GW_OK);
-                assert_int_equal(level, quarter > 255 ? 255 : quarter);
+                uint8_t map_byte = 99;
+                assert_int_equal(gw_gcomp_map_build(&rule, &arrays, 1, 1, GW_BACKEND_ALL, &map_byte), GW_OK);
+                assert_int_equal(map_byte, quarter > 255 ? 255 : quarter);
             }
         }
         for (size_t i = 0; i < TEST_ARRAY_LEN(nothing); i++) { /* theta = 0 or subnormal, no momentum */
@@ -386,11 +387,11 @@ static void hyperparameters_out_of_range(void **state)
             const float x = 0.5f;
             const gw_optimizer_state arrays = {&x, &x, &x, &x};
             uint32_t quarter = 5;
-            uint8_t level = 5;
+            uint8_t map_byte = 5;
             assert_int_equal(gw_gcomp_map_scan(&rule, &arrays, 1, GW_BACKEND_ALL, &quarter), GW_OK);
             assert_int_equal(quarter, 0);
-            assert_int_equal(gw_gcomp_map_build(&rule, &arrays, 1, 1, GW_BACKEND_ALL, &level), GW_OK);
-            assert_int_equal(level, 0);
+            assert_int_equal(gw_gcomp_map_build(&rule, &arrays, 1, 1, GW_BACKEND_ALL, &map_byte), GW_OK);
+            assert_int_equal(map_byte, 0);
         }
     }
 
@@ -400,9 +401,9 @@ static void hyperparameters_out_of_range(void **state)
     const float x = 0.5f;
     gw_optimizer_state arrays = {&x, &x, NULL, NULL};
     uint32_t top;
-    uint8_t level;
+    uint8_t map_byte;
     assert_int_equal(gw_gcomp_map_scan(&rule, &arrays, 1, GW_BACKEND_ALL, &top), GW_ERR_ARG);
-    assert_int_equal(gw_gcomp_map_build(&rule, &arrays, 1, 1, GW_BACKEND_ALL, &level), GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_map_build(&rule, &arrays, 1, 1, GW_BACKEND_ALL, &map_byte), GW_ERR_ARG);
     assert_int_equal(gw_gcomp_map_scan(&rule, &arrays, 0, GW_BACKEND_ALL, &top), GW_OK);
     assert_int_equal(top, 0);
     memset(&rule, 0, sizeof rule);
@@ -438,7 +439,7 @@ static void ranges_and_digests(void **state)
     const gw_optimizer o = optimizer(GW_OPTIMIZER_ADAM);
     gw_gcomp_map_rule rule;
     assert_int_equal(gw_gcomp_map_rule_init(&o, 2.0f, NULL, &rule), GW_OK);
-    test_buffer block[3], levels, again;
+    test_buffer block[3], map_bytes, again;
     test_random random = {11};
     for (int b = 0; b < 3; b++) {
         test_buffer_make(&block[b], LEN * 4, (unsigned)(2 * b + 1), 0);
@@ -450,7 +451,7 @@ static void ranges_and_digests(void **state)
             memcpy(block[b].at + 4 * i, &x[b], 4);
         }
     }
-    test_buffer_make(&levels, LEN, 1, 0xaa);
+    test_buffer_make(&map_bytes, LEN, 1, 0xaa);
     test_buffer_make(&again, LEN, 7, 0x55);
     const gw_optimizer_state all = {(const float *)(const void *)block[0].at,
                                     (const float *)(const void *)block[1].at,
@@ -458,7 +459,7 @@ static void ranges_and_digests(void **state)
     uint32_t top = 0, whole;
     assert_int_equal(gw_gcomp_map_scan(&rule, &all, LEN, GW_BACKEND_ALL, &whole), GW_OK);
     assert_int_equal(
-        gw_gcomp_map_build(&rule, &all, LEN, gw_gcomp_map_base(whole), GW_BACKEND_ALL, levels.at), GW_OK);
+        gw_gcomp_map_build(&rule, &all, LEN, gw_gcomp_map_base(whole), GW_BACKEND_ALL, map_bytes.at), GW_OK);
     for (size_t at = 0, n = 1; at < LEN; at += n, n = n * 3 / 2 + 1) {
         n = n < LEN - at ? n : LEN - at;
         const gw_optimizer_state part = {(const float *)(const void *)(block[0].at + 4 * at),
@@ -472,24 +473,24 @@ static void ranges_and_digests(void **state)
             GW_OK);
     }
     assert_int_equal(top, whole);
-    assert_memory_equal(levels.at, again.at, LEN);
+    assert_memory_equal(map_bytes.at, again.at, LEN);
     for (uint32_t log2 = 12; log2 <= 15; log2++) {
         uint32_t digest[6] = {0};
-        assert_int_equal(gw_gcomp_map_digest(levels.at, LEN, log2, digest), GW_OK);
+        assert_int_equal(gw_gcomp_map_digest(map_bytes.at, LEN, log2, digest), GW_OK);
         for (size_t c = 0; c << log2 < LEN; c++) {
             const size_t left = LEN - (c << log2);
-            assert_int_equal(digest[c], gw_crc32c(0, levels.at + (c << log2),
+            assert_int_equal(digest[c], gw_crc32c(0, map_bytes.at + (c << log2),
                                                   left < (size_t)1 << log2 ? left : (size_t)1 << log2));
         }
     }
     uint32_t digest;
-    assert_int_equal(gw_gcomp_map_digest(levels.at, LEN, 11, &digest), GW_ERR_ARG);
-    assert_int_equal(gw_gcomp_map_digest(levels.at, LEN, 16, &digest), GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_map_digest(map_bytes.at, LEN, 11, &digest), GW_ERR_ARG);
+    assert_int_equal(gw_gcomp_map_digest(map_bytes.at, LEN, 16, &digest), GW_ERR_ARG);
     assert_int_equal(gw_gcomp_map_digest(NULL, 1, 12, &digest), GW_ERR_ARG);
     for (int b = 0; b < 3; b++) {
         test_buffer_free(&block[b]);
     }
-    test_buffer_free(&levels);
+    test_buffer_free(&map_bytes);
     test_buffer_free(&again);
 }
 
@@ -587,11 +588,11 @@ static uint32_t quarter_octave(const gw_optimizer *o, float wire_scale, const gw
 {
     gw_gcomp_map_rule rule;
     uint32_t quarter;
-    uint8_t level;
+    uint8_t map_byte;
     assert_int_equal(gw_gcomp_map_rule_init(o, wire_scale, limits, &rule), GW_OK);
     assert_int_equal(gw_gcomp_map_scan(&rule, arrays, 1, GW_BACKEND_ALL, &quarter), GW_OK);
-    assert_int_equal(gw_gcomp_map_build(&rule, arrays, 1, 300, GW_BACKEND_ALL, &level), GW_OK);
-    assert_int_equal(level, quarter <= 300 ? 0 : quarter - 300 > 255 ? 255 : quarter - 300);
+    assert_int_equal(gw_gcomp_map_build(&rule, arrays, 1, 300, GW_BACKEND_ALL, &map_byte), GW_OK);
+    assert_int_equal(map_byte, quarter <= 300 ? 0 : quarter - 300 > 255 ? 255 : quarter - 300);
     return quarter;
 }
 
@@ -647,7 +648,7 @@ static void no_noise_limit_changes_nothing(void **state)
     (void)state;
     enum { LEN = 1000 };
     static float x[4][LEN];
-    uint8_t levels[LEN];
+    uint8_t map_bytes[LEN];
     uint32_t crc = 0;
     test_random random = {17};
     for (size_t i = 0; i < LEN; i++) {
@@ -669,8 +670,8 @@ static void no_noise_limit_changes_nothing(void **state)
                 assert_int_equal(gw_gcomp_map_rule_init(&o, 4.0f, &limits, &other), GW_OK);
                 assert_memory_equal(&other, &rule, sizeof rule);
             }
-            assert_int_equal(gw_gcomp_map_build(&rule, &arrays, LEN, 300, GW_BACKEND_ALL, levels), GW_OK);
-            crc = gw_crc32c(crc, levels, LEN);
+            assert_int_equal(gw_gcomp_map_build(&rule, &arrays, LEN, 300, GW_BACKEND_ALL, map_bytes), GW_OK);
+            crc = gw_crc32c(crc, map_bytes, LEN);
         }
     }
     assert_int_equal(crc, 0x9f9c11d7u);
@@ -891,7 +892,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ratios_match_long_double),
-        cmocka_unit_test(linear_optimizers_are_not_timid),
+        cmocka_unit_test(linear_optimizers_drop_all_they_may),
         cmocka_unit_test(base_and_saturation),
         cmocka_unit_test(hostile_state),
         cmocka_unit_test(hyperparameters_out_of_range),

@@ -16,14 +16,14 @@ typedef struct outcome {
 } outcome;
 
 static gw_gcomp_options options_of(gw_dtype dtype, gw_gcomp_preset preset, gw_gcomp_rounding rounding,
-                                   int deep_cut)
+                                   int dead_zone)
 {
     gw_gcomp_options options;
     gw_gcomp_options_init(&options, dtype);
-    options.levels = GW_GCOMP_DERIVED;
+    options.quantum_mode = GW_GCOMP_DERIVED;
     options.preset = preset;
     options.rounding = rounding;
-    options.deep_cut = deep_cut;
+    options.dead_zone = dead_zone;
     return options;
 }
 
@@ -93,7 +93,7 @@ static void assert_exact(const outcome *result, const gw_gcomp_options *options,
         fail_msg(
             "dtype %d preset %d rounding %d deep %d strict %d chunks %u point %u: %llu bytes, encoded %llu; "
             "%llu nonzeros, decoded %llu",
-            (int)options->dtype, (int)options->preset, (int)options->rounding, options->deep_cut,
+            (int)options->dtype, (int)options->preset, (int)options->rounding, options->dead_zone,
             options->strict, options->chunk_log2, point, (unsigned long long)result->predicted,
             (unsigned long long)result->encoded, (unsigned long long)result->nonzeros,
             (unsigned long long)result->nonzeros_decoded);
@@ -145,9 +145,9 @@ static void map_fill(fixture *f, size_t len)
     assert_int_equal(gw_gcomp_map_rule_init(&optimizer, 1.0f, NULL, &rule), GW_OK);
     assert_int_equal(gw_gcomp_map_scan(&rule, &state, len, GW_BACKEND_ALL, &top), GW_OK);
     f->map.map.base = gw_gcomp_map_base(top);
-    assert_int_equal(gw_gcomp_map_build(&rule, &state, len, f->map.map.base, GW_BACKEND_ALL, f->map.levels),
+    assert_int_equal(gw_gcomp_map_build(&rule, &state, len, f->map.map.base, GW_BACKEND_ALL, f->map.bytes),
                      GW_OK);
-    assert_int_equal(gw_gcomp_map_digest(f->map.levels, len, 14, f->map.digest), GW_OK);
+    assert_int_equal(gw_gcomp_map_digest(f->map.bytes, len, 14, f->map.digest), GW_OK);
     f->source = test_source(f->values, len, &f->map.map);
 }
 
@@ -237,7 +237,7 @@ static void test_sparse_frames_are_exact(void **state)
         options.chunk_log2 = i / 4 / SHAPE_COUNT == 0 ? 14 : 12;
         shape_make(&f, (enum shape)(i / 4 % SHAPE_COUNT), lens[i % 4]);
         f.map.map.chunk_log2 = options.chunk_log2;
-        assert_int_equal(gw_gcomp_map_digest(f.map.levels, lens[i % 4], options.chunk_log2, f.map.digest),
+        assert_int_equal(gw_gcomp_map_digest(f.map.bytes, lens[i % 4], options.chunk_log2, f.map.digest),
                          GW_OK);
         rate_of(&rate, GW_GCOMP_RATE_TOLERANCE, &options, &f.source);
         for (uint32_t t = 1; t <= 12; t += 1 + t / 4) {
@@ -357,7 +357,7 @@ static void test_pooled_halves_equal_the_whole(void **state)
             source.values = f.values + first;
             source.first_element += first;
             source.len = map.len = h ? len - cut : cut;
-            map.levels += first;
+            map.bytes += first;
             map.digest += first >> 14;
             source.quantum = gw_gcomp_quantum_of_map(&map);
             rate_of(&half[h], GW_GCOMP_RATE_TOLERANCE, &options, &source);
@@ -406,9 +406,9 @@ static void noise_map(fixture *f, const float *v, size_t len, float noise)
     assert_int_equal(gw_gcomp_map_rule_init(&optimizer, 1.0f, &limits, &rule), GW_OK);
     assert_int_equal(gw_gcomp_map_scan(&rule, &state, len, GW_BACKEND_ALL, &top), GW_OK);
     f->map.map.base = gw_gcomp_map_base(top);
-    assert_int_equal(gw_gcomp_map_build(&rule, &state, len, f->map.map.base, GW_BACKEND_ALL, f->map.levels),
+    assert_int_equal(gw_gcomp_map_build(&rule, &state, len, f->map.map.base, GW_BACKEND_ALL, f->map.bytes),
                      GW_OK);
-    assert_int_equal(gw_gcomp_map_digest(f->map.levels, len, 14, f->map.digest), GW_OK);
+    assert_int_equal(gw_gcomp_map_digest(f->map.bytes, len, 14, f->map.digest), GW_OK);
 }
 
 static void test_noise_is_close(void **state)
@@ -477,10 +477,10 @@ static void test_arguments(void **state)
     before = rate;
     for (uint32_t i = 0; i < 3; i++) {
         gw_gcomp_options o = options;
-        o.deep_cut = 0;
+        o.dead_zone = 0;
         o.step = i == 0 ? 2 : 0;
         o.cap = i == 1 ? 20 : UINT32_MAX;
-        o.levels = i == 2 ? GW_GCOMP_EXPLICIT : GW_GCOMP_DERIVED;
+        o.quantum_mode = i == 2 ? GW_GCOMP_EXPLICIT : GW_GCOMP_DERIVED;
         test_codec_make(&codec, &o);
         assert_int_equal(gw_gcomp_rate_add(&rate, &codec.codec, &f.source, &codec.work), GW_ERR_OPTION);
         test_codec_free(&codec);

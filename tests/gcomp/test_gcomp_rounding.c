@@ -168,9 +168,9 @@ static void rings_with_map_keep_the_budget(void **state)
     (void)state;
     for (size_t n = 0; n < TEST_ARRAY_LEN(ring_sizes); n++) {
         for (int rounding = 0; rounding < 3; rounding++) {
-            for (int levels = 0; levels < 2; levels++) {
+            for (int quantum_mode = 0; quantum_mode < 2; quantum_mode++) {
                 const ring_setup s = {(gw_gcomp_rounding)rounding,
-                                      (gw_gcomp_levels)levels,
+                                      (gw_gcomp_quantum_mode)quantum_mode,
                                       ring_sizes[n],
                                       20000,
                                       UINT32_MAX,

@@ -26,11 +26,12 @@ static size_t round_trip(const test_codec *codec, const gw_gcomp_source *source)
     for (size_t i = 0; i < codec->workspace.size; i++) {
         codec->workspace.at[i] = (uint8_t)(0xff - 37 * i);
     }
-    gw_gcomp_info peeked, info;
-    assert_int_equal(gw_gcomp_peek(frame.at, size < 80 ? size : 80, UINT64_MAX, &peeked), GW_OK);
+    gw_gcomp_frame_info peeked, info;
+    assert_int_equal(gw_gcomp_frame_peek(frame.at, size < 80 ? size : 80, UINT64_MAX, &peeked), GW_OK);
     assert_int_equal(
-        gw_gcomp_check(&codec->codec,
-                       &(gw_gcomp_frame){.data = frame.at, .size = size, .map = source->quantum.map}, &info),
+        gw_gcomp_frame_parse(&codec->codec,
+                             &(gw_gcomp_frame){.data = frame.at, .size = size, .map = source->quantum.map},
+                             &info),
         GW_OK);
     assert_memory_equal(&peeked, &info, sizeof info);
     assert_int_equal(info.frame_size, size);
@@ -40,9 +41,9 @@ static size_t round_trip(const test_codec *codec, const gw_gcomp_source *source)
     assert_int_equal(info.checksum, o->checksum);
     uint64_t bad = 0;
     assert_int_equal(
-        gw_gcomp_validate(&codec->codec,
-                          &(gw_gcomp_frame){.data = frame.at, .size = size, .map = source->quantum.map}, &bad,
-                          &codec->work),
+        gw_gcomp_frame_check(&codec->codec,
+                             &(gw_gcomp_frame){.data = frame.at, .size = size, .map = source->quantum.map},
+                             &bad, &codec->work),
         GW_OK);
     assert_true(bad == UINT64_MAX);
 
@@ -59,10 +60,10 @@ static size_t round_trip(const test_codec *codec, const gw_gcomp_source *source)
         const uint32_t want = test_model_round(o, source, i, NULL);
         const uint32_t got = test_get(out.at, o->dtype, i);
         if (want != got) {
-            fail_msg("dtype %d levels %d step %u cap %u rounding %d strict %d preset %d log2 %u: value %zu "
+            fail_msg("dtype %d mode %d step %u cap %u rounding %d strict %d preset %d log2 %u: value %zu "
                      "of %zu, "
                      "%08x, should become %08x and is %08x",
-                     (int)o->dtype, (int)o->levels, o->step, o->cap, (int)o->rounding, o->strict,
+                     (int)o->dtype, (int)o->quantum_mode, o->step, o->cap, (int)o->rounding, o->strict,
                      (int)o->preset, o->chunk_log2, i, len, test_get(source->values, o->dtype, i), want, got);
         }
     }
@@ -71,9 +72,9 @@ static size_t round_trip(const test_codec *codec, const gw_gcomp_source *source)
     return size;
 }
 
-/* Over dtype x levels x step x cap x rounding x preset x strict x checksum: drops from a map and a constant.
- * The length, chunk size and pattern turn with the combination, so that all meet without a product of
- * everything. */
+/* Over dtype x quantum mode x step x cap x rounding x preset x strict x checksum: drops from a map and a
+ * constant. The length, chunk size and pattern turn with the combination, so that all meet without a product
+ * of everything. */
 static void every_option(void **state)
 {
     (void)state;
@@ -83,12 +84,12 @@ static void every_option(void **state)
     uint8_t *values = malloc(len_max * 4);
     assert_non_null(values);
     for (int dtype = GW_FP32; dtype <= GW_FP16; dtype++) {
-        for (int levels = 0; levels < 2; levels++) {
-            for (const uint32_t *step = steps_of[dtype][levels]; *step != 0; step++) {
+        for (int quantum_mode = 0; quantum_mode < 2; quantum_mode++) {
+            for (const uint32_t *step = steps_of[dtype][quantum_mode]; *step != 0; step++) {
                 for (uint32_t choice = 0; choice < 3 * 2 * 2 * 2; choice++) {
                     gw_gcomp_options o;
                     gw_gcomp_options_init(&o, (gw_dtype)dtype);
-                    o.levels = (gw_gcomp_levels)levels;
+                    o.quantum_mode = (gw_gcomp_quantum_mode)quantum_mode;
                     o.step = *step;
                     o.rounding = (gw_gcomp_rounding)(choice % 3);
                     o.preset = (gw_gcomp_preset)(choice / 3 % 2);
@@ -101,7 +102,7 @@ static void every_option(void **state)
                             o.chunk_log2 = 12 + turn % 4;
                             o.tolerance_bits = dtype != GW_FP32 && turn % 5 == 0 ? (turn % 2 ? 7 : 10) : 23;
                             o.quantum = gw_gcomp_quantum_of_drop(constant ? turn % 25 : 0);
-                            o.deep_cut = levels == 1 && *step == 1 && cap == 0 && turn % 2 == 0;
+                            o.dead_zone = quantum_mode == 1 && *step == 1 && cap == 0 && turn % 2 == 0;
                             test_codec codec;
                             test_codec_make(&codec, &o);
                             test_map map;
@@ -138,7 +139,7 @@ static void every_length(void **state)
             }
             gw_gcomp_options o;
             gw_gcomp_options_init(&o, (gw_dtype)(1 + (choice + l) % 3));
-            o.levels = (gw_gcomp_levels)(choice & 1);
+            o.quantum_mode = (gw_gcomp_quantum_mode)(choice & 1);
             o.preset = (gw_gcomp_preset)(choice >> 1 & 1);
             o.chunk_log2 = 12 + choice / 4;
             test_codec codec;
@@ -162,9 +163,9 @@ static void exact_patterns(gw_dtype dtype, const uint32_t *pattern, size_t len)
     const size_t size_of = gw_dtype_size(dtype);
     uint8_t *values = malloc(len * size_of);
     uint8_t *out = malloc(len * size_of);
-    uint8_t *levels = malloc(len);
+    uint8_t *map_bytes = malloc(len);
     uint32_t *digest = malloc(((len >> 12) + 1) * 4);
-    assert_true(values != NULL && out != NULL && levels != NULL && digest != NULL);
+    assert_true(values != NULL && out != NULL && map_bytes != NULL && digest != NULL);
     for (size_t i = 0; i < len; i++) {
         test_put(values, dtype, i, pattern[i]);
     }
@@ -172,15 +173,15 @@ static void exact_patterns(gw_dtype dtype, const uint32_t *pattern, size_t len)
         const uint32_t way = choice / 4 % 4;
         gw_gcomp_options o;
         gw_gcomp_options_init(&o, dtype);
-        o.levels = (gw_gcomp_levels)(choice % 2);
+        o.quantum_mode = (gw_gcomp_quantum_mode)(choice % 2);
         o.strict = (int)(choice / 2 % 2);
         o.preset = (gw_gcomp_preset)(choice / 16);
         o.rounding = (gw_gcomp_rounding)(choice % 3);
         o.chunk_log2 = 12 + choice % 4;
         o.cap = way == 3 ? 0 : UINT32_MAX;
-        memset(levels, way == 1 ? 0 : way == 2 ? 1 : 200, len);
-        assert_int_equal(gw_gcomp_map_digest(levels, len, o.chunk_log2, digest), GW_OK);
-        gw_gcomp_map map = {levels, digest, way == 2 ? 1 : 700, 1.0f, len, o.chunk_log2};
+        memset(map_bytes, way == 1 ? 0 : way == 2 ? 1 : 200, len);
+        assert_int_equal(gw_gcomp_map_digest(map_bytes, len, o.chunk_log2, digest), GW_OK);
+        gw_gcomp_map map = {map_bytes, digest, way == 2 ? 1 : 700, 1.0f, len, o.chunk_log2};
         test_codec codec;
         test_codec_make(&codec, &o);
         gw_gcomp_source source = test_source(values, len, way == 0 ? NULL : &map);
@@ -198,8 +199,8 @@ static void exact_patterns(gw_dtype dtype, const uint32_t *pattern, size_t len)
         for (size_t i = 0; i < len; i++) {
             const uint32_t want = !o.strict && (pattern[i] & ~sign) < smallest ? 0 : pattern[i];
             if (test_get(out, dtype, i) != want) {
-                fail_msg("dtype %d, way %u, strict %d, levels %d: %08x came back as %08x", (int)dtype, way,
-                         o.strict, (int)o.levels, pattern[i], test_get(out, dtype, i));
+                fail_msg("dtype %d, way %u, strict %d, mode %d: %08x came back as %08x", (int)dtype, way,
+                         o.strict, (int)o.quantum_mode, pattern[i], test_get(out, dtype, i));
             }
         }
         test_buffer_free(&frame);
@@ -207,7 +208,7 @@ static void exact_patterns(gw_dtype dtype, const uint32_t *pattern, size_t len)
     }
     free(values);
     free(out);
-    free(levels);
+    free(map_bytes);
     free(digest);
 }
 
@@ -267,16 +268,16 @@ static void exact_fp32_cut(void **state)
     free(pattern);
 }
 
-/* Every K byte against every exponent, for every dtype, levels and step: both saturations and the reserved
- * 0. */
+/* Every K byte against every exponent, for every dtype, quantum mode and step: both saturations and the
+ * reserved 0. */
 static void every_map_byte_and_exponent(void **state)
 {
     (void)state;
     const size_t len = 256 * 256 * 2;
     uint8_t *values = malloc(len * 4);
-    uint8_t *levels = malloc(len);
+    uint8_t *map_bytes = malloc(len);
     uint32_t digest[32];
-    assert_true(values != NULL && levels != NULL);
+    assert_true(values != NULL && map_bytes != NULL);
     for (int dtype = GW_FP32; dtype <= GW_FP16; dtype++) {
         for (int derived = 0; derived < 2; derived++) {
             for (const uint32_t *step = steps_of[dtype][derived]; *step != 0; step++) {
@@ -284,10 +285,10 @@ static void every_map_byte_and_exponent(void **state)
                     test_random random = {base};
                     gw_gcomp_options o;
                     gw_gcomp_options_init(&o, (gw_dtype)dtype);
-                    o.levels = (gw_gcomp_levels)derived;
+                    o.quantum_mode = (gw_gcomp_quantum_mode)derived;
                     o.step = *step;
                     o.rounding = (gw_gcomp_rounding)(base % 3);
-                    o.deep_cut = derived && *step == 1 && base % 4 == 1;
+                    o.dead_zone = derived && *step == 1 && base % 4 == 1;
                     for (size_t i = 0; i < len; i++) {
                         const uint32_t mantissa_bits = dtype == GW_FP32 ? 23 : dtype == GW_BF16 ? 7 : 10;
                         const uint32_t exponents = dtype == GW_FP16 ? 32 : 256;
@@ -296,10 +297,10 @@ static void every_map_byte_and_exponent(void **state)
                             (uint32_t)test_random_u64(&random) & ((1u << mantissa_bits) - 1);
                         const uint32_t sign = (uint32_t)(i & 1) << (dtype == GW_FP32 ? 31 : 15);
                         test_put(values, o.dtype, i, sign | exponent << mantissa_bits | mantissa);
-                        levels[i] = (uint8_t)(i / 2);
+                        map_bytes[i] = (uint8_t)(i / 2);
                     }
-                    assert_int_equal(gw_gcomp_map_digest(levels, len, o.chunk_log2, digest), GW_OK);
-                    gw_gcomp_map map = {levels, digest, base, 1.0f, len, o.chunk_log2};
+                    assert_int_equal(gw_gcomp_map_digest(map_bytes, len, o.chunk_log2, digest), GW_OK);
+                    gw_gcomp_map map = {map_bytes, digest, base, 1.0f, len, o.chunk_log2};
                     test_codec codec;
                     test_codec_make(&codec, &o);
                     gw_gcomp_source source = test_source(values, len, &map);
@@ -310,7 +311,7 @@ static void every_map_byte_and_exponent(void **state)
         }
     }
     free(values);
-    free(levels);
+    free(map_bytes);
 }
 
 /* From dense to sparse: every tolerance, so that plain and masked codebooks, relative exponents and others
@@ -329,9 +330,9 @@ static void every_tolerance(void **state)
             gw_gcomp_options_init(&o, (gw_dtype)(1 + choice % 3));
             o.rounding = (gw_gcomp_rounding)(choice / 3 % 3);
             o.preset = (gw_gcomp_preset)(choice / 9 % 2);
-            o.levels = choice / 18 ? GW_GCOMP_CARRIED : GW_GCOMP_DERIVED;
+            o.quantum_mode = choice / 18 ? GW_GCOMP_CARRIED : GW_GCOMP_DERIVED;
             o.tolerance_bits = tolerance;
-            o.deep_cut = turn % 5 != 0;
+            o.dead_zone = turn % 5 != 0;
             o.strict = turn % 3 == 0;
             o.checksum = turn % 4 == 0;
             o.chunk_log2 = 12 + turn % 4;
@@ -345,19 +346,19 @@ static void every_tolerance(void **state)
                 quanta[i] = (uint8_t)(i % 7 == 3 ? 0 : 128 - tolerance + (i + turn) % 4);
             }
             gw_gcomp_source source = test_source(values, len, &map.map);
-            if (o.levels == GW_GCOMP_CARRIED) {
+            if (o.quantum_mode == GW_GCOMP_CARRIED) {
                 source.quantum = gw_gcomp_quantum_of_blocks(quanta);
             }
             round_trip(&codec, &source);
             test_buffer frame;
             test_encode(&codec, &source, &frame);
             const gw_gcomp_frame received = {frame.at, frame.size, source.quantum.map};
-            gw_gcomp_info info;
+            gw_gcomp_frame_info info;
             gw_gcomp_chunk chunk;
-            assert_int_equal(gw_gcomp_peek(frame.at, frame.size, UINT64_MAX, &info), GW_OK);
+            assert_int_equal(gw_gcomp_frame_peek(frame.at, frame.size, UINT64_MAX, &info), GW_OK);
             for (uint64_t i = 0; i < info.chunk_count; i++) {
-                assert_int_equal(gw_gcomp_chunk_info(&received, &info, i, &chunk), GW_OK);
-                if (chunk.kind == GW_GCOMP_CHUNK_CODED && chunk.book == i) {
+                assert_int_equal(gw_gcomp_frame_chunk(&received, &info, i, &chunk), GW_OK);
+                if (chunk.kind == GW_GCOMP_CHUNK_CODED && chunk.codebook == i) {
                     masked += (frame.at[chunk.offset + 3] & 15) == 15;
                     relative += frame.at[chunk.offset] == 1;
                 }
@@ -385,10 +386,10 @@ static void carried_quanta(void **state)
         for (float target = 1e-6f; target < 0.1f; target *= 10) {
             gw_gcomp_options o;
             gw_gcomp_options_init(&o, GW_FP32);
-            o.levels = GW_GCOMP_CARRIED;
+            o.quantum_mode = GW_GCOMP_CARRIED;
             o.rounding = (gw_gcomp_rounding)rounding;
             o.quantum = gw_gcomp_quantum_of_nmse(target);
-            o.deep_cut = 1;
+            o.dead_zone = 1;
             test_codec codec;
             test_codec_make(&codec, &o);
             gw_gcomp_source source = test_source(values, LEN, NULL);
@@ -465,12 +466,12 @@ static void dense_chunk_among_sparse(void **state)
         test_buffer frame;
         const size_t size = test_encode(&codec, &source, &frame);
         const gw_gcomp_frame received = {frame.at, size, NULL};
-        gw_gcomp_info info;
+        gw_gcomp_frame_info info;
         gw_gcomp_chunk chunk;
-        assert_int_equal(gw_gcomp_peek(frame.at, size, UINT64_MAX, &info), GW_OK);
-        assert_int_equal(gw_gcomp_chunk_info(&received, &info, 1, &chunk), GW_OK);
-        assert_true(chunk.kind == GW_GCOMP_CHUNK_CODED && chunk.book == 0);
-        assert_int_equal(gw_gcomp_chunk_info(&received, &info, 0, &chunk), GW_OK);
+        assert_int_equal(gw_gcomp_frame_peek(frame.at, size, UINT64_MAX, &info), GW_OK);
+        assert_int_equal(gw_gcomp_frame_chunk(&received, &info, 1, &chunk), GW_OK);
+        assert_true(chunk.kind == GW_GCOMP_CHUNK_CODED && chunk.codebook == 0);
+        assert_int_equal(gw_gcomp_frame_chunk(&received, &info, 0, &chunk), GW_OK);
         assert_int_equal(frame.at[chunk.offset + 3] & 15, 15); /* masked */
         test_buffer_free(&frame);
         test_codec_free(&codec);
@@ -490,7 +491,7 @@ static void workspace_is_below_a_mebibyte(void **state)
                 gw_gcomp codec;
                 gw_gcomp_options_init(&o, (gw_dtype)dtype);
                 o.chunk_log2 = log2;
-                o.levels = kind & 1 ? GW_GCOMP_DERIVED : GW_GCOMP_EXPLICIT;
+                o.quantum_mode = kind & 1 ? GW_GCOMP_DERIVED : GW_GCOMP_EXPLICIT;
                 o.preset = kind & 2 ? GW_GCOMP_SMALL : GW_GCOMP_FAST;
                 assert_int_equal(gw_gcomp_init(&codec, &o), GW_OK);
                 assert_in_range(gw_gcomp_workspace_size(&codec), 1, (1 << 20) - 1);

@@ -77,7 +77,7 @@ static void decode_add_is_decode_and_add(void **state)
     for (uint32_t choice = 0; choice < 3 * 2 * 2; choice++) {
         gw_gcomp_options o;
         gw_gcomp_options_init(&o, (gw_dtype)(1 + choice % 3));
-        o.levels = (gw_gcomp_levels)(choice / 3 % 2);
+        o.quantum_mode = (gw_gcomp_quantum_mode)(choice / 3 % 2);
         o.strict = (int)(choice / 6);
         o.chunk_log2 = 12 + choice % 4;
         test_codec codec;
@@ -159,13 +159,14 @@ static void hop_is_decode_add_encode(void **state)
                 const size_t len = lens[turn % TEST_ARRAY_LEN(lens)];
                 gw_gcomp_options in, out;
                 gw_gcomp_options_init(&in, (gw_dtype)(1 + turn % 3));
-                in.levels = (gw_gcomp_levels)(choice & 1);
+                in.quantum_mode = (gw_gcomp_quantum_mode)(choice & 1);
                 in.preset = (gw_gcomp_preset)(choice >> 1 & 1);
                 in.checksum = (int)(choice >> 2);
                 in.chunk_log2 = in_log2;
                 in.rounding = (gw_gcomp_rounding)(turn % 3);
                 out = in;
-                out.levels = turn / 3 % 2 ? in.levels : (gw_gcomp_levels)(1 - in.levels);
+                out.quantum_mode =
+                    turn / 3 % 2 ? in.quantum_mode : (gw_gcomp_quantum_mode)(1 - in.quantum_mode);
                 out.preset = (gw_gcomp_preset)(turn / 5 % 2);
                 out.chunk_log2 = out_log2;
                 out.rounding = (gw_gcomp_rounding)(turn / 2 % 3);
@@ -192,7 +193,7 @@ static void hop_is_decode_add_encode(void **state)
                 source.rank = 9;
                 const size_t want_size = test_encode(&second, &source, &want);
                 source.values = local;
-                test_buffer_make(&got, gw_gcomp_bound(&second.codec, len), 1, 0x77);
+                test_buffer_make(&got, gw_gcomp_frame_bound(&second.codec, len), 1, 0x77);
                 memset(second.workspace.at, 0xd3, second.workspace.size);
                 gw_buffer dst = {got.at, got.size, 0};
                 uint64_t bad;
@@ -212,10 +213,10 @@ static void hop_is_decode_add_encode(void **state)
                 assert_int_equal(dst.size, 0);
                 source.len = len;
                 if (in.checksum && len > 0) {
-                    gw_gcomp_info info;
-                    assert_int_equal(gw_gcomp_peek(frame.at, size, UINT64_MAX, &info), GW_OK);
+                    gw_gcomp_frame_info info;
+                    assert_int_equal(gw_gcomp_frame_peek(frame.at, size, UINT64_MAX, &info), GW_OK);
                     gw_gcomp_chunk chunk;
-                    assert_int_equal(gw_gcomp_chunk_info(&received, &info, info.chunk_count - 1, &chunk),
+                    assert_int_equal(gw_gcomp_frame_chunk(&received, &info, info.chunk_count - 1, &chunk),
                                      GW_OK);
                     if (chunk.size != 0) {
                         frame.at[chunk.offset + chunk.size - 1] ^= 4;
@@ -250,10 +251,10 @@ static void flush_modes_change_nothing(void **state)
     static const uint32_t modes[] = {FTZ, DAZ, FTZ | DAZ};
     const unsigned before = _mm_getcsr();
     for (int dtype = GW_FP32; dtype <= GW_FP16; dtype++) {
-        for (int levels = 0; levels < 2; levels++) {
+        for (int quantum_mode = 0; quantum_mode < 2; quantum_mode++) {
             gw_gcomp_options o;
             gw_gcomp_options_init(&o, (gw_dtype)dtype);
-            o.levels = (gw_gcomp_levels)levels;
+            o.quantum_mode = (gw_gcomp_quantum_mode)quantum_mode;
             test_codec codec;
             test_codec_make(&codec, &o);
             test_map map;
@@ -331,9 +332,9 @@ static void several_frames(void **state)
     for (uint32_t choice = 0; choice < 12; choice++) {
         gw_gcomp_options o;
         gw_gcomp_options_init(&o, (gw_dtype)(1 + choice % 3));
-        o.levels = (gw_gcomp_levels)(choice / 3 % 3);
+        o.quantum_mode = (gw_gcomp_quantum_mode)(choice / 3 % 3);
         o.rounding = GW_GCOMP_STOCHASTIC;
-        o.quantum = gw_gcomp_quantum_of_nmse(o.levels == GW_GCOMP_CARRIED ? 1e-3f : 0);
+        o.quantum = gw_gcomp_quantum_of_nmse(o.quantum_mode == GW_GCOMP_CARRIED ? 1e-3f : 0);
         o.checksum = 1;
         const float scale = choice % 2 ? 0.25f : 0;
         test_codec codec;
@@ -348,7 +349,7 @@ static void several_frames(void **state)
         for (uint32_t f = 0; f < FRAMES; f++) {
             test_fill_values((uint8_t *)values, o.dtype, COUNT, (test_pattern)(f % PATTERN_COUNT), f);
             gw_gcomp_source source =
-                test_source(values, COUNT, o.levels == GW_GCOMP_CARRIED ? NULL : &map.map);
+                test_source(values, COUNT, o.quantum_mode == GW_GCOMP_CARRIED ? NULL : &map.map);
             source.rank = (uint16_t)f;
             const size_t size = test_encode(&codec, &source, &frame[f]);
             frames[f] = (gw_gcomp_frame){frame[f].at, size, &map.map};
@@ -360,10 +361,10 @@ static void several_frames(void **state)
         assert_int_equal(target.len, COUNT);
         assert_memory_equal(got, want, COUNT * gw_dtype_size(o.dtype));
 
-        gw_gcomp_info info;
+        gw_gcomp_frame_info info;
         gw_gcomp_chunk chunk;
-        assert_int_equal(gw_gcomp_peek(frames[1].data, frames[1].size, UINT64_MAX, &info), GW_OK);
-        assert_int_equal(gw_gcomp_chunk_info(&frames[1], &info, 1, &chunk), GW_OK);
+        assert_int_equal(gw_gcomp_frame_peek(frames[1].data, frames[1].size, UINT64_MAX, &info), GW_OK);
+        assert_int_equal(gw_gcomp_frame_chunk(&frames[1], &info, 1, &chunk), GW_OK);
         frame[1].at[chunk.offset + chunk.size - 1] ^= 1;
         const size_t first = (size_t)1 << o.chunk_log2, size = gw_dtype_size(o.dtype);
         memcpy(want, got, COUNT * 4);
@@ -443,7 +444,7 @@ static size_t cut_segments(gw_gcomp_segment *cut, const gw_gcomp_segment *segmen
 }
 
 /* Into how many segments its streams are cut does not change a byte of a frame: groups of one segment, of a
- * few and of many are encoded in other ways. One stream with derived or carried levels is that of a source
+ * few and of many are encoded in other ways. One stream with derived or carried quanta is that of a source
  * without segments. */
 static void segment_ends(void **state)
 {
@@ -459,8 +460,8 @@ static void segment_ends(void **state)
     for (uint32_t choice = 0; choice < 3 * 3 * 2 * PATTERN_COUNT; choice++) {
         gw_gcomp_options o;
         gw_gcomp_options_init(&o, (gw_dtype)(1 + choice % 3));
-        o.levels = (gw_gcomp_levels)(choice / 3 % 3);
-        o.deep_cut = choice / 9 % 2 && o.levels != GW_GCOMP_EXPLICIT;
+        o.quantum_mode = (gw_gcomp_quantum_mode)(choice / 3 % 3);
+        o.dead_zone = choice / 9 % 2 && o.quantum_mode != GW_GCOMP_EXPLICIT;
         o.rounding = GW_GCOMP_STOCHASTIC;
         o.preset = choice % 5 == 4 ? GW_GCOMP_SMALL : GW_GCOMP_FAST;
         o.chunk_log2 = choice % 4 == 3 ? 12 : o.chunk_log2;
@@ -490,7 +491,7 @@ static void segment_ends(void **state)
             assert_int_equal(test_encode(&codec, &source, &many), size);
             assert_memory_equal(many.at, few.at, size);
             test_buffer_free(&many);
-            if (count == 1 && o.levels != GW_GCOMP_EXPLICIT) {
+            if (count == 1 && o.quantum_mode != GW_GCOMP_EXPLICIT) {
                 source = test_source(values, COUNT, &map.map);
                 source.seed = all.seed;
                 source.first_element = all.first_element;
@@ -517,9 +518,9 @@ static void segments(void **state)
     for (uint32_t choice = 0; choice < 24; choice++) {
         gw_gcomp_options o;
         gw_gcomp_options_init(&o, (gw_dtype)(1 + choice % 3));
-        o.levels = choice / 3 % 2 ? GW_GCOMP_DERIVED : GW_GCOMP_EXPLICIT;
+        o.quantum_mode = choice / 3 % 2 ? GW_GCOMP_DERIVED : GW_GCOMP_EXPLICIT;
         o.preset = (gw_gcomp_preset)(choice / 6 % 2);
-        o.deep_cut = o.levels == GW_GCOMP_DERIVED;
+        o.dead_zone = o.quantum_mode == GW_GCOMP_DERIVED;
         o.rounding = GW_GCOMP_STOCHASTIC;
         o.chunk_log2 = 12;
         test_codec codec;
@@ -565,7 +566,7 @@ static void segments(void **state)
         const size_t one_size = test_encode(&codec, &source, &frame);
         source.segment_count = 0;
         const size_t plain_size = test_encode(&codec, &source, &plain);
-        if (o.levels == GW_GCOMP_DERIVED) {
+        if (o.quantum_mode == GW_GCOMP_DERIVED) {
             assert_int_equal(plain_size, one_size);
             assert_memory_equal(frame.at, plain.at, one_size);
         }

@@ -126,7 +126,7 @@ static void join_equals(const test_codec *codec, const gw_gcomp_source *source, 
         parts[i] = job[i].part;
     }
     test_buffer joined;
-    test_buffer_make(&joined, gw_gcomp_bound(&codec->codec, source->len), 5, 0x56);
+    test_buffer_make(&joined, gw_gcomp_frame_bound(&codec->codec, source->len), 5, 0x56);
     gw_buffer out = {joined.at, joined.size, 0};
     assert_int_equal(gw_gcomp_join(&codec->codec, source, parts, cuts + 1, &out), GW_OK);
     assert_int_equal(out.size, size);
@@ -163,7 +163,7 @@ static void every_split_joins(void **state)
     for (uint32_t choice = 0; choice < 12; choice++) {
         gw_gcomp_options o;
         gw_gcomp_options_init(&o, (gw_dtype)(1 + choice % 3));
-        o.levels = (gw_gcomp_levels)(choice / 3 % 2);
+        o.quantum_mode = (gw_gcomp_quantum_mode)(choice / 3 % 2);
         o.preset = (gw_gcomp_preset)(choice / 6);
         o.checksum = (int)(choice % 2);
         o.chunk_log2 = o.preset == GW_GCOMP_SMALL ? 15 : 13 + choice % 2;
@@ -234,7 +234,7 @@ static void windows_are_those_of_their_chunks(void **state)
             gw_gcomp_options o;
             test_codec codec;
             test_buffer frame;
-            gw_gcomp_info info;
+            gw_gcomp_frame_info info;
             test_random random = {special_period + (uint32_t)dtype};
             const unsigned mantissa = dtype == GW_FP32 ? 23 : 7;
             gw_gcomp_options_init(&o, (gw_dtype)dtype);
@@ -251,13 +251,13 @@ static void windows_are_those_of_their_chunks(void **state)
             const gw_gcomp_source source = test_source(values, CHUNKS * CHUNK_LEN, NULL);
             const size_t size = test_encode(&codec, &source, &frame);
             const gw_gcomp_frame in = {frame.at, size, NULL};
-            assert_int_equal(gw_gcomp_check(&codec.codec, &in, &info), GW_OK);
+            assert_int_equal(gw_gcomp_frame_parse(&codec.codec, &in, &info), GW_OK);
             for (uint64_t i = 0; i < CHUNKS; i++) {
                 gw_gcomp_chunk chunk;
                 const int base = range[i][0] + 4 - 63;
-                assert_int_equal(gw_gcomp_chunk_info(&in, &info, i, &chunk), GW_OK);
+                assert_int_equal(gw_gcomp_frame_chunk(&in, &info, i, &chunk), GW_OK);
                 assert_int_equal(chunk.kind, GW_GCOMP_CHUNK_CODED);
-                assert_int_equal(chunk.book, i);
+                assert_int_equal(chunk.codebook, i);
                 assert_int_equal(frame.at[chunk.offset], base < 0 ? 0 : base > 191 ? 191 : base);
                 join_equals(&codec, &source, &i, 1, &frame, size);
             }
@@ -270,7 +270,7 @@ static void windows_are_those_of_their_chunks(void **state)
 typedef struct decode_job {
     const test_codec *codec;
     const gw_gcomp_frame *frame;
-    const gw_gcomp_info *info;
+    const gw_gcomp_frame_info *info;
     gw_gcomp_range range;
     gw_gcomp_target target;
     int add;
@@ -296,7 +296,7 @@ static void ranges_decode_like_the_whole(void **state)
     for (uint32_t choice = 0; choice < 12; choice++) {
         gw_gcomp_options o;
         gw_gcomp_options_init(&o, (gw_dtype)(1 + choice % 3));
-        o.levels = (gw_gcomp_levels)(choice / 3 % 2);
+        o.quantum_mode = (gw_gcomp_quantum_mode)(choice / 3 % 2);
         o.preset = (gw_gcomp_preset)(choice / 6);
         o.checksum = (int)(choice % 2);
         test_codec codec;
@@ -309,8 +309,8 @@ static void ranges_decode_like_the_whole(void **state)
         test_buffer frame;
         const size_t size = test_encode(&codec, &source, &frame);
         const gw_gcomp_frame in = {frame.at, size, source.quantum.map};
-        gw_gcomp_info info;
-        assert_int_equal(gw_gcomp_check(&codec.codec, &in, &info), GW_OK);
+        gw_gcomp_frame_info info;
+        assert_int_equal(gw_gcomp_frame_parse(&codec.codec, &in, &info), GW_OK);
         for (int add = 0; add < 2; add++) {
             memset(want, 0x31, (size_t)LEN * 4);
             memset(got, 0x31, (size_t)LEN * 4);

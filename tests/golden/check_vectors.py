@@ -62,15 +62,15 @@ def check_command(root, vector):
         command += [
             "--map",
             os.path.join(root, fields["map"]),
-            "--drop-base=" + fields["drop_base"],
+            "--drop-offset=" + fields["drop_base"],
             "--wire-scale",
             "0x" + fields["wire_scale"],
         ]
     if fields["book"]:
         command += [
-            "--book",
+            "--codebook",
             os.path.join(root, fields["book"]),
-            "--book-id",
+            "--codebook-id",
             fields["book_id"],
             "--generation",
             fields["generation"],

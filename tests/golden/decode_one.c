@@ -35,8 +35,8 @@ static int decode(const vector *v, uint32_t backends)
         printf("-\t");
     } else {
         printf("%" PRIu64 "\t", target.bad_chunk);
-        gw_gcomp_info info;
-        if (gw_gcomp_check(
+        gw_gcomp_frame_info info;
+        if (gw_gcomp_frame_parse(
                 &codec, &(gw_gcomp_frame){.data = v->frame.data, .size = v->frame.size, .map = vector_map(v)},
                 &info) != GW_OK) {
             printf("(accepted by decode, refused by check)");

@@ -121,10 +121,10 @@ static void test_check(const subject *s)
     const vector *v = s->v;
     const int accepted = is_ok(v) || is_content_error(v) || strcmp(v->status, "DST") == 0;
     frame_copy frame = copy_frame(v->frame.data, v->frame.size, s->shift);
-    gw_gcomp_info info, peeked, none;
+    gw_gcomp_frame_info info, peeked, none;
     memset(&info, 0x77, sizeof info);
     memset(&none, 0, sizeof none);
-    gw_status status = gw_gcomp_check(
+    gw_status status = gw_gcomp_frame_parse(
         s->codec, &(gw_gcomp_frame){.data = frame.at, .size = frame.size, .map = vector_map(v)}, &info);
     if (!accepted) {
         check_status(v, "check", status);
@@ -136,14 +136,14 @@ static void test_check(const subject *s)
     if (status == GW_OK) {
         CHECK(v, !v->has_values || info.len == v->count, "check: len %" PRIu64, info.len);
         CHECK(v, info.dtype == v->dtype && info.frame_size == v->frame.size, "check: wrong info");
-        status = gw_gcomp_peek(frame.at, frame.size < 80 ? frame.size : 80, UINT64_MAX, &peeked);
+        status = gw_gcomp_frame_peek(frame.at, frame.size < 80 ? frame.size : 80, UINT64_MAX, &peeked);
         CHECK(v, status == GW_OK, "peek: %s instead of ok", gw_status_name(status));
         CHECK(v, memcmp(&peeked, &info, sizeof info) == 0, "peek and check disagree");
         uint64_t len = 0, end = info.payload_offset;
         for (uint64_t i = 0; i < info.chunk_count; i++) {
             gw_gcomp_chunk chunk;
-            status = gw_gcomp_chunk_info(&(gw_gcomp_frame){.data = frame.at, .size = frame.size}, &info, i,
-                                         &chunk);
+            status = gw_gcomp_frame_chunk(&(gw_gcomp_frame){.data = frame.at, .size = frame.size}, &info, i,
+                                          &chunk);
             CHECK(v, status == GW_OK && chunk.offset == end, "chunk_info of chunk %" PRIu64, i);
             len += chunk.len;
             end = chunk.offset + chunk.size;
@@ -161,7 +161,7 @@ static void test_validate(const subject *s)
     }
     frame_copy frame = copy_frame(v->frame.data, v->frame.size, s->shift);
     uint64_t bad_chunk = 77;
-    gw_status status = gw_gcomp_validate(
+    gw_status status = gw_gcomp_frame_check(
         s->codec, &(gw_gcomp_frame){.data = frame.at, .size = frame.size, .map = vector_map(v)}, &bad_chunk,
         &s->workspace);
     check_status(v, "validate", status);
@@ -282,10 +282,10 @@ static void test_ranges(const subject *s)
     if (!is_ok(v) && !is_content_error(v)) {
         return;
     }
-    gw_gcomp_info info;
-    if (gw_gcomp_check(s->codec,
-                       &(gw_gcomp_frame){.data = v->frame.data, .size = v->frame.size, .map = vector_map(v)},
-                       &info) != GW_OK) {
+    gw_gcomp_frame_info info;
+    if (gw_gcomp_frame_parse(
+            s->codec, &(gw_gcomp_frame){.data = v->frame.data, .size = v->frame.size, .map = vector_map(v)},
+            &info) != GW_OK) {
         return; /* reported by test_check() */
     }
     uint32_t crc = 0;
@@ -330,7 +330,7 @@ static void test_lengths(const subject *s)
     arena dst = arena_make(dst_size, 0, 0x5a);
     for (size_t size = 0; size < v->frame.size; size += size < 128 ? 1 : step) {
         frame_copy frame = copy_frame(v->frame.data, size, 0);
-        gw_gcomp_info info;
+        gw_gcomp_frame_info info;
         gw_gcomp_target target = {.values = dst.at, .capacity = v->count};
         gw_status status =
             gw_gcomp_decode(s->codec, &(gw_gcomp_frame){.data = frame.at, .size = size, .map = vector_map(v)},
@@ -343,11 +343,11 @@ static void test_lengths(const subject *s)
                                      &target2, &s->workspace);
         CHECK(v, status == GW_ERR_SHORT && target2.len == 0, "first %zu bytes added: %s", size,
               gw_status_name(status));
-        status = gw_gcomp_validate(s->codec,
-                                   &(gw_gcomp_frame){.data = frame.at, .size = size, .map = vector_map(v)},
-                                   NULL, &s->workspace);
+        status = gw_gcomp_frame_check(s->codec,
+                                      &(gw_gcomp_frame){.data = frame.at, .size = size, .map = vector_map(v)},
+                                      NULL, &s->workspace);
         CHECK(v, status == GW_ERR_SHORT, "first %zu bytes validated: %s", size, gw_status_name(status));
-        status = gw_gcomp_check(
+        status = gw_gcomp_frame_parse(
             s->codec, &(gw_gcomp_frame){.data = frame.at, .size = size, .map = vector_map(v)}, &info);
         CHECK(v, status == GW_ERR_SHORT, "first %zu bytes checked: %s", size, gw_status_name(status));
         free(frame.block);
@@ -370,8 +370,8 @@ static void test_lengths(const subject *s)
 static void test_encode(const subject *s)
 {
     const vector *v = s->v;
-    gw_gcomp_info info;
-    gw_status status = gw_gcomp_peek(v->frame.data, v->frame.size, UINT64_MAX, &info);
+    gw_gcomp_frame_info info;
+    gw_status status = gw_gcomp_frame_peek(v->frame.data, v->frame.size, UINT64_MAX, &info);
     arena values = arena_make((size_t)v->count * s->value_size, s->shift, 0);
     if (status == GW_OK) {
         gw_gcomp_target target = {.values = values.at, .capacity = v->count};
@@ -385,16 +385,16 @@ static void test_encode(const subject *s)
     }
     gw_gcomp_options options;
     gw_gcomp_options_init(&options, v->dtype);
-    options.levels = v->levels;
+    options.quantum_mode = v->quantum_mode;
     options.rounding = v->rounding;
     options.tolerance_bits = v->tolerance_bits;
-    options.deep_cut = v->deep_cut;
+    options.dead_zone = v->dead_zone;
     options.preset = (gw_gcomp_preset)v->preset;
     options.step = info.step;
     options.cap = info.cap;
     options.quantum = gw_gcomp_quantum_of_drop(v->constant_drop);
     options.chunk_log2 = info.chunk_log2;
-    if (v->levels == GW_GCOMP_CARRIED) {
+    if (v->quantum_mode == GW_GCOMP_CARRIED) {
         options.block_log2 = info.block_log2;
     }
     options.strict = info.strict;
@@ -402,10 +402,11 @@ static void test_encode(const subject *s)
     gw_gcomp encoder;
     status = gw_gcomp_init(&encoder, &options);
     if (status == GW_OK && info.installed) {
-        status = gw_gcomp_install(&encoder, v->book_id, v->generation, v->book.data, v->book.size, 1);
+        status = gw_gcomp_codebook_install(&encoder, v->codebook_id, v->generation, v->codebook.data,
+                                           v->codebook.size, 1);
     }
     CHECK(v, status == GW_OK, "no encoder: %s", gw_status_name(status));
-    const size_t capacity = gw_gcomp_bound(&encoder, v->count);
+    const size_t capacity = gw_gcomp_frame_bound(&encoder, v->count);
     const size_t workspace_size = gw_gcomp_workspace_size(&encoder);
     void *workspace = golden_take(workspace_size);
     arena dst = arena_make(capacity, s->shift, 0x5a);

@@ -10,22 +10,22 @@ enum {
     COLUMN_BAD_CHUNK,
     COLUMN_RULE,
     COLUMN_DTYPE,
-    COLUMN_LEVELS,
+    COLUMN_QUANTUM_MODE,
     COLUMN_COUNT,
     COLUMN_VALUES_CRC,
     COLUMN_VALUES,
     COLUMN_MAP,
-    COLUMN_DROP_BASE,
+    COLUMN_DROP_OFFSET,
     COLUMN_WIRE_SCALE,
-    COLUMN_BOOK,
-    COLUMN_BOOK_ID,
+    COLUMN_CODEBOOK,
+    COLUMN_CODEBOOK_ID,
     COLUMN_GENERATION,
     COLUMN_COUNT_LIMIT,
     COLUMN_CAPACITY,
     COLUMN_TOLERANCE_BITS,
     COLUMN_PRESET,
     COLUMN_CONSTANT_DROP,
-    COLUMN_DEEP_CUT,
+    COLUMN_DEAD_ZONE,
     COLUMN_QUANTA,
     COLUMN_SOURCE,
     COLUMN_ROUNDING,
@@ -109,20 +109,20 @@ static void make_map(vector *v)
     if (gw_gcomp_map_digest(v->map.data, v->map.size, log2, v->digest) != GW_OK) {
         fail(v->file, "gw_gcomp_map_digest()");
     }
-    /* docs/numerics.md section 2.5: drop_base = base + 3 - 4 * (t - M) in derived frames. */
+    /* docs/numerics.md section 2.5: drop_offset = base + 3 - 4 * (t - M) in derived frames. */
     int32_t mantissa_bits = v->dtype == GW_FP32 ? 23 : v->dtype == GW_BF16 ? 7 : 10;
-    v->gw_map.levels = v->map.data;
+    v->gw_map.bytes = v->map.data;
     v->gw_map.digest = v->digest;
     v->gw_map.len = v->map.size;
     v->gw_map.chunk_log2 = log2;
-    v->gw_map.base = (uint32_t)(v->drop_base - 3 + 4 * ((int32_t)v->tolerance_bits - mantissa_bits));
+    v->gw_map.base = (uint32_t)(v->drop_offset - 3 + 4 * ((int32_t)v->tolerance_bits - mantissa_bits));
     memcpy(&v->gw_map.wire_scale, &v->wire_scale, 4);
 }
 
 int vector_read(vector *v, FILE *index, const char *root)
 {
     static const char *const dtypes[] = {"", "fp32", "bf16", "fp16"};
-    static const char *const levels[] = {"explicit", "derived", "carried"};
+    static const char *const map_bytes[] = {"explicit", "derived", "carried"};
     static const char *const presets[] = {"fast", "small"};
     static const char *const roundings[] = {"truncate", "nearest", "stochastic"};
     memset(v, 0, sizeof *v);
@@ -148,25 +148,25 @@ int vector_read(vector *v, FILE *index, const char *root)
     snprintf(v->status, sizeof v->status, "%s", fields[COLUMN_STATUS]);
     v->bad_chunk = number_of(fields[COLUMN_BAD_CHUNK], UINT64_MAX);
     v->dtype = (gw_dtype)choice_of(fields[COLUMN_DTYPE], dtypes, 4);
-    v->levels = (gw_gcomp_levels)choice_of(fields[COLUMN_LEVELS], levels, 3);
+    v->quantum_mode = (gw_gcomp_quantum_mode)choice_of(fields[COLUMN_QUANTUM_MODE], map_bytes, 3);
     v->has_values = !is_none(fields[COLUMN_COUNT]);
     v->count = number_of(fields[COLUMN_COUNT], 0);
     v->values_crc = hex_of(fields[COLUMN_VALUES_CRC]);
-    v->drop_base = (int32_t)number_of(fields[COLUMN_DROP_BASE], 0);
+    v->drop_offset = (int32_t)number_of(fields[COLUMN_DROP_OFFSET], 0);
     v->wire_scale = hex_of(fields[COLUMN_WIRE_SCALE]);
-    v->book_id = (uint32_t)number_of(fields[COLUMN_BOOK_ID], 0);
+    v->codebook_id = (uint32_t)number_of(fields[COLUMN_CODEBOOK_ID], 0);
     v->generation = (uint32_t)number_of(fields[COLUMN_GENERATION], 0);
     v->len_max = number_of(fields[COLUMN_COUNT_LIMIT], UINT64_MAX);
     v->capacity = number_of(fields[COLUMN_CAPACITY], UINT64_MAX);
     v->preset = is_none(fields[COLUMN_PRESET]) ? -1 : choice_of(fields[COLUMN_PRESET], presets, 2);
     v->constant_drop = (uint32_t)number_of(fields[COLUMN_CONSTANT_DROP], 0);
-    v->deep_cut = (int)number_of(fields[COLUMN_DEEP_CUT], 0);
+    v->dead_zone = (int)number_of(fields[COLUMN_DEAD_ZONE], 0);
     v->tolerance_bits = (uint32_t)number_of(fields[COLUMN_TOLERANCE_BITS], 23);
     v->rounding = (gw_gcomp_rounding)choice_of(fields[COLUMN_ROUNDING], roundings, 3);
     v->frame = read_file(root, fields[COLUMN_FILE]);
     v->values = read_file(root, fields[COLUMN_VALUES]);
     v->map = read_file(root, fields[COLUMN_MAP]);
-    v->book = read_file(root, fields[COLUMN_BOOK]);
+    v->codebook = read_file(root, fields[COLUMN_CODEBOOK]);
     v->quanta = read_file(root, fields[COLUMN_QUANTA]);
     v->source = read_file(root, fields[COLUMN_SOURCE]);
     make_map(v);
@@ -178,7 +178,7 @@ void vector_free(vector *v)
     free(v->frame.data);
     free(v->values.data);
     free(v->map.data);
-    free(v->book.data);
+    free(v->codebook.data);
     free(v->quanta.data);
     free(v->source.data);
     free(v->digest);
@@ -188,15 +188,16 @@ int vector_receiver(const vector *v, uint32_t backends, gw_gcomp *codec)
 {
     gw_gcomp_options options;
     gw_gcomp_options_init(&options, v->dtype);
-    options.levels = v->levels;
+    options.quantum_mode = v->quantum_mode;
     options.tolerance_bits = v->tolerance_bits;
     options.backends = backends;
     if (v->len_max != UINT64_MAX) {
         options.len_max = v->len_max;
     }
     gw_status status = gw_gcomp_init(codec, &options);
-    if (status == GW_OK && v->book.data != NULL) {
-        status = gw_gcomp_install(codec, v->book_id, v->generation, v->book.data, v->book.size, 0);
+    if (status == GW_OK && v->codebook.data != NULL) {
+        status = gw_gcomp_codebook_install(codec, v->codebook_id, v->generation, v->codebook.data,
+                                           v->codebook.size, 0);
     }
     if (status != GW_OK) {
         printf("%s: no receiver: %s\n", v->file, gw_status_name(status));

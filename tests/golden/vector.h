@@ -23,19 +23,19 @@ typedef struct vector {
     char status[16];    /* upper case, as in docs/format.md */
     uint64_t bad_chunk; /* UINT64_MAX: none */
     gw_dtype dtype;
-    gw_gcomp_levels levels;
+    gw_gcomp_quantum_mode quantum_mode;
     int has_values;
     uint64_t count;
     uint32_t values_crc;
-    vector_bytes frame, values, map, book;
+    vector_bytes frame, values, map, codebook;
     vector_bytes quanta; /* of the encoder, in carried frames */
     vector_bytes source; /* what it starts from; NULL: the decoded values */
     gw_gcomp_rounding rounding;
-    int deep_cut;
+    int dead_zone;
     uint32_t tolerance_bits;
-    int32_t drop_base;
+    int32_t drop_offset;
     uint32_t wire_scale;
-    uint32_t book_id, generation;
+    uint32_t codebook_id, generation;
     uint64_t len_max, capacity; /* UINT64_MAX: none */
     int preset;                 /* gw_gcomp_preset, -1: no encoder makes this frame */
     uint32_t constant_drop;

@@ -65,7 +65,7 @@ static void make_values(uint8_t *values, gw_dtype dtype, int sparse)
     }
 }
 
-/* With `carried`: quanta, zero masks and deep cuts. */
+/* With `carried`: quanta, zero masks and dead zones. */
 static unsigned long run(gw_dtype dtype, int checksum, int carried, unsigned long rounds)
 {
     gw_gcomp_options options;
@@ -75,8 +75,8 @@ static unsigned long run(gw_dtype dtype, int checksum, int carried, unsigned lon
     options.checksum = checksum;
     options.quantum = gw_gcomp_quantum_of_drop(6);
     if (carried) {
-        options.levels = GW_GCOMP_CARRIED;
-        options.deep_cut = 1;
+        options.quantum_mode = GW_GCOMP_CARRIED;
+        options.dead_zone = 1;
         options.block_log2 = 6;
         options.quantum = gw_gcomp_quantum_of_nmse(0.1f);
     }
@@ -88,7 +88,7 @@ static unsigned long run(gw_dtype dtype, int checksum, int carried, unsigned lon
     make_values(values, dtype, carried);
     gw_workspace workspace = {NULL, gw_gcomp_workspace_size(&codec)};
     workspace.data = gw_fuzz_buffer(GW_FUZZ_WORKSPACE, workspace.size, 0xd7);
-    gw_buffer frame = {NULL, gw_gcomp_bound(&codec, VALUE_COUNT), 0};
+    gw_buffer frame = {NULL, gw_gcomp_frame_bound(&codec, VALUE_COUNT), 0};
     frame.data = gw_fuzz_buffer(GW_FUZZ_FRAME, frame.capacity, 0);
     gw_gcomp_source source = {.values = values, .len = VALUE_COUNT};
     FUZZ_CHECK(gw_gcomp_encode(&codec, &source, &frame, &workspace) == GW_OK);
@@ -104,11 +104,11 @@ static unsigned long run(gw_dtype dtype, int checksum, int carried, unsigned lon
     const gw_gcomp_frame in = {.data = src, .size = frame.size};
     target.values = dst;
     vandal v = {.bytes = src, .size = frame.size};
-    gw_gcomp_info info;
-    FUZZ_CHECK(gw_gcomp_check(&codec, &in, &info) == GW_OK && info.chunk_count == CHUNK_COUNT);
+    gw_gcomp_frame_info info;
+    FUZZ_CHECK(gw_gcomp_frame_parse(&codec, &in, &info) == GW_OK && info.chunk_count == CHUNK_COUNT);
     for (uint64_t i = 0; i < CHUNK_COUNT; i++) {
         gw_gcomp_chunk chunk;
-        FUZZ_CHECK(gw_gcomp_chunk_info(&in, &info, i, &chunk) == GW_OK);
+        FUZZ_CHECK(gw_gcomp_frame_chunk(&in, &info, i, &chunk) == GW_OK);
         v.chunk_at[i] = (size_t)chunk.offset;
     }
     atomic_init(&v.stop, 0);

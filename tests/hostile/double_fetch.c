@@ -44,7 +44,7 @@ int main(void)
         values[i] = (float)(i % 37) * 0.125f;
     }
     const size_t workspace_size = gw_gcomp_workspace_size(&codec),
-                 capacity = gw_gcomp_bound(&codec, VALUE_COUNT);
+                 capacity = gw_gcomp_frame_bound(&codec, VALUE_COUNT);
     void *workspace = gw_fuzz_buffer(GW_FUZZ_WORKSPACE, workspace_size, 0xd7);
     uint8_t *frame = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_FRAME, capacity, 0);
     const gw_gcomp_source source = {.values = values, .len = VALUE_COUNT};
@@ -52,8 +52,9 @@ int main(void)
     FUZZ_CHECK(gw_gcomp_encode(&codec, &source, &out, &(gw_workspace){workspace, workspace_size}) == GW_OK);
     uint8_t *src = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_SRC, out.size, 0);
     memcpy(src, frame, out.size);
-    gw_gcomp_info info;
-    FUZZ_CHECK(gw_gcomp_check(&codec, &(gw_gcomp_frame){.data = src, .size = out.size}, &info) == GW_OK);
+    gw_gcomp_frame_info info;
+    FUZZ_CHECK(gw_gcomp_frame_parse(&codec, &(gw_gcomp_frame){.data = src, .size = out.size}, &info) ==
+               GW_OK);
 
     gw_codec *inside = (gw_codec *)(void *)&codec;
     real_crc32c = inside->kernels.crc32c;

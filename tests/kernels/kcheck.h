@@ -233,7 +233,7 @@ const char *kc_value_pattern_name(unsigned pattern);
 /* Fills dst with len elements of a dtype. */
 void kc_values(kc_rng *rng, void *dst, uint32_t dtype, size_t len, unsigned pattern);
 /* Map bytes. */
-void kc_levels(kc_rng *rng, uint8_t *dst, size_t len, unsigned pattern);
+void kc_map_bytes(kc_rng *rng, uint8_t *dst, size_t len, unsigned pattern);
 
 /* A rule with allowed step and cap. `near` is a value (bits of the dtype) whose drop should not be
  * trivial. */
@@ -245,7 +245,7 @@ void kc_round_rule(kc_rng *rng, gw_round_rule *rule, uint32_t dtype, uint32_t ro
 gw_span kc_span(kc_rng *rng, gw_round_rule *rule, size_t len, uint32_t dtype, uint32_t derived,
                 unsigned pattern);
 
-/* Gradients and levels under an explicit nearest-even rule that cuts some of them, for timing. */
+/* Gradients and map bytes under an explicit nearest-even rule that cuts some of them, for timing. */
 gw_span kc_bench_span(gw_round_rule *rule, size_t len);
 
 /* The same span in guarded memory. */

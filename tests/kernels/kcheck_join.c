@@ -15,7 +15,7 @@ KC_SELECT(join);
 /* Planes of what the labels ask for; of random digits; of random bytes, as an earlier chunk may have left
  * them. */
 enum { PLANES_MATCH, PLANES_OF_DIGITS, PLANES_OF_BYTES, PLANE_KINDS };
-enum { EXPLICIT, DERIVED, CONSTANT, LEVEL_KINDS };
+enum { EXPLICIT, DERIVED, CONSTANT, QUANTUM_MODES };
 
 typedef struct join_call {
     gw_join_fn *fn;
@@ -48,11 +48,11 @@ static unsigned plane_width(const gw_traits *traits, unsigned plane)
 }
 
 /* Label of a bin by docs/format.md section 3, 1 if it has none. */
-static uint8_t label_of(uint32_t bin, uint32_t dtype, uint32_t derived, uint32_t base)
+static uint8_t label_of(uint32_t bin, uint32_t dtype, uint32_t derived, uint32_t window_start)
 {
     uint32_t exponent;
     uint8_t keep;
-    const uint32_t e = bin / 4, level = bin % 4;
+    const uint32_t e = bin / 4, drop_steps = bin % 4;
     if (!kc_label_of_bin(bin, dtype, derived, &exponent, &keep)) {
         return 1;
     }
@@ -63,21 +63,21 @@ static uint8_t label_of(uint32_t bin, uint32_t dtype, uint32_t derived, uint32_t
         return (uint8_t)(dtype == GW_FP16 ? e + 2 : e + 1);
     }
     if (dtype == GW_FP16) {
-        return (uint8_t)(4 * (e + 1) + level);
+        return (uint8_t)(4 * (e + 1) + drop_steps);
     }
-    return (uint8_t)(e > base && e - base < 64 ? 4 * (e - base) + level : 1);
+    return (uint8_t)(e > window_start && e - window_start < 64 ? 4 * (e - window_start) + drop_steps : 1);
 }
 
-static void fill_joiner(gw_joiner *joiner, const gw_round_rule *rule, uint32_t base)
+static void fill_joiner(gw_joiner *joiner, const gw_round_rule *rule, uint32_t window_start)
 {
     memset(joiner, 0, sizeof *joiner);
     joiner->dtype = rule->dtype;
     joiner->derived = rule->derived;
-    joiner->base = rule->derived || rule->dtype == GW_FP16 ? 0 : base;
+    joiner->window_start = rule->derived || rule->dtype == GW_FP16 ? 0 : window_start;
     joiner->constant = rule->constant & rule->derived;
     joiner->relative = rule->relative;
     joiner->cap = rule->cap;
-    joiner->drop_base = rule->drop_base;
+    joiner->drop_offset = rule->drop_offset;
     memcpy(joiner->floor, rule->floor, sizeof joiner->floor);
     /* Hints: what is read next may be any address. */
     joiner->stream = rule->step_index & 1;
@@ -103,18 +103,20 @@ static uint32_t round_all(uint32_t *bits, const gw_span *span, const gw_round_ru
 static void make_tables(kc_rng *rng, gw_ranker *ranker, gw_joiner *joiner, uint32_t largest,
                         const gw_round_rule *rule)
 {
-    const uint32_t base = kc_below(rng, 4) == 0 ? kc_below(rng, 192) : largest < 59 ? 0 : largest - 59;
-    fill_joiner(joiner, rule, base > 191 ? 191 : base);
+    const uint32_t window_start = kc_below(rng, 4) == 0 ? kc_below(rng, 192)
+                                  : largest < 59        ? 0
+                                                        : largest - 59;
+    fill_joiner(joiner, rule, window_start > 191 ? 191 : window_start);
     memset(ranker, 0, sizeof *ranker);
     memset(ranker->rank, 1, sizeof ranker->rank);
     const uint32_t coded_of_ten = kc_below(rng, 4) == 0 ? kc_below(rng, 10) : 9;
     for (uint32_t bin = 0; bin < GW_BINS; bin++) {
-        const uint8_t label = label_of(bin, rule->dtype, rule->derived, joiner->base);
+        const uint8_t label = label_of(bin, rule->dtype, rule->derived, joiner->window_start);
         if (label != 1 && kc_below(rng, 10) <= coded_of_ten) {
             ranker->rank[label] = label;
         }
     }
-    ranker->base = joiner->base;
+    ranker->window_start = joiner->window_start;
     ranker->escape_rank = 1;
 }
 
@@ -232,8 +234,8 @@ static void place_call(kc_test *t, join_call *got, const join_call *expected, gw
     got->fn = (gw_join_fn *)t->fn;
     got->input.labels = kc_in(t, "labels", in->labels, len, GW_SLOP, t->shape.src, 1);
     got->input.escape = kc_in(t, "escape", in->escape, in->escape_len * cell, 0, kc_place_other(t), 1);
-    if (in->levels != NULL) {
-        got->input.levels = kc_in(t, "levels", in->levels, len, 0, kc_place_other(t), 1);
+    if (in->map_bytes != NULL) {
+        got->input.map_bytes = kc_in(t, "map_bytes", in->map_bytes, len, 0, kc_place_other(t), 1);
     }
     got->joiner = (const gw_joiner *)(const void *)kc_in(t, "joiner", guarded, sizeof *guarded, GW_SLOP,
                                                          (kc_place){KC_AT_END, 0}, 8);
@@ -251,10 +253,10 @@ static void body(kc_test *t)
     const kc_shape *s = &t->shape;
     kc_rng *rng = &t->rng;
     const uint32_t dtype = 1 + s->config % 3;
-    const unsigned kind = s->config / 3 % LEVEL_KINDS, planes = s->config / 9;
+    const unsigned kind = s->config / 3 % QUANTUM_MODES, planes = s->config / 9;
     const gw_traits *traits = gw_traits_of(dtype);
     const size_t cell = traits->size;
-    uint8_t *values = kc_plain(0), *levels = kc_plain(1), *labels = kc_plain(3);
+    uint8_t *values = kc_plain(0), *map_bytes = kc_plain(1), *labels = kc_plain(3);
     uint8_t *escape = kc_plain(4);
     uint32_t *bits = kc_u32(kc_plain(6));
     uint8_t *plane[GW_PLANES_MAX];
@@ -266,11 +268,11 @@ static void body(kc_test *t)
 
     fill_planes(t, plane, traits, planes);
     kc_values(rng, values, dtype, s->len, s->pattern);
-    kc_levels(rng, levels, s->len, kc_below(rng, KC_LEVEL_PATTERNS));
+    kc_map_bytes(rng, map_bytes, s->len, kc_below(rng, KC_LEVEL_PATTERNS));
     const uint32_t near = s->len == 0 ? 0 : dtype == GW_FP32 ? gw_load32(values) : gw_load16(values);
     kc_round_rule(rng, &rule, dtype, kc_below(rng, 3), kind != EXPLICIT, kind == CONSTANT, kc_below(rng, 2),
                   near);
-    const gw_span span = {values, levels, s->len, 0, 0};
+    const gw_span span = {values, map_bytes, s->len, 0, 0};
     const uint32_t largest = round_all(bits, &span, &rule);
     if (planes == PLANES_MATCH) {
         make_tables(rng, &ranker, &joiner, largest, &rule);
@@ -291,14 +293,14 @@ static void body(kc_test *t)
         joiner.strict = sums == 3;
     }
     static const char *const sums_name[] = {"values", "values", "sums", "strict sums"};
-    kc_describe(t, "dtype %u, %s, planes %s, escapes %zu of %zu, cap %u, drop_base %d, %s%s, %s", dtype,
+    kc_describe(t, "dtype %u, %s, planes %s, escapes %zu of %zu, cap %u, drop_offset %d, %s%s, %s", dtype,
                 kind == EXPLICIT  ? "explicit"
                 : kind == DERIVED ? "derived"
                                   : "constant",
                 planes == PLANES_MATCH       ? "match"
                 : planes == PLANES_OF_DIGITS ? "random digits"
                                              : "random bytes",
-                escape_len, needed, joiner.cap, joiner.drop_base, sums_name[sums],
+                escape_len, needed, joiner.cap, joiner.drop_offset, sums_name[sums],
                 flush_mode ? ", flush mode" : "", kc_value_pattern_name(s->pattern));
 
     join_call expected = {(gw_join_fn *)t->reference,
@@ -306,7 +308,7 @@ static void body(kc_test *t)
                           &joined,
                           kc_u16(kc_plain(15)),
                           {NULL},
-                          {labels, NULL, kind == DERIVED ? levels : NULL, escape, escape_len, s->len},
+                          {labels, NULL, kind == DERIVED ? map_bytes : NULL, escape, escape_len, s->len},
                           &joiner,
                           0};
     memcpy(expected.plane, plane, sizeof plane);
@@ -329,7 +331,7 @@ static void body(kc_test *t)
 
 static void test_join(kc_test *t)
 {
-    kc_walk(t, 3 * LEVEL_KINDS * PLANE_KINDS, KC_VALUE_PATTERNS, body);
+    kc_walk(t, 3 * QUANTUM_MODES * PLANE_KINDS, KC_VALUE_PATTERNS, body);
 }
 
 static void bench_join(kc_test *t)
@@ -347,9 +349,9 @@ static void bench_join(kc_test *t)
         plane[p] = kc_plain(7 + p);
     }
     kc_values(&rng, kc_plain(0), GW_FP32, len, 9);
-    kc_levels(&rng, kc_plain(1), len, 4);
+    kc_map_bytes(&rng, kc_plain(1), len, 4);
     kc_round_rule(&rng, &rule, GW_FP32, GW_GCOMP_NEAREST, 0, 0, 0, gw_load32(kc_plain(0)));
-    rule.drop_base = 4 * 116 - 100;
+    rule.drop_offset = 4 * 116 - 100;
     const gw_span span = {kc_plain(0), kc_plain(1), len, 0, 0};
     make_tables(&rng, &ranker, &joiner, round_all(bits, &span, &rule), &rule);
     memcpy(digits.plane, plane, sizeof plane);

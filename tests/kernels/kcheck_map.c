@@ -24,7 +24,7 @@ typedef struct map_call {
     gw_optimizer_state state;
     size_t len;
     uint32_t base;
-    uint8_t *levels;
+    uint8_t *map_bytes;
     uint32_t top;
     int flush_mode;
 } map_call;
@@ -38,7 +38,7 @@ static void call_map(void *context)
     if (c->scan != NULL) {
         c->top = c->scan(c->rule, &c->state, c->len);
     } else {
-        c->build(c->rule, &c->state, c->len, c->base, c->levels);
+        c->build(c->rule, &c->state, c->len, c->base, c->map_bytes);
     }
     if (c->flush_mode) {
         kc_flush_mode(0);
@@ -234,7 +234,7 @@ static int is_allowed(uint32_t q, const model_ratio *m, long double slack)
                       quarter_value(q) <= m->noise * (1.0L + 0x1p-22L));
 }
 
-static void check_level(kc_test *t, const gw_gcomp_map_rule *rule, size_t i, uint32_t q, uint32_t q_high)
+static void check_map_byte(kc_test *t, const gw_gcomp_map_rule *rule, size_t i, uint32_t q, uint32_t q_high)
 {
     const int is_real = t->shape.config >= 16;
     const model_ratio m = model_of(rule, i);
@@ -326,7 +326,7 @@ static void scan_body(kc_test *t)
             state->a = all->a == NULL ? NULL : all->a + i;
             call_map(&one);
             top = one.top > top ? one.top : top;
-            check_level(t, &rule, i, one.top, one.top);
+            check_map_byte(t, &rule, i, one.top, one.top);
         }
         kc_equal_number(t, KC_MODEL, "top", top, got.top);
     }
@@ -342,21 +342,21 @@ static void build_body(kc_test *t)
         expected.base = got.base = gw_gcomp_map_base(gw_map_scan_scalar(&rule, &expected.state, len));
     }
     expected.build = (gw_map_build_fn *)t->reference;
-    expected.levels = kc_plain(4);
+    expected.map_bytes = kc_plain(4);
     got.build = (gw_map_build_fn *)t->fn;
-    got.levels = kc_out(t, "levels", len, 0, t->shape.dst, 1);
+    got.map_bytes = kc_out(t, "map_bytes", len, 0, t->shape.dst, 1);
     if (!kc_guarded(t, call_map, &expected) || !kc_guarded(t, call_map, &got)) {
         kc_flush_mode(0);
         return;
     }
     kc_check_memory(t);
-    kc_equal(t, KC_OUTPUT, "levels", expected.levels, got.levels, len, 1);
+    kc_equal(t, KC_OUTPUT, "map_bytes", expected.map_bytes, got.map_bytes, len, 1);
     for (size_t i = 0; i < len && t->is_reference && !t->case_failed; i++) {
-        const uint32_t k = got.levels[i];
+        const uint32_t k = got.map_bytes[i];
         const uint32_t q = k == 0 ? 0 : k + got.base;
         /* Saturated bytes say less than the ratio does. */
         const uint32_t q_high = k == 0 ? got.base : k == 255 ? 1019 : q;
-        check_level(t, &rule, i, q, q_high);
+        check_map_byte(t, &rule, i, q, q_high);
     }
 }
 
@@ -402,7 +402,7 @@ static void bench_map(kc_test *t, int is_scan)
     call.state.v = (const float *)(const void *)kc_plain(2);
     call.len = t->kernel->bench_len;
     call.base = 300;
-    call.levels = kc_plain(4);
+    call.map_bytes = kc_plain(4);
     kc_bench(t, call_map, &call);
 }
 

@@ -33,7 +33,7 @@ static unsigned model_drop(const gw_round_rule *rule, unsigned k, uint32_t magni
         e = (e > 1 ? e : 1) + 112;
     }
     const unsigned quarter = in_derived ? 3 : magnitude >> (m - 2) & 3;
-    const long room = (long)k + rule->drop_base - (long)(4 * e + quarter);
+    const long room = (long)k + rule->drop_offset - (long)(4 * e + quarter);
     if (k == 0 || room < 4) {
         return 0;
     }
@@ -45,7 +45,7 @@ static unsigned model_drop(const gw_round_rule *rule, unsigned k, uint32_t magni
 static long model_quantum(const gw_round_rule *rule, unsigned k)
 {
     const gw_traits *t = gw_traits_of(rule->dtype);
-    const long quarters = (long)k + rule->drop_base - 3;
+    const long quarters = (long)k + rule->drop_offset - 3;
     const long octaves = quarters >= 0 ? quarters / 4 : -((3 - quarters) / 4);
     return octaves - t->mantissa_bits - t->exponent_bias;
 }
@@ -64,8 +64,8 @@ static uint64_t model_share(uint64_t significand, long octaves_below, unsigned m
 }
 
 /* Value below its quantum: sets *rounded to the quantum or 0 and returns 1. */
-static int model_deep_cut(uint32_t *rounded, const gw_round_rule *rule, unsigned k, uint32_t magnitude,
-                          uint32_t random)
+static int model_dead_zone(uint32_t *rounded, const gw_round_rule *rule, unsigned k, uint32_t magnitude,
+                           uint32_t random)
 {
     const gw_traits *t = gw_traits_of(rule->dtype);
     const unsigned m = t->mantissa_bits;
@@ -75,7 +75,7 @@ static int model_deep_cut(uint32_t *rounded, const gw_round_rule *rule, unsigned
         quantum = t->exponent_mask - 1;
     }
     const long below = quantum - (long)(e > 1 ? e : 1);
-    if (!rule->deep || k == 0 || magnitude == 0 || below <= 0) {
+    if (!rule->dead_zone || k == 0 || magnitude == 0 || below <= 0) {
         return 0;
     }
     const uint64_t significand = (magnitude & ((1u << m) - 1)) + (e != 0 ? 1u << m : 0);
@@ -119,7 +119,7 @@ kc_rounded kc_model_round(const gw_round_rule *rule, const gw_span *span, size_t
     const uint8_t *values = (const uint8_t *)span->values;
     const uint32_t value =
         rule->dtype == GW_FP32 ? gw_load32(values + 4 * index) : gw_load16(values + 2 * index);
-    const unsigned k = span->levels == NULL ? 0 : span->levels[index];
+    const unsigned k = span->map_bytes == NULL ? 0 : span->map_bytes[index];
     const uint64_t element = span->element + index;
     const gw_traits *t = gw_traits_of(rule->dtype);
     const unsigned m = t->mantissa_bits;
@@ -146,7 +146,7 @@ kc_rounded kc_model_round(const gw_round_rule *rule, const gw_span *span, size_t
     uint64_t rounded = down;
     uint32_t x[4] = {(uint32_t)(element / 4), (uint32_t)(element / 4 >> 32), rule->step_index,
                      rule->rank_hop};
-    uint32_t deep = 0;
+    uint32_t dead_zone = 0;
     model_philox(x, (uint32_t)rule->seed, (uint32_t)(rule->seed >> 32));
     if (rest != 0 && rule->rounding == GW_GCOMP_NEAREST) {
         const int is_odd = (down / unit) % 2 == 1;
@@ -157,9 +157,9 @@ kc_rounded kc_model_round(const gw_round_rule *rule, const gw_span *span, size_t
     if (rounded >> m == t->exponent_mask) {
         rounded = down;
     }
-    if (model_deep_cut(&deep, rule, k, magnitude, x[element % 4])) {
-        rounded = deep;
-        sign = deep == 0 ? 0 : sign;
+    if (model_dead_zone(&dead_zone, rule, k, magnitude, x[element % 4])) {
+        rounded = dead_zone;
+        sign = dead_zone == 0 ? 0 : sign;
     }
     if (is_fp16 && !rule->strict && rounded == 0) {
         sign = 0;

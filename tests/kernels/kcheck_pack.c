@@ -52,29 +52,29 @@ typedef struct pack_call {
     const uint8_t *digits;
     size_t len;
     unsigned width;
-    uint8_t base;
+    uint8_t bias;
 } pack_call;
 
 static void call_pack(void *context)
 {
     const pack_call *c = (const pack_call *)context;
-    c->fn(c->dst, c->digits, c->len, c->width, c->base);
+    c->fn(c->dst, c->digits, c->len, c->width, c->bias);
 }
 
 static void pack_body(kc_test *t)
 {
     const kc_shape *s = &t->shape;
     const unsigned width = 1 + s->config % WIDTHS;
-    const uint8_t base = (uint8_t)(s->config < WIDTHS ? 0 : kc_random(&t->rng) & 255);
+    const uint8_t bias = (uint8_t)(s->config < WIDTHS ? 0 : kc_random(&t->rng) & 255);
     const size_t size = gw_run_size(s->len, width);
     uint8_t *number = kc_plain(0), *digits = kc_plain(1);
     random_numbers(&t->rng, number, s->len, width, s->pattern);
     for (size_t i = 0; i < s->len; i++) {
-        digits[i] = (uint8_t)(number[i] + base);
+        digits[i] = (uint8_t)(number[i] + bias);
     }
-    kc_describe(t, "width %u, base %u, pattern %u", width, base, s->pattern);
+    kc_describe(t, "width %u, base %u, pattern %u", width, bias, s->pattern);
 
-    pack_call expected = {(gw_pack_fn *)t->reference, kc_plain(2), digits, s->len, width, base};
+    pack_call expected = {(gw_pack_fn *)t->reference, kc_plain(2), digits, s->len, width, bias};
     pack_call got = expected;
     got.fn = (gw_pack_fn *)t->fn;
     got.digits = kc_in(t, "digits", digits, s->len, GW_SLOP, s->src, 1);

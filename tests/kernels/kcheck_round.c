@@ -1,5 +1,5 @@
 /*
- * Round: every dtype, rounding, kind of levels, constant and strict, against scalar; scalar against the
+ * Round: every dtype, rounding, quantum mode, constant and strict, against scalar; scalar against the
  * model.
  *
  * SPDX-License-Identifier: BSD-2-Clause
@@ -46,8 +46,8 @@ static void body(kc_test *t)
     const gw_span span = kc_span(&t->rng, &rule, s->len, dtype, derived, s->pattern);
     kc_describe(
         t,
-        "dtype %u, rounding %u, derived %u, constant %u, strict %u, cap %u, drop_base %d, element %llu, %s",
-        dtype, rule.rounding, derived, rule.constant, rule.strict, rule.cap, rule.drop_base,
+        "dtype %u, rounding %u, derived %u, constant %u, strict %u, cap %u, drop_offset %d, element %llu, %s",
+        dtype, rule.rounding, derived, rule.constant, rule.strict, rule.cap, rule.drop_offset,
         (unsigned long long)span.element, kc_value_pattern_name(s->pattern));
 
     round_call expected = {(gw_round_fn *)t->reference, kc_plain(2), &span, &rule};

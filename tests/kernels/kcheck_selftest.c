@@ -45,10 +45,10 @@ static uint32_t crc_reads_before_start(uint32_t crc, const uint8_t *src, size_t 
 }
 
 /* A load of a whole vector of map bytes. */
-static void round_reads_levels_past_end(void *out, const gw_span *span, const gw_round_rule *rule)
+static void round_reads_map_bytes_past_end(void *out, const gw_span *span, const gw_round_rule *rule)
 {
     if (span->len > 0 && !rule->constant) {
-        read_byte(span->levels + (span->len | 15));
+        read_byte(span->map_bytes + (span->len | 15));
     }
     gw_round_scalar(out, span, rule);
 }
@@ -580,7 +580,7 @@ static const bad_kernel bad_kernels[] = {
     {"writes a byte past the output", "add_fp32", (kc_fn)add_writes_past_end, KC_CANARY | KC_CRASH, 0},
     {"reads a byte past the input", "crc32c", (kc_fn)crc_reads_past_end, KC_CRASH, 0},
     {"reads a byte before the input", "crc32c", (kc_fn)crc_reads_before_start, KC_CRASH, 0},
-    {"reads a whole vector of map bytes", "round", (kc_fn)round_reads_levels_past_end, KC_CRASH, 0},
+    {"reads a whole vector of map bytes", "round", (kc_fn)round_reads_map_bytes_past_end, KC_CRASH, 0},
     {"reads past the slop of an input", "merge", (kc_fn)merge_reads_past_slop, KC_CRASH, 0},
     {"reads long words of a bitmap", "merge", (kc_fn)merge_reads_long_words_of_bitmap, KC_CRASH, 0},
     {"clobbers the byte before the output", "pack", (kc_fn)pack_clobbers_canary_in_front,

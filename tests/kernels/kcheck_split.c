@@ -37,11 +37,11 @@ static void call_split_anew(void *context)
 }
 
 /* Label of a rounded value, from its bits: docs/format.md section 3. */
-static uint8_t model_label(const gw_round_rule *rule, uint32_t base, const kc_rounded *v)
+static uint8_t model_label(const gw_round_rule *rule, uint32_t window_start, const kc_rounded *v)
 {
     const gw_traits *traits = gw_traits_of(rule->dtype);
     const uint32_t e = v->bits >> traits->mantissa_bits & traits->exponent_mask;
-    const uint32_t level = (traits->mantissa_bits + 1u - v->keep) / traits->explicit_step;
+    const uint32_t drop_steps = (traits->mantissa_bits + 1u - v->keep) / traits->explicit_step;
     if (v->bits == 0) {
         return GW_LABEL_ZERO;
     }
@@ -52,8 +52,8 @@ static uint8_t model_label(const gw_round_rule *rule, uint32_t base, const kc_ro
     if (rule->derived) { /* the exponent of the bin may be a relative one */
         return (uint8_t)(v->bin / 4 + (rule->dtype == GW_FP16 ? 2 : 1));
     }
-    const int32_t x = rule->dtype == GW_FP16 ? (int32_t)e + 1 : (int32_t)e - (int32_t)base;
-    return (uint8_t)(x >= 1 && x <= 63 ? 4 * (uint32_t)x + level : GW_LABEL_ESCAPE);
+    const int32_t x = rule->dtype == GW_FP16 ? (int32_t)e + 1 : (int32_t)e - (int32_t)window_start;
+    return (uint8_t)(x >= 1 && x <= 63 ? 4 * (uint32_t)x + drop_steps : GW_LABEL_ESCAPE);
 }
 
 /* Codes for random labels; sometimes for all that occur, and then without an escape. Or ranks that are the
@@ -67,7 +67,8 @@ static void random_ranker(kc_rng *rng, gw_ranker *ranker, const gw_span *span, c
         const uint32_t e =
             span->len == 0 ? 100 : kc_model_round(rule, span, kc_below(rng, (uint32_t)span->len)).bin / 4u;
         const uint32_t down = kc_below(rng, 66);
-        ranker->base = kc_below(rng, 8) == 0 ? kc_below(rng, 192) : gw_min_u32(e > down ? e - down : 0, 191);
+        ranker->window_start =
+            kc_below(rng, 8) == 0 ? kc_below(rng, 192) : gw_min_u32(e > down ? e - down : 0, 191);
     }
     if (kc_below(rng, 8) == 0) {
         for (uint32_t label = 0; label < GW_LABELS; label++) {
@@ -78,7 +79,7 @@ static void random_ranker(kc_rng *rng, gw_ranker *ranker, const gw_span *span, c
     }
     for (size_t i = 0; i < span->len; i++) {
         const kc_rounded v = kc_model_round(rule, span, i);
-        occurs[model_label(rule, ranker->base, &v)] = 1;
+        occurs[model_label(rule, ranker->window_start, &v)] = 1;
     }
     const int is_full = kc_below(rng, 3) == 0;
     const uint32_t missing = kc_below(rng, 4);
@@ -126,7 +127,7 @@ static void check_model(kc_test *t, const split_call *c, const gw_digits *before
         const kc_rounded v = kc_model_round(c->rule, c->span, i);
         const uint32_t sign = v.bits >> (8 * traits->size - 1);
         const uint32_t field = sign << m | (v.bits & ((1u << m) - 1));
-        const uint8_t label = model_label(c->rule, c->ranker->base, &v);
+        const uint8_t label = model_label(c->rule, c->ranker->window_start, &v);
         unsigned kept = v.keep, left = m + 1; /* bits of the field to be kept, not yet used */
         any |= v.bits != 0;
         ranks[i] = c->ranker->rank[label];
@@ -172,11 +173,11 @@ static void body(kc_test *t)
     const gw_span span = kc_span(&t->rng, &rule, s->len, dtype, derived, s->pattern);
     random_ranker(&t->rng, &ranker, &span, &rule);
     kc_describe(t,
-                "dtype %u, rounding %u, derived %u, constant %u, strict %u, cap %u, drop_base %d, element "
+                "dtype %u, rounding %u, derived %u, constant %u, strict %u, cap %u, drop_offset %d, element "
                 "%llu, base %u, "
                 "escape %u, %s",
-                dtype, rule.rounding, derived, rule.constant, rule.strict, rule.cap, rule.drop_base,
-                (unsigned long long)span.element, ranker.base, ranker.escape_rank,
+                dtype, rule.rounding, derived, rule.constant, rule.strict, rule.cap, rule.drop_offset,
+                (unsigned long long)span.element, ranker.window_start, ranker.escape_rank,
                 kc_value_pattern_name(s->pattern));
 
     /* There may be digits already. */
@@ -249,7 +250,7 @@ static void bench_split(kc_test *t)
     for (uint32_t label = 0; label < GW_LABELS; label++) {
         ranker.rank[label] = (uint8_t)(label ^ 85);
     }
-    ranker.base = 60;
+    ranker.window_start = 60;
     ranker.escape_rank = ranker.rank[GW_LABEL_ESCAPE];
     gw_digits digits = {{NULL}, {0}, kc_plain(3), 0};
     for (unsigned p = 0; p < GW_PLANES_MAX; p++) {

@@ -174,7 +174,7 @@ void kc_values(kc_rng *rng, void *dst, uint32_t dtype, size_t len, unsigned patt
     }
 }
 
-void kc_levels(kc_rng *rng, uint8_t *dst, size_t len, unsigned pattern)
+void kc_map_bytes(kc_rng *rng, uint8_t *dst, size_t len, unsigned pattern)
 {
     const uint32_t center = kc_below(rng, 256);
     for (size_t i = 0; i < len; i++) {
@@ -203,15 +203,15 @@ void kc_round_rule(kc_rng *rng, gw_round_rule *rule, uint32_t dtype, uint32_t ro
 {
     const gw_traits *t = gw_traits_of(dtype);
     const layout l = layout_of(dtype);
-    /* Deep cuts have loops of their own, which need more cases than chance gives them. */
-    const int can_be_deep = derived && !constant && kc_below(rng, 2) == 0;
+    /* Dead zones have loops of their own, which need more cases than chance gives them. */
+    const int can_be_dead_zone = derived && !constant && kc_below(rng, 2) == 0;
     uint32_t step = t->explicit_step, cap_max = t->explicit_cap;
     if (derived) {
         cap_max = t->derived_cap;
         do {
             step = 1 + kc_below(rng, 6);
         } while ((t->derived_steps >> step & 1) == 0);
-        step = constant || can_be_deep ? 1 : step;
+        step = constant || can_be_dead_zone ? 1 : step;
     }
     memset(rule, 0, sizeof *rule);
     rule->dtype = dtype;
@@ -219,19 +219,20 @@ void kc_round_rule(kc_rng *rng, gw_round_rule *rule, uint32_t dtype, uint32_t ro
     rule->derived = derived;
     rule->strict = strict;
     rule->constant = constant;
-    rule->cap = (!can_be_deep && kc_below(rng, 3) == 0 ? kc_below(rng, cap_max + 1) : cap_max) / step * step;
+    rule->cap =
+        (!can_be_dead_zone && kc_below(rng, 3) == 0 ? kc_below(rng, cap_max + 1) : cap_max) / step * step;
     if (derived && !constant) {
         rule->relative = kc_below(rng, 2);
-        rule->deep = step == 1 && rule->cap == cap_max && kc_below(rng, 4) != 0;
+        rule->dead_zone = step == 1 && rule->cap == cap_max && kc_below(rng, 4) != 0;
     }
     for (uint32_t n = 0; n < 32; n++) {
         rule->floor[n] = (uint8_t)(n - n % step);
     }
     /* Map bytes reach over 64 octaves; let them straddle the drops of this value. */
     const uint32_t exponent = ((near & (l.sign - 1)) >> l.m) + t->exponent_bias;
-    rule->drop_base = (int32_t)(4 * exponent) - (int32_t)kc_below(rng, 256) + 20;
+    rule->drop_offset = (int32_t)(4 * exponent) - (int32_t)kc_below(rng, 256) + 20;
     if (kc_below(rng, 8) == 0) {
-        rule->drop_base = (int32_t)kc_below(rng, 65536) - 32768;
+        rule->drop_offset = (int32_t)kc_below(rng, 65536) - 32768;
     }
     rule->seed = kc_random(rng);
     rule->step_index = (uint32_t)kc_random(rng);
@@ -241,7 +242,7 @@ void kc_round_rule(kc_rng *rng, gw_round_rule *rule, uint32_t dtype, uint32_t ro
 int kc_label_of_bin(uint32_t bin, uint32_t dtype, uint32_t derived, uint32_t *exponent, uint8_t *keep)
 {
     const gw_traits *traits = gw_traits_of(dtype);
-    const uint32_t e = bin / 4, level = bin % 4;
+    const uint32_t e = bin / 4, drop_steps = bin % 4;
     *exponent = 0;
     *keep = 0;
     if (bin == (dtype == GW_FP16 ? (uint32_t)GW_BIN_FP16_ZERO : 0)) {
@@ -251,16 +252,16 @@ int kc_label_of_bin(uint32_t bin, uint32_t dtype, uint32_t derived, uint32_t *ex
         return 0;
     }
     *exponent = e << traits->mantissa_bits;
-    *keep = (uint8_t)(traits->mantissa_bits + 1 - (derived ? 0 : level * traits->explicit_step));
+    *keep = (uint8_t)(traits->mantissa_bits + 1 - (derived ? 0 : drop_steps * traits->explicit_step));
     return 1;
 }
 
 gw_span kc_span(kc_rng *rng, gw_round_rule *rule, size_t len, uint32_t dtype, uint32_t derived,
                 unsigned pattern)
 {
-    uint8_t *values = kc_plain(0), *levels = kc_plain(1);
+    uint8_t *values = kc_plain(0), *map_bytes = kc_plain(1);
     kc_values(rng, values, dtype, len, pattern);
-    kc_levels(rng, levels, len, kc_below(rng, KC_LEVEL_PATTERNS));
+    kc_map_bytes(rng, map_bytes, len, kc_below(rng, KC_LEVEL_PATTERNS));
     const uint32_t near = len == 0 ? 0 : dtype == GW_FP32 ? gw_load32(values) : gw_load16(values);
     const uint32_t constant = kc_below(rng, 4) == 0, strict = kc_below(rng, 2);
     kc_round_rule(rng, rule, dtype, kc_below(rng, 3), derived, constant, strict, near);
@@ -273,7 +274,7 @@ gw_span kc_span(kc_rng *rng, gw_round_rule *rule, size_t len, uint32_t dtype, ui
     } else if (special == 1) {
         element = UINT64_MAX - kc_below(rng, 80);
     }
-    const gw_span span = {values, constant ? NULL : levels, len, element, 0};
+    const gw_span span = {values, constant ? NULL : map_bytes, len, element, 0};
     return span;
 }
 
@@ -281,8 +282,8 @@ gw_span kc_span_in(kc_test *t, const gw_span *span, const gw_round_rule *rule, k
 {
     gw_span copy = *span;
     copy.values = kc_in(t, "values", span->values, span->len * gw_traits_of(rule->dtype)->size, 0, place, 1);
-    if (span->levels != NULL) {
-        copy.levels = kc_in(t, "levels", span->levels, span->len, 0, kc_place_other(t), 1);
+    if (span->map_bytes != NULL) {
+        copy.map_bytes = kc_in(t, "map_bytes", span->map_bytes, span->len, 0, kc_place_other(t), 1);
     }
     return copy;
 }
@@ -291,10 +292,10 @@ gw_span kc_bench_span(gw_round_rule *rule, size_t len)
 {
     kc_rng rng = {1};
     kc_values(&rng, kc_plain(0), GW_FP32, len, GRADIENT);
-    kc_levels(&rng, kc_plain(1), len, 4);
+    kc_map_bytes(&rng, kc_plain(1), len, 4);
     kc_round_rule(&rng, rule, GW_FP32, GW_GCOMP_NEAREST, 0, 0, 0, gw_load32(kc_plain(0)));
     rule->cap = 18;
-    rule->drop_base = 4 * 116 - 100;
+    rule->drop_offset = 4 * 116 - 100;
     const gw_span span = {kc_plain(0), kc_plain(1), len, 0, 0};
     return span;
 }

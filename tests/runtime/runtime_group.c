@@ -124,15 +124,15 @@ gw_exchange_config group_config(const group *g, uint32_t rank)
                                  .seed = 7,
                                  .segment_max = setup->has_maps ? GROUP_PARAMS : 0};
     gw_gcomp_options_init(&config.codec, GW_FP32);
-    config.codec.levels = setup->has_maps ? GW_GCOMP_DERIVED : GW_GCOMP_CARRIED;
+    config.codec.quantum_mode = setup->has_maps ? GW_GCOMP_DERIVED : GW_GCOMP_CARRIED;
     config.codec.rounding = GW_GCOMP_STOCHASTIC;
     config.codec.tolerance_bits = 12;
     config.codec.chunk_log2 = 12;
     config.codec.checksum = 1;
     config.codec.quantum = gw_gcomp_quantum_of_nmse(setup->has_maps ? 0 : 1e-3f);
     config.fallback_codec = config.codec;
-    config.fallback_codec.levels = GW_GCOMP_CARRIED;
-    config.fallback_codec.deep_cut = 1;
+    config.fallback_codec.quantum_mode = GW_GCOMP_CARRIED;
+    config.fallback_codec.dead_zone = 1;
     config.fallback_codec.quantum = gw_gcomp_quantum_of_nmse(setup->has_maps ? 0 : 1e-2f);
     if (setup->has_buffers) {
         config.buffers = (gw_exchange_buffers){take, release, (void *)(uintptr_t)&g->rank[rank]};
@@ -459,7 +459,7 @@ typedef struct reference {
 
 static void reference_map(const group *g, reference *ref)
 {
-    uint32_t top = 0, level = 0;
+    uint32_t top = 0, map_byte = 0;
     for (uint32_t i = 0; i < ref->layout.piece_count; i++) {
         uint32_t piece_top = 0;
         assert_int_equal(gw_collective_map_scan(&ref->layout, i, &g->segments, GW_BACKEND_ALL, &piece_top),
@@ -468,11 +468,12 @@ static void reference_map(const group *g, reference *ref)
     }
     ref->map.base = gw_gcomp_map_base(top);
     ref->map.wire_scale = (float)g->setup.ranks;
-    ref->map.levels = allocate((size_t)g->setup.len, 1);
+    ref->map.bytes = allocate((size_t)g->setup.len, 1);
     ref->map.digest = allocate((size_t)gw_collective_digest_len(&ref->layout), sizeof *ref->map.digest);
     for (uint32_t i = 0; i < ref->layout.piece_count; i++) {
         assert_int_equal(
-            gw_collective_map_build(&ref->layout, i, &g->segments, GW_BACKEND_ALL, &ref->map, &level), GW_OK);
+            gw_collective_map_build(&ref->layout, i, &g->segments, GW_BACKEND_ALL, &ref->map, &map_byte),
+            GW_OK);
     }
     assert_int_equal(gw_collective_streams(&ref->layout, &g->segments, ref->streams, 2 * GROUP_PARAMS + 1,
                                            &ref->stream_count),
@@ -513,14 +514,15 @@ static void reference_piece(const group *g, reference *ref, uint32_t index)
     gw_buffer dst = {ref->messages + g->setup.ranks * ref->bound, ref->bound, 0};
     gw_gcomp_target target = {
         .values = ref->result + piece.first, .capacity = piece.len, .scale = 1.0f / (float)g->setup.ranks};
-    gw_collective_blame blame;
+    gw_collective_failure failure;
     if (g->setup.flags & GW_EXCHANGE_SCATTER) {
-        assert_int_equal(gw_collective_sum(&bucket, index, frames, &target, &blame, &g->workspace), GW_OK);
+        assert_int_equal(gw_collective_sum(&bucket, index, frames, &target, &failure, &g->workspace), GW_OK);
         return;
     }
-    assert_int_equal(gw_collective_reduce(&bucket, index, frames, &dst, &blame, &g->workspace), GW_OK);
+    assert_int_equal(gw_collective_reduce(&bucket, index, frames, &dst, &failure, &g->workspace), GW_OK);
     gw_gcomp_frame finished = {.data = dst.data, .size = dst.size};
-    assert_int_equal(gw_collective_decode(&bucket, index, &finished, &target, &blame, &g->workspace), GW_OK);
+    assert_int_equal(gw_collective_decode(&bucket, index, &finished, &target, &failure, &g->workspace),
+                     GW_OK);
 }
 
 float *group_reference(const group *g)
@@ -539,7 +541,7 @@ float *group_reference(const group *g)
         reference_piece(g, &ref, i);
     }
     free(ref.messages);
-    free(ref.map.levels);
+    free(ref.map.bytes);
     free(ref.map.digest);
     return ref.result;
 }

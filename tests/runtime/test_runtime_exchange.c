@@ -136,10 +136,10 @@ static void test_damage(void **state)
         assert_true(group_pump(&g, 0));
         for (uint32_t r = 0; r < setup.ranks; r++) {
             int knows = kind == GW_RUNTIME_SEND || r != 1;
-            gw_collective_blame blame;
-            gw_collective_word_read(g.rank[r].word, &blame);
-            assert_int_equal(blame.status != GW_OK, knows);
-            assert_true(!knows || blame.piece == 3);
+            gw_collective_failure failure;
+            gw_collective_word_read(g.rank[r].word, &failure);
+            assert_int_equal(failure.status != GW_OK, knows);
+            assert_true(!knows || failure.piece == 3);
         }
         group_free(&g);
     }
@@ -168,10 +168,10 @@ static void test_no_memory(void **state)
             assert_true(g.rank[r].word != 0 || (setup.flags & GW_EXCHANGE_SCATTER));
             worst = g.rank[r].word > worst ? g.rank[r].word : worst;
         }
-        gw_collective_blame blame;
-        gw_collective_word_read(worst, &blame);
-        assert_int_equal(blame.status, GW_ERR_LIMIT);
-        assert_int_equal(blame.rank, 2);
+        gw_collective_failure failure;
+        gw_collective_word_read(worst, &failure);
+        assert_int_equal(failure.status, GW_ERR_LIMIT);
+        assert_int_equal(failure.rank, 2);
         group_free(&g);
     }
 }

@@ -249,12 +249,12 @@ static void test_defaults(void **state)
     /* The recommended p of T10. */
     static const int with[4] = {1, 2, 4, 6}, without[4] = {2, 4, 7, 9};
     for (unsigned bits = 1; bits <= 4; bits++) {
-        gw_thc_plan plan;
-        assert_int_equal(gw_thc_plan_make(&plan, &(gw_thc_goal){bits, 8, 0, 1}, NULL), GW_OK);
-        assert_true(plan.p == ldexp(1.0, -with[bits - 1]) && plan.options.table.granularity == 31 &&
-                    plan.options.lane_bits == 8);
-        assert_int_equal(gw_thc_plan_make(&plan, &(gw_thc_goal){bits, 8, 0, 0}, NULL), GW_OK);
-        assert_true(plan.p == ldexp(1.0, -without[bits - 1]));
+        gw_thc_design design;
+        assert_int_equal(gw_thc_design_make(&design, &(gw_thc_goal){bits, 8, 0, 1}, NULL), GW_OK);
+        assert_true(design.p == ldexp(1.0, -with[bits - 1]) && design.options.table.granularity == 31 &&
+                    design.options.lane_bits == 8);
+        assert_int_equal(gw_thc_design_make(&design, &(gw_thc_goal){bits, 8, 0, 0}, NULL), GW_OK);
+        assert_true(design.p == ldexp(1.0, -without[bits - 1]));
     }
     /* Every p that tables are made for gives a threshold that contexts take. */
     static const double limits[2] = {0x1p-13, 0.9};

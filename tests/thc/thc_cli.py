@@ -206,9 +206,9 @@ def main():
     table = json.loads(run("table", "--bits", "4", "--granularity", "31", "--p", "1/32", "--json"))
     assert table["table"][7] == 15 and abs(table["cost"] - 0.0127515572) < 1e-9
     assert abs(table["total"] - table["cost"] - table["truncation"]) < 1e-9
-    plan = json.loads(run("thc-plan", "--workers", "17", "--bits", "4", "--json"))
-    assert plan["granularity"] == 15 and plan["lane_bits"] == 8
-    run("thc-plan", "--workers", "18", "--bits", "4", "--lane", "8", code=2, says="lanes")
+    design = json.loads(run("thc-design", "--workers", "17", "--bits", "4", "--json"))
+    assert design["granularity"] == 15 and design["lane_bits"] == 8
+    run("thc-design", "--workers", "18", "--bits", "4", "--lane", "8", code=2, says="lanes")
     run("table", "--bits", "4", "--granularity", "14", "--p", "1/32", code=2)
     print("ok")
 

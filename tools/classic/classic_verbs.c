@@ -101,7 +101,7 @@ static void frame_measure(const gw_request *request)
 static gw_buffer tensor_encode(gw_request *request)
 {
     const gw_classic_source source = {tensor.in.values, tensor.residual, tensor.momentum, norms.values};
-    frame.capacity = gw_classic_frame_size_max(&tensor.classic, &tensor.step);
+    frame.capacity = gw_classic_frame_bound(&tensor.classic, &tensor.step);
     frame.data = gw_cli_alloc(frame.capacity);
     const gw_workspace workspace =
         gw_cli_alloc_workspace(gw_classic_workspace_size(&tensor.classic, &tensor.step));

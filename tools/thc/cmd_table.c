@@ -1,5 +1,5 @@
 /*
- * gradwire table: optimal quantization tables; gradwire thc-plan: recommended parameters.
+ * gradwire table: optimal quantization tables; gradwire thc-design: recommended parameters.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -61,7 +61,7 @@ int gw_cmd_table(int argc, char **argv)
     return GW_CLI_OK;
 }
 
-int gw_cmd_thc_plan(int argc, char **argv)
+int gw_cmd_thc_design(int argc, char **argv)
 {
     static const gw_option options[] = {
         {"bits", "B", "Bits per index, 1 to 4 (default 4)", THC_NUMBER(bits, 1, GW_THC_BITS_MAX),
@@ -78,48 +78,48 @@ int gw_cmd_thc_plan(int argc, char **argv)
         {{0}},
     };
     thc_request a = {.bits = 4};
-    gw_thc_plan plan;
+    gw_thc_design design;
 
     gw_command_line_parse(&line, argc, argv, &a);
     if (a.workers == 0) {
-        return gw_cli_error(GW_CLI_USAGE, NULL, "thc-plan needs --workers");
+        return gw_cli_error(GW_CLI_USAGE, NULL, "thc-design needs --workers");
     }
     const gw_thc_goal goal = {a.bits, a.workers, a.lane_bits, a.error_feedback};
-    gw_status status = gw_thc_plan_make(&plan, &goal, thc_workspace());
+    gw_status status = gw_thc_design_make(&design, &goal, thc_workspace());
     if (status != GW_OK) {
-        return gw_cli_error(GW_CLI_USAGE, NULL, "no plan for %u workers, %u bits, lanes of %u bits: %s",
+        return gw_cli_error(GW_CLI_USAGE, NULL, "no design for %u workers, %u bits, lanes of %u bits: %s",
                             a.workers, a.bits, a.lane_bits, gw_status_message(status));
     }
-    const gw_thc_options *o = &plan.options;
-    double both = plan.up_bits + plan.down_bits;
+    const gw_thc_options *o = &design.options;
+    double both = design.up_bits + design.down_bits;
     if (a.common.json) {
         json_t *object = json_object();
         json_object_set_new(object, "workers", json_integer(a.workers));
         json_object_set_new(object, "bits", json_integer(a.bits));
         json_object_set_new(object, "error_feedback", json_boolean(a.error_feedback));
         json_object_set_new(object, "granularity", json_integer(o->table.granularity));
-        json_object_set_new(object, "p", json_real(plan.p));
-        json_object_set_new(object, "threshold", json_real(plan.cost.threshold));
+        json_object_set_new(object, "p", json_real(design.p));
+        json_object_set_new(object, "threshold", json_real(design.cost.threshold));
         json_object_set_new(object, "lane_bits", json_integer(o->lane_bits));
         json_object_set_new(object, "block", json_integer(1 << o->block_log2));
         json_object_set_new(object, "table", thc_table_json(&o->table));
-        json_object_set_new(object, "error_one_worker", json_real(plan.error_one));
-        json_object_set_new(object, "error_mean", json_real(plan.error_mean));
-        json_object_set_new(object, "up_bits", json_real(plan.up_bits));
-        json_object_set_new(object, "down_bits", json_real(plan.down_bits));
-        json_object_set_new(object, "up_rate_fp32", json_real(plan.up_bits / 32));
-        json_object_set_new(object, "down_rate_fp32", json_real(plan.down_bits / 32));
+        json_object_set_new(object, "error_one_worker", json_real(design.error_one));
+        json_object_set_new(object, "error_mean", json_real(design.error_mean));
+        json_object_set_new(object, "up_bits", json_real(design.up_bits));
+        json_object_set_new(object, "down_bits", json_real(design.down_bits));
+        json_object_set_new(object, "up_rate_fp32", json_real(design.up_bits / 32));
+        json_object_set_new(object, "down_rate_fp32", json_real(design.down_bits / 32));
         json_object_set_new(object, "round_trip_rate_fp32", json_real(both / 64));
         json_object_set_new(object, "round_trip_rate_bf16", json_real(both / 32));
         return gw_cli_json_print(object);
     }
     printf("%u workers, %u bits%s\n", a.workers, a.bits, a.error_feedback ? ", error feedback" : "");
     printf("  granularity %u, p %g (threshold %.6f), lanes of %u bits, blocks of %u\n  table ",
-           o->table.granularity, plan.p, plan.cost.threshold, o->lane_bits, 1u << o->block_log2);
+           o->table.granularity, design.p, design.cost.threshold, o->lane_bits, 1u << o->block_log2);
     print_values(&o->table);
     printf("  normalised squared error: %.5f of one worker, %.5f of the mean of %u equal gradients\n",
-           plan.error_one, plan.error_mean, a.workers);
-    printf("  bits a value: %.3f up, %.3f down; round trip %.1f %% of fp32, %.1f %% of bf16\n", plan.up_bits,
-           plan.down_bits, 100 * both / 64, 100 * both / 32);
+           design.error_one, design.error_mean, a.workers);
+    printf("  bits a value: %.3f up, %.3f down; round trip %.1f %% of fp32, %.1f %% of bf16\n",
+           design.up_bits, design.down_bits, 100 * both / 64, 100 * both / 32);
     return GW_CLI_OK;
 }

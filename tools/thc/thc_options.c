@@ -130,14 +130,14 @@ void thc_request_init_handle(const thc_request *request, gw_dtype dtype, gw_thc 
 {
     const gw_thc_goal goal = {request->bits, request->workers, request->lane_bits,
                               request->state_path != NULL};
-    gw_thc_plan plan;
-    gw_status status = gw_thc_plan_make(&plan, &goal, thc_workspace());
+    gw_thc_design design;
+    gw_status status = gw_thc_design_make(&design, &goal, thc_workspace());
     if (status != GW_OK) {
         gw_cli_fail(GW_CLI_USAGE, NULL, "no configuration for %u workers, %u bits, lanes of %u bits: %s",
                     request->workers, request->bits, request->lane_bits, gw_status_message(status));
     }
-    gw_thc_options options = plan.options;
-    const double p = request->p > 0 ? request->p : plan.p;
+    gw_thc_options options = design.options;
+    const double p = request->p > 0 ? request->p : design.p;
     const unsigned granularity = request->granularity != 0 ? request->granularity : options.table.granularity;
     if (request->uniform) {
         options.table = gw_thc_table_uniform(request->bits);

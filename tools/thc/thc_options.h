@@ -42,7 +42,7 @@ typedef struct thc_request {
     gw_npy_u2 u2;
     int is_max;         /* norm: inputs are norm files */
     gw_thc_mode mode;   /* decompress */
-    int error_feedback; /* thc-plan */
+    int error_feedback; /* thc-design */
 } thc_request;
 
 /* The request of this process, with its defaults. */

@@ -17,7 +17,7 @@ import torch.distributed as dist
 from . import given, staging
 from .engine import EngineOwner, Operation, Plan
 from .failure import wait_for
-from .optimizers import Book, Place
+from .optimizers import Codebook, Place
 from .options import CodecOptions
 from .reducer import Stateless
 from .stats import Report, size_of
@@ -57,9 +57,9 @@ class Communicator(EngineOwner):
     """Blocking compressed operations on a process group, in the same order on all of its ranks. For one thread.
 
     group: None: the default group. optimizer: the one that consumes what is reduced, with equal state on all ranks:
-    quanta then follow from its state, and all_reduce() needs `params`. Without one levels are carried, and nmse is the
+    quanta then follow from its state, and all_reduce() needs `params`. Without one quanta are carried, and nmse is the
     share of error that a message may add. small_len, seed, transport, timeout: as in DdpState. options: those of
-    CodecOptions, but levels.
+    CodecOptions, but quantum_mode.
 
     Before anything is sent the ranks compare what they give: where an argument is bad or differs all of them raise
     TypeError or ValueError, tensors are as they were, and the communicator goes on. report: as of DdpState, sums over
@@ -83,12 +83,12 @@ class Communicator(EngineOwner):
         self.step = 0
         with Start("communicator", self.group, transport, self.timeout) as start:
             made = [] if optimizer is None else given.optimizers_of(optimizer)
-            given.check_keywords(options, CodecOptions, Communicator, but=["levels"])
-            chosen = CodecOptions(levels="auto", **options)
+            given.check_keywords(options, CodecOptions, Communicator, but=["quantum_mode"])
+            chosen = CodecOptions(quantum_mode="auto", **options)
             settings = chosen.settings(made)
-            self._book = Book(made, seed, chosen.rates(made))
+            self._codebook = Codebook(made, seed, chosen.rates(made))
             start.options = {**chosen.agreed(settings), "small_len": small_len, "seed": seed}
-        self._begin(start.transport, settings, self._book)
+        self._begin(start.transport, settings, self._codebook)
         self._transport = start.transport
         notice = chosen.notice(made)
         if notice and self.rank == 0:
@@ -234,7 +234,7 @@ class Communicator(EngineOwner):
             key = ("all", flat.numel(), flat.dtype, *(id(place.param) for place in places))
             plan = self._plan(key, flat, places)
             if self.engine.settings.maps:
-                self._book.look()
+                self._codebook.look()
                 self.engine.build_maps([plan], float(self.size if mean else 1))
                 self.engine.compare_maps([plan], f"operation {self.step}, comparing maps", step=self.step)
             self._run(plan, flat, flat, 1.0 / self.size if mean else 1.0)
@@ -261,10 +261,10 @@ class Communicator(EngineOwner):
         places, at = [], 0
         for i in chosen if call.params else []:
             tensor, param = call.tensors[i], call.params[i]
-            number = self._book.number(param)
+            number = self._codebook.number(param)
             if number is not None and 0 < tensor.numel() == param.numel() and tensor.stride() == param.stride():
                 if call.orders[i] or tensor.is_contiguous():  # they travel as the parameter lies in memory
-                    places.append(Place(param, at, param.numel(), self._book.stream_seed(number)))
+                    places.append(Place(param, at, param.numel(), self._codebook.stream_seed(number)))
             at += _len(tensor)
         return places
 

@@ -24,13 +24,13 @@ import torch
 
 import gradwire.maps
 from gradwire._library import lib
-from gradwire._structs import gw_collective_blame, gw_collective_shape
+from gradwire._structs import gw_collective_failure, gw_collective_shape
 from gradwire.errors import status_name
 from gradwire.gcomp import Options
 
 from . import _pool, staging
 from .failure import Gate, Guarded
-from .optimizers import Book, Place, SegmentTable
+from .optimizers import Codebook, Place, SegmentTable
 from .stats import Samples
 from .transport import FROM_OWNER, OPERATIONS_MAX, PIECES_MAX, TO_OWNER, Transport, tag
 from .workers import Worker
@@ -42,17 +42,17 @@ log = logging.getLogger("gradwire")
 class ExchangeError(RuntimeError):
     """A compressed operation failed on this rank or on another one; all ranks raise it.
 
-    Attributes: status, name (of the status), rank (to blame), piece.
+    Attributes: status, name (of the status), rank (at fault), piece.
     """
 
     on_all_ranks = True
 
     def __init__(self, word: int) -> None:
-        blame = gw_collective_blame()
-        lib.gw_collective_word_read(word, blame)
-        self.status, self.rank, self.piece = blame.status, blame.rank, blame.piece
-        self.name = status_name(blame.status)
-        what = lib.gw_status_message(blame.status).decode()
+        failure = gw_collective_failure()
+        lib.gw_collective_word_read(word, failure)
+        self.status, self.rank, self.piece = failure.status, failure.rank, failure.piece
+        self.name = status_name(failure.status)
+        what = lib.gw_status_message(failure.status).decode()
         super().__init__(f"compressed all-reduce failed: rank {self.rank}, piece {self.piece}: {what} ({self.name})")
 
 
@@ -67,7 +67,7 @@ class Settings:
     """What all operations of an engine have in common; equal on all ranks."""
 
     codec: Options
-    spare: Options  # while maps differ between ranks
+    fallback: Options  # while maps differ between ranks
     limits: gradwire.maps.Limits
     maps: bool  # whether quanta come from optimizer state
     agree: bool  # whether receivers need equal maps
@@ -105,7 +105,7 @@ class Plan:
             rank=transport.rank,
             contribution_bits=settings.contribution_bits,
             codec=replace(settings.codec, dtype=dtype).struct(),
-            fallback_codec=replace(settings.spare, dtype=dtype).struct(),
+            fallback_codec=replace(settings.fallback, dtype=dtype).struct(),
             user=cookie,
             seed=engine.seed,
             segment_max=max(len(places), 1) if settings.maps else 0,
@@ -156,7 +156,7 @@ class Plan:
         with contextlib.ExitStack() as stack:
             for device in self.devices:
                 stack.enter_context(staging.of(device).reading(marks.get(device)))
-            self.table = self.engine.book.segments(self.places, wire_scale, self.settings.limits)
+            self.table = self.engine.codebook.segments(self.places, wire_scale, self.settings.limits)
         self.exchange.start_map(self.table.struct, self.table.wire_scale)
 
     def wait_map(self) -> int:
@@ -209,7 +209,7 @@ class Operation:
     copy: staging.HostCopy | None = None  # of which these are the values; its future is that of the operation
     message: Any = None  # of a recording
     scatter: bool = False
-    spare: bool = False
+    fallback: bool = False
     number: int = 0
     started: float = 0.0
     encoded: float = 0.0  # when the last contribution was on its way
@@ -250,11 +250,11 @@ def _digest(number: int, result: torch.Tensor) -> int:
 class EngineOwner(Guarded):
     """A hook or communicator with an engine, whose threads end with it."""
 
-    def _begin(self, transport: Transport, settings: Settings, book: Book) -> None:
+    def _begin(self, transport: Transport, settings: Settings, codebook: Codebook) -> None:
         """When the ranks have agreed on their options."""
         self.rank, self.size = transport.rank, transport.size
         self.gate = Gate(transport)
-        self.engine = Engine(transport, settings, book, self.gate)
+        self.engine = Engine(transport, settings, codebook, self.gate)
         weakref.finalize(self, self.engine.abandon).atexit = False
 
     def _conclude(self, where: str) -> torch.futures.Future:
@@ -264,9 +264,9 @@ class EngineOwner(Guarded):
 class Engine:
     """Operations on buckets, in the order of submission, which must be the same on all ranks."""
 
-    def __init__(self, transport: Transport, settings: Settings, book: Book, gate: Gate) -> None:
-        self.transport, self.settings, self.book, self.gate = transport, settings, book, gate
-        self.seed = book.seed
+    def __init__(self, transport: Transport, settings: Settings, codebook: Codebook, gate: Gate) -> None:
+        self.transport, self.settings, self.codebook, self.gate = transport, settings, codebook, gate
+        self.seed = codebook.seed
         self.pool = _pool.Pool(settings.threads)
         self.plans: dict[int, Plan] = {}
         self.fault: Callable[[int, int, torch.Tensor], None] | None = None  # tests damage messages with it
@@ -345,7 +345,7 @@ class Engine:
     # ---- control thread ----
 
     def _build(self, plans: list[Plan], wire_scale: float, marks: Mapping[torch.device, Any]) -> None:
-        self.book.refresh()
+        self.codebook.refresh()
         words, started = [], []
         for plan in plans:
             plan.build_map(wire_scale, marks)
@@ -378,8 +378,8 @@ class Engine:
                 self.mismatches += 1
                 if self.mismatches == 1 and self.transport.rank == 0:
                     log.warning(
-                        "gradwire: the optimizer states of the ranks differ; while they do, levels are %s",
-                        plan.settings.spare.levels,
+                        "gradwire: the optimizer states of the ranks differ; while they do, quantum_mode are %s",
+                        plan.settings.fallback.quantum_mode,
                     )
 
     def _conclude(self, good: torch.futures.Future, where: str) -> None:
@@ -409,7 +409,7 @@ class Engine:
         if plan.settings.maps and not (plan.compared if plan.settings.agree else plan.map_built):
             self._build([plan], operation.wire_scale, {})  # the bucket is new; its state is older than its values
             self._compare([plan], operation.where, operation.step)
-        operation.spare = operation.spare or (plan.settings.agree and not plan.agreed)
+        operation.fallback = operation.fallback or (plan.settings.agree and not plan.agreed)
         self._operations += 1
         operation.number = self._operations
         plan.operation = operation
@@ -417,7 +417,7 @@ class Engine:
         operation.sampled = sampled(operation.step, self.settings.sample_every)
         if self.timing or operation.sampled:
             operation.before = plan.exchange.stats()
-        flags = _pool.FALLBACK if operation.spare else 0
+        flags = _pool.FALLBACK if operation.fallback else 0
         flags |= _pool.SCATTER if operation.scatter else 0
         flags |= _pool.SAMPLE if operation.sampled else 0
         run = _pool.gw_exchange_run(

@@ -28,28 +28,28 @@ class CodecOptions:
 
     tolerance_bits: 1..23, an encode moves no parameter by more than 2^-tolerance_bits of it, in this update and those
     that a momentum carries it to; "auto": 14 where the optimizer is known. One that is given is kept or refused:
-    ValueError for an optimizer that maps are not known for. Carried levels keep it for the median of a block of values,
+    ValueError for an optimizer that maps are not known for. Carried quanta keep it for the median of a block of values,
     not for each parameter. noise: 0, or 2^-8..1, limit of the noise by the second moment (all but SGD); with
     tolerance_bits=None it alone counts, else the smaller quantum does; None: 1/8 beside a tolerance where there is a
     second moment. peak_lr: the largest learning rate of the training, one for all parameter groups or one for each;
     scheduler: of torch, or a list of them for several optimizers, whose rates to come are computed. Without both the
-    largest rate seen counts, and the momentum limits quanta too. levels: "derived" (receivers know the quanta from
-    their own optimizer state), "carried" or "explicit"; "auto": derived for parameters whose optimizer is known, else
-    carried. deep_cut: values below their quantum become 0 or one quantum; None: where `noise` is given or there is no
-    second moment. nmse: carried levels of an unknown optimizer: share of error that a message may add; None: 1e-3.
-    Given together, tolerance_bits is for the known optimizers of a list and nmse for the others. rounding, checksum: as
-    in gradwire.Options.
-    contribution_bits: how much finer contributions are than their sum. fallback: levels while the ranks' states differ,
-    "carried" or "explicit". threads: of the native pool. piece_len: values of a message; None: 2^16 to 2^18, so that a
-    rank's share of a bucket is four messages or more where possible. debug: results are compared across ranks.
+    largest rate seen counts, and the momentum limits quanta too. quantum_mode: "derived" (receivers know the quanta
+    from their own optimizer state), "carried" or "explicit"; "auto": derived for parameters whose optimizer is known,
+    else carried. dead_zone: values below their quantum become 0 or one quantum; None: where `noise` is given or there
+    is no second moment. nmse: carried quanta of an unknown optimizer: share of error that a message may add; None:
+    1e-3. Given together, tolerance_bits is for the known optimizers of a list and nmse for the others. rounding,
+    checksum: as in gradwire.Options.
+    contribution_bits: how much finer contributions are than their sum. fallback: quantum mode while the ranks' states
+    differ, "carried" or "explicit". threads: of the native pool. piece_len: values of a message; None: 2^16 to 2^18, so
+    that a rank's share of a bucket is four messages or more where possible. debug: results are compared across ranks.
     """
 
     tolerance_bits: int | str | None = "auto"
     noise: float | None = None
     peak_lr: float | Sequence[float] | None = None
     scheduler: Any = None
-    levels: str = "auto"
-    deep_cut: bool | None = None
+    quantum_mode: str = "auto"
+    dead_zone: bool | None = None
     nmse: float | None = None
     rounding: str = "stochastic"
     checksum: bool = True
@@ -65,13 +65,13 @@ class CodecOptions:
         made = [one for one in made if optimizers.family(one)]
         known = bool(made)
         moments = known and not others and all(optimizers.has_second_moment(one) for one in made)
-        levels = self.levels if self.levels != "auto" else "derived" if known else "carried"
+        quantum_mode = self.quantum_mode if self.quantum_mode != "auto" else "derived" if known else "carried"
         self._check_ranges()
-        self._check(levels, known, others, moments)
+        self._check(quantum_mode, known, others, moments)
         self._check_groups(made)
         tolerance_bits = DEFAULT_TOLERANCE_BITS if self.tolerance_bits == "auto" else self.tolerance_bits
         limits = gradwire.maps.Limits(
-            # without a tolerance: only where levels begin
+            # without a tolerance: only where the bytes of maps begin
             tolerance_bits=23 if tolerance_bits is None else tolerance_bits,
             noise=(_NOISE if any(map(optimizers.has_second_moment, made)) else 0.0)
             if self.noise is None
@@ -79,31 +79,31 @@ class CodecOptions:
             noise_only=tolerance_bits is None,
             update_bits=0 if tolerance_bits is None else UPDATE_BITS,
         )
-        deep_cut = self.deep_cut
-        if deep_cut is None:
+        dead_zone = self.dead_zone
+        if dead_zone is None:
             none_has_moments = known and not any(map(optimizers.has_second_moment, made))
-            deep_cut = levels == "carried" or bool(self.noise) or none_has_moments
+            dead_zone = quantum_mode == "carried" or bool(self.noise) or none_has_moments
 
         def codec(name: str, known: bool = known) -> Options:
             return Options(
-                levels=name,
+                quantum_mode=name,
                 rounding=self.rounding,
                 tolerance_bits=limits.tolerance_bits,
-                deep_cut=deep_cut if name == "derived" else name == "carried",
+                dead_zone=dead_zone if name == "derived" else name == "carried",
                 target_nmse=self._nmse if name == "carried" and not known else None,
                 checksum=self.checksum,
             )
 
-        for name in (levels, self.fallback):
+        for name in (quantum_mode, self.fallback):
             gradwire.gcomp.Codec(codec(name))  # raises what is out of range
         gradwire.maps.Rule(gradwire.maps.Optimizer(kind="adam" if limits.noise else "sgd", lr=1.0), limits=limits)
         settings = Settings(
-            codec=codec(levels),
-            spare=codec(self.fallback),
+            codec=codec(quantum_mode),
+            fallback=codec(self.fallback),
             limits=limits,
             maps=known,
-            agree=levels == "derived",
-            contribution_bits=self.contribution_bits if levels != "explicit" else 0,
+            agree=quantum_mode == "derived",
+            contribution_bits=self.contribution_bits if quantum_mode != "explicit" else 0,
             piece_len=self.piece_len,
             threads=self.threads,
             debug=self.debug,
@@ -111,7 +111,7 @@ class CodecOptions:
         if not (known and others):
             return settings
         unknown = replace(
-            settings, codec=codec("carried", False), spare=codec(self.fallback, False), maps=False, agree=False
+            settings, codec=codec("carried", False), fallback=codec(self.fallback, False), maps=False, agree=False
         )
         return replace(settings, unknown=unknown)
 
@@ -123,7 +123,7 @@ class CodecOptions:
         known = sorted({type(one).__name__ for one in made if optimizers.family(one)})
         kept = f" (those of {', '.join(known)} keep theirs)" if known else ""
         return (
-            f"no bound for each parameter is known for {', '.join(others)}: its gradients travel with carried levels "
+            f"no bound for each parameter is known for {', '.join(others)}: its gradients travel with carried quanta "
             f"and an error of nmse={self._nmse:g} in each message{kept}"
         )
 
@@ -151,17 +151,17 @@ class CodecOptions:
                 if wrong:
                     raise ValueError(f"gradwire: {wrong}")
 
-    def _check(self, levels: str, known: bool, others: Sequence[torch.optim.Optimizer], moments: bool) -> None:
+    def _check(self, quantum_mode: str, known: bool, others: Sequence[torch.optim.Optimizer], moments: bool) -> None:
         names = ", ".join(given.name_of(one) for one in others) or "no optimizer"
-        if levels not in ("derived", "carried", "explicit"):
-            raise ValueError(f"no levels {levels!r}; there are: auto, derived, carried, explicit")
+        if quantum_mode not in ("derived", "carried", "explicit"):
+            raise ValueError(f"no quantum mode {quantum_mode!r}; there are: auto, derived, carried, explicit")
         if self.fallback not in ("carried", "explicit"):
             raise ValueError(f"no fallback {self.fallback!r}; there are: carried, explicit")
         unknown = not known or bool(others)
-        if unknown and self.levels not in ("auto", "carried"):
+        if unknown and self.quantum_mode not in ("auto", "carried"):
             raise ValueError(
-                f"levels={self.levels!r} need an optimizer that maps are known for, not {names}; levels='auto' takes "
-                f"carried ones there"
+                f"quantum_mode={self.quantum_mode!r} need an optimizer that maps are known for, not {names}; "
+                f"quantum_mode='auto' takes carried ones there"
             )
         if self.noise and not moments:
             raise ValueError(
@@ -173,10 +173,10 @@ class CodecOptions:
         if unknown and self.tolerance_bits != "auto" and not (known and self.nmse is not None):
             whom = f"for {names}" if others else "without an optimizer"
             had = (
-                f"give nmse={DEFAULT_NMSE:g}, too: then its gradients travel with carried levels and that error in "
+                f"give nmse={DEFAULT_NMSE:g}, too: then its gradients travel with carried quanta and that error in "
                 f"each message, and only those of other optimizers keep the tolerance"
                 if known
-                else f"leave it out: then gradients travel with carried levels and an error of nmse={self._nmse:g} in "
+                else f"leave it out: then gradients travel with carried quanta and an error of nmse={self._nmse:g} in "
                 f"each message"
             )
             raise ValueError(
@@ -199,7 +199,7 @@ class CodecOptions:
 
     def agreed(self, settings: Settings) -> dict[str, Any]:
         """Those that must be equal on all ranks."""
-        agreed = {**vars(self), "levels": settings.codec.levels, "unknown": settings.unknown is not None}
+        agreed = {**vars(self), "quantum_mode": settings.codec.quantum_mode, "unknown": settings.unknown is not None}
         given_ = self.scheduler if isinstance(self.scheduler, (list, tuple)) else [self.scheduler]
         agreed["scheduler"] = ", ".join(type(one).__name__ for one in given_ if one is not None)
         agreed["peak_lr"] = peaks_of(self.peak_lr)

@@ -2,7 +2,7 @@
 broken is often that of one which has only given up before it.
 
 So a rank that fails writes what it found into the job's store before it breaks its connections, and reads there what
-the rank that it would blame has found. The rank at fault is the one that has an error of its own, or says nothing.
+the rank that it would name has found. The rank at fault is the one that has an error of its own, or says nothing.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def kind_of(error: BaseException) -> str | None:
 
 @dataclass(frozen=True)
 class Finding:
-    """Why a rank has failed. suspect: the rank that it blames; None: an error of its own. unknown: some other rank, in
+    """Why a rank has failed. suspect: the rank that it names; None: an error of its own. unknown: some other rank, in
     a collective call; tail: the end of a text that names it. silent: nothing came, else a connection is closed."""
 
     suspect: int | None
@@ -147,7 +147,7 @@ class Board:
     # ---- who is at fault ----
 
     def chain(self, finding: Finding) -> tuple[Finding, bool]:
-        """Follows from the rank that is blamed to the one that it blames, as far as these have said. The finding of the
+        """Follows from the rank that is blamed to the one that it names, as far as these have said. The finding of the
         last, and whether the chain ends: with an error that a rank has of its own; or with this rank, which is no use:
         then the finding is the one that it began with."""
         seen, now = {self.rank}, finding
@@ -167,7 +167,7 @@ class Board:
         """The finding that names the rank at fault, as far as the ranks have said within some seconds."""
         begin = time.monotonic()
         while True:
-            found, ends = self._blame(finding, name) if finding.unknown else self.chain(finding)
+            found, ends = self._fault_of(finding, name) if finding.unknown else self.chain(finding)
             said = None if found.suspect is None else self._heard.get(found.suspect)
             if said is not None and said.unknown and not finding.unknown:
                 finding = said  # no more than that it was another one
@@ -188,7 +188,7 @@ class Board:
             return Finding(found.suspect, f"{name(found.suspect)} failed: {said.text}")
         return found
 
-    def _blame(self, finding: Finding, name: Callable[[int], str]) -> tuple[Finding, bool]:
+    def _fault_of(self, finding: Finding, name: Callable[[int], str]) -> tuple[Finding, bool]:
         """Of a collective call: who has said nothing, unless somebody knows more."""
         said = self.hear()
         for rank, one in said.items():

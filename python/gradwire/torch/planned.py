@@ -109,7 +109,7 @@ def _codec(where: str, label: str, given: Mapping[str, Any]) -> tuple[str, dict[
         options.setdefault("tolerance_bits", int(dial[1]))
     elif kind is None and label == "gcomp":
         kind = "gradwire"
-        options.setdefault("levels", "explicit")
+        options.setdefault("quantum_mode", "explicit")
     elif kind is None:
         kind = label
     if kind not in ALGORITHMS:

@@ -90,7 +90,7 @@ def test_replicas_are_equal_and_follow_plain_training(name):
 
 
 def test_a_tight_tolerance_is_nearly_exact():
-    found = run(train, 2, "adamw", 4, {**OPTIONS, "tolerance_bits": 23, "deep_cut": False})
+    found = run(train, 2, "adamw", 4, {**OPTIONS, "tolerance_bits": 23, "dead_zone": False})
     plain = run(train, 2, "adamw", 4, None)
     assert found[0][0] == pytest.approx(plain[0][0], rel=1e-5)
 

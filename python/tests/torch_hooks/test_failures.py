@@ -73,23 +73,23 @@ def damage_result(rank, step, net, optimizer, state):
     plan.exchange.receive = flip
 
 
-@pytest.mark.parametrize("levels", ["derived", "carried", "explicit"])
+@pytest.mark.parametrize("quantum_mode", ["derived", "carried", "explicit"])
 @pytest.mark.parametrize("stage", [0, 1])
 @pytest.mark.parametrize("buckets", [25, 0.01])
-def test_a_damaged_message_raises_on_all_ranks_in_that_step(stage, levels, buckets):
+def test_a_damaged_message_raises_on_all_ranks_in_that_step(stage, quantum_mode, buckets):
     """The same on all of them, and without waiting for anything to run out of time."""
-    found = run(damaged, 3, stage, levels, buckets, timeout_s=NEVER_S)
+    found = run(damaged, 3, stage, quantum_mode, buckets, timeout_s=NEVER_S)
     assert len(set(found.values())) == 1
     for message, step in found.values():
         assert "corrupt" in message or "checksum" in message
         assert step == 3
 
 
-def damaged(rank, size, stage, levels, buckets):
+def damaged(rank, size, stage, quantum_mode, buckets):
     if buckets < 1:
         torch.distributed._DEFAULT_FIRST_BUCKET_BYTES = 1  # torch 1.13 has 1 MiB whatever bucket_cap_mb says
     hurt = damage_result if stage == 1 else lambda *arguments: damage(*arguments, stage)
-    return steps(rank, size, 6, hurt, buckets=buckets, levels=levels)
+    return steps(rank, size, 6, hurt, buckets=buckets, quantum_mode=quantum_mode)
 
 
 def breaking(rank, size):
@@ -313,7 +313,7 @@ def test_a_dead_rank_raises_on_all_others():
 
 
 KINDS = {
-    "gradwire": {"compress": "always", "small_len": 1, "levels": "carried"},
+    "gradwire": {"compress": "always", "small_len": 1, "quantum_mode": "carried"},
     "plain": {"compress": "never"},
     "thc": {"small_len": 1},
     "topk": {"codec": "topk"},
@@ -524,7 +524,7 @@ def diverging_with(rank, size, what, fallback):
     return steps(rank, size, 6, change, fallback=fallback)
 
 
-def unequal_results(rank, size, levels):
+def unequal_results(rank, size, quantum_mode):
     def disturb(rank, step, net, optimizer, state):
         if rank == 1 and step == 3:
             finish = state.engine._finish
@@ -535,12 +535,12 @@ def unequal_results(rank, size, levels):
 
             state.engine._finish = spoil
 
-    return steps(rank, size, 6, disturb, levels=levels)
+    return steps(rank, size, 6, disturb, quantum_mode=quantum_mode)
 
 
-@pytest.mark.parametrize("levels", ["derived", "carried"])
-def test_debug_mode_finds_results_that_differ_in_that_step(levels):
-    found = run(unequal_results, 2, levels, timeout_s=TIMEOUT_S)
+@pytest.mark.parametrize("quantum_mode", ["derived", "carried"])
+def test_debug_mode_finds_results_that_differ_in_that_step(quantum_mode):
+    found = run(unequal_results, 2, quantum_mode, timeout_s=TIMEOUT_S)
     for message, step in found.values():
         assert "results of the ranks differ" in message and step == 3
 

@@ -79,8 +79,11 @@ def refusing(rank, size):
         "dampening=1 in group 0 of SGD": (sgd(momentum=0.9, dampening=1.0), {}),
         "alpha=1 in group 1 of RMSprop": (rmsprop, {}),
         "tolerance_bits=14: no bound for each parameter is known for Own": (own, {"tolerance_bits": 14}),
-        "known for Own; give nmse=0.001, too": ([own, adam], {"tolerance_bits": 8, "levels": "carried"}),
-        "levels='derived' need an optimizer that maps are known for, not Own": ([own, adam], {"levels": "derived"}),
+        "known for Own; give nmse=0.001, too": ([own, adam], {"tolerance_bits": 8, "quantum_mode": "carried"}),
+        "quantum_mode='derived' need an optimizer that maps are known for, not Own": (
+            [own, adam],
+            {"quantum_mode": "derived"},
+        ),
         "noise=0.125: a noise limit needs": ([own, adam], {"noise": 0.125}),
         "dgc needs torch.optim.SGD without momentum, not AdamW": (adam, {"codec": "dgc"}),
         "dgc needs torch.optim.SGD without momentum, not momentum=0.9 in group 0": (
@@ -104,8 +107,8 @@ def refusing(rank, size):
         gradwire.torch.ddp_hook(optimizer, **options)[0].close()
     with pytest.raises(ValueError, match="tolerance_bits=8: .* without an optimizer"):
         gradwire.torch.Communicator(tolerance_bits=8)
-    with pytest.raises(TypeError, match="no option 'levels'"):
-        gradwire.torch.Communicator(levels="explicit")
+    with pytest.raises(TypeError, match="no option 'quantum_mode'"):
+        gradwire.torch.Communicator(quantum_mode="explicit")
     return wrong
 
 
@@ -150,7 +153,7 @@ def wrapped(rank, size):
             torch.nn.functional.mse_loss(ddp(x), y).backward()
             optimizer.step()
         state.check()
-        found[kind] = digest(net), state.report.totals()["sent_size"], state.engine.settings.codec.levels
+        found[kind] = digest(net), state.report.totals()["sent_size"], state.engine.settings.codec.quantum_mode
         state.close()
     return found, messages.texts
 
@@ -206,9 +209,9 @@ def bounded(rank, size, kind):
         other.step()
     state.check()
     totals = state.report.totals()
-    levels = {plan.settings.codec.levels for plan in state.engine.plans.values()}
+    quantum_mode = {plan.settings.codec.quantum_mode for plan in state.engine.plans.values()}
     state.close()
-    return digest(net), worst, error / square, totals["sent_size"], levels, messages.texts
+    return digest(net), worst, error / square, totals["sent_size"], quantum_mode, messages.texts
 
 
 def test_known_optimizers_keep_their_bound_beside_others():
@@ -223,7 +226,7 @@ def test_known_optimizers_keep_their_bound_beside_others():
 
 
 def mixed(rank, size, staged, planned, small_len=100):
-    """Digest, bytes and levels of a run whose buckets have parameters of both kinds."""
+    """Digest, bytes and quantum mode of a run whose buckets have parameters of both kinds."""
     if staged:
         fake_device.install()
     net = model()
@@ -269,7 +272,7 @@ def planned_bounds(rank, size):
     gradwire.torch.CodecOptions.settings = lambda self, of: settings.append(original(self, of)) or settings[-1]
     state, _ = gradwire.torch.ddp_hook(made, plan=document, model=net, tolerance_bits=10, nmse=1e-2)
     state.close()
-    found = [(one.codec.levels, one.limits.tolerance_bits if one.maps else None) for one in settings[1:]]
+    found = [(one.codec.quantum_mode, one.limits.tolerance_bits if one.maps else None) for one in settings[1:]]
     try:
         gradwire.torch.ddp_hook(made, plan=plan((2, "fp32"), (4, "gcomp-t12")), model=net)
     except ValueError as error:

@@ -241,7 +241,7 @@ def measuring(rank, size, seed):
     net = model(width=256)
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
     ddp = DDP(net, bucket_cap_mb=1e-6)
-    options = {**OPTIONS, "small_len": 1, "levels": "carried", "seed": seed}
+    options = {**OPTIONS, "small_len": 1, "quantum_mode": "carried", "seed": seed}
     state, hook = gradwire.torch.ddp_hook(optimizer, **options)
     ddp.register_comm_hook(state, hook)
     squares, add = [], state.engine.samples.add

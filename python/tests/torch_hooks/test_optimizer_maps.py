@@ -81,7 +81,7 @@ def quanta(optimizer, group, param):
     for name in maps.Rule(described).uses:
         arrays.setdefault(name, np.zeros(LEN, np.float32))
     found = maps.Map.of(maps.Rule(described), maps.State(param=param.detach().numpy(), **arrays))
-    quarter = np.where(found.levels > 0, found.levels.astype(float) + found.base, np.nan)
+    quarter = np.where(found.bytes > 0, found.bytes.astype(float) + found.base, np.nan)
     return torch.from_numpy(np.nan_to_num(np.exp2(np.floor(quarter / 4) - 127 - BITS)))
 
 

@@ -26,7 +26,7 @@ def made(net, optimizer, kind, ddp):
         return gradwire.torch.ddp_hook(optimizer, codec="onebit")
     if isinstance(kind, dict):
         return gradwire.torch.ddp_hook(optimizer, plan=kind, model=ddp, piece_len=1 << 12, debug=True)
-    return gradwire.torch.ddp_hook(optimizer, **{**OPTIONS, "levels": kind})
+    return gradwire.torch.ddp_hook(optimizer, **{**OPTIONS, "quantum_mode": kind})
 
 
 def train(rank, size, kind, staged, cap=25.0, name="adamw"):

@@ -8,7 +8,7 @@ import gradwire.torch
 import pytest
 import torch
 from gradwire.torch.choice import SHARE, Choice
-from gradwire.torch.optimizers import Book
+from gradwire.torch.optimizers import Codebook
 from gradwire.torch.transport import OPERATIONS_MAX
 from ranks import run
 from test_ddp import OPTIONS, batch, digest, model
@@ -73,15 +73,15 @@ def test_groups_are_there_while_they_are_read_anew():
     """Another thread may be making maps: a parameter without its group would get others than on other ranks."""
     param, seen = torch.nn.Parameter(torch.zeros(3)), []
     optimizer = torch.optim.SGD([param], lr=0.1)
-    book = Book([optimizer], seed=0)
+    codebook = Codebook([optimizer], seed=0)
 
     class Groups(list):
         def __iter__(self):
-            seen.append(book.entry(param))
+            seen.append(codebook.entry(param))
             return super().__iter__()
 
     optimizer.param_groups = Groups(optimizer.param_groups)
-    book.refresh()
+    codebook.refresh()
     assert seen and None not in seen
 
 
@@ -497,18 +497,18 @@ def unknown_optimizer(rank, size):
 
     net = model(width=256)
     ddp, state = make(net, Own(net.parameters(), lr=0.1))
-    optimizer = state.engine.book.optimizers[0]
+    optimizer = state.engine.codebook.optimizers[0]
     for step in range(4):
         optimizer.zero_grad()
         backward(ddp, rank, step)
         optimizer.step()
-    return *finish(state, net), state.engine.settings.codec.levels
+    return *finish(state, net), state.engine.settings.codec.quantum_mode
 
 
-def test_an_optimizer_without_a_rule_uses_carried_levels():
+def test_an_optimizer_without_a_rule_uses_carried_quanta():
     found = run(unknown_optimizer, 2)
     assert equal_digests(found)
-    assert all(levels == "carried" and totals["sent_size"] > 0 for _, totals, levels in found.values())
+    assert all(quantum_mode == "carried" and totals["sent_size"] > 0 for _, totals, quantum_mode in found.values())
 
 
 # ---- steps that are skipped, gradients that are not finite ----
@@ -685,7 +685,7 @@ def many_buckets(rank, size):
     for layer in net:
         torch.nn.init.eye_(layer.weight)
     optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
-    ddp, state = make(net, optimizer, {"bucket_cap_mb": 1e-6}, levels="carried", small_len=1, tolerance_bits=23)
+    ddp, state = make(net, optimizer, {"bucket_cap_mb": 1e-6}, quantum_mode="carried", small_len=1, tolerance_bits=23)
     for step in range(2):
         optimizer.zero_grad()
         x = torch.randn(4, 8, generator=torch.Generator().manual_seed(10 * step + rank))

@@ -46,7 +46,7 @@ int main(int argc, char **argv)
     }
 
     gw_workspace workspace = {.size = gw_gcomp_workspace_size(&codec)};
-    gw_buffer dst = {.capacity = gw_gcomp_bound(&codec, VALUE_COUNT)};
+    gw_buffer dst = {.capacity = gw_gcomp_frame_bound(&codec, VALUE_COUNT)};
     workspace.data = malloc(workspace.size);
     dst.data = malloc(dst.capacity);
     if (workspace.data == NULL || dst.data == NULL) {

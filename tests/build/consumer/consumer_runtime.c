@@ -21,7 +21,7 @@ int main(void)
     gw_runtime *runtime;
     gw_exchange *exchange = NULL;
     gw_gcomp_options_init(&config.codec, GW_FP32);
-    config.codec.levels = GW_GCOMP_CARRIED;
+    config.codec.quantum_mode = GW_GCOMP_CARRIED;
     config.codec.target_nmse = 1e-3f;
     config.fallback_codec = config.codec;
     for (int i = 0; i < LEN; i++) {

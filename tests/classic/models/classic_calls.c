@@ -130,7 +130,7 @@ static void encode(void)
     const gw_classic_source source = {values, (arrays & GW_CLASSIC_RESIDUAL) != 0 ? residual : NULL,
                                       (arrays & GW_CLASSIC_MOMENTUM) != 0 ? momentum : NULL,
                                       word[22] != 0 ? norms : NULL};
-    const size_t size = status == GW_OK ? gw_classic_frame_size_max(&classic, &step) : 0;
+    const size_t size = status == GW_OK ? gw_classic_frame_bound(&classic, &step) : 0;
     gw_workspace workspace = workspace_of(status == GW_OK ? gw_classic_workspace_size(&classic, &step) : 0);
     gw_buffer frame = {take(size), size, 0};
 

@@ -60,7 +60,7 @@ static void save(const char *name, const gw_classic_options *options, uint64_t l
     const gw_classic_source source = {values, (arrays & GW_CLASSIC_RESIDUAL) != 0 ? residual : NULL,
                                       (arrays & GW_CLASSIC_MOMENTUM) != 0 ? momentum : NULL, NULL};
     gw_workspace workspace = {NULL, gw_classic_workspace_size(&classic, &step)};
-    gw_buffer dst = {NULL, gw_classic_frame_size_max(&classic, &step), 0};
+    gw_buffer dst = {NULL, gw_classic_frame_bound(&classic, &step), 0};
     workspace.data = malloc(workspace.size + 1);
     dst.data = malloc(dst.capacity);
     check(workspace.data != NULL && dst.data != NULL, "out of memory");

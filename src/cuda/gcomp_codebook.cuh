@@ -9,12 +9,12 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_CUDA_GCOMP_BOOK_CUH
-#define GW_CUDA_GCOMP_BOOK_CUH
+#ifndef GW_CUDA_GCOMP_CODEBOOK_CUH
+#define GW_CUDA_GCOMP_CODEBOOK_CUH
 
 #include "cuda/gcomp_frame.cuh"
 
-struct gw_book_state {
+struct gw_codebook_state {
     uint32_t count[256];  /* by label */
     uint32_t weight[256]; /* of the labels that occur, in their order */
     uint32_t leaf[256];   /* sorted */
@@ -25,9 +25,9 @@ struct gw_book_state {
     uint32_t sums[GW_WARPS];
     uint8_t label[256], leaf_label[256];
     uint8_t length[256]; /* result, by label */
-    alignas(4) uint8_t bytes[GW_CUDA_BOOK_SIZE_MAX + 4];
+    alignas(4) uint8_t bytes[GW_CUDA_CODEBOOK_SIZE_MAX + 4];
     uint32_t size;
-    uint32_t base; /* the first byte */
+    uint32_t window_start; /* the first byte */
     uint32_t is_masked;
     uint8_t mask_depth[12]; /* by class, if is_masked */
 };
@@ -49,7 +49,7 @@ GW_DEVICE uint32_t gw_count_below(const uint32_t *list, uint32_t count, uint32_t
 }
 
 /* Sorts the n weights into s.leaf, and into row 0, the deepest. */
-GW_DEVICE void gw_book_sort(gw_book_state &s, uint32_t n)
+GW_DEVICE void gw_codebook_sort(gw_codebook_state &s, uint32_t n)
 {
     const uint32_t t = threadIdx.x;
     if (t < n) {
@@ -66,7 +66,7 @@ GW_DEVICE void gw_book_sort(gw_book_state &s, uint32_t n)
 }
 
 /* The rows above the deepest: which items are packages. Ends with a barrier. */
-GW_DEVICE void gw_book_rows(gw_book_state &s, uint32_t n)
+GW_DEVICE void gw_codebook_rows(gw_codebook_state &s, uint32_t n)
 {
     const uint32_t t = threadIdx.x;
     uint32_t below_len = n;
@@ -104,7 +104,7 @@ GW_DEVICE void gw_book_rows(gw_book_state &s, uint32_t n)
 /* The first 2n - 2 items of the top row are taken: a taken leaf adds one to its length; taken packages are
  * the first pairs of the row below. Leaves are taken in order, so a row has only a number of them. By one
  * warp. */
-GW_DEVICE void gw_book_take(gw_book_state &s, uint32_t n)
+GW_DEVICE void gw_codebook_take(gw_codebook_state &s, uint32_t n)
 {
     const uint32_t lane = gw_lane();
     uint32_t taken = 2 * n - 2;
@@ -122,7 +122,7 @@ GW_DEVICE void gw_book_take(gw_book_state &s, uint32_t n)
 }
 
 /* s.length from s.count, whose sum is below 2^32 / 11. Begins and ends with a barrier. */
-GW_DEVICE void gw_cuda_book_lengths(gw_book_state &s)
+GW_DEVICE void gw_cuda_codebook_lengths(gw_codebook_state &s)
 {
     const uint32_t t = threadIdx.x;
     __syncthreads();
@@ -142,10 +142,10 @@ GW_DEVICE void gw_cuda_book_lengths(gw_book_state &s)
         __syncthreads();
         return;
     }
-    gw_book_sort(s, n);
-    gw_book_rows(s, n);
+    gw_codebook_sort(s, n);
+    gw_codebook_rows(s, n);
     if (t < 32) {
-        gw_book_take(s, n);
+        gw_codebook_take(s, n);
     }
     __syncthreads();
     if (t < n) {
@@ -159,8 +159,8 @@ GW_DEVICE void gw_cuda_book_lengths(gw_book_state &s)
     __syncthreads();
 }
 
-/* s.bytes and s.size from s.length, s.base and s.is_masked with s.mask_depth. Ends with a barrier. */
-GW_DEVICE void gw_cuda_book_write(gw_book_state &s)
+/* s.bytes and s.size from s.length, s.window_start and s.is_masked with s.mask_depth. Ends with a barrier. */
+GW_DEVICE void gw_cuda_codebook_write(gw_codebook_state &s)
 {
     const uint32_t t = threadIdx.x;
     const uint32_t coded = __ballot_sync(GW_FULL_MASK, t > 1 && s.length[t] != 0);
@@ -179,15 +179,15 @@ GW_DEVICE void gw_cuda_book_write(gw_book_state &s)
         }
     }
     const uint32_t labels_size = first == 0 ? 4 : 4 + (((last - first + 2) / 2 + 3) & ~3u);
-    const uint32_t size = labels_size + (s.is_masked ? (uint32_t)GW_BOOK_MASK_SIZE : 0);
-    if (t < GW_CUDA_BOOK_SIZE_MAX) {
+    const uint32_t size = labels_size + (s.is_masked ? (uint32_t)GW_CODEBOOK_MASK_SIZE : 0);
+    if (t < GW_CUDA_CODEBOOK_SIZE_MAX) {
         uint32_t byte = 0;
         if (t < 4) {
-            byte = t == 0   ? s.base
+            byte = t == 0   ? s.window_start
                    : t == 1 ? first
-                   : t == 2
-                       ? last
-                       : (s.is_masked ? (uint32_t)GW_BOOK_MASKED : s.length[0]) | (uint32_t)s.length[1] << 4;
+                   : t == 2 ? last
+                            : (s.is_masked ? (uint32_t)GW_CODEBOOK_MASKED : s.length[0]) |
+                                  (uint32_t)s.length[1] << 4;
         } else if (t >= labels_size) {
             const uint32_t c = 2 * (t - labels_size);
             byte =
@@ -207,9 +207,10 @@ GW_DEVICE void gw_cuda_book_write(gw_book_state &s)
 
 /*
  * The codebook of the counts: `count` is that of label t, mask_count that of class t, which are looked at if
- * zeros are masked. s.base is set. Begins and ends with a barrier.
+ * zeros are masked. s.window_start is set. Begins and ends with a barrier.
  */
-GW_DEVICE void gw_cuda_book_make(gw_book_state &s, uint32_t count, uint32_t mask_count, bool is_masked)
+GW_DEVICE void gw_cuda_codebook_make(gw_codebook_state &s, uint32_t count, uint32_t mask_count,
+                                     bool is_masked)
 {
     const uint32_t t = threadIdx.x;
     __syncthreads();
@@ -218,19 +219,19 @@ GW_DEVICE void gw_cuda_book_make(gw_book_state &s, uint32_t count, uint32_t mask
     }
     if (is_masked) {
         s.count[t] = t < GW_MASK_CLASSES ? mask_count : 0;
-        gw_cuda_book_lengths(s);
+        gw_cuda_codebook_lengths(s);
         if (t < GW_MASK_CLASSES) {
             s.mask_depth[t] = s.length[t];
         }
         __syncthreads();
     }
     s.count[t] = t == 0 && is_masked ? 0 : count;
-    gw_cuda_book_lengths(s);
-    gw_cuda_book_write(s);
+    gw_cuda_codebook_lengths(s);
+    gw_cuda_codebook_write(s);
 }
 
 /* The tree of the codebook of s, but for what gw_cuda_tree_build() makes. */
-GW_DEVICE void gw_cuda_book_plant(gw_cuda_tree &tree, const gw_book_state &s)
+GW_DEVICE void gw_cuda_codebook_place_leaves(gw_cuda_tree &tree, const gw_codebook_state &s)
 {
     const uint32_t t = threadIdx.x;
     tree.length[t] = s.length[t];
@@ -238,12 +239,13 @@ GW_DEVICE void gw_cuda_book_plant(gw_cuda_tree &tree, const gw_book_state &s)
         tree.mask.depth[t] = s.mask_depth[t];
     }
     if (t == 0) {
-        tree.base = s.base;
+        tree.window_start = s.window_start;
         tree.is_masked = s.is_masked;
     }
 }
 
-/* ---- costs: src/gcomp/book_choice.c -------------------------------------------------------------------- */
+/* ---- costs: src/gcomp/codebook_choice.c
+ * -------------------------------------------------------------------- */
 
 /* Sum over the threads of the block, to all of them; x < 2^48. */
 GW_DEVICE uint64_t gw_block_sum64(uint64_t x, uint32_t *sums)
@@ -325,12 +327,12 @@ GW_DEVICE void gw_mask_add_classes(uint32_t *count, uint64_t packed)
 /* Window for the largest ordinary exponent field (docs/format.md section 6). */
 GW_DEVICE uint32_t gw_window_of(uint32_t largest)
 {
-    const uint32_t base = largest + 4 > 63 ? largest + 4 - 63 : 0;
-    return base < 191 ? base : 191;
+    const uint32_t window_start = largest + 4 > 63 ? largest + 4 - 63 : 0;
+    return window_start < 191 ? window_start : 191;
 }
 
-/* Label of a bin, 4 * exponent field + level; 1 where there is none. gw_label_of_bin() of core. */
-GW_DEVICE uint32_t gw_cuda_label_of_bin(uint32_t bin, uint32_t dtype, uint32_t derived, uint32_t base)
+/* Label of a bin, 4 * exponent field + drop steps; 1 where there is none. gw_label_of_bin() of core. */
+GW_DEVICE uint32_t gw_cuda_label_of_bin(uint32_t bin, uint32_t dtype, uint32_t derived, uint32_t window_start)
 {
     const uint32_t e = bin >> 2;
     if (dtype == GW_FP16) {
@@ -345,7 +347,7 @@ GW_DEVICE uint32_t gw_cuda_label_of_bin(uint32_t bin, uint32_t dtype, uint32_t d
     if (derived) {
         return e + 1;
     }
-    return e > base && e - base <= 63 ? 4 * (e - base) + (bin & 3) : 1;
+    return e > window_start && e - window_start <= 63 ? 4 * (e - window_start) + (bin & 3) : 1;
 }
 
 /* Largest ordinary exponent field among the bins, 0 if there is none, to all threads; has(bin) says if a

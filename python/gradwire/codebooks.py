@@ -7,7 +7,7 @@ import copy
 import numpy as np
 
 from gradwire import arrays
-from gradwire._constants import GW_GCOMP_BOOK_SIZE_MAX
+from gradwire._constants import GW_GCOMP_CODEBOOK_SIZE_MAX
 from gradwire._fill import integer
 from gradwire._library import check, lib
 from gradwire._structs import gw_buffer, gw_gcomp_histogram
@@ -28,12 +28,12 @@ class Histogram:
         check(lib.gw_gcomp_histogram_init(self.struct, codec.handle))
 
     def add(self, codec: Codec, values: ArrayLike, map: Map | None = None, stream: Stream | None = None) -> None:
-        """Counts the labels of values. codec: of the dtype and levels of the histogram, else Error "state"."""
+        """Counts the labels of values. codec: of the dtype and quantum mode of the histogram, else Error "state"."""
         source = Source(codec, values, map, stream)
         check(lib.gw_gcomp_histogram_add(self.struct, codec.handle, source.struct, codec.workspace()))
 
     def __add__(self, other: Histogram) -> Histogram:
-        for name in ("dtype", "levels", "base", "relative"):
+        for name in ("dtype", "quantum_mode", "base", "relative"):
             if getattr(self.struct, name) != getattr(other.struct, name):
                 raise ValueError(f"histograms of another {name}")
         result = copy.copy(self)
@@ -44,25 +44,25 @@ class Histogram:
                 mine[i] += theirs[i]
         return result
 
-    def book(self) -> bytes:
+    def codebook(self) -> bytes:
         """The codebook of the counts, serialised: at most 140 bytes."""
-        area = np.empty(GW_GCOMP_BOOK_SIZE_MAX, np.uint8)
+        area = np.empty(GW_GCOMP_CODEBOOK_SIZE_MAX, np.uint8)
         dst = gw_buffer(area.ctypes.data, area.size)
-        check(lib.gw_gcomp_book_build(self.struct, dst))
+        check(lib.gw_gcomp_codebook_build(self.struct, dst))
         return area[: dst.size].tobytes()
 
 
-def install(codec: Codec, book: ArrayLike, id: int, generation: int, *, encode: bool = True) -> None:
+def install(codec: Codec, codebook: ArrayLike, id: int, generation: int, *, encode: bool = True) -> None:
     """Gives a codec a codebook under an id and a generation; the codec keeps the two most recent ones.
 
     encode: the codec encodes with it from now on; False: for decoding only. Must not run while other threads use the
     codec. Raises Error "table" for a codebook that breaks a rule; the codec is then unchanged.
     """
-    book = arrays.read(book, np.uint8, "a codebook")
+    codebook = arrays.read(codebook, np.uint8, "a codebook")
     id, generation = (integer(x, what, 0, (1 << 32) - 1) for x, what in ((id, "id"), (generation, "generation")))
-    check(lib.gw_gcomp_install(codec.handle, id, generation, book.ctypes.data, book.size, int(encode)))
+    check(lib.gw_gcomp_codebook_install(codec.handle, id, generation, codebook.ctypes.data, codebook.size, int(encode)))
 
 
 def uninstall(codec: Codec) -> None:
     """The codec encodes with codebooks in its frames again; installed ones stay for decoding."""
-    check(lib.gw_gcomp_uninstall(codec.handle))
+    check(lib.gw_gcomp_codebook_uninstall(codec.handle))

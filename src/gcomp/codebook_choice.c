@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "gcomp/book_choice.h"
+#include "gcomp/codebook_choice.h"
 #include "gcomp/mask_code.h"
 
 /* 256 * log2(x), straight lines between powers of two: at most 22 too small. x is not 0. */
@@ -38,7 +38,7 @@ uint64_t gw_labels_cost(const uint32_t count[GW_LABELS], uint32_t first)
     return cost;
 }
 
-int gw_is_mask_hopeless(uint64_t zeros, uint64_t len)
+int gw_is_mask_too_large(uint64_t zeros, uint64_t len)
 {
     return 2 * zeros < len;
 }
@@ -47,10 +47,10 @@ int gw_is_mask_hopeless(uint64_t zeros, uint64_t len)
 enum { MASK_OVERHEAD_BITS = 448 };
 
 /* 1 if coding the zeros in a mask takes fewer bits (docs/format.md section 6). */
-static int is_mask_better(const gw_book_counts *choice)
+static int is_mask_better(const gw_codebook_counts *choice)
 {
     uint64_t bytes = 0, masked = 0;
-    if (gw_is_mask_hopeless(choice->count[GW_LABEL_ZERO], choice->len)) {
+    if (gw_is_mask_too_large(choice->count[GW_LABEL_ZERO], choice->len)) {
         return 0;
     }
     for (uint32_t c = 0; c < GW_MASK_CLASSES; c++) {
@@ -68,10 +68,10 @@ static int is_mask_better(const gw_book_counts *choice)
     return masked < plain - plain / 32;
 }
 
-void gw_book_choose(gw_codebook *book, const gw_book_counts *counts, gw_codebook_scratch *scratch)
+void gw_codebook_choose(gw_codebook *codebook, const gw_codebook_counts *counts, gw_codebook_scratch *scratch)
 {
     uint32_t *const count = counts->count, *const mask_count = counts->mask_count;
-    book->is_masked = (uint8_t)is_mask_better(counts);
+    codebook->is_masked = (uint8_t)is_mask_better(counts);
     if (counts->is_sample) {
         count[GW_LABEL_ZERO] += count[GW_LABEL_ZERO] == 0;
         count[GW_LABEL_ESCAPE] += count[GW_LABEL_ESCAPE] == 0;
@@ -79,9 +79,9 @@ void gw_book_choose(gw_codebook *book, const gw_book_counts *counts, gw_codebook
             mask_count[c] += mask_count[c] == 0;
         }
     }
-    if (book->is_masked) {
+    if (codebook->is_masked) {
         count[GW_LABEL_ZERO] = 0;
-        gw_mask_depths(book->mask_depth, mask_count, scratch);
+        gw_mask_depths(codebook->mask_depth, mask_count, scratch);
     }
-    gw_codebook_lengths(book->length, count, scratch);
+    gw_codebook_lengths(codebook->length, count, scratch);
 }

@@ -4,7 +4,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "cuda/gcomp_book.cuh"
+#include "cuda/gcomp_codebook.cuh"
 #include "cuda/gcomp_items.cuh"
 #include "cuda/gcomp_quanta.cuh"
 
@@ -12,11 +12,11 @@ struct alignas(128) gw_survey_state {
     alignas(128) uint8_t exchange[GW_WARPS * 2048]; /* at last the tree */
     uint32_t bin[1024];
     uint32_t mask_count[16]; /* by class */
-    gw_book_state book;
+    gw_codebook_state codebook;
     uint64_t group;
     uint32_t item, status;
     /* Histograms of carried frames: of the chunk, or of all chunks of a group. */
-    int32_t drop_bases[32];
+    int32_t drop_offsets[32];
     uint8_t quanta[2048];
 };
 
@@ -26,7 +26,7 @@ static_assert(sizeof(gw_cuda_tree) + sizeof(gw_tree_scratch) <= GW_WARPS * 2048 
               "the host reserves enough");
 
 /*
- * Calls sink(bin, map byte, its drop_base) for values first + i, i < len, i mod period < 64. A thread takes
+ * Calls sink(bin, map byte, its drop_offset) for values first + i, i < len, i mod period < 64. A thread takes
  * 32 values at a time. Returns the classes of the thread's bytes of the zero mask, counted by
  * gw_mask_class_bit().
  */
@@ -52,12 +52,12 @@ GW_DEVICE uint64_t gw_survey(gw_survey_state &s, const gw_cuda_rounder &r, uint6
         for (int j = 0; j < 8; j++) {
             k[j] = 0;
         }
-        int32_t drop_base = r.from.drop_base;
+        int32_t drop_offset = r.from.drop_offset;
         if (r.rule.has_map && valid != 0) {
-            if (r.from.drop_bases != nullptr) {
-                drop_base = r.from.drop_bases[(first + at) >> r.from.chunk_log2];
+            if (r.from.drop_offsets != nullptr) {
+                drop_offset = r.from.drop_offsets[(first + at) >> r.from.chunk_log2];
             }
-            gw_load_map<DTYPE>(k, r.from, drop_base, first + at, valid);
+            gw_load_map<DTYPE>(k, r.from, drop_offset, first + at, valid);
         }
         gw_cuda_random random = gw_random_begin(r, first + at);
         GW_UNROLL
@@ -73,12 +73,12 @@ GW_DEVICE uint64_t gw_survey(gw_survey_state &s, const gw_cuda_rounder &r, uint6
                 gw_random_next(words, r, random);
                 GW_UNROLL
                 for (uint32_t i = 0; i < 4; i++) {
-                    /* Window 0 is as good as any: only the rounded bits and the level are used. */
+                    /* Window 0 is as good as any: only the rounded bits and the drop steps are used. */
                     const gw_rounded x =
-                        gw_round_value<DTYPE, DERIVED>(r, drop_base, gw_batch_value<DTYPE>(v, 4 * j + i),
+                        gw_round_value<DTYPE, DERIVED>(r, drop_offset, gw_batch_value<DTYPE>(v, 4 * j + i),
                                                        k[quad] >> 8 * i & 255, words[i], 0);
                     if (4 * quad + i < valid) {
-                        sink(gw_bin_of<DTYPE, DERIVED>(x), k[quad] >> 8 * i & 255, drop_base);
+                        sink(gw_bin_of<DTYPE, DERIVED>(x), k[quad] >> 8 * i & 255, drop_offset);
                         mask |= (uint32_t)(x.bits != 0) << (4 * (quad & 1) + i);
                     }
                 }
@@ -93,13 +93,14 @@ GW_DEVICE uint64_t gw_survey(gw_survey_state &s, const gw_cuda_rounder &r, uint6
 }
 
 /* The bin with a relative exponent. */
-template <uint32_t DTYPE> GW_DEVICE uint32_t gw_turned_bin(uint32_t bin, uint32_t k, int32_t drop_base)
+template <uint32_t DTYPE> GW_DEVICE uint32_t gw_turned_bin(uint32_t bin, uint32_t k, int32_t drop_offset)
 {
     const bool ordinary = (gw_type<DTYPE>::IS_FP16 || bin >= 4) && bin < 4 * gw_type<DTYPE>::SPECIAL;
-    return ordinary ? 4 * gw_cuda_exponent_turn<DTYPE>(bin >> 2, gw_cuda_turn_of<DTYPE>(k, drop_base)) : bin;
+    return ordinary ? 4 * gw_cuda_exponent_turn<DTYPE>(bin >> 2, gw_cuda_turn_of<DTYPE>(k, drop_offset))
+                    : bin;
 }
 
-/* gw_group_choose_relative() of core for values first + i, i < len, of derived frames with deep cut: 1 for
+/* gw_group_choose_relative() of core for values first + i, i < len, of derived frames with dead zone: 1 for
  * relative exponents. About 1024 values are counted either way. Leaves s.bin zero; begins and ends with a
  * barrier. */
 template <uint32_t DTYPE>
@@ -108,27 +109,28 @@ GW_DEVICE uint32_t gw_choose_relative(gw_survey_state &s, const gw_cuda_rounder 
 {
     const uint32_t t = threadIdx.x, period = 64u << (len < 2048 ? 0 : 31 - __clz(len / 1024));
     __syncthreads();
-    gw_survey<DTYPE, true>(s, r, first, len, period, [&](uint32_t bin, uint32_t k, int32_t drop_base) {
-        const uint32_t turned = gw_turned_bin<DTYPE>(bin, k, drop_base);
+    gw_survey<DTYPE, true>(s, r, first, len, period, [&](uint32_t bin, uint32_t k, int32_t drop_offset) {
+        const uint32_t turned = gw_turned_bin<DTYPE>(bin, k, drop_offset);
         atomicAdd(&s.bin[gw_cuda_label_of_bin(bin, DTYPE, true, 0)], 1u);
         atomicAdd(&s.bin[256 + gw_cuda_label_of_bin(turned, DTYPE, true, 0)], 1u);
     });
     __syncthreads();
-    const uint64_t plain = gw_cuda_labels_cost(t == 0 ? 0 : s.bin[t], s.book.sums);
-    const uint64_t turned = gw_cuda_labels_cost(t == 0 ? 0 : s.bin[256 + t], s.book.sums);
+    const uint64_t plain = gw_cuda_labels_cost(t == 0 ? 0 : s.bin[t], s.codebook.sums);
+    const uint64_t turned = gw_cuda_labels_cost(t == 0 ? 0 : s.bin[256 + t], s.codebook.sums);
     s.bin[t] = 0;
     s.bin[256 + t] = 0;
     __syncthreads();
     return turned < plain;
 }
 
-/* The codebook of the counts in s.book.count and s.mask_count, of a sample or of all values; with or without
- * a mask, whichever takes fewer bits. chunk_len: values of the first chunk. Begins and ends with a barrier.
+/* The codebook of the counts in s.codebook.count and s.mask_count, of a sample or of all values; with or
+ * without a mask, whichever takes fewer bits. chunk_len: values of the first chunk. Begins and ends with a
+ * barrier.
  */
-GW_DEVICE void gw_book_choose(gw_survey_state &s, uint32_t chunk_len, bool is_sample)
+GW_DEVICE void gw_codebook_choose(gw_survey_state &s, uint32_t chunk_len, bool is_sample)
 {
     const uint32_t t = threadIdx.x;
-    gw_book_state &b = s.book;
+    gw_codebook_state &b = s.codebook;
     uint32_t len;
     gw_block_scan(b.count[t], b.sums, &len);
     uint32_t count = b.count[t], mask_count = t < GW_MASK_CLASSES ? s.mask_count[t] : 0;
@@ -142,7 +144,7 @@ GW_DEVICE void gw_book_choose(gw_survey_state &s, uint32_t chunk_len, bool is_sa
         count += t < 2 && count == 0;
         mask_count += mask_count == 0;
     }
-    gw_cuda_book_make(b, count, mask_count, is_masked);
+    gw_cuda_codebook_make(b, count, mask_count, is_masked);
 }
 
 GW_DEVICE void gw_survey_clear(gw_survey_state &s)
@@ -157,9 +159,9 @@ GW_DEVICE void gw_survey_clear(gw_survey_state &s)
     }
 }
 
-/* Codebook of one group into p.books. */
+/* Codebook of one group into p.codebooks. */
 template <uint32_t DTYPE, bool DERIVED>
-GW_DEVICE void gw_book_group(gw_survey_state &s, const gw_gcomp_encode_params &p)
+GW_DEVICE void gw_codebook_group(gw_survey_state &s, const gw_gcomp_encode_params &p)
 {
     typedef gw_type<DTYPE> type;
     const uint32_t t = threadIdx.x;
@@ -184,21 +186,21 @@ GW_DEVICE void gw_book_group(gw_survey_state &s, const gw_gcomp_encode_params &p
         gw_source_carry(source, p, gw_first_of(p.unit_first, s.item));
     }
     const gw_cuda_rounder r = {p.rounding, source};
-    uint32_t base = 0;
-    if (DERIVED && p.rounding.deep) {
-        base = gw_choose_relative<DTYPE>(s, r, first, len);
+    uint32_t window_start = 0;
+    if (DERIVED && p.rounding.dead_zone) {
+        window_start = gw_choose_relative<DTYPE>(s, r, first, len);
     }
     const uint64_t classes = gw_survey<DTYPE, DERIVED>(
-        s, r, first, len, 64 * blocks, [&](uint32_t bin, uint32_t k, int32_t drop_base) {
-            const bool is_turned = DERIVED && base != 0;
-            atomicAdd(&s.bin[is_turned ? gw_turned_bin<DTYPE>(bin, k, drop_base) : bin], 1u);
+        s, r, first, len, 64 * blocks, [&](uint32_t bin, uint32_t k, int32_t drop_offset) {
+            const bool is_turned = DERIVED && window_start != 0;
+            atomicAdd(&s.bin[is_turned ? gw_turned_bin<DTYPE>(bin, k, drop_offset) : bin], 1u);
         });
     gw_mask_add_classes(s.mask_count, classes);
     __syncthreads();
 
-    gw_book_state &b = s.book;
+    gw_codebook_state &b = s.codebook;
     if (!DERIVED && !type::IS_FP16) {
-        base = gw_window_of(gw_largest_exponent(b.sums, type::SPECIAL, [&](uint32_t bin) {
+        window_start = gw_window_of(gw_largest_exponent(b.sums, type::SPECIAL, [&](uint32_t bin) {
             return s.bin[bin] != 0;
         }));
     }
@@ -208,33 +210,33 @@ GW_DEVICE void gw_book_group(gw_survey_state &s, const gw_gcomp_encode_params &p
     for (uint32_t i = 0; i < 4; i++) {
         const uint32_t count = s.bin[4 * t + i];
         if (count != 0) {
-            atomicAdd(&b.count[gw_cuda_label_of_bin(4 * t + i, DTYPE, DERIVED, base)], count);
+            atomicAdd(&b.count[gw_cuda_label_of_bin(4 * t + i, DTYPE, DERIVED, window_start)], count);
         }
     }
     __syncthreads();
     if (t == 0) {
-        b.base = base;
+        b.window_start = window_start;
     }
-    gw_book_choose(s, len < 1u << p.codec.chunk_log2 ? len : 1u << p.codec.chunk_log2, blocks > 1);
+    gw_codebook_choose(s, len < 1u << p.codec.chunk_log2 ? len : 1u << p.codec.chunk_log2, blocks > 1);
     const uint32_t crc = gw_cuda_crc32c(0, b.size >> 2, b.sums, [&](uint64_t i) {
         return gw_read32(b.bytes + 4 * i);
     });
-    gw_cuda_group_book &out = p.books[s.group];
+    gw_cuda_group_codebook &out = p.codebooks[s.group];
     gw_cuda_tree &tree = *(gw_cuda_tree *)(void *)s.exchange;
-    gw_cuda_book_plant(tree, b);
+    gw_cuda_codebook_place_leaves(tree, b);
     gw_cuda_tree_build(tree, *(gw_tree_scratch *)(void *)(s.exchange + sizeof tree));
     gw_tree_store(out.tree, tree);
-    if (t < GW_CUDA_BOOK_SIZE_MAX) {
+    if (t < GW_CUDA_CODEBOOK_SIZE_MAX) {
         out.bytes[t] = b.bytes[t];
     }
     if (t == 0) {
-        out.base = base;
+        out.window_start = window_start;
         out.size = b.size;
         out.crc = crc;
     }
 }
 
-template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_book_all(const gw_gcomp_encode_params &p)
+template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_codebook_all(const gw_gcomp_encode_params &p)
 {
     gw_survey_state &s = GW_SHARED(gw_survey_state);
     const uint64_t groups = p.items == nullptr ? p.group_total : p.group_first[p.item_count];
@@ -251,7 +253,7 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_book_all(const gw_gcom
         if (s.group >= groups) {
             break;
         }
-        gw_book_group<DTYPE, DERIVED>(s, p);
+        gw_codebook_group<DTYPE, DERIVED>(s, p);
     }
 }
 
@@ -363,7 +365,7 @@ GW_KERNEL(gw_device_gcomp_hop_items, gw_gcomp_hop_params, 256, 1)
             out.src_size = hop.len;
             out.dst = hop.dst;
             out.dst_capacity = hop.dst_capacity;
-            out.levels = hop.levels;
+            out.map_bytes = hop.map_bytes;
             out.digest = hop.digest;
             out.map_len = hop.map_len;
             out.first_element = hop.first_element;
@@ -400,7 +402,7 @@ GW_KERNEL(gw_device_gcomp_hop_items, gw_gcomp_hop_params, 256, 1)
             in.dst = sums;
             in.dst_capacity = hop.len;
             in.addend = hop.values;
-            in.levels = hop.src_levels;
+            in.map_bytes = hop.src_map_bytes;
             in.digest = hop.src_digest;
             in.map_len = hop.src_map_len;
             in.after = in.result = p.between + i;
@@ -413,18 +415,18 @@ GW_KERNEL(gw_device_gcomp_hop_items, gw_gcomp_hop_params, 256, 1)
     gw_count_end(s, all, p.out);
 }
 
-#define GW_BOOK_KERNEL(name, dtype, derived)                                                                 \
+#define GW_CODEBOOK_KERNEL(name, dtype, derived)                                                             \
     GW_KERNEL(name, gw_gcomp_encode_params, 256, 2)                                                          \
     {                                                                                                        \
-        gw_book_all<dtype, derived>(p);                                                                      \
+        gw_codebook_all<dtype, derived>(p);                                                                  \
     }
 
-GW_BOOK_KERNEL(gw_device_gcomp_book_fp32_explicit, GW_FP32, false)
-GW_BOOK_KERNEL(gw_device_gcomp_book_fp32_derived, GW_FP32, true)
-GW_BOOK_KERNEL(gw_device_gcomp_book_bf16_explicit, GW_BF16, false)
-GW_BOOK_KERNEL(gw_device_gcomp_book_bf16_derived, GW_BF16, true)
-GW_BOOK_KERNEL(gw_device_gcomp_book_fp16_explicit, GW_FP16, false)
-GW_BOOK_KERNEL(gw_device_gcomp_book_fp16_derived, GW_FP16, true)
+GW_CODEBOOK_KERNEL(gw_device_gcomp_codebook_fp32_explicit, GW_FP32, false)
+GW_CODEBOOK_KERNEL(gw_device_gcomp_codebook_fp32_derived, GW_FP32, true)
+GW_CODEBOOK_KERNEL(gw_device_gcomp_codebook_bf16_explicit, GW_BF16, false)
+GW_CODEBOOK_KERNEL(gw_device_gcomp_codebook_bf16_derived, GW_BF16, true)
+GW_CODEBOOK_KERNEL(gw_device_gcomp_codebook_fp16_explicit, GW_FP16, false)
+GW_CODEBOOK_KERNEL(gw_device_gcomp_codebook_fp16_derived, GW_FP16, true)
 
 /* ---- histograms ---------------------------------------------------------------------------------------- */
 
@@ -493,7 +495,7 @@ GW_DEVICE void gw_histogram_choose(gw_survey_state &s, const gw_gcomp_histogram_
     }
 }
 
-/* Carried: quanta of values first + i, i < len, a group at most, to s.quanta and s.drop_bases; the source
+/* Carried: quanta of values first + i, i < len, a group at most, to s.quanta and s.drop_offsets; the source
  * then begins with them. Begins and ends with a barrier. */
 template <uint32_t DTYPE>
 GW_DEVICE void gw_histogram_carry(gw_survey_state &s, const gw_gcomp_histogram_params &p,
@@ -504,20 +506,20 @@ GW_DEVICE void gw_histogram_carry(gw_survey_state &s, const gw_gcomp_histogram_p
     const uint32_t chunk_len = 1u << p.codec.chunk_log2;
     GW_NO_UNROLL
     for (uint32_t at = 0; at < len; at += chunk_len) {
-        const int32_t drop_base = gw_quanta_chunk<DTYPE>(state, p.codec, p.map, item, first + at,
-                                                         len - at < chunk_len ? len - at : chunk_len,
-                                                         s.quanta + (at >> p.codec.block_log2));
+        const int32_t drop_offset = gw_quanta_chunk<DTYPE>(state, p.codec, p.map, item, first + at,
+                                                           len - at < chunk_len ? len - at : chunk_len,
+                                                           s.quanta + (at >> p.codec.block_log2));
         if (threadIdx.x == 0) {
-            s.drop_bases[at >> p.codec.chunk_log2] = drop_base;
+            s.drop_offsets[at >> p.codec.chunk_log2] = drop_offset;
         }
     }
     __syncthreads();
     source.values = (const uint8_t *)item.src + first * gw_type<DTYPE>::SIZE;
     source.len = item.src_size - first;
     source.first_element = item.first_element + first;
-    source.levels = s.quanta;
+    source.map_bytes = s.quanta;
     source.block_log2 = p.codec.block_log2;
-    source.drop_bases = s.drop_bases;
+    source.drop_offsets = s.drop_offsets;
 }
 
 /* Bins of values whose exponent is never turned. */
@@ -535,7 +537,7 @@ GW_DEVICE void gw_histogram_add_chunk(gw_survey_state &s, gw_cuda_gcomp_histogra
     if (t < GW_MASK_CLASSES && s.mask_count[t] != 0) {
         gw_atomic_add64(&histogram->mask_count[t], s.mask_count[t]);
     }
-    const uint32_t largest = gw_largest_exponent(s.book.sums, gw_type<DTYPE>::SPECIAL, [&](uint32_t bin) {
+    const uint32_t largest = gw_largest_exponent(s.codebook.sums, gw_type<DTYPE>::SPECIAL, [&](uint32_t bin) {
         return s.bin[bin] != 0;
     });
     if (t == 0 && largest != 0) {
@@ -551,7 +553,7 @@ GW_DEVICE void gw_histogram_add_chunk(gw_survey_state &s, gw_cuda_gcomp_histogra
 
 /*
  * Adds a chunk at a time to the counts on the device, and notes the first chunk that has an ordinary
- * exponent. With deep cut, values are counted with relative exponents, too, in the odd bins. Chunks are
+ * exponent. With dead zone, values are counted with relative exponents, too, in the odd bins. Chunks are
  * numbered over all items of the call, after those that their histogram has counted: which items share a
  * histogram does not matter then.
  */
@@ -589,8 +591,8 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_histogram_all(const gw
         uint64_t first = (s.group - gw_first_of(p.chunk_first, s.item)) << log2;
         const uint64_t left = item.src_size - first;
         const uint32_t len = (uint32_t)(left < (uint64_t)1 << log2 ? left : (uint64_t)1 << log2);
-        const bool chooses = DERIVED && p.rounding.deep && first == 0;
-        if (DERIVED && p.codec.levels == GW_GCOMP_CARRIED) {
+        const bool chooses = DERIVED && p.rounding.dead_zone && first == 0;
+        if (DERIVED && p.codec.quantum_mode == GW_GCOMP_CARRIED) {
             const uint64_t group_len = (uint64_t)1 << gw_group_log2(p.codec);
             gw_histogram_carry<DTYPE>(s, p, source, first,
                                       !chooses           ? len
@@ -602,11 +604,12 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_histogram_all(const gw
             const uint64_t before = p.items != nullptr ? p.chunks_before[s.item] : chunks_before;
             gw_histogram_choose<DTYPE>(s, p, r, before + s.group);
         }
-        const uint64_t classes =
-            gw_survey<DTYPE, DERIVED>(s, r, first, len, 64, [&](uint32_t bin, uint32_t k, int32_t drop_base) {
+        const uint64_t classes = gw_survey<DTYPE, DERIVED>(
+            s, r, first, len, 64, [&](uint32_t bin, uint32_t k, int32_t drop_offset) {
                 atomicAdd(&s.bin[bin], 1u);
-                if (DERIVED && p.codec.deep_cut && !gw_is_single_bin<DTYPE>(bin)) {
-                    const uint32_t turned = p.rounding.deep ? gw_turned_bin<DTYPE>(bin, k, drop_base) : bin;
+                if (DERIVED && p.codec.dead_zone && !gw_is_single_bin<DTYPE>(bin)) {
+                    const uint32_t turned =
+                        p.rounding.dead_zone ? gw_turned_bin<DTYPE>(bin, k, drop_offset) : bin;
                     atomicAdd(&s.bin[turned | 1], 1u);
                 }
             });
@@ -658,20 +661,20 @@ GW_DEVICE uint32_t gw_weight_of(const uint64_t *count, uint32_t len)
     return scaled + (scaled == 0 && own != 0);
 }
 
-/* The codebook of each histogram, as gw_gcomp_book_build(). A block each. */
-GW_KERNEL(gw_device_gcomp_book_build, gw_gcomp_book_build_params, 256, 1)
+/* The codebook of each histogram, as gw_gcomp_codebook_build(). A block each. */
+GW_KERNEL(gw_device_gcomp_codebook_build, gw_gcomp_codebook_build_params, 256, 1)
 {
     gw_survey_state &s = GW_SHARED(gw_survey_state);
-    gw_book_state &b = s.book;
+    gw_codebook_state &b = s.codebook;
     const uint32_t t = threadIdx.x;
     const gw_cuda_gcomp_histogram &h = p.histogram[blockIdx.x];
     uint64_t *const count = (uint64_t *)(void *)s.exchange; /* by label */
-    uint32_t base = 0;
-    if (!p.levels && p.dtype != GW_FP16 && h.first_chunk != 0) {
-        base = gw_window_of((uint32_t)~h.first_chunk & 511);
+    uint32_t window_start = 0;
+    if (!p.quantum_mode && p.dtype != GW_FP16 && h.first_chunk != 0) {
+        window_start = gw_window_of((uint32_t)~h.first_chunk & 511);
     }
-    if (p.levels && h.first_relative != 0) {
-        base = (uint32_t)~h.first_relative & 1;
+    if (p.quantum_mode && h.first_relative != 0) {
+        window_start = (uint32_t)~h.first_relative & 1;
     }
     count[t] = 0;
     __syncthreads();
@@ -679,8 +682,9 @@ GW_KERNEL(gw_device_gcomp_book_build, gw_gcomp_book_build_params, 256, 1)
     for (uint32_t i = 0; i < 4; i++) {
         const uint64_t n = h.bin[4 * t + i];
         const bool is_single = p.dtype == GW_FP16 ? 4 * t + i == 1023 : t == 0;
-        if (n != 0 && (!p.levels || is_single || i == base)) {
-            gw_atomic_add64(&count[gw_cuda_label_of_bin(4 * t + i, p.dtype, p.levels, base)], n);
+        if (n != 0 && (!p.quantum_mode || is_single || i == window_start)) {
+            gw_atomic_add64(&count[gw_cuda_label_of_bin(4 * t + i, p.dtype, p.quantum_mode, window_start)],
+                            n);
         }
     }
     __syncthreads();
@@ -691,36 +695,36 @@ GW_KERNEL(gw_device_gcomp_book_build, gw_gcomp_book_build_params, 256, 1)
     const bool is_masked =
         len != 0 && gw_cuda_is_mask_better(weight, mask_weight, b.count[0], len, 0, b.sums);
     if (t == 0) {
-        b.base = base;
+        b.window_start = window_start;
     }
     weight += t < 2 && weight == 0;
     mask_weight += mask_weight == 0;
-    gw_cuda_book_make(b, weight, mask_weight, is_masked);
+    gw_cuda_codebook_make(b, weight, mask_weight, is_masked);
     if (t < b.size) {
-        p.book[(uint64_t)blockIdx.x * GW_CUDA_BOOK_SIZE_MAX + t] = b.bytes[t];
+        p.codebook[(uint64_t)blockIdx.x * GW_CUDA_CODEBOOK_SIZE_MAX + t] = b.bytes[t];
     }
     if (t == 0) {
-        if (p.book_size != nullptr) {
-            p.book_size[blockIdx.x] = b.size;
+        if (p.codebook_size != nullptr) {
+            p.codebook_size[blockIdx.x] = b.size;
         }
         const gw_cuda_result result = {GW_OK, 0, b.size, 0, ~(uint64_t)0, 0};
         p.result[blockIdx.x] = result;
     }
 }
 
-GW_KERNEL_TABLE(gcomp_book, GW_KERNEL_ENTRY(gw_device_gcomp_count, gw_gcomp_encode_params),
+GW_KERNEL_TABLE(gcomp_codebook, GW_KERNEL_ENTRY(gw_device_gcomp_count, gw_gcomp_encode_params),
                 GW_KERNEL_ENTRY(gw_device_gcomp_hop_items, gw_gcomp_hop_params),
                 GW_KERNEL_ENTRY(gw_device_gcomp_histogram_items, gw_gcomp_histogram_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_book_fp32_explicit, gw_gcomp_encode_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_book_fp32_derived, gw_gcomp_encode_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_book_bf16_explicit, gw_gcomp_encode_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_book_bf16_derived, gw_gcomp_encode_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_book_fp16_explicit, gw_gcomp_encode_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_book_fp16_derived, gw_gcomp_encode_params),
+                GW_KERNEL_ENTRY(gw_device_gcomp_codebook_fp32_explicit, gw_gcomp_encode_params),
+                GW_KERNEL_ENTRY(gw_device_gcomp_codebook_fp32_derived, gw_gcomp_encode_params),
+                GW_KERNEL_ENTRY(gw_device_gcomp_codebook_bf16_explicit, gw_gcomp_encode_params),
+                GW_KERNEL_ENTRY(gw_device_gcomp_codebook_bf16_derived, gw_gcomp_encode_params),
+                GW_KERNEL_ENTRY(gw_device_gcomp_codebook_fp16_explicit, gw_gcomp_encode_params),
+                GW_KERNEL_ENTRY(gw_device_gcomp_codebook_fp16_derived, gw_gcomp_encode_params),
                 GW_KERNEL_ENTRY(gw_device_gcomp_histogram_fp32_explicit, gw_gcomp_histogram_params),
                 GW_KERNEL_ENTRY(gw_device_gcomp_histogram_fp32_derived, gw_gcomp_histogram_params),
                 GW_KERNEL_ENTRY(gw_device_gcomp_histogram_bf16_explicit, gw_gcomp_histogram_params),
                 GW_KERNEL_ENTRY(gw_device_gcomp_histogram_bf16_derived, gw_gcomp_histogram_params),
                 GW_KERNEL_ENTRY(gw_device_gcomp_histogram_fp16_explicit, gw_gcomp_histogram_params),
                 GW_KERNEL_ENTRY(gw_device_gcomp_histogram_fp16_derived, gw_gcomp_histogram_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_book_build, gw_gcomp_book_build_params));
+                GW_KERNEL_ENTRY(gw_device_gcomp_codebook_build, gw_gcomp_codebook_build_params));

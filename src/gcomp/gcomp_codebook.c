@@ -4,7 +4,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "gcomp/book_choice.h"
+#include "gcomp/codebook_choice.h"
 #include "gcomp/gcomp_encode.h"
 #include "gcomp/mask_code.h"
 
@@ -21,10 +21,11 @@ gw_status gw_gcomp_histogram_init(gw_gcomp_histogram *histogram, const gw_gcomp 
     }
     GW_MEMSET(histogram, 0, sizeof *histogram);
     histogram->dtype = (uint32_t)inside->options.dtype;
-    histogram->levels = (uint32_t)inside->options.levels;
-    const int has_window = inside->options.levels == GW_GCOMP_EXPLICIT && inside->options.dtype != GW_FP16;
-    histogram->base = has_window ? HISTOGRAM_UNKNOWN : 0;
-    histogram->relative = inside->options.deep_cut ? HISTOGRAM_UNKNOWN : 0;
+    histogram->quantum_mode = (uint32_t)inside->options.quantum_mode;
+    const int has_window =
+        inside->options.quantum_mode == GW_GCOMP_EXPLICIT && inside->options.dtype != GW_FP16;
+    histogram->window_start = has_window ? HISTOGRAM_UNKNOWN : 0;
+    histogram->relative = inside->options.dead_zone ? HISTOGRAM_UNKNOWN : 0;
     return GW_OK;
 }
 
@@ -37,7 +38,7 @@ static void choose_base(gw_gcomp_histogram *histogram, const uint32_t *bin_count
         largest = bin_count[bin] != 0 ? bin >> 2 : largest;
     }
     if (largest != 0) {
-        histogram->base = gw_codebook_base(largest);
+        histogram->window_start = gw_codebook_window_start(largest);
     }
 }
 
@@ -54,13 +55,14 @@ static void add_chunk(gw_gcomp_histogram *histogram, gw_encoding *e, const gw_gr
     for (uint32_t c = 0; c < GW_MASK_CLASSES; c++) {
         histogram->mask_count[c] += mask_count[c];
     }
-    if (histogram->base == HISTOGRAM_UNKNOWN) {
+    if (histogram->window_start == HISTOGRAM_UNKNOWN) {
         choose_base(histogram, s->bin_count);
     }
-    const uint32_t base = histogram->base == HISTOGRAM_UNKNOWN ? 0 : histogram->base;
+    const uint32_t window_start = histogram->window_start == HISTOGRAM_UNKNOWN ? 0 : histogram->window_start;
     for (uint32_t bin = 0; bin < GW_BINS; bin++) {
         if (s->bin_count[bin] != 0) {
-            histogram->count[gw_label_of_bin(bin, e->rule.dtype, e->rule.derived, base)] += s->bin_count[bin];
+            histogram->count[gw_label_of_bin(bin, e->rule.dtype, e->rule.derived, window_start)] +=
+                s->bin_count[bin];
         }
     }
 }
@@ -76,7 +78,7 @@ gw_status gw_gcomp_histogram_add(gw_gcomp_histogram *histogram, const gw_gcomp *
     if (status != GW_OK) {
         return status;
     }
-    if (histogram->dtype != e.rule.dtype || histogram->levels != (uint32_t)e.info.levels ||
+    if (histogram->dtype != e.rule.dtype || histogram->quantum_mode != (uint32_t)e.info.quantum_mode ||
         (histogram->relative == 1 && e.rule.constant)) {
         return GW_ERR_STATE;
     }
@@ -119,7 +121,7 @@ static void weights_of(uint32_t *weight, const uint64_t *count, uint32_t len)
 }
 
 /* The codebook of a histogram: all labels that may occur have codes, the classes of the mask too. */
-static void build_book(gw_codebook *book, const gw_gcomp_histogram *histogram)
+static void build_codebook(gw_codebook *codebook, const gw_gcomp_histogram *histogram)
 {
     gw_codebook_scratch scratch;
     uint32_t weight[GW_LABELS], mask_weight[GW_MASK_CLASSES];
@@ -129,61 +131,62 @@ static void build_book(gw_codebook *book, const gw_gcomp_histogram *histogram)
     for (uint32_t label = 0; label < GW_LABELS; label++) {
         len += weight[label];
     }
-    const gw_book_counts counts = {weight, mask_weight, len, UINT64_MAX, 1};
-    GW_MEMSET(book, 0, sizeof *book);
-    book->base = (uint8_t)(histogram->base == HISTOGRAM_UNKNOWN ? 0 : histogram->base);
-    book->is_relative = histogram->relative == 1;
-    gw_book_choose(book, &counts, &scratch);
+    const gw_codebook_counts counts = {weight, mask_weight, len, UINT64_MAX, 1};
+    GW_MEMSET(codebook, 0, sizeof *codebook);
+    codebook->window_start =
+        (uint8_t)(histogram->window_start == HISTOGRAM_UNKNOWN ? 0 : histogram->window_start);
+    codebook->is_relative = histogram->relative == 1;
+    gw_codebook_choose(codebook, &counts, &scratch);
 }
 
-gw_status gw_gcomp_book_build(const gw_gcomp_histogram *histogram, gw_buffer *book)
+gw_status gw_gcomp_codebook_build(const gw_gcomp_histogram *histogram, gw_buffer *dst)
 {
-    if (book == NULL) {
+    if (dst == NULL) {
         return GW_ERR_ARG;
     }
-    book->size = 0;
-    if (histogram == NULL || book->data == NULL || gw_traits_of(histogram->dtype)->size == 0 ||
-        histogram->levels > GW_GCOMP_CARRIED || histogram->base > HISTOGRAM_UNKNOWN ||
+    dst->size = 0;
+    if (histogram == NULL || dst->data == NULL || gw_traits_of(histogram->dtype)->size == 0 ||
+        histogram->quantum_mode > GW_GCOMP_CARRIED || histogram->window_start > HISTOGRAM_UNKNOWN ||
         (histogram->relative > 1 && histogram->relative != HISTOGRAM_UNKNOWN)) {
         return GW_ERR_ARG;
     }
     gw_codebook codebook;
-    build_book(&codebook, histogram);
+    build_codebook(&codebook, histogram);
 
     /* Reading the result back catches counts of labels that the dtype does not have. */
-    uint8_t bytes[GW_GCOMP_BOOK_SIZE_MAX];
+    uint8_t bytes[GW_GCOMP_CODEBOOK_SIZE_MAX];
     gw_codebook check;
     size_t used;
     gw_codebook_write(bytes, &codebook);
     const size_t size = gw_codebook_size(&codebook);
-    const uint32_t derived = histogram->levels != GW_GCOMP_EXPLICIT;
-    const gw_book_kind kind = {histogram->dtype, derived, derived};
+    const uint32_t derived = histogram->quantum_mode != GW_GCOMP_EXPLICIT;
+    const gw_codebook_kind kind = {histogram->dtype, derived, derived};
     if (gw_codebook_read(&check, &used, bytes, size, kind) != GW_OK) {
         return GW_ERR_ARG;
     }
-    if (book->capacity < size) {
+    if (dst->capacity < size) {
         return GW_ERR_DST;
     }
-    GW_MEMCPY(book->data, bytes, size);
-    book->size = size;
+    GW_MEMCPY(dst->data, bytes, size);
+    dst->size = size;
     return GW_OK;
 }
 
 /* 1 if the codebook has what any value may need: zero, the escape, every class of the mask. */
-static int has_all_codes(const gw_codebook *book)
+static int has_all_codes(const gw_codebook *codebook)
 {
     uint32_t classes = 0;
     for (uint32_t c = 0; c < GW_MASK_CLASSES; c++) {
-        classes += book->mask_depth[c] != 0;
+        classes += codebook->mask_depth[c] != 0;
     }
-    return book->length[GW_LABEL_ESCAPE] != 0 &&
-           (book->is_masked ? classes == GW_MASK_CLASSES : book->length[GW_LABEL_ZERO] != 0);
+    return codebook->length[GW_LABEL_ESCAPE] != 0 &&
+           (codebook->is_masked ? classes == GW_MASK_CLASSES : codebook->length[GW_LABEL_ZERO] != 0);
 }
 
-gw_status gw_gcomp_install(gw_gcomp *codec, uint32_t id, uint32_t generation, const uint8_t *book,
-                           size_t book_size, int encode)
+gw_status gw_gcomp_codebook_install(gw_gcomp *codec, uint32_t id, uint32_t generation,
+                                    const uint8_t *codebook, size_t codebook_size, int encode)
 {
-    if (codec == NULL || book == NULL) {
+    if (codec == NULL || codebook == NULL) {
         return GW_ERR_ARG;
     }
     gw_codec *inside = (gw_codec *)(void *)codec;
@@ -192,10 +195,10 @@ gw_status gw_gcomp_install(gw_gcomp *codec, uint32_t id, uint32_t generation, co
     }
     gw_codebook read;
     size_t used;
-    const uint32_t derived = inside->options.levels != GW_GCOMP_EXPLICIT;
-    const gw_book_kind kind = {(uint32_t)inside->options.dtype, derived, derived};
-    gw_status status = gw_codebook_read(&read, &used, book, book_size, kind);
-    if (status != GW_OK || used != book_size || !has_all_codes(&read)) {
+    const uint32_t derived = inside->options.quantum_mode != GW_GCOMP_EXPLICIT;
+    const gw_codebook_kind kind = {(uint32_t)inside->options.dtype, derived, derived};
+    gw_status status = gw_codebook_read(&read, &used, codebook, codebook_size, kind);
+    if (status != GW_OK || used != codebook_size || !has_all_codes(&read)) {
         return GW_ERR_TABLE;
     }
     /* The slot with the same id and generation, else a free one, else the older one. */
@@ -210,8 +213,8 @@ gw_status gw_gcomp_install(gw_gcomp *codec, uint32_t id, uint32_t generation, co
     }
     inside->installed[at].id = id;
     inside->installed[at].generation = generation;
-    inside->installed[at].crc = inside->kernels.crc32c(0, book, book_size);
-    inside->installed[at].book = read;
+    inside->installed[at].crc = inside->kernels.crc32c(0, codebook, codebook_size);
+    inside->installed[at].codebook = read;
     inside->newest = at;
     if (encode) {
         inside->encode_with = (int32_t)at;
@@ -221,7 +224,7 @@ gw_status gw_gcomp_install(gw_gcomp *codec, uint32_t id, uint32_t generation, co
     return GW_OK;
 }
 
-gw_status gw_gcomp_uninstall(gw_gcomp *codec)
+gw_status gw_gcomp_codebook_uninstall(gw_gcomp *codec)
 {
     if (codec == NULL) {
         return GW_ERR_ARG;

@@ -1,5 +1,6 @@
 /*
- * Stochastic rounding with a deep cut of fp32 in default mode, 64 values a step: what survey and split share.
+ * Stochastic rounding with a dead zone of fp32 in default mode, 64 values a step: what survey and split
+ * share.
  *
  * Most values become zero or keep few bits, and each has a random word. So rounding works on words of 32
  * bits, where a drop of any size is one shift, and only what the next step needs becomes bytes: fewer
@@ -10,46 +11,48 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_DEEP_BLOCK_AVX512_H
-#define GW_DEEP_BLOCK_AVX512_H
+#ifndef GW_DEAD_ZONE_AVX512_H
+#define GW_DEAD_ZONE_AVX512_H
 
 #include "avx512/round_block_avx512.h"
 #include "gcomp/bins.h"
 
 #if defined(GW_AVX512_COMPILED)
 
-typedef struct gw_deep_plan {
+typedef struct gw_dead_zone_params {
     __m512i part, plus; /* from a map byte to the exponent of its quantum */
-    gw_random_plan random;
-} gw_deep_plan;
+    gw_random_params random;
+} gw_dead_zone_params;
 
 /* ---- rounding ------------------------------------------------------------------------------------------ */
 
-/* 1 if these functions can round the span; otherwise the plan is not filled. */
-static inline int gw_deep_plan_fill(gw_deep_plan *p, const gw_span *span, const gw_round_rule *rule)
+/* 1 if these functions can round the span; otherwise the params is not filled. */
+static inline int gw_dead_zone_params_fill(gw_dead_zone_params *p, const gw_span *span,
+                                           const gw_round_rule *rule)
 {
-    if (!gw_is_deep_stochastic(rule) || !gw_random_plan_fill(&p->random, span->element, span->len, rule)) {
+    if (!gw_is_dead_zone_stochastic(rule) ||
+        !gw_random_params_fill(&p->random, span->element, span->len, rule)) {
         return 0;
     }
-    /* floor((K + drop_base - 3) / 4) = floor((K + rest) / 4) + whole, and avg(avg(K, rest + 1), 0) is one
+    /* floor((K + drop_offset - 3) / 4) = floor((K + rest) / 4) + whole, and avg(avg(K, rest + 1), 0) is one
      * more than the first summand. */
-    const int32_t base = rule->drop_base - 3, rest = base & 3, whole = (base - rest) / 4;
+    const int32_t base = rule->drop_offset - 3, rest = base & 3, whole = (base - rest) / 4;
     p->part = GW_BYTE(rest + 1);
     p->plus = GW_BYTE(whole - 24);
     return 1;
 }
 
 /* 64 rounded values. */
-typedef struct gw_deep_block {
+typedef struct gw_dead_zone_block {
     __m512i byte[4]; /* of words that have their sign, and the mantissa bits that are kept */
     __m512i index;   /* exponent, or relative exponent */
     __m512i drop;
     __mmask64 nonzero;
     __mmask64 special; /* infinity, NaN, or a carry into them: the block has to be rounded another way */
-} gw_deep_block;
+} gw_dead_zone_block;
 
 /* 64 exponent fields. */
-static inline __m512i gw_deep_exponents(const __m512i x[4])
+static inline __m512i gw_dead_zone_exponents(const __m512i x[4])
 {
     /* Byte 3 of doubled words: of two registers to the low half, of the others to the high half. */
     const __m512i fourths = gw_fourths(3);
@@ -61,7 +64,7 @@ static inline __m512i gw_deep_exponents(const __m512i x[4])
 }
 
 /* Byte 16 * i + n to word n. */
-static inline __m512i gw_deep_widen(__m512i x, int i)
+static inline __m512i gw_dead_zone_widen(__m512i x, int i)
 {
     const __m512i at = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
     return _mm512_maskz_permutexvar_epi8(0x1111111111111111, _mm512_add_epi32(at, _mm512_set1_epi32(16 * i)),
@@ -69,23 +72,24 @@ static inline __m512i gw_deep_widen(__m512i x, int i)
 }
 
 /* What rounding of 64 values begins with. */
-typedef struct gw_deep_start {
+typedef struct gw_dead_zone_start {
     __m512i e, q; /* exponents of the values and of their quanta */
     __m512i above;
     __mmask64 open; /* there is a quantum */
-} gw_deep_start;
+} gw_dead_zone_start;
 
-GW_TEMPLATE gw_deep_start gw_deep_begin(const uint8_t *values, const uint8_t *levels, const gw_deep_plan *p)
+GW_TEMPLATE gw_dead_zone_start gw_dead_zone_begin(const uint8_t *values, const uint8_t *map_bytes,
+                                                  const gw_dead_zone_params *p)
 {
-    const __m512i k = _mm512_loadu_si512(levels), top = GW_BYTE(0x80);
+    const __m512i k = _mm512_loadu_si512(map_bytes), top = GW_BYTE(0x80);
     __m512i x[4];
     for (unsigned i = 0; i < 4; i++) {
         x[i] = _mm512_loadu_si512(values + 64 * i);
     }
-    gw_deep_start s;
+    gw_dead_zone_start s;
     s.open = _mm512_test_epi8_mask(k, k);
     s.q = _mm512_add_epi8(_mm512_avg_epu8(_mm512_avg_epu8(k, p->part), _mm512_setzero_si512()), p->plus);
-    s.e = gw_deep_exponents(x);
+    s.e = gw_dead_zone_exponents(x);
     /* Octaves above the quantum: signed and saturated, since shifts by 32 and more give 0 anyway. As counts
      * of shifts they are unsigned: below the quantum 128 and more, and above it their complement is. */
     s.above =
@@ -95,11 +99,11 @@ GW_TEMPLATE gw_deep_start gw_deep_begin(const uint8_t *values, const uint8_t *le
 
 /* Values 16 * i to 16 * i + 15 of them, without what is cut. *up: those below their quantum that become it.
  */
-GW_TEMPLATE __m512i gw_deep_sixteen(__mmask16 *up, const uint8_t *values, const uint32_t *words,
-                                    __m512i above, int i)
+GW_TEMPLATE __m512i gw_dead_zone_sixteen(__mmask16 *up, const uint8_t *values, const uint32_t *words,
+                                         __m512i above, int i)
 {
     const __m512i x = _mm512_loadu_si512(values + 64 * i), word = _mm512_loadu_si512(words + 16 * i);
-    const __m512i n = gw_deep_widen(above, i);
+    const __m512i n = gw_dead_zone_widen(above, i);
     const __m512i cut = _mm512_srlv_epi32(_mm512_set1_epi32(0x7fffff), n);
     const __m512i significand = _mm512_or_si512(_mm512_slli_epi32(x, 8), _mm512_set1_epi32((int)0x80000000));
     const __m512i share = _mm512_srlv_epi32(significand, _mm512_xor_si512(n, _mm512_set1_epi32(255)));
@@ -108,12 +112,12 @@ GW_TEMPLATE __m512i gw_deep_sixteen(__mmask16 *up, const uint8_t *values, const 
     return _mm512_andnot_si512(cut, _mm512_add_epi32(x, _mm512_and_si512(word, cut)));
 }
 
-GW_TEMPLATE gw_deep_block gw_deep_end(const __m512i x[4], const __mmask16 up[4], const gw_deep_start *s,
-                                      uint32_t relative)
+GW_TEMPLATE gw_dead_zone_block gw_dead_zone_end(const __m512i x[4], const __mmask16 up[4],
+                                                const gw_dead_zone_start *s, uint32_t relative)
 {
     const __mmask64 all_up = _mm512_kunpackd(_mm512_kunpackw(up[3], up[2]), _mm512_kunpackw(up[1], up[0]));
     const __m512i e = s->e, q = s->q;
-    gw_deep_block b;
+    gw_dead_zone_block b;
     gw_transpose4(b.byte, x[0], x[1], x[2], x[3]);
     const __m512i e_after = _mm512_add_epi8(_mm512_add_epi8(b.byte[3], b.byte[3]), gw_carry(b.byte[2], 7));
     b.nonzero = _mm512_test_epi8_mask(e, e) & (~_mm512_movepi8_mask(s->above) | all_up);
@@ -127,16 +131,17 @@ GW_TEMPLATE gw_deep_block gw_deep_end(const __m512i x[4], const __mmask16 up[4],
 }
 
 /* 64 values with their random words. */
-GW_TEMPLATE gw_deep_block gw_deep_round(const uint8_t *values, const uint8_t *levels, const uint32_t *words,
-                                        const gw_deep_plan *p, uint32_t relative)
+GW_TEMPLATE gw_dead_zone_block gw_dead_zone_round(const uint8_t *values, const uint8_t *map_bytes,
+                                                  const uint32_t *words, const gw_dead_zone_params *p,
+                                                  uint32_t relative)
 {
-    const gw_deep_start start = gw_deep_begin(values, levels, p);
+    const gw_dead_zone_start start = gw_dead_zone_begin(values, map_bytes, p);
     __m512i x[4];
     __mmask16 up[4];
     for (int i = 0; i < 4; i++) {
-        x[i] = gw_deep_sixteen(&up[i], values, words, start.above, i);
+        x[i] = gw_dead_zone_sixteen(&up[i], values, words, start.above, i);
     }
-    return gw_deep_end(x, up, &start, relative);
+    return gw_dead_zone_end(x, up, &start, relative);
 }
 
 /*
@@ -144,14 +149,14 @@ GW_TEMPLATE gw_deep_block gw_deep_round(const uint8_t *values, const uint8_t *le
  * 4, on. Rounding is a chain of about a hundred cycles, more than out-of-order execution overlaps, and Philox
  * waits for multipliers: sixteen values after each round fill gaps of both, 3 to 5 % of split.
  */
-GW_TEMPLATE void gw_deep_round_two(gw_deep_block block[2], const uint8_t *values, const uint8_t *levels,
-                                   const uint32_t *words, uint32_t next[128], uint64_t element,
-                                   const gw_deep_plan *p, uint32_t relative)
+GW_TEMPLATE void gw_dead_zone_round_two(gw_dead_zone_block block[2], const uint8_t *values,
+                                        const uint8_t *map_bytes, const uint32_t *words, uint32_t next[128],
+                                        uint64_t element, const gw_dead_zone_params *p, uint32_t relative)
 {
-    const gw_random_plan *random = &p->random;
+    const gw_random_params *random = &p->random;
     const __m512i eight = _mm512_set1_epi64(8);
-    const gw_deep_start start[2] = {gw_deep_begin(values, levels, p),
-                                    gw_deep_begin(values + 256, levels + 64, p)};
+    const gw_dead_zone_start start[2] = {gw_dead_zone_begin(values, map_bytes, p),
+                                         gw_dead_zone_begin(values + 256, map_bytes + 64, p)};
     gw_counters c[4];
     __m512i counter = gw_random_counters(element >> 2);
     for (int j = 0; j < 4; j++) {
@@ -165,16 +170,16 @@ GW_TEMPLATE void gw_deep_round_two(gw_deep_block block[2], const uint8_t *values
             gw_random_round(&c[j], r, random);
         }
         const int i = (int)r - 3;
-        x[i] =
-            gw_deep_sixteen(&up[i], values + 256 * (i / 4), words + 64 * (i / 4), start[i / 4].above, i & 3);
+        x[i] = gw_dead_zone_sixteen(&up[i], values + 256 * (i / 4), words + 64 * (i / 4), start[i / 4].above,
+                                    i & 3);
     }
     for (int i = 6; i < 8; i++) {
         gw_random_end(next + 32 * (2 * i - 12), &c[2 * i - 12], random);
         gw_random_end(next + 32 * (2 * i - 11), &c[2 * i - 11], random);
-        x[i] = gw_deep_sixteen(&up[i], values + 256, words + 64, start[1].above, i & 3);
+        x[i] = gw_dead_zone_sixteen(&up[i], values + 256, words + 64, start[1].above, i & 3);
     }
-    block[0] = gw_deep_end(x, up, &start[0], relative);
-    block[1] = gw_deep_end(x + 4, up + 4, &start[1], relative);
+    block[0] = gw_dead_zone_end(x, up, &start[0], relative);
+    block[1] = gw_dead_zone_end(x + 4, up + 4, &start[1], relative);
 }
 
 #endif

@@ -4,7 +4,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "gcomp/book_choice.h"
+#include "gcomp/codebook_choice.h"
 #include "gcomp/gcomp_encode.h"
 #include "gcomp/mask_code.h"
 
@@ -16,21 +16,21 @@ static int has_window(const gw_round_rule *rule)
 
 uint32_t gw_survey_fold(uint32_t *count, const uint32_t *bin_count, uint32_t dtype, uint32_t derived)
 {
-    uint32_t base = 0;
+    uint32_t window_start = 0;
     if (!derived && dtype != GW_FP16) {
         uint32_t largest = 0;
         for (uint32_t bin = 4; bin < 4u * gw_traits_of(dtype)->exponent_mask; bin++) {
             largest = bin_count[bin] != 0 ? bin >> 2 : largest;
         }
-        base = gw_codebook_base(largest);
+        window_start = gw_codebook_window_start(largest);
     }
     GW_MEMSET(count, 0, GW_LABELS * sizeof *count);
     for (uint32_t bin = 0; bin < GW_BINS; bin++) {
         if (bin_count[bin] != 0) {
-            count[gw_label_of_bin(bin, dtype, derived, base)] += bin_count[bin];
+            count[gw_label_of_bin(bin, dtype, derived, window_start)] += bin_count[bin];
         }
     }
-    return base;
+    return window_start;
 }
 
 /* A run of a sample that has values of several segments, which are rounded first. */
@@ -104,11 +104,11 @@ static void survey(gw_encoding *e, const gw_group *group, size_t period, uint32_
 {
     gw_scratch *s = &e->scratch;
     GW_MEMSET(s->bin_count, 0, GW_BINS * sizeof *s->bin_count);
-    if (e->info.levels != GW_GCOMP_CARRIED) {
+    if (e->info.quantum_mode != GW_GCOMP_CARRIED) {
         survey_span(e, group, 0, group->len, period, mask_count);
         return;
     }
-    /* The drop_base of a carried chunk is its own. A chunk has whole periods, or is within one. */
+    /* The drop_offset of a carried chunk is its own. A chunk has whole periods, or is within one. */
     const size_t chunk_len = (size_t)1 << e->info.chunk_log2;
     for (size_t at = 0; at < group->len; at += chunk_len) {
         if (at % period == 0 || period < chunk_len) {
@@ -123,7 +123,7 @@ void gw_group_choose_relative(gw_encoding *e, const gw_group *group)
 {
     gw_scratch *s = &e->scratch;
     e->rule.relative = 0;
-    if (!e->rule.deep) {
+    if (!e->rule.dead_zone) {
         return;
     }
     const size_t period = GW_SAMPLE_RUN_LEN * gw_power_of_two(group->len / 1024);
@@ -150,7 +150,8 @@ int gw_group_survey(gw_encoding *e, const gw_group *group, size_t blocks)
     gw_group_choose_relative(e, group);
     survey(e, group, GW_SAMPLE_RUN_LEN * blocks, byte_count);
     gw_mask_fold(mask_count, byte_count);
-    s->book->base = (uint8_t)gw_survey_fold(s->count, s->bin_count, e->rule.dtype, e->rule.derived);
+    s->codebook->window_start =
+        (uint8_t)gw_survey_fold(s->count, s->bin_count, e->rule.dtype, e->rule.derived);
     uint64_t len = 0;
     for (uint32_t label = 0; label < GW_LABELS; label++) {
         len += s->count[label];
@@ -158,20 +159,21 @@ int gw_group_survey(gw_encoding *e, const gw_group *group, size_t blocks)
     if (blocks == 1 && s->count[GW_LABEL_ZERO] == len) {
         return 0;
     }
-    const gw_book_counts counts = {s->count, mask_count, len,
-                                   gw_min_u64(group->len, (uint64_t)1 << e->info.chunk_log2), blocks > 1};
-    s->book->is_relative = (uint8_t)e->rule.relative;
-    gw_book_choose(s->book, &counts, s->book_scratch);
+    const gw_codebook_counts counts = {s->count, mask_count, len,
+                                       gw_min_u64(group->len, (uint64_t)1 << e->info.chunk_log2), blocks > 1};
+    s->codebook->is_relative = (uint8_t)e->rule.relative;
+    gw_codebook_choose(s->codebook, &counts, s->codebook_scratch);
     return 1;
 }
 
 /* The largest exponent field of the values that were split into labels, without infinity and NaN. */
-static uint32_t largest_exponent(const gw_encoding *e, uint32_t base, const gw_digits *digits)
+static uint32_t largest_exponent(const gw_encoding *e, uint32_t window_start, const gw_digits *digits)
 {
     const gw_traits *t = gw_traits_of(e->rule.dtype);
     uint32_t largest = 0;
     for (uint32_t label = GW_LABELS - 1; label >= 4 && largest == 0; label--) {
-        largest = e->scratch.count[label] != 0 ? gw_exponent_of_label(label, e->rule.dtype, 0, base) : 0;
+        largest =
+            e->scratch.count[label] != 0 ? gw_exponent_of_label(label, e->rule.dtype, 0, window_start) : 0;
     }
     for (size_t i = 0; i < digits->escape_len; i++) {
         const uint8_t *at = digits->escape + t->size * i;
@@ -210,37 +212,38 @@ static int move_counts(uint32_t count[GW_LABELS], int32_t down)
  * the window of the chunk before. If that was the wrong one, the counts are moved; if a label would leave the
  * window, or there are escapes that the right window may have labels for, the chunk is split again.
  *
- * *move: what has to be subtracted from the ordinary labels in level[0]. Returns 0 if all values are +0.
+ * *move: what has to be subtracted from the ordinary labels in rank_buffer[0]. Returns 0 if all values are
+ * +0.
  */
 static int split_labels(gw_encoding *e, const gw_group *group, const gw_span *chunk, gw_digits *digits,
                         int32_t *move)
 {
     const gw_kernels *k = &e->codec->kernels;
     gw_scratch *s = &e->scratch;
-    uint32_t base = has_window(&e->rule) ? e->window : 0;
+    uint32_t window_start = has_window(&e->rule) ? e->window : 0;
     *move = 0;
     for (int is_right = 0; !is_right;) {
         for (uint32_t label = 0; label < GW_LABELS; label++) {
             s->ranker->rank[label] = (uint8_t)label;
         }
         s->ranker->escape_rank = GW_LABEL_ESCAPE;
-        s->ranker->base = base;
+        s->ranker->window_start = window_start;
         gw_digits_begin(e, digits);
         if (gw_split_parts(e, group, chunk, 0, digits) == 0) {
             return 0;
         }
         GW_MEMSET(s->count, 0, GW_LABELS * sizeof *s->count);
-        k->gcomp.count(s->count, s->level[0], chunk->len);
+        k->gcomp.count(s->count, s->rank_buffer[0], chunk->len);
         is_right = 1;
         if (has_window(&e->rule)) {
-            const uint32_t right = gw_codebook_base(largest_exponent(e, base, digits));
-            *move = 4 * ((int32_t)right - (int32_t)base);
-            is_right = right == base || move_counts(s->count, *move);
-            base = right;
+            const uint32_t right = gw_codebook_window_start(largest_exponent(e, window_start, digits));
+            *move = 4 * ((int32_t)right - (int32_t)window_start);
+            is_right = right == window_start || move_counts(s->count, *move);
+            window_start = right;
         }
     }
-    e->window = base;
-    s->book->base = (uint8_t)base;
+    e->window = window_start;
+    s->codebook->window_start = (uint8_t)window_start;
     return 1;
 }
 
@@ -270,26 +273,27 @@ int gw_group_split(gw_encoding *e, const gw_group *group, gw_split_chunk *split)
         return 0;
     }
     size_t coded = 0;
-    if (!gw_is_mask_hopeless(s->count[GW_LABEL_ZERO], group->len)) {
-        coded = e->codec->kernels.gcomp.partition(NULL, s->level[1], s->mask[0], s->level[0], group->len, 1);
+    if (!gw_is_mask_too_large(s->count[GW_LABEL_ZERO], group->len)) {
+        coded = e->codec->kernels.gcomp.partition(NULL, s->rank_buffer[1], s->mask[0], s->rank_buffer[0],
+                                                  group->len, 1);
         gw_mask_count(mask_count, s->mask[0], (group->len + 7) / 8);
     }
-    const gw_book_counts counts = {s->count, mask_count, group->len, group->len, 0};
-    s->book->is_relative = (uint8_t)e->rule.relative;
-    gw_book_choose(s->book, &counts, s->book_scratch);
-    split->coded_len = s->book->is_masked ? coded : group->len;
-    gw_encoding_use_book(e);
-    rank_labels(e, s->level[s->book->is_masked], split->coded_len, move);
+    const gw_codebook_counts counts = {s->count, mask_count, group->len, group->len, 0};
+    s->codebook->is_relative = (uint8_t)e->rule.relative;
+    gw_codebook_choose(s->codebook, &counts, s->codebook_scratch);
+    split->coded_len = s->codebook->is_masked ? coded : group->len;
+    gw_encoding_use_codebook(e);
+    rank_labels(e, s->rank_buffer[s->codebook->is_masked], split->coded_len, move);
     return 1;
 }
 
-void gw_encoding_use_book(gw_encoding *e)
+void gw_encoding_use_codebook(gw_encoding *e)
 {
     const gw_scratch *s = &e->scratch;
-    e->rule.relative = s->book->is_relative;
-    gw_tree_build(s->tree, s->book);
-    if (s->book->is_masked) {
-        gw_mask_tree_build(s->mask_tree, s->book);
+    e->rule.relative = s->codebook->is_relative;
+    gw_tree_build(s->tree, s->codebook);
+    if (s->codebook->is_masked) {
+        gw_mask_tree_build(s->mask_tree, s->codebook);
     }
-    gw_ranker_build(s->ranker, s->tree, s->book);
+    gw_ranker_build(s->ranker, s->tree, s->codebook);
 }

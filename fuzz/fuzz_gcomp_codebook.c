@@ -1,7 +1,7 @@
 /*
- * Any bytes to gw_gcomp_install(). An independent reading of docs/format.md section 5.1 says whether they are
- * a codebook; the library must agree. A refused book leaves the handle as it was, byte for byte; an accepted
- * one must carry values.
+ * Any bytes to gw_gcomp_codebook_install(). An independent reading of docs/format.md section 5.1 says whether
+ * they are a codebook; the library must agree. A refused codebook leaves the handle as it was, byte for byte;
+ * an accepted one must carry values.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -10,12 +10,12 @@
 #include <string.h>
 
 /* Can a frame of this kind have the label at all? */
-static int label_exists(unsigned label, gw_dtype dtype, gw_gcomp_levels levels)
+static int label_exists(unsigned label, gw_dtype dtype, gw_gcomp_quantum_mode quantum_mode)
 {
     if (label < 2) {
         return 1;
     }
-    if (levels != GW_GCOMP_EXPLICIT) {
+    if (quantum_mode != GW_GCOMP_EXPLICIT) {
         return dtype == GW_FP16 ? label <= 32 : label <= 255;
     }
     return label >= 4 && (dtype != GW_FP16 || label <= 4 * 31 + 3);
@@ -35,19 +35,20 @@ static int are_classes(const uint8_t *nibbles)
     return sum == 1u << 11 && gw_fuzz_all_bytes(nibbles + 5, 3, 0);
 }
 
-static int is_book(const uint8_t *book, size_t size, gw_dtype dtype, gw_gcomp_levels levels)
+static int is_codebook(const uint8_t *codebook, size_t size, gw_dtype dtype,
+                       gw_gcomp_quantum_mode quantum_mode)
 {
     uint8_t length[256] = {0};
     if (size < 4) {
         return 0;
     }
-    unsigned base = book[0], first = book[1], last = book[2];
-    int masked = (book[3] & 15) == 15;
-    if (base > (levels != GW_GCOMP_EXPLICIT ? 1u : dtype == GW_FP16 ? 0u : 191u)) {
+    unsigned base = codebook[0], first = codebook[1], last = codebook[2];
+    int masked = (codebook[3] & 15) == 15;
+    if (base > (quantum_mode != GW_GCOMP_EXPLICIT ? 1u : dtype == GW_FP16 ? 0u : 191u)) {
         return 0;
     }
-    length[0] = masked ? 0 : book[3] & 15;
-    length[1] = book[3] >> 4;
+    length[0] = masked ? 0 : codebook[3] & 15;
+    length[1] = codebook[3] >> 4;
     size_t expected = 4;
     if (first != 0 || last != 0) {
         if (first < 2 || last < first) {
@@ -58,21 +59,22 @@ static int is_book(const uint8_t *book, size_t size, gw_dtype dtype, gw_gcomp_le
             return 0;
         }
         for (unsigned i = 0; i <= last - first; i++) {
-            length[first + i] = book[4 + i / 2] >> 4 * (i & 1) & 15;
+            length[first + i] = codebook[4 + i / 2] >> 4 * (i & 1) & 15;
         }
         if (length[first] == 0 || length[last] == 0 ||
-            ((last - first) % 2 == 0 && book[expected - 1] >> 4 != 0)) {
+            ((last - first) % 2 == 0 && codebook[expected - 1] >> 4 != 0)) {
             return 0;
         }
     }
     size_t padded = (expected + 3) & ~(size_t)3;
     if (masked) {
-        if (size != padded + 8 || !are_classes(book + padded)) {
+        if (size != padded + 8 || !are_classes(codebook + padded)) {
             return 0;
         }
         size -= 8;
     }
-    if (size != padded || (padded > expected && !gw_fuzz_all_bytes(book + expected, padded - expected, 0))) {
+    if (size != padded ||
+        (padded > expected && !gw_fuzz_all_bytes(codebook + expected, padded - expected, 0))) {
         return 0;
     }
     unsigned sum = 0, count = 0;
@@ -80,13 +82,13 @@ static int is_book(const uint8_t *book, size_t size, gw_dtype dtype, gw_gcomp_le
         if (length[label] == 0) {
             continue;
         }
-        if (length[label] > 11 || !label_exists(label, dtype, levels)) {
+        if (length[label] > 11 || !label_exists(label, dtype, quantum_mode)) {
             return 0;
         }
         sum += 1u << (11 - length[label]);
         count++;
     }
-    /* A single label has length 1; an installed book with one label masks zeros. */
+    /* A single label has length 1; an installed codebook with one label masks zeros. */
     return (sum == 1u << 11 || (count == 1 && length[1] == 1)) && (masked || length[0] != 0) &&
            length[1] != 0;
 }
@@ -106,12 +108,13 @@ static size_t make_classes(uint8_t *nibbles, uint64_t *state)
     return 8;
 }
 
-/* Makes a valid book of the fuzz bytes, so that the second half of the target is reached: a random complete
- * tree, absolute or relative exponents, zeros with a label or masked. */
-static size_t make_book(uint8_t *book, gw_dtype dtype, gw_gcomp_levels levels, gw_fuzz_reader *reader)
+/* Makes a valid codebook of the fuzz bytes, so that the second half of the target is reached: a random
+ * complete tree, absolute or relative exponents, zeros with a label or masked. */
+static size_t make_codebook(uint8_t *codebook, gw_dtype dtype, gw_gcomp_quantum_mode quantum_mode,
+                            gw_fuzz_reader *reader)
 {
     uint8_t length[256] = {1, 1};
-    const int fine = levels != GW_GCOMP_EXPLICIT;
+    const int fine = quantum_mode != GW_GCOMP_EXPLICIT;
     unsigned label_max = fine ? (dtype == GW_FP16 ? 32 : 255) : (dtype == GW_FP16 ? 127 : 255);
     unsigned label_min = fine ? 2 : 4;
     unsigned splits = gw_fuzz_u8(reader);
@@ -139,25 +142,25 @@ static size_t make_book(uint8_t *book, gw_dtype dtype, gw_gcomp_levels levels, g
             last = label;
         }
     }
-    memset(book, 0, GW_GCOMP_BOOK_SIZE_MAX);
-    book[0] = fine ? (uint8_t)relative : dtype == GW_FP16 ? 0 : gw_fuzz_u8(reader) % 192;
-    book[1] = (uint8_t)first;
-    book[2] = (uint8_t)last;
-    book[3] = (uint8_t)((masked ? 15 : length[0]) | length[1] << 4);
+    memset(codebook, 0, GW_GCOMP_CODEBOOK_SIZE_MAX);
+    codebook[0] = fine ? (uint8_t)relative : dtype == GW_FP16 ? 0 : gw_fuzz_u8(reader) % 192;
+    codebook[1] = (uint8_t)first;
+    codebook[2] = (uint8_t)last;
+    codebook[3] = (uint8_t)((masked ? 15 : length[0]) | length[1] << 4);
     size_t size = 4;
     if (first != 0) {
         for (unsigned i = 0; i <= last - first; i++) {
-            book[4 + i / 2] |= (uint8_t)(length[first + i] << 4 * (i & 1));
+            codebook[4 + i / 2] |= (uint8_t)(length[first + i] << 4 * (i & 1));
         }
         size = (4 + (last - first + 2) / 2 + 3) & ~(size_t)3;
     }
-    return masked ? size + make_classes(book + size, &state) : size;
+    return masked ? size + make_classes(codebook + size, &state) : size;
 }
 
-static void use_book(const gw_gcomp *codec, const gw_fuzz_sender *sender, int is_relative)
+static void use_codebook(const gw_gcomp *codec, const gw_fuzz_sender *sender, int is_relative)
 {
     size_t len = (size_t)sender->source.len;
-    size_t workspace_size = gw_gcomp_workspace_size(codec), capacity = gw_gcomp_bound(codec, len);
+    size_t workspace_size = gw_gcomp_workspace_size(codec), capacity = gw_gcomp_frame_bound(codec, len);
     void *workspace = gw_fuzz_buffer(GW_FUZZ_WORKSPACE, workspace_size, 0x6b);
     void *frame = gw_fuzz_buffer(GW_FUZZ_FRAME, capacity, 0);
     void *dst = gw_fuzz_buffer(GW_FUZZ_DST, len * sender->element, 0xa5);
@@ -165,7 +168,8 @@ static void use_book(const gw_gcomp *codec, const gw_fuzz_sender *sender, int is
     gw_buffer out = {frame, capacity, 0};
     const gw_status status =
         gw_gcomp_encode(codec, &sender->source, &out, &(gw_workspace){workspace, workspace_size});
-    if (is_relative && sender->options.levels == GW_GCOMP_DERIVED && sender->source.quantum.map == NULL) {
+    if (is_relative && sender->options.quantum_mode == GW_GCOMP_DERIVED &&
+        sender->source.quantum.map == NULL) {
         FUZZ_CHECK(status == GW_ERR_ARG); /* constant frames have no quanta */
         return;
     }
@@ -179,7 +183,7 @@ static void use_book(const gw_gcomp *codec, const gw_fuzz_sender *sender, int is
     gw_fuzz_check_values(sender, dst);
     gw_fuzz_buffers_check();
 
-    /* Another generation, and no book at all, are refused. */
+    /* Another generation, and no codebook at all, are refused. */
     static gw_gcomp other;
     FUZZ_CHECK(gw_gcomp_init(&other, &sender->options) == GW_OK);
     gw_gcomp_target target2 = {.values = dst, .capacity = len};
@@ -196,33 +200,34 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint8_t choice = gw_fuzz_u8(&reader);
     gw_fuzz_place_at_end(choice & 1);
 
-    uint8_t book[GW_GCOMP_BOOK_SIZE_MAX + 4] = {0};
-    size_t book_size = gw_fuzz_u8(&reader) % (sizeof book + 1);
-    gw_fuzz_reader book_reader = reader;
+    uint8_t codebook[GW_GCOMP_CODEBOOK_SIZE_MAX + 4] = {0};
+    size_t codebook_size = gw_fuzz_u8(&reader) % (sizeof codebook + 1);
+    gw_fuzz_reader codebook_reader = reader;
     reader.data += reader.size < 16 ? reader.size : 16;
     reader.size -= reader.size < 16 ? reader.size : 16;
     gw_fuzz_sender_init(&sender, &reader, 5000);
     if (choice & 2) {
-        book_size = make_book(book, sender.options.dtype, sender.options.levels, &book_reader);
+        codebook_size =
+            make_codebook(codebook, sender.options.dtype, sender.options.quantum_mode, &codebook_reader);
         if (choice & 4) { /* and one wrong byte */
-            book[gw_fuzz_u8(&book_reader) % book_size] ^= gw_fuzz_u8(&book_reader);
+            codebook[gw_fuzz_u8(&codebook_reader) % codebook_size] ^= gw_fuzz_u8(&codebook_reader);
         }
     } else {
-        for (size_t i = 0; i < book_size; i++) {
-            book[i] = gw_fuzz_u8(&reader);
+        for (size_t i = 0; i < codebook_size; i++) {
+            codebook[i] = gw_fuzz_u8(&reader);
         }
     }
 
     static gw_gcomp codec, before;
     FUZZ_CHECK(gw_gcomp_init(&codec, &sender.options) == GW_OK);
     before = codec;
-    uint8_t *placed = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_SRC, book_size, 0);
-    memcpy(placed, book, book_size);
-    gw_status status = gw_gcomp_install(&codec, 5, 1, placed, book_size, 1);
+    uint8_t *placed = (uint8_t *)gw_fuzz_buffer(GW_FUZZ_SRC, codebook_size, 0);
+    memcpy(placed, codebook, codebook_size);
+    gw_status status = gw_gcomp_codebook_install(&codec, 5, 1, placed, codebook_size, 1);
     gw_fuzz_buffers_check();
-    if (is_book(book, book_size, sender.options.dtype, sender.options.levels)) {
+    if (is_codebook(codebook, codebook_size, sender.options.dtype, sender.options.quantum_mode)) {
         FUZZ_CHECK(status == GW_OK);
-        use_book(&codec, &sender, sender.options.levels != GW_GCOMP_EXPLICIT && book[0] == 1);
+        use_codebook(&codec, &sender, sender.options.quantum_mode != GW_GCOMP_EXPLICIT && codebook[0] == 1);
     } else {
         FUZZ_CHECK(status == GW_ERR_TABLE);
         FUZZ_CHECK(memcmp(&codec, &before, sizeof codec) == 0);

@@ -85,14 +85,14 @@ static gw_status choose_table(const gw_thc_goal *goal, unsigned granularity, gw_
     return GW_OK;
 }
 
-gw_status gw_thc_plan_make(gw_thc_plan *plan, const gw_thc_goal *goal, const gw_workspace *workspace)
+gw_status gw_thc_design_make(gw_thc_design *design, const gw_thc_goal *goal, const gw_workspace *workspace)
 {
     gw_thc_table table;
     unsigned lane_bits;
     unsigned granularity;
     unsigned p_log2;
 
-    if (plan == NULL || goal == NULL) {
+    if (design == NULL || goal == NULL) {
         return GW_ERR_ARG;
     }
     if (goal->bits < 1 || goal->bits > GW_THC_BITS_MAX || goal->worker_max < 1 ||
@@ -110,37 +110,37 @@ gw_status gw_thc_plan_make(gw_thc_plan *plan, const gw_thc_goal *goal, const gw_
         return status;
     }
 
-    GW_MEMSET(plan, 0, sizeof *plan);
-    plan->p = gw_f64_pow2(-(int)p_log2);
-    plan->options.table = table;
-    plan->options.threshold_bits = gw_thc_threshold_bits(plan->p);
-    plan->options.worker_max = goal->worker_max;
-    plan->options.dtype = GW_FP32;
-    plan->options.transform = GW_THC_ROTATED;
-    plan->options.nonfinite = GW_THC_NONFINITE_ERROR;
-    plan->options.block_log2 = GW_DEFAULT_BLOCK_LOG2;
-    plan->options.lane_bits = lane_bits;
-    plan->options.error_feedback = goal->error_feedback;
-    plan->options.backends = GW_BACKEND_ALL;
-    gw_thc_table_price_at(&plan->cost, &table, gw_normal_threshold(plan->p));
-    plan->error_one = plan->cost.total;
-    plan->error_mean = remaining_error(&plan->cost, goal->worker_max, 0);
+    GW_MEMSET(design, 0, sizeof *design);
+    design->p = gw_f64_pow2(-(int)p_log2);
+    design->options.table = table;
+    design->options.threshold_bits = gw_thc_threshold_bits(design->p);
+    design->options.worker_max = goal->worker_max;
+    design->options.dtype = GW_FP32;
+    design->options.transform = GW_THC_ROTATED;
+    design->options.nonfinite = GW_THC_NONFINITE_ERROR;
+    design->options.block_log2 = GW_DEFAULT_BLOCK_LOG2;
+    design->options.lane_bits = lane_bits;
+    design->options.error_feedback = goal->error_feedback;
+    design->options.backends = GW_BACKEND_ALL;
+    gw_thc_table_price_at(&design->cost, &table, gw_normal_threshold(design->p));
+    design->error_one = design->cost.total;
+    design->error_mean = remaining_error(&design->cost, goal->worker_max, 0);
     double norm_bits = 32.0 / (double)(1u << GW_DEFAULT_BLOCK_LOG2);
-    plan->up_bits = (double)goal->bits + norm_bits;
-    plan->down_bits = (double)lane_bits + norm_bits;
+    design->up_bits = (double)goal->bits + norm_bits;
+    design->down_bits = (double)lane_bits + norm_bits;
     return GW_OK;
 }
 
 gw_status gw_thc_options_init(gw_thc_options *options, const gw_thc_goal *goal, const gw_workspace *workspace)
 {
-    gw_thc_plan plan;
+    gw_thc_design design;
 
     if (options == NULL) {
         return GW_ERR_ARG;
     }
-    gw_status status = gw_thc_plan_make(&plan, goal, workspace);
+    gw_status status = gw_thc_design_make(&design, goal, workspace);
     if (status == GW_OK) {
-        *options = plan.options;
+        *options = design.options;
     }
     return status;
 }

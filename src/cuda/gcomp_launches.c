@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "cuda/gcomp_plan.h"
+#include "cuda/gcomp_launches.h"
 
 enum { THREADS = 256, COUNT_SHARED_SIZE = 64 };
 
@@ -10,28 +10,28 @@ void gw_cuda_codec_fill(gw_cuda_codec *out, const gw_codec *codec)
     const gw_gcomp_options *o = &codec->options;
     GW_MEMSET(out, 0, sizeof *out);
     out->dtype = (uint32_t)o->dtype;
-    out->levels = (uint32_t)o->levels;
+    out->quantum_mode = (uint32_t)o->quantum_mode;
     out->rounding = (uint32_t)o->rounding;
     out->preset = (uint32_t)o->preset;
     out->step = o->step;
     out->cap = o->cap;
     out->constant_drop = o->quantum.drop;
     out->tolerance_bits = o->tolerance_bits;
-    out->deep_cut = (uint32_t)o->deep_cut;
-    out->block_log2 = o->levels == GW_GCOMP_CARRIED ? o->block_log2 : 0;
+    out->dead_zone = (uint32_t)o->dead_zone;
+    out->block_log2 = o->quantum_mode == GW_GCOMP_CARRIED ? o->block_log2 : 0;
     out->target_nmse = o->quantum.nmse;
     out->chunk_log2 = o->chunk_log2;
     out->strict = (uint32_t)o->strict;
     out->checksum = (uint32_t)o->checksum;
     out->encode_with = codec->encode_with;
-    out->book_count = codec->installed_count;
+    out->codebook_count = codec->installed_count;
     out->len_max = o->len_max;
     for (uint32_t i = 0; i < codec->installed_count; i++) {
-        out->book[i].id = codec->installed[i].id;
-        out->book[i].generation = codec->installed[i].generation;
-        out->book[i].crc = codec->installed[i].crc;
-        out->book[i].size = (uint32_t)gw_codebook_size(&codec->installed[i].book);
-        gw_codebook_write(out->book[i].inline_bytes, &codec->installed[i].book);
+        out->codebook[i].id = codec->installed[i].id;
+        out->codebook[i].generation = codec->installed[i].generation;
+        out->codebook[i].crc = codec->installed[i].crc;
+        out->codebook[i].size = (uint32_t)gw_codebook_size(&codec->installed[i].codebook);
+        gw_codebook_write(out->codebook[i].inline_bytes, &codec->installed[i].codebook);
     }
 }
 
@@ -51,14 +51,14 @@ void gw_cuda_map_fill(gw_cuda_map *out, const gw_gcomp_map *map, const uint32_t 
  * the constant drop. */
 static void fill_rounding(gw_cuda_rounding *out, const gw_cuda_codec *codec, const gw_cuda_map *map)
 {
-    const uint32_t has_map = map->is_present || codec->levels == GW_GCOMP_CARRIED;
+    const uint32_t has_map = map->is_present || codec->quantum_mode == GW_GCOMP_CARRIED;
     out->nearest = codec->rounding == GW_GCOMP_NEAREST ? ~0u : 0;
     out->stochastic = codec->rounding == GW_GCOMP_STOCHASTIC ? ~0u : 0;
     out->strict = codec->strict;
     out->has_map = has_map;
-    out->deep = has_map && codec->deep_cut;
+    out->dead_zone = has_map && codec->dead_zone;
     out->cap = has_map ? codec->cap : codec->constant_drop;
-    out->cap_level = out->cap / gw_traits_of(codec->dtype)->explicit_step;
+    out->cap_steps = out->cap / gw_traits_of(codec->dtype)->explicit_step;
     out->step = codec->step;
     out->step_inverse = (256 + codec->step - 1) / codec->step;
 }
@@ -78,10 +78,10 @@ static void *take(carver *c, uint64_t size)
     return place;
 }
 
-static void add_launch(gw_cuda_plan *plan, gw_cuda_kernel kernel, uint64_t grid, uint32_t shared_size,
+static void add_launch(gw_cuda_launches *launches, gw_cuda_kernel kernel, uint64_t grid, uint32_t shared_size,
                        const void *params, size_t params_size)
 {
-    gw_cuda_launch *launch = &plan->launch[plan->launch_count++];
+    gw_cuda_launch *launch = &launches->launch[launches->launch_count++];
     launch->kernel = kernel;
     launch->grid = (uint32_t)grid;
     launch->block = THREADS;
@@ -106,7 +106,7 @@ static void carve_decode_zeros(gw_gcomp_decode_params *p, carver *c, uint32_t it
 
 static void carve_decode(gw_gcomp_decode_params *p, carver *c, uint32_t item_count, uint64_t value_total)
 {
-    /* One slot of level arrays for each possible chunk of 2^15 values: shorter ones fit shared
+    /* One slot of rank buffers for each possible chunk of 2^15 values: shorter ones fit shared
      * memory. */
     const uint32_t slots = (uint32_t)at_most((value_total >> 15) + item_count, GW_CUDA_LARGE_SLOTS_MAX);
     p->chunk_first = (uint64_t *)take(c, 8 * ((uint64_t)item_count + 1));
@@ -126,24 +126,25 @@ size_t gw_cuda_decode_workspace_size(uint32_t item_count, uint64_t value_total)
 }
 
 /*
- * Shared memory of a decode: the state, two level arrays, and a copy of the chunk, which is smaller than a
- * RAW one. The level arrays are for the handle's own chunks, but at most 2^14 values; longer chunks use the
+ * Shared memory of a decode: the state, two rank buffers, and a copy of the chunk, which is smaller than a
+ * RAW one. The rank buffers are for the handle's own chunks, but at most 2^14 values; longer chunks use the
  * workspace. Two blocks are to fit a multiprocessor (1 KiB of each is the system's); what then does not fit
  * the copy is read in place, which is slower.
  */
 static uint32_t decode_shared_size(const gw_cuda_codec *codec, const gw_cuda_shape *shape)
 {
     const uint32_t log2 = codec->chunk_log2 < 14 ? codec->chunk_log2 : 14;
-    const uint32_t level =
-        GW_CUDA_LEVEL_SIZE(log2) < GW_CUDA_LEVEL_SIZE_MIN ? GW_CUDA_LEVEL_SIZE_MIN : GW_CUDA_LEVEL_SIZE(log2);
-    const uint32_t least = GW_CUDA_DECODE_FIXED_MAX + 2 * level + (1u << log2) / 8;
+    const uint32_t rank_buffer = GW_CUDA_RANK_BUFFER_SIZE(log2) < GW_CUDA_RANK_BUFFER_SIZE_MIN
+                                     ? GW_CUDA_RANK_BUFFER_SIZE_MIN
+                                     : GW_CUDA_RANK_BUFFER_SIZE(log2);
+    const uint32_t least = GW_CUDA_DECODE_FIXED_MAX + 2 * rank_buffer + (1u << log2) / 8;
     const uint32_t most = least + ((codec->dtype == GW_FP32 ? 4u : 2u) << log2);
     const uint32_t half = ((shape->shared_size_max + 1024) / 2 - 1024) & ~15u;
     const uint32_t room = half >= least + 16 * 1024 ? half : shape->shared_size_max;
     return most < room ? most : room;
 }
 
-static void add_decode(gw_cuda_plan *plan, gw_gcomp_decode_params *p, uint64_t value_total,
+static void add_decode(gw_cuda_launches *launches, gw_gcomp_decode_params *p, uint64_t value_total,
                        const gw_cuda_shape *shape)
 {
     const uint64_t chunks = (value_total >> p->codec.chunk_log2) + p->item_count;
@@ -151,25 +152,25 @@ static void add_decode(gw_cuda_plan *plan, gw_gcomp_decode_params *p, uint64_t v
         (gw_cuda_kernel)(GW_CUDA_KERNEL_gw_device_gcomp_decode_fp32 + (p->codec.dtype - GW_FP32));
     p->shared_size = decode_shared_size(&p->codec, shape);
     p->slices = p->item_count > 1 ? 1 : (uint32_t)at_most(chunks / 512 + 1, 32);
-    add_launch(plan, GW_CUDA_KERNEL_gw_device_gcomp_check, (uint64_t)p->slices * p->item_count,
+    add_launch(launches, GW_CUDA_KERNEL_gw_device_gcomp_check, (uint64_t)p->slices * p->item_count,
                GW_CUDA_CHECK_SHARED_SIZE, p, sizeof *p);
     const gw_cuda_kernel rest =
         (gw_cuda_kernel)(GW_CUDA_KERNEL_gw_device_gcomp_decode_rest_fp32 + (p->codec.dtype - GW_FP32));
-    add_launch(plan, decode, at_most(chunks, 2 * (uint64_t)shape->multiprocessors), p->shared_size, p,
+    add_launch(launches, decode, at_most(chunks, 2 * (uint64_t)shape->multiprocessors), p->shared_size, p,
                sizeof *p);
-    add_launch(plan, rest, at_most(chunks, 2 * (uint64_t)shape->multiprocessors), p->shared_size, p,
+    add_launch(launches, rest, at_most(chunks, 2 * (uint64_t)shape->multiprocessors), p->shared_size, p,
                sizeof *p);
 }
 
-void gw_cuda_plan_decode(gw_cuda_plan *plan, gw_gcomp_decode_params *p, uint64_t value_total,
-                         const gw_cuda_shape *shape, void *workspace)
+void gw_cuda_launches_decode(gw_cuda_launches *launches, gw_gcomp_decode_params *p, uint64_t value_total,
+                             const gw_cuda_shape *shape, void *workspace)
 {
     carver c = {(uint8_t *)workspace, 0};
-    GW_MEMSET(plan, 0, sizeof *plan);
+    GW_MEMSET(launches, 0, sizeof *launches);
     carve_decode_zeros(p, &c, p->item_count);
-    plan->zero_size = c.used;
+    launches->zero_size = c.used;
     carve_decode(p, &c, p->item_count, value_total);
-    add_decode(plan, p, value_total, shape);
+    add_decode(launches, p, value_total, shape);
 }
 
 /* ---- sum of frames ------------------------------------------------------------------------------------- */
@@ -201,12 +202,12 @@ size_t gw_cuda_sum_workspace_size(const gw_cuda_codec *codec, uint64_t capacity)
     return c.used;
 }
 
-void gw_cuda_plan_sum(gw_cuda_plan *plan, gw_gcomp_decode_params *p, uint32_t frame_count,
-                      const gw_cuda_shape *shape, void *workspace)
+void gw_cuda_launches_sum(gw_cuda_launches *launches, gw_gcomp_decode_params *p, uint32_t frame_count,
+                          const gw_cuda_shape *shape, void *workspace)
 {
     const uint64_t capacity = p->item.dst_capacity;
     carver c = {(uint8_t *)workspace, 0};
-    GW_MEMSET(plan, 0, sizeof *plan);
+    GW_MEMSET(launches, 0, sizeof *launches);
     p->items = NULL;
     p->item_count = 1;
     p->mode = GW_CUDA_DECODE_SUM;
@@ -214,15 +215,15 @@ void gw_cuda_plan_sum(gw_cuda_plan *plan, gw_gcomp_decode_params *p, uint32_t fr
     p->sum.capacity = capacity;
     p->sum.result = p->item.result;
     const size_t zero_offset = carve_sum(p, &c, capacity);
-    plan->zero_offset = p->sum.index == 0 ? 0 : zero_offset;
-    plan->zero_size = c.used - plan->zero_offset;
+    launches->zero_offset = p->sum.index == 0 ? 0 : zero_offset;
+    launches->zero_size = c.used - launches->zero_offset;
     carve_sum_rest(p, &c, &p->codec, capacity);
     p->item.dst = p->sum.sums;
     p->item.addend = p->sum.index == 0 ? p->sum.values : p->sum.sums;
-    add_decode(plan, p, capacity, shape);
+    add_decode(launches, p, capacity, shape);
     if (p->sum.index == frame_count - 1) {
         const uint64_t chunks = (capacity >> GW_CHUNK_LOG2_MIN) + 1;
-        add_launch(plan, GW_CUDA_KERNEL_gw_device_gcomp_sum_store,
+        add_launch(launches, GW_CUDA_KERNEL_gw_device_gcomp_sum_store,
                    at_most(chunks, 4 * (uint64_t)shape->multiprocessors), 0, p, sizeof *p);
     }
 }
@@ -272,17 +273,18 @@ static void carve_encode(gw_gcomp_encode_params *p, carver *c, const gw_cuda_cod
         p->unit_first = (uint64_t *)take(c, 8 * ((uint64_t)item_count + 1));
         p->group_first = (uint64_t *)take(c, 8 * ((uint64_t)item_count + 1));
     }
-    p->books =
-        codec->encode_with >= 0 ? NULL : (gw_cuda_group_book *)take(c, p->group_total * sizeof *p->books);
+    p->codebooks = codec->encode_with >= 0
+                       ? NULL
+                       : (gw_cuda_group_codebook *)take(c, p->group_total * sizeof *p->codebooks);
     p->quanta = NULL;
-    p->drop_bases = NULL;
-    if (codec->levels == GW_GCOMP_CARRIED) {
+    p->drop_offsets = NULL;
+    if (codec->quantum_mode == GW_GCOMP_CARRIED) {
         p->quanta = (uint8_t *)take(c, p->unit_total << (codec->chunk_log2 - codec->block_log2));
-        p->drop_bases = (int32_t *)take(c, p->unit_total * sizeof *p->drop_bases);
+        p->drop_offsets = (int32_t *)take(c, p->unit_total * sizeof *p->drop_offsets);
     }
 }
 
-/* Stands for items that are not known yet, where only the size of a plan is needed. */
+/* Stands for items that are not known yet, where only the size of a launches is needed. */
 static const gw_cuda_gcomp_item some_item;
 
 size_t gw_cuda_encode_workspace_size(const gw_cuda_codec *codec, uint32_t item_count, uint64_t value_total)
@@ -300,47 +302,48 @@ static uint32_t encode_shared_size(const gw_cuda_codec *codec, const gw_cuda_sha
 {
     const uint32_t least = GW_CUDA_ENCODE_SHARED_SIZE(codec->chunk_log2);
     const uint32_t more = GW_CUDA_ENCODE_SHARED_SIZE_ONCE(codec->chunk_log2, codec->dtype);
-    return codec->levels == GW_GCOMP_EXPLICIT && more <= shape->shared_size_max ? more : least;
+    return codec->quantum_mode == GW_GCOMP_EXPLICIT && more <= shape->shared_size_max ? more : least;
 }
 
-static void add_quanta(gw_cuda_plan *plan, gw_gcomp_encode_params *p, const gw_cuda_shape *shape)
+static void add_quanta(gw_cuda_launches *launches, gw_gcomp_encode_params *p, const gw_cuda_shape *shape)
 {
-    add_launch(plan, GW_CUDA_KERNEL_gw_device_gcomp_quanta,
+    add_launch(launches, GW_CUDA_KERNEL_gw_device_gcomp_quanta,
                at_most(p->unit_total, 4 * (uint64_t)shape->multiprocessors), GW_CUDA_QUANTA_SHARED_SIZE, p,
                sizeof *p);
 }
 
-static void add_encode(gw_cuda_plan *plan, gw_gcomp_encode_params *p, const gw_cuda_shape *shape)
+static void add_encode(gw_cuda_launches *launches, gw_gcomp_encode_params *p, const gw_cuda_shape *shape)
 {
-    const uint32_t kind = 2 * (p->codec.dtype - GW_FP32) + (p->codec.levels != GW_GCOMP_EXPLICIT);
-    const gw_cuda_kernel book = (gw_cuda_kernel)(GW_CUDA_KERNEL_gw_device_gcomp_book_fp32_explicit + kind);
+    const uint32_t kind = 2 * (p->codec.dtype - GW_FP32) + (p->codec.quantum_mode != GW_GCOMP_EXPLICIT);
+    const gw_cuda_kernel codebook =
+        (gw_cuda_kernel)(GW_CUDA_KERNEL_gw_device_gcomp_codebook_fp32_explicit + kind);
     const gw_cuda_kernel encode =
         (gw_cuda_kernel)(GW_CUDA_KERNEL_gw_device_gcomp_encode_fp32_explicit + kind);
     p->shared_size = encode_shared_size(&p->codec, shape);
     fill_rounding(&p->rounding, &p->codec, &p->map);
-    if (p->codec.levels == GW_GCOMP_CARRIED) {
-        add_quanta(plan, p, shape);
+    if (p->codec.quantum_mode == GW_GCOMP_CARRIED) {
+        add_quanta(launches, p, shape);
     }
     if (p->codec.encode_with < 0 && p->group_total != 0) {
-        add_launch(plan, book, at_most(p->group_total, 4 * (uint64_t)shape->multiprocessors),
+        add_launch(launches, codebook, at_most(p->group_total, 4 * (uint64_t)shape->multiprocessors),
                    GW_CUDA_SURVEY_SHARED_SIZE, p, sizeof *p);
     }
-    add_launch(plan, encode, at_most(p->unit_total, 2 * (uint64_t)shape->multiprocessors), p->shared_size, p,
-               sizeof *p);
+    add_launch(launches, encode, at_most(p->unit_total, 2 * (uint64_t)shape->multiprocessors), p->shared_size,
+               p, sizeof *p);
 }
 
-void gw_cuda_plan_encode(gw_cuda_plan *plan, gw_gcomp_encode_params *p, uint64_t value_total,
-                         const gw_cuda_shape *shape, void *workspace)
+void gw_cuda_launches_encode(gw_cuda_launches *launches, gw_gcomp_encode_params *p, uint64_t value_total,
+                             const gw_cuda_shape *shape, void *workspace)
 {
     carver c = {(uint8_t *)workspace, 0};
-    GW_MEMSET(plan, 0, sizeof *plan);
+    GW_MEMSET(launches, 0, sizeof *launches);
     carve_encode_zeros(p, &c, &p->codec, p->item_count, value_total);
-    plan->zero_size = c.used;
+    launches->zero_size = c.used;
     carve_encode(p, &c, &p->codec, p->item_count);
     if (p->items != NULL) {
-        add_launch(plan, GW_CUDA_KERNEL_gw_device_gcomp_count, 1, COUNT_SHARED_SIZE, p, sizeof *p);
+        add_launch(launches, GW_CUDA_KERNEL_gw_device_gcomp_count, 1, COUNT_SHARED_SIZE, p, sizeof *p);
     }
-    add_encode(plan, p, shape);
+    add_encode(launches, p, shape);
 }
 
 /* ---- hop ----------------------------------------------------------------------------------------------- */
@@ -380,15 +383,15 @@ size_t gw_cuda_hop_workspace_size(const gw_cuda_codec *codec, uint32_t item_coun
     return c.used;
 }
 
-void gw_cuda_plan_hop(gw_cuda_plan *plan, gw_gcomp_decode_params *in, gw_gcomp_encode_params *out,
-                      const gw_cuda_shape *shape, void *workspace)
+void gw_cuda_launches_hop(gw_cuda_launches *launches, gw_gcomp_decode_params *in, gw_gcomp_encode_params *out,
+                          const gw_cuda_shape *shape, void *workspace)
 {
     const uint64_t len = out->item.src_size;
     gw_gcomp_hop_params hops;
     carver c = {(uint8_t *)workspace, 0};
-    GW_MEMSET(plan, 0, sizeof *plan);
+    GW_MEMSET(launches, 0, sizeof *launches);
     in->items = out->items = NULL;
-    plan->zero_size = carve_hops(&hops, in, out, &c, &out->codec, 1, len);
+    launches->zero_size = carve_hops(&hops, in, out, &c, &out->codec, 1, len);
     in->mode = GW_CUDA_DECODE_SUM;
     in->item_count = out->item_count = 1;
     in->item.dst = hops.sums;
@@ -397,27 +400,27 @@ void gw_cuda_plan_hop(gw_cuda_plan *plan, gw_gcomp_decode_params *in, gw_gcomp_e
     in->exact_len = 1;
     out->item.src = hops.sums;
     out->item.after = hops.between;
-    add_decode(plan, in, len, shape);
-    add_encode(plan, out, shape);
+    add_decode(launches, in, len, shape);
+    add_encode(launches, out, shape);
 }
 
-void gw_cuda_plan_hop_batch(gw_cuda_plan *plan, gw_gcomp_hop_params *hops, gw_gcomp_decode_params *in,
-                            gw_gcomp_encode_params *out, uint64_t value_total, const gw_cuda_shape *shape,
-                            void *workspace)
+void gw_cuda_launches_hop_batch(gw_cuda_launches *launches, gw_gcomp_hop_params *hops,
+                                gw_gcomp_decode_params *in, gw_gcomp_encode_params *out, uint64_t value_total,
+                                const gw_cuda_shape *shape, void *workspace)
 {
     carver c = {(uint8_t *)workspace, 0};
-    GW_MEMSET(plan, 0, sizeof *plan);
+    GW_MEMSET(launches, 0, sizeof *launches);
     out->items = &some_item; /* there will be some */
-    plan->zero_size = carve_hops(hops, in, out, &c, &out->codec, out->item_count, value_total);
+    launches->zero_size = carve_hops(hops, in, out, &c, &out->codec, out->item_count, value_total);
     in->items = hops->in_items;
     out->items = hops->out_items;
     hops->out = *out;
     in->item_count = out->item_count;
     in->mode = GW_CUDA_DECODE_SUM;
     in->exact_len = 1;
-    add_launch(plan, GW_CUDA_KERNEL_gw_device_gcomp_hop_items, 1, COUNT_SHARED_SIZE, hops, sizeof *hops);
-    add_decode(plan, in, value_total, shape);
-    add_encode(plan, out, shape);
+    add_launch(launches, GW_CUDA_KERNEL_gw_device_gcomp_hop_items, 1, COUNT_SHARED_SIZE, hops, sizeof *hops);
+    add_decode(launches, in, value_total, shape);
+    add_encode(launches, out, shape);
 }
 
 /* ---- segments ------------------------------------------------------------------------------------------ */
@@ -431,10 +434,10 @@ static void carve_segments(gw_gcomp_segment_params *s, carver *c, const gw_cuda_
     s->starts = (uint64_t *)take(c, 8 * (uint64_t)segment_count);
     s->rounded = (uint8_t *)take(c, (codec->dtype == GW_FP32 ? 4 : 2) * len);
     from->quanta = NULL;
-    from->drop_bases = NULL;
-    if (codec->levels == GW_GCOMP_CARRIED) {
+    from->drop_offsets = NULL;
+    if (codec->quantum_mode == GW_GCOMP_CARRIED) {
         from->quanta = (uint8_t *)take(c, units << (codec->chunk_log2 - codec->block_log2));
-        from->drop_bases = (int32_t *)take(c, units * sizeof *from->drop_bases);
+        from->drop_offsets = (int32_t *)take(c, units * sizeof *from->drop_offsets);
     }
 }
 
@@ -446,22 +449,24 @@ size_t gw_cuda_segments_workspace_size(const gw_cuda_codec *codec, uint32_t segm
     return c.used;
 }
 
-static void add_round(gw_cuda_plan *plan, gw_gcomp_segment_params *s, const gw_cuda_shape *shape)
+static void add_round(gw_cuda_launches *launches, gw_gcomp_segment_params *s, const gw_cuda_shape *shape)
 {
     const uint64_t blocks = count_of(s->from.item.src_size, 8);
-    add_launch(plan, GW_CUDA_KERNEL_gw_device_gcomp_round,
+    add_launch(launches, GW_CUDA_KERNEL_gw_device_gcomp_round,
                at_most(blocks, 8 * (uint64_t)shape->multiprocessors), 0, s, sizeof *s);
 }
 
-static void add_segments(gw_cuda_plan *plan, gw_gcomp_segment_params *s)
+static void add_segments(gw_cuda_launches *launches, gw_gcomp_segment_params *s)
 {
-    add_launch(plan, GW_CUDA_KERNEL_gw_device_gcomp_segments, 1, GW_CUDA_SEGMENTS_SHARED_SIZE, s, sizeof *s);
+    add_launch(launches, GW_CUDA_KERNEL_gw_device_gcomp_segments, 1, GW_CUDA_SEGMENTS_SHARED_SIZE, s,
+               sizeof *s);
 }
 
-void gw_cuda_plan_segments(gw_cuda_plan *plan, gw_gcomp_segment_params *s, gw_gcomp_encode_params *encode,
-                           gw_cuda_gcomp_item *first, const gw_cuda_shape *shape, void *area)
+void gw_cuda_launches_segments(gw_cuda_launches *launches, gw_gcomp_segment_params *s,
+                               gw_gcomp_encode_params *encode, gw_cuda_gcomp_item *first,
+                               const gw_cuda_shape *shape, void *area)
 {
-    const gw_cuda_plan rest = *plan;
+    const gw_cuda_launches rest = *launches;
     const int is_hop = first != &encode->item;
     carver c = {(uint8_t *)area, 0};
     carve_segments(s, &c, &encode->codec, s->segment_count, encode->item.src_size);
@@ -473,18 +478,18 @@ void gw_cuda_plan_segments(gw_cuda_plan *plan, gw_gcomp_segment_params *s, gw_gc
         encode->item.src = s->rounded;
         encode->rounding.stochastic = 0;
     }
-    plan->launch_count = 0;
-    add_segments(plan, s);
+    launches->launch_count = 0;
+    add_segments(launches, s);
     int is_added = !is_rounded;
     for (uint32_t i = 0; i < rest.launch_count; i++) {
         const gw_cuda_launch *launch = &rest.launch[i];
         const int is_quanta = launch->kernel == GW_CUDA_KERNEL_gw_device_gcomp_quanta;
         if (!is_added && launch->params == encode && !is_quanta) {
-            add_round(plan, s, shape);
+            add_round(launches, s, shape);
             is_added = 1;
         }
-        plan->launch[plan->launch_count] = *launch;
-        plan->launch[plan->launch_count++].params = is_quanta ? &s->from : launch->params;
+        launches->launch[launches->launch_count] = *launch;
+        launches->launch[launches->launch_count++].params = is_quanta ? &s->from : launch->params;
     }
 }
 
@@ -512,14 +517,14 @@ size_t gw_cuda_histogram_workspace_size(uint32_t item_count)
     return c.used;
 }
 
-void gw_cuda_plan_histogram(gw_cuda_plan *plan, gw_gcomp_histogram_params *p, uint64_t value_total,
-                            const gw_cuda_shape *shape, void *workspace)
+void gw_cuda_launches_histogram(gw_cuda_launches *launches, gw_gcomp_histogram_params *p,
+                                uint64_t value_total, const gw_cuda_shape *shape, void *workspace)
 {
-    const uint32_t kind = 2 * (p->codec.dtype - GW_FP32) + (p->codec.levels != GW_GCOMP_EXPLICIT);
+    const uint32_t kind = 2 * (p->codec.dtype - GW_FP32) + (p->codec.quantum_mode != GW_GCOMP_EXPLICIT);
     uint64_t chunks;
     carver c = {(uint8_t *)workspace, 0};
-    GW_MEMSET(plan, 0, sizeof *plan);
-    plan->zero_size = carve_histogram(p, &c, p->item_count);
+    GW_MEMSET(launches, 0, sizeof *launches);
+    launches->zero_size = carve_histogram(p, &c, p->item_count);
     fill_rounding(&p->rounding, &p->codec, &p->map);
     if (p->items == NULL) {
         p->item_count = 1;
@@ -528,22 +533,23 @@ void gw_cuda_plan_histogram(gw_cuda_plan *plan, gw_gcomp_histogram_params *p, ui
         chunks = p->unit_total;
     } else {
         chunks = (value_total >> p->codec.chunk_log2) + p->item_count;
-        add_launch(plan, GW_CUDA_KERNEL_gw_device_gcomp_histogram_items, 1, COUNT_SHARED_SIZE, p, sizeof *p);
+        add_launch(launches, GW_CUDA_KERNEL_gw_device_gcomp_histogram_items, 1, COUNT_SHARED_SIZE, p,
+                   sizeof *p);
     }
-    add_launch(plan, (gw_cuda_kernel)(GW_CUDA_KERNEL_gw_device_gcomp_histogram_fp32_explicit + kind),
+    add_launch(launches, (gw_cuda_kernel)(GW_CUDA_KERNEL_gw_device_gcomp_histogram_fp32_explicit + kind),
                at_most(chunks, 4 * (uint64_t)shape->multiprocessors), GW_CUDA_SURVEY_SHARED_SIZE, p,
                sizeof *p);
 }
 
-void gw_cuda_plan_histogram_segments(gw_cuda_plan *plan, gw_gcomp_segment_params *s,
-                                     gw_gcomp_histogram_params *p, const gw_cuda_shape *shape,
-                                     void *workspace, void *area)
+void gw_cuda_launches_histogram_segments(gw_cuda_launches *launches, gw_gcomp_segment_params *s,
+                                         gw_gcomp_histogram_params *p, const gw_cuda_shape *shape,
+                                         void *workspace, void *area)
 {
     gw_gcomp_encode_params *const from = &s->from;
     const uint64_t len = p->item.src_size;
     carver c = {(uint8_t *)area, 0};
-    gw_cuda_plan_histogram(plan, p, len, shape, workspace);
-    const gw_cuda_launch count = plan->launch[0];
+    gw_cuda_launches_histogram(launches, p, len, shape, workspace);
+    const gw_cuda_launch count = launches->launch[0];
     GW_MEMSET(from, 0, sizeof *from);
     carve_segments(s, &c, &p->codec, s->segment_count, len);
     p->item.after = s->result;
@@ -555,25 +561,26 @@ void gw_cuda_plan_histogram_segments(gw_cuda_plan *plan, gw_gcomp_segment_params
     from->item = p->item;
     from->item_count = 1;
     from->unit_total = p->unit_total;
-    plan->launch_count = 0;
-    add_segments(plan, s);
+    launches->launch_count = 0;
+    add_segments(launches, s);
     if (p->codec.rounding == GW_GCOMP_STOCHASTIC && len != 0) {
         if (from->quanta != NULL) { /* those of the values before they are rounded */
-            add_quanta(plan, from, shape);
-            p->item.levels = from->quanta;
+            add_quanta(launches, from, shape);
+            p->item.map_bytes = from->quanta;
             p->map.is_present = 0;
         }
-        add_round(plan, s, shape);
+        add_round(launches, s, shape);
         p->item.src = s->rounded;
         p->rounding.stochastic = 0;
     }
-    plan->launch[plan->launch_count++] = count;
+    launches->launch[launches->launch_count++] = count;
 }
 
-void gw_cuda_plan_book_build(gw_cuda_plan *plan, gw_gcomp_book_build_params *p, uint32_t count)
+void gw_cuda_launches_codebook_build(gw_cuda_launches *launches, gw_gcomp_codebook_build_params *p,
+                                     uint32_t count)
 {
-    GW_MEMSET(plan, 0, sizeof *plan);
-    add_launch(plan, GW_CUDA_KERNEL_gw_device_gcomp_book_build, count, GW_CUDA_SURVEY_SHARED_SIZE, p,
+    GW_MEMSET(launches, 0, sizeof *launches);
+    add_launch(launches, GW_CUDA_KERNEL_gw_device_gcomp_codebook_build, count, GW_CUDA_SURVEY_SHARED_SIZE, p,
                sizeof *p);
 }
 
@@ -591,9 +598,9 @@ void gw_cuda_device_codec_fill(gw_device_codec *out, const gw_codec *codec, cons
 
 uint32_t gw_cuda_decode_shared_size(const gw_cuda_codec *codec)
 {
-    const uint32_t level = GW_CUDA_LEVEL_SIZE(codec->chunk_log2) < GW_CUDA_LEVEL_SIZE_MIN
-                               ? GW_CUDA_LEVEL_SIZE_MIN
-                               : GW_CUDA_LEVEL_SIZE(codec->chunk_log2);
-    return GW_CUDA_DECODE_FIXED_MAX + 2 * level + (1u << codec->chunk_log2) / 8 +
+    const uint32_t rank_buffer = GW_CUDA_RANK_BUFFER_SIZE(codec->chunk_log2) < GW_CUDA_RANK_BUFFER_SIZE_MIN
+                                     ? GW_CUDA_RANK_BUFFER_SIZE_MIN
+                                     : GW_CUDA_RANK_BUFFER_SIZE(codec->chunk_log2);
+    return GW_CUDA_DECODE_FIXED_MAX + 2 * rank_buffer + (1u << codec->chunk_log2) / 8 +
            ((codec->dtype == GW_FP32 ? 4u : 2u) << codec->chunk_log2);
 }

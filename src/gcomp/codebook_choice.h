@@ -4,8 +4,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_BOOK_CHOICE_H
-#define GW_BOOK_CHOICE_H
+#ifndef GW_CODEBOOK_CHOICE_H
+#define GW_CODEBOOK_CHOICE_H
 
 #include "gcomp/codebook.h"
 
@@ -13,19 +13,20 @@
 uint64_t gw_labels_cost(const uint32_t count[GW_LABELS], uint32_t first);
 
 /* What a codebook is made from. */
-typedef struct gw_book_counts {
+typedef struct gw_codebook_counts {
     uint32_t *count;      /* GW_LABELS */
     uint32_t *mask_count; /* GW_MASK_CLASSES; not read if a mask is hopeless */
     uint64_t len;         /* values counted */
     uint64_t chunk_len;   /* values of the first chunk of the group */
     int is_sample;        /* values that were not counted need codes too */
-} gw_book_counts;
+} gw_codebook_counts;
 
 /* 1 if too few values are zero for a mask, whatever its bytes. */
-int gw_is_mask_hopeless(uint64_t zeros, uint64_t len);
+int gw_is_mask_too_large(uint64_t zeros, uint64_t len);
 
 /* Sets is_masked, mask_depth and length of the codebook (docs/format.md section 6). The counts change: labels
  * and classes that need codes in any case are counted, masked zeros are not. */
-void gw_book_choose(gw_codebook *book, const gw_book_counts *counts, gw_codebook_scratch *scratch);
+void gw_codebook_choose(gw_codebook *codebook, const gw_codebook_counts *counts,
+                        gw_codebook_scratch *scratch);
 
 #endif
