@@ -472,8 +472,8 @@ typedef struct gw_gcomp_target {
     size_t bad_frame;
 } gw_gcomp_target;
 
-/* Checks all but the contents of the chunks: rules 1 to 16. Costs one pass over the directory. Writes nothing
- * but *info, which is zeroed on failure. */
+/* Checks all but the contents of the chunks: rules 1 to 16 of docs/format.md section 8. Costs one pass over
+ * the directory. Writes nothing but *info, which is zeroed on failure. */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_frame_parse(const gw_gcomp *codec, const gw_gcomp_frame *frame,
                                                     gw_gcomp_frame_info *info);
 
