@@ -15,7 +15,7 @@ uint64_t gw_labels_cost(const uint32_t count[GW_LABELS], uint32_t first);
 /* What a codebook is made from. */
 typedef struct gw_codebook_counts {
     uint32_t *count;      /* GW_LABELS */
-    uint32_t *mask_count; /* GW_MASK_CLASSES; not read if a mask is hopeless */
+    uint32_t *mask_count; /* GW_MASK_CLASSES; not read if a mask is too large */
     uint64_t len;         /* values counted */
     uint64_t chunk_len;   /* values of the first chunk of the group */
     int is_sample;        /* values that were not counted need codes too */

@@ -18,7 +18,7 @@ gw_gcomp_frame *gw_exchange_messages(const gw_exchange *exchange, uint32_t piece
                                exchange->layout.shape.rank_count];
 }
 
-gw_collective_failure gw_exchange_blame(const gw_exchange *exchange, uint32_t piece, gw_status status)
+gw_collective_failure gw_exchange_failure(const gw_exchange *exchange, uint32_t piece, gw_status status)
 {
     return (gw_collective_failure){
         .status = status, .rank = exchange->config.rank, .piece = piece, .bad_chunk = UINT64_MAX};

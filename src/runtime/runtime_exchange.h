@@ -70,7 +70,7 @@ uint32_t gw_exchange_index(const gw_exchange *exchange, const gw_exchange_piece 
 /* Contributions of all ranks to an own piece. */
 gw_gcomp_frame *gw_exchange_messages(const gw_exchange *exchange, uint32_t piece);
 /* A failure of this rank's own. */
-gw_collective_failure gw_exchange_blame(const gw_exchange *exchange, uint32_t piece, gw_status status);
+gw_collective_failure gw_exchange_failure(const gw_exchange *exchange, uint32_t piece, gw_status status);
 /* One user of a message's buffer has ended; without the lock. Nothing happens for notices and slots. */
 void gw_exchange_release(const gw_exchange *exchange, const gw_exchange_piece *piece, const void *data);
 

@@ -23,7 +23,7 @@ static int end_piece(gw_exchange *exchange, uint32_t piece, gw_status status, ui
 {
     exchange->stats.map_ns += gw_runtime_clock() - start;
     if (status != GW_OK && exchange->map_failure.status == GW_OK) {
-        exchange->map_failure = gw_exchange_blame(exchange, piece, status);
+        exchange->map_failure = gw_exchange_failure(exchange, piece, status);
     }
     return --exchange->map_left == 0;
 }

@@ -182,7 +182,7 @@ static void reduce(gw_runtime_task *task, const gw_workspace *workspace)
     gw_exchange_piece *piece = (gw_exchange_piece *)task;
     uint32_t index = gw_exchange_index(exchange, piece);
     gw_buffer dst = take_output(exchange, index, GW_RUNTIME_SHARE);
-    gw_collective_failure failure = gw_exchange_blame(exchange, index, GW_ERR_LIMIT);
+    gw_collective_failure failure = gw_exchange_failure(exchange, index, GW_ERR_LIMIT);
     if (!dst.data || gw_collective_reduce(&exchange->bucket, index, gw_exchange_messages(exchange, index),
                                           &dst, &failure, workspace) != GW_OK) {
         write_notice(exchange, piece, GW_RUNTIME_SHARE, &failure, &dst);
@@ -258,7 +258,7 @@ static void encode(gw_runtime_task *task, const gw_workspace *workspace)
     gw_buffer dst = take_output(exchange, index, GW_RUNTIME_SEND);
     gw_status status =
         dst.data ? gw_collective_encode(&exchange->bucket, index, &dst, workspace) : GW_ERR_LIMIT;
-    gw_collective_failure failure = gw_exchange_blame(exchange, index, status);
+    gw_collective_failure failure = gw_exchange_failure(exchange, index, status);
     uint64_t spent = gw_runtime_clock() - start; /* measuring is not encoding */
     double sums[2] = {0, 0};
     if (status != GW_OK) {
