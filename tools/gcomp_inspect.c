@@ -120,7 +120,7 @@ static void frame_print_json(const gw_input_file *input, const gw_gcomp_frame_in
 static void chunks_print(const gw_input_file *input, const gw_gcomp_frame_info *info)
 {
     printf("  %8s %-6s %7s %12s %8s %8s %7s %8s %8s %8s %s\n", "chunk", "kind", "values", "offset", "bytes",
-           "codebook", "symbols", "labels", "digits", "escapes", "codebook");
+           "owner", "symbols", "labels", "digits", "escapes", "codebook");
     for (uint64_t i = 0; i < info->chunk_count; i++) {
         gw_chunk_parts one;
         gw_chunk_parts_read(input->data, input->size, info, i, &one);

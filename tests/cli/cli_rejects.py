@@ -344,7 +344,7 @@ class Frames(CliTest):
         checked = 0
         for line in lines[1:]:
             vector = dict(zip(names, line))
-            needs_a_receiver = {vector["map"], vector["codebook"], vector["capacity"], vector["count_limit"]} != {"-"}
+            needs_a_receiver = {vector["map"], vector["book"], vector["capacity"], vector["count_limit"]} != {"-"}
             if vector["status"] in ("OK", "OPTION") or needs_a_receiver:  # OPTION: the command takes every dtype
                 continue
             error = self.fails(1, "verify", os.path.join(golden, vector["file"]))

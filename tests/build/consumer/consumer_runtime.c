@@ -22,7 +22,7 @@ int main(void)
     gw_exchange *exchange = NULL;
     gw_gcomp_options_init(&config.codec, GW_FP32);
     config.codec.quantum_mode = GW_GCOMP_CARRIED;
-    config.codec.target_nmse = 1e-3f;
+    config.codec.quantum = gw_gcomp_quantum_of_nmse(1e-3f);
     config.fallback_codec = config.codec;
     for (int i = 0; i < LEN; i++) {
         values[i] = (float)(i - 50) * 1e-3f;
