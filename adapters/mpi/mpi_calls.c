@@ -336,6 +336,9 @@ static int gw_mpi_call_direct(const gw_mpi_args *args)
     if (args->count == 0) {
         return gw_mpi_plain(args);
     }
+    if (args->sendbuf == NULL || args->recvbuf == NULL) {
+        return gw_mpi_error_raise(args->comm, MPI_ERR_BUFFER);
+    }
     return gw_mpi_args_start(args, context);
 }
 

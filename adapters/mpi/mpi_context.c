@@ -173,6 +173,7 @@ static gw_mpi_context *gw_mpi_context_make(MPI_Comm comm)
     context->gather = MPI_REQUEST_NULL;
     (void)pthread_mutex_init(&context->lock, NULL);
     atomic_init(&context->live, 0);
+    atomic_init(&context->encoding, 0);
     for (uint32_t i = 0; i < GW_MPI_OPERATIONS_OPEN; i++) {
         atomic_init(&context->turns[i], i);
     }

@@ -45,7 +45,8 @@ typedef struct gw_mpi_exchange {
     /* By index of piece, what this rank sends of it: a contribution to another's, or its own sum. NULL: not
      * there yet, or sent */
     gw_mpi_block *_Atomic *messages;
-    atomic_int events_left; /* of the exchange */
+    atomic_int events_left;  /* of the exchange */
+    atomic_int encodes_left; /* contributions that were not made yet */
     uint64_t messages_left;
     uint32_t slot_count;
     gw_mpi_slot *slots;
@@ -143,6 +144,7 @@ static void gw_mpi_exchange_count(gw_mpi_exchange *exchange, int gathers)
     }
     const uint64_t own = exchange->peers[exchange->rank].piece_count;
     exchange->messages_left = (foreign + others * own) * (gathers ? 2 : 1);
+    atomic_init(&exchange->encodes_left, (int)foreign);
     atomic_init(&exchange->events_left, (int)(foreign + (gathers ? own : 0) + 1));
 }
 
@@ -188,6 +190,23 @@ static void gw_mpi_exchange_destroy(gw_mpi_operation *operation)
     free(exchange->statuses);
     free(exchange->indices);
     free(exchange);
+}
+
+/* Operations of a communicator that encode at a time. Tasks of a kind are done in the order in which they came,
+ * so the decodes of the first operation would wait for the encodes of all that have started. */
+#define GW_MPI_ENCODING_MAX 2
+
+static int gw_mpi_exchange_may_start(gw_mpi_exchange *exchange)
+{
+    atomic_int *encoding = &exchange->operation->context->encoding;
+    if (atomic_load(&exchange->encodes_left) == 0) {
+        return 1;
+    }
+    if (atomic_fetch_add(encoding, 1) < GW_MPI_ENCODING_MAX) {
+        return 1;
+    }
+    (void)atomic_fetch_sub(encoding, 1);
+    return 0;
 }
 
 /* Buffers that overlap in part are the program's error. The other ranks may be waiting, so the job ends. */
@@ -251,6 +270,9 @@ int gw_mpi_exchange_events(void)
             gw_mpi_exchange_done(exchange, events[i].word);
         } else {
             gw_mpi_exchange_message(exchange, &events[i]);
+        }
+        if (events[i].kind == GW_RUNTIME_SEND && atomic_fetch_sub(&exchange->encodes_left, 1) == 1) {
+            (void)atomic_fetch_sub(&exchange->operation->context->encoding, 1);
         }
         /* After the last one another thread may end it */
         (void)atomic_fetch_sub(&exchange->events_left, 1);
@@ -373,6 +395,9 @@ static int gw_mpi_exchange_transport(gw_mpi_operation *operation)
     const int kinds = operation->call.kind == GW_MPI_ALLREDUCE ? 2 : 1;
     int moved = 0;
     if (exchange->messages_left == 0) {
+        return 0;
+    }
+    if (!exchange->started && !gw_mpi_exchange_may_start(exchange)) {
         return 0;
     }
     if (!exchange->started) {

@@ -13,6 +13,8 @@
 atomic_int gw_mpi_active, gw_mpi_outstanding, gw_mpi_requests;
 atomic_uint gw_mpi_rounds;
 
+#define GW_MPI_ROUND_MAX 64 /* operations that are looked at under one lock of the list */
+
 static pthread_mutex_t gw_mpi_list_lock = PTHREAD_MUTEX_INITIALIZER;
 static gw_mpi_operation *gw_mpi_list;
 static uint64_t gw_mpi_serial; /* of the last one that was started */
@@ -234,19 +236,23 @@ static int gw_mpi_operation_step(gw_mpi_operation *operation)
     return moved || ended;
 }
 
-/* The first active operation after a place in the list; the caller must release it. NULL: there is none. */
-static gw_mpi_operation *gw_mpi_operation_after(uint64_t serial)
+/* Up to GW_MPI_ROUND_MAX active operations after place *serial, which moves on. The caller must release
+ * them. */
+static int gw_mpi_operations_pin(gw_mpi_operation **operations, uint64_t *serial)
 {
+    int count = 0;
     (void)pthread_mutex_lock(&gw_mpi_list_lock);
-    gw_mpi_operation *at = gw_mpi_list;
-    while (at != NULL && at->serial <= serial) {
-        at = at->next;
+    for (gw_mpi_operation *at = gw_mpi_list; at != NULL && count < GW_MPI_ROUND_MAX; at = at->next) {
+        if (at->serial > *serial) {
+            at->pins++;
+            operations[count++] = at;
+        }
     }
-    if (at != NULL) {
-        at->pins++;
+    if (count > 0) {
+        *serial = operations[count - 1]->serial;
     }
     (void)pthread_mutex_unlock(&gw_mpi_list_lock);
-    return at;
+    return count;
 }
 
 int gw_mpi_progress(void)
@@ -257,15 +263,19 @@ int gw_mpi_progress(void)
 
 int gw_mpi_progress_round(void)
 {
-    int moved = gw_mpi_exchange_events();
-    /* All of them: ranks may have started those of several communicators in different orders */
-    for (gw_mpi_operation *at = gw_mpi_operation_after(0); at != NULL;) {
-        const uint64_t serial = at->serial;
-        moved |= gw_mpi_operation_step(at);
-        gw_mpi_operation_release(at, 1, 0);
-        at = gw_mpi_operation_after(serial);
-    }
-    moved |= gw_mpi_runtime_work();
+    gw_mpi_operation *operations[GW_MPI_ROUND_MAX];
+    uint64_t serial = 0;
+    int moved = gw_mpi_exchange_events(), count;
+    /* All of them: ranks may have started those of several communicators in different orders. As many tasks as
+     * operations, so that the walk does not cost more than the work */
+    do {
+        count = gw_mpi_operations_pin(operations, &serial);
+        for (int i = 0; i < count; i++) {
+            moved |= gw_mpi_operation_step(operations[i]);
+            gw_mpi_operation_release(operations[i], 1, 0);
+            moved |= gw_mpi_runtime_work();
+        }
+    } while (count == GW_MPI_ROUND_MAX);
     if (!moved) {
         (void)sched_yield();
     }

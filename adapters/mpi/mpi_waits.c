@@ -65,12 +65,13 @@ static int gw_mpi_conclude_many(int status, const gw_mpi_many *many)
     }
     const MPI_Comm comm = gw_mpi_failed.at[0].comm;
     const int code = gw_mpi_error_code(gw_mpi_failed.at[0].word);
-    const int with_statuses = many->statuses != MPI_STATUSES_IGNORE;
+    /* Without saved requests the failure is of an older one, and no status has it */
+    const int with_statuses = many->saved != NULL && many->statuses != MPI_STATUSES_IGNORE;
     for (int i = 0; i < many->count && with_statuses; i++) {
         if (status != MPI_ERR_IN_STATUS) {
             many->statuses[i].MPI_ERROR = MPI_SUCCESS;
         }
-        for (int k = 0; k < failures && many->saved != NULL; k++) {
+        for (int k = 0; k < failures; k++) {
             if (many->saved[many->indices != NULL ? many->indices[i] : i] == gw_mpi_failed.at[k].request) {
                 many->statuses[i].MPI_ERROR = gw_mpi_error_code(gw_mpi_failed.at[k].word);
             }

@@ -162,11 +162,14 @@ static gw_status prepare(gw_exchange *exchange)
     }
     size_t bound = gw_collective_message_bound(layout, &exchange->codec);
     size_t fallback = gw_collective_message_bound(layout, &exchange->fallback_codec);
+    if (bound == 0 || fallback == 0) {
+        return GW_ERR_ARG;
+    }
     bound = fallback > bound ? fallback : bound;
     exchange->slot_size = (bound + 63) / 64 * 64; /* slots at cache lines */
     exchange->memory_size = config->buffers.take ? 0 : slot_count(layout) * exchange->slot_size;
     exchange->value_size = gw_dtype_size(config->codec.dtype);
-    if (bound == 0 || !allocate(exchange)) {
+    if (!allocate(exchange)) {
         return GW_ERR_LIMIT;
     }
     for (uint32_t i = 0; i < layout->piece_count && status == GW_OK; i++) {

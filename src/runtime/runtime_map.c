@@ -104,8 +104,8 @@ gw_status gw_exchange_map_words(const gw_exchange *exchange, uint64_t words[GW_C
     if (!exchange || !words) {
         return GW_ERR_ARG;
     }
-    if (!exchange->map_ready) {
-        return GW_ERR_STATE;
-    }
-    return gw_collective_map_words(&exchange->layout, &exchange->map, words);
+    gw_runtime_lock(exchange->runtime);
+    gw_status status = exchange->map_ready && !exchange->stopped ? GW_OK : GW_ERR_STATE;
+    gw_runtime_unlock(exchange->runtime);
+    return status == GW_OK ? gw_collective_map_words(&exchange->layout, &exchange->map, words) : status;
 }

@@ -186,7 +186,8 @@ gw_status gw_runtime_reserve(gw_runtime *runtime, size_t count)
 {
     size_t capacity = runtime->reserved + count;
     if (capacity > runtime->ring_capacity) {
-        posted_event *ring = calloc(capacity, sizeof *ring);
+        const size_t wanted = capacity > 2 * runtime->ring_capacity ? capacity : 2 * runtime->ring_capacity;
+        posted_event *ring = calloc(wanted, sizeof *ring);
         if (!ring) {
             return GW_ERR_LIMIT;
         }
@@ -195,7 +196,7 @@ gw_status gw_runtime_reserve(gw_runtime *runtime, size_t count)
         }
         free(runtime->ring);
         runtime->ring = ring;
-        runtime->ring_capacity = capacity;
+        runtime->ring_capacity = wanted;
         runtime->ring_first = 0;
     }
     runtime->reserved = capacity;

@@ -430,18 +430,19 @@ gw_status gw_exchange_receive(gw_exchange *exchange, uint32_t piece, uint32_t fr
     if (offset == UINT64_MAX || !data != !exchange->config.buffers.take) {
         return GW_ERR_ARG;
     }
-    gw_gcomp_frame message = {.data = data, .size = size};
-    if (!data && exchange->memory) {
-        if (size > exchange->slot_size) {
-            return GW_ERR_ARG;
-        }
-        message = size > 0 ? (gw_gcomp_frame){.data = exchange->memory + offset, .size = size}
-                           : message_at(exchange, offset);
+    if (!data && size > exchange->slot_size) {
+        return GW_ERR_ARG;
     }
-    gw_runtime_lock(exchange->runtime);
-    gw_status status = exchange->busy && !exchange->stopped
-                           ? accept(exchange, &exchange->pieces[piece], from, &message)
-                           : GW_ERR_STATE;
+    gw_runtime_lock(exchange->runtime); /* so that stop() waits until the message has been looked at */
+    gw_status status = exchange->busy && !exchange->stopped ? GW_OK : GW_ERR_STATE;
+    if (status == GW_OK) {
+        gw_gcomp_frame message = {.data = data, .size = size};
+        if (!data) {
+            message = size > 0 ? (gw_gcomp_frame){.data = exchange->memory + offset, .size = size}
+                               : message_at(exchange, offset);
+        }
+        status = accept(exchange, &exchange->pieces[piece], from, &message);
+    }
     gw_runtime_unlock(exchange->runtime);
     return status;
 }
