@@ -319,7 +319,8 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_frame_parse(const gw_gcomp *codec, const
 /* One chunk of the directory. */
 typedef struct gw_gcomp_chunk {
     gw_gcomp_chunk_kind kind;
-    uint64_t offset, size; /* bytes; the codebook counts if this chunk stores it */
+    uint64_t offset,
+        size; /* bytes: from the start of the frame; of the chunk, with a codebook if it stores one */
     /* index of the chunk that stores its codebook; 0 unless the kind is CODED and the codebook is in the
      * frame */
     uint32_t codebook;

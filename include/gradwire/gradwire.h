@@ -23,10 +23,9 @@
  *   - Functions may be called from several threads at once if they write to different objects.
  *   - The same input gives the same bytes, values and status on every backend.
  *
- * Words used in all headers: a frame is one encoded message, cut into chunks (THC: blocks) that decode on
- * their own. A rank is a participant of a collective; N is their number. A bucket is a buffer with the
- * gradients of several parameters. A handle is a checked set of options with the kernels (hot loops) of this
- * machine.
+ * Words used in all headers: a frame is one encoded message. A rank is a participant of a collective; N is
+ * their number. A bucket is a buffer with the gradients of several parameters. A handle is a checked set of
+ * options with the kernels (hot loops) of this machine.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -72,7 +71,7 @@ extern "C" {
  *
  * What to do, by group:
  *   - the caller's side: a mistake in the program, or a buffer too small for the bound that the header names.
- *     *_name() and *_message() make text of any status
+ *     gw_status_message() says which
  *   - bytes, structure: nothing was written. Drop the message. GW_ERR_SHORT: more bytes are needed.
  *     GW_ERR_LIMIT: raise the limit if the sender is trusted. GW_ERR_TABLE, GW_ERR_MAP: sender and receiver
  *     do not share the codebook or map; gw_gcomp_frame_parse() says what to do
