@@ -28,7 +28,7 @@
  *   n, worker_max    the largest number of workers in a sum
  *   t, threshold     rotated values are clamped to +-t standard deviations. p is the share of values that are
  *   p                clamped: t = Phi^-1(1 - p / 2)
- *   lane             one unsigned integer of a sum, one per element, of lane_bits bits
+ *   lane             one unsigned integer of a sum, of lane_bits bits; one per element, padding included
  *   contributor set  bitmap of the workers that are part of a sum. They are its members
  *   error memory     error feedback: what quantization took from a value is added to it in the next round
  *   round            one exchange of one tensor; usually the training step
@@ -58,7 +58,7 @@ extern "C" {
 #endif
 
 /* Limits. A lane must hold n * g, and decoding computes 2 * sum - k * g (k contributors), which must be exact
- * in fp32: hence n * g <= 2^23 (docs/numerics-thc.md section 8). */
+ * in fp32: hence n * g <= 2^23 (docs/numerics-thc.md section 7). */
 #define GW_THC_BITS_MAX        4u
 #define GW_THC_GRANULARITY_MAX 255u
 #define GW_THC_WORKERS_MAX     65535u
@@ -145,7 +145,7 @@ typedef enum gw_thc_transform {
 /* What a worker does with a block that has NaN or infinity in it, or whose norm or range is too large for
  * fp32 (docs/numerics-thc.md section 3). */
 typedef enum gw_thc_nonfinite {
-    GW_THC_NONFINITE_ERROR = 0,     /* gw_thc_norms() fails with GW_ERR_NONFINITE */
+    GW_THC_NONFINITE_ERROR = 0,     /* the call fails with GW_ERR_NONFINITE before any output */
     GW_THC_NONFINITE_PROPAGATE = 1, /* the block is marked in its pattern; every worker decodes it to NaN */
     GW_THC_NONFINITE_ZERO = 2       /* this worker contributes zeros for the whole block */
 } gw_thc_nonfinite;
