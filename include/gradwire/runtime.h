@@ -9,8 +9,9 @@
  *   task        a step that a thread is to run
  *   event       what the runtime tells the transport: a message to send, or the end of an operation
  *   exchange    a bucket with everything that its all-reduce or reduce-scatter needs: layout, codecs, map,
- * and what each piece waits for operation   one all-reduce or reduce-scatter of an exchange word outcome of a
- * step in one number (gw_collective_word_write()). 0: no failure
+ *               and what each piece waits for
+ *   operation   one all-reduce or reduce-scatter of an exchange
+ *   word        outcome of a step in one number (gw_collective_word_write()). 0: no failure
  *
  * One all-reduce:
  *
@@ -29,7 +30,7 @@
  * Rules of this header:
  *   - Only gw_runtime_open() and gw_exchange_open() allocate memory.
  *   - Calls on a runtime may be made from any threads at once, except gw_runtime_close(). So may calls on one
- *     exchange, except that start, map_start, memory and close need it for themselves, and so do two stops.
+ *     exchange, unless one of them is start, map_start, memory or close, or two of them are stop.
  *   - Threads of the runtime block all signals. Their stack has the system's default size.
  *
  * SPDX-License-Identifier: BSD-2-Clause
@@ -68,7 +69,8 @@ GW_API uint32_t gw_runtime_thread_count(const gw_runtime *runtime);
 GW_API void gw_runtime_close(gw_runtime *runtime);
 
 /* Priorities of tasks, the most urgent first. Other ranks wait for an owner's sum, so it comes first. Nobody
- * waits for a map, so maps come last; building one (MAP) comes before scanning for the next (SCAN). */
+ * waits for a map, so maps come last. MAP precedes SCAN, so that a map that is half built is finished before
+ * another is begun. */
 typedef enum gw_runtime_priority {
     GW_RUNTIME_PRIORITY_REDUCE = 0,
     GW_RUNTIME_PRIORITY_ENCODE = 1,
@@ -101,12 +103,11 @@ GW_API int gw_runtime_work(gw_runtime *runtime, const gw_workspace *workspace);
 GW_API size_t gw_runtime_withdraw(gw_runtime *runtime, const void *owner);
 
 typedef enum gw_runtime_event_kind {
-    GW_RUNTIME_WAKE = 1, /* gw_runtime_wake() was called, once or several times */
-    GW_RUNTIME_MAP = 2,  /* a map is built; word: its outcome */
-    GW_RUNTIME_SEND = 3, /* send data[0..size) to the owner of `piece`; word: outcome of the step */
-    GW_RUNTIME_SHARE =
-        4,              /* send data[0..size), the finished `piece`, to all other ranks; word: as for SEND */
-    GW_RUNTIME_DONE = 5 /* the operation has ended on this rank; word: its outcome */
+    GW_RUNTIME_WAKE = 1,  /* gw_runtime_wake() was called, once or several times */
+    GW_RUNTIME_MAP = 2,   /* a map is built; word: its outcome */
+    GW_RUNTIME_SEND = 3,  /* send data[0..size) to the owner of `piece`; word: outcome of the step */
+    GW_RUNTIME_SHARE = 4, /* send data[0..size), the finished `piece`, to all other ranks; word as SEND */
+    GW_RUNTIME_DONE = 5   /* the operation has ended on this rank; word: its outcome */
 } gw_runtime_event_kind;
 
 /* `word` is made by gw_collective_word_write(). */
@@ -171,8 +172,7 @@ typedef struct gw_exchange_config {
                                         mode. May be equal to codec */
     uint64_t user;                   /* the caller's; comes back in events */
     uint64_t seed;                   /* of exchanges without segments */
-    uint64_t
-        segment_max; /* largest number of segments for gw_exchange_map_start(); 0: no map is ever built */
+    uint64_t segment_max;            /* segments that gw_exchange_map_start() takes at most; 0: no maps */
     gw_exchange_buffers buffers;
 } gw_exchange_config;
 
@@ -232,8 +232,8 @@ typedef enum gw_exchange_flags {
 
 /* What one operation works on. Set to zeros, then fill in. */
 typedef struct gw_exchange_run {
-    const void *values; /* shape.len elements: what this rank adds to the sum. Must not change before DONE;
-                           result may overlap it as said below */
+    const void *values; /* shape.len elements: what this rank adds to the sum. Must not change before DONE,
+                           except where `result` overlaps it */
     /* All-reduce: shape.len elements; may be equal to `values`. Reduce-scatter: only the values of this
      * rank's shard; result may be the place of the shard in `values`, or overlap other shards there: sums
      * then wait until all is encoded. Any other overlap gives GW_ERR_ARG */
@@ -281,9 +281,8 @@ typedef struct gw_exchange_stats {
     uint64_t received_size; /* bytes of messages */
     uint64_t map_ns, encode_ns, reduce_ns, decode_ns;
     uint64_t operations;
-    double
-        sample_square; /* GW_EXCHANGE_SAMPLE: sum of squares of the values in contributions to other owners */
-    double sample_error; /* GW_EXCHANGE_SAMPLE: sum of squared errors of their frames */
+    double sample_square; /* GW_EXCHANGE_SAMPLE: sum of squares of values sent to other owners */
+    double sample_error;  /* GW_EXCHANGE_SAMPLE: sum of the squared errors of their frames */
 } gw_exchange_stats;
 GW_API void gw_exchange_stats_get(gw_exchange *exchange, gw_exchange_stats *stats);
 
