@@ -35,6 +35,12 @@
  *   wire scale       value on the wire / gradient that the optimizer sees: N for a plain sum of N ranks
  *   hop              one step of a ring all-reduce: received frame + own values -> frame
  *
+ * Rules of this header:
+ *   - GW_ERR_ARG: a pointer that the call needs is NULL, or a number is out of its range
+ *   - GW_ERR_STATE: the handle is not initialised
+ *   - GW_ERR_WORKSPACE: workspace->size is below gw_gcomp_workspace_size()
+ *   - GW_ERR_DST: the capacity is below the bound that the call names
+ *
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #ifndef GRADWIRE_GCOMP_H
@@ -84,7 +90,7 @@ typedef struct gw_gcomp_map {
 /* What chooses the quanta. DROP and NMSE are kinds for gw_gcomp_options, MAP and BLOCKS for gw_gcomp_source.
  */
 typedef enum gw_gcomp_quantum_kind {
-    GW_GCOMP_QUANTUM_DEFAULT = 0, /* source: as the options of the handle say; options: nothing is dropped */
+    GW_GCOMP_QUANTUM_DEFAULT = 0, /* in a source: as the handle's options say; there: no drop */
     /* explicit and derived: every value loses the same number of mantissa bits */
     GW_GCOMP_QUANTUM_DROP = 1,
     /* carried: the encoder chooses the quantum of each block such that the expected squared error is at most
@@ -148,14 +154,13 @@ typedef struct gw_gcomp_options {
     /* For sources with a map: the tolerance t, 1..23 bits, default 23. One encode moves no parameter by more
      * than 2^-t of |num|, the numerator of the ratio (nearest: half of that, except next to the largest
      * finite number; docs/numerics.md section 6). Sender and receiver of a derived frame must use the same.
-     * */
+     */
     uint32_t tolerance_bits;
     /* 1: a value below its quantum becomes 0 or one quantum. Needs derived or carried mode, step 1 and the
      * largest cap. Default 0. Recommended for carried mode, for maps with a noise limit, and for optimizers
      * without a second moment */
     int dead_zone;
-    uint32_t
-        block_log2; /* carried: log2 of the number of values in a block, 6..14 and <= chunk_log2; default 9 */
+    uint32_t block_log2; /* carried: log2 of the values of a block, 6..14, <= chunk_log2; default 9 */
     uint32_t chunk_log2; /* 12..15, default 14 */
     int strict;          /* 1: -0, subnormals and NaN payloads are kept bit for bit */
     int checksum;        /* 1: CRC32C per chunk and over the metadata */
@@ -213,7 +218,7 @@ typedef struct gw_gcomp_source {
     uint64_t seed;
     uint64_t first_element; /* index of values[0] in its tensor */
     uint32_t step_index;    /* training step */
-    uint16_t rank, hop;
+    uint16_t rank, hop;     /* who encodes, and in which hop */
     /* For a source that holds several tensors: segment_count > 0 segments, whose seed and first_element
      * replace the two above. values[0] is value number segment_offset of the segments; their lengths add up
      * to at least segment_offset + len. In explicit frames of such a source a value that rounds up to the
@@ -355,7 +360,7 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_frame_check(const gw_gcomp *codec, const
  *     GW_ERR_TABLE and GW_ERR_MAP see gw_gcomp_frame_parse()
  *   - GW_ERR_CORRUPT, GW_ERR_CHECKSUM of a chunk: the values of bad chunks are +0, all other chunks are
  *     decoded. The status is that of the lowest bad chunk, target->bad_chunk. The bytes are damaged: ask for
- * the frame again
+ *     the frame again
  *   - on every other failure nothing is written to target->values
  */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_decode(const gw_gcomp *codec, const gw_gcomp_frame *frame,
@@ -397,7 +402,7 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_decode_add_frames(const gw_gcomp *codec,
  * decode, add and encode one after the other, but the sums stay in cache.
  *
  *   - source->len: that of the frame, else GW_ERR_ARG
- *   - frame->map and source->map may be the same
+ *   - frame->map and source->quantum.map may be the same
  *   - dst->capacity: at least gw_gcomp_frame_bound()
  *   - *bad_chunk is as in gw_gcomp_target; bad_chunk may be NULL
  *   - GW_OK: dst->size is the size of the frame. On failure it is 0

@@ -124,10 +124,9 @@ typedef enum gw_status {
     GW_ERR_DEVICE = 68,        /* the driver reported an error */
 
     /* Planners (plan.h). */
-    GW_ERR_EMPTY = 80,    /* no tensor, no method, or no message */
-    GW_ERR_NEGATIVE = 81, /* a time, size or slope is negative */
-    GW_ERR_TICKS =
-        82, /* a time, a size or the whole schedule exceeds the planner's range (GW_PLAN_TICK_MAX) */
+    GW_ERR_EMPTY = 80,     /* no tensor, no method, or no message */
+    GW_ERR_NEGATIVE = 81,  /* a time, size or slope is negative */
+    GW_ERR_TICKS = 82,     /* a time, size or whole schedule exceeds the planner's range (GW_PLAN_TICK_MAX) */
     GW_ERR_CURVE = 83,     /* a cost table does not ascend */
     GW_ERR_NAME = 84,      /* two tensors share a name */
     GW_ERR_PLAN = 85,      /* the plan does not fit the problem: gap, overlap, unknown or forbidden method */

@@ -197,7 +197,7 @@ typedef struct gw_thc_design {
     gw_thc_options options;
     double p;
     gw_thc_table_cost cost;
-    double error_one; /* squared error of one worker's contribution / its square: quantization + truncation */
+    double error_one;  /* squared error / squared norm, for one worker: quantization + truncation */
     double error_mean; /* of the mean of n equal vectors: quantization / n + truncation */
     double up_bits;    /* bits per element from a worker: indices and norm */
     double down_bits;  /* bits per element to a worker: lanes and maximum */
@@ -216,6 +216,7 @@ typedef struct gw_thc {
 } gw_thc;
 
 /*
+ * Checks *options and prepares a handle.
  *   - GW_ERR_ARG
  *   - GW_ERR_TABLE: options->table is not valid
  *   - GW_ERR_OPTION for a field out of range, or for error feedback where quantization + truncation is 1 or

@@ -446,9 +446,8 @@ GW_API const char *gw_plan_op_name(gw_plan_op op);
 /* Filters of gw_plan_options_list(); zero lists all 4341. */
 #define GW_PLAN_OPTIONS_GPU_ONLY     1u /* 174 */
 #define GW_PLAN_OPTIONS_DENSE_ONLY   2u /* 9 */
-#define GW_PLAN_OPTIONS_SCATTER_ONLY 4u /* first steps reduce-scatter or all-to-all, none to one rank: 1188  \
-                                         */
-#define GW_PLAN_OPTIONS_ONE_DEVICE 8u   /* one device in the whole option: 339 */
+#define GW_PLAN_OPTIONS_SCATTER_ONLY 4u /* without reduce and gather: 1188 */
+#define GW_PLAN_OPTIONS_ONE_DEVICE   8u /* one device in the whole option: 339 */
 
 /*
  * Lists the options of the decision tree, in the order of its grammar.
