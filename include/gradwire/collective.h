@@ -64,8 +64,8 @@ typedef struct gw_collective_shape {
      * shard that is not empty, and differ by at most 64. Else shard r has the values [r * shard_len, (r + 1)
      * * shard_len) of the bucket, as reduce-scatter needs; rank_count * shard_len >= len */
     uint64_t shard_len;
-    /* 0: 2^18 values. At least 2^12. Multiples of 2^17 compress best, because 2^17 values share a codebook.
-     * Short pieces overlap more with transport; long ones need fewer messages */
+    /* 0: 2^18 values. At least 2^12. Multiples of 2^17 compress best: with preset fast 2^17 values share a
+     * codebook. Short pieces overlap more with transport; long ones need fewer messages */
     uint64_t piece_len;
 } gw_collective_shape;
 

@@ -303,8 +303,8 @@ typedef struct gw_cuda_gcomp_item {
     const void *addend;          /* set to NULL */
     const uint64_t *src_size_at; /* decode: bytes of the frame; NULL: src_size */
     uint64_t src_size;           /* decode: bytes that may be read; encode, histogram: number of values */
-    uint64_t
-        dst_capacity; /* decode: elements; encode: bytes, at least gw_gcomp_frame_bound(), else GW_ERR_DST */
+    /* decode: elements; encode: bytes, at least gw_gcomp_frame_bound(), else GW_ERR_DST */
+    uint64_t dst_capacity;
     /* bytes and digests of the item's map; NULL without a map. Encode and histogram in carried mode without a
      * map: the quanta of the blocks (gw_gcomp_quantum.blocks); NULL: those that the options choose */
     const uint8_t *map_bytes;
@@ -330,8 +330,8 @@ typedef struct gw_cuda_gcomp_batch {
     uint64_t value_total;
     const gw_gcomp_map *map; /* NULL, or base (1..1023 unless device->map_base is given), wire_scale and
                                 chunk_log2 of all items' maps; bytes, digest and len are not read */
-    const gw_cuda_gcomp_key
-        *key;   /* encode, histogram: seed, step_index, rank and hop of all items; NULL: zeros */
+    /* encode, histogram: seed, step_index, rank and hop of all items; NULL: zeros */
+    const gw_cuda_gcomp_key *key;
     int is_add; /* decode: 1 adds to the dst of every item */
 } gw_cuda_gcomp_batch;
 

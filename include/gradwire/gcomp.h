@@ -737,8 +737,8 @@ typedef struct gw_gcomp_rate {
                                             does not have */
     uint64_t nonzeros[GW_GCOMP_RATE_POINTS]; /* decoded values that are not zero */
     double square;                           /* sum of squares of the values */
-    double
-        error[GW_GCOMP_RATE_POINTS]; /* expected sum of squared errors on the wire; NMSE = error / square */
+    /* expected sum of squared errors, on the wire; NMSE = error / square */
+    double error[GW_GCOMP_RATE_POINTS];
     gw_gcomp_rate_kind kind;
 } gw_gcomp_rate;
 

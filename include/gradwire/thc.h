@@ -643,10 +643,9 @@ typedef enum gw_thc_packet_type {
     GW_THC_PACKET_INDICES = 1, /* worker -> aggregator: packed indices */
     GW_THC_PACKET_LANES = 2,   /* aggregator -> aggregator: a partial sum */
     GW_THC_PACKET_RESULT = 3,  /* aggregator -> worker: the sum */
-    GW_THC_PACKET_NOTICE =
-        4, /* aggregator -> worker: the round of your packet is over, the slot is at `round` */
-    GW_THC_PACKET_NORMS = 5, /* worker -> aggregator: norm patterns */
-    GW_THC_PACKET_MAXIMA = 6 /* aggregator -> worker: their maxima */
+    GW_THC_PACKET_NOTICE = 4,  /* aggregator -> worker: its packet's round is over, the slot is at `round` */
+    GW_THC_PACKET_NORMS = 5,   /* worker -> aggregator: norm patterns */
+    GW_THC_PACKET_MAXIMA = 6   /* aggregator -> worker: their maxima */
 } gw_thc_packet_type;
 
 /* The header, field by field in wire order; on a little-endian machine these are the bytes themselves. */

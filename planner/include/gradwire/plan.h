@@ -155,6 +155,7 @@ GW_API GW_MUST_CHECK gw_status gw_plan_cost_fit_best(const gw_plan_point *points
 
 typedef enum gw_plan_device { GW_PLAN_GPU = 0, GW_PLAN_CPU = 1 } gw_plan_device;
 
+/* One gradient. */
 typedef struct gw_plan_tensor {
     const char *name;   /* borrowed; NULL, or unique within a problem */
     int64_t len;        /* >= 0 */
@@ -202,6 +203,7 @@ typedef struct gw_plan_method {
  */
 typedef enum gw_plan_decode { GW_PLAN_DECODE_SERIAL = 0, GW_PLAN_DECODE_PARALLEL = 1 } gw_plan_decode;
 
+/* What is to be planned. */
 typedef struct gw_plan_problem {
     const gw_plan_tensor *tensors;
     uint32_t tensor_count; /* 1..GW_PLAN_TENSORS_MAX */
@@ -225,6 +227,7 @@ GW_API GW_MUST_CHECK gw_status gw_plan_problem_check(const gw_plan_problem *prob
 
 /* ------------------------------------------------------------------------------------------ result -- */
 
+/* Tensors first to first + tensor_count - 1, sent by one method. */
 typedef struct gw_plan_group {
     uint32_t first;        /* index of the first tensor */
     uint32_t tensor_count; /* >= 1 */
@@ -269,13 +272,13 @@ typedef enum gw_plan_algorithm {
     GW_PLAN_BRUTE,          /* all partitions and methods, at most 2^22 plans */
     GW_PLAN_LAYERWISE,      /* every tensor alone. This and all following are baselines and use
                                gw_plan_solver.method */
-    GW_PLAN_ONE_GROUP,
-    GW_PLAN_DDP,             /* buckets of PyTorch DDP: the first 1 MiB, then 25 MiB. DDP itself with fp32 */
-    GW_PLAN_HOROVOD,         /* fusion buffer of 128 MiB, filled in order; gw_plan_bucket() for other sizes */
-    GW_PLAN_BUCKET_SWEEP,    /* best bucket size out of 1..64 MiB */
-    GW_PLAN_EVEN,            /* best even split into 2..32 groups, by elements */
-    GW_PLAN_MGWFBP,          /* MG-WFBP's greedy merging */
-    GW_PLAN_CUPCAKE,         /* Cupcake Algorithm 1 if an empty group costs 0: exact for affine curves */
+    GW_PLAN_ONE_GROUP,      /* all tensors in one group */
+    GW_PLAN_DDP,            /* buckets of PyTorch DDP: the first 1 MiB, then 25 MiB. DDP itself with fp32 */
+    GW_PLAN_HOROVOD,        /* fusion buffer of 128 MiB, filled in order; gw_plan_bucket() for other sizes */
+    GW_PLAN_BUCKET_SWEEP,   /* best bucket size out of 1..64 MiB */
+    GW_PLAN_EVEN,           /* best even split into 2..32 groups, by elements */
+    GW_PLAN_MGWFBP,         /* MG-WFBP's greedy merging */
+    GW_PLAN_CUPCAKE,        /* Cupcake Algorithm 1 if an empty group costs 0: exact for affine curves */
     GW_PLAN_CUPCAKE_LITERAL, /* Cupcake Algorithm 1 as printed: an empty group costs the startup time */
     GW_PLAN_MERGECOMP2,      /* MergeComp Algorithm 2 with at most 2, 3 or 4 groups */
     GW_PLAN_MERGECOMP3,
@@ -290,6 +293,7 @@ GW_API const char *gw_plan_algorithm_name(gw_plan_algorithm algorithm);
  * can keep more labels. Less is accepted, down to a few labels per tensor. */
 GW_API size_t gw_plan_workspace_size(const gw_plan_problem *problem, gw_plan_algorithm algorithm);
 
+/* Which algorithm, and how. */
 typedef struct gw_plan_solver {
     gw_plan_algorithm algorithm;
     uint32_t method; /* index of the method with which baselines send every group. Exact solvers and BRUTE do
@@ -314,7 +318,7 @@ typedef struct gw_plan_bucket_rule {
     uint32_t method;
     int64_t cap_first; /* elements, >= 0 */
     int64_t cap;       /* elements, >= 0 */
-    /* 0: the tensor that crosses the cap stays in (PyTorch); 1: it opens the next bucket (Horovod) */
+    /* 0: the tensor that crosses the cap stays in (PyTorch); 1: it opens the next one (Horovod) */
     int fill;
 } gw_plan_bucket_rule;
 
@@ -335,6 +339,7 @@ GW_API GW_MUST_CHECK gw_status gw_plan_eval(const gw_plan_problem *problem, cons
 
 /* -------------------------------------------------------------------------- codecs, links, options -- */
 
+/* Costs of a collective on one kind of link. */
 typedef struct gw_plan_link {
     gw_plan_tick alpha;    /* startup of one collective; with GW_PLAN_ALPHA_PER_STEP of each of its steps */
     gw_plan_tick beta_kib; /* ticks per 1024 bytes through the bottleneck link of one rank */
@@ -343,6 +348,7 @@ typedef struct gw_plan_link {
 #define GW_PLAN_ALPHA_PER_STEP 1u /* steps: ring r - 1, all-reduce 2 (r - 1), trees log2 r */
 #define GW_PLAN_FLAT_USES_BOTH 2u /* flat collectives occupy the intra link too (event level) */
 
+/* The cluster and its links: inside a machine, between machines, between GPU and host. */
 typedef struct gw_plan_cluster {
     uint32_t nodes; /* machines, 1..65536 */
     uint32_t gpus;  /* GPUs per machine, 1..65536 */
@@ -361,6 +367,8 @@ typedef struct gw_plan_cluster {
 /* all-to-all of shares, sum by the owner of each share, all-gather of the encoded sums, as in collective.h */
 #define GW_PLAN_A2A_AG 16u
 
+/* Costs and payload sizes of a codec, from which gw_plan_method_make() and gw_plan_option_price() compute
+ * times. */
 typedef struct gw_plan_codec {
     const char *name;
     gw_plan_cost enc[2];       /* by gw_plan_device, over dense elements in */
@@ -434,6 +442,7 @@ typedef enum gw_plan_op {
 #define GW_PLAN_OPTION_OPS_MAX 12u
 #define GW_PLAN_OPTION_COUNT   4341u
 
+/* One option: the operations of a path from the root of the tree, in order. */
 typedef struct gw_plan_option {
     uint8_t op_count;
     uint8_t comp_count;                  /* compressions in the path */
@@ -471,6 +480,7 @@ typedef enum gw_plan_resource {
     GW_PLAN_RESOURCE_COUNT = 6
 } gw_plan_resource;
 
+/* What a resource does. */
 typedef enum gw_plan_span_kind {
     GW_PLAN_SPAN_BACKPROP = 0,
     GW_PLAN_SPAN_ENCODE = 1,
@@ -480,6 +490,7 @@ typedef enum gw_plan_span_kind {
     GW_PLAN_SPAN_COPY = 5 /* between GPU and host */
 } gw_plan_span_kind;
 
+/* One step of a job. */
 typedef struct gw_plan_stage {
     gw_plan_tick duration;
     uint8_t resource; /* gw_plan_resource */
@@ -607,6 +618,7 @@ typedef enum gw_plan_level {
     GW_PLAN_LEVEL_EVENT = 2      /* each resource serves what is ready first; stages preempt backprop */
 } gw_plan_level;
 
+/* One bar of a timeline: what a resource does from start to end. */
 typedef struct gw_plan_span {
     gw_plan_tick start;
     gw_plan_tick end;
