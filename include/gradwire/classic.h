@@ -331,8 +331,8 @@ typedef struct gw_classic_sum {
 GW_API size_t gw_classic_sum_size(const gw_classic_frame_info *info);
 
 /*
- * Adds a frame. `first` is any frame of the sum: its options, seed, round and norms are
- * those of the sum. Its header is checked, its payload is not.
+ * Adds a frame. `first` is any frame of the sum: the sum has its options, seed, round and norms. Its header
+ * is checked, its payload is not.
  *   - GW_ERR_OPTION: such frames cannot be summed; decode and add them
  *   - GW_ERR_ARG, GW_ERR_DST: sum->lanes is not aligned, sum->size is too small
  *   - GW_ERR_MISMATCH: a frame of other options, round, positions or norms than `first`

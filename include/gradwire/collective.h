@@ -60,7 +60,7 @@ typedef struct gw_collective_shape {
     uint64_t len;        /* values of the bucket, at most 2^48 */
     uint32_t rank_count; /* 1..GW_COLLECTIVE_RANKS_MAX */
     uint32_t chunk_log2; /* of the codec: 12..15; 0 = 14 */
-    /* 0: shards of about len / rank_count values. Their lengths are multiples of 64, except that of the last
+    /* 0: shards of about len / rank_count values. Their lengths are multiples of 64, except for the last
      * shard that is not empty, and differ by at most 64. Else shard r has the values [r * shard_len, (r + 1)
      * * shard_len) of the bucket, as reduce-scatter needs; rank_count * shard_len >= len */
     uint64_t shard_len;
@@ -171,7 +171,7 @@ GW_API uint64_t gw_collective_digest_len(const gw_collective_layout *layout);
  *
  *   - GW_OK; GW_ERR_ARG: nothing is written. Also for segments that overlap, leave the bucket or are not in
  *     order, a bad rule, rules with different wire scales, and a parameter that is NULL where its rule reads
- *     it. Every call checks all segments, not only those of the piece
+ *     it. Every call checks all segments of the bucket
  */
 #define GW_COLLECTIVE_MAP_BYTE_LOW 224u
 GW_API GW_MUST_CHECK gw_status gw_collective_map_scan(const gw_collective_layout *layout, uint32_t piece,
@@ -179,9 +179,9 @@ GW_API GW_MUST_CHECK gw_status gw_collective_map_scan(const gw_collective_layout
                                                       uint32_t backends, uint32_t *top);
 
 /* Second pass over the state: writes map bytes and digests of the piece, with the base in map->base. The
- * caller sets map->wire_scale to that of the rules. *map_byte_max is the largest map byte of the piece.
- * Statuses as in gw_collective_map_scan(); GW_ERR_ARG also for a base outside 1..1023 and for another
- * map->wire_scale than that of the rules. On failure nothing is written. */
+ * caller sets map->wire_scale to the rules' wire_scale. *map_byte_max is the largest map byte of the piece.
+ * Statuses as in gw_collective_map_scan(); GW_ERR_ARG also for a base outside 1..1023 and if map->wire_scale
+ * is not the rules'. On failure nothing is written. */
 GW_API GW_MUST_CHECK gw_status gw_collective_map_build(const gw_collective_layout *layout, uint32_t piece,
                                                        const gw_collective_segments *segments,
                                                        uint32_t backends, gw_collective_map *map,
@@ -215,11 +215,11 @@ typedef struct gw_collective_bucket {
     size_t stream_count;
     uint64_t seed;
     uint64_t first_element;
-    /* Makes contributions more precise than the sum: their quanta are 2^-contribution_bits of those of the
-     * sum. Rounding errors of rank_count contributions add up. With log2(rank_count) / 2, rounded up, the
-     * bound of the variance of all of them together is that of one encode of the sum, for stochastic rounding
-     * (docs/numerics.md section 6). No base of a map is below 1: where the map's base is 4 *
-     * contribution_bits or less, the quanta are larger than that. Only for derived and carried mode with a
+    /* Makes contributions more precise than the sum: their quanta are 2^-contribution_bits times the quanta
+     * of the sum. Rounding errors of rank_count contributions add up. With log2(rank_count) / 2, rounded up,
+     * and a map whose base is above 4 * contribution_bits, all of them together have the variance bound of
+     * one encode of the sum, for stochastic rounding (docs/numerics.md section 6). With a smaller base the
+     * quanta are larger than said above, because no base is below 1. Only for derived and carried mode with a
      * map, else without effect. 0..16, else GW_ERR_ARG */
     uint32_t contribution_bits;
 } gw_collective_bucket;
@@ -282,11 +282,11 @@ GW_API GW_MUST_CHECK gw_status gw_collective_sum(const gw_collective_bucket *buc
 
 /*
  * A step of a ring: message of the left neighbour + own values -> frame for the right neighbour. In the last
- * step the frame is that of the finished piece. All else as in gw_collective_reduce().
+ * step it is the frame of the finished piece. All else as in gw_collective_reduce().
  *
  *   - piece: one of the shard gw_collective_ring_shard(). It tells the step; in step 0 message is not read
- *   - partial sums have the quanta of contributions (contribution_bits), the finished piece has those of the
- *     map
+ *   - partial sums have the quanta of contributions (contribution_bits), the finished piece has the quanta of
+ *     the map
  */
 GW_API GW_MUST_CHECK gw_status gw_collective_hop(const gw_collective_bucket *bucket, uint32_t piece,
                                                  const gw_gcomp_frame *message, gw_buffer *dst,

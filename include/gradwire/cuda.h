@@ -153,7 +153,7 @@ GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_map_digest(gw_cuda *cuda, const uin
  * GCOMP: the functions of gcomp.h with values, maps and frames in device memory
  * -------------------------------------------------------------------------------------------------------- */
 
-/* Key and counter of stochastic rounding in device memory, in place of those of the source. */
+/* Key and counter of stochastic rounding in device memory, in place of the fields of the source. */
 typedef struct gw_cuda_gcomp_key {
     uint64_t seed;
     uint32_t step_index;
@@ -167,8 +167,9 @@ typedef struct gw_cuda_gcomp_key {
  *     read by blocks of threads at different times. If it changes meanwhile, the result is undefined, and so
  *     is whether the kernel ends. Build the next codebook into other memory, or on the same stream.
  *   - For the call, the codebook takes the slot of the handle that gw_gcomp_codebook_install() would give it:
- *     that of a codebook with the same id and generation, else a free one, else that of the older one. Frames
- *     of the codebook that it replaces are refused with GW_ERR_TABLE. The handle itself does not change.
+ *     the slot of a codebook with the same id and generation, else a free one, else the slot of the older
+ *     one. Frames of the codebook that it replaces are refused with GW_ERR_TABLE. The handle itself does not
+ *     change.
  */
 typedef struct gw_cuda_gcomp_device {
     const uint32_t *map_base;     /* in place of map->base: what gw_cuda_gcomp_map_build() wrote */
@@ -293,7 +294,7 @@ GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_decode_add_encode(gw_cuda *cuda, co
  *   - NULL or misaligned pointers that single calls refuse give GW_ERR_ARG in the item's result; ranges that
  *     overlap are not detected
  *   - each item has a result of its own, aligned to 8 and not NULL; nothing checks that
- *   - an item that fails does not affect others; its status and bytes are those of a single call
+ *   - an item that fails does not affect others; its status and bytes are the same as in a single call
  */
 typedef struct gw_cuda_gcomp_item {
     const void *src; /* decode: the frame; encode, histogram: values */
@@ -354,7 +355,7 @@ GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_frame_check_batch(gw_cuda *cuda, co
                                                                const gw_cuda_gcomp_request *request);
 
 /* One hop of a batch: gw_cuda_gcomp_decode_add_encode() of frame src + values -> frame dst. The array, its
- * pointers and results are as for gw_cuda_gcomp_item. */
+ * pointers and results are as in gw_cuda_gcomp_item. */
 typedef struct gw_cuda_gcomp_hop {
     const void *src;              /* the received frame */
     const uint64_t *src_size_at;  /* its bytes; NULL: src_size */
@@ -398,8 +399,9 @@ GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_decode_add_encode_batch(gw_cuda *cu
                                                                      const gw_cuda_gcomp_hop_batch *batch,
                                                                      const gw_cuda_gcomp_request *request);
 
-/* Label counts in device memory, all zero at the start; any number of calls may add to them. The layout is
- * not that of gw_gcomp_histogram: window and kind of exponents are chosen only when the codebook is built. */
+/* Label counts in device memory, all zero at the start; any number of calls may add to them. The layout
+ * differs from gw_gcomp_histogram: window and kind of exponents are chosen only when the codebook is
+ * built. */
 typedef struct gw_cuda_gcomp_histogram {
     uint64_t bin[1024];
     uint64_t mask_count[10];
@@ -439,7 +441,7 @@ typedef struct gw_cuda_gcomp_codebooks {
  * gw_gcomp_codebook_build(): makes codebook i from the counts of histograms[i] (device memory). The codebook
  * is for gw_cuda_gcomp_device.codebook or, copied to the host, for gw_gcomp_codebook_install().
  *   - codec: its dtype and quantum mode are read
- *   - request->result: an array of codebooks->count results, in which size is that of the codebook. Their
+ *   - request->result: an array of codebooks->count results, in which size is the size of the codebook. Their
  *     status is GW_OK: any counts have a codebook
  *   - request->device and workspace are not read
  */
@@ -464,7 +466,7 @@ typedef struct gw_cuda_shared_sizes {
  *   - codec: must have an installed codebook that it encodes with (gw_gcomp_codebook_install()), else
  *     GW_ERR_TABLE
  *   - map: NULL, or the base, scale and chunk_log2 that all chunks use; bytes and digest are not read
- *   - key: NULL (zeros), or that of stochastic rounding
+ *   - key: NULL (zeros), or the key of stochastic rounding
  *   - out_size: sizeof(struct gw_device_codec), to detect a header of another version
  *   - sizes may be NULL
  *   - GW_OK; GW_ERR_ARG (also: no map, and the codebook has relative exponents); GW_ERR_STATE; GW_ERR_TABLE;
@@ -481,7 +483,7 @@ GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_device_codec(const gw_gcomp *codec,
  * -------------------------------------------------------------------------------------------------------- */
 
 /* Seed, round and rank in device memory, for graphs. If frames are made or other machines take part, the seed
- * must be that of the options. */
+ * must be equal to the seed of the options. */
 typedef struct gw_cuda_thc_key {
     uint64_t seed;
     uint32_t round;

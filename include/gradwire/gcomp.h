@@ -84,7 +84,7 @@ typedef struct gw_gcomp_map {
     uint32_t base;          /* from gw_gcomp_map_base(), 1..1023 */
     float wire_scale;       /* of the map's rule, a normal number > 0. Read in derived mode only */
     uint64_t len;           /* values of the frame */
-    uint32_t chunk_log2;    /* of the digests, equal to that of the frame. Read in derived mode only */
+    uint32_t chunk_log2;    /* of the digests, equal to the frame's. Read in derived mode only */
 } gw_gcomp_map;
 
 /* What chooses the quanta. DROP and NMSE are kinds for gw_gcomp_options, MAP and BLOCKS for gw_gcomp_source.
@@ -97,7 +97,7 @@ typedef enum gw_gcomp_quantum_kind {
      * `nmse` times the sum of the squares of the block. This holds for values that are spread evenly over
      * their quantum; the worst case is 3 times that, with stochastic rounding 1.5 times */
     GW_GCOMP_QUANTUM_NMSE = 2,
-    /* a precision map. Carried: the quantum of a block is that of the median of its map bytes, zeros left
+    /* a precision map. Carried: the quantum of a block is the one of the median of its map bytes, zeros left
      * out; only bytes and base of the map are read */
     GW_GCOMP_QUANTUM_MAP = 3,
     GW_GCOMP_QUANTUM_BLOCKS = 4 /* carried: the caller chooses the quantum of every block */
@@ -280,7 +280,7 @@ typedef struct gw_gcomp_frame_info {
  *     of its extension (at most 40 bytes) that its flags announce. info->frame_size is the size of the whole
  *     frame
  *   - len_max: as in gw_gcomp_options: a frame with more values gives GW_ERR_LIMIT
- *   - statuses: those of the rules. After GW_ERR_SHORT call again with more bytes
+ *   - statuses: as the rules say. After GW_ERR_SHORT call again with more bytes
  *   - on failure *info is zeroed
  */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_frame_peek(const void *src, size_t src_size, uint64_t len_max,
@@ -353,13 +353,13 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_frame_check(const gw_gcomp *codec, const
 /*
  * Decodes a whole frame.
  *
- *   - the frame's dtype must be that of the handle, else GW_ERR_OPTION. Of the other options decoding reads
- *     len_max and backends, strict where it adds, tolerance_bits for derived frames, and quantum_mode for
- *     frames with an installed codebook
- *   - statuses: those of docs/format.md section 8, and GW_ERR_ARG, GW_ERR_STATE, GW_ERR_WORKSPACE. For
+ *   - the frame's dtype must be the handle's, else GW_ERR_OPTION. Of the other options decoding reads len_max
+ *     and backends, strict where it adds, tolerance_bits for derived frames, and quantum_mode for frames with
+ *     an installed codebook
+ *   - statuses: as in docs/format.md section 8, and GW_ERR_ARG, GW_ERR_STATE, GW_ERR_WORKSPACE. For
  *     GW_ERR_TABLE and GW_ERR_MAP see gw_gcomp_frame_parse()
  *   - GW_ERR_CORRUPT, GW_ERR_CHECKSUM of a chunk: the values of bad chunks are +0, all other chunks are
- *     decoded. The status is that of the lowest bad chunk, target->bad_chunk. The bytes are damaged: ask for
+ *     decoded. The status belongs to the lowest bad chunk, target->bad_chunk. The bytes are damaged: ask for
  *     the frame again
  *   - on every other failure nothing is written to target->values
  */
@@ -380,7 +380,7 @@ typedef struct gw_gcomp_range {
 
 /*
  * Adds several frames to target->values, chunk by chunk in cache: values + frames[0] + frames[1] ..., in this
- * order, with each sum rounded. The result is equal to that of one gw_gcomp_decode_add() per frame.
+ * order, with each sum rounded. The result is the same as of one gw_gcomp_decode_add() per frame.
  *
  *   - frames: frame_count >= 1 frames of equal len and chunk_log2, else GW_ERR_MISMATCH; each with its map if
  *     it needs one
@@ -397,11 +397,11 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_decode_add_frames(const gw_gcomp *codec,
                                                           const gw_workspace *workspace);
 
 /*
- * One hop of a ring all-reduce: frame + source->values -> frame. Map, seed and counters are those of the
- * source. The drop of a sum depends on the source's map and the sum alone. The bytes are equal to those of
- * decode, add and encode one after the other, but the sums stay in cache.
+ * One hop of a ring all-reduce: frame + source->values -> frame. Map, seed and counters come from the source.
+ * The drop of a sum depends on the source's map and the sum alone. The bytes are the same as after decode,
+ * add and encode in turn, but the sums stay in cache.
  *
- *   - source->len: that of the frame, else GW_ERR_ARG
+ *   - source->len: the len of the frame, else GW_ERR_ARG
  *   - frame->map and source->quantum.map may be the same
  *   - dst->capacity: at least gw_gcomp_frame_bound()
  *   - *bad_chunk is as in gw_gcomp_target; bad_chunk may be NULL
@@ -458,8 +458,8 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_join(const gw_gcomp *codec, const gw_gco
 /*
  * gw_gcomp_join() in steps, for frames so large that several threads should copy. gw_gcomp_join_begin()
  * writes header and directory and sets dst->size. gw_gcomp_join_part() copies parts[part_index] to its place,
- * from any thread and in any order. The frame is complete when all parts are copied. All arguments but
- * part_index are those of gw_gcomp_join_begin() and must not change in between.
+ * from any thread and in any order. The frame is complete when all parts are copied. Pass the same arguments
+ * to both, unchanged in between.
  *
  *   - begin: status as gw_gcomp_join()
  *   - part: GW_OK; GW_ERR_ARG (part_index >= part_count, a source that begin refuses, the parts up to this
@@ -478,7 +478,7 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_join_part(const gw_gcomp *codec, const g
  * gw_gcomp_decode() and gw_gcomp_decode_add() of a range of chunks. Call gw_gcomp_frame_parse() once, then
  * decode disjoint ranges in several threads with its *info.
  *
- *   - target->values is the place of the range's first value; the map is still that of the whole frame
+ *   - target->values is the place of the range's first value; the map still covers the whole frame
  *   - the directory entries of the range are checked again: bytes that change after gw_gcomp_frame_parse()
  *     cannot lead outside the buffers
  *   - status as gw_gcomp_decode(); GW_ERR_ARG also for a range that is not within the frame and for an *info
@@ -497,9 +497,9 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_decode_add_range(const gw_gcomp *codec, 
  * Precision map (section 4.2 of the paper)
  * -------------------------------------------------------------------------------------------------------- */
 
-/* The optimizers that a map can be made for, with PyTorch's semantics: those of the paper, and later ones for
- * which the effect of a gradient's error on a parameter has a bound (docs/numerics.md section 2.8 has those
- * that have none). "State" names PyTorch's tensors. */
+/* The optimizers that a map can be made for, with PyTorch's semantics: the paper's, and later ones for which
+ * the effect of a gradient's error on a parameter has a bound (docs/numerics.md section 2.8 has those that
+ * have none). "State" names PyTorch's tensors. */
 typedef enum gw_optimizer_kind {
     GW_OPTIMIZER_SGD = 1,      /* theta -= lr * (g + weight_decay * theta) */
     GW_OPTIMIZER_MOMENTUM = 2, /* SGD with momentum and dampening; state m = momentum_buffer */
@@ -571,7 +571,7 @@ typedef struct gw_optimizer_state {
  *     dropped
  */
 typedef struct gw_gcomp_map_limits {
-    uint32_t tolerance_bits; /* 1..23: equal to that of the handle that will use the map */
+    uint32_t tolerance_bits; /* 1..23: equal to tolerance_bits of the handle that will use the map */
     float noise;             /* 0: no noise limit; else 2^-8..1 */
     int noise_only;          /* 0 or 1. 1: the tolerance does not count; needs a noise limit */
     uint32_t update_bits;    /* 0: no update limit; else 1..23. Not with noise_only */
@@ -669,7 +669,7 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_histogram_init(gw_gcomp_histogram *histo
  * Counts the labels that gw_gcomp_encode() would make of a source. On failure the histogram is unchanged.
  *
  *   - GW_OK; GW_ERR_ARG; GW_ERR_LIMIT; GW_ERR_WORKSPACE
- *   - GW_ERR_STATE: the handle is not initialised, or its dtype or quantum mode is not that of the histogram,
+ *   - GW_ERR_STATE: the handle is not initialised, or its dtype or quantum mode differs from the histogram's,
  *     or the histogram has relative exponents and the source has no map
  */
 GW_API GW_MUST_CHECK gw_status gw_gcomp_histogram_add(gw_gcomp_histogram *histogram, const gw_gcomp *codec,
@@ -750,7 +750,7 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_rate_init(gw_gcomp_rate *rate, gw_gcomp_
  * them.
  *
  *   - codec: derived mode, step 1, the largest cap, and no installed codebook for encoding. Rounding,
- *     dead_zone, preset, chunk_log2, strict and checksum are those of the encode that is predicted
+ *     dead_zone, preset, chunk_log2, strict and checksum are as in the encode that is predicted
  *   - TOLERANCE: the map has no noise limit. tolerance_bits of the handle is not read
  *   - NOISE: the map was made with noise = 1, noise_only and the tolerance_bits of the handle
  *   - a map with both limits is not supported, because a point changes only one of them. Make a map of each
@@ -763,7 +763,7 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_rate_init(gw_gcomp_rate *rate, gw_gcomp_
  *     truncate by up to 10 % at a quarter bit per value and less, else by up to 2 %
  *   - the result does not depend on the backends
  *   - pieces of a frame may be added one by one if they start at multiples of gw_gcomp_range_align() chunks
- *     and have first_element set: cost and nonzeros are then those of the whole
+ *     and have first_element set: cost and nonzeros are then the same as for the whole
  *   - GW_OK; GW_ERR_ARG (also: no map); GW_ERR_STATE; GW_ERR_LIMIT; GW_ERR_WORKSPACE; GW_ERR_OPTION (a codec
  *     other than above): the rate is unchanged
  */

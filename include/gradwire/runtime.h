@@ -210,7 +210,7 @@ GW_API uint64_t gw_exchange_slot(const gw_exchange *exchange, uint32_t piece, ui
  * Ends with the event MAP.
  *
  *   - segments, their rules and arrays must not change before the event
- *   - wire_scale: that of the rules
+ *   - wire_scale: the same as in the rules
  *   - GW_OK; GW_ERR_ARG (also: more segments than segment_max); GW_ERR_STATE (as in gw_exchange_start()):
  *     there is no event
  */

@@ -333,8 +333,8 @@ GW_API GW_MUST_CHECK gw_status gw_thc_prepare(const gw_thc *thc, const gw_thc_ra
  *   - source->error is replaced by the new error x - decode(own indices), clamping included (Algorithm 3,
  *     line 22). Where a block is marked non-finite all of x is kept, or +0 where x itself is the cause
  *   - indices->capacity: at least gw_thc_indices_size(); indices->size is set to it
- *   - statuses: those of gw_thc_norms(), GW_ERR_DST, GW_ERR_CORRUPT for an impossible pattern, GW_ERR_STATE
- *     if a maximum is below this worker's own value: phase one ran on other data, repeat it
+ *   - statuses: as in gw_thc_norms(), GW_ERR_DST, GW_ERR_CORRUPT for an impossible pattern, GW_ERR_STATE if a
+ *     maximum is below this worker's own value: phase one ran on other data, repeat it
  *   - on failure the error memory is untouched. After GW_ERR_CORRUPT, GW_ERR_NONFINITE and GW_ERR_STATE of a
  *     block indices->data may hold zeros where it was written; after the others it is untouched
  */
@@ -465,7 +465,7 @@ typedef struct gw_thc_sum {
 
 /* Where decoded values go. */
 typedef struct gw_thc_target {
-    void *values;       /* in: elements of options.dtype; the first is that of the range */
+    void *values;       /* in: elements of options.dtype, from the first of the range on */
     uint64_t capacity;  /* in: elements */
     uint64_t len;       /* out: elements written, 0 on failure */
     uint64_t missing;   /* out: missing blocks */
@@ -522,7 +522,7 @@ typedef struct gw_thc_frame {
 /* Contents of a frame header, checked. Offsets are from the start of the frame. */
 typedef struct gw_thc_frame_info {
     gw_thc_options options; /* error_feedback 0; nonfinite PROPAGATE iff the flag is set, else ERROR;
-                               backends: all after peek, those of the frame struct after check */
+                               backends: all after peek, as in the frame struct after check */
     uint32_t flags;
     uint32_t round;
     uint32_t rank; /* of the worker of an index frame */
@@ -773,8 +773,8 @@ GW_API GW_MUST_CHECK gw_status gw_thc_server_init(gw_thc_server *server, const g
  *   - GW_ERR_ROUND: another job, or a round that is over or beyond the window. The reply is that round's
  *     result if the slot still has it, else a NOTICE
  *   - GW_ERR_STATE: the slot is still busy with an earlier round; the worker sends its packet again later
- *   - GW_ERR_MISMATCH: other options or blocks than the server's, or other blocks or maxima than those of the
- *     first packet of the version; the fields of the header say which
+ *   - GW_ERR_MISMATCH: other options or blocks than the server's, or other blocks or maxima than the first
+ *     packet of the version; the fields of the header say which
  *   - GW_ERR_LIMIT: a packet larger than a slot
  *   - GW_ERR_CORRUPT: a lane or a norm that is impossible (codes of plain blocks are not checked here, but by
  *     gw_thc_packet_parse() and gw_thc_norms_check())
