@@ -306,7 +306,7 @@ typedef struct gw_plan_solver {
  *   - solver: NULL means all zero: AUTO without limits.
  *   - plan: groups and capacity are set by the caller.
  *   - cert: written on GW_OK only. The lower bound of a baseline comes from relaxations, so its gap
- * overstates the distance to the optimum.
+ *     overstates the distance to the optimum.
  */
 GW_API GW_MUST_CHECK gw_status gw_plan_solve(const gw_plan_problem *problem, const gw_plan_solver *solver,
                                              gw_plan *plan, gw_plan_cert *cert,
