@@ -1,8 +1,8 @@
 /*
- * abi.h: the layout of every public struct, as this library was compiled.
+ * abi.h: the layout of every public struct, as compiled into this library.
  *
- * For callers that cannot include the headers (Python, Rust, a plug-in of another build): they compare sizes
- * and offsets with their own before the first call.
+ * Callers that cannot include the headers (Python, Rust, a plug-in of another build) compare these sizes and
+ * offsets with their own before their first call.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -15,8 +15,7 @@
 extern "C" {
 #endif
 
-/* Version of the tables below, not of the library: it changes only if these two structs do. Check it first.
- */
+/* Version of the two structs below, not of the library. Check it before reading them. */
 #define GW_ABI_VERSION 1u
 
 /* One field of a struct. */
@@ -37,8 +36,9 @@ typedef struct gw_abi_struct {
 /* GW_ABI_VERSION of the library. */
 GW_API uint32_t gw_abi_version(void);
 
-/* All structs of the headers of this library, those of cuda.h included; *count is their number. count must
- * not be NULL. Static storage; any thread. Libraries beside it have queries of their own (plan.h). */
+/* All structs of the headers of libgradwire, those of cuda.h included. *count is their number; count must not
+ * be NULL. Static storage; may be called from any thread. Libraries with headers of their own have queries of
+ * their own (runtime.h, plan.h). */
 GW_API const gw_abi_struct *gw_abi_structs(size_t *count);
 
 #ifdef __cplusplus

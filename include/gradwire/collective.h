@@ -1,28 +1,41 @@
 /*
- * collective.h: the steps of a compressed all-reduce and reduce-scatter. The caller moves the bytes between
- * them, owns the memory and the threads; docs/collectives.md draws the data flow.
+ * collective.h: the steps of a compressed all-reduce and reduce-scatter. The caller transports the messages
+ * and owns the memory and the threads. docs/collectives.md draws the data flow; gcomp.h explains the words of
+ * the codec (frame, chunk, quantum, precision map, quarter-octave).
  *
- * A *bucket* of len values is cut into one *shard* per rank, its owner, and every shard into *pieces* of at
- * most piece_len values. A piece travels as one frame. All calls work on one piece, in any order and from any
- * threads, so that pieces overlap with transport. All ranks compute the same layout.
+ * Words used in this header:
+ *   bucket        array of len values, equal in shape on all ranks, that is summed over the ranks
+ *   shard         the part of a bucket that one rank sums. This rank is its owner
+ *   piece         at most piece_len values of a shard. It travels as one frame
+ *   layout        how a bucket is cut into shards and pieces. All ranks compute the same one
+ *   contribution  the frame with one rank's values of a piece, on its way to the owner
+ *   hop           0 for contributions, 1 for the frame with the sum. In a ring: the step
+ *   notice        the message that a rank sends in place of a frame when a step has failed, so that no rank
+ *                 waits for a message that does not come
+ *   digest        CRC32C of the map bytes of a chunk: equal digests mean equal maps
+ *
+ * Each call works on one piece. Calls may be made in any order and from any threads, so that coding and
+ * transport of different pieces overlap.
  *
  * All-to-all and all-gather (A2A+AG), the default: two roundings for any number of ranks.
  *
  *   every rank    gw_collective_encode()   its values of each piece -> a frame for the owner (hop 0)
  *   transport     to the owner
  *   owner         gw_collective_reduce()   frames of the others + its own values -> one frame (hop 1)
- *   transport     that frame, unchanged, to all
+ *   transport     that frame, unchanged, to all ranks
  *   every rank    gw_collective_decode()   the frame -> values; the owner too, so that all hold equal bits
  *
- * Reduce-scatter ends after gw_collective_sum(), which leaves the values of the sum at the owner. Ring: the
- * same with gw_collective_hop(), one neighbour and as many roundings as ranks. THC: gw_collective_lanes_*().
+ * For a reduce-scatter the owner calls gw_collective_sum() in place of gw_collective_reduce(). It leaves the
+ * sum as values, and nothing follows. In a ring gw_collective_hop() takes the place of encode and reduce:
+ * each rank talks to one neighbour, and there are as many roundings as ranks. For THC see
+ * gw_collective_lanes_*().
  *
  * Rules of this header:
  *   - GW_ERR_ARG: a pointer that the call needs is NULL, a layout that gw_collective_layout_init() did not
  *     make, or an index that the layout does not have
  *   - workspaces: gw_gcomp_workspace_size() of the codec, one per thread
- *   - what a rank sends when it has nothing to send, because of an error, is a *notice*
- *     (gw_collective_notice_write()): no rank waits for a message that does not come
+ *   - when a step fails on a rank, the rank sends a notice (gw_collective_notice_write()) wherever it would
+ *     have sent a frame
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -47,12 +60,12 @@ typedef struct gw_collective_shape {
     uint64_t len;        /* values of the bucket, at most 2^48 */
     uint32_t rank_count; /* 1..GW_COLLECTIVE_RANKS_MAX */
     uint32_t chunk_log2; /* of the codec: 12..15; 0 = 14 */
-    /* 0: shards of about len / rank_count values, multiples of 64 but the last that is not empty; none is
-     * more than 64 longer than another. Else shard r has the values [r * shard_len, (r + 1) * shard_len) that
-     * exist, as reduce-scatter needs; rank_count * shard_len >= len */
+    /* 0: shards of about len / rank_count values. Their lengths are multiples of 64, except for the last
+     * shard that is not empty, and differ by at most 64. Else shard r has the values [r * shard_len, (r + 1)
+     * * shard_len) of the bucket, as reduce-scatter needs; rank_count * shard_len >= len */
     uint64_t shard_len;
-    /* 0: 2^18 values. At least 2^12. Multiples of 2^17 share codebooks best. Short pieces overlap more with
-     * transport, long ones have fewer messages */
+    /* 0: 2^18 values. At least 2^12. Multiples of 2^17 compress best: with preset fast 2^17 values share a
+     * codebook. Short pieces overlap more with transport; long ones need fewer messages */
     uint64_t piece_len;
 } gw_collective_shape;
 
@@ -61,7 +74,7 @@ typedef struct gw_collective_layout {
     gw_collective_shape shape; /* with the defaults filled in */
     uint32_t shard_pieces;     /* pieces of every shard; the last ones may be empty */
     uint32_t piece_count;      /* rank_count * shard_pieces: piece i belongs to rank i / shard_pieces */
-    uint32_t piece_chunks;     /* words of digest of every piece, used or not */
+    uint32_t piece_chunks;     /* words of digest that every piece has, whether it uses them or not */
     uint32_t reserved;
 } gw_collective_layout;
 
@@ -74,7 +87,7 @@ GW_API GW_MUST_CHECK gw_status gw_collective_layout_init(gw_collective_layout *l
 typedef struct gw_collective_piece {
     uint32_t owner;
     uint64_t first;        /* index in the bucket of its first value */
-    uint64_t len;          /* 0: the piece is empty, and nothing is sent for it */
+    uint64_t len;          /* 0: the piece is empty; nothing is sent for it */
     uint64_t digest_first; /* index of its first word in the map's digests */
 } gw_collective_piece;
 
@@ -86,21 +99,25 @@ GW_API GW_MUST_CHECK gw_status gw_collective_piece_at(const gw_collective_layout
 GW_API GW_MUST_CHECK gw_status gw_collective_shard_at(const gw_collective_layout *layout, uint32_t rank,
                                                       uint64_t *first, uint64_t *len);
 
-/* Bytes that suffice for the message of any piece of the layout, frame or notice: what to post receives with.
- * A frame delimits itself (gw_gcomp_frame_peek()), so transports that take short messages need no exchange of
- * sizes. The shortest frame has 48 bytes, a notice GW_COLLECTIVE_NOTICE_SIZE: on a byte stream do not wait
- * for more than that before looking. 0 for a layout or codec that is not valid. */
+/* Upper bound of the bytes of any message, frame or notice, of the layout: post receives of this size. A
+ * frame says how long it is (gw_gcomp_frame_peek()), so sizes need not be exchanged if the transport accepts
+ * messages shorter than the receive. On a byte stream read GW_COLLECTIVE_NOTICE_SIZE bytes first: a notice
+ * has that many, the shortest frame 48. 0 if the layout or codec is not valid. */
 GW_API size_t gw_collective_message_bound(const gw_collective_layout *layout, const gw_gcomp *codec);
 
-/* Bytes that the message of a piece of len values may be expected to have with these options, from the
- * gradients of docs/results/gcomp-dial.md: for first estimates of time and memory, until real sizes are
- * known. Not a bound. */
+/* Expected bytes of the message of a piece of len values with these options, measured with the gradients of
+ * docs/results/gcomp-dial.md. For first estimates of time and memory only: it is not a bound. */
 GW_API uint64_t gw_collective_message_estimate(const gw_gcomp *codec, uint64_t len);
 
-/* The ring's schedule. In step 0 to rank_count - 1 every rank works on one shard, in steps 1 and up on what
- * its left neighbour sent in the step before; in the last one it owns it. Then frames of shards travel on,
- * unchanged: in step s of the gather, 0 to rank_count - 2, rank r sends the shard (r - s) modulo rank_count
- * and receives the one before. Arguments out of range give UINT32_MAX. */
+/*
+ * The schedule of a ring. First come steps 0 to rank_count - 1, in which sums are made. In each of them a
+ * rank works on one shard: gw_collective_ring_shard(). From step 1 on its input is what the left neighbour
+ * sent in the step before. In the last step a rank works on the shard that it owns.
+ *
+ * Then come steps 0 to rank_count - 2 of the gather, in which the frames of finished shards travel on
+ * unchanged. In step s rank r sends the shard gw_collective_ring_gather_shard(), which is (r - s) modulo
+ * rank_count, and receives the one before that. Arguments out of range give UINT32_MAX.
+ */
 GW_API uint32_t gw_collective_ring_shard(uint32_t rank_count, uint32_t rank, uint32_t step);
 GW_API uint32_t gw_collective_ring_gather_shard(uint32_t rank_count, uint32_t rank, uint32_t step);
 
@@ -112,17 +129,18 @@ GW_API uint32_t gw_collective_ring_gather_shard(uint32_t rank_count, uint32_t ra
 typedef struct gw_collective_segment {
     uint64_t offset; /* index in the bucket of its first value */
     uint64_t len;
-    /* NULL: nothing of it is dropped. All rules of a bucket have one wire_scale */
+    /* how its map bytes are made; NULL: no bits are dropped. All rules of a bucket have the same
+     * wire_scale */
     const gw_gcomp_map_rule *rule;
-    /* Of these values, before the step. Arrays of m, v and a that the rule reads and that are NULL count as
-     * zeros: state that the optimizer has not made yet */
+    /* parameters and optimizer state of these values from before the step. Arrays m, v and a that the rule
+     * reads and that are NULL count as zeros: the optimizer has not made them yet */
     gw_optimizer_state state;
     uint64_t seed;          /* the parameter's random stream */
     uint64_t first_element; /* index in the parameter of the first value */
 } gw_collective_segment;
 
-/* Segments in ascending order of offset, without overlap. What lies between them is padding: it drops
- * nothing. */
+/* Segments in ascending order of offset, without overlap. Values between them are padding, which loses no
+ * bits. */
 typedef struct gw_collective_segments {
     const gw_collective_segment *at;
     size_t count;
@@ -140,36 +158,40 @@ typedef struct gw_collective_map {
 GW_API uint64_t gw_collective_digest_len(const gw_collective_layout *layout);
 
 /*
- * First pass: *top is the largest quarter-octave of the piece, as of gw_gcomp_map_scan(). The base of the map
- * is gw_gcomp_map_base() of the maximum over all pieces.
+ * First pass over the state: *top is the largest quarter-octave of the piece, as in gw_gcomp_map_scan().
+ * gw_gcomp_map_base() makes the base of the map from the maximum over all pieces.
  *
- * The pass may be left out and the base of the step before used again while the largest map byte that
- * gw_collective_map_build() reports stays between GW_COLLECTIVE_MAP_BYTE_LOW and 254: nothing is cut more
- * than it should be with any base, but above 254 quanta are smaller than they could be, and far below it the
- * window ends early. That needs a base with room above: the largest map byte of gw_gcomp_map_base(top) is
- * 255, that of gw_gcomp_map_base(top + 16) is 239, with the same quanta. Ranks with equal state decide alike.
+ * The first pass may be skipped in most steps: keep the base of the step before as long as the largest map
+ * byte that gw_collective_map_build() reports is in GW_COLLECTIVE_MAP_BYTE_LOW..254. Any base is safe: no
+ * value loses more bits than it may. But map bytes end at 255, so with a base that is too small the largest
+ * quanta are smaller than they could be; with a base that is too large the bytes of small quanta become 0,
+ * and their values lose no bits. To leave room for growth, take gw_gcomp_map_base(top + 16), with which the
+ * largest map byte is 239; with gw_gcomp_map_base(top) it is 255. The quanta are the same. Ranks with equal
+ * state decide alike.
  *
- *   - GW_OK; GW_ERR_ARG (also: segments that overlap, leave the bucket or are not in order, a bad rule, rules
- *     with different wire scales, a parameter that is NULL where its rule reads it; all segments are checked
- *     in every call, not those of the piece alone): nothing is written
+ *   - GW_OK; GW_ERR_ARG: nothing is written. Also for segments that overlap, leave the bucket or are not in
+ *     order, a bad rule, rules with different wire scales, and a parameter that is NULL where its rule reads
+ *     it. Every call checks all segments of the bucket
  */
 #define GW_COLLECTIVE_MAP_BYTE_LOW 224u
 GW_API GW_MUST_CHECK gw_status gw_collective_map_scan(const gw_collective_layout *layout, uint32_t piece,
                                                       const gw_collective_segments *segments,
                                                       uint32_t backends, uint32_t *top);
 
-/* Second pass: map bytes and digests of the piece, with map->base; map->wire_scale is not written.
- * *map_byte_max is its largest map byte. Statuses as above, GW_ERR_ARG also for a base outside 1..1023 and a
- * map->wire_scale other than that of the rules. On failure nothing is written. */
+/* Second pass over the state: writes map bytes and digests of the piece, with the base in map->base. The
+ * caller sets map->wire_scale to the rules' wire_scale. *map_byte_max is the largest map byte of the piece.
+ * Statuses as in gw_collective_map_scan(); GW_ERR_ARG also for a base outside 1..1023 and if map->wire_scale
+ * is not the rules'. On failure nothing is written. */
 GW_API GW_MUST_CHECK gw_status gw_collective_map_build(const gw_collective_layout *layout, uint32_t piece,
                                                        const gw_collective_segments *segments,
                                                        uint32_t backends, gw_collective_map *map,
                                                        uint32_t *map_byte_max);
 
-/* Random streams of a bucket for gw_collective_bucket, padding included: at most 2 * segments->count + 1 of
- * them (GW_ERR_DST if capacity is smaller). They depend on seeds and elements of the parameters alone, so a
- * new bucketing gives a value of gw_collective_encode() the same random word. The words of a sum depend on
- * the rank that encodes it too, and so on who owns the value. */
+/* Makes the random streams of a bucket (gw_collective_bucket.streams) from its segments, padding included: at
+ * most 2 * segments->count + 1 of them (GW_ERR_DST if capacity is smaller). They depend on the seeds and
+ * elements of the parameters alone: gw_collective_encode() rounds a value with the same random word whatever
+ * bucket it is in. The random words of a sum depend on the rank that encodes it too, and so on which rank
+ * owns the value. */
 GW_API GW_MUST_CHECK gw_status gw_collective_streams(const gw_collective_layout *layout,
                                                      const gw_collective_segments *segments,
                                                      gw_gcomp_segment *streams, size_t capacity,
@@ -187,27 +209,28 @@ typedef struct gw_collective_bucket {
     const void *values; /* layout->shape.len elements of the codec's dtype: this rank's contribution */
     uint32_t rank;
     uint32_t step_index; /* training step */
-    /* Random streams of the bucket (gw_collective_streams()), or stream_count = 0 and one seed for all of it
-     */
+    /* random streams of the bucket from gw_collective_streams(). stream_count = 0: one stream for all of it,
+     * with the seed and first_element below */
     const gw_gcomp_segment *streams;
     size_t stream_count;
     uint64_t seed;
     uint64_t first_element;
-    /* Contributions have quanta 2^-contribution_bits of those of the sum, or larger ones where the map's base
-     * is 4 * contribution_bits or less: no base is below 1. Derived and carried quanta with a map only, else
-     * without effect. With log2(rank_count) / 2, rounded up, and a base above that, the bound of the variance
-     * of all contributions' stochastic rounding together is that of one encode of the sum (docs/numerics.md
-     * section 6). 0..16, else GW_ERR_ARG */
+    /* Makes contributions more precise than the sum: their quanta are 2^-contribution_bits times the quanta
+     * of the sum. Rounding errors of rank_count contributions add up. With log2(rank_count) / 2, rounded up,
+     * and a map whose base is above 4 * contribution_bits, all of them together have the variance bound of
+     * one encode of the sum, for stochastic rounding (docs/numerics.md section 6). With a smaller base the
+     * quanta are larger than said above, because no base is below 1. Only for derived and carried mode with a
+     * map, else without effect. 0..16, else GW_ERR_ARG */
     uint32_t contribution_bits;
 } gw_collective_bucket;
 
-/* What failed in a step, and whose message it was. Written by every step. */
+/* What failed in a step. Every step that has one as output writes it. */
 typedef struct gw_collective_failure {
     gw_status status;
-    uint32_t rank;  /* whose message it was; this rank if it was none */
+    uint32_t rank;  /* the rank whose message was bad; this rank if no message was */
     uint32_t piece; /* index */
-    /* GW_ERR_MAP: what differs between the frame and this rank's map, a mask of gw_collective_difference (all
-     * of them: this rank has no map); else 0 */
+    /* GW_ERR_MAP: in what the frame's map and this rank's differ, a mask of gw_collective_difference (all
+     * bits: this rank has no map). 0 for any other status */
     uint32_t difference;
     uint64_t bad_chunk; /* of the piece; UINT64_MAX unless a chunk is at fault */
 } gw_collective_failure;
@@ -215,8 +238,8 @@ typedef struct gw_collective_failure {
 typedef enum gw_collective_difference {
     GW_COLLECTIVE_BASE = 1,  /* base, tolerance or cap */
     GW_COLLECTIVE_SCALE = 2, /* wire scale */
-    /* Map bytes differ, or layouts; gw_collective_map_pairs() finds which bytes. In a failure: all of the
-     * others are equal */
+    /* Map bytes or layouts differ; gw_collective_map_pairs() finds the chunk. In a gw_collective_failure this
+     * bit means that base, tolerance, cap and wire scale are equal */
     GW_COLLECTIVE_MAP_BYTES = 4
 } gw_collective_difference;
 
@@ -226,18 +249,19 @@ GW_API GW_MUST_CHECK gw_status gw_collective_encode(const gw_collective_bucket *
                                                     gw_buffer *dst, const gw_workspace *workspace);
 
 /*
- * The owner's step: the sum of all contributions to a piece, in the order of the ranks, as a frame (hop 1).
+ * The owner's step: adds all contributions to a piece, in the order of the ranks, and encodes the sum into a
+ * frame (hop 1).
  *
- *   - messages: rank_count of them, that of rank r at index r. That of this rank is not read: its values are
- *     taken from the bucket, unrounded. The field map is not read
- *   - frames may have another quantum mode than the codec's, as their senders chose
- *   - a notice among them gives the status that it carries
+ *   - messages: rank_count of them, with the message of rank r at index r. The one of this rank is not read:
+ *     its values are taken from the bucket, unrounded. The field `map` is not read
+ *   - frames may have another quantum mode than the codec, because senders choose theirs
+ *   - if a message is a notice, the status is the one that it carries
  *   - dst->capacity: at least gw_gcomp_frame_bound() of the piece's len
  *   - GW_OK: dst->size is the size of the frame
  *   - GW_ERR_MISMATCH: a frame of another len, dtype or chunk_log2. GW_ERR_ARG also if this rank does not own
  *     the piece. Others: as gw_gcomp_decode() and gw_gcomp_encode()
- *   - on failure dst->size is 0 and dst->data holds nothing that this call did not compute; *failure says
- *     who. The caller sends a notice to all
+ *   - on failure dst->size is 0, dst->data holds nothing that this call did not compute, and *failure says
+ *     whose message was bad. The caller sends a notice to all ranks
  */
 GW_API GW_MUST_CHECK gw_status gw_collective_reduce(const gw_collective_bucket *bucket, uint32_t piece,
                                                     const gw_gcomp_frame *messages, gw_buffer *dst,
@@ -245,7 +269,8 @@ GW_API GW_MUST_CHECK gw_status gw_collective_reduce(const gw_collective_bucket *
                                                     const gw_workspace *workspace);
 
 /*
- * gw_collective_reduce(), but the sum is left as values, for the caller's reduce-scatter.
+ * gw_collective_reduce() for a reduce-scatter: the sum is left as values, not encoded.
+ *
  *   - target->values: where they go; may be the piece's own values in the bucket. Each is multiplied by
  *     target->scale once
  *   - a chunk that is bad in any frame leaves its values of the target as they were
@@ -256,11 +281,11 @@ GW_API GW_MUST_CHECK gw_status gw_collective_sum(const gw_collective_bucket *buc
                                                  const gw_workspace *workspace);
 
 /*
- * A step of a ring: message of the left neighbour + own values -> frame for the right one, or, in the last
- * step, the frame of the finished piece. Otherwise as gw_collective_reduce().
- *   - piece: one of the shard of gw_collective_ring_shard(), which implies the step; in step 0 message is not
- *     read
- *   - partial sums are contributions: they have quanta of contribution_bits, the finished piece has those of
+ * A step of a ring: message of the left neighbour + own values -> frame for the right neighbour. In the last
+ * step it is the frame of the finished piece. All else as in gw_collective_reduce().
+ *
+ *   - piece: one of the shard gw_collective_ring_shard(). It tells the step; in step 0 message is not read
+ *   - partial sums have the quanta of contributions (contribution_bits), the finished piece has the quanta of
  *     the map
  */
 GW_API GW_MUST_CHECK gw_status gw_collective_hop(const gw_collective_bucket *bucket, uint32_t piece,
@@ -269,9 +294,10 @@ GW_API GW_MUST_CHECK gw_status gw_collective_hop(const gw_collective_bucket *buc
                                                  const gw_workspace *workspace);
 
 /*
- * Decodes the message of a finished piece to target->values, the piece's place, as gw_gcomp_decode().
- *   - target->scale = 1 / rank_count: the mean, without a pass of its own
- *   - *failure for a bad message: the owner, or what a notice says
+ * Decodes the message of a finished piece to target->values, the place of the piece, as gw_gcomp_decode().
+ *
+ *   - target->scale = 1 / rank_count gives the mean without another pass
+ *   - *failure for a bad message: names the owner, or what the notice says
  */
 GW_API GW_MUST_CHECK gw_status gw_collective_decode(const gw_collective_bucket *bucket, uint32_t piece,
                                                     const gw_gcomp_frame *message, gw_gcomp_target *target,
@@ -282,21 +308,22 @@ GW_API GW_MUST_CHECK gw_status gw_collective_decode(const gw_collective_bucket *
  * Agreement
  * -------------------------------------------------------------------------------------------------------- */
 
-/* A message that says that a step failed, in place of a frame. Little-endian; checked when it is read. */
+/* Writes a notice. Its bytes are little-endian and are checked when it is read. */
 #define GW_COLLECTIVE_NOTICE_SIZE 32u
 GW_API GW_MUST_CHECK gw_status gw_collective_notice_write(const gw_collective_failure *failure,
                                                           gw_buffer *dst);
 
-/* 1 and *failure if the message is a notice; 0 if it is not; *failure then has status GW_OK. A damaged
- * notice, or one that names no failure, gives 1, GW_ERR_CORRUPT, and UINT32_MAX as rank and piece: the sender
- * is at fault. */
+/* Returns 1 and fills *failure if the message is a notice; returns 0, with GW_OK in *failure, if it is not. A
+ * damaged notice, or one that names no failure, gives 1 with status GW_ERR_CORRUPT and UINT32_MAX as rank and
+ * piece: its sender is at fault. */
 GW_API int gw_collective_notice_read(const void *src, size_t src_size, gw_collective_failure *failure);
 
 /*
- * The status word of an operation: 0 for GW_OK, else status, rank, piece and difference, ordered such that
- * the larger one is worse. Exchange it after the last decode by one all-reduce MAX of a uint64: all ranks
- * then have the same outcome.
- *   - one word may stand for many buckets; words are below 2^63, so signed integers do as well
+ * The status word of an operation: 0 for GW_OK, else status, rank, piece and difference in one number, the
+ * larger the worse. After the last decode reduce it over the ranks by one all-reduce MAX of a uint64: all
+ * ranks then know the same outcome.
+ *
+ *   - one word may stand for many buckets. Words are below 2^63, so signed integers do as well
  *   - a failure that cannot be retried is above all that can
  *   - a status above 255 is written as GW_ERR_CORRUPT
  *   - a rank that is not below GW_COLLECTIVE_RANKS_MAX is read as UINT32_MAX
@@ -307,25 +334,26 @@ GW_API void gw_collective_word_read(uint64_t word, gw_collective_failure *failur
 
 typedef enum gw_collective_outcome {
     GW_COLLECTIVE_DONE = 0,
-    /* Maps or codebooks differ. Inputs that were not overwritten can be sent again with explicit or carried
-       quanta */
+    /* Maps or codebooks differ. Repeat the operation in explicit or carried mode, if the inputs were not
+     * overwritten */
     GW_COLLECTIVE_RETRY = 1,
     GW_COLLECTIVE_FAIL = 2 /* anything else */
 } gw_collective_outcome;
 GW_API gw_collective_outcome gw_collective_word_outcome(uint64_t word);
 
 /*
- * Comparing maps before anything is sent, off the critical path: every rank fills words, the ranks reduce
- * them by integer MAX, every rank reads the same answer, and all choose the same quantum mode. Each word
- * travels beside its complement: the maximum of both fits together only if all ranks had the same.
+ * Compares the maps of all ranks before anything is sent, off the critical path. Every rank fills words, the
+ * ranks reduce them by integer MAX, and every rank reads the same answer from the result: all choose the same
+ * quantum mode. Each word travels beside its complement. The two maxima are complements of each other only if
+ * all ranks had the same word.
  *
- *   gw_collective_map_words   base, scale and all digests: GW_COLLECTIVE_MAP_WORDS words of uint64
- *   gw_collective_map_differs the mask of gw_collective_difference that the reduced words show
- *   gw_collective_map_pairs   2 * gw_collective_digest_len() words of uint32: all digests, to find the chunks
- *   gw_collective_map_chunk   the first one, from `start` on, of the reduced digests that differs
+ *   gw_collective_map_words   base, scale and all digests, in GW_COLLECTIVE_MAP_WORDS words of uint64
+ *   gw_collective_map_differs what differs: a mask of gw_collective_difference. 0: all maps are equal
+ *   gw_collective_map_pairs   all digests, in 2 * gw_collective_digest_len() words of uint32, to find chunks
+ *   gw_collective_map_chunk   the first digest, from `start` on, that differs. UINT64_MAX: none
  *
- * Mask 0: all maps are equal. UINT64_MAX: no digest differs; else it is chunk i % piece_chunks of piece i /
- * piece_chunks. Digests that a piece does not use are not read. The layout is part of the words.
+ * Digest i belongs to chunk i % piece_chunks of piece i / piece_chunks. Digests that a piece does not use are
+ * not read. The layout is part of the words.
  */
 #define GW_COLLECTIVE_MAP_WORDS 6u
 GW_API GW_MUST_CHECK gw_status gw_collective_map_words(const gw_collective_layout *layout,
@@ -342,7 +370,8 @@ GW_API uint64_t gw_collective_map_chunk(const gw_collective_layout *layout, cons
  * -------------------------------------------------------------------------------------------------------- */
 
 /*
- * THC in the same shape, without owners and frames: any all-reduce that adds integers does the sum.
+ * All-reduce with THC (thc.h). There are no owners and no frames: the sum is made by any all-reduce that adds
+ * integers.
  *
  *   every rank   gw_thc_norms()               patterns of its blocks
  *   transport    all-reduce: MAX of uint32
@@ -350,20 +379,21 @@ GW_API uint64_t gw_collective_map_chunk(const gw_collective_layout *layout, cons
  *   transport    all-reduce: SUM of uint8, uint16 or uint32, by options.lane_bits
  *   every rank   gw_thc_decode_reduced()      values
  *
- * Block ranges of gw_thc_range take the place of pieces. gw_thc_options_init() with worker_max = number of
+ * Ranges of blocks (gw_thc_range) take the place of pieces. gw_thc_options_init() with worker_max = number of
  * ranks and lane_bits = 0 chooses the narrowest lanes that hold the sum.
  */
 
-/* gw_thc_encode() and gw_thc_expand() in one: the buffer of gw_thc_reduced_size() bytes that the all-reduce
- * adds up. The last range->block_count counts are lanes too. workspace: gw_collective_lanes_workspace_size().
- * Statuses of both calls; GW_ERR_ARG also if the output overlaps the workspace or anything of *source. On
- * failure dst->size is 0, and dst->data holds zeros where it was written. */
+/* gw_thc_encode() and gw_thc_expand() in one: makes the buffer of gw_thc_reduced_size() bytes that the
+ * all-reduce adds up. The last range->block_count counts are lanes too. workspace:
+ * gw_collective_lanes_workspace_size() bytes. Statuses as in both calls; GW_ERR_ARG also if the output
+ * overlaps the workspace or anything of *source. On failure dst->size is 0, and dst->data holds zeros where
+ * it was written. */
 GW_API size_t gw_collective_lanes_workspace_size(const gw_thc *thc);
 GW_API GW_MUST_CHECK gw_status gw_collective_lanes_encode(const gw_thc *thc, const gw_thc_range *range,
                                                           const gw_thc_source *source, gw_buffer *dst,
                                                           uint64_t *bad_block, const gw_workspace *workspace);
 
-/* Elements of lane_bits bits in such a buffer, counts and padding included: the count of the all-reduce. */
+/* Elements of lane_bits bits in that buffer, counts and padding included: the count for the all-reduce. */
 GW_API uint64_t gw_collective_lanes_len(const gw_thc *thc, const gw_thc_range *range);
 
 #ifdef __cplusplus

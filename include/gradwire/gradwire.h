@@ -2,26 +2,30 @@
  * gradwire: gradients on the wire.
  *
  * This header holds what every part of the library shares: status codes, data types, backends, version.
- *   gcomp.h  near-lossless gradient compression (GCOMP)
- *   thc.h    homomorphic compression (THC)
- *   classic.h  Top-k, signs, QSGD and other classic compressors
- *   cuda.h   both codecs on NVIDIA GPUs (installed with GW_INSTALL_CUDA)
- *   collective.h  steps of a compressed all-reduce
- *   runtime.h  the order of these steps, and threads for them: a library of its own
- *   plan.h   planners: what to fuse, compress and send how (a library of its own, gradwire-plan)
- *   abi.h    layout of the structs, for callers that cannot include these headers
+ *   gcomp.h       near-lossless compression of gradients (GCOMP)
+ *   thc.h         homomorphic compression (THC): compressed gradients are summed as they are
+ *   classic.h     Top-k, signs, QSGD and other classic compressors
+ *   cuda.h        GCOMP and THC on NVIDIA GPUs (installed with GW_INSTALL_CUDA)
+ *   collective.h  the steps of a compressed all-reduce
+ *   runtime.h     runs these steps in threads, in the right order (library gradwire-runtime)
+ *   plan.h        chooses which gradients to fuse, which to compress and how to send them (library
+ *                 gradwire-plan)
+ *   abi.h         layout of the structs, for callers that cannot include these headers
  *
  * Rules that hold everywhere (docs/numerics.md and docs/format.md have the details):
- *   - The caller owns all memory. No function allocates, starts a thread, prints, or aborts; those of
- * runtime.h do the first two.
+ *   - The caller owns all memory. No function allocates, starts a thread, prints, or aborts. The only
+ *     exception is runtime.h, which allocates and starts threads.
  *   - `len` counts elements, `size` counts bytes, `index` starts at 0. Data may have any alignment.
- *   - Structs that a call reads may grow fields, for which zero means what the library did without them: set
- *     such a struct to zeros, then fill in (in C, designated initializers do both).
- *   - Every read and write stays inside the ranges a function is given, to the byte.
- *   - Buffers of one call must not overlap unless the function says otherwise.
- *   - Functions are safe to call from several threads at once as long as the objects that they write are
- *     distinct.
+ *   - Structs that a call reads may get new fields in later versions. Zero then means what the library did
+ *     before. So set such a struct to zeros, then fill it in (in C, designated initializers do both).
+ *   - A function reads and writes no byte outside the ranges that it is given.
+ *   - Buffers of one call must not overlap unless a comment says so.
+ *   - Functions may be called from several threads at once if they write to different objects.
  *   - The same input gives the same bytes, values and status on every backend.
+ *
+ * Words used in all headers: a frame is one encoded message. A rank is a participant of a collective; N is
+ * their number. A bucket is a buffer with the gradients of several parameters. A handle is a checked set of
+ * options with the kernels (hot loops) of this machine.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -35,13 +39,14 @@
 extern "C" {
 #endif
 
-/* Library version. CMake reads these three lines; the byte format has its own version (docs/format.md). */
+/* Version of the library. CMake reads these three lines. The byte format has a version of its own
+ * (docs/format.md section 2). */
 #define GW_VERSION_MAJOR 0
 #define GW_VERSION_MINOR 1
 #define GW_VERSION_PATCH 0
 
-/* Stack that a call of gcomp.h, thc.h, classic.h or collective.h needs at most, with any backends, in a
- * library built with optimisation (docs/limits.md has figures). Threads of musl have 128 KiB by default. */
+/* Most bytes of stack that a call of gcomp.h, thc.h, classic.h or collective.h needs, with any backends, in
+ * an optimised build (docs/limits.md has figures). Threads of musl have 128 KiB by default. */
 #define GW_STACK_SIZE_MAX 65536u
 
 /* GW_API marks public symbols: visible in a shared library that hides everything else. */
@@ -53,7 +58,7 @@ extern "C" {
 #define GW_API
 #endif
 
-/* GW_MUST_CHECK: ignoring the returned status is a bug; compilers that can say so do. */
+/* GW_MUST_CHECK: it is a bug to ignore the returned status. Compilers that can warn do. */
 #if defined(__GNUC__)
 #define GW_MUST_CHECK __attribute__((warn_unused_result))
 #else
@@ -61,9 +66,21 @@ extern "C" {
 #endif
 
 /*
- * Status of a call. The numbers are part of the ABI and never change meaning; gaps leave room inside a group.
+ * Status of a call. The numbers are part of the ABI and never change meaning; gaps leave room for new ones in
+ * each group.
  *
- * Precedence when several apply: arguments, then the frame header from left to right, codebooks, directory,
+ * What to do, by group:
+ *   - the caller's side: a mistake in the program, or a buffer too small for the bound that the header names.
+ *     gw_status_message() says which
+ *   - bytes, structure: nothing was written. Drop the message. GW_ERR_SHORT: more bytes are needed.
+ *     GW_ERR_LIMIT: raise the limit if the sender is trusted. GW_ERR_TABLE, GW_ERR_MAP: sender and receiver
+ *     do not share the codebook or map; gw_gcomp_frame_parse() says what to do
+ *   - bytes, content: the message was damaged, or made by a faulty encoder. Ask for it again
+ *   - values and aggregation: see the function
+ *   - devices: use the CPU's functions, which give the same bytes
+ *   - planners: the input cannot be planned; gw_plan_fault says where and why
+ *
+ * If several apply, the order is: arguments, then the frame header from left to right, codebooks, directory,
  * capacity of the output, then the lowest bad chunk and within it the order in which docs/format.md lists the
  * checks. All backends report the same status and the same chunk.
  */
@@ -71,7 +88,7 @@ typedef enum gw_status {
     GW_OK = 0,
 
     /* The caller's side. */
-    GW_ERR_ARG = 1,       /* an argument is NULL, out of range, or buffers overlap */
+    GW_ERR_ARG = 1,       /* an argument is NULL or out of range, or buffers overlap */
     GW_ERR_OPTION = 2,    /* an option, or a combination of options, is not supported */
     GW_ERR_DST = 3,       /* the output buffer is too small; nothing was written to it */
     GW_ERR_WORKSPACE = 4, /* the workspace is too small */
@@ -85,7 +102,7 @@ typedef enum gw_status {
     GW_ERR_HEADER = 20,      /* a header or directory field breaks a rule of docs/format.md */
     GW_ERR_LIMIT = 21,       /* a count exceeds the caller's limit or this machine's size_t */
     GW_ERR_TABLE = 22,       /* a codebook or table is invalid, or a frame's codebook is not installed */
-    GW_ERR_MAP = 23,         /* a derived frame was made with another precision map than the receiver's */
+    GW_ERR_MAP = 23,         /* the frame was made with another precision map than the receiver's */
     GW_ERR_TRAILING = 24,    /* bytes follow the frame */
 
     /* The bytes: content. The output of the bad chunk is zero-filled, accumulators are untouched. */
@@ -93,10 +110,10 @@ typedef enum gw_status {
     GW_ERR_CHECKSUM = 33, /* CRC32C mismatch */
 
     /* Values and aggregation. */
-    GW_ERR_NONFINITE = 48, /* NaN or infinity where the codec's policy refuses it */
-    GW_ERR_ROUND = 49,     /* a packet of a past or unknown round, or of another job */
+    GW_ERR_NONFINITE = 48, /* a value is NaN or infinite, and the options refuse that */
+    GW_ERR_ROUND = 49,     /* a packet of a past or unknown round (training step), or of another job */
     GW_ERR_DUP = 50,       /* a contributor is already part of the sum */
-    GW_ERR_OVERFLOW = 51,  /* the sum could exceed its lanes */
+    GW_ERR_OVERFLOW = 51,  /* the sum could exceed the integers (lanes) that hold it */
     GW_ERR_MISMATCH = 52,  /* a frame or packet of other options, blocks or norms than the sum it is for */
 
     /* Devices. */
@@ -127,8 +144,8 @@ GW_API const char *gw_status_message(gw_status status);
 GW_API uint32_t gw_version(void);
 GW_API const char *gw_version_string(void);
 
-/* Scratch memory of one call, contents irrelevant before and after. One per thread. Any alignment, unless the
- * function names one. */
+/* Scratch memory of one call. Its contents do not matter before and after. Concurrent calls need one each.
+ * Any alignment, unless the function names one. */
 typedef struct gw_workspace {
     void *data;
     size_t size;
@@ -141,7 +158,7 @@ typedef struct gw_buffer {
     size_t size;
 } gw_buffer;
 
-/* Element types on the wire. The numbers appear in frames. All are little-endian. */
+/* Element types. The numbers are part of the frame formats. Elements in frames are little-endian. */
 typedef enum gw_dtype {
     GW_FP32 = 1, /* IEEE binary32 */
     GW_BF16 = 2, /* the upper half of binary32 */
@@ -151,10 +168,9 @@ typedef enum gw_dtype {
 /* Bytes of one element, 0 for an unknown dtype. */
 GW_API size_t gw_dtype_size(gw_dtype dtype);
 
-/*
- * Backends. A set of backends is a bit mask. Scalar is always present and is the specification; the others
- * only replace kernels by faster ones with identical results.
- */
+/* A backend is an instruction set with kernels of its own; a set of backends is a bit mask. The scalar
+ * backend is always present and is the specification: the others replace its kernels by faster ones with
+ * identical results. */
 typedef enum gw_backend {
     GW_BACKEND_SCALAR = 1u << 0,
     GW_BACKEND_AVX2 = 1u << 1,   /* AVX2 and BMI2 */
@@ -166,7 +182,7 @@ typedef enum gw_backend {
 #define GW_BACKEND_ALL 0xffffffffu
 
 /* The CPU backends that this build contains and this machine can run; bit GW_BACKEND_SCALAR is always set.
- * Detection runs once per process (atomically) and is the same ever after. */
+ * The machine is examined once per process (atomically); the result never changes. */
 GW_API uint32_t gw_backends_available(void);
 
 /* Name of one backend bit ("scalar", "avx2", ...), NULL for anything else; and back: 0 for an unknown

@@ -1,28 +1,37 @@
 /*
- * runtime.h: threads that run the steps of collective.h, and the order in which they run. A library of its
- * own (gradwire-runtime), which needs C11 and POSIX threads.
+ * runtime.h: runs the steps of collective.h in threads and in the right order. A library of its own
+ * (gradwire-runtime), which needs C11 and POSIX threads.
  *
- * A *runtime* is a set of worker threads, a queue of *tasks* by priority and a queue of *events*. An
- * *exchange* is a bucket with everything that its all-reduce or reduce-scatter needs: layout, codecs, map,
- * and what each piece waits for. The caller is the transport: it moves messages, in any order, and nothing
- * here opens a socket.
+ * The caller is the transport: it sends and receives messages, in any order. Nothing here opens a socket.
  *
- *   gw_exchange_start()      -> events SEND: this piece is encoded, send it to its owner
- *   gw_exchange_receive()    <- a message has arrived; the last one of a piece starts the owner's step
- *                            -> events SHARE: this piece is summed, send it to all others
+ * Words used in this header (collective.h has bucket, shard, piece, owner, contribution and notice):
+ *   runtime     a set of threads with a queue of tasks, by priority, and a queue of events
+ *   task        a step that a thread is to run
+ *   event       what the runtime tells the transport: a message to send, or the end of an operation
+ *   exchange    a bucket with everything that its all-reduce or reduce-scatter needs: layout, codecs, map,
+ *               and what each piece waits for
+ *   operation   one all-reduce or reduce-scatter of an exchange
+ *   word        outcome of a step in one number (gw_collective_word_write()). 0: no failure
+ *
+ * One all-reduce:
+ *
+ *   gw_exchange_start()      -> events SEND: a piece is encoded, send it to its owner
+ *   gw_exchange_receive()    <- a contribution has arrived; the last one of a piece starts the owner's step
+ *                            -> events SHARE: a piece is summed, send it to all other ranks
  *   gw_exchange_receive()    <- the finished piece of another owner
  *                            -> event DONE: all pieces are in place
  *
- * and, at another time, gw_exchange_map_start() -> event MAP. A step that fails sends a notice in place of
- * its frame, so every message is sent whatever happens, and DONE carries the worst outcome that this rank
- * knows. The maximum of all ranks' words is the outcome for all (gw_collective_word_outcome()). A transport
- * that loses a rank calls gw_exchange_stop().
+ * Before it, gw_exchange_map_start() -> event MAP builds the precision map.
+ *
+ * A step that fails sends a notice in place of its frame, so every message is sent whatever happens. DONE has
+ * the worst outcome that this rank knows. Take the maximum of the words of all ranks: it is the outcome for
+ * all of them (gw_collective_word_outcome()). A transport that loses a rank calls gw_exchange_stop().
  *
  * Rules of this header:
- *   - Memory is allocated by gw_runtime_open() and gw_exchange_open() only.
- *   - Calls on a runtime are safe from any threads at once, but close. Calls on one exchange as well, unless
- *     one of them is start, map_start, memory or close, or two are stop.
- *   - Threads of the runtime block all signals. Their stack is the system's default.
+ *   - Only gw_runtime_open() and gw_exchange_open() allocate memory.
+ *   - Calls on a runtime may be made from any threads at once, except gw_runtime_close(). So may calls on one
+ *     exchange, unless one of them is start, map_start, memory or close, or two of them are stop.
+ *   - Threads of the runtime block all signals. Their stack has the system's default size.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -50,18 +59,18 @@ typedef struct gw_runtime_options {
     size_t workspace_size; /* bytes for the tasks of each thread. 0: enough for GCOMP with any options */
 } gw_runtime_options;
 
-/* Starts the threads. GW_OK, also with fewer threads than asked for if the system gives no more:
- * gw_runtime_thread_count() tells. GW_ERR_ARG; GW_ERR_LIMIT (no memory, or not one thread): *runtime is
- * NULL. */
+/* Starts the threads. GW_OK also if the system gives fewer threads than asked for; gw_runtime_thread_count()
+ * says how many run. GW_ERR_ARG; GW_ERR_LIMIT (no memory, or not a single thread): *runtime is NULL. */
 GW_API GW_MUST_CHECK gw_status gw_runtime_open(const gw_runtime_options *options, gw_runtime **runtime);
 GW_API uint32_t gw_runtime_thread_count(const gw_runtime *runtime);
 
-/* Ends the threads and frees the runtime. All of its exchanges must be closed, all other tasks have run or be
- * withdrawn, and no other thread may be inside a call on it. NULL is ignored. */
+/* Ends the threads and frees the runtime. Before, close all of its exchanges, let all other tasks run or
+ * withdraw them, and let no thread be inside another call on it. NULL is ignored. */
 GW_API void gw_runtime_close(gw_runtime *runtime);
 
-/* Priorities of tasks, the most urgent first. An owner's sum is what other ranks wait for; nobody waits for a
- * map, but one that is half built is finished before others are begun. */
+/* Priorities of tasks, the most urgent first. Other ranks wait for an owner's sum, so it comes first. Nobody
+ * waits for a map, so maps come last. MAP precedes SCAN, so that a map that is half built is finished before
+ * another is begun. */
 typedef enum gw_runtime_priority {
     GW_RUNTIME_PRIORITY_REDUCE = 0,
     GW_RUNTIME_PRIORITY_ENCODE = 1,
@@ -70,38 +79,40 @@ typedef enum gw_runtime_priority {
     GW_RUNTIME_PRIORITY_SCAN = 4
 } gw_runtime_priority;
 
-/* A task of the caller's own: the first member of a larger struct, say. Set to zeros, then fill in; the
- * caller's memory, which stays in place until the task has run. */
+/* A task of the caller's own, for instance as the first member of a larger struct. Set to zeros, then fill
+ * in. It is the caller's memory and must stay in place until the task has run. */
 typedef struct gw_runtime_task gw_runtime_task;
 struct gw_runtime_task {
-    gw_runtime_task *next; /* the queue's */
-    /* Called once, by any thread that runs tasks. The task may be submitted again, or freed, inside. */
+    gw_runtime_task *next; /* used by the queue */
+    /* Called once, in any thread that runs tasks. It may submit the task again, or free it. */
     void (*run)(gw_runtime_task *task, const gw_workspace *workspace);
     void *owner;       /* for gw_runtime_withdraw(), or NULL */
-    uint32_t priority; /* gw_runtime_priority. Within one, tasks run in the order of their submission */
+    uint32_t priority; /* gw_runtime_priority. Tasks of equal priority run in the order of their submission */
 };
 
-/* Queues a task that is not queued. GW_OK; GW_ERR_ARG (no function, or a priority that does not exist). */
+/* Queues a task, which must not be in the queue already. GW_OK; GW_ERR_ARG (no function, or a priority that
+ * does not exist). */
 GW_API GW_MUST_CHECK gw_status gw_runtime_submit(gw_runtime *runtime, gw_runtime_task *task);
 
-/* Runs the most urgent task in the calling thread, with the caller's workspace, and returns 1; 0 if none is
- * queued. Tasks of exchanges need gw_gcomp_workspace_size() of their codecs. */
+/* Runs the most urgent task in the calling thread, with the caller's workspace, and returns 1. Returns 0 if
+ * no task is queued. Tasks of exchanges need gw_gcomp_workspace_size() bytes of their codecs. */
 GW_API int gw_runtime_work(gw_runtime *runtime, const gw_workspace *workspace);
 
-/* Takes all tasks of an owner out of the queue and returns their number. Those that run already go on. */
+/* Takes all tasks of an owner out of the queue and returns their number. Tasks that are running are not
+ * stopped. */
 GW_API size_t gw_runtime_withdraw(gw_runtime *runtime, const void *owner);
 
 typedef enum gw_runtime_event_kind {
     GW_RUNTIME_WAKE = 1,  /* gw_runtime_wake() was called, once or several times */
     GW_RUNTIME_MAP = 2,   /* a map is built; word: its outcome */
-    GW_RUNTIME_SEND = 3,  /* data, size: the message of `piece` for its owner; word: outcome of the step */
-    GW_RUNTIME_SHARE = 4, /* data, size: the finished `piece` for all other ranks; word: as for SEND */
+    GW_RUNTIME_SEND = 3,  /* send data[0..size) to the owner of `piece`; word: outcome of the step */
+    GW_RUNTIME_SHARE = 4, /* send data[0..size), the finished `piece`, to all other ranks; word as SEND */
     GW_RUNTIME_DONE = 5   /* the operation has ended on this rank; word: its outcome */
 } gw_runtime_event_kind;
 
-/* Words are those of gw_collective_word_write(). */
+/* `word` is made by gw_collective_word_write(). */
 typedef struct gw_runtime_event {
-    uint64_t user; /* of the exchange; 0 for WAKE */
+    uint64_t user; /* gw_exchange_config.user; 0 for WAKE */
     uint32_t kind; /* gw_runtime_event_kind */
     uint32_t piece;
     void *data;      /* see gw_exchange_buffers */
@@ -110,8 +121,9 @@ typedef struct gw_runtime_event {
     uint64_t word;
 } gw_runtime_event;
 
-/* Takes up to `capacity` events, oldest first, and returns their number. Waits until there is one, at most
- * timeout_ms milliseconds (negative: no limit; 0: not at all); 0 if there is none by then, or for NULL. */
+/* Takes up to `capacity` events, oldest first, and returns their number. Waits until there is one, but at
+ * most timeout_ms milliseconds (negative: no limit; 0: does not wait). Returns 0 if there is none by then, or
+ * for NULL. */
 GW_API size_t gw_runtime_wait(gw_runtime *runtime, gw_runtime_event *events, size_t capacity, int timeout_ms);
 
 /* Makes gw_runtime_wait() return with an event WAKE. */
@@ -124,22 +136,25 @@ GW_API void gw_runtime_wake(gw_runtime *runtime);
 typedef struct gw_exchange gw_exchange;
 
 /*
- * Memory of messages, one buffer for each: for transports that have buffers of their own. The functions are
- * called from gw_runtime_work(), threads of the runtime, gw_exchange_stop() and gw_exchange_close(), by
- * several at once, without a lock of the runtime; they call nothing of this header.
+ * Functions of transports that have buffers of their own, one buffer per message. They are called from
+ * gw_runtime_work(), threads of the runtime, gw_exchange_stop() and gw_exchange_close(), by several threads
+ * at once, without a lock of the runtime. They must not call anything of this header.
  *
- *   - take: a buffer of `size` bytes for a message that is to be sent; any alignment. kind SEND: the buffer
- *     has one user, who sends it. SHARE: it has two, as this rank decodes its finished pieces too
- *   - the buffer belongs to the transport from the event on: it releases it when it is sent. SHARE: the
- *     exchange releases it, for its own part, when it is decoded; either may be first
- *   - buffers of gw_exchange_receive() belong to the exchange, which releases them once when they are decoded
+ *   - take: returns a buffer of `size` bytes for a message that is to be sent; any alignment. kind SEND: the
+ *     buffer has one user, the transport, which sends it. SHARE: it has two, because this rank decodes its
+ *     finished pieces too
+ *   - from the event on the buffer belongs to the transport, which releases it when it is sent. SHARE: the
+ *     exchange releases it too when it is decoded; either may be first
+ *   - buffers given to gw_exchange_receive() belong to the exchange, which releases each once when it is
+ *     decoded
  *   - all that the exchange has to release is released before the event DONE
- *   - NULL: no memory. The step fails with GW_ERR_LIMIT, and all ranks learn it
- *   - a message whose event has a word is a notice, of GW_COLLECTIVE_NOTICE_SIZE bytes. It lies inside the
- *     exchange until the next start, and is not released: what was taken for it is released already, by all
- *     of its users
+ *   - take returns NULL if there is no memory. The step then fails with GW_ERR_LIMIT, and all ranks learn it
+ *   - if the event of a message has a word other than 0, the message is a notice, of
+ *     GW_COLLECTIVE_NOTICE_SIZE bytes. It lies inside the exchange until the next start, and must not be
+ *     released. The buffer that was taken for the message has been released already, once for each of its
+ *     users
  *
- * All NULL: messages lie in the slots of one region, gw_exchange_memory().
+ * All NULL: messages lie in one region of memory, gw_exchange_memory().
  */
 typedef struct gw_exchange_buffers {
     void *(*take)(void *context, gw_runtime_event_kind kind, size_t size);
@@ -152,47 +167,51 @@ typedef struct gw_exchange_config {
     gw_collective_shape shape;
     uint32_t rank;
     uint32_t contribution_bits;      /* as in gw_collective_bucket */
-    gw_gcomp_options codec;          /* while the ranks have equal maps, or without maps */
-    gw_gcomp_options fallback_codec; /* while they have not: explicit or carried quanta. May be equal */
-    uint64_t user;                   /* comes back in events */
+    gw_gcomp_options codec;          /* used while the ranks have equal maps, or without maps */
+    gw_gcomp_options fallback_codec; /* used with GW_EXCHANGE_FALLBACK, when maps differ: explicit or carried
+                                        mode. May be equal to codec */
+    uint64_t user;                   /* the caller's; comes back in events */
     uint64_t seed;                   /* of exchanges without segments */
-    uint64_t segment_max; /* gw_exchange_map_start() takes so many segments at most; 0: no map is built */
+    uint64_t segment_max;            /* segments that gw_exchange_map_start() takes at most; 0: no maps */
     gw_exchange_buffers buffers;
 } gw_exchange_config;
 
-/* GW_OK; GW_ERR_ARG; GW_ERR_LIMIT (no memory), and the statuses of gw_collective_layout_init() and
- * gw_gcomp_init(): *exchange is NULL. */
+/* Makes an exchange. GW_OK; GW_ERR_ARG; GW_ERR_LIMIT (no memory), and the statuses of
+ * gw_collective_layout_init() and gw_gcomp_init(): *exchange is NULL. */
 GW_API GW_MUST_CHECK gw_status gw_exchange_open(gw_runtime *runtime, const gw_exchange_config *config,
                                                 gw_exchange **exchange);
 
-/* gw_exchange_stop(), then frees it. Not inside a task or a function of gw_exchange_buffers. NULL is
- * ignored. */
+/* Stops the exchange as gw_exchange_stop() does, then frees it. Must not be called from a task or a function
+ * of gw_exchange_buffers. NULL is ignored. */
 GW_API void gw_exchange_close(gw_exchange *exchange);
 
 /* Where the messages are. Offsets are in bytes from the start of the memory. */
 typedef struct gw_exchange_info {
     gw_collective_layout layout;
-    uint64_t memory_size;   /* bytes of memory for messages; 0 with gw_exchange_buffers. Most of it is never
+    uint64_t memory_size;   /* bytes for gw_exchange_memory(); 0 with gw_exchange_buffers. Most of it is never
                                touched: frames are smaller than their bounds */
-    uint64_t message_bound; /* bytes to post receives with */
+    uint64_t message_bound; /* gw_collective_message_bound(): post receives of this size */
     uint64_t digest_len;
 } gw_exchange_info;
 GW_API void gw_exchange_info_get(const gw_exchange *exchange, gw_exchange_info *info);
 
-/* The memory of messages, memory_size bytes, the caller's; needed before start, unless there are
- * gw_exchange_buffers. It stays in use until the exchange is stopped or closed. */
+/* Gives the exchange its memory for messages, memory_size bytes of the caller's. Needed before
+ * gw_exchange_start(), unless there are gw_exchange_buffers. It is in use until the exchange is stopped or
+ * closed. */
 GW_API void gw_exchange_memory(gw_exchange *exchange, void *memory);
 
-/* Offset at which the message is to be received: the contribution of rank `from` if this rank owns the piece,
- * else the finished piece (`from` is not read). UINT64_MAX: no such message, an empty piece included. */
+/* Offset in the memory of gw_exchange_memory() at which a message is to be received: the contribution of rank
+ * `from` if this rank owns the piece, else the finished piece (`from` is not read). UINT64_MAX: there is no
+ * such message, for instance because the piece is empty. */
 GW_API uint64_t gw_exchange_slot(const gw_exchange *exchange, uint32_t piece, uint32_t from);
 
 /*
- * Builds the map and the random streams of the bucket. Ends with the event MAP.
+ * Builds the map and the random streams of the bucket (gw_collective_map_build(), gw_collective_streams()).
+ * Ends with the event MAP.
  *
- *   - segments, their rules and arrays: unchanged until the event
- *   - wire_scale: that of the rules
- *   - GW_OK; GW_ERR_ARG (also: more segments than segment_max); GW_ERR_STATE (as for gw_exchange_start()):
+ *   - segments, their rules and arrays must not change before the event
+ *   - wire_scale: the same as in the rules
+ *   - GW_OK; GW_ERR_ARG (also: more segments than segment_max); GW_ERR_STATE (as in gw_exchange_start()):
  *     there is no event
  */
 GW_API GW_MUST_CHECK gw_status gw_exchange_map_start(gw_exchange *exchange,
@@ -205,60 +224,65 @@ GW_API GW_MUST_CHECK gw_status gw_exchange_map_words(const gw_exchange *exchange
 
 typedef enum gw_exchange_flags {
     GW_EXCHANGE_FALLBACK = 1, /* use the fallback codec */
-    GW_EXCHANGE_SCATTER = 2,  /* reduce-scatter: stop at the sum, which the owner gets; no SHARE */
-    /* measure the errors of fp32 contributions. That needs (4 << chunk_log2) + 4 bytes of workspace more;
-     * pieces whose task has less are not counted */
+    GW_EXCHANGE_SCATTER = 2,  /* reduce-scatter: ends with the sum at the owner; no SHARE */
+    /* measure the errors of fp32 contributions (gw_exchange_stats). Needs (4 << chunk_log2) + 4 more bytes of
+     * workspace; pieces whose task has less are not counted */
     GW_EXCHANGE_SAMPLE = 4
 } gw_exchange_flags;
 
 /* What one operation works on. Set to zeros, then fill in. */
 typedef struct gw_exchange_run {
-    const void *values; /* shape.len elements: this rank's contribution. Unchanged until DONE if result does
-                           not overlap it */
-    /* all-reduce: shape.len elements, may be `values`. Scatter: the values of this rank's shard only; they
-     * may be at their place in `values`, or overlap other shards there: sums then wait until all is encoded.
-     * Any other overlap gives GW_ERR_ARG */
+    const void *values; /* shape.len elements: what this rank adds to the sum. Must not change before DONE,
+                           except where `result` overlaps it */
+    /* All-reduce: shape.len elements; may be equal to `values`. Reduce-scatter: only the values of this
+     * rank's shard; result may be the place of the shard in `values`, or overlap other shards there: sums
+     * then wait until all is encoded. Any other overlap gives GW_ERR_ARG */
     void *result;
-    float scale; /* every value of the result is multiplied by it once; 0 and 1: not */
+    float scale; /* factor of every value of the result; 0 and 1: no multiplication */
     uint32_t step_index;
     uint32_t flags; /* gw_exchange_flags */
 } gw_exchange_run;
 
-/* Encodes start: for all other ranks their first pieces, then their second ones, each rank beginning with the
- * one after it. GW_OK; GW_ERR_ARG; GW_ERR_STATE (no memory, still busy, stopped, or events of it were not
- * taken): there are no events. */
+/* Starts an operation: encodes first pieces for all other ranks, beginning with the rank after this one, then
+ * second pieces, and so on. GW_OK; GW_ERR_ARG; GW_ERR_STATE (no memory was given, the exchange is busy or
+ * stopped, or some of its events were not taken yet): there are no events. */
 GW_API GW_MUST_CHECK gw_status gw_exchange_start(gw_exchange *exchange, const gw_exchange_run *run);
 
 /*
- * A message has arrived.
+ * Tells the exchange that a message has arrived.
  *
- *   - with gw_exchange_buffers: data and size are the message, which the exchange releases
- *   - else it lies at gw_exchange_slot(exchange, piece, from), and data is NULL. size 0: found from its
- *     contents, else as given
- *   - once per message and operation. GW_ERR_ARG for a message that does not exist; GW_ERR_STATE for one too
- *     many, one that no rank can have sent yet, or if no operation runs. data then remains the caller's
+ *   - with gw_exchange_buffers: data and size are the message; the exchange releases it
+ *   - else the message lies at gw_exchange_slot(exchange, piece, from), and data is NULL. size 0: the size is
+ *     found from its contents
+ *   - once per message and operation. GW_ERR_ARG for a message that does not exist; GW_ERR_STATE for one that
+ *     was received already, one that no rank can have sent yet, or if no operation runs. data then remains
+ *     the caller's
  */
 GW_API GW_MUST_CHECK gw_status gw_exchange_receive(gw_exchange *exchange, uint32_t piece, uint32_t from,
                                                    void *data, size_t size);
 
 /*
- * Ends whatever runs: waits for tasks of this exchange that a thread is in, and drops the others. From its
- * return on nothing reads values, segments and messages or writes the result, events that were not taken are
- * gone, and every buffer is released that no event had handed over. DONE and MAP do not come any more; all
- * later calls on the exchange but slot, info, stats and close give GW_ERR_STATE. The same places as for
- * close.
+ * Ends whatever the exchange does: waits for its tasks that are running and drops the others. After its
+ * return:
+ *
+ *   - nothing reads values, segments and messages, or writes the result
+ *   - its events that were not taken are gone, and neither DONE nor MAP come any more
+ *   - every buffer is released that no event had handed over
+ *   - all later calls on the exchange give GW_ERR_STATE, except slot, info, stats and close
+ *
+ * Must not be called from a task or a function of gw_exchange_buffers.
  */
 GW_API void gw_exchange_stop(gw_exchange *exchange);
 
-/* Sums over all operations since the exchange was opened. Times are CPU time of the threads that ran the
+/* Sums over all operations since the exchange was opened. Times are CPU times of the threads that ran the
  * tasks. */
 typedef struct gw_exchange_stats {
-    uint64_t sent_size;     /* bytes of messages, once per receiver */
+    uint64_t sent_size;     /* bytes of messages; a message to several ranks counts once per receiver */
     uint64_t received_size; /* bytes of messages */
     uint64_t map_ns, encode_ns, reduce_ns, decode_ns;
     uint64_t operations;
-    double sample_square; /* GW_EXCHANGE_SAMPLE: sum of squares of the values in contributions to others */
-    double sample_error;  /* and of what their frames changed */
+    double sample_square; /* GW_EXCHANGE_SAMPLE: sum of squares of values sent to other owners */
+    double sample_error;  /* GW_EXCHANGE_SAMPLE: sum of the squared errors of their frames */
 } gw_exchange_stats;
 GW_API void gw_exchange_stats_get(gw_exchange *exchange, gw_exchange_stats *stats);
 

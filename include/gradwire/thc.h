@@ -1,8 +1,10 @@
 /*
- * thc.h: homomorphic compression of gradients (THC).
+ * thc.h: homomorphic compression of gradients (THC): compressed gradients are added as integers and
+ * decompressed once, after the sum.
  *
- * Workers rotate and quantize to indices of 1 to 4 bits; aggregators expand indices through a table and add
- * integers; workers undo table, scale and rotation once, on the sum. "The paper" below is Li et al., "THC:
+ * Workers rotate their values and quantize them to indices of 1 to 4 bits. Aggregators replace each index by
+ * the integer that a table has for it, and add these integers. Workers decode the sum once: they undo table,
+ * scale and rotation. "The paper" below is Li, Ben Basat, Vargaftik, Lao, Xu, Mitzenmacher and Yu, "THC:
  * Accelerating Distributed Deep Learning Using Tensor Homomorphic Compression" (NSDI 2024).
  *
  * One round of one tensor:
@@ -13,20 +15,36 @@
  *   aggregators    gw_thc_agg_*()           integer sums, any order, any tree
  *   every worker   gw_thc_decode()          sum or mean, by the number of contributors
  *
- * Frames (gw_thc_frame_*()) put indices or sums, with everything needed to decode them, in a file or message;
- * packets (gw_thc_packet_*(), gw_thc_server_*()) carry a few blocks each and suit switches and NICs.
+ * Words used in this header:
+ *   block            2^block_log2 elements that are rotated and scaled together. Blocks are numbered from 0
+ *                    through the tensor. The last one, of r elements, is padded with zeros to the next power
+ *                    of two, at least 64
+ *   pattern          the norm of a block (plain: maximum, and negated minimum) as a uint32 that orders like
+ *                    the number
+ *   maxima           the patterns of a block after MAX over all workers: the scale that all workers share
+ *   index            1 to 4 bits that name an entry of the table
+ *   table            the quantization table: which integer (grid point), 0..g, each index stands for
+ *   g, granularity   the largest grid point
+ *   n, worker_max    the largest number of workers in a sum
+ *   t, threshold     rotated values are clamped to +-t standard deviations. p is the share of values that are
+ *   p                clamped: t = Phi^-1(1 - p / 2)
+ *   lane             one unsigned integer of a sum, of lane_bits bits; one per element, padding included
+ *   contributor set  bitmap of the workers that are part of a sum. They are its members
+ *   error memory     error feedback: what quantization took from a value is added to it in the next round
+ *   round            one exchange of one tensor; usually the training step
+ *
+ * Frames (gw_thc_frame_*()) hold indices or sums, with everything needed to decode them, for a file or
+ * message. Packets (gw_thc_packet_*(), gw_thc_server_*()) hold a few blocks each and suit switches and NICs.
  * docs/format-thc.md has the bytes of both, docs/numerics-thc.md every rounding.
  *
- * A tensor of `len` elements is cut into blocks of 2^block_log2 elements. The last block, of r elements,
- * travels as max(64, next power of two >= r) lanes, zero-padded. Blocks are numbered from 0 through the
- * tensor; every call takes a range of them, and results do not depend on how ranges are cut.
+ * Every call takes a range of blocks. Results do not depend on how a tensor is cut into ranges.
  *
  * Rules of this header:
  *   - GW_ERR_ARG: a pointer that the call needs is NULL, or a range is not within its tensor
  *   - GW_ERR_STATE: the handle is not initialised
- *   - GW_ERR_WORKSPACE: workspace->size is too small
- *   - *bad_block (may be NULL) and target->bad_block: the lowest bad block, UINT64_MAX unless a block is at
- *     fault
+ *   - GW_ERR_WORKSPACE: workspace->size is too small; gw_thc_workspace_size() says what is needed
+ *   - *bad_block (bad_block may be NULL) and target->bad_block: the lowest bad block, UINT64_MAX unless a
+ *     block is at fault
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -39,8 +57,8 @@
 extern "C" {
 #endif
 
-/* Limits. Lanes hold n * g exactly, and 2 * sum - k * g must be exact in fp32: hence n * g <= 2^23
- * (docs/numerics-thc.md). */
+/* Limits. A lane must hold n * g, and decoding computes 2 * sum - k * g (k contributors), which must be exact
+ * in fp32: hence n * g <= 2^23 (docs/numerics-thc.md section 7). */
 #define GW_THC_BITS_MAX        4u
 #define GW_THC_GRANULARITY_MAX 255u
 #define GW_THC_WORKERS_MAX     65535u
@@ -51,17 +69,15 @@ extern "C" {
 /* The pattern that marks a block with NaN or infinity in it (policy GW_THC_NONFINITE_PROPAGATE). */
 #define GW_THC_NORM_NONFINITE 0x7fc00000u
 
-/* Bytes of a contributor set for n workers: bit r of the set is bit r % 8 of byte r / 8; whole 8-byte
- * words. */
+/* Bytes of a contributor set for n workers. Worker r is bit r % 8 of byte r / 8. The size is a multiple of
+ * 8. */
 #define GW_THC_SET_SIZE(n) (((size_t)(n) + 63u) / 64u * 8u)
 
 /* ------------ tables ------------ */
 
-/*
- * A quantization table T (paper, section 4.3): index z in 0..2^bits-1 stands for grid point value[z] of
- * 0..granularity. Valid iff bits is 1..4, value[0] = 0, value[2^bits - 1] = granularity, strictly increasing
- * between, zero after.
- */
+/* A quantization table (paper, section 4.3): index z in 0..2^bits-1 stands for grid point value[z]. A valid
+ * table has bits 1..4, value[0] = 0 and value[2^bits - 1] = granularity; the entries between are strictly
+ * increasing, the entries behind are zero. */
 typedef struct gw_thc_table {
     uint8_t bits;
     uint8_t granularity;
@@ -69,9 +85,12 @@ typedef struct gw_thc_table {
 } gw_thc_table;
 
 /*
- * Costs of a table under a standard normal variable x, in units of its variance (paper, section 5.2).
- *   quantization  integral over [-t, t] of (x - lo)(hi - x) phi(x) dx, lo and hi the grid values around x
- *   truncation    E[(|x| - t)^2; |x| > t], the squared bias of the clamp
+ * Costs of a table: expected squared errors for a standard normal variable x, which rotated values resemble
+ * (paper, section 5.2).
+ *   quantization  of values within [-t, t]: integral of (x - lo)(hi - x) phi(x) dx, where lo and hi are the
+ *                 grid values around x and phi is the normal density
+ *   truncation    of the clamp: E[(|x| - t)^2; |x| > t], a squared bias
+ *   total         quantization + truncation
  *   threshold     t = Phi^-1(1 - p / 2)
  */
 typedef struct gw_thc_table_cost {
@@ -84,7 +103,7 @@ typedef struct gw_thc_table_cost {
 /* GW_OK iff *table is valid as defined above; GW_ERR_ARG if NULL; else GW_ERR_TABLE. */
 GW_API gw_status gw_thc_table_check(const gw_thc_table *table);
 
-/* The identity table 0, 1, ..., 2^bits - 1 of uniform THC. bits outside 1..4 gives a table that is not
+/* The identity table 0, 1, ..., 2^bits - 1, for uniform quantization. For bits outside 1..4 the table is not
  * valid. */
 GW_API gw_thc_table gw_thc_table_uniform(unsigned bits);
 
@@ -92,13 +111,13 @@ GW_API gw_thc_table gw_thc_table_uniform(unsigned bits);
 #define GW_THC_TABLE_WORKSPACE_SIZE 45064u
 
 /*
- * The exact optimum over all tables of `bits` and `granularity` for the share p of values clamped (paper,
- * section 5.2 and appendix B), symmetric or not, in O(2^bits * granularity^2). Of tables of equal cost, in
- * units of 2^-60, the lexicographically smallest (docs/numerics-thc.md section 10).
+ * Finds the best of all tables of `bits` and `granularity` for the share p of clamped values (paper, section
+ * 5.2 and appendix B). Tables need not be symmetric. Takes O(2^bits * granularity^2) steps. If several tables
+ * have equal cost, in units of 2^-60, the lexicographically smallest wins (docs/numerics-thc.md section 10).
  *   - bits: 1..4
  *   - granularity: 2^bits - 1 .. 255
- *   - p: 2^-13 .. 0.9 (t <= 4, the largest threshold that options and frames allow)
- *   - *cost (may be NULL): absolute error below 1e-13
+ *   - p: 2^-13 .. 0.9 (so t <= 4, the largest threshold that options and frames allow)
+ *   - *cost (cost may be NULL): absolute error below 1e-13
  *   - workspace: GW_THC_TABLE_WORKSPACE_SIZE bytes
  *   - GW_ERR_ARG, GW_ERR_OPTION for a parameter out of range, GW_ERR_WORKSPACE: nothing is written
  */
@@ -106,7 +125,8 @@ GW_API GW_MUST_CHECK gw_status gw_thc_table_solve(unsigned bits, unsigned granul
                                                   gw_thc_table *table, gw_thc_table_cost *cost,
                                                   const gw_workspace *workspace);
 
-/* Costs of any valid table at p; range of p and errors as above, GW_ERR_TABLE for an invalid table. */
+/* Costs of any valid table at p. Range of p and errors as in gw_thc_table_solve(); GW_ERR_TABLE for an
+ * invalid table. */
 GW_API GW_MUST_CHECK gw_status gw_thc_table_price(const gw_thc_table *table, double p,
                                                   gw_thc_table_cost *cost);
 
@@ -116,14 +136,16 @@ GW_API uint32_t gw_thc_threshold_bits(double p);
 /* ------------ options and handle ------------ */
 
 typedef enum gw_thc_transform {
-    GW_THC_PLAIN = 0,  /* no rotation; range [min, max] of the block over all workers: Algorithms 1 and 2 */
-    GW_THC_ROTATED = 1 /* randomized Hadamard transform; the range is +-t * norm / sqrt(block): Algorithm 3 */
+    GW_THC_PLAIN = 0,  /* no rotation; values are in [min, max] of the block over all workers (paper,
+                          Algorithms 1 and 2) */
+    GW_THC_ROTATED = 1 /* randomized Hadamard transform; values are clamped to +-t * norm / sqrt(block length)
+                          (Algorithm 3) */
 } gw_thc_transform;
 
-/* What a worker does with a block that holds NaN or infinity, or whose norm or range exceeds fp32
- * (docs/numerics-thc.md section 3). */
+/* What a worker does with a block that has NaN or infinity in it, or whose norm or range is too large for
+ * fp32 (docs/numerics-thc.md section 3). */
 typedef enum gw_thc_nonfinite {
-    GW_THC_NONFINITE_ERROR = 0,     /* GW_ERR_NONFINITE before any output */
+    GW_THC_NONFINITE_ERROR = 0,     /* the call fails with GW_ERR_NONFINITE before any output */
     GW_THC_NONFINITE_PROPAGATE = 1, /* the block is marked in its pattern; every worker decodes it to NaN */
     GW_THC_NONFINITE_ZERO = 2       /* this worker contributes zeros for the whole block */
 } gw_thc_nonfinite;
@@ -135,13 +157,14 @@ typedef struct gw_thc_options {
     uint32_t threshold_bits; /* t as fp32 pattern, 1/16 <= t <= 4; must be 0 for GW_THC_PLAIN */
     uint32_t worker_max;     /* n: 1..GW_THC_WORKERS_MAX */
     uint32_t job;            /* tells jobs apart on shared aggregators */
-    uint64_t seed;           /* key of signs and rounding; any value */
+    uint64_t seed;           /* key of the random signs of the rotation and of rounding; any value */
     gw_dtype dtype;          /* of inputs and outputs */
     gw_thc_transform transform;
     gw_thc_nonfinite nonfinite;
     uint32_t block_log2; /* 6..13 */
     uint32_t lane_bits;  /* 8, 16 or 32, with n * g <= 2^lane_bits - 1 and n * g <= 2^23 */
-    int error_feedback;  /* 1: calls get an error array; refused where feedback would diverge */
+    int error_feedback;  /* 1: calls get an error memory; gw_thc_init() refuses it where the error would grow
+                            without bound */
     int checksum;        /* 1: gw_thc_frame_encode() ends a frame with a CRC32C */
     uint32_t backends;   /* mask of gw_backend bits that may be used; scalar always is */
 } gw_thc_options;
@@ -156,29 +179,31 @@ typedef struct gw_thc_goal {
 
 /*
  * Fills *options with the recommended values: rotated, fp32, blocks of 1024, all backends, no checksum,
- * non-finite blocks are errors, seed and job 0. Lanes of 8 bits with the largest granularity <= 31 that fits,
- * else 16 bits with granularity <= 51, else 32. The optimal table for the p, a power of 1/2, that minimises
- * quantization + truncation with error feedback, quantization / n + truncation without.
- *   - workspace: as for gw_thc_table_solve(). May be NULL for worker_max <= 1285 with lane_bits 0, whose
- *     tables are listed in the library
- *   - GW_ERR_ARG, GW_ERR_OPTION, GW_ERR_OVERFLOW if the given lane_bits cannot hold the sum,
- *     GW_ERR_WORKSPACE: *options is untouched
+ * non-finite blocks are errors, seed and job 0.
+ *
+ * Lanes are the narrowest that give a useful table: 8 bits with the largest granularity <= 31 that fits, else
+ * 16 bits with granularity <= 51, else 32. p is a power of 1/2, with its optimal table: the one that
+ * minimises quantization + truncation with error feedback, quantization / n + truncation without.
+ *   - workspace: as in gw_thc_table_solve(). May be NULL for worker_max <= 1285 with lane_bits 0: these
+ *     tables are part of the library
+ *   - GW_ERR_ARG, GW_ERR_OPTION, GW_ERR_OVERFLOW if the given lane_bits cannot hold the sum (give 0 or more
+ *     bits), GW_ERR_WORKSPACE: *options is untouched
  */
 GW_API GW_MUST_CHECK gw_status gw_thc_options_init(gw_thc_options *options, const gw_thc_goal *goal,
                                                    const gw_workspace *workspace);
 
-/* Recommendation of gw_thc_design_make(), and its predictions for one tensor element. */
+/* The options that gw_thc_design_make() recommends, and what they cost per element of a tensor. */
 typedef struct gw_thc_design {
     gw_thc_options options;
     double p;
     gw_thc_table_cost cost;
-    double error_one;  /* normalised squared error of one worker's contribution: quantization + truncation */
+    double error_one;  /* squared error / squared norm, for one worker: quantization + truncation */
     double error_mean; /* of the mean of n equal vectors: quantization / n + truncation */
     double up_bits;    /* bits per element from a worker: indices and norm */
     double down_bits;  /* bits per element to a worker: lanes and maximum */
 } gw_thc_design;
 
-/* gw_thc_options_init() with its predictions; the same errors. */
+/* gw_thc_options_init() with predictions. Errors as there. */
 GW_API GW_MUST_CHECK gw_status gw_thc_design_make(gw_thc_design *design, const gw_thc_goal *goal,
                                                   const gw_workspace *workspace);
 
@@ -193,10 +218,11 @@ typedef struct gw_thc {
 /*
  * Checks *options and prepares a handle.
  *   - GW_ERR_ARG
- *   - GW_ERR_TABLE
+ *   - GW_ERR_TABLE: options->table is not valid
  *   - GW_ERR_OPTION for a field out of range, or for error feedback where quantization + truncation is 1 or
- *     more and the error memory would grow without bound
- *   - GW_ERR_OVERFLOW for n * g > min(2^lane_bits - 1, 2^23)
+ *     more: the error memory would grow without bound. Use more bits
+ *   - GW_ERR_OVERFLOW for n * g > min(2^lane_bits - 1, 2^23): use wider lanes, a smaller granularity or fewer
+ *     workers
  *   - on failure *thc is zeroed
  */
 GW_API GW_MUST_CHECK gw_status gw_thc_init(gw_thc *thc, const gw_thc_options *options);
@@ -204,9 +230,9 @@ GW_API GW_MUST_CHECK gw_status gw_thc_init(gw_thc *thc, const gw_thc_options *op
 /* The options of a handle, inside it; NULL if it is not initialised. */
 GW_API const gw_thc_options *gw_thc_options_of(const gw_thc *thc);
 
-/* 64-bit hash of every option that must agree between workers and aggregators except job: table, threshold,
- * seed, transform, block size, workers, lanes, and whether nonfinite is PROPAGATE. 0 if thc is not
- * initialised. Detects mistakes, not attackers. */
+/* 64-bit hash of the options that must agree between workers and aggregators: table, threshold, seed,
+ * transform, block size, workers, lanes, and whether nonfinite is PROPAGATE. job must agree too but is not
+ * part of it. 0 if thc is not initialised. It detects mistakes, not attackers. */
 GW_API uint64_t gw_thc_options_hash(const gw_thc *thc);
 
 /* ------------ geometry ------------ */
@@ -217,8 +243,8 @@ GW_API uint64_t gw_thc_block_count(const gw_thc *thc, uint64_t len);
 /* Lanes of one block: 2^block_log2, or fewer for the last one; 0 for a block beyond the tensor. */
 GW_API size_t gw_thc_block_lanes(const gw_thc *thc, uint64_t len, uint64_t block);
 
-/* Lanes, bytes of packed indices, and bytes of lanes, of blocks [block_first, block_first + block_count) of a
- * tensor of `len` elements. Bytes saturate at SIZE_MAX where size_t cannot hold them. */
+/* Of blocks [block_first, block_first + block_count) of a tensor of `len` elements: number of lanes, bytes of
+ * packed indices, bytes of lanes. Bytes are SIZE_MAX where size_t cannot hold them. */
 GW_API uint64_t gw_thc_range_lanes(const gw_thc *thc, uint64_t len, uint64_t block_first,
                                    uint64_t block_count);
 GW_API size_t gw_thc_indices_size(const gw_thc *thc, uint64_t len, uint64_t block_first,
@@ -235,17 +261,19 @@ GW_API size_t gw_thc_workspace_size(const gw_thc *thc);
 
 /* ------------ worker: two phases ------------ */
 
-/* The tensor, blocks, round and worker that a call works on. More than 2^32 blocks: GW_ERR_LIMIT. */
+/* The tensor, blocks, round and worker that a call works on. A range of more than 2^32 blocks gives
+ * GW_ERR_LIMIT. */
 typedef struct gw_thc_range {
     uint64_t len; /* elements of the whole tensor */
     uint64_t block_first;
     uint64_t block_count;
-    uint32_t round; /* any; rounds follow each other modulo 2^32 */
+    uint32_t round; /* any value; round 0 follows round 2^32 - 1 */
     uint32_t rank;  /* of the worker: 0..worker_max-1. Decoders do not read it */
 } gw_thc_range;
 
-/* Inputs of a worker's calls, from the first element or block of the range on. An element x is value + error,
- * rounded once to fp32; subnormal results and -0 count as +0 (docs/numerics-thc.md section 2). */
+/* Inputs of a worker's calls. All arrays begin at the first element or block of the range. The element that
+ * is encoded is x = value + error, rounded once to fp32; subnormal results and -0 count as +0
+ * (docs/numerics-thc.md section 2). */
 typedef struct gw_thc_source {
     const void *values; /* elements of options.dtype */
     float *error;       /* error memory of the same elements; NULL iff options.error_feedback is 0. Only
@@ -257,12 +285,12 @@ typedef struct gw_thc_source {
 } gw_thc_source;
 
 /*
- * Phase one: this worker's norm patterns of the range. Rotated: the fp32 norm of the block (paper, Algorithm
- * 3 line 7; a fixed order of summation). Plain: order-preserving codes of the maximum and of minus the
- * minimum (Algorithm 1). An integer MAX over workers of each uint32 gives the maxima that gw_thc_encode()
- * reads.
+ * Phase one: this worker's patterns of the range. Rotated: the fp32 norm of each block (paper, Algorithm 3
+ * line 7), summed in a fixed order. Plain: codes of the maximum and of minus the minimum, which order like
+ * the numbers (Algorithm 1). An integer MAX over all workers of each uint32 makes the maxima that
+ * gw_thc_encode() reads.
  *   - patterns: block_count * gw_thc_patterns_per_block() words
- *   - GW_ERR_NONFINITE by policy, of *bad_block: patterns[] is then unspecified
+ *   - GW_ERR_NONFINITE (see gw_thc_nonfinite) of *bad_block: patterns[] is then unspecified
  *   - GW_ERR_ARG, GW_ERR_STATE, GW_ERR_WORKSPACE, GW_ERR_LIMIT: nothing is written
  */
 GW_API GW_MUST_CHECK gw_status gw_thc_norms(const gw_thc *thc, const gw_thc_range *range,
@@ -275,35 +303,38 @@ GW_API void gw_thc_norms_max(uint32_t *dst, const uint32_t *src, size_t len);
 /* 64-bit hash of a pattern array (FNV-1a over its little-endian bytes), as carried by packets. */
 GW_API uint64_t gw_thc_norms_hash(const uint32_t *patterns, size_t len);
 
-/* GW_OK iff every pattern of the reduced array is one that gw_thc_norms() can give; else GW_ERR_CORRUPT,
- * *bad_block counted from the start of the array. */
+/* Checks an array of patterns, for instance the maxima: GW_OK if gw_thc_norms() can make each of them, else
+ * GW_ERR_CORRUPT. *bad_block is counted from the start of the array. */
 GW_API gw_status gw_thc_norms_check(const gw_thc *thc, const uint32_t *patterns, uint64_t block_count,
                                     uint64_t *bad_block);
 
 /* Where gw_thc_prepare() writes. */
 typedef struct gw_thc_prepared {
     uint32_t *own_patterns; /* one per block */
-    float *rotated;     /* gw_thc_range_lanes() values, scaled by a power of two that own_patterns implies */
+    float *rotated;     /* gw_thc_range_lanes() values, each block scaled by a power of two that follows from
+                           own_patterns */
     uint64_t bad_block; /* out */
 } gw_thc_prepared;
 
-/* Phase one with the rotation done at once, while norms travel: gw_thc_norms(), and the rotated values. For
- * GW_THC_ROTATED only, else GW_ERR_OPTION. */
+/* Phase one together with the rotation: makes what gw_thc_norms() makes, and the rotated values, so that
+ * gw_thc_encode() need not rotate after the norms have travelled. For GW_THC_ROTATED only, else
+ * GW_ERR_OPTION. */
 GW_API GW_MUST_CHECK gw_status gw_thc_prepare(const gw_thc *thc, const gw_thc_range *range,
                                               const gw_thc_source *source, gw_thc_prepared *prepared,
                                               const gw_workspace *workspace);
 
 /*
- * Phase two. Clamps, quantizes stochastically and without bias, and packs the range into indices->data
- * (paper, Algorithm 3 lines 9-13). The bytes are a function of options, round, rank, block number, values and
- * maxima alone: a retransmission is identical, and any split gives the same bytes.
+ * Phase two. Clamps the values, quantizes them stochastically and without bias, and packs the indices of the
+ * range into indices->data (paper, Algorithm 3 lines 9-13). The bytes depend on options, round, rank, block
+ * number, values and maxima alone: encoding again for a retransmission gives the same bytes, and so does any
+ * other cut into ranges.
  *   - source->rotated not NULL (GW_THC_ROTATED only, else GW_ERR_OPTION): the same indices without rotating
  *     again. values and error are then read only if options.error_feedback is 1, else both may be NULL
  *   - source->error is replaced by the new error x - decode(own indices), clamping included (Algorithm 3,
- *     line 22). Where a block is marked non-finite the whole x is kept, or +0 where x itself is the cause
- *   - indices->capacity: at least gw_thc_indices_size(), which indices->size gets
- *   - statuses: those of gw_thc_norms(), GW_ERR_DST, GW_ERR_CORRUPT for an impossible pattern, GW_ERR_STATE
- *     if a maximum is below this worker's own value (phase one ran on other data)
+ *     line 22). Where a block is marked non-finite all of x is kept, or +0 where x itself is the cause
+ *   - indices->capacity: at least gw_thc_indices_size(); indices->size is set to it
+ *   - statuses: as in gw_thc_norms(), GW_ERR_DST, GW_ERR_CORRUPT for an impossible pattern, GW_ERR_STATE if a
+ *     maximum is below this worker's own value: phase one ran on other data, repeat it
  *   - on failure the error memory is untouched. After GW_ERR_CORRUPT, GW_ERR_NONFINITE and GW_ERR_STATE of a
  *     block indices->data may hold zeros where it was written; after the others it is untouched
  */
@@ -318,34 +349,32 @@ typedef struct gw_thc_indices {
     const uint32_t *patterns; /* maxima of the range */
 } gw_thc_indices;
 
-/* Puts a contribution that was left out of the sum back into the error memory: error += decode(own indices),
- * for the range. The result is x of that round to within one rounding of fp32 a value. Needs
- * options.error_feedback, else GW_ERR_OPTION. */
+/* For a contribution that was not part of the sum, for instance because it came too late: puts it back into
+ * the error memory, error += decode(own indices), for the range. The result is x of that round to within one
+ * rounding of fp32 per value. Needs options.error_feedback, else GW_ERR_OPTION. */
 GW_API GW_MUST_CHECK gw_status gw_thc_error_restore(const gw_thc *thc, const gw_thc_range *range,
                                                     const gw_thc_indices *indices, float *error,
                                                     const gw_workspace *workspace);
 
-/*
- * Error memory as bytes, for checkpoints and new bucket layouts. The caller numbers the elements: save each
- * bucket with its first element, then load any other cut of the same numbering. 40 bytes of header and
- * checksum per piece (docs/format-thc.md section 5).
- */
+/* Error memory as bytes, for checkpoints and for moving it to other buckets. The caller numbers all elements
+ * of a model. It saves each bucket with the number of its first element, and may later load arrays that cut
+ * the same numbering in other places. Each saved array has 40 bytes of header and checksum
+ * (docs/format-thc.md section 5). */
 GW_API size_t gw_thc_error_saved_size(uint64_t len);
 GW_API GW_MUST_CHECK gw_status gw_thc_error_save(const float *error, uint64_t element_first, uint64_t len,
                                                  gw_buffer *dst);
-/* Copies what a saved piece and [element_first, element_first + len) have in common; other elements keep
- * their value. *loaded (may be NULL) = how many. GW_ERR_SHORT, _MAGIC, _VERSION, _HEADER, _TRAILING,
- * _CHECKSUM, _NONFINITE: nothing copied, *loaded is 0. */
+/* Copies the elements that a saved array and [element_first, element_first + len) have in common; other
+ * elements keep their value. *loaded (loaded may be NULL) is how many. GW_ERR_SHORT, _MAGIC, _VERSION,
+ * _HEADER, _TRAILING, _CHECKSUM, _NONFINITE: nothing is copied, *loaded is 0. */
 GW_API GW_MUST_CHECK gw_status gw_thc_error_load(const void *src, size_t src_size, float *error,
                                                  uint64_t element_first, uint64_t len, uint64_t *loaded);
 
 /* ------------ aggregation ------------ */
 
-/*
- * The aggregator: integers only, and no function pointer in firmware builds (GW_FIRMWARE). One handle serves
- * any number of sums and threads. Lanes are little-endian unsigned integers of lane_bits. Every add checks
- * everything before it changes anything; every tree of partial sums ends in the same bits.
- */
+/* The aggregator. It computes with integers only, and firmware builds (GW_FIRMWARE) have no function
+ * pointers. One handle serves any number of sums and threads. Lanes are little-endian unsigned integers of
+ * lane_bits bits. Every call checks all of its input before it changes anything. The order of additions, and
+ * the tree of partial sums, do not change the result. */
 typedef struct gw_thc_agg {
     union {
         uint64_t align;
@@ -371,19 +400,20 @@ typedef struct gw_thc_partial {
     size_t len;   /* lanes, a multiple of 64, else GW_ERR_ARG */
 } gw_thc_partial;
 
-/* Lane i += table[index i], and rank joins the set. GW_ERR_DUP (rank is in the set or not below worker_max),
- * GW_ERR_OVERFLOW (the set already has worker_max members: no aggregator made it). */
+/* Adds one worker's indices: lane i += table[index i], and rank joins the set. GW_ERR_DUP (rank is in the set
+ * already, or not below worker_max), GW_ERR_OVERFLOW (the set already has worker_max members, so no
+ * aggregator made it). */
 GW_API GW_MUST_CHECK gw_status gw_thc_agg_add_indices(const gw_thc_agg *agg, const gw_thc_partial *sum,
                                                       const uint8_t *indices, uint32_t rank);
 
-/* The same for `source_count` workers in one pass; all or nothing. ranks must be distinct and not in the
- * set. */
+/* gw_thc_agg_add_indices() for source_count workers in one pass. Either all are added or none. ranks must be
+ * distinct and not in the set. */
 GW_API GW_MUST_CHECK gw_status gw_thc_agg_add_indices_many(const gw_thc_agg *agg, const gw_thc_partial *sum,
                                                            const uint8_t *const *indices,
                                                            const uint32_t *ranks, size_t source_count);
 
 /*
- * Lane i += in_lanes[i], and in_set joins the set: sums of sums.
+ * Adds a partial sum: lane i += in_lanes[i], and in_set joins the set.
  *   - GW_ERR_DUP: the sets overlap, or in_set names a worker not below worker_max
  *   - GW_ERR_OVERFLOW: both together have more than worker_max members
  *   - GW_ERR_CORRUPT: a lane of in_lanes exceeds members(in_set) * g (an empty set must have zero lanes)
@@ -392,13 +422,14 @@ GW_API GW_MUST_CHECK gw_status gw_thc_agg_add_indices_many(const gw_thc_agg *agg
 GW_API GW_MUST_CHECK gw_status gw_thc_agg_add_lanes(const gw_thc_agg *agg, const gw_thc_partial *sum,
                                                     const uint8_t *in_lanes, const uint8_t *in_set);
 
-/* The same for `source_count` partial sums; all or nothing. */
+/* gw_thc_agg_add_lanes() for source_count partial sums. Either all are added or none. */
 GW_API GW_MUST_CHECK gw_status gw_thc_agg_add_lanes_many(const gw_thc_agg *agg, const gw_thc_partial *sum,
                                                          const uint8_t *const *in_lanes,
                                                          const uint8_t *const *in_sets, size_t source_count);
 
-/* The same with counts instead of sets, where only a number of contributors is known: *members += in_members.
- * GW_ERR_OVERFLOW if that exceeds worker_max. Duplicates cannot be detected this way. */
+/* gw_thc_agg_add_lanes() where only the number of contributors is known, not the set: *members += in_members.
+ * GW_ERR_OVERFLOW if that exceeds worker_max. A contribution that is added twice cannot be detected this
+ * way. */
 GW_API GW_MUST_CHECK gw_status gw_thc_agg_add_counted(const gw_thc_agg *agg, uint8_t *lanes, size_t len,
                                                       uint32_t *members, const uint8_t *in_lanes,
                                                       uint32_t in_members);
@@ -406,12 +437,10 @@ GW_API GW_MUST_CHECK gw_status gw_thc_agg_add_counted(const gw_thc_agg *agg, uin
 /* Members of a set for worker_max workers; UINT32_MAX if a bit at or above worker_max is set. */
 GW_API uint32_t gw_thc_set_members(const uint8_t *set, uint32_t worker_max);
 
-/*
- * Raw integer all-reduce (MPI_SUM, ncclUint8, ncclUint32, a switch that adds words): a buffer of all lanes of
- * the range, then one count lane of value 1 per block, then zero bytes up to a multiple of 4. Element-wise
- * sums of such buffers are decoded by gw_thc_decode_reduced(). No carry leaves a lane, so bytes may be added
- * as uint32 words. indices->patterns is not read.
- */
+/* For a raw integer all-reduce (MPI_SUM, ncclUint8, ncclUint32, a switch that adds words): makes a buffer of
+ * all lanes of the range, then one count lane of value 1 per block, then zero bytes up to a multiple of 4.
+ * gw_thc_decode_reduced() decodes element-wise sums of such buffers. No carry leaves a lane, so bytes may be
+ * added as uint32 words. indices->patterns is not read. */
 GW_API size_t gw_thc_reduced_size(const gw_thc *thc, uint64_t len, uint64_t block_first,
                                   uint64_t block_count);
 GW_API GW_MUST_CHECK gw_status gw_thc_expand(const gw_thc *thc, const gw_thc_range *range,
@@ -436,7 +465,7 @@ typedef struct gw_thc_sum {
 
 /* Where decoded values go. */
 typedef struct gw_thc_target {
-    void *values;       /* in: elements of options.dtype; the first is that of the range */
+    void *values;       /* in: elements of options.dtype, from the first of the range on */
     uint64_t capacity;  /* in: elements */
     uint64_t len;       /* out: elements written, 0 on failure */
     uint64_t missing;   /* out: missing blocks */
@@ -460,13 +489,13 @@ GW_API GW_MUST_CHECK gw_status gw_thc_decode_reduced(const gw_thc *thc, const gw
                                                      const gw_thc_sum *sum, gw_thc_mode mode,
                                                      gw_thc_target *target, const gw_workspace *workspace);
 
-/* Contributors of block i (counted from the start of the range) of such an output; 0: missing. Checked by
- * gw_thc_decode_reduced() only. UINT32_MAX if the range does not fit thc and reduced_size, or has no block
- * i. */
+/* Contributors of block i (counted from the start of the range) of the output of a raw all-reduce; 0: the
+ * block is missing. Only gw_thc_decode_reduced() checks the number. UINT32_MAX if the range does not fit thc
+ * and reduced_size, or has no block i. */
 GW_API uint32_t gw_thc_reduced_members(const gw_thc *thc, const gw_thc_range *range, const void *reduced,
                                        size_t reduced_size, uint64_t i);
 
-/* Decodes one worker's indices: what it contributes to the sum, x - error. */
+/* Decodes one worker's indices. The result is its contribution to the sum: x minus the new error. */
 GW_API GW_MUST_CHECK gw_status gw_thc_decode_indices(const gw_thc *thc, const gw_thc_range *range,
                                                      const gw_thc_indices *indices, gw_thc_target *target,
                                                      const gw_workspace *workspace);
@@ -493,7 +522,7 @@ typedef struct gw_thc_frame {
 /* Contents of a frame header, checked. Offsets are from the start of the frame. */
 typedef struct gw_thc_frame_info {
     gw_thc_options options; /* error_feedback 0; nonfinite PROPAGATE iff the flag is set, else ERROR;
-                               backends: all after peek, those of the frame struct after check */
+                               backends: all after peek, as in the frame struct after check */
     uint32_t flags;
     uint32_t round;
     uint32_t rank; /* of the worker of an index frame */
@@ -510,17 +539,17 @@ typedef struct gw_thc_frame_info {
 
 /*
  * Reads and checks the header at src.
- *   - src_size: GW_THC_FRAME_HEADER_SIZE bytes suffice, however long the extension is; info->frame_size then
- *     says how many the frame has
- *   - errors in this order: GW_ERR_ARG, GW_ERR_SHORT, then the header left to right (docs/format-thc.md lists
- *     each rule and code): *info is then zeroed
+ *   - src_size: GW_THC_FRAME_HEADER_SIZE bytes suffice, also if the frame has an extension. info->frame_size
+ *     then says how many bytes the frame has
+ *   - errors in this order: GW_ERR_ARG, GW_ERR_SHORT, then the rules of the header from left to right
+ *     (docs/format-thc.md section 6 has each rule and its status): *info is then zeroed
  */
 GW_API GW_MUST_CHECK gw_status gw_thc_frame_peek(const void *src, size_t src_size, gw_thc_frame_info *info);
 
-/* Header and content: all of the above, GW_ERR_LIMIT, GW_ERR_SHORT or GW_ERR_TRAILING if frame->size is not
- * the frame's, GW_ERR_HEADER for padding that is not zero, GW_ERR_CHECKSUM, and every block's pattern, set
- * and lanes (GW_ERR_CORRUPT, GW_ERR_DUP); *bad_block is relative to the frame. On failure *info is
- * zeroed, as gw_gcomp_frame_parse() does it. */
+/* Checks a whole frame: what gw_thc_frame_peek() checks; GW_ERR_LIMIT; GW_ERR_SHORT or GW_ERR_TRAILING if
+ * frame->size is not the size of the frame; GW_ERR_HEADER for padding that is not zero; GW_ERR_CHECKSUM;
+ * pattern, set and lanes of every block (GW_ERR_CORRUPT, GW_ERR_DUP). *bad_block is counted from the start of
+ * the frame. On failure *info is zeroed, as by gw_gcomp_frame_parse(). */
 GW_API GW_MUST_CHECK gw_status gw_thc_frame_check(const gw_thc_frame *frame, gw_thc_frame_info *info,
                                                   uint64_t *bad_block);
 
@@ -542,26 +571,28 @@ GW_API GW_MUST_CHECK gw_status gw_thc_frame_encode(const gw_thc *thc, const gw_t
  * of GW_THC_FLAG_CHECKSUM, GW_THC_FLAG_BLOCK_SETS; others are ignored. */
 GW_API size_t gw_thc_frame_sum_bound(const gw_thc *thc, uint64_t len, uint32_t flags);
 
-/* An empty sum frame (no contributor, zero lanes) that accepts frames like `like` (an index or sum frame,
- * checked completely). flags as above, others are refused with GW_ERR_OPTION. */
+/* Makes an empty sum frame (no contributor, all lanes zero) to which frames like `like` can be added. `like`
+ * is an index or sum frame, which is checked completely. flags as in gw_thc_frame_sum_bound(); others give
+ * GW_ERR_OPTION. */
 GW_API GW_MUST_CHECK gw_status gw_thc_frame_sum_init(const gw_thc_frame *like, uint32_t flags,
                                                      gw_buffer *dst);
 
 /*
- * sum += frame. *sum holds a sum frame that gw_thc_frame_sum_init() made, which is trusted; *frame is not.
- * Checked before the first add:
+ * Adds a frame to a sum frame. *sum was made by gw_thc_frame_sum_init() and is trusted; *frame is not. All of
+ * this is checked before the first addition:
  *   - GW_ERR_STATE: *sum is not a sum frame
- *   - frame, as by gw_thc_frame_check()
- *   - GW_ERR_ROUND if job or round differ, GW_ERR_MISMATCH if anything else of gw_thc_field does;
- *     gw_thc_frame_mismatch() says what
- *   - GW_ERR_OPTION for a frame with block sets and a sum without
+ *   - statuses of gw_thc_frame_check() for *frame
+ *   - GW_ERR_ROUND if job or round differ, GW_ERR_MISMATCH if another gw_thc_field differs;
+ *     gw_thc_frame_mismatch() says which
+ *   - GW_ERR_OPTION for a frame with one set per block and a sum with one set for all
  *   - GW_ERR_DUP for overlapping sets; GW_ERR_OVERFLOW
+ *
  * A sum without a checksum stays without one.
  */
 GW_API GW_MUST_CHECK gw_status gw_thc_frame_sum_add(const gw_buffer *sum, const gw_thc_frame *frame,
                                                     uint64_t *bad_block);
 
-/* What a frame and a sum must have in common, in the order in which it is compared. */
+/* What a frame and a sum must have in common, in the order of comparison. */
 typedef enum gw_thc_field {
     GW_THC_FIELD_NONE = 0,
     GW_THC_FIELD_JOB,
@@ -584,7 +615,8 @@ typedef enum gw_thc_field {
  * them is not a frame. Neither payloads nor checksums are read. */
 GW_API gw_thc_field gw_thc_frame_mismatch(const gw_buffer *sum, const gw_thc_frame *frame);
 
-/* A few words for messages ("seed", "block length", ...), "unknown" for any other number. Static storage. */
+/* Name of a field for messages ("seed", "block length", ...), "unknown" for any other number. Static
+ * storage. */
 GW_API const char *gw_thc_field_name(gw_thc_field field);
 
 /*
@@ -602,18 +634,16 @@ GW_API uint32_t gw_thc_frame_members(const void *src, const gw_thc_frame_info *i
 
 /* ------------ packets ------------ */
 
-/*
- * A packet carries a few blocks of one round. Fixed offsets, little-endian (docs/format-thc.md): 48 bytes of
- * header, for types LANES, RESULT and MAXIMA the contributor set, then the payload. Firmware needs nothing
- * else from this header.
- */
+/* A packet carries a few blocks of one round. All offsets are fixed and all integers little-endian
+ * (docs/format-thc.md section 4): a header of 48 bytes; the contributor set, in types LANES, RESULT and
+ * MAXIMA; then the payload. Firmware needs nothing else from this header. */
 #define GW_THC_PACKET_HEADER_SIZE 48u
 
 typedef enum gw_thc_packet_type {
     GW_THC_PACKET_INDICES = 1, /* worker -> aggregator: packed indices */
     GW_THC_PACKET_LANES = 2,   /* aggregator -> aggregator: a partial sum */
     GW_THC_PACKET_RESULT = 3,  /* aggregator -> worker: the sum */
-    GW_THC_PACKET_NOTICE = 4,  /* aggregator -> worker: your round is over, the slot is at `round` */
+    GW_THC_PACKET_NOTICE = 4,  /* aggregator -> worker: its packet's round is over, the slot is at `round` */
     GW_THC_PACKET_NORMS = 5,   /* worker -> aggregator: norm patterns */
     GW_THC_PACKET_MAXIMA = 6   /* aggregator -> worker: their maxima */
 } gw_thc_packet_type;
@@ -651,11 +681,12 @@ GW_API size_t gw_thc_packet_size(unsigned type, unsigned bits, unsigned lane_bit
 
 /*
  * Parses and checks bytes from the network. Every header byte is read once. *packet is written on success
- * only and points into src.
+ * only and points into src. On an error drop the packet.
  *   - GW_ERR_SHORT, GW_ERR_MAGIC, GW_ERR_VERSION, GW_ERR_UNSUPPORTED (type), GW_ERR_HEADER, GW_ERR_OVERFLOW,
  *     GW_ERR_TRAILING
  *   - GW_ERR_DUP: rank >= worker_max, or a set with padding bits or workers beyond worker_max
- *   - GW_ERR_CORRUPT: a lane above members * g, or a pattern that no worker can have; marks are allowed
+ *   - GW_ERR_CORRUPT: a lane above members * g, or a pattern that no worker can have. Patterns that mark
+ *     non-finite blocks are allowed
  */
 GW_API GW_MUST_CHECK gw_status gw_thc_packet_parse(const uint8_t *src, size_t src_size,
                                                    gw_thc_packet *packet);
@@ -667,15 +698,19 @@ GW_API void gw_thc_packet_write(uint8_t *dst, const gw_thc_packet_header *header
 /* ------------ parameter server ------------ */
 
 /*
- * Aggregation in the network (paper, Pseudocode 1, made safe). Packets in, packets out; transport and time
- * are the caller's; memory is fixed at creation. The packet with first block b uses slot (b /
- * blocks_per_packet) % slot_count. A slot keeps two versions: the current one and the one before.
+ * A parameter server, for aggregation in the network (paper, Pseudocode 1, made safe against lost, late and
+ * repeated packets). Packets go in and packets come out; the caller transports them and keeps the time.
+ * Memory is fixed at creation.
  *
- * A version is open until all workers, or `quorum` of them, have contributed or gw_thc_server_seal() closes
- * it. A newer round (modulo 2^32), or a later block of the same round on the same slot, opens the slot's next
- * version only when the current one is closed and the one before is free: all workers were seen at the
- * current version, or gw_thc_server_drop() freed it. A worker that sends its packet for a closed version gets
- * the result again.
+ * The server has slot_count slots. A packet with first block b belongs to slot (b / blocks_per_packet) %
+ * slot_count. A version is the sum (or maximum) of the same blocks in one round. A slot keeps two versions:
+ * the current one and the one before.
+ *
+ * A version is open until all workers, or `quorum` of them, have contributed, or gw_thc_server_seal() closes
+ * it. A packet of a newer round (modulo 2^32), or of a later block of the same round in the same slot, opens
+ * the slot's next version. That needs two things: the current version is closed, and the one before is free,
+ * because all workers were seen at the current version or gw_thc_server_drop() freed it. A worker that sends
+ * its packet for a closed version gets the result again.
  */
 typedef enum gw_thc_op {
     GW_THC_OP_SUM = 0, /* INDICES and LANES in, RESULT out */
@@ -690,7 +725,7 @@ typedef struct gw_thc_server_options {
     uint64_t options_hash; /* of the workers' options: gw_thc_options_hash() */
     uint32_t job;
     uint32_t round_first;       /* the first round accepted */
-    uint32_t round_window;      /* how many rounds ahead of a slot a packet may open it: >= 1 */
+    uint32_t round_window;      /* a packet may open a slot at most so many rounds ahead: >= 1 */
     uint32_t quorum;            /* contributors that close a version: 1..worker_max */
     uint32_t slot_count;        /* >= 1 */
     uint32_t slot_len;          /* lanes (or patterns) of the largest packet; a multiple of 64 for sums */
@@ -699,7 +734,7 @@ typedef struct gw_thc_server_options {
     gw_thc_op op;
 } gw_thc_server_options;
 
-/* The handle. It keeps a pointer to its memory: copies are the same server. */
+/* The handle. It points to the memory given at creation, so a copy of it is the same server. */
 typedef struct gw_thc_server {
     union {
         uint64_t align;
@@ -731,14 +766,15 @@ GW_API GW_MUST_CHECK gw_status gw_thc_server_init(gw_thc_server *server, const g
                                                   void *memory, size_t memory_size);
 
 /*
- * One packet in. Only GW_OK changes a sum or a maximum.
+ * Takes one packet. Only GW_OK changes a sum or a maximum. Send what *reply says after any status.
  *   - GW_OK: added
- *   - GW_ERR_DUP: already there; the reply repeats the result if the version is closed
- *   - GW_ERR_ROUND: another job, or a round that is over or beyond the window; the reply is that round's
+ *   - GW_ERR_DUP: this worker's packet is already part of the version. If the version is closed, the reply
+ *     repeats the result
+ *   - GW_ERR_ROUND: another job, or a round that is over or beyond the window. The reply is that round's
  *     result if the slot still has it, else a NOTICE
- *   - GW_ERR_STATE: the slot is still busy with an earlier round, send again later
- *   - GW_ERR_MISMATCH: other options or blocks than the server's, or other blocks or norms than those of the
- *     first packet of the version; the fields of the header say which
+ *   - GW_ERR_STATE: the slot is still busy with an earlier round; the worker sends its packet again later
+ *   - GW_ERR_MISMATCH: other options or blocks than the server's, or other blocks or maxima than the first
+ *     packet of the version; the fields of the header say which
  *   - GW_ERR_LIMIT: a packet larger than a slot
  *   - GW_ERR_CORRUPT: a lane or a norm that is impossible (codes of plain blocks are not checked here, but by
  *     gw_thc_packet_parse() and gw_thc_norms_check())
@@ -747,12 +783,12 @@ GW_API GW_MUST_CHECK gw_status gw_thc_server_init(gw_thc_server *server, const g
 GW_API GW_MUST_CHECK gw_status gw_thc_server_receive(gw_thc_server *server, const uint8_t *packet,
                                                      size_t packet_size, gw_thc_reply *reply);
 
-/* Closes the open version of a slot (partial aggregation on the caller's clock); the reply broadcasts it.
- * GW_ERR_ARG (NULL, a slot that the server does not have); GW_ERR_STATE if no version is open: the reply has
- * GW_THC_ACTION_NONE. */
+/* Closes the open version of a slot before all workers have contributed, for instance when the caller's clock
+ * says so. The reply broadcasts the result. GW_ERR_ARG (NULL, a slot that the server does not have);
+ * GW_ERR_STATE if no version is open: the reply has GW_THC_ACTION_NONE. */
 GW_API GW_MUST_CHECK gw_status gw_thc_server_seal(gw_thc_server *server, uint32_t slot, gw_thc_reply *reply);
 
-/* Frees the slot's version before the current one, although not every worker was seen since. */
+/* Frees the version before the current one of a slot, although some workers may not have its result yet. */
 GW_API GW_MUST_CHECK gw_status gw_thc_server_drop(gw_thc_server *server, uint32_t slot);
 
 /* 1 if the slot has an open version, else 0; *round and *members (may be NULL) get its round and its

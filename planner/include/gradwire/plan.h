@@ -1,28 +1,59 @@
 /*
- * gradwire/plan.h - what to fuse, what to compress, how to send it.
+ * plan.h: chooses which gradients to fuse, which to compress, and how to send them. A library of its own
+ * (gradwire-plan).
  *
- * Input: the gradients of one training step in the order in which backprop produces them, cost curves of
- * encoders, links and decoders, and the shape of a cluster. Output: the schedule with the shortest iteration,
- * and a proven lower bound. The planners restate and extend Cupcake (optimal fusion, MLSys 2023), MergeComp
- * (partition search, 2021) and ByteComp/Espresso (decision tree, EuroSys 2023). docs/planning.md describes
- * the model.
+ * Input: the gradients of one training step in the order in which backprop produces them; cost curves of
+ * encoders, links and decoders; the shape of the cluster. Output: the schedule with the shortest iteration,
+ * and a proven lower bound. docs/planning.md describes the model and the solvers.
+ *
+ * The planners restate and extend these papers, whose own algorithms are included as baselines:
+ *   Cupcake    Wang, Wu, Xu and Ng, "Cupcake: A Compression Scheduler for Scalable Communication-Efficient
+ *              Distributed Training" (MLSys 2023): optimal fusion
+ *   MergeComp  Wang, Wu and Ng, "MergeComp: A Compression Scheduler for Scalable Communication-Efficient
+ *              Distributed Training" (arXiv 2103.15195, 2021): search for a partition
+ *   ByteComp   Wang, Lin, Zhu and Ng, "ByteComp: Revisiting Gradient Compression in Distributed Training"
+ *              (arXiv 2205.14465, 2022), published as "Hi-Speed DNN Training with Espresso: Unleashing the
+ *              Full Potential of Gradient Compression with Near-Optimal Usage Strategies" (EuroSys 2023):
+ *              decision tree
+ *   MG-WFBP    Shi, Chu and Li, "MG-WFBP: Efficient Data Communication for Distributed Synchronous SGD
+ *              Algorithms" (INFOCOM 2019): greedy merging
+ *
+ * Words used in this header:
+ *   tick            unit of time, 2^-20 ns (gw_plan_tick)
+ *   tensor          the gradient of one parameter. Index 0 is the one that backprop finishes first (the layer
+ *                   nearest to the loss)
+ *   group           consecutive tensors that are sent as one message
+ *   method          how a group is sent: encode, network, decode, each with a cost curve
+ *   dense           not compressed
+ *   plan            groups and their methods
+ *   schedule        a plan with its times. Its makespan is the time from the start of backprop to the end of
+ *                   the last step
+ *   level           how finely a schedule models the machine: serial, pipelined, event (gw_plan_level). The
+ *                   solvers optimise at the serial level
+ *   label           a partial plan with its times, as label-setting searches keep them
+ *   rank, owner     a GPU of the cluster; the rank that sums a share of a message
+ *   contribution    what one rank adds to a sum
+ *   flat            over all ranks at once. intra, inter: inside a machine, between machines
+ *   option          one way to send one tensor: a path through ByteComp's decision tree
+ *   job, stage      one message on its way, and one part of that way on one resource
+ *   vector          the times of a job that matter at the serial level
  *
  * The rules of gradwire.h hold. In addition:
- *   - Times are gw_plan_tick: signed 64-bit counts of 2^-20 ns. Slopes are ticks per element. Sums are exact:
- *     solvers and evaluator agree bit for bit, and results do not depend on the machine.
+ *   - Times are signed 64-bit ticks, slopes are ticks per element. Sums are exact: solvers and
+ *     evaluator agree bit for bit, and results do not depend on the machine.
  *   - A problem whose longest schedule could reach GW_PLAN_TICK_MAX is refused (GW_ERR_TICKS).
  *   - A time limit needs a clock from the caller. Without a clock, equal input gives an equal plan.
  *   - On failure outputs are unchanged unless stated otherwise. Exception: the groups of a gw_plan that a
  *     solver should have filled are unspecified.
- *   - Index 0 is the gradient that backprop finishes first (the layer nearest to the loss).
+ *   - "Borrowed" pointers must stay valid as long as the struct is used.
  *
  * Status codes that several functions share:
  *   GW_ERR_ARG         NULL pointer, unknown enumerator, index out of range
- *   GW_ERR_OPTION      the algorithm or codec does not cover this problem
+ *   GW_ERR_OPTION      the algorithm or codec does not cover this problem (algorithm AUTO covers all)
  *   GW_ERR_DST         an output array is too short
  *   GW_ERR_LIMIT       too many tensors or methods; too many plans for brute force; a limit stopped the
- *                      search before it had a plan
- *   GW_ERR_EMPTY ...   gradwire.h, group "Planners"
+ *                      search before it had a plan (raise it)
+ *   GW_ERR_EMPTY ...   gradwire.h, group "Planners"; gw_plan_problem_check() says where and why
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -39,7 +70,7 @@ extern "C" {
 typedef int64_t gw_plan_tick;
 
 #define GW_PLAN_TICKS_PER_US INT64_C(1048576000) /* 1000 * 2^20 */
-#define GW_PLAN_TICK_MAX     (INT64_C(1) << 58) /* about 275 s: bound of every schedule the planners accept */
+#define GW_PLAN_TICK_MAX     (INT64_C(1) << 58)  /* about 275 s: every schedule must be shorter */
 #define GW_PLAN_TENSORS_MAX  65535u
 #define GW_PLAN_METHODS_MAX  32u
 #define GW_PLAN_NO_INDEX     UINT32_MAX
@@ -54,11 +85,11 @@ typedef struct gw_plan_fault {
 
 /*
  * Cost of handling x >= 0 elements, in ticks. All curves are non-negative and never fall with x.
- *   AFFINE  a + b x                 startup plus rate (Cupcake Section 3, MergeComp Section 3.2)
- *   MAXLIN  max(a, b x)             flat up to a knee, then proportional: GPU kernels as measured
+ *   AFFINE  a + b x                 startup plus rate (Cupcake section 3, MergeComp section 3.2)
+ *   MAXLIN  max(a, b x)             flat up to a knee, then proportional, as GPU kernels are measured
  *   HINGE   a + b max(0, x - t)     flat up to t, then a ramp
- *   TABLE   linear between (table_x[i], table_y[i]), constant before the first row, the slope of the last
- *           two rows after the last row; divisions round down
+ *   TABLE   linear between the points (table_x[i], table_y[i]), constant before the first one, with the slope
+ *           of the last two after the last one; divisions round down
  */
 typedef enum gw_plan_cost_kind {
     GW_PLAN_COST_AFFINE = 0,
@@ -95,6 +126,7 @@ typedef struct gw_plan_point {
     gw_plan_tick ticks; /* 1..GW_PLAN_TICK_MAX */
 } gw_plan_point;
 
+/* A fitted curve and how well it fits. */
 typedef struct gw_plan_fit {
     gw_plan_cost cost; /* AFFINE, MAXLIN or HINGE; passes gw_plan_cost_check() */
     double error_max;  /* largest |fit - measured| / measured over the points */
@@ -102,8 +134,8 @@ typedef struct gw_plan_fit {
     double r2;         /* coefficient of determination */
 } gw_plan_fit;
 
-/* A fit with a larger relative error deserves a warning: the optimum may move (ResNet101: from 36 groups
- * to 2). */
+/* A fit with a larger relative error deserves a warning: the optimal plan may be a very different one
+ * (ResNet101: 36 groups became 2). */
 #define GW_PLAN_FIT_ERROR_WARN 0.10
 
 /*
@@ -123,6 +155,7 @@ GW_API GW_MUST_CHECK gw_status gw_plan_cost_fit_best(const gw_plan_point *points
 
 typedef enum gw_plan_device { GW_PLAN_GPU = 0, GW_PLAN_CPU = 1 } gw_plan_device;
 
+/* One gradient. */
 typedef struct gw_plan_tensor {
     const char *name;   /* borrowed; NULL, or unique within a problem */
     int64_t len;        /* >= 0 */
@@ -131,10 +164,12 @@ typedef struct gw_plan_tensor {
 } gw_plan_tensor;
 
 /*
- * How a fused group may be sent: encode, occupy the network, decode. Uncompressed sending has zero enc and
- * dec. An encode on the GPU delays backprop; one on the CPU queues there once the group is ready.
+ * How a group may be sent: it is encoded, occupies the network, and is decoded. For uncompressed sending enc
+ * and dec are zero. An encode on the GPU delays backprop. An encode on the CPU queues there once the group is
+ * ready.
  *
- * The CPU of a rank is three cores, each with a queue in order: one encodes, one sums as owner, one decodes.
+ * The CPU of a rank is modelled as three cores, each with a queue in order: one encodes, one sums as owner,
+ * one decodes.
  */
 typedef struct gw_plan_method {
     const char *name;      /* borrowed */
@@ -142,27 +177,33 @@ typedef struct gw_plan_method {
     gw_plan_cost enc;
     gw_plan_cost net;
     gw_plan_cost dec;
-    gw_plan_cost dec_more; /* added to dec: further contributions of an all-gather */
-    gw_plan_cost host;     /* CPU only: copy of the dense group to the host before enc, and back after dec */
-    /* Owner's step between the exchanges of a message, part of its time on the network: of x elements every
-     * rank sums the contributions of the others to its share, sum(x - x / owner_count), and encodes that,
-     * enc(x / owner_count rounded up). 0: none */
+    gw_plan_cost dec_more; /* added to dec: decoding of the further contributions of an all-gather */
+    gw_plan_cost host; /* CPU only: copy of the dense group from GPU to host before enc, and back after dec */
+    /* Number of owners, for methods in which each rank sums a share of the message between two exchanges; 0:
+     * none. This owner's step counts as part of the time on the network. Of x elements it sums the
+     * contributions of the other ranks to its share, sum(x - x / owner_count), and encodes the result, enc(x
+     * / owner_count rounded up) */
     uint32_t owner_count;
     gw_plan_cost sum;
-    gw_plan_cost gather; /* owner_count > 0: the exchange after the owner's step; net is the one before */
-    int64_t error;       /* an element's share of gw_plan_problem.error_max, 0..GW_PLAN_TICK_MAX */
+    gw_plan_cost gather; /* owner_count > 0: exchange after the owner's step; net is the one before it */
+    int64_t error;       /* error of one element, see gw_plan_problem.error_max; 0..GW_PLAN_TICK_MAX */
 } gw_plan_method;
 
 /*
  * When decodes run at the serial level.
- *   SERIAL    those on the GPU in order after backprop, those on the CPU in order once their messages are
- *             there. The iteration takes max(E + W, Q, R): E is the end of backprop and encoding, W the sum
- *             of decodes on the GPU, Q the maximum over groups of (network end + this and all later decodes
- *             on the GPU), R the end of the CPU's decodes.
- *   PARALLEL  each right after its network step, on no resource: the rule of ByteComp's released simulator.
+ *
+ *   SERIAL    Decodes on the GPU run in order after backprop. Decodes on the CPU run in order, each once its
+ *             message has arrived. The iteration takes max(E + W, Q, R):
+ *               E  end of backprop and encoding
+ *               W  sum of all decodes on the GPU
+ *               Q  maximum over groups of: its end on the network + this and all later decodes on the GPU
+ *               R  end of the last decode on the CPU
+ *   PARALLEL  Each decode runs right after its network step and occupies no resource: the rule of ByteComp's
+ *             released simulator.
  */
 typedef enum gw_plan_decode { GW_PLAN_DECODE_SERIAL = 0, GW_PLAN_DECODE_PARALLEL = 1 } gw_plan_decode;
 
+/* What is to be planned. */
 typedef struct gw_plan_problem {
     const gw_plan_tensor *tensors;
     uint32_t tensor_count; /* 1..GW_PLAN_TENSORS_MAX */
@@ -170,8 +211,9 @@ typedef struct gw_plan_problem {
     uint32_t method_count; /* 1..GW_PLAN_METHODS_MAX */
     gw_plan_decode decode;
     int64_t group_len_max; /* largest fused group in elements (memory cap); 0: no limit */
-    /* Bound of the sum over groups of (method's error * elements), in a unit of the caller's; 0: no bound.
-     * With errors that add up over elements, such as mean squared ones, it bounds the plan's mean error */
+    /* Upper bound of the sum over groups of (error of the method * elements), in a unit of the caller's; 0:
+     * no bound. For errors that add up over elements, such as mean squared ones, it bounds the mean error of
+     * the plan */
     int64_t error_max;
 } gw_plan_problem;
 
@@ -185,6 +227,7 @@ GW_API GW_MUST_CHECK gw_status gw_plan_problem_check(const gw_plan_problem *prob
 
 /* ------------------------------------------------------------------------------------------ result -- */
 
+/* Tensors first to first + tensor_count - 1, sent by one method. */
 typedef struct gw_plan_group {
     uint32_t first;        /* index of the first tensor */
     uint32_t tensor_count; /* >= 1 */
@@ -198,63 +241,63 @@ typedef struct gw_plan {
     uint32_t group_count;
 } gw_plan;
 
-/* Certificate of a solver. The relative gap is (makespan - lower_bound) / lower_bound. */
+/* What a solver proves about its plan. The relative gap is (makespan - lower_bound) / lower_bound. */
 typedef struct gw_plan_cert {
     gw_plan_tick makespan;
     gw_plan_tick lower_bound;
     int proven;      /* 1: makespan == lower_bound */
-    uint64_t labels; /* states, table cells or plans examined */
+    uint64_t labels; /* number of states, table cells or plans that were examined */
     uint32_t rounds; /* passes of the label solver */
     int stopped;     /* 1: a limit ended the search early */
 } gw_plan_cert;
 
-/*
- * Limits of the searching solvers. All zero: no clock, no work limit, default label cap, search until the
- * optimum is proven. The clock is read between tensors only. With a clock the plan may depend on the
- * machine's speed; with work_max alone it does not.
- */
+/* Limits of the solvers that search. All zero: no clock, no work limit, default label cap, search until the
+ * plan is proven optimal. The clock is read between tensors only. With a clock the plan may depend on the
+ * machine's speed; with work_max alone it does not. */
 typedef struct gw_plan_limits {
     int64_t (*clock)(void *context); /* any monotonic unit; NULL: none */
     void *clock_context;
     int64_t clock_max;  /* stop when clock() minus its first value exceeds this; 0: never */
-    uint64_t work_max;  /* label extensions; 0: no limit */
+    uint64_t work_max;  /* stop after so many extensions of labels; 0: no limit */
     uint32_t label_cap; /* labels kept per tensor boundary in the last round; 0: what the workspace holds */
     uint32_t gap_ppm;   /* stop once makespan - lower bound <= makespan * gap_ppm / 10^6; at most 10^6 */
 } gw_plan_limits;
 
 typedef enum gw_plan_algorithm {
     GW_PLAN_AUTO = 0,    /* FUSE_AFFINE where it is exact, else LABELS */
-    GW_PLAN_FUSE_AFFINE, /* exact O(N Y) fusion: one method, affine GPU encode and net, no decode, no caps */
-    GW_PLAN_FUSE_AFFINE_N2, /* the same by the O(N^2 Y) recurrence: any net curve */
-    GW_PLAN_LABELS,         /* Pareto labels: any curves, decode, several methods, CPU encodes */
+    GW_PLAN_FUSE_AFFINE, /* exact fusion in O(N Y) for N tensors, Y groups: one method, affine GPU encode and
+                            net, no decode, no caps */
+    GW_PLAN_FUSE_AFFINE_N2, /* exact fusion in O(N^2 Y): as above with any net curve */
+    GW_PLAN_LABELS,         /* exact or with a proven gap: any curves, decode, several methods, CPU encodes */
     GW_PLAN_BRUTE,          /* all partitions and methods, at most 2^22 plans */
-    GW_PLAN_LAYERWISE,      /* every tensor alone (this and all following use gw_plan_solver.method) */
-    GW_PLAN_ONE_GROUP,
-    GW_PLAN_DDP,          /* PyTorch DDP's buckets: the first 1 MiB, then 25 MiB; DDP itself with fp32 */
-    GW_PLAN_HOROVOD,      /* fusion buffer of 128 MiB, filled in order; gw_plan_bucket() for other sizes */
-    GW_PLAN_BUCKET_SWEEP, /* best bucket size out of 1..64 MiB */
-    GW_PLAN_EVEN,         /* best even split into 2..32 groups, by elements */
-    GW_PLAN_MGWFBP,       /* merged-gradient WFBP, greedy (INFOCOM 2019) */
-    GW_PLAN_CUPCAKE, /* Cupcake Algorithm 1, empty group costs 0 (the reading that is exact for affine) */
-    GW_PLAN_CUPCAKE_LITERAL, /* the same, empty group costs the startup time, as literally printed */
+    GW_PLAN_LAYERWISE,      /* every tensor alone. This and all following are baselines and use
+                               gw_plan_solver.method */
+    GW_PLAN_ONE_GROUP,      /* all tensors in one group */
+    GW_PLAN_DDP,            /* buckets of PyTorch DDP: the first 1 MiB, then 25 MiB. DDP itself with fp32 */
+    GW_PLAN_HOROVOD,        /* fusion buffer of 128 MiB, filled in order; gw_plan_bucket() for other sizes */
+    GW_PLAN_BUCKET_SWEEP,   /* best bucket size out of 1..64 MiB */
+    GW_PLAN_EVEN,           /* best even split into 2..32 groups, by elements */
+    GW_PLAN_MGWFBP,         /* MG-WFBP's greedy merging */
+    GW_PLAN_CUPCAKE,        /* Cupcake Algorithm 1 if an empty group costs 0: exact for affine curves */
+    GW_PLAN_CUPCAKE_LITERAL, /* Cupcake Algorithm 1 as printed: an empty group costs the startup time */
     GW_PLAN_MERGECOMP2,      /* MergeComp Algorithm 2 with at most 2, 3 or 4 groups */
     GW_PLAN_MERGECOMP3,
     GW_PLAN_MERGECOMP4,
     GW_PLAN_ALGORITHM_COUNT
 } gw_plan_algorithm;
 
-/* Lower-case name as in the command line; NULL for an unknown algorithm. Static storage. */
+/* Lower-case name, as on the command line; NULL for an unknown algorithm. Static storage. */
 GW_API const char *gw_plan_algorithm_name(gw_plan_algorithm algorithm);
 
-/*
- * Bytes of workspace with which `algorithm` runs well; 0 when solvers refuse the problem. More lets
- * GW_PLAN_LABELS keep more labels; less is accepted down to a few labels per tensor.
- */
+/* Recommended bytes of workspace for `algorithm`; 0 if solvers refuse the problem. With more, GW_PLAN_LABELS
+ * can keep more labels. Less is accepted, down to a few labels per tensor. */
 GW_API size_t gw_plan_workspace_size(const gw_plan_problem *problem, gw_plan_algorithm algorithm);
 
+/* Which algorithm, and how. */
 typedef struct gw_plan_solver {
     gw_plan_algorithm algorithm;
-    uint32_t method;       /* index; baselines send every group with it, exact solvers and BRUTE ignore it */
+    uint32_t method; /* index of the method with which baselines send every group. Exact solvers and BRUTE do
+                        not read it */
     gw_plan_limits limits; /* of LABELS and CUPCAKE */
 } gw_plan_solver;
 
@@ -262,47 +305,50 @@ typedef struct gw_plan_solver {
  * Solves the problem at the serial level.
  *   - solver: NULL means all zero: AUTO without limits.
  *   - plan: groups and capacity are set by the caller.
- *   - cert: written on GW_OK only. lower_bound of a baseline comes from relaxations, so its gap overstates
- *     the distance to the optimum.
+ *   - cert: written on GW_OK only. The lower bound of a baseline comes from relaxations, so its gap
+ *     overstates the distance to the optimum.
  */
 GW_API GW_MUST_CHECK gw_status gw_plan_solve(const gw_plan_problem *problem, const gw_plan_solver *solver,
                                              gw_plan *plan, gw_plan_cert *cert,
                                              const gw_workspace *workspace);
 
-/* A bucket closes once it holds `cap` elements: cap_first for the first bucket, cap for the others. */
+/* Rule for gw_plan_bucket(): a bucket is closed once it holds cap_first (first bucket) or cap elements (all
+ * others). */
 typedef struct gw_plan_bucket_rule {
     uint32_t method;
     int64_t cap_first; /* elements, >= 0 */
     int64_t cap;       /* elements, >= 0 */
-    /* 0: the tensor that crosses the cap stays in (PyTorch); 1: it opens the next bucket (Horovod) */
+    /* 0: the tensor that crosses the cap stays in (PyTorch); 1: it opens the next one (Horovod) */
     int fill;
 } gw_plan_bucket_rule;
 
-/* Fills buckets in order. Checks the problem as solvers do. */
+/* Makes a plan of buckets that are filled in order. Checks the problem as solvers do. */
 GW_API GW_MUST_CHECK gw_status gw_plan_bucket(const gw_plan_problem *problem, const gw_plan_bucket_rule *rule,
                                               gw_plan *plan);
 
 /*
- * Makespan of a plan at the serial level, computed from the definition.
- *   - Does not use the recurrences of FUSE_AFFINE and LABELS, which find the plan and its bound. It shares
- *     with them the checks of the problem, the evaluation of cost curves and, with LABELS, the times of one
- *     group by its method. The last step of LABELS, which picks among plans of equal length, BRUTE and the
- *     baselines share its clocks too. planner/tests has an evaluation that shares nothing.
+ * Makespan of a plan at the serial level, computed from the definition, to check solvers with.
  *   - Returns GW_ERR_PLAN if the plan does not fit the problem.
+ *   - It does not use the recurrences of FUSE_AFFINE and LABELS, which find the plan and its bound. It shares
+ *     with them the checks of the problem, the evaluation of cost curves and, with LABELS, the times of one
+ *     group by its method. It also shares its clocks with the last step of LABELS (which picks among plans of
+ *     equal length), BRUTE and the baselines. planner/tests has an evaluation that shares nothing.
  */
 GW_API GW_MUST_CHECK gw_status gw_plan_eval(const gw_plan_problem *problem, const gw_plan *plan,
                                             gw_plan_tick *makespan);
 
 /* -------------------------------------------------------------------------- codecs, links, options -- */
 
+/* Costs of a collective on one kind of link. */
 typedef struct gw_plan_link {
-    gw_plan_tick alpha;    /* startup of one collective (of one step with GW_PLAN_ALPHA_PER_STEP) */
+    gw_plan_tick alpha;    /* startup of one collective; with GW_PLAN_ALPHA_PER_STEP of each of its steps */
     gw_plan_tick beta_kib; /* ticks per 1024 bytes through the bottleneck link of one rank */
 } gw_plan_link;            /* both in 0..GW_PLAN_TICK_MAX */
 
-#define GW_PLAN_ALPHA_PER_STEP 1u /* ring: r - 1 steps, all-reduce 2 (r - 1), trees log2 r */
+#define GW_PLAN_ALPHA_PER_STEP 1u /* steps: ring r - 1, all-reduce 2 (r - 1), trees log2 r */
 #define GW_PLAN_FLAT_USES_BOTH 2u /* flat collectives occupy the intra link too (event level) */
 
+/* The cluster and its links: inside a machine, between machines, between GPU and host. */
 typedef struct gw_plan_cluster {
     uint32_t nodes; /* machines, 1..65536 */
     uint32_t gpus;  /* GPUs per machine, 1..65536 */
@@ -313,41 +359,44 @@ typedef struct gw_plan_cluster {
 } gw_plan_cluster;
 
 /* Collectives that a codec's payload may use; bits of gw_plan_codec.collectives. All-to-all and gather are
- * steps of option trees: alone they leave no rank with the whole sum. */
+ * steps of option trees only: alone they leave no rank with the whole sum. */
 #define GW_PLAN_ALLREDUCE 1u /* payloads can be summed on the way (dense, FP16, homomorphic codecs) */
 #define GW_PLAN_ALLGATHER 2u
 #define GW_PLAN_ALLTOALL  4u
 #define GW_PLAN_GATHER    8u
-/* All-to-all of shares, sum by the owner of each share, all-gather of the encoded sums: collective.h */
+/* all-to-all of shares, sum by the owner of each share, all-gather of the encoded sums, as in collective.h */
 #define GW_PLAN_A2A_AG 16u
 
+/* Costs and payload sizes of a codec, from which gw_plan_method_make() and gw_plan_option_price() compute
+ * times. */
 typedef struct gw_plan_codec {
     const char *name;
     gw_plan_cost enc[2];       /* by gw_plan_device, over dense elements in */
     gw_plan_cost dec[2];       /* by gw_plan_device, over dense elements out */
-    gw_plan_tick dec_peer_kib; /* extra decode ticks per 1024 payload bytes for every further contribution */
+    gw_plan_tick dec_peer_kib; /* decode time per 1024 payload bytes of every contribution after the first */
     int64_t payload_header;    /* bytes per message, 0..GW_PLAN_PAYLOAD_MAX like the next two */
     int64_t payload_num;       /* payload bytes = header + ceil(len * num / den) */
     int64_t payload_den;       /* >= 1 */
     uint32_t collectives;      /* at least one bit */
     uint32_t devices;          /* bit 1 << gw_plan_device for each device that has costs */
     gw_plan_cost sum[2];       /* A2A_AG: decode and add, over dense elements out */
-    uint32_t rounds; /* ALLREDUCE: all-reduces per message, which share the payload; 0 means 1. THC has 2:
-                        norms, then lanes */
-    int64_t error;   /* of gw_plan_method */
+    uint32_t rounds; /* ALLREDUCE: number of all-reduces of a message, which together carry the payload; 0
+                        means 1. THC has 2: norms, then lanes */
+    int64_t error;   /* as in gw_plan_method */
 } gw_plan_codec;
 
 #define GW_PLAN_PAYLOAD_MAX (INT64_C(1) << 46)
 
 /*
- * Curves of one fused group sent flat over all r = n k ranks, n = nodes, k = gpus, so that every rank gets
- * the sum. Payloads through the bottleneck: a machine's inter link, or a rank's intra link when n is 1.
- *   - ALLREDUCE  2 (r - 1) / r: a ring crosses a machine's link once
- *   - ALLGATHER  r - 1
- *   - A2A_AG     all-to-all: k (n - 1) / n, as the k GPUs of a machine share its link, or (r - 1) / r when n
- *                is 1; all-gather: (r - 1) / r. The owner's step lies between
+ * Makes the method, with its curves, of a group that is sent flat over all r = n k ranks, n = nodes, k =
+ * gpus, so that every rank gets the sum. The network time follows from the number of payloads that cross the
+ * bottleneck: the inter link of a machine, or the intra link of a rank if n is 1.
+ *   - ALLREDUCE: 2 (r - 1) / r, as a ring crosses a machine's link once
+ *   - ALLGATHER: r - 1
+ *   - A2A_AG: all-to-all k (n - 1) / n, as the k GPUs of a machine share its link, or (r - 1) / r if n is 1;
+ *     then all-gather (r - 1) / r. The owner's step lies between
  *   - The slope is rounded to the nearest tick per element.
- *   - codec: NULL for dense float32, GW_PLAN_ALLREDUCE.
+ *   - codec: NULL for dense float32 with GW_PLAN_ALLREDUCE.
  *   - GW_ERR_OPTION: the codec lacks the collective or the device, or the collective alone leaves no rank
  *     with the sum (ALLTOALL, GATHER). GW_ERR_TICKS: a number is out of its range, or a curve would be
  */
@@ -355,7 +404,8 @@ GW_API GW_MUST_CHECK gw_status gw_plan_method_make(const gw_plan_codec *codec, c
                                                    uint32_t collective, gw_plan_device device,
                                                    gw_plan_method *method);
 
-/* One operation of an option of ByteComp's decision tree (their Figure 7). */
+/* One operation of an option of ByteComp's decision tree (Figure 7 of the paper). RS is reduce-scatter, A2A
+ * all-to-all, AG all-gather, BCAST broadcast; ALLGATHERC is an all-gather of compressed payloads. */
 typedef enum gw_plan_op {
     GW_PLAN_OP_COMP_GPU = 0,
     GW_PLAN_OP_COMP_CPU,
@@ -392,6 +442,7 @@ typedef enum gw_plan_op {
 #define GW_PLAN_OPTION_OPS_MAX 12u
 #define GW_PLAN_OPTION_COUNT   4341u
 
+/* One option: the operations of a path from the root of the tree, in order. */
 typedef struct gw_plan_option {
     uint8_t op_count;
     uint8_t comp_count;                  /* compressions in the path */
@@ -404,15 +455,15 @@ GW_API const char *gw_plan_op_name(gw_plan_op op);
 /* Filters of gw_plan_options_list(); zero lists all 4341. */
 #define GW_PLAN_OPTIONS_GPU_ONLY     1u /* 174 */
 #define GW_PLAN_OPTIONS_DENSE_ONLY   2u /* 9 */
-#define GW_PLAN_OPTIONS_SCATTER_ONLY 4u /* first steps reduce-scatter and all-to-all only: 1188 */
+#define GW_PLAN_OPTIONS_SCATTER_ONLY 4u /* without reduce and gather: 1188 */
 #define GW_PLAN_OPTIONS_ONE_DEVICE   8u /* one device in the whole option: 339 */
 
 /*
- * Lists the tree in the order of its grammar.
- *   - comp_max: most compressions in a path; UINT32_MAX: no limit.
+ * Lists the options of the decision tree, in the order of its grammar.
+ *   - comp_max: largest number of compressions in a path; UINT32_MAX: no limit.
  *   - options: receives up to `capacity` options; may be NULL with capacity 0.
  *   - *count: always receives the full number.
- *   - Returns GW_ERR_DST when capacity is positive and too small; the options that fit are written.
+ *   - Returns GW_ERR_DST if capacity is positive and too small; the options that fit are written.
  */
 GW_API GW_MUST_CHECK gw_status gw_plan_options_list(uint32_t filter, uint32_t comp_max,
                                                     gw_plan_option *options, uint32_t capacity,
@@ -429,6 +480,7 @@ typedef enum gw_plan_resource {
     GW_PLAN_RESOURCE_COUNT = 6
 } gw_plan_resource;
 
+/* What a resource does. */
 typedef enum gw_plan_span_kind {
     GW_PLAN_SPAN_BACKPROP = 0,
     GW_PLAN_SPAN_ENCODE = 1,
@@ -438,15 +490,16 @@ typedef enum gw_plan_span_kind {
     GW_PLAN_SPAN_COPY = 5 /* between GPU and host */
 } gw_plan_span_kind;
 
+/* One step of a job. */
 typedef struct gw_plan_stage {
     gw_plan_tick duration;
     uint8_t resource; /* gw_plan_resource */
-    uint8_t queue;    /* pipelined level: 0 first intra or flat step, 1 inter, 2 second intra step */
+    uint8_t queue;    /* for the pipelined level: 0 first intra step, or flat; 1 inter; 2 second intra step */
     uint8_t kind;     /* gw_plan_span_kind other than BACKPROP */
     uint8_t op;       /* gw_plan_op, GW_PLAN_OP_COUNT for copies and a fused group's stages */
 } gw_plan_stage;
 
-/* An option of 12 operations, at most eight of which may need a copy, and a copy of the result. */
+/* 12 operations of an option, copies for at most eight of them, and a copy of the result. */
 #define GW_PLAN_STAGES_MAX 21u
 
 /* One message: the backprop time before it, then its stages in order. */
@@ -457,45 +510,49 @@ typedef struct gw_plan_job {
 } gw_plan_job;
 
 /*
- * Stages and durations of `option` for a tensor of `len` elements; sets job->bwd to 0. The payload state
- * is the share of the tensor that a rank holds (split by scatter steps, restored by gathers) and the number
- * of contributions not yet summed (docs/planning.md).
- *   - Values are on the GPU at first and at last. What the CPU reads is copied to the host, and what the GPU
- *     reads back, over cluster->host; a network step takes from both and delivers to both. Copies of no
- *     duration are left out.
+ * Stages and durations of `option` for a tensor of `len` elements; sets job->bwd to 0. The payload state,
+ * from which the sizes follow, is the share of the tensor that a rank holds (split by scatter steps, restored
+ * by gathers) and the number of contributions that are not yet summed (docs/planning.md).
+ *   - Values are on the GPU at the start and at the end. What the CPU reads is copied to the host over
+ *     cluster->host, and what the GPU reads is copied back; a network step takes from both and delivers to
+ *     both. Copies of no duration are left out.
  *   - codec: may be NULL for an option without compression.
  *   - GW_ERR_TICKS: a number is out of its range, or a duration would be. GW_ERR_OPTION: a device without
- *     costs or a collective that the codec does not allow. GW_ERR_ARG: operations of an option that do not
- *     fit together (decode or collective of compressed payloads without a compression before it)
+ *     costs or a collective that the codec does not allow. GW_ERR_ARG: the operations of the option do not
+ *     fit together (a decode or a collective of compressed payloads without a compression before it)
  */
 GW_API GW_MUST_CHECK gw_status gw_plan_option_price(const gw_plan_option *option, const gw_plan_codec *codec,
                                                     const gw_plan_cluster *cluster, int64_t len,
                                                     gw_plan_job *job);
 
-/* A job at the serial level. */
+/* The times of a job that matter at the serial level. */
 typedef struct gw_plan_vector {
     gw_plan_tick gpu; /* GPU time before the first network step */
     gw_plan_tick cpu; /* CPU time before the first network step */
-    gw_plan_tick net; /* first to last network step and everything between them */
-    /* Time after the last network step on the GPU, or on the CPU. One of the two is 0 (GW_ERR_ARG) */
+    gw_plan_tick net; /* from the start of the first network step to the end of the last, with everything
+                         between them */
+    /* time after the last network step on the GPU, and on the CPU. One of the two must be 0 (else
+     * GW_ERR_ARG) */
     gw_plan_tick tail;
     gw_plan_tick tail_cpu;
     uint32_t option; /* for the caller; not read */
 } gw_plan_vector;
 
-/* Times saturate at INT64_MAX. After the last network step all counts for the device of the first stage. */
+/* The vector of a job. Times saturate at INT64_MAX. All time after the last network step counts for the
+ * device of the first stage that follows it. */
 GW_API void gw_plan_job_vector(const gw_plan_job *job, gw_plan_vector *vector);
 
 /*
- * Removes vectors that another one equals or beats in all five times; keeps the earliest of equals. Exact at
- * the serial level, where a schedule never gets longer when a time gets shorter.
+ * Removes vectors that another one equals or beats in all five times; of equal ones the first stays. That
+ * loses no optimum at the serial level, where a schedule never gets longer when a time gets shorter.
  *   - scratch: `count` entries.
  *   - Returns the number left, sorted by (gpu, cpu, net, tail, tail_cpu).
  */
 GW_API uint32_t gw_plan_vectors_reduce(gw_plan_vector *vectors, uint32_t count, gw_plan_vector *scratch);
 
-/* Option-tree problem: tensors are sent one by one, in order. Tensor i, of class c = tensor_class[i] (one
- * class per distinct size), uses one of vectors[class_first[c] .. class_first[c + 1]). */
+/* The problem of choosing an option for every tensor, where tensors are sent one by one, in order. Tensors of
+ * equal size form a class. Tensor i, of class c = tensor_class[i], may use vectors[class_first[c]] to
+ * vectors[class_first[c + 1] - 1]. */
 typedef struct gw_plan_tree {
     const gw_plan_tick *bwd;      /* [tensor_count] */
     const uint32_t *tensor_class; /* [tensor_count] */
@@ -506,11 +563,12 @@ typedef struct gw_plan_tree {
     gw_plan_decode decode;
 } gw_plan_tree;
 
+/* Recommended bytes of workspace for gw_plan_tree_solve(). */
 GW_API size_t gw_plan_tree_workspace_size(const gw_plan_tree *tree);
 
 /*
- * Exact choice of one vector per tensor at the serial level. Limits and certificate as for gw_plan_solve()
- * with GW_PLAN_LABELS.
+ * Chooses the best vector for each tensor at the serial level. Limits and certificate are as in
+ * gw_plan_solve() with GW_PLAN_LABELS.
  *   - limits: NULL: none.
  *   - choice: [tensor_count] indices into the vectors of the tensor's class, from 0.
  */
@@ -522,10 +580,11 @@ GW_API GW_MUST_CHECK gw_status gw_plan_tree_solve(const gw_plan_tree *tree, cons
 GW_API GW_MUST_CHECK gw_status gw_plan_tree_eval(const gw_plan_tree *tree, const uint32_t *choice,
                                                  gw_plan_tick *makespan);
 
-/* The best of all choices, at most 2^22 (GW_ERR_LIMIT). */
+/* Finds the best choice by trying all of them. GW_ERR_LIMIT if there are more than 2^22. */
 GW_API GW_MUST_CHECK gw_status gw_plan_tree_brute(const gw_plan_tree *tree, uint32_t *choice,
                                                   gw_plan_cert *cert);
 
+/* What ByteComp's algorithms need besides the problem. */
 typedef struct gw_plan_bytecomp_input {
     const uint32_t *start;    /* [tensor_count] the dense choice that Algorithm 1 begins with */
     const uint8_t *candidate; /* [vectors] nonzero: Algorithm 1 may use this vector; NULL: all */
@@ -533,16 +592,17 @@ typedef struct gw_plan_bytecomp_input {
                                  GW_PLAN_NO_INDEX: none; NULL skips Algorithm 2 */
 } gw_plan_bytecomp_input;
 
+/* Bytes of workspace for gw_plan_bytecomp(). */
 GW_API size_t gw_plan_bytecomp_workspace_size(const gw_plan_tree *tree);
 
 /*
- * ByteComp's algorithms, as a baseline. Their optimality claims (Lemma 1, Theorem 1) do not hold; see
- * docs/planning.md.
- *   - Algorithm 1: greedy GPU choice; tensors of one size latest in backprop first; sweeps until nothing
- *     improves.
- *   - Algorithm 2: which compressed tensors move to the CPU: of each group of equal size and option the
- *     earliest in backprop first, all combinations of counts. At most 2^16 combinations are tried; beyond
- *     that only counts that are powers of two.
+ * ByteComp's algorithms, as a baseline. The paper's claims that they are optimal (Lemma 1, Theorem 1) do not
+ * hold; see docs/planning.md, "The published algorithms".
+ *   - Algorithm 1: greedy choice for the GPU. Of tensors of one size the latest in backprop comes first.
+ *     Sweeps until nothing improves.
+ *   - Algorithm 2: chooses which compressed tensors move to the CPU. Of tensors of equal size and option the
+ *     earliest in backprop come first; all combinations of counts are tried. If these are more than 2^16,
+ *     only counts that are powers of two are.
  *   - cert->lower_bound is the backprop time.
  */
 GW_API GW_MUST_CHECK gw_status gw_plan_bytecomp(const gw_plan_tree *tree, const gw_plan_bytecomp_input *input,
@@ -551,12 +611,14 @@ GW_API GW_MUST_CHECK gw_status gw_plan_bytecomp(const gw_plan_tree *tree, const 
 
 /* --------------------------------------------------------------------------------------- timelines -- */
 
+/* How finely a timeline models the machine. */
 typedef enum gw_plan_level {
     GW_PLAN_LEVEL_SERIAL = 0,    /* one network, messages in order: what the solvers optimise */
     GW_PLAN_LEVEL_PIPELINED = 1, /* one in-order queue per network step, GPU and CPU */
     GW_PLAN_LEVEL_EVENT = 2      /* each resource serves what is ready first; stages preempt backprop */
 } gw_plan_level;
 
+/* One bar of a timeline: what a resource does from start to end. */
 typedef struct gw_plan_span {
     gw_plan_tick start;
     gw_plan_tick end;
@@ -566,8 +628,7 @@ typedef struct gw_plan_span {
     uint8_t stage;    /* index in the job, 255 for backprop */
 } gw_plan_span;
 
-/* Expands a plan into one job per group (jobs_capacity >= group_count). Checks the plan against the
- * problem. */
+/* Makes one job per group of a plan (jobs_capacity >= group_count). Checks the plan against the problem. */
 GW_API GW_MUST_CHECK gw_status gw_plan_jobs(const gw_plan_problem *problem, const gw_plan *plan,
                                             gw_plan_job *jobs, uint32_t jobs_capacity);
 
@@ -587,18 +648,18 @@ typedef struct gw_plan_spans {
     size_t count;
 } gw_plan_spans;
 
-/* Upper bound of spans a timeline can have. */
+/* Upper bound of the number of spans of a timeline. */
 GW_API size_t gw_plan_timeline_span_count_max(const gw_plan_job *jobs, uint32_t job_count);
 
-/* Bytes of workspace of the event level; the other levels need none. */
+/* Bytes of workspace for the event level; the other levels need none. */
 GW_API size_t gw_plan_timeline_workspace_size(uint32_t job_count);
 
 /*
- * Runs jobs and returns the makespan: start of backprop to the last end.
+ * Simulates jobs and computes the makespan: from the start of backprop to the end of the last span.
  *   - spans: in order of job and stage (event level: of start time); may be NULL.
  *   - workspace: may be NULL except at the event level.
- *   - Returns GW_ERR_DST when spans->capacity is too small; *makespan and spans->count, the number needed,
- *     are valid and the spans that fit are written.
+ *   - Returns GW_ERR_DST if spans->capacity is too small; *makespan and spans->count, the number needed, are
+ *     valid then, and the spans that fit are written.
  */
 GW_API GW_MUST_CHECK gw_status gw_plan_timeline(const gw_plan_run *run, gw_plan_spans *spans,
                                                 gw_plan_tick *makespan, const gw_workspace *workspace);
