@@ -119,7 +119,8 @@ static void option_set(struct argp_state *state, const gw_option *option, const 
 void gw_codec_name_check(struct argp_state *state, const gw_option *option, const char *text, void *codec)
 {
     if (strcmp(text, *(const char *const *)codec) != 0) {
-        argp_error(state, "--%s: '%s' is not in this build", option->name, text);
+        argp_error(state, "--%s: this command line is for %s, not for '%s'", option->name,
+                   *(const char *const *)codec, text);
     }
 }
 

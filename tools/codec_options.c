@@ -295,6 +295,7 @@ int gw_codec_request_init_handle(const gw_codec_request *request, gw_dtype dtype
     *options = request->options;
     options->dtype = dtype;
     options->backends = request->common.backends;
+    options->len_max = request->common.len_max;
     const char *contradiction = request_contradiction(request, snapshot);
     if (contradiction != NULL) {
         return gw_cli_error(GW_CLI_USAGE, NULL, "%s", contradiction);

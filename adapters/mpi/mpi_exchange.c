@@ -192,8 +192,8 @@ static void gw_mpi_exchange_destroy(gw_mpi_operation *operation)
     free(exchange);
 }
 
-/* Operations of a communicator that encode at a time. Tasks of a kind are done in the order in which they came,
- * so the decodes of the first operation would wait for the encodes of all that have started. */
+/* Operations of a communicator that encode at a time. Tasks of a kind are done in the order in which they
+ * came, so the decodes of the first operation would wait for the encodes of all that have started. */
 #define GW_MPI_ENCODING_MAX 2
 
 static int gw_mpi_exchange_may_start(gw_mpi_exchange *exchange)

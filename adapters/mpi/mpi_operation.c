@@ -266,8 +266,8 @@ int gw_mpi_progress_round(void)
     gw_mpi_operation *operations[GW_MPI_ROUND_MAX];
     uint64_t serial = 0;
     int moved = gw_mpi_exchange_events(), count;
-    /* All of them: ranks may have started those of several communicators in different orders. As many tasks as
-     * operations, so that the walk does not cost more than the work */
+    /* All of them: ranks may have started those of several communicators in different orders. As many tasks
+     * as operations, so that the walk does not cost more than the work */
     do {
         count = gw_mpi_operations_pin(operations, &serial);
         for (int i = 0; i < count; i++) {

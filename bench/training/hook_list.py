@@ -66,7 +66,7 @@ def gloo_has_bf16():
 
 
 def options_of(text):
-    """ "tolerance_bits=14,deep=True" as a dictionary; values are Python literals or strings."""
+    """ "tolerance_bits=14,dead_zone=True" as a dictionary; values are Python literals or strings."""
     options = {}
     for part in filter(None, re.split(r",(?![^(]*\))", text)):  # not at the commas of a tuple
         name, equals, value = part.partition("=")

@@ -69,7 +69,7 @@ static inline words octaves(flags a, floats x)
     return _mm256_and_si256(_mm256_srli_epi32(_mm256_castps_si256(x), 21), _mm256_castps_si256(a));
 }
 
-static inline void store_levels(uint8_t *map_bytes, const words q[REGISTERS], uint32_t base)
+static inline void store_map_bytes(uint8_t *map_bytes, const words q[REGISTERS], uint32_t base)
 {
     const __m256i minus = _mm256_set1_epi16((short)(base < 1024 ? base : 1024));
     const __m256i low = _mm256_subs_epu16(_mm256_packus_epi32(q[0], q[1]), minus);

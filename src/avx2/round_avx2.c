@@ -174,7 +174,7 @@ uint32_t *gw_random_fill(uint32_t words[GW_RANDOM_LEN], uint64_t element, size_t
     return words + (element & 3);
 }
 
-/* ---- a params -------------------------------------------------------------------------------------------
+/* ---- parameters -------------------------------------------------------------------------------------------
  */
 
 void gw_round_params_fill(gw_round_params *params, const gw_round_rule *rule)
@@ -399,7 +399,7 @@ typedef struct group_drops {
     _Alignas(64) uint8_t room[GW_GROUPS_MAX * GW_GROUP_LEN];
     uint8_t drop[GW_GROUPS_MAX * GW_GROUP_LEN]; /* of words: 16 more for 16-bit types */
     uint8_t exponent[GW_GROUPS_MAX * GW_GROUP_LEN];
-    /* Only for deep and relative rules. */
+    /* Only for rules with a dead zone or relative exponents. */
     uint8_t turn[GW_GROUPS_MAX * GW_GROUP_LEN];
     uint8_t below[GW_GROUPS_MAX * GW_GROUP_LEN]; /* octaves below the quantum, if it is to be cut; else 0 */
 } group_drops;
@@ -638,7 +638,7 @@ GW_TEMPLATE void round_groups(gw_rounded_groups *rounded, const uint8_t *values,
     find_bytes(rounded, &drops, values, groups, params, dtype, derived, 0);
 }
 
-/* The same for rules that are deep or relative. */
+/* The same for rules with a dead zone or relative exponents. */
 GW_TEMPLATE void round_turned_groups(gw_rounded_groups *rounded, const uint8_t *values,
                                      const uint8_t *map_bytes, size_t groups, uint64_t element,
                                      const gw_round_params *params, uint32_t dtype)

@@ -202,9 +202,9 @@ typedef struct gw_dead_zone_values {
     size_t len;
 } gw_dead_zone_values;
 
-/* Rounds the values [at, at + 32 * groups) of a span by a rule of gw_is_deep_stochastic(), finds their labels
- * and appends those that are not zero to kept, which has fewer than 32. Returns 0 if there is infinity or
- * NaN, or a carry into them: they have to be rounded another way, and kept has its length before. */
+/* Rounds the values [at, at + 32 * groups) of a span by a rule of gw_is_dead_zone_stochastic(), finds their
+ * labels and appends those that are not zero to kept, which has fewer than 32. Returns 0 if there is infinity
+ * or NaN, or a carry into them: they have to be rounded another way, and kept has its length before. */
 int gw_dead_zone_round(uint8_t labels[GW_GROUPS_MAX * GW_GROUP_LEN], gw_dead_zone_values *kept,
                        const gw_span *span, size_t at, size_t groups, const gw_round_params *params);
 

@@ -26,7 +26,7 @@ typedef struct gw_dead_zone_params {
 
 /* ---- rounding ------------------------------------------------------------------------------------------ */
 
-/* 1 if these functions can round the span; otherwise the params is not filled. */
+/* 1 if these functions can round the span; otherwise the parameters are not filled. */
 static inline int gw_dead_zone_params_fill(gw_dead_zone_params *p, const gw_span *span,
                                            const gw_round_rule *rule)
 {

@@ -67,7 +67,7 @@ static inline words octaves(flags a, floats x)
     return _mm512_maskz_srli_epi32(a, _mm512_castps_si512(x), 21);
 }
 
-static inline void store_levels(uint8_t *map_bytes, const words q[REGISTERS], uint32_t base)
+static inline void store_map_bytes(uint8_t *map_bytes, const words q[REGISTERS], uint32_t base)
 {
     const __m512i least = _mm512_set1_epi32((int)base);
     const __m512i k = _mm512_sub_epi32(_mm512_max_epu32(q[0], least), least);

@@ -102,7 +102,7 @@ typedef struct gw_random_params {
     uint64_t key[GW_PHILOX_ROUNDS][2]; /* of gw_philox_rounds_fill() */
 } gw_random_params;
 
-/* 1 if the params serves these values and 63 after them; otherwise it is not filled. */
+/* 1 if the parameters serve these values and 63 after them; otherwise it is not filled. */
 static inline int gw_random_params_fill(gw_random_params *p, uint64_t element, size_t len,
                                         const gw_round_rule *rule)
 {

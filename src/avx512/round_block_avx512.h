@@ -367,7 +367,7 @@ typedef struct gw_sums {
 typedef struct gw_block {
     /* explicit: digits that were cut may hold anything; derived: cut bits are zero */
     gw_bytes v;
-    __mmask64 steps1, steps2, steps3; /* explicit: the drop_steps is at least 1, 2, 3 */
+    __mmask64 steps1, steps2, steps3; /* explicit: the number of drop steps is at least 1, 2, 3 */
     __m512i drop;                     /* derived */
 } gw_block;
 

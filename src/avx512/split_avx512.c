@@ -559,7 +559,7 @@ GW_TEMPLATE uint32_t split_dead_zone(uint8_t *ranks, cursors *c, const gw_span *
     return any;
 }
 
-/* A span whose values the params can round. */
+/* A span whose values the parameters can round. */
 static uint32_t split_dead_zone_span(uint8_t *ranks, cursors *c, const gw_span *span,
                                      const gw_dead_zone_params *params, any_splitter *rare, uint32_t relative)
 {

@@ -13,7 +13,7 @@ static gw_status refuse_step(const gw_collective_bucket *bucket, uint32_t piece,
                              gw_collective_failure *failure)
 {
     if (failure != NULL) {
-        gw_blame_begin(failure, bucket, piece);
+        gw_failure_begin(failure, bucket, piece);
         failure->status = GW_ERR_ARG;
     }
     return GW_ERR_ARG;
@@ -152,7 +152,7 @@ static gw_status encode_sum(const gw_piece *piece, const message_list *messages,
 static gw_status begin_step(gw_piece *piece, const gw_collective_bucket *bucket, uint32_t index,
                             const gw_workspace *workspace, gw_collective_failure *failure)
 {
-    gw_blame_begin(failure, bucket, index);
+    gw_failure_begin(failure, bucket, index);
     gw_status status = gw_piece_begin(piece, bucket, index, 1);
     if (status == GW_OK && piece->at.len != 0 && (workspace == NULL || workspace->data == NULL)) {
         status = GW_ERR_ARG;
@@ -296,7 +296,7 @@ gw_status gw_collective_decode(const gw_collective_bucket *bucket, uint32_t piec
     if (target == NULL || failure == NULL) {
         return refuse_step(bucket, piece, failure);
     }
-    gw_blame_begin(failure, bucket, piece);
+    gw_failure_begin(failure, bucket, piece);
     gw_piece own;
     gw_status status = gw_piece_begin(&own, bucket, piece, 0);
     if (status != GW_OK) {

@@ -22,7 +22,7 @@ typedef struct gw_piece {
 } gw_piece;
 
 /* The failure of a step that has not failed. */
-void gw_blame_begin(gw_collective_failure *failure, const gw_collective_bucket *bucket, uint32_t piece);
+void gw_failure_begin(gw_collective_failure *failure, const gw_collective_bucket *bucket, uint32_t piece);
 
 /* Checks the bucket and finds the piece. is_source: the step reads the bucket's values. */
 gw_status gw_piece_begin(gw_piece *piece, const gw_collective_bucket *bucket, uint32_t index, int is_source);

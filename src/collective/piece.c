@@ -7,7 +7,7 @@
 
 enum { CONTRIBUTION_BITS_MAX = 16 };
 
-void gw_blame_begin(gw_collective_failure *failure, const gw_collective_bucket *bucket, uint32_t piece)
+void gw_failure_begin(gw_collective_failure *failure, const gw_collective_bucket *bucket, uint32_t piece)
 {
     GW_MEMSET(failure, 0, sizeof *failure);
     failure->rank = bucket == NULL ? 0 : bucket->rank;

@@ -37,7 +37,7 @@ _Static_assert(sizeof(gw_cuda_state) <= sizeof(gw_cuda), "gw_cuda has room for t
 /* The state inside the public type, NULL if it was not initialised. */
 gw_cuda_state *gw_cuda_state_of(gw_cuda *cuda);
 
-/* Puts a launches on the stream: clears, then launches. `workspace` may be NULL if nothing is to be cleared.
+/* Puts launches on the stream: clears, then launches. `workspace` may be NULL if nothing is to be cleared.
  * GW_OK or GW_ERR_DEVICE; after a failure the kernels before it stay on the stream. */
 gw_status gw_cuda_submit(gw_cuda_state *state, const gw_cuda_launches *launches, void *workspace,
                          void *stream);

@@ -42,8 +42,8 @@ struct gw_decode_arrays {
  * `end` and the tasks after it are left. Ends with a barrier.
  */
 template <typename WORDS, typename BUFFER>
-GW_DEVICE void gw_decode_map_bytes(gw_decode_state &s, const WORDS &words, const BUFFER &rank_buffer,
-                                   uint32_t last)
+GW_DEVICE void gw_decode_tree_levels(gw_decode_state &s, const WORDS &words, const BUFFER &rank_buffer,
+                                     uint32_t last)
 {
     const uint32_t lane = gw_lane(), warp = threadIdx.x >> 5;
     uint32_t start = 0, next_level = gw_place_of(s.task_start) + 4;
@@ -82,7 +82,7 @@ GW_DEVICE bool gw_decode_mask(gw_decode_state &s, const WORDS &words, const BUFF
     if (gw_find_mask<DERIVED>(s, words, size, mask_len, arrays.rank_buffer_size)) {
         return true;
     }
-    gw_decode_map_bytes(s, words, rank_buffer, s.node[0].first_task);
+    gw_decode_tree_levels(s, words, rank_buffer, s.node[0].first_task);
     /* The root: 32 bytes a thread. */
     const gw_node_work root = gw_node_load(s, 0);
     GW_NO_UNROLL
@@ -174,8 +174,8 @@ GW_DEVICE bool gw_decode_coded(gw_decode_state &s, const gw_cuda_frame_state &fr
     if (gw_find_parts<DTYPE, DERIVED>(s, words, size, chunk_len, arrays.rank_buffer_size)) {
         return true;
     }
-    /* Level by rank_buffer, up to the children of the root. */
-    gw_decode_map_bytes(s, words, rank_buffer, s.node[0].first_task);
+    /* Level by level, up to the children of the root. */
+    gw_decode_tree_levels(s, words, rank_buffer, s.node[0].first_task);
     bool bad = false;
     GW_NO_UNROLL
     for (uint32_t pass = is_checked_first ? 0 : 1; pass < 2 && !bad; pass++) {
@@ -329,9 +329,9 @@ GW_DEVICE bool gw_decode_near(gw_decode_state &s, const gw_decode_call &c, const
     }
     gw_copy_wait();
     __syncthreads();
-    const gw_shared_space words = {copy + skip}, drop_steps = {arrays};
+    const gw_shared_space words = {copy + skip}, rank_buffer = {arrays};
     return gw_decode_coded<DTYPE, DERIVED>(
-        s, c.frame, words, drop_steps,
+        s, c.frame, words, rank_buffer,
         {rank_buffer_size, arrays + (s.tree.depth_max & 1) * rank_buffer_size, mask}, size - skip, chunk_len,
         is_checked_first);
 }
@@ -345,9 +345,9 @@ GW_DEVICE bool gw_decode_far(gw_decode_state &s, const gw_decode_call &c, const 
     const bool has_room = gw_decode_copy_room(c.shared_size, c.frame.chunk_log2) != 0;
     const uint32_t arrays = gw_place_of(s.arrays);
     const gw_any_space words = {(uint8_t *)(uintptr_t)src + skip, size - skip};
-    const gw_any_space drop_steps = {has_room ? (uint8_t *)s.arrays : c.large, 2 * rank_buffer_size};
+    const gw_any_space rank_buffer = {has_room ? (uint8_t *)s.arrays : c.large, 2 * rank_buffer_size};
     return gw_decode_coded<DTYPE, DERIVED>(
-        s, c.frame, words, drop_steps,
+        s, c.frame, words, rank_buffer,
         {rank_buffer_size, has_room ? arrays + (s.tree.depth_max & 1) * rank_buffer_size : arrays,
          arrays + (has_room ? 2 * rank_buffer_size : (uint32_t)GW_CUDA_RANK_BUFFER_SIZE_MIN)},
         size - skip, chunk_len, is_checked_first);

@@ -284,7 +284,7 @@ static void carve_encode(gw_gcomp_encode_params *p, carver *c, const gw_cuda_cod
     }
 }
 
-/* Stands for items that are not known yet, where only the size of a launches is needed. */
+/* Stands for items that are not known yet, where only the size of launches is needed. */
 static const gw_cuda_gcomp_item some_item;
 
 size_t gw_cuda_encode_workspace_size(const gw_cuda_codec *codec, uint32_t item_count, uint64_t value_total)

@@ -29,7 +29,7 @@ void gw_cuda_map_fill(gw_cuda_map *out, const gw_gcomp_map *map, const uint32_t 
 
 /*
  * Decode. params holds codec, map, mode, item_count and items (or item); value_total is the sum of the items'
- * capacities. The rest of params is filled in, the launches names params and must not outlive it.
+ * capacities. The rest of params is filled in, the launches name params and must not outlive it.
  */
 size_t gw_cuda_decode_workspace_size(uint32_t item_count, uint64_t value_total);
 void gw_cuda_launches_decode(gw_cuda_launches *launches, gw_gcomp_decode_params *params, uint64_t value_total,
@@ -69,8 +69,8 @@ void gw_cuda_launches_hop_batch(gw_cuda_launches *launches, gw_gcomp_hop_params 
  * Sources made of segments. params holds segments, segment_count and segment_offset, and must live as long as
  * the launches; the rest is filled in. `area`: the workspace for that, besides that of the call.
  *
- * gw_cuda_launches_segments() turns the launches of an encode or of a hop (without items) into that of such a
- * source; first: the item that the launches begins with, that of the decode of a hop.
+ * gw_cuda_launches_segments() turns the launches of an encode or of a hop (without items) into those of such
+ * a source; first: the item that the launches begin with, that of the decode of a hop.
  * gw_cuda_launches_histogram_segments() stands for gw_cuda_launches_histogram(), item without array too.
  */
 size_t gw_cuda_segments_workspace_size(const gw_cuda_codec *codec, uint32_t segment_count, uint64_t len);

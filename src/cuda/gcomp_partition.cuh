@@ -92,7 +92,7 @@ GW_DEVICE uint32_t gw_tree_level_tasks(gw_encode_state &s, uint32_t depth, uint3
 }
 
 /* Lengths of the children of a level's nodes, whose tasks have counted the ones. By one warp. */
-GW_DEVICE void gw_split_drop_steps(gw_encode_state &s, uint32_t depth)
+GW_DEVICE void gw_split_tree_level(gw_encode_state &s, uint32_t depth)
 {
     const gw_cuda_tree &tree = s.tree;
     const uint32_t first = tree.level_start[tree.depth_max - depth];
@@ -233,7 +233,7 @@ GW_DEVICE uint32_t gw_partition_levels(gw_encode_state &s, uint32_t depth, uint3
         }
         gw_level_sync<ALONE>();
         if (warp == 0) {
-            gw_split_drop_steps(s, depth);
+            gw_split_tree_level(s, depth);
             const uint32_t tasks = depth + 1 < depth_max ? gw_tree_level_tasks(s, depth + 1, bitmap) : 0;
             if (lane == 0) {
                 s.task_count[1 - (depth & 1)] = tasks;

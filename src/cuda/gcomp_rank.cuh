@@ -79,7 +79,7 @@ struct gw_fast_rule {
     uint32_t entries, factors; /* places of s.entry and s.factor, less 4 * GW_FLOAT_INTEGER */
     uint32_t limit;            /* twice a value and GW_FAST_SHIFT: below it the value is another's */
     float drop_offset;         /* and what the shift adds to quarter-octaves, and a half */
-    float scale, map_bytes;    /* quarter-octaves of all drop steps, inverted; their number, a little less */
+    float scale, step_count;   /* quarter-octaves of all drop steps, inverted; their number, a little less */
 };
 
 /* 2^23, the float whose lowest bits count from 0. */
@@ -103,7 +103,7 @@ GW_DEVICE bool gw_round_fast(const gw_fast_rule &f, uint32_t value, uint32_t k, 
     const float quarters = __uint_as_float(__funnelshift_r(twice, GW_FLOAT_INTEGER >> 10, 22));
     const float map = __uint_as_float(k);
     const float room = __fadd_rn(__fsub_rn(map, quarters), f.drop_offset);
-    const float most = __fmul_rn(gw_float_add_limit(map, -integer), f.map_bytes); /* 0 if the byte is 0 */
+    const float most = __fmul_rn(gw_float_add_limit(map, -integer), f.step_count); /* 0 if the byte is 0 */
     const float part = __fmul_rn(gw_float_multiply_limit(room, f.scale), most);
     const uint32_t drop_steps = __float_as_uint(gw_float_add_flush<false>(part, integer)); /* above 2^23 */
     float factor;
@@ -303,7 +303,7 @@ GW_DEVICE gw_fast_rule gw_fast_rule_of(const gw_encode_state &s, const gw_cuda_r
 {
     gw_fast_rule f;
     const uint32_t cap = r.rule.cap_steps;
-    const float map_bytes = (float)(cap + 1);
+    const float step_count = (float)(cap + 1);
     f.entries = gw_place_of(s.entry) - 4u * GW_FLOAT_INTEGER;
     f.factors = gw_place_of(s.factor) - 4u * GW_FLOAT_INTEGER;
     /* Without a map as much may be lost as the drop steps have. */
@@ -312,7 +312,7 @@ GW_DEVICE gw_fast_rule gw_fast_rule_of(const gw_encode_state &s, const gw_cuda_r
                                                            : cap == 1 ? 0.5f
                                                            : cap == 2 ? 1.0f / 3
                                                                       : 0.25f);
-    f.map_bytes = __fmul_rn(map_bytes, 1.0f - 1.0f / (1 << 20));
+    f.step_count = __fmul_rn(step_count, 1.0f - 1.0f / (1 << 20));
     f.limit = GW_FAST_SHIFT + (r.rule.strict ? 1u << 24 : 0);
     return f;
 }
@@ -334,7 +334,7 @@ GW_DEVICE void gw_clear_strings(uint32_t strings, uint32_t own, uint32_t stride)
 
 /* Ranks, escapes and digits of 16 values of the lane, from value `at` of the chunk on. */
 template <uint32_t DTYPE>
-GW_DEVICE void gw_rank_16(gw_encode_state &s, gw_rank_state &state, const gw_sixteen &x, uint32_t drop_steps,
+GW_DEVICE void gw_rank_16(gw_encode_state &s, gw_rank_state &state, const gw_sixteen &x, uint32_t rank_buffer,
                           uint32_t at, bool has_strings)
 {
     constexpr uint32_t W1 = gw_type<DTYPE>::W1, W2 = gw_type<DTYPE>::W2;
@@ -346,7 +346,7 @@ GW_DEVICE void gw_rank_16(gw_encode_state &s, gw_rank_state &state, const gw_six
         rank[q] = gw_permute(gw_permute(e[4 * q], e[4 * q + 1], 0x0073),
                              gw_permute(e[4 * q + 2], e[4 * q + 3], 0x0073), 0x5410);
     }
-    gw_shared_store128(drop_steps + at, make_uint4(rank[0], rank[1], rank[2], rank[3]));
+    gw_shared_store128(rank_buffer + at, make_uint4(rank[0], rank[1], rank[2], rank[3]));
     const uint32_t sum = quad_sum[0] + quad_sum[1] + quad_sum[2] + quad_sum[3];
     /* 16 escapes are 0 modulo 16, but then the first value is one. */
     uint32_t mask = 0;
@@ -422,7 +422,7 @@ GW_DEVICE void gw_rank_explicit(gw_encode_state &s, const gw_cuda_rounder &r, ui
                                 uint32_t string_words)
 {
     const uint32_t lane = gw_lane(), warp = threadIdx.x >> 5;
-    const uint32_t drop_steps = gw_place_of(s.arrays), stage = drop_steps + rank_buffer_size + 2048 * warp;
+    const uint32_t rank_buffer = gw_place_of(s.arrays), stage = rank_buffer + rank_buffer_size + 2048 * warp;
     const uint32_t blocks = (chunk_len + 511) >> 9, share = (blocks + 7) >> 3;
     const uint32_t last = (warp + 1) * share < blocks ? (warp + 1) * share : blocks;
     const uint32_t stride = 4 * (string_words + 4); /* of strings */
@@ -447,7 +447,7 @@ GW_DEVICE void gw_rank_explicit(gw_encode_state &s, const gw_cuda_rounder &r, ui
         }
         const uint32_t mine = gw_stage_512<DTYPE>(stage, r.from.values, first + 512 * block, r.from.len);
         gw_round_16<DTYPE>(s, r, f, mine, k, first + at, valid, x);
-        gw_rank_16<DTYPE>(s, state, x, drop_steps, at, strings != 0);
+        gw_rank_16<DTYPE>(s, state, x, rank_buffer, at, strings != 0);
     }
     gw_rank_totals(s, state);
 }
@@ -458,8 +458,8 @@ GW_DEVICE void gw_rank_chunk(gw_encode_state &s, const gw_cuda_rounder &r, uint6
                              uint32_t rank_buffer_size)
 {
     const uint32_t tid = threadIdx.x;
-    const uint32_t drop_steps = gw_place_of(s.arrays),
-                   stage = drop_steps + rank_buffer_size + 2048 * (tid >> 5);
+    const uint32_t rank_buffer = gw_place_of(s.arrays),
+                   stage = rank_buffer + rank_buffer_size + 2048 * (tid >> 5);
     uint32_t even = 0, odd = 0, any = 0;
     GW_NO_UNROLL
     for (uint32_t at = 0; at < chunk_len; at += GW_ROUND_LEN) {
@@ -482,8 +482,8 @@ GW_DEVICE void gw_rank_chunk(gw_encode_state &s, const gw_cuda_rounder &r, uint6
                 }
             });
         if (valid != 0) {
-            gw_shared_store128(drop_steps + 32 * word, make_uint4(x[0], x[1], x[2], x[3]));
-            gw_shared_store128(drop_steps + 32 * word + 16, make_uint4(x[4], x[5], x[6], x[7]));
+            gw_shared_store128(rank_buffer + 32 * word, make_uint4(x[0], x[1], x[2], x[3]));
+            gw_shared_store128(rank_buffer + 32 * word + 16, make_uint4(x[4], x[5], x[6], x[7]));
             s.escape_mask[word] = escapes;
         }
     }

@@ -30,7 +30,7 @@ gw_status gw_gcomp_histogram_init(gw_gcomp_histogram *histogram, const gw_gcomp 
 }
 
 /* Sets the window from the first chunk that has an ordinary exponent. */
-static void choose_base(gw_gcomp_histogram *histogram, const uint32_t *bin_count)
+static void choose_window_start(gw_gcomp_histogram *histogram, const uint32_t *bin_count)
 {
     const uint32_t end = 4u * gw_traits_of(histogram->dtype)->exponent_mask;
     uint32_t largest = 0;
@@ -56,7 +56,7 @@ static void add_chunk(gw_gcomp_histogram *histogram, gw_encoding *e, const gw_gr
         histogram->mask_count[c] += mask_count[c];
     }
     if (histogram->window_start == HISTOGRAM_UNKNOWN) {
-        choose_base(histogram, s->bin_count);
+        choose_window_start(histogram, s->bin_count);
     }
     const uint32_t window_start = histogram->window_start == HISTOGRAM_UNKNOWN ? 0 : histogram->window_start;
     for (uint32_t bin = 0; bin < GW_BINS; bin++) {

@@ -185,7 +185,8 @@ static inline const gw_gcomp_map *gw_source_map(const gw_gcomp_source *source)
     return source->quantum.kind == GW_GCOMP_QUANTUM_MAP ? source->quantum.map : NULL;
 }
 
-/* 1 if the source, or the options where it leaves that to them, choose quanta that the levels can have. */
+/* 1 if the source, or the options where it leaves that to them, choose quanta that the quantum mode can have.
+ */
 static inline int gw_source_has_quantum(const gw_gcomp_source *source, const gw_gcomp_options *options)
 {
     const int carried = options->quantum_mode == GW_GCOMP_CARRIED;

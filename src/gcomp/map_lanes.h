@@ -21,7 +21,7 @@
  *   flush(x), normal(x)    static functions: +0 for subnormals; +0 for magnitudes of at most 2^-126
  *   is_ratio(x)            where x is a normal number above 0
  *   octaves(flags, x)      bits of x >> 21 where the flags are set, else 0
- *   store_levels(levels, octaves, base)   map bytes of a group
+ *   store_map_bytes(bytes, octaves, base)   map bytes of a group
  *   largest_of(words)      the largest lane
  *
  * One loop for each set of state arrays, so that what a rule does not use costs nothing.
@@ -155,7 +155,7 @@ GW_TEMPLATE words map_groups(const gw_gcomp_map_rule *rule, const gw_optimizer_s
             q[j] = quarter_octaves(rule, state, i + LANES * j, uses, form, limits);
         }
         if (map_bytes != NULL) {
-            store_levels(map_bytes + i, q, base);
+            store_map_bytes(map_bytes + i, q, base);
             continue;
         }
         for (unsigned j = 0; j < REGISTERS; j++) {

@@ -72,7 +72,7 @@ static inline words octaves(flags a, floats x)
     return vandq_u32(vshrq_n_u32(gw_bits_f32x4(x), 21), a);
 }
 
-static inline void store_levels(uint8_t *map_bytes, const words q[REGISTERS], uint32_t base)
+static inline void store_map_bytes(uint8_t *map_bytes, const words q[REGISTERS], uint32_t base)
 {
     const uint32x4_t below = vdupq_n_u32(base);
     const uint32x4_t low = vqsubq_u32(q[0], below), high = vqsubq_u32(q[1], below);

@@ -72,8 +72,8 @@ static inline gw_rounder gw_rounder_of(const gw_round_rule *rule)
     return r;
 }
 
-/* Explicit quanta from the upper halves of the values, eight at a time: minus the drop_steps. */
-GW_TEMPLATE int16x8_t gw_minus_map_bytes(uint16x8_t upper, int16x8_t k, const gw_rounder *r, uint32_t dtype)
+/* Explicit: minus the drop steps, from the upper halves of the values, eight at a time. */
+GW_TEMPLATE int16x8_t gw_minus_drop_steps(uint16x8_t upper, int16x8_t k, const gw_rounder *r, uint32_t dtype)
 {
     const uint16x8_t magnitude = vandq_u16(upper, vdupq_n_u16(0x7fff));
     uint16x8_t quarter;
@@ -178,8 +178,8 @@ GW_TEMPLATE uint8x16_t gw_first_drop(uint8x16_t *drop_steps, uint16x8_t low, uin
         *drop_steps = vdupq_n_u8(0);
         return vbicq_u8(gw_drops_of(exponent, map_bytes, &r->dropper, dtype), whole);
     }
-    const int16x8_t minus_low = gw_minus_map_bytes(low, gw_widen_low(map_bytes), r, dtype);
-    const int16x8_t minus_high = gw_minus_map_bytes(high, gw_widen_high(map_bytes), r, dtype);
+    const int16x8_t minus_low = gw_minus_drop_steps(low, gw_widen_low(map_bytes), r, dtype);
+    const int16x8_t minus_high = gw_minus_drop_steps(high, gw_widen_high(map_bytes), r, dtype);
     const uint8x16_t minus = vuzp1q_u8(vreinterpretq_u8_s16(minus_low), vreinterpretq_u8_s16(minus_high));
     *drop_steps = vbicq_u8(vandq_u8(vsubq_u8(vdupq_n_u8(0), minus), vtstq_u8(map_bytes, map_bytes)), whole);
     return vmulq_u8(*drop_steps, vdupq_n_u8(t->explicit_step));

@@ -362,6 +362,9 @@ class Frames(CliTest):
         bad = self.write("bad.gw", content)
         self.fails(1, "decompress", bad, "-o", self.path("out.npy"), "--max-values", 5999, says=("byte 16", "rule 8"))
         self.ok("decompress", bad, "-o", self.path("out.npy"), "--max-values", 6000)
+        array = self.write("limited.npy", npy("<f4", bytes(40), shape="(10,)"))
+        self.fails(1, "verify", array, "--max-values", 9, says="limit")
+        self.ok("verify", array, "--max-values", 10)
 
     def test_wire_scale_of_a_hostile_frame(self):
         """A derived frame has the wire scale that its receiver computes with."""

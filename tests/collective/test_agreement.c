@@ -60,7 +60,7 @@ static void test_success_is_zero(void **state)
 }
 
 /* Ranks and statuses of a damaged notice must not change the outcome of a word. */
-static void test_blame_out_of_range(void **state)
+static void test_failure_out_of_range(void **state)
 {
     (void)state;
     gw_collective_failure out, in = {.status = (gw_status)0x7fffff17, .rank = 70000, .piece = 1};
@@ -313,7 +313,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_word_keeps_what_it_is_given),
         cmocka_unit_test(test_success_is_zero),
-        cmocka_unit_test(test_blame_out_of_range),
+        cmocka_unit_test(test_failure_out_of_range),
         cmocka_unit_test(test_fail_is_above_retry),
         cmocka_unit_test(test_hostile_words),
         cmocka_unit_test(test_maps_agree),

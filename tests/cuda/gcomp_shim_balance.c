@@ -12,7 +12,7 @@
 
 enum { ITEMS = 24, LARGE = 11, CHUNK_LOG2 = 12, LARGE_CHUNKS = 12, TURNS_MAX = 200, BLOCKS_MAX = 16 };
 
-/* Filled in when a launches is made, before anything runs. */
+/* Filled in when launches are made, before anything runs. */
 static gcomp_shim_tickets tickets;
 static const uint64_t *histogram_ticket;
 

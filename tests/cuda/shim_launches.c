@@ -29,7 +29,7 @@ void shim_launches_run(const gw_cuda_launches *launches, void *workspace)
             }
         }
         if (kernel == NULL || kernel->params_size != launch->params_size) {
-            fprintf(stderr, "plan: kernel %s\n", kernel_names[launch->kernel]);
+            fprintf(stderr, "launches: kernel %s\n", kernel_names[launch->kernel]);
             exit(2);
         }
         gw_shim_launch(kernel->run, launch->params, launch->grid, launch->block, launch->shared_size, 0);

@@ -1,5 +1,5 @@
 /*
- * Runs a launches of src/cuda in the shim: clears the workspace's range, then launches the kernels by name.
+ * Runs launches of src/cuda in the shim: clears the workspace's range, then launches the kernels by name.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

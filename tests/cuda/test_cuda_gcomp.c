@@ -1,6 +1,7 @@
 /*
  * GCOMP through the public calls against the CPU: encode, decode, sums, hops, batches, codebooks, graphs,
- * arguments. The codec's own cases (formats, hostile frames) are tested on the plans that these calls submit.
+ * arguments. The codec's own cases (formats, hostile frames) are tested on the launches that these calls
+ * submit.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

@@ -1,6 +1,6 @@
 /*
  * Scales, sums of several frames, sources with segments and histograms of carried frames, through the public
- * calls against the CPU. Values of all kinds are compared on the plans that these calls submit.
+ * calls against the CPU. Values of all kinds are compared on the launches that these calls submit.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

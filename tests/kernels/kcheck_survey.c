@@ -41,12 +41,13 @@ static void body(kc_test *t)
     }
     memcpy(expected_count, before, sizeof before);
     memcpy(expected_mask, mask_before, sizeof mask_before);
-    kc_describe(t,
-                "dtype %u, rounding %u, derived %u, constant %u, deep %u, relative %u, strict %u, cap %u, "
-                "drop_offset "
-                "%d, period %zu, mask %d, %s",
-                dtype, rule.rounding, derived, rule.constant, rule.dead_zone, rule.relative, rule.strict,
-                rule.cap, rule.drop_offset, period, has_mask, kc_value_pattern_name(s->pattern));
+    kc_describe(
+        t,
+        "dtype %u, rounding %u, derived %u, constant %u, dead zone %u, relative %u, strict %u, cap %u, "
+        "drop_offset "
+        "%d, period %zu, mask %d, %s",
+        dtype, rule.rounding, derived, rule.constant, rule.dead_zone, rule.relative, rule.strict, rule.cap,
+        rule.drop_offset, period, has_mask, kc_value_pattern_name(s->pattern));
 
     survey_call expected = {
         (gw_survey_fn *)t->reference, expected_count, has_mask ? expected_mask : NULL, &span, period, &rule};

@@ -17,7 +17,7 @@ import sys
 
 # What may contain retired words: history, stored data and what reads its keys, and this list.
 KEEPS = re.compile(
-    r"^CHANGELOG\.md$|^fuzz/corpus/|golden/|/test_golden\.py$|^data/|\.(svg|tsv|csv|npy|gz)$|^docs/results/|/words\.py$"
+    r"^CHANGELOG\.md$|^fuzz/corpus/|golden/|/test_golden\.py$|/cli_rejects\.py$|^data/|\.(svg|tsv|csv|npy|gz)$|^docs/results/|/words\.py$"
 )
 
 # Whole identifiers: what replaced them.
@@ -33,7 +33,7 @@ RETIRED = {
     r"(\w*_)?books?(_\w+)?|\w*_BOOKS?(_\w+)?|BOOKS?_\w+": "codebook",
     r"drop_base|DROP_BASE": "drop_offset",
     r"(\w*_)?deep_(cut|block|groups|round|values)\w*|\w*DEEP_CUT": "dead_zone",
-    r"(\w*_)?blame": "failure",
+    r"(\w*_)?blame(_\w+)?": "failure",
     r"gw_collective_(judge|verdict|word)": "gw_collective_word_outcome, *_outcome, *_word_write",
     r"GW_COLLECTIVE_LEVELS|GW_COLLECTIVE_LEVEL_LOW": "GW_COLLECTIVE_MAP_BYTES, GW_COLLECTIVE_MAP_BYTE_LOW",
     r"\w*thrift\w*": "refine",

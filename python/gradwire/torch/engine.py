@@ -378,7 +378,7 @@ class Engine:
                 self.mismatches += 1
                 if self.mismatches == 1 and self.transport.rank == 0:
                     log.warning(
-                        "gradwire: the optimizer states of the ranks differ; while they do, quantum_mode are %s",
+                        "gradwire: the optimizer states of the ranks differ; while they do, quanta are %s",
                         plan.settings.fallback.quantum_mode,
                     )
 

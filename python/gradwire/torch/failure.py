@@ -123,10 +123,12 @@ class Gate:
                 self.error = error
                 futures, self._futures = list(self._futures.values()), {}
                 self._changed.notify_all()
-        for call in self.on_fail:
-            call(error)
-        for future in futures:  # last: who waits for one finds the error recorded everywhere
-            fail_future(future, error)
+            try:
+                for call in self.on_fail:
+                    call(error)
+            finally:
+                for future in futures:  # last: who waits for one finds the error recorded everywhere
+                    fail_future(future, error)
 
     def end_of(
         self, where: str, write: Callable[[torch.Tensor], torch.Tensor] = lambda total: total
@@ -147,8 +149,11 @@ class Gate:
 
     def raise_error(self) -> None:
         """Raises what has ended everything, or that it is closed. Waits for an error that is being found."""
-        if self.shut and self._failing != threading.get_ident():
+        mine = threading.get_ident()
+        if self.shut and self._failing != mine:
             with self._changed:
+                self._inside.discard(mine)  # as in fail(): who finds the error may wait for this block
+                self._changed.notify_all()
                 self._changed.wait_for(lambda: self.error is not None)
         if self.error is not None:
             raise RuntimeError(f"gradwire: an earlier operation failed: {self.error}") from self.error

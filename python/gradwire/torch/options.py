@@ -160,7 +160,7 @@ class CodecOptions:
         unknown = not known or bool(others)
         if unknown and self.quantum_mode not in ("auto", "carried"):
             raise ValueError(
-                f"quantum_mode={self.quantum_mode!r} need an optimizer that maps are known for, not {names}; "
+                f"quantum_mode={self.quantum_mode!r} needs an optimizer that maps are known for, not {names}; "
                 f"quantum_mode='auto' takes carried ones there"
             )
         if self.noise and not moments:

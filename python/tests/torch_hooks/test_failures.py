@@ -1,5 +1,6 @@
 """What goes wrong: damaged messages, dead ranks, states and results that differ. All ranks learn of it in time."""
 
+import contextlib
 import gc
 import os
 import signal
@@ -853,6 +854,29 @@ def written_late(rank, size):
             state.engine.transport.abort()
         state.close()
     return changed
+
+
+def test_a_call_from_a_callback_does_not_hold_up_the_error():
+    """The callback of a result asks for the error while another thread, which waits for the callback, is finding it."""
+    gate, inside, raised = Gate(Mute()), threading.Event(), []
+
+    def callback():
+        with contextlib.suppress(RuntimeError), gate.passing():
+            inside.set()
+            while not gate.shut:
+                time.sleep(0.001)
+            with pytest.raises(RuntimeError, match="an earlier operation failed: no"):
+                gate.raise_error()
+            raised.append(True)
+
+    threads = [threading.Thread(target=callback), threading.Thread(target=lambda: gate.fail(RuntimeError("no")))]
+    threads[0].start()
+    assert inside.wait(10)
+    threads[1].start()
+    for thread in threads:
+        thread.join(10)
+    assert raised == [True]
+    assert not any(thread.is_alive() for thread in threads)
 
 
 def test_nothing_is_written_to_a_bucket_that_was_handed_back():

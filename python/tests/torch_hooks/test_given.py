@@ -80,7 +80,7 @@ def refusing(rank, size):
         "alpha=1 in group 1 of RMSprop": (rmsprop, {}),
         "tolerance_bits=14: no bound for each parameter is known for Own": (own, {"tolerance_bits": 14}),
         "known for Own; give nmse=0.001, too": ([own, adam], {"tolerance_bits": 8, "quantum_mode": "carried"}),
-        "quantum_mode='derived' need an optimizer that maps are known for, not Own": (
+        "quantum_mode='derived' needs an optimizer that maps are known for, not Own": (
             [own, adam],
             {"quantum_mode": "derived"},
         ),
