@@ -7,7 +7,7 @@
 #define GW_MPI_ENGINE_H
 
 #include "gradwire/runtime.h"
-#include "mpi_operation.h"
+#include "mpi_operations.h"
 
 /* ------------ codec work ------------ */
 

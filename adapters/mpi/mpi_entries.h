@@ -7,10 +7,10 @@
  *   mpi_config.h      mpi_config      the environment, agreed on by all ranks
  *                     mpi_presence    whether all ranks have the library
  *                     mpi_imports     whether the program has nonblocking calls
- *   mpi_operation.h   mpi_outcome     the outcome of an operation: failures, MPI's error codes
+ *   mpi_operations.h  mpi_outcome     the outcome of an operation: failures, MPI's error codes
  *   mpi_context.h     mpi_transport   the communicator on which all messages travel
  *                     mpi_context     what belongs to a communicator: numbers, counters
- *   mpi_operation.h   mpi_statistics  what was compressed, with which error, or why nothing was
+ *   mpi_operations.h  mpi_statistics  what was compressed, with which error, or why nothing was
  *   mpi_engine.h      mpi_runtime     threads that do codec work; they never call MPI
  *                     mpi_vote        a word that all ranks agree on
  *                     mpi_fold        sums of integers

@@ -4,7 +4,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "mpi_operation.h"
+#include "mpi_operations.h"
 
 #include <stdio.h>
 #include <stdlib.h>

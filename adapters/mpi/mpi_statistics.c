@@ -7,7 +7,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "mpi_operation.h"
+#include "mpi_operations.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -10,7 +10,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "mpi_operation.h"
+#include "mpi_operations.h"
 
 /* MPI_Comm_create_group() has messages of its own. Those of the calls that are collective over the
  * communicator could be taken for the program's by a rank that does not take part, for want of this library

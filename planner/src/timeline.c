@@ -3,7 +3,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "timeline.h"
+#include "timelines.h"
 
 #include "plan_arena.h"
 

@@ -7,7 +7,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "timeline.h"
+#include "timelines.h"
 
 typedef struct machine {
     const gw_plan_run *run;

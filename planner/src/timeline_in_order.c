@@ -9,7 +9,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "timeline.h"
+#include "timelines.h"
 
 /* First network stage at or after `from`; stage_count when there is none. */
 static uint32_t next_network(const gw_plan_job *job, uint32_t from)

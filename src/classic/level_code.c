@@ -3,7 +3,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "classic/level_code.h"
+#include "classic/level_chunk.h"
 
 /* ---- packed -------------------------------------------------------------------------------------------- */
 

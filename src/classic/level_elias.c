@@ -8,7 +8,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "classic/level_code.h"
+#include "classic/level_chunk.h"
 
 enum {
     COUNT_SIZE = 4, /* u16 levels that are not 0, u16 zero */

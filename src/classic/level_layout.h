@@ -7,7 +7,7 @@
 #define GW_LEVEL_LAYOUT_H
 
 #include "classic/classic_handle.h"
-#include "classic/level_code.h"
+#include "classic/level_chunk.h"
 #include "classic/level_norm.h"
 
 typedef struct gw_level_layout {

@@ -5,7 +5,7 @@
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "gcomp/codebook_choice.h"
-#include "gcomp/gcomp_encode.h"
+#include "gcomp/gcomp_encoding.h"
 #include "gcomp/mask_code.h"
 
 enum { HISTOGRAM_UNKNOWN = 255 /* base or relative, before the first values */ };

@@ -5,7 +5,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "gcomp/gcomp_encode.h"
+#include "gcomp/gcomp_encoding.h"
 #include "gcomp/map_rule.h"
 
 /* ---- begin --------------------------------------------------------------------------------------------- */

@@ -3,7 +3,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "gcomp/gcomp_encode.h"
+#include "gcomp/gcomp_encoding.h"
 #include "gcomp/quanta.h"
 #include "gcomp/tree_runs.h"
 

@@ -4,7 +4,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "gcomp/gcomp_encode.h"
+#include "gcomp/gcomp_encoding.h"
 #include "gcomp/quanta.h"
 
 gw_span gw_group_span(gw_encoding *e, const gw_group *group, size_t at, size_t len)

@@ -4,7 +4,7 @@
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "core/half.h"
-#include "gcomp/gcomp_encode.h"
+#include "gcomp/gcomp_encoding.h"
 #include "gcomp/quanta.h"
 
 /* The exponent field of a quantum as a frame stores it. */

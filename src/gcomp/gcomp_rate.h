@@ -10,7 +10,7 @@
 #ifndef GW_GCOMP_RATE_H
 #define GW_GCOMP_RATE_H
 
-#include "gcomp/gcomp_encode.h"
+#include "gcomp/gcomp_encoding.h"
 
 enum {
     GW_RATE_SLOTS = GW_GCOMP_RATE_POINTS + 1, /* one more for steps that no point sees */

@@ -3,8 +3,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_TIMELINE_H
-#define GW_TIMELINE_H
+#ifndef GW_TIMELINES_H
+#define GW_TIMELINES_H
 
 #include "plan_cost.h"
 

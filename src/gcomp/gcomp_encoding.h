@@ -3,8 +3,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_GCOMP_ENCODE_H
-#define GW_GCOMP_ENCODE_H
+#ifndef GW_GCOMP_ENCODING_H
+#define GW_GCOMP_ENCODING_H
 
 #include "gcomp/gcomp_codec.h"
 

@@ -3,8 +3,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_LEVEL_CODE_H
-#define GW_LEVEL_CODE_H
+#ifndef GW_LEVEL_CHUNK_H
+#define GW_LEVEL_CHUNK_H
 
 #include "classic/classic_mask.h"
 #include "gradwire/classic.h"

@@ -3,8 +3,8 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#ifndef GW_MPI_OPERATION_H
-#define GW_MPI_OPERATION_H
+#ifndef GW_MPI_OPERATIONS_H
+#define GW_MPI_OPERATIONS_H
 
 #include "gradwire/collective.h"
 #include "mpi_context.h"
