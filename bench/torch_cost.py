@@ -22,7 +22,7 @@ import torch
 from gradwire._structs import gw_collective_shape
 from gradwire.gcomp import Options
 from gradwire.torch import _pool
-from gradwire.torch.optimizers import Codebook, Place
+from gradwire.torch.optimizers import ParamRegistry, Place
 
 STAGES = ("map_ns", "encode_ns", "reduce_ns", "decode_ns")
 
@@ -115,16 +115,16 @@ def main():
         noise = torch.randn(args.params, generator=generator) * gradient.abs() * 0.5
         ranks.append(Rank(pool, rank, args, gradient + noise, options))
     originals = [rank.values.clone() for rank in ranks]
-    codebook = Codebook([optimizer], seed=0)
+    registry = ParamRegistry([optimizer], seed=0)
     offsets = np.cumsum([0, *(p.numel() for p in params)])
-    places = [Place(p, int(o), p.numel(), codebook.stream_seed(i)) for i, (p, o) in enumerate(zip(params, offsets))]
+    places = [Place(p, int(o), p.numel(), registry.stream_seed(i)) for i, (p, o) in enumerate(zip(params, offsets))]
 
     lines = []
     for step in range(args.steps + 1):
         before = [rank.exchange.stats() for rank in ranks]
         start = time.perf_counter()
         tables = [
-            codebook.segments(places, float(args.ranks), gradwire.maps.Limits(tolerance_bits=args.tolerance))
+            registry.segments(places, float(args.ranks), gradwire.maps.Limits(tolerance_bits=args.tolerance))
             for _ in ranks
         ]
         for rank, table in zip(ranks, tables):

@@ -27,7 +27,7 @@ from . import given, staging
 from .buckets import Bucket, offset_of
 from .casts import Caster
 from .failure import Gate
-from .optimizers import Codebook, family
+from .optimizers import ParamRegistry, family
 from .reducer import CodecHook, agreed_error
 from .states import Undo, check_nonfinite, check_sizes, check_version
 from .stats import size_of
@@ -109,7 +109,7 @@ class ClassicState(CodecHook):
                 raise ValueError(f"{codec} has no vote; there are: {', '.join(_SIGNS)}")
             check_nonfinite(nonfinite)
             _check_optimizers(codec, made)
-            self._codebook = Codebook(made, seed)
+            self._registry = ParamRegistry(made, seed)
             self.ratio, self.warmup_steps, self.vote = ratio, warmup_steps, vote
             self.small_len = (0 if codec in _SIGNS else 1024) if small_len is None else small_len
             agreed = {"ratio": ratio, "warmup_steps": warmup_steps, "vote": vote, "small_len": self.small_len}
@@ -172,7 +172,7 @@ class ClassicState(CodecHook):
         """In the order of the message: frames, whose sizes are multiples of 16, before what travels as it is."""
         found = []
         for param, gradient in zip(bucket.params, bucket.gradients):
-            number, count = self._codebook.number(param), gradient.numel()
+            number, count = self._registry.number(param), gradient.numel()
             plain = number is None or count < self.small_len
             if count:
                 found.append(_Tensor(number, offset_of(bucket.values, gradient), count, plain))
@@ -222,7 +222,7 @@ class ClassicState(CodecHook):
     def _codec(self, one: _Tensor, dtype: str) -> gradwire.classic.Codec:
         key = (one.number, dtype)
         if key not in self._codecs:
-            seed = self._codebook.stream_seed(one.number)
+            seed = self._registry.stream_seed(one.number)
             self._codecs[key] = gradwire.classic.Codec(replace(self.options, dtype=dtype, seed=seed))
         return self._codecs[key]
 
@@ -246,7 +246,7 @@ class ClassicState(CodecHook):
         if self.gate.shut:
             return
         bucket, sizes, transport = message.bucket, message.sizes, self._transport
-        self._compare_states(self.options.scheme, step=bucket.step, seed=self._codebook.seed)
+        self._compare_states(self.options.scheme, step=bucket.step, seed=self._registry.seed)
         fault = message.fault if message.fault[0] else self._own_fault
         rooms = transport.gather(torch.tensor([*fault, *sizes]), bucket.where)
         self._count(rooms)
@@ -362,7 +362,7 @@ class ClassicState(CodecHook):
             "version": 1,
             "codec": self.options.scheme,
             "step": self.step,
-            "seed": self._codebook.seed,
+            "seed": self._registry.seed,
             "residual": {number: kept.clone() for number, kept in self._residual.items()},
             "momentum": {number: kept.clone() for number, kept in self._momentum.items()},
         }
@@ -370,7 +370,7 @@ class ClassicState(CodecHook):
     def check_state(self, state: dict[str, Any]) -> None:
         """ValueError for a state that cannot be loaded."""
         check_version(state, self.options.scheme, ("step", "seed", "residual", "momentum"))
-        sizes = {self._codebook.number(param): param.numel() for param in self._codebook.params()}
+        sizes = {self._registry.number(param): param.numel() for param in self._registry.params()}
         check_sizes(sizes, state["residual"], state["momentum"])
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -380,8 +380,8 @@ class ClassicState(CodecHook):
         self.step = state["step"]
         self._undo = Undo()
         self._compared = False
-        if state["seed"] != self._codebook.seed:
-            self._codebook.seed = state["seed"]
+        if state["seed"] != self._registry.seed:
+            self._registry.seed = state["seed"]
             self._codecs = {}
         self._residual = {number: kept.clone() for number, kept in state["residual"].items()}
         self._momentum = {number: kept.clone() for number, kept in state["momentum"].items()}

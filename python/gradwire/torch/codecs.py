@@ -88,7 +88,7 @@ class Codecs:
     def names(self) -> dict[int, str]:
         """Of the parameters, by id."""
         if self._names is None:
-            self._names = names_of(self._engine.codebook.params(), self.model)
+            self._names = names_of(self._engine.registry.params(), self.model)
         return self._names
 
     # ---- a backward pass ----
@@ -112,7 +112,7 @@ class Codecs:
         length = bucket.values.numel()
         fits = self.compressing and self.takes(bucket.values)
         if route is None:
-            self.layout.append([self._engine.codebook.label(param) for param in bucket.params])
+            self.layout.append([self._engine.registry.label(param) for param in bucket.params])
             route, fits = self._usual, fits and length >= self._small_len
         if fits and route.kind == "thc" and bucket.values.dtype != torch.float32:
             raise ValueError(f"gradwire: the plan's thc takes gradients of torch.float32, not of {bucket.values.dtype}")
@@ -176,17 +176,17 @@ class Codecs:
         return made
 
     def _hook(self, kind: str, options: Mapping[str, Any]) -> ThcState | ClassicState:
-        codebook, given = self._engine.codebook, {**options, "group": self._group, "timeout": self._timeout}
+        registry, given = self._engine.registry, {**options, "group": self._group, "timeout": self._timeout}
         if kind == "thc":
-            made: Any = ThcState(codebook.optimizers, seed=codebook.seed, **given)
+            made: Any = ThcState(registry.optimizers, seed=registry.seed, **given)
         else:
-            made = ClassicState(codebook.optimizers, given.pop("scheme"), seed=codebook.seed, **given)
+            made = ClassicState(registry.optimizers, given.pop("scheme"), seed=registry.seed, **given)
         made.join(self._gate)
         return made
 
     def _owners(self, names: Sequence[str]) -> list[torch.optim.Optimizer]:
         """The optimizers of the parameters of these names; all if none has one."""
-        by_id, wanted, made = self.names(), set(names), self._engine.codebook.optimizers
+        by_id, wanted, made = self.names(), set(names), self._engine.registry.optimizers
         found = [
             one
             for one in made

@@ -17,7 +17,7 @@ import torch.distributed as dist
 from . import given, staging
 from .engine import EngineOwner, Operation, Plan
 from .failure import wait_for
-from .optimizers import Codebook, Place
+from .optimizers import ParamRegistry, Place
 from .options import CodecOptions
 from .reducer import Stateless
 from .stats import Report, size_of
@@ -86,9 +86,9 @@ class Communicator(EngineOwner):
             given.check_keywords(options, CodecOptions, Communicator, but=["quantum_mode"])
             chosen = CodecOptions(quantum_mode="auto", **options)
             settings = chosen.settings(made)
-            self._codebook = Codebook(made, seed, chosen.rates(made))
+            self._registry = ParamRegistry(made, seed, chosen.rates(made))
             start.options = {**chosen.agreed(settings), "small_len": small_len, "seed": seed}
-        self._begin(start.transport, settings, self._codebook)
+        self._begin(start.transport, settings, self._registry)
         self._transport = start.transport
         notice = chosen.notice(made)
         if notice and self.rank == 0:
@@ -234,7 +234,7 @@ class Communicator(EngineOwner):
             key = ("all", flat.numel(), flat.dtype, *(id(place.param) for place in places))
             plan = self._plan(key, flat, places)
             if self.engine.settings.maps:
-                self._codebook.look()
+                self._registry.look()
                 self.engine.build_maps([plan], float(self.size if mean else 1))
                 self.engine.compare_maps([plan], f"operation {self.step}, comparing maps", step=self.step)
             self._run(plan, flat, flat, 1.0 / self.size if mean else 1.0)
@@ -261,10 +261,10 @@ class Communicator(EngineOwner):
         places, at = [], 0
         for i in chosen if call.params else []:
             tensor, param = call.tensors[i], call.params[i]
-            number = self._codebook.number(param)
+            number = self._registry.number(param)
             if number is not None and 0 < tensor.numel() == param.numel() and tensor.stride() == param.stride():
                 if call.orders[i] or tensor.is_contiguous():  # they travel as the parameter lies in memory
-                    places.append(Place(param, at, param.numel(), self._codebook.stream_seed(number)))
+                    places.append(Place(param, at, param.numel(), self._registry.stream_seed(number)))
             at += _len(tensor)
         return places
 

@@ -25,7 +25,7 @@ from .engine import EngineOwner
 from .gcomp import hint
 from .losses import LossWatch
 from .map_timing import ForwardWatch, MapTiming, watch_steps
-from .optimizers import Codebook
+from .optimizers import ParamRegistry
 from .options import CodecOptions
 from .recording import Recording, check_writable
 from .reducer import Hook, hook
@@ -107,7 +107,7 @@ class DdpState(EngineOwner, Hook):
             _check_numbers(small_len=small_len, report_every=report_every)
             chosen = CodecOptions(**options)
             settings = chosen.settings(made)
-            codebook = Codebook(made, seed, chosen.rates(made))
+            registry = ParamRegistry(made, seed, chosen.rates(made))
             if record is not None and rank == 0:
                 check_writable(record)
             self.choice = Choice("always" if buckets and compress == "auto" else compress, self._slowest, rank)
@@ -125,14 +125,14 @@ class DdpState(EngineOwner, Hook):
         self.instead: Callable[[dist.GradBucket], torch.futures.Future] | None = None  # of the probe: for all buckets
         self._timeout = timeout
         self._in_backward = self._hinted = False
-        self._begin(start.transport, settings, codebook)
+        self._begin(start.transport, settings, registry)
         self._watch = BackwardWatch(self.gate.fail)
         self.gate.on_fail.append(self._watch.end)
         # Others may wait in an all-reduce of DDP's own group.
         self.gate.on_break.append(Transport(self.group, timeout).abort)
         # The module alone: DDP's C++ code keeps this state, and no collector sees that.
         model = model.module if isinstance(model, DistributedDataParallel) else model
-        losses = LossWatch(codebook, self.rank)
+        losses = LossWatch(registry, self.rank)
         self.maps = MapTiming(self.engine, losses, lambda: self.codecs.plans(), loss_scale, given.scaler_of(optimizer))
         where = {"group": self.group, "timeout": timeout}
         self.codecs = Codecs(self.maps, losses, chosen, **where, small_len=small_len, plan=buckets, model=model)
@@ -143,7 +143,7 @@ class DdpState(EngineOwner, Hook):
         self.recording: Recording | None = None
         if record is not None:
             slowest = weakly(self._slowest)  # the parameters have hooks that keep the recording
-            self.recording = Recording(os.fspath(record), range(*record_steps), codebook.params(), slowest, self.rank)
+            self.recording = Recording(os.fspath(record), range(*record_steps), registry.params(), slowest, self.rank)
             self.codecs.recording = self.recording
             self.engine.timing = True
             self._forward.begin()

@@ -30,7 +30,7 @@ from gradwire.gcomp import Options
 
 from . import _pool, staging
 from .failure import Gate, Guarded
-from .optimizers import Codebook, Place, SegmentTable
+from .optimizers import ParamRegistry, Place, SegmentTable
 from .stats import Samples
 from .transport import FROM_OWNER, OPERATIONS_MAX, PIECES_MAX, TO_OWNER, Transport, tag
 from .workers import Worker
@@ -156,7 +156,7 @@ class Plan:
         with contextlib.ExitStack() as stack:
             for device in self.devices:
                 stack.enter_context(staging.of(device).reading(marks.get(device)))
-            self.table = self.engine.codebook.segments(self.places, wire_scale, self.settings.limits)
+            self.table = self.engine.registry.segments(self.places, wire_scale, self.settings.limits)
         self.exchange.start_map(self.table.struct, self.table.wire_scale)
 
     def wait_map(self) -> int:
@@ -250,11 +250,11 @@ def _digest(number: int, result: torch.Tensor) -> int:
 class EngineOwner(Guarded):
     """A hook or communicator with an engine, whose threads end with it."""
 
-    def _begin(self, transport: Transport, settings: Settings, codebook: Codebook) -> None:
+    def _begin(self, transport: Transport, settings: Settings, registry: ParamRegistry) -> None:
         """When the ranks have agreed on their options."""
         self.rank, self.size = transport.rank, transport.size
         self.gate = Gate(transport)
-        self.engine = Engine(transport, settings, codebook, self.gate)
+        self.engine = Engine(transport, settings, registry, self.gate)
         weakref.finalize(self, self.engine.abandon).atexit = False
 
     def _conclude(self, where: str) -> torch.futures.Future:
@@ -264,9 +264,9 @@ class EngineOwner(Guarded):
 class Engine:
     """Operations on buckets, in the order of submission, which must be the same on all ranks."""
 
-    def __init__(self, transport: Transport, settings: Settings, codebook: Codebook, gate: Gate) -> None:
-        self.transport, self.settings, self.codebook, self.gate = transport, settings, codebook, gate
-        self.seed = codebook.seed
+    def __init__(self, transport: Transport, settings: Settings, registry: ParamRegistry, gate: Gate) -> None:
+        self.transport, self.settings, self.registry, self.gate = transport, settings, registry, gate
+        self.seed = registry.seed
         self.pool = _pool.Pool(settings.threads)
         self.plans: dict[int, Plan] = {}
         self.fault: Callable[[int, int, torch.Tensor], None] | None = None  # tests damage messages with it
@@ -345,7 +345,7 @@ class Engine:
     # ---- control thread ----
 
     def _build(self, plans: list[Plan], wire_scale: float, marks: Mapping[torch.device, Any]) -> None:
-        self.codebook.refresh()
+        self.registry.refresh()
         words, started = [], []
         for plan in plans:
             plan.build_map(wire_scale, marks)

@@ -13,7 +13,7 @@ from .buckets import Bucket, Part, Room, offset_of
 from .engine import Engine, Operation, Plan, Settings
 from .losses import LossWatch
 from .map_timing import MapTiming
-from .optimizers import Codebook, Place
+from .optimizers import ParamRegistry, Place
 from .reducer import Plain, Stateless
 
 log = logging.getLogger("gradwire")
@@ -49,7 +49,7 @@ class GcompReducer(Stateless):
         settings = self.settings
         if settings.unknown is None:
             return self._submit(bucket, settings)
-        known = known_of(self.engine.codebook, bucket.params)
+        known = known_of(self.engine.registry, bucket.params)
         if not all(known) and any(known):
             return self._start_mixed(bucket, known)
         return self._submit(bucket, settings if all(known) else settings.unknown)
@@ -106,7 +106,7 @@ class GcompReducer(Stateless):
     def _plan(self, bucket: Bucket, settings: Settings) -> Plan:
         key = self._key(bucket)
         if key not in self.plans:
-            places = places_of(self.engine.codebook, bucket)
+            places = places_of(self.engine.registry, bucket)
             self.plans[key] = self.engine.plan(bucket.values, places, settings=settings)
             self._timing.new_bucket()
             if settings.maps:
@@ -114,22 +114,22 @@ class GcompReducer(Stateless):
         return self.plans[key]
 
 
-def known_of(codebook: Codebook, params: Sequence[torch.Tensor]) -> list[bool]:
+def known_of(registry: ParamRegistry, params: Sequence[torch.Tensor]) -> list[bool]:
     """Whether maps are known for each; those that no optimizer has lose nothing in a bucket with maps."""
     for param in params:
-        codebook.number(param)  # an optimizer may have got a group
-    entries = [codebook.entry(param) for param in params]
+        registry.number(param)  # an optimizer may have got a group
+    entries = [registry.entry(param) for param in params]
     return [entry is None or entry[2] is not None for entry in entries]
 
 
-def places_of(codebook: Codebook, bucket: Bucket) -> list[Place]:
+def places_of(registry: ParamRegistry, bucket: Bucket) -> list[Place]:
     """Where each parameter lies in a bucket. One whose gradient has another memory order gets no quanta."""
     places = []
     for param, gradient in zip(bucket.params, bucket.gradients):
-        number = codebook.number(param)
+        number = registry.number(param)
         if number is not None and gradient.numel() and gradient.stride() == param.stride():
             offset = offset_of(bucket.values, gradient)
-            places.append(Place(param, offset, gradient.numel(), codebook.stream_seed(number)))
+            places.append(Place(param, offset, gradient.numel(), registry.stream_seed(number)))
     return sorted(places, key=lambda place: place.offset)
 
 

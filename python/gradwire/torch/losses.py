@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from .optimizers import Codebook, Place, family
+from .optimizers import ParamRegistry, Place, family
 
 log = logging.getLogger("gradwire")
 _PARAMS = 8  # of an optimizer whose changes are watched
@@ -24,10 +24,10 @@ _FIRST_PASS = 2  # DDP has made its last buckets
 
 
 class LossWatch:
-    """For the optimizers of a codebook. rank: 0 speaks."""
+    """For the optimizers of a registry. rank: 0 speaks."""
 
-    def __init__(self, codebook: Codebook, rank: int) -> None:
-        self._codebook, self._rank = codebook, rank
+    def __init__(self, registry: ParamRegistry, rank: int) -> None:
+        self._registry, self._rank = registry, rank
         self._stepped: set[int] = set()  # since the last pass, by id of the optimizer
         self._ever: set[int] = set()  # since the hook was made
         self._versions: dict[int, tuple[int, ...]] = {}
@@ -45,7 +45,7 @@ class LossWatch:
         placed = {id(place.param) for place in places}
         self._values += values
         for param in params:
-            if self._codebook.entry(param) is None:
+            if self._registry.entry(param) is None:
                 self._unowned += param.numel()
             elif id(param) not in placed:
                 self._odd += param.numel()
@@ -53,7 +53,7 @@ class LossWatch:
     def backward(self) -> None:
         """A backward pass that compresses by maps begins."""
         self._passes += 1
-        for optimizer in self._codebook.optimizers:
+        for optimizer in self._registry.optimizers:
             if family(optimizer) is not None:
                 self._look_for_steps(optimizer)
         self._stepped.clear()
@@ -63,7 +63,7 @@ class LossWatch:
     def _look_for_steps(self, optimizer: torch.optim.Optimizer) -> None:
         key = id(optimizer)
         params = (p for group in optimizer.param_groups for p in group["params"] if p.requires_grad)
-        mine = [p for p in islice(params, _PARAMS) if (self._codebook.entry(p) or (None,))[0] is optimizer]
+        mine = [p for p in islice(params, _PARAMS) if (self._registry.entry(p) or (None,))[0] is optimizer]
         versions = tuple(param._version for param in mine)
         changed = self._versions.get(key, versions) != versions
         self._versions[key] = versions

@@ -32,7 +32,7 @@ class MapTiming:
         self.used = engine.settings.maps  # by any bucket
         self.due = False
         self.inputs: tuple[Any, ...] = ()  # of the last maps
-        self.engine, self._codebook, self._losses, self._plans = engine, engine.codebook, losses, plans
+        self.engine, self._registry, self._losses, self._plans = engine, engine.registry, losses, plans
         self._scalers = Scalers()
         self._looks = _SCALER_LOOKS if loss_scale is None else 0  # steps in which a scaler is looked for
         if loss_scale is None and wrapped is not None:
@@ -67,7 +67,7 @@ class MapTiming:
             self.engine.build_maps([plan for plan in plans if plan.settings.maps], self.inputs[0])
 
     def begin_backward(self, compresses: bool) -> None:
-        self._codebook.look()  # in plain steps too: a forecast follows its scheduler step by step
+        self._registry.look()  # in plain steps too: a forecast follows its scheduler step by step
         self._scalers.begin()
         self._scale = self._wire_scale() if compresses else None
 
@@ -80,7 +80,7 @@ class MapTiming:
         elif plans and self.inputs:
             self._check_inputs()
         if self._versions is None or not plans:  # new buckets get maps when they come
-            self._versions = self._codebook.versions()
+            self._versions = self._registry.versions()
         self.engine.compare_maps(plans, f"step {step}, comparing maps", step=step)
 
     def new_bucket(self) -> None:
@@ -89,7 +89,7 @@ class MapTiming:
 
     def inputs_now(self) -> tuple[Any, ...]:
         """What a map depends on, besides parameters and state."""
-        return (self._wire_scale(), self._codebook.hyperparameters(), self._codebook.loads(), self._codebook.look())
+        return (self._wire_scale(), self._registry.hyperparameters(), self._registry.loads(), self._registry.look())
 
     def scale(self) -> float:
         """Of the wire, in this backward pass."""
@@ -120,7 +120,7 @@ class MapTiming:
         the tolerance: such maps are made again. So are those of a state that has changed since a backward pass without
         a step of the optimizer after it."""
         before, now = self.inputs, self.inputs_now()
-        same_state = self._versions is None or self._versions == self._codebook.versions()
+        same_state = self._versions is None or self._versions == self._registry.versions()
         if before == now and same_state:
             return
         if not self._warned and before[1] != now[1]:

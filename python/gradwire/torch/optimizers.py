@@ -196,7 +196,7 @@ class Place:
 Entry = tuple[torch.optim.Optimizer, dict[str, Any], str | None]  # optimizer, group and family of a parameter
 
 
-class Codebook:
+class ParamRegistry:
     """The parameters of some optimizers: group, random seed and name of each.
 
     Parameters are numbered in the order of the groups; this number, not the address, makes seeds and state_dict().
@@ -294,10 +294,10 @@ class SegmentTable:
     """The segments of a bucket as C structs, with all that they borrow: keep it until the map is built."""
 
     def __init__(
-        self, codebook: Codebook, places: list[Place], wire_scale: float, limits: gradwire.maps.Limits
+        self, registry: ParamRegistry, places: list[Place], wire_scale: float, limits: gradwire.maps.Limits
     ) -> None:
         self._keep: list[torch.Tensor] = []
-        self._codebook, self._scale, self._limits = codebook, wire_scale, limits
+        self._registry, self._scale, self._limits = registry, wire_scale, limits
         self._rules: dict[tuple[int, int, float], Any] = {}
         self._array = (gw_collective_segment * len(places))()
         for segment, place in zip(self._array, places):
@@ -309,7 +309,7 @@ class SegmentTable:
         """Every step, for every parameter, beside the forward pass, which also needs the interpreter."""
         segment.offset, segment.len, segment.seed = place.offset, place.len, place.seed
         param = place.param
-        entry = self._codebook.entry(param)
+        entry = self._registry.entry(param)
         if entry is None or entry[2] is None:
             return  # no optimizer has it, or none that maps are known for: nothing of it is dropped
         optimizer, group, made = entry
@@ -330,14 +330,14 @@ class SegmentTable:
     def _rule(self, optimizer: torch.optim.Optimizer, group: dict[str, Any], step: int, mu_product: float) -> Any:
         key = (id(group), step, mu_product)
         if key not in self._rules:
-            described = describe(optimizer, group, step, mu_product, self._codebook.peak_lr(group))
+            described = describe(optimizer, group, step, mu_product, self._registry.peak_lr(group))
             rule = gradwire.maps.Rule(described, self._scale, self._limits_of(optimizer, group))
             self._rules[key] = pointer(rule.struct)
         return self._rules[key]
 
     def _limits_of(self, optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> gradwire.maps.Limits:
         """Without those that this optimizer has no state for, or does not need."""
-        limits, rates = self._limits, self._codebook.rates
+        limits, rates = self._limits, self._registry.rates
         if not has_second_moment(optimizer):
             limits = replace(limits, noise=0.0)
         if rates is None or rates.is_known(group) or limits.noise:  # by the second moment then

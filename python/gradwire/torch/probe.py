@@ -98,7 +98,7 @@ class _Bench:
     def _params(self) -> list[torch.Tensor]:
         """Those with gradients that messages are made of, last first. ValueError if there are none, or of two types:
         what a value costs would depend on the message."""
-        params = [param for param in self.state.engine.codebook.params() if param.grad is not None and param.numel()]
+        params = [param for param in self.state.engine.registry.params() if param.grad is not None and param.numel()]
         params = [param for param in params if param.grad.device.type == "cpu" and staging.takes(param.grad)]
         of_ranks: list[Any] = [None] * self.size  # they must agree, or one would raise and the others wait
         dist.all_gather_object(of_ranks, {str(param.grad.dtype) for param in params}, group=self.state.group)
@@ -224,8 +224,8 @@ def record_backward(
     before the first pass, if rank 0 cannot write the file.
     """
     _check_path(state, path)
-    names = planned.names_of(state.engine.codebook.params(), model or state.codecs.model)
-    recording = Recording(os.fspath(path), range(steps), state.engine.codebook.params(), state._slowest, state.rank)
+    names = planned.names_of(state.engine.registry.params(), model or state.codecs.model)
+    recording = Recording(os.fspath(path), range(steps), state.engine.registry.params(), state._slowest, state.rank)
     state.instead = _as_it_is
     try:
         for step in range(steps):

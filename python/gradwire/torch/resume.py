@@ -18,13 +18,13 @@ class Resume:
         self._compared = False  # the ranks have loaded the same state
 
     def state_dict(self, step: int) -> dict[str, Any]:
-        codebook = self._engine.codebook
+        registry = self._engine.registry
         return {
             "version": 1,
             "step": step,
-            "seed": codebook.seed,
+            "seed": registry.seed,
             "choice": self._choice.state_dict(),
-            "rates": codebook.rates.state_dict(),
+            "rates": registry.rates.state_dict(),
             "layout": [list(bucket) for bucket in self._codecs.layout],
             **{
                 kind: {key: one.state_dict() for key, one in self._codecs.made[kind].items()}
@@ -44,13 +44,13 @@ class Resume:
         ]
         for one, theirs in loads:  # before anything changes
             one.check_state(theirs)
-        engine.codebook.seed = engine.seed = state["seed"]
+        engine.registry.seed = engine.seed = state["seed"]
         self._choice.load_state_dict(state["choice"])
-        engine.codebook.rates.load_state_dict(state.get("rates", ()))
+        engine.registry.rates.load_state_dict(state.get("rates", ()))
         for one, theirs in loads:
             one.load_state_dict(theirs)
         if codecs.planned is None and layout and not any(None in bucket for bucket in layout):
-            codecs.regroup = Replay(layout, codecs.run, engine.codebook.label, engine.gate)
+            codecs.regroup = Replay(layout, codecs.run, engine.registry.label, engine.gate)
         self._compared = False
         return state["step"]
 
@@ -61,7 +61,7 @@ class Resume:
             return
         state = {
             "step": step,
-            "seed": self._engine.codebook.seed,
+            "seed": self._engine.registry.seed,
             "decision": self._choice.decision,
             "layout": getattr(self._codecs.regroup, "layout", None),
         }

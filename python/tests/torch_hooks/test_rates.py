@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from gradwire.torch.forecast import Forecast, horizon
-from gradwire.torch.optimizers import _STATE, Codebook, Place, family
+from gradwire.torch.optimizers import _STATE, ParamRegistry, Place, family
 from gradwire.torch.options import CodecOptions
 from gradwire.torch.rates import Rates, peaks_of
 from ranks import run
@@ -266,7 +266,7 @@ class Training:
         group = self.optimizer.param_groups[0]
         group["lr"] = schedule[0] if first is None else first
         settings = CodecOptions(tolerance_bits=BITS, **(options or {}))
-        self.codebook = Codebook([self.optimizer], 0, settings.rates([self.optimizer]))
+        self.registry = ParamRegistry([self.optimizer], 0, settings.rates([self.optimizer]))
         made = settings.settings([self.optimizer])
         self.limits, self.codec = made.limits, gradwire.gcomp.Codec(made.codec)
         self.sizes = []
@@ -278,8 +278,8 @@ class Training:
             self.optimizer.step()
 
     def through_codec(self, gradient):
-        self.codebook.look()
-        table = self.codebook.segments([Place(self.param, 0, self.LEN, 1)], 1.0, self.limits)
+        self.registry.look()
+        table = self.registry.segments([Place(self.param, 0, self.LEN, 1)], 1.0, self.limits)
         rule = types.SimpleNamespace(struct=table._array[0].rule.contents, wire_scale=1.0)
         state = self.optimizer.state.get(self.param, {})
         arrays = {name: np.zeros(self.LEN, np.float32) for name in "mva"}
@@ -378,9 +378,9 @@ def limits_of(options):
     param = torch.nn.Parameter(torch.ones(8))
     optimizer = torch.optim.AdamW([param])
     chosen = CodecOptions(**options)
-    codebook = Codebook([optimizer], 0, chosen.rates([optimizer]))
-    codebook.look()
-    table = codebook.segments([Place(param, 0, 8, 1)], 1.0, chosen.settings([optimizer]).limits)
+    registry = ParamRegistry([optimizer], 0, chosen.rates([optimizer]))
+    registry.look()
+    table = registry.segments([Place(param, 0, 8, 1)], 1.0, chosen.settings([optimizer]).limits)
     return table._array[0].rule.contents.limits
 
 

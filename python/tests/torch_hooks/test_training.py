@@ -8,7 +8,7 @@ import gradwire.torch
 import pytest
 import torch
 from gradwire.torch.choice import SHARE, Choice
-from gradwire.torch.optimizers import Codebook
+from gradwire.torch.optimizers import ParamRegistry
 from gradwire.torch.transport import OPERATIONS_MAX
 from ranks import run
 from test_ddp import OPTIONS, batch, digest, model
@@ -73,15 +73,15 @@ def test_groups_are_there_while_they_are_read_anew():
     """Another thread may be making maps: a parameter without its group would get others than on other ranks."""
     param, seen = torch.nn.Parameter(torch.zeros(3)), []
     optimizer = torch.optim.SGD([param], lr=0.1)
-    codebook = Codebook([optimizer], seed=0)
+    registry = ParamRegistry([optimizer], seed=0)
 
     class Groups(list):
         def __iter__(self):
-            seen.append(codebook.entry(param))
+            seen.append(registry.entry(param))
             return super().__iter__()
 
     optimizer.param_groups = Groups(optimizer.param_groups)
-    codebook.refresh()
+    registry.refresh()
     assert seen and None not in seen
 
 
@@ -497,7 +497,7 @@ def unknown_optimizer(rank, size):
 
     net = model(width=256)
     ddp, state = make(net, Own(net.parameters(), lr=0.1))
-    optimizer = state.engine.codebook.optimizers[0]
+    optimizer = state.engine.registry.optimizers[0]
     for step in range(4):
         optimizer.zero_grad()
         backward(ddp, rank, step)
