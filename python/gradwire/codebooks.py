@@ -33,7 +33,7 @@ class Histogram:
         check(lib.gw_gcomp_histogram_add(self.struct, codec.handle, source.struct, codec.workspace()))
 
     def __add__(self, other: Histogram) -> Histogram:
-        for name in ("dtype", "quantum_mode", "base", "relative"):
+        for name in ("dtype", "quantum_mode", "window_start", "relative"):
             if getattr(self.struct, name) != getattr(other.struct, name):
                 raise ValueError(f"histograms of another {name}")
         result = copy.copy(self)

@@ -11,7 +11,7 @@ import numpy as np
 
 from gradwire import _constants as c
 from gradwire import arrays, frames
-from gradwire._fill import assign, choose, fill, instance, integer, scale_of
+from gradwire._fill import assign, choose, fill, instance, integer, real, scale_of
 from gradwire._library import check, check_options, lib
 from gradwire._structs import (
     gw_buffer,
@@ -68,7 +68,7 @@ class Options:
         options = gw_gcomp_options()
         lib.gw_gcomp_options_init(options, choose(frames.DTYPES, self.dtype, "dtype"))
         given = {
-            "quantum_mode": choose(frames.QUANTUM_MODES, self.quantum_mode, "quantum mode"),
+            "quantum_mode": choose(frames.QUANTUM_MODES, self.quantum_mode, "quantum_mode"),
             "rounding": choose(_ROUNDINGS, self.rounding, "rounding"),
             "preset": choose(_PRESETS, self.preset, "preset"),
         }
@@ -91,7 +91,7 @@ class Options:
             drop = integer(self.constant_drop, "constant_drop", 0, (1 << 32) - 1)
             return fill(gw_gcomp_quantum, kind=c.GW_GCOMP_QUANTUM_DROP, drop=drop)
         if self.target_nmse:
-            return fill(gw_gcomp_quantum, kind=c.GW_GCOMP_QUANTUM_NMSE, nmse=self.target_nmse)
+            return fill(gw_gcomp_quantum, kind=c.GW_GCOMP_QUANTUM_NMSE, nmse=real(self.target_nmse, "target_nmse"))
         return gw_gcomp_quantum()
 
 
