@@ -43,7 +43,7 @@ typedef struct gw_mpi_exchange {
     int started;
     gw_mpi_peer *peers; /* by rank; this one too */
     /* By index of piece, what this rank sends of it: a contribution to another's, or its own sum. NULL: not
-     * there yet, or sent */
+     * there yet */
     gw_mpi_block *_Atomic *messages;
     atomic_int events_left;  /* of the exchange */
     atomic_int encodes_left; /* contributions that were not made yet */
@@ -62,7 +62,7 @@ static gw_mpi_block *gw_mpi_block_of(void *data)
     return (gw_mpi_block *)(void *)((uint8_t *)data - offsetof(gw_mpi_block, data));
 }
 
-/* Sums are decoded here too; gw_mpi_exchange_event() adds a reference for each further rank. */
+/* Sums are decoded here too; gw_mpi_exchange_message() adds a reference for each further rank. */
 static void *gw_mpi_exchange_take(void *unused, gw_runtime_event_kind kind, size_t size)
 {
     gw_mpi_block *block = gw_mpi_block_take(size);

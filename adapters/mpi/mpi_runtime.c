@@ -1,6 +1,7 @@
 /*
  * The runtime of all operations' codec work: GRADWIRE_MPI_THREADS less the thread that calls MPI; that works
- * too, while it waits. Threads of the runtime call no MPI function, so MPI_THREAD_SINGLE suffices for them.
+ * too, while it waits. Threads of the runtime call no MPI function but MPI_Abort(), out of memory, so
+ * MPI_THREAD_SINGLE suffices for them.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

@@ -213,6 +213,7 @@ GW_API uint64_t gw_exchange_slot(const gw_exchange *exchange, uint32_t piece, ui
  *   - wire_scale: the same as in the rules
  *   - GW_OK; GW_ERR_ARG (also: more segments than segment_max); GW_ERR_STATE (as in gw_exchange_start()):
  *     there is no event
+ *   - segments that are refused (GW_ERR_ARG of gw_collective_streams()) leave the exchange without a map
  */
 GW_API GW_MUST_CHECK gw_status gw_exchange_map_start(gw_exchange *exchange,
                                                      const gw_collective_segments *segments,

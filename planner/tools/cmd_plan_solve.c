@@ -40,12 +40,7 @@ static int parse(solve_args *a, int argc, char **argv)
                              1000000};
     plan_parser_add(&a->parser, &repeat, 1);
     plan_parser_add_output(&a->parser, "Write the plan to FILE");
-    const plan_arg charts[] = {
-        {"svg", "FILE", "Draw the timeline", PLAN_ARG_OUTPUT, &a->svg, 0, 0},
-        {"chrome", "FILE", "Write the timeline as a Chrome trace for Perfetto", PLAN_ARG_OUTPUT, &a->chrome,
-         0, 0},
-    };
-    plan_parser_add(&a->parser, charts, 2);
+    plan_parser_add_timeline(&a->parser, &a->svg, &a->chrome);
     return plan_parser_run(&a->parser, argc, argv, &(const plan_parser_files){1, 1, "one model"});
 }
 

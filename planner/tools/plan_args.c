@@ -51,6 +51,16 @@ void plan_parser_add_output(plan_parser *parser, const char *output_doc)
     }
 }
 
+void plan_parser_add_timeline(plan_parser *parser, const char **svg, const char **chrome)
+{
+    const plan_arg args[] = {
+        {"svg", "FILE", "Draw the timeline", PLAN_ARG_OUTPUT, svg, 0, 0},
+        {"chrome", "FILE", "Write the timeline as a Chrome trace for Perfetto", PLAN_ARG_OUTPUT, chrome, 0,
+         0},
+    };
+    plan_parser_add(parser, args, 2);
+}
+
 static void set_number(struct argp_state *state, const plan_arg *a, const char *text)
 {
     if (gw_cli_parse_double(text, a->min, a->max, a->target) != 0) {

@@ -61,6 +61,8 @@ void plan_parser_open(plan_parser *parser, const char *name, const char *files, 
 void plan_parser_add(plan_parser *parser, const plan_arg *args, size_t count);
 /* Adds the title "Output", --json and, if output_doc is not NULL, -o. */
 void plan_parser_add_output(plan_parser *parser, const char *output_doc);
+/* Adds --svg and --chrome, the files that a timeline is drawn into. */
+void plan_parser_add_timeline(plan_parser *parser, const char **svg, const char **chrome);
 /* How many files a subcommand takes, and which, in words. */
 typedef struct plan_parser_files {
     int min, max;
