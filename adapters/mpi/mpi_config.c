@@ -14,7 +14,7 @@
 #include <string.h>
 
 #define GW_MPI_THREADS_MAX 256u
-/* 5.2 to 6.4 bits a value on gradients, one more than with five times the error (docs/mpi.md) */
+/* 4.5 to 5.6 bits a value on gradients, one more than with five times the error (docs/mpi.md) */
 #define GW_MPI_NMSE_PRESET 1e-3f
 
 gw_mpi_config gw_mpi_settings;
@@ -30,9 +30,9 @@ static const char *gw_mpi_bad; /* name of a variable, after GRADWIRE_MPI; NULL: 
 static const struct {
     float bits, nmse;
 } gw_mpi_rates[] = {
-    {1.49f, 1.0f},    {1.93f, 0.32f},   {2.46f, 0.1f},    {3.03f, 0.032f}, {3.61f, 0.01f},
-    {4.19f, 0.0032f}, {4.79f, 0.001f},  {5.39f, 3.2e-4f}, {5.98f, 1e-4f},  {6.58f, 3.2e-5f},
-    {7.18f, 1e-5f},   {7.77f, 3.2e-6f}, {8.37f, 1e-6f},
+    {1.11f, 1.0f},    {1.52f, 0.32f},   {1.97f, 0.1f},    {2.51f, 0.032f}, {3.08f, 0.01f},
+    {3.65f, 0.0032f}, {4.25f, 0.001f},  {4.84f, 3.2e-4f}, {5.44f, 1e-4f},  {6.04f, 3.2e-5f},
+    {6.64f, 1e-5f},   {7.22f, 3.2e-6f}, {7.83f, 1e-6f},
 };
 
 float gw_mpi_nmse_of_bits(float bits)

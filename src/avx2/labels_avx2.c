@@ -57,8 +57,17 @@ static inline uint32_t pair32(uint16_t *pair, uint32_t *count, __m256i label, __
     return rest_len;
 }
 
+/* Up to here to clear and to fold the table takes longer than to count labels one by one. */
+enum { FEW_LABELS = 512 };
+
 void gw_count_avx2(uint32_t *count, const uint8_t *labels, size_t len)
 {
+    if (len <= FEW_LABELS) {
+        for (size_t i = 0; i < len; i++) {
+            count[labels[i]]++;
+        }
+        return;
+    }
     const uint32_t floor_label = gw_class_floor(largest_of(labels, len));
     const __m256i class_floor = bytes(floor_label);
     gw_label_pairs table;

@@ -11,7 +11,10 @@
 #include "cuda/gcomp_store.cuh"
 
 struct gw_quanta_state {
-    uint32_t count[GW_WARPS][256]; /* of map bytes */
+    union {
+        uint32_t count[GW_WARPS][256];  /* of map bytes */
+        double squares[GW_THREADS / 4]; /* sums of blocks, until the target of the chunk has them */
+    };
     uint8_t exponent[GW_BLOCKS_MAX];
     uint32_t sums[GW_WARPS];
 };
@@ -85,17 +88,88 @@ template <uint32_t DTYPE> GW_DEVICE double gw_sum_of_squares(const uint8_t *valu
     return sum;
 }
 
-/* The quantum whose expected squared error is at most nmse times the mean square. */
-template <uint32_t DTYPE>
-GW_DEVICE uint32_t gw_quantum_of_error(const gw_cuda_codec &codec, double sum, uint32_t len)
+/* Floor of the exponent of the quantum whose square is `square`: a field as a frame stores it. */
+template <uint32_t DTYPE> GW_DEVICE uint32_t gw_quantum_of_square(double square)
 {
-    const double quanta_squared = codec.rounding == GW_GCOMP_TRUNCATE  ? 3
-                                  : codec.rounding == GW_GCOMP_NEAREST ? 12
-                                                                       : 6;
-    const double square = quanta_squared * (double)codec.target_nmse * (sum / (double)len);
     const uint32_t high = (uint32_t)(gw_bits_of_double(square) >> 52);
     const int32_t exponent = (int32_t)(high & 2047) - 1023; /* floor(log2(square)) */
     return high == 0 ? 0 : gw_quantum_stored<DTYPE>((exponent + 2048) / 2 - 1024 + 127);
+}
+
+GW_DEVICE double gw_square_of_quantum(uint32_t exponent)
+{
+    return gw_double_of_bits((uint64_t)(1023 + 2 * ((int32_t)exponent - 127)) << 52);
+}
+
+/* raise_smallest() of src/gcomp/gcomp_encode_quanta.c, by one thread. */
+template <uint32_t DTYPE>
+GW_DEVICE void gw_quanta_raise(gw_quanta_state &s, uint32_t len, uint32_t log2, double sum, double target)
+{
+    const uint32_t most = gw_type<DTYPE>::SPECIAL - 1 + gw_type<DTYPE>::BIAS;
+    const uint32_t blocks = (len + (1u << log2) - 1) >> log2;
+    uint32_t exponent = most, end = blocks;
+    GW_NO_UNROLL
+    for (uint32_t b = 0; b < blocks; b++) {
+        exponent = s.exponent[b] != 0 && s.exponent[b] < exponent ? s.exponent[b] : exponent;
+    }
+    GW_NO_UNROLL
+    for (; exponent < most && end == blocks; exponent++) {
+        const double square = gw_square_of_quantum(exponent);
+        GW_NO_UNROLL
+        for (uint32_t b = 0; b < blocks && end == blocks; b++) {
+            if (s.exponent[b] == exponent) {
+                const uint32_t left = len - (b << log2);
+                const double own = (double)(left < 1u << log2 ? left : 1u << log2) * square;
+                end = sum + 1.5 * own > target ? b : blocks;
+                sum += 3 * own;
+            }
+        }
+    }
+    GW_NO_UNROLL
+    for (uint32_t b = 0; b < blocks; b++) {
+        const uint32_t x = s.exponent[b];
+        s.exponent[b] = (uint8_t)(x + (x != 0 && (x + 1 < exponent || (x + 1 == exponent && b < end))));
+    }
+}
+
+/* Quanta of len values from the values, four threads a block. */
+template <uint32_t DTYPE>
+GW_DEVICE void gw_quanta_of_error(gw_quanta_state &s, const gw_cuda_codec &codec, const uint8_t *values,
+                                  uint32_t len)
+{
+    const uint32_t t = threadIdx.x, log2 = codec.block_log2, block_len = 1u << log2;
+    const uint32_t blocks = (len + block_len - 1) >> log2;
+    const double quanta_squared = codec.rounding == GW_GCOMP_TRUNCATE  ? 3
+                                  : codec.rounding == GW_GCOMP_NEAREST ? 12
+                                                                       : 6;
+    const double factor = quanta_squared * (double)codec.target_nmse;
+    double sum = 0, target = 0; /* of the first thread */
+    GW_NO_UNROLL
+    for (uint32_t at = 0; at < 4 * blocks; at += GW_THREADS) {
+        const uint32_t b = (at + t) >> 2, lane = gw_lane();
+        const uint32_t from = b < blocks ? b << log2 : len;
+        const uint32_t own = len - from < block_len ? len - from : block_len;
+        const double part = gw_sum_of_squares<DTYPE>(values + gw_type<DTYPE>::SIZE * from, t & 3, own);
+        const double s0 = gw_lane_double(part, lane & 28), s1 = gw_lane_double(part, (lane & 28) + 1),
+                     s2 = gw_lane_double(part, (lane & 28) + 2), s3 = gw_lane_double(part, (lane & 28) + 3);
+        if (b < blocks && (t & 3) == 0) {
+            const double squares = (s0 + s1) + (s2 + s3);
+            s.squares[t >> 2] = squares;
+            s.exponent[b] = (uint8_t)gw_quantum_of_square<DTYPE>(factor * (squares / (double)own));
+        }
+        __syncthreads();
+        const uint32_t first = at >> 2, left = blocks - first;
+        GW_NO_UNROLL
+        for (uint32_t i = 0; t == 0 && i < (left < GW_THREADS / 4 ? left : GW_THREADS / 4); i++) {
+            const uint32_t x = s.exponent[first + i], rest = len - ((first + i) << log2);
+            target += factor * s.squares[i];
+            sum += x == 0 ? 0 : (double)(rest < block_len ? rest : block_len) * gw_square_of_quantum(x);
+        }
+        __syncthreads();
+    }
+    if (t == 0) {
+        gw_quanta_raise<DTYPE>(s, len, log2, sum, target);
+    }
 }
 
 /* Quanta of the len values of a chunk of the item, from `first` on, into s.exponent. */
@@ -103,7 +177,6 @@ template <uint32_t DTYPE>
 GW_DEVICE void gw_quanta_find(gw_quanta_state &s, const gw_cuda_codec &codec, const gw_cuda_map &map,
                               const gw_cuda_gcomp_item &item, uint64_t first, uint32_t len)
 {
-    constexpr uint32_t SIZE = gw_type<DTYPE>::SIZE;
     const uint32_t t = threadIdx.x, log2 = codec.block_log2, block_len = 1u << log2;
     const uint32_t blocks = (len + block_len - 1) >> log2;
     if (map.is_present) {
@@ -126,20 +199,7 @@ GW_DEVICE void gw_quanta_find(gw_quanta_state &s, const gw_cuda_codec &codec, co
         }
         return;
     }
-    /* Four threads a block. */
-    GW_NO_UNROLL
-    for (uint32_t at = 0; at < 4 * blocks; at += GW_THREADS) {
-        const uint32_t b = (at + t) >> 2, lane = gw_lane();
-        const uint32_t from = b < blocks ? b << log2 : len;
-        const uint32_t own = len - from < block_len ? len - from : block_len;
-        const double sum =
-            gw_sum_of_squares<DTYPE>((const uint8_t *)item.src + SIZE * (first + from), t & 3, own);
-        const double s0 = gw_lane_double(sum, lane & 28), s1 = gw_lane_double(sum, (lane & 28) + 1),
-                     s2 = gw_lane_double(sum, (lane & 28) + 2), s3 = gw_lane_double(sum, (lane & 28) + 3);
-        if (b < blocks && (t & 3) == 0) {
-            s.exponent[b] = (uint8_t)gw_quantum_of_error<DTYPE>(codec, (s0 + s1) + (s2 + s3), own);
-        }
-    }
+    gw_quanta_of_error<DTYPE>(s, codec, (const uint8_t *)item.src + gw_type<DTYPE>::SIZE * first, len);
 }
 
 /* Quanta of the len values of a chunk of the item, from `first` on, as the frame stores them, to out. Returns

@@ -8,7 +8,7 @@
  * it sorts by the digits of the counts only: two for counts below 2^14. */
 static uint32_t sort_leaves(gw_codebook_scratch *s, const uint32_t count[GW_LABELS])
 {
-    enum { GROUP = 8, DIGIT_BITS = 7, DIGITS = 1 << DIGIT_BITS };
+    enum { GROUP = 8, DIGIT_BITS = 7, DIGITS = 1 << DIGIT_BITS, FEW = 24 };
     uint64_t *key = s->key[0], *next = s->key[1];
     uint32_t n = 0;
     uint64_t all = 0;
@@ -22,6 +22,17 @@ static uint32_t sort_leaves(gw_codebook_scratch *s, const uint32_t count[GW_LABE
             key[n] = (uint64_t)count[label] << 8 | label;
             n += count[label] != 0;
         }
+    }
+    if (n <= FEW) {
+        for (uint32_t i = 1; i < n; i++) {
+            const uint64_t own = key[i];
+            uint32_t place = i;
+            for (; place > 0 && key[place - 1] > own; place--) {
+                key[place] = key[place - 1];
+            }
+            key[place] = own;
+        }
+        all = 0;
     }
     for (unsigned shift = 0; all >> shift != 0; shift += DIGIT_BITS) {
         uint32_t start[DIGITS + 1] = {0};
@@ -374,18 +385,20 @@ void gw_mask_tree_build(gw_tree *tree, const gw_codebook *codebook)
 
 /* ---- bytes --------------------------------------------------------------------------------------------- */
 
-/* Smallest and largest ordinary label with a code, 0 and 0 if there is none. */
+/* Smallest and largest ordinary label with a code, 0 and 0 if there is none. Eight labels at a time: most
+ * have none. */
 static void ordinary_range(const gw_codebook *codebook, uint32_t *first, uint32_t *last)
 {
-    uint32_t from = 2, to = GW_LABELS - 1;
-    while (from < GW_LABELS && codebook->length[from] == 0) {
-        from++;
+    const uint8_t *length = codebook->length;
+    uint32_t from = 2, to = GW_LABELS;
+    while (from < GW_LABELS && length[from] == 0) {
+        from += from % 8 == 0 && gw_load64(length + from) == 0 ? 8 : 1;
     }
-    while (to > from && codebook->length[to] == 0) {
-        to--;
+    while (to > from && length[to - 1] == 0) {
+        to -= to % 8 == 0 && gw_load64(length + to - 8) == 0 ? 8 : 1;
     }
     *first = from < GW_LABELS ? from : 0;
-    *last = from < GW_LABELS ? to : 0;
+    *last = from < GW_LABELS ? to - 1 : 0;
 }
 
 static size_t size_of_range(uint32_t first, uint32_t last)
@@ -429,7 +442,7 @@ void gw_codebook_write(uint8_t *dst, const gw_codebook *codebook)
     uint32_t first, last;
     ordinary_range(codebook, &first, &last);
     const size_t labels_size = size_of_range(first, last);
-    GW_MEMSET(dst, 0, gw_codebook_size(codebook));
+    GW_MEMSET(dst, 0, labels_size + (codebook->is_masked ? MASK_SIZE : 0));
     dst[0] = codebook->is_relative ? 1 : codebook->window_start;
     dst[1] = (uint8_t)first;
     dst[2] = (uint8_t)last;

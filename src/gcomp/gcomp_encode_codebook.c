@@ -18,16 +18,23 @@ uint32_t gw_survey_fold(uint32_t *count, const uint32_t *bin_count, uint32_t dty
 {
     uint32_t window_start = 0;
     if (!derived && dtype != GW_FP16) {
-        uint32_t largest = 0;
-        for (uint32_t bin = 4; bin < 4u * gw_traits_of(dtype)->exponent_mask; bin++) {
-            largest = bin_count[bin] != 0 ? bin >> 2 : largest;
+        uint32_t largest = gw_traits_of(dtype)->exponent_mask - 1;
+        while (largest > 0 && (bin_count[4 * largest] | bin_count[4 * largest + 1] |
+                               bin_count[4 * largest + 2] | bin_count[4 * largest + 3]) == 0) {
+            largest--;
         }
         window_start = gw_codebook_window_start(largest);
     }
     GW_MEMSET(count, 0, GW_LABELS * sizeof *count);
-    for (uint32_t bin = 0; bin < GW_BINS; bin++) {
-        if (bin_count[bin] != 0) {
-            count[gw_label_of_bin(bin, dtype, derived, window_start)] += bin_count[bin];
+    for (uint32_t first = 0; first < GW_BINS; first += 8) { /* most bins are empty */
+        uint32_t any = 0;
+        for (uint32_t i = 0; i < 8; i++) {
+            any |= bin_count[first + i];
+        }
+        for (uint32_t bin = first; any != 0 && bin < first + 8; bin++) {
+            if (bin_count[bin] != 0) {
+                count[gw_label_of_bin(bin, dtype, derived, window_start)] += bin_count[bin];
+            }
         }
     }
     return window_start;
@@ -186,25 +193,32 @@ static uint32_t largest_exponent(const gw_encoding *e, uint32_t window_start, co
     return largest;
 }
 
-/* Moves the counts of ordinary labels to the labels that are `down` smaller. Returns 0 and changes nothing if
- * a counted label would leave the range of ordinary labels or an escape was counted. */
+/* Labels of explicit frames that stand for an exponent: 4 to 255. */
+enum { ORDINARY_LABELS = GW_LABELS - 4 };
+
+/* How many ordinary labels leave their range when all are moved. */
+static size_t steps_of(int32_t move)
+{
+    return gw_min_size((size_t)(move < 0 ? -move : move), ORDINARY_LABELS);
+}
+
+/* Moves the counts of ordinary labels to the labels that are `down` smaller, down being a multiple of 4.
+ * Returns 0 and changes nothing if a counted label would leave the range of ordinary labels or an escape was
+ * counted. */
 static int move_counts(uint32_t count[GW_LABELS], int32_t down)
 {
+    const size_t steps = steps_of(down), kept = ORDINARY_LABELS - steps;
+    uint32_t *first = count + 4, *last = count + GW_LABELS - steps;
+    uint32_t *leaving = down < 0 ? last : first, *filled = down < 0 ? first : last;
     uint32_t outside = count[GW_LABEL_ESCAPE];
-    for (int32_t label = 4; label < GW_LABELS; label++) {
-        outside |= label - down < 4 || label - down >= GW_LABELS ? count[label] : 0;
+    for (size_t i = 0; i < steps; i++) {
+        outside |= leaving[i];
     }
     if (outside != 0) {
         return 0;
     }
-    uint32_t moved[GW_LABELS] = {0};
-    moved[GW_LABEL_ZERO] = count[GW_LABEL_ZERO];
-    for (int32_t label = 4; label < GW_LABELS; label++) {
-        if (label + down >= 4 && label + down < GW_LABELS) {
-            moved[label] = count[label + down];
-        }
-    }
-    GW_MEMCPY(count, moved, sizeof moved);
+    GW_MEMMOVE(down < 0 ? first + steps : first, down < 0 ? first : first + steps, kept * sizeof *count);
+    GW_MEMSET(filled, 0, steps * sizeof *count);
     return 1;
 }
 
@@ -256,11 +270,11 @@ static void rank_labels(gw_encoding *e, uint8_t *labels, size_t len, int32_t mov
     uint8_t rank[GW_LABELS];
     const gw_scratch *s = &e->scratch;
     GW_MEMCPY(rank, s->ranker->rank, sizeof rank);
-    if (move != 0) {
-        for (int32_t label = 4; label < GW_LABELS; label++) {
-            const int32_t moved = label - move;
-            rank[label] = s->ranker->rank[moved >= 4 && moved < GW_LABELS ? moved : GW_LABEL_ESCAPE];
-        }
+    const size_t steps = steps_of(move), kept = ORDINARY_LABELS - steps;
+    if (move > 0) { /* the labels below 4 + move do not occur */
+        GW_MEMCPY(rank + 4 + steps, s->ranker->rank + 4, kept);
+    } else {
+        GW_MEMCPY(rank + 4, s->ranker->rank + 4 + steps, kept);
     }
     e->codec->kernels.gcomp.rank(labels, len, rank);
 }
