@@ -188,7 +188,7 @@ static int has_all_codes(const gw_codebook *codebook)
 gw_status gw_gcomp_codebook_install(gw_gcomp *codec, uint32_t id, uint32_t generation,
                                     const uint8_t *codebook, size_t codebook_size, int encode)
 {
-    if (codec == NULL || codebook == NULL) {
+    if (codec == NULL || codebook == NULL || id >= GW_GCOMP_CODEBOOK_ID_END) {
         return GW_ERR_ARG;
     }
     gw_codec *inside = (gw_codec *)(void *)codec;

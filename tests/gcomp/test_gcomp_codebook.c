@@ -719,6 +719,12 @@ static void bad_codebooks(void **state)
             GW_ERR_TABLE);
         assert_int_equal(
             gw_gcomp_codebook_install(&codec.codec, 1, 2, (const uint8_t[]){0, 0, 0, 0x11}, 4, 1), GW_OK);
+        assert_int_equal(
+            gw_gcomp_codebook_install(&codec.codec, GW_GCOMP_CODEBOOK_ID_END, 2, codebook, size, 1),
+            GW_ERR_ARG);
+        assert_int_equal(
+            gw_gcomp_codebook_install(&codec.codec, GW_GCOMP_CODEBOOK_ID_END - 1, 2, codebook, size, 0),
+            GW_OK);
         assert_int_equal(gw_gcomp_codebook_install(NULL, 1, 2, codebook, size, 1), GW_ERR_ARG);
         assert_int_equal(gw_gcomp_codebook_install(&codec.codec, 1, 2, NULL, size, 1), GW_ERR_ARG);
         gw_gcomp blank;
