@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from ctypes import byref, c_uint64, c_void_p
-from typing import Any
 
 from gradwire import _abi, _prototypes
 from gradwire import _constants as names
@@ -14,7 +12,6 @@ from gradwire._structs import (
     gw_collective_segments,
     gw_exchange_config,
     gw_exchange_info,
-    gw_exchange_run,
     gw_exchange_stats,
     gw_runtime_event,
     gw_runtime_options,
@@ -93,25 +90,30 @@ class Exchange:
         offset = native.gw_exchange_slot(self._handle, piece, source)
         return None if offset == NO_SLOT else offset
 
+    def __enter__(self) -> c_void_p:
+        """A block with calls of the library, to which stop() does not come. RuntimeError after it."""
+        self._lock.acquire()
+        if not self._handle:
+            self._lock.release()
+            raise RuntimeError("gradwire: the exchange has been stopped")
+        return self._handle
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
     def start_map(self, segments: gw_collective_segments, wire_scale: float) -> None:
-        self._call(native.gw_exchange_map_start, segments, wire_scale)
+        with self as handle:
+            check(native.gw_exchange_map_start(handle, segments, wire_scale))
 
     def map_words(self) -> list[int]:
         words = (c_uint64 * MAP_WORDS)()
-        self._call(native.gw_exchange_map_words, words)
+        with self as handle:
+            check(native.gw_exchange_map_words(handle, words))
         return list(words)
 
-    def start(self, run: gw_exchange_run) -> None:
-        self._call(native.gw_exchange_start, run)
-
     def receive(self, piece: int, source: int) -> None:
-        self._call(native.gw_exchange_receive, piece, source, None, 0)
-
-    def _call(self, function: Callable[..., int], *arguments: Any) -> None:
-        with self._lock:
-            if not self._handle:
-                raise RuntimeError("gradwire: the exchange has been stopped")
-            check(function(self._handle, *arguments))
+        with self as handle:
+            check(native.gw_exchange_receive(handle, piece, source, None, 0))
 
     def stats(self) -> gw_exchange_stats:
         with self._lock:

@@ -145,14 +145,15 @@ class ClassicState(CodecHook):
 
     # ---- the hook ----
 
-    def _reduce(self, bucket: dist.GradBucket) -> torch.futures.Future:
-        taken = self._taken(bucket)
-        if taken.number == 0:
-            self._watch.begin(sys._getframe())
-        future = self.start(taken)
-        if taken.is_last:
-            self._watch.end()
-        return future
+    def reduce(self, bucket: dist.GradBucket) -> torch.futures.Future:
+        with self.gate.guarding():
+            taken = self._taken(bucket)
+            if taken.number == 0:
+                self._watch.begin(sys._getframe())
+            future = self.start(taken)
+            if taken.is_last:
+                self._watch.end()
+            return future
 
     def start(self, bucket: Bucket) -> torch.futures.Future:
         """The mean of a bucket, in place. Where it is the last one the future also says that no rank found a fault in

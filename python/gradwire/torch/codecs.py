@@ -77,7 +77,7 @@ class Codecs:
         self.planned: Planned | None = None
         if plan:
             self.planned = Planned(
-                list(plan), lambda number, bucket: self.run(bucket, routes[number]), self.names, self._gate
+                list(plan), lambda number, bucket: self.start(bucket, routes[number]), self.names, self._gate
             )
         self.regroup: Regroup | None = self.planned  # in the first step of a resumed run another one
 
@@ -101,12 +101,8 @@ class Codecs:
         if self.regroup is not None:
             self.regroup.begin()
 
-    def start(self, bucket: Bucket) -> torch.futures.Future:
-        """Takes a bucket of DDP; the future of its mean."""
-        return self.run(bucket) if self.regroup is None else self.regroup.add(bucket)
-
-    def run(self, bucket: Bucket, route: _Route | None = None) -> torch.futures.Future:
-        """Starts a bucket by its codec."""
+    def start(self, bucket: Bucket, route: _Route | None = None) -> torch.futures.Future:
+        """Starts a bucket by its codec; the future of its mean. route: None: the one of buckets without a plan."""
         self._number += 1
         bucket.number = self._number
         length = bucket.values.numel()

@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import torch
@@ -281,7 +282,7 @@ class Communicator(EngineOwner):
         self._sizes.full_size += size_of(values)
         where = f"operation {self.step}"
         operation = Operation(plan, values, result, scale, 1.0 / scale, self.step, where, scatter=scatter)
-        self.engine.submit(operation)
+        self.engine.control.submit(partial(self.engine.begin, operation))
         wait_for(self.engine.conclude(f"{where}, its end"))
         if self.error is not None:
             raise RuntimeError(f"gradwire: {self.error}") from self.error

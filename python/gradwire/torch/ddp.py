@@ -185,19 +185,21 @@ class DdpState(EngineOwner, Hook):
 
     # ---- the hook ----
 
-    def _reduce(self, bucket: dist.GradBucket) -> torch.futures.Future:
-        if self.instead is not None:
-            return self.instead(bucket)
-        if not self._in_backward:
-            self._in_backward = True
-            self._watch.begin(sys._getframe())
-            self._begin_backward()
-        values, is_last = bucket.buffer(), bucket.is_last()
-        future = self.codecs.start(Bucket(values, bucket.parameters(), bucket.gradients(), self.step))
-        if is_last:
-            future = self.codecs.end(future, values, f"step {self.step}, its end")
-            self._end_backward(future, values.device)
-        return future
+    def reduce(self, bucket: dist.GradBucket) -> torch.futures.Future:
+        with self.gate.guarding():
+            if self.instead is not None:
+                return self.instead(bucket)
+            if not self._in_backward:
+                self._in_backward = True
+                self._watch.begin(sys._getframe())
+                self._begin_backward()
+            values, regroup = bucket.buffer(), self.codecs.regroup
+            start = self.codecs.start if regroup is None else regroup.add
+            future = start(Bucket(values, bucket.parameters(), bucket.gradients(), self.step))
+            if bucket.is_last():
+                future = self.codecs.end(future, values, f"step {self.step}, its end")
+                self._end_backward(future, values.device)
+            return future
 
     def _begin_backward(self) -> None:
         self.resume.compare(self.step)

@@ -23,8 +23,8 @@ from typing import Any
 import torch
 
 import gradwire.maps
-from gradwire._library import lib
-from gradwire._structs import gw_collective_failure, gw_collective_shape
+from gradwire._library import check, lib
+from gradwire._structs import gw_collective_failure, gw_collective_shape, gw_exchange_run
 from gradwire.errors import status_name
 from gradwire.gcomp import Options
 
@@ -285,7 +285,7 @@ class Engine:
         self._active: dict[int, Operation] = {}
         self._closing = False
         self._ended = threading.Event()
-        self._control = Worker("gradwire-control", gate.fail)
+        self.control = Worker("gradwire-control", gate.fail)
         self._receivers = [Worker(f"gradwire-receive-{stage}", gate.fail) for stage in (TO_OWNER, FROM_OWNER)]
         self._loop = threading.Thread(target=self._run_loop, name="gradwire-loop", daemon=True)
         self._loop.start()
@@ -302,11 +302,6 @@ class Engine:
         plan = Plan(self, self._cookies, like, places, shard_len, settings or self.settings)
         self.plans[plan.cookie] = plan
         return plan
-
-    def submit(self, operation: Operation) -> None:
-        if operation.copy is not None:
-            self.gate.add(operation.copy.future)
-        self._submit(self._begin, operation)
 
     def build_maps(self, plans: Sequence[Plan], wire_scale: float) -> None:
         """Maps of these plans from the state as it is now. Off the critical path. No matter of the other ranks."""
@@ -334,13 +329,13 @@ class Engine:
         """Runs a job after all that was submitted before, and returns its result."""
         self.gate.raise_closed()
         try:
-            return self._control.call(job).result()
+            return self.control.call(job).result()
         except BaseException as error:
             raise self.gate.error or error  # noqa: B904  it is that of the job
 
     def _submit(self, job: Callable[..., None], *arguments: Any) -> None:
         """Nothing is begun after a failure."""
-        self._control.submit(lambda: None if self.gate.shut else job(*arguments))
+        self.control.submit(lambda: None if self.gate.shut else job(*arguments))
 
     # ---- control thread ----
 
@@ -397,7 +392,10 @@ class Engine:
         with self.gate.passing(good):
             good.set_result(None)
 
-    def _begin(self, operation: Operation) -> None:
+    def begin(self, operation: Operation) -> None:
+        """To be submitted to `control`. Nothing is begun after a failure."""
+        if self.gate.shut:
+            return
         plan = operation.plan
         with self._lock:
             self._active[plan.cookie] = operation
@@ -420,14 +418,15 @@ class Engine:
         flags = _pool.FALLBACK if operation.fallback else 0
         flags |= _pool.SCATTER if operation.scatter else 0
         flags |= _pool.SAMPLE if operation.sampled else 0
-        run = _pool.gw_exchange_run(
+        run = gw_exchange_run(
             values=operation.values.data_ptr(),
             result=operation.result.data_ptr(),
             scale=operation.scale,
             step_index=operation.step & 0xFFFFFFFF,
             flags=flags,
         )
-        plan.exchange.start(run)
+        with plan.exchange as handle:
+            check(_pool.native.gw_exchange_start(handle, run))
         plan.post_receives(operation)
 
     def _retire(self, plan: Plan) -> None:
@@ -534,8 +533,8 @@ class Engine:
     def abandon(self) -> None:
         """Ends the threads after what was submitted, and does not wait: for a finalizer, on any thread."""
         self.gate.closed = True
-        self._control.submit(self._end)
-        self._control.stop()
+        self.control.submit(self._end)
+        self.control.stop()
 
     def close(self) -> None:
         """The same, and waits for it. After a failure threads may be left that wait for a peer; they end with the

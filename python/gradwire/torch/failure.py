@@ -147,6 +147,17 @@ class Gate:
 
         return end
 
+    @contextlib.contextmanager
+    def guarding(self) -> Iterator[None]:
+        """A block that starts something. Raises what has ended everything; what the block raises ends everything: it is
+        of this rank alone, as far as it can know."""
+        self.raise_error()
+        try:
+            yield
+        except Exception as error:
+            self.fail(error)
+            raise
+
     def raise_error(self) -> None:
         """Raises what has ended everything, or that it is closed. Waits for an error that is being found."""
         mine = threading.get_ident()

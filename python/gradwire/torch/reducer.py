@@ -89,18 +89,10 @@ class Plain(Stateless):
 
 
 class Hook(Guarded, Copies):
-    """A communication hook. A subclass has _reduce()."""
+    """A communication hook."""
 
     def reduce(self, bucket: dist.GradBucket) -> torch.futures.Future:
-        self.gate.raise_error()
-        try:
-            return self._reduce(bucket)
-        except Exception as error:  # on this rank alone, as far as it can know
-            self.gate.fail(error)
-            raise
-
-    def _reduce(self, bucket: dist.GradBucket) -> torch.futures.Future:
-        """A bucket of DDP. It may raise on this rank alone."""
+        """A bucket of DDP. In a block of gate.guarding(), as it may raise on this rank alone."""
         raise NotImplementedError
 
 

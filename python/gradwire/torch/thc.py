@@ -99,16 +99,17 @@ class ThcState(CodecHook):
     def _workers(self) -> list[Worker]:
         return [self._worker]
 
-    def _reduce(self, bucket: dist.GradBucket) -> torch.futures.Future:
-        taken = self._taken(bucket)
-        if staging.takes(taken.values, (torch.float32,)) and taken.values.numel() >= self.small_len:
-            return self.start(taken)
-        self._finite.append(Finite())
-        future = self._plain.start(taken, self._finite[-1].around)
-        if taken.is_last:
-            finite, self._finite = self._finite, []
-            self._worker.submit(lambda: self._end_step(finite))
-        return future
+    def reduce(self, bucket: dist.GradBucket) -> torch.futures.Future:
+        with self.gate.guarding():
+            taken = self._taken(bucket)
+            if staging.takes(taken.values, (torch.float32,)) and taken.values.numel() >= self.small_len:
+                return self.start(taken)
+            self._finite.append(Finite())
+            future = self._plain.start(taken, self._finite[-1].around)
+            if taken.is_last:
+                finite, self._finite = self._finite, []
+                self._worker.submit(lambda: self._end_step(finite))
+            return future
 
     def _end_step(self, finite: list[Finite]) -> None:
         """After the step's buckets; finite: of those that travelled plain."""
