@@ -21,7 +21,6 @@ from gradwire import arrays
 from gradwire._fill import choose, fill, instance, integer, real, scale_of
 from gradwire._library import check, lib
 from gradwire._structs import (
-    gw_buffer,
     gw_classic,
     gw_classic_frame,
     gw_classic_frame_info,
@@ -32,8 +31,8 @@ from gradwire._structs import (
     gw_classic_target,
 )
 from gradwire.arrays import ArrayLike
-from gradwire.frames import DTYPES, name_in
-from gradwire.workspace import scratch
+from gradwire.frames import DTYPES, fields_of, name_in
+from gradwire.workspace import Output, scratch
 
 _SCHEMES = {
     name.removeprefix("GW_CLASSIC_").lower(): getattr(c, name)
@@ -106,10 +105,7 @@ class Options:
     @classmethod
     def from_struct(cls, struct: gw_classic_options) -> Options:
         """The C struct as an object."""
-        found = {field.name: getattr(struct, field.name) for field in fields(cls)}
-        found |= {name: name_in(names, found[name]) for name, names in _ENUMS.items()}
-        found |= {name: bool(found[name]) for name in _FLAGS}
-        return cls(**found)
+        return cls(**fields_of(cls, struct, _ENUMS, _FLAGS))
 
 
 def options(scheme: str, **changes) -> Options:
@@ -192,11 +188,9 @@ class FrameInfo:
     @classmethod
     def from_struct(cls, struct: gw_classic_frame_info) -> FrameInfo:
         """The C struct as an object."""
-        found = {name: getattr(struct, name) for name in (entry[0] for entry in struct._fields_) if name != "flags"}
-        found |= {name: name_in(names, found[name]) for name, names in _ENUMS.items()}
-        flags = ("checksum", "unbiased", "shared", "vote")
-        found |= {name: bool(struct.flags & getattr(c, f"GW_CLASSIC_FLAG_{name.upper()}")) for name in flags}
-        return cls(**found)
+        names = ("checksum", "unbiased", "shared", "vote")
+        flags = {name: bool(struct.flags & getattr(c, f"GW_CLASSIC_FLAG_{name.upper()}")) for name in names}
+        return cls(**fields_of(cls, struct, _ENUMS), **flags)
 
 
 class Codec:
@@ -257,15 +251,10 @@ class Codec:
         then what it was.
         """
         call = _Call(self, values, step, state, norms)
-        if out is None:
-            area = np.empty(max(1, lib.gw_classic_frame_bound(self.handle, call.step)), np.uint8)
-        else:
-            area = arrays.write(out, np.uint8, "out")
-            arrays.apart(area, call.values, call.residual, call.momentum, call.norms)
-        dst = gw_buffer(area.ctypes.data, area.size)
-        check(lib.gw_classic_encode(self.handle, call.step, call.struct, byref(dst), call.workspace()))
-        written = area[: dst.size]
-        return written.tobytes() if out is None else written.data
+        bound = max(1, lib.gw_classic_frame_bound(self.handle, call.step))
+        made = Output(bound, out, call.values, call.residual, call.momentum, call.norms)
+        check(lib.gw_classic_encode(self.handle, call.step, call.struct, made.buffer, call.workspace()))
+        return made.written()
 
 
 def _step(len: int, step: Step | None) -> gw_classic_step:
@@ -430,11 +419,9 @@ class Sum:
     def vote(self) -> bytes:
         """SIGNSGD, SIGNUM: the majority of each sign, as a frame; ties by a random bit of seed, round and element.
         Raises Error ("option", "state" without a member)."""
-        area = np.empty(self._first.size + 64, np.uint8)
-        dst = gw_buffer(area.ctypes.data, area.size)
-        first = _frame(self._first, self._len_max)
-        check(lib.gw_classic_sum_vote(self._struct, first, byref(dst), _workspace(self._info)))
-        return area[: dst.size].tobytes()
+        made, first = Output(self._first.size + 64), _frame(self._first, self._len_max)
+        check(lib.gw_classic_sum_vote(self._struct, first, made.buffer, _workspace(self._info)))
+        return made.written()
 
     def decode(self, *, scale: float = 1.0, out: ArrayLike | None = None) -> ArrayLike:
         """The sum over the members, times scale: 1 / members makes it the mean. out: fp32 array to fill."""

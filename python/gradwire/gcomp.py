@@ -14,7 +14,6 @@ from gradwire import arrays, frames
 from gradwire._fill import assign, choose, fill, instance, integer, real, scale_of
 from gradwire._library import check, check_options, lib
 from gradwire._structs import (
-    gw_buffer,
     gw_gcomp,
     gw_gcomp_frame,
     gw_gcomp_frame_info,
@@ -25,9 +24,8 @@ from gradwire._structs import (
     gw_gcomp_target,
 )
 from gradwire.arrays import ArrayLike
-from gradwire.errors import index_or_none
 from gradwire.maps import Map, bytes_of, pointer_to
-from gradwire.workspace import scratch
+from gradwire.workspace import Output, scratch
 
 _ROUNDINGS = {"truncate": c.GW_GCOMP_TRUNCATE, "nearest": c.GW_GCOMP_NEAREST, "stochastic": c.GW_GCOMP_STOCHASTIC}
 _RANGES = {"tolerance_bits": (1, 23), "block_log2": (6, 14), "target_nmse": (0, 1), "chunk_log2": (12, 15)}
@@ -240,9 +238,9 @@ class Codec:
         Raises Error ("arg", "dst", "limit"); out is then untouched.
         """
         source = Source(self, values, map, stream, quanta)
-        return self._written(
-            source, out, lambda dst: check(lib.gw_gcomp_encode(self.handle, source.struct, dst, self.workspace()))
-        )
+        made = self._output(source, out)
+        check(lib.gw_gcomp_encode(self.handle, source.struct, made.buffer, self.workspace()))
+        return made.written()
 
     def decode(
         self, frame: ArrayLike, *, map: Map | None = None, out: ArrayLike | None = None, scale: float = 1.0
@@ -293,7 +291,7 @@ class Codec:
         status = lib.gw_gcomp_decode_add_frames(
             self.handle, structs, len(received), None, byref(target.struct), self.workspace()
         )
-        check(status, chunk=index_or_none(target.struct.bad_chunk), frame=target.struct.bad_frame if status else None)
+        check(status, chunk=target.struct.bad_chunk, frame=target.struct.bad_frame)
         return out
 
     def decode_add_encode(
@@ -313,17 +311,12 @@ class Codec:
         """
         received = Frame(frame, frame_map if frame_map is not None else map, self.len_max)
         source = Source(self, values, map, stream)
-        if out is not None:
-            arrays.apart(arrays.write(out, np.uint8, "out"), received.data, bytes_of(received.map))
-        bad_chunk = c_uint64()
-
-        def run(dst: gw_buffer) -> None:
-            status = lib.gw_gcomp_decode_add_encode(
-                self.handle, received.struct, source.struct, dst, byref(bad_chunk), self.workspace()
-            )
-            check(status, chunk=index_or_none(bad_chunk.value))
-
-        return self._written(source, out, run)
+        made, bad_chunk = self._output(source, out, received.data, bytes_of(received.map)), c_uint64()
+        status = lib.gw_gcomp_decode_add_encode(
+            self.handle, received.struct, source.struct, made.buffer, byref(bad_chunk), self.workspace()
+        )
+        check(status, chunk=bad_chunk.value)
+        return made.written()
 
     def check(self, frame: ArrayLike, *, map: Map | None = None) -> frames.Info:
         """Checks everything, the contents of the chunks included, without producing values. Raises Error; else the
@@ -331,7 +324,7 @@ class Codec:
         received = Frame(frame, map, self.len_max)
         bad_chunk = c_uint64()
         status = lib.gw_gcomp_frame_check(self.handle, received.struct, byref(bad_chunk), self.workspace())
-        check(status, chunk=index_or_none(bad_chunk.value))
+        check(status, chunk=bad_chunk.value)
         return frames.inspect(received.data, len_max=self.len_max)
 
     def _check(self, received: Frame) -> None:
@@ -348,19 +341,12 @@ class Codec:
     def _decode(self, function, received: Frame, out: ArrayLike, scale: float) -> None:
         target = self._target(received, out, scale)
         status = function(self.handle, received.struct, byref(target.struct), self.workspace())
-        check(status, chunk=index_or_none(target.struct.bad_chunk))
+        check(status, chunk=target.struct.bad_chunk)
 
-    def _written(self, source: Source, out: ArrayLike | None, run) -> bytes | memoryview:
-        """What run() writes to a buffer of bound() bytes."""
-        if out is None:
-            area = np.empty(self.bound(source.values.size), np.uint8)
-        else:
-            area = arrays.write(out, np.uint8, "out")
-            arrays.apart(area, source.values, source.quanta, bytes_of(source.map))
-        dst = gw_buffer(area.ctypes.data, area.size)
-        run(dst)
-        written = area[: dst.size]
-        return written.tobytes() if out is None else written.data
+    def _output(self, source: Source, out: ArrayLike | None, *others: np.ndarray | None) -> Output:
+        """For a frame of these values. others: what else the call reads."""
+        inputs = (source.values, source.quanta, bytes_of(source.map))
+        return Output(self.bound(source.values.size), out, *inputs, *others)
 
 
 class Target:

@@ -37,9 +37,8 @@ from gradwire._structs import (
     gw_thc_target,
 )
 from gradwire.arrays import ArrayLike
-from gradwire.errors import index_or_none
-from gradwire.frames import DTYPES, LEN_MAX, name_in
-from gradwire.workspace import scratch
+from gradwire.frames import DTYPES, LEN_MAX, fields_of, name_in
+from gradwire.workspace import Output, scratch
 
 _TRANSFORMS = {"plain": c.GW_THC_PLAIN, "rotated": c.GW_THC_ROTATED}
 _NONFINITES = {
@@ -47,6 +46,7 @@ _NONFINITES = {
     "propagate": c.GW_THC_NONFINITE_PROPAGATE,
     "zero": c.GW_THC_NONFINITE_ZERO,
 }
+_ENUMS = {"dtype": DTYPES, "transform": _TRANSFORMS, "nonfinite": _NONFINITES}
 _MODES = {"sum": c.GW_THC_SUM, "mean": c.GW_THC_MEAN}
 _LANES: dict[int, np.dtype] = {8: np.dtype(np.uint8), 16: np.dtype("<u2"), 32: np.dtype("<u4")}
 
@@ -92,20 +92,15 @@ class Options:
         points = [integer(point, "a grid point of the table", 0, 255) for point in self.table]
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         values["table"] = gw_thc_table(self.bits, points[-1], tuple(points))
-        for name, names in (("dtype", DTYPES), ("transform", _TRANSFORMS), ("nonfinite", _NONFINITES)):
+        for name, names in _ENUMS.items():
             values[name] = choose(names, values[name], name)
         return fill(gw_thc_options, **values)
 
     @classmethod
     def from_struct(cls, struct: gw_thc_options) -> Options:
         """The C struct as an object."""
-        values = {field.name: getattr(struct, field.name) for field in fields(cls)}
-        values["table"] = tuple(struct.table.value[: 1 << struct.table.bits])
-        values["dtype"] = name_in(DTYPES, struct.dtype)
-        values["transform"] = name_in(_TRANSFORMS, struct.transform)
-        values["nonfinite"] = name_in(_NONFINITES, struct.nonfinite)
-        values["error_feedback"], values["checksum"] = bool(struct.error_feedback), bool(struct.checksum)
-        return cls(**values)
+        table = tuple(struct.table.value[: 1 << struct.table.bits])
+        return cls(**{**fields_of(cls, struct, _ENUMS, ("error_feedback", "checksum")), "table": table})
 
 
 @dataclass(frozen=True)
@@ -207,7 +202,7 @@ class Codec:
         status = lib.gw_thc_norms(
             self.handle, call.range, call.struct, patterns.ctypes.data, byref(bad), self._workspace()
         )
-        check(status, block=index_or_none(bad.value))
+        check(status, block=bad.value)
         return patterns
 
     def encode(
@@ -224,11 +219,10 @@ class Codec:
         sums of such arrays are what decode_reduced() takes."""
         indices = arrays.read(indices, np.uint8, "indices")
         blocks = self._range(len, part)
-        size = lib.gw_thc_reduced_size(self.handle, blocks.len, blocks.block_first, blocks.block_count)
-        lanes = np.empty(size, np.uint8)
+        made = Output(lib.gw_thc_reduced_size(self.handle, blocks.len, blocks.block_first, blocks.block_count))
         packed = gw_thc_indices(indices.ctypes.data, indices.size)
-        check(lib.gw_thc_expand(self.handle, blocks, packed, gw_buffer(lanes.ctypes.data, size)))
-        return lanes.view(_LANES[self.options.lane_bits])
+        check(lib.gw_thc_expand(self.handle, blocks, packed, made.buffer))
+        return made.area.view(_LANES[self.options.lane_bits])
 
     def encode_lanes(
         self, values: ArrayLike, patterns: ArrayLike, part: Part | None = None, *, error: ArrayLike | None = None
@@ -267,7 +261,7 @@ class Codec:
         status = lib.gw_thc_decode_reduced(
             self.handle, blocks, total, choose(_MODES, mode, "mode"), byref(target.struct), self._workspace()
         )
-        check(status, block=index_or_none(target.struct.bad_block))
+        check(status, block=target.struct.bad_block)
         return out
 
     def encode_frame(
@@ -282,11 +276,10 @@ class Codec:
         if call.patterns is None:
             raise TypeError("patterns=None: encoding needs the patterns of norms(), their maxima over the workers")
         self._check_patterns(call.patterns, call.range)
-        area = np.empty(capacity, np.uint8)
-        dst, bad = gw_buffer(area.ctypes.data, capacity), c_uint64()
-        status = function(self.handle, call.range, call.struct, byref(dst), byref(bad), self._workspace())
-        check(status, block=index_or_none(bad.value))
-        return area[: dst.size]
+        made, bad = Output(capacity), c_uint64()
+        status = function(self.handle, call.range, call.struct, made.buffer, byref(bad), self._workspace())
+        check(status, block=bad.value)
+        return made.area[: made.buffer.size]
 
     def _workspace(self):
         return scratch(self._workspace_size)
@@ -360,17 +353,9 @@ def inspect(frame: ArrayLike, *, len_max: int = LEN_MAX) -> FrameInfo:
     data = arrays.frame(frame)
     info, bad = gw_thc_frame_info(), c_uint64()
     status = lib.gw_thc_frame_check(_frame(data, len_max), byref(info), byref(bad))
-    check(status, block=index_or_none(bad.value))
-    return FrameInfo(
-        options=Options.from_struct(info.options),
-        is_sum=bool(info.flags & c.GW_THC_FLAG_SUM),
-        round=info.round,
-        rank=info.rank,
-        block_first=info.block_first,
-        block_count=info.block_count,
-        len=info.len,
-        frame_size=info.frame_size,
-    )
+    check(status, block=bad.value)
+    own = {"options": Options.from_struct(info.options), "is_sum": bool(info.flags & c.GW_THC_FLAG_SUM)}
+    return FrameInfo(**{**fields_of(FrameInfo, info, {}), **own})
 
 
 def sum_begin(like: ArrayLike, *, checksum: bool = False, block_sets: bool = False) -> bytearray:
@@ -382,9 +367,7 @@ def sum_begin(like: ArrayLike, *, checksum: bool = False, block_sets: bool = Fal
     data = arrays.frame(like)
     codec = Codec(replace(info.options, error_feedback=False))
     total = bytearray(lib.gw_thc_frame_sum_bound(codec.handle, info.len, flags))
-    area = arrays.write(total, np.uint8, "a sum")
-    dst = gw_buffer(area.ctypes.data, area.size)
-    check(lib.gw_thc_frame_sum_init(_frame(data, LEN_MAX), flags, byref(dst)))
+    check(lib.gw_thc_frame_sum_init(_frame(data, LEN_MAX), flags, Output(0, total).buffer))
     return total
 
 
@@ -397,7 +380,7 @@ def sum_add(total: bytearray, frame: ArrayLike) -> None:
     arrays.apart(area, data)
     received = _frame(data, LEN_MAX)
     status = lib.gw_thc_frame_sum_add(byref(dst), received, byref(bad))
-    check(status, block=index_or_none(bad.value))
+    check(status, block=bad.value)
 
 
 def decode_frame(
@@ -418,5 +401,5 @@ def decode_frame(
     status = lib.gw_thc_frame_decode(
         _frame(data, len_max), choose(_MODES, mode, "mode"), byref(target.struct), scratch(c.GW_THC_WORKSPACE_SIZE_MAX)
     )
-    check(status, block=index_or_none(target.struct.bad_block))
+    check(status, block=target.struct.bad_block)
     return out
