@@ -20,7 +20,7 @@ import gradwire.maps
 import numpy as np
 import torch
 from gradwire._library import check
-from gradwire._structs import gw_collective_shape, gw_exchange_run
+from gradwire._structs import gw_collective_shape, gw_exchange_config, gw_exchange_run
 from gradwire.gcomp import Options
 from gradwire.torch import _pool
 from gradwire.torch.optimizers import ParamRegistry, Place
@@ -47,7 +47,7 @@ def make_optimizer(prefix, length):
 
 class Rank:
     def __init__(self, pool, rank, args, values, options):
-        config = _pool.gw_exchange_config(
+        config = gw_exchange_config(
             shape=gw_collective_shape(len=args.params, rank_count=args.ranks, piece_len=args.piece),
             rank=rank,
             codec=options.struct(),

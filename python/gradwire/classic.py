@@ -17,19 +17,10 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from gradwire import _constants as c
+from gradwire import _structs as s
 from gradwire import arrays
 from gradwire._fill import choose, fill, instance, integer, real, scale_of
 from gradwire._library import check, lib
-from gradwire._structs import (
-    gw_classic,
-    gw_classic_frame,
-    gw_classic_frame_info,
-    gw_classic_options,
-    gw_classic_source,
-    gw_classic_step,
-    gw_classic_sum,
-    gw_classic_target,
-)
 from gradwire.arrays import ArrayLike
 from gradwire.frames import DTYPES, fields_of, name_in
 from gradwire.workspace import Output, scratch
@@ -94,16 +85,16 @@ class Options:
     level_max: int = 0
     block_len: int = 0
 
-    def struct(self) -> gw_classic_options:
+    def struct(self) -> s.gw_classic_options:
         """The C struct."""
         found = {field.name: getattr(self, field.name) for field in fields(self)}
         for name, names in _ENUMS.items():
             found[name] = choose(names, found[name], name)
         found |= {name: int(found[name]) for name in _FLAGS}
-        return fill(gw_classic_options, **found)
+        return fill(s.gw_classic_options, **found)
 
     @classmethod
-    def from_struct(cls, struct: gw_classic_options) -> Options:
+    def from_struct(cls, struct: s.gw_classic_options) -> Options:
         """The C struct as an object."""
         return cls(**fields_of(cls, struct, _ENUMS, _FLAGS))
 
@@ -114,7 +105,7 @@ def options(scheme: str, **changes) -> Options:
     Raises ValueError for an unknown scheme, TypeError for an unknown field. Values that the scheme does not take are
     found by Codec(): Error "option".
     """
-    struct = gw_classic_options()
+    struct = s.gw_classic_options()
     check(lib.gw_classic_options_init(struct, choose(_SCHEMES, scheme, "scheme")))
     return replace(Options.from_struct(struct), **changes)
 
@@ -186,7 +177,7 @@ class FrameInfo:
         return 8 * self.frame_size / self.len if self.len else 0.0
 
     @classmethod
-    def from_struct(cls, struct: gw_classic_frame_info) -> FrameInfo:
+    def from_struct(cls, struct: s.gw_classic_frame_info) -> FrameInfo:
         """The C struct as an object."""
         names = ("checksum", "unbiased", "shared", "vote")
         flags = {name: bool(struct.flags & getattr(c, f"GW_CLASSIC_FLAG_{name.upper()}")) for name in names}
@@ -201,7 +192,7 @@ class Codec:
 
     def __init__(self, options: Options) -> None:
         self.options = instance(options, Options, "options")
-        self.handle = gw_classic()
+        self.handle = s.gw_classic()
         check(lib.gw_classic_init(self.handle, options.struct()))
         arrays_of = lib.gw_classic_state_arrays(self.handle)
         self.has_residual = bool(arrays_of & c.GW_CLASSIC_RESIDUAL)
@@ -257,10 +248,10 @@ class Codec:
         return made.written()
 
 
-def _step(len: int, step: Step | None) -> gw_classic_step:
+def _step(len: int, step: Step | None) -> s.gw_classic_step:
     step = Step() if step is None else instance(step, Step, "step")
     return fill(
-        gw_classic_step,
+        s.gw_classic_step,
         len=len,
         element_first=step.element_first,
         keep_len=step.keep_len,
@@ -288,7 +279,7 @@ class _Call:
         self.norms = None if norms is None else arrays.read(norms, np.float32, "norms")
         if self.norms is not None and self.norms.size != codec.block_count(self.values.size):
             raise ValueError(f"{self.norms.size} norms for {codec.block_count(self.values.size)} blocks")
-        self.struct = gw_classic_source(
+        self.struct = s.gw_classic_source(
             self.values.ctypes.data,
             arrays.address(self.residual),
             arrays.address(self.momentum),
@@ -313,17 +304,17 @@ class _Call:
 # ---- frames ----
 
 
-def _frame(data: np.ndarray, len_max: int) -> gw_classic_frame:
-    return gw_classic_frame(data.ctypes.data, data.size, integer(len_max, "len_max"), c.GW_BACKEND_ALL)
+def _frame(data: np.ndarray, len_max: int) -> s.gw_classic_frame:
+    return s.gw_classic_frame(data.ctypes.data, data.size, integer(len_max, "len_max"), c.GW_BACKEND_ALL)
 
 
-def _peek(data: np.ndarray) -> gw_classic_frame_info:
-    info = gw_classic_frame_info()
+def _peek(data: np.ndarray) -> s.gw_classic_frame_info:
+    info = s.gw_classic_frame_info()
     check(lib.gw_classic_frame_peek(data.ctypes.data, data.size, byref(info)))
     return info
 
 
-def _workspace(info: gw_classic_frame_info):
+def _workspace(info: s.gw_classic_frame_info):
     return scratch(lib.gw_classic_decode_workspace_size(info))
 
 
@@ -377,7 +368,7 @@ def _into(function, data: np.ndarray, info, out: ArrayLike, dtype: str, scale: f
     if values.size != info.len:
         raise ValueError(f"out has {values.size} values, the frame {info.len}")
     arrays.apart(values, data)
-    target = gw_classic_target(values=values.ctypes.data, capacity=values.size, scale=scale_of(scale))
+    target = s.gw_classic_target(values=values.ctypes.data, capacity=values.size, scale=scale_of(scale))
     check(function(_frame(data, len_max), byref(target), _workspace(info)))
     return out
 
@@ -402,7 +393,7 @@ class Sum:
         if size == 0 and self.info.len > 0:
             check(c.GW_ERR_OPTION)
         self.lanes = np.zeros(size // 4, np.uint32)
-        self._struct = gw_classic_sum(self.lanes.ctypes.data, self.lanes.nbytes, 0)
+        self._struct = s.gw_classic_sum(self.lanes.ctypes.data, self.lanes.nbytes, 0)
 
     @property
     def members(self) -> int:
@@ -428,7 +419,7 @@ class Sum:
         values = arrays.target(np.empty(self.info.len, np.float32) if out is None else out, "fp32")
         if values.size != self.info.len:
             raise ValueError(f"out has {values.size} values, the sum {self.info.len}")
-        target = gw_classic_target(values=values.ctypes.data, capacity=values.size, scale=scale_of(scale))
+        target = s.gw_classic_target(values=values.ctypes.data, capacity=values.size, scale=scale_of(scale))
         first = _frame(self._first, self._len_max)
         check(lib.gw_classic_sum_decode(self._struct, first, byref(target), _workspace(self._info)))
         return values if out is None else out

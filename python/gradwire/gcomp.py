@@ -10,19 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from gradwire import _constants as c
+from gradwire import _structs as s
 from gradwire import arrays, frames
 from gradwire._fill import assign, choose, fill, instance, integer, real, scale_of
 from gradwire._library import check, check_options, lib
-from gradwire._structs import (
-    gw_gcomp,
-    gw_gcomp_frame,
-    gw_gcomp_frame_info,
-    gw_gcomp_options,
-    gw_gcomp_quantum,
-    gw_gcomp_segment,
-    gw_gcomp_source,
-    gw_gcomp_target,
-)
 from gradwire.arrays import ArrayLike
 from gradwire.maps import Map, bytes_of, pointer_to
 from gradwire.workspace import Output, scratch
@@ -61,9 +52,9 @@ class Options:
     backends: int | None = None
     len_max: int | None = None
 
-    def struct(self) -> gw_gcomp_options:
+    def struct(self) -> s.gw_gcomp_options:
         """The C struct with all defaults filled in."""
-        options = gw_gcomp_options()
+        options = s.gw_gcomp_options()
         lib.gw_gcomp_options_init(options, choose(frames.DTYPES, self.dtype, "dtype"))
         given = {
             "quantum_mode": choose(frames.QUANTUM_MODES, self.quantum_mode, "quantum_mode"),
@@ -78,7 +69,7 @@ class Options:
         options.quantum = self._quantum()
         return options
 
-    def _quantum(self) -> gw_gcomp_quantum:
+    def _quantum(self) -> s.gw_gcomp_quantum:
         """What chooses the quanta of values that come without a map."""
         carried = self.quantum_mode == "carried"
         if self.constant_drop and carried:
@@ -87,10 +78,10 @@ class Options:
             raise ValueError(f"target_nmse={self.target_nmse} is for carried quanta, not for {self.quantum_mode}")
         if self.constant_drop is not None and not carried:
             drop = integer(self.constant_drop, "constant_drop", 0, (1 << 32) - 1)
-            return fill(gw_gcomp_quantum, kind=c.GW_GCOMP_QUANTUM_DROP, drop=drop)
+            return fill(s.gw_gcomp_quantum, kind=c.GW_GCOMP_QUANTUM_DROP, drop=drop)
         if self.target_nmse:
-            return fill(gw_gcomp_quantum, kind=c.GW_GCOMP_QUANTUM_NMSE, nmse=real(self.target_nmse, "target_nmse"))
-        return gw_gcomp_quantum()
+            return fill(s.gw_gcomp_quantum, kind=c.GW_GCOMP_QUANTUM_NMSE, nmse=real(self.target_nmse, "target_nmse"))
+        return s.gw_gcomp_quantum()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,11 +133,11 @@ class Source:
         if map is not None and len(map) != self.values.size:
             raise ValueError(f"the map has {len(map)} bytes for {self.values.size} values")
         self.map = map
-        self.segments = (gw_gcomp_segment * len(stream.segments))(
-            *(fill(gw_gcomp_segment, **vars(s)) for s in stream.segments)
+        self.segments = (s.gw_gcomp_segment * len(stream.segments))(
+            *(fill(s.gw_gcomp_segment, **vars(segment)) for segment in stream.segments)
         )
         self.struct = fill(
-            gw_gcomp_source,
+            s.gw_gcomp_source,
             values=self.values.ctypes.data,
             len=self.values.size,
             quantum=self._quantum(codec),
@@ -155,17 +146,17 @@ class Source:
             step_index=stream.step_index,
             rank=stream.rank,
             hop=stream.hop,
-            segments=cast(self.segments, POINTER(gw_gcomp_segment)),
+            segments=cast(self.segments, POINTER(s.gw_gcomp_segment)),
             segment_count=len(self.segments),
         )
 
-    def _quantum(self, codec: Codec) -> gw_gcomp_quantum:
+    def _quantum(self, codec: Codec) -> s.gw_gcomp_quantum:
         if self.map is not None:
             pointer = pointer_to(self.map, codec.chunk_log2 if codec.options.quantum_mode == "derived" else None)
-            return gw_gcomp_quantum(kind=c.GW_GCOMP_QUANTUM_MAP, map=pointer)
+            return s.gw_gcomp_quantum(kind=c.GW_GCOMP_QUANTUM_MAP, map=pointer)
         if self.quanta is not None:
-            return gw_gcomp_quantum(kind=c.GW_GCOMP_QUANTUM_BLOCKS, blocks=arrays.address(self.quanta))
-        return gw_gcomp_quantum()
+            return s.gw_gcomp_quantum(kind=c.GW_GCOMP_QUANTUM_BLOCKS, blocks=arrays.address(self.quanta))
+        return s.gw_gcomp_quantum()
 
 
 class Frame:
@@ -173,13 +164,13 @@ class Frame:
 
     def __init__(self, data: ArrayLike, map: Map | None = None, len_max: int = frames.LEN_MAX) -> None:
         self.data = arrays.frame(data)
-        self.info = gw_gcomp_frame_info()
+        self.info = s.gw_gcomp_frame_info()
         # A failure leaves zeros: the call that gets the frame finds it too, or something that comes before it.
         lib.gw_gcomp_frame_peek(self.data.ctypes.data, self.data.size, len_max, self.info)
         self.map = map
         map = None if map is None else instance(map, Map, "map")
         chunk_log2 = self.info.chunk_log2 if self.info.quantum_mode == c.GW_GCOMP_DERIVED else None
-        self.struct = gw_gcomp_frame(data=self.data.ctypes.data, size=self.data.size, map=pointer_to(map, chunk_log2))
+        self.struct = s.gw_gcomp_frame(data=self.data.ctypes.data, size=self.data.size, map=pointer_to(map, chunk_log2))
 
 
 class Codec:
@@ -198,7 +189,7 @@ class Codec:
         if options is not None and fields:
             raise TypeError("either an Options object or keywords")
         struct = self.options.struct()
-        self.handle = gw_gcomp()
+        self.handle = s.gw_gcomp()
         check_options(lib.gw_gcomp_init(self.handle, struct), vars(self.options), _RANGES)
         self.chunk_log2 = struct.chunk_log2
         self.block_log2 = struct.block_log2
@@ -287,7 +278,7 @@ class Codec:
         target = self._target(received[0], out, scale)
         for frame in received[1:]:
             arrays.apart(target.values, frame.data, bytes_of(frame.map))
-        structs = (gw_gcomp_frame * len(received))(*(frame.struct for frame in received))
+        structs = (s.gw_gcomp_frame * len(received))(*(frame.struct for frame in received))
         status = lib.gw_gcomp_decode_add_frames(
             self.handle, structs, len(received), None, byref(target.struct), self.workspace()
         )
@@ -328,7 +319,7 @@ class Codec:
         return frames.inspect(received.data, len_max=self.len_max)
 
     def _check(self, received: Frame) -> None:
-        check(lib.gw_gcomp_frame_parse(self.handle, received.struct, gw_gcomp_frame_info()))
+        check(lib.gw_gcomp_frame_parse(self.handle, received.struct, s.gw_gcomp_frame_info()))
 
     def _target(self, received: Frame, out: ArrayLike, scale: float) -> Target:
         target = Target(arrays.target(out, self.dtype), scale)
@@ -354,7 +345,7 @@ class Target:
 
     def __init__(self, values: np.ndarray, scale: float) -> None:
         self.values = values
-        self.struct = gw_gcomp_target(values=values.ctypes.data, capacity=values.size, scale=scale_of(scale))
+        self.struct = s.gw_gcomp_target(values=values.ctypes.data, capacity=values.size, scale=scale_of(scale))
 
 
 @functools.lru_cache(maxsize=32)

@@ -18,24 +18,10 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from gradwire import _constants as c
+from gradwire import _structs as s
 from gradwire import arrays
 from gradwire._fill import choose, fill, instance, integer
 from gradwire._library import check, lib
-from gradwire._structs import (
-    gw_buffer,
-    gw_thc,
-    gw_thc_design,
-    gw_thc_frame,
-    gw_thc_frame_info,
-    gw_thc_goal,
-    gw_thc_indices,
-    gw_thc_options,
-    gw_thc_range,
-    gw_thc_source,
-    gw_thc_sum,
-    gw_thc_table,
-    gw_thc_target,
-)
 from gradwire.arrays import ArrayLike
 from gradwire.frames import DTYPES, LEN_MAX, fields_of, name_in
 from gradwire.workspace import Output, scratch
@@ -85,19 +71,19 @@ class Options:
         """What one worker adds to a lane at most."""
         return self.table[-1]
 
-    def struct(self) -> gw_thc_options:
+    def struct(self) -> s.gw_thc_options:
         """The C struct."""
         if not isinstance(self.table, (tuple, list)) or len(self.table) not in (2, 4, 8, 16):
             raise ValueError(f"a table has 2, 4, 8 or 16 grid points, ascending from 0, not {self.table!r}")
         points = [integer(point, "a grid point of the table", 0, 255) for point in self.table]
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        values["table"] = gw_thc_table(self.bits, points[-1], tuple(points))
+        values["table"] = s.gw_thc_table(self.bits, points[-1], tuple(points))
         for name, names in _ENUMS.items():
             values[name] = choose(names, values[name], name)
-        return fill(gw_thc_options, **values)
+        return fill(s.gw_thc_options, **values)
 
     @classmethod
-    def from_struct(cls, struct: gw_thc_options) -> Options:
+    def from_struct(cls, struct: s.gw_thc_options) -> Options:
         """The C struct as an object."""
         table = tuple(struct.table.value[: 1 << struct.table.bits])
         return cls(**{**fields_of(cls, struct, _ENUMS, ("error_feedback", "checksum")), "table": table})
@@ -126,8 +112,10 @@ def design(bits: int, worker_max: int, *, lane_bits: int = 0, error_feedback: bo
     recommended ones (dtype, seed, job, ...), which predictions do not take into account. Raises Error "option" or
     "overflow".
     """
-    struct = gw_thc_design()
-    goal = fill(gw_thc_goal, bits=bits, worker_max=worker_max, lane_bits=lane_bits, error_feedback=int(error_feedback))
+    struct = s.gw_thc_design()
+    goal = fill(
+        s.gw_thc_goal, bits=bits, worker_max=worker_max, lane_bits=lane_bits, error_feedback=int(error_feedback)
+    )
     check(lib.gw_thc_design_make(struct, goal, scratch(c.GW_THC_TABLE_WORKSPACE_SIZE)))
     recommended = replace(Options.from_struct(struct.options), **changes)
     return Design(recommended, struct.p, struct.error_one, struct.error_mean, struct.up_bits, struct.down_bits)
@@ -176,7 +164,7 @@ class Codec:
 
     def __init__(self, options: Options) -> None:
         self.options = instance(options, Options, "options")
-        self.handle = gw_thc()
+        self.handle = s.gw_thc()
         check(lib.gw_thc_init(self.handle, options.struct()))
         self.patterns_per_block: int = lib.gw_thc_patterns_per_block(self.handle)
         self.options_hash: int = lib.gw_thc_options_hash(self.handle)
@@ -220,7 +208,7 @@ class Codec:
         indices = arrays.read(indices, np.uint8, "indices")
         blocks = self._range(len, part)
         made = Output(lib.gw_thc_reduced_size(self.handle, blocks.len, blocks.block_first, blocks.block_count))
-        packed = gw_thc_indices(indices.ctypes.data, indices.size)
+        packed = s.gw_thc_indices(indices.ctypes.data, indices.size)
         check(lib.gw_thc_expand(self.handle, blocks, packed, made.buffer))
         return made.area.view(_LANES[self.options.lane_bits])
 
@@ -257,7 +245,7 @@ class Codec:
         out = arrays.empty(self.options.dtype, count) if out is None else out
         target = _target(out, self.options.dtype, count)
         arrays.apart(target.values, lanes, patterns)
-        total = gw_thc_sum(data=lanes.ctypes.data, size=lanes.nbytes, patterns=patterns.ctypes.data)
+        total = s.gw_thc_sum(data=lanes.ctypes.data, size=lanes.nbytes, patterns=patterns.ctypes.data)
         status = lib.gw_thc_decode_reduced(
             self.handle, blocks, total, choose(_MODES, mode, "mode"), byref(target.struct), self._workspace()
         )
@@ -284,22 +272,22 @@ class Codec:
     def _workspace(self):
         return scratch(self._workspace_size)
 
-    def _range(self, len: int, part: Part | None) -> gw_thc_range:
+    def _range(self, len: int, part: Part | None) -> s.gw_thc_range:
         part = Part() if part is None else instance(part, Part, "part")
         count = part.block_count
         if count is None:
             count = max(0, self.block_count(len) - integer(part.block_first, "block_first"))
         return fill(
-            gw_thc_range, len=len, block_first=part.block_first, block_count=count, round=part.round, rank=part.rank
+            s.gw_thc_range, len=len, block_first=part.block_first, block_count=count, round=part.round, rank=part.rank
         )
 
-    def _elements(self, blocks: gw_thc_range) -> int:
+    def _elements(self, blocks: s.gw_thc_range) -> int:
         """Elements of the tensor in the blocks of a range."""
         size = 1 << self.options.block_log2
         first, end = blocks.block_first * size, (blocks.block_first + blocks.block_count) * size
         return max(0, min(end, blocks.len) - first)
 
-    def _check_patterns(self, patterns: np.ndarray, blocks: gw_thc_range) -> None:
+    def _check_patterns(self, patterns: np.ndarray, blocks: s.gw_thc_range) -> None:
         if patterns.size != blocks.block_count * self.patterns_per_block:
             raise ValueError(f"{patterns.size} patterns for {blocks.block_count} blocks")
 
@@ -326,7 +314,7 @@ class _Call:
             raise ValueError(f"error memory of {self.error.size} elements for {self.values.size} values")
         if self.error is not None:
             arrays.apart(self.error, self.values, self.patterns)
-        self.struct = gw_thc_source(
+        self.struct = s.gw_thc_source(
             values=self.values.ctypes.data, error=arrays.address(self.error), patterns=arrays.address(self.patterns)
         )
 
@@ -334,7 +322,7 @@ class _Call:
 class _Target:
     def __init__(self, values: np.ndarray) -> None:
         self.values = values
-        self.struct = gw_thc_target(values=values.ctypes.data, capacity=values.size)
+        self.struct = s.gw_thc_target(values=values.ctypes.data, capacity=values.size)
 
 
 def _target(out: ArrayLike, dtype: str, count: int) -> _Target:
@@ -344,14 +332,14 @@ def _target(out: ArrayLike, dtype: str, count: int) -> _Target:
     return _Target(values)
 
 
-def _frame(data: np.ndarray, len_max: int) -> gw_thc_frame:
-    return gw_thc_frame(data.ctypes.data, data.size, integer(len_max, "len_max"), c.GW_BACKEND_ALL)
+def _frame(data: np.ndarray, len_max: int) -> s.gw_thc_frame:
+    return s.gw_thc_frame(data.ctypes.data, data.size, integer(len_max, "len_max"), c.GW_BACKEND_ALL)
 
 
 def inspect(frame: ArrayLike, *, len_max: int = LEN_MAX) -> FrameInfo:
     """Header of a frame whose header and content were checked. Raises Error; block is relative to the frame."""
     data = arrays.frame(frame)
-    info, bad = gw_thc_frame_info(), c_uint64()
+    info, bad = s.gw_thc_frame_info(), c_uint64()
     status = lib.gw_thc_frame_check(_frame(data, len_max), byref(info), byref(bad))
     check(status, block=bad.value)
     own = {"options": Options.from_struct(info.options), "is_sum": bool(info.flags & c.GW_THC_FLAG_SUM)}
@@ -376,7 +364,7 @@ def sum_add(total: bytearray, frame: ArrayLike) -> None:
     "mismatch", "dup", ...), total is then unchanged."""
     data = arrays.frame(frame)
     area = arrays.write(total, np.uint8, "a sum")
-    dst, bad = gw_buffer(area.ctypes.data, area.size, area.size), c_uint64()
+    dst, bad = s.gw_buffer(area.ctypes.data, area.size, area.size), c_uint64()
     arrays.apart(area, data)
     received = _frame(data, LEN_MAX)
     status = lib.gw_thc_frame_sum_add(byref(dst), received, byref(bad))
@@ -390,7 +378,7 @@ def decode_frame(
     which is returned. Raises Error; after "corrupt" and "dup" bad blocks are zeros, after "checksum" everything
     is."""
     data = arrays.frame(frame)
-    info = gw_thc_frame_info()
+    info = s.gw_thc_frame_info()
     check(lib.gw_thc_frame_peek(data.ctypes.data, data.size, byref(info)))
     dtype = name_in(DTYPES, info.options.dtype)
     if out is None:

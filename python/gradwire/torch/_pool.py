@@ -7,15 +7,8 @@ from ctypes import byref, c_uint64, c_void_p
 
 from gradwire import _abi, _prototypes
 from gradwire import _constants as names
+from gradwire import _structs as s
 from gradwire._library import Library, check, load
-from gradwire._structs import (
-    gw_collective_segments,
-    gw_exchange_config,
-    gw_exchange_info,
-    gw_exchange_stats,
-    gw_runtime_event,
-    gw_runtime_options,
-)
 
 WAKE, MAP, DONE = names.GW_RUNTIME_WAKE, names.GW_RUNTIME_MAP, names.GW_RUNTIME_DONE
 SEND, SHARE = names.GW_RUNTIME_SEND, names.GW_RUNTIME_SHARE
@@ -44,19 +37,19 @@ class Pool:
 
     def __init__(self, threads: int) -> None:
         self._handle = c_void_p()
-        check(native.gw_runtime_open(gw_runtime_options(thread_count=threads), byref(self._handle)))
+        check(native.gw_runtime_open(s.gw_runtime_options(thread_count=threads), byref(self._handle)))
         started = native.gw_runtime_thread_count(self._handle)
         if started < threads:
             self.close()
             raise RuntimeError(f"gradwire: the system gives {started} of {threads} threads")
         self.threads = threads
-        self._events = (gw_runtime_event * self._EVENTS)()
+        self._events = (s.gw_runtime_event * self._EVENTS)()
 
     @property
     def handle(self) -> c_void_p:
         return self._handle
 
-    def wait(self, timeout_s: float) -> list[gw_runtime_event]:
+    def wait(self, timeout_s: float) -> list[s.gw_runtime_event]:
         """Events, oldest first; none if there is none in time. For one thread; valid until its next call."""
         count = native.gw_runtime_wait(self._handle, self._events, self._EVENTS, int(timeout_s * 1000))
         return self._events[:count]
@@ -74,12 +67,12 @@ class Pool:
 class Exchange:
     """A bucket with its layout, codecs, map and message slots. For any thread."""
 
-    def __init__(self, pool: Pool, config: gw_exchange_config) -> None:
+    def __init__(self, pool: Pool, config: s.gw_exchange_config) -> None:
         self._handle = c_void_p()
         self._lock = threading.Lock()  # a call may come after stop() of another thread
-        self._stats = gw_exchange_stats()
+        self._stats = s.gw_exchange_stats()
         check(native.gw_exchange_open(pool.handle, config, byref(self._handle)))
-        self.info = gw_exchange_info()
+        self.info = s.gw_exchange_info()
         native.gw_exchange_info_get(self._handle, self.info)
 
     def memory(self, address: int) -> None:
@@ -101,7 +94,7 @@ class Exchange:
     def __exit__(self, *_: object) -> None:
         self._lock.release()
 
-    def start_map(self, segments: gw_collective_segments, wire_scale: float) -> None:
+    def start_map(self, segments: s.gw_collective_segments, wire_scale: float) -> None:
         with self as handle:
             check(native.gw_exchange_map_start(handle, segments, wire_scale))
 
@@ -115,11 +108,11 @@ class Exchange:
         with self as handle:
             check(native.gw_exchange_receive(handle, piece, source, None, 0))
 
-    def stats(self) -> gw_exchange_stats:
+    def stats(self) -> s.gw_exchange_stats:
         with self._lock:
             if self._handle:
                 native.gw_exchange_stats_get(self._handle, self._stats)
-            return gw_exchange_stats.from_buffer_copy(self._stats)
+            return s.gw_exchange_stats.from_buffer_copy(self._stats)
 
     def stop(self) -> None:
         """When it returns no thread of the runtime reads or writes values, results, messages or state of the optimizer,

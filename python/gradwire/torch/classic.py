@@ -31,7 +31,7 @@ from .optimizers import ParamRegistry, family
 from .reducer import CodecHook, agreed_error
 from .states import Undo, check_nonfinite, check_sizes, check_version
 from .stats import size_of
-from .transport import Start, timeout_of
+from .transport import Start
 from .watch import BackwardWatch
 from .workers import Worker
 
@@ -97,8 +97,7 @@ class ClassicState(CodecHook):
         **options: Any,
     ) -> None:
         super().__init__()
-        group = dist.group.WORLD if group is None else group
-        with Start(f"codec {codec!r}", group, transport, timeout or timeout_of(group)) as start:
+        with Start(f"codec {codec!r}", group, transport, timeout) as start:
             made = given.optimizers_of(optimizer)
             given.check_keywords(options, gradwire.classic.Options, ClassicState, but=["scheme", "dtype"])
             self.options = gradwire.classic.options(codec, checksum=checksum, **options)
@@ -115,7 +114,7 @@ class ClassicState(CodecHook):
             agreed = {"ratio": ratio, "warmup_steps": warmup_steps, "vote": vote, "small_len": self.small_len}
             self.nonfinite = nonfinite
             start.options = {**vars(self.options), **agreed, "nonfinite": nonfinite, "seed": seed}
-        self._begin(group, start.transport)
+        self._begin(start)
         self.sent_size = 0  # bytes of frames and their sizes that went to other ranks; casts, plain buckets not counted
         self.received_size = 0  # the same of theirs
         self.fault: Callable[[np.ndarray], None] | None = None  # of tests: changes a message before it is decoded

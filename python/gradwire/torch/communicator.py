@@ -22,7 +22,7 @@ from .optimizers import ParamRegistry, Place
 from .options import CodecOptions
 from .reducer import Stateless
 from .stats import Report, size_of
-from .transport import Start, timeout_of
+from .transport import Start
 
 _PLANS_MAX = 256  # lengths (with an optimizer: sets of parameters) whose memory a communicator keeps
 _HEAD = struct.Struct("<BII")  # of what the ranks tell before an operation: bad, its values, their memory orders
@@ -78,22 +78,17 @@ class Communicator(EngineOwner):
         timeout: timedelta | None = None,
         **options: Any,
     ) -> None:
-        self.group = dist.group.WORLD if group is None else group
-        self.timeout = timeout or timeout_of(self.group)
         self.small_len = small_len
         self.step = 0
-        with Start("communicator", self.group, transport, self.timeout) as start:
+        with Start("communicator", group, transport, timeout) as start:
             made = [] if optimizer is None else given.optimizers_of(optimizer)
             given.check_keywords(options, CodecOptions, Communicator, but=["quantum_mode"])
             chosen = CodecOptions(quantum_mode="auto", **options)
             settings = chosen.settings(made)
             self._registry = ParamRegistry(made, seed, chosen.rates(made))
             start.options = {**chosen.agreed(settings), "small_len": small_len, "seed": seed}
-        self._begin(start.transport, settings, self._registry)
+        self._begin(start, settings, self._registry, chosen.notice(made))
         self._transport = start.transport
-        notice = chosen.notice(made)
-        if notice and self.rank == 0:
-            log.warning("gradwire: %s", notice)
         self._plans: dict[tuple[Any, ...], Plan] = {}
         self._sizes = Stateless()
         self.report = Report(self, [self._sizes], file=None, tensorboard=None, every=1)
@@ -178,11 +173,8 @@ class Communicator(EngineOwner):
     @contextlib.contextmanager
     def _together(self) -> Iterator[None]:
         """What raises now, on this rank alone, ends the communicator on all of them: they are in the operation."""
-        try:
+        with self.gate.guarding():
             yield
-        except Exception as error:
-            self.gate.fail(error)
-            raise
         self.step += 1
 
     def _agree(self, prepare: Callable[[], _Call]) -> _Call:

@@ -23,8 +23,8 @@ from typing import Any
 import torch
 
 import gradwire.maps
+from gradwire import _structs as s
 from gradwire._library import check, lib
-from gradwire._structs import gw_collective_failure, gw_collective_shape, gw_exchange_run
 from gradwire.errors import status_name
 from gradwire.gcomp import Options
 
@@ -32,7 +32,7 @@ from . import _pool, staging
 from .failure import Gate, Guarded
 from .optimizers import ParamRegistry, Place, SegmentTable
 from .stats import Samples
-from .transport import FROM_OWNER, OPERATIONS_MAX, PIECES_MAX, TO_OWNER, Transport, tag
+from .transport import FROM_OWNER, OPERATIONS_MAX, PIECES_MAX, TO_OWNER, Start, Transport, tag
 from .workers import Worker
 
 _MASK = (1 << 64) - 1
@@ -48,7 +48,7 @@ class ExchangeError(RuntimeError):
     on_all_ranks = True
 
     def __init__(self, word: int) -> None:
-        failure = gw_collective_failure()
+        failure = s.gw_collective_failure()
         lib.gw_collective_word_read(word, failure)
         self.status, self.rank, self.piece = failure.status, failure.rank, failure.piece
         self.name = status_name(failure.status)
@@ -95,8 +95,8 @@ class Plan:
     ) -> None:
         self.engine, self.cookie, self.places, self.settings = engine, cookie, places, settings
         self.len, dtype, transport = like.numel(), staging.CODEC_DTYPES[like.dtype], engine.transport
-        config = _pool.gw_exchange_config(
-            shape=gw_collective_shape(
+        config = s.gw_exchange_config(
+            shape=s.gw_collective_shape(
                 len=self.len,
                 rank_count=transport.size,
                 piece_len=settings.piece_len_of(shard_len or self.len // transport.size),
@@ -174,7 +174,7 @@ class Plan:
             work = transport.receive(room, peer, tag(operation.number, stage, piece))
             self.engine.await_message(operation, work, stage, piece, peer)
 
-    def send(self, event: _pool.gw_runtime_event) -> None:
+    def send(self, event: s.gw_runtime_event) -> None:
         """Sends the message that an event announces."""
         transport, size = self.engine.transport, self.engine.transport.size
         message = self.memory[event.offset : event.offset + event.size]
@@ -215,7 +215,7 @@ class Operation:
     encoded: float = 0.0  # when the last contribution was on its way
     summed: float = 0.0  # when the last piece that this rank owns was
     sampled: bool = False
-    before: _pool.gw_exchange_stats | None = None  # of the bucket
+    before: s.gw_exchange_stats | None = None  # of the bucket
     stages: dict[str, float] | None = None  # CPU seconds and bytes, with Engine.timing
 
     def hand_out(self) -> None:
@@ -225,7 +225,7 @@ class Operation:
             self.copy.finish()
 
 
-def _stages(stats: _pool.gw_exchange_stats) -> dict[str, float]:
+def _stages(stats: s.gw_exchange_stats) -> dict[str, float]:
     """CPU seconds of the pool's threads by stage, and bytes."""
     names = ("map", "encode", "reduce", "decode")
     return {
@@ -250,12 +250,13 @@ def _digest(number: int, result: torch.Tensor) -> int:
 class EngineOwner(Guarded):
     """A hook or communicator with an engine, whose threads end with it."""
 
-    def _begin(self, transport: Transport, settings: Settings, registry: ParamRegistry) -> None:
-        """When the ranks have agreed on their options."""
-        self.rank, self.size = transport.rank, transport.size
-        self.gate = Gate(transport)
-        self.engine = Engine(transport, settings, registry, self.gate)
+    def _begin(self, start: Start, settings: Settings, registry: ParamRegistry, notice: str | None) -> None:
+        """notice: what rank 0 says of the settings."""
+        super()._begin(start)
+        self.engine = Engine(start.transport, settings, registry, self.gate)
         weakref.finalize(self, self.engine.abandon).atexit = False
+        if notice and self.rank == 0:
+            log.warning("gradwire: %s", notice)
 
     def _conclude(self, where: str) -> torch.futures.Future:
         return self.engine.conclude(where)
@@ -277,7 +278,7 @@ class Engine:
         self.samples = Samples()
         self.seconds = 0.0  # operations, from start to end
         self.timing = False  # operations get their stages
-        self._retired = _pool.gw_exchange_stats()
+        self._retired = s.gw_exchange_stats()
         self._cookies = 0
         self._operations = 0
         self._lock = threading.Lock()
@@ -418,7 +419,7 @@ class Engine:
         flags = _pool.FALLBACK if operation.fallback else 0
         flags |= _pool.SCATTER if operation.scatter else 0
         flags |= _pool.SAMPLE if operation.sampled else 0
-        run = gw_exchange_run(
+        run = s.gw_exchange_run(
             values=operation.values.data_ptr(),
             result=operation.result.data_ptr(),
             scale=operation.scale,
@@ -459,7 +460,7 @@ class Engine:
             except BaseException as error:
                 self.gate.fail(error)
 
-    def _handle(self, plan: Plan, event: _pool.gw_runtime_event) -> None:
+    def _handle(self, plan: Plan, event: s.gw_runtime_event) -> None:
         if event.kind == _pool.MAP:
             plan.map_word = event.word
             plan.map_done.set()
@@ -509,12 +510,12 @@ class Engine:
     # ---- statistics and end ----
 
     @staticmethod
-    def _add_stats(total: _pool.gw_exchange_stats, more: _pool.gw_exchange_stats) -> None:
+    def _add_stats(total: s.gw_exchange_stats, more: s.gw_exchange_stats) -> None:
         for name, _ in total._fields_:
             setattr(total, name, getattr(total, name) + getattr(more, name))
 
-    def stats(self) -> _pool.gw_exchange_stats:
-        total = _pool.gw_exchange_stats()
+    def stats(self) -> s.gw_exchange_stats:
+        total = s.gw_exchange_stats()
         with self._lock:  # no plan is retired meanwhile
             self._add_stats(total, self._retired)
             for plan in list(self.plans.values()):

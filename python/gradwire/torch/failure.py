@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from .transport import Transport, collective_error
+from .transport import Start, Transport, collective_error
 
 
 def fail_future(future: torch.futures.Future, error: BaseException) -> None:
@@ -176,9 +176,13 @@ class Gate:
 
 
 class Guarded:
-    """What hooks and communicators say of their errors. A subclass has a gate, and _conclude()."""
+    """What hooks and communicators say of their errors. A subclass has _conclude()."""
 
-    gate: Gate
+    def _begin(self, start: Start) -> None:
+        """When the ranks have agreed on their options."""
+        self.group, self.timeout = start.group, start.timeout
+        self.rank, self.size = start.transport.rank, start.transport.size
+        self.gate = Gate(start.transport)
 
     @property
     def error(self) -> BaseException | None:

@@ -16,7 +16,7 @@ from .buckets import Bucket
 from .failure import Gate, Guarded
 from .states import Copies
 from .stats import SizesReport, size_of
-from .transport import Transport
+from .transport import Start
 from .workers import Worker
 
 
@@ -116,12 +116,9 @@ class CodecHook(Hook):
         self._bucket = 0  # of this backward pass
         self._compared = False  # the ranks have the same state: rotations, positions, random numbers follow from it
 
-    def _begin(self, group: Any, transport: Transport) -> None:
-        """When the ranks have agreed on their options."""
-        self.group, self._transport = group, transport
-        self.rank, self.size = transport.rank, transport.size
-        self.gate = Gate(transport)
-        self._plain = Plain(group, self.size, self.gate)
+    def _begin(self, start: Start) -> None:
+        super()._begin(start)
+        self._transport, self._plain = start.transport, Plain(self.group, self.size, self.gate)
 
     @property
     def plain_size(self) -> int:

@@ -25,7 +25,7 @@ from .buckets import Bucket
 from .reducer import CodecHook, agreed_error, hook
 from .states import Finite, Undo, check_nonfinite, check_sizes, check_version
 from .stats import size_of
-from .transport import Start, timeout_of
+from .transport import Start
 from .workers import Worker
 
 _NONFINITE = 0x7F800000  # patterns from here on, up to 2^31, mark a block (GW_THC_NORM_NONFINITE)
@@ -70,19 +70,17 @@ class ThcState(CodecHook):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        group = dist.group.WORLD if group is None else group
-        with Start("THC", group, transport, timeout or timeout_of(group)) as start:
+        with Start("THC", group, transport, timeout) as start:
             check_nonfinite(nonfinite)
             made = given.optimizers_of(optimizer)
             params = [param for one in made for part in one.param_groups for param in part["params"]]
             self._numbers = {id(param): number for number, param in enumerate(params)}
             self._sizes = {number: param.numel() for number, param in enumerate(params)}
-            self.codec = codec_of(
-                bits, dist.get_world_size(group), seed=seed, error_feedback=error_feedback, nonfinite="propagate"
-            )
+            size = dist.get_world_size(start.group)
+            self.codec = codec_of(bits, size, seed=seed, error_feedback=error_feedback, nonfinite="propagate")
             agreed = {"bits": bits, "error_feedback": error_feedback, "nonfinite": nonfinite}
             start.options = {**agreed, "small_len": small_len, "seed": seed}
-        self._begin(group, start.transport)
+        self._begin(start)
         self.small_len, self.nonfinite = small_len, nonfinite
         self.round = 0
         self.sent_size = 0  # bytes of lanes and patterns that were handed to all-reduce
