@@ -12,38 +12,24 @@ Frames describe themselves: decoders need neither codec nor state.
 from __future__ import annotations
 
 from ctypes import byref
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from gradwire import _constants as c
 from gradwire import _structs as s
 from gradwire import arrays
-from gradwire._fill import choose, fill, instance, integer, real, scale_of
+from gradwire._fill import choose, chosen, fill, instance, integer, numbers_of, real, scale_of
 from gradwire._library import check, lib
 from gradwire.arrays import ArrayLike
 from gradwire.frames import DTYPES, fields_of, name_in
 from gradwire.workspace import Output, scratch
 
-_SCHEMES = {
-    name.removeprefix("GW_CLASSIC_").lower(): getattr(c, name)
-    for name in (
-        "GW_CLASSIC_FP16",
-        "GW_CLASSIC_BF16",
-        "GW_CLASSIC_TOPK",
-        "GW_CLASSIC_DGC",
-        "GW_CLASSIC_RANDK",
-        "GW_CLASSIC_SIGNSGD",
-        "GW_CLASSIC_EFSIGNSGD",
-        "GW_CLASSIC_SIGNUM",
-        "GW_CLASSIC_ONEBIT",
-        "GW_CLASSIC_QSGD",
-        "GW_CLASSIC_TERNGRAD",
-    )
-}
-_VALUES = {"fp32": c.GW_CLASSIC_VALUES_FP32, "fp16": c.GW_CLASSIC_VALUES_FP16, "gcomp": c.GW_CLASSIC_VALUES_GCOMP}
-_CODINGS = {"packed": c.GW_CLASSIC_CODING_PACKED, "mask": c.GW_CLASSIC_CODING_MASK, "elias": c.GW_CLASSIC_CODING_ELIAS}
-_NORMS = {"l2": c.GW_CLASSIC_NORM_L2, "max": c.GW_CLASSIC_NORM_MAX}
+_NAMES = "fp16 bf16 topk dgc randk signsgd efsignsgd signum onebit qsgd terngrad"
+_SCHEMES = numbers_of("GW_CLASSIC_", *_NAMES.split())
+_VALUES = numbers_of("GW_CLASSIC_VALUES_", "fp32", "fp16", "gcomp")
+_CODINGS = numbers_of("GW_CLASSIC_CODING_", "packed", "mask", "elias")
+_NORMS = numbers_of("GW_CLASSIC_NORM_", "l2", "max")
 _ENUMS = {"scheme": _SCHEMES, "dtype": DTYPES, "values": _VALUES, "coding": _CODINGS, "norm": _NORMS}
 _FLAGS = ("checksum", "error_feedback", "nesterov", "momentum_mask", "unbiased")
 
@@ -87,11 +73,8 @@ class Options:
 
     def struct(self) -> s.gw_classic_options:
         """The C struct."""
-        found = {field.name: getattr(self, field.name) for field in fields(self)}
-        for name, names in _ENUMS.items():
-            found[name] = choose(names, found[name], name)
-        found |= {name: int(found[name]) for name in _FLAGS}
-        return fill(s.gw_classic_options, **found)
+        flags = {name: int(getattr(self, name)) for name in _FLAGS}
+        return fill(s.gw_classic_options, **chosen(_ENUMS, {**vars(self), **flags}))
 
     @classmethod
     def from_struct(cls, struct: s.gw_classic_options) -> Options:

@@ -12,15 +12,18 @@ import numpy as np
 from gradwire import _constants as c
 from gradwire import _structs as s
 from gradwire import arrays, frames
-from gradwire._fill import assign, choose, fill, instance, integer, real, scale_of
+from gradwire._fill import assign, choose, chosen, fill, instance, integer, numbers_of, real, scale_of
 from gradwire._library import check, check_options, lib
 from gradwire.arrays import ArrayLike
 from gradwire.maps import Map, bytes_of, pointer_to
 from gradwire.workspace import Output, scratch
 
-_ROUNDINGS = {"truncate": c.GW_GCOMP_TRUNCATE, "nearest": c.GW_GCOMP_NEAREST, "stochastic": c.GW_GCOMP_STOCHASTIC}
+_ENUMS = {
+    "quantum_mode": frames.QUANTUM_MODES,
+    "rounding": numbers_of("GW_GCOMP_", "truncate", "nearest", "stochastic"),
+    "preset": numbers_of("GW_GCOMP_", "fast", "small"),
+}
 _RANGES = {"tolerance_bits": (1, 23), "block_log2": (6, 14), "target_nmse": (0, 1), "chunk_log2": (12, 15)}
-_PRESETS = {"fast": c.GW_GCOMP_FAST, "small": c.GW_GCOMP_SMALL}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,16 +59,13 @@ class Options:
         """The C struct with all defaults filled in."""
         options = s.gw_gcomp_options()
         lib.gw_gcomp_options_init(options, choose(frames.DTYPES, self.dtype, "dtype"))
-        given = {
-            "quantum_mode": choose(frames.QUANTUM_MODES, self.quantum_mode, "quantum_mode"),
-            "rounding": choose(_ROUNDINGS, self.rounding, "rounding"),
-            "preset": choose(_PRESETS, self.preset, "preset"),
-        }
         apart = {"dtype", "constant_drop", "target_nmse"}
-        for name, value in vars(self).items():
-            if name not in given and name not in apart and value is not None:
-                given[name] = int(value) if isinstance(value, bool) else value
-        assign(options, **given)
+        given = {
+            name: value
+            for name, value in vars(self).items()
+            if name in _ENUMS or name not in apart and value is not None
+        }
+        assign(options, **chosen(_ENUMS, given))
         options.quantum = self._quantum()
         return options
 

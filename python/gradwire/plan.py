@@ -20,28 +20,19 @@ import numpy as np
 from gradwire import _constants as c
 from gradwire import _structs as s
 from gradwire import thc
-from gradwire._fill import choose, fill, integer, real, whole
+from gradwire._fill import choose, fill, integer, numbers_of, real, whole
 from gradwire._library import check, lib, plan_lib
 from gradwire.errors import Error
 
 _TICKS_PER_US = c.GW_PLAN_TICKS_PER_US
 _ERRORS_PER_UNIT = 1 << 30  # the library counts errors in whole numbers; as in the gradwire command
-_KINDS = {
-    "affine": c.GW_PLAN_COST_AFFINE,
-    "maxlin": c.GW_PLAN_COST_MAXLIN,
-    "hinge": c.GW_PLAN_COST_HINGE,
-    "table": c.GW_PLAN_COST_TABLE,
-}
-_DEVICES = {"gpu": c.GW_PLAN_GPU, "cpu": c.GW_PLAN_CPU}
-_DECODES = {"serial": c.GW_PLAN_DECODE_SERIAL, "parallel": c.GW_PLAN_DECODE_PARALLEL}
-_LEVELS = {"serial": c.GW_PLAN_LEVEL_SERIAL, "pipelined": c.GW_PLAN_LEVEL_PIPELINED, "event": c.GW_PLAN_LEVEL_EVENT}
+_KINDS = numbers_of("GW_PLAN_COST_", "affine", "maxlin", "hinge", "table")
+_DEVICES = numbers_of("GW_PLAN_", "gpu", "cpu")
+_DECODES = numbers_of("GW_PLAN_DECODE_", "serial", "parallel")
+_LEVELS = numbers_of("GW_PLAN_LEVEL_", "serial", "pipelined", "event")
 _COLLECTIVES = {
-    "allreduce": c.GW_PLAN_ALLREDUCE,
-    "allgather": c.GW_PLAN_ALLGATHER,
-    "alltoall": c.GW_PLAN_ALLTOALL,
-    "gather": c.GW_PLAN_GATHER,
-    "a2a-ag": c.GW_PLAN_A2A_AG,
-    "a2a_ag": c.GW_PLAN_A2A_AG,
+    **numbers_of("GW_PLAN_", "allreduce", "allgather", "alltoall", "gather"),
+    **dict.fromkeys(("a2a-ag", "a2a_ag"), c.GW_PLAN_A2A_AG),
 }
 _RESOURCES = ("gpu", "cpu", "cpu-sum", "cpu-decode", "intra", "inter")
 _SPAN_KINDS = ("backprop", "encode", "network", "decode", "sum", "copy")

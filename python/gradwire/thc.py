@@ -13,27 +13,23 @@ decode_frame().
 from __future__ import annotations
 
 from ctypes import byref, c_uint64
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from gradwire import _constants as c
 from gradwire import _structs as s
 from gradwire import arrays
-from gradwire._fill import choose, fill, instance, integer
+from gradwire._fill import choose, chosen, fill, instance, integer, numbers_of
 from gradwire._library import check, lib
 from gradwire.arrays import ArrayLike
 from gradwire.frames import DTYPES, LEN_MAX, fields_of, name_in
 from gradwire.workspace import Output, scratch
 
-_TRANSFORMS = {"plain": c.GW_THC_PLAIN, "rotated": c.GW_THC_ROTATED}
-_NONFINITES = {
-    "error": c.GW_THC_NONFINITE_ERROR,
-    "propagate": c.GW_THC_NONFINITE_PROPAGATE,
-    "zero": c.GW_THC_NONFINITE_ZERO,
-}
+_TRANSFORMS = numbers_of("GW_THC_", "plain", "rotated")
+_NONFINITES = numbers_of("GW_THC_NONFINITE_", "error", "propagate", "zero")
 _ENUMS = {"dtype": DTYPES, "transform": _TRANSFORMS, "nonfinite": _NONFINITES}
-_MODES = {"sum": c.GW_THC_SUM, "mean": c.GW_THC_MEAN}
+_MODES = numbers_of("GW_THC_", "sum", "mean")
 _LANES: dict[int, np.dtype] = {8: np.dtype(np.uint8), 16: np.dtype("<u2"), 32: np.dtype("<u4")}
 
 
@@ -76,11 +72,8 @@ class Options:
         if not isinstance(self.table, (tuple, list)) or len(self.table) not in (2, 4, 8, 16):
             raise ValueError(f"a table has 2, 4, 8 or 16 grid points, ascending from 0, not {self.table!r}")
         points = [integer(point, "a grid point of the table", 0, 255) for point in self.table]
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        values["table"] = s.gw_thc_table(self.bits, points[-1], tuple(points))
-        for name, names in _ENUMS.items():
-            values[name] = choose(names, values[name], name)
-        return fill(s.gw_thc_options, **values)
+        table = s.gw_thc_table(self.bits, points[-1], tuple(points))
+        return fill(s.gw_thc_options, **chosen(_ENUMS, {**vars(self), "table": table}))
 
     @classmethod
     def from_struct(cls, struct: s.gw_thc_options) -> Options:
