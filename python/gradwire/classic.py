@@ -347,10 +347,7 @@ def decode_add(frame: ArrayLike, out: ArrayLike, *, scale: float = 1.0, len_max:
 
 
 def _into(function, data: np.ndarray, info, out: ArrayLike, dtype: str, scale: float, len_max: int) -> ArrayLike:
-    values = arrays.target(out, dtype)
-    if values.size != info.len:
-        raise ValueError(f"out has {values.size} values, the frame {info.len}")
-    arrays.apart(values, data)
+    values = arrays.place_of(out, dtype, info.len, "the frame", data)
     target = s.gw_classic_target(values=values.ctypes.data, capacity=values.size, scale=scale_of(scale))
     check(function(_frame(data, len_max), byref(target), _workspace(info)))
     return out
@@ -372,6 +369,7 @@ class Sum:
         self._len_max = len_max
         self._info = _peek(self._first)
         self.info = inspect(self._first, len_max=len_max)
+        self._like = _frame(self._first, len_max)
         size = lib.gw_classic_sum_size(self._info)
         if size == 0 and self.info.len > 0:
             check(c.GW_ERR_OPTION)
@@ -387,22 +385,20 @@ class Sum:
         """Adds a frame. Any order gives the same sum, but for RANDK. Raises Error ("mismatch", "overflow", and those of
         inspect()); the sum is then unchanged."""
         data = arrays.frame(frame)
-        first, received = _frame(self._first, self._len_max), _frame(data, self._len_max)
-        check(lib.gw_classic_sum_add(byref(self._struct), first, received, _workspace(self._info)))
+        received = _frame(data, self._len_max)
+        check(lib.gw_classic_sum_add(byref(self._struct), self._like, received, _workspace(self._info)))
 
     def vote(self) -> bytes:
         """SIGNSGD, SIGNUM: the majority of each sign, as a frame; ties by a random bit of seed, round and element.
         Raises Error ("option", "state" without a member)."""
-        made, first = Output(self._first.size + 64), _frame(self._first, self._len_max)
-        check(lib.gw_classic_sum_vote(self._struct, first, made.buffer, _workspace(self._info)))
+        made = Output(self._first.size + 64)
+        check(lib.gw_classic_sum_vote(self._struct, self._like, made.buffer, _workspace(self._info)))
         return made.written()
 
     def decode(self, *, scale: float = 1.0, out: ArrayLike | None = None) -> ArrayLike:
         """The sum over the members, times scale: 1 / members makes it the mean. out: fp32 array to fill."""
-        values = arrays.target(np.empty(self.info.len, np.float32) if out is None else out, "fp32")
-        if values.size != self.info.len:
-            raise ValueError(f"out has {values.size} values, the sum {self.info.len}")
+        out = np.empty(self.info.len, np.float32) if out is None else out
+        values = arrays.place_of(out, "fp32", self.info.len, "the sum")
         target = s.gw_classic_target(values=values.ctypes.data, capacity=values.size, scale=scale_of(scale))
-        first = _frame(self._first, self._len_max)
-        check(lib.gw_classic_sum_decode(self._struct, first, byref(target), _workspace(self._info)))
-        return values if out is None else out
+        check(lib.gw_classic_sum_decode(self._struct, self._like, byref(target), _workspace(self._info)))
+        return out

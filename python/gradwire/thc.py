@@ -236,13 +236,13 @@ class Codec:
         self._check_patterns(patterns, blocks)
         count = self._elements(blocks)
         out = arrays.empty(self.options.dtype, count) if out is None else out
-        target = _target(out, self.options.dtype, count)
-        arrays.apart(target.values, lanes, patterns)
+        values = arrays.place_of(out, self.options.dtype, count, "there are", lanes, patterns)
+        target = s.gw_thc_target(values=values.ctypes.data, capacity=values.size)
         total = s.gw_thc_sum(data=lanes.ctypes.data, size=lanes.nbytes, patterns=patterns.ctypes.data)
         status = lib.gw_thc_decode_reduced(
-            self.handle, blocks, total, choose(_MODES, mode, "mode"), byref(target.struct), self._workspace()
+            self.handle, blocks, total, choose(_MODES, mode, "mode"), byref(target), self._workspace()
         )
-        check(status, block=target.struct.bad_block)
+        check(status, block=target.bad_block)
         return out
 
     def encode_frame(
@@ -312,19 +312,6 @@ class _Call:
         )
 
 
-class _Target:
-    def __init__(self, values: np.ndarray) -> None:
-        self.values = values
-        self.struct = s.gw_thc_target(values=values.ctypes.data, capacity=values.size)
-
-
-def _target(out: ArrayLike, dtype: str, count: int) -> _Target:
-    values = arrays.target(out, dtype)
-    if values.size != count:
-        raise ValueError(f"out has {values.size} values, there are {count}")
-    return _Target(values)
-
-
 def _frame(data: np.ndarray, len_max: int) -> s.gw_thc_frame:
     return s.gw_thc_frame(data.ctypes.data, data.size, integer(len_max, "len_max"), c.GW_BACKEND_ALL)
 
@@ -377,10 +364,10 @@ def decode_frame(
     if out is None:
         inspect(data, len_max=len_max)  # before memory is taken because a header says so
         out = arrays.empty(dtype, info.len)
-    target = _target(out, dtype, info.len)
-    arrays.apart(target.values, data)
+    values = arrays.place_of(out, dtype, info.len, "there are", data)
+    target = s.gw_thc_target(values=values.ctypes.data, capacity=values.size)
     status = lib.gw_thc_frame_decode(
-        _frame(data, len_max), choose(_MODES, mode, "mode"), byref(target.struct), scratch(c.GW_THC_WORKSPACE_SIZE_MAX)
+        _frame(data, len_max), choose(_MODES, mode, "mode"), byref(target), scratch(c.GW_THC_WORKSPACE_SIZE_MAX)
     )
-    check(status, block=target.struct.bad_block)
+    check(status, block=target.bad_block)
     return out

@@ -121,7 +121,6 @@ class ClassicState(CodecHook):
         self._codecs: dict[tuple[int, str], gradwire.classic.Codec] = {}
         self._residual: dict[int, torch.Tensor] = {}  # by number of the parameter, in memory order
         self._momentum: dict[int, torch.Tensor] = {}
-        self._undo = Undo()
         self._own_fault = (0, 0)  # found after this rank's status had gone out
         self._watch = BackwardWatch(self._failed)
         self.gate.on_fail.append(self._watch.end)
@@ -373,13 +372,8 @@ class ClassicState(CodecHook):
         sizes = {self._registry.number(param): param.numel() for param in self._registry.params()}
         check_sizes(sizes, state["residual"], state["momentum"])
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """The one of this rank, before the first backward pass, on all ranks: else all raise in that pass. ValueError
-        for a state of another version, codec or model."""
-        self.check_state(state)
+    def _load(self, state: dict[str, Any]) -> None:
         self.step = state["step"]
-        self._undo = Undo()
-        self._compared = False
         if state["seed"] != self._registry.seed:
             self._registry.seed = state["seed"]
             self._codecs = {}

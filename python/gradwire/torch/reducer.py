@@ -14,7 +14,7 @@ from gradwire.errors import Error
 from . import staging
 from .buckets import Bucket
 from .failure import Gate, Guarded
-from .states import Copies
+from .states import Copies, Undo
 from .stats import SizesReport, size_of
 from .transport import Start
 from .workers import Worker
@@ -106,13 +106,14 @@ hook.__annotations__.update({"bucket": dist.GradBucket, "return": torch.futures.
 
 
 class CodecHook(Hook):
-    """A hook without an Engine, that is a Reducer of its own. A subclass has sizes(), and the threads through which all
-    messages pass, in this order: _workers()."""
+    """A hook without an Engine, that is a Reducer of its own. A subclass has sizes(), check_state() and _load(), of a
+    state that was checked, and the threads through which all messages pass, in this order: _workers()."""
 
     def __init__(self) -> None:
         self.full_size = 0
         self.step = 0  # synchronised backward passes so far
         self.report = SizesReport(self)
+        self._undo = Undo()
         self._bucket = 0  # of this backward pass
         self._compared = False  # the ranks have the same state: rotations, positions, random numbers follow from it
 
@@ -145,6 +146,14 @@ class CodecHook(Hook):
         self._bucket = 0 if is_last else number + 1
         self.step += is_last
         return taken
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The one of this rank, before the first backward pass, on all ranks: else all raise in that pass. ValueError
+        for a state of another version, codec or model."""
+        self.check_state(state)
+        self._load(state)
+        self._undo = Undo()
+        self._compared = False
 
     def _compare_states(self, codec: str, **state: Any) -> None:
         """Once, before the first bucket. On the thread that exchanges."""

@@ -23,7 +23,7 @@ from gradwire._library import lib
 from . import given, staging
 from .buckets import Bucket
 from .reducer import CodecHook, agreed_error, hook
-from .states import Finite, Undo, check_nonfinite, check_sizes, check_version
+from .states import Finite, check_nonfinite, check_sizes, check_version
 from .stats import size_of
 from .transport import Start
 from .workers import Worker
@@ -86,7 +86,6 @@ class ThcState(CodecHook):
         self.sent_size = 0  # bytes of lanes and patterns that were handed to all-reduce
         self._errors: dict[int, torch.Tensor] = {}  # by number of the parameter, in memory order
         self._finite: list[Finite] = []  # of this step's plain buckets
-        self._undo = Undo()
         self._worker = Worker("gradwire-thc", self._failed)
 
     def sizes(self) -> tuple[int, int]:
@@ -207,11 +206,6 @@ class ThcState(CodecHook):
         known = {number: error for number, error in state["errors"].items() if number < len(self._sizes)}
         check_sizes(self._sizes, known)
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """The one of this rank, before the first backward pass, on all ranks: else all raise in that pass. ValueError
-        for a state of another version, hook or model."""
-        self.check_state(state)
+    def _load(self, state: dict[str, Any]) -> None:
         self.round = state["round"]
-        self._undo = Undo()
-        self._compared = False
         self._errors = {number: error.clone() for number, error in state["errors"].items()}
