@@ -15,7 +15,6 @@ from .casts import Caster
 from .classic import ClassicState
 from .engine import Plan
 from .gcomp import GcompReducer
-from .losses import LossWatch
 from .map_timing import MapTiming
 from .optimizers import family
 from .options import CodecOptions
@@ -46,7 +45,6 @@ class Codecs:
     def __init__(
         self,
         timing: MapTiming,
-        losses: LossWatch,
         options: CodecOptions,
         *,
         group: Any,
@@ -60,7 +58,7 @@ class Codecs:
         self.layout: list[list[int]] = []  # numbers of the parameters in the buckets of the last backward pass
         self.made: dict[str, dict[str, Any]] = {kind: {} for kind in ("fp16", "bf16", "thc", "classic")}
         self._engine, self._gate = timing.engine, timing.engine.gate
-        self._timing, self._losses, self._options = timing, losses, options
+        self._timing, self._options = timing, options
         self._group, self._timeout, self.model = group, timeout, model
         self._small_len = 0 if plan else small_len
         self._names: dict[int, str] | None = None
@@ -157,7 +155,7 @@ class Codecs:
         return self.made[kind][key]
 
     def _add_gcomp(self, settings: Any) -> GcompReducer:
-        made = GcompReducer(self._engine, settings, self._timing, self._losses, self.plain, self._small_len)
+        made = GcompReducer(settings, self._timing, self.plain, self._small_len)
         self._timing.used |= settings.maps
         self.gcomp.append(made)
         self.reducers.append(made)

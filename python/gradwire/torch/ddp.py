@@ -130,7 +130,7 @@ class DdpState(EngineOwner, Hook):
         losses = LossWatch(registry, self.rank)
         self.maps = MapTiming(self.engine, losses, lambda: self.codecs.plans(), loss_scale, given.scaler_of(optimizer))
         where = {"group": self.group, "timeout": self.timeout}
-        self.codecs = Codecs(self.maps, losses, chosen, **where, small_len=small_len, plan=buckets, model=model)
+        self.codecs = Codecs(self.maps, chosen, **where, small_len=small_len, plan=buckets, model=model)
         self.resume = Resume(self.engine, self.choice, self.codecs)
         reducers = self.codecs.reducers
         self.report = Report(self, reducers, file=file, tensorboard=tensorboard, every=report_every)
@@ -159,7 +159,7 @@ class DdpState(EngineOwner, Hook):
     def _after_step(self, optimizer: torch.optim.Optimizer | None = None) -> None:
         """The optimizer has made a step: state is new. None: as if it had."""
         if optimizer is not None:
-            self.maps.stepped(optimizer)
+            self.maps.losses.stepped(optimizer)
         if self.gate.closed:
             return
         if self.recording is not None:

@@ -96,17 +96,15 @@ class Gate:
             self._failing, self.shut = mine, True
         try:
             if not getattr(error, "on_all_ranks", False) if alone is None else alone:
-                error = self._tell(collective_error(error, ""))
+                # The others learn of it at once. What is raised here says, if one can, which rank is at fault.
+                error = collective_error(error, "")
+                finding = self._transport.tell(error)
+                self._break()
+                error = self._transport.resolve(error, finding)
             elif self.shared:
                 self._break()
         finally:
             self._end_with(error)
-
-    def _tell(self, error: BaseException) -> BaseException:
-        """The others learn of it at once. What is raised here says, if one can, which rank is at fault."""
-        finding = self._transport.tell(error)
-        self._break()
-        return self._transport.resolve(error, finding)
 
     def _break(self) -> None:
         for call in self.on_break:

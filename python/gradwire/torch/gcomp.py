@@ -11,8 +11,7 @@ import torch
 
 from . import staging
 from .buckets import Bucket, Part, Room, offset_of
-from .engine import Engine, Operation, Plan, Settings
-from .losses import LossWatch
+from .engine import Operation, Plan, Settings
 from .map_timing import MapTiming
 from .optimizers import ParamRegistry, Place
 from .reducer import Plain, Stateless
@@ -26,14 +25,12 @@ class GcompReducer(Stateless):
     """One setting of the codec; bytes are in the engine's statistics. small_len: parts of a bucket with fewer values
     travel plain."""
 
-    def __init__(
-        self, engine: Engine, settings: Settings, timing: MapTiming, losses: LossWatch, plain: Plain, small_len: int
-    ) -> None:
+    def __init__(self, settings: Settings, timing: MapTiming, plain: Plain, small_len: int) -> None:
         super().__init__()
-        self.engine, self.settings = engine, settings
+        self.engine, self.settings = timing.engine, settings
         self.plans: dict[tuple[Any, ...], Plan] = {}  # of the buckets that have come
         self.rooms: dict[tuple[Any, ...], tuple[Room, Room]] = {}  # of those with parameters of two kinds
-        self._timing, self._losses, self._plain, self._small_len = timing, losses, plain, max(small_len, 1)
+        self._timing, self._plain, self._small_len = timing, plain, max(small_len, 1)
         self.used: set[tuple[Any, ...]] = set()  # in this backward pass
 
     def begin(self) -> None:
@@ -108,7 +105,7 @@ class GcompReducer(Stateless):
             self.plans[key] = self.engine.plan(bucket.values, places, settings=settings)
             self._timing.new_bucket()
             if settings.maps:
-                self._losses.bucket(bucket.values.numel(), bucket.params, places)
+                self._timing.losses.bucket(bucket.values.numel(), bucket.params, places)
         return self.plans[key]
 
 
