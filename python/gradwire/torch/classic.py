@@ -144,7 +144,7 @@ class ClassicState(CodecHook):
     # ---- the hook ----
 
     def reduce(self, bucket: dist.GradBucket) -> torch.futures.Future:
-        with self.gate.guarding():
+        with self.gate:
             taken = self._taken(bucket)
             if taken.number == 0:
                 self._watch.begin(sys._getframe())

@@ -173,7 +173,7 @@ class Communicator(EngineOwner):
     @contextlib.contextmanager
     def _together(self) -> Iterator[None]:
         """What raises now, on this rank alone, ends the communicator on all of them: they are in the operation."""
-        with self.gate.guarding():
+        with self.gate:
             yield
         self.step += 1
 

@@ -178,7 +178,7 @@ class DdpState(EngineOwner, Hook):
     # ---- the hook ----
 
     def reduce(self, bucket: dist.GradBucket) -> torch.futures.Future:
-        with self.gate.guarding():
+        with self.gate:
             if self.instead is not None:
                 return self.instead(bucket)
             if not self._in_backward:

@@ -81,6 +81,15 @@ class Gate:
                 if self.shut:
                     self._changed.notify_all()
 
+    def __enter__(self) -> None:
+        """A block that starts something. Raises what has ended everything; what the block raises ends everything, too:
+        it is of this rank alone, as far as it can know."""
+        self.raise_error()
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, Exception):
+            self.fail(error)
+
     def fail(self, error: BaseException, *, alone: bool | None = None) -> None:
         """Everything under way, and all later calls, raise; on the other ranks too. alone: these may wait for this one;
         None: unless the error is `on_all_ranks`, which all raise at the same place in the order of operations."""
@@ -144,17 +153,6 @@ class Gate:
                 return write(result)
 
         return end
-
-    @contextlib.contextmanager
-    def guarding(self) -> Iterator[None]:
-        """A block that starts something. Raises what has ended everything; what the block raises ends everything: it is
-        of this rank alone, as far as it can know."""
-        self.raise_error()
-        try:
-            yield
-        except Exception as error:
-            self.fail(error)
-            raise
 
     def raise_error(self) -> None:
         """Raises what has ended everything, or that it is closed. Waits for an error that is being found."""

@@ -92,7 +92,7 @@ class Hook(Guarded, Copies):
     """A communication hook."""
 
     def reduce(self, bucket: dist.GradBucket) -> torch.futures.Future:
-        """A bucket of DDP. In a block of gate.guarding(), as it may raise on this rank alone."""
+        """A bucket of DDP. In a block of the gate, as it may raise on this rank alone."""
         raise NotImplementedError
 
 

@@ -97,7 +97,7 @@ class ThcState(CodecHook):
         return [self._worker]
 
     def reduce(self, bucket: dist.GradBucket) -> torch.futures.Future:
-        with self.gate.guarding():
+        with self.gate:
             taken = self._taken(bucket)
             if staging.takes(taken.values, (torch.float32,)) and taken.values.numel() >= self.small_len:
                 return self.start(taken)
