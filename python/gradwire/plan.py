@@ -23,6 +23,7 @@ from gradwire import thc
 from gradwire._fill import choose, fill, integer, numbers_of, real, whole
 from gradwire._library import check, lib, plan_lib
 from gradwire.errors import Error
+from gradwire.frames import name_in
 
 _TICKS_PER_US = c.GW_PLAN_TICKS_PER_US
 _ERRORS_PER_UNIT = 1 << 30  # the library counts errors in whole numbers; as in the gradwire command
@@ -139,7 +140,7 @@ class Cost:
         if struct.table_len:
             columns = [cast(x, POINTER(c_int64))[: struct.table_len] for x in (struct.table_x, struct.table_y)]
             rows = tuple(zip(*columns))
-        return cls(_name(_KINDS, struct.kind), struct.a, struct.b, struct.t, rows)
+        return cls(name_in(_KINDS, struct.kind), struct.a, struct.b, struct.t, rows)
 
 
 # The last three are what `gradwire plan fit` says of a curve.
@@ -645,10 +646,6 @@ def read_model(path: str) -> tuple[Tensor, ...]:
     if not any(tensor.len for tensor in tensors):
         raise ValueError(f"{path}: no tensor has a size")
     return tensors
-
-
-def _name(table: dict[str, int], number: int) -> str:
-    return next(name for name, value in table.items() if value == number)
 
 
 def _span(span: s.gw_plan_span) -> Span:
