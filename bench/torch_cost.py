@@ -19,7 +19,8 @@ import gradwire.backends
 import gradwire.maps
 import numpy as np
 import torch
-from gradwire._structs import gw_collective_shape
+from gradwire._library import check
+from gradwire._structs import gw_collective_shape, gw_exchange_config, gw_exchange_run
 from gradwire.gcomp import Options
 from gradwire.torch import _pool
 from gradwire.torch.optimizers import ParamRegistry, Place
@@ -46,7 +47,7 @@ def make_optimizer(prefix, length):
 
 class Rank:
     def __init__(self, pool, rank, args, values, options):
-        config = _pool.gw_exchange_config(
+        config = gw_exchange_config(
             shape=gw_collective_shape(len=args.params, rank_count=args.ranks, piece_len=args.piece),
             rank=rank,
             codec=options.struct(),
@@ -136,9 +137,9 @@ def main():
         run_start, copies_start = time.perf_counter(), time.thread_time()
         for rank in ranks:
             address = rank.values.data_ptr()
-            rank.exchange.start(
-                _pool.gw_exchange_run(values=address, result=address, scale=1 / args.ranks, step_index=step)
-            )
+            run = gw_exchange_run(values=address, result=address, scale=1 / args.ranks, step_index=step)
+            with rank.exchange as handle:
+                check(_pool.native.gw_exchange_start(handle, run))
         pump(pool, ranks, _pool.DONE)
         end, copies_end = time.perf_counter(), time.thread_time()
         after = [rank.exchange.stats() for rank in ranks]

@@ -9,6 +9,8 @@ import operator
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
+from gradwire import _constants
+
 T = TypeVar("T", bound=ctypes.Structure)
 V = TypeVar("V")
 
@@ -52,6 +54,16 @@ def choose(table: Mapping[str, int], name: Any, what: str) -> int:
     if name not in table:
         raise ValueError(f"no {what} {name!r}; there are: {', '.join(table)}")
     return table[name]
+
+
+def numbers_of(prefix: str, *names: str) -> dict[str, int]:
+    """A table for choose(): the constant of the headers that begins so and ends with the name, for each name."""
+    return {name: getattr(_constants, prefix + name.upper()) for name in names}
+
+
+def chosen(tables: Mapping[str, Mapping[str, int]], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values, with numbers in place of the names of those that have a table."""
+    return {name: choose(tables[name], value, name) if name in tables else value for name, value in values.items()}
 
 
 def instance(value: Any, kind: type[V], what: str) -> V:

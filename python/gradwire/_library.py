@@ -12,7 +12,7 @@ from typing import Any
 from gradwire import _abi, _prototypes
 from gradwire._bindings import FOLDER
 from gradwire._constants import GW_ERR_OPTION
-from gradwire.errors import Error
+from gradwire.errors import Error, index_or_none
 
 
 def load(name: str) -> tuple[ctypes.CDLL, str]:
@@ -55,9 +55,11 @@ lib, plan_lib = _open()
 
 
 def check(status: int, **places: int | None) -> None:
-    """Raises gradwire.Error unless status is GW_OK. `places`: chunk, block or frame at fault, None where none is."""
+    """Raises gradwire.Error unless status is GW_OK. `places`: chunk, block or frame at fault, as the C structs have it;
+    None: none is."""
     if status != 0:
-        raise Error(status, lib.gw_status_message(status).decode(), **places)
+        at = {what: None if place is None else index_or_none(place) for what, place in places.items()}
+        raise Error(status, lib.gw_status_message(status).decode(), **at)
 
 
 def check_options(status: int, given: Mapping[str, Any], ranges: Mapping[str, tuple[float, float]]) -> None:

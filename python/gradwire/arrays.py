@@ -77,6 +77,15 @@ def target(values: ArrayLike, dtype: str, what: str = "out") -> np.ndarray:
     return _writable(_typed(values, dtype), what)
 
 
+def place_of(out: ArrayLike, dtype: str, count: int, giver: str, *inputs: np.ndarray | None) -> np.ndarray:
+    """target() for `count` values, which must not overlap the inputs. giver: what has so many, for the error."""
+    values = target(out, dtype)
+    if values.size != count:
+        raise ValueError(f"out has {values.size} values, {giver} {count}")
+    apart(values, *inputs)
+    return values
+
+
 def read(values: ArrayLike, dtype: Any, what: str) -> np.ndarray:
     """An array of exactly this NumPy type to read, one-dimensional and contiguous."""
     array, name = look(values)

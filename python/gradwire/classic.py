@@ -12,48 +12,24 @@ Frames describe themselves: decoders need neither codec nor state.
 from __future__ import annotations
 
 from ctypes import byref
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from gradwire import _constants as c
+from gradwire import _structs as s
 from gradwire import arrays
-from gradwire._fill import choose, fill, instance, integer, real, scale_of
+from gradwire._fill import choose, chosen, fill, instance, integer, numbers_of, real, scale_of
 from gradwire._library import check, lib
-from gradwire._structs import (
-    gw_buffer,
-    gw_classic,
-    gw_classic_frame,
-    gw_classic_frame_info,
-    gw_classic_options,
-    gw_classic_source,
-    gw_classic_step,
-    gw_classic_sum,
-    gw_classic_target,
-)
 from gradwire.arrays import ArrayLike
-from gradwire.frames import DTYPES, name_in
-from gradwire.workspace import scratch
+from gradwire.frames import DTYPES, fields_of, name_in
+from gradwire.workspace import Output, scratch
 
-_SCHEMES = {
-    name.removeprefix("GW_CLASSIC_").lower(): getattr(c, name)
-    for name in (
-        "GW_CLASSIC_FP16",
-        "GW_CLASSIC_BF16",
-        "GW_CLASSIC_TOPK",
-        "GW_CLASSIC_DGC",
-        "GW_CLASSIC_RANDK",
-        "GW_CLASSIC_SIGNSGD",
-        "GW_CLASSIC_EFSIGNSGD",
-        "GW_CLASSIC_SIGNUM",
-        "GW_CLASSIC_ONEBIT",
-        "GW_CLASSIC_QSGD",
-        "GW_CLASSIC_TERNGRAD",
-    )
-}
-_VALUES = {"fp32": c.GW_CLASSIC_VALUES_FP32, "fp16": c.GW_CLASSIC_VALUES_FP16, "gcomp": c.GW_CLASSIC_VALUES_GCOMP}
-_CODINGS = {"packed": c.GW_CLASSIC_CODING_PACKED, "mask": c.GW_CLASSIC_CODING_MASK, "elias": c.GW_CLASSIC_CODING_ELIAS}
-_NORMS = {"l2": c.GW_CLASSIC_NORM_L2, "max": c.GW_CLASSIC_NORM_MAX}
+_NAMES = "fp16 bf16 topk dgc randk signsgd efsignsgd signum onebit qsgd terngrad"
+_SCHEMES = numbers_of("GW_CLASSIC_", *_NAMES.split())
+_VALUES = numbers_of("GW_CLASSIC_VALUES_", "fp32", "fp16", "gcomp")
+_CODINGS = numbers_of("GW_CLASSIC_CODING_", "packed", "mask", "elias")
+_NORMS = numbers_of("GW_CLASSIC_NORM_", "l2", "max")
 _ENUMS = {"scheme": _SCHEMES, "dtype": DTYPES, "values": _VALUES, "coding": _CODINGS, "norm": _NORMS}
 _FLAGS = ("checksum", "error_feedback", "nesterov", "momentum_mask", "unbiased")
 
@@ -95,21 +71,15 @@ class Options:
     level_max: int = 0
     block_len: int = 0
 
-    def struct(self) -> gw_classic_options:
+    def struct(self) -> s.gw_classic_options:
         """The C struct."""
-        found = {field.name: getattr(self, field.name) for field in fields(self)}
-        for name, names in _ENUMS.items():
-            found[name] = choose(names, found[name], name)
-        found |= {name: int(found[name]) for name in _FLAGS}
-        return fill(gw_classic_options, **found)
+        flags = {name: int(getattr(self, name)) for name in _FLAGS}
+        return fill(s.gw_classic_options, **chosen(_ENUMS, {**vars(self), **flags}))
 
     @classmethod
-    def from_struct(cls, struct: gw_classic_options) -> Options:
+    def from_struct(cls, struct: s.gw_classic_options) -> Options:
         """The C struct as an object."""
-        found = {field.name: getattr(struct, field.name) for field in fields(cls)}
-        found |= {name: name_in(names, found[name]) for name, names in _ENUMS.items()}
-        found |= {name: bool(found[name]) for name in _FLAGS}
-        return cls(**found)
+        return cls(**fields_of(cls, struct, _ENUMS, _FLAGS))
 
 
 def options(scheme: str, **changes) -> Options:
@@ -118,7 +88,7 @@ def options(scheme: str, **changes) -> Options:
     Raises ValueError for an unknown scheme, TypeError for an unknown field. Values that the scheme does not take are
     found by Codec(): Error "option".
     """
-    struct = gw_classic_options()
+    struct = s.gw_classic_options()
     check(lib.gw_classic_options_init(struct, choose(_SCHEMES, scheme, "scheme")))
     return replace(Options.from_struct(struct), **changes)
 
@@ -190,13 +160,11 @@ class FrameInfo:
         return 8 * self.frame_size / self.len if self.len else 0.0
 
     @classmethod
-    def from_struct(cls, struct: gw_classic_frame_info) -> FrameInfo:
+    def from_struct(cls, struct: s.gw_classic_frame_info) -> FrameInfo:
         """The C struct as an object."""
-        found = {name: getattr(struct, name) for name in (entry[0] for entry in struct._fields_) if name != "flags"}
-        found |= {name: name_in(names, found[name]) for name, names in _ENUMS.items()}
-        flags = ("checksum", "unbiased", "shared", "vote")
-        found |= {name: bool(struct.flags & getattr(c, f"GW_CLASSIC_FLAG_{name.upper()}")) for name in flags}
-        return cls(**found)
+        names = ("checksum", "unbiased", "shared", "vote")
+        flags = {name: bool(struct.flags & getattr(c, f"GW_CLASSIC_FLAG_{name.upper()}")) for name in names}
+        return cls(**fields_of(cls, struct, _ENUMS), **flags)
 
 
 class Codec:
@@ -207,7 +175,7 @@ class Codec:
 
     def __init__(self, options: Options) -> None:
         self.options = instance(options, Options, "options")
-        self.handle = gw_classic()
+        self.handle = s.gw_classic()
         check(lib.gw_classic_init(self.handle, options.struct()))
         arrays_of = lib.gw_classic_state_arrays(self.handle)
         self.has_residual = bool(arrays_of & c.GW_CLASSIC_RESIDUAL)
@@ -257,21 +225,16 @@ class Codec:
         then what it was.
         """
         call = _Call(self, values, step, state, norms)
-        if out is None:
-            area = np.empty(max(1, lib.gw_classic_frame_bound(self.handle, call.step)), np.uint8)
-        else:
-            area = arrays.write(out, np.uint8, "out")
-            arrays.apart(area, call.values, call.residual, call.momentum, call.norms)
-        dst = gw_buffer(area.ctypes.data, area.size)
-        check(lib.gw_classic_encode(self.handle, call.step, call.struct, byref(dst), call.workspace()))
-        written = area[: dst.size]
-        return written.tobytes() if out is None else written.data
+        bound = max(1, lib.gw_classic_frame_bound(self.handle, call.step))
+        made = Output(bound, out, call.values, call.residual, call.momentum, call.norms)
+        check(lib.gw_classic_encode(self.handle, call.step, call.struct, made.buffer, call.workspace()))
+        return made.written()
 
 
-def _step(len: int, step: Step | None) -> gw_classic_step:
+def _step(len: int, step: Step | None) -> s.gw_classic_step:
     step = Step() if step is None else instance(step, Step, "step")
     return fill(
-        gw_classic_step,
+        s.gw_classic_step,
         len=len,
         element_first=step.element_first,
         keep_len=step.keep_len,
@@ -299,7 +262,7 @@ class _Call:
         self.norms = None if norms is None else arrays.read(norms, np.float32, "norms")
         if self.norms is not None and self.norms.size != codec.block_count(self.values.size):
             raise ValueError(f"{self.norms.size} norms for {codec.block_count(self.values.size)} blocks")
-        self.struct = gw_classic_source(
+        self.struct = s.gw_classic_source(
             self.values.ctypes.data,
             arrays.address(self.residual),
             arrays.address(self.momentum),
@@ -324,17 +287,17 @@ class _Call:
 # ---- frames ----
 
 
-def _frame(data: np.ndarray, len_max: int) -> gw_classic_frame:
-    return gw_classic_frame(data.ctypes.data, data.size, integer(len_max, "len_max"), c.GW_BACKEND_ALL)
+def _frame(data: np.ndarray, len_max: int) -> s.gw_classic_frame:
+    return s.gw_classic_frame(data.ctypes.data, data.size, integer(len_max, "len_max"), c.GW_BACKEND_ALL)
 
 
-def _peek(data: np.ndarray) -> gw_classic_frame_info:
-    info = gw_classic_frame_info()
+def _peek(data: np.ndarray) -> s.gw_classic_frame_info:
+    info = s.gw_classic_frame_info()
     check(lib.gw_classic_frame_peek(data.ctypes.data, data.size, byref(info)))
     return info
 
 
-def _workspace(info: gw_classic_frame_info):
+def _workspace(info: s.gw_classic_frame_info):
     return scratch(lib.gw_classic_decode_workspace_size(info))
 
 
@@ -384,11 +347,8 @@ def decode_add(frame: ArrayLike, out: ArrayLike, *, scale: float = 1.0, len_max:
 
 
 def _into(function, data: np.ndarray, info, out: ArrayLike, dtype: str, scale: float, len_max: int) -> ArrayLike:
-    values = arrays.target(out, dtype)
-    if values.size != info.len:
-        raise ValueError(f"out has {values.size} values, the frame {info.len}")
-    arrays.apart(values, data)
-    target = gw_classic_target(values=values.ctypes.data, capacity=values.size, scale=scale_of(scale))
+    values = arrays.place_of(out, dtype, info.len, "the frame", data)
+    target = s.gw_classic_target(values=values.ctypes.data, capacity=values.size, scale=scale_of(scale))
     check(function(_frame(data, len_max), byref(target), _workspace(info)))
     return out
 
@@ -409,11 +369,12 @@ class Sum:
         self._len_max = len_max
         self._info = _peek(self._first)
         self.info = inspect(self._first, len_max=len_max)
+        self._like = _frame(self._first, len_max)
         size = lib.gw_classic_sum_size(self._info)
         if size == 0 and self.info.len > 0:
             check(c.GW_ERR_OPTION)
         self.lanes = np.zeros(size // 4, np.uint32)
-        self._struct = gw_classic_sum(self.lanes.ctypes.data, self.lanes.nbytes, 0)
+        self._struct = s.gw_classic_sum(self.lanes.ctypes.data, self.lanes.nbytes, 0)
 
     @property
     def members(self) -> int:
@@ -424,24 +385,20 @@ class Sum:
         """Adds a frame. Any order gives the same sum, but for RANDK. Raises Error ("mismatch", "overflow", and those of
         inspect()); the sum is then unchanged."""
         data = arrays.frame(frame)
-        first, received = _frame(self._first, self._len_max), _frame(data, self._len_max)
-        check(lib.gw_classic_sum_add(byref(self._struct), first, received, _workspace(self._info)))
+        received = _frame(data, self._len_max)
+        check(lib.gw_classic_sum_add(byref(self._struct), self._like, received, _workspace(self._info)))
 
     def vote(self) -> bytes:
         """SIGNSGD, SIGNUM: the majority of each sign, as a frame; ties by a random bit of seed, round and element.
         Raises Error ("option", "state" without a member)."""
-        area = np.empty(self._first.size + 64, np.uint8)
-        dst = gw_buffer(area.ctypes.data, area.size)
-        first = _frame(self._first, self._len_max)
-        check(lib.gw_classic_sum_vote(self._struct, first, byref(dst), _workspace(self._info)))
-        return area[: dst.size].tobytes()
+        made = Output(self._first.size + 64)
+        check(lib.gw_classic_sum_vote(self._struct, self._like, made.buffer, _workspace(self._info)))
+        return made.written()
 
     def decode(self, *, scale: float = 1.0, out: ArrayLike | None = None) -> ArrayLike:
         """The sum over the members, times scale: 1 / members makes it the mean. out: fp32 array to fill."""
-        values = arrays.target(np.empty(self.info.len, np.float32) if out is None else out, "fp32")
-        if values.size != self.info.len:
-            raise ValueError(f"out has {values.size} values, the sum {self.info.len}")
-        target = gw_classic_target(values=values.ctypes.data, capacity=values.size, scale=scale_of(scale))
-        first = _frame(self._first, self._len_max)
-        check(lib.gw_classic_sum_decode(self._struct, first, byref(target), _workspace(self._info)))
-        return values if out is None else out
+        out = np.empty(self.info.len, np.float32) if out is None else out
+        values = arrays.place_of(out, "fp32", self.info.len, "the sum")
+        target = s.gw_classic_target(values=values.ctypes.data, capacity=values.size, scale=scale_of(scale))
+        check(lib.gw_classic_sum_decode(self._struct, self._like, byref(target), _workspace(self._info)))
+        return out

@@ -10,10 +10,11 @@ from gradwire import arrays
 from gradwire._constants import GW_GCOMP_CODEBOOK_SIZE_MAX
 from gradwire._fill import integer
 from gradwire._library import check, lib
-from gradwire._structs import gw_buffer, gw_gcomp_histogram
+from gradwire._structs import gw_gcomp_histogram
 from gradwire.arrays import ArrayLike
 from gradwire.gcomp import Codec, Source, Stream
 from gradwire.maps import Map
+from gradwire.workspace import Output
 
 
 class Histogram:
@@ -46,10 +47,9 @@ class Histogram:
 
     def codebook(self) -> bytes:
         """The codebook of the counts, serialised: at most 140 bytes."""
-        area = np.empty(GW_GCOMP_CODEBOOK_SIZE_MAX, np.uint8)
-        dst = gw_buffer(area.ctypes.data, area.size)
-        check(lib.gw_gcomp_codebook_build(self.struct, dst))
-        return area[: dst.size].tobytes()
+        made = Output(GW_GCOMP_CODEBOOK_SIZE_MAX)
+        check(lib.gw_gcomp_codebook_build(self.struct, made.buffer))
+        return made.written()
 
 
 def install(codec: Codec, codebook: ArrayLike, id: int, generation: int, *, encode: bool = True) -> None:

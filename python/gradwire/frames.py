@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from ctypes import Structure
+from dataclasses import dataclass, fields
+from typing import Any
 
 from gradwire import _constants as c
 from gradwire import arrays
@@ -22,6 +25,15 @@ LEN_MAX = 1 << 48
 def name_in(table: dict[str, int], number: int) -> str:
     """The name of a number that the library returned."""
     return next(name for name, value in table.items() if value == number)
+
+
+def fields_of(
+    kind: type, struct: Structure, enums: Mapping[str, dict[str, int]], flags: Iterable[str] = ()
+) -> dict[str, Any]:
+    """What a C struct has of the fields of a dataclass, numbers of `enums` by their names and `flags` as bools."""
+    found = {field.name: getattr(struct, field.name) for field in fields(kind) if hasattr(struct, field.name)}
+    found |= {name: name_in(table, found[name]) for name, table in enums.items()}
+    return found | {name: bool(found[name]) for name in flags}
 
 
 @dataclass(frozen=True)
@@ -80,11 +92,8 @@ _FLAGS = ("strict", "checksum", "installed", "constant")
 
 
 def _info(struct: gw_gcomp_frame_info, chunks: tuple[Chunk, ...] = ()) -> Info:
-    fields = {name: getattr(struct, name) for name in (entry[0] for entry in struct._fields_)}
-    fields |= {name: bool(fields[name]) for name in _FLAGS}
-    fields["dtype"] = name_in(DTYPES, struct.dtype)
-    fields["quantum_mode"] = name_in(QUANTUM_MODES, struct.quantum_mode)
-    return Info(**fields, chunks=chunks)
+    enums = {"dtype": DTYPES, "quantum_mode": QUANTUM_MODES}
+    return Info(**fields_of(Info, struct, enums, _FLAGS), chunks=chunks)
 
 
 def dtype_of(data) -> str:
@@ -128,4 +137,4 @@ def inspect(data: ArrayLike, *, len_max: int = LEN_MAX) -> Info:
 def _chunk(frame: gw_gcomp_frame, info: gw_gcomp_frame_info, index: int) -> Chunk:
     chunk = gw_gcomp_chunk()
     check(lib.gw_gcomp_frame_chunk(frame, info, index, chunk))
-    return Chunk(name_in(CHUNK_KINDS, chunk.kind), chunk.offset, chunk.size, chunk.len, chunk.codebook, chunk.crc)
+    return Chunk(**fields_of(Chunk, chunk, {"kind": CHUNK_KINDS}))

@@ -10,28 +10,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from gradwire import _constants as c
+from gradwire import _structs as s
 from gradwire import arrays, frames
-from gradwire._fill import assign, choose, fill, instance, integer, real, scale_of
+from gradwire._fill import assign, choose, chosen, fill, instance, integer, numbers_of, real, scale_of
 from gradwire._library import check, check_options, lib
-from gradwire._structs import (
-    gw_buffer,
-    gw_gcomp,
-    gw_gcomp_frame,
-    gw_gcomp_frame_info,
-    gw_gcomp_options,
-    gw_gcomp_quantum,
-    gw_gcomp_segment,
-    gw_gcomp_source,
-    gw_gcomp_target,
-)
 from gradwire.arrays import ArrayLike
-from gradwire.errors import index_or_none
 from gradwire.maps import Map, bytes_of, pointer_to
-from gradwire.workspace import scratch
+from gradwire.workspace import Output, scratch
 
-_ROUNDINGS = {"truncate": c.GW_GCOMP_TRUNCATE, "nearest": c.GW_GCOMP_NEAREST, "stochastic": c.GW_GCOMP_STOCHASTIC}
+_ENUMS = {
+    "quantum_mode": frames.QUANTUM_MODES,
+    "rounding": numbers_of("GW_GCOMP_", "truncate", "nearest", "stochastic"),
+    "preset": numbers_of("GW_GCOMP_", "fast", "small"),
+}
 _RANGES = {"tolerance_bits": (1, 23), "block_log2": (6, 14), "target_nmse": (0, 1), "chunk_log2": (12, 15)}
-_PRESETS = {"fast": c.GW_GCOMP_FAST, "small": c.GW_GCOMP_SMALL}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,24 +55,21 @@ class Options:
     backends: int | None = None
     len_max: int | None = None
 
-    def struct(self) -> gw_gcomp_options:
+    def struct(self) -> s.gw_gcomp_options:
         """The C struct with all defaults filled in."""
-        options = gw_gcomp_options()
+        options = s.gw_gcomp_options()
         lib.gw_gcomp_options_init(options, choose(frames.DTYPES, self.dtype, "dtype"))
-        given = {
-            "quantum_mode": choose(frames.QUANTUM_MODES, self.quantum_mode, "quantum_mode"),
-            "rounding": choose(_ROUNDINGS, self.rounding, "rounding"),
-            "preset": choose(_PRESETS, self.preset, "preset"),
-        }
         apart = {"dtype", "constant_drop", "target_nmse"}
-        for name, value in vars(self).items():
-            if name not in given and name not in apart and value is not None:
-                given[name] = int(value) if isinstance(value, bool) else value
-        assign(options, **given)
+        given = {
+            name: value
+            for name, value in vars(self).items()
+            if name in _ENUMS or name not in apart and value is not None
+        }
+        assign(options, **chosen(_ENUMS, given))
         options.quantum = self._quantum()
         return options
 
-    def _quantum(self) -> gw_gcomp_quantum:
+    def _quantum(self) -> s.gw_gcomp_quantum:
         """What chooses the quanta of values that come without a map."""
         carried = self.quantum_mode == "carried"
         if self.constant_drop and carried:
@@ -89,10 +78,10 @@ class Options:
             raise ValueError(f"target_nmse={self.target_nmse} is for carried quanta, not for {self.quantum_mode}")
         if self.constant_drop is not None and not carried:
             drop = integer(self.constant_drop, "constant_drop", 0, (1 << 32) - 1)
-            return fill(gw_gcomp_quantum, kind=c.GW_GCOMP_QUANTUM_DROP, drop=drop)
+            return fill(s.gw_gcomp_quantum, kind=c.GW_GCOMP_QUANTUM_DROP, drop=drop)
         if self.target_nmse:
-            return fill(gw_gcomp_quantum, kind=c.GW_GCOMP_QUANTUM_NMSE, nmse=real(self.target_nmse, "target_nmse"))
-        return gw_gcomp_quantum()
+            return fill(s.gw_gcomp_quantum, kind=c.GW_GCOMP_QUANTUM_NMSE, nmse=real(self.target_nmse, "target_nmse"))
+        return s.gw_gcomp_quantum()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,11 +133,11 @@ class Source:
         if map is not None and len(map) != self.values.size:
             raise ValueError(f"the map has {len(map)} bytes for {self.values.size} values")
         self.map = map
-        self.segments = (gw_gcomp_segment * len(stream.segments))(
-            *(fill(gw_gcomp_segment, **vars(s)) for s in stream.segments)
+        self.segments = (s.gw_gcomp_segment * len(stream.segments))(
+            *(fill(s.gw_gcomp_segment, **vars(segment)) for segment in stream.segments)
         )
         self.struct = fill(
-            gw_gcomp_source,
+            s.gw_gcomp_source,
             values=self.values.ctypes.data,
             len=self.values.size,
             quantum=self._quantum(codec),
@@ -157,17 +146,17 @@ class Source:
             step_index=stream.step_index,
             rank=stream.rank,
             hop=stream.hop,
-            segments=cast(self.segments, POINTER(gw_gcomp_segment)),
+            segments=cast(self.segments, POINTER(s.gw_gcomp_segment)),
             segment_count=len(self.segments),
         )
 
-    def _quantum(self, codec: Codec) -> gw_gcomp_quantum:
+    def _quantum(self, codec: Codec) -> s.gw_gcomp_quantum:
         if self.map is not None:
             pointer = pointer_to(self.map, codec.chunk_log2 if codec.options.quantum_mode == "derived" else None)
-            return gw_gcomp_quantum(kind=c.GW_GCOMP_QUANTUM_MAP, map=pointer)
+            return s.gw_gcomp_quantum(kind=c.GW_GCOMP_QUANTUM_MAP, map=pointer)
         if self.quanta is not None:
-            return gw_gcomp_quantum(kind=c.GW_GCOMP_QUANTUM_BLOCKS, blocks=arrays.address(self.quanta))
-        return gw_gcomp_quantum()
+            return s.gw_gcomp_quantum(kind=c.GW_GCOMP_QUANTUM_BLOCKS, blocks=arrays.address(self.quanta))
+        return s.gw_gcomp_quantum()
 
 
 class Frame:
@@ -175,13 +164,13 @@ class Frame:
 
     def __init__(self, data: ArrayLike, map: Map | None = None, len_max: int = frames.LEN_MAX) -> None:
         self.data = arrays.frame(data)
-        self.info = gw_gcomp_frame_info()
+        self.info = s.gw_gcomp_frame_info()
         # A failure leaves zeros: the call that gets the frame finds it too, or something that comes before it.
         lib.gw_gcomp_frame_peek(self.data.ctypes.data, self.data.size, len_max, self.info)
         self.map = map
         map = None if map is None else instance(map, Map, "map")
         chunk_log2 = self.info.chunk_log2 if self.info.quantum_mode == c.GW_GCOMP_DERIVED else None
-        self.struct = gw_gcomp_frame(data=self.data.ctypes.data, size=self.data.size, map=pointer_to(map, chunk_log2))
+        self.struct = s.gw_gcomp_frame(data=self.data.ctypes.data, size=self.data.size, map=pointer_to(map, chunk_log2))
 
 
 class Codec:
@@ -200,7 +189,7 @@ class Codec:
         if options is not None and fields:
             raise TypeError("either an Options object or keywords")
         struct = self.options.struct()
-        self.handle = gw_gcomp()
+        self.handle = s.gw_gcomp()
         check_options(lib.gw_gcomp_init(self.handle, struct), vars(self.options), _RANGES)
         self.chunk_log2 = struct.chunk_log2
         self.block_log2 = struct.block_log2
@@ -240,9 +229,9 @@ class Codec:
         Raises Error ("arg", "dst", "limit"); out is then untouched.
         """
         source = Source(self, values, map, stream, quanta)
-        return self._written(
-            source, out, lambda dst: check(lib.gw_gcomp_encode(self.handle, source.struct, dst, self.workspace()))
-        )
+        made = self._output(source, out)
+        check(lib.gw_gcomp_encode(self.handle, source.struct, made.buffer, self.workspace()))
+        return made.written()
 
     def decode(
         self, frame: ArrayLike, *, map: Map | None = None, out: ArrayLike | None = None, scale: float = 1.0
@@ -289,11 +278,11 @@ class Codec:
         target = self._target(received[0], out, scale)
         for frame in received[1:]:
             arrays.apart(target.values, frame.data, bytes_of(frame.map))
-        structs = (gw_gcomp_frame * len(received))(*(frame.struct for frame in received))
+        structs = (s.gw_gcomp_frame * len(received))(*(frame.struct for frame in received))
         status = lib.gw_gcomp_decode_add_frames(
             self.handle, structs, len(received), None, byref(target.struct), self.workspace()
         )
-        check(status, chunk=index_or_none(target.struct.bad_chunk), frame=target.struct.bad_frame if status else None)
+        check(status, chunk=target.struct.bad_chunk, frame=target.struct.bad_frame)
         return out
 
     def decode_add_encode(
@@ -313,17 +302,12 @@ class Codec:
         """
         received = Frame(frame, frame_map if frame_map is not None else map, self.len_max)
         source = Source(self, values, map, stream)
-        if out is not None:
-            arrays.apart(arrays.write(out, np.uint8, "out"), received.data, bytes_of(received.map))
-        bad_chunk = c_uint64()
-
-        def run(dst: gw_buffer) -> None:
-            status = lib.gw_gcomp_decode_add_encode(
-                self.handle, received.struct, source.struct, dst, byref(bad_chunk), self.workspace()
-            )
-            check(status, chunk=index_or_none(bad_chunk.value))
-
-        return self._written(source, out, run)
+        made, bad_chunk = self._output(source, out, received.data, bytes_of(received.map)), c_uint64()
+        status = lib.gw_gcomp_decode_add_encode(
+            self.handle, received.struct, source.struct, made.buffer, byref(bad_chunk), self.workspace()
+        )
+        check(status, chunk=bad_chunk.value)
+        return made.written()
 
     def check(self, frame: ArrayLike, *, map: Map | None = None) -> frames.Info:
         """Checks everything, the contents of the chunks included, without producing values. Raises Error; else the
@@ -331,11 +315,11 @@ class Codec:
         received = Frame(frame, map, self.len_max)
         bad_chunk = c_uint64()
         status = lib.gw_gcomp_frame_check(self.handle, received.struct, byref(bad_chunk), self.workspace())
-        check(status, chunk=index_or_none(bad_chunk.value))
+        check(status, chunk=bad_chunk.value)
         return frames.inspect(received.data, len_max=self.len_max)
 
     def _check(self, received: Frame) -> None:
-        check(lib.gw_gcomp_frame_parse(self.handle, received.struct, gw_gcomp_frame_info()))
+        check(lib.gw_gcomp_frame_parse(self.handle, received.struct, s.gw_gcomp_frame_info()))
 
     def _target(self, received: Frame, out: ArrayLike, scale: float) -> Target:
         target = Target(arrays.target(out, self.dtype), scale)
@@ -348,19 +332,12 @@ class Codec:
     def _decode(self, function, received: Frame, out: ArrayLike, scale: float) -> None:
         target = self._target(received, out, scale)
         status = function(self.handle, received.struct, byref(target.struct), self.workspace())
-        check(status, chunk=index_or_none(target.struct.bad_chunk))
+        check(status, chunk=target.struct.bad_chunk)
 
-    def _written(self, source: Source, out: ArrayLike | None, run) -> bytes | memoryview:
-        """What run() writes to a buffer of bound() bytes."""
-        if out is None:
-            area = np.empty(self.bound(source.values.size), np.uint8)
-        else:
-            area = arrays.write(out, np.uint8, "out")
-            arrays.apart(area, source.values, source.quanta, bytes_of(source.map))
-        dst = gw_buffer(area.ctypes.data, area.size)
-        run(dst)
-        written = area[: dst.size]
-        return written.tobytes() if out is None else written.data
+    def _output(self, source: Source, out: ArrayLike | None, *others: np.ndarray | None) -> Output:
+        """For a frame of these values. others: what else the call reads."""
+        inputs = (source.values, source.quanta, bytes_of(source.map))
+        return Output(self.bound(source.values.size), out, *inputs, *others)
 
 
 class Target:
@@ -368,7 +345,7 @@ class Target:
 
     def __init__(self, values: np.ndarray, scale: float) -> None:
         self.values = values
-        self.struct = gw_gcomp_target(values=values.ctypes.data, capacity=values.size, scale=scale_of(scale))
+        self.struct = s.gw_gcomp_target(values=values.ctypes.data, capacity=values.size, scale=scale_of(scale))
 
 
 @functools.lru_cache(maxsize=32)

@@ -9,24 +9,13 @@ import numpy as np
 
 from gradwire import _constants as c
 from gradwire import arrays
-from gradwire._fill import choose, fill, instance, integer, real
+from gradwire._fill import choose, fill, instance, integer, numbers_of, real
 from gradwire._library import check, check_options, lib
 from gradwire._structs import gw_gcomp_map, gw_gcomp_map_limits, gw_gcomp_map_rule, gw_optimizer, gw_optimizer_state
 from gradwire.arrays import ArrayLike
 
-_KINDS = {
-    "sgd": c.GW_OPTIMIZER_SGD,
-    "momentum": c.GW_OPTIMIZER_MOMENTUM,
-    "nesterov": c.GW_OPTIMIZER_NESTEROV,
-    "adagrad": c.GW_OPTIMIZER_ADAGRAD,
-    "rmsprop": c.GW_OPTIMIZER_RMSPROP,
-    "adam": c.GW_OPTIMIZER_ADAM,
-    "adamw": c.GW_OPTIMIZER_ADAMW,
-    "nadam": c.GW_OPTIMIZER_NADAM,
-    "radam": c.GW_OPTIMIZER_RADAM,
-    "adamax": c.GW_OPTIMIZER_ADAMAX,
-    "adadelta": c.GW_OPTIMIZER_ADADELTA,
-}
+_NAMES = "sgd momentum nesterov adagrad rmsprop adam adamw nadam radam adamax adadelta"
+_KINDS = numbers_of("GW_OPTIMIZER_", *_NAMES.split())
 
 _UINT32_MAX = (1 << 32) - 1
 

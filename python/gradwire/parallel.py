@@ -18,11 +18,11 @@ import numpy as np
 from gradwire import arrays
 from gradwire._fill import integer
 from gradwire._library import check, lib
-from gradwire._structs import gw_buffer, gw_gcomp_frame_info, gw_gcomp_part, gw_gcomp_range, gw_gcomp_target
+from gradwire._structs import gw_gcomp_frame_info, gw_gcomp_part, gw_gcomp_range, gw_gcomp_target
 from gradwire.arrays import ArrayLike
-from gradwire.errors import index_or_none
 from gradwire.gcomp import Codec, Frame, Source, Stream
 from gradwire.maps import Map, bytes_of
+from gradwire.workspace import Output
 
 
 def _ranges(chunk_count: int, align: int, parts: int) -> list[gw_gcomp_range]:
@@ -56,10 +56,9 @@ def encode(
         check(lib.gw_gcomp_encode_range(codec.handle, source.struct, part, codec.workspace()))
 
     _all(executor, run, len(made))
-    frame = np.empty(codec.bound(source.values.size), np.uint8)
-    dst = gw_buffer(frame.ctypes.data, frame.size)
-    check(lib.gw_gcomp_join(codec.handle, source.struct, made, len(made), byref(dst)))
-    return frame[: dst.size].tobytes()
+    frame = Output(codec.bound(source.values.size))
+    check(lib.gw_gcomp_join(codec.handle, source.struct, made, len(made), frame.buffer))
+    return frame.written()
 
 
 def decode(
@@ -77,10 +76,7 @@ def decode(
     received, info = Frame(frame, map, codec.len_max), gw_gcomp_frame_info()
     check(lib.gw_gcomp_frame_parse(codec.handle, received.struct, info))
     out = arrays.empty(codec.dtype, info.len) if out is None else out
-    values = arrays.target(out, codec.dtype)
-    arrays.apart(values, received.data, bytes_of(map))
-    if values.size != info.len:
-        raise ValueError(f"out has {values.size} values, the frame {info.len}")
+    values = arrays.place_of(out, codec.dtype, info.len, "the frame", received.data, bytes_of(map))
     ranges = _ranges(info.chunk_count, 1, parts)
     outcomes: list[tuple[int, int]] = [(0, 0)] * len(ranges)
 
@@ -96,7 +92,7 @@ def decode(
 
     _all(executor, run, len(ranges))
     for status, chunk in outcomes:
-        check(status, chunk=index_or_none(chunk))
+        check(status, chunk=chunk)
     return out
 
 

@@ -18,52 +18,22 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gradwire import _constants as c
+from gradwire import _structs as s
 from gradwire import thc
-from gradwire._fill import choose, fill, integer, real, whole
+from gradwire._fill import choose, fill, integer, numbers_of, real, whole
 from gradwire._library import check, lib, plan_lib
-from gradwire._structs import (
-    gw_plan,
-    gw_plan_bucket_rule,
-    gw_plan_cert,
-    gw_plan_cluster,
-    gw_plan_codec,
-    gw_plan_cost,
-    gw_plan_fault,
-    gw_plan_fit,
-    gw_plan_group,
-    gw_plan_job,
-    gw_plan_limits,
-    gw_plan_link,
-    gw_plan_method,
-    gw_plan_point,
-    gw_plan_problem,
-    gw_plan_run,
-    gw_plan_solver,
-    gw_plan_span,
-    gw_plan_spans,
-    gw_plan_tensor,
-    gw_workspace,
-)
 from gradwire.errors import Error
+from gradwire.frames import name_in
 
 _TICKS_PER_US = c.GW_PLAN_TICKS_PER_US
 _ERRORS_PER_UNIT = 1 << 30  # the library counts errors in whole numbers; as in the gradwire command
-_KINDS = {
-    "affine": c.GW_PLAN_COST_AFFINE,
-    "maxlin": c.GW_PLAN_COST_MAXLIN,
-    "hinge": c.GW_PLAN_COST_HINGE,
-    "table": c.GW_PLAN_COST_TABLE,
-}
-_DEVICES = {"gpu": c.GW_PLAN_GPU, "cpu": c.GW_PLAN_CPU}
-_DECODES = {"serial": c.GW_PLAN_DECODE_SERIAL, "parallel": c.GW_PLAN_DECODE_PARALLEL}
-_LEVELS = {"serial": c.GW_PLAN_LEVEL_SERIAL, "pipelined": c.GW_PLAN_LEVEL_PIPELINED, "event": c.GW_PLAN_LEVEL_EVENT}
+_KINDS = numbers_of("GW_PLAN_COST_", "affine", "maxlin", "hinge", "table")
+_DEVICES = numbers_of("GW_PLAN_", "gpu", "cpu")
+_DECODES = numbers_of("GW_PLAN_DECODE_", "serial", "parallel")
+_LEVELS = numbers_of("GW_PLAN_LEVEL_", "serial", "pipelined", "event")
 _COLLECTIVES = {
-    "allreduce": c.GW_PLAN_ALLREDUCE,
-    "allgather": c.GW_PLAN_ALLGATHER,
-    "alltoall": c.GW_PLAN_ALLTOALL,
-    "gather": c.GW_PLAN_GATHER,
-    "a2a-ag": c.GW_PLAN_A2A_AG,
-    "a2a_ag": c.GW_PLAN_A2A_AG,
+    **numbers_of("GW_PLAN_", "allreduce", "allgather", "alltoall", "gather"),
+    **dict.fromkeys(("a2a-ag", "a2a_ag"), c.GW_PLAN_A2A_AG),
 }
 _RESOURCES = ("gpu", "cpu", "cpu-sum", "cpu-decode", "intra", "inter")
 _SPAN_KINDS = ("backprop", "encode", "network", "decode", "sum", "copy")
@@ -150,13 +120,13 @@ class Cost:
         """Microseconds for len >= 0 elements. Raises Error for a curve that breaks a rule."""
         len = integer(len, "len", 0, (1 << 63) - 1)
         borrowed: list = []
-        struct, fault = self._struct(borrowed), gw_plan_fault()
+        struct, fault = self._struct(borrowed), s.gw_plan_fault()
         _check(plan_lib.gw_plan_cost_check(struct, byref(fault)), fault)
         return plan_lib.gw_plan_cost_eval(struct, len) / _TICKS_PER_US
 
-    def _struct(self, borrowed: list) -> gw_plan_cost:
+    def _struct(self, borrowed: list) -> s.gw_plan_cost:
         """The C struct; what it borrows from is appended to `borrowed`."""
-        struct = fill(gw_plan_cost, kind=choose(_KINDS, self.kind, "kind of curve"), a=self.a, b=self.b, t=self.t)
+        struct = fill(s.gw_plan_cost, kind=choose(_KINDS, self.kind, "kind of curve"), a=self.a, b=self.b, t=self.t)
         if self.rows:
             columns = [whole(column, "cost table") for column in zip(*self.rows)]
             borrowed += columns
@@ -165,12 +135,12 @@ class Cost:
         return struct
 
     @classmethod
-    def _from_struct(cls, struct: gw_plan_cost) -> Cost:
+    def _from_struct(cls, struct: s.gw_plan_cost) -> Cost:
         rows: tuple[tuple[int, int], ...] = ()
         if struct.table_len:
             columns = [cast(x, POINTER(c_int64))[: struct.table_len] for x in (struct.table_x, struct.table_y)]
             rows = tuple(zip(*columns))
-        return cls(_name(_KINDS, struct.kind), struct.a, struct.b, struct.t, rows)
+        return cls(name_in(_KINDS, struct.kind), struct.a, struct.b, struct.t, rows)
 
 
 # The last three are what `gradwire plan fit` says of a curve.
@@ -194,8 +164,10 @@ def fit(points: Sequence[tuple[int, float]], kind: str | None = None) -> Fit:
 
     At least two with different elements. Raises Error.
     """
-    structs = (gw_plan_point * len(points))(*(fill(gw_plan_point, len=x, ticks=_ticks(us, "us")) for x, us in points))
-    result = gw_plan_fit()
+    structs = (s.gw_plan_point * len(points))(
+        *(fill(s.gw_plan_point, len=x, ticks=_ticks(us, "us")) for x, us in points)
+    )
+    result = s.gw_plan_fit()
     if kind is None:
         check(plan_lib.gw_plan_cost_fit_best(structs, len(points), result))
     else:
@@ -259,9 +231,9 @@ class Link:
         us_per_kib = link["us_per_kib"] if "us_per_kib" in link else 1024 * 8 / (link["gbit_per_s"] * 1e3)
         return cls(link["latency_us"], us_per_kib)
 
-    def _struct(self) -> gw_plan_link:
+    def _struct(self) -> s.gw_plan_link:
         return fill(
-            gw_plan_link, alpha=_ticks(self.latency_us, "latency_us"), beta_kib=_ticks(self.us_per_kib, "us_per_kib")
+            s.gw_plan_link, alpha=_ticks(self.latency_us, "latency_us"), beta_kib=_ticks(self.us_per_kib, "us_per_kib")
         )
 
 
@@ -297,9 +269,9 @@ class Cluster:
         per_step = cluster.get("latency_per_step", False)
         return cls(nodes=cluster["nodes"], gpus=cluster["gpus"], per_step=per_step, **links)
 
-    def _struct(self) -> gw_plan_cluster:
+    def _struct(self) -> s.gw_plan_cluster:
         return fill(
-            gw_plan_cluster,
+            s.gw_plan_cluster,
             nodes=self.nodes,
             gpus=self.gpus,
             intra=self.intra._struct(),
@@ -358,10 +330,10 @@ class Codec:
             overlap=codec.get("overlap", False),
         )
 
-    def _struct(self, borrowed: list) -> gw_plan_codec:
+    def _struct(self, borrowed: list) -> s.gw_plan_codec:
         header, num, den = self.payload
         struct = fill(
-            gw_plan_codec,
+            s.gw_plan_codec,
             name=self.name.encode(),
             dec_peer_kib=_ticks(self.peer_us_per_kib, "peer_us_per_kib"),
             payload_header=header,
@@ -427,7 +399,7 @@ def method(
     Raises Error "option" if the codec lacks the collective or the device.
     """
     borrowed: list = []
-    result = gw_plan_method()
+    result = s.gw_plan_method()
     check(
         plan_lib.gw_plan_method_make(
             codec._struct(borrowed) if codec else None,
@@ -439,7 +411,7 @@ def method(
     )
     if codec and codec.overlap and result.owner_count:
         result.net.a, result.net.b = result.net.a + result.gather.a, result.net.b + result.gather.b
-        result.gather = result.sum = gw_plan_cost()
+        result.gather = result.sum = s.gw_plan_cost()
         result.owner_count = 0
     return Method(
         name=name or (codec.name if codec else "fp32"),
@@ -513,13 +485,13 @@ class Problem:
     group_len_max: int = 0
     error_max: float = 0.0
     _borrowed: list = field(default_factory=list, init=False, repr=False, compare=False)
-    struct: gw_plan_problem = field(init=False, repr=False, compare=False)
+    struct: s.gw_plan_problem = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tensors", tuple(self.tensors))
         object.__setattr__(self, "methods", tuple(self.methods))
         object.__setattr__(self, "struct", self._struct())
-        fault = gw_plan_fault()
+        fault = s.gw_plan_fault()
         _check(plan_lib.gw_plan_problem_check(self.struct, byref(fault)), fault)
 
     def solve(
@@ -534,12 +506,12 @@ class Problem:
         if algorithm not in names:
             raise ValueError(f"no algorithm {algorithm!r}; there are: {', '.join(names)}")
         number = names.index(algorithm)
-        limits = fill(gw_plan_limits, work_max=work_max, gap_ppm=_parts_per_million(gap))
-        solver = fill(gw_plan_solver, algorithm=number, method=self._method(method), limits=limits)
+        limits = fill(s.gw_plan_limits, work_max=work_max, gap_ppm=_parts_per_million(gap))
+        solver = fill(s.gw_plan_solver, algorithm=number, method=self._method(method), limits=limits)
         plan, area = self._plan()
-        cert = gw_plan_cert()
+        cert = s.gw_plan_cert()
         workspace = np.empty(plan_lib.gw_plan_workspace_size(self.struct, number), np.uint8)
-        memory = gw_workspace(workspace.ctypes.data, workspace.size)
+        memory = s.gw_workspace(workspace.ctypes.data, workspace.size)
         check(plan_lib.gw_plan_solve(self.struct, solver, byref(plan), byref(cert), memory))
         groups = self._groups(area, plan.group_count)
         return Schedule(groups, cert.makespan, cert.lower_bound, bool(cert.proven), bool(cert.stopped))
@@ -548,7 +520,7 @@ class Problem:
         """Groups of at least `cap` elements in order, the first of cap_first; fill_up: the tensor that crosses the
         cap stays in, as in PyTorch; else it opens the next bucket, as in Horovod."""
         rule = fill(
-            gw_plan_bucket_rule,
+            s.gw_plan_bucket_rule,
             method=self._method(method),
             cap_first=cap if cap_first is None else cap_first,
             cap=cap,
@@ -580,15 +552,15 @@ class Problem:
         """Makespan in microseconds and what happens when. level: "serial" (what solvers optimise), "pipelined",
         "event"."""
         plan, _area = self._plan(groups)
-        jobs = (gw_plan_job * plan.group_count)()
+        jobs = (s.gw_plan_job * plan.group_count)()
         check(plan_lib.gw_plan_jobs(self.struct, plan, jobs, len(jobs)))
         number = choose(_LEVELS, level, "level")
-        run = gw_plan_run(jobs=jobs, job_count=len(jobs), level=number, decode=self.struct.decode)
-        items = (gw_plan_span * plan_lib.gw_plan_timeline_span_count_max(jobs, len(jobs)))()
-        spans = gw_plan_spans(items=items, capacity=len(items))
+        run = s.gw_plan_run(jobs=jobs, job_count=len(jobs), level=number, decode=self.struct.decode)
+        items = (s.gw_plan_span * plan_lib.gw_plan_timeline_span_count_max(jobs, len(jobs)))()
+        spans = s.gw_plan_spans(items=items, capacity=len(items))
         workspace = np.empty(plan_lib.gw_plan_timeline_workspace_size(len(jobs)), np.uint8)
         makespan = c_int64()
-        memory = gw_workspace(workspace.ctypes.data, workspace.size)
+        memory = s.gw_workspace(workspace.ctypes.data, workspace.size)
         check(plan_lib.gw_plan_timeline(run, byref(spans), byref(makespan), memory))
         return makespan.value / _TICKS_PER_US, tuple(_span(items[i]) for i in range(spans.count))
 
@@ -598,14 +570,14 @@ class Problem:
             raise ValueError(f"no method {name!r}; there are: {', '.join(names)}")
         return names.index(name) if name is not None else 0
 
-    def _struct(self) -> gw_plan_problem:
+    def _struct(self) -> s.gw_plan_problem:
         tensor_structs = [self._tensor(tensor) for tensor in self.tensors]
         method_structs = [self._method_struct(method) for method in self.methods]
         self._borrowed.extend((tensor_structs, method_structs))  # they own the names
-        tensors = (gw_plan_tensor * len(tensor_structs))(*tensor_structs)
-        methods = (gw_plan_method * len(method_structs))(*method_structs)
+        tensors = (s.gw_plan_tensor * len(tensor_structs))(*tensor_structs)
+        methods = (s.gw_plan_method * len(method_structs))(*method_structs)
         return fill(
-            gw_plan_problem,
+            s.gw_plan_problem,
             tensors=tensors,
             tensor_count=len(tensors),
             methods=methods,
@@ -628,18 +600,18 @@ class Problem:
         bound = math.floor(self.error_max * _ERRORS_PER_UNIT * self._len())
         return max(1, bound) if self.error_max > 0 else bound
 
-    def _tensor(self, tensor: Tensor) -> gw_plan_tensor:
+    def _tensor(self, tensor: Tensor) -> s.gw_plan_tensor:
         return fill(
-            gw_plan_tensor,
+            s.gw_plan_tensor,
             name=tensor.name.encode() if tensor.name is not None else None,
             len=tensor.len,
             bwd=_ticks(tensor.bwd_us, "bwd_us"),
             forbidden=sum({1 << self._method(name) for name in tensor.forbidden}),
         )
 
-    def _method_struct(self, method: Method) -> gw_plan_method:
+    def _method_struct(self, method: Method) -> s.gw_plan_method:
         return fill(
-            gw_plan_method,
+            s.gw_plan_method,
             name=method.name.encode(),
             device=choose(_DEVICES, method.device, "device"),
             owner_count=method.owner_count,
@@ -650,10 +622,10 @@ class Problem:
     def _plan(self, groups: Iterable[Group] | None = None):
         """The C struct of a plan and the array of its groups, empty with room for any plan if there are none."""
         given = [] if groups is None else [(g.first, g.count, self._method(g.method)) for g in groups]
-        area = (gw_plan_group * max(len(self.tensors), len(given)))()
+        area = (s.gw_plan_group * max(len(self.tensors), len(given)))()
         for i, (first, count, number) in enumerate(given):
-            area[i] = fill(gw_plan_group, first=first, tensor_count=count, method=number)
-        return gw_plan(groups=area, capacity=len(area), group_count=len(given)), area
+            area[i] = fill(s.gw_plan_group, first=first, tensor_count=count, method=number)
+        return s.gw_plan(groups=area, capacity=len(area), group_count=len(given)), area
 
     def _groups(self, area, count: int) -> tuple[Group, ...]:
         return tuple(Group(g.first, g.tensor_count, self.methods[g.method].name) for g in area[:count])
@@ -676,16 +648,12 @@ def read_model(path: str) -> tuple[Tensor, ...]:
     return tensors
 
 
-def _name(table: dict[str, int], number: int) -> str:
-    return next(name for name, value in table.items() if value == number)
-
-
-def _span(span: gw_plan_span) -> Span:
+def _span(span: s.gw_plan_span) -> Span:
     start, end = span.start / _TICKS_PER_US, span.end / _TICKS_PER_US
     return Span(start, end, span.job, _SPAN_KINDS[span.kind], _RESOURCES[span.resource])
 
 
-def _check(status: int, fault: gw_plan_fault) -> None:
+def _check(status: int, fault: s.gw_plan_fault) -> None:
     """Raises Error with the place and the reason that a check gave."""
     if status != 0:
         where = f" ({fault.index})" if fault.index != c.GW_PLAN_NO_INDEX else ""

@@ -13,41 +13,23 @@ decode_frame().
 from __future__ import annotations
 
 from ctypes import byref, c_uint64
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from gradwire import _constants as c
+from gradwire import _structs as s
 from gradwire import arrays
-from gradwire._fill import choose, fill, instance, integer
+from gradwire._fill import choose, chosen, fill, instance, integer, numbers_of
 from gradwire._library import check, lib
-from gradwire._structs import (
-    gw_buffer,
-    gw_thc,
-    gw_thc_design,
-    gw_thc_frame,
-    gw_thc_frame_info,
-    gw_thc_goal,
-    gw_thc_indices,
-    gw_thc_options,
-    gw_thc_range,
-    gw_thc_source,
-    gw_thc_sum,
-    gw_thc_table,
-    gw_thc_target,
-)
 from gradwire.arrays import ArrayLike
-from gradwire.errors import index_or_none
-from gradwire.frames import DTYPES, LEN_MAX, name_in
-from gradwire.workspace import scratch
+from gradwire.frames import DTYPES, LEN_MAX, fields_of, name_in
+from gradwire.workspace import Output, scratch
 
-_TRANSFORMS = {"plain": c.GW_THC_PLAIN, "rotated": c.GW_THC_ROTATED}
-_NONFINITES = {
-    "error": c.GW_THC_NONFINITE_ERROR,
-    "propagate": c.GW_THC_NONFINITE_PROPAGATE,
-    "zero": c.GW_THC_NONFINITE_ZERO,
-}
-_MODES = {"sum": c.GW_THC_SUM, "mean": c.GW_THC_MEAN}
+_TRANSFORMS = numbers_of("GW_THC_", "plain", "rotated")
+_NONFINITES = numbers_of("GW_THC_NONFINITE_", "error", "propagate", "zero")
+_ENUMS = {"dtype": DTYPES, "transform": _TRANSFORMS, "nonfinite": _NONFINITES}
+_MODES = numbers_of("GW_THC_", "sum", "mean")
 _LANES: dict[int, np.dtype] = {8: np.dtype(np.uint8), 16: np.dtype("<u2"), 32: np.dtype("<u4")}
 
 
@@ -85,27 +67,19 @@ class Options:
         """What one worker adds to a lane at most."""
         return self.table[-1]
 
-    def struct(self) -> gw_thc_options:
+    def struct(self) -> s.gw_thc_options:
         """The C struct."""
         if not isinstance(self.table, (tuple, list)) or len(self.table) not in (2, 4, 8, 16):
             raise ValueError(f"a table has 2, 4, 8 or 16 grid points, ascending from 0, not {self.table!r}")
         points = [integer(point, "a grid point of the table", 0, 255) for point in self.table]
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        values["table"] = gw_thc_table(self.bits, points[-1], tuple(points))
-        for name, names in (("dtype", DTYPES), ("transform", _TRANSFORMS), ("nonfinite", _NONFINITES)):
-            values[name] = choose(names, values[name], name)
-        return fill(gw_thc_options, **values)
+        table = s.gw_thc_table(self.bits, points[-1], tuple(points))
+        return fill(s.gw_thc_options, **chosen(_ENUMS, {**vars(self), "table": table}))
 
     @classmethod
-    def from_struct(cls, struct: gw_thc_options) -> Options:
+    def from_struct(cls, struct: s.gw_thc_options) -> Options:
         """The C struct as an object."""
-        values = {field.name: getattr(struct, field.name) for field in fields(cls)}
-        values["table"] = tuple(struct.table.value[: 1 << struct.table.bits])
-        values["dtype"] = name_in(DTYPES, struct.dtype)
-        values["transform"] = name_in(_TRANSFORMS, struct.transform)
-        values["nonfinite"] = name_in(_NONFINITES, struct.nonfinite)
-        values["error_feedback"], values["checksum"] = bool(struct.error_feedback), bool(struct.checksum)
-        return cls(**values)
+        table = tuple(struct.table.value[: 1 << struct.table.bits])
+        return cls(**{**fields_of(cls, struct, _ENUMS, ("error_feedback", "checksum")), "table": table})
 
 
 @dataclass(frozen=True)
@@ -131,8 +105,10 @@ def design(bits: int, worker_max: int, *, lane_bits: int = 0, error_feedback: bo
     recommended ones (dtype, seed, job, ...), which predictions do not take into account. Raises Error "option" or
     "overflow".
     """
-    struct = gw_thc_design()
-    goal = fill(gw_thc_goal, bits=bits, worker_max=worker_max, lane_bits=lane_bits, error_feedback=int(error_feedback))
+    struct = s.gw_thc_design()
+    goal = fill(
+        s.gw_thc_goal, bits=bits, worker_max=worker_max, lane_bits=lane_bits, error_feedback=int(error_feedback)
+    )
     check(lib.gw_thc_design_make(struct, goal, scratch(c.GW_THC_TABLE_WORKSPACE_SIZE)))
     recommended = replace(Options.from_struct(struct.options), **changes)
     return Design(recommended, struct.p, struct.error_one, struct.error_mean, struct.up_bits, struct.down_bits)
@@ -181,7 +157,7 @@ class Codec:
 
     def __init__(self, options: Options) -> None:
         self.options = instance(options, Options, "options")
-        self.handle = gw_thc()
+        self.handle = s.gw_thc()
         check(lib.gw_thc_init(self.handle, options.struct()))
         self.patterns_per_block: int = lib.gw_thc_patterns_per_block(self.handle)
         self.options_hash: int = lib.gw_thc_options_hash(self.handle)
@@ -207,7 +183,7 @@ class Codec:
         status = lib.gw_thc_norms(
             self.handle, call.range, call.struct, patterns.ctypes.data, byref(bad), self._workspace()
         )
-        check(status, block=index_or_none(bad.value))
+        check(status, block=bad.value)
         return patterns
 
     def encode(
@@ -224,11 +200,10 @@ class Codec:
         sums of such arrays are what decode_reduced() takes."""
         indices = arrays.read(indices, np.uint8, "indices")
         blocks = self._range(len, part)
-        size = lib.gw_thc_reduced_size(self.handle, blocks.len, blocks.block_first, blocks.block_count)
-        lanes = np.empty(size, np.uint8)
-        packed = gw_thc_indices(indices.ctypes.data, indices.size)
-        check(lib.gw_thc_expand(self.handle, blocks, packed, gw_buffer(lanes.ctypes.data, size)))
-        return lanes.view(_LANES[self.options.lane_bits])
+        made = Output(lib.gw_thc_reduced_size(self.handle, blocks.len, blocks.block_first, blocks.block_count))
+        packed = s.gw_thc_indices(indices.ctypes.data, indices.size)
+        check(lib.gw_thc_expand(self.handle, blocks, packed, made.buffer))
+        return made.area.view(_LANES[self.options.lane_bits])
 
     def encode_lanes(
         self, values: ArrayLike, patterns: ArrayLike, part: Part | None = None, *, error: ArrayLike | None = None
@@ -261,13 +236,13 @@ class Codec:
         self._check_patterns(patterns, blocks)
         count = self._elements(blocks)
         out = arrays.empty(self.options.dtype, count) if out is None else out
-        target = _target(out, self.options.dtype, count)
-        arrays.apart(target.values, lanes, patterns)
-        total = gw_thc_sum(data=lanes.ctypes.data, size=lanes.nbytes, patterns=patterns.ctypes.data)
+        values = arrays.place_of(out, self.options.dtype, count, "there are", lanes, patterns)
+        target = s.gw_thc_target(values=values.ctypes.data, capacity=values.size)
+        total = s.gw_thc_sum(data=lanes.ctypes.data, size=lanes.nbytes, patterns=patterns.ctypes.data)
         status = lib.gw_thc_decode_reduced(
-            self.handle, blocks, total, choose(_MODES, mode, "mode"), byref(target.struct), self._workspace()
+            self.handle, blocks, total, choose(_MODES, mode, "mode"), byref(target), self._workspace()
         )
-        check(status, block=index_or_none(target.struct.bad_block))
+        check(status, block=target.bad_block)
         return out
 
     def encode_frame(
@@ -282,31 +257,30 @@ class Codec:
         if call.patterns is None:
             raise TypeError("patterns=None: encoding needs the patterns of norms(), their maxima over the workers")
         self._check_patterns(call.patterns, call.range)
-        area = np.empty(capacity, np.uint8)
-        dst, bad = gw_buffer(area.ctypes.data, capacity), c_uint64()
-        status = function(self.handle, call.range, call.struct, byref(dst), byref(bad), self._workspace())
-        check(status, block=index_or_none(bad.value))
-        return area[: dst.size]
+        made, bad = Output(capacity), c_uint64()
+        status = function(self.handle, call.range, call.struct, made.buffer, byref(bad), self._workspace())
+        check(status, block=bad.value)
+        return made.area[: made.buffer.size]
 
     def _workspace(self):
         return scratch(self._workspace_size)
 
-    def _range(self, len: int, part: Part | None) -> gw_thc_range:
+    def _range(self, len: int, part: Part | None) -> s.gw_thc_range:
         part = Part() if part is None else instance(part, Part, "part")
         count = part.block_count
         if count is None:
             count = max(0, self.block_count(len) - integer(part.block_first, "block_first"))
         return fill(
-            gw_thc_range, len=len, block_first=part.block_first, block_count=count, round=part.round, rank=part.rank
+            s.gw_thc_range, len=len, block_first=part.block_first, block_count=count, round=part.round, rank=part.rank
         )
 
-    def _elements(self, blocks: gw_thc_range) -> int:
+    def _elements(self, blocks: s.gw_thc_range) -> int:
         """Elements of the tensor in the blocks of a range."""
         size = 1 << self.options.block_log2
         first, end = blocks.block_first * size, (blocks.block_first + blocks.block_count) * size
         return max(0, min(end, blocks.len) - first)
 
-    def _check_patterns(self, patterns: np.ndarray, blocks: gw_thc_range) -> None:
+    def _check_patterns(self, patterns: np.ndarray, blocks: s.gw_thc_range) -> None:
         if patterns.size != blocks.block_count * self.patterns_per_block:
             raise ValueError(f"{patterns.size} patterns for {blocks.block_count} blocks")
 
@@ -333,44 +307,23 @@ class _Call:
             raise ValueError(f"error memory of {self.error.size} elements for {self.values.size} values")
         if self.error is not None:
             arrays.apart(self.error, self.values, self.patterns)
-        self.struct = gw_thc_source(
+        self.struct = s.gw_thc_source(
             values=self.values.ctypes.data, error=arrays.address(self.error), patterns=arrays.address(self.patterns)
         )
 
 
-class _Target:
-    def __init__(self, values: np.ndarray) -> None:
-        self.values = values
-        self.struct = gw_thc_target(values=values.ctypes.data, capacity=values.size)
-
-
-def _target(out: ArrayLike, dtype: str, count: int) -> _Target:
-    values = arrays.target(out, dtype)
-    if values.size != count:
-        raise ValueError(f"out has {values.size} values, there are {count}")
-    return _Target(values)
-
-
-def _frame(data: np.ndarray, len_max: int) -> gw_thc_frame:
-    return gw_thc_frame(data.ctypes.data, data.size, integer(len_max, "len_max"), c.GW_BACKEND_ALL)
+def _frame(data: np.ndarray, len_max: int) -> s.gw_thc_frame:
+    return s.gw_thc_frame(data.ctypes.data, data.size, integer(len_max, "len_max"), c.GW_BACKEND_ALL)
 
 
 def inspect(frame: ArrayLike, *, len_max: int = LEN_MAX) -> FrameInfo:
     """Header of a frame whose header and content were checked. Raises Error; block is relative to the frame."""
     data = arrays.frame(frame)
-    info, bad = gw_thc_frame_info(), c_uint64()
+    info, bad = s.gw_thc_frame_info(), c_uint64()
     status = lib.gw_thc_frame_check(_frame(data, len_max), byref(info), byref(bad))
-    check(status, block=index_or_none(bad.value))
-    return FrameInfo(
-        options=Options.from_struct(info.options),
-        is_sum=bool(info.flags & c.GW_THC_FLAG_SUM),
-        round=info.round,
-        rank=info.rank,
-        block_first=info.block_first,
-        block_count=info.block_count,
-        len=info.len,
-        frame_size=info.frame_size,
-    )
+    check(status, block=bad.value)
+    own = {"options": Options.from_struct(info.options), "is_sum": bool(info.flags & c.GW_THC_FLAG_SUM)}
+    return FrameInfo(**{**fields_of(FrameInfo, info, {}), **own})
 
 
 def sum_begin(like: ArrayLike, *, checksum: bool = False, block_sets: bool = False) -> bytearray:
@@ -382,9 +335,7 @@ def sum_begin(like: ArrayLike, *, checksum: bool = False, block_sets: bool = Fal
     data = arrays.frame(like)
     codec = Codec(replace(info.options, error_feedback=False))
     total = bytearray(lib.gw_thc_frame_sum_bound(codec.handle, info.len, flags))
-    area = arrays.write(total, np.uint8, "a sum")
-    dst = gw_buffer(area.ctypes.data, area.size)
-    check(lib.gw_thc_frame_sum_init(_frame(data, LEN_MAX), flags, byref(dst)))
+    check(lib.gw_thc_frame_sum_init(_frame(data, LEN_MAX), flags, Output(0, total).buffer))
     return total
 
 
@@ -393,11 +344,11 @@ def sum_add(total: bytearray, frame: ArrayLike) -> None:
     "mismatch", "dup", ...), total is then unchanged."""
     data = arrays.frame(frame)
     area = arrays.write(total, np.uint8, "a sum")
-    dst, bad = gw_buffer(area.ctypes.data, area.size, area.size), c_uint64()
+    dst, bad = s.gw_buffer(area.ctypes.data, area.size, area.size), c_uint64()
     arrays.apart(area, data)
     received = _frame(data, LEN_MAX)
     status = lib.gw_thc_frame_sum_add(byref(dst), received, byref(bad))
-    check(status, block=index_or_none(bad.value))
+    check(status, block=bad.value)
 
 
 def decode_frame(
@@ -407,16 +358,16 @@ def decode_frame(
     which is returned. Raises Error; after "corrupt" and "dup" bad blocks are zeros, after "checksum" everything
     is."""
     data = arrays.frame(frame)
-    info = gw_thc_frame_info()
+    info = s.gw_thc_frame_info()
     check(lib.gw_thc_frame_peek(data.ctypes.data, data.size, byref(info)))
     dtype = name_in(DTYPES, info.options.dtype)
     if out is None:
         inspect(data, len_max=len_max)  # before memory is taken because a header says so
         out = arrays.empty(dtype, info.len)
-    target = _target(out, dtype, info.len)
-    arrays.apart(target.values, data)
+    values = arrays.place_of(out, dtype, info.len, "there are", data)
+    target = s.gw_thc_target(values=values.ctypes.data, capacity=values.size)
     status = lib.gw_thc_frame_decode(
-        _frame(data, len_max), choose(_MODES, mode, "mode"), byref(target.struct), scratch(c.GW_THC_WORKSPACE_SIZE_MAX)
+        _frame(data, len_max), choose(_MODES, mode, "mode"), byref(target), scratch(c.GW_THC_WORKSPACE_SIZE_MAX)
     )
-    check(status, block=index_or_none(target.struct.bad_block))
+    check(status, block=target.bad_block)
     return out

@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from ctypes import byref, c_uint64, c_void_p
-from typing import Any
 
 from gradwire import _abi, _prototypes
 from gradwire import _constants as names
+from gradwire import _structs as s
 from gradwire._library import Library, check, load
-from gradwire._structs import (
-    gw_collective_segments,
-    gw_exchange_config,
-    gw_exchange_info,
-    gw_exchange_run,
-    gw_exchange_stats,
-    gw_runtime_event,
-    gw_runtime_options,
-)
 
 WAKE, MAP, DONE = names.GW_RUNTIME_WAKE, names.GW_RUNTIME_MAP, names.GW_RUNTIME_DONE
 SEND, SHARE = names.GW_RUNTIME_SEND, names.GW_RUNTIME_SHARE
@@ -46,43 +36,39 @@ class Pool:
     _EVENTS = 64
 
     def __init__(self, threads: int) -> None:
-        self._handle = c_void_p()
-        check(native.gw_runtime_open(gw_runtime_options(thread_count=threads), byref(self._handle)))
-        started = native.gw_runtime_thread_count(self._handle)
+        self.handle = c_void_p()
+        check(native.gw_runtime_open(s.gw_runtime_options(thread_count=threads), byref(self.handle)))
+        started = native.gw_runtime_thread_count(self.handle)
         if started < threads:
             self.close()
             raise RuntimeError(f"gradwire: the system gives {started} of {threads} threads")
         self.threads = threads
-        self._events = (gw_runtime_event * self._EVENTS)()
+        self._events = (s.gw_runtime_event * self._EVENTS)()
 
-    @property
-    def handle(self) -> c_void_p:
-        return self._handle
-
-    def wait(self, timeout_s: float) -> list[gw_runtime_event]:
+    def wait(self, timeout_s: float) -> list[s.gw_runtime_event]:
         """Events, oldest first; none if there is none in time. For one thread; valid until its next call."""
-        count = native.gw_runtime_wait(self._handle, self._events, self._EVENTS, int(timeout_s * 1000))
+        count = native.gw_runtime_wait(self.handle, self._events, self._EVENTS, int(timeout_s * 1000))
         return self._events[:count]
 
     def wake(self) -> None:
         """Makes wait() return."""
-        native.gw_runtime_wake(self._handle)
+        native.gw_runtime_wake(self.handle)
 
     def close(self) -> None:
         """Ends the threads. All exchanges must be closed."""
-        native.gw_runtime_close(self._handle)
-        self._handle = c_void_p()
+        native.gw_runtime_close(self.handle)
+        self.handle = c_void_p()
 
 
 class Exchange:
     """A bucket with its layout, codecs, map and message slots. For any thread."""
 
-    def __init__(self, pool: Pool, config: gw_exchange_config) -> None:
+    def __init__(self, pool: Pool, config: s.gw_exchange_config) -> None:
         self._handle = c_void_p()
         self._lock = threading.Lock()  # a call may come after stop() of another thread
-        self._stats = gw_exchange_stats()
+        self._stats = s.gw_exchange_stats()
         check(native.gw_exchange_open(pool.handle, config, byref(self._handle)))
-        self.info = gw_exchange_info()
+        self.info = s.gw_exchange_info()
         native.gw_exchange_info_get(self._handle, self.info)
 
     def memory(self, address: int) -> None:
@@ -93,31 +79,36 @@ class Exchange:
         offset = native.gw_exchange_slot(self._handle, piece, source)
         return None if offset == NO_SLOT else offset
 
-    def start_map(self, segments: gw_collective_segments, wire_scale: float) -> None:
-        self._call(native.gw_exchange_map_start, segments, wire_scale)
+    def __enter__(self) -> c_void_p:
+        """A block with calls of the library, to which stop() does not come. RuntimeError after it."""
+        self._lock.acquire()
+        if not self._handle:
+            self._lock.release()
+            raise RuntimeError("gradwire: the exchange has been stopped")
+        return self._handle
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def start_map(self, segments: s.gw_collective_segments, wire_scale: float) -> None:
+        with self as handle:
+            check(native.gw_exchange_map_start(handle, segments, wire_scale))
 
     def map_words(self) -> list[int]:
         words = (c_uint64 * MAP_WORDS)()
-        self._call(native.gw_exchange_map_words, words)
+        with self as handle:
+            check(native.gw_exchange_map_words(handle, words))
         return list(words)
 
-    def start(self, run: gw_exchange_run) -> None:
-        self._call(native.gw_exchange_start, run)
-
     def receive(self, piece: int, source: int) -> None:
-        self._call(native.gw_exchange_receive, piece, source, None, 0)
+        with self as handle:
+            check(native.gw_exchange_receive(handle, piece, source, None, 0))
 
-    def _call(self, function: Callable[..., int], *arguments: Any) -> None:
-        with self._lock:
-            if not self._handle:
-                raise RuntimeError("gradwire: the exchange has been stopped")
-            check(function(self._handle, *arguments))
-
-    def stats(self) -> gw_exchange_stats:
+    def stats(self) -> s.gw_exchange_stats:
         with self._lock:
             if self._handle:
                 native.gw_exchange_stats_get(self._handle, self._stats)
-            return gw_exchange_stats.from_buffer_copy(self._stats)
+            return s.gw_exchange_stats.from_buffer_copy(self._stats)
 
     def stop(self) -> None:
         """When it returns no thread of the runtime reads or writes values, results, messages or state of the optimizer,

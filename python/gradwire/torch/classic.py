@@ -31,7 +31,7 @@ from .optimizers import ParamRegistry, family
 from .reducer import CodecHook, agreed_error
 from .states import Undo, check_nonfinite, check_sizes, check_version
 from .stats import size_of
-from .transport import Start, timeout_of
+from .transport import Start
 from .watch import BackwardWatch
 from .workers import Worker
 
@@ -97,8 +97,7 @@ class ClassicState(CodecHook):
         **options: Any,
     ) -> None:
         super().__init__()
-        group = dist.group.WORLD if group is None else group
-        with Start(f"codec {codec!r}", group, transport, timeout or timeout_of(group)) as start:
+        with Start(f"codec {codec!r}", group, transport, timeout) as start:
             made = given.optimizers_of(optimizer)
             given.check_keywords(options, gradwire.classic.Options, ClassicState, but=["scheme", "dtype"])
             self.options = gradwire.classic.options(codec, checksum=checksum, **options)
@@ -115,14 +114,13 @@ class ClassicState(CodecHook):
             agreed = {"ratio": ratio, "warmup_steps": warmup_steps, "vote": vote, "small_len": self.small_len}
             self.nonfinite = nonfinite
             start.options = {**vars(self.options), **agreed, "nonfinite": nonfinite, "seed": seed}
-        self._begin(group, start.transport)
+        self._begin(start)
         self.sent_size = 0  # bytes of frames and their sizes that went to other ranks; casts, plain buckets not counted
         self.received_size = 0  # the same of theirs
         self.fault: Callable[[np.ndarray], None] | None = None  # of tests: changes a message before it is decoded
         self._codecs: dict[tuple[int, str], gradwire.classic.Codec] = {}
         self._residual: dict[int, torch.Tensor] = {}  # by number of the parameter, in memory order
         self._momentum: dict[int, torch.Tensor] = {}
-        self._undo = Undo()
         self._own_fault = (0, 0)  # found after this rank's status had gone out
         self._watch = BackwardWatch(self._failed)
         self.gate.on_fail.append(self._watch.end)
@@ -145,14 +143,15 @@ class ClassicState(CodecHook):
 
     # ---- the hook ----
 
-    def _reduce(self, bucket: dist.GradBucket) -> torch.futures.Future:
-        taken = self._taken(bucket)
-        if taken.number == 0:
-            self._watch.begin(sys._getframe())
-        future = self.start(taken)
-        if taken.is_last:
-            self._watch.end()
-        return future
+    def reduce(self, bucket: dist.GradBucket) -> torch.futures.Future:
+        with self.gate:
+            taken = self._taken(bucket)
+            if taken.number == 0:
+                self._watch.begin(sys._getframe())
+            future = self.start(taken)
+            if taken.is_last:
+                self._watch.end()
+            return future
 
     def start(self, bucket: Bucket) -> torch.futures.Future:
         """The mean of a bucket, in place. Where it is the last one the future also says that no rank found a fault in
@@ -373,13 +372,8 @@ class ClassicState(CodecHook):
         sizes = {self._registry.number(param): param.numel() for param in self._registry.params()}
         check_sizes(sizes, state["residual"], state["momentum"])
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """The one of this rank, before the first backward pass, on all ranks: else all raise in that pass. ValueError
-        for a state of another version, codec or model."""
-        self.check_state(state)
+    def _load(self, state: dict[str, Any]) -> None:
         self.step = state["step"]
-        self._undo = Undo()
-        self._compared = False
         if state["seed"] != self._registry.seed:
             self._registry.seed = state["seed"]
             self._codecs = {}

@@ -15,7 +15,6 @@ from .casts import Caster
 from .classic import ClassicState
 from .engine import Plan
 from .gcomp import GcompReducer
-from .losses import LossWatch
 from .map_timing import MapTiming
 from .optimizers import family
 from .options import CodecOptions
@@ -46,7 +45,6 @@ class Codecs:
     def __init__(
         self,
         timing: MapTiming,
-        losses: LossWatch,
         options: CodecOptions,
         *,
         group: Any,
@@ -60,7 +58,7 @@ class Codecs:
         self.layout: list[list[int]] = []  # numbers of the parameters in the buckets of the last backward pass
         self.made: dict[str, dict[str, Any]] = {kind: {} for kind in ("fp16", "bf16", "thc", "classic")}
         self._engine, self._gate = timing.engine, timing.engine.gate
-        self._timing, self._losses, self._options = timing, losses, options
+        self._timing, self._options = timing, options
         self._group, self._timeout, self.model = group, timeout, model
         self._small_len = 0 if plan else small_len
         self._names: dict[int, str] | None = None
@@ -77,7 +75,7 @@ class Codecs:
         self.planned: Planned | None = None
         if plan:
             self.planned = Planned(
-                list(plan), lambda number, bucket: self.run(bucket, routes[number]), self.names, self._gate
+                list(plan), lambda number, bucket: self.start(bucket, routes[number]), self.names, self._gate
             )
         self.regroup: Regroup | None = self.planned  # in the first step of a resumed run another one
 
@@ -101,12 +99,8 @@ class Codecs:
         if self.regroup is not None:
             self.regroup.begin()
 
-    def start(self, bucket: Bucket) -> torch.futures.Future:
-        """Takes a bucket of DDP; the future of its mean."""
-        return self.run(bucket) if self.regroup is None else self.regroup.add(bucket)
-
-    def run(self, bucket: Bucket, route: _Route | None = None) -> torch.futures.Future:
-        """Starts a bucket by its codec."""
+    def start(self, bucket: Bucket, route: _Route | None = None) -> torch.futures.Future:
+        """Starts a bucket by its codec; the future of its mean. route: None: the one of buckets without a plan."""
         self._number += 1
         bucket.number = self._number
         length = bucket.values.numel()
@@ -161,7 +155,7 @@ class Codecs:
         return self.made[kind][key]
 
     def _add_gcomp(self, settings: Any) -> GcompReducer:
-        made = GcompReducer(self._engine, settings, self._timing, self._losses, self.plain, self._small_len)
+        made = GcompReducer(settings, self._timing, self.plain, self._small_len)
         self._timing.used |= settings.maps
         self.gcomp.append(made)
         self.reducers.append(made)

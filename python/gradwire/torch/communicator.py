@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,7 +22,7 @@ from .optimizers import ParamRegistry, Place
 from .options import CodecOptions
 from .reducer import Stateless
 from .stats import Report, size_of
-from .transport import Start, timeout_of
+from .transport import Start
 
 _PLANS_MAX = 256  # lengths (with an optimizer: sets of parameters) whose memory a communicator keeps
 _HEAD = struct.Struct("<BII")  # of what the ranks tell before an operation: bad, its values, their memory orders
@@ -77,22 +78,17 @@ class Communicator(EngineOwner):
         timeout: timedelta | None = None,
         **options: Any,
     ) -> None:
-        self.group = dist.group.WORLD if group is None else group
-        self.timeout = timeout or timeout_of(self.group)
         self.small_len = small_len
         self.step = 0
-        with Start("communicator", self.group, transport, self.timeout) as start:
+        with Start("communicator", group, transport, timeout) as start:
             made = [] if optimizer is None else given.optimizers_of(optimizer)
             given.check_keywords(options, CodecOptions, Communicator, but=["quantum_mode"])
             chosen = CodecOptions(quantum_mode="auto", **options)
             settings = chosen.settings(made)
             self._registry = ParamRegistry(made, seed, chosen.rates(made))
             start.options = {**chosen.agreed(settings), "small_len": small_len, "seed": seed}
-        self._begin(start.transport, settings, self._registry)
+        self._begin(start, settings, self._registry, chosen.notice(made))
         self._transport = start.transport
-        notice = chosen.notice(made)
-        if notice and self.rank == 0:
-            log.warning("gradwire: %s", notice)
         self._plans: dict[tuple[Any, ...], Plan] = {}
         self._sizes = Stateless()
         self.report = Report(self, [self._sizes], file=None, tensorboard=None, every=1)
@@ -177,11 +173,8 @@ class Communicator(EngineOwner):
     @contextlib.contextmanager
     def _together(self) -> Iterator[None]:
         """What raises now, on this rank alone, ends the communicator on all of them: they are in the operation."""
-        try:
+        with self.gate:
             yield
-        except Exception as error:
-            self.gate.fail(error)
-            raise
         self.step += 1
 
     def _agree(self, prepare: Callable[[], _Call]) -> _Call:
@@ -281,7 +274,7 @@ class Communicator(EngineOwner):
         self._sizes.full_size += size_of(values)
         where = f"operation {self.step}"
         operation = Operation(plan, values, result, scale, 1.0 / scale, self.step, where, scatter=scatter)
-        self.engine.submit(operation)
+        self.engine.control.submit(partial(self.engine.begin, operation))
         wait_for(self.engine.conclude(f"{where}, its end"))
         if self.error is not None:
             raise RuntimeError(f"gradwire: {self.error}") from self.error

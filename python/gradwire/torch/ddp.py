@@ -5,7 +5,6 @@ docs/pytorch.md, "The way of a bucket", has the stations and threads between her
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -31,11 +30,10 @@ from .recording import Recording, check_writable
 from .reducer import Hook, hook
 from .resume import Resume
 from .stats import Report, open_csv
-from .transport import Start, Transport, timeout_of
+from .transport import Start, Transport
 from .watch import BackwardWatch
 from .workers import weakly
 
-log = logging.getLogger("gradwire")
 _HINT_STEP = 3  # DDP has made its last buckets
 
 LossScale = (
@@ -97,10 +95,8 @@ class DdpState(EngineOwner, Hook):
         record_steps: tuple[int, int] = (3, 13),
         **options: Any,
     ) -> None:
-        self.group = dist.group.WORLD if group is None else group
-        timeout = timeout or timeout_of(self.group)
-        with Start("gradwire", self.group, transport, timeout) as start:
-            rank, size = dist.get_rank(self.group), dist.get_world_size(self.group)
+        with Start("gradwire", group, transport, timeout) as start:
+            rank, size = dist.get_rank(start.group), dist.get_world_size(start.group)
             buckets = [] if plan is None else planned.load(plan, size)
             made = given.optimizers_of(optimizer)
             given.check_keywords(options, CodecOptions, DdpState)
@@ -123,19 +119,18 @@ class DdpState(EngineOwner, Hook):
             }
         self.step = 0  # synchronised backward passes so far
         self.instead: Callable[[dist.GradBucket], torch.futures.Future] | None = None  # of the probe: for all buckets
-        self._timeout = timeout
         self._in_backward = self._hinted = False
-        self._begin(start.transport, settings, registry)
+        self._begin(start, settings, registry, chosen.notice(made))
         self._watch = BackwardWatch(self.gate.fail)
         self.gate.on_fail.append(self._watch.end)
         # Others may wait in an all-reduce of DDP's own group.
-        self.gate.on_break.append(Transport(self.group, timeout).abort)
+        self.gate.on_break.append(Transport(self.group, self.timeout).abort)
         # The module alone: DDP's C++ code keeps this state, and no collector sees that.
         model = model.module if isinstance(model, DistributedDataParallel) else model
         losses = LossWatch(registry, self.rank)
         self.maps = MapTiming(self.engine, losses, lambda: self.codecs.plans(), loss_scale, given.scaler_of(optimizer))
-        where = {"group": self.group, "timeout": timeout}
-        self.codecs = Codecs(self.maps, losses, chosen, **where, small_len=small_len, plan=buckets, model=model)
+        where = {"group": self.group, "timeout": self.timeout}
+        self.codecs = Codecs(self.maps, chosen, **where, small_len=small_len, plan=buckets, model=model)
         self.resume = Resume(self.engine, self.choice, self.codecs)
         reducers = self.codecs.reducers
         self.report = Report(self, reducers, file=file, tensorboard=tensorboard, every=report_every)
@@ -147,9 +142,6 @@ class DdpState(EngineOwner, Hook):
             self.codecs.recording = self.recording
             self.engine.timing = True
             self._forward.begin()
-        notice = chosen.notice(made)
-        if notice and self.rank == 0:
-            log.warning("gradwire: %s", notice)
         for one in made:
             watch_steps(one, weakly(self.maps.before_step), weakly(self._after_step))
 
@@ -167,7 +159,7 @@ class DdpState(EngineOwner, Hook):
     def _after_step(self, optimizer: torch.optim.Optimizer | None = None) -> None:
         """The optimizer has made a step: state is new. None: as if it had."""
         if optimizer is not None:
-            self.maps.stepped(optimizer)
+            self.maps.losses.stepped(optimizer)
         if self.gate.closed:
             return
         if self.recording is not None:
@@ -185,26 +177,28 @@ class DdpState(EngineOwner, Hook):
 
     # ---- the hook ----
 
-    def _reduce(self, bucket: dist.GradBucket) -> torch.futures.Future:
-        if self.instead is not None:
-            return self.instead(bucket)
-        if not self._in_backward:
-            self._in_backward = True
-            self._watch.begin(sys._getframe())
-            self._begin_backward()
-        values, is_last = bucket.buffer(), bucket.is_last()
-        future = self.codecs.start(Bucket(values, bucket.parameters(), bucket.gradients(), self.step))
-        if is_last:
-            future = self.codecs.end(future, values, f"step {self.step}, its end")
-            self._end_backward(future, values.device)
-        return future
+    def reduce(self, bucket: dist.GradBucket) -> torch.futures.Future:
+        with self.gate:
+            if self.instead is not None:
+                return self.instead(bucket)
+            if not self._in_backward:
+                self._in_backward = True
+                self._watch.begin(sys._getframe())
+                self._begin_backward()
+            values, regroup = bucket.buffer(), self.codecs.regroup
+            start = self.codecs.start if regroup is None else regroup.add
+            future = start(Bucket(values, bucket.parameters(), bucket.gradients(), self.step))
+            if bucket.is_last():
+                future = self.codecs.end(future, values, f"step {self.step}, its end")
+                self._end_backward(future, values.device)
+            return future
 
     def _begin_backward(self) -> None:
         self.resume.compare(self.step)
         if self.recording is not None and self.step >= self.recording.steps.stop:
             self.recording.write()  # here all ranks are; a forward pass may be of one alone
         if self.choice.decision is None:  # the last step's time is there before one decides
-            self.report.clock.known.wait(self._timeout.total_seconds())
+            self.report.clock.known.wait(self.timeout.total_seconds())
         compressing = self.choice.compresses(self.step)
         self.maps.begin_backward(compressing)
         self.codecs.begin(compressing)

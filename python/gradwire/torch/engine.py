@@ -23,8 +23,8 @@ from typing import Any
 import torch
 
 import gradwire.maps
-from gradwire._library import lib
-from gradwire._structs import gw_collective_failure, gw_collective_shape
+from gradwire import _structs as s
+from gradwire._library import check, lib
 from gradwire.errors import status_name
 from gradwire.gcomp import Options
 
@@ -32,7 +32,7 @@ from . import _pool, staging
 from .failure import Gate, Guarded
 from .optimizers import ParamRegistry, Place, SegmentTable
 from .stats import Samples
-from .transport import FROM_OWNER, OPERATIONS_MAX, PIECES_MAX, TO_OWNER, Transport, tag
+from .transport import FROM_OWNER, OPERATIONS_MAX, PIECES_MAX, TO_OWNER, Start, Transport, tag
 from .workers import Worker
 
 _MASK = (1 << 64) - 1
@@ -48,7 +48,7 @@ class ExchangeError(RuntimeError):
     on_all_ranks = True
 
     def __init__(self, word: int) -> None:
-        failure = gw_collective_failure()
+        failure = s.gw_collective_failure()
         lib.gw_collective_word_read(word, failure)
         self.status, self.rank, self.piece = failure.status, failure.rank, failure.piece
         self.name = status_name(failure.status)
@@ -95,8 +95,8 @@ class Plan:
     ) -> None:
         self.engine, self.cookie, self.places, self.settings = engine, cookie, places, settings
         self.len, dtype, transport = like.numel(), staging.CODEC_DTYPES[like.dtype], engine.transport
-        config = _pool.gw_exchange_config(
-            shape=gw_collective_shape(
+        config = s.gw_exchange_config(
+            shape=s.gw_collective_shape(
                 len=self.len,
                 rank_count=transport.size,
                 piece_len=settings.piece_len_of(shard_len or self.len // transport.size),
@@ -174,7 +174,7 @@ class Plan:
             work = transport.receive(room, peer, tag(operation.number, stage, piece))
             self.engine.await_message(operation, work, stage, piece, peer)
 
-    def send(self, event: _pool.gw_runtime_event) -> None:
+    def send(self, event: s.gw_runtime_event) -> None:
         """Sends the message that an event announces."""
         transport, size = self.engine.transport, self.engine.transport.size
         message = self.memory[event.offset : event.offset + event.size]
@@ -215,7 +215,7 @@ class Operation:
     encoded: float = 0.0  # when the last contribution was on its way
     summed: float = 0.0  # when the last piece that this rank owns was
     sampled: bool = False
-    before: _pool.gw_exchange_stats | None = None  # of the bucket
+    before: s.gw_exchange_stats | None = None  # of the bucket
     stages: dict[str, float] | None = None  # CPU seconds and bytes, with Engine.timing
 
     def hand_out(self) -> None:
@@ -225,7 +225,7 @@ class Operation:
             self.copy.finish()
 
 
-def _stages(stats: _pool.gw_exchange_stats) -> dict[str, float]:
+def _stages(stats: s.gw_exchange_stats) -> dict[str, float]:
     """CPU seconds of the pool's threads by stage, and bytes."""
     names = ("map", "encode", "reduce", "decode")
     return {
@@ -250,12 +250,13 @@ def _digest(number: int, result: torch.Tensor) -> int:
 class EngineOwner(Guarded):
     """A hook or communicator with an engine, whose threads end with it."""
 
-    def _begin(self, transport: Transport, settings: Settings, registry: ParamRegistry) -> None:
-        """When the ranks have agreed on their options."""
-        self.rank, self.size = transport.rank, transport.size
-        self.gate = Gate(transport)
-        self.engine = Engine(transport, settings, registry, self.gate)
+    def _begin(self, start: Start, settings: Settings, registry: ParamRegistry, notice: str | None) -> None:
+        """notice: what rank 0 says of the settings."""
+        super()._begin(start)
+        self.engine = Engine(start.transport, settings, registry, self.gate)
         weakref.finalize(self, self.engine.abandon).atexit = False
+        if notice and self.rank == 0:
+            log.warning("gradwire: %s", notice)
 
     def _conclude(self, where: str) -> torch.futures.Future:
         return self.engine.conclude(where)
@@ -277,7 +278,7 @@ class Engine:
         self.samples = Samples()
         self.seconds = 0.0  # operations, from start to end
         self.timing = False  # operations get their stages
-        self._retired = _pool.gw_exchange_stats()
+        self._retired = s.gw_exchange_stats()
         self._cookies = 0
         self._operations = 0
         self._lock = threading.Lock()
@@ -285,7 +286,7 @@ class Engine:
         self._active: dict[int, Operation] = {}
         self._closing = False
         self._ended = threading.Event()
-        self._control = Worker("gradwire-control", gate.fail)
+        self.control = Worker("gradwire-control", gate.fail)
         self._receivers = [Worker(f"gradwire-receive-{stage}", gate.fail) for stage in (TO_OWNER, FROM_OWNER)]
         self._loop = threading.Thread(target=self._run_loop, name="gradwire-loop", daemon=True)
         self._loop.start()
@@ -302,11 +303,6 @@ class Engine:
         plan = Plan(self, self._cookies, like, places, shard_len, settings or self.settings)
         self.plans[plan.cookie] = plan
         return plan
-
-    def submit(self, operation: Operation) -> None:
-        if operation.copy is not None:
-            self.gate.add(operation.copy.future)
-        self._submit(self._begin, operation)
 
     def build_maps(self, plans: Sequence[Plan], wire_scale: float) -> None:
         """Maps of these plans from the state as it is now. Off the critical path. No matter of the other ranks."""
@@ -334,13 +330,13 @@ class Engine:
         """Runs a job after all that was submitted before, and returns its result."""
         self.gate.raise_closed()
         try:
-            return self._control.call(job).result()
+            return self.control.call(job).result()
         except BaseException as error:
             raise self.gate.error or error  # noqa: B904  it is that of the job
 
     def _submit(self, job: Callable[..., None], *arguments: Any) -> None:
         """Nothing is begun after a failure."""
-        self._control.submit(lambda: None if self.gate.shut else job(*arguments))
+        self.control.submit(lambda: None if self.gate.shut else job(*arguments))
 
     # ---- control thread ----
 
@@ -397,7 +393,10 @@ class Engine:
         with self.gate.passing(good):
             good.set_result(None)
 
-    def _begin(self, operation: Operation) -> None:
+    def begin(self, operation: Operation) -> None:
+        """To be submitted to `control`. Nothing is begun after a failure."""
+        if self.gate.shut:
+            return
         plan = operation.plan
         with self._lock:
             self._active[plan.cookie] = operation
@@ -420,14 +419,15 @@ class Engine:
         flags = _pool.FALLBACK if operation.fallback else 0
         flags |= _pool.SCATTER if operation.scatter else 0
         flags |= _pool.SAMPLE if operation.sampled else 0
-        run = _pool.gw_exchange_run(
+        run = s.gw_exchange_run(
             values=operation.values.data_ptr(),
             result=operation.result.data_ptr(),
             scale=operation.scale,
             step_index=operation.step & 0xFFFFFFFF,
             flags=flags,
         )
-        plan.exchange.start(run)
+        with plan.exchange as handle:
+            check(_pool.native.gw_exchange_start(handle, run))
         plan.post_receives(operation)
 
     def _retire(self, plan: Plan) -> None:
@@ -460,7 +460,7 @@ class Engine:
             except BaseException as error:
                 self.gate.fail(error)
 
-    def _handle(self, plan: Plan, event: _pool.gw_runtime_event) -> None:
+    def _handle(self, plan: Plan, event: s.gw_runtime_event) -> None:
         if event.kind == _pool.MAP:
             plan.map_word = event.word
             plan.map_done.set()
@@ -510,12 +510,12 @@ class Engine:
     # ---- statistics and end ----
 
     @staticmethod
-    def _add_stats(total: _pool.gw_exchange_stats, more: _pool.gw_exchange_stats) -> None:
+    def _add_stats(total: s.gw_exchange_stats, more: s.gw_exchange_stats) -> None:
         for name, _ in total._fields_:
             setattr(total, name, getattr(total, name) + getattr(more, name))
 
-    def stats(self) -> _pool.gw_exchange_stats:
-        total = _pool.gw_exchange_stats()
+    def stats(self) -> s.gw_exchange_stats:
+        total = s.gw_exchange_stats()
         with self._lock:  # no plan is retired meanwhile
             self._add_stats(total, self._retired)
             for plan in list(self.plans.values()):
@@ -534,8 +534,8 @@ class Engine:
     def abandon(self) -> None:
         """Ends the threads after what was submitted, and does not wait: for a finalizer, on any thread."""
         self.gate.closed = True
-        self._control.submit(self._end)
-        self._control.stop()
+        self.control.submit(self._end)
+        self.control.stop()
 
     def close(self) -> None:
         """The same, and waits for it. After a failure threads may be left that wait for a peer; they end with the

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from .transport import Transport, collective_error
+from .transport import Start, Transport, collective_error
 
 
 def fail_future(future: torch.futures.Future, error: BaseException) -> None:
@@ -81,6 +81,15 @@ class Gate:
                 if self.shut:
                     self._changed.notify_all()
 
+    def __enter__(self) -> None:
+        """A block that starts something. Raises what has ended everything; what the block raises ends everything, too:
+        it is of this rank alone, as far as it can know."""
+        self.raise_error()
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, Exception):
+            self.fail(error)
+
     def fail(self, error: BaseException, *, alone: bool | None = None) -> None:
         """Everything under way, and all later calls, raise; on the other ranks too. alone: these may wait for this one;
         None: unless the error is `on_all_ranks`, which all raise at the same place in the order of operations."""
@@ -96,17 +105,15 @@ class Gate:
             self._failing, self.shut = mine, True
         try:
             if not getattr(error, "on_all_ranks", False) if alone is None else alone:
-                error = self._tell(collective_error(error, ""))
+                # The others learn of it at once. What is raised here says, if one can, which rank is at fault.
+                error = collective_error(error, "")
+                finding = self._transport.tell(error)
+                self._break()
+                error = self._transport.resolve(error, finding)
             elif self.shared:
                 self._break()
         finally:
             self._end_with(error)
-
-    def _tell(self, error: BaseException) -> BaseException:
-        """The others learn of it at once. What is raised here says, if one can, which rank is at fault."""
-        finding = self._transport.tell(error)
-        self._break()
-        return self._transport.resolve(error, finding)
 
     def _break(self) -> None:
         for call in self.on_break:
@@ -165,9 +172,13 @@ class Gate:
 
 
 class Guarded:
-    """What hooks and communicators say of their errors. A subclass has a gate, and _conclude()."""
+    """What hooks and communicators say of their errors. A subclass has _conclude()."""
 
-    gate: Gate
+    def _begin(self, start: Start) -> None:
+        """When the ranks have agreed on their options."""
+        self.group, self.timeout = start.group, start.timeout
+        self.rank, self.size = start.transport.rank, start.transport.size
+        self.gate = Gate(start.transport)
 
     @property
     def error(self) -> BaseException | None:

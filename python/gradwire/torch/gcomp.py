@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
 
 from . import staging
 from .buckets import Bucket, Part, Room, offset_of
-from .engine import Engine, Operation, Plan, Settings
-from .losses import LossWatch
+from .engine import Operation, Plan, Settings
 from .map_timing import MapTiming
 from .optimizers import ParamRegistry, Place
 from .reducer import Plain, Stateless
+from .stats import size_of
 
 log = logging.getLogger("gradwire")
 _HINT_LEN = 1 << 21  # values of a bucket from which on its size matters
@@ -24,14 +25,12 @@ class GcompReducer(Stateless):
     """One setting of the codec; bytes are in the engine's statistics. small_len: parts of a bucket with fewer values
     travel plain."""
 
-    def __init__(
-        self, engine: Engine, settings: Settings, timing: MapTiming, losses: LossWatch, plain: Plain, small_len: int
-    ) -> None:
+    def __init__(self, settings: Settings, timing: MapTiming, plain: Plain, small_len: int) -> None:
         super().__init__()
-        self.engine, self.settings = engine, settings
+        self.engine, self.settings = timing.engine, settings
         self.plans: dict[tuple[Any, ...], Plan] = {}  # of the buckets that have come
         self.rooms: dict[tuple[Any, ...], tuple[Room, Room]] = {}  # of those with parameters of two kinds
-        self._timing, self._losses, self._plain, self._small_len = timing, losses, plain, max(small_len, 1)
+        self._timing, self._plain, self._small_len = timing, plain, max(small_len, 1)
         self.used: set[tuple[Any, ...]] = set()  # in this backward pass
 
     def begin(self) -> None:
@@ -46,13 +45,30 @@ class GcompReducer(Stateless):
             del self.rooms[key]
 
     def start(self, bucket: Bucket) -> torch.futures.Future:
-        settings = self.settings
-        if settings.unknown is None:
-            return self._submit(bucket, settings)
-        known = known_of(self.engine.registry, bucket.params)
-        if not all(known) and any(known):
-            return self._start_mixed(bucket, known)
-        return self._submit(bucket, settings if all(known) else settings.unknown)
+        settings, engine = self.settings, self.engine
+        if settings.unknown is not None:
+            known = known_of(engine.registry, bucket.params)
+            if any(known) and not all(known):
+                return self._start_mixed(bucket, known)
+            settings = settings if all(known) else settings.unknown
+        plan = self._plan(bucket, settings)
+        copy = staging.HostCopy(bucket.values, plan.room)
+        plan.room = copy.room
+        self.full_size += size_of(bucket.values)
+        operation = Operation(
+            plan=plan,
+            values=copy.host,
+            result=copy.host,
+            scale=1.0 / engine.transport.size,
+            wire_scale=self._timing.scale(),
+            step=bucket.step,
+            where=bucket.where,
+            copy=copy,
+            message=bucket.message,
+        )
+        engine.gate.add(copy.future)
+        engine.control.submit(partial(engine.begin, operation))
+        return copy.future
 
     def _start_mixed(self, bucket: Bucket, known: list[bool]) -> torch.futures.Future:
         """Parameters that maps are known for, and others: each kind is a message of its own."""
@@ -60,13 +76,13 @@ class GcompReducer(Stateless):
         rooms = self.rooms.setdefault(key, (Room(), Room()))
         kinds: list[tuple[Room, list[Part]]] = []
         futures = []
-        for room, kind, settings in zip(rooms, (True, False), (self.settings, self.settings.unknown)):
+        for room, kind in zip(rooms, (True, False)):
             given = zip(bucket.params, bucket.gradients, known)
             parts = [Part(param, gradient, bucket.values) for param, gradient, one in given if one is kind]
             mine = room.gather(parts)
             mine.step, mine.number, mine.message = bucket.step, bucket.number, bucket.message
             plain = mine.values.numel() < self._small_len
-            futures.append(self._plain.start(mine) if plain else self._submit(mine, settings))
+            futures.append((self._plain if plain else self).start(mine))
             kinds.append((room, parts))
 
         def end() -> None:
@@ -76,27 +92,6 @@ class GcompReducer(Stateless):
                     room.scatter(parts)
 
         return staging.joined(futures, bucket.values, end)
-
-    def _submit(self, bucket: Bucket, settings: Settings) -> torch.futures.Future:
-        values, engine = bucket.values, self.engine
-        plan = self._plan(bucket, settings)
-        copy = staging.HostCopy(values, plan.room)
-        plan.room = copy.room
-        self.full_size += values.numel() * values.element_size()
-        engine.submit(
-            Operation(
-                plan=plan,
-                values=copy.host,
-                result=copy.host,
-                scale=1.0 / engine.transport.size,
-                wire_scale=self._timing.scale(),
-                step=bucket.step,
-                where=bucket.where,
-                copy=copy,
-                message=bucket.message,
-            )
-        )
-        return copy.future
 
     def _key(self, bucket: Bucket, *more: Any) -> tuple[Any, ...]:
         key = (bucket.values.numel(), bucket.values.dtype, *more, *map(id, bucket.params))
@@ -110,7 +105,7 @@ class GcompReducer(Stateless):
             self.plans[key] = self.engine.plan(bucket.values, places, settings=settings)
             self._timing.new_bucket()
             if settings.maps:
-                self._losses.bucket(bucket.values.numel(), bucket.params, places)
+                self._timing.losses.bucket(bucket.values.numel(), bucket.params, places)
         return self.plans[key]
 
 

@@ -77,7 +77,7 @@ class LossWatch:
                     "gradwire: parameters change, but the %s that ddp_hook() was given makes no step(): quanta come "
                     "from a state that is not used. Was another optimizer made after the hook, or is the step that of "
                     "a wrapper? Give ddp_hook() the optimizer that makes the steps.",
-                    _name(optimizer),
+                    type(optimizer).__name__,
                 )
 
     def _look_at_shares(self) -> None:
@@ -103,7 +103,3 @@ class LossWatch:
             self._said.add(what)
             if self._rank == 0:
                 log.warning(text, *arguments)
-
-
-def _name(optimizer: torch.optim.Optimizer) -> str:
-    return type(optimizer).__name__

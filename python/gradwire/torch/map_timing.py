@@ -32,7 +32,7 @@ class MapTiming:
         self.used = engine.settings.maps  # by any bucket
         self.due = False
         self.inputs: tuple[Any, ...] = ()  # of the last maps
-        self.engine, self._registry, self._losses, self._plans = engine, engine.registry, losses, plans
+        self.engine, self._registry, self.losses, self._plans = engine, engine.registry, losses, plans
         self._scalers = Scalers()
         self._looks = _SCALER_LOOKS if loss_scale is None else 0  # steps in which a scaler is looked for
         if loss_scale is None and wrapped is not None:
@@ -48,9 +48,6 @@ class MapTiming:
         if self._submitted and not self.engine.gate.shut and not self.engine.gate.closed:
             self._submitted = False
             self.engine.call(lambda: None)
-
-    def stepped(self, optimizer: torch.optim.Optimizer) -> None:
-        self._losses.stepped(optimizer)
 
     def after_step(self, compresses: bool) -> None:
         """State is new. compresses: the coming step may."""
@@ -73,7 +70,7 @@ class MapTiming:
 
     def compare(self, step: int) -> None:
         """A backward pass that compresses by maps begins: the ranks compare theirs."""
-        self._losses.backward()
+        self.losses.backward()
         plans = self._plans()
         if plans and self.due:
             self.build()  # no forward pass was seen

@@ -29,6 +29,9 @@ _STATE = {
     "adamax": {"m": "exp_avg", "v": "exp_inf"},
     "adadelta": {"v": "square_avg", "a": "acc_delta"},
 }
+# Hyperparameters under the names of gradwire.maps.Optimizer, whose defaults are torch's.
+_NUMBERS = ("lr", "weight_decay", "momentum", "dampening", "alpha", "eps", "lr_decay", "momentum_decay")
+_FLAGS = ("centered", "amsgrad", "maximize", "decoupled_weight_decay")
 _FAMILIES = {
     torch.optim.SGD: "sgd",
     torch.optim.Adagrad: "adagrad",
@@ -155,25 +158,16 @@ def describe(
     if wrong:
         raise ValueError(f"gradwire: {wrong}")
     beta1, beta2 = group.get("betas", (0.9, 0.999))
+    numbers = {name: group[name] for name in _NUMBERS if name in group} | {"beta1": beta1, "beta2": beta2}
+    if made == "adadelta":
+        numbers["alpha"] = group["rho"]
     return gradwire.maps.Optimizer(
         kind=_kind(optimizer, group, made),
         step=step,
-        lr=plain_number(group["lr"]),
         peak_lr=peak_lr,
-        weight_decay=plain_number(group.get("weight_decay", 0.0)),
-        momentum=plain_number(group.get("momentum", 0.0)),
-        dampening=plain_number(group.get("dampening", 0.0)),
-        beta1=plain_number(beta1),
-        beta2=plain_number(beta2),
-        alpha=plain_number(group["rho"] if made == "adadelta" else group.get("alpha", 0.99)),
-        eps=plain_number(group.get("eps", 1e-8)),
-        lr_decay=plain_number(group.get("lr_decay", 0.0)),
-        centered=bool(group.get("centered", False)),
-        amsgrad=bool(group.get("amsgrad", False)),
-        maximize=bool(group.get("maximize", False)),
-        decoupled_weight_decay=bool(group.get("decoupled_weight_decay", False)),
-        momentum_decay=plain_number(group.get("momentum_decay", 4e-3)),
         mu_product=mu_product,
+        **{name: plain_number(value) for name, value in numbers.items()},
+        **{name: bool(group[name]) for name in _FLAGS if name in group},
     )
 
 

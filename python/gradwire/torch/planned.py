@@ -23,7 +23,7 @@ import torch.distributed as dist
 from .buckets import Bucket
 from .failure import Gate
 from .regroup import Regroup
-from .transport import Start, timeout_of
+from .transport import Start
 
 log = logging.getLogger("gradwire")
 
@@ -201,7 +201,7 @@ def planned_ddp(
     if plan is not None:
         mesh = options.get("device_mesh")  # torch 2
         group = mesh.get_group(mesh_dim=0) if mesh is not None else options.get("process_group") or dist.group.WORLD
-        with Start("planned_ddp", group, None, timeout_of(group)) as start:  # in DDP the others would wait for a rank
+        with Start("planned_ddp", group, None, None) as start:  # in DDP the others would wait for a rank
             buckets = load(plan, dist.get_world_size(group) if dist.is_initialized() else None)
             names = _names_in(module, buckets)
             start.options = {"plan": digest(buckets)}

@@ -52,6 +52,7 @@ import gradwire.thc
 
 from . import planned, staging
 from .buckets import Bucket
+from .casts import DTYPES
 from .ddp import DdpState
 from .recording import Message, Recording, check_writable
 from .thc import codec_of
@@ -59,7 +60,6 @@ from .thc import codec_of
 LENS = (1 << 14, 1 << 18, 1 << 22, 1 << 24)
 _MIN_US = 0.001
 _HEADER = 64  # bytes of a message that do not grow with it
-_TYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}  # of what all-reduces of casts send
 
 
 @dataclass
@@ -392,7 +392,7 @@ def _row(bench: _Bench, kind: str, run: Any, made: Bucket, share: float) -> _Row
     flat = made.values
     enc = dec = payload = 0.0
     if kind != "thc":
-        narrow = _TYPES.get(kind, bench.dtype)
+        narrow = DTYPES.get(kind, bench.dtype)
         enc = bench.time(lambda: flat.div(bench.size).to(narrow), flat)
         small = flat.to(narrow, copy=True)
         dec = bench.time(lambda: flat.copy_(small), flat)
@@ -450,7 +450,7 @@ def _entry(bench: _Bench, costs: _Costs, link: tuple[float, float], share: float
         entry["payload"] = {"header": _HEADER, "num": bits, "den": 8000}
         entry["overlap"] = True
     else:
-        entry["payload"] = {"header": 0, "num": _size_of(_TYPES.get(kind, bench.dtype)), "den": 1}
+        entry["payload"] = {"header": 0, "num": _size_of(DTYPES.get(kind, bench.dtype)), "den": 1}
     entry["collectives"] = ["a2a-ag" if adds else "allreduce"]
     alone = _table([(row.length, row.enc) for row in rows])
     left = []

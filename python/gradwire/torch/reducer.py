@@ -14,9 +14,9 @@ from gradwire.errors import Error
 from . import staging
 from .buckets import Bucket
 from .failure import Gate, Guarded
-from .states import Copies
+from .states import Copies, Undo
 from .stats import SizesReport, size_of
-from .transport import Transport
+from .transport import Start
 from .workers import Worker
 
 
@@ -89,18 +89,10 @@ class Plain(Stateless):
 
 
 class Hook(Guarded, Copies):
-    """A communication hook. A subclass has _reduce()."""
+    """A communication hook."""
 
     def reduce(self, bucket: dist.GradBucket) -> torch.futures.Future:
-        self.gate.raise_error()
-        try:
-            return self._reduce(bucket)
-        except Exception as error:  # on this rank alone, as far as it can know
-            self.gate.fail(error)
-            raise
-
-    def _reduce(self, bucket: dist.GradBucket) -> torch.futures.Future:
-        """A bucket of DDP. It may raise on this rank alone."""
+        """A bucket of DDP. In a block of the gate, as it may raise on this rank alone."""
         raise NotImplementedError
 
 
@@ -114,22 +106,20 @@ hook.__annotations__.update({"bucket": dist.GradBucket, "return": torch.futures.
 
 
 class CodecHook(Hook):
-    """A hook without an Engine, that is a Reducer of its own. A subclass has sizes(), and the threads through which all
-    messages pass, in this order: _workers()."""
+    """A hook without an Engine, that is a Reducer of its own. A subclass has sizes(), check_state() and _load(), of a
+    state that was checked, and the threads through which all messages pass, in this order: _workers()."""
 
     def __init__(self) -> None:
         self.full_size = 0
         self.step = 0  # synchronised backward passes so far
         self.report = SizesReport(self)
+        self._undo = Undo()
         self._bucket = 0  # of this backward pass
         self._compared = False  # the ranks have the same state: rotations, positions, random numbers follow from it
 
-    def _begin(self, group: Any, transport: Transport) -> None:
-        """When the ranks have agreed on their options."""
-        self.group, self._transport = group, transport
-        self.rank, self.size = transport.rank, transport.size
-        self.gate = Gate(transport)
-        self._plain = Plain(group, self.size, self.gate)
+    def _begin(self, start: Start) -> None:
+        super()._begin(start)
+        self._transport, self._plain = start.transport, Plain(self.group, self.size, self.gate)
 
     @property
     def plain_size(self) -> int:
@@ -156,6 +146,14 @@ class CodecHook(Hook):
         self._bucket = 0 if is_last else number + 1
         self.step += is_last
         return taken
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The one of this rank, before the first backward pass, on all ranks: else all raise in that pass. ValueError
+        for a state of another version, codec or model."""
+        self.check_state(state)
+        self._load(state)
+        self._undo = Undo()
+        self._compared = False
 
     def _compare_states(self, codec: str, **state: Any) -> None:
         """Once, before the first bucket. On the thread that exchanges."""

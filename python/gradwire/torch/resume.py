@@ -50,7 +50,7 @@ class Resume:
         for one, theirs in loads:
             one.load_state_dict(theirs)
         if codecs.planned is None and layout and not any(None in bucket for bucket in layout):
-            codecs.regroup = Replay(layout, codecs.run, engine.registry.label, engine.gate)
+            codecs.regroup = Replay(layout, codecs.start, engine.registry.label, engine.gate)
         self._compared = False
         return state["step"]
 

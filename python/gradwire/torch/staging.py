@@ -179,13 +179,10 @@ def all_reduce(
 
 def _sum(values: torch.Tensor, group: Any) -> Any:
     """dist.all_reduce() where torch knows the group; it need not know that of a transport."""
-    if _is_gloo(group) and not values.is_complex():
+    is_gloo = dist.is_gloo_available() and isinstance(group, dist.ProcessGroupGloo)
+    if is_gloo and not values.is_complex():
         return group.allreduce([values])
     return dist.all_reduce(values, group=group, async_op=True)
-
-
-def _is_gloo(group: Any) -> bool:
-    return dist.is_gloo_available() and isinstance(group, dist.ProcessGroupGloo)
 
 
 def _backend_of(group: Any, device: torch.device) -> str:

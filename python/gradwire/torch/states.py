@@ -93,18 +93,15 @@ class CopiedState:
 
     def reduce(self, *_: Any, **__: Any) -> Any:
         """Raises RuntimeError, as what else needs the hook's threads does."""
-        raise RuntimeError(self._text())
+        raise RuntimeError(
+            f"gradwire: this {self.kind} is a copy (deepcopy, AveragedModel, torch.save), which cannot reduce "
+            "gradients: make a hook for the copied model with an optimizer of its own"
+        )
 
     check = load_state_dict = fail = reduce
 
     def close(self) -> None:
         """There is nothing to end."""
-
-    def _text(self) -> str:
-        return (
-            f"gradwire: this {self.kind} is a copy (deepcopy, AveragedModel, torch.save), which cannot reduce "
-            "gradients: make a hook for the copied model with an optimizer of its own"
-        )
 
     def __getattr__(self, name: str) -> Any:
         kind = self.__dict__.get("kind", "state")

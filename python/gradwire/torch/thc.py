@@ -23,9 +23,9 @@ from gradwire._library import lib
 from . import given, staging
 from .buckets import Bucket
 from .reducer import CodecHook, agreed_error, hook
-from .states import Finite, Undo, check_nonfinite, check_sizes, check_version
+from .states import Finite, check_nonfinite, check_sizes, check_version
 from .stats import size_of
-from .transport import Start, timeout_of
+from .transport import Start
 from .workers import Worker
 
 _NONFINITE = 0x7F800000  # patterns from here on, up to 2^31, mark a block (GW_THC_NORM_NONFINITE)
@@ -70,25 +70,22 @@ class ThcState(CodecHook):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        group = dist.group.WORLD if group is None else group
-        with Start("THC", group, transport, timeout or timeout_of(group)) as start:
+        with Start("THC", group, transport, timeout) as start:
             check_nonfinite(nonfinite)
             made = given.optimizers_of(optimizer)
             params = [param for one in made for part in one.param_groups for param in part["params"]]
             self._numbers = {id(param): number for number, param in enumerate(params)}
             self._sizes = {number: param.numel() for number, param in enumerate(params)}
-            self.codec = codec_of(
-                bits, dist.get_world_size(group), seed=seed, error_feedback=error_feedback, nonfinite="propagate"
-            )
+            size = dist.get_world_size(start.group)
+            self.codec = codec_of(bits, size, seed=seed, error_feedback=error_feedback, nonfinite="propagate")
             agreed = {"bits": bits, "error_feedback": error_feedback, "nonfinite": nonfinite}
             start.options = {**agreed, "small_len": small_len, "seed": seed}
-        self._begin(group, start.transport)
+        self._begin(start)
         self.small_len, self.nonfinite = small_len, nonfinite
         self.round = 0
         self.sent_size = 0  # bytes of lanes and patterns that were handed to all-reduce
         self._errors: dict[int, torch.Tensor] = {}  # by number of the parameter, in memory order
         self._finite: list[Finite] = []  # of this step's plain buckets
-        self._undo = Undo()
         self._worker = Worker("gradwire-thc", self._failed)
 
     def sizes(self) -> tuple[int, int]:
@@ -99,16 +96,17 @@ class ThcState(CodecHook):
     def _workers(self) -> list[Worker]:
         return [self._worker]
 
-    def _reduce(self, bucket: dist.GradBucket) -> torch.futures.Future:
-        taken = self._taken(bucket)
-        if staging.takes(taken.values, (torch.float32,)) and taken.values.numel() >= self.small_len:
-            return self.start(taken)
-        self._finite.append(Finite())
-        future = self._plain.start(taken, self._finite[-1].around)
-        if taken.is_last:
-            finite, self._finite = self._finite, []
-            self._worker.submit(lambda: self._end_step(finite))
-        return future
+    def reduce(self, bucket: dist.GradBucket) -> torch.futures.Future:
+        with self.gate:
+            taken = self._taken(bucket)
+            if staging.takes(taken.values, (torch.float32,)) and taken.values.numel() >= self.small_len:
+                return self.start(taken)
+            self._finite.append(Finite())
+            future = self._plain.start(taken, self._finite[-1].around)
+            if taken.is_last:
+                finite, self._finite = self._finite, []
+                self._worker.submit(lambda: self._end_step(finite))
+            return future
 
     def _end_step(self, finite: list[Finite]) -> None:
         """After the step's buckets; finite: of those that travelled plain."""
@@ -208,11 +206,6 @@ class ThcState(CodecHook):
         known = {number: error for number, error in state["errors"].items() if number < len(self._sizes)}
         check_sizes(self._sizes, known)
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """The one of this rank, before the first backward pass, on all ranks: else all raise in that pass. ValueError
-        for a state of another version, hook or model."""
-        self.check_state(state)
+    def _load(self, state: dict[str, Any]) -> None:
         self.round = state["round"]
-        self._undo = Undo()
-        self._compared = False
         self._errors = {number: error.clone() for number, error in state["errors"].items()}

@@ -278,23 +278,25 @@ class Start:
             start.options = {...}  # that must be equal on all ranks
         start.transport
 
-    What the block raises is raised when the other ranks have been told, so that none waits for this one.
+    What the block raises is raised when the other ranks have been told, so that none waits for this one. group: None:
+    the default one. timeout: None: that of the group.
     """
 
     transport: Transport
 
-    def __init__(self, kind: str, group: Any, transport: Any, timeout: timedelta) -> None:
+    def __init__(self, kind: str, group: Any, transport: Any, timeout: timedelta | None) -> None:
+        self.group = dist.group.WORLD if group is None else group
+        self.timeout = timeout or timeout_of(self.group)
         self.options: Mapping[str, Any] = {}
-        self._kind, self._arguments = kind, (group, transport, timeout)
+        self._kind, self._transport = kind, transport
 
     def __enter__(self) -> Start:
         return self
 
     def __exit__(self, _: Any, error: BaseException | None, __: Any) -> None:
         if error is None or isinstance(error, Exception) and dist.is_initialized():
-            group, _, timeout = self._arguments
-            peers.arrive(self._kind, group, timeout)
-            self.transport = new_transport(*self._arguments)
+            peers.arrive(self._kind, self.group, self.timeout)
+            self.transport = new_transport(self.group, self._transport, self.timeout)
             self.transport.agree(self._kind, self.options, failed=error is not None)
 
 

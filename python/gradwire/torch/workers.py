@@ -31,16 +31,14 @@ class Worker:
 
     def __init__(self, name: str, on_error: Callable[[BaseException], None]) -> None:
         _workers.add(self)
-        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[Callable[[], Any] | None] = queue.SimpleQueue()
+        self.submit: Callable[[Callable[[], Any]], None] = self._jobs.put  # from a job to its thread in one call
         self._on_error = weakly(on_error)
         arguments = self._jobs, self._on_error
         self._thread = threading.Thread(target=_run_jobs, args=arguments, name=name, daemon=True)
         self._thread.start()
         # SimpleQueue.put() may be called from a finalizer wherever that runs; a lock may not.
         weakref.finalize(self, self._jobs.put, None).atexit = False
-
-    def submit(self, job: Callable[[], None]) -> None:
-        self._jobs.put(job)
 
     def call(self, job: Callable[[], Any]) -> concurrent.futures.Future:
         """What the job returns, or raises: on_error has been called then."""

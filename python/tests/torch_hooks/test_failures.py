@@ -149,7 +149,7 @@ def failing(rank, size, where, options):
             if rank == 1 and step == 3:
                 breaks.broken = where == "backward"
                 if where == "hook":
-                    state.codecs.run = lambda *_: breaks.stop(None)
+                    state.codecs.start = lambda *_: breaks.stop(None)
                 if where == "forward":
                     state.fail(MemoryError("no more memory"))
                     raise MemoryError("no more memory")

@@ -24,7 +24,7 @@ def nmse(found, exact):
 
 
 def test_structs_of_the_runtime_are_compared_by_name(monkeypatch):
-    fields = dict(_pool.gw_exchange_run._fields_)
+    fields = dict(_structs.gw_exchange_run._fields_)
     order = ["values", "result", "scale", "flags", "step_index"]  # two of one size change places
     swapped = type("gw_exchange_run", (ctypes.Structure,), {"_fields_": [(name, fields[name]) for name in order]})
     monkeypatch.setattr(_structs, "gw_exchange_run", swapped)
