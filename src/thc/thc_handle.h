@@ -72,6 +72,11 @@ gw_thc_block_kind gw_thc_block_read(const gw_thc_state *thc, const uint32_t *pat
 /* Lanes of a block of len elements: max(64, next power of two >= len), len <= 2^13. */
 size_t gw_thc_padded_len(size_t len);
 
+/* Lanes of a block of a tensor of len elements, and of a range of blocks: 0 if that is empty or not within
+ * the tensor. */
+size_t gw_thc_block_lanes_of(unsigned block_log2, uint64_t len, uint64_t block);
+uint64_t gw_thc_lanes_of(unsigned block_log2, uint64_t len, uint64_t block_first, uint64_t block_count);
+
 /* The pieces of one block range, checked. */
 typedef struct gw_thc_span {
     const gw_thc_state *thc;
