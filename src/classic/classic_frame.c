@@ -1,6 +1,5 @@
 /*
- * The byte layout of classic frames: reading and writing side by side, and the family of a scheme. Integers
- * only.
+ * The byte layout of classic frames: reading and writing side by side. Integers only.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -21,28 +20,6 @@ enum { /* bytes 0 to 31 are those of core/frame_header.h */
 
 /* Bytes 32 to 79, the part of the extension that this version knows. */
 enum { EXTENSION_UNITS = (GW_CLASSIC_FRAME_HEADER_SIZE - GW_FRAME_HEADER_SIZE) / GW_FRAME_UNIT_SIZE };
-
-const gw_classic_family *gw_classic_family_of(gw_classic_scheme scheme)
-{
-    switch (scheme) {
-    case GW_CLASSIC_FP16:
-    case GW_CLASSIC_BF16:
-        return &gw_classic_cast;
-    case GW_CLASSIC_TOPK:
-    case GW_CLASSIC_DGC:
-    case GW_CLASSIC_RANDK:
-        return &gw_classic_sparse;
-    case GW_CLASSIC_SIGNSGD:
-    case GW_CLASSIC_EFSIGNSGD:
-    case GW_CLASSIC_SIGNUM:
-    case GW_CLASSIC_ONEBIT:
-        return &gw_classic_sign;
-    case GW_CLASSIC_QSGD:
-    case GW_CLASSIC_TERNGRAD:
-        return &gw_classic_level;
-    }
-    return NULL;
-}
 
 static gw_frame_tail tail_of(const gw_classic_frame_info *info)
 {
@@ -218,6 +195,27 @@ gw_status gw_classic_reading_check(const gw_classic_reading *reading)
         return GW_ERR_CHECKSUM;
     }
     return reading->info.len > 0 ? reading->family->check(&reading->payload) : GW_OK;
+}
+
+gw_status gw_classic_reading_decode(const gw_classic_reading *reading, const gw_classic_sink *sink,
+                                    const void *lanes, gw_classic_target *target)
+{
+    const uint64_t len = reading->info.len;
+    const gw_status status = gw_classic_reading_check(reading);
+
+    if (status != GW_OK) {
+        if (!sink->is_sum && len > 0) {
+            GW_MEMSET(target->values, 0, (size_t)len * gw_dtype_size((gw_dtype)sink->dtype));
+        }
+        return status;
+    }
+    if (len > 0 && lanes != NULL) {
+        reading->family->sum_decode(lanes, &reading->payload, sink);
+    } else if (len > 0) {
+        reading->family->decode(&reading->payload, sink);
+    }
+    target->len = len;
+    return GW_OK;
 }
 
 gw_status gw_classic_frame_check(const gw_classic_frame *frame, gw_classic_frame_info *info,

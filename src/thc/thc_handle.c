@@ -5,9 +5,6 @@
  */
 #include "thc/thc_handle.h"
 
-#include "core/float_bits.h"
-#include "thc/thc_table.h"
-
 _Static_assert(sizeof(gw_thc_state) <= sizeof(gw_thc), "gw_thc has room for the handle");
 
 #define GW_SCRATCH_ALIGNMENT 64u /* of a vector and a cache line */

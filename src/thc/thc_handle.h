@@ -53,6 +53,9 @@ static inline gw_status gw_thc_check_sum(uint32_t worker_max, uint32_t granulari
 /* Everything that gw_thc_init() checks except the divergence of error feedback. */
 gw_status gw_thc_options_check(const gw_thc_options *options);
 
+/* All costs of a valid table at threshold t. */
+void gw_thc_table_price_at(gw_thc_table_cost *cost, const gw_thc_table *table, double t);
+
 /* uint32 patterns of a block. */
 static inline size_t gw_thc_pattern_count(const gw_thc_options *options)
 {

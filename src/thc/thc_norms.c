@@ -3,7 +3,6 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "thc/thc_plain.h"
 #include "thc/thc_worker.h"
 
 gw_status gw_thc_worker_begin(gw_thc_worker *worker, const gw_thc *thc, const gw_thc_range *range,
