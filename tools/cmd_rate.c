@@ -7,11 +7,9 @@
 
 #include "dtype_convert.h"
 #include "optimizer_update.h"
-#include "parallel_tasks.h"
 #include "rate_plot.h"
 #include "rate_run.h"
 
-#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -12,7 +12,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Ranges per thread, so that chunks of unequal cost even out. */
 #define RANGES_PER_THREAD 4u

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "cuda_run.h"
 
-#include <string.h>
-
 #include "cuda_device.h"
 
 static cuda_device device;

@@ -12,7 +12,6 @@
 #include "tensor_input.h"
 
 #include <stdio.h>
-#include <string.h>
 
 static gw_codec_request codec_request;
 static gw_tensor_input tensor;
