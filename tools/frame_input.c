@@ -80,7 +80,7 @@ static void derived_check(gw_frame_input *frame, const gw_codec_request *request
                        "hyperparameters, --tolerance-bits or --noise (rule 16 of docs/format.md: map)",
                        snapshot_path);
     }
-    gw_cli_must(gw_frame_explain(&frame->input, status, UINT64_MAX));
+    gw_frame_must(&frame->input, status, UINT64_MAX);
 }
 
 void gw_frame_input_open(gw_frame_input *frame, gw_input_file *input, const gw_codec_request *request)
@@ -96,7 +96,7 @@ void gw_frame_input_open(gw_frame_input *frame, gw_input_file *input, const gw_c
     if (status == GW_ERR_MAP) {
         derived_check(frame, request);
     } else {
-        gw_cli_must(gw_frame_explain(&frame->input, status, UINT64_MAX));
+        gw_frame_must(&frame->input, status, UINT64_MAX);
     }
 }
 

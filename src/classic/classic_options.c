@@ -8,8 +8,7 @@
 
 _Static_assert(sizeof(gw_classic_state) <= sizeof(gw_classic), "a handle holds its state");
 
-/* ---- schemes --------------------------------------------------------------------------------------------
- */
+/* ---- schemes ------------------------------------------------------------------------------------------- */
 
 /* Fields that a scheme may change. dtype, seed, backends and checksum always may be. */
 enum {
@@ -96,8 +95,7 @@ gw_classic_scheme gw_classic_scheme_from_name(const char *name)
     return (gw_classic_scheme)0;
 }
 
-/* ---- options --------------------------------------------------------------------------------------------
- */
+/* ---- options ------------------------------------------------------------------------------------------- */
 
 gw_status gw_classic_options_init(gw_classic_options *options, gw_classic_scheme scheme)
 {

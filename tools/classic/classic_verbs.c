@@ -72,8 +72,8 @@ static double nmse_of(const void *decoded)
     double error = 0;
     double squares = 0;
     for (uint64_t i = 0; i < tensor.step.len; i++) {
-        const double x = gw_dtype_value(tensor.in.dtype, gw_dtype_bits(tensor.in.dtype, tensor.in.values, i));
-        const double y = gw_dtype_value(tensor.in.dtype, gw_dtype_bits(tensor.in.dtype, decoded, i));
+        const double x = gw_dtype_number(tensor.in.dtype, tensor.in.values, i);
+        const double y = gw_dtype_number(tensor.in.dtype, decoded, i);
         if (isfinite(x) && isfinite(y)) {
             error += (x - y) * (x - y);
             squares += x * x;
