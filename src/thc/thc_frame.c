@@ -307,8 +307,8 @@ static gw_status check_frame(const gw_thc_frame *frame, gw_thc_frame_info *info,
     }
     for (uint64_t i = 0; status == GW_OK && i < info->block_count; i++) {
         status = gw_thc_frame_check_block(&thc, frame->data, info, i);
-        if (status != GW_OK && bad_block != NULL) {
-            *bad_block = i;
+        if (status != GW_OK) {
+            gw_thc_report_block(bad_block, i);
         }
     }
     return status;
@@ -316,9 +316,7 @@ static gw_status check_frame(const gw_thc_frame *frame, gw_thc_frame_info *info,
 
 gw_status gw_thc_frame_check(const gw_thc_frame *frame, gw_thc_frame_info *info, uint64_t *bad_block)
 {
-    if (bad_block != NULL) {
-        *bad_block = UINT64_MAX;
-    }
+    gw_thc_report_block(bad_block, UINT64_MAX);
     const gw_status status = check_frame(frame, info, bad_block);
     if (status != GW_OK && info != NULL) {
         GW_MEMSET(info, 0, sizeof *info);

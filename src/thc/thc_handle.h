@@ -72,6 +72,14 @@ typedef enum gw_thc_block_kind {
 
 gw_thc_block_kind gw_thc_block_read(const gw_thc_state *thc, const uint32_t *patterns);
 
+/* Which block is bad, UINT64_MAX for none, where the caller wants to know. */
+static inline void gw_thc_report_block(uint64_t *bad_block, uint64_t i)
+{
+    if (bad_block != NULL) {
+        *bad_block = i;
+    }
+}
+
 /* Lanes of a block of len elements: max(64, next power of two >= len), len <= 2^13. */
 size_t gw_thc_padded_len(size_t len);
 
