@@ -281,11 +281,6 @@ void gw_positions_skip(gw_positions_reader *reader)
     }
 }
 
-static int is_zero(const uint8_t *bytes, uint64_t first, uint64_t end)
-{
-    return gw_is_zero(bytes + (size_t)first, (size_t)(end - first));
-}
-
 int gw_positions_is_complete(const gw_positions_reader *reader)
 {
     if (reader->is_bad || reader->found != reader->keep_len) {
@@ -303,7 +298,8 @@ int gw_positions_is_complete(const gw_positions_reader *reader)
             return 0;
         }
     }
-    if ((reader->bits + 63) / 64 * 8 != reader->stream_size || !is_zero(reader->tables, used, table_size)) {
+    if ((reader->bits + 63) / 64 * 8 != reader->stream_size ||
+        !gw_is_zero(reader->tables + (size_t)used, (size_t)(table_size - used))) {
         return 0;
     }
     const unsigned in_last = (unsigned)(reader->bits % 64);

@@ -121,9 +121,15 @@ static gw_buffer tensor_encode(gw_request *request)
     return frame;
 }
 
-static void state_save(const gw_request *request)
+static void state_save(const gw_request *input)
 {
-    classic_tensor_save_state(&tensor, (const classic_request *)request);
+    const classic_request *request = (const classic_request *)input;
+    if (request->residual_path != NULL) {
+        gw_npy_save(request->residual_path, GW_FP32, tensor.residual, tensor.step.len);
+    }
+    if (request->momentum_path != NULL) {
+        gw_npy_save(request->momentum_path, GW_FP32, tensor.momentum, tensor.step.len);
+    }
 }
 
 static void report_json(const classic_request *request)
