@@ -12,6 +12,7 @@
 #include "mpi_engine.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define GW_MPI_SAMPLES 1024u
 /* Larger ones are not exact in fp32, nor are their sums */
@@ -29,8 +30,9 @@ struct gw_mpi_exact {
     gw_mpi_operation *operation;
     uint64_t word;
     gw_mpi_vote *vote;
-    gw_mpi_fold *overlaps; /* of counts; NULL: not begun */
-    uint32_t count;        /* samples */
+    gw_mpi_fold fold;
+    gw_mpi_exchange *overlaps; /* adds up what ranks have filled; NULL: not begun */
+    uint32_t count;            /* samples */
     uint32_t filled[GW_MPI_SAMPLES];
 };
 
@@ -101,6 +103,42 @@ static int gw_mpi_exact_apart(const gw_mpi_exact *exact)
     return several * GW_MPI_OVERLAP_SHARE <= any;
 }
 
+/* ------------ overlaps ------------ */
+
+static size_t gw_mpi_exact_size(const gw_mpi_fold *fold, const gw_collective_piece *piece)
+{
+    (void)fold;
+    return (size_t)piece->len * sizeof(uint32_t);
+}
+
+static gw_status gw_mpi_exact_make(const gw_mpi_fold *fold, const gw_collective_piece *piece, void *words,
+                                   const gw_workspace *workspace)
+{
+    const gw_mpi_exact *exact = fold->owner;
+    (void)workspace;
+    memcpy(words, exact->filled + piece->first, gw_mpi_exact_size(fold, piece));
+    return GW_OK;
+}
+
+static gw_status gw_mpi_exact_take(const gw_mpi_fold *fold, const gw_collective_piece *piece,
+                                   const void *words, const gw_workspace *workspace)
+{
+    gw_mpi_exact *exact = fold->owner;
+    (void)workspace;
+    memcpy(exact->filled + piece->first, words, gw_mpi_exact_size(fold, piece));
+    return GW_OK;
+}
+
+static gw_mpi_exchange *gw_mpi_exact_overlaps(gw_mpi_exact *exact)
+{
+    const gw_collective_shape shape = {.len = exact->count,
+                                       .rank_count = (uint32_t)exact->operation->context->size};
+    const gw_exchange_run run = {.values = exact->filled, .result = exact->filled};
+    exact->fold = (gw_mpi_fold){
+        .owner = exact, .size = gw_mpi_exact_size, .make = gw_mpi_exact_make, .take = gw_mpi_exact_take};
+    return gw_mpi_fold_open(exact->operation, &exact->fold, &shape, GW_MPI_MESSAGE_FILLED, &run);
+}
+
 int gw_mpi_exact_test(gw_mpi_exact *exact, int *is_exact)
 {
     gw_mpi_operation *operation = exact->operation;
@@ -116,17 +154,10 @@ int gw_mpi_exact_test(gw_mpi_exact *exact, int *is_exact)
             *is_exact = worst >= EXACT_INTEGERS; /* after an error of MPI: lossless too */
             return 1;
         }
-        const gw_mpi_terms terms = {
-            .data = exact->filled,
-            .len = exact->count,
-            .bits = 32,
-            .scatter = GW_MPI_MESSAGE_FILLED,
-            .gather = GW_MPI_MESSAGE_OVERLAPS,
-            .gathers = 1,
-        };
-        exact->overlaps = gw_mpi_fold_start(operation, &terms);
+        exact->overlaps = gw_mpi_exact_overlaps(exact);
     }
-    if (!gw_mpi_fold_test(exact->overlaps, 1)) {
+    (void)gw_mpi_exchange_transport(exact->overlaps);
+    if (!gw_mpi_exchange_complete(exact->overlaps)) {
         return 0;
     }
     *is_exact = gw_mpi_exact_apart(exact);
@@ -138,7 +169,7 @@ void gw_mpi_exact_free(gw_mpi_exact *exact)
     /* After an error of MPI messages may still arrive */
     if (exact != NULL && exact->operation->mpi_error == MPI_SUCCESS) {
         gw_mpi_vote_free(exact->vote);
-        gw_mpi_fold_free(exact->overlaps);
+        gw_mpi_exchange_close(exact->overlaps);
         free(exact);
     }
 }

@@ -1,7 +1,6 @@
 /*
- * Sums and maxima of unsigned integers over the ranks of an operation. Rank r owns part r of the array: all
- * send it theirs of that part, it adds them, and sends the result to all. The order of additions does not
- * matter to integers, so that they happen as messages are there.
+ * Steps of an exchange that adds words of 32 bits, or takes their maximum. A message is the words of a piece
+ * as they are, and one byte more: no message is as long as a notice then.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -9,145 +8,100 @@
 
 #include <stdlib.h>
 
-enum { FOLD_SCATTERS, FOLD_FOLDED, FOLD_GATHERS, FOLD_COMPLETE };
-
-struct gw_mpi_fold {
-    gw_mpi_operation *operation;
-    gw_mpi_terms terms;
-    int stage, failed;
-    uint64_t own_len;
-    gw_mpi_block *received; /* the own part of all other ranks, in their order */
-    MPI_Request *requests;  /* [2 * rank]: to send, [2 * rank + 1]: to receive */
-};
-
-/* ------------ parts ------------ */
-
-static uint64_t gw_mpi_fold_first(const gw_mpi_fold *fold, int rank)
+static void gw_mpi_fold_add(const gw_mpi_fold *fold, void *sums, const void *terms, size_t size)
 {
-    const uint64_t ranks = (uint64_t)fold->operation->context->size, len = fold->terms.len;
-    const uint64_t r = (uint64_t)rank, more = len % ranks;
-    return len / ranks * r + (r < more ? r : more);
-}
-
-static uint64_t gw_mpi_fold_len(const gw_mpi_fold *fold, int rank)
-{
-    return gw_mpi_fold_first(fold, rank + 1) - gw_mpi_fold_first(fold, rank);
-}
-
-static void *gw_mpi_fold_at(const gw_mpi_fold *fold, int rank)
-{
-    return (uint8_t *)fold->terms.data + gw_mpi_fold_first(fold, rank) * (fold->terms.bits / 8);
-}
-
-/* What rank's part has from this one on: index of it among the others. */
-static void *gw_mpi_fold_received(const gw_mpi_fold *fold, int rank)
-{
-    const uint64_t index = (uint64_t)(rank - (rank > fold->operation->context->rank));
-    return fold->received->data + index * fold->own_len * (fold->terms.bits / 8);
-}
-
-static MPI_Datatype gw_mpi_fold_type(const gw_mpi_fold *fold)
-{
-    return fold->terms.bits == 8 ? MPI_UINT8_T : fold->terms.bits == 16 ? MPI_UINT16_T : MPI_UINT32_T;
-}
-
-/* ------------ messages ------------ */
-
-static void gw_mpi_fold_post(gw_mpi_fold *fold, int rank, int gathers)
-{
-    const int own = fold->operation->context->rank;
-    gw_mpi_parcel parcel = {
-        .type = gw_mpi_fold_type(fold),
-        .peer = rank,
-        .message = gathers ? fold->terms.gather : fold->terms.scatter,
-    };
-    const int sender = gathers ? own : rank, receiver = gathers ? rank : own;
-    parcel.data = gathers ? gw_mpi_fold_at(fold, rank) : gw_mpi_fold_received(fold, rank);
-    parcel.count = (int)gw_mpi_fold_len(fold, receiver);
-    if (parcel.count > 0) {
-        fold->failed |=
-            gw_mpi_receive(fold->operation, &parcel, &fold->requests[2 * rank + 1]) != MPI_SUCCESS;
-    }
-    parcel.data = gw_mpi_fold_at(fold, sender);
-    parcel.count = (int)gw_mpi_fold_len(fold, sender);
-    if (parcel.count > 0) {
-        fold->failed |= gw_mpi_send(fold->operation, &parcel, &fold->requests[2 * rank]) != MPI_SUCCESS;
+    uint32_t *own = sums;
+    const uint32_t *others = terms;
+    for (size_t i = 0; i < size / sizeof(uint32_t); i++) {
+        own[i] = !fold->maximum ? own[i] + others[i] : others[i] > own[i] ? others[i] : own[i];
     }
 }
 
-static void gw_mpi_fold_post_all(gw_mpi_fold *fold, int gathers)
+static gw_collective_piece gw_mpi_fold_piece(const gw_mpi_fold *fold, uint32_t index)
 {
-    const gw_mpi_context *context = fold->operation->context;
-    for (int k = 1; k < context->size; k++) {
-        gw_mpi_fold_post(fold, (context->rank + k) % context->size, gathers);
+    gw_collective_piece piece;
+    if (gw_collective_piece_at(&fold->layout, index, &piece) != GW_OK) {
+        abort(); /* cannot be: the layout is the exchange's */
     }
+    return piece;
 }
 
-/* 1: all of the stage are there. */
-static int gw_mpi_fold_arrived(gw_mpi_fold *fold)
+/* By its size: words may begin as a notice does. */
+static gw_status gw_mpi_fold_check(const gw_gcomp_frame *message, size_t size, gw_collective_failure *failure)
 {
-    int complete = 0;
-    const int status =
-        PMPI_Testall(2 * fold->operation->context->size, fold->requests, &complete, MPI_STATUSES_IGNORE);
-    fold->failed |= status != MPI_SUCCESS;
-    gw_mpi_operation_mpi_error(fold->operation, status);
-    return complete || fold->failed;
-}
-
-/* ------------ life ------------ */
-
-gw_mpi_fold *gw_mpi_fold_start(gw_mpi_operation *operation, const gw_mpi_terms *terms)
-{
-    const gw_mpi_context *context = operation->context;
-    gw_mpi_fold *fold = gw_mpi_allocate(1, sizeof(*fold));
-    fold->operation = operation;
-    fold->terms = *terms;
-    fold->own_len = gw_mpi_fold_len(fold, context->rank);
-    fold->received = gw_mpi_block_take(fold->own_len * (terms->bits / 8) * (uint64_t)(context->size - 1));
-    fold->requests = gw_mpi_allocate((size_t)context->size * 2, sizeof(MPI_Request));
-    for (int i = 0; i < 2 * context->size; i++) {
-        fold->requests[i] = MPI_REQUEST_NULL;
+    failure->status = message->size == size + 1 ? GW_OK : GW_ERR_CORRUPT;
+    if (message->size == GW_COLLECTIVE_NOTICE_SIZE) {
+        (void)gw_collective_notice_read(message->data, message->size, failure);
     }
-    gw_mpi_fold_post_all(fold, 0);
-    return fold;
+    return failure->status;
 }
 
-int gw_mpi_fold_test(gw_mpi_fold *fold, int may_gather)
+static gw_status gw_mpi_fold_encode(void *context, uint32_t index, gw_buffer *dst,
+                                    const gw_workspace *workspace)
 {
-    const gw_mpi_context *context = fold->operation->context;
-    if (fold->stage == FOLD_SCATTERS && gw_mpi_fold_arrived(fold)) {
-        for (int rank = 0; rank < context->size && !fold->failed; rank++) {
-            if (rank != context->rank) {
-                const int status = PMPI_Reduce_local(
-                    gw_mpi_fold_received(fold, rank), gw_mpi_fold_at(fold, context->rank), (int)fold->own_len,
-                    gw_mpi_fold_type(fold), fold->terms.maximum ? MPI_MAX : MPI_SUM);
-                gw_mpi_operation_mpi_error(fold->operation, status);
-            }
+    const gw_mpi_fold *fold = context;
+    const gw_collective_piece piece = gw_mpi_fold_piece(fold, index);
+    dst->size = fold->size(fold, &piece) + 1;
+    ((uint8_t *)dst->data)[dst->size - 1] = 0;
+    return fold->make(fold, &piece, dst->data, workspace);
+}
+
+static gw_status gw_mpi_fold_reduce(void *context, uint32_t index, const gw_gcomp_frame *messages,
+                                    gw_buffer *dst, gw_collective_failure *failure,
+                                    const gw_workspace *workspace)
+{
+    const gw_mpi_fold *fold = context;
+    failure->status = gw_mpi_fold_encode(context, index, dst, workspace);
+    for (uint32_t r = 0; r < fold->layout.shape.rank_count && failure->status == GW_OK; r++) {
+        if (messages[r].data != NULL && gw_mpi_fold_check(&messages[r], dst->size - 1, failure) == GW_OK) {
+            gw_mpi_fold_add(fold, dst->data, messages[r].data, dst->size - 1);
         }
-        fold->stage = fold->terms.gathers ? FOLD_FOLDED : FOLD_COMPLETE;
     }
-    if (fold->stage == FOLD_FOLDED && may_gather) {
-        gw_mpi_fold_post_all(fold, 1);
-        fold->stage = FOLD_GATHERS;
-    }
-    if (fold->stage == FOLD_GATHERS && gw_mpi_fold_arrived(fold)) {
-        fold->stage = FOLD_COMPLETE;
-    }
-    return fold->stage == FOLD_COMPLETE;
+    return failure->status;
 }
 
-int gw_mpi_fold_gathers(const gw_mpi_fold *fold)
+static gw_status gw_mpi_fold_decode(void *context, uint32_t index, const gw_gcomp_frame *message,
+                                    gw_collective_failure *failure, const gw_workspace *workspace)
 {
-    return fold->stage >= FOLD_GATHERS;
+    const gw_mpi_fold *fold = context;
+    const gw_collective_piece piece = gw_mpi_fold_piece(fold, index);
+    if (gw_mpi_fold_check(message, fold->size(fold, &piece), failure) == GW_OK) {
+        failure->status = fold->take(fold, &piece, message->data, workspace);
+    }
+    return failure->status;
 }
 
-void gw_mpi_fold_free(gw_mpi_fold *fold)
+static gw_status gw_mpi_fold_sum(void *context, uint32_t index, const gw_gcomp_frame *messages,
+                                 gw_collective_failure *failure, const gw_workspace *workspace)
 {
-    /* After an error of MPI messages may still arrive */
-    if (fold == NULL || fold->failed) {
-        return;
+    const gw_mpi_fold *fold = context;
+    const gw_collective_piece piece = gw_mpi_fold_piece(fold, index);
+    gw_mpi_block *block = gw_mpi_block_take(fold->size(fold, &piece) + 1);
+    gw_buffer sums = {.data = block->data, .capacity = block->capacity};
+    if (gw_mpi_fold_reduce(context, index, messages, &sums, failure, workspace) == GW_OK) {
+        failure->status = fold->take(fold, &piece, sums.data, workspace);
     }
-    gw_mpi_block_release(fold->received);
-    free(fold->requests);
-    free(fold);
+    gw_mpi_block_release(block);
+    return failure->status;
+}
+
+gw_mpi_exchange *gw_mpi_fold_open(gw_mpi_operation *operation, gw_mpi_fold *fold,
+                                  const gw_collective_shape *shape, gw_mpi_message message,
+                                  const gw_exchange_run *run)
+{
+    gw_exchange_config config = {.shape = *shape,
+                                 .codec.dtype = GW_FP32,
+                                 .steps = {.encode = gw_mpi_fold_encode,
+                                           .reduce = gw_mpi_fold_reduce,
+                                           .sum = gw_mpi_fold_sum,
+                                           .decode = gw_mpi_fold_decode,
+                                           .context = fold,
+                                           .message_bound = GW_COLLECTIVE_NOTICE_SIZE}};
+    const gw_status status = gw_collective_layout_init(&fold->layout, shape);
+    for (uint32_t i = 0; status == GW_OK && i < fold->layout.piece_count; i++) {
+        const gw_collective_piece piece = gw_mpi_fold_piece(fold, i);
+        const size_t size = piece.len != 0 ? fold->size(fold, &piece) + 1 : 0;
+        config.steps.message_bound = size > config.steps.message_bound ? size : config.steps.message_bound;
+    }
+    return gw_mpi_exchange_open(operation, &config, message, run);
 }

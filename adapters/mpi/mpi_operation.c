@@ -1,5 +1,5 @@
 /*
- * Operations: start, progress, vote, outcome. An engine moves the values; this is what all engines share.
+ * Operations: start, progress, vote, outcome. Exchanges move the values.
  *
  * An operation ends with a vote: the maximum of all ranks' status words, so that all ranks return the same.
  *
@@ -85,16 +85,16 @@ static int gw_mpi_operation_step(gw_mpi_operation *operation);
 
 static void gw_mpi_operation_decide(gw_mpi_operation *operation)
 {
-    const gw_mpi_mode mode = operation->call.options.mode;
-    operation->engine = mode == GW_MPI_THC ? &gw_mpi_engine_lanes : &gw_mpi_engine_exchange;
-    operation->state = operation->engine->create(operation);
+    const int is_thc = operation->call.options.mode == GW_MPI_THC;
+    operation->decided = 1;
+    operation->exchange = is_thc ? gw_mpi_lanes_begin(operation) : gw_mpi_exchange_frames(operation);
 }
 
 /* 1 once it is known, on all ranks alike, how the values travel. */
 static int gw_mpi_operation_decided(gw_mpi_operation *operation)
 {
     int is_exact = 0;
-    if (operation->engine != NULL) {
+    if (operation->decided) {
         return 1;
     }
     if (!gw_mpi_exact_test(operation->exact, &is_exact)) {
@@ -163,9 +163,8 @@ static void gw_mpi_operation_end(gw_mpi_operation *operation)
         }
     }
     (void)pthread_mutex_unlock(&gw_mpi_list_lock);
-    if (operation->engine != NULL) {
-        operation->engine->destroy(operation);
-    }
+    gw_mpi_exchange_close(operation->exchange);
+    gw_mpi_lanes_free(operation->lanes);
     gw_mpi_exact_free(operation->exact);
     gw_mpi_vote_free(operation->vote);
     gw_mpi_sample_free(operation->sample);
@@ -220,8 +219,8 @@ static int gw_mpi_operation_step(gw_mpi_operation *operation)
     }
     const int open = !atomic_load(&operation->done) && gw_mpi_operation_open(operation, &ended);
     if (open && gw_mpi_operation_decided(operation)) {
-        moved = operation->engine->transport(operation);
-        if (operation->engine->complete(operation)) {
+        moved = gw_mpi_exchange_transport(operation->exchange);
+        if (gw_mpi_exchange_complete(operation->exchange) && !gw_mpi_lanes_continue(operation)) {
             ended = gw_mpi_operation_vote(operation) && gw_mpi_sample_test(operation->sample);
         }
     }

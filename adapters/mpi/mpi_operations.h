@@ -29,6 +29,9 @@ typedef struct gw_mpi_operation gw_mpi_operation;
 typedef struct gw_mpi_vote gw_mpi_vote;
 typedef struct gw_mpi_sample gw_mpi_sample;
 typedef struct gw_mpi_exact gw_mpi_exact;
+typedef struct gw_mpi_exchange gw_mpi_exchange;
+typedef struct gw_mpi_fold gw_mpi_fold;
+typedef struct gw_mpi_lanes gw_mpi_lanes;
 
 /* What a message between two ranks is. Those of one operation and one of these travel in order, those of
  * others apart. */
@@ -44,17 +47,16 @@ typedef enum gw_mpi_message {
     GW_MPI_MESSAGES = 8
 } gw_mpi_message;
 
-typedef struct gw_mpi_engine gw_mpi_engine;
-
 struct gw_mpi_operation {
     gw_mpi_operation *next; /* in the list of active ones */
     uint64_t serial;        /* place in it: increases */
     gw_mpi_context *context;
     gw_mpi_call call;
-    uint32_t number;             /* in its context */
-    const gw_mpi_engine *engine; /* NULL: not decided yet, exact decides */
-    void *state;
-    gw_mpi_exact *exact;
+    uint32_t number;           /* in its context */
+    gw_mpi_exact *exact;       /* decides how the values travel; NULL: the call does */
+    int decided;               /* they do: */
+    gw_mpi_exchange *exchange; /* the one that runs; NULL: it could not be made */
+    gw_mpi_lanes *lanes;       /* THC; else NULL */
     pthread_mutex_t lock;
     int open;             /* may send, receive and work */
     uint64_t word, worst; /* own status word, maximum over the ranks */

@@ -147,25 +147,36 @@ static int allocate(gw_exchange *exchange)
            (segment_max == 0 || (exchange->map.bytes && exchange->map.digest && exchange->streams));
 }
 
+/* Codecs and the bound of their messages; 0: they do not fit the layout. */
+static gw_status prepare_codecs(gw_exchange *exchange, uint64_t *bound)
+{
+    const gw_exchange_config *config = &exchange->config;
+    gw_status status = gw_gcomp_init(&exchange->codec, &config->codec);
+    status = status == GW_OK ? gw_gcomp_init(&exchange->fallback_codec, &config->fallback_codec) : status;
+    if (status == GW_OK) {
+        uint64_t fallback = gw_collective_message_bound(&exchange->layout, &exchange->fallback_codec);
+        *bound = gw_collective_message_bound(&exchange->layout, &exchange->codec);
+        *bound = *bound == 0 || fallback == 0 ? 0 : *bound > fallback ? *bound : fallback;
+    }
+    return status;
+}
+
 static gw_status prepare(gw_exchange *exchange)
 {
     const gw_exchange_config *config = &exchange->config;
     const gw_collective_layout *layout = &exchange->layout;
+    uint64_t bound = config->steps.message_bound;
     gw_status status = gw_collective_layout_init(&exchange->layout, &config->shape);
-    status = status == GW_OK ? gw_gcomp_init(&exchange->codec, &config->codec) : status;
-    status = status == GW_OK ? gw_gcomp_init(&exchange->fallback_codec, &config->fallback_codec) : status;
+    if (status == GW_OK && !config->steps.encode) {
+        status = prepare_codecs(exchange, &bound);
+    }
     if (status != GW_OK) {
         return status;
     }
-    if (config->rank >= layout->shape.rank_count || config->codec.dtype != config->fallback_codec.dtype) {
+    if (config->rank >= layout->shape.rank_count || bound < GW_COLLECTIVE_NOTICE_SIZE ||
+        (!config->steps.encode && config->codec.dtype != config->fallback_codec.dtype)) {
         return GW_ERR_ARG;
     }
-    size_t bound = gw_collective_message_bound(layout, &exchange->codec);
-    size_t fallback = gw_collective_message_bound(layout, &exchange->fallback_codec);
-    if (bound == 0 || fallback == 0) {
-        return GW_ERR_ARG;
-    }
-    bound = fallback > bound ? fallback : bound;
     exchange->slot_size = (bound + 63) / 64 * 64; /* slots at cache lines */
     exchange->memory_size = config->buffers.take ? 0 : slot_count(layout) * exchange->slot_size;
     exchange->value_size = gw_dtype_size(config->codec.dtype);
@@ -184,13 +195,21 @@ static size_t event_count(const gw_exchange *exchange)
     return (size_t)exchange->layout.piece_count + 1;
 }
 
+/* None at all, or all of them, which need buffers. */
+static int are_steps_complete(const gw_exchange_steps *steps, int has_buffers)
+{
+    return steps->encode ? steps->reduce && steps->sum && steps->decode && has_buffers
+                         : !steps->reduce && !steps->sum && !steps->decode;
+}
+
 gw_status gw_exchange_open(gw_runtime *runtime, const gw_exchange_config *config, gw_exchange **exchange)
 {
     if (!exchange) {
         return GW_ERR_ARG;
     }
     *exchange = NULL;
-    if (!runtime || !config || !config->buffers.take != !config->buffers.release) {
+    if (!runtime || !config || !config->buffers.take != !config->buffers.release ||
+        !are_steps_complete(&config->steps, config->buffers.take != NULL)) {
         return GW_ERR_ARG;
     }
     gw_exchange *made = calloc(1, sizeof *made);

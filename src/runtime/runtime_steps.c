@@ -134,7 +134,7 @@ static void measure(const gw_exchange *exchange, const gw_exchange_piece *piece,
     }
 }
 
-/* ------------ steps ------------ */
+/* ------------ steps of collective.h ------------ */
 
 static gw_gcomp_target target_of(const gw_exchange *exchange, const gw_collective_piece *at)
 {
@@ -147,23 +147,73 @@ static gw_gcomp_target target_of(const gw_exchange *exchange, const gw_collectiv
                              .scale = exchange->run.scale};
 }
 
+static gw_status gcomp_encode(void *context, uint32_t piece, gw_buffer *dst, const gw_workspace *workspace)
+{
+    const gw_exchange *exchange = context;
+    return gw_collective_encode(&exchange->bucket, piece, dst, workspace);
+}
+
+static gw_status gcomp_reduce(void *context, uint32_t piece, const gw_gcomp_frame *messages, gw_buffer *dst,
+                              gw_collective_failure *failure, const gw_workspace *workspace)
+{
+    const gw_exchange *exchange = context;
+    return gw_collective_reduce(&exchange->bucket, piece, messages, dst, failure, workspace);
+}
+
+static gw_status gcomp_sum(void *context, uint32_t piece, const gw_gcomp_frame *messages,
+                           gw_collective_failure *failure, const gw_workspace *workspace)
+{
+    const gw_exchange *exchange = context;
+    gw_gcomp_target target = target_of(exchange, &exchange->pieces[piece].at);
+    return gw_collective_sum(&exchange->bucket, piece, messages, &target, failure, workspace);
+}
+
+static gw_status gcomp_decode(void *context, uint32_t piece, const gw_gcomp_frame *message,
+                              gw_collective_failure *failure, const gw_workspace *workspace)
+{
+    const gw_exchange *exchange = context;
+    gw_gcomp_target target = target_of(exchange, &exchange->pieces[piece].at);
+    return gw_collective_decode(&exchange->bucket, piece, message, &target, failure, workspace);
+}
+
+static gw_exchange_steps steps_of(gw_exchange *exchange)
+{
+    if (exchange->config.steps.encode) {
+        return exchange->config.steps;
+    }
+    return (gw_exchange_steps){.encode = gcomp_encode,
+                               .reduce = gcomp_reduce,
+                               .sum = gcomp_sum,
+                               .decode = gcomp_decode,
+                               .context = exchange};
+}
+
+/* ------------ tasks ------------ */
+
+/* The last step of a piece has ended. */
+static void end_piece(gw_exchange *exchange, gw_exchange_piece *piece, gw_status status,
+                      const gw_collective_failure *failure, uint64_t *spent_ns, uint64_t start)
+{
+    gw_runtime_lock(exchange->runtime);
+    *spent_ns += gw_runtime_clock() - start;
+    if (status != GW_OK) {
+        note(exchange, failure);
+    }
+    finish_piece(exchange, piece);
+    gw_exchange_leave(exchange);
+}
+
 static void decode(gw_runtime_task *task, const gw_workspace *workspace)
 {
     uint64_t start = gw_runtime_clock();
     gw_exchange *exchange = task->owner;
     gw_exchange_piece *piece = (gw_exchange_piece *)task;
-    gw_gcomp_target target = target_of(exchange, &piece->at);
-    gw_collective_failure failure;
-    gw_status status = gw_collective_decode(&exchange->bucket, gw_exchange_index(exchange, piece),
-                                            &piece->finished, &target, &failure, workspace);
+    uint32_t index = gw_exchange_index(exchange, piece);
+    gw_collective_failure failure = gw_exchange_failure(exchange, index, GW_ERR_ARG);
+    gw_status status =
+        exchange->steps.decode(exchange->steps.context, index, &piece->finished, &failure, workspace);
     gw_exchange_release(exchange, piece, piece->finished.data);
-    gw_runtime_lock(exchange->runtime);
-    exchange->stats.decode_ns += gw_runtime_clock() - start;
-    if (status != GW_OK) {
-        note(exchange, &failure);
-    }
-    finish_piece(exchange, piece);
-    gw_exchange_leave(exchange);
+    end_piece(exchange, piece, status, &failure, &exchange->stats.decode_ns, start);
 }
 
 static void release_contributions(const gw_exchange *exchange, const gw_exchange_piece *piece)
@@ -174,18 +224,22 @@ static void release_contributions(const gw_exchange *exchange, const gw_exchange
     }
 }
 
-/* The owner's step: a frame for all, which this rank decodes too. */
+/* The owner's step: a message for all, which this rank decodes too. */
 static void reduce(gw_runtime_task *task, const gw_workspace *workspace)
 {
     uint64_t start = gw_runtime_clock();
     gw_exchange *exchange = task->owner;
     gw_exchange_piece *piece = (gw_exchange_piece *)task;
     uint32_t index = gw_exchange_index(exchange, piece);
+    const gw_gcomp_frame *messages = gw_exchange_messages(exchange, index);
     gw_buffer dst = take_output(exchange, index, GW_RUNTIME_SHARE);
-    gw_collective_failure failure = gw_exchange_failure(exchange, index, GW_ERR_LIMIT);
-    if (!dst.data || gw_collective_reduce(&exchange->bucket, index, gw_exchange_messages(exchange, index),
-                                          &dst, &failure, workspace) != GW_OK) {
+    gw_collective_failure failure =
+        gw_exchange_failure(exchange, index, dst.data ? GW_ERR_ARG : GW_ERR_LIMIT);
+    if (!dst.data || exchange->steps.reduce(exchange->steps.context, index, messages, &dst, &failure,
+                                            workspace) != GW_OK) {
         write_notice(exchange, piece, GW_RUNTIME_SHARE, &failure, &dst);
+    } else {
+        failure.status = GW_OK;
     }
     release_contributions(exchange, piece);
     gw_runtime_lock(exchange->runtime);
@@ -197,25 +251,18 @@ static void reduce(gw_runtime_task *task, const gw_workspace *workspace)
     gw_exchange_leave(exchange);
 }
 
-/* The same without a frame: the sum stays here. */
+/* The same without a message: the sum stays here. */
 static void sum(gw_runtime_task *task, const gw_workspace *workspace)
 {
     uint64_t start = gw_runtime_clock();
     gw_exchange *exchange = task->owner;
     gw_exchange_piece *piece = (gw_exchange_piece *)task;
     uint32_t index = gw_exchange_index(exchange, piece);
-    gw_gcomp_target target = target_of(exchange, &piece->at);
-    gw_collective_failure failure;
-    gw_status status = gw_collective_sum(&exchange->bucket, index, gw_exchange_messages(exchange, index),
-                                         &target, &failure, workspace);
+    gw_collective_failure failure = gw_exchange_failure(exchange, index, GW_ERR_ARG);
+    gw_status status = exchange->steps.sum(exchange->steps.context, index,
+                                           gw_exchange_messages(exchange, index), &failure, workspace);
     release_contributions(exchange, piece);
-    gw_runtime_lock(exchange->runtime);
-    exchange->stats.reduce_ns += gw_runtime_clock() - start;
-    if (status != GW_OK) {
-        note(exchange, &failure);
-    }
-    finish_piece(exchange, piece);
-    gw_exchange_leave(exchange);
+    end_piece(exchange, piece, status, &failure, &exchange->stats.reduce_ns, start);
 }
 
 /* All contributions to an own piece have arrived; needs the lock. */
@@ -257,13 +304,14 @@ static void encode(gw_runtime_task *task, const gw_workspace *workspace)
     uint32_t index = gw_exchange_index(exchange, piece);
     gw_buffer dst = take_output(exchange, index, GW_RUNTIME_SEND);
     gw_status status =
-        dst.data ? gw_collective_encode(&exchange->bucket, index, &dst, workspace) : GW_ERR_LIMIT;
+        dst.data ? exchange->steps.encode(exchange->steps.context, index, &dst, workspace) : GW_ERR_LIMIT;
     gw_collective_failure failure = gw_exchange_failure(exchange, index, status);
     uint64_t spent = gw_runtime_clock() - start; /* measuring is not encoding */
     double sums[2] = {0, 0};
     if (status != GW_OK) {
         write_notice(exchange, piece, GW_RUNTIME_SEND, &failure, &dst);
-    } else if ((exchange->run.flags & GW_EXCHANGE_SAMPLE) && exchange->config.codec.dtype == GW_FP32) {
+    } else if ((exchange->run.flags & GW_EXCHANGE_SAMPLE) && exchange->config.codec.dtype == GW_FP32 &&
+               !exchange->config.steps.encode) {
         measure(exchange, piece, &dst, sums, workspace);
     }
     gw_runtime_lock(exchange->runtime);
@@ -343,6 +391,7 @@ static void begin(gw_exchange *exchange, const gw_exchange_run *run)
     const gw_collective_layout *layout = &exchange->layout;
     exchange->busy = 1;
     exchange->run = *run;
+    exchange->steps = steps_of(exchange);
     exchange->bucket = (gw_collective_bucket){
         .layout = layout,
         .codec = run->flags & GW_EXCHANGE_FALLBACK ? &exchange->fallback_codec : &exchange->codec,
