@@ -19,13 +19,14 @@ void gw_mpi_runtime_close(void);
 
 /* ------------ votes ------------ */
 
-/* Starts a vote of all ranks of an open operation's communicator: the maximum of their words. Once an
- * operation for each of GW_MPI_MESSAGE_OPENING and _CLOSING, in any order among operations. The caller holds
- * the operation's lock, here and below. Never NULL. */
-gw_mpi_vote *gw_mpi_vote_start(gw_mpi_operation *operation, gw_mpi_message message, uint64_t word);
-/* Progress of it. 1: complete, *worst is the maximum, equal on all ranks. An MPI error completes it too, and
- * is the operation's: *worst then holds its word. */
-int gw_mpi_vote_test(gw_mpi_vote *vote, uint64_t *worst);
+/* Starts a vote of all ranks of an open operation's communicator: the maxima of len words, which it copies.
+ * Once an operation for each of GW_MPI_MESSAGE_OPENING, _OVERLAPS and _CLOSING, in any order among
+ * operations. The caller holds the operation's lock, here and below. Never NULL. */
+gw_mpi_vote *gw_mpi_vote_start(gw_mpi_operation *operation, gw_mpi_message message, const uint64_t *words,
+                               size_t len);
+/* Progress of it. NULL: not complete. Else the maxima, equal on all ranks. An MPI error completes it too, and
+ * is the operation's: the first one is then at least its word. */
+const uint64_t *gw_mpi_vote_test(gw_mpi_vote *vote);
 /* After its completion. */
 void gw_mpi_vote_free(gw_mpi_vote *vote);
 
@@ -49,29 +50,6 @@ void gw_mpi_exchange_close(gw_mpi_exchange *exchange);
 /* Hands what the runtime has done to exchanges of operations: without their locks. 1 if there was anything.
  */
 int gw_mpi_exchange_events(void);
-
-/* ------------ sums of integers ------------ */
-
-/* Words of 32 bits that an exchange adds, or of which it takes the maximum. A piece need not have as many
- * words as values. The functions run in any thread. */
-struct gw_mpi_fold {
-    void *owner;
-    int maximum;
-    /* Bytes of a piece, a multiple of 4. */
-    size_t (*size)(const gw_mpi_fold *fold, const gw_collective_piece *piece);
-    /* This rank's words of a piece. */
-    gw_status (*make)(const gw_mpi_fold *fold, const gw_collective_piece *piece, void *words,
-                      const gw_workspace *workspace);
-    /* What all ranks' words add up to. */
-    gw_status (*take)(const gw_mpi_fold *fold, const gw_collective_piece *piece, const void *words,
-                      const gw_workspace *workspace);
-    gw_collective_layout layout; /* filled in by gw_mpi_fold_open() */
-};
-
-/* As gw_mpi_exchange_open(). */
-gw_mpi_exchange *gw_mpi_fold_open(gw_mpi_operation *operation, gw_mpi_fold *fold,
-                                  const gw_collective_shape *shape, gw_mpi_message message,
-                                  const gw_exchange_run *run);
 
 /* THC: the first exchange of an operation's values, or NULL as above. */
 gw_mpi_exchange *gw_mpi_lanes_begin(gw_mpi_operation *operation);

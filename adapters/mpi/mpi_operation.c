@@ -187,9 +187,11 @@ static void gw_mpi_operation_end(gw_mpi_operation *operation)
 static int gw_mpi_operation_vote(gw_mpi_operation *operation)
 {
     if (operation->vote == NULL) {
-        operation->vote = gw_mpi_vote_start(operation, GW_MPI_MESSAGE_CLOSING, operation->word);
+        operation->vote = gw_mpi_vote_start(operation, GW_MPI_MESSAGE_CLOSING, &operation->word, 1);
     }
-    return gw_mpi_vote_test(operation->vote, &operation->worst);
+    const uint64_t *worst = gw_mpi_vote_test(operation->vote);
+    operation->worst = worst != NULL ? *worst : 0;
+    return worst != NULL;
 }
 
 /* 1 if the operation may send and work. *ended: it never may, on all ranks. */

@@ -30,7 +30,6 @@ typedef struct gw_mpi_vote gw_mpi_vote;
 typedef struct gw_mpi_sample gw_mpi_sample;
 typedef struct gw_mpi_exact gw_mpi_exact;
 typedef struct gw_mpi_exchange gw_mpi_exchange;
-typedef struct gw_mpi_fold gw_mpi_fold;
 typedef struct gw_mpi_lanes gw_mpi_lanes;
 
 /* What a message between two ranks is. Those of one operation and one of these travel in order, those of
@@ -42,8 +41,7 @@ typedef enum gw_mpi_message {
     GW_MPI_MESSAGE_CLOSING, /* the vote at the end */
     GW_MPI_MESSAGE_NORMS,   /* the same as the first two, of THC's norms */
     GW_MPI_MESSAGE_MAXIMA,
-    GW_MPI_MESSAGE_FILLED, /* the same, of counts of values that are not zero */
-    GW_MPI_MESSAGE_OVERLAPS,
+    GW_MPI_MESSAGE_OVERLAPS, /* a vote on which values are not zero */
     GW_MPI_MESSAGES = 8
 } gw_mpi_message;
 

@@ -167,14 +167,14 @@ static gw_status prepare(gw_exchange *exchange)
     const gw_collective_layout *layout = &exchange->layout;
     uint64_t bound = config->steps.message_bound;
     gw_status status = gw_collective_layout_init(&exchange->layout, &config->shape);
-    if (status == GW_OK && !config->steps.encode) {
+    if (status == GW_OK && !config->steps.run) {
         status = prepare_codecs(exchange, &bound);
     }
     if (status != GW_OK) {
         return status;
     }
     if (config->rank >= layout->shape.rank_count || bound < GW_COLLECTIVE_NOTICE_SIZE ||
-        (!config->steps.encode && config->codec.dtype != config->fallback_codec.dtype)) {
+        (!config->steps.run && config->codec.dtype != config->fallback_codec.dtype)) {
         return GW_ERR_ARG;
     }
     exchange->slot_size = (bound + 63) / 64 * 64; /* slots at cache lines */
@@ -195,13 +195,6 @@ static size_t event_count(const gw_exchange *exchange)
     return (size_t)exchange->layout.piece_count + 1;
 }
 
-/* None at all, or all of them, which need buffers. */
-static int are_steps_complete(const gw_exchange_steps *steps, int has_buffers)
-{
-    return steps->encode ? steps->reduce && steps->sum && steps->decode && has_buffers
-                         : !steps->reduce && !steps->sum && !steps->decode;
-}
-
 gw_status gw_exchange_open(gw_runtime *runtime, const gw_exchange_config *config, gw_exchange **exchange)
 {
     if (!exchange) {
@@ -209,7 +202,7 @@ gw_status gw_exchange_open(gw_runtime *runtime, const gw_exchange_config *config
     }
     *exchange = NULL;
     if (!runtime || !config || !config->buffers.take != !config->buffers.release ||
-        !are_steps_complete(&config->steps, config->buffers.take != NULL)) {
+        (config->steps.run && !config->buffers.take)) {
         return GW_ERR_ARG;
     }
     gw_exchange *made = calloc(1, sizeof *made);

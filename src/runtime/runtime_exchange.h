@@ -34,7 +34,6 @@ struct gw_exchange {
     gw_exchange_config config;
     gw_collective_layout layout;
     gw_gcomp codec, fallback_codec; /* unless there are config.steps */
-    gw_exchange_steps steps;
     uint64_t slot_size, memory_size;
     size_t value_size;
     uint8_t *memory; /* the caller's; constant after gw_exchange_memory() */
