@@ -28,13 +28,10 @@ static uint64_t *gw_mpi_nodes; /* by rank in MPI_COMM_WORLD; NULL: not known */
 
 void gw_mpi_auto_begin(void)
 {
-    char name[MPI_MAX_PROCESSOR_NAME];
-    int len = 0, size;
-    uint64_t hash = 0xcbf29ce484222325u;
+    char name[MPI_MAX_PROCESSOR_NAME] = "";
+    int len, size;
     (void)PMPI_Get_processor_name(name, &len);
-    for (int i = 0; i < len; i++) {
-        hash = (hash ^ (uint8_t)name[i]) * 0x100000001b3u;
-    }
+    const uint64_t hash = gw_mpi_hash(GW_MPI_HASH_BEGIN, name);
     (void)PMPI_Comm_size(MPI_COMM_WORLD, &size);
     gw_mpi_nodes = gw_mpi_allocate((size_t)size, sizeof(*gw_mpi_nodes));
     (void)PMPI_Allgather(&hash, 1, MPI_UINT64_T, gw_mpi_nodes, 1, MPI_UINT64_T, MPI_COMM_WORLD);

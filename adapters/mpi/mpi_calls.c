@@ -164,41 +164,35 @@ static int gw_mpi_take(const gw_mpi_args *args, MPI_Datatype type, MPI_Op op, in
 
 /* ------------ interception ------------ */
 
-/* The calls with counts of type int, and those of MPI 4 with MPI_Count. */
-#define GW_MPI_COLLECTIVES(suffix, count_type)                                                               \
-    GW_MPI_ENTRY(Allreduce##suffix, (const void *sendbuf, void *recvbuf, count_type count,                   \
-                                     MPI_Datatype datatype, MPI_Op op, MPI_Comm comm))                       \
-    {                                                                                                        \
-        const gw_mpi_args args = {.sendbuf = sendbuf, .recvbuf = recvbuf, .count = count, .comm = comm};     \
-        int result;                                                                                          \
-        return gw_mpi_take(&args, datatype, op, &result)                                                     \
-                   ? result                                                                                  \
-                   : PMPI_Allreduce##suffix(sendbuf, recvbuf, count, datatype, op, comm);                    \
-    }                                                                                                        \
-    GW_MPI_ENTRY(Iallreduce##suffix,                                                                         \
-                 (const void *sendbuf, void *recvbuf, count_type count, MPI_Datatype datatype, MPI_Op op,    \
-                  MPI_Comm comm, MPI_Request *request))                                                      \
-    {                                                                                                        \
-        const gw_mpi_args args = {                                                                           \
-            .sendbuf = sendbuf, .recvbuf = recvbuf, .count = count, .comm = comm, .request = request};       \
-        int result;                                                                                          \
-        return request != NULL && gw_mpi_take(&args, datatype, op, &result)                                  \
-                   ? result                                                                                  \
-                   : PMPI_Iallreduce##suffix(sendbuf, recvbuf, count, datatype, op, comm, request);          \
-    }                                                                                                        \
-    GW_MPI_ENTRY(Reduce_scatter_block##suffix, (const void *sendbuf, void *recvbuf, count_type recvcount,    \
-                                                MPI_Datatype datatype, MPI_Op op, MPI_Comm comm))            \
+/* Defines one function. `sums` is its kind, `wanted` where its request goes, and is_ours 0 if it cannot be.
+ */
+#define GW_MPI_COLLECTIVE(name, sums, wanted, is_ours, parameters, arguments)                                \
+    GW_MPI_ENTRY(name, parameters)                                                                           \
     {                                                                                                        \
         const gw_mpi_args args = {.sendbuf = sendbuf,                                                        \
                                   .recvbuf = recvbuf,                                                        \
-                                  .count = recvcount,                                                        \
+                                  .count = count,                                                            \
                                   .comm = comm,                                                              \
-                                  .kind = GW_MPI_REDUCE_SCATTER};                                            \
+                                  .kind = (sums),                                                            \
+                                  .request = (wanted)};                                                      \
         int result;                                                                                          \
-        return gw_mpi_take(&args, datatype, op, &result)                                                     \
-                   ? result                                                                                  \
-                   : PMPI_Reduce_scatter_block##suffix(sendbuf, recvbuf, recvcount, datatype, op, comm);     \
+        return (is_ours) && gw_mpi_take(&args, datatype, op, &result) ? result : PMPI_##name arguments;      \
     }
+
+/* The calls with counts of type int, and those of MPI 4 with MPI_Count. */
+#define GW_MPI_COLLECTIVES(suffix, count_type)                                                               \
+    GW_MPI_COLLECTIVE(Allreduce##suffix, GW_MPI_ALLREDUCE, NULL, 1,                                          \
+                      (const void *sendbuf, void *recvbuf, count_type count, MPI_Datatype datatype,          \
+                       MPI_Op op, MPI_Comm comm),                                                            \
+                      (sendbuf, recvbuf, count, datatype, op, comm))                                         \
+    GW_MPI_COLLECTIVE(Iallreduce##suffix, GW_MPI_ALLREDUCE, request, request != NULL,                        \
+                      (const void *sendbuf, void *recvbuf, count_type count, MPI_Datatype datatype,          \
+                       MPI_Op op, MPI_Comm comm, MPI_Request *request),                                      \
+                      (sendbuf, recvbuf, count, datatype, op, comm, request))                                \
+    GW_MPI_COLLECTIVE(Reduce_scatter_block##suffix, GW_MPI_REDUCE_SCATTER, NULL, 1,                          \
+                      (const void *sendbuf, void *recvbuf, count_type count, MPI_Datatype datatype,          \
+                       MPI_Op op, MPI_Comm comm),                                                            \
+                      (sendbuf, recvbuf, count, datatype, op, comm))
 
 GW_MPI_COLLECTIVES(, int)
 #if MPI_VERSION >= 4
@@ -235,7 +229,7 @@ void gw_mpi_begin(int provided)
     }
     gw_mpi_config_notice();
     if (gw_mpi_config_wants_thread()) {
-        int can = provided == MPI_THREAD_MULTIPLE && gw_mpi_progress_start() == 0;
+        int can = provided == MPI_THREAD_MULTIPLE && gw_mpi_progress_start();
         (void)PMPI_Allreduce(MPI_IN_PLACE, &can, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
         atomic_store(&gw_mpi_nonblocking, can);
         if (!can && gw_mpi_settings.progress == GW_MPI_PROGRESS_THREAD) {

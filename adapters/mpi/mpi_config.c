@@ -21,8 +21,8 @@ gw_mpi_config gw_mpi_settings;
 atomic_int gw_mpi_enabled, gw_mpi_nonblocking;
 
 static pthread_once_t gw_mpi_config_once = PTHREAD_ONCE_INIT;
-static unsigned gw_mpi_threads = 1;
-static char gw_mpi_log[1024];
+unsigned gw_mpi_threads = 1;
+char gw_mpi_log[1024];
 static const char *gw_mpi_bad; /* name of a variable, after GRADWIRE_MPI; NULL: none */
 
 /* Mean bits a value at these targets over the four gradients of docs/results/gcomp-dial.md (carried,
@@ -74,7 +74,7 @@ int gw_mpi_options_lossy(const gw_mpi_options *options)
 
 /* ------------ parsing ------------ */
 
-static int gw_mpi_parse_count(const char *text, uint64_t *value)
+int gw_mpi_parse_count(const char *text, uint64_t *value)
 {
     char *end;
     errno = 0;
@@ -246,16 +246,6 @@ int gw_mpi_config_wants_thread(void)
 {
     return gw_mpi_settings.enabled && (gw_mpi_settings.progress == GW_MPI_PROGRESS_AUTO ||
                                        gw_mpi_settings.progress == GW_MPI_PROGRESS_THREAD);
-}
-
-unsigned gw_mpi_config_threads(void)
-{
-    return gw_mpi_threads;
-}
-
-const char *gw_mpi_config_log(void)
-{
-    return gw_mpi_log;
 }
 
 void gw_mpi_options_init(gw_mpi_options *options)

@@ -45,14 +45,6 @@ static uint32_t gw_mpi_number_take(void)
 
 /* ------------ life ------------ */
 
-static void gw_mpi_context_link(gw_mpi_context *context)
-{
-    (void)pthread_mutex_lock(&gw_mpi_contexts_lock);
-    context->next = gw_mpi_contexts;
-    gw_mpi_contexts = context;
-    (void)pthread_mutex_unlock(&gw_mpi_contexts_lock);
-}
-
 static void gw_mpi_context_unlink(const gw_mpi_context *context)
 {
     (void)pthread_mutex_lock(&gw_mpi_contexts_lock);
@@ -188,7 +180,10 @@ static gw_mpi_context *gw_mpi_context_make(MPI_Comm comm)
         gw_mpi_context_release(context);
         return NULL;
     }
-    gw_mpi_context_link(context);
+    (void)pthread_mutex_lock(&gw_mpi_contexts_lock);
+    context->next = gw_mpi_contexts;
+    gw_mpi_contexts = context;
+    (void)pthread_mutex_unlock(&gw_mpi_contexts_lock);
     return context;
 }
 

@@ -248,9 +248,9 @@ static void gw_mpi_exchange_done(gw_mpi_exchange *exchange, uint64_t word)
     gw_mpi_operation *operation = exchange->operation;
     gw_exchange_stats stats;
     gw_exchange_stats_get(exchange->exchange, &stats);
-    GW_MPI_COUNT(encode_ns, stats.encode_ns);
-    GW_MPI_COUNT(reduce_ns, stats.reduce_ns);
-    GW_MPI_COUNT(decode_ns, stats.decode_ns);
+    const gw_mpi_statistics more = {
+        .encode_ns = stats.encode_ns, .reduce_ns = stats.reduce_ns, .decode_ns = stats.decode_ns};
+    gw_mpi_statistics_add(&more);
     (void)pthread_mutex_lock(&operation->lock);
     gw_mpi_operation_word(operation, word);
     (void)pthread_mutex_unlock(&operation->lock);
@@ -323,7 +323,8 @@ static void gw_mpi_exchange_post(gw_mpi_exchange *exchange, uint32_t slot, const
         (void)gw_mpi_send(operation, &parcel, &exchange->requests[slot]);
         if (exchange->message == GW_MPI_MESSAGE_SCATTER &&
             gw_collective_piece_at(&exchange->info.layout, content->piece, &piece) == GW_OK) {
-            gw_mpi_statistics_sent(operation, piece.len, block->size);
+            operation->wire_values += piece.len;
+            operation->wire_size += block->size;
         }
     } else {
         parcel.count = (int)exchange->info.message_bound;

@@ -32,7 +32,7 @@ extern atomic_uint gw_mpi_rounds;
 /* Progress until no operation of the communicator is left. */
 void gw_mpi_drain(MPI_Comm comm);
 
-/* The progress thread; 0 if it runs. */
+/* The progress thread; 1 if it runs. */
 int gw_mpi_progress_start(void);
 void gw_mpi_progress_wake(void);
 void gw_mpi_progress_stop(void);

@@ -26,7 +26,8 @@ static void finish_piece(gw_exchange *exchange, gw_exchange_piece *piece)
     if (--exchange->left == 0) {
         exchange->stats.operations++;
         exchange->busy = 0;
-        gw_exchange_post(exchange, (gw_runtime_event){.kind = GW_RUNTIME_DONE, .word = exchange->worst});
+        gw_exchange_post(exchange, &exchange->posted,
+                         (gw_runtime_event){.kind = GW_RUNTIME_DONE, .word = exchange->worst});
     }
 }
 
@@ -66,12 +67,12 @@ static void write_notice(gw_exchange *exchange, gw_exchange_piece *piece, gw_exc
 }
 
 /* Needs the lock. */
-static void post_message(gw_exchange *exchange, const gw_exchange_piece *piece, const gw_exchange_step *step)
+static void post_message(gw_exchange *exchange, gw_exchange_piece *piece, const gw_exchange_step *step)
 {
     gw_runtime_event_kind kind = event_of(piece);
     uint64_t receivers = kind == GW_RUNTIME_SHARE ? exchange->layout.shape.rank_count - 1 : 1;
     exchange->stats.sent_size += step->dst.size * receivers;
-    gw_exchange_post(exchange,
+    gw_exchange_post(exchange, &piece->posted,
                      (gw_runtime_event){.kind = kind,
                                         .piece = step->piece,
                                         .data = step->dst.data,
@@ -190,14 +191,6 @@ static gw_exchange_step_kind kind_of(const gw_exchange *exchange, const gw_excha
                                              : GW_EXCHANGE_REDUCE;
 }
 
-static void release_contributions(const gw_exchange *exchange, const gw_exchange_piece *piece)
-{
-    const gw_gcomp_frame *messages = gw_exchange_messages(exchange, gw_exchange_index(exchange, piece));
-    for (uint32_t r = 0; r < exchange->layout.shape.rank_count; r++) {
-        gw_exchange_release(exchange, piece, messages[r].data);
-    }
-}
-
 static void run_step(gw_runtime_task *task, const gw_workspace *workspace);
 
 /* All contributions to an own piece have arrived; needs the lock. */
@@ -262,13 +255,13 @@ static void run_step(gw_runtime_task *task, const gw_workspace *workspace)
     gw_exchange_step step = {.kind = kind_of(exchange, piece),
                              .piece = index,
                              .failure = gw_exchange_failure(exchange, index, GW_ERR_ARG)};
-    const int is_decode = step.kind == GW_EXCHANGE_DECODE;
     const int sends = step.kind == GW_EXCHANGE_ENCODE || step.kind == GW_EXCHANGE_REDUCE;
     if (sends) {
         step.dst = take_output(exchange, piece);
     }
     if (step.kind != GW_EXCHANGE_ENCODE) {
-        step.messages = is_decode ? &piece->finished : gw_exchange_messages(exchange, index);
+        step.messages =
+            step.kind == GW_EXCHANGE_DECODE ? &piece->finished : gw_exchange_messages(exchange, index);
     }
     if (sends && !step.dst.data) {
         step.failure.status = GW_ERR_LIMIT;
@@ -284,11 +277,7 @@ static void run_step(gw_runtime_task *task, const gw_workspace *workspace)
     } else if (step.kind == GW_EXCHANGE_ENCODE && is_sampled(exchange)) {
         measure(exchange, piece, &step.dst, sums, workspace);
     }
-    if (is_decode) {
-        gw_exchange_release(exchange, piece, piece->finished.data);
-    } else if (step.kind != GW_EXCHANGE_ENCODE) {
-        release_contributions(exchange, piece);
-    }
+    gw_exchange_release_inputs(exchange, piece);
     gw_runtime_lock(exchange->runtime);
     exchange->stats.sample_square += sums[0];
     exchange->stats.sample_error += sums[1];
