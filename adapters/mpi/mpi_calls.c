@@ -96,9 +96,15 @@ static gw_mpi_reason gw_mpi_args_pass(const gw_mpi_args *args, MPI_Datatype type
 }
 
 /* The same with it. May measure: *result is MPI's error of that. */
-static gw_mpi_reason gw_mpi_args_compare(const gw_mpi_args *args, int size, gw_mpi_context **context,
-                                         int *result)
+static gw_mpi_reason gw_mpi_args_compare(const gw_mpi_args *args, gw_mpi_context **context, int *result)
 {
+    int size = 1;
+    if (PMPI_Comm_size(args->comm, &size) != MPI_SUCCESS || size == 1) {
+        return GW_MPI_PASSED_COMM;
+    }
+    if ((uint64_t)args->count > GW_MPI_VALUES_MAX / (uint64_t)size) {
+        return GW_MPI_PASSED_ABOVE;
+    }
     const uint64_t bytes =
         (uint64_t)args->count * sizeof(float) * (args->kind == GW_MPI_REDUCE_SCATTER ? (uint64_t)size : 1);
     const int is_auto = gw_mpi_settings.threshold_size == GW_MPI_THRESHOLD_AUTO;
@@ -126,40 +132,27 @@ static gw_mpi_reason gw_mpi_args_compare(const gw_mpi_args *args, int size, gw_m
                                            : GW_MPI_PASSED_BELOW;
 }
 
-/* Both. GW_MPI_REASONS: the call is ours, and *result is what it returns. */
-static gw_mpi_reason gw_mpi_ask_answer(const gw_mpi_args *args, MPI_Datatype type, MPI_Op op, int *result)
-{
-    gw_mpi_context *context = NULL;
-    int size = 1;
-    gw_mpi_reason reason = gw_mpi_args_pass(args, type, op);
-    if (reason != GW_MPI_REASONS) {
-        return reason;
-    }
-    if (PMPI_Comm_size(args->comm, &size) != MPI_SUCCESS || size == 1) {
-        return GW_MPI_PASSED_COMM;
-    }
-    if ((uint64_t)args->count > GW_MPI_VALUES_MAX / (uint64_t)size) {
-        return GW_MPI_PASSED_ABOVE;
-    }
-    *result = MPI_SUCCESS;
-    reason = gw_mpi_args_compare(args, size, &context, result);
-    if (*result == MPI_SUCCESS && reason == GW_MPI_REASONS) {
-        *result = gw_mpi_args_start(args, context);
-    }
-    return *result == MPI_SUCCESS ? reason : GW_MPI_REASONS;
-}
-
-/* 0: the call passes on to MPI. */
+/* 0: the call passes on to MPI. Else *result is what it returns. */
 static int gw_mpi_take(const gw_mpi_args *args, MPI_Datatype type, MPI_Op op, int *result)
 {
-    const gw_mpi_reason reason = gw_mpi_ask_answer(args, type, op, result);
-    if (reason != GW_MPI_REASONS) {
-        (void)atomic_fetch_add_explicit(&gw_mpi_passed[reason], 1, memory_order_relaxed);
-        if (args->request == NULL) {
-            gw_mpi_drain(args->comm);
-        }
+    gw_mpi_context *context = NULL;
+    gw_mpi_reason reason = gw_mpi_args_pass(args, type, op);
+    *result = MPI_SUCCESS;
+    if (reason == GW_MPI_REASONS) {
+        reason = gw_mpi_args_compare(args, &context, result);
     }
-    return reason == GW_MPI_REASONS;
+    if (*result != MPI_SUCCESS) {
+        return 1;
+    }
+    if (reason == GW_MPI_REASONS) {
+        *result = gw_mpi_args_start(args, context);
+        return 1;
+    }
+    (void)atomic_fetch_add_explicit(&gw_mpi_passed[reason], 1, memory_order_relaxed);
+    if (args->request == NULL) {
+        gw_mpi_drain(args->comm);
+    }
+    return 0;
 }
 
 /* ------------ interception ------------ */

@@ -16,6 +16,8 @@
 /* gw_gcomp_workspace_size() is below 1 MiB for all options, and GW_EXCHANGE_SAMPLE needs 128 KiB more. */
 #define WORKSPACE_SIZE ((size_t)9 << 17)
 
+#define SECOND_NS 1000000000u
+
 enum { PRIORITIES = GW_RUNTIME_PRIORITY_SCAN + 1 };
 
 /* Tasks of one priority, first in first out. */
@@ -50,11 +52,16 @@ void gw_runtime_unlock(gw_runtime *runtime)
     (void)pthread_mutex_unlock(&runtime->lock);
 }
 
-uint64_t gw_runtime_clock(void)
+static uint64_t read_ns(clockid_t clock)
 {
     struct timespec now = {0};
-    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    (void)clock_gettime(clock, &now);
+    return (uint64_t)now.tv_sec * SECOND_NS + (uint64_t)now.tv_nsec;
+}
+
+uint64_t gw_runtime_clock(void)
+{
+    return read_ns(CLOCK_THREAD_CPUTIME_ID);
 }
 
 /* ------------ tasks ------------ */
@@ -211,23 +218,12 @@ void gw_runtime_wake(gw_runtime *runtime)
     }
 }
 
-static struct timespec deadline_after(int timeout_ms)
-{
-    struct timespec at = {0};
-    (void)clock_gettime(CLOCK_MONOTONIC, &at);
-    at.tv_sec += timeout_ms / 1000;
-    at.tv_nsec += (long)(timeout_ms % 1000) * 1000000L;
-    if (at.tv_nsec >= 1000000000L) {
-        at.tv_sec++;
-        at.tv_nsec -= 1000000000L;
-    }
-    return at;
-}
-
 /* Waits, with the lock, until there is an event or the time is over. */
 static void wait_event(gw_runtime *runtime, int timeout_ms)
 {
-    struct timespec deadline = deadline_after(timeout_ms < 0 ? 0 : timeout_ms);
+    uint64_t end_ns = read_ns(CLOCK_MONOTONIC) + (timeout_ms < 0 ? 0 : (uint64_t)timeout_ms * 1000000u);
+    struct timespec deadline = {.tv_sec = (time_t)(end_ns / SECOND_NS),
+                                .tv_nsec = (long)(end_ns % SECOND_NS)};
     int status = 0;
     while (!runtime->woken && !runtime->first && status != ETIMEDOUT) {
         status = timeout_ms < 0 ? pthread_cond_wait(&runtime->event, &runtime->lock)

@@ -46,32 +46,28 @@ class Pool:
     _EVENTS = 64
 
     def __init__(self, threads: int) -> None:
-        self._handle = c_void_p()
-        check(native.gw_runtime_open(gw_runtime_options(thread_count=threads), byref(self._handle)))
-        started = native.gw_runtime_thread_count(self._handle)
+        self.handle = c_void_p()
+        check(native.gw_runtime_open(gw_runtime_options(thread_count=threads), byref(self.handle)))
+        started = native.gw_runtime_thread_count(self.handle)
         if started < threads:
             self.close()
             raise RuntimeError(f"gradwire: the system gives {started} of {threads} threads")
         self.threads = threads
         self._events = (gw_runtime_event * self._EVENTS)()
 
-    @property
-    def handle(self) -> c_void_p:
-        return self._handle
-
     def wait(self, timeout_s: float) -> list[gw_runtime_event]:
         """Events, oldest first; none if there is none in time. For one thread; valid until its next call."""
-        count = native.gw_runtime_wait(self._handle, self._events, self._EVENTS, int(timeout_s * 1000))
+        count = native.gw_runtime_wait(self.handle, self._events, self._EVENTS, int(timeout_s * 1000))
         return self._events[:count]
 
     def wake(self) -> None:
         """Makes wait() return."""
-        native.gw_runtime_wake(self._handle)
+        native.gw_runtime_wake(self.handle)
 
     def close(self) -> None:
         """Ends the threads. All exchanges must be closed."""
-        native.gw_runtime_close(self._handle)
-        self._handle = c_void_p()
+        native.gw_runtime_close(self.handle)
+        self.handle = c_void_p()
 
 
 class Exchange:
