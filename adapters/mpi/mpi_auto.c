@@ -19,8 +19,6 @@
  */
 #define GW_MPI_AUTO_STEADY (1u << 20)
 #define GW_MPI_AUTO_LOST   3.0
-/* Nonblocking calls on several nodes, until a blocking one has measured */
-#define GW_MPI_AUTO_BEFORE (1u << 20)
 
 /* ------------ nodes ------------ */
 
@@ -46,11 +44,6 @@ int gw_mpi_auto_on_node(const gw_mpi_context *context)
         }
     }
     return gw_mpi_nodes != NULL;
-}
-
-uint64_t gw_mpi_auto_before(const gw_mpi_context *context)
-{
-    return gw_mpi_auto_on_node(context) ? UINT64_MAX : GW_MPI_AUTO_BEFORE;
 }
 
 /* ------------ what was measured ------------ */

@@ -9,6 +9,8 @@
 #define GW_MPI_EXACT_LEN 16384u
 /* Least automatic threshold */
 #define GW_MPI_AUTO_FLOOR (1u << 16)
+/* The one on several nodes until a blocking call has measured, which nonblocking ones cannot do */
+#define GW_MPI_AUTO_BEFORE (1u << 20)
 /* Below this all counts of blocks and pieces fit MPI's ints */
 #define GW_MPI_VALUES_MAX (UINT64_C(1) << 40)
 
@@ -37,7 +39,9 @@ static int gw_mpi_is_large(gw_mpi_context *context, uint64_t size, int blocking,
         if (blocking && !context->measured && size >= GW_MPI_AUTO_FLOOR) {
             *status = gw_mpi_auto_measure(context);
         }
-        threshold = context->measured ? context->threshold_size : gw_mpi_auto_before(context);
+        threshold = context->measured              ? context->threshold_size
+                    : gw_mpi_auto_on_node(context) ? UINT64_MAX
+                                                   : GW_MPI_AUTO_BEFORE;
     }
     return size >= threshold;
 }

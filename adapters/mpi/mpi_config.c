@@ -156,14 +156,6 @@ static int gw_mpi_read_target(gw_mpi_config *config)
     return nmse == NULL || (bits == NULL && gw_mpi_parse_float(nmse, &config->options.target_nmse));
 }
 
-static uint64_t gw_mpi_read_threshold(void)
-{
-    const char *text = gw_mpi_variable("THRESHOLD");
-    return text == NULL || strcmp(text, "auto") == 0
-               ? GW_MPI_THRESHOLD_AUTO
-               : gw_mpi_read_count("THRESHOLD", 0, 0, GW_MPI_THRESHOLD_AUTO - 1);
-}
-
 static void gw_mpi_config_read(void)
 {
     static const char *const modes[] = {"carried", "constant", "thc", NULL};         /* gw_mpi_mode */
@@ -181,7 +173,11 @@ static void gw_mpi_config_read(void)
     config->piece_len = gw_mpi_read_count("PIECE", 0, 0, 1u << 30);
     gw_mpi_check("PIECE", config->piece_len == 0 || config->piece_len >= 4096);
     gw_mpi_threads = (unsigned)gw_mpi_read_count("THREADS", 1, 1, GW_MPI_THREADS_MAX);
-    config->threshold_size = gw_mpi_read_threshold();
+    const char *threshold = gw_mpi_variable("THRESHOLD");
+    config->threshold_size = GW_MPI_THRESHOLD_AUTO;
+    if (threshold != NULL && strcmp(threshold, "auto") != 0) {
+        config->threshold_size = gw_mpi_read_count("THRESHOLD", 0, 0, GW_MPI_THRESHOLD_AUTO - 1);
+    }
     config->size_max = gw_mpi_read_count("MAX_SIZE", UINT64_MAX, 0, GW_MPI_THRESHOLD_AUTO - 1);
     config->pcontrol = gw_mpi_read_name("PCONTROL", pcontrol);
     config->progress = gw_mpi_read_name("PROGRESS", progress);

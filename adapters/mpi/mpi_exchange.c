@@ -218,20 +218,21 @@ gw_mpi_exchange *gw_mpi_exchange_frames(gw_mpi_operation *operation)
  * came, so the decodes of the first operation would wait for the encodes of all that have started. */
 #define GW_MPI_ENCODING_MAX 2
 
-/* Buffers that overlap in part are the program's error. The other ranks may be waiting, so the job ends. */
-static void gw_mpi_exchange_start(gw_mpi_exchange *exchange)
+/* 0: not yet. Buffers that overlap in part are the program's error. The other ranks may be waiting, so the
+ * job ends. */
+static int gw_mpi_exchange_start(gw_mpi_exchange *exchange)
 {
     atomic_int *encoding = &exchange->operation->context->encoding;
-    const int encodes = atomic_load(&exchange->encodes_left) != 0;
-    if (encodes && atomic_fetch_add(encoding, 1) >= GW_MPI_ENCODING_MAX) {
+    if (atomic_load(&exchange->encodes_left) != 0 && atomic_fetch_add(encoding, 1) >= GW_MPI_ENCODING_MAX) {
         (void)atomic_fetch_sub(encoding, 1);
-        return;
+        return 0;
     }
-    exchange->started = 1;
     if (gw_exchange_start(exchange->exchange, &exchange->run) != GW_OK) {
         gw_mpi_log_write("send and receive buffers of a sum overlap in part");
         (void)PMPI_Abort(MPI_COMM_WORLD, 1);
     }
+    exchange->started = 1;
+    return 1;
 }
 
 /* ------------ events ------------ */
@@ -407,10 +408,7 @@ int gw_mpi_exchange_transport(gw_mpi_exchange *exchange)
     if (exchange == NULL || exchange->messages_left == 0) {
         return 0;
     }
-    if (!exchange->started) {
-        gw_mpi_exchange_start(exchange);
-    }
-    if (!exchange->started) {
+    if (!exchange->started && !gw_mpi_exchange_start(exchange)) {
         return 0;
     }
     const int kinds = exchange->run.flags & GW_EXCHANGE_SCATTER ? 1 : 2;

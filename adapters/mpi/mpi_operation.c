@@ -83,28 +83,24 @@ static int gw_mpi_request_cancel(void *extra, int complete)
 
 static int gw_mpi_operation_step(gw_mpi_operation *operation);
 
-static void gw_mpi_operation_decide(gw_mpi_operation *operation)
-{
-    const int is_thc = operation->call.options.mode == GW_MPI_THC;
-    operation->decided = 1;
-    operation->exchange = is_thc ? gw_mpi_lanes_begin(operation) : gw_mpi_exchange_frames(operation);
-}
-
 /* 1 once it is known, on all ranks alike, how the values travel. */
 static int gw_mpi_operation_decided(gw_mpi_operation *operation)
 {
+    gw_mpi_options *options = &operation->call.options;
     int is_exact = 0;
     if (operation->decided) {
         return 1;
     }
-    if (!gw_mpi_exact_test(operation->exact, &is_exact)) {
+    if (operation->exact != NULL && !gw_mpi_exact_test(operation->exact, &is_exact)) {
         return 0;
     }
     if (is_exact) {
-        operation->call.options.mode = GW_MPI_CONSTANT;
-        operation->call.options.constant_drop = 0;
+        options->mode = GW_MPI_CONSTANT;
+        options->constant_drop = 0;
     }
-    gw_mpi_operation_decide(operation);
+    operation->decided = 1;
+    operation->exchange =
+        options->mode == GW_MPI_THC ? gw_mpi_lanes_begin(operation) : gw_mpi_exchange_frames(operation);
     return 1;
 }
 
@@ -133,8 +129,6 @@ gw_mpi_operation *gw_mpi_operation_start(gw_mpi_context *context, const gw_mpi_c
     gw_mpi_context_hold(context);
     if (call->may_be_exact) {
         operation->exact = gw_mpi_exact_create(operation);
-    } else {
-        gw_mpi_operation_decide(operation);
     }
 
     (void)pthread_mutex_lock(&gw_mpi_list_lock);

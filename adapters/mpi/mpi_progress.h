@@ -46,7 +46,5 @@ void gw_mpi_auto_end(void);
 int gw_mpi_auto_on_node(const gw_mpi_context *context);
 /* Takes the threshold of another communicator of the same ranks, or measures it. Collective and blocking. */
 int gw_mpi_auto_measure(gw_mpi_context *context);
-/* The threshold before it is measured, which nonblocking calls cannot do. */
-uint64_t gw_mpi_auto_before(const gw_mpi_context *context);
 
 #endif

@@ -116,16 +116,12 @@ static void gw_mpi_sample_compare(const gw_mpi_operation *operation, gw_mpi_line
 
 /* ------------ lines ------------ */
 
-static int gw_mpi_line_same(const gw_mpi_line *a, const gw_mpi_line *b)
-{
-    return a->ranks == b->ranks && a->class_log2 == b->class_log2 && strcmp(a->comm, b->comm) == 0;
-}
-
 /* The line of a list with the same key, or a new one. The last place takes what has none. */
 static gw_mpi_line *gw_mpi_line_find(gw_mpi_line *lines, int *count, int max, const gw_mpi_line *key)
 {
     for (int i = 0; i < *count; i++) {
-        if (gw_mpi_line_same(&lines[i], key)) {
+        if (lines[i].ranks == key->ranks && lines[i].class_log2 == key->class_log2 &&
+            strcmp(lines[i].comm, key->comm) == 0) {
             return &lines[i];
         }
     }
@@ -166,7 +162,6 @@ void gw_mpi_statistics_add(const gw_mpi_statistics *more)
     (void)pthread_mutex_unlock(&gw_mpi_statistics_lock);
 }
 
-/* An operation is complete, and its result is still there. */
 void gw_mpi_statistics_end(gw_mpi_operation *operation)
 {
     const uint64_t value_size = operation->call.len * sizeof(float);
