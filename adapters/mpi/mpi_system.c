@@ -71,7 +71,7 @@ void gw_mpi_thread_signal(gw_mpi_thread *thread, int leaves)
 {
     if (thread->runs) {
         (void)pthread_mutex_lock(&thread->lock);
-        thread->leaves = leaves;
+        thread->leaves |= leaves;
         (void)pthread_cond_signal(&thread->signal);
         (void)pthread_mutex_unlock(&thread->lock);
     }
