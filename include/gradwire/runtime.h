@@ -183,7 +183,7 @@ typedef struct gw_exchange_step {
 typedef struct gw_exchange_steps {
     void (*run)(void *context, gw_exchange_step *step, const gw_workspace *workspace);
     void *context;
-    uint64_t message_bound; /* capacity of dst; at least GW_COLLECTIVE_NOTICE_SIZE */
+    uint64_t message_bound; /* capacity of dst: GW_COLLECTIVE_NOTICE_SIZE..SIZE_MAX / 2 */
 } gw_exchange_steps;
 
 /* Set to zeros, then fill in. */

@@ -187,7 +187,7 @@ static gw_status prepare(gw_exchange *exchange)
         return status;
     }
     if (config->rank >= layout->shape.rank_count || bound < GW_COLLECTIVE_NOTICE_SIZE ||
-        (!config->steps.run && config->codec.dtype != config->fallback_codec.dtype)) {
+        bound > SIZE_MAX / 2 || (!config->steps.run && config->codec.dtype != config->fallback_codec.dtype)) {
         return GW_ERR_ARG;
     }
     exchange->slot_size = (bound + 63) / 64 * 64; /* slots at cache lines */

@@ -333,6 +333,8 @@ static void test_open(void **state)
     config.buffers = (gw_exchange_buffers){.take = take_nothing, .release = release_nothing};
     config.steps.message_bound = GW_COLLECTIVE_NOTICE_SIZE - 1;
     assert_int_equal(gw_exchange_open(g.runtime, &config, &bad), GW_ERR_ARG);
+    config.steps.message_bound = UINT64_MAX;
+    assert_int_equal(gw_exchange_open(g.runtime, &config, &bad), GW_ERR_ARG);
     config = group_config(&g, 0);
     config.codec.tolerance_bits = 99;
     assert_int_equal(gw_exchange_open(g.runtime, &config, &bad), GW_ERR_OPTION);
