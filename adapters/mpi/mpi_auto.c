@@ -19,8 +19,6 @@
  */
 #define GW_MPI_AUTO_STEADY (1u << 20)
 #define GW_MPI_AUTO_LOST   3.0
-/* Nonblocking calls on several nodes, until a blocking one has measured */
-#define GW_MPI_AUTO_BEFORE (1u << 20)
 
 /* ------------ nodes ------------ */
 
@@ -28,13 +26,10 @@ static uint64_t *gw_mpi_nodes; /* by rank in MPI_COMM_WORLD; NULL: not known */
 
 void gw_mpi_auto_begin(void)
 {
-    char name[MPI_MAX_PROCESSOR_NAME];
-    int len = 0, size;
-    uint64_t hash = 0xcbf29ce484222325u;
+    char name[MPI_MAX_PROCESSOR_NAME] = "";
+    int len, size;
     (void)PMPI_Get_processor_name(name, &len);
-    for (int i = 0; i < len; i++) {
-        hash = (hash ^ (uint8_t)name[i]) * 0x100000001b3u;
-    }
+    const uint64_t hash = gw_mpi_hash(GW_MPI_HASH_BEGIN, name);
     (void)PMPI_Comm_size(MPI_COMM_WORLD, &size);
     gw_mpi_nodes = gw_mpi_allocate((size_t)size, sizeof(*gw_mpi_nodes));
     (void)PMPI_Allgather(&hash, 1, MPI_UINT64_T, gw_mpi_nodes, 1, MPI_UINT64_T, MPI_COMM_WORLD);
@@ -49,11 +44,6 @@ int gw_mpi_auto_on_node(const gw_mpi_context *context)
         }
     }
     return gw_mpi_nodes != NULL;
-}
-
-uint64_t gw_mpi_auto_before(const gw_mpi_context *context)
-{
-    return gw_mpi_auto_on_node(context) ? UINT64_MAX : GW_MPI_AUTO_BEFORE;
 }
 
 /* ------------ what was measured ------------ */

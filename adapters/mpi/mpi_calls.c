@@ -9,6 +9,8 @@
 #define GW_MPI_EXACT_LEN 16384u
 /* Least automatic threshold */
 #define GW_MPI_AUTO_FLOOR (1u << 16)
+/* The one on several nodes until a blocking call has measured, which nonblocking ones cannot do */
+#define GW_MPI_AUTO_BEFORE (1u << 20)
 /* Below this all counts of blocks and pieces fit MPI's ints */
 #define GW_MPI_VALUES_MAX (UINT64_C(1) << 40)
 
@@ -37,7 +39,9 @@ static int gw_mpi_is_large(gw_mpi_context *context, uint64_t size, int blocking,
         if (blocking && !context->measured && size >= GW_MPI_AUTO_FLOOR) {
             *status = gw_mpi_auto_measure(context);
         }
-        threshold = context->measured ? context->threshold_size : gw_mpi_auto_before(context);
+        threshold = context->measured              ? context->threshold_size
+                    : gw_mpi_auto_on_node(context) ? UINT64_MAX
+                                                   : GW_MPI_AUTO_BEFORE;
     }
     return size >= threshold;
 }
@@ -96,9 +100,15 @@ static gw_mpi_reason gw_mpi_args_pass(const gw_mpi_args *args, MPI_Datatype type
 }
 
 /* The same with it. May measure: *result is MPI's error of that. */
-static gw_mpi_reason gw_mpi_args_compare(const gw_mpi_args *args, int size, gw_mpi_context **context,
-                                         int *result)
+static gw_mpi_reason gw_mpi_args_compare(const gw_mpi_args *args, gw_mpi_context **context, int *result)
 {
+    int size = 1;
+    if (PMPI_Comm_size(args->comm, &size) != MPI_SUCCESS || size == 1) {
+        return GW_MPI_PASSED_COMM;
+    }
+    if ((uint64_t)args->count > GW_MPI_VALUES_MAX / (uint64_t)size) {
+        return GW_MPI_PASSED_ABOVE;
+    }
     const uint64_t bytes =
         (uint64_t)args->count * sizeof(float) * (args->kind == GW_MPI_REDUCE_SCATTER ? (uint64_t)size : 1);
     const int is_auto = gw_mpi_settings.threshold_size == GW_MPI_THRESHOLD_AUTO;
@@ -126,79 +136,60 @@ static gw_mpi_reason gw_mpi_args_compare(const gw_mpi_args *args, int size, gw_m
                                            : GW_MPI_PASSED_BELOW;
 }
 
-/* Both. GW_MPI_REASONS: the call is ours, and *result is what it returns. */
-static gw_mpi_reason gw_mpi_ask_answer(const gw_mpi_args *args, MPI_Datatype type, MPI_Op op, int *result)
-{
-    gw_mpi_context *context = NULL;
-    int size = 1;
-    gw_mpi_reason reason = gw_mpi_args_pass(args, type, op);
-    if (reason != GW_MPI_REASONS) {
-        return reason;
-    }
-    if (PMPI_Comm_size(args->comm, &size) != MPI_SUCCESS || size == 1) {
-        return GW_MPI_PASSED_COMM;
-    }
-    if ((uint64_t)args->count > GW_MPI_VALUES_MAX / (uint64_t)size) {
-        return GW_MPI_PASSED_ABOVE;
-    }
-    *result = MPI_SUCCESS;
-    reason = gw_mpi_args_compare(args, size, &context, result);
-    if (*result == MPI_SUCCESS && reason == GW_MPI_REASONS) {
-        *result = gw_mpi_args_start(args, context);
-    }
-    return *result == MPI_SUCCESS ? reason : GW_MPI_REASONS;
-}
-
-/* 0: the call passes on to MPI. */
+/* 0: the call passes on to MPI. Else *result is what it returns. */
 static int gw_mpi_take(const gw_mpi_args *args, MPI_Datatype type, MPI_Op op, int *result)
 {
-    const gw_mpi_reason reason = gw_mpi_ask_answer(args, type, op, result);
-    if (reason != GW_MPI_REASONS) {
-        (void)atomic_fetch_add_explicit(&gw_mpi_passed[reason], 1, memory_order_relaxed);
-        if (args->request == NULL) {
-            gw_mpi_drain(args->comm);
-        }
+    gw_mpi_context *context = NULL;
+    gw_mpi_reason reason = gw_mpi_args_pass(args, type, op);
+    *result = MPI_SUCCESS;
+    if (reason == GW_MPI_REASONS) {
+        reason = gw_mpi_args_compare(args, &context, result);
     }
-    return reason == GW_MPI_REASONS;
+    if (*result != MPI_SUCCESS) {
+        return 1;
+    }
+    if (reason == GW_MPI_REASONS) {
+        *result = gw_mpi_args_start(args, context);
+        return 1;
+    }
+    (void)atomic_fetch_add_explicit(&gw_mpi_passed[reason], 1, memory_order_relaxed);
+    if (args->request == NULL) {
+        gw_mpi_drain(args->comm);
+    }
+    return 0;
 }
 
 /* ------------ interception ------------ */
 
-/* The calls with counts of type int, and those of MPI 4 with MPI_Count. */
-#define GW_MPI_COLLECTIVES(suffix, count_type)                                                               \
-    GW_MPI_ENTRY(Allreduce##suffix, (const void *sendbuf, void *recvbuf, count_type count,                   \
-                                     MPI_Datatype datatype, MPI_Op op, MPI_Comm comm))                       \
-    {                                                                                                        \
-        const gw_mpi_args args = {.sendbuf = sendbuf, .recvbuf = recvbuf, .count = count, .comm = comm};     \
-        int result;                                                                                          \
-        return gw_mpi_take(&args, datatype, op, &result)                                                     \
-                   ? result                                                                                  \
-                   : PMPI_Allreduce##suffix(sendbuf, recvbuf, count, datatype, op, comm);                    \
-    }                                                                                                        \
-    GW_MPI_ENTRY(Iallreduce##suffix,                                                                         \
-                 (const void *sendbuf, void *recvbuf, count_type count, MPI_Datatype datatype, MPI_Op op,    \
-                  MPI_Comm comm, MPI_Request *request))                                                      \
-    {                                                                                                        \
-        const gw_mpi_args args = {                                                                           \
-            .sendbuf = sendbuf, .recvbuf = recvbuf, .count = count, .comm = comm, .request = request};       \
-        int result;                                                                                          \
-        return request != NULL && gw_mpi_take(&args, datatype, op, &result)                                  \
-                   ? result                                                                                  \
-                   : PMPI_Iallreduce##suffix(sendbuf, recvbuf, count, datatype, op, comm, request);          \
-    }                                                                                                        \
-    GW_MPI_ENTRY(Reduce_scatter_block##suffix, (const void *sendbuf, void *recvbuf, count_type recvcount,    \
-                                                MPI_Datatype datatype, MPI_Op op, MPI_Comm comm))            \
+/* Defines one function. `sums` is its kind, `wanted` where its request goes, and is_ours 0 if it cannot be.
+ */
+#define GW_MPI_COLLECTIVE(name, sums, wanted, is_ours, parameters, arguments)                                \
+    GW_MPI_ENTRY(name, parameters)                                                                           \
     {                                                                                                        \
         const gw_mpi_args args = {.sendbuf = sendbuf,                                                        \
                                   .recvbuf = recvbuf,                                                        \
-                                  .count = recvcount,                                                        \
+                                  .count = count,                                                            \
                                   .comm = comm,                                                              \
-                                  .kind = GW_MPI_REDUCE_SCATTER};                                            \
+                                  .kind = (sums),                                                            \
+                                  .request = (wanted)};                                                      \
         int result;                                                                                          \
-        return gw_mpi_take(&args, datatype, op, &result)                                                     \
-                   ? result                                                                                  \
-                   : PMPI_Reduce_scatter_block##suffix(sendbuf, recvbuf, recvcount, datatype, op, comm);     \
+        return (is_ours) && gw_mpi_take(&args, datatype, op, &result) ? result : PMPI_##name arguments;      \
     }
+
+/* The calls with counts of type int, and those of MPI 4 with MPI_Count. */
+#define GW_MPI_COLLECTIVES(suffix, count_type)                                                               \
+    GW_MPI_COLLECTIVE(Allreduce##suffix, GW_MPI_ALLREDUCE, NULL, 1,                                          \
+                      (const void *sendbuf, void *recvbuf, count_type count, MPI_Datatype datatype,          \
+                       MPI_Op op, MPI_Comm comm),                                                            \
+                      (sendbuf, recvbuf, count, datatype, op, comm))                                         \
+    GW_MPI_COLLECTIVE(Iallreduce##suffix, GW_MPI_ALLREDUCE, request, request != NULL,                        \
+                      (const void *sendbuf, void *recvbuf, count_type count, MPI_Datatype datatype,          \
+                       MPI_Op op, MPI_Comm comm, MPI_Request *request),                                      \
+                      (sendbuf, recvbuf, count, datatype, op, comm, request))                                \
+    GW_MPI_COLLECTIVE(Reduce_scatter_block##suffix, GW_MPI_REDUCE_SCATTER, NULL, 1,                          \
+                      (const void *sendbuf, void *recvbuf, count_type count, MPI_Datatype datatype,          \
+                       MPI_Op op, MPI_Comm comm),                                                            \
+                      (sendbuf, recvbuf, count, datatype, op, comm))
 
 GW_MPI_COLLECTIVES(, int)
 #if MPI_VERSION >= 4
@@ -235,7 +226,7 @@ void gw_mpi_begin(int provided)
     }
     gw_mpi_config_notice();
     if (gw_mpi_config_wants_thread()) {
-        int can = provided == MPI_THREAD_MULTIPLE && gw_mpi_progress_start() == 0;
+        int can = provided == MPI_THREAD_MULTIPLE && gw_mpi_progress_start();
         (void)PMPI_Allreduce(MPI_IN_PLACE, &can, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
         atomic_store(&gw_mpi_nonblocking, can);
         if (!can && gw_mpi_settings.progress == GW_MPI_PROGRESS_THREAD) {

@@ -9,81 +9,35 @@
  */
 #include "mpi_entries.h"
 
-/* Defines one function: its parameters, and the arguments for MPI's own. */
-#define GW_MPI_DRAIN(name, parameters, arguments)                                                            \
-    GW_MPI_ENTRY(name, parameters)                                                                           \
+/* The communicator that an argument is. */
+#define GW_MPI_COMM(word) ((MPI_Comm)(word)) /* NOLINT(performance-no-int-to-ptr) */
+
+/* Drains a communicator, then calls MPI's own function with the arguments as they came. */
+#define GW_MPI_DRAIN(name, comm)                                                                             \
+    extern gw_mpi_any gw_mpi_next_##name __asm__("PMPI_" #name);                                             \
+    GW_MPI_ENTRY_OF("MPI_" #name, "MPI_" #name, long, gw_mpi_own_##name, (GW_MPI_WORDS))                     \
     {                                                                                                        \
         gw_mpi_drain(comm);                                                                                  \
-        return PMPI_##name arguments;                                                                        \
+        return gw_mpi_next_##name(GW_MPI_WORDS_PASSED);                                                      \
     }
 
-GW_MPI_DRAIN(Barrier, (MPI_Comm comm), (comm))
-GW_MPI_DRAIN(Bcast, (void *buffer, int count, MPI_Datatype type, int root, MPI_Comm comm),
-             (buffer, count, type, root, comm))
-GW_MPI_DRAIN(Reduce,
-             (const void *sendbuf, void *recvbuf, int count, MPI_Datatype type, MPI_Op op, int root,
-              MPI_Comm comm),
-             (sendbuf, recvbuf, count, type, op, root, comm))
-GW_MPI_DRAIN(Reduce_scatter,
-             (const void *sendbuf, void *recvbuf, const int counts[], MPI_Datatype type, MPI_Op op,
-              MPI_Comm comm),
-             (sendbuf, recvbuf, counts, type, op, comm))
-GW_MPI_DRAIN(Scan,
-             (const void *sendbuf, void *recvbuf, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm),
-             (sendbuf, recvbuf, count, type, op, comm))
-GW_MPI_DRAIN(Exscan,
-             (const void *sendbuf, void *recvbuf, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm),
-             (sendbuf, recvbuf, count, type, op, comm))
-GW_MPI_DRAIN(Gather,
-             (const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,
-              MPI_Datatype recvtype, int root, MPI_Comm comm),
-             (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm))
-GW_MPI_DRAIN(Gatherv,
-             (const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
-              const int recvcounts[], const int places[], MPI_Datatype recvtype, int root, MPI_Comm comm),
-             (sendbuf, sendcount, sendtype, recvbuf, recvcounts, places, recvtype, root, comm))
-GW_MPI_DRAIN(Scatter,
-             (const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,
-              MPI_Datatype recvtype, int root, MPI_Comm comm),
-             (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm))
-GW_MPI_DRAIN(Scatterv,
-             (const void *sendbuf, const int sendcounts[], const int places[], MPI_Datatype sendtype,
-              void *recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm),
-             (sendbuf, sendcounts, places, sendtype, recvbuf, recvcount, recvtype, root, comm))
-GW_MPI_DRAIN(Allgather,
-             (const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,
-              MPI_Datatype recvtype, MPI_Comm comm),
-             (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm))
-GW_MPI_DRAIN(Allgatherv,
-             (const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
-              const int recvcounts[], const int places[], MPI_Datatype recvtype, MPI_Comm comm),
-             (sendbuf, sendcount, sendtype, recvbuf, recvcounts, places, recvtype, comm))
-GW_MPI_DRAIN(Alltoall,
-             (const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,
-              MPI_Datatype recvtype, MPI_Comm comm),
-             (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm))
-GW_MPI_DRAIN(Alltoallv,
-             (const void *sendbuf, const int sendcounts[], const int sendplaces[], MPI_Datatype sendtype,
-              void *recvbuf, const int recvcounts[], const int recvplaces[], MPI_Datatype recvtype,
-              MPI_Comm comm),
-             (sendbuf, sendcounts, sendplaces, sendtype, recvbuf, recvcounts, recvplaces, recvtype, comm))
+GW_MPI_DRAIN(Barrier, GW_MPI_COMM(a))
+GW_MPI_DRAIN(Bcast, GW_MPI_COMM(e))
+GW_MPI_DRAIN(Reduce, GW_MPI_COMM(g))
+GW_MPI_DRAIN(Reduce_scatter, GW_MPI_COMM(f))
+GW_MPI_DRAIN(Scan, GW_MPI_COMM(f))
+GW_MPI_DRAIN(Exscan, GW_MPI_COMM(f))
+GW_MPI_DRAIN(Gather, GW_MPI_COMM(h))
+GW_MPI_DRAIN(Gatherv, GW_MPI_COMM(i))
+GW_MPI_DRAIN(Scatter, GW_MPI_COMM(h))
+GW_MPI_DRAIN(Scatterv, GW_MPI_COMM(i))
+GW_MPI_DRAIN(Allgather, GW_MPI_COMM(g))
+GW_MPI_DRAIN(Allgatherv, GW_MPI_COMM(h))
+GW_MPI_DRAIN(Alltoall, GW_MPI_COMM(g))
+GW_MPI_DRAIN(Alltoallv, GW_MPI_COMM(i))
 
-/* NULL: MPI reports it. */
-static void gw_mpi_drain_at(const MPI_Comm *comm)
-{
-    if (comm != NULL) {
-        gw_mpi_drain(*comm);
-    }
-}
+/* A pointer to one. NULL: MPI reports it. */
+#define GW_MPI_COMM_AT(word) ((word) != 0 ? *(const MPI_Comm *)(word) : MPI_COMM_NULL) /* NOLINT */
 
-GW_MPI_ENTRY(Comm_free, (MPI_Comm * comm))
-{
-    gw_mpi_drain_at(comm);
-    return PMPI_Comm_free(comm);
-}
-
-GW_MPI_ENTRY(Comm_disconnect, (MPI_Comm * comm))
-{
-    gw_mpi_drain_at(comm);
-    return PMPI_Comm_disconnect(comm);
-}
+GW_MPI_DRAIN(Comm_free, GW_MPI_COMM_AT(a))
+GW_MPI_DRAIN(Comm_disconnect, GW_MPI_COMM_AT(a))

@@ -21,8 +21,8 @@ gw_mpi_config gw_mpi_settings;
 atomic_int gw_mpi_enabled, gw_mpi_nonblocking;
 
 static pthread_once_t gw_mpi_config_once = PTHREAD_ONCE_INIT;
-static unsigned gw_mpi_threads = 1;
-static char gw_mpi_log[1024];
+unsigned gw_mpi_threads = 1;
+char gw_mpi_log[1024];
 static const char *gw_mpi_bad; /* name of a variable, after GRADWIRE_MPI; NULL: none */
 
 /* Mean bits a value at these targets over the four gradients of docs/results/gcomp-dial.md (carried,
@@ -74,7 +74,7 @@ int gw_mpi_options_lossy(const gw_mpi_options *options)
 
 /* ------------ parsing ------------ */
 
-static int gw_mpi_parse_count(const char *text, uint64_t *value)
+int gw_mpi_parse_count(const char *text, uint64_t *value)
 {
     char *end;
     errno = 0;
@@ -156,14 +156,6 @@ static int gw_mpi_read_target(gw_mpi_config *config)
     return nmse == NULL || (bits == NULL && gw_mpi_parse_float(nmse, &config->options.target_nmse));
 }
 
-static uint64_t gw_mpi_read_threshold(void)
-{
-    const char *text = gw_mpi_variable("THRESHOLD");
-    return text == NULL || strcmp(text, "auto") == 0
-               ? GW_MPI_THRESHOLD_AUTO
-               : gw_mpi_read_count("THRESHOLD", 0, 0, GW_MPI_THRESHOLD_AUTO - 1);
-}
-
 static void gw_mpi_config_read(void)
 {
     static const char *const modes[] = {"carried", "constant", "thc", NULL};         /* gw_mpi_mode */
@@ -181,7 +173,11 @@ static void gw_mpi_config_read(void)
     config->piece_len = gw_mpi_read_count("PIECE", 0, 0, 1u << 30);
     gw_mpi_check("PIECE", config->piece_len == 0 || config->piece_len >= 4096);
     gw_mpi_threads = (unsigned)gw_mpi_read_count("THREADS", 1, 1, GW_MPI_THREADS_MAX);
-    config->threshold_size = gw_mpi_read_threshold();
+    const char *threshold = gw_mpi_variable("THRESHOLD");
+    config->threshold_size = GW_MPI_THRESHOLD_AUTO;
+    if (threshold != NULL && strcmp(threshold, "auto") != 0) {
+        config->threshold_size = gw_mpi_read_count("THRESHOLD", 0, 0, GW_MPI_THRESHOLD_AUTO - 1);
+    }
     config->size_max = gw_mpi_read_count("MAX_SIZE", UINT64_MAX, 0, GW_MPI_THRESHOLD_AUTO - 1);
     config->pcontrol = gw_mpi_read_name("PCONTROL", pcontrol);
     config->progress = gw_mpi_read_name("PROGRESS", progress);
@@ -246,16 +242,6 @@ int gw_mpi_config_wants_thread(void)
 {
     return gw_mpi_settings.enabled && (gw_mpi_settings.progress == GW_MPI_PROGRESS_AUTO ||
                                        gw_mpi_settings.progress == GW_MPI_PROGRESS_THREAD);
-}
-
-unsigned gw_mpi_config_threads(void)
-{
-    return gw_mpi_threads;
-}
-
-const char *gw_mpi_config_log(void)
-{
-    return gw_mpi_log;
 }
 
 void gw_mpi_options_init(gw_mpi_options *options)

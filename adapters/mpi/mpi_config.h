@@ -42,14 +42,18 @@ extern atomic_int gw_mpi_nonblocking;
 /* 1 if the settings need MPI_THREAD_MULTIPLE, where the program has nonblocking calls. */
 int gw_mpi_config_wants_thread(void);
 
+/* What need not be equal: threads of this rank, and where statistics are written; empty: they are not. */
+extern unsigned gw_mpi_threads;
+extern char gw_mpi_log[1024];
+
 /* Reads the environment, once. */
 void gw_mpi_config_load(void);
 /* After MPI_Init: takes the configuration of rank 0. */
 void gw_mpi_config_agree(void);
-unsigned gw_mpi_config_threads(void);
-const char *gw_mpi_config_log(void);
 /* At rank 0: says what will be lossy. */
 void gw_mpi_config_notice(void);
+/* A number, with K, M or G for a power of two. 0: it is none. */
+int gw_mpi_parse_count(const char *text, uint64_t *value);
 int gw_mpi_options_valid(const gw_mpi_options *options);
 /* 0: constant without a drop. */
 int gw_mpi_options_lossy(const gw_mpi_options *options);

@@ -26,7 +26,7 @@ static uint8_t *gw_mpi_numbers; /* 1: taken */
 /* GW_MPI_NUMBER_NONE if tags have no room for another one. */
 static uint32_t gw_mpi_number_take(void)
 {
-    const uint32_t max = gw_mpi_transport_numbers();
+    const uint32_t max = gw_mpi_transport_numbers;
     uint32_t number = 0;
     (void)pthread_mutex_lock(&gw_mpi_contexts_lock);
     if (gw_mpi_numbers == NULL) {
@@ -44,14 +44,6 @@ static uint32_t gw_mpi_number_take(void)
 }
 
 /* ------------ life ------------ */
-
-static void gw_mpi_context_link(gw_mpi_context *context)
-{
-    (void)pthread_mutex_lock(&gw_mpi_contexts_lock);
-    context->next = gw_mpi_contexts;
-    gw_mpi_contexts = context;
-    (void)pthread_mutex_unlock(&gw_mpi_contexts_lock);
-}
 
 static void gw_mpi_context_unlink(const gw_mpi_context *context)
 {
@@ -188,7 +180,10 @@ static gw_mpi_context *gw_mpi_context_make(MPI_Comm comm)
         gw_mpi_context_release(context);
         return NULL;
     }
-    gw_mpi_context_link(context);
+    (void)pthread_mutex_lock(&gw_mpi_contexts_lock);
+    context->next = gw_mpi_contexts;
+    gw_mpi_contexts = context;
+    (void)pthread_mutex_unlock(&gw_mpi_contexts_lock);
     return context;
 }
 
@@ -221,11 +216,11 @@ uint32_t gw_mpi_context_number(gw_mpi_context *context)
     return number;
 }
 
-/* Looks whether the numbers are there. Holds the context's lock. */
-static void gw_mpi_context_look(gw_mpi_context *context)
+int gw_mpi_context_ready(gw_mpi_context *context)
 {
     int complete = 0;
-    if (context->failed == GW_OK &&
+    (void)pthread_mutex_lock(&context->lock);
+    if (!context->ready && context->failed == GW_OK &&
         PMPI_Test(&context->gather, &complete, MPI_STATUS_IGNORE) != MPI_SUCCESS) {
         context->failed = GW_ERR_DEVICE;
     }
@@ -234,20 +229,12 @@ static void gw_mpi_context_look(gw_mpi_context *context)
             gw_mpi_log_write(
                 "rank %d of a communicator has sums on %u others, which is as many as MPI's tags can tell "
                 "apart: its sums fail; GRADWIRE_MPI=off leaves all to MPI",
-                r, (unsigned)gw_mpi_transport_numbers());
+                r, (unsigned)gw_mpi_transport_numbers);
             context->failed = GW_ERR_LIMIT;
         }
     }
-    context->ready = complete || context->failed != GW_OK;
-}
-
-int gw_mpi_context_ready(gw_mpi_context *context)
-{
-    (void)pthread_mutex_lock(&context->lock);
-    if (!context->ready) {
-        gw_mpi_context_look(context);
-    }
-    const int ready = context->ready ? context->failed != GW_OK ? -1 : 1 : 0;
+    context->ready |= complete || context->failed != GW_OK;
+    const int ready = context->failed != GW_OK ? -1 : context->ready;
     (void)pthread_mutex_unlock(&context->lock);
     return ready;
 }

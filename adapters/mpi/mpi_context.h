@@ -54,7 +54,7 @@ void gw_mpi_contexts_close(void);
 int gw_mpi_transport_open(void);
 void gw_mpi_transport_close(void);
 int gw_mpi_transport_ready(void);
-/* How many communicators can have messages under way at a time. */
-uint32_t gw_mpi_transport_numbers(void);
+/* How many communicators can have messages under way at a time: their numbers fit a tag. */
+extern uint32_t gw_mpi_transport_numbers;
 
 #endif

@@ -13,15 +13,12 @@
  *   mpi_operations.h  mpi_statistics  what was compressed, with which error, or why nothing was
  *   mpi_engine.h      mpi_runtime     threads that do codec work; they never call MPI
  *                     mpi_vote        a word that all ranks agree on
- *                     mpi_fold        sums of integers
  *                     mpi_exact       whether values must not be rounded
- *                     mpi_exchange    engine of an operation: A2A+AG with frames (collective.h)
- *                     mpi_lanes       engine of an operation: THC lanes, added by their owners
- *   mpi_progress.h    mpi_operation   one collective: its life, its progress
- *                     mpi_progress    the thread that makes progress
- *                     mpi_auto        the automatic threshold
- *   mpi_entries.h     mpi_entries     what stands under MPI's names
- *                     mpi_waits, mpi_points, mpi_collectives, mpi_scope, mpi_calls, mpi_fortran
+ *                     mpi_exchange    exchanges of the runtime: their messages; those with frames
+ * (collective.h) mpi_lanes       those of THC: norms, then lanes mpi_progress.h    mpi_operation   one
+ * collective: its life, its progress mpi_progress    the thread that makes progress mpi_auto        the
+ * automatic threshold mpi_entries.h     mpi_entries     what stands under MPI's names mpi_waits, mpi_points,
+ * mpi_collectives, mpi_scope, mpi_calls, mpi_fortran
  *
  * Locks, in the order in which they may be taken: the list of operations, an operation, a context, the list
  * of contexts, the buffer pool.

@@ -29,9 +29,9 @@ struct gw_mpi_exact {
     gw_mpi_operation *operation;
     uint64_t word;
     gw_mpi_vote *vote;
-    gw_mpi_fold *overlaps; /* of counts; NULL: not begun */
+    gw_mpi_vote *overlaps; /* NULL: not begun */
     uint32_t count;        /* samples */
-    uint32_t filled[GW_MPI_SAMPLES];
+    uint8_t filled[GW_MPI_SAMPLES];
 };
 
 /* One position in each of count equal stretches, the same on all ranks, but at changing places inside: data
@@ -90,47 +90,50 @@ gw_mpi_exact *gw_mpi_exact_create(gw_mpi_operation *operation)
     return exact;
 }
 
+/* What a vote says of position i: the largest rank that has filled it, counted from 1, and the smallest one,
+ * counted from the last. */
+static void gw_mpi_exact_begin(gw_mpi_exact *exact)
+{
+    const gw_mpi_context *context = exact->operation->context;
+    uint64_t words[2 * GW_MPI_SAMPLES] = {0};
+    for (uint32_t i = 0; i < exact->count; i++) {
+        words[2 * i] = exact->filled[i] ? (uint64_t)context->rank + 1 : 0;
+        words[2 * i + 1] = exact->filled[i] ? (uint64_t)(context->size - context->rank) : 0;
+    }
+    exact->overlaps =
+        gw_mpi_vote_start(exact->operation, GW_MPI_MESSAGE_OVERLAPS, words, 2 * (size_t)exact->count);
+}
+
 /* 1 if few of the positions that any rank has filled were filled by several. */
-static int gw_mpi_exact_apart(const gw_mpi_exact *exact)
+static int gw_mpi_exact_apart(const gw_mpi_exact *exact, const uint64_t *words)
 {
     uint32_t any = 0, several = 0;
     for (uint32_t i = 0; i < exact->count; i++) {
-        any += exact->filled[i] != 0;
-        several += exact->filled[i] > 1;
+        any += words[2 * i] != 0;
+        several += words[2 * i] + words[2 * i + 1] > (uint64_t)exact->operation->context->size + 1;
     }
     return several * GW_MPI_OVERLAP_SHARE <= any;
 }
 
 int gw_mpi_exact_test(gw_mpi_exact *exact, int *is_exact)
 {
-    gw_mpi_operation *operation = exact->operation;
     if (exact->overlaps == NULL) {
-        uint64_t worst;
         if (exact->vote == NULL) {
-            exact->vote = gw_mpi_vote_start(operation, GW_MPI_MESSAGE_OPENING, exact->word);
+            exact->vote = gw_mpi_vote_start(exact->operation, GW_MPI_MESSAGE_OPENING, &exact->word, 1);
         }
-        if (!gw_mpi_vote_test(exact->vote, &worst)) {
+        const uint64_t *worst = gw_mpi_vote_test(exact->vote);
+        if (worst == NULL) {
             return 0;
         }
-        if (worst != EXACT_SPARSE) {
-            *is_exact = worst >= EXACT_INTEGERS; /* after an error of MPI: lossless too */
+        if (*worst != EXACT_SPARSE) {
+            *is_exact = *worst >= EXACT_INTEGERS; /* after an error of MPI: lossless too */
             return 1;
         }
-        const gw_mpi_terms terms = {
-            .data = exact->filled,
-            .len = exact->count,
-            .bits = 32,
-            .scatter = GW_MPI_MESSAGE_FILLED,
-            .gather = GW_MPI_MESSAGE_OVERLAPS,
-            .gathers = 1,
-        };
-        exact->overlaps = gw_mpi_fold_start(operation, &terms);
+        gw_mpi_exact_begin(exact);
     }
-    if (!gw_mpi_fold_test(exact->overlaps, 1)) {
-        return 0;
-    }
-    *is_exact = gw_mpi_exact_apart(exact);
-    return 1;
+    const uint64_t *words = gw_mpi_vote_test(exact->overlaps);
+    *is_exact = words != NULL && gw_mpi_exact_apart(exact, words);
+    return words != NULL;
 }
 
 void gw_mpi_exact_free(gw_mpi_exact *exact)
@@ -138,7 +141,7 @@ void gw_mpi_exact_free(gw_mpi_exact *exact)
     /* After an error of MPI messages may still arrive */
     if (exact != NULL && exact->operation->mpi_error == MPI_SUCCESS) {
         gw_mpi_vote_free(exact->vote);
-        gw_mpi_fold_free(exact->overlaps);
+        gw_mpi_vote_free(exact->overlaps);
         free(exact);
     }
 }

@@ -1,6 +1,6 @@
 /*
- * Engine of an operation: all-to-all and all-gather of frames, piece by piece. The steps are those of an
- * exchange of runtime.h; this is its transport.
+ * Exchanges of runtime.h over MPI: all-to-all and all-gather of messages, piece by piece. The runtime has the
+ * steps; this is its transport.
  *
  * Contributions (hop 0) go to the owner of a piece, sums (hop 1) from the owner to all. Between two ranks the
  * messages of a hop travel in the order of their pieces, so one tag for each operation and hop suffices.
@@ -35,10 +35,12 @@ typedef struct gw_mpi_peer {
     atomic_uint worked[2]; /* by hop: messages from it that were worked on */
 } gw_mpi_peer;
 
-typedef struct gw_mpi_exchange {
+struct gw_mpi_exchange {
     gw_mpi_operation *operation;
-    gw_exchange *exchange; /* NULL: it could not be made, on all ranks */
+    gw_exchange *exchange;
     gw_exchange_info info;
+    gw_exchange_run run;
+    gw_mpi_message message; /* what contributions are; sums are the next kind */
     uint32_t ranks, rank;
     int started;
     gw_mpi_peer *peers; /* by rank; this one too */
@@ -53,7 +55,7 @@ typedef struct gw_mpi_exchange {
     MPI_Request *requests;
     MPI_Status *statuses;
     int *indices;
-} gw_mpi_exchange;
+};
 
 /* ------------ buffers ------------ */
 
@@ -82,50 +84,6 @@ static void gw_mpi_exchange_release(void *unused, void *data)
 }
 
 /* ------------ making ------------ */
-
-static void gw_mpi_exchange_codec(const gw_mpi_options *options, gw_gcomp_options *codec)
-{
-    gw_gcomp_options_init(codec, GW_FP32);
-    codec->rounding = GW_GCOMP_STOCHASTIC;
-    codec->checksum = 1;
-    codec->cap = UINT32_MAX;
-    if (options->mode == GW_MPI_CONSTANT) {
-        codec->quantum_mode = GW_GCOMP_DERIVED;
-        codec->quantum = gw_gcomp_quantum_of_drop(options->constant_drop);
-        codec->strict = options->constant_drop == 0;
-    } else {
-        codec->quantum_mode = GW_GCOMP_CARRIED;
-        codec->dead_zone = 1;
-        codec->quantum = gw_gcomp_quantum_of_nmse(options->target_nmse);
-    }
-}
-
-/* Short pieces let codec and wire overlap and stay in cache. At 4 bits these are frames of 16 KiB, which MPI
- * sends at once (eagerly): longer ones wait for the receiver's next call, and were three times slower over a
- * slow link with busy cores, without being smaller. */
-#define GW_MPI_PIECE_LEN (UINT64_C(1) << 15)
-
-static gw_status gw_mpi_exchange_open(gw_mpi_exchange *exchange)
-{
-    const gw_mpi_call *call = &exchange->operation->call;
-    gw_exchange_config config = {
-        .shape = {.len = call->len,
-                  .rank_count = exchange->ranks,
-                  .shard_len = call->block_len,
-                  .piece_len = gw_mpi_settings.piece_len != 0 ? gw_mpi_settings.piece_len : GW_MPI_PIECE_LEN},
-        .rank = exchange->rank,
-        .user = (uint64_t)(uintptr_t)exchange,
-        .seed = call->options.seed,
-        .buffers = {.take = gw_mpi_exchange_take, .release = gw_mpi_exchange_release},
-    };
-    gw_mpi_exchange_codec(&call->options, &config.codec);
-    config.fallback_codec = config.codec;
-    const gw_status status = gw_exchange_open(gw_mpi_runtime(), &config, &exchange->exchange);
-    if (status == GW_ERR_LIMIT) { /* GW_MPI_VALUES_MAX leaves no other limit */
-        gw_mpi_out_of_memory();
-    }
-    return status;
-}
 
 /* Counts pieces, messages and events. */
 static void gw_mpi_exchange_count(gw_mpi_exchange *exchange, int gathers)
@@ -161,27 +119,38 @@ static void gw_mpi_exchange_arrays(gw_mpi_exchange *exchange)
     }
 }
 
-static void *gw_mpi_exchange_create(gw_mpi_operation *operation)
+gw_mpi_exchange *gw_mpi_exchange_open(gw_mpi_operation *operation, gw_exchange_config *config,
+                                      gw_mpi_message message, const gw_exchange_run *run)
 {
     gw_mpi_exchange *exchange = gw_mpi_allocate(1, sizeof(*exchange));
     exchange->operation = operation;
     exchange->ranks = (uint32_t)operation->context->size;
     exchange->rank = (uint32_t)operation->context->rank;
-    const gw_status status = gw_mpi_exchange_open(exchange);
+    exchange->message = message;
+    exchange->run = *run;
+    config->rank = exchange->rank;
+    config->user = (uint64_t)(uintptr_t)exchange;
+    config->buffers = (gw_exchange_buffers){.take = gw_mpi_exchange_take, .release = gw_mpi_exchange_release};
+    const gw_status status = gw_exchange_open(gw_mpi_runtime(), config, &exchange->exchange);
+    if (status == GW_ERR_LIMIT) { /* GW_MPI_VALUES_MAX leaves no other limit */
+        gw_mpi_out_of_memory();
+    }
     if (status != GW_OK) {
-        /* All ranks have the same call, so all of them stop here: nothing is left but the vote */
         gw_mpi_operation_fail(operation, status);
-        return exchange;
+        free(exchange);
+        return NULL;
     }
     gw_exchange_info_get(exchange->exchange, &exchange->info);
-    gw_mpi_exchange_count(exchange, operation->call.kind == GW_MPI_ALLREDUCE);
+    gw_mpi_exchange_count(exchange, !(run->flags & GW_EXCHANGE_SCATTER));
     gw_mpi_exchange_arrays(exchange);
     return exchange;
 }
 
-static void gw_mpi_exchange_destroy(gw_mpi_operation *operation)
+void gw_mpi_exchange_close(gw_mpi_exchange *exchange)
 {
-    gw_mpi_exchange *exchange = operation->state;
+    if (exchange == NULL) {
+        return;
+    }
     gw_exchange_close(exchange->exchange);
     free(exchange->peers);
     free(exchange->messages);
@@ -192,38 +161,78 @@ static void gw_mpi_exchange_destroy(gw_mpi_operation *operation)
     free(exchange);
 }
 
+gw_exchange_run gw_mpi_exchange_run(const gw_mpi_operation *operation)
+{
+    const gw_mpi_call *call = &operation->call;
+    return (gw_exchange_run){
+        .values = call->values,
+        .result = call->result,
+        .step_index = operation->number,
+        .flags = call->kind == GW_MPI_REDUCE_SCATTER ? GW_EXCHANGE_SCATTER : 0,
+    };
+}
+
+/* ------------ frames ------------ */
+
+/* Short pieces let codec and wire overlap and stay in cache. At 4 bits these are frames of 16 KiB, which MPI
+ * sends at once (eagerly): longer ones wait for the receiver's next call, and were three times slower over a
+ * slow link with busy cores, without being smaller. */
+#define GW_MPI_PIECE_LEN (UINT64_C(1) << 15)
+
+static void gw_mpi_exchange_codec(const gw_mpi_options *options, gw_gcomp_options *codec)
+{
+    gw_gcomp_options_init(codec, GW_FP32);
+    codec->rounding = GW_GCOMP_STOCHASTIC;
+    codec->checksum = 1;
+    codec->cap = UINT32_MAX;
+    if (options->mode == GW_MPI_CONSTANT) {
+        codec->quantum_mode = GW_GCOMP_DERIVED;
+        codec->quantum = gw_gcomp_quantum_of_drop(options->constant_drop);
+        codec->strict = options->constant_drop == 0;
+    } else {
+        codec->quantum_mode = GW_GCOMP_CARRIED;
+        codec->dead_zone = 1;
+        codec->quantum = gw_gcomp_quantum_of_nmse(options->target_nmse);
+    }
+}
+
+gw_mpi_exchange *gw_mpi_exchange_frames(gw_mpi_operation *operation)
+{
+    const gw_mpi_call *call = &operation->call;
+    const gw_exchange_run run = gw_mpi_exchange_run(operation);
+    gw_exchange_config config = {
+        .shape = {.len = call->len,
+                  .rank_count = (uint32_t)operation->context->size,
+                  .shard_len = call->block_len,
+                  .piece_len = gw_mpi_settings.piece_len != 0 ? gw_mpi_settings.piece_len : GW_MPI_PIECE_LEN},
+        .seed = call->options.seed,
+    };
+    gw_mpi_exchange_codec(&call->options, &config.codec);
+    config.fallback_codec = config.codec;
+    return gw_mpi_exchange_open(operation, &config, GW_MPI_MESSAGE_SCATTER, &run);
+}
+
+/* ------------ start ------------ */
+
 /* Operations of a communicator that encode at a time. Tasks of a kind are done in the order in which they
  * came, so the decodes of the first operation would wait for the encodes of all that have started. */
 #define GW_MPI_ENCODING_MAX 2
 
-static int gw_mpi_exchange_may_start(gw_mpi_exchange *exchange)
+/* 0: not yet. Buffers that overlap in part are the program's error. The other ranks may be waiting, so the
+ * job ends. */
+static int gw_mpi_exchange_start(gw_mpi_exchange *exchange)
 {
     atomic_int *encoding = &exchange->operation->context->encoding;
-    if (atomic_load(&exchange->encodes_left) == 0) {
-        return 1;
+    if (atomic_load(&exchange->encodes_left) != 0 && atomic_fetch_add(encoding, 1) >= GW_MPI_ENCODING_MAX) {
+        (void)atomic_fetch_sub(encoding, 1);
+        return 0;
     }
-    if (atomic_fetch_add(encoding, 1) < GW_MPI_ENCODING_MAX) {
-        return 1;
-    }
-    (void)atomic_fetch_sub(encoding, 1);
-    return 0;
-}
-
-/* Buffers that overlap in part are the program's error. The other ranks may be waiting, so the job ends. */
-static void gw_mpi_exchange_start(gw_mpi_exchange *exchange)
-{
-    const gw_mpi_call *call = &exchange->operation->call;
-    const gw_exchange_run run = {
-        .values = call->values,
-        .result = call->result,
-        .step_index = exchange->operation->number,
-        .flags = call->kind == GW_MPI_REDUCE_SCATTER ? GW_EXCHANGE_SCATTER : 0,
-    };
-    exchange->started = 1;
-    if (gw_exchange_start(exchange->exchange, &run) != GW_OK) {
+    if (gw_exchange_start(exchange->exchange, &exchange->run) != GW_OK) {
         gw_mpi_log_write("send and receive buffers of a sum overlap in part");
         (void)PMPI_Abort(MPI_COMM_WORLD, 1);
     }
+    exchange->started = 1;
+    return 1;
 }
 
 /* ------------ events ------------ */
@@ -233,9 +242,9 @@ static void gw_mpi_exchange_done(gw_mpi_exchange *exchange, uint64_t word)
     gw_mpi_operation *operation = exchange->operation;
     gw_exchange_stats stats;
     gw_exchange_stats_get(exchange->exchange, &stats);
-    GW_MPI_COUNT(encode_ns, stats.encode_ns);
-    GW_MPI_COUNT(reduce_ns, stats.reduce_ns);
-    GW_MPI_COUNT(decode_ns, stats.decode_ns);
+    const gw_mpi_statistics more = {
+        .encode_ns = stats.encode_ns, .reduce_ns = stats.reduce_ns, .decode_ns = stats.decode_ns};
+    gw_mpi_statistics_add(&more);
     (void)pthread_mutex_lock(&operation->lock);
     gw_mpi_operation_word(operation, word);
     (void)pthread_mutex_unlock(&operation->lock);
@@ -255,7 +264,9 @@ static void gw_mpi_exchange_message(gw_mpi_exchange *exchange, const gw_runtime_
         (void)atomic_fetch_add(&block->references, (int)exchange->ranks - 2);
     }
 #ifdef GW_MPI_TESTING
-    gw_mpi_test_damage(exchange->operation, event->kind == GW_RUNTIME_SEND ? 0 : 1, event->piece, block);
+    if (exchange->message == GW_MPI_MESSAGE_SCATTER) {
+        gw_mpi_test_damage(exchange->operation, event->kind == GW_RUNTIME_SEND ? 0 : 1, event->piece, block);
+    }
 #endif
     atomic_store(&exchange->messages[event->piece], block);
 }
@@ -297,15 +308,17 @@ static void gw_mpi_exchange_post(gw_mpi_exchange *exchange, uint32_t slot, const
         .data = block->data,
         .type = MPI_BYTE,
         .peer = content->peer,
-        .message = content->kind & 1 ? GW_MPI_MESSAGE_GATHER : GW_MPI_MESSAGE_SCATTER,
+        .message = exchange->message + (gw_mpi_message)(content->kind & 1),
     };
     exchange->slots[slot] = *content;
     if (content->kind < SLOT_RECEIVE) {
         gw_collective_piece piece;
         parcel.count = (int)block->size;
         (void)gw_mpi_send(operation, &parcel, &exchange->requests[slot]);
-        if (gw_collective_piece_at(&exchange->info.layout, content->piece, &piece) == GW_OK) {
-            gw_mpi_statistics_sent(operation, piece.len, block->size);
+        if (exchange->message == GW_MPI_MESSAGE_SCATTER &&
+            gw_collective_piece_at(&exchange->info.layout, content->piece, &piece) == GW_OK) {
+            operation->wire_values += piece.len;
+            operation->wire_size += block->size;
         }
     } else {
         parcel.count = (int)exchange->info.message_bound;
@@ -351,7 +364,7 @@ static void gw_mpi_exchange_received(gw_mpi_exchange *exchange, const gw_mpi_slo
     (void)PMPI_Get_count(of, MPI_BYTE, &size);
     slot->block->size = size > 0 ? (size_t)size : 0;
 #ifdef GW_MPI_TESTING
-    if (slot->kind == SLOT_RECEIVE + HOP_GATHER) {
+    if (slot->kind == SLOT_RECEIVE + HOP_GATHER && exchange->message == GW_MPI_MESSAGE_SCATTER) {
         gw_mpi_test_damage(exchange->operation, 2, slot->piece, slot->block);
     }
 #endif
@@ -389,20 +402,16 @@ static int gw_mpi_exchange_test(gw_mpi_exchange *exchange)
     return count > 0;
 }
 
-static int gw_mpi_exchange_transport(gw_mpi_operation *operation)
+int gw_mpi_exchange_transport(gw_mpi_exchange *exchange)
 {
-    gw_mpi_exchange *exchange = operation->state;
-    const int kinds = operation->call.kind == GW_MPI_ALLREDUCE ? 2 : 1;
     int moved = 0;
-    if (exchange->messages_left == 0) {
+    if (exchange == NULL || exchange->messages_left == 0) {
         return 0;
     }
-    if (!exchange->started && !gw_mpi_exchange_may_start(exchange)) {
+    if (!exchange->started && !gw_mpi_exchange_start(exchange)) {
         return 0;
     }
-    if (!exchange->started) {
-        gw_mpi_exchange_start(exchange);
-    }
+    const int kinds = exchange->run.flags & GW_EXCHANGE_SCATTER ? 1 : 2;
     moved |= gw_mpi_exchange_test(exchange);
     for (uint32_t k = 1; k < exchange->ranks; k++) {
         const uint32_t peer = (exchange->rank + k) % exchange->ranks;
@@ -414,15 +423,7 @@ static int gw_mpi_exchange_transport(gw_mpi_operation *operation)
     return moved;
 }
 
-static int gw_mpi_exchange_complete(const gw_mpi_operation *operation)
+int gw_mpi_exchange_complete(const gw_mpi_exchange *exchange)
 {
-    const gw_mpi_exchange *exchange = operation->state;
-    return exchange->messages_left == 0 && atomic_load(&exchange->events_left) == 0;
+    return exchange == NULL || (exchange->messages_left == 0 && atomic_load(&exchange->events_left) == 0);
 }
-
-const gw_mpi_engine gw_mpi_engine_exchange = {
-    .create = gw_mpi_exchange_create,
-    .transport = gw_mpi_exchange_transport,
-    .complete = gw_mpi_exchange_complete,
-    .destroy = gw_mpi_exchange_destroy,
-};

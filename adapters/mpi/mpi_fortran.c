@@ -65,22 +65,17 @@ GW_MPI_FORTRAN(init_thread, INIT_THREAD, (const MPI_Fint *required, MPI_Fint *pr
 
 /* ------------ collectives ------------ */
 
-GW_MPI_FORTRAN(allreduce, ALLREDUCE,
-               (void *sendbuf, void *recvbuf, const MPI_Fint *count, const MPI_Fint *datatype,
-                const MPI_Fint *op, const MPI_Fint *comm, MPI_Fint *ierror))
-{
-    gw_mpi_return(ierror, MPI_Allreduce(gw_mpi_buffer(sendbuf), gw_mpi_buffer(recvbuf), (int)*count,
-                                        PMPI_Type_f2c(*datatype), PMPI_Op_f2c(*op), PMPI_Comm_f2c(*comm)));
-}
+#define GW_MPI_FORTRAN_SUMS(name, upper, c_name)                                                             \
+    GW_MPI_FORTRAN(name, upper,                                                                              \
+                   (void *sendbuf, void *recvbuf, const MPI_Fint *count, const MPI_Fint *datatype,           \
+                    const MPI_Fint *op, const MPI_Fint *comm, MPI_Fint *ierror))                             \
+    {                                                                                                        \
+        gw_mpi_return(ierror, c_name(gw_mpi_buffer(sendbuf), gw_mpi_buffer(recvbuf), (int)*count,            \
+                                     PMPI_Type_f2c(*datatype), PMPI_Op_f2c(*op), PMPI_Comm_f2c(*comm)));     \
+    }
 
-GW_MPI_FORTRAN(reduce_scatter_block, REDUCE_SCATTER_BLOCK,
-               (void *sendbuf, void *recvbuf, const MPI_Fint *count, const MPI_Fint *datatype,
-                const MPI_Fint *op, const MPI_Fint *comm, MPI_Fint *ierror))
-{
-    gw_mpi_return(ierror,
-                  MPI_Reduce_scatter_block(gw_mpi_buffer(sendbuf), gw_mpi_buffer(recvbuf), (int)*count,
-                                           PMPI_Type_f2c(*datatype), PMPI_Op_f2c(*op), PMPI_Comm_f2c(*comm)));
-}
+GW_MPI_FORTRAN_SUMS(allreduce, ALLREDUCE, MPI_Allreduce)
+GW_MPI_FORTRAN_SUMS(reduce_scatter_block, REDUCE_SCATTER_BLOCK, MPI_Reduce_scatter_block)
 
 GW_MPI_FORTRAN(iallreduce, IALLREDUCE,
                (void *sendbuf, void *recvbuf, const MPI_Fint *count, const MPI_Fint *datatype,
@@ -228,39 +223,26 @@ GW_MPI_FORTRAN(testany, TESTANY,
     gw_mpi_return_status(ierror, status, complete, &own, fortran_status);
 }
 
-typedef int gw_mpi_some(int, MPI_Request[], int *, int[], MPI_Status[]);
-
-static int gw_mpi_some_fortran(gw_mpi_some *function, const MPI_Fint *count, MPI_Fint *requests,
-                               MPI_Fint *outcount, MPI_Fint *indices, MPI_Fint *fortran_statuses)
-{
-    gw_mpi_list list = gw_mpi_list_open(*count, requests, fortran_statuses);
-    int *at = gw_mpi_allocate((size_t)list.count, sizeof(int)), found = 0;
-    const int status = function((int)*count, list.requests, &found, at, list.statuses);
-    const int filled = found == MPI_UNDEFINED ? 0 : found;
-    for (int i = 0; i < filled; i++) {
-        indices[i] = gw_mpi_index_out(at[i]);
+#define GW_MPI_FORTRAN_SOME(name, upper, c_name)                                                             \
+    GW_MPI_FORTRAN(name, upper,                                                                              \
+                   (const MPI_Fint *count, MPI_Fint *requests, MPI_Fint *outcount, MPI_Fint *indices,        \
+                    MPI_Fint *fortran_statuses, MPI_Fint *ierror))                                           \
+    {                                                                                                        \
+        gw_mpi_list list = gw_mpi_list_open(*count, requests, fortran_statuses);                             \
+        int *at = gw_mpi_allocate((size_t)list.count, sizeof(int)), found = 0;                               \
+        const int status = c_name((int)*count, list.requests, &found, at, list.statuses);                    \
+        const int filled = found == MPI_UNDEFINED ? 0 : found;                                               \
+        for (int i = 0; i < filled; i++) {                                                                   \
+            indices[i] = gw_mpi_index_out(at[i]);                                                            \
+        }                                                                                                    \
+        gw_mpi_list_close(&list, requests, fortran_statuses, filled);                                        \
+        free(at);                                                                                            \
+        *outcount = (MPI_Fint)found;                                                                         \
+        gw_mpi_return(ierror, status);                                                                       \
     }
-    gw_mpi_list_close(&list, requests, fortran_statuses, filled);
-    free(at);
-    *outcount = (MPI_Fint)found;
-    return status;
-}
 
-GW_MPI_FORTRAN(waitsome, WAITSOME,
-               (const MPI_Fint *count, MPI_Fint *requests, MPI_Fint *outcount, MPI_Fint *indices,
-                MPI_Fint *fortran_statuses, MPI_Fint *ierror))
-{
-    gw_mpi_return(ierror,
-                  gw_mpi_some_fortran(MPI_Waitsome, count, requests, outcount, indices, fortran_statuses));
-}
-
-GW_MPI_FORTRAN(testsome, TESTSOME,
-               (const MPI_Fint *count, MPI_Fint *requests, MPI_Fint *outcount, MPI_Fint *indices,
-                MPI_Fint *fortran_statuses, MPI_Fint *ierror))
-{
-    gw_mpi_return(ierror,
-                  gw_mpi_some_fortran(MPI_Testsome, count, requests, outcount, indices, fortran_statuses));
-}
+GW_MPI_FORTRAN_SOME(waitsome, WAITSOME, MPI_Waitsome)
+GW_MPI_FORTRAN_SOME(testsome, TESTSOME, MPI_Testsome)
 
 /* ------------ point to point ------------ */
 

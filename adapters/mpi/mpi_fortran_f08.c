@@ -82,44 +82,31 @@ GW_MPI_F08(init, (MPI_Fint * ierror))
 
 /* ------------ waits and tests ------------ */
 
-/* `drives` before MPICH's function, and the failure that it has found after it. */
-#define GW_MPI_F08_DRIVEN(name, drives, parameters, arguments)                                               \
-    GW_MPI_F08(name, parameters)                                                                             \
+/* What an argument points to. */
+#define GW_MPI_INTS(word) ((const MPI_Fint *)(word)) /* NOLINT(performance-no-int-to-ptr) */
+
+/* `drives` before MPICH's function with the arguments as they came, and the failure that it has found after
+ * it. The last one of them is ierror. */
+#define GW_MPI_F08_DRIVEN(name, drives, ierror)                                                              \
+    extern gw_mpi_any pmpir_##name##_f08_ __attribute__((weak));                                             \
+    GW_MPI_ENTRY_OF("mpi_" #name "_f08_", "mpi_" #name "_f08_", long, gw_mpi_f08_##name, (GW_MPI_WORDS))     \
     {                                                                                                        \
         drives;                                                                                              \
-        pmpir_##name##_f08_ arguments;                                                                       \
-        gw_mpi_conclude_f08(ierror);                                                                         \
+        const long result = pmpir_##name##_f08_(GW_MPI_WORDS_PASSED);                                        \
+        gw_mpi_conclude_f08((MPI_Fint *)(ierror)); /* NOLINT(performance-no-int-to-ptr) */                   \
+        return result;                                                                                       \
     }
 
-GW_MPI_F08_DRIVEN(wait, gw_mpi_drive_all(1, request), (MPI_Fint * request, void *status, MPI_Fint *ierror),
-                  (request, status, ierror))
-GW_MPI_F08_DRIVEN(test, gw_mpi_drive(), (MPI_Fint * request, MPI_Fint *flag, void *status, MPI_Fint *ierror),
-                  (request, flag, status, ierror))
-GW_MPI_F08_DRIVEN(request_free, gw_mpi_drive(), (MPI_Fint * request, MPI_Fint *ierror), (request, ierror))
+GW_MPI_F08_DRIVEN(wait, gw_mpi_drive_all(1, GW_MPI_INTS(a)), c)
+GW_MPI_F08_DRIVEN(test, gw_mpi_drive(), d)
+GW_MPI_F08_DRIVEN(request_free, gw_mpi_drive(), b)
 /* The first of several failures is returned; statuses do not say which request it was. */
-GW_MPI_F08_DRIVEN(waitall, gw_mpi_drive_all(*count, requests),
-                  (const MPI_Fint *count, MPI_Fint *requests, void *statuses, MPI_Fint *ierror),
-                  (count, requests, statuses, ierror))
-GW_MPI_F08_DRIVEN(testall, gw_mpi_drive(),
-                  (const MPI_Fint *count, MPI_Fint *requests, MPI_Fint *flag, void *statuses,
-                   MPI_Fint *ierror),
-                  (count, requests, flag, statuses, ierror))
-GW_MPI_F08_DRIVEN(waitany, gw_mpi_drive_any(*count, requests),
-                  (const MPI_Fint *count, MPI_Fint *requests, MPI_Fint *index, void *status,
-                   MPI_Fint *ierror),
-                  (count, requests, index, status, ierror))
-GW_MPI_F08_DRIVEN(testany, gw_mpi_drive(),
-                  (const MPI_Fint *count, MPI_Fint *requests, MPI_Fint *index, MPI_Fint *flag, void *status,
-                   MPI_Fint *ierror),
-                  (count, requests, index, flag, status, ierror))
-GW_MPI_F08_DRIVEN(waitsome, gw_mpi_drive_any(*count, requests),
-                  (const MPI_Fint *count, MPI_Fint *requests, MPI_Fint *outcount, MPI_Fint *indices,
-                   void *statuses, MPI_Fint *ierror),
-                  (count, requests, outcount, indices, statuses, ierror))
-GW_MPI_F08_DRIVEN(testsome, gw_mpi_drive(),
-                  (const MPI_Fint *count, MPI_Fint *requests, MPI_Fint *outcount, MPI_Fint *indices,
-                   void *statuses, MPI_Fint *ierror),
-                  (count, requests, outcount, indices, statuses, ierror))
+GW_MPI_F08_DRIVEN(waitall, gw_mpi_drive_all(*GW_MPI_INTS(a), GW_MPI_INTS(b)), d)
+GW_MPI_F08_DRIVEN(testall, gw_mpi_drive(), e)
+GW_MPI_F08_DRIVEN(waitany, gw_mpi_drive_any(*GW_MPI_INTS(a), GW_MPI_INTS(b)), e)
+GW_MPI_F08_DRIVEN(testany, gw_mpi_drive(), f)
+GW_MPI_F08_DRIVEN(waitsome, gw_mpi_drive_any(*GW_MPI_INTS(a), GW_MPI_INTS(b)), f)
+GW_MPI_F08_DRIVEN(testsome, gw_mpi_drive(), f)
 
 GW_MPI_F08(request_get_status, (const MPI_Fint *request, MPI_Fint *flag, void *status, MPI_Fint *ierror))
 {

@@ -1,5 +1,5 @@
 /*
- * Operations: start, progress, vote, outcome. An engine moves the values; this is what all engines share.
+ * Operations: start, progress, vote, outcome. Exchanges move the values.
  *
  * An operation ends with a vote: the maximum of all ranks' status words, so that all ranks return the same.
  *
@@ -83,28 +83,24 @@ static int gw_mpi_request_cancel(void *extra, int complete)
 
 static int gw_mpi_operation_step(gw_mpi_operation *operation);
 
-static void gw_mpi_operation_decide(gw_mpi_operation *operation)
-{
-    const gw_mpi_mode mode = operation->call.options.mode;
-    operation->engine = mode == GW_MPI_THC ? &gw_mpi_engine_lanes : &gw_mpi_engine_exchange;
-    operation->state = operation->engine->create(operation);
-}
-
 /* 1 once it is known, on all ranks alike, how the values travel. */
 static int gw_mpi_operation_decided(gw_mpi_operation *operation)
 {
+    gw_mpi_options *options = &operation->call.options;
     int is_exact = 0;
-    if (operation->engine != NULL) {
+    if (operation->decided) {
         return 1;
     }
-    if (!gw_mpi_exact_test(operation->exact, &is_exact)) {
+    if (operation->exact != NULL && !gw_mpi_exact_test(operation->exact, &is_exact)) {
         return 0;
     }
     if (is_exact) {
-        operation->call.options.mode = GW_MPI_CONSTANT;
-        operation->call.options.constant_drop = 0;
+        options->mode = GW_MPI_CONSTANT;
+        options->constant_drop = 0;
     }
-    gw_mpi_operation_decide(operation);
+    operation->decided = 1;
+    operation->exchange =
+        options->mode == GW_MPI_THC ? gw_mpi_lanes_begin(operation) : gw_mpi_exchange_frames(operation);
     return 1;
 }
 
@@ -133,8 +129,6 @@ gw_mpi_operation *gw_mpi_operation_start(gw_mpi_context *context, const gw_mpi_c
     gw_mpi_context_hold(context);
     if (call->may_be_exact) {
         operation->exact = gw_mpi_exact_create(operation);
-    } else {
-        gw_mpi_operation_decide(operation);
     }
 
     (void)pthread_mutex_lock(&gw_mpi_list_lock);
@@ -163,9 +157,8 @@ static void gw_mpi_operation_end(gw_mpi_operation *operation)
         }
     }
     (void)pthread_mutex_unlock(&gw_mpi_list_lock);
-    if (operation->engine != NULL) {
-        operation->engine->destroy(operation);
-    }
+    gw_mpi_exchange_close(operation->exchange);
+    gw_mpi_lanes_free(operation->lanes);
     gw_mpi_exact_free(operation->exact);
     gw_mpi_vote_free(operation->vote);
     gw_mpi_sample_free(operation->sample);
@@ -188,9 +181,11 @@ static void gw_mpi_operation_end(gw_mpi_operation *operation)
 static int gw_mpi_operation_vote(gw_mpi_operation *operation)
 {
     if (operation->vote == NULL) {
-        operation->vote = gw_mpi_vote_start(operation, GW_MPI_MESSAGE_CLOSING, operation->word);
+        operation->vote = gw_mpi_vote_start(operation, GW_MPI_MESSAGE_CLOSING, &operation->word, 1);
     }
-    return gw_mpi_vote_test(operation->vote, &operation->worst);
+    const uint64_t *worst = gw_mpi_vote_test(operation->vote);
+    operation->worst = worst != NULL ? *worst : 0;
+    return worst != NULL;
 }
 
 /* 1 if the operation may send and work. *ended: it never may, on all ranks. */
@@ -220,8 +215,8 @@ static int gw_mpi_operation_step(gw_mpi_operation *operation)
     }
     const int open = !atomic_load(&operation->done) && gw_mpi_operation_open(operation, &ended);
     if (open && gw_mpi_operation_decided(operation)) {
-        moved = operation->engine->transport(operation);
-        if (operation->engine->complete(operation)) {
+        moved = gw_mpi_exchange_transport(operation->exchange);
+        if (gw_mpi_exchange_complete(operation->exchange) && !gw_mpi_lanes_continue(operation)) {
             ended = gw_mpi_operation_vote(operation) && gw_mpi_sample_test(operation->sample);
         }
     }

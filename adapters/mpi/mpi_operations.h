@@ -29,6 +29,8 @@ typedef struct gw_mpi_operation gw_mpi_operation;
 typedef struct gw_mpi_vote gw_mpi_vote;
 typedef struct gw_mpi_sample gw_mpi_sample;
 typedef struct gw_mpi_exact gw_mpi_exact;
+typedef struct gw_mpi_exchange gw_mpi_exchange;
+typedef struct gw_mpi_lanes gw_mpi_lanes;
 
 /* What a message between two ranks is. Those of one operation and one of these travel in order, those of
  * others apart. */
@@ -39,22 +41,20 @@ typedef enum gw_mpi_message {
     GW_MPI_MESSAGE_CLOSING, /* the vote at the end */
     GW_MPI_MESSAGE_NORMS,   /* the same as the first two, of THC's norms */
     GW_MPI_MESSAGE_MAXIMA,
-    GW_MPI_MESSAGE_FILLED, /* the same, of counts of values that are not zero */
-    GW_MPI_MESSAGE_OVERLAPS,
+    GW_MPI_MESSAGE_OVERLAPS, /* a vote on which values are not zero */
     GW_MPI_MESSAGES = 8
 } gw_mpi_message;
-
-typedef struct gw_mpi_engine gw_mpi_engine;
 
 struct gw_mpi_operation {
     gw_mpi_operation *next; /* in the list of active ones */
     uint64_t serial;        /* place in it: increases */
     gw_mpi_context *context;
     gw_mpi_call call;
-    uint32_t number;             /* in its context */
-    const gw_mpi_engine *engine; /* NULL: not decided yet, exact decides */
-    void *state;
-    gw_mpi_exact *exact;
+    uint32_t number;           /* in its context */
+    gw_mpi_exact *exact;       /* decides how the values travel; NULL: the call does */
+    int decided;               /* they do: */
+    gw_mpi_exchange *exchange; /* the one that runs; NULL: it could not be made */
+    gw_mpi_lanes *lanes;       /* THC; else NULL */
     pthread_mutex_t lock;
     int open;             /* may send, receive and work */
     uint64_t word, worst; /* own status word, maximum over the ranks */
@@ -119,28 +119,23 @@ int gw_mpi_receive(gw_mpi_operation *operation, const gw_mpi_parcel *parcel, MPI
 
 /* ------------ statistics ------------ */
 
-typedef struct gw_mpi_counters {
-    atomic_uint_fast64_t operations, failures, value_count, wire_values, wire_size, encode_ns, reduce_ns,
-        decode_ns;
-} gw_mpi_counters;
+/* Adds to the counters of this process. */
+void gw_mpi_statistics_add(const gw_mpi_statistics *more);
 
-extern gw_mpi_counters gw_mpi_count;
+/* Why a call passed through: GW_MPI_PASSED_* and what its calls are said to be. */
+#define GW_MPI_PASSED(X)                                                                                     \
+    X(KIND, "are no sums of MPI_FLOAT")                                                                      \
+    X(OFF, "came while it was switched off (gw_mpi_enable, MPI_Pcontrol)")                                   \
+    X(BELOW, "are smaller than GRADWIRE_MPI_THRESHOLD")                                                      \
+    X(ABOVE, "are larger than GRADWIRE_MPI_MAX_SIZE")                                                        \
+    X(SLOWER, "are faster without (GRADWIRE_MPI_THRESHOLD=auto)")                                            \
+    X(NODE, "are nonblocking, on one node (GRADWIRE_MPI_THRESHOLD=auto)")                                    \
+    X(THREAD, "are nonblocking, without a thread (GRADWIRE_MPI_PROGRESS)")                                   \
+    X(SCOPE, "are on communicators with the info gradwire=off")                                              \
+    X(COMM, "are on communicators of one rank, or with others than those of MPI_COMM_WORLD")
 
-#define GW_MPI_COUNT(field, n) atomic_fetch_add_explicit(&gw_mpi_count.field, (n), memory_order_relaxed)
-
-/* Why a call passed through. */
-typedef enum gw_mpi_reason {
-    GW_MPI_PASSED_KIND,
-    GW_MPI_PASSED_OFF,
-    GW_MPI_PASSED_BELOW,
-    GW_MPI_PASSED_ABOVE,
-    GW_MPI_PASSED_SLOWER,
-    GW_MPI_PASSED_NODE,
-    GW_MPI_PASSED_THREAD,
-    GW_MPI_PASSED_SCOPE,
-    GW_MPI_PASSED_COMM,
-    GW_MPI_REASONS
-} gw_mpi_reason;
+#define GW_MPI_REASON(name, text) GW_MPI_PASSED_##name,
+typedef enum gw_mpi_reason { GW_MPI_PASSED(GW_MPI_REASON) GW_MPI_REASONS } gw_mpi_reason;
 
 extern atomic_uint_fast64_t gw_mpi_passed[GW_MPI_REASONS];
 
@@ -152,9 +147,7 @@ gw_mpi_sample *gw_mpi_sample_start(const gw_mpi_operation *operation);
 /* 1 if that is complete, or there is none. */
 int gw_mpi_sample_test(gw_mpi_sample *sample);
 void gw_mpi_sample_free(gw_mpi_sample *sample);
-/* A message with so many values goes out. Holds the operation's lock, here and below. */
-void gw_mpi_statistics_sent(gw_mpi_operation *operation, uint64_t values, uint64_t size);
-/* It is complete, and the program does not know yet. */
+/* It is complete, and the program does not know yet. Holds the operation's lock. */
 void gw_mpi_statistics_end(gw_mpi_operation *operation);
 
 #ifdef GW_MPI_TESTING

@@ -47,21 +47,10 @@ static gw_mpi_job gw_mpi_presence_job;
 static int gw_mpi_presence_number(const char *variable, int *number)
 {
     const char *text = getenv(variable);
-    char *end;
-    if (text == NULL || text[0] == '\0') {
-        return 0;
-    }
-    const long value = strtol(text, &end, 10);
-    *number = (int)value;
-    return *end == '\0' && value >= 0 && value <= 1 << 24;
-}
-
-static uint64_t gw_mpi_presence_hash(uint64_t hash, const char *text)
-{
-    for (; *text != '\0'; text++) {
-        hash = (hash ^ (uint8_t)*text) * 0x100000001b3u;
-    }
-    return hash;
+    uint64_t value = 0;
+    const int is_valid = text != NULL && gw_mpi_parse_count(text, &value) && value <= 1 << 24;
+    *number = is_valid ? (int)value : 0;
+    return is_valid;
 }
 
 /* mpirun of Open MPI */
@@ -75,7 +64,7 @@ static int gw_mpi_presence_orte(gw_mpi_job *job)
         getenv("OMPI_MCA_async_mpi_init") != NULL || getenv("OMPI_MCA_ompi_async_mpi_init") != NULL) {
         return 0;
     }
-    job->name = gw_mpi_presence_hash(gw_mpi_presence_hash(0xcbf29ce484222325u, space), server);
+    job->name = gw_mpi_hash(gw_mpi_hash(GW_MPI_HASH_BEGIN, space), server);
     return 1;
 }
 
@@ -211,46 +200,36 @@ int gw_mpi_presence_on_all(void)
 
 /* ------------ waiting ------------ */
 
-static pthread_mutex_t gw_mpi_watch_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t gw_mpi_watch_done = PTHREAD_COND_INITIALIZER;
-static pthread_t gw_mpi_watch_thread;
-static int gw_mpi_watch_runs, gw_mpi_watch_ends;
+static gw_mpi_thread gw_mpi_watch_thread = GW_MPI_THREAD;
 
 static void *gw_mpi_watch(void *unused)
 {
+    gw_mpi_thread *own = &gw_mpi_watch_thread;
     struct timespec until;
     int status = 0;
     (void)unused;
     (void)clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += GW_MPI_WAIT_S;
-    (void)pthread_mutex_lock(&gw_mpi_watch_lock);
-    while (!gw_mpi_watch_ends && status != ETIMEDOUT) {
-        status = pthread_cond_timedwait(&gw_mpi_watch_done, &gw_mpi_watch_lock, &until);
+    (void)pthread_mutex_lock(&own->lock);
+    while (!own->leaves && status != ETIMEDOUT) {
+        status = pthread_cond_timedwait(&own->signal, &own->lock, &until);
     }
-    if (!gw_mpi_watch_ends) {
+    if (!own->leaves) {
         gw_mpi_log_write(
             "no answer from some rank for %d s in MPI_Init: is the library loaded on all of them? "
             "Waiting (docs/mpi.md)",
             GW_MPI_WAIT_S);
     }
-    (void)pthread_mutex_unlock(&gw_mpi_watch_lock);
+    (void)pthread_mutex_unlock(&own->lock);
     return NULL;
 }
 
 void gw_mpi_presence_watch(void)
 {
-    gw_mpi_watch_ends = 0;
-    gw_mpi_watch_runs = gw_mpi_thread_create(&gw_mpi_watch_thread, gw_mpi_watch) == 0;
+    (void)gw_mpi_thread_start(&gw_mpi_watch_thread, gw_mpi_watch);
 }
 
 void gw_mpi_presence_unwatch(void)
 {
-    (void)pthread_mutex_lock(&gw_mpi_watch_lock);
-    gw_mpi_watch_ends = 1;
-    (void)pthread_cond_signal(&gw_mpi_watch_done);
-    (void)pthread_mutex_unlock(&gw_mpi_watch_lock);
-    if (gw_mpi_watch_runs) {
-        (void)pthread_join(gw_mpi_watch_thread, NULL);
-        gw_mpi_watch_runs = 0;
-    }
+    gw_mpi_thread_stop(&gw_mpi_watch_thread);
 }

@@ -18,10 +18,7 @@
 #define GW_MPI_PAUSE_NS_MIN 20000
 #define GW_MPI_PAUSE_NS_MAX 500000
 
-static pthread_mutex_t gw_mpi_thread_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t gw_mpi_thread_work = PTHREAD_COND_INITIALIZER;
-static pthread_t gw_mpi_thread;
-static int gw_mpi_thread_runs, gw_mpi_thread_leaves;
+static gw_mpi_thread gw_mpi_progress_thread = GW_MPI_THREAD;
 
 static void gw_mpi_pause(long ns)
 {
@@ -30,24 +27,25 @@ static void gw_mpi_pause(long ns)
 }
 
 /* Sleeps until an operation with a request is under way; 0: the thread is to end. */
-static int gw_mpi_thread_wait(void)
+static int gw_mpi_progress_wait(void)
 {
-    (void)pthread_mutex_lock(&gw_mpi_thread_lock);
-    while (atomic_load(&gw_mpi_outstanding) == 0 && gw_mpi_failed.count == 0 && !gw_mpi_thread_leaves) {
-        (void)pthread_cond_wait(&gw_mpi_thread_work, &gw_mpi_thread_lock);
+    gw_mpi_thread *own = &gw_mpi_progress_thread;
+    (void)pthread_mutex_lock(&own->lock);
+    while (atomic_load(&gw_mpi_outstanding) == 0 && gw_mpi_failed.count == 0 && !own->leaves) {
+        (void)pthread_cond_wait(&own->signal, &own->lock);
     }
-    const int stays = !gw_mpi_thread_leaves || gw_mpi_failed.count > 0;
-    (void)pthread_mutex_unlock(&gw_mpi_thread_lock);
+    const int stays = !own->leaves || gw_mpi_failed.count > 0;
+    (void)pthread_mutex_unlock(&own->lock);
     return stays;
 }
 
-static void *gw_mpi_thread_main(void *unused)
+static void *gw_mpi_progress_main(void *unused)
 {
     const int is_busy = gw_mpi_settings.progress == GW_MPI_PROGRESS_THREAD;
     unsigned seen = atomic_load(&gw_mpi_rounds);
     long pause = GW_MPI_PAUSE_NS_MIN;
     (void)unused;
-    while (gw_mpi_thread_wait()) {
+    while (gw_mpi_progress_wait()) {
         (void)gw_mpi_conclude(MPI_SUCCESS); /* reports failures of requests that the program has freed */
         const unsigned rounds = atomic_load(&gw_mpi_rounds);
         if (is_busy) {
@@ -67,28 +65,15 @@ static void *gw_mpi_thread_main(void *unused)
 
 int gw_mpi_progress_start(void)
 {
-    gw_mpi_thread_runs = gw_mpi_thread_create(&gw_mpi_thread, gw_mpi_thread_main) == 0;
-    return gw_mpi_thread_runs ? 0 : -1;
+    return gw_mpi_thread_start(&gw_mpi_progress_thread, gw_mpi_progress_main);
 }
 
 void gw_mpi_progress_wake(void)
 {
-    if (gw_mpi_thread_runs) {
-        (void)pthread_mutex_lock(&gw_mpi_thread_lock);
-        (void)pthread_cond_signal(&gw_mpi_thread_work);
-        (void)pthread_mutex_unlock(&gw_mpi_thread_lock);
-    }
+    gw_mpi_thread_signal(&gw_mpi_progress_thread, 0);
 }
 
 void gw_mpi_progress_stop(void)
 {
-    if (!gw_mpi_thread_runs) {
-        return;
-    }
-    (void)pthread_mutex_lock(&gw_mpi_thread_lock);
-    gw_mpi_thread_leaves = 1;
-    (void)pthread_cond_signal(&gw_mpi_thread_work);
-    (void)pthread_mutex_unlock(&gw_mpi_thread_lock);
-    (void)pthread_join(gw_mpi_thread, NULL);
-    gw_mpi_thread_runs = 0;
+    gw_mpi_thread_stop(&gw_mpi_progress_thread);
 }

@@ -32,7 +32,7 @@ extern atomic_uint gw_mpi_rounds;
 /* Progress until no operation of the communicator is left. */
 void gw_mpi_drain(MPI_Comm comm);
 
-/* The progress thread; 0 if it runs. */
+/* The progress thread; 1 if it runs. */
 int gw_mpi_progress_start(void);
 void gw_mpi_progress_wake(void);
 void gw_mpi_progress_stop(void);
@@ -46,7 +46,5 @@ void gw_mpi_auto_end(void);
 int gw_mpi_auto_on_node(const gw_mpi_context *context);
 /* Takes the threshold of another communicator of the same ranks, or measures it. Collective and blocking. */
 int gw_mpi_auto_measure(gw_mpi_context *context);
-/* The threshold before it is measured, which nonblocking calls cannot do. */
-uint64_t gw_mpi_auto_before(const gw_mpi_context *context);
 
 #endif

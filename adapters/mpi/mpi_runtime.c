@@ -7,41 +7,30 @@
  */
 #include "mpi_engine.h"
 
-static pthread_mutex_t gw_mpi_runtime_lock = PTHREAD_MUTEX_INITIALIZER;
-static gw_runtime *_Atomic gw_mpi_runtime_opened;
+static pthread_once_t gw_mpi_runtime_once = PTHREAD_ONCE_INIT;
+static gw_runtime *gw_mpi_runtime_opened;
 
-static gw_runtime *gw_mpi_runtime_open(void)
+static void gw_mpi_runtime_open(void)
 {
-    gw_runtime_options options = {.thread_count = gw_mpi_config_threads() - 1,
+    gw_runtime_options options = {.thread_count = gw_mpi_threads - 1,
                                   .workspace_size = GW_MPI_WORKSPACE_SIZE};
-    gw_runtime *runtime = NULL;
-    gw_status status = gw_runtime_open(&options, &runtime);
+    gw_status status = gw_runtime_open(&options, &gw_mpi_runtime_opened);
     if (status != GW_OK) { /* not one thread */
         options.thread_count = 0;
-        status = gw_runtime_open(&options, &runtime);
+        status = gw_runtime_open(&options, &gw_mpi_runtime_opened);
     }
     if (status != GW_OK) {
         gw_mpi_out_of_memory();
     }
-    if (gw_runtime_thread_count(runtime) != gw_mpi_config_threads() - 1) {
+    if (gw_runtime_thread_count(gw_mpi_runtime_opened) != gw_mpi_threads - 1) {
         gw_mpi_log_write("cannot start a thread; going on with fewer");
     }
-    return runtime;
 }
 
 gw_runtime *gw_mpi_runtime(void)
 {
-    gw_runtime *runtime = atomic_load(&gw_mpi_runtime_opened);
-    if (runtime == NULL) {
-        (void)pthread_mutex_lock(&gw_mpi_runtime_lock);
-        runtime = atomic_load(&gw_mpi_runtime_opened);
-        if (runtime == NULL) {
-            runtime = gw_mpi_runtime_open();
-            atomic_store(&gw_mpi_runtime_opened, runtime);
-        }
-        (void)pthread_mutex_unlock(&gw_mpi_runtime_lock);
-    }
-    return runtime;
+    (void)pthread_once(&gw_mpi_runtime_once, gw_mpi_runtime_open);
+    return gw_mpi_runtime_opened;
 }
 
 int gw_mpi_runtime_work(void)
@@ -52,5 +41,6 @@ int gw_mpi_runtime_work(void)
 
 void gw_mpi_runtime_close(void)
 {
-    gw_runtime_close(atomic_exchange(&gw_mpi_runtime_opened, NULL));
+    gw_runtime_close(gw_mpi_runtime_opened);
+    gw_mpi_runtime_opened = NULL;
 }

@@ -54,15 +54,15 @@ static int gw_mpi_scope_of_info(MPI_Info info)
 }
 
 /* All ranks of the communicator are here, and its operations so far stay as they began. */
-static int gw_mpi_scope_agree(MPI_Comm comm, MPI_Info info, int status)
+static int gw_mpi_scope_agree(const MPI_Comm *comm, MPI_Info info, int status)
 {
-    if (status != MPI_SUCCESS || gw_mpi_context_get(comm) == NULL) {
+    if (status != MPI_SUCCESS || gw_mpi_context_get(*comm) == NULL) {
         return status; /* its sums are MPI's own */
     }
     int word = gw_mpi_scope_of_info(info);
-    status = PMPI_Allreduce(MPI_IN_PLACE, &word, 1, MPI_INT, MPI_MAX, comm);
+    status = PMPI_Allreduce(MPI_IN_PLACE, &word, 1, MPI_INT, MPI_MAX, *comm);
     if (status == MPI_SUCCESS && word != SCOPE_UNSAID) {
-        status = PMPI_Comm_set_attr(comm, gw_mpi_scope_key(), &gw_mpi_scope_values[word]);
+        status = PMPI_Comm_set_attr(*comm, gw_mpi_scope_key(), &gw_mpi_scope_values[word]);
     }
     return status;
 }
@@ -70,21 +70,19 @@ static int gw_mpi_scope_agree(MPI_Comm comm, MPI_Info info, int status)
 GW_MPI_ENTRY(Comm_set_info, (MPI_Comm comm, MPI_Info info))
 {
     gw_mpi_drain(comm); /* as before any blocking collective (mpi_collectives.c) */
-    return gw_mpi_scope_agree(comm, info, PMPI_Comm_set_info(comm, info));
+    return gw_mpi_scope_agree(&comm, info, PMPI_Comm_set_info(comm, info));
 }
 
 GW_MPI_ENTRY(Comm_dup_with_info, (MPI_Comm comm, MPI_Info info, MPI_Comm *newcomm))
 {
     gw_mpi_drain(comm);
-    const int status = PMPI_Comm_dup_with_info(comm, info, newcomm);
-    return status != MPI_SUCCESS ? status : gw_mpi_scope_agree(*newcomm, info, status);
+    return gw_mpi_scope_agree(newcomm, info, PMPI_Comm_dup_with_info(comm, info, newcomm));
 }
 
 GW_MPI_ENTRY(Comm_split_type, (MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *newcomm))
 {
     gw_mpi_drain(comm);
-    const int status = PMPI_Comm_split_type(comm, type, key, info, newcomm);
-    return status != MPI_SUCCESS ? status : gw_mpi_scope_agree(*newcomm, info, status);
+    return gw_mpi_scope_agree(newcomm, info, PMPI_Comm_split_type(comm, type, key, info, newcomm));
 }
 
 /* 0: off, 1: on. Other levels and arguments are other tools'; all of them are passed on. */

@@ -27,7 +27,8 @@ typedef struct gw_mpi_line {
     char comm[MPI_MAX_OBJECT_NAME];
     int32_t ranks;
     uint32_t class_log2; /* bytes of a call: up to twice this power of two */
-    uint64_t calls, value_size, wire_values, wire_size, time_ns, samples;
+    gw_mpi_statistics sums;
+    uint64_t time_ns, samples;
     double error, square; /* squares: of the sampled values' errors, and of the exact sums */
 } gw_mpi_line;
 
@@ -37,11 +38,11 @@ struct gw_mpi_sample {
     double sums[GW_MPI_SAMPLE_RUNS * GW_MPI_SAMPLE_RUN];
 };
 
-static pthread_mutex_t gw_mpi_lines_lock = PTHREAD_MUTEX_INITIALIZER;
-static gw_mpi_line *gw_mpi_lines;
+static pthread_mutex_t gw_mpi_statistics_lock = PTHREAD_MUTEX_INITIALIZER; /* of the lines and counters */
+static gw_mpi_line gw_mpi_lines[GW_MPI_LINES_MAX];
 static int gw_mpi_line_count;
+static gw_mpi_statistics gw_mpi_counters;
 
-gw_mpi_counters gw_mpi_count;
 atomic_uint_fast64_t gw_mpi_passed[GW_MPI_REASONS];
 
 /* ------------ samples ------------ */
@@ -115,16 +116,12 @@ static void gw_mpi_sample_compare(const gw_mpi_operation *operation, gw_mpi_line
 
 /* ------------ lines ------------ */
 
-static int gw_mpi_line_same(const gw_mpi_line *a, const gw_mpi_line *b)
-{
-    return a->ranks == b->ranks && a->class_log2 == b->class_log2 && strcmp(a->comm, b->comm) == 0;
-}
-
 /* The line of a list with the same key, or a new one. The last place takes what has none. */
 static gw_mpi_line *gw_mpi_line_find(gw_mpi_line *lines, int *count, int max, const gw_mpi_line *key)
 {
     for (int i = 0; i < *count; i++) {
-        if (gw_mpi_line_same(&lines[i], key)) {
+        if (lines[i].ranks == key->ranks && lines[i].class_log2 == key->class_log2 &&
+            strcmp(lines[i].comm, key->comm) == 0) {
             return &lines[i];
         }
     }
@@ -137,70 +134,72 @@ static gw_mpi_line *gw_mpi_line_find(gw_mpi_line *lines, int *count, int max, co
     return &lines[(*count)++];
 }
 
+static void gw_mpi_sums_add(gw_mpi_statistics *all, const gw_mpi_statistics *more)
+{
+    all->operations += more->operations;
+    all->failures += more->failures;
+    all->value_count += more->value_count;
+    all->wire_values += more->wire_values;
+    all->wire_size += more->wire_size;
+    all->encode_ns += more->encode_ns;
+    all->reduce_ns += more->reduce_ns;
+    all->decode_ns += more->decode_ns;
+}
+
 static void gw_mpi_line_add(gw_mpi_line *line, const gw_mpi_line *other)
 {
-    line->calls += other->calls;
-    line->value_size += other->value_size;
-    line->wire_values += other->wire_values;
-    line->wire_size += other->wire_size;
+    gw_mpi_sums_add(&line->sums, &other->sums);
     line->time_ns += other->time_ns;
     line->samples += other->samples;
     line->error += other->error;
     line->square += other->square;
 }
 
-void gw_mpi_statistics_sent(gw_mpi_operation *operation, uint64_t values, uint64_t size)
+void gw_mpi_statistics_add(const gw_mpi_statistics *more)
 {
-    if (!operation->call.measures) {
-        GW_MPI_COUNT(wire_values, values);
-        GW_MPI_COUNT(wire_size, size);
-        operation->wire_values += values;
-        operation->wire_size += size;
-    }
+    (void)pthread_mutex_lock(&gw_mpi_statistics_lock);
+    gw_mpi_sums_add(&gw_mpi_counters, more);
+    (void)pthread_mutex_unlock(&gw_mpi_statistics_lock);
 }
 
-/* An operation is complete, and its result is still there. */
 void gw_mpi_statistics_end(gw_mpi_operation *operation)
 {
+    const uint64_t value_size = operation->call.len * sizeof(float);
+    gw_mpi_line one = {.ranks = operation->context->size,
+                       .sums = {.operations = 1,
+                                .failures = operation->worst != 0,
+                                .value_count = operation->call.len,
+                                .wire_values = operation->wire_values,
+                                .wire_size = operation->wire_size},
+                       .time_ns = gw_mpi_now_ns() - operation->start_ns};
     if (operation->call.measures) {
         return;
     }
-    GW_MPI_COUNT(operations, 1);
-    GW_MPI_COUNT(value_count, operation->call.len);
-    GW_MPI_COUNT(failures, operation->worst != 0);
+    gw_mpi_statistics_add(&one.sums);
     if (!gw_mpi_settings.samples) {
         return;
     }
-    gw_mpi_line one = {.ranks = operation->context->size,
-                       .calls = 1,
-                       .value_size = operation->call.len * sizeof(float),
-                       .wire_values = operation->wire_values,
-                       .wire_size = operation->wire_size,
-                       .time_ns = gw_mpi_now_ns() - operation->start_ns};
     memcpy(one.comm, operation->context->name, sizeof(one.comm));
-    while (one.class_log2 < 63 && one.value_size >> (one.class_log2 + 1) != 0) {
+    while (one.class_log2 < 63 && value_size >> (one.class_log2 + 1) != 0) {
         one.class_log2++;
     }
     if (operation->sample != NULL && !operation->sample->failed && operation->worst == 0) {
         gw_mpi_sample_compare(operation, &one);
     }
-    (void)pthread_mutex_lock(&gw_mpi_lines_lock);
-    if (gw_mpi_lines == NULL) {
-        gw_mpi_lines = gw_mpi_allocate(GW_MPI_LINES_MAX, sizeof(*gw_mpi_lines));
-    }
+    (void)pthread_mutex_lock(&gw_mpi_statistics_lock);
     gw_mpi_line_add(gw_mpi_line_find(gw_mpi_lines, &gw_mpi_line_count, GW_MPI_LINES_MAX, &one), &one);
-    (void)pthread_mutex_unlock(&gw_mpi_lines_lock);
+    (void)pthread_mutex_unlock(&gw_mpi_statistics_lock);
 }
 
 /* ------------ the report ------------ */
 
 static void gw_mpi_line_print(FILE *file, const gw_mpi_line *line)
 {
-    const double plain = 4.0 * (double)line->wire_values;
+    const double plain = 4.0 * (double)line->sums.wire_values;
     (void)fprintf(file, "%s\t%d\t%" PRIu64 "\t%.6g\t%" PRIu64 "\t%.0f\t%.1f\t%.3f\t", line->comm, line->ranks,
-                  UINT64_C(1) << line->class_log2, (double)line->calls / line->ranks, line->wire_size,
-                  plain - (double)line->wire_size,
-                  plain == 0 ? 0.0 : 100.0 * (1.0 - (double)line->wire_size / plain),
+                  UINT64_C(1) << line->class_log2, (double)line->sums.operations / line->ranks,
+                  line->sums.wire_size, plain - (double)line->sums.wire_size,
+                  plain == 0 ? 0.0 : 100.0 * (1.0 - (double)line->sums.wire_size / plain),
                   (double)line->time_ns * 1e-6 / line->ranks);
     if (line->samples == 0 || line->square == 0) {
         (void)fprintf(file, "-\t%" PRIu64 "\n", line->samples / (uint64_t)line->ranks);
@@ -213,21 +212,15 @@ static void gw_mpi_line_print(FILE *file, const gw_mpi_line *line)
 /* Collective over MPI_COMM_WORLD; rank 0 writes, unless file is NULL. */
 static void gw_mpi_statistics_table(FILE *file, int rank, int size)
 {
-    const int own = gw_mpi_line_count * (int)sizeof(gw_mpi_line);
-    int *sizes = gw_mpi_allocate((size_t)size, sizeof(int)),
-        *places = gw_mpi_allocate((size_t)size, sizeof(int));
-    int all = 0, count = 0;
-    (void)PMPI_Gather(&own, 1, MPI_INT, sizes, 1, MPI_INT, 0, MPI_COMM_WORLD);
-    for (int r = 0; r < size && rank == 0; r++) {
-        places[r] = all;
-        all += sizes[r];
-    }
-    const int most = all / (int)sizeof(gw_mpi_line);
-    gw_mpi_line *lines = gw_mpi_allocate((size_t)most + 1, sizeof(*lines));
-    gw_mpi_line *merged = gw_mpi_allocate((size_t)most + 1, sizeof(*merged));
-    (void)PMPI_Gatherv(gw_mpi_lines, own, MPI_BYTE, lines, sizes, places, MPI_BYTE, 0, MPI_COMM_WORLD);
+    const int most = rank == 0 ? size * GW_MPI_LINES_MAX : 0, bytes = (int)sizeof(gw_mpi_lines);
+    int count = 0;
+    gw_mpi_line *lines = gw_mpi_allocate((size_t)most, sizeof(*lines));
+    gw_mpi_line *merged = gw_mpi_allocate((size_t)most, sizeof(*merged));
+    (void)PMPI_Gather(gw_mpi_lines, bytes, MPI_BYTE, lines, bytes, MPI_BYTE, 0, MPI_COMM_WORLD);
     for (int i = 0; i < most; i++) {
-        gw_mpi_line_add(gw_mpi_line_find(merged, &count, most, &lines[i]), &lines[i]);
+        if (lines[i].sums.operations != 0) {
+            gw_mpi_line_add(gw_mpi_line_find(merged, &count, most, &lines[i]), &lines[i]);
+        }
     }
     if (file != NULL && count > 0) {
         (void)fprintf(file,
@@ -237,48 +230,25 @@ static void gw_mpi_statistics_table(FILE *file, int rank, int size)
             gw_mpi_line_print(file, &merged[i]);
         }
     }
-    free(sizes);
-    free(places);
     free(lines);
     free(merged);
-    free(gw_mpi_lines);
-    gw_mpi_lines = NULL;
-    gw_mpi_line_count = 0;
-}
-
-static uint64_t gw_mpi_passed_count(void)
-{
-    uint64_t sum = 0;
-    for (int i = 0; i < GW_MPI_REASONS; i++) {
-        sum += atomic_load(&gw_mpi_passed[i]);
-    }
-    return sum;
 }
 
 /* Collective over MPI_COMM_WORLD. */
 static void gw_mpi_statistics_why(int rank)
 {
-    const char *const reasons[GW_MPI_REASONS] = {
-        [GW_MPI_PASSED_KIND] = "are no sums of MPI_FLOAT",
-        [GW_MPI_PASSED_OFF] = "came while it was switched off (gw_mpi_enable, MPI_Pcontrol)",
-        [GW_MPI_PASSED_BELOW] = gw_mpi_settings.threshold_size == GW_MPI_THRESHOLD_AUTO
-                                    ? "are too small (below 64 KiB; GRADWIRE_MPI_THRESHOLD=auto)"
-                                    : "are smaller than GRADWIRE_MPI_THRESHOLD",
-        [GW_MPI_PASSED_ABOVE] = "are larger than GRADWIRE_MPI_MAX_SIZE",
-        [GW_MPI_PASSED_SLOWER] = "are faster without (GRADWIRE_MPI_THRESHOLD=auto)",
-        [GW_MPI_PASSED_NODE] = "are nonblocking, on one node (GRADWIRE_MPI_THRESHOLD=auto)",
-        [GW_MPI_PASSED_THREAD] = "are nonblocking, without a thread (GRADWIRE_MPI_PROGRESS)",
-        [GW_MPI_PASSED_SCOPE] = "are on communicators with the info gradwire=off",
-        [GW_MPI_PASSED_COMM] =
-            "are on communicators of one rank, or with others than those of MPI_COMM_WORLD",
-    };
+#define GW_MPI_REASON_TEXT(name, text) text,
+    const char *reasons[GW_MPI_REASONS] = {GW_MPI_PASSED(GW_MPI_REASON_TEXT)};
+    if (gw_mpi_settings.threshold_size == GW_MPI_THRESHOLD_AUTO) {
+        reasons[GW_MPI_PASSED_BELOW] = "are too small (below 64 KiB; GRADWIRE_MPI_THRESHOLD=auto)";
+    }
     uint64_t own[GW_MPI_REASONS + 1], all[GW_MPI_REASONS + 1];
     char line[480] = "";
     size_t at = 0;
     for (int i = 0; i < GW_MPI_REASONS; i++) {
         own[i] = atomic_load(&gw_mpi_passed[i]);
     }
-    own[GW_MPI_REASONS] = atomic_load(&gw_mpi_count.operations);
+    own[GW_MPI_REASONS] = gw_mpi_counters.operations;
     (void)PMPI_Reduce(own, all, GW_MPI_REASONS + 1, MPI_UINT64_T, MPI_SUM, 0, MPI_COMM_WORLD);
     if (rank != 0 || all[GW_MPI_REASONS] != 0) {
         return;
@@ -298,17 +268,12 @@ static void gw_mpi_statistics_why(int rank)
 
 void gw_mpi_statistics_read(gw_mpi_statistics *statistics)
 {
-    *statistics = (gw_mpi_statistics){
-        .operations = atomic_load(&gw_mpi_count.operations),
-        .failures = atomic_load(&gw_mpi_count.failures),
-        .passed = gw_mpi_passed_count(),
-        .value_count = atomic_load(&gw_mpi_count.value_count),
-        .wire_values = atomic_load(&gw_mpi_count.wire_values),
-        .wire_size = atomic_load(&gw_mpi_count.wire_size),
-        .encode_ns = atomic_load(&gw_mpi_count.encode_ns),
-        .reduce_ns = atomic_load(&gw_mpi_count.reduce_ns),
-        .decode_ns = atomic_load(&gw_mpi_count.decode_ns),
-    };
+    (void)pthread_mutex_lock(&gw_mpi_statistics_lock);
+    *statistics = gw_mpi_counters;
+    (void)pthread_mutex_unlock(&gw_mpi_statistics_lock);
+    for (int i = 0; i < GW_MPI_REASONS; i++) {
+        statistics->passed += atomic_load(&gw_mpi_passed[i]);
+    }
 }
 
 static void gw_mpi_statistics_line(FILE *file, int rank, const gw_mpi_statistics *s)
@@ -324,7 +289,7 @@ void gw_mpi_statistics_log(void)
 {
     int rank, size;
     /* Rank 0 decides: the others may not have the variable */
-    const char *log = gw_mpi_config_log();
+    const char *log = gw_mpi_log;
     int wanted = log[0] != '\0';
     gw_mpi_statistics own;
     (void)PMPI_Comm_rank(MPI_COMM_WORLD, &rank);

@@ -29,11 +29,12 @@ uint64_t gw_mpi_now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-uint64_t gw_mpi_codec_ns(void)
+uint64_t gw_mpi_hash(uint64_t hash, const char *text)
 {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    for (; *text != '\0'; text++) {
+        hash = (hash ^ (uint8_t)*text) * 0x100000001b3u;
+    }
+    return hash;
 }
 
 _Noreturn void gw_mpi_out_of_memory(void)
@@ -52,15 +53,35 @@ void *gw_mpi_allocate(size_t count, size_t size)
     return memory;
 }
 
-int gw_mpi_thread_create(pthread_t *thread, void *(*function)(void *))
+int gw_mpi_thread_start(gw_mpi_thread *thread, void *(*function)(void *))
 {
     sigset_t all, before;
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &before); /* which a new thread inherits */
-    const int status = pthread_create(thread, NULL, function, NULL);
+    thread->leaves = 0;
+    thread->runs = pthread_create(&thread->thread, NULL, function, NULL) == 0;
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (status == 0) {
-        (void)pthread_setname_np(*thread, "gradwire");
+    if (thread->runs) {
+        (void)pthread_setname_np(thread->thread, "gradwire");
     }
-    return status;
+    return thread->runs;
+}
+
+void gw_mpi_thread_signal(gw_mpi_thread *thread, int leaves)
+{
+    if (thread->runs) {
+        (void)pthread_mutex_lock(&thread->lock);
+        thread->leaves |= leaves;
+        (void)pthread_cond_signal(&thread->signal);
+        (void)pthread_mutex_unlock(&thread->lock);
+    }
+}
+
+void gw_mpi_thread_stop(gw_mpi_thread *thread)
+{
+    gw_mpi_thread_signal(thread, 1);
+    if (thread->runs) {
+        (void)pthread_join(thread->thread, NULL);
+        thread->runs = 0;
+    }
 }

@@ -17,15 +17,32 @@
 void gw_mpi_log_write(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 uint64_t gw_mpi_now_ns(void);
-/* Time that the calling thread had a processor: ranks may share cores. */
-uint64_t gw_mpi_codec_ns(void);
+/* FNV-1a of a text, going on from another hash. */
+#define GW_MPI_HASH_BEGIN 0xcbf29ce484222325u
+uint64_t gw_mpi_hash(uint64_t hash, const char *text);
 
 /* Aborts the job: the other ranks could not be notified. */
 _Noreturn void gw_mpi_out_of_memory(void);
 /* Zeroed; aborts if there is none. */
 void *gw_mpi_allocate(size_t count, size_t size);
-/* pthread_create() of a thread that takes no signals of the program. */
-int gw_mpi_thread_create(pthread_t *thread, void *(*function)(void *));
+
+/* A thread that takes no signals of the program. Between start and stop, others signal it, and it waits for
+ * that. */
+typedef struct gw_mpi_thread {
+    pthread_mutex_t lock;
+    pthread_cond_t signal;
+    pthread_t thread;
+    int runs, leaves; /* leaves: it is to end. Guarded by the lock, as what it waits for */
+} gw_mpi_thread;
+#define GW_MPI_THREAD                                                                                        \
+    {                                                                                                        \
+        .lock = PTHREAD_MUTEX_INITIALIZER, .signal = PTHREAD_COND_INITIALIZER                                \
+    }
+
+/* 1: it runs. 0: there is none, and the other calls do nothing. */
+int gw_mpi_thread_start(gw_mpi_thread *thread, void *(*function)(void *));
+void gw_mpi_thread_signal(gw_mpi_thread *thread, int leaves);
+void gw_mpi_thread_stop(gw_mpi_thread *thread);
 
 /* ------------ message buffers and workspaces ------------ */
 

@@ -18,7 +18,7 @@
 #define GW_MPI_TRANSPORT_TAG 0x6777
 
 static MPI_Comm gw_mpi_transport = MPI_COMM_NULL;
-static uint32_t gw_mpi_transport_room; /* numbers of communicators that fit a tag */
+uint32_t gw_mpi_transport_numbers;
 
 int gw_mpi_transport_open(void)
 {
@@ -36,9 +36,9 @@ int gw_mpi_transport_open(void)
     (void)PMPI_Comm_set_errhandler(gw_mpi_transport, MPI_ERRORS_RETURN);
     (void)PMPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &largest, &found);
     const uint64_t tags = (uint64_t)(found ? *largest : 32767) + 1;
-    gw_mpi_transport_room = (uint32_t)(tags / GW_MPI_OPERATIONS_OPEN / GW_MPI_MESSAGES);
+    gw_mpi_transport_numbers = (uint32_t)(tags / GW_MPI_OPERATIONS_OPEN / GW_MPI_MESSAGES);
 #ifdef GW_MPI_TESTING
-    gw_mpi_test_numbers(&gw_mpi_transport_room);
+    gw_mpi_test_numbers(&gw_mpi_transport_numbers);
 #endif
     return MPI_SUCCESS;
 }
@@ -53,11 +53,6 @@ void gw_mpi_transport_close(void)
 int gw_mpi_transport_ready(void)
 {
     return gw_mpi_transport != MPI_COMM_NULL;
-}
-
-uint32_t gw_mpi_transport_numbers(void)
-{
-    return gw_mpi_transport_room;
 }
 
 static int gw_mpi_tag(const gw_mpi_operation *operation, uint32_t number, gw_mpi_message message)

@@ -162,6 +162,30 @@ typedef struct gw_exchange_buffers {
     void *context;
 } gw_exchange_buffers;
 
+/* A step on a piece, and the function of collective.h that it is. */
+typedef enum gw_exchange_step_kind {
+    GW_EXCHANGE_ENCODE = 0, /* gw_collective_encode(): values to dst */
+    GW_EXCHANGE_REDUCE = 1, /* gw_collective_reduce(): values and messages to dst */
+    GW_EXCHANGE_SUM = 2,    /* gw_collective_sum(): values and messages to the result */
+    GW_EXCHANGE_DECODE = 3  /* gw_collective_decode(): messages[0] to the result */
+} gw_exchange_step_kind;
+
+typedef struct gw_exchange_step {
+    uint32_t kind; /* gw_exchange_step_kind */
+    uint32_t piece;
+    const gw_gcomp_frame *messages; /* by rank; the one of this rank has no data. Any may be a notice */
+    gw_buffer dst;
+    gw_collective_failure failure; /* out, with GW_OK too. On entry: GW_ERR_ARG, this rank, the piece */
+} gw_exchange_step;
+
+/* Steps in place of those of collective.h, for messages that are no frames of GCOMP. They run in threads as
+ * tasks do, several at once. Needs gw_exchange_buffers. */
+typedef struct gw_exchange_steps {
+    void (*run)(void *context, gw_exchange_step *step, const gw_workspace *workspace);
+    void *context;
+    uint64_t message_bound; /* capacity of dst: GW_COLLECTIVE_NOTICE_SIZE..SIZE_MAX / 2 */
+} gw_exchange_steps;
+
 /* Set to zeros, then fill in. */
 typedef struct gw_exchange_config {
     gw_collective_shape shape;
@@ -174,6 +198,8 @@ typedef struct gw_exchange_config {
     uint64_t seed;                   /* of exchanges without segments */
     uint64_t segment_max;            /* segments that gw_exchange_map_start() takes at most; 0: no maps */
     gw_exchange_buffers buffers;
+    gw_exchange_steps steps; /* all zeros: those of collective.h. Else of codec only dtype is read, and maps
+                                and samples have no meaning */
 } gw_exchange_config;
 
 /* Makes an exchange. GW_OK; GW_ERR_ARG; GW_ERR_LIMIT (no memory), and the statuses of

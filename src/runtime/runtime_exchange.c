@@ -80,6 +80,18 @@ void gw_exchange_release(const gw_exchange *exchange, const gw_exchange_piece *p
     }
 }
 
+void gw_exchange_release_inputs(const gw_exchange *exchange, const gw_exchange_piece *piece)
+{
+    if (piece->stage == GW_STAGE_DECODE) {
+        gw_exchange_release(exchange, piece, piece->finished.data);
+    } else if (piece->stage == GW_STAGE_GATHER || piece->stage == GW_STAGE_REDUCE) {
+        const gw_gcomp_frame *messages = gw_exchange_messages(exchange, gw_exchange_index(exchange, piece));
+        for (uint32_t r = 0; r < exchange->layout.shape.rank_count; r++) {
+            gw_exchange_release(exchange, piece, messages[r].data);
+        }
+    }
+}
+
 /* ------------ tasks and events ------------ */
 
 int gw_exchange_is_idle(const gw_exchange *exchange)
@@ -97,10 +109,11 @@ void gw_exchange_push(gw_exchange *exchange, gw_exchange_piece *piece, gw_runtim
     }
 }
 
-void gw_exchange_post(gw_exchange *exchange, gw_runtime_event event)
+void gw_exchange_post(gw_exchange *exchange, gw_runtime_posted *posted, gw_runtime_event event)
 {
     event.user = exchange->config.user;
-    gw_runtime_post(exchange->runtime, &event, &exchange->events_waiting);
+    *posted = (gw_runtime_posted){.event = event, .waiting = &exchange->events_waiting};
+    gw_runtime_post(exchange->runtime, posted);
 }
 
 void gw_exchange_leave(gw_exchange *exchange)
@@ -147,25 +160,36 @@ static int allocate(gw_exchange *exchange)
            (segment_max == 0 || (exchange->map.bytes && exchange->map.digest && exchange->streams));
 }
 
+/* Codecs and the bound of their messages; 0: they do not fit the layout. */
+static gw_status prepare_codecs(gw_exchange *exchange, uint64_t *bound)
+{
+    const gw_exchange_config *config = &exchange->config;
+    gw_status status = gw_gcomp_init(&exchange->codec, &config->codec);
+    status = status == GW_OK ? gw_gcomp_init(&exchange->fallback_codec, &config->fallback_codec) : status;
+    if (status == GW_OK) {
+        uint64_t fallback = gw_collective_message_bound(&exchange->layout, &exchange->fallback_codec);
+        *bound = gw_collective_message_bound(&exchange->layout, &exchange->codec);
+        *bound = *bound == 0 || fallback == 0 ? 0 : *bound > fallback ? *bound : fallback;
+    }
+    return status;
+}
+
 static gw_status prepare(gw_exchange *exchange)
 {
     const gw_exchange_config *config = &exchange->config;
     const gw_collective_layout *layout = &exchange->layout;
+    uint64_t bound = config->steps.message_bound;
     gw_status status = gw_collective_layout_init(&exchange->layout, &config->shape);
-    status = status == GW_OK ? gw_gcomp_init(&exchange->codec, &config->codec) : status;
-    status = status == GW_OK ? gw_gcomp_init(&exchange->fallback_codec, &config->fallback_codec) : status;
+    if (status == GW_OK && !config->steps.run) {
+        status = prepare_codecs(exchange, &bound);
+    }
     if (status != GW_OK) {
         return status;
     }
-    if (config->rank >= layout->shape.rank_count || config->codec.dtype != config->fallback_codec.dtype) {
+    if (config->rank >= layout->shape.rank_count || bound < GW_COLLECTIVE_NOTICE_SIZE ||
+        bound > SIZE_MAX / 2 || (!config->steps.run && config->codec.dtype != config->fallback_codec.dtype)) {
         return GW_ERR_ARG;
     }
-    size_t bound = gw_collective_message_bound(layout, &exchange->codec);
-    size_t fallback = gw_collective_message_bound(layout, &exchange->fallback_codec);
-    if (bound == 0 || fallback == 0) {
-        return GW_ERR_ARG;
-    }
-    bound = fallback > bound ? fallback : bound;
     exchange->slot_size = (bound + 63) / 64 * 64; /* slots at cache lines */
     exchange->memory_size = config->buffers.take ? 0 : slot_count(layout) * exchange->slot_size;
     exchange->value_size = gw_dtype_size(config->codec.dtype);
@@ -178,19 +202,14 @@ static gw_status prepare(gw_exchange *exchange)
     return status;
 }
 
-/* Events that wait at a time: SEND or SHARE of every piece, and DONE. */
-static size_t event_count(const gw_exchange *exchange)
-{
-    return (size_t)exchange->layout.piece_count + 1;
-}
-
 gw_status gw_exchange_open(gw_runtime *runtime, const gw_exchange_config *config, gw_exchange **exchange)
 {
     if (!exchange) {
         return GW_ERR_ARG;
     }
     *exchange = NULL;
-    if (!runtime || !config || !config->buffers.take != !config->buffers.release) {
+    if (!runtime || !config || !config->buffers.take != !config->buffers.release ||
+        (config->steps.run && !config->buffers.take)) {
         return GW_ERR_ARG;
     }
     gw_exchange *made = calloc(1, sizeof *made);
@@ -200,11 +219,6 @@ gw_status gw_exchange_open(gw_runtime *runtime, const gw_exchange_config *config
     made->runtime = runtime;
     made->config = *config;
     gw_status status = prepare(made);
-    if (status == GW_OK) {
-        gw_runtime_lock(runtime);
-        status = gw_runtime_reserve(runtime, event_count(made));
-        gw_runtime_unlock(runtime);
-    }
     if (status != GW_OK) {
         free_exchange(made);
         return status;
@@ -216,31 +230,14 @@ gw_status gw_exchange_open(gw_runtime *runtime, const gw_exchange_config *config
 /* What the transport would have sent: it does not learn of it any more. */
 static void release_events(gw_exchange *exchange)
 {
-    gw_runtime_event event;
-    int more = 1;
-    while (more) {
+    const gw_runtime_posted *posted = &exchange->posted;
+    while (posted) {
         gw_runtime_lock(exchange->runtime);
-        more = gw_runtime_unpost(exchange->runtime, &exchange->events_waiting, &event);
+        posted = gw_runtime_unpost(exchange->runtime, &exchange->events_waiting);
         gw_runtime_unlock(exchange->runtime);
-        if (more && (event.kind == GW_RUNTIME_SEND || event.kind == GW_RUNTIME_SHARE)) {
-            gw_exchange_release(exchange, &exchange->pieces[event.piece], event.data);
+        if (posted && posted != &exchange->posted) {
+            gw_exchange_release(exchange, &exchange->pieces[posted->event.piece], posted->event.data);
         }
-    }
-}
-
-/* What was received, or is still to be decoded. */
-static void release_messages(gw_exchange *exchange)
-{
-    for (uint32_t i = 0; i < exchange->layout.piece_count; i++) {
-        gw_exchange_piece *piece = &exchange->pieces[i];
-        if (piece->stage == GW_STAGE_DECODE) {
-            gw_exchange_release(exchange, piece, piece->finished.data);
-        } else if (piece->stage == GW_STAGE_GATHER || piece->stage == GW_STAGE_REDUCE) {
-            for (uint32_t r = 0; r < exchange->layout.shape.rank_count; r++) {
-                gw_exchange_release(exchange, piece, gw_exchange_messages(exchange, i)[r].data);
-            }
-        }
-        piece->stage = GW_STAGE_NONE;
     }
 }
 
@@ -255,7 +252,10 @@ void gw_exchange_stop(gw_exchange *exchange)
     gw_runtime_wait_zero(exchange->runtime, &exchange->task_count);
     gw_runtime_unlock(exchange->runtime);
     release_events(exchange);
-    release_messages(exchange);
+    for (uint32_t i = 0; i < exchange->layout.piece_count; i++) {
+        gw_exchange_release_inputs(exchange, &exchange->pieces[i]);
+        exchange->pieces[i].stage = GW_STAGE_NONE;
+    }
 }
 
 void gw_exchange_close(gw_exchange *exchange)
@@ -264,9 +264,6 @@ void gw_exchange_close(gw_exchange *exchange)
         return;
     }
     gw_exchange_stop(exchange);
-    gw_runtime_lock(exchange->runtime);
-    gw_runtime_unreserve(exchange->runtime, event_count(exchange));
-    gw_runtime_unlock(exchange->runtime);
     free_exchange(exchange);
 }
 

@@ -26,6 +26,7 @@ typedef struct gw_exchange_piece {
     uint32_t arrived;        /* own: contributions of others */
     gw_gcomp_frame finished; /* from DECODE on */
     uint8_t notice[GW_COLLECTIVE_NOTICE_SIZE];
+    gw_runtime_posted posted; /* SEND or SHARE */
 } gw_exchange_piece;
 
 struct gw_exchange {
@@ -33,7 +34,7 @@ struct gw_exchange {
     gw_runtime *runtime;
     gw_exchange_config config;
     gw_collective_layout layout;
-    gw_gcomp codec, fallback_codec;
+    gw_gcomp codec, fallback_codec; /* unless there are config.steps */
     uint64_t slot_size, memory_size;
     size_t value_size;
     uint8_t *memory; /* the caller's; constant after gw_exchange_memory() */
@@ -41,6 +42,7 @@ struct gw_exchange {
 
     size_t task_count; /* queued or running: stop waits for 0 */
     size_t events_waiting;
+    gw_runtime_posted posted; /* MAP or DONE */
     int stopped;
 
     /* Map. Written by map_start and map tasks; steps read it, which start after the event MAP. */
@@ -73,6 +75,8 @@ gw_gcomp_frame *gw_exchange_messages(const gw_exchange *exchange, uint32_t piece
 gw_collective_failure gw_exchange_failure(const gw_exchange *exchange, uint32_t piece, gw_status status);
 /* One user of a message's buffer has ended; without the lock. Nothing happens for notices and slots. */
 void gw_exchange_release(const gw_exchange *exchange, const gw_exchange_piece *piece, const void *data);
+/* The same for all that the piece's stage has received, or is still to decode. */
+void gw_exchange_release_inputs(const gw_exchange *exchange, const gw_exchange_piece *piece);
 
 /* The following need the lock. */
 
@@ -81,7 +85,7 @@ int gw_exchange_is_idle(const gw_exchange *exchange);
 /* Queues a step of a piece. */
 void gw_exchange_push(gw_exchange *exchange, gw_exchange_piece *piece, gw_runtime_priority priority,
                       void (*run)(gw_runtime_task *, const gw_workspace *));
-void gw_exchange_post(gw_exchange *exchange, gw_runtime_event event);
+void gw_exchange_post(gw_exchange *exchange, gw_runtime_posted *posted, gw_runtime_event event);
 /* The last thing that a task does: gives up the lock too. */
 void gw_exchange_leave(gw_exchange *exchange);
 

@@ -5,15 +5,16 @@
  */
 #include "runtime_exchange.h"
 
+static void map_step(gw_runtime_task *task, const gw_workspace *workspace);
+
 /* Queues a pass over all pieces that have values; needs the lock. */
-static void push_pass(gw_exchange *exchange, gw_runtime_priority priority,
-                      void (*run)(gw_runtime_task *, const gw_workspace *))
+static void push_pass(gw_exchange *exchange, gw_runtime_priority priority)
 {
     exchange->map_left = 0;
     for (uint32_t i = 0; i < exchange->layout.piece_count; i++) {
         if (exchange->pieces[i].at.len > 0) {
             exchange->map_left++;
-            gw_exchange_push(exchange, &exchange->pieces[i], priority, run);
+            gw_exchange_push(exchange, &exchange->pieces[i], priority, map_step);
         }
     }
 }
@@ -32,40 +33,30 @@ static void end_map(gw_exchange *exchange)
 {
     exchange->map_busy = 0;
     exchange->map_ready = exchange->map_failure.status == GW_OK;
-    gw_exchange_post(exchange, (gw_runtime_event){.kind = GW_RUNTIME_MAP,
-                                                  .word = gw_collective_word_write(&exchange->map_failure)});
+    gw_exchange_post(
+        exchange, &exchange->posted,
+        (gw_runtime_event){.kind = GW_RUNTIME_MAP, .word = gw_collective_word_write(&exchange->map_failure)});
 }
 
-static void build(gw_runtime_task *task, const gw_workspace *workspace)
+/* A piece in one of the passes. */
+static void map_step(gw_runtime_task *task, const gw_workspace *workspace)
 {
     (void)workspace;
     uint64_t start = gw_runtime_clock();
     gw_exchange *exchange = task->owner;
-    uint32_t piece = gw_exchange_index(exchange, (gw_exchange_piece *)task), map_byte_max = 0;
+    const int scans = task->priority == GW_RUNTIME_PRIORITY_SCAN;
+    const uint32_t backends = exchange->config.codec.backends;
+    uint32_t piece = gw_exchange_index(exchange, (gw_exchange_piece *)task), top = 0, map_byte_max = 0;
     gw_status status =
-        gw_collective_map_build(&exchange->layout, piece, &exchange->segments,
-                                exchange->config.codec.backends, &exchange->map, &map_byte_max);
-    gw_runtime_lock(exchange->runtime);
-    if (end_piece(exchange, piece, status, start)) {
-        end_map(exchange);
-    }
-    gw_exchange_leave(exchange);
-}
-
-static void scan(gw_runtime_task *task, const gw_workspace *workspace)
-{
-    (void)workspace;
-    uint64_t start = gw_runtime_clock();
-    gw_exchange *exchange = task->owner;
-    uint32_t piece = gw_exchange_index(exchange, (gw_exchange_piece *)task), top = 0;
-    gw_status status = gw_collective_map_scan(&exchange->layout, piece, &exchange->segments,
-                                              exchange->config.codec.backends, &top);
+        scans ? gw_collective_map_scan(&exchange->layout, piece, &exchange->segments, backends, &top)
+              : gw_collective_map_build(&exchange->layout, piece, &exchange->segments, backends,
+                                        &exchange->map, &map_byte_max);
     gw_runtime_lock(exchange->runtime);
     exchange->map_top = top > exchange->map_top ? top : exchange->map_top;
     if (end_piece(exchange, piece, status, start)) {
-        if (exchange->map_failure.status == GW_OK) {
+        if (scans && exchange->map_failure.status == GW_OK) {
             exchange->map.base = gw_gcomp_map_base(exchange->map_top);
-            push_pass(exchange, GW_RUNTIME_PRIORITY_MAP, build);
+            push_pass(exchange, GW_RUNTIME_PRIORITY_MAP);
         } else {
             end_map(exchange);
         }
@@ -93,7 +84,7 @@ gw_status gw_exchange_map_start(gw_exchange *exchange, const gw_collective_segme
         exchange->map_top = 0;
         exchange->map_failure = (gw_collective_failure){.status = GW_OK};
         exchange->map.wire_scale = wire_scale;
-        push_pass(exchange, GW_RUNTIME_PRIORITY_SCAN, scan);
+        push_pass(exchange, GW_RUNTIME_PRIORITY_SCAN);
     }
     gw_runtime_unlock(exchange->runtime);
     return status;

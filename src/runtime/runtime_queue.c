@@ -1,5 +1,5 @@
 /*
- * A queue of tasks by priority, a ring of events, and threads between them.
+ * A queue of tasks by priority, one of events, and threads between them.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -16,17 +16,14 @@
 /* gw_gcomp_workspace_size() is below 1 MiB for all options, and GW_EXCHANGE_SAMPLE needs 128 KiB more. */
 #define WORKSPACE_SIZE ((size_t)9 << 17)
 
+#define SECOND_NS 1000000000u
+
 enum { PRIORITIES = GW_RUNTIME_PRIORITY_SCAN + 1 };
 
 /* Tasks of one priority, first in first out. */
 typedef struct task_list {
     gw_runtime_task *first, *last;
 } task_list;
-
-typedef struct posted_event {
-    gw_runtime_event event;
-    size_t *waiting;
-} posted_event;
 
 typedef struct worker {
     gw_runtime *runtime;
@@ -39,9 +36,7 @@ struct gw_runtime {
     pthread_cond_t work, event, zero;
     task_list tasks[PRIORITIES];
     int ends, woken;
-    posted_event *ring;
-    size_t ring_capacity, ring_first, ring_count;
-    size_t reserved; /* events of all senders */
+    gw_runtime_posted *first, **end; /* of the events; where the next one goes */
     uint32_t thread_count;
     worker *workers;
     uint8_t *workspaces;
@@ -57,11 +52,16 @@ void gw_runtime_unlock(gw_runtime *runtime)
     (void)pthread_mutex_unlock(&runtime->lock);
 }
 
-uint64_t gw_runtime_clock(void)
+static uint64_t read_ns(clockid_t clock)
 {
     struct timespec now = {0};
-    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    (void)clock_gettime(clock, &now);
+    return (uint64_t)now.tv_sec * SECOND_NS + (uint64_t)now.tv_nsec;
+}
+
+uint64_t gw_runtime_clock(void)
+{
+    return read_ns(CLOCK_THREAD_CPUTIME_ID);
 }
 
 /* ------------ tasks ------------ */
@@ -177,58 +177,35 @@ void gw_runtime_signal_zero(gw_runtime *runtime)
 
 /* ------------ events ------------ */
 
-static posted_event *ring_at(const gw_runtime *runtime, size_t index)
+void gw_runtime_post(gw_runtime *runtime, gw_runtime_posted *posted)
 {
-    return &runtime->ring[(runtime->ring_first + index) % runtime->ring_capacity];
-}
-
-gw_status gw_runtime_reserve(gw_runtime *runtime, size_t count)
-{
-    size_t capacity = runtime->reserved + count;
-    if (capacity > runtime->ring_capacity) {
-        const size_t wanted = capacity > 2 * runtime->ring_capacity ? capacity : 2 * runtime->ring_capacity;
-        posted_event *ring = calloc(wanted, sizeof *ring);
-        if (!ring) {
-            return GW_ERR_LIMIT;
-        }
-        for (size_t i = 0; i < runtime->ring_count; i++) {
-            ring[i] = *ring_at(runtime, i);
-        }
-        free(runtime->ring);
-        runtime->ring = ring;
-        runtime->ring_capacity = wanted;
-        runtime->ring_first = 0;
-    }
-    runtime->reserved = capacity;
-    return GW_OK;
-}
-
-void gw_runtime_unreserve(gw_runtime *runtime, size_t count)
-{
-    runtime->reserved -= count;
-}
-
-void gw_runtime_post(gw_runtime *runtime, const gw_runtime_event *event, size_t *waiting)
-{
-    *ring_at(runtime, runtime->ring_count++) = (posted_event){*event, waiting};
-    ++*waiting;
+    posted->next = NULL;
+    *runtime->end = posted;
+    runtime->end = &posted->next;
+    ++*posted->waiting;
     (void)pthread_cond_signal(&runtime->event);
 }
 
-int gw_runtime_unpost(gw_runtime *runtime, const size_t *waiting, gw_runtime_event *event)
+/* Takes out the event at a place of the list. */
+static gw_runtime_posted *take_event(gw_runtime *runtime, gw_runtime_posted **place)
 {
-    for (size_t i = 0; i < runtime->ring_count; i++) {
-        if (ring_at(runtime, i)->waiting == waiting) {
-            *event = ring_at(runtime, i)->event;
-            --*ring_at(runtime, i)->waiting;
-            for (; i + 1 < runtime->ring_count; i++) {
-                *ring_at(runtime, i) = *ring_at(runtime, i + 1);
-            }
-            runtime->ring_count--;
-            return 1;
+    gw_runtime_posted *posted = *place;
+    *place = posted->next;
+    if (!*place) {
+        runtime->end = place;
+    }
+    --*posted->waiting;
+    return posted;
+}
+
+gw_runtime_posted *gw_runtime_unpost(gw_runtime *runtime, const size_t *waiting)
+{
+    for (gw_runtime_posted **at = &runtime->first; *at; at = &(*at)->next) {
+        if ((*at)->waiting == waiting) {
+            return take_event(runtime, at);
         }
     }
-    return 0;
+    return NULL;
 }
 
 void gw_runtime_wake(gw_runtime *runtime)
@@ -241,25 +218,14 @@ void gw_runtime_wake(gw_runtime *runtime)
     }
 }
 
-static struct timespec deadline_after(int timeout_ms)
-{
-    struct timespec at = {0};
-    (void)clock_gettime(CLOCK_MONOTONIC, &at);
-    at.tv_sec += timeout_ms / 1000;
-    at.tv_nsec += (long)(timeout_ms % 1000) * 1000000L;
-    if (at.tv_nsec >= 1000000000L) {
-        at.tv_sec++;
-        at.tv_nsec -= 1000000000L;
-    }
-    return at;
-}
-
 /* Waits, with the lock, until there is an event or the time is over. */
 static void wait_event(gw_runtime *runtime, int timeout_ms)
 {
-    struct timespec deadline = deadline_after(timeout_ms < 0 ? 0 : timeout_ms);
+    uint64_t end_ns = read_ns(CLOCK_MONOTONIC) + (timeout_ms < 0 ? 0 : (uint64_t)timeout_ms * 1000000u);
+    struct timespec deadline = {.tv_sec = (time_t)(end_ns / SECOND_NS),
+                                .tv_nsec = (long)(end_ns % SECOND_NS)};
     int status = 0;
-    while (!runtime->woken && runtime->ring_count == 0 && status != ETIMEDOUT) {
+    while (!runtime->woken && !runtime->first && status != ETIMEDOUT) {
         status = timeout_ms < 0 ? pthread_cond_wait(&runtime->event, &runtime->lock)
                                 : pthread_cond_timedwait(&runtime->event, &runtime->lock, &deadline);
     }
@@ -279,12 +245,8 @@ size_t gw_runtime_wait(gw_runtime *runtime, gw_runtime_event *events, size_t cap
         runtime->woken = 0;
         events[count++] = (gw_runtime_event){.kind = GW_RUNTIME_WAKE};
     }
-    while (count < capacity && runtime->ring_count > 0) {
-        posted_event *oldest = ring_at(runtime, 0);
-        events[count++] = oldest->event;
-        --*oldest->waiting;
-        runtime->ring_first = (runtime->ring_first + 1) % runtime->ring_capacity;
-        runtime->ring_count--;
+    while (count < capacity && runtime->first) {
+        events[count++] = take_event(runtime, &runtime->first)->event;
     }
     gw_runtime_unlock(runtime);
     return count;
@@ -344,6 +306,7 @@ gw_status gw_runtime_open(const gw_runtime_options *options, gw_runtime **runtim
         free(made);
         return GW_ERR_LIMIT;
     }
+    made->end = &made->first;
     made->workers = calloc((size_t)options->thread_count + 1, sizeof *made->workers);
     made->workspaces = malloc(options->thread_count * size + 1);
     if (made->workers && made->workspaces) {
@@ -380,6 +343,5 @@ void gw_runtime_close(gw_runtime *runtime)
     (void)pthread_mutex_destroy(&runtime->lock);
     free(runtime->workers);
     free(runtime->workspaces);
-    free(runtime->ring);
     free(runtime);
 }

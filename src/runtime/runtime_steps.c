@@ -26,55 +26,59 @@ static void finish_piece(gw_exchange *exchange, gw_exchange_piece *piece)
     if (--exchange->left == 0) {
         exchange->stats.operations++;
         exchange->busy = 0;
-        gw_exchange_post(exchange, (gw_runtime_event){.kind = GW_RUNTIME_DONE, .word = exchange->worst});
+        gw_exchange_post(exchange, &exchange->posted,
+                         (gw_runtime_event){.kind = GW_RUNTIME_DONE, .word = exchange->worst});
     }
 }
 
 /* ------------ messages that are made ------------ */
 
+/* What is made of another's piece goes to its owner, what is made of an own one to all. */
+static gw_runtime_event_kind event_of(const gw_exchange_piece *piece)
+{
+    return piece->stage == GW_STAGE_ENCODE ? GW_RUNTIME_SEND : GW_RUNTIME_SHARE;
+}
+
 /* Where a message goes. Its data is NULL if the transport has no memory. */
-static gw_buffer take_output(const gw_exchange *exchange, uint32_t piece, gw_runtime_event_kind kind)
+static gw_buffer take_output(const gw_exchange *exchange, const gw_exchange_piece *piece)
 {
     const gw_exchange_buffers *buffers = &exchange->config.buffers;
     size_t size = (size_t)exchange->slot_size;
-    void *data = buffers->take ? buffers->take(buffers->context, kind, size)
-                               : exchange->memory + piece * exchange->slot_size;
+    void *data = buffers->take ? buffers->take(buffers->context, event_of(piece), size)
+                               : exchange->memory + gw_exchange_index(exchange, piece) * exchange->slot_size;
     return (gw_buffer){.data = data, .capacity = size};
 }
 
 /* A notice in place of a frame that could not be made: at its slot, or inside the exchange. */
-static void write_notice(gw_exchange *exchange, gw_exchange_piece *piece, gw_runtime_event_kind kind,
-                         const gw_collective_failure *failure, gw_buffer *dst)
+static void write_notice(gw_exchange *exchange, gw_exchange_piece *piece, gw_exchange_step *step)
 {
     if (exchange->config.buffers.take) {
-        gw_exchange_release(exchange, piece, dst->data);
-        if (kind == GW_RUNTIME_SHARE) {
-            gw_exchange_release(exchange, piece, dst->data);
+        gw_exchange_release(exchange, piece, step->dst.data);
+        if (event_of(piece) == GW_RUNTIME_SHARE) {
+            gw_exchange_release(exchange, piece, step->dst.data);
         }
-        *dst = (gw_buffer){.data = piece->notice, .capacity = sizeof piece->notice};
+        step->dst = (gw_buffer){.data = piece->notice, .capacity = sizeof piece->notice};
     }
-    if (gw_collective_notice_write(failure, dst) != GW_OK) {
+    if (gw_collective_notice_write(&step->failure, &step->dst) != GW_OK) {
         /* Cannot happen: every slot is larger than a notice. Zeros are no frame, so receivers fail. */
-        memset(dst->data, 0, GW_COLLECTIVE_NOTICE_SIZE);
-        dst->size = GW_COLLECTIVE_NOTICE_SIZE;
+        memset(step->dst.data, 0, GW_COLLECTIVE_NOTICE_SIZE);
+        step->dst.size = GW_COLLECTIVE_NOTICE_SIZE;
     }
 }
 
 /* Needs the lock. */
-static void post_message(gw_exchange *exchange, const gw_exchange_piece *piece, gw_runtime_event_kind kind,
-                         const gw_collective_failure *failure, const gw_buffer *message)
+static void post_message(gw_exchange *exchange, gw_exchange_piece *piece, const gw_exchange_step *step)
 {
-    uint32_t index = gw_exchange_index(exchange, piece);
+    gw_runtime_event_kind kind = event_of(piece);
     uint64_t receivers = kind == GW_RUNTIME_SHARE ? exchange->layout.shape.rank_count - 1 : 1;
-    exchange->stats.sent_size += message->size * receivers;
-    note(exchange, failure);
-    gw_exchange_post(exchange,
+    exchange->stats.sent_size += step->dst.size * receivers;
+    gw_exchange_post(exchange, &piece->posted,
                      (gw_runtime_event){.kind = kind,
-                                        .piece = index,
-                                        .data = message->data,
-                                        .offset = exchange->memory ? index * exchange->slot_size : 0,
-                                        .size = message->size,
-                                        .word = gw_collective_word_write(failure)});
+                                        .piece = step->piece,
+                                        .data = step->dst.data,
+                                        .offset = exchange->memory ? step->piece * exchange->slot_size : 0,
+                                        .size = step->dst.size,
+                                        .word = gw_collective_word_write(&step->failure)});
 }
 
 /* ------------ errors of contributions ------------ */
@@ -102,6 +106,12 @@ static gw_gcomp_map contribution_map(const gw_exchange *exchange, const gw_colle
                           .wire_scale = map->wire_scale,
                           .len = at->len,
                           .chunk_log2 = exchange->layout.shape.chunk_log2};
+}
+
+static int is_sampled(const gw_exchange *exchange)
+{
+    return (exchange->run.flags & GW_EXCHANGE_SAMPLE) && exchange->config.codec.dtype == GW_FP32 &&
+           !exchange->config.steps.run;
 }
 
 /* Sums of a piece, chunk by chunk at the end of the workspace; 0 if that is too small. */
@@ -147,83 +157,48 @@ static gw_gcomp_target target_of(const gw_exchange *exchange, const gw_collectiv
                              .scale = exchange->run.scale};
 }
 
-static void decode(gw_runtime_task *task, const gw_workspace *workspace)
+static void gcomp_step(gw_exchange *exchange, gw_exchange_step *step, const gw_workspace *workspace)
 {
-    uint64_t start = gw_runtime_clock();
-    gw_exchange *exchange = task->owner;
-    gw_exchange_piece *piece = (gw_exchange_piece *)task;
-    gw_gcomp_target target = target_of(exchange, &piece->at);
-    gw_collective_failure failure;
-    gw_status status = gw_collective_decode(&exchange->bucket, gw_exchange_index(exchange, piece),
-                                            &piece->finished, &target, &failure, workspace);
-    gw_exchange_release(exchange, piece, piece->finished.data);
-    gw_runtime_lock(exchange->runtime);
-    exchange->stats.decode_ns += gw_runtime_clock() - start;
-    if (status != GW_OK) {
-        note(exchange, &failure);
+    const gw_collective_bucket *bucket = &exchange->bucket;
+    gw_gcomp_target target = target_of(exchange, &exchange->pieces[step->piece].at);
+    gw_status status;
+    switch (step->kind) {
+    case GW_EXCHANGE_ENCODE:
+        status = gw_collective_encode(bucket, step->piece, &step->dst, workspace);
+        break;
+    case GW_EXCHANGE_REDUCE:
+        status =
+            gw_collective_reduce(bucket, step->piece, step->messages, &step->dst, &step->failure, workspace);
+        break;
+    case GW_EXCHANGE_SUM:
+        status = gw_collective_sum(bucket, step->piece, step->messages, &target, &step->failure, workspace);
+        break;
+    default:
+        status =
+            gw_collective_decode(bucket, step->piece, step->messages, &target, &step->failure, workspace);
+        break;
     }
-    finish_piece(exchange, piece);
-    gw_exchange_leave(exchange);
+    step->failure.status = status;
 }
 
-static void release_contributions(const gw_exchange *exchange, const gw_exchange_piece *piece)
+/* ------------ tasks ------------ */
+
+static gw_exchange_step_kind kind_of(const gw_exchange *exchange, const gw_exchange_piece *piece)
 {
-    const gw_gcomp_frame *messages = gw_exchange_messages(exchange, gw_exchange_index(exchange, piece));
-    for (uint32_t r = 0; r < exchange->layout.shape.rank_count; r++) {
-        gw_exchange_release(exchange, piece, messages[r].data);
-    }
+    return piece->stage == GW_STAGE_ENCODE   ? GW_EXCHANGE_ENCODE
+           : piece->stage == GW_STAGE_DECODE ? GW_EXCHANGE_DECODE
+           : is_scatter(exchange)            ? GW_EXCHANGE_SUM
+                                             : GW_EXCHANGE_REDUCE;
 }
 
-/* The owner's step: a frame for all, which this rank decodes too. */
-static void reduce(gw_runtime_task *task, const gw_workspace *workspace)
-{
-    uint64_t start = gw_runtime_clock();
-    gw_exchange *exchange = task->owner;
-    gw_exchange_piece *piece = (gw_exchange_piece *)task;
-    uint32_t index = gw_exchange_index(exchange, piece);
-    gw_buffer dst = take_output(exchange, index, GW_RUNTIME_SHARE);
-    gw_collective_failure failure = gw_exchange_failure(exchange, index, GW_ERR_LIMIT);
-    if (!dst.data || gw_collective_reduce(&exchange->bucket, index, gw_exchange_messages(exchange, index),
-                                          &dst, &failure, workspace) != GW_OK) {
-        write_notice(exchange, piece, GW_RUNTIME_SHARE, &failure, &dst);
-    }
-    release_contributions(exchange, piece);
-    gw_runtime_lock(exchange->runtime);
-    exchange->stats.reduce_ns += gw_runtime_clock() - start;
-    piece->stage = GW_STAGE_DECODE;
-    piece->finished = (gw_gcomp_frame){.data = dst.data, .size = dst.size};
-    post_message(exchange, piece, GW_RUNTIME_SHARE, &failure, &dst);
-    gw_exchange_push(exchange, piece, GW_RUNTIME_PRIORITY_DECODE, decode);
-    gw_exchange_leave(exchange);
-}
-
-/* The same without a frame: the sum stays here. */
-static void sum(gw_runtime_task *task, const gw_workspace *workspace)
-{
-    uint64_t start = gw_runtime_clock();
-    gw_exchange *exchange = task->owner;
-    gw_exchange_piece *piece = (gw_exchange_piece *)task;
-    uint32_t index = gw_exchange_index(exchange, piece);
-    gw_gcomp_target target = target_of(exchange, &piece->at);
-    gw_collective_failure failure;
-    gw_status status = gw_collective_sum(&exchange->bucket, index, gw_exchange_messages(exchange, index),
-                                         &target, &failure, workspace);
-    release_contributions(exchange, piece);
-    gw_runtime_lock(exchange->runtime);
-    exchange->stats.reduce_ns += gw_runtime_clock() - start;
-    if (status != GW_OK) {
-        note(exchange, &failure);
-    }
-    finish_piece(exchange, piece);
-    gw_exchange_leave(exchange);
-}
+static void run_step(gw_runtime_task *task, const gw_workspace *workspace);
 
 /* All contributions to an own piece have arrived; needs the lock. */
 static void push_reduce(gw_exchange *exchange, gw_exchange_piece *piece)
 {
     piece->stage = GW_STAGE_REDUCE;
     if (!exchange->reduce_waits || exchange->encodes_left == 0) {
-        gw_exchange_push(exchange, piece, GW_RUNTIME_PRIORITY_REDUCE, is_scatter(exchange) ? sum : reduce);
+        gw_exchange_push(exchange, piece, GW_RUNTIME_PRIORITY_REDUCE, run_step);
     }
 }
 
@@ -249,29 +224,64 @@ static void end_encode(gw_exchange *exchange, gw_exchange_piece *piece)
     }
 }
 
-static void encode(gw_runtime_task *task, const gw_workspace *workspace)
+/* What a step leads to; needs the lock. */
+static void end_step(gw_exchange *exchange, gw_exchange_piece *piece, const gw_exchange_step *step,
+                     uint64_t spent_ns)
+{
+    gw_exchange_stats *stats = &exchange->stats;
+    uint64_t *const times[] = {&stats->encode_ns, &stats->reduce_ns, &stats->reduce_ns, &stats->decode_ns};
+    *times[step->kind] += spent_ns;
+    note(exchange, &step->failure);
+    if (step->kind == GW_EXCHANGE_ENCODE) {
+        post_message(exchange, piece, step);
+        end_encode(exchange, piece);
+    } else if (step->kind == GW_EXCHANGE_REDUCE) { /* this rank decodes it too */
+        post_message(exchange, piece, step);
+        piece->stage = GW_STAGE_DECODE;
+        piece->finished = (gw_gcomp_frame){.data = step->dst.data, .size = step->dst.size};
+        gw_exchange_push(exchange, piece, GW_RUNTIME_PRIORITY_DECODE, run_step);
+    } else {
+        finish_piece(exchange, piece);
+    }
+}
+
+static void run_step(gw_runtime_task *task, const gw_workspace *workspace)
 {
     uint64_t start = gw_runtime_clock();
     gw_exchange *exchange = task->owner;
     gw_exchange_piece *piece = (gw_exchange_piece *)task;
+    const gw_exchange_steps *own = &exchange->config.steps;
     uint32_t index = gw_exchange_index(exchange, piece);
-    gw_buffer dst = take_output(exchange, index, GW_RUNTIME_SEND);
-    gw_status status =
-        dst.data ? gw_collective_encode(&exchange->bucket, index, &dst, workspace) : GW_ERR_LIMIT;
-    gw_collective_failure failure = gw_exchange_failure(exchange, index, status);
-    uint64_t spent = gw_runtime_clock() - start; /* measuring is not encoding */
-    double sums[2] = {0, 0};
-    if (status != GW_OK) {
-        write_notice(exchange, piece, GW_RUNTIME_SEND, &failure, &dst);
-    } else if ((exchange->run.flags & GW_EXCHANGE_SAMPLE) && exchange->config.codec.dtype == GW_FP32) {
-        measure(exchange, piece, &dst, sums, workspace);
+    gw_exchange_step step = {.kind = kind_of(exchange, piece),
+                             .piece = index,
+                             .failure = gw_exchange_failure(exchange, index, GW_ERR_ARG)};
+    const int sends = step.kind == GW_EXCHANGE_ENCODE || step.kind == GW_EXCHANGE_REDUCE;
+    if (sends) {
+        step.dst = take_output(exchange, piece);
     }
+    if (step.kind != GW_EXCHANGE_ENCODE) {
+        step.messages =
+            step.kind == GW_EXCHANGE_DECODE ? &piece->finished : gw_exchange_messages(exchange, index);
+    }
+    if (sends && !step.dst.data) {
+        step.failure.status = GW_ERR_LIMIT;
+    } else if (own->run) {
+        own->run(own->context, &step, workspace);
+    } else {
+        gcomp_step(exchange, &step, workspace);
+    }
+    uint64_t spent_ns = gw_runtime_clock() - start; /* measuring is not encoding */
+    double sums[2] = {0, 0};
+    if (sends && step.failure.status != GW_OK) {
+        write_notice(exchange, piece, &step);
+    } else if (step.kind == GW_EXCHANGE_ENCODE && is_sampled(exchange)) {
+        measure(exchange, piece, &step.dst, sums, workspace);
+    }
+    gw_exchange_release_inputs(exchange, piece);
     gw_runtime_lock(exchange->runtime);
-    exchange->stats.encode_ns += spent;
     exchange->stats.sample_square += sums[0];
     exchange->stats.sample_error += sums[1];
-    post_message(exchange, piece, GW_RUNTIME_SEND, &failure, &dst);
-    end_encode(exchange, piece);
+    end_step(exchange, piece, &step, spent_ns);
     gw_exchange_leave(exchange);
 }
 
@@ -322,7 +332,7 @@ static void push_first(gw_exchange *exchange)
             piece->stage = GW_STAGE_ENCODE;
             exchange->left++;
             exchange->encodes_left++;
-            gw_exchange_push(exchange, piece, GW_RUNTIME_PRIORITY_ENCODE, encode);
+            gw_exchange_push(exchange, piece, GW_RUNTIME_PRIORITY_ENCODE, run_step);
         }
     }
     for (uint32_t i = 0; i < own; i++) {
@@ -417,7 +427,7 @@ static gw_status accept(gw_exchange *exchange, gw_exchange_piece *piece, uint32_
     exchange->stats.received_size += message->size;
     if (piece->stage == GW_STAGE_AWAIT) {
         piece->stage = GW_STAGE_DECODE;
-        gw_exchange_push(exchange, piece, GW_RUNTIME_PRIORITY_DECODE, decode);
+        gw_exchange_push(exchange, piece, GW_RUNTIME_PRIORITY_DECODE, run_step);
     } else if (++piece->arrived == exchange->layout.shape.rank_count - 1) {
         push_reduce(exchange, piece);
     }

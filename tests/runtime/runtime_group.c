@@ -110,6 +110,70 @@ static void release(void *context, void *data)
     }
 }
 
+/* ------------ steps ------------ */
+
+static int is_message(const gw_gcomp_frame *message, size_t size, gw_collective_failure *failure)
+{
+    if (message->size != size) {
+        must(gw_collective_notice_read(message->data, message->size, failure), "neither values nor a notice");
+    }
+    return message->size == size;
+}
+
+/* Own values and those of the messages, in the order of the ranks. */
+static int add_values(const group_rank *rank, const gw_collective_piece *piece, gw_exchange_step *step,
+                      float *sums)
+{
+    size_t size = (size_t)piece->len * sizeof *sums;
+    for (uint32_t r = 0; r < rank->group->setup.ranks; r++) {
+        const float *values = rank->values + piece->first;
+        if (r != rank->rank) {
+            values = step->messages[r].data;
+            if (!is_message(&step->messages[r], size, &step->failure)) {
+                return 0;
+            }
+        }
+        for (size_t i = 0; i < piece->len; i++) {
+            sums[i] = r == 0 ? values[i] : sums[i] + values[i];
+        }
+    }
+    return 1;
+}
+
+static void values_step(void *context, gw_exchange_step *step, const gw_workspace *workspace)
+{
+    const group_rank *rank = context;
+    const group_setup *setup = &rank->group->setup;
+    gw_collective_piece piece;
+    must(gw_collective_piece_at(&rank->group->layout, step->piece, &piece) == GW_OK, "a piece that is not");
+    must(step->failure.rank == rank->rank && step->failure.piece == step->piece, "a failure of another step");
+    size_t size = (size_t)piece.len * sizeof(float);
+    uint64_t first = 0, len = 0;
+    if (setup->flags & GW_EXCHANGE_SCATTER) {
+        must(gw_collective_shard_at(&rank->group->layout, rank->rank, &first, &len) == GW_OK, "no shard");
+    }
+    if (setup->failing_rank_1 == rank->rank + 1 && setup->failing_kind == step->kind &&
+        setup->failing_piece == step->piece) {
+        step->failure.status = GW_ERR_NONFINITE;
+        return;
+    }
+    float sums[PIECE_LEN];
+    int is_good = 1;
+    step->dst.size = size;
+    if (step->kind == GW_EXCHANGE_ENCODE) {
+        memcpy(step->dst.data, rank->values + piece.first, size);
+    } else if (step->kind == GW_EXCHANGE_DECODE) {
+        is_good = is_message(step->messages, size, &step->failure);
+        memcpy(rank->result + piece.first, is_good ? step->messages->data : sums, is_good ? size : 0);
+    } else {
+        is_good = add_values(rank, &piece, step, sums);
+        void *to = step->kind == GW_EXCHANGE_REDUCE ? step->dst.data : rank->result + piece.first - first;
+        memcpy(to, sums, is_good ? size : 0);
+    }
+    step->failure.status = is_good ? GW_OK : step->failure.status;
+    must(workspace->data != NULL, "no workspace");
+}
+
 gw_exchange_config group_config(const group *g, uint32_t rank)
 {
     const group_setup *setup = &g->setup;
@@ -136,6 +200,9 @@ gw_exchange_config group_config(const group *g, uint32_t rank)
     config.fallback_codec.quantum = gw_gcomp_quantum_of_nmse(setup->has_maps ? 0 : 1e-2f);
     if (setup->has_buffers) {
         config.buffers = (gw_exchange_buffers){take, release, (void *)(uintptr_t)&g->rank[rank]};
+    }
+    if (setup->has_steps) {
+        config.steps = (gw_exchange_steps){values_step, (void *)(uintptr_t)&g->rank[rank], 4 * PIECE_LEN};
     }
     return config;
 }
@@ -533,6 +600,15 @@ float *group_reference(const group *g)
     assert_int_equal(gw_gcomp_init(&ref.codec, is_fallback ? &ref.config.fallback_codec : &ref.config.codec),
                      GW_OK);
     ref.result = allocate((size_t)g->setup.len, sizeof *ref.result);
+    for (size_t i = 0; i < g->setup.len && g->setup.has_steps; i++) {
+        ref.result[i] = g->rank[0].values[i];
+        for (uint32_t r = 1; r < g->setup.ranks; r++) {
+            ref.result[i] += g->rank[r].values[i];
+        }
+    }
+    if (g->setup.has_steps) {
+        return ref.result;
+    }
     ref.bound = gw_collective_message_bound(&ref.layout, &ref.codec);
     ref.messages = allocate(g->setup.ranks + 1, ref.bound);
     if (g->setup.has_maps) {

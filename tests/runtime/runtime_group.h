@@ -30,13 +30,15 @@ typedef struct group_setup {
     uint64_t len, shard_len;
     uint32_t flags; /* gw_exchange_flags */
     int has_maps, has_buffers;
+    int has_steps; /* of its own, with values as messages and sums that are not scaled; needs buffers */
     uint32_t contribution_bits;
     group_place place;
     uint64_t seed;
     /* Faults. Counts of take() begin with 1. */
-    uint32_t lost_rank_1;               /* rank + 1 that is cut off */
-    uint32_t poor_rank, poor_take;      /* whose take() gives nothing this time, or 0 */
-    uint32_t damage_kind, damage_piece; /* the message that is changed on its way, or 0 */
+    uint32_t lost_rank_1;                                 /* rank + 1 that is cut off */
+    uint32_t poor_rank, poor_take;                        /* whose take() gives nothing this time, or 0 */
+    uint32_t damage_kind, damage_piece;                   /* the message that is changed on its way, or 0 */
+    uint32_t failing_rank_1, failing_kind, failing_piece; /* has_steps: rank + 1 whose step fails */
 } group_setup;
 
 typedef struct group_rank {

@@ -118,6 +118,47 @@ static void test_samples(void **state)
     }
 }
 
+/* ------------ steps of the caller's ------------ */
+
+static void test_steps(void **state)
+{
+    (void)state;
+    for (uint64_t i = 0; i < 24; i++) {
+        group_setup setup = {
+            .ranks = (uint32_t)(1 + i % 6), .threads = i % 2 ? 3 : 0, .len = 30000, .seed = i};
+        setup.has_buffers = setup.has_steps = 1;
+        setup.flags = i / 6 % 2 ? GW_EXCHANGE_SCATTER : GW_EXCHANGE_SAMPLE;
+        setup.shard_len = i / 12 ? (setup.len + setup.ranks - 1) / setup.ranks : 0;
+        setup.place = setup.flags == GW_EXCHANGE_SCATTER && i / 12 ? PLACE_FRONT : PLACE_APART;
+        run_case(&setup, 2);
+    }
+}
+
+/* A step that fails says why: on all ranks, unless it is the last one. */
+static void test_steps_fail(void **state)
+{
+    (void)state;
+    for (uint32_t kind = GW_EXCHANGE_ENCODE; kind <= GW_EXCHANGE_DECODE; kind++) {
+        group_setup setup = {.ranks = 3, .threads = 2, .len = 30000, .has_buffers = 1, .has_steps = 1};
+        setup.flags = kind == GW_EXCHANGE_SUM ? GW_EXCHANGE_SCATTER : 0;
+        setup.failing_rank_1 = 2;
+        setup.failing_kind = kind;
+        setup.failing_piece = kind == GW_EXCHANGE_ENCODE ? 0 : 3; /* the first of rank 0, of rank 1 */
+        group g;
+        group_make(&g, &setup);
+        group_start(&g);
+        assert_true(group_pump(&g, 0));
+        for (uint32_t r = 0; r < setup.ranks; r++) {
+            int knows = kind == GW_EXCHANGE_ENCODE || kind == GW_EXCHANGE_REDUCE || r == 1;
+            gw_collective_failure failure;
+            gw_collective_word_read(g.rank[r].word, &failure);
+            assert_int_equal(failure.status, knows ? GW_ERR_NONFINITE : GW_OK);
+            assert_true(!knows || (failure.rank == 1 && failure.piece == setup.failing_piece));
+        }
+        group_free(&g);
+    }
+}
+
 /* ------------ failures ------------ */
 
 /* A damaged contribution: the owner notifies all. A damaged result: its receivers detect it. */
@@ -257,6 +298,21 @@ static void release_nothing(void *context, void *data)
     (void)data;
 }
 
+static void *take_nothing(void *context, gw_runtime_event_kind kind, size_t size)
+{
+    (void)context;
+    (void)kind;
+    (void)size;
+    return NULL;
+}
+
+static void run_nothing(void *context, gw_exchange_step *step, const gw_workspace *workspace)
+{
+    (void)context;
+    (void)step;
+    (void)workspace;
+}
+
 static void test_open(void **state)
 {
     (void)state;
@@ -270,6 +326,14 @@ static void test_open(void **state)
     config = group_config(&g, 0);
     assert_int_equal(gw_exchange_open(NULL, &config, &bad), GW_ERR_ARG);
     config.buffers.release = release_nothing; /* and no take */
+    assert_int_equal(gw_exchange_open(g.runtime, &config, &bad), GW_ERR_ARG);
+    config = group_config(&g, 0);
+    config.steps = (gw_exchange_steps){.run = run_nothing, .message_bound = 64}; /* and no buffers */
+    assert_int_equal(gw_exchange_open(g.runtime, &config, &bad), GW_ERR_ARG);
+    config.buffers = (gw_exchange_buffers){.take = take_nothing, .release = release_nothing};
+    config.steps.message_bound = GW_COLLECTIVE_NOTICE_SIZE - 1;
+    assert_int_equal(gw_exchange_open(g.runtime, &config, &bad), GW_ERR_ARG);
+    config.steps.message_bound = UINT64_MAX;
     assert_int_equal(gw_exchange_open(g.runtime, &config, &bad), GW_ERR_ARG);
     config = group_config(&g, 0);
     config.codec.tolerance_bits = 99;
@@ -339,6 +403,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_results),   cmocka_unit_test(test_scatter_in_front),
         cmocka_unit_test(test_samples),   cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_steps),     cmocka_unit_test(test_steps_fail),
         cmocka_unit_test(test_no_memory), cmocka_unit_test(test_lost_rank),
         cmocka_unit_test(test_stop),      cmocka_unit_test(test_open),
         cmocka_unit_test(test_start),     cmocka_unit_test(test_events_not_taken),
