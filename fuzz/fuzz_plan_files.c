@@ -130,7 +130,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const int fd = memfd_create("input", 0);
     FUZZ_CHECK(fd >= 0 && write(fd, data + 1, size - 1) == (ssize_t)(size - 1));
     (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    FUZZ_CHECK(plan_model_add(&sizes, "a", 7, 0, 0) && plan_model_add(&sizes, "b", 9, 0, 0));
+    plan_model_add(&sizes, "a", 7, 0, 0);
+    plan_model_add(&sizes, "b", 9, 0, 0);
     switch (data[0] % 6) {
     case 0:
         fuzz_kineto(path);

@@ -3,43 +3,36 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include <string.h>
-
 #include "cli_common.h"
-#include "plan_commands.h"
 #include "plan_explain.h"
 
-static int parse(plan_explain_args *a, int argc, char **argv)
+static int explain(const plan_request *a)
 {
-    memset(a, 0, sizeof *a);
-    plan_parser_open(&a->parser, "explain", "MODEL or PLAN",
-                     "Says in words why each group is cut where it is.");
-    plan_case_args_add(&a->parser, &a->case_args, 0);
-    plan_limit_args_add(&a->parser, &a->limit_args);
-    const plan_arg algorithm = {"algorithm", "NAME", "As for plan solve", PLAN_ARG_TEXT, &a->algorithm, 0, 0};
-    plan_parser_add(&a->parser, &algorithm, 1);
-    plan_parser_add_output(&a->parser, NULL);
-    return plan_parser_run(&a->parser, argc, argv, &(const plan_parser_files){1, 1, "one model or one plan"});
-}
-
-int plan_cmd_explain(int argc, char **argv)
-{
-    plan_explain_args a;
-    plan_opened o;
-    int code = parse(&a, argc, argv);
-    if (code == GW_CLI_OK) {
-        code = plan_opened_open(&a.case_args, a.parser.files[0], &o);
-    }
-    if (code != GW_CLI_OK) {
-        return code;
-    }
-    if (a.algorithm != NULL && strcmp(a.algorithm, "ddp") == 0) {
-        plan_case_fp32(&o.c); /* what that algorithm sends, and what alternatives are made of */
-    }
-    code = plan_opened_prepare(&o);
-    if (code == GW_CLI_OK) {
-        code = o.c.kind == PLAN_TREE ? plan_explain_tree(&a, &o) : plan_explain_fused(&a, &o);
-    }
+    static plan_opened o;
+    plan_opened_open(&a->of_case, a->common.input, &o);
+    plan_case_for_algorithm(&o.c, a->algorithm); /* what alternatives are made of */
+    gw_cli_must(plan_opened_prepare(&o));
+    const int code = o.c.kind == PLAN_TREE ? plan_explain_tree(a, &o) : plan_explain_fused(a, &o);
     plan_opened_close(&o);
     return code;
 }
+
+static const gw_option options[] = {
+    {"algorithm", "NAME", "As for plan solve", GW_TEXT(plan_request, algorithm)},
+    PLAN_JSON_ROW,
+    {0},
+};
+
+const plan_verb plan_verb_explain = {
+    .name = "explain",
+    .summary = "why each group is cut where it is",
+    .run = explain,
+    .input_min = 1,
+    .input_max = 1,
+    .takes = "one model or one plan",
+    .line = {.usage = "MODEL or PLAN",
+             .help = "Says in words why each group is cut where it is.",
+             .inputs = GW_ANY_INPUTS,
+             .own = {.options = options},
+             .more = {PLAN_CASE_GROUP, PLAN_LIMIT_GROUP}},
+};

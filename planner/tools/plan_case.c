@@ -425,6 +425,12 @@ static int parse_case_devices(const plan_place *place, json_t *array, plan_case 
                                                  : plan_json_bad(place, "\"devices\" is no array");
 }
 
+void plan_case_set_decode(plan_case *c, int decode)
+{
+    c->decode = decode == 1 ? GW_PLAN_DECODE_PARALLEL : GW_PLAN_DECODE_SERIAL;
+    c->decode_none = decode == 2;
+}
+
 int plan_case_read(const char *path, json_t *object, plan_case *out)
 {
     memset(out, 0, sizeof *out);
@@ -447,8 +453,7 @@ int plan_case_read(const char *path, json_t *object, plan_case *out)
         return plan_json_bad(&place, "\"level\" must be serial, pipelined or event");
     }
     out->kind = (plan_kind)kind;
-    out->decode = decode == 1 ? GW_PLAN_DECODE_PARALLEL : GW_PLAN_DECODE_SERIAL;
-    out->decode_none = decode == 2;
+    plan_case_set_decode(out, decode);
     out->level = (gw_plan_level)level;
     out->comp_max = UINT32_MAX;
     int code = parse_methods(&place, json_object_get(object, "methods"), out);
@@ -462,6 +467,13 @@ void plan_case_fp32(plan_case *c)
     c->method_count = 1;
     memcpy(c->method_names[0], "fp32", 5);
     c->cpu = 0;
+}
+
+void plan_case_for_algorithm(plan_case *c, const char *algorithm)
+{
+    if (algorithm != NULL && strcmp(algorithm, "ddp") == 0) {
+        plan_case_fp32(c);
+    }
 }
 
 /* A case of a cases file; plan files, whose readers skip what they do not know, have other keys too. */

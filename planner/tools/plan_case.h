@@ -80,8 +80,13 @@ int plan_library_find(const plan_library *library, const char *name, uint64_t ra
 /* A case from its object; path: for messages. */
 int plan_case_read(const char *path, json_t *object, plan_case *out);
 
+/* Sets the decode rule by its index among plan_decode_names. */
+void plan_case_set_decode(plan_case *c, int decode);
+
 /* Leaves one way to send: float32, fused. */
 void plan_case_fp32(plan_case *c);
+/* The same for the algorithm "ddp", whose plans and bounds are of that case. NULL: another one. */
+void plan_case_for_algorithm(plan_case *c, const char *algorithm);
 
 /* name NULL: the first case. */
 int plan_case_find(const plan_library *library, const char *name, plan_case *out);

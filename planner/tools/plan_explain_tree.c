@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli_common.h"
+#include "plan_json.h"
 
 typedef struct alternative {
     gw_plan_tick makespan; /* INT64_MAX: there is none */
@@ -46,7 +46,7 @@ static alternative best_other(const plan_tree *t, uint32_t tensor, uint32_t take
     return best;
 }
 
-static void add(const plan_explain_args *args, json_t *entry, const char *words, const alternative *other,
+static void add(const plan_request *args, json_t *entry, const char *words, const alternative *other,
                 gw_plan_tick total)
 {
     if (other->makespan == INT64_MAX) {
@@ -57,15 +57,15 @@ static void add(const plan_explain_args *args, json_t *entry, const char *words,
                                                                 : "compressed";
     const double delta = plan_us(other->makespan - total);
     json_object_set_new(entry, key, json_pack("{s:s,s:f}", "option", other->path, "delta_us", delta));
-    if (!args->parser.json && other->makespan == total) {
+    if (!args->common.json && other->makespan == total) {
         printf("  %s %s: no change\n", words, other->path);
-    } else if (!args->parser.json) {
+    } else if (!args->common.json) {
         printf("  %s %s: %+.3f ms\n", words, other->path, delta / 1e3);
     }
 }
 
 /* One tensor: the option taken, the next best, and the best that does (or does not) compress. */
-static json_t *explain_tensor(const plan_explain_args *args, const plan_opened *o, const plan_tree *reduced,
+static json_t *explain_tensor(const plan_request *args, const plan_opened *o, const plan_tree *reduced,
                               uint32_t i, gw_plan_tick total)
 {
     char path[PLAN_PATH_SIZE];
@@ -77,7 +77,7 @@ static json_t *explain_tensor(const plan_explain_args *args, const plan_opened *
     plan_tree_path(reduced, i, reduced->choice[i], path, sizeof path);
     json_t *entry =
         json_pack("{s:s,s:I,s:s}", "tensor", tensor->name, "elems", (json_int_t)tensor->len, "option", path);
-    if (!args->parser.json) {
+    if (!args->common.json) {
         printf("%s (%lld elements): %s\n", tensor->name, (long long)tensor->len, path);
     }
     add(args, entry, "not", &next, total);
@@ -85,27 +85,22 @@ static json_t *explain_tensor(const plan_explain_args *args, const plan_opened *
     return entry;
 }
 
-int plan_explain_tree(const plan_explain_args *args, plan_opened *o)
+int plan_explain_tree(const plan_request *args, plan_opened *o)
 {
     plan_tree reduced;
     gw_plan_cert cert;
-    const gw_plan_limits limits = plan_limits(&args->limit_args, 1000);
-    int code = plan_run_tree(o, &limits, &reduced, &cert);
-    if (code == GW_CLI_OK) {
-        json_t *tensors = json_array();
-        if (!args->parser.json) {
-            printf("%s, case %s: iteration %.3f ms%s\n\n", o->path, o->c.name, plan_us(cert.makespan) / 1e3,
-                   cert.proven ? ", proven shortest" : "");
-        }
-        for (uint32_t i = 0; i < o->model.count; i++) {
-            json_array_append_new(tensors, explain_tensor(args, o, &reduced, i, cert.makespan));
-        }
-        if (args->parser.json) {
-            code = gw_cli_json_print(json_pack("{s:f,s:b,s:O}", "makespan_us", plan_us(cert.makespan),
-                                               "proven", cert.proven, "tensors", tensors));
-        }
-        json_decref(tensors);
+    const gw_plan_limits limits = plan_limits(&args->limits, 1000);
+    plan_run_tree(o, &limits, &reduced, &cert);
+    if (!args->common.json) {
+        printf("%s, case %s: iteration %.3f ms%s\n\n", o->path, o->c.name, plan_us(cert.makespan) / 1e3,
+               cert.proven ? ", proven shortest" : "");
+    }
+    json_t *tensors = json_array();
+    for (uint32_t i = 0; i < o->model.count; i++) {
+        json_array_append_new(tensors, explain_tensor(args, o, &reduced, i, cert.makespan));
     }
     plan_tree_free(&reduced);
-    return code;
+    return plan_json_end(json_pack("{s:f,s:b,s:o}", "makespan_us", plan_us(cert.makespan), "proven",
+                                   cert.proven, "tensors", tensors),
+                         args->common.json);
 }

@@ -13,6 +13,7 @@
 #include "cli_common.h"
 #include "plan_input.h"
 #include "plan_json.h"
+#include "plan_memory.h"
 #include "plan_stored.h"
 
 static uint64_t fnv(uint64_t hash, const void *data, size_t size)
@@ -69,11 +70,8 @@ static void add_certificate(json_t *root, const plan_result *result, const plan_
     set(root, "solve_us", json_real(result->solve_us));
     set(root, "solves", json_integer(result->solves > 0 ? result->solves : 1));
     if (c->level != GW_PLAN_LEVEL_SERIAL) {
-        gw_plan_tick makespan = 0;
-        if (plan_run_timeline(result, c, c->level, NULL, &makespan) == GW_CLI_OK) {
-            set(root, "judged_level", json_string(plan_level_names[c->level]));
-            set(root, "judged_makespan_us", json_real(plan_us(makespan)));
-        }
+        set(root, "judged_level", json_string(plan_level_names[c->level]));
+        set(root, "judged_makespan_us", json_real(plan_us(plan_run_timeline(result, c, c->level, NULL))));
     }
 }
 
@@ -119,11 +117,10 @@ static json_t *group_json(const plan_result *result, const plan_opened *o, uint3
 json_t *plan_file_json(const plan_result *result, const plan_opened *o)
 {
     json_t *root = json_object();
-    gw_plan_spans spans = {NULL, 0, 0};
+    gw_plan_spans spans;
     size_t next_span = 0;
-    gw_plan_tick total;
     add_certificate(root, result, o);
-    (void)plan_run_timeline(result, &o->c, GW_PLAN_LEVEL_SERIAL, &spans, &total);
+    (void)plan_run_timeline(result, &o->c, GW_PLAN_LEVEL_SERIAL, &spans);
     json_t *groups = json_array();
     for (uint32_t j = 0; j < result->group_count; j++) {
         json_array_append_new(groups, group_json(result, o, j, &spans, &next_span));
@@ -134,9 +131,9 @@ json_t *plan_file_json(const plan_result *result, const plan_opened *o)
     return root;
 }
 
-int plan_file_write(const plan_result *result, const plan_opened *o, const char *path)
+void plan_file_write(const plan_result *result, const plan_opened *o, const char *path)
 {
-    return plan_json_write(plan_file_json(result, o), path);
+    plan_json_write(plan_file_json(result, o), path, PLAN_JSON_INDENTED);
 }
 
 int plan_file_is(const char *path)
@@ -241,43 +238,69 @@ static int check_range(const char *path, json_t *entry, size_t j, const plan_mod
     return GW_CLI_OK;
 }
 
-static int check_end(const char *path, const plan_model *model, uint32_t next)
+/* Index of the method of a group, or of the option of a tensor; GW_PLAN_NO_INDEX: the case has none such. */
+static uint32_t find_choice(const plan_opened *o, uint32_t tensor, const char *name)
 {
-    return next == model->count ? GW_CLI_OK
-                                : gw_cli_error(GW_CLI_BAD_DATA, path,
-                                               "covers %u tensors but the model has %u", next, model->count);
+    if (name == NULL) {
+        return GW_PLAN_NO_INDEX;
+    }
+    if (o->c.kind == PLAN_TREE) {
+        return plan_tree_find(&o->tree, tensor, name);
+    }
+    const int index = plan_method_index(&o->setup, name);
+    return index >= 0 ? (uint32_t)index : GW_PLAN_NO_INDEX;
 }
 
-int plan_file_groups(const plan_file *file, const plan_opened *o, gw_plan *plan)
+/* Reads entry j, which continues at tensor *next, and moves that to the tensor after it. */
+static int read_group(const plan_file *file, plan_opened *o, size_t j, uint32_t *next, gw_plan_group *group)
 {
-    const char *path = file->path;
+    const int is_tree = o->c.kind == PLAN_TREE;
+    const char *key = is_tree ? "option" : "method";
+    json_t *entry = json_array_get(file->groups, j);
+    const char *name = json_string_value(json_object_get(entry, key));
+    uint32_t end = *next;
+    const int code = check_range(file->path, entry, j, &o->model, *next, &end);
+    if (code != GW_CLI_OK) {
+        return code;
+    }
+    if (is_tree && end != *next + 1) {
+        return gw_cli_error(GW_CLI_BAD_DATA, file->path, "group %zu: option trees send tensors one by one",
+                            j);
+    }
+    const uint32_t choice = find_choice(o, *next, name);
+    if (choice == GW_PLAN_NO_INDEX) {
+        return gw_cli_error(GW_CLI_BAD_DATA, file->path, "group %zu: this case has no %s \"%.200s\"", j, key,
+                            name != NULL ? name : "(none)");
+    }
+    *group = (gw_plan_group){*next, end - *next, choice};
+    *next = end;
+    return GW_CLI_OK;
+}
+
+int plan_file_groups(const plan_file *file, plan_opened *o, gw_plan *plan)
+{
+    const int is_tree = o->c.kind == PLAN_TREE;
     const size_t count = json_array_size(file->groups);
     uint32_t next = 0;
     *plan = (gw_plan){NULL, 0, 0};
-    if (strcmp(file->kind, "tree") == 0) {
-        return gw_cli_error(GW_CLI_BAD_DATA, path, "is an option-tree plan, but the case is not a tree");
+    if ((strcmp(file->kind, "tree") == 0) != is_tree) {
+        return gw_cli_error(GW_CLI_BAD_DATA, file->path,
+                            is_tree ? "is a fused plan, but the case is an option tree"
+                                    : "is an option-tree plan, but the case is not a tree");
     }
-    gw_plan_group *groups = calloc(count + 1, sizeof *groups);
-    int code = groups != NULL ? GW_CLI_OK : gw_cli_error(GW_CLI_IO, path, "out of memory");
+    gw_plan_group *groups = plan_alloc(count, sizeof *groups);
+    int code = GW_CLI_OK;
     for (size_t j = 0; j < count && code == GW_CLI_OK; j++) {
-        json_t *entry = json_array_get(file->groups, j);
-        const char *method = json_string_value(json_object_get(entry, "method"));
-        const int index = method != NULL ? plan_method_index(&o->setup, method) : -1;
-        uint32_t end = next;
-        code = check_range(path, entry, j, &o->model, next, &end);
-        if (code == GW_CLI_OK && index < 0) {
-            code = gw_cli_error(GW_CLI_BAD_DATA, path, "group %zu: this case has no method \"%.60s\"", j,
-                                method != NULL ? method : "(none)");
-        }
-        if (code == GW_CLI_OK) {
-            groups[j] = (gw_plan_group){next, end - next, (uint32_t)index};
-            next = end;
+        code = read_group(file, o, j, &next, &groups[j]);
+        if (code == GW_CLI_OK && is_tree) {
+            o->tree.choice[j] = groups[j].method;
         }
     }
-    if (code == GW_CLI_OK) {
-        code = check_end(path, &o->model, next);
+    if (code == GW_CLI_OK && next != o->model.count) {
+        code = gw_cli_error(GW_CLI_BAD_DATA, file->path, "covers %u tensors but the model has %u", next,
+                            o->model.count);
     }
-    if (code != GW_CLI_OK) {
+    if (code != GW_CLI_OK || is_tree) {
         free(groups);
     } else {
         *plan = (gw_plan){groups, (uint32_t)count, (uint32_t)count};
@@ -285,52 +308,16 @@ int plan_file_groups(const plan_file *file, const plan_opened *o, gw_plan *plan)
     return code;
 }
 
-int plan_file_choices(const plan_file *file, plan_opened *o)
-{
-    const char *path = file->path;
-    const size_t count = json_array_size(file->groups);
-    uint32_t next = 0;
-    int code = GW_CLI_OK;
-    if (strcmp(file->kind, "tree") != 0) {
-        return gw_cli_error(GW_CLI_BAD_DATA, path, "is a fused plan, but the case is an option tree");
-    }
-    for (size_t j = 0; j < count && code == GW_CLI_OK; j++) {
-        json_t *entry = json_array_get(file->groups, j);
-        const char *option = json_string_value(json_object_get(entry, "option"));
-        uint32_t end = next;
-        code = check_range(path, entry, j, &o->model, next, &end);
-        if (code == GW_CLI_OK && end != next + 1) {
-            code = gw_cli_error(GW_CLI_BAD_DATA, path, "group %zu: option trees send tensors one by one", j);
-        }
-        const uint32_t choice =
-            code == GW_CLI_OK && option != NULL ? plan_tree_find(&o->tree, next, option) : GW_PLAN_NO_INDEX;
-        if (code == GW_CLI_OK && choice == GW_PLAN_NO_INDEX) {
-            code = gw_cli_error(GW_CLI_BAD_DATA, path, "group %zu: this case has no option \"%.200s\"", j,
-                                option != NULL ? option : "(none)");
-        }
-        if (code == GW_CLI_OK) {
-            o->tree.choice[next] = choice;
-            next = end;
-        }
-    }
-    return code == GW_CLI_OK ? check_end(path, &o->model, next) : code;
-}
-
-int plan_file_load(const char *path, plan_opened *o, gw_plan *plan, plan_claims *claims)
+void plan_file_load(const char *path, plan_opened *o, gw_plan *plan, plan_claims *claims)
 {
     plan_file file;
-    *plan = (gw_plan){NULL, 0, 0};
-    int code = plan_file_read(path, &file);
-    if (code != GW_CLI_OK) {
-        return code;
-    }
+    gw_cli_must(plan_file_read(path, &file));
     if (file.hash != 0 && file.hash != plan_problem_hash(&o->model)) {
         gw_cli_note("%s was made for a model with other names or sizes than %s", path, o->path);
     }
     if (claims != NULL) {
         *claims = file.claims;
     }
-    code = o->c.kind == PLAN_TREE ? plan_file_choices(&file, o) : plan_file_groups(&file, o, plan);
+    gw_cli_must(plan_file_groups(&file, o, plan));
     plan_file_close(&file);
-    return code;
 }

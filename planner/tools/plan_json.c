@@ -11,6 +11,7 @@
 
 #include "cli_common.h"
 #include "input_file.h"
+#include "plan_memory.h"
 #include "plan_model.h"
 #include "plan_output.h"
 
@@ -127,19 +128,27 @@ int plan_json_whole(const plan_place *place, json_t *object, const char *key, in
     return GW_CLI_OK;
 }
 
-int plan_json_write(json_t *object, const char *path)
+void plan_json_write(json_t *object, const char *path, size_t flags)
 {
     plan_output out;
-    int code = plan_output_open(&out);
-    if (code == GW_CLI_OK) {
-        if (json_dumpf(object, out.text, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) != 0) {
-            code = gw_cli_error(GW_CLI_IO, path, "out of memory");
-        }
-        (void)fputc('\n', out.text);
-        code = plan_output_close(&out, path, code);
+    plan_output_open(&out);
+    if (json_dumpf(object, out.text, flags) != 0) {
+        gw_cli_fail(GW_CLI_IO, path, "out of memory");
     }
+    if ((flags & JSON_COMPACT) == 0) {
+        (void)fputc('\n', out.text);
+    }
+    plan_output_close(&out, path);
     json_decref(object);
-    return code;
+}
+
+int plan_json_end(json_t *report, int is_wanted)
+{
+    if (is_wanted) {
+        return gw_cli_json_print(report);
+    }
+    json_decref(report);
+    return GW_CLI_OK;
 }
 
 const char *const plan_curve_kinds[5] = {"affine", "maxlin", "hinge", "table", NULL};
@@ -150,13 +159,10 @@ static int parse_table(const plan_place *place, json_t *points, gw_plan_cost *co
     if (count == 0 || count > 1000000) {
         return plan_json_bad(place, "a table curve needs \"points\": [[elems, us], ...]");
     }
-    int64_t *x = calloc(count, sizeof *x);
-    gw_plan_tick *y = calloc(count, sizeof *y);
+    int64_t *x = plan_alloc(count, sizeof *x);
+    gw_plan_tick *y = plan_alloc(count, sizeof *y);
     cost->table_x = x;
     cost->table_y = y;
-    if (x == NULL || y == NULL) {
-        return gw_cli_error(GW_CLI_IO, place->path, "out of memory");
-    }
     for (size_t i = 0; i < count; i++) {
         json_t *x_json = json_array_get(json_array_get(points, i), 0);
         json_t *us = json_array_get(json_array_get(points, i), 1);

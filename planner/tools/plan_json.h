@@ -40,8 +40,13 @@ int plan_json_flag(const plan_place *place, json_t *object, const char *key, int
 int plan_json_whole(const plan_place *place, json_t *object, const char *key, int64_t min, int64_t max,
                     int64_t *value);
 
-/* Writes JSON to a file ("-": stdout), releases it. Message printed, exit code. */
-int plan_json_write(json_t *object, const char *path);
+/* Writes JSON to a file ("-": stdout), releases it; flags of Jansson. Ends the process with a message on
+ * failure. */
+void plan_json_write(json_t *object, const char *path, size_t flags);
+#define PLAN_JSON_INDENTED (JSON_INDENT(1) | JSON_REAL_PRECISION(17))
+
+/* Prints the report of a verb if is_wanted, and releases it; returns an exit code. */
+int plan_json_end(json_t *report, int is_wanted);
 
 /* Index of a name in a list that ends with NULL; -1: it is not there, or NULL. */
 int plan_name_index(const char *const *names, const char *name);

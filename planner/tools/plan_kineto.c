@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "cli_common.h"
+#include "plan_memory.h"
 #include "trace_events.h"
 
 #define KEPT_MAX      ((size_t)1 << 20) /* launches and kernels until the gradients are known: 40 MiB */
@@ -63,7 +64,7 @@ typedef struct accumulate {
 /* A growing array. */
 typedef struct list {
     void *items;
-    size_t count, capacity, count_max, item_size;
+    size_t count, count_max, item_size;
     const char *what;
 } list;
 
@@ -82,15 +83,7 @@ typedef struct reader {
 
 static void *list_add(list *l)
 {
-    if (l->count == l->capacity) {
-        const size_t capacity = l->capacity == 0 ? 256 : 2 * l->capacity;
-        void *grown = realloc(l->items, capacity * l->item_size);
-        if (grown == NULL) {
-            return NULL;
-        }
-        l->items = grown;
-        l->capacity = capacity;
-    }
+    l->items = plan_grow(l->items, l->count, l->item_size);
     return (char *)l->items + l->count++ * l->item_size;
 }
 
@@ -98,7 +91,7 @@ static void list_free(list *l)
 {
     free(l->items);
     l->items = NULL;
-    l->count = l->capacity = 0;
+    l->count = 0;
 }
 
 static void free_gradients(reader *r)
@@ -113,26 +106,23 @@ static void free_gradients(reader *r)
 /* Adds to a list of the result; NULL with a message and an exit code. */
 static void *add(const reader *r, list *l, int *code)
 {
-    if (l->count >= l->count_max) {
-        *code = gw_cli_error(GW_CLI_BAD_DATA, r->path, "more than %zu %s; record fewer steps", l->count_max,
-                             l->what);
-        return NULL;
-    }
-    void *item = list_add(l);
-    *code = item != NULL ? GW_CLI_OK : gw_cli_error(GW_CLI_IO, r->path, "out of memory");
-    return item;
+    *code = l->count < l->count_max
+                ? GW_CLI_OK
+                : gw_cli_error(GW_CLI_BAD_DATA, r->path, "more than %zu %s; record fewer steps", l->count_max,
+                               l->what);
+    return *code == GW_CLI_OK ? list_add(l) : NULL;
 }
 
 /* Makes room for one of what is kept until the gradients are known. NULL: it is read again, then or from now
  * on. */
 static void *keep(list *l, int *reread)
 {
-    void *item = *reread || l->count >= KEPT_MAX ? NULL : list_add(l);
-    if (item == NULL) {
+    if (*reread || l->count >= KEPT_MAX) {
         *reread = 1;
         list_free(l);
+        return NULL;
     }
-    return item;
+    return list_add(l);
 }
 
 static int bad_event(const reader *r, const trace_event *e, const char *why)
@@ -335,8 +325,7 @@ static int take_hook_event(reader *r, const trace_event *e)
         accumulate *a = add(r, &r->accumulates, &code);
         if (a != NULL) {
             *a = (accumulate){.ts = ts, .len = len_of(&e->len), .is_hook = 1};
-            a->name = e->has_text ? strdup(e->text) : NULL;
-            code = e->has_text && a->name == NULL ? gw_cli_error(GW_CLI_IO, r->path, "out of memory") : code;
+            a->name = e->has_text ? plan_text(e->text) : NULL;
         }
     } else if (strcmp(e->name, "message") == 0) {
         plan_kineto_collective *c = add(r, &r->collectives, &code);
@@ -433,17 +422,14 @@ static size_t candidate_count(const accumulate *a)
 }
 
 /* Lists the correlations of all candidates. */
-static int make_wanted(reader *r)
+static void make_wanted(reader *r)
 {
     const accumulate *gradients = r->accumulates.items;
     size_t count = 0;
     for (size_t i = 0; i < r->accumulates.count; i++) {
         count += candidate_count(&gradients[i]);
     }
-    r->wanted = malloc((count + 1) * sizeof *r->wanted);
-    if (r->wanted == NULL) {
-        return gw_cli_error(GW_CLI_IO, r->path, "out of memory");
-    }
+    r->wanted = plan_alloc(count, sizeof *r->wanted);
     size_t filled = 0;
     for (size_t i = 0; i < r->accumulates.count; i++) {
         for (size_t j = 0; j < candidate_count(&gradients[i]); j++) {
@@ -456,7 +442,6 @@ static int make_wanted(reader *r)
             r->wanted[r->wanted_count++] = r->wanted[i];
         }
     }
-    return GW_CLI_OK;
 }
 
 /* Finds the last launches before each gradient and their kernels. */
@@ -470,17 +455,17 @@ static int find_candidates(reader *r, uint64_t size_max)
     if (count == 0) {
         return GW_CLI_OK;
     }
-    r->candidates = malloc(count * CANDIDATES * sizeof *r->candidates);
-    if (r->candidates == NULL) {
-        return gw_cli_error(GW_CLI_IO, r->path, "out of memory");
-    }
+    r->candidates = plan_alloc(count * CANDIDATES, sizeof *r->candidates);
     qsort(gradients, r->accumulates.count, sizeof *gradients, by_thread_and_time);
     for (size_t i = r->accumulates.count; i-- > 0;) {
         gradients[i].launches = gradients[i].is_hook ? NULL : r->candidates + --count * CANDIDATES;
     }
     int code = match_launches(r, size_max);
-    code = code == GW_CLI_OK ? make_wanted(r) : code;
-    return code == GW_CLI_OK ? match_kernels(r, size_max) : code;
+    if (code == GW_CLI_OK) {
+        make_wanted(r);
+        code = match_kernels(r, size_max);
+    }
+    return code;
 }
 
 /* Sets when a gradient is ready; `before`: what the gradient before it on the thread waited for. */
@@ -578,10 +563,7 @@ static int ready_error(const reader *r, const accumulate *a)
 static int fill_step(const reader *r, plan_kineto_step *step, size_t first, size_t end)
 {
     accumulate *gradients = r->accumulates.items;
-    step->gradients = calloc(end - first + 1, sizeof *step->gradients);
-    if (step->gradients == NULL) {
-        return gw_cli_error(GW_CLI_IO, r->path, "out of memory");
-    }
+    step->gradients = plan_alloc(end - first, sizeof *step->gradients);
     for (size_t i = first; i < end; i++) {
         const int code = ready_error(r, &gradients[i]);
         if (code != GW_CLI_OK) {
@@ -604,9 +586,6 @@ static int make_steps(reader *r, plan_kineto *trace)
     qsort(gradients, r->accumulates.count, sizeof *gradients, accumulate_by_time);
     if (r->steps.count == 0) {
         plan_kineto_step *all = list_add(&r->steps);
-        if (all == NULL) {
-            return gw_cli_error(GW_CLI_IO, r->path, "out of memory");
-        }
         *all = (plan_kineto_step){-1, -HUGE_VAL, HUGE_VAL, NULL, 0};
     }
     plan_kineto_step *steps = r->steps.items;

@@ -27,11 +27,12 @@ int plan_model_read_csv(const char *path, plan_model *model);
  * what was found. */
 int plan_model_finish(const char *path, plan_model *model, int result);
 
-int plan_model_write_csv(const plan_model *model, const char *path);
+/* Ends the process with a message on failure. */
+void plan_model_write_csv(const plan_model *model, const char *path);
 void plan_model_free(plan_model *model);
 
-/* Appends a tensor with a copy of the name; 0 when out of memory. */
-int plan_model_add(plan_model *model, const char *name, int64_t len, gw_plan_tick bwd, uint32_t forbidden);
+/* Appends a tensor with a copy of the name. */
+void plan_model_add(plan_model *model, const char *name, int64_t len, gw_plan_tick bwd, uint32_t forbidden);
 
 /* Sets *first and *second to a pair of tensors with one name; 0 when all differ. Sorts, O(N log N). */
 int plan_model_duplicate(const plan_model *model, uint32_t *first, uint32_t *second);

@@ -94,9 +94,7 @@ static int read_gradients(const plan_place *place, json_t *array, plan_model *mo
                                  "a gradient has no name or one that is too long, or there are too many");
         }
         const uint32_t dense = json_is_true(json_object_get(entry, "dense"));
-        if (!plan_model_add(model, name, len, bwd, dense)) {
-            return gw_cli_error(GW_CLI_IO, place->path, "out of memory");
-        }
+        plan_model_add(model, name, len, bwd, dense);
     }
     model->timed = 1;
     return GW_CLI_OK;

@@ -19,7 +19,7 @@ typedef struct plan_sweep_chart {
     const char *baseline;           /* name of that curve */
 } plan_sweep_chart;
 
-/* Message printed, exit code. */
-int plan_sweep_chart_write(const plan_sweep_chart *chart, const char *path);
+/* Ends the process with a message on failure. */
+void plan_sweep_chart_write(const plan_sweep_chart *chart, const char *path);
 
 #endif
