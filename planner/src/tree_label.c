@@ -6,21 +6,23 @@
  */
 #include "labels.h"
 
+enum { TIMES = 5 };
+
+/* The times of a vector, in the order in which vectors are sorted. */
+static void list_times(const gw_plan_vector *v, gw_plan_tick times[TIMES])
+{
+    const gw_plan_tick all[TIMES] = {v->gpu, v->cpu, v->net, v->tail, v->tail_cpu};
+    for (int i = 0; i < TIMES; i++) {
+        times[i] = all[i];
+    }
+}
+
 static int vector_less(const gw_plan_vector *a, const gw_plan_vector *b)
 {
-    if (a->gpu != b->gpu) {
-        return a->gpu < b->gpu;
-    }
-    if (a->cpu != b->cpu) {
-        return a->cpu < b->cpu;
-    }
-    if (a->net != b->net) {
-        return a->net < b->net;
-    }
-    if (a->tail != b->tail) {
-        return a->tail < b->tail;
-    }
-    return a->tail_cpu < b->tail_cpu;
+    gw_plan_tick x[TIMES], y[TIMES];
+    list_times(a, x);
+    list_times(b, y);
+    return gw_ticks_less(x, y, TIMES);
 }
 
 uint32_t gw_plan_vectors_reduce(gw_plan_vector *vectors, uint32_t count, gw_plan_vector *scratch)
@@ -65,20 +67,23 @@ static gw_status check_class(const gw_plan_tree *tree, uint32_t class_index, gw_
     *longest = 0;
     for (uint32_t v = tree->class_first[class_index]; v < tree->class_first[class_index + 1]; v++) {
         const gw_plan_vector *vector = &tree->vectors[v];
-        if (vector->gpu < 0 || vector->cpu < 0 || vector->net < 0 || vector->tail < 0 ||
-            vector->tail_cpu < 0) {
-            return GW_ERR_NEGATIVE;
+        gw_plan_tick times[TIMES];
+        gw_plan_tick lowest = 0;
+        gw_plan_tick highest = 0;
+        gw_plan_tick sum = 0;
+        list_times(vector, times);
+        for (int i = 0; i < TIMES; i++) {
+            lowest = gw_tick_min(lowest, times[i]);
+            highest = gw_tick_max(highest, times[i]);
+            sum = gw_add_saturated(sum, gw_tick_max(times[i], 0));
         }
-        if (vector->gpu >= GW_PLAN_TICK_MAX || vector->cpu >= GW_PLAN_TICK_MAX ||
-            vector->net >= GW_PLAN_TICK_MAX || vector->tail >= GW_PLAN_TICK_MAX ||
-            vector->tail_cpu >= GW_PLAN_TICK_MAX) {
-            return GW_ERR_TICKS;
+        if (lowest < 0 || highest >= GW_PLAN_TICK_MAX) {
+            return lowest < 0 ? GW_ERR_NEGATIVE : GW_ERR_TICKS;
         }
         if (vector->tail > 0 && vector->tail_cpu > 0) {
             return GW_ERR_ARG;
         }
-        *longest =
-            gw_tick_max(*longest, vector->gpu + vector->cpu + vector->net + vector->tail + vector->tail_cpu);
+        *longest = gw_tick_max(*longest, sum);
     }
     return GW_OK;
 }
@@ -137,16 +142,11 @@ size_t gw_plan_tree_workspace_size(const gw_plan_tree *tree)
     return check(tree) == GW_OK ? gw_label_workspace(tree->tensor_count, vector_count_max(tree)) : 0;
 }
 
-static const gw_plan_vector *vector_at(const gw_plan_tree *tree, uint32_t tensor, uint32_t choice)
-{
-    return &tree->vectors[tree->class_first[tree->tensor_class[tensor]] + choice];
-}
-
 static gw_plan_tick evaluate(const gw_plan_tree *tree, const uint32_t *choice)
 {
     gw_serial_clock clock = GW_SERIAL_CLOCK_ZERO;
     for (uint32_t i = 0; i < tree->tensor_count; i++) {
-        gw_serial_step(&clock, tree->bwd[i], vector_at(tree, i, choice[i]));
+        gw_serial_step(&clock, tree->bwd[i], gw_tree_vector(tree, i, choice[i]));
     }
     return gw_serial_finish(&clock, tree->decode);
 }
@@ -279,7 +279,7 @@ gw_status gw_plan_tree_brute(const gw_plan_tree *tree, uint32_t *choice, gw_plan
             continue;
         }
         before[depth + 1] = before[depth];
-        gw_serial_step(&before[depth + 1], tree->bwd[depth], vector_at(tree, depth, digit[depth]));
+        gw_serial_step(&before[depth + 1], tree->bwd[depth], gw_tree_vector(tree, depth, digit[depth]));
         if (depth + 1 < n) {
             depth++;
             continue;
