@@ -109,8 +109,12 @@ static int key_less(const sort_key *a, const sort_key *b, const label *labels)
     }
     const gw_plan_tick *x = labels[a->index].clocks.all;
     const gw_plan_tick *y = labels[b->index].clocks.all;
-    return gw_ticks_less(x, y, GW_CLOCK_COUNT) ||
-           (!gw_ticks_less(y, x, GW_CLOCK_COUNT) && a->index < b->index);
+    for (int i = 0; i < GW_CLOCK_COUNT; i++) {
+        if (x[i] != y[i]) {
+            return x[i] < y[i];
+        }
+    }
+    return a->index < b->index;
 }
 
 /* Bottom-up merge sort; the order is total, so the result does not depend on the method. */

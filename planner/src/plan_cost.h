@@ -17,16 +17,6 @@ static inline gw_plan_tick gw_tick_min(gw_plan_tick a, gw_plan_tick b)
     return a < b ? a : b;
 }
 
-/* Whether a comes before b in the order of words. */
-static inline int gw_ticks_less(const gw_plan_tick *a, const gw_plan_tick *b, int count)
-{
-    int i = 0;
-    while (i < count - 1 && a[i] == b[i]) {
-        i++;
-    }
-    return a[i] < b[i];
-}
-
 /* Slow path of gw_cost_at(): the table. */
 gw_plan_tick gw_cost_table_at(const gw_plan_cost *cost, int64_t len);
 

@@ -6,23 +6,21 @@
  */
 #include "labels.h"
 
-enum { TIMES = 5 };
-
-/* The times of a vector, in the order in which vectors are sorted. */
-static void list_times(const gw_plan_vector *v, gw_plan_tick times[TIMES])
-{
-    const gw_plan_tick all[TIMES] = {v->gpu, v->cpu, v->net, v->tail, v->tail_cpu};
-    for (int i = 0; i < TIMES; i++) {
-        times[i] = all[i];
-    }
-}
-
 static int vector_less(const gw_plan_vector *a, const gw_plan_vector *b)
 {
-    gw_plan_tick x[TIMES], y[TIMES];
-    list_times(a, x);
-    list_times(b, y);
-    return gw_ticks_less(x, y, TIMES);
+    if (a->gpu != b->gpu) {
+        return a->gpu < b->gpu;
+    }
+    if (a->cpu != b->cpu) {
+        return a->cpu < b->cpu;
+    }
+    if (a->net != b->net) {
+        return a->net < b->net;
+    }
+    if (a->tail != b->tail) {
+        return a->tail < b->tail;
+    }
+    return a->tail_cpu < b->tail_cpu;
 }
 
 uint32_t gw_plan_vectors_reduce(gw_plan_vector *vectors, uint32_t count, gw_plan_vector *scratch)
@@ -67,23 +65,20 @@ static gw_status check_class(const gw_plan_tree *tree, uint32_t class_index, gw_
     *longest = 0;
     for (uint32_t v = tree->class_first[class_index]; v < tree->class_first[class_index + 1]; v++) {
         const gw_plan_vector *vector = &tree->vectors[v];
-        gw_plan_tick times[TIMES];
-        gw_plan_tick lowest = 0;
-        gw_plan_tick highest = 0;
-        gw_plan_tick sum = 0;
-        list_times(vector, times);
-        for (int i = 0; i < TIMES; i++) {
-            lowest = gw_tick_min(lowest, times[i]);
-            highest = gw_tick_max(highest, times[i]);
-            sum = gw_add_saturated(sum, gw_tick_max(times[i], 0));
+        if (vector->gpu < 0 || vector->cpu < 0 || vector->net < 0 || vector->tail < 0 ||
+            vector->tail_cpu < 0) {
+            return GW_ERR_NEGATIVE;
         }
-        if (lowest < 0 || highest >= GW_PLAN_TICK_MAX) {
-            return lowest < 0 ? GW_ERR_NEGATIVE : GW_ERR_TICKS;
+        if (vector->gpu >= GW_PLAN_TICK_MAX || vector->cpu >= GW_PLAN_TICK_MAX ||
+            vector->net >= GW_PLAN_TICK_MAX || vector->tail >= GW_PLAN_TICK_MAX ||
+            vector->tail_cpu >= GW_PLAN_TICK_MAX) {
+            return GW_ERR_TICKS;
         }
         if (vector->tail > 0 && vector->tail_cpu > 0) {
             return GW_ERR_ARG;
         }
-        *longest = gw_tick_max(*longest, sum);
+        *longest =
+            gw_tick_max(*longest, vector->gpu + vector->cpu + vector->net + vector->tail + vector->tail_cpu);
     }
     return GW_OK;
 }

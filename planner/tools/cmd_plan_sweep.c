@@ -13,10 +13,9 @@
 #include <string.h>
 
 #include "cli_common.h"
+#include "plan_chart.h"
 #include "plan_json.h"
 #include "plan_memory.h"
-#include "plan_run.h"
-#include "plan_sweep_chart.h"
 
 typedef enum sweep_axis { AXIS_BANDWIDTH, AXIS_RANKS, AXIS_RATIO, AXIS_BATCH } sweep_axis;
 

@@ -77,8 +77,17 @@ json_t *plan_library_options(const plan_library *library, const char *name);
  * exit code. */
 int plan_library_find(const plan_library *library, const char *name, uint64_t ranks, gw_plan_codec *codec);
 
+/* plan_thc.c: sets the payload of THC, an all-reduce of norms and one of lanes and counts, for indices of
+ * `bits` bits and lanes of 8, 16 or 32 bits (0: the narrowest that hold the sum): never less than what is
+ * sent, at most a block more. what: of a message, printed. Exit code. */
+int plan_thc_payload(const char *what, unsigned bits, unsigned lane_bits, uint64_t worker_count,
+                     gw_plan_codec *codec);
+
 /* A case from its object; path: for messages. */
 int plan_case_read(const char *path, json_t *object, plan_case *out);
+
+/* Sets the methods from a list with commas. Message printed, exit code. */
+int plan_case_set_methods(plan_case *c, const char *list);
 
 /* Sets the decode rule by its index among plan_decode_names. */
 void plan_case_set_decode(plan_case *c, int decode);

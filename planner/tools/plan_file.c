@@ -14,7 +14,6 @@
 #include "plan_input.h"
 #include "plan_json.h"
 #include "plan_memory.h"
-#include "plan_stored.h"
 
 static uint64_t fnv(uint64_t hash, const void *data, size_t size)
 {
@@ -114,6 +113,71 @@ static json_t *group_json(const plan_result *result, const plan_opened *o, uint3
     return entry;
 }
 
+static json_t *link_json(const gw_plan_link *link)
+{
+    return json_pack("{s:f,s:f}", "latency_us", plan_us(link->alpha), "us_per_kib", plan_us(link->beta_kib));
+}
+
+/* The members of a case in a cases file. */
+static json_t *case_json(const plan_case *c)
+{
+    const gw_plan_cluster *cluster = &c->cluster;
+    json_t *methods = json_array();
+    for (uint32_t m = 0; m < c->method_count; m++) {
+        json_array_append_new(methods, json_string(c->method_names[m]));
+    }
+    json_t *devices = json_pack("[s]", "gpu");
+    if (c->cpu) {
+        json_array_append_new(devices, json_string("cpu"));
+    }
+    return json_pack(
+        "{s:s,s:s,s:o,s:o,s:s,s:s,s:I,s:I,s:o,s:o,s:o,s:b,s:b}", "name", c->name, "kind",
+        plan_kind_names[c->kind], "methods", methods, "devices", devices, "level", plan_level_names[c->level],
+        "decode", plan_case_decode_name(c), "nodes", (json_int_t)cluster->nodes, "gpus",
+        (json_int_t)cluster->gpus, "intra", link_json(&cluster->intra), "inter", link_json(&cluster->inter),
+        "host", link_json(&cluster->host), "latency_per_step", (int)(cluster->flags & GW_PLAN_ALPHA_PER_STEP),
+        "flat_uses_both", (int)(cluster->flags & GW_PLAN_FLAT_USES_BOTH));
+}
+
+/* The codecs that the case names, as their files have them. */
+static json_t *codecs_json(const plan_opened *o)
+{
+    json_t *codecs = json_array();
+    for (uint32_t i = 0; i < o->library.codec_count; i++) {
+        const plan_codec *codec = &o->library.codecs[i];
+        int used = 0;
+        for (uint32_t m = 0; m < o->c.method_count; m++) {
+            used |= strcmp(o->c.method_names[m], codec->name) == 0;
+        }
+        if (used) {
+            json_array_append(codecs, codec->source);
+        }
+    }
+    return codecs;
+}
+
+/* The gradients, cluster, methods and codecs, so that the file stands alone; docs/plan-file.md has the
+ * members. */
+static json_t *problem_json(const plan_opened *o)
+{
+    json_t *gradients = json_array();
+    for (uint32_t i = 0; i < o->model.count; i++) {
+        const gw_plan_tensor *t = &o->model.tensors[i];
+        json_array_append_new(gradients,
+                              json_pack("{s:s,s:I,s:f,s:b}", "name", t->name, "elems", (json_int_t)t->len,
+                                        "bwd_us", plan_us(t->bwd), "dense", t->forbidden != 0));
+    }
+    json_t *problem = case_json(&o->c);
+    json_object_set_new(problem, "codecs", codecs_json(o));
+    json_object_set_new(problem, "gradients", gradients);
+    json_object_set_new(problem, "group_elems_max", json_integer((json_int_t)o->c.group_len_max));
+    json_object_set_new(problem, "error_max", json_real(o->c.error_max));
+    if (o->c.comp_max != UINT32_MAX) {
+        json_object_set_new(problem, "compressions_max", json_integer(o->c.comp_max));
+    }
+    return problem;
+}
+
 json_t *plan_file_json(const plan_result *result, const plan_opened *o)
 {
     json_t *root = json_object();
@@ -126,7 +190,7 @@ json_t *plan_file_json(const plan_result *result, const plan_opened *o)
         json_array_append_new(groups, group_json(result, o, j, &spans, &next_span));
     }
     set(root, "groups", groups);
-    set(root, "problem", plan_stored_json(o));
+    set(root, "problem", problem_json(o));
     free(spans.items);
     return root;
 }
@@ -149,13 +213,12 @@ int plan_file_is(const char *path)
 }
 
 /* -1 if there is none. */
-static int read_ticks(const plan_file *file, const char *key, gw_plan_tick *ticks)
+static void read_ticks(plan_place *place, json_t *root, const char *key, gw_plan_tick *ticks)
 {
-    const plan_place place = {file->path, "the plan"};
     *ticks = -1;
-    return json_object_get(file->root, key) == NULL
-               ? GW_CLI_OK
-               : plan_json_whole(&place, file->root, key, 0, GW_PLAN_TICK_MAX, ticks);
+    if (json_object_get(root, key) != NULL) {
+        plan_json_whole(place, root, key, 0, GW_PLAN_TICK_MAX, ticks);
+    }
 }
 
 int plan_file_read(const char *path, plan_file *file)
@@ -182,11 +245,12 @@ int plan_file_read(const char *path, plan_file *file)
     } else if (makespan != NULL && (!json_is_number(makespan) || !(json_number_value(makespan) >= 0))) {
         code = gw_cli_error(GW_CLI_BAD_DATA, path, "\"makespan_us\" is negative or no number");
     }
-    code = code == GW_CLI_OK ? read_ticks(file, "makespan_ticks", &file->claims.makespan_ticks) : code;
-    code = code == GW_CLI_OK ? read_ticks(file, "lower_bound_ticks", &file->claims.bound_ticks) : code;
-    if (code != GW_CLI_OK) {
+    plan_place place = {path, "the plan", code};
+    read_ticks(&place, file->root, "makespan_ticks", &file->claims.makespan_ticks);
+    read_ticks(&place, file->root, "lower_bound_ticks", &file->claims.bound_ticks);
+    if (place.code != GW_CLI_OK) {
         plan_file_close(file);
-        return code;
+        return place.code;
     }
     memcpy(file->kind, kind, strlen(kind) + 1);
     file->claims.makespan_us = makespan != NULL ? json_number_value(makespan) : NAN;
@@ -202,6 +266,55 @@ void plan_file_close(plan_file *file)
 {
     json_decref(file->root);
     memset(file, 0, sizeof *file);
+}
+
+static void read_gradients(plan_place *place, json_t *array, plan_model *model)
+{
+    size_t i;
+    json_t *entry;
+    json_array_foreach(array, i, entry)
+    {
+        const char *name = json_string_value(json_object_get(entry, "name"));
+        int64_t len = -1; /* required */
+        gw_plan_tick bwd = 0;
+        plan_json_whole(place, entry, "elems", 0, INT64_C(1) << 50, &len);
+        plan_json_ticks(place, entry, "bwd_us", NAN, &bwd);
+        if (name == NULL || name[0] == '\0' || strlen(name) > PLAN_NAME_MAX || i >= GW_PLAN_TENSORS_MAX) {
+            plan_json_bad(place, "a gradient has no name or one that is too long, or there are too many");
+        }
+        if (place->code != GW_CLI_OK) {
+            return;
+        }
+        plan_model_add(model, name, len, bwd, json_is_true(json_object_get(entry, "dense")));
+    }
+    model->timed = 1;
+}
+
+int plan_file_problem(const plan_file *file, plan_opened *o)
+{
+    plan_place place = {file->path, "problem", GW_CLI_OK};
+    json_t *problem = json_object_get(file->root, "problem");
+    json_t *codecs = json_object_get(problem, "codecs");
+    int64_t comp_max = -1;
+    int code = json_is_array(codecs) ? plan_library_read(&o->library, file->path, codecs)
+                                     : plan_json_bad(&place, "is missing or has no codecs");
+    if (code != GW_CLI_OK) {
+        return code;
+    }
+    code = plan_case_read(file->path, problem, &o->c);
+    if (code == GW_CLI_OK) { /* what a case of a cases file does not have */
+        plan_json_error(&place, problem, "error_max", &o->c.error_max);
+        plan_json_whole(&place, problem, "group_elems_max", 0, GW_PLAN_TICK_MAX, &o->c.group_len_max);
+        plan_json_whole(&place, problem, "compressions_max", -1, 12, &comp_max);
+        o->c.comp_max = comp_max >= 0 ? (uint32_t)comp_max : UINT32_MAX;
+        read_gradients(&place, json_object_get(problem, "gradients"), &o->model);
+        code = plan_model_finish(file->path, &o->model, place.code);
+        code = code == GW_CLI_OK ? plan_input_check_sizes(file->path, &o->model) : code;
+    }
+    if (code != GW_CLI_OK) {
+        plan_library_close(&o->library);
+    }
+    return code;
 }
 
 /* Checks that entry j continues at tensor `next` and names the model's tensors; *end is the tensor after

@@ -44,6 +44,10 @@ int plan_file_is(const char *path);
 int plan_file_read(const char *path, plan_file *file);
 void plan_file_close(plan_file *file);
 
+/* Fills library, case and model of *o with the problem of a file. Message printed, exit code; on failure
+ * nothing needs to be closed. */
+int plan_file_problem(const plan_file *file, plan_opened *o);
+
 /* The plan of a file, checked against o, which was prepared: counts, names, methods. plan->groups is
  * malloc'ed; of option trees the options go into o->tree.choice, and *plan is empty. */
 int plan_file_groups(const plan_file *file, plan_opened *o, gw_plan *plan);

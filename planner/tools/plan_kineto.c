@@ -49,8 +49,8 @@ typedef struct candidate {
 typedef enum ready_fault { READY_GOOD = 0, READY_NO_KERNEL, READY_BAD_KERNEL, READY_TOO_FAR } ready_fault;
 
 typedef struct accumulate {
+    double ts; /* first: by_time() */
     int64_t tid;
-    double ts;
     int64_t len;
     char *name;            /* owned; NULL: not recorded */
     int is_hook;           /* ts is the time when it was ready */
@@ -308,7 +308,7 @@ static int take_step(reader *r, const trace_event *e)
     }
     plan_kineto_step *step = add(r, &r->steps, &code);
     if (step != NULL) {
-        *step = (plan_kineto_step){(int64_t)strtoll(e->name + 13, NULL, 10), ts, ts + duration, NULL, 0};
+        *step = (plan_kineto_step){ts, ts + duration, (int64_t)strtoll(e->name + 13, NULL, 10), NULL, 0};
     }
     return code;
 }
@@ -515,25 +515,12 @@ static int find_ready_times(reader *r, uint64_t size_max)
 
 /* ---- steps ---- */
 
-static int by_start(const void *a, const void *b)
+/* Of accumulate, plan_kineto_step and plan_kineto_collective, which begin with it. */
+static int by_time(const void *a, const void *b)
 {
-    const plan_kineto_step *x = a;
-    const plan_kineto_step *y = b;
-    return x->start_us < y->start_us ? -1 : x->start_us > y->start_us;
-}
-
-static int accumulate_by_time(const void *a, const void *b)
-{
-    const accumulate *x = a;
-    const accumulate *y = b;
-    return x->ts < y->ts ? -1 : x->ts > y->ts;
-}
-
-static int collective_by_time(const void *a, const void *b)
-{
-    const plan_kineto_collective *x = a;
-    const plan_kineto_collective *y = b;
-    return x->start_us < y->start_us ? -1 : x->start_us > y->start_us;
+    const double *x = a;
+    const double *y = b;
+    return *x < *y ? -1 : *x > *y;
 }
 
 static int ready_error(const reader *r, const accumulate *a)
@@ -581,15 +568,15 @@ static int make_steps(reader *r, plan_kineto *trace)
 {
     accumulate *gradients = r->accumulates.items;
     if (r->collectives.count > 0) { /* qsort must not see NULL */
-        qsort(r->collectives.items, r->collectives.count, sizeof(plan_kineto_collective), collective_by_time);
+        qsort(r->collectives.items, r->collectives.count, sizeof(plan_kineto_collective), by_time);
     }
-    qsort(gradients, r->accumulates.count, sizeof *gradients, accumulate_by_time);
+    qsort(gradients, r->accumulates.count, sizeof *gradients, by_time);
     if (r->steps.count == 0) {
         plan_kineto_step *all = list_add(&r->steps);
-        *all = (plan_kineto_step){-1, -HUGE_VAL, HUGE_VAL, NULL, 0};
+        *all = (plan_kineto_step){-HUGE_VAL, HUGE_VAL, -1, NULL, 0};
     }
     plan_kineto_step *steps = r->steps.items;
-    qsort(steps, r->steps.count, sizeof *steps, by_start);
+    qsort(steps, r->steps.count, sizeof *steps, by_time);
     size_t next = 0;
     for (size_t i = 0; i < r->steps.count; i++) {
         while (next < r->accumulates.count && gradients[next].ts < steps[i].start_us) {

@@ -11,7 +11,6 @@
 #include "cli_common.h"
 #include "plan_file.h"
 #include "plan_input.h"
-#include "plan_stored.h"
 
 void plan_opened_close(plan_opened *o)
 {
@@ -19,30 +18,6 @@ void plan_opened_close(plan_opened *o)
     plan_setup_free(&o->setup);
     plan_model_free(&o->model);
     plan_library_close(&o->library);
-}
-
-static void override_methods(const char *list, plan_case *c)
-{
-    c->method_count = 0;
-    while (*list != '\0') {
-        size_t length = strcspn(list, ",");
-        if (length == 0 || length >= PLAN_LABEL_SIZE || c->method_count == GW_PLAN_METHODS_MAX) {
-            gw_cli_fail(GW_CLI_USAGE, NULL, "--methods needs at most 32 names, comma separated");
-        }
-        char *name = c->method_names[c->method_count];
-        memcpy(name, list, length);
-        name[length] = '\0';
-        for (uint32_t m = 0; m < c->method_count; m++) {
-            if (strcmp(c->method_names[m], name) == 0) {
-                gw_cli_fail(GW_CLI_USAGE, NULL, "--methods names \"%s\" twice", name);
-            }
-        }
-        c->method_count++;
-        list += length + (list[length] == ',');
-    }
-    if (c->method_count == 0) {
-        gw_cli_fail(GW_CLI_USAGE, NULL, "--methods is empty");
-    }
 }
 
 /* Kind, level, decode rule and methods. */
@@ -54,7 +29,7 @@ static void override_choices(const plan_case_args *a, plan_case *c)
         plan_case_set_decode(c, a->decode);
     }
     if (a->methods != NULL) {
-        override_methods(a->methods, c);
+        gw_cli_must(plan_case_set_methods(c, a->methods));
     } else if (a->kind >= 0 && c->kind != PLAN_JOINT && c->method_count > 1) {
         /* Fusion and trees take one codec: the last method of the case. */
         memmove(c->method_names[0], c->method_names[c->method_count - 1], PLAN_LABEL_SIZE);
@@ -115,7 +90,7 @@ void plan_opened_open(const plan_case_args *args, const char *path, plan_opened 
     if (o->is_plan) {
         plan_file file;
         gw_cli_must(plan_file_read(path, &file));
-        gw_cli_must(plan_stored_read(path, json_object_get(file.root, "problem"), o));
+        gw_cli_must(plan_file_problem(&file, o));
         plan_file_close(&file);
         if (args->case_name != NULL || args->cases_path != NULL) {
             gw_cli_fail(GW_CLI_USAGE, NULL, "a plan has its case; --case and --cases go with a model");

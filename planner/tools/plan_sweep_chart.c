@@ -4,7 +4,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "plan_sweep_chart.h"
+#include "plan_chart.h"
 
 #include <math.h>
 #include <stdio.h>
