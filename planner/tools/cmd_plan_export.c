@@ -48,10 +48,7 @@ static void make_caps(const plan_model *model, const gw_plan *plan, double *caps
     for (uint32_t j = 0; j < plan->group_count; j++) {
         const gw_plan_group *group = &plan->groups[j];
         const uint32_t end = group->first + group->tensor_count;
-        int64_t bytes = 0;
-        for (uint32_t i = group->first; i < end; i++) {
-            bytes += 4 * model->tensors[i].len;
-        }
+        const int64_t bytes = 4 * plan_model_len(model, group->first, group->tensor_count);
         const int64_t last = 4 * model->tensors[end - 1].len;
         caps[j] = round((double)(bytes - last / 2) / 1048576.0 * 1e6) / 1e6;
     }
@@ -88,10 +85,9 @@ static json_t *groups_json(const plan_opened *o, const gw_plan *plan)
     for (uint32_t j = 0; j < plan->group_count; j++) {
         const gw_plan_group *group = &plan->groups[j];
         const gw_plan_method *method = &o->setup.methods[group->method];
-        int64_t len = 0;
+        const int64_t len = plan_model_len(&o->model, group->first, group->tensor_count);
         json_t *names = json_array();
         for (uint32_t i = group->first; i < group->first + group->tensor_count; i++) {
-            len += o->model.tensors[i].len;
             json_array_append_new(names, json_string(o->model.tensors[i].name));
         }
         json_t *entry = json_pack("{s:I,s:I,s:I,s:s,s:s,s:s,s:s,s:o}", "first", (json_int_t)group->first,

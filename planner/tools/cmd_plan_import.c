@@ -55,11 +55,8 @@ static double offset_of(const plan_kineto *trace, size_t count, int64_t only, si
 static void compare_len(const plan_kineto *trace, const plan_model *params, const char *path,
                         const char *params_path)
 {
-    int64_t expected = 0;
+    const int64_t expected = plan_model_len(params, 0, params->count);
     int64_t reduced = 0;
-    for (uint32_t i = 0; i < params->count; i++) {
-        expected += params->tensors[i].len;
-    }
     for (size_t s = 0; s < trace->step_count; s++) {
         int64_t sum = 0;
         for (size_t i = 0; i < trace->collective_count; i++) {

@@ -46,12 +46,9 @@ static int print_result(const plan_result *result, const plan_opened *o)
     printf("%5s %7s %7s %12s  %s\n", "group", "first", "last", "elems", "method");
     for (uint32_t j = 0; j < result->group_count; j++) {
         const plan_result_group *group = &result->groups[j];
-        const uint32_t end = group->first + group->tensor_count;
-        int64_t len = 0;
-        for (uint32_t i = group->first; i < end; i++) {
-            len += o->model.tensors[i].len;
-        }
-        printf("%5u %7u %7u %12lld  %s\n", j, group->first, end - 1, (long long)len, group->method);
+        const int64_t len = plan_model_len(&o->model, group->first, group->tensor_count);
+        printf("%5u %7u %7u %12lld  %s\n", j, group->first, group->first + group->tensor_count - 1,
+               (long long)len, group->method);
     }
     return GW_CLI_OK;
 }

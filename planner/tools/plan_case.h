@@ -54,11 +54,6 @@ extern const char *const plan_kind_names[4];   /* by plan_kind */
 extern const char *const plan_level_names[4];  /* by gw_plan_level */
 extern const char *const plan_decode_names[4]; /* by gw_plan_decode, then decode_none */
 
-static inline const char *plan_case_decode_name(const plan_case *c)
-{
-    return plan_decode_names[c->decode_none ? 2 : (int)c->decode];
-}
-
 /* The compiled-in cases file. */
 extern const char plan_cases_text[];
 

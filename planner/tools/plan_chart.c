@@ -29,24 +29,14 @@ static const char *const kind_colors[KINDS] = {"#9db8d9", "#e0a458", "#6a9f74",
 
 static void text_escaped(FILE *out, const char *text)
 {
+    static const char special[] = "<>&\"";
+    static const char *const escapes[] = {"&lt;", "&gt;", "&amp;", "&quot;"};
     for (; *text != '\0'; text++) {
-        switch (*text) {
-        case '<':
-            fputs("&lt;", out);
-            break;
-        case '>':
-            fputs("&gt;", out);
-            break;
-        case '&':
-            fputs("&amp;", out);
-            break;
-        case '"':
-            fputs("&quot;", out);
-            break;
-        default:
-            if ((unsigned char)*text >= 0x20) {
-                fputc(*text, out);
-            }
+        const char *found = strchr(special, *text);
+        if (found != NULL) {
+            fputs(escapes[found - special], out);
+        } else if ((unsigned char)*text >= 0x20) {
+            fputc(*text, out);
         }
     }
 }

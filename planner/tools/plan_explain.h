@@ -1,5 +1,5 @@
 /*
- * plan explain, for fused plans and for option trees.
+ * plan explain for fused plans.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -8,8 +8,7 @@
 
 #include "plan_run.h"
 
-/* Solve and print; o was prepared. They return an exit code; other failures end the process. */
+/* Solves and prints; o was prepared. Returns an exit code; other failures end the process. */
 int plan_explain_fused(const plan_request *args, plan_opened *o);
-int plan_explain_tree(const plan_request *args, plan_opened *o);
 
 #endif

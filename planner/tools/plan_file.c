@@ -24,7 +24,8 @@ static uint64_t fnv(uint64_t hash, const void *data, size_t size)
     return hash;
 }
 
-uint64_t plan_problem_hash(const plan_model *model)
+/* 64-bit FNV-1a over names and sizes: tells whether a plan was made for a model. */
+static uint64_t problem_hash(const plan_model *model)
 {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
     for (uint32_t i = 0; i < model->count; i++) {
@@ -34,6 +35,11 @@ uint64_t plan_problem_hash(const plan_model *model)
         hash = fnv(hash, number, length > 0 ? (size_t)length : 0);
     }
     return hash;
+}
+
+static const char *decode_name(const plan_case *c)
+{
+    return plan_decode_names[c->decode_none ? 2 : (int)c->decode];
 }
 
 static void set(json_t *object, const char *key, json_t *value)
@@ -46,12 +52,12 @@ static void add_certificate(json_t *root, const plan_result *result, const plan_
 {
     const plan_case *c = &o->c;
     char hash[24];
-    (void)snprintf(hash, sizeof hash, "%016llx", (unsigned long long)plan_problem_hash(&o->model));
+    (void)snprintf(hash, sizeof hash, "%016llx", (unsigned long long)problem_hash(&o->model));
     set(root, "schema", json_string(PLAN_FILE_SCHEMA));
     set(root, "case", json_string(c->name));
     set(root, "kind", json_string(plan_kind_names[c->kind]));
     set(root, "level", json_string("serial"));
-    set(root, "decode", json_string(plan_case_decode_name(c)));
+    set(root, "decode", json_string(decode_name(c)));
     set(root, "model", json_string(o->path));
     set(root, "model_hash", json_string(hash));
     set(root, "tensors", json_integer(o->model.count));
@@ -80,10 +86,9 @@ static json_t *group_json(const plan_result *result, const plan_opened *o, uint3
 {
     static const char *const kinds[6] = {"backprop", "encode", "network", "decode", "sum", "copy"};
     const plan_result_group *group = &result->groups[j];
-    int64_t len = 0;
+    const int64_t len = plan_model_len(&o->model, group->first, group->tensor_count);
     json_t *names = json_array();
     for (uint32_t i = group->first; i < group->first + group->tensor_count; i++) {
-        len += o->model.tensors[i].len;
         json_array_append_new(names, json_string(o->model.tensors[i].name));
     }
     json_t *stages = json_array();
@@ -133,9 +138,9 @@ static json_t *case_json(const plan_case *c)
     return json_pack(
         "{s:s,s:s,s:o,s:o,s:s,s:s,s:I,s:I,s:o,s:o,s:o,s:b,s:b}", "name", c->name, "kind",
         plan_kind_names[c->kind], "methods", methods, "devices", devices, "level", plan_level_names[c->level],
-        "decode", plan_case_decode_name(c), "nodes", (json_int_t)cluster->nodes, "gpus",
-        (json_int_t)cluster->gpus, "intra", link_json(&cluster->intra), "inter", link_json(&cluster->inter),
-        "host", link_json(&cluster->host), "latency_per_step", (int)(cluster->flags & GW_PLAN_ALPHA_PER_STEP),
+        "decode", decode_name(c), "nodes", (json_int_t)cluster->nodes, "gpus", (json_int_t)cluster->gpus,
+        "intra", link_json(&cluster->intra), "inter", link_json(&cluster->inter), "host",
+        link_json(&cluster->host), "latency_per_step", (int)(cluster->flags & GW_PLAN_ALPHA_PER_STEP),
         "flat_uses_both", (int)(cluster->flags & GW_PLAN_FLAT_USES_BOTH));
 }
 
@@ -425,7 +430,7 @@ void plan_file_load(const char *path, plan_opened *o, gw_plan *plan, plan_claims
 {
     plan_file file;
     gw_cli_must(plan_file_read(path, &file));
-    if (file.hash != 0 && file.hash != plan_problem_hash(&o->model)) {
+    if (file.hash != 0 && file.hash != problem_hash(&o->model)) {
         gw_cli_note("%s was made for a model with other names or sizes than %s", path, o->path);
     }
     if (claims != NULL) {

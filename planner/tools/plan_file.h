@@ -13,9 +13,6 @@
 #define PLAN_FILE_SCHEMA    "gradwire-plan/1"
 #define PLAN_BUCKETS_SCHEMA "gradwire-buckets/1" /* what plan export writes */
 
-/* 64-bit FNV-1a over names and sizes: tells whether a plan was made for a model. */
-uint64_t plan_problem_hash(const plan_model *model);
-
 /* o: the case and the model of the result. */
 json_t *plan_file_json(const plan_result *result, const plan_opened *o);
 void plan_file_write(const plan_result *result, const plan_opened *o, const char *path);

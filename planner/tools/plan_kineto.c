@@ -387,33 +387,11 @@ static int take_event(void *user, const trace_event *e)
 
 /* ---- from launches to times ---- */
 
-/* Reads the recording once more, or takes what was kept of it. */
-static int match_launches(reader *r, uint64_t size_max)
+/* Reads the recording once more for launches or kernels. */
+static int read_again(reader *r, pass which, uint64_t size_max)
 {
-    const launch *kept = r->launches.items;
-    if (r->reread_launches) {
-        r->pass = PASS_LAUNCHES;
-        return trace_events_read(r->path, size_max, take_event, r);
-    }
-    for (size_t i = 0; i < r->launches.count; i++) {
-        match_launch(r, &kept[i]);
-    }
-    list_free(&r->launches);
-    return GW_CLI_OK;
-}
-
-static int match_kernels(reader *r, uint64_t size_max)
-{
-    const kernel *kept = r->kernels.items;
-    if (r->reread_kernels) {
-        r->pass = PASS_KERNELS;
-        return trace_events_read(r->path, size_max, take_event, r);
-    }
-    for (size_t i = 0; i < r->kernels.count; i++) {
-        match_kernel(r, &kept[i]);
-    }
-    list_free(&r->kernels);
-    return GW_CLI_OK;
+    r->pass = which;
+    return trace_events_read(r->path, size_max, take_event, r);
 }
 
 static size_t candidate_count(const accumulate *a)
@@ -460,11 +438,21 @@ static int find_candidates(reader *r, uint64_t size_max)
     for (size_t i = r->accumulates.count; i-- > 0;) {
         gradients[i].launches = gradients[i].is_hook ? NULL : r->candidates + --count * CANDIDATES;
     }
-    int code = match_launches(r, size_max);
-    if (code == GW_CLI_OK) {
-        make_wanted(r);
-        code = match_kernels(r, size_max);
+    const launch *launches = r->launches.items;
+    const kernel *kernels = r->kernels.items;
+    int code = r->reread_launches ? read_again(r, PASS_LAUNCHES, size_max) : GW_CLI_OK;
+    for (size_t i = 0; i < r->launches.count; i++) {
+        match_launch(r, &launches[i]);
     }
+    list_free(&r->launches);
+    make_wanted(r);
+    if (code == GW_CLI_OK && r->reread_kernels) {
+        code = read_again(r, PASS_KERNELS, size_max);
+    }
+    for (size_t i = 0; i < r->kernels.count; i++) {
+        match_kernel(r, &kernels[i]);
+    }
+    list_free(&r->kernels);
     return code;
 }
 

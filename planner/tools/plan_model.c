@@ -47,6 +47,15 @@ void plan_model_add(plan_model *model, const char *name, int64_t len, gw_plan_ti
     model->tensors[model->count++] = (gw_plan_tensor){plan_text(name), len, bwd, forbidden};
 }
 
+int64_t plan_model_len(const plan_model *model, uint32_t first, uint32_t count)
+{
+    int64_t len = 0;
+    for (uint32_t i = first; i < first + count; i++) {
+        len += model->tensors[i].len;
+    }
+    return len;
+}
+
 static const plan_model *sorted_model; /* qsort has no context; the tool is single-threaded */
 
 static int by_name(const void *a, const void *b)
@@ -57,7 +66,8 @@ static int by_name(const void *a, const void *b)
     return order != 0 ? order : i < j ? -1 : i > j;
 }
 
-int plan_model_duplicate(const plan_model *model, uint32_t *first, uint32_t *second)
+/* Sets *first and *second to a pair of tensors with one name; 0 when all differ. Sorts, O(N log N). */
+static int find_duplicate(const plan_model *model, uint32_t *first, uint32_t *second)
 {
     uint32_t *order = plan_alloc(model->count, sizeof *order);
     int found = 0;
@@ -349,7 +359,7 @@ int plan_model_finish(const char *path, plan_model *model, int result)
         result =
             gw_cli_error(GW_CLI_BAD_DATA, path, "the sizes together are too large (more than 2^58 values)");
     }
-    if (result == GW_CLI_OK && plan_model_duplicate(model, &first, &second)) {
+    if (result == GW_CLI_OK && find_duplicate(model, &first, &second)) {
         result = gw_cli_error(GW_CLI_BAD_DATA, path, "tensors %u and %u (from 0) share the name \"%.200s\"",
                               first, second, model->tensors[first].name);
     }

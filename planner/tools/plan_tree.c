@@ -137,6 +137,12 @@ int plan_tree_make(const plan_library *library, const plan_case *c, const plan_m
     return code;
 }
 
+/* The option (index into t->options) of a choice. */
+static uint32_t option_of(const plan_tree *t, uint32_t tensor, uint32_t choice)
+{
+    return t->vectors[t->class_first[t->tensor_class[tensor]] + choice].option;
+}
+
 /* what: for the message. */
 static void must(gw_status status, const char *what)
 {
@@ -151,17 +157,12 @@ void plan_tree_solve(plan_tree *t, const gw_plan_limits *limits, gw_plan_cert *c
     must(gw_plan_tree_solve(&t->tree, limits, t->choice, cert, &workspace), "auto");
 }
 
-uint32_t plan_tree_option(const plan_tree *t, uint32_t tensor, uint32_t choice)
-{
-    return t->vectors[t->class_first[t->tensor_class[tensor]] + choice].option;
-}
-
 void plan_tree_copy_choice(const plan_tree *from, plan_tree *to)
 {
     for (uint32_t i = 0; i < from->tree.tensor_count; i++) {
-        const uint32_t option = plan_tree_option(from, i, from->choice[i]);
+        const uint32_t option = option_of(from, i, from->choice[i]);
         to->choice[i] = 0;
-        while (plan_tree_option(to, i, to->choice[i]) != option) {
+        while (option_of(to, i, to->choice[i]) != option) {
             to->choice[i]++;
         }
     }
@@ -237,7 +238,7 @@ void plan_tree_bytecomp(plan_tree *t, const plan_case *c, gw_plan_cert *cert)
 
 void plan_tree_path(const plan_tree *t, uint32_t tensor, uint32_t choice, char *out, size_t out_size)
 {
-    const gw_plan_option *option = &t->options[plan_tree_option(t, tensor, choice)];
+    const gw_plan_option *option = &t->options[option_of(t, tensor, choice)];
     size_t used = 0;
     out[0] = '\0';
     for (uint32_t i = 0; i < option->op_count && used < out_size; i++) {
@@ -263,6 +264,6 @@ uint32_t plan_tree_find(const plan_tree *t, uint32_t tensor, const char *path)
 void plan_tree_job(const plan_tree *t, const plan_case *c, const plan_model *model, uint32_t tensor,
                    uint32_t choice, gw_plan_job *job)
 {
-    must(price(t, c, plan_tree_option(t, tensor, choice), model->tensors[tensor].len, job), "option");
+    must(price(t, c, option_of(t, tensor, choice), model->tensors[tensor].len, job), "option");
     job->bwd = model->tensors[tensor].bwd;
 }

@@ -34,8 +34,6 @@ void plan_tree_free(plan_tree *t);
 void plan_tree_solve(plan_tree *t, const gw_plan_limits *limits, gw_plan_cert *cert);
 void plan_tree_bytecomp(plan_tree *t, const plan_case *c, gw_plan_cert *cert);
 
-/* The option (index into t->options) of a choice. */
-uint32_t plan_tree_option(const plan_tree *t, uint32_t tensor, uint32_t choice);
 /* Makes the choice of one tree in another that has at least its options: both list the options of the case in
  * one order, so an option has the same number in both. */
 void plan_tree_copy_choice(const plan_tree *from, plan_tree *to);
