@@ -17,17 +17,6 @@ gw_plan_tick gw_label_penalty(const gw_label_source *source, int64_t rate, uint3
     return gw_tick_min(penalty, GW_PLAN_TICK_MAX / 16 / source->tensor_count);
 }
 
-int gw_label_allows(const gw_label_source *source, uint32_t first, uint32_t end, uint32_t tensor,
-                    uint32_t *forbidden)
-{
-    if (source->tree != NULL) {
-        return first + 1 == end;
-    }
-    *forbidden |= source->problem->tensors[tensor].forbidden;
-    int64_t cap = source->problem->group_len_max;
-    return cap == 0 || source->len_sum[end] - source->len_sum[first] <= cap;
-}
-
 uint32_t gw_label_vectors(const gw_label_source *source, uint32_t first, uint32_t end, uint32_t forbidden,
                           gw_plan_vector *scratch, const gw_plan_vector **vectors)
 {
