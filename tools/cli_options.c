@@ -5,12 +5,13 @@
  */
 #include "cli_options.h"
 
+#include "atomic_file.h"
 #include "cli_output.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPTIONS_MAX = 32, GROUPS_MAX = 3, KEY_FIRST = 0x100 };
+enum { OPTIONS_MAX = 32, GROUPS_MAX = 4, FILES_MAX = 64, KEY_FIRST = 0x100 };
 
 /* A group with argp's form of it. */
 typedef struct group_reader {
@@ -80,6 +81,14 @@ static void choice_parse(struct argp_state *state, const gw_option *option, cons
     integer_store(member, option->size, index);
 }
 
+static void list_add(struct argp_state *state, const gw_option *option, const char *text, gw_text_list *list)
+{
+    if (list->count == GW_TEXTS_MAX) {
+        argp_error(state, "more than %d times --%s", GW_TEXTS_MAX, option->name);
+    }
+    list->items[list->count++] = text;
+}
+
 static void option_set(struct argp_state *state, const gw_option *option, const char *text, void *request)
 {
     void *member = (char *)request + option->offset;
@@ -92,8 +101,17 @@ static void option_set(struct argp_state *state, const gw_option *option, const 
     case GW_OPTION_OUTPUT:
         name = gw_cli_output_name(text);
         /* fall through */
+    case GW_OPTION_INPUT:
     case GW_OPTION_TEXT:
         memcpy(member, &name, sizeof name);
+        break;
+    case GW_OPTION_INPUTS:
+        list_add(state, option, text, member);
+        break;
+    case GW_OPTION_SIZE:
+        if (gw_cli_parse_size(text, member) != 0) {
+            argp_error(state, "--%s: '%s' is not a size such as 500M or 2G", option->name, text);
+        }
         break;
     case GW_OPTION_INTEGER:
         integer_parse(state, option, text, member);
@@ -130,6 +148,9 @@ static void inputs_require(struct argp_state *state, const group_reader *reader)
 {
     const gw_request *request = reader->request;
     int needs_output = 0;
+    if (reader->line->inputs == GW_ANY_INPUTS) {
+        return;
+    }
     for (unsigned i = 0; i < OPTIONS_MAX && reader->rows[i] != NULL; i++) {
         needs_output |= reader->rows[i]->letter == 'o';
     }
@@ -251,5 +272,62 @@ void gw_cli_check_inputs(const gw_request *request)
 {
     for (int i = 0; i < request->input_count; i++) {
         gw_cli_must(gw_cli_check_output(request->output, request->inputs[i]));
+    }
+}
+
+/* ---- files ---- */
+
+typedef struct file_list {
+    const char *names[FILES_MAX];
+    unsigned count;
+} file_list;
+
+static void file_add(file_list *list, const char *name)
+{
+    if (name != NULL) {
+        if (list->count == FILES_MAX) {
+            abort(); /* tables that are too long */
+        }
+        list->names[list->count++] = name;
+    }
+}
+
+/* The files that the options of a table name. */
+static void files_collect(const gw_option *row, const void *request, file_list *inputs, file_list *outputs)
+{
+    for (; row != NULL && row->name != NULL; row++) {
+        const void *member = (const char *)request + row->offset;
+        if (row->kind == GW_OPTION_INPUT || row->kind == GW_OPTION_OUTPUT) {
+            file_add(row->kind == GW_OPTION_INPUT ? inputs : outputs, *(const char *const *)member);
+        } else if (row->kind == GW_OPTION_INPUTS) {
+            const gw_text_list *list = member;
+            for (int i = 0; i < list->count; i++) {
+                file_add(inputs, list->items[i]);
+            }
+        }
+    }
+}
+
+void gw_command_line_check_files(const gw_command_line *line, const void *request)
+{
+    const gw_request *common = request;
+    file_list inputs = {.count = 0};
+    file_list outputs = {.count = 0};
+    files_collect(line->own.options, request, &inputs, &outputs);
+    for (unsigned i = 0; i + 1 < GROUPS_MAX && line->more[i].group != NULL; i++) {
+        files_collect(line->more[i].group->options, request, &inputs, &outputs);
+    }
+    for (unsigned i = 0; i < outputs.count; i++) {
+        for (int j = 0; j < common->input_count; j++) {
+            gw_cli_must(gw_cli_check_output(outputs.names[i], common->inputs[j]));
+        }
+        for (unsigned j = 0; j < inputs.count; j++) {
+            gw_cli_must(gw_cli_check_output(outputs.names[i], inputs.names[j]));
+        }
+        for (unsigned j = 0; j < i; j++) {
+            if (gw_atomic_file_is_same(outputs.names[i], outputs.names[j])) {
+                gw_cli_fail(GW_CLI_USAGE, outputs.names[i], "is named twice as an output");
+            }
+        }
     }
 }

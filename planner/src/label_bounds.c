@@ -53,16 +53,7 @@ static uint32_t list_row(gw_bounds *b, uint32_t first)
     uint32_t used = 0;
     uint32_t forbidden = 0;
     uint32_t end = first + 1;
-    for (; end <= n; end++) {
-        if (source->tree == NULL) {
-            forbidden |= source->problem->tensors[end - 1].forbidden;
-            int64_t cap = source->problem->group_len_max;
-            if (cap > 0 && source->len_sum[end] - source->len_sum[first] > cap) {
-                break;
-            }
-        } else if (end > first + 1) {
-            break;
-        }
+    for (; end <= n && gw_label_allows(source, first, end, end - 1, &forbidden); end++) {
         const gw_plan_vector *vectors;
         uint32_t count = gw_label_vectors(source, first, end, forbidden, b->scratch, &vectors);
         if (count == 0) {

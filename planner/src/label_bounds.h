@@ -10,12 +10,16 @@
 #include "wide.h"
 
 /* Clocks of a partial schedule: labels.c. */
-typedef struct gw_clocks {
-    gw_plan_tick e, c, d, q, p, r;
-    int64_t x; /* error so far, where the problem bounds it */
+enum { GW_CLOCK_COUNT = 7 };
+typedef union gw_clocks {
+    struct {
+        gw_plan_tick e, c, d, q, p, r;
+        int64_t x; /* error so far, where the problem bounds it */
+    };
+    gw_plan_tick all[GW_CLOCK_COUNT];
 } gw_clocks;
 
-#define GW_CLOCKS_ZERO ((gw_clocks){0, 0, 0, 0, 0, 0, 0})
+#define GW_CLOCKS_ZERO ((gw_clocks){.all = {0}})
 
 typedef struct gw_suffix {
     gw_plan_tick net;         /* network time from here to the end when the network never waits */
@@ -52,27 +56,6 @@ size_t gw_bounds_size(uint32_t tensor_count, uint32_t vector_count_max, int has_
 /* 0 when the arena is too small. rate: of gw_bounds; 0 unless the source has a bound of errors. */
 int gw_bounds_open(gw_bounds *bounds, const gw_label_source *source, int64_t rate, uint32_t suffix_cap,
                    gw_arena *arena);
-
-/* Time and work spent so far. */
-typedef struct gw_clock_guard {
-    const gw_plan_limits *limits;
-    int64_t start;
-    uint64_t work;
-} gw_clock_guard;
-
-/* limits are not NULL. */
-static inline gw_clock_guard gw_guard_open(const gw_plan_limits *limits)
-{
-    return (gw_clock_guard){limits, limits->clock != NULL ? limits->clock(limits->clock_context) : 0, 0};
-}
-
-static inline int gw_out_of_time(const gw_clock_guard *guard)
-{
-    const gw_plan_limits *limits = guard->limits;
-    return (limits->work_max != 0 && guard->work > limits->work_max) ||
-           (limits->clock != NULL && limits->clock_max > 0 &&
-            limits->clock(limits->clock_context) - guard->start > limits->clock_max);
-}
 
 /* Fills the suffix frontiers with at most `cap` entries each, ignoring continuations that cannot end before
  * ub. Cost O(steps * vectors * cap). Returns 0 when the guard (NULL: none) stopped it: then the bounds must

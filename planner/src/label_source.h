@@ -40,6 +40,19 @@ typedef struct gw_label_source {
 /* Price of a message's error, capped so that sums fit. */
 gw_plan_tick gw_label_penalty(const gw_label_source *source, int64_t rate, uint32_t method, int64_t len);
 
+/* Whether a step first..end-1 is allowed, which has grown by a tensor; adds to the union of forbidden
+ * methods. */
+static inline int gw_label_allows(const gw_label_source *source, uint32_t first, uint32_t end,
+                                  uint32_t tensor, uint32_t *forbidden)
+{
+    if (source->tree != NULL) {
+        return first + 1 == end;
+    }
+    *forbidden |= source->problem->tensors[tensor].forbidden;
+    int64_t cap = source->problem->group_len_max;
+    return cap == 0 || source->len_sum[end] - source->len_sum[first] <= cap;
+}
+
 /* Vectors of the step first..end-1; forbidden is the union over its tensors. */
 uint32_t gw_label_vectors(const gw_label_source *source, uint32_t first, uint32_t end, uint32_t forbidden,
                           gw_plan_vector *scratch, const gw_plan_vector **vectors);

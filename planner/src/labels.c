@@ -75,17 +75,6 @@ typedef struct frontier {
     gw_plan_tick worst; /* largest bound kept, once the cap is full */
 } frontier;
 
-/* Whether a message first..end-1 is allowed; adds to the union of forbidden methods. */
-static int step_allowed(const gw_label_source *source, uint32_t first, uint32_t end, uint32_t *forbidden)
-{
-    if (source->tree != NULL) {
-        return first + 1 == end;
-    }
-    *forbidden |= source->problem->tensors[first].forbidden;
-    int64_t cap = source->problem->group_len_max;
-    return cap == 0 || source->len_sum[end] - source->len_sum[first] <= cap;
-}
-
 /* Appends a step to a partial schedule. */
 static gw_clocks extend(const engine *g, const gw_clocks *l, gw_plan_tick bwd, const gw_plan_vector *v)
 {
@@ -118,28 +107,12 @@ static int key_less(const sort_key *a, const sort_key *b, const label *labels)
     if (a->bound != b->bound) {
         return a->bound < b->bound;
     }
-    const gw_clocks *x = &labels[a->index].clocks;
-    const gw_clocks *y = &labels[b->index].clocks;
-    if (x->e != y->e) {
-        return x->e < y->e;
-    }
-    if (x->c != y->c) {
-        return x->c < y->c;
-    }
-    if (x->d != y->d) {
-        return x->d < y->d;
-    }
-    if (x->q != y->q) {
-        return x->q < y->q;
-    }
-    if (x->p != y->p) {
-        return x->p < y->p;
-    }
-    if (x->r != y->r) {
-        return x->r < y->r;
-    }
-    if (x->x != y->x) {
-        return x->x < y->x;
+    const gw_plan_tick *x = labels[a->index].clocks.all;
+    const gw_plan_tick *y = labels[b->index].clocks.all;
+    for (int i = 0; i < GW_CLOCK_COUNT; i++) {
+        if (x[i] != y[i]) {
+            return x[i] < y[i];
+        }
     }
     return a->index < b->index;
 }
@@ -378,7 +351,7 @@ static int run_round(engine *g, uint32_t cap)
         frontier f = {k, cap, 0, flush_at, 0, INT64_MAX};
         uint32_t forbidden = 0;
         for (uint32_t i = k; i-- > 0;) {
-            if (!step_allowed(g->source, i, k, &forbidden) || !add_messages(g, &f, i, forbidden)) {
+            if (!gw_label_allows(g->source, i, k, i, &forbidden) || !add_messages(g, &f, i, forbidden)) {
                 break;
             }
         }

@@ -4,6 +4,7 @@
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "plan_cost.h"
+#include "wide.h"
 
 static gw_status check_number(int64_t value, gw_plan_fault *fault, const char *negative, const char *large,
                               uint32_t index)
@@ -63,42 +64,6 @@ gw_status gw_plan_cost_check(const gw_plan_cost *cost, gw_plan_fault *fault)
     }
 }
 
-/*
- * floor(a * b / c) for a, b >= 0 and 0 < c < 2^62, saturating. Exact without 128-bit integers: curves must
- * not fall, and the solvers' bounds rely on that. Where the product does not fit, quotient and remainder are
- * built from the bits of b.
- */
-static int64_t mul_div(int64_t a, int64_t b, int64_t c)
-{
-    if (b == 0 || a <= INT64_MAX / b) {
-        return a * b / c;
-    }
-    int64_t whole = a / c;
-    int64_t rest = a % c;
-    if (whole > INT64_MAX / b) {
-        return INT64_MAX;
-    }
-    int64_t quotient = 0; /* of rest * (bits of b so far), less than b */
-    int64_t remainder = 0;
-    for (int bit = 62; bit >= 0; bit--) {
-        quotient *= 2;
-        remainder *= 2;
-        if (remainder >= c) {
-            remainder -= c;
-            quotient++;
-        }
-        if ((b >> bit & 1) != 0) {
-            remainder += rest;
-            if (remainder >= c) {
-                remainder -= c;
-                quotient++;
-            }
-        }
-    }
-    return whole * b > INT64_MAX - quotient ? INT64_MAX : whole * b + quotient;
-}
-
-/* mul_div()'s c is at most 2^58: gw_plan_cost_check(). */
 gw_plan_tick gw_cost_table_at(const gw_plan_cost *cost, int64_t len)
 {
     const int64_t *x = cost->table_x;
@@ -117,16 +82,14 @@ gw_plan_tick gw_cost_table_at(const gw_plan_cost *cost, int64_t len)
             high = middle;
         }
     }
-    int64_t part = mul_div(len - x[low], y[high] - y[low], x[high] - x[low]);
-    return part > INT64_MAX - y[low] ? INT64_MAX : y[low] + part;
+    /* exact: curves must not fall, and the solvers' bounds rely on that */
+    return gw_add_saturated(y[low],
+                            gw_mul_div(len - x[low], y[high] - y[low], x[high] - x[low], GW_WIDE_DOWN));
 }
 
 static int64_t mul_add(int64_t a, int64_t b, int64_t x)
 {
-    if (x != 0 && b > INT64_MAX / x) {
-        return INT64_MAX;
-    }
-    return b * x > INT64_MAX - a ? INT64_MAX : a + b * x;
+    return gw_add_saturated(a, gw_mul_saturated(b, x));
 }
 
 gw_plan_tick gw_plan_cost_eval(const gw_plan_cost *cost, int64_t len)

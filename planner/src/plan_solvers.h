@@ -30,6 +30,27 @@ int gw_plan_sums_make(const gw_plan_problem *problem, gw_arena *arena, gw_plan_s
 /* Appends the group first..end-1; 0 when the plan is full. */
 int gw_plan_append(gw_plan *plan, uint32_t first, uint32_t end, uint32_t method);
 
+/* Time and work spent so far. */
+typedef struct gw_clock_guard {
+    const gw_plan_limits *limits;
+    int64_t start;
+    uint64_t work;
+} gw_clock_guard;
+
+/* limits are not NULL. */
+static inline gw_clock_guard gw_guard_open(const gw_plan_limits *limits)
+{
+    return (gw_clock_guard){limits, limits->clock != NULL ? limits->clock(limits->clock_context) : 0, 0};
+}
+
+static inline int gw_out_of_time(const gw_clock_guard *guard)
+{
+    const gw_plan_limits *limits = guard->limits;
+    return (limits->work_max != 0 && guard->work > limits->work_max) ||
+           (limits->clock != NULL && limits->clock_max > 0 &&
+            limits->clock(limits->clock_context) - guard->start > limits->clock_max);
+}
+
 int gw_fuse_affine_applies(const gw_plan_problem *problem, int net_may_bend);
 size_t gw_fuse_affine_workspace(uint32_t tensor_count);
 gw_status gw_fuse_affine(const gw_plan_problem *problem, int quadratic, gw_plan *plan, gw_plan_cert *cert,

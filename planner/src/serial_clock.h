@@ -44,6 +44,12 @@ static inline gw_plan_tick gw_serial_finish(const gw_serial_clock *clock, gw_pla
                                            : gw_tick_max(clock->e, clock->f);
 }
 
+/* The times of a tensor with one of its choices. */
+static inline const gw_plan_vector *gw_tree_vector(const gw_plan_tree *tree, uint32_t tensor, uint32_t choice)
+{
+    return &tree->vectors[tree->class_first[tree->tensor_class[tensor]] + choice];
+}
+
 /* The owner's step between the exchanges of a group; 0 without owners. */
 static inline gw_plan_tick gw_method_sum(const gw_plan_method *method, int64_t len)
 {

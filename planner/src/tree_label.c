@@ -137,16 +137,11 @@ size_t gw_plan_tree_workspace_size(const gw_plan_tree *tree)
     return check(tree) == GW_OK ? gw_label_workspace(tree->tensor_count, vector_count_max(tree)) : 0;
 }
 
-static const gw_plan_vector *vector_at(const gw_plan_tree *tree, uint32_t tensor, uint32_t choice)
-{
-    return &tree->vectors[tree->class_first[tree->tensor_class[tensor]] + choice];
-}
-
 static gw_plan_tick evaluate(const gw_plan_tree *tree, const uint32_t *choice)
 {
     gw_serial_clock clock = GW_SERIAL_CLOCK_ZERO;
     for (uint32_t i = 0; i < tree->tensor_count; i++) {
-        gw_serial_step(&clock, tree->bwd[i], vector_at(tree, i, choice[i]));
+        gw_serial_step(&clock, tree->bwd[i], gw_tree_vector(tree, i, choice[i]));
     }
     return gw_serial_finish(&clock, tree->decode);
 }
@@ -279,7 +274,7 @@ gw_status gw_plan_tree_brute(const gw_plan_tree *tree, uint32_t *choice, gw_plan
             continue;
         }
         before[depth + 1] = before[depth];
-        gw_serial_step(&before[depth + 1], tree->bwd[depth], vector_at(tree, depth, digit[depth]));
+        gw_serial_step(&before[depth + 1], tree->bwd[depth], gw_tree_vector(tree, depth, digit[depth]));
         if (depth + 1 < n) {
             depth++;
             continue;

@@ -6,9 +6,8 @@
 #include <stdio.h>
 
 #include "cli_common.h"
-#include "plan_args.h"
 #include "plan_case.h"
-#include "plan_commands.h"
+#include "plan_options.h"
 
 static void print_case(const plan_case *c, size_t model_count)
 {
@@ -20,26 +19,16 @@ static void print_case(const plan_case *c, size_t model_count)
     printf("\n");
 }
 
-int plan_cmd_cases(int argc, char **argv)
+static int cases(const plan_request *a)
 {
-    plan_parser parser;
-    const char *path = NULL;
-    plan_parser_open(&parser, "cases", "", "Lists the cases of the cases file.");
-    const plan_arg cases = {"cases", "FILE", "Cases file instead of the built-in one", PLAN_ARG_INPUT, &path,
-                            0,       0};
-    plan_parser_add(&parser, &cases, 1);
-    plan_parser_add_output(&parser, NULL);
-    int code = plan_parser_run(&parser, argc, argv, &(const plan_parser_files){0, 0, "no file"});
     plan_library library;
-    code = code == GW_CLI_OK ? plan_library_open(&library, path) : code;
-    if (code != GW_CLI_OK) {
-        return code;
-    }
+    int code = GW_CLI_OK;
+    gw_cli_must(plan_library_open(&library, a->of_case.cases_path));
     json_t *list = json_object_get(library.root, "cases");
-    if (parser.json) {
+    if (a->common.json) {
         code = gw_cli_json_print(json_incref(list));
     }
-    for (size_t index = 0; !parser.json && index < json_array_size(list) && code == GW_CLI_OK; index++) {
+    for (size_t index = 0; !a->common.json && index < json_array_size(list) && code == GW_CLI_OK; index++) {
         plan_case c;
         json_t *models = NULL;
         if (plan_case_at(&library, index, &c, &models)) {
@@ -51,3 +40,12 @@ int plan_cmd_cases(int argc, char **argv)
     plan_library_close(&library);
     return code;
 }
+
+static const gw_option options[] = {PLAN_CASES_ROW, PLAN_JSON_ROW, {0}};
+
+const plan_verb plan_verb_cases = {
+    .name = "cases",
+    .summary = "the cases of the cases file",
+    .run = cases,
+    .line = {.usage = "", .help = "Lists the cases of the cases file.", .own = {.options = options}},
+};

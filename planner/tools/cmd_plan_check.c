@@ -15,12 +15,11 @@
 #include <string.h>
 
 #include "cli_common.h"
-#include "plan_args.h"
-#include "plan_commands.h"
 #include "plan_file.h"
 #include "plan_hook.h"
+#include "plan_json.h"
 #include "plan_kineto.h"
-#include "text_source.h"
+#include "plan_memory.h"
 
 #define BUCKETS_MAX 4096
 
@@ -69,14 +68,8 @@ static int cut_params(const plan_model *params, const plan_kineto_collective **m
 
 #define WHAT_CHECK_TAKES "a plan, a recording and, unless the hook made that, --params CSV"
 
-typedef struct check_args {
-    plan_parser parser;
-    const char *params_path;
-    uint64_t max_size;
-} check_args;
-
 typedef struct check_state {
-    const check_args *args;
+    const plan_request *args;
     plan_file plan;
     plan_model params;
     plan_kineto trace;
@@ -90,45 +83,29 @@ typedef struct check_state {
     int same_groups; /* the plan's groups are the recorded ones */
 } check_state;
 
-static int parse(check_args *a, int argc, char **argv)
+/* Reads what the command line names. */
+static void open_state(check_state *x)
 {
-    memset(a, 0, sizeof *a);
-    plan_parser_open(&a->parser, "check", "PLAN TRACE", "Compares a plan's prediction with a recording.");
-    a->max_size = TEXT_SOURCE_SIZE_MAX;
-    const plan_arg list[] = {
-        {"params", "CSV", "Names and sizes in backprop order", PLAN_ARG_INPUT, &a->params_path, 0, 0},
-        {"max-size", "SIZE", "Largest text that a gzip recording may expand to, with K, M, G (default 1G)",
-         PLAN_ARG_SIZE, &a->max_size, 0, 0},
-    };
-    plan_parser_add(&a->parser, list, 2);
-    plan_parser_add_output(&a->parser, NULL);
-    const plan_parser_files files = {2, 2, WHAT_CHECK_TAKES};
-    return plan_parser_run(&a->parser, argc, argv, &files);
-}
-
-static int open_state(check_state *x)
-{
-    const check_args *a = x->args;
-    int code = plan_file_read(a->parser.files[0], &x->plan);
-    code =
-        code == GW_CLI_OK && a->params_path != NULL ? plan_model_read_csv(a->params_path, &x->params) : code;
-    code = code == GW_CLI_OK ? plan_kineto_read(a->parser.files[1], a->max_size, &x->trace) : code;
-    if (code != GW_CLI_OK || x->trace.is_hook) {
-        return code;
+    const plan_request *a = x->args;
+    gw_cli_must(plan_file_read(a->common.inputs[0], &x->plan));
+    if (a->params != NULL) {
+        gw_cli_must(plan_model_read_csv(a->params, &x->params));
     }
-    if (a->params_path == NULL) {
-        return gw_cli_error(GW_CLI_USAGE, NULL, "plan check takes " WHAT_CHECK_TAKES);
+    gw_cli_must(plan_kineto_read(a->common.inputs[1], a->max_size, &x->trace));
+    if (x->trace.is_hook) {
+        return;
     }
-    x->messages = calloc(BUCKETS_MAX, sizeof *x->messages);
-    x->ends = calloc(BUCKETS_MAX, sizeof *x->ends);
+    if (a->params == NULL) {
+        gw_cli_fail(GW_CLI_USAGE, NULL, "plan check takes " WHAT_CHECK_TAKES);
+    }
+    if (x->plan.tensor_count != x->params.count) {
+        gw_cli_fail(GW_CLI_BAD_DATA, a->common.inputs[0], "is for %u tensors, %s has %u",
+                    x->plan.tensor_count, a->params, x->params.count);
+    }
+    x->messages = plan_alloc(BUCKETS_MAX, sizeof *x->messages);
+    x->ends = plan_alloc(BUCKETS_MAX, sizeof *x->ends);
     x->same_groups = 1;
-    if (x->messages == NULL || x->ends == NULL) {
-        return gw_cli_error(GW_CLI_IO, NULL, "out of memory");
-    }
-    return x->plan.tensor_count == x->params.count
-               ? GW_CLI_OK
-               : gw_cli_error(GW_CLI_BAD_DATA, a->parser.files[0], "is for %u tensors, %s has %u",
-                              x->plan.tensor_count, a->params_path, x->params.count);
+    x->steps = json_array();
 }
 
 static void close_state(check_state *x)
@@ -164,27 +141,26 @@ static int has_groups(const check_state *x, size_t count)
     return same;
 }
 
-static int check_step(check_state *x, size_t s)
+static void check_step(check_state *x, size_t s)
 {
     const plan_kineto_step *step = &x->trace.steps[s];
-    const char *path = x->args->parser.files[1];
+    const char *path = x->args->common.inputs[1];
     if (step->gradient_count == 0) {
-        return GW_CLI_OK;
+        return;
     }
     if (step->gradient_count != x->params.count) {
-        return gw_cli_error(GW_CLI_BAD_DATA, path, "step %lld has %zu gradients, %s has %u",
-                            (long long)step->number, step->gradient_count, x->args->params_path,
-                            x->params.count);
+        gw_cli_fail(GW_CLI_BAD_DATA, path, "step %lld has %zu gradients, %s has %u", (long long)step->number,
+                    step->gradient_count, x->args->params, x->params.count);
     }
     const size_t count = step_messages(&x->trace, s, x->messages);
     if (count == 0) {
         x->skipped++;
-        return GW_CLI_OK;
+        return;
     }
     if (!cut_params(&x->params, x->messages, count, x->ends)) {
-        return gw_cli_error(GW_CLI_BAD_DATA, path,
-                            "step %lld: the %zu recorded messages do not cut %s at tensor boundaries",
-                            (long long)step->number, count, x->args->params_path);
+        gw_cli_fail(GW_CLI_BAD_DATA, path,
+                    "step %lld: the %zu recorded messages do not cut %s at tensor boundaries",
+                    (long long)step->number, count, x->args->params);
     }
     const plan_kineto_collective *last = x->messages[count - 1];
     const double network = replay(x, step, count);
@@ -198,26 +174,25 @@ static int check_step(check_state *x, size_t s)
     for (size_t j = 0; j < count; j++) {
         json_array_append_new(lens, json_integer((json_int_t)x->messages[j]->len));
     }
-    if (!x->args->parser.json) {
+    if (!x->args->common.json) {
         printf("step %lld: %zu messages, recorded end %.3f ms, replay %.3f ms, error %.3f %%\n",
                (long long)step->number, count, recorded / 1e3, network / 1e3, 100 * error);
     }
     json_array_append_new(x->steps, json_pack("{s:I,s:o,s:f,s:f,s:f}", "step", (json_int_t)step->number,
                                               "message_elems", lens, "recorded_us", recorded, "replay_us",
                                               network, "error", error));
-    return GW_CLI_OK;
 }
 
 static int report(const check_state *x)
 {
-    const char *const *files = x->args->parser.files;
+    char *const *files = x->args->common.inputs;
     if (x->replayed == 0) {
         return gw_cli_error(GW_CLI_BAD_DATA, files[1],
                             "holds no all-reduce with NCCL metadata to compare with");
     }
     const double recorded = x->recorded_sum / (double)x->replayed;
     const double error = recorded > 0 ? x->plan.claims.makespan_us / recorded - 1 : INFINITY;
-    if (x->args->parser.json) {
+    if (x->args->common.json) {
         return gw_cli_json_print(json_pack(
             "{s:O,s:f,s:o,s:f,s:o,s:b,s:i}", "steps", x->steps, "replay_error_max", x->worst, "predicted_us",
             gw_cli_json_real(x->plan.claims.makespan_us), "recorded_us", recorded, "prediction_error",
@@ -231,27 +206,39 @@ static int report(const check_state *x)
     return GW_CLI_OK;
 }
 
-int plan_cmd_check(int argc, char **argv)
+static int check(const plan_request *a)
 {
-    check_args a;
-    check_state x;
-    memset(&x, 0, sizeof x);
-    int code = parse(&a, argc, argv);
-    if (code != GW_CLI_OK) {
-        return code;
+    check_state x = {.args = a};
+    int code;
+    open_state(&x);
+    if (x.trace.is_hook) {
+        code = plan_hook_check(&x.plan, &x.trace, a->common.inputs[1], a->common.json);
+    } else {
+        for (size_t s = 0; s < x.trace.step_count; s++) {
+            check_step(&x, s);
+        }
+        code = report(&x);
     }
-    x.args = &a;
-    x.steps = json_array();
-    code = open_state(&x);
-    if (code == GW_CLI_OK && x.trace.is_hook) {
-        code = plan_hook_check(&x.plan, &x.trace, a.parser.files[1], a.parser.json);
-        close_state(&x);
-        return code;
-    }
-    for (size_t s = 0; s < x.trace.step_count && code == GW_CLI_OK; s++) {
-        code = check_step(&x, s);
-    }
-    code = code == GW_CLI_OK ? report(&x) : code;
     close_state(&x);
     return code;
 }
+
+static const gw_option options[] = {
+    PLAN_PARAMS_ROW("Names and sizes in backprop order"),
+    PLAN_MAX_SIZE_ROW,
+    PLAN_JSON_ROW,
+    {0},
+};
+
+const plan_verb plan_verb_check = {
+    .name = "check",
+    .summary = "a prediction against a recording",
+    .run = check,
+    .input_min = 2,
+    .input_max = 2,
+    .takes = WHAT_CHECK_TAKES,
+    .line = {.usage = "PLAN TRACE",
+             .help = "Compares a plan's prediction with a recording.",
+             .inputs = GW_ANY_INPUTS,
+             .own = {.options = options}},
+};

@@ -1,45 +1,138 @@
 /*
- * plan explain: for every group or tensor, what happens if it is sent otherwise.
+ * plan explain: for every group or tensor, what happens if it is sent otherwise. plan_explain_fused.c has
+ * fused plans. Here are option trees: for every tensor the option taken, how much longer the iteration gets
+ * with the next best option, and with the best one that does (or does not) compress. Options that another one
+ * equals or beats in all its times are not offered as alternatives, unless nothing else is left uncompressed.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
+#include "plan_explain.h"
+
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli_common.h"
-#include "plan_commands.h"
-#include "plan_explain.h"
+#include "plan_json.h"
 
-static int parse(plan_explain_args *a, int argc, char **argv)
+typedef struct alternative {
+    gw_plan_tick makespan; /* INT64_MAX: there is none */
+    char path[PLAN_PATH_SIZE];
+} alternative;
+
+static int is_compressed(const plan_tree *t, uint32_t tensor, uint32_t choice)
 {
-    memset(a, 0, sizeof *a);
-    plan_parser_open(&a->parser, "explain", "MODEL or PLAN",
-                     "Says in words why each group is cut where it is.");
-    plan_case_args_add(&a->parser, &a->case_args, 0);
-    plan_limit_args_add(&a->parser, &a->limit_args);
-    const plan_arg algorithm = {"algorithm", "NAME", "As for plan solve", PLAN_ARG_TEXT, &a->algorithm, 0, 0};
-    plan_parser_add(&a->parser, &algorithm, 1);
-    plan_parser_add_output(&a->parser, NULL);
-    return plan_parser_run(&a->parser, argc, argv, &(const plan_parser_files){1, 1, "one model or one plan"});
+    return t->options[t->vectors[t->class_first[t->tensor_class[tensor]] + choice].option].comp_count > 0;
 }
 
-int plan_cmd_explain(int argc, char **argv)
+/* The best choice for one tensor, the others kept, among those that compress (1), do not (0) or all (-1),
+ * but not `taken`. */
+static alternative best_other(const plan_tree *t, uint32_t tensor, uint32_t taken, int compressed)
 {
-    plan_explain_args a;
-    plan_opened o;
-    int code = parse(&a, argc, argv);
-    if (code == GW_CLI_OK) {
-        code = plan_opened_open(&a.case_args, a.parser.files[0], &o);
+    alternative best = {INT64_MAX, ""};
+    const uint32_t k = t->tensor_class[tensor];
+    const uint32_t kept = t->choice[tensor];
+    for (uint32_t v = 0; v < t->class_first[k + 1] - t->class_first[k]; v++) {
+        gw_plan_tick makespan;
+        if (v == taken || (compressed >= 0 && is_compressed(t, tensor, v) != compressed)) {
+            continue;
+        }
+        t->choice[tensor] = v;
+        if (gw_plan_tree_eval(&t->tree, t->choice, &makespan) == GW_OK && makespan < best.makespan) {
+            best.makespan = makespan;
+            plan_tree_path(t, tensor, v, best.path, sizeof best.path);
+        }
     }
-    if (code != GW_CLI_OK) {
-        return code;
+    t->choice[tensor] = kept;
+    return best;
+}
+
+static void add(const plan_request *args, json_t *entry, const char *words, const alternative *other,
+                gw_plan_tick total)
+{
+    if (other->makespan == INT64_MAX) {
+        return;
     }
-    if (a.algorithm != NULL && strcmp(a.algorithm, "ddp") == 0) {
-        plan_case_fp32(&o.c); /* what that algorithm sends, and what alternatives are made of */
+    const char *key = strncmp(words, "not", 3) == 0             ? "next_best"
+                      : strncmp(words, "uncompressed", 12) == 0 ? "uncompressed"
+                                                                : "compressed";
+    const double delta = plan_us(other->makespan - total);
+    json_object_set_new(entry, key, json_pack("{s:s,s:f}", "option", other->path, "delta_us", delta));
+    if (!args->common.json && other->makespan == total) {
+        printf("  %s %s: no change\n", words, other->path);
+    } else if (!args->common.json) {
+        printf("  %s %s: %+.3f ms\n", words, other->path, delta / 1e3);
     }
-    code = plan_opened_prepare(&o);
-    if (code == GW_CLI_OK) {
-        code = o.c.kind == PLAN_TREE ? plan_explain_tree(&a, &o) : plan_explain_fused(&a, &o);
+}
+
+/* One tensor: the option taken, the next best, and the best that does (or does not) compress. */
+static json_t *explain_tensor(const plan_request *args, const plan_opened *o, const plan_tree *reduced,
+                              uint32_t i, gw_plan_tick total)
+{
+    char path[PLAN_PATH_SIZE];
+    const gw_plan_tensor *tensor = &o->model.tensors[i];
+    const int compressed = is_compressed(&o->tree, i, o->tree.choice[i]);
+    const alternative next = best_other(reduced, i, reduced->choice[i], -1);
+    /* Options without compression are few and mostly beaten in all times; those with it are thousands. */
+    const alternative turned = best_other(compressed ? &o->tree : reduced, i, GW_PLAN_NO_INDEX, !compressed);
+    plan_tree_path(reduced, i, reduced->choice[i], path, sizeof path);
+    json_t *entry =
+        json_pack("{s:s,s:I,s:s}", "tensor", tensor->name, "elems", (json_int_t)tensor->len, "option", path);
+    if (!args->common.json) {
+        printf("%s (%lld elements): %s\n", tensor->name, (long long)tensor->len, path);
     }
+    add(args, entry, "not", &next, total);
+    add(args, entry, compressed ? "uncompressed at best" : "compressed at best", &turned, total);
+    return entry;
+}
+
+static int explain_tree(const plan_request *args, plan_opened *o)
+{
+    plan_tree reduced;
+    gw_plan_cert cert;
+    const gw_plan_limits limits = plan_limits(&args->limits, 1000);
+    plan_run_tree(o, &limits, &reduced, &cert);
+    if (!args->common.json) {
+        printf("%s, case %s: iteration %.3f ms%s\n\n", o->path, o->c.name, plan_us(cert.makespan) / 1e3,
+               cert.proven ? ", proven shortest" : "");
+    }
+    json_t *tensors = json_array();
+    for (uint32_t i = 0; i < o->model.count; i++) {
+        json_array_append_new(tensors, explain_tensor(args, o, &reduced, i, cert.makespan));
+    }
+    plan_tree_free(&reduced);
+    return plan_json_end(json_pack("{s:f,s:b,s:o}", "makespan_us", plan_us(cert.makespan), "proven",
+                                   cert.proven, "tensors", tensors),
+                         args->common.json);
+}
+
+static int explain(const plan_request *a)
+{
+    static plan_opened o;
+    plan_opened_open(&a->of_case, a->common.input, &o);
+    plan_case_for_algorithm(&o.c, a->algorithm); /* what alternatives are made of */
+    gw_cli_must(plan_opened_prepare(&o));
+    const int code = o.c.kind == PLAN_TREE ? explain_tree(a, &o) : plan_explain_fused(a, &o);
     plan_opened_close(&o);
     return code;
 }
+
+static const gw_option options[] = {
+    {"algorithm", "NAME", "As for plan solve", GW_TEXT(plan_request, algorithm)},
+    PLAN_JSON_ROW,
+    {0},
+};
+
+const plan_verb plan_verb_explain = {
+    .name = "explain",
+    .summary = "why each group is cut where it is",
+    .run = explain,
+    .input_min = 1,
+    .input_max = 1,
+    .takes = "one model or one plan",
+    .line = {.usage = "MODEL or PLAN",
+             .help = "Says in words why each group is cut where it is.",
+             .inputs = GW_ANY_INPUTS,
+             .own = {.options = options},
+             .more = {PLAN_CASE_GROUP, PLAN_LIMIT_GROUP}},
+};

@@ -12,60 +12,33 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "cli_common.h"
-#include "plan_commands.h"
 #include "plan_file.h"
 #include "plan_json.h"
-
-typedef struct export_args {
-    plan_parser parser;
-    plan_case_args case_args;
-    plan_limit_args limit_args;
-    plan_baseline_args baseline;
-} export_args;
-
-static int parse(export_args *a, int argc, char **argv)
-{
-    memset(a, 0, sizeof *a);
-    plan_parser_open(&a->parser, "export", "PLAN, or MODEL [PLAN]",
-                     "Writes PyTorch's bucket_cap_mb_list, checked to cut the same groups; with --json or -o "
-                     "the buckets and codecs for gradwire.torch.");
-    plan_case_args_add(&a->parser, &a->case_args, 0);
-    plan_limit_args_add(&a->parser, &a->limit_args);
-    plan_baseline_args_add(&a->parser, &a->baseline, 1);
-    plan_parser_add_output(&a->parser, "Write the list to FILE");
-    return plan_parser_run(&a->parser, argc, argv,
-                           &(const plan_parser_files){1, 2, "a plan, or a model and, optionally, a plan"});
-}
+#include "plan_memory.h"
 
 /* The plan of the file, or a new one; plan->groups is malloc'ed. */
-static int get_plan(const export_args *a, plan_opened *o, gw_plan *plan)
+static void get_plan(const plan_request *a, plan_opened *o, gw_plan *plan)
 {
-    *plan = (gw_plan){NULL, 0, 0};
+    const int from_file = a->common.input_count == 2 || o->is_plan;
     if (o->c.kind == PLAN_TREE) {
-        return gw_cli_error(GW_CLI_USAGE, NULL, "option trees do not fuse; there are no buckets to export");
+        gw_cli_fail(GW_CLI_USAGE, NULL, "option trees do not fuse; there are no buckets to export");
     }
-    if (a->parser.file_count == 2 || o->is_plan) {
-        int code = plan_opened_prepare(o);
-        return code == GW_CLI_OK ? plan_file_load(a->parser.files[a->parser.file_count - 1], o, plan, NULL)
-                                 : code;
+    if (!from_file) {
+        plan_case_for_algorithm(&o->c, a->algorithm);
+    }
+    gw_cli_must(plan_opened_prepare(o));
+    if (from_file) {
+        plan_file_load(a->common.inputs[a->common.input_count - 1], o, plan, NULL);
+        return;
     }
     plan_result result;
-    const gw_plan_limits limits = plan_limits(&a->limit_args, 1000);
-    if (a->baseline.algorithm != NULL && strcmp(a->baseline.algorithm, "ddp") == 0) {
-        plan_case_fp32(&o->c);
-    }
-    int code = plan_opened_prepare(o);
-    code =
-        code != GW_CLI_OK ? code : plan_run(o, a->baseline.algorithm, a->baseline.method, &limits, &result);
-    if (code == GW_CLI_OK) {
-        *plan = (gw_plan){result.fused, result.group_count, result.group_count};
-        result.fused = NULL;
-        plan_result_free(&result);
-    }
-    return code;
+    const gw_plan_limits limits = plan_limits(&a->limits, 1000);
+    plan_run(o, a->algorithm, a->method, &limits, &result);
+    *plan = (gw_plan){result.fused, result.group_count, result.group_count};
+    result.fused = NULL;
+    plan_result_free(&result);
 }
 
 /* Half the last tensor less than each group's bytes, on a grid of 1e-6 MB (about a byte), so that printing
@@ -75,10 +48,7 @@ static void make_caps(const plan_model *model, const gw_plan *plan, double *caps
     for (uint32_t j = 0; j < plan->group_count; j++) {
         const gw_plan_group *group = &plan->groups[j];
         const uint32_t end = group->first + group->tensor_count;
-        int64_t bytes = 0;
-        for (uint32_t i = group->first; i < end; i++) {
-            bytes += 4 * model->tensors[i].len;
-        }
+        const int64_t bytes = 4 * plan_model_len(model, group->first, group->tensor_count);
         const int64_t last = 4 * model->tensors[end - 1].len;
         caps[j] = round((double)(bytes - last / 2) / 1048576.0 * 1e6) / 1e6;
     }
@@ -115,10 +85,9 @@ static json_t *groups_json(const plan_opened *o, const gw_plan *plan)
     for (uint32_t j = 0; j < plan->group_count; j++) {
         const gw_plan_group *group = &plan->groups[j];
         const gw_plan_method *method = &o->setup.methods[group->method];
-        int64_t len = 0;
+        const int64_t len = plan_model_len(&o->model, group->first, group->tensor_count);
         json_t *names = json_array();
         for (uint32_t i = group->first; i < group->first + group->tensor_count; i++) {
-            len += o->model.tensors[i].len;
             json_array_append_new(names, json_string(o->model.tensors[i].name));
         }
         json_t *entry = json_pack("{s:I,s:I,s:I,s:s,s:s,s:s,s:s,s:o}", "first", (json_int_t)group->first,
@@ -136,11 +105,11 @@ static json_t *groups_json(const plan_opened *o, const gw_plan *plan)
 }
 
 /* wrong: the first bucket that PyTorch would cut otherwise, group_count if there is none. */
-static int write_caps(const export_args *a, const plan_opened *o, const gw_plan *plan, const double *caps,
+static int write_caps(const plan_request *a, const plan_opened *o, const gw_plan *plan, const double *caps,
                       uint32_t wrong)
 {
     const uint32_t count = plan->group_count;
-    if (a->parser.output == NULL && !a->parser.json) {
+    if (a->common.output == NULL && !a->common.json) {
         if (wrong != count) {
             return gw_cli_error(
                 GW_CLI_BAD_DATA, o->path,
@@ -164,32 +133,40 @@ static int write_caps(const export_args *a, const plan_opened *o, const gw_plan 
                   (json_int_t)plan_case_ranks(&o->c), "bucket_cap_mb_list", list, "groups",
                   groups_json(o, plan), "buckets", (int)count, "pytorch_cuts_the_same_groups", wrong == count,
                   "order", "gradients in backprop order, float32, MB = 2^20 bytes");
-    return plan_json_write(root, a->parser.output != NULL ? a->parser.output : "-");
+    plan_json_write(root, plan_output_path(a), PLAN_JSON_INDENTED);
+    return GW_CLI_OK;
 }
 
-int plan_cmd_export(int argc, char **argv)
+static int export(const plan_request *a)
 {
-    export_args a;
-    plan_opened o;
+    static plan_opened o;
     gw_plan plan;
-    int code = parse(&a, argc, argv);
-    if (code == GW_CLI_OK) {
-        code = plan_opened_open(&a.case_args, a.parser.files[0], &o);
-    }
-    if (code != GW_CLI_OK) {
-        return code;
-    }
-    code = get_plan(&a, &o, &plan);
-    double *caps = calloc((size_t)plan.group_count + 1, sizeof *caps);
-    if (code == GW_CLI_OK && caps == NULL) {
-        code = gw_cli_error(GW_CLI_IO, NULL, "out of memory");
-    }
-    if (code == GW_CLI_OK) {
-        make_caps(&o.model, &plan, caps);
-        code = write_caps(&a, &o, &plan, caps, first_difference(&o.model, &plan, caps));
-    }
+    plan_opened_open(&a->of_case, a->common.input, &o);
+    get_plan(a, &o, &plan);
+    double *caps = plan_alloc(plan.group_count, sizeof *caps);
+    make_caps(&o.model, &plan, caps);
+    const int code = write_caps(a, &o, &plan, caps, first_difference(&o.model, &plan, caps));
     free(caps);
     free(plan.groups);
     plan_opened_close(&o);
     return code;
 }
+
+static const gw_option options[] = {
+    PLAN_METHOD_ROW, PLAN_ALGORITHM_ROW, PLAN_JSON_ROW, GW_OUTPUT_ROW("FILE", "Write the list to FILE"), {0},
+};
+
+const plan_verb plan_verb_export = {
+    .name = "export",
+    .summary = "PyTorch's bucket_cap_mb_list",
+    .run = export,
+    .input_min = 1,
+    .input_max = 2,
+    .takes = "a plan, or a model and, optionally, a plan",
+    .line = {.usage = "PLAN, or MODEL [PLAN]",
+             .help = "Writes PyTorch's bucket_cap_mb_list, checked to cut the same groups; with --json or -o "
+                     "the buckets and codecs for gradwire.torch.",
+             .inputs = GW_ANY_INPUTS,
+             .own = {.options = options},
+             .more = {PLAN_CASE_GROUP, PLAN_LIMIT_GROUP}},
+};

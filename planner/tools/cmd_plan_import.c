@@ -9,13 +9,11 @@
 #include <string.h>
 
 #include "cli_common.h"
-#include "plan_args.h"
 #include "plan_byteps.h"
-#include "plan_commands.h"
 #include "plan_hook.h"
 #include "plan_input.h"
 #include "plan_kineto.h"
-#include "text_source.h"
+#include "plan_memory.h"
 
 /* Steps with as many gradients as the most common count; *count receives it. */
 static size_t full_steps(const plan_kineto *trace, size_t *count)
@@ -57,11 +55,8 @@ static double offset_of(const plan_kineto *trace, size_t count, int64_t only, si
 static void compare_len(const plan_kineto *trace, const plan_model *params, const char *path,
                         const char *params_path)
 {
-    int64_t expected = 0;
+    const int64_t expected = plan_model_len(params, 0, params->count);
     int64_t reduced = 0;
-    for (uint32_t i = 0; i < params->count; i++) {
-        expected += params->tensors[i].len;
-    }
     for (size_t s = 0; s < trace->step_count; s++) {
         int64_t sum = 0;
         for (size_t i = 0; i < trace->collective_count; i++) {
@@ -82,16 +77,9 @@ static void compare_len(const plan_kineto *trace, const plan_model *params, cons
     }
 }
 
-typedef struct import_args {
-    plan_parser parser;
-    const char *params_path;
-    int64_t step, repeat; /* -1: the median over steps; 0: once */
-    uint64_t max_size;
-} import_args;
-
 /* A Kineto recording and what is taken from it. */
 typedef struct import_state {
-    const import_args *args;
+    const plan_request *args;
     const char *path;
     plan_model params; /* empty: not given */
     plan_kineto trace;
@@ -102,73 +90,51 @@ typedef struct import_state {
     plan_model model;
 } import_state;
 
-static int parse(import_args *a, int argc, char **argv)
-{
-    memset(a, 0, sizeof *a);
-    a->step = -1;
-    plan_parser_open(&a->parser, "import", "TRACE",
-                     "Turns a recording (Kineto .json[.gz], BytePS, gradwire's hook) into a model CSV.");
-    const plan_arg list[] = {
-        {"params", "CSV", "Names and sizes in backprop order", PLAN_ARG_INPUT, &a->params_path, 0, 0},
-        {"step", "N", "The recorded step to use, from 0 (default: the median over steps)", PLAN_ARG_WHOLE,
-         &a->step, 0, 1000000},
-        {"repeat", "N", "Read N times and report the median time", PLAN_ARG_WHOLE, &a->repeat, 1, 1000000},
-        {"max-size", "SIZE", "Largest text that a gzip recording may expand to, with K, M, G (default 1G)",
-         PLAN_ARG_SIZE, &a->max_size, 0, 0},
-    };
-    a->max_size = TEXT_SOURCE_SIZE_MAX;
-    plan_parser_add(&a->parser, list, 4);
-    plan_parser_add_output(&a->parser, "Write the model to FILE");
-    return plan_parser_run(&a->parser, argc, argv, &(const plan_parser_files){1, 1, "one recording"});
-}
-
 static int write_model(const import_state *x)
 {
-    return plan_model_write_csv(&x->model, x->args->parser.output != NULL ? x->args->parser.output : "-");
+    plan_model_write_csv(&x->model, plan_output_path(x->args));
+    return GW_CLI_OK;
 }
 
 static int import_byteps(import_state *x, plan_input kind)
 {
     const plan_model *sizes = x->params.count > 0 ? &x->params : NULL;
-    int code = kind == PLAN_INPUT_BYTEPS_READY ? plan_byteps_read_ready(x->path, sizes, &x->model)
-                                               : plan_byteps_read_comm(x->path, sizes, &x->model);
-    return code == GW_CLI_OK ? write_model(x) : code;
+    gw_cli_must(kind == PLAN_INPUT_BYTEPS_READY ? plan_byteps_read_ready(x->path, sizes, &x->model)
+                                                : plan_byteps_read_comm(x->path, sizes, &x->model));
+    return write_model(x);
 }
 
 /* Reads the recording, repeatedly to measure the time. */
-static int read_trace(import_state *x)
+static void read_trace(import_state *x)
 {
     const size_t repeat = x->args->repeat > 0 ? (size_t)x->args->repeat : 1;
-    double *seconds = calloc(repeat, sizeof *seconds);
-    int code = seconds != NULL ? GW_CLI_OK : gw_cli_error(GW_CLI_IO, NULL, "out of memory");
-    for (size_t i = 0; i < repeat && code == GW_CLI_OK; i++) {
+    double *seconds = plan_alloc(repeat, sizeof *seconds);
+    for (size_t i = 0; i < repeat; i++) {
         plan_kineto_free(&x->trace);
         const double start = gw_cli_seconds();
-        code = plan_kineto_read(x->path, x->args->max_size, &x->trace);
+        gw_cli_must(plan_kineto_read(x->path, x->args->max_size, &x->trace));
         seconds[i] = gw_cli_seconds() - start;
     }
-    x->read_ms = code == GW_CLI_OK ? 1e3 * gw_cli_median(seconds, repeat) : 0;
+    x->read_ms = 1e3 * gw_cli_median(seconds, repeat);
     free(seconds);
-    return code;
 }
 
-static int check_trace(import_state *x)
+static void check_trace(import_state *x)
 {
     x->full = full_steps(&x->trace, &x->count);
     if (x->full == 0) {
-        return gw_cli_error(GW_CLI_BAD_DATA, x->path, "no step holds a gradient");
+        gw_cli_fail(GW_CLI_BAD_DATA, x->path, "no step holds a gradient");
     }
     if (x->args->step >= (int64_t)x->full) {
-        return gw_cli_error(GW_CLI_USAGE, x->path, "has %zu full steps; --step counts from 0", x->full);
+        gw_cli_fail(GW_CLI_USAGE, x->path, "has %zu full steps; --step counts from 0", x->full);
     }
     if (x->params.count > 0 && x->params.count != x->count) {
-        return gw_cli_error(GW_CLI_BAD_DATA, x->path, "%zu gradients a step, but %s names %u", x->count,
-                            x->args->params_path, x->params.count);
+        gw_cli_fail(GW_CLI_BAD_DATA, x->path, "%zu gradients a step, but %s names %u", x->count,
+                    x->args->params, x->params.count);
     }
     if (x->params.count > 0) {
-        compare_len(&x->trace, &x->params, x->path, x->args->params_path);
+        compare_len(&x->trace, &x->params, x->path, x->args->params);
     }
-    return GW_CLI_OK;
 }
 
 /* Size of gradient i, from the parameters or the recording; -1: unknown. */
@@ -182,12 +148,11 @@ static int64_t len_of(const import_state *x, size_t i)
     return len;
 }
 
-static int make_model(import_state *x)
+static void make_model(import_state *x)
 {
-    double *scratch = calloc(x->trace.step_count, sizeof *scratch);
+    double *scratch = plan_alloc(x->trace.step_count, sizeof *scratch);
     int known_sizes = 1;
-    int code = scratch != NULL ? GW_CLI_OK : gw_cli_error(GW_CLI_IO, NULL, "out of memory");
-    for (size_t i = 0; i < x->count && code == GW_CLI_OK; i++) {
+    for (size_t i = 0; i < x->count; i++) {
         const int64_t len = len_of(x, i);
         const double offset = offset_of(&x->trace, x->count, x->args->step, i, scratch);
         char name[32];
@@ -195,19 +160,16 @@ static int make_model(import_state *x)
         known_sizes &= len >= 0;
         (void)snprintf(name, sizeof name, "gradient%zu", i);
         if (!plan_ticks_from_us(offset - x->span_us, &bwd)) {
-            code =
-                gw_cli_error(GW_CLI_BAD_DATA, x->path, "gradient %zu is ready before gradient %zu", i, i - 1);
-        } else if (!plan_model_add(&x->model, x->params.count > 0 ? x->params.tensors[i].name : name,
-                                   len < 0 ? 0 : len, bwd, 0)) {
-            code = gw_cli_error(GW_CLI_IO, NULL, "out of memory");
+            gw_cli_fail(GW_CLI_BAD_DATA, x->path, "gradient %zu is ready before gradient %zu", i, i - 1);
         }
+        plan_model_add(&x->model, x->params.count > 0 ? x->params.tensors[i].name : name, len < 0 ? 0 : len,
+                       bwd, 0);
         x->span_us = offset;
     }
     free(scratch);
-    if (code == GW_CLI_OK && !known_sizes) {
+    if (!known_sizes) {
         gw_cli_note("%s: sizes were not recorded and are 0; give names and sizes with --params", x->path);
     }
-    return code;
 }
 
 static double step_span(const plan_kineto_step *step)
@@ -258,49 +220,60 @@ static void report_text(const import_state *x)
 
 static int import_kineto(import_state *x)
 {
-    int code = read_trace(x);
-    code = code == GW_CLI_OK ? check_trace(x) : code;
-    if (code == GW_CLI_OK && x->trace.is_hook) {
-        code = plan_hook_model(&x->trace, x->path, x->count, x->args->step, &x->model);
-        x->span_us = 0;
+    read_trace(x);
+    check_trace(x);
+    if (x->trace.is_hook) {
+        plan_hook_model(&x->trace, x->path, x->count, x->args->step, &x->model);
         for (uint32_t i = 1; i < x->model.count; i++) {
             x->span_us += plan_us(x->model.tensors[i].bwd);
         }
-    } else if (code == GW_CLI_OK) {
-        code = make_model(x);
+    } else {
+        make_model(x);
     }
-    if (code != GW_CLI_OK) {
-        return code;
-    }
-    if (!x->args->parser.json) {
+    if (!x->args->common.json) {
         report_text(x);
         return write_model(x);
     }
-    code = report_json(x);
-    return code == GW_CLI_OK && x->args->parser.output != NULL ? write_model(x) : code;
+    const int code = report_json(x);
+    return code == GW_CLI_OK && x->args->common.output != NULL ? write_model(x) : code;
 }
 
-int plan_cmd_import(int argc, char **argv)
+static int import(const plan_request *a)
 {
-    import_args a;
-    import_state x;
-    memset(&x, 0, sizeof x);
-    int code = parse(&a, argc, argv);
-    if (code != GW_CLI_OK) {
-        return code;
+    import_state x = {.args = a, .path = a->common.input};
+    if (a->params != NULL) {
+        gw_cli_must(plan_model_read_csv(a->params, &x.params));
     }
-    x.args = &a;
-    x.path = a.parser.files[0];
-    if (a.params_path != NULL) {
-        code = plan_model_read_csv(a.params_path, &x.params);
-    }
-    if (code == GW_CLI_OK) {
-        const plan_input kind = plan_input_kind(x.path);
-        code = kind == PLAN_INPUT_BYTEPS_READY || kind == PLAN_INPUT_BYTEPS_COMM ? import_byteps(&x, kind)
-                                                                                 : import_kineto(&x);
-    }
+    const plan_input kind = plan_input_kind(x.path);
+    const int code = kind == PLAN_INPUT_BYTEPS_READY || kind == PLAN_INPUT_BYTEPS_COMM
+                         ? import_byteps(&x, kind)
+                         : import_kineto(&x);
     plan_kineto_free(&x.trace);
     plan_model_free(&x.model);
     plan_model_free(&x.params);
     return code;
 }
+
+static const gw_option options[] = {
+    PLAN_PARAMS_ROW("Names and sizes in backprop order"),
+    {"step", "N", "The recorded step to use, from 0 (default: the median over steps)",
+     GW_INTEGER(plan_request, step, 0, 1000000)},
+    PLAN_REPEAT_ROW("Read N times and report the median time"),
+    PLAN_MAX_SIZE_ROW,
+    PLAN_JSON_ROW,
+    GW_OUTPUT_ROW("FILE", "Write the model to FILE"),
+    {0},
+};
+
+const plan_verb plan_verb_import = {
+    .name = "import",
+    .summary = "a model from a profiler recording",
+    .run = import,
+    .input_min = 1,
+    .input_max = 1,
+    .takes = "one recording",
+    .line = {.usage = "TRACE",
+             .help = "Turns a recording (Kineto .json[.gz], BytePS, gradwire's hook) into a model CSV.",
+             .inputs = GW_ANY_INPUTS,
+             .own = {.options = options}},
+};

@@ -4,65 +4,40 @@
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli_common.h"
-#include "plan_args.h"
-#include "plan_commands.h"
+#include "plan_options.h"
 
-typedef struct options_args {
-    plan_parser parser;
-    int count_only, histogram;
-    const char *filter;
-    int64_t comp_max;
-} options_args;
-
-static int parse(options_args *a, int argc, char **argv)
-{
-    memset(a, 0, sizeof *a);
-    a->comp_max = -1;
-    plan_parser_open(&a->parser, "options", "", "Lists ByteComp's 4341 options.");
-    const plan_arg list[] = {
-        {"only", "LIST", "gpu, dense, scatter, one-device", PLAN_ARG_TEXT, &a->filter, 0, 0},
-        {"comp-max", "N", "Most compressions in one option", PLAN_ARG_WHOLE, &a->comp_max, 0, 12},
-        {"count", NULL, "Print the bare number", PLAN_ARG_FLAG, &a->count_only, 0, 0},
-        {"histogram", NULL, "Count by number of compressions", PLAN_ARG_FLAG, &a->histogram, 0, 0},
-    };
-    plan_parser_add(&a->parser, list, sizeof list / sizeof list[0]);
-    plan_parser_add_output(&a->parser, NULL);
-    return plan_parser_run(&a->parser, argc, argv, &(const plan_parser_files){0, 0, "no file"});
-}
-
-static int parse_filter(const char *list, uint32_t *filter)
+static void parse_filter(struct argp_state *state, const gw_option *option, const char *list, void *member)
 {
     static const char *const names[4] = {"gpu", "dense", "scatter", "one-device"};
-    *filter = 0;
-    while (list != NULL && *list != '\0') {
+    uint32_t filter = 0;
+    while (*list != '\0') {
         size_t length = strcspn(list, ",");
         int known = 0;
         for (int i = 0; i < 4; i++) {
             if (strlen(names[i]) == length && memcmp(names[i], list, length) == 0) {
-                *filter |= 1u << i;
+                filter |= 1u << i;
                 known = 1;
             }
         }
         if (!known) {
-            return gw_cli_error(GW_CLI_USAGE, NULL, "--only takes gpu, dense, scatter and one-device");
+            argp_error(state, "--%s takes gpu, dense, scatter and one-device", option->name);
         }
         list += length + (list[length] == ',');
     }
-    return GW_CLI_OK;
+    memcpy(member, &filter, sizeof filter);
 }
 
 typedef struct option_list {
-    gw_plan_option *options;
+    gw_plan_option options[GW_PLAN_OPTION_COUNT];
     uint32_t count;
     uint32_t histogram[GW_PLAN_OPTION_OPS_MAX + 1]; /* by compressions */
     uint32_t most;                                  /* compressions */
 } option_list;
 
-static int print_json(const options_args *a, const option_list *l)
+static int print_json(const plan_request *a, const option_list *l)
 {
     json_t *bins = json_array();
     for (uint32_t h = 0; h <= l->most; h++) {
@@ -84,7 +59,7 @@ static int print_json(const options_args *a, const option_list *l)
     return gw_cli_json_print(root);
 }
 
-static void print_text(const options_args *a, const option_list *l)
+static int print_text(const plan_request *a, const option_list *l)
 {
     if (a->count_only) {
         printf("%u\n", l->count);
@@ -101,35 +76,37 @@ static void print_text(const options_args *a, const option_list *l)
             printf("\n");
         }
     }
+    return GW_CLI_OK;
 }
 
-int plan_cmd_options(int argc, char **argv)
+static int list_options(const plan_request *a)
 {
-    options_args a;
-    uint32_t filter = 0;
-    int code = parse(&a, argc, argv);
-    code = code == GW_CLI_OK ? parse_filter(a.filter, &filter) : code;
-    if (code != GW_CLI_OK) {
-        return code;
-    }
-    const uint32_t comp_max = a.comp_max >= 0 ? (uint32_t)a.comp_max : UINT32_MAX;
-    option_list l;
-    memset(&l, 0, sizeof l);
-    l.options = calloc(GW_PLAN_OPTION_COUNT, sizeof *l.options);
-    if (l.options == NULL ||
-        gw_plan_options_list(filter, comp_max, l.options, GW_PLAN_OPTION_COUNT, &l.count) != GW_OK) {
-        free(l.options);
-        return gw_cli_error(GW_CLI_IO, NULL, "out of memory");
+    static option_list l;
+    const uint32_t comp_max = a->of_case.comp_max >= 0 ? (uint32_t)a->of_case.comp_max : UINT32_MAX;
+    const gw_status status =
+        gw_plan_options_list(a->option_filter, comp_max, l.options, GW_PLAN_OPTION_COUNT, &l.count);
+    if (status != GW_OK) {
+        return gw_cli_error(GW_CLI_BAD_DATA, NULL, "options: %s", gw_status_message(status));
     }
     for (uint32_t o = 0; o < l.count; o++) {
         l.histogram[l.options[o].comp_count]++;
         l.most = l.options[o].comp_count > l.most ? l.options[o].comp_count : l.most;
     }
-    if (a.parser.json) {
-        code = print_json(&a, &l);
-    } else {
-        print_text(&a, &l);
-    }
-    free(l.options);
-    return code;
+    return a->common.json ? print_json(a, &l) : print_text(a, &l);
 }
+
+static const gw_option options[] = {
+    {"only", "LIST", "gpu, dense, scatter, one-device", GW_OTHER(plan_request, option_filter, parse_filter)},
+    PLAN_COMP_MAX_ROW("Most compressions in one option"),
+    {"count", NULL, "Print the bare number", GW_FLAG(plan_request, count_only)},
+    {"histogram", NULL, "Count by number of compressions", GW_FLAG(plan_request, histogram)},
+    PLAN_JSON_ROW,
+    {0},
+};
+
+const plan_verb plan_verb_options = {
+    .name = "options",
+    .summary = "ByteComp's 4341 options",
+    .run = list_options,
+    .line = {.usage = "", .help = "Lists ByteComp's 4341 options.", .own = {.options = options}},
+};

@@ -13,22 +13,19 @@
 #include <string.h>
 
 #include "cli_common.h"
-#include "plan_commands.h"
-#include "plan_file.h"
+#include "plan_chart.h"
 #include "plan_json.h"
-#include "plan_sweep_chart.h"
+#include "plan_memory.h"
 
 typedef enum sweep_axis { AXIS_BANDWIDTH, AXIS_RANKS, AXIS_RATIO, AXIS_BATCH } sweep_axis;
 
-typedef struct sweep_args {
-    plan_parser parser;
-    plan_case_args case_args;
-    plan_limit_args limit_args;
-    const char *axis_name, *values, *svg;
+typedef struct sweep {
+    const plan_request *request;
+    const plan_opened *o;
     sweep_axis axis;
     double from, to;
     long count;
-} sweep_args;
+} sweep;
 
 static gw_plan_tick scale_tick(gw_plan_tick tick, double factor)
 {
@@ -71,32 +68,26 @@ static void forbid_compression(plan_case *c)
 }
 
 /* Makespan and bound of the best plan of the changed case; dense: without compression. */
-static int solve_at(const sweep_args *a, const plan_opened *base, double value, int dense,
-                    const char *algorithm, gw_plan_cert *cert)
+static gw_plan_cert solve_at(const sweep *s, double value, int dense, const char *algorithm)
 {
-    plan_opened o = *base; /* shares all memory but copies codecs and case */
+    plan_opened o = *s->o; /* shares all memory but copies codecs and case */
     gw_plan_tensor *scaled = NULL;
-    if (a->axis == AXIS_BATCH) {
-        scaled = malloc(((size_t)o.model.count + 1) * sizeof *scaled);
-        if (scaled == NULL) {
-            return gw_cli_error(GW_CLI_IO, NULL, "out of memory");
-        }
+    if (s->axis == AXIS_BATCH) {
+        scaled = plan_alloc(o.model.count, sizeof *scaled);
         memcpy(scaled, o.model.tensors, o.model.count * sizeof *scaled);
         o.model.tensors = scaled;
     }
-    change(&o, a->axis, value);
+    change(&o, s->axis, value);
     if (dense) {
         forbid_compression(&o.c);
     }
     plan_result result;
-    const gw_plan_limits limits = plan_limits(&a->limit_args, 200);
-    int code = plan_run(&o, algorithm, NULL, &limits, &result);
-    if (code == GW_CLI_OK) {
-        *cert = result.cert;
-        plan_result_free(&result);
-    }
+    const gw_plan_limits limits = plan_limits(&s->request->limits, 200);
+    plan_run(&o, algorithm, NULL, &limits, &result);
+    const gw_plan_cert cert = result.cert;
+    plan_result_free(&result);
     free(scaled);
-    return code;
+    return cert;
 }
 
 /* Where break_even() looks. Slower iterations are of no use, and the planner's times end at 275 s. */
@@ -104,33 +95,22 @@ static int solve_at(const sweep_args *a, const plan_opened *base, double value, 
 #define FACTOR_MAX 1e4
 #define SLOWEST_US 2e6
 
-/* *pays: compression shortens the iteration at `factor` times the bandwidth. */
-static int compression_pays(const sweep_args *a, const plan_opened *o, double factor, int *pays,
-                            double *best_us)
+/* Whether compression shortens the iteration at `factor` times the bandwidth. */
+static int compression_pays(const sweep *s, double factor, double *best_us)
 {
-    gw_plan_cert best, dense;
-    *pays = 0;
-    int code = solve_at(a, o, factor, 0, "auto", &best);
-    code = code == GW_CLI_OK ? solve_at(a, o, factor, 1, "auto", &dense) : code;
-    if (code == GW_CLI_OK) {
-        *best_us = plan_us(best.makespan);
-        *pays = *best_us < plan_us(dense.makespan) * (1 - 1e-6);
-    }
-    return code;
+    *best_us = plan_us(solve_at(s, factor, 0, "auto").makespan);
+    return *best_us < plan_us(solve_at(s, factor, 1, "auto").makespan) * (1 - 1e-6);
 }
 
 /* The largest factor at which compression pays; NAN when there is none in the range. */
-static int break_even(const sweep_args *a, const plan_opened *o, double *even)
+static double break_even(const sweep *s)
 {
     double low = 1;
     double high = 1;
     double best_us = 0;
-    int pays = 0;
-    int code = compression_pays(a, o, 1, &pays, &best_us);
+    int pays = compression_pays(s, 1, &best_us);
     const int upwards = pays;
-    *even = NAN;
-    while (code == GW_CLI_OK && pays == upwards &&
-           (upwards ? high < FACTOR_MAX : low > FACTOR_MIN && best_us < SLOWEST_US)) {
+    while (pays == upwards && (upwards ? high < FACTOR_MAX : low > FACTOR_MIN && best_us < SLOWEST_US)) {
         if (upwards) {
             low = high;
             high *= 4;
@@ -138,109 +118,78 @@ static int break_even(const sweep_args *a, const plan_opened *o, double *even)
             high = low;
             low /= 4;
         }
-        code = compression_pays(a, o, upwards ? high : low, &pays, &best_us);
+        pays = compression_pays(s, upwards ? high : low, &best_us);
     }
-    if (code != GW_CLI_OK || pays == upwards) {
-        return code;
+    if (pays == upwards) {
+        return (double)NAN;
     }
-    for (int i = 0; i < 20 && code == GW_CLI_OK; i++) {
+    for (int i = 0; i < 20; i++) {
         const double middle = sqrt(low * high);
-        code = compression_pays(a, o, middle, &pays, &best_us);
-        *(pays ? &low : &high) = middle;
+        *(compression_pays(s, middle, &best_us) ? &low : &high) = middle;
     }
-    *even = low;
-    return code;
+    return low;
 }
 
-static int write_svg(const sweep_args *a, const plan_opened *o, const plan_sweep_point *points)
+static void write_svg(const sweep *s, const plan_sweep_point *points)
 {
     static const char *const titles[4] = {"bandwidth of all links over that of the case", "machines or GPUs",
                                           "payload over that of the codecs",
                                           "backprop time over that of the model"};
-    const plan_sweep_chart chart = {points, (size_t)a->count, titles[a->axis],
-                                    o->c.kind == PLAN_TREE ? "ByteComp" : "PyTorch DDP, float32"};
-    return plan_sweep_chart_write(&chart, a->svg);
-}
-
-static int parse(sweep_args *a, int argc, char **argv)
-{
-    memset(a, 0, sizeof *a);
-    plan_parser_open(&a->parser, "sweep", "MODEL",
-                     "Varies bandwidth, ranks, ratio or batch; finds the break-even bandwidth.");
-    plan_case_args_add(&a->parser, &a->case_args, 0);
-    plan_limit_args_add(&a->parser, &a->limit_args);
-    const plan_arg list[] = {
-        {NULL, NULL, "The sweep", PLAN_ARG_FLAG, NULL, 0, 0},
-        {"axis", "bandwidth|nodes|ratio|batch", "What varies", PLAN_ARG_TEXT, &a->axis_name, 0, 0},
-        {"values", "A:B:N", "Factors (bandwidth, ratio, batch; geometric) or ranks from A to B",
-         PLAN_ARG_TEXT, &a->values, 0, 0},
-    };
-    plan_parser_add(&a->parser, list, 3);
-    plan_parser_add_output(&a->parser, "Write the points as JSON to FILE");
-    const plan_arg svg = {"svg", "FILE", "Draw the curve", PLAN_ARG_OUTPUT, &a->svg, 0, 0};
-    plan_parser_add(&a->parser, &svg, 1);
-    return plan_parser_run(&a->parser, argc, argv, &(const plan_parser_files){1, 1, "one model"});
+    const plan_sweep_chart chart = {points, (size_t)s->count, titles[s->axis],
+                                    s->o->c.kind == PLAN_TREE ? "ByteComp" : "PyTorch DDP, float32"};
+    plan_sweep_chart_write(&chart, s->request->svg);
 }
 
 /* Most points, and most machines or GPUs (plan.h). */
 enum { COUNT_MAX = 100000, RANKS_MAX = 65536 };
 
+/* nodes: machines where the case has several, else GPUs; ranks is the same number */
+static const char *const axes[] = {"bandwidth", "ranks", "ratio", "batch", "nodes", NULL};
+
 /* Axis and range. */
-static int parse_range(sweep_args *a)
+static sweep parse_range(const plan_request *a)
 {
-    static const char *const axes[] = {"bandwidth", "ranks", "ratio", "batch", "nodes", NULL};
     char rest = 0;
-    a->axis_name = a->axis_name != NULL ? a->axis_name : "bandwidth";
-    const int axis = plan_name_index(axes, a->axis_name);
-    if (axis < 0) {
-        return gw_cli_error(GW_CLI_USAGE, NULL, "--axis is one of bandwidth, nodes (or ranks), ratio, batch");
-    }
-    /* nodes: machines where the case has several, else GPUs; ranks is the same number */
-    a->axis = axis == 4 ? AXIS_RANKS : (sweep_axis)axis;
-    a->from = a->axis == AXIS_RANKS ? 2 : 0.125;
-    a->to = 64;
-    a->count = a->axis == AXIS_RANKS ? 6 : 10;
+    sweep s = {.request = a, .axis = a->axis == 4 ? AXIS_RANKS : (sweep_axis)a->axis};
+    s.from = s.axis == AXIS_RANKS ? 2 : 0.125;
+    s.to = 64;
+    s.count = s.axis == AXIS_RANKS ? 6 : 10;
     if (a->values != NULL &&
-        (sscanf(a->values, "%lf:%lf:%ld%c", &a->from, &a->to, &a->count, &rest) != 3 || !(a->from > 0) ||
-         !(a->to >= a->from) || !isfinite(a->to) || a->count < 1 || a->count > COUNT_MAX)) {
-        return gw_cli_error(GW_CLI_USAGE, NULL,
-                            "--values needs FROM:TO:COUNT with 0 < FROM <= TO and COUNT in 1..%d", COUNT_MAX);
+        (sscanf(a->values, "%lf:%lf:%ld%c", &s.from, &s.to, &s.count, &rest) != 3 || !(s.from > 0) ||
+         !(s.to >= s.from) || !isfinite(s.to) || s.count < 1 || s.count > COUNT_MAX)) {
+        gw_cli_fail(GW_CLI_USAGE, NULL, "--values needs FROM:TO:COUNT with 0 < FROM <= TO and COUNT in 1..%d",
+                    COUNT_MAX);
     }
-    return a->axis == AXIS_RANKS && (a->from < 1 || a->to > RANKS_MAX)
-               ? gw_cli_error(GW_CLI_USAGE, NULL, "--values: %s are from 1 to %d", a->axis_name, RANKS_MAX)
-               : GW_CLI_OK;
+    if (s.axis == AXIS_RANKS && (s.from < 1 || s.to > RANKS_MAX)) {
+        gw_cli_fail(GW_CLI_USAGE, NULL, "--values: %s are from 1 to %d", axes[a->axis], RANKS_MAX);
+    }
+    return s;
 }
 
 /* Solves point i: the best plan, the best without compression, and a baseline. */
-static int solve_point(const sweep_args *a, const plan_opened *o, long i, plan_sweep_point *point,
-                       json_t *rows)
+static plan_sweep_point solve_point(const sweep *s, long i, json_t *rows)
 {
-    const int tree = o->c.kind == PLAN_TREE;
-    const double t = a->count > 1 ? (double)i / (double)(a->count - 1) : 0;
-    gw_plan_cert best, dense, baseline;
-    point->value = a->from * pow(a->to / a->from, t);
-    if (a->axis == AXIS_RANKS) {
-        point->value = round(point->value);
-    }
-    int code = solve_at(a, o, point->value, 0, "auto", &best);
-    code = code == GW_CLI_OK ? solve_at(a, o, point->value, 1, "auto", &dense) : code;
-    code = code == GW_CLI_OK ? solve_at(a, o, point->value, 0, tree ? "bytecomp" : "ddp", &baseline) : code;
-    if (code != GW_CLI_OK) {
-        return code;
-    }
-    point->best_us = plan_us(best.makespan);
-    point->bound_us = plan_us(best.lower_bound);
-    point->dense_us = plan_us(dense.makespan);
-    point->baseline_us = plan_us(baseline.makespan);
-    if (!a->parser.json) {
-        printf("%12.4g %12.3f %12.3f %12.3f %12.3f\n", point->value, point->best_us / 1e3,
-               point->bound_us / 1e3, point->dense_us / 1e3, point->baseline_us / 1e3);
+    const int tree = s->o->c.kind == PLAN_TREE;
+    const double t = s->count > 1 ? (double)i / (double)(s->count - 1) : 0;
+    const double at = s->from * pow(s->to / s->from, t);
+    const double value = s->axis == AXIS_RANKS ? round(at) : at;
+    const gw_plan_cert best = solve_at(s, value, 0, "auto");
+    const plan_sweep_point point = {
+        .value = value,
+        .best_us = plan_us(best.makespan),
+        .bound_us = plan_us(best.lower_bound),
+        .dense_us = plan_us(solve_at(s, value, 1, "auto").makespan),
+        .baseline_us = plan_us(solve_at(s, value, 0, tree ? "bytecomp" : "ddp").makespan),
+    };
+    if (!s->request->common.json) {
+        printf("%12.4g %12.3f %12.3f %12.3f %12.3f\n", value, point.best_us / 1e3, point.bound_us / 1e3,
+               point.dense_us / 1e3, point.baseline_us / 1e3);
     }
     json_array_append_new(rows,
-                          json_pack("{s:f,s:f,s:f,s:f,s:f}", "value", point->value, "best_us", point->best_us,
-                                    "lower_bound_us", point->bound_us, "no_compression_us", point->dense_us,
-                                    tree ? "bytecomp_us" : "ddp_us", point->baseline_us));
-    return GW_CLI_OK;
+                          json_pack("{s:f,s:f,s:f,s:f,s:f}", "value", value, "best_us", point.best_us,
+                                    "lower_bound_us", point.bound_us, "no_compression_us", point.dense_us,
+                                    tree ? "bytecomp_us" : "ddp_us", point.baseline_us));
+    return point;
 }
 
 static void print_break_even(const plan_opened *o, double even)
@@ -258,49 +207,64 @@ static void print_break_even(const plan_opened *o, double even)
     }
 }
 
-static int sweep(const sweep_args *a, const plan_opened *o, plan_sweep_point *points, json_t *rows)
+static int run_sweep(const plan_request *a)
 {
+    static plan_opened o;
+    const int json = a->common.json;
+    sweep s = parse_range(a);
+    plan_opened_open(&a->of_case, a->common.input, &o);
+    s.o = &o;
+    plan_sweep_point *points = plan_alloc((size_t)s.count, sizeof *points);
+    json_t *rows = json_array();
     double even = NAN;
-    int code = GW_CLI_OK;
-    if (!a->parser.json) {
-        printf("%s, case %s\n%12s %12s %12s %12s %12s\n", o->path, o->c.name, a->axis_name, "best ms",
-               "bound ms", "no codec ms", o->c.kind == PLAN_TREE ? "ByteComp ms" : "DDP ms");
+    if (!json) {
+        printf("%s, case %s\n%12s %12s %12s %12s %12s\n", o.path, o.c.name, axes[a->axis], "best ms",
+               "bound ms", "no codec ms", o.c.kind == PLAN_TREE ? "ByteComp ms" : "DDP ms");
     }
-    for (long i = 0; i < a->count && code == GW_CLI_OK; i++) {
-        code = solve_point(a, o, i, &points[i], rows);
+    for (long i = 0; i < s.count; i++) {
+        points[i] = solve_point(&s, i, rows);
     }
-    if (a->axis == AXIS_BANDWIDTH && code == GW_CLI_OK) {
-        code = break_even(a, o, &even);
-        if (!a->parser.json && code == GW_CLI_OK) {
-            print_break_even(o, even);
+    if (s.axis == AXIS_BANDWIDTH) {
+        even = break_even(&s);
+        if (!json) {
+            print_break_even(&o, even);
         }
     }
-    if (code == GW_CLI_OK && a->svg != NULL) {
-        code = write_svg(a, o, points);
+    if (a->svg != NULL) {
+        write_svg(&s, points);
     }
-    if (code == GW_CLI_OK && (a->parser.json || a->parser.output != NULL)) {
-        json_t *root = json_pack("{s:s,s:s,s:O,s:o}", "case", o->c.name, "axis", a->axis_name, "points", rows,
-                                 "break_even_bandwidth_factor", gw_cli_json_real(even));
-        code = plan_json_write(root, a->parser.output != NULL ? a->parser.output : "-");
+    json_t *root = json_pack("{s:s,s:s,s:o,s:o}", "case", o.c.name, "axis", axes[a->axis], "points", rows,
+                             "break_even_bandwidth_factor", gw_cli_json_real(even));
+    if (json || a->common.output != NULL) {
+        plan_json_write(json_incref(root), plan_output_path(a), PLAN_JSON_INDENTED);
     }
-    return code;
-}
-
-int plan_cmd_sweep(int argc, char **argv)
-{
-    sweep_args a;
-    plan_opened o;
-    int code = parse(&a, argc, argv);
-    code = code == GW_CLI_OK ? parse_range(&a) : code;
-    code = code == GW_CLI_OK ? plan_opened_open(&a.case_args, a.parser.files[0], &o) : code;
-    if (code != GW_CLI_OK) {
-        return code;
-    }
-    plan_sweep_point *points = calloc((size_t)a.count, sizeof *points);
-    json_t *rows = json_array();
-    code = points != NULL ? sweep(&a, &o, points, rows) : gw_cli_error(GW_CLI_IO, NULL, "out of memory");
-    json_decref(rows);
+    json_decref(root);
     free(points);
     plan_opened_close(&o);
-    return code;
+    return GW_CLI_OK;
 }
+
+static const gw_option options[] = {
+    {"axis", "bandwidth|nodes|ratio|batch", "What varies", GW_CHOICE(plan_request, axis, axes),
+     .wanted = "one of bandwidth, nodes (or ranks), ratio, batch"},
+    {"values", "A:B:N", "Factors (bandwidth, ratio, batch; geometric) or ranks from A to B",
+     GW_TEXT(plan_request, values)},
+    PLAN_JSON_ROW,
+    GW_OUTPUT_ROW("FILE", "Write the points as JSON to FILE"),
+    PLAN_SVG_ROW("Draw the curve"),
+    {0},
+};
+
+const plan_verb plan_verb_sweep = {
+    .name = "sweep",
+    .summary = "bandwidth, ranks, ratio, batch; break-even bandwidth",
+    .run = run_sweep,
+    .input_min = 1,
+    .input_max = 1,
+    .takes = "one model",
+    .line = {.usage = "MODEL",
+             .help = "Varies bandwidth, ranks, ratio or batch; finds the break-even bandwidth.",
+             .inputs = GW_ANY_INPUTS,
+             .own = {.options = options},
+             .more = {PLAN_CASE_GROUP, PLAN_LIMIT_GROUP}},
+};

@@ -7,29 +7,11 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "cli_common.h"
-#include "plan_commands.h"
 #include "plan_file.h"
-
-typedef struct verify_args {
-    plan_parser parser;
-    plan_case_args case_args;
-    plan_limit_args limit_args;
-} verify_args;
-
-static int parse(verify_args *a, int argc, char **argv)
-{
-    memset(a, 0, sizeof *a);
-    plan_parser_open(&a->parser, "verify", "PLAN, or MODEL [PLAN]",
-                     "Re-evaluates a plan; for small models compares with all plans.");
-    plan_case_args_add(&a->parser, &a->case_args, 0);
-    plan_limit_args_add(&a->parser, &a->limit_args);
-    plan_parser_add_output(&a->parser, NULL);
-    return plan_parser_run(&a->parser, argc, argv,
-                           &(const plan_parser_files){1, 2, "a plan, or a model and, optionally, a plan"});
-}
+#include "plan_json.h"
+#include "plan_memory.h"
 
 /* Results of the checks, in ticks; -1: not done. */
 typedef struct findings {
@@ -42,58 +24,52 @@ typedef struct findings {
     plan_claims claims;
 } findings;
 
-static int check_fused(plan_opened *o, const gw_plan_limits *limits, findings *f)
+/* The plan file, evaluated. is_tree: its choices are in o->tree. */
+static void check_file(plan_opened *o, int is_tree, findings *f)
+{
+    gw_plan stored;
+    if (f->plan_path == NULL) {
+        return;
+    }
+    plan_file_load(f->plan_path, o, &stored, &f->claims);
+    const gw_status status = is_tree ? gw_plan_tree_eval(&o->tree.tree, o->tree.choice, &f->file)
+                                     : gw_plan_eval(&o->setup.problem, &stored, &f->file);
+    if (status != GW_OK) {
+        gw_cli_fail(GW_CLI_BAD_DATA, f->plan_path,
+                    is_tree ? "the plan does not fit the case" : "the plan breaks a constraint of the case");
+    }
+    free(stored.groups);
+}
+
+static void check_fused(plan_opened *o, const gw_plan_limits *limits, findings *f)
 {
     plan_result exact;
-    int code = plan_run(o, NULL, NULL, limits, &exact);
-    if (code != GW_CLI_OK) {
-        return code;
-    }
+    plan_run(o, NULL, NULL, limits, &exact);
     f->exact = exact.cert;
     const gw_plan plan = {exact.fused, exact.group_count, exact.group_count};
     if (gw_plan_eval(&o->setup.problem, &plan, &f->evaluated) != GW_OK) {
         f->evaluated = -1;
     }
     plan_result_free(&exact);
-    gw_plan all = {calloc((size_t)o->model.count + 1, sizeof *all.groups), o->model.count, 0};
-    if (all.groups == NULL) {
-        return gw_cli_error(GW_CLI_IO, NULL, "out of memory");
-    }
+    gw_plan all = {plan_alloc(o->model.count, sizeof *all.groups), o->model.count, 0};
     int64_t unused = 0; /* brute force needs no workspace */
     const gw_workspace workspace = {&unused, sizeof unused};
     const gw_plan_solver brute = {.algorithm = GW_PLAN_BRUTE};
     f->brute_status = gw_plan_solve(&o->setup.problem, &brute, &all, &f->brute, &workspace);
     free(all.groups);
-    if (f->plan_path != NULL) {
-        gw_plan stored;
-        code = plan_file_load(f->plan_path, o, &stored, &f->claims);
-        if (code == GW_CLI_OK && gw_plan_eval(&o->setup.problem, &stored, &f->file) != GW_OK) {
-            code = gw_cli_error(GW_CLI_BAD_DATA, f->plan_path, "the plan breaks a constraint of the case");
-        }
-        free(stored.groups);
-    }
-    return code;
+    check_file(o, 0, f);
 }
 
-static int check_tree(plan_opened *o, const gw_plan_limits *limits, findings *f)
+static void check_tree(plan_opened *o, const gw_plan_limits *limits, findings *f)
 {
     plan_tree reduced; /* solved as by plan solve; all other checks use all options */
-    int code = plan_run_tree(o, limits, &reduced, &f->exact);
-    if (code == GW_CLI_OK) {
-        if (gw_plan_tree_eval(&o->tree.tree, o->tree.choice, &f->evaluated) != GW_OK) {
-            f->evaluated = -1;
-        }
-        f->brute_status = gw_plan_tree_brute(&o->tree.tree, o->tree.choice, &f->brute);
+    plan_run_tree(o, limits, &reduced, &f->exact);
+    if (gw_plan_tree_eval(&o->tree.tree, o->tree.choice, &f->evaluated) != GW_OK) {
+        f->evaluated = -1;
     }
+    f->brute_status = gw_plan_tree_brute(&o->tree.tree, o->tree.choice, &f->brute);
     plan_tree_free(&reduced);
-    if (code == GW_CLI_OK && f->plan_path != NULL) {
-        gw_plan unused;
-        code = plan_file_load(f->plan_path, o, &unused, &f->claims);
-        if (code == GW_CLI_OK && gw_plan_tree_eval(&o->tree.tree, o->tree.choice, &f->file) != GW_OK) {
-            code = gw_cli_error(GW_CLI_BAD_DATA, f->plan_path, "the plan does not fit the case");
-        }
-    }
-    return code;
+    check_file(o, 1, f);
 }
 
 static int report_solver(const findings *f, int quiet, json_t *root)
@@ -171,33 +147,40 @@ static int report_file(const findings *f, int quiet, json_t *root)
                : GW_CLI_OK;
 }
 
-int plan_cmd_verify(int argc, char **argv)
+static int verify(const plan_request *a)
 {
-    verify_args a;
-    plan_opened o;
+    static plan_opened o;
+    const gw_request *common = &a->common;
+    const gw_plan_limits limits = plan_limits(&a->limits, 1000);
     findings f = {.evaluated = -1, .file = -1, .claims = PLAN_CLAIMS_NONE};
-    int code = parse(&a, argc, argv);
-    if (code == GW_CLI_OK) {
-        code = plan_opened_open(&a.case_args, a.parser.files[0], &o);
-    }
-    if (code != GW_CLI_OK) {
-        return code;
-    }
-    f.plan_path = a.parser.file_count == 2 || o.is_plan ? a.parser.files[a.parser.file_count - 1] : NULL;
-    const gw_plan_limits limits = plan_limits(&a.limit_args, 1000);
-    code = plan_opened_prepare(&o);
-    if (code == GW_CLI_OK) {
-        code = o.c.kind == PLAN_TREE ? check_tree(&o, &limits, &f) : check_fused(&o, &limits, &f);
+    plan_opened_open(&a->of_case, common->input, &o);
+    f.plan_path = common->input_count == 2 || o.is_plan ? common->inputs[common->input_count - 1] : NULL;
+    gw_cli_must(plan_opened_prepare(&o));
+    if (o.c.kind == PLAN_TREE) {
+        check_tree(&o, &limits, &f);
+    } else {
+        check_fused(&o, &limits, &f);
     }
     json_t *root = json_object();
-    code = code == GW_CLI_OK ? report_solver(&f, a.parser.json, root) : code;
-    code = code == GW_CLI_OK ? report_brute(&f, a.parser.json, root) : code;
-    code = code == GW_CLI_OK && f.file >= 0 ? report_file(&f, a.parser.json, root) : code;
-    if (a.parser.json && code == GW_CLI_OK) {
-        code = gw_cli_json_print(root);
-    } else {
-        json_decref(root);
-    }
+    gw_cli_must(report_solver(&f, common->json, root));
+    gw_cli_must(report_brute(&f, common->json, root));
+    gw_cli_must(f.file >= 0 ? report_file(&f, common->json, root) : GW_CLI_OK);
     plan_opened_close(&o);
-    return code;
+    return plan_json_end(root, common->json);
 }
+
+static const gw_option options[] = {PLAN_JSON_ROW, {0}};
+
+const plan_verb plan_verb_verify = {
+    .name = "verify",
+    .summary = "re-evaluate a plan, compare with brute force",
+    .run = verify,
+    .input_min = 1,
+    .input_max = 2,
+    .takes = "a plan, or a model and, optionally, a plan",
+    .line = {.usage = "PLAN, or MODEL [PLAN]",
+             .help = "Re-evaluates a plan; for small models compares with all plans.",
+             .inputs = GW_ANY_INPUTS,
+             .own = {.options = options},
+             .more = {PLAN_CASE_GROUP, PLAN_LIMIT_GROUP}},
+};

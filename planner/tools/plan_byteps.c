@@ -12,6 +12,7 @@
 
 #include "cli_common.h"
 #include "plan_json.h"
+#include "plan_memory.h"
 
 static int load(const char *path, const char *key, json_t **root, json_t **events)
 {
@@ -98,10 +99,7 @@ int plan_byteps_read_ready(const char *path, const plan_model *params, plan_mode
             break;
         }
         previous = now;
-        if (!plan_model_add(&step, name, len, bwd, 0)) {
-            result = gw_cli_error(GW_CLI_IO, path, "out of memory");
-            break;
-        }
+        plan_model_add(&step, name, len, bwd, 0);
     }
     if (result == GW_CLI_OK && step.count >= model->count) {
         plan_model_free(model);
@@ -146,8 +144,7 @@ static int read_transfers(const char *path, json_t **root, transfer **list, size
         return code;
     }
     *count = 0;
-    *list = calloc(json_array_size(events) + 1, sizeof **list);
-    code = *list != NULL ? GW_CLI_OK : gw_cli_error(GW_CLI_IO, path, "out of memory");
+    *list = plan_alloc(json_array_size(events), sizeof **list);
     size_t index;
     json_t *event;
     json_array_foreach(events, index, event)
@@ -215,9 +212,8 @@ int plan_byteps_read_comm(const char *path, const plan_model *params, plan_model
             code = no_size(path, list[i].name);
         } else if (model->count > 0 && !plan_ticks_from_us(list[i].ts - previous, &bwd)) {
             code = gw_cli_error(GW_CLI_BAD_DATA, path, "tensor \"%.200s\": ts is out of range", list[i].name);
-        } else if (!plan_model_add(model, params->tensors[param_index(params, list[i].name)].name, len, bwd,
-                                   0)) {
-            code = gw_cli_error(GW_CLI_IO, path, "out of memory");
+        } else {
+            plan_model_add(model, params->tensors[param_index(params, list[i].name)].name, len, bwd, 0);
         }
         previous = list[i].ts;
     }
@@ -244,8 +240,7 @@ int plan_byteps_read_points(const char *path, const plan_model *params, gw_plan_
     if (code != GW_CLI_OK) {
         return code;
     }
-    *points = calloc(transfers, sizeof **points);
-    code = *points != NULL ? GW_CLI_OK : gw_cli_error(GW_CLI_IO, path, "out of memory");
+    *points = plan_alloc(transfers, sizeof **points);
     for (size_t i = 0; i < transfers && code == GW_CLI_OK;) {
         double shortest = INFINITY;
         double longest = 0;

@@ -11,48 +11,39 @@
 
 #include "cli_common.h"
 #include "plan_json.h"
-#include "plan_thc.h"
 
 const char *const plan_kind_names[4] = {"joint", "fusion", "tree", NULL};
 const char *const plan_level_names[4] = {"serial", "pipelined", "event", NULL};
 const char *const plan_decode_names[4] = {"serial", "parallel", "none", NULL};
 
-static int parse_payload(const plan_place *place, json_t *payload, plan_codec *out)
+static void parse_payload(plan_place *place, json_t *payload, plan_codec *out)
 {
     static const char *const keys[] = {"header", "num", "den", NULL};
     static const char *const keys_thc[] = {"kind", "bits", "lane_bits", NULL};
     gw_plan_codec *codec = &out->codec;
     json_t *kind = json_object_get(payload, "kind");
+    codec->payload_den = 1;
     if (kind != NULL) {
         int64_t bits = 0; /* required */
         int64_t lane_bits = 0;
         if (!json_is_string(kind) || strcmp(json_string_value(kind), "thc") != 0) {
-            return plan_json_bad(place, "the \"kind\" of a payload can only be thc");
+            plan_json_bad(place, "the \"kind\" of a payload can only be thc");
         }
-        int known = plan_json_known(place, payload, keys_thc);
-        known = known == GW_CLI_OK ? plan_json_whole(place, payload, "bits", 1, 4, &bits) : known;
-        known = known == GW_CLI_OK ? plan_json_whole(place, payload, "lane_bits", 0, 32, &lane_bits) : known;
+        plan_json_known(place, payload, keys_thc);
+        plan_json_whole(place, payload, "bits", 1, 4, &bits);
+        plan_json_whole(place, payload, "lane_bits", 0, 32, &lane_bits);
         out->thc_bits = (unsigned)bits;
         out->thc_lane_bits = (unsigned)lane_bits;
-        codec->payload_den = 1;
-        return known;
+        return;
     }
     codec->payload_num = -1; /* required */
-    codec->payload_den = 1;
-    int code = plan_json_known(place, payload, keys);
-    if (code == GW_CLI_OK) {
-        code = plan_json_whole(place, payload, "header", 0, INT64_C(1) << 40, &codec->payload_header);
-    }
-    if (code == GW_CLI_OK) {
-        code = plan_json_whole(place, payload, "num", 0, INT64_C(1) << 30, &codec->payload_num);
-    }
-    if (code == GW_CLI_OK) {
-        code = plan_json_whole(place, payload, "den", 1, INT64_C(1) << 30, &codec->payload_den);
-    }
-    return code;
+    plan_json_known(place, payload, keys);
+    plan_json_whole(place, payload, "header", 0, INT64_C(1) << 40, &codec->payload_header);
+    plan_json_whole(place, payload, "num", 0, INT64_C(1) << 30, &codec->payload_num);
+    plan_json_whole(place, payload, "den", 1, INT64_C(1) << 30, &codec->payload_den);
 }
 
-static int parse_collectives(const plan_place *place, json_t *array, uint32_t *collectives)
+static void parse_collectives(plan_place *place, json_t *array, uint32_t *collectives)
 {
     static const char *const names[] = {"allreduce", "allgather", "alltoall", "gather", "a2a-ag", NULL};
     size_t i;
@@ -61,59 +52,48 @@ static int parse_collectives(const plan_place *place, json_t *array, uint32_t *c
     {
         const int bit = plan_name_index(names, json_string_value(entry));
         if (bit < 0) {
-            return plan_json_bad(place,
-                                 "\"collectives\" takes allreduce, allgather, a2a-ag, alltoall and gather");
+            plan_json_bad(place, "\"collectives\" takes allreduce, allgather, a2a-ag, alltoall and gather");
+        } else {
+            *collectives |= 1u << bit;
         }
-        *collectives |= 1u << bit;
     }
-    return *collectives != 0 ? GW_CLI_OK : plan_json_bad(place, "\"collectives\" is missing or empty");
+    if (*collectives == 0) {
+        plan_json_bad(place, "\"collectives\" is missing or empty");
+    }
 }
 
 /* The curves of each device that the codec has costs for. */
-static int parse_devices(const plan_place *place, json_t *object, gw_plan_codec *codec)
+static void parse_devices(plan_place *place, json_t *object, gw_plan_codec *codec)
 {
     static const char *const devices[2] = {"gpu", "cpu"};
-    for (int device = 0; device < 2; device++) {
+    for (int device = 0; device < 2 && place->code == GW_CLI_OK; device++) {
         json_t *costs = json_object_get(object, devices[device]);
         if (costs == NULL) {
             continue;
         }
         static const char *const keys[] = {"enc", "dec", "sum", NULL};
         char part[200];
-        const plan_place inner = {place->path, part};
-        if (plan_json_known(place, costs, keys) != GW_CLI_OK) {
-            return GW_CLI_BAD_DATA;
-        }
+        plan_place inner = {place->path, part, GW_CLI_OK};
         gw_plan_cost *const curves[3] = {&codec->enc[device], &codec->dec[device], &codec->sum[device]};
         const int has_sum = (codec->collectives & GW_PLAN_A2A_AG) != 0;
-        int code = GW_CLI_OK;
-        for (int i = 0; i < 2 + has_sum && code == GW_CLI_OK; i++) {
+        plan_json_known(place, costs, keys);
+        for (int i = 0; i < 2 + has_sum && place->code == GW_CLI_OK; i++) {
             (void)snprintf(part, sizeof part, "%s, %s %s", place->where, devices[device], keys[i]);
-            code = plan_curve_parse(&inner, json_object_get(costs, keys[i]), curves[i]);
-        }
-        if (code != GW_CLI_OK) {
-            return code;
+            plan_curve_parse(&inner, json_object_get(costs, keys[i]), curves[i]);
+            place->code = inner.code;
         }
         codec->devices |= 1u << device;
     }
-    return codec->devices != 0 ? GW_CLI_OK : plan_json_bad(place, "needs costs under \"gpu\" or \"cpu\"");
-}
-
-/* Rounded up, so that a bound stays a bound. */
-static int parse_error(const plan_place *place, json_t *error, gw_plan_codec *codec)
-{
-    const double value = error == NULL ? 0 : json_is_number(error) ? json_number_value(error) : -1;
-    if (!(value >= 0) || value > 0x1p20) {
-        return plan_json_bad(place, "\"error\" is not a number from 0 to 2^20");
+    if (codec->devices == 0) {
+        plan_json_bad(place, "needs costs under \"gpu\" or \"cpu\"");
     }
-    codec->error = (int64_t)ceil(value / PLAN_ERROR_UNIT);
-    return GW_CLI_OK;
 }
 
 static int parse_codec(const char *path, size_t index, json_t *object, plan_codec *out)
 {
     char where[160];
-    const plan_place place = {path, where};
+    plan_place place = {path, where, GW_CLI_OK};
+    double error;
     memset(out, 0, sizeof *out);
     const char *name = json_string_value(json_object_get(object, "name"));
     (void)snprintf(where, sizeof where, "codec %zu%s%.60s", index, name != NULL ? " " : "",
@@ -129,17 +109,15 @@ static int parse_codec(const char *path, size_t index, json_t *object, plan_code
                                        "collectives", "error",   "gpu",
                                        "cpu",         "options", "about",
                                        "overlap",     NULL};
-    int code = plan_json_known(&place, object, keys);
-    code = code == GW_CLI_OK ? parse_payload(&place, json_object_get(object, "payload"), out) : code;
-    code = code == GW_CLI_OK ? parse_error(&place, json_object_get(object, "error"), codec) : code;
-    if (code == GW_CLI_OK) {
-        code = plan_json_ticks(&place, object, "decode_peer_us_per_kib", 0, &codec->dec_peer_kib);
-    }
-    if (code == GW_CLI_OK) {
-        code = parse_collectives(&place, json_object_get(object, "collectives"), &codec->collectives);
-    }
-    code = code == GW_CLI_OK ? plan_json_flag(&place, object, "overlap", &out->overlap) : code;
-    return code == GW_CLI_OK ? parse_devices(&place, object, codec) : code;
+    plan_json_known(&place, object, keys);
+    parse_payload(&place, json_object_get(object, "payload"), out);
+    plan_json_error(&place, object, "error", &error);
+    codec->error = (int64_t)ceil(error / PLAN_ERROR_UNIT); /* rounded up, so that a bound stays a bound */
+    plan_json_ticks(&place, object, "decode_peer_us_per_kib", 0, &codec->dec_peer_kib);
+    parse_collectives(&place, json_object_get(object, "collectives"), &codec->collectives);
+    plan_json_flag(&place, object, "overlap", &out->overlap);
+    parse_devices(&place, object, codec);
+    return place.code;
 }
 
 static void free_codec(plan_codec *codec)
@@ -203,32 +181,32 @@ static int add_codecs(plan_library *library, const char *path, json_t *array)
     return GW_CLI_OK;
 }
 
-int plan_library_open(plan_library *library, const char *path)
-{
-    memset(library, 0, sizeof *library);
-    library->payload_scale = 1;
-    const char *name = path != NULL ? path : "built-in cases";
-    library->root = plan_json_load(name, path == NULL ? plan_cases_text : NULL);
-    if (library->root == NULL) {
-        return GW_CLI_BAD_DATA;
-    }
-    const char *schema = json_string_value(json_object_get(library->root, "schema"));
-    int result = schema == NULL || strcmp(schema, "gradwire-plan-cases/1") != 0
-                     ? gw_cli_error(GW_CLI_BAD_DATA, name, "\"schema\" is not gradwire-plan-cases/1")
-                     : add_codecs(library, name, json_object_get(library->root, "codecs"));
-    if (result != GW_CLI_OK) {
-        plan_library_close(library);
-    }
-    return result;
-}
-
 int plan_library_read(plan_library *library, const char *path, json_t *codecs)
 {
     memset(library, 0, sizeof *library);
     library->payload_scale = 1;
-    int code = add_codecs(library, path, codecs);
+    const int code = add_codecs(library, path, codecs);
     if (code != GW_CLI_OK) {
         plan_library_close(library);
+    }
+    return code;
+}
+
+int plan_library_open(plan_library *library, const char *path)
+{
+    const char *name = path != NULL ? path : "built-in cases";
+    json_t *root = plan_json_load(name, path == NULL ? plan_cases_text : NULL);
+    if (root == NULL) {
+        return GW_CLI_BAD_DATA;
+    }
+    const char *schema = json_string_value(json_object_get(root, "schema"));
+    const int code = schema == NULL || strcmp(schema, "gradwire-plan-cases/1") != 0
+                         ? gw_cli_error(GW_CLI_BAD_DATA, name, "\"schema\" is not gradwire-plan-cases/1")
+                         : plan_library_read(library, name, json_object_get(root, "codecs"));
+    if (code == GW_CLI_OK) {
+        library->root = root;
+    } else {
+        json_decref(root);
     }
     return code;
 }
@@ -300,69 +278,66 @@ double plan_us_per_kib(double gbit_per_s)
 }
 
 /* Startup, and time of 1024 bytes or the rate. */
-static int parse_link(const plan_place *place, json_t *object, gw_plan_link *link)
+static void parse_link(plan_place *place, json_t *object, gw_plan_link *link)
 {
     json_t *rate = json_object_get(object, "gbit_per_s");
-    int code = plan_json_ticks(place, object, "latency_us", NAN, &link->alpha);
-    if (code != GW_CLI_OK || rate == NULL) {
-        return code == GW_CLI_OK ? plan_json_ticks(place, object, "us_per_kib", NAN, &link->beta_kib) : code;
+    plan_json_ticks(place, object, "latency_us", NAN, &link->alpha);
+    if (rate == NULL) {
+        plan_json_ticks(place, object, "us_per_kib", NAN, &link->beta_kib);
+    } else if (json_object_get(object, "us_per_kib") != NULL) {
+        plan_json_bad(place, "both us_per_kib and gbit_per_s are given; keep one");
+    } else if (!json_is_number(rate) || !(json_number_value(rate) > 0) ||
+               !plan_ticks_from_us(plan_us_per_kib(json_number_value(rate)), &link->beta_kib)) {
+        plan_json_bad(place, "\"gbit_per_s\" is not positive, too small or no number");
     }
-    if (json_object_get(object, "us_per_kib") != NULL) {
-        return plan_json_bad(place, "both us_per_kib and gbit_per_s are given; keep one");
-    }
-    if (!json_is_number(rate) || !(json_number_value(rate) > 0) ||
-        !plan_ticks_from_us(plan_us_per_kib(json_number_value(rate)), &link->beta_kib)) {
-        return plan_json_bad(place, "\"gbit_per_s\" is not positive, too small or no number");
-    }
-    return code;
 }
 
-/* A link of its own; missing: `fallback`, if there is one. */
-static int parse_member(const char *path, json_t *object, const char *key, const gw_plan_link *fallback,
-                        gw_plan_link *link)
+/* A link of its own in a cluster; missing: `fallback`, if there is one. */
+static void parse_member(plan_place *cluster, json_t *object, const char *key, const gw_plan_link *fallback,
+                         gw_plan_link *link)
 {
     static const char *const keys[] = {"latency_us", "us_per_kib", "gbit_per_s", NULL};
     char where[32];
-    const plan_place place = {path, where};
+    plan_place place = {cluster->path, where, cluster->code};
     json_t *member = json_object_get(object, key);
     (void)snprintf(where, sizeof where, "cluster %s", key);
     if (member == NULL && fallback != NULL) {
         *link = *fallback;
-        return GW_CLI_OK;
+        return;
     }
-    int code = plan_json_known(&place, member, keys);
-    return code == GW_CLI_OK ? parse_link(&place, member, link) : code;
+    plan_json_known(&place, member, keys);
+    parse_link(&place, member, link);
+    cluster->code = place.code;
 }
 
 /* The cluster of a file or of a case, which has more keys. */
 static int parse_cluster(const char *path, json_t *object, gw_plan_cluster *cluster)
 {
-    const plan_place place = {path, "cluster"};
+    plan_place place = {path, "cluster", GW_CLI_OK};
     const gw_plan_link pcie3 = {10 * GW_PLAN_TICKS_PER_US, GW_PLAN_TICKS_PER_US / 1000 * 85};
     memset(cluster, 0, sizeof *cluster);
     int64_t nodes = 0; /* both are required */
     int64_t gpus = 0;
-    int code;
     if (json_object_get(object, "ranks") != NULL) { /* flat: one link for all */
         nodes = 1;
-        code = plan_json_whole(&place, object, "ranks", 1, 65536, &gpus);
-        code = code == GW_CLI_OK ? parse_link(&place, object, &cluster->intra) : code;
+        plan_json_whole(&place, object, "ranks", 1, 65536, &gpus);
+        parse_link(&place, object, &cluster->intra);
         cluster->inter = cluster->intra;
     } else {
-        code = plan_json_whole(&place, object, "nodes", 1, 65536, &nodes);
-        code = code == GW_CLI_OK ? plan_json_whole(&place, object, "gpus", 1, 65536, &gpus) : code;
-        code = code == GW_CLI_OK ? parse_member(path, object, "intra", NULL, &cluster->intra) : code;
-        code = code == GW_CLI_OK ? parse_member(path, object, "inter", NULL, &cluster->inter) : code;
+        plan_json_whole(&place, object, "nodes", 1, 65536, &nodes);
+        plan_json_whole(&place, object, "gpus", 1, 65536, &gpus);
+        parse_member(&place, object, "intra", NULL, &cluster->intra);
+        parse_member(&place, object, "inter", NULL, &cluster->inter);
     }
-    code = code == GW_CLI_OK ? parse_member(path, object, "host", &pcie3, &cluster->host) : code;
+    parse_member(&place, object, "host", &pcie3, &cluster->host);
     cluster->nodes = (uint32_t)nodes;
     cluster->gpus = (uint32_t)gpus;
     int per_step = 0;
     int both = 0;
-    code = code == GW_CLI_OK ? plan_json_flag(&place, object, "latency_per_step", &per_step) : code;
-    code = code == GW_CLI_OK ? plan_json_flag(&place, object, "flat_uses_both", &both) : code;
+    plan_json_flag(&place, object, "latency_per_step", &per_step);
+    plan_json_flag(&place, object, "flat_uses_both", &both);
     cluster->flags = (per_step ? GW_PLAN_ALPHA_PER_STEP : 0) | (both ? GW_PLAN_FLAT_USES_BOTH : 0);
-    return code;
+    return place.code;
 }
 
 int plan_cluster_read(const char *path, gw_plan_cluster *cluster)
@@ -376,20 +351,56 @@ int plan_cluster_read(const char *path, gw_plan_cluster *cluster)
     static const char *const keys_flat[] = {
         "ranks",          "latency_us", "us_per_kib", "gbit_per_s", "latency_per_step",
         "flat_uses_both", "host",       "about",      NULL};
-    const plan_place place = {path, "cluster"};
-    int result = plan_json_known(&place, root, json_object_get(root, "ranks") != NULL ? keys_flat : keys);
-    result = result == GW_CLI_OK ? parse_cluster(path, root, cluster) : result;
+    plan_place place = {path, "cluster", GW_CLI_OK};
+    plan_json_known(&place, root, json_object_get(root, "ranks") != NULL ? keys_flat : keys);
+    const int code = place.code == GW_CLI_OK ? parse_cluster(path, root, cluster) : place.code;
     json_decref(root);
-    return result;
+    return code;
 }
 
-/* Index of a string member among names, -1 if it is none of them. */
-static int choice(json_t *object, const char *key, const char *const *names)
+/* Index of a string member among names; `words` lists them for the message. */
+static int choice(plan_place *place, json_t *object, const char *key, const char *const *names,
+                  const char *words)
 {
-    return plan_name_index(names, json_string_value(json_object_get(object, key)));
+    const int index = plan_name_index(names, json_string_value(json_object_get(object, key)));
+    if (index < 0) {
+        plan_json_bad(place, "\"%s\" must be %s", key, words);
+    }
+    return index;
 }
 
-static int parse_methods(const plan_place *place, json_t *array, plan_case *out)
+/* Adds a method to those of a case; 0 if it is among them. */
+static int add_method(plan_case *c, const char *name, size_t length)
+{
+    char *added = c->method_names[c->method_count];
+    memcpy(added, name, length);
+    added[length] = '\0';
+    for (uint32_t m = 0; m < c->method_count; m++) {
+        if (strcmp(c->method_names[m], added) == 0) {
+            return 0;
+        }
+    }
+    c->method_count++;
+    return 1;
+}
+
+int plan_case_set_methods(plan_case *c, const char *list)
+{
+    c->method_count = 0;
+    while (*list != '\0') {
+        const size_t length = strcspn(list, ",");
+        if (length == 0 || length >= PLAN_LABEL_SIZE || c->method_count == GW_PLAN_METHODS_MAX) {
+            return gw_cli_error(GW_CLI_USAGE, NULL, "--methods needs at most 32 names, comma separated");
+        }
+        if (!add_method(c, list, length)) {
+            return gw_cli_error(GW_CLI_USAGE, NULL, "--methods names \"%.*s\" twice", (int)length, list);
+        }
+        list += length + (list[length] == ',');
+    }
+    return c->method_count > 0 ? GW_CLI_OK : gw_cli_error(GW_CLI_USAGE, NULL, "--methods is empty");
+}
+
+static void parse_methods(plan_place *place, json_t *array, plan_case *out)
 {
     size_t index;
     json_t *entry;
@@ -397,19 +408,17 @@ static int parse_methods(const plan_place *place, json_t *array, plan_case *out)
     {
         const char *method = json_string_value(entry);
         if (method == NULL || strlen(method) >= PLAN_LABEL_SIZE || out->method_count == GW_PLAN_METHODS_MAX) {
-            return plan_json_bad(place, "\"methods\" must be at most 32 short names");
+            plan_json_bad(place, "\"methods\" must be at most 32 short names");
+        } else if (!add_method(out, method, strlen(method))) {
+            plan_json_bad(place, "\"methods\" names one twice");
         }
-        for (uint32_t m = 0; m < out->method_count; m++) {
-            if (strcmp(out->method_names[m], method) == 0) {
-                return plan_json_bad(place, "\"methods\" names one twice");
-            }
-        }
-        memcpy(out->method_names[out->method_count++], method, strlen(method) + 1);
     }
-    return out->method_count > 0 ? GW_CLI_OK : plan_json_bad(place, "\"methods\" is missing or empty");
+    if (out->method_count == 0) {
+        plan_json_bad(place, "\"methods\" is missing or empty");
+    }
 }
 
-static int parse_case_devices(const plan_place *place, json_t *array, plan_case *out)
+static void parse_case_devices(plan_place *place, json_t *array, plan_case *out)
 {
     size_t index;
     json_t *entry;
@@ -417,43 +426,39 @@ static int parse_case_devices(const plan_place *place, json_t *array, plan_case 
     {
         const char *device = json_is_string(entry) ? json_string_value(entry) : "";
         if (strcmp(device, "cpu") != 0 && strcmp(device, "gpu") != 0) {
-            return plan_json_bad(place, "\"devices\" takes gpu and cpu");
+            plan_json_bad(place, "\"devices\" takes gpu and cpu");
         }
         out->cpu |= strcmp(device, "cpu") == 0;
     }
-    return array == NULL || json_is_array(array) ? GW_CLI_OK
-                                                 : plan_json_bad(place, "\"devices\" is no array");
+    if (array != NULL && !json_is_array(array)) {
+        plan_json_bad(place, "\"devices\" is no array");
+    }
+}
+
+void plan_case_set_decode(plan_case *c, int decode)
+{
+    c->decode = decode == 1 ? GW_PLAN_DECODE_PARALLEL : GW_PLAN_DECODE_SERIAL;
+    c->decode_none = decode == 2;
 }
 
 int plan_case_read(const char *path, json_t *object, plan_case *out)
 {
     memset(out, 0, sizeof *out);
     const char *name = json_string_value(json_object_get(object, "name"));
-    const plan_place place = {path, name != NULL && strlen(name) < PLAN_LABEL_SIZE ? name : "case"};
+    plan_place place = {path, name != NULL && strlen(name) < PLAN_LABEL_SIZE ? name : "case", GW_CLI_OK};
     if (place.where != name) {
         return plan_json_bad(&place, "needs a \"name\" of less than 64 bytes");
     }
     memcpy(out->name, name, strlen(name) + 1);
-    const int kind = choice(object, "kind", plan_kind_names);
-    const int decode = choice(object, "decode", plan_decode_names);
-    const int level = choice(object, "level", plan_level_names);
-    if (kind < 0) {
-        return plan_json_bad(&place, "\"kind\" must be joint, fusion or tree");
-    }
-    if (decode < 0) {
-        return plan_json_bad(&place, "\"decode\" must be none, serial or parallel");
-    }
-    if (level < 0) {
-        return plan_json_bad(&place, "\"level\" must be serial, pipelined or event");
-    }
-    out->kind = (plan_kind)kind;
-    out->decode = decode == 1 ? GW_PLAN_DECODE_PARALLEL : GW_PLAN_DECODE_SERIAL;
-    out->decode_none = decode == 2;
-    out->level = (gw_plan_level)level;
+    out->kind = (plan_kind)choice(&place, object, "kind", plan_kind_names, "joint, fusion or tree");
+    plan_case_set_decode(out,
+                         choice(&place, object, "decode", plan_decode_names, "none, serial or parallel"));
+    out->level =
+        (gw_plan_level)choice(&place, object, "level", plan_level_names, "serial, pipelined or event");
     out->comp_max = UINT32_MAX;
-    int code = parse_methods(&place, json_object_get(object, "methods"), out);
-    code = code == GW_CLI_OK ? parse_case_devices(&place, json_object_get(object, "devices"), out) : code;
-    return code == GW_CLI_OK ? parse_cluster(path, object, &out->cluster) : code;
+    parse_methods(&place, json_object_get(object, "methods"), out);
+    parse_case_devices(&place, json_object_get(object, "devices"), out);
+    return place.code == GW_CLI_OK ? parse_cluster(path, object, &out->cluster) : place.code;
 }
 
 void plan_case_fp32(plan_case *c)
@@ -462,6 +467,13 @@ void plan_case_fp32(plan_case *c)
     c->method_count = 1;
     memcpy(c->method_names[0], "fp32", 5);
     c->cpu = 0;
+}
+
+void plan_case_for_algorithm(plan_case *c, const char *algorithm)
+{
+    if (algorithm != NULL && strcmp(algorithm, "ddp") == 0) {
+        plan_case_fp32(c);
+    }
 }
 
 /* A case of a cases file; plan files, whose readers skip what they do not know, have other keys too. */
@@ -473,9 +485,9 @@ static int read_own_case(json_t *object, plan_case *out)
         "flat_uses_both", "ranks",      "latency_us", "us_per_kib", "about", "curve",
         "models",         "gbit_per_s", NULL};
     const char *name = json_string_value(json_object_get(object, "name"));
-    const plan_place place = {"cases", name != NULL ? name : "case"};
-    int code = plan_json_known(&place, object, keys);
-    return code == GW_CLI_OK ? plan_case_read("cases", object, out) : code;
+    plan_place place = {"cases", name != NULL ? name : "case", GW_CLI_OK};
+    plan_json_known(&place, object, keys);
+    return place.code == GW_CLI_OK ? plan_case_read("cases", object, out) : place.code;
 }
 
 int plan_case_at(const plan_library *library, size_t index, plan_case *out, json_t **models)

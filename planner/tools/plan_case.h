@@ -54,11 +54,6 @@ extern const char *const plan_kind_names[4];   /* by plan_kind */
 extern const char *const plan_level_names[4];  /* by gw_plan_level */
 extern const char *const plan_decode_names[4]; /* by gw_plan_decode, then decode_none */
 
-static inline const char *plan_case_decode_name(const plan_case *c)
-{
-    return plan_decode_names[c->decode_none ? 2 : (int)c->decode];
-}
-
 /* The compiled-in cases file. */
 extern const char plan_cases_text[];
 
@@ -77,11 +72,25 @@ json_t *plan_library_options(const plan_library *library, const char *name);
  * exit code. */
 int plan_library_find(const plan_library *library, const char *name, uint64_t ranks, gw_plan_codec *codec);
 
+/* plan_thc.c: sets the payload of THC, an all-reduce of norms and one of lanes and counts, for indices of
+ * `bits` bits and lanes of 8, 16 or 32 bits (0: the narrowest that hold the sum): never less than what is
+ * sent, at most a block more. what: of a message, printed. Exit code. */
+int plan_thc_payload(const char *what, unsigned bits, unsigned lane_bits, uint64_t worker_count,
+                     gw_plan_codec *codec);
+
 /* A case from its object; path: for messages. */
 int plan_case_read(const char *path, json_t *object, plan_case *out);
 
+/* Sets the methods from a list with commas. Message printed, exit code. */
+int plan_case_set_methods(plan_case *c, const char *list);
+
+/* Sets the decode rule by its index among plan_decode_names. */
+void plan_case_set_decode(plan_case *c, int decode);
+
 /* Leaves one way to send: float32, fused. */
 void plan_case_fp32(plan_case *c);
+/* The same for the algorithm "ddp", whose plans and bounds are of that case. NULL: another one. */
+void plan_case_for_algorithm(plan_case *c, const char *algorithm);
 
 /* name NULL: the first case. */
 int plan_case_find(const plan_library *library, const char *name, plan_case *out);

@@ -10,6 +10,8 @@
 #include <string.h>
 
 #include "cli_common.h"
+#include "plan_json.h"
+#include "plan_memory.h"
 #include "plan_output.h"
 
 enum { KINDS = GW_PLAN_SPAN_COPY + 1 };
@@ -27,36 +29,25 @@ static const char *const kind_colors[KINDS] = {"#9db8d9", "#e0a458", "#6a9f74",
 
 static void text_escaped(FILE *out, const char *text)
 {
+    static const char special[] = "<>&\"";
+    static const char *const escapes[] = {"&lt;", "&gt;", "&amp;", "&quot;"};
     for (; *text != '\0'; text++) {
-        switch (*text) {
-        case '<':
-            fputs("&lt;", out);
-            break;
-        case '>':
-            fputs("&gt;", out);
-            break;
-        case '&':
-            fputs("&amp;", out);
-            break;
-        case '"':
-            fputs("&quot;", out);
-            break;
-        default:
-            if ((unsigned char)*text >= 0x20) {
-                fputc(*text, out);
-            }
+        const char *found = strchr(special, *text);
+        if (found != NULL) {
+            fputs(escapes[found - special], out);
+        } else if ((unsigned char)*text >= 0x20) {
+            fputc(*text, out);
         }
     }
 }
 
 /*
- * The chain of spans that decides the end, from the last backwards: the predecessor of a span is one that
- * ends when it starts, on the same resource or in the same job.
+ * Marks the chain of spans that decides the end, from the last backwards: the predecessor of a span is one
+ * that ends when it starts, on the same resource or in the same job.
  */
 static void mark_critical(const gw_plan_span *spans, size_t count, unsigned char *critical)
 {
     size_t last = 0;
-    memset(critical, 0, count);
     for (size_t i = 0; i < count; i++) {
         last = spans[i].end > spans[last].end ? i : last;
     }
@@ -111,7 +102,7 @@ static void draw_label(const drawing *chart, const gw_plan_span *span, const cha
     fprintf(chart->out, "</text>\n");
 }
 
-/* The bars of one resource; critical may be NULL. */
+/* The bars of one resource. */
 static void draw_lane(const drawing *chart, const plan_result *result, const gw_plan_spans *spans,
                       int resource, const unsigned char *critical)
 {
@@ -120,7 +111,7 @@ static void draw_lane(const drawing *chart, const plan_result *result, const gw_
         if (span->resource != resource || span->end == span->start) {
             continue;
         }
-        const int marked = critical != NULL && critical[i];
+        const int marked = critical[i];
         const double width = (double)(span->end - span->start) * chart->scale;
         fprintf(chart->out,
                 "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" fill=\"%s\" stroke=\"%s\" "
@@ -161,10 +152,8 @@ static void draw_row(drawing *chart, const plan_chart_row *row, const gw_plan_sp
                      gw_plan_tick makespan)
 {
     const unsigned used = used_lanes(spans);
-    unsigned char *critical = calloc(spans->count + 1, 1);
-    if (critical != NULL) {
-        mark_critical(spans->items, spans->count, critical);
-    }
+    unsigned char *critical = plan_alloc(spans->count, 1);
+    mark_critical(spans->items, spans->count, critical);
     fprintf(chart->out, "<text x=\"4\" y=\"%.1f\" font-weight=\"bold\">", chart->y + 12);
     text_escaped(chart->out, row->title);
     fprintf(chart->out, ": %.2f ms, %u messages</text>\n", plan_us(makespan) / 1e3, row->result->group_count);
@@ -234,46 +223,35 @@ static void draw_foot(const drawing *chart, gw_plan_tick longest)
             x, y + 28, x + 16, y + 38);
 }
 
-int plan_chart_svg(const plan_chart_row *rows, size_t row_count, const plan_case *c, const char *path)
+void plan_chart_svg(const plan_chart_row *rows, size_t row_count, const plan_case *c, const char *path)
 {
     enum { ROWS_MAX = 4 };
     gw_plan_spans spans[ROWS_MAX];
     gw_plan_tick makespans[ROWS_MAX] = {0};
     gw_plan_tick longest = 1;
     double height = 52;
-    int code = GW_CLI_OK;
-    memset(spans, 0, sizeof spans);
-    for (size_t i = 0; i < row_count && i < ROWS_MAX && code == GW_CLI_OK; i++) {
-        code = plan_run_timeline(rows[i].result, c, c->level, &spans[i], &makespans[i]);
+    for (size_t i = 0; i < row_count && i < ROWS_MAX; i++) {
+        makespans[i] = plan_run_timeline(rows[i].result, c, c->level, &spans[i]);
         longest = makespans[i] > longest ? makespans[i] : longest;
         height += row_height(&spans[i]);
     }
     plan_output output;
-    code = code == GW_CLI_OK ? plan_output_open(&output) : code;
-    if (code == GW_CLI_OK) {
-        drawing chart = {output.text, (CHART_WIDTH - LEFT - 12) / (double)longest, 8};
-        draw_head(&chart, height);
-        for (size_t i = 0; i < row_count && i < ROWS_MAX; i++) {
-            draw_row(&chart, &rows[i], &spans[i], makespans[i]);
-        }
-        draw_foot(&chart, longest);
-        code = plan_output_close(&output, path, code);
-    }
-    for (size_t i = 0; i < ROWS_MAX; i++) {
+    plan_output_open(&output);
+    drawing chart = {output.text, (CHART_WIDTH - LEFT - 12) / (double)longest, 8};
+    draw_head(&chart, height);
+    for (size_t i = 0; i < row_count && i < ROWS_MAX; i++) {
+        draw_row(&chart, &rows[i], &spans[i], makespans[i]);
         free(spans[i].items);
     }
-    return code;
+    draw_foot(&chart, longest);
+    plan_output_close(&output, path);
 }
 
 /* Trace Event Format: complete events in microseconds, one thread per resource. */
-static int write_chrome(const plan_result *result, const plan_opened *o, const char *path)
+static void write_chrome(const plan_result *result, const plan_opened *o, const char *path)
 {
-    gw_plan_spans spans = {NULL, 0, 0};
-    gw_plan_tick makespan = 0;
-    int code = plan_run_timeline(result, &o->c, o->c.level, &spans, &makespan);
-    if (code != GW_CLI_OK) {
-        return code;
-    }
+    gw_plan_spans spans;
+    (void)plan_run_timeline(result, &o->c, o->c.level, &spans);
     json_t *events = json_array();
     json_array_append_new(events, json_pack("{s:s,s:s,s:i,s:{s:s}}", "ph", "M", "name", "process_name", "pid",
                                             1, "args", "name", "gradwire plan (predicted)"));
@@ -295,27 +273,16 @@ static int write_chrome(const plan_result *result, const plan_opened *o, const c
     }
     free(spans.items);
     json_t *root = json_pack("{s:o,s:s}", "traceEvents", events, "displayTimeUnit", "ms");
-    plan_output output;
-    code = plan_output_open(&output);
-    if (code == GW_CLI_OK) {
-        if (json_dumpf(root, output.text, JSON_COMPACT | JSON_REAL_PRECISION(15)) != 0) {
-            code = gw_cli_error(GW_CLI_IO, path, "out of memory");
-        }
-        code = plan_output_close(&output, path, code);
-    }
-    json_decref(root);
-    return code;
+    plan_json_write(root, path, JSON_COMPACT | JSON_REAL_PRECISION(15));
 }
 
-int plan_chart_write(const plan_result *result, const plan_opened *o, const char *svg, const char *chrome)
+void plan_chart_write(const plan_result *result, const plan_opened *o, const plan_request *a)
 {
-    int code = GW_CLI_OK;
-    if (svg != NULL) {
+    if (a->svg != NULL) {
         const plan_chart_row row = {result->algorithm, result};
-        code = plan_chart_svg(&row, 1, &o->c, svg);
+        plan_chart_svg(&row, 1, &o->c, a->svg);
     }
-    if (code == GW_CLI_OK && chrome != NULL) {
-        code = write_chrome(result, o, chrome);
+    if (a->chrome != NULL) {
+        write_chrome(result, o, a->chrome);
     }
-    return code;
 }

@@ -1,5 +1,5 @@
 /*
- * plan explain, for fused plans and for option trees.
+ * plan explain for fused plans.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -8,15 +8,7 @@
 
 #include "plan_run.h"
 
-typedef struct plan_explain_args {
-    plan_parser parser;
-    plan_case_args case_args;
-    plan_limit_args limit_args;
-    const char *algorithm;
-} plan_explain_args;
-
-/* Solve and print. o was prepared. Message printed, exit code. */
-int plan_explain_fused(const plan_explain_args *args, plan_opened *o);
-int plan_explain_tree(const plan_explain_args *args, plan_opened *o);
+/* Solves and prints; o was prepared. Returns an exit code; other failures end the process. */
+int plan_explain_fused(const plan_request *args, plan_opened *o);
 
 #endif

@@ -12,6 +12,8 @@
 
 #include "cli_common.h"
 #include "plan_file.h"
+#include "plan_json.h"
+#include "plan_memory.h"
 
 typedef struct change {
     gw_plan_tick makespan; /* INT64_MAX: no such change */
@@ -20,7 +22,7 @@ typedef struct change {
 
 /* A solved plan with what its serial timeline shows. */
 typedef struct explained {
-    const plan_explain_args *args;
+    const plan_request *args;
     plan_opened *o;
     plan_result result;
     gw_plan_tick total;
@@ -62,13 +64,11 @@ static change best_merge(const explained *x, uint32_t j)
     const uint32_t n = x->result.group_count;
     change best = {INT64_MAX, ""};
     for (uint32_t m = 0; j + 1 < n && m < x->o->setup.problem.method_count; m++) {
-        char label[PLAN_LABEL_SIZE + 8];
         memcpy(x->trial, x->result.fused, (j + 1) * sizeof *x->trial);
         memcpy(x->trial + j + 1, x->result.fused + j + 2, (n - j - 2) * sizeof *x->trial);
         x->trial[j].tensor_count += x->result.fused[j + 1].tensor_count;
         x->trial[j].method = m;
-        (void)snprintf(label, sizeof label, "%s", x->o->setup.labels[m]);
-        try_change(x, n - 1, &best, "merged with the next, ", label);
+        try_change(x, n - 1, &best, "merged with the next, ", x->o->setup.labels[m]);
     }
     return best;
 }
@@ -78,24 +78,22 @@ static change best_method(const explained *x, uint32_t j)
     const uint32_t n = x->result.group_count;
     change best = {INT64_MAX, ""};
     for (uint32_t m = 0; m < x->o->setup.problem.method_count; m++) {
-        char label[PLAN_LABEL_SIZE + 8];
         if (m == x->result.fused[j].method) {
             continue;
         }
         memcpy(x->trial, x->result.fused, n * sizeof *x->trial);
         x->trial[j].method = m;
-        (void)snprintf(label, sizeof label, "%s", x->o->setup.labels[m]);
-        try_change(x, n, &best, "sent as ", label);
+        try_change(x, n, &best, "sent as ", x->o->setup.labels[m]);
     }
     return best;
 }
 
 /* Runs the serial timeline and adds up its spans. */
-static int run_spans(explained *x)
+static void run_spans(explained *x)
 {
-    gw_plan_spans spans = {NULL, 0, 0};
-    int code = plan_run_timeline(&x->result, &x->o->c, GW_PLAN_LEVEL_SERIAL, &spans, &x->total);
-    for (size_t i = 0; code == GW_CLI_OK && i < spans.count; i++) {
+    gw_plan_spans spans;
+    x->total = plan_run_timeline(&x->result, &x->o->c, GW_PLAN_LEVEL_SERIAL, &spans);
+    for (size_t i = 0; i < spans.count; i++) {
         const gw_plan_span *span = &spans.items[i];
         x->sums[span->kind] += span->end - span->start;
         if (span->kind == GW_PLAN_SPAN_NETWORK) {
@@ -108,36 +106,25 @@ static int run_spans(explained *x)
         }
     }
     free(spans.items);
-    return code;
 }
 
-/* The groups of the plan file. */
-static int load_plan(explained *x)
+static void open_explained(explained *x)
 {
-    gw_plan plan;
-    int code = plan_file_load(x->o->path, x->o, &plan, NULL);
-    code = code == GW_CLI_OK ? plan_result_from_groups(x->o, &plan, &x->result) : code;
-    free(plan.groups);
-    return code;
-}
-
-static int open_explained(explained *x)
-{
-    const gw_plan_limits limits = plan_limits(&x->args->limit_args, 1000);
-    int code = x->o->is_plan && x->args->algorithm == NULL
-                   ? load_plan(x)
-                   : plan_run(x->o, x->args->algorithm, NULL, &limits, &x->result);
-    if (code != GW_CLI_OK) {
-        return code;
+    if (x->o->is_plan && x->args->algorithm == NULL) {
+        gw_plan plan;
+        plan_file_load(x->o->path, x->o, &plan, NULL);
+        plan_result_make(x->o, &plan, &x->result);
+        free(plan.groups);
+    } else {
+        const gw_plan_limits limits = plan_limits(&x->args->limits, 1000);
+        plan_run(x->o, x->args->algorithm, NULL, &limits, &x->result);
     }
     const size_t n = x->result.group_count;
-    x->ready = calloc(n + 1, sizeof *x->ready);
-    x->net_start = calloc(n + 1, sizeof *x->net_start);
-    x->net_end = calloc(n + 1, sizeof *x->net_end);
-    x->trial = calloc((size_t)x->o->model.count + 2, sizeof *x->trial);
-    return x->ready != NULL && x->net_start != NULL && x->net_end != NULL && x->trial != NULL
-               ? run_spans(x)
-               : gw_cli_error(GW_CLI_IO, NULL, "out of memory");
+    x->ready = plan_alloc(n, sizeof *x->ready);
+    x->net_start = plan_alloc(n, sizeof *x->net_start);
+    x->net_end = plan_alloc(n, sizeof *x->net_end);
+    x->trial = plan_alloc((size_t)x->o->model.count + 2, sizeof *x->trial);
+    run_spans(x);
 }
 
 static void close_explained(explained *x)
@@ -189,7 +176,7 @@ static json_t *explain_group(const explained *x, uint32_t j)
         json_pack("{s:i,s:i,s:i,s:s,s:f,s:f}", "group", (int)j, "first", (int)group->first, "last",
                   (int)(group->first + group->tensor_count - 1), "method", x->result.groups[j].method,
                   "waits_us", plan_us(wait), "network_idle_before_us", plan_us(idle));
-    if (!x->args->parser.json) {
+    if (!x->args->common.json) {
         print_group(x, j, wait, idle);
     }
     for (int k = 0; k < 3; k++) {
@@ -200,38 +187,34 @@ static json_t *explain_group(const explained *x, uint32_t j)
         json_object_set_new(entry, keys[k],
                             json_pack("{s:s,s:f}", "change", changes[k].words, "delta_us",
                                       plan_us(changes[k].makespan) - plan_us(x->total)));
-        if (!x->args->parser.json && delta == 0) {
+        if (!x->args->common.json && delta == 0) {
             printf("  not %s: no change\n", changes[k].words);
-        } else if (!x->args->parser.json) {
+        } else if (!x->args->common.json) {
             printf("  not %s: %+.3f ms\n", changes[k].words, plan_us(delta) / 1e3);
         }
     }
     return entry;
 }
 
-int plan_explain_fused(const plan_explain_args *args, plan_opened *o)
+int plan_explain_fused(const plan_request *args, plan_opened *o)
 {
-    explained x;
-    memset(&x, 0, sizeof x);
-    x.args = args;
-    x.o = o;
-    int code = open_explained(&x);
-    if (code == GW_CLI_OK && !args->parser.json) {
+    explained x = {.args = args, .o = o};
+    open_explained(&x);
+    if (!args->common.json) {
         print_head(&x);
     }
     json_t *groups = json_array();
-    for (uint32_t j = 0; code == GW_CLI_OK && j < x.result.group_count; j++) {
+    for (uint32_t j = 0; j < x.result.group_count; j++) {
         json_array_append_new(groups, explain_group(&x, j));
     }
-    if (code == GW_CLI_OK && args->parser.json) {
-        code = gw_cli_json_print(json_pack(
-            "{s:f,s:b,s:f,s:f,s:f,s:f,s:f,s:f,s:O}", "makespan_us", plan_us(x.total), "proven",
-            x.result.cert.proven, "backprop_us", plan_us(x.sums[GW_PLAN_SPAN_BACKPROP]), "encode_us",
-            plan_us(x.sums[GW_PLAN_SPAN_ENCODE]), "network_us", plan_us(x.sums[GW_PLAN_SPAN_NETWORK]),
-            "decode_us", plan_us(x.sums[GW_PLAN_SPAN_DECODE]), "sum_us", plan_us(x.sums[GW_PLAN_SPAN_SUM]),
-            "copy_us", plan_us(x.sums[GW_PLAN_SPAN_COPY]), "groups", groups));
-    }
-    json_decref(groups);
+    const int code = plan_json_end(
+        json_pack("{s:f,s:b,s:f,s:f,s:f,s:f,s:f,s:f,s:o}", "makespan_us", plan_us(x.total), "proven",
+                  x.result.cert.proven, "backprop_us", plan_us(x.sums[GW_PLAN_SPAN_BACKPROP]), "encode_us",
+                  plan_us(x.sums[GW_PLAN_SPAN_ENCODE]), "network_us", plan_us(x.sums[GW_PLAN_SPAN_NETWORK]),
+                  "decode_us", plan_us(x.sums[GW_PLAN_SPAN_DECODE]), "sum_us",
+                  plan_us(x.sums[GW_PLAN_SPAN_SUM]), "copy_us", plan_us(x.sums[GW_PLAN_SPAN_COPY]), "groups",
+                  groups),
+        args->common.json);
     close_explained(&x);
     return code;
 }

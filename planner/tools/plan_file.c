@@ -13,7 +13,7 @@
 #include "cli_common.h"
 #include "plan_input.h"
 #include "plan_json.h"
-#include "plan_stored.h"
+#include "plan_memory.h"
 
 static uint64_t fnv(uint64_t hash, const void *data, size_t size)
 {
@@ -24,7 +24,8 @@ static uint64_t fnv(uint64_t hash, const void *data, size_t size)
     return hash;
 }
 
-uint64_t plan_problem_hash(const plan_model *model)
+/* 64-bit FNV-1a over names and sizes: tells whether a plan was made for a model. */
+static uint64_t problem_hash(const plan_model *model)
 {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
     for (uint32_t i = 0; i < model->count; i++) {
@@ -34,6 +35,11 @@ uint64_t plan_problem_hash(const plan_model *model)
         hash = fnv(hash, number, length > 0 ? (size_t)length : 0);
     }
     return hash;
+}
+
+static const char *decode_name(const plan_case *c)
+{
+    return plan_decode_names[c->decode_none ? 2 : (int)c->decode];
 }
 
 static void set(json_t *object, const char *key, json_t *value)
@@ -46,12 +52,12 @@ static void add_certificate(json_t *root, const plan_result *result, const plan_
 {
     const plan_case *c = &o->c;
     char hash[24];
-    (void)snprintf(hash, sizeof hash, "%016llx", (unsigned long long)plan_problem_hash(&o->model));
+    (void)snprintf(hash, sizeof hash, "%016llx", (unsigned long long)problem_hash(&o->model));
     set(root, "schema", json_string(PLAN_FILE_SCHEMA));
     set(root, "case", json_string(c->name));
     set(root, "kind", json_string(plan_kind_names[c->kind]));
     set(root, "level", json_string("serial"));
-    set(root, "decode", json_string(plan_case_decode_name(c)));
+    set(root, "decode", json_string(decode_name(c)));
     set(root, "model", json_string(o->path));
     set(root, "model_hash", json_string(hash));
     set(root, "tensors", json_integer(o->model.count));
@@ -69,11 +75,8 @@ static void add_certificate(json_t *root, const plan_result *result, const plan_
     set(root, "solve_us", json_real(result->solve_us));
     set(root, "solves", json_integer(result->solves > 0 ? result->solves : 1));
     if (c->level != GW_PLAN_LEVEL_SERIAL) {
-        gw_plan_tick makespan = 0;
-        if (plan_run_timeline(result, c, c->level, NULL, &makespan) == GW_CLI_OK) {
-            set(root, "judged_level", json_string(plan_level_names[c->level]));
-            set(root, "judged_makespan_us", json_real(plan_us(makespan)));
-        }
+        set(root, "judged_level", json_string(plan_level_names[c->level]));
+        set(root, "judged_makespan_us", json_real(plan_us(plan_run_timeline(result, c, c->level, NULL))));
     }
 }
 
@@ -83,10 +86,9 @@ static json_t *group_json(const plan_result *result, const plan_opened *o, uint3
 {
     static const char *const kinds[6] = {"backprop", "encode", "network", "decode", "sum", "copy"};
     const plan_result_group *group = &result->groups[j];
-    int64_t len = 0;
+    const int64_t len = plan_model_len(&o->model, group->first, group->tensor_count);
     json_t *names = json_array();
     for (uint32_t i = group->first; i < group->first + group->tensor_count; i++) {
-        len += o->model.tensors[i].len;
         json_array_append_new(names, json_string(o->model.tensors[i].name));
     }
     json_t *stages = json_array();
@@ -116,27 +118,91 @@ static json_t *group_json(const plan_result *result, const plan_opened *o, uint3
     return entry;
 }
 
+static json_t *link_json(const gw_plan_link *link)
+{
+    return json_pack("{s:f,s:f}", "latency_us", plan_us(link->alpha), "us_per_kib", plan_us(link->beta_kib));
+}
+
+/* The members of a case in a cases file. */
+static json_t *case_json(const plan_case *c)
+{
+    const gw_plan_cluster *cluster = &c->cluster;
+    json_t *methods = json_array();
+    for (uint32_t m = 0; m < c->method_count; m++) {
+        json_array_append_new(methods, json_string(c->method_names[m]));
+    }
+    json_t *devices = json_pack("[s]", "gpu");
+    if (c->cpu) {
+        json_array_append_new(devices, json_string("cpu"));
+    }
+    return json_pack(
+        "{s:s,s:s,s:o,s:o,s:s,s:s,s:I,s:I,s:o,s:o,s:o,s:b,s:b}", "name", c->name, "kind",
+        plan_kind_names[c->kind], "methods", methods, "devices", devices, "level", plan_level_names[c->level],
+        "decode", decode_name(c), "nodes", (json_int_t)cluster->nodes, "gpus", (json_int_t)cluster->gpus,
+        "intra", link_json(&cluster->intra), "inter", link_json(&cluster->inter), "host",
+        link_json(&cluster->host), "latency_per_step", (int)(cluster->flags & GW_PLAN_ALPHA_PER_STEP),
+        "flat_uses_both", (int)(cluster->flags & GW_PLAN_FLAT_USES_BOTH));
+}
+
+/* The codecs that the case names, as their files have them. */
+static json_t *codecs_json(const plan_opened *o)
+{
+    json_t *codecs = json_array();
+    for (uint32_t i = 0; i < o->library.codec_count; i++) {
+        const plan_codec *codec = &o->library.codecs[i];
+        int used = 0;
+        for (uint32_t m = 0; m < o->c.method_count; m++) {
+            used |= strcmp(o->c.method_names[m], codec->name) == 0;
+        }
+        if (used) {
+            json_array_append(codecs, codec->source);
+        }
+    }
+    return codecs;
+}
+
+/* The gradients, cluster, methods and codecs, so that the file stands alone; docs/plan-file.md has the
+ * members. */
+static json_t *problem_json(const plan_opened *o)
+{
+    json_t *gradients = json_array();
+    for (uint32_t i = 0; i < o->model.count; i++) {
+        const gw_plan_tensor *t = &o->model.tensors[i];
+        json_array_append_new(gradients,
+                              json_pack("{s:s,s:I,s:f,s:b}", "name", t->name, "elems", (json_int_t)t->len,
+                                        "bwd_us", plan_us(t->bwd), "dense", t->forbidden != 0));
+    }
+    json_t *problem = case_json(&o->c);
+    json_object_set_new(problem, "codecs", codecs_json(o));
+    json_object_set_new(problem, "gradients", gradients);
+    json_object_set_new(problem, "group_elems_max", json_integer((json_int_t)o->c.group_len_max));
+    json_object_set_new(problem, "error_max", json_real(o->c.error_max));
+    if (o->c.comp_max != UINT32_MAX) {
+        json_object_set_new(problem, "compressions_max", json_integer(o->c.comp_max));
+    }
+    return problem;
+}
+
 json_t *plan_file_json(const plan_result *result, const plan_opened *o)
 {
     json_t *root = json_object();
-    gw_plan_spans spans = {NULL, 0, 0};
+    gw_plan_spans spans;
     size_t next_span = 0;
-    gw_plan_tick total;
     add_certificate(root, result, o);
-    (void)plan_run_timeline(result, &o->c, GW_PLAN_LEVEL_SERIAL, &spans, &total);
+    (void)plan_run_timeline(result, &o->c, GW_PLAN_LEVEL_SERIAL, &spans);
     json_t *groups = json_array();
     for (uint32_t j = 0; j < result->group_count; j++) {
         json_array_append_new(groups, group_json(result, o, j, &spans, &next_span));
     }
     set(root, "groups", groups);
-    set(root, "problem", plan_stored_json(o));
+    set(root, "problem", problem_json(o));
     free(spans.items);
     return root;
 }
 
-int plan_file_write(const plan_result *result, const plan_opened *o, const char *path)
+void plan_file_write(const plan_result *result, const plan_opened *o, const char *path)
 {
-    return plan_json_write(plan_file_json(result, o), path);
+    plan_json_write(plan_file_json(result, o), path, PLAN_JSON_INDENTED);
 }
 
 int plan_file_is(const char *path)
@@ -152,13 +218,12 @@ int plan_file_is(const char *path)
 }
 
 /* -1 if there is none. */
-static int read_ticks(const plan_file *file, const char *key, gw_plan_tick *ticks)
+static void read_ticks(plan_place *place, json_t *root, const char *key, gw_plan_tick *ticks)
 {
-    const plan_place place = {file->path, "the plan"};
     *ticks = -1;
-    return json_object_get(file->root, key) == NULL
-               ? GW_CLI_OK
-               : plan_json_whole(&place, file->root, key, 0, GW_PLAN_TICK_MAX, ticks);
+    if (json_object_get(root, key) != NULL) {
+        plan_json_whole(place, root, key, 0, GW_PLAN_TICK_MAX, ticks);
+    }
 }
 
 int plan_file_read(const char *path, plan_file *file)
@@ -185,11 +250,12 @@ int plan_file_read(const char *path, plan_file *file)
     } else if (makespan != NULL && (!json_is_number(makespan) || !(json_number_value(makespan) >= 0))) {
         code = gw_cli_error(GW_CLI_BAD_DATA, path, "\"makespan_us\" is negative or no number");
     }
-    code = code == GW_CLI_OK ? read_ticks(file, "makespan_ticks", &file->claims.makespan_ticks) : code;
-    code = code == GW_CLI_OK ? read_ticks(file, "lower_bound_ticks", &file->claims.bound_ticks) : code;
-    if (code != GW_CLI_OK) {
+    plan_place place = {path, "the plan", code};
+    read_ticks(&place, file->root, "makespan_ticks", &file->claims.makespan_ticks);
+    read_ticks(&place, file->root, "lower_bound_ticks", &file->claims.bound_ticks);
+    if (place.code != GW_CLI_OK) {
         plan_file_close(file);
-        return code;
+        return place.code;
     }
     memcpy(file->kind, kind, strlen(kind) + 1);
     file->claims.makespan_us = makespan != NULL ? json_number_value(makespan) : NAN;
@@ -205,6 +271,55 @@ void plan_file_close(plan_file *file)
 {
     json_decref(file->root);
     memset(file, 0, sizeof *file);
+}
+
+static void read_gradients(plan_place *place, json_t *array, plan_model *model)
+{
+    size_t i;
+    json_t *entry;
+    json_array_foreach(array, i, entry)
+    {
+        const char *name = json_string_value(json_object_get(entry, "name"));
+        int64_t len = -1; /* required */
+        gw_plan_tick bwd = 0;
+        plan_json_whole(place, entry, "elems", 0, INT64_C(1) << 50, &len);
+        plan_json_ticks(place, entry, "bwd_us", NAN, &bwd);
+        if (name == NULL || name[0] == '\0' || strlen(name) > PLAN_NAME_MAX || i >= GW_PLAN_TENSORS_MAX) {
+            plan_json_bad(place, "a gradient has no name or one that is too long, or there are too many");
+        }
+        if (place->code != GW_CLI_OK) {
+            return;
+        }
+        plan_model_add(model, name, len, bwd, json_is_true(json_object_get(entry, "dense")));
+    }
+    model->timed = 1;
+}
+
+int plan_file_problem(const plan_file *file, plan_opened *o)
+{
+    plan_place place = {file->path, "problem", GW_CLI_OK};
+    json_t *problem = json_object_get(file->root, "problem");
+    json_t *codecs = json_object_get(problem, "codecs");
+    int64_t comp_max = -1;
+    int code = json_is_array(codecs) ? plan_library_read(&o->library, file->path, codecs)
+                                     : plan_json_bad(&place, "is missing or has no codecs");
+    if (code != GW_CLI_OK) {
+        return code;
+    }
+    code = plan_case_read(file->path, problem, &o->c);
+    if (code == GW_CLI_OK) { /* what a case of a cases file does not have */
+        plan_json_error(&place, problem, "error_max", &o->c.error_max);
+        plan_json_whole(&place, problem, "group_elems_max", 0, GW_PLAN_TICK_MAX, &o->c.group_len_max);
+        plan_json_whole(&place, problem, "compressions_max", -1, 12, &comp_max);
+        o->c.comp_max = comp_max >= 0 ? (uint32_t)comp_max : UINT32_MAX;
+        read_gradients(&place, json_object_get(problem, "gradients"), &o->model);
+        code = plan_model_finish(file->path, &o->model, place.code);
+        code = code == GW_CLI_OK ? plan_input_check_sizes(file->path, &o->model) : code;
+    }
+    if (code != GW_CLI_OK) {
+        plan_library_close(&o->library);
+    }
+    return code;
 }
 
 /* Checks that entry j continues at tensor `next` and names the model's tensors; *end is the tensor after
@@ -241,43 +356,69 @@ static int check_range(const char *path, json_t *entry, size_t j, const plan_mod
     return GW_CLI_OK;
 }
 
-static int check_end(const char *path, const plan_model *model, uint32_t next)
+/* Index of the method of a group, or of the option of a tensor; GW_PLAN_NO_INDEX: the case has none such. */
+static uint32_t find_choice(const plan_opened *o, uint32_t tensor, const char *name)
 {
-    return next == model->count ? GW_CLI_OK
-                                : gw_cli_error(GW_CLI_BAD_DATA, path,
-                                               "covers %u tensors but the model has %u", next, model->count);
+    if (name == NULL) {
+        return GW_PLAN_NO_INDEX;
+    }
+    if (o->c.kind == PLAN_TREE) {
+        return plan_tree_find(&o->tree, tensor, name);
+    }
+    const int index = plan_method_index(&o->setup, name);
+    return index >= 0 ? (uint32_t)index : GW_PLAN_NO_INDEX;
 }
 
-int plan_file_groups(const plan_file *file, const plan_opened *o, gw_plan *plan)
+/* Reads entry j, which continues at tensor *next, and moves that to the tensor after it. */
+static int read_group(const plan_file *file, plan_opened *o, size_t j, uint32_t *next, gw_plan_group *group)
 {
-    const char *path = file->path;
+    const int is_tree = o->c.kind == PLAN_TREE;
+    const char *key = is_tree ? "option" : "method";
+    json_t *entry = json_array_get(file->groups, j);
+    const char *name = json_string_value(json_object_get(entry, key));
+    uint32_t end = *next;
+    const int code = check_range(file->path, entry, j, &o->model, *next, &end);
+    if (code != GW_CLI_OK) {
+        return code;
+    }
+    if (is_tree && end != *next + 1) {
+        return gw_cli_error(GW_CLI_BAD_DATA, file->path, "group %zu: option trees send tensors one by one",
+                            j);
+    }
+    const uint32_t choice = find_choice(o, *next, name);
+    if (choice == GW_PLAN_NO_INDEX) {
+        return gw_cli_error(GW_CLI_BAD_DATA, file->path, "group %zu: this case has no %s \"%.200s\"", j, key,
+                            name != NULL ? name : "(none)");
+    }
+    *group = (gw_plan_group){*next, end - *next, choice};
+    *next = end;
+    return GW_CLI_OK;
+}
+
+int plan_file_groups(const plan_file *file, plan_opened *o, gw_plan *plan)
+{
+    const int is_tree = o->c.kind == PLAN_TREE;
     const size_t count = json_array_size(file->groups);
     uint32_t next = 0;
     *plan = (gw_plan){NULL, 0, 0};
-    if (strcmp(file->kind, "tree") == 0) {
-        return gw_cli_error(GW_CLI_BAD_DATA, path, "is an option-tree plan, but the case is not a tree");
+    if ((strcmp(file->kind, "tree") == 0) != is_tree) {
+        return gw_cli_error(GW_CLI_BAD_DATA, file->path,
+                            is_tree ? "is a fused plan, but the case is an option tree"
+                                    : "is an option-tree plan, but the case is not a tree");
     }
-    gw_plan_group *groups = calloc(count + 1, sizeof *groups);
-    int code = groups != NULL ? GW_CLI_OK : gw_cli_error(GW_CLI_IO, path, "out of memory");
+    gw_plan_group *groups = plan_alloc(count, sizeof *groups);
+    int code = GW_CLI_OK;
     for (size_t j = 0; j < count && code == GW_CLI_OK; j++) {
-        json_t *entry = json_array_get(file->groups, j);
-        const char *method = json_string_value(json_object_get(entry, "method"));
-        const int index = method != NULL ? plan_method_index(&o->setup, method) : -1;
-        uint32_t end = next;
-        code = check_range(path, entry, j, &o->model, next, &end);
-        if (code == GW_CLI_OK && index < 0) {
-            code = gw_cli_error(GW_CLI_BAD_DATA, path, "group %zu: this case has no method \"%.60s\"", j,
-                                method != NULL ? method : "(none)");
-        }
-        if (code == GW_CLI_OK) {
-            groups[j] = (gw_plan_group){next, end - next, (uint32_t)index};
-            next = end;
+        code = read_group(file, o, j, &next, &groups[j]);
+        if (code == GW_CLI_OK && is_tree) {
+            o->tree.choice[j] = groups[j].method;
         }
     }
-    if (code == GW_CLI_OK) {
-        code = check_end(path, &o->model, next);
+    if (code == GW_CLI_OK && next != o->model.count) {
+        code = gw_cli_error(GW_CLI_BAD_DATA, file->path, "covers %u tensors but the model has %u", next,
+                            o->model.count);
     }
-    if (code != GW_CLI_OK) {
+    if (code != GW_CLI_OK || is_tree) {
         free(groups);
     } else {
         *plan = (gw_plan){groups, (uint32_t)count, (uint32_t)count};
@@ -285,52 +426,16 @@ int plan_file_groups(const plan_file *file, const plan_opened *o, gw_plan *plan)
     return code;
 }
 
-int plan_file_choices(const plan_file *file, plan_opened *o)
-{
-    const char *path = file->path;
-    const size_t count = json_array_size(file->groups);
-    uint32_t next = 0;
-    int code = GW_CLI_OK;
-    if (strcmp(file->kind, "tree") != 0) {
-        return gw_cli_error(GW_CLI_BAD_DATA, path, "is a fused plan, but the case is an option tree");
-    }
-    for (size_t j = 0; j < count && code == GW_CLI_OK; j++) {
-        json_t *entry = json_array_get(file->groups, j);
-        const char *option = json_string_value(json_object_get(entry, "option"));
-        uint32_t end = next;
-        code = check_range(path, entry, j, &o->model, next, &end);
-        if (code == GW_CLI_OK && end != next + 1) {
-            code = gw_cli_error(GW_CLI_BAD_DATA, path, "group %zu: option trees send tensors one by one", j);
-        }
-        const uint32_t choice =
-            code == GW_CLI_OK && option != NULL ? plan_tree_find(&o->tree, next, option) : GW_PLAN_NO_INDEX;
-        if (code == GW_CLI_OK && choice == GW_PLAN_NO_INDEX) {
-            code = gw_cli_error(GW_CLI_BAD_DATA, path, "group %zu: this case has no option \"%.200s\"", j,
-                                option != NULL ? option : "(none)");
-        }
-        if (code == GW_CLI_OK) {
-            o->tree.choice[next] = choice;
-            next = end;
-        }
-    }
-    return code == GW_CLI_OK ? check_end(path, &o->model, next) : code;
-}
-
-int plan_file_load(const char *path, plan_opened *o, gw_plan *plan, plan_claims *claims)
+void plan_file_load(const char *path, plan_opened *o, gw_plan *plan, plan_claims *claims)
 {
     plan_file file;
-    *plan = (gw_plan){NULL, 0, 0};
-    int code = plan_file_read(path, &file);
-    if (code != GW_CLI_OK) {
-        return code;
-    }
-    if (file.hash != 0 && file.hash != plan_problem_hash(&o->model)) {
+    gw_cli_must(plan_file_read(path, &file));
+    if (file.hash != 0 && file.hash != problem_hash(&o->model)) {
         gw_cli_note("%s was made for a model with other names or sizes than %s", path, o->path);
     }
     if (claims != NULL) {
         *claims = file.claims;
     }
-    code = o->c.kind == PLAN_TREE ? plan_file_choices(&file, o) : plan_file_groups(&file, o, plan);
+    gw_cli_must(plan_file_groups(&file, o, plan));
     plan_file_close(&file);
-    return code;
 }

@@ -13,12 +13,9 @@
 #define PLAN_FILE_SCHEMA    "gradwire-plan/1"
 #define PLAN_BUCKETS_SCHEMA "gradwire-buckets/1" /* what plan export writes */
 
-/* 64-bit FNV-1a over names and sizes: tells whether a plan was made for a model. */
-uint64_t plan_problem_hash(const plan_model *model);
-
 /* o: the case and the model of the result. */
 json_t *plan_file_json(const plan_result *result, const plan_opened *o);
-int plan_file_write(const plan_result *result, const plan_opened *o, const char *path);
+void plan_file_write(const plan_result *result, const plan_opened *o, const char *path);
 
 /* What a file says of its plan. */
 typedef struct plan_claims {
@@ -44,14 +41,16 @@ int plan_file_is(const char *path);
 int plan_file_read(const char *path, plan_file *file);
 void plan_file_close(plan_file *file);
 
-/* The plan of a file, checked against o, which was prepared: counts, names, methods. plan->groups is
- * malloc'ed. */
-int plan_file_groups(const plan_file *file, const plan_opened *o, gw_plan *plan);
-/* Options of an option-tree plan file into o->tree.choice; same checks. */
-int plan_file_choices(const plan_file *file, plan_opened *o);
+/* Fills library, case and model of *o with the problem of a file. Message printed, exit code; on failure
+ * nothing needs to be closed. */
+int plan_file_problem(const plan_file *file, plan_opened *o);
 
-/* Reads a plan file into *plan or, for trees, o->tree.choice (*plan is then empty). Notes when it was made
- * for another model. claims: may be NULL. */
-int plan_file_load(const char *path, plan_opened *o, gw_plan *plan, plan_claims *claims);
+/* The plan of a file, checked against o, which was prepared: counts, names, methods. plan->groups is
+ * malloc'ed; of option trees the options go into o->tree.choice, and *plan is empty. */
+int plan_file_groups(const plan_file *file, plan_opened *o, gw_plan *plan);
+
+/* Reads a plan file like that. Notes when it was made for another model. claims: may be NULL. Ends the
+ * process with a message on failure. */
+void plan_file_load(const char *path, plan_opened *o, gw_plan *plan, plan_claims *claims);
 
 #endif

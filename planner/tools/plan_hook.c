@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "cli_common.h"
+#include "plan_memory.h"
 
 typedef struct hook_gradient {
     const plan_kineto_gradient *gradient;
@@ -69,31 +70,27 @@ static int medians(const plan_kineto *trace, size_t count, int64_t only, hook_gr
     return like != NULL;
 }
 
-int plan_hook_model(const plan_kineto *trace, const char *path, size_t count, int64_t only, plan_model *model)
+void plan_hook_model(const plan_kineto *trace, const char *path, size_t count, int64_t only,
+                     plan_model *model)
 {
-    hook_gradient *gradients = calloc(count + 1, sizeof *gradients);
-    double *scratch = calloc(trace->step_count + 1, sizeof *scratch);
-    int code =
-        gradients != NULL && scratch != NULL ? GW_CLI_OK : gw_cli_error(GW_CLI_IO, NULL, "out of memory");
-    if (code == GW_CLI_OK && !medians(trace, count, only, gradients, scratch)) {
-        code = gw_cli_error(GW_CLI_BAD_DATA, path,
-                            "the steps do not have the same gradients with name and size, or are not within "
-                            "ProfilerStep events");
+    hook_gradient *gradients = plan_alloc(count, sizeof *gradients);
+    double *scratch = plan_alloc(trace->step_count, sizeof *scratch);
+    if (!medians(trace, count, only, gradients, scratch)) {
+        gw_cli_fail(GW_CLI_BAD_DATA, path,
+                    "the steps do not have the same gradients with name and size, or are not within "
+                    "ProfilerStep events");
     }
-    if (code == GW_CLI_OK) {
-        qsort(gradients, count, sizeof *gradients, by_ready);
-    }
+    qsort(gradients, count, sizeof *gradients, by_ready);
     double before = 0;
-    for (size_t i = 0; i < count && code == GW_CLI_OK; i++) {
+    for (size_t i = 0; i < count; i++) {
         gw_plan_tick bwd = 0;
         if (!plan_ticks_from_us(gradients[i].ready_us - before, &bwd)) {
-            code = gw_cli_error(GW_CLI_BAD_DATA, path, "gradient %zu has no time within its step", i);
-        } else if (!plan_model_add(model, gradients[i].gradient->name, gradients[i].gradient->len, bwd, 0)) {
-            code = gw_cli_error(GW_CLI_IO, NULL, "out of memory");
+            gw_cli_fail(GW_CLI_BAD_DATA, path, "gradient %zu has no time within its step", i);
         }
+        plan_model_add(model, gradients[i].gradient->name, gradients[i].gradient->len, bwd, 0);
         before = gradients[i].ready_us;
     }
     free(gradients);
     free(scratch);
-    return plan_model_finish(path, model, code);
+    gw_cli_must(plan_model_finish(path, model, GW_CLI_OK));
 }

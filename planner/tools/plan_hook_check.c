@@ -12,6 +12,7 @@
 
 #include "cli_common.h"
 #include "plan_hook.h"
+#include "plan_memory.h"
 
 /* Times of a bucket in us: its last gradient was ready, it was encoded (-1: unknown), it was done. */
 typedef struct bucket_times {
@@ -101,16 +102,11 @@ static size_t step_messages(const hook_check *x, const plan_kineto_step *step,
 }
 
 /* Times of all steps, [bucket * steps_max + step], to medians. */
-static int record(hook_check *x)
+static void record(hook_check *x)
 {
     const size_t most = x->trace->step_count;
-    const plan_kineto_collective **messages = calloc(x->count, sizeof *messages);
-    double *all = calloc((3 * x->count + 2) * (most + 1), sizeof *all);
-    if (messages == NULL || all == NULL) {
-        free((void *)messages);
-        free(all);
-        return gw_cli_error(GW_CLI_IO, NULL, "out of memory");
-    }
+    const plan_kineto_collective **messages = plan_alloc(x->count, sizeof *messages);
+    double *all = plan_alloc((3 * x->count + 2) * (most + 1), sizeof *all);
     double *lengths = all + 3 * x->count * most;
     double *ends = lengths + most;
     for (size_t s = 0; s < most; s++) {
@@ -143,7 +139,6 @@ static int record(hook_check *x)
     x->done_us = x->steps > 0 ? gw_cli_median(ends, x->steps) : NAN;
     free((void *)messages);
     free(all);
-    return GW_CLI_OK;
 }
 
 /* The bucket whose own time, from ready to done, differs most. */
@@ -228,22 +223,18 @@ int plan_hook_check(const plan_file *plan, const plan_kineto *trace, const char 
     x.gradients = json_object_get(json_object_get(plan->root, "problem"), "gradients");
     x.count = json_array_size(plan->groups);
     x.from_gradient = json_number_value(json_object_get(json_array_get(x.gradients, 0), "bwd_us")) <= 0;
-    x.predicted = calloc(x.count + 1, sizeof *x.predicted);
-    x.recorded = calloc(x.count + 1, sizeof *x.recorded);
-    int code = x.predicted != NULL && x.recorded != NULL ? GW_CLI_OK
-                                                         : gw_cli_error(GW_CLI_IO, NULL, "out of memory");
-    if (code == GW_CLI_OK &&
-        (strcmp(plan->kind, "tree") == 0 || !isfinite(plan->claims.makespan_us) || !predict(&x))) {
-        code = gw_cli_error(GW_CLI_BAD_DATA, plan->path, "is not a plan of buckets with expected times");
+    x.predicted = plan_alloc(x.count, sizeof *x.predicted);
+    x.recorded = plan_alloc(x.count, sizeof *x.recorded);
+    if (strcmp(plan->kind, "tree") == 0 || !isfinite(plan->claims.makespan_us) || !predict(&x)) {
+        gw_cli_fail(GW_CLI_BAD_DATA, plan->path, "is not a plan of buckets with expected times");
     }
-    code = code == GW_CLI_OK ? record(&x) : code;
-    if (code == GW_CLI_OK && x.steps == 0) {
-        code = gw_cli_error(GW_CLI_BAD_DATA, path, "no step has the plan's buckets and methods%s",
-                            x.others > 0 ? "; it was made with other ones" : "");
+    record(&x);
+    if (x.steps == 0) {
+        gw_cli_fail(GW_CLI_BAD_DATA, path, "no step has the plan's buckets and methods%s",
+                    x.others > 0 ? "; it was made with other ones" : "");
     }
-    if (code == GW_CLI_OK) {
-        code = json ? report_json(&x, plan->claims.makespan_us) : report_text(&x, plan->claims.makespan_us);
-    }
+    const int code =
+        json ? report_json(&x, plan->claims.makespan_us) : report_text(&x, plan->claims.makespan_us);
     free(x.predicted);
     free(x.recorded);
     return code;

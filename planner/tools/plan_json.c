@@ -6,17 +6,27 @@
 #include "plan_json.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli_common.h"
 #include "input_file.h"
+#include "plan_memory.h"
 #include "plan_model.h"
 #include "plan_output.h"
 
-int plan_json_bad(const plan_place *place, const char *why)
+int plan_json_bad(plan_place *place, const char *format, ...)
 {
-    return gw_cli_error(GW_CLI_BAD_DATA, place->path, "%s: %s", place->where, why);
+    char text[512];
+    va_list arguments;
+    if (place->code == GW_CLI_OK) {
+        va_start(arguments, format);
+        (void)vsnprintf(text, sizeof text, format, arguments);
+        va_end(arguments);
+        place->code = gw_cli_error(GW_CLI_BAD_DATA, place->path, "%s: %s", place->where, text);
+    }
+    return place->code;
 }
 
 /* What follows the byte order mark that editors on Windows write. */
@@ -65,16 +75,13 @@ json_t *plan_json_load(const char *path, const char *text)
     return root;
 }
 
-int plan_json_ticks(const plan_place *place, json_t *object, const char *key, double fallback,
-                    gw_plan_tick *ticks)
+void plan_json_ticks(plan_place *place, json_t *object, const char *key, double fallback, gw_plan_tick *ticks)
 {
     json_t *member = json_object_get(object, key);
     double us = member == NULL ? fallback : json_is_number(member) ? json_number_value(member) : NAN;
     if (!plan_ticks_from_us(us, ticks)) {
-        return gw_cli_error(GW_CLI_BAD_DATA, place->path,
-                            "%s: \"%s\" is missing, negative, too long or no number", place->where, key);
+        plan_json_bad(place, "\"%s\" is missing, negative, too long or no number", key);
     }
-    return GW_CLI_OK;
 }
 
 int plan_name_index(const char *const *names, const char *name)
@@ -87,109 +94,118 @@ int plan_name_index(const char *const *names, const char *name)
     return -1;
 }
 
-int plan_json_known(const plan_place *place, json_t *object, const char *const *keys)
+void plan_json_known(plan_place *place, json_t *object, const char *const *keys)
 {
     const char *key;
     json_t *member;
     json_object_foreach(object, key, member)
     {
         if (plan_name_index(keys, key) < 0) {
-            return gw_cli_error(GW_CLI_BAD_DATA, place->path, "%s: unknown key \"%.60s\"", place->where, key);
+            plan_json_bad(place, "unknown key \"%.60s\"", key);
         }
     }
-    return GW_CLI_OK;
 }
 
-int plan_json_flag(const plan_place *place, json_t *object, const char *key, int *value)
+void plan_json_flag(plan_place *place, json_t *object, const char *key, int *value)
 {
     json_t *member = json_object_get(object, key);
     if (member != NULL && !json_is_boolean(member)) {
-        return gw_cli_error(GW_CLI_BAD_DATA, place->path, "%s: \"%s\" is not true or false", place->where,
-                            key);
+        plan_json_bad(place, "\"%s\" is not true or false", key);
     }
     *value = json_is_true(member);
-    return GW_CLI_OK;
 }
 
-int plan_json_whole(const plan_place *place, json_t *object, const char *key, int64_t min, int64_t max,
-                    int64_t *value)
+void plan_json_whole(plan_place *place, json_t *object, const char *key, int64_t min, int64_t max,
+                     int64_t *value)
 {
     json_t *member = json_object_get(object, key);
     int64_t parsed = member == NULL            ? *value
                      : json_is_integer(member) ? (int64_t)json_integer_value(member)
                                                : min - 1;
     if (parsed < min || parsed > max) {
-        return gw_cli_error(GW_CLI_BAD_DATA, place->path,
-                            "%s: \"%s\" is missing or not a whole number in %lld..%lld", place->where, key,
-                            (long long)min, (long long)max);
+        plan_json_bad(place, "\"%s\" is missing or not a whole number in %lld..%lld", key, (long long)min,
+                      (long long)max);
+        return;
     }
     *value = parsed;
-    return GW_CLI_OK;
 }
 
-int plan_json_write(json_t *object, const char *path)
+void plan_json_error(plan_place *place, json_t *object, const char *key, double *value)
+{
+    json_t *member = json_object_get(object, key);
+    *value = member == NULL ? 0 : json_is_number(member) ? json_number_value(member) : -1;
+    if (!(*value >= 0) || *value > 0x1p20) {
+        plan_json_bad(place, "\"%s\" is not a number from 0 to 2^20", key);
+        *value = 0;
+    }
+}
+
+void plan_json_write(json_t *object, const char *path, size_t flags)
 {
     plan_output out;
-    int code = plan_output_open(&out);
-    if (code == GW_CLI_OK) {
-        if (json_dumpf(object, out.text, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) != 0) {
-            code = gw_cli_error(GW_CLI_IO, path, "out of memory");
-        }
-        (void)fputc('\n', out.text);
-        code = plan_output_close(&out, path, code);
+    plan_output_open(&out);
+    if (json_dumpf(object, out.text, flags) != 0) {
+        gw_cli_fail(GW_CLI_IO, path, "out of memory");
     }
+    if ((flags & JSON_COMPACT) == 0) {
+        (void)fputc('\n', out.text);
+    }
+    plan_output_close(&out, path);
     json_decref(object);
-    return code;
+}
+
+int plan_json_end(json_t *report, int is_wanted)
+{
+    if (is_wanted) {
+        return gw_cli_json_print(report);
+    }
+    json_decref(report);
+    return GW_CLI_OK;
 }
 
 const char *const plan_curve_kinds[5] = {"affine", "maxlin", "hinge", "table", NULL};
 
-static int parse_table(const plan_place *place, json_t *points, gw_plan_cost *cost)
+static void parse_table(plan_place *place, json_t *points, gw_plan_cost *cost)
 {
     const size_t count = json_array_size(points);
     if (count == 0 || count > 1000000) {
-        return plan_json_bad(place, "a table curve needs \"points\": [[elems, us], ...]");
+        plan_json_bad(place, "a table curve needs \"points\": [[elems, us], ...]");
+        return;
     }
-    int64_t *x = calloc(count, sizeof *x);
-    gw_plan_tick *y = calloc(count, sizeof *y);
+    int64_t *x = plan_alloc(count, sizeof *x);
+    gw_plan_tick *y = plan_alloc(count, sizeof *y);
     cost->table_x = x;
     cost->table_y = y;
-    if (x == NULL || y == NULL) {
-        return gw_cli_error(GW_CLI_IO, place->path, "out of memory");
-    }
+    cost->table_len = (uint32_t)count;
     for (size_t i = 0; i < count; i++) {
         json_t *x_json = json_array_get(json_array_get(points, i), 0);
         json_t *us = json_array_get(json_array_get(points, i), 1);
         if (!json_is_integer(x_json) ||
             !plan_ticks_from_us(json_is_number(us) ? json_number_value(us) : NAN, &y[i])) {
-            return gw_cli_error(GW_CLI_BAD_DATA, place->path, "%s: point %zu is not [elems, us] with us >= 0",
-                                place->where, i);
+            plan_json_bad(place, "point %zu is not [elems, us] with us >= 0", i);
         }
         x[i] = (int64_t)json_integer_value(x_json);
     }
-    cost->table_len = (uint32_t)count;
-    return GW_CLI_OK;
 }
 
-static int parse_coefficients(const plan_place *place, json_t *object, gw_plan_cost *cost)
+static void parse_coefficients(plan_place *place, json_t *object, gw_plan_cost *cost)
 {
     const int64_t size_max = INT64_C(1) << 50;
     int64_t knee = 0;
-    int code = plan_json_ticks(place, object, "a_us", 0, &cost->a);
-    if (code == GW_CLI_OK && json_object_get(object, "knee") != NULL) {
-        code = plan_json_whole(place, object, "knee", 1, size_max, &knee);
+    plan_json_ticks(place, object, "a_us", 0, &cost->a);
+    if (json_object_get(object, "knee") != NULL) {
+        plan_json_whole(place, object, "knee", 1, size_max, &knee);
         cost->b = knee > 0 ? (cost->a + knee / 2) / knee : 0;
-    } else if (code == GW_CLI_OK) {
-        code = plan_json_ticks(place, object, "b_us", 0, &cost->b);
+    } else {
+        plan_json_ticks(place, object, "b_us", 0, &cost->b);
     }
-    if (code == GW_CLI_OK && cost->kind == GW_PLAN_COST_HINGE) {
+    if (cost->kind == GW_PLAN_COST_HINGE) {
         cost->t = -1; /* required */
-        code = plan_json_whole(place, object, "t", 0, size_max, &cost->t);
+        plan_json_whole(place, object, "t", 0, size_max, &cost->t);
     }
-    return code;
 }
 
-int plan_curve_parse(const plan_place *place, json_t *object, gw_plan_cost *cost)
+void plan_curve_parse(plan_place *place, json_t *object, gw_plan_cost *cost)
 {
     /* the last three are what plan fit says of a curve */
     static const char *const keys[] = {"kind",   "a_us",      "b_us",       "knee", "t",
@@ -197,20 +213,20 @@ int plan_curve_parse(const plan_place *place, json_t *object, gw_plan_cost *cost
     const int kind = plan_name_index(plan_curve_kinds, json_string_value(json_object_get(object, "kind")));
     memset(cost, 0, sizeof *cost);
     if (kind < 0) {
-        return plan_json_bad(place, "a curve needs \"kind\": affine, maxlin, hinge or table");
+        plan_json_bad(place, "a curve needs \"kind\": affine, maxlin, hinge or table");
+        return;
     }
-    if (plan_json_known(place, object, keys) != GW_CLI_OK) {
-        return GW_CLI_BAD_DATA;
-    }
+    plan_json_known(place, object, keys);
     cost->kind = (gw_plan_cost_kind)kind;
-    int code = cost->kind == GW_PLAN_COST_TABLE ? parse_table(place, json_object_get(object, "points"), cost)
-                                                : parse_coefficients(place, object, cost);
-    gw_plan_fault fault = {"", 0};
-    if (code == GW_CLI_OK && gw_plan_cost_check(cost, &fault) != GW_OK) {
-        code = gw_cli_error(GW_CLI_BAD_DATA, place->path, "%s: %s (row %u)", place->where, fault.what,
-                            fault.index);
+    if (cost->kind == GW_PLAN_COST_TABLE) {
+        parse_table(place, json_object_get(object, "points"), cost);
+    } else {
+        parse_coefficients(place, object, cost);
     }
-    return code;
+    gw_plan_fault fault = {"", 0};
+    if (place->code == GW_CLI_OK && gw_plan_cost_check(cost, &fault) != GW_OK) {
+        plan_json_bad(place, "%s (row %u)", fault.what, fault.index);
+    }
 }
 
 void plan_curve_free(gw_plan_cost *cost)

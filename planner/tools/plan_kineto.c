@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "cli_common.h"
+#include "plan_memory.h"
 #include "trace_events.h"
 
 #define KEPT_MAX      ((size_t)1 << 20) /* launches and kernels until the gradients are known: 40 MiB */
@@ -48,8 +49,8 @@ typedef struct candidate {
 typedef enum ready_fault { READY_GOOD = 0, READY_NO_KERNEL, READY_BAD_KERNEL, READY_TOO_FAR } ready_fault;
 
 typedef struct accumulate {
+    double ts; /* first: by_time() */
     int64_t tid;
-    double ts;
     int64_t len;
     char *name;            /* owned; NULL: not recorded */
     int is_hook;           /* ts is the time when it was ready */
@@ -63,7 +64,7 @@ typedef struct accumulate {
 /* A growing array. */
 typedef struct list {
     void *items;
-    size_t count, capacity, count_max, item_size;
+    size_t count, count_max, item_size;
     const char *what;
 } list;
 
@@ -82,15 +83,7 @@ typedef struct reader {
 
 static void *list_add(list *l)
 {
-    if (l->count == l->capacity) {
-        const size_t capacity = l->capacity == 0 ? 256 : 2 * l->capacity;
-        void *grown = realloc(l->items, capacity * l->item_size);
-        if (grown == NULL) {
-            return NULL;
-        }
-        l->items = grown;
-        l->capacity = capacity;
-    }
+    l->items = plan_grow(l->items, l->count, l->item_size);
     return (char *)l->items + l->count++ * l->item_size;
 }
 
@@ -98,7 +91,7 @@ static void list_free(list *l)
 {
     free(l->items);
     l->items = NULL;
-    l->count = l->capacity = 0;
+    l->count = 0;
 }
 
 static void free_gradients(reader *r)
@@ -113,26 +106,23 @@ static void free_gradients(reader *r)
 /* Adds to a list of the result; NULL with a message and an exit code. */
 static void *add(const reader *r, list *l, int *code)
 {
-    if (l->count >= l->count_max) {
-        *code = gw_cli_error(GW_CLI_BAD_DATA, r->path, "more than %zu %s; record fewer steps", l->count_max,
-                             l->what);
-        return NULL;
-    }
-    void *item = list_add(l);
-    *code = item != NULL ? GW_CLI_OK : gw_cli_error(GW_CLI_IO, r->path, "out of memory");
-    return item;
+    *code = l->count < l->count_max
+                ? GW_CLI_OK
+                : gw_cli_error(GW_CLI_BAD_DATA, r->path, "more than %zu %s; record fewer steps", l->count_max,
+                               l->what);
+    return *code == GW_CLI_OK ? list_add(l) : NULL;
 }
 
 /* Makes room for one of what is kept until the gradients are known. NULL: it is read again, then or from now
  * on. */
 static void *keep(list *l, int *reread)
 {
-    void *item = *reread || l->count >= KEPT_MAX ? NULL : list_add(l);
-    if (item == NULL) {
+    if (*reread || l->count >= KEPT_MAX) {
         *reread = 1;
         list_free(l);
+        return NULL;
     }
-    return item;
+    return list_add(l);
 }
 
 static int bad_event(const reader *r, const trace_event *e, const char *why)
@@ -318,7 +308,7 @@ static int take_step(reader *r, const trace_event *e)
     }
     plan_kineto_step *step = add(r, &r->steps, &code);
     if (step != NULL) {
-        *step = (plan_kineto_step){(int64_t)strtoll(e->name + 13, NULL, 10), ts, ts + duration, NULL, 0};
+        *step = (plan_kineto_step){ts, ts + duration, (int64_t)strtoll(e->name + 13, NULL, 10), NULL, 0};
     }
     return code;
 }
@@ -335,8 +325,7 @@ static int take_hook_event(reader *r, const trace_event *e)
         accumulate *a = add(r, &r->accumulates, &code);
         if (a != NULL) {
             *a = (accumulate){.ts = ts, .len = len_of(&e->len), .is_hook = 1};
-            a->name = e->has_text ? strdup(e->text) : NULL;
-            code = e->has_text && a->name == NULL ? gw_cli_error(GW_CLI_IO, r->path, "out of memory") : code;
+            a->name = e->has_text ? plan_text(e->text) : NULL;
         }
     } else if (strcmp(e->name, "message") == 0) {
         plan_kineto_collective *c = add(r, &r->collectives, &code);
@@ -398,33 +387,11 @@ static int take_event(void *user, const trace_event *e)
 
 /* ---- from launches to times ---- */
 
-/* Reads the recording once more, or takes what was kept of it. */
-static int match_launches(reader *r, uint64_t size_max)
+/* Reads the recording once more for launches or kernels. */
+static int read_again(reader *r, pass which, uint64_t size_max)
 {
-    const launch *kept = r->launches.items;
-    if (r->reread_launches) {
-        r->pass = PASS_LAUNCHES;
-        return trace_events_read(r->path, size_max, take_event, r);
-    }
-    for (size_t i = 0; i < r->launches.count; i++) {
-        match_launch(r, &kept[i]);
-    }
-    list_free(&r->launches);
-    return GW_CLI_OK;
-}
-
-static int match_kernels(reader *r, uint64_t size_max)
-{
-    const kernel *kept = r->kernels.items;
-    if (r->reread_kernels) {
-        r->pass = PASS_KERNELS;
-        return trace_events_read(r->path, size_max, take_event, r);
-    }
-    for (size_t i = 0; i < r->kernels.count; i++) {
-        match_kernel(r, &kept[i]);
-    }
-    list_free(&r->kernels);
-    return GW_CLI_OK;
+    r->pass = which;
+    return trace_events_read(r->path, size_max, take_event, r);
 }
 
 static size_t candidate_count(const accumulate *a)
@@ -433,17 +400,14 @@ static size_t candidate_count(const accumulate *a)
 }
 
 /* Lists the correlations of all candidates. */
-static int make_wanted(reader *r)
+static void make_wanted(reader *r)
 {
     const accumulate *gradients = r->accumulates.items;
     size_t count = 0;
     for (size_t i = 0; i < r->accumulates.count; i++) {
         count += candidate_count(&gradients[i]);
     }
-    r->wanted = malloc((count + 1) * sizeof *r->wanted);
-    if (r->wanted == NULL) {
-        return gw_cli_error(GW_CLI_IO, r->path, "out of memory");
-    }
+    r->wanted = plan_alloc(count, sizeof *r->wanted);
     size_t filled = 0;
     for (size_t i = 0; i < r->accumulates.count; i++) {
         for (size_t j = 0; j < candidate_count(&gradients[i]); j++) {
@@ -456,7 +420,6 @@ static int make_wanted(reader *r)
             r->wanted[r->wanted_count++] = r->wanted[i];
         }
     }
-    return GW_CLI_OK;
 }
 
 /* Finds the last launches before each gradient and their kernels. */
@@ -470,17 +433,27 @@ static int find_candidates(reader *r, uint64_t size_max)
     if (count == 0) {
         return GW_CLI_OK;
     }
-    r->candidates = malloc(count * CANDIDATES * sizeof *r->candidates);
-    if (r->candidates == NULL) {
-        return gw_cli_error(GW_CLI_IO, r->path, "out of memory");
-    }
+    r->candidates = plan_alloc(count * CANDIDATES, sizeof *r->candidates);
     qsort(gradients, r->accumulates.count, sizeof *gradients, by_thread_and_time);
     for (size_t i = r->accumulates.count; i-- > 0;) {
         gradients[i].launches = gradients[i].is_hook ? NULL : r->candidates + --count * CANDIDATES;
     }
-    int code = match_launches(r, size_max);
-    code = code == GW_CLI_OK ? make_wanted(r) : code;
-    return code == GW_CLI_OK ? match_kernels(r, size_max) : code;
+    const launch *launches = r->launches.items;
+    const kernel *kernels = r->kernels.items;
+    int code = r->reread_launches ? read_again(r, PASS_LAUNCHES, size_max) : GW_CLI_OK;
+    for (size_t i = 0; i < r->launches.count; i++) {
+        match_launch(r, &launches[i]);
+    }
+    list_free(&r->launches);
+    make_wanted(r);
+    if (code == GW_CLI_OK && r->reread_kernels) {
+        code = read_again(r, PASS_KERNELS, size_max);
+    }
+    for (size_t i = 0; i < r->kernels.count; i++) {
+        match_kernel(r, &kernels[i]);
+    }
+    list_free(&r->kernels);
+    return code;
 }
 
 /* Sets when a gradient is ready; `before`: what the gradient before it on the thread waited for. */
@@ -530,25 +503,12 @@ static int find_ready_times(reader *r, uint64_t size_max)
 
 /* ---- steps ---- */
 
-static int by_start(const void *a, const void *b)
+/* Of accumulate, plan_kineto_step and plan_kineto_collective, which begin with it. */
+static int by_time(const void *a, const void *b)
 {
-    const plan_kineto_step *x = a;
-    const plan_kineto_step *y = b;
-    return x->start_us < y->start_us ? -1 : x->start_us > y->start_us;
-}
-
-static int accumulate_by_time(const void *a, const void *b)
-{
-    const accumulate *x = a;
-    const accumulate *y = b;
-    return x->ts < y->ts ? -1 : x->ts > y->ts;
-}
-
-static int collective_by_time(const void *a, const void *b)
-{
-    const plan_kineto_collective *x = a;
-    const plan_kineto_collective *y = b;
-    return x->start_us < y->start_us ? -1 : x->start_us > y->start_us;
+    const double *x = a;
+    const double *y = b;
+    return *x < *y ? -1 : *x > *y;
 }
 
 static int ready_error(const reader *r, const accumulate *a)
@@ -578,10 +538,7 @@ static int ready_error(const reader *r, const accumulate *a)
 static int fill_step(const reader *r, plan_kineto_step *step, size_t first, size_t end)
 {
     accumulate *gradients = r->accumulates.items;
-    step->gradients = calloc(end - first + 1, sizeof *step->gradients);
-    if (step->gradients == NULL) {
-        return gw_cli_error(GW_CLI_IO, r->path, "out of memory");
-    }
+    step->gradients = plan_alloc(end - first, sizeof *step->gradients);
     for (size_t i = first; i < end; i++) {
         const int code = ready_error(r, &gradients[i]);
         if (code != GW_CLI_OK) {
@@ -599,18 +556,15 @@ static int make_steps(reader *r, plan_kineto *trace)
 {
     accumulate *gradients = r->accumulates.items;
     if (r->collectives.count > 0) { /* qsort must not see NULL */
-        qsort(r->collectives.items, r->collectives.count, sizeof(plan_kineto_collective), collective_by_time);
+        qsort(r->collectives.items, r->collectives.count, sizeof(plan_kineto_collective), by_time);
     }
-    qsort(gradients, r->accumulates.count, sizeof *gradients, accumulate_by_time);
+    qsort(gradients, r->accumulates.count, sizeof *gradients, by_time);
     if (r->steps.count == 0) {
         plan_kineto_step *all = list_add(&r->steps);
-        if (all == NULL) {
-            return gw_cli_error(GW_CLI_IO, r->path, "out of memory");
-        }
-        *all = (plan_kineto_step){-1, -HUGE_VAL, HUGE_VAL, NULL, 0};
+        *all = (plan_kineto_step){-HUGE_VAL, HUGE_VAL, -1, NULL, 0};
     }
     plan_kineto_step *steps = r->steps.items;
-    qsort(steps, r->steps.count, sizeof *steps, by_start);
+    qsort(steps, r->steps.count, sizeof *steps, by_time);
     size_t next = 0;
     for (size_t i = 0; i < r->steps.count; i++) {
         while (next < r->accumulates.count && gradients[next].ts < steps[i].start_us) {

@@ -18,17 +18,17 @@ typedef struct plan_kineto_gradient {
 } plan_kineto_gradient;
 
 typedef struct plan_kineto_collective {
+    double start_us, duration_us;
     char name[32]; /* allreduce, broadcast, ...; "message": a bucket of the hook */
     int64_t len;   /* "In msg nelems" */
-    double start_us, duration_us;
     int64_t group_size;
     char codec[80];    /* of the hook's messages */
     double encoded_us; /* the same: when the last piece was encoded, from start_us; -1: not recorded */
 } plan_kineto_collective;
 
 typedef struct plan_kineto_step {
-    int64_t number; /* of ProfilerStep#N; -1 without annotation */
     double start_us, end_us;
+    int64_t number;                  /* of ProfilerStep#N; -1 without annotation */
     plan_kineto_gradient *gradients; /* in order of their AccumulateGrad */
     size_t gradient_count;
 } plan_kineto_step;

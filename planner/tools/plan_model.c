@@ -14,6 +14,7 @@
 #include <jansson.h>
 
 #include "cli_common.h"
+#include "plan_memory.h"
 #include "plan_output.h"
 
 int plan_ticks_from_us(double us, gw_plan_tick *ticks)
@@ -40,22 +41,19 @@ void plan_model_free(plan_model *model)
     memset(model, 0, sizeof *model);
 }
 
-int plan_model_add(plan_model *model, const char *name, int64_t len, gw_plan_tick bwd, uint32_t forbidden)
+void plan_model_add(plan_model *model, const char *name, int64_t len, gw_plan_tick bwd, uint32_t forbidden)
 {
-    if ((model->count & (model->count - 1)) == 0) { /* full at 0 and at powers of two */
-        size_t capacity = model->count == 0 ? 1 : 2 * (size_t)model->count;
-        gw_plan_tensor *grown = realloc(model->tensors, capacity * sizeof *grown);
-        if (grown == NULL) {
-            return 0;
-        }
-        model->tensors = grown;
+    model->tensors = plan_grow(model->tensors, model->count, sizeof *model->tensors);
+    model->tensors[model->count++] = (gw_plan_tensor){plan_text(name), len, bwd, forbidden};
+}
+
+int64_t plan_model_len(const plan_model *model, uint32_t first, uint32_t count)
+{
+    int64_t len = 0;
+    for (uint32_t i = first; i < first + count; i++) {
+        len += model->tensors[i].len;
     }
-    char *copy = strdup(name);
-    if (copy == NULL) {
-        return 0;
-    }
-    model->tensors[model->count++] = (gw_plan_tensor){copy, len, bwd, forbidden};
-    return 1;
+    return len;
 }
 
 static const plan_model *sorted_model; /* qsort has no context; the tool is single-threaded */
@@ -68,13 +66,11 @@ static int by_name(const void *a, const void *b)
     return order != 0 ? order : i < j ? -1 : i > j;
 }
 
-int plan_model_duplicate(const plan_model *model, uint32_t *first, uint32_t *second)
+/* Sets *first and *second to a pair of tensors with one name; 0 when all differ. Sorts, O(N log N). */
+static int find_duplicate(const plan_model *model, uint32_t *first, uint32_t *second)
 {
-    uint32_t *order = malloc(((size_t)model->count + 1) * sizeof *order);
+    uint32_t *order = plan_alloc(model->count, sizeof *order);
     int found = 0;
-    if (order == NULL) {
-        return 0;
-    }
     for (uint32_t i = 0; i < model->count; i++) {
         order[i] = i;
     }
@@ -279,9 +275,8 @@ static int read_row(csv_reader *r, char *line)
     if (r->model->count == GW_PLAN_TENSORS_MAX) {
         return BAD_LINE(r, "more than %u tensors", r->line, GW_PLAN_TENSORS_MAX);
     }
-    return plan_model_add(r->model, name, len, bwd, flag[0] != '\0')
-               ? GW_CLI_OK
-               : gw_cli_error(GW_CLI_IO, r->path, "out of memory");
+    plan_model_add(r->model, name, len, bwd, flag[0] != '\0');
+    return GW_CLI_OK;
 }
 
 /* One line of `length` bytes: skips empty lines and comments. */
@@ -364,7 +359,7 @@ int plan_model_finish(const char *path, plan_model *model, int result)
         result =
             gw_cli_error(GW_CLI_BAD_DATA, path, "the sizes together are too large (more than 2^58 values)");
     }
-    if (result == GW_CLI_OK && plan_model_duplicate(model, &first, &second)) {
+    if (result == GW_CLI_OK && find_duplicate(model, &first, &second)) {
         result = gw_cli_error(GW_CLI_BAD_DATA, path, "tensors %u and %u (from 0) share the name \"%.200s\"",
                               first, second, model->tensors[first].name);
     }
@@ -388,13 +383,10 @@ int plan_model_read_csv(const char *path, plan_model *model)
     return plan_model_finish(path, model, result);
 }
 
-int plan_model_write_csv(const plan_model *model, const char *path)
+void plan_model_write_csv(const plan_model *model, const char *path)
 {
     plan_output output;
-    int code = plan_output_open(&output);
-    if (code != GW_CLI_OK) {
-        return code;
-    }
+    plan_output_open(&output);
     FILE *file = output.text;
     fprintf(file, "name,elems,bwd_us\n");
     for (uint32_t i = 0; i < model->count; i++) {
@@ -412,5 +404,5 @@ int plan_model_write_csv(const plan_model *model, const char *path)
         }
         fprintf(file, ",%lld,%.6f\n", (long long)tensor->len, plan_us(tensor->bwd));
     }
-    return plan_output_close(&output, path, GW_CLI_OK);
+    plan_output_close(&output, path);
 }

@@ -27,14 +27,15 @@ int plan_model_read_csv(const char *path, plan_model *model);
  * what was found. */
 int plan_model_finish(const char *path, plan_model *model, int result);
 
-int plan_model_write_csv(const plan_model *model, const char *path);
+/* Ends the process with a message on failure. */
+void plan_model_write_csv(const plan_model *model, const char *path);
 void plan_model_free(plan_model *model);
 
-/* Appends a tensor with a copy of the name; 0 when out of memory. */
-int plan_model_add(plan_model *model, const char *name, int64_t len, gw_plan_tick bwd, uint32_t forbidden);
+/* Appends a tensor with a copy of the name. */
+void plan_model_add(plan_model *model, const char *name, int64_t len, gw_plan_tick bwd, uint32_t forbidden);
 
-/* Sets *first and *second to a pair of tensors with one name; 0 when all differ. Sorts, O(N log N). */
-int plan_model_duplicate(const plan_model *model, uint32_t *first, uint32_t *second);
+/* Elements of `count` tensors from `first` on. */
+int64_t plan_model_len(const plan_model *model, uint32_t first, uint32_t count);
 
 /* Microseconds to ticks, to nearest. 0 when the value is NaN, negative or too long. */
 int plan_ticks_from_us(double us, gw_plan_tick *ticks);

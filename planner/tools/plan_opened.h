@@ -7,8 +7,8 @@
 #ifndef GW_PLAN_OPENED_H
 #define GW_PLAN_OPENED_H
 
-#include "plan_case_args.h"
 #include "plan_model.h"
+#include "plan_options.h"
 #include "plan_setup.h"
 #include "plan_tree.h"
 
@@ -22,9 +22,9 @@ typedef struct plan_opened {
     plan_tree tree;   /* after plan_opened_prepare(): cases of kind tree */
 } plan_opened;
 
-/* Opens the case of the command line and a model, or a plan file with both. Message printed, exit code; on
- * failure nothing needs to be closed. */
-int plan_opened_open(const plan_case_args *args, const char *path, plan_opened *o);
+/* Opens the case of the command line and a model, or a plan file with both. Ends the process with a message
+ * on failure. */
+void plan_opened_open(const plan_case_args *args, const char *path, plan_opened *o);
 /* Fills in the methods, or the tree with every option. Message printed, exit code. */
 int plan_opened_prepare(plan_opened *o);
 void plan_opened_close(plan_opened *o);

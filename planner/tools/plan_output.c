@@ -7,37 +7,27 @@
 
 #include <stdlib.h>
 
-#include "atomic_file.h"
 #include "cli_common.h"
+#include "cli_output.h"
 
-int plan_output_open(plan_output *output)
+static void must(int failed)
 {
-    output->data = NULL;
-    output->size = 0;
-    output->text = open_memstream(&output->data, &output->size);
-    return output->text != NULL ? GW_CLI_OK : gw_cli_error(GW_CLI_IO, NULL, "out of memory");
+    if (failed) {
+        gw_cli_fail(GW_CLI_IO, NULL, "out of memory");
+    }
 }
 
-int plan_output_close(plan_output *output, const char *path, int code)
+void plan_output_open(plan_output *output)
 {
-    int failed = ferror(output->text);
-    failed |= fclose(output->text) != 0;
-    if (code == GW_CLI_OK && failed) {
-        code = gw_cli_error(GW_CLI_IO, path, "out of memory");
-    }
+    output->text = open_memstream(&output->data, &output->size);
+    must(output->text == NULL);
+}
+
+void plan_output_close(plan_output *output, const char *path)
+{
+    const int failed = ferror(output->text);
+    must(fclose(output->text) != 0 || failed);
     (void)fflush(stdout); /* keeps the order if path is "-" */
-    gw_atomic_file file;
-    if (code == GW_CLI_OK) {
-        code = gw_atomic_file_open(&file, path);
-    }
-    if (code == GW_CLI_OK) {
-        code = gw_atomic_file_write(&file, output->data, output->size);
-    }
-    if (code == GW_CLI_OK) {
-        code = gw_atomic_file_commit(&file);
-    }
+    gw_cli_write_file(path, output->data, output->size);
     free(output->data);
-    output->text = NULL;
-    output->data = NULL;
-    return code;
 }

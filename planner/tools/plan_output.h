@@ -15,9 +15,8 @@ typedef struct plan_output {
     size_t size;
 } plan_output;
 
-/* Both return an exit code and print their messages. plan_output_close() writes nothing to path unless code,
- * the result of what was done in between, is GW_CLI_OK; it returns the first failure. */
-int plan_output_open(plan_output *output);
-int plan_output_close(plan_output *output, const char *path, int code);
+/* Both end the process with a message on failure. */
+void plan_output_open(plan_output *output);
+void plan_output_close(plan_output *output, const char *path);
 
 #endif

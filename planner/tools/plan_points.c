@@ -25,23 +25,17 @@
 #include "plan_input.h"
 #include "plan_json.h"
 #include "plan_kineto.h"
+#include "plan_memory.h"
 
-static int add_point(plan_points *p, const char *path, unsigned long line, double len, double us)
+static void add_point(plan_points *p, const char *path, unsigned long line, double len, double us)
 {
     gw_plan_tick ticks;
     if (!(len >= 0) || len > 0x1p50 || !(us > 0) || !plan_ticks_from_us(us, &ticks) || ticks == 0) {
-        return gw_cli_error(GW_CLI_BAD_DATA, path,
-                            "line %lu: size %g, time %g us: NaN, negative, zero or too long", line, len, us);
+        gw_cli_fail(GW_CLI_BAD_DATA, path, "line %lu: size %g, time %g us: NaN, negative, zero or too long",
+                    line, len, us);
     }
-    if ((p->count & (p->count - 1)) == 0) {
-        gw_plan_point *grown = realloc(p->items, (p->count == 0 ? 1 : 2 * p->count) * sizeof *grown);
-        if (grown == NULL) {
-            return gw_cli_error(GW_CLI_IO, path, "out of memory");
-        }
-        p->items = grown;
-    }
+    p->items = plan_grow(p->items, p->count, sizeof *p->items);
     p->items[p->count++] = (gw_plan_point){(int64_t)len, ticks};
-    return GW_CLI_OK;
 }
 
 /* 1 if `name` contains every part of the comma-separated filter and none of those marked with "!"; NULL:
@@ -112,17 +106,16 @@ static int is_measurement(json_t *entry)
 }
 
 /* Google Benchmark: {"benchmarks": [{"name": "x/65536", "real_time": 1.5, "time_unit": "us"}]}. */
-static int read_benchmark(const char *path, const char *filter, plan_points *p)
+static void read_benchmark(const char *path, const char *filter, plan_points *p)
 {
     json_t *root = plan_json_read(path, 0, 0);
-    if (root == NULL) {
-        return GW_CLI_BAD_DATA;
-    }
     json_t *list = json_object_get(root, "benchmarks");
     size_t index;
     json_t *entry;
-    int code =
-        json_is_array(list) ? GW_CLI_OK : gw_cli_error(GW_CLI_BAD_DATA, path, "has no array \"benchmarks\"");
+    gw_cli_must(root != NULL ? GW_CLI_OK : GW_CLI_BAD_DATA);
+    if (!json_is_array(list)) {
+        gw_cli_fail(GW_CLI_BAD_DATA, path, "has no array \"benchmarks\"");
+    }
     json_array_foreach(list, index, entry)
     {
         const char *name = json_string_value(json_object_get(entry, "name"));
@@ -134,12 +127,11 @@ static int read_benchmark(const char *path, const char *filter, plan_points *p)
         const double len = benchmark_len(entry, name, us);
         if (isnan(len)) {
             gw_cli_note("%s: \"%s\" has no size in its name; left out", path, name);
-        } else if (code == GW_CLI_OK) {
-            code = add_point(p, path, (unsigned long)index, len, us);
+        } else {
+            add_point(p, path, (unsigned long)index, len, us);
         }
     }
     json_decref(root);
-    return code;
 }
 
 /* 1 if all of `text` is a number. */
@@ -185,7 +177,7 @@ typedef struct text_reader {
     int in_bytes;
 } text_reader;
 
-static int read_csv_line(text_reader *r, char *line, plan_points *p)
+static void read_csv_line(text_reader *r, char *line, plan_points *p)
 {
     char *save = NULL;
     double len = NAN;
@@ -210,25 +202,25 @@ static int read_csv_line(text_reader *r, char *line, plan_points *p)
         index++;
     }
     if (header) {
-        return GW_CLI_OK;
+        return;
     }
-    return r->size_column < 0 || r->time_column < 0
-               ? gw_cli_error(GW_CLI_BAD_DATA, r->path,
-                              "line %lu: no header with elems (or bytes) and us before data", r->line)
-               : add_point(p, r->path, r->line, r->in_bytes ? len / 4 : len, us);
+    if (r->size_column < 0 || r->time_column < 0) {
+        gw_cli_fail(GW_CLI_BAD_DATA, r->path, "line %lu: no header with elems (or bytes) and us before data",
+                    r->line);
+    }
+    add_point(p, r->path, r->line, r->in_bytes ? len / 4 : len, us);
 }
 
 /* CSV or nccl-tests text. */
-static int read_text(const char *path, plan_points *p)
+static void read_text(const char *path, plan_points *p)
 {
     FILE *file = fopen(path, "r");
     if (file == NULL) {
-        return gw_cli_error(GW_CLI_IO, path, "cannot open: %s", strerror(errno));
+        gw_cli_fail(GW_CLI_IO, path, "cannot open: %s", strerror(errno));
     }
     text_reader r = {path, 0, -1, -1, 0};
     char line[4096];
-    int code = GW_CLI_OK;
-    while (code == GW_CLI_OK && fgets(line, sizeof line, file) != NULL) {
+    while (fgets(line, sizeof line, file) != NULL) {
         double bytes, us;
         char *at = line;
         r.line++;
@@ -240,24 +232,23 @@ static int read_text(const char *path, plan_points *p)
             continue;
         }
         if (strchr(at, ',') != NULL) {
-            code = read_csv_line(&r, at, p);
+            read_csv_line(&r, at, p);
         } else if (parse_nccl_row(at, &bytes, &us)) {
-            code = add_point(p, path, r.line, bytes / 4, us); /* float32 elements of the same bytes */
+            add_point(p, path, r.line, bytes / 4, us); /* float32 elements of the same bytes */
         } else {
-            code = gw_cli_error(GW_CLI_BAD_DATA, path, "line %lu: neither CSV nor an nccl-tests row", r.line);
+            gw_cli_fail(GW_CLI_BAD_DATA, path, "line %lu: neither CSV nor an nccl-tests row", r.line);
         }
     }
     (void)fclose(file);
-    return code;
 }
 
 /* Minimum duration of all-reduces per size. */
-static int read_kineto(const char *path, uint64_t size_max, plan_points *p)
+static void read_kineto(const char *path, uint64_t size_max, plan_points *p)
 {
     plan_kineto trace;
-    int code = plan_kineto_read(path, size_max, &trace);
     double widest = 0;
-    for (size_t i = 0; code == GW_CLI_OK && i < trace.collective_count; i++) {
+    gw_cli_must(plan_kineto_read(path, size_max, &trace));
+    for (size_t i = 0; i < trace.collective_count; i++) {
         const plan_kineto_collective *c = &trace.collectives[i];
         if (strcmp(c->name, "allreduce") != 0) {
             continue;
@@ -269,66 +260,61 @@ static int read_kineto(const char *path, uint64_t size_max, plan_points *p)
             const plan_kineto_collective *o = &trace.collectives[j];
             if (o->len == c->len && strcmp(o->name, "allreduce") == 0) {
                 seen |= j < i;
-                low = o->duration_us < low ? o->duration_us : low;
-                high = o->duration_us > high ? o->duration_us : high;
+                low = fmin(low, o->duration_us);
+                high = fmax(high, o->duration_us);
             }
         }
         if (!seen) {
-            widest = high / low > widest ? high / low : widest;
-            code = add_point(p, path, 0, (double)c->len, low);
+            widest = fmax(widest, high / low);
+            add_point(p, path, 0, (double)c->len, low);
         }
     }
-    if (code == GW_CLI_OK && p->count > 0) {
+    if (p->count > 0) {
         gw_cli_note(
             "%s: durations of one size differ by up to %.2f times (waiting for peers); the minimum is used",
             path, widest);
     }
     plan_kineto_free(&trace);
-    return code;
 }
 
 /* Minimum duration of each tensor of a BytePS recording. */
-static int read_byteps(const char *path, const char *params_path, plan_points *p)
+static void read_byteps(const char *path, const char *params_path, plan_points *p)
 {
     plan_model params;
-    gw_plan_point *found = NULL;
-    size_t count = 0;
-    double widest = 1;
+    gw_plan_point *found;
+    size_t count;
+    double widest;
     if (params_path == NULL) {
-        return gw_cli_error(GW_CLI_USAGE, path,
-                            "BytePS does not record sizes; give names and sizes with --params");
+        gw_cli_fail(GW_CLI_USAGE, path, "BytePS does not record sizes; give names and sizes with --params");
     }
-    int code = plan_model_read_csv(params_path, &params);
-    if (code != GW_CLI_OK) {
-        return code;
+    gw_cli_must(plan_model_read_csv(params_path, &params));
+    gw_cli_must(plan_byteps_read_points(path, &params, &found, &count, &widest));
+    for (size_t i = 0; i < count; i++) {
+        add_point(p, path, 0, (double)found[i].len, plan_us(found[i].ticks));
     }
-    code = plan_byteps_read_points(path, &params, &found, &count, &widest);
-    for (size_t i = 0; i < count && code == GW_CLI_OK; i++) {
-        code = add_point(p, path, 0, (double)found[i].len, plan_us(found[i].ticks));
-    }
-    if (code == GW_CLI_OK) {
-        gw_cli_note(
-            "%s: durations of one tensor differ by up to %.2f times (queues, peers); the minimum is used",
-            path, widest);
-    }
+    gw_cli_note("%s: durations of one tensor differ by up to %.2f times (queues, peers); the minimum is used",
+                path, widest);
     free(found);
     plan_model_free(&params);
-    return code;
 }
 
-int plan_points_read(const char *path, const plan_points_args *args, plan_points *p)
+void plan_points_read(const char *path, const plan_request *request, plan_points *p)
 {
     switch (plan_input_kind(path)) {
     case PLAN_INPUT_BYTEPS_COMM:
-        return read_byteps(path, args->params, p);
+        read_byteps(path, request->params, p);
+        break;
     case PLAN_INPUT_KINETO:
-        return read_kineto(path, args->max_size, p);
+        read_kineto(path, request->max_size, p);
+        break;
     case PLAN_INPUT_BYTEPS_READY:
     case PLAN_INPUT_JSON:
-        return read_benchmark(path, args->filter, p);
+        read_benchmark(path, request->filter, p);
+        break;
     case PLAN_INPUT_TEXT:
     default:
-        return read_text(path, p);
+        read_text(path, p);
+        break;
     }
 }
 

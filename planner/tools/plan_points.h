@@ -6,21 +6,15 @@
 #ifndef GW_PLAN_POINTS_H
 #define GW_PLAN_POINTS_H
 
-#include "gradwire/plan.h"
+#include "plan_options.h"
 
 typedef struct plan_points {
     gw_plan_point *items; /* malloc'ed */
     size_t count;
 } plan_points;
 
-typedef struct plan_points_args {
-    const char *filter; /* benchmarks whose name contains A but not C: "A,!C"; NULL: all */
-    const char *params; /* CSV with names and sizes, for BytePS; NULL: none */
-    uint64_t max_size;  /* of the text of a gzip recording */
-} plan_points_args;
-
-/* Appends the points of a file of any known kind. Message printed, exit code. */
-int plan_points_read(const char *path, const plan_points_args *args, plan_points *points);
+/* Appends the points of a file of any known kind. Ends the process with a message on failure. */
+void plan_points_read(const char *path, const plan_request *request, plan_points *points);
 
 /* Reduces the points to a table: medians per size, raised to the running maximum because curves must not
  * fall. Returns the largest relative raise. */

@@ -31,24 +31,26 @@ typedef struct plan_result {
     uint32_t solves;                  /* solve_us is the median of so many */
 } plan_result;
 
+/* All of these end the process with a message on failure. */
+
 /* algorithm: NULL for auto, a name of gw_plan_algorithm_name(), or for trees auto or bytecomp. method: of
- * baselines; NULL for the last. Message printed, exit code. */
-int plan_run(const plan_opened *o, const char *algorithm, const char *method, const gw_plan_limits *limits,
-             plan_result *result);
+ * baselines; NULL for the last. */
+void plan_run(const plan_opened *o, const char *algorithm, const char *method, const gw_plan_limits *limits,
+              plan_result *result);
 void plan_result_free(plan_result *result);
 
-/* The result of a plan that exists: fills jobs, groups, makespan; no bound (0). o was prepared. */
-int plan_result_from_groups(const plan_opened *o, const gw_plan *plan, plan_result *result);
-/* The same from o->tree.choice. */
-int plan_result_from_choices(const plan_opened *o, plan_result *result);
+/* The result of a plan that exists, for trees of o->tree.choice: fills jobs, groups, makespan; no bound (0).
+ * o was prepared. */
+void plan_result_make(const plan_opened *o, const gw_plan *plan, plan_result *result);
 
-/* Solves a tree with its undominated options, which are left in *reduced (to be freed in any case), and makes
- * the same choices in o->tree, which has every option. */
-int plan_run_tree(plan_opened *o, const gw_plan_limits *limits, plan_tree *reduced, gw_plan_cert *cert);
+/* Solves a tree with its undominated options, which are left in *reduced, to be freed, and makes the same
+ * choices in o->tree, which has every option. */
+void plan_run_tree(plan_opened *o, const gw_plan_limits *limits, plan_tree *reduced, gw_plan_cert *cert);
 
-/* Runs result->jobs at a level. spans may be NULL; otherwise its items are malloc'ed. */
-int plan_run_timeline(const plan_result *result, const plan_case *c, gw_plan_level level,
-                      gw_plan_spans *spans, gw_plan_tick *makespan);
+/* Runs result->jobs at a level; returns the makespan. spans may be NULL; otherwise its items are malloc'ed.
+ */
+gw_plan_tick plan_run_timeline(const plan_result *result, const plan_case *c, gw_plan_level level,
+                               gw_plan_spans *spans);
 
 /* (makespan - bound) / bound, 0 when both are 0, infinity for bound 0. */
 double plan_gap(const gw_plan_cert *cert);

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "cli_common.h"
+#include "plan_memory.h"
 
 /* Name of a collective that leaves every rank with the sum. */
 static const char *algorithm_name(uint32_t collective)
@@ -155,10 +156,7 @@ int plan_setup_make(const plan_library *library, const plan_case *c, const plan_
     if (code != GW_CLI_OK) {
         return code;
     }
-    setup->tensors = malloc(((size_t)model->count + 1) * sizeof *setup->tensors);
-    if (setup->tensors == NULL) {
-        return gw_cli_error(GW_CLI_IO, NULL, "out of memory");
-    }
+    setup->tensors = plan_alloc(model->count, sizeof *setup->tensors);
     add_tensors(model, setup);
     setup->problem.methods = setup->methods;
     setup->problem.decode = c->decode;
@@ -189,4 +187,13 @@ int plan_method_index(const plan_setup *setup, const char *label)
         }
     }
     return -1;
+}
+
+uint32_t plan_method_find(const plan_setup *setup, const char *label)
+{
+    const int index = label != NULL ? plan_method_index(setup, label) : (int)setup->problem.method_count - 1;
+    if (index < 0) {
+        gw_cli_fail(GW_CLI_USAGE, NULL, "no method \"%.60s\" in this case", label != NULL ? label : "(none)");
+    }
+    return (uint32_t)index;
 }

@@ -24,5 +24,7 @@ void plan_setup_free(plan_setup *setup);
 
 /* Index of a label, -1 if unknown. */
 int plan_method_index(const plan_setup *setup, const char *label);
+/* The same; NULL: the last. Ends the process with a message if there is no such method. */
+uint32_t plan_method_find(const plan_setup *setup, const char *label);
 
 #endif

@@ -4,12 +4,11 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "plan_sweep_chart.h"
+#include "plan_chart.h"
 
 #include <math.h>
 #include <stdio.h>
 
-#include "cli_common.h"
 #include "plan_output.h"
 
 enum { CURVES = 3 };
@@ -163,13 +162,10 @@ static void draw_curves(const drawing *d, double legend)
     }
 }
 
-int plan_sweep_chart_write(const plan_sweep_chart *chart, const char *path)
+void plan_sweep_chart_write(const plan_sweep_chart *chart, const char *path)
 {
     plan_output output;
-    int code = plan_output_open(&output);
-    if (code != GW_CLI_OK) {
-        return code;
-    }
+    plan_output_open(&output);
     drawing d = {.out = output.text, .chart = chart};
     const double legend = make_axes(&d);
     fprintf(d.out,
@@ -179,5 +175,5 @@ int plan_sweep_chart_write(const plan_sweep_chart *chart, const char *path)
     draw_axes(&d);
     draw_curves(&d, legend);
     fprintf(d.out, "</svg>\n");
-    return plan_output_close(&output, path, GW_CLI_OK);
+    plan_output_close(&output, path);
 }

@@ -1,9 +1,9 @@
 /*
- * Payload of THC from its own geometry.
+ * Payload of THC, by the rules of thc.h: it depends on the number of workers.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "plan_thc.h"
+#include "plan_case.h"
 
 #include <stdlib.h>
 

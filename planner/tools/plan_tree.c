@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "cli_common.h"
-#include "plan_workspace.h"
+#include "plan_memory.h"
 
 void plan_tree_free(plan_tree *t)
 {
@@ -110,31 +110,20 @@ int plan_tree_make(const plan_library *library, const plan_case *c, const plan_m
     if (code != GW_CLI_OK) {
         return code;
     }
-    gw_status status = gw_plan_options_list(filter, c->comp_max, NULL, 0, &t->option_count);
+    t->options = plan_alloc(GW_PLAN_OPTION_COUNT, sizeof *t->options);
+    gw_status status =
+        gw_plan_options_list(filter, c->comp_max, t->options, GW_PLAN_OPTION_COUNT, &t->option_count);
     if (status != GW_OK) {
         return gw_cli_error(GW_CLI_BAD_DATA, NULL, "options: %s", gw_status_message(status));
     }
-    t->options = calloc(t->option_count, sizeof *t->options);
-    t->class_len = calloc(n, sizeof *t->class_len);
-    t->tensor_class = calloc(n, sizeof *t->tensor_class);
-    t->bwd = calloc(n, sizeof *t->bwd);
-    t->choice = calloc(n, sizeof *t->choice);
-    t->class_first = calloc((size_t)n + 1, sizeof *t->class_first);
-    if (t->options == NULL || t->class_len == NULL || t->tensor_class == NULL || t->bwd == NULL ||
-        t->choice == NULL || t->class_first == NULL) {
-        return gw_cli_error(GW_CLI_IO, NULL, "out of memory");
-    }
-    status = gw_plan_options_list(filter, c->comp_max, t->options, t->option_count, &t->option_count);
-    if (status != GW_OK) {
-        return gw_cli_error(GW_CLI_BAD_DATA, NULL, "options: %s", gw_status_message(status));
-    }
+    t->class_len = plan_alloc(n, sizeof *t->class_len);
+    t->tensor_class = plan_alloc(n, sizeof *t->tensor_class);
+    t->bwd = plan_alloc(n, sizeof *t->bwd);
+    t->choice = plan_alloc(n, sizeof *t->choice);
+    t->class_first = plan_alloc((size_t)n + 1, sizeof *t->class_first);
     const uint32_t class_count = classify(model, t);
-    t->vectors = calloc((size_t)class_count * t->option_count, sizeof *t->vectors);
-    gw_plan_vector *scratch = reduce ? calloc(t->option_count, sizeof *scratch) : NULL;
-    if (t->vectors == NULL || (reduce && scratch == NULL)) {
-        free(scratch);
-        return gw_cli_error(GW_CLI_IO, NULL, "out of memory");
-    }
+    t->vectors = plan_alloc((size_t)class_count * t->option_count, sizeof *t->vectors);
+    gw_plan_vector *scratch = reduce ? plan_alloc(t->option_count, sizeof *scratch) : NULL;
     for (uint32_t k = 0; k < class_count && code == GW_CLI_OK; k++) {
         uint32_t count = 0;
         code = price_class(t, c, t->class_len[k], t->class_first[k], scratch, &count);
@@ -148,25 +137,32 @@ int plan_tree_make(const plan_library *library, const plan_case *c, const plan_m
     return code;
 }
 
-int plan_tree_solve(plan_tree *t, const gw_plan_limits *limits, gw_plan_cert *cert)
-{
-    const gw_workspace workspace = plan_workspace(gw_plan_tree_workspace_size(&t->tree));
-    gw_status status = gw_plan_tree_solve(&t->tree, limits, t->choice, cert, &workspace);
-    return status == GW_OK ? GW_CLI_OK
-                           : gw_cli_error(GW_CLI_BAD_DATA, NULL, "auto: %s", gw_status_message(status));
-}
-
-uint32_t plan_tree_option(const plan_tree *t, uint32_t tensor, uint32_t choice)
+/* The option (index into t->options) of a choice. */
+static uint32_t option_of(const plan_tree *t, uint32_t tensor, uint32_t choice)
 {
     return t->vectors[t->class_first[t->tensor_class[tensor]] + choice].option;
+}
+
+/* what: for the message. */
+static void must(gw_status status, const char *what)
+{
+    if (status != GW_OK) {
+        gw_cli_fail(GW_CLI_BAD_DATA, NULL, "%s: %s", what, gw_status_message(status));
+    }
+}
+
+void plan_tree_solve(plan_tree *t, const gw_plan_limits *limits, gw_plan_cert *cert)
+{
+    const gw_workspace workspace = plan_workspace(gw_plan_tree_workspace_size(&t->tree));
+    must(gw_plan_tree_solve(&t->tree, limits, t->choice, cert, &workspace), "auto");
 }
 
 void plan_tree_copy_choice(const plan_tree *from, plan_tree *to)
 {
     for (uint32_t i = 0; i < from->tree.tensor_count; i++) {
-        const uint32_t option = plan_tree_option(from, i, from->choice[i]);
+        const uint32_t option = option_of(from, i, from->choice[i]);
         to->choice[i] = 0;
-        while (plan_tree_option(to, i, to->choice[i]) != option) {
+        while (option_of(to, i, to->choice[i]) != option) {
             to->choice[i]++;
         }
     }
@@ -217,41 +213,32 @@ static uint32_t bytecomp_class(const plan_tree *t, uint32_t k, int cpu, uint8_t 
     return best;
 }
 
-int plan_tree_bytecomp(plan_tree *t, const plan_case *c, gw_plan_cert *cert)
+void plan_tree_bytecomp(plan_tree *t, const plan_case *c, gw_plan_cert *cert)
 {
     const uint32_t n = t->tree.tensor_count;
     const uint32_t vector_count = t->class_first[t->tree.class_count];
-    uint32_t *start = calloc(n, sizeof *start);
-    uint32_t *dense = calloc((size_t)t->tree.class_count + 1, sizeof *dense);
-    uint8_t *candidate = calloc((size_t)vector_count + 1, sizeof *candidate);
-    uint32_t *cpu_of = calloc((size_t)vector_count + 1, sizeof *cpu_of);
-    int code = start != NULL && dense != NULL && candidate != NULL && cpu_of != NULL
-                   ? GW_CLI_OK
-                   : gw_cli_error(GW_CLI_IO, NULL, "out of memory");
-    for (uint32_t k = 0; k < t->tree.class_count && code == GW_CLI_OK; k++) {
+    uint32_t *start = plan_alloc(n, sizeof *start);
+    uint32_t *dense = plan_alloc(t->tree.class_count, sizeof *dense);
+    uint8_t *candidate = plan_alloc(vector_count, sizeof *candidate);
+    uint32_t *cpu_of = plan_alloc(vector_count, sizeof *cpu_of);
+    for (uint32_t k = 0; k < t->tree.class_count; k++) {
         dense[k] = bytecomp_class(t, k, c->cpu, candidate, cpu_of) - t->class_first[k];
     }
-    if (code == GW_CLI_OK) {
-        for (uint32_t i = 0; i < n; i++) {
-            start[i] = dense[t->tensor_class[i]];
-        }
-        const gw_workspace workspace = plan_workspace(gw_plan_bytecomp_workspace_size(&t->tree));
-        const gw_plan_bytecomp_input input = {start, candidate, c->cpu ? cpu_of : NULL};
-        gw_status status = gw_plan_bytecomp(&t->tree, &input, t->choice, cert, &workspace);
-        if (status != GW_OK) {
-            code = gw_cli_error(GW_CLI_BAD_DATA, NULL, "bytecomp: %s", gw_status_message(status));
-        }
+    for (uint32_t i = 0; i < n; i++) {
+        start[i] = dense[t->tensor_class[i]];
     }
+    const gw_workspace workspace = plan_workspace(gw_plan_bytecomp_workspace_size(&t->tree));
+    const gw_plan_bytecomp_input input = {start, candidate, c->cpu ? cpu_of : NULL};
+    must(gw_plan_bytecomp(&t->tree, &input, t->choice, cert, &workspace), "bytecomp");
     free(start);
     free(dense);
     free(candidate);
     free(cpu_of);
-    return code;
 }
 
 void plan_tree_path(const plan_tree *t, uint32_t tensor, uint32_t choice, char *out, size_t out_size)
 {
-    const gw_plan_option *option = &t->options[plan_tree_option(t, tensor, choice)];
+    const gw_plan_option *option = &t->options[option_of(t, tensor, choice)];
     size_t used = 0;
     out[0] = '\0';
     for (uint32_t i = 0; i < option->op_count && used < out_size; i++) {
@@ -274,11 +261,9 @@ uint32_t plan_tree_find(const plan_tree *t, uint32_t tensor, const char *path)
     return GW_PLAN_NO_INDEX;
 }
 
-int plan_tree_job(const plan_tree *t, const plan_case *c, const plan_model *model, uint32_t tensor,
-                  uint32_t choice, gw_plan_job *job)
+void plan_tree_job(const plan_tree *t, const plan_case *c, const plan_model *model, uint32_t tensor,
+                   uint32_t choice, gw_plan_job *job)
 {
-    gw_status status = price(t, c, plan_tree_option(t, tensor, choice), model->tensors[tensor].len, job);
+    must(price(t, c, option_of(t, tensor, choice), model->tensors[tensor].len, job), "option");
     job->bwd = model->tensors[tensor].bwd;
-    return status == GW_OK ? GW_CLI_OK
-                           : gw_cli_error(GW_CLI_BAD_DATA, NULL, "option: %s", gw_status_message(status));
 }

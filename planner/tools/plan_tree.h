@@ -30,12 +30,10 @@ int plan_tree_make(const plan_library *library, const plan_case *c, const plan_m
                    plan_tree *t);
 void plan_tree_free(plan_tree *t);
 
-/* Fill t->choice. */
-int plan_tree_solve(plan_tree *t, const gw_plan_limits *limits, gw_plan_cert *cert);
-int plan_tree_bytecomp(plan_tree *t, const plan_case *c, gw_plan_cert *cert);
+/* Fill t->choice. Like plan_tree_job(), they end the process with a message on failure. */
+void plan_tree_solve(plan_tree *t, const gw_plan_limits *limits, gw_plan_cert *cert);
+void plan_tree_bytecomp(plan_tree *t, const plan_case *c, gw_plan_cert *cert);
 
-/* The option (index into t->options) of a choice. */
-uint32_t plan_tree_option(const plan_tree *t, uint32_t tensor, uint32_t choice);
 /* Makes the choice of one tree in another that has at least its options: both list the options of the case in
  * one order, so an option has the same number in both. */
 void plan_tree_copy_choice(const plan_tree *from, plan_tree *to);
@@ -45,7 +43,7 @@ void plan_tree_path(const plan_tree *t, uint32_t tensor, uint32_t choice, char *
 /* The choice with that path among the tensor's, GW_PLAN_NO_INDEX if there is none. */
 uint32_t plan_tree_find(const plan_tree *t, uint32_t tensor, const char *path);
 /* Its stages, for timelines. */
-int plan_tree_job(const plan_tree *t, const plan_case *c, const plan_model *model, uint32_t tensor,
-                  uint32_t choice, gw_plan_job *job);
+void plan_tree_job(const plan_tree *t, const plan_case *c, const plan_model *model, uint32_t tensor,
+                   uint32_t choice, gw_plan_job *job);
 
 #endif

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "cli_common.h"
+#include "plan_memory.h"
 
 #define PACKED_SIZE ((size_t)1 << 16)
 
@@ -18,12 +19,12 @@ int text_source_open(text_source *source, const char *path, uint64_t size_max)
     memset(source, 0, sizeof *source);
     source->path = path;
     source->size_max = size_max;
-    source->packed = malloc(PACKED_SIZE);
+    source->packed = plan_alloc(PACKED_SIZE, 1);
     source->file = fopen(path, "rb");
     int code = GW_CLI_OK;
     if (source->file == NULL) {
         code = gw_cli_error(GW_CLI_IO, path, "cannot open: %s", strerror(errno));
-    } else if (source->packed == NULL || inflateInit2(&source->stream, 15 + 16) != Z_OK) { /* 16: gzip only */
+    } else if (inflateInit2(&source->stream, 15 + 16) != Z_OK) { /* 16: gzip only */
         code = gw_cli_error(GW_CLI_IO, path, "out of memory");
     } else {
         const int first = fgetc(source->file);

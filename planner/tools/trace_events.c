@@ -18,6 +18,7 @@
 #include <yajl/yajl_parse.h>
 
 #include "cli_common.h"
+#include "plan_memory.h"
 #include "text_source.h"
 
 #define READ_SIZE ((size_t)1 << 17)
@@ -547,17 +548,14 @@ static int read_once(parser *p, uint64_t size_max, mender *m)
     if (code != GW_CLI_OK) {
         return code;
     }
-    char *buffer = malloc(READ_SIZE + WORD_SIZE_MAX);
+    char *buffer = plan_alloc(READ_SIZE + WORD_SIZE_MAX, 1);
     p->yajl = yajl_alloc(&callbacks, NULL, p);
-    if (p->yajl == NULL || buffer == NULL) {
-        code = gw_cli_error(GW_CLI_IO, p->path, "out of memory");
-    } else {
-        (void)yajl_config(p->yajl, yajl_dont_validate_strings, 1);
-        code = parse_all(p, &source, buffer, m);
+    if (p->yajl == NULL) {
+        gw_cli_fail(GW_CLI_IO, p->path, "out of memory");
     }
-    if (p->yajl != NULL) {
-        yajl_free(p->yajl);
-    }
+    (void)yajl_config(p->yajl, yajl_dont_validate_strings, 1);
+    code = parse_all(p, &source, buffer, m);
+    yajl_free(p->yajl);
     free(buffer);
     text_source_close(&source);
     return code;
@@ -565,20 +563,16 @@ static int read_once(parser *p, uint64_t size_max, mender *m)
 
 int trace_events_read(const char *path, uint64_t size_max, trace_take *take, void *user)
 {
-    parser *p = malloc(sizeof *p);
+    parser p;
     mender m;
-    int code = p != NULL ? READ_AGAIN : gw_cli_error(GW_CLI_IO, path, "out of memory");
+    int code = READ_AGAIN;
     mender_init(&m);
     gw_cli_progress_begin("read");
     for (int is_mended = 0; code == READ_AGAIN; is_mended = 1) {
-        memset(p, 0, sizeof *p);
-        p->path = path;
-        p->take = take;
-        p->user = user;
+        p = (parser){.path = path, .take = take, .user = user};
         code = take(user, NULL);
-        code = code == GW_CLI_OK ? read_once(p, size_max, is_mended ? &m : NULL) : code;
+        code = code == GW_CLI_OK ? read_once(&p, size_max, is_mended ? &m : NULL) : code;
     }
     gw_cli_progress_end();
-    free(p);
     return code;
 }

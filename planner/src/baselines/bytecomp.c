@@ -24,11 +24,6 @@ size_t gw_plan_bytecomp_workspace_size(const gw_plan_tree *tree)
     return tree == NULL ? 0 : (size_t)tree->tensor_count * 6 * sizeof(uint32_t) + 128;
 }
 
-static const gw_plan_vector *vector_at(const gw_plan_tree *tree, uint32_t tensor, uint32_t choice)
-{
-    return &tree->vectors[tree->class_first[tree->tensor_class[tensor]] + choice];
-}
-
 /*
  * Makespan; *bubble receives the last tensor k before which the network was idle and at the end of whose
  * communication no earlier decode is left.
@@ -43,7 +38,7 @@ static gw_plan_tick run(const gw_plan_tree *tree, const uint32_t *choice, uint32
 {
     gw_serial_clock clock = GW_SERIAL_CLOCK_ZERO;
     for (uint32_t i = 0; i < tree->tensor_count; i++) {
-        const gw_plan_vector *v = vector_at(tree, i, choice[i]);
+        const gw_plan_vector *v = gw_tree_vector(tree, i, choice[i]);
         gw_plan_tick network_end = clock.c;
         gw_plan_tick decode_end =
             tree->decode == GW_PLAN_DECODE_SERIAL ? gw_tick_max(clock.q, clock.r) : clock.f;
@@ -111,7 +106,7 @@ static void algorithm_1(bytecomp *s)
                 }
                 uint32_t bubble = 0;
                 (void)run(tree, s->choice, &bubble);
-                const gw_plan_vector *now = vector_at(tree, i, s->choice[i]);
+                const gw_plan_vector *now = gw_tree_vector(tree, i, s->choice[i]);
                 int skipped =
                     i < bubble && now->gpu == 0 && now->cpu == 0 && now->tail == 0 && now->tail_cpu == 0;
                 improved |= !skipped && improve_tensor(s, i);

@@ -25,11 +25,9 @@ typedef struct frame {
 typedef struct cupcake {
     const gw_plan_problem *problem;
     const gw_plan_method *method;
-    const gw_plan_limits *limits;
+    gw_clock_guard guard;
     gw_plan_sums sums;
     frame *stack;
-    int64_t start; /* clock at the beginning */
-    uint64_t work;
     gw_plan_tick best;
     int literal_empty;
 } cupcake;
@@ -58,14 +56,6 @@ static void first_plan(cupcake *s, uint32_t method, gw_plan *plan)
         plan->group_count = 0;
         (void)gw_plan_append(plan, 0, n, method);
     }
-}
-
-static int out_of_time(const cupcake *s)
-{
-    const gw_plan_limits *limits = s->limits;
-    return (s->work & 1023u) == 0 && ((limits->work_max != 0 && s->work > limits->work_max) ||
-                                      (limits->clock != NULL && limits->clock_max > 0 &&
-                                       limits->clock(limits->clock_context) - s->start > limits->clock_max));
 }
 
 /* Pruning 1: a bound of all plans whose clocks after the first `end` tensors are these. */
@@ -115,8 +105,8 @@ static int search(cupcake *s, uint32_t method, gw_plan *plan)
             continue;
         }
         uint32_t end = top->end++;
-        s->work++;
-        if (out_of_time(s)) {
+        s->guard.work++;
+        if ((s->guard.work & 1023u) == 0 && gw_out_of_time(&s->guard)) {
             return 1;
         }
         gw_serial_clock clock = top->clock;
@@ -142,11 +132,9 @@ static int search(cupcake *s, uint32_t method, gw_plan *plan)
 gw_status gw_cupcake(const gw_plan_problem *problem, const gw_plan_solver *solver, gw_plan *plan,
                      gw_plan_cert *cert, gw_arena *arena)
 {
-    const gw_plan_limits *limits = &solver->limits;
     uint32_t n = problem->tensor_count;
     cupcake s = {.problem = problem,
                  .method = &problem->methods[solver->method],
-                 .limits = limits,
                  .literal_empty = solver->algorithm == GW_PLAN_CUPCAKE_LITERAL};
     s.stack = gw_arena_take(arena, (size_t)n + 1, sizeof(frame));
     if (s.stack == NULL || !gw_plan_sums_make(problem, arena, &s.sums)) {
@@ -156,8 +144,8 @@ gw_status gw_cupcake(const gw_plan_problem *problem, const gw_plan_solver *solve
         return GW_ERR_DST;
     }
     first_plan(&s, solver->method, plan);
-    s.start = limits->clock != NULL ? limits->clock(limits->clock_context) : 0;
+    s.guard = gw_guard_open(&solver->limits);
     cert->stopped = search(&s, solver->method, plan);
-    cert->labels = s.work;
+    cert->labels = s.guard.work;
     return GW_OK;
 }
