@@ -13,7 +13,7 @@ typedef struct kernel_entry {
 } kernel_entry;
 
 static const kernel_entry kernels[GW_CUDA_KERNEL_COUNT] = {
-#define GW_CUDA_ENTRY(name, image) {#name, #image},
+#define GW_CUDA_ENTRY(name, image, params) {#name, #image},
     GW_CUDA_KERNEL_LIST(GW_CUDA_ENTRY)
 #undef GW_CUDA_ENTRY
 };

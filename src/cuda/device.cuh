@@ -6,8 +6,10 @@
  *   GW_KERNEL(name, params, threads, blocks)
  *                      head of a kernel: one parameter, `const params &p`; blocks of `threads` threads,
  *                      registers for at least `blocks` of them on a multiprocessor
- *   GW_KERNEL_TABLE(file, ...)
- *                      at the end of a .cu file: GW_KERNEL_ENTRY(name, params) for each of its kernels
+ *   GW_KERNELS_BY_DTYPE(stem, params, blocks, function, ...)
+ *                      kernels of 256 threads that call function<dtype, ...>(p)
+ *   GW_KERNELS_BY_MODE(stem, params, function)
+ *                      the same of function<dtype, is derived or carried>(p)
  *   GW_DEVICE          head of every other function, GW_DEVICE_MEMBER of a member
  *   GW_LOOKUP          head of a constant table, GW_HOST_DEVICE of a constexpr function that makes one
  *   GW_SHARED(type)    the block's dynamic shared memory as an object of the type: the only shared memory
@@ -28,8 +30,6 @@
 
 #define GW_KERNEL(name, params, threads, blocks)                                                             \
     extern "C" __global__ void __launch_bounds__(threads, blocks) name(const __grid_constant__ params p)
-#define GW_KERNEL_TABLE(file, ...)
-#define GW_KERNEL_ENTRY(name, params)
 #define GW_DEVICE        static __device__ __forceinline__
 #define GW_DEVICE_MEMBER __device__ __forceinline__
 #define GW_HOST_DEVICE   static __host__ __device__
@@ -363,5 +363,22 @@ GW_DEVICE uint32_t gw_shuffle_up_add(uint32_t x, uint32_t by)
 #else
 #include "shim.h"
 #endif
+
+#define GW_KERNEL_CALLS(name, params, blocks, function, ...)                                                 \
+    GW_KERNEL(name, params, 256, blocks)                                                                     \
+    {                                                                                                        \
+        function<__VA_ARGS__>(p);                                                                            \
+    }
+#define GW_KERNELS_BY_DTYPE(stem, params, blocks, function, ...)                                             \
+    GW_KERNEL_CALLS(stem##_fp32, params, blocks, function, GW_FP32, __VA_ARGS__)                             \
+    GW_KERNEL_CALLS(stem##_bf16, params, blocks, function, GW_BF16, __VA_ARGS__)                             \
+    GW_KERNEL_CALLS(stem##_fp16, params, blocks, function, GW_FP16, __VA_ARGS__)
+#define GW_KERNELS_BY_MODE(stem, params, function)                                                           \
+    GW_KERNEL_CALLS(stem##_fp32_explicit, params, 2, function, GW_FP32, false)                               \
+    GW_KERNEL_CALLS(stem##_fp32_derived, params, 2, function, GW_FP32, true)                                 \
+    GW_KERNEL_CALLS(stem##_bf16_explicit, params, 2, function, GW_BF16, false)                               \
+    GW_KERNEL_CALLS(stem##_bf16_derived, params, 2, function, GW_BF16, true)                                 \
+    GW_KERNEL_CALLS(stem##_fp16_explicit, params, 2, function, GW_FP16, false)                               \
+    GW_KERNEL_CALLS(stem##_fp16_derived, params, 2, function, GW_FP16, true)
 
 #endif

@@ -252,5 +252,3 @@ GW_KERNEL(gw_device_gcomp_check, gw_gcomp_decode_params, 256, 2)
         gw_count_chunks(p, s);
     }
 }
-
-GW_KERNEL_TABLE(gcomp_check, GW_KERNEL_ENTRY(gw_device_gcomp_check, gw_gcomp_decode_params));

@@ -415,18 +415,7 @@ GW_KERNEL(gw_device_gcomp_hop_items, gw_gcomp_hop_params, 256, 1)
     gw_count_end(s, all, p.out);
 }
 
-#define GW_CODEBOOK_KERNEL(name, dtype, derived)                                                             \
-    GW_KERNEL(name, gw_gcomp_encode_params, 256, 2)                                                          \
-    {                                                                                                        \
-        gw_codebook_all<dtype, derived>(p);                                                                  \
-    }
-
-GW_CODEBOOK_KERNEL(gw_device_gcomp_codebook_fp32_explicit, GW_FP32, false)
-GW_CODEBOOK_KERNEL(gw_device_gcomp_codebook_fp32_derived, GW_FP32, true)
-GW_CODEBOOK_KERNEL(gw_device_gcomp_codebook_bf16_explicit, GW_BF16, false)
-GW_CODEBOOK_KERNEL(gw_device_gcomp_codebook_bf16_derived, GW_BF16, true)
-GW_CODEBOOK_KERNEL(gw_device_gcomp_codebook_fp16_explicit, GW_FP16, false)
-GW_CODEBOOK_KERNEL(gw_device_gcomp_codebook_fp16_derived, GW_FP16, true)
+GW_KERNELS_BY_MODE(gw_device_gcomp_codebook, gw_gcomp_encode_params, gw_codebook_all)
 
 /* ---- histograms ---------------------------------------------------------------------------------------- */
 
@@ -629,18 +618,7 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_histogram_all(const gw
     }
 }
 
-#define GW_HISTOGRAM_KERNEL(name, dtype, derived)                                                            \
-    GW_KERNEL(name, gw_gcomp_histogram_params, 256, 2)                                                       \
-    {                                                                                                        \
-        gw_histogram_all<dtype, derived>(p);                                                                 \
-    }
-
-GW_HISTOGRAM_KERNEL(gw_device_gcomp_histogram_fp32_explicit, GW_FP32, false)
-GW_HISTOGRAM_KERNEL(gw_device_gcomp_histogram_fp32_derived, GW_FP32, true)
-GW_HISTOGRAM_KERNEL(gw_device_gcomp_histogram_bf16_explicit, GW_BF16, false)
-GW_HISTOGRAM_KERNEL(gw_device_gcomp_histogram_bf16_derived, GW_BF16, true)
-GW_HISTOGRAM_KERNEL(gw_device_gcomp_histogram_fp16_explicit, GW_FP16, false)
-GW_HISTOGRAM_KERNEL(gw_device_gcomp_histogram_fp16_derived, GW_FP16, true)
+GW_KERNELS_BY_MODE(gw_device_gcomp_histogram, gw_gcomp_histogram_params, gw_histogram_all)
 
 /* The weight of count[t]: counts are shifted right until their sum is below 2^28, and what was seen keeps at
  * least 1. 0 for threads without a count. */
@@ -711,20 +689,3 @@ GW_KERNEL(gw_device_gcomp_codebook_build, gw_gcomp_codebook_build_params, 256, 1
         p.result[blockIdx.x] = result;
     }
 }
-
-GW_KERNEL_TABLE(gcomp_codebook, GW_KERNEL_ENTRY(gw_device_gcomp_count, gw_gcomp_encode_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_hop_items, gw_gcomp_hop_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_histogram_items, gw_gcomp_histogram_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_codebook_fp32_explicit, gw_gcomp_encode_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_codebook_fp32_derived, gw_gcomp_encode_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_codebook_bf16_explicit, gw_gcomp_encode_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_codebook_bf16_derived, gw_gcomp_encode_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_codebook_fp16_explicit, gw_gcomp_encode_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_codebook_fp16_derived, gw_gcomp_encode_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_histogram_fp32_explicit, gw_gcomp_histogram_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_histogram_fp32_derived, gw_gcomp_histogram_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_histogram_bf16_explicit, gw_gcomp_histogram_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_histogram_bf16_derived, gw_gcomp_histogram_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_histogram_fp16_explicit, gw_gcomp_histogram_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_histogram_fp16_derived, gw_gcomp_histogram_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_codebook_build, gw_gcomp_codebook_build_params));

@@ -212,23 +212,5 @@ GW_KERNEL(gw_device_gcomp_sum_store, gw_gcomp_decode_params, 256, 4)
     }
 }
 
-#define GW_DECODE_KERNEL(name, dtype, rest, blocks)                                                          \
-    GW_KERNEL(name, gw_gcomp_decode_params, 256, blocks)                                                     \
-    {                                                                                                        \
-        gw_decode_all<dtype, rest>(p);                                                                       \
-    }
-
-GW_DECODE_KERNEL(gw_device_gcomp_decode_fp32, GW_FP32, false, 2)
-GW_DECODE_KERNEL(gw_device_gcomp_decode_bf16, GW_BF16, false, 2)
-GW_DECODE_KERNEL(gw_device_gcomp_decode_fp16, GW_FP16, false, 2)
-GW_DECODE_KERNEL(gw_device_gcomp_decode_rest_fp32, GW_FP32, true, 2)
-GW_DECODE_KERNEL(gw_device_gcomp_decode_rest_bf16, GW_BF16, true, 2)
-GW_DECODE_KERNEL(gw_device_gcomp_decode_rest_fp16, GW_FP16, true, 2)
-
-GW_KERNEL_TABLE(gcomp_decode, GW_KERNEL_ENTRY(gw_device_gcomp_decode_fp32, gw_gcomp_decode_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_decode_bf16, gw_gcomp_decode_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_decode_fp16, gw_gcomp_decode_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_decode_rest_fp32, gw_gcomp_decode_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_decode_rest_bf16, gw_gcomp_decode_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_decode_rest_fp16, gw_gcomp_decode_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_sum_store, gw_gcomp_decode_params));
+GW_KERNELS_BY_DTYPE(gw_device_gcomp_decode, gw_gcomp_decode_params, 2, gw_decode_all, false)
+GW_KERNELS_BY_DTYPE(gw_device_gcomp_decode_rest, gw_gcomp_decode_params, 2, gw_decode_all, true)

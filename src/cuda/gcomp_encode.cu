@@ -368,22 +368,4 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_encode_all(const gw_gc
     }
 }
 
-#define GW_ENCODE_KERNEL(name, dtype, derived)                                                               \
-    GW_KERNEL(name, gw_gcomp_encode_params, 256, 2)                                                          \
-    {                                                                                                        \
-        gw_encode_all<dtype, derived>(p);                                                                    \
-    }
-
-GW_ENCODE_KERNEL(gw_device_gcomp_encode_fp32_explicit, GW_FP32, false)
-GW_ENCODE_KERNEL(gw_device_gcomp_encode_fp32_derived, GW_FP32, true)
-GW_ENCODE_KERNEL(gw_device_gcomp_encode_bf16_explicit, GW_BF16, false)
-GW_ENCODE_KERNEL(gw_device_gcomp_encode_bf16_derived, GW_BF16, true)
-GW_ENCODE_KERNEL(gw_device_gcomp_encode_fp16_explicit, GW_FP16, false)
-GW_ENCODE_KERNEL(gw_device_gcomp_encode_fp16_derived, GW_FP16, true)
-
-GW_KERNEL_TABLE(gcomp_encode, GW_KERNEL_ENTRY(gw_device_gcomp_encode_fp32_explicit, gw_gcomp_encode_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_encode_fp32_derived, gw_gcomp_encode_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_encode_bf16_explicit, gw_gcomp_encode_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_encode_bf16_derived, gw_gcomp_encode_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_encode_fp16_explicit, gw_gcomp_encode_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_encode_fp16_derived, gw_gcomp_encode_params));
+GW_KERNELS_BY_MODE(gw_device_gcomp_encode, gw_gcomp_encode_params, gw_encode_all)

@@ -52,5 +52,3 @@ GW_KERNEL(gw_device_gcomp_quanta, gw_gcomp_encode_params, 256, 2)
         }
     }
 }
-
-GW_KERNEL_TABLE(gcomp_quanta, GW_KERNEL_ENTRY(gw_device_gcomp_quanta, gw_gcomp_encode_params));

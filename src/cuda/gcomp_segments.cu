@@ -114,6 +114,3 @@ GW_KERNEL(gw_device_gcomp_round, gw_gcomp_segment_params, 256, 2)
         gw_round_dtype<GW_FP16>(p);
     }
 }
-
-GW_KERNEL_TABLE(gcomp_segments, GW_KERNEL_ENTRY(gw_device_gcomp_segments, gw_gcomp_segment_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_round, gw_gcomp_segment_params));

@@ -188,7 +188,3 @@ GW_KERNEL(gw_device_map_digest, gw_cuda_map_digest_params, GW_CUDA_MAP_THREADS, 
         __syncthreads();
     }
 }
-
-GW_KERNEL_TABLE(map, GW_KERNEL_ENTRY(gw_device_map_scan, gw_cuda_map_params),
-                GW_KERNEL_ENTRY(gw_device_map_build, gw_cuda_map_params),
-                GW_KERNEL_ENTRY(gw_device_map_digest, gw_cuda_map_digest_params));

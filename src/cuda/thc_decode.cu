@@ -232,5 +232,3 @@ GW_KERNEL(gw_device_thc_decode, gw_cuda_thc_decode_params, GW_THC_THREADS_MAX, 3
     }
     thc_finish(p.result, span.element_count);
 }
-
-GW_KERNEL_TABLE(thc_decode, GW_KERNEL_ENTRY(gw_device_thc_decode, gw_cuda_thc_decode_params));

@@ -359,5 +359,3 @@ GW_KERNEL(gw_device_thc_encode, gw_cuda_thc_encode_params, GW_THC_THREADS_MAX, E
     }
     thc_finish(p.result, span.element_count);
 }
-
-GW_KERNEL_TABLE(thc_encode, GW_KERNEL_ENTRY(gw_device_thc_encode, gw_cuda_thc_encode_params));

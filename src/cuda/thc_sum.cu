@@ -300,7 +300,3 @@ GW_KERNEL(gw_device_thc_sum_lanes, gw_cuda_thc_sum_params, SUM_THREADS, 4)
         lanes[i] = sum;
     }
 }
-
-GW_KERNEL_TABLE(thc_sum, GW_KERNEL_ENTRY(gw_device_thc_sum_indices, gw_cuda_thc_sum_params),
-                GW_KERNEL_ENTRY(gw_device_thc_check_lanes, gw_cuda_thc_sum_params),
-                GW_KERNEL_ENTRY(gw_device_thc_sum_lanes, gw_cuda_thc_sum_params));

@@ -289,27 +289,11 @@ template <uint32_t DTYPE, uint32_t LANE_BITS> GW_DEVICE void decode_blocks(const
 /* Three blocks of 80 registers a thread; with lanes of 16 bits the compiler does not get along with so few
  * for compute capability 10. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
-#define DECODE_BLOCKS(lane_bits) ((lane_bits) == 8 ? 3 : 2)
+#define DECODE16_BLOCKS 2
 #else
-#define DECODE_BLOCKS(lane_bits) 3
+#define DECODE16_BLOCKS 3
 #endif
 
-#define DECODE_KERNEL(name, dtype, lane_bits)                                                                \
-    GW_KERNEL(name, gw_cuda_thc_decode_params, GW_THC_THREADS_MAX, DECODE_BLOCKS(lane_bits))                 \
-    {                                                                                                        \
-        decode_blocks<dtype, lane_bits>(p);                                                                  \
-    }
-
-DECODE_KERNEL(gw_device_thc_warp_decode8_fp32, GW_FP32, 8)
-DECODE_KERNEL(gw_device_thc_warp_decode8_bf16, GW_BF16, 8)
-DECODE_KERNEL(gw_device_thc_warp_decode8_fp16, GW_FP16, 8)
-DECODE_KERNEL(gw_device_thc_warp_decode16_fp32, GW_FP32, 16)
-DECODE_KERNEL(gw_device_thc_warp_decode16_bf16, GW_BF16, 16)
-DECODE_KERNEL(gw_device_thc_warp_decode16_fp16, GW_FP16, 16)
-
-GW_KERNEL_TABLE(thc_warp_decode, GW_KERNEL_ENTRY(gw_device_thc_warp_decode8_fp32, gw_cuda_thc_decode_params),
-                GW_KERNEL_ENTRY(gw_device_thc_warp_decode8_bf16, gw_cuda_thc_decode_params),
-                GW_KERNEL_ENTRY(gw_device_thc_warp_decode8_fp16, gw_cuda_thc_decode_params),
-                GW_KERNEL_ENTRY(gw_device_thc_warp_decode16_fp32, gw_cuda_thc_decode_params),
-                GW_KERNEL_ENTRY(gw_device_thc_warp_decode16_bf16, gw_cuda_thc_decode_params),
-                GW_KERNEL_ENTRY(gw_device_thc_warp_decode16_fp16, gw_cuda_thc_decode_params));
+GW_KERNELS_BY_DTYPE(gw_device_thc_warp_decode8, gw_cuda_thc_decode_params, 3, decode_blocks, 8)
+GW_KERNELS_BY_DTYPE(gw_device_thc_warp_decode16, gw_cuda_thc_decode_params, DECODE16_BLOCKS, decode_blocks,
+                    16)

@@ -531,22 +531,5 @@ template <uint32_t DTYPE, bool HAS_ERROR> GW_DEVICE void encode_blocks(const gw_
 }
 
 /* As many blocks as there is shared memory for: on compute capability 9.0 three, with an error memory two. */
-#define ENCODE_KERNEL(name, dtype, has_error)                                                                \
-    GW_KERNEL(name, gw_cuda_thc_encode_params, GW_THC_THREADS_MAX, (has_error) ? 2 : 3)                      \
-    {                                                                                                        \
-        encode_blocks<dtype, has_error>(p);                                                                  \
-    }
-
-ENCODE_KERNEL(gw_device_thc_warp_encode_fp32, GW_FP32, false)
-ENCODE_KERNEL(gw_device_thc_warp_encode_bf16, GW_BF16, false)
-ENCODE_KERNEL(gw_device_thc_warp_encode_fp16, GW_FP16, false)
-ENCODE_KERNEL(gw_device_thc_warp_encode_error_fp32, GW_FP32, true)
-ENCODE_KERNEL(gw_device_thc_warp_encode_error_bf16, GW_BF16, true)
-ENCODE_KERNEL(gw_device_thc_warp_encode_error_fp16, GW_FP16, true)
-
-GW_KERNEL_TABLE(thc_warp_encode, GW_KERNEL_ENTRY(gw_device_thc_warp_encode_fp32, gw_cuda_thc_encode_params),
-                GW_KERNEL_ENTRY(gw_device_thc_warp_encode_bf16, gw_cuda_thc_encode_params),
-                GW_KERNEL_ENTRY(gw_device_thc_warp_encode_fp16, gw_cuda_thc_encode_params),
-                GW_KERNEL_ENTRY(gw_device_thc_warp_encode_error_fp32, gw_cuda_thc_encode_params),
-                GW_KERNEL_ENTRY(gw_device_thc_warp_encode_error_bf16, gw_cuda_thc_encode_params),
-                GW_KERNEL_ENTRY(gw_device_thc_warp_encode_error_fp16, gw_cuda_thc_encode_params));
+GW_KERNELS_BY_DTYPE(gw_device_thc_warp_encode, gw_cuda_thc_encode_params, 3, encode_blocks, false)
+GW_KERNELS_BY_DTYPE(gw_device_thc_warp_encode_error, gw_cuda_thc_encode_params, 2, encode_blocks, true)

@@ -28,7 +28,7 @@
 typedef void gw_shim_run(const void *params);
 
 typedef struct gw_shim_kernel {
-    const char *name; /* NULL ends a table */
+    const char *name, *image;
     size_t params_size;
     gw_shim_run *run;
 } gw_shim_kernel;
@@ -36,6 +36,9 @@ typedef struct gw_shim_kernel {
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* All kernels of src/cuda, by gw_cuda_kernel: shim_kernels.cpp. */
+extern const gw_shim_kernel gw_shim_kernels[];
 
 /* Runs a grid. At most `resident` blocks are under way at a time (0: 3). */
 void gw_shim_launch(gw_shim_run *run, const void *params, uint32_t grid, uint32_t block, size_t shared_size,
@@ -57,18 +60,12 @@ extern void (*gw_shim_on_add64)(const uint64_t *counter, uint64_t found, uint32_
 
 #define GW_KERNEL(name, params, threads, blocks)                                                             \
     static void name(const params &p);                                                                       \
-    static void name##_run(const void *gw_p)                                                                 \
+    void name##_run(const void *gw_p);                                                                       \
+    void name##_run(const void *gw_p)                                                                        \
     {                                                                                                        \
         name(*(const params *)gw_p);                                                                         \
     }                                                                                                        \
     static void name(const params &p)
-#define GW_KERNEL_ENTRY(name, params)                                                                        \
-    {                                                                                                        \
-#name, sizeof(params), name##_run                                                                    \
-    }
-#define GW_KERNEL_TABLE(file, ...)                                                                           \
-    extern "C" const gw_shim_kernel gw_shim_kernels_##file[];                                                \
-    const gw_shim_kernel gw_shim_kernels_##file[] = {__VA_ARGS__, {nullptr, 0, nullptr}}
 #define GW_DEVICE        static inline
 #define GW_DEVICE_MEMBER inline
 #define GW_HOST_DEVICE   static
