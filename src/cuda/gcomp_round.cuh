@@ -54,12 +54,18 @@ GW_DEVICE gw_cuda_source gw_source_of(const gw_cuda_codec &codec, const gw_cuda_
     return source;
 }
 
+GW_DEVICE gw_cuda_source gw_source_of(const gw_gcomp_work &work, const gw_cuda_gcomp_item &item)
+{
+    const gw_cuda_gcomp_key key = work.key_at != nullptr ? *work.key_at : work.key;
+    return gw_source_of(work.codec, work.rounding, work.map, key, item);
+}
+
 /* Carried: the quanta of the item whose first unit is `unit`. */
 GW_DEVICE void gw_source_carry(gw_cuda_source &source, const gw_gcomp_encode_params &p, uint64_t unit)
 {
     if (p.quanta != nullptr) {
-        source.map_bytes = p.quanta + (unit << (p.codec.chunk_log2 - p.codec.block_log2));
-        source.block_log2 = p.codec.block_log2;
+        source.map_bytes = p.quanta + (unit << (p.work.codec.chunk_log2 - p.work.codec.block_log2));
+        source.block_log2 = p.work.codec.block_log2;
         source.drop_offsets = p.drop_offsets + unit;
     }
 }
