@@ -364,6 +364,56 @@ GW_DEVICE uint32_t gw_shuffle_up_add(uint32_t x, uint32_t by)
 #include "shim.h"
 #endif
 
+/* ---- common to both ------------------------------------------------------------------------------------ */
+
+#include "gradwire/gradwire.h"
+
+/* Four words, and back. */
+GW_DEVICE void gw_words_of(uint32_t word[4], const uint4 &four)
+{
+    word[0] = four.x;
+    word[1] = four.y;
+    word[2] = four.z;
+    word[3] = four.w;
+}
+
+GW_DEVICE uint4 gw_four_of(const uint32_t word[4])
+{
+    return make_uint4(word[0], word[1], word[2], word[3]);
+}
+
+GW_DEVICE uint4 gw_add_four(const uint4 &a, const uint4 &b)
+{
+    return make_uint4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
+}
+
+/* Bits of element i of an array of a dtype. */
+GW_DEVICE uint32_t gw_element_load(const void *array, uint32_t dtype, uint64_t i)
+{
+    return dtype == GW_FP32 ? ((const uint32_t *)array)[i] : ((const uint16_t *)array)[i];
+}
+
+GW_DEVICE void gw_element_store(void *array, uint32_t dtype, uint64_t i, uint32_t bits)
+{
+    if (dtype == GW_FP32) {
+        ((uint32_t *)array)[i] = bits;
+    } else {
+        ((uint16_t *)array)[i] = (uint16_t)bits;
+    }
+}
+
+/* The smaller of a rest and a length. */
+template <typename T> GW_DEVICE uint32_t gw_at_most(T left, uint32_t len)
+{
+    return left < len ? (uint32_t)left : len;
+}
+
+/* Elements from `first` on of `count`, at most len. */
+template <typename T> GW_DEVICE uint32_t gw_left_of(T count, T first, uint32_t len)
+{
+    return first < count ? gw_at_most(count - first, len) : 0;
+}
+
 #define GW_KERNEL_CALLS(name, params, blocks, function, ...)                                                 \
     GW_KERNEL(name, params, 256, blocks)                                                                     \
     {                                                                                                        \

@@ -132,10 +132,8 @@ GW_DEVICE void gw_count_chunks(const gw_gcomp_decode_params &p, gw_check_state &
         const uint32_t i = at + threadIdx.x;
         const volatile gw_cuda_frame_state *frames = p.frames; /* other blocks wrote them */
         const uint64_t count = i < p.work.item_count && frames[i].status == GW_OK ? frames[i].chunk_count : 0;
-        uint32_t low, high; /* 2^16 in the low half, so that neither sum overflows: a count is at most 2^32 */
-        const uint64_t before_low = gw_block_scan((uint32_t)(count & 0xffff), s.sums, &low);
-        const uint64_t before_high = gw_block_scan((uint32_t)(count >> 16), s.sums, &high);
-        const uint64_t mine = first + before_low + (before_high << 16);
+        uint64_t total; /* a count is at most 2^32 */
+        const uint64_t mine = first + gw_block_scan64<16>(count, s.sums, &total);
         /* Sums only grow, so no item with chunks after the first that does not fit fits.
          * A validation has nothing that bounds its values: gw_decode_all() looks at all. */
         if (p.mode != GW_CUDA_DECODE_VALIDATE && count != 0 && mine + count > p.chunk_total) {
@@ -146,7 +144,7 @@ GW_DEVICE void gw_count_chunks(const gw_gcomp_decode_params &p, gw_check_state &
         if (i < p.work.item_count) {
             p.chunk_first[i] = mine < s.chunk_end ? mine : s.chunk_end;
         }
-        first += low + ((uint64_t)high << 16);
+        first += total;
     }
     if (threadIdx.x == 0) {
         p.chunk_first[p.work.item_count] = first < s.chunk_end ? first : s.chunk_end;

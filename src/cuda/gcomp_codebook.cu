@@ -46,7 +46,7 @@ GW_DEVICE uint64_t gw_survey(gw_survey_state &s, const gw_cuda_rounder &r, uint6
             break;
         }
         const uint64_t at = (uint64_t)((half + lane) >> 1) * period + 32 * (lane & 1);
-        const uint32_t valid = at < len ? (len - at < 32 ? (uint32_t)(len - at) : 32) : 0;
+        const uint32_t valid = gw_left_of<uint64_t>(len, at, 32);
         uint32_t k[8];
         GW_UNROLL
         for (int j = 0; j < 8; j++) {
@@ -176,8 +176,7 @@ GW_DEVICE void gw_codebook_group(gw_survey_state &s, const gw_gcomp_encode_param
     }
     const uint32_t group_log2 = gw_group_log2(p.work.codec);
     const uint64_t first = (s.group - gw_first_of(p.group_first, s.item)) << group_log2;
-    const uint64_t left = item.src_size - first;
-    const uint32_t len = (uint32_t)(left < (uint64_t)1 << group_log2 ? left : (uint64_t)1 << group_log2);
+    const uint32_t len = gw_at_most(item.src_size - first, 1u << group_log2);
     uint32_t blocks = len / 4096;
     blocks = p.work.codec.preset != 0 || blocks < 1 ? 1 : blocks > 16 ? 16 : 1u << (31 - __clz(blocks));
     gw_cuda_source source = gw_source_of(p.work, item);
@@ -216,8 +215,7 @@ GW_DEVICE void gw_codebook_group(gw_survey_state &s, const gw_gcomp_encode_param
     if (t == 0) {
         b.window_start = window_start;
     }
-    gw_codebook_choose(s, len < 1u << p.work.codec.chunk_log2 ? len : 1u << p.work.codec.chunk_log2,
-                       blocks > 1);
+    gw_codebook_choose(s, gw_at_most(len, 1u << p.work.codec.chunk_log2), blocks > 1);
     const uint32_t crc = gw_cuda_crc32c(0, b.size >> 2, b.sums, [&](uint64_t i) {
         return gw_read32(b.bytes + 4 * i);
     });
@@ -290,13 +288,9 @@ GW_DEVICE bool gw_count_items(gw_count_state &s, gw_count &before, const gw_gcom
         unit_count = len == 0 ? 1 : (len + ((uint64_t)1 << chunk_log2) - 1) >> chunk_log2;
         group_count = (len + ((uint64_t)1 << group_log2) - 1) >> group_log2;
     }
-    uint32_t total[4];
-    const uint64_t units_low = gw_block_scan((uint32_t)(unit_count & 0xffff), s.sums, &total[0]);
-    const uint64_t units_high = gw_block_scan((uint32_t)(unit_count >> 16), s.sums, &total[1]);
-    const uint64_t groups_low = gw_block_scan((uint32_t)(group_count & 0xffff), s.sums, &total[2]);
-    const uint64_t groups_high = gw_block_scan((uint32_t)(group_count >> 16), s.sums, &total[3]);
-    const uint64_t unit = before.units + units_low + (units_high << 16);
-    const uint64_t group = before.groups + groups_low + (groups_high << 16);
+    uint64_t unit_total, group_total;
+    const uint64_t unit = before.units + gw_block_scan64<16>(unit_count, s.sums, &unit_total);
+    const uint64_t group = before.groups + gw_block_scan64<16>(group_count, s.sums, &group_total);
     /* Sums only grow, so no item after the first that does not fit fits. */
     const bool fits = has_room && unit + unit_count <= p.unit_total && group + group_count <= p.group_total;
     if (i < p.work.item_count && !fits) {
@@ -308,8 +302,8 @@ GW_DEVICE bool gw_count_items(gw_count_state &s, gw_count &before, const gw_gcom
         p.unit_first[i] = unit < s.unit_end ? unit : s.unit_end;
         p.group_first[i] = group < s.group_end ? group : s.group_end;
     }
-    before.units += total[0] + ((uint64_t)total[1] << 16);
-    before.groups += total[2] + ((uint64_t)total[3] << 16);
+    before.units += unit_total;
+    before.groups += group_total;
     return fits;
 }
 
@@ -378,12 +372,9 @@ GW_KERNEL(gw_device_gcomp_hop_items, gw_gcomp_hop_params, 256, 1)
                 size = size <= room ? size : room + 1;
             }
         }
-        /* room + 1 is below 2^48: two halves of 24 bits, whose sums over 256 threads fit 32 bits. */
-        uint32_t low, high;
-        const uint64_t before_low = gw_block_scan((uint32_t)(size & 0xffffff), s.sums, &low);
-        const uint64_t before_high = gw_block_scan((uint32_t)(size >> 24), s.sums, &high);
-        const uint64_t place = used + before_low + (before_high << 24);
-        used += low + ((uint64_t)high << 24);
+        uint64_t total; /* room + 1 is below 2^48 */
+        const uint64_t place = used + gw_block_scan64<24>(size, s.sums, &total);
+        used += total;
         used = used <= room ? used : room + 1;
         const bool fits =
             gw_count_items(s, all, p.out, i, status == GW_OK ? out.src_size : 0, place + size <= room);
@@ -437,13 +428,12 @@ GW_KERNEL(gw_device_gcomp_histogram_items, gw_gcomp_histogram_params, 256, 1)
                 p.chunks_before[i] = ((const gw_cuda_gcomp_histogram *)item.dst)->chunk_count;
             }
         }
-        uint32_t low, high; /* a count is at most 2^36 */
-        const uint64_t before_low = gw_block_scan((uint32_t)(count & 0xffff), s.sums, &low);
-        const uint64_t before_high = gw_block_scan((uint32_t)(count >> 16), s.sums, &high);
+        uint64_t total; /* a count is at most 2^36 */
+        const uint64_t before = gw_block_scan64<16>(count, s.sums, &total);
         if (i < p.work.item_count) {
-            p.chunk_first[i] = chunks + before_low + (before_high << 16);
+            p.chunk_first[i] = chunks + before;
         }
-        chunks += low + ((uint64_t)high << 16);
+        chunks += total;
     }
     if (threadIdx.x == 0) {
         p.chunk_first[p.work.item_count] = chunks;
@@ -477,9 +467,8 @@ GW_DEVICE void gw_histogram_choose(gw_survey_state &s, const gw_gcomp_histogram_
                                    const gw_cuda_rounder &r, uint64_t chunk)
 {
     const gw_cuda_gcomp_item &item = gw_item_of(p.work, s.item);
-    const uint64_t group_len = (uint64_t)1 << gw_group_log2(p.work.codec);
-    const uint32_t relative =
-        gw_choose_relative<DTYPE>(s, r, 0, (uint32_t)(item.src_size < group_len ? item.src_size : group_len));
+    const uint32_t len = gw_at_most(item.src_size, 1u << gw_group_log2(p.work.codec));
+    const uint32_t relative = gw_choose_relative<DTYPE>(s, r, 0, len);
     if (threadIdx.x == 0) {
         gw_atomic_max64(&((gw_cuda_gcomp_histogram *)item.dst)->first_relative, ~(chunk << 1 | relative));
     }
@@ -579,14 +568,11 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_histogram_all(const gw
         const gw_cuda_rounder r = {p.work.rounding, source};
         uint64_t first = (s.group - gw_first_of(p.chunk_first, s.item)) << log2;
         const uint64_t left = item.src_size - first;
-        const uint32_t len = (uint32_t)(left < (uint64_t)1 << log2 ? left : (uint64_t)1 << log2);
+        const uint32_t len = gw_at_most(left, 1u << log2);
         const bool chooses = DERIVED && p.work.rounding.dead_zone && first == 0;
         if (DERIVED && p.work.codec.quantum_mode == GW_GCOMP_CARRIED) {
-            const uint64_t group_len = (uint64_t)1 << gw_group_log2(p.work.codec);
             gw_histogram_carry<DTYPE>(s, p, source, first,
-                                      !chooses           ? len
-                                      : left < group_len ? (uint32_t)left
-                                                         : (uint32_t)group_len);
+                                      chooses ? gw_at_most(left, 1u << gw_group_log2(p.work.codec)) : len);
             first = 0;
         }
         if (chooses) {

@@ -60,8 +60,8 @@ GW_DEVICE void gw_decode_tree_levels(gw_decode_state &s, const WORDS &words, con
             uint32_t x[8];
             gw_node_ranks(x, s, words, rank_buffer, node, word, active);
             if (active) {
-                rank_buffer.store128(node.out + 32 * word, make_uint4(x[0], x[1], x[2], x[3]));
-                rank_buffer.store128(node.out + 32 * word + 16, make_uint4(x[4], x[5], x[6], x[7]));
+                rank_buffer.store128(node.out + 32 * word, gw_four_of(x));
+                rank_buffer.store128(node.out + 32 * word + 16, gw_four_of(x + 4));
             }
         }
         start = end;
@@ -373,8 +373,7 @@ GW_DEVICE uint32_t gw_chunk_look(gw_decode_state &s, const gw_decode_call &c, ui
     /* Entries are read once, by one thread: if the bytes change meanwhile, all threads of the block still
      * agree. */
     const gw_cuda_frame_state &frame = c.frame;
-    const uint64_t left = frame.len - (index << frame.chunk_log2), whole = (uint64_t)1 << frame.chunk_log2;
-    const uint32_t chunk_len = (uint32_t)(left < whole ? left : whole);
+    const uint32_t chunk_len = gw_at_most(frame.len - (index << frame.chunk_log2), 1u << frame.chunk_log2);
     const uint32_t raw_size = (chunk_len * gw_type<DTYPE>::SIZE + 15) & ~15u;
     gw_chunk_entry e = {0, 0, 0, 0, 0}, owner = {0, 0, 0, 0, 0};
     bool good = gw_entry_read(e, c.src, frame.directory_offset, frame.payload_offset, frame.frame_size,

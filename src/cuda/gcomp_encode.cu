@@ -327,8 +327,7 @@ GW_DEVICE void gw_encode_unit(gw_encode_state &s, const gw_gcomp_encode_params &
     const uint64_t first = index << log2;
     if (front.chunk_count != 0) {
         uint8_t *dst = (uint8_t *)item.dst;
-        const uint32_t len =
-            (uint32_t)(front.len - first < (uint64_t)1 << log2 ? front.len - first : (uint64_t)1 << log2);
+        const uint32_t len = gw_at_most(front.len - first, 1u << log2);
         const uint32_t block_log2 = p.work.codec.block_log2;
         const uint32_t quanta_size =
             DERIVED && block_log2 != 0 ? (((len + (1u << block_log2) - 1) >> block_log2) + 3) & ~3u : 0;

@@ -414,7 +414,7 @@ GW_DEVICE void gw_join_stage(JOIN &join, gw_join_batch &b, uint32_t j, const uin
 {
     typedef typename JOIN::type type;
     if (type::SIZE == 4) {
-        gw_shared_store128(join.mine_at ^ 16 * j, make_uint4(v[0], v[1], v[2], v[3]));
+        gw_shared_store128(join.mine_at ^ 16 * j, gw_four_of(v));
     } else {
         GW_UNROLL
         for (uint32_t i = 0; i < 2; i++) {
@@ -427,8 +427,7 @@ GW_DEVICE void gw_join_stage(JOIN &join, gw_join_batch &b, uint32_t j, const uin
             }
         }
         if ((j & 1) != 0) {
-            gw_shared_store128(join.mine_at ^ 16 * (j / 2),
-                               make_uint4(b.packed[0], b.packed[1], b.packed[2], b.packed[3]));
+            gw_shared_store128(join.mine_at ^ 16 * (j / 2), gw_four_of(b.packed));
         }
     }
 }
@@ -574,8 +573,7 @@ template <typename JOIN> GW_DEVICE uint32_t gw_join_begin_round(JOIN &join, uint
     join.first = first;
     join.word = word;
     join.is_whole = join.chunk_len - first >= 32 * GW_THREADS;
-    join.valid =
-        32 * word < join.chunk_len ? (join.chunk_len - 32 * word < 32 ? join.chunk_len - 32 * word : 32) : 0;
+    join.valid = gw_left_of(join.chunk_len, 32 * word, 32);
     GW_UNROLL
     for (int j = 0; j < 8; j++) {
         join.x[j] = 0;

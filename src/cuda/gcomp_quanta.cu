@@ -28,8 +28,7 @@ GW_DEVICE void gw_quanta_unit(gw_quanta_unit_state &s, const gw_gcomp_encode_par
     if (s.status != GW_OK || first >= item.src_size) {
         return;
     }
-    const uint64_t left = item.src_size - first;
-    const uint32_t len = (uint32_t)(left < (uint64_t)1 << chunk_log2 ? left : (uint64_t)1 << chunk_log2);
+    const uint32_t len = gw_at_most(item.src_size - first, 1u << chunk_log2);
     const int32_t drop_offset =
         gw_quanta_chunk<DTYPE>(s.quanta, p.work.codec, p.work.map, item, first, len,
                                p.quanta + (unit << (chunk_log2 - p.work.codec.block_log2)));

@@ -74,8 +74,7 @@ template <uint32_t DTYPE> GW_DEVICE double gw_sum_of_squares(const uint8_t *valu
     double sum = 0;
     GW_NO_UNROLL
     for (uint32_t i = at; i < len; i += 4) {
-        const uint32_t bits = DTYPE == GW_FP32 ? *(const uint32_t *)(const void *)(values + 4 * i)
-                                               : *(const uint16_t *)(const void *)(values + 2 * i);
+        const uint32_t bits = gw_element_load(values, DTYPE, i);
         const uint32_t exponent = bits >> type::M & type::SPECIAL;
         const bool is_number = exponent != type::SPECIAL && (exponent != 0 || type::IS_FP16);
         const uint32_t wide = DTYPE == GW_FP32 ? bits : DTYPE == GW_BF16 ? bits << 16 : gw_widen_half(bits);
