@@ -48,29 +48,21 @@ GW_DEVICE uint32_t gw_place_of(const void *p)
     return (uint32_t)__cvta_generic_to_shared(p);
 }
 
-GW_DEVICE uint32_t gw_shared_load8(uint32_t place)
-{
-    uint32_t x;
-    asm volatile("ld.shared.u8 %0, [%1];" : "=r"(x) : "r"(place) : "memory");
-    return x;
-}
-
-GW_DEVICE uint32_t gw_shared_load16(uint32_t place)
-{
-    uint32_t x;
-    asm volatile("{ .reg .u16 h; ld.shared.u16 h, [%1]; cvt.u32.u16 %0, h; }"
-                 : "=r"(x)
-                 : "r"(place)
-                 : "memory");
-    return x;
-}
-
-GW_DEVICE uint32_t gw_shared_load32(uint32_t place)
-{
-    uint32_t x;
-    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(x) : "r"(place) : "memory");
-    return x;
-}
+#define GW_SHARED_ACCESS(bits)                                                                               \
+    GW_DEVICE uint32_t gw_shared_load##bits(uint32_t place)                                                  \
+    {                                                                                                        \
+        uint32_t x;                                                                                          \
+        asm volatile("ld.shared.u" #bits " %0, [%1];" : "=r"(x) : "r"(place) : "memory");                    \
+        return x;                                                                                            \
+    }                                                                                                        \
+    GW_DEVICE void gw_shared_store##bits(uint32_t place, uint32_t x)                                         \
+    {                                                                                                        \
+        asm volatile("st.shared.u" #bits " [%0], %1;" : : "r"(place), "r"(x) : "memory");                    \
+    }
+GW_SHARED_ACCESS(8)
+GW_SHARED_ACCESS(16)
+GW_SHARED_ACCESS(32)
+#undef GW_SHARED_ACCESS
 
 GW_DEVICE uint2 gw_shared_load64(uint32_t place)
 {
@@ -89,40 +81,12 @@ GW_DEVICE uint4 gw_shared_load128(uint32_t place)
     return x;
 }
 
-GW_DEVICE void gw_shared_store8(uint32_t place, uint32_t x)
-{
-    asm volatile("st.shared.u8 [%0], %1;" : : "r"(place), "r"(x) : "memory");
-}
-
-GW_DEVICE void gw_shared_store16(uint32_t place, uint32_t x)
-{
-    asm volatile("{ .reg .u16 h; cvt.u16.u32 h, %1; st.shared.u16 [%0], h; }"
-                 :
-                 : "r"(place), "r"(x)
-                 : "memory");
-}
-
-GW_DEVICE void gw_shared_store32(uint32_t place, uint32_t x)
-{
-    asm volatile("st.shared.u32 [%0], %1;" : : "r"(place), "r"(x) : "memory");
-}
-
 GW_DEVICE void gw_shared_store128(uint32_t place, uint4 x)
 {
     asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};"
                  :
                  : "r"(place), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w)
                  : "memory");
-}
-
-GW_DEVICE uint64_t gw_bits_of_double(double x)
-{
-    return (uint64_t)__double_as_longlong(x);
-}
-
-GW_DEVICE double gw_double_of_bits(uint64_t bits)
-{
-    return __longlong_as_double((long long)bits);
 }
 
 GW_DEVICE void gw_shared_or32(uint32_t place, uint32_t x)
@@ -267,22 +231,6 @@ GW_DEVICE float gw_scale_flush(float x, float power)
     float z;
     asm("mul.rz.ftz.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(power));
     return z;
-}
-
-GW_DEVICE float gw_magnitude(float x)
-{
-    return fabsf(x);
-}
-
-/* The smaller and the larger of two numbers; of a number and a NaN the number. */
-GW_DEVICE float gw_smaller(float x, float y)
-{
-    return fminf(x, y);
-}
-
-GW_DEVICE float gw_larger(float x, float y)
-{
-    return fmaxf(x, y);
 }
 
 /* The larger magnitude; NaN if either is. */

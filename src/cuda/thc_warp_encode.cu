@@ -87,8 +87,7 @@ struct quantizer {
 GW_DEVICE int32_t position_of(uint2 &cell, const quantizer &quantizer, const uint8_t *cells, float value)
 {
     /* Of a NaN, which own norms of other data can lead to, both are the upper limit. */
-    const float scaled =
-        gw_larger(gw_smaller(__fmul_rn(value, quantizer.scale), quantizer.limit), -quantizer.limit);
+    const float scaled = fmaxf(fminf(__fmul_rn(value, quantizer.scale), quantizer.limit), -quantizer.limit);
     const int32_t q = (int32_t)scaled;
     cell = *(const uint2 *)(const void *)(cells + (int32_t)((uint32_t)(q >> quantizer.shift) & ~7u));
     return q;

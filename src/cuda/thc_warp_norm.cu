@@ -134,7 +134,7 @@ template <typename LANE> GW_DEVICE void add_squares(float *sum, const LANE &own,
         own.values(value, k);
         GW_UNROLL for (uint32_t c = 0; c < LANE::V; c++)
         {
-            const float x = __fmul_rn(gw_magnitude(value[c]) < least ? 0.0f : value[c], scale);
+            const float x = __fmul_rn(fabsf(value[c]) < least ? 0.0f : value[c], scale);
             sum[c] = __fadd_rn(sum[c], __fmul_rn(x, x));
         }
     }

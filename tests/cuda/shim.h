@@ -17,6 +17,7 @@
 #ifndef GW_SHIM_H
 #define GW_SHIM_H
 
+#include <math.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -570,17 +571,11 @@ static inline void gw_spin(void)
 {
     gw_shim_yield();
 }
-static inline uint64_t gw_bits_of_double(double x)
+static inline long long __double_as_longlong(double x)
 {
-    uint64_t bits;
+    long long bits;
     __builtin_memcpy(&bits, &x, 8);
     return bits;
-}
-static inline double gw_double_of_bits(uint64_t bits)
-{
-    double x;
-    __builtin_memcpy(&x, &bits, 8);
-    return x;
 }
 /* A digit from 8 on: the sign of the byte, eight times. */
 static inline uint32_t gw_permute(uint32_t x, uint32_t y, uint32_t selector)
@@ -617,18 +612,6 @@ static inline float gw_scale_flush(float x, float power)
         return __builtin_copysignf(0x1.fffffep127f, (float)exact); /* towards zero: not infinite */
     }
     return __builtin_fabs(exact) < 0x1p-126 ? __builtin_copysignf(0, (float)exact) : (float)exact;
-}
-static inline float gw_magnitude(float x)
-{
-    return __uint_as_float(__float_as_uint(x) & 0x7fffffffu);
-}
-static inline float gw_smaller(float x, float y)
-{
-    return x < y || y != y ? x : y;
-}
-static inline float gw_larger(float x, float y)
-{
-    return x > y || y != y ? x : y;
 }
 static inline float gw_larger_magnitude(float x, float y)
 {
