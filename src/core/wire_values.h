@@ -21,7 +21,7 @@ static inline float gw_wire_load(const uint8_t *src, unsigned dtype, size_t i)
 }
 
 /* Bits of an fp32 as dtype: NaN is canonical, an fp16 that would be -0 is +0. */
-static inline uint32_t gw_wire_narrow(uint32_t bits, unsigned dtype)
+GW_INLINE uint32_t gw_wire_narrow(uint32_t bits, unsigned dtype)
 {
     int is_nan = (bits & GW_F32_ABS) > GW_F32_INF;
 
@@ -39,7 +39,7 @@ static inline uint32_t gw_wire_narrow(uint32_t bits, unsigned dtype)
 #define GW_F32_OVERFLOW 0x1.ffffffp+127
 
 /* Rounded to fp32: magnitudes below 2^-126 are +0. */
-static inline float gw_narrow_double(double value)
+GW_INLINE float gw_narrow_double(double value)
 {
     double magnitude = value < 0 ? -value : value;
     if (magnitude < 0x1p-126) {

@@ -22,11 +22,12 @@ GW_DEVICE void load_four(float value[4], const float *src, bool is_used, uint64_
         return;
     }
     if (p.is_aligned != 0 && at + 4 <= p.len) {
-        const uint4 four = *(const uint4 *)(const void *)(src + at);
-        value[0] = gw_map_flush(__uint_as_float(four.x));
-        value[1] = gw_map_flush(__uint_as_float(four.y));
-        value[2] = gw_map_flush(__uint_as_float(four.z));
-        value[3] = gw_map_flush(__uint_as_float(four.w));
+        uint32_t word[4];
+        gw_words_of(word, *(const uint4 *)(const void *)(src + at));
+        GW_UNROLL for (uint32_t i = 0; i < 4; i++)
+        {
+            value[i] = gw_map_flush(__uint_as_float(word[i]));
+        }
     } else {
         for (uint32_t i = 0; i < 4 && at + i < p.len; i++) {
             value[i] = gw_map_flush(src[at + i]);
@@ -134,7 +135,7 @@ GW_KERNEL(gw_device_map_build, gw_cuda_map_params, GW_CUDA_MAP_THREADS, 4)
         turn_words(word);
         const uint64_t at = first + 128 * (lane & 3) + 16 * (lane >> 2);
         if (((uintptr_t)p.map_bytes & 15) == 0 && at + 16 <= p.len) {
-            *(uint4 *)(void *)(p.map_bytes + at) = make_uint4(word[0], word[1], word[2], word[3]);
+            *(uint4 *)(void *)(p.map_bytes + at) = gw_four_of(word);
         } else {
             GW_UNROLL for (uint32_t i = 0; i < 16; i++)
             {

@@ -6,41 +6,21 @@
 #include "cuda/thc_tile.cuh"
 
 /* The 32 lanes of a row; returns the largest. */
-GW_DEVICE uint32_t load_lanes(uint32_t lane[32], const uint8_t *lanes, uint32_t lane_bits, uint64_t first)
+template <uint32_t LANE_BITS>
+GW_DEVICE uint32_t load_lanes(uint32_t lane[32], const uint8_t *lanes, uint64_t first)
 {
+    constexpr uint32_t IN_WORD = 32 / LANE_BITS;
+    const uint4 *from = (const uint4 *)(const void *)(lanes + LANE_BITS / 8 * first);
     uint32_t largest = 0;
 
-    if (lane_bits == 8) {
-        const uint4 *from = (const uint4 *)(const void *)(lanes + first);
-        GW_UNROLL for (uint32_t i = 0; i < 2; i++)
+    GW_UNROLL for (uint32_t i = 0; i < LANE_BITS / 4; i++)
+    {
+        uint32_t word[4];
+        gw_words_of(word, from[i]);
+        GW_UNROLL for (uint32_t j = 0; j < 4 * IN_WORD; j++)
         {
-            const uint4 four = from[i];
-            const uint32_t word[4] = {four.x, four.y, four.z, four.w};
-            GW_UNROLL for (uint32_t j = 0; j < 16; j++)
-            {
-                lane[16 * i + j] = word[j / 4] >> 8 * (j % 4) & 0xffu;
-            }
-        }
-    } else if (lane_bits == 16) {
-        const uint4 *from = (const uint4 *)(const void *)(lanes + 2 * first);
-        GW_UNROLL for (uint32_t i = 0; i < 4; i++)
-        {
-            const uint4 four = from[i];
-            const uint32_t word[4] = {four.x, four.y, four.z, four.w};
-            GW_UNROLL for (uint32_t j = 0; j < 8; j++)
-            {
-                lane[8 * i + j] = word[j / 2] >> 16 * (j % 2) & 0xffffu;
-            }
-        }
-    } else {
-        const uint4 *from = (const uint4 *)(const void *)(lanes + 4 * first);
-        GW_UNROLL for (uint32_t i = 0; i < 8; i++)
-        {
-            const uint4 four = from[i];
-            lane[4 * i] = four.x;
-            lane[4 * i + 1] = four.y;
-            lane[4 * i + 2] = four.z;
-            lane[4 * i + 3] = four.w;
+            lane[4 * IN_WORD * i + j] =
+                word[j / IN_WORD] >> LANE_BITS * (j % IN_WORD) & (0xffffffffu >> (32 - LANE_BITS));
         }
     }
     GW_UNROLL for (uint32_t i = 0; i < 32; i++)
@@ -96,19 +76,6 @@ GW_DEVICE void prepare_blocks(const thc_tile &tile, const gw_cuda_thc_decode_par
     }
 }
 
-/* gw_thc_unpack_plain_fn's last step. */
-GW_DEVICE float narrow(double value)
-{
-    const double magnitude = value < 0 ? -value : value;
-    if (magnitude < 0x1p-126) {
-        return 0.0f;
-    }
-    if (magnitude >= 0x1.ffffffp+127) {
-        return __uint_as_float(value < 0 ? GW_F32_INF | 0x80000000u : GW_F32_INF);
-    }
-    return (float)value;
-}
-
 /* Lanes of the thread's row to values, before the rotation. A row after the lanes of a short last block is
  * zeros. */
 GW_DEVICE void unpack_rotated(const thc_tile &tile, const gw_cuda_thc_decode_params &p,
@@ -143,22 +110,7 @@ GW_DEVICE void unpack_plain(const thc_tile &tile, const gw_cuda_thc_decode_param
     }
     GW_UNROLL for (uint32_t i = 0; i < 32; i++)
     {
-        value[i] = narrow(__dadd_rn(__dmul_rn((double)lane[i], step), base));
-    }
-}
-
-/* gw_thc_store_fn for one value. */
-GW_DEVICE void store(uint8_t *dst, uint32_t dtype, uint64_t at, uint32_t bits)
-{
-    const bool is_nan = (bits & GW_F32_ABS) > GW_F32_INF;
-
-    if (dtype == GW_FP32) {
-        ((uint32_t *)(void *)dst)[at] = is_nan ? 0x7fc00000u : bits;
-    } else if (dtype == GW_BF16) {
-        ((uint16_t *)(void *)dst)[at] = (uint16_t)(is_nan ? 0x7fc0u : gw_narrow_bf16(bits));
-    } else {
-        const uint32_t half = is_nan ? 0x7e00u : gw_narrow_fp16(bits);
-        ((uint16_t *)(void *)dst)[at] = (uint16_t)(half == 0x8000u ? 0 : half);
+        value[i] = gw_narrow_double(__dadd_rn(__dmul_rn((double)lane[i], step), base));
     }
 }
 
@@ -184,7 +136,7 @@ GW_DEVICE void store_tile(const thc_tile &tile, const gw_cuda_thc_decode_params 
             } else if (kind == THC_NONFINITE) {
                 bits = GW_THC_NORM_NONFINITE;
             }
-            store(p.dst, p.context.dtype, at, bits);
+            gw_element_store(p.dst, p.context.dtype, at, gw_wire_narrow(bits, p.context.dtype));
         }
     }
 }
@@ -209,7 +161,9 @@ GW_KERNEL(gw_device_thc_decode, gw_cuda_thc_decode_params, GW_THC_THREADS_MAX, 3
             tile.own2[own] = 0;
         }
         if (row_first < span.lane_count) {
-            largest = load_lanes(lane, p.lanes, p.context.lane_bits, row_first);
+            largest = p.context.lane_bits == 8    ? load_lanes<8>(lane, p.lanes, row_first)
+                      : p.context.lane_bits == 16 ? load_lanes<16>(lane, p.lanes, row_first)
+                                                  : load_lanes<32>(lane, p.lanes, row_first);
         }
         thc_sync(span.block_log2);
         atomicMax(&tile.own2[block], largest);
