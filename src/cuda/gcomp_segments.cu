@@ -79,7 +79,12 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_round_all(const gw_gco
         if (DERIVED && source.drop_offsets != nullptr) {
             source.drop_offset = source.drop_offsets[i >> source.chunk_log2];
         }
-        gw_element_store(p.rounded, DTYPE, i, gw_round_at<DTYPE, DERIVED>(r, i, 0).bits);
+        const uint32_t bits = gw_round_at<DTYPE, DERIVED>(r, i, 0).bits;
+        if (DTYPE == GW_FP32) {
+            *(uint32_t *)(void *)(p.rounded + 4 * i) = bits;
+        } else {
+            *(uint16_t *)(void *)(p.rounded + 2 * i) = (uint16_t)bits;
+        }
     }
 }
 

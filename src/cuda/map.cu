@@ -22,12 +22,11 @@ GW_DEVICE void load_four(float value[4], const float *src, bool is_used, uint64_
         return;
     }
     if (p.is_aligned != 0 && at + 4 <= p.len) {
-        uint32_t word[4];
-        gw_words_of(word, *(const uint4 *)(const void *)(src + at));
-        GW_UNROLL for (uint32_t i = 0; i < 4; i++)
-        {
-            value[i] = gw_map_flush(__uint_as_float(word[i]));
-        }
+        const uint4 four = *(const uint4 *)(const void *)(src + at);
+        value[0] = gw_map_flush(__uint_as_float(four.x));
+        value[1] = gw_map_flush(__uint_as_float(four.y));
+        value[2] = gw_map_flush(__uint_as_float(four.z));
+        value[3] = gw_map_flush(__uint_as_float(four.w));
     } else {
         for (uint32_t i = 0; i < 4 && at + i < p.len; i++) {
             value[i] = gw_map_flush(src[at + i]);

@@ -5,13 +5,12 @@
  */
 #include "cuda/thc_tile.cuh"
 
-/* The 32 lanes of a row; returns the largest. */
+/* The 32 lanes of a row. */
 template <uint32_t LANE_BITS>
-GW_DEVICE uint32_t load_lanes(uint32_t lane[32], const uint8_t *lanes, uint64_t first)
+GW_DEVICE void load_lanes(uint32_t lane[32], const uint8_t *lanes, uint64_t first)
 {
     constexpr uint32_t IN_WORD = 32 / LANE_BITS;
     const uint4 *from = (const uint4 *)(const void *)(lanes + LANE_BITS / 8 * first);
-    uint32_t largest = 0;
 
     GW_UNROLL for (uint32_t i = 0; i < LANE_BITS / 4; i++)
     {
@@ -22,6 +21,20 @@ GW_DEVICE uint32_t load_lanes(uint32_t lane[32], const uint8_t *lanes, uint64_t 
             lane[4 * IN_WORD * i + j] =
                 word[j / IN_WORD] >> LANE_BITS * (j % IN_WORD) & (0xffffffffu >> (32 - LANE_BITS));
         }
+    }
+}
+
+/* The same, for all widths; returns the largest. */
+GW_DEVICE uint32_t load_row(uint32_t lane[32], const uint8_t *lanes, uint32_t lane_bits, uint64_t first)
+{
+    uint32_t largest = 0;
+
+    if (lane_bits == 8) {
+        load_lanes<8>(lane, lanes, first);
+    } else if (lane_bits == 16) {
+        load_lanes<16>(lane, lanes, first);
+    } else {
+        load_lanes<32>(lane, lanes, first);
     }
     GW_UNROLL for (uint32_t i = 0; i < 32; i++)
     {
@@ -114,6 +127,18 @@ GW_DEVICE void unpack_plain(const thc_tile &tile, const gw_cuda_thc_decode_param
     }
 }
 
+/* gw_thc_store_fn for one value. */
+GW_DEVICE void store(uint8_t *dst, uint32_t dtype, uint64_t at, uint32_t bits)
+{
+    if (dtype == GW_FP32) {
+        gw_element_store(dst, GW_FP32, at, gw_wire_narrow(bits, GW_FP32));
+    } else if (dtype == GW_BF16) {
+        gw_element_store(dst, GW_BF16, at, gw_wire_narrow(bits, GW_BF16));
+    } else {
+        gw_element_store(dst, GW_FP16, at, gw_wire_narrow(bits, GW_FP16));
+    }
+}
+
 /* Values by column to the destination, each by the kind of its block. */
 GW_DEVICE void store_tile(const thc_tile &tile, const gw_cuda_thc_decode_params &p, const float value[32],
                           uint64_t tile_first)
@@ -136,7 +161,7 @@ GW_DEVICE void store_tile(const thc_tile &tile, const gw_cuda_thc_decode_params 
             } else if (kind == THC_NONFINITE) {
                 bits = GW_THC_NORM_NONFINITE;
             }
-            gw_element_store(p.dst, p.context.dtype, at, gw_wire_narrow(bits, p.context.dtype));
+            store(p.dst, p.context.dtype, at, bits);
         }
     }
 }
@@ -161,9 +186,7 @@ GW_KERNEL(gw_device_thc_decode, gw_cuda_thc_decode_params, GW_THC_THREADS_MAX, 3
             tile.own2[own] = 0;
         }
         if (row_first < span.lane_count) {
-            largest = p.context.lane_bits == 8    ? load_lanes<8>(lane, p.lanes, row_first)
-                      : p.context.lane_bits == 16 ? load_lanes<16>(lane, p.lanes, row_first)
-                                                  : load_lanes<32>(lane, p.lanes, row_first);
+            largest = load_row(lane, p.lanes, p.context.lane_bits, row_first);
         }
         thc_sync(span.block_log2);
         atomicMax(&tile.own2[block], largest);
