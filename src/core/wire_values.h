@@ -21,7 +21,7 @@ static inline float gw_wire_load(const uint8_t *src, unsigned dtype, size_t i)
 }
 
 /* Bits of an fp32 as dtype: NaN is canonical, an fp16 that would be -0 is +0. */
-GW_INLINE uint32_t gw_wire_narrow(uint32_t bits, unsigned dtype)
+static inline uint32_t gw_wire_narrow(uint32_t bits, unsigned dtype)
 {
     int is_nan = (bits & GW_F32_ABS) > GW_F32_INF;
 

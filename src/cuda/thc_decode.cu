@@ -130,12 +130,15 @@ GW_DEVICE void unpack_plain(const thc_tile &tile, const gw_cuda_thc_decode_param
 /* gw_thc_store_fn for one value. */
 GW_DEVICE void store(uint8_t *dst, uint32_t dtype, uint64_t at, uint32_t bits)
 {
+    const bool is_nan = (bits & GW_F32_ABS) > GW_F32_INF;
+
     if (dtype == GW_FP32) {
-        gw_element_store(dst, GW_FP32, at, gw_wire_narrow(bits, GW_FP32));
+        ((uint32_t *)(void *)dst)[at] = is_nan ? 0x7fc00000u : bits;
     } else if (dtype == GW_BF16) {
-        gw_element_store(dst, GW_BF16, at, gw_wire_narrow(bits, GW_BF16));
+        ((uint16_t *)(void *)dst)[at] = (uint16_t)(is_nan ? 0x7fc0u : gw_narrow_bf16(bits));
     } else {
-        gw_element_store(dst, GW_FP16, at, gw_wire_narrow(bits, GW_FP16));
+        const uint32_t half = is_nan ? 0x7e00u : gw_narrow_fp16(bits);
+        ((uint16_t *)(void *)dst)[at] = (uint16_t)(half == 0x8000u ? 0 : half);
     }
 }
 
