@@ -336,6 +336,20 @@ static void fill_encode(gw_gcomp_encode_params *params, const gw_codec *codec, c
     params->work.item.dst_capacity = dst->capacity;
 }
 
+/* Launches of an encode or hop, whose first item is `first`, with those for the segments of the source. */
+static gw_status submit_encode(const call *c, gw_cuda_launches *launches, gw_gcomp_encode_params *params,
+                               gw_cuda_gcomp_item *first, const gw_gcomp_source *source,
+                               const gw_cuda_gcomp_request *request, size_t size)
+{
+    gw_gcomp_segment_params segments;
+
+    if (source->segment_count != 0) {
+        void *const area = fill_segments(&segments, source, request, size);
+        gw_cuda_launches_segments(launches, &segments, params, first, &c->shape, area);
+    }
+    return submit(c, launches, request);
+}
+
 gw_status gw_cuda_gcomp_encode(gw_cuda *cuda, const gw_gcomp *codec, const gw_gcomp_source *source,
                                const gw_cuda_buffer *dst, const gw_cuda_gcomp_request *request)
 {
@@ -353,12 +367,7 @@ gw_status gw_cuda_gcomp_encode(gw_cuda *cuda, const gw_gcomp *codec, const gw_gc
     }
     fill_encode(&params, c.codec, source, dst, request);
     gw_cuda_launches_encode(&launches, &params, source->len, &c.shape, request->workspace.data);
-    gw_gcomp_segment_params segments;
-    if (source->segment_count != 0) {
-        void *const area = fill_segments(&segments, source, request, size);
-        gw_cuda_launches_segments(&launches, &segments, &params, &params.work.item, &c.shape, area);
-    }
-    return submit(&c, &launches, request);
+    return submit_encode(&c, &launches, &params, &params.work.item, source, request, size);
 }
 
 /* What batches check beside begin(). */
@@ -612,12 +621,7 @@ gw_status gw_cuda_gcomp_decode_add_encode(gw_cuda *cuda, const gw_gcomp *codec,
     in.work.item.addend = source->values;
     fill_encode(&out, c.codec, source, dst, request);
     gw_cuda_launches_hop(&launches, &in, &out, &c.shape, request->workspace.data);
-    gw_gcomp_segment_params segments;
-    if (source->segment_count != 0) {
-        void *const area = fill_segments(&segments, source, request, size);
-        gw_cuda_launches_segments(&launches, &segments, &out, &in.work.item, &c.shape, area);
-    }
-    return submit(&c, &launches, request);
+    return submit_encode(&c, &launches, &out, &in.work.item, source, request, size);
 }
 
 gw_status gw_cuda_gcomp_decode_add_encode_batch(gw_cuda *cuda, const gw_gcomp *codec,

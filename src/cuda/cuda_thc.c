@@ -37,13 +37,6 @@ static uint32_t tile_threads(const gw_cuda_state *state, uint64_t positions, uin
     return threads;
 }
 
-/* How one kernel is launched over a span. */
-typedef struct thc_launch {
-    gw_cuda_thc_span span;
-    gw_cuda_kernel kernel;
-    uint32_t grid, block, shared_size;
-} thc_launch;
-
 /* Blocks of threads: one a share of the work, but no more than the device has room for. An empty range has a
  * result too. */
 static uint32_t grid_of(const gw_cuda_state *state, uint64_t shares, uint32_t per_multiprocessor)
@@ -53,23 +46,25 @@ static uint32_t grid_of(const gw_cuda_state *state, uint64_t shares, uint32_t pe
     return grid == 0 ? 1 : (uint32_t)grid;
 }
 
-static thc_launch launch_of(const gw_cuda_state *state, const gw_thc_span *span, gw_cuda_kernel kernel)
+/* The launch of a kernel over a span, of which *params is. */
+static gw_cuda_launch launch_of(gw_cuda_thc_span *params, const gw_cuda_state *state, const gw_thc_span *span,
+                                gw_cuda_kernel kernel)
 {
     const uint32_t block_log2 = span->thc->options.block_log2;
     const uint64_t positions = span->blocks << block_log2;
-    thc_launch launch;
+    gw_cuda_launch launch = {0};
 
     launch.kernel = kernel;
     launch.block = tile_threads(state, positions, block_log2);
     launch.shared_size = tile_shared_size(launch.block);
     const uint64_t tile_len = (uint64_t)launch.block * GW_THC_ROW;
-    launch.span.first_block = span->first;
-    launch.span.block_count = span->blocks;
-    launch.span.element_count = span->elements;
-    launch.span.lane_count = span->lanes;
-    launch.span.tile_count = (positions + tile_len - 1) / tile_len;
-    launch.span.block_log2 = block_log2;
-    launch.grid = grid_of(state, launch.span.tile_count,
+    params->first_block = span->first;
+    params->block_count = span->blocks;
+    params->element_count = span->elements;
+    params->lane_count = span->lanes;
+    params->tile_count = (positions + tile_len - 1) / tile_len;
+    params->block_log2 = block_log2;
+    launch.grid = grid_of(state, params->tile_count,
                           GW_BLOCKS_PER_MULTIPROCESSOR * (GW_THC_THREADS_MAX / launch.block));
     return launch;
 }
@@ -157,7 +152,7 @@ static int has_warp_kernels(const gw_thc_state *thc)
  * for a warp, with warp_size bytes of shared memory; `resident` blocks of 256 threads on a multiprocessor.
  * Blocks of threads are smaller while that leaves multiprocessors idle.
  */
-static void use_warp_kernel(thc_launch *launch, const gw_cuda_state *state, const gw_thc_span *span,
+static void use_warp_kernel(gw_cuda_launch *launch, const gw_cuda_state *state, const gw_thc_span *span,
                             uint32_t kernels, uint32_t per_warp, uint32_t warp_size, uint32_t resident)
 {
     const uint64_t warp_count = (span->blocks + per_warp - 1) / per_warp;
@@ -186,24 +181,15 @@ static uint32_t may_read_vectors(const gw_thc_state *thc, const gw_thc_source *s
            gw_cuda_is_aligned(source->error, GW_VECTOR_SIZE);
 }
 
-static gw_status run(gw_cuda_state *state, const thc_launch *launch, const void *params, size_t params_size,
-                     void *stream)
-{
-    gw_cuda_launches launches = {0};
-
-    launches.launch_count = 1;
-    launches.launch[0] = (gw_cuda_launch){launch->kernel,      launch->grid, launch->block,
-                                          launch->shared_size, params,       params_size};
-    return gw_cuda_submit(state, &launches, NULL, stream);
-}
-
 /* A kernel whose result starts cleared. */
-static gw_status run_with_result(gw_cuda_state *state, const thc_launch *launch, const void *params,
+static gw_status run_with_result(gw_cuda_state *state, gw_cuda_launch *launch, const void *params,
                                  size_t params_size, const gw_cuda_thc_request *request)
 {
     const gw_status status = gw_cuda_clear(state, request->result, sizeof *request->result, request->stream);
 
-    return status == GW_OK ? run(state, launch, params, params_size, request->stream) : status;
+    launch->params = params;
+    launch->params_size = params_size;
+    return status == GW_OK ? gw_cuda_run(state, launch, request->stream) : status;
 }
 
 gw_status gw_cuda_thc_norms(gw_cuda *cuda, const gw_thc *handle, const gw_thc_range *range,
@@ -224,7 +210,7 @@ gw_status gw_cuda_thc_norms(gw_cuda *cuda, const gw_thc *handle, const gw_thc_ra
     const gw_thc_state *thc = span.thc;
     const int has_error = source->error != NULL;
     gw_cuda_thc_norm_params params;
-    thc_launch launch = launch_of(state, &span, GW_CUDA_KERNEL_gw_device_thc_norm);
+    gw_cuda_launch launch = launch_of(&params.span, state, &span, GW_CUDA_KERNEL_gw_device_thc_norm);
     params.is_aligned = may_read_vectors(thc, source);
     if (has_warp_kernels(thc)) {
         /* 16 bytes a lane, 64 values of a block side by side: thc_warp_norm.cu. */
@@ -234,7 +220,6 @@ gw_status gw_cuda_thc_norms(gw_cuda *cuda, const gw_thc *handle, const gw_thc_ra
                         thc->options.dtype == GW_FP32 || has_error ? 2 : 4, 0, 2);
         params.is_aligned = is_vector_aligned(source);
     }
-    params.span = launch.span;
     params.context = context_of(thc, range, NULL);
     params.src = source->values;
     params.error = source->error;
@@ -268,7 +253,7 @@ gw_status gw_cuda_thc_encode(gw_cuda *cuda, const gw_thc *handle, const gw_thc_r
     const gw_thc_state *thc = span.thc;
     const int has_error = source->error != NULL;
     gw_cuda_thc_encode_params params;
-    thc_launch launch = launch_of(state, &span, GW_CUDA_KERNEL_gw_device_thc_encode);
+    gw_cuda_launch launch = launch_of(&params.span, state, &span, GW_CUDA_KERNEL_gw_device_thc_encode);
     params.is_aligned = may_read_vectors(thc, source);
     if (has_warp_kernels(thc) && thc->options.table.bits == 4 && source->own_patterns != NULL) {
         use_warp_kernel(&launch, state, &span,
@@ -281,7 +266,6 @@ gw_status gw_cuda_thc_encode(gw_cuda *cuda, const gw_thc *handle, const gw_thc_r
         launch.shared_size += 16 * GW_THC_WARP_CELLS(thc->options.table.granularity);
         params.is_aligned = is_vector_aligned(source);
     }
-    params.span = launch.span;
     params.context = context_of(thc, range, request->key);
     params.src = source->values;
     params.error = source->error;
@@ -330,7 +314,7 @@ static gw_status decode(gw_cuda *cuda, const gw_thc *handle, const gw_thc_range 
     const uint32_t lane_bits = thc->options.lane_bits;
     const uint8_t *lanes = sum->data;
     gw_cuda_thc_decode_params params;
-    thc_launch launch = launch_of(state, &span, GW_CUDA_KERNEL_gw_device_thc_decode);
+    gw_cuda_launch launch = launch_of(&params.span, state, &span, GW_CUDA_KERNEL_gw_device_thc_decode);
     if (has_warp_kernels(thc) && lane_bits <= 16) {
         use_warp_kernel(&launch, state, &span,
                         lane_bits == 8 ? GW_CUDA_KERNEL_gw_device_thc_warp_decode8_fp32
@@ -338,7 +322,6 @@ static gw_status decode(gw_cuda *cuda, const gw_thc *handle, const gw_thc_range 
                         1, GW_THC_WARP_LANES_SIZE(lane_bits) + GW_THC_WARP_ROWS_SIZE + GW_THC_WARP_SIGNS_SIZE,
                         GW_BLOCKS_PER_MULTIPROCESSOR);
     }
-    params.span = launch.span;
     params.context = context_of(thc, range, request->key);
     params.lanes = lanes;
     params.members = is_reduced ? NULL : sum->members;
@@ -383,13 +366,12 @@ static void begin_sum(gw_cuda_thc_sum_params *params, const gw_thc_table *table,
         table->bits == 4 && table->granularity < 128 && lane_bits <= 16 ? 255u / table->granularity : 0;
 }
 
-static thc_launch sum_launch(const gw_cuda_state *state, gw_cuda_kernel kernel, uint64_t threads)
+static gw_cuda_launch sum_launch(const gw_cuda_state *state, gw_cuda_kernel kernel, uint64_t threads,
+                                 const gw_cuda_thc_sum_params *params)
 {
-    thc_launch launch = {0};
+    const uint32_t grid = grid_of(state, (threads + GW_SUM_THREADS - 1) / GW_SUM_THREADS, 8);
+    const gw_cuda_launch launch = {kernel, grid, GW_SUM_THREADS, 0, params, sizeof *params};
 
-    launch.kernel = kernel;
-    launch.block = GW_SUM_THREADS;
-    launch.grid = grid_of(state, (threads + GW_SUM_THREADS - 1) / GW_SUM_THREADS, 8);
     return launch;
 }
 
@@ -457,8 +439,8 @@ gw_status gw_cuda_thc_sum_indices(gw_cuda *cuda, const gw_thc_agg *handle, const
         return status;
     }
     gw_cuda_thc_sum_params params;
-    const thc_launch launch =
-        sum_launch(state, GW_CUDA_KERNEL_gw_device_thc_sum_indices, sum->len / GW_SUM_LEN);
+    const gw_cuda_launch launch =
+        sum_launch(state, GW_CUDA_KERNEL_gw_device_thc_sum_indices, sum->len / GW_SUM_LEN, &params);
     begin_sum(&params, &agg->table, agg->lane_bits, sum->lanes, sum->len);
     size_t done = 0;
     do {
@@ -467,7 +449,7 @@ gw_status gw_cuda_thc_sum_indices(gw_cuda *cuda, const gw_thc_agg *handle, const
         for (uint32_t i = 0; i < params.source_count; i++) {
             params.source[i] = inputs->data[done + i];
         }
-        status = run(state, &launch, &params, sizeof params, stream);
+        status = gw_cuda_run(state, &launch, stream);
         done += params.source_count;
     } while (status == GW_OK && done < inputs->count);
     if (status != GW_OK) {
@@ -542,11 +524,11 @@ gw_status gw_cuda_thc_sum_lanes(gw_cuda *cuda, const gw_thc_agg *handle, const g
         params.source[i] = inputs->data[i];
     }
     const uint64_t vectors = (uint64_t)sum->len * (agg->lane_bits / 8) / GW_VECTOR_SIZE;
-    thc_launch launch = sum_launch(state, GW_CUDA_KERNEL_gw_device_thc_check_lanes, vectors);
+    gw_cuda_launch launch = sum_launch(state, GW_CUDA_KERNEL_gw_device_thc_check_lanes, vectors, &params);
     status = run_with_result(state, &launch, &params, sizeof params, request);
     if (status == GW_OK) {
         launch.kernel = GW_CUDA_KERNEL_gw_device_thc_sum_lanes;
-        status = run(state, &launch, &params, sizeof params, request->stream);
+        status = gw_cuda_run(state, &launch, request->stream);
     }
     if (status != GW_OK) {
         drop_sets(agg, sum->set, inputs->sets, inputs->count);
@@ -589,7 +571,7 @@ gw_status gw_cuda_thc_expand(gw_cuda *cuda, const gw_thc *handle, const gw_thc_r
     params.source[0] = indices->data;
     params.counts = lanes + span.lanes * (options->lane_bits / 8u);
     params.count_len = span.blocks;
-    const thc_launch launch =
-        sum_launch(state, GW_CUDA_KERNEL_gw_device_thc_sum_indices, span.lanes / GW_SUM_LEN);
-    return run(state, &launch, &params, sizeof params, stream);
+    const gw_cuda_launch launch =
+        sum_launch(state, GW_CUDA_KERNEL_gw_device_thc_sum_indices, span.lanes / GW_SUM_LEN, &params);
+    return gw_cuda_run(state, &launch, stream);
 }

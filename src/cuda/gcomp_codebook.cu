@@ -267,13 +267,6 @@ struct gw_count {
     uint64_t units, groups;
 };
 
-GW_DEVICE void gw_count_begin(gw_count_state &s)
-{
-    if (threadIdx.x == 0) {
-        s.unit_end = s.group_end = ~(uint64_t)0;
-    }
-}
-
 /*
  * First units and groups of the items i, a thread's each, which have len values to encode; by one block, tile
  * by tile. False for items that do not fit the workspace: these, and all after them, have no units.
@@ -320,7 +313,9 @@ GW_KERNEL(gw_device_gcomp_count, gw_gcomp_encode_params, 256, 1)
 {
     gw_count_state &s = GW_SHARED(gw_count_state);
     gw_count all = {0, 0};
-    gw_count_begin(s);
+    if (threadIdx.x == 0) {
+        s.unit_end = s.group_end = ~(uint64_t)0;
+    }
     GW_NO_UNROLL
     for (uint32_t at = 0; at < p.work.item_count; at += GW_THREADS) {
         const uint32_t i = at + threadIdx.x;
@@ -347,7 +342,9 @@ GW_KERNEL(gw_device_gcomp_hop_items, gw_gcomp_hop_params, 256, 1)
     const uint64_t room = p.sums_size >> 4;
     gw_count all = {0, 0};
     uint64_t used = 0; /* of 16 bytes each by the hops before; room + 1: more than there is */
-    gw_count_begin(s);
+    if (threadIdx.x == 0) {
+        s.unit_end = s.group_end = ~(uint64_t)0;
+    }
     GW_NO_UNROLL
     for (uint32_t at = 0; at < item_count; at += GW_THREADS) {
         const uint32_t i = at + threadIdx.x;

@@ -58,8 +58,7 @@ GW_DEVICE void gw_decode_unit(gw_decode_state &s, const gw_gcomp_decode_params &
                                                                      : nullptr;
         s.out = gw_decode_out_of(dst, addend, p.work.codec.strict, gw_scale_of(item));
     }
-    const uint32_t status = gw_cuda_decode_chunk < DTYPE,
-                   REST ? GW_DECODE_REST : GW_DECODE_NEAR > (s, call, index, p.mode == GW_CUDA_DECODE_ADD);
+    const uint32_t status = gw_cuda_decode_chunk<DTYPE, REST>(s, call, index, p.mode == GW_CUDA_DECODE_ADD);
     __syncthreads();
     if (!REST && status == GW_DECODE_DEFERRED) {
         if (threadIdx.x == 0) {

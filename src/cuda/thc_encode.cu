@@ -192,10 +192,7 @@ GW_DEVICE void rotate_tile(const thc_tile &tile, const gw_cuda_thc_encode_params
             value[i] = __uint_as_float(__float_as_uint(y) ^ (sign >> i & 1) << 31);
         }
     } else {
-        GW_UNROLL for (uint32_t i = 0; i < 32; i++)
-        {
-            value[i] = 0.0f;
-        }
+        thc_clear(value);
     }
     __syncwarp();
     thc_transform(tile, value, p.span.block_log2);

@@ -389,6 +389,14 @@ GW_DEVICE void thc_butterfly(float value[32], uint32_t quantum_mode)
     }
 }
 
+GW_DEVICE void thc_clear(float value[32])
+{
+    GW_UNROLL for (uint32_t i = 0; i < 32; i++)
+    {
+        value[i] = 0.0f;
+    }
+}
+
 GW_DEVICE void thc_store_row(const thc_tile &tile, const float value[32])
 {
     GW_UNROLL for (uint32_t i = 0; i < 32; i++)

@@ -231,10 +231,7 @@ template <uint32_t DTYPE, uint32_t LANE_BITS> GW_DEVICE void decode_blocks(const
             /* Rows after the lanes of a short last block are zeros. A block that is not coded takes the same
              * way, to no effect: warps do not part. */
             if (!is_whole && (kind == THC_SKIP || 32 * lane >= thc_block_lanes(span, number))) {
-                GW_UNROLL for (uint32_t i = 0; i < 32; i++)
-                {
-                    value[i] = 0.0f;
-                }
+                thc_clear(value);
             }
             warp_transform(memory.rows, value);
             warp_unscale(value, signs, exponent);

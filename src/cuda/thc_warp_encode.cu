@@ -455,10 +455,7 @@ template <uint32_t DTYPE, bool HAS_ERROR> GW_DEVICE void encode_blocks(const gw_
                 load_input<DTYPE>(value, memory.input);
                 __syncwarp();
                 if (is_zero) {
-                    GW_UNROLL for (uint32_t i = 0; i < 32; i++)
-                    {
-                        value[i] = 0.0f;
-                    }
+                    thc_clear(value);
                 }
             }
             if (!HAS_ERROR && group + 1 < run.end) {
