@@ -168,8 +168,11 @@ GW_DEVICE void gw_round_16(const gw_encode_state &s, const gw_cuda_rounder &r, c
     constexpr uint32_t QUADS = 4 / gw_type<DTYPE>::SIZE; /* in 16 bytes */
     bool others = DTYPE == GW_FP16 || r.rule.stochastic != 0 || valid != 16;
     if (DTYPE != GW_FP16 && !others) {
-        others = r.rule.nearest != 0 ? gw_round_fast_16<DTYPE, true>(f, mine, k, x)
-                                     : gw_round_fast_16<DTYPE, false>(f, mine, k, x);
+        if (r.rule.nearest != 0) {
+            others = gw_round_fast_16<DTYPE, true>(f, mine, k, x);
+        } else {
+            others = gw_round_fast_16<DTYPE, false>(f, mine, k, x);
+        }
     }
     if (others) {
         gw_cuda_random random = gw_random_begin(r, first);

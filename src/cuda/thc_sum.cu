@@ -147,8 +147,11 @@ GW_DEVICE void store_lanes(uint8_t *to, const uint32_t *sum, uint32_t accumulate
 
     GW_UNROLL for (uint32_t i = 0; i < LANE_BITS / 8; i++)
     {
-        const uint4 four = gw_four_of(sum + 4 * i);
-        lanes[i] = accumulate != 0 ? gw_add_four(four, lanes[i]) : four;
+        uint4 four = gw_four_of(sum + 4 * i);
+        if (accumulate != 0) {
+            four = gw_add_four(four, lanes[i]);
+        }
+        lanes[i] = four;
     }
 }
 
