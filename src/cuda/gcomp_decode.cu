@@ -161,18 +161,22 @@ template <uint32_t DTYPE, bool REST> GW_DEVICE void gw_decode_all(const gw_gcomp
     }
 }
 
-/* `len` elements, 16 bytes at a time where both are aligned. */
-GW_DEVICE void gw_sum_copy(uint8_t *to, const uint8_t *from, uint64_t len, uint32_t dtype)
+/* 16 bytes at a time where both are aligned, else an element. */
+GW_DEVICE void gw_sum_copy(uint8_t *to, const uint8_t *from, uint64_t size, uint32_t element_size)
 {
-    const uint32_t in_wide = 16 / gw_type_size(dtype);
-    const uint32_t wide = ((uintptr_t)to & 15) == 0 ? (uint32_t)(len / in_wide) : 0;
+    const uint32_t wide = ((uintptr_t)to & 15) == 0 ? (uint32_t)(size / 16) : 0;
     GW_NO_UNROLL
     for (uint32_t i = threadIdx.x; i < wide; i += GW_THREADS) {
         ((uint4 *)(void *)to)[i] = ((const uint4 *)(const void *)from)[i];
     }
     GW_NO_UNROLL
-    for (uint64_t i = in_wide * (uint64_t)wide + threadIdx.x; i < len; i += GW_THREADS) {
-        gw_element_store(to, dtype, i, gw_element_load(from, dtype, i));
+    for (uint64_t at = 16 * (uint64_t)wide + element_size * threadIdx.x; at < size;
+         at += element_size * GW_THREADS) {
+        if (element_size == 4) {
+            *(uint32_t *)(void *)(to + at) = *(const uint32_t *)(const void *)(from + at);
+        } else {
+            *(uint16_t *)(void *)(to + at) = *(const uint16_t *)(const void *)(from + at);
+        }
     }
 }
 
@@ -184,12 +188,13 @@ GW_KERNEL(gw_device_gcomp_sum_store, gw_gcomp_decode_params, 256, 4)
     const uint32_t status = all.status != GW_OK        ? all.status
                             : all.len > p.sum.capacity ? (uint32_t)GW_ERR_DST
                                                        : (uint32_t)GW_OK;
+    const uint64_t chunk_len = (uint64_t)1 << all.chunk_log2;
     GW_NO_UNROLL
     for (uint64_t i = blockIdx.x; status == GW_OK && i << all.chunk_log2 < all.len; i += gridDim.x) {
-        const uint64_t first = i << all.chunk_log2;
+        const uint64_t first = i << all.chunk_log2, left = all.len - first;
         if (p.sum.marks[i] == 0) {
             gw_sum_copy(p.sum.values + first * size, p.sum.sums + first * size,
-                        gw_at_most(all.len - first, 1u << all.chunk_log2), p.work.codec.dtype);
+                        (left < chunk_len ? left : chunk_len) * size, size);
         }
     }
     if (blockIdx.x == 0 && threadIdx.x == 0) {
