@@ -281,9 +281,13 @@ GW_DEVICE bool gw_count_items(gw_count_state &s, gw_count &before, const gw_gcom
         unit_count = len == 0 ? 1 : (len + ((uint64_t)1 << chunk_log2) - 1) >> chunk_log2;
         group_count = (len + ((uint64_t)1 << group_log2) - 1) >> group_log2;
     }
-    uint64_t unit_total, group_total;
-    const uint64_t unit = before.units + gw_block_scan64<16>(unit_count, s.sums, &unit_total);
-    const uint64_t group = before.groups + gw_block_scan64<16>(group_count, s.sums, &group_total);
+    uint32_t total[4];
+    const uint64_t units_low = gw_block_scan((uint32_t)(unit_count & 0xffff), s.sums, &total[0]);
+    const uint64_t units_high = gw_block_scan((uint32_t)(unit_count >> 16), s.sums, &total[1]);
+    const uint64_t groups_low = gw_block_scan((uint32_t)(group_count & 0xffff), s.sums, &total[2]);
+    const uint64_t groups_high = gw_block_scan((uint32_t)(group_count >> 16), s.sums, &total[3]);
+    const uint64_t unit = before.units + units_low + (units_high << 16);
+    const uint64_t group = before.groups + groups_low + (groups_high << 16);
     /* Sums only grow, so no item after the first that does not fit fits. */
     const bool fits = has_room && unit + unit_count <= p.unit_total && group + group_count <= p.group_total;
     if (i < p.work.item_count && !fits) {
@@ -295,8 +299,8 @@ GW_DEVICE bool gw_count_items(gw_count_state &s, gw_count &before, const gw_gcom
         p.unit_first[i] = unit < s.unit_end ? unit : s.unit_end;
         p.group_first[i] = group < s.group_end ? group : s.group_end;
     }
-    before.units += unit_total;
-    before.groups += group_total;
+    before.units += total[0] + ((uint64_t)total[1] << 16);
+    before.groups += total[2] + ((uint64_t)total[3] << 16);
     return fits;
 }
 

@@ -173,7 +173,11 @@ GW_DEVICE void fill_block(const gw_cuda_thc_decode_params &p, uint64_t number, b
     GW_NO_UNROLL for (uint32_t i = threadIdx.x & 31; i < 1024; i += 32)
     {
         if (first + i < p.span.element_count) {
-            gw_element_store(p.dst, DTYPE, first + i, is_nan ? nan : 0);
+            if (DTYPE == GW_FP32) {
+                ((uint32_t *)(void *)p.dst)[first + i] = is_nan ? nan : 0;
+            } else {
+                ((uint16_t *)(void *)p.dst)[first + i] = (uint16_t)(is_nan ? nan : 0);
+            }
         }
     }
 }
