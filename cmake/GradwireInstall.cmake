@@ -17,6 +17,8 @@ list(TRANSFORM gw_device_headers PREPEND ${PROJECT_SOURCE_DIR}/src/cuda/)
 if(GW_INSTALL_CUDA)
     install(FILES ${PROJECT_SOURCE_DIR}/include/gradwire/cuda.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gradwire)
     install(FILES ${gw_device_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gradwire/device/cuda)
+    install(FILES ${PROJECT_SOURCE_DIR}/src/core/bytes.h ${PROJECT_SOURCE_DIR}/src/core/half.h
+            DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gradwire/device/core)
 endif()
 if(TARGET gradwire_cli)
     install(TARGETS gradwire_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

@@ -39,7 +39,7 @@ static inline uint32_t gw_wire_narrow(uint32_t bits, unsigned dtype)
 #define GW_F32_OVERFLOW 0x1.ffffffp+127
 
 /* Rounded to fp32: magnitudes below 2^-126 are +0. */
-static inline float gw_narrow_double(double value)
+GW_INLINE float gw_narrow_double(double value)
 {
     double magnitude = value < 0 ? -value : value;
     if (magnitude < 0x1p-126) {

@@ -21,17 +21,27 @@ static int is_in_limits(const gw_codec *codec, uint32_t item_count, uint64_t val
     return codec != NULL && item_count >= 1 && item_count <= GW_ITEMS_MAX && value_total <= GW_FRAME_LEN_MAX;
 }
 
-size_t gw_cuda_gcomp_encode_workspace_size(const gw_gcomp *codec, uint32_t item_count, uint64_t value_total)
+/* The options that a workspace depends on. False: the call would be beyond the limits. */
+static int fill_options(gw_cuda_codec *options, const gw_gcomp *codec, uint32_t item_count,
+                        uint64_t value_total)
 {
     const gw_codec *inside = gw_codec_of(codec);
-    gw_cuda_codec options;
 
     if (!is_in_limits(inside, item_count, value_total)) {
         return 0;
     }
-    gw_cuda_codec_fill(&options, inside);
-    options.encode_with = -1; /* with a codebook from the device it may be less */
-    return gw_cuda_encode_workspace_size(&options, item_count, value_total);
+    gw_cuda_codec_fill(options, inside);
+    options->encode_with = -1; /* with a codebook from the device it may be less */
+    return 1;
+}
+
+size_t gw_cuda_gcomp_encode_workspace_size(const gw_gcomp *codec, uint32_t item_count, uint64_t value_total)
+{
+    gw_cuda_codec options;
+
+    return fill_options(&options, codec, item_count, value_total)
+               ? gw_cuda_encode_workspace_size(&options, item_count, value_total)
+               : 0;
 }
 
 size_t gw_cuda_gcomp_decode_workspace_size(const gw_gcomp *codec, uint32_t item_count, uint64_t value_total)
@@ -43,15 +53,11 @@ size_t gw_cuda_gcomp_decode_workspace_size(const gw_gcomp *codec, uint32_t item_
 
 size_t gw_cuda_gcomp_hop_workspace_size(const gw_gcomp *codec, uint32_t item_count, uint64_t value_total)
 {
-    const gw_codec *inside = gw_codec_of(codec);
     gw_cuda_codec options;
 
-    if (!is_in_limits(inside, item_count, value_total)) {
-        return 0;
-    }
-    gw_cuda_codec_fill(&options, inside);
-    options.encode_with = -1;
-    return gw_cuda_hop_workspace_size(&options, item_count, value_total);
+    return fill_options(&options, codec, item_count, value_total)
+               ? gw_cuda_hop_workspace_size(&options, item_count, value_total)
+               : 0;
 }
 
 size_t gw_cuda_gcomp_histogram_workspace_size(const gw_gcomp *codec, uint32_t item_count)
@@ -140,17 +146,6 @@ static const uint32_t *map_base_of(const gw_cuda_gcomp_device *device)
     return device != NULL ? device->map_base : NULL;
 }
 
-static gw_cuda_gcomp_key key_of(const gw_gcomp_source *source)
-{
-    gw_cuda_gcomp_key key;
-
-    key.seed = source->seed;
-    key.step_index = source->step_index;
-    key.rank = source->rank;
-    key.hop = source->hop;
-    return key;
-}
-
 /* Derived frames carry the wire scale, so it must be one that gw_gcomp_encode() accepts. */
 static int has_wire_scale(const gw_codec *codec, const gw_gcomp_map *map)
 {
@@ -202,6 +197,8 @@ static gw_status check_source(const gw_codec *codec, const gw_gcomp_source *sour
     return is_valid && has_wire_scale(codec, map) ? GW_OK : GW_ERR_ARG;
 }
 
+/* ---- parameters ---------------------------------------------------------------------------------------- */
+
 static void fill_item_map(gw_cuda_gcomp_item *item, const gw_gcomp_map *map)
 {
     if (map != NULL) {
@@ -211,27 +208,55 @@ static void fill_item_map(gw_cuda_gcomp_item *item, const gw_gcomp_map *map)
     }
 }
 
-/* Map bytes of the values of a source, or its quanta. */
-static void fill_item_source(gw_cuda_gcomp_item *item, const gw_gcomp_source *source)
+/* The handle, and a map that all items share. `work` is all zero. */
+static void fill_work(gw_gcomp_work *work, const gw_codec *codec, const gw_gcomp_map *map,
+                      const gw_cuda_gcomp_device *device, int is_encode)
 {
+    fill_codec(&work->codec, codec, device, is_encode);
+    gw_cuda_map_fill(&work->map, map, map_base_of(device));
+    work->key_at = device != NULL ? device->key : NULL;
+    work->item_count = 1;
+}
+
+/* A single item whose values are those of a source. */
+static void fill_source(gw_gcomp_work *work, const gw_codec *codec, const gw_gcomp_source *source,
+                        const gw_cuda_gcomp_request *request, int is_encode)
+{
+    const gw_cuda_gcomp_key key = {source->seed, source->step_index, source->rank, source->hop};
+    gw_cuda_gcomp_item *item = &work->item;
+
+    fill_work(work, codec, gw_source_map(source), request->device, is_encode);
+    work->key = key;
+    item->src = source->values;
+    item->src_size = source->len;
+    item->first_element = source->first_element;
+    item->result = request->result;
     if (source->quantum.kind == GW_GCOMP_QUANTUM_BLOCKS) {
         item->map_bytes = source->quantum.blocks;
     }
     fill_item_map(item, gw_source_map(source));
 }
 
+static void fill_batch(gw_gcomp_work *work, const gw_codec *codec, const gw_cuda_gcomp_batch *batch,
+                       const gw_cuda_gcomp_request *request, int is_encode)
+{
+    fill_work(work, codec, batch->map, request->device, is_encode);
+    if (batch->key != NULL) {
+        work->key = *batch->key;
+    }
+    work->item_count = batch->item_count;
+    work->items = batch->items;
+}
+
 /* ---- segments ------------------------------------------------------------------------------------------ */
 
 size_t gw_cuda_gcomp_segments_workspace_size(const gw_gcomp *codec, size_t segment_count, uint64_t len)
 {
-    const gw_codec *inside = gw_codec_of(codec);
     gw_cuda_codec options;
 
-    if (!is_in_limits(inside, 1, len) || segment_count > UINT32_MAX) {
-        return 0;
-    }
-    gw_cuda_codec_fill(&options, inside);
-    return gw_cuda_segments_workspace_size(&options, (uint32_t)segment_count, len);
+    return segment_count <= UINT32_MAX && fill_options(&options, codec, 1, len)
+               ? gw_cuda_segments_workspace_size(&options, (uint32_t)segment_count, len)
+               : 0;
 }
 
 /* The workspace of a call that needs `size` bytes but for the segments of the source; 0: beyond the limits.
@@ -276,13 +301,17 @@ static gw_status check_dst(const gw_gcomp *codec, const gw_gcomp_source *source,
     return GW_OK;
 }
 
-/* What an encode and the second half of a hop check on the host. `frame` NULL: an encode. */
-static gw_status check_encode(const call *c, const gw_gcomp *codec, const gw_gcomp_source *source,
+/* What an encode and a hop check on the host, which need `size` bytes but for segments. `frame` NULL: an
+ * encode. */
+static gw_status begin_encode(call *c, gw_cuda *cuda, const gw_gcomp *codec, const gw_gcomp_source *source,
                               const gw_cuda_gcomp_frame *frame, const gw_cuda_buffer *dst,
-                              const gw_cuda_gcomp_device *device)
+                              const gw_cuda_gcomp_request *request, size_t size)
 {
-    gw_status status = check_source(c->codec, source, device);
+    gw_status status = begin(c, cuda, codec, request, with_segments(size, codec, source));
 
+    if (status == GW_OK) {
+        status = check_source(c->codec, source, request->device);
+    }
     if (status == GW_OK) {
         status = check_dst(codec, source, dst);
     }
@@ -301,21 +330,24 @@ static gw_status check_encode(const call *c, const gw_gcomp *codec, const gw_gco
 static void fill_encode(gw_gcomp_encode_params *params, const gw_codec *codec, const gw_gcomp_source *source,
                         const gw_cuda_buffer *dst, const gw_cuda_gcomp_request *request)
 {
-    const gw_cuda_gcomp_device *device = request->device;
-
     GW_MEMSET(params, 0, sizeof *params);
-    fill_codec(&params->codec, codec, device, 1);
-    gw_cuda_map_fill(&params->map, gw_source_map(source), map_base_of(device));
-    params->key = key_of(source);
-    params->key_at = device != NULL ? device->key : NULL;
-    params->item_count = 1;
-    params->item.src = source->values;
-    params->item.src_size = source->len;
-    params->item.dst = dst->data;
-    params->item.dst_capacity = dst->capacity;
-    params->item.first_element = source->first_element;
-    params->item.result = request->result;
-    fill_item_source(&params->item, source);
+    fill_source(&params->work, codec, source, request, 1);
+    params->work.item.dst = dst->data;
+    params->work.item.dst_capacity = dst->capacity;
+}
+
+/* Launches of an encode or hop, whose first item is `first`, with those for the segments of the source. */
+static gw_status submit_encode(const call *c, gw_cuda_launches *launches, gw_gcomp_encode_params *params,
+                               gw_cuda_gcomp_item *first, const gw_gcomp_source *source,
+                               const gw_cuda_gcomp_request *request, size_t size)
+{
+    gw_gcomp_segment_params segments;
+
+    if (source->segment_count != 0) {
+        void *const area = fill_segments(&segments, source, request, size);
+        gw_cuda_launches_segments(launches, &segments, params, first, &c->shape, area);
+    }
+    return submit(c, launches, request);
 }
 
 gw_status gw_cuda_gcomp_encode(gw_cuda *cuda, const gw_gcomp *codec, const gw_gcomp_source *source,
@@ -329,21 +361,13 @@ gw_status gw_cuda_gcomp_encode(gw_cuda *cuda, const gw_gcomp *codec, const gw_gc
         return GW_ERR_ARG;
     }
     const size_t size = gw_cuda_gcomp_encode_workspace_size(codec, 1, source->len);
-    gw_status status = begin(&c, cuda, codec, request, with_segments(size, codec, source));
-    if (status == GW_OK) {
-        status = check_encode(&c, codec, source, NULL, dst, request->device);
-    }
+    const gw_status status = begin_encode(&c, cuda, codec, source, NULL, dst, request, size);
     if (status != GW_OK) {
         return status;
     }
     fill_encode(&params, c.codec, source, dst, request);
     gw_cuda_launches_encode(&launches, &params, source->len, &c.shape, request->workspace.data);
-    gw_gcomp_segment_params segments;
-    if (source->segment_count != 0) {
-        void *const area = fill_segments(&segments, source, request, size);
-        gw_cuda_launches_segments(&launches, &segments, &params, &params.item, &c.shape, area);
-    }
-    return submit(&c, &launches, request);
+    return submit_encode(&c, &launches, &params, &params.work.item, source, request, size);
 }
 
 /* What batches check beside begin(). */
@@ -356,19 +380,6 @@ static gw_status begin_batch(call *c, gw_cuda *cuda, const gw_gcomp *codec,
         return GW_ERR_ARG;
     }
     return status == GW_OK && !fits_shared(c) ? GW_ERR_OPTION : status;
-}
-
-/* The encoding half of a batch. */
-static void fill_encode_batch(gw_gcomp_encode_params *params, const call *c, const gw_gcomp_map *map,
-                              const gw_cuda_gcomp_key *key, const gw_cuda_gcomp_device *device)
-{
-    GW_MEMSET(params, 0, sizeof *params);
-    fill_codec(&params->codec, c->codec, device, 1);
-    gw_cuda_map_fill(&params->map, map, map_base_of(device));
-    if (key != NULL) {
-        params->key = *key;
-    }
-    params->key_at = device != NULL ? device->key : NULL;
 }
 
 /* Base, scale and chunk length of the maps of a batch. */
@@ -398,9 +409,8 @@ gw_status gw_cuda_gcomp_encode_batch(gw_cuda *cuda, const gw_gcomp *codec, const
     if (status != GW_OK) {
         return status;
     }
-    fill_encode_batch(&params, &c, batch->map, batch->key, request->device);
-    params.item_count = batch->item_count;
-    params.items = batch->items;
+    GW_MEMSET(&params, 0, sizeof params);
+    fill_batch(&params.work, c.codec, batch, request, 1);
     gw_cuda_launches_encode(&launches, &params, batch->value_total, &c.shape, request->workspace.data);
     return submit(&c, &launches, request);
 }
@@ -425,15 +435,15 @@ static void fill_decode(gw_gcomp_decode_params *params, const gw_codec *codec,
                         const gw_cuda_gcomp_frame *frame, const gw_cuda_gcomp_device *device,
                         gw_cuda_decode_mode mode)
 {
+    gw_cuda_gcomp_item *item = &params->work.item;
+
     GW_MEMSET(params, 0, sizeof *params);
-    fill_codec(&params->codec, codec, device, 0);
-    gw_cuda_map_fill(&params->map, frame->map, map_base_of(device));
+    fill_work(&params->work, codec, frame->map, device, 0);
     params->mode = mode;
-    params->item_count = 1;
-    params->item.src = frame->data;
-    params->item.src_size = frame->capacity;
-    params->item.src_size_at = frame->size_at;
-    fill_item_map(&params->item, frame->map);
+    item->src = frame->data;
+    item->src_size = frame->capacity;
+    item->src_size_at = frame->size_at;
+    fill_item_map(item, frame->map);
 }
 
 /* Where the values of a frame may go. */
@@ -476,7 +486,7 @@ static gw_status decode(gw_cuda *cuda, const gw_gcomp *codec, const gw_cuda_gcom
         return GW_ERR_ARG;
     }
     fill_decode(&params, c.codec, frame, request->device, mode);
-    fill_target(&params.item, target, request);
+    fill_target(&params.work.item, target, request);
     gw_cuda_launches_decode(&launches, &params, target->capacity, &c.shape, request->workspace.data);
     return submit(&c, &launches, request);
 }
@@ -503,14 +513,9 @@ gw_status gw_cuda_gcomp_frame_check(gw_cuda *cuda, const gw_gcomp *codec, const 
 
 size_t gw_cuda_gcomp_decode_add_frames_workspace_size(const gw_gcomp *codec, uint64_t capacity)
 {
-    const gw_codec *inside = gw_codec_of(codec);
     gw_cuda_codec options;
 
-    if (!is_in_limits(inside, 1, capacity)) {
-        return 0;
-    }
-    gw_cuda_codec_fill(&options, inside);
-    return gw_cuda_sum_workspace_size(&options, capacity);
+    return fill_options(&options, codec, 1, capacity) ? gw_cuda_sum_workspace_size(&options, capacity) : 0;
 }
 
 /* The frames, and that the target overlaps none. */
@@ -547,7 +552,7 @@ gw_status gw_cuda_gcomp_decode_add_frames(gw_cuda *cuda, const gw_gcomp *codec,
         gw_gcomp_decode_params params;
         gw_cuda_launches launches;
         fill_decode(&params, c.codec, &frames[i], request->device, GW_CUDA_DECODE_SUM);
-        fill_target(&params.item, target, request);
+        fill_target(&params.work.item, target, request);
         params.sum.index = (uint32_t)i;
         gw_cuda_launches_sum(&launches, &params, (uint32_t)frame_count, &c.shape, request->workspace.data);
         status = submit(&c, &launches, request);
@@ -572,11 +577,8 @@ static gw_status decode_batch(gw_cuda *cuda, const gw_gcomp *codec, const gw_cud
         return status;
     }
     GW_MEMSET(&params, 0, sizeof params);
-    fill_codec(&params.codec, c.codec, request->device, 0);
-    gw_cuda_map_fill(&params.map, batch->map, map_base_of(request->device));
+    fill_batch(&params.work, c.codec, batch, request, 0);
     params.mode = mode;
-    params.item_count = batch->item_count;
-    params.items = batch->items;
     gw_cuda_launches_decode(&launches, &params, batch->value_total, &c.shape, request->workspace.data);
     return submit(&c, &launches, request);
 }
@@ -611,23 +613,15 @@ gw_status gw_cuda_gcomp_decode_add_encode(gw_cuda *cuda, const gw_gcomp *codec,
         return GW_ERR_ARG;
     }
     const size_t size = gw_cuda_gcomp_hop_workspace_size(codec, 1, source->len);
-    gw_status status = begin(&c, cuda, codec, request, with_segments(size, codec, source));
-    if (status == GW_OK) {
-        status = check_encode(&c, codec, source, frame, dst, request->device);
-    }
+    const gw_status status = begin_encode(&c, cuda, codec, source, frame, dst, request, size);
     if (status != GW_OK) {
         return status;
     }
     fill_decode(&in, c.codec, frame, request->device, GW_CUDA_DECODE_SUM);
-    in.item.addend = source->values;
+    in.work.item.addend = source->values;
     fill_encode(&out, c.codec, source, dst, request);
     gw_cuda_launches_hop(&launches, &in, &out, &c.shape, request->workspace.data);
-    gw_gcomp_segment_params segments;
-    if (source->segment_count != 0) {
-        void *const area = fill_segments(&segments, source, request, size);
-        gw_cuda_launches_segments(&launches, &segments, &out, &in.item, &c.shape, area);
-    }
-    return submit(&c, &launches, request);
+    return submit_encode(&c, &launches, &out, &in.work.item, source, request, size);
 }
 
 gw_status gw_cuda_gcomp_decode_add_encode_batch(gw_cuda *cuda, const gw_gcomp *codec,
@@ -644,7 +638,6 @@ gw_status gw_cuda_gcomp_decode_add_encode_batch(gw_cuda *cuda, const gw_gcomp *c
         !is_batch_map(batch->src_map, request->device) || !is_batch_map(batch->map, request->device)) {
         return GW_ERR_ARG;
     }
-    const gw_cuda_gcomp_device *device = request->device;
     const size_t size = gw_cuda_gcomp_hop_workspace_size(codec, batch->hop_count, batch->value_total);
     const gw_status status = begin_batch(&c, cuda, codec, request, size, batch->map);
     if (status != GW_OK) {
@@ -652,26 +645,20 @@ gw_status gw_cuda_gcomp_decode_add_encode_batch(gw_cuda *cuda, const gw_gcomp *c
     }
     GW_MEMSET(&params, 0, sizeof params);
     GW_MEMSET(&in, 0, sizeof in);
-    fill_codec(&in.codec, c.codec, device, 0);
-    gw_cuda_map_fill(&in.map, batch->src_map, map_base_of(device));
-    fill_encode_batch(&out, &c, batch->map, batch->key, device);
+    GW_MEMSET(&out, 0, sizeof out);
+    fill_work(&in.work, c.codec, batch->src_map, request->device, 0);
+    fill_work(&out.work, c.codec, batch->map, request->device, 1);
+    if (batch->key != NULL) {
+        out.work.key = *batch->key;
+    }
     params.hops = batch->hops;
-    out.item_count = batch->hop_count;
+    out.work.item_count = batch->hop_count;
     gw_cuda_launches_hop_batch(&launches, &params, &in, &out, batch->value_total, &c.shape,
                                request->workspace.data);
     return submit(&c, &launches, request);
 }
 
 /* ---- codebooks ----------------------------------------------------------------------------------------- */
-
-static void fill_histogram(gw_gcomp_histogram_params *params, const gw_codec *codec, const gw_gcomp_map *map,
-                           const gw_cuda_gcomp_device *device)
-{
-    GW_MEMSET(params, 0, sizeof *params);
-    fill_codec(&params->codec, codec, device, 0);
-    gw_cuda_map_fill(&params->map, map, map_base_of(device));
-    params->key_at = device != NULL ? device->key : NULL;
-}
 
 gw_status gw_cuda_gcomp_histogram_add(gw_cuda *cuda, const gw_gcomp *codec, const gw_gcomp_source *source,
                                       gw_cuda_gcomp_histogram *histogram,
@@ -692,14 +679,9 @@ gw_status gw_cuda_gcomp_histogram_add(gw_cuda *cuda, const gw_gcomp *codec, cons
     if (status != GW_OK) {
         return status;
     }
-    fill_histogram(&params, c.codec, gw_source_map(source), request->device);
-    params.key = key_of(source);
-    params.item.src = source->values;
-    params.item.src_size = source->len;
-    params.item.dst = histogram;
-    params.item.first_element = source->first_element;
-    params.item.result = request->result;
-    fill_item_source(&params.item, source);
+    GW_MEMSET(&params, 0, sizeof params);
+    fill_source(&params.work, c.codec, source, request, 0);
+    params.work.item.dst = histogram;
     gw_gcomp_segment_params segments;
     if (source->segment_count != 0) {
         void *const area = fill_segments(&segments, source, request, GW_CUDA_HISTOGRAM_WORKSPACE_SIZE);
@@ -732,12 +714,8 @@ gw_status gw_cuda_gcomp_histogram_add_batch(gw_cuda *cuda, const gw_gcomp *codec
     if (status != GW_OK) {
         return status;
     }
-    fill_histogram(&params, c.codec, batch->map, request->device);
-    if (batch->key != NULL) {
-        params.key = *batch->key;
-    }
-    params.item_count = batch->item_count;
-    params.items = batch->items;
+    GW_MEMSET(&params, 0, sizeof params);
+    fill_batch(&params.work, c.codec, batch, request, 0);
     gw_cuda_launches_histogram(&launches, &params, batch->value_total, &c.shape, request->workspace.data);
     return submit(&c, &launches, request);
 }

@@ -13,7 +13,7 @@ typedef struct kernel_entry {
 } kernel_entry;
 
 static const kernel_entry kernels[GW_CUDA_KERNEL_COUNT] = {
-#define GW_CUDA_ENTRY(name, image) {#name, #image},
+#define GW_CUDA_ENTRY(name, image, params) {#name, #image},
     GW_CUDA_KERNEL_LIST(GW_CUDA_ENTRY)
 #undef GW_CUDA_ENTRY
 };
@@ -248,6 +248,16 @@ gw_status gw_cuda_clear(gw_cuda_state *state, void *dst, size_t size, void *stre
     return note(state, state->driver.clear((gw_cu_address)(uintptr_t)dst, 0, size / 4, stream));
 }
 
+gw_status gw_cuda_run(gw_cuda_state *state, const gw_cuda_launch *l, void *stream)
+{
+    void *params[1] = {(void *)(uintptr_t)l->params};
+
+    return l->grid == 0
+               ? GW_OK
+               : note(state, state->driver.launch(state->function[l->kernel], l->grid, 1, 1, l->block, 1, 1,
+                                                  l->shared_size, stream, params, NULL));
+}
+
 gw_status gw_cuda_submit(gw_cuda_state *state, const gw_cuda_launches *launches, void *workspace,
                          void *stream)
 {
@@ -258,12 +268,7 @@ gw_status gw_cuda_submit(gw_cuda_state *state, const gw_cuda_launches *launches,
             gw_cuda_clear(state, (uint8_t *)workspace + launches->zero_offset, launches->zero_size, stream);
     }
     for (uint32_t i = 0; status == GW_OK && i < launches->launch_count; i++) {
-        const gw_cuda_launch *l = &launches->launch[i];
-        void *params[1] = {(void *)(uintptr_t)l->params};
-        if (l->grid != 0) {
-            status = note(state, state->driver.launch(state->function[l->kernel], l->grid, 1, 1, l->block, 1,
-                                                      1, l->shared_size, stream, params, NULL));
-        }
+        status = gw_cuda_run(state, &launches->launch[i], stream);
     }
     return status;
 }

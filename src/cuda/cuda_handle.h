@@ -42,6 +42,9 @@ gw_cuda_state *gw_cuda_state_of(gw_cuda *cuda);
 gw_status gw_cuda_submit(gw_cuda_state *state, const gw_cuda_launches *launches, void *workspace,
                          void *stream);
 
+/* The same of one kernel. */
+gw_status gw_cuda_run(gw_cuda_state *state, const gw_cuda_launch *launch, void *stream);
+
 /* Zeroes a result on the stream. */
 gw_status gw_cuda_clear(gw_cuda_state *state, void *dst, size_t size, void *stream);
 

@@ -55,13 +55,11 @@ static gw_status run(gw_cuda_state *state, gw_cuda_kernel kernel, uint64_t block
                      const void *params, size_t params_size, void *stream)
 {
     const uint64_t resident = (uint64_t)state->info.multiprocessor_count * 8;
-    gw_cuda_launches launches = {0};
-
-    launches.launch_count = 1;
-    launches.launch[0] = (gw_cuda_launch){
+    const gw_cuda_launch launch = {
         kernel,     (uint32_t)gw_min_u64(blocks, resident), GW_CUDA_MAP_THREADS, shared_size, params,
         params_size};
-    return gw_cuda_submit(state, &launches, NULL, stream);
+
+    return gw_cuda_run(state, &launch, stream);
 }
 
 /* Blocks whose threads take four values each. */

@@ -37,28 +37,35 @@ static uint32_t tile_threads(const gw_cuda_state *state, uint64_t positions, uin
     return threads;
 }
 
-typedef struct tile_launch {
-    gw_cuda_thc_span span;
-    uint32_t grid, block;
-} tile_launch;
-
-static tile_launch launch_of(const gw_cuda_state *state, const gw_thc_state *thc, const gw_thc_span *span)
+/* Blocks of threads: one a share of the work, but no more than the device has room for. An empty range has a
+ * result too. */
+static uint32_t grid_of(const gw_cuda_state *state, uint64_t shares, uint32_t per_multiprocessor)
 {
-    const uint64_t positions = span->blocks << thc->options.block_log2;
-    tile_launch launch;
+    const uint64_t grid = gw_min_u64(shares, (uint64_t)state->info.multiprocessor_count * per_multiprocessor);
 
-    launch.block = tile_threads(state, positions, thc->options.block_log2);
+    return grid == 0 ? 1 : (uint32_t)grid;
+}
+
+/* The launch of a kernel over a span, of which *params is. */
+static gw_cuda_launch launch_of(gw_cuda_thc_span *params, const gw_cuda_state *state, const gw_thc_span *span,
+                                gw_cuda_kernel kernel)
+{
+    const uint32_t block_log2 = span->thc->options.block_log2;
+    const uint64_t positions = span->blocks << block_log2;
+    gw_cuda_launch launch = {0};
+
+    launch.kernel = kernel;
+    launch.block = tile_threads(state, positions, block_log2);
+    launch.shared_size = tile_shared_size(launch.block);
     const uint64_t tile_len = (uint64_t)launch.block * GW_THC_ROW;
-    const uint64_t resident = (uint64_t)state->info.multiprocessor_count * GW_BLOCKS_PER_MULTIPROCESSOR *
-                              (GW_THC_THREADS_MAX / launch.block);
-    launch.span.first_block = span->first;
-    launch.span.block_count = span->blocks;
-    launch.span.element_count = span->elements;
-    launch.span.lane_count = span->lanes;
-    launch.span.tile_count = (positions + tile_len - 1) / tile_len;
-    launch.span.block_log2 = thc->options.block_log2;
-    launch.grid = (uint32_t)gw_min_u64(launch.span.tile_count, resident);
-    launch.grid = launch.grid == 0 ? 1 : launch.grid; /* an empty range has a result too */
+    params->first_block = span->first;
+    params->block_count = span->blocks;
+    params->element_count = span->elements;
+    params->lane_count = span->lanes;
+    params->tile_count = (positions + tile_len - 1) / tile_len;
+    params->block_log2 = block_log2;
+    launch.grid = grid_of(state, params->tile_count,
+                          GW_BLOCKS_PER_MULTIPROCESSOR * (GW_THC_THREADS_MAX / launch.block));
     return launch;
 }
 
@@ -88,12 +95,16 @@ static gw_cuda_thc_context context_of(const gw_thc_state *thc, const gw_thc_rang
     return context;
 }
 
+static int is_request(const gw_cuda_thc_request *request)
+{
+    return request != NULL && request->result != NULL && gw_cuda_is_aligned(request->result, 8);
+}
+
 /* Handles, range, result: what all calls with a result check. */
 static gw_status begin(gw_cuda_state **state, gw_thc_span *span, gw_cuda *cuda, const gw_thc *thc,
                        const gw_thc_range *range, const gw_cuda_thc_request *request)
 {
-    if (cuda == NULL || request == NULL || request->result == NULL ||
-        !gw_cuda_is_aligned(request->result, 8) || !gw_cuda_is_aligned(request->key, 8)) {
+    if (cuda == NULL || !is_request(request) || !gw_cuda_is_aligned(request->key, 8)) {
         return GW_ERR_ARG;
     }
     *state = gw_cuda_state_of(cuda);
@@ -103,10 +114,17 @@ static gw_status begin(gw_cuda_state **state, gw_thc_span *span, gw_cuda *cuda, 
     return gw_thc_span_make(span, thc, range);
 }
 
-static gw_status check_source(const gw_thc_span *span, const gw_thc_range *range, const gw_thc_source *source)
+/* The same, and the source, for phases one and two. */
+static gw_status begin_source(gw_cuda_state **state, gw_thc_span *span, gw_cuda *cuda, const gw_thc *thc,
+                              const gw_thc_range *range, const gw_thc_source *source,
+                              const gw_cuda_thc_request *request)
 {
-    const gw_thc_options *options = &span->thc->options;
+    const gw_status status = begin(state, span, cuda, thc, range, request);
 
+    if (status != GW_OK) {
+        return status;
+    }
+    const gw_thc_options *options = &span->thc->options;
     if (range->rank >= options->worker_max) {
         return GW_ERR_ARG;
     }
@@ -130,25 +148,25 @@ static int has_warp_kernels(const gw_thc_state *thc)
 }
 
 /*
- * Their launch: `per_warp` blocks of values at a time for a warp, `resident` blocks of 256 threads on a
- * multiprocessor. Blocks of threads are smaller while that leaves multiprocessors idle.
+ * Makes a launch one of theirs: `kernels`, the first of three by dtype; `per_warp` blocks of values at a time
+ * for a warp, with warp_size bytes of shared memory; `resident` blocks of 256 threads on a multiprocessor.
+ * Blocks of threads are smaller while that leaves multiprocessors idle.
  */
-static tile_launch warp_launch_of(const gw_cuda_state *state, const gw_thc_state *thc,
-                                  const gw_thc_span *span, uint32_t per_warp, uint32_t resident)
+static void use_warp_kernel(gw_cuda_launch *launch, const gw_cuda_state *state, const gw_thc_span *span,
+                            uint32_t kernels, uint32_t per_warp, uint32_t warp_size, uint32_t resident)
 {
     const uint64_t warp_count = (span->blocks + per_warp - 1) / per_warp;
-    const uint32_t multiprocessors = state->info.multiprocessor_count;
-    tile_launch launch = launch_of(state, thc, span);
 
-    launch.block = GW_THC_THREADS_MAX;
-    while (launch.block > 32 && warp_count / (launch.block / 32) < 2 * (uint64_t)multiprocessors) {
-        launch.block /= 2;
+    launch->kernel = (gw_cuda_kernel)(kernels + (uint32_t)(span->thc->options.dtype - GW_FP32));
+    launch->block = GW_THC_THREADS_MAX;
+    while (launch->block > 32 &&
+           warp_count / (launch->block / 32) < 2 * (uint64_t)state->info.multiprocessor_count) {
+        launch->block /= 2;
     }
-    const uint64_t group_count = (warp_count + launch.block / 32 - 1) / (launch.block / 32);
-    const uint64_t most = (uint64_t)multiprocessors * resident * (GW_THC_THREADS_MAX / launch.block);
-    launch.grid = (uint32_t)gw_min_u64(group_count, most);
-    launch.grid = launch.grid == 0 ? 1 : launch.grid;
-    return launch;
+    const uint32_t warps = launch->block / 32;
+    launch->shared_size = warps * warp_size;
+    launch->grid =
+        grid_of(state, (warp_count + warps - 1) / warps, resident * (GW_THC_THREADS_MAX / launch->block));
 }
 
 static uint32_t is_vector_aligned(const gw_thc_source *source)
@@ -163,55 +181,15 @@ static uint32_t may_read_vectors(const gw_thc_state *thc, const gw_thc_source *s
            gw_cuda_is_aligned(source->error, GW_VECTOR_SIZE);
 }
 
-/* How one kernel is launched. */
-typedef struct kernel_launch {
-    gw_cuda_kernel kernel;
-    uint32_t grid, block, shared_size;
-} kernel_launch;
-
-static gw_status run(gw_cuda_state *state, const kernel_launch *launch, const void *params,
-                     size_t params_size, void *stream)
-{
-    gw_cuda_launches launches = {0};
-
-    launches.launch_count = 1;
-    launches.launch[0] = (gw_cuda_launch){launch->kernel,      launch->grid, launch->block,
-                                          launch->shared_size, params,       params_size};
-    return gw_cuda_submit(state, &launches, NULL, stream);
-}
-
-/* A kernel over tiles or groups whose result starts cleared. */
-static gw_status run_tiles(gw_cuda_state *state, const kernel_launch *launch, const void *params,
-                           size_t params_size, const gw_cuda_thc_request *request)
+/* A kernel whose result starts cleared. */
+static gw_status run_with_result(gw_cuda_state *state, gw_cuda_launch *launch, const void *params,
+                                 size_t params_size, const gw_cuda_thc_request *request)
 {
     const gw_status status = gw_cuda_clear(state, request->result, sizeof *request->result, request->stream);
 
-    return status == GW_OK ? run(state, launch, params, params_size, request->stream) : status;
-}
-
-/* By dtype, fp32, bf16, fp16. */
-static const gw_cuda_kernel norms[] = {GW_CUDA_KERNEL_gw_device_thc_warp_norm_fp32,
-                                       GW_CUDA_KERNEL_gw_device_thc_warp_norm_bf16,
-                                       GW_CUDA_KERNEL_gw_device_thc_warp_norm_fp16};
-static const gw_cuda_kernel error_norms[] = {GW_CUDA_KERNEL_gw_device_thc_warp_norm_error_fp32,
-                                             GW_CUDA_KERNEL_gw_device_thc_warp_norm_error_bf16,
-                                             GW_CUDA_KERNEL_gw_device_thc_warp_norm_error_fp16};
-static const gw_cuda_kernel encodes[] = {GW_CUDA_KERNEL_gw_device_thc_warp_encode_fp32,
-                                         GW_CUDA_KERNEL_gw_device_thc_warp_encode_bf16,
-                                         GW_CUDA_KERNEL_gw_device_thc_warp_encode_fp16};
-static const gw_cuda_kernel error_encodes[] = {GW_CUDA_KERNEL_gw_device_thc_warp_encode_error_fp32,
-                                               GW_CUDA_KERNEL_gw_device_thc_warp_encode_error_bf16,
-                                               GW_CUDA_KERNEL_gw_device_thc_warp_encode_error_fp16};
-/* By width of a lane, 8 or 16, and dtype. */
-static const gw_cuda_kernel decodes[2][3] = {
-    {GW_CUDA_KERNEL_gw_device_thc_warp_decode8_fp32, GW_CUDA_KERNEL_gw_device_thc_warp_decode8_bf16,
-     GW_CUDA_KERNEL_gw_device_thc_warp_decode8_fp16},
-    {GW_CUDA_KERNEL_gw_device_thc_warp_decode16_fp32, GW_CUDA_KERNEL_gw_device_thc_warp_decode16_bf16,
-     GW_CUDA_KERNEL_gw_device_thc_warp_decode16_fp16}};
-
-static gw_cuda_kernel of_dtype(const gw_cuda_kernel *kernels, const gw_thc_state *thc)
-{
-    return kernels[thc->options.dtype == GW_FP32 ? 0 : thc->options.dtype == GW_BF16 ? 1 : 2];
+    launch->params = params;
+    launch->params_size = params_size;
+    return status == GW_OK ? gw_cuda_run(state, launch, request->stream) : status;
 }
 
 gw_status gw_cuda_thc_norms(gw_cuda *cuda, const gw_thc *handle, const gw_thc_range *range,
@@ -220,11 +198,9 @@ gw_status gw_cuda_thc_norms(gw_cuda *cuda, const gw_thc *handle, const gw_thc_ra
 {
     gw_cuda_state *state;
     gw_thc_span span;
-    gw_status status = source == NULL ? GW_ERR_ARG : begin(&state, &span, cuda, handle, range, request);
+    gw_status status =
+        source == NULL ? GW_ERR_ARG : begin_source(&state, &span, cuda, handle, range, source, request);
 
-    if (status == GW_OK) {
-        status = check_source(&span, range, source);
-    }
     if (status == GW_OK && span.blocks > 0 && (patterns == NULL || !gw_cuda_is_aligned(patterns, 8))) {
         status = GW_ERR_ARG;
     }
@@ -234,25 +210,22 @@ gw_status gw_cuda_thc_norms(gw_cuda *cuda, const gw_thc *handle, const gw_thc_ra
     const gw_thc_state *thc = span.thc;
     const int has_error = source->error != NULL;
     gw_cuda_thc_norm_params params;
-    tile_launch tiles = launch_of(state, thc, &span);
-    kernel_launch launch = {GW_CUDA_KERNEL_gw_device_thc_norm, 0, 0, tile_shared_size(tiles.block)};
+    gw_cuda_launch launch = launch_of(&params.span, state, &span, GW_CUDA_KERNEL_gw_device_thc_norm);
     params.is_aligned = may_read_vectors(thc, source);
     if (has_warp_kernels(thc)) {
         /* 16 bytes a lane, 64 values of a block side by side: thc_warp_norm.cu. */
-        tiles = warp_launch_of(state, thc, &span, thc->options.dtype == GW_FP32 || has_error ? 2 : 4, 2);
-        launch.kernel = of_dtype(has_error ? error_norms : norms, thc);
-        launch.shared_size = 0;
+        use_warp_kernel(&launch, state, &span,
+                        has_error ? GW_CUDA_KERNEL_gw_device_thc_warp_norm_error_fp32
+                                  : GW_CUDA_KERNEL_gw_device_thc_warp_norm_fp32,
+                        thc->options.dtype == GW_FP32 || has_error ? 2 : 4, 0, 2);
         params.is_aligned = is_vector_aligned(source);
     }
-    launch.grid = tiles.grid;
-    launch.block = tiles.block;
-    params.span = tiles.span;
     params.context = context_of(thc, range, NULL);
     params.src = source->values;
     params.error = source->error;
     params.patterns = patterns;
     params.result = request->result;
-    return run_tiles(state, &launch, &params, sizeof params, request);
+    return run_with_result(state, &launch, &params, sizeof params, request);
 }
 
 gw_status gw_cuda_thc_encode(gw_cuda *cuda, const gw_thc *handle, const gw_thc_range *range,
@@ -263,11 +236,8 @@ gw_status gw_cuda_thc_encode(gw_cuda *cuda, const gw_thc *handle, const gw_thc_r
     gw_thc_span span;
     gw_status status = source == NULL || indices == NULL || source->rotated != NULL
                            ? GW_ERR_ARG
-                           : begin(&state, &span, cuda, handle, range, request);
+                           : begin_source(&state, &span, cuda, handle, range, source, request);
 
-    if (status == GW_OK) {
-        status = check_source(&span, range, source);
-    }
     if (status == GW_OK && span.blocks > 0 &&
         (source->patterns == NULL || indices->data == NULL || !gw_cuda_is_aligned(source->patterns, 8) ||
          !gw_cuda_is_aligned(source->own_patterns, 8) ||
@@ -283,21 +253,19 @@ gw_status gw_cuda_thc_encode(gw_cuda *cuda, const gw_thc *handle, const gw_thc_r
     const gw_thc_state *thc = span.thc;
     const int has_error = source->error != NULL;
     gw_cuda_thc_encode_params params;
-    tile_launch tiles = launch_of(state, thc, &span);
-    kernel_launch launch = {GW_CUDA_KERNEL_gw_device_thc_encode, 0, 0, tile_shared_size(tiles.block)};
+    gw_cuda_launch launch = launch_of(&params.span, state, &span, GW_CUDA_KERNEL_gw_device_thc_encode);
     params.is_aligned = may_read_vectors(thc, source);
     if (has_warp_kernels(thc) && thc->options.table.bits == 4 && source->own_patterns != NULL) {
-        tiles = warp_launch_of(state, thc, &span, 1, has_error ? 2 : 3);
-        launch.kernel = of_dtype(has_error ? error_encodes : encodes, thc);
-        launch.shared_size = tiles.block / 32u *
-                                 (GW_THC_WARP_INPUT_SIZE(thc->options.dtype, has_error) +
-                                  GW_THC_WARP_ROWS_SIZE + GW_THC_WARP_SIGNS_SIZE) +
-                             16 * GW_THC_WARP_CELLS(thc->options.table.granularity);
+        use_warp_kernel(&launch, state, &span,
+                        has_error ? GW_CUDA_KERNEL_gw_device_thc_warp_encode_error_fp32
+                                  : GW_CUDA_KERNEL_gw_device_thc_warp_encode_fp32,
+                        1,
+                        GW_THC_WARP_INPUT_SIZE(thc->options.dtype, has_error) + GW_THC_WARP_ROWS_SIZE +
+                            GW_THC_WARP_SIGNS_SIZE,
+                        has_error ? 2 : 3);
+        launch.shared_size += 16 * GW_THC_WARP_CELLS(thc->options.table.granularity);
         params.is_aligned = is_vector_aligned(source);
     }
-    launch.grid = tiles.grid;
-    launch.block = tiles.block;
-    params.span = tiles.span;
     params.context = context_of(thc, range, request->key);
     params.src = source->values;
     params.error = source->error;
@@ -305,7 +273,7 @@ gw_status gw_cuda_thc_encode(gw_cuda *cuda, const gw_thc *handle, const gw_thc_r
     params.patterns = source->patterns;
     params.indices = indices->data;
     params.result = request->result;
-    return run_tiles(state, &launch, &params, sizeof params, request);
+    return run_with_result(state, &launch, &params, sizeof params, request);
 }
 
 static gw_status check_decode(const gw_thc_span *span, const gw_thc_sum *sum, const gw_cuda_target *target,
@@ -346,18 +314,14 @@ static gw_status decode(gw_cuda *cuda, const gw_thc *handle, const gw_thc_range 
     const uint32_t lane_bits = thc->options.lane_bits;
     const uint8_t *lanes = sum->data;
     gw_cuda_thc_decode_params params;
-    tile_launch tiles = launch_of(state, thc, &span);
-    kernel_launch launch = {GW_CUDA_KERNEL_gw_device_thc_decode, 0, 0, tile_shared_size(tiles.block)};
+    gw_cuda_launch launch = launch_of(&params.span, state, &span, GW_CUDA_KERNEL_gw_device_thc_decode);
     if (has_warp_kernels(thc) && lane_bits <= 16) {
-        tiles = warp_launch_of(state, thc, &span, 1, GW_BLOCKS_PER_MULTIPROCESSOR);
-        launch.kernel = of_dtype(decodes[lane_bits / 16], thc);
-        launch.shared_size =
-            tiles.block / 32 *
-            (GW_THC_WARP_LANES_SIZE(lane_bits) + GW_THC_WARP_ROWS_SIZE + GW_THC_WARP_SIGNS_SIZE);
+        use_warp_kernel(&launch, state, &span,
+                        lane_bits == 8 ? GW_CUDA_KERNEL_gw_device_thc_warp_decode8_fp32
+                                       : GW_CUDA_KERNEL_gw_device_thc_warp_decode16_fp32,
+                        1, GW_THC_WARP_LANES_SIZE(lane_bits) + GW_THC_WARP_ROWS_SIZE + GW_THC_WARP_SIGNS_SIZE,
+                        GW_BLOCKS_PER_MULTIPROCESSOR);
     }
-    launch.grid = tiles.grid;
-    launch.block = tiles.block;
-    params.span = tiles.span;
     params.context = context_of(thc, range, request->key);
     params.lanes = lanes;
     params.members = is_reduced ? NULL : sum->members;
@@ -367,7 +331,7 @@ static gw_status decode(gw_cuda *cuda, const gw_thc *handle, const gw_thc_range 
     params.is_aligned = gw_cuda_is_aligned(target->values, GW_VECTOR_SIZE) ? 1 : 0;
     params.dst = target->values;
     params.result = request->result;
-    return run_tiles(state, &launch, &params, sizeof params, request);
+    return run_with_result(state, &launch, &params, sizeof params, request);
 }
 
 gw_status gw_cuda_thc_decode(gw_cuda *cuda, const gw_thc *thc, const gw_thc_range *range,
@@ -386,14 +350,6 @@ gw_status gw_cuda_thc_decode_reduced(gw_cuda *cuda, const gw_thc *thc, const gw_
 
 /* ---- sums ---------------------------------------------------------------------------------------------- */
 
-static uint32_t sum_grid(const gw_cuda_state *state, uint64_t threads)
-{
-    const uint64_t blocks = (threads + GW_SUM_THREADS - 1) / GW_SUM_THREADS;
-    const uint64_t resident = (uint64_t)state->info.multiprocessor_count * 8;
-    const uint64_t grid = gw_min_u64(blocks, resident);
-    return grid == 0 ? 1 : (uint32_t)grid;
-}
-
 /* Everything of the parameters but sources. */
 static void begin_sum(gw_cuda_thc_sum_params *params, const gw_thc_table *table, uint32_t lane_bits,
                       uint8_t *lanes, uint64_t len)
@@ -410,9 +366,11 @@ static void begin_sum(gw_cuda_thc_sum_params *params, const gw_thc_table *table,
         table->bits == 4 && table->granularity < 128 && lane_bits <= 16 ? 255u / table->granularity : 0;
 }
 
-static kernel_launch sum_launch(const gw_cuda_state *state, gw_cuda_kernel kernel, uint64_t threads)
+static gw_cuda_launch sum_launch(const gw_cuda_state *state, gw_cuda_kernel kernel, uint64_t threads,
+                                 const gw_cuda_thc_sum_params *params)
 {
-    const kernel_launch launch = {kernel, sum_grid(state, threads), GW_SUM_THREADS, 0};
+    const uint32_t grid = grid_of(state, (threads + GW_SUM_THREADS - 1) / GW_SUM_THREADS, 8);
+    const gw_cuda_launch launch = {kernel, grid, GW_SUM_THREADS, 0, params, sizeof *params};
 
     return launch;
 }
@@ -481,8 +439,8 @@ gw_status gw_cuda_thc_sum_indices(gw_cuda *cuda, const gw_thc_agg *handle, const
         return status;
     }
     gw_cuda_thc_sum_params params;
-    const kernel_launch launch =
-        sum_launch(state, GW_CUDA_KERNEL_gw_device_thc_sum_indices, sum->len / GW_SUM_LEN);
+    const gw_cuda_launch launch =
+        sum_launch(state, GW_CUDA_KERNEL_gw_device_thc_sum_indices, sum->len / GW_SUM_LEN, &params);
     begin_sum(&params, &agg->table, agg->lane_bits, sum->lanes, sum->len);
     size_t done = 0;
     do {
@@ -491,7 +449,7 @@ gw_status gw_cuda_thc_sum_indices(gw_cuda *cuda, const gw_thc_agg *handle, const
         for (uint32_t i = 0; i < params.source_count; i++) {
             params.source[i] = inputs->data[done + i];
         }
-        status = run(state, &launch, &params, sizeof params, stream);
+        status = gw_cuda_run(state, &launch, stream);
         done += params.source_count;
     } while (status == GW_OK && done < inputs->count);
     if (status != GW_OK) {
@@ -503,9 +461,7 @@ gw_status gw_cuda_thc_sum_indices(gw_cuda *cuda, const gw_thc_agg *handle, const
 static void drop_sets(const gw_thc_agg_state *agg, uint8_t *set, const uint8_t *const *in_sets, size_t count)
 {
     for (size_t s = 0; s < count; s++) {
-        for (size_t i = 0; i < GW_THC_SET_SIZE(agg->worker_max); i++) {
-            set[i] &= (uint8_t)~in_sets[s][i]; /* sets were disjoint */
-        }
+        gw_thc_set_leave(set, in_sets[s], agg->worker_max); /* sets were disjoint */
     }
 }
 
@@ -550,9 +506,7 @@ gw_status gw_cuda_thc_sum_lanes(gw_cuda *cuda, const gw_thc_agg *handle, const g
     gw_cuda_thc_sum_params params;
     gw_status status = check_sum(&state, &agg, cuda, handle, sum, inputs);
 
-    if (status == GW_OK &&
-        (request == NULL || request->result == NULL || !gw_cuda_is_aligned(request->result, 8) ||
-         inputs->count > GW_CUDA_THC_SOURCES_MAX)) {
+    if (status == GW_OK && (!is_request(request) || inputs->count > GW_CUDA_THC_SOURCES_MAX)) {
         status = GW_ERR_ARG;
     }
     if (status != GW_OK) {
@@ -569,16 +523,12 @@ gw_status gw_cuda_thc_sum_lanes(gw_cuda *cuda, const gw_thc_agg *handle, const g
     for (size_t i = 0; i < inputs->count; i++) {
         params.source[i] = inputs->data[i];
     }
-    const uint32_t grid = sum_grid(state, (uint64_t)sum->len * (agg->lane_bits / 8) / GW_VECTOR_SIZE);
-    gw_cuda_launches launches = {0};
-    launches.launch_count = 2;
-    launches.launch[0] = (gw_cuda_launch){
-        GW_CUDA_KERNEL_gw_device_thc_check_lanes, grid, GW_SUM_THREADS, 0, &params, sizeof params};
-    launches.launch[1] = (gw_cuda_launch){
-        GW_CUDA_KERNEL_gw_device_thc_sum_lanes, grid, GW_SUM_THREADS, 0, &params, sizeof params};
-    status = gw_cuda_clear(state, request->result, sizeof *request->result, request->stream);
+    const uint64_t vectors = (uint64_t)sum->len * (agg->lane_bits / 8) / GW_VECTOR_SIZE;
+    gw_cuda_launch launch = sum_launch(state, GW_CUDA_KERNEL_gw_device_thc_check_lanes, vectors, &params);
+    status = run_with_result(state, &launch, &params, sizeof params, request);
     if (status == GW_OK) {
-        status = gw_cuda_submit(state, &launches, NULL, request->stream);
+        launch.kernel = GW_CUDA_KERNEL_gw_device_thc_sum_lanes;
+        status = gw_cuda_run(state, &launch, request->stream);
     }
     if (status != GW_OK) {
         drop_sets(agg, sum->set, inputs->sets, inputs->count);
@@ -621,7 +571,7 @@ gw_status gw_cuda_thc_expand(gw_cuda *cuda, const gw_thc *handle, const gw_thc_r
     params.source[0] = indices->data;
     params.counts = lanes + span.lanes * (options->lane_bits / 8u);
     params.count_len = span.blocks;
-    const kernel_launch launch =
-        sum_launch(state, GW_CUDA_KERNEL_gw_device_thc_sum_indices, span.lanes / GW_SUM_LEN);
-    return run(state, &launch, &params, sizeof params, stream);
+    const gw_cuda_launch launch =
+        sum_launch(state, GW_CUDA_KERNEL_gw_device_thc_sum_indices, span.lanes / GW_SUM_LEN, &params);
+    return gw_cuda_run(state, &launch, stream);
 }

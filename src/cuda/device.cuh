@@ -6,8 +6,10 @@
  *   GW_KERNEL(name, params, threads, blocks)
  *                      head of a kernel: one parameter, `const params &p`; blocks of `threads` threads,
  *                      registers for at least `blocks` of them on a multiprocessor
- *   GW_KERNEL_TABLE(file, ...)
- *                      at the end of a .cu file: GW_KERNEL_ENTRY(name, params) for each of its kernels
+ *   GW_KERNELS_BY_DTYPE(stem, params, blocks, function, ...)
+ *                      kernels of 256 threads that call function<dtype, ...>(p)
+ *   GW_KERNELS_BY_MODE(stem, params, function)
+ *                      the same of function<dtype, is derived or carried>(p)
  *   GW_DEVICE          head of every other function, GW_DEVICE_MEMBER of a member
  *   GW_LOOKUP          head of a constant table, GW_HOST_DEVICE of a constexpr function that makes one
  *   GW_SHARED(type)    the block's dynamic shared memory as an object of the type: the only shared memory
@@ -28,8 +30,6 @@
 
 #define GW_KERNEL(name, params, threads, blocks)                                                             \
     extern "C" __global__ void __launch_bounds__(threads, blocks) name(const __grid_constant__ params p)
-#define GW_KERNEL_TABLE(file, ...)
-#define GW_KERNEL_ENTRY(name, params)
 #define GW_DEVICE        static __device__ __forceinline__
 #define GW_DEVICE_MEMBER __device__ __forceinline__
 #define GW_HOST_DEVICE   static __host__ __device__
@@ -48,29 +48,21 @@ GW_DEVICE uint32_t gw_place_of(const void *p)
     return (uint32_t)__cvta_generic_to_shared(p);
 }
 
-GW_DEVICE uint32_t gw_shared_load8(uint32_t place)
-{
-    uint32_t x;
-    asm volatile("ld.shared.u8 %0, [%1];" : "=r"(x) : "r"(place) : "memory");
-    return x;
-}
-
-GW_DEVICE uint32_t gw_shared_load16(uint32_t place)
-{
-    uint32_t x;
-    asm volatile("{ .reg .u16 h; ld.shared.u16 h, [%1]; cvt.u32.u16 %0, h; }"
-                 : "=r"(x)
-                 : "r"(place)
-                 : "memory");
-    return x;
-}
-
-GW_DEVICE uint32_t gw_shared_load32(uint32_t place)
-{
-    uint32_t x;
-    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(x) : "r"(place) : "memory");
-    return x;
-}
+#define GW_SHARED_ACCESS(bits)                                                                               \
+    GW_DEVICE uint32_t gw_shared_load##bits(uint32_t place)                                                  \
+    {                                                                                                        \
+        uint32_t x;                                                                                          \
+        asm volatile("ld.shared.u" #bits " %0, [%1];" : "=r"(x) : "r"(place) : "memory");                    \
+        return x;                                                                                            \
+    }                                                                                                        \
+    GW_DEVICE void gw_shared_store##bits(uint32_t place, uint32_t x)                                         \
+    {                                                                                                        \
+        asm volatile("st.shared.u" #bits " [%0], %1;" : : "r"(place), "r"(x) : "memory");                    \
+    }
+GW_SHARED_ACCESS(8)
+GW_SHARED_ACCESS(16)
+GW_SHARED_ACCESS(32)
+#undef GW_SHARED_ACCESS
 
 GW_DEVICE uint2 gw_shared_load64(uint32_t place)
 {
@@ -89,40 +81,12 @@ GW_DEVICE uint4 gw_shared_load128(uint32_t place)
     return x;
 }
 
-GW_DEVICE void gw_shared_store8(uint32_t place, uint32_t x)
-{
-    asm volatile("st.shared.u8 [%0], %1;" : : "r"(place), "r"(x) : "memory");
-}
-
-GW_DEVICE void gw_shared_store16(uint32_t place, uint32_t x)
-{
-    asm volatile("{ .reg .u16 h; cvt.u16.u32 h, %1; st.shared.u16 [%0], h; }"
-                 :
-                 : "r"(place), "r"(x)
-                 : "memory");
-}
-
-GW_DEVICE void gw_shared_store32(uint32_t place, uint32_t x)
-{
-    asm volatile("st.shared.u32 [%0], %1;" : : "r"(place), "r"(x) : "memory");
-}
-
 GW_DEVICE void gw_shared_store128(uint32_t place, uint4 x)
 {
     asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};"
                  :
                  : "r"(place), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w)
                  : "memory");
-}
-
-GW_DEVICE uint64_t gw_bits_of_double(double x)
-{
-    return (uint64_t)__double_as_longlong(x);
-}
-
-GW_DEVICE double gw_double_of_bits(uint64_t bits)
-{
-    return __longlong_as_double((long long)bits);
 }
 
 GW_DEVICE void gw_shared_or32(uint32_t place, uint32_t x)
@@ -269,22 +233,6 @@ GW_DEVICE float gw_scale_flush(float x, float power)
     return z;
 }
 
-GW_DEVICE float gw_magnitude(float x)
-{
-    return fabsf(x);
-}
-
-/* The smaller and the larger of two numbers; of a number and a NaN the number. */
-GW_DEVICE float gw_smaller(float x, float y)
-{
-    return fminf(x, y);
-}
-
-GW_DEVICE float gw_larger(float x, float y)
-{
-    return fmaxf(x, y);
-}
-
 /* The larger magnitude; NaN if either is. */
 GW_DEVICE float gw_larger_magnitude(float x, float y)
 {
@@ -363,5 +311,72 @@ GW_DEVICE uint32_t gw_shuffle_up_add(uint32_t x, uint32_t by)
 #else
 #include "shim.h"
 #endif
+
+/* ---- common to both ------------------------------------------------------------------------------------ */
+
+#include "gradwire/gradwire.h"
+
+/* Four words, and back. */
+GW_DEVICE void gw_words_of(uint32_t word[4], const uint4 &four)
+{
+    word[0] = four.x;
+    word[1] = four.y;
+    word[2] = four.z;
+    word[3] = four.w;
+}
+
+GW_DEVICE uint4 gw_four_of(const uint32_t word[4])
+{
+    return make_uint4(word[0], word[1], word[2], word[3]);
+}
+
+GW_DEVICE uint4 gw_add_four(const uint4 &a, const uint4 &b)
+{
+    return make_uint4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
+}
+
+/* Bits of element i of an array of a dtype. */
+GW_DEVICE uint32_t gw_element_load(const void *array, uint32_t dtype, uint64_t i)
+{
+    return dtype == GW_FP32 ? ((const uint32_t *)array)[i] : ((const uint16_t *)array)[i];
+}
+
+GW_DEVICE void gw_element_store(void *array, uint32_t dtype, uint64_t i, uint32_t bits)
+{
+    if (dtype == GW_FP32) {
+        ((uint32_t *)array)[i] = bits;
+    } else {
+        ((uint16_t *)array)[i] = (uint16_t)bits;
+    }
+}
+
+/* The smaller of a rest and a length. */
+template <typename T> GW_DEVICE uint32_t gw_at_most(T left, uint32_t len)
+{
+    return left < len ? (uint32_t)left : len;
+}
+
+/* Elements from `first` on of `count`, at most len. */
+template <typename T> GW_DEVICE uint32_t gw_left_of(T count, T first, uint32_t len)
+{
+    return first < count ? gw_at_most(count - first, len) : 0;
+}
+
+#define GW_KERNEL_CALLS(name, params, blocks, function, ...)                                                 \
+    GW_KERNEL(name, params, 256, blocks)                                                                     \
+    {                                                                                                        \
+        function<__VA_ARGS__>(p);                                                                            \
+    }
+#define GW_KERNELS_BY_DTYPE(stem, params, blocks, function, ...)                                             \
+    GW_KERNEL_CALLS(stem##_fp32, params, blocks, function, GW_FP32, __VA_ARGS__)                             \
+    GW_KERNEL_CALLS(stem##_bf16, params, blocks, function, GW_BF16, __VA_ARGS__)                             \
+    GW_KERNEL_CALLS(stem##_fp16, params, blocks, function, GW_FP16, __VA_ARGS__)
+#define GW_KERNELS_BY_MODE(stem, params, function)                                                           \
+    GW_KERNEL_CALLS(stem##_fp32_explicit, params, 2, function, GW_FP32, false)                               \
+    GW_KERNEL_CALLS(stem##_fp32_derived, params, 2, function, GW_FP32, true)                                 \
+    GW_KERNEL_CALLS(stem##_bf16_explicit, params, 2, function, GW_BF16, false)                               \
+    GW_KERNEL_CALLS(stem##_bf16_derived, params, 2, function, GW_BF16, true)                                 \
+    GW_KERNEL_CALLS(stem##_fp16_explicit, params, 2, function, GW_FP16, false)                               \
+    GW_KERNEL_CALLS(stem##_fp16_derived, params, 2, function, GW_FP16, true)
 
 #endif

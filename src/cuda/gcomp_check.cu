@@ -69,26 +69,27 @@ GW_DEVICE uint32_t gw_front_decide(const gw_gcomp_decode_params &p, const gw_cud
         (f.frame_size & 15) != 0) {
         return GW_ERR_HEADER;
     }
-    if (f.dtype != p.codec.dtype) {
+    if (f.dtype != p.work.codec.dtype) {
         return GW_ERR_OPTION;
     }
     if ((f.flags & GW_FLAG_INSTALLED) != 0) {
-        const uint32_t codebook = gw_find_codebook(p.codec, f);
+        const uint32_t codebook = gw_find_codebook(p.work.codec, f);
         const uint32_t derived = gw_quantum_mode_of(f.flags) != GW_GCOMP_EXPLICIT;
         const gw_cuda_codebook_kind kind = {f.dtype == GW_FP16, derived,
                                             derived && (f.flags & GW_FLAG_CONSTANT) == 0};
-        if (codebook == p.codec.codebook_count ||
-            gw_codebook_crc(p.codec.codebook[codebook], sums) != f.codebook_crc ||
-            !gw_is_codebook_good(s, p.codec.codebook[codebook], kind)) {
+        if (codebook == p.work.codec.codebook_count ||
+            gw_codebook_crc(p.work.codec.codebook[codebook], sums) != f.codebook_crc ||
+            !gw_is_codebook_good(s, p.work.codec.codebook[codebook], kind)) {
             return GW_ERR_TABLE;
         }
     }
     if (gw_front_has_map(f)) {
-        const uint32_t base = p.map.is_present ? gw_map_base(p.map) : 0;
-        if (!p.map.is_present || base > 1023 || item.map_len != f.len ||
+        const uint32_t base = p.work.map.is_present ? gw_map_base(p.work.map) : 0;
+        if (!p.work.map.is_present || base > 1023 || item.map_len != f.len ||
             (f.len != 0 && (item.map_bytes == nullptr || item.digest == nullptr)) ||
-            p.map.chunk_log2 != f.chunk_log2 || gw_cuda_drop_offset(p.codec, base) != f.drop_offset ||
-            p.map.wire_scale != f.wire_scale ||
+            p.work.map.chunk_log2 != f.chunk_log2 ||
+            gw_cuda_drop_offset(p.work.codec, base) != f.drop_offset ||
+            p.work.map.wire_scale != f.wire_scale ||
             gw_front_map_hash(f, item.digest, f.wire_scale, sums) != f.map_hash) {
             return GW_ERR_MAP;
         }
@@ -127,14 +128,12 @@ GW_DEVICE void gw_count_chunks(const gw_gcomp_decode_params &p, gw_check_state &
         s.chunk_end = ~(uint64_t)0;
     }
     GW_NO_UNROLL
-    for (uint32_t at = 0; at < p.item_count; at += GW_THREADS) {
+    for (uint32_t at = 0; at < p.work.item_count; at += GW_THREADS) {
         const uint32_t i = at + threadIdx.x;
         const volatile gw_cuda_frame_state *frames = p.frames; /* other blocks wrote them */
-        const uint64_t count = i < p.item_count && frames[i].status == GW_OK ? frames[i].chunk_count : 0;
-        uint32_t low, high; /* 2^16 in the low half, so that neither sum overflows: a count is at most 2^32 */
-        const uint64_t before_low = gw_block_scan((uint32_t)(count & 0xffff), s.sums, &low);
-        const uint64_t before_high = gw_block_scan((uint32_t)(count >> 16), s.sums, &high);
-        const uint64_t mine = first + before_low + (before_high << 16);
+        const uint64_t count = i < p.work.item_count && frames[i].status == GW_OK ? frames[i].chunk_count : 0;
+        uint64_t total; /* a count is at most 2^32 */
+        const uint64_t mine = first + gw_block_scan64<16>(count, s.sums, &total);
         /* Sums only grow, so no item with chunks after the first that does not fit fits.
          * A validation has nothing that bounds its values: gw_decode_all() looks at all. */
         if (p.mode != GW_CUDA_DECODE_VALIDATE && count != 0 && mine + count > p.chunk_total) {
@@ -142,13 +141,13 @@ GW_DEVICE void gw_count_chunks(const gw_gcomp_decode_params &p, gw_check_state &
             p.frames[i].status = GW_ERR_LIMIT;
         }
         __syncthreads();
-        if (i < p.item_count) {
+        if (i < p.work.item_count) {
             p.chunk_first[i] = mine < s.chunk_end ? mine : s.chunk_end;
         }
-        first += low + ((uint64_t)high << 16);
+        first += total;
     }
     if (threadIdx.x == 0) {
-        p.chunk_first[p.item_count] = first < s.chunk_end ? first : s.chunk_end;
+        p.chunk_first[p.work.item_count] = first < s.chunk_end ? first : s.chunk_end;
     }
 }
 
@@ -156,7 +155,7 @@ GW_DEVICE void gw_count_chunks(const gw_gcomp_decode_params &p, gw_check_state &
  * access would destroy the context. */
 GW_DEVICE bool gw_is_item_sound(const gw_gcomp_decode_params &p, const gw_cuda_gcomp_item &item)
 {
-    const uint32_t element = gw_type_size(p.codec.dtype);
+    const uint32_t element = gw_type_size(p.work.codec.dtype);
     return ((uintptr_t)item.src & 15) == 0 && ((uintptr_t)item.src_size_at & 7) == 0 &&
            (item.src != nullptr || item.src_size == 0) && ((uintptr_t)item.digest & 3) == 0 &&
            (p.mode == GW_CUDA_DECODE_VALIDATE ||
@@ -177,14 +176,14 @@ GW_DEVICE uint32_t gw_item_begin(const gw_gcomp_decode_params &p, const gw_cuda_
     const uint64_t src_size = item.src_size_at != nullptr ? *item.src_size_at : item.src_size;
     return src_size > item.src_size
                ? (uint32_t)GW_ERR_SHORT
-               : gw_front_read(front, (const uint8_t *)item.src, src_size, p.codec.len_max);
+               : gw_front_read(front, (const uint8_t *)item.src, src_size, p.work.codec.len_max);
 }
 
 GW_KERNEL(gw_device_gcomp_check, gw_gcomp_decode_params, 256, 2)
 {
     gw_check_state &s = GW_SHARED(gw_check_state);
     const uint32_t index = blockIdx.x / p.slices, slice = blockIdx.x % p.slices;
-    const gw_cuda_gcomp_item &item = gw_item_of(p.items, p.item, index);
+    const gw_cuda_gcomp_item &item = gw_item_of(p.work, index);
     gw_cuda_frame_state &frame = p.frames[index];
     const uint8_t *src = (const uint8_t *)item.src;
 
@@ -236,7 +235,7 @@ GW_KERNEL(gw_device_gcomp_check, gw_gcomp_decode_params, 256, 2)
             frame.checksum = (f.flags & GW_FLAG_CHECKSUM) != 0;
             frame.installed = (f.flags & GW_FLAG_INSTALLED) != 0;
             frame.constant = (f.flags & GW_FLAG_CONSTANT) != 0;
-            frame.codebook = gw_find_codebook(p.codec, f);
+            frame.codebook = gw_find_codebook(p.work.codec, f);
             frame.len = f.len;
             frame.chunk_count = f.chunk_count;
             frame.frame_size = f.frame_size;
@@ -244,7 +243,7 @@ GW_KERNEL(gw_device_gcomp_check, gw_gcomp_decode_params, 256, 2)
             frame.payload_offset = f.payload_offset;
         }
         __threadfence();
-        s.is_last = atomicAdd(&p.head->items_done, 1u) == p.item_count - 1;
+        s.is_last = atomicAdd(&p.head->items_done, 1u) == p.work.item_count - 1;
         __threadfence();
     }
     __syncthreads();
@@ -252,5 +251,3 @@ GW_KERNEL(gw_device_gcomp_check, gw_gcomp_decode_params, 256, 2)
         gw_count_chunks(p, s);
     }
 }
-
-GW_KERNEL_TABLE(gcomp_check, GW_KERNEL_ENTRY(gw_device_gcomp_check, gw_gcomp_decode_params));

@@ -46,7 +46,7 @@ GW_DEVICE uint64_t gw_survey(gw_survey_state &s, const gw_cuda_rounder &r, uint6
             break;
         }
         const uint64_t at = (uint64_t)((half + lane) >> 1) * period + 32 * (lane & 1);
-        const uint32_t valid = at < len ? (len - at < 32 ? (uint32_t)(len - at) : 32) : 0;
+        const uint32_t valid = gw_left_of<uint64_t>(len, at, 32);
         uint32_t k[8];
         GW_UNROLL
         for (int j = 0; j < 8; j++) {
@@ -165,29 +165,27 @@ GW_DEVICE void gw_codebook_group(gw_survey_state &s, const gw_gcomp_encode_param
 {
     typedef gw_type<DTYPE> type;
     const uint32_t t = threadIdx.x;
-    const gw_cuda_gcomp_item &item = gw_item_of(p.items, p.item, s.item);
+    const gw_cuda_gcomp_item &item = gw_item_of(p.work, s.item);
     if (t == 0) {
-        s.status = gw_encode_status(p, item);
+        s.status = gw_item_status(p.work, item);
     }
     gw_survey_clear(s);
     __syncthreads();
     if (s.status != GW_OK) {
         return;
     }
-    const uint32_t group_log2 = gw_group_log2(p.codec);
+    const uint32_t group_log2 = gw_group_log2(p.work.codec);
     const uint64_t first = (s.group - gw_first_of(p.group_first, s.item)) << group_log2;
-    const uint64_t left = item.src_size - first;
-    const uint32_t len = (uint32_t)(left < (uint64_t)1 << group_log2 ? left : (uint64_t)1 << group_log2);
+    const uint32_t len = gw_at_most(item.src_size - first, 1u << group_log2);
     uint32_t blocks = len / 4096;
-    blocks = p.codec.preset != 0 || blocks < 1 ? 1 : blocks > 16 ? 16 : 1u << (31 - __clz(blocks));
-    const gw_cuda_gcomp_key key = p.key_at != nullptr ? *p.key_at : p.key;
-    gw_cuda_source source = gw_source_of(p.codec, p.rounding, p.map, key, item);
+    blocks = p.work.codec.preset != 0 || blocks < 1 ? 1 : blocks > 16 ? 16 : 1u << (31 - __clz(blocks));
+    gw_cuda_source source = gw_source_of(p.work, item);
     if (DERIVED) {
         gw_source_carry(source, p, gw_first_of(p.unit_first, s.item));
     }
-    const gw_cuda_rounder r = {p.rounding, source};
+    const gw_cuda_rounder r = {p.work.rounding, source};
     uint32_t window_start = 0;
-    if (DERIVED && p.rounding.dead_zone) {
+    if (DERIVED && p.work.rounding.dead_zone) {
         window_start = gw_choose_relative<DTYPE>(s, r, first, len);
     }
     const uint64_t classes = gw_survey<DTYPE, DERIVED>(
@@ -217,7 +215,7 @@ GW_DEVICE void gw_codebook_group(gw_survey_state &s, const gw_gcomp_encode_param
     if (t == 0) {
         b.window_start = window_start;
     }
-    gw_codebook_choose(s, len < 1u << p.codec.chunk_log2 ? len : 1u << p.codec.chunk_log2, blocks > 1);
+    gw_codebook_choose(s, gw_at_most(len, 1u << p.work.codec.chunk_log2), blocks > 1);
     const uint32_t crc = gw_cuda_crc32c(0, b.size >> 2, b.sums, [&](uint64_t i) {
         return gw_read32(b.bytes + 4 * i);
     });
@@ -239,14 +237,14 @@ GW_DEVICE void gw_codebook_group(gw_survey_state &s, const gw_gcomp_encode_param
 template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_codebook_all(const gw_gcomp_encode_params &p)
 {
     gw_survey_state &s = GW_SHARED(gw_survey_state);
-    const uint64_t groups = p.items == nullptr ? p.group_total : p.group_first[p.item_count];
+    const uint64_t groups = p.work.items == nullptr ? p.group_total : p.group_first[p.work.item_count];
     GW_NO_UNROLL
     for (;;) {
         __syncthreads();
         if (threadIdx.x == 0) {
             s.group = gw_atomic_add64(&p.head->group_ticket, 1);
-            s.item = p.items != nullptr && s.group < groups
-                         ? gw_item_find(p.group_first, p.item_count, s.group)
+            s.item = p.work.items != nullptr && s.group < groups
+                         ? gw_item_find(p.group_first, p.work.item_count, s.group)
                          : 0;
         }
         __syncthreads();
@@ -269,13 +267,6 @@ struct gw_count {
     uint64_t units, groups;
 };
 
-GW_DEVICE void gw_count_begin(gw_count_state &s)
-{
-    if (threadIdx.x == 0) {
-        s.unit_end = s.group_end = ~(uint64_t)0;
-    }
-}
-
 /*
  * First units and groups of the items i, a thread's each, which have len values to encode; by one block, tile
  * by tile. False for items that do not fit the workspace: these, and all after them, have no units.
@@ -284,9 +275,9 @@ GW_DEVICE void gw_count_begin(gw_count_state &s)
 GW_DEVICE bool gw_count_items(gw_count_state &s, gw_count &before, const gw_gcomp_encode_params &p,
                               uint32_t i, uint64_t len, bool has_room)
 {
-    const uint32_t group_log2 = gw_group_log2(p.codec), chunk_log2 = p.codec.chunk_log2;
+    const uint32_t group_log2 = gw_group_log2(p.work.codec), chunk_log2 = p.work.codec.chunk_log2;
     uint64_t unit_count = 0, group_count = 0;
-    if (i < p.item_count) {
+    if (i < p.work.item_count) {
         unit_count = len == 0 ? 1 : (len + ((uint64_t)1 << chunk_log2) - 1) >> chunk_log2;
         group_count = (len + ((uint64_t)1 << group_log2) - 1) >> group_log2;
     }
@@ -299,12 +290,12 @@ GW_DEVICE bool gw_count_items(gw_count_state &s, gw_count &before, const gw_gcom
     const uint64_t group = before.groups + groups_low + (groups_high << 16);
     /* Sums only grow, so no item after the first that does not fit fits. */
     const bool fits = has_room && unit + unit_count <= p.unit_total && group + group_count <= p.group_total;
-    if (i < p.item_count && !fits) {
+    if (i < p.work.item_count && !fits) {
         gw_atomic_min64(&s.unit_end, unit);
         gw_atomic_min64(&s.group_end, group);
     }
     __syncthreads();
-    if (i < p.item_count) {
+    if (i < p.work.item_count) {
         p.unit_first[i] = unit < s.unit_end ? unit : s.unit_end;
         p.group_first[i] = group < s.group_end ? group : s.group_end;
     }
@@ -316,8 +307,8 @@ GW_DEVICE bool gw_count_items(gw_count_state &s, gw_count &before, const gw_gcom
 GW_DEVICE void gw_count_end(const gw_count_state &s, const gw_count &all, const gw_gcomp_encode_params &p)
 {
     if (threadIdx.x == 0) {
-        p.unit_first[p.item_count] = all.units < s.unit_end ? all.units : s.unit_end;
-        p.group_first[p.item_count] = all.groups < s.group_end ? all.groups : s.group_end;
+        p.unit_first[p.work.item_count] = all.units < s.unit_end ? all.units : s.unit_end;
+        p.group_first[p.work.item_count] = all.groups < s.group_end ? all.groups : s.group_end;
     }
 }
 
@@ -326,14 +317,17 @@ GW_KERNEL(gw_device_gcomp_count, gw_gcomp_encode_params, 256, 1)
 {
     gw_count_state &s = GW_SHARED(gw_count_state);
     gw_count all = {0, 0};
-    gw_count_begin(s);
+    if (threadIdx.x == 0) {
+        s.unit_end = s.group_end = ~(uint64_t)0;
+    }
     GW_NO_UNROLL
-    for (uint32_t at = 0; at < p.item_count; at += GW_THREADS) {
+    for (uint32_t at = 0; at < p.work.item_count; at += GW_THREADS) {
         const uint32_t i = at + threadIdx.x;
-        const bool is_item = i < p.item_count;
-        const uint64_t len = is_item && gw_encode_status(p, p.items[i]) == GW_OK ? p.items[i].src_size : 0;
+        const bool is_item = i < p.work.item_count;
+        const uint64_t len =
+            is_item && gw_item_status(p.work, p.work.items[i]) == GW_OK ? p.work.items[i].src_size : 0;
         if (!gw_count_items(s, all, p, i, len, true) && is_item) {
-            gw_item_fail(p.items[i], GW_ERR_LIMIT);
+            gw_item_fail(p.work.items[i], GW_ERR_LIMIT);
         }
     }
     gw_count_end(s, all, p);
@@ -347,12 +341,14 @@ GW_KERNEL(gw_device_gcomp_count, gw_gcomp_encode_params, 256, 1)
 GW_KERNEL(gw_device_gcomp_hop_items, gw_gcomp_hop_params, 256, 1)
 {
     gw_count_state &s = GW_SHARED(gw_count_state);
-    const gw_cuda_codec &codec = p.out.codec;
-    const uint32_t item_count = p.out.item_count;
+    const gw_cuda_codec &codec = p.out.work.codec;
+    const uint32_t item_count = p.out.work.item_count;
     const uint64_t room = p.sums_size >> 4;
     gw_count all = {0, 0};
     uint64_t used = 0; /* of 16 bytes each by the hops before; room + 1: more than there is */
-    gw_count_begin(s);
+    if (threadIdx.x == 0) {
+        s.unit_end = s.group_end = ~(uint64_t)0;
+    }
     GW_NO_UNROLL
     for (uint32_t at = 0; at < item_count; at += GW_THREADS) {
         const uint32_t i = at + threadIdx.x;
@@ -371,18 +367,15 @@ GW_KERNEL(gw_device_gcomp_hop_items, gw_gcomp_hop_params, 256, 1)
             out.first_element = hop.first_element;
             out.after = hop.after;
             out.result = hop.result;
-            status = gw_item_status(codec, p.out.map, out);
+            status = gw_item_status(p.out.work, out);
             if (status == GW_OK) {
                 size = (hop.len * gw_type_size(codec.dtype) + 15) >> 4;
                 size = size <= room ? size : room + 1;
             }
         }
-        /* room + 1 is below 2^48: two halves of 24 bits, whose sums over 256 threads fit 32 bits. */
-        uint32_t low, high;
-        const uint64_t before_low = gw_block_scan((uint32_t)(size & 0xffffff), s.sums, &low);
-        const uint64_t before_high = gw_block_scan((uint32_t)(size >> 24), s.sums, &high);
-        const uint64_t place = used + before_low + (before_high << 24);
-        used += low + ((uint64_t)high << 24);
+        uint64_t total; /* room + 1 is below 2^48 */
+        const uint64_t place = used + gw_block_scan64<24>(size, s.sums, &total);
+        used += total;
         used = used <= room ? used : room + 1;
         const bool fits =
             gw_count_items(s, all, p.out, i, status == GW_OK ? out.src_size : 0, place + size <= room);
@@ -415,18 +408,7 @@ GW_KERNEL(gw_device_gcomp_hop_items, gw_gcomp_hop_params, 256, 1)
     gw_count_end(s, all, p.out);
 }
 
-#define GW_CODEBOOK_KERNEL(name, dtype, derived)                                                             \
-    GW_KERNEL(name, gw_gcomp_encode_params, 256, 2)                                                          \
-    {                                                                                                        \
-        gw_codebook_all<dtype, derived>(p);                                                                  \
-    }
-
-GW_CODEBOOK_KERNEL(gw_device_gcomp_codebook_fp32_explicit, GW_FP32, false)
-GW_CODEBOOK_KERNEL(gw_device_gcomp_codebook_fp32_derived, GW_FP32, true)
-GW_CODEBOOK_KERNEL(gw_device_gcomp_codebook_bf16_explicit, GW_BF16, false)
-GW_CODEBOOK_KERNEL(gw_device_gcomp_codebook_bf16_derived, GW_BF16, true)
-GW_CODEBOOK_KERNEL(gw_device_gcomp_codebook_fp16_explicit, GW_FP16, false)
-GW_CODEBOOK_KERNEL(gw_device_gcomp_codebook_fp16_derived, GW_FP16, true)
+GW_KERNELS_BY_MODE(gw_device_gcomp_codebook, gw_gcomp_encode_params, gw_codebook_all)
 
 /* ---- histograms ---------------------------------------------------------------------------------------- */
 
@@ -434,29 +416,28 @@ GW_CODEBOOK_KERNEL(gw_device_gcomp_codebook_fp16_derived, GW_FP16, true)
 GW_KERNEL(gw_device_gcomp_histogram_items, gw_gcomp_histogram_params, 256, 1)
 {
     gw_count_state &s = GW_SHARED(gw_count_state);
-    const uint32_t log2 = p.codec.chunk_log2;
+    const uint32_t log2 = p.work.codec.chunk_log2;
     uint64_t chunks = 0;
     GW_NO_UNROLL
-    for (uint32_t at = 0; at < p.item_count; at += GW_THREADS) {
+    for (uint32_t at = 0; at < p.work.item_count; at += GW_THREADS) {
         const uint32_t i = at + threadIdx.x;
         uint64_t count = 0;
-        if (i < p.item_count) {
-            const gw_cuda_gcomp_item &item = p.items[i];
-            if (gw_histogram_status(p, item) == GW_OK) {
+        if (i < p.work.item_count) {
+            const gw_cuda_gcomp_item &item = p.work.items[i];
+            if (gw_histogram_status(p.work, item) == GW_OK) {
                 count = (item.src_size + ((uint64_t)1 << log2) - 1) >> log2;
                 p.chunks_before[i] = ((const gw_cuda_gcomp_histogram *)item.dst)->chunk_count;
             }
         }
-        uint32_t low, high; /* a count is at most 2^36 */
-        const uint64_t before_low = gw_block_scan((uint32_t)(count & 0xffff), s.sums, &low);
-        const uint64_t before_high = gw_block_scan((uint32_t)(count >> 16), s.sums, &high);
-        if (i < p.item_count) {
-            p.chunk_first[i] = chunks + before_low + (before_high << 16);
+        uint64_t total; /* a count is at most 2^36 */
+        const uint64_t before = gw_block_scan64<16>(count, s.sums, &total);
+        if (i < p.work.item_count) {
+            p.chunk_first[i] = chunks + before;
         }
-        chunks += low + ((uint64_t)high << 16);
+        chunks += total;
     }
     if (threadIdx.x == 0) {
-        p.chunk_first[p.item_count] = chunks;
+        p.chunk_first[p.work.item_count] = chunks;
     }
 }
 
@@ -465,16 +446,16 @@ GW_KERNEL(gw_device_gcomp_histogram_items, gw_gcomp_histogram_params, 256, 1)
 GW_DEVICE void gw_histogram_report(const gw_gcomp_histogram_params &p, uint64_t chunks_before, uint64_t units)
 {
     GW_NO_UNROLL
-    for (uint32_t i = threadIdx.x; i < p.item_count; i += GW_THREADS) {
-        const gw_cuda_gcomp_item &item = gw_item_of(p.items, p.item, i);
-        const uint32_t status = gw_histogram_status(p, item);
+    for (uint32_t i = threadIdx.x; i < p.work.item_count; i += GW_THREADS) {
+        const gw_cuda_gcomp_item &item = gw_item_of(p.work, i);
+        const uint32_t status = gw_histogram_status(p.work, item);
         if (status != GW_OK) {
             gw_item_fail(item, status);
             continue;
         }
         /* Items that share a histogram write the same. */
         ((gw_cuda_gcomp_histogram *)item.dst)->chunk_count =
-            (p.items != nullptr ? p.chunks_before[i] : chunks_before) + units;
+            (p.work.items != nullptr ? p.chunks_before[i] : chunks_before) + units;
         const gw_cuda_result result = {GW_OK, 0, 0, item.src_size, ~(uint64_t)0, 0};
         *item.result = result;
     }
@@ -486,10 +467,9 @@ template <uint32_t DTYPE>
 GW_DEVICE void gw_histogram_choose(gw_survey_state &s, const gw_gcomp_histogram_params &p,
                                    const gw_cuda_rounder &r, uint64_t chunk)
 {
-    const gw_cuda_gcomp_item &item = gw_item_of(p.items, p.item, s.item);
-    const uint64_t group_len = (uint64_t)1 << gw_group_log2(p.codec);
-    const uint32_t relative =
-        gw_choose_relative<DTYPE>(s, r, 0, (uint32_t)(item.src_size < group_len ? item.src_size : group_len));
+    const gw_cuda_gcomp_item &item = gw_item_of(p.work, s.item);
+    const uint32_t len = gw_at_most(item.src_size, 1u << gw_group_log2(p.work.codec));
+    const uint32_t relative = gw_choose_relative<DTYPE>(s, r, 0, len);
     if (threadIdx.x == 0) {
         gw_atomic_max64(&((gw_cuda_gcomp_histogram *)item.dst)->first_relative, ~(chunk << 1 | relative));
     }
@@ -501,16 +481,16 @@ template <uint32_t DTYPE>
 GW_DEVICE void gw_histogram_carry(gw_survey_state &s, const gw_gcomp_histogram_params &p,
                                   gw_cuda_source &source, uint64_t first, uint32_t len)
 {
-    const gw_cuda_gcomp_item &item = gw_item_of(p.items, p.item, s.item);
+    const gw_cuda_gcomp_item &item = gw_item_of(p.work, s.item);
     gw_quanta_state &state = *(gw_quanta_state *)(void *)s.exchange;
-    const uint32_t chunk_len = 1u << p.codec.chunk_log2;
+    const uint32_t chunk_len = 1u << p.work.codec.chunk_log2;
     GW_NO_UNROLL
     for (uint32_t at = 0; at < len; at += chunk_len) {
-        const int32_t drop_offset = gw_quanta_chunk<DTYPE>(state, p.codec, p.map, item, first + at,
+        const int32_t drop_offset = gw_quanta_chunk<DTYPE>(state, p.work.codec, p.work.map, item, first + at,
                                                            len - at < chunk_len ? len - at : chunk_len,
-                                                           s.quanta + (at >> p.codec.block_log2));
+                                                           s.quanta + (at >> p.work.codec.block_log2));
         if (threadIdx.x == 0) {
-            s.drop_offsets[at >> p.codec.chunk_log2] = drop_offset;
+            s.drop_offsets[at >> p.work.codec.chunk_log2] = drop_offset;
         }
     }
     __syncthreads();
@@ -518,7 +498,7 @@ GW_DEVICE void gw_histogram_carry(gw_survey_state &s, const gw_gcomp_histogram_p
     source.len = item.src_size - first;
     source.first_element = item.first_element + first;
     source.map_bytes = s.quanta;
-    source.block_log2 = p.codec.block_log2;
+    source.block_log2 = p.work.codec.block_log2;
     source.drop_offsets = s.drop_offsets;
 }
 
@@ -560,23 +540,22 @@ GW_DEVICE void gw_histogram_add_chunk(gw_survey_state &s, gw_cuda_gcomp_histogra
 template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_histogram_all(const gw_gcomp_histogram_params &p)
 {
     gw_survey_state &s = GW_SHARED(gw_survey_state);
-    const uint32_t t = threadIdx.x, log2 = p.codec.chunk_log2;
+    const uint32_t t = threadIdx.x, log2 = p.work.codec.chunk_log2;
     uint64_t units = 0, chunks_before = 0;
-    if (p.items != nullptr) {
-        units = p.chunk_first[p.item_count];
-    } else if (gw_histogram_status(p, p.item) == GW_OK) {
-        units = p.item.src_size != 0 ? p.unit_total : 0;
+    if (p.work.items != nullptr) {
+        units = p.chunk_first[p.work.item_count];
+    } else if (gw_histogram_status(p.work, p.work.item) == GW_OK) {
+        units = p.work.item.src_size != 0 ? p.unit_total : 0;
         /* changed when all are done */
-        chunks_before = ((const volatile gw_cuda_gcomp_histogram *)p.item.dst)->chunk_count;
+        chunks_before = ((const volatile gw_cuda_gcomp_histogram *)p.work.item.dst)->chunk_count;
     }
-    const gw_cuda_gcomp_key key = p.key_at != nullptr ? *p.key_at : p.key;
     GW_NO_UNROLL
     for (;;) {
         __syncthreads();
         if (t == 0) {
             s.group = gw_atomic_add64(&p.head->ticket, 1);
-            s.item = p.items != nullptr && s.group < units
-                         ? gw_item_find(p.chunk_first, p.item_count, s.group)
+            s.item = p.work.items != nullptr && s.group < units
+                         ? gw_item_find(p.chunk_first, p.work.item_count, s.group)
                          : 0;
         }
         gw_survey_clear(s);
@@ -584,38 +563,35 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_histogram_all(const gw
         if (s.group >= units) {
             break;
         }
-        const gw_cuda_gcomp_item &item = gw_item_of(p.items, p.item, s.item);
+        const gw_cuda_gcomp_item &item = gw_item_of(p.work, s.item);
         gw_cuda_gcomp_histogram *const histogram = (gw_cuda_gcomp_histogram *)item.dst;
-        gw_cuda_source source = gw_source_of(p.codec, p.rounding, p.map, key, item);
-        const gw_cuda_rounder r = {p.rounding, source};
+        gw_cuda_source source = gw_source_of(p.work, item);
+        const gw_cuda_rounder r = {p.work.rounding, source};
         uint64_t first = (s.group - gw_first_of(p.chunk_first, s.item)) << log2;
         const uint64_t left = item.src_size - first;
-        const uint32_t len = (uint32_t)(left < (uint64_t)1 << log2 ? left : (uint64_t)1 << log2);
-        const bool chooses = DERIVED && p.rounding.dead_zone && first == 0;
-        if (DERIVED && p.codec.quantum_mode == GW_GCOMP_CARRIED) {
-            const uint64_t group_len = (uint64_t)1 << gw_group_log2(p.codec);
+        const uint32_t len = gw_at_most(left, 1u << log2);
+        const bool chooses = DERIVED && p.work.rounding.dead_zone && first == 0;
+        if (DERIVED && p.work.codec.quantum_mode == GW_GCOMP_CARRIED) {
             gw_histogram_carry<DTYPE>(s, p, source, first,
-                                      !chooses           ? len
-                                      : left < group_len ? (uint32_t)left
-                                                         : (uint32_t)group_len);
+                                      chooses ? gw_at_most(left, 1u << gw_group_log2(p.work.codec)) : len);
             first = 0;
         }
         if (chooses) {
-            const uint64_t before = p.items != nullptr ? p.chunks_before[s.item] : chunks_before;
+            const uint64_t before = p.work.items != nullptr ? p.chunks_before[s.item] : chunks_before;
             gw_histogram_choose<DTYPE>(s, p, r, before + s.group);
         }
         const uint64_t classes = gw_survey<DTYPE, DERIVED>(
             s, r, first, len, 64, [&](uint32_t bin, uint32_t k, int32_t drop_offset) {
                 atomicAdd(&s.bin[bin], 1u);
-                if (DERIVED && p.codec.dead_zone && !gw_is_single_bin<DTYPE>(bin)) {
+                if (DERIVED && p.work.codec.dead_zone && !gw_is_single_bin<DTYPE>(bin)) {
                     const uint32_t turned =
-                        p.rounding.dead_zone ? gw_turned_bin<DTYPE>(bin, k, drop_offset) : bin;
+                        p.work.rounding.dead_zone ? gw_turned_bin<DTYPE>(bin, k, drop_offset) : bin;
                     atomicAdd(&s.bin[turned | 1], 1u);
                 }
             });
         gw_mask_add_classes(s.mask_count, classes);
         gw_histogram_add_chunk<DTYPE>(
-            s, histogram, (p.items != nullptr ? p.chunks_before[s.item] : chunks_before) + s.group);
+            s, histogram, (p.work.items != nullptr ? p.chunks_before[s.item] : chunks_before) + s.group);
     }
     __syncthreads();
     if (t == 0) {
@@ -629,18 +605,7 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_histogram_all(const gw
     }
 }
 
-#define GW_HISTOGRAM_KERNEL(name, dtype, derived)                                                            \
-    GW_KERNEL(name, gw_gcomp_histogram_params, 256, 2)                                                       \
-    {                                                                                                        \
-        gw_histogram_all<dtype, derived>(p);                                                                 \
-    }
-
-GW_HISTOGRAM_KERNEL(gw_device_gcomp_histogram_fp32_explicit, GW_FP32, false)
-GW_HISTOGRAM_KERNEL(gw_device_gcomp_histogram_fp32_derived, GW_FP32, true)
-GW_HISTOGRAM_KERNEL(gw_device_gcomp_histogram_bf16_explicit, GW_BF16, false)
-GW_HISTOGRAM_KERNEL(gw_device_gcomp_histogram_bf16_derived, GW_BF16, true)
-GW_HISTOGRAM_KERNEL(gw_device_gcomp_histogram_fp16_explicit, GW_FP16, false)
-GW_HISTOGRAM_KERNEL(gw_device_gcomp_histogram_fp16_derived, GW_FP16, true)
+GW_KERNELS_BY_MODE(gw_device_gcomp_histogram, gw_gcomp_histogram_params, gw_histogram_all)
 
 /* The weight of count[t]: counts are shifted right until their sum is below 2^28, and what was seen keeps at
  * least 1. 0 for threads without a count. */
@@ -711,20 +676,3 @@ GW_KERNEL(gw_device_gcomp_codebook_build, gw_gcomp_codebook_build_params, 256, 1
         p.result[blockIdx.x] = result;
     }
 }
-
-GW_KERNEL_TABLE(gcomp_codebook, GW_KERNEL_ENTRY(gw_device_gcomp_count, gw_gcomp_encode_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_hop_items, gw_gcomp_hop_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_histogram_items, gw_gcomp_histogram_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_codebook_fp32_explicit, gw_gcomp_encode_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_codebook_fp32_derived, gw_gcomp_encode_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_codebook_bf16_explicit, gw_gcomp_encode_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_codebook_bf16_derived, gw_gcomp_encode_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_codebook_fp16_explicit, gw_gcomp_encode_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_codebook_fp16_derived, gw_gcomp_encode_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_histogram_fp32_explicit, gw_gcomp_histogram_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_histogram_fp32_derived, gw_gcomp_histogram_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_histogram_bf16_explicit, gw_gcomp_histogram_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_histogram_bf16_derived, gw_gcomp_histogram_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_histogram_fp16_explicit, gw_gcomp_histogram_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_histogram_fp16_derived, gw_gcomp_histogram_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_codebook_build, gw_gcomp_codebook_build_params));

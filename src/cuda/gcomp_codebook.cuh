@@ -250,10 +250,9 @@ GW_DEVICE void gw_cuda_codebook_place_leaves(gw_cuda_tree &tree, const gw_codebo
 /* Sum over the threads of the block, to all of them; x < 2^48. */
 GW_DEVICE uint64_t gw_block_sum64(uint64_t x, uint32_t *sums)
 {
-    uint32_t low, high;
-    gw_block_scan((uint32_t)(x & 0xffffff), sums, &low);
-    gw_block_scan((uint32_t)(x >> 24), sums, &high);
-    return low + ((uint64_t)high << 24);
+    uint64_t sum;
+    gw_block_scan64<24>(x, sums, &sum);
+    return sum;
 }
 
 /* 256 * log2(x), straight lines between powers of two. x is not 0. */

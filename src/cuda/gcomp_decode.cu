@@ -28,7 +28,7 @@ GW_DEVICE void gw_decode_unit(gw_decode_state &s, const gw_gcomp_decode_params &
 {
     const uint32_t size = gw_type<DTYPE>::SIZE;
     const uint32_t item_index = s.item;
-    const gw_cuda_gcomp_item &item = gw_item_of(p.items, p.item, item_index);
+    const gw_cuda_gcomp_item &item = gw_item_of(p.work, item_index);
     gw_cuda_frame_state &frame = p.frames[item_index];
     const uint64_t index = s.unit - p.chunk_first[item_index];
 
@@ -43,7 +43,7 @@ GW_DEVICE void gw_decode_unit(gw_decode_state &s, const gw_gcomp_decode_params &
         __syncthreads();
     }
     const bool has_map = frame.quantum_mode == GW_GCOMP_DERIVED && !frame.constant;
-    const gw_decode_call call = {p.codec,
+    const gw_decode_call call = {p.work.codec,
                                  frame,
                                  (const uint8_t *)item.src,
                                  has_map ? item.map_bytes : nullptr,
@@ -56,10 +56,9 @@ GW_DEVICE void gw_decode_unit(gw_decode_state &s, const gw_gcomp_decode_params &
         const uint8_t *const addend = p.mode == GW_CUDA_DECODE_ADD   ? dst
                                       : p.mode == GW_CUDA_DECODE_SUM ? (const uint8_t *)item.addend + first
                                                                      : nullptr;
-        s.out = gw_decode_out_of(dst, addend, p.codec.strict, gw_scale_of(item));
+        s.out = gw_decode_out_of(dst, addend, p.work.codec.strict, gw_scale_of(item));
     }
-    const uint32_t status = gw_cuda_decode_chunk < DTYPE,
-                   REST ? GW_DECODE_REST : GW_DECODE_NEAR > (s, call, index, p.mode == GW_CUDA_DECODE_ADD);
+    const uint32_t status = gw_cuda_decode_chunk<DTYPE, REST>(s, call, index, p.mode == GW_CUDA_DECODE_ADD);
     __syncthreads();
     if (!REST && status == GW_DECODE_DEFERRED) {
         if (threadIdx.x == 0) {
@@ -95,8 +94,8 @@ GW_DEVICE void gw_decode_unit(gw_decode_state &s, const gw_gcomp_decode_params &
 GW_DEVICE void gw_decode_report(const gw_gcomp_decode_params &p)
 {
     GW_NO_UNROLL
-    for (uint32_t i = threadIdx.x; i < p.item_count; i += GW_THREADS) {
-        const gw_cuda_gcomp_item &item = gw_item_of(p.items, p.item, i);
+    for (uint32_t i = threadIdx.x; i < p.work.item_count; i += GW_THREADS) {
+        const gw_cuda_gcomp_item &item = gw_item_of(p.work, i);
         const gw_cuda_frame_state &frame = p.frames[i];
         const uint64_t bad = *(const volatile uint64_t *)&frame.bad;
         gw_cuda_result result = {GW_OK, 0, 0, 0, ~(uint64_t)0, 0};
@@ -123,7 +122,7 @@ template <uint32_t DTYPE, bool REST> GW_DEVICE void gw_decode_all(const gw_gcomp
     gw_decode_state &s = GW_SHARED(gw_decode_state);
     /* In shared memory: it would occupy registers from the first instruction to the last. */
     if (gw_thread_now() == 0) {
-        s.units = REST && gw_is_rest_listed(p) ? p.head->deferred_count : p.chunk_first[p.item_count];
+        s.units = REST && gw_is_rest_listed(p) ? p.head->deferred_count : p.chunk_first[p.work.item_count];
     }
     __syncthreads();
     const bool has_units = s.units != 0;
@@ -138,7 +137,7 @@ template <uint32_t DTYPE, bool REST> GW_DEVICE void gw_decode_all(const gw_gcomp
             s.is_last = turn >= s.units;
             if (turn < s.units) {
                 s.unit = REST && gw_is_rest_listed(p) ? p.deferred[turn] : turn;
-                s.item = gw_item_find(p.chunk_first, p.item_count, s.unit);
+                s.item = gw_item_find(p.chunk_first, p.work.item_count, s.unit);
             }
         }
         __syncthreads();
@@ -185,7 +184,7 @@ GW_DEVICE void gw_sum_copy(uint8_t *to, const uint8_t *from, uint64_t size, uint
 GW_KERNEL(gw_device_gcomp_sum_store, gw_gcomp_decode_params, 256, 4)
 {
     const gw_cuda_sum_state &all = *p.sum.state;
-    const uint32_t size = gw_type_size(p.codec.dtype);
+    const uint32_t size = gw_type_size(p.work.codec.dtype);
     const uint32_t status = all.status != GW_OK        ? all.status
                             : all.len > p.sum.capacity ? (uint32_t)GW_ERR_DST
                                                        : (uint32_t)GW_OK;
@@ -212,23 +211,5 @@ GW_KERNEL(gw_device_gcomp_sum_store, gw_gcomp_decode_params, 256, 4)
     }
 }
 
-#define GW_DECODE_KERNEL(name, dtype, rest, blocks)                                                          \
-    GW_KERNEL(name, gw_gcomp_decode_params, 256, blocks)                                                     \
-    {                                                                                                        \
-        gw_decode_all<dtype, rest>(p);                                                                       \
-    }
-
-GW_DECODE_KERNEL(gw_device_gcomp_decode_fp32, GW_FP32, false, 2)
-GW_DECODE_KERNEL(gw_device_gcomp_decode_bf16, GW_BF16, false, 2)
-GW_DECODE_KERNEL(gw_device_gcomp_decode_fp16, GW_FP16, false, 2)
-GW_DECODE_KERNEL(gw_device_gcomp_decode_rest_fp32, GW_FP32, true, 2)
-GW_DECODE_KERNEL(gw_device_gcomp_decode_rest_bf16, GW_BF16, true, 2)
-GW_DECODE_KERNEL(gw_device_gcomp_decode_rest_fp16, GW_FP16, true, 2)
-
-GW_KERNEL_TABLE(gcomp_decode, GW_KERNEL_ENTRY(gw_device_gcomp_decode_fp32, gw_gcomp_decode_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_decode_bf16, gw_gcomp_decode_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_decode_fp16, gw_gcomp_decode_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_decode_rest_fp32, gw_gcomp_decode_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_decode_rest_bf16, gw_gcomp_decode_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_decode_rest_fp16, gw_gcomp_decode_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_sum_store, gw_gcomp_decode_params));
+GW_KERNELS_BY_DTYPE(gw_device_gcomp_decode, gw_gcomp_decode_params, 2, gw_decode_all, false)
+GW_KERNELS_BY_DTYPE(gw_device_gcomp_decode_rest, gw_gcomp_decode_params, 2, gw_decode_all, true)

@@ -60,8 +60,8 @@ GW_DEVICE void gw_decode_tree_levels(gw_decode_state &s, const WORDS &words, con
             uint32_t x[8];
             gw_node_ranks(x, s, words, rank_buffer, node, word, active);
             if (active) {
-                rank_buffer.store128(node.out + 32 * word, make_uint4(x[0], x[1], x[2], x[3]));
-                rank_buffer.store128(node.out + 32 * word + 16, make_uint4(x[4], x[5], x[6], x[7]));
+                rank_buffer.store128(node.out + 32 * word, gw_four_of(x));
+                rank_buffer.store128(node.out + 32 * word + 16, gw_four_of(x + 4));
             }
         }
         start = end;
@@ -79,7 +79,9 @@ GW_DEVICE bool gw_decode_mask(gw_decode_state &s, const WORDS &words, const BUFF
 {
     const gw_mask_tree &tree = s.tree.mask;
     const uint32_t mask_len = (chunk_len + 7) >> 3;
-    if (gw_find_mask<DERIVED>(s, words, size, mask_len, arrays.rank_buffer_size)) {
+    if (gw_find_parts(s, words, tree.node_count, false, [&]() {
+            return gw_find_mask_nodes<DERIVED>(s, words, size, mask_len, arrays.rank_buffer_size);
+        })) {
         return true;
     }
     gw_decode_tree_levels(s, words, rank_buffer, s.node[0].first_task);
@@ -171,7 +173,9 @@ GW_DEVICE bool gw_decode_coded(gw_decode_state &s, const gw_cuda_frame_state &fr
     if (s.tree.is_masked && gw_decode_mask<DERIVED>(s, words, rank_buffer, arrays, size, chunk_len)) {
         return true;
     }
-    if (gw_find_parts<DTYPE, DERIVED>(s, words, size, chunk_len, arrays.rank_buffer_size)) {
+    if (gw_find_parts(s, words, s.tree.node_count, s.tree.is_masked != 0, [&]() {
+            return gw_find_nodes<DTYPE, DERIVED>(s, words, size, chunk_len, arrays.rank_buffer_size);
+        })) {
         return true;
     }
     /* Level by level, up to the children of the root. */
@@ -278,15 +282,8 @@ GW_DEVICE void gw_decode_plain(const uint8_t *src, uint32_t size, const gw_decod
     }
 }
 
-/* Which chunks a call of gw_cuda_decode_chunk() can decode. The first kind leaves out what takes more
- * registers. */
-enum gw_decode_paths {
-    GW_DECODE_NEAR, /* all but CODED ones of derived frames and those too large for shared memory */
-    GW_DECODE_REST, /* only those */
-    GW_DECODE_ALL
-};
-
-enum { GW_DECODE_DEFERRED = 255 }; /* a chunk that the paths leave out; nothing was touched */
+/* A chunk that gw_cuda_decode_chunk() leaves to its other kind; nothing was touched. */
+enum { GW_DECODE_DEFERRED = 255 };
 
 /* What surrounds a chunk. */
 struct gw_decode_call {
@@ -367,14 +364,13 @@ enum {
  * Looks at the entry of a chunk, by thread 0, which leaves in s what all threads need of it: 256 threads
  * would compare the same numbers. Returns what is left to do, most often nothing.
  */
-template <uint32_t DTYPE, gw_decode_paths PATHS>
+template <uint32_t DTYPE, bool REST>
 GW_DEVICE uint32_t gw_chunk_look(gw_decode_state &s, const gw_decode_call &c, uint64_t index)
 {
     /* Entries are read once, by one thread: if the bytes change meanwhile, all threads of the block still
      * agree. */
     const gw_cuda_frame_state &frame = c.frame;
-    const uint64_t left = frame.len - (index << frame.chunk_log2), whole = (uint64_t)1 << frame.chunk_log2;
-    const uint32_t chunk_len = (uint32_t)(left < whole ? left : whole);
+    const uint32_t chunk_len = gw_at_most(frame.len - (index << frame.chunk_log2), 1u << frame.chunk_log2);
     const uint32_t raw_size = (chunk_len * gw_type<DTYPE>::SIZE + 15) & ~15u;
     gw_chunk_entry e = {0, 0, 0, 0, 0}, owner = {0, 0, 0, 0, 0};
     bool good = gw_entry_read(e, c.src, frame.directory_offset, frame.payload_offset, frame.frame_size,
@@ -407,7 +403,7 @@ GW_DEVICE uint32_t gw_chunk_look(gw_decode_state &s, const gw_decode_call &c, ui
         return checksum | GW_TODO_PLAIN | (fits ? 0 : GW_TODO_MISFIT);
     }
     s.is_far = gw_decode_is_far(c, e.size);
-    if (PATHS == GW_DECODE_NEAR && (frame.quantum_mode != 0 || s.is_far)) {
+    if (!REST && (frame.quantum_mode != 0 || s.is_far)) {
         s.status = GW_DECODE_DEFERRED;
         return GW_TODO_END;
     }
@@ -488,14 +484,17 @@ GW_DEVICE uint32_t gw_chunk_prepare(gw_decode_state &s, const gw_decode_call &c,
  * the place of the chunk's first value (NULL: only check). GW_OK, GW_ERR_CORRUPT or GW_ERR_CHECKSUM, to all
  * threads; then the place holds anything, unless is_checked_first: then it is as it was. All 256 threads of
  * the block call it. Begins and ends with a barrier.
+ *
+ * There are two kinds. The first leaves out what takes more registers: CODED chunks of derived frames, and
+ * those too large for shared memory; REST decodes only those.
  */
-template <uint32_t DTYPE, gw_decode_paths PATHS>
+template <uint32_t DTYPE, bool REST>
 GW_DEVICE uint32_t gw_cuda_decode_chunk(gw_decode_state &s, const gw_decode_call &c, uint64_t index,
                                         bool is_checked_first)
 {
     __syncthreads();
     if (threadIdx.x == 0) {
-        s.todo = gw_chunk_look<DTYPE, PATHS>(s, c, index);
+        s.todo = gw_chunk_look<DTYPE, REST>(s, c, index);
     }
     __syncthreads();
     const uint32_t todo = s.todo;
@@ -508,15 +507,13 @@ GW_DEVICE uint32_t gw_cuda_decode_chunk(gw_decode_state &s, const gw_decode_call
     const uint8_t *const data = s.data;
     const uint32_t size = (uint32_t)s.size, skip = s.skip, chunk_len = s.chunk_len;
     bool bad;
-    if (PATHS == GW_DECODE_NEAR) {
+    if (!REST) {
         bad = gw_decode_near<DTYPE, false>(s, c, data, size, skip, chunk_len, is_checked_first);
     } else if (c.frame.quantum_mode != 0) {
         bad = s.is_far ? gw_decode_far<DTYPE, true>(s, c, data, size, skip, chunk_len, is_checked_first)
                        : gw_decode_near<DTYPE, true>(s, c, data, size, skip, chunk_len, is_checked_first);
-    } else if (PATHS == GW_DECODE_REST || s.is_far) {
-        bad = gw_decode_far<DTYPE, false>(s, c, data, size, skip, chunk_len, is_checked_first);
     } else {
-        bad = gw_decode_near<DTYPE, false>(s, c, data, size, skip, chunk_len, is_checked_first);
+        bad = gw_decode_far<DTYPE, false>(s, c, data, size, skip, chunk_len, is_checked_first);
     }
     return bad ? GW_ERR_CORRUPT : GW_OK;
 }

@@ -83,14 +83,14 @@ GW_DEVICE void gw_encode_finish(gw_encode_state &s, const gw_gcomp_encode_params
                                 const gw_cuda_gcomp_item &item, const gw_frame_front &front,
                                 uint64_t frame_size)
 {
-    const gw_cuda_codec &codec = p.codec;
+    const gw_cuda_codec &codec = p.work.codec;
     uint8_t *dst = (uint8_t *)item.dst;
     const bool has_map = gw_front_has_map(front);
     const bool installed = (front.flags & GW_FLAG_INSTALLED) != 0;
     uint64_t map_hash = 0;
     uint32_t codebook_crc = 0;
     if (has_map) {
-        map_hash = gw_front_map_hash(front, item.digest, p.map.wire_scale, s.sums);
+        map_hash = gw_front_map_hash(front, item.digest, p.work.map.wire_scale, s.sums);
     }
     if (installed) {
         codebook_crc = gw_codebook_crc(codec.codebook[codec.encode_with], s.sums);
@@ -116,7 +116,7 @@ GW_DEVICE void gw_encode_finish(gw_encode_state &s, const gw_gcomp_encode_params
         if (has_map) {
             h[at++] = (uint32_t)map_hash;
             h[at++] = (uint32_t)(map_hash >> 32);
-            h[at++] = p.map.wire_scale;
+            h[at++] = p.work.map.wire_scale;
             h[at++] = 0;
         }
         if ((front.flags & GW_FLAG_CHECKSUM) != 0) {
@@ -147,11 +147,11 @@ GW_DEVICE bool gw_encode_fetch_codebook(gw_encode_state &s, const gw_gcomp_encod
 {
     const uint32_t t = threadIdx.x;
     __syncthreads();
-    if (p.codec.encode_with >= 0) {
+    if (p.work.codec.encode_with >= 0) {
         if (s.owner == 0) { /* the block has it already */
             return true;
         }
-        if (!gw_encode_read_codebook<DTYPE, DERIVED>(s, p.codec.codebook[p.codec.encode_with])) {
+        if (!gw_encode_read_codebook<DTYPE, DERIVED>(s, p.work.codec.codebook[p.work.codec.encode_with])) {
             return false;
         }
         if (t == 0) {
@@ -186,7 +186,7 @@ struct gw_encode_chunk {
 GW_DEVICE void gw_encode_place_chunk(gw_encode_state &s, const gw_gcomp_encode_params &p,
                                      const gw_encode_chunk &chunk, uint8_t *dst)
 {
-    const bool installed = p.codec.encode_with >= 0;
+    const bool installed = p.work.codec.encode_with >= 0;
     const bool is_zero = s.any == 0;
     const uint32_t own_size = chunk.quanta_size + s.size;
     const uint32_t with_codebook = (s.codebook_size + own_size + 15) & ~15u,
@@ -243,17 +243,18 @@ GW_DEVICE void gw_encode_write_chunk(gw_encode_state &s, const gw_gcomp_encode_p
             *(uint32_t *)(void *)(to + front + s.size + 4 * t) = 0;
         }
         if (DERIVED) {
-            const uint32_t blocks = (chunk.len + (1u << p.codec.block_log2) - 1) >> p.codec.block_log2;
+            const uint32_t blocks =
+                (chunk.len + (1u << p.work.codec.block_log2) - 1) >> p.work.codec.block_log2;
             GW_NO_UNROLL
             for (uint32_t i = t; i < chunk.quanta_size; i += GW_THREADS) {
                 to[skip + i] =
-                    i < blocks ? r.from.map_bytes[(chunk.first >> p.codec.block_log2) + i] : (uint8_t)0;
+                    i < blocks ? r.from.map_bytes[(chunk.first >> p.work.codec.block_log2) + i] : (uint8_t)0;
             }
         }
-        gw_cuda_write_coded<DTYPE, DERIVED>(s, r, p.codec.chunk_log2, chunk.first, chunk.len,
+        gw_cuda_write_coded<DTYPE, DERIVED>(s, r, p.work.codec.chunk_log2, chunk.first, chunk.len,
                                             (uint32_t *)(void *)(to + front));
     }
-    if (p.codec.checksum && kind != GW_CHUNK_ZERO) {
+    if (p.work.codec.checksum && kind != GW_CHUNK_ZERO) {
         /* The codebook's checksum comes first: for its owner that is its own region from the start. */
         const uint32_t before = kind == GW_CHUNK_CODED ? s.codebook_crc : 0;
         const uint8_t *from = to + skip;
@@ -292,12 +293,12 @@ template <uint32_t DTYPE, bool DERIVED>
 GW_DEVICE void gw_encode_unit(gw_encode_state &s, const gw_gcomp_encode_params &p)
 {
     const uint32_t t = threadIdx.x;
-    const gw_cuda_gcomp_item &item = gw_item_of(p.items, p.item, s.item);
+    const gw_cuda_gcomp_item &item = gw_item_of(p.work, s.item);
     const uint64_t unit = s.unit, item_first = gw_first_of(p.unit_first, s.item);
     const uint64_t index = unit - item_first;
-    const uint32_t log2 = p.codec.chunk_log2, group_log2 = gw_group_log2(p.codec) - log2;
+    const uint32_t log2 = p.work.codec.chunk_log2, group_log2 = gw_group_log2(p.work.codec) - log2;
     if (t == 0) {
-        s.status = gw_encode_status(p, item);
+        s.status = gw_item_status(p.work, item);
     }
     __syncthreads();
     uint32_t status = s.status;
@@ -312,24 +313,22 @@ GW_DEVICE void gw_encode_unit(gw_encode_state &s, const gw_gcomp_encode_params &
         }
         return;
     }
-    const gw_cuda_gcomp_key key = p.key_at != nullptr ? *p.key_at : p.key;
     if (t == 0) {
         s.front = gw_encode_front(p, item);
-        s.source = gw_source_of(p.codec, p.rounding, p.map, key, item);
+        s.source = gw_source_of(p.work, item);
         if (DERIVED && p.quanta != nullptr) {
             gw_source_carry(s.source, p, item_first);
             s.source.drop_offset = item.src_size != 0 ? p.drop_offsets[unit] : 0;
         }
     }
     __syncthreads();
-    const gw_cuda_rounder r = {p.rounding, s.source};
+    const gw_cuda_rounder r = {p.work.rounding, s.source};
     const gw_frame_front &front = s.front;
     const uint64_t first = index << log2;
     if (front.chunk_count != 0) {
         uint8_t *dst = (uint8_t *)item.dst;
-        const uint32_t len =
-            (uint32_t)(front.len - first < (uint64_t)1 << log2 ? front.len - first : (uint64_t)1 << log2);
-        const uint32_t block_log2 = p.codec.block_log2;
+        const uint32_t len = gw_at_most(front.len - first, 1u << log2);
+        const uint32_t block_log2 = p.work.codec.block_log2;
         const uint32_t quanta_size =
             DERIVED && block_log2 != 0 ? (((len + (1u << block_log2) - 1) >> block_log2) + 3) & ~3u : 0;
         const gw_encode_chunk chunk = {
@@ -348,7 +347,7 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_encode_all(const gw_gc
 {
     gw_encode_state &s = GW_SHARED(gw_encode_state);
     if (threadIdx.x == 0) {
-        s.units = p.items == nullptr ? p.unit_total : p.unit_first[p.item_count];
+        s.units = p.work.items == nullptr ? p.unit_total : p.unit_first[p.work.item_count];
         s.owner = ~(uint64_t)0;
         s.shared_size = p.shared_size;
     }
@@ -357,8 +356,9 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_encode_all(const gw_gc
         __syncthreads();
         if (threadIdx.x == 0) {
             s.unit = gw_atomic_add64(&p.head->ticket, 1);
-            s.item =
-                p.items != nullptr && s.unit < s.units ? gw_item_find(p.unit_first, p.item_count, s.unit) : 0;
+            s.item = p.work.items != nullptr && s.unit < s.units
+                         ? gw_item_find(p.unit_first, p.work.item_count, s.unit)
+                         : 0;
         }
         __syncthreads();
         if (s.unit >= s.units) {
@@ -368,22 +368,4 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_encode_all(const gw_gc
     }
 }
 
-#define GW_ENCODE_KERNEL(name, dtype, derived)                                                               \
-    GW_KERNEL(name, gw_gcomp_encode_params, 256, 2)                                                          \
-    {                                                                                                        \
-        gw_encode_all<dtype, derived>(p);                                                                    \
-    }
-
-GW_ENCODE_KERNEL(gw_device_gcomp_encode_fp32_explicit, GW_FP32, false)
-GW_ENCODE_KERNEL(gw_device_gcomp_encode_fp32_derived, GW_FP32, true)
-GW_ENCODE_KERNEL(gw_device_gcomp_encode_bf16_explicit, GW_BF16, false)
-GW_ENCODE_KERNEL(gw_device_gcomp_encode_bf16_derived, GW_BF16, true)
-GW_ENCODE_KERNEL(gw_device_gcomp_encode_fp16_explicit, GW_FP16, false)
-GW_ENCODE_KERNEL(gw_device_gcomp_encode_fp16_derived, GW_FP16, true)
-
-GW_KERNEL_TABLE(gcomp_encode, GW_KERNEL_ENTRY(gw_device_gcomp_encode_fp32_explicit, gw_gcomp_encode_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_encode_fp32_derived, gw_gcomp_encode_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_encode_bf16_explicit, gw_gcomp_encode_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_encode_bf16_derived, gw_gcomp_encode_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_encode_fp16_explicit, gw_gcomp_encode_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_encode_fp16_derived, gw_gcomp_encode_params));
+GW_KERNELS_BY_MODE(gw_device_gcomp_encode, gw_gcomp_encode_params, gw_encode_all)

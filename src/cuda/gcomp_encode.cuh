@@ -49,7 +49,7 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_encode_tables(gw_encod
                                                                            : 1;
             entry[drop_steps] = gw_entry_of(label, s.tree.rank_of_label[label], s.tree.escape_rank);
         }
-        gw_shared_store128(gw_place_of(s.entry) + 16 * t, make_uint4(entry[0], entry[1], entry[2], entry[3]));
+        gw_shared_store128(gw_place_of(s.entry) + 16 * t, gw_four_of(entry));
         if (t < 4) {
             s.factor[t] = t == 0 ? 0 : (127 + 6 * t) << 23 | 1u << 22;
         }

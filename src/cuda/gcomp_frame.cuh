@@ -60,10 +60,9 @@ template <uint32_t DTYPE> GW_DEVICE uint32_t gw_digit_flags(uint32_t kept)
 
 /* ---- items --------------------------------------------------------------------------------------------- */
 
-GW_DEVICE const gw_cuda_gcomp_item &gw_item_of(const gw_cuda_gcomp_item *items,
-                                               const gw_cuda_gcomp_item &single, uint32_t i)
+GW_DEVICE const gw_cuda_gcomp_item &gw_item_of(const gw_gcomp_work &work, uint32_t i)
 {
-    return items == nullptr ? single : items[i];
+    return work.items == nullptr ? work.item : work.items[i];
 }
 
 /* What decoded values are multiplied by: 0 stands for 1. Valid: 0 or a normal number. */

@@ -23,8 +23,8 @@ GW_DEVICE uint32_t gw_group_log2(const gw_cuda_codec &codec)
 /* Header of the frame of an item that is valid. frame_size is not known yet. */
 GW_DEVICE gw_frame_front gw_encode_front(const gw_gcomp_encode_params &p, const gw_cuda_gcomp_item &item)
 {
-    const gw_cuda_codec &codec = p.codec;
-    const bool derived = codec.quantum_mode == GW_GCOMP_DERIVED, constant = derived && !p.map.is_present;
+    const gw_cuda_codec &codec = p.work.codec;
+    const bool derived = codec.quantum_mode == GW_GCOMP_DERIVED, constant = derived && !p.work.map.is_present;
     gw_frame_front f;
     f.dtype = codec.dtype;
     f.flags = (codec.strict ? GW_FLAG_STRICT : 0) | (derived ? GW_FLAG_DERIVED : 0) |
@@ -34,7 +34,7 @@ GW_DEVICE gw_frame_front gw_encode_front(const gw_gcomp_encode_params &p, const 
     f.chunk_log2 = codec.chunk_log2;
     f.step = constant ? 1 : codec.step;
     f.cap = constant ? codec.constant_drop : codec.cap;
-    f.drop_offset = derived && !constant ? gw_cuda_drop_offset(codec, gw_map_base(p.map)) : 0;
+    f.drop_offset = derived && !constant ? gw_cuda_drop_offset(codec, gw_map_base(p.work.map)) : 0;
     f.block_log2 = codec.block_log2;
     f.len = item.src_size;
     f.frame_size = 0;
@@ -55,9 +55,10 @@ GW_DEVICE bool gw_encodes_relative(const gw_cuda_codec &codec)
 
 /* GW_OK if the values of the item can be rounded: the status of gw_gcomp_encode() and
  * gw_gcomp_histogram_add() for a source. */
-GW_DEVICE uint32_t gw_source_status(const gw_cuda_codec &codec, const gw_cuda_map &map,
-                                    const gw_cuda_gcomp_item &item)
+GW_DEVICE uint32_t gw_source_status(const gw_gcomp_work &work, const gw_cuda_gcomp_item &item)
 {
+    const gw_cuda_codec &codec = work.codec;
+    const gw_cuda_map &map = work.map;
     if (item.after != nullptr && item.after->status != GW_OK) {
         return item.after->status;
     }
@@ -89,10 +90,10 @@ GW_DEVICE uint32_t gw_source_status(const gw_cuda_codec &codec, const gw_cuda_ma
 }
 
 /* GW_OK if the item can be encoded; the order is that of gw_gcomp_encode(). */
-GW_DEVICE uint32_t gw_item_status(const gw_cuda_codec &codec, const gw_cuda_map &map,
-                                  const gw_cuda_gcomp_item &item)
+GW_DEVICE uint32_t gw_item_status(const gw_gcomp_work &work, const gw_cuda_gcomp_item &item)
 {
-    const uint32_t status = gw_source_status(codec, map, item);
+    const gw_cuda_codec &codec = work.codec;
+    const uint32_t status = gw_source_status(work, item);
     if (status != GW_OK) {
         return status;
     }
@@ -105,15 +106,10 @@ GW_DEVICE uint32_t gw_item_status(const gw_cuda_codec &codec, const gw_cuda_map 
                                                                   : (uint32_t)GW_OK;
 }
 
-GW_DEVICE uint32_t gw_encode_status(const gw_gcomp_encode_params &p, const gw_cuda_gcomp_item &item)
-{
-    return gw_item_status(p.codec, p.map, item);
-}
-
 /* The same for a histogram, which is at dst. */
-GW_DEVICE uint32_t gw_histogram_status(const gw_gcomp_histogram_params &p, const gw_cuda_gcomp_item &item)
+GW_DEVICE uint32_t gw_histogram_status(const gw_gcomp_work &work, const gw_cuda_gcomp_item &item)
 {
-    const uint32_t status = gw_source_status(p.codec, p.map, item);
+    const uint32_t status = gw_source_status(work, item);
     if (status != GW_OK) {
         return status;
     }
@@ -122,7 +118,7 @@ GW_DEVICE uint32_t gw_histogram_status(const gw_gcomp_histogram_params &p, const
     }
     /* Values without quanta have no relative exponents. */
     const uint64_t relative = ((const volatile gw_cuda_gcomp_histogram *)item.dst)->first_relative;
-    return p.codec.quantum_mode == GW_GCOMP_DERIVED && !p.map.is_present && relative != 0 &&
+    return work.codec.quantum_mode == GW_GCOMP_DERIVED && !work.map.is_present && relative != 0 &&
                    (~relative & 1) != 0
                ? (uint32_t)GW_ERR_STATE
                : (uint32_t)GW_OK;

@@ -56,15 +56,7 @@ GW_DEVICE bool gw_is_escape_allowed(const gw_cuda_tree &tree, const gw_cuda_fram
 
 /* Digits and escapes of some values, 16 bits each: planes 1 | 2, 3 | 4, R4 | R2 (explicit: escapes), R1 |
  * escapes. */
-struct gw_counts {
-    uint32_t a, b, c, d;
-};
-
-GW_DEVICE gw_counts gw_unpack_counts(uint4 x)
-{
-    const gw_counts counts = {x.x, x.y, x.z, x.w};
-    return counts;
-}
+typedef uint4 gw_counts;
 
 /*
  * Sums over the values before those of this thread: of the threads before, and of the rounds before, which
@@ -76,25 +68,24 @@ template <bool DERIVED>
 GW_DEVICE gw_counts gw_scan_counts(gw_decode_state &s, gw_counts mine, uint32_t parity)
 {
     const uint32_t lane = gw_lane(), warp = threadIdx.x >> 5;
-    gw_counts x = {gw_warp_scan(mine.a), gw_warp_scan(mine.b), gw_warp_scan(mine.c),
-                   DERIVED ? gw_warp_scan(mine.d) : 0};
+    gw_counts x = {gw_warp_scan(mine.x), gw_warp_scan(mine.y), gw_warp_scan(mine.z),
+                   DERIVED ? gw_warp_scan(mine.w) : 0};
     if (lane == 31) {
-        s.warp_sum[parity][warp] = make_uint4(x.a, x.b, x.c, x.d);
+        s.warp_sum[parity][warp] = x;
     }
     __syncthreads();
     /* Lane v has the sum of warp v, and lane 7 that of the rounds before. Halves do not overflow: the
      * last sum is that of a chunk, at most 2^15. */
     const uint4 sum = lane < GW_WARPS - 1 ? s.warp_sum[parity][lane] : s.counted[parity];
     const bool counts = lane < warp || lane == GW_WARPS - 1;
-    x.a += __reduce_add_sync(GW_FULL_MASK, counts ? sum.x : 0);
-    x.b += __reduce_add_sync(GW_FULL_MASK, counts ? sum.y : 0);
-    x.c += __reduce_add_sync(GW_FULL_MASK, counts ? sum.z : 0);
-    x.d += DERIVED ? __reduce_add_sync(GW_FULL_MASK, counts ? sum.w : 0) : 0;
+    x.x += __reduce_add_sync(GW_FULL_MASK, counts ? sum.x : 0);
+    x.y += __reduce_add_sync(GW_FULL_MASK, counts ? sum.y : 0);
+    x.z += __reduce_add_sync(GW_FULL_MASK, counts ? sum.z : 0);
+    x.w += DERIVED ? __reduce_add_sync(GW_FULL_MASK, counts ? sum.w : 0) : 0;
     if (threadIdx.x == GW_THREADS - 1) {
-        s.counted[parity ^ 1] = make_uint4(x.a, x.b, x.c, x.d);
+        s.counted[parity ^ 1] = x;
     }
-    const gw_counts before = {x.a - mine.a, x.b - mine.b, x.c - mine.c, x.d - mine.d};
-    return before;
+    return make_uint4(x.x - mine.x, x.y - mine.y, x.z - mine.z, x.w - mine.w);
 }
 
 /* A sum of flags in bytes: nibbles 0, 2, 4, 6, and 1, 3, 5, 7. Those of explicit frames end at bit 19. */
@@ -119,10 +110,10 @@ template <bool DERIVED> GW_DEVICE void gw_add_flags(uint32_t &even, uint32_t &od
 template <bool DERIVED> GW_DEVICE gw_counts gw_counts_of(uint32_t even, uint32_t odd)
 {
     gw_counts x;
-    x.a = __byte_perm(even, 0, 0x4140);
-    x.b = __byte_perm(even, odd, 0x4442) & 0x00ff00ff;
-    x.c = DERIVED ? __byte_perm(even, odd, 0x3336) & 0x00ff00ff : odd >> 8;
-    x.d = DERIVED ? __byte_perm(odd, 0, 0x4143) : 0;
+    x.x = __byte_perm(even, 0, 0x4140);
+    x.y = __byte_perm(even, odd, 0x4442) & 0x00ff00ff;
+    x.z = DERIVED ? __byte_perm(even, odd, 0x3336) & 0x00ff00ff : odd >> 8;
+    x.w = DERIVED ? __byte_perm(odd, 0, 0x4143) : 0;
     return x;
 }
 
@@ -130,10 +121,10 @@ template <bool DERIVED> GW_DEVICE gw_counts gw_counts_of(uint32_t even, uint32_t
 template <bool DERIVED> GW_DEVICE gw_counts gw_announced(const gw_decode_state &s)
 {
     gw_counts x;
-    x.a = s.part_len[0] | s.part_len[1] << 16;
-    x.b = s.part_len[2] | s.part_len[3] << 16;
-    x.c = DERIVED ? s.part_len[4] | s.part_len[5] << 16 : s.part_len[GW_PART_ESCAPES];
-    x.d = DERIVED ? s.part_len[6] | s.part_len[GW_PART_ESCAPES] << 16 : 0;
+    x.x = s.part_len[0] | s.part_len[1] << 16;
+    x.y = s.part_len[2] | s.part_len[3] << 16;
+    x.z = DERIVED ? s.part_len[4] | s.part_len[5] << 16 : s.part_len[GW_PART_ESCAPES];
+    x.w = DERIVED ? s.part_len[6] | s.part_len[GW_PART_ESCAPES] << 16 : 0;
     return x;
 }
 
@@ -323,18 +314,18 @@ template <typename JOIN> GW_DEVICE void gw_join_find(JOIN &join, const gw_counts
     typedef typename JOIN::type type;
     const gw_decode_state &s = join.s;
     gw_join_places &at = join.at;
-    at.d1 = {gw_part_place<type::W1>(s, 0, before.a & 0xffff), 0};
-    at.d2 = {gw_part_place<type::W2>(s, 1, before.a >> 16), 0};
-    at.d3 = {gw_part_place<type::W2>(s, 2, before.b & 0xffff), 0};
-    at.d4 = {gw_part_place<type::W2>(s, 3, before.b >> 16), 0};
+    at.d1 = {gw_part_place<type::W1>(s, 0, before.x & 0xffff), 0};
+    at.d2 = {gw_part_place<type::W2>(s, 1, before.x >> 16), 0};
+    at.d3 = {gw_part_place<type::W2>(s, 2, before.y & 0xffff), 0};
+    at.d4 = {gw_part_place<type::W2>(s, 3, before.y >> 16), 0};
     at.r4 = at.r2 = at.r1 = {0, 0};
     if (JOIN::DERIVED) {
-        at.r4.at = gw_part_place<4>(s, 4, before.c & 0xffff);
-        at.r2.at = gw_part_place<2>(s, 5, before.c >> 16);
-        at.r1.at = gw_part_place<1>(s, 6, before.d & 0xffff);
+        at.r4.at = gw_part_place<4>(s, 4, before.z & 0xffff);
+        at.r2.at = gw_part_place<2>(s, 5, before.z >> 16);
+        at.r1.at = gw_part_place<1>(s, 6, before.w & 0xffff);
     }
     at.escape =
-        gw_part_place<8 * type::SIZE>(s, GW_PART_ESCAPES, JOIN::DERIVED ? before.d >> 16 : before.c) >> 3;
+        gw_part_place<8 * type::SIZE>(s, GW_PART_ESCAPES, JOIN::DERIVED ? before.w >> 16 : before.z) >> 3;
 }
 
 /* Accumulators of a batch, for its groups of four. */
@@ -414,7 +405,7 @@ GW_DEVICE void gw_join_stage(JOIN &join, gw_join_batch &b, uint32_t j, const uin
 {
     typedef typename JOIN::type type;
     if (type::SIZE == 4) {
-        gw_shared_store128(join.mine_at ^ 16 * j, make_uint4(v[0], v[1], v[2], v[3]));
+        gw_shared_store128(join.mine_at ^ 16 * j, gw_four_of(v));
     } else {
         GW_UNROLL
         for (uint32_t i = 0; i < 2; i++) {
@@ -427,8 +418,7 @@ GW_DEVICE void gw_join_stage(JOIN &join, gw_join_batch &b, uint32_t j, const uin
             }
         }
         if ((j & 1) != 0) {
-            gw_shared_store128(join.mine_at ^ 16 * (j / 2),
-                               make_uint4(b.packed[0], b.packed[1], b.packed[2], b.packed[3]));
+            gw_shared_store128(join.mine_at ^ 16 * (j / 2), gw_four_of(b.packed));
         }
     }
 }
@@ -574,8 +564,7 @@ template <typename JOIN> GW_DEVICE uint32_t gw_join_begin_round(JOIN &join, uint
     join.first = first;
     join.word = word;
     join.is_whole = join.chunk_len - first >= 32 * GW_THREADS;
-    join.valid =
-        32 * word < join.chunk_len ? (join.chunk_len - 32 * word < 32 ? join.chunk_len - 32 * word : 32) : 0;
+    join.valid = gw_left_of(join.chunk_len, 32 * word, 32);
     GW_UNROLL
     for (int j = 0; j < 8; j++) {
         join.x[j] = 0;
@@ -655,9 +644,9 @@ GW_DEVICE bool gw_join_chunk(gw_decode_state &s, const gw_cuda_frame_state &fram
     __syncthreads();
     if (tid == 0) {
         const gw_counts announced = gw_announced<DERIVED>(s);
-        const gw_counts all = gw_unpack_counts(s.counted[(chunk_len + ROUND - 1) / ROUND % 2]);
-        bad = bad || all.a != announced.a || all.b != announced.b || all.c != announced.c ||
-              all.d != announced.d;
+        const gw_counts all = s.counted[(chunk_len + ROUND - 1) / ROUND % 2];
+        bad = bad || all.x != announced.x || all.y != announced.y || all.z != announced.z ||
+              all.w != announced.w;
     }
     return __syncthreads_or(bad) != 0;
 }

@@ -90,9 +90,27 @@ static void add_launch(gw_cuda_launches *launches, gw_cuda_kernel kernel, uint64
     launch->params_size = params_size;
 }
 
-static uint64_t at_most(uint64_t x, uint64_t limit)
+/* At most `each` blocks a multiprocessor, which take chunks in turn. */
+static uint64_t grid_of(const gw_cuda_shape *shape, uint64_t count, uint32_t each)
 {
-    return x < limit ? x : limit;
+    return gw_min_u64(count, each * (uint64_t)shape->multiprocessors);
+}
+
+static uint32_t element_size(const gw_cuda_codec *codec)
+{
+    return codec->dtype == GW_FP32 ? 4 : 2;
+}
+
+/* The kernel of a dtype, of three, and that of a dtype and quantum mode, of six: launch.h. */
+static gw_cuda_kernel of_dtype(gw_cuda_kernel first, const gw_cuda_codec *codec)
+{
+    return (gw_cuda_kernel)((uint32_t)first + (codec->dtype - GW_FP32));
+}
+
+static gw_cuda_kernel of_mode(gw_cuda_kernel first, const gw_cuda_codec *codec)
+{
+    return (gw_cuda_kernel)((uint32_t)first + 2 * (codec->dtype - GW_FP32) +
+                            (codec->quantum_mode != GW_GCOMP_EXPLICIT));
 }
 
 /* ---- decode -------------------------------------------------------------------------------------------- */
@@ -108,7 +126,7 @@ static void carve_decode(gw_gcomp_decode_params *p, carver *c, uint32_t item_cou
 {
     /* One slot of rank buffers for each possible chunk of 2^15 values: shorter ones fit shared
      * memory. */
-    const uint32_t slots = (uint32_t)at_most((value_total >> 15) + item_count, GW_CUDA_LARGE_SLOTS_MAX);
+    const uint32_t slots = (uint32_t)gw_min_u64((value_total >> 15) + item_count, GW_CUDA_LARGE_SLOTS_MAX);
     p->chunk_first = (uint64_t *)take(c, 8 * ((uint64_t)item_count + 1));
     p->chunk_total = (value_total >> GW_CHUNK_LOG2_MIN) + item_count;
     p->deferred = (uint64_t *)take(c, 8 * p->chunk_total);
@@ -125,20 +143,25 @@ size_t gw_cuda_decode_workspace_size(uint32_t item_count, uint64_t value_total)
     return c.used;
 }
 
+/* Shared memory of a decode but for the copy of the chunk: the state, two rank buffers, a zero mask. */
+static uint32_t decode_shared_least(uint32_t chunk_log2)
+{
+    const uint32_t rank_buffer = GW_CUDA_RANK_BUFFER_SIZE(chunk_log2) < GW_CUDA_RANK_BUFFER_SIZE_MIN
+                                     ? GW_CUDA_RANK_BUFFER_SIZE_MIN
+                                     : GW_CUDA_RANK_BUFFER_SIZE(chunk_log2);
+    return GW_CUDA_DECODE_FIXED_MAX + 2 * rank_buffer + (1u << chunk_log2) / 8;
+}
+
 /*
- * Shared memory of a decode: the state, two rank buffers, and a copy of the chunk, which is smaller than a
- * RAW one. The rank buffers are for the handle's own chunks, but at most 2^14 values; longer chunks use the
- * workspace. Two blocks are to fit a multiprocessor (1 KiB of each is the system's); what then does not fit
- * the copy is read in place, which is slower.
+ * With a copy of the chunk, which is smaller than a RAW one. The rank buffers are for the handle's own
+ * chunks, but at most 2^14 values; longer chunks use the workspace. Two blocks are to fit a multiprocessor
+ * (1 KiB of each is the system's); what then does not fit the copy is read in place, which is slower.
  */
 static uint32_t decode_shared_size(const gw_cuda_codec *codec, const gw_cuda_shape *shape)
 {
     const uint32_t log2 = codec->chunk_log2 < 14 ? codec->chunk_log2 : 14;
-    const uint32_t rank_buffer = GW_CUDA_RANK_BUFFER_SIZE(log2) < GW_CUDA_RANK_BUFFER_SIZE_MIN
-                                     ? GW_CUDA_RANK_BUFFER_SIZE_MIN
-                                     : GW_CUDA_RANK_BUFFER_SIZE(log2);
-    const uint32_t least = GW_CUDA_DECODE_FIXED_MAX + 2 * rank_buffer + (1u << log2) / 8;
-    const uint32_t most = least + ((codec->dtype == GW_FP32 ? 4u : 2u) << log2);
+    const uint32_t least = decode_shared_least(log2);
+    const uint32_t most = least + (element_size(codec) << log2);
     const uint32_t half = ((shape->shared_size_max + 1024) / 2 - 1024) & ~15u;
     const uint32_t room = half >= least + 16 * 1024 ? half : shape->shared_size_max;
     return most < room ? most : room;
@@ -147,19 +170,17 @@ static uint32_t decode_shared_size(const gw_cuda_codec *codec, const gw_cuda_sha
 static void add_decode(gw_cuda_launches *launches, gw_gcomp_decode_params *p, uint64_t value_total,
                        const gw_cuda_shape *shape)
 {
-    const uint64_t chunks = (value_total >> p->codec.chunk_log2) + p->item_count;
-    const gw_cuda_kernel decode =
-        (gw_cuda_kernel)(GW_CUDA_KERNEL_gw_device_gcomp_decode_fp32 + (p->codec.dtype - GW_FP32));
-    p->shared_size = decode_shared_size(&p->codec, shape);
-    p->slices = p->item_count > 1 ? 1 : (uint32_t)at_most(chunks / 512 + 1, 32);
-    add_launch(launches, GW_CUDA_KERNEL_gw_device_gcomp_check, (uint64_t)p->slices * p->item_count,
+    const gw_cuda_codec *codec = &p->work.codec;
+    const uint64_t chunks = (value_total >> codec->chunk_log2) + p->work.item_count;
+    const uint64_t grid = grid_of(shape, chunks, 2);
+    p->shared_size = decode_shared_size(codec, shape);
+    p->slices = p->work.item_count > 1 ? 1 : (uint32_t)gw_min_u64(chunks / 512 + 1, 32);
+    add_launch(launches, GW_CUDA_KERNEL_gw_device_gcomp_check, (uint64_t)p->slices * p->work.item_count,
                GW_CUDA_CHECK_SHARED_SIZE, p, sizeof *p);
-    const gw_cuda_kernel rest =
-        (gw_cuda_kernel)(GW_CUDA_KERNEL_gw_device_gcomp_decode_rest_fp32 + (p->codec.dtype - GW_FP32));
-    add_launch(launches, decode, at_most(chunks, 2 * (uint64_t)shape->multiprocessors), p->shared_size, p,
+    add_launch(launches, of_dtype(GW_CUDA_KERNEL_gw_device_gcomp_decode_fp32, codec), grid, p->shared_size, p,
                sizeof *p);
-    add_launch(launches, rest, at_most(chunks, 2 * (uint64_t)shape->multiprocessors), p->shared_size, p,
-               sizeof *p);
+    add_launch(launches, of_dtype(GW_CUDA_KERNEL_gw_device_gcomp_decode_rest_fp32, codec), grid,
+               p->shared_size, p, sizeof *p);
 }
 
 void gw_cuda_launches_decode(gw_cuda_launches *launches, gw_gcomp_decode_params *p, uint64_t value_total,
@@ -167,9 +188,9 @@ void gw_cuda_launches_decode(gw_cuda_launches *launches, gw_gcomp_decode_params 
 {
     carver c = {(uint8_t *)workspace, 0};
     GW_MEMSET(launches, 0, sizeof *launches);
-    carve_decode_zeros(p, &c, p->item_count);
+    carve_decode_zeros(p, &c, p->work.item_count);
     launches->zero_size = c.used;
-    carve_decode(p, &c, p->item_count, value_total);
+    carve_decode(p, &c, p->work.item_count, value_total);
     add_decode(launches, p, value_total, shape);
 }
 
@@ -189,8 +210,8 @@ static void carve_sum_rest(gw_gcomp_decode_params *p, carver *c, const gw_cuda_c
                            uint64_t capacity)
 {
     carve_decode(p, c, 1, capacity);
-    p->item.result = (gw_cuda_result *)take(c, sizeof *p->item.result);
-    p->sum.sums = (uint8_t *)take(c, (codec->dtype == GW_FP32 ? 4 : 2) * capacity);
+    p->work.item.result = (gw_cuda_result *)take(c, sizeof *p->work.item.result);
+    p->sum.sums = (uint8_t *)take(c, element_size(codec) * capacity);
 }
 
 size_t gw_cuda_sum_workspace_size(const gw_cuda_codec *codec, uint64_t capacity)
@@ -205,26 +226,26 @@ size_t gw_cuda_sum_workspace_size(const gw_cuda_codec *codec, uint64_t capacity)
 void gw_cuda_launches_sum(gw_cuda_launches *launches, gw_gcomp_decode_params *p, uint32_t frame_count,
                           const gw_cuda_shape *shape, void *workspace)
 {
-    const uint64_t capacity = p->item.dst_capacity;
+    const uint64_t capacity = p->work.item.dst_capacity;
     carver c = {(uint8_t *)workspace, 0};
     GW_MEMSET(launches, 0, sizeof *launches);
-    p->items = NULL;
-    p->item_count = 1;
+    p->work.items = NULL;
+    p->work.item_count = 1;
     p->mode = GW_CUDA_DECODE_SUM;
-    p->sum.values = (uint8_t *)p->item.dst;
+    p->sum.values = (uint8_t *)p->work.item.dst;
     p->sum.capacity = capacity;
-    p->sum.result = p->item.result;
+    p->sum.result = p->work.item.result;
     const size_t zero_offset = carve_sum(p, &c, capacity);
     launches->zero_offset = p->sum.index == 0 ? 0 : zero_offset;
     launches->zero_size = c.used - launches->zero_offset;
-    carve_sum_rest(p, &c, &p->codec, capacity);
-    p->item.dst = p->sum.sums;
-    p->item.addend = p->sum.index == 0 ? p->sum.values : p->sum.sums;
+    carve_sum_rest(p, &c, &p->work.codec, capacity);
+    p->work.item.dst = p->sum.sums;
+    p->work.item.addend = p->sum.index == 0 ? p->sum.values : p->sum.sums;
     add_decode(launches, p, capacity, shape);
     if (p->sum.index == frame_count - 1) {
         const uint64_t chunks = (capacity >> GW_CHUNK_LOG2_MIN) + 1;
-        add_launch(launches, GW_CUDA_KERNEL_gw_device_gcomp_sum_store,
-                   at_most(chunks, 4 * (uint64_t)shape->multiprocessors), 0, p, sizeof *p);
+        add_launch(launches, GW_CUDA_KERNEL_gw_device_gcomp_sum_store, grid_of(shape, chunks, 4), 0, p,
+                   sizeof *p);
     }
 }
 
@@ -245,7 +266,7 @@ static uint32_t group_log2(const gw_cuda_codec *codec)
 static void count_units(gw_gcomp_encode_params *p, const gw_cuda_codec *codec, uint32_t item_count,
                         uint64_t value_total)
 {
-    if (p->items == NULL) {
+    if (p->work.items == NULL) {
         p->unit_total = count_of(value_total, codec->chunk_log2);
         p->unit_total += p->unit_total == 0;
         p->group_total = count_of(value_total, group_log2(codec));
@@ -264,24 +285,30 @@ static void carve_encode_zeros(gw_gcomp_encode_params *p, carver *c, const gw_cu
     p->words = (gw_cuda_chunk_word *)take(c, p->unit_total * sizeof *p->words);
 }
 
+/* Quanta of carried frames. */
+static void carve_quanta(gw_gcomp_encode_params *p, carver *c, const gw_cuda_codec *codec, uint64_t units)
+{
+    p->quanta = NULL;
+    p->drop_offsets = NULL;
+    if (codec->quantum_mode == GW_GCOMP_CARRIED) {
+        p->quanta = (uint8_t *)take(c, units << (codec->chunk_log2 - codec->block_log2));
+        p->drop_offsets = (int32_t *)take(c, units * sizeof *p->drop_offsets);
+    }
+}
+
 static void carve_encode(gw_gcomp_encode_params *p, carver *c, const gw_cuda_codec *codec,
                          uint32_t item_count)
 {
     p->unit_first = NULL;
     p->group_first = NULL;
-    if (p->items != NULL) {
+    if (p->work.items != NULL) {
         p->unit_first = (uint64_t *)take(c, 8 * ((uint64_t)item_count + 1));
         p->group_first = (uint64_t *)take(c, 8 * ((uint64_t)item_count + 1));
     }
     p->codebooks = codec->encode_with >= 0
                        ? NULL
                        : (gw_cuda_group_codebook *)take(c, p->group_total * sizeof *p->codebooks);
-    p->quanta = NULL;
-    p->drop_offsets = NULL;
-    if (codec->quantum_mode == GW_GCOMP_CARRIED) {
-        p->quanta = (uint8_t *)take(c, p->unit_total << (codec->chunk_log2 - codec->block_log2));
-        p->drop_offsets = (int32_t *)take(c, p->unit_total * sizeof *p->drop_offsets);
-    }
+    carve_quanta(p, c, codec, p->unit_total);
 }
 
 /* Stands for items that are not known yet, where only the size of launches is needed. */
@@ -291,7 +318,7 @@ size_t gw_cuda_encode_workspace_size(const gw_cuda_codec *codec, uint32_t item_c
 {
     gw_gcomp_encode_params p;
     carver c = {NULL, 0};
-    p.items = &some_item; /* a batch of one needs more than a call without arrays */
+    p.work.items = &some_item; /* a batch of one needs more than a call without arrays */
     carve_encode_zeros(&p, &c, codec, item_count, value_total);
     carve_encode(&p, &c, codec, item_count);
     return c.used;
@@ -307,29 +334,24 @@ static uint32_t encode_shared_size(const gw_cuda_codec *codec, const gw_cuda_sha
 
 static void add_quanta(gw_cuda_launches *launches, gw_gcomp_encode_params *p, const gw_cuda_shape *shape)
 {
-    add_launch(launches, GW_CUDA_KERNEL_gw_device_gcomp_quanta,
-               at_most(p->unit_total, 4 * (uint64_t)shape->multiprocessors), GW_CUDA_QUANTA_SHARED_SIZE, p,
-               sizeof *p);
+    add_launch(launches, GW_CUDA_KERNEL_gw_device_gcomp_quanta, grid_of(shape, p->unit_total, 4),
+               GW_CUDA_QUANTA_SHARED_SIZE, p, sizeof *p);
 }
 
 static void add_encode(gw_cuda_launches *launches, gw_gcomp_encode_params *p, const gw_cuda_shape *shape)
 {
-    const uint32_t kind = 2 * (p->codec.dtype - GW_FP32) + (p->codec.quantum_mode != GW_GCOMP_EXPLICIT);
-    const gw_cuda_kernel codebook =
-        (gw_cuda_kernel)(GW_CUDA_KERNEL_gw_device_gcomp_codebook_fp32_explicit + kind);
-    const gw_cuda_kernel encode =
-        (gw_cuda_kernel)(GW_CUDA_KERNEL_gw_device_gcomp_encode_fp32_explicit + kind);
-    p->shared_size = encode_shared_size(&p->codec, shape);
-    fill_rounding(&p->rounding, &p->codec, &p->map);
-    if (p->codec.quantum_mode == GW_GCOMP_CARRIED) {
+    const gw_cuda_codec *codec = &p->work.codec;
+    p->shared_size = encode_shared_size(codec, shape);
+    fill_rounding(&p->work.rounding, codec, &p->work.map);
+    if (codec->quantum_mode == GW_GCOMP_CARRIED) {
         add_quanta(launches, p, shape);
     }
-    if (p->codec.encode_with < 0 && p->group_total != 0) {
-        add_launch(launches, codebook, at_most(p->group_total, 4 * (uint64_t)shape->multiprocessors),
-                   GW_CUDA_SURVEY_SHARED_SIZE, p, sizeof *p);
+    if (codec->encode_with < 0 && p->group_total != 0) {
+        add_launch(launches, of_mode(GW_CUDA_KERNEL_gw_device_gcomp_codebook_fp32_explicit, codec),
+                   grid_of(shape, p->group_total, 4), GW_CUDA_SURVEY_SHARED_SIZE, p, sizeof *p);
     }
-    add_launch(launches, encode, at_most(p->unit_total, 2 * (uint64_t)shape->multiprocessors), p->shared_size,
-               p, sizeof *p);
+    add_launch(launches, of_mode(GW_CUDA_KERNEL_gw_device_gcomp_encode_fp32_explicit, codec),
+               grid_of(shape, p->unit_total, 2), p->shared_size, p, sizeof *p);
 }
 
 void gw_cuda_launches_encode(gw_cuda_launches *launches, gw_gcomp_encode_params *p, uint64_t value_total,
@@ -337,10 +359,10 @@ void gw_cuda_launches_encode(gw_cuda_launches *launches, gw_gcomp_encode_params 
 {
     carver c = {(uint8_t *)workspace, 0};
     GW_MEMSET(launches, 0, sizeof *launches);
-    carve_encode_zeros(p, &c, &p->codec, p->item_count, value_total);
+    carve_encode_zeros(p, &c, &p->work.codec, p->work.item_count, value_total);
     launches->zero_size = c.used;
-    carve_encode(p, &c, &p->codec, p->item_count);
-    if (p->items != NULL) {
+    carve_encode(p, &c, &p->work.codec, p->work.item_count);
+    if (p->work.items != NULL) {
         add_launch(launches, GW_CUDA_KERNEL_gw_device_gcomp_count, 1, COUNT_SHARED_SIZE, p, sizeof *p);
     }
     add_encode(launches, p, shape);
@@ -348,19 +370,18 @@ void gw_cuda_launches_encode(gw_cuda_launches *launches, gw_gcomp_encode_params 
 
 /* ---- hop ----------------------------------------------------------------------------------------------- */
 
-/* Workspace of hops: one if out->items is NULL, else a batch, whose arrays of items and sums `hops` receives.
- * Returns how much is to be cleared. */
+/* Workspace of hops: one if out->work.items is NULL, else a batch, whose arrays of items and sums `hops`
+ * receives. Returns how much is to be cleared. */
 static size_t carve_hops(gw_gcomp_hop_params *hops, gw_gcomp_decode_params *in, gw_gcomp_encode_params *out,
                          carver *c, const gw_cuda_codec *codec, uint32_t item_count, uint64_t value_total)
 {
-    const uint64_t element_size = codec->dtype == GW_FP32 ? 4 : 2;
-    const int is_batch = out->items != NULL;
+    const int is_batch = out->work.items != NULL;
     carve_decode_zeros(in, c, item_count);
     carve_encode_zeros(out, c, codec, item_count, value_total);
     const size_t zero_size = c->used;
     carve_decode(in, c, item_count, value_total);
     carve_encode(out, c, codec, item_count);
-    hops->sums_size = element_size * value_total;
+    hops->sums_size = element_size(codec) * value_total;
     if (is_batch) {
         gw_cuda_gcomp_item *items = (gw_cuda_gcomp_item *)take(c, 2 * (uint64_t)item_count * sizeof *items);
         hops->in_items = items;
@@ -378,7 +399,7 @@ size_t gw_cuda_hop_workspace_size(const gw_cuda_codec *codec, uint32_t item_coun
     gw_gcomp_decode_params in;
     gw_gcomp_encode_params out;
     carver c = {NULL, 0};
-    out.items = &some_item; /* a batch of one needs more than a call without arrays */
+    out.work.items = &some_item; /* a batch of one needs more than a call without arrays */
     carve_hops(&hops, &in, &out, &c, codec, item_count, value_total);
     return c.used;
 }
@@ -386,20 +407,20 @@ size_t gw_cuda_hop_workspace_size(const gw_cuda_codec *codec, uint32_t item_coun
 void gw_cuda_launches_hop(gw_cuda_launches *launches, gw_gcomp_decode_params *in, gw_gcomp_encode_params *out,
                           const gw_cuda_shape *shape, void *workspace)
 {
-    const uint64_t len = out->item.src_size;
+    const uint64_t len = out->work.item.src_size;
     gw_gcomp_hop_params hops;
     carver c = {(uint8_t *)workspace, 0};
     GW_MEMSET(launches, 0, sizeof *launches);
-    in->items = out->items = NULL;
-    launches->zero_size = carve_hops(&hops, in, out, &c, &out->codec, 1, len);
+    in->work.items = out->work.items = NULL;
+    launches->zero_size = carve_hops(&hops, in, out, &c, &out->work.codec, 1, len);
     in->mode = GW_CUDA_DECODE_SUM;
-    in->item_count = out->item_count = 1;
-    in->item.dst = hops.sums;
-    in->item.dst_capacity = len;
-    in->item.result = hops.between;
+    in->work.item_count = out->work.item_count = 1;
+    in->work.item.dst = hops.sums;
+    in->work.item.dst_capacity = len;
+    in->work.item.result = hops.between;
     in->exact_len = 1;
-    out->item.src = hops.sums;
-    out->item.after = hops.between;
+    out->work.item.src = hops.sums;
+    out->work.item.after = hops.between;
     add_decode(launches, in, len, shape);
     add_encode(launches, out, shape);
 }
@@ -410,12 +431,12 @@ void gw_cuda_launches_hop_batch(gw_cuda_launches *launches, gw_gcomp_hop_params 
 {
     carver c = {(uint8_t *)workspace, 0};
     GW_MEMSET(launches, 0, sizeof *launches);
-    out->items = &some_item; /* there will be some */
-    launches->zero_size = carve_hops(hops, in, out, &c, &out->codec, out->item_count, value_total);
-    in->items = hops->in_items;
-    out->items = hops->out_items;
+    out->work.items = &some_item; /* there will be some */
+    launches->zero_size = carve_hops(hops, in, out, &c, &out->work.codec, out->work.item_count, value_total);
+    in->work.items = hops->in_items;
+    out->work.items = hops->out_items;
     hops->out = *out;
-    in->item_count = out->item_count;
+    in->work.item_count = out->work.item_count;
     in->mode = GW_CUDA_DECODE_SUM;
     in->exact_len = 1;
     add_launch(launches, GW_CUDA_KERNEL_gw_device_gcomp_hop_items, 1, COUNT_SHARED_SIZE, hops, sizeof *hops);
@@ -428,17 +449,10 @@ void gw_cuda_launches_hop_batch(gw_cuda_launches *launches, gw_gcomp_hop_params 
 static void carve_segments(gw_gcomp_segment_params *s, carver *c, const gw_cuda_codec *codec,
                            uint32_t segment_count, uint64_t len)
 {
-    gw_gcomp_encode_params *const from = &s->from;
-    const uint64_t units = count_of(len, codec->chunk_log2);
     s->result = (gw_cuda_result *)take(c, sizeof *s->result);
     s->starts = (uint64_t *)take(c, 8 * (uint64_t)segment_count);
-    s->rounded = (uint8_t *)take(c, (codec->dtype == GW_FP32 ? 4 : 2) * len);
-    from->quanta = NULL;
-    from->drop_offsets = NULL;
-    if (codec->quantum_mode == GW_GCOMP_CARRIED) {
-        from->quanta = (uint8_t *)take(c, units << (codec->chunk_log2 - codec->block_log2));
-        from->drop_offsets = (int32_t *)take(c, units * sizeof *from->drop_offsets);
-    }
+    s->rounded = (uint8_t *)take(c, element_size(codec) * len);
+    carve_quanta(&s->from, c, codec, count_of(len, codec->chunk_log2));
 }
 
 size_t gw_cuda_segments_workspace_size(const gw_cuda_codec *codec, uint32_t segment_count, uint64_t len)
@@ -451,9 +465,8 @@ size_t gw_cuda_segments_workspace_size(const gw_cuda_codec *codec, uint32_t segm
 
 static void add_round(gw_cuda_launches *launches, gw_gcomp_segment_params *s, const gw_cuda_shape *shape)
 {
-    const uint64_t blocks = count_of(s->from.item.src_size, 8);
-    add_launch(launches, GW_CUDA_KERNEL_gw_device_gcomp_round,
-               at_most(blocks, 8 * (uint64_t)shape->multiprocessors), 0, s, sizeof *s);
+    const uint64_t blocks = count_of(s->from.work.item.src_size, 8);
+    add_launch(launches, GW_CUDA_KERNEL_gw_device_gcomp_round, grid_of(shape, blocks, 8), 0, s, sizeof *s);
 }
 
 static void add_segments(gw_cuda_launches *launches, gw_gcomp_segment_params *s)
@@ -467,16 +480,17 @@ void gw_cuda_launches_segments(gw_cuda_launches *launches, gw_gcomp_segment_para
                                const gw_cuda_shape *shape, void *area)
 {
     const gw_cuda_launches rest = *launches;
-    const int is_hop = first != &encode->item;
+    const int is_hop = first != &encode->work.item;
     carver c = {(uint8_t *)area, 0};
-    carve_segments(s, &c, &encode->codec, s->segment_count, encode->item.src_size);
+    carve_segments(s, &c, &encode->work.codec, s->segment_count, encode->work.item.src_size);
     first->after = s->result;
     s->from = *encode;
-    const int is_rounded = encode->codec.rounding == GW_GCOMP_STOCHASTIC && encode->item.src_size != 0;
+    const int is_rounded =
+        encode->work.codec.rounding == GW_GCOMP_STOCHASTIC && encode->work.item.src_size != 0;
     if (is_rounded) {
-        s->rounded = is_hop ? (uint8_t *)(uintptr_t)encode->item.src : s->rounded;
-        encode->item.src = s->rounded;
-        encode->rounding.stochastic = 0;
+        s->rounded = is_hop ? (uint8_t *)(uintptr_t)encode->work.item.src : s->rounded;
+        encode->work.item.src = s->rounded;
+        encode->work.rounding.stochastic = 0;
     }
     launches->launch_count = 0;
     add_segments(launches, s);
@@ -501,7 +515,7 @@ static size_t carve_histogram(gw_gcomp_histogram_params *p, carver *c, uint32_t 
     const size_t zero_size = c->used;
     p->chunk_first = NULL;
     p->chunks_before = NULL;
-    if (p->items != NULL) {
+    if (p->work.items != NULL) {
         p->chunk_first = (uint64_t *)take(c, 8 * ((uint64_t)item_count + 1));
         p->chunks_before = (uint64_t *)take(c, 8 * (uint64_t)item_count);
     }
@@ -512,7 +526,7 @@ size_t gw_cuda_histogram_workspace_size(uint32_t item_count)
 {
     gw_gcomp_histogram_params p;
     carver c = {NULL, 0};
-    p.items = item_count == 0 ? NULL : &some_item;
+    p.work.items = item_count == 0 ? NULL : &some_item;
     carve_histogram(&p, &c, item_count);
     return c.used;
 }
@@ -520,25 +534,23 @@ size_t gw_cuda_histogram_workspace_size(uint32_t item_count)
 void gw_cuda_launches_histogram(gw_cuda_launches *launches, gw_gcomp_histogram_params *p,
                                 uint64_t value_total, const gw_cuda_shape *shape, void *workspace)
 {
-    const uint32_t kind = 2 * (p->codec.dtype - GW_FP32) + (p->codec.quantum_mode != GW_GCOMP_EXPLICIT);
     uint64_t chunks;
     carver c = {(uint8_t *)workspace, 0};
     GW_MEMSET(launches, 0, sizeof *launches);
-    launches->zero_size = carve_histogram(p, &c, p->item_count);
-    fill_rounding(&p->rounding, &p->codec, &p->map);
-    if (p->items == NULL) {
-        p->item_count = 1;
-        p->unit_total = count_of(value_total, p->codec.chunk_log2);
+    launches->zero_size = carve_histogram(p, &c, p->work.item_count);
+    fill_rounding(&p->work.rounding, &p->work.codec, &p->work.map);
+    if (p->work.items == NULL) {
+        p->work.item_count = 1;
+        p->unit_total = count_of(value_total, p->work.codec.chunk_log2);
         p->unit_total += p->unit_total == 0;
         chunks = p->unit_total;
     } else {
-        chunks = (value_total >> p->codec.chunk_log2) + p->item_count;
+        chunks = (value_total >> p->work.codec.chunk_log2) + p->work.item_count;
         add_launch(launches, GW_CUDA_KERNEL_gw_device_gcomp_histogram_items, 1, COUNT_SHARED_SIZE, p,
                    sizeof *p);
     }
-    add_launch(launches, (gw_cuda_kernel)(GW_CUDA_KERNEL_gw_device_gcomp_histogram_fp32_explicit + kind),
-               at_most(chunks, 4 * (uint64_t)shape->multiprocessors), GW_CUDA_SURVEY_SHARED_SIZE, p,
-               sizeof *p);
+    add_launch(launches, of_mode(GW_CUDA_KERNEL_gw_device_gcomp_histogram_fp32_explicit, &p->work.codec),
+               grid_of(shape, chunks, 4), GW_CUDA_SURVEY_SHARED_SIZE, p, sizeof *p);
 }
 
 void gw_cuda_launches_histogram_segments(gw_cuda_launches *launches, gw_gcomp_segment_params *s,
@@ -546,32 +558,26 @@ void gw_cuda_launches_histogram_segments(gw_cuda_launches *launches, gw_gcomp_se
                                          void *workspace, void *area)
 {
     gw_gcomp_encode_params *const from = &s->from;
-    const uint64_t len = p->item.src_size;
+    const uint64_t len = p->work.item.src_size;
     carver c = {(uint8_t *)area, 0};
     gw_cuda_launches_histogram(launches, p, len, shape, workspace);
     const gw_cuda_launch count = launches->launch[0];
     GW_MEMSET(from, 0, sizeof *from);
-    carve_segments(s, &c, &p->codec, s->segment_count, len);
-    p->item.after = s->result;
-    from->codec = p->codec;
-    from->map = p->map;
-    from->rounding = p->rounding;
-    from->key = p->key;
-    from->key_at = p->key_at;
-    from->item = p->item;
-    from->item_count = 1;
+    carve_segments(s, &c, &p->work.codec, s->segment_count, len);
+    p->work.item.after = s->result;
+    from->work = p->work;
     from->unit_total = p->unit_total;
     launches->launch_count = 0;
     add_segments(launches, s);
-    if (p->codec.rounding == GW_GCOMP_STOCHASTIC && len != 0) {
+    if (p->work.codec.rounding == GW_GCOMP_STOCHASTIC && len != 0) {
         if (from->quanta != NULL) { /* those of the values before they are rounded */
             add_quanta(launches, from, shape);
-            p->item.map_bytes = from->quanta;
-            p->map.is_present = 0;
+            p->work.item.map_bytes = from->quanta;
+            p->work.map.is_present = 0;
         }
         add_round(launches, s, shape);
-        p->item.src = s->rounded;
-        p->rounding.stochastic = 0;
+        p->work.item.src = s->rounded;
+        p->work.rounding.stochastic = 0;
     }
     launches->launch[launches->launch_count++] = count;
 }
@@ -598,9 +604,5 @@ void gw_cuda_device_codec_fill(gw_device_codec *out, const gw_codec *codec, cons
 
 uint32_t gw_cuda_decode_shared_size(const gw_cuda_codec *codec)
 {
-    const uint32_t rank_buffer = GW_CUDA_RANK_BUFFER_SIZE(codec->chunk_log2) < GW_CUDA_RANK_BUFFER_SIZE_MIN
-                                     ? GW_CUDA_RANK_BUFFER_SIZE_MIN
-                                     : GW_CUDA_RANK_BUFFER_SIZE(codec->chunk_log2);
-    return GW_CUDA_DECODE_FIXED_MAX + 2 * rank_buffer + (1u << codec->chunk_log2) / 8 +
-           ((codec->dtype == GW_FP32 ? 4u : 2u) << codec->chunk_log2);
+    return decode_shared_least(codec->chunk_log2) + (element_size(codec) << codec->chunk_log2);
 }

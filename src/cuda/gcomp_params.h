@@ -48,6 +48,33 @@ typedef struct gw_cuda_map {
     uint32_t is_present; /* 0: there is no map */
 } gw_cuda_map;
 
+/* The options of rounding in the form that kernels use, as constants. */
+typedef struct gw_cuda_rounding {
+    uint32_t nearest, stochastic; /* masks: all ones or zero */
+    uint32_t strict;
+    uint32_t has_map;   /* values have map bytes */
+    uint32_t dead_zone; /* 1: a value below its quantum becomes 0 or one quantum */
+    uint32_t cap;       /* without a map the drop of every value */
+    uint32_t cap_steps; /* explicit: cap in steps */
+    uint32_t step;
+    uint32_t step_inverse; /* 256 / step, rounded up: n * step_inverse >> 8 = n / step for n up to 23 */
+} gw_cuda_rounding;
+
+/* What all calls have: the handle, and what it is used on. */
+typedef struct gw_gcomp_work {
+    gw_cuda_codec codec;
+    gw_cuda_map map;
+    /* Encode, histogram: */
+    gw_cuda_rounding rounding;
+    gw_cuda_gcomp_key key;
+    const gw_cuda_gcomp_key *key_at; /* NULL: key */
+
+    uint32_t item_count;
+    uint32_t reserved;
+    const gw_cuda_gcomp_item *items; /* NULL: item */
+    gw_cuda_gcomp_item item;
+} gw_gcomp_work;
+
 /* ---- decode -------------------------------------------------------------------------------------------- */
 
 typedef enum gw_cuda_decode_mode {
@@ -107,14 +134,10 @@ typedef struct gw_cuda_sum {
 } gw_cuda_sum;
 
 typedef struct gw_gcomp_decode_params {
-    gw_cuda_codec codec;
-    gw_cuda_map map;
+    gw_gcomp_work work;
     uint32_t mode;
-    uint32_t item_count;
-    uint32_t slices;                 /* blocks of gw_device_gcomp_check for the directory of one item */
-    uint32_t shared_size;            /* of gw_device_gcomp_decode_* */
-    const gw_cuda_gcomp_item *items; /* NULL: item */
-    gw_cuda_gcomp_item item;
+    uint32_t slices;      /* blocks of gw_device_gcomp_check for the directory of one item */
+    uint32_t shared_size; /* of gw_device_gcomp_decode_* */
     gw_cuda_decode_head *head;
     gw_cuda_frame_state *frames; /* item_count */
     uint64_t *chunk_first;       /* item_count + 1: chunks of the items before */
@@ -123,7 +146,6 @@ typedef struct gw_gcomp_decode_params {
     uint32_t large_slots; /* at most GW_CUDA_LARGE_SLOTS_MAX */
     uint64_t chunk_total; /* places in deferred: the most chunks of all items (validation: from the hint) */
     uint32_t exact_len;   /* 1: frames of another length than dst_capacity are refused, GW_ERR_ARG */
-    uint32_t reserved;
     gw_cuda_sum sum;
 } gw_gcomp_decode_params;
 
@@ -137,20 +159,6 @@ typedef struct gw_gcomp_decode_params {
 /* Shared memory of a decode but for rank buffers and copy of the chunk, rounded up. */
 #define GW_CUDA_DECODE_FIXED_MAX (17u * 1024u)
 #define GW_CUDA_LARGE_SIZE       (2u * GW_CUDA_RANK_BUFFER_SIZE(15))
-
-/* ---- rounding ------------------------------------------------------------------------------------------ */
-
-/* The options of rounding in the form that kernels use, as constants. */
-typedef struct gw_cuda_rounding {
-    uint32_t nearest, stochastic; /* masks: all ones or zero */
-    uint32_t strict;
-    uint32_t has_map;   /* values have map bytes */
-    uint32_t dead_zone; /* 1: a value below its quantum becomes 0 or one quantum */
-    uint32_t cap;       /* without a map the drop of every value */
-    uint32_t cap_steps; /* explicit: cap in steps */
-    uint32_t step;
-    uint32_t step_inverse; /* 256 / step, rounded up: n * step_inverse >> 8 = n / step for n up to 23 */
-} gw_cuda_rounding;
 
 /* ---- encode -------------------------------------------------------------------------------------------- */
 
@@ -213,17 +221,10 @@ typedef struct gw_cuda_chunk_word {
           : GW_CUDA_ENCODE_BITMAPS_SIZE(chunk_log2)))
 
 typedef struct gw_gcomp_encode_params {
-    gw_cuda_codec codec;
-    gw_cuda_map map;
-    gw_cuda_rounding rounding;
-    gw_cuda_gcomp_key key;
-    const gw_cuda_gcomp_key *key_at; /* NULL: key */
-    uint32_t item_count;
+    gw_gcomp_work work;
     uint32_t shared_size; /* of gw_device_gcomp_encode_* */
     uint64_t unit_total;  /* with items NULL: chunks, or 1; else the most that the device may count */
     uint64_t group_total; /* the same for groups */
-    const gw_cuda_gcomp_item *items; /* NULL: item */
-    gw_cuda_gcomp_item item;
     gw_cuda_encode_head *head;
     gw_cuda_encode_state *states; /* item_count */
     uint64_t *unit_first;         /* items only: item_count + 1, by gw_device_gcomp_count or _hop_items */
@@ -272,19 +273,11 @@ typedef struct gw_gcomp_hop_params {
 /* ---- codebooks across frames -------------------------------------------------------------------- */
 
 typedef struct gw_gcomp_histogram_params {
-    gw_cuda_codec codec;
-    gw_cuda_map map;
-    gw_cuda_rounding rounding;
-    gw_cuda_gcomp_key key;
-    const gw_cuda_gcomp_key *key_at; /* NULL: key */
-    uint32_t item_count;
-    uint32_t reserved;
-    const gw_cuda_gcomp_item *items; /* NULL: item */
-    gw_cuda_gcomp_item item;         /* dst: the histogram; dst_capacity is not looked at */
-    uint64_t unit_total;             /* with items NULL: chunks, or 1 */
-    gw_cuda_encode_head *head;       /* zero at the start; group_ticket counts the blocks that are done */
-    uint64_t *chunk_first;           /* items only: item_count + 1, by gw_device_gcomp_histogram_items */
-    uint64_t *chunks_before; /* items only: chunk_count of the items' histograms as the call found them */
+    gw_gcomp_work work;        /* dst of an item: the histogram; dst_capacity is not looked at */
+    uint64_t unit_total;       /* with items NULL: chunks, or 1 */
+    gw_cuda_encode_head *head; /* zero at the start; group_ticket counts the blocks that are done */
+    uint64_t *chunk_first;     /* items only: item_count + 1, by gw_device_gcomp_histogram_items */
+    uint64_t *chunks_before;   /* items only: chunk_count of the items' histograms as the call found them */
 } gw_gcomp_histogram_params;
 
 /* Arrays of as many as there are blocks. */

@@ -122,12 +122,8 @@ GW_DEVICE void gw_split_tree_level(gw_encode_state &s, uint32_t depth)
 /* 32 ranks at a place in shared memory. */
 GW_DEVICE void gw_load_ranks(uint32_t x[8], uint32_t place)
 {
-    const uint4 a = gw_shared_load128(place), b = gw_shared_load128(place + 16);
-    const uint32_t loaded[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
-    GW_UNROLL
-    for (uint32_t i = 0; i < 8; i++) {
-        x[i] = loaded[i];
-    }
+    gw_words_of(x, gw_shared_load128(place));
+    gw_words_of(x + 4, gw_shared_load128(place + 16));
 }
 
 /* Bits of a node's word that stand for values. */

@@ -239,22 +239,6 @@ GW_DEVICE bool gw_find_mask_nodes(gw_decode_state &s, const WORDS &words, uint32
     return __any_sync(GW_FULL_MASK, bad) != 0;
 }
 
-/* The same, and set bits of all tasks: rule 23, too. Returns true, to all threads, if a rule is broken. Ends
- * with a barrier. */
-template <bool DERIVED, typename WORDS>
-GW_DEVICE bool gw_find_mask(gw_decode_state &s, const WORDS &words, uint32_t size, uint32_t mask_len,
-                            uint32_t rank_buffer_size)
-{
-    if (threadIdx.x < 32) {
-        const bool is_bad = gw_find_mask_nodes<DERIVED>(s, words, size, mask_len, rank_buffer_size);
-        if (gw_lane() == 0) {
-            s.is_bad = is_bad;
-        }
-    }
-    __syncthreads();
-    return s.is_bad || gw_count_runs(s, words, s.tree.mask.node_count, false);
-}
-
 /*
  * Rules 21 and 22 of the chunk at words[0..size): lengths and places of all parts, the tasks. By one warp:
  * there are about 30 nodes, and eight warps would take as long. Returns true, to all lanes, if a rule is
@@ -310,20 +294,20 @@ GW_DEVICE bool gw_find_nodes(gw_decode_state &s, const WORDS &words, uint32_t si
     return __any_sync(GW_FULL_MASK, bad) != 0;
 }
 
-/* Rules 21 to 23: the same, and set bits of all tasks. Returns true, to all threads, if a rule is
- * broken. Ends with a barrier. */
-template <uint32_t DTYPE, bool DERIVED, typename WORDS>
-GW_DEVICE bool gw_find_parts(gw_decode_state &s, const WORDS &words, uint32_t size, uint32_t chunk_len,
-                             uint32_t rank_buffer_size)
+/* Rules 21 to 23: the same, by find(), and set bits of all tasks of node_count nodes. Returns true, to all
+ * threads, if a rule is broken. Ends with a barrier. */
+template <typename WORDS, typename FIND>
+GW_DEVICE bool gw_find_parts(gw_decode_state &s, const WORDS &words, uint32_t node_count, bool is_masked,
+                             FIND find)
 {
     if (threadIdx.x < 32) {
-        const bool is_bad = gw_find_nodes<DTYPE, DERIVED>(s, words, size, chunk_len, rank_buffer_size);
+        const bool is_bad = find();
         if (gw_lane() == 0) {
             s.is_bad = is_bad;
         }
     }
     __syncthreads();
-    return s.is_bad || gw_count_runs(s, words, s.tree.node_count, s.tree.is_masked != 0);
+    return s.is_bad || gw_count_runs(s, words, node_count, is_masked);
 }
 
 #endif

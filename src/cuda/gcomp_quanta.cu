@@ -16,22 +16,22 @@ static_assert(sizeof(gw_quanta_unit_state) <= GW_CUDA_QUANTA_SHARED_SIZE, "the h
 template <uint32_t DTYPE>
 GW_DEVICE void gw_quanta_unit(gw_quanta_unit_state &s, const gw_gcomp_encode_params &p, uint64_t unit)
 {
-    const uint32_t t = threadIdx.x, chunk_log2 = p.codec.chunk_log2;
-    const uint32_t i = p.items == nullptr ? 0 : gw_item_find(p.unit_first, p.item_count, unit);
-    const gw_cuda_gcomp_item &item = gw_item_of(p.items, p.item, i);
+    const uint32_t t = threadIdx.x, chunk_log2 = p.work.codec.chunk_log2;
+    const uint32_t i = p.work.items == nullptr ? 0 : gw_item_find(p.unit_first, p.work.item_count, unit);
+    const gw_cuda_gcomp_item &item = gw_item_of(p.work, i);
     __syncthreads();
     if (t == 0) {
-        s.status = gw_source_status(p.codec, p.map, item);
+        s.status = gw_source_status(p.work, item);
     }
     __syncthreads();
     const uint64_t first = (unit - gw_first_of(p.unit_first, i)) << chunk_log2;
     if (s.status != GW_OK || first >= item.src_size) {
         return;
     }
-    const uint64_t left = item.src_size - first;
-    const uint32_t len = (uint32_t)(left < (uint64_t)1 << chunk_log2 ? left : (uint64_t)1 << chunk_log2);
-    const int32_t drop_offset = gw_quanta_chunk<DTYPE>(
-        s.quanta, p.codec, p.map, item, first, len, p.quanta + (unit << (chunk_log2 - p.codec.block_log2)));
+    const uint32_t len = gw_at_most(item.src_size - first, 1u << chunk_log2);
+    const int32_t drop_offset =
+        gw_quanta_chunk<DTYPE>(s.quanta, p.work.codec, p.work.map, item, first, len,
+                               p.quanta + (unit << (chunk_log2 - p.work.codec.block_log2)));
     if (t == 0) {
         p.drop_offsets[unit] = drop_offset;
     }
@@ -40,17 +40,15 @@ GW_DEVICE void gw_quanta_unit(gw_quanta_unit_state &s, const gw_gcomp_encode_par
 GW_KERNEL(gw_device_gcomp_quanta, gw_gcomp_encode_params, 256, 2)
 {
     gw_quanta_unit_state &s = GW_SHARED(gw_quanta_unit_state);
-    const uint64_t units = p.items == nullptr ? p.unit_total : p.unit_first[p.item_count];
+    const uint64_t units = p.work.items == nullptr ? p.unit_total : p.unit_first[p.work.item_count];
     GW_NO_UNROLL
     for (uint64_t unit = blockIdx.x; unit < units; unit += gridDim.x) {
-        if (p.codec.dtype == GW_FP32) {
+        if (p.work.codec.dtype == GW_FP32) {
             gw_quanta_unit<GW_FP32>(s, p, unit);
-        } else if (p.codec.dtype == GW_BF16) {
+        } else if (p.work.codec.dtype == GW_BF16) {
             gw_quanta_unit<GW_BF16>(s, p, unit);
         } else {
             gw_quanta_unit<GW_FP16>(s, p, unit);
         }
     }
 }
-
-GW_KERNEL_TABLE(gcomp_quanta, GW_KERNEL_ENTRY(gw_device_gcomp_quanta, gw_gcomp_encode_params));

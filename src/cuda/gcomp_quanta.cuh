@@ -62,14 +62,6 @@ GW_DEVICE uint32_t gw_quantum_of_map(uint32_t *count, const uint8_t *map_bytes, 
                                                  (int32_t)gw_type<DTYPE>::BIAS);
 }
 
-GW_DEVICE double gw_lane_double(double x, uint32_t lane)
-{
-    const uint64_t bits = gw_bits_of_double(x);
-    const uint32_t low = __shfl_sync(GW_FULL_MASK, (uint32_t)bits, lane);
-    const uint32_t high = __shfl_sync(GW_FULL_MASK, (uint32_t)(bits >> 32), lane);
-    return gw_double_of_bits(low | (uint64_t)high << 32);
-}
-
 /* Sum of squares of every fourth finite value of a block, from value `at` on. */
 template <uint32_t DTYPE> GW_DEVICE double gw_sum_of_squares(const uint8_t *values, uint32_t at, uint32_t len)
 {
@@ -77,12 +69,12 @@ template <uint32_t DTYPE> GW_DEVICE double gw_sum_of_squares(const uint8_t *valu
     double sum = 0;
     GW_NO_UNROLL
     for (uint32_t i = at; i < len; i += 4) {
-        const uint32_t bits = DTYPE == GW_FP32 ? *(const uint32_t *)(const void *)(values + 4 * i)
-                                               : *(const uint16_t *)(const void *)(values + 2 * i);
+        const uint32_t bits = gw_element_load(values, DTYPE, i);
         const uint32_t exponent = bits >> type::M & type::SPECIAL;
         const bool is_number = exponent != type::SPECIAL && (exponent != 0 || type::IS_FP16);
-        const uint32_t wide = DTYPE == GW_FP32 ? bits : DTYPE == GW_BF16 ? bits << 16 : gw_widen_half(bits);
-        const double value = is_number ? (double)__uint_as_float(wide) : 0;
+        const float wide =
+            type::IS_FP16 ? gw_float_from_fp16(bits) : __uint_as_float(DTYPE == GW_FP32 ? bits : bits << 16);
+        const double value = is_number ? (double)wide : 0;
         sum += value * value;
     }
     return sum;
@@ -91,14 +83,14 @@ template <uint32_t DTYPE> GW_DEVICE double gw_sum_of_squares(const uint8_t *valu
 /* Floor of the exponent of the quantum whose square is `square`: a field as a frame stores it. */
 template <uint32_t DTYPE> GW_DEVICE uint32_t gw_quantum_of_square(double square)
 {
-    const uint32_t high = (uint32_t)(gw_bits_of_double(square) >> 52);
+    const uint32_t high = (uint32_t)((uint64_t)__double_as_longlong(square) >> 52);
     const int32_t exponent = (int32_t)(high & 2047) - 1023; /* floor(log2(square)) */
     return high == 0 ? 0 : gw_quantum_stored<DTYPE>((exponent + 2048) / 2 - 1024 + 127);
 }
 
 GW_DEVICE double gw_square_of_quantum(uint32_t exponent)
 {
-    return gw_double_of_bits((uint64_t)(1023 + 2 * ((int32_t)exponent - 127)) << 52);
+    return __longlong_as_double((long long)(1023 + 2 * ((int32_t)exponent - 127)) << 52);
 }
 
 /* raise_smallest() of src/gcomp/gcomp_encode_quanta.c, by one thread. */
@@ -150,10 +142,13 @@ GW_DEVICE void gw_quanta_of_error(gw_quanta_state &s, const gw_cuda_codec &codec
         const uint32_t from = b < blocks ? b << log2 : len;
         const uint32_t own = len - from < block_len ? len - from : block_len;
         const double part = gw_sum_of_squares<DTYPE>(values + gw_type<DTYPE>::SIZE * from, t & 3, own);
-        const double s0 = gw_lane_double(part, lane & 28), s1 = gw_lane_double(part, (lane & 28) + 1),
-                     s2 = gw_lane_double(part, (lane & 28) + 2), s3 = gw_lane_double(part, (lane & 28) + 3);
+        double quarter[4];
+        GW_UNROLL
+        for (uint32_t i = 0; i < 4; i++) {
+            quarter[i] = __shfl_sync(GW_FULL_MASK, part, (lane & 28) + i);
+        }
         if (b < blocks && (t & 3) == 0) {
-            const double squares = (s0 + s1) + (s2 + s3);
+            const double squares = (quarter[0] + quarter[1]) + (quarter[2] + quarter[3]);
             s.squares[t >> 2] = squares;
             s.exponent[b] = (uint8_t)gw_quantum_of_square<DTYPE>(factor * (squares / (double)own));
         }

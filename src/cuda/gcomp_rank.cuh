@@ -146,6 +146,20 @@ struct gw_sixteen {
     uint32_t rounded[16], entry[16];
 };
 
+/* gw_round_fast() of the 16 values of a lane that are staged at `mine`. */
+template <uint32_t DTYPE, bool NEAREST>
+GW_DEVICE bool gw_round_fast_16(const gw_fast_rule &f, uint32_t mine, const uint32_t k[4], gw_sixteen &x)
+{
+    bool others = false;
+    GW_UNROLL
+    for (uint32_t i = 0; i < 16; i++) {
+        const uint4 v = gw_staged(mine, i / 4 * gw_type<DTYPE>::SIZE / 4);
+        others |= gw_round_fast<DTYPE, NEAREST>(f, gw_high_value<DTYPE>(v, i / 4, i % 4),
+                                                gw_map_float(k[i / 4], i % 4), &x.rounded[i], &x.entry[i]);
+    }
+    return others;
+}
+
 /* Rounds the 16 values of a lane that are staged at `mine`; k: their map bytes. `valid` of them exist. */
 template <uint32_t DTYPE>
 GW_DEVICE void gw_round_16(const gw_encode_state &s, const gw_cuda_rounder &r, const gw_fast_rule &f,
@@ -155,21 +169,9 @@ GW_DEVICE void gw_round_16(const gw_encode_state &s, const gw_cuda_rounder &r, c
     bool others = DTYPE == GW_FP16 || r.rule.stochastic != 0 || valid != 16;
     if (DTYPE != GW_FP16 && !others) {
         if (r.rule.nearest != 0) {
-            GW_UNROLL
-            for (uint32_t i = 0; i < 16; i++) {
-                const uint4 v = gw_staged(mine, i / 4 / QUADS);
-                others |=
-                    gw_round_fast<DTYPE, true>(f, gw_high_value<DTYPE>(v, i / 4, i % 4),
-                                               gw_map_float(k[i / 4], i % 4), &x.rounded[i], &x.entry[i]);
-            }
+            others = gw_round_fast_16<DTYPE, true>(f, mine, k, x);
         } else {
-            GW_UNROLL
-            for (uint32_t i = 0; i < 16; i++) {
-                const uint4 v = gw_staged(mine, i / 4 / QUADS);
-                others |=
-                    gw_round_fast<DTYPE, false>(f, gw_high_value<DTYPE>(v, i / 4, i % 4),
-                                                gw_map_float(k[i / 4], i % 4), &x.rounded[i], &x.entry[i]);
-            }
+            others = gw_round_fast_16<DTYPE, false>(f, mine, k, x);
         }
     }
     if (others) {
@@ -346,7 +348,7 @@ GW_DEVICE void gw_rank_16(gw_encode_state &s, gw_rank_state &state, const gw_six
         rank[q] = gw_permute(gw_permute(e[4 * q], e[4 * q + 1], 0x0073),
                              gw_permute(e[4 * q + 2], e[4 * q + 3], 0x0073), 0x5410);
     }
-    gw_shared_store128(rank_buffer + at, make_uint4(rank[0], rank[1], rank[2], rank[3]));
+    gw_shared_store128(rank_buffer + at, gw_four_of(rank));
     const uint32_t sum = quad_sum[0] + quad_sum[1] + quad_sum[2] + quad_sum[3];
     /* 16 escapes are 0 modulo 16, but then the first value is one. */
     uint32_t mask = 0;
@@ -439,7 +441,7 @@ GW_DEVICE void gw_rank_explicit(gw_encode_state &s, const gw_cuda_rounder &r, ui
     GW_NO_UNROLL
     for (uint32_t block = warp * share; block < last; block++) {
         const uint32_t at = 512 * block + 16 * lane;
-        const uint32_t valid = at >= chunk_len ? 0 : chunk_len - at < 16 ? chunk_len - at : 16;
+        const uint32_t valid = gw_left_of(chunk_len, at, 16);
         uint32_t k[4] = {0x01010101, 0x01010101, 0x01010101, 0x01010101};
         gw_sixteen x;
         if (r.rule.has_map && valid != 0) {
@@ -464,8 +466,7 @@ GW_DEVICE void gw_rank_chunk(gw_encode_state &s, const gw_cuda_rounder &r, uint6
     GW_NO_UNROLL
     for (uint32_t at = 0; at < chunk_len; at += GW_ROUND_LEN) {
         const uint32_t word = at / 32 + tid;
-        const uint32_t valid =
-            32 * word < chunk_len ? (chunk_len - 32 * word < 32 ? chunk_len - 32 * word : 32) : 0;
+        const uint32_t valid = gw_left_of(chunk_len, 32 * word, 32);
         uint32_t x[8], sum = 0, escapes = 0;
         gw_round_word<DTYPE, DERIVED, 32>(
             s, r, stage, first + 32 * (uint64_t)word, valid,
@@ -482,8 +483,8 @@ GW_DEVICE void gw_rank_chunk(gw_encode_state &s, const gw_cuda_rounder &r, uint6
                 }
             });
         if (valid != 0) {
-            gw_shared_store128(rank_buffer + 32 * word, make_uint4(x[0], x[1], x[2], x[3]));
-            gw_shared_store128(rank_buffer + 32 * word + 16, make_uint4(x[4], x[5], x[6], x[7]));
+            gw_shared_store128(rank_buffer + 32 * word, gw_four_of(x));
+            gw_shared_store128(rank_buffer + 32 * word + 16, gw_four_of(x + 4));
             s.escape_mask[word] = escapes;
         }
     }
@@ -497,7 +498,7 @@ GW_DEVICE void gw_rank_chunk(gw_encode_state &s, const gw_cuda_rounder &r, uint6
     any = __reduce_or_sync(GW_FULL_MASK, any);
     __syncthreads();
     if (gw_lane() == 0) {
-        s.warp_sum[tid >> 5] = make_uint4(all[0], all[1], all[2], all[3]);
+        s.warp_sum[tid >> 5] = gw_four_of(all);
         s.sums[tid >> 5] = any;
     }
     __syncthreads();
@@ -505,10 +506,7 @@ GW_DEVICE void gw_rank_chunk(gw_encode_state &s, const gw_cuda_rounder &r, uint6
         uint4 sum = make_uint4(0, 0, 0, 0);
         any = 0;
         for (uint32_t w = 0; w < GW_WARPS; w++) {
-            sum.x += s.warp_sum[w].x;
-            sum.y += s.warp_sum[w].y;
-            sum.z += s.warp_sum[w].z;
-            sum.w += s.warp_sum[w].w;
+            sum = gw_add_four(sum, s.warp_sum[w]);
             any |= s.sums[w];
         }
         s.any = any;

@@ -54,12 +54,18 @@ GW_DEVICE gw_cuda_source gw_source_of(const gw_cuda_codec &codec, const gw_cuda_
     return source;
 }
 
+GW_DEVICE gw_cuda_source gw_source_of(const gw_gcomp_work &work, const gw_cuda_gcomp_item &item)
+{
+    const gw_cuda_gcomp_key key = work.key_at != nullptr ? *work.key_at : work.key;
+    return gw_source_of(work.codec, work.rounding, work.map, key, item);
+}
+
 /* Carried: the quanta of the item whose first unit is `unit`. */
 GW_DEVICE void gw_source_carry(gw_cuda_source &source, const gw_gcomp_encode_params &p, uint64_t unit)
 {
     if (p.quanta != nullptr) {
-        source.map_bytes = p.quanta + (unit << (p.codec.chunk_log2 - p.codec.block_log2));
-        source.block_log2 = p.codec.block_log2;
+        source.map_bytes = p.quanta + (unit << (p.work.codec.chunk_log2 - p.work.codec.block_log2));
+        source.block_log2 = p.work.codec.block_log2;
         source.drop_offsets = p.drop_offsets + unit;
     }
 }
@@ -307,8 +313,7 @@ template <uint32_t DTYPE> GW_DEVICE uint32_t gw_map_byte_of_quantum(uint32_t exp
 template <uint32_t DTYPE, bool DERIVED>
 GW_DEVICE gw_rounded gw_round_at(const gw_cuda_rounder &r, uint64_t index, uint32_t window_start)
 {
-    const uint32_t value = DTYPE == GW_FP32 ? *(const uint32_t *)(const void *)(r.from.values + 4 * index)
-                                            : *(const uint16_t *)(const void *)(r.from.values + 2 * index);
+    const uint32_t value = gw_element_load(r.from.values, DTYPE, index);
     uint32_t random = 0;
     if (r.rule.stochastic != 0) {
         const uint64_t element = r.from.first_element + index;
@@ -349,19 +354,12 @@ template <uint32_t DTYPE> GW_DEVICE uint4 gw_load_values(const uint8_t *values, 
     if (index + 16 / SIZE <= end && ((uintptr_t)at & 15) == 0) {
         return *(const uint4 *)(const void *)at;
     }
-    uint32_t w[4];
+    uint32_t w[4] = {0, 0, 0, 0};
     GW_UNROLL
-    for (uint32_t i = 0; i < 4; i++) {
-        if (SIZE == 4) {
-            w[i] = index + i < end ? *(const uint32_t *)(const void *)(at + 4 * i) : 0;
-        } else {
-            w[i] =
-                (index + 2 * i < end ? *(const uint16_t *)(const void *)(at + 4 * i) : 0) |
-                (index + 2 * i + 1 < end ? (uint32_t) * (const uint16_t *)(const void *)(at + 4 * i + 2) << 16
-                                         : 0);
-        }
+    for (uint32_t i = 0; i < 16 / SIZE; i++) {
+        w[SIZE * i / 4] |= (index + i < end ? gw_element_load(at, DTYPE, i) : 0) << 8 * SIZE * i % 32;
     }
-    return make_uint4(w[0], w[1], w[2], w[3]);
+    return gw_four_of(w);
 }
 
 /*
@@ -400,11 +398,7 @@ GW_DEVICE void gw_load_batch(uint32_t out[16], uint32_t stage, const uint8_t *va
     gw_stage_batch<DTYPE>(stage, values, end, batch, start);
     GW_UNROLL
     for (uint32_t j = 0; j < 4; j++) {
-        const uint4 x = gw_staged(mine, j);
-        out[4 * j] = x.x;
-        out[4 * j + 1] = x.y;
-        out[4 * j + 2] = x.z;
-        out[4 * j + 3] = x.w;
+        gw_words_of(out + 4 * j, gw_staged(mine, j));
     }
 }
 
@@ -431,11 +425,7 @@ GW_DEVICE void gw_load_map_bytes(uint32_t (&k)[WORDS], const uint8_t *map_bytes,
     if (valid >= 4 * WORDS && ((uintptr_t)map_bytes & 15) == 0) {
         GW_UNROLL
         for (uint32_t j = 0; j < WORDS; j += 4) {
-            const uint4 four = *(const uint4 *)(const void *)(map_bytes + 4 * j);
-            k[j] = four.x;
-            k[j + 1] = four.y;
-            k[j + 2] = four.z;
-            k[j + 3] = four.w;
+            gw_words_of(k + j, *(const uint4 *)(const void *)(map_bytes + 4 * j));
         }
         return;
     }

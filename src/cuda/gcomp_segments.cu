@@ -46,11 +46,10 @@ GW_KERNEL(gw_device_gcomp_segments, gw_gcomp_segment_params, 256, 1)
         __syncthreads();
     }
     if (t == 0) {
-        gw_cuda_gcomp_item item = p.from.item;
+        gw_cuda_gcomp_item item = p.from.work.item;
         item.after = nullptr; /* of a hop, not written yet */
         const bool is_covered = before >= p.segment_offset + item.src_size;
-        const uint32_t status =
-            is_covered ? gw_source_status(p.from.codec, p.from.map, item) : (uint32_t)GW_ERR_ARG;
+        const uint32_t status = is_covered ? gw_source_status(p.from.work, item) : (uint32_t)GW_ERR_ARG;
         const gw_cuda_result result = {status, 0, 0, 0, ~(uint64_t)0, 0};
         *p.result = result;
     }
@@ -68,12 +67,11 @@ GW_DEVICE void gw_segment_enter(gw_cuda_source &source, const gw_gcomp_segment_p
 template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_round_all(const gw_gcomp_segment_params &p)
 {
     const gw_gcomp_encode_params &from = p.from;
-    const gw_cuda_gcomp_key key = from.key_at != nullptr ? *from.key_at : from.key;
-    gw_cuda_source source = gw_source_of(from.codec, from.rounding, from.map, key, from.item);
+    gw_cuda_source source = gw_source_of(from.work, from.work.item);
     if (DERIVED) {
         gw_source_carry(source, from, 0);
     }
-    const gw_cuda_rounder r = {from.rounding, source};
+    const gw_cuda_rounder r = {from.work.rounding, source};
     const uint64_t step = (uint64_t)gridDim.x * GW_THREADS;
     GW_NO_UNROLL
     for (uint64_t i = (uint64_t)blockIdx.x * GW_THREADS + threadIdx.x; i < source.len; i += step) {
@@ -92,7 +90,7 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_round_all(const gw_gco
 
 template <uint32_t DTYPE> GW_DEVICE void gw_round_dtype(const gw_gcomp_segment_params &p)
 {
-    if (p.from.codec.quantum_mode == GW_GCOMP_EXPLICIT) {
+    if (p.from.work.codec.quantum_mode == GW_GCOMP_EXPLICIT) {
         gw_round_all<DTYPE, false>(p);
     } else {
         gw_round_all<DTYPE, true>(p);
@@ -103,17 +101,14 @@ template <uint32_t DTYPE> GW_DEVICE void gw_round_dtype(const gw_gcomp_segment_p
 GW_KERNEL(gw_device_gcomp_round, gw_gcomp_segment_params, 256, 2)
 {
     const gw_gcomp_encode_params &from = p.from;
-    if (gw_source_status(from.codec, from.map, from.item) != GW_OK) {
+    if (gw_source_status(from.work, from.work.item) != GW_OK) {
         return;
     }
-    if (from.codec.dtype == GW_FP32) {
+    if (from.work.codec.dtype == GW_FP32) {
         gw_round_dtype<GW_FP32>(p);
-    } else if (from.codec.dtype == GW_BF16) {
+    } else if (from.work.codec.dtype == GW_BF16) {
         gw_round_dtype<GW_BF16>(p);
     } else {
         gw_round_dtype<GW_FP16>(p);
     }
 }
-
-GW_KERNEL_TABLE(gcomp_segments, GW_KERNEL_ENTRY(gw_device_gcomp_segments, gw_gcomp_segment_params),
-                GW_KERNEL_ENTRY(gw_device_gcomp_round, gw_gcomp_segment_params));

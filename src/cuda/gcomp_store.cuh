@@ -7,6 +7,7 @@
 #ifndef GW_CUDA_GCOMP_STORE_CUH
 #define GW_CUDA_GCOMP_STORE_CUH
 
+#include "core/half.h"
 #include "cuda/gcomp_decode_state.cuh"
 
 GW_DEVICE uint32_t gw_flush_bits(uint32_t bits, uint32_t strict)
@@ -14,66 +15,31 @@ GW_DEVICE uint32_t gw_flush_bits(uint32_t bits, uint32_t strict)
     return !strict && (bits & 0x7f800000u) == 0 ? 0 : bits;
 }
 
-GW_DEVICE uint32_t gw_widen_half(uint32_t h)
+/* An operand as fp32, and a result as the dtype, `bits` being what it is if it is no NaN. Default mode has no
+ * subnormal operands or sums of fp32 and bf16, and no -0. */
+template <uint32_t DTYPE> GW_DEVICE uint32_t gw_widen_flush(uint32_t x, uint32_t strict)
 {
-    const uint32_t sign = (h & 0x8000) << 16;
-    uint32_t magnitude = h & 0x7fff;
-    if (magnitude >= 0x7c00) {
-        return sign | 0x7f800000u | (magnitude & 0x3ff) << 13;
-    }
-    if (magnitude >= 0x400) {
-        return sign | ((magnitude << 13) + (112u << 23));
-    }
-    if (magnitude == 0) {
-        return sign;
-    }
-    /* Subnormal: the leading one moves to where fp32 has its hidden bit. */
-    const uint32_t shift = __clz(magnitude) - 21;
-    magnitude <<= shift;
-    return sign | (113 - shift) << 23 | (magnitude & 0x3ff) << 13;
+    return DTYPE == GW_FP16 ? __float_as_uint(gw_float_from_fp16(x))
+                            : gw_flush_bits(DTYPE == GW_BF16 ? x << 16 : x, strict);
 }
 
-/* `bits` is not NaN; to nearest, ties to even. */
-GW_DEVICE uint32_t gw_narrow_half(uint32_t bits)
+template <uint32_t DTYPE> GW_DEVICE uint32_t gw_narrow(uint32_t result, uint32_t bits, uint32_t strict)
 {
-    const uint32_t sign = bits >> 16 & 0x8000;
-    uint32_t magnitude = bits & 0x7fffffff;
-    if (magnitude >= 0x477ff000u) { /* 65520, halfway between the largest finite value and 2^16 */
-        return sign | 0x7c00;
+    const bool nan = (result & 0x7fffffff) > 0x7f800000u;
+    if (DTYPE == GW_FP16) {
+        const uint32_t half = nan ? 0x7e00 : gw_narrow_fp16(bits);
+        return !strict && half == 0x8000 ? 0 : half;
     }
-    if (magnitude >= 0x38800000u) { /* 2^-14: normal */
-        magnitude -= 112u << 23;
-        return sign | (magnitude + 0xfff + (magnitude >> 13 & 1)) >> 13;
-    }
-    const uint32_t exponent = magnitude >> 23;
-    if (exponent < 102) { /* below 2^-25, half of the smallest subnormal */
-        return sign;
-    }
-    const uint32_t m = (magnitude & 0x7fffff) | 0x800000;
-    const uint32_t shift = 126 - exponent;
-    return sign | (m + ((1u << (shift - 1)) - 1) + (m >> shift & 1)) >> shift;
+    return DTYPE == GW_FP32 ? (nan ? 0x7fc00000u : bits) : nan ? 0x7fc0 : gw_narrow_bf16(bits);
 }
 
 /* docs/numerics.md section 5; a is the accumulator's value, b the frame's. */
 template <uint32_t DTYPE> GW_DEVICE uint32_t gw_sum_of(uint32_t a, uint32_t b, uint32_t strict)
 {
-    if (DTYPE == GW_FP16) {
-        a = gw_widen_half(a);
-        b = gw_widen_half(b);
-    } else {
-        a = gw_flush_bits(DTYPE == GW_BF16 ? a << 16 : a, strict);
-        b = gw_flush_bits(DTYPE == GW_BF16 ? b << 16 : b, strict);
-    }
-    uint32_t sum = __float_as_uint(__fadd_rn(__uint_as_float(a), __uint_as_float(b)));
-    const bool nan = (sum & 0x7fffffff) > 0x7f800000u;
-    if (DTYPE == GW_FP16) {
-        sum = nan ? 0x7e00 : gw_narrow_half(sum);
-        return !strict && sum == 0x8000 ? 0 : sum;
-    }
-    sum = nan ? 0x7fc00000u : gw_flush_bits(sum, strict);
-    return DTYPE == GW_BF16 && !nan ? (sum + 0x7fff + (sum >> 16 & 1)) >> 16
-           : DTYPE == GW_BF16       ? sum >> 16
-                                    : sum;
+    a = gw_widen_flush<DTYPE>(a, strict);
+    b = gw_widen_flush<DTYPE>(b, strict);
+    const uint32_t sum = __float_as_uint(__fadd_rn(__uint_as_float(a), __uint_as_float(b)));
+    return gw_narrow<DTYPE>(sum, DTYPE == GW_FP16 ? sum : gw_flush_bits(sum, strict), strict);
 }
 
 template <uint32_t DTYPE> GW_DEVICE uint32_t gw_sum_word(uint32_t a, uint32_t b, uint32_t strict)
@@ -86,18 +52,10 @@ template <uint32_t DTYPE> GW_DEVICE uint32_t gw_sum_word(uint32_t a, uint32_t b,
 /* a * scale. Default mode: a product of at most 2^-126 is +0, as in core. */
 template <uint32_t DTYPE> GW_DEVICE uint32_t gw_product_of(uint32_t a, float scale, uint32_t strict)
 {
-    const uint32_t wide =
-        DTYPE == GW_FP16 ? gw_widen_half(a) : gw_flush_bits(DTYPE == GW_BF16 ? a << 16 : a, strict);
-    uint32_t product = __float_as_uint(__fmul_rn(__uint_as_float(wide), scale));
-    const bool nan = (product & 0x7fffffff) > 0x7f800000u;
-    if (DTYPE == GW_FP16) {
-        product = nan ? 0x7e00 : gw_narrow_half(product);
-        return !strict && product == 0x8000 ? 0 : product;
-    }
-    product = nan ? 0x7fc00000u : !strict && (product & 0x7fffffff) <= 0x00800000u ? 0 : product;
-    return DTYPE == GW_BF16 && !nan ? (product + 0x7fff + (product >> 16 & 1)) >> 16
-           : DTYPE == GW_BF16       ? product >> 16
-                                    : product;
+    const uint32_t wide = gw_widen_flush<DTYPE>(a, strict);
+    const uint32_t product = __float_as_uint(__fmul_rn(__uint_as_float(wide), scale));
+    const bool is_small = DTYPE != GW_FP16 && !strict && (product & 0x7fffffff) <= 0x00800000u;
+    return gw_narrow<DTYPE>(product, is_small ? 0 : product, strict);
 }
 
 template <uint32_t DTYPE> GW_DEVICE uint32_t gw_product_word(uint32_t a, float scale, uint32_t strict)
@@ -130,18 +88,12 @@ GW_DEVICE void gw_store_values(const gw_decode_out &out, uint32_t at, uint4 x, u
     GW_NO_UNROLL
     for (uint32_t i = 0; i < 16 && i < size; i += gw_type<DTYPE>::SIZE) {
         const uint32_t word = i < 8 ? (i < 4 ? x.x : x.y) : i < 12 ? x.z : x.w;
-        if (DTYPE == GW_FP32) {
-            const uint32_t a =
-                out.addend == nullptr ? 0 : *(const uint32_t *)(const void *)(out.addend + at + i);
-            *(uint32_t *)(void *)(out.dst + at + i) =
-                out.addend == nullptr ? word : gw_sum_of<DTYPE>(a, word, out.strict);
-        } else {
-            const uint32_t v = (i & 2) != 0 ? word >> 16 : word & 0xffff;
-            const uint32_t a =
-                out.addend == nullptr ? 0 : *(const uint16_t *)(const void *)(out.addend + at + i);
-            *(uint16_t *)(void *)(out.dst + at + i) =
-                (uint16_t)(out.addend == nullptr ? v : gw_sum_of<DTYPE>(a, v, out.strict));
-        }
+        const uint32_t v = DTYPE == GW_FP32 ? word : (i & 2) != 0 ? word >> 16 : word & 0xffff;
+        const uint32_t index = (at + i) / gw_type<DTYPE>::SIZE;
+        gw_element_store(out.dst, DTYPE, index,
+                         out.addend == nullptr
+                             ? v
+                             : gw_sum_of<DTYPE>(gw_element_load(out.addend, DTYPE, index), v, out.strict));
     }
 }
 

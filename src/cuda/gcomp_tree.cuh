@@ -122,6 +122,17 @@ GW_DEVICE uint32_t gw_block_scan(uint32_t x, uint32_t *sums, uint32_t *total)
     return before;
 }
 
+/* The same of x < 2^(BITS + 24), low BITS of 24 at most and the rest summed apart, so that no sum of 256
+ * overflows. */
+template <uint32_t BITS> GW_DEVICE uint64_t gw_block_scan64(uint64_t x, uint32_t *sums, uint64_t *total)
+{
+    uint32_t low, high;
+    const uint64_t before_low = gw_block_scan((uint32_t)(x & ((1u << BITS) - 1)), sums, &low);
+    const uint64_t before_high = gw_block_scan((uint32_t)(x >> BITS), sums, &high);
+    *total = low + ((uint64_t)high << BITS);
+    return before_low + (before_high << BITS);
+}
+
 /* The largest x of the block, to all threads; `sums` and barriers as above. */
 GW_DEVICE uint32_t gw_block_max(uint32_t x, uint32_t *sums)
 {

@@ -246,9 +246,8 @@ GW_DEVICE void gw_copy_string(const gw_encode_state &s, uint32_t *base, uint32_t
     GW_NO_UNROLL
     for (; quad < last; quad += 32) {
         const uint32_t place = string + 4 * (uint32_t)((int32_t)(128 * quad - start) >> 5) - 4 * WORD;
-        const uint4 a = gw_shared_load128(place), b = gw_shared_load128(place + 16);
-        const uint32_t x[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
-        uint32_t out[4];
+        uint32_t x[8], out[4];
+        gw_load_ranks(x, place);
         GW_UNROLL
         for (uint32_t j = 0; j < 4; j++) {
             out[j] = __funnelshift_r(x[WORD + j], x[WORD + j + 1], shift);
@@ -267,7 +266,7 @@ GW_DEVICE void gw_copy_string(const gw_encode_state &s, uint32_t *base, uint32_t
             }
         }
         if (128 * quad >= first_bit && 128 * quad + 128 <= end_bit) {
-            *(uint4 *)(void *)(base + 4 * quad) = make_uint4(out[0], out[1], out[2], out[3]);
+            *(uint4 *)(void *)(base + 4 * quad) = gw_four_of(out);
         } else {
             GW_UNROLL
             for (uint32_t j = 0; j < 4; j++) {
@@ -320,7 +319,8 @@ GW_DEVICE void gw_copy_words(uint32_t *dst, uint32_t place, uint32_t words)
         if (i >= ahead && i + 4 <= ahead + words) {
             *(uint4 *)(void *)(base + i) = x;
         } else {
-            const uint32_t four[4] = {x.x, x.y, x.z, x.w};
+            uint32_t four[4];
+            gw_words_of(four, x);
             GW_UNROLL
             for (uint32_t j = 0; j < 4; j++) {
                 if (i + j >= ahead && i + j < ahead + words) {
@@ -381,6 +381,22 @@ GW_DEVICE uint32_t gw_half_of(uint32_t x, uint32_t p)
     return (p & 1) != 0 ? x >> 16 : x & 0xffff;
 }
 
+/* Quad j of four values of a thread to where 64 bytes of them wait: 16-bit types two in a word, in `half`
+ * until there are eight. */
+template <uint32_t DTYPE>
+GW_DEVICE void gw_stage_quad(uint32_t waiting, uint32_t j, const uint32_t x[4], uint32_t half[2])
+{
+    if (DTYPE == GW_FP32) {
+        gw_shared_store128(waiting ^ 16 * j, gw_four_of(x));
+    } else if ((j & 1) == 0) {
+        half[0] = x[0] | x[1] << 16;
+        half[1] = x[2] | x[3] << 16;
+    } else {
+        gw_shared_store128(waiting ^ 16 * (j / 2),
+                           make_uint4(half[0], half[1], x[0] | x[1] << 16, x[2] | x[3] << 16));
+    }
+}
+
 /* Rounds the thread's values, tags them with the number of their digits and leaves them where they were
  * staged (`waiting`). count: digits in planes 1 | 2 << 16, 3 | 4, R4 | R2, R1 | escapes. */
 template <uint32_t DTYPE, bool DERIVED>
@@ -402,16 +418,7 @@ GW_DEVICE void gw_planes_tag(const gw_encode_state &s, const gw_cuda_rounder &r,
                 const uint32_t rest = (flags[i] >> 14 & 4) | (flags[i] >> 19 & 2) | (flags[i] >> 24 & 1);
                 all[i] = field | whole << plan::TAG | rest << (plan::TAG + 3);
             }
-            if (!plan::PACKED) {
-                gw_shared_store128(waiting ^ 16 * quad, make_uint4(all[0], all[1], all[2], all[3]));
-            } else if ((quad & 1) == 0) {
-                half[0] = all[0] | all[1] << 16;
-                half[1] = all[2] | all[3] << 16;
-            } else {
-                gw_shared_store128(
-                    waiting ^ 16 * (quad / 2),
-                    make_uint4(half[0], half[1], all[0] | all[1] << 16, all[2] | all[3] << 16));
-            }
+            gw_stage_quad<DTYPE>(waiting, quad, all, half);
             sum += flags[0] + flags[1] + flags[2] + flags[3];
             if ((quad & 1) != 0) {
                 even += sum & 0x0f0f0f0f;
@@ -444,8 +451,8 @@ GW_DEVICE void gw_planes_scan(gw_encode_state &s, const uint32_t mine[4], uint32
     }
     GW_UNROLL
     for (uint32_t v = 0; v < GW_WARPS; v++) {
-        const uint4 w = s.warp_sum[v];
-        const uint32_t part[4] = {w.x, w.y, w.z, w.w};
+        uint32_t part[4];
+        gw_words_of(part, s.warp_sum[v]);
         GW_UNROLL
         for (uint32_t c = 0; c < 4; c++) {
             before[c] += v < warp ? part[c] : 0;
@@ -579,10 +586,9 @@ GW_DEVICE void gw_write_planes(gw_encode_state &s, const gw_cuda_rounder &r, uin
         }
         __syncthreads();
         const uint32_t mine_at = at + plan::VALUES * tid; /* the first value of this thread */
-        const uint32_t left = mine_at < chunk_len ? chunk_len - mine_at : 0;
         uint32_t mine[4], before[4], total[4];
         gw_planes_tag<DTYPE, DERIVED>(s, r, exchange, first + mine_at,
-                                      left < plan::VALUES ? left : plan::VALUES, mine);
+                                      gw_left_of(chunk_len, mine_at, plan::VALUES), mine);
         gw_planes_scan<DERIVED>(s, mine, before, total);
         /* Bits of every plane before this thread's; the stage begins with the word that the values before
          * have begun. */
@@ -637,16 +643,11 @@ GW_DEVICE void gw_write_escapes(gw_encode_state &s, const gw_cuda_rounder &r, ui
     uint8_t *to = (uint8_t *)(dst + s.escape_word);
     GW_NO_UNROLL
     for (uint32_t i = t; i < total; i += GW_THREADS) {
-        const uint32_t bits =
-            gw_round_at<DTYPE, DERIVED>(r, first + gw_shared_load16(list + 2 * i), s.tree.window_start).bits;
-        if (SIZE == 4) {
-            *(uint32_t *)(void *)(to + 4 * i) = bits;
-        } else {
-            *(uint16_t *)(void *)(to + 2 * i) = (uint16_t)bits;
-        }
+        const uint64_t index = first + gw_shared_load16(list + 2 * i);
+        gw_element_store(to, DTYPE, i, gw_round_at<DTYPE, DERIVED>(r, index, s.tree.window_start).bits);
     }
     if (SIZE == 2 && t == 0 && (total & 1) != 0) {
-        *(uint16_t *)(void *)(to + 2 * total) = 0;
+        gw_element_store(to, DTYPE, total, 0);
     }
 }
 
@@ -665,23 +666,13 @@ GW_DEVICE void gw_write_raw(gw_encode_state &s, const gw_cuda_rounder &r, uint64
     GW_NO_UNROLL
     for (uint32_t at = 0; at < chunk_len; at += GW_ROUND_LEN) {
         const uint32_t word = at / 32 + tid;
-        const uint32_t valid =
-            32 * word < chunk_len ? (chunk_len - 32 * word < 32 ? chunk_len - 32 * word : 32) : 0;
+        const uint32_t valid = gw_left_of(chunk_len, 32 * word, 32);
         uint32_t half[2] = {0, 0};
         gw_round_word<DTYPE, DERIVED, 32>(
             s, r, stage, first + 32 * (uint64_t)word, valid,
             [&](uint32_t quad, const uint32_t *bits, const uint32_t *, const uint32_t *) {
                 const uint32_t j = quad % (BATCH / 4);
-                if (SIZE == 4) {
-                    gw_shared_store128(mine ^ 16 * j, make_uint4(bits[0], bits[1], bits[2], bits[3]));
-                } else if ((j & 1) == 0) {
-                    half[0] = bits[0] | bits[1] << 16;
-                    half[1] = bits[2] | bits[3] << 16;
-                } else {
-                    gw_shared_store128(
-                        mine ^ 16 * (j / 2),
-                        make_uint4(half[0], half[1], bits[0] | bits[1] << 16, bits[2] | bits[3] << 16));
-                }
+                gw_stage_quad<DTYPE>(mine, j, bits, half);
                 if (j == BATCH / 4 - 1) {
                     __syncwarp();
                     GW_UNROLL

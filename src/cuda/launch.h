@@ -11,72 +11,55 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Every kernel of this library. The image is the stem of the .cu file that it is in. A kernel takes exactly
- * one parameter, a structure by value. */
+/* One kernel for each dtype, or for each dtype and whether quanta are explicit; in this order, by which hosts
+ * count from the first. */
+#define GW_CUDA_BY_DTYPE(X, stem, image, params)                                                             \
+    X(stem##_fp32, image, params)                                                                            \
+    X(stem##_bf16, image, params)                                                                            \
+    X(stem##_fp16, image, params)
+#define GW_CUDA_BY_MODE(X, stem, image, params)                                                              \
+    X(stem##_fp32_explicit, image, params)                                                                   \
+    X(stem##_fp32_derived, image, params)                                                                    \
+    X(stem##_bf16_explicit, image, params)                                                                   \
+    X(stem##_bf16_derived, image, params)                                                                    \
+    X(stem##_fp16_explicit, image, params)                                                                   \
+    X(stem##_fp16_derived, image, params)
+
+/* Every kernel of this library: its name, the stem of the .cu file that it is in, which is its image, and the
+ * structure that it takes by value, its only parameter. */
 #define GW_CUDA_KERNEL_LIST(X)                                                                               \
-    X(gw_device_thc_norm, thc_norm)                                                                          \
-    X(gw_device_thc_encode, thc_encode)                                                                      \
-    X(gw_device_thc_decode, thc_decode)                                                                      \
-    X(gw_device_thc_warp_norm_fp32, thc_warp_norm)                                                           \
-    X(gw_device_thc_warp_norm_bf16, thc_warp_norm)                                                           \
-    X(gw_device_thc_warp_norm_fp16, thc_warp_norm)                                                           \
-    X(gw_device_thc_warp_norm_error_fp32, thc_warp_norm)                                                     \
-    X(gw_device_thc_warp_norm_error_bf16, thc_warp_norm)                                                     \
-    X(gw_device_thc_warp_norm_error_fp16, thc_warp_norm)                                                     \
-    X(gw_device_thc_warp_encode_fp32, thc_warp_encode)                                                       \
-    X(gw_device_thc_warp_encode_bf16, thc_warp_encode)                                                       \
-    X(gw_device_thc_warp_encode_fp16, thc_warp_encode)                                                       \
-    X(gw_device_thc_warp_encode_error_fp32, thc_warp_encode)                                                 \
-    X(gw_device_thc_warp_encode_error_bf16, thc_warp_encode)                                                 \
-    X(gw_device_thc_warp_encode_error_fp16, thc_warp_encode)                                                 \
-    X(gw_device_thc_warp_decode8_fp32, thc_warp_decode)                                                      \
-    X(gw_device_thc_warp_decode8_bf16, thc_warp_decode)                                                      \
-    X(gw_device_thc_warp_decode8_fp16, thc_warp_decode)                                                      \
-    X(gw_device_thc_warp_decode16_fp32, thc_warp_decode)                                                     \
-    X(gw_device_thc_warp_decode16_bf16, thc_warp_decode)                                                     \
-    X(gw_device_thc_warp_decode16_fp16, thc_warp_decode)                                                     \
-    X(gw_device_thc_sum_indices, thc_sum)                                                                    \
-    X(gw_device_thc_sum_lanes, thc_sum)                                                                      \
-    X(gw_device_thc_check_lanes, thc_sum)                                                                    \
-    X(gw_device_map_scan, map)                                                                               \
-    X(gw_device_map_build, map)                                                                              \
-    X(gw_device_map_digest, map)                                                                             \
-    X(gw_device_gcomp_check, gcomp_check)                                                                    \
-    X(gw_device_gcomp_decode_fp32, gcomp_decode)                                                             \
-    X(gw_device_gcomp_decode_bf16, gcomp_decode)                                                             \
-    X(gw_device_gcomp_decode_fp16, gcomp_decode)                                                             \
-    X(gw_device_gcomp_decode_rest_fp32, gcomp_decode)                                                        \
-    X(gw_device_gcomp_decode_rest_bf16, gcomp_decode)                                                        \
-    X(gw_device_gcomp_decode_rest_fp16, gcomp_decode)                                                        \
-    X(gw_device_gcomp_sum_store, gcomp_decode)                                                               \
-    X(gw_device_gcomp_count, gcomp_codebook)                                                                 \
-    X(gw_device_gcomp_hop_items, gcomp_codebook)                                                             \
-    X(gw_device_gcomp_histogram_items, gcomp_codebook)                                                       \
-    X(gw_device_gcomp_codebook_fp32_explicit, gcomp_codebook)                                                \
-    X(gw_device_gcomp_codebook_fp32_derived, gcomp_codebook)                                                 \
-    X(gw_device_gcomp_codebook_bf16_explicit, gcomp_codebook)                                                \
-    X(gw_device_gcomp_codebook_bf16_derived, gcomp_codebook)                                                 \
-    X(gw_device_gcomp_codebook_fp16_explicit, gcomp_codebook)                                                \
-    X(gw_device_gcomp_codebook_fp16_derived, gcomp_codebook)                                                 \
-    X(gw_device_gcomp_histogram_fp32_explicit, gcomp_codebook)                                               \
-    X(gw_device_gcomp_histogram_fp32_derived, gcomp_codebook)                                                \
-    X(gw_device_gcomp_histogram_bf16_explicit, gcomp_codebook)                                               \
-    X(gw_device_gcomp_histogram_bf16_derived, gcomp_codebook)                                                \
-    X(gw_device_gcomp_histogram_fp16_explicit, gcomp_codebook)                                               \
-    X(gw_device_gcomp_histogram_fp16_derived, gcomp_codebook)                                                \
-    X(gw_device_gcomp_codebook_build, gcomp_codebook)                                                        \
-    X(gw_device_gcomp_quanta, gcomp_quanta)                                                                  \
-    X(gw_device_gcomp_segments, gcomp_segments)                                                              \
-    X(gw_device_gcomp_round, gcomp_segments)                                                                 \
-    X(gw_device_gcomp_encode_fp32_explicit, gcomp_encode)                                                    \
-    X(gw_device_gcomp_encode_fp32_derived, gcomp_encode)                                                     \
-    X(gw_device_gcomp_encode_bf16_explicit, gcomp_encode)                                                    \
-    X(gw_device_gcomp_encode_bf16_derived, gcomp_encode)                                                     \
-    X(gw_device_gcomp_encode_fp16_explicit, gcomp_encode)                                                    \
-    X(gw_device_gcomp_encode_fp16_derived, gcomp_encode)
+    X(gw_device_thc_norm, thc_norm, gw_cuda_thc_norm_params)                                                 \
+    X(gw_device_thc_encode, thc_encode, gw_cuda_thc_encode_params)                                           \
+    X(gw_device_thc_decode, thc_decode, gw_cuda_thc_decode_params)                                           \
+    GW_CUDA_BY_DTYPE(X, gw_device_thc_warp_norm, thc_warp_norm, gw_cuda_thc_norm_params)                     \
+    GW_CUDA_BY_DTYPE(X, gw_device_thc_warp_norm_error, thc_warp_norm, gw_cuda_thc_norm_params)               \
+    GW_CUDA_BY_DTYPE(X, gw_device_thc_warp_encode, thc_warp_encode, gw_cuda_thc_encode_params)               \
+    GW_CUDA_BY_DTYPE(X, gw_device_thc_warp_encode_error, thc_warp_encode, gw_cuda_thc_encode_params)         \
+    GW_CUDA_BY_DTYPE(X, gw_device_thc_warp_decode8, thc_warp_decode, gw_cuda_thc_decode_params)              \
+    GW_CUDA_BY_DTYPE(X, gw_device_thc_warp_decode16, thc_warp_decode, gw_cuda_thc_decode_params)             \
+    X(gw_device_thc_sum_indices, thc_sum, gw_cuda_thc_sum_params)                                            \
+    X(gw_device_thc_sum_lanes, thc_sum, gw_cuda_thc_sum_params)                                              \
+    X(gw_device_thc_check_lanes, thc_sum, gw_cuda_thc_sum_params)                                            \
+    X(gw_device_map_scan, map, gw_cuda_map_params)                                                           \
+    X(gw_device_map_build, map, gw_cuda_map_params)                                                          \
+    X(gw_device_map_digest, map, gw_cuda_map_digest_params)                                                  \
+    X(gw_device_gcomp_check, gcomp_check, gw_gcomp_decode_params)                                            \
+    GW_CUDA_BY_DTYPE(X, gw_device_gcomp_decode, gcomp_decode, gw_gcomp_decode_params)                        \
+    GW_CUDA_BY_DTYPE(X, gw_device_gcomp_decode_rest, gcomp_decode, gw_gcomp_decode_params)                   \
+    X(gw_device_gcomp_sum_store, gcomp_decode, gw_gcomp_decode_params)                                       \
+    X(gw_device_gcomp_count, gcomp_codebook, gw_gcomp_encode_params)                                         \
+    X(gw_device_gcomp_hop_items, gcomp_codebook, gw_gcomp_hop_params)                                        \
+    X(gw_device_gcomp_histogram_items, gcomp_codebook, gw_gcomp_histogram_params)                            \
+    GW_CUDA_BY_MODE(X, gw_device_gcomp_codebook, gcomp_codebook, gw_gcomp_encode_params)                     \
+    GW_CUDA_BY_MODE(X, gw_device_gcomp_histogram, gcomp_codebook, gw_gcomp_histogram_params)                 \
+    X(gw_device_gcomp_codebook_build, gcomp_codebook, gw_gcomp_codebook_build_params)                        \
+    X(gw_device_gcomp_quanta, gcomp_quanta, gw_gcomp_encode_params)                                          \
+    X(gw_device_gcomp_segments, gcomp_segments, gw_gcomp_segment_params)                                     \
+    X(gw_device_gcomp_round, gcomp_segments, gw_gcomp_segment_params)                                        \
+    GW_CUDA_BY_MODE(X, gw_device_gcomp_encode, gcomp_encode, gw_gcomp_encode_params)
 
 typedef enum gw_cuda_kernel {
-#define GW_CUDA_ENUM(name, image) GW_CUDA_KERNEL_##name,
+#define GW_CUDA_ENUM(name, image, params) GW_CUDA_KERNEL_##name,
     GW_CUDA_KERNEL_LIST(GW_CUDA_ENUM)
 #undef GW_CUDA_ENUM
         GW_CUDA_KERNEL_COUNT

@@ -134,7 +134,7 @@ GW_KERNEL(gw_device_map_build, gw_cuda_map_params, GW_CUDA_MAP_THREADS, 4)
         turn_words(word);
         const uint64_t at = first + 128 * (lane & 3) + 16 * (lane >> 2);
         if (((uintptr_t)p.map_bytes & 15) == 0 && at + 16 <= p.len) {
-            *(uint4 *)(void *)(p.map_bytes + at) = make_uint4(word[0], word[1], word[2], word[3]);
+            *(uint4 *)(void *)(p.map_bytes + at) = gw_four_of(word);
         } else {
             GW_UNROLL for (uint32_t i = 0; i < 16; i++)
             {
@@ -188,7 +188,3 @@ GW_KERNEL(gw_device_map_digest, gw_cuda_map_digest_params, GW_CUDA_MAP_THREADS, 
         __syncthreads();
     }
 }
-
-GW_KERNEL_TABLE(map, GW_KERNEL_ENTRY(gw_device_map_scan, gw_cuda_map_params),
-                GW_KERNEL_ENTRY(gw_device_map_build, gw_cuda_map_params),
-                GW_KERNEL_ENTRY(gw_device_map_digest, gw_cuda_map_digest_params));

@@ -5,43 +5,36 @@
  */
 #include "cuda/thc_tile.cuh"
 
-/* The 32 lanes of a row; returns the largest. */
-GW_DEVICE uint32_t load_lanes(uint32_t lane[32], const uint8_t *lanes, uint32_t lane_bits, uint64_t first)
+/* The 32 lanes of a row. */
+template <uint32_t LANE_BITS>
+GW_DEVICE void load_lanes(uint32_t lane[32], const uint8_t *lanes, uint64_t first)
+{
+    constexpr uint32_t IN_WORD = 32 / LANE_BITS;
+    const uint4 *from = (const uint4 *)(const void *)(lanes + LANE_BITS / 8 * first);
+
+    GW_UNROLL for (uint32_t i = 0; i < LANE_BITS / 4; i++)
+    {
+        uint32_t word[4];
+        gw_words_of(word, from[i]);
+        GW_UNROLL for (uint32_t j = 0; j < 4 * IN_WORD; j++)
+        {
+            lane[4 * IN_WORD * i + j] =
+                word[j / IN_WORD] >> LANE_BITS * (j % IN_WORD) & (0xffffffffu >> (32 - LANE_BITS));
+        }
+    }
+}
+
+/* The same, for all widths; returns the largest. */
+GW_DEVICE uint32_t load_row(uint32_t lane[32], const uint8_t *lanes, uint32_t lane_bits, uint64_t first)
 {
     uint32_t largest = 0;
 
     if (lane_bits == 8) {
-        const uint4 *from = (const uint4 *)(const void *)(lanes + first);
-        GW_UNROLL for (uint32_t i = 0; i < 2; i++)
-        {
-            const uint4 four = from[i];
-            const uint32_t word[4] = {four.x, four.y, four.z, four.w};
-            GW_UNROLL for (uint32_t j = 0; j < 16; j++)
-            {
-                lane[16 * i + j] = word[j / 4] >> 8 * (j % 4) & 0xffu;
-            }
-        }
+        load_lanes<8>(lane, lanes, first);
     } else if (lane_bits == 16) {
-        const uint4 *from = (const uint4 *)(const void *)(lanes + 2 * first);
-        GW_UNROLL for (uint32_t i = 0; i < 4; i++)
-        {
-            const uint4 four = from[i];
-            const uint32_t word[4] = {four.x, four.y, four.z, four.w};
-            GW_UNROLL for (uint32_t j = 0; j < 8; j++)
-            {
-                lane[8 * i + j] = word[j / 2] >> 16 * (j % 2) & 0xffffu;
-            }
-        }
+        load_lanes<16>(lane, lanes, first);
     } else {
-        const uint4 *from = (const uint4 *)(const void *)(lanes + 4 * first);
-        GW_UNROLL for (uint32_t i = 0; i < 8; i++)
-        {
-            const uint4 four = from[i];
-            lane[4 * i] = four.x;
-            lane[4 * i + 1] = four.y;
-            lane[4 * i + 2] = four.z;
-            lane[4 * i + 3] = four.w;
-        }
+        load_lanes<32>(lane, lanes, first);
     }
     GW_UNROLL for (uint32_t i = 0; i < 32; i++)
     {
@@ -96,19 +89,6 @@ GW_DEVICE void prepare_blocks(const thc_tile &tile, const gw_cuda_thc_decode_par
     }
 }
 
-/* gw_thc_unpack_plain_fn's last step. */
-GW_DEVICE float narrow(double value)
-{
-    const double magnitude = value < 0 ? -value : value;
-    if (magnitude < 0x1p-126) {
-        return 0.0f;
-    }
-    if (magnitude >= 0x1.ffffffp+127) {
-        return __uint_as_float(value < 0 ? GW_F32_INF | 0x80000000u : GW_F32_INF);
-    }
-    return (float)value;
-}
-
 /* Lanes of the thread's row to values, before the rotation. A row after the lanes of a short last block is
  * zeros. */
 GW_DEVICE void unpack_rotated(const thc_tile &tile, const gw_cuda_thc_decode_params &p,
@@ -143,7 +123,7 @@ GW_DEVICE void unpack_plain(const thc_tile &tile, const gw_cuda_thc_decode_param
     }
     GW_UNROLL for (uint32_t i = 0; i < 32; i++)
     {
-        value[i] = narrow(__dadd_rn(__dmul_rn((double)lane[i], step), base));
+        value[i] = gw_narrow_double(__dadd_rn(__dmul_rn((double)lane[i], step), base));
     }
 }
 
@@ -209,7 +189,7 @@ GW_KERNEL(gw_device_thc_decode, gw_cuda_thc_decode_params, GW_THC_THREADS_MAX, 3
             tile.own2[own] = 0;
         }
         if (row_first < span.lane_count) {
-            largest = load_lanes(lane, p.lanes, p.context.lane_bits, row_first);
+            largest = load_row(lane, p.lanes, p.context.lane_bits, row_first);
         }
         thc_sync(span.block_log2);
         atomicMax(&tile.own2[block], largest);
@@ -232,5 +212,3 @@ GW_KERNEL(gw_device_thc_decode, gw_cuda_thc_decode_params, GW_THC_THREADS_MAX, 3
     }
     thc_finish(p.result, span.element_count);
 }
-
-GW_KERNEL_TABLE(thc_decode, GW_KERNEL_ENTRY(gw_device_thc_decode, gw_cuda_thc_decode_params));

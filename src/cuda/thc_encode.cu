@@ -82,12 +82,7 @@ GW_DEVICE void prepare_blocks(const thc_tile &tile, const gw_cuda_thc_encode_par
 }
 
 /* 16 random bits for each of the thread's values of two groups of 128, values 32 w + l of each: two words a
- * group. Lanes l and l + 16 use the halves of the same words; each computes one group's and passes the
- * other's halves over. */
-struct random_pair {
-    uint32_t low, high; /* values w = 0, 1 and w = 2, 3 */
-};
-
+ * group. Lanes l and l + 16 use the halves of the same words; each computes one group's. */
 GW_DEVICE void random_words(uint32_t word[4], const gw_cuda_thc_key &key, const gw_cuda_thc_span &span,
                             uint64_t first_number, uint32_t position)
 {
@@ -103,26 +98,6 @@ GW_DEVICE void random_words(uint32_t word[4], const gw_cuda_thc_key &key, const 
         word[2] = next[0];
         word[3] = next[1];
     }
-}
-
-GW_DEVICE void random_of_groups(random_pair out[2], const gw_cuda_thc_key &key, const gw_cuda_thc_span &span,
-                                uint64_t first_number, uint32_t position)
-{
-    const uint32_t half = threadIdx.x >> 4 & 1;
-    uint32_t word[4];
-    random_pair mine, theirs;
-
-    random_words(word, key, span, first_number, position + 128 * half);
-    const uint32_t keep = half != 0 ? 0x7632 : 0x5410;
-    const uint32_t give = half != 0 ? 0x5410 : 0x7632;
-    mine.low = __byte_perm(word[0], word[1], keep);
-    mine.high = __byte_perm(word[2], word[3], keep);
-    theirs.low = __shfl_xor_sync(GW_ALL_LANES, __byte_perm(word[0], word[1], give), 16);
-    theirs.high = __shfl_xor_sync(GW_ALL_LANES, __byte_perm(word[2], word[3], give), 16);
-    out[0].low = half != 0 ? theirs.low : mine.low;
-    out[0].high = half != 0 ? theirs.high : mine.high;
-    out[1].low = half != 0 ? mine.low : theirs.low;
-    out[1].high = half != 0 ? mine.high : theirs.high;
 }
 
 /* Grid cells: index, value below, gap to the next value. After the last value the gap is 1, which no residue
@@ -217,10 +192,7 @@ GW_DEVICE void rotate_tile(const thc_tile &tile, const gw_cuda_thc_encode_params
             value[i] = __uint_as_float(__float_as_uint(y) ^ (sign >> i & 1) << 31);
         }
     } else {
-        GW_UNROLL for (uint32_t i = 0; i < 32; i++)
-        {
-            value[i] = 0.0f;
-        }
+        thc_clear(value);
     }
     __syncwarp();
     thc_transform(tile, value, p.span.block_log2);
@@ -261,11 +233,13 @@ GW_DEVICE void quantize_tile(const thc_tile &tile, const gw_cuda_thc_encode_para
     range.offset = p.context.transform == GW_THC_ROTATED ? (int32_t)range.high : 0;
     GW_UNROLL for (uint32_t pair = 0; pair < 4; pair++)
     {
-        random_pair random[2];
-        random_of_groups(random, key, p.span, first_number, row * GW_THC_ROW + 256 * pair);
+        uint32_t word[4], random[4];
+        random_words(word, key, p.span, first_number,
+                     row * GW_THC_ROW + 256 * pair + 128 * (threadIdx.x >> 4 & 1));
+        thc_share_words(random, word);
         GW_UNROLL for (uint32_t i = 0; i < 8; i++)
         {
-            const uint32_t words = (i & 2) != 0 ? random[i / 4].high : random[i / 4].low;
+            const uint32_t words = random[i / 2];
             const uint32_t bits = (i & 1) != 0 ? words >> 16 : words & 0xffffu;
             const uint32_t block = (row + 8 * pair + i) * GW_THC_ROW >> p.span.block_log2;
             const float scale = __uint_as_float(tile.scale[block]);
@@ -359,5 +333,3 @@ GW_KERNEL(gw_device_thc_encode, gw_cuda_thc_encode_params, GW_THC_THREADS_MAX, E
     }
     thc_finish(p.result, span.element_count);
 }
-
-GW_KERNEL_TABLE(thc_encode, GW_KERNEL_ENTRY(gw_device_thc_encode, gw_cuda_thc_encode_params));

@@ -36,5 +36,3 @@ GW_KERNEL(gw_device_thc_norm, gw_cuda_thc_norm_params, GW_THC_THREADS_MAX, 3)
     }
     thc_finish(p.result, span.element_count);
 }
-
-GW_KERNEL_TABLE(thc_norm, GW_KERNEL_ENTRY(gw_device_thc_norm, gw_cuda_thc_norm_params));

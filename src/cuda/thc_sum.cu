@@ -21,8 +21,8 @@ enum { SUM_THREADS = 256, SUM_LEN = 16, NIBBLE_LEN = 32 };
 GW_DEVICE void load_indices(uint32_t index[4], const uint8_t *group, uint32_t bits, uint32_t quarter)
 {
     if (bits == 4) {
-        const uint4 w = *(const uint4 *)(const void *)(group + 16 * (quarter & 1));
-        const uint32_t word[4] = {w.x, w.y, w.z, w.w};
+        uint32_t word[4];
+        gw_words_of(word, *(const uint4 *)(const void *)(group + 16 * (quarter & 1)));
         GW_UNROLL for (uint32_t i = 0; i < 4; i++)
         {
             index[i] = word[i] >> 4 * (quarter >> 1) & 0x0f0f0f0fu;
@@ -94,11 +94,7 @@ template <uint32_t LANE_BITS> GW_DEVICE void sum_indices_at(const gw_cuda_thc_su
 
     GW_UNROLL for (uint32_t i = 0; i < vectors; i++)
     {
-        const uint4 before = p.accumulate != 0 ? lanes[i] : make_uint4(0, 0, 0, 0);
-        sum[4 * i] = before.x;
-        sum[4 * i + 1] = before.y;
-        sum[4 * i + 2] = before.z;
-        sum[4 * i + 3] = before.w;
+        gw_words_of(sum + 4 * i, p.accumulate != 0 ? lanes[i] : make_uint4(0, 0, 0, 0));
     }
     const uint32_t table[4] = {p.table[0], p.table[1], p.table[2], p.table[3]};
     const uint64_t group = first / 64 * 8 * p.bits;
@@ -112,7 +108,7 @@ template <uint32_t LANE_BITS> GW_DEVICE void sum_indices_at(const gw_cuda_thc_su
     }
     GW_UNROLL for (uint32_t i = 0; i < vectors; i++)
     {
-        lanes[i] = make_uint4(sum[4 * i], sum[4 * i + 1], sum[4 * i + 2], sum[4 * i + 3]);
+        lanes[i] = gw_four_of(sum + 4 * i);
     }
 }
 
@@ -126,8 +122,9 @@ template <uint32_t LANE_BITS> GW_DEVICE void sum_indices_at(const gw_cuda_thc_su
  */
 GW_DEVICE void add_nibbles(uint32_t sum[8], const uint4 &indices, const uint32_t table[4])
 {
-    const uint32_t word[4] = {indices.x, indices.y, indices.z, indices.w};
+    uint32_t word[4];
 
+    gw_words_of(word, indices);
     GW_UNROLL for (uint32_t i = 0; i < 4; i++)
     {
         const uint32_t turned = word[i] ^ 0x88888888u;
@@ -150,13 +147,9 @@ GW_DEVICE void store_lanes(uint8_t *to, const uint32_t *sum, uint32_t accumulate
 
     GW_UNROLL for (uint32_t i = 0; i < LANE_BITS / 8; i++)
     {
-        uint4 four = make_uint4(sum[4 * i], sum[4 * i + 1], sum[4 * i + 2], sum[4 * i + 3]);
+        uint4 four = gw_four_of(sum + 4 * i);
         if (accumulate != 0) {
-            const uint4 before = lanes[i];
-            four.x += before.x;
-            four.y += before.y;
-            four.z += before.z;
-            four.w += before.w;
+            four = gw_add_four(four, lanes[i]);
         }
         lanes[i] = four;
     }
@@ -291,16 +284,9 @@ GW_KERNEL(gw_device_thc_sum_lanes, gw_cuda_thc_sum_params, SUM_THREADS, 4)
     for (uint64_t i = (uint64_t)blockIdx.x * SUM_THREADS + threadIdx.x; i < vectors; i += threads) {
         uint4 sum = p.accumulate != 0 ? lanes[i] : make_uint4(0, 0, 0, 0);
         for (uint32_t s = 0; s < p.source_count; s++) {
-            const uint4 w = ((const uint4 *)(const void *)p.source[s])[i];
-            sum.x += w.x; /* no carry leaves a lane */
-            sum.y += w.y;
-            sum.z += w.z;
-            sum.w += w.w;
+            /* no carry leaves a lane */
+            sum = gw_add_four(sum, ((const uint4 *)(const void *)p.source[s])[i]);
         }
         lanes[i] = sum;
     }
 }
-
-GW_KERNEL_TABLE(thc_sum, GW_KERNEL_ENTRY(gw_device_thc_sum_indices, gw_cuda_thc_sum_params),
-                GW_KERNEL_ENTRY(gw_device_thc_check_lanes, gw_cuda_thc_sum_params),
-                GW_KERNEL_ENTRY(gw_device_thc_sum_lanes, gw_cuda_thc_sum_params));

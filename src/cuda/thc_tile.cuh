@@ -20,7 +20,7 @@
 
 #include "cuda/device.cuh"
 
-#include "core/half.h"
+#include "core/wire_values.h"
 #include "core/philox.h"
 #include "thc/thc_window.h"
 #include "thc/thc_plain.h"
@@ -104,9 +104,7 @@ GW_DEVICE float thc_join_error(float value, float error)
 
 GW_DEVICE float thc_load1(const uint8_t *src, const float *error, uint32_t dtype, uint64_t at)
 {
-    const uint32_t raw = dtype == GW_FP32 ? ((const uint32_t *)(const void *)src)[at]
-                                          : ((const uint16_t *)(const void *)src)[at];
-    const float value = gw_f32_flush(thc_widen(raw, dtype));
+    const float value = gw_f32_flush(thc_widen(gw_element_load(src, dtype, at), dtype));
     return error != nullptr ? thc_join_error(value, error[at]) : value;
 }
 
@@ -114,11 +112,7 @@ GW_DEVICE void thc_load4(float value[4], const uint8_t *src, const float *error,
 {
     uint32_t raw[4];
     if (dtype == GW_FP32) {
-        const uint4 four = *(const uint4 *)(const void *)(src + 4 * at);
-        raw[0] = four.x;
-        raw[1] = four.y;
-        raw[2] = four.z;
-        raw[3] = four.w;
+        gw_words_of(raw, *(const uint4 *)(const void *)(src + 4 * at));
     } else {
         const uint2 two = *(const uint2 *)(const void *)(src + 2 * at);
         raw[0] = two.x & 0xffffu;
@@ -357,6 +351,25 @@ GW_DEVICE uint32_t thc_sign_word(const gw_cuda_thc_key &key, uint32_t block, uin
     return (v & 64) != 0 ? high : low;
 }
 
+/* Random words of a pair of lanes 16 apart, each of which has worked out those of one group of 128 values:
+ * its lanes use halves of the same words. The lane's bits of the lower lane's group, two values a word, then
+ * of the upper's. */
+GW_DEVICE void thc_share_words(uint32_t out[4], const uint32_t word[4])
+{
+    const bool is_upper = (threadIdx.x & 16) != 0;
+    const uint32_t keep = is_upper ? 0x7632 : 0x5410;
+    const uint32_t give = is_upper ? 0x5410 : 0x7632;
+
+    GW_UNROLL for (uint32_t i = 0; i < 2; i++)
+    {
+        const uint32_t mine = gw_permute(word[2 * i], word[2 * i + 1], keep);
+        const uint32_t theirs =
+            __shfl_xor_sync(GW_ALL_LANES, gw_permute(word[2 * i], word[2 * i + 1], give), 16);
+        out[i] = is_upper ? theirs : mine;
+        out[2 + i] = is_upper ? mine : theirs;
+    }
+}
+
 /* Butterflies of strides 1, 2, 4, ... between the 32 values that a thread holds; `levels` strides. */
 GW_DEVICE void thc_butterfly(float value[32], uint32_t quantum_mode)
 {
@@ -373,6 +386,14 @@ GW_DEVICE void thc_butterfly(float value[32], uint32_t quantum_mode)
                 }
             }
         }
+    }
+}
+
+GW_DEVICE void thc_clear(float value[32])
+{
+    GW_UNROLL for (uint32_t i = 0; i < 32; i++)
+    {
+        value[i] = 0.0f;
     }
 }
 

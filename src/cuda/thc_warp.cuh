@@ -48,6 +48,30 @@ GW_DEVICE bool warp_group_is_whole(const gw_cuda_thc_span &span, uint64_t group,
     return (group + 1) * (blockDim.x / 32 * per_warp) << WARP_BLOCK_LOG2 <= span.element_count;
 }
 
+/* Dynamic shared memory: of each warp its input, rows to change hands, sign words; then the rest. */
+struct warp_memory {
+    uint8_t *input;
+    float *rows;
+    uint32_t *signs; /* [WARP_SIGNS][32] */
+    uint8_t *rest;
+};
+
+GW_DEVICE warp_memory warp_memory_of(uint32_t input_size)
+{
+    const uint32_t warps = blockDim.x / 32;
+    const uint32_t warp = threadIdx.x / 32;
+    uint8_t *base = &GW_SHARED(uint8_t);
+    warp_memory memory;
+
+    memory.input = base + warp * input_size;
+    base += warps * input_size;
+    memory.rows = (float *)(void *)(base + warp * GW_THC_WARP_ROWS_SIZE);
+    base += warps * GW_THC_WARP_ROWS_SIZE;
+    memory.signs = (uint32_t *)(void *)(base + warp * GW_THC_WARP_SIGNS_SIZE);
+    memory.rest = base + warps * GW_THC_WARP_SIGNS_SIZE;
+    return memory;
+}
+
 template <uint32_t DTYPE> GW_DEVICE float warp_widen(uint32_t raw)
 {
     if (DTYPE == GW_FP32) {
@@ -59,8 +83,9 @@ template <uint32_t DTYPE> GW_DEVICE float warp_widen(uint32_t raw)
 /* Elements of a 16-byte word: four, or eight of two bytes. */
 template <uint32_t DTYPE> GW_DEVICE void warp_widen_vector(float *value, uint4 four)
 {
-    const uint32_t word[4] = {four.x, four.y, four.z, four.w};
+    uint32_t word[4];
 
+    gw_words_of(word, four);
     GW_UNROLL for (uint32_t i = 0; i < 4; i++)
     {
         if (DTYPE == GW_FP32) {
@@ -75,17 +100,11 @@ template <uint32_t DTYPE> GW_DEVICE void warp_widen_vector(float *value, uint4 f
     }
 }
 
-template <uint32_t DTYPE> GW_DEVICE uint32_t warp_raw(const uint8_t *src, uint64_t at)
-{
-    return DTYPE == GW_FP32 ? ((const uint32_t *)(const void *)src)[at]
-                            : ((const uint16_t *)(const void *)src)[at];
-}
-
 /* Input and error of element `at`, as gw_thc_load_fn has it but for the sign of zero. */
 template <uint32_t DTYPE, bool HAS_ERROR>
 GW_DEVICE float warp_load1(const uint8_t *src, const float *error, uint64_t at)
 {
-    const float x = warp_widen<DTYPE>(warp_raw<DTYPE>(src, at));
+    const float x = warp_widen<DTYPE>(gw_element_load(src, DTYPE, at));
     return HAS_ERROR ? gw_float_add_flush<true>(x, error[at]) : x;
 }
 
@@ -132,7 +151,7 @@ GW_DEVICE void warp_make_signs(uint32_t *signs, const gw_cuda_thc_key &key, uint
 
     gw_philox4x32(word, key.seed, lane & 7, (uint32_t)first + (lane >> 3) * (blockDim.x / 32), key.round,
                   GW_THC_DOMAIN_SIGNS);
-    *(uint4 *)(void *)(signs + 4 * lane) = make_uint4(word[0], word[1], word[2], word[3]);
+    *(uint4 *)(void *)(signs + 4 * lane) = gw_four_of(word);
 }
 
 /* Values by column, as thc_unscale() has them: the sign bits of rows are the words at `signs`. The
@@ -151,8 +170,8 @@ GW_DEVICE void warp_unscale(float value[32], const uint32_t *signs, uint32_t exp
     const float scale = __uint_as_float(exponent << 23);
     GW_UNROLL for (uint32_t k = 0; k < 8; k++)
     {
-        const uint4 four = *(const uint4 *)(const void *)(signs + 4 * k);
-        const uint32_t word[4] = {four.x, four.y, four.z, four.w};
+        uint32_t word[4];
+        gw_words_of(word, *(const uint4 *)(const void *)(signs + 4 * k));
         GW_UNROLL for (uint32_t i = 0; i < 4; i++)
         {
             const uint32_t sign = word[i] << shift & 0x80000000u;

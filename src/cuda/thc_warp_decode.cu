@@ -8,28 +8,6 @@
  */
 #include "cuda/thc_warp.cuh"
 
-/* Dynamic shared memory of a warp: lanes, rows, sign words. */
-struct decode_memory {
-    uint8_t *lanes;
-    float *rows;
-    uint32_t *signs;
-};
-
-template <uint32_t LANE_BITS> GW_DEVICE decode_memory decode_memory_of(void)
-{
-    const uint32_t warps = blockDim.x / 32;
-    const uint32_t warp = threadIdx.x / 32;
-    uint8_t *base = &GW_SHARED(uint8_t);
-    decode_memory memory;
-
-    memory.lanes = base + warp * GW_THC_WARP_LANES_SIZE(LANE_BITS);
-    base += warps * GW_THC_WARP_LANES_SIZE(LANE_BITS);
-    memory.rows = (float *)(void *)(base + warp * GW_THC_WARP_ROWS_SIZE);
-    base += warps * GW_THC_WARP_ROWS_SIZE;
-    memory.signs = (uint32_t *)(void *)(base + warp * GW_THC_WARP_SIGNS_SIZE);
-    return memory;
-}
-
 /* Byte of the 16-byte word `word` of the lanes. Rows are two or four words; a word is left out after every
  * eight or four, so that eight threads with a row each read from all banks. */
 template <uint32_t LANE_BITS> GW_DEVICE uint32_t lanes_place(uint32_t word)
@@ -114,8 +92,8 @@ GW_DEVICE uint32_t unpack_row(float value[32], const uint8_t *lanes, uint32_t ce
         const float unit = __fmul_rn(scale, 0x1p-7f);
         GW_UNROLL for (uint32_t k = 0; k < 2; k++)
         {
-            const uint4 four = *(const uint4 *)(const void *)(lanes + lanes_place<8>(2 * row + k));
-            const uint32_t word[4] = {four.x, four.y, four.z, four.w};
+            uint32_t word[4];
+            gw_words_of(word, *(const uint4 *)(const void *)(lanes + lanes_place<8>(2 * row + k)));
             GW_UNROLL for (uint32_t i = 0; i < 16; i++)
             {
                 /* bytes 0, lane, 0, 0x4b */
@@ -129,8 +107,8 @@ GW_DEVICE uint32_t unpack_row(float value[32], const uint8_t *lanes, uint32_t ce
     const float middle = (float)centre;
     GW_UNROLL for (uint32_t k = 0; k < 4; k++)
     {
-        const uint4 four = *(const uint4 *)(const void *)(lanes + lanes_place<16>(4 * row + k));
-        const uint32_t word[4] = {four.x, four.y, four.z, four.w};
+        uint32_t word[4];
+        gw_words_of(word, *(const uint4 *)(const void *)(lanes + lanes_place<16>(4 * row + k)));
         GW_UNROLL for (uint32_t i = 0; i < 8; i++)
         {
             const uint32_t lane = gw_permute(word[i / 2], 0, i % 2 == 0 ? 0x4410u : 0x4432u);
@@ -141,6 +119,11 @@ GW_DEVICE uint32_t unpack_row(float value[32], const uint8_t *lanes, uint32_t ce
         }
     }
     return largest;
+}
+
+template <uint32_t DTYPE> GW_DEVICE uint32_t two_of(float x, float y)
+{
+    return DTYPE == GW_BF16 ? gw_two_bf16(x, y) : gw_two_fp16(x, y);
 }
 
 /* Stores the results of a block, which are in rows. */
@@ -161,17 +144,12 @@ GW_DEVICE void store_block(const gw_cuda_thc_decode_params &p, const float *rows
             {
                 warp_get4(x + c, rows + i / 32 * WARP_PITCH + i % 32 + c);
             }
-            uint4 *to = (uint4 *)(void *)(p.dst + (DTYPE == GW_FP32 ? 4 : 2) * (first + i));
-            if (DTYPE == GW_FP32) {
-                *to = make_uint4(__float_as_uint(x[0]), __float_as_uint(x[1]), __float_as_uint(x[2]),
-                                 __float_as_uint(x[3]));
-            } else if (DTYPE == GW_BF16) {
-                *to = make_uint4(gw_two_bf16(x[0], x[1]), gw_two_bf16(x[2], x[3]), gw_two_bf16(x[4], x[5]),
-                                 gw_two_bf16(x[6], x[7]));
-            } else {
-                *to = make_uint4(gw_two_fp16(x[0], x[1]), gw_two_fp16(x[2], x[3]), gw_two_fp16(x[4], x[5]),
-                                 gw_two_fp16(x[6], x[7]));
+            uint32_t word[4];
+            GW_UNROLL for (uint32_t j = 0; j < 4; j++)
+            {
+                word[j] = DTYPE == GW_FP32 ? __float_as_uint(x[j]) : two_of<DTYPE>(x[2 * j], x[2 * j + 1]);
             }
+            *(uint4 *)(void *)(p.dst + 16 / V * (first + i)) = gw_four_of(word);
         }
         return;
     }
@@ -180,12 +158,7 @@ GW_DEVICE void store_block(const gw_cuda_thc_decode_params &p, const float *rows
         const uint64_t at = first + 32 * i + lane;
         if (at < p.span.element_count) {
             const float x = rows[i * WARP_PITCH + lane];
-            if (DTYPE == GW_FP32) {
-                ((float *)(void *)p.dst)[at] = x;
-            } else {
-                ((uint16_t *)(void *)p.dst)[at] =
-                    (uint16_t)(DTYPE == GW_BF16 ? gw_two_bf16(x, x) : gw_two_fp16(x, x));
-            }
+            gw_element_store(p.dst, DTYPE, at, DTYPE == GW_FP32 ? __float_as_uint(x) : two_of<DTYPE>(x, x));
         }
     }
 }
@@ -213,14 +186,14 @@ template <uint32_t DTYPE, uint32_t LANE_BITS> GW_DEVICE void decode_blocks(const
 {
     const gw_cuda_thc_span &span = p.span;
     const gw_cuda_thc_key key = thc_key_of(p.context);
-    const decode_memory memory = decode_memory_of<LANE_BITS>();
+    const warp_memory memory = warp_memory_of(GW_THC_WARP_LANES_SIZE(LANE_BITS));
     const uint32_t lane = threadIdx.x & 31;
     const uint32_t warps = blockDim.x / 32;
     const uint32_t warp = threadIdx.x / 32;
     const warp_run run = warp_run_of((span.block_count + warps - 1) / warps);
 
     if (run.first < run.end) {
-        fetch_lanes<LANE_BITS>(memory.lanes, p, run.first * warps + warp,
+        fetch_lanes<LANE_BITS>(memory.input, p, run.first * warps + warp,
                                warp_group_is_whole(span, run.first, 1));
     }
     for (uint64_t turn = run.first; turn < run.end; turn += 32) {
@@ -243,11 +216,11 @@ template <uint32_t DTYPE, uint32_t LANE_BITS> GW_DEVICE void decode_blocks(const
             }
             gw_copy_wait();
             __syncwarp();
-            uint32_t largest = unpack_row<LANE_BITS>(value, memory.lanes, centre, __uint_as_float(scale));
+            uint32_t largest = unpack_row<LANE_BITS>(value, memory.input, centre, __uint_as_float(scale));
             largest = __reduce_max_sync(GW_ALL_LANES, largest);
             __syncwarp();
             if (group + 1 < run.end) {
-                fetch_lanes<LANE_BITS>(memory.lanes, p, number + warps,
+                fetch_lanes<LANE_BITS>(memory.input, p, number + warps,
                                        warp_group_is_whole(span, group + 1, 1));
             }
             if (largest > centre && kind != THC_BAD && kind != THC_SKIP) {
@@ -262,10 +235,7 @@ template <uint32_t DTYPE, uint32_t LANE_BITS> GW_DEVICE void decode_blocks(const
             /* Rows after the lanes of a short last block are zeros. A block that is not coded takes the same
              * way, to no effect: warps do not part. */
             if (!is_whole && (kind == THC_SKIP || 32 * lane >= thc_block_lanes(span, number))) {
-                GW_UNROLL for (uint32_t i = 0; i < 32; i++)
-                {
-                    value[i] = 0.0f;
-                }
+                thc_clear(value);
             }
             warp_transform(memory.rows, value);
             warp_unscale(value, signs, exponent);
@@ -289,27 +259,11 @@ template <uint32_t DTYPE, uint32_t LANE_BITS> GW_DEVICE void decode_blocks(const
 /* Three blocks of 80 registers a thread; with lanes of 16 bits the compiler does not get along with so few
  * for compute capability 10. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
-#define DECODE_BLOCKS(lane_bits) ((lane_bits) == 8 ? 3 : 2)
+#define DECODE16_BLOCKS 2
 #else
-#define DECODE_BLOCKS(lane_bits) 3
+#define DECODE16_BLOCKS 3
 #endif
 
-#define DECODE_KERNEL(name, dtype, lane_bits)                                                                \
-    GW_KERNEL(name, gw_cuda_thc_decode_params, GW_THC_THREADS_MAX, DECODE_BLOCKS(lane_bits))                 \
-    {                                                                                                        \
-        decode_blocks<dtype, lane_bits>(p);                                                                  \
-    }
-
-DECODE_KERNEL(gw_device_thc_warp_decode8_fp32, GW_FP32, 8)
-DECODE_KERNEL(gw_device_thc_warp_decode8_bf16, GW_BF16, 8)
-DECODE_KERNEL(gw_device_thc_warp_decode8_fp16, GW_FP16, 8)
-DECODE_KERNEL(gw_device_thc_warp_decode16_fp32, GW_FP32, 16)
-DECODE_KERNEL(gw_device_thc_warp_decode16_bf16, GW_BF16, 16)
-DECODE_KERNEL(gw_device_thc_warp_decode16_fp16, GW_FP16, 16)
-
-GW_KERNEL_TABLE(thc_warp_decode, GW_KERNEL_ENTRY(gw_device_thc_warp_decode8_fp32, gw_cuda_thc_decode_params),
-                GW_KERNEL_ENTRY(gw_device_thc_warp_decode8_bf16, gw_cuda_thc_decode_params),
-                GW_KERNEL_ENTRY(gw_device_thc_warp_decode8_fp16, gw_cuda_thc_decode_params),
-                GW_KERNEL_ENTRY(gw_device_thc_warp_decode16_fp32, gw_cuda_thc_decode_params),
-                GW_KERNEL_ENTRY(gw_device_thc_warp_decode16_bf16, gw_cuda_thc_decode_params),
-                GW_KERNEL_ENTRY(gw_device_thc_warp_decode16_fp16, gw_cuda_thc_decode_params));
+GW_KERNELS_BY_DTYPE(gw_device_thc_warp_decode8, gw_cuda_thc_decode_params, 3, decode_blocks, 8)
+GW_KERNELS_BY_DTYPE(gw_device_thc_warp_decode16, gw_cuda_thc_decode_params, DECODE16_BLOCKS, decode_blocks,
+                    16)

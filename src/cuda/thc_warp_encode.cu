@@ -19,33 +19,10 @@
 #define GW_SPLIT_EXPONENT 188u
 #define GW_SPLIT_FACTOR   0x0d800000u
 
-/* Dynamic shared memory: of each warp the input, rows to change hands, sign words; of the block two tables.
- * */
-struct encode_memory {
-    uint8_t *input; /* as it is, or rows of the sum with the error */
-    float *rows;
-    uint32_t *signs;   /* [WARP_SIGNS][32] */
-    uint2 *low, *high; /* grid cells, for values of even and of odd rows */
+/* The tables of grid cells, for values of even and of odd rows, after what the warps have. */
+struct cell_tables {
+    uint2 *low, *high;
 };
-
-template <uint32_t DTYPE, bool HAS_ERROR> GW_DEVICE encode_memory encode_memory_of(uint32_t cell_count)
-{
-    const uint32_t input_size = GW_THC_WARP_INPUT_SIZE(DTYPE, HAS_ERROR);
-    const uint32_t warps = blockDim.x / 32;
-    const uint32_t warp = threadIdx.x / 32;
-    uint8_t *base = &GW_SHARED(uint8_t);
-    encode_memory memory;
-
-    memory.input = base + warp * input_size;
-    base += warps * input_size;
-    memory.rows = (float *)(void *)(base + warp * GW_THC_WARP_ROWS_SIZE);
-    base += warps * GW_THC_WARP_ROWS_SIZE;
-    memory.signs = (uint32_t *)(void *)(base + warp * GW_THC_WARP_SIGNS_SIZE);
-    base += warps * GW_THC_WARP_SIGNS_SIZE;
-    memory.low = (uint2 *)(void *)base;
-    memory.high = memory.low + cell_count;
-    return memory;
-}
 
 /* ---- quantizer ----------------------------------------------------------------------------------------- */
 
@@ -59,7 +36,7 @@ template <uint32_t DTYPE, bool HAS_ERROR> GW_DEVICE encode_memory encode_memory_
  * all being integers. A cell holds {the constant part, z and g where __dp2a_hi() multiplies g with the lower
  * or the upper 16 bits of a random word}. After the last value the gap is 1, which no residue of 0 reaches.
  */
-GW_DEVICE void build_cells(const encode_memory &memory, const gw_cuda_thc_context &context)
+GW_DEVICE void build_cells(const cell_tables &cells, const gw_cuda_thc_context &context)
 {
     const uint32_t halves = context.granularity & 1;
     const uint32_t cell_count = GW_THC_WARP_CELLS(context.granularity);
@@ -72,8 +49,8 @@ GW_DEVICE void build_cells(const encode_memory &memory, const gw_cuda_thc_contex
         const uint32_t value = context.table[z];
         const uint32_t gap = z < 15 ? context.table[z + 1] - value : 1;
         const uint32_t start = (gap + 1) / 2 + (value << 16) - (context.granularity << 15);
-        memory.low[cell] = make_uint2(start, z | gap << 16);
-        memory.high[cell] = make_uint2(start, z << 4 | gap << 24);
+        cells.low[cell] = make_uint2(start, z | gap << 16);
+        cells.high[cell] = make_uint2(start, z << 4 | gap << 24);
     }
 }
 
@@ -87,8 +64,7 @@ struct quantizer {
 GW_DEVICE int32_t position_of(uint2 &cell, const quantizer &quantizer, const uint8_t *cells, float value)
 {
     /* Of a NaN, which own norms of other data can lead to, both are the upper limit. */
-    const float scaled =
-        gw_larger(gw_smaller(__fmul_rn(value, quantizer.scale), quantizer.limit), -quantizer.limit);
+    const float scaled = fmaxf(fminf(__fmul_rn(value, quantizer.scale), quantizer.limit), -quantizer.limit);
     const int32_t q = (int32_t)scaled;
     cell = *(const uint2 *)(const void *)(cells + (int32_t)((uint32_t)(q >> quantizer.shift) & ~7u));
     return q;
@@ -151,23 +127,6 @@ GW_DEVICE void random_words(uint32_t word[4][4], const gw_cuda_thc_key &key, uin
     }
 }
 
-/* The random words of the pair's groups 2 j and 2 j + 1: values w = 0, 1 and w = 2, 3 of either. */
-GW_DEVICE void share_words(uint32_t out[4], const uint32_t word[4])
-{
-    const bool is_upper = (threadIdx.x & 16) != 0;
-    const uint32_t keep = is_upper ? 0x7632 : 0x5410;
-    const uint32_t give = is_upper ? 0x5410 : 0x7632;
-
-    GW_UNROLL for (uint32_t i = 0; i < 2; i++)
-    {
-        const uint32_t mine = gw_permute(word[2 * i], word[2 * i + 1], keep);
-        const uint32_t theirs =
-            __shfl_xor_sync(GW_ALL_LANES, gw_permute(word[2 * i], word[2 * i + 1], give), 16);
-        out[i] = is_upper ? theirs : mine;
-        out[2 + i] = is_upper ? mine : theirs;
-    }
-}
-
 /* Indices of values by column, two a byte, to `bytes`: 32 bytes for 64 values, as they are packed. */
 GW_DEVICE void quantize_block(uint8_t *bytes, const quantizer &quantizer, const float value[32],
                               const gw_cuda_thc_key &key, uint32_t block)
@@ -178,7 +137,7 @@ GW_DEVICE void quantize_block(uint8_t *bytes, const quantizer &quantizer, const 
     GW_UNROLL for (uint32_t j = 0; j < 4; j++)
     {
         uint32_t random[4];
-        share_words(random, word[j]);
+        thc_share_words(random, word[j]);
         GW_UNROLL for (uint32_t i = 0; i < 4; i++)
         {
             bytes[32 * (4 * j + i) + (threadIdx.x & 31)] =
@@ -222,13 +181,8 @@ GW_DEVICE void fetch_input(uint8_t *input, const gw_cuda_thc_encode_params &p, u
     GW_NO_UNROLL for (uint32_t i = lane; i < 1024; i += 32)
     {
         const uint64_t at = first + i;
-        const uint32_t raw = at < p.span.element_count ? warp_raw<DTYPE>(p.src, at) : 0;
-        uint8_t *to = input + input_place<DTYPE>(SIZE * i / 16) + SIZE * i % 16;
-        if (DTYPE == GW_FP32) {
-            *(uint32_t *)(void *)to = raw;
-        } else {
-            *(uint16_t *)(void *)to = (uint16_t)raw;
-        }
+        const uint32_t raw = at < p.span.element_count ? gw_element_load(p.src, DTYPE, at) : 0;
+        gw_element_store(input + input_place<DTYPE>(SIZE * i / 16) + SIZE * i % 16, DTYPE, 0, raw);
     }
 }
 
@@ -354,7 +308,7 @@ GW_DEVICE void store_indices(const gw_cuda_thc_encode_params &p, uint64_t number
 
 /* Own indices at `bytes` back to values by column, through the same memory. A row after the lanes of a short
  * last block is zeros. */
-GW_DEVICE void decode_own(float value[32], const encode_memory &memory, const gw_cuda_thc_context &context,
+GW_DEVICE void decode_own(float value[32], const warp_memory &memory, const gw_cuda_thc_context &context,
                           const block_facts &facts, uint32_t lanes)
 {
     const uint32_t lane = threadIdx.x & 31;
@@ -369,8 +323,8 @@ GW_DEVICE void decode_own(float value[32], const encode_memory &memory, const gw
     __syncwarp();
     GW_UNROLL for (uint32_t k = 0; k < 2; k++)
     {
-        const uint4 four = *((const uint4 *)(const void *)bytes + (lane & ~1u) + k);
-        const uint32_t word[4] = {four.x, four.y, four.z, four.w};
+        uint32_t word[4];
+        gw_words_of(word, *((const uint4 *)(const void *)bytes + (lane & ~1u) + k));
         GW_UNROLL for (uint32_t i = 0; i < 16; i++)
         {
             const uint32_t z = word[i / 4] >> 4 * (lane & 1) >> 8 * (i % 4) & 15;
@@ -383,7 +337,7 @@ GW_DEVICE void decode_own(float value[32], const encode_memory &memory, const gw
 
 /* The error memory of block `number`: x, which is in rows at memory.input, less y, which is there by column
  * or zero. */
-GW_DEVICE void store_error(const gw_cuda_thc_encode_params &p, const encode_memory &memory, uint64_t number,
+GW_DEVICE void store_error(const gw_cuda_thc_encode_params &p, const warp_memory &memory, uint64_t number,
                            bool is_whole, const float y[32], bool has_y)
 {
     const uint32_t lane = threadIdx.x & 31;
@@ -421,14 +375,14 @@ GW_DEVICE void store_error(const gw_cuda_thc_encode_params &p, const encode_memo
 }
 
 /* The quantizer of the context, all but its scale. */
-GW_DEVICE quantizer quantizer_of(const encode_memory &memory, uint32_t granularity)
+GW_DEVICE quantizer quantizer_of(const cell_tables &cells, uint32_t granularity)
 {
     quantizer quantizer;
 
     quantizer.limit = 32768.0f * (float)granularity; /* below 2^23: exact */
     quantizer.shift = 13 - (granularity & 1);
-    quantizer.low = (const uint8_t *)(const void *)(memory.low + GW_THC_WARP_CELLS(granularity) / 2);
-    quantizer.high = (const uint8_t *)(const void *)(memory.high + GW_THC_WARP_CELLS(granularity) / 2);
+    quantizer.low = (const uint8_t *)(const void *)(cells.low + GW_THC_WARP_CELLS(granularity) / 2);
+    quantizer.high = (const uint8_t *)(const void *)(cells.high + GW_THC_WARP_CELLS(granularity) / 2);
     return quantizer;
 }
 
@@ -461,15 +415,17 @@ template <uint32_t DTYPE, bool HAS_ERROR> GW_DEVICE void encode_blocks(const gw_
 {
     const gw_cuda_thc_span &span = p.span;
     const gw_cuda_thc_key key = thc_key_of(p.context);
-    const encode_memory memory = encode_memory_of<DTYPE, HAS_ERROR>(GW_THC_WARP_CELLS(p.context.granularity));
+    const warp_memory memory = warp_memory_of(GW_THC_WARP_INPUT_SIZE(DTYPE, HAS_ERROR));
+    uint2 *const low = (uint2 *)(void *)memory.rest;
+    const cell_tables cells = {low, low + GW_THC_WARP_CELLS(p.context.granularity)};
     const uint32_t lane = threadIdx.x & 31;
     const uint32_t warps = blockDim.x / 32;
     const uint32_t warp = threadIdx.x / 32;
     const warp_run run = warp_run_of((span.block_count + warps - 1) / warps);
     uint8_t *bytes = (uint8_t *)(void *)memory.rows;
 
-    build_cells(memory, p.context);
-    quantizer quantizer = quantizer_of(memory, p.context.granularity);
+    build_cells(cells, p.context);
+    quantizer quantizer = quantizer_of(cells, p.context.granularity);
     __syncthreads();
     if (!HAS_ERROR && run.first < run.end) {
         fetch_input<DTYPE>(memory.input, p, run.first * warps + warp,
@@ -499,10 +455,7 @@ template <uint32_t DTYPE, bool HAS_ERROR> GW_DEVICE void encode_blocks(const gw_
                 load_input<DTYPE>(value, memory.input);
                 __syncwarp();
                 if (is_zero) {
-                    GW_UNROLL for (uint32_t i = 0; i < 32; i++)
-                    {
-                        value[i] = 0.0f;
-                    }
+                    thc_clear(value);
                 }
             }
             if (!HAS_ERROR && group + 1 < run.end) {
@@ -531,22 +484,5 @@ template <uint32_t DTYPE, bool HAS_ERROR> GW_DEVICE void encode_blocks(const gw_
 }
 
 /* As many blocks as there is shared memory for: on compute capability 9.0 three, with an error memory two. */
-#define ENCODE_KERNEL(name, dtype, has_error)                                                                \
-    GW_KERNEL(name, gw_cuda_thc_encode_params, GW_THC_THREADS_MAX, (has_error) ? 2 : 3)                      \
-    {                                                                                                        \
-        encode_blocks<dtype, has_error>(p);                                                                  \
-    }
-
-ENCODE_KERNEL(gw_device_thc_warp_encode_fp32, GW_FP32, false)
-ENCODE_KERNEL(gw_device_thc_warp_encode_bf16, GW_BF16, false)
-ENCODE_KERNEL(gw_device_thc_warp_encode_fp16, GW_FP16, false)
-ENCODE_KERNEL(gw_device_thc_warp_encode_error_fp32, GW_FP32, true)
-ENCODE_KERNEL(gw_device_thc_warp_encode_error_bf16, GW_BF16, true)
-ENCODE_KERNEL(gw_device_thc_warp_encode_error_fp16, GW_FP16, true)
-
-GW_KERNEL_TABLE(thc_warp_encode, GW_KERNEL_ENTRY(gw_device_thc_warp_encode_fp32, gw_cuda_thc_encode_params),
-                GW_KERNEL_ENTRY(gw_device_thc_warp_encode_bf16, gw_cuda_thc_encode_params),
-                GW_KERNEL_ENTRY(gw_device_thc_warp_encode_fp16, gw_cuda_thc_encode_params),
-                GW_KERNEL_ENTRY(gw_device_thc_warp_encode_error_fp32, gw_cuda_thc_encode_params),
-                GW_KERNEL_ENTRY(gw_device_thc_warp_encode_error_bf16, gw_cuda_thc_encode_params),
-                GW_KERNEL_ENTRY(gw_device_thc_warp_encode_error_fp16, gw_cuda_thc_encode_params));
+GW_KERNELS_BY_DTYPE(gw_device_thc_warp_encode, gw_cuda_thc_encode_params, 3, encode_blocks, false)
+GW_KERNELS_BY_DTYPE(gw_device_thc_warp_encode_error, gw_cuda_thc_encode_params, 2, encode_blocks, true)

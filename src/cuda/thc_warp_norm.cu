@@ -134,7 +134,7 @@ template <typename LANE> GW_DEVICE void add_squares(float *sum, const LANE &own,
         own.values(value, k);
         GW_UNROLL for (uint32_t c = 0; c < LANE::V; c++)
         {
-            const float x = __fmul_rn(gw_magnitude(value[c]) < least ? 0.0f : value[c], scale);
+            const float x = __fmul_rn(fabsf(value[c]) < least ? 0.0f : value[c], scale);
             sum[c] = __fadd_rn(sum[c], __fmul_rn(x, x));
         }
     }
@@ -223,22 +223,5 @@ template <uint32_t DTYPE, bool HAS_ERROR> GW_DEVICE void norm_blocks(const gw_cu
 }
 
 /* 64 registers of values. */
-#define NORM_KERNEL(name, dtype, has_error)                                                                  \
-    GW_KERNEL(name, gw_cuda_thc_norm_params, GW_THC_THREADS_MAX, 2)                                          \
-    {                                                                                                        \
-        norm_blocks<dtype, has_error>(p);                                                                    \
-    }
-
-NORM_KERNEL(gw_device_thc_warp_norm_fp32, GW_FP32, false)
-NORM_KERNEL(gw_device_thc_warp_norm_bf16, GW_BF16, false)
-NORM_KERNEL(gw_device_thc_warp_norm_fp16, GW_FP16, false)
-NORM_KERNEL(gw_device_thc_warp_norm_error_fp32, GW_FP32, true)
-NORM_KERNEL(gw_device_thc_warp_norm_error_bf16, GW_BF16, true)
-NORM_KERNEL(gw_device_thc_warp_norm_error_fp16, GW_FP16, true)
-
-GW_KERNEL_TABLE(thc_warp_norm, GW_KERNEL_ENTRY(gw_device_thc_warp_norm_fp32, gw_cuda_thc_norm_params),
-                GW_KERNEL_ENTRY(gw_device_thc_warp_norm_bf16, gw_cuda_thc_norm_params),
-                GW_KERNEL_ENTRY(gw_device_thc_warp_norm_fp16, gw_cuda_thc_norm_params),
-                GW_KERNEL_ENTRY(gw_device_thc_warp_norm_error_fp32, gw_cuda_thc_norm_params),
-                GW_KERNEL_ENTRY(gw_device_thc_warp_norm_error_bf16, gw_cuda_thc_norm_params),
-                GW_KERNEL_ENTRY(gw_device_thc_warp_norm_error_fp16, gw_cuda_thc_norm_params));
+GW_KERNELS_BY_DTYPE(gw_device_thc_warp_norm, gw_cuda_thc_norm_params, 2, norm_blocks, false)
+GW_KERNELS_BY_DTYPE(gw_device_thc_warp_norm_error, gw_cuda_thc_norm_params, 2, norm_blocks, true)

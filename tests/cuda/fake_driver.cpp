@@ -4,6 +4,8 @@
 #include "fake_driver.h"
 #include "shim.h"
 
+#include "cuda/launch.h"
+
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -13,26 +15,10 @@
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
-/* fake_tables.inc: GW_FAKE_TABLE(stem) for every .cu file. */
-#define GW_FAKE_TABLE(stem) extern "C" const gw_shim_kernel gw_shim_kernels_##stem[];
-#include "fake_tables.inc"
-#undef GW_FAKE_TABLE
-
 namespace
 {
 
 enum { OK = 0, INVALID = 1, NOT_FOUND = 500, CAPTURE_UNSUPPORTED = 900 };
-
-struct image {
-    const char *stem;
-    const gw_shim_kernel *table;
-};
-
-const image images[] = {
-#define GW_FAKE_TABLE(stem) {#stem, gw_shim_kernels_##stem},
-#include "fake_tables.inc"
-#undef GW_FAKE_TABLE
-};
 
 /* One thing on a stream. */
 struct operation {
@@ -55,7 +41,7 @@ struct graph {
 };
 
 struct module {
-    const image *of;
+    const char *image; /* NULL: it has all kernels */
 };
 
 gw_fake_control control = {0, 13000, 1, 1, 4, 80, 166912, 0, 0, nullptr, 0, 999, 0, 0, 0, 0, 0, ""};
@@ -269,9 +255,10 @@ EXPORT int cuModuleLoadData(void **out, const void *bytes)
         control.modules++;
         return OK;
     }
-    for (const image &i : images) {
-        if (strcmp(static_cast<const char *>(bytes), i.stem) == 0) {
-            *out = new module{&i};
+    for (uint32_t i = 0; i < GW_CUDA_KERNEL_COUNT; i++) {
+        const char *image = gw_shim_kernels[i].image;
+        if (strcmp(static_cast<const char *>(bytes), image) == 0) {
+            *out = new module{image};
             control.modules++;
             return OK;
         }
@@ -290,13 +277,12 @@ EXPORT int cuModuleUnload(void *m)
 EXPORT int cuModuleGetFunction(void **function, void *m, const char *name)
 {
     ENTER();
-    const image *of = static_cast<module *>(m)->of;
-    for (const image &i : images) {
-        for (const gw_shim_kernel *k = i.table; (of == nullptr || of == &i) && k->name != nullptr; k++) {
-            if (strcmp(k->name, name) == 0) {
-                *function = const_cast<gw_shim_kernel *>(k);
-                return OK;
-            }
+    const char *image = static_cast<module *>(m)->image;
+    for (uint32_t i = 0; i < GW_CUDA_KERNEL_COUNT; i++) {
+        const gw_shim_kernel *k = &gw_shim_kernels[i];
+        if (strcmp(k->name, name) == 0 && (image == nullptr || strcmp(k->image, image) == 0)) {
+            *function = const_cast<gw_shim_kernel *>(k);
+            return OK;
         }
     }
     return NOT_FOUND;

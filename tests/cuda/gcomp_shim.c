@@ -49,12 +49,12 @@ gw_cuda_result gcomp_shim_decode(const gw_gcomp *codec, const gcomp_shim_source 
     const gw_cuda_shape shape = {2, shared_size_max};
     memset(&params, 0, sizeof params);
     memset(&result, 0x77, sizeof result);
-    gw_cuda_codec_fill(&params.codec, gw_codec_of(codec));
-    gw_cuda_map_fill(&params.map, source->map, NULL);
+    gw_cuda_codec_fill(&params.work.codec, gw_codec_of(codec));
+    gw_cuda_map_fill(&params.work.map, source->map, NULL);
     params.mode = mode;
-    params.item_count = 1;
+    params.work.item_count = 1;
     void *frame = copy_aligned(source->frame, source->size);
-    fill_decode_item(&params.item, source, frame, dst, capacity, &result);
+    fill_decode_item(&params.work.item, source, frame, dst, capacity, &result);
     const size_t workspace_size = gw_cuda_decode_workspace_size(1, capacity);
     void *workspace = alloc_aligned(workspace_size);
     memset(workspace, 0xa5, workspace_size);
@@ -72,18 +72,18 @@ gw_cuda_result gcomp_shim_add_frames(const gw_gcomp *codec, const gcomp_shim_sou
     const gw_cuda_shape shape = {2, shared_size_max};
     gw_gcomp_decode_params params;
     memset(&result, 0x77, sizeof result);
-    gw_cuda_codec_fill(&params.codec, gw_codec_of(codec));
-    const size_t workspace_size = gw_cuda_sum_workspace_size(&params.codec, target->capacity);
+    gw_cuda_codec_fill(&params.work.codec, gw_codec_of(codec));
+    const size_t workspace_size = gw_cuda_sum_workspace_size(&params.work.codec, target->capacity);
     void *workspace = alloc_aligned(workspace_size);
     memset(workspace, 0xa5, workspace_size);
     for (uint32_t i = 0; i < count; i++) {
         gw_cuda_launches launches;
         memset(&params, 0, sizeof params);
-        gw_cuda_codec_fill(&params.codec, gw_codec_of(codec));
-        gw_cuda_map_fill(&params.map, frames[i].map, NULL);
+        gw_cuda_codec_fill(&params.work.codec, gw_codec_of(codec));
+        gw_cuda_map_fill(&params.work.map, frames[i].map, NULL);
         void *frame = copy_aligned(frames[i].frame, frames[i].size);
-        fill_decode_item(&params.item, &frames[i], frame, target->values, target->capacity, &result);
-        params.item.scale = target->scale;
+        fill_decode_item(&params.work.item, &frames[i], frame, target->values, target->capacity, &result);
+        params.work.item.scale = target->scale;
         params.sum.index = i;
         gw_cuda_launches_sum(&launches, &params, count, &shape, workspace);
         shim_launches_run(&launches, workspace);
@@ -143,21 +143,21 @@ gw_cuda_result gcomp_shim_encode(const gw_gcomp *codec, const gw_gcomp_source *s
     const gw_cuda_shape shape = {2, 227 * 1024};
     memset(&params, 0, sizeof params);
     memset(&result, 0x77, sizeof result);
-    gw_cuda_codec_fill(&params.codec, gw_codec_of(codec));
-    gw_cuda_map_fill(&params.map, source->quantum.map, NULL);
-    params.key = key_of(source);
-    params.item_count = 1;
+    gw_cuda_codec_fill(&params.work.codec, gw_codec_of(codec));
+    gw_cuda_map_fill(&params.work.map, source->quantum.map, NULL);
+    params.work.key = key_of(source);
+    params.work.item_count = 1;
     void *frame = alloc_aligned(capacity);
     memset(frame, 0x3c, capacity);
-    fill_encode_item(&params.item, source, frame, capacity, &result);
-    const size_t workspace_size = gw_cuda_encode_workspace_size(&params.codec, 1, source->len);
+    fill_encode_item(&params.work.item, source, frame, capacity, &result);
+    const size_t workspace_size = gw_cuda_encode_workspace_size(&params.work.codec, 1, source->len);
     void *workspace = alloc_aligned(workspace_size);
     memset(workspace, 0xa5, workspace_size);
     gw_cuda_launches_encode(&launches, &params, source->len, &shape, workspace);
     gw_gcomp_segment_params segments;
-    void *area = fill_segments(&segments, &params.codec, source);
+    void *area = fill_segments(&segments, &params.work.codec, source);
     if (area != NULL) {
-        gw_cuda_launches_segments(&launches, &segments, &params, &params.item, &shape, area);
+        gw_cuda_launches_segments(&launches, &segments, &params, &params.work.item, &shape, area);
     }
     shim_launches_run(&launches, workspace);
     memcpy(dst, frame, capacity);
@@ -179,31 +179,31 @@ gw_cuda_result gcomp_shim_hop(const gw_gcomp *codec, const void *src, size_t src
     memset(&in, 0, sizeof in);
     memset(&out, 0, sizeof out);
     memset(&result, 0x77, sizeof result);
-    gw_cuda_codec_fill(&in.codec, gw_codec_of(codec));
-    out.codec = in.codec;
-    gw_cuda_map_fill(&in.map, src_map, NULL);
-    gw_cuda_map_fill(&out.map, source->quantum.map, NULL);
-    out.key = key_of(source);
+    gw_cuda_codec_fill(&in.work.codec, gw_codec_of(codec));
+    out.work.codec = in.work.codec;
+    gw_cuda_map_fill(&in.work.map, src_map, NULL);
+    gw_cuda_map_fill(&out.work.map, source->quantum.map, NULL);
+    out.work.key = key_of(source);
     void *incoming = copy_aligned(src, src_size);
     void *frame = alloc_aligned(capacity);
     memset(frame, 0x3c, capacity);
-    in.item.src = incoming;
-    in.item.src_size = src_size;
-    in.item.addend = source->values;
+    in.work.item.src = incoming;
+    in.work.item.src_size = src_size;
+    in.work.item.addend = source->values;
     if (src_map != NULL) {
-        in.item.map_bytes = src_map->bytes;
-        in.item.digest = src_map->digest;
-        in.item.map_len = src_map->len;
+        in.work.item.map_bytes = src_map->bytes;
+        in.work.item.digest = src_map->digest;
+        in.work.item.map_len = src_map->len;
     }
-    fill_encode_item(&out.item, source, frame, capacity, &result);
-    const size_t workspace_size = gw_cuda_hop_workspace_size(&out.codec, 1, source->len);
+    fill_encode_item(&out.work.item, source, frame, capacity, &result);
+    const size_t workspace_size = gw_cuda_hop_workspace_size(&out.work.codec, 1, source->len);
     void *workspace = alloc_aligned(workspace_size);
     memset(workspace, 0xa5, workspace_size);
     gw_cuda_launches_hop(&launches, &in, &out, &shape, workspace);
     gw_gcomp_segment_params segments;
-    void *area = fill_segments(&segments, &out.codec, source);
+    void *area = fill_segments(&segments, &out.work.codec, source);
     if (area != NULL) {
-        gw_cuda_launches_segments(&launches, &segments, &out, &in.item, &shape, area);
+        gw_cuda_launches_segments(&launches, &segments, &out, &in.work.item, &shape, area);
     }
     shim_launches_run(&launches, workspace);
     memcpy(dst, frame, capacity);
@@ -224,11 +224,11 @@ void gcomp_shim_encode_batch(const gw_gcomp *codec, const gw_gcomp_source *sourc
     gw_cuda_gcomp_item *items = (gw_cuda_gcomp_item *)alloc_aligned(count * sizeof *items);
     uint64_t total = 0;
     memset(&params, 0, sizeof params);
-    gw_cuda_codec_fill(&params.codec, gw_codec_of(codec));
-    gw_cuda_map_fill(&params.map, sources[0].quantum.map, NULL);
-    params.key = key_of(&sources[0]);
-    params.item_count = count;
-    params.items = items;
+    gw_cuda_codec_fill(&params.work.codec, gw_codec_of(codec));
+    gw_cuda_map_fill(&params.work.map, sources[0].quantum.map, NULL);
+    params.work.key = key_of(&sources[0]);
+    params.work.item_count = count;
+    params.work.items = items;
     for (uint32_t i = 0; i < count; i++) {
         void *frame = alloc_aligned(capacity[i]);
         memset(frame, 0x3c, capacity[i]);
@@ -236,7 +236,7 @@ void gcomp_shim_encode_batch(const gw_gcomp *codec, const gw_gcomp_source *sourc
         total += sources[i].len;
     }
     total = value_total != UINT64_MAX ? value_total : total;
-    const size_t workspace_size = gw_cuda_encode_workspace_size(&params.codec, count, total);
+    const size_t workspace_size = gw_cuda_encode_workspace_size(&params.work.codec, count, total);
     void *workspace = alloc_aligned(workspace_size);
     memset(workspace, 0xa5, workspace_size);
     gw_cuda_launches_encode(&launches, &params, total, &shape, workspace);
@@ -260,11 +260,11 @@ void gcomp_shim_decode_batch(const gw_gcomp *codec, const gcomp_shim_source *sou
     uint8_t **frames = (uint8_t **)alloc_aligned(count * sizeof *frames);
     uint64_t total = 0;
     memset(&params, 0, sizeof params);
-    gw_cuda_codec_fill(&params.codec, gw_codec_of(codec));
-    gw_cuda_map_fill(&params.map, sources[0].map, NULL);
+    gw_cuda_codec_fill(&params.work.codec, gw_codec_of(codec));
+    gw_cuda_map_fill(&params.work.map, sources[0].map, NULL);
     params.mode = GW_CUDA_DECODE_VALUES;
-    params.item_count = count;
-    params.items = items;
+    params.work.item_count = count;
+    params.work.items = items;
     for (uint32_t i = 0; i < count; i++) {
         frames[i] = (uint8_t *)copy_aligned(sources[i].frame, sources[i].size);
         fill_decode_item(&items[i], &sources[i], frames[i], dst[i], capacity[i], &results[i]);
@@ -301,12 +301,12 @@ void gcomp_shim_hop_batch(const gw_gcomp *codec, const gcomp_shim_source *in, co
     memset(&encode, 0, sizeof encode);
     memset(hops, 0, count * sizeof *hops);
     memset(results, 0x77, count * sizeof *results);
-    gw_cuda_codec_fill(&encode.codec, gw_codec_of(codec));
-    decode.codec = encode.codec;
-    gw_cuda_map_fill(&decode.map, in[0].map, NULL);
-    gw_cuda_map_fill(&encode.map, sources[0].quantum.map, NULL);
-    encode.key = key_of(&sources[0]);
-    encode.item_count = count;
+    gw_cuda_codec_fill(&encode.work.codec, gw_codec_of(codec));
+    decode.work.codec = encode.work.codec;
+    gw_cuda_map_fill(&decode.work.map, in[0].map, NULL);
+    gw_cuda_map_fill(&encode.work.map, sources[0].quantum.map, NULL);
+    encode.work.key = key_of(&sources[0]);
+    encode.work.item_count = count;
     params.hops = hops;
     for (uint32_t i = 0; i < count; i++) {
         frames[i] = (uint8_t *)copy_aligned(in[i].frame, in[i].size);
@@ -333,7 +333,7 @@ void gcomp_shim_hop_batch(const gw_gcomp *codec, const gcomp_shim_source *in, co
         total += sources[i].len;
     }
     total = value_total != UINT64_MAX ? value_total : total;
-    const size_t workspace_size = gw_cuda_hop_workspace_size(&encode.codec, count, total);
+    const size_t workspace_size = gw_cuda_hop_workspace_size(&encode.work.codec, count, total);
     void *workspace = alloc_aligned(workspace_size);
     memset(workspace, 0xa5, workspace_size);
     gw_cuda_launches_hop_batch(&launches, &params, &decode, &encode, total, &shape, workspace);
@@ -363,11 +363,11 @@ void gcomp_shim_histogram_batch(const gw_gcomp *codec, const gw_gcomp_source *so
     uint64_t total = 0;
     memset(&params, 0, sizeof params);
     memset(results, 0x77, count * sizeof *results);
-    gw_cuda_codec_fill(&params.codec, gw_codec_of(codec));
-    gw_cuda_map_fill(&params.map, sources[0].quantum.map, NULL);
-    params.key = key_of(&sources[0]);
-    params.item_count = count;
-    params.items = items;
+    gw_cuda_codec_fill(&params.work.codec, gw_codec_of(codec));
+    gw_cuda_map_fill(&params.work.map, sources[0].quantum.map, NULL);
+    params.work.key = key_of(&sources[0]);
+    params.work.item_count = count;
+    params.work.items = items;
     for (uint32_t i = 0; i < count; i++) {
         fill_encode_item(&items[i], &sources[i], histogram, 0, &results[i]);
         total += sources[i].len;
@@ -396,13 +396,13 @@ gw_cuda_result gcomp_shim_codebook(const gw_gcomp *codec, const gw_gcomp_source 
     for (uint32_t i = 0; i < count; i++) {
         gw_gcomp_histogram_params params;
         memset(&params, 0, sizeof params);
-        gw_cuda_codec_fill(&params.codec, gw_codec_of(codec));
-        gw_cuda_map_fill(&params.map, sources[i].quantum.map, NULL);
-        params.key = key_of(&sources[i]);
-        fill_encode_item(&params.item, &sources[i], &histogram, 0, &result);
+        gw_cuda_codec_fill(&params.work.codec, gw_codec_of(codec));
+        gw_cuda_map_fill(&params.work.map, sources[i].quantum.map, NULL);
+        params.work.key = key_of(&sources[i]);
+        fill_encode_item(&params.work.item, &sources[i], &histogram, 0, &result);
         memset(workspace, 0xa5, gw_cuda_histogram_workspace_size(0));
         gw_gcomp_segment_params segments;
-        void *area = fill_segments(&segments, &params.codec, &sources[i]);
+        void *area = fill_segments(&segments, &params.work.codec, &sources[i]);
         if (area != NULL) {
             gw_cuda_launches_histogram_segments(&launches, &segments, &params, &shape, workspace, area);
         } else {

@@ -667,11 +667,11 @@ static void test_unsound_items(const test_case *c)
         items[2].dst = room + 1;
         items[3].digest = (const uint32_t *)(const void *)(room + 2);
         items[4].src_size_at = (const uint64_t *)(const void *)(room + 4);
-        gw_cuda_codec_fill(&decode.codec, gw_codec_of(&c->codec));
-        encode.codec = decode.codec;
-        decode.item_count = encode.item_count = count;
-        decode.items = encode.items = items;
-        const size_t size = is_encode ? gw_cuda_encode_workspace_size(&encode.codec, count, 100)
+        gw_cuda_codec_fill(&decode.work.codec, gw_codec_of(&c->codec));
+        encode.work.codec = decode.work.codec;
+        decode.work.item_count = encode.work.item_count = count;
+        decode.work.items = encode.work.items = items;
+        const size_t size = is_encode ? gw_cuda_encode_workspace_size(&encode.work.codec, count, 100)
                                       : gw_cuda_decode_workspace_size(count, 100);
         void *workspace = aligned_alloc(256, (size + 255) & ~(size_t)255);
         if (workspace == NULL) {

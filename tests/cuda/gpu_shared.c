@@ -41,7 +41,7 @@ static const struct device {
 enum { DEVICES = sizeof devices / sizeof devices[0], LOG2_MIN = 12, LOG2_MAX = 15, BLOCK_RESERVE = 1024 };
 
 static const char *const kernels[] = {
-#define KERNEL_NAME(name, image) #name,
+#define KERNEL_NAME(name, image, params) #name,
     GW_CUDA_KERNEL_LIST(KERNEL_NAME)
 #undef KERNEL_NAME
 };

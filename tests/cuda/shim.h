@@ -17,6 +17,7 @@
 #ifndef GW_SHIM_H
 #define GW_SHIM_H
 
+#include <math.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -28,7 +29,7 @@
 typedef void gw_shim_run(const void *params);
 
 typedef struct gw_shim_kernel {
-    const char *name; /* NULL ends a table */
+    const char *name, *image;
     size_t params_size;
     gw_shim_run *run;
 } gw_shim_kernel;
@@ -36,6 +37,9 @@ typedef struct gw_shim_kernel {
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* All kernels of src/cuda, by gw_cuda_kernel: shim_kernels.cpp. */
+extern const gw_shim_kernel gw_shim_kernels[];
 
 /* Runs a grid. At most `resident` blocks are under way at a time (0: 3). */
 void gw_shim_launch(gw_shim_run *run, const void *params, uint32_t grid, uint32_t block, size_t shared_size,
@@ -57,18 +61,12 @@ extern void (*gw_shim_on_add64)(const uint64_t *counter, uint64_t found, uint32_
 
 #define GW_KERNEL(name, params, threads, blocks)                                                             \
     static void name(const params &p);                                                                       \
-    static void name##_run(const void *gw_p)                                                                 \
+    void name##_run(const void *gw_p);                                                                       \
+    void name##_run(const void *gw_p)                                                                        \
     {                                                                                                        \
         name(*(const params *)gw_p);                                                                         \
     }                                                                                                        \
     static void name(const params &p)
-#define GW_KERNEL_ENTRY(name, params)                                                                        \
-    {                                                                                                        \
-#name, sizeof(params), name##_run                                                                    \
-    }
-#define GW_KERNEL_TABLE(file, ...)                                                                           \
-    extern "C" const gw_shim_kernel gw_shim_kernels_##file[];                                                \
-    const gw_shim_kernel gw_shim_kernels_##file[] = {__VA_ARGS__, {nullptr, 0, nullptr}}
 #define GW_DEVICE        static inline
 #define GW_DEVICE_MEMBER inline
 #define GW_HOST_DEVICE   static
@@ -573,17 +571,18 @@ static inline void gw_spin(void)
 {
     gw_shim_yield();
 }
-static inline uint64_t gw_bits_of_double(double x)
+static inline long long __double_as_longlong(double x)
 {
-    uint64_t bits;
+    long long bits;
     __builtin_memcpy(&bits, &x, 8);
     return bits;
 }
-static inline double gw_double_of_bits(uint64_t bits)
+
+static inline double __longlong_as_double(long long x)
 {
-    double x;
-    __builtin_memcpy(&x, &bits, 8);
-    return x;
+    double result;
+    memcpy(&result, &x, sizeof result);
+    return result;
 }
 /* A digit from 8 on: the sign of the byte, eight times. */
 static inline uint32_t gw_permute(uint32_t x, uint32_t y, uint32_t selector)
@@ -620,18 +619,6 @@ static inline float gw_scale_flush(float x, float power)
         return __builtin_copysignf(0x1.fffffep127f, (float)exact); /* towards zero: not infinite */
     }
     return __builtin_fabs(exact) < 0x1p-126 ? __builtin_copysignf(0, (float)exact) : (float)exact;
-}
-static inline float gw_magnitude(float x)
-{
-    return __uint_as_float(__float_as_uint(x) & 0x7fffffffu);
-}
-static inline float gw_smaller(float x, float y)
-{
-    return x < y || y != y ? x : y;
-}
-static inline float gw_larger(float x, float y)
-{
-    return x > y || y != y ? x : y;
 }
 static inline float gw_larger_magnitude(float x, float y)
 {
