@@ -577,12 +577,11 @@ static inline long long __double_as_longlong(double x)
     __builtin_memcpy(&bits, &x, 8);
     return bits;
 }
-
-static inline double __longlong_as_double(long long x)
+static inline double __longlong_as_double(long long bits)
 {
-    double result;
-    memcpy(&result, &x, sizeof result);
-    return result;
+    double x;
+    __builtin_memcpy(&x, &bits, 8);
+    return x;
 }
 /* A digit from 8 on: the sign of the byte, eight times. */
 static inline uint32_t gw_permute(uint32_t x, uint32_t y, uint32_t selector)
