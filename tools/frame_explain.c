@@ -119,6 +119,36 @@ static void header_explain(const uint8_t *frame, size_t size, broken_rule *broke
     }
 }
 
+/* Rule 12: the parts of ignorable flags, from `at` to `end`. Returns 0 if they break it. */
+static int list_explain(const uint8_t *frame, uint64_t at, uint64_t end, broken_rule *broken)
+{
+    const unsigned flags = frame[10];
+    unsigned last = 0;
+    while (flags != 0 && at < end && frame[at] != 0) {
+        const unsigned number = frame[at];
+        const uint64_t part_size = 8u * (uint64_t)frame[at + 1];
+        if (number > 8 || (flags >> (number - 1) & 1) == 0) {
+            rule_set(broken, 12, at, "a part of an ignorable flag that is not set");
+            return 0;
+        }
+        if (number <= last) {
+            rule_set(broken, 12, at, "the parts of ignorable flags are out of order");
+            return 0;
+        }
+        if (part_size == 0 || part_size > end - at) {
+            rule_set(broken, 12, at + 1, "a part of an ignorable flag does not fit the extension");
+            return 0;
+        }
+        last = number;
+        at += part_size;
+    }
+    if (flags != 0 && at == end) {
+        rule_set(broken, 12, at, "the list of parts of ignorable flags has no end");
+        return 0;
+    }
+    return 1;
+}
+
 /* Rules 9 to 12, for frames with a valid header. */
 static void structure_explain(const gw_input_file *input, broken_rule *broken)
 {
@@ -163,6 +193,9 @@ static void structure_explain(const gw_input_file *input, broken_rule *broken)
             rule_set(broken, 12, part_end - 4, "the reserved word of the extension is not zero");
             return;
         }
+    }
+    if (!list_explain(frame, part_end, directory, broken)) {
+        return;
     }
     for (uint64_t i = directory_end; i < payload; i++) {
         if (frame[i] != 0) {

@@ -7,6 +7,7 @@
 #include "classic/classic_frame.h"
 
 #include "core/frame_header.h"
+#include "core/ignorable.h"
 
 enum { /* bytes 0 to 31 are those of core/frame_header.h */
        AT_SEED = 32,
@@ -198,6 +199,9 @@ gw_status gw_classic_frame_open(const gw_classic_frame *frame, gw_classic_frame_
     }
     if (frame->size != info->frame_size) {
         return frame->size < info->frame_size ? GW_ERR_SHORT : GW_ERR_TRAILING;
+    }
+    if (!gw_are_ignorable_parts_valid(frame->data, GW_FRAME_UNIT_SIZE * EXTENSION_UNITS)) {
+        return GW_ERR_HEADER;
     }
     const size_t padding = padding_of(info, &offset);
     return gw_is_zero((const uint8_t *)frame->data + offset, padding) ? GW_OK : GW_ERR_HEADER;

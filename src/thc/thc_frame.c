@@ -5,6 +5,8 @@
  */
 #include "thc/thc_frame.h"
 
+#include "core/ignorable.h"
+
 enum { /* bytes 0 to 31 are those of core/frame_header.h */
        AT_BITS = 32,
        AT_GRANULARITY = 33,
@@ -231,6 +233,9 @@ gw_status gw_thc_frame_open(const gw_thc_frame *frame, gw_thc_frame_info *info)
     }
     if (frame->size != info->frame_size) {
         return frame->size < info->frame_size ? GW_ERR_SHORT : GW_ERR_TRAILING;
+    }
+    if (!gw_are_ignorable_parts_valid(frame->data, GW_FRAME_UNIT_SIZE * EXTENSION_UNITS)) {
+        return GW_ERR_HEADER;
     }
     size_t offset;
     const size_t padding = padding_of(info, &offset);

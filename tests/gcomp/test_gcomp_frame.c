@@ -596,6 +596,9 @@ static void later_versions(void **state)
             assert_non_null(longer);
             memcpy(longer, s.frame.at, parts);
             memset(longer + parts, 0xc3, more);
+            longer[parts] = 8; /* the part of bit 7, and the end of the list */
+            longer[parts + 1] = 1;
+            longer[parts + 8] = 0;
             memcpy(longer + parts + more, s.frame.at + parts, s.size - parts);
             const uint64_t size = s.size + more;
             longer[4] = 0x30;

@@ -354,6 +354,12 @@ def coded_chunk(format_, book, values, drops, index=None, escape_at=(), cuts=Non
     return Chunk(CODED, index, parts.book_bytes, parts.to_bytes())
 
 
+def ignorable_parts(parts, end=True, rest=b""):
+    """The list of parts of ignorable flags, (bit, size in 8 bytes) each, and what follows it."""
+    data = b"".join(bytes((bit + 1, units)) + b"\xa5" * (8 * units - 2) for bit, units in parts)
+    return data + (b"\0" + b"\xb6" * 7 if end else b"") + rest
+
+
 # ---- frames ---------------------------------------------------------------------------------------------------------
 
 
@@ -369,7 +375,7 @@ class Frame:
         self.installed = installed  # (id, generation, bytes)
         self.levels, self.wire_scale = levels, wire_scale
         self.chunks, self.force = [], {}
-        self.tail = b""  # of the extension: what a later version might write there, whole units
+        self.tail = b""  # of the extension: parts of ignorable flags, or what a later version might write there
 
     def chunk_range(self, index):
         return slice(index << self.chunk_log2, min(self.count, index + 1 << self.chunk_log2))
