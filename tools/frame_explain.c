@@ -94,8 +94,8 @@ static void header_explain(const uint8_t *frame, size_t size, broken_rule *broke
         rule_set(broken, 4, 6, "an unknown dtype");
     } else if (flags > 63) {
         rule_set(broken, 4, 8, "an unknown flag");
-    } else if (frame[7] < 12 || frame[7] > 15) {
-        rule_set(broken, 5, 7, "chunk_log2 must be 12 to 15");
+    } else if (frame[7] < 10 || frame[7] > 15) {
+        rule_set(broken, 5, 7, "chunk_log2 must be 10 to 15");
     } else if (constant && !derived) {
         rule_set(broken, 6, 8, "the flag CONSTANT needs DERIVED");
     } else if (carried && derived) {

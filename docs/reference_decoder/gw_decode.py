@@ -674,7 +674,7 @@ def check_header(data, count_limit, size_t_bits):
     reject_if(header.reader_version > READER_VERSION, "VERSION")
     known_flags = STRICT | DERIVED | INSTALLED | CHECKSUM | CONSTANT | CARRIED
     reject_if(header.codec != CODEC_GCOMP or dtype is None or header.flags & ~known_flags, "UNSUPPORTED")
-    reject_if(not 12 <= header.chunk_log2 <= 15, "HEADER")
+    reject_if(not 10 <= header.chunk_log2 <= 15, "HEADER")
     reject_if(header.constant and not header.derived, "HEADER")
     reject_if(header.carried and (header.derived or header.constant), "HEADER")
     steps = (1,) if header.constant or header.carried else dtype.derived_steps if header.derived else (dtype.step,)

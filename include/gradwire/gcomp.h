@@ -161,7 +161,7 @@ typedef struct gw_gcomp_options {
      * without a second moment */
     int dead_zone;
     uint32_t block_log2; /* carried: log2 of the values of a block, 6..14, <= chunk_log2; default 9 */
-    uint32_t chunk_log2; /* 12..15, default 14 */
+    uint32_t chunk_log2; /* 10..15, default 14 */
     int strict;          /* 1: -0, subnormals and NaN payloads are kept bit for bit */
     int checksum;        /* 1: CRC32C per chunk and over the metadata */
     uint32_t backends;   /* permitted backends, default GW_BACKEND_ALL */
@@ -637,7 +637,7 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_map_build(const gw_gcomp_map_rule *rule,
  * Makes the digests of a map, which derived frames need: digest[i] = CRC32C of the map bytes of chunk i. Once
  * per map is enough, however many hops use it.
  *
- *   - chunk_log2: 12..15. Chunks of 2^chunk_log2 values are counted from map_bytes[0], which belongs to the
+ *   - chunk_log2: 10..15. Chunks of 2^chunk_log2 values are counted from map_bytes[0], which belongs to the
  *     frame's first value
  *   - digest: ceil(len / 2^chunk_log2) words
  *   - GW_OK; GW_ERR_ARG

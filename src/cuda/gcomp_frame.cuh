@@ -293,7 +293,7 @@ GW_DEVICE uint32_t gw_front_read(gw_frame_front &f, const uint8_t *src, uint64_t
         return GW_ERR_UNSUPPORTED;
     }
     f.chunk_log2 = a.y >> 24;
-    if (f.chunk_log2 < 12 || f.chunk_log2 > 15) {
+    if (f.chunk_log2 < 10 || f.chunk_log2 > 15) {
         return GW_ERR_HEADER;
     }
     f.step = a.w & 255;

@@ -154,7 +154,7 @@ typedef struct gw_cuda_rounding {
 
 /* ---- encode -------------------------------------------------------------------------------------------- */
 
-/* Codebook of a group of chunks (docs/format.md section 6), made by gw_device_gcomp_codebook_*, with its
+/* Codebook of a group of chunks (docs/encoder-profile.md), made by gw_device_gcomp_codebook_*, with its
  * tree, which every chunk would otherwise have to build again. A multiple of 16 bytes. */
 #define GW_CUDA_TREE_SIZE 3296u
 typedef struct gw_cuda_group_codebook {

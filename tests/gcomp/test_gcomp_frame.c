@@ -707,7 +707,7 @@ static void options_out_of_range(void **state)
     REFUSED(GW_FP32, quantum_mode, (gw_gcomp_quantum_mode)3);
     REFUSED(GW_FP32, rounding, (gw_gcomp_rounding)3);
     REFUSED(GW_FP32, preset, (gw_gcomp_preset)2);
-    REFUSED(GW_FP32, chunk_log2, 11);
+    REFUSED(GW_FP32, chunk_log2, 9);
     REFUSED(GW_FP32, chunk_log2, 16);
     REFUSED(GW_FP32, strict, 2);
     REFUSED(GW_FP32, checksum, -1);

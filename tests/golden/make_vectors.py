@@ -238,6 +238,21 @@ class Decode:
         self.deep()
         self.rng = Rng(5)
         self.explicit_maps()
+        self.rng = Rng(6)
+        self.small_chunks()
+
+    def small_chunks(self):
+        """Chunks of 2^10 and 2^11 values."""
+        for log2 in (10, 11):
+            for preset in ("fast", "small"):
+                for dtype, checksum in ((FP32, True), (BF16, False)):
+                    name = "chunk-log2-%d-%s-%s" % (log2, preset, dtype.name)
+                    source = self.sparse(dtype, 1024, 3) + [0] * 2048 + self.sparse(dtype, 2000, 20)
+                    self.encoded(name, Format(dtype), source, preset, 2, chunk_log2=log2, checksum=checksum)
+            format_ = Format(FP16, derived=True)
+            self.encoded("chunk-log2-%d-derived" % log2, format_, self.data(FP16, 3000), "fast", chunk_log2=log2)
+            format_ = Format(FP32, block_log2=log2, deep_cut=True)
+            self.encoded("chunk-log2-%d-carried" % log2, format_, self.sparse(FP32, 5000, 9), chunk_log2=log2)
 
     def explicit_maps(self):
         """Explicit frames with a map: the drop of a value is found before it is rounded, or again afterwards."""
@@ -976,11 +991,11 @@ class Reject:
             self.forced(3, "version-%02x-contradicts" % version, "HEADER", small(), version=version)
         for codec in (0, 2, 3, 255):
             self.forced(4, "codec-%d" % codec, "UNSUPPORTED", small(), codec=codec)
-        for dtype in (0, 4, 255):
+        for dtype in (0, 4, 5, 6, 255):
             self.forced(4, "dtype-%d" % dtype, "UNSUPPORTED", small(), dtype=dtype)
         for bit in (6, 8, 15):
             self.forced(4, "flag-bit%d" % bit, "UNSUPPORTED", small(), flags=1 << bit)
-        for log2 in (0, 11, 16, 76, 255):
+        for log2 in (0, 9, 16, 76, 255):
             self.forced(5, "chunk-log2-%d" % log2, "HEADER", small(), chunk_log2=log2)
         self.forced(6, "constant-without-derived", "HEADER", small(), flags=fw.CONSTANT)
         self.forced(6, "constant-without-derived-step1", "HEADER", small(), flags=fw.CONSTANT, step=1, cap=6)
@@ -2429,7 +2444,9 @@ def random_frame(rng):
     """A frame as the library's encoder makes it but for explicit levels that change from value to value; its values;
     the fields of the index with which the encoder makes it, if it does."""
     format_ = random_format(rng)
-    chunk_log2 = 12 if not rng.one_in(16) else rng.between(13, 15)
+    chunk_log2 = 12 if not rng.one_in(8) else rng.pick((10, 11, 13, 14, 15))
+    if format_.carried:
+        format_.block_log2 = min(format_.block_log2, chunk_log2)
     count = rng.pick((rng.below(40), rng.below(600), 4000 + rng.below(200), rng.below(13000)))
     source = random_values(rng, format_, count)
     if rng.one_in(4) and count > 4096:

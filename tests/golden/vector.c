@@ -95,7 +95,7 @@ static vector_bytes read_file(const char *root, const char *name)
 uint32_t vector_chunk_log2(const vector *v)
 {
     uint32_t log2 = v->frame.size > 7 ? v->frame.data[7] : 0;
-    return log2 >= 12 && log2 <= 15 ? log2 : 12;
+    return log2 >= 10 && log2 <= 15 ? log2 : 12;
 }
 
 static void make_map(vector *v)
