@@ -501,8 +501,8 @@ GW_DEVICE void gw_histogram_choose(gw_survey_state &s, const gw_gcomp_histogram_
     }
 }
 
-/* Carried: quanta of values first + i, i < len, a group at most, to s.quanta, and their drop_offsets; the source
- * then begins with them. Begins and ends with a barrier. */
+/* Carried: quanta of values first + i, i < len, a group at most, to s.quanta, and their drop_offsets; the
+ * source then begins with them. Begins and ends with a barrier. */
 template <uint32_t DTYPE>
 GW_DEVICE void gw_histogram_carry(gw_survey_state &s, const gw_gcomp_histogram_params &p,
                                   gw_cuda_source &source, uint64_t first, uint32_t len)

@@ -167,8 +167,8 @@ static void lengths_are_complete(void **state)
     assert_int_equal(kraft_of(length), 0);
 }
 
-/* Package-merge by the text of docs/encoder-profile.md, every row whole: the lengths of labels that are sorted by (count,
- * label). */
+/* Package-merge by the text of docs/encoder-profile.md, every row whole: the lengths of labels that are
+ * sorted by (count, label). */
 static void merge_by_the_text(uint8_t *length, const uint32_t *weight, uint32_t n)
 {
     enum { ROWS = GW_CODE_LEN_MAX };
