@@ -124,7 +124,7 @@ static void bad_arguments(void **state)
     assert_int_equal(gw_cuda_gcomp_map_build(&cuda, &(gw_cuda_gcomp_map_input){&rule, NULL, &s, 4}, &top,
                                              NULL, NULL, NULL),
                      GW_ERR_ARG);
-    assert_int_equal(gw_cuda_gcomp_map_digest(&cuda, map_bytes, 4, 11, &top, NULL), GW_ERR_ARG);
+    assert_int_equal(gw_cuda_gcomp_map_digest(&cuda, map_bytes, 4, 9, &top, NULL), GW_ERR_ARG);
     assert_int_equal(gw_cuda_gcomp_map_digest(&cuda, map_bytes, 4, 16, &top, NULL), GW_ERR_ARG);
     assert_int_equal(gw_cuda_gcomp_map_digest(&cuda, NULL, 4, 12, &top, NULL), GW_ERR_ARG);
     assert_int_equal(control->calls, 0);
