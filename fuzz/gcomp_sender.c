@@ -193,7 +193,7 @@ void gw_fuzz_sender_init(gw_fuzz_sender *sender, gw_fuzz_reader *reader, uint64_
     options->preset = choice & 32 ? GW_GCOMP_SMALL : GW_GCOMP_FAST;
     options->strict = choice >> 6 & 1;
     options->checksum = choice >> 7;
-    options->chunk_log2 = 12 + (shape & 3) - ((cut & 24) == 24 ? 2 : 0);
+    options->chunk_log2 = 12 + (shape & 3) - ((cut & 24) == 24 ? 2u : 0u);
 
     if (shape & 128) {
         read_dial(options, reader);
