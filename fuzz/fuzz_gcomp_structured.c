@@ -224,12 +224,15 @@ static void repair_checksums(frame *f)
     store(f->bytes + f->crc, gw_crc32c(0, f->bytes, f->payload), 4);
 }
 
-/* What a writer of a later version may add: ignorable flags, and 16 more bytes of extension, which move all
- * that follows. The frame stays valid. */
+/* What a writer of a later version may add: ignorable flags, a part of one of them and the end of the list in
+ * 16 more bytes of extension, which move all that follows. The frame stays valid. */
 static void lengthen_extension(frame *f)
 {
     memmove(f->bytes + f->directory + 16, f->bytes + f->directory, f->size - f->directory);
     memset(f->bytes + f->directory, 0xb7, 16);
+    f->bytes[f->directory] = 2; /* of bit 1 */
+    f->bytes[f->directory + 1] = 1;
+    f->bytes[f->directory + 8] = 0;
     f->bytes[IGNORABLE_AT] = 0x5a;
     f->bytes[UNITS_AT] = (uint8_t)(f->bytes[UNITS_AT] + 2);
     f->size += 16;

@@ -252,9 +252,9 @@ gw_status gw_fuzz_gcomp_contract(const gw_fuzz_receiver *receiver, const uint8_t
     gw_gcomp_frame_info peek_info;
     memset(&peek_info, 0xee, sizeof peek_info);
     gw_status peeked = gw_gcomp_frame_peek(src, src_size, receiver->len_max, &peek_info);
-    if (peeked == GW_OK && src_size > 80) {
+    if (peeked == GW_OK && src_size > 72) {
         gw_gcomp_frame_info prefix_info;
-        FUZZ_CHECK(gw_gcomp_frame_peek(src, 80, receiver->len_max, &prefix_info) == GW_OK);
+        FUZZ_CHECK(gw_gcomp_frame_peek(src, 72, receiver->len_max, &prefix_info) == GW_OK);
         FUZZ_CHECK(memcmp(&prefix_info, &peek_info, sizeof peek_info) == 0);
     }
     if (peeked == GW_OK && peek_info.len > LEN_MAX) {

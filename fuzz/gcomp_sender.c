@@ -114,7 +114,7 @@ static void read_dial(gw_gcomp_options *options, gw_fuzz_reader *reader)
 
 enum { BLOCKS_MAX = 1 << 10 }; /* 65535 values in blocks of 64 */
 
-/* docs/format.md section 6: the quantum of the lower median of the map bytes of a block that are not 0. */
+/* docs/encoder-profile.md: the quantum of the lower median of the map bytes of a block that are not 0. */
 static uint8_t quantum_of_map(const gw_fuzz_sender *sender, size_t first, size_t end)
 {
     const gw_gcomp_options *options = &sender->options;
@@ -193,7 +193,7 @@ void gw_fuzz_sender_init(gw_fuzz_sender *sender, gw_fuzz_reader *reader, uint64_
     options->preset = choice & 32 ? GW_GCOMP_SMALL : GW_GCOMP_FAST;
     options->strict = choice >> 6 & 1;
     options->checksum = choice >> 7;
-    options->chunk_log2 = 12 + (shape & 3);
+    options->chunk_log2 = 12 + (shape & 3) - ((cut & 24) == 24 ? 2u : 0u);
 
     if (shape & 128) {
         read_dial(options, reader);

@@ -94,8 +94,8 @@ static void header_explain(const refusal *refused)
         rule_fail(refused, 4, 6, "an unknown dtype");
     } else if (flags > 63) {
         rule_fail(refused, 4, 8, "an unknown flag");
-    } else if (frame[7] < 12 || frame[7] > 15) {
-        rule_fail(refused, 5, 7, "chunk_log2 must be 12 to 15");
+    } else if (frame[7] < 10 || frame[7] > 15) {
+        rule_fail(refused, 5, 7, "chunk_log2 must be 10 to 15");
     } else if (constant && !derived) {
         rule_fail(refused, 6, 8, "the flag CONSTANT needs DERIVED");
     } else if (carried && derived) {
@@ -116,6 +116,31 @@ static void header_explain(const refusal *refused)
         rule_fail(refused, 8, 16, "more than 2^48 values");
     } else if (gw_cli_load64(frame + 16) > (uint64_t)1 << (32 + frame[7])) {
         rule_fail(refused, 8, 16, "more than 2^32 chunks");
+    }
+}
+
+/* Rule 12: the parts of ignorable flags, from `at` to `end`. */
+static void list_explain(const refusal *refused, const uint8_t *frame, uint64_t at, uint64_t end)
+{
+    const unsigned flags = frame[10];
+    unsigned last = 0;
+    while (flags != 0 && at < end && frame[at] != 0) {
+        const unsigned number = frame[at];
+        const uint64_t part_size = 8u * (uint64_t)frame[at + 1];
+        if (number > 8 || (flags >> (number - 1) & 1) == 0) {
+            rule_fail(refused, 12, at, "a part of an ignorable flag that is not set");
+        }
+        if (number <= last) {
+            rule_fail(refused, 12, at, "the parts of ignorable flags are out of order");
+        }
+        if (part_size == 0 || part_size > end - at) {
+            rule_fail(refused, 12, at + 1, "a part of an ignorable flag does not fit the extension");
+        }
+        last = number;
+        at += part_size;
+    }
+    if (flags != 0 && at == end) {
+        rule_fail(refused, 12, at, "the list of parts of ignorable flags has no end");
     }
 }
 
@@ -161,6 +186,7 @@ static void structure_explain(const refusal *refused)
             rule_fail(refused, 12, part_end - 4, "the reserved word of the extension is not zero");
         }
     }
+    list_explain(refused, frame, part_end, directory);
     for (uint64_t i = directory_end; i < payload; i++) {
         if (frame[i] != 0) {
             rule_fail(refused, 12, i, "padding before chunk 0 is not zero");

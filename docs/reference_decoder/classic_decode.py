@@ -86,6 +86,7 @@ class Header:
         reject_if(data[7] != 0, "HEADER")
         self.dtype, self.flags, self.scheme = data[6], u16(data, 8), data[12]
         reject_if(self.flags > 15 or not 1 <= self.scheme <= 11, "UNSUPPORTED")
+        self.ignorable = data[10]
         self.count, self.frame_size = u64(data, 16), u64(data, 24)
         reject_if(data[11] < 6 or self.count > 1 << 32, "HEADER")
         reject_if(len(data) < 80, "SHORT")
@@ -444,6 +445,7 @@ def decode(data, count_limit=1 << 32):
         reject_if(header.count > count_limit, "LIMIT")
         reject_if(len(data) < header.frame_size, "SHORT")
         reject_if(len(data) > header.frame_size, "TRAILING")
+        gw_decode.ignorable_parts(header.ignorable, data[80 : header.payload_at])  # this decoder knows none
         payload_end = header.payload_at + header.payload_size
         reject_if(any(data[payload_end : len(data) - header.crc_size]), "HEADER")
     except Rejected as rejection:

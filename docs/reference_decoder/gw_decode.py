@@ -117,6 +117,7 @@ class Header:
         self.reader_version, self.writer_version = version & 15, version >> 4
         self.dtype = DTYPES.get(dtype)
         self.flags = u16(data, 8)
+        self.ignorable = data[10]
         extension_size = 8 * data[11]
         self.step, self.cap = data[12], data[13]
         self.drop_offset = int.from_bytes(data[14:16], "little", signed=True)
@@ -161,6 +162,21 @@ class Header:
         self.reserved = [u32(data, self.codebook_at + 12)] if self.installed else []
         self.reserved += [u32(data, self.map_at + 12)] if self.mapped else []
         self.reserved += [u32(data, self.checksum_at + 4)] if self.checksum else []
+
+
+def ignorable_parts(flags, data):
+    """{bit: its part} of the ignorable flags; `data` is the extension after the known parts. Rejected: HEADER."""
+    parts, at, last = {}, 0, 0
+    while flags != 0:
+        reject_if(at >= len(data), "HEADER")
+        number, size = data[at], 8 * data[at + 1]
+        if number == 0:
+            break
+        reject_if(not last < number <= 8 or not flags >> (number - 1) & 1, "HEADER")
+        reject_if(size == 0 or at + size > len(data), "HEADER")
+        parts[number - 1] = data[at : at + size]
+        at, last = at + size, number
+    return parts
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -658,7 +674,7 @@ def check_header(data, count_limit, size_t_bits):
     reject_if(header.reader_version > READER_VERSION, "VERSION")
     known_flags = STRICT | DERIVED | INSTALLED | CHECKSUM | CONSTANT | CARRIED
     reject_if(header.codec != CODEC_GCOMP or dtype is None or header.flags & ~known_flags, "UNSUPPORTED")
-    reject_if(not 12 <= header.chunk_log2 <= 15, "HEADER")
+    reject_if(not 10 <= header.chunk_log2 <= 15, "HEADER")
     reject_if(header.constant and not header.derived, "HEADER")
     reject_if(header.carried and (header.derived or header.constant), "HEADER")
     steps = (1,) if header.constant or header.carried else dtype.derived_steps if header.derived else (dtype.step,)
@@ -680,6 +696,7 @@ def check_header(data, count_limit, size_t_bits):
     reject_if(header.size < len(data), "TRAILING")
     header.read_extension(data)
     reject_if(any(header.reserved), "HEADER")
+    ignorable_parts(header.ignorable, data[header.parts_end : header.directory_at])  # this decoder knows none
     reject_if(any(data[header.directory_end : header.payload_at]), "HEADER")
     if header.checksum:
         meta = data[: header.checksum_at] + bytes(4) + data[header.checksum_at + 4 : header.payload_at]

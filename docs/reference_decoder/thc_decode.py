@@ -67,7 +67,7 @@ class Frame:
         need(data[4] >> 4 >= data[4] & 15, "header")
         need(data[4] & 15 == 0, "version")
         codec, self.dtype, self.log2 = data[5], data[6], data[7]
-        self.flags, _, units, self.blocks, self.count, self.size = struct.unpack_from("<HBBIQQ", data, 8)
+        self.flags, ignorable, units, self.blocks, self.count, self.size = struct.unpack_from("<HBBIQQ", data, 8)
         self.patterns_at = 32 + 8 * units
         need(codec == 2 and self.dtype in DTYPE_SIZE, "unsupported")
         need(6 <= self.log2 <= 13, "header")
@@ -102,7 +102,21 @@ class Frame:
         need(self.size == self.round16(self.payload_end + self.crc_size), "header")
         need(len(data) >= self.size, "short")
         need(len(data) <= self.size, "trailing")
+        self.check_ignorable(ignorable, data[96 : self.patterns_at])
         need(not any(data[self.payload_end : self.size - self.crc_size]), "header")
+
+    @staticmethod
+    def check_ignorable(flags, extension):
+        """The parts of ignorable flags, of which this decoder knows none."""
+        at = last = 0
+        while flags:
+            need(at < len(extension), "header")
+            number, size = extension[at], 8 * extension[at + 1]
+            if number == 0:
+                break
+            need(last < number <= 8 and flags >> (number - 1) & 1, "header")
+            need(size > 0 and at + size <= len(extension), "header")
+            at, last = at + size, number
 
     def place(self):
         self.words = 1 if self.flags & ROTATED else 2

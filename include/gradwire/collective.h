@@ -59,7 +59,7 @@ extern "C" {
 typedef struct gw_collective_shape {
     uint64_t len;        /* values of the bucket, at most 2^48 */
     uint32_t rank_count; /* 1..GW_COLLECTIVE_RANKS_MAX */
-    uint32_t chunk_log2; /* of the codec: 12..15; 0 = 14 */
+    uint32_t chunk_log2; /* of the codec: 10..15; 0 = 14 */
     /* 0: shards of about len / rank_count values. Their lengths are multiples of 64, except for the last
      * shard that is not empty, and differ by at most 64. Else shard r has the values [r * shard_len, (r + 1)
      * * shard_len) of the bucket, as reduce-scatter needs; rank_count * shard_len >= len */

@@ -145,7 +145,7 @@ GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_map_build(gw_cuda *cuda, const gw_c
                                                        const uint32_t *top, uint8_t *map_bytes,
                                                        uint32_t *base, void *stream);
 
-/* gw_gcomp_map_digest(): digest[i] = CRC32C of the map bytes of chunk i. chunk_log2: 12..15. */
+/* gw_gcomp_map_digest(): digest[i] = CRC32C of the map bytes of chunk i. chunk_log2: 10..15. */
 GW_API GW_MUST_CHECK gw_status gw_cuda_gcomp_map_digest(gw_cuda *cuda, const uint8_t *map_bytes, uint64_t len,
                                                         uint32_t chunk_log2, uint32_t *digest, void *stream);
 

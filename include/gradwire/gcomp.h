@@ -163,7 +163,7 @@ typedef struct gw_gcomp_options {
      * without a second moment */
     int dead_zone;
     uint32_t block_log2; /* carried: log2 of the values of a block, 6..14, <= chunk_log2; default 9 */
-    uint32_t chunk_log2; /* 12..15, default 14 */
+    uint32_t chunk_log2; /* 10..15, default 14 */
     int strict;          /* 1: -0, subnormals and NaN payloads are kept bit for bit */
     int checksum;        /* 1: CRC32C per chunk and over the metadata */
     uint32_t backends;   /* permitted backends, default GW_BACKEND_ALL */
@@ -223,8 +223,8 @@ typedef struct gw_gcomp_source {
     uint16_t rank, hop;     /* who encodes, and in which hop */
     /* For a source that holds several tensors: segment_count > 0 segments, whose seed and first_element
      * replace the two above. values[0] is value number segment_offset of the segments; their lengths add up
-     * to at least segment_offset + len. In explicit frames of such a source a value that rounds up to the
-     * next power of two gets the drop of the rounded value, not of the original one */
+     * to at least segment_offset + len. Stochastic rounding into explicit frames finds the drop steps of the
+     * labels of such a source from the rounded values (docs/numerics.md section 3) */
     const gw_gcomp_segment *segments;
     size_t segment_count;
     uint64_t segment_offset;
@@ -278,8 +278,8 @@ typedef struct gw_gcomp_frame_info {
  * Reads a frame's header, for instance to learn how many bytes to receive. Needs no handle. It checks rules 1
  * to 8 and 10 of docs/format.md section 8.
  *
- *   - src_size: 80 bytes always suffice. Fewer do if they include the 32 bytes of the header and those parts
- *     of its extension (at most 40 bytes) that its flags announce. info->frame_size is the size of the whole
+ *   - src_size: 72 bytes always suffice: the 32 of the header and at most 40 of the parts of the extension
+ *     that its flags announce. Fewer do if they include these. info->frame_size is the size of the whole
  *     frame
  *   - len_max: as in gw_gcomp_options: a frame with more values gives GW_ERR_LIMIT
  *   - statuses: as the rules say. After GW_ERR_SHORT call again with more bytes
@@ -639,7 +639,7 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_map_build(const gw_gcomp_map_rule *rule,
  * Makes the digests of a map, which derived frames need: digest[i] = CRC32C of the map bytes of chunk i. Once
  * per map is enough, however many hops use it.
  *
- *   - chunk_log2: 12..15. Chunks of 2^chunk_log2 values are counted from map_bytes[0], which belongs to the
+ *   - chunk_log2: 10..15. Chunks of 2^chunk_log2 values are counted from map_bytes[0], which belongs to the
  *     frame's first value
  *   - digest: ceil(len / 2^chunk_log2) words
  *   - GW_OK; GW_ERR_ARG

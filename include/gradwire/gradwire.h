@@ -168,6 +168,19 @@ typedef enum gw_dtype {
 /* Bytes of one element, 0 for an unknown dtype. */
 GW_API size_t gw_dtype_size(gw_dtype dtype);
 
+/*
+ * Size of the frame that begins at src, from its first 32 bytes. It works for frames of every codec and every
+ * version of the format, also for those that this library cannot decode: a receiver can skip them, and frames
+ * may follow one another (docs/format.md section 2). gw_gcomp_frame_peek(), gw_thc_frame_peek() and
+ * gw_classic_frame_peek() say more about frames that the library knows.
+ *
+ *   - src_size: bytes at hand; 32 are enough. The frame may be longer than that
+ *   - the size is what the sender wrote. Limit it before you allocate so many bytes
+ *   - GW_OK; GW_ERR_ARG; GW_ERR_SHORT (fewer than 32 bytes), GW_ERR_MAGIC, GW_ERR_HEADER (a size below 32):
+ *     *frame_size is 0
+ */
+GW_API GW_MUST_CHECK gw_status gw_frame_size(const void *src, size_t src_size, uint64_t *frame_size);
+
 /* A backend is an instruction set with kernels of its own; a set of backends is a bit mask. The scalar
  * backend is always present and is the specification: the others replace its kernels by faster ones with
  * identical results. */

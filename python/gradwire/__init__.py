@@ -14,7 +14,7 @@ Importing the package loads the C library and compares the layout of all structs
 from gradwire import _bindings as _bindings  # first: the other modules need what it finds
 from gradwire._library import lib as _lib
 from gradwire.errors import Error
-from gradwire.frames import Info, inspect, peek
+from gradwire.frames import Info, frame_size, inspect, peek
 from gradwire.gcomp import Codec, Options, Segment, Stream, decode, decode_add, encode
 from gradwire.maps import Limits, Map, Optimizer, Rule, State
 
@@ -35,6 +35,7 @@ __all__ = [
     "decode",
     "decode_add",
     "encode",
+    "frame_size",
     "inspect",
     "peek",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterable, Mapping
 from ctypes import Structure
 from dataclasses import dataclass, fields
@@ -103,8 +104,19 @@ def dtype_of(data) -> str:
     return name_in(DTYPES, info.dtype) if info.dtype else "fp32"
 
 
+def frame_size(data: ArrayLike) -> int:
+    """Bytes of the frame that begins here, of which at least the first 32 bytes are there.
+
+    Knows no codec: it works for frames of all codecs and format versions, also for those that cannot be decoded.
+    Frames may follow one another, each where the one before ends. Raises Error ("short", "magic", "header").
+    """
+    data, size = arrays.frame(data), ctypes.c_uint64()
+    check(lib.gw_frame_size(data.ctypes.data, data.size, size))
+    return size.value
+
+
 def peek(data: ArrayLike, *, len_max: int = LEN_MAX) -> Info:
-    """Header of a frame of which at least the first 80 bytes are there: `frame_size` says how many to receive.
+    """Header of a frame of which at least the first 72 bytes are there: `frame_size` says how many to receive.
 
     Raises Error ("short", "magic", "version", "unsupported", "header", "limit").
     """

@@ -34,7 +34,7 @@ class Options:
     equal map) or "carried" (a quantum per block, any receiver decodes). rounding: "truncate", "nearest" or
     "stochastic". preset: "fast" or "small". tolerance_bits: 1..23, one encode moves no parameter by more than
     2^-tolerance_bits of it. dead_zone: a value below its quantum becomes 0 or one quantum. block_log2, target_nmse:
-    carried quanta. chunk_log2: 12..15. strict: keep -0, subnormals and NaN payloads. checksum: CRC32C per chunk.
+    carried quanta. chunk_log2: 10..15. strict: keep -0, subnormals and NaN payloads. checksum: CRC32C per chunk.
     backends: mask of permitted backends. len_max: frames of more values are refused.
     """
 

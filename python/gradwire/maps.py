@@ -148,7 +148,7 @@ def build(
 
 
 def digest(map_bytes: ArrayLike, chunk_log2: int = 14) -> np.ndarray:
-    """CRC32C of the map bytes of every chunk of 2^chunk_log2 values (12..15), as uint32."""
+    """CRC32C of the map bytes of every chunk of 2^chunk_log2 values (10..15), as uint32."""
     map_bytes = arrays.read(map_bytes, np.uint8, "map_bytes")
     chunk_log2 = integer(chunk_log2, "chunk_log2", 12, 15)
     words = np.empty(-(-map_bytes.size >> chunk_log2), np.uint32)

@@ -206,7 +206,12 @@ def test_inspect(gradient):
     assert info.chunk_count == len(info.chunks) == -(-gradient.size // 8192)
     assert info.frame_size == len(frame) == info.chunks[-1].offset + info.chunks[-1].size
     assert {chunk.kind for chunk in info.chunks} == {"coded"}
-    assert gradwire.peek(frame[:80]).frame_size == len(frame)
+    assert gradwire.peek(frame[:72]).frame_size == gradwire.frame_size(frame[:32]) == len(frame)
+    unknown = bytearray(frame[:32])
+    unknown[4:7] = b"\xff\xff\xff"  # a version, codec and dtype of the future
+    assert gradwire.frame_size(unknown) == len(frame)
+    with pytest.raises(gradwire.Error, match="short"):
+        gradwire.frame_size(frame[:31])
     assert gradwire.inspect(gradwire.encode(np.zeros(5, np.float32))).chunks[0].kind == "zero"
     assert info.bits_per_value == 8 * len(frame) / gradient.size
 

@@ -245,7 +245,7 @@ def test_objects(name, call):
 def test_the_error_has_argument_value_and_range():
     for call, text in (
         (lambda: gradwire.Codec(chunk_log2=1 << 32), "chunk_log2=4294967296 does not fit 32 bits: 0..4294967295"),
-        (lambda: maps.digest(MAP.bytes, 16), "chunk_log2=16 is not in 12..15"),
+        (lambda: maps.digest(MAP.bytes, 16), "chunk_log2=16 is not in 10..15"),
         (lambda: parallel.encode(CODEC, VALUES, POOL, 0), "parts=0 is not in 1.."),
         (lambda: THC.encode(VALUES, None), "patterns=None: encoding needs the patterns of norms()"),
         (lambda: encoded(rank="a"), "rank='a' is no integer"),

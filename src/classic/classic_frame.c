@@ -6,6 +6,7 @@
 #include "classic/classic_frame.h"
 
 #include "core/frame_tail.h"
+#include "core/ignorable.h"
 
 enum { /* bytes 0 to 31 are those of core/frame_header.h */
        AT_SEED = 32,
@@ -149,7 +150,12 @@ gw_status gw_classic_frame_open(const gw_classic_frame *frame, gw_classic_frame_
         return GW_ERR_LIMIT;
     }
     const gw_frame_tail tail = tail_of(info);
-    return gw_frame_tail_check(&tail, frame->data, frame->size);
+    const gw_status status = gw_frame_tail_check(&tail, frame->data, frame->size);
+    if (status != GW_OK) {
+        return status;
+    }
+    return gw_are_ignorable_parts_valid(frame->data, GW_FRAME_UNIT_SIZE * EXTENSION_UNITS) ? GW_OK
+                                                                                           : GW_ERR_HEADER;
 }
 
 size_t gw_classic_decode_workspace_size(const gw_classic_frame_info *info)

@@ -21,7 +21,7 @@ size_t gw_classic_frame_size_of(size_t payload_size, int checksum);
 /* Header, padding and checksum around the payload, which is in place. info was placed. */
 void gw_classic_frame_seal(uint8_t *dst, const gw_classic_frame_info *info, const gw_kernels *kernels);
 
-/* Header, limit, size and padding: all but checksum and payload. */
+/* Header, limit, size, parts of ignorable flags and padding: all but checksum and payload. */
 gw_status gw_classic_frame_open(const gw_classic_frame *frame, gw_classic_frame_info *info);
 
 /* A frame on its way through a decoder. */

@@ -15,10 +15,16 @@ struct alignas(128) gw_survey_state {
     gw_codebook_state codebook;
     uint64_t group;
     uint32_t item, status;
-    /* Histograms of carried frames: of the chunk, or of all chunks of a group. */
-    int32_t drop_offsets[32];
-    uint8_t quanta[2048];
+    uint8_t quanta[2048]; /* histograms of carried frames: of the chunk, or of all chunks of a group */
 };
+
+/* The drop_offsets of these chunks, at most 128. Histograms make no code lengths, so they are where those
+ * would be made. */
+GW_DEVICE int32_t *gw_survey_drop_offsets(gw_survey_state &s)
+{
+    static_assert(sizeof s.codebook.row >= 128 * sizeof(int32_t), "a group has 128 chunks of 2^10 values");
+    return (int32_t *)s.codebook.row[0];
+}
 
 static_assert(sizeof(gw_cuda_tree) + sizeof(gw_tree_scratch) <= GW_WARPS * 2048 &&
                   sizeof(gw_quanta_state) <= GW_WARPS * 2048 &&
@@ -475,8 +481,8 @@ GW_DEVICE void gw_histogram_choose(gw_survey_state &s, const gw_gcomp_histogram_
     }
 }
 
-/* Carried: quanta of values first + i, i < len, a group at most, to s.quanta and s.drop_offsets; the source
- * then begins with them. Begins and ends with a barrier. */
+/* Carried: quanta of values first + i, i < len, a group at most, to s.quanta, and their drop_offsets; the
+ * source then begins with them. Begins and ends with a barrier. */
 template <uint32_t DTYPE>
 GW_DEVICE void gw_histogram_carry(gw_survey_state &s, const gw_gcomp_histogram_params &p,
                                   gw_cuda_source &source, uint64_t first, uint32_t len)
@@ -490,7 +496,7 @@ GW_DEVICE void gw_histogram_carry(gw_survey_state &s, const gw_gcomp_histogram_p
                                                            len - at < chunk_len ? len - at : chunk_len,
                                                            s.quanta + (at >> p.work.codec.block_log2));
         if (threadIdx.x == 0) {
-            s.drop_offsets[at >> p.work.codec.chunk_log2] = drop_offset;
+            gw_survey_drop_offsets(s)[at >> p.work.codec.chunk_log2] = drop_offset;
         }
     }
     __syncthreads();
@@ -499,7 +505,7 @@ GW_DEVICE void gw_histogram_carry(gw_survey_state &s, const gw_gcomp_histogram_p
     source.first_element = item.first_element + first;
     source.map_bytes = s.quanta;
     source.block_log2 = p.work.codec.block_log2;
-    source.drop_offsets = s.drop_offsets;
+    source.drop_offsets = gw_survey_drop_offsets(s);
 }
 
 /* Bins of values whose exponent is never turned. */

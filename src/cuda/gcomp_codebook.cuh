@@ -1,6 +1,6 @@
 /*
  * Makes code lengths and a serialised codebook from counts, by a block of 256 threads (docs/format.md
- * sections 5.1 and 6).
+ * section 5.1, docs/encoder-profile.md).
  *
  * Package-merge (Larmore and Hirschberg 1990) in rows: a row merges the sorted leaves with the packages of
  * the row below, which are sorted, too, so the place of an item is its index in its own list plus the number
@@ -323,7 +323,7 @@ GW_DEVICE void gw_mask_add_classes(uint32_t *count, uint64_t packed)
 
 /* ---- bins ---------------------------------------------------------------------------------------------- */
 
-/* Window for the largest ordinary exponent field (docs/format.md section 6). */
+/* Window for the largest ordinary exponent field (docs/encoder-profile.md). */
 GW_DEVICE uint32_t gw_window_of(uint32_t largest)
 {
     const uint32_t window_start = largest + 4 > 63 ? largest + 4 - 63 : 0;

@@ -18,14 +18,21 @@ enum { GW_WORD_SIZE = 1, GW_WORD_END = 2 };
 GW_DEVICE uint64_t gw_find_owner(const gw_cuda_chunk_word *words, uint64_t unit, uint32_t before)
 {
     const uint32_t lane = gw_lane();
-    uint64_t word = 1;
-    if (lane < before) { /* a group has at most 32 chunks */
-        while ((word = gw_load_acquire(&words[unit - before + lane].owner)) == 0) {
-            gw_spin();
+    GW_NO_UNROLL
+    for (uint32_t at = 0; at < before; at += 32) {
+        const bool exists = at + lane < before;
+        uint64_t word = 1;
+        if (exists) {
+            while ((word = gw_load_acquire(&words[unit - before + at + lane].owner)) == 0) {
+                gw_spin();
+            }
+        }
+        const uint32_t coded = __ballot_sync(GW_FULL_MASK, exists && word == 3);
+        if (coded != 0) {
+            return unit - before + at + __ffs(coded) - 1;
         }
     }
-    const uint32_t coded = __ballot_sync(GW_FULL_MASK, lane < before && word == 3);
-    return coded == 0 ? ~(uint64_t)0 : unit - before + __ffs(coded) - 1;
+    return ~(uint64_t)0;
 }
 
 /* Where the chunk `unit` begins, in 16 bytes, given its own size; the first chunk of an item begins at

@@ -1,5 +1,5 @@
 /*
- * Encode of one chunk by a block of 256 threads: docs/format.md sections 3, 5 and 6.
+ * Encode of one chunk by a block of 256 threads: docs/format.md sections 3 and 5.
  *
  *   1  A warp takes consecutive values, 512 at a time: a lane rounds 16 of them and looks up what each
  *      becomes, rank, digits and whether it is an escape, in one word. The digits go into strings of bits in

@@ -155,7 +155,7 @@ struct gw_frame_front {
     uint32_t block_log2; /* carried, else 0 */
     uint64_t len, frame_size, chunk_count, directory_offset, payload_offset;
     uint32_t codebook_id, codebook_generation, codebook_crc, wire_scale, meta_crc;
-    uint32_t reserved; /* the words of the extension that must be zero, combined */
+    uint32_t reserved; /* the words of the extension that must be zero, combined; 1 for a bad list of parts */
     uint64_t map_hash;
 };
 
@@ -216,7 +216,33 @@ GW_DEVICE uint64_t gw_payload_max(uint32_t dtype, uint64_t len, uint32_t chunk_l
     return (len - rest) * size + ((rest * size + 15) & ~(uint64_t)15);
 }
 
-/* Fields of the extension's known parts; src holds them. */
+/* gw_are_ignorable_parts_valid() of core. src holds the extension. */
+GW_DEVICE bool gw_front_is_list_valid(const gw_frame_front &f, const uint8_t *src)
+{
+    const uint32_t flags = src[10], size = (uint32_t)f.directory_offset - 32;
+    const uint8_t *const extension = src + 32;
+    uint32_t last = 0;
+    if (flags == 0) {
+        return true;
+    }
+    GW_NO_UNROLL
+    for (uint32_t at = gw_front_parts_size(f); at < size;) {
+        const uint32_t head = gw_read32(extension + at);
+        const uint32_t number = head & 255, part_size = 8 * (head >> 8 & 255);
+        if (number == 0) {
+            return true;
+        }
+        if (number <= last || number > 8 || (flags >> (number - 1) & 1) == 0 || part_size == 0 ||
+            part_size > size - at) {
+            return false;
+        }
+        last = number;
+        at += part_size;
+    }
+    return false;
+}
+
+/* Fields of the extension's known parts, and the list after them; src holds the extension. */
 GW_DEVICE void gw_front_read_parts(gw_frame_front &f, const uint8_t *src)
 {
     const uint8_t *at = src + 32;
@@ -239,6 +265,7 @@ GW_DEVICE void gw_front_read_parts(gw_frame_front &f, const uint8_t *src)
         f.meta_crc = gw_read32(at);
         f.reserved |= gw_read32(at + 4);
     }
+    f.reserved |= gw_front_is_list_valid(f, src) ? 0u : 1u;
 }
 
 /* Rules 1 to 11 and the extension. src is 16-byte aligned. */
@@ -265,7 +292,7 @@ GW_DEVICE uint32_t gw_front_read(gw_frame_front &f, const uint8_t *src, uint64_t
         return GW_ERR_UNSUPPORTED;
     }
     f.chunk_log2 = a.y >> 24;
-    if (f.chunk_log2 < 12 || f.chunk_log2 > 15) {
+    if (f.chunk_log2 < 10 || f.chunk_log2 > 15) {
         return GW_ERR_HEADER;
     }
     f.step = a.w & 255;

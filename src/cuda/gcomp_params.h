@@ -162,7 +162,7 @@ typedef struct gw_gcomp_decode_params {
 
 /* ---- encode -------------------------------------------------------------------------------------------- */
 
-/* Codebook of a group of chunks (docs/format.md section 6), made by gw_device_gcomp_codebook_*, with its
+/* Codebook of a group of chunks (docs/encoder-profile.md), made by gw_device_gcomp_codebook_*, with its
  * tree, which every chunk would otherwise have to build again. A multiple of 16 bytes. */
 #define GW_CUDA_TREE_SIZE 3296u
 typedef struct gw_cuda_group_codebook {
@@ -207,9 +207,14 @@ typedef struct gw_cuda_chunk_word {
  * With more, explicit frames are rounded once: the digits of every warp's values wait there, in 32 strings
  * (four planes of eight warps) with four words of zeros before each and after the last. They are at the
  * end, where the bitmaps would be if they took more than 4 bits a value; if they do, digits are made again.
+ * A warp takes up to 512 values, also of chunks so short that not all warps get some.
  */
 #define GW_CUDA_ENCODE_STRING_WORDS(chunk_log2, dtype)                                                       \
-    ((((uint32_t)1 << (chunk_log2)) / 8u * ((dtype) == GW_FP32 ? 6u : (dtype) == GW_BF16 ? 2u : 3u)) / 32u)
+    ((((uint32_t)1 << ((chunk_log2) < 12 ? 12 : (chunk_log2))) / 8u *                                        \
+      ((dtype) == GW_FP32   ? 6u                                                                             \
+       : (dtype) == GW_BF16 ? 2u                                                                             \
+                            : 3u)) /                                                                         \
+     32u)
 #define GW_CUDA_ENCODE_STRINGS_SIZE(chunk_log2, dtype)                                                       \
     (4u * (32u * (GW_CUDA_ENCODE_STRING_WORDS(chunk_log2, dtype) + 4u) + 4u))
 #define GW_CUDA_ENCODE_TAIL_SIZE(chunk_log2, dtype)                                                          \

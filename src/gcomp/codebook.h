@@ -67,16 +67,16 @@ typedef struct gw_codebook_scratch {
     uint16_t package_place[GW_PACKAGE_ROWS][GW_LABELS];
 } gw_codebook_scratch;
 
-/* Optimal code lengths of at most 11 bits for the labels with count > 0, by package-merge (docs/format.md
- * section 6). The sum of all counts is below 2^32 / 11. No label: all lengths 0. */
+/* Optimal code lengths of at most 11 bits for the labels with count > 0, by package-merge
+ * (docs/encoder-profile.md). The sum of all counts is below 2^32 / 11. No label: all lengths 0. */
 void gw_codebook_lengths(uint8_t length[GW_LABELS], const uint32_t count[GW_LABELS],
                          gw_codebook_scratch *scratch);
 
-/* Code lengths of the classes with count > 0 (docs/format.md section 6). */
+/* Code lengths of the classes with count > 0 (docs/encoder-profile.md). */
 void gw_mask_depths(uint8_t depth[GW_MASK_CLASSES], const uint32_t count[GW_MASK_CLASSES],
                     gw_codebook_scratch *scratch);
 
-/* The window for the largest ordinary exponent field E (docs/format.md section 6). */
+/* The window for the largest ordinary exponent field E (docs/encoder-profile.md). */
 uint8_t gw_codebook_window_start(uint32_t largest_exponent);
 
 /* Exponent field of an ordinary label. */

@@ -46,7 +46,7 @@ int gw_is_mask_too_large(uint64_t zeros, uint64_t len)
 /* Bits that any mask adds to a chunk: its code lengths, its counts, and the padding of its runs. */
 enum { MASK_OVERHEAD_BITS = 448 };
 
-/* 1 if coding the zeros in a mask takes fewer bits (docs/format.md section 6). */
+/* 1 if coding the zeros in a mask takes fewer bits (docs/encoder-profile.md). */
 static int is_mask_better(const gw_codebook_counts *choice)
 {
     uint64_t bytes = 0, masked = 0;

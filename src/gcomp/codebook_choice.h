@@ -1,5 +1,5 @@
 /*
- * The choice between the ways to code a group of chunks (docs/format.md section 6): from counts to a
+ * The choice between the ways to code a group of chunks (docs/encoder-profile.md): from counts to a
  * codebook.
  *
  * SPDX-License-Identifier: BSD-2-Clause
@@ -24,7 +24,7 @@ typedef struct gw_codebook_counts {
 /* 1 if too few values are zero for a mask, whatever its bytes. */
 int gw_is_mask_too_large(uint64_t zeros, uint64_t len);
 
-/* Sets is_masked, mask_depth and length of the codebook (docs/format.md section 6). The counts change: labels
+/* Sets is_masked, mask_depth and length of the codebook (docs/encoder-profile.md). The counts change: labels
  * and classes that need codes in any case are counted, masked zeros are not. */
 void gw_codebook_choose(gw_codebook *codebook, const gw_codebook_counts *counts,
                         gw_codebook_scratch *scratch);

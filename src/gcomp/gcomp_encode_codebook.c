@@ -1,6 +1,6 @@
 /*
  * Encode: the codebook of a group, from a sample of its values or from all labels of a chunk. What is chosen
- * here is normative: docs/format.md section 6.
+ * here is normative: docs/encoder-profile.md.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

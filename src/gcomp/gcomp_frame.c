@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "gcomp/gcomp_frame.h"
+
+#include "core/ignorable.h"
 #include "gcomp/quanta.h"
 
 static int has_map_fields(const gw_gcomp_frame_info *info)
@@ -301,7 +303,9 @@ gw_status gw_frame_check_directory(const uint8_t *src, const gw_gcomp_frame_info
                                    const gw_kernels *kernels)
 {
     const size_t end = (size_t)(info->directory_offset + GW_FRAME_ENTRY_SIZE * info->chunk_count);
-    if (!are_reserved_words_zero(src, info) || !gw_is_zero(src + end, (size_t)info->payload_offset - end)) {
+    if (!are_reserved_words_zero(src, info) ||
+        !gw_are_ignorable_parts_valid(src, gw_frame_parts_size(info)) ||
+        !gw_is_zero(src + end, (size_t)info->payload_offset - end)) {
         return GW_ERR_HEADER;
     }
     if (info->checksum && gw_frame_meta_crc(src, info, kernels) != info->meta_crc) {

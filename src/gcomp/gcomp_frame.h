@@ -17,7 +17,7 @@ enum {
     GW_FRAME_CRC_PART_SIZE = 8,
     GW_FRAME_PARTS_SIZE_MAX = GW_FRAME_CODEBOOK_PART_SIZE + GW_FRAME_MAP_PART_SIZE + GW_FRAME_CRC_PART_SIZE,
     GW_FRAME_EXTENSION_SIZE_MAX = 255 * GW_FRAME_UNIT_SIZE,
-    GW_CHUNK_LOG2_MIN = 12,
+    GW_CHUNK_LOG2_MIN = 10,
     GW_CHUNK_LOG2_MAX = 15
 };
 
@@ -72,7 +72,7 @@ void gw_frame_write_entry(uint8_t *entry, uint64_t offset, uint32_t kind, uint32
 gw_status gw_frame_read_entry(gw_gcomp_chunk *chunk, const uint8_t *src, const gw_gcomp_frame_info *info,
                               uint64_t index);
 
-/* Rules 12 to 14: padding, meta_crc, the whole directory. */
+/* Rules 12 to 14: reserved words, parts of ignorable flags, padding, meta_crc, the whole directory. */
 gw_status gw_frame_check_directory(const uint8_t *src, const gw_gcomp_frame_info *info,
                                    const gw_kernels *kernels);
 

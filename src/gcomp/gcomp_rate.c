@@ -2,7 +2,7 @@
  * Rate control: predicted sizes and errors of the points of a curve, and the choice of a point.
  *
  * Counts of labels, zero masks and kept bits of every chunk are exact (NOISE: at every other point); what
- * they cost follows from the codebook that the rules of docs/format.md section 6 give. If chunks share a
+ * they cost follows from the codebook that the rules of docs/encoder-profile.md give. If chunks share a
  * codebook, it is known only after the sample of the whole group. The values of the sample are therefore
  * counted first, and then the chunks one by one.
  *

@@ -5,6 +5,8 @@
  */
 #include "thc/thc_frame.h"
 
+#include "core/ignorable.h"
+
 enum { /* bytes 0 to 31 are those of core/frame_header.h */
        AT_BITS = 32,
        AT_GRANULARITY = 33,
@@ -214,7 +216,12 @@ gw_status gw_thc_frame_open(const gw_thc_frame *frame, gw_thc_frame_info *info)
         return GW_ERR_LIMIT;
     }
     const gw_frame_tail tail = tail_of(info);
-    return gw_frame_tail_check(&tail, frame->data, frame->size);
+    const gw_status status = gw_frame_tail_check(&tail, frame->data, frame->size);
+    if (status != GW_OK) {
+        return status;
+    }
+    return gw_are_ignorable_parts_valid(frame->data, GW_FRAME_UNIT_SIZE * EXTENSION_UNITS) ? GW_OK
+                                                                                           : GW_ERR_HEADER;
 }
 
 int gw_thc_frame_checksum_good(const uint8_t *src, const gw_thc_frame_info *info)

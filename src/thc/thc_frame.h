@@ -48,7 +48,7 @@ gw_status gw_thc_frame_check_block(const gw_thc_state *thc, const uint8_t *src, 
 /* The set of a sum without blocks, which no block checks: GW_OK or GW_ERR_DUP. */
 gw_status gw_thc_frame_check_empty(const uint8_t *src, const gw_thc_frame_info *info);
 
-/* Header, size, padding, limit: all but checksum, sets and blocks. */
+/* Header, size, parts of ignorable flags, padding, limit: all but checksum, sets and blocks. */
 gw_status gw_thc_frame_open(const gw_thc_frame *frame, gw_thc_frame_info *info);
 
 /* 1 if the frame has no checksum or a right one. */

@@ -81,7 +81,7 @@ static void every_header_rule(void **state)
         {8, 8, GW_ERR_HEADER},
         {8, 16, GW_ERR_UNSUPPORTED},
         {9, 128, GW_ERR_UNSUPPORTED},
-        {10, 255, GW_OK},
+        {10, 255, GW_ERR_HEADER}, /* ignorable flags without the end of their list */
         {11, 5, GW_ERR_HEADER},
         {11, 7, GW_ERR_HEADER},
         {12, 0, GW_ERR_UNSUPPORTED},
@@ -186,6 +186,14 @@ static void longer_extensions_are_skipped(void **state)
     float *a = ct_decode(&frame, GW_BACKEND_ALL, 1.0f, LEN, NULL);
     float *b = ct_decode(&other, GW_BACKEND_ALL, 1.0f, LEN, NULL);
     assert_memory_equal(a, b, LEN * sizeof *a);
+    longer[10] = 0x80;
+    assert_int_equal(ct_check(longer, 128, LEN), GW_ERR_HEADER);
+    longer[80] = 8; /* the part of bit 7, and the end of the list */
+    longer[81] = 2;
+    longer[96] = 0;
+    assert_int_equal(ct_check(longer, 128, LEN), GW_OK);
+    longer[80] = 7;
+    assert_int_equal(ct_check(longer, 128, LEN), GW_ERR_HEADER);
     free(a);
     free(b);
     free(frame.data);

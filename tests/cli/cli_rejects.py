@@ -414,7 +414,7 @@ class Usage(CliTest):
             ["compress", source, "--backend", "mmx"] + out,
             ["compress", source, "--backend", ""] + out,
             ["compress", source, "-T", "-2"] + out,
-            ["compress", source, "--chunk-log2", "11"] + out,
+            ["compress", source, "--chunk-log2", "9"] + out,
             ["compress", source, "--dtype", "fp32"] + out,
             ["compress", source, "--param-dtype", "fp32"] + out,
             ["compress", source, "--tolerance-bits", "12"] + out,

@@ -187,7 +187,8 @@ static void make_case(test_case *c)
     const uint32_t drop = below(24);
     o->quantum =
         o->quantum_mode == GW_GCOMP_CARRIED ? gw_gcomp_quantum_of_nmse(nmse) : gw_gcomp_quantum_of_drop(drop);
-    o->chunk_log2 = below(4) == 0 ? 12 + below(4) : 14;
+    o->chunk_log2 = below(2) == 0 ? 10 + below(6) : 14;
+    o->block_log2 = o->block_log2 < o->chunk_log2 ? o->block_log2 : o->chunk_log2;
     o->strict = (int)below(2);
     o->checksum = (int)below(2);
     o->tolerance_bits = below(3) == 0 ? 1 + below(23) : 23;
@@ -428,7 +429,7 @@ static void test_frames(test_case *c)
             source.quantum =
                 gw_gcomp_quantum_of_blocks(o.quantum_mode == GW_GCOMP_CARRIED ? c->quanta : NULL);
             source.len -= source.len != 0 && below(2) != 0;
-            o.chunk_log2 = 12 + below(4);
+            o.chunk_log2 = 10 + below(6);
             o.block_log2 = 6;
             if (o.dead_zone || gw_gcomp_init(&codec, &o) != GW_OK) {
                 codec = c->codec;

@@ -162,7 +162,7 @@ static void all_modes(gw_dtype dtype, test_random *random, size_t len, test_patt
     test_buffer values;
     test_buffer_make(&values, len * size, test_random_below(random, 64), 0);
     test_fill_values(values.at, dtype, len, pattern, test_random_u64(random));
-    const uint32_t chunk_log2 = 12 + test_random_below(random, 4);
+    const uint32_t chunk_log2 = 10 + test_random_below(random, 6);
     test_map map;
     test_map_make(&map, dtype, len, chunk_log2, test_random_u64(random));
     for (unsigned step = 0; step == 0 || derived_steps[dtype][step - 1] != 0; step++) {

@@ -92,7 +92,7 @@ static void forged_info_is_refused(void **state)
         FORGED(installed, 1);
         FORGED(constant, -1);
         FORGED(chunk_log2, 0);
-        FORGED(chunk_log2, 11);
+        FORGED(chunk_log2, 9);
         FORGED(chunk_log2, 13);
         FORGED(chunk_log2, 16);
         FORGED(chunk_log2, 64);

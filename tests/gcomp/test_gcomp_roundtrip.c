@@ -99,7 +99,7 @@ static void every_option(void **state)
                         o.cap = cap == 0 ? UINT32_MAX : cap == 1 ? *step : 0;
                         for (int constant = 0; constant < 2; constant++) {
                             const size_t len = lens[turn % TEST_ARRAY_LEN(lens)];
-                            o.chunk_log2 = 12 + turn % 4;
+                            o.chunk_log2 = 10 + turn % 6;
                             o.tolerance_bits = dtype != GW_FP32 && turn % 5 == 0 ? (turn % 2 ? 7 : 10) : 23;
                             o.quantum = gw_gcomp_quantum_of_drop(constant ? turn % 25 : 0);
                             o.dead_zone = quantum_mode == 1 && *step == 1 && cap == 0 && turn % 2 == 0;
@@ -141,7 +141,7 @@ static void every_length(void **state)
             gw_gcomp_options_init(&o, (gw_dtype)(1 + (choice + l) % 3));
             o.quantum_mode = (gw_gcomp_quantum_mode)(choice & 1);
             o.preset = (gw_gcomp_preset)(choice >> 1 & 1);
-            o.chunk_log2 = 12 + choice / 4;
+            o.chunk_log2 = 10 + (choice / 4 + (uint32_t)l) % 6;
             test_codec codec;
             test_codec_make(&codec, &o);
             test_map map;
@@ -164,7 +164,7 @@ static void exact_patterns(gw_dtype dtype, const uint32_t *pattern, size_t len)
     uint8_t *values = malloc(len * size_of);
     uint8_t *out = malloc(len * size_of);
     uint8_t *map_bytes = malloc(len);
-    uint32_t *digest = malloc(((len >> 12) + 1) * 4);
+    uint32_t *digest = malloc(((len >> 10) + 1) * 4);
     assert_true(values != NULL && out != NULL && map_bytes != NULL && digest != NULL);
     for (size_t i = 0; i < len; i++) {
         test_put(values, dtype, i, pattern[i]);
@@ -177,7 +177,7 @@ static void exact_patterns(gw_dtype dtype, const uint32_t *pattern, size_t len)
         o.strict = (int)(choice / 2 % 2);
         o.preset = (gw_gcomp_preset)(choice / 16);
         o.rounding = (gw_gcomp_rounding)(choice % 3);
-        o.chunk_log2 = 12 + choice % 4;
+        o.chunk_log2 = 10 + choice % 6;
         o.cap = way == 3 ? 0 : UINT32_MAX;
         memset(map_bytes, way == 1 ? 0 : way == 2 ? 1 : 200, len);
         assert_int_equal(gw_gcomp_map_digest(map_bytes, len, o.chunk_log2, digest), GW_OK);
@@ -335,7 +335,7 @@ static void every_tolerance(void **state)
             o.dead_zone = turn % 5 != 0;
             o.strict = turn % 3 == 0;
             o.checksum = turn % 4 == 0;
-            o.chunk_log2 = 12 + turn % 4;
+            o.chunk_log2 = 10 + turn % 6;
             o.block_log2 = 6 + turn % (o.chunk_log2 < 14 ? o.chunk_log2 - 5 : 9);
             test_codec codec;
             test_codec_make(&codec, &o);

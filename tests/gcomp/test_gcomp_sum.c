@@ -79,7 +79,7 @@ static void decode_add_is_decode_and_add(void **state)
         gw_gcomp_options_init(&o, (gw_dtype)(1 + choice % 3));
         o.quantum_mode = (gw_gcomp_quantum_mode)(choice / 3 % 2);
         o.strict = (int)(choice / 6);
-        o.chunk_log2 = 12 + choice % 4;
+        o.chunk_log2 = 10 + choice % 6;
         test_codec codec;
         test_codec_make(&codec, &o);
         test_map map;

@@ -215,7 +215,7 @@ static void every_split_joins(void **state)
     free(values);
 }
 
-/* The window of an exact codebook (docs/format.md section 6) depends on its own chunk only; the encoder's
+/* The window of an exact codebook (docs/encoder-profile.md) depends on its own chunk only; the encoder's
  * guess from the chunk before has no effect on it. */
 static void windows_are_those_of_their_chunks(void **state)
 {

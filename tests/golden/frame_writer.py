@@ -2,8 +2,8 @@
 
 It shares no code with the reference decoder, so that the two check each other, and it can write frames that no encoder
 makes: any kind, codebook, order of owners or field may be forced, and every defect of the reject vectors is put in
-before sizes and checksums are computed. `write_frame()` follows section 6 and makes the bytes that the library's
-encoder makes from the same rounded values.
+before sizes and checksums are computed. `write_frame()` follows docs/encoder-profile.md and makes the bytes that the
+library's encoder makes from the same rounded values.
 
 SPDX-License-Identifier: BSD-2-Clause
 """
@@ -77,7 +77,7 @@ def values_bytes(values, dtype):
 
 
 def package_merge(counts, limit=11):
-    """Section 6, Lengths: {label: count} -> {label: length}."""
+    """Encoder profile, Lengths: {label: count} -> {label: length}."""
     leaves = [(count, 0, (label,)) for count, label in sorted((c, s) for s, c in counts.items() if c)]
     if len(leaves) == 1:
         return {leaves[0][2][0]: 1}
@@ -354,6 +354,12 @@ def coded_chunk(format_, book, values, drops, index=None, escape_at=(), cuts=Non
     return Chunk(CODED, index, parts.book_bytes, parts.to_bytes())
 
 
+def ignorable_parts(parts, end=True, rest=b""):
+    """The list of parts of ignorable flags, (bit, size in 8 bytes) each, and what follows it."""
+    data = b"".join(bytes((bit + 1, units)) + b"\xa5" * (8 * units - 2) for bit, units in parts)
+    return data + (b"\0" + b"\xb6" * 7 if end else b"") + rest
+
+
 # ---- frames ---------------------------------------------------------------------------------------------------------
 
 
@@ -369,7 +375,7 @@ class Frame:
         self.installed = installed  # (id, generation, bytes)
         self.levels, self.wire_scale = levels, wire_scale
         self.chunks, self.force = [], {}
-        self.tail = b""  # of the extension: what a later version might write there, whole units
+        self.tail = b""  # of the extension: parts of ignorable flags, or what a later version might write there
 
     def chunk_range(self, index):
         return slice(index << self.chunk_log2, min(self.count, index + 1 << self.chunk_log2))
@@ -454,7 +460,7 @@ class Frame:
         return meta + payload
 
 
-# ---- section 6 ------------------------------------------------------------------------------------------------------
+# ---- encoder profile ------------------------------------------------------------------------------------------------
 
 
 def power_below(x):
@@ -580,7 +586,7 @@ def write_frame(
     wire_scale=WIRE_SCALE_ONE,
     quanta=b"",
 ):
-    """Section 6: the frame of these rounded values. `installed` is (id, generation, Book)."""
+    """Encoder profile 1: the frame of these rounded values. `installed` is (id, generation, Book)."""
     d = format_.dtype
     frame = Frame(
         format_,

@@ -21,7 +21,17 @@ import tempfile
 import frame_writer as fw
 import golden_archive
 from frame_writer import BF16, CODED, DTYPES, FP16, FP32, RAW, ZERO, Book, Chunk, Coded, Format, Frame
-from vector_values import Rng, flat_map, map_for, plain_value, quanta_for, rounded, special_values
+from vector_values import (
+    Rng,
+    explicit_level,
+    explicit_map_for,
+    flat_map,
+    map_for,
+    plain_value,
+    quanta_for,
+    rounded,
+    special_values,
+)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -50,6 +60,7 @@ COLUMNS = (
     "quanta",  # for that: file of one byte per block, in carried frames
     "source",  # for that: file of other values to start from
     "rounding",  # for that: truncate, nearest or stochastic
+    "segments",  # for that: 1: the source is one segment
 )
 VALUES_FILE_MAX = 8192  # bytes; longer outputs are checked by their CRC only
 
@@ -128,6 +139,7 @@ class Index:
         quanta=None,
         source=None,
         rounding="truncate",
+        segments=0,
     ):
         assert name not in self.names, name
         self.names.add(name)
@@ -163,6 +175,7 @@ class Index:
             self._support("quanta", quanta),
             None if source is None else self._file(name + ".src", fw.values_bytes(source, dtype)),
             rounding,
+            segments,
         )
         self.lines.append("\t".join("-" if field is None else str(field) for field in fields))
 
@@ -223,6 +236,62 @@ class Decode:
         self.relative()
         self.carried()
         self.deep()
+        self.rng = Rng(5)
+        self.explicit_maps()
+        self.rng = Rng(6)
+        self.small_chunks()
+
+    def small_chunks(self):
+        """Chunks of 2^10 and 2^11 values."""
+        for log2 in (10, 11):
+            for preset in ("fast", "small"):
+                for dtype, checksum in ((FP32, True), (BF16, False)):
+                    name = "chunk-log2-%d-%s-%s" % (log2, preset, dtype.name)
+                    source = self.sparse(dtype, 1024, 3) + [0] * 2048 + self.sparse(dtype, 2000, 20)
+                    self.encoded(name, Format(dtype), source, preset, 2, chunk_log2=log2, checksum=checksum)
+            format_ = Format(FP16, derived=True)
+            self.encoded("chunk-log2-%d-derived" % log2, format_, self.data(FP16, 3000), "fast", chunk_log2=log2)
+            format_ = Format(FP32, block_log2=log2, deep_cut=True)
+            self.encoded("chunk-log2-%d-carried" % log2, format_, self.sparse(FP32, 5000, 9), chunk_log2=log2)
+
+    def explicit_maps(self):
+        """Explicit frames with a map: the drop of a value is found before it is rounded, or again afterwards."""
+        tolerance = {FP32: 23, BF16: 7, FP16: 10}
+        for dtype in DTYPES:
+            format_ = Format(dtype, tolerance_bits=tolerance[dtype])
+            top = 12 if dtype is FP16 else 100
+            # Half of the values are just below a quarter-octave, and rounding up takes them over it.
+            source = [plain_value(self.rng, dtype, top=top, spread=3) for _ in range(400)]
+            low = (1 << dtype.mantissa_bits - 2) - 1
+            source = [bits | low if i % 2 else bits for i, bits in enumerate(source)]
+            base = 4 * (top + dtype.bias) - 60
+            levels = explicit_map_for(self.rng, format_, source, base)
+            receiver = Receiver(levels, base + 3 - 4 * (format_.tolerance_bits - dtype.mantissa_bits))
+            written = {}
+            for rounding in ("truncate", "nearest", "stochastic"):
+                steps = [explicit_level(format_, bits, k, base) for bits, k in zip(source, levels)]
+                values, drops = rounded(format_, source, None, lambda i: steps[i], None, rounding)
+                again = [explicit_level(format_, bits, k, base) for bits, k in zip(values, levels)]
+                assert rounding == "truncate" or again != steps  # so that the rule shows
+                for segments in (0, 1):
+                    if segments and rounding == "stochastic":
+                        drops = [dtype.step * level for level in again]
+                    frame = fw.write_frame(format_, values, drops, "small")
+                    name = "explicit-map-%s-%s%s" % (dtype.name, rounding, "-segments" if segments else "")
+                    written[name] = frame.to_bytes()
+                    self.add(
+                        name,
+                        frame,
+                        values,
+                        receiver=receiver,
+                        preset="small",
+                        source=source,
+                        rounding=rounding,
+                        segments=segments,
+                    )
+
+            one = written["explicit-map-%s-stochastic" % dtype.name]
+            assert one != written["explicit-map-%s-stochastic-segments" % dtype.name]
 
     def later(self):
         """What a writer of a later version may add and this decoder skips."""
@@ -234,19 +303,27 @@ class Decode:
             ("installed", Format(FP32), {"installed": (7, 1, book)}),
             ("all", Format(FP32, derived=True), {"installed": (7, 1, Book({0: 1, 1: 2, 127: 2})), "checksum": True}),
         ):
-            for tail in (8, 16, 40):
+            for parts in ((), ((0, 1),), ((0, 1), (7, 3))):
                 source = self.data(format_.dtype, 50)
                 levels = b""
                 if format_.mapped:
                     levels, format_.drop_base = map_for(self.rng, format_, source)
                 values, drops = rounded(format_, source, levels, lambda i: 0)
                 frame = fw.write_frame(format_, values, drops, "small", levels=levels, **more)
-                frame.tail = bytes(0xA0 + i for i in range(tail))
+                frame.tail = fw.ignorable_parts(parts)
                 frame.force.update(version=0x10, ignorable_flags=0x81)
-                self.add("later-%s-%d" % (name, tail), frame, values)
-        for name, force in (("writer-15", {"version": 0xF0}), ("ignorable-flags", {"ignorable_flags": 0xFF})):
+                self.add("later-%s-%d" % (name, len(frame.tail)), frame, values)
+        last = fw.ignorable_parts(((7, 1),))
+        for name, tail, force in (
+            ("writer-15", b"", {"version": 0xF0}),
+            ("without-flags", bytes(0xA0 + i for i in range(24)), {}),
+            ("all-flags", fw.ignorable_parts((), rest=last), {"ignorable_flags": 0xFF}),
+            ("all-parts", fw.ignorable_parts([(bit, 1 + bit % 3) for bit in range(8)]), {"ignorable_flags": 0xFF}),
+            ("largest-part", fw.ignorable_parts(((3, 254),)), {"ignorable_flags": 8}),
+        ):
             values = self.data(FP32, 20)
             frame = fw.write_frame(Format(FP32), values, [0] * 20, "small")
+            frame.tail = tail
             frame.force.update(force)
             self.add("later-" + name, frame, values)
         frame = Frame(Format(FP32), 0)
@@ -914,11 +991,11 @@ class Reject:
             self.forced(3, "version-%02x-contradicts" % version, "HEADER", small(), version=version)
         for codec in (0, 2, 3, 255):
             self.forced(4, "codec-%d" % codec, "UNSUPPORTED", small(), codec=codec)
-        for dtype in (0, 4, 255):
+        for dtype in (0, 4, 5, 6, 255):
             self.forced(4, "dtype-%d" % dtype, "UNSUPPORTED", small(), dtype=dtype)
         for bit in (6, 8, 15):
             self.forced(4, "flag-bit%d" % bit, "UNSUPPORTED", small(), flags=1 << bit)
-        for log2 in (0, 11, 16, 76, 255):
+        for log2 in (0, 9, 16, 76, 255):
             self.forced(5, "chunk-log2-%d" % log2, "HEADER", small(), chunk_log2=log2)
         self.forced(6, "constant-without-derived", "HEADER", small(), flags=fw.CONSTANT)
         self.forced(6, "constant-without-derived-step1", "HEADER", small(), flags=fw.CONSTANT, step=1, cap=6)
@@ -1011,14 +1088,46 @@ class Reject:
         frame = self.small()
         frame.tail = bytes(8)
         self.forced(12, "padding-after-unknown", "HEADER", frame, pad=bytes(4) + b"\1" + bytes(3))
+        self.ignorable_parts()
+
+    def ignorable_parts(self):
+        """Rule 12: the list of parts. Two of the flags are set, bits 1 and 6."""
+        one, other, end = fw.ignorable_parts(((1, 2),), end=False), b"\7\1......", fw.ignorable_parts(())
+        bad = {
+            "no-list": b"",
+            "no-end": one,
+            "no-end-after-two": one + other,
+            "size-0": b"\2\0......" + end,
+            "past-extension": b"\2\3......" + end,
+            "past-extension-largest": b"\2\xff......" + end,
+            "flag-not-set": b"\1\1......" + end,
+            "flag-not-set-second": one + b"\3\1......" + end,
+            "number-9": b"\x09\1......" + end,
+            "number-255": b"\xff\1......" + end,
+            "twice": other + other + end,
+            "descending": other + one + end,
+        }
+        for name, tail in bad.items():
+            frame = self.small()
+            frame.tail = tail
+            self.forced(12, "ignorable-" + name, "HEADER", frame, ignorable_flags=0x42)
+        derived = Book({0: 1, 1: 2, 122: 2})
+        frame = self.small(Format(FP32, derived=True), installed=(1, 1, derived), checksum=True)
+        frame.tail = one + b"\2" + bytes(7)
+        self.forced(12, "ignorable-after-all-parts", "HEADER", frame, ignorable_flags=0x42, meta_crc=0)
+        # One flag alone, and no values.
+        frame = Frame(Format(FP32), 0)
+        self.forced(12, "ignorable-no-values", "HEADER", frame, ignorable_flags=0x80)
 
         frame = self.small(checksum=True)
         good = struct.unpack("<I", frame.to_bytes()[32:36])[0]
         self.forced(13, "meta-crc", "CHECKSUM", frame, meta_crc=good ^ 1)
         self.forced(13, "meta-crc-zero", "CHECKSUM", self.small(checksum=True), meta_crc=0)
         frame = self.small(checksum=True)
+        listed = self.small(checksum=True)
+        listed.tail = fw.ignorable_parts(())  # so that a flipped flag breaks no other rule
         for name, at in (("cap", 13), ("ignorable-flags", 10), ("directory-crc", 52)):
-            data = bytearray(frame.to_bytes())
+            data = bytearray((listed if at == 10 else frame).to_bytes())
             data[at] ^= 18 ^ 12
             self.add(13, "flipped-" + name, "CHECKSUM", frame, bytes(data))
         # Unknown bytes of the extension are skipped, but meta_crc covers them.
@@ -2335,7 +2444,9 @@ def random_frame(rng):
     """A frame as the library's encoder makes it but for explicit levels that change from value to value; its values;
     the fields of the index with which the encoder makes it, if it does."""
     format_ = random_format(rng)
-    chunk_log2 = 12 if not rng.one_in(16) else rng.between(13, 15)
+    chunk_log2 = 12 if not rng.one_in(8) else rng.pick((10, 11, 13, 14, 15))
+    if format_.carried:
+        format_.block_log2 = min(format_.block_log2, chunk_log2)
     count = rng.pick((rng.below(40), rng.below(600), 4000 + rng.below(200), rng.below(13000)))
     source = random_values(rng, format_, count)
     if rng.one_in(4) and count > 4096:
@@ -2363,8 +2474,10 @@ def random_frame(rng):
     checksum = rng.one_in(3)
     frame = fw.write_frame(format_, values, drops, preset, chunk_log2, checksum, installed, levels, wire_scale, quanta)
     if rng.one_in(6):  # a frame of a later version: no encoder of this one makes it
-        frame.tail = rng.bytes(8 * (1 + rng.below(5)))
-        frame.force["ignorable_flags"] = rng.below(256)
+        flags = rng.below(256)
+        parts = [(bit, 1 + rng.below(3)) for bit in range(8) if flags >> bit & 1 and rng.one_in(2)]
+        frame.tail = fw.ignorable_parts(parts, rest=rng.bytes(8 * rng.below(4)))
+        frame.force["ignorable_flags"] = flags
         preset = None
     encoder = {"preset": preset, "rounding": rounding}
     if format_.fine:

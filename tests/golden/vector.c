@@ -29,13 +29,14 @@ enum {
     COLUMN_QUANTA,
     COLUMN_SOURCE,
     COLUMN_ROUNDING,
+    COLUMN_SEGMENTS,
     COLUMN_COUNT_OF_COLUMNS
 };
 
 static const char header_line[] = "#file\tstatus\tbad_chunk\trule\tdtype\tlevels\tcount\tvalues_"
                                   "crc\tvalues\tmap\tdrop_base\twire_scale\tbook\tbook_id"
                                   "\tgeneration\tcount_limit\tcapacity\ttolerance_bits\tpreset"
-                                  "\tconstant_drop\tdeep_cut\tquanta\tsource\trounding\n";
+                                  "\tconstant_drop\tdeep_cut\tquanta\tsource\trounding\tsegments\n";
 
 static void fail(const char *what, const char *detail)
 {
@@ -94,7 +95,7 @@ static vector_bytes read_file(const char *root, const char *name)
 uint32_t vector_chunk_log2(const vector *v)
 {
     uint32_t log2 = v->frame.size > 7 ? v->frame.data[7] : 0;
-    return log2 >= 12 && log2 <= 15 ? log2 : 12;
+    return log2 >= 10 && log2 <= 15 ? log2 : 12;
 }
 
 static void make_map(vector *v)
@@ -163,6 +164,7 @@ int vector_read(vector *v, FILE *index, const char *root)
     v->dead_zone = (int)number_of(fields[COLUMN_DEAD_ZONE], 0);
     v->tolerance_bits = (uint32_t)number_of(fields[COLUMN_TOLERANCE_BITS], 23);
     v->rounding = (gw_gcomp_rounding)choice_of(fields[COLUMN_ROUNDING], roundings, 3);
+    v->has_segments = (int)number_of(fields[COLUMN_SEGMENTS], 0);
     v->frame = read_file(root, fields[COLUMN_FILE]);
     v->values = read_file(root, fields[COLUMN_VALUES]);
     v->map = read_file(root, fields[COLUMN_MAP]);

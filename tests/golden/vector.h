@@ -31,6 +31,7 @@ typedef struct vector {
     vector_bytes quanta; /* of the encoder, in carried frames */
     vector_bytes source; /* what it starts from; NULL: the decoded values */
     gw_gcomp_rounding rounding;
+    int has_segments; /* the source is one segment */
     int dead_zone;
     uint32_t tolerance_bits;
     int32_t drop_offset;

@@ -155,6 +155,29 @@ def rounded(format_, values, levels=None, explicit_level=None, cuts=None, roundi
     return result, drops
 
 
+def explicit_level(format_, bits, map_byte, base):
+    """numerics.md section 3: the drop steps of a value of an explicit frame with a map of this base."""
+    d = format_.dtype
+    _, exponent, mantissa = d.split(bits)
+    if map_byte == 0 or exponent > d.exponent_max or (exponent == 0 and d is not FP16):
+        return 0
+    quarter = 4 * ((max(exponent, 1) if d is FP16 else exponent) + d.bias) + (mantissa >> d.mantissa_bits - 2)
+    room = map_byte + base - 1 - 4 * (format_.tolerance_bits - d.mantissa_bits) - quarter
+    return max(0, min(format_.cap, room // 4) // d.step)
+
+
+def explicit_map_for(rng, format_, values, base):
+    """Map bytes around the thresholds of the levels."""
+    d = format_.dtype
+    levels = bytearray()
+    for bits in values:
+        quarter = (bits & (1 << d.sign_bit) - 1) >> d.mantissa_bits - 2
+        want = quarter + 4 * d.bias - base + 1 + 4 * (format_.tolerance_bits - d.mantissa_bits)
+        want += 4 * d.step * rng.between(1, 3) + rng.between(-1, 2)
+        levels.append(0 if rng.one_in(16) else min(255, max(0, want)))
+    return bytes(levels)
+
+
 def map_for(rng, format_, values):
     """Map bytes that cut about every depth, K = 0 and both ends included, and the drop_base they go with: that of a map
     of base 1..1023. With deep cuts half of the quanta are above their values."""

@@ -359,6 +359,9 @@ static void make_later(uint8_t *longer, const uint8_t *frame, size_t size)
 
     memcpy(longer, frame, 96);
     memset(longer + 96, 0xb7, 16);
+    longer[96] = 3; /* the part of bit 2, and the end of the list */
+    longer[97] = 1;
+    longer[104] = 0;
     memcpy(longer + 112, frame + 96, size - 96);
     longer[4] = 0x20;
     longer[10] = 0xff;

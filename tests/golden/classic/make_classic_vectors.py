@@ -74,6 +74,32 @@ def defects(rng, data, count):
         yield bad if i == 0 else resealed(bad)
 
 
+def lengthened(data, more, flags):
+    """With more bytes of extension, two units, and ignorable flags."""
+    size = (int.from_bytes(data[24:32], "little") + len(more)).to_bytes(8, "little")
+    return resealed(data[:10] + bytes((flags, 8)) + data[12:24] + size + data[32:80] + more + data[80:])
+
+
+def add_extensions(index, name, data):
+    """The list of parts of ignorable flags, bits 1 and 6, and what is none."""
+    for kind, more, flags in (
+        ("without-flags", b"\xa5" * 16, 0),
+        ("no-parts", b"\0" + b"\xa5" * 15, 0x42),
+        ("part", b"\7\1......" + bytes(8), 0x42),
+    ):
+        if index.save(f"decode/{name}-{kind}", lengthened(data, more, flags)) != "OK":
+            sys.exit(f"{name}-{kind} is refused")
+    for kind, more in (
+        ("no-end", b"\2\2" + b"\xa5" * 14),
+        ("size-0", b"\2\0......" + bytes(8)),
+        ("past-extension", b"\2\3......" + bytes(8)),
+        ("flag-not-set", b"\1\1......" + bytes(8)),
+        ("number-9", b"\x09\1......" + bytes(8)),
+        ("twice", b"\2\1......" * 2),
+    ):
+        index.save(f"reject/{name}-ignorable-{kind}", lengthened(data, more, 0x42))
+
+
 def make(index, frames, count, rng):
     for path in frames:
         name = os.path.basename(path)[:-3]
@@ -95,6 +121,7 @@ def make(index, frames, count, rng):
                 f"reject/{name}-add{at}-{value}",
                 resealed(data[:at] + bytes([(data[at] + value) % 256]) + data[at + 1 :]),
             )
+        add_extensions(index, name, data)
         index.save(f"reject/{name}-trailing", data + b"\0")
         index.save(f"reject/{name}-short", data[:-1])
 

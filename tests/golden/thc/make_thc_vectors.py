@@ -159,13 +159,32 @@ def make_valid(m):
     frames, total = m.job(2, lambda w: m.normal(100), base)
     save("decode", "later-index", later(frames[1]), "ok")
     save("decode", "later-sum", later(total), "ok")
+    save("decode", "later-no-parts", later(total, b"\0" + b"\xa5" * 15), "ok")
+    save("decode", "later-without-flags", later(total, b"\xa5" * 16, 0), "ok")
 
 
-def later(data):
+def later(data, more=b"\3\1......\0" + b"\xa5" * 7, flags=0xFF):
     """The frame with what a writer of a later version may add: its version, ignorable flags, a longer extension."""
-    size = struct.unpack("<Q", data[24:32])[0] + 16
-    data = edit(edit(edit(data, 4, b"\x10"), 10, b"\xff\x0a"), 24, struct.pack("<Q", size))
-    return data[:96] + b"\xa5" * 16 + data[96:]
+    size = struct.unpack("<Q", data[24:32])[0] + len(more)
+    units = 8 + len(more) // 8
+    data = edit(edit(edit(data, 4, b"\x10"), 10, bytes((flags, units))), 24, struct.pack("<Q", size))
+    return data[:96] + more + data[96:]
+
+
+def make_ignorable_rejects(index):
+    """The list of parts of ignorable flags, bits 1 and 6."""
+    end = bytes(8)
+    for name, more in (
+        ("no-end", b"\2\2" + b"\xa5" * 14),
+        ("size-0", b"\2\0......" + end),
+        ("past-extension", b"\2\3......" + end),
+        ("flag-not-set", b"\1\1......" + end),
+        ("number-9", b"\x09\1......" + end),
+        ("twice", b"\2\1......" * 2 + end * 2),
+        ("descending", b"\7\1......\2\1......" + end * 2),
+    ):
+        save("reject", "ignorable-" + name, later(index, more, 0x42), "header")
+    save("reject", "ignorable-no-list", edit(index, 10, b"\1"), "header")
 
 
 def make_rejects(m):
@@ -227,6 +246,7 @@ def make_rejects(m):
     save("reject", "sum-rank", edit(total, 38, b"\1"), "header")
     save("reject", "checksum", edit(crc, len(crc) - 20, bytes([crc[-20] ^ 1])), "checksum")
     save("reject", "checksum-itself", edit(crc, len(crc) - 1, bytes([crc[-1] ^ 1])), "checksum")
+    make_ignorable_rejects(index)
     norms = [
         ("nan", 0x7FC00000),
         ("inf", 0x7F800000),
