@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterable, Mapping
-from ctypes import Structure
+from ctypes import Structure, c_uint64
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -110,7 +109,7 @@ def frame_size(data: ArrayLike) -> int:
     Knows no codec: it works for frames of all codecs and format versions, also for those that cannot be decoded.
     Frames may follow one another, each where the one before ends. Raises Error ("short", "magic", "header").
     """
-    data, size = arrays.frame(data), ctypes.c_uint64()
+    data, size = arrays.frame(data), c_uint64()
     check(lib.gw_frame_size(data.ctypes.data, data.size, size))
     return size.value
 
