@@ -142,7 +142,7 @@ gw_status gw_classic_frame_open(const gw_classic_frame *frame, gw_classic_frame_
     if (frame == NULL) {
         return GW_ERR_ARG;
     }
-    const gw_status status = gw_classic_frame_peek(frame->data, frame->size, info);
+    gw_status status = gw_classic_frame_peek(frame->data, frame->size, info);
     if (status != GW_OK) {
         return status;
     }
@@ -150,7 +150,7 @@ gw_status gw_classic_frame_open(const gw_classic_frame *frame, gw_classic_frame_
         return GW_ERR_LIMIT;
     }
     const gw_frame_tail tail = tail_of(info);
-    const gw_status status = gw_frame_tail_check(&tail, frame->data, frame->size);
+    status = gw_frame_tail_check(&tail, frame->data, frame->size);
     if (status != GW_OK) {
         return status;
     }

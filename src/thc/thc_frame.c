@@ -216,7 +216,7 @@ gw_status gw_thc_frame_open(const gw_thc_frame *frame, gw_thc_frame_info *info)
         return GW_ERR_LIMIT;
     }
     const gw_frame_tail tail = tail_of(info);
-    const gw_status status = gw_frame_tail_check(&tail, frame->data, frame->size);
+    status = gw_frame_tail_check(&tail, frame->data, frame->size);
     if (status != GW_OK) {
         return status;
     }
