@@ -78,27 +78,62 @@ static int quantum_of_median(const value_rule *rule, uint64_t first, uint64_t le
     return quantum_of_byte(rule, byte);
 }
 
-/* Carried, --target-nmse: the largest power of two whose square is at most 3, 12 or 6 (truncate, nearest,
- * stochastic) times the target and the mean square. */
-static int quantum_of_error(const value_rule *rule, uint64_t first, uint64_t len)
+/* The sum of the squares of a block, in the order of docs/numerics.md section 6. */
+static double squares_of_block(const value_rule *rule, uint64_t first, uint64_t len)
 {
-    static const double factor[3] = {3, 12, 6};
-    const gw_tensor_input *tensor = rule->tensor;
     double sum[4] = {0, 0, 0, 0};
     for (uint64_t i = 0; i < len; i++) {
-        const double x = gw_dtype_number(rule->dtype, tensor->in.values, first + i);
+        const double x = gw_dtype_number(rule->dtype, rule->tensor->in.values, first + i);
         if (isfinite(x) && (rule->dtype == GW_FP16 || fabs(x) >= 0x1p-126)) {
             sum[i % 4] += x * x;
         }
     }
-    const double square = factor[rule->tensor->options.rounding] * (double)tensor->options.quantum.nmse *
-                          (((sum[0] + sum[1]) + (sum[2] + sum[3])) / (double)len);
+    return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+}
+
+/* The largest power of two whose square is at most `square`: its exponent in fp32's bias. */
+static int quantum_of_square(const value_rule *rule, double square)
+{
     int exponent = 0;
     if (square < DBL_MIN) {
         return NO_QUANTUM;
     }
     (void)frexp(square, &exponent); /* square = 0.5..1 * 2^exponent */
-    return (int)floor((exponent - 1) / 2.0) + 127;
+    exponent = (int)floor((exponent - 1) / 2.0) + 127;
+    return exponent < 1 ? NO_QUANTUM : exponent > rule->exponent_max ? rule->exponent_max : exponent;
+}
+
+/* Carried, --target-nmse, a chunk of len values: steps 2 to 4 of docs/numerics.md section 6. A quantum
+ * squared is 3, 12 or 6 (truncate, nearest, stochastic) times the expected squared error. */
+static void quanta_of_error(value_rule *rule, uint64_t first, uint64_t len)
+{
+    static const double squares_of_error[3] = {3, 12, 6};
+    const double factor =
+        squares_of_error[rule->tensor->options.rounding] * (double)rule->tensor->options.quantum.nmse;
+    const uint64_t block_len = (uint64_t)1 << rule->info->block_log2;
+    int start[BLOCKS_MAX]; /* rounded down, before any is raised */
+    double target = 0, sum = 0;
+    for (uint64_t i = 0, at = 0; at < len; i++, at += block_len) {
+        const uint64_t count = len - at < block_len ? len - at : block_len;
+        const double squares = squares_of_block(rule, first + at, count);
+        start[i] = quantum_of_square(rule, factor * (squares / (double)count));
+        rule->quantum[i] = start[i];
+        target += factor * squares;
+        sum += start[i] == NO_QUANTUM ? 0 : ldexp((double)count, 2 * (start[i] - 127));
+    }
+    for (int exponent = 1; exponent < rule->exponent_max; exponent++) {
+        for (uint64_t i = 0, at = 0; at < len; i++, at += block_len) {
+            const uint64_t count = len - at < block_len ? len - at : block_len;
+            const double own = ldexp((double)count, 2 * (exponent - 127));
+            if (start[i] == exponent && sum + 1.5 * own > target) {
+                return;
+            }
+            if (start[i] == exponent) {
+                rule->quantum[i]++;
+                sum += 3 * own;
+            }
+        }
+    }
 }
 
 /* The quanta of the chunk that starts at `first`. Far below the largest of the chunk nothing is cut. */
@@ -109,18 +144,19 @@ static void chunk_quanta_make(value_rule *rule, uint64_t first)
     const uint64_t len = left < chunk_len ? left : chunk_len;
     const uint64_t block_len = (uint64_t)1 << rule->info->block_log2;
     int largest = NO_QUANTUM;
-    for (uint64_t at = 0; at < len; at += block_len) {
-        const uint64_t count = len - at < block_len ? len - at : block_len;
-        int quantum = NO_QUANTUM;
+    if (rule->map == NULL && rule->tensor->options.quantum.nmse > 0) {
+        quanta_of_error(rule, first, len);
+    }
+    for (uint64_t i = 0, at = 0; at < len; i++, at += block_len) {
         if (rule->map != NULL) {
-            quantum = quantum_of_median(rule, first + at, count);
-        } else if (rule->tensor->options.quantum.nmse > 0) {
-            quantum = quantum_of_error(rule, first + at, count);
+            const int quantum =
+                quantum_of_median(rule, first + at, len - at < block_len ? len - at : block_len);
+            rule->quantum[i] = quantum < 1 ? NO_QUANTUM : quantum;
+        } else if (!(rule->tensor->options.quantum.nmse > 0)) {
+            rule->quantum[i] = NO_QUANTUM;
         }
-        quantum = quantum < 1 ? NO_QUANTUM : quantum;
-        quantum = quantum > rule->exponent_max ? rule->exponent_max : quantum;
-        rule->quantum[at / block_len] = quantum;
-        largest = quantum > largest ? quantum : largest;
+        rule->quantum[i] = rule->quantum[i] > rule->exponent_max ? rule->exponent_max : rule->quantum[i];
+        largest = rule->quantum[i] > largest ? rule->quantum[i] : largest;
     }
     for (uint64_t i = 0; i * block_len < len; i++) {
         rule->quantum[i] = rule->quantum[i] < largest - QUANTA_WINDOW ? NO_QUANTUM : rule->quantum[i];
