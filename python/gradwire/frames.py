@@ -102,7 +102,7 @@ def frame_size(data: ArrayLike) -> int:
     Frames may follow one another, each where the one before ends. Raises Error ("short", "magic", "header").
     """
     data, size = arrays.frame(data), ctypes.c_uint64()
-    check(lib.gw_frame_size(data.ctypes.data, data.size, size))
+    check(lib.gw_frame_size(data.ctypes.data, data.size, ctypes.byref(size)))
     return size.value
 
 

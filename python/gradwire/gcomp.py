@@ -30,7 +30,7 @@ from gradwire.maps import Map, bytes_of, pointer_to
 from gradwire.workspace import scratch
 
 _ROUNDINGS = {"truncate": c.GW_GCOMP_TRUNCATE, "nearest": c.GW_GCOMP_NEAREST, "stochastic": c.GW_GCOMP_STOCHASTIC}
-_RANGES = {"tolerance_bits": (1, 23), "block_log2": (6, 14), "target_nmse": (0, 1), "chunk_log2": (12, 15)}
+_RANGES = {"tolerance_bits": (1, 23), "block_log2": (6, 14), "target_nmse": (0, 1), "chunk_log2": (10, 15)}
 _PRESETS = {"fast": c.GW_GCOMP_FAST, "small": c.GW_GCOMP_SMALL}
 
 
