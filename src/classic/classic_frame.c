@@ -200,7 +200,8 @@ gw_status gw_classic_frame_open(const gw_classic_frame *frame, gw_classic_frame_
     if (frame->size != info->frame_size) {
         return frame->size < info->frame_size ? GW_ERR_SHORT : GW_ERR_TRAILING;
     }
-    if (!gw_are_ignorable_parts_valid(frame->data, GW_FRAME_UNIT_SIZE * EXTENSION_UNITS)) {
+    if (!gw_are_ignorable_parts_valid(frame->data, GW_FRAME_UNIT_SIZE * EXTENSION_UNITS,
+                                      (uint32_t)info->payload_offset - GW_FRAME_HEADER_SIZE)) {
         return GW_ERR_HEADER;
     }
     const size_t padding = padding_of(info, &offset);

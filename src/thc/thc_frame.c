@@ -234,7 +234,8 @@ gw_status gw_thc_frame_open(const gw_thc_frame *frame, gw_thc_frame_info *info)
     if (frame->size != info->frame_size) {
         return frame->size < info->frame_size ? GW_ERR_SHORT : GW_ERR_TRAILING;
     }
-    if (!gw_are_ignorable_parts_valid(frame->data, GW_FRAME_UNIT_SIZE * EXTENSION_UNITS)) {
+    if (!gw_are_ignorable_parts_valid(frame->data, GW_FRAME_UNIT_SIZE * EXTENSION_UNITS,
+                                      (uint32_t)info->norms_offset - GW_FRAME_HEADER_SIZE)) {
         return GW_ERR_HEADER;
     }
     size_t offset;
