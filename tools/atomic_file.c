@@ -223,6 +223,11 @@ int gw_atomic_file_is_same(const char *a, const char *b)
     return status[0].st_dev == status[1].st_dev && status[0].st_ino == status[1].st_ino;
 }
 
+static int open_error(const char *path, int reason)
+{
+    return gw_cli_error(GW_CLI_IO, path, "cannot open for writing: %s", strerror(reason));
+}
+
 /* A descriptor of the caller's: what is written continues what is there. */
 static int open_descriptor(gw_atomic_file *file, const char *path, int descriptor)
 {
@@ -234,20 +239,7 @@ static int open_descriptor(gw_atomic_file *file, const char *path, int descripto
     }
     errno = EBADF;
     file->fd = mode >= 0 && (mode & O_ACCMODE) != O_RDONLY ? fcntl(descriptor, F_DUPFD_CLOEXEC, 0) : -1;
-    if (file->fd < 0) {
-        return gw_cli_error(GW_CLI_IO, path, "cannot open for writing: %s", strerror(errno));
-    }
-    return GW_CLI_OK;
-}
-
-static int open_direct(gw_atomic_file *file, const char *path)
-{
-    file->direct = 1;
-    file->fd = open(path, O_WRONLY | O_CLOEXEC);
-    if (file->fd < 0) {
-        return gw_cli_error(GW_CLI_IO, path, "cannot open for writing: %s", strerror(errno));
-    }
-    return GW_CLI_OK;
+    return file->fd < 0 ? open_error(path, errno) : GW_CLI_OK;
 }
 
 /* Creates DIRECTORY/.NAME.XXXXXX next to path_final. */
@@ -321,17 +313,18 @@ int gw_atomic_file_open(gw_atomic_file *file, const char *path)
     struct stat status;
     const int exists = reason == 0 && stat(path, &status) == 0;
     if (reason != 0 || (!exists && errno != ENOENT)) {
-        return gw_cli_error(GW_CLI_IO, path, "cannot open for writing: %s",
-                            strerror(reason != 0 ? reason : errno));
+        return open_error(path, reason != 0 ? reason : errno);
     }
     if (exists && S_ISDIR(status.st_mode)) {
         return gw_cli_error(GW_CLI_IO, path, "is a directory");
     }
     if (exists && !S_ISREG(status.st_mode)) {
-        return open_direct(file, path);
+        file->direct = 1;
+        file->fd = open(path, O_WRONLY | O_CLOEXEC);
+        return file->fd < 0 ? open_error(path, errno) : GW_CLI_OK;
     }
     if (exists && access(path, W_OK) != 0) {
-        return gw_cli_error(GW_CLI_IO, path, "cannot open for writing: %s", strerror(errno));
+        return open_error(path, errno);
     }
     const char *writer = exists ? writer_find(target, &status) : NULL;
     if (writer != NULL) {
@@ -395,10 +388,7 @@ static void directory_sync(const char *path)
 int gw_atomic_file_commit(gw_atomic_file *file)
 {
     if (file->direct) {
-        int failed = 0;
-        if (file->fd != STDOUT_FILENO) {
-            failed = close(file->fd) != 0;
-        }
+        const int failed = file->fd != STDOUT_FILENO && close(file->fd) != 0;
         const int reason = errno;
         file_forget(file);
         return failed ? gw_cli_error(GW_CLI_IO, file->name, "cannot write: %s", strerror(reason)) : GW_CLI_OK;

@@ -125,6 +125,15 @@ void gw_cli_fail(int exit_code, const char *file, const char *format, ...)
     exit(exit_code);
 }
 
+void gw_cli_fail_at(int exit_code, const char *file, uint64_t offset, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    message_print(file, offset, format, arguments);
+    va_end(arguments);
+    exit(exit_code);
+}
+
 void gw_cli_must(int code)
 {
     if (code != GW_CLI_OK) {

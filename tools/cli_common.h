@@ -49,6 +49,8 @@ int gw_cli_error_at(int exit_code, const char *file, uint64_t offset, const char
  * closes what is left open; the temporary file of an output is removed (atomic_file.h). */
 __attribute__((noreturn)) void gw_cli_fail(int exit_code, const char *file, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+__attribute__((noreturn)) void gw_cli_fail_at(int exit_code, const char *file, uint64_t offset,
+                                              const char *format, ...) __attribute__((format(printf, 4, 5)));
 
 /* Ends the process with this exit code unless it is GW_CLI_OK: its message has been printed. */
 void gw_cli_must(int code);

@@ -7,11 +7,9 @@
 
 #include "dtype_convert.h"
 #include "optimizer_update.h"
-#include "parallel_tasks.h"
 #include "rate_plot.h"
-#include "rate_run.h"
+#include "tensor_input.h"
 
-#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -99,9 +97,8 @@ static double worst_deviation(const gw_tensor_input *tensor, const void *decoded
     double worst = 0;
     gw_optimizer_update_init(&update, &snapshot->optimizer);
     for (uint64_t i = 0; i < tensor->in.len; i++) {
-        const double x =
-            gw_dtype_value(tensor->in.dtype, gw_dtype_bits(tensor->in.dtype, tensor->in.values, i));
-        const double y = gw_dtype_value(tensor->in.dtype, gw_dtype_bits(tensor->in.dtype, decoded, i));
+        const double x = gw_dtype_number(tensor->in.dtype, tensor->in.values, i);
+        const double y = gw_dtype_number(tensor->in.dtype, decoded, i);
         const double theta = fabs((double)snapshot->state.param[i]);
         if (x != y && isfinite(x) && theta > 0) {
             const double exact = gw_optimizer_update_param(&update, &snapshot->state, i, x / wire_scale);
@@ -213,9 +210,8 @@ static void description_print(FILE *out, const gw_tensor_input *tensor)
 {
     fprintf(out, "%llu values of %s, %s, %s, preset %s, dead zone %s", (unsigned long long)tensor->in.len,
             gw_dtype_name(tensor->in.dtype), gw_optimizer_name(tensor->in.snapshot.optimizer.kind),
-            gw_rounding_names[tensor->options.rounding],
-            tensor->options.preset == GW_GCOMP_SMALL ? "small" : "fast",
-            tensor->options.dead_zone ? "on" : "off");
+            gw_rounding_names[tensor->options.rounding], gw_preset_names[tensor->options.preset],
+            gw_switch_names[tensor->options.dead_zone]);
 }
 
 static void table_print(const gw_tensor_input *tensor, const rate_arguments *arguments,
@@ -255,7 +251,7 @@ static void json_print(const gw_tensor_input *tensor, const rate_arguments *argu
     gw_cli_json_text(object, "limit", arguments->is_noise ? "noise" : "tolerance");
     gw_cli_json_text(object, "optimizer", gw_optimizer_name(tensor->in.snapshot.optimizer.kind));
     gw_cli_json_text(object, "rounding", gw_rounding_names[tensor->options.rounding]);
-    gw_cli_json_text(object, "preset", tensor->options.preset == GW_GCOMP_SMALL ? "small" : "fast");
+    gw_cli_json_text(object, "preset", gw_preset_names[tensor->options.preset]);
     gw_cli_json_flag(object, "dead_zone", tensor->options.dead_zone);
     for (uint32_t i = 0; i < count; i++) {
         const rate_line *line = &lines[i];

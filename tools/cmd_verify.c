@@ -91,7 +91,7 @@ static int frame_verify(const verify_options *options)
     const gw_status status = gw_gcomp_frame_check(&frame.codec, &received, &bad_chunk, &workspace);
     const double seconds = gw_cli_seconds() - start;
     gw_cli_progress_end();
-    gw_cli_must(gw_frame_explain(&frame.input, status, bad_chunk));
+    gw_frame_must(&frame.input, status, bad_chunk);
     const int result = frame_report(&frame, options, seconds);
     free(workspace.data);
     gw_frame_input_close(&frame);

@@ -114,8 +114,8 @@ static void optimizer_parse(struct argp_state *state, const gw_option *option, c
     }
 }
 
-static const char *const quantum_mode_names[] = {"explicit", "derived", "carried", NULL};
-static const char *const preset_names[] = {"fast", "small", NULL};
+const char *const gw_quantum_mode_names[] = {"explicit", "derived", "carried", NULL};
+const char *const gw_preset_names[] = {"fast", "small", NULL};
 const char *const gw_rounding_names[] = {"truncate", "nearest", "stochastic", NULL};
 const char *const gw_switch_names[] = {"off", "on", NULL};
 
@@ -126,7 +126,7 @@ static const gw_option encode_options[] = {
      "How the receiver learns the quanta: explicit (default; any receiver decodes), derived (the receiver "
      "needs the same snapshot) or carried (one quantum per block; any receiver decodes, but no single "
      "parameter has a bound)",
-     GW_CHOICE(gw_codec_request, options.quantum_mode, quantum_mode_names)},
+     GW_CHOICE(gw_codec_request, options.quantum_mode, gw_quantum_mode_names)},
     {"dead-zone", "on|off",
      "A value below its quantum becomes 0 or one quantum. Default: on for carried quanta, and for derived "
      "quanta with --noise or with --tolerance-bits below 23 and an optimizer without a second moment",
@@ -148,7 +148,7 @@ static const gw_option encode_options[] = {
      GW_FLAG(gw_codec_request, options.strict)},
     {"checksum", NULL, "Add CRC32C checksums", GW_FLAG(gw_codec_request, options.checksum)},
     {"preset", "NAME", "fast (default): a codebook per 2^17 values; small: one per chunk",
-     GW_CHOICE(gw_codec_request, options.preset, preset_names)},
+     GW_CHOICE(gw_codec_request, options.preset, gw_preset_names)},
     {"rounding", "MODE",
      "truncate, nearest or stochastic (default: stochastic with --noise or with --tolerance-bits below 23, "
      "else nearest)",
@@ -289,8 +289,8 @@ static int dead_zone_default(const gw_codec_request *request, const gw_snapshot 
             (is_coarse(request) && !gw_optimizer_has_second_moment(snapshot->optimizer.kind)));
 }
 
-int gw_codec_request_init_handle(const gw_codec_request *request, gw_dtype dtype, const gw_snapshot *snapshot,
-                                 gw_gcomp *codec, gw_gcomp_options *options)
+void gw_codec_request_init_handle(const gw_codec_request *request, gw_dtype dtype,
+                                  const gw_snapshot *snapshot, gw_gcomp *codec, gw_gcomp_options *options)
 {
     *options = request->options;
     options->dtype = dtype;
@@ -298,7 +298,7 @@ int gw_codec_request_init_handle(const gw_codec_request *request, gw_dtype dtype
     options->len_max = request->common.len_max;
     const char *contradiction = request_contradiction(request, snapshot);
     if (contradiction != NULL) {
-        return gw_cli_error(GW_CLI_USAGE, NULL, "%s", contradiction);
+        gw_cli_fail(GW_CLI_USAGE, NULL, "%s", contradiction);
     }
     options->quantum = request->has_drop ? gw_gcomp_quantum_of_drop(request->options.quantum.drop)
                                          : gw_gcomp_quantum_of_nmse(request->options.quantum.nmse);
@@ -317,19 +317,17 @@ int gw_codec_request_init_handle(const gw_codec_request *request, gw_dtype dtype
         status = gw_gcomp_init(codec, options);
     }
     if (status == GW_OK) {
-        return GW_CLI_OK;
+        return;
     }
     if (!is_explicit && (options->dead_zone || options->quantum_mode == GW_GCOMP_CARRIED)) {
-        return gw_cli_error(GW_CLI_USAGE, NULL,
-                            "%s need step 1, the largest cap, and blocks within a chunk (%s)",
-                            options->quantum_mode == GW_GCOMP_CARRIED ? "carried quanta" : "dead zones",
-                            gw_status_message(status));
+        gw_cli_fail(GW_CLI_USAGE, NULL, "%s need step 1, the largest cap, and blocks within a chunk (%s)",
+                    options->quantum_mode == GW_GCOMP_CARRIED ? "carried quanta" : "dead zones",
+                    gw_status_message(status));
     }
     static const char *const steps[2][3] = {{"6", "2", "3"}, {"1, 2, 3, 6", "1, 2", "1, 3"}};
     static const char *const caps[2][3] = {{"18", "6", "9"}, {"23", "7", "10"}};
-    return gw_cli_error(
-        GW_CLI_USAGE, NULL,
-        "%s frames of %s allow steps %s and caps that are multiples of the step, at most %s (%s)",
-        quantum_mode_names[options->quantum_mode], gw_dtype_name(dtype), steps[!is_explicit][dtype - 1],
-        caps[!is_explicit][dtype - 1], gw_status_message(status));
+    gw_cli_fail(GW_CLI_USAGE, NULL,
+                "%s frames of %s allow steps %s and caps that are multiples of the step, at most %s (%s)",
+                gw_quantum_mode_names[options->quantum_mode], gw_dtype_name(dtype),
+                steps[!is_explicit][dtype - 1], caps[!is_explicit][dtype - 1], gw_status_message(status));
 }

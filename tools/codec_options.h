@@ -51,15 +51,17 @@ extern const gw_option_group gw_codec_run_group;
     }
 
 extern const char *const gw_rounding_names[]; /* by number; NULL ends them */
-extern const char *const gw_switch_names[];   /* "off", "on" */
+extern const char *const gw_quantum_mode_names[];
+extern const char *const gw_preset_names[];
+extern const char *const gw_switch_names[]; /* "off", "on" */
 
 /* Whether an encode uses the precision map of its snapshot, rather than --drop or --target-nmse. */
 int gw_codec_request_uses_map(const gw_codec_request *request);
 
 /* Makes the handle for one dtype and sets *options to what it encodes with. snapshot is NULL for a plain
- * array. GW_CLI_USAGE with a message if the options contradict each other or the input. */
-int gw_codec_request_init_handle(const gw_codec_request *request, gw_dtype dtype, const gw_snapshot *snapshot,
-                                 gw_gcomp *codec, gw_gcomp_options *options);
+ * array. Ends the process with a message if the options contradict each other or the input. */
+void gw_codec_request_init_handle(const gw_codec_request *request, gw_dtype dtype,
+                                  const gw_snapshot *snapshot, gw_gcomp *codec, gw_gcomp_options *options);
 
 /* The limits of the quantum, for gw_gcomp_map_rule_init(). With a noise limit and no --tolerance-bits the
  * noise limit alone counts. */

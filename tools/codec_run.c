@@ -12,7 +12,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Ranges per thread, so that chunks of unequal cost even out. */
 #define RANGES_PER_THREAD 4u
@@ -130,49 +129,38 @@ static gw_status map_compute(map_task *task, uint64_t task_count, unsigned threa
     return first_failure(task->statuses, task_count);
 }
 
-static void map_make(gw_map_run *run, const gw_gcomp_map_rule *rule, const gw_map_run_options *options,
-                     map_task *task)
-{
-    const gw_snapshot *snapshot = task->snapshot;
-    const uint64_t task_count = (snapshot->len + MAP_RANGE_LEN - 1) / MAP_RANGE_LEN;
-    const uint64_t chunk_count = (snapshot->len + ((uint64_t)1 << task->chunk_log2) - 1) >> task->chunk_log2;
-    run->bytes = zeros(snapshot->len, 1);
-    run->digest = zeros(chunk_count, sizeof *run->digest);
-    task->tops = zeros(task_count, sizeof *task->tops);
-    task->statuses = zeros(task_count, sizeof *task->statuses);
-    task->rule = rule;
-    task->run = run;
-
-    gw_status status = GW_OK;
-    gw_cli_timer timer = {.runs = 0, .is_once = options->is_once};
-    gw_cli_progress_begin("map");
-    while (status == GW_OK && gw_cli_timer_next(&timer)) {
-        status = map_compute(task, task_count, options->threads);
-    }
-    gw_cli_progress_end();
-    run->seconds = gw_cli_timer_median(&timer);
-    if (status != GW_OK) {
-        gw_cli_fail(GW_CLI_BAD_DATA, snapshot->json.name, "precision map: %s", gw_status_message(status));
-    }
-}
-
 void gw_map_run_make(gw_map_run *run, const gw_snapshot *snapshot, const gw_map_run_options *options)
 {
+    const uint64_t task_count = (snapshot->len + MAP_RANGE_LEN - 1) / MAP_RANGE_LEN;
+    const uint64_t chunk_len = (uint64_t)1 << options->chunk_log2;
     memset(run, 0, sizeof *run);
     gw_gcomp_map_rule rule;
-    const gw_status status =
+    gw_status status =
         gw_gcomp_map_rule_init(&snapshot->optimizer, options->wire_scale, &options->limits, &rule);
     if (status != GW_OK) {
         gw_cli_fail(GW_CLI_BAD_DATA, snapshot->json.name, "%s: %s",
                     gw_optimizer_name(snapshot->optimizer.kind), gw_status_message(status));
     }
     run->map.wire_scale = options->wire_scale;
-    map_task task;
-    memset(&task, 0, sizeof task);
-    task.snapshot = snapshot;
-    task.backends = options->backends;
-    task.chunk_log2 = options->chunk_log2;
-    map_make(run, &rule, options, &task);
+    run->bytes = zeros(snapshot->len, 1);
+    run->digest = zeros((snapshot->len + chunk_len - 1) / chunk_len, sizeof *run->digest);
+    map_task task = {.rule = &rule,
+                     .snapshot = snapshot,
+                     .backends = options->backends,
+                     .chunk_log2 = options->chunk_log2,
+                     .run = run,
+                     .tops = zeros(task_count, sizeof *task.tops),
+                     .statuses = zeros(task_count, sizeof *task.statuses)};
+    gw_cli_timer timer = {.runs = 0, .is_once = options->is_once};
+    gw_cli_progress_begin("map");
+    while (status == GW_OK && gw_cli_timer_next(&timer)) {
+        status = map_compute(&task, task_count, options->threads);
+    }
+    gw_cli_progress_end();
+    run->seconds = gw_cli_timer_median(&timer);
+    if (status != GW_OK) {
+        gw_cli_fail(GW_CLI_BAD_DATA, snapshot->json.name, "precision map: %s", gw_status_message(status));
+    }
     free(task.tops);
     free(task.statuses);
 }

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "cuda_run.h"
 
-#include <string.h>
-
 #include "cuda_device.h"
 
 static cuda_device device;
@@ -92,11 +90,6 @@ static const gw_gcomp_map *take_map(space *s, gw_gcomp_map *out, const gw_gcomp_
     return out;
 }
 
-static int fetch_result(gw_cuda_result *out, const gw_cuda_result *at)
-{
-    return cuda_device_get(&device, out, at, sizeof *out);
-}
-
 gw_status gw_cuda_run_encode(const gw_gcomp *codec, const gw_gcomp_source *source, void *dst,
                              size_t dst_capacity, size_t *dst_size)
 {
@@ -121,7 +114,7 @@ gw_status gw_cuda_run_encode(const gw_gcomp *codec, const gw_gcomp_source *sourc
             ? GW_ERR_DEVICE
             : gw_cuda_gcomp_encode(&cuda, codec, &on_device, &(gw_cuda_buffer){frame, bound},
                                    &(gw_cuda_gcomp_request){NULL, result, {workspace, workspace_size}, NULL});
-    if (status == GW_OK && fetch_result(&r, result) != 0) {
+    if (status == GW_OK && cuda_device_get(&device, &r, result, sizeof r) != 0) {
         status = GW_ERR_DEVICE;
     }
     if (status == GW_OK) {
@@ -159,8 +152,8 @@ gw_status gw_cuda_run_decode(const gw_gcomp *codec, const void *src, size_t src_
             : gw_cuda_gcomp_decode(&cuda, codec, &(gw_cuda_gcomp_frame){frame, src_size, NULL, on_device},
                                    &(gw_cuda_gcomp_target){values, dst_capacity, 0},
                                    &(gw_cuda_gcomp_request){NULL, result, {workspace, workspace_size}, NULL});
-    if (status == GW_OK &&
-        (fetch_result(&r, result) != 0 || cuda_device_get(&device, dst, values, dst_size) != 0)) {
+    if (status == GW_OK && (cuda_device_get(&device, &r, result, sizeof r) != 0 ||
+                            cuda_device_get(&device, dst, values, dst_size) != 0)) {
         status = GW_ERR_DEVICE;
     }
     if (status == GW_OK) {

@@ -29,21 +29,22 @@ static uint64_t round_up(uint64_t value, uint64_t step)
     return (value + step - 1) / step * step;
 }
 
-typedef struct broken_rule {
-    int rule;
-    uint64_t offset;
-    char text[200];
-} broken_rule;
+/* A frame and why the library refused it. */
+typedef struct refusal {
+    const gw_input_file *input;
+    gw_status status;
+} refusal;
 
-__attribute__((format(printf, 4, 5))) static void rule_set(broken_rule *broken, int rule, uint64_t offset,
-                                                           const char *format, ...)
+__attribute__((noreturn, format(printf, 4, 5))) static void
+rule_fail(const refusal *refused, int rule, uint64_t offset, const char *format, ...)
 {
+    char text[200];
     va_list arguments;
     va_start(arguments, format);
-    broken->rule = rule;
-    broken->offset = offset;
-    (void)vsnprintf(broken->text, sizeof broken->text, format, arguments);
+    (void)vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
+    gw_cli_fail_at(GW_CLI_BAD_DATA, refused->input->name, offset, "%s (rule %d of docs/format.md: %s)", text,
+                   rule, gw_status_name(refused->status));
 }
 
 /* Bytes of the parts of the extension that the flags announce. */
@@ -55,20 +56,19 @@ static uint32_t parts_size(uint32_t flags)
 }
 
 /* Rules 1 to 8: the header by itself. */
-static void header_explain(const uint8_t *frame, size_t size, broken_rule *broken)
+static void header_explain(const refusal *refused)
 {
     static const uint8_t magic[4] = {0x67, 0x57, 0x66, 0x1a};
     static const uint8_t cap_max[2][3] = {{18, 6, 9}, {23, 7, 10}};
     /* Bit n: step n is allowed. */
     static const uint8_t steps[2][3] = {{1u << 6, 1u << 2, 1u << 3}, {0x4e, 0x06, 0x0a}};
-    if (size < HEADER_SIZE) {
-        rule_set(broken, 1, size, "the file ends within the 32 bytes of the header");
-        return;
+    const uint8_t *frame = refused->input->data;
+    if (refused->input->size < HEADER_SIZE) {
+        rule_fail(refused, 1, refused->input->size, "the file ends within the 32 bytes of the header");
     }
     for (unsigned i = 0; i < 4; i++) {
         if (frame[i] != magic[i]) {
-            rule_set(broken, 2, i, "not a gradwire frame: it must begin with 67 57 66 1a");
-            return;
+            rule_fail(refused, 2, i, "not a gradwire frame: it must begin with 67 57 66 1a");
         }
     }
     const uint32_t flags = gw_cli_load16(frame + 8);
@@ -80,78 +80,75 @@ static void header_explain(const uint8_t *frame, size_t size, broken_rule *broke
     const unsigned step = frame[12];
     const unsigned cap = frame[13];
     if (frame[4] >> 4 < (frame[4] & 15)) {
-        rule_set(broken, 3, 4, "the version that a reader needs is above that of the writer");
+        rule_fail(refused, 3, 4, "the version that a reader needs is above that of the writer");
     } else if ((frame[4] & 15) != 0) {
-        rule_set(broken, 3, 4, "a format version that this library does not read");
+        rule_fail(refused, 3, 4, "a format version that this library does not read");
     } else if (frame[5] == 2 || frame[5] == 3) {
-        rule_set(broken, 4, 5,
-                 frame[5] == 2
-                     ? "a THC frame: use inspect or decompress with --codec thc"
-                     : "a frame of a classic codec: use inspect or decompress with --codec classic");
+        rule_fail(refused, 4, 5,
+                  frame[5] == 2
+                      ? "a THC frame: use inspect or decompress with --codec thc"
+                      : "a frame of a classic codec: use inspect or decompress with --codec classic");
     } else if (frame[5] != 1) {
-        rule_set(broken, 4, 5, "an unknown codec");
+        rule_fail(refused, 4, 5, "an unknown codec");
     } else if (dtype < 1 || dtype > 3) {
-        rule_set(broken, 4, 6, "an unknown dtype");
+        rule_fail(refused, 4, 6, "an unknown dtype");
     } else if (flags > 63) {
-        rule_set(broken, 4, 8, "an unknown flag");
+        rule_fail(refused, 4, 8, "an unknown flag");
     } else if (frame[7] < 10 || frame[7] > 15) {
-        rule_set(broken, 5, 7, "chunk_log2 must be 10 to 15");
+        rule_fail(refused, 5, 7, "chunk_log2 must be 10 to 15");
     } else if (constant && !derived) {
-        rule_set(broken, 6, 8, "the flag CONSTANT needs DERIVED");
+        rule_fail(refused, 6, 8, "the flag CONSTANT needs DERIVED");
     } else if (carried && derived) {
-        rule_set(broken, 6, 8, "the flag CARRIED excludes DERIVED and CONSTANT");
+        rule_fail(refused, 6, 8, "the flag CARRIED excludes DERIVED and CONSTANT");
     } else if (constant || carried ? step != 1 : step > 7 || (steps[derived][dtype - 1] >> step & 1) == 0) {
-        rule_set(broken, 7, 12, "a step that such frames do not have");
+        rule_fail(refused, 7, 12, "a step that such frames do not have");
     } else if (carried && cap != cap_max[1][dtype - 1]) {
-        rule_set(broken, 7, 13, "the cap of a carried frame must be the largest");
+        rule_fail(refused, 7, 13, "the cap of a carried frame must be the largest");
     } else if (!carried && (cap > cap_max[derived][dtype - 1] || (!constant && cap % step != 0))) {
-        rule_set(broken, 7, 13, "cap too large or not a multiple of the step");
+        rule_fail(refused, 7, 13, "cap too large or not a multiple of the step");
     } else if (carried && (last < 6 || last > 14 || last > frame[7])) {
-        rule_set(broken, 7, 14, "block_log2 must be 6 to 14 and at most chunk_log2");
+        rule_fail(refused, 7, 14, "block_log2 must be 6 to 14 and at most chunk_log2");
     } else if (last != 0 && !carried && (!derived || constant)) {
-        rule_set(broken, 7, 14, "drop_offset must be zero in explicit and constant frames");
+        rule_fail(refused, 7, 14, "drop_offset must be zero in explicit and constant frames");
     } else if (8u * frame[11] < parts_size(flags)) {
-        rule_set(broken, 7, 11, "the extension is announced shorter than what its flags need");
+        rule_fail(refused, 7, 11, "the extension is announced shorter than what its flags need");
     } else if (gw_cli_load64(frame + 16) > (uint64_t)1 << 48) {
-        rule_set(broken, 8, 16, "more than 2^48 values");
+        rule_fail(refused, 8, 16, "more than 2^48 values");
     } else if (gw_cli_load64(frame + 16) > (uint64_t)1 << (32 + frame[7])) {
-        rule_set(broken, 8, 16, "more than 2^32 chunks");
+        rule_fail(refused, 8, 16, "more than 2^32 chunks");
     }
 }
 
-/* Rule 12: the parts of ignorable flags, from `at` to `end`. Returns 0 if they break it. */
-static int list_explain(const uint8_t *frame, uint64_t at, uint64_t end, broken_rule *broken)
+/* Rule 12: the parts of ignorable flags, from `at` to `end`. */
+static void list_explain(const refusal *refused, uint64_t at, uint64_t end)
 {
+    const uint8_t *frame = refused->input->data;
     const unsigned flags = frame[10];
     unsigned last = 0;
     while (flags != 0 && at < end && frame[at] != 0) {
         const unsigned number = frame[at];
         const uint64_t part_size = 8u * (uint64_t)frame[at + 1];
         if (number > 8 || (flags >> (number - 1) & 1) == 0) {
-            rule_set(broken, 12, at, "a part of an ignorable flag that is not set");
-            return 0;
+            rule_fail(refused, 12, at, "a part of an ignorable flag that is not set");
         }
         if (number <= last) {
-            rule_set(broken, 12, at, "the parts of ignorable flags are out of order");
-            return 0;
+            rule_fail(refused, 12, at, "the parts of ignorable flags are out of order");
         }
         if (part_size == 0 || part_size > end - at) {
-            rule_set(broken, 12, at + 1, "a part of an ignorable flag does not fit the extension");
-            return 0;
+            rule_fail(refused, 12, at + 1, "a part of an ignorable flag does not fit the extension");
         }
         last = number;
         at += part_size;
     }
     if (flags != 0 && at == end) {
-        rule_set(broken, 12, at, "the list of parts of ignorable flags has no end");
-        return 0;
+        rule_fail(refused, 12, at, "the list of parts of ignorable flags has no end");
     }
-    return 1;
 }
 
 /* Rules 9 to 12, for frames with a valid header. */
-static void structure_explain(const gw_input_file *input, broken_rule *broken)
+static void structure_explain(const refusal *refused)
 {
+    const gw_input_file *input = refused->input;
     const uint8_t *frame = input->data;
     const size_t size = input->size;
     const uint32_t flags = gw_cli_load16(frame + 8);
@@ -163,22 +160,19 @@ static void structure_explain(const gw_input_file *input, broken_rule *broken)
     const uint64_t frame_size = gw_cli_load64(frame + 24);
     /* A stream was not read to its end if the header is invalid. */
     if (frame_size > size && !input->is_open) {
-        rule_set(broken, 9, size, "the header (byte 24) announces %llu bytes, the file has %llu",
-                 (unsigned long long)frame_size, (unsigned long long)size);
-        return;
+        rule_fail(refused, 9, size, "the header (byte 24) announces %llu bytes, the file has %llu",
+                  (unsigned long long)frame_size, (unsigned long long)size);
     }
     if (frame_size < payload) {
-        rule_set(broken, 10, 24, "the frame is announced smaller than its header and directory");
-        return;
+        rule_fail(refused, 10, 24, "the frame is announced smaller than its header and directory");
     }
     /* RAW chunks are as long as their values, the last one padded to 16 bytes. */
     const uint64_t value_size = frame[6] == GW_FP32 ? 4 : 2;
     if (frame_size - payload > round_up(gw_cli_load64(frame + 16) * value_size, 16)) {
-        rule_set(broken, 10, 24, "the frame is announced larger than RAW chunks would be");
-        return;
+        rule_fail(refused, 10, 24, "the frame is announced larger than RAW chunks would be");
     }
     if (frame_size < size) {
-        rule_set(broken, 11, frame_size, "bytes follow the frame");
+        rule_fail(refused, 11, frame_size, "bytes follow the frame");
     }
     if (frame_size != size) {
         return;
@@ -190,24 +184,20 @@ static void structure_explain(const gw_input_file *input, broken_rule *broken)
         const uint32_t part = parts_size(flags & (part_flag[i] | FLAG_CONSTANT));
         part_end += part;
         if (part != 0 && gw_cli_load32(frame + part_end - 4) != 0) {
-            rule_set(broken, 12, part_end - 4, "the reserved word of the extension is not zero");
-            return;
+            rule_fail(refused, 12, part_end - 4, "the reserved word of the extension is not zero");
         }
     }
-    if (!list_explain(frame, part_end, directory, broken)) {
-        return;
-    }
+    list_explain(refused, part_end, directory);
     for (uint64_t i = directory_end; i < payload; i++) {
         if (frame[i] != 0) {
-            rule_set(broken, 12, i, "padding before chunk 0 is not zero");
-            return;
+            rule_fail(refused, 12, i, "padding before chunk 0 is not zero");
         }
     }
 }
 
 /* Rule 14: what one directory entry breaks by itself. `previous` is the start of the chunk before. */
 static void entry_explain(const uint8_t *frame, const gw_gcomp_frame_info *info, uint64_t index,
-                          uint64_t previous, broken_rule *broken)
+                          uint64_t previous, const refusal *refused)
 {
     const uint64_t offset = info->directory_offset + index * ENTRY_SIZE;
     const uint64_t place = gw_cli_load64(frame + offset);
@@ -217,14 +207,14 @@ static void entry_explain(const uint8_t *frame, const gw_gcomp_frame_info *info,
     const int has_codebook = kind == GW_GCOMP_CHUNK_CODED && !info->installed;
     const unsigned long long number = index;
     if (kind > 2) {
-        rule_set(broken, 14, offset, "directory entry %llu: an unknown kind of chunk", number);
+        rule_fail(refused, 14, offset, "directory entry %llu: an unknown kind of chunk", number);
     } else if (start < previous || start > info->frame_size || (index == 0 && start != previous)) {
-        rule_set(broken, 14, offset, "directory entry %llu: a chunk out of its place", number);
+        rule_fail(refused, 14, offset, "directory entry %llu: a chunk out of its place", number);
     } else if (has_codebook ? codebook > index : codebook != 0) {
-        rule_set(broken, 14, offset + 8, "directory entry %llu: an impossible codebook", number);
+        rule_fail(refused, 14, offset + 8, "directory entry %llu: an impossible codebook", number);
     } else if (!info->checksum && gw_cli_load32(frame + offset + 12) != 0) {
-        rule_set(broken, 14, offset + 12, "directory entry %llu: a checksum in a frame without checksums",
-                 number);
+        rule_fail(refused, 14, offset + 12, "directory entry %llu: a checksum in a frame without checksums",
+                  number);
     }
 }
 
@@ -239,85 +229,72 @@ static int owner_is_missing(const uint8_t *directory, uint64_t index)
 }
 
 /* Rule 14: the directory. */
-static void directory_explain(const uint8_t *frame, const gw_gcomp_frame_info *info, broken_rule *broken)
+static _Noreturn void directory_explain(const uint8_t *frame, const gw_gcomp_frame_info *info,
+                                        const refusal *refused)
 {
     const uint8_t *directory = frame + info->directory_offset;
     uint64_t previous = info->payload_offset;
-    for (uint64_t i = 0; i < info->chunk_count && broken->rule == 0; i++) {
-        entry_explain(frame, info, i, previous, broken);
+    for (uint64_t i = 0; i < info->chunk_count; i++) {
+        entry_explain(frame, info, i, previous, refused);
         previous = gw_cli_load64(directory + i * ENTRY_SIZE) & ~(uint64_t)15;
     }
-    for (uint64_t i = 0; i < info->chunk_count && broken->rule == 0 && !info->installed; i++) {
+    for (uint64_t i = 0; i < info->chunk_count && !info->installed; i++) {
         if (owner_is_missing(directory, i)) {
-            rule_set(broken, 14, info->directory_offset + i * ENTRY_SIZE + 8,
-                     "directory entry %llu names a chunk that owns no codebook", (unsigned long long)i);
+            rule_fail(refused, 14, info->directory_offset + i * ENTRY_SIZE + 8,
+                      "directory entry %llu names a chunk that owns no codebook", (unsigned long long)i);
         }
     }
-    if (broken->rule == 0) {
-        rule_set(broken, 14, info->directory_offset, "the chunk sizes do not add up to the frame");
-    }
+    rule_fail(refused, 14, info->directory_offset, "the chunk sizes do not add up to the frame");
 }
 
-static int chunk_explain(const char *file, const uint8_t *frame, size_t size, const gw_gcomp_frame_info *info,
-                         gw_status status, uint64_t index)
+static _Noreturn void chunk_explain(const refusal *refused, const gw_gcomp_frame_info *info, uint64_t index)
 {
+    const char *file = refused->input->name;
     gw_chunk_parts parts;
-    gw_chunk_parts_read(frame, size, info, index, &parts);
-    if (status == GW_ERR_CHECKSUM) {
-        return gw_cli_error_at(GW_CLI_BAD_DATA, file, parts.chunk.offset,
-                               "chunk %llu: checksum mismatch (rule 18)", (unsigned long long)index);
+    gw_chunk_parts_read(refused->input->data, refused->input->size, info, index, &parts);
+    if (refused->status == GW_ERR_CHECKSUM) {
+        gw_cli_fail_at(GW_CLI_BAD_DATA, file, parts.chunk.offset, "chunk %llu: checksum mismatch (rule 18)",
+                       (unsigned long long)index);
     }
     if (parts.broken_rule != 0) {
-        return gw_cli_error_at(GW_CLI_BAD_DATA, file, parts.broken_offset,
-                               "chunk %llu is corrupt: %s (rule %d)", (unsigned long long)index,
-                               parts.broken_text, parts.broken_rule);
+        gw_cli_fail_at(GW_CLI_BAD_DATA, file, parts.broken_offset, "chunk %llu is corrupt: %s (rule %d)",
+                       (unsigned long long)index, parts.broken_text, parts.broken_rule);
     }
-    return gw_cli_error_at(
-        GW_CLI_BAD_DATA, file, parts.chunk.offset,
-        "chunk %llu is corrupt: its %s contradict its counts or each other (rules 19 to 26)",
-        (unsigned long long)index,
-        parts.chunk.kind == GW_GCOMP_CHUNK_RAW ? "values or padding" : "runs, planes or escapes");
+    gw_cli_fail_at(GW_CLI_BAD_DATA, file, parts.chunk.offset,
+                   "chunk %llu is corrupt: its %s contradict its counts or each other (rules 19 to 26)",
+                   (unsigned long long)index,
+                   parts.chunk.kind == GW_GCOMP_CHUNK_RAW ? "values or padding" : "runs, planes or escapes");
 }
 
-int gw_frame_explain(const gw_input_file *input, gw_status status, uint64_t bad_chunk)
+void gw_frame_must(const gw_input_file *input, gw_status status, uint64_t bad_chunk)
 {
-    const char *file = input->name;
+    const refusal refused = {input, status};
     const uint8_t *frame = input->data;
-    const size_t frame_size = input->size;
     if (status == GW_OK) {
-        return GW_CLI_OK;
+        return;
     }
-    broken_rule broken;
-    memset(&broken, 0, sizeof broken);
     gw_gcomp_frame_info info;
-    const gw_status peeked = gw_gcomp_frame_peek(frame, frame_size, (uint64_t)1 << 48, &info);
-    if (peeked == GW_OK && bad_chunk < info.chunk_count && info.frame_size == frame_size &&
+    const gw_status peeked = gw_gcomp_frame_peek(frame, input->size, (uint64_t)1 << 48, &info);
+    if (peeked == GW_OK && bad_chunk < info.chunk_count && info.frame_size == input->size &&
         (status == GW_ERR_CORRUPT || status == GW_ERR_CHECKSUM)) {
-        return chunk_explain(file, frame, frame_size, &info, status, bad_chunk);
+        chunk_explain(&refused, &info, bad_chunk);
     }
-    header_explain(frame, frame_size, &broken);
-    if (broken.rule == 0) {
-        structure_explain(input, &broken);
+    header_explain(&refused);
+    structure_explain(&refused);
+    if (status == GW_ERR_CHECKSUM && peeked == GW_OK) {
+        rule_fail(&refused, 13, HEADER_SIZE + parts_size(gw_cli_load16(frame + 8)) - 8,
+                  "checksum mismatch of header and directory");
     }
-    if (broken.rule == 0 && status == GW_ERR_CHECKSUM && peeked == GW_OK) {
-        rule_set(&broken, 13, HEADER_SIZE + parts_size(gw_cli_load16(frame + 8)) - 8,
-                 "checksum mismatch of header and directory");
+    if (status == GW_ERR_HEADER && peeked == GW_OK) {
+        directory_explain(frame, &info, &refused);
     }
-    if (broken.rule == 0 && status == GW_ERR_HEADER && peeked == GW_OK) {
-        directory_explain(frame, &info, &broken);
+    if (status == GW_ERR_TABLE && peeked == GW_OK) {
+        rule_fail(&refused, 15, HEADER_SIZE,
+                  "codebook %u, generation %u, CRC32C %08x, is not in the frame and not installed here",
+                  info.codebook_id, info.codebook_generation, info.codebook_crc);
     }
-    if (broken.rule == 0 && status == GW_ERR_TABLE && peeked == GW_OK) {
-        rule_set(&broken, 15, HEADER_SIZE,
-                 "codebook %u, generation %u, CRC32C %08x, is not in the frame and not installed here",
-                 info.codebook_id, info.codebook_generation, info.codebook_crc);
+    if (status == GW_ERR_LIMIT) {
+        rule_fail(&refused, 8, 16, "more values than the limit");
     }
-    if (broken.rule == 0 && status == GW_ERR_LIMIT) {
-        rule_set(&broken, 8, 16, "more values than the limit");
-    }
-    if (broken.rule == 0) {
-        return gw_cli_error(GW_CLI_BAD_DATA, file, "%s (%s)", gw_status_message(status),
-                            gw_status_name(status));
-    }
-    return gw_cli_error_at(GW_CLI_BAD_DATA, file, broken.offset, "%s (rule %d of docs/format.md: %s)",
-                           broken.text, broken.rule, gw_status_name(status));
+    gw_cli_fail(GW_CLI_BAD_DATA, input->name, "%s (%s)", gw_status_message(status), gw_status_name(status));
 }

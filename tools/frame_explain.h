@@ -6,11 +6,11 @@
 #ifndef GW_FRAME_EXPLAIN_H
 #define GW_FRAME_EXPLAIN_H
 
-#include "gradwire/gcomp.h"
+#include "gradwire/gradwire.h"
 #include "input_file.h"
 
-/* Prints why the library refused a frame with `status`: file, byte offset, rule. bad_chunk is UINT64_MAX if
- * no chunk was named. Returns the exit code, GW_CLI_OK for GW_OK. */
-int gw_frame_explain(const gw_input_file *input, gw_status status, uint64_t bad_chunk);
+/* Unless the status is GW_OK, ends the process and says why the library refused a frame: file, byte offset,
+ * rule. bad_chunk is UINT64_MAX if no chunk was named. */
+void gw_frame_must(const gw_input_file *input, gw_status status, uint64_t bad_chunk);
 
 #endif

@@ -44,18 +44,17 @@ static void derived_check(gw_frame_input *frame, const gw_codec_request *request
     const char *name = frame->input.name;
     const uint64_t scale_offset = frame->info.installed ? 44 : 36;
     if (snapshot_path == NULL) {
-        gw_cli_must(gw_cli_error_at(
+        gw_cli_fail_at(
             GW_CLI_BAD_DATA, name, scale_offset - 4,
             "a derived frame: its drops are computed from the precision map, so it needs --snapshot with the "
-            "snapshot that the frame was made with (rule 16 of docs/format.md: map)"));
+            "snapshot that the frame was made with (rule 16 of docs/format.md: map)");
     }
     if (!(frame->info.wire_scale > 0 && frame->info.wire_scale <= FLT_MAX)) {
-        gw_cli_must(
-            gw_cli_error_at(GW_CLI_BAD_DATA, name, scale_offset,
-                            "the wire scale is not a positive number (rule 16 of docs/format.md: map)"));
+        gw_cli_fail_at(GW_CLI_BAD_DATA, name, scale_offset,
+                       "the wire scale is not a positive number (rule 16 of docs/format.md: map)");
     }
     gw_snapshot_options options = {GW_NPY_U2_REFUSE, 0, request->as};
-    gw_cli_must(gw_snapshot_open(&frame->snapshot, snapshot_path, &options));
+    gw_snapshot_open(&frame->snapshot, snapshot_path, &options);
     if (frame->snapshot.len != frame->info.len) {
         gw_cli_fail(GW_CLI_BAD_DATA, name, "has %llu values, the snapshot %s has %llu",
                     (unsigned long long)frame->info.len, snapshot_path,
@@ -76,13 +75,12 @@ static void derived_check(gw_frame_input *frame, const gw_codec_request *request
         is_known ? request->options.tolerance_bits : tolerance_find(&frame->info, frame->map.map.base);
     const gw_status status = tolerance == 0 ? GW_ERR_MAP : handle_check(frame, request, tolerance);
     if (status == GW_ERR_MAP) {
-        gw_cli_must(gw_cli_error_at(
-            GW_CLI_BAD_DATA, name, scale_offset - 4,
-            "was made with a precision map that %s does not give: other parameters, state, step, "
-            "hyperparameters, --tolerance-bits or --noise (rule 16 of docs/format.md: map)",
-            snapshot_path));
+        gw_cli_fail_at(GW_CLI_BAD_DATA, name, scale_offset - 4,
+                       "was made with a precision map that %s does not give: other parameters, state, step, "
+                       "hyperparameters, --tolerance-bits or --noise (rule 16 of docs/format.md: map)",
+                       snapshot_path);
     }
-    gw_cli_must(gw_frame_explain(&frame->input, status, UINT64_MAX));
+    gw_frame_must(&frame->input, status, UINT64_MAX);
 }
 
 void gw_frame_input_open(gw_frame_input *frame, gw_input_file *input, const gw_codec_request *request)
@@ -98,7 +96,7 @@ void gw_frame_input_open(gw_frame_input *frame, gw_input_file *input, const gw_c
     if (status == GW_ERR_MAP) {
         derived_check(frame, request);
     } else {
-        gw_cli_must(gw_frame_explain(&frame->input, status, UINT64_MAX));
+        gw_frame_must(&frame->input, status, UINT64_MAX);
     }
 }
 

@@ -14,23 +14,6 @@ const char *gw_chunk_kind_name(gw_gcomp_chunk_kind kind)
     return kind == GW_GCOMP_CHUNK_ZERO ? "zero" : (kind == GW_GCOMP_CHUNK_RAW ? "raw" : "coded");
 }
 
-const char *gw_quantum_mode_name(const gw_gcomp_frame_info *info)
-{
-    static const char *const names[] = {"explicit", "derived", "carried"};
-    return names[info->quantum_mode];
-}
-
-static const char *preset_name(const gw_gcomp_options *options)
-{
-    return options->preset == GW_GCOMP_SMALL ? "small" : "fast";
-}
-
-static const char *rounding_name(const gw_gcomp_options *options)
-{
-    static const char *const names[] = {"truncate", "nearest", "stochastic"};
-    return names[options->rounding];
-}
-
 /* ---- JSON ---- */
 
 json_t *gw_frame_report_json(const char *command, const gw_gcomp_frame_info *info,
@@ -43,7 +26,7 @@ json_t *gw_frame_report_json(const char *command, const gw_gcomp_frame_info *inf
     gw_cli_json_count(report, "values", info->len);
     gw_cli_json_text(report, "dtype", gw_dtype_name(info->dtype));
     gw_cli_json_number(report, "rate", (double)info->frame_size / values_size);
-    gw_cli_json_text(report, "quantum_mode", gw_quantum_mode_name(info));
+    gw_cli_json_text(report, "quantum_mode", gw_quantum_mode_names[info->quantum_mode]);
     gw_cli_json_count(report, "step", info->step);
     gw_cli_json_count(report, "cap", info->cap);
     if (info->quantum_mode == GW_GCOMP_CARRIED) {
@@ -62,18 +45,34 @@ static double bits_per_value(uint64_t size, uint64_t len)
     return len == 0 ? 0 : 8.0 * (double)size / (double)len;
 }
 
+/* The parts of a frame, in the order of tables. */
+typedef struct part_row {
+    const char *key, *name; /* in JSON, in tables */
+    uint64_t size;
+} part_row;
+
+enum { PART_COUNT = 7 };
+
+static void part_rows(part_row rows[PART_COUNT], const gw_frame_parts *parts)
+{
+    rows[0] = (part_row){"labels", "labels (exponents, drops)", parts->labels};
+    rows[1] = (part_row){"digits", "digits (signs, mantissas)", parts->digits};
+    rows[2] = (part_row){"escapes", "escapes", parts->escapes};
+    rows[3] = (part_row){"raw", "raw chunks", parts->raw};
+    rows[4] = (part_row){"quanta", "quanta", parts->quanta};
+    rows[5] = (part_row){"codebooks", "codebooks", parts->codebooks};
+    rows[6] = (part_row){"headers", "headers, padding", parts->headers};
+}
+
 void gw_frame_report_add_parts(json_t *report, const gw_gcomp_frame_info *info, const gw_frame_parts *parts)
 {
-    const uint64_t len = info->len;
+    part_row rows[PART_COUNT];
     json_t *bits = json_object();
-    gw_cli_json_number(bits, "total", bits_per_value(info->frame_size, len));
-    gw_cli_json_number(bits, "labels", bits_per_value(parts->labels, len));
-    gw_cli_json_number(bits, "digits", bits_per_value(parts->digits, len));
-    gw_cli_json_number(bits, "escapes", bits_per_value(parts->escapes, len));
-    gw_cli_json_number(bits, "raw", bits_per_value(parts->raw, len));
-    gw_cli_json_number(bits, "quanta", bits_per_value(parts->quanta, len));
-    gw_cli_json_number(bits, "codebooks", bits_per_value(parts->codebooks, len));
-    gw_cli_json_number(bits, "headers", bits_per_value(parts->headers, len));
+    part_rows(rows, parts);
+    gw_cli_json_number(bits, "total", bits_per_value(info->frame_size, info->len));
+    for (int i = 0; i < PART_COUNT; i++) {
+        gw_cli_json_number(bits, rows[i].key, bits_per_value(rows[i].size, info->len));
+    }
     gw_cli_json_count(report, "codebooks", parts->codebook_count);
     gw_cli_json_count(report, "masked_chunks", parts->masked_count);
     gw_cli_json_count(report, "relative_chunks", parts->relative_count);
@@ -104,8 +103,8 @@ json_t *gw_tensor_report_json(const char *command, const gw_tensor_input *tensor
     gw_cli_json_number(report, "noise", (double)request->noise);
     gw_cli_json_number(report, "target_nmse", (double)tensor->options.quantum.nmse);
     gw_cli_json_flag(report, "dead_zone", tensor->options.dead_zone);
-    gw_cli_json_text(report, "rounding", rounding_name(&tensor->options));
-    gw_cli_json_text(report, "preset", preset_name(&tensor->options));
+    gw_cli_json_text(report, "rounding", gw_rounding_names[tensor->options.rounding]);
+    gw_cli_json_text(report, "preset", gw_preset_names[tensor->options.preset]);
     if (tensor->target_bits > 0) {
         gw_cli_json_number(report, "target_bits", tensor->target_bits);
         gw_cli_json_count(report, "chosen_tolerance_bits", tensor->options.tolerance_bits);
@@ -122,19 +121,15 @@ json_t *gw_tensor_report_json(const char *command, const gw_tensor_input *tensor
 
 /* ---- tables ---- */
 
+static void part_print(const char *name, uint64_t size, uint64_t len)
+{
+    printf("  %-28s %14llu %12.4f\n", name, (unsigned long long)size, bits_per_value(size, len));
+}
+
 void gw_frame_report_print(const gw_gcomp_frame_info *info, const gw_frame_parts *parts)
 {
-    const struct {
-        const char *name;
-        uint64_t size;
-    } rows[] = {{"labels (exponents, drops)", parts->labels},
-                {"digits (signs, mantissas)", parts->digits},
-                {"escapes", parts->escapes},
-                {"raw chunks", parts->raw},
-                {"quanta", parts->quanta},
-                {"codebooks", parts->codebooks},
-                {"headers, padding", parts->headers},
-                {"total", info->frame_size}};
+    part_row rows[PART_COUNT];
+    part_rows(rows, parts);
     printf("  chunks: %llu coded (%llu masked, %llu relative), %llu raw, %llu zero; codebooks: %llu; "
            "escapes: %llu\n",
            (unsigned long long)parts->chunk_count[GW_GCOMP_CHUNK_CODED],
@@ -143,20 +138,20 @@ void gw_frame_report_print(const gw_gcomp_frame_info *info, const gw_frame_parts
            (unsigned long long)parts->chunk_count[GW_GCOMP_CHUNK_ZERO],
            (unsigned long long)parts->codebook_count, (unsigned long long)parts->escape_count);
     printf("  %-28s %14s %12s\n", "part", "bytes", "bits/value");
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        printf("  %-28s %14llu %12.4f\n", rows[i].name, (unsigned long long)rows[i].size,
-               bits_per_value(rows[i].size, info->len));
+    for (int i = 0; i < PART_COUNT; i++) {
+        part_print(rows[i].name, rows[i].size, info->len);
     }
+    part_print("total", info->frame_size, info->len);
 }
 
 void gw_tensor_report_print(const gw_tensor_input *tensor, const gw_gcomp_frame_info *info,
                             const gw_frame_parts *parts)
 {
     printf("  %llu values of %s, %s quanta, step %u, cap %u, drops by %s%s%s, %s, %s\n",
-           (unsigned long long)tensor->in.len, gw_dtype_name(tensor->in.dtype), gw_quantum_mode_name(info),
-           info->step, info->cap, gw_tensor_input_map_name(tensor),
+           (unsigned long long)tensor->in.len, gw_dtype_name(tensor->in.dtype),
+           gw_quantum_mode_names[info->quantum_mode], info->step, info->cap, gw_tensor_input_map_name(tensor),
            tensor->options.dead_zone ? ", dead zone" : "", info->strict ? ", strict" : "",
-           rounding_name(&tensor->options), preset_name(&tensor->options));
+           gw_rounding_names[tensor->options.rounding], gw_preset_names[tensor->options.preset]);
     if (tensor->target_bits > 0) {
         printf("  at most %g bits a value: tolerance of %u bits chosen, %llu bytes predicted\n",
                tensor->target_bits, tensor->options.tolerance_bits,

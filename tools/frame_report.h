@@ -11,8 +11,7 @@
 #include "frame_parts.h"
 #include "tensor_input.h"
 
-const char *gw_chunk_kind_name(gw_gcomp_chunk_kind kind);          /* "zero", "raw", "coded" */
-const char *gw_quantum_mode_name(const gw_gcomp_frame_info *info); /* "explicit", "derived", "carried" */
+const char *gw_chunk_kind_name(gw_gcomp_chunk_kind kind); /* "zero", "raw", "coded" */
 
 /* A report with command, status "ok", values, dtype, rate, quantum_mode, step, cap and chunks. */
 json_t *gw_frame_report_json(const char *command, const gw_gcomp_frame_info *info,

@@ -34,7 +34,7 @@ static json_t *header_json(const gw_gcomp_frame_info *info)
     gw_cli_json_count(object, "version", 0);
     gw_cli_json_text(object, "codec", "gcomp");
     gw_cli_json_text(object, "dtype", gw_dtype_name(info->dtype));
-    gw_cli_json_text(object, "quantum_mode", gw_quantum_mode_name(info));
+    gw_cli_json_text(object, "quantum_mode", gw_quantum_mode_names[info->quantum_mode]);
     gw_cli_json_flag(object, "constant", info->constant);
     gw_cli_json_flag(object, "strict", info->strict);
     gw_cli_json_flag(object, "checksum", info->checksum);
@@ -146,10 +146,10 @@ static void frame_print(const gw_input_file *input, const gw_gcomp_frame_info *i
     printf(": gradwire frame, format version 0, codec gcomp\n");
     printf("  %llu values of %s in %llu chunks of %llu\n", (unsigned long long)info->len,
            gw_dtype_name(info->dtype), (unsigned long long)info->chunk_count, 1ull << info->chunk_log2);
-    printf("  %s quanta, step %u, cap %u, drop offset %d%s%s%s%s\n", gw_quantum_mode_name(info), info->step,
-           info->cap, info->drop_offset, info->constant ? ", constant drop" : "",
-           info->strict ? ", strict" : "", info->checksum ? ", checksums" : "",
-           info->installed ? ", installed codebook" : "");
+    printf("  %s quanta, step %u, cap %u, drop offset %d%s%s%s%s\n",
+           gw_quantum_mode_names[info->quantum_mode], info->step, info->cap, info->drop_offset,
+           info->constant ? ", constant drop" : "", info->strict ? ", strict" : "",
+           info->checksum ? ", checksums" : "", info->installed ? ", installed codebook" : "");
     if (info->quantum_mode == GW_GCOMP_CARRIED) {
         printf("  a quantum per 2^%u values\n", info->block_log2);
     }
@@ -186,7 +186,7 @@ void gw_gcomp_inspect(const gw_request *request, const gw_input_file *input)
     if (status == GW_ERR_TABLE || status == GW_ERR_MAP) {
         status = GW_OK;
     }
-    gw_cli_must(gw_frame_explain(input, status, UINT64_MAX));
+    gw_frame_must(input, status, UINT64_MAX);
     gw_frame_parts parts;
     gw_frame_parts_read(input->data, input->size, &info, &parts);
     if (request->json) {

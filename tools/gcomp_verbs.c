@@ -12,7 +12,6 @@
 #include "tensor_input.h"
 
 #include <stdio.h>
-#include <string.h>
 
 static gw_codec_request codec_request;
 static gw_tensor_input tensor;
@@ -139,7 +138,7 @@ static void decode_whole(gw_decode_run *run, gw_atomic_file *output)
     gw_cli_timer timer = {.runs = 0};
     uint64_t bad_chunk = UINT64_MAX;
     const gw_status status = gw_decode_run_timed(run, &timer, &bad_chunk);
-    gw_cli_must(gw_frame_explain(&frame.input, status, bad_chunk));
+    gw_frame_must(&frame.input, status, bad_chunk);
     run_seconds = gw_cli_timer_median(&timer);
     gw_npy_write(output, frame.info.dtype, run->dst, frame.info.len);
 }
@@ -159,7 +158,7 @@ static void decode_stream(gw_decode_run *run, gw_atomic_file *output)
         const double start = gw_cli_seconds();
         const gw_status status = gw_decode_run_ranges(run, i, count, &bad_chunk, 0);
         run_seconds += gw_cli_seconds() - start;
-        gw_cli_must(gw_frame_explain(&frame.input, status, bad_chunk));
+        gw_frame_must(&frame.input, status, bad_chunk);
         const uint64_t left = values_size - i * range_size;
         const size_t size = (size_t)(count * range_size < left ? count * range_size : left);
         gw_cli_must(gw_atomic_file_write(output, run->dst + i * range_size, size));

@@ -29,12 +29,12 @@ typedef struct gw_npy {
  * differs from C order, a header that is not the dictionary that NumPy writes, and data shorter or longer
  * than the shape needs.
  *
- * Returns an exit code; messages name the file, the byte offset and the rule. On failure *npy is zeroed.
+ * Ends the process with a message that names the file, the byte offset and the rule.
  */
-int gw_npy_open(gw_npy *npy, const char *path, gw_npy_u2 u2);
+void gw_npy_open(gw_npy *npy, const char *path, gw_npy_u2 u2);
 
 /* The same for a file that is already open. *input moves into the array and is zeroed. */
-int gw_npy_open_input(gw_npy *npy, gw_input_file *input, gw_npy_u2 u2);
+void gw_npy_open_input(gw_npy *npy, gw_input_file *input, gw_npy_u2 u2);
 void gw_npy_close(gw_npy *npy);
 
 /* Gives pages of values[first, first + count) back. They are read again from the file on the next use;

@@ -18,15 +18,13 @@ enum { NO_QUANTUM = -1000, BLOCKS_MAX = 1 << 9, QUANTA_WINDOW = 62 };
 
 typedef struct value_rule {
     const gw_tensor_input *tensor;
+    const gw_gcomp_frame_info *info;
     gw_dtype dtype;
     int mantissa_bits;
     int exponent_bias;
     int exponent_max; /* of a finite value */
-    int strict, dead_zone;
-    gw_gcomp_quantum_mode quantum_mode;
-    gw_gcomp_rounding rounding;
-    uint32_t step, cap;
-    uint32_t block_log2, chunk_log2;
+    int dead_zone;
+    uint32_t cap;
     int tolerance;
     const uint8_t *map; /* NULL: cap for every value, or carried quanta */
     int map_base;
@@ -39,17 +37,12 @@ static void value_rule_init(value_rule *rule, const gw_tensor_input *tensor, con
     const gw_gcomp_options *options = &tensor->options;
     memset(rule, 0, sizeof *rule);
     rule->tensor = tensor;
+    rule->info = info;
     rule->dtype = tensor->in.dtype;
     rule->mantissa_bits = (int)gw_dtype_mantissa_bits(tensor->in.dtype);
     rule->exponent_bias = tensor->in.dtype == GW_FP16 ? 15 : 127;
     rule->exponent_max = tensor->in.dtype == GW_FP16 ? 142 : 254;
-    rule->strict = info->strict;
-    rule->quantum_mode = info->quantum_mode;
-    rule->rounding = options->rounding;
-    rule->step = info->step;
     rule->cap = info->cap;
-    rule->block_log2 = info->block_log2;
-    rule->chunk_log2 = info->chunk_log2;
     rule->tolerance = (int)options->tolerance_bits;
     rule->map = tensor->map.bytes;
     rule->map_base = (int)tensor->map.map.base;
@@ -93,13 +86,12 @@ static int quantum_of_error(const value_rule *rule, uint64_t first, uint64_t len
     const gw_tensor_input *tensor = rule->tensor;
     double sum[4] = {0, 0, 0, 0};
     for (uint64_t i = 0; i < len; i++) {
-        const double x =
-            gw_dtype_value(rule->dtype, gw_dtype_bits(rule->dtype, tensor->in.values, first + i));
+        const double x = gw_dtype_number(rule->dtype, tensor->in.values, first + i);
         if (isfinite(x) && (rule->dtype == GW_FP16 || fabs(x) >= 0x1p-126)) {
             sum[i % 4] += x * x;
         }
     }
-    const double square = factor[rule->rounding] * (double)tensor->options.quantum.nmse *
+    const double square = factor[rule->tensor->options.rounding] * (double)tensor->options.quantum.nmse *
                           (((sum[0] + sum[1]) + (sum[2] + sum[3])) / (double)len);
     int exponent = 0;
     if (square < DBL_MIN) {
@@ -113,9 +105,9 @@ static int quantum_of_error(const value_rule *rule, uint64_t first, uint64_t len
 static void chunk_quanta_make(value_rule *rule, uint64_t first)
 {
     const uint64_t left = rule->tensor->in.len - first;
-    const uint64_t chunk_len = (uint64_t)1 << rule->chunk_log2;
+    const uint64_t chunk_len = (uint64_t)1 << rule->info->chunk_log2;
     const uint64_t len = left < chunk_len ? left : chunk_len;
-    const uint64_t block_len = (uint64_t)1 << rule->block_log2;
+    const uint64_t block_len = (uint64_t)1 << rule->info->block_log2;
     int largest = NO_QUANTUM;
     for (uint64_t at = 0; at < len; at += block_len) {
         const uint64_t count = len - at < block_len ? len - at : block_len;
@@ -138,14 +130,14 @@ static void chunk_quanta_make(value_rule *rule, uint64_t first)
 /* The exponent of the quantum of a value of derived and carried frames, NO_QUANTUM if nothing is cut. */
 static int value_quantum(value_rule *rule, uint64_t index)
 {
-    if (rule->quantum_mode == GW_GCOMP_DERIVED) {
+    if (rule->info->quantum_mode == GW_GCOMP_DERIVED) {
         return rule->map == NULL ? NO_QUANTUM : quantum_of_byte(rule, rule->map[index]);
     }
-    const uint64_t at = index & (((uint64_t)1 << rule->chunk_log2) - 1);
+    const uint64_t at = index & (((uint64_t)1 << rule->info->chunk_log2) - 1);
     if (at == 0) {
         chunk_quanta_make(rule, index);
     }
-    return rule->quantum[at >> rule->block_log2];
+    return rule->quantum[at >> rule->info->block_log2];
 }
 
 /* ---- values ---- */
@@ -154,10 +146,10 @@ static int value_quantum(value_rule *rule, uint64_t index)
 static int value_drop_max(const value_rule *rule, uint64_t index, double value, int exponent, int quantum)
 {
     int drop = 0;
-    if (rule->quantum_mode != GW_GCOMP_CARRIED && rule->map == NULL) {
+    if (rule->info->quantum_mode != GW_GCOMP_CARRIED && rule->map == NULL) {
         return (int)rule->cap;
     }
-    if (rule->quantum_mode != GW_GCOMP_EXPLICIT) {
+    if (rule->info->quantum_mode != GW_GCOMP_EXPLICIT) {
         drop = quantum + rule->mantissa_bits - exponent;
     } else if (rule->map[index] != 0) {
         /* Quarter-octaves: exponent (fp32's bias) and top two mantissa bits. All three types are exact in
@@ -176,9 +168,9 @@ static int value_drop_max(const value_rule *rule, uint64_t index, double value, 
 static int dead_zone_is_allowed(const value_rule *rule, double x, uint32_t y_bits, double quantum)
 {
     const double y = gw_dtype_value(rule->dtype, y_bits);
-    const int may_rise = rule->rounding == GW_GCOMP_STOCHASTIC ||
-                         (rule->rounding == GW_GCOMP_NEAREST && fabs(x) > quantum / 2);
-    const int must_rise = rule->rounding == GW_GCOMP_NEAREST && may_rise;
+    const int may_rise = rule->tensor->options.rounding == GW_GCOMP_STOCHASTIC ||
+                         (rule->tensor->options.rounding == GW_GCOMP_NEAREST && fabs(x) > quantum / 2);
+    const int must_rise = rule->tensor->options.rounding == GW_GCOMP_NEAREST && may_rise;
     return (y_bits == 0 && !must_rise) || (may_rise && y == copysign(quantum, x));
 }
 
@@ -187,10 +179,11 @@ static int value_is_allowed(value_rule *rule, uint64_t index, uint32_t x_bits, u
 {
     const double x = gw_dtype_value(rule->dtype, x_bits);
     const double y = gw_dtype_value(rule->dtype, y_bits);
-    const int quantum = rule->quantum_mode == GW_GCOMP_EXPLICIT ? NO_QUANTUM : value_quantum(rule, index);
+    const int quantum =
+        rule->info->quantum_mode == GW_GCOMP_EXPLICIT ? NO_QUANTUM : value_quantum(rule, index);
     *flushed = 0;
     if (isnan(x)) {
-        return x_bits == y_bits || (isnan(y) && !rule->strict);
+        return x_bits == y_bits || (isnan(y) && !rule->info->strict);
     }
     if (!isfinite(x) || !isfinite(y)) {
         return x_bits == y_bits;
@@ -199,7 +192,7 @@ static int value_is_allowed(value_rule *rule, uint64_t index, uint32_t x_bits, u
     const uint32_t field = magnitude_bits >> rule->mantissa_bits;
     if (field == 0 && (rule->dtype != GW_FP16 || magnitude_bits == 0)) {
         *flushed = x_bits != y_bits;
-        return x_bits == y_bits || (y_bits == 0 && !rule->strict);
+        return x_bits == y_bits || (y_bits == 0 && !rule->info->strict);
     }
     const int exponent = (field == 0 ? 1 : (int)field) - rule->exponent_bias + 127;
     if (rule->dead_zone && quantum > exponent && exponent < rule->exponent_max) {
@@ -214,10 +207,12 @@ static int value_is_allowed(value_rule *rule, uint64_t index, uint32_t x_bits, u
     }
     const int sign_kept = y == 0 || signbit(x) == signbit(y);
     /* Where drops are not rounded down to a step, the value is a multiple of its quantum. */
-    const int is_multiple = rule->quantum_mode == GW_GCOMP_EXPLICIT || rule->step != 1 || fmod(y, place) == 0;
+    const int is_multiple =
+        rule->info->quantum_mode == GW_GCOMP_EXPLICIT || rule->info->step != 1 || fmod(y, place) == 0;
     /* The error of nearest is at most half of the last kept place, except that values which would round up
      * out of the largest finite exponent are truncated. */
-    const int may_truncate = rule->rounding != GW_GCOMP_NEAREST || exponent == rule->exponent_max;
+    const int may_truncate =
+        rule->tensor->options.rounding != GW_GCOMP_NEAREST || exponent == rule->exponent_max;
     return sign_kept && is_multiple && (may_truncate ? error < place : error <= place / 2);
 }
 
@@ -269,7 +264,7 @@ static void parameters_compare(const gw_tensor_input *tensor, const void *decode
         if (!isfinite(x)) {
             continue;
         }
-        const double y = gw_dtype_value(tensor->in.dtype, gw_dtype_bits(tensor->in.dtype, decoded, i));
+        const double y = gw_dtype_number(tensor->in.dtype, decoded, i);
         const double truncated = gw_dtype_value(tensor->in.dtype, truncate_bits(tensor->in.dtype, x_bits));
         const double theta = (double)state->param[i];
         const double scale = (double)wire_scale;

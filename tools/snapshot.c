@@ -58,43 +58,40 @@ gw_optimizer_kind gw_optimizer_from_name(const char *name)
 
 /* ---- hyperparameters ---- */
 
-/* One JSON object and the first failure. */
+/* The hyperparameters and the file that messages name. */
 typedef struct hyper_reader {
     const json_t *object;
     const char *file;
-    int result;
 } hyper_reader;
 
-static double number_checked(hyper_reader *reader, const json_t *value, const char *key, double min,
+static double number_checked(const hyper_reader *reader, const json_t *value, const char *key, double min,
                              double max, int open_end)
 {
     const double number = json_number_value(value);
-    if (reader->result == GW_CLI_OK &&
-        (!json_is_number(value) || !(number >= min) || !(open_end ? number < max : number <= max))) {
-        reader->result =
-            gw_cli_error(GW_CLI_BAD_DATA, reader->file, "hyper.%s must be a number from %g to %g%s", key, min,
-                         max, open_end ? " (exclusive)" : "");
+    if (!json_is_number(value) || !(number >= min) || !(open_end ? number < max : number <= max)) {
+        gw_cli_fail(GW_CLI_BAD_DATA, reader->file, "hyper.%s must be a number from %g to %g%s", key, min, max,
+                    open_end ? " (exclusive)" : "");
     }
     return number;
 }
 
-static double hyper_number(hyper_reader *reader, const char *key, double fallback, double min, double max,
-                           int open_end)
+static double hyper_number(const hyper_reader *reader, const char *key, double fallback, double min,
+                           double max, int open_end)
 {
     const json_t *value = json_object_get(reader->object, key);
     return value == NULL ? fallback : number_checked(reader, value, key, min, max, open_end);
 }
 
-static int hyper_flag(hyper_reader *reader, const char *key)
+static int hyper_flag(const hyper_reader *reader, const char *key)
 {
     const json_t *value = json_object_get(reader->object, key);
-    if (value != NULL && !json_is_boolean(value) && reader->result == GW_CLI_OK) {
-        reader->result = gw_cli_error(GW_CLI_BAD_DATA, reader->file, "hyper.%s must be true or false", key);
+    if (value != NULL && !json_is_boolean(value)) {
+        gw_cli_fail(GW_CLI_BAD_DATA, reader->file, "hyper.%s must be true or false", key);
     }
     return json_is_true(value);
 }
 
-static void hyper_betas(hyper_reader *reader, gw_optimizer *optimizer)
+static void hyper_betas(const hyper_reader *reader, gw_optimizer *optimizer)
 {
     const json_t *betas = json_object_get(reader->object, "betas");
     optimizer->beta1 = 0.9;
@@ -103,10 +100,7 @@ static void hyper_betas(hyper_reader *reader, gw_optimizer *optimizer)
         return;
     }
     if (json_array_size(betas) != 2) {
-        if (reader->result == GW_CLI_OK) {
-            reader->result = gw_cli_error(GW_CLI_BAD_DATA, reader->file, "hyper.betas must be two numbers");
-        }
-        return;
+        gw_cli_fail(GW_CLI_BAD_DATA, reader->file, "hyper.betas must be two numbers");
     }
     optimizer->beta1 = number_checked(reader, json_array_get(betas, 0), "betas[0]", 0, 1, 1);
     optimizer->beta2 = number_checked(reader, json_array_get(betas, 1), "betas[1]", 0, 1, 1);
@@ -123,12 +117,12 @@ static void kind_refine(gw_optimizer *optimizer, int nesterov)
     }
 }
 
-static int hyper_read(gw_optimizer *optimizer, const json_t *hyper, const char *file)
+static void hyper_read(gw_optimizer *optimizer, const json_t *hyper, const char *file)
 {
-    hyper_reader reader = {hyper, file, GW_CLI_OK};
+    const hyper_reader reader = {hyper, file};
     const gw_optimizer_kind kind = optimizer->kind;
     if (json_object_get(hyper, "lr") == NULL) {
-        return gw_cli_error(GW_CLI_BAD_DATA, file, "hyper.lr is missing");
+        gw_cli_fail(GW_CLI_BAD_DATA, file, "hyper.lr is missing");
     }
     const double big = 1e300;
     optimizer->lr = hyper_number(&reader, "lr", 0, 0, big, 0);
@@ -144,35 +138,34 @@ static int hyper_read(gw_optimizer *optimizer, const json_t *hyper, const char *
     optimizer->amsgrad = hyper_flag(&reader, "amsgrad");
     optimizer->maximize = hyper_flag(&reader, "maximize");
     kind_refine(optimizer, hyper_flag(&reader, "nesterov"));
-    return reader.result;
 }
 
 /* "tensors" is optional; its counts must be valid. */
-static int tensors_sum(const json_t *tensors, const char *file, uint64_t *sum)
+static uint64_t tensors_sum(const json_t *tensors, const char *file)
 {
     uint64_t total = 0;
     for (size_t i = 0; i < json_array_size(tensors); i++) {
         const json_t *taken = json_object_get(json_array_get(tensors, i), "taken");
         const json_int_t value = json_integer_value(taken);
         if (!json_is_integer(taken) || value < 0 || (uint64_t)value > ((uint64_t)1 << 48) - total) {
-            return gw_cli_error(GW_CLI_BAD_DATA, file, "tensors[%zu].taken must be a count of values", i);
+            gw_cli_fail(GW_CLI_BAD_DATA, file, "tensors[%zu].taken must be a count of values", i);
         }
         total += (uint64_t)value;
     }
-    *sum = total;
-    return GW_CLI_OK;
+    return total;
 }
 
-static int description_read(gw_snapshot *snapshot, const json_t *root, uint64_t *tensor_sum)
+/* Returns the number of values of the tensors, UINT64_MAX if they are not listed. */
+static uint64_t description_read(gw_snapshot *snapshot, const json_t *root)
 {
     const char *file = snapshot->json.name;
     const char *name = json_string_value(json_object_get(root, "optimizer"));
     if (name == NULL) {
-        return gw_cli_error(GW_CLI_BAD_DATA, file, "\"optimizer\" is missing or not a string");
+        gw_cli_fail(GW_CLI_BAD_DATA, file, "\"optimizer\" is missing or not a string");
     }
     snapshot->optimizer.kind = gw_optimizer_from_name(name);
     if (snapshot->optimizer.kind == 0) {
-        return gw_cli_error(
+        gw_cli_fail(
             GW_CLI_BAD_DATA, file,
             "optimizer \"%.64s\" is not one of sgd, sgdm, momentum, nesterov, adagrad, rmsprop, adam, "
             "adamw",
@@ -180,62 +173,55 @@ static int description_read(gw_snapshot *snapshot, const json_t *root, uint64_t 
     }
     const json_t *step = json_object_get(root, "step");
     if (!json_is_integer(step) || json_integer_value(step) < 1) {
-        return gw_cli_error(GW_CLI_BAD_DATA, file, "\"step\" must be an integer of at least 1");
+        gw_cli_fail(GW_CLI_BAD_DATA, file, "\"step\" must be an integer of at least 1");
     }
     snapshot->optimizer.step = (uint64_t)json_integer_value(step);
     const json_t *hyper = json_object_get(root, "hyper");
     if (!json_is_object(hyper)) {
-        return gw_cli_error(GW_CLI_BAD_DATA, file, "\"hyper\" is missing or not an object");
+        gw_cli_fail(GW_CLI_BAD_DATA, file, "\"hyper\" is missing or not an object");
     }
-    const int result = hyper_read(&snapshot->optimizer, hyper, file);
-    if (result != GW_CLI_OK) {
-        return result;
-    }
+    hyper_read(&snapshot->optimizer, hyper, file);
     const json_t *tensors = json_object_get(root, "tensors");
-    *tensor_sum = UINT64_MAX;
-    return json_is_array(tensors) ? tensors_sum(tensors, file, tensor_sum) : GW_CLI_OK;
+    return json_is_array(tensors) ? tensors_sum(tensors, file) : UINT64_MAX;
 }
 
 /* Reads the whole description, if it starts like one. */
-static int json_fill(gw_input_file *input)
+static void json_fill(gw_input_file *input)
 {
     static const char starts[6] = {'{', ' ', '\t', '\r', '\n', '\xEF'}; /* the last: a byte order mark */
-    int result = gw_input_file_fill(input, 1);
-    if (result == GW_CLI_OK && input->size > 0 && memchr(starts, input->data[0], sizeof starts) != NULL) {
-        result = gw_input_file_fill(input, JSON_SIZE_MAX + 1);
+    gw_cli_must(gw_input_file_fill(input, 1));
+    if (input->size > 0 && memchr(starts, input->data[0], sizeof starts) != NULL) {
+        gw_cli_must(gw_input_file_fill(input, JSON_SIZE_MAX + 1));
     }
-    if (result == GW_CLI_OK && input->size > JSON_SIZE_MAX) {
-        result = gw_cli_error(GW_CLI_BAD_DATA, input->name, "not a snapshot: longer than 64 MiB");
+    if (input->size > JSON_SIZE_MAX) {
+        gw_cli_fail(GW_CLI_BAD_DATA, input->name, "not a snapshot: longer than 64 MiB");
     }
-    return result;
 }
 
-static int json_read(gw_snapshot *snapshot, uint64_t *tensor_sum)
+/* Returns what description_read() does. */
+static uint64_t json_read(gw_snapshot *snapshot)
 {
-    const int filled = json_fill(&snapshot->json);
-    if (filled != GW_CLI_OK) {
-        return filled;
-    }
+    json_fill(&snapshot->json);
     const char *text = (const char *)snapshot->json.data;
     const size_t size = snapshot->json.size;
     const size_t mark = size >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
     json_error_t error;
     json_t *root = json_loadb(size > mark ? text + mark : "", size - mark, JSON_REJECT_DUPLICATES, &error);
     if (root == NULL) {
-        return gw_cli_error_at(GW_CLI_BAD_DATA, snapshot->json.name, (uint64_t)error.position + mark,
-                               "not a snapshot: JSON, line %d, column %d: %s", error.line, error.column,
-                               error.text);
+        gw_cli_fail_at(GW_CLI_BAD_DATA, snapshot->json.name, (uint64_t)error.position + mark,
+                       "not a snapshot: JSON, line %d, column %d: %s", error.line, error.column, error.text);
     }
-    const int result = json_is_object(root) ? description_read(snapshot, root, tensor_sum)
-                                            : gw_cli_error(GW_CLI_BAD_DATA, snapshot->json.name,
-                                                           "not a snapshot: no JSON object");
+    if (!json_is_object(root)) {
+        gw_cli_fail(GW_CLI_BAD_DATA, snapshot->json.name, "not a snapshot: no JSON object");
+    }
+    const uint64_t tensor_sum = description_read(snapshot, root);
     json_decref(root);
-    return result;
+    return tensor_sum;
 }
 
 /* ---- arrays ---- */
 
-/* NAME.json, PART -> NAME-PART.npy; the caller frees it. NULL if out of memory. */
+/* NAME.json, PART -> NAME-PART.npy; the caller frees it. */
 static char *array_path(const char *json_path, const char *part)
 {
     static const char suffix[] = ".json";
@@ -245,48 +231,46 @@ static char *array_path(const char *json_path, const char *part)
     }
     const size_t size = stem_len + strlen(part) + sizeof "-.npy";
     char *path = malloc(size);
-    if (path != NULL) {
-        (void)snprintf(path, size, "%.*s-%s.npy", (int)stem_len, json_path, part);
+    if (path == NULL) {
+        gw_cli_fail(GW_CLI_IO, json_path, "out of memory");
     }
+    (void)snprintf(path, size, "%.*s-%s.npy", (int)stem_len, json_path, part);
     return path;
 }
 
-/* Opens one array and compares its length with the arrays before it. */
-static int array_open(gw_snapshot *snapshot, int slot, const char *part, gw_npy_u2 u2)
+/* Opens one array and compares its length with the arrays before it. PART NULL: there is none. */
+static const void *array_open(gw_snapshot *snapshot, int slot, const char *part, gw_npy_u2 u2)
 {
-    char *path = array_path(snapshot->json.name, part);
-    if (path == NULL) {
-        return gw_cli_error(GW_CLI_IO, snapshot->json.name, "out of memory");
+    if (part == NULL) {
+        return NULL;
     }
+    char *path = array_path(snapshot->json.name, part);
     snapshot->path[slot] = path;
     gw_npy *npy = &snapshot->array[slot];
-    const int result = gw_npy_open(npy, path, u2);
-    if (result != GW_CLI_OK) {
-        return result;
-    }
+    gw_npy_open(npy, path, u2);
     if (slot != GW_SNAPSHOT_GRAD && npy->dtype != GW_FP32) {
-        return gw_cli_error(GW_CLI_BAD_DATA, path, "parameters and optimizer state must be fp32 ('<f4')");
+        gw_cli_fail(GW_CLI_BAD_DATA, path, "parameters and optimizer state must be fp32 ('<f4')");
     }
     if (snapshot->len == UINT64_MAX) {
         snapshot->len = npy->len;
     }
     if (npy->len != snapshot->len) {
-        return gw_cli_error(GW_CLI_BAD_DATA, path, "has %llu values, but the rest of the snapshot has %llu",
-                            (unsigned long long)npy->len, (unsigned long long)snapshot->len);
+        gw_cli_fail(GW_CLI_BAD_DATA, path, "has %llu values, but the rest of the snapshot has %llu",
+                    (unsigned long long)npy->len, (unsigned long long)snapshot->len);
     }
-    return GW_CLI_OK;
+    return npy->values;
 }
 
 /* The first update makes the buffer of momentum, so the snapshot before it may lack the file. */
 static int momentum_buffer_is_absent(const gw_snapshot *snapshot)
 {
     char *path = array_path(snapshot->json.name, "momentum_buffer");
-    const int absent = snapshot->optimizer.step == 1 && path != NULL && access(path, F_OK) != 0;
+    const int absent = snapshot->optimizer.step == 1 && access(path, F_OK) != 0;
     free(path);
     return absent;
 }
 
-static int state_open(gw_snapshot *snapshot)
+static void state_open(gw_snapshot *snapshot)
 {
     const gw_optimizer *optimizer = &snapshot->optimizer;
     const char *m = NULL;
@@ -316,69 +300,36 @@ static int state_open(gw_snapshot *snapshot)
     default: /* optimizer_table has no other */
         break;
     }
-    int result = GW_CLI_OK;
-    if (m != NULL) {
-        result = array_open(snapshot, GW_SNAPSHOT_M, m, GW_NPY_U2_REFUSE);
-    }
-    if (result == GW_CLI_OK && v != NULL) {
-        result = array_open(snapshot, GW_SNAPSHOT_V, v, GW_NPY_U2_REFUSE);
-    }
-    if (result == GW_CLI_OK && a != NULL) {
-        result = array_open(snapshot, GW_SNAPSHOT_A, a, GW_NPY_U2_REFUSE);
-    }
-    snapshot->state.param = snapshot->array[GW_SNAPSHOT_PARAM].values;
-    snapshot->state.m = snapshot->array[GW_SNAPSHOT_M].values;
-    snapshot->state.v = snapshot->array[GW_SNAPSHOT_V].values;
-    snapshot->state.a = snapshot->array[GW_SNAPSHOT_A].values;
-    return result;
+    snapshot->state.m = array_open(snapshot, GW_SNAPSHOT_M, m, GW_NPY_U2_REFUSE);
+    snapshot->state.v = array_open(snapshot, GW_SNAPSHOT_V, v, GW_NPY_U2_REFUSE);
+    snapshot->state.a = array_open(snapshot, GW_SNAPSHOT_A, a, GW_NPY_U2_REFUSE);
 }
 
-static int snapshot_read(gw_snapshot *snapshot, const gw_snapshot_options *options)
-{
-    uint64_t tensor_sum = UINT64_MAX;
-    int result = json_read(snapshot, &tensor_sum);
-    if (result != GW_CLI_OK) {
-        return result;
-    }
-    if (options->as != 0) {
-        snapshot->optimizer.kind = options->as;
-    }
-    snapshot->len = UINT64_MAX;
-    if (options->needs_grad) {
-        result = array_open(snapshot, GW_SNAPSHOT_GRAD, "grad", options->u2);
-    }
-    if (result == GW_CLI_OK) {
-        result = array_open(snapshot, GW_SNAPSHOT_PARAM, "param", GW_NPY_U2_REFUSE);
-    }
-    if (result == GW_CLI_OK) {
-        result = state_open(snapshot);
-    }
-    if (result == GW_CLI_OK && tensor_sum != UINT64_MAX && tensor_sum != snapshot->len) {
-        result = gw_cli_error(GW_CLI_BAD_DATA, snapshot->json.name,
-                              "the tensors list %llu values, the arrays have %llu",
-                              (unsigned long long)tensor_sum, (unsigned long long)snapshot->len);
-    }
-    return result;
-}
-
-int gw_snapshot_open_input(gw_snapshot *snapshot, gw_input_file *input, const gw_snapshot_options *options)
+void gw_snapshot_open_input(gw_snapshot *snapshot, gw_input_file *input, const gw_snapshot_options *options)
 {
     memset(snapshot, 0, sizeof *snapshot);
     snapshot->json = *input;
     memset(input, 0, sizeof *input);
-    const int result = snapshot_read(snapshot, options);
-    if (result != GW_CLI_OK) {
-        gw_snapshot_close(snapshot);
+    const uint64_t tensor_sum = json_read(snapshot);
+    if (options->as != 0) {
+        snapshot->optimizer.kind = options->as;
     }
-    return result;
+    snapshot->len = UINT64_MAX;
+    (void)array_open(snapshot, GW_SNAPSHOT_GRAD, options->needs_grad ? "grad" : NULL, options->u2);
+    snapshot->state.param = array_open(snapshot, GW_SNAPSHOT_PARAM, "param", GW_NPY_U2_REFUSE);
+    state_open(snapshot);
+    if (tensor_sum != UINT64_MAX && tensor_sum != snapshot->len) {
+        gw_cli_fail(GW_CLI_BAD_DATA, snapshot->json.name,
+                    "the tensors list %llu values, the arrays have %llu", (unsigned long long)tensor_sum,
+                    (unsigned long long)snapshot->len);
+    }
 }
 
-int gw_snapshot_open(gw_snapshot *snapshot, const char *path, const gw_snapshot_options *options)
+void gw_snapshot_open(gw_snapshot *snapshot, const char *path, const gw_snapshot_options *options)
 {
-    memset(snapshot, 0, sizeof *snapshot);
     gw_input_file input;
-    const int result = gw_input_file_open(&input, path);
-    return result != GW_CLI_OK ? result : gw_snapshot_open_input(snapshot, &input, options);
+    gw_cli_must(gw_input_file_open(&input, path));
+    gw_snapshot_open_input(snapshot, &input, options);
 }
 
 void gw_snapshot_close(gw_snapshot *snapshot)

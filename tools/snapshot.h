@@ -42,10 +42,10 @@ typedef struct gw_snapshot_options {
     gw_optimizer_kind as; /* 0, or the optimizer to use instead, with the same hyperparameters */
 } gw_snapshot_options;
 
-/* Return an exit code and print messages. On failure *snapshot is zeroed. *input is the open JSON file; it
- * moves into the snapshot and is zeroed. */
-int gw_snapshot_open_input(gw_snapshot *snapshot, gw_input_file *input, const gw_snapshot_options *options);
-int gw_snapshot_open(gw_snapshot *snapshot, const char *path, const gw_snapshot_options *options);
+/* End the process with a message if something is wrong. *input is the open JSON file; it moves into the
+ * snapshot and is zeroed. */
+void gw_snapshot_open_input(gw_snapshot *snapshot, gw_input_file *input, const gw_snapshot_options *options);
+void gw_snapshot_open(gw_snapshot *snapshot, const char *path, const gw_snapshot_options *options);
 void gw_snapshot_close(gw_snapshot *snapshot);
 
 /* 1 if path names the JSON file or one of the arrays of the snapshot. */

@@ -7,7 +7,6 @@
 
 #include "cli_output.h"
 #include "dtype_convert.h"
-#include "rate_run.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -39,9 +38,44 @@ void gw_tensor_input_open(gw_tensor_input *tensor, const gw_codec_request *reque
     if (request->convert != 0) {
         values_convert(tensor, request->convert);
     }
-    gw_cli_must(gw_codec_request_init_handle(request, tensor->in.dtype,
-                                             tensor->in.is_snapshot ? &tensor->in.snapshot : NULL,
-                                             &tensor->codec, &tensor->options));
+    gw_codec_request_init_handle(request, tensor->in.dtype,
+                                 tensor->in.is_snapshot ? &tensor->in.snapshot : NULL, &tensor->codec,
+                                 &tensor->options);
+}
+
+void gw_rate_run(gw_gcomp_rate *rate, gw_gcomp_rate_kind kind, const gw_gcomp *codec,
+                 const gw_gcomp_source *source, const char *name)
+{
+    const gw_workspace workspace = gw_cli_alloc_workspace(gw_gcomp_workspace_size(codec));
+    gw_cli_progress_begin("rate");
+    gw_status status = gw_gcomp_rate_init(rate, kind);
+    if (status == GW_OK) {
+        status = gw_gcomp_rate_add(rate, codec, source, &workspace);
+    }
+    gw_cli_progress_end();
+    free(workspace.data);
+    if (status != GW_OK) {
+        gw_cli_fail(GW_CLI_USAGE, name, "rate: %s (%s)", gw_status_message(status), gw_status_name(status));
+    }
+}
+
+/* The largest tolerance with at most target_bits bits a value by the prediction. */
+static void rate_choose(gw_tensor_input *tensor, double target_bits)
+{
+    gw_gcomp_rate rate;
+    gw_rate_run(&rate, GW_GCOMP_RATE_TOLERANCE, &tensor->codec, &tensor->source, tensor->in.name);
+    const uint64_t size_max = (uint64_t)(target_bits * (double)tensor->in.len / 8);
+    if (gw_gcomp_rate_tolerance(&rate, size_max, &tensor->options.tolerance_bits) != GW_OK) {
+        gw_cli_fail(GW_CLI_BAD_DATA, tensor->in.name,
+                    "--target-bits: the smallest frame needs %.4f bits a value",
+                    8 * (double)gw_gcomp_rate_size(&rate, 0) / (double)tensor->in.len);
+    }
+    tensor->target_bits = target_bits;
+    tensor->predicted_size = gw_gcomp_rate_size(&rate, tensor->options.tolerance_bits - 1);
+    const gw_status status = gw_gcomp_init(&tensor->codec, &tensor->options);
+    if (status != GW_OK) {
+        gw_cli_fail(GW_CLI_USAGE, tensor->in.name, "%s", gw_status_message(status));
+    }
 }
 
 void gw_tensor_input_prepare(gw_tensor_input *tensor, const gw_codec_request *request)
@@ -62,7 +96,7 @@ void gw_tensor_input_prepare(gw_tensor_input *tensor, const gw_codec_request *re
     tensor->source.rank = request->rank;
     tensor->source.hop = request->hop;
     if (request->target_bits > 0) {
-        gw_rate_choose(tensor, request->target_bits);
+        rate_choose(tensor, request->target_bits);
     }
 }
 

@@ -27,6 +27,10 @@ void gw_tensor_input_open(gw_tensor_input *tensor, const gw_codec_request *reque
 void gw_tensor_input_prepare(gw_tensor_input *tensor, const gw_codec_request *request);
 void gw_tensor_input_close(gw_tensor_input *tensor);
 
+/* The curve of rate control of one source. Ends the process with a message if it fails. */
+void gw_rate_run(gw_gcomp_rate *rate, gw_gcomp_rate_kind kind, const gw_gcomp *codec,
+                 const gw_gcomp_source *source, const char *name);
+
 /* What determines the quanta: the optimizer's name, "nmse" (--target-nmse), or "constant". */
 const char *gw_tensor_input_map_name(const gw_tensor_input *tensor);
 

@@ -29,18 +29,17 @@ void gw_tensor_source_open(gw_tensor_source *source, const char *path, gw_npy_u2
     gw_cli_must(gw_input_file_open(&input, path));
     gw_cli_must(gw_input_file_fill(&input, MAGIC_SIZE_MAX));
     if (gw_input_file_is_frame(&input)) {
-        gw_cli_must(
-            gw_cli_error_at(GW_CLI_BAD_DATA, path, 0, "is a gradwire frame, not an array or a snapshot"));
+        gw_cli_fail_at(GW_CLI_BAD_DATA, path, 0, "is a gradwire frame, not an array or a snapshot");
     }
     if (gw_npy_is_npy(&input) || name_ends(path, ".npy")) {
-        gw_cli_must(gw_npy_open_input(&source->npy, &input, u2));
+        gw_npy_open_input(&source->npy, &input, u2);
         source->len = source->npy.len;
         if (as != 0) {
             gw_cli_fail(GW_CLI_USAGE, path, "--as needs a snapshot, this is a plain array");
         }
     } else {
         const gw_snapshot_options options = {u2, 1, as};
-        gw_cli_must(gw_snapshot_open_input(&source->snapshot, &input, &options));
+        gw_snapshot_open_input(&source->snapshot, &input, &options);
         source->is_snapshot = 1;
         source->len = source->snapshot.len;
     }
@@ -75,7 +74,7 @@ float *gw_state_read(const char *path, uint64_t len, const char *what)
         return state; /* the first step */
     }
     gw_npy npy;
-    gw_cli_must(gw_npy_open(&npy, path, GW_NPY_U2_REFUSE));
+    gw_npy_open(&npy, path, GW_NPY_U2_REFUSE);
     if (npy.dtype != GW_FP32 || npy.len != len) {
         gw_cli_fail(GW_CLI_BAD_DATA, path, "%s must be fp32 of %llu values", what, (unsigned long long)len);
     }

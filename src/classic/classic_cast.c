@@ -10,13 +10,6 @@ static unsigned wire_dtype(gw_classic_scheme scheme)
     return scheme == GW_CLASSIC_FP16 ? GW_FP16 : GW_BF16;
 }
 
-static size_t workspace_size(const gw_classic_options *options, const gw_classic_step *step)
-{
-    (void)options;
-    (void)step;
-    return 0;
-}
-
 static size_t payload_size_max(const gw_classic_options *options, const gw_classic_step *step)
 {
     (void)options;
@@ -75,7 +68,6 @@ static void decode(const gw_classic_payload *payload, const gw_classic_sink *sin
 }
 
 const gw_classic_family gw_classic_cast = {
-    .workspace_size = workspace_size,
     .payload_size_max = payload_size_max,
     .decode_workspace_size = decode_workspace_size,
     .encode = encode,

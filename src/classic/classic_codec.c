@@ -7,11 +7,10 @@
 
 static int has_keep_len(gw_classic_scheme scheme)
 {
-    return scheme == GW_CLASSIC_TOPK || scheme == GW_CLASSIC_DGC || scheme == GW_CLASSIC_RANDK;
+    return gw_classic_family_of(scheme) == &gw_classic_sparse;
 }
 
-/* ---- arguments ------------------------------------------------------------------------------------------
- */
+/* ---- arguments ----------------------------------------------------------------------------------------- */
 
 static int is_step_good(const gw_classic_step *step)
 {
@@ -29,12 +28,9 @@ static int is_keep_len_good(const gw_classic_options *options, const gw_classic_
 static int is_source_good(const gw_classic *classic, const gw_classic_source *source, uint64_t len)
 {
     const uint32_t arrays = gw_classic_state_arrays(classic);
-    const gw_classic_scheme scheme = gw_classic_options_of(classic)->scheme;
+    const gw_classic_family *family = gw_classic_family_of(gw_classic_options_of(classic)->scheme);
 
-    if (source == NULL) {
-        return 0;
-    }
-    if (source->norms != NULL && scheme != GW_CLASSIC_QSGD && scheme != GW_CLASSIC_TERNGRAD) {
+    if (source == NULL || (source->norms != NULL && family->norms == NULL)) {
         return 0;
     }
     return len == 0 ||
@@ -42,14 +38,19 @@ static int is_source_good(const gw_classic *classic, const gw_classic_source *so
             (source->momentum != NULL) == ((arrays & GW_CLASSIC_MOMENTUM) != 0));
 }
 
+static size_t workspace_need(const gw_classic_options *options, const gw_classic_step *step)
+{
+    const gw_classic_family *family = gw_classic_family_of(options->scheme);
+    return step->len > 0 && family->workspace_size != NULL ? family->workspace_size(options, step) : 0;
+}
+
 size_t gw_classic_workspace_size(const gw_classic *classic, const gw_classic_step *step)
 {
     const gw_classic_state *state = gw_classic_state_of(classic);
-    if (state == NULL || !is_step_good(step) || !is_keep_len_good(&state->options, step) || step->len == 0) {
+    if (state == NULL || !is_step_good(step) || !is_keep_len_good(&state->options, step)) {
         return 0;
     }
-    const gw_classic_family *family = gw_classic_family_of(state->options.scheme);
-    return gw_classic_workspace_bytes(family->workspace_size(&state->options, step));
+    return gw_classic_workspace_bytes(workspace_need(&state->options, step));
 }
 
 size_t gw_classic_frame_bound(const gw_classic *classic, const gw_classic_step *step)
@@ -92,9 +93,7 @@ static gw_status begin(gw_classic_encoding *encoding, const gw_classic *classic,
     encoding->kernels = &state->kernels;
     encoding->step = step;
     encoding->source = source;
-    const gw_classic_family *family = gw_classic_family_of(state->options.scheme);
-    const size_t need = step->len > 0 ? family->workspace_size(&state->options, step) : 0;
-    return gw_classic_workspace_take(&encoding->workspace, workspace, need);
+    return gw_classic_workspace_take(&encoding->workspace, workspace, workspace_need(&state->options, step));
 }
 
 gw_status gw_classic_norms(const gw_classic *classic, const gw_classic_step *step,
@@ -116,8 +115,7 @@ gw_status gw_classic_norms(const gw_classic *classic, const gw_classic_step *ste
     return norms != NULL ? family->norms(&encoding, norms) : GW_ERR_ARG;
 }
 
-/* ---- encode ---------------------------------------------------------------------------------------------
- */
+/* ---- encode -------------------------------------------------------------------------------------------- */
 
 static gw_classic_frame_info describe(const gw_classic_encoding *encoding)
 {
@@ -182,8 +180,7 @@ gw_status gw_classic_encode(const gw_classic *classic, const gw_classic_step *st
     return status;
 }
 
-/* ---- decode ---------------------------------------------------------------------------------------------
- */
+/* ---- decode -------------------------------------------------------------------------------------------- */
 
 static gw_status decode(const gw_classic_frame *frame, gw_classic_target *target,
                         const gw_workspace *workspace, int is_sum)
@@ -199,24 +196,10 @@ static gw_status decode(const gw_classic_frame *frame, gw_classic_target *target
     if (status != GW_OK) {
         return status;
     }
-    const uint64_t len = reading.info.len;
-    status = gw_classic_sink_make(&sink, target, len, is_sum ? GW_FP32 : (unsigned)reading.info.dtype);
-    if (status != GW_OK) {
-        return status;
-    }
+    status = gw_classic_sink_make(&sink, target, reading.info.len,
+                                  is_sum ? GW_FP32 : (unsigned)reading.info.dtype);
     sink.is_sum = is_sum;
-    status = gw_classic_reading_check(&reading);
-    if (status != GW_OK) {
-        if (!is_sum && len > 0) {
-            GW_MEMSET(target->values, 0, (size_t)len * gw_dtype_size(reading.info.dtype));
-        }
-        return status;
-    }
-    if (len > 0) {
-        reading.family->decode(&reading.payload, &sink);
-    }
-    target->len = len;
-    return GW_OK;
+    return status == GW_OK ? gw_classic_reading_decode(&reading, &sink, NULL, target) : status;
 }
 
 gw_status gw_classic_decode(const gw_classic_frame *frame, gw_classic_target *target,

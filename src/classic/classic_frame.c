@@ -1,12 +1,11 @@
 /*
- * The byte layout of classic frames: reading and writing side by side, and the family of a scheme. Integers
- * only.
+ * The byte layout of classic frames: reading and writing side by side. Integers only.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "classic/classic_frame.h"
 
-#include "core/frame_header.h"
+#include "core/frame_tail.h"
 #include "core/ignorable.h"
 
 enum { /* bytes 0 to 31 are those of core/frame_header.h */
@@ -23,36 +22,17 @@ enum { /* bytes 0 to 31 are those of core/frame_header.h */
 /* Bytes 32 to 79, the part of the extension that this version knows. */
 enum { EXTENSION_UNITS = (GW_CLASSIC_FRAME_HEADER_SIZE - GW_FRAME_HEADER_SIZE) / GW_FRAME_UNIT_SIZE };
 
-const gw_classic_family *gw_classic_family_of(gw_classic_scheme scheme)
+static gw_frame_tail tail_of(const gw_classic_frame_info *info)
 {
-    switch (scheme) {
-    case GW_CLASSIC_FP16:
-    case GW_CLASSIC_BF16:
-        return &gw_classic_cast;
-    case GW_CLASSIC_TOPK:
-    case GW_CLASSIC_DGC:
-    case GW_CLASSIC_RANDK:
-        return &gw_classic_sparse;
-    case GW_CLASSIC_SIGNSGD:
-    case GW_CLASSIC_EFSIGNSGD:
-    case GW_CLASSIC_SIGNUM:
-    case GW_CLASSIC_ONEBIT:
-        return &gw_classic_sign;
-    case GW_CLASSIC_QSGD:
-    case GW_CLASSIC_TERNGRAD:
-        return &gw_classic_level;
-    }
-    return NULL;
-}
-
-static uint32_t checksum_size(const gw_classic_frame_info *info)
-{
-    return (info->flags & GW_CLASSIC_FLAG_CHECKSUM) != 0 ? 4 : 0;
+    const gw_frame_tail tail = {info->payload_offset + info->payload_size, info->frame_size,
+                                (info->flags & GW_CLASSIC_FLAG_CHECKSUM) != 0};
+    return tail;
 }
 
 static uint64_t size_from(const gw_classic_frame_info *info)
 {
-    return (info->payload_offset + info->payload_size + checksum_size(info) + 15) / 16 * 16;
+    const gw_frame_tail tail = tail_of(info);
+    return gw_frame_tail_size(tail.payload_end, tail.has_checksum);
 }
 
 void gw_classic_frame_place(gw_classic_frame_info *info)
@@ -86,28 +66,15 @@ static void write_header(uint8_t *dst, const gw_classic_frame_info *info)
     gw_store64(dst + AT_PAYLOAD_SIZE, info->payload_size);
 }
 
-/* The zeros before the checksum or the end: their number, and where they start. */
-static size_t padding_of(const gw_classic_frame_info *info, size_t *offset)
-{
-    *offset = (size_t)(info->payload_offset + info->payload_size);
-    return (size_t)info->frame_size - checksum_size(info) - *offset;
-}
-
 void gw_classic_frame_seal(uint8_t *dst, const gw_classic_frame_info *info, const gw_kernels *kernels)
 {
-    size_t offset;
-    const size_t padding = padding_of(info, &offset);
+    const gw_frame_tail tail = tail_of(info);
 
     write_header(dst, info);
-    GW_MEMSET(dst + offset, 0, padding);
-    if ((info->flags & GW_CLASSIC_FLAG_CHECKSUM) != 0) {
-        const size_t covered = (size_t)info->frame_size - 4;
-        gw_store32(dst + covered, kernels->crc32c(0, dst, covered));
-    }
+    gw_frame_tail_write(&tail, dst, kernels->crc32c);
 }
 
-/* Bytes 0 to 31. */
-static gw_status read_common(const uint8_t *src, size_t src_size, gw_classic_frame_info *info)
+static gw_status read_header(const uint8_t *src, size_t src_size, gw_classic_frame_info *info)
 {
     gw_frame_header header;
     const gw_status status = gw_frame_header_read(&header, src, src_size, GW_FRAME_CODEC_CLASSIC);
@@ -130,13 +97,12 @@ static gw_status read_common(const uint8_t *src, size_t src_size, gw_classic_fra
     if ((info->flags & ~GW_CLASSIC_FLAGS_KNOWN) != 0 || gw_classic_family_of(info->scheme) == NULL) {
         return GW_ERR_UNSUPPORTED;
     }
-    return header.extension_units >= EXTENSION_UNITS && info->len <= GW_CLASSIC_LEN_MAX ? GW_OK
-                                                                                        : GW_ERR_HEADER;
-}
-
-/* Bytes 32 to 79, and the frame's size. */
-static gw_status read_extension(const uint8_t *src, gw_classic_frame_info *info)
-{
+    if (header.extension_units < EXTENSION_UNITS || info->len > GW_CLASSIC_LEN_MAX) {
+        return GW_ERR_HEADER;
+    }
+    if (src_size < GW_CLASSIC_FRAME_HEADER_SIZE) {
+        return GW_ERR_SHORT;
+    }
     info->seed = gw_load64(src + AT_SEED);
     info->element_first = gw_load64(src + AT_ELEMENT_FIRST);
     info->keep_len = gw_load64(src + AT_KEEP_LEN);
@@ -160,33 +126,19 @@ static gw_status read_extension(const uint8_t *src, gw_classic_frame_info *info)
 
 gw_status gw_classic_frame_peek(const void *src, size_t src_size, gw_classic_frame_info *info)
 {
-    gw_classic_frame_info read;
-
     if (info == NULL) {
         return GW_ERR_ARG;
     }
     GW_MEMSET(info, 0, sizeof *info);
-    if (src == NULL && src_size > 0) {
-        return GW_ERR_ARG;
-    }
-    GW_MEMSET(&read, 0, sizeof read);
-    gw_status status = read_common((const uint8_t *)src, src_size, &read);
-    if (status == GW_OK && src_size < GW_CLASSIC_FRAME_HEADER_SIZE) {
-        status = GW_ERR_SHORT;
-    }
-    if (status == GW_OK) {
-        status = read_extension((const uint8_t *)src, &read);
-    }
-    if (status == GW_OK) {
-        *info = read;
+    const gw_status status = src == NULL && src_size > 0 ? GW_ERR_ARG : read_header(src, src_size, info);
+    if (status != GW_OK) {
+        GW_MEMSET(info, 0, sizeof *info);
     }
     return status;
 }
 
 gw_status gw_classic_frame_open(const gw_classic_frame *frame, gw_classic_frame_info *info)
 {
-    size_t offset;
-
     if (frame == NULL) {
         return GW_ERR_ARG;
     }
@@ -197,25 +149,15 @@ gw_status gw_classic_frame_open(const gw_classic_frame *frame, gw_classic_frame_
     if (info->len > frame->len_max || info->frame_size > SIZE_MAX) {
         return GW_ERR_LIMIT;
     }
-    if (frame->size != info->frame_size) {
-        return frame->size < info->frame_size ? GW_ERR_SHORT : GW_ERR_TRAILING;
+    const gw_frame_tail tail = tail_of(info);
+    const gw_status tail_status = gw_frame_tail_check(&tail, frame->data, frame->size);
+    if (tail_status != GW_OK) {
+        return tail_status;
     }
-    if (!gw_are_ignorable_parts_valid(frame->data, GW_FRAME_UNIT_SIZE * EXTENSION_UNITS,
-                                      (uint32_t)info->payload_offset - GW_FRAME_HEADER_SIZE)) {
-        return GW_ERR_HEADER;
-    }
-    const size_t padding = padding_of(info, &offset);
-    return gw_is_zero((const uint8_t *)frame->data + offset, padding) ? GW_OK : GW_ERR_HEADER;
-}
-
-/* 1 if the frame has no checksum or a right one. */
-static int is_checksum_good(const uint8_t *src, const gw_classic_frame_info *info, const gw_kernels *kernels)
-{
-    if ((info->flags & GW_CLASSIC_FLAG_CHECKSUM) == 0) {
-        return 1;
-    }
-    const size_t covered = (size_t)info->frame_size - 4;
-    return kernels->crc32c(0, src, covered) == gw_load32(src + covered);
+    return gw_are_ignorable_parts_valid(frame->data, GW_FRAME_UNIT_SIZE * EXTENSION_UNITS,
+                                        (uint32_t)info->payload_offset - GW_FRAME_HEADER_SIZE)
+               ? GW_OK
+               : GW_ERR_HEADER;
 }
 
 size_t gw_classic_decode_workspace_size(const gw_classic_frame_info *info)
@@ -254,12 +196,34 @@ gw_status gw_classic_reading_begin(gw_classic_reading *reading, const gw_classic
 
 gw_status gw_classic_reading_check(const gw_classic_reading *reading)
 {
+    const gw_frame_tail tail = tail_of(&reading->info);
     const uint8_t *src = reading->payload.data - reading->info.payload_offset;
 
-    if (!is_checksum_good(src, &reading->info, &reading->kernels)) {
+    if (!gw_frame_tail_is_intact(&tail, src, reading->kernels.crc32c)) {
         return GW_ERR_CHECKSUM;
     }
     return reading->info.len > 0 ? reading->family->check(&reading->payload) : GW_OK;
+}
+
+gw_status gw_classic_reading_decode(const gw_classic_reading *reading, const gw_classic_sink *sink,
+                                    const void *lanes, gw_classic_target *target)
+{
+    const uint64_t len = reading->info.len;
+    const gw_status status = gw_classic_reading_check(reading);
+
+    if (status != GW_OK) {
+        if (!sink->is_sum && len > 0) {
+            GW_MEMSET(target->values, 0, (size_t)len * gw_dtype_size((gw_dtype)sink->dtype));
+        }
+        return status;
+    }
+    if (len > 0 && lanes != NULL) {
+        reading->family->sum_decode(lanes, &reading->payload, sink);
+    } else if (len > 0) {
+        reading->family->decode(&reading->payload, sink);
+    }
+    target->len = len;
+    return GW_OK;
 }
 
 gw_status gw_classic_frame_check(const gw_classic_frame *frame, gw_classic_frame_info *info,

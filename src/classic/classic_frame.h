@@ -39,4 +39,9 @@ gw_status gw_classic_reading_begin(gw_classic_reading *reading, const gw_classic
 /* Checksum, then payload: GW_OK, GW_ERR_CHECKSUM or GW_ERR_CORRUPT. */
 gw_status gw_classic_reading_check(const gw_classic_reading *reading);
 
+/* The same, then the values of the payload, or, if lanes are not NULL, of their sum, to the target of the
+ * sink. On failure the target is zeros, unless values are added to it. */
+gw_status gw_classic_reading_decode(const gw_classic_reading *reading, const gw_classic_sink *sink,
+                                    const void *lanes, gw_classic_target *target);
+
 #endif

@@ -76,7 +76,8 @@ gw_status gw_classic_sink_make(gw_classic_sink *sink, const gw_classic_target *t
 uint8_t *gw_classic_sink_at(const gw_classic_sink *sink, uint64_t first);
 
 typedef struct gw_classic_family {
-    /* Bytes; SIZE_MAX where size_t cannot hold them. step is in range, with at least one element. */
+    /* Bytes; SIZE_MAX where size_t cannot hold them. step is in range, with at least one element. A family
+     * without workspace_size encodes without a workspace. */
     size_t (*workspace_size)(const gw_classic_options *options, const gw_classic_step *step);
     size_t (*payload_size_max)(const gw_classic_options *options, const gw_classic_step *step);
     size_t (*decode_workspace_size)(const gw_classic_frame_info *info);
@@ -100,7 +101,7 @@ typedef struct gw_classic_family {
     /* Sums; all NULL in families without them. sum_size: 0 if such frames have no sum. */
     size_t (*sum_size)(const gw_classic_frame_info *info);
     /* What headers do not say (shared norms): 1 if the two may be added. Headers agree; `first` may be
-     * unchecked. */
+     * unchecked. NULL: headers say all. */
     int (*sum_matches)(const gw_classic_payload *first, const gw_classic_payload *payload);
     /* payload has been checked. */
     void (*sum_add)(void *lanes, const gw_classic_payload *payload);

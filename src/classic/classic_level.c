@@ -3,7 +3,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "classic/level_encode.h"
+#include "classic/level_layout.h"
 
 static gw_level_layout layout_of_info(const gw_classic_frame_info *info)
 {

@@ -8,45 +8,7 @@
 
 _Static_assert(sizeof(gw_classic_state) <= sizeof(gw_classic), "a handle holds its state");
 
-/* ---- names ----------------------------------------------------------------------------------------------
- */
-
-static const char *const names[] = {NULL,      "fp16",      "bf16",   "topk",   "dgc",  "randk",
-                                    "signsgd", "efsignsgd", "signum", "onebit", "qsgd", "terngrad"};
-
-enum { SCHEME_COUNT = sizeof names / sizeof names[0] };
-
-static int is_scheme(gw_classic_scheme scheme)
-{
-    return (unsigned)scheme >= 1 && (unsigned)scheme < SCHEME_COUNT;
-}
-
-const char *gw_classic_scheme_name(gw_classic_scheme scheme)
-{
-    return is_scheme(scheme) ? names[scheme] : NULL;
-}
-
-static int is_equal(const char *a, const char *b)
-{
-    while (*a != '\0' && *a == *b) {
-        a++;
-        b++;
-    }
-    return *a == *b;
-}
-
-gw_classic_scheme gw_classic_scheme_from_name(const char *name)
-{
-    for (unsigned i = 1; name != NULL && i < SCHEME_COUNT; i++) {
-        if (is_equal(name, names[i])) {
-            return (gw_classic_scheme)i;
-        }
-    }
-    return (gw_classic_scheme)0;
-}
-
-/* ---- options --------------------------------------------------------------------------------------------
- */
+/* ---- schemes ------------------------------------------------------------------------------------------- */
 
 /* Fields that a scheme may change. dtype, seed, backends and checksum always may be. */
 enum {
@@ -61,47 +23,94 @@ enum {
     HAS_BLOCKS = 1 << 8
 };
 
-static unsigned fields_of(gw_classic_scheme scheme)
+typedef struct scheme_row {
+    const char *name;
+    const gw_classic_family *family;
+    unsigned fields;
+    gw_classic_options usual; /* but for the fields that are the same for all schemes */
+} scheme_row;
+
+static const scheme_row schemes[] = {
+    [GW_CLASSIC_FP16] = {"fp16", &gw_classic_cast, 0, {0}},
+    [GW_CLASSIC_BF16] = {"bf16", &gw_classic_cast, 0, {0}},
+    [GW_CLASSIC_TOPK] = {"topk", &gw_classic_sparse, HAS_ERROR_FEEDBACK | HAS_VALUES, {.error_feedback = 1}},
+    [GW_CLASSIC_DGC] = {"dgc",
+                        &gw_classic_sparse,
+                        HAS_MOMENTUM | HAS_NESTEROV | HAS_CLIP | HAS_VALUES,
+                        {.error_feedback = 1, .momentum = 0.9f, .momentum_mask = 1}},
+    [GW_CLASSIC_RANDK] = {"randk",
+                          &gw_classic_sparse,
+                          HAS_ERROR_FEEDBACK | HAS_UNBIASED | HAS_VALUES,
+                          {.unbiased = 1}},
+    [GW_CLASSIC_SIGNSGD] = {"signsgd", &gw_classic_sign, HAS_ERROR_FEEDBACK, {0}},
+    [GW_CLASSIC_EFSIGNSGD] = {"efsignsgd", &gw_classic_sign, 0, {.error_feedback = 1}},
+    [GW_CLASSIC_SIGNUM] = {"signum", &gw_classic_sign, HAS_MOMENTUM, {.momentum = 0.9f}},
+    [GW_CLASSIC_ONEBIT] = {"onebit", &gw_classic_sign, HAS_BLOCKS, {.error_feedback = 1}},
+    [GW_CLASSIC_QSGD] = {"qsgd",
+                         &gw_classic_level,
+                         HAS_ERROR_FEEDBACK | HAS_CODING | HAS_NORM | HAS_BLOCKS,
+                         {.coding = GW_CLASSIC_CODING_MASK, .level_max = 4, .block_len = 512}},
+    [GW_CLASSIC_TERNGRAD] = {"terngrad",
+                             &gw_classic_level,
+                             HAS_ERROR_FEEDBACK | HAS_CLIP | HAS_CODING | HAS_BLOCKS,
+                             {.norm = GW_CLASSIC_NORM_MAX, .clip = 2.5f, .level_max = 1}},
+};
+
+enum { SCHEME_COUNT = sizeof schemes / sizeof schemes[0] };
+
+/* NULL for an unknown scheme. */
+static const scheme_row *row_of(gw_classic_scheme scheme)
 {
-    static const uint16_t fields[SCHEME_COUNT] = {
-        [GW_CLASSIC_TOPK] = HAS_ERROR_FEEDBACK | HAS_VALUES,
-        [GW_CLASSIC_DGC] = HAS_MOMENTUM | HAS_NESTEROV | HAS_CLIP | HAS_VALUES,
-        [GW_CLASSIC_RANDK] = HAS_ERROR_FEEDBACK | HAS_UNBIASED | HAS_VALUES,
-        [GW_CLASSIC_SIGNSGD] = HAS_ERROR_FEEDBACK,
-        [GW_CLASSIC_SIGNUM] = HAS_MOMENTUM,
-        [GW_CLASSIC_ONEBIT] = HAS_BLOCKS,
-        [GW_CLASSIC_QSGD] = HAS_ERROR_FEEDBACK | HAS_CODING | HAS_NORM | HAS_BLOCKS,
-        [GW_CLASSIC_TERNGRAD] = HAS_ERROR_FEEDBACK | HAS_CLIP | HAS_CODING | HAS_BLOCKS,
-    };
-    return fields[scheme];
+    return (unsigned)scheme >= 1 && (unsigned)scheme < SCHEME_COUNT ? &schemes[scheme] : NULL;
 }
+
+const gw_classic_family *gw_classic_family_of(gw_classic_scheme scheme)
+{
+    const scheme_row *row = row_of(scheme);
+    return row != NULL ? row->family : NULL;
+}
+
+const char *gw_classic_scheme_name(gw_classic_scheme scheme)
+{
+    const scheme_row *row = row_of(scheme);
+    return row != NULL ? row->name : NULL;
+}
+
+static int is_equal(const char *a, const char *b)
+{
+    while (*a != '\0' && *a == *b) {
+        a++;
+        b++;
+    }
+    return *a == *b;
+}
+
+gw_classic_scheme gw_classic_scheme_from_name(const char *name)
+{
+    for (unsigned i = 1; name != NULL && i < SCHEME_COUNT; i++) {
+        if (is_equal(name, schemes[i].name)) {
+            return (gw_classic_scheme)i;
+        }
+    }
+    return (gw_classic_scheme)0;
+}
+
+/* ---- options ------------------------------------------------------------------------------------------- */
 
 gw_status gw_classic_options_init(gw_classic_options *options, gw_classic_scheme scheme)
 {
+    const scheme_row *row = row_of(scheme);
+
     if (options == NULL) {
         return GW_ERR_ARG;
     }
-    if (!is_scheme(scheme)) {
+    if (row == NULL) {
         return GW_ERR_OPTION;
     }
-    GW_MEMSET(options, 0, sizeof *options);
+    *options = row->usual;
     options->scheme = scheme;
     options->dtype = GW_FP32;
     options->backends = GW_BACKEND_ALL;
-    options->error_feedback = scheme == GW_CLASSIC_TOPK || scheme == GW_CLASSIC_DGC ||
-                              scheme == GW_CLASSIC_EFSIGNSGD || scheme == GW_CLASSIC_ONEBIT;
-    options->momentum = scheme == GW_CLASSIC_DGC || scheme == GW_CLASSIC_SIGNUM ? 0.9f : 0.0f;
-    options->momentum_mask = scheme == GW_CLASSIC_DGC;
-    options->unbiased = scheme == GW_CLASSIC_RANDK;
-    if (scheme == GW_CLASSIC_QSGD) {
-        options->coding = GW_CLASSIC_CODING_MASK;
-        options->level_max = 4;
-        options->block_len = 512;
-    } else if (scheme == GW_CLASSIC_TERNGRAD) {
-        options->norm = GW_CLASSIC_NORM_MAX;
-        options->clip = 2.5f;
-        options->level_max = 1;
-    }
     return GW_OK;
 }
 
@@ -128,34 +137,30 @@ static int is_in_range(const gw_classic_options *o)
 }
 
 /* Fields that the scheme does not have are as gw_classic_options_init() leaves them. */
-static int is_usual(const gw_classic_options *o, unsigned fields)
+static int is_usual(const gw_classic_options *o, const scheme_row *row)
 {
-    gw_classic_options usual;
-    if (gw_classic_options_init(&usual, o->scheme) != GW_OK) {
-        return 0;
-    }
-    return ((fields & HAS_ERROR_FEEDBACK) != 0 || o->error_feedback == usual.error_feedback) &&
+    const gw_classic_options *usual = &row->usual;
+    const unsigned fields = row->fields;
+    return ((fields & HAS_ERROR_FEEDBACK) != 0 || o->error_feedback == usual->error_feedback) &&
            ((fields & HAS_MOMENTUM) != 0 ||
-            gw_bits_from_float(o->momentum) == gw_bits_from_float(usual.momentum)) &&
+            gw_bits_from_float(o->momentum) == gw_bits_from_float(usual->momentum)) &&
            ((fields & HAS_NESTEROV) != 0 ||
-            (o->nesterov == usual.nesterov && o->momentum_mask == usual.momentum_mask)) &&
-           ((fields & HAS_CLIP) != 0 || gw_bits_from_float(o->clip) == gw_bits_from_float(usual.clip)) &&
-           ((fields & HAS_UNBIASED) != 0 || o->unbiased == usual.unbiased) &&
-           ((fields & HAS_VALUES) != 0 || o->values == usual.values) &&
-           ((fields & HAS_CODING) != 0 || o->coding == usual.coding) &&
-           ((fields & HAS_NORM) != 0 || (o->norm == usual.norm && o->level_max == usual.level_max)) &&
-           ((fields & HAS_BLOCKS) != 0 || o->block_len == usual.block_len);
+            (o->nesterov == usual->nesterov && o->momentum_mask == usual->momentum_mask)) &&
+           ((fields & HAS_CLIP) != 0 || gw_bits_from_float(o->clip) == gw_bits_from_float(usual->clip)) &&
+           ((fields & HAS_UNBIASED) != 0 || o->unbiased == usual->unbiased) &&
+           ((fields & HAS_VALUES) != 0 || o->values == usual->values) &&
+           ((fields & HAS_CODING) != 0 || o->coding == usual->coding) &&
+           ((fields & HAS_NORM) != 0 || (o->norm == usual->norm && o->level_max == usual->level_max)) &&
+           ((fields & HAS_BLOCKS) != 0 || o->block_len == usual->block_len);
 }
 
 static gw_status check(const gw_classic_options *o)
 {
-    if (!is_scheme(o->scheme)) {
+    const scheme_row *row = row_of(o->scheme);
+    if (row == NULL || !is_in_range(o) || !is_usual(o, row)) {
         return GW_ERR_OPTION;
     }
-    const unsigned fields = fields_of(o->scheme);
-    if (!is_in_range(o) || !is_usual(o, fields)) {
-        return GW_ERR_OPTION;
-    }
+    const unsigned fields = row->fields;
     if (o->unbiased != 0 && o->error_feedback != 0) {
         return GW_ERR_OPTION;
     }
@@ -169,8 +174,7 @@ static gw_status check(const gw_classic_options *o)
     return GW_OK;
 }
 
-/* ---- handles --------------------------------------------------------------------------------------------
- */
+/* ---- handles ------------------------------------------------------------------------------------------- */
 
 gw_status gw_classic_init(gw_classic *classic, const gw_classic_options *options)
 {
@@ -219,6 +223,5 @@ uint32_t gw_classic_state_arrays(const gw_classic *classic)
         return 0;
     }
     return (options->error_feedback != 0 ? GW_CLASSIC_RESIDUAL : 0u) |
-           (options->scheme == GW_CLASSIC_DGC || options->scheme == GW_CLASSIC_SIGNUM ? GW_CLASSIC_MOMENTUM
-                                                                                      : 0u);
+           ((schemes[options->scheme].fields & HAS_MOMENTUM) != 0 ? GW_CLASSIC_MOMENTUM : 0u);
 }

@@ -1,7 +1,25 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "classic/bit_scan.h"
 #include "classic/classic_positions.h"
 #include "classic/mask_prefix.h"
+
+/* The number of zeros below the lowest set bit of x, which is not 0. */
+static inline unsigned low_zeros(uint64_t x)
+{
+#if defined(__GNUC__)
+    return (unsigned)__builtin_ctzll(x);
+#else
+    unsigned count = 0;
+    while ((x & 0xff) == 0) {
+        x >>= 8;
+        count += 8;
+    }
+    while ((x & 1) == 0) {
+        x >>= 1;
+        count++;
+    }
+    return count;
+#endif
+}
 
 size_t gw_positions_open(gw_positions_reader *reader, const uint8_t *src, size_t size, uint64_t len,
                          uint64_t keep_len)
@@ -59,7 +77,7 @@ static uint64_t long_zeros(const gw_positions_reader *reader, uint64_t *at)
     while (*at < 8 * reader->stream_size) {
         const uint64_t window = window_at(reader, *at) & (((uint64_t)1 << 57) - 1);
         if (window != 0) {
-            const unsigned some = gw_low_zeros(window);
+            const unsigned some = low_zeros(window);
             *at += some + 1;
             return zeros + some;
         }
@@ -80,7 +98,7 @@ static size_t read_gaps(gw_positions_reader *reader, uint32_t *positions, size_t
     for (; i < count; i++) {
         uint64_t window = window_at(reader, at), zeros;
         if ((window & ((1u << SHORT_ZEROS) - 1)) != 0) {
-            zeros = gw_low_zeros(window);
+            zeros = low_zeros(window);
             window >>= zeros + 1;
             at += zeros + 1;
         } else {
@@ -210,7 +228,7 @@ static size_t next_mask(gw_positions_reader *reader, uint32_t *positions, size_t
             break;
         }
         for (; word != 0; word &= word - 1) {
-            positions[count++] = (uint32_t)(first + gw_low_zeros(word));
+            positions[count++] = (uint32_t)(first + low_zeros(word));
         }
     }
     reader->is_bad |= count > reader->keep_len - reader->found;
@@ -226,7 +244,7 @@ static size_t next_bits(gw_positions_reader *reader, uint32_t *positions, size_t
     size_t count = 0;
     while (reader->next < words) {
         for (; left != 0 && count < room; left &= left - 1) {
-            positions[count++] = (uint32_t)(64 * reader->next + gw_low_zeros(left));
+            positions[count++] = (uint32_t)(64 * reader->next + low_zeros(left));
         }
         if (left != 0) {
             break;
@@ -263,11 +281,6 @@ void gw_positions_skip(gw_positions_reader *reader)
     }
 }
 
-static int is_zero(const uint8_t *bytes, uint64_t first, uint64_t end)
-{
-    return gw_is_zero(bytes + (size_t)first, (size_t)(end - first));
-}
-
 int gw_positions_is_complete(const gw_positions_reader *reader)
 {
     if (reader->is_bad || reader->found != reader->keep_len) {
@@ -285,7 +298,8 @@ int gw_positions_is_complete(const gw_positions_reader *reader)
             return 0;
         }
     }
-    if ((reader->bits + 63) / 64 * 8 != reader->stream_size || !is_zero(reader->tables, used, table_size)) {
+    if ((reader->bits + 63) / 64 * 8 != reader->stream_size ||
+        !gw_is_zero(reader->tables + (size_t)used, (size_t)(table_size - used))) {
         return 0;
     }
     const unsigned in_last = (unsigned)(reader->bits % 64);

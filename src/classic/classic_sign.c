@@ -11,8 +11,12 @@
 
 #include "core/wire_values.h"
 
-/* ---- sizes ----------------------------------------------------------------------------------------------
- */
+/* ---- sizes --------------------------------------------------------------------------------------------- */
+
+static int has_votes(gw_classic_scheme scheme)
+{
+    return scheme == GW_CLASSIC_SIGNSGD || scheme == GW_CLASSIC_SIGNUM;
+}
 
 static size_t workspace_size(const gw_classic_options *options, const gw_classic_step *step)
 {
@@ -31,12 +35,10 @@ static size_t payload_size_max(const gw_classic_options *options, const gw_class
 /* A block for sums of votes. */
 static size_t decode_workspace_size(const gw_classic_frame_info *info)
 {
-    const int is_vote = info->scheme == GW_CLASSIC_SIGNSGD || info->scheme == GW_CLASSIC_SIGNUM;
-    return is_vote ? GW_CLASSIC_BLOCK_LEN * sizeof(float) : 0;
+    return has_votes(info->scheme) ? GW_CLASSIC_BLOCK_LEN * sizeof(float) : 0;
 }
 
-/* ---- encode ---------------------------------------------------------------------------------------------
- */
+/* ---- encode -------------------------------------------------------------------------------------------- */
 
 /* The values to pack: [first, first + len) with the residual, or the new momentum. */
 static void load_block(const gw_classic_encoding *e, float *x, size_t first, size_t len)
@@ -205,13 +207,11 @@ static gw_status encode(gw_classic_encoding *e)
     return GW_OK;
 }
 
-/* ---- decode ---------------------------------------------------------------------------------------------
- */
+/* ---- decode -------------------------------------------------------------------------------------------- */
 
 static gw_status check_header(const gw_classic_frame_info *info)
 {
-    const int has_vote = info->scheme == GW_CLASSIC_SIGNSGD || info->scheme == GW_CLASSIC_SIGNUM;
-    const uint32_t flags = GW_CLASSIC_FLAG_CHECKSUM | (has_vote ? GW_CLASSIC_FLAG_VOTE : 0);
+    const uint32_t flags = GW_CLASSIC_FLAG_CHECKSUM | (has_votes(info->scheme) ? GW_CLASSIC_FLAG_VOTE : 0);
 
     if (info->values != 0 || info->coding != 0 || info->norm != 0 || info->level_max != 0 ||
         info->keep_len != 0 || (info->flags & ~flags) != 0) {
@@ -274,20 +274,11 @@ static void decode(const gw_classic_payload *payload, const gw_classic_sink *sin
     }
 }
 
-/* ---- sums -----------------------------------------------------------------------------------------------
- */
+/* ---- sums ---------------------------------------------------------------------------------------------- */
 
 static size_t sum_size(const gw_classic_frame_info *info)
 {
-    const int is_vote = info->scheme == GW_CLASSIC_SIGNSGD || info->scheme == GW_CLASSIC_SIGNUM;
-    return is_vote ? gw_classic_size_of(info->len, sizeof(int32_t)) : 0;
-}
-
-static int sum_matches(const gw_classic_payload *first, const gw_classic_payload *payload)
-{
-    (void)first;
-    (void)payload; /* headers say it all */
-    return 1;
+    return has_votes(info->scheme) ? gw_classic_size_of(info->len, sizeof(int32_t)) : 0;
 }
 
 const gw_classic_family gw_classic_sign = {
@@ -299,7 +290,6 @@ const gw_classic_family gw_classic_sign = {
     .check = check,
     .decode = decode,
     .sum_size = sum_size,
-    .sum_matches = sum_matches,
     .sum_add = gw_sign_sum_add,
     .sum_decode = gw_sign_sum_decode,
     .sum_vote = gw_sign_sum_vote,

@@ -193,7 +193,6 @@ const gw_classic_family gw_classic_sparse = {
     .check = gw_sparse_check,
     .decode = gw_sparse_decode,
     .sum_size = gw_sparse_sum_size,
-    .sum_matches = gw_sparse_sum_matches,
     .sum_add = gw_sparse_sum_add,
     .sum_decode = gw_sparse_sum_decode,
 };

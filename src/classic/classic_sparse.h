@@ -15,7 +15,6 @@ void gw_sparse_decode(const gw_classic_payload *payload, const gw_classic_sink *
 
 /* Sums of RANDK frames: the values of one position after the other. */
 size_t gw_sparse_sum_size(const gw_classic_frame_info *info);
-int gw_sparse_sum_matches(const gw_classic_payload *first, const gw_classic_payload *payload);
 void gw_sparse_sum_add(void *lanes, const gw_classic_payload *payload);
 void gw_sparse_sum_decode(const void *lanes, const gw_classic_payload *first, const gw_classic_sink *sink);
 

@@ -199,14 +199,6 @@ size_t gw_sparse_sum_size(const gw_classic_frame_info *info)
     return info->scheme == GW_CLASSIC_RANDK ? gw_classic_size_of(info->keep_len, sizeof(float)) : 0;
 }
 
-/* Headers say all. */
-int gw_sparse_sum_matches(const gw_classic_payload *first, const gw_classic_payload *payload)
-{
-    (void)first;
-    (void)payload;
-    return 1;
-}
-
 void gw_sparse_sum_add(void *lanes, const gw_classic_payload *payload)
 {
     const gw_classic_frame_info *const info = payload->info;

@@ -83,7 +83,7 @@ gw_status gw_classic_sum_add(gw_classic_sum *sum, const gw_classic_frame *first,
         const gw_classic_payload shared = {&first_info, &reading.kernels,
                                            (const uint8_t *)first->data + first_info.payload_offset,
                                            (size_t)first_info.payload_size, NULL};
-        if (!reading.family->sum_matches(&shared, &reading.payload)) {
+        if (reading.family->sum_matches != NULL && !reading.family->sum_matches(&shared, &reading.payload)) {
             return GW_ERR_MISMATCH;
         }
         reading.family->sum_add(sum->lanes, &reading.payload);
@@ -161,19 +161,5 @@ gw_status gw_classic_sum_decode(const gw_classic_sum *sum, const gw_classic_fram
     if (status == GW_OK) {
         status = gw_classic_sink_make(&sink, target, reading.info.len, GW_FP32);
     }
-    if (status != GW_OK) {
-        return status;
-    }
-    status = gw_classic_reading_check(&reading);
-    if (status != GW_OK) {
-        if (reading.info.len > 0) {
-            GW_MEMSET(target->values, 0, (size_t)reading.info.len * sizeof(float));
-        }
-        return status;
-    }
-    if (reading.info.len > 0) {
-        reading.family->sum_decode(sum->lanes, &reading.payload, &sink);
-    }
-    target->len = reading.info.len;
-    return GW_OK;
+    return status == GW_OK ? gw_classic_reading_decode(&reading, &sink, sum->lanes, target) : status;
 }

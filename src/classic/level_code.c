@@ -178,17 +178,12 @@ static int read_masks(reader *r, size_t len, const gw_level_form *form, gw_level
 
 /* ---- chunks -------------------------------------------------------------------------------------------- */
 
-static int is_all_zero(const gw_level_scratch *s, size_t len)
-{
-    return gw_is_zero(s->levels, len);
-}
-
 int gw_level_write(uint8_t *dst, size_t capacity, size_t len, const gw_level_form *form,
                    gw_level_scratch *scratch, uint32_t *entry)
 {
     const size_t packed_size = gw_level_packed_size(form->level_max, len);
     if (form->coding != GW_CLASSIC_CODING_PACKED) {
-        const int is_zero = is_all_zero(scratch, len);
+        const int is_zero = gw_is_zero(scratch->levels, len);
         size_t size = 0;
         if (!is_zero) {
             size = form->coding == GW_CLASSIC_CODING_MASK

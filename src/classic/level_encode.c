@@ -5,7 +5,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "classic/level_encode.h"
+#include "classic/level_layout.h"
 #include "core/ahead.h"
 
 typedef struct level_encoder {

@@ -57,4 +57,8 @@ static inline gw_level_run gw_level_run_at(const gw_level_layout *layout, uint64
     return run;
 }
 
+/* Functions of gw_classic_level that level_encode.c has. */
+gw_status gw_level_encode(gw_classic_encoding *encoding);
+gw_status gw_level_norms(const gw_classic_encoding *encoding, float *norms);
+
 #endif

@@ -24,8 +24,7 @@ static inline void gw_put_float(float *array, size_t i, float x)
     GW_MEMCPY((uint8_t *)(void *)array + i * sizeof x, &x, sizeof x);
 }
 
-/* ---- all families ---------------------------------------------------------------------------------------
- */
+/* ---- all families -------------------------------------------------------------------------------------- */
 
 static inline void gw_multiply_values(float *x, size_t first, size_t len, float scale)
 {
@@ -48,8 +47,7 @@ static inline void gw_accumulate_values(float *sum, const float *x, size_t first
     }
 }
 
-/* ---- cast -----------------------------------------------------------------------------------------------
- */
+/* ---- cast ---------------------------------------------------------------------------------------------- */
 
 /* Element i as fp32 bits; NaN canonical. */
 static inline uint32_t gw_cast_load(const uint8_t *src, unsigned dtype, size_t i)
@@ -79,8 +77,7 @@ static inline void gw_cast_values(uint8_t *dst, unsigned dst_dtype, const uint8_
     }
 }
 
-/* ---- sign -----------------------------------------------------------------------------------------------
- */
+/* ---- sign ---------------------------------------------------------------------------------------------- */
 
 static inline uint32_t gw_bit_at(const uint8_t *bits, size_t i)
 {

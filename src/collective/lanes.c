@@ -80,9 +80,7 @@ gw_status gw_collective_lanes_encode(const gw_thc *thc, const gw_thc_range *rang
                                      const gw_workspace *workspace)
 {
     gw_thc_span span;
-    if (bad_block != NULL) {
-        *bad_block = UINT64_MAX;
-    }
+    gw_thc_report_block(bad_block, UINT64_MAX);
     if (dst == NULL) {
         return GW_ERR_ARG;
     }

@@ -144,6 +144,12 @@ static inline int gw_is_zero(const uint8_t *p, size_t size)
     return any == 0;
 }
 
+/* Chunks or blocks of 2^log2 elements, the last of which may be shorter. */
+static inline uint64_t gw_unit_count(uint64_t len, unsigned log2)
+{
+    return (len >> log2) + ((len & (((uint64_t)1 << log2) - 1)) != 0);
+}
+
 /* 1 if the two ranges share a byte. Ranges do not wrap around the address space. */
 static inline int gw_is_overlapping(const void *a, size_t a_size, const void *b, size_t b_size)
 {

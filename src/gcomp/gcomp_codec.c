@@ -158,11 +158,7 @@ size_t gw_gcomp_frame_bound(const gw_gcomp *codec, uint64_t len)
 uint64_t gw_gcomp_chunk_count(const gw_gcomp *codec, uint64_t len)
 {
     const gw_codec *inside = gw_codec_of(codec);
-    if (inside == NULL) {
-        return 0;
-    }
-    const uint32_t log2 = inside->options.chunk_log2;
-    return (len >> log2) + ((len & (((uint64_t)1 << log2) - 1)) != 0);
+    return inside != NULL ? gw_unit_count(len, inside->options.chunk_log2) : 0;
 }
 
 uint64_t gw_gcomp_range_align(const gw_gcomp *codec)

@@ -18,7 +18,7 @@ uint32_t gw_frame_parts_size(const gw_gcomp_frame_info *info)
 
 void gw_frame_place(gw_gcomp_frame_info *info, uint32_t extension_size)
 {
-    info->chunk_count = (info->len >> info->chunk_log2) + ((info->len & ((1u << info->chunk_log2) - 1)) != 0);
+    info->chunk_count = gw_unit_count(info->len, info->chunk_log2);
     info->directory_offset = GW_FRAME_HEADER_SIZE + (uint64_t)extension_size;
     uint64_t end = info->directory_offset + GW_FRAME_ENTRY_SIZE * info->chunk_count;
     info->payload_offset = (end + 15) & ~(uint64_t)15;

@@ -5,8 +5,6 @@
  */
 #include "thc/thc_decode.h"
 
-#include "core/float_bits.h"
-
 gw_status gw_thc_target_clear(gw_thc_target *target)
 {
     if (target == NULL) {

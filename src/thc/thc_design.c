@@ -9,7 +9,6 @@
 #include "thc/thc_default_tables.h"
 #include "core/float_bits.h"
 #include "thc/thc_normal.h"
-#include "thc/thc_table.h"
 
 #define GW_DEFAULT_BLOCK_LOG2 10 /* 1024 values: 512 bytes of 4-bit indices, one packet */
 #define GW_P_LOG2_MAX         10

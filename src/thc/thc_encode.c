@@ -270,9 +270,7 @@ gw_status gw_thc_encode(const gw_thc *thc, const gw_thc_range *range, const gw_t
 {
     gw_thc_worker worker;
 
-    if (bad_block != NULL) {
-        *bad_block = UINT64_MAX;
-    }
+    gw_thc_report_block(bad_block, UINT64_MAX);
     if (indices == NULL) {
         return GW_ERR_ARG;
     }

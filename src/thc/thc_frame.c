@@ -26,13 +26,6 @@ enum { /* bytes 0 to 31 are those of core/frame_header.h */
 /* Bytes 32 to 95, the part of the extension that this version knows. */
 enum { EXTENSION_UNITS = (GW_THC_FRAME_HEADER_SIZE - GW_FRAME_HEADER_SIZE) / GW_FRAME_UNIT_SIZE };
 
-size_t gw_thc_frame_block_lanes(const gw_thc_frame_info *info, uint64_t i)
-{
-    size_t block_len = (size_t)1 << info->options.block_log2;
-    uint64_t rest = info->len - (i << info->options.block_log2);
-    return rest >= block_len ? block_len : gw_thc_padded_len((size_t)rest);
-}
-
 static unsigned payload_bits(const gw_thc_frame_info *info)
 {
     return (info->flags & GW_THC_FLAG_SUM) != 0 ? info->options.lane_bits : info->options.table.bits;
@@ -43,21 +36,31 @@ size_t gw_thc_frame_block_offset(const gw_thc_frame_info *info, uint64_t i)
     return (size_t)(info->payload_offset + (i << info->options.block_log2) / 8 * payload_bits(info));
 }
 
-static size_t checksum_size(const gw_thc_frame_info *info)
+static gw_frame_tail tail_of(const gw_thc_frame_info *info)
 {
-    return (info->flags & GW_THC_FLAG_CHECKSUM) != 0 ? 4 : 0;
+    const gw_frame_tail tail = {info->payload_offset + info->payload_size, info->frame_size,
+                                (info->flags & GW_THC_FLAG_CHECKSUM) != 0};
+    return tail;
+}
+
+/* The best there is, NULL where none is needed. */
+static gw_crc32c_fn *crc32c_of(const gw_frame_tail *tail)
+{
+    gw_kernels kernels = {.crc32c = NULL};
+
+    if (tail->has_checksum) {
+        gw_kernels_init(&kernels, GW_BACKEND_ALL);
+    }
+    return kernels.crc32c;
 }
 
 static void place_at(gw_thc_frame_info *info, uint64_t norms_offset)
 {
     uint64_t patterns = gw_thc_pattern_count(&info->options);
     uint64_t blocks = info->block_count;
-    uint64_t lanes = 0;
+    uint64_t lanes = gw_thc_lanes_of(info->options.block_log2, info->len, 0, blocks);
     uint64_t sets = 0;
 
-    if (blocks > 0) {
-        lanes = ((blocks - 1) << info->options.block_log2) + gw_thc_frame_block_lanes(info, blocks - 1);
-    }
     if ((info->flags & GW_THC_FLAG_SUM) != 0) {
         sets = (info->flags & GW_THC_FLAG_BLOCK_SETS) != 0 ? blocks : 1;
     }
@@ -66,15 +69,8 @@ static void place_at(gw_thc_frame_info *info, uint64_t norms_offset)
     info->set_size = sets > 0 ? (info->options.worker_max + 63u) / 64u * 8u : 0;
     info->payload_offset = info->sets_offset + sets * info->set_size;
     info->payload_size = lanes / 8 * payload_bits(info);
-    const uint64_t end = info->payload_offset + info->payload_size + checksum_size(info);
-    info->frame_size = (end + 15) / 16 * 16;
-}
-
-/* The zeros before the checksum or the end: their number, and where they start. */
-static size_t padding_of(const gw_thc_frame_info *info, size_t *offset)
-{
-    *offset = (size_t)(info->payload_offset + info->payload_size);
-    return (size_t)info->frame_size - checksum_size(info) - *offset;
+    const gw_frame_tail tail = tail_of(info);
+    info->frame_size = gw_frame_tail_size(tail.payload_end, tail.has_checksum);
 }
 
 void gw_thc_frame_place(gw_thc_frame_info *info)
@@ -133,15 +129,14 @@ static gw_status read_common(const uint8_t *src, size_t src_size, gw_thc_frame_i
     if (header.extension_units < EXTENSION_UNITS) {
         return GW_ERR_HEADER;
     }
-    /* The count that block_count implies; no product of wire values comes before this. */
-    uint64_t block_len = (uint64_t)1 << log2;
-    if (info->len > info->block_count << log2 || info->len + block_len <= info->block_count << log2) {
+    /* No product of wire values comes before this. */
+    if (info->block_count != gw_unit_count(info->len, log2)) {
         return GW_ERR_HEADER;
     }
-    return GW_OK;
+    return src_size < GW_THC_FRAME_HEADER_SIZE ? GW_ERR_SHORT : GW_OK;
 }
 
-/* Bytes 32 to 95. */
+/* Bytes 32 to 95, and the sizes and offsets that follow. */
 static gw_status read_extension(const uint8_t *src, gw_thc_frame_info *info)
 {
     gw_thc_options *o = &info->options;
@@ -184,38 +179,27 @@ static gw_status read_extension(const uint8_t *src, gw_thc_frame_info *info)
     if (info->block_first + info->block_count > (uint64_t)1 << 32) {
         return GW_ERR_HEADER;
     }
-    return gw_is_zero(src + AT_TAIL, GW_THC_FRAME_HEADER_SIZE - AT_TAIL) ? GW_OK : GW_ERR_HEADER;
+    const uint64_t stated_size = info->frame_size;
+    place_at(info, info->norms_offset);
+    return info->frame_size == stated_size && gw_is_zero(src + AT_TAIL, GW_THC_FRAME_HEADER_SIZE - AT_TAIL)
+               ? GW_OK
+               : GW_ERR_HEADER;
 }
 
 gw_status gw_thc_frame_peek(const void *src, size_t src_size, gw_thc_frame_info *info)
 {
-    gw_thc_frame_info read;
-
     if (info == NULL) {
         return GW_ERR_ARG;
     }
     GW_MEMSET(info, 0, sizeof *info);
-    if (src == NULL && src_size > 0) {
-        return GW_ERR_ARG;
-    }
-    GW_MEMSET(&read, 0, sizeof read);
-    gw_status status = read_common(src, src_size, &read);
-    if (status == GW_OK && src_size < GW_THC_FRAME_HEADER_SIZE) {
-        status = GW_ERR_SHORT;
-    }
+    gw_status status = src == NULL && src_size > 0 ? GW_ERR_ARG : read_common(src, src_size, info);
     if (status == GW_OK) {
-        status = read_extension(src, &read);
+        status = read_extension(src, info);
     }
     if (status != GW_OK) {
-        return status;
+        GW_MEMSET(info, 0, sizeof *info);
     }
-    uint64_t stated_size = read.frame_size;
-    place_at(&read, read.norms_offset);
-    if (read.frame_size != stated_size) {
-        return GW_ERR_HEADER;
-    }
-    *info = read;
-    return GW_OK;
+    return status;
 }
 
 gw_status gw_thc_frame_open(const gw_thc_frame *frame, gw_thc_frame_info *info)
@@ -231,38 +215,27 @@ gw_status gw_thc_frame_open(const gw_thc_frame *frame, gw_thc_frame_info *info)
     if (info->len > frame->len_max || info->frame_size > SIZE_MAX) {
         return GW_ERR_LIMIT;
     }
-    if (frame->size != info->frame_size) {
-        return frame->size < info->frame_size ? GW_ERR_SHORT : GW_ERR_TRAILING;
+    const gw_frame_tail tail = tail_of(info);
+    const gw_status tail_status = gw_frame_tail_check(&tail, frame->data, frame->size);
+    if (tail_status != GW_OK) {
+        return tail_status;
     }
-    if (!gw_are_ignorable_parts_valid(frame->data, GW_FRAME_UNIT_SIZE * EXTENSION_UNITS,
-                                      (uint32_t)info->norms_offset - GW_FRAME_HEADER_SIZE)) {
-        return GW_ERR_HEADER;
-    }
-    size_t offset;
-    const size_t padding = padding_of(info, &offset);
-    return gw_is_zero((const uint8_t *)frame->data + offset, padding) ? GW_OK : GW_ERR_HEADER;
+    return gw_are_ignorable_parts_valid(frame->data, GW_FRAME_UNIT_SIZE * EXTENSION_UNITS,
+                                        (uint32_t)info->norms_offset - GW_FRAME_HEADER_SIZE)
+               ? GW_OK
+               : GW_ERR_HEADER;
 }
 
 int gw_thc_frame_checksum_good(const uint8_t *src, const gw_thc_frame_info *info)
 {
-    if ((info->flags & GW_THC_FLAG_CHECKSUM) == 0) {
-        return 1;
-    }
-    size_t covered = (size_t)info->frame_size - 4;
-    return gw_crc32c(0, src, covered) == gw_load32(src + covered);
+    const gw_frame_tail tail = tail_of(info);
+    return gw_frame_tail_is_intact(&tail, src, crc32c_of(&tail));
 }
 
 void gw_thc_frame_seal(uint8_t *dst, const gw_thc_frame_info *info)
 {
-    size_t offset;
-    const size_t padding = padding_of(info, &offset);
-
-    GW_MEMSET(dst + offset, 0, padding);
-    if ((info->flags & GW_THC_FLAG_CHECKSUM) == 0) {
-        return;
-    }
-    size_t covered = (size_t)info->frame_size - 4;
-    gw_store32(dst + covered, gw_crc32c(0, dst, covered));
+    const gw_frame_tail tail = tail_of(info);
+    gw_frame_tail_write(&tail, dst, crc32c_of(&tail));
 }
 
 void gw_thc_frame_patterns(uint32_t patterns[2], const uint8_t *src, const gw_thc_frame_info *info,
@@ -343,8 +316,8 @@ static gw_status check_frame(const gw_thc_frame *frame, gw_thc_frame_info *info,
     }
     for (uint64_t i = 0; status == GW_OK && i < info->block_count; i++) {
         status = gw_thc_frame_check_block(&thc, frame->data, info, i);
-        if (status != GW_OK && bad_block != NULL) {
-            *bad_block = i;
+        if (status != GW_OK) {
+            gw_thc_report_block(bad_block, i);
         }
     }
     return status;
@@ -352,9 +325,7 @@ static gw_status check_frame(const gw_thc_frame *frame, gw_thc_frame_info *info,
 
 gw_status gw_thc_frame_check(const gw_thc_frame *frame, gw_thc_frame_info *info, uint64_t *bad_block)
 {
-    if (bad_block != NULL) {
-        *bad_block = UINT64_MAX;
-    }
+    gw_thc_report_block(bad_block, UINT64_MAX);
     const gw_status status = check_frame(frame, info, bad_block);
     if (status != GW_OK && info != NULL) {
         GW_MEMSET(info, 0, sizeof *info);

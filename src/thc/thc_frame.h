@@ -7,7 +7,7 @@
 #ifndef GW_THC_FRAME_H
 #define GW_THC_FRAME_H
 
-#include "core/frame_header.h"
+#include "core/frame_tail.h"
 #include "thc/thc_handle.h"
 
 #define GW_THC_FLAGS_KNOWN 31u
@@ -32,7 +32,10 @@ static inline size_t gw_thc_frame_set_offset(const gw_thc_frame_info *info, uint
 }
 
 /* Lanes of block i, and where its payload starts. */
-size_t gw_thc_frame_block_lanes(const gw_thc_frame_info *info, uint64_t i);
+static inline size_t gw_thc_frame_block_lanes(const gw_thc_frame_info *info, uint64_t i)
+{
+    return gw_thc_block_lanes_of(info->options.block_log2, info->len, i);
+}
 size_t gw_thc_frame_block_offset(const gw_thc_frame_info *info, uint64_t i);
 
 /* The tensor range that a frame covers. */

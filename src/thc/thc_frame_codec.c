@@ -73,9 +73,7 @@ gw_status gw_thc_frame_encode(const gw_thc *thc, const gw_thc_range *range, cons
 {
     gw_thc_frame_info info;
 
-    if (bad_block != NULL) {
-        *bad_block = UINT64_MAX;
-    }
+    gw_thc_report_block(bad_block, UINT64_MAX);
     if (dst == NULL) {
         return GW_ERR_ARG;
     }

@@ -51,70 +51,51 @@ gw_status gw_thc_frame_sum_init(const gw_thc_frame *like, uint32_t flags, gw_buf
     return GW_OK;
 }
 
-static gw_thc_field compare_options(const gw_thc_options *a, const gw_thc_options *b)
-{
-    if (a->lane_bits != b->lane_bits) {
-        return GW_THC_FIELD_LANE_BITS;
-    }
-    if (a->worker_max != b->worker_max) {
-        return GW_THC_FIELD_WORKER_MAX;
-    }
-    if (a->threshold_bits != b->threshold_bits) {
-        return GW_THC_FIELD_THRESHOLD;
-    }
-    if (a->seed != b->seed) {
-        return GW_THC_FIELD_SEED;
-    }
-    /* Table values determine bits and granularity: values after the last are zero. */
-    for (unsigned z = 0; z < sizeof a->table.value; z++) {
-        if (a->table.value[z] != b->table.value[z]) {
-            return GW_THC_FIELD_TABLE;
-        }
-    }
-    return GW_THC_FIELD_NONE;
-}
-
-static gw_thc_field compare_geometry(const gw_thc_frame_info *a, const gw_thc_frame_info *b)
-{
-    if (a->options.dtype != b->options.dtype) {
-        return GW_THC_FIELD_DTYPE;
-    }
-    if (a->options.block_log2 != b->options.block_log2) {
-        return GW_THC_FIELD_BLOCK_LEN;
-    }
-    if (a->options.transform != b->options.transform) {
-        return GW_THC_FIELD_TRANSFORM;
-    }
-    if (a->options.nonfinite != b->options.nonfinite) {
-        return GW_THC_FIELD_NONFINITE;
-    }
-    if (a->len != b->len) {
-        return GW_THC_FIELD_LEN;
-    }
-    return a->block_first != b->block_first ? GW_THC_FIELD_BLOCK_FIRST : GW_THC_FIELD_NONE;
-}
+/* What frames of a sum have in common, in the order of comparison. Table values determine bits and
+ * granularity: values after the last are zero. */
+static const struct {
+    const char *name;
+    size_t offset, size; /* of a member of gw_thc_frame_info */
+} fields[] = {
+#define MEMBER(member) offsetof(gw_thc_frame_info, member), sizeof(((gw_thc_frame_info *)NULL)->member)
+    [GW_THC_FIELD_NONE] = {"none", 0, 0},
+    [GW_THC_FIELD_JOB] = {"job", MEMBER(options.job)},
+    [GW_THC_FIELD_ROUND] = {"round", MEMBER(round)},
+    [GW_THC_FIELD_DTYPE] = {"dtype", MEMBER(options.dtype)},
+    [GW_THC_FIELD_BLOCK_LEN] = {"block length", MEMBER(options.block_log2)},
+    [GW_THC_FIELD_TRANSFORM] = {"transform", MEMBER(options.transform)},
+    [GW_THC_FIELD_NONFINITE] = {"policy for non-finite blocks", MEMBER(options.nonfinite)},
+    [GW_THC_FIELD_LEN] = {"number of values", MEMBER(len)},
+    [GW_THC_FIELD_BLOCK_FIRST] = {"first block", MEMBER(block_first)},
+    [GW_THC_FIELD_LANE_BITS] = {"lane width", MEMBER(options.lane_bits)},
+    [GW_THC_FIELD_WORKER_MAX] = {"number of workers", MEMBER(options.worker_max)},
+    [GW_THC_FIELD_THRESHOLD] = {"threshold", MEMBER(options.threshold_bits)},
+    [GW_THC_FIELD_SEED] = {"seed", MEMBER(options.seed)},
+    [GW_THC_FIELD_TABLE] = {"table", MEMBER(options.table.value)},
+    [GW_THC_FIELD_NORMS] = {"norms", 0, 0}, /* not in the header */
+#undef MEMBER
+};
 
 /* The first difference between two frames of which *a and *b are the checked headers. */
 static gw_thc_field compare(const uint8_t *sum, const gw_thc_frame_info *a, const uint8_t *frame,
                             const gw_thc_frame_info *b)
 {
-    if (a->options.job != b->options.job) {
-        return GW_THC_FIELD_JOB;
+    for (uint32_t field = GW_THC_FIELD_JOB; field < GW_THC_FIELD_NORMS; field++) {
+        const uint8_t *x = (const uint8_t *)(const void *)a + fields[field].offset;
+        const uint8_t *y = (const uint8_t *)(const void *)b + fields[field].offset;
+        for (size_t i = 0; i < fields[field].size; i++) {
+            if (x[i] != y[i]) {
+                return (gw_thc_field)field;
+            }
+        }
     }
-    if (a->round != b->round) {
-        return GW_THC_FIELD_ROUND;
-    }
-    gw_thc_field field = compare_geometry(a, b);
-    if (field == GW_THC_FIELD_NONE) {
-        field = compare_options(&a->options, &b->options);
-    }
-    const uint64_t norms_size = a->sets_offset - a->norms_offset; /* equal if the geometry is */
-    for (uint64_t i = 0; field == GW_THC_FIELD_NONE && i < norms_size; i += 4) {
+    const uint64_t norms_size = a->sets_offset - a->norms_offset; /* equal: the geometry is */
+    for (uint64_t i = 0; i < norms_size; i += 4) {
         if (gw_load32(sum + a->norms_offset + i) != gw_load32(frame + b->norms_offset + i)) {
             return GW_THC_FIELD_NORMS;
         }
     }
-    return field;
+    return GW_THC_FIELD_NONE;
 }
 
 /* The header of a sum frame in memory; GW_ERR_STATE if it is not one. */
@@ -139,24 +120,7 @@ gw_thc_field gw_thc_frame_mismatch(const gw_buffer *sum, const gw_thc_frame *fra
 
 const char *gw_thc_field_name(gw_thc_field field)
 {
-    static const char *const names[] = {
-        [GW_THC_FIELD_NONE] = "none",
-        [GW_THC_FIELD_JOB] = "job",
-        [GW_THC_FIELD_ROUND] = "round",
-        [GW_THC_FIELD_DTYPE] = "dtype",
-        [GW_THC_FIELD_BLOCK_LEN] = "block length",
-        [GW_THC_FIELD_TRANSFORM] = "transform",
-        [GW_THC_FIELD_NONFINITE] = "policy for non-finite blocks",
-        [GW_THC_FIELD_LEN] = "number of values",
-        [GW_THC_FIELD_BLOCK_FIRST] = "first block",
-        [GW_THC_FIELD_LANE_BITS] = "lane width",
-        [GW_THC_FIELD_WORKER_MAX] = "number of workers",
-        [GW_THC_FIELD_THRESHOLD] = "threshold",
-        [GW_THC_FIELD_SEED] = "seed",
-        [GW_THC_FIELD_TABLE] = "table",
-        [GW_THC_FIELD_NORMS] = "norms",
-    };
-    return (uint32_t)field < sizeof names / sizeof names[0] ? names[field] : "unknown";
+    return (uint32_t)field < sizeof fields / sizeof fields[0] ? fields[field].name : "unknown";
 }
 
 /* Sets of a frame against those of the sum: disjoint, or GW_ERR_DUP. */
@@ -171,9 +135,7 @@ static gw_status check_sets(const uint8_t *sum, const gw_thc_frame_info *a, cons
                        ? gw_thc_sets_meet(own, frame + gw_thc_frame_set_offset(b, i), a->options.worker_max)
                        : gw_set_has(own, b->rank);
         if (meet) {
-            if (bad_block != NULL) {
-                *bad_block = i;
-            }
+            gw_thc_report_block(bad_block, i);
             return GW_ERR_DUP;
         }
     }
@@ -217,9 +179,7 @@ gw_status gw_thc_frame_sum_add(const gw_buffer *sum, const gw_thc_frame *frame, 
     gw_thc_frame_info a;
     gw_thc_frame_info b;
 
-    if (bad_block != NULL) {
-        *bad_block = UINT64_MAX;
-    }
+    gw_thc_report_block(bad_block, UINT64_MAX);
     if (sum == NULL || sum->data == NULL || frame == NULL || frame->data == NULL) {
         return GW_ERR_ARG;
     }

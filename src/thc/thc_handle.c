@@ -5,9 +5,6 @@
  */
 #include "thc/thc_handle.h"
 
-#include "core/float_bits.h"
-#include "thc/thc_table.h"
-
 _Static_assert(sizeof(gw_thc_state) <= sizeof(gw_thc), "gw_thc has room for the handle");
 
 #define GW_SCRATCH_ALIGNMENT 64u /* of a vector and a cache line */
@@ -122,49 +119,41 @@ size_t gw_thc_padded_len(size_t len)
     return padded;
 }
 
-static uint64_t block_count_of(const gw_thc_state *state, uint64_t len)
+size_t gw_thc_block_lanes_of(unsigned block_log2, uint64_t len, uint64_t block)
 {
-    unsigned log2 = state->options.block_log2;
-    return (len >> log2) + ((len & (((uint64_t)1 << log2) - 1)) != 0);
-}
-
-/* Lanes of a block of the tensor. */
-static size_t block_lanes_of(const gw_thc_state *state, uint64_t len, uint64_t block)
-{
-    size_t block_len = (size_t)1 << state->options.block_log2;
-    uint64_t rest = len - (block << state->options.block_log2);
+    size_t block_len = (size_t)1 << block_log2;
+    uint64_t rest = len - (block << block_log2);
     return rest >= block_len ? block_len : gw_thc_padded_len((size_t)rest);
 }
 
-/* 0 for a range that is empty or not within the tensor. */
-static uint64_t range_lanes_of(const gw_thc_state *state, uint64_t len, uint64_t block_first,
-                               uint64_t block_count)
+uint64_t gw_thc_lanes_of(unsigned block_log2, uint64_t len, uint64_t block_first, uint64_t block_count)
 {
-    uint64_t total = block_count_of(state, len);
+    uint64_t total = gw_unit_count(len, block_log2);
 
     if (block_first > total || block_count > total - block_first || block_count == 0) {
         return 0;
     }
-    return ((block_count - 1) << state->options.block_log2) +
-           block_lanes_of(state, len, block_first + block_count - 1);
+    return ((block_count - 1) << block_log2) +
+           gw_thc_block_lanes_of(block_log2, len, block_first + block_count - 1);
 }
 
 uint64_t gw_thc_block_count(const gw_thc *thc, uint64_t len)
 {
     const gw_thc_state *state = gw_thc_state_of(thc);
-    return state != NULL ? block_count_of(state, len) : 0;
+    return state != NULL ? gw_unit_count(len, state->options.block_log2) : 0;
 }
 
 size_t gw_thc_block_lanes(const gw_thc *thc, uint64_t len, uint64_t block)
 {
     const gw_thc_state *state = gw_thc_state_of(thc);
-    return state != NULL && block < block_count_of(state, len) ? block_lanes_of(state, len, block) : 0;
+    return block < gw_thc_block_count(thc, len) ? gw_thc_block_lanes_of(state->options.block_log2, len, block)
+                                                : 0;
 }
 
 uint64_t gw_thc_range_lanes(const gw_thc *thc, uint64_t len, uint64_t block_first, uint64_t block_count)
 {
     const gw_thc_state *state = gw_thc_state_of(thc);
-    return state != NULL ? range_lanes_of(state, len, block_first, block_count) : 0;
+    return state != NULL ? gw_thc_lanes_of(state->options.block_log2, len, block_first, block_count) : 0;
 }
 
 /* lanes * bits / 8 for a multiple of 8 lanes, saturating. */
@@ -253,7 +242,8 @@ gw_status gw_thc_span_make(gw_thc_span *span, const gw_thc *thc, const gw_thc_ra
 
 gw_status gw_thc_span_fill(gw_thc_span *span, const gw_thc_state *thc, const gw_thc_range *range)
 {
-    uint64_t total = block_count_of(thc, range->len);
+    unsigned log2 = thc->options.block_log2;
+    uint64_t total = gw_unit_count(range->len, log2);
 
     if (total > (uint64_t)1 << 32) {
         return GW_ERR_LIMIT;
@@ -261,12 +251,11 @@ gw_status gw_thc_span_fill(gw_thc_span *span, const gw_thc_state *thc, const gw_
     if (range->block_first > total || range->block_count > total - range->block_first) {
         return GW_ERR_ARG;
     }
-    uint64_t lanes = range_lanes_of(thc, range->len, range->block_first, range->block_count);
+    uint64_t lanes = gw_thc_lanes_of(log2, range->len, range->block_first, range->block_count);
     if (lanes > SIZE_MAX / 8) {
         return GW_ERR_LIMIT;
     }
 
-    unsigned log2 = thc->options.block_log2;
     GW_MEMSET(span, 0, sizeof *span);
     span->thc = thc;
     span->first = range->block_first;
@@ -280,6 +269,6 @@ gw_status gw_thc_span_fill(gw_thc_span *span, const gw_thc_state *thc, const gw_
     uint64_t end = gw_min_u64((range->block_first + range->block_count) << log2, range->len);
     span->elements = (size_t)(end - (range->block_first << log2));
     span->last_len = span->elements - (size_t)((range->block_count - 1) << log2);
-    span->last_lanes = block_lanes_of(thc, range->len, range->block_first + range->block_count - 1);
+    span->last_lanes = gw_thc_block_lanes_of(log2, range->len, range->block_first + range->block_count - 1);
     return GW_OK;
 }

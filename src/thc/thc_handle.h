@@ -53,6 +53,9 @@ static inline gw_status gw_thc_check_sum(uint32_t worker_max, uint32_t granulari
 /* Everything that gw_thc_init() checks except the divergence of error feedback. */
 gw_status gw_thc_options_check(const gw_thc_options *options);
 
+/* All costs of a valid table at threshold t. */
+void gw_thc_table_price_at(gw_thc_table_cost *cost, const gw_thc_table *table, double t);
+
 /* uint32 patterns of a block. */
 static inline size_t gw_thc_pattern_count(const gw_thc_options *options)
 {
@@ -69,8 +72,21 @@ typedef enum gw_thc_block_kind {
 
 gw_thc_block_kind gw_thc_block_read(const gw_thc_state *thc, const uint32_t *patterns);
 
+/* Which block is bad, UINT64_MAX for none, where the caller wants to know. */
+static inline void gw_thc_report_block(uint64_t *bad_block, uint64_t i)
+{
+    if (bad_block != NULL) {
+        *bad_block = i;
+    }
+}
+
 /* Lanes of a block of len elements: max(64, next power of two >= len), len <= 2^13. */
 size_t gw_thc_padded_len(size_t len);
+
+/* Lanes of a block of a tensor of len elements, and of a range of blocks: 0 if that is empty or not within
+ * the tensor. */
+size_t gw_thc_block_lanes_of(unsigned block_log2, uint64_t len, uint64_t block);
+uint64_t gw_thc_lanes_of(unsigned block_log2, uint64_t len, uint64_t block_first, uint64_t block_count);
 
 /* The pieces of one block range, checked. */
 typedef struct gw_thc_span {

@@ -3,7 +3,6 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "thc/thc_plain.h"
 #include "thc/thc_worker.h"
 
 gw_status gw_thc_worker_begin(gw_thc_worker *worker, const gw_thc *thc, const gw_thc_range *range,
@@ -111,9 +110,7 @@ gw_status gw_thc_norms(const gw_thc *thc, const gw_thc_range *range, const gw_th
 {
     gw_thc_worker worker;
 
-    if (bad_block != NULL) {
-        *bad_block = UINT64_MAX;
-    }
+    gw_thc_report_block(bad_block, UINT64_MAX);
     gw_status status = gw_thc_worker_begin(&worker, thc, range, source, workspace);
     if (status == GW_OK) {
         status = gw_thc_worker_check_input(&worker);
@@ -169,9 +166,7 @@ uint64_t gw_thc_norms_hash(const uint32_t *patterns, size_t len)
 gw_status gw_thc_norms_check(const gw_thc *thc, const uint32_t *patterns, uint64_t block_count,
                              uint64_t *bad_block)
 {
-    if (bad_block != NULL) {
-        *bad_block = UINT64_MAX;
-    }
+    gw_thc_report_block(bad_block, UINT64_MAX);
     if (thc == NULL || (patterns == NULL && block_count > 0)) {
         return GW_ERR_ARG;
     }
@@ -182,9 +177,7 @@ gw_status gw_thc_norms_check(const gw_thc *thc, const uint32_t *patterns, uint64
     size_t per_block = gw_thc_pattern_count(&state->options);
     for (uint64_t i = 0; i < block_count; i++) {
         if (gw_thc_block_read(state, patterns + (size_t)i * per_block) == GW_THC_BLOCK_INVALID) {
-            if (bad_block != NULL) {
-                *bad_block = i;
-            }
+            gw_thc_report_block(bad_block, i);
             return GW_ERR_CORRUPT;
         }
     }

@@ -7,11 +7,9 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "gradwire/thc.h"
-
 #include "core/float_bits.h"
+#include "thc/thc_handle.h"
 #include "thc/thc_normal.h"
-#include "thc/thc_table.h"
 
 #define GW_P_MIN     0x1p-13 /* t < 4: allowed in options, and every cost in units of 2^-60 fits 64 bits */
 #define GW_P_MAX     0.9

@@ -43,9 +43,7 @@ static inline gw_thc_stream gw_thc_worker_stream(const gw_thc_worker *worker, ui
 
 static inline void gw_thc_worker_fail(uint64_t *bad_block, const gw_thc_worker *worker, uint64_t i)
 {
-    if (bad_block != NULL) {
-        *bad_block = worker->span.first + i;
-    }
+    gw_thc_report_block(bad_block, worker->span.first + i);
 }
 
 #define GW_CACHE_LINE 64u

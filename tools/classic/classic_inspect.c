@@ -118,15 +118,15 @@ static void frame_print_json(const gw_classic_frame_info *info, const frame_part
     gw_cli_json_count(object, "rank", info->rank);
     if (classic_is_sparse(info->scheme)) {
         gw_cli_json_count(object, "keep_len", info->keep_len);
-        gw_cli_json_text(object, "value_kind", classic_values_name(info->values));
+        gw_cli_json_text(object, "value_kind", classic_values_names[info->values]);
     }
     if (parts->positions != NULL) {
         gw_cli_json_text(object, "positions", parts->positions);
         gw_cli_json_count(object, "position_bytes", parts->position_size);
     }
     if (classic_has_norms(info->scheme)) {
-        gw_cli_json_text(object, "coding", classic_coding_name(info->coding));
-        gw_cli_json_text(object, "norm", classic_norm_name(info->norm));
+        gw_cli_json_text(object, "coding", classic_coding_names[info->coding]);
+        gw_cli_json_text(object, "norm", classic_norm_names[info->norm]);
         gw_cli_json_count(object, "level_max", info->level_max);
     }
     if (classic_has_norms(info->scheme) || info->scheme == GW_CLASSIC_ONEBIT) {
@@ -164,12 +164,12 @@ static void frame_print(const char *name, const gw_classic_frame_info *info, con
            (info->flags & GW_CLASSIC_FLAG_VOTE) != 0 ? ", outcome of a vote" : "");
     if (classic_is_sparse(info->scheme)) {
         printf("  %llu sent as %s%s%s\n", (unsigned long long)info->keep_len,
-               classic_values_name(info->values), parts->positions != NULL ? ", positions by " : "",
+               classic_values_names[info->values], parts->positions != NULL ? ", positions by " : "",
                parts->positions != NULL ? parts->positions : "");
     }
     if (classic_has_norms(info->scheme)) {
-        printf("  %u levels of the %s norm, coding %s\n", info->level_max, classic_norm_name(info->norm),
-               classic_coding_name(info->coding));
+        printf("  %u levels of the %s norm, coding %s\n", info->level_max, classic_norm_names[info->norm],
+               classic_coding_names[info->coding]);
     }
     if (parts->scale_count != 0) {
         printf("  %llu scales, %g to %g, block length %u\n", (unsigned long long)parts->scale_count,

@@ -8,9 +8,9 @@
 #include <float.h>
 #include <string.h>
 
-static const char *const values_names[] = {"fp32", "fp16", "gcomp", NULL};
-static const char *const coding_names[] = {"packed", "mask", "elias", NULL};
-static const char *const norm_names[] = {"l2", "max", NULL};
+const char *const classic_values_names[] = {"fp32", "fp16", "gcomp", NULL};
+const char *const classic_coding_names[] = {"packed", "mask", "elias", NULL};
+const char *const classic_norm_names[] = {"l2", "max", NULL};
 
 /* Usual options of the scheme. Options of its own come after it. */
 static void scheme_parse(struct argp_state *state, const gw_option *option, const char *text, void *options)
@@ -58,10 +58,10 @@ static const gw_option encode_options[] = {
     {"warmup", "STEPS", "dgc: the ratio falls from 1 over so many rounds (default 0)",
      NUMBER(warmup_steps, 0, UINT32_MAX), .users = SCHEME(DGC)},
     {"values", "KIND", "Sparse: fp32 (default), fp16, gcomp",
-     GW_CHOICE(classic_request, options.values, values_names), .users = SPARSE},
+     GW_CHOICE(classic_request, options.values, classic_values_names), .users = SPARSE},
     {"coding", "NAME", "qsgd, terngrad: packed, mask, elias (default: mask for qsgd, packed for terngrad)",
-     GW_CHOICE(classic_request, options.coding, coding_names), .users = LEVELS},
-    {"norm", "NAME", "qsgd: l2 (default), max", GW_CHOICE(classic_request, options.norm, norm_names),
+     GW_CHOICE(classic_request, options.coding, classic_coding_names), .users = LEVELS},
+    {"norm", "NAME", "qsgd: l2 (default), max", GW_CHOICE(classic_request, options.norm, classic_norm_names),
      .users = SCHEME(QSGD)},
     {"levels", "S", "qsgd: levels of the norm, 1 to 127 (default 4)", NUMBER(options.level_max, 1, 127),
      .users = SCHEME(QSGD)},
@@ -167,21 +167,6 @@ int classic_has_norms(gw_classic_scheme scheme)
 int classic_is_sparse(gw_classic_scheme scheme)
 {
     return (SPARSE >> scheme & 1) != 0;
-}
-
-const char *classic_values_name(gw_classic_values values)
-{
-    return values_names[values];
-}
-
-const char *classic_coding_name(gw_classic_coding coding)
-{
-    return coding_names[coding];
-}
-
-const char *classic_norm_name(gw_classic_norm norm)
-{
-    return norm_names[norm];
 }
 
 void classic_must(const char *file, gw_status status)

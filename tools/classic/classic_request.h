@@ -42,9 +42,7 @@ gw_classic_step classic_request_step(const classic_request *request, uint64_t le
 /* 1 for the schemes that send keep_len values. */
 int classic_is_sparse(gw_classic_scheme scheme);
 
-const char *classic_values_name(gw_classic_values values);
-const char *classic_coding_name(gw_classic_coding coding);
-const char *classic_norm_name(gw_classic_norm norm);
+extern const char *const classic_values_names[], *const classic_coding_names[], *const classic_norm_names[];
 
 /* Ends the process with a message unless a library call succeeded. */
 void classic_must(const char *file, gw_status status);

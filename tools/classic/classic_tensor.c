@@ -60,16 +60,6 @@ void classic_tensor_open(classic_tensor *tensor, const classic_request *request)
     outputs_check(tensor, request);
 }
 
-void classic_tensor_save_state(const classic_tensor *tensor, const classic_request *request)
-{
-    if (request->residual_path != NULL) {
-        gw_npy_save(request->residual_path, GW_FP32, tensor->residual, tensor->step.len);
-    }
-    if (request->momentum_path != NULL) {
-        gw_npy_save(request->momentum_path, GW_FP32, tensor->momentum, tensor->step.len);
-    }
-}
-
 void classic_tensor_close(classic_tensor *tensor)
 {
     free(tensor->residual);

@@ -21,8 +21,6 @@ typedef struct classic_tensor {
  * one of the input files or named twice. */
 void classic_tensor_open(classic_tensor *tensor, const classic_request *request);
 
-/* Replaces the state files that were named on the command line. */
-void classic_tensor_save_state(const classic_tensor *tensor, const classic_request *request);
 void classic_tensor_close(classic_tensor *tensor);
 
 #endif

@@ -58,7 +58,7 @@ static void tensor_open(gw_request *input)
     }
     gw_cli_must(gw_cli_check_output(input->output, norms_path));
     gw_cli_must(gw_cli_check_output(request->residual_path, norms_path));
-    gw_cli_must(gw_npy_open(&norms, norms_path, GW_NPY_U2_REFUSE));
+    gw_npy_open(&norms, norms_path, GW_NPY_U2_REFUSE);
     const uint64_t count = gw_classic_block_count(&tensor.classic, tensor.step.len);
     if (norms.dtype != GW_FP32 || norms.len != count) {
         gw_cli_fail(GW_CLI_BAD_DATA, norms_path, "norms must be fp32 of %llu blocks",
@@ -72,8 +72,8 @@ static double nmse_of(const void *decoded)
     double error = 0;
     double squares = 0;
     for (uint64_t i = 0; i < tensor.step.len; i++) {
-        const double x = gw_dtype_value(tensor.in.dtype, gw_dtype_bits(tensor.in.dtype, tensor.in.values, i));
-        const double y = gw_dtype_value(tensor.in.dtype, gw_dtype_bits(tensor.in.dtype, decoded, i));
+        const double x = gw_dtype_number(tensor.in.dtype, tensor.in.values, i);
+        const double y = gw_dtype_number(tensor.in.dtype, decoded, i);
         if (isfinite(x) && isfinite(y)) {
             error += (x - y) * (x - y);
             squares += x * x;
@@ -121,9 +121,15 @@ static gw_buffer tensor_encode(gw_request *request)
     return frame;
 }
 
-static void state_save(const gw_request *request)
+static void state_save(const gw_request *input)
 {
-    classic_tensor_save_state(&tensor, (const classic_request *)request);
+    const classic_request *request = (const classic_request *)input;
+    if (request->residual_path != NULL) {
+        gw_npy_save(request->residual_path, GW_FP32, tensor.residual, tensor.step.len);
+    }
+    if (request->momentum_path != NULL) {
+        gw_npy_save(request->momentum_path, GW_FP32, tensor.momentum, tensor.step.len);
+    }
 }
 
 static void report_json(const classic_request *request)

@@ -43,13 +43,6 @@ uint32_t *thc_array_norms(const thc_array *array, size_t *pattern_count)
     return patterns;
 }
 
-void thc_array_save_state(const thc_array *array)
-{
-    if (array->error != NULL) {
-        gw_npy_save(array->state_path, GW_FP32, array->error, array->in.len);
-    }
-}
-
 void thc_array_close(thc_array *array)
 {
     free(array->error);

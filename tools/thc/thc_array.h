@@ -24,8 +24,6 @@ void thc_array_open(thc_array *array, const thc_request *request);
 /* The patterns of all blocks, from malloc. */
 uint32_t *thc_array_norms(const thc_array *array, size_t *pattern_count);
 
-/* Writes the state, where there is one. */
-void thc_array_save_state(const thc_array *array);
 void thc_array_close(thc_array *array);
 
 #endif

@@ -8,7 +8,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "cli_output.h"
 #include "norm_file.h"
@@ -95,7 +94,9 @@ static gw_buffer tensor_encode(gw_request *input)
 static void state_save(const gw_request *request)
 {
     (void)request;
-    thc_array_save_state(&array);
+    if (array.error != NULL) {
+        gw_npy_save(array.state_path, GW_FP32, array.error, array.in.len);
+    }
 }
 
 static void encode_report(const gw_request *request)
