@@ -52,8 +52,8 @@ static uint32_t sort_leaves(gw_codebook_scratch *s, const uint32_t count[GW_LABE
  * leaves with the packages (neighbouring pairs) of the row below, a leaf before a package of equal weight.
  * Only the positions of the packages are kept.
  *
- * A row and the row below it agree up to the first package of items in which the two rows below them differ.
- * These items are copied: 38 to 54 % of all items on real gradients. */
+ * Two neighbouring rows agree up to the first package that was made of items in which the two rows below them
+ * differ. The items before it are copied: 38 to 54 % of all items on real gradients. */
 static void build_rows(gw_codebook_scratch *s, uint32_t n)
 {
     const uint32_t *below = s->leaf;
@@ -72,8 +72,9 @@ static void build_rows(gw_codebook_scratch *s, uint32_t n)
         const uint32_t *leaf = s->leaf + (len - kept);
         for (uint32_t package = kept; package < packages; package++) {
             const uint32_t weight = below[2 * package] + below[2 * package + 1];
-            /* Leaves up to that weight, four at a time: how many there are is unpredictable for a branch.
-             * Written out: of a loop clang 14 makes vectors, and the lengths take two thirds longer. */
+            /* The leaves up to that weight, counted four at a time, because a branch on their number would be
+             * mispredicted. The comparisons are written out: clang 14 vectorizes a loop, and the lengths then
+             * take two thirds longer. */
             _Static_assert(GW_LEAF_SLOP == 4, "leaves at a time");
             uint32_t lighter;
             do {
@@ -101,13 +102,13 @@ static void build_rows(gw_codebook_scratch *s, uint32_t n)
     }
 }
 
-/* The first 2n - 2 items of the top row are taken. A taken leaf adds one to its length; taken packages are
- * the first pairs of the row below. Leaves are taken in order, so a row is described by the number of taken
- * leaves, which does not grow from a row to the one below. */
+/* The first 2n - 2 items of the top row are taken. A taken leaf adds one to the length of its code; a taken
+ * package takes its pair of items in the row below. Leaves are taken in order, so the number of leaves taken
+ * describes a row. It does not grow from a row to the one below. */
 static void take_items(uint8_t length[GW_LABELS], const gw_codebook_scratch *s, uint32_t n)
 {
     uint32_t taken = 2 * n - 2;
-    uint32_t longer = n; /* leaves, from the first, that all rows so far take */
+    uint32_t longer = n; /* number of first leaves that all rows so far take */
     for (uint32_t r = GW_PACKAGE_ROWS; r-- > 0;) {
         uint32_t packages = 0;
         for (uint32_t i = 0; i < s->package_count[r]; i++) {
@@ -392,8 +393,8 @@ static size_t size_of_range(uint32_t first, uint32_t last)
     return first == 0 ? 4 : 4 + gw_round4((last - first + 2) / 2);
 }
 
-/* Bytes of the table of the mask with its padding; the value of the zero label's nibble that announces them.
- */
+/* MASK_SIZE: bytes of the table of the mask, padding included. MASKED: the value of the zero label's nibble
+ * which says that this table follows. */
 enum { MASK_SIZE = 8, MASKED = 15 };
 
 size_t gw_codebook_size(const gw_codebook *codebook)
@@ -451,7 +452,7 @@ static int is_possible_label(uint32_t label, uint32_t dtype, uint32_t derived)
     return label >= 4 && (dtype != GW_FP16 || label < 128);
 }
 
-/* The lengths of the ordinary labels: their nibbles start at src. */
+/* Reads the lengths of the ordinary labels from the nibbles at src. */
 static int read_lengths(gw_codebook *codebook, uint32_t first, uint32_t last, const uint8_t *src,
                         uint32_t dtype, uint32_t derived)
 {

@@ -2,7 +2,7 @@
 #include "gcomp/codebook_choice.h"
 #include "gcomp/mask_code.h"
 
-/* 256 * log2(x), straight lines between powers of two: at most 22 too small. x is not 0. */
+/* 256 * log2(x) for x > 0, interpolated linearly between powers of two: at most 22 too small. */
 static uint32_t log2_of(uint64_t x)
 {
     uint32_t k = 0;
@@ -13,7 +13,7 @@ static uint32_t log2_of(uint64_t x)
     return 256 * k + (uint32_t)(k <= 8 ? rest << (8 - k) : rest >> (k - 8));
 }
 
-/* A code of whole bits spends at least one. */
+/* A prefix code spends at least one whole bit on a symbol. */
 static uint64_t cost_of(uint64_t count, uint32_t log2_sum)
 {
     const uint32_t bits = count == 0 ? 0 : log2_sum - log2_of(count);
@@ -43,7 +43,7 @@ int gw_is_mask_too_large(uint64_t zeros, uint64_t len)
     return 2 * zeros < len;
 }
 
-/* Bits that a mask adds to a chunk in any case: its code lengths, counts, and padding of runs. */
+/* Bits that any mask adds to a chunk: its code lengths, its counts, and the padding of its runs. */
 enum { MASK_OVERHEAD_BITS = 448 };
 
 /* 1 if coding the zeros in a mask takes fewer bits (docs/encoder-profile.md). */

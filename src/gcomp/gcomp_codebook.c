@@ -102,8 +102,8 @@ gw_status gw_gcomp_histogram_add(gw_gcomp_histogram *histogram, const gw_gcomp *
     return GW_OK;
 }
 
-/* Weights for package-merge: counts shifted right until their sum is below 2^28 (it adds up to 11 times
- * that), at least 1 for what was counted. */
+/* Weights for package-merge: the counts, shifted right until their sum is below 2^28, since package-merge
+ * computes sums of up to 11 times as much. A label that was counted keeps at least 1. */
 static void weights_of(uint32_t *weight, const uint64_t *count, uint32_t len)
 {
     uint64_t sum = 0;
@@ -120,7 +120,8 @@ static void weights_of(uint32_t *weight, const uint64_t *count, uint32_t len)
     }
 }
 
-/* The codebook of a histogram: all labels that may occur have codes, the classes of the mask too. */
+/* Makes the codebook of a histogram. All labels and classes of the mask that may occur get codes, counted or
+ * not. */
 static void build_codebook(gw_codebook *codebook, const gw_gcomp_histogram *histogram)
 {
     gw_codebook_scratch scratch;
@@ -172,7 +173,8 @@ gw_status gw_gcomp_codebook_build(const gw_gcomp_histogram *histogram, gw_buffer
     return GW_OK;
 }
 
-/* 1 if the codebook has what any value may need: zero, the escape, every class of the mask. */
+/* 1 if the codebook can code any value: it has codes for zero, for the escape, and for every class of the
+ * mask. */
 static int has_all_codes(const gw_codebook *codebook)
 {
     uint32_t classes = 0;

@@ -34,8 +34,8 @@ static int is_nmse(float x)
     return bits >= 0x00800000u && bits <= 0x3f800000u;
 }
 
-/* Checks the quantum of sources that do not bring theirs, and clears the members that do not count: drop is 0
- * without a constant drop, nmse is 0 without a target. */
+/* Checks the quantum of sources that have none of their own, and clears the members that its kind does not
+ * use: drop is 0 without a constant drop, nmse is 0 without a target. */
 static gw_status resolve_quantum(gw_gcomp_options *o)
 {
     const gw_gcomp_quantum given = o->quantum;
@@ -183,7 +183,8 @@ size_t gw_gcomp_range_bound(const gw_gcomp *codec, uint64_t len, const gw_gcomp_
 
 /* ---- workspace ----------------------------------------------------------------------------------------- */
 
-/* One function carves and measures, so that the two cannot disagree. With base NULL it only measures. */
+/* One function both divides the workspace and computes its size, so the two cannot disagree. With base NULL
+ * it only computes the size. */
 typedef struct carver {
     uint8_t *base;
     size_t used;
@@ -221,8 +222,8 @@ static void carve(gw_scratch *s, carver *c, const gw_codec *codec)
     s->mask_tree = (gw_tree *)take(c, sizeof(gw_tree));
     s->ranker = (gw_ranker *)take(c, sizeof(gw_ranker));
     s->joiner = (gw_joiner *)take(c, sizeof(gw_joiner));
-    /* The sums of a hop come last: a run with another number of set bits than the frame announces makes a
-     * merge read at most one chunk beyond its array, which is still workspace. */
+    /* The sums of a hop come last. If a run has another number of set bits than the frame announces, a merge
+     * reads at most one chunk beyond its array, which is then still workspace. */
     s->sums =
         (uint8_t *)take(c, ((size_t)1 << GW_GROUP_LOG2) * gw_traits_of((uint32_t)codec->options.dtype)->size);
 }

@@ -1,8 +1,8 @@
 /*
  * Decode: frame -> unpack -> entropy -> join, chunk by chunk. Every byte of the frame may be hostile.
  *
- * A count or offset is read once into a local variable and checked, and only the copy is used. If the bytes
- * of the frame change meanwhile, values may be wrong, but no access leaves the buffers.
+ * Each count or offset is read once into a local variable, and that copy is checked and used. If the bytes of
+ * the frame change meanwhile, values may be wrong, but no access leaves the buffers.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -362,8 +362,8 @@ static int is_escape_allowed(const gw_decoding *d, uint32_t bits, uint32_t k_byt
     return 0;
 }
 
-/* What is joined: labels and map bytes (NULL: explicit quanta) of len values, and room for the positions of
- * escapes. */
+/* The input of a join: labels and map bytes (NULL: explicit quanta) of len values, and an array that gets the
+ * positions of the escapes. */
 typedef struct coded_values {
     const uint8_t *labels, *map_bytes;
     size_t len;
@@ -419,7 +419,7 @@ static gw_status join_values(const gw_decoding *d, const chunk_parts *parts, con
     return check_escapes(d, parts, coded);
 }
 
-/* Most values of a masked chunk are +0: the others are joined by themselves, and then spread. */
+/* Joins only the values that are not +0, a minority in a masked chunk, and then spreads them. */
 static gw_status join_apart(const gw_decoding *d, const chunk_parts *parts, const coded_values *coded,
                             const uint8_t *map_bytes, uint8_t *dst)
 {
@@ -440,8 +440,8 @@ static gw_status join_apart(const gw_decoding *d, const chunk_parts *parts, cons
     return status;
 }
 
-/* As join_apart() if there is room for the positions of escapes after the values. If not (fp32, a chunk of
- * more than 2^14 values, most of them not +0), all values are joined, with labels of their own for +0. */
+/* Calls join_apart() if the positions of escapes fit after the values. If they do not (fp32, a chunk of more
+ * than 2^14 values, most of them not +0), it joins all values, and +0 has the label zero. */
 static gw_status join_masked(const gw_decoding *d, const chunk_parts *parts, const uint8_t *map_bytes,
                              uint8_t *dst)
 {
@@ -488,8 +488,8 @@ static gw_status decode_coded(gw_decoding *d, const uint8_t *data, size_t size, 
                            : join_values(d, &parts, &all, dst, s->joiner);
 }
 
-/* The map bytes of a carried chunk of len values, from the quanta at the start of data[0..size). Returns the
- * size of the quanta, 0 if they are not possible. */
+/* Makes the map bytes of a carried chunk of len values from the quanta at the start of data[0..size). Returns
+ * the size of the quanta, or 0 if they are invalid. */
 static size_t expand_quanta(gw_decoding *d, const uint8_t *data, size_t size, size_t len)
 {
     const gw_scratch *s = &d->scratch;
@@ -523,9 +523,9 @@ static gw_status decode_chunk(gw_decoding *d, uint64_t index, uint8_t *dst)
     const size_t value_size = len * gw_traits_of((uint32_t)d->info.dtype)->size;
 
     if (chunk.kind == GW_GCOMP_CHUNK_CODED) {
-        /* The checksum of an owner covers its whole region and is checked before the codebook is read. That
-         * of another chunk continues the checksum of the codebook, whose length is known only once it is
-         * read. */
+        /* The checksum of a chunk that owns a codebook covers its whole region and is checked before the
+         * codebook is read. The checksum of any other chunk continues that of the codebook, whose length is
+         * known only after it was read. */
         const int is_owner = !d->info.installed && chunk.codebook == index;
         if (is_owner && d->info.checksum && k->crc32c(0, data, size) != chunk.crc) {
             return GW_ERR_CHECKSUM;

@@ -8,9 +8,9 @@
 
 /* ---- ranges -------------------------------------------------------------------------------------------- */
 
-/* The values of a frame of at least that many bytes are written with non-temporal stores: most of them would
- * leave the last cache before they are read, and such stores do not fetch the old contents. Measured with 32
- * MiB of cache: equal at 8 MiB, 1.2 times as fast from 16 MiB on. */
+/* A frame whose values take at least this many bytes is decoded with non-temporal stores. Most values would
+ * leave the last-level cache before they are read, and these stores do not fetch the old contents of memory.
+ * Measured with 32 MiB of cache: equal at 8 MiB, 1.2 times as fast from 16 MiB on. */
 #define STREAM_SIZE ((uint64_t)16 << 20)
 
 typedef enum decode_mode { DECODE_VALUES, DECODE_ADD, DECODE_VALIDATE } decode_mode;
@@ -41,7 +41,7 @@ static gw_status decode_chunks(gw_decoding *d, const gw_gcomp_range *range, uint
     return first_error;
 }
 
-/* Values of a range; UINT64_MAX if it is not within the frame, or the info is that of no frame. */
+/* Values of a range; UINT64_MAX if the range is not within the frame, or if no frame has this info. */
 static uint64_t range_len(const gw_gcomp_frame_info *info, const gw_gcomp_range *range)
 {
     if (!gw_frame_is_info_valid(info) || range->chunk_first > info->chunk_count ||

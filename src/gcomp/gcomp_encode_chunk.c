@@ -27,7 +27,7 @@ static int write_all_runs(gw_encoding *e, gw_run_writer *w, size_t len, size_t c
     return gw_write_runs(w, s->mask_tree, &mask) && gw_write_runs(w, s->tree, &labels);
 }
 
-/* Carried: copies the quanta of a chunk to dst. Returns their size. */
+/* In carried mode, copies the quanta of a chunk to dst. Returns their size. */
 static size_t write_quanta(const gw_encoding *e, size_t at, size_t len, uint8_t *dst)
 {
     if (e->info.quantum_mode != GW_GCOMP_CARRIED) {

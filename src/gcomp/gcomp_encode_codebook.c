@@ -33,7 +33,8 @@ uint32_t gw_survey_fold(uint32_t *count, const uint32_t *bin_count, uint32_t dty
     return window_start;
 }
 
-/* A run of a sample that has values of several segments, which are rounded first. */
+/* Counts a run of a sample with values of several segments. The values are rounded first, each with the
+ * random stream of its segment. */
 static void survey_mixed_run(gw_encoding *e, const gw_span *run, gw_segment_place place, uint32_t *mask_count)
 {
     uint8_t values[4 * GW_SAMPLE_RUN_LEN];
@@ -46,8 +47,8 @@ static void survey_mixed_run(gw_encoding *e, const gw_span *run, gw_segment_plac
     e->rule.rounding = GW_GCOMP_STOCHASTIC;
 }
 
-/* Counts the runs that a part of a span has whole, from `run` on, which begins in the part of values [first,
- * end). Returns the next run. */
+/* A part of a span has values [first, end). Counts its runs, beginning with the one at value `run`, as far as
+ * they end within the part. Returns the first value of the next run. */
 static size_t survey_whole_runs(gw_encoding *e, const gw_span *span, gw_gcomp_segment part, size_t first,
                                 size_t run, size_t period, uint32_t *mask_count)
 {
@@ -86,7 +87,7 @@ static void survey_parts(gw_encoding *e, const gw_span *span, gw_segment_place p
     }
 }
 
-/* Values of a group from `at` on, where a run of the sample begins. */
+/* Counts the runs of the sample in values [at, at + len) of a group. A run begins at `at`. */
 static void survey_span(gw_encoding *e, const gw_group *group, size_t at, size_t len, size_t period,
                         uint32_t *mask_count)
 {
@@ -108,7 +109,8 @@ static void survey(gw_encoding *e, const gw_group *group, size_t period, uint32_
         survey_span(e, group, 0, group->len, period, mask_count);
         return;
     }
-    /* The drop_offset of a carried chunk is its own. A chunk has whole periods, or is within one. */
+    /* Each carried chunk has a drop_offset of its own. A chunk consists of whole periods, or lies within a
+     * period. */
     const size_t chunk_len = (size_t)1 << e->info.chunk_log2;
     for (size_t at = 0; at < group->len; at += chunk_len) {
         if (at % period == 0 || period < chunk_len) {
@@ -207,10 +209,11 @@ static int move_counts(uint32_t count[GW_LABELS], int32_t down)
 }
 
 /*
- * Counts all labels of a chunk, by a split whose ranks are the labels themselves: values are rounded once,
- * and rank_labels() later turns labels into ranks. The window follows from the same counts, so the split uses
- * the window of the chunk before. If that was the wrong one, the counts are moved; if a label would leave the
- * window, or there are escapes that the right window may have labels for, the chunk is split again.
+ * Counts all labels of a chunk. The split yields the labels themselves in place of ranks, so that values are
+ * rounded only once; rank_labels() later turns labels into ranks. The window is known only from the same
+ * counts, so the split uses the window of the previous chunk. If that was wrong, the counts are moved. If a
+ * label would leave the window, or if there are escapes for which the right window may have labels, the chunk
+ * is split again.
  *
  * *move: what has to be subtracted from the ordinary labels in rank_buffer[0]. Returns 0 if all values are
  * +0.

@@ -63,7 +63,8 @@ void gw_digits_begin(const gw_encoding *e, gw_digits *digits)
     digits->escape = e->scratch.escapes;
 }
 
-/* A part costs a kernel's start in survey and in each of its chunks. */
+/* Each part costs additional kernel calls, in survey and in each of its chunks, so a group has at most about
+ * one part per this many values. */
 enum { PART_LEN_MIN = 16384 };
 
 /* Takes the group's segments, if they are not too many for kernels to work on one after the other. */
@@ -103,7 +104,8 @@ void gw_group_begin(gw_encoding *e, gw_group *group, int is_whole)
     if (e->rule.derived && take_parts(e, group, is_whole ? 1 : 1 + group->len / PART_LEN_MIN)) {
         return;
     }
-    /* The values of a hop are in the sums already, perhaps with those of other groups. */
+    /* The values of a hop are already in the array of sums, perhaps after those of other groups, and are
+     * rounded in place. */
     const size_t size = gw_traits_of(e->rule.dtype)->size;
     const size_t first = (size_t)((uintptr_t)group->values - (uintptr_t)e->scratch.sums);
     uint8_t *out = e->scratch.sums + (first < size << GW_GROUP_LOG2 ? first : 0);

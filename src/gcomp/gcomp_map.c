@@ -149,7 +149,7 @@ static void radam_factors(const gw_optimizer *o, int has_noise, factors *f)
     double gain = (1.0 - power(o->beta1, o->step)) / (o->lr * (1.0 - o->beta1));
     f->uses = GW_MAP_USES_V;
     if (!is_adapted && (longest >= 5.0 - margin || has_noise)) {
-        return; /* what exp_avg takes now is divided by a root later that nobody knows: nothing is dropped */
+        return; /* a later root, not known yet, will divide what exp_avg takes now: nothing is dropped */
     }
     if (is_adapted) {
         const double rectified =

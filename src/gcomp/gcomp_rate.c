@@ -2,9 +2,9 @@
  * Rate control: predicted sizes and errors of the points of a curve, and the choice of a point.
  *
  * Counts of labels, zero masks and kept bits of every chunk are exact (NOISE: at every other point); what
- * they cost follows from the codebook that the rules of docs/encoder-profile.md give. Where chunks share
- * one, it is known only after the sample of the whole group: values of the sample are counted first, then the
- * chunks one by one.
+ * they cost follows from the codebook that the rules of docs/encoder-profile.md give. If chunks share a
+ * codebook, it is known only after the sample of the whole group. The values of the sample are therefore
+ * counted first, and then the chunks one by one.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -34,7 +34,7 @@ static uint64_t padded_bits(uint64_t bits)
     return (bits + 31) / 32 * 32;
 }
 
-/* Label with a relative exponent of values that many octaves from the quantum. */
+/* The label, with a relative exponent, of values that are `above` octaves above the quantum. */
 static uint32_t relative_label(int32_t above, uint32_t dtype)
 {
     return gw_min_u32((uint32_t)(above < 0 ? 0 : above) + 2, dtype == GW_FP16 ? 32 : 255);
@@ -305,7 +305,8 @@ static void add_group(gw_gcomp_rate *rate, gw_encoding *e, uint64_t first, gw_se
     const int32_t tolerance = is_noise ? (int32_t)e->codec->options.tolerance_bits : 1;
     gw_rate_tables *const t = (gw_rate_tables *)(void *)e->scratch.sums;
     for (uint32_t half = 0; half <= (uint32_t)is_noise; half++) {
-        /* Halves of octaves: a family of their own, one octave lower but for quanta in its upper part. */
+        /* Limits at half octaves form a family of their own. Its quanta are one octave lower, except those
+         * from the upper part of an octave. */
         const group_adding a = {rate,
                                 e,
                                 &group,

@@ -76,7 +76,7 @@ static void add_step(gw_sum *sum, sum_step *step, const sum_buffers *buffers)
 {
     const size_t size = value_size(sum);
     const uint8_t *own = sum->values + (size_t)step->first * size;
-    /* Addition commutes: own values at place 0 or 1 are what the first frame is added to. */
+    /* Addition commutes, so own values that come first or second are what the first frame is added to. */
     const uint8_t *from = sum->own < 2 ? own : NULL;
     size_t left = sum->count - 1;
     for (size_t i = 0; i < sum->count; i++) {
@@ -112,7 +112,8 @@ gw_status gw_sum_encode(gw_sum *sum, gw_encoding *e, gw_buffer *dst, const gw_wo
         sum_step step = {first, (size_t)gw_min_u64(step_len, sum->len - first), 0, *workspace};
         const uint8_t *sums = sum->values + (size_t)first * size;
         if (sum->count > 1) {
-            /* The bound of a frame leaves room for all values that are not encoded yet as they are. */
+            /* The rest of dst serves as a buffer: the bound of a frame leaves room there for all values that
+             * are not encoded yet. */
             const sum_buffers buffers = {{e->scratch.sums, e->payload}};
             add_step(sum, &step, &buffers);
             sums = e->scratch.sums;
