@@ -120,8 +120,9 @@ static void header_explain(const refusal *refused)
 }
 
 /* Rule 12: the parts of ignorable flags, from `at` to `end`. */
-static void list_explain(const refusal *refused, const uint8_t *frame, uint64_t at, uint64_t end)
+static void list_explain(const refusal *refused, uint64_t at, uint64_t end)
 {
+    const uint8_t *frame = refused->input->data;
     const unsigned flags = frame[10];
     unsigned last = 0;
     while (flags != 0 && at < end && frame[at] != 0) {
@@ -186,7 +187,7 @@ static void structure_explain(const refusal *refused)
             rule_fail(refused, 12, part_end - 4, "the reserved word of the extension is not zero");
         }
     }
-    list_explain(refused, frame, part_end, directory);
+    list_explain(refused, part_end, directory);
     for (uint64_t i = directory_end; i < payload; i++) {
         if (frame[i] != 0) {
             rule_fail(refused, 12, i, "padding before chunk 0 is not zero");

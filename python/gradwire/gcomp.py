@@ -23,7 +23,7 @@ _ENUMS = {
     "rounding": numbers_of("GW_GCOMP_", "truncate", "nearest", "stochastic"),
     "preset": numbers_of("GW_GCOMP_", "fast", "small"),
 }
-_RANGES = {"tolerance_bits": (1, 23), "block_log2": (6, 14), "target_nmse": (0, 1), "chunk_log2": (12, 15)}
+_RANGES = {"tolerance_bits": (1, 23), "block_log2": (6, 14), "target_nmse": (0, 1), "chunk_log2": (10, 15)}
 
 
 @dataclass(frozen=True, kw_only=True)

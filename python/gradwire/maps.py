@@ -150,7 +150,7 @@ def build(
 def digest(map_bytes: ArrayLike, chunk_log2: int = 14) -> np.ndarray:
     """CRC32C of the map bytes of every chunk of 2^chunk_log2 values (10..15), as uint32."""
     map_bytes = arrays.read(map_bytes, np.uint8, "map_bytes")
-    chunk_log2 = integer(chunk_log2, "chunk_log2", 12, 15)
+    chunk_log2 = integer(chunk_log2, "chunk_log2", 10, 15)
     words = np.empty(-(-map_bytes.size >> chunk_log2), np.uint32)
     check(lib.gw_gcomp_map_digest(map_bytes.ctypes.data, map_bytes.size, chunk_log2, words.ctypes.data))
     return words
@@ -187,7 +187,7 @@ class Map:
 
     def digest(self, chunk_log2: int) -> np.ndarray:
         """digest() of the map bytes, made once."""
-        chunk_log2 = integer(chunk_log2, "chunk_log2", 12, 15)
+        chunk_log2 = integer(chunk_log2, "chunk_log2", 10, 15)
         made = self._digests.get(chunk_log2)
         if made is None:
             # The first one stays if threads make it at the same time: structs of others borrow from it.

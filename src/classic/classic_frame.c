@@ -154,8 +154,10 @@ gw_status gw_classic_frame_open(const gw_classic_frame *frame, gw_classic_frame_
     if (status != GW_OK) {
         return status;
     }
-    return gw_are_ignorable_parts_valid(frame->data, GW_FRAME_UNIT_SIZE * EXTENSION_UNITS) ? GW_OK
-                                                                                           : GW_ERR_HEADER;
+    return gw_are_ignorable_parts_valid(frame->data, GW_FRAME_UNIT_SIZE * EXTENSION_UNITS,
+                                        (uint32_t)info->payload_offset - GW_FRAME_HEADER_SIZE)
+               ? GW_OK
+               : GW_ERR_HEADER;
 }
 
 size_t gw_classic_decode_workspace_size(const gw_classic_frame_info *info)

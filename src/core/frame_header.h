@@ -12,8 +12,9 @@
 #define GW_FRAME_MAGIC 0x1a665767u /* "gWf", 0x1a */
 
 enum {
-    GW_FRAME_READER_VERSION =
-        0, /* the largest that this library reads, and the smallest that its frames need */
+    /* The largest that this library reads, and the smallest that its frames need. 0 is the candidate; from
+     * version 1 on a frame that says 0 is refused (docs/format.md section 2). */
+    GW_FRAME_READER_VERSION = 0,
     GW_FRAME_WRITER_VERSION = 0,
     GW_FRAME_HEADER_SIZE = 32,
     GW_FRAME_UNIT_SIZE = 8, /* bytes of a unit of the extension */

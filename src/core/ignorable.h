@@ -9,8 +9,8 @@
 #include <stdint.h>
 
 /* 1 if the list of such parts keeps its rules, so that a decoder which knows one of them can find it. src has
- * header and extension, known_size is the size of the extension's known parts. Frames without such flags have
- * no list, and anything may follow the known parts. */
-int gw_are_ignorable_parts_valid(const uint8_t *src, uint32_t known_size);
+ * the header and an extension of `size` bytes, of which known_size are its known parts. Frames without such
+ * flags have no list, and anything may follow the known parts. */
+int gw_are_ignorable_parts_valid(const uint8_t *src, uint32_t known_size, uint32_t size);
 
 #endif

@@ -304,7 +304,8 @@ gw_status gw_frame_check_directory(const uint8_t *src, const gw_gcomp_frame_info
 {
     const size_t end = (size_t)(info->directory_offset + GW_FRAME_ENTRY_SIZE * info->chunk_count);
     if (!are_reserved_words_zero(src, info) ||
-        !gw_are_ignorable_parts_valid(src, gw_frame_parts_size(info)) ||
+        !gw_are_ignorable_parts_valid(src, gw_frame_parts_size(info),
+                                      (uint32_t)info->directory_offset - GW_FRAME_HEADER_SIZE) ||
         !gw_is_zero(src + end, (size_t)info->payload_offset - end)) {
         return GW_ERR_HEADER;
     }

@@ -220,8 +220,10 @@ gw_status gw_thc_frame_open(const gw_thc_frame *frame, gw_thc_frame_info *info)
     if (status != GW_OK) {
         return status;
     }
-    return gw_are_ignorable_parts_valid(frame->data, GW_FRAME_UNIT_SIZE * EXTENSION_UNITS) ? GW_OK
-                                                                                           : GW_ERR_HEADER;
+    return gw_are_ignorable_parts_valid(frame->data, GW_FRAME_UNIT_SIZE * EXTENSION_UNITS,
+                                        (uint32_t)info->norms_offset - GW_FRAME_HEADER_SIZE)
+               ? GW_OK
+               : GW_ERR_HEADER;
 }
 
 int gw_thc_frame_checksum_good(const uint8_t *src, const gw_thc_frame_info *info)

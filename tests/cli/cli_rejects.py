@@ -245,7 +245,7 @@ class Frames(CliTest):
             (4, b"\7", "version"),
             (5, b"\x09", "codec"),
             (6, b"\4", "dtype"),
-            (7, b"\x0b", "chunk_log2"),
+            (7, b"\x09", "chunk_log2"),
             (8, b"\x40", "flag"),
             (8, b"\x22", "CARRIED excludes"),
             (8, b"\x10", "CONSTANT"),
