@@ -456,8 +456,7 @@ static void top_k(subject *s, const char *setting, double share)
     print_measured(s, "top-k", setting, share * (32.0 + log2(1.0 / share) + 1.44));
 }
 
-/* A float of 8 or 16 bits. With a scale per tensor the largest value of a tensor becomes that of the format.
- */
+/* With a scale per tensor the largest value of a tensor becomes that of the format. */
 static void cast(subject *s, const char *codec, const small_float *format, int has_scale)
 {
     size_t at = 0;
