@@ -19,6 +19,7 @@
 
 #include "gradwire/thc.h"
 #include "results_snapshot.h"
+#include "small_floats.h"
 
 enum { CHUNK_LOG2 = 14, INT_BLOCK = 256, QSGD_BUCKET = 512, ENTROPY_LEN = 1 << CHUNK_LOG2 };
 
@@ -455,30 +456,33 @@ static void top_k(subject *s, const char *setting, double share)
     print_measured(s, "top-k", setting, share * (32.0 + log2(1.0 / share) + 1.44));
 }
 
-typedef struct small_float {
-    const char *name;
-    int bits, mantissa_bits, exponent_min;
-    double largest; /* the largest value of a tensor becomes this; 0: no scale */
-} small_float;
-
-static void cast(subject *s, const small_float *f)
+/* With a scale per tensor the largest value of a tensor becomes that of the format. */
+static void cast(subject *s, const char *codec, const small_float *format, int has_scale)
 {
     size_t at = 0;
     for (size_t t = 0; t < s->tensor_count; t++) {
         const size_t end = at + (size_t)s->tensor_len[t];
         const double largest = largest_of(s->values + at, end - at);
-        const double scale = f->largest > 0 && largest > 0 ? f->largest / largest : 1.0;
+        const double scale = has_scale && largest > 0 ? format->largest / largest : 1.0;
         for (; at < end; at++) {
-            const double x = (double)s->values[at] * scale;
-            int exponent;
-            (void)frexp(x, &exponent);
-            exponent = exponent - 1 > f->exponent_min ? exponent - 1 : f->exponent_min;
-            const double unit = ldexp(1.0, exponent - f->mantissa_bits);
-            s->decoded[at] = (float)(rint(x / unit) * unit / scale);
+            s->decoded[at] = (float)(small_float_round(format, (double)s->values[at] * scale) / scale);
         }
     }
-    const double scales = f->largest > 0 ? 32.0 * (double)s->tensor_count / (double)s->len : 0.0;
-    print_measured(s, f->name, "-", f->bits + scales);
+    const double scales = has_scale ? 32.0 * (double)s->tensor_count / (double)s->len : 0.0;
+    print_measured(s, codec, "-", format->bits + scales);
+}
+
+/* Blocks of 32 over the whole snapshot, one E8M0 scale each. */
+static void mx(subject *s, const small_float *format)
+{
+    char codec[32];
+    size_t blocks = 0;
+    for (size_t at = 0; at < s->len; at += MX_BLOCK, blocks++) {
+        const size_t len = s->len - at < MX_BLOCK ? s->len - at : MX_BLOCK;
+        mx_block_round(format, s->values + at, len, s->decoded + at);
+    }
+    snprintf(codec, sizeof codec, "MXFP%d", format->bits);
+    print_measured(s, codec, format->name, format->bits + MX_SCALE_BITS * (double)blocks / (double)s->len);
 }
 
 /* THC, 4 bits, as one worker sends it: the index frame with its norms. */
@@ -508,8 +512,6 @@ static int thc(subject *s)
 
 static int other_rows(subject *s)
 {
-    static const small_float floats[] = {
-        {"bf16", 16, 7, -126, 0.0}, {"fp8 e4m3", 8, 3, -6, 448.0}, {"fp8 e5m2", 8, 2, -14, 57344.0}};
     const double int8 = int_blocks(s, "nearest", 8, 0), int4 = int_blocks(s, "nearest", 4, 0);
     (void)int_blocks(s, "stochastic", 8, 1);
     (void)int_blocks(s, "stochastic", 4, 1);
@@ -519,8 +521,11 @@ static int other_rows(subject *s)
     terngrad(s);
     top_k(s, "1 %", 0.01);
     top_k(s, "10 %", 0.1);
-    for (size_t i = 0; i < sizeof floats / sizeof floats[0]; i++) {
-        cast(s, &floats[i]);
+    cast(s, "bf16", &small_floats[SMALL_FLOAT_BF16], 0);
+    cast(s, "fp8 e4m3", &small_floats[SMALL_FLOAT_E4M3], 1);
+    cast(s, "fp8 e5m2", &small_floats[SMALL_FLOAT_E5M2], 1);
+    for (int kind = SMALL_FLOAT_E2M1; kind <= SMALL_FLOAT_E5M2; kind++) {
+        mx(s, &small_floats[kind]);
     }
     return thc(s) && equal_error_rows(s, "int8", int8) && equal_error_rows(s, "int4", int4);
 }
