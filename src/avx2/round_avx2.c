@@ -121,6 +121,16 @@ GW_TEMPLATE void philox_rounds(philox_chain chain[CHAINS], const gw_philox_keys 
     }
 }
 
+/* Words of 16 values from those of two counters: behind those of each, the same with their halves swapped. */
+static inline void store_shared(uint32_t *random, __m256i words)
+{
+    const __m256i order = _mm256_setr_epi8(2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13, //
+                                           2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13);
+    const __m256i swapped = _mm256_shuffle_epi8(words, order);
+    _mm256_storeu_si256((__m256i *)(void *)random, _mm256_permute2x128_si256(words, swapped, 0x20));
+    _mm256_storeu_si256((__m256i *)(void *)(random + 8), _mm256_permute2x128_si256(words, swapped, 0x31));
+}
+
 /* Random words of 4 * CHAINS counters. A round has a latency of six cycles, its operations on four chains
  * take seven. */
 static inline void fill_chains(uint32_t *random, __m256i counter, const gw_philox_keys *keys)
@@ -138,10 +148,8 @@ static inline void fill_chains(uint32_t *random, __m256i counter, const gw_philo
     philox_rounds(chain, keys, 8);
     philox_rounds(chain, keys, 9);
     for (unsigned i = 0; i < CHAINS; i++) {
-        const __m256i a = _mm256_unpacklo_epi32(chain[i].word, chain[i].low);
-        const __m256i b = _mm256_unpackhi_epi32(chain[i].word, chain[i].low);
-        _mm256_storeu_si256((__m256i *)(void *)(random + 16 * i), a);
-        _mm256_storeu_si256((__m256i *)(void *)(random + 16 * i + 8), b);
+        store_shared(random + 32 * i, _mm256_unpacklo_epi32(chain[i].word, chain[i].low));
+        store_shared(random + 32 * i + 16, _mm256_unpackhi_epi32(chain[i].word, chain[i].low));
     }
 }
 
@@ -149,29 +157,31 @@ uint32_t *gw_random_fill(uint32_t words[GW_RANDOM_LEN], uint64_t element, size_t
                          const gw_round_params *params)
 {
     const size_t step = 4 * CHAINS;
-    const uint64_t quad = element >> 2; /* elements are counted modulo 2^64, so counters modulo 2^62 */
-    const size_t quads = (len + (element & 3) + 3) / 4;
-    if ((quad + quads + step) >> 32 != quad >> 32) { /* word 1 of the counter changes, or may */
-        for (uint64_t i = 0; i < quads; i++) {
-            const uint64_t counter = (quad + i) & (UINT64_MAX >> 2);
-            gw_philox4x32(words + 4 * i, params->seed, (uint32_t)counter, (uint32_t)(counter >> 32),
-                          params->step_index, params->rank_hop);
+    /* Elements are counted modulo 2^64, so counters modulo 2^61. */
+    const uint64_t first = element >> GW_RANDOM_SHARED_LOG2;
+    const unsigned offset = element % GW_RANDOM_SHARED;
+    const size_t counters = (len + offset + GW_RANDOM_SHARED - 1) / GW_RANDOM_SHARED;
+    if ((first + counters + step) >> 32 != first >> 32) { /* word 1 of the counter changes, or may */
+        for (uint64_t i = 0; i < counters; i++) {
+            const uint64_t counter = (first + i) & (UINT64_MAX >> GW_RANDOM_SHARED_LOG2);
+            gw_random_eight(words + GW_RANDOM_SHARED * i, params->seed, counter, params->step_index,
+                            params->rank_hop);
         }
-        return words + (element & 3);
+        return words + offset;
     }
     gw_philox_keys other;
     const gw_philox_keys *keys = &params->keys;
-    if (quad >> 32 != 0) {
-        philox_keys_fill(&other, (uint32_t)(quad >> 32), params);
+    if (first >> 32 != 0) {
+        philox_keys_fill(&other, (uint32_t)(first >> 32), params);
         keys = &other;
     }
     /* Unpacking the words restores the order of the counters. */
-    __m256i counter = _mm256_add_epi64(_mm256_set1_epi64x((long long)quad), _mm256_setr_epi64x(0, 2, 1, 3));
-    for (size_t i = 0; i < quads; i += step) {
-        fill_chains(words + 4 * i, counter, keys);
+    __m256i counter = _mm256_add_epi64(_mm256_set1_epi64x((long long)first), _mm256_setr_epi64x(0, 2, 1, 3));
+    for (size_t i = 0; i < counters; i += step) {
+        fill_chains(words + GW_RANDOM_SHARED * i, counter, keys);
         counter = _mm256_add_epi64(counter, _mm256_set1_epi64x((long long)step));
     }
-    return words + (element & 3);
+    return words + offset;
 }
 
 /* ---- parameters -------------------------------------------------------------------------------------------
@@ -502,8 +512,9 @@ GW_TEMPLATE void round_words(gw_rounded_groups *rounded, const group_drops *drop
             } else if (rounding == GW_GCOMP_STOCHASTIC) {
                 const uint8_t *four = (const uint8_t *)(const void *)(random + at + 4 * j);
                 r = gw_load_halves(four, four + 64);
-                sum = _mm256_add_epi32(
-                    sum, _mm256_and_si256(dtype == GW_FP32 ? r : _mm256_slli_epi32(r, 16), cut));
+                /* Its top bits, as many as are cut; 16-bit types, whose values are in the upper halves: and
+                 * what is cut anyway. */
+                sum = _mm256_add_epi32(sum, _mm256_srlv_epi32(r, _mm256_sub_epi32(_mm256_set1_epi32(32), n)));
             }
             __m256i word = _mm256_andnot_si256(cut, sum);
             if (dead_zone) {
@@ -776,8 +787,10 @@ GW_TEMPLATE __m256i dead_zone_round8(__m256i x, __m256i random, const uint8_t *q
     const __m256i significand = _mm256_or_si256(_mm256_slli_epi32(x, 8), _mm256_set1_epi32(INT32_MIN));
     const __m256i share = _mm256_srlv_epi32(significand, _mm256_xor_si256(above, _mm256_set1_epi32(-1)));
     const __m256i is_down = _mm256_cmpeq_epi32(_mm256_max_epu32(random, share), random);
-    /* Cleared, because a carry into the exponent makes the drop smaller. */
-    const __m256i word = _mm256_andnot_si256(cut, _mm256_add_epi32(x, _mm256_and_si256(random, cut)));
+    /* Where `above` is not negative, 23 - above bits are cut. They are cleared, because a carry into the
+     * exponent makes the drop smaller. */
+    const __m256i add = _mm256_srlv_epi32(_mm256_srli_epi32(random, 9), above);
+    const __m256i word = _mm256_andnot_si256(cut, _mm256_add_epi32(x, add));
     const __m256i is_zero = _mm256_and_si256(above, is_down); /* the sign bits */
     return _mm256_castps_si256(
         _mm256_blendv_ps(_mm256_castsi256_ps(word), _mm256_castsi256_ps(zero), _mm256_castsi256_ps(is_zero)));

@@ -138,7 +138,7 @@ typedef struct gw_round_params {
 } gw_round_params;
 
 /* Room for the random words of so many groups. */
-enum { GW_RANDOM_LEN = GW_GROUPS_MAX * GW_GROUP_LEN + 64 };
+enum { GW_RANDOM_LEN = GW_GROUPS_MAX * GW_GROUP_LEN + 128 };
 
 /* Makes the random words of len values from `element` on, and some after them. Returns the place of the
  * first. */

@@ -49,6 +49,34 @@ GW_INLINE void gw_philox4x32(uint32_t out[4], uint64_t key, uint32_t c0, uint32_
     out[3] = c3;
 }
 
+/*
+ * Elements that share a counter for their random words (docs/numerics.md section 4): those of four words are
+ * the words themselves, those of the next four the words with their halves swapped. Each word is uniform, and
+ * only the lower 16 bits of one are the upper 16 bits of another.
+ */
+enum { GW_RANDOM_SHARED_LOG2 = 3, GW_RANDOM_SHARED = 1 << GW_RANDOM_SHARED_LOG2 };
+
+GW_INLINE uint32_t gw_swap_halves(uint32_t x)
+{
+    return x << 16 | x >> 16;
+}
+
+/* The words of elements 8 * counter to 8 * counter + 7. */
+GW_INLINE void gw_random_eight(uint32_t words[GW_RANDOM_SHARED], uint64_t seed, uint64_t counter,
+                               uint32_t step_index, uint32_t rank_hop)
+{
+    gw_philox4x32(words, seed, (uint32_t)counter, (uint32_t)(counter >> 32), step_index, rank_hop);
+    for (unsigned i = 0; i < 4; i++) {
+        words[4 + i] = gw_swap_halves(words[i]);
+    }
+}
+
+/* What stochastic rounding adds to a value that loses `drop` bits, up to 31: as many top bits of its word. */
+GW_INLINE uint32_t gw_random_top(uint32_t word, uint32_t drop)
+{
+    return word >> 1 >> (31 - drop);
+}
+
 /* For counters that differ in c0 alone: what the rounds XOR to words 0 and 2 besides products of c0. That is
  * the key, and in the first three rounds what follows from c1, c2 and c3 as well. */
 GW_INLINE void gw_philox_rounds_fill(uint64_t constant[GW_PHILOX_ROUNDS][2], uint64_t key, uint32_t c1,

@@ -68,7 +68,7 @@ def special_values(dtype):
 
 
 # The counter and key of stochastic vectors, as test_vectors.c passes them.
-SEED, FIRST_ELEMENT, STEP_INDEX, RANK, HOP = 0x0123456789ABCDEF, (1 << 34) - 9, 7, 3, 2
+SEED, FIRST_ELEMENT, STEP_INDEX, RANK, HOP = 0x0123456789ABCDEF, (1 << 35) - 9, 7, 3, 2
 
 
 def philox(counter, key):
@@ -85,9 +85,10 @@ def philox(counter, key):
 def random_word(index):
     """numerics.md section 4 for value `index` of a frame."""
     element = FIRST_ELEMENT + index & (1 << 64) - 1
-    block = element // 4
+    block = element // 8
     counter = block & 0xFFFFFFFF, block >> 32, STEP_INDEX, RANK << 16 | HOP
-    return philox(counter, (SEED & 0xFFFFFFFF, SEED >> 32))[element % 4]
+    word = philox(counter, (SEED & 0xFFFFFFFF, SEED >> 32))[element % 4]
+    return word if element % 8 < 4 else (word & 0xFFFF) << 16 | word >> 16
 
 
 def cut_low(format_, bits, drop, rounding, random):
@@ -98,7 +99,7 @@ def cut_low(format_, bits, drop, rounding, random):
     if rounding == "nearest" and drop:
         result = magnitude + (1 << drop - 1) - 1 + (magnitude >> drop & 1) >> drop << drop
     elif rounding == "stochastic":
-        result = magnitude + random % (1 << drop) >> drop << drop
+        result = magnitude + (random >> 32 - drop) >> drop << drop
     else:
         result = down
     return sign | (down if result >> d.mantissa_bits > d.exponent_max else result)
