@@ -120,7 +120,7 @@ static inline __m256i gw_look_up32(__m256i x, const gw_table32 *table)
  * in. Of round 0 only what it adds to word 2, in the lower halves of 64 bits. */
 typedef struct gw_philox_keys {
     __m256i first;
-    __m256i key[GW_PHILOX_ROUNDS];
+    __m256i key[GW_RANDOM_ROUNDS];
 } gw_philox_keys;
 
 /* A round rule as vectors. */

@@ -123,7 +123,7 @@ static inline void gw_random_fill(gw_random_words *random, uint64_t element, con
                         vdupq_n_u32(UINT32_MAX >> GW_RANDOM_SHARED_LOG2));
     word[2] = vdupq_n_u32(rule->step_index);
     word[3] = vdupq_n_u32(rule->rank_hop);
-    gw_philox4(word, rule->seed);
+    gw_philox4(word, rule->seed, GW_RANDOM_ROUNDS);
     /* Four words of a counter belong to four neighbours, and with their halves swapped to the next four. */
     const uint32x4_t a = vzip1q_u32(word[0], word[2]), b = vzip1q_u32(word[1], word[3]);
     const uint32x4_t c = vzip2q_u32(word[0], word[2]), d = vzip2q_u32(word[1], word[3]);

@@ -244,7 +244,7 @@ void test_philox(uint32_t out[4], uint64_t key, uint32_t c0, uint32_t c1, uint32
 {
     uint32_t k[2] = {(uint32_t)key, (uint32_t)(key >> 32)};
     uint32_t c[4] = {c0, c1, c2, c3};
-    for (int round = 0; round < 10; round++) {
+    for (int round = 0; round < 7; round++) {
         const uint64_t a = 0xD2511F53ull * c[0], b = 0xCD9E8D57ull * c[2];
         const uint32_t next[4] = {(uint32_t)(b >> 32) ^ c[1] ^ k[0], (uint32_t)b,
                                   (uint32_t)(a >> 32) ^ c[3] ^ k[1], (uint32_t)a};
