@@ -90,8 +90,7 @@ static inline philox_chain philox_begin(__m256i counter, const gw_philox_keys *k
     const __m256i p0 = _mm256_mul_epu32(counter, m0);
     const __m256i p1 = _mm256_mul_epu32(_mm256_xor_si256(_mm256_srli_epi64(p0, 32), keys->first), m1);
     philox_chain c;
-    c.word =
-        _mm256_xor_si256(_mm256_castps_si256(SHUFFLE(p1, p0, _MM_SHUFFLE(2, 0, 3, 1))), keys->key[1]);
+    c.word = _mm256_xor_si256(_mm256_castps_si256(SHUFFLE(p1, p0, _MM_SHUFFLE(2, 0, 3, 1))), keys->key[1]);
     /* Word 3 is in the keys. */
     c.low = _mm256_blend_epi32(p1, _mm256_setzero_si256(), 0xaa);
     return c;

@@ -39,7 +39,8 @@ static inline __m512i gw_random_counters(uint64_t counter)
     return _mm512_add_epi64(_mm512_set1_epi64((long long)counter), order);
 }
 
-/* Words of 32 values from those of four counters: behind those of each, the same with their halves swapped. */
+/* Words of 32 values from those of four counters: behind those of each, the same with their halves swapped.
+ */
 static inline void gw_random_share(__m512i x[2], __m512i words)
 {
     const __m512i first = _mm512_set_epi64(11, 10, 3, 2, 9, 8, 1, 0),
@@ -63,7 +64,8 @@ static inline void gw_random64(__m512i x[4], uint64_t first, const gw_round_rule
     c.c0 = gw_random_counters(first);
     /* Elements are counted modulo 2^64, so counters modulo 2^61. Multiplications do not see c0's upper
      * half. */
-    c.c1 = _mm512_and_si512(_mm512_srli_epi64(c.c0, 32), _mm512_set1_epi64(UINT32_MAX >> GW_RANDOM_SHARED_LOG2));
+    c.c1 =
+        _mm512_and_si512(_mm512_srli_epi64(c.c0, 32), _mm512_set1_epi64(UINT32_MAX >> GW_RANDOM_SHARED_LOG2));
     c.c2 = _mm512_set1_epi64(rule->step_index);
     c.c3 = _mm512_set1_epi64(rule->rank_hop);
     for (int i = 0; i < GW_RANDOM_ROUNDS; i++) {

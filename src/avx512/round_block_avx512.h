@@ -373,8 +373,8 @@ GW_TEMPLATE void gw_random_steps(__m512i digit[3], const __m512i x[4], uint32_t 
     if (dtype == GW_FP32) {
         const __m512i twice = _mm512_add_epi8(f[2], f[2]);
         digit[0] = _mm512_and_si512(GW_BYTE_RIGHT(f[3], 2), GW_BYTE(63));
-        digit[1] =
-            _mm512_and_si512(gw_select(GW_BYTE(15), GW_BYTE_RIGHT(f[2], 4), GW_BYTE_LEFT(f[3], 4)), GW_BYTE(63));
+        digit[1] = _mm512_and_si512(gw_select(GW_BYTE(15), GW_BYTE_RIGHT(f[2], 4), GW_BYTE_LEFT(f[3], 4)),
+                                    GW_BYTE(63));
         digit[2] = _mm512_and_si512(
             gw_select(GW_BYTE(3), GW_BYTE_RIGHT(f[1], 6), _mm512_add_epi8(twice, twice)), GW_BYTE(63));
     } else if (dtype == GW_BF16) {

@@ -278,7 +278,8 @@ GW_TEMPLATE size_t survey_dead_zone_runs(tally *t, uint32_t *mask_count, const g
             fetch_run(span, at + AHEAD * period, 4);
         }
         if (run % runs == 0) {
-            const uint64_t first = span->element - offset + at, other = first + (offset == 0 ? 2 : 1) * period;
+            const uint64_t first = span->element - offset + at,
+                           other = first + (offset == 0 ? 2 : 1) * period;
             const uint64_t element[4] = {first, first + next, other, other + next};
             gw_random_blocks(words, element, 4, &params->random);
         }

@@ -4,8 +4,9 @@
  * so any lane, thread, device or retransmission can compute the bits of any element independently.
  *
  * The layouts of key and counter are part of the format: docs/numerics.md (stochastic rounding of GCOMP) and
- * docs/numerics-thc.md (signs and rounding of THC) say what each word holds. So are the rounds: 10, the authors'
- * default, in THC and the classic codecs, and 7, the fewest with which they found it to pass BigCrush, in GCOMP.
+ * docs/numerics-thc.md (signs and rounding of THC) say what each word holds. So are the rounds: 10, the
+ * authors' default, in THC and the classic codecs, and 7, the fewest with which they found it to pass
+ * BigCrush, in GCOMP.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -87,8 +88,8 @@ GW_INLINE uint32_t gw_random_top(uint32_t word, uint32_t drop)
     return word >> 1 >> (31 - drop);
 }
 
-/* For counters of GCOMP that differ in c0 alone: what the rounds XOR to words 0 and 2 besides products of c0. That is
- * the key, and in the first three rounds what follows from c1, c2 and c3 as well. */
+/* For counters of GCOMP that differ in c0 alone: what the rounds XOR to words 0 and 2 besides products of c0.
+ * That is the key, and in the first three rounds what follows from c1, c2 and c3 as well. */
 GW_INLINE void gw_random_rounds_fill(uint64_t constant[GW_RANDOM_ROUNDS][2], uint64_t key, uint32_t c1,
                                      uint32_t c2, uint32_t c3)
 {

@@ -150,8 +150,9 @@ static inline void gw_random16(uint32x4_t random[4], uint64_t element, const gw_
     }
 }
 
-/* `kept` has ones where bits stay; stochastic rounding adds the first `drop` bits of `random`. Nearest adds half an ulp less one (the cut bits, halved) and the last kept
- * bit, found as kept & -kept; if nothing is dropped that would be bit 0, which is masked. */
+/* `kept` has ones where bits stay; stochastic rounding adds the first `drop` bits of `random`. Nearest adds
+ * half an ulp less one (the cut bits, halved) and the last kept bit, found as kept & -kept; if nothing is
+ * dropped that would be bit 0, which is masked. */
 #define GW_ROUND_LANES(suffix, lanes, signed_suffix, bits)                                                   \
     static inline lanes gw_rounded_##suffix(lanes magnitude, lanes drop, lanes kept, lanes random,           \
                                             lanes special, uint32_t rounding)                                \
@@ -168,8 +169,8 @@ static inline void gw_random16(uint32x4_t random[4], uint64_t element, const gw_
             sum = vsubq_##suffix(vsraq_n_##suffix(magnitude, cut, 1), vtstq_##suffix(magnitude, last));      \
         } else {                                                                                             \
             const lanes shift = vsubq_##suffix(drop, vdupq_n_##suffix(bits));                                \
-            sum = vaddq_##suffix(                                                                            \
-                magnitude, vshlq_##suffix(random, vreinterpretq_##signed_suffix##_##suffix(shift)));         \
+            sum = vaddq_##suffix(magnitude,                                                                  \
+                                 vshlq_##suffix(random, vreinterpretq_##signed_suffix##_##suffix(shift)));   \
         }                                                                                                    \
         sum = vandq_##suffix(sum, kept);                                                                     \
         /* A carry out of the largest finite exponent truncates instead. */                                  \

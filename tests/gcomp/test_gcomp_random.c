@@ -94,16 +94,16 @@ static void decide(draws *d, const gw_gcomp_source *stream, uint32_t backends)
     test_buffer frame;
     const size_t size = test_encode(&codec, &source, &frame);
     gw_gcomp_target target = {.values = d->decoded, .capacity = d->len};
-    assert_int_equal(gw_gcomp_decode(&codec.codec, &(gw_gcomp_frame){.data = frame.at, .size = size, .map = &map},
-                                     &target,
+    assert_int_equal(gw_gcomp_decode(&codec.codec,
+                                     &(gw_gcomp_frame){.data = frame.at, .size = size, .map = &map}, &target,
                                      &codec.work),
                      GW_OK);
     size_t wrong = 0;
     for (size_t i = 0; i < d->len; i++) {
         const uint32_t value = d->values[i], drop = drop_of(d, i);
         const uint32_t cut = drop > MANTISSA_BITS ? 0 : value >> drop << drop;
-        const uint32_t up = drop > MANTISSA_BITS ? (EXPONENT + drop - MANTISSA_BITS) << MANTISSA_BITS
-                                                 : cut + (1u << drop);
+        const uint32_t up =
+            drop > MANTISSA_BITS ? (EXPONENT + drop - MANTISSA_BITS) << MANTISSA_BITS : cut + (1u << drop);
         d->is_up[i] = d->decoded[i] == up;
         wrong += d->decoded[i] != up && d->decoded[i] != cut;
     }
@@ -144,7 +144,8 @@ static const struct {
     {GW_BACKEND_NEON, "NEON"},
 };
 
-/* Mean and variance of the error for every drop and depth of the dead zone, on every backend that there is. */
+/* Mean and variance of the error for every drop and depth of the dead zone, on every backend that there is.
+ */
 static void mean_and_variance(void **state)
 {
     (void)state;
@@ -178,7 +179,8 @@ static void mean_and_variance(void **state)
     draws_free(&d);
 }
 
-/* Values 2^-18 of a quantum above a multiple become the next one that often: 16 random bits could not say it. */
+/* Values 2^-18 of a quantum above a multiple become the next one that often: 16 random bits could not say it.
+ */
 static void rare_decisions(void **state)
 {
     (void)state;
@@ -229,7 +231,8 @@ static void chi_squared(void **state)
             expected[cell] += f;
             variance[cell] += f * (1.0 - f);
         }
-        /* Even decisions: by drops of 1 and of 23. Patterns of one counter, and of a word of eight counters. */
+        /* Even decisions: by drops of 1 and of 23. Patterns of one counter, and of a word of eight counters.
+         */
         for (size_t i = 0; i < d.len; i++) {
             put(&d, i, i % 3 == 0 ? 1 : 0x400000, i % 3 == 0 ? 1 : 23);
         }
