@@ -305,10 +305,15 @@ static inline const uint32_t *fill_words(uint32_t words[64 * (QUICK_BLOCKS + 4)]
                                          const gw_round_rule *rule)
 {
     const size_t offset = params != NULL ? element % GW_RANDOM_SHARED : 0; /* in the first counter */
-    for (size_t at = 0; params != NULL && at < offset + 64 * count; at += 256) {
+    const size_t end = offset + 64 * count;
+    for (size_t at = 0; params != NULL && at < end; at += 256) {
         const uint64_t first = element - offset + at;
         const uint64_t blocks[4] = {first, first + 64, first + 128, first + 192};
-        gw_random_blocks(words + at, blocks, 4, params);
+        if (end - at > 128) {
+            gw_random_blocks(words + at, blocks, 4, params);
+        } else {
+            gw_random_blocks(words + at, blocks, 2, params);
+        }
     }
     for (size_t at = 0; params == NULL && at < 64 * count; at += 64) {
         __m512i x[4];

@@ -3,7 +3,8 @@
  * docs/numerics.md section 3 says, and independently of other elements, ranks, hops, steps and seeds. Limits
  * are five standard deviations; streams are fixed, so a run that passes passes always.
  *
- * usage: test_gcomp_random [TURNS]   1 turn (default): 1.8e8 decisions on three backends; 10 are the nightly test
+ * usage: test_gcomp_random [TURNS]   1 turn (default): 1.8e8 decisions on three backends; 10 are the nightly
+ * test
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
