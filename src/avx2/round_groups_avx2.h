@@ -120,7 +120,7 @@ static inline __m256i gw_look_up32(__m256i x, const gw_table32 *table)
  * in. Of round 0 only what it adds to word 2, in the lower halves of 64 bits. */
 typedef struct gw_philox_keys {
     __m256i first;
-    __m256i key[GW_PHILOX_ROUNDS];
+    __m256i key[GW_RANDOM_ROUNDS];
 } gw_philox_keys;
 
 /* A round rule as vectors. */
@@ -138,7 +138,7 @@ typedef struct gw_round_params {
 } gw_round_params;
 
 /* Room for the random words of so many groups. */
-enum { GW_RANDOM_LEN = GW_GROUPS_MAX * GW_GROUP_LEN + 64 };
+enum { GW_RANDOM_LEN = GW_GROUPS_MAX * GW_GROUP_LEN + 128 };
 
 /* Makes the random words of len values from `element` on, and some after them. Returns the place of the
  * first. */

@@ -326,12 +326,24 @@ GW_TEMPLATE __m512i gw_top_two(const gw_bytes *v, uint32_t dtype)
 
 /* ---- random digits ------------------------------------------------------------------------------------- */
 
-/* The digits of 64 random words. */
-GW_TEMPLATE gw_bytes gw_random_digits(const __m512i x[4], uint32_t dtype)
+/* Byte 16 * i + n to word n. */
+static inline __m512i gw_widen_bytes(__m512i x, int i)
+{
+    const __m512i at = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    return _mm512_maskz_permutexvar_epi8(0x1111111111111111, _mm512_add_epi32(at, _mm512_set1_epi32(16 * i)),
+                                         x);
+}
+
+/* The top bits of 64 random words, as many as the value's drop, as digits of its mantissa. */
+GW_TEMPLATE gw_bytes gw_random_digits(const __m512i x[4], __m512i drop, uint32_t dtype)
 {
     gw_bytes v;
-    __m512i f[4];
-    gw_transpose4(f, x[0], x[1], x[2], x[3]);
+    __m512i f[4], top[4];
+    const __m512i shift = _mm512_sub_epi8(GW_BYTE(32), drop);
+    for (int i = 0; i < 4; i++) {
+        top[i] = _mm512_srlv_epi32(x[i], gw_widen_bytes(shift, i));
+    }
+    gw_transpose4(f, top[0], top[1], top[2], top[3]);
     if (dtype == GW_FP32) {
         gw_digits32(&v, f[0], f[1], f[2]);
     } else {
@@ -351,6 +363,30 @@ GW_TEMPLATE gw_bytes gw_random_digits(const __m512i x[4], uint32_t dtype)
     v.e = _mm512_setzero_si512();
     v.sign = v.e;
     return v;
+}
+
+/* The first three digits, from the top, of 64 random words: of the width that a drop step has. */
+GW_TEMPLATE void gw_random_steps(__m512i digit[3], const __m512i x[4], uint32_t dtype)
+{
+    __m512i f[4];
+    gw_transpose4(f, x[0], x[1], x[2], x[3]);
+    if (dtype == GW_FP32) {
+        const __m512i twice = _mm512_add_epi8(f[2], f[2]);
+        digit[0] = _mm512_and_si512(GW_BYTE_RIGHT(f[3], 2), GW_BYTE(63));
+        digit[1] = _mm512_and_si512(gw_select(GW_BYTE(15), GW_BYTE_RIGHT(f[2], 4), GW_BYTE_LEFT(f[3], 4)),
+                                    GW_BYTE(63));
+        digit[2] = _mm512_and_si512(
+            gw_select(GW_BYTE(3), GW_BYTE_RIGHT(f[1], 6), _mm512_add_epi8(twice, twice)), GW_BYTE(63));
+    } else if (dtype == GW_BF16) {
+        digit[0] = _mm512_and_si512(GW_BYTE_RIGHT(f[3], 6), GW_BYTE(3));
+        digit[1] = _mm512_and_si512(GW_BYTE_RIGHT(f[3], 4), GW_BYTE(3));
+        digit[2] = _mm512_and_si512(GW_BYTE_RIGHT(f[3], 2), GW_BYTE(3));
+    } else {
+        digit[0] = _mm512_and_si512(GW_BYTE_RIGHT(f[3], 5), GW_BYTE(7));
+        digit[1] = _mm512_and_si512(GW_BYTE_RIGHT(f[3], 2), GW_BYTE(7));
+        digit[2] = _mm512_and_si512(gw_select(GW_BYTE(1), GW_BYTE_RIGHT(f[2], 7), GW_BYTE_LEFT(f[3], 1)),
+                                    GW_BYTE(7));
+    }
 }
 
 /* ---- rounding ------------------------------------------------------------------------------------------ */
@@ -438,16 +474,11 @@ GW_TEMPLATE gw_sums gw_round_begin(gw_bytes v, __m512i k, const __m512i *words, 
         s.v.d4 = _mm512_add_epi8(v.d4, _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->half[3])));
         s.v.d4 = _mm512_add_epi8(s.v.d4, odd);
     } else if (rounding == GW_GCOMP_STOCHASTIC && derived) {
-        const gw_bytes random = gw_random_digits(words, dtype);
-        const __m512i drop = s.drop;
-        const __m512i cut1 = _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->cut[0]));
-        const __m512i cut2 = _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->cut[1]));
-        const __m512i cut3 = _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->cut[2]));
-        const __m512i cut4 = _mm512_permutexvar_epi8(drop, _mm512_loadu_si512(tables->cut[3]));
-        s.v.d1 = _mm512_add_epi8(v.d1, _mm512_and_si512(random.d1, cut1));
-        s.v.d2 = _mm512_add_epi8(v.d2, _mm512_and_si512(random.d2, cut2));
-        s.v.d3 = _mm512_add_epi8(v.d3, _mm512_and_si512(random.d3, cut3));
-        s.v.d4 = _mm512_add_epi8(v.d4, _mm512_and_si512(random.d4, cut4));
+        const gw_bytes random = gw_random_digits(words, s.drop, dtype);
+        s.v.d1 = _mm512_add_epi8(v.d1, random.d1);
+        s.v.d2 = _mm512_add_epi8(v.d2, random.d2);
+        s.v.d3 = _mm512_add_epi8(v.d3, random.d3);
+        s.v.d4 = _mm512_add_epi8(v.d4, random.d4);
     } else if (rounding != GW_GCOMP_TRUNCATE) {
         const __m512i *steps_room = careful ? r->steps_room : r->quick_room;
         const __mmask64 steps1 = _mm512_cmpge_epu8_mask(s.room, steps_room[0]);
@@ -468,10 +499,13 @@ GW_TEMPLATE gw_sums gw_round_begin(gw_bytes v, __m512i k, const __m512i *words, 
             s.v.d3 = _mm512_add_epi8(v.d3, a3);
             s.v.d2 = _mm512_mask_add_epi8(v.d2, steps3, v.d2, half2);
         } else {
-            const gw_bytes random = gw_random_digits(words, dtype);
-            s.v.d4 = _mm512_mask_add_epi8(v.d4, steps1, v.d4, random.d4);
-            s.v.d3 = _mm512_mask_add_epi8(v.d3, steps2, v.d3, random.d3);
-            s.v.d2 = _mm512_mask_add_epi8(v.d2, steps3, v.d2, random.d2);
+            __m512i random[3];
+            gw_random_steps(random, words, dtype);
+            const __m512i last = _mm512_mask_mov_epi8(random[0], steps2, random[1]);
+            const __m512i a3 = _mm512_mask_mov_epi8(random[0], steps3, random[1]);
+            s.v.d4 = _mm512_mask_add_epi8(v.d4, steps1, v.d4, _mm512_mask_mov_epi8(last, steps3, random[2]));
+            s.v.d3 = _mm512_mask_add_epi8(v.d3, steps2, v.d3, a3);
+            s.v.d2 = _mm512_mask_add_epi8(v.d2, steps3, v.d2, random[0]);
         }
     }
     return s;

@@ -300,13 +300,20 @@ enum { QUICK_BLOCKS = 8 }; /* blocks between the two parts of rounding */
 
 /* Random words of `count` blocks from `element` on. Returns where the first is. params: NULL if none serves.
  */
-static inline const uint32_t *fill_words(uint32_t words[64 * (QUICK_BLOCKS + 2)], uint64_t element,
+static inline const uint32_t *fill_words(uint32_t words[64 * (QUICK_BLOCKS + 4)], uint64_t element,
                                          size_t count, const gw_random_params *params,
                                          const gw_round_rule *rule)
 {
-    const size_t offset = params != NULL ? element & 3 : 0; /* in the first counter */
-    for (size_t at = 0; params != NULL && at < offset + 64 * count; at += 128) {
-        gw_random_two(words + at, element - offset + at, element - offset + at + 64, params);
+    const size_t offset = params != NULL ? element % GW_RANDOM_SHARED : 0; /* in the first counter */
+    const size_t end = offset + 64 * count;
+    for (size_t at = 0; params != NULL && at < end; at += 256) {
+        const uint64_t first = element - offset + at;
+        const uint64_t blocks[4] = {first, first + 64, first + 128, first + 192};
+        if (end - at > 128) {
+            gw_random_blocks(words + at, blocks, 4, params);
+        } else {
+            gw_random_blocks(words + at, blocks, 2, params);
+        }
     }
     for (size_t at = 0; params == NULL && at < 64 * count; at += 64) {
         __m512i x[4];
@@ -353,7 +360,7 @@ GW_TEMPLATE size_t split_quick(uint8_t *ranks, cursors *c, const splitter *s, co
     const size_t fetch_end = span->ahead < span->len ? span->ahead & ~(size_t)63 : span->len;
     gw_sums sums[QUICK_BLOCKS];
     gw_cut cuts[QUICK_BLOCKS]; /* if `turned` */
-    _Alignas(64) uint32_t memory[64 * (QUICK_BLOCKS + 2)];
+    _Alignas(64) uint32_t memory[64 * (QUICK_BLOCKS + 4)];
     const uint32_t *words = memory;
     gw_random_params random;
     const int has_params = rounding == GW_GCOMP_STOCHASTIC &&
@@ -532,7 +539,8 @@ GW_TEMPLATE uint32_t split_dead_zone(uint8_t *ranks, cursors *c, const gw_span *
     uint32_t any = 0;
     rest_tables_fill(&rests, gw_traits_of(GW_FP32));
     kept.len = 0;
-    gw_random_two(words[0], span->element + at, span->element + at + 64, &params->random);
+    const uint64_t first[2] = {span->element + at, span->element + at + 64};
+    gw_random_blocks(words[0], first, 2, &params->random);
     for (size_t two = 0; at < end; two++, at += 128) {
         gw_dead_zone_block b[2];
         gw_dead_zone_round_two(b, values + 4 * at, map_bytes + at, words[two & 1], words[~two & 1],
@@ -563,7 +571,7 @@ GW_TEMPLATE uint32_t split_dead_zone(uint8_t *ranks, cursors *c, const gw_span *
 static uint32_t split_dead_zone_span(uint8_t *ranks, cursors *c, const gw_span *span,
                                      const gw_dead_zone_params *params, any_splitter *rare, uint32_t relative)
 {
-    const size_t first = (size_t)(-span->element & 3);
+    const size_t first = (size_t)(-span->element % GW_RANDOM_SHARED);
     uint32_t any = 0;
     size_t at = 0;
     if (span->len >= first + 128) {

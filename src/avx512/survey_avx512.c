@@ -265,9 +265,10 @@ GW_TEMPLATE size_t survey_dead_zone_runs(tally *t, uint32_t *mask_count, const g
                                          uint32_t relative)
 {
     const uint8_t *values = (const uint8_t *)span->values;
-    const size_t offset = span->element & 3;
+    const size_t offset = span->element % GW_RANDOM_SHARED;
     const size_t next = offset == 0 ? period : RUN_LEN; /* where the second 64 words are for */
-    _Alignas(64) uint32_t words[128];
+    const size_t runs = offset == 0 ? 4 : 2;            /* that have their words together */
+    _Alignas(64) uint32_t words[256];
     size_t at = 0;
     for (size_t i = 0; period > RUN_LEN && i < AHEAD * period && i + RUN_LEN <= span->len; i += period) {
         fetch_run(span, i, 4);
@@ -276,12 +277,13 @@ GW_TEMPLATE size_t survey_dead_zone_runs(tally *t, uint32_t *mask_count, const g
         if (period > RUN_LEN && at + AHEAD * period + RUN_LEN <= span->len) {
             fetch_run(span, at + AHEAD * period, 4);
         }
-        const uint64_t element = span->element - offset + at;
-        const size_t is_second = offset == 0 ? run & 1 : 0;
-        if (!is_second) {
-            gw_random_two(words, element, element + next, &params->random);
+        if (run % runs == 0) {
+            const uint64_t first = span->element - offset + at,
+                           other = first + (offset == 0 ? 2 : 1) * period;
+            const uint64_t element[4] = {first, first + next, other, other + next};
+            gw_random_blocks(words, element, 4, &params->random);
         }
-        const uint32_t *word = words + offset + RUN_LEN * is_second;
+        const uint32_t *word = words + offset + sizeof words / sizeof *words / runs * (run % runs);
         const gw_dead_zone_block b =
             gw_dead_zone_round(values + 4 * at, span->map_bytes + at, word, params, relative);
         if (__builtin_expect(b.special != 0, 0)) {

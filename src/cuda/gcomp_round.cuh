@@ -70,13 +70,14 @@ GW_DEVICE void gw_source_carry(gw_cuda_source &source, const gw_gcomp_encode_par
     }
 }
 
-/* Philox4x32-10 for the four elements 4 * quad to 4 * quad + 3 (docs/numerics.md section 4). */
-GW_DEVICE uint4 gw_cuda_philox(const gw_cuda_rounder &r, uint64_t quad)
+/* Philox4x32-7 for the eight elements from 8 * counter on (docs/numerics.md section 4). */
+GW_DEVICE uint4 gw_cuda_philox(const gw_cuda_rounder &r, uint64_t counter)
 {
-    uint32_t c0 = (uint32_t)quad, c1 = (uint32_t)(quad >> 32), c2 = r.from.step_index, c3 = r.from.rank_hop;
+    uint32_t c0 = (uint32_t)counter, c1 = (uint32_t)(counter >> 32), c2 = r.from.step_index,
+             c3 = r.from.rank_hop;
     uint32_t k0 = (uint32_t)r.from.seed, k1 = (uint32_t)(r.from.seed >> 32);
     GW_UNROLL
-    for (int round = 0; round < 10; round++) {
+    for (int round = 0; round < 7; round++) {
         const uint32_t high0 = __umulhi(0xd2511f53u, c0), low0 = 0xd2511f53u * c0;
         const uint32_t high1 = __umulhi(0xcd9e8d57u, c2), low1 = 0xcd9e8d57u * c2;
         c0 = high1 ^ c1 ^ k0;
@@ -87,6 +88,22 @@ GW_DEVICE uint4 gw_cuda_philox(const gw_cuda_rounder &r, uint64_t quad)
         k1 += 0xbb67ae85u;
     }
     return make_uint4(c0, c1, c2, c3);
+}
+
+/* Halves swapped: the words of the second four of eight elements. */
+GW_DEVICE uint32_t gw_cuda_swapped(uint32_t x)
+{
+    return gw_permute(x, x, 0x1032);
+}
+
+/* Words of the four elements 4 * quad to 4 * quad + 3; here: those of the four before them. */
+GW_DEVICE uint4 gw_random_quad(const gw_cuda_rounder &r, uint64_t quad, const uint4 &here)
+{
+    if ((quad & 1) == 0) { /* the same for all lanes of a warp, whose values are multiples of 16 apart */
+        return gw_cuda_philox(r, quad >> 1);
+    }
+    return make_uint4(gw_cuda_swapped(here.x), gw_cuda_swapped(here.y), gw_cuda_swapped(here.z),
+                      gw_cuda_swapped(here.w));
 }
 
 /* Random words of a thread's values, four at a time: the values need not begin at a multiple of four
@@ -100,7 +117,10 @@ GW_DEVICE gw_cuda_random gw_random_begin(const gw_cuda_rounder &r, uint64_t inde
 {
     gw_cuda_random random = {(r.from.first_element + index) >> 2, make_uint4(0, 0, 0, 0)};
     if (r.rule.stochastic != 0) {
-        random.here = gw_cuda_philox(r, random.quad);
+        random.here = gw_cuda_philox(r, random.quad >> 1);
+        if ((random.quad & 1) != 0) {
+            random.here = gw_random_quad(r, random.quad, random.here);
+        }
     }
     return random;
 }
@@ -112,7 +132,7 @@ GW_DEVICE void gw_random_next(uint32_t out[4], const gw_cuda_rounder &r, gw_cuda
     if (r.rule.stochastic != 0) {
         const uint4 a = random.here;
         random.quad = (random.quad + 1) & (~(uint64_t)0 >> 2); /* element indices are taken modulo 2^64 */
-        const uint4 b = gw_cuda_philox(r, random.quad);
+        const uint4 b = gw_random_quad(r, random.quad, a);
         const uint32_t skip =
             (uint32_t)r.from.first_element & 3; /* a thread's values begin at a multiple of 32 */
         const bool odd = (skip & 1) != 0, two = (skip & 2) != 0;
@@ -232,11 +252,12 @@ GW_DEVICE gw_rounded gw_round_value(const gw_cuda_rounder &r, int32_t drop_offse
     }
     drop = whole ? 0 : drop;
     drop_steps = whole ? 0 : drop_steps;
-    const uint32_t cut = (1u << (DERIVED ? drop : drop_steps * type::STEP)) - 1;
+    const uint32_t lost = DERIVED ? drop : drop_steps * type::STEP, cut = (1u << lost) - 1;
+    const uint32_t top = random >> 1 >> (31 - lost); /* as many bits as are cut */
     /* Nearest: half an ulp less one, plus the last kept bit, so ties go to even. Both vanish when nothing
      * is dropped. */
     const uint32_t half = (cut >> 1) + ((magnitude & (cut + 1)) != 0 ? cut & 1 : 0);
-    uint32_t rounded = (magnitude + (half & r.rule.nearest) + (random & cut & r.rule.stochastic)) & ~cut;
+    uint32_t rounded = (magnitude + (half & r.rule.nearest) + (top & r.rule.stochastic)) & ~cut;
     /* A carry out of the largest finite exponent truncates instead. */
     rounded = rounded >> type::M >= type::SPECIAL ? magnitude & ~cut : rounded;
     if (DERIVED && r.rule.dead_zone && !whole && magnitude != 0 &&
@@ -317,10 +338,11 @@ GW_DEVICE gw_rounded gw_round_at(const gw_cuda_rounder &r, uint64_t index, uint3
     uint32_t random = 0;
     if (r.rule.stochastic != 0) {
         const uint64_t element = r.from.first_element + index;
-        const uint4 four = gw_cuda_philox(r, element >> 2);
+        const uint4 four = gw_cuda_philox(r, element >> 3);
         random = (element & 2) != 0   ? ((element & 1) != 0 ? four.w : four.z)
                  : (element & 1) != 0 ? four.y
                                       : four.x;
+        random = (element & 4) != 0 ? gw_cuda_swapped(random) : random;
     }
     uint32_t k = 0;
     if (r.from.map_bytes != nullptr) {

@@ -76,13 +76,13 @@ static int32_t carry_bits(uint32_t magnitude, uint32_t random, const settings *s
         const int is_down = mantissa == 1u << (m - 1) && (magnitude >> m & 1) == 0;
         return is_down ? -1 : leading_zeros(~(mantissa << (32 - m))) - 1;
     }
-    /* The fewest bits of the random word that, added to the mantissa, carry. */
+    /* The fewest top bits of the random word that, added to the mantissa, carry: from its first bit that is
+     * set, as many as what is missing has, or one more. */
     const uint32_t missing = (1u << m) - mantissa;
-    int32_t bits = 32 - leading_zeros(missing);
-    if ((random & ((1u << bits) - 1)) < missing) { /* with the next bit of the random word that is set */
-        const uint32_t higher = random >> bits << bits;
-        bits = 32 - leading_zeros(higher & (0u - higher));
-        bits = bits == 0 ? m + 1 : bits;
+    const int32_t zeros = leading_zeros(random);
+    int32_t bits = zeros + 32 - leading_zeros(missing);
+    if (bits <= m && gw_random_top(random, (uint32_t)bits) < missing) {
+        bits++;
     }
     return bits > m ? -1 : m - bits;
 }
@@ -210,7 +210,7 @@ static uint32_t round_magnitude(const item *it, uint32_t drop, const settings *s
     if (s->rounding == GW_GCOMP_NEAREST) {
         add = (cut >> 1) + ((magnitude & (cut + 1)) != 0 ? cut & 1 : 0);
     } else if (s->rounding == GW_GCOMP_STOCHASTIC) {
-        add = it->random & cut;
+        add = gw_random_top(it->random, drop);
     }
     const uint32_t rounded = (magnitude + add) & ~cut;
     return rounded >> s->traits->mantissa_bits < s->traits->exponent_mask ? rounded : magnitude & ~cut;
@@ -343,18 +343,17 @@ static void count_part(gw_rate_tables *t, counting *c, size_t at, gw_gcomp_segme
                         127 - traits->exponent_bias};
     const uint8_t *values = (const uint8_t *)c->chunk->values;
     const uint32_t sign_bit = 1u << (8 * traits->size - 1);
-    uint32_t random[4] = {0};
-    uint64_t quad_of_random = UINT64_MAX; /* none: element / 4 is smaller */
+    uint32_t random[GW_RANDOM_SHARED] = {0};
+    uint64_t counter_of_random = UINT64_MAX; /* none: element / 8 is smaller */
     for (size_t i = at; i < at + (size_t)stream.len; i++) {
         if (t->relative_sample != NULL && !is_in_sample(t, i, t->codebook_period)) {
             continue;
         }
-        const uint64_t element = stream.first_element + (i - at), quad = element >> 2;
+        const uint64_t element = stream.first_element + (i - at), counter = element >> GW_RANDOM_SHARED_LOG2;
         const uint32_t bits = traits->size == 4 ? gw_load32(values + 4 * i) : gw_load16(values + 2 * i);
-        if (rule->rounding == GW_GCOMP_STOCHASTIC && quad != quad_of_random) {
-            quad_of_random = quad;
-            gw_philox4x32(random, stream.seed, (uint32_t)quad, (uint32_t)(quad >> 32), rule->step_index,
-                          rule->rank_hop);
+        if (rule->rounding == GW_GCOMP_STOCHASTIC && counter != counter_of_random) {
+            counter_of_random = counter;
+            gw_random_eight(random, stream.seed, counter, rule->step_index, rule->rank_hop);
         }
         const uint32_t magnitude = bits & (sign_bit - 1), exponent = magnitude >> traits->mantissa_bits;
         t->counts.counted++;
@@ -363,7 +362,7 @@ static void count_part(gw_rate_tables *t, counting *c, size_t at, gw_gcomp_segme
         if (!is_flushed) {
             const uint32_t k = c->chunk->map_bytes[i];
             const item it = {magnitude,
-                             random[element & 3],
+                             random[element % GW_RANDOM_SHARED],
                              quantum_of(k, c->chunk->element + i, c->family),
                              c->toggles,
                              (uint8_t)(1u << (i & 7)),

@@ -19,7 +19,8 @@ GW_TEMPLATE void round_span(uint8_t *dst, const gw_span *span, const gw_round_ru
                             uint32_t by_quantum)
 {
     const size_t size = gw_traits_of(dtype)->size;
-    const gw_rounder r = gw_rounder_of(rule);
+    gw_random_words random;
+    const gw_rounder r = gw_rounder_of(rule, &random);
     for (size_t i = 0; i < span->len; i += 16) {
         const size_t count = span->len - i < 16 ? span->len - i : 16;
         gw_rounded16 v;
@@ -119,7 +120,8 @@ static inline void count_mask(uint32_t *mask_count, uint8x16_t is_zero, size_t l
 GW_TEMPLATE void survey_span(uint32_t *count, uint32_t *mask_count, const gw_span *span, size_t period,
                              const gw_round_rule *rule, uint32_t dtype, uint32_t by_quantum)
 {
-    const gw_rounder r = gw_rounder_of(rule);
+    gw_random_words random;
+    const gw_rounder r = gw_rounder_of(rule, &random);
     for (size_t start = 0; start < span->len; start += period) {
         const size_t stop = span->len - start < 64 ? span->len : start + 64;
         for (size_t i = start; i < stop; i += 16) {

@@ -28,9 +28,17 @@
 #define GW_NOINLINE
 #endif
 
+/* Random words of 32 elements: a step rounds 16. */
+typedef struct gw_random_words {
+    uint64_t element; /* the first */
+    int is_filled;
+    uint32_t word[32];
+} gw_random_words;
+
 /* Constants of a call. */
 typedef struct gw_rounder {
     const gw_round_rule *rule;
+    gw_random_words *random;
     gw_dropper dropper;    /* derived: and the cap of a constant */
     int16x8_t drop_offset; /* explicit */
     int16x8_t need[3];     /* explicit: room for drop_steps n + 1, in quarter-octaves */
@@ -55,11 +63,13 @@ static inline uint32_t gw_is_by_quantum(const gw_round_rule *rule)
     return rule->derived != 0 && rule->constant == 0 && (rule->dead_zone | rule->relative) != 0;
 }
 
-static inline gw_rounder gw_rounder_of(const gw_round_rule *rule)
+static inline gw_rounder gw_rounder_of(const gw_round_rule *rule, gw_random_words *random)
 {
     const int32_t step = gw_traits_of(rule->dtype)->explicit_step;
     gw_rounder r;
     r.rule = rule;
+    r.random = random;
+    random->is_filled = 0;
     r.dropper = gw_dropper_of(rule->drop_offset, rule->cap, rule->floor);
     r.drop_offset = vdupq_n_s16(gw_clamp_s16(rule->drop_offset));
     for (int32_t n = 1; n <= 3; n++) {
@@ -99,44 +109,53 @@ GW_TEMPLATE uint8x16_t gw_exponents_of(uint16x8_t low, uint16x8_t high, uint32_t
     return vcombine_u8(vshrn_n_u16(low, 7), vshrn_n_u16(high, 7)); /* the sign is cut off */
 }
 
-/* The random words of 16 values. */
-static inline void gw_random16(uint32x4_t random[4], uint64_t element, const gw_round_rule *rule)
+/* Makes the words of 32 elements from `element` on, a multiple of 8. */
+static inline void gw_random_fill(gw_random_words *random, uint64_t element, const gw_round_rule *rule)
 {
     static const uint32_t lane[4] = {0, 1, 2, 3};
-    const unsigned offset = (unsigned)(element & 3);
-    uint32_t words[32];
-    for (unsigned part = 0; part < (offset == 0 ? 1 : 2); part++) {
-        const uint64_t quad = (element >> 2) + 4 * part;
-        const uint32x4_t low = vaddq_u32(vdupq_n_u32((uint32_t)quad), vld1q_u32(lane));
-        const uint32x4_t carry = vcltq_u32(low, vdupq_n_u32((uint32_t)quad));
-        uint32x4_t word[4];
-        word[0] = low;
-        /* Elements are counted modulo 2^64, so counters modulo 2^62. */
-        word[1] = vandq_u32(vsubq_u32(vdupq_n_u32((uint32_t)(quad >> 32)), carry), vdupq_n_u32(0x3fffffff));
-        word[2] = vdupq_n_u32(rule->step_index);
-        word[3] = vdupq_n_u32(rule->rank_hop);
-        gw_philox4(word, rule->seed);
-        /* Four words of a counter belong to four neighbours. */
-        const uint32x4_t a = vzip1q_u32(word[0], word[2]), b = vzip1q_u32(word[1], word[3]);
-        const uint32x4_t c = vzip2q_u32(word[0], word[2]), d = vzip2q_u32(word[1], word[3]);
-        random[0] = vzip1q_u32(a, b);
-        random[1] = vzip2q_u32(a, b);
-        random[2] = vzip1q_u32(c, d);
-        random[3] = vzip2q_u32(c, d);
-        for (unsigned j = 0; offset != 0 && j < 4; j++) {
-            vst1q_u32(words + 16 * part + 4 * j, random[j]);
-        }
+    const uint64_t counter = element >> GW_RANDOM_SHARED_LOG2;
+    const uint32x4_t low = vaddq_u32(vdupq_n_u32((uint32_t)counter), vld1q_u32(lane));
+    const uint32x4_t carry = vcltq_u32(low, vdupq_n_u32((uint32_t)counter));
+    uint32x4_t word[4];
+    word[0] = low;
+    /* Elements are counted modulo 2^64, so counters modulo 2^61. */
+    word[1] = vandq_u32(vsubq_u32(vdupq_n_u32((uint32_t)(counter >> 32)), carry),
+                        vdupq_n_u32(UINT32_MAX >> GW_RANDOM_SHARED_LOG2));
+    word[2] = vdupq_n_u32(rule->step_index);
+    word[3] = vdupq_n_u32(rule->rank_hop);
+    gw_philox4(word, rule->seed, GW_RANDOM_ROUNDS);
+    /* Four words of a counter belong to four neighbours, and with their halves swapped to the next four. */
+    const uint32x4_t a = vzip1q_u32(word[0], word[2]), b = vzip1q_u32(word[1], word[3]);
+    const uint32x4_t c = vzip2q_u32(word[0], word[2]), d = vzip2q_u32(word[1], word[3]);
+    const uint32x4_t four[4] = {vzip1q_u32(a, b), vzip2q_u32(a, b), vzip1q_u32(c, d), vzip2q_u32(c, d)};
+    for (unsigned j = 0; j < 4; j++) {
+        vst1q_u32(random->word + 8 * j, four[j]);
+        vst1q_u32(random->word + 8 * j + 4,
+                  vreinterpretq_u32_u16(vrev32q_u16(vreinterpretq_u16_u32(four[j]))));
     }
-    for (unsigned j = 0; offset != 0 && j < 4; j++) {
-        random[j] = vld1q_u32(words + offset + 4 * j);
+    random->element = element;
+    random->is_filled = 1;
+}
+
+/* The random words of 16 values. */
+static inline void gw_random16(uint32x4_t random[4], uint64_t element, const gw_rounder *r)
+{
+    gw_random_words *const made = r->random;
+    if (!made->is_filled || element - made->element > 16) {
+        gw_random_fill(made, element - element % GW_RANDOM_SHARED, r->rule);
+    }
+    const uint32_t *const word = made->word + (element - made->element);
+    for (unsigned j = 0; j < 4; j++) {
+        random[j] = vld1q_u32(word + 4 * j);
     }
 }
 
-/* `kept` has ones where bits stay. Nearest adds half an ulp less one (the cut bits, halved) and the last kept
- * bit, found as kept & -kept; if nothing is dropped that would be bit 0, which is masked. */
-#define GW_ROUND_LANES(suffix, lanes)                                                                        \
-    static inline lanes gw_rounded_##suffix(lanes magnitude, lanes kept, lanes random, lanes special,        \
-                                            uint32_t rounding)                                               \
+/* `kept` has ones where bits stay; stochastic rounding adds the first `drop` bits of `random`. Nearest adds
+ * half an ulp less one (the cut bits, halved) and the last kept bit, found as kept & -kept; if nothing is
+ * dropped that would be bit 0, which is masked. */
+#define GW_ROUND_LANES(suffix, lanes, signed_suffix, bits)                                                   \
+    static inline lanes gw_rounded_##suffix(lanes magnitude, lanes drop, lanes kept, lanes random,           \
+                                            lanes special, uint32_t rounding)                                \
     {                                                                                                        \
         const lanes truncated = vandq_##suffix(magnitude, kept);                                             \
         lanes sum;                                                                                           \
@@ -149,15 +168,17 @@ static inline void gw_random16(uint32x4_t random[4], uint64_t element, const gw_
                 vbicq_##suffix(vsubq_##suffix(vdupq_n_##suffix(0), kept), vdupq_n_##suffix(1));              \
             sum = vsubq_##suffix(vsraq_n_##suffix(magnitude, cut, 1), vtstq_##suffix(magnitude, last));      \
         } else {                                                                                             \
-            sum = vaddq_##suffix(magnitude, vbicq_##suffix(random, kept));                                   \
+            const lanes shift = vsubq_##suffix(drop, vdupq_n_##suffix(bits));                                \
+            sum = vaddq_##suffix(magnitude,                                                                  \
+                                 vshlq_##suffix(random, vreinterpretq_##signed_suffix##_##suffix(shift)));   \
         }                                                                                                    \
         sum = vandq_##suffix(sum, kept);                                                                     \
         /* A carry out of the largest finite exponent truncates instead. */                                  \
         return vbslq_##suffix(vcgeq_##suffix(sum, special), truncated, sum);                                 \
     }
 
-GW_ROUND_LANES(u32, uint32x4_t)
-GW_ROUND_LANES(u16, uint16x8_t)
+GW_ROUND_LANES(u32, uint32x4_t, s32, 32)
+GW_ROUND_LANES(u16, uint16x8_t, s16, 16)
 
 /* Drops, and for explicit frames the drop_steps, from upper halves, exponents and map bytes. */
 GW_TEMPLATE uint8x16_t gw_first_drop(uint8x16_t *drop_steps, uint16x8_t low, uint16x8_t high,
@@ -186,14 +207,14 @@ GW_TEMPLATE uint8x16_t gw_first_drop(uint8x16_t *drop_steps, uint16x8_t low, uin
 }
 
 /* Ones where bits stay, in the lanes of the values. */
-static inline uint32x4_t gw_kept_u32(uint16x4_t drop)
+static inline uint32x4_t gw_kept_u32(uint32x4_t drop)
 {
-    return vshlq_u32(vdupq_n_u32(0xffffffffu), vreinterpretq_s32_u32(vmovl_u16(drop)));
+    return vshlq_u32(vdupq_n_u32(0xffffffffu), vreinterpretq_s32_u32(drop));
 }
 
-static inline uint16x8_t gw_kept_u16(uint8x8_t drop)
+static inline uint16x8_t gw_kept_u16(uint16x8_t drop)
 {
-    return vshlq_u16(vdupq_n_u16(0xffff), vreinterpretq_s16_u16(vmovl_u8(drop)));
+    return vshlq_u16(vdupq_n_u16(0xffff), vreinterpretq_s16_u16(drop));
 }
 
 /* ---- dead zone ------------------------------------------------------------------------------------------
@@ -310,15 +331,15 @@ GW_TEMPLATE void gw_round16_fp32_as(gw_rounded16 *out, const uint8_t *values, ui
     const uint8x16_t drop =
         gw_first_drop(&out->drop_steps, low, high, exponent, map_bytes, r, GW_FP32, by_quantum);
     const uint16x8_t drop_low = vmovl_u8(vget_low_u8(drop)), drop_high = vmovl_u8(vget_high_u8(drop));
-    const uint32x4_t kept[4] = {gw_kept_u32(vget_low_u16(drop_low)), gw_kept_u32(vget_high_u16(drop_low)),
-                                gw_kept_u32(vget_low_u16(drop_high)), gw_kept_u32(vget_high_u16(drop_high))};
+    const uint32x4_t drop4[4] = {vmovl_u16(vget_low_u16(drop_low)), vmovl_u16(vget_high_u16(drop_low)),
+                                 vmovl_u16(vget_low_u16(drop_high)), vmovl_u16(vget_high_u16(drop_high))};
     if (r->rule->rounding == GW_GCOMP_STOCHASTIC) {
-        gw_random16(random, element, r->rule);
+        gw_random16(random, element, r);
     }
     const uint32x4_t before[4] = {v[0], v[1], v[2], v[3]};
     for (unsigned j = 0; j < 4; j++) {
-        const uint32x4_t rounded =
-            gw_rounded_u32(vbicq_u32(v[j], sign_bit), kept[j], random[j], special, r->rule->rounding);
+        const uint32x4_t rounded = gw_rounded_u32(vbicq_u32(v[j], sign_bit), drop4[j], gw_kept_u32(drop4[j]),
+                                                  random[j], special, r->rule->rounding);
         v[j] = vbslq_u32(sign_bit, v[j], rounded);
     }
     if (by_quantum && r->rule->dead_zone != 0) {
@@ -366,18 +387,19 @@ GW_TEMPLATE void gw_round16_half(gw_rounded16 *out, const uint8_t *values, uint8
     const uint8x16_t exponent = gw_exponents_of(v[0], v[1], dtype);
     const uint8x16_t drop =
         gw_first_drop(&out->drop_steps, v[0], v[1], exponent, map_bytes, r, dtype, by_quantum);
-    const uint16x8_t kept[2] = {gw_kept_u16(vget_low_u8(drop)), gw_kept_u16(vget_high_u8(drop))};
+    const uint16x8_t drop8[2] = {vmovl_u8(vget_low_u8(drop)), vmovl_u8(vget_high_u8(drop))};
     if (r->rule->rounding == GW_GCOMP_STOCHASTIC) {
-        gw_random16(words, element, r->rule);
-        random[0] = vuzp1q_u16(vreinterpretq_u16_u32(words[0]), vreinterpretq_u16_u32(words[1]));
-        random[1] = vuzp1q_u16(vreinterpretq_u16_u32(words[2]), vreinterpretq_u16_u32(words[3]));
+        gw_random16(words, element, r);
+        /* No drop takes more than the upper halves. */
+        random[0] = vuzp2q_u16(vreinterpretq_u16_u32(words[0]), vreinterpretq_u16_u32(words[1]));
+        random[1] = vuzp2q_u16(vreinterpretq_u16_u32(words[2]), vreinterpretq_u16_u32(words[3]));
     } else if (by_quantum) {
         words[0] = words[1] = words[2] = words[3] = r->draw;
     }
     const uint16x8_t before[2] = {v[0], v[1]};
     for (unsigned j = 0; j < 2; j++) {
-        const uint16x8_t rounded =
-            gw_rounded_u16(vbicq_u16(v[j], sign_bit), kept[j], random[j], special, r->rule->rounding);
+        const uint16x8_t rounded = gw_rounded_u16(vbicq_u16(v[j], sign_bit), drop8[j], gw_kept_u16(drop8[j]),
+                                                  random[j], special, r->rule->rounding);
         uint16x8_t sign = vandq_u16(v[j], sign_bit);
         if (dtype == GW_FP16) {
             sign = vandq_u16(sign, vorrq_u16(vtstq_u16(rounded, rounded), strict));

@@ -290,7 +290,8 @@ GW_TEMPLATE uint32_t split_span(uint8_t *ranks, gw_digits *digits, const gw_span
 {
     static const uint8_t place[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     const gw_traits *t = gw_traits_of(dtype);
-    const gw_rounder r = gw_rounder_of(rule);
+    gw_random_words random;
+    const gw_rounder r = gw_rounder_of(rule, &random);
     const digit_rounder usual = digit_rounder_of(rule);
     const uint8x16_t window_start = vdupq_n_u8((uint8_t)ranker->window_start);
     const uint8x16_t whole = vdupq_n_u8((uint8_t)(t->mantissa_bits + 1)), step = vdupq_n_u8(t->explicit_step);

@@ -127,7 +127,7 @@ void gw_thc_quantize_neon(uint8_t *index, const float *x, size_t len, const gw_t
             word[1] = vdupq_n_u32(stream->block);
             word[2] = vdupq_n_u32(stream->round);
             word[3] = vdupq_n_u32(GW_THC_DOMAIN_ROUNDING | stream->rank);
-            gw_philox4(word, stream->seed);
+            gw_philox4(word, stream->seed, GW_PHILOX_ROUNDS);
             for (unsigned w = 0; w < 4; w++) {
                 words[w][j] = word[w];
             }

@@ -41,7 +41,7 @@ static void make_signs(uint32_t *signs, size_t len, const gw_thc_stream *stream)
         word[1] = vdupq_n_u32(stream->block);
         word[2] = vdupq_n_u32(stream->round);
         word[3] = vdupq_n_u32(GW_THC_DOMAIN_SIGNS);
-        gw_philox4(word, stream->seed);
+        gw_philox4(word, stream->seed, GW_PHILOX_ROUNDS);
         const uint32x4_t a = vzip1q_u32(word[0], word[2]), b = vzip1q_u32(word[1], word[3]);
         const uint32x4_t c = vzip2q_u32(word[0], word[2]), d = vzip2q_u32(word[1], word[3]);
         uint32_t *to = signs + 4 * counter;

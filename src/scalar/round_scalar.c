@@ -86,7 +86,7 @@ GW_TEMPLATE settings settings_of(const gw_round_rule *rule, uint32_t dtype, uint
 /* What a value loses. */
 typedef struct loss {
     uint32_t cut;        /* the bits that go */
-    uint32_t drop;       /* how many; not FROM_OWN_QUARTER */
+    uint32_t drop;       /* how many */
     uint32_t drop_steps; /* not FROM_DERIVED_QUARTER */
 } loss;
 
@@ -109,6 +109,7 @@ GW_TEMPLATE loss loss_of(uint32_t magnitude, uint32_t whole, uint32_t k, const u
         l.cut =
             (one & ((1u << step) - 1)) | (two & ((1u << 2 * step) - 1)) | (three & ((1u << 3 * step) - 1));
         l.drop_steps = 0u - (one + two + three);
+        l.drop = l.drop_steps * step;
     } else if (s->source == FROM_CONSTANT) {
         l.drop = s->cap & ~whole;
         l.drop_steps = s->constant_steps & ~whole;
@@ -121,16 +122,17 @@ GW_TEMPLATE loss loss_of(uint32_t magnitude, uint32_t whole, uint32_t k, const u
 }
 
 /* The rounded magnitude; `random` is read for stochastic rounding only. */
-GW_TEMPLATE uint32_t round_magnitude(uint32_t magnitude, uint32_t cut, uint32_t random, const settings *s)
+GW_TEMPLATE uint32_t round_magnitude(uint32_t magnitude, const loss *l, uint32_t random, const settings *s)
 {
     const gw_traits *t = gw_traits_of(s->dtype);
+    const uint32_t cut = l->cut;
     uint32_t add = 0;
     if (s->rounding == GW_GCOMP_NEAREST) {
         /* Half an ulp less one, plus the last kept bit: ties go to even. Both vanish when nothing is
          * dropped. */
         add = (cut >> 1) + (is_not_zero(magnitude & (cut + 1)) & cut);
     } else if (s->rounding == GW_GCOMP_STOCHASTIC) {
-        add = random & cut;
+        add = gw_random_top(random, l->drop);
     }
     const uint32_t rounded = (magnitude + add) & ~cut;
     if (s->rounding == GW_GCOMP_TRUNCATE) {
@@ -202,7 +204,7 @@ GW_TEMPLATE uint32_t round_range(gw_rounded *restrict out, const gw_span *restri
     const uint64_t element = block->element;
     const size_t len = block->len;
     uint32_t any = 0;
-    uint32_t random[4] = {0, 0, 0, 0};
+    uint32_t random[GW_RANDOM_SHARED] = {0};
 
     for (size_t i = 0; i < len; i++) {
         uint32_t value = dtype == GW_FP32 ? gw_load32(values + 4 * i) : gw_load16(values + 2 * i);
@@ -217,14 +219,14 @@ GW_TEMPLATE uint32_t round_range(gw_rounded *restrict out, const gw_span *restri
                                (fp16 ? 0 : ~mask_if_byte_at_least(exponent, 1));
         const uint32_t k = source == FROM_CONSTANT ? 0 : map_bytes[i];
         loss l = loss_of(magnitude, whole, k, rule->floor, &s);
-        if (rounding == GW_GCOMP_STOCHASTIC && (i == 0 || ((element + i) & 3) == 0)) {
-            const uint64_t quad = (element + i) >> 2;
-            gw_philox4x32(random, rule->seed, (uint32_t)quad, (uint32_t)(quad >> 32), rule->step_index,
-                          rule->rank_hop);
+        if (rounding == GW_GCOMP_STOCHASTIC && (i == 0 || (element + i) % GW_RANDOM_SHARED == 0)) {
+            gw_random_eight(random, rule->seed, (element + i) >> GW_RANDOM_SHARED_LOG2, rule->step_index,
+                            rule->rank_hop);
         }
-        uint32_t rounded = round_magnitude(magnitude, l.cut, random[(element + i) & 3], &s);
+        const uint32_t word = random[(element + i) % GW_RANDOM_SHARED];
+        uint32_t rounded = round_magnitude(magnitude, &l, word, &s);
         if (source == FROM_QUANTUM) {
-            const dead_zone cut = dead_zone_of(magnitude, whole, k, random[(element + i) & 3], &s);
+            const dead_zone cut = dead_zone_of(magnitude, whole, k, word, &s);
             rounded = (rounded & ~cut.is_below) | cut.rounded;
             sign &= ~cut.is_below | (0u - is_not_zero(rounded));
         }

@@ -244,7 +244,7 @@ void test_philox(uint32_t out[4], uint64_t key, uint32_t c0, uint32_t c1, uint32
 {
     uint32_t k[2] = {(uint32_t)key, (uint32_t)(key >> 32)};
     uint32_t c[4] = {c0, c1, c2, c3};
-    for (int round = 0; round < 10; round++) {
+    for (int round = 0; round < 7; round++) {
         const uint64_t a = 0xD2511F53ull * c[0], b = 0xCD9E8D57ull * c[2];
         const uint32_t next[4] = {(uint32_t)(b >> 32) ^ c[1] ^ k[0], (uint32_t)b,
                                   (uint32_t)(a >> 32) ^ c[3] ^ k[1], (uint32_t)a};
@@ -352,14 +352,18 @@ uint32_t test_model_round(const gw_gcomp_options *o, const gw_gcomp_source *sour
     uint64_t rounded = magnitude - rest;
     const uint64_t element = source->first_element + index;
     uint32_t words[4], dead_zone = 0;
-    test_philox(words, source->seed, (uint32_t)(element / 4), (uint32_t)(element / 4 >> 32),
+    test_philox(words, source->seed, (uint32_t)(element / 8), (uint32_t)(element / 8 >> 32),
                 source->step_index, (uint32_t)source->rank << 16 | source->hop);
+    uint32_t random = words[element % 4];
+    if (element % 8 >= 4) {
+        random = (random & 0xFFFF) << 16 | random >> 16;
+    }
     if (o->rounding == GW_GCOMP_NEAREST) {
         if (2 * rest > unit || (2 * rest == unit && drop != 0 && rounded / unit % 2 == 1)) {
             rounded += unit;
         }
     } else if (o->rounding == GW_GCOMP_STOCHASTIC) {
-        if (rest + words[element % 4] % unit >= unit) {
+        if (rest + (random * unit >> 32) >= unit) {
             rounded += unit;
         }
     }
@@ -367,7 +371,7 @@ uint32_t test_model_round(const gw_gcomp_options *o, const gw_gcomp_source *sour
         rounded = magnitude - rest;
     }
     if (o->dead_zone && (source->quantum.map != NULL || o->quantum_mode == GW_GCOMP_CARRIED) &&
-        model_dead_zone(&dead_zone, o, source, index, words[element % 4])) {
+        model_dead_zone(&dead_zone, o, source, index, random)) {
         rounded = dead_zone;
         sign = dead_zone == 0 ? 0 : sign;
     }

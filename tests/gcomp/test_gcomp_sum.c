@@ -477,8 +477,8 @@ static void segment_ends(void **state)
             streams[i] = (gw_gcomp_segment){test_random_u64(&random), 3 * choice + i, ends[i] - at};
         }
         /* The counter carries into its second word. */
-        streams[0].first_element = ((uint64_t)1 << 34) - 40001;
-        const gw_gcomp_segment all = {77, choice % 8 == 5 ? ((uint64_t)1 << 34) - 70000 : 3 * choice, COUNT};
+        streams[0].first_element = ((uint64_t)1 << 35) - 40001;
+        const gw_gcomp_segment all = {77, choice % 8 == 5 ? ((uint64_t)1 << 35) - 70000 : 3 * choice, COUNT};
         for (uint32_t count = 1; count <= STREAMS; count += STREAMS - 1) {
             gw_gcomp_source source = test_source(values, COUNT, &map.map);
             source.segments = count == 1 ? &all : streams;

@@ -417,7 +417,7 @@ static void test_encode(const subject *s)
     source.quantum = vector_map(v) != NULL ? gw_gcomp_quantum_of_map(vector_map(v))
                                            : gw_gcomp_quantum_of_blocks(v->quanta.data);
     source.seed = 0x0123456789abcdefu;
-    source.first_element = ((uint64_t)1 << 34) - 9;
+    source.first_element = ((uint64_t)1 << 35) - 9;
     source.step_index = 7;
     source.rank = 3;
     source.hop = 2;

@@ -68,14 +68,14 @@ def special_values(dtype):
 
 
 # The counter and key of stochastic vectors, as test_vectors.c passes them.
-SEED, FIRST_ELEMENT, STEP_INDEX, RANK, HOP = 0x0123456789ABCDEF, (1 << 34) - 9, 7, 3, 2
+SEED, FIRST_ELEMENT, STEP_INDEX, RANK, HOP = 0x0123456789ABCDEF, (1 << 35) - 9, 7, 3, 2
 
 
 def philox(counter, key):
-    """Philox4x32-10: four words from four and a key of two."""
+    """Philox4x32-7: four words from four and a key of two."""
     c0, c1, c2, c3 = counter
     k0, k1 = key
-    for _ in range(10):
+    for _ in range(7):
         p0, p1 = 0xD2511F53 * c0, 0xCD9E8D57 * c2
         c0, c1, c2, c3 = p1 >> 32 ^ c1 ^ k0, p1 & 0xFFFFFFFF, p0 >> 32 ^ c3 ^ k1, p0 & 0xFFFFFFFF
         k0, k1 = k0 + 0x9E3779B9 & 0xFFFFFFFF, k1 + 0xBB67AE85 & 0xFFFFFFFF
@@ -85,9 +85,10 @@ def philox(counter, key):
 def random_word(index):
     """numerics.md section 4 for value `index` of a frame."""
     element = FIRST_ELEMENT + index & (1 << 64) - 1
-    block = element // 4
+    block = element // 8
     counter = block & 0xFFFFFFFF, block >> 32, STEP_INDEX, RANK << 16 | HOP
-    return philox(counter, (SEED & 0xFFFFFFFF, SEED >> 32))[element % 4]
+    word = philox(counter, (SEED & 0xFFFFFFFF, SEED >> 32))[element % 4]
+    return word if element % 8 < 4 else (word & 0xFFFF) << 16 | word >> 16
 
 
 def cut_low(format_, bits, drop, rounding, random):
@@ -98,7 +99,7 @@ def cut_low(format_, bits, drop, rounding, random):
     if rounding == "nearest" and drop:
         result = magnitude + (1 << drop - 1) - 1 + (magnitude >> drop & 1) >> drop << drop
     elif rounding == "stochastic":
-        result = magnitude + random % (1 << drop) >> drop << drop
+        result = magnitude + (random >> 32 - drop) >> drop << drop
     else:
         result = down
     return sign | (down if result >> d.mantissa_bits > d.exponent_max else result)

@@ -8,10 +8,10 @@
 
 #include <string.h>
 
-/* Philox4x32-10 from its paper: rounds of two products on a state and a key that are arrays. */
+/* Philox4x32-7 from its paper: rounds of two products on a state and a key that are arrays. */
 static void model_philox(uint32_t x[4], uint32_t k0, uint32_t k1)
 {
-    for (int round = 0; round < 10; round++) {
+    for (int round = 0; round < 7; round++) {
         const uint64_t a = 0xd2511f53u * (uint64_t)x[0], b = 0xcd9e8d57u * (uint64_t)x[2];
         const uint32_t next[4] = {(uint32_t)(b >> 32) ^ x[1] ^ k0, (uint32_t)b,
                                   (uint32_t)(a >> 32) ^ x[3] ^ k1, (uint32_t)a};
@@ -19,6 +19,16 @@ static void model_philox(uint32_t x[4], uint32_t k0, uint32_t k1)
         k0 += 0x9e3779b9u;
         k1 += 0xbb67ae85u;
     }
+}
+
+/* Element 8 n + 4 h + w takes word w of counter n, h times turned by 16 bits. */
+static uint32_t model_random(const gw_round_rule *rule, uint64_t element)
+{
+    uint32_t x[4] = {(uint32_t)(element / 8), (uint32_t)(element / 8 >> 32), rule->step_index,
+                     rule->rank_hop};
+    model_philox(x, (uint32_t)rule->seed, (uint32_t)(rule->seed >> 32));
+    const uint32_t word = x[element % 4];
+    return element % 8 < 4 ? word : word % 65536 * 65536 + word / 65536;
 }
 
 static unsigned model_drop(const gw_round_rule *rule, unsigned k, uint32_t magnitude, int in_derived)
@@ -144,20 +154,18 @@ kc_rounded kc_model_round(const gw_round_rule *rule, const gw_span *span, size_t
     const uint64_t unit = (uint64_t)1 << drop;
     const uint64_t down = magnitude / unit * unit, up = down + unit, rest = magnitude - down;
     uint64_t rounded = down;
-    uint32_t x[4] = {(uint32_t)(element / 4), (uint32_t)(element / 4 >> 32), rule->step_index,
-                     rule->rank_hop};
     uint32_t dead_zone = 0;
-    model_philox(x, (uint32_t)rule->seed, (uint32_t)(rule->seed >> 32));
+    const uint32_t random = model_random(rule, element);
     if (rest != 0 && rule->rounding == GW_GCOMP_NEAREST) {
         const int is_odd = (down / unit) % 2 == 1;
         rounded = 2 * rest > unit || (2 * rest == unit && is_odd) ? up : down;
     } else if (rest != 0 && rule->rounding == GW_GCOMP_STOCHASTIC) {
-        rounded = x[element % 4] % unit + rest >= unit ? up : down;
+        rounded = (uint64_t)random * unit / 4294967296u + rest >= unit ? up : down;
     }
     if (rounded >> m == t->exponent_mask) {
         rounded = down;
     }
-    if (model_dead_zone(&dead_zone, rule, k, magnitude, x[element % 4])) {
+    if (model_dead_zone(&dead_zone, rule, k, magnitude, random)) {
         rounded = dead_zone;
         sign = dead_zone == 0 ? 0 : sign;
     }

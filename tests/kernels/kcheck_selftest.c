@@ -281,7 +281,7 @@ static void round_quiets_nan(void *out, const gw_span *span, const gw_round_rule
 static void round_forgets_high_counter(void *out, const gw_span *span, const gw_round_rule *rule)
 {
     gw_span low = *span;
-    low.element &= 0x3ffffffffu;
+    low.element &= 0x7ffffffffu;
     gw_round_scalar(out, &low, rule);
 }
 

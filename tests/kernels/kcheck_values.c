@@ -265,12 +265,12 @@ gw_span kc_span(kc_rng *rng, gw_round_rule *rule, size_t len, uint32_t dtype, ui
     const uint32_t near = len == 0 ? 0 : dtype == GW_FP32 ? gw_load32(values) : gw_load16(values);
     const uint32_t constant = kc_below(rng, 4) == 0, strict = kc_below(rng, 2);
     kc_round_rule(rng, rule, dtype, kc_below(rng, 3), derived, constant, strict, near);
-    /* Element numbers around 2^34, where the Philox counter carries into its second word, around 2^64, where
+    /* Element numbers around 2^35, where the Philox counter carries into its second word, around 2^64, where
      * they start again at 0, and others. */
     uint64_t element = kc_random(rng) >> kc_below(rng, 60);
     const uint32_t special = kc_below(rng, 6);
     if (special == 0) {
-        element = ((uint64_t)1 << 34) - kc_below(rng, 80);
+        element = ((uint64_t)1 << 35) - kc_below(rng, 80);
     } else if (special == 1) {
         element = UINT64_MAX - kc_below(rng, 80);
     }
