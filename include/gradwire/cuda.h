@@ -179,7 +179,8 @@ typedef struct gw_cuda_gcomp_device {
      * of docs/format.md section 5.1 or lacks label 0 or 1 */
     const uint8_t *codebook;
     const uint32_t *codebook_size; /* bytes at codebook, at most GW_GCOMP_CODEBOOK_SIZE_MAX */
-    uint32_t codebook_id, codebook_generation;
+    uint32_t codebook_id;          /* below GW_GCOMP_CODEBOOK_ID_END */
+    uint32_t codebook_generation;
 } gw_cuda_gcomp_device;
 
 /* Parameters of GCOMP calls other than their data. */

@@ -77,7 +77,7 @@ def target(values: ArrayLike, dtype: str, what: str = "out") -> np.ndarray:
     return _writable(_typed(values, dtype), what)
 
 
-def place_of(out: ArrayLike, dtype: str, count: int, giver: str, *inputs: np.ndarray | None) -> np.ndarray:
+def _place_of(out: ArrayLike, dtype: str, count: int, giver: str, *inputs: np.ndarray | None) -> np.ndarray:
     """target() for `count` values, which must not overlap the inputs. giver: what has so many, for the error."""
     values = target(out, dtype)
     if values.size != count:

@@ -22,7 +22,7 @@ from gradwire import arrays
 from gradwire._fill import choose, chosen, fill, instance, integer, numbers_of, real, scale_of
 from gradwire._library import check, lib
 from gradwire.arrays import ArrayLike
-from gradwire.frames import DTYPES, fields_of, name_in
+from gradwire.frames import DTYPES, _fields_of, name_in
 from gradwire.workspace import Output, scratch
 
 _NAMES = "fp16 bf16 topk dgc randk signsgd efsignsgd signum onebit qsgd terngrad"
@@ -73,13 +73,13 @@ class Options:
 
     def struct(self) -> s.gw_classic_options:
         """The C struct."""
-        flags = {name: int(getattr(self, name)) for name in _FLAGS}
-        return fill(s.gw_classic_options, **chosen(_ENUMS, {**vars(self), **flags}))
+        numbers = chosen(_ENUMS, vars(self))
+        return fill(s.gw_classic_options, **numbers | {name: int(getattr(self, name)) for name in _FLAGS})
 
     @classmethod
     def from_struct(cls, struct: s.gw_classic_options) -> Options:
         """The C struct as an object."""
-        return cls(**fields_of(cls, struct, _ENUMS, _FLAGS))
+        return cls(**_fields_of(cls, struct, _ENUMS, _FLAGS))
 
 
 def options(scheme: str, **changes) -> Options:
@@ -164,7 +164,7 @@ class FrameInfo:
         """The C struct as an object."""
         names = ("checksum", "unbiased", "shared", "vote")
         flags = {name: bool(struct.flags & getattr(c, f"GW_CLASSIC_FLAG_{name.upper()}")) for name in names}
-        return cls(**fields_of(cls, struct, _ENUMS), **flags)
+        return cls(**_fields_of(cls, struct, _ENUMS), **flags)
 
 
 class Codec:
@@ -347,7 +347,7 @@ def decode_add(frame: ArrayLike, out: ArrayLike, *, scale: float = 1.0, len_max:
 
 
 def _into(function, data: np.ndarray, info, out: ArrayLike, dtype: str, scale: float, len_max: int) -> ArrayLike:
-    values = arrays.place_of(out, dtype, info.len, "the frame", data)
+    values = arrays._place_of(out, dtype, info.len, "the frame", data)
     target = s.gw_classic_target(values=values.ctypes.data, capacity=values.size, scale=scale_of(scale))
     check(function(_frame(data, len_max), byref(target), _workspace(info)))
     return out
@@ -398,7 +398,7 @@ class Sum:
     def decode(self, *, scale: float = 1.0, out: ArrayLike | None = None) -> ArrayLike:
         """The sum over the members, times scale: 1 / members makes it the mean. out: fp32 array to fill."""
         out = np.empty(self.info.len, np.float32) if out is None else out
-        values = arrays.place_of(out, "fp32", self.info.len, "the sum")
+        values = arrays._place_of(out, "fp32", self.info.len, "the sum")
         target = s.gw_classic_target(values=values.ctypes.data, capacity=values.size, scale=scale_of(scale))
         check(lib.gw_classic_sum_decode(self._struct, self._like, byref(target), _workspace(self._info)))
         return out

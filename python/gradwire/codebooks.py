@@ -7,7 +7,7 @@ import copy
 import numpy as np
 
 from gradwire import arrays
-from gradwire._constants import GW_GCOMP_CODEBOOK_SIZE_MAX
+from gradwire._constants import GW_GCOMP_CODEBOOK_ID_END, GW_GCOMP_CODEBOOK_SIZE_MAX
 from gradwire._fill import integer
 from gradwire._library import check, lib
 from gradwire._structs import gw_gcomp_histogram
@@ -55,11 +55,12 @@ class Histogram:
 def install(codec: Codec, codebook: ArrayLike, id: int, generation: int, *, encode: bool = True) -> None:
     """Gives a codec a codebook under an id and a generation; the codec keeps the two most recent ones.
 
-    encode: the codec encodes with it from now on; False: for decoding only. Must not run while other threads use the
-    codec. Raises Error "table" for a codebook that breaks a rule; the codec is then unchanged.
+    id: below 0xffffff00. encode: the codec encodes with it from now on; False: for decoding only. Must not run while
+    other threads use the codec. Raises Error "table" for a codebook that breaks a rule; the codec is then unchanged.
     """
     codebook = arrays.read(codebook, np.uint8, "a codebook")
-    id, generation = (integer(x, what, 0, (1 << 32) - 1) for x, what in ((id, "id"), (generation, "generation")))
+    id = integer(id, "id", 0, GW_GCOMP_CODEBOOK_ID_END - 1)
+    generation = integer(generation, "generation", 0, (1 << 32) - 1)
     check(lib.gw_gcomp_codebook_install(codec.handle, id, generation, codebook.ctypes.data, codebook.size, int(encode)))
 
 

@@ -27,7 +27,7 @@ def name_in(table: dict[str, int], number: int) -> str:
     return next(name for name, value in table.items() if value == number)
 
 
-def fields_of(
+def _fields_of(
     kind: type, struct: Structure, enums: Mapping[str, dict[str, int]], flags: Iterable[str] = ()
 ) -> dict[str, Any]:
     """What a C struct has of the fields of a dataclass, numbers of `enums` by their names and `flags` as bools."""
@@ -93,7 +93,7 @@ _FLAGS = ("strict", "checksum", "installed", "constant")
 
 def _info(struct: gw_gcomp_frame_info, chunks: tuple[Chunk, ...] = ()) -> Info:
     enums = {"dtype": DTYPES, "quantum_mode": QUANTUM_MODES}
-    return Info(**fields_of(Info, struct, enums, _FLAGS), chunks=chunks)
+    return Info(**_fields_of(Info, struct, enums, _FLAGS), chunks=chunks)
 
 
 def dtype_of(data) -> str:
@@ -148,4 +148,4 @@ def inspect(data: ArrayLike, *, len_max: int = LEN_MAX) -> Info:
 def _chunk(frame: gw_gcomp_frame, info: gw_gcomp_frame_info, index: int) -> Chunk:
     chunk = gw_gcomp_chunk()
     check(lib.gw_gcomp_frame_chunk(frame, info, index, chunk))
-    return Chunk(**fields_of(Chunk, chunk, {"kind": CHUNK_KINDS}))
+    return Chunk(**_fields_of(Chunk, chunk, {"kind": CHUNK_KINDS}))

@@ -76,7 +76,7 @@ def decode(
     received, info = Frame(frame, map, codec.len_max), gw_gcomp_frame_info()
     check(lib.gw_gcomp_frame_parse(codec.handle, received.struct, info))
     out = arrays.empty(codec.dtype, info.len) if out is None else out
-    values = arrays.place_of(out, codec.dtype, info.len, "the frame", received.data, bytes_of(map))
+    values = arrays._place_of(out, codec.dtype, info.len, "the frame", received.data, bytes_of(map))
     ranges = _ranges(info.chunk_count, 1, parts)
     outcomes: list[tuple[int, int]] = [(0, 0)] * len(ranges)
 

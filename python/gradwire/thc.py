@@ -23,7 +23,7 @@ from gradwire import arrays
 from gradwire._fill import choose, chosen, fill, instance, integer, numbers_of
 from gradwire._library import check, lib
 from gradwire.arrays import ArrayLike
-from gradwire.frames import DTYPES, LEN_MAX, fields_of, name_in
+from gradwire.frames import DTYPES, LEN_MAX, _fields_of, name_in
 from gradwire.workspace import Output, scratch
 
 _TRANSFORMS = numbers_of("GW_THC_", "plain", "rotated")
@@ -79,7 +79,7 @@ class Options:
     def from_struct(cls, struct: s.gw_thc_options) -> Options:
         """The C struct as an object."""
         table = tuple(struct.table.value[: 1 << struct.table.bits])
-        return cls(**{**fields_of(cls, struct, _ENUMS, ("error_feedback", "checksum")), "table": table})
+        return cls(**{**_fields_of(cls, struct, _ENUMS, ("error_feedback", "checksum")), "table": table})
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,7 @@ class Codec:
         self._check_patterns(patterns, blocks)
         count = self._elements(blocks)
         out = arrays.empty(self.options.dtype, count) if out is None else out
-        values = arrays.place_of(out, self.options.dtype, count, "there are", lanes, patterns)
+        values = arrays._place_of(out, self.options.dtype, count, "there are", lanes, patterns)
         target = s.gw_thc_target(values=values.ctypes.data, capacity=values.size)
         total = s.gw_thc_sum(data=lanes.ctypes.data, size=lanes.nbytes, patterns=patterns.ctypes.data)
         status = lib.gw_thc_decode_reduced(
@@ -323,7 +323,7 @@ def inspect(frame: ArrayLike, *, len_max: int = LEN_MAX) -> FrameInfo:
     status = lib.gw_thc_frame_check(_frame(data, len_max), byref(info), byref(bad))
     check(status, block=bad.value)
     own = {"options": Options.from_struct(info.options), "is_sum": bool(info.flags & c.GW_THC_FLAG_SUM)}
-    return FrameInfo(**{**fields_of(FrameInfo, info, {}), **own})
+    return FrameInfo(**{**_fields_of(FrameInfo, info, {}), **own})
 
 
 def sum_begin(like: ArrayLike, *, checksum: bool = False, block_sets: bool = False) -> bytearray:
@@ -364,7 +364,7 @@ def decode_frame(
     if out is None:
         inspect(data, len_max=len_max)  # before memory is taken because a header says so
         out = arrays.empty(dtype, info.len)
-    values = arrays.place_of(out, dtype, info.len, "there are", data)
+    values = arrays._place_of(out, dtype, info.len, "there are", data)
     target = s.gw_thc_target(values=values.ctypes.data, capacity=values.size)
     status = lib.gw_thc_frame_decode(
         _frame(data, len_max), choose(_MODES, mode, "mode"), byref(target), scratch(c.GW_THC_WORKSPACE_SIZE_MAX)

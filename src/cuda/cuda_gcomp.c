@@ -86,7 +86,8 @@ static gw_status begin(call *c, gw_cuda *cuda, const gw_gcomp *codec, const gw_c
     }
     if (device != NULL && (!gw_cuda_is_aligned(device->map_base, 4) || !gw_cuda_is_aligned(device->key, 8) ||
                            !gw_cuda_is_aligned(device->codebook_size, 4) ||
-                           (device->codebook != NULL && device->codebook_size == NULL))) {
+                           (device->codebook != NULL && (device->codebook_size == NULL ||
+                                                         device->codebook_id >= GW_GCOMP_CODEBOOK_ID_END)))) {
         return GW_ERR_ARG;
     }
     c->state = gw_cuda_state_of(cuda);

@@ -104,8 +104,11 @@ GW_DEVICE void gw_quanta_raise(gw_quanta_state &s, uint32_t len, uint32_t log2, 
     for (uint32_t b = 0; b < blocks; b++) {
         exponent = s.exponent[b] != 0 && s.exponent[b] < exponent ? s.exponent[b] : exponent;
     }
+    uint32_t next = exponent;
     GW_NO_UNROLL
-    for (; exponent < most && end == blocks; exponent++) {
+    while (next < most && end == blocks) {
+        exponent = next;
+        next = most;
         const double square = gw_square_of_quantum(exponent);
         GW_NO_UNROLL
         for (uint32_t b = 0; b < blocks && end == blocks; b++) {
@@ -114,13 +117,15 @@ GW_DEVICE void gw_quanta_raise(gw_quanta_state &s, uint32_t len, uint32_t log2, 
                 const double own = (double)(left < 1u << log2 ? left : 1u << log2) * square;
                 end = sum + 1.5 * own > target ? b : blocks;
                 sum += 3 * own;
+            } else if (s.exponent[b] > exponent) {
+                next = s.exponent[b] < next ? s.exponent[b] : next;
             }
         }
     }
     GW_NO_UNROLL
     for (uint32_t b = 0; b < blocks; b++) {
         const uint32_t x = s.exponent[b];
-        s.exponent[b] = (uint8_t)(x + (x != 0 && (x + 1 < exponent || (x + 1 == exponent && b < end))));
+        s.exponent[b] = (uint8_t)(x + (x != 0 && x < most && (x < exponent || (x == exponent && b < end))));
     }
 }
 

@@ -271,7 +271,8 @@ static void rank_labels(gw_encoding *e, uint8_t *labels, size_t len, int32_t mov
     const gw_scratch *s = &e->scratch;
     GW_MEMCPY(rank, s->ranker->rank, sizeof rank);
     const size_t steps = steps_of(move), kept = ORDINARY_LABELS - steps;
-    if (move > 0) { /* the labels below 4 + move do not occur */
+    /* Labels that would come from outside of the range do not occur; their entries are not used. */
+    if (move > 0) {
         GW_MEMCPY(rank + 4 + steps, s->ranker->rank + 4, kept);
     } else {
         GW_MEMCPY(rank + 4, s->ranker->rank + 4 + steps, kept);

@@ -100,20 +100,24 @@ static size_t block_len_of(const chunk_quanta *q, size_t block)
 static void raise_smallest(chunk_quanta *q, double target)
 {
     const size_t blocks = gw_block_count(q->len, q->block_log2);
-    uint32_t exponent = q->least;
-    size_t end = blocks; /* blocks before it with this exponent are raised, too */
-    for (; exponent < q->most && end == blocks; exponent++) {
+    uint32_t exponent = q->least, next = q->least;
+    size_t end = blocks; /* blocks before it with this exponent are raised, and all of smaller ones */
+    while (next < q->most && end == blocks) {
+        exponent = next;
+        next = q->most;
         for (size_t i = 0; i < blocks && end == blocks; i++) {
             if (q->exponent[i] == exponent) {
                 const double own = (double)block_len_of(q, i) * square_of_quantum(exponent);
                 end = q->sum + 1.5 * own > target ? i : blocks;
                 q->sum += 3 * own;
+            } else if (q->exponent[i] > exponent) {
+                next = gw_min_u32(next, q->exponent[i]);
             }
         }
     }
     for (size_t i = 0; i < blocks; i++) {
         const uint32_t x = q->exponent[i];
-        const int is_raised = x != 0 && (x + 1 < exponent || (x + 1 == exponent && i < end));
+        const int is_raised = x != 0 && x < q->most && (x < exponent || (x == exponent && i < end));
         q->exponent[i] = (uint8_t)(x + (uint32_t)is_raised);
     }
 }

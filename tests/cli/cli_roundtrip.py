@@ -419,7 +419,7 @@ class Arrays(CliTest):
             self.assertEqual(list(array.array("I", back)), expected, (quantum_mode, drop))
 
     def test_target_nmse(self):
-        """The error is near the target, and below it but for the spread of the rounding errors."""
+        """The error is near the target; in a chunk of a few blocks it may be above it."""
         values = array.array("f", gradient(3, 60000))
         source = self.write("a.npy", npy("<f4", values.tobytes()))
         rates = []

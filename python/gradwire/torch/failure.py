@@ -106,10 +106,10 @@ class Gate:
         try:
             if not getattr(error, "on_all_ranks", False) if alone is None else alone:
                 # The others learn of it at once. What is raised here says, if one can, which rank is at fault.
-                error = collective_error(error, "")
-                finding = self._transport.tell(error)
+                found = collective_error(error, "")
+                finding = self._transport.tell(found)
                 self._break()
-                error = self._transport.resolve(error, finding)
+                error = self._transport.resolve(found, finding)
             elif self.shared:
                 self._break()
         finally:

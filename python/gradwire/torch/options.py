@@ -36,7 +36,7 @@ class CodecOptions:
     largest rate seen counts, and the momentum limits quanta too. quantum_mode: "derived" (receivers know the quanta
     from their own optimizer state), "carried" or "explicit"; "auto": derived for parameters whose optimizer is known,
     else carried. dead_zone: values below their quantum become 0 or one quantum; None: where `noise` is given or there
-    is no second moment. nmse: carried quanta of an unknown optimizer: share of error that a message may add; None:
+    is no second moment. nmse: carried quanta of an unknown optimizer: share of error that a message adds, about; None:
     1e-3. Given together, tolerance_bits is for the known optimizers of a list and nmse for the others. rounding,
     checksum: as in gradwire.Options.
     contribution_bits: how much finer contributions are than their sum. fallback: quantum mode while the ranks' states

@@ -151,9 +151,9 @@ class CodecHook(Hook):
         """The one of this rank, before the first backward pass, on all ranks: else all raise in that pass. ValueError
         for a state of another version, codec or model."""
         self.check_state(state)
-        self._load(state)
         self._undo = Undo()
-        self._compared = False
+        self._compared = False  # before anything changes: a load that fails halfway is found, too
+        self._load(state)
 
     def _compare_states(self, codec: str, **state: Any) -> None:
         """Once, before the first bucket. On the thread that exchanges."""
