@@ -79,7 +79,9 @@ def pump(pool, ranks, end):
             owner = piece // ranks[0].shard_pieces
             for peer in [owner] if event.kind == _pool.SEND else range(len(ranks)):
                 if peer != source:
-                    ctypes.memmove(ranks[peer].address + ranks[peer].exchange.slot(piece, source), message, size)
+                    ctypes.memmove(
+                        ranks[peer].address + ranks[peer].exchange.buffer_offset(piece, source), message, size
+                    )
                     ranks[peer].exchange.receive(piece, source)
 
 

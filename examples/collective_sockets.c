@@ -37,8 +37,8 @@ static void receive(int rank)
     for (uint32_t r = 0; r < RANKS; r++) {
         if (ready[r].revents != 0) {
             const uint32_t piece = received[r]++ == 0 ? (uint32_t)rank : r;
-            char *slot = memory + gw_exchange_slot(exchange, piece, r);
-            const ssize_t size = recv(ready[r].fd, slot, info.message_bound, 0);
+            char *buffer = memory + gw_exchange_buffer_offset(exchange, piece, r);
+            const ssize_t size = recv(ready[r].fd, buffer, info.message_bound, 0);
             example_must(size > 0, "recv");
             example_must(gw_exchange_receive(exchange, piece, r, NULL, (size_t)size) == GW_OK, "message");
         }

@@ -21,17 +21,17 @@
 #define GW_MPI_EVENTS 32u
 
 enum { HOP_SCATTER = 0, HOP_GATHER = 1 };
-enum { SLOT_SEND = 0, SLOT_RECEIVE = 2 }; /* + hop */
+enum { TRANSFER_SEND = 0, TRANSFER_RECEIVE = 2 }; /* + hop */
 
-typedef struct gw_mpi_slot {
+typedef struct gw_mpi_transfer {
     uint32_t piece;
     int peer, kind;
     gw_mpi_block *block;
-} gw_mpi_slot;
+} gw_mpi_transfer;
 
 typedef struct gw_mpi_peer {
     uint32_t piece_count;  /* of its shard: those that are not empty */
-    uint32_t next[4];      /* by kind of slot: the next piece of the shard to send or receive */
+    uint32_t next[4];      /* by kind of transfer: the next piece of the shard to send or receive */
     atomic_uint worked[2]; /* by hop: messages from it that were worked on */
 } gw_mpi_peer;
 
@@ -50,8 +50,8 @@ struct gw_mpi_exchange {
     atomic_int events_left;  /* of the exchange */
     atomic_int encodes_left; /* contributions that were not made yet */
     uint64_t messages_left;
-    uint32_t slot_count;
-    gw_mpi_slot *slots;
+    uint32_t transfer_count;
+    gw_mpi_transfer *transfers;
     MPI_Request *requests;
     MPI_Status *statuses;
     int *indices;
@@ -109,12 +109,12 @@ static void gw_mpi_exchange_count(gw_mpi_exchange *exchange, int gathers)
 static void gw_mpi_exchange_arrays(gw_mpi_exchange *exchange)
 {
     exchange->messages = gw_mpi_allocate(exchange->info.layout.piece_count, sizeof(*exchange->messages));
-    exchange->slot_count = 4 * exchange->ranks * GW_MPI_WINDOW;
-    exchange->slots = gw_mpi_allocate(exchange->slot_count, sizeof(*exchange->slots));
-    exchange->requests = gw_mpi_allocate(exchange->slot_count, sizeof(*exchange->requests));
-    exchange->statuses = gw_mpi_allocate(exchange->slot_count, sizeof(*exchange->statuses));
-    exchange->indices = gw_mpi_allocate(exchange->slot_count, sizeof(*exchange->indices));
-    for (uint32_t i = 0; i < exchange->slot_count; i++) {
+    exchange->transfer_count = 4 * exchange->ranks * GW_MPI_WINDOW;
+    exchange->transfers = gw_mpi_allocate(exchange->transfer_count, sizeof(*exchange->transfers));
+    exchange->requests = gw_mpi_allocate(exchange->transfer_count, sizeof(*exchange->requests));
+    exchange->statuses = gw_mpi_allocate(exchange->transfer_count, sizeof(*exchange->statuses));
+    exchange->indices = gw_mpi_allocate(exchange->transfer_count, sizeof(*exchange->indices));
+    for (uint32_t i = 0; i < exchange->transfer_count; i++) {
         exchange->requests[i] = MPI_REQUEST_NULL;
     }
 }
@@ -154,7 +154,7 @@ void gw_mpi_exchange_close(gw_mpi_exchange *exchange)
     gw_exchange_close(exchange->exchange);
     free(exchange->peers);
     free(exchange->messages);
-    free(exchange->slots);
+    free(exchange->transfers);
     free(exchange->requests);
     free(exchange->statuses);
     free(exchange->indices);
@@ -293,14 +293,14 @@ int gw_mpi_exchange_events(void)
 
 /* ------------ messages ------------ */
 
-/* The free slot of message j of a kind and peer, UINT32_MAX if it is taken. */
-static uint32_t gw_mpi_exchange_slot(const gw_mpi_exchange *exchange, int kind, uint32_t peer, uint32_t j)
+/* Index of the transfer of message j of a kind and peer, UINT32_MAX if that is under way. */
+static uint32_t gw_mpi_exchange_transfer(const gw_mpi_exchange *exchange, int kind, uint32_t peer, uint32_t j)
 {
-    const uint32_t slot = ((uint32_t)kind * exchange->ranks + peer) * GW_MPI_WINDOW + j % GW_MPI_WINDOW;
-    return exchange->slots[slot].block == NULL ? slot : UINT32_MAX;
+    const uint32_t transfer = ((uint32_t)kind * exchange->ranks + peer) * GW_MPI_WINDOW + j % GW_MPI_WINDOW;
+    return exchange->transfers[transfer].block == NULL ? transfer : UINT32_MAX;
 }
 
-static void gw_mpi_exchange_post(gw_mpi_exchange *exchange, uint32_t slot, const gw_mpi_slot *content)
+static void gw_mpi_exchange_post(gw_mpi_exchange *exchange, uint32_t transfer, const gw_mpi_transfer *content)
 {
     gw_mpi_operation *operation = exchange->operation;
     gw_mpi_block *block = content->block;
@@ -310,11 +310,11 @@ static void gw_mpi_exchange_post(gw_mpi_exchange *exchange, uint32_t slot, const
         .peer = content->peer,
         .message = exchange->message + (gw_mpi_message)(content->kind & 1),
     };
-    exchange->slots[slot] = *content;
-    if (content->kind < SLOT_RECEIVE) {
+    exchange->transfers[transfer] = *content;
+    if (content->kind < TRANSFER_RECEIVE) {
         gw_collective_piece piece;
         parcel.count = (int)block->size;
-        (void)gw_mpi_send(operation, &parcel, &exchange->requests[slot]);
+        (void)gw_mpi_send(operation, &parcel, &exchange->requests[transfer]);
         if (exchange->message == GW_MPI_MESSAGE_SCATTER &&
             gw_collective_piece_at(&exchange->info.layout, content->piece, &piece) == GW_OK) {
             operation->wire_values += piece.len;
@@ -322,7 +322,7 @@ static void gw_mpi_exchange_post(gw_mpi_exchange *exchange, uint32_t slot, const
         }
     } else {
         parcel.count = (int)exchange->info.message_bound;
-        (void)gw_mpi_receive(operation, &parcel, &exchange->requests[slot]);
+        (void)gw_mpi_receive(operation, &parcel, &exchange->requests[transfer]);
     }
 }
 
@@ -330,16 +330,16 @@ static void gw_mpi_exchange_post(gw_mpi_exchange *exchange, uint32_t slot, const
  * window ahead of what was worked on. */
 static int gw_mpi_exchange_move(gw_mpi_exchange *exchange, int kind, uint32_t peer)
 {
-    const int hop = kind & 1, sends = kind < SLOT_RECEIVE;
+    const int hop = kind & 1, sends = kind < TRANSFER_RECEIVE;
     const uint32_t owner = sends == (hop == HOP_SCATTER) ? peer : exchange->rank;
     gw_mpi_peer *at = &exchange->peers[peer];
     uint32_t *next = &at->next[kind];
     int moved = 0;
     while (*next < exchange->peers[owner].piece_count) {
-        const uint32_t slot = gw_mpi_exchange_slot(exchange, kind, peer, *next);
-        gw_mpi_slot content = {
+        const uint32_t transfer = gw_mpi_exchange_transfer(exchange, kind, peer, *next);
+        gw_mpi_transfer content = {
             .piece = owner * exchange->info.layout.shard_pieces + *next, .peer = (int)peer, .kind = kind};
-        if (slot == UINT32_MAX) {
+        if (transfer == UINT32_MAX) {
             break;
         }
         if (sends) {
@@ -351,26 +351,27 @@ static int gw_mpi_exchange_move(gw_mpi_exchange *exchange, int kind, uint32_t pe
         if (content.block == NULL) {
             break;
         }
-        gw_mpi_exchange_post(exchange, slot, &content);
+        gw_mpi_exchange_post(exchange, transfer, &content);
         (*next)++;
         moved = 1;
     }
     return moved;
 }
 
-static void gw_mpi_exchange_received(gw_mpi_exchange *exchange, const gw_mpi_slot *slot, const MPI_Status *of)
+static void gw_mpi_exchange_received(gw_mpi_exchange *exchange, const gw_mpi_transfer *transfer,
+                                     const MPI_Status *of)
 {
     int size = 0;
     (void)PMPI_Get_count(of, MPI_BYTE, &size);
-    slot->block->size = size > 0 ? (size_t)size : 0;
+    transfer->block->size = size > 0 ? (size_t)size : 0;
 #ifdef GW_MPI_TESTING
-    if (slot->kind == SLOT_RECEIVE + HOP_GATHER && exchange->message == GW_MPI_MESSAGE_SCATTER) {
-        gw_mpi_test_damage(exchange->operation, 2, slot->piece, slot->block);
+    if (transfer->kind == TRANSFER_RECEIVE + HOP_GATHER && exchange->message == GW_MPI_MESSAGE_SCATTER) {
+        gw_mpi_test_damage(exchange->operation, 2, transfer->piece, transfer->block);
     }
 #endif
-    if (gw_exchange_receive(exchange->exchange, slot->piece, (uint32_t)slot->peer, slot->block->data,
-                            slot->block->size) != GW_OK) {
-        gw_mpi_log_write("rank %d of a communicator sent a message before its time", slot->peer);
+    if (gw_exchange_receive(exchange->exchange, transfer->piece, (uint32_t)transfer->peer,
+                            transfer->block->data, transfer->block->size) != GW_OK) {
+        gw_mpi_log_write("rank %d of a communicator sent a message before its time", transfer->peer);
         (void)PMPI_Abort(MPI_COMM_WORLD, 1);
     }
 }
@@ -378,8 +379,8 @@ static void gw_mpi_exchange_received(gw_mpi_exchange *exchange, const gw_mpi_slo
 static int gw_mpi_exchange_test(gw_mpi_exchange *exchange)
 {
     int count = 0;
-    const int status = PMPI_Testsome((int)exchange->slot_count, exchange->requests, &count, exchange->indices,
-                                     exchange->statuses);
+    const int status = PMPI_Testsome((int)exchange->transfer_count, exchange->requests, &count,
+                                     exchange->indices, exchange->statuses);
     if (count == MPI_UNDEFINED) {
         count = 0;
     }
@@ -387,16 +388,16 @@ static int gw_mpi_exchange_test(gw_mpi_exchange *exchange)
         gw_mpi_operation_mpi_error(exchange->operation, status);
     }
     for (int i = 0; i < count; i++) {
-        const gw_mpi_slot slot = exchange->slots[exchange->indices[i]];
+        const gw_mpi_transfer transfer = exchange->transfers[exchange->indices[i]];
         if (status == MPI_ERR_IN_STATUS) {
             gw_mpi_operation_mpi_error(exchange->operation, exchange->statuses[i].MPI_ERROR);
         }
-        exchange->slots[exchange->indices[i]].block = NULL;
+        exchange->transfers[exchange->indices[i]].block = NULL;
         exchange->messages_left--;
-        if (slot.kind < SLOT_RECEIVE) {
-            gw_mpi_block_release(slot.block);
+        if (transfer.kind < TRANSFER_RECEIVE) {
+            gw_mpi_block_release(transfer.block);
         } else {
-            gw_mpi_exchange_received(exchange, &slot, &exchange->statuses[i]);
+            gw_mpi_exchange_received(exchange, &transfer, &exchange->statuses[i]);
         }
     }
     return count > 0;
@@ -416,8 +417,8 @@ int gw_mpi_exchange_transport(gw_mpi_exchange *exchange)
     for (uint32_t k = 1; k < exchange->ranks; k++) {
         const uint32_t peer = (exchange->rank + k) % exchange->ranks;
         for (int hop = 0; hop < kinds; hop++) {
-            moved |= gw_mpi_exchange_move(exchange, SLOT_RECEIVE + hop, peer);
-            moved |= gw_mpi_exchange_move(exchange, SLOT_SEND + hop, peer);
+            moved |= gw_mpi_exchange_move(exchange, TRANSFER_RECEIVE + hop, peer);
+            moved |= gw_mpi_exchange_move(exchange, TRANSFER_SEND + hop, peer);
         }
     }
     return moved;

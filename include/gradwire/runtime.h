@@ -229,7 +229,7 @@ GW_API void gw_exchange_memory(gw_exchange *exchange, void *memory);
 /* Offset in the memory of gw_exchange_memory() at which a message is to be received: the contribution of rank
  * `from` if this rank owns the piece, else the finished piece (`from` is not read). UINT64_MAX: there is no
  * such message, for instance because the piece is empty. */
-GW_API uint64_t gw_exchange_slot(const gw_exchange *exchange, uint32_t piece, uint32_t from);
+GW_API uint64_t gw_exchange_buffer_offset(const gw_exchange *exchange, uint32_t piece, uint32_t from);
 
 /*
  * Builds the map and the random streams of the bucket (gw_collective_map_build(), gw_collective_streams()).
@@ -279,8 +279,8 @@ GW_API GW_MUST_CHECK gw_status gw_exchange_start(gw_exchange *exchange, const gw
  * Tells the exchange that a message has arrived.
  *
  *   - with gw_exchange_buffers: data and size are the message; the exchange releases it
- *   - else the message lies at gw_exchange_slot(exchange, piece, from), and data is NULL. size 0: the size is
- *     found from its contents
+ *   - else the message lies at gw_exchange_buffer_offset(exchange, piece, from), and data is NULL. size 0:
+ *     the size is found from its contents
  *   - once per message and operation. GW_ERR_ARG for a message that does not exist; GW_ERR_STATE for one that
  *     was received already, one that no rank can have sent yet, or if no operation runs. data then remains
  *     the caller's
@@ -295,7 +295,7 @@ GW_API GW_MUST_CHECK gw_status gw_exchange_receive(gw_exchange *exchange, uint32
  *   - nothing reads values, segments and messages, or writes the result
  *   - its events that were not taken are gone, and neither DONE nor MAP come any more
  *   - every buffer is released that no event had handed over
- *   - all later calls on the exchange give GW_ERR_STATE, except slot, info, stats and close
+ *   - all later calls on the exchange give GW_ERR_STATE, except buffer_offset, info, stats and close
  *
  * Must not be called from a task or a function of gw_exchange_buffers.
  */

@@ -1,5 +1,5 @@
 /*
- * Life of an exchange: memory, slots, events, its end.
+ * Life of an exchange: memory, message buffers, events, its end.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -27,10 +27,10 @@ gw_collective_failure gw_exchange_failure(const gw_exchange *exchange, uint32_t 
 /* ------------ messages ------------ */
 
 /*
- * Slots of slot_size bytes, in this order: what this rank sends, one per piece; contributions to own pieces,
- * one per piece of a shard and rank; finished pieces, one per piece.
+ * Message buffers of buffer_size bytes, in this order: what this rank sends, one per piece; contributions to
+ * own pieces, one per piece of a shard and rank; finished pieces, one per piece.
  */
-static uint64_t slot_index(const gw_exchange *exchange, uint32_t piece, uint32_t from)
+static uint64_t buffer_index(const gw_exchange *exchange, uint32_t piece, uint32_t from)
 {
     const gw_collective_layout *layout = &exchange->layout;
     uint64_t count = layout->piece_count, ranks = layout->shape.rank_count;
@@ -40,12 +40,12 @@ static uint64_t slot_index(const gw_exchange *exchange, uint32_t piece, uint32_t
     return count + layout->shard_pieces * ranks + piece;
 }
 
-static uint64_t slot_count(const gw_collective_layout *layout)
+static uint64_t buffer_count(const gw_collective_layout *layout)
 {
     return 2 * (uint64_t)layout->piece_count + (uint64_t)layout->shard_pieces * layout->shape.rank_count;
 }
 
-uint64_t gw_exchange_slot(const gw_exchange *exchange, uint32_t piece, uint32_t from)
+uint64_t gw_exchange_buffer_offset(const gw_exchange *exchange, uint32_t piece, uint32_t from)
 {
     if (!exchange || piece >= exchange->layout.piece_count || exchange->pieces[piece].at.len == 0) {
         return UINT64_MAX;
@@ -54,7 +54,7 @@ uint64_t gw_exchange_slot(const gw_exchange *exchange, uint32_t piece, uint32_t 
         (from >= exchange->layout.shape.rank_count || from == exchange->config.rank)) {
         return UINT64_MAX;
     }
-    return slot_index(exchange, piece, from) * exchange->slot_size;
+    return buffer_index(exchange, piece, from) * exchange->buffer_size;
 }
 
 void gw_exchange_info_get(const gw_exchange *exchange, gw_exchange_info *info)
@@ -62,7 +62,7 @@ void gw_exchange_info_get(const gw_exchange *exchange, gw_exchange_info *info)
     *info = (gw_exchange_info){
         .layout = exchange->layout,
         .memory_size = exchange->memory_size,
-        .message_bound = exchange->slot_size,
+        .message_bound = exchange->buffer_size,
         .digest_len = gw_collective_digest_len(&exchange->layout),
     };
 }
@@ -190,8 +190,8 @@ static gw_status prepare(gw_exchange *exchange)
         bound > SIZE_MAX / 2 || (!config->steps.run && config->codec.dtype != config->fallback_codec.dtype)) {
         return GW_ERR_ARG;
     }
-    exchange->slot_size = (bound + 63) / 64 * 64; /* slots at cache lines */
-    exchange->memory_size = config->buffers.take ? 0 : slot_count(layout) * exchange->slot_size;
+    exchange->buffer_size = (bound + 63) / 64 * 64; /* message buffers at cache lines */
+    exchange->memory_size = config->buffers.take ? 0 : buffer_count(layout) * exchange->buffer_size;
     exchange->value_size = gw_dtype_size(config->codec.dtype);
     if (!allocate(exchange)) {
         return GW_ERR_LIMIT;

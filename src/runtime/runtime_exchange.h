@@ -35,7 +35,7 @@ struct gw_exchange {
     gw_exchange_config config;
     gw_collective_layout layout;
     gw_gcomp codec, fallback_codec; /* unless there are config.steps */
-    uint64_t slot_size, memory_size;
+    uint64_t buffer_size, memory_size;
     size_t value_size;
     uint8_t *memory; /* the caller's; constant after gw_exchange_memory() */
     gw_exchange_piece *pieces;
@@ -73,7 +73,8 @@ uint32_t gw_exchange_index(const gw_exchange *exchange, const gw_exchange_piece 
 gw_gcomp_frame *gw_exchange_messages(const gw_exchange *exchange, uint32_t piece);
 /* A failure of this rank's own. */
 gw_collective_failure gw_exchange_failure(const gw_exchange *exchange, uint32_t piece, gw_status status);
-/* One user of a message's buffer has ended; without the lock. Nothing happens for notices and slots. */
+/* One user of a message's buffer has ended; without the lock. Nothing happens for notices, and without
+ * gw_exchange_buffers. */
 void gw_exchange_release(const gw_exchange *exchange, const gw_exchange_piece *piece, const void *data);
 /* The same for all that the piece's stage has received, or is still to decode. */
 void gw_exchange_release_inputs(const gw_exchange *exchange, const gw_exchange_piece *piece);

@@ -43,13 +43,14 @@ static gw_runtime_event_kind event_of(const gw_exchange_piece *piece)
 static gw_buffer take_output(const gw_exchange *exchange, const gw_exchange_piece *piece)
 {
     const gw_exchange_buffers *buffers = &exchange->config.buffers;
-    size_t size = (size_t)exchange->slot_size;
-    void *data = buffers->take ? buffers->take(buffers->context, event_of(piece), size)
-                               : exchange->memory + gw_exchange_index(exchange, piece) * exchange->slot_size;
+    size_t size = (size_t)exchange->buffer_size;
+    void *data = buffers->take
+                     ? buffers->take(buffers->context, event_of(piece), size)
+                     : exchange->memory + gw_exchange_index(exchange, piece) * exchange->buffer_size;
     return (gw_buffer){.data = data, .capacity = size};
 }
 
-/* A notice in place of a frame that could not be made: at its slot, or inside the exchange. */
+/* A notice in place of a frame that could not be made: in its message buffer, or inside the exchange. */
 static void write_notice(gw_exchange *exchange, gw_exchange_piece *piece, gw_exchange_step *step)
 {
     if (exchange->config.buffers.take) {
@@ -60,7 +61,7 @@ static void write_notice(gw_exchange *exchange, gw_exchange_piece *piece, gw_exc
         step->dst = (gw_buffer){.data = piece->notice, .capacity = sizeof piece->notice};
     }
     if (gw_collective_notice_write(&step->failure, &step->dst) != GW_OK) {
-        /* Cannot happen: every slot is larger than a notice. Zeros are no frame, so receivers fail. */
+        /* Cannot happen: every buffer is larger than a notice. Zeros are no frame, so receivers fail. */
         memset(step->dst.data, 0, GW_COLLECTIVE_NOTICE_SIZE);
         step->dst.size = GW_COLLECTIVE_NOTICE_SIZE;
     }
@@ -76,7 +77,7 @@ static void post_message(gw_exchange *exchange, gw_exchange_piece *piece, const 
                      (gw_runtime_event){.kind = kind,
                                         .piece = step->piece,
                                         .data = step->dst.data,
-                                        .offset = exchange->memory ? step->piece * exchange->slot_size : 0,
+                                        .offset = exchange->memory ? step->piece * exchange->buffer_size : 0,
                                         .size = step->dst.size,
                                         .word = gw_collective_word_write(&step->failure)});
 }
@@ -393,14 +394,14 @@ gw_status gw_exchange_start(gw_exchange *exchange, const gw_exchange_run *run)
 
 /* ------------ receive ------------ */
 
-/* The message at a slot. Frames and notices delimit themselves; what is neither keeps the whole slot, and the
- * step that reads it says what is wrong. */
+/* The message in a buffer. Frames and notices delimit themselves; what is neither keeps the whole buffer, and
+ * the step that reads it says what is wrong. */
 static gw_gcomp_frame message_at(const gw_exchange *exchange, uint64_t offset)
 {
     const uint8_t *data = exchange->memory + offset;
     gw_collective_failure failure;
     gw_gcomp_frame_info info;
-    gw_gcomp_frame message = {.data = data, .size = (size_t)exchange->slot_size};
+    gw_gcomp_frame message = {.data = data, .size = (size_t)exchange->buffer_size};
     if (gw_collective_notice_read(data, GW_COLLECTIVE_NOTICE_SIZE, &failure)) {
         message.size = GW_COLLECTIVE_NOTICE_SIZE;
     } else if (gw_gcomp_frame_peek(data, message.size, exchange->config.codec.len_max, &info) == GW_OK &&
@@ -436,11 +437,11 @@ static gw_status accept(gw_exchange *exchange, gw_exchange_piece *piece, uint32_
 
 gw_status gw_exchange_receive(gw_exchange *exchange, uint32_t piece, uint32_t from, void *data, size_t size)
 {
-    uint64_t offset = gw_exchange_slot(exchange, piece, from);
+    uint64_t offset = gw_exchange_buffer_offset(exchange, piece, from);
     if (offset == UINT64_MAX || !data != !exchange->config.buffers.take) {
         return GW_ERR_ARG;
     }
-    if (!data && size > exchange->slot_size) {
+    if (!data && size > exchange->buffer_size) {
         return GW_ERR_ARG;
     }
     gw_runtime_lock(exchange->runtime); /* so that stop() waits until the message has been looked at */

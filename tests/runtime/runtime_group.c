@@ -325,7 +325,7 @@ static gw_status receive_copy(group *g, const group_parcel *parcel)
     if (g->setup.has_buffers) {
         data = block_make(to, 1, parcel->size);
     } else {
-        data = to->memory + gw_exchange_slot(to->exchange, parcel->piece, parcel->from);
+        data = to->memory + gw_exchange_buffer_offset(to->exchange, parcel->piece, parcel->from);
     }
     memcpy(data, parcel->data, parcel->size);
     if (parcel->kind == g->setup.damage_kind && parcel->piece == g->setup.damage_piece) {

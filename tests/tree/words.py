@@ -27,6 +27,7 @@ RETIRED = {
     r"gw_classic_frame_size_max": "gw_classic_frame_bound",
     r"gw_gcomp_levels": "gw_gcomp_quantum_mode",
     r"gw_map_level|levels_of|map_levels": "map_byte, map bytes",
+    r"gw_exchange_slot|gw_mpi_slot": "gw_exchange_buffer_offset, gw_mpi_transfer",
     r"gw_thc_plan(_make)?": "gw_thc_design*",
     r"gw_cuda_plan\w*": "gw_cuda_launches*",
     r"gw_(round|random|philox|deep|positions)_plan\w*|split_plan": "params, layout: only the planner has plans",

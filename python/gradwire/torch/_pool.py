@@ -15,7 +15,7 @@ SEND, SHARE = names.GW_RUNTIME_SEND, names.GW_RUNTIME_SHARE
 FALLBACK, SCATTER, SAMPLE = names.GW_EXCHANGE_FALLBACK, names.GW_EXCHANGE_SCATTER, names.GW_EXCHANGE_SAMPLE
 MAP_WORDS = names.GW_COLLECTIVE_MAP_WORDS
 THREADS_MAX = names.GW_RUNTIME_THREADS_MAX
-NO_SLOT = 0xFFFFFFFFFFFFFFFF
+NO_BUFFER = 0xFFFFFFFFFFFFFFFF
 
 
 def _open() -> Library:
@@ -61,7 +61,7 @@ class Pool:
 
 
 class Exchange:
-    """A bucket with its layout, codecs, map and message slots. For any thread."""
+    """A bucket with its layout, codecs, map and message buffers. For any thread."""
 
     def __init__(self, pool: Pool, config: s.gw_exchange_config) -> None:
         self._handle = c_void_p()
@@ -74,10 +74,10 @@ class Exchange:
     def memory(self, address: int) -> None:
         native.gw_exchange_memory(self._handle, address)
 
-    def slot(self, piece: int, source: int) -> int | None:
+    def buffer_offset(self, piece: int, source: int) -> int | None:
         """Offset at which to receive the message, None if there is none."""
-        offset = native.gw_exchange_slot(self._handle, piece, source)
-        return None if offset == NO_SLOT else offset
+        offset = native.gw_exchange_buffer_offset(self._handle, piece, source)
+        return None if offset == NO_BUFFER else offset
 
     def __enter__(self) -> c_void_p:
         """A block with calls of the library, to which stop() does not come. RuntimeError after it."""

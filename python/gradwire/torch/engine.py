@@ -141,7 +141,7 @@ class Plan:
                     (TO_OWNER, rank * self.shard_pieces + i),
                     (FROM_OWNER, peer * self.shard_pieces + i),
                 ):
-                    offset = self.exchange.slot(piece, peer)
+                    offset = self.exchange.buffer_offset(piece, peer)
                     if offset is not None:
                         rooms.append((stage, piece, peer, self.memory[offset : offset + bound]))
         return rooms
@@ -189,7 +189,7 @@ class Plan:
             self.sends.append((work, peer))
 
     def finish_sends(self) -> None:
-        """The slots of the last operation's messages are free."""
+        """The buffers of the last operation's messages are free."""
         sends, self.sends = self.sends, []
         for work, peer in sends:
             self.engine.transport.wait(work, peer, self.operation.where, sending=True)
