@@ -24,7 +24,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     receiver.strict = choice >> 3 & 1;
     receiver.chunk_log2 = 12 + (choice >> 2 & 2);
     /* Half of the time its chunks are as long as the frame's: byte 7. */
-    if ((choice & 64) && reader.size > 7 && reader.data[7] >= 12 && reader.data[7] <= 15) {
+    if ((choice & 64) && reader.size > 7 && reader.data[7] >= 10 && reader.data[7] <= 15) {
         receiver.chunk_log2 = reader.data[7];
     }
     receiver.len_max = choice & 16 ? 5000 : (uint64_t)1 << 48;

@@ -146,7 +146,7 @@ size_t gw_gcomp_frame_bound(const gw_gcomp *codec, uint64_t len)
     if (inside == NULL || !gw_frame_is_len_possible(len, inside->options.chunk_log2)) {
         return 0;
     }
-    /* At most 2^48 * (4 + 16 / 2^12) bytes and a little: far below 2^64. */
+    /* At most 2^48 * (4 + 16 / 2^10) bytes and a little: far below 2^64. */
     const uint32_t log2 = inside->options.chunk_log2;
     const uint64_t chunks = gw_gcomp_chunk_count(codec, len);
     const uint64_t front =

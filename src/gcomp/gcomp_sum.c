@@ -6,13 +6,20 @@ typedef struct sum_buffers {
     uint8_t *at[2]; /* the sums end in the first */
 } sum_buffers;
 
-/* A step has at most 2^17 values: 32 of the shortest chunks. One bit for each says that it is bad. */
+/* A step has at most a group of values. One bit for each of its chunks says that it is bad. */
+enum { STEP_CHUNKS_MAX = 1 << (GW_GROUP_LOG2 - GW_CHUNK_LOG2_MIN) };
+
 typedef struct sum_step {
     uint64_t first; /* value; begins a chunk of the frames */
     size_t len;
-    uint32_t bad;
+    uint32_t bad[STEP_CHUNKS_MAX / 32];
     gw_workspace workspace;
 } sum_step;
+
+static int is_bad(const sum_step *step, size_t chunk)
+{
+    return (step->bad[chunk / 32] >> chunk % 32 & 1) != 0;
+}
 
 void gw_sum_begin(gw_sum *sum)
 {
@@ -29,7 +36,7 @@ static size_t value_size(const gw_sum *sum)
 static void note_bad(gw_sum *sum, sum_step *step, size_t chunk, size_t frame, gw_status status)
 {
     const uint64_t index = (step->first >> sum->chunk_log2) + chunk;
-    step->bad |= 1u << chunk;
+    step->bad[chunk / 32] |= 1u << chunk % 32;
     if (index < sum->bad_chunk) {
         sum->bad_chunk = index;
         sum->bad_frame = frame;
@@ -56,7 +63,7 @@ static void add_frame(gw_sum *sum, sum_step *step, size_t index, const uint8_t *
     for (size_t at = 0; at < step->len; at += chunk_len, chunk++) {
         const size_t len = gw_min_size(step->len - at, chunk_len);
         gw_status status = opened;
-        if (status == GW_OK && (step->bad >> chunk & 1) == 0) {
+        if (status == GW_OK && !is_bad(step, chunk)) {
             d.addend = from == NULL ? NULL : from + at * size;
             d.beside = d.addend;
             d.beside_size = from == NULL ? 0 : len * size;
@@ -65,7 +72,7 @@ static void add_frame(gw_sum *sum, sum_step *step, size_t index, const uint8_t *
         if (status != GW_OK) {
             note_bad(sum, step, chunk, index, status);
         }
-        if ((step->bad >> chunk & 1) != 0) {
+        if (is_bad(step, chunk)) {
             GW_MEMSET(to + at * size, 0, len * size);
         }
     }
@@ -94,7 +101,7 @@ static void add_step(gw_sum *sum, sum_step *step, const sum_buffers *buffers)
 }
 
 /* Values per step of an encode: whole groups of the outgoing frame and whole chunks of the incoming ones.
- * Both lengths are powers of two (a group is 2^17 values or one chunk, a chunk 2^12 to 2^15), so the larger
+ * Both lengths are powers of two (a group is 2^17 values or one chunk, a chunk 2^10 to 2^15), so the larger
  * is a multiple of the smaller. */
 static size_t encode_step_len(const gw_sum *sum, const gw_encoding *e)
 {
@@ -109,7 +116,7 @@ gw_status gw_sum_encode(gw_sum *sum, gw_encoding *e, gw_buffer *dst, const gw_wo
     const size_t group = (size_t)gw_group_chunks(e->codec) << e->info.chunk_log2;
     gw_encoding_aim(e, dst);
     for (uint64_t first = 0; first < sum->len; first += step_len) {
-        sum_step step = {first, (size_t)gw_min_u64(step_len, sum->len - first), 0, *workspace};
+        sum_step step = {first, (size_t)gw_min_u64(step_len, sum->len - first), {0}, *workspace};
         const uint8_t *sums = sum->values + (size_t)first * size;
         if (sum->count > 1) {
             /* The rest of dst serves as a buffer: the bound of a frame leaves room there for all values that
@@ -138,7 +145,7 @@ static void store_step(const gw_sum *sum, const sum_step *step, const uint8_t *s
     size_t chunk = 0;
     for (size_t at = 0; at < step->len; at += chunk_len, chunk++) {
         const size_t len = gw_min_size(step->len - at, chunk_len);
-        if ((step->bad >> chunk & 1) == 0) {
+        if (!is_bad(step, chunk)) {
             GW_MEMMOVE(out + at * size, sums + at * size, len * size);
             if (scale != 1) {
                 gw_scale_values(sum->codec, out + at * size, (gw_dtype)sum->dtype, len, scale);
@@ -155,7 +162,7 @@ gw_status gw_sum_store(gw_sum *sum, uint8_t *out, float scale, const gw_workspac
     const sum_buffers buffers = {{scratch.sums, scratch.sums + step_len * size}};
     for (uint64_t first = 0; first < sum->len; first += step_len) {
         const size_t at = (size_t)first * size;
-        sum_step step = {first, (size_t)gw_min_u64(step_len, sum->len - first), 0, *workspace};
+        sum_step step = {first, (size_t)gw_min_u64(step_len, sum->len - first), {0}, *workspace};
         if (sum->count > 1) {
             add_step(sum, &step, &buffers);
         }

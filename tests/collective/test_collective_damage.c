@@ -214,19 +214,24 @@ static void damage_chunk(const world *w, uint32_t rank, uint64_t chunk_index)
     w->sent[rank].at[chunk.offset + chunk.size / 2] ^= 0x10;
 }
 
-/* Bad chunks of a sum keep what the target held; the lowest one and its first rank are at fault. */
+/* Bad chunks of a sum keep what the target held; the lowest one and its first rank are at fault. Of the
+ * shortest chunks a step has 64, so that the numbers of some agree modulo 32. */
 static void bad_chunks(void **state)
 {
     (void)state;
-    for (uint32_t in_place = 0; in_place < 2; in_place++) {
+    static const size_t damaged[2][3] = {{2, 5, 17}, {8, 40, 70}};
+    for (uint32_t i = 0; i < 4; i++) {
+        const uint32_t in_place = i % 2;
+        const size_t *bad = damaged[i / 2];
         world w;
         world_setup setup = setup_of(in_place ? GW_GCOMP_CARRIED : GW_GCOMP_DERIVED);
+        setup.options.chunk_log2 = setup.shape.chunk_log2 = i / 2 == 0 ? 12 : 10;
         setup.shape.len *= 3; /* steps of 2^16 values: chunks of a second one are damaged, too */
         setup.shape.piece_len = 1 << 17;
         world_make(&w, &setup);
         world_send(&w, OWNER);
         const gw_collective_piece piece = world_piece(&w, OWNER);
-        const size_t chunk_size = w.size << 12;
+        const size_t chunk_size = w.size << setup.options.chunk_log2;
         uint8_t *before = malloc(piece.len * w.size), *expected = malloc(piece.len * w.size);
         assert_true(before != NULL && expected != NULL);
         world_sum(&w, OWNER, expected);
@@ -234,22 +239,22 @@ static void bad_chunks(void **state)
         test_buffer_make(&out, piece.len * w.size, 3, 0x5a);
         uint8_t *place = in_place ? w.values[OWNER] + piece.first * w.size : out.at;
         memcpy(before, place, piece.len * w.size);
-        damage_chunk(&w, 0, 5);
-        damage_chunk(&w, 3, 2);
-        damage_chunk(&w, 2, 2);
-        damage_chunk(&w, 2, 17);
+        damage_chunk(&w, 0, bad[1]);
+        damage_chunk(&w, 3, bad[0]);
+        damage_chunk(&w, 2, bad[0]);
+        damage_chunk(&w, 2, bad[2]);
         gw_gcomp_target target = {.values = place, .capacity = piece.len};
         gw_collective_failure failure;
         assert_int_equal(
             gw_collective_sum(&w.bucket[OWNER], OWNER, w.messages, &target, &failure, &w.codec.work),
             GW_ERR_CHECKSUM);
-        assert_int_equal(failure.bad_chunk, 2);
+        assert_int_equal(failure.bad_chunk, bad[0]);
         assert_int_equal(failure.rank, 2);
-        assert_int_equal(target.bad_chunk, 2);
+        assert_int_equal(target.bad_chunk, bad[0]);
         assert_int_equal(target.bad_frame, 2);
         for (size_t at = 0, chunk = 0; at < piece.len * w.size; at += chunk_size, chunk++) {
             const size_t size = at + chunk_size < piece.len * w.size ? chunk_size : piece.len * w.size - at;
-            const int is_bad = chunk == 2 || chunk == 5 || chunk == 17;
+            const int is_bad = chunk == bad[0] || chunk == bad[1] || chunk == bad[2];
             assert_memory_equal(place + at, (is_bad ? before : expected) + at, size);
         }
         test_buffer_free(&out);
