@@ -74,7 +74,8 @@ int gw_mpi_options_lossy(const gw_mpi_options *options)
 
 /* ------------ parsing ------------ */
 
-int gw_mpi_parse_count(const char *text, uint64_t *value)
+/* A number, with K, M or G for a power of two. 0: it is none. */
+static int gw_mpi_parse_count(const char *text, uint64_t *value)
 {
     char *end;
     errno = 0;

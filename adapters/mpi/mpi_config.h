@@ -52,8 +52,6 @@ void gw_mpi_config_load(void);
 void gw_mpi_config_agree(void);
 /* At rank 0: says what will be lossy. */
 void gw_mpi_config_notice(void);
-/* A number, with K, M or G for a power of two. 0: it is none. */
-int gw_mpi_parse_count(const char *text, uint64_t *value);
 int gw_mpi_options_valid(const gw_mpi_options *options);
 /* 0: constant without a drop. */
 int gw_mpi_options_lossy(const gw_mpi_options *options);

@@ -63,7 +63,7 @@ void gw_mpi_context_release(gw_mpi_context *context)
     (void)pthread_mutex_lock(&gw_mpi_contexts_lock);
     const int last = --context->references == 0;
     if (last && gw_mpi_numbers != NULL && context->number != GW_MPI_NUMBER_NONE &&
-        context->failed != GW_ERR_DEVICE) {
+        context->failed != GW_ERR_DEVICE && atomic_load(&context->lost) == 0) {
         gw_mpi_numbers[context->number] = 0;
     }
     (void)pthread_mutex_unlock(&gw_mpi_contexts_lock);
@@ -164,6 +164,7 @@ static gw_mpi_context *gw_mpi_context_make(MPI_Comm comm)
     context->number = GW_MPI_NUMBER_NONE;
     context->gather = MPI_REQUEST_NULL;
     (void)pthread_mutex_init(&context->lock, NULL);
+    atomic_init(&context->lost, 0);
     atomic_init(&context->live, 0);
     atomic_init(&context->encoding, 0);
     for (uint32_t i = 0; i < GW_MPI_OPERATIONS_OPEN; i++) {

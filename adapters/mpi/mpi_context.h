@@ -29,9 +29,10 @@ typedef struct gw_mpi_context {
     gw_status failed;                          /* why they will not: on all ranks */
     uint32_t started;                          /* operations so far: the number of the next one */
     atomic_uint turns[GW_MPI_OPERATIONS_OPEN]; /* by number modulo that: the operation that may begin */
-    atomic_int live;                           /* operations that are not complete */
-    atomic_int encoding;                       /* those of them that have pieces to encode */
-    uint64_t threshold_size;                   /* automatic; valid if measured */
+    atomic_uint lost;    /* bit i: place i of turns is used no more, since messages of it may still arrive */
+    atomic_int live;     /* operations that are not complete */
+    atomic_int encoding; /* those of them that have pieces to encode */
+    uint64_t threshold_size; /* automatic; valid if measured */
     int measured;
     char name[MPI_MAX_OBJECT_NAME];
 } gw_mpi_context;

@@ -24,6 +24,11 @@ void gw_mpi_runtime_close(void);
  * operations. The caller holds the operation's lock, here and below. Never NULL. */
 gw_mpi_vote *gw_mpi_vote_start(gw_mpi_operation *operation, gw_mpi_message message, const uint64_t *words,
                                size_t len);
+/* The same in two steps: posts its receives, then says this rank's words. */
+gw_mpi_vote *gw_mpi_vote_listen(gw_mpi_operation *operation, gw_mpi_message message, size_t len);
+void gw_mpi_vote_say(gw_mpi_vote *vote, const uint64_t *words);
+/* Before this rank has said anything: the words of the rank before it, NULL if they are not there. */
+const uint64_t *gw_mpi_vote_heard(gw_mpi_vote *vote);
 /* Progress of it. NULL: not complete. Else the maxima, equal on all ranks. An MPI error completes it too, and
  * is the operation's: the first one is then at least its word. */
 const uint64_t *gw_mpi_vote_test(gw_mpi_vote *vote);
@@ -46,6 +51,10 @@ int gw_mpi_exchange_transport(gw_mpi_exchange *exchange);
 /* 1: all messages and steps are done. */
 int gw_mpi_exchange_complete(const gw_mpi_exchange *exchange);
 void gw_mpi_exchange_close(gw_mpi_exchange *exchange);
+/* After an error of MPI, in place of the close: stops codec work, and posts nothing any more. Its memory
+ * stays: messages may still arrive, and other threads may have events of it, so the operation must stay
+ * too. Again: nothing happens. */
+void gw_mpi_exchange_abandon(gw_mpi_exchange *exchange);
 
 /* Hands what the runtime has done to exchanges of operations: without their locks. 1 if there was anything.
  */

@@ -14,14 +14,16 @@
  *   mpi_engine.h      mpi_runtime     threads that do codec work; they never call MPI
  *                     mpi_vote        a word that all ranks agree on
  *                     mpi_exact       whether values must not be rounded
- *                     mpi_exchange    exchanges of the runtime: their messages; those with frames
- * (collective.h) mpi_lanes       those of THC: norms, then lanes mpi_progress.h    mpi_operation   one
- * collective: its life, its progress mpi_progress    the thread that makes progress mpi_auto        the
- * automatic threshold mpi_entries.h     mpi_entries     what stands under MPI's names mpi_waits, mpi_points,
- * mpi_collectives, mpi_scope, mpi_calls, mpi_fortran
+ *                     mpi_exchange    exchanges of the runtime: messages; those with frames (collective.h)
+ *                     mpi_lanes       those of THC: norms, then lanes
+ *   mpi_progress.h    mpi_operation   one collective: its life, its progress
+ *                     mpi_progress    the thread that makes progress
+ *                     mpi_auto        the automatic threshold
+ *   mpi_entries.h     mpi_entries     what stands under MPI's names
+ *                     mpi_waits, mpi_points, mpi_collectives, mpi_scope, mpi_calls, mpi_fortran
  *
  * Locks, in the order in which they may be taken: the list of operations, an operation, a context, the list
- * of contexts, the buffer pool.
+ * of contexts, the statistics, the buffer pool.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */

@@ -42,7 +42,7 @@ struct gw_mpi_exchange {
     gw_exchange_run run;
     gw_mpi_message message; /* what contributions are; sums are the next kind */
     uint32_t ranks, rank;
-    int started;
+    int started, abandoned;
     gw_mpi_peer *peers; /* by rank; this one too */
     /* By index of piece, what this rank sends of it: a contribution to another's, or its own sum. NULL: not
      * there yet */
@@ -159,6 +159,19 @@ void gw_mpi_exchange_close(gw_mpi_exchange *exchange)
     free(exchange->statuses);
     free(exchange->indices);
     free(exchange);
+}
+
+void gw_mpi_exchange_abandon(gw_mpi_exchange *exchange)
+{
+    if (exchange == NULL || exchange->abandoned) {
+        return;
+    }
+    exchange->abandoned = 1;
+    gw_exchange_stop(exchange->exchange); /* no step touches the program's buffers any more */
+    /* Events that were taken count on from 0, and give back nothing */
+    if (atomic_exchange(&exchange->encodes_left, 0) > 0 && exchange->started) {
+        (void)atomic_fetch_sub(&exchange->operation->context->encoding, 1);
+    }
 }
 
 gw_exchange_run gw_mpi_exchange_run(const gw_mpi_operation *operation)
@@ -335,7 +348,7 @@ static int gw_mpi_exchange_move(gw_mpi_exchange *exchange, int kind, uint32_t pe
     gw_mpi_peer *at = &exchange->peers[peer];
     uint32_t *next = &at->next[kind];
     int moved = 0;
-    while (*next < exchange->peers[owner].piece_count) {
+    while (*next < exchange->peers[owner].piece_count && exchange->operation->mpi_error == MPI_SUCCESS) {
         const uint32_t transfer = gw_mpi_exchange_transfer(exchange, kind, peer, *next);
         gw_mpi_transfer content = {
             .piece = owner * exchange->info.layout.shard_pieces + *next, .peer = (int)peer, .kind = kind};
@@ -386,11 +399,13 @@ static int gw_mpi_exchange_test(gw_mpi_exchange *exchange)
     }
     if (status != MPI_SUCCESS && status != MPI_ERR_IN_STATUS) {
         gw_mpi_operation_mpi_error(exchange->operation, status);
+        count = 0;
     }
     for (int i = 0; i < count; i++) {
         const gw_mpi_transfer transfer = exchange->transfers[exchange->indices[i]];
-        if (status == MPI_ERR_IN_STATUS) {
+        if (status == MPI_ERR_IN_STATUS && exchange->statuses[i].MPI_ERROR != MPI_SUCCESS) {
             gw_mpi_operation_mpi_error(exchange->operation, exchange->statuses[i].MPI_ERROR);
+            continue; /* what it has received, if anything, is not looked at */
         }
         exchange->transfers[exchange->indices[i]].block = NULL;
         exchange->messages_left--;

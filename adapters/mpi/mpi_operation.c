@@ -147,6 +147,16 @@ gw_mpi_operation *gw_mpi_operation_start(gw_mpi_context *context, const gw_mpi_c
     return operation;
 }
 
+/* A status word of an error of MPI. No other status of messages is above it, so the worst one of all ranks is
+ * that if any is. */
+static int gw_mpi_word_is_lost(uint64_t word)
+{
+    gw_collective_failure failure;
+    gw_collective_word_read(word, &failure);
+    return failure.status == GW_ERR_DEVICE;
+}
+
+/* Takes it from the list, and ends the list's use of it. */
 static void gw_mpi_operation_end(gw_mpi_operation *operation)
 {
     (void)pthread_mutex_lock(&gw_mpi_list_lock);
@@ -157,13 +167,19 @@ static void gw_mpi_operation_end(gw_mpi_operation *operation)
         }
     }
     (void)pthread_mutex_unlock(&gw_mpi_list_lock);
-    gw_mpi_exchange_close(operation->exchange);
+    const uint32_t turn = operation->number % GW_MPI_OPERATIONS_OPEN;
+    const int broken = operation->mpi_error != MPI_SUCCESS;
+    if (!broken) {
+        gw_mpi_exchange_close(operation->exchange);
+    }
     gw_mpi_lanes_free(operation->lanes);
     gw_mpi_exact_free(operation->exact);
     gw_mpi_vote_free(operation->vote);
     gw_mpi_sample_free(operation->sample);
-    atomic_store(&operation->context->turns[operation->number % GW_MPI_OPERATIONS_OPEN],
-                 operation->number + GW_MPI_OPERATIONS_OPEN);
+    if (gw_mpi_word_is_lost(operation->worst)) { /* on all ranks alike */
+        (void)atomic_fetch_or(&operation->context->lost, 1u << turn);
+    }
+    atomic_store(&operation->context->turns[turn], operation->number + GW_MPI_OPERATIONS_OPEN);
     (void)atomic_fetch_sub(&operation->context->live, 1);
     if (operation->generalized) {
         (void)PMPI_Grequest_complete(operation->request);
@@ -172,7 +188,9 @@ static void gw_mpi_operation_end(gw_mpi_operation *operation)
     /* After the request is complete: a thread that sees 0 leaves the waiting to MPI */
     (void)atomic_fetch_sub(&gw_mpi_outstanding, operation->generalized);
     (void)atomic_fetch_sub(&gw_mpi_active, 1);
-    gw_mpi_operation_release(operation, 1, 0); /* the list's */
+    if (!broken) { /* else its exchange stays, and uses it */
+        gw_mpi_operation_release(operation, 1, 0);
+    }
 }
 
 /* ------------ progress ------------ */
@@ -180,8 +198,9 @@ static void gw_mpi_operation_end(gw_mpi_operation *operation)
 /* 1 when all ranks' words have arrived. */
 static int gw_mpi_operation_vote(gw_mpi_operation *operation)
 {
-    if (operation->vote == NULL) {
-        operation->vote = gw_mpi_vote_start(operation, GW_MPI_MESSAGE_CLOSING, &operation->word, 1);
+    if (!operation->voted) {
+        operation->voted = 1;
+        gw_mpi_vote_say(operation->vote, &operation->word);
     }
     const uint64_t *worst = gw_mpi_vote_test(operation->vote);
     operation->worst = worst != NULL ? *worst : 0;
@@ -195,15 +214,47 @@ static int gw_mpi_operation_open(gw_mpi_operation *operation, int *ended)
     if (operation->open) {
         return 1;
     }
+    const uint32_t turn = operation->number % GW_MPI_OPERATIONS_OPEN;
     const int ready = gw_mpi_context_ready(context);
-    if (ready < 0) {
-        gw_mpi_operation_fail(operation, context->failed);
+    const int begins = ready > 0 && atomic_load(&context->turns[turn]) == operation->number;
+    const int lost = begins && (atomic_load(&context->lost) >> turn & 1);
+    if (ready < 0 || lost) {
+        gw_mpi_operation_fail(operation, lost ? GW_ERR_DEVICE : context->failed);
         operation->worst = operation->word;
         *ended = gw_mpi_sample_test(operation->sample);
     }
-    operation->open = ready > 0 && atomic_load(&context->turns[operation->number % GW_MPI_OPERATIONS_OPEN]) ==
-                                       operation->number;
+    operation->open = begins && !lost;
     return operation->open;
+}
+
+/* The rank before this one has voted an error of MPI: messages of it may be missing. */
+static int gw_mpi_operation_hears(gw_mpi_operation *operation)
+{
+    const uint64_t *heard = gw_mpi_vote_heard(operation->vote);
+    return heard != NULL && gw_mpi_word_is_lost(*heard);
+}
+
+/* Progress of an open operation: 1 when only the vote is left. After an error of MPI that is at once, so that
+ * all ranks learn of it: one that waits hears it from the rank before it, and votes at once too. */
+static int gw_mpi_operation_move(gw_mpi_operation *operation, int *moved)
+{
+    if (operation->vote == NULL) {
+        operation->vote = gw_mpi_vote_listen(operation, GW_MPI_MESSAGE_CLOSING, 1);
+    }
+    if (operation->mpi_error == MPI_SUCCESS && gw_mpi_operation_decided(operation)) {
+        *moved = gw_mpi_exchange_transport(operation->exchange);
+        if (gw_mpi_exchange_complete(operation->exchange) && !gw_mpi_lanes_continue(operation)) {
+            return 1;
+        }
+    }
+    if (operation->mpi_error == MPI_SUCCESS && !*moved && gw_mpi_operation_hears(operation)) {
+        gw_mpi_operation_mpi_error(operation, MPI_ERR_OTHER);
+    }
+    if (operation->mpi_error == MPI_SUCCESS) {
+        return 0;
+    }
+    gw_mpi_exchange_abandon(operation->exchange);
+    return 1;
 }
 
 /* One thread at a time handles an operation's messages. */
@@ -214,11 +265,8 @@ static int gw_mpi_operation_step(gw_mpi_operation *operation)
         return 0;
     }
     const int open = !atomic_load(&operation->done) && gw_mpi_operation_open(operation, &ended);
-    if (open && gw_mpi_operation_decided(operation)) {
-        moved = gw_mpi_exchange_transport(operation->exchange);
-        if (gw_mpi_exchange_complete(operation->exchange) && !gw_mpi_lanes_continue(operation)) {
-            ended = gw_mpi_operation_vote(operation) && gw_mpi_sample_test(operation->sample);
-        }
+    if (open && gw_mpi_operation_move(operation, &moved)) {
+        ended = gw_mpi_operation_vote(operation) && gw_mpi_sample_test(operation->sample);
     }
     if (ended) {
         gw_mpi_statistics_end(operation); /* before the program may write over the result */

@@ -59,7 +59,8 @@ struct gw_mpi_operation {
     int open;             /* may send, receive and work */
     uint64_t word, worst; /* own status word, maximum over the ranks */
     int mpi_error;        /* of transport, first one */
-    gw_mpi_vote *vote;    /* the closing one; NULL: not begun */
+    gw_mpi_vote *vote;    /* the closing one; NULL: not open yet */
+    int voted;            /* this rank has said its word */
     gw_mpi_sample *sample;
     uint64_t start_ns, wire_values, wire_size;
     atomic_int done;

@@ -44,13 +44,17 @@ static gw_mpi_job gw_mpi_presence_job;
 
 /* ------------ the job ------------ */
 
+/* Decimal, as launchers write it: none of the units of GRADWIRE_MPI_THRESHOLD. */
 static int gw_mpi_presence_number(const char *variable, int *number)
 {
     const char *text = getenv(variable);
-    uint64_t value = 0;
-    const int is_valid = text != NULL && gw_mpi_parse_count(text, &value) && value <= 1 << 24;
-    *number = is_valid ? (int)value : 0;
-    return is_valid;
+    char *end;
+    if (text == NULL || text[0] == '\0') {
+        return 0;
+    }
+    const long value = strtol(text, &end, 10);
+    *number = (int)value;
+    return *end == '\0' && value >= 0 && value <= 1 << 24;
 }
 
 /* mpirun of Open MPI */

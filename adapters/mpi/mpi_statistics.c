@@ -212,8 +212,9 @@ static void gw_mpi_line_print(FILE *file, const gw_mpi_line *line)
 /* Collective over MPI_COMM_WORLD; rank 0 writes, unless file is NULL. */
 static void gw_mpi_statistics_table(FILE *file, int rank, int size)
 {
-    const int most = rank == 0 ? size * GW_MPI_LINES_MAX : 0, bytes = (int)sizeof(gw_mpi_lines);
-    int count = 0;
+    int each = gw_mpi_line_count, count = 0; /* of a rank: as many as the rank with most has */
+    (void)PMPI_Allreduce(MPI_IN_PLACE, &each, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+    const int most = rank == 0 ? size * each : 0, bytes = each * (int)sizeof(gw_mpi_line);
     gw_mpi_line *lines = gw_mpi_allocate((size_t)most, sizeof(*lines));
     gw_mpi_line *merged = gw_mpi_allocate((size_t)most, sizeof(*merged));
     (void)PMPI_Gather(gw_mpi_lines, bytes, MPI_BYTE, lines, bytes, MPI_BYTE, 0, MPI_COMM_WORLD);

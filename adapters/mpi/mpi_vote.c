@@ -57,8 +57,7 @@ static void gw_mpi_vote_send(gw_mpi_vote *vote)
     vote->failed |= gw_mpi_send(vote->operation, &parcel, &vote->sends[k]) != MPI_SUCCESS;
 }
 
-gw_mpi_vote *gw_mpi_vote_start(gw_mpi_operation *operation, gw_mpi_message message, const uint64_t *words,
-                               size_t len)
+gw_mpi_vote *gw_mpi_vote_listen(gw_mpi_operation *operation, gw_mpi_message message, size_t len)
 {
     const gw_mpi_context *context = operation->context;
     int rounds = 0;
@@ -70,17 +69,38 @@ gw_mpi_vote *gw_mpi_vote_start(gw_mpi_operation *operation, gw_mpi_message messa
     vote->message = message;
     vote->rounds = rounds;
     vote->len = len;
-    memcpy(vote->words, words, len * sizeof(uint64_t));
     for (int k = 0; k < vote->rounds; k++) {
         const gw_mpi_parcel parcel =
             gw_mpi_vote_parcel(vote, gw_mpi_vote_sent(vote, k) + len, -(INT64_C(1) << k));
         vote->sends[k] = vote->receives[k] = MPI_REQUEST_NULL;
         vote->failed |= gw_mpi_receive(operation, &parcel, &vote->receives[k]) != MPI_SUCCESS;
     }
+    return vote;
+}
+
+void gw_mpi_vote_say(gw_mpi_vote *vote, const uint64_t *words)
+{
+    memcpy(vote->words, words, vote->len * sizeof(uint64_t));
     if (vote->rounds > 0) {
         gw_mpi_vote_send(vote);
     }
+}
+
+gw_mpi_vote *gw_mpi_vote_start(gw_mpi_operation *operation, gw_mpi_message message, const uint64_t *words,
+                               size_t len)
+{
+    gw_mpi_vote *vote = gw_mpi_vote_listen(operation, message, len);
+    gw_mpi_vote_say(vote, words);
     return vote;
+}
+
+const uint64_t *gw_mpi_vote_heard(gw_mpi_vote *vote)
+{
+    int complete = 0;
+    if (vote->rounds > 0 && !vote->failed) {
+        gw_mpi_vote_error(vote, PMPI_Test(&vote->receives[0], &complete, MPI_STATUS_IGNORE));
+    }
+    return complete && !vote->failed ? gw_mpi_vote_sent(vote, 0) + vote->len : NULL;
 }
 
 const uint64_t *gw_mpi_vote_test(gw_mpi_vote *vote)

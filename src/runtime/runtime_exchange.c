@@ -186,13 +186,14 @@ static gw_status prepare(gw_exchange *exchange)
     if (status != GW_OK) {
         return status;
     }
-    if (config->rank >= layout->shape.rank_count || bound < GW_COLLECTIVE_NOTICE_SIZE ||
-        bound > SIZE_MAX / 2 || (!config->steps.run && config->codec.dtype != config->fallback_codec.dtype)) {
+    exchange->value_size = gw_dtype_size(config->codec.dtype); /* 0: none, with steps of the caller's */
+    if (config->rank >= layout->shape.rank_count || exchange->value_size == 0 ||
+        bound < GW_COLLECTIVE_NOTICE_SIZE || bound > SIZE_MAX / 2 ||
+        (!config->steps.run && config->codec.dtype != config->fallback_codec.dtype)) {
         return GW_ERR_ARG;
     }
     exchange->buffer_size = (bound + 63) / 64 * 64; /* message buffers at cache lines */
     exchange->memory_size = config->buffers.take ? 0 : buffer_count(layout) * exchange->buffer_size;
-    exchange->value_size = gw_dtype_size(config->codec.dtype);
     if (!allocate(exchange)) {
         return GW_ERR_LIMIT;
     }

@@ -72,12 +72,13 @@ static void post_message(gw_exchange *exchange, gw_exchange_piece *piece, const 
 {
     gw_runtime_event_kind kind = event_of(piece);
     uint64_t receivers = kind == GW_RUNTIME_SHARE ? exchange->layout.shape.rank_count - 1 : 1;
+    uint32_t index = gw_exchange_index(exchange, piece);
     exchange->stats.sent_size += step->dst.size * receivers;
     gw_exchange_post(exchange, &piece->posted,
                      (gw_runtime_event){.kind = kind,
-                                        .piece = step->piece,
+                                        .piece = index,
                                         .data = step->dst.data,
-                                        .offset = exchange->memory ? step->piece * exchange->buffer_size : 0,
+                                        .offset = exchange->memory ? index * exchange->buffer_size : 0,
                                         .size = step->dst.size,
                                         .word = gw_collective_word_write(&step->failure)});
 }
@@ -226,17 +227,17 @@ static void end_encode(gw_exchange *exchange, gw_exchange_piece *piece)
 }
 
 /* What a step leads to; needs the lock. */
-static void end_step(gw_exchange *exchange, gw_exchange_piece *piece, const gw_exchange_step *step,
-                     uint64_t spent_ns)
+static void end_step(gw_exchange *exchange, gw_exchange_piece *piece, gw_exchange_step_kind kind,
+                     const gw_exchange_step *step, uint64_t spent_ns)
 {
     gw_exchange_stats *stats = &exchange->stats;
     uint64_t *const times[] = {&stats->encode_ns, &stats->reduce_ns, &stats->reduce_ns, &stats->decode_ns};
-    *times[step->kind] += spent_ns;
+    *times[kind] += spent_ns;
     note(exchange, &step->failure);
-    if (step->kind == GW_EXCHANGE_ENCODE) {
+    if (kind == GW_EXCHANGE_ENCODE) {
         post_message(exchange, piece, step);
         end_encode(exchange, piece);
-    } else if (step->kind == GW_EXCHANGE_REDUCE) { /* this rank decodes it too */
+    } else if (kind == GW_EXCHANGE_REDUCE) { /* this rank decodes it too */
         post_message(exchange, piece, step);
         piece->stage = GW_STAGE_DECODE;
         piece->finished = (gw_gcomp_frame){.data = step->dst.data, .size = step->dst.size};
@@ -253,16 +254,15 @@ static void run_step(gw_runtime_task *task, const gw_workspace *workspace)
     gw_exchange_piece *piece = (gw_exchange_piece *)task;
     const gw_exchange_steps *own = &exchange->config.steps;
     uint32_t index = gw_exchange_index(exchange, piece);
-    gw_exchange_step step = {.kind = kind_of(exchange, piece),
-                             .piece = index,
-                             .failure = gw_exchange_failure(exchange, index, GW_ERR_ARG)};
-    const int sends = step.kind == GW_EXCHANGE_ENCODE || step.kind == GW_EXCHANGE_REDUCE;
+    const gw_exchange_step_kind kind = kind_of(exchange, piece); /* the caller's function has the step */
+    gw_exchange_step step = {
+        .kind = kind, .piece = index, .failure = gw_exchange_failure(exchange, index, GW_ERR_ARG)};
+    const int sends = kind == GW_EXCHANGE_ENCODE || kind == GW_EXCHANGE_REDUCE;
     if (sends) {
         step.dst = take_output(exchange, piece);
     }
-    if (step.kind != GW_EXCHANGE_ENCODE) {
-        step.messages =
-            step.kind == GW_EXCHANGE_DECODE ? &piece->finished : gw_exchange_messages(exchange, index);
+    if (kind != GW_EXCHANGE_ENCODE) {
+        step.messages = kind == GW_EXCHANGE_DECODE ? &piece->finished : gw_exchange_messages(exchange, index);
     }
     if (sends && !step.dst.data) {
         step.failure.status = GW_ERR_LIMIT;
@@ -275,14 +275,14 @@ static void run_step(gw_runtime_task *task, const gw_workspace *workspace)
     double sums[2] = {0, 0};
     if (sends && step.failure.status != GW_OK) {
         write_notice(exchange, piece, &step);
-    } else if (step.kind == GW_EXCHANGE_ENCODE && is_sampled(exchange)) {
+    } else if (kind == GW_EXCHANGE_ENCODE && is_sampled(exchange)) {
         measure(exchange, piece, &step.dst, sums, workspace);
     }
     gw_exchange_release_inputs(exchange, piece);
     gw_runtime_lock(exchange->runtime);
     exchange->stats.sample_square += sums[0];
     exchange->stats.sample_error += sums[1];
-    end_step(exchange, piece, &step, spent_ns);
+    end_step(exchange, piece, kind, &step, spent_ns);
     gw_exchange_leave(exchange);
 }
 

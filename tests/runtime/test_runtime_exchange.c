@@ -335,6 +335,9 @@ static void test_open(void **state)
     assert_int_equal(gw_exchange_open(g.runtime, &config, &bad), GW_ERR_ARG);
     config.steps.message_bound = UINT64_MAX;
     assert_int_equal(gw_exchange_open(g.runtime, &config, &bad), GW_ERR_ARG);
+    config.steps.message_bound = 64;
+    config.codec.dtype = (gw_dtype)99;
+    assert_int_equal(gw_exchange_open(g.runtime, &config, &bad), GW_ERR_ARG);
     config = group_config(&g, 0);
     config.codec.tolerance_bits = 99;
     assert_int_equal(gw_exchange_open(g.runtime, &config, &bad), GW_ERR_OPTION);
