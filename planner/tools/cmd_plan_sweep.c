@@ -174,12 +174,14 @@ static plan_sweep_point solve_point(const sweep *s, long i, json_t *rows)
     const double at = s->from * pow(s->to / s->from, t);
     const double value = s->axis == AXIS_RANKS ? round(at) : at;
     const gw_plan_cert best = solve_at(s, value, 0, "auto");
+    const gw_plan_cert dense = solve_at(s, value, 1, "auto");
+    const gw_plan_cert baseline = solve_at(s, value, 0, tree ? "bytecomp" : "ddp");
     const plan_sweep_point point = {
         .value = value,
         .best_us = plan_us(best.makespan),
         .bound_us = plan_us(best.lower_bound),
-        .dense_us = plan_us(solve_at(s, value, 1, "auto").makespan),
-        .baseline_us = plan_us(solve_at(s, value, 0, tree ? "bytecomp" : "ddp").makespan),
+        .dense_us = plan_us(dense.makespan),
+        .baseline_us = plan_us(baseline.makespan),
     };
     if (!s->request->common.json) {
         printf("%12.4g %12.3f %12.3f %12.3f %12.3f\n", value, point.best_us / 1e3, point.bound_us / 1e3,

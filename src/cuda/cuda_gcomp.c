@@ -238,12 +238,13 @@ static void fill_source(gw_gcomp_work *work, const gw_codec *codec, const gw_gco
     fill_item_map(item, gw_source_map(source));
 }
 
+/* key: batch->key for calls that read it, else NULL. */
 static void fill_batch(gw_gcomp_work *work, const gw_codec *codec, const gw_cuda_gcomp_batch *batch,
-                       const gw_cuda_gcomp_request *request, int is_encode)
+                       const gw_cuda_gcomp_key *key, const gw_cuda_gcomp_request *request, int is_encode)
 {
     fill_work(work, codec, batch->map, request->device, is_encode);
-    if (batch->key != NULL) {
-        work->key = *batch->key;
+    if (key != NULL) {
+        work->key = *key;
     }
     work->item_count = batch->item_count;
     work->items = batch->items;
@@ -411,7 +412,7 @@ gw_status gw_cuda_gcomp_encode_batch(gw_cuda *cuda, const gw_gcomp *codec, const
         return status;
     }
     GW_MEMSET(&params, 0, sizeof params);
-    fill_batch(&params.work, c.codec, batch, request, 1);
+    fill_batch(&params.work, c.codec, batch, batch->key, request, 1);
     gw_cuda_launches_encode(&launches, &params, batch->value_total, &c.shape, request->workspace.data);
     return submit(&c, &launches, request);
 }
@@ -578,7 +579,7 @@ static gw_status decode_batch(gw_cuda *cuda, const gw_gcomp *codec, const gw_cud
         return status;
     }
     GW_MEMSET(&params, 0, sizeof params);
-    fill_batch(&params.work, c.codec, batch, request, 0);
+    fill_batch(&params.work, c.codec, batch, NULL, request, 0);
     params.mode = mode;
     gw_cuda_launches_decode(&launches, &params, batch->value_total, &c.shape, request->workspace.data);
     return submit(&c, &launches, request);
@@ -716,7 +717,7 @@ gw_status gw_cuda_gcomp_histogram_add_batch(gw_cuda *cuda, const gw_gcomp *codec
         return status;
     }
     GW_MEMSET(&params, 0, sizeof params);
-    fill_batch(&params.work, c.codec, batch, request, 0);
+    fill_batch(&params.work, c.codec, batch, batch->key, request, 0);
     gw_cuda_launches_histogram(&launches, &params, batch->value_total, &c.shape, request->workspace.data);
     return submit(&c, &launches, request);
 }
