@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from ctypes import Structure, c_uint64
+from ctypes import Structure, byref, c_uint64
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -110,7 +110,7 @@ def frame_size(data: ArrayLike) -> int:
     Frames may follow one another, each where the one before ends. Raises Error ("short", "magic", "header").
     """
     data, size = arrays.frame(data), c_uint64()
-    check(lib.gw_frame_size(data.ctypes.data, data.size, size))
+    check(lib.gw_frame_size(data.ctypes.data, data.size, byref(size)))
     return size.value
 
 
