@@ -4,37 +4,26 @@
 
 /* ---- lengths ------------------------------------------------------------------------------------------- */
 
-/* Sorts the leaves by (count, label). Labels are listed in increasing order and the radix sort is stable, so
- * it sorts by the digits of the counts only: two for counts below 2^14. */
-static uint32_t sort_leaves(gw_codebook_scratch *s, const uint32_t count[GW_LABELS])
+/* Sorts a few keys, (count, label) each, in place. */
+static void sort_few(uint64_t *key, uint32_t n)
 {
-    enum { GROUP = 8, DIGIT_BITS = 7, DIGITS = 1 << DIGIT_BITS, FEW = 24 };
+    for (uint32_t i = 1; i < n; i++) {
+        const uint64_t own = key[i];
+        uint32_t place = i;
+        for (; place > 0 && key[place - 1] > own; place--) {
+            key[place] = key[place - 1];
+        }
+        key[place] = own;
+    }
+}
+
+/* Sorts keys, (count, label) each, that are listed by label: a stable sort by the digits of the counts is
+ * enough, two for counts below 2^14. `all` has the bits of all counts. Returns where the sorted keys are. */
+static const uint64_t *sort_by_digits(gw_codebook_scratch *s, uint32_t n, uint32_t all)
+{
+    enum { DIGIT_BITS = 7, DIGITS = 1 << DIGIT_BITS };
     uint64_t *key = s->key[0], *next = s->key[1];
-    uint32_t n = 0;
-    uint64_t all = 0;
-    for (uint32_t first = 0; first < GW_LABELS; first += GROUP) {
-        uint32_t any = 0;
-        for (uint32_t i = 0; i < GROUP; i++) {
-            any |= count[first + i];
-        }
-        all |= any;
-        for (uint32_t label = first; any != 0 && label < first + GROUP; label++) {
-            key[n] = (uint64_t)count[label] << 8 | label;
-            n += count[label] != 0;
-        }
-    }
-    if (n <= FEW) {
-        for (uint32_t i = 1; i < n; i++) {
-            const uint64_t own = key[i];
-            uint32_t place = i;
-            for (; place > 0 && key[place - 1] > own; place--) {
-                key[place] = key[place - 1];
-            }
-            key[place] = own;
-        }
-        all = 0;
-    }
-    for (unsigned shift = 0; all >> shift != 0; shift += DIGIT_BITS) {
+    for (unsigned shift = 0; shift < 32 && all >> shift != 0; shift += DIGIT_BITS) {
         uint32_t start[DIGITS + 1] = {0};
         for (uint32_t i = 0; i < n; i++) {
             start[(key[i] >> (8 + shift) & (DIGITS - 1)) + 1]++;
@@ -48,6 +37,28 @@ static uint32_t sort_leaves(gw_codebook_scratch *s, const uint32_t count[GW_LABE
         uint64_t *swap = key;
         key = next;
         next = swap;
+    }
+    return key;
+}
+
+/* Lists the labels with count > 0, sorted by (count, label). Returns how many there are. */
+static uint32_t sort_leaves(gw_codebook_scratch *s, const uint32_t count[GW_LABELS])
+{
+    enum { FEW = 24 }; /* so few are sorted sooner by insertion than by their digits */
+    const uint64_t *key = s->key[0];
+    uint32_t n = 0, all = 0;
+    for (uint32_t first = 0; first < GW_LABELS; first += 8) {
+        const uint32_t any = gw_any_of_eight(count + first);
+        all |= any;
+        for (uint32_t label = first; any != 0 && label < first + 8; label++) {
+            s->key[0][n] = (uint64_t)count[label] << 8 | label;
+            n += count[label] != 0;
+        }
+    }
+    if (n <= FEW) {
+        sort_few(s->key[0], n);
+    } else {
+        key = sort_by_digits(s, n, all);
     }
     for (uint32_t i = 0; i < n; i++) {
         s->leaf[i] = (uint32_t)(key[i] >> 8);
@@ -410,11 +421,16 @@ static size_t size_of_range(uint32_t first, uint32_t last)
  * which says that this table follows. */
 enum { MASK_SIZE = 8, MASKED = 15 };
 
+static size_t size_of_codebook(const gw_codebook *codebook, size_t labels_size)
+{
+    return labels_size + (codebook->is_masked ? MASK_SIZE : 0);
+}
+
 size_t gw_codebook_size(const gw_codebook *codebook)
 {
     uint32_t first, last;
     ordinary_range(codebook, &first, &last);
-    return size_of_range(first, last) + (codebook->is_masked ? MASK_SIZE : 0);
+    return size_of_codebook(codebook, size_of_range(first, last));
 }
 
 static void write_nibbles(uint8_t *dst, const uint8_t *value, uint32_t len)
@@ -442,7 +458,7 @@ void gw_codebook_write(uint8_t *dst, const gw_codebook *codebook)
     uint32_t first, last;
     ordinary_range(codebook, &first, &last);
     const size_t labels_size = size_of_range(first, last);
-    GW_MEMSET(dst, 0, labels_size + (codebook->is_masked ? MASK_SIZE : 0));
+    GW_MEMSET(dst, 0, size_of_codebook(codebook, labels_size));
     dst[0] = codebook->is_relative ? 1 : codebook->window_start;
     dst[1] = (uint8_t)first;
     dst[2] = (uint8_t)last;

@@ -67,6 +67,16 @@ typedef struct gw_codebook_scratch {
     uint16_t package_place[GW_PACKAGE_ROWS][GW_LABELS];
 } gw_codebook_scratch;
 
+/* The bits of eight counts together. Most labels and bins have no counts: loops pass over eight of them. */
+static inline uint32_t gw_any_of_eight(const uint32_t *count)
+{
+    uint32_t any = 0;
+    for (unsigned i = 0; i < 8; i++) {
+        any |= count[i];
+    }
+    return any;
+}
+
 /* Optimal code lengths of at most 11 bits for the labels with count > 0, by package-merge
  * (docs/encoder-profile.md). The sum of all counts is below 2^32 / 11. No label: all lengths 0. */
 void gw_codebook_lengths(uint8_t length[GW_LABELS], const uint32_t count[GW_LABELS],

@@ -27,10 +27,7 @@ uint32_t gw_survey_fold(uint32_t *count, const uint32_t *bin_count, uint32_t dty
     }
     GW_MEMSET(count, 0, GW_LABELS * sizeof *count);
     for (uint32_t first = 0; first < GW_BINS; first += 8) { /* most bins are empty */
-        uint32_t any = 0;
-        for (uint32_t i = 0; i < 8; i++) {
-            any |= bin_count[first + i];
-        }
+        const uint32_t any = gw_any_of_eight(bin_count + first);
         for (uint32_t bin = first; any != 0 && bin < first + 8; bin++) {
             if (bin_count[bin] != 0) {
                 count[gw_label_of_bin(bin, dtype, derived, window_start)] += bin_count[bin];
