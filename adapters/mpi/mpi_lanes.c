@@ -50,7 +50,7 @@ static gw_mpi_lane_piece gw_mpi_lanes_piece(const gw_mpi_lanes *lanes, uint32_t 
     gw_mpi_lane_piece at = {
         .range = {.len = lanes->tensor_len,
                   .block_first = first >> lanes->block_log2,
-                  .block_count = (piece.len + (UINT64_C(1) << lanes->block_log2) - 1) >> lanes->block_log2,
+                  .block_count = gw_thc_block_count(&lanes->thc, piece.len),
                   .round = operation->number * lanes->tensors + tensor,
                   .rank = (uint32_t)operation->context->rank},
         .values = operation->call.values + piece.first,

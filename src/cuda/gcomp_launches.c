@@ -251,11 +251,6 @@ void gw_cuda_launches_sum(gw_cuda_launches *launches, gw_gcomp_decode_params *p,
 
 /* ---- encode -------------------------------------------------------------------------------------------- */
 
-static uint64_t count_of(uint64_t len, uint32_t log2)
-{
-    return (len >> log2) + ((len & (((uint64_t)1 << log2) - 1)) != 0);
-}
-
 static uint32_t group_log2(const gw_cuda_codec *codec)
 {
     return codec->preset == GW_GCOMP_FAST ? (uint32_t)GW_GROUP_LOG2 : codec->chunk_log2;
@@ -267,9 +262,9 @@ static void count_units(gw_gcomp_encode_params *p, const gw_cuda_codec *codec, u
                         uint64_t value_total)
 {
     if (p->work.items == NULL) {
-        p->unit_total = count_of(value_total, codec->chunk_log2);
+        p->unit_total = gw_unit_count(value_total, codec->chunk_log2);
         p->unit_total += p->unit_total == 0;
-        p->group_total = count_of(value_total, group_log2(codec));
+        p->group_total = gw_unit_count(value_total, group_log2(codec));
     } else {
         p->unit_total = (value_total >> codec->chunk_log2) + item_count;
         p->group_total = (value_total >> group_log2(codec)) + item_count;
@@ -452,7 +447,7 @@ static void carve_segments(gw_gcomp_segment_params *s, carver *c, const gw_cuda_
     s->result = (gw_cuda_result *)take(c, sizeof *s->result);
     s->starts = (uint64_t *)take(c, 8 * (uint64_t)segment_count);
     s->rounded = (uint8_t *)take(c, element_size(codec) * len);
-    carve_quanta(&s->from, c, codec, count_of(len, codec->chunk_log2));
+    carve_quanta(&s->from, c, codec, gw_unit_count(len, codec->chunk_log2));
 }
 
 size_t gw_cuda_segments_workspace_size(const gw_cuda_codec *codec, uint32_t segment_count, uint64_t len)
@@ -465,7 +460,7 @@ size_t gw_cuda_segments_workspace_size(const gw_cuda_codec *codec, uint32_t segm
 
 static void add_round(gw_cuda_launches *launches, gw_gcomp_segment_params *s, const gw_cuda_shape *shape)
 {
-    const uint64_t blocks = count_of(s->from.work.item.src_size, 8);
+    const uint64_t blocks = gw_unit_count(s->from.work.item.src_size, 8);
     add_launch(launches, GW_CUDA_KERNEL_gw_device_gcomp_round, grid_of(shape, blocks, 8), 0, s, sizeof *s);
 }
 
@@ -541,7 +536,7 @@ void gw_cuda_launches_histogram(gw_cuda_launches *launches, gw_gcomp_histogram_p
     fill_rounding(&p->work.rounding, &p->work.codec, &p->work.map);
     if (p->work.items == NULL) {
         p->work.item_count = 1;
-        p->unit_total = count_of(value_total, p->work.codec.chunk_log2);
+        p->unit_total = gw_unit_count(value_total, p->work.codec.chunk_log2);
         p->unit_total += p->unit_total == 0;
         chunks = p->unit_total;
     } else {

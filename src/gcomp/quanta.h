@@ -27,7 +27,7 @@ static inline uint32_t gw_quantum_max(uint32_t dtype)
 /* Blocks of len values. */
 static inline size_t gw_block_count(size_t len, uint32_t block_log2)
 {
-    return (len >> block_log2) + ((len & (((size_t)1 << block_log2) - 1)) != 0);
+    return (size_t)gw_unit_count(len, block_log2);
 }
 
 /* The largest of the quanta. */
