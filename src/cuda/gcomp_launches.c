@@ -460,7 +460,7 @@ size_t gw_cuda_segments_workspace_size(const gw_cuda_codec *codec, uint32_t segm
 
 static void add_round(gw_cuda_launches *launches, gw_gcomp_segment_params *s, const gw_cuda_shape *shape)
 {
-    const uint64_t blocks = gw_unit_count(s->from.work.item.src_size, 8);
+    const uint64_t blocks = gw_unit_count(s->from.work.item.src_size, 11); /* 256 threads, 8 values each */
     add_launch(launches, GW_CUDA_KERNEL_gw_device_gcomp_round, grid_of(shape, blocks, 8), 0, s, sizeof *s);
 }
 

@@ -330,20 +330,21 @@ template <uint32_t DTYPE> GW_DEVICE uint32_t gw_map_byte_of_quantum(uint32_t exp
                          : (uint32_t)(3 + 4 * (int32_t)(exponent + gw_type<DTYPE>::M) - drop_offset) & 255;
 }
 
-/* One value of the frame, wherever it is: for the few that are looked at again. */
+/* The random word of an element from those of its counter. */
+GW_DEVICE uint32_t gw_random_of(const uint4 &four, uint64_t element)
+{
+    const uint32_t random = (element & 2) != 0   ? ((element & 1) != 0 ? four.w : four.z)
+                            : (element & 1) != 0 ? four.y
+                                                 : four.x;
+    return (element & 4) != 0 ? gw_cuda_swapped(random) : random;
+}
+
+/* One value of the frame, wherever it is, with its random word. */
 template <uint32_t DTYPE, bool DERIVED>
-GW_DEVICE gw_rounded gw_round_at(const gw_cuda_rounder &r, uint64_t index, uint32_t window_start)
+GW_DEVICE gw_rounded gw_round_with(const gw_cuda_rounder &r, uint64_t index, uint32_t random,
+                                   uint32_t window_start)
 {
     const uint32_t value = gw_element_load(r.from.values, DTYPE, index);
-    uint32_t random = 0;
-    if (r.rule.stochastic != 0) {
-        const uint64_t element = r.from.first_element + index;
-        const uint4 four = gw_cuda_philox(r, element >> 3);
-        random = (element & 2) != 0   ? ((element & 1) != 0 ? four.w : four.z)
-                 : (element & 1) != 0 ? four.y
-                                      : four.x;
-        random = (element & 4) != 0 ? gw_cuda_swapped(random) : random;
-    }
     uint32_t k = 0;
     if (r.from.map_bytes != nullptr) {
         k = r.from.block_log2 == 0 ? r.from.map_bytes[index]
@@ -351,6 +352,16 @@ GW_DEVICE gw_rounded gw_round_at(const gw_cuda_rounder &r, uint64_t index, uint3
                                          r.from.map_bytes[index >> r.from.block_log2], r.from.drop_offset);
     }
     return gw_round_value<DTYPE, DERIVED>(r, r.from.drop_offset, value, k, random, window_start);
+}
+
+/* The same for the few values that are looked at again: one Philox call each. */
+template <uint32_t DTYPE, bool DERIVED>
+GW_DEVICE gw_rounded gw_round_at(const gw_cuda_rounder &r, uint64_t index, uint32_t window_start)
+{
+    const uint64_t element = r.from.first_element + index;
+    const uint32_t random =
+        r.rule.stochastic != 0 ? gw_random_of(gw_cuda_philox(r, element >> 3), element) : 0;
+    return gw_round_with<DTYPE, DERIVED>(r, index, random, window_start);
 }
 
 /* ---- loads --------------------------------------------------------------------------------------------- */

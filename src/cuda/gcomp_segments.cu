@@ -55,13 +55,40 @@ GW_KERNEL(gw_device_gcomp_segments, gw_gcomp_segment_params, 256, 1)
     }
 }
 
-/* The source with the stream of the segment that value `index` is in. */
-GW_DEVICE void gw_segment_enter(gw_cuda_source &source, const gw_gcomp_segment_params &p, uint64_t index)
+/* The source with the stream of the segment that value `index` is in. Returns where that segment ends. */
+GW_DEVICE uint64_t gw_segment_enter(gw_cuda_source &source, const gw_gcomp_segment_params &p, uint64_t index)
 {
     const uint64_t place = p.segment_offset + index;
     const uint32_t segment = gw_item_find(p.starts, p.segment_count, place);
     source.seed = p.segments[segment].seed;
     source.first_element = p.segments[segment].first_element + (place - p.starts[segment]) - index;
+    return segment + 1 < p.segment_count ? p.starts[segment + 1] - p.segment_offset : ~(uint64_t)0;
+}
+
+/* Values from `first` to below `end`, at most 8 of them, which share Philox calls if they share counters. */
+template <uint32_t DTYPE, bool DERIVED>
+GW_DEVICE void gw_round_eight(gw_cuda_source &source, const gw_cuda_rounder &r,
+                              const gw_gcomp_segment_params &p, uint64_t first, uint64_t end)
+{
+    uint64_t segment_end = first;
+    uint4 words = make_uint4(0, 0, 0, 0);
+    GW_NO_UNROLL
+    for (uint64_t i = first; i < end; i++) {
+        const bool enters = i >= segment_end;
+        if (enters) {
+            segment_end = gw_segment_enter(source, p, i);
+        }
+        const uint64_t element = source.first_element + i;
+        if (r.rule.stochastic != 0 && (enters || (element & 7) == 0)) {
+            words = gw_cuda_philox(r, element >> 3);
+        }
+        if (DERIVED && source.drop_offsets != nullptr) {
+            source.drop_offset = source.drop_offsets[i >> source.chunk_log2];
+        }
+        const uint32_t random = gw_random_of(words, element);
+        const uint32_t bits = gw_round_with<DTYPE, DERIVED>(r, i, random, 0).bits;
+        gw_element_store(p.rounded, DTYPE, i, bits);
+    }
 }
 
 template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_round_all(const gw_gcomp_segment_params &p)
@@ -72,19 +99,11 @@ template <uint32_t DTYPE, bool DERIVED> GW_DEVICE void gw_round_all(const gw_gco
         gw_source_carry(source, from, 0);
     }
     const gw_cuda_rounder r = {from.work.rounding, source};
-    const uint64_t step = (uint64_t)gridDim.x * GW_THREADS;
+    const uint64_t eights = (source.len + 7) / 8, step = (uint64_t)gridDim.x * GW_THREADS;
     GW_NO_UNROLL
-    for (uint64_t i = (uint64_t)blockIdx.x * GW_THREADS + threadIdx.x; i < source.len; i += step) {
-        gw_segment_enter(source, p, i);
-        if (DERIVED && source.drop_offsets != nullptr) {
-            source.drop_offset = source.drop_offsets[i >> source.chunk_log2];
-        }
-        const uint32_t bits = gw_round_at<DTYPE, DERIVED>(r, i, 0).bits;
-        if (DTYPE == GW_FP32) {
-            *(uint32_t *)(void *)(p.rounded + 4 * i) = bits;
-        } else {
-            *(uint16_t *)(void *)(p.rounded + 2 * i) = (uint16_t)bits;
-        }
+    for (uint64_t i = (uint64_t)blockIdx.x * GW_THREADS + threadIdx.x; i < eights; i += step) {
+        const uint64_t end = 8 * i + 8 < source.len ? 8 * i + 8 : source.len;
+        gw_round_eight<DTYPE, DERIVED>(source, r, p, 8 * i, end);
     }
 }
 

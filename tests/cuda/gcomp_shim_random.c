@@ -91,6 +91,22 @@ static void fill_values(uint8_t *values, uint64_t len, gw_dtype dtype)
     }
 }
 
+/* Any element, many of them shortly before the low word of the counter or the element itself returns to 0. */
+static uint64_t draw_element(void)
+{
+    const uint64_t any = (uint64_t)draw() << 32 | draw();
+    switch (below(4)) {
+    case 0:
+        return any;
+    case 1:
+        return (any >> 35 << 35) - below(30000);
+    case 2:
+        return 0 - (uint64_t)below(30000);
+    default:
+        return below(1000);
+    }
+}
+
 enum { SEGMENTS_MAX = 600 };
 
 typedef struct test_case {
@@ -122,7 +138,7 @@ static void make_segments(test_case *c)
         some = some < left ? some : left;
         left -= some;
         c->segments[i].seed = (uint64_t)draw() << 32 | draw();
-        c->segments[i].first_element = below(2) != 0 ? below(1000) : (uint64_t)draw() << 32 | draw();
+        c->segments[i].first_element = draw_element();
         c->segments[i].len = some;
     }
     c->segments[count - 1].len += below(4) == 0 ? 0 : below(10) == 0 ? UINT64_MAX - c->source.len : left;
@@ -204,7 +220,7 @@ static void make_case(test_case *c)
     c->map.chunk_log2 = o->chunk_log2;
     c->source.quantum = gw_gcomp_quantum_of_map(below(3) != 0 ? &c->map : NULL);
     c->source.seed = (uint64_t)draw() << 32 | draw();
-    c->source.first_element = below(2) != 0 ? below(1000) : (uint64_t)draw() << 32 | draw();
+    c->source.first_element = draw_element();
     c->source.step_index = draw();
     c->source.rank = (uint16_t)draw();
     c->source.hop = (uint16_t)draw();
