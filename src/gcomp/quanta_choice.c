@@ -10,27 +10,11 @@
  */
 #include "gcomp/quanta_choice.h"
 #include "core/half.h"
+#include "gcomp/quanta_weights.h"
 
-enum {
-    RAISES = 2,       /* a block's quantum grows by at most as many octaves */
-    WEIGHT_LOG2 = 9,  /* weights count 1/512 */
-    NO_WEIGHT = 15,   /* place in a row of weights from which on they are 0 */
-    BLOCKS_MAX = 512, /* of 64 values in a chunk of 2^15 */
-    STEP_LOG2_MAX = 3 /* one value of eight is looked at, more in blocks below 512 values */
-};
+enum { BLOCKS_MAX = 512 }; /* of 64 values in a chunk of 2^15 */
 
-/*
- * Expected squared error of a value against that of values that are spread evenly over their quantum Q: Q²/3
- * with truncation, Q²/12 with nearest, Q²/6 with stochastic rounding. Entry d + 2 is for values whose
- * exponent is d below that of Q, the logarithm of t = |value| / Q being spread evenly over the octave. For d
- * > 0 they become 0 or Q: t² with truncation, min(t, 1 - t)² with nearest, t·(1 - t) with stochastic
- * rounding, times 3, 12 or 6.
- */
-static const uint16_t weights_of[3][NO_WEIGHT + RAISES + 1] = {
-    {512, 512, 512, 831, 208, 52, 13, 3, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0},
-    {512, 512, 512, 604, 831, 208, 52, 13, 3, 1, 0, 0, 0, 0, 0, 0, 0, 0},
-    {512, 512, 512, 554, 692, 450, 251, 132, 68, 34, 17, 9, 4, 2, 1, 0, 0, 0},
-};
+static const uint16_t weights_of[3][GW_QUANTA_NO_WEIGHT + GW_QUANTA_RAISES + 1] = GW_QUANTA_WEIGHTS;
 
 /* Quanta of a chunk of len values while they are chosen. */
 typedef struct chunk_quanta {
@@ -38,14 +22,14 @@ typedef struct chunk_quanta {
     uint8_t *exponent; /* as they are before any is raised; 0: none */
     size_t len;
     size_t blocks;
-    double target; /* of the sum over the blocks: expected error, times 3, 12 or 6 as in weights_of */
+    double target; /* of the sum over the blocks: expected error, times 3, 12 or 6 by rounding */
     double sum;
     /* Of the blocks that have a quantum, in the order of the quanta, equal ones in that of the blocks */
     uint16_t order[BLOCKS_MAX];
     size_t order_len;
     /* Of each block: weights of the sample for 0, 1, .. octaves more, their number, how often it may be
      * raised and how often it was */
-    uint32_t weight[BLOCKS_MAX][RAISES + 1];
+    uint32_t weight[BLOCKS_MAX][GW_QUANTA_RAISES + 1];
     uint32_t samples[BLOCKS_MAX];
     uint8_t raises_max[BLOCKS_MAX];
     uint8_t raises[BLOCKS_MAX];
@@ -95,20 +79,22 @@ static inline uint32_t weigh(const gw_quanta_goal *goal, const uint8_t *values, 
                              uint32_t dtype, uint32_t *sum)
 {
     const uint32_t above = goal->block_log2 - GW_BLOCK_LOG2_MIN;
-    const uint32_t step_log2 = above < STEP_LOG2_MAX ? above : (uint32_t)STEP_LOG2_MAX;
+    const uint32_t step_log2 = above < GW_QUANTA_STEP_LOG2_MAX ? above : (uint32_t)GW_QUANTA_STEP_LOG2_MAX;
     const uint32_t last = (1u << step_log2) - 1;
     const uint16_t *weights = weights_of[goal->rounding];
-    uint32_t total[RAISES + 1] = {0}, samples = 0;
+    uint32_t total[GW_QUANTA_RAISES + 1] = {0}, samples = 0;
     for (size_t i = 0; i < len; i = ((size_t)samples << step_log2) + (5 * samples & last)) {
         const uint32_t field = number_bits(values, i, dtype) >> 23 & 255;
         const int32_t below = (int32_t)exponent - (int32_t)field + 2;
-        const int32_t at = field == 0 || below > NO_WEIGHT ? NO_WEIGHT : below < 0 ? 0 : below;
-        for (int k = 0; k <= RAISES; k++) {
+        const int32_t at = field == 0 || below > GW_QUANTA_NO_WEIGHT ? GW_QUANTA_NO_WEIGHT
+                           : below < 0                               ? 0
+                                                                     : below;
+        for (int k = 0; k <= GW_QUANTA_RAISES; k++) {
             total[k] += weights[at + k];
         }
         samples++;
     }
-    for (int k = 0; k <= RAISES; k++) {
+    for (int k = 0; k <= GW_QUANTA_RAISES; k++) {
         sum[k] = total[k];
     }
     return samples;
@@ -142,7 +128,7 @@ static size_t block_len_of(const chunk_quanta *q, size_t block)
 static double error_of(const chunk_quanta *q, size_t block, uint32_t raises)
 {
     const double evenly = (double)block_len_of(q, block) * square_of_quantum(q->exponent[block] + raises);
-    const uint32_t one = q->samples[block] << WEIGHT_LOG2;
+    const uint32_t one = q->samples[block] << GW_QUANTA_WEIGHT_LOG2;
     return evenly * ((double)q->weight[block][raises] / (double)one);
 }
 
@@ -164,7 +150,7 @@ static void start_block(chunk_quanta *q, size_t block, const uint8_t *values, do
                                                  : weigh(goal, values, len, exponent, GW_FP16, weight);
     q->sum += error_of(q, block, 0);
     uint32_t raises = 0;
-    while (raises < RAISES && exponent + raises < gw_quantum_max(goal->dtype) &&
+    while (raises < GW_QUANTA_RAISES && exponent + raises < gw_quantum_max(goal->dtype) &&
            error_of(q, block, raises + 1) <= 4 * share) {
         raises++;
     }
@@ -203,7 +189,7 @@ static void raise_blocks(chunk_quanta *q)
 {
     size_t last = q->blocks;
     double least = 0;
-    for (uint32_t round = 0; round < RAISES; round++) {
+    for (uint32_t round = 0; round < GW_QUANTA_RAISES; round++) {
         for (size_t i = 0; i < q->order_len; i++) {
             const size_t block = q->order[i];
             if (q->raises[block] != round || round == q->raises_max[block]) {
