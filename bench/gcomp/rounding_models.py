@@ -3,6 +3,7 @@
 
     bench/gcomp/rounding_models.py dither GRAD.npy...      bits a value at equal NMSE: stochastic, nearest, dither
     bench/gcomp/rounding_models.py correlated GRAD.npy...  sums over ranks, words of the ranks correlated
+    bench/gcomp/rounding_models.py ring GRAD.npy...        a ring whose hops have words in steps of the golden ratio
     bench/gcomp/rounding_models.py targets GRAD.npy...     bits and NMSE / target, the error known exactly
     bench/gcomp/rounding_models.py books GRAD.npy...       label bits of codebooks without a count of the chunk
 
@@ -14,7 +15,7 @@ targets: stochastic; quanta of 2^(1/steps) from the error that rounding has, cho
 that of no block above four times its share. octave: exponents of two, as frames have them.
 books: Huffman codes of at most 11 bits. own: of the labels of the chunk. scale: of a Laplace distribution with the
 root mean square of its values against their quanta. best: the best of a normal, a Laplace and a Student t distribution
-(3 degrees) with any scale in quarter-octaves. installed: of the first eighth of the file. A chunk has 2^14 or 2^9 values.
+(3 degrees) with any scale in quarter-octaves. installed: of the first eighth of the file. Chunks of 2^14 and 2^9.
 """
 
 import argparse
@@ -83,16 +84,37 @@ def dither(path, random):
         print(pathlib.Path(path).stem, f"{nmse:g}", *row, sep="\t")
 
 
-def ring(x, shared, how, random):
+GOLDEN = (math.sqrt(5) - 1) / 2
+
+
+def ring_sum(x, how, random):
     """The sum that a ring of the ranks ends with: every hop rounds the partial sum, the last one the whole sum."""
-    ranks, total = len(x), np.zeros_like(x[0])
-    for hop in range(ranks):
-        total = total + x[hop]
-        word = random.random(total.shape) if how == "independent" else (shared + hop / ranks) % 1
+    shared, total = random.random(x[0].shape), np.zeros_like(x[0])
+    for hop, own in enumerate(x):
+        total = total + own
+        word = random.random(total.shape) if how == "independent" else (shared + hop * GOLDEN) % 1
         word = np.where(total < 0, 1 - word, word) if how == "values" else word
         q = quanta(total, 6e-3)
         total = np.sign(total) * np.floor(np.abs(total) / q + word) * q
     return total
+
+
+def ring(path, random):
+    """NMSE / target, and how much of the squared error is the square of its mean."""
+    mean = blocks_of(path, 1 << 15)
+    scale = np.sqrt(np.mean(mean**2, axis=1))[:, None]
+    for ranks, draws in ((4, 128), (8, 128), (64, 48)):
+        x = [mean + scale * random.standard_normal(mean.shape) for _ in range(ranks)]
+        total, row = sum(x), []
+        for how in ("independent", "magnitudes", "values"):
+            error, square = np.zeros_like(total), 0
+            for _ in range(draws):
+                own = ring_sum(x, how, random) - total
+                error += own / draws
+                square += np.sum(own**2) / draws
+            bias = (np.sum(error**2) - square / draws) / square
+            row += (f"{square / np.sum(total**2) / 1e-3:.2f}", f"{bias:.3f}")
+        print(pathlib.Path(path).stem, ranks, *row, sep="\t")
 
 
 def correlated(path, random):
@@ -103,7 +125,7 @@ def correlated(path, random):
             x = [mean + noise * scale * random.standard_normal(mean.shape) for _ in range(ranks)]
             total = sum(x)
             q, shared = quanta(x[0], 6e-3), random.random(mean.shape)
-            first, whole, rings = [], [], []
+            first, whole = [], []
             for how in ("independent", "magnitudes", "values"):
                 error = np.zeros_like(mean)
                 for rank in range(1, ranks):  # the owner adds its own values unrounded
@@ -116,13 +138,12 @@ def correlated(path, random):
                 result = np.sign(total + error) * np.floor(size + random.random(mean.shape)) * last
                 first.append(np.sum(error**2))
                 whole.append(np.sum((result - total) ** 2) / np.sum(total**2) / 1e-3)
-                rings.append(np.sum((ring(x, shared, how, random) - total) ** 2) / np.sum(total**2) / 1e-3)
             print(
                 pathlib.Path(path).stem,
                 ranks,
                 noise,
                 *(f"{f / first[0]:.2f}" for f in first[1:]),
-                *(f"{w:.2f}" for w in whole + rings),
+                *(f"{w:.2f}" for w in whole),
                 sep="\t",
             )
 
@@ -245,19 +266,22 @@ def books(path, random):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("model", choices=("dither", "correlated", "targets", "books"))
+    parser.add_argument("model", choices=("dither", "correlated", "ring", "targets", "books"))
     parser.add_argument("files", nargs="+")
     arguments = parser.parse_args()
     head = ("nmse", "stochastic", "nearest", "dither")
     if arguments.model == "correlated":
         head = ("ranks", "noise", "magnitudes", "values", "nmse_independent", "nmse_magnitudes", "nmse_values")
-        head += ("ring_independent", "ring_magnitudes", "ring_values")
+    elif arguments.model == "ring":
+        head = ("ranks", "independent", "bias", "magnitudes", "bias", "values", "bias")
     elif arguments.model == "targets":
         head = ("target", "octave", "octave, frame", "half", "quarter", "quarter, frame")
     elif arguments.model == "books":
         head = ("target", "chunk", "own", "scale", "best", "installed")
     print("file", *head, sep="\t")
-    model = {"dither": dither, "correlated": correlated, "targets": targets, "books": books}[arguments.model]
+    model = {"dither": dither, "correlated": correlated, "ring": ring, "targets": targets, "books": books}[
+        arguments.model
+    ]
     for path in arguments.files:
         model(path, np.random.default_rng(1))
 
