@@ -5,7 +5,7 @@
     bench/gcomp/rounding_models.py correlated GRAD.npy...  sums over ranks, words of the ranks correlated
     bench/gcomp/rounding_models.py ring GRAD.npy...        a ring whose hops have words in steps of the golden ratio
     bench/gcomp/rounding_models.py targets GRAD.npy...     bits and NMSE / target, the error known exactly
-    bench/gcomp/rounding_models.py books GRAD.npy...       label bits of codebooks without a count of the chunk
+    bench/gcomp/rounding_models.py codebooks GRAD.npy...   label bits of codebooks without a count of the chunk
 
 Bits are the entropy of the labels of a chunk plus sign and mantissa bits, without headers. Quanta are about those of
 the encoder (docs/numerics.md section 6): blocks are raised once, with the error of values that are spread evenly. A
@@ -13,7 +13,7 @@ rank's gradient is the file's plus normal noise, `noise` times the root mean squ
 
 targets: stochastic; quanta of 2^(1/steps) from the error that rounding has, chosen for each chunk or for the frame,
 that of no block above four times its share. octave: exponents of two, as frames have them.
-books: Huffman codes of at most 11 bits. own: of the labels of the chunk. scale: of a Laplace distribution with the
+codebooks: Huffman codes of at most 11 bits. own: of the labels of the chunk. scale: of a Laplace distribution with the
 root mean square of its values against their quanta. best: the best of a normal, a Laplace and a Student t distribution
 (3 degrees) with any scale in quarter-octaves. installed: of the first eighth of the file. Chunks of 2^14 and 2^9.
 """
@@ -233,7 +233,7 @@ def model_lengths(kind, quarters):
     return code_lengths((np.maximum(np.diff(edges), 1e-9) * 1e9).astype(int) + 1)
 
 
-def books(path, random):
+def codebooks(path, random):
     x = np.abs(blocks_of(path, -(1 << 21)))
     for target in (1e-3, 1e-2):
         square = np.mean(x**2, axis=1)
@@ -266,7 +266,7 @@ def books(path, random):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("model", choices=("dither", "correlated", "ring", "targets", "books"))
+    parser.add_argument("model", choices=("dither", "correlated", "ring", "targets", "codebooks"))
     parser.add_argument("files", nargs="+")
     arguments = parser.parse_args()
     head = ("nmse", "stochastic", "nearest", "dither")
@@ -276,10 +276,10 @@ def main():
         head = ("ranks", "independent", "bias", "magnitudes", "bias", "values", "bias")
     elif arguments.model == "targets":
         head = ("target", "octave", "octave, frame", "half", "quarter", "quarter, frame")
-    elif arguments.model == "books":
+    elif arguments.model == "codebooks":
         head = ("target", "chunk", "own", "scale", "best", "installed")
     print("file", *head, sep="\t")
-    model = {"dither": dither, "correlated": correlated, "ring": ring, "targets": targets, "books": books}[
+    model = {"dither": dither, "correlated": correlated, "ring": ring, "targets": targets, "codebooks": codebooks}[
         arguments.model
     ]
     for path in arguments.files:

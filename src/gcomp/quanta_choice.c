@@ -161,16 +161,17 @@ static void start_block(chunk_quanta *q, size_t block, const uint8_t *values, do
 static void sort_blocks(chunk_quanta *q)
 {
     uint16_t end[256] = {0};
+    uint32_t most = 0;
     for (size_t i = 0; i < q->blocks; i++) {
         end[q->exponent[i]]++;
+        most = q->exponent[i] > most ? q->exponent[i] : most;
     }
-    uint32_t at = 0;
-    for (uint32_t x = 1; x < 256; x++) {
-        const uint32_t count = end[x];
+    uint32_t at = (uint32_t)q->blocks - end[0];
+    for (uint32_t x = most; x > 0 && at > 0; x--) {
+        at -= end[x];
         end[x] = (uint16_t)at;
-        at += count;
     }
-    q->order_len = at;
+    q->order_len = q->blocks - end[0];
     for (size_t i = 0; i < q->blocks; i++) {
         if (q->exponent[i] != 0) {
             q->order[end[q->exponent[i]]++] = (uint16_t)i;
