@@ -14,7 +14,7 @@
 #include <string.h>
 
 /* Exponents here are fields in fp32's bias. */
-enum { NO_QUANTUM = -1000, BLOCKS_MAX = 1 << 9, QUANTA_WINDOW = 62 };
+enum { NO_QUANTUM = -1000, BLOCKS_MAX = 1 << 9, QUANTA_WINDOW = 62, RAISES = 2 };
 
 typedef struct value_rule {
     const gw_tensor_input *tensor;
@@ -103,36 +103,106 @@ static int quantum_of_square(const value_rule *rule, double square)
     return exponent < 1 ? NO_QUANTUM : exponent > rule->exponent_max ? rule->exponent_max : exponent;
 }
 
-/* Carried, --target-nmse, a chunk of len values: steps 2 to 4 of docs/numerics.md section 6. A quantum
- * squared is 3, 12 or 6 (truncate, nearest, stochastic) times the expected squared error. */
+/* A block while quanta are chosen for a target. */
+typedef struct block_choice {
+    int start; /* before it is raised */
+    int raises, raises_most;
+    double error[RAISES + 1]; /* expected, of each number of raises */
+} block_choice;
+
+/* Expected error of the value in 1/512 of that of values spread evenly over the quantum, 0 if it has none. */
+static int weight_of(const value_rule *rule, double x, int quantum)
+{
+    static const int below_quantum[3][13] = {
+        {512, 831, 208, 52, 13, 3, 1},
+        {512, 604, 831, 208, 52, 13, 3, 1},
+        {512, 554, 692, 450, 251, 132, 68, 34, 17, 9, 4, 2, 1},
+    };
+    if (!isfinite(x) || x == 0 || (rule->dtype != GW_FP16 && fabs(x) < 0x1p-126)) {
+        return 0;
+    }
+    const int below = quantum - (ilogb(x) + 127);
+    return below > 12 ? 0 : below_quantum[rule->tensor->options.rounding][below < 0 ? 0 : below];
+}
+
+/* Step 3: the errors that the sample of a block lets expect, and how often it may be raised. */
+static void block_errors(const value_rule *rule, block_choice *block, uint64_t first, uint64_t len,
+                         double share)
+{
+    const uint64_t step = rule->info->block_log2 < 9 ? (uint64_t)1 << (rule->info->block_log2 - 6) : 8;
+    uint64_t sum[RAISES + 1] = {0}, samples = 0;
+    for (uint64_t i = 0; i < len; i = step * samples + 5 * samples % step) {
+        for (int k = 0; k <= RAISES; k++) {
+            const double x = gw_dtype_number(rule->dtype, rule->tensor->in.values, first + i);
+            sum[k] += (uint64_t)weight_of(rule, x, block->start + k);
+        }
+        samples++;
+    }
+    for (int k = 0; k <= RAISES; k++) {
+        block->error[k] =
+            ldexp((double)len, 2 * (block->start + k - 127)) * ((double)sum[k] / (double)(512 * samples));
+    }
+    while (block->raises_most < RAISES && block->start + block->raises_most < rule->exponent_max &&
+           block->error[block->raises_most + 1] <= 4 * share) {
+        block->raises_most++;
+    }
+}
+
+/* Step 5: raises blocks, the smallest quanta first, until the sum of their errors is about the target. */
+static void raise_blocks(const value_rule *rule, block_choice *blocks, uint64_t count, double sum,
+                         double target)
+{
+    block_choice *last = NULL; /* of those passed over the one with the least to add */
+    double least = 0;
+    for (int visit = 0; visit < RAISES; visit++) {
+        for (int exponent = 1; exponent < rule->exponent_max; exponent++) {
+            for (uint64_t i = 0; i < count; i++) {
+                block_choice *b = &blocks[i];
+                if (b->start != exponent || b->raises != visit || b->raises_most == visit) {
+                    continue;
+                }
+                const double more = b->error[visit + 1] - b->error[visit];
+                if (sum + more <= target) {
+                    sum += more;
+                    b->raises++;
+                } else if (last == NULL || more < least) {
+                    last = b;
+                    least = more;
+                }
+            }
+        }
+    }
+    if (last != NULL && sum + 0.5 * least <= target) {
+        last->raises++;
+    }
+}
+
+/* Carried, --target-nmse, a chunk of len values: docs/numerics.md section 6. A quantum squared is 3, 12 or 6
+ * (truncate, nearest, stochastic) times the expected squared error. */
 static void quanta_of_error(value_rule *rule, uint64_t first, uint64_t len)
 {
     static const double squares_of_error[3] = {3, 12, 6};
     const double factor =
         squares_of_error[rule->tensor->options.rounding] * (double)rule->tensor->options.quantum.nmse;
     const uint64_t block_len = (uint64_t)1 << rule->info->block_log2;
-    int start[BLOCKS_MAX]; /* rounded down, before any is raised */
+    block_choice blocks[BLOCKS_MAX];
+    uint64_t count = 0;
     double target = 0, sum = 0;
-    for (uint64_t i = 0, at = 0; at < len; i++, at += block_len) {
-        const uint64_t count = len - at < block_len ? len - at : block_len;
-        const double squares = squares_of_block(rule, first + at, count);
-        start[i] = quantum_of_square(rule, factor * (squares / (double)count));
-        rule->quantum[i] = start[i];
+    memset(blocks, 0, sizeof blocks);
+    for (uint64_t at = 0; at < len; at += block_len) {
+        block_choice *block = &blocks[count++];
+        const uint64_t own = len - at < block_len ? len - at : block_len;
+        const double squares = squares_of_block(rule, first + at, own);
+        block->start = quantum_of_square(rule, factor * (squares / (double)own));
         target += factor * squares;
-        sum += start[i] == NO_QUANTUM ? 0 : ldexp((double)count, 2 * (start[i] - 127));
-    }
-    for (int exponent = 1; exponent < rule->exponent_max; exponent++) {
-        for (uint64_t i = 0, at = 0; at < len; i++, at += block_len) {
-            const uint64_t count = len - at < block_len ? len - at : block_len;
-            const double own = ldexp((double)count, 2 * (exponent - 127));
-            if (start[i] == exponent && sum + 1.5 * own > target) {
-                return;
-            }
-            if (start[i] == exponent) {
-                rule->quantum[i]++;
-                sum += 3 * own;
-            }
+        if (block->start != NO_QUANTUM) {
+            block_errors(rule, block, first + at, own, factor * squares);
+            sum += block->error[0];
         }
+    }
+    raise_blocks(rule, blocks, count, sum, target);
+    for (uint64_t i = 0; i < count; i++) {
+        rule->quantum[i] = blocks[i].start + blocks[i].raises;
     }
 }
 

@@ -1,6 +1,6 @@
 /*
  * The quanta of the blocks of a carried chunk, from a map, from the caller or from the values: the arithmetic
- * of src/gcomp/gcomp_encode_quanta.c, sums of squares in the same order.
+ * of src/gcomp/gcomp_encode_quanta.c and quanta_choice.c, sums in the same order.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -9,11 +9,20 @@
 
 #include "cuda/gcomp_round.cuh"
 #include "cuda/gcomp_store.cuh"
+#include "gcomp/quanta_weights.h"
+
+/* Of the blocks of a chunk whose quanta come from the values. */
+struct gw_quanta_choice {
+    double squares[GW_THREADS / 4]; /* sums, until the target of the chunk has them */
+    uint32_t weight[GW_BLOCKS_MAX][GW_QUANTA_RAISES + 1];
+    uint16_t order[GW_BLOCKS_MAX]; /* those with a quantum, in the order of the quanta */
+    uint8_t raises[GW_BLOCKS_MAX]; /* how often it may be raised, and from bit 4 how often it was */
+};
 
 struct gw_quanta_state {
     union {
-        uint32_t count[GW_WARPS][256];  /* of map bytes */
-        double squares[GW_THREADS / 4]; /* sums of blocks, until the target of the chunk has them */
+        uint32_t count[GW_WARPS][256]; /* of map bytes */
+        gw_quanta_choice choice;
     };
     uint8_t exponent[GW_BLOCKS_MAX];
     uint32_t sums[GW_WARPS];
@@ -93,40 +102,150 @@ GW_DEVICE double gw_square_of_quantum(uint32_t exponent)
     return __longlong_as_double((long long)(1023 + 2 * ((int32_t)exponent - 127)) << 52);
 }
 
-/* raise_smallest() of src/gcomp/gcomp_encode_quanta.c, by one thread. */
-template <uint32_t DTYPE>
-GW_DEVICE void gw_quanta_raise(gw_quanta_state &s, uint32_t len, uint32_t log2, double sum, double target)
+struct gw_quanta_weights {
+    uint16_t of[3][GW_QUANTA_NO_WEIGHT + GW_QUANTA_RAISES + 1];
+};
+
+GW_LOOKUP gw_quanta_weights gw_quanta_weight_lookup = {GW_QUANTA_WEIGHTS};
+
+GW_DEVICE uint32_t gw_quanta_step_log2(uint32_t log2)
 {
-    const uint32_t most = gw_type<DTYPE>::SPECIAL - 1 + gw_type<DTYPE>::BIAS;
-    const uint32_t blocks = (len + (1u << log2) - 1) >> log2;
-    uint32_t exponent = most, end = blocks;
+    return gw_at_most(log2 - 6, GW_QUANTA_STEP_LOG2_MAX);
+}
+
+GW_DEVICE uint32_t gw_quanta_block_len(uint32_t len, uint32_t log2, uint32_t b)
+{
+    return gw_at_most(len - (b << log2), 1u << log2);
+}
+
+/* Weights of the sample of a block, every fourth value of it from the one with number `at` on. */
+template <uint32_t DTYPE>
+GW_DEVICE void gw_quanta_weigh(uint32_t *sum, const gw_cuda_codec &codec, const uint8_t *values, uint32_t at,
+                               uint32_t len, uint32_t quantum)
+{
+    typedef gw_type<DTYPE> type;
+    const uint32_t step = gw_quanta_step_log2(codec.block_log2), last = (1u << step) - 1;
+    const uint16_t *weights = gw_quanta_weight_lookup.of[codec.rounding];
     GW_NO_UNROLL
-    for (uint32_t b = 0; b < blocks; b++) {
-        exponent = s.exponent[b] != 0 && s.exponent[b] < exponent ? s.exponent[b] : exponent;
+    for (uint32_t j = at, i = (j << step) + (5 * j & last); i < len;
+         j += 4, i = (j << step) + (5 * j & last)) {
+        const uint32_t bits = gw_element_load(values, DTYPE, i);
+        const uint32_t wide = type::IS_FP16      ? __float_as_uint(gw_float_from_fp16(bits))
+                              : DTYPE == GW_FP32 ? bits
+                                                 : bits << 16;
+        const uint32_t field = wide >> 23 & 255;
+        const int32_t below = (int32_t)quantum - (int32_t)field + 2;
+        const int32_t from = field == 0 || field == 255 || below > GW_QUANTA_NO_WEIGHT ? GW_QUANTA_NO_WEIGHT
+                             : below < 0                                               ? 0
+                                                                                       : below;
+        GW_UNROLL
+        for (int32_t k = 0; k <= GW_QUANTA_RAISES; k++) {
+            sum[k] += weights[from + k];
+        }
     }
-    uint32_t next = exponent;
+}
+
+/* Expected error of a block with a quantum that is `raises` octaves above the first one. */
+GW_DEVICE double gw_quanta_error(const gw_quanta_state &s, uint32_t len, uint32_t log2, uint32_t b,
+                                 uint32_t raises)
+{
+    const uint32_t own = gw_quanta_block_len(len, log2, b);
+    const uint32_t step = gw_quanta_step_log2(log2), last = (1u << step) - 1, whole = own >> step;
+    const uint32_t samples = whole + ((5 * whole & last) < (own & last));
+    const double evenly = (double)own * gw_square_of_quantum(s.exponent[b] + raises);
+    return evenly * ((double)s.choice.weight[b][raises] / (double)(samples << GW_QUANTA_WEIGHT_LOG2));
+}
+
+/* Places of the blocks in the order of their quanta. Ends with a barrier. */
+GW_DEVICE void gw_quanta_sort(gw_quanta_state &s, uint32_t blocks)
+{
     GW_NO_UNROLL
-    while (next < most && end == blocks) {
-        exponent = next;
-        next = most;
-        const double square = gw_square_of_quantum(exponent);
+    for (uint32_t b = threadIdx.x; b < blocks; b += GW_THREADS) {
+        const uint32_t x = s.exponent[b];
+        uint32_t place = 0;
         GW_NO_UNROLL
-        for (uint32_t b = 0; b < blocks && end == blocks; b++) {
-            if (s.exponent[b] == exponent) {
-                const uint32_t left = len - (b << log2);
-                const double own = (double)(left < 1u << log2 ? left : 1u << log2) * square;
-                end = sum + 1.5 * own > target ? b : blocks;
-                sum += 3 * own;
-            } else if (s.exponent[b] > exponent) {
-                next = s.exponent[b] < next ? s.exponent[b] : next;
+        for (uint32_t i = 0; i < blocks; i++) {
+            const uint32_t other = s.exponent[i];
+            place += other != 0 && (other < x || (other == x && i < b));
+        }
+        if (x != 0) {
+            s.choice.order[place] = (uint16_t)b;
+        }
+    }
+    __syncthreads();
+}
+
+/* raise_blocks() of src/gcomp/quanta_choice.c, by one thread. */
+GW_DEVICE void gw_quanta_raise(gw_quanta_state &s, uint32_t len, uint32_t log2, uint32_t count, double sum,
+                               double target)
+{
+    gw_quanta_choice &c = s.choice;
+    uint32_t last = GW_BLOCKS_MAX;
+    double least = 0;
+    GW_NO_UNROLL
+    for (uint32_t round = 0; round < GW_QUANTA_RAISES; round++) {
+        GW_NO_UNROLL
+        for (uint32_t i = 0; i < count; i++) {
+            const uint32_t b = c.order[i];
+            if (c.raises[b] >> 4 != round || (c.raises[b] & 15) == round) {
+                continue;
+            }
+            const double more =
+                gw_quanta_error(s, len, log2, b, round + 1) - gw_quanta_error(s, len, log2, b, round);
+            if (sum + more <= target) {
+                sum += more;
+                c.raises[b] += 16;
+            } else if (last == GW_BLOCKS_MAX || more < least) {
+                last = b;
+                least = more;
             }
         }
     }
-    GW_NO_UNROLL
-    for (uint32_t b = 0; b < blocks; b++) {
-        const uint32_t x = s.exponent[b];
-        s.exponent[b] = (uint8_t)(x + (x != 0 && x < most && (x < exponent || (x == exponent && b < end))));
+    if (last != GW_BLOCKS_MAX && sum + 0.5 * least <= target) {
+        c.raises[last] += 16;
     }
+    GW_NO_UNROLL
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t b = c.order[i];
+        s.exponent[b] = (uint8_t)(s.exponent[b] + (c.raises[b] >> 4));
+    }
+}
+
+/* The first quantum of block b, which has the sum of squares, its weights and how often it may be raised, by
+ * four threads of which each has its own quarter of the sample. b >= blocks: nothing. */
+template <uint32_t DTYPE>
+GW_DEVICE void gw_quanta_start(gw_quanta_state &s, const gw_cuda_codec &codec, const uint8_t *values,
+                               uint32_t len, uint32_t b, uint32_t blocks, double squares, double factor)
+{
+    const uint32_t t = threadIdx.x, lane = gw_lane(), log2 = codec.block_log2;
+    const uint32_t own = b < blocks ? gw_quanta_block_len(len, log2, b) : 0;
+    const uint32_t quantum = own == 0 ? 0 : gw_quantum_of_square<DTYPE>(factor * (squares / (double)own));
+    uint32_t sum[GW_QUANTA_RAISES + 1] = {};
+    if (quantum != 0) {
+        gw_quanta_weigh<DTYPE>(sum, codec, values + gw_type<DTYPE>::SIZE * (b << log2), t & 3, own, quantum);
+    }
+    GW_UNROLL
+    for (uint32_t k = 0; k <= GW_QUANTA_RAISES; k++) {
+        sum[k] += __shfl_sync(GW_FULL_MASK, sum[k], lane ^ 1);
+        sum[k] += __shfl_sync(GW_FULL_MASK, sum[k], lane ^ 2);
+    }
+    if (b >= blocks || (t & 3) != 0) {
+        return;
+    }
+    s.choice.squares[t >> 2] = squares;
+    s.exponent[b] = (uint8_t)quantum;
+    GW_UNROLL
+    for (uint32_t k = 0; k <= GW_QUANTA_RAISES; k++) {
+        s.choice.weight[b][k] = sum[k];
+    }
+    const uint32_t most = gw_type<DTYPE>::SPECIAL - 1 + gw_type<DTYPE>::BIAS;
+    uint32_t raises = 0;
+    GW_NO_UNROLL
+    while (raises < GW_QUANTA_RAISES && quantum + raises < most &&
+           gw_quanta_error(s, len, log2, b, raises + 1) <= 4 * (factor * squares)) {
+        raises++;
+    }
+    s.choice.raises[b] = (uint8_t)raises;
 }
 
 /* Quanta of len values from the values, four threads a block. */
@@ -141,6 +260,7 @@ GW_DEVICE void gw_quanta_of_error(gw_quanta_state &s, const gw_cuda_codec &codec
                                                                        : 6;
     const double factor = quanta_squared * (double)codec.target_nmse;
     double sum = 0, target = 0; /* of the first thread */
+    uint32_t count = 0;
     GW_NO_UNROLL
     for (uint32_t at = 0; at < 4 * blocks; at += GW_THREADS) {
         const uint32_t b = (at + t) >> 2, lane = gw_lane();
@@ -152,23 +272,23 @@ GW_DEVICE void gw_quanta_of_error(gw_quanta_state &s, const gw_cuda_codec &codec
         for (uint32_t i = 0; i < 4; i++) {
             quarter[i] = __shfl_sync(GW_FULL_MASK, part, (lane & 28) + i);
         }
-        if (b < blocks && (t & 3) == 0) {
-            const double squares = (quarter[0] + quarter[1]) + (quarter[2] + quarter[3]);
-            s.squares[t >> 2] = squares;
-            s.exponent[b] = (uint8_t)gw_quantum_of_square<DTYPE>(factor * (squares / (double)own));
-        }
+        const double squares = (quarter[0] + quarter[1]) + (quarter[2] + quarter[3]);
+        gw_quanta_start<DTYPE>(s, codec, values, len, b, blocks, squares, factor);
         __syncthreads();
         const uint32_t first = at >> 2, left = blocks - first;
         GW_NO_UNROLL
         for (uint32_t i = 0; t == 0 && i < (left < GW_THREADS / 4 ? left : GW_THREADS / 4); i++) {
-            const uint32_t x = s.exponent[first + i], rest = len - ((first + i) << log2);
-            target += factor * s.squares[i];
-            sum += x == 0 ? 0 : (double)(rest < block_len ? rest : block_len) * gw_square_of_quantum(x);
+            target += factor * s.choice.squares[i];
+            if (s.exponent[first + i] != 0) {
+                sum += gw_quanta_error(s, len, log2, first + i, 0);
+                count++;
+            }
         }
         __syncthreads();
     }
+    gw_quanta_sort(s, blocks);
     if (t == 0) {
-        gw_quanta_raise<DTYPE>(s, len, log2, sum, target);
+        gw_quanta_raise(s, len, log2, count, sum, target);
     }
 }
 

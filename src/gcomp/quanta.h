@@ -24,6 +24,13 @@ static inline uint32_t gw_quantum_max(uint32_t dtype)
     return gw_traits_of(dtype)->exponent_mask - 1u + gw_traits_of(dtype)->exponent_bias;
 }
 
+/* The exponent field of a quantum as a frame stores it. */
+static inline uint8_t gw_quantum_stored(int32_t exponent, uint32_t dtype)
+{
+    const int32_t most = (int32_t)gw_quantum_max(dtype);
+    return (uint8_t)(exponent < 1 ? 0 : exponent > most ? most : exponent);
+}
+
 /* Blocks of len values. */
 static inline size_t gw_block_count(size_t len, uint32_t block_log2)
 {

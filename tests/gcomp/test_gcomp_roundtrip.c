@@ -403,8 +403,7 @@ static double share_of_target(const float *values, size_t len, gw_gcomp_rounding
     return error / ((double)target * square);
 }
 
-/* Quanta that the encoder chooses: the error stays near the target. Values of a gradient are not spread
- * evenly over large quanta, so that their error is smaller. */
+/* Quanta that the encoder chooses: the error stays near the target. */
 static void carried_quanta(void **state)
 {
     (void)state;
@@ -446,6 +445,34 @@ static void target_is_met(void **state)
                 const double one =
                     share_of_target(values + at, BLOCK, (gw_gcomp_rounding)rounding, targets[i]);
                 assert_true(one > 0.3 && one < 2.0); /* 0.4 to 1.6 of what is expected */
+            }
+        }
+    }
+    free(values);
+}
+
+/* Blocks in which a value in 8 is large and most others are far below the quantum, where they err less than
+ * values that are spread evenly; every eighth value, or every ninth, may be 0. The target is met all the
+ * same.
+ */
+static void sparse_target_is_met(void **state)
+{
+    (void)state;
+    enum { LEN = 1 << 18 };
+    static const float targets[] = {1e-3f, 1e-2f};
+    float *values = malloc(LEN * sizeof *values);
+    assert_non_null(values);
+    for (size_t period = 7; period <= 9; period++) {
+        test_random random = {period};
+        for (size_t i = 0; i < LEN; i++) {
+            const double scale = test_random_below(&random, 8) == 0 ? 1 : 1 / 512.0;
+            values[i] =
+                period > 7 && i % period == 0 ? 0 : (float)(scale * (2 * test_random_unit(&random) - 1));
+        }
+        for (int rounding = 0; rounding < 3; rounding++) {
+            for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
+                const double share = share_of_target(values, LEN, (gw_gcomp_rounding)rounding, targets[i]);
+                assert_true(share > 0.95 && share < 1.06);
             }
         }
     }
@@ -551,6 +578,7 @@ int main(void)
         cmocka_unit_test(every_tolerance),
         cmocka_unit_test(carried_quanta),
         cmocka_unit_test(target_is_met),
+        cmocka_unit_test(sparse_target_is_met),
         cmocka_unit_test(zero_and_worst_case),
         cmocka_unit_test(dense_chunk_among_sparse),
         cmocka_unit_test(workspace_is_below_a_mebibyte),
