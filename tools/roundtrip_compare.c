@@ -125,18 +125,21 @@ static int weight_of(const value_rule *rule, double x, int quantum)
     return below > 12 ? 0 : below_quantum[rule->tensor->options.rounding][below < 0 ? 0 : below];
 }
 
-/* Step 3: the errors that the sample of a block lets expect, and how often it may be raised. */
-static void block_errors(const value_rule *rule, block_choice *block, uint64_t first, uint64_t len,
-                         double share)
+/* Step 3: the errors that the sample of a block, `at` values behind the start of its chunk, lets expect, and
+ * how often it may be raised. */
+static void block_errors(const value_rule *rule, block_choice *block, uint64_t chunk, uint64_t at,
+                         uint64_t len, double share)
 {
     const uint64_t step = rule->info->block_log2 < 9 ? (uint64_t)1 << (rule->info->block_log2 - 6) : 8;
-    uint64_t sum[RAISES + 1] = {0}, samples = 0;
-    for (uint64_t i = 0; i < len; i = step * samples + 5 * samples % step) {
+    const uint64_t samples = (len + step - 1) / step, before = at / step;
+    uint64_t sum[RAISES + 1] = {0};
+    for (uint64_t j = 0; j < samples; j++) {
+        const uint64_t jump = ((before + j) * 2654435769u % 4294967296u >> 29) % step;
+        const uint64_t i = step * j + (step * j + jump < len ? jump : 0);
         for (int k = 0; k <= RAISES; k++) {
-            const double x = gw_dtype_number(rule->dtype, rule->tensor->in.values, first + i);
+            const double x = gw_dtype_number(rule->dtype, rule->tensor->in.values, chunk + at + i);
             sum[k] += (uint64_t)weight_of(rule, x, block->start + k);
         }
-        samples++;
     }
     for (int k = 0; k <= RAISES; k++) {
         block->error[k] =
@@ -196,7 +199,7 @@ static void quanta_of_error(value_rule *rule, uint64_t first, uint64_t len)
         block->start = quantum_of_square(rule, factor * (squares / (double)own));
         target += factor * squares;
         if (block->start != NO_QUANTUM) {
-            block_errors(rule, block, first + at, own, factor * squares);
+            block_errors(rule, block, first, at, own, factor * squares);
             sum += block->error[0];
         }
     }

@@ -118,17 +118,19 @@ GW_DEVICE uint32_t gw_quanta_block_len(uint32_t len, uint32_t log2, uint32_t b)
     return gw_at_most(len - (b << log2), 1u << log2);
 }
 
-/* Weights of the sample of a block, every fourth value of it from the one with number `at` on. */
+/* Weights of the sample of block b, every fourth value of it from the one with number `at` on. */
 template <uint32_t DTYPE>
-GW_DEVICE void gw_quanta_weigh(uint32_t *sum, const gw_cuda_codec &codec, const uint8_t *values, uint32_t at,
-                               uint32_t len, uint32_t quantum)
+GW_DEVICE void gw_quanta_weigh(uint32_t *sum, const gw_cuda_codec &codec, const uint8_t *values, uint32_t b,
+                               uint32_t at, uint32_t len, uint32_t quantum)
 {
     typedef gw_type<DTYPE> type;
     const uint32_t step = gw_quanta_step_log2(codec.block_log2), last = (1u << step) - 1;
+    const uint32_t before = b << (codec.block_log2 - step);
     const uint16_t *weights = gw_quanta_weight_lookup.of[codec.rounding];
     GW_NO_UNROLL
-    for (uint32_t j = at, i = (j << step) + (5 * j & last); i < len;
-         j += 4, i = (j << step) + (5 * j & last)) {
+    for (uint32_t j = at; j << step < len; j += 4) {
+        const uint32_t start = j << step, place = start + (GW_QUANTA_JUMP(before + j) & last);
+        const uint32_t i = place < len ? place : start;
         const uint32_t bits = gw_element_load(values, DTYPE, i);
         const uint32_t wide = type::IS_FP16      ? __float_as_uint(gw_float_from_fp16(bits))
                               : DTYPE == GW_FP32 ? bits
@@ -150,8 +152,7 @@ GW_DEVICE double gw_quanta_error(const gw_quanta_state &s, uint32_t len, uint32_
                                  uint32_t raises)
 {
     const uint32_t own = gw_quanta_block_len(len, log2, b);
-    const uint32_t step = gw_quanta_step_log2(log2), last = (1u << step) - 1, whole = own >> step;
-    const uint32_t samples = whole + ((5 * whole & last) < (own & last));
+    const uint32_t step = gw_quanta_step_log2(log2), samples = (own + (1u << step) - 1) >> step;
     const double evenly = (double)own * gw_square_of_quantum(s.exponent[b] + raises);
     return evenly * ((double)s.choice.weight[b][raises] / (double)(samples << GW_QUANTA_WEIGHT_LOG2));
 }
@@ -222,7 +223,8 @@ GW_DEVICE void gw_quanta_start(gw_quanta_state &s, const gw_cuda_codec &codec, c
     const uint32_t quantum = own == 0 ? 0 : gw_quantum_of_square<DTYPE>(factor * (squares / (double)own));
     uint32_t sum[GW_QUANTA_RAISES + 1] = {};
     if (quantum != 0) {
-        gw_quanta_weigh<DTYPE>(sum, codec, values + gw_type<DTYPE>::SIZE * (b << log2), t & 3, own, quantum);
+        gw_quanta_weigh<DTYPE>(sum, codec, values + gw_type<DTYPE>::SIZE * (b << log2), b, t & 3, own,
+                               quantum);
     }
     GW_UNROLL
     for (uint32_t k = 0; k <= GW_QUANTA_RAISES; k++) {

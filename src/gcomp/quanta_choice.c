@@ -73,17 +73,20 @@ static double sum_of_squares(const uint8_t *values, size_t len, uint32_t dtype)
                               : squares_by_dtype(values, len, GW_FP16);
 }
 
-/* Sums the weights of a sample of len values, for the quantum and the next larger ones. Returns how many
- * values it has: one in each 2^step_log2, not always the first, or periods of the data could hide. */
-static inline uint32_t weigh(const gw_quanta_goal *goal, const uint8_t *values, size_t len, uint32_t exponent,
-                             uint32_t dtype, uint32_t *sum)
+/* Sums the weights of a sample of len values of a block, for the quantum and the next larger ones. Returns
+ * how many values it has. */
+static inline uint32_t weigh(const gw_quanta_goal *goal, const uint8_t *values, size_t block, size_t len,
+                             uint32_t exponent, uint32_t dtype, uint32_t *sum)
 {
     const uint32_t above = goal->block_log2 - GW_BLOCK_LOG2_MIN;
-    const uint32_t step_log2 = above < GW_QUANTA_STEP_LOG2_MAX ? above : (uint32_t)GW_QUANTA_STEP_LOG2_MAX;
-    const uint32_t last = (1u << step_log2) - 1;
+    const uint32_t step_log2 = gw_min_u32(above, GW_QUANTA_STEP_LOG2_MAX), last = (1u << step_log2) - 1;
+    const uint32_t samples = (uint32_t)(len + last) >> step_log2;
+    const uint32_t before = (uint32_t)block << (goal->block_log2 - step_log2);
     const uint16_t *weights = weights_of[goal->rounding];
-    uint32_t total[GW_QUANTA_RAISES + 1] = {0}, samples = 0;
-    for (size_t i = 0; i < len; i = ((size_t)samples << step_log2) + (5 * samples & last)) {
+    uint32_t total[GW_QUANTA_RAISES + 1] = {0};
+    for (uint32_t j = 0; j < samples; j++) {
+        const size_t start = (size_t)j << step_log2, place = start + (GW_QUANTA_JUMP(before + j) & last);
+        const size_t i = place < len ? place : start;
         const uint32_t field = number_bits(values, i, dtype) >> 23 & 255;
         const int32_t below = (int32_t)exponent - (int32_t)field + 2;
         const int32_t at = field == 0 || below > GW_QUANTA_NO_WEIGHT ? GW_QUANTA_NO_WEIGHT
@@ -92,7 +95,6 @@ static inline uint32_t weigh(const gw_quanta_goal *goal, const uint8_t *values, 
         for (int k = 0; k <= GW_QUANTA_RAISES; k++) {
             total[k] += weights[at + k];
         }
-        samples++;
     }
     for (int k = 0; k <= GW_QUANTA_RAISES; k++) {
         sum[k] = total[k];
@@ -145,9 +147,9 @@ static void start_block(chunk_quanta *q, size_t block, const uint8_t *values, do
         return;
     }
     uint32_t *weight = q->weight[block];
-    q->samples[block] = goal->dtype == GW_FP32   ? weigh(goal, values, len, exponent, GW_FP32, weight)
-                        : goal->dtype == GW_BF16 ? weigh(goal, values, len, exponent, GW_BF16, weight)
-                                                 : weigh(goal, values, len, exponent, GW_FP16, weight);
+    q->samples[block] = goal->dtype == GW_FP32   ? weigh(goal, values, block, len, exponent, GW_FP32, weight)
+                        : goal->dtype == GW_BF16 ? weigh(goal, values, block, len, exponent, GW_BF16, weight)
+                                                 : weigh(goal, values, block, len, exponent, GW_FP16, weight);
     q->sum += error_of(q, block, 0);
     uint32_t raises = 0;
     while (raises < GW_QUANTA_RAISES && exponent + raises < gw_quantum_max(goal->dtype) &&

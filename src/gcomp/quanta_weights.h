@@ -14,6 +14,10 @@ enum {
     GW_QUANTA_STEP_LOG2_MAX = 3 /* one value of eight is looked at, more in blocks below 512 values */
 };
 
+/* The sample has one of 2^step_log2 values that follow one another. Which of them, modulo 2^step_log2: spread
+ * evenly, whatever powers of two the rows of a tensor have, for group j of the chunk. */
+#define GW_QUANTA_JUMP(j) ((uint32_t)(j)*0x9e3779b9u >> 29)
+
 /*
  * Expected squared error of a value against that of values that are spread evenly over their quantum Q: Q²/3
  * with truncation, Q²/12 with nearest, Q²/6 with stochastic rounding (one row each). Entry d + 2 is for

@@ -479,6 +479,28 @@ static void sparse_target_is_met(void **state)
     free(values);
 }
 
+/* Large values in some columns of a matrix, in one of eight neighbours, shifted in the next eight: a sample
+ * of the same columns in every row would see all of them or none. */
+static void target_is_met_by_columns(void **state)
+{
+    (void)state;
+    enum { LEN = 1 << 18 };
+    float *values = malloc(LEN * sizeof *values);
+    assert_non_null(values);
+    test_random random = {3};
+    for (size_t turn = 0; turn < 8; turn++) {
+        for (size_t i = 0; i < LEN; i++) {
+            const double scale = i % 8 == (turn + 5 * (i / 8)) % 8 ? 1 : 1 / 512.0;
+            values[i] = (float)(scale * (2 * test_random_unit(&random) - 1));
+        }
+        for (int rounding = 0; rounding < 3; rounding++) {
+            const double share = share_of_target(values, LEN, (gw_gcomp_rounding)rounding, 1e-3f);
+            assert_true(share > 0.95 && share < 1.07);
+        }
+    }
+    free(values);
+}
+
 /* Zeros cost nothing but the directory; no frame exceeds the bound or its RAW form. */
 static void zero_and_worst_case(void **state)
 {
@@ -579,6 +601,7 @@ int main(void)
         cmocka_unit_test(carried_quanta),
         cmocka_unit_test(target_is_met),
         cmocka_unit_test(sparse_target_is_met),
+        cmocka_unit_test(target_is_met_by_columns),
         cmocka_unit_test(zero_and_worst_case),
         cmocka_unit_test(dense_chunk_among_sparse),
         cmocka_unit_test(workspace_is_below_a_mebibyte),
