@@ -83,16 +83,16 @@ static void philox_keys_fill(gw_philox_keys *keys, uint32_t c1, const gw_round_p
 
 #define SHUFFLE(x, y, order) _mm256_shuffle_ps(_mm256_castsi256_ps(x), _mm256_castsi256_ps(y), (order))
 
-/* Two rounds, of which word 0 is given, one counter per 64 bits: a, b, a, b. Leaves order 3. */
+/* Two rounds, of which word 0 is given, one counter per 64 bits: a, b, a, b. Leaves order 2. */
 static inline philox_chain philox_begin(__m256i counter, const gw_philox_keys *keys)
 {
     const __m256i m0 = _mm256_set1_epi64x(GW_PHILOX_MUL0), m1 = _mm256_set1_epi64x(GW_PHILOX_MUL1);
     const __m256i p0 = _mm256_mul_epu32(counter, m0);
     const __m256i p1 = _mm256_mul_epu32(_mm256_xor_si256(_mm256_srli_epi64(p0, 32), keys->first), m1);
     philox_chain c;
-    c.word = _mm256_xor_si256(_mm256_castps_si256(SHUFFLE(p1, p0, _MM_SHUFFLE(2, 0, 3, 1))), keys->key[1]);
+    c.word = _mm256_xor_si256(_mm256_blend_epi32(p0, p1, 0xaa), keys->key[1]);
     /* Word 3 is in the keys. */
-    c.low = _mm256_blend_epi32(p1, _mm256_setzero_si256(), 0xaa);
+    c.low = _mm256_castps_si256(SHUFFLE(p1, _mm256_setzero_si256(), _MM_SHUFFLE(2, 0, 2, 0)));
     return c;
 }
 
@@ -142,6 +142,7 @@ static inline void fill_chains(uint32_t *random, __m256i counter, const gw_philo
     philox_rounds(chain, keys, 4);
     philox_rounds(chain, keys, 5);
     philox_rounds(chain, keys, 6);
+    philox_rounds(chain, keys, 7);
     for (unsigned i = 0; i < CHAINS; i++) {
         store_shared(random + 32 * i, _mm256_unpacklo_epi32(chain[i].word, chain[i].low));
         store_shared(random + 32 * i + 16, _mm256_unpackhi_epi32(chain[i].word, chain[i].low));

@@ -155,6 +155,7 @@ GW_TEMPLATE void gw_dead_zone_round_two(gw_dead_zone_block block[2], const uint8
                         gw_random_begin(_mm512_add_epi64(counter, eight), random)};
     __m512i x[8];
     __mmask16 up[8];
+    _Static_assert(GW_RANDOM_ROUNDS == 8, "four rounds of eight are between begin and end");
     for (unsigned r = 3; r < GW_RANDOM_ROUNDS - 1; r++) {
         gw_random_round(&c[0], r, random);
         gw_random_round(&c[1], r, random);
@@ -163,10 +164,8 @@ GW_TEMPLATE void gw_dead_zone_round_two(gw_dead_zone_block block[2], const uint8
                                         start[i / 4].above, i & 3);
         }
     }
-    for (int i = 6; i < 8; i++) {
-        gw_random_end(next + 64 * (i - 6), &c[i - 6], random);
-        x[i] = gw_dead_zone_sixteen(&up[i], values + 256, words + 64, start[1].above, i & 3);
-    }
+    gw_random_end(next, &c[0], random);
+    gw_random_end(next + 64, &c[1], random);
     block[0] = gw_dead_zone_end(x, up, &start[0], relative);
     block[1] = gw_dead_zone_end(x + 4, up + 4, &start[1], relative);
 }

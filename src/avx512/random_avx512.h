@@ -1,5 +1,5 @@
 /*
- * Random words of stochastic rounding (docs/numerics.md section 4): Philox4x32-7, eight counters side by
+ * Random words of stochastic rounding (docs/numerics.md section 4): Philox4x32-8, eight counters side by
  * side, 64 bits for each word, since a multiplication takes the lower 32 bits of its lanes.
  *
  * Four times eight counters keep the multipliers busy. Bound on Zen 4, two vector instructions of 512 bits a

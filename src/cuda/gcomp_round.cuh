@@ -70,14 +70,14 @@ GW_DEVICE void gw_source_carry(gw_cuda_source &source, const gw_gcomp_encode_par
     }
 }
 
-/* Philox4x32-7 for the eight elements from 8 * counter on (docs/numerics.md section 4). */
+/* Philox4x32-8 for the eight elements from 8 * counter on (docs/numerics.md section 4). */
 GW_DEVICE uint4 gw_cuda_philox(const gw_cuda_rounder &r, uint64_t counter)
 {
     uint32_t c0 = (uint32_t)counter, c1 = (uint32_t)(counter >> 32), c2 = r.from.step_index,
              c3 = r.from.rank_hop;
     uint32_t k0 = (uint32_t)r.from.seed, k1 = (uint32_t)(r.from.seed >> 32);
     GW_UNROLL
-    for (int round = 0; round < 7; round++) {
+    for (int round = 0; round < 8; round++) {
         const uint32_t high0 = __umulhi(0xd2511f53u, c0), low0 = 0xd2511f53u * c0;
         const uint32_t high1 = __umulhi(0xcd9e8d57u, c2), low1 = 0xcd9e8d57u * c2;
         c0 = high1 ^ c1 ^ k0;

@@ -240,11 +240,11 @@ void test_map_free(test_map *map)
 
 /* ---- models -------------------------------------------------------------------------------------------- */
 
-void test_philox(uint32_t out[4], uint64_t key, uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3)
+void test_philox(uint32_t out[4], uint64_t key, const uint32_t counter[4], int rounds)
 {
     uint32_t k[2] = {(uint32_t)key, (uint32_t)(key >> 32)};
-    uint32_t c[4] = {c0, c1, c2, c3};
-    for (int round = 0; round < 7; round++) {
+    uint32_t c[4] = {counter[0], counter[1], counter[2], counter[3]};
+    for (int round = 0; round < rounds; round++) {
         const uint64_t a = 0xD2511F53ull * c[0], b = 0xCD9E8D57ull * c[2];
         const uint32_t next[4] = {(uint32_t)(b >> 32) ^ c[1] ^ k[0], (uint32_t)b,
                                   (uint32_t)(a >> 32) ^ c[3] ^ k[1], (uint32_t)a};
@@ -351,9 +351,10 @@ uint32_t test_model_round(const gw_gcomp_options *o, const gw_gcomp_source *sour
     const uint64_t rest = magnitude % unit;
     uint64_t rounded = magnitude - rest;
     const uint64_t element = source->first_element + index;
+    const uint32_t counter[4] = {(uint32_t)(element / 8), (uint32_t)(element / 8 >> 32), source->step_index,
+                                 (uint32_t)source->rank << 16 | source->hop};
     uint32_t words[4], dead_zone = 0;
-    test_philox(words, source->seed, (uint32_t)(element / 8), (uint32_t)(element / 8 >> 32),
-                source->step_index, (uint32_t)source->rank << 16 | source->hop);
+    test_philox(words, source->seed, counter, TEST_RANDOM_ROUNDS);
     uint32_t random = words[element % 4];
     if (element % 8 >= 4) {
         random = (random & 0xFFFF) << 16 | random >> 16;

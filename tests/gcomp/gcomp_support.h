@@ -72,8 +72,10 @@ uint32_t test_model_round(const gw_gcomp_options *options, const gw_gcomp_source
 /* The sum that decode_add must give. */
 uint32_t test_model_add(gw_dtype dtype, uint32_t a, uint32_t b, int strict);
 
-/* Philox4x32-7, independent of src/core/philox.h. */
-void test_philox(uint32_t out[4], uint64_t key, uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3);
+enum { TEST_RANDOM_ROUNDS = 8 };
+
+/* Philox4x32, independent of src/core/philox.h. */
+void test_philox(uint32_t out[4], uint64_t key, const uint32_t counter[4], int rounds);
 
 /* size bytes between two canaries, at an address that is `misalign` modulo 64. */
 typedef struct test_buffer {

@@ -72,10 +72,10 @@ SEED, FIRST_ELEMENT, STEP_INDEX, RANK, HOP = 0x0123456789ABCDEF, (1 << 35) - 9, 
 
 
 def philox(counter, key):
-    """Philox4x32-7: four words from four and a key of two."""
+    """Philox4x32-8: four words from four and a key of two."""
     c0, c1, c2, c3 = counter
     k0, k1 = key
-    for _ in range(7):
+    for _ in range(8):
         p0, p1 = 0xD2511F53 * c0, 0xCD9E8D57 * c2
         c0, c1, c2, c3 = p1 >> 32 ^ c1 ^ k0, p1 & 0xFFFFFFFF, p0 >> 32 ^ c3 ^ k1, p0 & 0xFFFFFFFF
         k0, k1 = k0 + 0x9E3779B9 & 0xFFFFFFFF, k1 + 0xBB67AE85 & 0xFFFFFFFF

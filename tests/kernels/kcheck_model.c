@@ -8,10 +8,10 @@
 
 #include <string.h>
 
-/* Philox4x32-7 from its paper: rounds of two products on a state and a key that are arrays. */
+/* Philox4x32-8 from its paper: rounds of two products on a state and a key that are arrays. */
 static void model_philox(uint32_t x[4], uint32_t k0, uint32_t k1)
 {
-    for (int round = 0; round < 7; round++) {
+    for (int round = 0; round < 8; round++) {
         const uint64_t a = 0xd2511f53u * (uint64_t)x[0], b = 0xcd9e8d57u * (uint64_t)x[2];
         const uint32_t next[4] = {(uint32_t)(b >> 32) ^ x[1] ^ k0, (uint32_t)b,
                                   (uint32_t)(a >> 32) ^ x[3] ^ k1, (uint32_t)a};
