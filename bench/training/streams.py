@@ -22,6 +22,16 @@ from .summary import select
 
 COLUMNS = ("name", "commit", "task", "trained_by", "hook", "seed", "steps", "torch", "check_loss", "end_loss")
 
+ABOUT = """# Losses before and after the change of random words
+
+Made by `python3 -m training.streams` (bench/training/streams.py, which has the commands) from [{name}.tsv]({name}.tsv).
+At {old} every value had a word of Philox4x32-10 of its own. At {new} two values share a word of eight rounds
+([numerics.md](../numerics.md#4-random-bits-of-stochastic-rounding)). A seed is that of weights and batches; random
+words have the same key throughout. Four ranks; means and standard deviations over seeds, mean differences between runs
+of the same seed with intervals of 95 %. *p*: of a difference of this size or more if there is none (Student's t).
+
+"""
+
 
 def runs_of(words):
     """(commit, its runs) of "COMMIT=FOLDER"."""
@@ -41,38 +51,30 @@ def p_value(differences):
     return 1.0 if math.isnan(p) else p
 
 
-def row(what, value, runs, plain):
-    """Means and standard deviations over seeds, and the paired difference with its interval."""
-    differences = summary.paired(runs, plain, value)
-    mean, half = summary.interval(differences)
-    return [what, len(differences), f"{mean:+.4f} ± {half:.4f}", f"{p_value(differences):.2f}"]
+def difference(runs, others, value):
+    """Mean difference between runs of the same seed, with its interval."""
+    mean, half = summary.interval(summary.paired(runs, others, value))
+    return f"{mean:+.4f} ± {half:.4f}"
 
 
-def part(task, optimizer, old, new):
-    (old_commit, old_runs), (new_commit, new_runs) = old, new
-    old_runs = select(old_runs, task=task, trained_by=optimizer)
-    new_runs = select(new_runs, task=task, trained_by=optimizer)
-    plain = select(old_runs, hook="none")
-    hooks = [hook for hook in summary.hooks_of(old_runs + new_runs) if hook != "none"]
-    text = ""
-    for hook in hooks:
-        before, after = select(old_runs, hook=hook), select(new_runs, hook=hook)
-        if not before or not after:
-            continue
-        body = []
+def rows_of(old, new, task, optimizer):
+    old, new = select(old, task=task, trained_by=optimizer), select(new, task=task, trained_by=optimizer)
+    plain = select(old, hook="none")
+    for hook in summary.hooks_of(new):
+        before, after = select(old, hook=hook), select(new, hook=hook)
         for name, value in (("validation", summary.check_loss), ("training", summary.end_loss)):
-            losses = [spread([value(run) for run in runs]) for runs in (plain, before, after)]
-            for what, runs, others in (
-                (f"{new_commit} − {old_commit}", after, before),
-                (f"{old_commit} − fp32", before, plain),
-                (f"{new_commit} − fp32", after, plain),
-            ):
-                body.append([name, *losses, *row(what, value, runs, others)])
-        head = ["loss", "fp32", old_commit, new_commit, "paired difference", "seeds", "mean, 95 %", "p"]
-        start = after[0]
-        text += f"\n## {task}, {optimizer}, {hook_text(hook)}\n\n{start.parameters:,} parameters, {start.ranks} ranks, "
-        text += f"{start.steps} steps, torch {start.torch}.\n\n{table(head, body)}"
-    return text
+            changes = summary.paired(after, before, value)
+            yield [
+                f"{task}, {optimizer}",
+                hook_text(hook),
+                name,
+                len(changes),
+                *(spread([value(run) for run in runs]) for runs in (plain, before, after)),
+                difference(after, before, value),
+                f"{p_value(changes):.2f}",
+                difference(before, plain, value),
+                difference(after, plain, value),
+            ]
 
 
 def main():
@@ -83,14 +85,13 @@ def main():
         writer.writerow(COLUMNS)
         for run in old[1] + new[1]:
             writer.writerow([record.text_of(getattr(run, column)) for column in COLUMNS])
-    text = "# Losses before and after the change of random words\n\n"
-    text += "Made by `python3 -m training.streams` (bench/training/streams.py, which has the commands) from "
-    text += f"[{name}.tsv]({name}.tsv).\n"
-    text += f"At {old[0]} every value had a word of Philox4x32-10 of its own; at {new[0]} a word serves two values\n"
-    text += "([numerics.md](../numerics.md#4-random-bits-of-stochastic-rounding)). Seeds are of weights and batches; the "
-    text += "hook's random stream has\nits default seed. Means and standard deviations over seeds.\n"
-    for task, optimizer in sorted({(run.task, run.trained_by) for run in old[1]}):
-        text += part(task, optimizer, old, new)
+    text = ABOUT.format(name=name, old=old[0], new=new[0])
+    head = ["task", "hook", "loss", "seeds", "fp32", old[0], new[0], f"{new[0]} − {old[0]}", "p"]
+    head += [f"{old[0]} − fp32", f"{new[0]} − fp32"]
+    body = []
+    for task, optimizer in sorted({(run.task, run.trained_by) for run in new[1]}):
+        body += rows_of(old[1], new[1], task, optimizer)
+    text += table(head, body)
     (out / f"{name}.md").write_text(text, encoding="utf-8")
 
 
