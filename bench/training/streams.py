@@ -4,8 +4,8 @@ OUT NAME COMMIT=RUNS COMMIT=RUNS`, from bench/. Writes OUT/NAME.tsv and OUT/NAME
 RUNS are folders of grid.py. The first has the older library's runs and fp32's, the second the newer library's, by the
 same bench and the same torch:
 
-    PYTHONPATH=OLD/python GRADWIRE_LIBRARY_DIR=OLD/... python3 -m training.grid OLD_RUNS --seeds 6 --only REGEX
-    PYTHONPATH=NEW/python GRADWIRE_LIBRARY_DIR=NEW/... python3 -m training.grid NEW_RUNS --seeds 6 --only REGEX
+    PYTHONPATH=OLD/python GRADWIRE_LIBRARY_DIR=OLD/... python3 -m training.grid OLD_RUNS --seeds 12 --only REGEX
+    PYTHONPATH=NEW/python GRADWIRE_LIBRARY_DIR=NEW/... python3 -m training.grid NEW_RUNS --seeds 12 --only REGEX
 """
 
 import csv
