@@ -1,14 +1,14 @@
 /*
  * Statistics of stochastic rounding, through encoder and decoder: whether values are rounded up as often as
  * docs/numerics.md section 3 says, and independently of other elements, ranks, hops, steps and seeds. Limits
- * are five standard deviations; streams are fixed, so a run that passes passes always. Tried, and found by
- * one turn: 3 rounds of Philox (63 deviations and more), the low bits of a word instead of the top ones (24),
- * 16 bits without half a step (8), the same word for two values (91). Not found: 6 rounds, halves that change
- * places by another rotation than 16, a shift one too far to the left; the models of kcheck and the golden
- * vectors are there for these.
+ * are five standard deviations; streams are fixed, so a run that passes passes always. Tried on scalar, and
+ * found by one turn: 3 rounds of Philox, the low bits of a word instead of the top ones, 16 bits without half
+ * a step, the same word for two values. Not found: 6 rounds (test_gcomp_random_words.c does), halves that
+ * change places by another rotation than 16, a shift one too far to the left; the models of kcheck and the
+ * golden vectors are there for these.
  *
  * usage: test_gcomp_random [TURNS [DRAWS]]   1 turn (default): 1.8e8 decisions on three backends, and 2e6
- * draws a drop; 10 turns and 1e9 draws are the nightly test
+ * draws a drop on the fastest; 10 turns and 1e9 draws are the nightly test
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -245,9 +245,9 @@ static void extreme_add(extreme *largest, uint32_t drop, double sum, double vari
 
 /*
  * Mean and variance of the error over at least so many draws. With u = 1 if a value is rounded up and its
- * share f, the error is u - f quanta, of mean 0 and variance f * (1 - f), and (u - f)^2 - f * (1 - f) = (u -
- * f) * (1 - 2 * f), so the sums of u and of u * (1 - 2 * f) say it all, and their mean and variance are known
- * exactly, whatever weight is in the place of 1 - 2 * f. Values stay; each pass has words of its own.
+ * share f, the error is u - f quanta, of mean 0 and variance v = f * (1 - f). And (u - f)^2 - v is
+ * (u - f) * (1 - 2 * f). So the sums of u and of u * (1 - 2 * f) say it all. Mean and variance of both are
+ * known exactly, whatever weight is in the place of 1 - 2 * f. Values stay; each pass has other words.
  */
 static void assert_mean_and_variance(uint32_t backends, uint32_t drop, uint64_t draws_wanted, uint16_t rank,
                                      extreme largest[2])

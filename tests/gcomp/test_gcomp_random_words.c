@@ -1,8 +1,7 @@
 /*
  * Whether random words of GCOMP (docs/numerics.md section 4) are independent when their counters or keys
  * differ in one bit: this is what keeps the rounding of elements, steps, ranks, hops and tensors apart. It
- * finds a generator with too few rounds, which decisions to round (test_gcomp_random.c) do not show until
- * there are three.
+ * finds six rounds, which decisions to round (test_gcomp_random.c) do not show.
  *
  * For each bit of what names a stream, the words of many pairs of counters that differ in that bit alone are
  * XORed. Each of the 128 bits of the result has to be 1 in half of the pairs, and the sum of the squares of
