@@ -23,6 +23,7 @@ from links.ranks import RanksFailed, run_ranks
 from . import record
 
 RANKS = 4
+SEEDS = 3  # of each curve of the page
 GRADWIRE = "gradwire:compress=always,tolerance_bits="
 NOISE = ",noise=0.125,tolerance_bits=None"
 SMALL_BUCKETS = "@4"  # what docs/pytorch.md recommends: transfer starts early in the backward pass
@@ -95,9 +96,6 @@ def curve_hooks(task, optimizer):
     classic = CLASSIC if (task, optimizer) == ("digits", "sgd") else []
     quantum_mode = [f"gradwire:compress=always,quantum_mode={name}" for name in ("carried", "explicit")]
     return [*hooks, *quantum_mode, "thc:bits=4", *classic, *noise]
-
-
-SEEDS = 3  # of each curve of the page
 
 
 def full_jobs(seeds=SEEDS):

@@ -2,10 +2,13 @@
 OUT NAME COMMIT=RUNS COMMIT=RUNS`, from bench/. Writes OUT/NAME.tsv and OUT/NAME.md.
 
 RUNS are folders of grid.py. The first has the older library's runs and fp32's, the second the newer library's, by the
-same bench and the same torch:
+same bench and the same torch. docs/results/training-streams.md was made of
 
-    PYTHONPATH=OLD/python GRADWIRE_LIBRARY_DIR=OLD/... python3 -m training.grid OLD_RUNS --seeds 12 --only REGEX
-    PYTHONPATH=NEW/python GRADWIRE_LIBRARY_DIR=NEW/... python3 -m training.grid NEW_RUNS --seeds 12 --only REGEX
+    export PYTHONPATH=TREE/python GRADWIRE_LIBRARY_DIR=TREE/build/python-torch/package/gradwire/lib
+    python3 -m training.grid RUNS --seeds 12 --only \\
+        'curve-(digits-sgd|gpt1m-adamw)-(none|gradwire_compress_always_tolerance_bits_8)-unlimited-'
+
+of either commit, with six seeds of gpt1m.
 """
 
 import csv
@@ -27,8 +30,9 @@ ABOUT = """# Losses before and after the change of random words
 Made by `python3 -m training.streams` (bench/training/streams.py, which has the commands) from [{name}.tsv]({name}.tsv).
 At {old} every value had a word of Philox4x32-10 of its own. At {new} two values share a word of eight rounds
 ([numerics.md](../numerics.md#4-random-bits-of-stochastic-rounding)). A seed is that of weights and batches; random
-words have the same key throughout. Four ranks; means and standard deviations over seeds, mean differences between runs
-of the same seed with intervals of 95 %. *p*: of a difference of this size or more if there is none (Student's t).
+words have the same key throughout. The commits differ in other things, too. Four ranks; means and standard deviations
+over seeds, mean differences between runs of the same seed with intervals of 95 %. *p*: of a difference of this size or
+more if there is none (Student's t).
 
 """
 
