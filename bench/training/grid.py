@@ -23,6 +23,7 @@ from links.ranks import RanksFailed, run_ranks
 from . import record
 
 RANKS = 4
+SEEDS = 3  # of each curve of the page
 GRADWIRE = "gradwire:compress=always,tolerance_bits="
 NOISE = ",noise=0.125,tolerance_bits=None"
 SMALL_BUCKETS = "@4"  # what docs/pytorch.md recommends: transfer starts early in the backward pass
@@ -97,7 +98,7 @@ def curve_hooks(task, optimizer):
     return [*hooks, *quantum_mode, "thc:bits=4", *classic, *noise]
 
 
-def full_jobs():
+def full_jobs(seeds=SEEDS):
     jobs = []
     for task, optimizer, steps in [
         ("digits", "sgd", 300),
@@ -107,7 +108,7 @@ def full_jobs():
         ("resnet18", "sgd", 150),
         ("resnet18", "adamw", 150),
     ]:
-        for seed in (1, 2, 3):
+        for seed in range(1, seeds + 1):
             for hook in curve_hooks(task, optimizer):
                 jobs.append(Job("curve", task, hook, "unlimited", seed, steps, steps // 10, optimizer=optimizer))
     return jobs + time_jobs(("gpt10m", "digits"), LINKS, 3, 9, True) + time_jobs(("resnet18",), SLOW, 3, 5, False)
@@ -244,11 +245,13 @@ def main():
     parser.add_argument("--records", type=pathlib.Path, help="runs that are known")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", default="", help="a regular expression: runs whose name has a match")
+    parser.add_argument("--seeds", type=int, default=SEEDS, help="of each curve; the page has those of the default")
     parser.add_argument("--list", action="store_true", help="print the names and the estimate, run nothing")
     parser.add_argument("--emulate", action="store_true", help="emulated links, also where limited ones are permitted")
     chosen = parser.parse_args()
     why = "--emulate" if chosen.emulate else None if chosen.list else permission.refusal()
-    jobs = [dataclasses.replace(job, emulated=bool(why)) for job in (quick_jobs() if chosen.quick else full_jobs())]
+    jobs = quick_jobs() if chosen.quick else full_jobs(chosen.seeds)
+    jobs = [dataclasses.replace(job, emulated=bool(why)) for job in jobs]
     jobs = [job for job in jobs if re.search(chosen.only, job.name)]
     if chosen.list:
         print("\n".join(job.name for job in jobs))
