@@ -113,16 +113,18 @@ typedef struct block_choice {
 /* Expected error of the value in 1/512 of that of values spread evenly over the quantum, 0 if it has none. */
 static int weight_of(const value_rule *rule, double x, int quantum)
 {
-    static const int below_quantum[3][13] = {
+    static const int below_quantum[4][13] = {
         {512, 831, 208, 52, 13, 3, 1},
         {512, 604, 831, 208, 52, 13, 3, 1},
         {512, 554, 692, 450, 251, 132, 68, 34, 17, 9, 4, 2, 1},
+        {512, 128, 32, 8, 2, 1},
     };
     if (!isfinite(x) || x == 0 || (rule->dtype != GW_FP16 && fabs(x) < 0x1p-126)) {
         return 0;
     }
     const int below = quantum - (ilogb(x) + 127);
-    return below > 12 ? 0 : below_quantum[rule->tensor->options.rounding][below < 0 ? 0 : below];
+    const int row = rule->dead_zone ? (int)rule->tensor->options.rounding : 3;
+    return below > 12 ? 0 : below_quantum[row][below < 0 ? 0 : below];
 }
 
 /* Step 3: the errors that the sample of a block, `at` values behind the start of its chunk, lets expect, and
@@ -175,7 +177,7 @@ static void raise_blocks(const value_rule *rule, block_choice *blocks, uint64_t 
             }
         }
     }
-    if (last != NULL && sum + 0.5 * least <= target) {
+    if (last != NULL && (double)count * least <= 8 * target && sum + 0.5 * least <= target) {
         last->raises++;
     }
 }

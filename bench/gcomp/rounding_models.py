@@ -180,7 +180,7 @@ def chosen(x, target, steps, scope):
                     raises[i] += 1
                 else:
                     over.append((more, i))
-        if over and error + min(over)[0] / 2 <= allowed:
+        if over and len(order) * min(over)[0] <= 8 * allowed and error + min(over)[0] / 2 <= allowed:
             raises[min(over)[1]] += 1
     return exponent + raises / steps
 

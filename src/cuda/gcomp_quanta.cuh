@@ -103,7 +103,7 @@ GW_DEVICE double gw_square_of_quantum(uint32_t exponent)
 }
 
 struct gw_quanta_weights {
-    uint16_t of[3][GW_QUANTA_NO_WEIGHT + GW_QUANTA_RAISES + 1];
+    uint16_t of[4][GW_QUANTA_NO_WEIGHT + GW_QUANTA_RAISES + 1];
 };
 
 GW_LOOKUP gw_quanta_weights gw_quanta_weight_lookup = {GW_QUANTA_WEIGHTS};
@@ -126,7 +126,8 @@ GW_DEVICE void gw_quanta_weigh(uint32_t *sum, const gw_cuda_codec &codec, const 
     typedef gw_type<DTYPE> type;
     const uint32_t step = gw_quanta_step_log2(codec.block_log2), last = (1u << step) - 1;
     const uint32_t before = b << (codec.block_log2 - step);
-    const uint16_t *weights = gw_quanta_weight_lookup.of[codec.rounding];
+    const uint16_t *weights =
+        gw_quanta_weight_lookup.of[codec.dead_zone != 0 ? codec.rounding : (uint32_t)GW_QUANTA_NO_DEAD_ZONE];
     GW_NO_UNROLL
     for (uint32_t j = at; j << step < len; j += 4) {
         const uint32_t start = j << step, place = start + (GW_QUANTA_JUMP(before + j) & last);
@@ -202,7 +203,8 @@ GW_DEVICE void gw_quanta_raise(gw_quanta_state &s, uint32_t len, uint32_t log2, 
             }
         }
     }
-    if (last != GW_BLOCKS_MAX && sum + 0.5 * least <= target) {
+    const double blocks = (double)((len + (1u << log2) - 1) >> log2);
+    if (last != GW_BLOCKS_MAX && blocks * least <= 8 * target && sum + 0.5 * least <= target) {
         c.raises[last] += 16;
     }
     GW_NO_UNROLL

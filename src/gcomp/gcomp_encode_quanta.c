@@ -50,7 +50,8 @@ void gw_group_quanta(gw_encoding *e, const gw_group *group)
     const gw_gcomp_source *source = e->source;
     const gw_gcomp_map *map = gw_source_map(source);
     const gw_gcomp_options *options = &e->codec->options;
-    const gw_quanta_goal goal = {(double)options->quantum.nmse, (uint32_t)options->rounding, dtype, log2};
+    const gw_quanta_goal goal = {(double)options->quantum.nmse, (uint32_t)options->rounding,
+                                 options->dead_zone, dtype, log2};
     const uint64_t first = group->first << e->info.chunk_log2;
     for (size_t at = 0; at < group->len; at += chunk_len) {
         const size_t len = gw_min_size(group->len - at, chunk_len), blocks = gw_block_count(len, log2);

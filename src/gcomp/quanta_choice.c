@@ -14,7 +14,7 @@
 
 enum { BLOCKS_MAX = 512 }; /* of 64 values in a chunk of 2^15 */
 
-static const uint16_t weights_of[3][GW_QUANTA_NO_WEIGHT + GW_QUANTA_RAISES + 1] = GW_QUANTA_WEIGHTS;
+static const uint16_t weights_of[4][GW_QUANTA_NO_WEIGHT + GW_QUANTA_RAISES + 1] = GW_QUANTA_WEIGHTS;
 
 /* Quanta of a chunk of len values while they are chosen. */
 typedef struct chunk_quanta {
@@ -82,7 +82,7 @@ static inline uint32_t weigh(const gw_quanta_goal *goal, const uint8_t *values, 
     const uint32_t step_log2 = gw_min_u32(above, GW_QUANTA_STEP_LOG2_MAX), last = (1u << step_log2) - 1;
     const uint32_t samples = (uint32_t)(len + last) >> step_log2;
     const uint32_t before = (uint32_t)block << (goal->block_log2 - step_log2);
-    const uint16_t *weights = weights_of[goal->rounding];
+    const uint16_t *weights = weights_of[goal->dead_zone ? goal->rounding : (uint32_t)GW_QUANTA_NO_DEAD_ZONE];
     uint32_t total[GW_QUANTA_RAISES + 1] = {0};
     for (uint32_t j = 0; j < samples; j++) {
         const size_t start = (size_t)j << step_log2, place = start + (GW_QUANTA_JUMP(before + j) & last);
@@ -186,7 +186,8 @@ static void sort_blocks(chunk_quanta *q)
  * larger ones and adds less error. A block whose octave would bring the sum above the target is passed over;
  * larger ones may have fewer values that count. Then those that were raised get a second chance. At the end
  * the one with the least to add that was passed over is raised if that leaves the sum less far above the
- * target than it is below it now.
+ * target than it is below it now, and if it adds at most eight times what a block has of the target: one that
+ * has more of the error saves too few bits for it.
  */
 static void raise_blocks(chunk_quanta *q)
 {
@@ -208,7 +209,8 @@ static void raise_blocks(chunk_quanta *q)
             }
         }
     }
-    if (last != q->blocks && q->sum + 0.5 * least <= q->target) {
+    if (last != q->blocks && (double)q->blocks * least <= 8 * q->target &&
+        q->sum + 0.5 * least <= q->target) {
         q->raises[last]++;
     }
     for (size_t i = 0; i < q->order_len; i++) {

@@ -12,6 +12,7 @@
 typedef struct gw_quanta_goal {
     double nmse; /* squared error over the sum of the squares */
     uint32_t rounding;
+    int dead_zone; /* 1: values below their quantum become 0 or one quantum */
     uint32_t dtype;
     uint32_t block_log2;
 } gw_quanta_goal;
