@@ -95,9 +95,10 @@ typedef enum gw_gcomp_quantum_kind {
     GW_GCOMP_QUANTUM_DROP = 1,
     /* carried: the encoder chooses the quanta such that the expected squared error of a frame is about `nmse`
      * times the sum of its squares. The choice is made for each chunk of a frame, from a sample of one value
-     * in eight. Expected, the error of a chunk is at most 2 and that of a block at most 4 times its share; if
-     * the sample says nothing about its block, that of a block is at most 24 times its share with stochastic
-     * rounding and 48 times with the others. docs/numerics.md section 6 */
+     * in eight. Expected, the error of a chunk of 32 blocks or more is at most 1.125 times its share (of
+     * fewer blocks at most 2 times; in a dead zone, with most values just below their quanta, 1.7 times) and
+     * that of a block at most 4 times; if the sample says nothing about its block, that of a block is at most
+     * 24 times its share with stochastic rounding and 48 times with the others. docs/numerics.md section 6 */
     GW_GCOMP_QUANTUM_NMSE = 2,
     /* a precision map. Carried: the quantum of a block is the one of the median of its map bytes, zeros left
      * out; only bytes and base of the map are read */
