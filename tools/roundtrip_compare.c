@@ -113,10 +113,10 @@ typedef struct block_choice {
 /* Expected error of the value in 1/512 of that of values spread evenly over the quantum, 0 if it has none. */
 static int weight_of(const value_rule *rule, double x, int quantum)
 {
-    static const int below_quantum[4][13] = {
+    static const int below_quantum[4][14] = {
         {512, 831, 208, 52, 13, 3, 1},
         {512, 604, 831, 208, 52, 13, 3, 1},
-        {512, 554, 692, 450, 251, 132, 68, 34, 17, 9, 4, 2, 1},
+        {512, 554, 692, 450, 251, 132, 68, 34, 17, 9, 4, 2, 1, 1},
         {512, 128, 32, 8, 2, 1},
     };
     if (!isfinite(x) || x == 0 || (rule->dtype != GW_FP16 && fabs(x) < 0x1p-126)) {
@@ -124,7 +124,7 @@ static int weight_of(const value_rule *rule, double x, int quantum)
     }
     const int below = quantum - (ilogb(x) + 127);
     const int row = rule->dead_zone ? (int)rule->tensor->options.rounding : 3;
-    return below > 12 ? 0 : below_quantum[row][below < 0 ? 0 : below];
+    return below > 13 ? 0 : below_quantum[row][below < 0 ? 0 : below];
 }
 
 /* Step 3: the errors that the sample of a block, `at` values behind the start of its chunk, lets expect, and
@@ -145,7 +145,7 @@ static void block_errors(const value_rule *rule, block_choice *block, uint64_t c
     }
     for (int k = 0; k <= RAISES; k++) {
         block->error[k] =
-            ldexp((double)len, 2 * (block->start + k - 127)) * ((double)sum[k] / (double)(512 * samples));
+            ldexp((double)(len * sum[k]) / (double)(512 * samples), 2 * (block->start + k - 127));
     }
     while (block->raises_most < RAISES && block->start + block->raises_most < rule->exponent_max &&
            block->error[block->raises_most + 1] <= 4 * share) {

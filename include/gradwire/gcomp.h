@@ -94,11 +94,12 @@ typedef enum gw_gcomp_quantum_kind {
     /* explicit and derived: every value loses the same number of mantissa bits */
     GW_GCOMP_QUANTUM_DROP = 1,
     /* carried: the encoder chooses the quanta such that the expected squared error of a frame is about `nmse`
-     * times the sum of its squares. The choice is made for each chunk of a frame, from a sample of one value
-     * in eight. Expected, the error of a chunk of 32 blocks or more is at most 1.125 times its share (of
-     * fewer blocks at most 2 times; in a dead zone, with most values just below their quanta, 1.7 times) and
-     * that of a block at most 4 times; if the sample says nothing about its block, that of a block is at most
-     * 24 times its share with stochastic rounding and 48 times with the others. docs/numerics.md section 6 */
+     * times the sum of its squares. The choice is made for each chunk of a frame, from a sample of at least
+     * one value in eight. The error that it lets expect is, for a chunk of 32 blocks or more, at most 1.125
+     * times its share (of fewer blocks 2 times; with most values just below their quanta, in dead zones, 1.7
+     * times), for a block 4 times. Mantissas that are not spread evenly can make the real one 1.5 times as
+     * large with stochastic rounding, 3 times with the others. Whatever the values, that of a block is at
+     * most 24 and 48 times its share. docs/numerics.md section 6 */
     GW_GCOMP_QUANTUM_NMSE = 2,
     /* a precision map. Carried: the quantum of a block is the one of the median of its map bytes, zeros left
      * out; only bytes and base of the map are read */

@@ -154,8 +154,8 @@ GW_DEVICE double gw_quanta_error(const gw_quanta_state &s, uint32_t len, uint32_
 {
     const uint32_t own = gw_quanta_block_len(len, log2, b);
     const uint32_t step = gw_quanta_step_log2(log2), samples = (own + (1u << step) - 1) >> step;
-    const double evenly = (double)own * gw_square_of_quantum(s.exponent[b] + raises);
-    return evenly * ((double)s.choice.weight[b][raises] / (double)(samples << GW_QUANTA_WEIGHT_LOG2));
+    const double all = (double)own * (double)s.choice.weight[b][raises];
+    return all / (double)(samples << GW_QUANTA_WEIGHT_LOG2) * gw_square_of_quantum(s.exponent[b] + raises);
 }
 
 /* Places of the blocks in the order of their quanta. Ends with a barrier. */

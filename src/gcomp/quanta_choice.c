@@ -27,10 +27,9 @@ typedef struct chunk_quanta {
     /* Of the blocks that have a quantum, in the order of the quanta, equal ones in that of the blocks */
     uint16_t order[BLOCKS_MAX];
     size_t order_len;
-    /* Of each block: weights of the sample for 0, 1, .. octaves more, their number, how often it may be
-     * raised and how often it was */
+    /* Of each block: weights of the sample for 0, 1, .. octaves more, how often it may be raised and how
+     * often it was */
     uint32_t weight[BLOCKS_MAX][GW_QUANTA_RAISES + 1];
-    uint32_t samples[BLOCKS_MAX];
     uint8_t raises_max[BLOCKS_MAX];
     uint8_t raises[BLOCKS_MAX];
 } chunk_quanta;
@@ -73,16 +72,27 @@ static double sum_of_squares(const uint8_t *values, size_t len, uint32_t dtype)
                               : squares_by_dtype(values, len, GW_FP16);
 }
 
-/* Sums the weights of a sample of len values of a block, for the quantum and the next larger ones. Returns
- * how many values it has. */
-static inline uint32_t weigh(const gw_quanta_goal *goal, const uint8_t *values, size_t block, size_t len,
-                             uint32_t exponent, uint32_t dtype, uint32_t *sum)
+static uint32_t step_log2_of(const gw_quanta_goal *goal)
 {
-    const uint32_t above = goal->block_log2 - GW_BLOCK_LOG2_MIN;
-    const uint32_t step_log2 = gw_min_u32(above, GW_QUANTA_STEP_LOG2_MAX), last = (1u << step_log2) - 1;
-    const uint32_t samples = (uint32_t)(len + last) >> step_log2;
+    return gw_min_u32(goal->block_log2 - GW_BLOCK_LOG2_MIN, GW_QUANTA_STEP_LOG2_MAX);
+}
+
+/* How many of len values of a block are in the sample. */
+static uint32_t samples_of(const gw_quanta_goal *goal, size_t len)
+{
+    const uint32_t step_log2 = step_log2_of(goal);
+    return (uint32_t)((len + ((size_t)1 << step_log2) - 1) >> step_log2);
+}
+
+/* Sums the weights of a sample of len values of a block, for the quantum and the next larger ones. */
+static inline void weigh(const gw_quanta_goal *goal, const uint8_t *values, size_t block, size_t len,
+                         uint32_t exponent, uint32_t dtype, uint32_t *sum)
+{
+    const uint32_t step_log2 = step_log2_of(goal), last = (1u << step_log2) - 1;
+    const uint32_t samples = samples_of(goal, len);
     const uint32_t before = (uint32_t)block << (goal->block_log2 - step_log2);
-    const uint16_t *weights = weights_of[goal->dead_zone ? goal->rounding : (uint32_t)GW_QUANTA_NO_DEAD_ZONE];
+    const uint32_t row = goal->dead_zone ? goal->rounding : (uint32_t)GW_QUANTA_NO_DEAD_ZONE;
+    const uint16_t *weights = weights_of[row];
     uint32_t total[GW_QUANTA_RAISES + 1] = {0};
     for (uint32_t j = 0; j < samples; j++) {
         const size_t start = (size_t)j << step_log2, place = start + (GW_QUANTA_JUMP(before + j) & last);
@@ -99,7 +109,6 @@ static inline uint32_t weigh(const gw_quanta_goal *goal, const uint8_t *values, 
     for (int k = 0; k <= GW_QUANTA_RAISES; k++) {
         sum[k] = total[k];
     }
-    return samples;
 }
 
 /* Floor of the exponent of the quantum whose square is `square`: a field as a frame stores it. */
@@ -126,12 +135,15 @@ static size_t block_len_of(const chunk_quanta *q, size_t block)
     return gw_min_size(q->len - (block << log2), (size_t)1 << log2);
 }
 
-/* Expected error of a block with a quantum that is `raises` octaves above the first one, times 3, 12 or 6. */
+/* Expected error of a block with a quantum that is `raises` octaves above the first one, times 3, 12 or 6.
+ * The quotient alone is rounded: the first product has less than 53 bits, and squares of quanta are powers of
+ * two. */
 static double error_of(const chunk_quanta *q, size_t block, uint32_t raises)
 {
-    const double evenly = (double)block_len_of(q, block) * square_of_quantum(q->exponent[block] + raises);
-    const uint32_t one = q->samples[block] << GW_QUANTA_WEIGHT_LOG2;
-    return evenly * ((double)q->weight[block][raises] / (double)one);
+    const size_t len = block_len_of(q, block);
+    const double all = (double)len * (double)q->weight[block][raises];
+    const uint32_t one = samples_of(q->goal, len) << GW_QUANTA_WEIGHT_LOG2;
+    return all / (double)one * square_of_quantum(q->exponent[block] + raises);
 }
 
 /* The first quantum of a block. It may be raised while its expected error is at most four times its share. */
@@ -147,9 +159,13 @@ static void start_block(chunk_quanta *q, size_t block, const uint8_t *values, do
         return;
     }
     uint32_t *weight = q->weight[block];
-    q->samples[block] = goal->dtype == GW_FP32   ? weigh(goal, values, block, len, exponent, GW_FP32, weight)
-                        : goal->dtype == GW_BF16 ? weigh(goal, values, block, len, exponent, GW_BF16, weight)
-                                                 : weigh(goal, values, block, len, exponent, GW_FP16, weight);
+    if (goal->dtype == GW_FP32) {
+        weigh(goal, values, block, len, exponent, GW_FP32, weight);
+    } else if (goal->dtype == GW_BF16) {
+        weigh(goal, values, block, len, exponent, GW_BF16, weight);
+    } else {
+        weigh(goal, values, block, len, exponent, GW_FP16, weight);
+    }
     q->sum += error_of(q, block, 0);
     uint32_t raises = 0;
     while (raises < GW_QUANTA_RAISES && exponent + raises < gw_quantum_max(goal->dtype) &&

@@ -11,7 +11,7 @@ enum {
     GW_QUANTA_RAISES = 2,       /* a block's quantum grows by at most as many octaves */
     GW_QUANTA_WEIGHT_LOG2 = 9,  /* weights count 1/512 */
     GW_QUANTA_NO_DEAD_ZONE = 3, /* row of weights */
-    GW_QUANTA_NO_WEIGHT = 15,   /* place in a row of weights from which on they are 0 */
+    GW_QUANTA_NO_WEIGHT = 16,   /* place in a row of weights from which on they are 0 */
     GW_QUANTA_STEP_LOG2_MAX = 3 /* one value of eight is looked at, more in blocks below 512 values */
 };
 
@@ -29,10 +29,10 @@ enum {
  */
 #define GW_QUANTA_WEIGHTS                                                                                    \
     {                                                                                                        \
-        {512, 512, 512, 831, 208, 52, 13, 3, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0},                                  \
-            {512, 512, 512, 604, 831, 208, 52, 13, 3, 1, 0, 0, 0, 0, 0, 0, 0, 0},                            \
-            {512, 512, 512, 554, 692, 450, 251, 132, 68, 34, 17, 9, 4, 2, 1, 0, 0, 0},                       \
-            {512, 512, 512, 128, 32, 8, 2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},                                 \
+        {512, 512, 512, 831, 208, 52, 13, 3, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},                               \
+            {512, 512, 512, 604, 831, 208, 52, 13, 3, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0},                         \
+            {512, 512, 512, 554, 692, 450, 251, 132, 68, 34, 17, 9, 4, 2, 1, 1, 0, 0, 0},                    \
+            {512, 512, 512, 128, 32, 8, 2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},                              \
     }
 
 #endif
