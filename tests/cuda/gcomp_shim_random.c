@@ -91,17 +91,19 @@ static void fill_values(uint8_t *values, uint64_t len, gw_dtype dtype)
     }
 }
 
-/* Any element, many of them shortly before the low word of the counter or the element itself returns to 0. */
-static uint64_t draw_element(void)
+/* The first element of len values: any, or one such that the low word of the counter or the element itself
+ * returns to 0 among the values. */
+static uint64_t draw_element(uint64_t len)
 {
     const uint64_t any = (uint64_t)draw() << 32 | draw();
+    const uint64_t before = below((uint32_t)len + 16);
     switch (below(4)) {
     case 0:
         return any;
     case 1:
-        return (any >> 35 << 35) - below(30000);
+        return (any >> 35 << 35) - before;
     case 2:
-        return 0 - (uint64_t)below(30000);
+        return 0 - before;
     default:
         return below(1000);
     }
@@ -138,7 +140,7 @@ static void make_segments(test_case *c, int always)
         some = some < left ? some : left;
         left -= some;
         c->segments[i].seed = (uint64_t)draw() << 32 | draw();
-        c->segments[i].first_element = draw_element();
+        c->segments[i].first_element = draw_element(some);
         c->segments[i].len = some;
     }
     c->segments[count - 1].len += below(4) == 0 ? 0 : below(10) == 0 ? UINT64_MAX - c->source.len : left;
@@ -224,7 +226,7 @@ static void make_case(test_case *c, int random_words)
     c->map.chunk_log2 = o->chunk_log2;
     c->source.quantum = gw_gcomp_quantum_of_map(below(3) != 0 ? &c->map : NULL);
     c->source.seed = (uint64_t)draw() << 32 | draw();
-    c->source.first_element = draw_element();
+    c->source.first_element = draw_element(len);
     c->source.step_index = draw();
     c->source.rank = (uint16_t)draw();
     c->source.hop = (uint16_t)draw();
@@ -580,7 +582,7 @@ static void test_batch(test_case *c)
         items[i] = *c;
         make_source(&items[i], i == 2 ? 0 : i == 3 ? 70000 : below(9000), 0);
         items[i].source.segment_count = 0; /* items have none */
-        items[i].source.first_element = below(100);
+        items[i].source.first_element = draw_element(9000);
         sources[i] = items[i].source;
         capacity[i] = gw_gcomp_frame_bound(&c->codec, sources[i].len);
         frames[i] = (uint8_t *)get(capacity[i]);
