@@ -48,7 +48,7 @@ GW_KERNEL(gw_device_gcomp_segments, gw_gcomp_segment_params, 256, 1)
     if (t == 0) {
         gw_cuda_gcomp_item item = p.from.work.item;
         item.after = nullptr; /* of a hop, not written yet */
-        const bool is_covered = before >= p.segment_offset + item.src_size;
+        const bool is_covered = before >= p.segment_offset && before - p.segment_offset >= item.src_size;
         const uint32_t status = is_covered ? gw_source_status(p.from.work, item) : (uint32_t)GW_ERR_ARG;
         const gw_cuda_result result = {status, 0, 0, 0, ~(uint64_t)0, 0};
         *p.result = result;

@@ -146,7 +146,7 @@ static void make_segments(test_case *c, int always)
     c->segments[count - 1].len += below(4) == 0 ? 0 : below(10) == 0 ? UINT64_MAX - c->source.len : left;
     c->source.segments = c->segments;
     c->source.segment_count = count;
-    c->source.segment_offset = before;
+    c->source.segment_offset = below(20) == 0 ? UINT64_MAX - below((uint32_t)c->source.len + 4) : before;
 }
 
 static void make_source(test_case *c, uint64_t len, int has_segments)

@@ -183,6 +183,10 @@ int main(int argc, char **argv)
     };
     if (argc > 1) {
         pairs_log2 = (unsigned)strtoul(argv[1], NULL, 10);
+        if (pairs_log2 < 16 || pairs_log2 > 31) {
+            fprintf(stderr, "PAIRS_LOG2 is 16 to 31\n");
+            return 2;
+        }
     }
     if (argc > 2) {
         rounds_tried = (int)strtol(argv[2], NULL, 10);
