@@ -343,22 +343,22 @@ said, chunks of 2^14 values, one encode and decode.
   values from others: 270 times v). Derived frames lie between. Scales per block (int8, int4, carried with a target)
   have about the same NMSE everywhere. THC has, too, but it spreads the error of a block evenly, so that on bertbase
   small values next to large ones get 1.5 times v.
-- **Carried frames beat integer blocks at their own error**: 16 % fewer bits than int8 on bertbase and 33 to 50 %
-  elsewhere, 22 and 42 to 62 % fewer than int4. *Nearest* is the better rounding for the error of one encode:
+- **Carried frames beat integer blocks at their own error**: 16 % fewer bits than int8 on bertbase and 34 to 51 %
+  elsewhere, 21 and 45 to 60 % fewer than int4. *Nearest* is the better rounding for the error of one encode:
   stochastic needs 0.3 to 0.5 bit more for the same error, the price of being unbiased. With quanta from the map,
   blocks of 2^9 at t = 12 need less than derived frames of that t on resnet50-sgdm-step0400 (1.5 against 1.8 bits, a
-  sixth of the NMSE) and bertbase (1.4 against 1.8), more on the other two; they bound no parameter.
-- **They beat MX formats and FP8, too.** At equal NMSE carried frames, nearest, need 29 to 58 % fewer bits than MXFP4,
-  23 to 52 % fewer than MXFP6 (E2M3) and 43 to 63 % fewer than MXFP8 (E4M3); with stochastic rounding, which the
-  others lack here, 18 to 47, 16 to 47 and 38 to 60 %. In blocks of 32 the exponents of FP8 are of little use: MXFP8
+  sixth of the NMSE) and bertbase (1.5 against 1.8), more on the other two; they bound no parameter.
+- **They beat MX formats and FP8, too.** At equal NMSE carried frames, nearest, need 28 to 55 % fewer bits than MXFP4,
+  24 to 51 % fewer than MXFP6 (E2M3) and 44 to 63 % fewer than MXFP8 (E4M3); with stochastic rounding, which the
+  others lack here, 18 to 46, 16 to 46 and 38 to 59 %. In blocks of 32 the exponents of FP8 are of little use: MXFP8
   (E4M3) errs no less than MXFP6 (E2M3), which has as many mantissa bits, and E5M2 as much as E3M2. FP8 with one scale
   a tensor errs less than MXFP8: scaling by a power of two lets E4M3 saturate at 448 where a block reaches up to 512.
   On bertbase a noise limit of 1/8 adds about as much to v as MXFP8 (E4M3), with 1.5 bits.
 - **If NMSE over the model is all that counts, one quantum for everything is best**: at int8's error 1 to 4 bits.
 - **Larger blocks** go in that direction. At equal NMSE blocks of 2^12 need fewer bits than the default of 2^9 on all
-  four snapshots: 1 to 14 % at int8's error, 6 to 49 % at int4's, 4 to 12 % with quanta from the map at t = 12, with
-  a median NMSE of the tensors of 0.4 to 1.5 times that of 2^9. The price is noise where a block holds layers of
-  different size: on bertbase, at int8's error, 2^12 multiplies by 2.8 and 2^14 by 6 the mean of error² / v. Three
+  four snapshots: 2 to 11 % at int8's error, 9 to 25 % at int4's, 5 to 13 % with quanta from the map at t = 12, with
+  a median NMSE of the tensors of 0.5 to 1.3 times that of 2^9. The price is noise where a block holds layers of
+  different size: on bertbase, at int8's error, 2^12 multiplies by 2.6 and 2^14 by 5.5 the mean of error² / v. Three
   snapshots have the first values of every tensor, so that a block of 2^12 covers many tensors; the contiguous one has
   whole tensors.
 - **Where others are better.** At equal NMSE over the model SZ3 is smaller than one quantum in places below one bit
