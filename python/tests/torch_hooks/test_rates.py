@@ -297,12 +297,13 @@ class Training:
 
 
 def deviation(make, schedule, **options):
-    """(median and 99.9 % of the parameters' distance from plain in units of 2^-t of them, largest of the state's)."""
+    """(median and 99 % of the parameters' distance from plain in units of 2^-t of them, largest of the state's).
+    The tail above is heavy, since parameters near 0 are divisors: the largest 8 of 8192 depend on the random words."""
     plain, packed = Training(make, schedule, False), Training(make, schedule, True, **options)
     apart = (plain.param - packed.param).detach().abs()
     units = (apart / (plain.param.detach().abs() * 2.0**-BITS + 1e-12)).sort().values
     states = [((a - b).norm() / a.norm()).item() for a, b in zip(plain.state().values(), packed.state().values())]
-    return units[len(units) // 2].item(), units[int(0.999 * len(units))].item(), max(states), packed.sizes
+    return units[len(units) // 2].item(), units[int(0.99 * len(units))].item(), max(states), packed.sizes
 
 
 KINDS = {
