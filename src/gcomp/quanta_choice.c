@@ -80,8 +80,7 @@ static uint32_t step_log2_of(const gw_quanta_goal *goal)
 /* How many of len values of a block are in the sample. */
 static uint32_t samples_of(const gw_quanta_goal *goal, size_t len)
 {
-    const uint32_t step_log2 = step_log2_of(goal);
-    return (uint32_t)((len + ((size_t)1 << step_log2) - 1) >> step_log2);
+    return (uint32_t)gw_unit_count(len, step_log2_of(goal));
 }
 
 /* Sums the weights of a sample of len values of a block, for the quantum and the next larger ones. */
