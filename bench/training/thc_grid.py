@@ -1,0 +1,185 @@
+"""The runs behind docs/results/thc-training.md: `python3 -m training.thc_grid --help`, from bench/.
+
+Every run is a process of thc_workers.py, one after the other, and leaves a line of the table; a run whose line is there
+is not repeated. Delete lines to repeat runs.
+"""
+
+import argparse
+import csv
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+
+from .grid import blas_kernels
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+NAME = "thc-training"
+RESULTS = ("train_loss", "valid_loss", "valid_worst", "accuracy", "distance", "nmse")
+SEEDS = {"digits": 3, "gpt1m": 1}
+STEPS = {"digits": 192, "gpt1m": 120}
+EPOCH = {"digits": 24, "gpt1m": 20}  # digits: 1437 images, 60 a step; the text of the GPT has no epochs
+BATCH = {"digits": {10: 60}, "gpt1m": {10: 30}}  # of ten workers
+BATCH_ANY = 64  # of any other number, so that they share their batches
+WORKERS = {"digits": (4, 8, 16, 32, 64), "gpt1m": (4, 16, 64)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    task: str
+    seed: int
+    variant: str = "thc"
+    bits: int = 4
+    workers: int = 10
+    loss: float = 0.0
+    synchronise: bool = False
+    stragglers: int = 0
+    dropped: bool = False
+
+    @property
+    def batch(self):
+        return BATCH[self.task].get(self.workers, BATCH_ANY)
+
+    @property
+    def name(self):
+        words = [self.task, self.variant] if self.variant == "fp32" else [self.task, self.variant, f"{self.bits}bits"]
+        words += [f"{self.workers}workers"]
+        words += [f"loss{self.loss:g}"] if self.loss else []
+        words += [f"stragglers{self.stragglers}"] if self.stragglers else []
+        words += ["synchronised"] if self.synchronise else []
+        words += ["dropped"] if self.dropped else []
+        return "-".join([*words, str(self.seed)])
+
+    def words(self):
+        words = ["--task", self.task, "--seed", self.seed, "--variant", self.variant, "--bits", self.bits]
+        words += ["--workers", self.workers, "--batch", self.batch, "--loss", self.loss]
+        words += ["--steps", STEPS[self.task], "--epoch", EPOCH[self.task], "--stragglers", self.stragglers]
+        words += ["--synchronise"] if self.synchronise else []
+        words += ["--dropped"] if self.dropped else []
+        return [str(word) for word in words]
+
+
+COLUMNS = ("name", *(field.name for field in dataclasses.fields(Job)), "batch", "steps", *RESULTS, "torch", "commit")
+
+
+def plain_of(job):
+    """The run that a run is compared with: fp32, nothing lost, nobody late."""
+    workers = 10 if job.workers in BATCH[job.task] else 4
+    return Job(job.task, job.seed, "fp32", 4, workers)
+
+
+def loss_jobs(base):
+    """Losses, with and without synchronisation; without return as well, and fp32."""
+    rows = [base]
+    rows += [dataclasses.replace(base, loss=loss, synchronise=on) for loss in (0.001, 0.01) for on in (False, True)]
+    for variant in ("thc", "fp32"):
+        rows += [
+            dataclasses.replace(base, variant=variant, loss=0.01, synchronise=on, dropped=True) for on in (False, True)
+        ]
+    return rows
+
+
+def straggler_jobs(base):
+    rows = [base, *(dataclasses.replace(base, stragglers=count) for count in (1, 2, 3))]
+    rows += [dataclasses.replace(base, stragglers=count, dropped=True) for count in (1, 2, 3)]
+    return [*rows, dataclasses.replace(base, variant="fp32", stragglers=3, dropped=True)]
+
+
+def worker_jobs(base):
+    return [dataclasses.replace(base, workers=count) for count in WORKERS[base.task]]
+
+
+def ablation_jobs(base):
+    variants = ("thc", "uniform", "no-feedback", "plain", "plain-uniform")
+    return [dataclasses.replace(base, variant=variant, bits=bits) for bits in (4, 2) for variant in variants]
+
+
+TABLES = {"loss": loss_jobs, "stragglers": straggler_jobs, "workers": worker_jobs, "ablation": ablation_jobs}
+
+
+def jobs_of(table, task, seed):
+    """The rows of a table, those to compare with first."""
+    rows = TABLES[table](Job(task, seed))
+    return list(dict.fromkeys([*map(plain_of, rows), *rows]))
+
+
+def all_jobs(tables, tasks):
+    """In the order in which they run: first seeds first."""
+    jobs = []
+    for seed in range(1, max(SEEDS.values()) + 1):
+        for task in tasks:
+            for table in tables if seed <= SEEDS[task] else ():
+                jobs += jobs_of(table, task, seed)
+    return list(dict.fromkeys(jobs))
+
+
+def load(path):
+    """Rows of the table by the names of their runs."""
+    if not path.exists():
+        return {}
+    with open(path, encoding="utf-8", newline="") as f:
+        return {row["name"]: row for row in csv.DictReader(f, delimiter="\t")}
+
+
+def save(path, rows):
+    fresh = path.with_suffix(".new")
+    with open(fresh, "w", encoding="utf-8", newline="") as f:
+        writer = csv.DictWriter(f, COLUMNS, delimiter="\t", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows[name] for name in sorted(rows))
+    fresh.replace(path)
+
+
+def commit():
+    return subprocess.check_output(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], text=True).strip()
+
+
+def run_job(job, seconds_max):
+    """The line of one run."""
+    extra = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **blas_kernels()}
+    words = [sys.executable, "-B", "-m", "training.thc_workers", *job.words()]
+    done = subprocess.run(
+        words,
+        cwd=ROOT / "bench",
+        env={**os.environ, **extra},
+        stdout=subprocess.PIPE,
+        timeout=seconds_max,
+        check=True,
+        text=True,
+    )
+    found = json.loads(done.stdout)
+    made = {**dataclasses.asdict(job), "name": job.name, "batch": job.batch, "steps": STEPS[job.task]}
+    made |= {key: f"{found[key]:.6g}" for key in RESULTS}
+    return {**made, "torch": found["torch"], "commit": commit()}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("out", type=pathlib.Path, help=f"the folder of {NAME}.tsv")
+    parser.add_argument("--table", choices=TABLES, action="append", help="default: all")
+    parser.add_argument("--task", choices=SEEDS, action="append", help="default: all")
+    parser.add_argument("--only", default="", help="a regular expression: runs whose name has a match")
+    parser.add_argument("--list", action="store_true", help="print the names, run nothing")
+    parser.add_argument("--timeout", type=float, default=1800, help="seconds of a run")
+    chosen = parser.parse_args()
+    jobs = all_jobs(chosen.table or list(TABLES), chosen.task or list(SEEDS))
+    jobs = [job for job in jobs if re.search(chosen.only, job.name)]
+    if chosen.list:
+        print("\n".join(job.name for job in jobs))
+        return
+    path = chosen.out / f"{NAME}.tsv"
+    left = [job for job in jobs if job.name not in load(path)]
+    print(f"== {len(left)} of {len(jobs)} runs", flush=True)
+    for number, job in enumerate(left, 1):
+        begin = time.monotonic()
+        row = run_job(job, chosen.timeout)
+        save(path, {**load(path), job.name: row})
+        print(f"== {number}, {time.monotonic() - begin:.0f} s: {job.name} {row['valid_loss']}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
