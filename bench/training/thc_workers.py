@@ -14,6 +14,8 @@ into the error memory (gw_thc_error_restore). As it counts in a later step, sums
 mean over contributors would count everything workers/contributors times. With --dropped nothing returns, and means are
 over the contributors. Norms, one word a block, are never lost.
 
+The learning rate falls linearly to zero: validation losses at the end then differ little from step to step.
+
 Prints a line of JSON: losses, and how far means and replicas are off.
 """
 
@@ -154,7 +156,7 @@ class Replicas:
     def __init__(self, task, seed, count, optimizer, lr):
         torch.manual_seed(seed)
         model = task.model()
-        self.task = task
+        self.task, self.lr = task, lr
         self.models = [model, *(copy.deepcopy(model) for _ in range(count - 1))]
         self.optimizers = [make_optimizer(optimizer, one, lr, "none") for one in self.models]
 
@@ -165,9 +167,10 @@ class Replicas:
         parts = torch.autograd.grad(loss, list(model.parameters()))
         return loss.item(), torch.cat([part.flatten() for part in parts]).numpy()
 
-    def step(self, means):
-        """means: a flat gradient for each replica."""
+    def step(self, means, rate):
+        """means: a flat gradient for each replica. rate: the learning rate over that of the first step."""
         for model, optimizer, mean in zip(self.models, self.optimizers, means):
+            optimizer.param_groups[0]["lr"] = rate * self.lr
             params, mean = list(model.parameters()), torch.from_numpy(mean)
             for param, part in zip(params, mean.split([param.numel() for param in params])):
                 param.grad = part.view_as(param)
@@ -242,7 +245,7 @@ class Simulation:
             for own, got in zip(means, answered):
                 for first, blocks in runs_of(~got):
                     own[first * PACKET : (first + blocks) * PACKET] = 0
-        self.replicas.step(means)
+        self.replicas.step(means, 1 - step / self.options.steps)
         exact = gradients.mean(axis=0)
         self.losses.append(statistics.fmean(losses))
         self.errors.append(float(((mean - exact) ** 2).sum() / (exact**2).sum()))
