@@ -1,13 +1,12 @@
 """The runs behind docs/results/thc-training.md: `python3 -m training.thc_grid --help`, from bench/.
 
-Every run is a process of thc_workers.py, one after the other, and leaves a line of the table; a run whose line is there
-is not repeated. Delete lines to repeat runs.
+One run after the other, on one core; each leaves a line of the table. A run whose line is there is not repeated: delete
+lines to repeat runs.
 """
 
 import argparse
 import csv
 import dataclasses
-import json
 import os
 import pathlib
 import re
@@ -21,8 +20,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 NAME = "thc-training"
 RESULTS = ("train_loss", "valid_loss", "valid_worst", "accuracy", "distance", "nmse")
 SEEDS = {"digits": 3, "gpt1m": 1}
-STEPS = {"digits": 144, "gpt1m": 80}
-EPOCH = {"digits": 24, "gpt1m": 20}  # digits: 1437 images, 60 a step; the text of the GPT has no epochs
+STEPS = {"digits": 120, "gpt1m": 60}
+EPOCH = {"digits": 24, "gpt1m": 15}  # digits: 1437 images, 60 a step; the text of the GPT has no epochs
 BATCH = {"digits": {10: 60}, "gpt1m": {10: 30}}  # of ten workers
 BATCH_ANY = 64  # of any other number, so that they share their batches
 WORKERS = (4, 16, 64)
@@ -135,23 +134,18 @@ def commit():
     return subprocess.check_output(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], text=True).strip()
 
 
-def run_job(job, seconds_max):
+def run_job(job):
     """The line of one run."""
-    extra = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **blas_kernels()}
-    words = [sys.executable, "-B", "-m", "training.thc_workers", *job.words()]
-    done = subprocess.run(
-        words,
-        cwd=ROOT / "bench",
-        env={**os.environ, **extra},
-        stdout=subprocess.PIPE,
-        timeout=seconds_max,
-        check=True,
-        text=True,
-    )
-    found = json.loads(done.stdout)
+    import torch
+
+    from . import task_list, thc_workers
+
+    torch.set_num_threads(1)
+    options = thc_workers.arguments(job.words())
+    found = thc_workers.Simulation(task_list.make_task(job.task, job.seed), options).run()
     made = {**dataclasses.asdict(job), "name": job.name, "batch": job.batch, "steps": STEPS[job.task]}
     made |= {key: f"{found[key]:.6g}" for key in RESULTS}
-    return {**made, "torch": found["torch"], "commit": commit()}
+    return {**made, "torch": torch.__version__, "commit": commit()}
 
 
 def main():
@@ -161,19 +155,19 @@ def main():
     parser.add_argument("--task", choices=SEEDS, action="append", help="default: all")
     parser.add_argument("--only", default="", help="a regular expression: runs whose name has a match")
     parser.add_argument("--list", action="store_true", help="print the names, run nothing")
-    parser.add_argument("--timeout", type=float, default=1800, help="seconds of a run")
     chosen = parser.parse_args()
     jobs = all_jobs(chosen.table or list(TABLES), chosen.task or list(SEEDS))
     jobs = [job for job in jobs if re.search(chosen.only, job.name)]
     if chosen.list:
         print("\n".join(job.name for job in jobs))
         return
+    os.environ.update({"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **blas_kernels()})  # before torch is loaded
     path = chosen.out / f"{NAME}.tsv"
     left = [job for job in jobs if job.name not in load(path)]
     print(f"== {len(left)} of {len(jobs)} runs", flush=True)
     for number, job in enumerate(left, 1):
         begin = time.monotonic()
-        row = run_job(job, chosen.timeout)
+        row = run_job(job)
         save(path, {**load(path), job.name: row})
         print(f"== {number}, {time.monotonic() - begin:.0f} s: {job.name} {row['valid_loss']}", flush=True)
 
