@@ -11,7 +11,6 @@ import os
 import pathlib
 import re
 import subprocess
-import sys
 import time
 
 from .grid import blas_kernels
@@ -24,7 +23,7 @@ STEPS = {"digits": 120, "gpt1m": 60}
 EPOCH = {"digits": 24, "gpt1m": 15}  # digits: 1437 images, 60 a step; the text of the GPT has no epochs
 BATCH = {"digits": {10: 60}, "gpt1m": {10: 30}}  # of ten workers
 BATCH_ANY = 64  # of any other number, so that they share their batches
-WORKERS = (4, 16, 64)
+COUNTS = (4, 16, 64)  # of workers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +84,7 @@ def straggler_jobs(base):
 
 
 def worker_jobs(base):
-    return [dataclasses.replace(base, workers=count) for count in WORKERS]
+    return [dataclasses.replace(base, workers=count) for count in COUNTS]
 
 
 def ablation_jobs(base):
@@ -104,13 +103,13 @@ def jobs_of(table, task, seed):
 
 
 def all_jobs(tables, tasks):
-    """In the order in which they run: first seeds first."""
+    """In the order in which they run: first seeds first, 4 bits first."""
     jobs = []
     for seed in range(1, max(SEEDS.values()) + 1):
         for task in tasks:
             for table in tables if seed <= SEEDS[task] else ():
                 jobs += jobs_of(table, task, seed)
-    return list(dict.fromkeys(jobs))
+    return sorted(dict.fromkeys(jobs), key=lambda job: -job.bits)
 
 
 def load(path):
