@@ -8,6 +8,8 @@
     grid.py         which runs make the results; runs them over links (bench/links)
     summary.py      medians, paired differences with confidence intervals, time to a loss
     plots.py, page.py   docs/results/training.md and its pictures
+    thc_workers.py, thc_grid.py, thc_page.py
+                    THC with all workers in one process, which may lose packets or be late: docs/results/thc-training.md
 
 The loss does not depend on the link and the time of a step not on the seed. So *curves* (loss over steps: every task,
 hook
