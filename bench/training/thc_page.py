@@ -11,7 +11,7 @@ import sys
 
 from result_pages import RESULTS, show, table, write_or_compare
 
-from .thc_grid import COUNTS, EPOCH, NAME, SEEDS, STEPS, TABLES, Job, all_jobs, jobs_of, load, plain_of
+from .thc_grid import COUNTS, EPOCH, NAME, RATE, SEEDS, STEPS, TABLES, Job, all_jobs, jobs_of, load, plain_of
 
 TASKS = {
     "digits": "Digits: a convolutional network of 1.1 million parameters, SGD with momentum",
@@ -188,8 +188,7 @@ SECTIONS = (
 
 def task_row(task):
     batches = sorted({Job(task, 1, workers=count).batch for count in (10, *COUNTS)})
-    rate = {"digits": 0.02, "gpt1m": 0.001}[task]
-    return [task, TASKS[task], rate, STEPS[task], f"{EPOCH[task]} steps", " or ".join(map(str, batches))]
+    return [task, TASKS[task], RATE[task], STEPS[task], f"{EPOCH[task]} steps", " or ".join(map(str, batches))]
 
 
 def page(known):

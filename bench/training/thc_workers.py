@@ -160,12 +160,13 @@ class Replicas:
         self.models = [model, *(copy.deepcopy(model) for _ in range(count - 1))]
         self.optimizers = [make_optimizer(optimizer, one, lr, "none") for one in self.models]
 
-    def gradient(self, worker, sample):
-        """Loss and flat gradient of a worker's part of the batch."""
+    def gradient(self, worker, sample, out):
+        """Loss of a worker's part of the batch; its flat gradient goes to out."""
         model = self.models[worker % len(self.models)]
         loss = self.task.loss(model, sample)
         parts = torch.autograd.grad(loss, list(model.parameters()))
-        return loss.item(), torch.cat([part.flatten() for part in parts]).numpy()
+        torch.cat([part.flatten() for part in parts], out=torch.from_numpy(out))
+        return loss.item()
 
     def step(self, means, rate):
         """means: a flat gradient for each replica. rate: the learning rate over that of the first step."""
@@ -228,14 +229,15 @@ class Simulation:
             made = options_of(options.variant, options.bits, options.workers, options.seed)
             self.sum = ThcSum(made, options.workers, size, not options.dropped)
         self.network = Network(options.seed, options.workers, self.sum.blocks, options.loss, options.stragglers)
+        self.gradients = np.empty((options.workers, size), np.float32)
         self.losses, self.errors, self.distance = [], [], 0.0
 
     def step(self, step):
         count = self.options.workers
         batch = self.task.sample(step, 0, 1, self.options.batch)
         parts = list(zip(*(values.chunk(count) for values in batch)))
-        losses, gradients = zip(*(self.replicas.gradient(worker, part) for worker, part in enumerate(parts)))
-        gradients = np.stack(gradients)
+        gradients = self.gradients
+        losses = [self.replicas.gradient(worker, part, gradients[worker]) for worker, part in enumerate(parts)]
         arrived, answered = self.network.draw(step)
         mean = self.sum.mean(gradients, step, arrived)
         self.sum.put_back(answered & ~arrived)
