@@ -32,8 +32,8 @@ ABOUT = """# THC in training: lost packets, late workers, many workers, and its 
 Made by `bench/training/results_thc_training` from [{name}.tsv]({name}.tsv), which has {count} of the {all_count}
 runs of `bench/training/results_thc_training --list`. It follows figures 10, 11, 14 and 16 of the paper (Li et al.,
 "THC: Accelerating Distributed Deep Learning Using Tensor Homomorphic Compression", NSDI 2024, arXiv 2302.08545).
-**The paper's values are not available here**: its text could not be had when this page was made, and the last
-column of each table says so.
+**The paper's values are not available here**: only its abstract could be had when this page was made. It says that
+THC is "scalable and tolerant for acceptable packet-loss rates", without numbers; hence the last column of each table.
 
 All workers are in one process (`bench/training/thc_workers.py`). Each has the gradient of its own part of the
 batch, an error memory and a rank. The library makes norms, indices, lanes and means; the maximum of the norms and

@@ -235,6 +235,8 @@ class Simulation:
     def step(self, step):
         count = self.options.workers
         batch = self.task.sample(step, 0, 1, self.options.batch)
+        if len(batch[0]) != self.options.batch:
+            raise ValueError(f"the task has {len(batch[0])} samples for a batch of {self.options.batch}")
         parts = list(zip(*(values.chunk(count) for values in batch)))
         gradients = self.gradients
         losses = [self.replicas.gradient(worker, part, gradients[worker]) for worker, part in enumerate(parts)]

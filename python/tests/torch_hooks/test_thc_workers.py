@@ -197,3 +197,9 @@ def test_refused_options(words, capsys):
     with pytest.raises(SystemExit):
         thc_workers.arguments([*ARGUMENTS, *words])
     assert "error" in capsys.readouterr().err
+
+
+def test_a_batch_that_the_task_lacks_is_refused(monkeypatch):
+    monkeypatch.setattr(TinyTask, "sample", lambda self, *_: (torch.zeros(6, 40), torch.zeros(6, dtype=torch.long)))
+    with pytest.raises(ValueError, match="6 samples for a batch of 8"):
+        simulation().step(0)
