@@ -65,22 +65,29 @@ def runs_of(chosen):
 
 
 class PlainSum:
-    """Means of fp32 values over the workers whose packets arrive. Nothing returns."""
+    """As ThcSum, of fp32 values. What is left out and returns is added to the worker's next gradient."""
 
-    def __init__(self, len):
+    def __init__(self, workers, len, returns):
         self.blocks = -(-len // PACKET)
         self.lens = np.minimum(PACKET, len - PACKET * np.arange(self.blocks))
+        self.returns = returns
+        self.errors = [np.zeros(len, np.float32) if returns else None for _ in range(workers)]
+        self.values = [None] * workers  # of the last step
 
     def mean(self, gradients, step, arrived):
-        """arrived: of each worker and block."""
-        shares = (arrived / np.maximum(1, arrived.sum(axis=0))).astype(np.float32)
+        """Of all workers' gradients and error memories. arrived: of each worker and block."""
+        counts = len(gradients) if self.returns else np.maximum(1, arrived.sum(axis=0))
+        shares = (arrived / counts).astype(np.float32)
         total = np.zeros(gradients.shape[1], np.float32)
-        for gradient, share in zip(gradients, shares):
-            total += gradient * np.repeat(share, self.lens)
+        for rank, (gradient, share) in enumerate(zip(gradients, shares)):
+            self.values[rank] = gradient + self.errors[rank] if self.returns else gradient
+            total += self.values[rank] * np.repeat(share, self.lens)
         return total
 
     def put_back(self, told):
-        pass
+        for error, values, known in zip(self.errors, self.values, told):
+            if self.returns:
+                error[:] = values * np.repeat(known, self.lens)
 
 
 class ThcSum:
@@ -97,7 +104,6 @@ class ThcSum:
         self.patterns = self.round = None
 
     def mean(self, gradients, step, arrived):
-        """Of all workers' gradients and error memories. arrived: of each worker and block."""
         parts = [thc.Part(round=step, rank=rank) for rank in range(len(self.errors))]
         work = list(zip(gradients, parts, self.errors))
         self.patterns = np.maximum.reduce([self.codec.norms(values, part, error=error) for values, part, error in work])
@@ -224,7 +230,7 @@ class Simulation:
         )
         size = sum(param.numel() for param in self.replicas.models[0].parameters())
         if options.variant == "fp32":
-            self.sum = PlainSum(size)
+            self.sum = PlainSum(options.workers, size, not options.dropped)
         else:
             made = options_of(options.variant, options.bits, options.workers, options.seed)
             self.sum = ThcSum(made, options.workers, size, not options.dropped)

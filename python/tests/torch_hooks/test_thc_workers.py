@@ -102,7 +102,7 @@ def test_a_block_without_contributors_is_zero(gradients):
 
 
 def test_plain_means(gradients):
-    made = thc_workers.PlainSum(LEN)
+    made = thc_workers.PlainSum(WORKERS, LEN, False)
     assert np.allclose(made.mean(gradients, 0, everything()), gradients.mean(axis=0), atol=1e-6)
     lost = everything()
     lost[1, 3] = False
@@ -112,9 +112,13 @@ def test_plain_means(gradients):
 
 
 @pytest.mark.parametrize("returns", [False, True])
-def test_what_is_left_out_returns(rng, returns):
+@pytest.mark.parametrize("variant", ["thc", "fp32"])
+def test_what_is_left_out_returns(rng, variant, returns):
     """Means times workers and what error memories still hold are all gradients; not so if nothing returns."""
-    made = thc_workers.ThcSum(thc_workers.options_of("thc", 4, WORKERS, 1), WORKERS, LEN, returns)
+    if variant == "thc":
+        made = thc_workers.ThcSum(thc_workers.options_of("thc", 4, WORKERS, 1), WORKERS, LEN, returns)
+    else:
+        made = thc_workers.PlainSum(WORKERS, LEN, returns)
     network = thc_workers.Network(3, WORKERS, BLOCKS, 0.1, 1)
     sent, exact = np.zeros(LEN), np.zeros(LEN)
     for step in range(6):
@@ -124,7 +128,8 @@ def test_what_is_left_out_returns(rng, returns):
         sent += WORKERS * made.mean(gradients, step, arrived).astype(np.float64)
         made.put_back(~arrived)
         exact += gradients.sum(axis=0)
-    assert np.allclose(sent + sum(made.errors), exact, atol=1e-3) == returns
+    held = sum(error for error in made.errors if error is not None)
+    assert np.allclose(sent + held, exact, atol=1e-3) == returns
 
 
 def test_network():
