@@ -122,9 +122,14 @@ def numbers(rows, key):
     return [float(row[key]) for row in rows]
 
 
+def error_text(values):
+    """The mean of errors; rounding of fp32 counts as none."""
+    mean = statistics.fmean(values)
+    return show(mean) if mean > 1e-9 else "0"
+
+
 def cells(rows, plains):
     """Of the columns of HEAD. rows: a run's over seeds; plains: those that it is compared with, by seed."""
-    error = statistics.fmean(numbers(rows, "nmse"))
     pairs = [(row, plains[row["seed"]]) for row in rows if row["seed"] in plains]
     changes = [float(row["valid_loss"]) - float(plain["valid_loss"]) for row, plain in pairs]
     return [
@@ -133,12 +138,12 @@ def cells(rows, plains):
         spread(changes, "+.4f") if changes else "-",
         spread(numbers(rows, "train_loss"), ".4f"),
         spread([100 * share for share in numbers(rows, "accuracy")], ".1f"),
-        show(error) if error > 1e-9 else "0",
+        error_text(numbers(rows, "nmse")),
     ]
 
 
 def replica_cells(rows):
-    return [f"{statistics.fmean(numbers(rows, 'valid_worst')):.4f}", show(statistics.fmean(numbers(rows, "distance")))]
+    return [f"{statistics.fmean(numbers(rows, 'valid_worst')):.4f}", error_text(numbers(rows, "distance"))]
 
 
 def over_seeds(known, job):
