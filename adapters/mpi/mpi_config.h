@@ -19,7 +19,6 @@ typedef struct gw_mpi_config {
     uint64_t threshold_size; /* bytes, or GW_MPI_THRESHOLD_AUTO */
     uint64_t size_max;       /* bytes */
     uint64_t piece_len;      /* 0: the default */
-    uint32_t algorithm;      /* gw_exchange_algorithm of frames */
     uint32_t enabled;
     uint32_t progress; /* GW_MPI_PROGRESS_* */
     uint32_t pcontrol; /* MPI_Pcontrol() switches */

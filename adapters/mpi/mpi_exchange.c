@@ -273,7 +273,7 @@ gw_mpi_exchange *gw_mpi_exchange_frames(gw_mpi_operation *operation)
                   .shard_len = call->block_len,
                   .piece_len = gw_mpi_settings.piece_len != 0 ? gw_mpi_settings.piece_len : GW_MPI_PIECE_LEN},
         .seed = call->options.seed,
-        .algorithm = gw_mpi_settings.algorithm,
+        .algorithm = call->options.algorithm == GW_MPI_RING ? GW_EXCHANGE_RING : GW_EXCHANGE_A2A,
     };
     gw_mpi_exchange_codec(&call->options, &config.codec);
     config.fallback_codec = config.codec;
