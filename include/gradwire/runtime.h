@@ -263,7 +263,8 @@ GW_API void gw_exchange_memory(gw_exchange *exchange, void *memory);
  *   - A2A: the contribution of rank `from` if this rank owns the piece, else the finished piece (`from` is
  * not read)
  *   - ring, in which all come from the left neighbour: `from` is the rank that made the message. The left
- *     neighbour: the partial sum, unless it owns the piece. The owner: the finished piece
+ *     neighbour: the partial sum, unless it owns the piece. The owner: the finished piece, which is sent on
+ *     from there too: the next operation's must not be received before that is done
  */
 GW_API uint64_t gw_exchange_buffer_offset(const gw_exchange *exchange, uint32_t piece, uint32_t from);
 

@@ -507,6 +507,18 @@ void group_build_maps(group *g)
     }
 }
 
+void group_build_other_map(group *g, uint32_t rank)
+{
+    const float param = g->param[0];
+    g->param[0] = 4 * param + 1;
+    g->rank[rank].maps = 0;
+    assert_int_equal(gw_exchange_map_start(g->rank[rank].exchange, &g->segments, (float)g->setup.ranks),
+                     GW_OK);
+    assert_true(pump(g, 0, 1));
+    assert_int_equal(g->rank[rank].map_word, 0);
+    g->param[0] = param;
+}
+
 void group_start(group *g)
 {
     for (uint32_t r = 0; r < g->setup.ranks; r++) {

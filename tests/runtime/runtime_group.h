@@ -92,6 +92,8 @@ void group_free(group *g);
 
 /* Until all ranks have a map; all must succeed. */
 void group_build_maps(group *g);
+/* The same for one rank, whose parameters have become others; those of the group stay as they are. */
+void group_build_other_map(group *g, uint32_t rank);
 void group_start(group *g);
 /* Moves messages until all ranks but those that are stopped or lost are done, and returns 1; 0 if nothing
  * moves any more, or after so many rounds if that is not 0. */

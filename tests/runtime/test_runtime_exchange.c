@@ -204,7 +204,44 @@ static void test_damage(void **state)
     }
 }
 
-/* The same in a ring, at each hop. What is made of a damaged sum is a notice, which reaches all ranks; a
+/* A rank with another map: the sums that it should add to fail on all ranks, and the fallback needs no map.
+ */
+static void check_other_map(uint32_t algorithm)
+{
+    group_setup setup = plain;
+    setup.algorithm = algorithm;
+    group g;
+    group_make(&g, &setup);
+    group_build_maps(&g);
+    group_build_other_map(&g, 1);
+    group_start(&g);
+    assert_true(group_pump(&g, 0));
+    for (uint32_t r = 0; r < setup.ranks; r++) {
+        gw_collective_failure failure;
+        gw_collective_word_read(g.rank[r].word, &failure);
+        assert_int_equal(failure.status, GW_ERR_MAP);
+        assert_int_equal(gw_collective_word_outcome(g.rank[r].word), GW_COLLECTIVE_RETRY);
+    }
+    group_build_maps(&g);
+    for (uint32_t i = 0; i < 2; i++) {
+        g.setup.flags = i == 0 ? GW_EXCHANGE_FALLBACK : 0;
+        float *expected = group_reference(&g);
+        group_start(&g);
+        assert_true(group_pump(&g, 0));
+        group_check(&g, expected);
+        free(expected);
+    }
+    group_free(&g);
+}
+
+static void test_other_map(void **state)
+{
+    (void)state;
+    check_other_map(GW_EXCHANGE_A2A);
+    check_other_map(GW_EXCHANGE_RING);
+}
+
+/* Damage in a ring, at each hop. What is made of a damaged sum is a notice, which reaches all ranks; a
  * damaged result travels on from where it was damaged. */
 static void test_ring_damage(void **state)
 {
@@ -476,6 +513,7 @@ int main(void)
         cmocka_unit_test(test_ring_damage),
         cmocka_unit_test(test_samples),
         cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_other_map),
         cmocka_unit_test(test_steps),
         cmocka_unit_test(test_steps_fail),
         cmocka_unit_test(test_no_memory),
