@@ -9,7 +9,7 @@
  */
 #include "runtime_route.h"
 
-static int is_own(const gw_exchange *exchange, const gw_exchange_piece *piece)
+int gw_route_is_own(const gw_exchange *exchange, const gw_exchange_piece *piece)
 {
     return piece->at.owner == exchange->config.rank;
 }
@@ -34,7 +34,7 @@ gw_route_inputs gw_route_inputs_of(const gw_exchange *exchange, const gw_exchang
         const uint32_t needed = piece->at.owner != left_of(exchange); /* the sum does not begin here */
         return (gw_route_inputs){&exchange->messages[index], 1, needed};
     }
-    if (is_own(exchange, piece)) {
+    if (gw_route_is_own(exchange, piece)) {
         gw_gcomp_frame *messages = &exchange->messages[index % exchange->layout.shard_pieces * ranks];
         return (gw_route_inputs){messages, ranks, ranks - 1};
     }
@@ -46,11 +46,11 @@ gw_route_message gw_route_message_of(const gw_exchange *exchange, const gw_excha
 {
     if (exchange->is_ring) {
         /* If the left neighbour is the owner, the sum begins here. */
-        return from == piece->at.owner && !is_own(exchange, piece) ? GW_ROUTE_FINISHED
-               : from == left_of(exchange)                         ? GW_ROUTE_INPUT
-                                                                   : GW_ROUTE_NONE;
+        return from == piece->at.owner && !gw_route_is_own(exchange, piece) ? GW_ROUTE_FINISHED
+               : from == left_of(exchange)                                  ? GW_ROUTE_INPUT
+                                                                            : GW_ROUTE_NONE;
     }
-    if (!is_own(exchange, piece)) {
+    if (!gw_route_is_own(exchange, piece)) {
         return GW_ROUTE_FINISHED;
     }
     const int is_other = from < exchange->layout.shape.rank_count && from != exchange->config.rank;
@@ -67,7 +67,7 @@ uint32_t gw_route_receiver(const gw_exchange *exchange, const gw_exchange_piece 
     if (exchange->is_ring) {
         return right_of(exchange);
     }
-    return is_own(exchange, piece) ? GW_RUNTIME_ALL : piece->at.owner;
+    return gw_route_is_own(exchange, piece) ? GW_RUNTIME_ALL : piece->at.owner;
 }
 
 int gw_route_passes_on(const gw_exchange *exchange, const gw_exchange_piece *piece)

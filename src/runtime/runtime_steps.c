@@ -12,11 +12,6 @@ static int is_scatter(const gw_exchange *exchange)
     return (exchange->run.flags & GW_EXCHANGE_SCATTER) != 0;
 }
 
-static int is_own(const gw_exchange *exchange, const gw_exchange_piece *piece)
-{
-    return piece->at.owner == exchange->config.rank;
-}
-
 /* The worst outcome counts; needs the lock. */
 static void note(gw_exchange *exchange, const gw_collective_failure *failure)
 {
@@ -41,7 +36,7 @@ static void finish_piece(gw_exchange *exchange, gw_exchange_piece *piece)
 /* What is made of another's piece is on its way to its owner; what is made of an own one is finished. */
 static gw_runtime_event_kind event_of(const gw_exchange *exchange, const gw_exchange_piece *piece)
 {
-    return is_own(exchange, piece) ? GW_RUNTIME_SHARE : GW_RUNTIME_SEND;
+    return gw_route_is_own(exchange, piece) ? GW_RUNTIME_SHARE : GW_RUNTIME_SEND;
 }
 
 /* Where a message goes. Its data is NULL if the transport has no memory. */
@@ -231,7 +226,7 @@ static void ring_step(gw_exchange *exchange, gw_exchange_step *step, const gw_wo
 
 static gw_exchange_step_kind kind_of(const gw_exchange *exchange, const gw_exchange_piece *piece)
 {
-    const int is_sum = is_scatter(exchange) && is_own(exchange, piece);
+    const int is_sum = is_scatter(exchange) && gw_route_is_own(exchange, piece);
     return piece->stage == GW_STAGE_ENCODE   ? GW_EXCHANGE_ENCODE
            : piece->stage == GW_STAGE_DECODE ? GW_EXCHANGE_DECODE
            : is_sum                          ? GW_EXCHANGE_SUM
@@ -244,7 +239,7 @@ static void run_step(gw_runtime_task *task, const gw_workspace *workspace);
 static void push_reduce(gw_exchange *exchange, gw_exchange_piece *piece)
 {
     piece->stage = GW_STAGE_REDUCE;
-    if (!is_own(exchange, piece) || !exchange->reduce_waits || exchange->encodes_left == 0) {
+    if (!gw_route_is_own(exchange, piece) || !exchange->reduce_waits || exchange->encodes_left == 0) {
         gw_exchange_push(exchange, piece, GW_RUNTIME_PRIORITY_REDUCE, run_step);
     }
 }
@@ -284,7 +279,7 @@ static void end_step(gw_exchange *exchange, gw_exchange_piece *piece, gw_exchang
         return;
     }
     post_made(exchange, piece, step);
-    if (!is_own(exchange, piece)) {
+    if (!gw_route_is_own(exchange, piece)) {
         end_encode(exchange, piece);
     } else { /* this rank decodes it too */
         piece->stage = GW_STAGE_DECODE;
@@ -379,11 +374,11 @@ static void push_first(gw_exchange *exchange, gw_exchange_piece *piece)
         return;
     }
     exchange->left++;
-    exchange->encodes_left += !is_own(exchange, piece);
+    exchange->encodes_left += !gw_route_is_own(exchange, piece);
     piece->arrived = 0;
     if (gw_route_inputs_of(exchange, piece).needed > 0) {
         piece->stage = GW_STAGE_GATHER;
-    } else if (is_own(exchange, piece)) { /* there is no other rank */
+    } else if (gw_route_is_own(exchange, piece)) { /* there is no other rank */
         push_reduce(exchange, piece);
     } else {
         piece->stage = GW_STAGE_ENCODE;
