@@ -176,11 +176,25 @@ static gw_gcomp_target target_of(const gw_exchange *exchange, const gw_collectiv
                              .scale = exchange->run.scale};
 }
 
+/* In a ring encode and reduce are one step. */
+static gw_status ring_step(const gw_collective_bucket *bucket, gw_exchange_step *step,
+                           gw_gcomp_target *target, const gw_workspace *workspace)
+{
+    if (step->kind == GW_EXCHANGE_SUM) {
+        return gw_collective_hop_sum(bucket, step->piece, step->messages, target, &step->failure, workspace);
+    }
+    return gw_collective_hop(bucket, step->piece, step->messages, &step->dst, &step->failure, workspace);
+}
+
 static void gcomp_step(gw_exchange *exchange, gw_exchange_step *step, const gw_workspace *workspace)
 {
     const gw_collective_bucket *bucket = &exchange->bucket;
     gw_gcomp_target target = target_of(exchange, &exchange->pieces[step->piece].at);
     gw_status status;
+    if (exchange->is_ring && step->kind != GW_EXCHANGE_DECODE) {
+        step->failure.status = ring_step(bucket, step, &target, workspace);
+        return;
+    }
     switch (step->kind) {
     case GW_EXCHANGE_ENCODE:
         status = gw_collective_encode(bucket, step->piece, &step->dst, workspace);
@@ -198,28 +212,6 @@ static void gcomp_step(gw_exchange *exchange, gw_exchange_step *step, const gw_w
         break;
     }
     step->failure.status = status;
-}
-
-/* The same in a ring, where encode and reduce are one step. */
-static void ring_step(gw_exchange *exchange, gw_exchange_step *step, const gw_workspace *workspace)
-{
-    const gw_collective_bucket *bucket = &exchange->bucket;
-    gw_gcomp_target target;
-    switch (step->kind) {
-    case GW_EXCHANGE_ENCODE:
-    case GW_EXCHANGE_REDUCE:
-        step->failure.status =
-            gw_collective_hop(bucket, step->piece, step->messages, &step->dst, &step->failure, workspace);
-        break;
-    case GW_EXCHANGE_SUM:
-        target = target_of(exchange, &exchange->pieces[step->piece].at);
-        step->failure.status =
-            gw_collective_hop_sum(bucket, step->piece, step->messages, &target, &step->failure, workspace);
-        break;
-    default:
-        gcomp_step(exchange, step, workspace);
-        break;
-    }
 }
 
 /* ------------ tasks ------------ */
@@ -310,8 +302,6 @@ static void run_step(gw_runtime_task *task, const gw_workspace *workspace)
         step.failure.status = GW_ERR_LIMIT;
     } else if (own->run) {
         own->run(own->context, &step, workspace);
-    } else if (exchange->is_ring) {
-        ring_step(exchange, &step, workspace);
     } else {
         gcomp_step(exchange, &step, workspace);
     }
