@@ -117,7 +117,7 @@ class Sampler:
     """Counts what every scheme would send in a step, and keeps the codebooks that are installed."""
 
     def __init__(self, task):
-        self.task, self.books = task, {name: {} for name in BOOKED}
+        self.task, self.kept = task, {name: {} for name in BOOKED}
 
     def sample(self, workers, gradients, total):
         step, state = workers.step, workers.state()
@@ -140,16 +140,16 @@ class Sampler:
         if source == "sum":  # codebooks are those of contributions
             return None
         own = age == "own"
-        codebook = codebook_of(SIZES[name], [values], map, step) if own else self.books[name].get(age)
+        codebook = codebook_of(SIZES[name], [values], map, step) if own else self.kept[name].get(age)
         return None if codebook is None else bits(SIZES[name], values, map, step, codebook)
 
     def _renew(self, gradients, map, step):
         """After the step's frames: what is counted in this step's values, of all workers, serves later ones."""
-        for name, books in self.books.items():
+        for name, kept in self.kept.items():
             ages = {"static first": step == 0, "static late": step == LATE_STEP, "renewed": step % RENEWED_EVERY == 0}
             if any(ages.values()):
                 codebook = codebook_of(SIZES[name], gradients, map, step)
-                books.update({age: codebook for age, due in ages.items() if due})
+                kept.update({age: codebook for age, due in ages.items() if due})
 
 
 def ratio_of(workers, state, gradient):
@@ -219,10 +219,10 @@ def measure_crossed(chosen):
     snapshots = [load(path) for path in chosen.snapshots]
     for codec in BOOKED:
         options = SIZES[codec]
-        books = [(name, codebook_of(options, [values], map)) for name, values, map in snapshots]
+        counted = [(name, codebook_of(options, [values], map)) for name, values, map in snapshots]
         for name, values, map in snapshots:
             rows = [(codec, name, f"preset {p}", bits(options | {"preset": p}, values, map)) for p in ("fast", "small")]
-            rows += [(codec, name, source, bits(options, values, map, 0, book)) for source, book in books]
+            rows += [(codec, name, source, bits(options, values, map, 0, codebook)) for source, codebook in counted]
             append("crossed", CROSSED_COLUMNS, rows)
 
 
@@ -347,9 +347,10 @@ class Gcomp:
 
 
 def seconds(run, *arguments):
-    begin = time.perf_counter()
+    """Of this thread's processor time, so that others on the machine count less; and the result."""
+    begin = time.thread_time()
     result = run(*arguments)
-    return time.perf_counter() - begin, result
+    return time.thread_time() - begin, result
 
 
 def map_row(path, repeats):
@@ -410,7 +411,7 @@ def main():
     loss.add_argument("--only", nargs="*", help="names of ways")
     for name in ("crossed", "wire"):
         commands.add_parser(name).add_argument("snapshots", nargs="+")
-    commands.choices["wire"].add_argument("--repeats", type=int, default=7)
+    commands.choices["wire"].add_argument("--repeats", type=int, default=5)
     chosen = parser.parse_args()
     measure = {"rate": measure_rate, "crossed": measure_crossed, "loss": measure_loss, "wire": measure_wire}
     measure[chosen.command](chosen)
