@@ -187,6 +187,8 @@ def measure_rate(chosen):
     from simulated_workers import Plain, Workers
 
     torch.set_num_threads(1)
+    if RENEWED_EVERY % chosen.every:
+        sys.exit(f"--every {chosen.every} does not divide {RENEWED_EVERY}, the steps between renewed codebooks")
     if any(row["task"] == chosen.task for row in rows_of("rate")):
         sys.exit(f"gcomp-paper-rate.tsv has {chosen.task}: delete its rows there and in gcomp-paper-cut.tsv first")
     workers, sampler = Workers(chosen.task, chosen.seed, chosen.workers), Sampler(chosen.task)

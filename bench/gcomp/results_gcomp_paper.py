@@ -292,7 +292,7 @@ LOSS_LINES = (
     ("cut 18, every 8th step exact", "#d63c9f", "the same, every 8th step fp32"),
     ("every 8th step", "#d1492e", "averaged every 8th step"),
 )
-DECADES = (-7, 1)
+DECADES = (-6, 0)
 MARKS = [(percent, f"{percent} %") for percent in range(0, 101, 20)]
 
 
@@ -376,34 +376,35 @@ def picture(data):
 
 # ---- page -----------------------------------------------------------------------------------------------------------
 
-SHOWS = """- **Rate.** Explicit frames of t = 23, the near-lossless ones, need 35 % of fp32 on digits in the mean of 1,000 steps
+SHOWS = """\
+- **Rate.** Explicit frames of t = 23, the near-lossless ones, need 35 % of fp32 on digits in the mean of 1,000 steps
   (26 to 44 %) and 67 % on gpt1m (63 to 71 % after the first step). The best case of the abstract is 33 %. What a
-  gradient needs depends on how large parameters are beside their updates: digits changes with the batch, and falls as the
-  loss does; gpt1m is even from step 10 on. In Adam's first step nothing can be cut (86 %).
+  gradient needs depends on how large parameters are beside their updates: digits changes with the batch, and falls as
+  the loss does; gpt1m is even from step 10 on. In Adam's first step nothing can be cut (86 %).
 - **Against the published scheme** explicit frames are 2.7 points smaller on digits and 3.9 on gpt1m, with every byte
   counted, against a count without headers: level and exponent share one code. Derived frames of t = 23, which send no
   level and cut by single bits, need 27 and 55 %; t = 14 needs 7 and 27 %, t = 12 4 and 21 %. The sum of four workers
   needs 3 to 5 points more than a worker's gradient at t = 23.
-- **A codebook must be renewed or fresh.** After step 100, one that is 10 to 50 steps old costs 1 to 2.3 % of an explicit
-  frame against codebooks in the frame, and 1 to 9 % at t = 14. On gpt1m that is because one codebook serves all layers
-  (one of the same values costs as much), on digits most of it is age. A codebook of step 100 costs 3 to 11 % (explicit) and 5 to 43 %
-  (t = 14) later on, that of step 0 is worse on gpt1m: Adam's first step cuts nothing, so there is no code for any level
-  that later steps use. Values then escape, chunks become RAW, and frames are as large as fp32. No row
-  has smaller frames with an installed codebook than with fresh ones: it saves time, not bytes.
-- **Codebooks of other models** cost 0.5 to 29 % of explicit frames. At t = 14 those of BERT, of the
-  two sampled ResNets and of digits cost each other and the contiguous ResNet less than 5 %, and gpt1m 16 to 37 %. That of
-  the contiguous ResNet costs 15 to 32 %, and that of gpt1m, whose values are rarely zero, 71 to 176 %. Nothing is wrong in
-  such a frame: what has no code escapes.
-- **Cuts.** A third of the values on digits are zero, and pruning them saves 8 bits a value before anything is cut. The
-  metric sends 11.4 bits a value, as many as a cut of 12 bits from every value does, and moves no parameter by more
-  than 2^-23.3 of its size, where that cut moves one near 0 by 2^-2.3 and a cut of 18 bits one by 17 times its size. On gpt1m the metric
-  sends as many as a cut of 6. The relative error of the whole gradient (NMSE) does not see this: by it the
-  metric on digits lies between cuts of 12 and 18.
-LOSS
-- **zstd and zlib** leave 65 to 94 % of fp32 and are slow: zstd -1 takes 12 to 22 times a copy to encode, zlib -1
-  over 170. Lossless frames leave 62 to 85 % at 3 times a copy, explicit ones 36 to 67 % at 2.5 to 4 times. By the computed
-  times zstd gains at 100 Mb/s only and zlib nowhere; explicit frames gain 2.1 and 1.8 times at 100 Mb/s and 1 Gb/s,
-  t = 14 7.4 and 4.4 times. At 10 Gb/s one core that overlaps nothing is slower than fp32 with every codec.
+- **A codebook must be renewed or fresh.** After step 100, one that is 10 to 50 steps old costs 1 to 2.3 % of an
+  explicit frame against codebooks in the frame, and 1 to 9 % at t = 14. On gpt1m that is because one codebook serves
+  all layers (one of the same values costs as much), on digits most of it is age. A codebook of step 100 costs 3 to 11
+  % (explicit) and 5 to 43 % (t = 14) later on, that of step 0 is worse on gpt1m: Adam's first step cuts nothing, so
+  there is no code for any level that later steps use. Values then escape, chunks become RAW, and frames are as large
+  as fp32. No row has smaller frames with an installed codebook than with fresh ones: it saves time, not bytes.
+- **Codebooks of other models** cost 0.5 to 29 % of explicit frames. At t = 14 those of BERT, of the two sampled
+  ResNets and of digits cost each other and the contiguous ResNet less than 5 %, and gpt1m 16 to 37 %. That of the
+  contiguous ResNet costs 15 to 32 %, and that of gpt1m, whose values are rarely zero, 71 to 176 %. Nothing is wrong
+  in such a frame: what has no code escapes.
+- **Cuts.** A third of the values on digits are zero, and pruning them saves 8 bits a value before anything is cut.
+  The metric sends 11.4 bits a value, as many as a cut of 12 bits from every value does, and moves no parameter by
+  more than 2^-23.3 of its size, where that cut moves one near 0 by 2^-2.3 and a cut of 18 bits one by 17 times its
+  size. On gpt1m the metric sends as many as a cut of 6. The relative error of the whole gradient (NMSE) does not see
+  this: by it the metric on digits lies between cuts of 12 and 18.
+- LOSS
+- **zstd and zlib** leave 65 to 94 % of fp32 and are slow: zstd -1 takes 12 to 22 times a copy to encode, zlib -1 over
+  170. Lossless frames leave 62 to 85 % at 3 times a copy, explicit ones 36 to 67 % at 2.5 to 4 times. By the computed
+  times zstd gains at 100 Mb/s only and zlib nowhere; explicit frames gain 2.1 and 1.8 times at 100 Mb/s and 1 Gb/s, t
+  = 14 7.4 and 4.4 times. At 10 Gb/s one core that overlaps nothing is slower than fp32 with every codec.
 """
 
 PAGE = """# GCOMP: the measurements of its paper
@@ -486,10 +487,10 @@ are averaged.
 {loss}
 ## zstd, zlib and LZ4 on the wire
 
-Sizes of the fp32 bytes as they are, and of frames, of up to 2^20 values; medians of 5 runs of one
-thread's processor time, alternating with a copy of the same array ("of memcpy": 1 is as fast as that copy), on a machine that others were using. *map*:
-both passes over parameters and optimizer state, once a step, for explicit and derived frames. Derived frames round
-stochastically.
+Sizes of the fp32 bytes as they are, and of frames, of up to 2^20 values; medians of 5 runs of one thread's processor
+time, alternating with a copy of the same array ("of memcpy": 1 is as fast as that copy), on a machine that others
+were using. *map*: both passes over parameters and optimizer state, once a step, for explicit and derived frames.
+Derived frames round stochastically.
 
 {wire}
 **Computed, not measured**: milliseconds of an all-reduce of 2^20 values among 4 ranks by all-to-all and all-gather,
@@ -501,9 +502,9 @@ overlaps, no latency.
 ## Limits
 
 Small models on synthetic or small data sets, one to three seeds, at most 1,000 steps. Workers are simulated in one
-process; nothing went over a network. Times are from a machine that others loaded: caches and memory were shared. Published
-sizes are a count, not an implementation: the paper's code for rare exponents, its headers and its codebook from
-earlier steps would make them larger.
+process; nothing went over a network. Times are from a machine that others loaded: caches and memory were shared.
+Published sizes are a count, not an implementation: the paper's code for rare exponents, its headers and its codebook
+from earlier steps would make them larger.
 """
 
 
