@@ -56,16 +56,8 @@ class Job:
     def words(self):
         words = ["--task", self.task, "--seed", self.seed, "--variant", self.variant, "--bits", self.bits]
         words += ["--workers", self.workers, "--batch", self.batch, "--loss", self.loss]
-        words += [
-            "--steps",
-            STEPS[self.task],
-            "--epoch",
-            EPOCH[self.task],
-            "--lr",
-            RATE[self.task],
-            "--stragglers",
-            self.stragglers,
-        ]
+        words += ["--steps", STEPS[self.task], "--epoch", EPOCH[self.task], "--lr", RATE[self.task]]
+        words += ["--stragglers", self.stragglers]
         words += ["--synchronise"] if self.synchronise else []
         words += ["--dropped"] if self.dropped else []
         return [str(word) for word in words]
