@@ -70,8 +70,9 @@ What is seen, with the few seeds that there are:
   cost the same. So returning is for packets that are lost now and then, not for workers that are always late.
 - From 4 to 64 workers no loss is seen. The error of means grows since the parts of the batch become smaller: at 64
   workers the part of each is one image, and all parts are scaled by the largest norm.
-- With 4 bits no part of THC shows in the loss of the digits. In the error of means a uniform table doubles it. Error
-  feedback does not lower this error: it adds what earlier steps lost.
+- With 4 bits no part of THC shows in the loss of the digits. The GPT is a little worse with a uniform table or
+  without rotation, which is hardly more than noise. In the error of means a uniform table doubles it. Error feedback
+  does not lower this error: it adds what earlier steps lost.
 """
 
 LOSS = """
