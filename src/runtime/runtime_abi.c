@@ -3,7 +3,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "gradwire/runtime.h"
+#include "gradwire/runtime_thc.h"
 
 #include "runtime_abi_structs.def"
 
