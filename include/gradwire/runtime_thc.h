@@ -48,6 +48,10 @@ typedef enum gw_thc_sums {
     GW_THC_SUMS_REQUANTIZED = 1
 } gw_thc_sums;
 
+/* REQUANTIZED: the codec of sums is that of gw_thc_options_init() for one worker and the same bits, with
+ * options.block_log2, this seed xor options.seed, and policy PROPAGATE. */
+#define GW_THC_SUM_SEED UINT64_C(0x9e3779b97f4a7c15)
+
 /* Set to zeros, then fill in. Equal on all ranks but for `rank`. */
 typedef struct gw_thc_steps_config {
     gw_thc_options options; /* worker_max: at least rank_count. REQUANTIZED: GW_FP32 and GW_THC_ROTATED */

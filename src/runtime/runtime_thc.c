@@ -12,8 +12,6 @@
 #define PIECE_LEN UINT64_C(0x8000)
 /* Blocks of a piece of norms by default: 4 KiB */
 #define NORMS_BLOCKS 1024u
-/* Sums are encoded with other random words than contributions, whose rounding they would follow else. */
-#define SUM_SEED UINT64_C(0x9e3779b97f4a7c15)
 
 /* ------------ open ------------ */
 
@@ -32,7 +30,7 @@ static gw_status open_sum_codec(gw_thc_steps *steps)
         return status;
     }
     options.block_log2 = given->block_log2;
-    options.seed = given->seed ^ SUM_SEED;
+    options.seed = given->seed ^ GW_THC_SUM_SEED;   /* else its rounding would follow that of contributions */
     options.nonfinite = GW_THC_NONFINITE_PROPAGATE; /* a sum may be infinite though no contribution is */
     options.backends = given->backends;
     return gw_thc_init(&steps->sum_thc, &options);
