@@ -17,7 +17,8 @@
  *     gw_thc_steps_begin() with GW_THC_PHASE_SUMS, gw_exchange_start(), ... the event DONE
  *
  * The second exchange is started even if the first one failed on this rank: the other ranks may not know of
- * it yet, and wait for this rank's messages. The greater of both words is the outcome.
+ * it yet, and wait for this rank's messages, which are notices then. The greater of both words is the
+ * outcome.
  *
  * A message is 8 bytes, a mark and the CRC32C of all others, and its words, as little-endian integers. So
  * damaged messages are found (GW_ERR_CORRUPT), and no message begins as a notice does.
@@ -91,7 +92,10 @@ typedef struct gw_thc_steps_run {
                          rules; NULL iff sum_feedback is 0 */
     uint32_t *maxima; /* one for each block and pattern; of a scatter for each tensor one after the other.
                          Written in the phase of norms, read in that of sums */
-    uint32_t round;   /* other than those of the operations before: random words follow from it */
+    /* GW_THC_PHASE_SUMS: the word of the event DONE of the norms. If it is not 0 all steps fail with it,
+     * since the maxima may not be those of this operation */
+    uint64_t norms_word;
+    uint32_t round; /* other than those of the operations before: random words follow from it */
 } gw_thc_steps_run;
 
 /* Before gw_exchange_start(): what to give to it. GW_ERR_ARG: nothing has changed. */

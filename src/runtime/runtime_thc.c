@@ -177,7 +177,8 @@ gw_status gw_thc_steps_begin(gw_thc_steps *steps, gw_thc_phase phase, const gw_t
     }
     steps->run = *run;
     *exchange_run = (gw_exchange_run){.values = run->values, .result = run->result, .step_index = run->round};
-    if (phase == GW_THC_PHASE_NORMS) { /* all ranks need all of them, and no value is written */
+    if (phase == GW_THC_PHASE_NORMS) {
+        /* All ranks need all of them, and no value is written */
         exchange_run->result = (void *)(uintptr_t)run->values;
     } else if (steps->config.is_scatter) {
         exchange_run->flags = GW_EXCHANGE_SCATTER;

@@ -431,6 +431,10 @@ static int are_messages(const gw_thc_steps_context *context, gw_exchange_step *s
 static void step_sums(const gw_thc_steps_context *context, gw_exchange_step *step,
                       const gw_workspace *workspace)
 {
+    if (context->steps->run.norms_word != 0) {
+        gw_collective_word_read(context->steps->run.norms_word, &step->failure);
+        return;
+    }
     if (!are_messages(context, step)) {
         return;
     }
