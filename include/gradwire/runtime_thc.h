@@ -89,7 +89,7 @@ typedef struct gw_thc_steps_run {
      * piece; if its outcome is an error it is partly new, so work on a copy */
     float *error;
     float *sum_error; /* error memory of this rank's shard of the sum (gw_thc_steps_shard()), by the same
-                         rules; NULL iff sum_feedback is 0 */
+                         rules; NULL iff sum_feedback is 0. Not read if the shard is empty */
     uint32_t *maxima; /* one for each block and pattern; of a scatter for each tensor one after the other.
                          Written in the phase of norms, read in that of sums */
     /* GW_THC_PHASE_SUMS: the word of the event DONE of the norms. If it is not 0 all steps fail with it,

@@ -169,10 +169,15 @@ gw_status gw_thc_steps_exchange(gw_thc_steps *steps, gw_thc_phase phase, gw_exch
 gw_status gw_thc_steps_begin(gw_thc_steps *steps, gw_thc_phase phase, const gw_thc_steps_run *run,
                              gw_exchange_run *exchange_run)
 {
-    if (steps == NULL || run == NULL || exchange_run == NULL || (uint32_t)phase > GW_THC_PHASE_SUMS ||
-        run->values == NULL || run->result == NULL || run->maxima == NULL ||
-        (run->error != NULL) != (steps->config.options.error_feedback != 0) ||
-        (run->sum_error != NULL) != (steps->config.sum_feedback != 0)) {
+    uint64_t first = 0, len = 0;
+    if (run == NULL || exchange_run == NULL || (uint32_t)phase > GW_THC_PHASE_SUMS ||
+        gw_thc_steps_shard(steps, &first, &len) != GW_OK) {
+        return GW_ERR_ARG;
+    }
+    const int has_feedback = steps->config.options.error_feedback != 0;
+    const int has_sum_feedback = steps->config.sum_feedback != 0;
+    if (run->values == NULL || run->result == NULL || run->maxima == NULL ||
+        (run->error != NULL) != has_feedback || (len != 0 && (run->sum_error != NULL) != has_sum_feedback)) {
         return GW_ERR_ARG;
     }
     steps->run = *run;

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable
-from ctypes import byref, c_void_p
+from ctypes import byref, c_uint64, c_void_p
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,11 @@ from .workers import Worker, weakly
 NORMS, SUMS = names.GW_THC_PHASE_NORMS, names.GW_THC_PHASE_SUMS
 WAYS = {"lanes": names.GW_THC_SUMS_LANES, "requantized": names.GW_THC_SUMS_REQUANTIZED}
 _NORMS_BLOCKS = 1 << 12  # of a message: 16 KiB
+
+
+def feedback_of(codec: gradwire.thc.Codec, way: str) -> int:
+    """1: owners have an error memory for what they round; with contributors that have one."""
+    return int(codec.options.error_feedback and WAYS[way] == names.GW_THC_SUMS_REQUANTIZED)
 
 
 class Phase:
@@ -115,23 +120,30 @@ class SumBucket:
             len=length,
             is_mean=1,
             sums=WAYS[way],
+            sum_feedback=feedback_of(codec, way),
             piece_blocks=blocks,
             norms_blocks=_NORMS_BLOCKS,
         )
         check(_pool.native.gw_thc_steps_open(config, byref(self.steps)))
         try:
+            first, self.shard_len = c_uint64(), c_uint64()
+            check(_pool.native.gw_thc_steps_shard(self.steps, byref(first), byref(self.shard_len)))
             self.maxima = np.empty(_pool.native.gw_thc_steps_maxima_len(self.steps), np.uint32)
             self.phases = [Phase(engine, self, phase, engine.new_cookie()) for phase in (NORMS, SUMS)]
         except BaseException:
             self.close()
             raise
 
-    def run_of(self, values: torch.Tensor, error: torch.Tensor | None, number: int) -> s.gw_thc_steps_run:
-        """The mean of these fp32 values, in place. error: their memory, which becomes the next one."""
+    def run_of(
+        self, values: torch.Tensor, error: torch.Tensor | None, sum_error: torch.Tensor | None, number: int
+    ) -> s.gw_thc_steps_run:
+        """The mean of these fp32 values, in place. error: their memory, sum_error: that of the shard of the sum that
+        this rank owns; both become the next ones."""
         return s.gw_thc_steps_run(
             values=values.data_ptr(),
             result=values.data_ptr(),
             error=None if error is None else error.data_ptr(),
+            sum_error=None if sum_error is None else sum_error.data_ptr(),
             maxima=self.maxima.ctypes.data,
             round=number & 0xFFFFFFFF,
         )
@@ -207,9 +219,10 @@ class SumEngine:
                 raise RuntimeError("gradwire: an earlier operation failed")
         return self.buckets[key]
 
-    def forget_unused(self) -> None:
-        """Buckets that have not come since the last call do not come again. When nothing runs."""
-        for key in set(self.buckets) - self._used:
+    def forget_unused(self) -> set[Hashable]:
+        """Buckets that have not come since the last call do not come again: their keys. When nothing runs."""
+        unused = set(self.buckets) - self._used
+        for key in unused:
             for phase in self.buckets[key].phases:
                 phase.finish_sends()
             with self._lock:
@@ -219,6 +232,7 @@ class SumEngine:
                     self._add_sizes(self._retired, phase)
             made.close()
         self._used = set()
+        return unused
 
     @staticmethod
     def _add_sizes(sizes: list[int], phase: Phase) -> None:

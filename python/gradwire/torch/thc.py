@@ -30,7 +30,7 @@ from .failure import Gate
 from .reducer import CodecHook, agreed_error, hook
 from .states import Finite, check_nonfinite, check_sizes, check_version
 from .stats import size_of
-from .sums import NORMS, SUMS, WAYS, SumEngine
+from .sums import NORMS, SUMS, WAYS, SumEngine, feedback_of
 from .transport import Start
 from .workers import Worker
 
@@ -46,11 +46,14 @@ def thc_hook(
 
 @dataclass
 class _Operation:
-    """A bucket on its way. memory: its new error memory. waits: its result is handed out at the end of the step."""
+    """A bucket on its way. memory, sum_memory: its new error memories. waits: its result is handed out at the end of
+    the step."""
 
     copy: staging.HostCopy
     params: list[torch.Tensor]
+    key: tuple[int, ...]  # of the bucket: numbers of the parameters
     memory: torch.Tensor | None
+    sum_memory: torch.Tensor | None
     waits: bool
     word: int = 0  # outcome
 
@@ -60,11 +63,12 @@ class ThcState(CodecHook):
 
     bits: 1..4, of an index. error_feedback: keep what rounding lost. nonfinite: what NaN or infinity in a gradient
     does: "propagate": its block is NaN on all ranks, and error memories stay as they were before the step, as a
-    GradScaler expects; "error": all ranks raise, with rank and parameter. small_len, group, transport, timeout, seed:
-    as in DdpState. sums: what the owner of a shard sends to all: "lanes": the sums as they are, in the narrowest lanes
-    that hold them (up to 17 ranks with 4 bits: 8 bits, then 16); "requantized": rounded to indices again, which is half
-    of that or less, and adds an error. threads: of the pool that encodes and sums. report, error, check() and
-    fail(error) are as of DdpState; of the report's numbers there are sizes.
+    GradScaler expects; "error": all ranks raise, with rank and parameter. sums: what the owner of a shard sends to all:
+    "lanes": the sums as they are, in the narrowest lanes that hold them (up to 17 ranks with 4 bits: 8 bits, then 16);
+    "requantized": rounded to indices again, which is half of that or less, and adds an error; with error feedback the
+    owner keeps what that lost, too. threads: of the pool that encodes and sums. small_len, group, transport, timeout,
+    seed: as in DdpState. report, error, check() and fail(error) are as of DdpState; of the report's numbers there are
+    sizes.
     """
 
     def __init__(
@@ -100,10 +104,12 @@ class ThcState(CodecHook):
         self.small_len, self.nonfinite = small_len, nonfinite
         self.round = 0
         self._errors: dict[int, torch.Tensor] = {}  # by number of the parameter, in memory order
+        self._sum_errors: dict[tuple[int, ...], torch.Tensor] = {}  # of owners: of this rank's shard, by _Operation.key
         self._finite: list[Finite] = []  # of this step's plain buckets
         self._begun = False  # a bucket of this step travels by THC
         self._word = 0  # the worst outcome on this rank since the ranks have compared
         self._bad = 0  # with nonfinite="error": where this rank's first such value is
+        self._has_sum_errors = bool(feedback_of(self.codec, sums))
         self._engine = SumEngine(start.transport, self.codec, sums, self.gate, threads, self._failed)
         weakref.finalize(self, self._engine.abandon).atexit = False
 
@@ -176,16 +182,17 @@ class ThcState(CodecHook):
         memory = None
         if self.codec.options.error_feedback:
             memory = torch.cat([self._error_of(param) for param in params])
-        values = copy.host
-        bucket = self._engine.bucket((values.numel(), *map(id, params)), values.numel())
+        values, key = copy.host, tuple(map(self._number_of, params))
+        bucket = self._engine.bucket(key, values.numel())
+        sum_memory = self._sum_error_of(key, bucket.shard_len.value) if self._has_sum_errors else None
         copy.wait()
-        run = bucket.run_of(values, memory, number)
+        run = bucket.run_of(values, memory, sum_memory, number)
         bucket.begin(NORMS, run, number, where)
         bucket.phases[NORMS].done.wait()
         if self.gate.shut:
             return None
         run.norms_word = bucket.phases[NORMS].word
-        operation = _Operation(copy, params, memory, is_last, run.norms_word)
+        operation = _Operation(copy, params, key, memory, sum_memory, is_last, run.norms_word)
         if not operation.word and (bucket.maxima >= _NONFINITE).any():
             self._undo.spoilt = True
             if self.nonfinite == "error":
@@ -205,7 +212,8 @@ class ThcState(CodecHook):
         self._undo.spoilt |= not all(one.wait() for one in finite)
         self._undo.end_step()
         if forget:
-            self._engine.forget_unused()
+            for key in self._engine.forget_unused():
+                self._sum_errors.pop(key, None)
         return True
 
     def _settle(self, where: str) -> bool:
@@ -232,6 +240,10 @@ class ThcState(CodecHook):
                 number = self._number_of(param)
                 self._undo.keep(self._errors, number, self._error_of(param))
                 self._errors[number] = kept
+        if operation.sum_memory is not None:
+            shard_len = operation.sum_memory.numel()
+            self._undo.keep(self._sum_errors, operation.key, self._sum_error_of(operation.key, shard_len))
+            self._sum_errors[operation.key] = operation.sum_memory
         if not operation.waits:
             self._hand_out(operation)
 
@@ -280,10 +292,16 @@ class ThcState(CodecHook):
         check_sizes({number: param.numel()}, {number: self._errors[number]})  # one that the optimizer lacks, loaded
         return self._errors[number]
 
+    def _sum_error_of(self, key: tuple[int, ...], shard_len: int) -> torch.Tensor:
+        """A copy, for a bucket with these parameters. Zeros where it is new, or was cut for other ranks."""
+        error = self._sum_errors.get(key)
+        return torch.zeros(shard_len) if error is None or error.numel() != shard_len else error.clone()
+
     def state_dict(self) -> dict[str, Any]:
         """Of this rank alone: error memories differ between ranks."""
         errors = {number: error.clone() for number, error in self._errors.items()}
-        return {"version": 1, "codec": "thc", "round": self.round, "errors": errors}
+        sum_errors = {key: error.clone() for key, error in self._sum_errors.items()}
+        return {"version": 1, "codec": "thc", "round": self.round, "errors": errors, "sum_errors": sum_errors}
 
     def check_state(self, state: dict[str, Any]) -> None:
         """ValueError for a state that cannot be loaded."""
@@ -294,6 +312,7 @@ class ThcState(CodecHook):
     def _load(self, state: dict[str, Any]) -> None:
         self.round = state["round"]
         self._errors = {number: error.clone() for number, error in state["errors"].items()}
+        self._sum_errors = {key: error.clone() for key, error in state.get("sum_errors", {}).items()}
 
     # ---- end ----
 
