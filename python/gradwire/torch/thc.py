@@ -221,6 +221,9 @@ class ThcState(CodecHook):
         if not self._engine.wait():
             return False
         word, bad = self._transport.largest([self._word, self._bad], where, direct=False)
+        if word or bad:  # a step that does not count, on this rank too
+            self._undo.spoilt = True
+            self._undo.end_step()
         if bad:
             self._raise_nonfinite(bad)
         if word:
