@@ -1,5 +1,5 @@
 /*
- * The layout of the structs of runtime.h, made from the header by scripts/make_bindings.
+ * The layout of the structs of runtime.h and runtime_thc.h, made from the headers by scripts/make_bindings.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
