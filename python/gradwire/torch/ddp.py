@@ -71,9 +71,9 @@ class DdpState(EngineOwner, Hook):
     plan: a file of `gradwire plan solve` or `plan export`: gradients travel in its buckets, each by its codec; the
     other options hold for what the plan does not say. model: the module whose names of parameters the plan has; without
     one they are parameter.N in the order of the optimizer. ValueError if the plan was made for another number of ranks.
-    machines: of a plan of an option tree: None: its ranks of a machine follow each other; how many a machine has; or the
-    machine of each rank, by any numbers. plan_device: "cpu": codecs that such a plan has on a GPU run on the CPU; None:
-    ValueError for it.
+    machines: of a plan of an option tree: None: the ranks of a machine follow each other, as many as the plan has; that
+    number; or the machine of each rank, by any numbers. plan_device: "cpu": codecs that such a plan has on a GPU run on
+    the CPU; None: ValueError for them.
     record: a path, rank 0 writes there a recording of the steps from record_steps[0] to before record_steps[1], for
     `gradwire plan import` and `plan check`, over an existing file. OSError if it cannot write there.
     """

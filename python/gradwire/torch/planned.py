@@ -80,7 +80,7 @@ def load(source: str | os.PathLike | Mapping[str, Any], ranks: int | None = None
     groups = root.get("groups")
     if not isinstance(groups, list) or not groups:
         raise ValueError("the plan has no groups")
-    shape = _shape_of(root, ranks)
+    shape = _shape_of(root)
     buckets = [_bucket(number, entry, shape) for number, entry in enumerate(groups)]
     names = [name for bucket in buckets for name in bucket.names]
     if len(set(names)) != len(names):
@@ -90,20 +90,18 @@ def load(source: str | os.PathLike | Mapping[str, Any], ranks: int | None = None
 
 def _ranks_of(root: Mapping[str, Any]) -> tuple[int | None, int | None]:
     """For how many machines and ranks a plan was made; None if it does not say."""
-    problem = root.get("problem")
-    if isinstance(problem, Mapping) and isinstance(problem.get("nodes"), int) and isinstance(problem.get("gpus"), int):
-        return problem["nodes"], problem["nodes"] * problem["gpus"]
+    shape = _shape_of(root)
+    if shape is not None:
+        return shape[0], shape[0] * shape[1]
     ranks = root.get("ranks")  # of an exported plan
     return None, ranks if isinstance(ranks, int) else None
 
 
-def _shape_of(root: Mapping[str, Any], ranks: int | None) -> tuple[int, int] | None:
-    """Machines and ranks of each, for options of a tree. None where the plan does not say it, or not for so many."""
+def _shape_of(root: Mapping[str, Any]) -> tuple[int, int] | None:
+    """Machines, and ranks of each; None if the plan does not say it."""
     problem = root.get("problem", root)  # an exported plan has them itself
-    nodes, gpus = (problem.get(name) if isinstance(problem, Mapping) else None for name in ("nodes", "gpus"))
-    if not all(isinstance(count, int) and count > 0 for count in (nodes, gpus)):
-        return None
-    return (nodes, gpus) if ranks in (None, nodes * gpus) else None
+    counts = [problem.get(name) for name in ("nodes", "gpus")] if isinstance(problem, Mapping) else []
+    return tuple(counts) if counts and all(isinstance(count, int) and count > 0 for count in counts) else None
 
 
 def _bucket(number: int, entry: Any, shape: tuple[int, int] | None) -> PlanBucket:

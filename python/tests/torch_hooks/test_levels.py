@@ -1,10 +1,14 @@
 """Options of ByteComp's tree: what runs, that every path is a mean, codecs at each level, who is on which machine."""
 
 import itertools
+import json
+import math
+import os
 import re
 from ctypes import byref, c_uint32
 from datetime import timedelta
 
+import gradwire.torch
 import numpy as np
 import pytest
 import torch
@@ -13,13 +17,13 @@ from gradwire._library import check, plan_lib
 from gradwire.torch import machines, planned
 from gradwire.torch.buckets import Bucket
 from gradwire.torch.failure import Gate
-from gradwire.torch.level_codecs import LevelCodec
+from gradwire.torch.level_codecs import Cast, LevelCodec
 from gradwire.torch.levels import Levels, Work
 from gradwire.torch.option_path import parse
 from gradwire.torch.scopes import Message, bounds
 from gradwire.torch.transport import new_transport
 from ranks import run
-from test_ddp import model
+from test_ddp import OPTIMIZERS, batch, digest, model
 
 ORDER = ["4.bias", "4.weight", "2.bias", "2.weight", "0.bias", "0.weight"]  # in which backprop finishes gradients
 SIZES = {name: param.numel() for name, param in model().named_parameters()}
@@ -281,3 +285,395 @@ def test_bytes_between_machines_are_those_of_the_planner(path):
         expected = bytes_between(path, 2, 2, length, rank)
         assert expected <= between <= expected + 4096  # and what the ranks compare before the first message
         assert sent == received
+
+
+# ---- in the hook ----
+
+PATHS = [  # a kind of path for each of the model's gradients
+    "flat-allreduce",
+    "intra-reduce-scatter>comp-cpu>inter-allgather-c>decomp-cpu>intra-allgather",
+    "comp-cpu>flat-allgather-c>decomp-cpu",
+    "comp-cpu>flat-alltoall>decomp-cpu>comp-cpu>flat-allgather>decomp-cpu",
+    "intra-reduce>comp-cpu>inter-alltoall>decomp-cpu>inter-allgather>intra-broadcast",
+    "comp-cpu>intra-alltoall>decomp-cpu>comp-cpu>inter-alltoall>decomp-cpu>comp-cpu>inter-allgather>intra-allgather"
+    ">decomp-cpu",
+]
+DENSE = "intra-reduce-scatter>inter-allreduce>intra-allgather"
+
+
+def tree(paths, codec="fp16", options=None, **changes):
+    """A plan of an option tree for two machines of two ranks: a path for each gradient."""
+    groups = []
+    for name, path in zip(ORDER, paths, strict=True):
+        entry = {"names": [name], "elems": SIZES[name], "option": path}
+        if "comp" in path:
+            entry.update({"codec": codec, "options": options or {}})
+        groups.append(entry)
+    return {"schema": "gradwire-buckets/1", "ranks": 4, "nodes": 2, "gpus": 2, "groups": groups, **changes}
+
+
+def train(rank, size, document, steps, name="adamw", options=None, seen=None):
+    net = model()
+    ddp = gradwire.torch.planned_ddp(net, document)
+    optimizer = OPTIMIZERS[name](net.parameters())
+    state, hook = gradwire.torch.ddp_hook(optimizer, plan=document, model=net, debug=True, **(options or {}))
+    ddp.register_comm_hook(state, hook)
+    losses = []
+    for step in range(steps):
+        x, y = batch(rank, step)
+        optimizer.zero_grad()
+        loss = torch.nn.functional.mse_loss(ddp(x), y)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    state.check()
+    totals = state.report.totals()
+    state.close()
+    return losses, digest(net), totals
+
+
+CODECS = [
+    ("fp16", {}, "adamw", 0.01),
+    ("bf16", {}, "adamw", 0.02),
+    ("gcomp-t14", {}, "adamw", 0.01),
+    ("gcomp-t12", {"quantum_mode": "explicit"}, "sgd", 0.02),
+    ("thc", {"bits": 4}, "sgd", 0.1),
+    ("classic", {"scheme": "topk", "ratio": 0.3}, "sgd", 0.3),
+    ("classic", {"scheme": "dgc", "ratio": 0.3, "warmup_steps": 2}, "sgd", 1.0),
+    ("classic", {"scheme": "randk", "ratio": 0.5}, "sgd", 0.4),
+    ("classic", {"scheme": "efsignsgd"}, "sgd", 0.4),
+    ("classic", {"scheme": "onebit"}, "sgd", 0.4),
+    ("classic", {"scheme": "qsgd"}, "sgd", 0.4),
+    ("classic", {"scheme": "terngrad"}, "sgd", 1.0),
+]
+
+
+@pytest.mark.parametrize("codec, options, optimizer, difference", CODECS)
+def test_every_codec_at_every_level(codec, options, optimizer, difference):
+    """Replicas are equal bit by bit, and near to plain training."""
+    found = run(train, 4, tree(PATHS, codec, options), 5, optimizer)
+    assert len({digest for _, digest, _ in found.values()}) == 1
+    plain = run(train, 4, tree(6 * ["flat-allreduce"]), 5, optimizer)
+    for rank, (losses, _, totals) in found.items():
+        assert losses == pytest.approx(plain[rank][0], rel=difference)
+        assert totals["sent_size"] > 0 and totals["received_size"] > 0
+        assert totals["full_size"] == 5 * 4 * (sum(SIZES.values()) - SIZES["4.bias"])  # that one is plain
+
+
+def test_signs_are_means_of_signs():
+    """Numbers of one size at each level: not gradients, but between -1 and 1."""
+    paths = 2 * PATHS[1:4]
+    for scheme in ("signsgd", "signum"):
+        document = tree(paths, "classic", {"scheme": scheme})
+        found = run(train, 4, document, 3, "sgd")
+        assert len({digest for _, digest, _ in found.values()}) == 1
+
+
+def test_without_a_codec_two_levels_follow_plain_training():
+    found = run(train, 4, tree(6 * [DENSE]), 4)
+    plain = run(train, 4, tree(6 * ["flat-allreduce"]), 4)
+    for rank in range(4):
+        assert found[rank][0] == pytest.approx(plain[rank][0], rel=1e-4)
+    assert len({digest for _, digest, _ in found.values()}) == 1
+
+
+# ---- error feedback ----
+
+
+def fed_back(rank, size, path, scheme, options, steps):
+    """The sum of a bucket's results over some steps, that of this rank's gradients, and what its memories hold."""
+    transport = new_transport(torch.distributed.group.WORLD, None, TIMEOUT)
+    gate = Gate(transport)
+    made = Levels(transport, machines.Machines(machines.placed(None, 2, 2)), gate, lambda: 1.0, 0)
+    codec = codec_of(scheme, options)
+    reducer = made.add(Work(parse(path), codec, "0"))
+    total, given = torch.zeros(100), torch.zeros(100)
+    for step in range(steps):
+        values = torch.randn(100, generator=torch.Generator().manual_seed(10 * step + rank))
+        given += values
+        reducer.start(Bucket(values, [], [], step)).wait()
+        total += values
+    kept = {name: memory.numpy().copy() for name, memory in codec.memory.items()}
+    made.close()
+    return total.numpy(), given.numpy(), kept
+
+
+def codec_of(scheme, options):
+    from gradwire.torch.level_codecs import Classic, Thc
+
+    return Thc(options, 4, 0) if scheme == "thc" else Classic({"scheme": scheme, **options}, [], 0)
+
+
+@pytest.mark.parametrize("path", PATHS[1:])
+@pytest.mark.parametrize("scheme, options", [("topk", {"ratio": 0.1}), ("efsignsgd", {}), ("thc", {"bits": 3})])
+def test_nothing_is_lost(path, scheme, options):
+    """What all steps have given is in the results or in a memory, at any level: those of a mean of others count less."""
+    option = parse(path)
+    encodes = [stage for stage in option.stages if stage.what == "comp"]
+    weights = [math.prod({"flat": 4}.get(where, 2) for where in stage.later) for stage in encodes]
+    found = run(fed_back, 4, path, scheme, options, 6)
+    results = np.stack([total for total, _, _ in found.values()])
+    assert (results == results[0]).all()
+    left = np.mean([given for _, given, _ in found.values()], axis=0, dtype=np.float64) - results[0]
+    kept = np.zeros(100)
+    for _, _, memories in found.values():
+        for name, memory in memories.items():
+            _, position, low, _ = name.split("/")
+            kept[int(low) : int(low) + memory.size] += memory / weights[int(position)]
+    assert np.allclose(left, kept, atol=1e-4) and np.abs(left).max() > 1e-3
+
+
+def test_top_k_of_all_ranks_by_a_model():
+    """Bit by bit what flat all-gather of Top-k is: by a model in one process."""
+    path, steps = "comp-cpu>flat-allgather-c>decomp-cpu", 4
+    residual, total = np.zeros((4, 100), np.float32), np.zeros(100, np.float32)
+    for step in range(steps):
+        mean = np.zeros(100, np.float32)
+        for rank in range(4):
+            values = torch.randn(100, generator=torch.Generator().manual_seed(10 * step + rank)).numpy()
+            residual[rank] += values
+            chosen = np.argsort(-np.abs(residual[rank]), kind="stable")[:10]
+            mean[chosen] += np.float32(0.25) * residual[rank][chosen]
+            residual[rank][chosen] = 0
+        total += mean
+    for found, _, memories in run(fed_back, 4, path, "topk", {"ratio": 0.1}, steps).values():
+        assert np.array_equal(found, total)
+        assert len(memories) == 1
+
+
+# ---- values that are not finite ----
+
+
+def spoilt(rank, size, document, nonfinite):
+    """Gradients after a step with NaN on rank 3, and whether the memories are those of the step before."""
+    net = model()
+    ddp = gradwire.torch.planned_ddp(net, document)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+    state, hook = gradwire.torch.ddp_hook(optimizer, plan=document, model=net)
+    ddp.register_comm_hook(state, hook)
+    memories = []
+    for step in range(3):
+        x, y = batch(rank, step)
+        optimizer.zero_grad()
+        scale = float("nan") if step == 1 and rank == 3 else 1.0
+        try:
+            torch.nn.functional.mse_loss(ddp(x) * scale, y).backward()
+        except RuntimeError:
+            return str(state.error)
+        finite = [bool(torch.isfinite(param.grad).all()) for param in net.parameters()]
+        memories.append({key: dict(one) for key, one in state.state_dict()["levels"]["levels"]["memory"].items()})
+        if step == 1:
+            same = all(
+                torch.equal(memories[0][key][name], memories[1][key][name])
+                for key in memories[0]
+                for name in memories[0][key]
+            )
+            found = finite, same, sum(map(len, memories[0].values()))
+    state.close()
+    return *found, all(finite)
+
+
+@pytest.mark.parametrize(
+    "codec, options",
+    [("classic", {"scheme": "topk", "ratio": 0.3}), ("classic", {"scheme": "efsignsgd"}), ("thc", {"bits": 4})],
+)
+def test_nan_is_nan_on_all_ranks_and_leaves_memories_alone(codec, options):
+    found = run(spoilt, 4, tree(3 * PATHS[1:3], codec, options), None)
+    for finite, same, memories, after in found.values():
+        assert not any(finite) and same and memories > 0 and after
+    options = {**options, "nonfinite": "error"}
+    for rank, message in run(spoilt, 4, tree(3 * PATHS[1:3], codec, options), "error").items():
+        assert "NaN or infinity" in message and (rank == 3 or "rank 3" in message), (rank, message)
+
+
+# ---- resuming ----
+
+
+def resumed(rank, size, document, cut):
+    """A run that is cut, saved and resumed with a new model, DDP and hook."""
+    saved = None
+    for first, last in ((0, cut), (cut, 6)):
+        net = model()
+        optimizer = OPTIMIZERS["sgd"](net.parameters())
+        if saved is not None:
+            net.load_state_dict(saved["net"])
+            optimizer.load_state_dict(saved["optimizer"])
+        ddp = gradwire.torch.planned_ddp(net)
+        state, hook = gradwire.torch.ddp_hook(optimizer, plan=document, model=net)
+        if saved is not None:
+            state.load_state_dict(saved["hook"])
+        ddp.register_comm_hook(state, hook)
+        for step in range(first, last):
+            x, y = batch(rank, step)
+            optimizer.zero_grad()
+            torch.nn.functional.mse_loss(ddp(x), y).backward()
+            optimizer.step()
+        saved = {"net": net.state_dict(), "optimizer": optimizer.state_dict(), "hook": state.state_dict()}
+        state.close()
+    return digest(net)
+
+
+@pytest.mark.parametrize(
+    "codec, options",
+    [
+        ("gcomp-t12", {}),
+        ("thc", {"bits": 4}),
+        ("classic", {"scheme": "dgc", "ratio": 0.3}),
+        ("classic", {"scheme": "terngrad"}),
+    ],
+)
+def test_a_resumed_run_gives_the_same_bits(codec, options):
+    document = tree(PATHS, codec, options)
+    assert run(resumed, 4, document, 3)[0] == run(resumed, 4, document, 0)[0]
+
+
+def other_state(rank, size, document, other, alone):
+    """What a hook says of the state of another plan, or of one that rank 2 alone loads."""
+    made = []
+    for one in (document, other):
+        net = model()
+        ddp = gradwire.torch.planned_ddp(net)
+        optimizer = OPTIMIZERS["sgd"](net.parameters())
+        state, hook = gradwire.torch.ddp_hook(optimizer, plan=one, model=net)
+        ddp.register_comm_hook(state, hook)
+        made.append((ddp, state))
+    try:
+        if not alone or rank == 2:
+            made[1][1].load_state_dict({**made[0][1].state_dict(), "step": 7})
+        x, y = batch(rank, 0)
+        torch.nn.functional.mse_loss(made[1][0](x), y).backward()
+    except (ValueError, RuntimeError) as error:
+        return f"{error} {made[1][1].error}"
+    return None
+
+
+def test_states_of_other_plans_and_of_one_rank_are_refused():
+    one, other = tree(PATHS, "classic", {"scheme": "topk"}), tree(PATHS, "classic", {"scheme": "topk", "ratio": 0.5})
+    for message in run(other_state, 4, one, other, False).values():
+        assert "a run with another plan" in message
+    for message in run(other_state, 4, one, one, True).values():
+        assert "different states" in message and "step" in message
+
+
+# ---- errors ----
+
+
+class Broken(Cast):
+    """Fails on rank 1, in the second step, at a position."""
+
+    def __init__(self, rank, position, what):
+        super().__init__("fp16")
+        self._fails = rank == 1, position, what
+
+    def encode(self, values, part):
+        fails, position, what = self._fails
+        if fails and part.bucket.step == 1 and part.position == position:
+            if what == "dies":
+                os._exit(1)
+            raise RuntimeError("no more ink")
+        return super().encode(values, part)
+
+
+def broken(rank, size, path, position, what):
+    """What the futures of two messages of two steps say."""
+    transport = new_transport(torch.distributed.group.WORLD, None, TIMEOUT)
+    gate = Gate(transport)
+    transport.agree("test", {})
+    made = Levels(transport, machines.Machines(machines.placed(None, 2, 2)), gate, lambda: 1.0, 0)
+    reducers = [made.add(Work(parse(path), Broken(rank, position, what), str(i))) for i in range(2)]
+    for step in range(2):
+        try:
+            started = [one.start(Bucket(gradient(rank, 50, 0), [], [], step)) for one in reducers]
+            for future in started:
+                future.wait()
+        except RuntimeError as error:
+            return step, str(error)
+    return None
+
+
+@pytest.mark.parametrize("path, position", [(PATHS[1], 0), (PATHS[3], 1), (PATHS[5], 2), (PATHS[2], 0)])
+def test_an_error_on_one_rank_is_one_on_all(path, position):
+    for rank, (step, message) in run(broken, 4, path, position, "raises", timeout_s=10).items():
+        assert step == 1 and "no more ink" in message
+        assert rank == 1 or "rank 1" in message
+
+
+def test_a_rank_that_dies_is_an_error_on_the_others():
+    found = run(broken, 4, PATHS[5], 1, "dies", timeout_s=10, may_die=(1,))
+    for step, message in found.values():
+        assert step == 1 and "rank 1" in message
+
+
+def refused(rank, size, document, options, environment):
+    """What making a hook says."""
+    os.environ.update(environment)
+    net = model()
+    optimizer = OPTIMIZERS["adamw"](net.parameters())
+    try:
+        gradwire.torch.ddp_hook(optimizer, plan=document, model=net, **options)[0].close()
+    except (ValueError, RuntimeError) as error:
+        return str(error)
+    return None
+
+
+GPU = [path.replace("comp-cpu", "comp-gpu", 1) for path in PATHS]
+
+
+@pytest.mark.parametrize(
+    "document, options, why",
+    [
+        (tree(GPU), {}, "bucket 1: the option intra-reduce-scatter>comp-gpu>.* has comp-gpu.*plan_device='cpu'"),
+        (tree(PATHS), {"plan_device": "tpu"}, "plan_device='tpu'"),
+        (tree(PATHS), {"machines": 4}, "machines=4: the plan is for 2 machines of 2 ranks"),
+        (tree(PATHS), {"machines": [0, 1, 1, 1]}, "machines of 1, 3 ranks"),
+        (tree(PATHS, "gcomp-t12"), {"quantum_mode": "derived"}, "carried or explicit quanta"),
+        (tree(PATHS, "classic", {"scheme": "dgc"}), {}, "dgc needs torch.optim.SGD without momentum, not AdamW"),
+        (tree(PATHS, "classic", {"scheme": "topk", "vote": True}), {}, "no option vote"),
+        (tree(PATHS, "thc", {"small_len": 3}), {}, "thc has no option small_len"),
+        (tree(PATHS, "classic", {"scheme": "topk", "ratio": 2}), {}, "at most 1, not 2"),
+        (tree(PATHS, "dgc"), {}, "codec dgc: the hook has none, fp16, bf16"),
+        (tree(PATHS, "fp32"), {}, "fp32 is no codec"),
+        (tree(PATHS, nodes=None), {}, "how many machines and ranks"),
+        (tree(["intra-reduce>flat-allreduce", *PATHS[1:]]), {}, "the option intra-reduce>flat-allreduce does not run"),
+    ],
+)
+def test_plans_that_do_not_run_are_refused_on_all_ranks(document, options, why):
+    for message in run(refused, 4, document, options, {}).values():
+        assert re.search(why, message), message
+
+
+def test_a_plan_without_the_name_of_its_codec():
+    document = tree(PATHS)
+    del document["groups"][1]["codec"]
+    with pytest.raises(ValueError, match="bucket 1: the plan does not name the codec of its options"):
+        planned.load(document)
+
+
+def test_what_the_launcher_says_of_machines():
+    for message in run(refused, 4, tree(PATHS), {}, {"LOCAL_WORLD_SIZE": "4"}).values():
+        assert "rank 0 is one of 4 (LOCAL_WORLD_SIZE)" in message
+    for options in ({"machines": 2}, {"machines": [5, 5, 1, 1]}, {"machines": [0, 1, 0, 1]}):
+        assert set(run(refused, 4, tree(PATHS), options, {"LOCAL_WORLD_SIZE": "4"}).values()) == {None}
+    assert set(run(refused, 4, tree(PATHS), {}, {"LOCAL_WORLD_SIZE": "2"}).values()) == {None}
+    assert set(run(refused, 4, tree(GPU), {"plan_device": "cpu"}, {}).values()) == {None}
+
+
+# ---- recordings ----
+
+
+def test_a_recording_has_the_options(tmp_path):
+    path = tmp_path / "run.json"
+    options = {"record": str(path), "record_steps": (2, 5)}
+    run(train, 4, tree(PATHS, "gcomp-t12"), 7, "adamw", options)
+    events = json.loads(path.read_text())["traceEvents"]
+    messages = [event for event in events if event["name"] == "message"]
+    assert [event["args"]["codec"] for event in messages] == 3 * PATHS
+    for event in messages:
+        args, option = event["args"], parse(event["args"]["codec"])
+        if option.is_plain:
+            continue
+        assert 0 <= args["started_us"] <= args["encoded_us"] <= event["dur"]
+        assert args["encode_us"] > 0 and args["sent_size"] > 0 and args["received_size"] > 0
+        assert ("between_us" in args) == any(stage.where == "inter" for stage in option.stages)
+        assert ("inside_us" in args) == any(stage.where == "intra" for stage in option.stages)
+        assert ("flat_us" in args) == any(stage.where == "flat" for stage in option.stages)
