@@ -11,14 +11,17 @@ Every sum is a mean of its ranks, so that levels make the mean of all, and codec
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
+
+from gradwire.errors import Error
 
 from . import staging
 from .buckets import Bucket
@@ -178,6 +181,15 @@ class Levels:
 
     # ---- codec work ----
 
+    @contextlib.contextmanager
+    def _named(self, job: _Job) -> Iterator[None]:
+        """Errors of the library say whose they are."""
+        try:
+            yield
+        except Error as error:
+            where = f"{self._transport.name(self._transport.rank)}, {job.bucket.where}"
+            raise Error(error.status, f"{where}: {error}") from error
+
     def _encode(self, job: _Job, stage: Stage) -> None:
         job.splits, job.count = [self._machines.count(where) for where in stage.splits], 1
         if not job.holds:
@@ -188,7 +200,8 @@ class Levels:
         frames = []
         for low, high in job.parts():
             part = Part(job.bucket, job.work.key, self._transport.rank, low, high, stage.position, scale, job.undo)
-            frames.append(job.work.codec.encode(array[low:high], part) if high > low else np.empty(0, np.uint8))
+            with self._named(job):
+                frames.append(job.work.codec.encode(array[low:high], part) if high > low else np.empty(0, np.uint8))
         job.frames = [frames]
 
     def _decode(self, job: _Job) -> None:
@@ -203,7 +216,8 @@ class Levels:
             total[:] = 0
             for frames in job.frames:
                 if frames[i].size:
-                    job.work.codec.add(frames[i], total, 1.0 / count)
+                    with self._named(job):
+                        job.work.codec.add(frames[i], total, 1.0 / count)
                 elif high > low:
                     total[:] = np.nan  # its rank could not encode it
         job.frames = []

@@ -407,7 +407,7 @@ def codec_of(scheme, options):
 @pytest.mark.parametrize("path", PATHS[1:])
 @pytest.mark.parametrize("scheme, options", [("topk", {"ratio": 0.1}), ("efsignsgd", {}), ("thc", {"bits": 3})])
 def test_nothing_is_lost(path, scheme, options):
-    """What all steps have given is in the results or in a memory, at any level: those of a mean of others count less."""
+    """What all steps have given is in the results or in a memory, at any level: that of a mean counts less."""
     option = parse(path)
     encodes = [stage for stage in option.stages if stage.what == "comp"]
     weights = [math.prod({"flat": 4}.get(where, 2) for where in stage.later) for stage in encodes]
@@ -482,8 +482,8 @@ def test_nan_is_nan_on_all_ranks_and_leaves_memories_alone(codec, options):
     for finite, same, memories, after in found.values():
         assert not any(finite) and same and memories > 0 and after
     options = {**options, "nonfinite": "error"}
-    for rank, message in run(spoilt, 4, tree(3 * PATHS[1:3], codec, options), "error").items():
-        assert "NaN or infinity" in message and (rank == 3 or "rank 3" in message), (rank, message)
+    for message in run(spoilt, 4, tree(3 * PATHS[1:3], codec, options), "error").values():
+        assert "NaN or infinity" in message and re.search("rank [23], step 1, bucket", message), message
 
 
 # ---- resuming ----
