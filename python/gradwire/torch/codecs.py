@@ -168,10 +168,10 @@ class Codecs:
             placed = agreed(transport, given, one.way.nodes, one.way.gpus)
             self.made[LEVELS][LEVELS] = Levels(transport, placed, self._gate, self._timing.scale, digest(plan))
             self.reducers.append(self.made[LEVELS][LEVELS])
-        codec = None if one.way.kind is None else self._level_codec(one.way.kind, one.options, one.names)
+        codec = None if one.way.kind is None else self.level_codec(one.way.kind, one.options, one.names)
         return self.made[LEVELS][LEVELS].add(Work(one.way.option, codec, str(number)))
 
-    def _level_codec(self, kind: str, options: Mapping[str, Any], names: Sequence[str]) -> level_codecs.LevelCodec:
+    def level_codec(self, kind: str, options: Mapping[str, Any], names: Sequence[str]) -> level_codecs.LevelCodec:
         """One for all buckets with the same options, of the same optimizers."""
         check_options(kind, options)
         owners = self._owners(names)

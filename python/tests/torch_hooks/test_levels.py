@@ -14,7 +14,7 @@ import pytest
 import torch
 from gradwire import _constants, _structs
 from gradwire._library import check, plan_lib
-from gradwire.torch import machines, planned
+from gradwire.torch import machines, planned, probe_levels
 from gradwire.torch.buckets import Bucket
 from gradwire.torch.failure import Gate
 from gradwire.torch.level_codecs import Cast, LevelCodec
@@ -677,3 +677,35 @@ def test_a_recording_has_the_options(tmp_path):
         assert ("between_us" in args) == any(stage.where == "inter" for stage in option.stages)
         assert ("inside_us" in args) == any(stage.where == "intra" for stage in option.stages)
         assert ("flat_us" in args) == any(stage.where == "flat" for stage in option.stages)
+
+
+# ---- the probe ----
+
+
+def probed(rank, size, folder):
+    net = model()
+    optimizer = OPTIMIZERS["adamw"](net.parameters())
+    x, y = batch(rank, 0)
+    torch.nn.functional.mse_loss(net(x), y).backward()
+    codecs = (
+        {"fp16": {}, "gcomp-t12": {}, "mine": {"codec": "classic", "scheme": "topk"}} if size == 4 else {"fp16": {}}
+    )
+    found = probe_levels.measure(optimizer, codecs, nodes=2, gpus=size // 2, lens=(100, 3000), repeats=1)
+    found.write(folder)
+    return found.cluster, found.codecs
+
+
+def test_the_probe_writes_what_the_planner_reads(tmp_path):
+    cluster, codecs = run(probed, 4, str(tmp_path))[0]
+    assert cluster["nodes"] == 2 == cluster["gpus"] and cluster["latency_per_step"]
+    assert all(cluster[where]["us_per_kib"] >= 0 and cluster[where]["latency_us"] > 0 for where in ("intra", "inter"))
+    assert [codec["name"] for codec in codecs] == ["fp16", "gcomp-t12", "mine"]
+    for codec in codecs:
+        assert codec["payload"]["den"] == 8000 and 0 < codec["payload"]["num"] < 8 * 4500
+        costs = codec.get("gpu") or codec["cpu"]
+        assert all(us > 0 for way in ("enc", "dec") for _, us in costs[way]["points"])
+    assert codecs[0]["payload"]["num"] == pytest.approx(16000, rel=0.05) and codecs[2]["options"]["scheme"] == "topk"
+    assert json.loads((tmp_path / "cluster.json").read_text()) == cluster
+    assert json.loads((tmp_path / "codecs.json").read_text())["codecs"] == codecs
+    alone, _ = run(probed, 2, str(tmp_path))[0]  # a rank on each machine
+    assert alone["intra"] == {"latency_us": 0.0, "us_per_kib": 0.0} and alone["inter"]["latency_us"] > 0
