@@ -68,8 +68,8 @@ def measure(
         bench.state.close()
     cluster = {"nodes": nodes, "gpus": gpus, **links, "host": _link_of(0.0, 0.0), "latency_per_step": True}
     about = [
-        f"Measured by gradwire.torch.probe_levels: {nodes} machines of {gpus} ranks, {local} ranks on this machine, with "
-        f"{cores} cores: {share:.2f} cores for a rank."
+        f"Measured by gradwire.torch.probe_levels: {nodes} machines of {gpus} ranks, {local} ranks on this machine, "
+        f"with {cores} cores: {share:.2f} cores for a rank."
     ]
     return Measured(cluster, entries, bench.state.rank, {}, about)
 
