@@ -54,7 +54,7 @@ class Job:
         return self.codec
 
 
-JOBS = (Job("digits", "100mbit"), Job("digits", "1gbit"), Job("gpt1m", "100mbit"), Job("gpt1m", "100mbit", "fp16"))
+JOBS = (Job("digits", "20mbit"), Job("digits", "100mbit"), Job("digits", "100mbit", "fp16"), Job("gpt1m", "20mbit"))
 
 
 class Session:
