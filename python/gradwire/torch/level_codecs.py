@@ -124,12 +124,16 @@ class Gcomp(LevelCodec):
         self._codec = gradwire.gcomp.Codec(self._settings.codec)
         self._unknown = gradwire.gcomp.Codec(self._settings.unknown.codec) if self._settings.unknown else None
         self._places: dict[str, list[Place]] = {}
+        self._step: int | None = None  # whose groups the registry has: their dicts are new after load_state_dict()
 
     def bound(self, length: int) -> int:
         return self._codec.bound(length)
 
     def encode(self, values: np.ndarray, part: Part) -> np.ndarray:
         bucket = part.bucket
+        if self._step != bucket.step:
+            self._step = bucket.step
+            self._registry.refresh()
         stream = gradwire.gcomp.Stream(
             seed=part.seed(self._registry.seed),
             first_element=part.low,
@@ -190,7 +194,9 @@ class Classic(LevelCodec):
     """A scheme of gradwire.classic. Momentum is that of gradients: means that others' frames are in are encoded without
     it, and signs of means by signs alone."""
 
-    def __init__(self, options: Mapping[str, Any], owners: Sequence[torch.optim.Optimizer], seed: int) -> None:
+    def __init__(
+        self, options: Mapping[str, Any], owners: Sequence[torch.optim.Optimizer], seed: Callable[[], int]
+    ) -> None:
         super().__init__()
         given = dict(options)
         scheme = given.pop("scheme")
@@ -246,10 +252,11 @@ class Classic(LevelCodec):
             return room[:0]
 
     def _codec(self, part: Part) -> gradwire.classic.Codec:
-        key = (part.key, part.position, part.low)
+        seed = part.seed(self._seed())
+        key = (part.key, part.position, seed)
         if key not in self._codecs:
             options = self._again if part.position else self._options
-            self._codecs[key] = gradwire.classic.Codec(replace(options, seed=part.seed(self._seed)))
+            self._codecs[key] = gradwire.classic.Codec(replace(options, seed=seed))
         return self._codecs[key]
 
     def add(self, frame: np.ndarray, out: np.ndarray, scale: float) -> None:
@@ -270,6 +277,8 @@ def make(
         return Cast(kind)
     if kind == "gradwire":
         return Gcomp(usual(), owners, registry)
+    if kind == "none":
+        raise ValueError("values as they are have no codec")
     if kind == "thc":
         return Thc(options, size, registry.seed)
-    return Classic(options, owners, registry.seed)
+    return Classic(options, owners, lambda: registry.seed)  # a state that is loaded has one

@@ -17,9 +17,11 @@ from gradwire._library import check, plan_lib
 from gradwire.torch import machines, planned, probe_levels
 from gradwire.torch.buckets import Bucket
 from gradwire.torch.failure import Gate
-from gradwire.torch.level_codecs import Cast, LevelCodec
+from gradwire.torch.level_codecs import Cast, Gcomp, LevelCodec, Part
 from gradwire.torch.levels import Levels, Work
+from gradwire.torch.optimizers import ParamRegistry
 from gradwire.torch.option_path import parse
+from gradwire.torch.options import CodecOptions
 from gradwire.torch.scopes import Message, bounds
 from gradwire.torch.transport import new_transport
 from ranks import run
@@ -377,6 +379,35 @@ def test_without_a_codec_two_levels_follow_plain_training():
     assert len({digest for _, digest, _ in found.values()}) == 1
 
 
+def test_quanta_follow_the_optimizer():
+    """Its rate, after load_state_dict() too, which makes new groups."""
+    net = model()
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-4)
+    params = list(net.parameters())
+    flat = torch.cat([param.detach().flatten() for param in params])
+    for param in params:
+        param.data.add_(1.0)
+
+    def frame_size(codec, step):
+        bucket = Bucket(
+            flat, params, [part.view_as(p) for part, p in zip(flat.split([p.numel() for p in params]), params)]
+        )
+        bucket.step = step
+        return codec.encode(flat.numpy(), Part(bucket, "0", 0, 0, flat.numel(), 0, 1.0)).size
+
+    registry = ParamRegistry([optimizer], 0)
+    codec = Gcomp(CodecOptions(tolerance_bits=12, peak_lr=None), [optimizer], registry)
+    slow = frame_size(codec, 0)
+    state = optimizer.state_dict()
+    state["param_groups"][0]["lr"] = 10.0
+    optimizer.load_state_dict(state)
+    fast = frame_size(codec, 1)
+    assert slow < 0.7 * fast
+    assert fast == frame_size(Gcomp(CodecOptions(tolerance_bits=12), [optimizer], ParamRegistry([optimizer], 0)), 1)
+    by_nmse = Gcomp(CodecOptions(nmse=1e-2), [], ParamRegistry([], 0))
+    assert frame_size(by_nmse, 0) < 2 * flat.numel()
+
+
 # ---- error feedback ----
 
 
@@ -401,7 +432,7 @@ def fed_back(rank, size, path, scheme, options, steps):
 def codec_of(scheme, options):
     from gradwire.torch.level_codecs import Classic, Thc
 
-    return Thc(options, 4, 0) if scheme == "thc" else Classic({"scheme": scheme, **options}, [], 0)
+    return Thc(options, 4, 0) if scheme == "thc" else Classic({"scheme": scheme, **options}, [], lambda: 0)
 
 
 @pytest.mark.parametrize("path", PATHS[1:])
