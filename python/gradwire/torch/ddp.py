@@ -136,8 +136,7 @@ class DdpState(EngineOwner, Hook):
         model = model.module if isinstance(model, DistributedDataParallel) else model
         losses = LossWatch(registry, self.rank)
         self.maps = MapTiming(self.engine, losses, lambda: self.codecs.plans(), loss_scale, given.scaler_of(optimizer))
-        where = {"group": self.group, "timeout": self.timeout}
-        where["machines"] = machines
+        where = {"group": self.group, "timeout": self.timeout, "machines": machines}
         self.codecs = Codecs(self.maps, chosen, **where, small_len=small_len, plan=buckets, model=model)
         self.resume = Resume(self.engine, self.choice, self.codecs)
         reducers = self.codecs.reducers

@@ -127,7 +127,7 @@ class Gcomp(LevelCodec):
         self._step: int | None = None  # whose groups the registry has: their dicts are new after load_state_dict()
 
     def bound(self, length: int) -> int:
-        return self._codec.bound(length)
+        return max(one.bound(length) for one in (self._codec, self._unknown) if one is not None)
 
     def encode(self, values: np.ndarray, part: Part) -> np.ndarray:
         bucket = part.bucket
@@ -141,7 +141,7 @@ class Gcomp(LevelCodec):
             rank=part.rank,
             hop=part.position,
         )
-        room = np.empty(self._codec.bound(part.len), np.uint8)
+        room = np.empty(self.bound(part.len), np.uint8)
         if not self._settings.maps or self._unknown and not all(known_of(self._registry, bucket.params)):
             made = (self._unknown or self._codec).encode(values, stream=stream, out=room)
         else:
@@ -212,21 +212,20 @@ class Classic(LevelCodec):
         check_nonfinite(self.nonfinite)
         check_optimizers(scheme, list(owners))
         self._options = gradwire.classic.options(scheme, **{"checksum": True, **given})
-        again = "signsgd" if scheme == "signum" else scheme
-        changes = {"momentum": 0.0, "nesterov": False, "momentum_mask": False} if scheme == "dgc" else {}
-        self._again = replace(gradwire.classic.options(again, checksum=self._options.checksum), **changes)
-        if again == scheme and scheme != "dgc":
-            self._again = self._options
+        self._again = self._options
+        if scheme == "dgc":
+            self._again = replace(self._options, momentum=0.0, nesterov=False, momentum_mask=False, clip=0.0)
+        elif scheme == "signum":
+            self._again = gradwire.classic.options("signsgd", checksum=self._options.checksum)
         self._seed = seed
         self._codecs: dict[tuple[str, int, int], gradwire.classic.Codec] = {}
-        self._like = gradwire.classic.Codec(self._options)  # raises what is wrong with them
-        gradwire.classic.Codec(self._again)
+        self._like = [gradwire.classic.Codec(one) for one in (self._options, self._again)]  # raises what is wrong
 
     def bound(self, length: int) -> int:
         """In a warm-up every value is sent."""
         sparse = self._options.scheme in gradwire.classic.SPARSE
         step = gradwire.classic.Step(keep_len=self._keep_len(length, 0) if sparse else 0)
-        return self._like.bound(length, step) if length else 0
+        return max(one.bound(length, step) for one in self._like) if length else 0
 
     def _keep_len(self, length: int, round: int) -> int:
         ratio = gradwire.classic.warmup_ratio(self._ratio, round, self._warmup_steps)

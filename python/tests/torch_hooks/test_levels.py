@@ -408,6 +408,24 @@ def test_quanta_follow_the_optimizer():
     assert frame_size(by_nmse, 0) < 2 * flat.numel()
 
 
+def narrow(rank, size, dtype):
+    transport = new_transport(torch.distributed.group.WORLD, None, TIMEOUT)
+    gate = Gate(transport)
+    made = Levels(transport, machines.Machines(machines.placed(None, 2, 2)), gate, lambda: 1.0, 0)
+    values = gradient(rank, 50, 0).to(dtype)
+    made.add(Work(parse(PATHS[5]), Whole(), "0")).start(Bucket(values, [], [], 0)).wait()
+    made.close()
+    return str(values.dtype), values.float().numpy()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_gradients_of_two_bytes(dtype):
+    """Means are made in fp32 and rounded once."""
+    mean = torch.stack([gradient(rank, 50, 0).to(dtype).float() for rank in range(4)]).mean(0).to(dtype).float()
+    for name, values in run(narrow, 4, dtype).values():
+        assert name == str(dtype) and np.array_equal(values, mean.numpy())
+
+
 # ---- error feedback ----
 
 
