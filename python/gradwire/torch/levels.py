@@ -126,7 +126,8 @@ class Levels:
     # ---- the way of a message ----
 
     def _pass(self, job: _Job, lane: int) -> None:
-        """To the thread of a lane, which passes it on."""
+        """To the thread of a lane, which passes it on. All begin on the first: in the second, where all have
+        collectives, they have its order."""
         self._lanes[lane].submit(partial(self._run, job, lane))
 
     def _run(self, job: _Job, lane: int) -> None:
@@ -144,8 +145,10 @@ class Levels:
             for op, stage in enumerate(job.work.option.stages):
                 if stage.lane == lane:
                     self._stage(job, op, stage)
-        if lane < DECODE:
-            self._pass(job, lane + 1)
+        # Past threads where it has nothing to do. In none of them is there then a collective that it could overtake.
+        later = [stage.lane for stage in job.work.option.stages if stage.lane > lane]
+        if later:
+            self._pass(job, min(later))
         else:
             self._finish(job)
 
