@@ -5,7 +5,7 @@
 docs/pytorch.md describes options, limits and recipes.
 """
 
-from . import probe
+from . import probe, probe_levels
 from .classic import ClassicState
 from .communicator import Communicator, all_reduce
 from .ddp import DdpState, ddp_hook
@@ -28,5 +28,6 @@ __all__ = [
     "ddp_hook",
     "planned_ddp",
     "probe",
+    "probe_levels",
     "thc_hook",
 ]

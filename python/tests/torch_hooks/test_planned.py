@@ -342,7 +342,7 @@ WRONG = {
     "no option colour": plan((6, "gcomp-t12", {"colour": 1})),
     "fp16 has no options": plan((6, "fp16", {"tolerance_bits": 1})),
     "a parameter twice": {"schema": "gradwire-plan/1", "groups": 2 * plan((6, "fp32"))["groups"]},
-    "option trees": {"schema": "gradwire-plan/1", "groups": [{"names": ["a"], "option": "x"}]},
+    "there is no operation 'x'": {"schema": "gradwire-plan/1", "groups": [{"names": ["a"], "option": "x"}]},
 }
 
 
