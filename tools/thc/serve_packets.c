@@ -208,9 +208,9 @@ static gw_status ask(thc_serve *serve, thc_job *job, uint32_t slot, const gw_thc
 static void count_status(thc_serve *serve, gw_status status, int is_ask, const gw_thc_reply *reply)
 {
     const int is_result = reply->action == GW_THC_ACTION_REPLY && reply->packet[5] != GW_THC_PACKET_NOTICE;
-    serve->counts.repeated += is_result;
+    serve->counts.repeated += is_result ? 1u : 0u;
     if (status == GW_OK) {
-        serve->counts.added += is_ask ? 0 : 1;
+        serve->counts.added += is_ask ? 0u : 1u;
     } else if (!is_result) {
         thc_serve_refuse(serve, status);
     }
