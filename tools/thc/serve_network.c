@@ -5,6 +5,7 @@
  */
 #include "serve_network.h"
 
+#include "cli_common.h"
 #include "cli_output.h"
 #include "thc_address.h"
 
