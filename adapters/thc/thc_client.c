@@ -343,8 +343,6 @@ static gw_thc_client_status on_fault(gw_thc_client *c)
         return fail(c, "refused: %s (%u)", gw_thc_refusal_text(state.refusal), state.refusal_detail);
     case GW_THC_FAULT_DIFFERENT:
         return fail(c, "two different results of round %u", state.round);
-    case GW_THC_FAULT_GONE:
-        return fail(c, "has no result of round %u any more", state.round);
     case GW_THC_FAULT_PACKETS:
         return fail(c, "was started anew with packets of another size");
     default:

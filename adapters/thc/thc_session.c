@@ -402,8 +402,8 @@ static size_t phase_output(gw_thc_session *s, phase *p, double now)
     while (p->first_unsent < p->chunk_count && p->chunks[p->first_unsent].is_settled) {
         p->first_unsent++; /* answered by another's broadcast */
     }
-    const double on_way = (double)s->phases[0].on_way + (double)s->phases[1].on_way;
-    if (p->first_unsent < p->chunk_count && on_way < s->window) {
+    /* Each phase has its window: packets of the one before may stay without an answer, which nobody needs. */
+    if (p->first_unsent < p->chunk_count && p->on_way < s->window) {
         return chunk_send(s, p, p->first_unsent++, now);
     }
     return 0;
@@ -603,11 +603,7 @@ static gw_status on_packet(gw_thc_session *s, const uint8_t *bytes, size_t size,
         return GW_ERR_MISMATCH;
     }
     if (h->type == GW_THC_PACKET_NOTICE) {
-        const phase *p = &s->phases[s->current];
-        if (p->exists && h->rank == s->rank && (int32_t)(h->round - p->round) > 0 && !phase_is_done(p)) {
-            s->fault = GW_THC_FAULT_GONE;
-        }
-        return GW_ERR_ROUND;
+        return GW_ERR_ROUND; /* to a packet that was delayed, or sent again for others who do not need it */
     }
     if (h->type != GW_THC_PACKET_RESULT && h->type != GW_THC_PACKET_MAXIMA) {
         return GW_ERR_UNSUPPORTED;

@@ -28,7 +28,6 @@ typedef enum gw_thc_fault {
     GW_THC_FAULT_NONE = 0,
     GW_THC_FAULT_REFUSED,   /* by the server: gw_thc_session_refusal() */
     GW_THC_FAULT_DIFFERENT, /* two results of the same blocks: replicas would differ */
-    GW_THC_FAULT_GONE,      /* the server has no result of this round any more */
     GW_THC_FAULT_PACKETS,   /* a server that was started anew cuts tensors in another way */
     GW_THC_FAULT_MEMORY
 } gw_thc_fault;

@@ -159,20 +159,46 @@ static uint32_t lowest_round(const thc_job *job)
 }
 
 /*
- * To the server of thc.h. A packet of a worker says that it has all results of earlier rounds. So once all
- * workers are at the round of a slot's current version, nobody needs the version before, even if the server
- * has not seen each of them there, as it has not where a worker got a result by broadcast and had nothing to
- * add.
+ * Makes room in a slot that refuses a packet because it is busy; 1 if there is some now. A packet of a worker
+ * says that it has all results of earlier rounds:
+ *   - once all workers are at the round of the current version, nobody needs the version before, even if the
+ * server has not seen each of them there, as it has not where a worker got a result by broadcast and had
+ * nothing to add;
+ *   - once all are beyond the round of the current version, nobody needs that either. It can be open where
+ * some of them sent their packets of it again to a server that was started anew. It is closed, but its sum is
+ * sent to nobody: the workers have another one.
  */
+static int make_room(thc_serve *serve, thc_job *job, int op, uint32_t slot)
+{
+    gw_thc_server *server = &job->servers[op];
+    thc_slot *s = &job->slots[op][slot];
+    uint32_t round;
+    gw_thc_reply reply;
+    const int is_open = gw_thc_server_slot_open(server, slot, &round, NULL);
+    const int32_t beyond = (int32_t)(lowest_round(job) - round);
+    if (beyond < 0 || (is_open && beyond == 0)) {
+        return 0;
+    }
+    if (is_open && gw_thc_server_seal(server, slot, &reply) == GW_OK) {
+        s->opened = -1;
+        s->has_abandoned = 1;
+        s->abandoned = round;
+    }
+    serve->counts.dropped++;
+    return gw_thc_server_drop(server, slot) == GW_OK;
+}
+
 static gw_status server_receive(thc_serve *serve, thc_job *job, int op, uint32_t slot, const uint8_t *packet,
                                 size_t size, gw_thc_reply *reply)
 {
-    uint32_t round;
+    const thc_slot *s = &job->slots[op][slot];
     gw_status status = gw_thc_server_receive(&job->servers[op], packet, size, reply);
-    if (status == GW_ERR_STATE && !gw_thc_server_slot_open(&job->servers[op], slot, &round, NULL) &&
-        (int32_t)(lowest_round(job) - round) >= 0 && gw_thc_server_drop(&job->servers[op], slot) == GW_OK) {
-        serve->counts.dropped++;
+    if (status == GW_ERR_STATE && make_room(serve, job, op, slot)) {
         status = gw_thc_server_receive(&job->servers[op], packet, size, reply);
+    }
+    if (reply->action == GW_THC_ACTION_REPLY && s->has_abandoned &&
+        s->abandoned == gw_thc_get32(reply->packet + 16) && reply->packet[5] != GW_THC_PACKET_NOTICE) {
+        reply->action = GW_THC_ACTION_NONE;
     }
     return status;
 }

@@ -56,9 +56,11 @@ enum { THC_NORMS = 0, THC_SUMS = 1 };
 
 /* What thc.h's server does not keep of a slot's current version. */
 typedef struct thc_slot {
-    double opened;    /* time of the first contribution; below 0: it is not open */
-    uint32_t round;   /* norms: whose maxima went out */
-    uint32_t members; /* norms: workers in these maxima, the only ones that may be in the sums */
+    double opened;      /* time of the first contribution; below 0: it is not open */
+    uint32_t round;     /* norms: whose maxima went out */
+    uint32_t members;   /* norms: workers in these maxima, the only ones that may be in the sums */
+    uint32_t abandoned; /* round of a version that was closed for nobody */
+    int has_abandoned;
 } thc_slot;
 
 typedef struct thc_job {
