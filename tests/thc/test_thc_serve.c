@@ -302,7 +302,7 @@ static void simulate(simulation *s, int restarts, double down)
         for (int w = 0; w < s->workers; w++) {
             worker_step(s, w);
         }
-        if (s->now >= next_restart) {
+        if (s->now >= next_restart && faults(s) == 0) { /* who has ended does not come back to another one */
             serve_stop(s);
             s->restarts++;
             up = s->now + down * uniform(s);
