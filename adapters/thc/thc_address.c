@@ -5,7 +5,9 @@
  */
 #include "thc_address.h"
 
+#include <limits.h>
 #include <netdb.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/types.h>
@@ -27,8 +29,10 @@ const char *gw_thc_address_find(const char *text, int is_stream, int is_server, 
     } else if (memchr(text, ':', size) != NULL) {
         return "an IPv6 address needs brackets: [IPv6]:PORT";
     }
-    if (size == 0 || size >= HOST_MAX || strspn(port + 1, "0123456789") != strlen(port + 1) ||
-        strlen(port + 1) > 5) {
+    const size_t digits = strspn(port + 1, "0123456789");
+    const unsigned long number = digits <= 5 ? strtoul(port + 1, NULL, 10) : ULONG_MAX;
+    if (size == 0 || size >= HOST_MAX || port[1 + digits] != '\0' || number > 65535 ||
+        (number == 0 && !is_server)) {
         return "an address is HOST:PORT or [IPv6]:PORT";
     }
     memcpy(copy, host, size);

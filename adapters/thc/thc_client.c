@@ -287,8 +287,7 @@ gw_thc_client *gw_thc_client_open(const gw_thc_client_options *options, char *er
         gw_thc_client_close(c);
         return NULL;
     }
-    socket_open(c, seconds_now());
-    return c;
+    return c; /* gw_thc_client_run() opens the socket */
 }
 
 void gw_thc_client_close(gw_thc_client *c)

@@ -42,7 +42,7 @@ typedef enum gw_thc_client_status {
     GW_THC_CLIENT_PENDING = 1 /* call again */
 } gw_thc_client_status;
 
-/* Opens a socket; the server is not waited for. NULL on failure, with a message in `error`. */
+/* Nothing is sent yet. NULL on failure, with a message in `error`. */
 GW_API gw_thc_client *gw_thc_client_open(const gw_thc_client_options *options, char *error,
                                          size_t error_size);
 

@@ -283,6 +283,15 @@ static int all_done(const simulation *s)
     return done;
 }
 
+static int any_done(const simulation *s)
+{
+    int done = 0;
+    for (int w = 0; w < s->workers; w++) {
+        done |= s->worker[w].round == s->rounds;
+    }
+    return done;
+}
+
 static int faults(const simulation *s)
 {
     int count = 0;
@@ -302,7 +311,8 @@ static void simulate(simulation *s, int restarts, double down)
         for (int w = 0; w < s->workers; w++) {
             worker_step(s, w);
         }
-        if (s->now >= next_restart && faults(s) == 0) { /* who has ended does not come back to another one */
+        /* Who has ended does not come back to another server. */
+        if (s->now >= next_restart && faults(s) == 0 && !any_done(s)) {
             serve_stop(s);
             s->restarts++;
             up = s->now + down * uniform(s);

@@ -50,8 +50,9 @@ def ddp_hook(
         state, hook = gradwire.torch.ddp_hook(optimizer)
         ddp.register_comm_hook(state, hook)
 
-    codec: "gradwire", with the options of DdpState and CodecOptions, "thc", with those of thc_hook(), or a name of
-    gradwire.classic.SCHEMES ("dgc", "topk", "qsgd", ...), with those of ClassicState. To be called by all ranks, after the optimizer is made.
+    codec: "gradwire", with the options of DdpState and CodecOptions; "thc", with those of thc_hook(); or a name of
+    gradwire.classic.SCHEMES ("dgc", "topk", "qsgd", ...), with those of ClassicState. To be called by all ranks, after
+    the optimizer is made.
     """
     if codec == "gradwire":
         return DdpState(optimizer, **options), hook

@@ -35,8 +35,8 @@ _NONFINITE = 0x7F800000  # patterns from here on, up to 2^31, mark a block (GW_T
 def thc_hook(
     optimizer: torch.optim.Optimizer | Iterable[torch.optim.Optimizer], *, server: str | None = None, **options: Any
 ) -> tuple[Any, Callable[[Any, dist.GradBucket], torch.futures.Future]]:
-    """State and hook for DistributedDataParallel.register_comm_hook(). server: of `gradwire thc-serve`, HOST:PORT; None:
-    the ranks sum by themselves. Options: those of ThcState, with a server those of ThcServerState."""
+    """State and hook for DistributedDataParallel.register_comm_hook(). server: HOST:PORT of `gradwire thc-serve`; None:
+    the ranks add by themselves. Options: those of ThcState, with a server those of ThcServerState."""
     if server is not None:
         return ThcServerState(optimizer, server, **options), hook
     return ThcState(optimizer, **options), hook
