@@ -23,10 +23,9 @@ WAYS = ("gloo fp32", "thc all-reduce", "thc-serve udp", "thc-serve tcp")
 
 
 def rank_main(given):
+    import gradwire.torch
     import torch
     import torch.distributed as dist
-
-    import gradwire.torch
     from gradwire.torch.buckets import Bucket
 
     torch.set_num_threads(1)

@@ -3,7 +3,10 @@ that names the server. Needs the command: GRADWIRE_COMMAND, or build/*/gradwire 
 
 import contextlib
 import json
+import multiprocessing
 import os
+import random
+import select
 import signal
 import socket
 import subprocess
@@ -126,6 +129,53 @@ def test_the_results_are_those_of_the_library(size, scheme, feedback):
         assert numbers["left_out"] == 0 and numbers["round"] == steps
         assert numbers["sizes"][0] < 1.3 * steps * LEN / 2 + 2000  # half a byte a value, and headers
         assert numbers["sizes"][1] < 1.3 * steps * LEN + 2000
+
+
+def lossy(server, port_of, seed):
+    """Passes datagrams on between workers and the server, but loses, repeats and delays some. Does not end."""
+    generator, held = random.Random(seed), []
+    front = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    front.bind(("127.0.0.1", 0))
+    port_of.send(front.getsockname()[1])
+    backs = {}
+    while True:
+        ready = select.select([front, *backs.values()], [], [], 0.01)[0]
+        for one in ready:
+            data, sender = one.recvfrom(65536)
+            if one is front and sender not in backs:
+                backs[sender] = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+                backs[sender].connect(server)
+            worker = next((name for name, back in backs.items() if back is one), sender)
+            held.append((data, worker, one is front))
+        generator.shuffle(held)
+        passed, held = held[: (len(held) + 1) // 2], held[(len(held) + 1) // 2 :]
+        for data, worker, is_up in passed:
+            for _ in range(generator.choice([0, 1, 1, 1, 1, 1, 1, 1, 1, 2])):
+                if is_up:
+                    backs[worker].send(data)
+                else:
+                    front.sendto(data, worker)
+
+
+def test_a_network_that_loses_repeats_and_delays():
+    """The same bits as without."""
+    found = []
+    with serving("--packet", "700") as server:
+        found.append(run(trained, 2, server.address, 3, {"seed": 9}))
+        mine, theirs = multiprocessing.Pipe()
+        host, port = server.address.split(":")
+        proxy = multiprocessing.Process(target=lossy, args=((host, int(port)), theirs, 4), daemon=True)
+        proxy.start()
+        try:
+            found.append(run(trained, 2, f"{host}:{mine.recv()}", 3, {"seed": 9}))
+        finally:
+            proxy.kill()
+            proxy.join()
+        counts = server.end()
+    assert counts["repeated"] > 0 and counts["partial"] == 0
+    for rank in range(2):
+        for a, b in zip(found[0][rank][0], found[1][rank][0]):
+            assert np.array_equal(a, b)
 
 
 def test_pieces_of_a_bucket(monkeypatch):
