@@ -355,8 +355,7 @@ static gw_thc_client_status check_time(gw_thc_client *c, double now)
     gw_thc_session_state state;
     gw_thc_session_look(c->session, &state);
     const char *reason = c->last_error != 0 ? strerror(c->last_error) : "nothing received";
-    if (now - c->heard > 1e-3 * c->silence_ms ||
-        (c->timeout_ms < c->silence_ms && !state.has_joined && now - c->heard > 1e-3 * c->timeout_ms)) {
+    if (now - c->heard > 1e-3 * c->silence_ms) {
         return fail(c, "no answer for %.3g s: %s", now - c->heard, reason);
     }
     if (now - c->phase_begin <= 1e-3 * c->timeout_ms) {

@@ -451,6 +451,11 @@ static gw_status set_epoch(gw_thc_session *s, const gw_thc_message *m)
     if (sums == 0 || norms == 0 || norms % sums != 0) {
         return GW_ERR_HEADER;
     }
+    const uint64_t sums_size = ((uint64_t)sums << s->options.block_log2) * s->options.table.bits / 8;
+    const uint64_t norms_size = (uint64_t)norms * s->patterns_per_block * 4;
+    if ((sums_size > norms_size ? sums_size : norms_size) > GW_THC_DATAGRAM_MAX - GW_THC_PACKET_HEADER_SIZE) {
+        return GW_ERR_LIMIT; /* more than `packet` has room for */
+    }
     if (s->has_welcome && (sums != s->sums_blocks || norms != s->norms_blocks)) {
         s->fault = GW_THC_FAULT_PACKETS;
         return GW_ERR_MISMATCH;

@@ -821,6 +821,40 @@ static void test_a_session_refuses_what_is_out_of_order(void **state)
     gw_thc_session_free(session);
 }
 
+/* What a server says about packets is not trusted: none may be larger than a worker's memory for one. */
+static void test_a_server_that_wants_impossible_packets(void **state)
+{
+    static const struct {
+        uint32_t sums, norms;
+        gw_status status;
+    } cases[] = {
+        {0, 0, GW_ERR_HEADER},    {0, 4, GW_ERR_HEADER},    {4, 0, GW_ERR_HEADER}, {4, 6, GW_ERR_HEADER},
+        {128, 128, GW_ERR_LIMIT}, {1, 65535, GW_ERR_LIMIT}, {127, 127, GW_OK},     {1, 16000, GW_OK},
+    };
+    gw_thc_options options = default_options(4, 2, 0);
+    const gw_thc thc = make_thc(&options);
+    const gw_thc_session_options given = {&thc, 0, 1 << 20, 0};
+    static uint32_t patterns[1024];
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        gw_thc_session *session = gw_thc_session_create(&given);
+        uint8_t bytes[GW_THC_MESSAGE_SIZE];
+        gw_thc_message m = join_of(&thc, 0, 0);
+        size_t size;
+        m.type = GW_THC_MESSAGE_WELCOME;
+        m.reason = 2;
+        m.epoch = 7;
+        m.detail = cases[i].sums | cases[i].norms << 16;
+        gw_thc_message_write(bytes, &m);
+        assert_int_equal(gw_thc_session_norms(session, 0, 1 << 20, patterns), GW_OK);
+        assert_int_equal(gw_thc_session_input(session, bytes, sizeof bytes, 0), cases[i].status);
+        const uint8_t *packet = gw_thc_session_output(session, 0, &size);
+        assert_non_null(packet);
+        assert_int_equal(packet[5] == GW_THC_PACKET_NORMS && packet[2] == 'p', cases[i].status == GW_OK);
+        gw_thc_session_free(session);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -835,6 +869,7 @@ int main(void)
         cmocka_unit_test(test_malformed_messages),
         cmocka_unit_test(test_idle_jobs_are_forgotten),
         cmocka_unit_test(test_a_session_refuses_what_is_out_of_order),
+        cmocka_unit_test(test_a_server_that_wants_impossible_packets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

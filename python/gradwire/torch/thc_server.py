@@ -182,8 +182,8 @@ class ThcServerState(CodecHook):
         with self._transport.waiting(where):
             while not self._client.run(_SLICE_MS):
                 self._transport.look()
-                if self.gate.shut or self.gate.closed:
-                    raise RuntimeError(f"closed while the parameter server at {self.server} was waited for")
+                if self.gate.shut:
+                    raise RuntimeError(f"failed while the parameter server at {self.server} was waited for")
 
     def _first_bad(self, patterns: np.ndarray, values: np.ndarray, params: list[torch.Tensor], offset: int) -> int:
         """The number of this rank's first parameter with a value that is not finite, plus one; 0: none. offset: of the
