@@ -18,8 +18,10 @@
 enum {
     WINDOW_MIN = 4, /* packets on their way */
     WINDOW_FIRST = 8,
-    WINDOW_MAX = 64,
-    OVERTAKEN = 8 /* answers to packets sent later that make a packet count as lost */
+    WINDOW_LOW = 64, /* at most so many, or as many as WINDOW_SIZE holds, but no more than WINDOW_HIGH */
+    WINDOW_HIGH = 256,
+    WINDOW_SIZE = 1 << 18, /* bytes of answers */
+    OVERTAKEN = 8          /* answers to packets sent later that make a packet count as lost */
 };
 
 typedef struct chunk {
@@ -65,7 +67,7 @@ struct gw_thc_session {
     phase phases[2]; /* the current one, and that before */
     unsigned current;
     uint64_t number, recover; /* sendings so far; the one at which the window last became smaller */
-    double window, threshold, round_trip;
+    double window, window_max, threshold, round_trip;
 
     gw_thc_fault fault;
     gw_thc_session_state counts;
@@ -91,7 +93,7 @@ gw_thc_session *gw_thc_session_create(const gw_thc_session_options *options)
     s->len_max = options->len_max;
     s->is_stream = options->is_stream;
     s->window = WINDOW_FIRST;
-    s->threshold = WINDOW_MAX;
+    s->threshold = s->window_max = WINDOW_LOW;
     s->round_trip = TIMER_FIRST / 2;
     s->join_timer = JOIN_TIMER;
     return s;
@@ -463,6 +465,12 @@ static gw_status set_epoch(gw_thc_session *s, const gw_thc_message *m)
     s->counts.restarts += s->has_welcome != 0;
     s->sums_blocks = sums;
     s->norms_blocks = norms;
+    s->window_max =
+        (double)WINDOW_SIZE / (double)(((uint64_t)sums << s->options.block_log2) * s->options.lane_bits / 8);
+    s->window_max = s->window_max < WINDOW_LOW    ? WINDOW_LOW
+                    : s->window_max < WINDOW_HIGH ? s->window_max
+                                                  : WINDOW_HIGH;
+    s->threshold = s->window_max;
     s->epoch = m->epoch;
     for (unsigned k = 0; k < 2; k++) {
         phase *p = &s->phases[k];
@@ -555,7 +563,7 @@ static void on_settled(gw_thc_session *s, phase *p, chunk *c, double now)
         s->round_trip += ((now - c->sent_at) - s->round_trip) / 8;
     }
     s->window += s->window < s->threshold ? 1.0 : 1.0 / s->window;
-    s->window = s->window < WINDOW_MAX ? s->window : WINDOW_MAX;
+    s->window = s->window < s->window_max ? s->window : s->window_max;
     if (!s->is_stream) {
         on_overtaken(p, c->number, now);
     }
