@@ -177,7 +177,7 @@ def check_garbage(command):
     link = Datagrams(server.address)
     good = [join(0), packet(NORMS, 0, bytes(16), lanes=32), packet(INDICES, 0, bytes(64))]
     count = 0
-    for i in range(600):
+    for i in range(200):
         data = bytearray(generator.choice(good))
         kind = i % 4
         if kind == 0:

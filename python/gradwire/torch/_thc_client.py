@@ -13,6 +13,7 @@ from ctypes import (
     c_uint64,
     c_void_p,
     create_string_buffer,
+    pointer,
 )
 
 import numpy as np
@@ -76,7 +77,7 @@ class Client:
     ) -> None:
         self._handle = None
         error = create_string_buffer(_ERROR_SIZE)
-        options = _Options(address.encode(), s_pointer(codec.handle), len_max, rank, timeout_ms, silence_ms)
+        options = _Options(address.encode(), pointer(codec.handle), len_max, rank, timeout_ms, silence_ms)
         handle = _native.gw_thc_client_open(byref(options), error, _ERROR_SIZE)
         if not handle:
             raise RuntimeError(error.value.decode(errors="replace"))
@@ -122,7 +123,7 @@ class Client:
     def close(self) -> None:
         """Tells the server. No other thread may be in a call."""
         handle, self._handle = self._handle, None
-        if handle:
+        if handle and _native is not None:  # None while the interpreter ends
             _native.gw_thc_client_close(handle)
 
     def __del__(self) -> None:
@@ -131,7 +132,3 @@ class Client:
     def _check(self, status: int) -> None:
         if status != _DONE:
             raise RuntimeError(_native.gw_thc_client_error(self._handle).decode(errors="replace"))
-
-
-def s_pointer(handle: s.gw_thc) -> POINTER(s.gw_thc):
-    return POINTER(s.gw_thc)(handle)
