@@ -19,7 +19,7 @@ import tempfile
 import time
 
 PORT = 5610
-WAYS = ("gloo fp32", "thc all-reduce", "thc-serve udp", "thc-serve tcp")
+WAYS = ("gloo fp32", "thc, all ranks", "thc-serve udp", "thc-serve tcp")
 
 
 def rank_main(given):
