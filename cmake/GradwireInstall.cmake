@@ -1,5 +1,5 @@
-# Install rules: libraries, headers, command, CMake package (gradwire::gradwire, components plan and runtime: gradwire::plan,
-# gradwire::runtime) and pkg-config files.
+# Install rules: libraries, headers, command, CMake package (gradwire::gradwire, components plan, runtime and
+# thc-client: gradwire::plan, gradwire::runtime, gradwire::thc-client) and pkg-config files.
 
 include(CMakePackageConfigHelpers)
 
@@ -57,4 +57,7 @@ if(GW_PLAN)
 endif()
 if(TARGET gradwire-runtime)
     gw_install_beside(runtime src/runtime include/gradwire/runtime.h include/gradwire/runtime_thc.h)
+endif()
+if(TARGET gradwire-thc-client)
+    gw_install_beside(thc-client adapters/thc adapters/thc/thc_client.h)
 endif()

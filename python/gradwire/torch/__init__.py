@@ -14,6 +14,7 @@ from .options import CodecOptions
 from .peers import PeerError
 from .planned import planned_ddp
 from .thc import ThcState, thc_hook
+from .thc_server import ThcServerState
 
 __all__ = [
     "ClassicState",
@@ -23,6 +24,7 @@ __all__ = [
     "ExchangeError",
     "PeerError",
     "ReplicaError",
+    "ThcServerState",
     "ThcState",
     "all_reduce",
     "ddp_hook",

@@ -30,6 +30,7 @@ from .recording import Recording, check_writable
 from .reducer import Hook, hook
 from .resume import Resume
 from .stats import Report, open_csv
+from .thc import thc_hook
 from .transport import Start, Transport
 from .watch import BackwardWatch
 from .workers import weakly
@@ -49,11 +50,14 @@ def ddp_hook(
         state, hook = gradwire.torch.ddp_hook(optimizer)
         ddp.register_comm_hook(state, hook)
 
-    codec: "gradwire", with the options of DdpState and CodecOptions, or a name of gradwire.classic.SCHEMES ("dgc",
-    "topk", "qsgd", ...), with those of ClassicState. To be called by all ranks, after the optimizer is made.
+    codec: "gradwire", with the options of DdpState and CodecOptions; "thc", with those of thc_hook(); or a name of
+    gradwire.classic.SCHEMES ("dgc", "topk", "qsgd", ...), with those of ClassicState. To be called by all ranks, after
+    the optimizer is made.
     """
     if codec == "gradwire":
         return DdpState(optimizer, **options), hook
+    if codec == "thc":
+        return thc_hook(optimizer, **options)
     return ClassicState(optimizer, codec, **options), hook
 
 

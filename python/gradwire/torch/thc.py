@@ -31,6 +31,7 @@ from .reducer import CodecHook, agreed_error, hook
 from .states import Finite, check_nonfinite, check_sizes, check_version
 from .stats import size_of
 from .sums import NORMS, SUMS, WAYS, SumEngine, feedback_of
+from .thc_server import ThcServerState
 from .transport import Start
 from .workers import Worker
 
@@ -38,9 +39,12 @@ _NONFINITE = 0x7F800000  # patterns from here on, up to 2^31, mark a block (GW_T
 
 
 def thc_hook(
-    optimizer: torch.optim.Optimizer | Iterable[torch.optim.Optimizer], **options: Any
-) -> tuple[ThcState, Callable[[ThcState, dist.GradBucket], torch.futures.Future]]:
-    """State and hook for DistributedDataParallel.register_comm_hook(). Options: those of ThcState."""
+    optimizer: torch.optim.Optimizer | Iterable[torch.optim.Optimizer], *, server: str | None = None, **options: Any
+) -> tuple[Any, Callable[[Any, dist.GradBucket], torch.futures.Future]]:
+    """State and hook for DistributedDataParallel.register_comm_hook(). server: HOST:PORT of `gradwire thc-serve`; None:
+    the ranks add by themselves. Options: those of ThcState, with a server those of ThcServerState."""
+    if server is not None:
+        return ThcServerState(optimizer, server, **options), hook
     return ThcState(optimizer, **options), hook
 
 
