@@ -64,6 +64,8 @@ void gw_exchange_info_get(const gw_exchange *exchange, gw_exchange_info *info)
         .memory_size = exchange->memory_size,
         .message_bound = exchange->buffer_size,
         .digest_len = gw_collective_digest_len(&exchange->layout),
+        .book_word_count =
+            exchange->books.codecs ? exchange->layout.piece_count * (uint64_t)GW_EXCHANGE_BOOK_WORDS : 0,
     };
 }
 
@@ -96,7 +98,8 @@ void gw_exchange_release_inputs(const gw_exchange *exchange, const gw_exchange_p
 
 int gw_exchange_is_idle(const gw_exchange *exchange)
 {
-    return !exchange->stopped && !exchange->busy && !exchange->map_busy && exchange->events_waiting == 0;
+    return !exchange->stopped && !exchange->busy && !exchange->map_busy && !exchange->books.busy &&
+           exchange->events_waiting == 0;
 }
 
 void gw_exchange_push(gw_exchange *exchange, gw_exchange_piece *piece, gw_runtime_priority priority,
@@ -134,6 +137,7 @@ static void free_exchange(gw_exchange *exchange)
     free(exchange->map.digest);
     free(exchange->streams);
     free(exchange->messages);
+    gw_exchange_books_free(exchange);
     free(exchange);
 }
 
@@ -156,7 +160,7 @@ static int allocate(gw_exchange *exchange)
         exchange->streams =
             segment_max < SIZE_MAX / 4 ? make_array(2 * segment_max + 1, sizeof *exchange->streams) : NULL;
     }
-    return exchange->pieces && exchange->messages &&
+    return exchange->pieces && exchange->messages && gw_exchange_books_allocate(exchange) &&
            (segment_max == 0 || (exchange->map.bytes && exchange->map.digest && exchange->streams));
 }
 
@@ -210,7 +214,8 @@ gw_status gw_exchange_open(gw_runtime *runtime, const gw_exchange_config *config
     }
     *exchange = NULL;
     if (!runtime || !config || !config->buffers.take != !config->buffers.release ||
-        (config->steps.run && !config->buffers.take)) {
+        (config->steps.run && !config->buffers.take) || config->books > 1 ||
+        (config->books && config->buffers.take)) {
         return GW_ERR_ARG;
     }
     gw_exchange *made = calloc(1, sizeof *made);

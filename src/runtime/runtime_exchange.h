@@ -29,6 +29,27 @@ typedef struct gw_exchange_piece {
     gw_runtime_posted posted; /* SEND or SHARE */
 } gw_exchange_piece;
 
+/* A serialised codebook. */
+typedef struct gw_exchange_book {
+    uint8_t data[GW_GCOMP_CODEBOOK_SIZE_MAX];
+    uint32_t size;
+} gw_exchange_book;
+
+/* Codebooks that outlive a frame (runtime_books.c). */
+typedef struct gw_exchange_books {
+    /* By piece. NULL without config.books. */
+    gw_gcomp *codecs;           /* config.codec with the codebooks of the generation in them */
+    gw_gcomp_histogram *counts; /* of what this rank has sent */
+    gw_exchange_book *next; /* the codebooks that were installed last: of contributions, then of the sum */
+    uint32_t generation, next_generation; /* 0: none */
+    uint64_t stamp;
+    int in_use;         /* operations encode with the codecs; constant while one runs */
+    int has_frames;     /* those of the last operation are in memory, and so is their map */
+    int busy, is_ready; /* counting, counted */
+    size_t left;        /* pieces that are not counted */
+    gw_collective_failure failure;
+} gw_exchange_books;
+
 struct gw_exchange {
     /* Constant after open. */
     gw_runtime *runtime;
@@ -65,6 +86,8 @@ struct gw_exchange {
     size_t left;    /* pieces whose values are not in place */
     uint64_t worst; /* word */
     gw_exchange_stats stats;
+
+    gw_exchange_books books;
 };
 
 /* Index of a piece. */
@@ -78,6 +101,16 @@ gw_collective_failure gw_exchange_failure(const gw_exchange *exchange, uint32_t 
 void gw_exchange_release(const gw_exchange *exchange, const gw_exchange_piece *piece, const void *data);
 /* The same for all that the piece's stage has received, or is still to decode. */
 void gw_exchange_release_inputs(const gw_exchange *exchange, const gw_exchange_piece *piece);
+
+/* runtime_map.c: the map that a message about a piece is made with, a contribution or the finished one. */
+gw_gcomp_map gw_exchange_map_of(const gw_exchange *exchange, const gw_collective_piece *at,
+                                int is_contribution);
+
+/* runtime_books.c: memory at open, 0: there is none; its end; and the codec of a piece while an operation
+ * runs. */
+int gw_exchange_books_allocate(gw_exchange *exchange);
+void gw_exchange_books_free(gw_exchange *exchange);
+const gw_gcomp *gw_exchange_books_codec(const gw_exchange *exchange, uint32_t piece);
 
 /* The following need the lock. */
 

@@ -179,25 +179,30 @@ gw_exchange_config group_config(const group *g, uint32_t rank)
     const group_setup *setup = &g->setup;
     gw_exchange_config config = {.shape = {.len = setup->len,
                                            .rank_count = setup->ranks,
-                                           .chunk_log2 = 12,
+                                           .chunk_log2 = setup->chunk_log2 ? setup->chunk_log2 : 12,
                                            .shard_len = setup->shard_len,
                                            .piece_len = PIECE_LEN},
                                  .rank = rank,
                                  .contribution_bits = setup->contribution_bits,
                                  .user = rank + 1,
                                  .seed = 7,
-                                 .segment_max = setup->has_maps ? GROUP_PARAMS : 0};
+                                 .segment_max = setup->has_maps ? GROUP_PARAMS : 0,
+                                 .books = (uint32_t)setup->has_books};
     gw_gcomp_options_init(&config.codec, GW_FP32);
     config.codec.quantum_mode = setup->has_maps ? GW_GCOMP_DERIVED : GW_GCOMP_CARRIED;
     config.codec.rounding = GW_GCOMP_STOCHASTIC;
     config.codec.tolerance_bits = 12;
-    config.codec.chunk_log2 = 12;
+    config.codec.chunk_log2 = config.shape.chunk_log2;
     config.codec.checksum = 1;
     config.codec.quantum = gw_gcomp_quantum_of_nmse(setup->has_maps ? 0 : 1e-3f);
     config.fallback_codec = config.codec;
     config.fallback_codec.quantum_mode = GW_GCOMP_CARRIED;
     config.fallback_codec.dead_zone = 1;
     config.fallback_codec.quantum = gw_gcomp_quantum_of_nmse(setup->has_maps ? 0 : 1e-2f);
+    if (setup->is_explicit) {
+        config.codec.quantum_mode = GW_GCOMP_EXPLICIT;
+        config.codec.quantum = gw_gcomp_quantum_of_drop(12);
+    }
     if (setup->has_buffers) {
         config.buffers = (gw_exchange_buffers){take, release, (void *)(uintptr_t)&g->rank[rank]};
     }
@@ -406,7 +411,7 @@ static void handle(group *g, const gw_runtime_event *event)
         if (g->setup.ranks == 1 && g->setup.has_buffers && event->word == 0) {
             release(rank, event->data);
         }
-    } else if (event->kind == GW_RUNTIME_MAP) {
+    } else if (event->kind == GW_RUNTIME_MAP || event->kind == GW_RUNTIME_BOOKS) {
         rank->map_word = event->word;
         rank->maps++;
     } else {
@@ -475,6 +480,18 @@ void group_build_maps(group *g)
         g->rank[r].maps = 0;
         assert_int_equal(gw_exchange_map_start(g->rank[r].exchange, &g->segments, (float)g->setup.ranks),
                          GW_OK);
+    }
+    assert_true(pump(g, 0, 1));
+    for (uint32_t r = 0; r < g->setup.ranks; r++) {
+        assert_int_equal(g->rank[r].map_word, 0);
+    }
+}
+
+void group_count_books(group *g)
+{
+    for (uint32_t r = 0; r < g->setup.ranks; r++) {
+        g->rank[r].maps = 0;
+        assert_int_equal(gw_exchange_books_count(g->rank[r].exchange), GW_OK);
     }
     assert_true(pump(g, 0, 1));
     for (uint32_t r = 0; r < g->setup.ranks; r++) {
