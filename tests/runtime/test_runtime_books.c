@@ -94,20 +94,31 @@ static uint64_t sent_size(const group *g, uint32_t generation)
     return size;
 }
 
-/* A handle with the codebook of a piece's contributions: the sum of the words of all ranks but its owner. */
+/* The words of a rank about a piece. */
+static const uint32_t *words_of(const group *g, uint32_t rank, uint32_t piece, const uint32_t *words)
+{
+    return words + rank * (size_t)info_of(g).book_word_count + (size_t)piece * GW_EXCHANGE_BOOK_WORDS;
+}
+
+/* A handle with the codebook of a piece's contributions: the sum of the words of all ranks but its owner, as
+ * far as they have the largest window. */
 static gw_gcomp handle_of(const group *g, uint32_t piece, uint32_t generation, const uint32_t *words)
 {
+    const uint32_t owner = piece / g->layout.shard_pieces;
     const gw_exchange_config config = group_config(g, 0);
-    const size_t len = (size_t)info_of(g).book_word_count;
     gw_gcomp handle;
     assert_int_equal(gw_gcomp_init(&handle, &config.codec), GW_OK);
     gw_gcomp_histogram sum;
     assert_int_equal(gw_gcomp_histogram_init(&sum, &handle), GW_OK);
+    sum.window_start = 0;
     for (uint32_t r = 0; r < g->setup.ranks; r++) {
-        const uint32_t *own = words + r * len + (size_t)piece * GW_EXCHANGE_BOOK_WORDS;
-        for (uint32_t i = 0; i < 266 && r != piece / g->layout.shard_pieces; i++) {
-            sum.window_start = own[0];
-            sum.relative = own[1];
+        const uint32_t window = words_of(g, r, piece, words)[0];
+        sum.window_start = r != owner && window > sum.window_start ? window : sum.window_start;
+    }
+    for (uint32_t r = 0; r < g->setup.ranks; r++) {
+        const uint32_t *own = words_of(g, r, piece, words);
+        assert_int_equal(own[1], 0); /* without maps exponents are relative to nothing */
+        for (uint32_t i = 0; i < 266 && r != owner && own[0] == sum.window_start; i++) {
             *(i < 256 ? &sum.count[i] : &sum.mask_count[i - 256]) += own[2 + i];
         }
     }
