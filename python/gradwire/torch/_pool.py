@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from ctypes import byref, c_uint64, c_void_p
+from ctypes import POINTER, byref, c_uint32, c_uint64, c_void_p, cast
 
 from gradwire import _abi, _prototypes
 from gradwire import _constants as names
@@ -11,6 +11,7 @@ from gradwire import _structs as s
 from gradwire._library import Library, check, load
 
 WAKE, MAP, DONE = names.GW_RUNTIME_WAKE, names.GW_RUNTIME_MAP, names.GW_RUNTIME_DONE
+BOOKS = names.GW_RUNTIME_BOOKS
 SEND, SHARE = names.GW_RUNTIME_SEND, names.GW_RUNTIME_SHARE
 FALLBACK, SCATTER, SAMPLE = names.GW_EXCHANGE_FALLBACK, names.GW_EXCHANGE_SCATTER, names.GW_EXCHANGE_SAMPLE
 MAP_WORDS = names.GW_COLLECTIVE_MAP_WORDS
@@ -99,6 +100,28 @@ class Exchange:
         with self as handle:
             check(native.gw_exchange_map_words(handle, words))
         return list(words)
+
+    def count_books(self) -> None:
+        with self as handle:
+            check(native.gw_exchange_books_count(handle))
+
+    def book_words(self, address: int) -> None:
+        """Writes info.book_word_count words of 32 bits there."""
+        with self as handle:
+            check(native.gw_exchange_books_words(handle, cast(address, POINTER(c_uint32))))
+
+    def install_books(self, generation: int, address: int) -> None:
+        """address: of the words of all ranks."""
+        with self as handle:
+            check(native.gw_exchange_books_install(handle, generation, cast(address, POINTER(c_uint32))))
+
+    def books_stamp(self) -> int:
+        with self as handle:
+            return native.gw_exchange_books_stamp(handle)
+
+    def use_books(self, generation: int) -> None:
+        with self as handle:
+            check(native.gw_exchange_books_use(handle, generation))
 
     def receive(self, piece: int, source: int) -> None:
         with self as handle:
