@@ -5,17 +5,21 @@
     bench/gcomp/renewed_books.py --write     writes it
     bench/gcomp/renewed_books.py --measure TASK RANKS FIRST_STEP...
                                              prints the table; needs torch, NumPy and the package `gradwire`
+    bench/gcomp/renewed_books.py --hook TASK RANKS
+                                             prints that of DDP's hook, gcomp-books-hook.tsv
 
 All ranks are in one process, each with batches of its own, and train a task of bench/training by AdamW with the mean of
 their gradients. From each FIRST_STEP on codebooks are counted and used in the 50 steps that follow.
 """
 
+import csv
 import os
 import statistics
 import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from result_pages import RESULTS, table, write_or_compare  # noqa: E402
 
 COLUMNS = ("task", "ranks", "first", "mode", "way", "books", "every", "size", "fresh", "time", "time_min", "rounds")
 BUCKET_LEN = 25 << 18  # DDP's default, 25 MiB of fp32
@@ -320,7 +324,191 @@ def rows_of(name, ranks, first, sizes, times):
         )
 
 
+# ---- in DDP's hook --------------------------------------------------------------------------------------------------
+
+HOOK_COLUMNS = (
+    *("task", "ranks", "books", "every", "steps", "sent", "encode", "reduce", "decode", "counting", "digest"),
+)
+HOOK_WAYS = (("fresh", 1), ("renewed", 10), ("renewed", 50))
+HOOK_FROM, HOOK_STEPS, HOOK_ROUNDS = 60, 160, 2  # steps from the first to before the second count
+
+
+def hook_rank(name, ranks, rank, store, books, every, results):
+    """Trains; (bytes, CPU seconds of the stages) a step of this rank, and the digest of the parameters."""
+    import hashlib
+
+    import gradwire.torch
+    import torch
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+    from training.task_list import make_task
+
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    torch.set_num_threads(1)
+    torch.manual_seed(1)
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=ranks)
+    task = make_task(name, 1)
+    model = task.model()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=task.lr["adamw"])
+    ddp = DistributedDataParallel(model)
+    state, hook = gradwire.torch.ddp_hook(optimizer, compress="always", books=books, books_every=every)
+    ddp.register_comm_hook(state, hook)
+    before = {}
+    for step in range(HOOK_STEPS):
+        if step == HOOK_FROM:
+            state.check()
+            before = stages(state)
+        optimizer.zero_grad()
+        task.loss(ddp, task.sample(step, rank, ranks, task.batch)).backward()
+        optimizer.step()
+    state.check()
+    spent = [(value - before[name]) / (HOOK_STEPS - HOOK_FROM) for name, value in stages(state).items()]
+    digest = hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in model.parameters())).hexdigest()[:8]
+    state.close()
+    if rank == 0:
+        results.put((spent, digest))
+        results.close()
+        results.join_thread()
+    dist.barrier()
+    os._exit(0)  # threads of Gloo must not keep the process
+
+
+def stages(state):
+    stats = state.engine.stats()
+    names = ("encode_ns", "reduce_ns", "decode_ns", "books_ns")
+    return {"sent_size": stats.sent_size, **{name: getattr(stats, name) / 1e9 for name in names}}
+
+
+def measure_hook(name, ranks):
+    """In turns; the medians of the rounds."""
+    import multiprocessing
+    import tempfile
+
+    context, found = multiprocessing.get_context("fork"), {}
+    for _ in range(HOOK_ROUNDS):
+        for way in HOOK_WAYS:
+            results = context.Queue()
+            with tempfile.TemporaryDirectory() as folder:
+                store = os.path.join(folder, "store")
+                given = [(name, ranks, rank, store, *way, results) for rank in range(ranks)]
+                started = [context.Process(target=hook_rank, args=one) for one in given]
+                for process in started:
+                    process.start()
+                found.setdefault(way, []).append(results.get(timeout=1200))
+                for process in started:
+                    process.join()
+    for way, rounds in found.items():
+        sent, *spent = (statistics.median(values) for values in zip(*(spent for spent, _ in rounds)))
+        row = [name, ranks, *way, HOOK_STEPS - HOOK_FROM, f"{sent:.0f}", *(f"{1000 * value:.3f}" for value in spent)]
+        print("\t".join(map(str, [*row, rounds[0][1]])), flush=True)
+
+
 # ---- page -----------------------------------------------------------------------------------------------------------
+
+PAGE = """\
+# Codebooks that are renewed
+
+Sizes and times of frames with installed codebooks, which are renewed every k steps, beside those with codebooks of
+their own ("fresh"). This page is made by `bench/gcomp/renewed_books.py` from [gcomp-books.tsv](gcomp-books.tsv) and
+[gcomp-books-hook.tsv](gcomp-books-hook.tsv), which it measures (`--measure gpt1m 4 20 200`, `--measure gpt10m 2 20
+150`, `--hook gpt1m 2`).
+
+Gradients are those of the GPTs of bench/training (AdamW, constant rate, ranks with batches of their own), in DDP's
+buckets of 25 MiB, cut into the pieces of DDP's hook: 2^16 values for the GPT of 1 M with 4 ranks, 2^18 for that of 10
+M with 2. Both contributions and sums are counted, as often as they are sent. Codebooks are made of what all ranks
+sent in one step, and used from the next one on until they are renewed.
+
+{shows}
+## Sizes
+
+In percent of frames in preset fast with fresh codebooks; means of five steps, 3 to 50 after the first one. "Two per
+piece" is what `books="renewed"` does: a codebook of the contributions to a piece and one of its sums.
+
+{sizes}
+## Time of an encode
+
+Divided by that of preset fast with fresh codebooks: CPU time of one thread for all contributions of a rank, {rounds}
+alternating rounds, the median of the ratios and in brackets the ratio of the least times. The machine was busy with
+other work.
+
+{times}
+## In DDP's hook
+
+GPT of 1 M, 2 ranks on one machine, derived quanta with t = 14, steps {hook_from} to {hook_end}: bytes and CPU
+milliseconds of the pool's threads for each step of a rank, the medians of {hook_rounds} alternating rounds.
+"Counting" is the background task of `gw_exchange_books_count()`, spread over all steps. All runs end with the same
+parameters, bit for bit.
+
+{hook}"""
+
+SHOWS = ""
+
+
+class Data:
+    def __init__(self):
+        with open(os.path.join(RESULTS, "gcomp-books.tsv"), encoding="utf-8", newline="") as f:
+            self.rows = list(csv.DictReader(f, delimiter="\t"))
+        with open(os.path.join(RESULTS, "gcomp-books-hook.tsv"), encoding="utf-8", newline="") as f:
+            self.hook = list(csv.DictReader(f, delimiter="\t"))
+        self.subjects = list(dict.fromkeys((row["task"], row["ranks"], row["first"], row["mode"]) for row in self.rows))
+
+    def one(self, subject, way, books="", every="0"):
+        for row in self.rows:
+            own = row["task"], row["ranks"], row["first"], row["mode"]
+            if own == subject and (row["way"], row["books"], row["every"]) == (way, books, every):
+                return row
+        raise KeyError((subject, way, books, every))
+
+
+def label(subject):
+    task, ranks, first, mode = subject
+    return f"{task.replace('gpt', 'GPT ').replace('m', ' M')}, {ranks} ranks, from step {first}", mode
+
+
+def sizes_table(data):
+    def cell(row):
+        return f"{100 * float(row['size']) / float(row['fresh']) - 100:+.1f}".replace("-", "−")
+
+    rows = []
+    for subject in data.subjects:
+        own = [data.one(subject, "small")]
+        own += [data.one(subject, "installed", books, str(every)) for books in BOOKS for every in EVERY]
+        rows.append([*label(subject), *map(cell, own)])
+    names = [f"{books}, k = {every}" for books in BOOKS for every in EVERY]
+    return table(["", "frames", "fresh, preset small", *names], rows)
+
+
+def times_table(data):
+    def cell(row):
+        return f"{float(row['time']):.2f} ({float(row['time_min']):.2f})"
+
+    rows = []
+    for subject in data.subjects:
+        own = [data.one(subject, "small")] + [data.one(subject, "installed", books, "1") for books in BOOKS]
+        rows.append([*label(subject), *map(cell, own)])
+    return table(["", "frames", "fresh, preset small", *BOOKS], rows)
+
+
+def hook_table(data):
+    rows = []
+    for row in data.hook:
+        name = "fresh" if row["books"] == "fresh" else f"renewed, k = {row['every']}"
+        rows.append([name, f"{int(row['sent']):,}".replace(",", " ")])
+        rows[-1] += [f"{float(row[stage]):.2f}" for stage in ("encode", "reduce", "decode", "counting")]
+    return table(["books", "bytes sent", "encode", "reduce", "decode", "counting"], rows)
+
+
+def page(data):
+    return PAGE.format(
+        shows=SHOWS,
+        sizes=sizes_table(data),
+        times=times_table(data),
+        hook=hook_table(data),
+        rounds=ROUNDS,
+        hook_from=HOOK_FROM,
+        hook_end=HOOK_STEPS - 1,
+        hook_rounds=HOOK_ROUNDS,
+    )
 
 
 def main():
@@ -328,7 +516,12 @@ def main():
         print("\t".join(COLUMNS), flush=True)
         measure(sys.argv[2], int(sys.argv[3]), [int(step) for step in sys.argv[4:]])
         return 0
-    return 0
+    if sys.argv[1:2] == ["--hook"]:
+        print("\t".join(HOOK_COLUMNS), flush=True)
+        measure_hook(sys.argv[2], int(sys.argv[3]))
+        return 0
+    pages = {os.path.join(RESULTS, "gcomp-books.md"): page(Data())}
+    return write_or_compare(pages, sys.argv[1:] == ["--write"], "bench/gcomp/renewed_books.py")
 
 
 if __name__ == "__main__":

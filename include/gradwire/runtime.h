@@ -383,6 +383,7 @@ typedef struct gw_exchange_stats {
     uint64_t operations;
     double sample_square; /* GW_EXCHANGE_SAMPLE: sum of squares of values sent to other owners */
     double sample_error;  /* GW_EXCHANGE_SAMPLE: sum of the squared errors of their frames */
+    uint64_t books_ns;    /* gw_exchange_books_count() */
 } gw_exchange_stats;
 GW_API void gw_exchange_stats_get(gw_exchange *exchange, gw_exchange_stats *stats);
 

@@ -251,6 +251,7 @@ static void end_count(gw_exchange *exchange)
 
 static void count_step(gw_runtime_task *task, const gw_workspace *workspace)
 {
+    const uint64_t start = gw_runtime_clock();
     gw_exchange *exchange = task->owner;
     gw_exchange_books *books = &exchange->books;
     const uint32_t piece = gw_exchange_index(exchange, (gw_exchange_piece *)task);
@@ -259,6 +260,7 @@ static void count_step(gw_runtime_task *task, const gw_workspace *workspace)
         status = count_piece(exchange, piece, workspace);
     }
     gw_runtime_lock(exchange->runtime);
+    exchange->stats.books_ns += gw_runtime_clock() - start;
     if (status != GW_OK && books->failure.status == GW_OK) {
         books->failure = gw_exchange_failure(exchange, piece, status);
     }

@@ -213,6 +213,7 @@ static void test_renewed(void **state)
         gw_exchange_stats stats;
         gw_exchange_stats_get(g.rank[0].exchange, &stats);
         assert_int_equal(stats.operations, 4);
+        assert_true(stats.books_ns > 0);
         assert_int_equal(stats.sample_square > 0, setup.flags == GW_EXCHANGE_SAMPLE && setup.ranks > 1);
         use_books(&g, 0);
         run_operation(&g);
