@@ -12,7 +12,7 @@
  *               and what each piece waits for
  *   operation   one all-reduce or reduce-scatter of an exchange
  *   word        outcome of a step in one number (gw_collective_word_write()). 0: no failure
- *   books       installed codebooks (gcomp.h) of an exchange, which are renewed from time to time
+ *   codebooks       installed codebooks (gcomp.h) of an exchange, which are renewed from time to time
  *
  * One all-reduce:
  *
@@ -23,8 +23,8 @@
  *                            -> event DONE: all pieces are in place
  *
  * Before it, gw_exchange_map_start() -> event MAP builds the precision map. After it,
- * gw_exchange_books_count()
- * -> event BOOKS counts what was sent.
+ * gw_exchange_codebooks_count()
+ * -> event CODEBOOKS counts what was sent.
  *
  * A step that fails sends a notice in place of its frame, so every message is sent whatever happens. DONE has
  * the worst outcome that this rank knows. Take the maximum of the words of all ranks: it is the outcome for
@@ -33,8 +33,8 @@
  * Rules of this header:
  *   - Only gw_runtime_open() and gw_exchange_open() allocate memory.
  *   - Calls on a runtime may be made from any threads at once, except gw_runtime_close(). So may calls on one
- *     exchange, unless one of them is start, map_start, memory, close or one of gw_exchange_books_*(), or two
- *     of them are stop.
+ *     exchange, unless one of them is start, map_start, memory, close or one of gw_exchange_codebooks_*(), or
+ * two of them are stop.
  *   - Threads of the runtime block all signals. Their stack has the system's default size.
  *
  * SPDX-License-Identifier: BSD-2-Clause
@@ -107,12 +107,12 @@ GW_API int gw_runtime_work(gw_runtime *runtime, const gw_workspace *workspace);
 GW_API size_t gw_runtime_withdraw(gw_runtime *runtime, const void *owner);
 
 typedef enum gw_runtime_event_kind {
-    GW_RUNTIME_WAKE = 1,  /* gw_runtime_wake() was called, once or several times */
-    GW_RUNTIME_MAP = 2,   /* a map is built; word: its outcome */
-    GW_RUNTIME_SEND = 3,  /* send data[0..size) to the owner of `piece`; word: outcome of the step */
-    GW_RUNTIME_SHARE = 4, /* send data[0..size), the finished `piece`, to all other ranks; word as SEND */
-    GW_RUNTIME_DONE = 5,  /* the operation has ended on this rank; word: its outcome */
-    GW_RUNTIME_BOOKS = 6  /* labels are counted; word: the outcome */
+    GW_RUNTIME_WAKE = 1,     /* gw_runtime_wake() was called, once or several times */
+    GW_RUNTIME_MAP = 2,      /* a map is built; word: its outcome */
+    GW_RUNTIME_SEND = 3,     /* send data[0..size) to the owner of `piece`; word: outcome of the step */
+    GW_RUNTIME_SHARE = 4,    /* send data[0..size), the finished `piece`, to all other ranks; word as SEND */
+    GW_RUNTIME_DONE = 5,     /* the operation has ended on this rank; word: its outcome */
+    GW_RUNTIME_CODEBOOKS = 6 /* labels are counted; word: the outcome */
 } gw_runtime_event_kind;
 
 /* `word` is made by gw_collective_word_write(). */
@@ -205,8 +205,8 @@ typedef struct gw_exchange_config {
     gw_exchange_buffers buffers;
     gw_exchange_steps steps; /* all zeros: those of collective.h. Else of codec only dtype is read, and maps
                                 and samples have no meaning */
-    uint32_t books;          /* 1: with memory for gw_exchange_books_*(), 7 KiB a piece. Needs steps of
-                                collective.h and gw_exchange_memory(). 0: without */
+    uint32_t codebooks;      /* 1: with memory for gw_exchange_codebooks_*(), 7 KiB a piece. Needs steps of
+                            collective.h and gw_exchange_memory(). 0: without */
 } gw_exchange_config;
 
 /* Makes an exchange. GW_OK; GW_ERR_ARG; GW_ERR_LIMIT (no memory), and the statuses of
@@ -225,7 +225,7 @@ typedef struct gw_exchange_info {
                                touched: frames are smaller than their bounds */
     uint64_t message_bound; /* gw_collective_message_bound(): post receives of this size */
     uint64_t digest_len;
-    uint64_t book_word_count; /* of gw_exchange_books_words(); 0 without books */
+    uint64_t codebook_word_count; /* of gw_exchange_codebooks_words(); 0 without codebooks */
 } gw_exchange_info;
 GW_API void gw_exchange_info_get(const gw_exchange *exchange, gw_exchange_info *info);
 
@@ -303,43 +303,45 @@ GW_API GW_MUST_CHECK gw_status gw_exchange_receive(gw_exchange *exchange, uint32
 /*
  * Each piece has two: one of its contributions (id 0) and one of its sum (id 1). To renew them:
  *
- *   every rank   gw_exchange_books_count()    after an operation: event BOOKS
- *   every rank   gw_exchange_books_words()    the counts of what it has sent
+ *   every rank   gw_exchange_codebooks_count()    after an operation: event CODEBOOKS
+ *   every rank   gw_exchange_codebooks_words()    the counts of what it has sent
  *   transport    the words of all ranks to all ranks
- *   every rank   gw_exchange_books_install()  makes equal codebooks of them, under a new generation
- *   transport    before the next operation, the stamps of all ranks (gw_exchange_books_stamp())
- *   every rank   gw_exchange_books_use()      that generation if all stamps are equal, else 0
+ *   every rank   gw_exchange_codebooks_install()  makes equal codebooks of them, under a new generation
+ *   transport    before the next operation, the stamps of all ranks (gw_exchange_codebooks_stamp())
+ *   every rank   gw_exchange_codebooks_use()      that generation if all stamps are equal, else 0
  *
  * An operation works with one generation on all ranks. The exchange keeps two, the one that operations use
  * and the one that was installed last, so installing disturbs nothing. A rank that gets a frame of another
  * generation, or of other codebooks, ends the operation with GW_ERR_TABLE, which all ranks can repeat with
  * codebooks in the frames (GW_COLLECTIVE_RETRY). Values do not depend on codebooks, only sizes and times do.
  *
- * Books count for `codec` only. Frames of the fallback codec have their own, and so have derived frames
+ * Codebooks count for `codec` only. Frames of the fallback codec have their own, and so have derived frames
  * without a map.
  */
 
 /* Words of a piece: window_start, relative, count[256] and mask_count[10] of gw_gcomp_histogram. */
-#define GW_EXCHANGE_BOOK_WORDS 268u
+#define GW_EXCHANGE_CODEBOOK_WORDS 268u
 
 /*
  * Counts the labels of the frames that this rank has made in the last operation, in the background, with the
- * priority of maps. Ends with the event BOOKS. Takes less time than the encode of these frames did.
+ * priority of maps. Ends with the event CODEBOOKS. Takes less time than the encode of these frames did.
  *
  *   - needs (element size << chunk_log2) + 4 more bytes of workspace than other tasks, else the outcome is
  *     GW_ERR_WORKSPACE
- *   - GW_OK; GW_ERR_ARG (no config.books); GW_ERR_STATE (as in gw_exchange_start(), or there is no operation
- *     that ended well with `codec`, or gw_exchange_map_start() was called after it): there is no event
+ *   - GW_OK; GW_ERR_ARG (no config.codebooks); GW_ERR_STATE (as in gw_exchange_start(), or there is no
+ * operation that ended well with `codec`, or gw_exchange_map_start() or gw_exchange_codebooks_use() was
+ * called after it): there is no event
  */
-GW_API GW_MUST_CHECK gw_status gw_exchange_books_count(gw_exchange *exchange);
+GW_API GW_MUST_CHECK gw_status gw_exchange_codebooks_count(gw_exchange *exchange);
 
-/* Copies the counts, gw_exchange_info.book_word_count words: piece by piece, GW_EXCHANGE_BOOK_WORDS for each.
- * Of the pieces of other ranks they are of contributions, of own pieces of sums. Counts above UINT32_MAX are
- * UINT32_MAX. GW_ERR_ARG; GW_ERR_STATE if nothing was counted, or not without a failure: words are zeros. */
-GW_API GW_MUST_CHECK gw_status gw_exchange_books_words(const gw_exchange *exchange, uint32_t *words);
+/* Copies the counts, gw_exchange_info.codebook_word_count words: piece by piece, GW_EXCHANGE_CODEBOOK_WORDS
+ * for each. Of the pieces of other ranks they are of contributions, of own pieces of sums. Counts above
+ * UINT32_MAX are UINT32_MAX. GW_ERR_ARG; GW_ERR_STATE if nothing was counted, or not without a failure: words
+ * are zeros. */
+GW_API GW_MUST_CHECK gw_status gw_exchange_codebooks_words(const gw_exchange *exchange, uint32_t *words);
 
 /*
- * Makes codebooks of the words of all ranks: rank_count times book_word_count words, in the order of the
+ * Makes codebooks of the words of all ranks: rank_count times codebook_word_count words, in the order of the
  * ranks.
  *
  *   - counts of contributions are added up over the ranks with the largest window_start and relative; those
@@ -349,24 +351,24 @@ GW_API GW_MUST_CHECK gw_status gw_exchange_books_words(const gw_exchange *exchan
  *   - GW_OK; GW_ERR_ARG (also for words that no rank can have counted), GW_ERR_STATE (stopped): no generation
  *     is installed but the one in use
  */
-GW_API GW_MUST_CHECK gw_status gw_exchange_books_install(gw_exchange *exchange, uint32_t generation,
-                                                         const uint32_t *words);
+GW_API GW_MUST_CHECK gw_status gw_exchange_codebooks_install(gw_exchange *exchange, uint32_t generation,
+                                                             const uint32_t *words);
 
 /* What ranks compare before an operation: generation and CRC32C of the codebooks that were installed last.
  * 0: there are none. */
-GW_API uint64_t gw_exchange_books_stamp(const gw_exchange *exchange);
+GW_API uint64_t gw_exchange_codebooks_stamp(const gw_exchange *exchange);
 
 /* Operations that start from now on use this generation; 0: codebooks in the frames, as at first. GW_OK;
- * GW_ERR_ARG (no config.books); GW_ERR_TABLE (this generation is not there), GW_ERR_STATE (as in
+ * GW_ERR_ARG (no config.codebooks); GW_ERR_TABLE (this generation is not there), GW_ERR_STATE (as in
  * gw_exchange_start()): operations are as after 0, unless one is under way. */
-GW_API GW_MUST_CHECK gw_status gw_exchange_books_use(gw_exchange *exchange, uint32_t generation);
+GW_API GW_MUST_CHECK gw_status gw_exchange_codebooks_use(gw_exchange *exchange, uint32_t generation);
 
 /*
  * Ends whatever the exchange does: waits for its tasks that are running and drops the others. After its
  * return:
  *
  *   - nothing reads values, segments and messages, or writes the result
- *   - its events that were not taken are gone, and neither DONE nor MAP nor BOOKS come any more
+ *   - its events that were not taken are gone, and neither DONE nor MAP nor CODEBOOKS come any more
  *   - every buffer is released that no event had handed over
  *   - all later calls on the exchange give GW_ERR_STATE, except buffer_offset, info, stats and close
  *
@@ -381,9 +383,9 @@ typedef struct gw_exchange_stats {
     uint64_t received_size; /* bytes of messages */
     uint64_t map_ns, encode_ns, reduce_ns, decode_ns;
     uint64_t operations;
-    double sample_square; /* GW_EXCHANGE_SAMPLE: sum of squares of values sent to other owners */
-    double sample_error;  /* GW_EXCHANGE_SAMPLE: sum of the squared errors of their frames */
-    uint64_t books_ns;    /* gw_exchange_books_count() */
+    double sample_square;  /* GW_EXCHANGE_SAMPLE: sum of squares of values sent to other owners */
+    double sample_error;   /* GW_EXCHANGE_SAMPLE: sum of the squared errors of their frames */
+    uint64_t codebooks_ns; /* gw_exchange_codebooks_count() */
 } gw_exchange_stats;
 GW_API void gw_exchange_stats_get(gw_exchange *exchange, gw_exchange_stats *stats);
 

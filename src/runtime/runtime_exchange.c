@@ -64,8 +64,9 @@ void gw_exchange_info_get(const gw_exchange *exchange, gw_exchange_info *info)
         .memory_size = exchange->memory_size,
         .message_bound = exchange->buffer_size,
         .digest_len = gw_collective_digest_len(&exchange->layout),
-        .book_word_count =
-            exchange->books.codecs ? exchange->layout.piece_count * (uint64_t)GW_EXCHANGE_BOOK_WORDS : 0,
+        .codebook_word_count = exchange->codebooks.codecs
+                                   ? exchange->layout.piece_count * (uint64_t)GW_EXCHANGE_CODEBOOK_WORDS
+                                   : 0,
     };
 }
 
@@ -98,7 +99,7 @@ void gw_exchange_release_inputs(const gw_exchange *exchange, const gw_exchange_p
 
 int gw_exchange_is_idle(const gw_exchange *exchange)
 {
-    return !exchange->stopped && !exchange->busy && !exchange->map_busy && !exchange->books.busy &&
+    return !exchange->stopped && !exchange->busy && !exchange->map_busy && !exchange->codebooks.busy &&
            exchange->events_waiting == 0;
 }
 
@@ -137,7 +138,9 @@ static void free_exchange(gw_exchange *exchange)
     free(exchange->map.digest);
     free(exchange->streams);
     free(exchange->messages);
-    gw_exchange_books_free(exchange);
+    free(exchange->codebooks.codecs);
+    free(exchange->codebooks.counts);
+    free(exchange->codebooks.next);
     free(exchange);
 }
 
@@ -145,6 +148,22 @@ static void free_exchange(gw_exchange *exchange)
 static void *make_array(uint64_t len, size_t size)
 {
     return len < SIZE_MAX / size ? calloc((size_t)len + 1, size) : NULL;
+}
+
+static int allocate_codebooks(gw_exchange *exchange)
+{
+    gw_exchange_codebooks *codebooks = &exchange->codebooks;
+    const uint64_t count = exchange->layout.piece_count;
+    if (!exchange->config.codebooks) {
+        return 1;
+    }
+    codebooks->codecs = make_array(count, sizeof *codebooks->codecs);
+    codebooks->counts = make_array(count, sizeof *codebooks->counts);
+    codebooks->next = make_array(2 * count, sizeof *codebooks->next);
+    for (uint64_t i = 0; i < count && codebooks->codecs; i++) {
+        codebooks->codecs[i] = exchange->codec;
+    }
+    return codebooks->codecs && codebooks->counts && codebooks->next;
 }
 
 static int allocate(gw_exchange *exchange)
@@ -160,7 +179,7 @@ static int allocate(gw_exchange *exchange)
         exchange->streams =
             segment_max < SIZE_MAX / 4 ? make_array(2 * segment_max + 1, sizeof *exchange->streams) : NULL;
     }
-    return exchange->pieces && exchange->messages && gw_exchange_books_allocate(exchange) &&
+    return exchange->pieces && exchange->messages && allocate_codebooks(exchange) &&
            (segment_max == 0 || (exchange->map.bytes && exchange->map.digest && exchange->streams));
 }
 
@@ -214,8 +233,8 @@ gw_status gw_exchange_open(gw_runtime *runtime, const gw_exchange_config *config
     }
     *exchange = NULL;
     if (!runtime || !config || !config->buffers.take != !config->buffers.release ||
-        (config->steps.run && !config->buffers.take) || config->books > 1 ||
-        (config->books && config->buffers.take)) {
+        (config->steps.run && !config->buffers.take) || config->codebooks > 1 ||
+        (config->codebooks && config->buffers.take)) {
         return GW_ERR_ARG;
     }
     gw_exchange *made = calloc(1, sizeof *made);

@@ -30,17 +30,18 @@ typedef struct gw_exchange_piece {
 } gw_exchange_piece;
 
 /* A serialised codebook. */
-typedef struct gw_exchange_book {
+typedef struct gw_exchange_codebook {
     uint8_t data[GW_GCOMP_CODEBOOK_SIZE_MAX];
     uint32_t size;
-} gw_exchange_book;
+} gw_exchange_codebook;
 
-/* Codebooks that outlive a frame (runtime_books.c). */
-typedef struct gw_exchange_books {
-    /* By piece. NULL without config.books. */
+/* Codebooks that outlive a frame (runtime_codebooks.c). */
+typedef struct gw_exchange_codebooks {
+    /* By piece. NULL without config.codebooks. */
     gw_gcomp *codecs;           /* config.codec with the codebooks of the generation in them */
     gw_gcomp_histogram *counts; /* of what this rank has sent */
-    gw_exchange_book *next; /* the codebooks that were installed last: of contributions, then of the sum */
+    gw_exchange_codebook
+        *next; /* the codebooks that were installed last: of contributions, then of the sum */
     uint32_t generation, next_generation; /* 0: none */
     uint64_t stamp;
     int in_use;         /* operations encode with the codecs; constant while one runs */
@@ -48,7 +49,7 @@ typedef struct gw_exchange_books {
     int busy, is_ready; /* counting, counted */
     size_t left;        /* pieces that are not counted */
     gw_collective_failure failure;
-} gw_exchange_books;
+} gw_exchange_codebooks;
 
 struct gw_exchange {
     /* Constant after open. */
@@ -87,7 +88,7 @@ struct gw_exchange {
     uint64_t worst; /* word */
     gw_exchange_stats stats;
 
-    gw_exchange_books books;
+    gw_exchange_codebooks codebooks;
 };
 
 /* Index of a piece. */
@@ -106,11 +107,8 @@ void gw_exchange_release_inputs(const gw_exchange *exchange, const gw_exchange_p
 gw_gcomp_map gw_exchange_map_of(const gw_exchange *exchange, const gw_collective_piece *at,
                                 int is_contribution);
 
-/* runtime_books.c: memory at open, 0: there is none; its end; and the codec of a piece while an operation
- * runs. */
-int gw_exchange_books_allocate(gw_exchange *exchange);
-void gw_exchange_books_free(gw_exchange *exchange);
-const gw_gcomp *gw_exchange_books_codec(const gw_exchange *exchange, uint32_t piece);
+/* runtime_codebooks.c: the codec of a piece while an operation runs. */
+const gw_gcomp *gw_exchange_codebooks_codec(const gw_exchange *exchange, uint32_t piece);
 
 /* The following need the lock. */
 

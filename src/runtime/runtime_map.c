@@ -88,7 +88,7 @@ gw_status gw_exchange_map_start(gw_exchange *exchange, const gw_collective_segme
     gw_status status = gw_exchange_is_idle(exchange) ? GW_OK : GW_ERR_STATE;
     if (status == GW_OK) {
         exchange->map_ready = 0;
-        exchange->books.has_frames = 0;
+        exchange->codebooks.has_frames = 0;
         exchange->segments = *segments;
         status = gw_collective_streams(&exchange->layout, segments, exchange->streams,
                                        2 * (size_t)exchange->config.segment_max + 1, &exchange->stream_count);

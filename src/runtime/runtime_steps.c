@@ -24,7 +24,7 @@ static void finish_piece(gw_exchange *exchange, gw_exchange_piece *piece)
 {
     piece->stage = GW_STAGE_NONE;
     if (--exchange->left == 0) {
-        exchange->books.has_frames = exchange->worst == 0 && exchange->bucket.codec == &exchange->codec;
+        exchange->codebooks.has_frames = exchange->worst == 0 && exchange->bucket.codec == &exchange->codec;
         exchange->stats.operations++;
         exchange->busy = 0;
         gw_exchange_post(exchange, &exchange->posted,
@@ -108,7 +108,7 @@ static int is_sampled(const gw_exchange *exchange)
 static void measure(const gw_exchange *exchange, const gw_exchange_piece *piece, const gw_buffer *message,
                     double sums[2], const gw_workspace *workspace)
 {
-    const gw_gcomp *codec = gw_exchange_books_codec(exchange, gw_exchange_index(exchange, piece));
+    const gw_gcomp *codec = gw_exchange_codebooks_codec(exchange, gw_exchange_index(exchange, piece));
     const uint8_t *values = (const uint8_t *)exchange->run.values + piece->at.first * sizeof(float);
     const uint64_t chunk_len = UINT64_C(1) << exchange->layout.shape.chunk_log2;
     const size_t room = (size_t)chunk_len * sizeof(float) + sizeof(float); /* it is aligned */
@@ -150,7 +150,7 @@ static gw_gcomp_target target_of(const gw_exchange *exchange, const gw_collectiv
 static void gcomp_step(gw_exchange *exchange, gw_exchange_step *step, const gw_workspace *workspace)
 {
     gw_collective_bucket bucket = exchange->bucket;
-    bucket.codec = gw_exchange_books_codec(exchange, step->piece);
+    bucket.codec = gw_exchange_codebooks_codec(exchange, step->piece);
     gw_gcomp_target target = target_of(exchange, &exchange->pieces[step->piece].at);
     gw_status status;
     switch (step->kind) {
@@ -358,7 +358,7 @@ static void begin(gw_exchange *exchange, const gw_exchange_run *run)
     exchange->left = 0;
     exchange->encodes_left = 0;
     exchange->worst = 0;
-    exchange->books.has_frames = 0;
+    exchange->codebooks.has_frames = 0;
     memset(exchange->messages, 0,
            (size_t)layout->shard_pieces * layout->shape.rank_count * sizeof *exchange->messages);
     push_first(exchange);

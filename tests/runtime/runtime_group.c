@@ -187,7 +187,7 @@ gw_exchange_config group_config(const group *g, uint32_t rank)
                                  .user = rank + 1,
                                  .seed = 7,
                                  .segment_max = setup->has_maps ? GROUP_PARAMS : 0,
-                                 .books = (uint32_t)setup->has_books};
+                                 .codebooks = (uint32_t)setup->has_codebooks};
     gw_gcomp_options_init(&config.codec, GW_FP32);
     config.codec.quantum_mode = setup->has_maps ? GW_GCOMP_DERIVED : GW_GCOMP_CARRIED;
     config.codec.rounding = GW_GCOMP_STOCHASTIC;
@@ -411,7 +411,7 @@ static void handle(group *g, const gw_runtime_event *event)
         if (g->setup.ranks == 1 && g->setup.has_buffers && event->word == 0) {
             release(rank, event->data);
         }
-    } else if (event->kind == GW_RUNTIME_MAP || event->kind == GW_RUNTIME_BOOKS) {
+    } else if (event->kind == GW_RUNTIME_MAP || event->kind == GW_RUNTIME_CODEBOOKS) {
         rank->map_word = event->word;
         rank->maps++;
     } else {
@@ -487,11 +487,11 @@ void group_build_maps(group *g)
     }
 }
 
-void group_count_books(group *g)
+void group_count_codebooks(group *g)
 {
     for (uint32_t r = 0; r < g->setup.ranks; r++) {
         g->rank[r].maps = 0;
-        assert_int_equal(gw_exchange_books_count(g->rank[r].exchange), GW_OK);
+        assert_int_equal(gw_exchange_codebooks_count(g->rank[r].exchange), GW_OK);
     }
     assert_true(pump(g, 0, 1));
     for (uint32_t r = 0; r < g->setup.ranks; r++) {

@@ -34,7 +34,7 @@ typedef struct group_setup {
     uint32_t contribution_bits;
     uint32_t chunk_log2; /* 0: 12 */
     int is_explicit;     /* the codec's quanta; not with maps */
-    int has_books;
+    int has_codebooks;
     group_place place;
     uint64_t seed;
     /* Faults. Counts of take() begin with 1. */
@@ -54,7 +54,7 @@ typedef struct group_rank {
     atomic_uint takes, blocks; /* calls of take(), buffers that exist */
     uint32_t *share_left;      /* by piece: receivers that have not got it */
     int is_stopped;
-    int done, maps; /* events; maps: BOOKS too */
+    int done, maps; /* events; maps: CODEBOOKS too */
     uint64_t word, map_word;
 } group_rank;
 
@@ -93,7 +93,7 @@ void group_free(group *g);
 /* Until all ranks have a map; all must succeed. */
 void group_build_maps(group *g);
 /* Until all ranks have counted what they sent; all must succeed. */
-void group_count_books(group *g);
+void group_count_codebooks(group *g);
 void group_start(group *g);
 /* Moves messages until all ranks but those that are stopped or lost are done, and returns 1; 0 if nothing
  * moves any more, or after so many rounds if that is not 0. */

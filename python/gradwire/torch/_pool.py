@@ -11,7 +11,7 @@ from gradwire import _structs as s
 from gradwire._library import Library, check, load
 
 WAKE, MAP, DONE = names.GW_RUNTIME_WAKE, names.GW_RUNTIME_MAP, names.GW_RUNTIME_DONE
-BOOKS = names.GW_RUNTIME_BOOKS
+CODEBOOKS = names.GW_RUNTIME_CODEBOOKS
 SEND, SHARE = names.GW_RUNTIME_SEND, names.GW_RUNTIME_SHARE
 FALLBACK, SCATTER, SAMPLE = names.GW_EXCHANGE_FALLBACK, names.GW_EXCHANGE_SCATTER, names.GW_EXCHANGE_SAMPLE
 MAP_WORDS = names.GW_COLLECTIVE_MAP_WORDS
@@ -101,27 +101,27 @@ class Exchange:
             check(native.gw_exchange_map_words(handle, words))
         return list(words)
 
-    def count_books(self) -> None:
+    def count_codebooks(self) -> None:
         with self as handle:
-            check(native.gw_exchange_books_count(handle))
+            check(native.gw_exchange_codebooks_count(handle))
 
-    def book_words(self, address: int) -> None:
-        """Writes info.book_word_count words of 32 bits there."""
+    def codebook_words(self, address: int) -> None:
+        """Writes info.codebook_word_count words of 32 bits there."""
         with self as handle:
-            check(native.gw_exchange_books_words(handle, cast(address, POINTER(c_uint32))))
+            check(native.gw_exchange_codebooks_words(handle, cast(address, POINTER(c_uint32))))
 
-    def install_books(self, generation: int, address: int) -> None:
+    def install_codebooks(self, generation: int, address: int) -> None:
         """address: of the words of all ranks."""
         with self as handle:
-            check(native.gw_exchange_books_install(handle, generation, cast(address, POINTER(c_uint32))))
+            check(native.gw_exchange_codebooks_install(handle, generation, cast(address, POINTER(c_uint32))))
 
-    def books_stamp(self) -> int:
+    def codebooks_stamp(self) -> int:
         with self as handle:
-            return native.gw_exchange_books_stamp(handle)
+            return native.gw_exchange_codebooks_stamp(handle)
 
-    def use_books(self, generation: int) -> None:
+    def use_codebooks(self, generation: int) -> None:
         with self as handle:
-            check(native.gw_exchange_books_use(handle, generation))
+            check(native.gw_exchange_codebooks_use(handle, generation))
 
     def receive(self, piece: int, source: int) -> None:
         with self as handle:

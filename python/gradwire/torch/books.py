@@ -44,12 +44,12 @@ class BucketBooks:
         self.due, self._counted = True, False
         self._ended.clear()
         try:
-            self._exchange.count_books()
+            self._exchange.count_codebooks()
         except Error:
             self._ended.set()
 
     def counted(self, word: int) -> None:
-        """The event BOOKS."""
+        """The event CODEBOOKS."""
         self._counted = word == 0
         self._ended.set()
 
@@ -64,16 +64,16 @@ class BucketBooks:
         """An operation begins."""
         self.wait()
         if self._in_use != self.generation:
-            self._exchange.use_books(self.generation)
+            self._exchange.use_codebooks(self.generation)
             self._in_use = self.generation
 
     def told(self) -> torch.Tensor:
         """Of the counts, what the others need: whether there are any, and the counts."""
         self.wait()
-        words = torch.zeros(1 + self._exchange.info.book_word_count, dtype=torch.int32)
+        words = torch.zeros(1 + self._exchange.info.codebook_word_count, dtype=torch.int32)
         if self._counted:
             words[0] = 1
-            self._exchange.book_words(words.data_ptr() + words.element_size())
+            self._exchange.codebook_words(words.data_ptr() + words.element_size())
         return words
 
     def install(self, told: Sequence[torch.Tensor], generation: int) -> None:
@@ -81,10 +81,10 @@ class BucketBooks:
         self.due = False
         if all(int(words[0]) for words in told):
             pooled = torch.cat([words[1:] for words in told])
-            self._exchange.install_books(generation, pooled.data_ptr())
+            self._exchange.install_codebooks(generation, pooled.data_ptr())
 
     def words(self) -> list[int]:
-        stamp = self._exchange.books_stamp()
+        stamp = self._exchange.codebooks_stamp()
         return [stamp, stamp ^ _MASK]
 
 

@@ -216,7 +216,7 @@ class DdpState(EngineOwner, Hook):
             for one in self.codecs.gcomp:
                 one.end()
         if self.codecs.compressing:
-            self.engine.count_books(self.codecs.plans(), step)
+            self.engine.count_codebooks(self.codecs.plans(), step)
         if step >= _HINT_STEP and self.choice.decision and not self._hinted:
             self._hinted = True
             if self.rank == 0 and self.codecs.planned is None:

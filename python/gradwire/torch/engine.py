@@ -111,11 +111,11 @@ class Plan:
             user=cookie,
             seed=engine.seed,
             segment_max=max(len(places), 1) if settings.maps else 0,
-            books=int(settings.books_every > 0),
+            codebooks=int(settings.books_every > 0),
         )
         config.shape.chunk_log2 = config.codec.chunk_log2
         self.exchange = _pool.Exchange(engine.pool, config)
-        self.books = BucketBooks(self.exchange) if config.books else None
+        self.books = BucketBooks(self.exchange) if config.codebooks else None
         self.pieces = self.exchange.info.layout.piece_count
         self.shard_pieces = self.exchange.info.layout.shard_pieces
         if self.pieces > PIECES_MAX:
@@ -321,7 +321,7 @@ class Engine:
         """The ranks compare the maps of these plans. As often on all ranks, whatever each of them has built."""
         self._submit(self._compare, list(plans), where, step)
 
-    def count_books(self, plans: Sequence[Plan], step: int) -> None:
+    def count_codebooks(self, plans: Sequence[Plan], step: int) -> None:
         """At the end of a step, where that is due: for the codebooks of later steps. The next compare_maps() renews
         them, so the plans are the same on all ranks."""
         if self.books.are_due(step):
@@ -367,21 +367,21 @@ class Engine:
 
     def _compare(self, plans: list[Plan], where: str, step: int) -> None:
         """Raises what went wrong with a map on any rank."""
-        with_books = [plan for plan in plans if plan.books is not None]
+        with_codebooks = [plan for plan in plans if plan.books is not None]
         plans = [plan for plan in plans if plan.settings.agree]
-        if not plans and not with_books:
+        if not plans and not with_codebooks:
             return
-        self.books.renew(with_books, where, step)
+        self.books.renew(with_codebooks, where, step)
         with self._lock:
             words = [self.word]
         for plan in plans:
             words += plan.exchange.map_words() if plan.map_built else [0] * _pool.MAP_WORDS
-        for plan in with_books:
+        for plan in with_codebooks:
             words += plan.books.words()
         words = self.transport.largest(words, where)
         if words[0]:
             raise ExchangeError(words[0])
-        self.books.agree(with_books, words[1 + len(plans) * _pool.MAP_WORDS :], step)
+        self.books.agree(with_codebooks, words[1 + len(plans) * _pool.MAP_WORDS :], step)
         for i, plan in enumerate(plans):
             at = 1 + i * _pool.MAP_WORDS
             difference = lib.gw_collective_map_differs((c_uint64 * _pool.MAP_WORDS)(*words[at : at + _pool.MAP_WORDS]))
@@ -485,7 +485,7 @@ class Engine:
         if event.kind == _pool.MAP:
             plan.map_word = event.word
             plan.map_done.set()
-        elif event.kind == _pool.BOOKS:
+        elif event.kind == _pool.CODEBOOKS:
             plan.books.counted(event.word)
         elif event.kind == _pool.DONE:
             self._finish(plan, event.word)

@@ -6,7 +6,7 @@
  */
 #include "runtime_group.h"
 
-static const group_setup plain = {.ranks = 3, .threads = 2, .len = 30000, .has_books = 1, .seed = 1};
+static const group_setup plain = {.ranks = 3, .threads = 2, .len = 30000, .has_codebooks = 1, .seed = 1};
 
 static gw_exchange_info info_of(const group *g)
 {
@@ -26,40 +26,40 @@ static void run_operation(group *g)
 }
 
 /* What all ranks have sent in the last operation: to free. */
-static uint32_t *count_books(group *g)
+static uint32_t *count_codebooks(group *g)
 {
-    const size_t len = (size_t)info_of(g).book_word_count;
+    const size_t len = (size_t)info_of(g).codebook_word_count;
     uint32_t *words = malloc(g->setup.ranks * len * sizeof *words);
     assert_non_null(words);
-    group_count_books(g);
+    group_count_codebooks(g);
     for (uint32_t r = 0; r < g->setup.ranks; r++) {
-        assert_int_equal(gw_exchange_books_words(g->rank[r].exchange, words + r * len), GW_OK);
+        assert_int_equal(gw_exchange_codebooks_words(g->rank[r].exchange, words + r * len), GW_OK);
     }
     return words;
 }
 
-static void install_books(group *g, uint32_t generation, const uint32_t *words)
+static void install_codebooks(group *g, uint32_t generation, const uint32_t *words)
 {
     for (uint32_t r = 0; r < g->setup.ranks; r++) {
-        assert_int_equal(gw_exchange_books_install(g->rank[r].exchange, generation, words), GW_OK);
-        assert_int_equal(gw_exchange_books_stamp(g->rank[r].exchange) >> 32, generation);
-        assert_true(gw_exchange_books_stamp(g->rank[r].exchange) ==
-                    gw_exchange_books_stamp(g->rank[0].exchange));
+        assert_int_equal(gw_exchange_codebooks_install(g->rank[r].exchange, generation, words), GW_OK);
+        assert_int_equal(gw_exchange_codebooks_stamp(g->rank[r].exchange) >> 32, generation);
+        assert_true(gw_exchange_codebooks_stamp(g->rank[r].exchange) ==
+                    gw_exchange_codebooks_stamp(g->rank[0].exchange));
     }
 }
 
-static void use_books(group *g, uint32_t generation)
+static void use_codebooks(group *g, uint32_t generation)
 {
     for (uint32_t r = 0; r < g->setup.ranks; r++) {
-        assert_int_equal(gw_exchange_books_use(g->rank[r].exchange, generation), GW_OK);
+        assert_int_equal(gw_exchange_codebooks_use(g->rank[r].exchange, generation), GW_OK);
     }
 }
 
 static void renew(group *g, uint32_t generation)
 {
-    uint32_t *words = count_books(g);
-    install_books(g, generation, words);
-    use_books(g, generation);
+    uint32_t *words = count_codebooks(g);
+    install_codebooks(g, generation, words);
+    use_codebooks(g, generation);
     free(words);
 }
 
@@ -97,7 +97,7 @@ static uint64_t sent_size(const group *g, uint32_t generation)
 /* The words of a rank about a piece. */
 static const uint32_t *words_of(const group *g, uint32_t rank, uint32_t piece, const uint32_t *words)
 {
-    return words + rank * (size_t)info_of(g).book_word_count + (size_t)piece * GW_EXCHANGE_BOOK_WORDS;
+    return words + rank * (size_t)info_of(g).codebook_word_count + (size_t)piece * GW_EXCHANGE_CODEBOOK_WORDS;
 }
 
 /* A handle with the codebook of a piece's contributions: the sum of the words of all ranks but its owner, as
@@ -123,9 +123,9 @@ static gw_gcomp handle_of(const group *g, uint32_t piece, uint32_t generation, c
         }
     }
     uint8_t bytes[GW_GCOMP_CODEBOOK_SIZE_MAX];
-    gw_buffer book = {.data = bytes, .capacity = sizeof bytes};
-    assert_int_equal(gw_gcomp_codebook_build(&sum, &book), GW_OK);
-    assert_int_equal(gw_gcomp_codebook_install(&handle, 0, generation, bytes, book.size, 1), GW_OK);
+    gw_buffer codebook = {.data = bytes, .capacity = sizeof bytes};
+    assert_int_equal(gw_gcomp_codebook_build(&sum, &codebook), GW_OK);
+    assert_int_equal(gw_gcomp_codebook_install(&handle, 0, generation, bytes, codebook.size, 1), GW_OK);
     return handle;
 }
 
@@ -169,9 +169,9 @@ static void test_same_as_handle(void **state)
         group_make(&g, &setup);
         run_operation(&g);
         const uint64_t fresh = sent_size(&g, 0);
-        uint32_t *words = count_books(&g);
-        install_books(&g, 7, words);
-        use_books(&g, 7);
+        uint32_t *words = count_codebooks(&g);
+        install_codebooks(&g, 7, words);
+        use_codebooks(&g, 7);
         run_operation(&g);
         check_contributions(&g, 7, words);
         assert_true(sent_size(&g, 7) * 100 < fresh * 103); /* the same values */
@@ -213,12 +213,12 @@ static void test_renewed(void **state)
         gw_exchange_stats stats;
         gw_exchange_stats_get(g.rank[0].exchange, &stats);
         assert_int_equal(stats.operations, 4);
-        assert_true(stats.books_ns > 0);
+        assert_true(stats.codebooks_ns > 0);
         assert_int_equal(stats.sample_square > 0, setup.flags == GW_EXCHANGE_SAMPLE && setup.ranks > 1);
-        use_books(&g, 0);
+        use_codebooks(&g, 0);
         run_operation(&g);
         (void)sent_size(&g, 0);
-        use_books(&g, 3); /* still there */
+        use_codebooks(&g, 3); /* still there */
         run_operation(&g);
         (void)sent_size(&g, 3);
         group_free(&g);
@@ -241,11 +241,11 @@ static void test_window(void **state)
         g.rank[1].values[i] *= i % 4096 < 3072 ? 0x1p-80f : 1;
     }
     run_operation(&g);
-    uint32_t *words = count_books(&g);
-    const size_t len = (size_t)info_of(&g).book_word_count;
+    uint32_t *words = count_codebooks(&g);
+    const size_t len = (size_t)info_of(&g).codebook_word_count;
     for (uint32_t r = 0; r < 2; r++) {
         for (uint32_t i = 0; i < 2; i++) {
-            const uint32_t *own = words + r * len + (size_t)i * GW_EXCHANGE_BOOK_WORDS;
+            const uint32_t *own = words + r * len + (size_t)i * GW_EXCHANGE_CODEBOOK_WORDS;
             uint64_t labels = 0;
             for (uint32_t k = 2; k < 256; k++) {
                 labels += own[2 + k];
@@ -267,18 +267,18 @@ static void test_pool(void **state)
     group g;
     group_make(&g, &setup);
     run_operation(&g);
-    uint32_t *words = count_books(&g);
-    const size_t len = (size_t)info_of(&g).book_word_count;
+    uint32_t *words = count_codebooks(&g);
+    const size_t len = (size_t)info_of(&g).codebook_word_count;
     gw_exchange *exchange = g.rank[0].exchange;
     uint32_t *other = words + len; /* of rank 1, its contribution to the first piece */
-    assert_int_equal(gw_exchange_books_install(exchange, 1, words), GW_OK);
-    const uint32_t all = (uint32_t)gw_exchange_books_stamp(exchange);
+    assert_int_equal(gw_exchange_codebooks_install(exchange, 1, words), GW_OK);
+    const uint32_t all = (uint32_t)gw_exchange_codebooks_stamp(exchange);
     other[0] -= 1; /* its window is below that of rank 2 */
-    assert_int_equal(gw_exchange_books_install(exchange, 1, words), GW_OK);
-    const uint32_t without = (uint32_t)gw_exchange_books_stamp(exchange);
-    memset(other + 2, 0, (GW_EXCHANGE_BOOK_WORDS - 2) * sizeof *other);
-    assert_int_equal(gw_exchange_books_install(exchange, 1, words), GW_OK);
-    assert_int_equal((uint32_t)gw_exchange_books_stamp(exchange), without);
+    assert_int_equal(gw_exchange_codebooks_install(exchange, 1, words), GW_OK);
+    const uint32_t without = (uint32_t)gw_exchange_codebooks_stamp(exchange);
+    memset(other + 2, 0, (GW_EXCHANGE_CODEBOOK_WORDS - 2) * sizeof *other);
+    assert_int_equal(gw_exchange_codebooks_install(exchange, 1, words), GW_OK);
+    assert_int_equal((uint32_t)gw_exchange_codebooks_stamp(exchange), without);
     assert_true(all != without);
     free(words);
     group_free(&g);
@@ -316,30 +316,30 @@ static void test_differs(void **state)
         run_operation(&g);
         renew(&g, 1);
         run_operation(&g);
-        uint32_t *words = count_books(&g);
-        install_books(&g, 2, words);
+        uint32_t *words = count_codebooks(&g);
+        install_codebooks(&g, 2, words);
         gw_exchange *other = g.rank[1].exchange;
-        use_books(&g, 2);
+        use_codebooks(&g, 2);
         if (i % 3 == 0) {
             words[2 + 40] += 100000; /* of rank 0 */
-            assert_int_equal(gw_exchange_books_install(other, 3, words), GW_OK);
-            assert_true((uint32_t)gw_exchange_books_stamp(other) !=
-                        (uint32_t)gw_exchange_books_stamp(g.rank[0].exchange));
+            assert_int_equal(gw_exchange_codebooks_install(other, 3, words), GW_OK);
+            assert_true((uint32_t)gw_exchange_codebooks_stamp(other) !=
+                        (uint32_t)gw_exchange_codebooks_stamp(g.rank[0].exchange));
             words[2 + 40] -= 100000;
-            assert_int_equal(gw_exchange_books_install(g.rank[0].exchange, 3, words), GW_OK);
-            assert_int_equal(gw_exchange_books_install(g.rank[2].exchange, 3, words), GW_OK);
-            use_books(&g, 3);
+            assert_int_equal(gw_exchange_codebooks_install(g.rank[0].exchange, 3, words), GW_OK);
+            assert_int_equal(gw_exchange_codebooks_install(g.rank[2].exchange, 3, words), GW_OK);
+            use_codebooks(&g, 3);
         } else if (i % 3 == 1) {
-            assert_int_equal(gw_exchange_books_install(other, 9, words), GW_OK);
-            assert_int_equal(gw_exchange_books_use(other, 9), GW_OK);
+            assert_int_equal(gw_exchange_codebooks_install(other, 9, words), GW_OK);
+            assert_int_equal(gw_exchange_codebooks_use(other, 9), GW_OK);
         } else {
-            assert_int_equal(gw_exchange_books_use(other, 0), GW_OK);
+            assert_int_equal(gw_exchange_codebooks_use(other, 0), GW_OK);
         }
         free(words);
         group_start(&g);
         assert_true(group_pump(&g, 0));
         check_retry(&g);
-        use_books(&g, 0);
+        use_codebooks(&g, 0);
         run_operation(&g);
         group_free(&g);
     }
@@ -361,14 +361,14 @@ static void test_stop(void **state)
         }
         run_operation(&g);
         for (uint32_t r = 0; r < setup.ranks; r++) {
-            assert_int_equal(gw_exchange_books_count(g.rank[r].exchange), GW_OK);
-            assert_int_equal(gw_exchange_books_use(g.rank[r].exchange, 0), GW_ERR_STATE); /* it is busy */
+            assert_int_equal(gw_exchange_codebooks_count(g.rank[r].exchange), GW_OK);
+            assert_int_equal(gw_exchange_codebooks_use(g.rank[r].exchange, 0), GW_ERR_STATE); /* it is busy */
         }
         (void)group_pump(&g, 1 + i);
         for (uint32_t r = 0; r < setup.ranks; r++) {
             group_stop(&g, r);
-            assert_int_equal(gw_exchange_books_count(g.rank[r].exchange), GW_ERR_STATE);
-            assert_int_equal(gw_exchange_books_use(g.rank[r].exchange, 0), GW_ERR_STATE);
+            assert_int_equal(gw_exchange_codebooks_count(g.rank[r].exchange), GW_ERR_STATE);
+            assert_int_equal(gw_exchange_codebooks_use(g.rank[r].exchange, 0), GW_ERR_STATE);
         }
         group_free(&g);
     }
@@ -394,22 +394,22 @@ static void test_without(void **state)
 {
     (void)state;
     group_setup setup = plain;
-    setup.has_books = 0;
+    setup.has_codebooks = 0;
     group g;
     group_make(&g, &setup);
     gw_exchange *exchange = g.rank[0].exchange, *bad;
-    uint32_t words[GW_EXCHANGE_BOOK_WORDS] = {0};
-    assert_int_equal(info_of(&g).book_word_count, 0);
+    uint32_t words[GW_EXCHANGE_CODEBOOK_WORDS] = {0};
+    assert_int_equal(info_of(&g).codebook_word_count, 0);
     run_operation(&g);
-    assert_int_equal(gw_exchange_books_count(exchange), GW_ERR_ARG);
-    assert_int_equal(gw_exchange_books_words(exchange, words), GW_ERR_ARG);
-    assert_int_equal(gw_exchange_books_install(exchange, 1, words), GW_ERR_ARG);
-    assert_int_equal(gw_exchange_books_use(exchange, 0), GW_ERR_ARG);
-    assert_int_equal(gw_exchange_books_stamp(exchange), 0);
+    assert_int_equal(gw_exchange_codebooks_count(exchange), GW_ERR_ARG);
+    assert_int_equal(gw_exchange_codebooks_words(exchange, words), GW_ERR_ARG);
+    assert_int_equal(gw_exchange_codebooks_install(exchange, 1, words), GW_ERR_ARG);
+    assert_int_equal(gw_exchange_codebooks_use(exchange, 0), GW_ERR_ARG);
+    assert_int_equal(gw_exchange_codebooks_stamp(exchange), 0);
     gw_exchange_config config = group_config(&g, 0);
-    config.books = 2;
+    config.codebooks = 2;
     assert_int_equal(gw_exchange_open(g.runtime, &config, &bad), GW_ERR_ARG);
-    config.books = 1; /* messages do not stay where they are */
+    config.codebooks = 1; /* messages do not stay where they are */
     config.buffers = (gw_exchange_buffers){.take = take_nothing, .release = release_nothing};
     assert_int_equal(gw_exchange_open(g.runtime, &config, &bad), GW_ERR_ARG);
     group_free(&g);
@@ -423,39 +423,42 @@ static void test_states(void **state)
     group g;
     group_make(&g, &setup);
     gw_exchange *exchange = g.rank[0].exchange;
-    const size_t len = (size_t)info_of(&g).book_word_count;
-    assert_int_equal(len, (size_t)g.layout.piece_count * GW_EXCHANGE_BOOK_WORDS);
+    const size_t len = (size_t)info_of(&g).codebook_word_count;
+    assert_int_equal(len, (size_t)g.layout.piece_count * GW_EXCHANGE_CODEBOOK_WORDS);
     uint32_t *own = malloc(len * sizeof *own);
     assert_non_null(own);
-    assert_int_equal(gw_exchange_books_count(NULL), GW_ERR_ARG);
-    assert_int_equal(gw_exchange_books_words(exchange, NULL), GW_ERR_ARG);
-    assert_int_equal(gw_exchange_books_count(exchange), GW_ERR_STATE); /* nothing was sent */
-    assert_int_equal(gw_exchange_books_words(exchange, own), GW_ERR_STATE);
+    assert_int_equal(gw_exchange_codebooks_count(NULL), GW_ERR_ARG);
+    assert_int_equal(gw_exchange_codebooks_words(exchange, NULL), GW_ERR_ARG);
+    assert_int_equal(gw_exchange_codebooks_count(exchange), GW_ERR_STATE); /* nothing was sent */
+    assert_int_equal(gw_exchange_codebooks_words(exchange, own), GW_ERR_STATE);
     assert_int_equal(own[0] | own[len - 1], 0);
     group_build_maps(&g);
     run_operation(&g);
     group_build_maps(&g);
-    assert_int_equal(gw_exchange_books_count(exchange), GW_ERR_STATE); /* frames of another map */
+    assert_int_equal(gw_exchange_codebooks_count(exchange), GW_ERR_STATE); /* frames of another map */
     g.setup.flags = GW_EXCHANGE_FALLBACK;
     run_operation(&g);
-    assert_int_equal(gw_exchange_books_count(exchange), GW_ERR_STATE); /* frames of another codec */
+    assert_int_equal(gw_exchange_codebooks_count(exchange), GW_ERR_STATE); /* frames of another codec */
     g.setup.flags = 0;
     run_operation(&g);
-    uint32_t *words = count_books(&g);
-    assert_int_equal(gw_exchange_books_install(exchange, 0, words), GW_ERR_ARG);
-    assert_int_equal(gw_exchange_books_use(exchange, 1), GW_ERR_TABLE);
+    assert_int_equal(gw_exchange_codebooks_use(exchange, 0), GW_OK);
+    assert_int_equal(gw_exchange_codebooks_count(exchange), GW_ERR_STATE); /* frames of other handles */
+    run_operation(&g);
+    uint32_t *words = count_codebooks(&g);
+    assert_int_equal(gw_exchange_codebooks_install(exchange, 0, words), GW_ERR_ARG);
+    assert_int_equal(gw_exchange_codebooks_use(exchange, 1), GW_ERR_TABLE);
     words[2 * len] = 300; /* no window */
-    assert_int_equal(gw_exchange_books_install(exchange, 1, words), GW_ERR_ARG);
+    assert_int_equal(gw_exchange_codebooks_install(exchange, 1, words), GW_ERR_ARG);
     words[2 * len] = 0;
     words[2 * len + 1] = 2; /* no kind of exponents */
-    assert_int_equal(gw_exchange_books_install(exchange, 1, words), GW_ERR_ARG);
+    assert_int_equal(gw_exchange_codebooks_install(exchange, 1, words), GW_ERR_ARG);
     words[2 * len + 1] = words[len + 1];
-    assert_int_equal(gw_exchange_books_stamp(exchange), 0);
-    install_books(&g, 1, words);
-    use_books(&g, 1);
-    assert_int_equal(gw_exchange_books_install(exchange, 1, words), GW_ERR_ARG); /* in use */
-    assert_int_equal(gw_exchange_books_use(exchange, 2), GW_ERR_TABLE);
-    use_books(&g, 1);
+    assert_int_equal(gw_exchange_codebooks_stamp(exchange), 0);
+    install_codebooks(&g, 1, words);
+    use_codebooks(&g, 1);
+    assert_int_equal(gw_exchange_codebooks_install(exchange, 1, words), GW_ERR_ARG); /* in use */
+    assert_int_equal(gw_exchange_codebooks_use(exchange, 2), GW_ERR_TABLE);
+    use_codebooks(&g, 1);
     /* The fallback codec has no use for them. */
     g.setup.flags = GW_EXCHANGE_FALLBACK;
     run_operation(&g);
@@ -472,5 +475,5 @@ int main(void)
         cmocka_unit_test(test_pool),           cmocka_unit_test(test_differs), cmocka_unit_test(test_stop),
         cmocka_unit_test(test_without),        cmocka_unit_test(test_states),
     };
-    return cmocka_run_group_tests_name("books", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("codebooks", tests, NULL, NULL);
 }

@@ -79,7 +79,7 @@ MODES = {
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_renewed_books_change_sizes_and_no_values(mode):
+def test_renewed_codebooks_change_sizes_and_no_values(mode):
     options, optimizer = MODES[mode]
     fresh = run(steps, 2, options, 0, 7, None, None, optimizer)
     found = run(steps, 2, {**options, **RENEWED}, 0, 7, None, None, optimizer)
@@ -94,20 +94,20 @@ def test_renewed_books_change_sizes_and_no_values(mode):
         assert found[rank][3] == 0 and not any("codebooks" in line for line in found[rank][4])
 
 
-def other_books(rank, step, state):
+def other_codebooks(rank, step, state):
     """Between two steps rank 1 installs something else, of the generation that all have."""
     if rank == 1 and step == 5:
         for plan in state.engine.plans.values():
-            words = torch.ones(2 * plan.exchange.info.book_word_count, dtype=torch.int32)
+            words = torch.ones(2 * plan.exchange.info.codebook_word_count, dtype=torch.int32)
             words.view(-1, 268)[:, 1] = 0
-            state.engine.call(lambda plan=plan, words=words: plan.exchange.install_books(77, words.data_ptr()))
+            state.engine.call(lambda plan=plan, words=words: plan.exchange.install_codebooks(77, words.data_ptr()))
 
 
 @pytest.mark.parametrize("mode", ["derived", "unknown"])
-def test_a_rank_with_other_books_makes_all_use_fresh_ones(mode):
+def test_a_rank_with_other_codebooks_makes_all_use_fresh_ones(mode):
     options, optimizer = MODES[mode]
     fresh = run(steps, 2, options, 0, 9, None, None, optimizer)
-    found = run(steps, 2, {**options, **RENEWED}, 0, 9, None, other_books, optimizer)
+    found = run(steps, 2, {**options, **RENEWED}, 0, 9, None, other_codebooks, optimizer)
     assert found[0][0] == found[1][0] == fresh[0][0]
     for rank in range(2):
         generations = [one[0] for _, one in found[rank][2]]
@@ -119,7 +119,7 @@ def test_a_rank_with_other_books_makes_all_use_fresh_ones(mode):
 
 def stubborn(rank, step, state):
     """Rank 1 does not hear that the ranks have other codebooks."""
-    other_books(rank, step, state)
+    other_codebooks(rank, step, state)
     if rank == 1 and step == 5:
         mine = state.engine.books
 
@@ -131,13 +131,13 @@ def stubborn(rank, step, state):
         mine.agree = agree
 
 
-def test_a_frame_of_books_that_a_rank_lacks_raises_on_all():
+def test_a_frame_of_codebooks_that_a_rank_lacks_raises_on_all():
     found = run(steps, 2, RENEWED, 0, 9, None, stubborn)
     for message, step in found.values():
         assert "TABLE" in message.upper() and step == 5
 
 
-def test_a_resumed_run_begins_with_fresh_books_and_gives_the_same_bits():
+def test_a_resumed_run_begins_with_fresh_codebooks_and_gives_the_same_bits():
     whole = run(steps, 2, RENEWED, 0, 8)
     half = run(steps, 2, RENEWED, 0, 5)
     resumed = run(steps, 2, RENEWED, 5, 8, half)

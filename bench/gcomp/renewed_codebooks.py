@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""docs/results/gcomp-books.md, from gcomp-books.tsv beside it: installed codebooks that are renewed, and fresh ones.
+"""docs/results/gcomp-codebooks.md, from gcomp-codebooks.tsv beside it: codebooks that are renewed, and fresh ones.
 
-    bench/gcomp/renewed_books.py             says whether the page is that of the table
-    bench/gcomp/renewed_books.py --write     writes it
-    bench/gcomp/renewed_books.py --measure TASK RANKS FIRST_STEP...
+    bench/gcomp/renewed_codebooks.py             says whether the page is that of the table
+    bench/gcomp/renewed_codebooks.py --write     writes it
+    bench/gcomp/renewed_codebooks.py --measure TASK RANKS FIRST_STEP...
                                              prints the table; needs torch, NumPy and the package `gradwire`
-    bench/gcomp/renewed_books.py --hook TASK RANKS
-                                             prints that of DDP's hook, gcomp-books-hook.tsv
+    bench/gcomp/renewed_codebooks.py --hook TASK RANKS
+                                             prints that of DDP's hook, gcomp-codebooks-hook.tsv
 
 All ranks are in one process, each with batches of its own, and train a task of bench/training by AdamW with the mean of
 their gradients. From each FIRST_STEP on codebooks are counted and used in the 50 steps that follow.
@@ -330,7 +330,7 @@ HOOK_COLUMNS = (
     *("task", "ranks", "books", "every", "steps", "sent", "encode", "reduce", "decode", "counting", "digest"),
 )
 HOOK_WAYS = (("fresh", 1), ("renewed", 10), ("renewed", 50))
-HOOK_FROM, HOOK_STEPS, HOOK_ROUNDS = 60, 160, 2  # steps from the first to before the second count
+HOOK_FROM, HOOK_STEPS, HOOK_ROUNDS = 50, 110, 2
 
 
 def hook_rank(name, ranks, rank, store, books, every, results):
@@ -375,7 +375,7 @@ def hook_rank(name, ranks, rank, store, books, every, results):
 
 def stages(state):
     stats = state.engine.stats()
-    names = ("encode_ns", "reduce_ns", "decode_ns", "books_ns")
+    names = ("encode_ns", "reduce_ns", "decode_ns", "codebooks_ns")
     return {"sent_size": stats.sent_size, **{name: getattr(stats, name) / 1e9 for name in names}}
 
 
@@ -409,9 +409,9 @@ PAGE = """\
 # Codebooks that are renewed
 
 Sizes and times of frames with installed codebooks, which are renewed every k steps, beside those with codebooks of
-their own ("fresh"). This page is made by `bench/gcomp/renewed_books.py` from [gcomp-books.tsv](gcomp-books.tsv) and
-[gcomp-books-hook.tsv](gcomp-books-hook.tsv), which it measures (`--measure gpt1m 4 20 200`, `--measure gpt10m 2 20
-150`, `--hook gpt1m 2`).
+their own ("fresh"). This page is made by `bench/gcomp/renewed_codebooks.py` from
+[gcomp-codebooks.tsv](gcomp-codebooks.tsv) and [gcomp-codebooks-hook.tsv](gcomp-codebooks-hook.tsv), which it measures
+(`--measure gpt1m 4 20 200`, `--measure gpt10m 2 20 150`, `--hook gpt1m 2`).
 
 Gradients are those of the GPTs of bench/training (AdamW, constant rate, ranks with batches of their own), in DDP's
 buckets of 25 MiB, cut into the pieces of DDP's hook: 2^16 values for the GPT of 1 M with 4 ranks, 2^18 for that of 10
@@ -436,8 +436,8 @@ other work.
 
 GPT of 1 M, 2 ranks on one machine, derived quanta with t = 14, steps {hook_from} to {hook_end}: bytes and CPU
 milliseconds of the pool's threads for each step of a rank, the medians of {hook_rounds} alternating rounds.
-"Counting" is the background task of `gw_exchange_books_count()`, spread over all steps. All runs end with the same
-parameters, bit for bit.
+"Counting" is the background task of `gw_exchange_codebooks_count()`, spread over all steps. All runs end with the
+same parameters, bit for bit.
 
 {hook}"""
 
@@ -446,9 +446,9 @@ SHOWS = ""
 
 class Data:
     def __init__(self):
-        with open(os.path.join(RESULTS, "gcomp-books.tsv"), encoding="utf-8", newline="") as f:
+        with open(os.path.join(RESULTS, "gcomp-codebooks.tsv"), encoding="utf-8", newline="") as f:
             self.rows = list(csv.DictReader(f, delimiter="\t"))
-        with open(os.path.join(RESULTS, "gcomp-books-hook.tsv"), encoding="utf-8", newline="") as f:
+        with open(os.path.join(RESULTS, "gcomp-codebooks-hook.tsv"), encoding="utf-8", newline="") as f:
             self.hook = list(csv.DictReader(f, delimiter="\t"))
         self.subjects = list(dict.fromkeys((row["task"], row["ranks"], row["first"], row["mode"]) for row in self.rows))
 
@@ -520,8 +520,8 @@ def main():
         print("\t".join(HOOK_COLUMNS), flush=True)
         measure_hook(sys.argv[2], int(sys.argv[3]))
         return 0
-    pages = {os.path.join(RESULTS, "gcomp-books.md"): page(Data())}
-    return write_or_compare(pages, sys.argv[1:] == ["--write"], "bench/gcomp/renewed_books.py")
+    pages = {os.path.join(RESULTS, "gcomp-codebooks.md"): page(Data())}
+    return write_or_compare(pages, sys.argv[1:] == ["--write"], "bench/gcomp/renewed_codebooks.py")
 
 
 if __name__ == "__main__":

@@ -6,13 +6,13 @@
  */
 #include "runtime_exchange.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum {
-    BOOK_CONTRIBUTION = 0, /* ids of the codebooks of a piece, and their places in gw_exchange_books.next */
-    BOOK_SUM = 1,
-    BOOKS_OF_PIECE = 2,
+    CODEBOOK_CONTRIBUTION =
+        0, /* ids of the codebooks of a piece, and their places in gw_exchange_codebooks.next */
+    CODEBOOK_SUM = 1,
+    CODEBOOKS_OF_PIECE = 2,
     LABELS = 256,
     CLASSES = 10,
     UNKNOWN = 255 /* a window or kind of exponents that no value has chosen (gw_gcomp_histogram) */
@@ -23,56 +23,29 @@ static int is_own(const gw_exchange *exchange, uint32_t piece)
     return exchange->pieces[piece].at.owner == exchange->config.rank;
 }
 
-/* ------------ memory ------------ */
-
-int gw_exchange_books_allocate(gw_exchange *exchange)
-{
-    gw_exchange_books *books = &exchange->books;
-    const size_t count = exchange->layout.piece_count;
-    if (!exchange->config.books) {
-        return 1;
-    }
-    books->codecs = calloc(count, sizeof *books->codecs);
-    books->counts = calloc(count, sizeof *books->counts);
-    books->next = calloc(count, BOOKS_OF_PIECE * sizeof *books->next);
-    if (!books->codecs || !books->counts || !books->next) {
-        return 0;
-    }
-    for (size_t i = 0; i < count; i++) {
-        books->codecs[i] = exchange->codec;
-    }
-    return 1;
-}
-
-void gw_exchange_books_free(gw_exchange *exchange)
-{
-    free(exchange->books.codecs);
-    free(exchange->books.counts);
-    free(exchange->books.next);
-}
-
 /* ------------ encoding with them ------------ */
 
-const gw_gcomp *gw_exchange_books_codec(const gw_exchange *exchange, uint32_t piece)
+const gw_gcomp *gw_exchange_codebooks_codec(const gw_exchange *exchange, uint32_t piece)
 {
     const gw_gcomp *codec = exchange->bucket.codec;
     /* A codebook with exponents relative to a map cannot code a derived frame without one. */
     const int has_quanta = exchange->bucket.map || exchange->config.codec.quantum_mode != GW_GCOMP_DERIVED;
-    return exchange->books.in_use && codec == &exchange->codec && has_quanta ? &exchange->books.codecs[piece]
-                                                                             : codec;
+    return exchange->codebooks.in_use && codec == &exchange->codec && has_quanta
+               ? &exchange->codebooks.codecs[piece]
+               : codec;
 }
 
 /* Gives the handle of a piece its two codebooks. It decodes with both, and encodes with one: contributions to
  * another's piece, or the sum of an own one. */
 static gw_status install_piece(gw_exchange *exchange, uint32_t piece)
 {
-    const gw_exchange_books *books = &exchange->books;
+    const gw_exchange_codebooks *codebooks = &exchange->codebooks;
     gw_status status = GW_OK;
-    for (uint32_t id = 0; id < BOOKS_OF_PIECE && status == GW_OK; id++) {
-        const gw_exchange_book *book = &books->next[piece * (size_t)BOOKS_OF_PIECE + id];
-        const int encodes = (id == BOOK_SUM) == is_own(exchange, piece);
-        status = gw_gcomp_codebook_install(&books->codecs[piece], id, books->next_generation, book->data,
-                                           book->size, encodes);
+    for (uint32_t id = 0; id < CODEBOOKS_OF_PIECE && status == GW_OK; id++) {
+        const gw_exchange_codebook *codebook = &codebooks->next[piece * (size_t)CODEBOOKS_OF_PIECE + id];
+        const int encodes = (id == CODEBOOK_SUM) == is_own(exchange, piece);
+        status = gw_gcomp_codebook_install(&codebooks->codecs[piece], id, codebooks->next_generation,
+                                           codebook->data, codebook->size, encodes);
     }
     return status;
 }
@@ -80,31 +53,32 @@ static gw_status install_piece(gw_exchange *exchange, uint32_t piece)
 /* Moves the codebooks that were installed last into the handles; needs the lock. */
 static gw_status take_next(gw_exchange *exchange)
 {
-    gw_exchange_books *books = &exchange->books;
+    gw_exchange_codebooks *codebooks = &exchange->codebooks;
     gw_status status = GW_OK;
-    books->generation = 0;
+    codebooks->generation = 0;
     for (uint32_t i = 0; i < exchange->layout.piece_count && status == GW_OK; i++) {
         status = install_piece(exchange, i);
     }
-    books->generation = status == GW_OK ? books->next_generation : 0;
+    codebooks->generation = status == GW_OK ? codebooks->next_generation : 0;
     return status;
 }
 
-gw_status gw_exchange_books_use(gw_exchange *exchange, uint32_t generation)
+gw_status gw_exchange_codebooks_use(gw_exchange *exchange, uint32_t generation)
 {
-    if (!exchange || !exchange->config.books) {
+    if (!exchange || !exchange->config.codebooks) {
         return GW_ERR_ARG;
     }
-    gw_exchange_books *books = &exchange->books;
+    gw_exchange_codebooks *codebooks = &exchange->codebooks;
     gw_runtime_lock(exchange->runtime);
     gw_status status = GW_ERR_STATE;
     if (gw_exchange_is_idle(exchange)) {
         status = GW_OK;
-        books->in_use = 0;
-        if (generation != 0 && generation != books->generation) {
-            status = generation == books->next_generation ? take_next(exchange) : GW_ERR_TABLE;
+        codebooks->has_frames = 0; /* the handles may not decode them any more */
+        codebooks->in_use = 0;
+        if (generation != 0 && generation != codebooks->generation) {
+            status = generation == codebooks->next_generation ? take_next(exchange) : GW_ERR_TABLE;
         }
-        books->in_use = generation != 0 && status == GW_OK;
+        codebooks->in_use = generation != 0 && status == GW_OK;
     }
     gw_runtime_unlock(exchange->runtime);
     return status;
@@ -128,7 +102,7 @@ static gw_status reader_init(frame_reader *reader, const gw_exchange *exchange, 
 {
     const size_t room =
         ((size_t)1 << exchange->layout.shape.chunk_log2) * exchange->value_size + sizeof(float);
-    *reader = (frame_reader){.codec = gw_exchange_books_codec(exchange, piece)};
+    *reader = (frame_reader){.codec = gw_exchange_codebooks_codec(exchange, piece)};
     if (workspace->size < room || workspace->size - room < gw_gcomp_workspace_size(reader->codec)) {
         return GW_ERR_WORKSPACE;
     }
@@ -175,7 +149,8 @@ static gw_status count_chunk(gw_exchange *exchange, uint32_t piece, const frame_
         part.len = decoded.len;
         source.quantum = gw_gcomp_quantum_of_map(&part);
     }
-    return gw_gcomp_histogram_add(&exchange->books.counts[piece], &exchange->codec, &source, &reader->rest);
+    return gw_gcomp_histogram_add(&exchange->codebooks.counts[piece], &exchange->codec, &source,
+                                  &reader->rest);
 }
 
 /* Largest magnitude of finite values of fp32 or bf16, as bits. */
@@ -241,48 +216,48 @@ static int is_counted(const gw_exchange *exchange, uint32_t piece)
 /* All pieces are counted; needs the lock. */
 static void end_count(gw_exchange *exchange)
 {
-    gw_exchange_books *books = &exchange->books;
-    books->busy = 0;
-    books->is_ready = books->failure.status == GW_OK;
-    gw_exchange_post(
-        exchange, &exchange->posted,
-        (gw_runtime_event){.kind = GW_RUNTIME_BOOKS, .word = gw_collective_word_write(&books->failure)});
+    gw_exchange_codebooks *codebooks = &exchange->codebooks;
+    codebooks->busy = 0;
+    codebooks->is_ready = codebooks->failure.status == GW_OK;
+    gw_exchange_post(exchange, &exchange->posted,
+                     (gw_runtime_event){.kind = GW_RUNTIME_CODEBOOKS,
+                                        .word = gw_collective_word_write(&codebooks->failure)});
 }
 
 static void count_step(gw_runtime_task *task, const gw_workspace *workspace)
 {
     const uint64_t start = gw_runtime_clock();
     gw_exchange *exchange = task->owner;
-    gw_exchange_books *books = &exchange->books;
+    gw_exchange_codebooks *codebooks = &exchange->codebooks;
     const uint32_t piece = gw_exchange_index(exchange, (gw_exchange_piece *)task);
-    gw_status status = gw_gcomp_histogram_init(&books->counts[piece], &exchange->codec);
+    gw_status status = gw_gcomp_histogram_init(&codebooks->counts[piece], &exchange->codec);
     if (status == GW_OK && is_counted(exchange, piece)) {
         status = count_piece(exchange, piece, workspace);
     }
     gw_runtime_lock(exchange->runtime);
-    exchange->stats.books_ns += gw_runtime_clock() - start;
-    if (status != GW_OK && books->failure.status == GW_OK) {
-        books->failure = gw_exchange_failure(exchange, piece, status);
+    exchange->stats.codebooks_ns += gw_runtime_clock() - start;
+    if (status != GW_OK && codebooks->failure.status == GW_OK) {
+        codebooks->failure = gw_exchange_failure(exchange, piece, status);
     }
-    if (--books->left == 0) {
+    if (--codebooks->left == 0) {
         end_count(exchange);
     }
     gw_exchange_leave(exchange);
 }
 
-gw_status gw_exchange_books_count(gw_exchange *exchange)
+gw_status gw_exchange_codebooks_count(gw_exchange *exchange)
 {
-    if (!exchange || !exchange->config.books) {
+    if (!exchange || !exchange->config.codebooks) {
         return GW_ERR_ARG;
     }
-    gw_exchange_books *books = &exchange->books;
+    gw_exchange_codebooks *codebooks = &exchange->codebooks;
     gw_runtime_lock(exchange->runtime);
-    const int can_start = gw_exchange_is_idle(exchange) && books->has_frames;
+    const int can_start = gw_exchange_is_idle(exchange) && codebooks->has_frames;
     if (can_start) {
-        books->busy = 1;
-        books->is_ready = 0;
-        books->failure = (gw_collective_failure){.status = GW_OK};
-        books->left = exchange->layout.piece_count;
+        codebooks->busy = 1;
+        codebooks->is_ready = 0;
+        codebooks->failure = (gw_collective_failure){.status = GW_OK};
+        codebooks->left = exchange->layout.piece_count;
         for (uint32_t i = 0; i < exchange->layout.piece_count; i++) {
             gw_exchange_push(exchange, &exchange->pieces[i], GW_RUNTIME_PRIORITY_MAP, count_step);
         }
@@ -310,19 +285,19 @@ static void write_words(uint32_t *words, const gw_gcomp_histogram *histogram)
     }
 }
 
-gw_status gw_exchange_books_words(const gw_exchange *exchange, uint32_t *words)
+gw_status gw_exchange_codebooks_words(const gw_exchange *exchange, uint32_t *words)
 {
-    if (!exchange || !exchange->config.books || !words) {
+    if (!exchange || !exchange->config.codebooks || !words) {
         return GW_ERR_ARG;
     }
-    const gw_exchange_books *books = &exchange->books;
+    const gw_exchange_codebooks *codebooks = &exchange->codebooks;
     const uint32_t count = exchange->layout.piece_count;
     gw_runtime_lock(exchange->runtime);
-    const int is_ready = books->is_ready && !books->busy && !exchange->stopped;
+    const int is_ready = codebooks->is_ready && !codebooks->busy && !exchange->stopped;
     gw_runtime_unlock(exchange->runtime);
-    memset(words, 0, (size_t)count * GW_EXCHANGE_BOOK_WORDS * sizeof *words);
+    memset(words, 0, (size_t)count * GW_EXCHANGE_CODEBOOK_WORDS * sizeof *words);
     for (uint32_t i = 0; i < count && is_ready; i++) {
-        write_words(words + (size_t)i * GW_EXCHANGE_BOOK_WORDS, &books->counts[i]);
+        write_words(words + (size_t)i * GW_EXCHANGE_CODEBOOK_WORDS, &codebooks->counts[i]);
     }
     return is_ready ? GW_OK : GW_ERR_STATE;
 }
@@ -333,7 +308,7 @@ gw_status gw_exchange_books_words(const gw_exchange *exchange, uint32_t *words)
 static const uint32_t *words_at(const gw_exchange *exchange, const uint32_t *words, uint32_t rank,
                                 uint32_t piece)
 {
-    return words + ((size_t)rank * exchange->layout.piece_count + piece) * GW_EXCHANGE_BOOK_WORDS;
+    return words + ((size_t)rank * exchange->layout.piece_count + piece) * GW_EXCHANGE_CODEBOOK_WORDS;
 }
 
 static uint32_t largest_known(uint32_t known, uint32_t value)
@@ -366,7 +341,7 @@ static gw_gcomp_histogram pool(const gw_exchange *exchange, const uint32_t *word
                               .window_start = UNKNOWN,
                               .relative = UNKNOWN};
     for (uint32_t r = 0; r < ranks; r++) {
-        if ((r == owner) == (id == BOOK_SUM)) {
+        if ((r == owner) == (id == CODEBOOK_SUM)) {
             const uint32_t *own = words_at(exchange, words, r, piece);
             sum.window_start = largest_known(sum.window_start, own[0]);
             sum.relative = largest_known(sum.relative, own[1]);
@@ -374,7 +349,7 @@ static gw_gcomp_histogram pool(const gw_exchange *exchange, const uint32_t *word
     }
     for (uint32_t r = 0; r < ranks; r++) {
         const uint32_t *own = words_at(exchange, words, r, piece);
-        if ((r == owner) == (id == BOOK_SUM) && fits(own[0], sum.window_start) &&
+        if ((r == owner) == (id == CODEBOOK_SUM) && fits(own[0], sum.window_start) &&
             fits(own[1], sum.relative)) {
             add_words(&sum, own);
         }
@@ -383,49 +358,49 @@ static gw_gcomp_histogram pool(const gw_exchange *exchange, const uint32_t *word
 }
 
 /* Makes all codebooks, and the CRC32C of them. */
-static gw_status make_books(gw_exchange *exchange, const uint32_t *words, uint32_t *crc)
+static gw_status make_codebooks(gw_exchange *exchange, const uint32_t *words, uint32_t *crc)
 {
     gw_status status = GW_OK;
     *crc = 0;
     for (uint32_t i = 0; i < exchange->layout.piece_count && status == GW_OK; i++) {
-        for (uint32_t id = 0; id < BOOKS_OF_PIECE && status == GW_OK; id++) {
-            gw_exchange_book *book = &exchange->books.next[i * (size_t)BOOKS_OF_PIECE + id];
+        for (uint32_t id = 0; id < CODEBOOKS_OF_PIECE && status == GW_OK; id++) {
+            gw_exchange_codebook *codebook = &exchange->codebooks.next[i * (size_t)CODEBOOKS_OF_PIECE + id];
             const gw_gcomp_histogram histogram = pool(exchange, words, i, id);
-            gw_buffer dst = {.data = book->data, .capacity = sizeof book->data};
+            gw_buffer dst = {.data = codebook->data, .capacity = sizeof codebook->data};
             status = gw_gcomp_codebook_build(&histogram, &dst);
-            book->size = (uint32_t)dst.size;
-            *crc = gw_crc32c(*crc, book->data, book->size);
+            codebook->size = (uint32_t)dst.size;
+            *crc = gw_crc32c(*crc, codebook->data, codebook->size);
         }
     }
     return status;
 }
 
-gw_status gw_exchange_books_install(gw_exchange *exchange, uint32_t generation, const uint32_t *words)
+gw_status gw_exchange_codebooks_install(gw_exchange *exchange, uint32_t generation, const uint32_t *words)
 {
-    if (!exchange || !exchange->config.books || !words) {
+    if (!exchange || !exchange->config.codebooks || !words) {
         return GW_ERR_ARG;
     }
-    gw_exchange_books *books = &exchange->books;
-    if (generation == 0 || generation == books->generation) {
+    gw_exchange_codebooks *codebooks = &exchange->codebooks;
+    if (generation == 0 || generation == codebooks->generation) {
         return GW_ERR_ARG;
     }
-    uint32_t crc;
-    books->next_generation = 0;
-    books->stamp = 0;
+    uint32_t crc = 0;
+    codebooks->next_generation = 0;
+    codebooks->stamp = 0;
     gw_runtime_lock(exchange->runtime);
     gw_status status = exchange->stopped ? GW_ERR_STATE : GW_OK;
     gw_runtime_unlock(exchange->runtime);
     if (status == GW_OK) {
-        status = make_books(exchange, words, &crc);
+        status = make_codebooks(exchange, words, &crc);
     }
     if (status == GW_OK) {
-        books->next_generation = generation;
-        books->stamp = (uint64_t)generation << 32 | crc;
+        codebooks->next_generation = generation;
+        codebooks->stamp = (uint64_t)generation << 32 | crc;
     }
     return status;
 }
 
-uint64_t gw_exchange_books_stamp(const gw_exchange *exchange)
+uint64_t gw_exchange_codebooks_stamp(const gw_exchange *exchange)
 {
-    return exchange ? exchange->books.stamp : 0;
+    return exchange ? exchange->codebooks.stamp : 0;
 }
