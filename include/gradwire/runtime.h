@@ -296,6 +296,38 @@ GW_API GW_MUST_CHECK gw_status gw_exchange_start(gw_exchange *exchange, const gw
 GW_API GW_MUST_CHECK gw_status gw_exchange_receive(gw_exchange *exchange, uint32_t piece, uint32_t from,
                                                    void *data, size_t size);
 
+/*
+ * Ends whatever the exchange does: waits for its tasks that are running and drops the others. After its
+ * return:
+ *
+ *   - nothing reads values, segments and messages, or writes the result
+ *   - its events that were not taken are gone, and neither DONE nor MAP nor CODEBOOKS come any more
+ *   - every buffer is released that no event had handed over
+ *   - all later calls on the exchange give GW_ERR_STATE, except buffer_offset, info, stats, stamp and
+ *     close
+ *
+ * Must not be called from a task or a function of gw_exchange_buffers.
+ */
+GW_API void gw_exchange_stop(gw_exchange *exchange);
+
+/* Sums over all operations since the exchange was opened. Times are CPU times of the threads that ran the
+ * tasks. */
+typedef struct gw_exchange_stats {
+    uint64_t sent_size;     /* bytes of messages; a message to several ranks counts once per receiver */
+    uint64_t received_size; /* bytes of messages */
+    uint64_t map_ns, encode_ns, reduce_ns, decode_ns;
+    uint64_t operations;
+    double sample_square; /* GW_EXCHANGE_SAMPLE: sum of squares of values sent to other owners */
+    double sample_error;  /* GW_EXCHANGE_SAMPLE: sum of the squared errors of their frames */
+    /* gw_exchange_codebooks_count() */
+    uint64_t codebooks_ns;
+} gw_exchange_stats;
+GW_API void gw_exchange_stats_get(gw_exchange *exchange, gw_exchange_stats *stats);
+
+/* As gw_abi_version() and gw_abi_structs(), for the structs of this header. */
+GW_API uint32_t gw_runtime_abi_version(void);
+GW_API const gw_abi_struct *gw_runtime_abi_structs(size_t *count);
+
 /* -----------------------------------------------------------------------------------------------------------
  * Codebooks that outlive a frame
  * -------------------------------------------------------------------------------------------------------- */
@@ -328,9 +360,9 @@ GW_API GW_MUST_CHECK gw_status gw_exchange_receive(gw_exchange *exchange, uint32
  *
  *   - needs (element size << chunk_log2) + 4 more bytes of workspace than other tasks, else the outcome is
  *     GW_ERR_WORKSPACE
- *   - GW_OK; GW_ERR_ARG (no config.codebooks); GW_ERR_STATE (as in gw_exchange_start(), or there is no
- * operation that ended well with `codec`, or gw_exchange_map_start() or gw_exchange_codebooks_use() was
- * called after it): there is no event
+ *   - GW_ERR_STATE: as in gw_exchange_start(); or there is no operation that ended well with `codec`; or
+ *     gw_exchange_map_start() or gw_exchange_codebooks_use() was called after it
+ *   - GW_OK; GW_ERR_ARG (no config.codebooks); GW_ERR_STATE: there is no event
  */
 GW_API GW_MUST_CHECK gw_status gw_exchange_codebooks_count(gw_exchange *exchange);
 
@@ -344,8 +376,8 @@ GW_API GW_MUST_CHECK gw_status gw_exchange_codebooks_words(const gw_exchange *ex
  * Makes codebooks of the words of all ranks: rank_count times codebook_word_count words, in the order of the
  * ranks.
  *
- *   - counts of contributions are added up over the ranks with the largest window_start and relative; those
- * of others count labels of another kind and are left out
+ *   - counts of contributions are added up over the ranks with the largest window_start and relative.
+ *     Other ranks have counted labels of another kind and are left out
  *   - ranks with equal words get equal codebooks
  *   - generation: neither 0 nor the one in use
  *   - GW_OK; GW_ERR_ARG (also for words that no rank can have counted), GW_ERR_STATE (stopped): no generation
@@ -362,36 +394,6 @@ GW_API uint64_t gw_exchange_codebooks_stamp(const gw_exchange *exchange);
  * GW_ERR_ARG (no config.codebooks); GW_ERR_TABLE (this generation is not there), GW_ERR_STATE (as in
  * gw_exchange_start()): operations are as after 0, unless one is under way. */
 GW_API GW_MUST_CHECK gw_status gw_exchange_codebooks_use(gw_exchange *exchange, uint32_t generation);
-
-/*
- * Ends whatever the exchange does: waits for its tasks that are running and drops the others. After its
- * return:
- *
- *   - nothing reads values, segments and messages, or writes the result
- *   - its events that were not taken are gone, and neither DONE nor MAP nor CODEBOOKS come any more
- *   - every buffer is released that no event had handed over
- *   - all later calls on the exchange give GW_ERR_STATE, except buffer_offset, info, stats and close
- *
- * Must not be called from a task or a function of gw_exchange_buffers.
- */
-GW_API void gw_exchange_stop(gw_exchange *exchange);
-
-/* Sums over all operations since the exchange was opened. Times are CPU times of the threads that ran the
- * tasks. */
-typedef struct gw_exchange_stats {
-    uint64_t sent_size;     /* bytes of messages; a message to several ranks counts once per receiver */
-    uint64_t received_size; /* bytes of messages */
-    uint64_t map_ns, encode_ns, reduce_ns, decode_ns;
-    uint64_t operations;
-    double sample_square;  /* GW_EXCHANGE_SAMPLE: sum of squares of values sent to other owners */
-    double sample_error;   /* GW_EXCHANGE_SAMPLE: sum of the squared errors of their frames */
-    uint64_t codebooks_ns; /* gw_exchange_codebooks_count() */
-} gw_exchange_stats;
-GW_API void gw_exchange_stats_get(gw_exchange *exchange, gw_exchange_stats *stats);
-
-/* As gw_abi_version() and gw_abi_structs(), for the structs of this header. */
-GW_API uint32_t gw_runtime_abi_version(void);
-GW_API const gw_abi_struct *gw_runtime_abi_structs(size_t *count);
 
 #ifdef __cplusplus
 }
