@@ -137,6 +137,19 @@ def test_a_frame_of_codebooks_that_a_rank_lacks_raises_on_all():
         assert "TABLE" in message.upper() and step == 5
 
 
+def other_states(rank, step, state):
+    """From step 4 on the moments differ, and so do the maps."""
+    if rank == 1 and step >= 4:
+        for one in state.engine.registry.optimizers[0].state.values():
+            one["exp_avg"].mul_(1.5)
+
+
+def test_steps_of_the_fallback_codec_are_not_counted():
+    found = run(steps, 2, RENEWED, 0, 9, None, other_states)
+    for rank in range(2):
+        assert [one[0] for _, one in found[rank][2]][2:] == [2, 2, 4, 4, 4, 4, 4] and found[rank][3] == 0
+
+
 def test_a_resumed_run_begins_with_fresh_codebooks_and_gives_the_same_bits():
     whole = run(steps, 2, RENEWED, 0, 8)
     half = run(steps, 2, RENEWED, 0, 5)
