@@ -8,11 +8,11 @@
  *   runtime     a set of threads with a queue of tasks, by priority, and a queue of events
  *   task        a step that a thread is to run
  *   event       what the runtime tells the transport: a message to send, or the end of an operation
+ *   codebooks   of an exchange: installed ones (gcomp.h), which are renewed from time to time
  *   exchange    a bucket with everything that its all-reduce or reduce-scatter needs: layout, codecs, map,
  *               and what each piece waits for
  *   operation   one all-reduce or reduce-scatter of an exchange
  *   word        outcome of a step in one number (gw_collective_word_write()). 0: no failure
- *   codebooks       installed codebooks (gcomp.h) of an exchange, which are renewed from time to time
  *
  * One all-reduce:
  *
@@ -22,9 +22,7 @@
  *   gw_exchange_receive()    <- the finished piece of another owner
  *                            -> event DONE: all pieces are in place
  *
- * Before it, gw_exchange_map_start() -> event MAP builds the precision map. After it,
- * gw_exchange_codebooks_count()
- * -> event CODEBOOKS counts what was sent.
+ * Before it, gw_exchange_map_start() -> event MAP builds the precision map.
  *
  * A step that fails sends a notice in place of its frame, so every message is sent whatever happens. DONE has
  * the worst outcome that this rank knows. Take the maximum of the words of all ranks: it is the outcome for
@@ -33,8 +31,8 @@
  * Rules of this header:
  *   - Only gw_runtime_open() and gw_exchange_open() allocate memory.
  *   - Calls on a runtime may be made from any threads at once, except gw_runtime_close(). So may calls on one
- *     exchange, unless one of them is start, map_start, memory, close or one of gw_exchange_codebooks_*(), or
- * two of them are stop.
+ *     exchange, unless one of them is start, map_start, memory or close, or two of them are stop, or one of
+ *     them is one of gw_exchange_codebooks_*().
  *   - Threads of the runtime block all signals. Their stack has the system's default size.
  *
  * SPDX-License-Identifier: BSD-2-Clause
@@ -107,12 +105,13 @@ GW_API int gw_runtime_work(gw_runtime *runtime, const gw_workspace *workspace);
 GW_API size_t gw_runtime_withdraw(gw_runtime *runtime, const void *owner);
 
 typedef enum gw_runtime_event_kind {
-    GW_RUNTIME_WAKE = 1,     /* gw_runtime_wake() was called, once or several times */
-    GW_RUNTIME_MAP = 2,      /* a map is built; word: its outcome */
-    GW_RUNTIME_SEND = 3,     /* send data[0..size) to the owner of `piece`; word: outcome of the step */
-    GW_RUNTIME_SHARE = 4,    /* send data[0..size), the finished `piece`, to all other ranks; word as SEND */
-    GW_RUNTIME_DONE = 5,     /* the operation has ended on this rank; word: its outcome */
-    GW_RUNTIME_CODEBOOKS = 6 /* labels are counted; word: the outcome */
+    GW_RUNTIME_WAKE = 1,  /* gw_runtime_wake() was called, once or several times */
+    GW_RUNTIME_MAP = 2,   /* a map is built; word: its outcome */
+    GW_RUNTIME_SEND = 3,  /* send data[0..size) to the owner of `piece`; word: outcome of the step */
+    GW_RUNTIME_SHARE = 4, /* send data[0..size), the finished `piece`, to all other ranks; word as SEND */
+    GW_RUNTIME_DONE = 5,  /* the operation has ended on this rank; word: its outcome */
+    /* the labels of an operation are counted; word: the outcome */
+    GW_RUNTIME_CODEBOOKS = 6
 } gw_runtime_event_kind;
 
 /* `word` is made by gw_collective_word_write(). */
@@ -202,11 +201,12 @@ typedef struct gw_exchange_config {
     uint64_t user;                   /* the caller's; comes back in events */
     uint64_t seed;                   /* of exchanges without segments */
     uint64_t segment_max;            /* segments that gw_exchange_map_start() takes at most; 0: no maps */
+    /* 1: with memory for gw_exchange_codebooks_*(), 7 KiB a piece. Needs steps of collective.h and
+     * gw_exchange_memory(). 0: without */
+    uint32_t codebooks;
     gw_exchange_buffers buffers;
     gw_exchange_steps steps; /* all zeros: those of collective.h. Else of codec only dtype is read, and maps
                                 and samples have no meaning */
-    uint32_t codebooks;      /* 1: with memory for gw_exchange_codebooks_*(), 7 KiB a piece. Needs steps of
-                            collective.h and gw_exchange_memory(). 0: without */
 } gw_exchange_config;
 
 /* Makes an exchange. GW_OK; GW_ERR_ARG; GW_ERR_LIMIT (no memory), and the statuses of

@@ -233,8 +233,10 @@ gw_status gw_exchange_open(gw_runtime *runtime, const gw_exchange_config *config
     }
     *exchange = NULL;
     if (!runtime || !config || !config->buffers.take != !config->buffers.release ||
-        (config->steps.run && !config->buffers.take) || config->codebooks > 1 ||
-        (config->codebooks && config->buffers.take)) {
+        (config->steps.run && !config->buffers.take)) {
+        return GW_ERR_ARG;
+    }
+    if (config->codebooks > 1 || (config->codebooks && config->buffers.take)) {
         return GW_ERR_ARG;
     }
     gw_exchange *made = calloc(1, sizeof *made);

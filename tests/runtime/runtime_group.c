@@ -186,8 +186,8 @@ gw_exchange_config group_config(const group *g, uint32_t rank)
                                  .contribution_bits = setup->contribution_bits,
                                  .user = rank + 1,
                                  .seed = 7,
-                                 .segment_max = setup->has_maps ? GROUP_PARAMS : 0,
-                                 .codebooks = (uint32_t)setup->has_codebooks};
+                                 .segment_max = setup->has_maps ? GROUP_PARAMS : 0};
+    config.codebooks = (uint32_t)setup->has_codebooks;
     gw_gcomp_options_init(&config.codec, GW_FP32);
     config.codec.quantum_mode = setup->has_maps ? GW_GCOMP_DERIVED : GW_GCOMP_CARRIED;
     config.codec.rounding = GW_GCOMP_STOCHASTIC;
@@ -487,18 +487,6 @@ void group_build_maps(group *g)
     }
 }
 
-void group_count_codebooks(group *g)
-{
-    for (uint32_t r = 0; r < g->setup.ranks; r++) {
-        g->rank[r].maps = 0;
-        assert_int_equal(gw_exchange_codebooks_count(g->rank[r].exchange), GW_OK);
-    }
-    assert_true(pump(g, 0, 1));
-    for (uint32_t r = 0; r < g->setup.ranks; r++) {
-        assert_int_equal(g->rank[r].map_word, 0);
-    }
-}
-
 void group_start(group *g)
 {
     for (uint32_t r = 0; r < g->setup.ranks; r++) {
@@ -525,6 +513,18 @@ void group_stop(group *g, uint32_t r)
             g->parcels[i] = g->parcels[--g->parcel_count];
             parcel_end(g, &parcel);
         }
+    }
+}
+
+void group_count_codebooks(group *g)
+{
+    for (uint32_t r = 0; r < g->setup.ranks; r++) {
+        g->rank[r].maps = 0;
+        assert_int_equal(gw_exchange_codebooks_count(g->rank[r].exchange), GW_OK);
+    }
+    assert_true(pump(g, 0, 1));
+    for (uint32_t r = 0; r < g->setup.ranks; r++) {
+        assert_int_equal(g->rank[r].map_word, 0);
     }
 }
 

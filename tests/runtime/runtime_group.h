@@ -92,14 +92,15 @@ void group_free(group *g);
 
 /* Until all ranks have a map; all must succeed. */
 void group_build_maps(group *g);
-/* Until all ranks have counted what they sent; all must succeed. */
-void group_count_codebooks(group *g);
 void group_start(group *g);
 /* Moves messages until all ranks but those that are stopped or lost are done, and returns 1; 0 if nothing
  * moves any more, or after so many rounds if that is not 0. */
 int group_pump(group *g, uint32_t rounds);
 /* gw_exchange_stop() of a rank; what it has on the way is lost. */
 void group_stop(group *g, uint32_t rank);
+
+/* Until all ranks have counted what they sent; all must succeed. */
+void group_count_codebooks(group *g);
 
 /* The results, at their places in a bucket of all: to free. */
 float *group_reference(const group *g);

@@ -106,12 +106,12 @@ class Plan:
             ),
             rank=transport.rank,
             contribution_bits=settings.contribution_bits,
+            codebooks=int(settings.books_every > 0),
             codec=replace(settings.codec, dtype=dtype).struct(),
             fallback_codec=replace(settings.fallback, dtype=dtype).struct(),
             user=cookie,
             seed=engine.seed,
             segment_max=max(len(places), 1) if settings.maps else 0,
-            codebooks=int(settings.books_every > 0),
         )
         config.shape.chunk_log2 = config.codec.chunk_log2
         self.exchange = _pool.Exchange(engine.pool, config)

@@ -145,12 +145,12 @@ class CodecOptions:
             raise ValueError(f"threads={self.threads!r}; it is 1 to {THREADS_MAX}")
         if not (_is_int(self.contribution_bits) and self.contribution_bits >= 0):
             raise ValueError(f"contribution_bits={self.contribution_bits!r}; it is an integer from 0")
+        if not (self.piece_len is None or _is_int(self.piece_len) and self.piece_len > 0):
+            raise ValueError(f"piece_len={self.piece_len!r}; it is an integer from 1, or None")
         if self.books not in ("fresh", "renewed"):
             raise ValueError(f"no books {self.books!r}; there are: fresh, renewed")
         if not (_is_int(self.books_every) and self.books_every > 0):
             raise ValueError(f"books_every={self.books_every!r}; it is an integer from 1")
-        if not (self.piece_len is None or _is_int(self.piece_len) and self.piece_len > 0):
-            raise ValueError(f"piece_len={self.piece_len!r}; it is an integer from 1, or None")
 
     @staticmethod
     def _check_groups(made: Sequence[torch.optim.Optimizer]) -> None:
