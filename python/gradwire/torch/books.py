@@ -45,8 +45,10 @@ class BucketBooks:
         self._ended.clear()
         try:
             self._exchange.count_codebooks()
-        except Error:
+        except BaseException as error:
             self._ended.set()
+            if not isinstance(error, Error):
+                raise
 
     def counted(self, word: int) -> None:
         """The event CODEBOOKS."""
