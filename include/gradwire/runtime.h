@@ -356,7 +356,8 @@ GW_API const gw_abi_struct *gw_runtime_abi_structs(size_t *count);
 
 /*
  * Counts the labels of the frames that this rank has made in the last operation, in the background, with the
- * priority of maps. Ends with the event CODEBOOKS. Takes less time than the encode of these frames did.
+ * priority of maps. Ends with the event CODEBOOKS. It decodes all of them, and takes about as long as
+ * making them did.
  *
  *   - needs (element size << chunk_log2) + 4 more bytes of workspace than other tasks, else the outcome is
  *     GW_ERR_WORKSPACE
