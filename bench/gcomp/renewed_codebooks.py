@@ -444,23 +444,22 @@ same parameters, bit for bit.
 SHOWS = """\
 ## What it shows
 
-- **Fresh ones are smaller, or as small.** With derived and explicit quanta renewed codebooks make frames 0 to 4 % larger
-  once training has settled, at k = 50: nothing on the GPT of 1 M, 2 to 4 % on that of 10 M, whose layers change faster.
-  In the first hundred steps it is 1 to 2 and 7 to 14 %. Renewing every 10 steps halves that on the larger GPT; a codebook
-  of the very last step still costs 1 to 3 %. Fresh ones of preset small save 1 to 3 % more. With carried quanta all are
-  within 0.3 %, and a codebook for the whole bucket does as well.
+- **Fresh codebooks make smaller frames, or as small ones.** With derived and explicit quanta renewed ones make frames
+  0 to 4 % larger at k = 50 once training has settled: nothing on the GPT of 1 M, 2 to 4 % on that of 10 M. In the first
+  hundred steps it is 1 to 2 % and 7 to 14 %. Renewing every 10 steps leaves a third to three fifths of that on the
+  larger GPT; a codebook of the very last step still costs 1 to 3 %. Fresh ones of preset small save 1 to 3 % more.
+  With carried quanta renewed ones are within 0.3 %, and a single one for the whole bucket within 0.7 %.
 - **An encode takes 0.72 to 0.88 of the time.** What is left is rounding, partition and packing.
-- **Two per piece** are smaller than one (by 0.6 to 2.4 points on four ranks, where a sum has other exponents than a
-  contribution), and one per piece than one per bucket by 1 to 5 points. The exception is a codebook of one piece that is
-  50 steps old and from the beginning of a training.
-- **In a step of the hook** 1.4 % more bytes buy 6 % of the codec's CPU time at k = 50; at k = 10 counting takes more than
-  is saved: it decodes and surveys every frame, as long as encode and reduce together. 16 KB against 0.19 ms are even at
-  0.7 Gbit/s, if a step waits for nothing but one thread of the codec; with two threads, and most of a step spent in the
-  model, at several. There a plain all-reduce is as fast.
+- **Two per piece** make frames smaller than one does on four ranks, by 0.9 to 2.6 points with derived and explicit
+  quanta: a sum has other exponents than a contribution. On two ranks the difference is 0.9 points at most, to either
+  side. One per piece is better than one per bucket by 1 to 5 points, unless it is 50 steps old and from the beginning of
+  the larger GPT's training.
+- **In a step of the hook** 1.4 % more bytes buy 6 % of the codec's CPU time at k = 50. At k = 10 counting takes more
+  than is saved: it decodes and surveys every frame, which takes as long as encode and reduce together. 16 KB against
+  0.19 ms are even at 0.7 Gbit/s for a step that waits for nothing but one thread of the codec, at 1.4 with two threads.
 
-So `books="fresh"` is the default. `books="renewed"` is for links that are faster than the codec, with carried quanta at
-no cost in size.
-
+So `books="fresh"` is the default: below these rates it is faster, and above them little is gained. `books="renewed"` is
+for links that are faster than the codec, and for carried quanta, where it costs no size.
 """
 
 
