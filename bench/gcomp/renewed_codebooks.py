@@ -452,8 +452,8 @@ SHOWS = """\
 - **An encode takes 0.72 to 0.88 of the time.** What is left is rounding, partition and packing.
 - **Two per piece** make frames smaller than one does on four ranks, by 0.9 to 2.6 points with derived and explicit
   quanta: a sum has other exponents than a contribution. On two ranks the difference is 0.9 points at most, to either
-  side. One per piece is better than one per bucket by 1 to 5 points, unless it is 50 steps old and from the beginning of
-  the larger GPT's training.
+  side. One per piece is better than one per bucket by 1 to 5 points, unless it is 50 steps old and from the beginning
+  of the larger GPT's training.
 - **In a step of the hook** 1.4 % more bytes buy 6 % of the codec's CPU time at k = 50. At k = 10 counting takes more
   than is saved: it decodes and surveys every frame, which takes as long as encode and reduce together. 16 KB against
   0.19 ms are even at 0.7 Gbit/s for a step that waits for nothing but one thread of the codec, at 1.4 with two threads.

@@ -659,13 +659,14 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_map_digest(const uint8_t *map_bytes, siz
 /* Ids of callers' codebooks are below this. The others are for codebooks that the format may define. */
 #define GW_GCOMP_CODEBOOK_ID_END 0xffffff00u
 
-/* Counts labels over many calls. Plain data; start with gw_gcomp_histogram_init(). */
+/* Counts labels over many calls. Plain data; start with gw_gcomp_histogram_init(). window_start and relative
+ * are 255 until values have chosen them. */
 typedef struct gw_gcomp_histogram {
     uint32_t dtype, quantum_mode; /* gw_dtype, gw_gcomp_quantum_mode */
     uint32_t window_start;        /* explicit: the lowest of the 63 exponents that labels can name */
-    uint32_t relative;       /* 1: labels hold exponents relative to the map. Both: 255: not chosen yet */
-    uint64_t count[256];     /* by label, docs/format.md section 3 */
-    uint64_t mask_count[10]; /* classes of bytes of the zero mask, docs/format.md section 5.3 */
+    uint32_t relative;            /* 1: labels hold exponents relative to the map */
+    uint64_t count[256];          /* by label, docs/format.md section 3 */
+    uint64_t mask_count[10];      /* classes of bytes of the zero mask, docs/format.md section 5.3 */
 } gw_gcomp_histogram;
 
 /* Makes a histogram empty, for the dtype and quantum mode of the handle. The first values that are added

@@ -8,11 +8,10 @@
 
 #include <string.h>
 
+/* Ids of the codebooks of a piece, and their places in gw_exchange_codebooks.next. */
+enum { CODEBOOK_CONTRIBUTION = 0, CODEBOOK_SUM = 1, CODEBOOKS_OF_PIECE = 2 };
+
 enum {
-    CODEBOOK_CONTRIBUTION =
-        0, /* ids of the codebooks of a piece, and their places in gw_exchange_codebooks.next */
-    CODEBOOK_SUM = 1,
-    CODEBOOKS_OF_PIECE = 2,
     LABELS = 256,
     CLASSES = 10,
     UNKNOWN = 255 /* a window or kind of exponents that no value has chosen (gw_gcomp_histogram) */

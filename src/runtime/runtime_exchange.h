@@ -40,8 +40,8 @@ typedef struct gw_exchange_codebooks {
     /* By piece. NULL without config.codebooks. */
     gw_gcomp *codecs;           /* config.codec with the codebooks of the generation in them */
     gw_gcomp_histogram *counts; /* of what this rank has sent */
-    gw_exchange_codebook
-        *next; /* the codebooks that were installed last: of contributions, then of the sum */
+    /* The codebooks that were installed last: of contributions, then of the sum. */
+    gw_exchange_codebook *next;
     uint32_t generation, next_generation; /* 0: none */
     uint64_t stamp;
     int in_use;         /* operations encode with the codecs; constant while one runs */
