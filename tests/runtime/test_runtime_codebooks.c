@@ -194,6 +194,7 @@ static void test_renewed(void **state)
         setup.len = i == 7 ? 1000 : 30000; /* pieces without values */
         setup.flags = i % 8 > 4 ? GW_EXCHANGE_SCATTER : i % 8 == 3 ? GW_EXCHANGE_SAMPLE : 0;
         setup.place = i % 7 == 0 ? PLACE_SAME : PLACE_APART;
+        setup.algorithm = i % 3 == 1 ? GW_EXCHANGE_RING : GW_EXCHANGE_A2A;
         setup.seed = i;
         group g;
         group_make(&g, &setup);

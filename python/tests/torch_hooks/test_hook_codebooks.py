@@ -74,6 +74,7 @@ MODES = {
     "derived": ({}, "adamw"),
     "explicit": ({"quantum_mode": "explicit"}, "adamw"),
     "carried": ({"quantum_mode": "carried", "contribution_bits": 1}, "adamw"),
+    "ring": ({"algorithm": "ring"}, "adamw"),
     "unknown": ({}, "lbfgs"),
     "bf16": ({"quantum_mode": "explicit"}, "adamw", torch.bfloat16),
 }
