@@ -27,7 +27,7 @@ from .regroup import Regroup
 from .thc import ThcState
 from .transport import new_transport
 
-_OF_ALL = {"threads", "debug", "peak_lr", "scheduler"}  # options that buckets have in common
+_OF_ALL = {"threads", "debug", "peak_lr", "scheduler", "books", "books_every"}  # options that buckets have in common
 
 
 @dataclass

@@ -215,6 +215,9 @@ class DdpState(EngineOwner, Hook):
         self.codecs.begin(compressing)
         if compressing and self.maps.used:
             self.maps.compare(self.step)
+        elif compressing and self.engine.settings.books_every:
+            where = f"step {self.step}, comparing codebooks"
+            self.engine.compare_maps(self.codecs.plans(), where, step=self.step)
 
     def _end_backward(self, future: torch.futures.Future, device: torch.device) -> None:
         self._in_backward = False
@@ -223,6 +226,8 @@ class DdpState(EngineOwner, Hook):
         if self.codecs.compressing or self.choice.decision is False:
             for one in self.codecs.gcomp:
                 one.end()
+        if self.codecs.compressing:
+            self.engine.count_codebooks(self.codecs.plans(), step)
         if step >= _HINT_STEP and self.choice.decision and not self._hinted:
             self._hinted = True
             if self.rank == 0 and self.codecs.planned is None:
