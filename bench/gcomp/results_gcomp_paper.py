@@ -402,8 +402,8 @@ SHOWS = """\
   step does not help the cut: .0059 and .0059. Parameters that are averaged every 8th step, with an eighth of the
   bytes, deviate by .03 and .11, and end .15 above fp32's validation loss on gpt1m. A sum in the opposite order
   deviates by .0001. But for the averaged ones, all end within .01 of fp32, above or below it: with so few seeds only
-  the deviation on the way tells them apart. On digits t = 14 deviates no more than the metric, with a third of its
-  bytes.
+  the deviation on the way tells them apart. On digits t = 14 deviates about as much as the metric, with a third of
+  its bytes.
 - **zstd and zlib** leave 65 to 94 % of fp32 and are slow: zstd -1 takes 12 to 22 times a copy to encode, zlib -1 over
   170. Lossless frames leave 62 to 85 % at 3 times a copy, explicit ones 36 to 67 % at 2.5 to 4 times. By the computed
   times zstd gains at 100 Mb/s only and zlib nowhere; explicit frames gain 2.1 and 1.8 times at 100 Mb/s and 1 Gb/s, t
