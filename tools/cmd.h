@@ -15,6 +15,7 @@ int gw_cmd_info(int argc, char **argv);
 int gw_cmd_norm(int argc, char **argv);
 int gw_cmd_table(int argc, char **argv);
 int gw_cmd_thc_design(int argc, char **argv);
+int gw_cmd_thc_serve(int argc, char **argv);
 int gw_cmd_aggregate(int argc, char **argv);
 
 /* classic codecs */

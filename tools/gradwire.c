@@ -100,6 +100,7 @@ static const command all_commands[] = {
     {"aggregate", gw_cmd_aggregate, "add THC frames"},
     {"table", gw_cmd_table, "optimal quantization tables (THC)"},
     {"thc-design", gw_cmd_thc_design, "recommend THC parameters"},
+    {"thc-serve", gw_cmd_thc_serve, "a parameter server (THC)"},
     {"classic", classic, "Top-k, DGC, signs, QSGD, TernGrad and others"},
 #ifdef GW_CLI_PLAN
     {"plan", gw_cmd_plan, "what to fuse, compress and send how"},

@@ -124,7 +124,8 @@ class Sampler:
         map = workers.map(state)
         ratio = ratio_of(workers, state, total)
         rows = []
-        for source, values in (("local", gradients[0]), ("sum", total))[: len(gradients)]:
+        sources = {"local": gradients[0]} | ({"sum": total} if len(gradients) > 1 else {})
+        for source, values in sources.items():
             drop = published.metric_drop(values, ratio)
             row = [published.bits_a_value(values, drop, levels=True, pruned=True)]
             row += [bits(options, values, map, step) for options in SIZES.values()]

@@ -2,6 +2,7 @@
 
     network.py      makes namespaces, veth pairs and limits, and always removes them: `with Network(4, spec) as net:`
     link_spec.py    "1gbit", "100mbit+20ms", "unlimited" and the qdisc parameters that make them
+    machines.py     several ranks in each namespace: machines that share a link
     namespaces.py   names, creation and removal of namespaces; what earlier runs left behind
     delay_switch.c  the switch where a link has a round-trip time (the kernel's netem is not needed)
     ranks.py        runs one command per rank, with a time limit and outputs

@@ -66,7 +66,8 @@ What is seen, with the few seeds that there are:
   With 1 % the digits lose accuracy. Synchronised, the loss is that of fp32 within noise. fp32 has the same losses
   with the same packets lost: they come from the packets, not from the codec.
 - Late workers that are dropped cost the digits nothing. Returned contributions cost the digits more with each late
-  worker, in fp32 too: what returns is a gradient at older parameters, and momentum does the rest. So returning is for packets that are lost now and then, not for workers that are always late.
+  worker, in fp32 too: what returns is a gradient at older parameters, and momentum does the rest. So returning is for
+  packets that are lost now and then, not for workers that are always late.
 - From 4 to 64 workers no loss is seen. The error of means grows since the parts of the batch become smaller: at 64
   workers the part of each is one image, and all parts are scaled by the largest norm.
 - With 4 bits no part of THC shows in the loss of the digits. In the error of means a uniform table doubles it. Error

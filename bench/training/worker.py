@@ -131,6 +131,20 @@ class Run:
         profile = os.path.join(folder, "profile.json")
         gradwire.torch.probe.record_backward(self.hook.state, profile, self.backward_alone)
 
+    def probe_levels(self, folder, codecs, shape):
+        """The same for plans of option trees; shape: machines x ranks of each."""
+        import gradwire.torch
+
+        nodes, gpus = map(int, shape.split("x"))
+        self.optimizer.zero_grad()
+        with self.ddp.no_sync():
+            self.task.loss(self.ddp, self.next_sample()).backward()
+        chosen = {name: {} for name in codecs.split(",")}
+        found = gradwire.torch.probe_levels.measure(self.optimizer, chosen, nodes=nodes, gpus=gpus)
+        found.write(folder)
+        profile = os.path.join(folder, "profile.json")
+        gradwire.torch.probe.record_backward(self.hook.state, profile, self.backward_alone)
+
     def next_sample(self):
         self.samples += 1
         return self.task.sample(self.options.steps + self.samples, self.rank, self.ranks, self.batch)
@@ -203,7 +217,9 @@ class Run:
             self.step(step)
             if options.check and (step + 1) % options.check == 0:
                 self.check(step + 1)
-        if options.probe:
+        if options.probe and options.machines:
+            self.probe_levels(options.probe, options.codecs, options.machines)
+        elif options.probe:
             self.probe(options.probe, options.codecs, options.probe_options)
         about = self.hook.about() if self.hook.about else None
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -226,6 +242,7 @@ def arguments():
     parser.add_argument("--check", type=int, default=0, help="validate and hash every so many steps; 0: never")
     parser.add_argument("--bucket-mb", type=float, help="bucket_cap_mb of DDP; 0: a bucket for each gradient")
     parser.add_argument("--probe", help="a folder: at the end cluster.json and codecs.json are written there")
+    parser.add_argument("--machines", help="of --probe: 2x2 measures for plans of option trees")
     parser.add_argument("--codecs", default="bf16", help="of --probe, with commas")
     parser.add_argument("--probe-options", default="", help="NAME=VALUE of ddp_hook, with commas")
     parser.add_argument("--compute", choices=("real", "replay"), default="real")

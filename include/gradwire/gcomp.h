@@ -659,7 +659,8 @@ GW_API GW_MUST_CHECK gw_status gw_gcomp_map_digest(const uint8_t *map_bytes, siz
 /* Ids of callers' codebooks are below this. The others are for codebooks that the format may define. */
 #define GW_GCOMP_CODEBOOK_ID_END 0xffffff00u
 
-/* Counts labels over many calls. Plain data; start with gw_gcomp_histogram_init(). */
+/* Counts labels over many calls. Plain data; start with gw_gcomp_histogram_init(). window_start and relative
+ * are 255 until values have chosen them. */
 typedef struct gw_gcomp_histogram {
     uint32_t dtype, quantum_mode; /* gw_dtype, gw_gcomp_quantum_mode */
     uint32_t window_start;        /* explicit: the lowest of the 63 exponents that labels can name */

@@ -8,6 +8,7 @@
  *   runtime     a set of threads with a queue of tasks, by priority, and a queue of events
  *   task        a step that a thread is to run
  *   event       what the runtime tells the transport: a message to send, or the end of an operation
+ *   codebooks   of an exchange: installed ones (gcomp.h), which are renewed from time to time
  *   exchange    a bucket with everything that its all-reduce or reduce-scatter needs: layout, codecs, map,
  *               and what each piece waits for
  *   operation   one all-reduce or reduce-scatter of an exchange
@@ -43,7 +44,8 @@
  * Rules of this header:
  *   - Only gw_runtime_open() and gw_exchange_open() allocate memory.
  *   - Calls on a runtime may be made from any threads at once, except gw_runtime_close(). So may calls on one
- *     exchange, unless one of them is start, map_start, memory or close, or two of them are stop.
+ *     exchange, unless one of them is start, map_start, memory or close, or two of them are stop, or one of
+ *     them is one of gw_exchange_codebooks_*().
  *   - Threads of the runtime block all signals. Their stack has the system's default size.
  *
  * SPDX-License-Identifier: BSD-2-Clause
@@ -122,7 +124,9 @@ typedef enum gw_runtime_event_kind {
                              the step */
     GW_RUNTIME_SHARE = 4, /* send data[0..size), the finished `piece`, to `peer`; word as SEND. 0 for the
                              finished piece of another rank, which a ring passes on */
-    GW_RUNTIME_DONE = 5   /* the operation has ended on this rank; word: its outcome */
+    GW_RUNTIME_DONE = 5,  /* the operation has ended on this rank; word: its outcome */
+    /* the labels of an operation are counted; word: the outcome */
+    GW_RUNTIME_CODEBOOKS = 6
 } gw_runtime_event_kind;
 
 #define GW_RUNTIME_ALL 0xffffffffu
@@ -199,11 +203,14 @@ typedef struct gw_exchange_step {
 } gw_exchange_step;
 
 /* Steps in place of those of collective.h, for messages that are no frames of GCOMP. They run in threads as
- * tasks do, several at once. Needs gw_exchange_buffers. */
+ * tasks do, several at once. runtime_thc.h has some. */
 typedef struct gw_exchange_steps {
     void (*run)(void *context, gw_exchange_step *step, const gw_workspace *workspace);
     void *context;
     uint64_t message_bound; /* capacity of dst: GW_COLLECTIVE_NOTICE_SIZE..SIZE_MAX / 2 */
+    /* Needed without gw_exchange_buffers: bytes of every good message of a kind (SEND, SHARE) and piece, at
+     * most message_bound. Such messages must not begin as notices do (gw_collective_notice_read()) */
+    uint64_t (*message_size)(void *context, gw_runtime_event_kind kind, uint32_t piece);
 } gw_exchange_steps;
 
 /* How messages travel (collective.h). Equal on all ranks; without effect for a single one. */
@@ -226,6 +233,9 @@ typedef struct gw_exchange_config {
     uint64_t user;                   /* the caller's; comes back in events */
     uint64_t seed;                   /* of exchanges without segments */
     uint64_t segment_max;            /* segments that gw_exchange_map_start() takes at most; 0: no maps */
+    /* 1: with memory for gw_exchange_codebooks_*(), 7 KiB a piece. Needs steps of collective.h and
+     * gw_exchange_memory(). 0: without */
+    uint32_t codebooks;
     gw_exchange_buffers buffers;
     gw_exchange_steps steps; /* all zeros: those of collective.h. Else of codec only dtype is read, and maps
                                 and samples have no meaning */
@@ -248,6 +258,7 @@ typedef struct gw_exchange_info {
                                touched: frames are smaller than their bounds */
     uint64_t message_bound; /* gw_collective_message_bound(): post receives of this size */
     uint64_t digest_len;
+    uint64_t codebook_word_count; /* of gw_exchange_codebooks_words(); 0 without codebooks */
 } gw_exchange_info;
 GW_API void gw_exchange_info_get(const gw_exchange *exchange, gw_exchange_info *info);
 
@@ -332,9 +343,10 @@ GW_API GW_MUST_CHECK gw_status gw_exchange_receive(gw_exchange *exchange, uint32
  * return:
  *
  *   - nothing reads values, segments and messages, or writes the result
- *   - its events that were not taken are gone, and neither DONE nor MAP come any more
+ *   - its events that were not taken are gone, and neither DONE nor MAP nor CODEBOOKS come any more
  *   - every buffer is released that no event had handed over
- *   - all later calls on the exchange give GW_ERR_STATE, except buffer_offset, info, stats and close
+ *   - all later calls on the exchange give GW_ERR_STATE, except buffer_offset, info, stats, stamp and
+ *     close
  *
  * Must not be called from a task or a function of gw_exchange_buffers.
  */
@@ -350,12 +362,82 @@ typedef struct gw_exchange_stats {
     double sample_square; /* GW_EXCHANGE_SAMPLE: sum of squares of values sent to other owners; in a ring of
                              those that no other rank's values were added to */
     double sample_error;  /* GW_EXCHANGE_SAMPLE: sum of the squared errors of their frames */
+    /* gw_exchange_codebooks_count() */
+    uint64_t codebooks_ns;
 } gw_exchange_stats;
 GW_API void gw_exchange_stats_get(gw_exchange *exchange, gw_exchange_stats *stats);
 
 /* As gw_abi_version() and gw_abi_structs(), for the structs of this header. */
 GW_API uint32_t gw_runtime_abi_version(void);
 GW_API const gw_abi_struct *gw_runtime_abi_structs(size_t *count);
+
+/* -----------------------------------------------------------------------------------------------------------
+ * Codebooks that outlive a frame
+ * -------------------------------------------------------------------------------------------------------- */
+
+/*
+ * Each piece has two: one of its contributions (id 0) and one of its sum (id 1). To renew them:
+ *
+ *   every rank   gw_exchange_codebooks_count()    after an operation: event CODEBOOKS
+ *   every rank   gw_exchange_codebooks_words()    the counts of what it has sent
+ *   transport    the words of all ranks to all ranks
+ *   every rank   gw_exchange_codebooks_install()  makes equal codebooks of them, under a new generation
+ *   transport    before the next operation, the stamps of all ranks (gw_exchange_codebooks_stamp())
+ *   every rank   gw_exchange_codebooks_use()      that generation if all stamps are equal, else 0
+ *
+ * An operation works with one generation on all ranks. The exchange keeps two, the one that operations use
+ * and the one that was installed last, so installing disturbs nothing. A rank that gets a frame of another
+ * generation, or of other codebooks, ends the operation with GW_ERR_TABLE, which all ranks can repeat with
+ * codebooks in the frames (GW_COLLECTIVE_RETRY). Values do not depend on codebooks, only sizes and times do.
+ *
+ * Codebooks count for `codec` only. Frames of the fallback codec have their own, and so have derived frames
+ * without a map.
+ */
+
+/* Words of a piece: window_start, relative, count[256] and mask_count[10] of gw_gcomp_histogram. */
+#define GW_EXCHANGE_CODEBOOK_WORDS 268u
+
+/*
+ * Counts the labels of the frames that this rank has made in the last operation, in the background, with the
+ * priority of maps. Ends with the event CODEBOOKS. It decodes all of them, and takes about as long as
+ * making them did.
+ *
+ *   - needs (element size << chunk_log2) + 4 more bytes of workspace than other tasks, else the outcome is
+ *     GW_ERR_WORKSPACE
+ *   - GW_ERR_STATE: as in gw_exchange_start(); or there is no operation that ended well with `codec`; or
+ *     gw_exchange_map_start() or gw_exchange_codebooks_use() was called after it
+ *   - GW_OK; GW_ERR_ARG (no config.codebooks); GW_ERR_STATE: there is no event
+ */
+GW_API GW_MUST_CHECK gw_status gw_exchange_codebooks_count(gw_exchange *exchange);
+
+/* Copies the counts, gw_exchange_info.codebook_word_count words: piece by piece, GW_EXCHANGE_CODEBOOK_WORDS
+ * for each. Of the pieces of other ranks they are of contributions, of own pieces of sums. Counts above
+ * UINT32_MAX are UINT32_MAX. GW_ERR_ARG; GW_ERR_STATE if nothing was counted, or not without a failure: words
+ * are zeros. */
+GW_API GW_MUST_CHECK gw_status gw_exchange_codebooks_words(const gw_exchange *exchange, uint32_t *words);
+
+/*
+ * Makes codebooks of the words of all ranks: rank_count times codebook_word_count words, in the order of the
+ * ranks.
+ *
+ *   - counts of contributions are added up over the ranks with the largest window_start and relative.
+ *     Other ranks have counted labels of another kind and are left out
+ *   - ranks with equal words get equal codebooks
+ *   - generation: neither 0 nor the one in use
+ *   - GW_OK; GW_ERR_ARG (also for words that no rank can have counted), GW_ERR_STATE (stopped): no generation
+ *     is installed but the one in use
+ */
+GW_API GW_MUST_CHECK gw_status gw_exchange_codebooks_install(gw_exchange *exchange, uint32_t generation,
+                                                             const uint32_t *words);
+
+/* What ranks compare before an operation: generation and CRC32C of the codebooks that were installed last.
+ * 0: there are none. */
+GW_API uint64_t gw_exchange_codebooks_stamp(const gw_exchange *exchange);
+
+/* Operations that start from now on use this generation; 0: codebooks in the frames, as at first. GW_OK;
+ * GW_ERR_ARG (no config.codebooks); GW_ERR_TABLE (this generation is not there), GW_ERR_STATE (as in
+ * gw_exchange_start()): operations are as after 0, unless one is under way. */
+GW_API GW_MUST_CHECK gw_status gw_exchange_codebooks_use(gw_exchange *exchange, uint32_t generation);
 
 #ifdef __cplusplus
 }

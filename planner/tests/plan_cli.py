@@ -742,6 +742,95 @@ class Hook(Case):
             for key in ("names", "elems", "method", "codec", "algorithm"):
                 self.assertEqual(bucket[key], group[key])
 
+    # Two machines of two ranks, a codec of the CPU: what of a tree gradwire's hook runs.
+    TREE_CLUSTER = {
+        "nodes": 2,
+        "gpus": 2,
+        "intra": {"latency_us": 20, "us_per_kib": 0.5},
+        "inter": {"latency_us": 50, "gbit_per_s": 0.5},
+        "host": {"latency_us": 0, "us_per_kib": 0},
+    }
+    TREE_CODEC = {
+        "name": "mine",
+        "payload": {"header": 64, "num": 1, "den": 1},
+        "collectives": ["alltoall", "gather", "allgather"],
+        "options": {"codec": "gradwire"},
+        "cpu": {
+            "enc": {"kind": "affine", "a_us": 10, "b_us": 0.001},
+            "dec": {"kind": "affine", "a_us": 10, "b_us": 0.001},
+        },
+    }
+
+    def tree_plan(self):
+        """A plan of an option tree for the recorded model: its path, what it is, and how it was made."""
+        model = self.plan()[2]
+        cluster = self.write("two.json", json.dumps(self.TREE_CLUSTER))
+        codecs = self.write("mine.json", json.dumps({"codecs": [self.TREE_CODEC]}))
+        case = (model, "--kind", "tree", "--cpu", "--cluster", cluster, "--codecs", codecs, "--methods", "mine")
+        plan = self.path("tree.json")
+        return plan, self.good_json("solve", *case, "-o", plan), case
+
+    def test_export_of_an_option_tree(self):
+        plan, solved, case = self.tree_plan()
+        exported = self.good_json("export", plan)
+        self.assertEqual((exported["nodes"], exported["gpus"], exported["ranks"]), (2, 2, 4))
+        self.assertEqual([bucket["names"] for bucket in exported["groups"]], [["c"], ["b"], ["a"]])
+        encoded = 0
+        for bucket, group in zip(exported["groups"], solved["groups"], strict=True):
+            self.assertEqual((bucket["option"], bucket["elems"]), (group["option"], group["elems"]))
+            self.assertNotIn("gpu", bucket["option"])
+            self.assertNotIn("method", bucket)
+            for one in (bucket, group):  # a plan file names it too
+                self.assertEqual(one.get("codec"), "mine" if "comp" in one["option"] else None)
+                self.assertEqual(one.get("options"), {"codec": "gradwire"} if "comp" in one["option"] else None)
+            encoded += "comp" in bucket["option"]
+        self.assertGreater(encoded, 0)
+        self.assertIn("bucket_cap_mb_list=[", self.good("export", plan))
+        self.assertEqual(self.good_json("export", *case)["groups"], exported["groups"])
+        self.refused(["chosen by auto here"], "export", *case, "--algorithm", "bytecomp")
+        self.assertEqual(self.good_json("export", *case, "--algorithm", "ddp")["groups"][0]["method"], "fp32")
+
+    def test_check_of_an_option_tree(self):
+        plan, solved, _ = self.tree_plan()
+        messages = []
+        for group in solved["groups"]:
+            start, end = self.GRADIENTS[group["last"]][2], group["stages_us"][-1][2]
+            encodes = [stage[2] for stage in group["stages_us"] if stage[0] == "encode"]
+            encoded = encodes[-1] - start if encodes else None
+            messages.append((group["option"], group["elems"], start, end - start, encoded))
+        found = self.good_json("check", plan, self.recording(messages))
+        self.assertEqual(
+            [bucket["method"] for bucket in found["buckets"]], [group["option"] for group in solved["groups"]]
+        )
+        for bucket in found["buckets"]:
+            self.assertEqual(bucket["predicted"].keys(), bucket["recorded"].keys())
+            for key, value in bucket["predicted"].items():
+                self.assertAlmostEqual(value, bucket["recorded"][key], places=2)
+        self.assertAlmostEqual(found["prediction_error"], 0, places=6)
+        text = self.good("check", plan, self.recording(messages))
+        for group in solved["groups"]:
+            self.assertIn(f": {group['option']}\n", text)
+        other = [("flat-allreduce", *message[1:]) for message in messages]
+        self.refused(["no step has the plan's buckets and methods"], "check", plan, self.recording(other))
+
+    def test_names_of_options_are_not_cut(self):
+        """The longest has 141 characters, more than names of codecs have."""
+        longest = max((path.replace(" > ", ">") for path in self.good("options").splitlines()), key=len)
+        self.assertEqual(len(longest), 141)
+        plan, solved, _ = self.tree_plan()
+        with open(plan) as file:
+            stored = json.load(file)
+        for group in stored["groups"]:
+            group["option"] = longest
+        plan = self.write("long.json", json.dumps(stored))
+        messages = [
+            (longest, group["elems"], self.GRADIENTS[group["last"]][2], 10.0, None) for group in solved["groups"]
+        ]
+        found = self.good_json("check", plan, self.recording(messages))
+        self.assertEqual(found["buckets"][0]["method"], longest)
+        cut = [(longest[:-1], *message[1:]) for message in messages]
+        self.refused(["no step has the plan's buckets and methods"], "check", plan, self.recording(cut))
+
     def test_export_without_caps(self):
         """Where PyTorch's sizes cannot make the buckets the hook still can."""
         model = self.write("m.csv", "name,elems,bwd_us\na,100,0\nb,0,10\nc,100,10\n")

@@ -12,25 +12,55 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli_common.h"
 #include "plan_file.h"
 #include "plan_json.h"
 #include "plan_memory.h"
 
+/* Option trees do not fuse: a group for each tensor, whose choice is in o->tree. */
+static void groups_of_tree(const plan_opened *o, gw_plan *plan)
+{
+    *plan = (gw_plan){plan_alloc(o->model.count, sizeof *plan->groups), o->model.count, o->model.count};
+    for (uint32_t i = 0; i < o->model.count; i++) {
+        plan->groups[i] = (gw_plan_group){i, 1, 0};
+    }
+}
+
+/* Chooses the options of o->tree. */
+static void solve_tree(const plan_request *a, plan_opened *o)
+{
+    const gw_plan_limits limits = plan_limits(&a->limits, 1000);
+    plan_tree reduced;
+    gw_plan_cert cert;
+    if (a->algorithm != NULL && strcmp(a->algorithm, "auto") != 0) {
+        gw_cli_fail(GW_CLI_USAGE, NULL,
+                    "options are chosen by auto here; plan solve -o writes plans of other algorithms");
+    }
+    plan_run_tree(o, &limits, &reduced, &cert);
+    plan_tree_free(&reduced);
+}
+
 /* The plan of the file, or a new one; plan->groups is malloc'ed. */
 static void get_plan(const plan_request *a, plan_opened *o, gw_plan *plan)
 {
     const int from_file = a->common.input_count == 2 || o->is_plan;
-    if (o->c.kind == PLAN_TREE) {
-        gw_cli_fail(GW_CLI_USAGE, NULL, "option trees do not fuse; there are no buckets to export");
-    }
     if (!from_file) {
         plan_case_for_algorithm(&o->c, a->algorithm);
     }
     gw_cli_must(plan_opened_prepare(o));
     if (from_file) {
         plan_file_load(a->common.inputs[a->common.input_count - 1], o, plan, NULL);
+    }
+    if (o->c.kind == PLAN_TREE) {
+        if (!from_file) {
+            solve_tree(a, o);
+        }
+        groups_of_tree(o, plan);
+        return;
+    }
+    if (from_file) {
         return;
     }
     plan_result result;
@@ -78,27 +108,42 @@ static uint32_t first_difference(const plan_model *model, const gw_plan *plan, c
     return count;
 }
 
+/* What the hook of DDP needs of a fused group's method. */
+static void set_method(const plan_opened *o, const gw_plan_group *group, json_t *entry)
+{
+    const gw_plan_method *method = &o->setup.methods[group->method];
+    json_object_set_new(entry, "method", json_string(o->setup.labels[group->method]));
+    json_object_set_new(entry, "codec", json_string(method->name));
+    json_object_set_new(entry, "algorithm", json_string(o->setup.algorithms[group->method]));
+    json_object_set_new(entry, "device", json_string(method->device == GW_PLAN_CPU ? "cpu" : "gpu"));
+    json_t *options = plan_library_options(&o->library, method->name);
+    if (options != NULL) {
+        json_object_set(entry, "options", options);
+    }
+}
+
 /* What the hook of DDP needs for each bucket. */
 static json_t *groups_json(const plan_opened *o, const gw_plan *plan)
 {
     json_t *groups = json_array();
     for (uint32_t j = 0; j < plan->group_count; j++) {
         const gw_plan_group *group = &plan->groups[j];
-        const gw_plan_method *method = &o->setup.methods[group->method];
         const int64_t len = plan_model_len(&o->model, group->first, group->tensor_count);
         json_t *names = json_array();
         for (uint32_t i = group->first; i < group->first + group->tensor_count; i++) {
             json_array_append_new(names, json_string(o->model.tensors[i].name));
         }
-        json_t *entry = json_pack("{s:I,s:I,s:I,s:s,s:s,s:s,s:s,s:o}", "first", (json_int_t)group->first,
-                                  "last", (json_int_t)group->first + group->tensor_count - 1, "elems",
-                                  (json_int_t)len, "method", o->setup.labels[group->method], "codec",
-                                  method->name, "algorithm", o->setup.algorithms[group->method], "device",
-                                  method->device == GW_PLAN_CPU ? "cpu" : "gpu", "names", names);
-        json_t *options = plan_library_options(&o->library, method->name);
-        if (options != NULL) {
-            json_object_set(entry, "options", options);
+        json_t *entry =
+            json_pack("{s:I,s:I,s:I}", "first", (json_int_t)group->first, "last",
+                      (json_int_t)group->first + group->tensor_count - 1, "elems", (json_int_t)len);
+        if (o->c.kind == PLAN_TREE) {
+            char path[PLAN_PATH_SIZE];
+            plan_tree_path(&o->tree, group->first, o->tree.choice[group->first], path, sizeof path);
+            plan_file_set_option(entry, path, &o->library, o->tree.codec.name);
+        } else {
+            set_method(o, group, entry);
         }
+        json_object_set_new(entry, "names", names);
         json_array_append_new(groups, entry);
     }
     return groups;
@@ -129,10 +174,11 @@ static int write_caps(const plan_request *a, const plan_opened *o, const gw_plan
         json_array_append_new(list, json_real(caps[j]));
     }
     json_t *root =
-        json_pack("{s:s,s:I,s:o,s:o,s:i,s:b,s:s}", "schema", PLAN_BUCKETS_SCHEMA, "ranks",
-                  (json_int_t)plan_case_ranks(&o->c), "bucket_cap_mb_list", list, "groups",
-                  groups_json(o, plan), "buckets", (int)count, "pytorch_cuts_the_same_groups", wrong == count,
-                  "order", "gradients in backprop order, float32, MB = 2^20 bytes");
+        json_pack("{s:s,s:I,s:I,s:I,s:o,s:o,s:i,s:b,s:s}", "schema", PLAN_BUCKETS_SCHEMA, "ranks",
+                  (json_int_t)plan_case_ranks(&o->c), "nodes", (json_int_t)o->c.cluster.nodes, "gpus",
+                  (json_int_t)o->c.cluster.gpus, "bucket_cap_mb_list", list, "groups", groups_json(o, plan),
+                  "buckets", (int)count, "pytorch_cuts_the_same_groups", wrong == count, "order",
+                  "gradients in backprop order, float32, MB = 2^20 bytes");
     plan_json_write(root, plan_output_path(a), PLAN_JSON_INDENTED);
     return GW_CLI_OK;
 }

@@ -80,6 +80,20 @@ static void add_certificate(json_t *root, const plan_result *result, const plan_
     }
 }
 
+void plan_file_set_option(json_t *entry, const char *path, const plan_library *library, const char *codec)
+{
+    set(entry, "option", json_string(path));
+    if (strstr(path, gw_plan_op_name(GW_PLAN_OP_COMP_GPU)) == NULL &&
+        strstr(path, gw_plan_op_name(GW_PLAN_OP_COMP_CPU)) == NULL) {
+        return;
+    }
+    set(entry, "codec", json_string(codec));
+    json_t *options = plan_library_options(library, codec);
+    if (options != NULL) {
+        json_object_set(entry, "options", options);
+    }
+}
+
 /* Group j; *next_span: its first span, then the first of the next group. */
 static json_t *group_json(const plan_result *result, const plan_opened *o, uint32_t j,
                           const gw_plan_spans *spans, size_t *next_span)
@@ -103,8 +117,10 @@ static json_t *group_json(const plan_result *result, const plan_opened *o, uint3
     set(entry, "first", json_integer(group->first));
     set(entry, "last", json_integer((json_int_t)group->first + group->tensor_count - 1));
     set(entry, "elems", json_integer((json_int_t)len));
-    set(entry, o->c.kind == PLAN_TREE ? "option" : "method", json_string(group->method));
-    if (group->codec[0] != '\0') {
+    if (o->c.kind == PLAN_TREE) {
+        plan_file_set_option(entry, group->method, &o->library, result->tree_codec);
+    } else {
+        set(entry, "method", json_string(group->method));
         set(entry, "codec", json_string(group->codec));
         set(entry, "algorithm", json_string(group->algorithm));
         set(entry, "device", json_string(group->on_cpu ? "cpu" : "gpu"));

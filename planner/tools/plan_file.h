@@ -17,6 +17,10 @@
 json_t *plan_file_json(const plan_result *result, const plan_opened *o);
 void plan_file_write(const plan_result *result, const plan_opened *o, const char *path);
 
+/* Of a message that is sent by an option of a tree: the option's path and, where that encodes, codec and
+ * options of the codec. */
+void plan_file_set_option(json_t *entry, const char *path, const plan_library *library, const char *codec);
+
 /* What a file says of its plan. */
 typedef struct plan_claims {
     double makespan_us;                       /* NAN: nothing */

@@ -36,7 +36,19 @@ static double number_at(json_t *array, size_t i)
     return json_number_value(json_array_get(array, i));
 }
 
-/* What the plan says. An encode on the GPU delays the gradients after it. 0: the file does not say it. */
+/* Whether the first encode of a group delays the gradients after it. */
+static int encodes_on_gpu(json_t *group)
+{
+    const char *option = json_string_value(json_object_get(group, "option"));
+    const char *device = json_string_value(json_object_get(group, "device"));
+    if (option != NULL) {
+        return strncmp(option, "comp-gpu", strlen("comp-gpu")) == 0;
+    }
+    return device == NULL || strcmp(device, "cpu") != 0;
+}
+
+/* What the plan says. An encode on the GPU before the first message delays the gradients after it. 0: the
+ * file does not say it. */
 static int predict(hook_check *x)
 {
     double backprop = 0;
@@ -46,8 +58,7 @@ static int predict(hook_check *x)
         json_t *group = json_array_get(x->groups, j);
         json_t *last = json_object_get(group, "last");
         json_t *stages = json_object_get(group, "stages_us");
-        const char *device = json_string_value(json_object_get(group, "device"));
-        const int on_gpu = device == NULL || strcmp(device, "cpu") != 0;
+        int on_gpu = encodes_on_gpu(group);
         bucket_times *t = &x->predicted[j];
         if (!json_is_integer(last) || !json_is_array(stages)) {
             return 0;
@@ -64,17 +75,29 @@ static int predict(hook_check *x)
                 t->encoded = end;
                 delay += on_gpu ? end - number_at(stage, 1) : 0;
             }
+            on_gpu = on_gpu && (kind == NULL || strcmp(kind, "network") != 0);
             t->done = fmax(t->done, end);
         }
     }
     return next == json_array_size(x->gradients);
 }
 
-/* The plan's method, as the hook names it in a recording. */
+/* The plan's method, or option of a tree, as the hook names it in a recording. */
 static const char *label_of(json_t *group)
 {
+    const char *option = json_string_value(json_object_get(group, "option"));
     const char *method = json_string_value(json_object_get(group, "method"));
-    return method != NULL ? method : "";
+    return option != NULL ? option : method != NULL ? method : "";
+}
+
+/* The first bucket with the label of bucket j. */
+static size_t first_alike(const hook_check *x, size_t j)
+{
+    size_t first = 0;
+    while (strcmp(label_of(json_array_get(x->groups, first)), label_of(json_array_get(x->groups, j))) != 0) {
+        first++;
+    }
+    return first;
 }
 
 /* Messages of a step in the order in which they began. Returns their number, 0 if they are not the plan's. */
@@ -183,6 +206,27 @@ static int report_json(const hook_check *x, double makespan_us)
         "worst_bucket", (int)worst_bucket(x)));
 }
 
+/* Paths of options are long: in a table they have the number of the first bucket that is sent so. */
+static void print_options(const hook_check *x)
+{
+    for (size_t j = 0; j < x->count; j++) {
+        json_t *group = json_array_get(x->groups, j);
+        if (json_object_get(group, "option") != NULL && first_alike(x, j) == j) {
+            printf("as %zu: %s\n", j, label_of(group));
+        }
+    }
+}
+
+static void print_label(const hook_check *x, size_t j)
+{
+    json_t *group = json_array_get(x->groups, j);
+    if (json_object_get(group, "option") != NULL) {
+        printf("%-6zu as %-15zu ", j, first_alike(x, j));
+    } else {
+        printf("%-6zu %-18s ", j, label_of(group));
+    }
+}
+
 static int report_text(const hook_check *x, double makespan_us)
 {
     printf("times in ms from the %s, predicted / recorded (median of %zu steps)\n",
@@ -192,9 +236,9 @@ static int report_text(const hook_check *x, double makespan_us)
         json_t *group = json_array_get(x->groups, j);
         const bucket_times *p = &x->predicted[j];
         const bucket_times *r = &x->recorded[j];
-        printf("%-6zu %-18s %10lld %9.2f / %7.2f ", j, label_of(group),
-               (long long)json_integer_value(json_object_get(group, "elems")), p->ready / 1e3,
-               r->ready / 1e3);
+        print_label(x, j);
+        printf("%10lld %9.2f / %7.2f ", (long long)json_integer_value(json_object_get(group, "elems")),
+               p->ready / 1e3, r->ready / 1e3);
         if (p->encoded >= 0 && r->encoded >= 0) {
             printf("%9.2f / %7.2f ", p->encoded / 1e3, r->encoded / 1e3);
         } else {
@@ -202,6 +246,7 @@ static int report_text(const hook_check *x, double makespan_us)
         }
         printf("%9.2f / %7.2f\n", p->done / 1e3, r->done / 1e3);
     }
+    print_options(x);
     const size_t worst = worst_bucket(x);
     printf("largest difference from ready to done: bucket %zu, predicted %.2f ms, recorded %.2f ms\n", worst,
            (x->predicted[worst].done - x->predicted[worst].ready) / 1e3,
@@ -225,7 +270,7 @@ int plan_hook_check(const plan_file *plan, const plan_kineto *trace, const char 
     x.from_gradient = json_number_value(json_object_get(json_array_get(x.gradients, 0), "bwd_us")) <= 0;
     x.predicted = plan_alloc(x.count, sizeof *x.predicted);
     x.recorded = plan_alloc(x.count, sizeof *x.recorded);
-    if (strcmp(plan->kind, "tree") == 0 || !isfinite(plan->claims.makespan_us) || !predict(&x)) {
+    if (!isfinite(plan->claims.makespan_us) || !predict(&x)) {
         gw_cli_fail(GW_CLI_BAD_DATA, plan->path, "is not a plan of buckets with expected times");
     }
     record(&x);

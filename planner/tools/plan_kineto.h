@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "trace_events.h"
+
 typedef struct plan_kineto_gradient {
     double ready_us; /* end of the kernel that wrote it, trace clock */
     int64_t len;     /* from recorded shapes; -1: not recorded */
@@ -22,7 +24,7 @@ typedef struct plan_kineto_collective {
     char name[32]; /* allreduce, broadcast, ...; "message": a bucket of the hook */
     int64_t len;   /* "In msg nelems" */
     int64_t group_size;
-    char codec[80];    /* of the hook's messages */
+    char codec[TRACE_CODEC_SIZE]; /* of the hook's messages */
     double encoded_us; /* the same: when the last piece was encoded, from start_us; -1: not recorded */
 } plan_kineto_collective;
 

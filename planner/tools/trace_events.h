@@ -26,6 +26,9 @@ typedef struct trace_number {
     uint8_t kind; /* 0: the member is missing; 1: a number; 2: anything else */
 } trace_number;
 
+/* The longest option of a tree has 141 characters. */
+#define TRACE_CODEC_SIZE 160
+
 /* Members that are used; all others are skipped. Texts are cut to the size of their array. */
 typedef struct trace_event {
     uint64_t offset; /* of the text, where the event begins */
@@ -36,7 +39,7 @@ typedef struct trace_event {
     trace_number ts, dur, tid;
     /* of "args" */
     trace_number correlation, msg_len, group_size, len, encoded_us;
-    char collective[32], codec[80];
+    char collective[32], codec[TRACE_CODEC_SIZE];
     int has_text;
     char text[PLAN_NAME_MAX + 2]; /* "name"; longer than any valid name if it was cut */
     int64_t dims_len;             /* product of the first shape of "Input Dims"; -1: not recorded */

@@ -60,6 +60,9 @@ void gw_exchange_info_get(const gw_exchange *exchange, gw_exchange_info *info)
         .memory_size = exchange->memory_size,
         .message_bound = exchange->buffer_size,
         .digest_len = gw_collective_digest_len(&exchange->layout),
+        .codebook_word_count = exchange->codebooks.codecs
+                                   ? exchange->layout.piece_count * (uint64_t)GW_EXCHANGE_CODEBOOK_WORDS
+                                   : 0,
     };
 }
 
@@ -92,7 +95,8 @@ void gw_exchange_release_inputs(const gw_exchange *exchange, const gw_exchange_p
 
 int gw_exchange_is_idle(const gw_exchange *exchange)
 {
-    return !exchange->stopped && !exchange->busy && !exchange->map_busy && exchange->events_waiting == 0;
+    return !exchange->stopped && !exchange->busy && !exchange->map_busy && !exchange->codebooks.busy &&
+           exchange->events_waiting == 0;
 }
 
 void gw_exchange_push(gw_exchange *exchange, gw_exchange_piece *piece, gw_runtime_priority priority,
@@ -130,6 +134,9 @@ static void free_exchange(gw_exchange *exchange)
     free(exchange->map.digest);
     free(exchange->streams);
     free(exchange->messages);
+    free(exchange->codebooks.codecs);
+    free(exchange->codebooks.counts);
+    free(exchange->codebooks.next);
     free(exchange);
 }
 
@@ -137,6 +144,22 @@ static void free_exchange(gw_exchange *exchange)
 static void *make_array(uint64_t len, size_t size)
 {
     return len < SIZE_MAX / size ? calloc((size_t)len + 1, size) : NULL;
+}
+
+static int allocate_codebooks(gw_exchange *exchange)
+{
+    gw_exchange_codebooks *codebooks = &exchange->codebooks;
+    const uint64_t count = exchange->layout.piece_count;
+    if (!exchange->config.codebooks) {
+        return 1;
+    }
+    codebooks->codecs = make_array(count, sizeof *codebooks->codecs);
+    codebooks->counts = make_array(count, sizeof *codebooks->counts);
+    codebooks->next = make_array(2 * count, sizeof *codebooks->next);
+    for (uint64_t i = 0; i < count && codebooks->codecs; i++) {
+        codebooks->codecs[i] = exchange->codec;
+    }
+    return codebooks->codecs && codebooks->counts && codebooks->next;
 }
 
 static int allocate(gw_exchange *exchange)
@@ -151,7 +174,7 @@ static int allocate(gw_exchange *exchange)
         exchange->streams =
             segment_max < SIZE_MAX / 4 ? make_array(2 * segment_max + 1, sizeof *exchange->streams) : NULL;
     }
-    return exchange->pieces && exchange->messages &&
+    return exchange->pieces && exchange->messages && allocate_codebooks(exchange) &&
            (segment_max == 0 || (exchange->map.bytes && exchange->map.digest && exchange->streams));
 }
 
@@ -206,8 +229,11 @@ gw_status gw_exchange_open(gw_runtime *runtime, const gw_exchange_config *config
     }
     *exchange = NULL;
     if (!runtime || !config || !config->buffers.take != !config->buffers.release ||
-        (config->steps.run && (!config->buffers.take || config->algorithm != GW_EXCHANGE_A2A)) ||
-        config->algorithm > GW_EXCHANGE_RING) {
+        (config->steps.run && !config->buffers.take && !config->steps.message_size) ||
+        (config->steps.run && config->algorithm != GW_EXCHANGE_A2A) || config->algorithm > GW_EXCHANGE_RING) {
+        return GW_ERR_ARG;
+    }
+    if (config->codebooks > 1 || (config->codebooks && config->buffers.take)) {
         return GW_ERR_ARG;
     }
     gw_exchange *made = calloc(1, sizeof *made);

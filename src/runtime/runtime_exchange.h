@@ -30,6 +30,28 @@ typedef struct gw_exchange_piece {
     gw_runtime_posted passed; /* ring: SHARE of another's finished piece */
 } gw_exchange_piece;
 
+/* A serialised codebook. */
+typedef struct gw_exchange_codebook {
+    uint8_t data[GW_GCOMP_CODEBOOK_SIZE_MAX];
+    uint32_t size;
+} gw_exchange_codebook;
+
+/* Codebooks that outlive a frame (runtime_codebooks.c). */
+typedef struct gw_exchange_codebooks {
+    /* By piece. NULL without config.codebooks. */
+    gw_gcomp *codecs;           /* config.codec with the codebooks of the generation in them */
+    gw_gcomp_histogram *counts; /* of what this rank has sent */
+    /* The codebooks that were installed last: of contributions, then of the sum. */
+    gw_exchange_codebook *next;
+    uint32_t generation, next_generation; /* 0: none */
+    uint64_t stamp;
+    int in_use;         /* operations encode with the codecs; constant while one runs */
+    int has_frames;     /* those of the last operation are in memory, and so is their map */
+    int busy, is_ready; /* counting, counted */
+    size_t left;        /* pieces that are not counted */
+    gw_collective_failure failure;
+} gw_exchange_codebooks;
+
 struct gw_exchange {
     /* Constant after open. */
     gw_runtime *runtime;
@@ -67,6 +89,8 @@ struct gw_exchange {
     size_t left;    /* pieces whose values are not in place */
     uint64_t worst; /* word */
     gw_exchange_stats stats;
+
+    gw_exchange_codebooks codebooks;
 };
 
 /* Index of a piece. */
@@ -78,6 +102,13 @@ gw_collective_failure gw_exchange_failure(const gw_exchange *exchange, uint32_t 
 void gw_exchange_release(const gw_exchange *exchange, const gw_exchange_piece *piece, const void *data);
 /* The same for all that the piece's stage has received, or is still to decode. */
 void gw_exchange_release_inputs(const gw_exchange *exchange, const gw_exchange_piece *piece);
+
+/* runtime_map.c: the map that a message about a piece is made with, a contribution or the finished one. */
+gw_gcomp_map gw_exchange_map_of(const gw_exchange *exchange, const gw_collective_piece *at,
+                                int is_contribution);
+
+/* runtime_codebooks.c: the codec of a piece while an operation runs. */
+const gw_gcomp *gw_exchange_codebooks_codec(const gw_exchange *exchange, uint32_t piece);
 
 /* The following need the lock. */
 

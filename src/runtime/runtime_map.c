@@ -5,6 +5,19 @@
  */
 #include "runtime_exchange.h"
 
+gw_gcomp_map gw_exchange_map_of(const gw_exchange *exchange, const gw_collective_piece *at,
+                                int is_contribution)
+{
+    const gw_collective_map *map = &exchange->map;
+    uint32_t finer = is_contribution ? 4 * exchange->config.contribution_bits : 0; /* gw_collective_bucket */
+    return (gw_gcomp_map){.bytes = map->bytes + at->first,
+                          .digest = map->digest + at->digest_first,
+                          .base = map->base > finer ? map->base - finer : 1,
+                          .wire_scale = map->wire_scale,
+                          .len = at->len,
+                          .chunk_log2 = exchange->layout.shape.chunk_log2};
+}
+
 static void map_step(gw_runtime_task *task, const gw_workspace *workspace);
 
 /* Queues a pass over all pieces that have values; needs the lock. */
@@ -75,6 +88,7 @@ gw_status gw_exchange_map_start(gw_exchange *exchange, const gw_collective_segme
     gw_status status = gw_exchange_is_idle(exchange) ? GW_OK : GW_ERR_STATE;
     if (status == GW_OK) {
         exchange->map_ready = 0;
+        exchange->codebooks.has_frames = 0;
         exchange->segments = *segments;
         status = gw_collective_streams(&exchange->layout, segments, exchange->streams,
                                        2 * (size_t)exchange->config.segment_max + 1, &exchange->stream_count);

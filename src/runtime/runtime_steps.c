@@ -24,6 +24,7 @@ static void finish_piece(gw_exchange *exchange, gw_exchange_piece *piece)
 {
     piece->stage = GW_STAGE_NONE;
     if (--exchange->left == 0) {
+        exchange->codebooks.has_frames = exchange->worst == 0 && exchange->bucket.codec == &exchange->codec;
         exchange->stats.operations++;
         exchange->busy = 0;
         gw_exchange_post(exchange, &exchange->posted,
@@ -114,19 +115,6 @@ static void measure_chunk(const float *decoded, const uint8_t *values, uint64_t 
     }
 }
 
-/* The map that a contribution was made with: gw_collective_bucket says which quanta. */
-static gw_gcomp_map contribution_map(const gw_exchange *exchange, const gw_collective_piece *at)
-{
-    const gw_collective_map *map = &exchange->map;
-    uint32_t finer = 4 * exchange->config.contribution_bits;
-    return (gw_gcomp_map){.bytes = map->bytes + at->first,
-                          .digest = map->digest + at->digest_first,
-                          .base = map->base > finer ? map->base - finer : 1,
-                          .wire_scale = map->wire_scale,
-                          .len = at->len,
-                          .chunk_log2 = exchange->layout.shape.chunk_log2};
-}
-
 static int is_sampled(const gw_exchange *exchange)
 {
     return (exchange->run.flags & GW_EXCHANGE_SAMPLE) && exchange->config.codec.dtype == GW_FP32 &&
@@ -137,7 +125,7 @@ static int is_sampled(const gw_exchange *exchange)
 static void measure(const gw_exchange *exchange, const gw_exchange_piece *piece, const gw_buffer *message,
                     double sums[2], const gw_workspace *workspace)
 {
-    const gw_gcomp *codec = exchange->bucket.codec;
+    const gw_gcomp *codec = gw_exchange_codebooks_codec(exchange, gw_exchange_index(exchange, piece));
     const uint8_t *values = (const uint8_t *)exchange->run.values + piece->at.first * sizeof(float);
     const uint64_t chunk_len = UINT64_C(1) << exchange->layout.shape.chunk_log2;
     const size_t room = (size_t)chunk_len * sizeof(float) + sizeof(float); /* it is aligned */
@@ -150,7 +138,7 @@ static void measure(const gw_exchange *exchange, const gw_exchange_piece *piece,
     gw_gcomp_map map;
     gw_gcomp_frame frame = {.data = message->data, .size = message->size};
     if (exchange->bucket.map) {
-        map = contribution_map(exchange, &piece->at);
+        map = gw_exchange_map_of(exchange, &piece->at, 1);
         frame.map = &map;
     }
     gw_gcomp_frame_info info;
@@ -188,27 +176,28 @@ static gw_status ring_step(const gw_collective_bucket *bucket, gw_exchange_step 
 
 static void gcomp_step(gw_exchange *exchange, gw_exchange_step *step, const gw_workspace *workspace)
 {
-    const gw_collective_bucket *bucket = &exchange->bucket;
+    gw_collective_bucket bucket = exchange->bucket;
+    bucket.codec = gw_exchange_codebooks_codec(exchange, step->piece);
     gw_gcomp_target target = target_of(exchange, &exchange->pieces[step->piece].at);
     gw_status status;
     if (exchange->is_ring && step->kind != GW_EXCHANGE_DECODE) {
-        step->failure.status = ring_step(bucket, step, &target, workspace);
+        step->failure.status = ring_step(&bucket, step, &target, workspace);
         return;
     }
     switch (step->kind) {
     case GW_EXCHANGE_ENCODE:
-        status = gw_collective_encode(bucket, step->piece, &step->dst, workspace);
+        status = gw_collective_encode(&bucket, step->piece, &step->dst, workspace);
         break;
     case GW_EXCHANGE_REDUCE:
         status =
-            gw_collective_reduce(bucket, step->piece, step->messages, &step->dst, &step->failure, workspace);
+            gw_collective_reduce(&bucket, step->piece, step->messages, &step->dst, &step->failure, workspace);
         break;
     case GW_EXCHANGE_SUM:
-        status = gw_collective_sum(bucket, step->piece, step->messages, &target, &step->failure, workspace);
+        status = gw_collective_sum(&bucket, step->piece, step->messages, &target, &step->failure, workspace);
         break;
     default:
         status =
-            gw_collective_decode(bucket, step->piece, step->messages, &target, &step->failure, workspace);
+            gw_collective_decode(&bucket, step->piece, step->messages, &target, &step->failure, workspace);
         break;
     }
     step->failure.status = status;
@@ -396,6 +385,7 @@ static void begin(gw_exchange *exchange, const gw_exchange_run *run)
     exchange->left = 0;
     exchange->encodes_left = 0;
     exchange->worst = 0;
+    exchange->codebooks.has_frames = 0;
     memset(exchange->messages, 0,
            (size_t)layout->shard_pieces * layout->shape.rank_count * sizeof *exchange->messages);
     const uint32_t own = layout->shard_pieces, others = layout->piece_count - own;
@@ -427,16 +417,21 @@ gw_status gw_exchange_start(gw_exchange *exchange, const gw_exchange_run *run)
 
 /* ------------ receive ------------ */
 
-/* The message in a buffer. Frames and notices delimit themselves; what is neither keeps the whole buffer, and
- * the step that reads it says what is wrong. */
-static gw_gcomp_frame message_at(const gw_exchange *exchange, uint64_t offset)
+/* The message in a buffer. Frames and notices delimit themselves, and steps of the caller's know the size of
+ * theirs; what is neither keeps the whole buffer, and the step that reads it says what is wrong. */
+static gw_gcomp_frame message_at(const gw_exchange *exchange, uint32_t piece, uint64_t offset)
 {
+    const gw_exchange_steps *own = &exchange->config.steps;
+    const int is_own = exchange->pieces[piece].at.owner == exchange->config.rank;
     const uint8_t *data = exchange->memory + offset;
     gw_collective_failure failure;
     gw_gcomp_frame_info info;
     gw_gcomp_frame message = {.data = data, .size = (size_t)exchange->buffer_size};
     if (gw_collective_notice_read(data, GW_COLLECTIVE_NOTICE_SIZE, &failure)) {
         message.size = GW_COLLECTIVE_NOTICE_SIZE;
+    } else if (own->run) {
+        message.size =
+            (size_t)own->message_size(own->context, is_own ? GW_RUNTIME_SEND : GW_RUNTIME_SHARE, piece);
     } else if (gw_gcomp_frame_peek(data, message.size, exchange->config.codec.len_max, &info) == GW_OK &&
                info.frame_size < message.size) {
         message.size = (size_t)info.frame_size;
@@ -490,7 +485,7 @@ gw_status gw_exchange_receive(gw_exchange *exchange, uint32_t piece, uint32_t fr
         gw_gcomp_frame message = {.data = data, .size = size};
         if (!data) {
             message = size > 0 ? (gw_gcomp_frame){.data = exchange->memory + offset, .size = size}
-                               : message_at(exchange, offset);
+                               : message_at(exchange, piece, offset);
         }
         gw_exchange_piece *of = &exchange->pieces[piece];
         status = gw_route_message_of(exchange, of, from) == GW_ROUTE_INPUT

@@ -16,6 +16,7 @@ sys.path.insert(0, str(BENCH))
 
 from links import mpi_launch, namespaces, permission, probe  # noqa: E402
 from links.link_spec import LinkSpec  # noqa: E402
+from links.machines import Machines  # noqa: E402
 from links.network import Network, address  # noqa: E402
 from links.ranks import RanksFailed, run_ranks  # noqa: E402
 
@@ -63,6 +64,17 @@ class Ranks(unittest.TestCase):
         for result in results:
             self.assertTrue(result.output.startswith(f"{result.rank} 3 10.213.0.1\n"), result.output)
             self.assertIn(address(result.rank) + "/", result.output)
+
+    def test_machines_of_several_ranks(self):
+        """Each pair has one namespace, and so one link."""
+        with Network(2, LinkSpec.parse("100mbit")) as net:
+            pairs = Machines(net, 2)
+            words = ["sh", "-c", "echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE; ip -o -4 address"]
+            results = run_ranks(pairs, words, 20, extra=pairs.local)
+        self.assertEqual([result.rank for result in results], [0, 1, 2, 3])
+        for result in results:
+            self.assertTrue(result.output.startswith(f"{result.rank} 4 {result.rank % 2} 2\n"), result.output)
+            self.assertIn(address(result.rank // 2) + "/", result.output)
 
     def test_failed_rank_ends_all(self):
         with Network(2, LinkSpec(None)) as net:

@@ -179,7 +179,7 @@ gw_exchange_config group_config(const group *g, uint32_t rank)
     const group_setup *setup = &g->setup;
     gw_exchange_config config = {.shape = {.len = setup->len,
                                            .rank_count = setup->ranks,
-                                           .chunk_log2 = 12,
+                                           .chunk_log2 = setup->chunk_log2 ? setup->chunk_log2 : 12,
                                            .shard_len = setup->shard_len,
                                            .piece_len = PIECE_LEN},
                                  .rank = rank,
@@ -188,13 +188,14 @@ gw_exchange_config group_config(const group *g, uint32_t rank)
                                  .seed = 7,
                                  .segment_max = setup->has_maps ? GROUP_PARAMS : 0,
                                  .algorithm = setup->algorithm};
+    config.codebooks = (uint32_t)setup->has_codebooks;
     gw_gcomp_options_init(&config.codec, GW_FP32);
     config.codec.quantum_mode = setup->is_explicit ? GW_GCOMP_EXPLICIT
                                 : setup->has_maps  ? GW_GCOMP_DERIVED
                                                    : GW_GCOMP_CARRIED;
     config.codec.rounding = GW_GCOMP_STOCHASTIC;
     config.codec.tolerance_bits = 12;
-    config.codec.chunk_log2 = 12;
+    config.codec.chunk_log2 = config.shape.chunk_log2;
     config.codec.checksum = 1;
     if (!setup->is_explicit) {
         config.codec.quantum = gw_gcomp_quantum_of_nmse(setup->has_maps ? 0 : 1e-3f);
@@ -207,7 +208,8 @@ gw_exchange_config group_config(const group *g, uint32_t rank)
         config.buffers = (gw_exchange_buffers){take, release, (void *)(uintptr_t)&g->rank[rank]};
     }
     if (setup->has_steps) {
-        config.steps = (gw_exchange_steps){values_step, (void *)(uintptr_t)&g->rank[rank], 4 * PIECE_LEN};
+        config.steps = (gw_exchange_steps){
+            .run = values_step, .context = (void *)(uintptr_t)&g->rank[rank], .message_bound = 4 * PIECE_LEN};
     }
     return config;
 }
@@ -431,7 +433,7 @@ static void handle(group *g, const gw_runtime_event *event)
         if (g->setup.ranks == 1 && g->setup.has_buffers && event->word == 0) {
             release(rank, event->data);
         }
-    } else if (event->kind == GW_RUNTIME_MAP) {
+    } else if (event->kind == GW_RUNTIME_MAP || event->kind == GW_RUNTIME_CODEBOOKS) {
         rank->map_word = event->word;
         rank->maps++;
     } else {
@@ -545,6 +547,18 @@ void group_stop(group *g, uint32_t r)
             g->parcels[i] = g->parcels[--g->parcel_count];
             parcel_end(g, &parcel);
         }
+    }
+}
+
+void group_count_codebooks(group *g)
+{
+    for (uint32_t r = 0; r < g->setup.ranks; r++) {
+        g->rank[r].maps = 0;
+        assert_int_equal(gw_exchange_codebooks_count(g->rank[r].exchange), GW_OK);
+    }
+    assert_true(pump(g, 0, 1));
+    for (uint32_t r = 0; r < g->setup.ranks; r++) {
+        assert_int_equal(g->rank[r].map_word, 0);
     }
 }
 

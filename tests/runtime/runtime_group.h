@@ -34,6 +34,8 @@ typedef struct group_setup {
     int has_maps, has_buffers;
     int has_steps; /* of its own, with values as messages and sums that are not scaled; needs buffers */
     uint32_t contribution_bits;
+    uint32_t chunk_log2; /* 0: 12 */
+    int has_codebooks;
     group_place place;
     uint64_t seed;
     /* Faults. Counts of take() begin with 1. */
@@ -54,7 +56,7 @@ typedef struct group_rank {
     atomic_uint takes, blocks; /* calls of take(), buffers that exist */
     uint32_t *share_left;      /* by piece: receivers of SHARE that have not got it */
     int is_stopped;
-    int done, maps; /* events */
+    int done, maps; /* events; maps: CODEBOOKS too */
     uint64_t word, map_word;
 } group_rank;
 
@@ -100,6 +102,9 @@ void group_start(group *g);
 int group_pump(group *g, uint32_t rounds);
 /* gw_exchange_stop() of a rank; what it has on the way is lost. */
 void group_stop(group *g, uint32_t rank);
+
+/* Until all ranks have counted what they sent; all must succeed. */
+void group_count_codebooks(group *g);
 
 /* The results, at their places in a bucket of all: to free. */
 float *group_reference(const group *g);

@@ -31,7 +31,8 @@ RETIRED = {
     r"gw_thc_plan(_make)?": "gw_thc_design*",
     r"gw_cuda_plan\w*": "gw_cuda_launches*",
     r"gw_(round|random|philox|deep|positions)_plan\w*|split_plan": "params, layout: only the planner has plans",
-    r"(\w*_)?books?(_\w+)?|\w*_BOOKS?(_\w+)?|BOOKS?_\w+": "codebook",
+    # but for the options `books` and `books_every` of gradwire.torch
+    r"(?!books(?:_every)?(?!\w))(?:(\w*_)?books?(_\w+)?|\w*_BOOKS?(_\w+)?|BOOKS?_\w+)": "codebook",
     r"drop_base|DROP_BASE": "drop_offset",
     r"(\w*_)?deep_(cut|block|groups|round|values)\w*|\w*DEEP_CUT": "dead_zone",
     r"(\w*_)?blame(_\w+)?": "failure",

@@ -5,7 +5,7 @@
 docs/pytorch.md describes options, limits and recipes.
 """
 
-from . import probe
+from . import probe, probe_levels
 from .classic import ClassicState
 from .communicator import Communicator, all_reduce
 from .ddp import DdpState, ddp_hook
@@ -14,6 +14,7 @@ from .options import CodecOptions
 from .peers import PeerError
 from .planned import planned_ddp
 from .thc import ThcState, thc_hook
+from .thc_server import ThcServerState
 
 __all__ = [
     "ClassicState",
@@ -23,10 +24,12 @@ __all__ = [
     "ExchangeError",
     "PeerError",
     "ReplicaError",
+    "ThcServerState",
     "ThcState",
     "all_reduce",
     "ddp_hook",
     "planned_ddp",
     "probe",
+    "probe_levels",
     "thc_hook",
 ]

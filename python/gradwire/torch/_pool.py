@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from ctypes import byref, c_uint64, c_void_p
+from ctypes import POINTER, byref, c_uint32, c_uint64, c_void_p, cast
 
 from gradwire import _abi, _prototypes
 from gradwire import _constants as names
@@ -11,6 +11,7 @@ from gradwire import _structs as s
 from gradwire._library import Library, check, load
 
 WAKE, MAP, DONE = names.GW_RUNTIME_WAKE, names.GW_RUNTIME_MAP, names.GW_RUNTIME_DONE
+CODEBOOKS = names.GW_RUNTIME_CODEBOOKS
 SEND, SHARE = names.GW_RUNTIME_SEND, names.GW_RUNTIME_SHARE
 FALLBACK, SCATTER, SAMPLE = names.GW_EXCHANGE_FALLBACK, names.GW_EXCHANGE_SCATTER, names.GW_EXCHANGE_SAMPLE
 ALGORITHMS = {"a2a": names.GW_EXCHANGE_A2A, "ring": names.GW_EXCHANGE_RING}
@@ -101,6 +102,28 @@ class Exchange:
         with self as handle:
             check(native.gw_exchange_map_words(handle, words))
         return list(words)
+
+    def count_codebooks(self) -> None:
+        with self as handle:
+            check(native.gw_exchange_codebooks_count(handle))
+
+    def codebook_words(self, address: int) -> None:
+        """Writes info.codebook_word_count words of 32 bits there."""
+        with self as handle:
+            check(native.gw_exchange_codebooks_words(handle, cast(address, POINTER(c_uint32))))
+
+    def install_codebooks(self, generation: int, address: int) -> None:
+        """address: of the words of all ranks."""
+        with self as handle:
+            check(native.gw_exchange_codebooks_install(handle, generation, cast(address, POINTER(c_uint32))))
+
+    def codebooks_stamp(self) -> int:
+        with self as handle:
+            return native.gw_exchange_codebooks_stamp(handle)
+
+    def use_codebooks(self, generation: int) -> None:
+        with self as handle:
+            check(native.gw_exchange_codebooks_use(handle, generation))
 
     def receive(self, piece: int, source: int) -> None:
         with self as handle:

@@ -107,7 +107,7 @@ class ClassicState(CodecHook):
             if vote and codec not in _SIGNS:
                 raise ValueError(f"{codec} has no vote; there are: {', '.join(_SIGNS)}")
             check_nonfinite(nonfinite)
-            _check_optimizers(codec, made)
+            check_optimizers(codec, made)
             self._registry = ParamRegistry(made, seed)
             self.ratio, self.warmup_steps, self.vote = ratio, warmup_steps, vote
             self.small_len = (0 if codec in _SIGNS else 1024) if small_len is None else small_len
@@ -397,7 +397,7 @@ def _raise_fault(words: list[list[int]]) -> None:
             raise agreed_error(status, f"{where}: {text}")
 
 
-def _check_optimizers(codec: str, made: list[torch.optim.Optimizer]) -> None:
+def check_optimizers(codec: str, made: list[torch.optim.Optimizer]) -> None:
     """ValueError for an optimizer with which the codec computes something else than it is known for: a momentum of
     momenta, or the second moments of signs."""
     if codec not in ("dgc", *_SIGNS):

@@ -9,23 +9,25 @@ from typing import Any
 
 import torch
 
-from . import staging
+from . import level_codecs, staging
 from .buckets import Bucket
 from .casts import Caster
 from .classic import ClassicState
 from .engine import Plan
 from .gcomp import GcompReducer
+from .levels import Levels, Work
+from .machines import Given, agreed
 from .map_timing import MapTiming
 from .optimizers import family
 from .options import CodecOptions
-from .planned import PlanBucket, Planned, names_of
+from .planned import LEVELS, PlanBucket, Planned, digest, names_of
 from .recording import Recording
 from .reducer import Plain, Reducer
 from .regroup import Regroup
 from .thc import ThcState
 from .transport import new_transport
 
-_OF_ALL = {"threads", "debug", "peak_lr", "scheduler"}  # options that buckets have in common
+_OF_ALL = {"threads", "debug", "peak_lr", "scheduler", "books", "books_every"}  # options that buckets have in common
 
 
 @dataclass
@@ -52,11 +54,12 @@ class Codecs:
         small_len: int,
         plan: Sequence[PlanBucket],
         model: torch.nn.Module | None,
+        machines: Given = None,
     ) -> None:
         self.compressing = False  # in this backward pass
         self.recording: Recording | None = None
         self.layout: list[list[int]] = []  # numbers of the parameters in the buckets of the last backward pass
-        self.made: dict[str, dict[str, Any]] = {kind: {} for kind in ("fp16", "bf16", "thc", "classic")}
+        self.made: dict[str, dict[str, Any]] = {kind: {} for kind in ("fp16", "bf16", "thc", "classic", LEVELS)}
         self._engine, self._gate = timing.engine, timing.engine.gate
         self._timing, self._options = timing, options
         self._group, self._timeout, self.model = group, timeout, model
@@ -68,8 +71,9 @@ class Codecs:
         self.reducers: list[Reducer] = [self.plain]
         self.gcomp: list[GcompReducer] = []
         self._usual = _Route(self._add_gcomp(self._engine.settings), "gradwire", "gradwire")
+        self._level_codecs: dict[str, level_codecs.LevelCodec] = {}
         routes = [
-            _Route(self.reducer(one.kind, one.options, one.names), one.kind, one.label, number)
+            _Route(self._reducer_of(number, one, plan, machines), one.kind, one.label, number)
             for number, one in enumerate(plan)
         ]
         self.planned: Planned | None = None
@@ -153,6 +157,35 @@ class Codecs:
             self.made[kind][key] = self._caster(kind) if kind in ("fp16", "bf16") else self._hook(kind, options)
             self.reducers.append(self.made[kind][key])
         return self.made[kind][key]
+
+    def _reducer_of(self, number: int, one: PlanBucket, plan: Sequence[PlanBucket], given: Given) -> Reducer:
+        """What runs a bucket of a plan. Collective."""
+        if one.way is None:
+            return self.reducer(one.kind, one.options, one.names)
+        if LEVELS not in self.made[LEVELS]:
+            transport = new_transport(self._group, None, self._timeout)
+            transport.agree(LEVELS, {})
+            placed = agreed(transport, given, one.way.nodes, one.way.gpus)
+            self.made[LEVELS][LEVELS] = Levels(transport, placed, self._gate, self._timing.scale, digest(plan))
+            self.reducers.append(self.made[LEVELS][LEVELS])
+        codec = None if one.way.kind is None else self.level_codec(one.way.kind, one.options, one.names)
+        return self.made[LEVELS][LEVELS].add(Work(one.way.option, codec, str(number)))
+
+    def level_codec(self, kind: str, options: Mapping[str, Any], names: Sequence[str]) -> level_codecs.LevelCodec:
+        """One for all buckets with the same options, of the same optimizers."""
+        check_options(kind, options)
+        owners = self._owners(names)
+        key = repr((kind, sorted(options.items()), [id(one) for one in owners]))
+        if key not in self._level_codecs:
+            self._level_codecs[key] = level_codecs.make(
+                kind,
+                options,
+                lambda: self._options_of(options, owners),
+                owners,
+                self._engine.registry,
+                self._engine.transport.size,
+            )
+        return self._level_codecs[key]
 
     def _add_gcomp(self, settings: Any) -> GcompReducer:
         made = GcompReducer(settings, self._timing, self.plain, self._small_len)

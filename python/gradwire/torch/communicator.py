@@ -60,7 +60,7 @@ class Communicator(EngineOwner):
     group: None: the default group. optimizer: the one that consumes what is reduced, with equal state on all ranks:
     quanta then follow from its state, and all_reduce() needs `params`. Without one quanta are carried, and nmse is the
     share of error that a message may add. small_len, seed, transport, timeout: as in DdpState. options: those of
-    CodecOptions, but quantum_mode.
+    CodecOptions, but quantum_mode, books and books_every.
 
     Before anything is sent the ranks compare what they give: where an argument is bad or differs all of them raise
     TypeError or ValueError, tensors are as they were, and the communicator goes on. report: as of DdpState, sums over
@@ -82,7 +82,7 @@ class Communicator(EngineOwner):
         self.step = 0
         with Start("communicator", group, transport, timeout) as start:
             made = [] if optimizer is None else given.optimizers_of(optimizer)
-            given.check_keywords(options, CodecOptions, Communicator, but=["quantum_mode"])
+            given.check_keywords(options, CodecOptions, Communicator, but=["quantum_mode", "books", "books_every"])
             chosen = CodecOptions(quantum_mode="auto", **options)
             settings = chosen.settings(made)
             self._registry = ParamRegistry(made, seed, chosen.rates(made))

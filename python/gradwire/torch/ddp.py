@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -30,6 +30,7 @@ from .recording import Recording, check_writable
 from .reducer import Hook, hook
 from .resume import Resume
 from .stats import Report, open_csv
+from .thc import thc_hook
 from .transport import Start, Transport
 from .watch import BackwardWatch
 from .workers import weakly
@@ -49,11 +50,14 @@ def ddp_hook(
         state, hook = gradwire.torch.ddp_hook(optimizer)
         ddp.register_comm_hook(state, hook)
 
-    codec: "gradwire", with the options of DdpState and CodecOptions, or a name of gradwire.classic.SCHEMES ("dgc",
-    "topk", "qsgd", ...), with those of ClassicState. To be called by all ranks, after the optimizer is made.
+    codec: "gradwire", with the options of DdpState and CodecOptions; "thc", with those of thc_hook(); or a name of
+    gradwire.classic.SCHEMES ("dgc", "topk", "qsgd", ...), with those of ClassicState. To be called by all ranks, after
+    the optimizer is made.
     """
     if codec == "gradwire":
         return DdpState(optimizer, **options), hook
+    if codec == "thc":
+        return thc_hook(optimizer, **options)
     return ClassicState(optimizer, codec, **options), hook
 
 
@@ -71,6 +75,9 @@ class DdpState(EngineOwner, Hook):
     plan: a file of `gradwire plan solve` or `plan export`: gradients travel in its buckets, each by its codec; the
     other options hold for what the plan does not say. model: the module whose names of parameters the plan has; without
     one they are parameter.N in the order of the optimizer. ValueError if the plan was made for another number of ranks.
+    machines: of a plan of an option tree: None: the ranks of a machine follow each other, as many as the plan has; that
+    number; or the machine of each rank, by any numbers. plan_device: "cpu": codecs that such a plan has on a GPU run on
+    the CPU; None: ValueError for them.
     record: a path, rank 0 writes there a recording of the steps from record_steps[0] to before record_steps[1], for
     `gradwire plan import` and `plan check`, over an existing file. OSError if it cannot write there.
     """
@@ -91,6 +98,8 @@ class DdpState(EngineOwner, Hook):
         report_every: int = 100,
         plan: str | os.PathLike | Mapping[str, Any] | None = None,
         model: torch.nn.Module | None = None,
+        machines: int | Sequence[int] | None = None,
+        plan_device: str | None = None,
         record: str | os.PathLike | None = None,
         record_steps: tuple[int, int] = (3, 13),
         **options: Any,
@@ -98,6 +107,7 @@ class DdpState(EngineOwner, Hook):
         with Start("gradwire", group, transport, timeout) as start:
             rank, size = dist.get_rank(start.group), dist.get_world_size(start.group)
             buckets = [] if plan is None else planned.load(plan, size)
+            planned.check_device(buckets, plan_device)
             made = given.optimizers_of(optimizer)
             given.check_keywords(options, CodecOptions, DdpState)
             _check_numbers(small_len=small_len, report_every=report_every)
@@ -114,6 +124,7 @@ class DdpState(EngineOwner, Hook):
                 "small_len": small_len,
                 "seed": seed,
                 "plan": planned.digest(buckets),
+                "machines": machines if machines is None or isinstance(machines, int) else list(machines),
                 "record": record is not None,
                 "record_steps": record_steps,
             }
@@ -129,7 +140,7 @@ class DdpState(EngineOwner, Hook):
         model = model.module if isinstance(model, DistributedDataParallel) else model
         losses = LossWatch(registry, self.rank)
         self.maps = MapTiming(self.engine, losses, lambda: self.codecs.plans(), loss_scale, given.scaler_of(optimizer))
-        where = {"group": self.group, "timeout": self.timeout}
+        where = {"group": self.group, "timeout": self.timeout, "machines": machines}
         self.codecs = Codecs(self.maps, chosen, **where, small_len=small_len, plan=buckets, model=model)
         self.resume = Resume(self.engine, self.choice, self.codecs)
         reducers = self.codecs.reducers
@@ -204,6 +215,9 @@ class DdpState(EngineOwner, Hook):
         self.codecs.begin(compressing)
         if compressing and self.maps.used:
             self.maps.compare(self.step)
+        elif compressing and self.engine.settings.books_every:
+            where = f"step {self.step}, comparing codebooks"
+            self.engine.compare_maps(self.codecs.plans(), where, step=self.step)
 
     def _end_backward(self, future: torch.futures.Future, device: torch.device) -> None:
         self._in_backward = False
@@ -212,6 +226,8 @@ class DdpState(EngineOwner, Hook):
         if self.codecs.compressing or self.choice.decision is False:
             for one in self.codecs.gcomp:
                 one.end()
+        if self.codecs.compressing:
+            self.engine.count_codebooks(self.codecs.plans(), step)
         if step >= _HINT_STEP and self.choice.decision and not self._hinted:
             self._hinted = True
             if self.rank == 0 and self.codecs.planned is None:

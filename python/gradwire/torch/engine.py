@@ -30,6 +30,7 @@ from gradwire.errors import status_name
 from gradwire.gcomp import Options
 
 from . import _pool, staging
+from .books import Books, BucketBooks
 from .failure import Gate, Guarded
 from .optimizers import ParamRegistry, Place, SegmentTable
 from .stats import Samples
@@ -75,18 +76,21 @@ class Settings:
     algorithm: str = "a2a"
     contribution_bits: int = 0
     piece_len: int | None = None
+    books_every: int = 0  # steps from one renewal of installed codebooks to the next; 0: codebooks in the frames
     threads: int = 2
     debug: bool = False
     sample_every: int = 16  # steps from one whose error is measured to the next; 0: none
     unknown: Settings | None = None  # of parameters whose optimizer maps are not known for, where that of others is
 
     def piece_len_of(self, shard_len: int) -> int:
-        """Values of a piece where shards have shard_len. A shard's first piece cannot be sent before it is encoded, and
-        its last not decoded before it has come, so a shard should have several; pieces below 2^16 cost more to code
-        than they save."""
-        if self.piece_len is not None:
-            return self.piece_len
-        return 1 << min(18, max(16, (shard_len // 4).bit_length() - 1))
+        """Values of a piece where shards have shard_len."""
+        return usual_piece_len(shard_len) if self.piece_len is None else self.piece_len
+
+
+def usual_piece_len(shard_len: int) -> int:
+    """Values of a piece. A shard's first piece cannot be sent before it is encoded, and its last not decoded before it
+    has come, so a shard should have several; pieces below 2^16 cost more to code than they save."""
+    return 1 << min(18, max(16, (shard_len // 4).bit_length() - 1))
 
 
 @dataclass(frozen=True)
@@ -119,6 +123,7 @@ class Plan:
             ),
             rank=transport.rank,
             contribution_bits=settings.contribution_bits,
+            codebooks=int(settings.books_every > 0),
             codec=replace(settings.codec, dtype=dtype).struct(),
             fallback_codec=replace(settings.fallback, dtype=dtype).struct(),
             user=cookie,
@@ -128,6 +133,7 @@ class Plan:
         )
         config.shape.chunk_log2 = config.codec.chunk_log2
         self.exchange = _pool.Exchange(engine.pool, config)
+        self.books = BucketBooks(self.exchange) if config.codebooks else None
         self.pieces = self.exchange.info.layout.piece_count
         self.shard_pieces = self.exchange.info.layout.shard_pieces
         if self.pieces > PIECES_MAX:
@@ -184,6 +190,8 @@ class Plan:
         """Starts it; map_done is set at its end. marks: for each GPU, after which its state is to be read."""
         self.map_done.clear()
         self.map_built = False
+        if self.books is not None:
+            self.books.wait()  # it reads the last map
         if self.engine.gate.shut:
             self.map_done.set()
             return
@@ -310,6 +318,7 @@ class Engine:
         self.mismatches = 0  # steps in which the ranks had different maps
         self._differed: int | None = None  # the last of them
         self.samples = Samples()
+        self.books = Books(transport, settings.books_every)
         self.seconds = 0.0  # operations, from start to end
         self.timing = False  # operations get their stages
         self._retired = s.gw_exchange_stats()
@@ -347,6 +356,12 @@ class Engine:
     def compare_maps(self, plans: Sequence[Plan], where: str = "", *, step: int) -> None:
         """The ranks compare the maps of these plans. As often on all ranks, whatever each of them has built."""
         self._submit(self._compare, list(plans), where, step)
+
+    def count_codebooks(self, plans: Sequence[Plan], step: int) -> None:
+        """At the end of a step, where that is due: for the codebooks of later steps. The next compare_maps() renews
+        them, so the plans are the same on all ranks."""
+        if self.books.are_due(step):
+            self._submit(lambda: [plan.books.count() for plan in plans if plan.books is not None])
 
     def conclude(self, where: str, good: torch.futures.Future | None = None) -> torch.futures.Future:
         """A future, or `good`, that is done after all operations before, if none has failed on any rank; in debug mode
@@ -388,16 +403,21 @@ class Engine:
 
     def _compare(self, plans: list[Plan], where: str, step: int) -> None:
         """Raises what went wrong with a map on any rank."""
+        with_codebooks = [plan for plan in plans if plan.books is not None]
         plans = [plan for plan in plans if plan.settings.agree]
-        if not plans:
+        if not plans and not with_codebooks:
             return
+        self.books.renew(with_codebooks, where, step)
         with self._lock:
             words = [self.word]
         for plan in plans:
             words += plan.exchange.map_words() if plan.map_built else [0] * _pool.MAP_WORDS
+        for plan in with_codebooks:
+            words += plan.books.words()
         words = self.transport.largest(words, where)
         if words[0]:
             raise ExchangeError(words[0])
+        self.books.agree(with_codebooks, words[1 + len(plans) * _pool.MAP_WORDS :], step)
         for i, plan in enumerate(plans):
             at = 1 + i * _pool.MAP_WORDS
             difference = lib.gw_collective_map_differs((c_uint64 * _pool.MAP_WORDS)(*words[at : at + _pool.MAP_WORDS]))
@@ -441,8 +461,11 @@ class Engine:
             operation.copy.wait()
         if plan.settings.maps and not (plan.compared if plan.settings.agree else plan.map_built):
             self._build([plan], operation.wire_scale, {})  # the bucket is new; its state is older than its values
-            self._compare([plan], operation.where, operation.step)
+            if plan.settings.agree:
+                self._compare([plan], operation.where, operation.step)
         operation.fallback = operation.fallback or (plan.settings.agree and not plan.agreed)
+        if plan.books is not None:
+            plan.books.begin()
         self._operations += 1
         operation.number = self._operations
         plan.operation = operation
@@ -498,6 +521,8 @@ class Engine:
         if event.kind == _pool.MAP:
             plan.map_word = event.word
             plan.map_done.set()
+        elif event.kind == _pool.CODEBOOKS:
+            plan.books.counted(event.word)
         elif event.kind == _pool.DONE:
             self._finish(plan, event.word)
         else:
@@ -561,6 +586,8 @@ class Engine:
         for plan in list(self.plans.values()):
             plan.exchange.stop()
             plan.map_done.set()
+            if plan.books is not None:
+                plan.books.stop()
         with self._idle:
             self._active.clear()
             self._idle.notify_all()

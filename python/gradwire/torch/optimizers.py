@@ -299,6 +299,10 @@ class SegmentTable:
         self.wire_scale = wire_scale if self._rules else 1.0  # that of the rules
         self.struct = gw_collective_segments(cast(self._array, POINTER(gw_collective_segment)), len(places))
 
+    @property
+    def segments(self) -> Iterable[gw_collective_segment]:
+        return self._array
+
     def _fill(self, segment: gw_collective_segment, place: Place) -> None:
         """Every step, for every parameter, beside the forward pass, which also needs the interpreter."""
         segment.offset, segment.len, segment.seed = place.offset, place.len, place.seed

@@ -44,6 +44,8 @@ class CodecOptions:
     rounding. fallback: quantum mode while the ranks' states differ, "carried" or "explicit". threads: of the native
     pool. piece_len: values of a message; None: 2^16 to 2^18, so that a rank's share of a bucket is four messages or
     more where possible. debug: results are compared across ranks.
+    books: "fresh": every message has codebooks of its own; "renewed": installed ones, which all ranks make anew every
+    books_every steps of what they have sent. Values are the same, messages a little larger, encodes faster.
     """
 
     tolerance_bits: int | str | None = "auto"
@@ -61,6 +63,8 @@ class CodecOptions:
     threads: int = 2
     piece_len: int | None = None
     debug: bool = False
+    books: str = "fresh"
+    books_every: int = 50
 
     def settings(self, made: Sequence[torch.optim.Optimizer]) -> Settings:
         """Settings of an engine for gradients of these optimizers. ValueError says what is wrong."""
@@ -109,6 +113,7 @@ class CodecOptions:
             contribution_bits=self.contribution_bits if quantum_mode != "explicit" else 0,
             algorithm=self.algorithm,
             piece_len=self.piece_len,
+            books_every=self.books_every if self.books == "renewed" else 0,
             threads=self.threads,
             debug=self.debug,
         )
@@ -148,6 +153,10 @@ class CodecOptions:
             raise ValueError(f"no algorithm {self.algorithm!r}; there are: {', '.join(ALGORITHMS)}")
         if not (self.piece_len is None or _is_int(self.piece_len) and self.piece_len > 0):
             raise ValueError(f"piece_len={self.piece_len!r}; it is an integer from 1, or None")
+        if self.books not in ("fresh", "renewed"):
+            raise ValueError(f"no books {self.books!r}; there are: fresh, renewed")
+        if not (_is_int(self.books_every) and self.books_every > 0):
+            raise ValueError(f"books_every={self.books_every!r}; it is an integer from 1")
 
     @staticmethod
     def _check_groups(made: Sequence[torch.optim.Optimizer]) -> None:

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from . import option_path
 from .buckets import Bucket
 from .failure import Gate
 from .regroup import Regroup
@@ -33,9 +34,10 @@ ALGORITHMS = {  # that run what a plan's method names
     "fp16": ("allreduce",),
     "bf16": ("allreduce", "a2a-ag"),  # where Gloo does not add bf16 the same bytes go by the other way
     "gradwire": ("a2a-ag",),
-    "thc": ("allreduce",),
+    "thc": ("a2a-ag", "allreduce"),  # of plans that were made when lanes went through Gloo's all-reduce
     "classic": ("allgather", "allreduce"),  # all-reduce: RANDK
 }
+LEVELS = "levels"  # the kind of a bucket that travels by an option of a tree
 
 
 @dataclass(frozen=True)
@@ -45,8 +47,20 @@ class PlanBucket:
     names: tuple[str, ...]  # of its parameters
     elems: int
     label: str  # the method as the plan names it
-    kind: str  # of a codec: a key of ALGORITHMS
+    kind: str  # of a codec: a key of ALGORITHMS; or LEVELS
     options: Mapping[str, Any] = field(default_factory=dict)  # of the codec
+    way: Way | None = None  # LEVELS
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a bucket travels by an option of a tree. kind: of the codec, with the bucket's options; None: it has none.
+    nodes, gpus: machines, and ranks of each, that the plan was made for."""
+
+    option: option_path.Option
+    kind: str | None
+    nodes: int
+    gpus: int
 
 
 def load(source: str | os.PathLike | Mapping[str, Any], ranks: int | None = None) -> list[PlanBucket]:
@@ -66,7 +80,8 @@ def load(source: str | os.PathLike | Mapping[str, Any], ranks: int | None = None
     groups = root.get("groups")
     if not isinstance(groups, list) or not groups:
         raise ValueError("the plan has no groups")
-    buckets = [_bucket(number, entry) for number, entry in enumerate(groups)]
+    shape = _shape_of(root)
+    buckets = [_bucket(number, entry, shape) for number, entry in enumerate(groups)]
     names = [name for bucket in buckets for name in bucket.names]
     if len(set(names)) != len(names):
         raise ValueError("the plan has a parameter twice")
@@ -75,26 +90,69 @@ def load(source: str | os.PathLike | Mapping[str, Any], ranks: int | None = None
 
 def _ranks_of(root: Mapping[str, Any]) -> tuple[int | None, int | None]:
     """For how many machines and ranks a plan was made; None if it does not say."""
-    problem = root.get("problem")
-    if isinstance(problem, Mapping) and isinstance(problem.get("nodes"), int) and isinstance(problem.get("gpus"), int):
-        return problem["nodes"], problem["nodes"] * problem["gpus"]
+    shape = _shape_of(root)
+    if shape is not None:
+        return shape[0], shape[0] * shape[1]
     ranks = root.get("ranks")  # of an exported plan
     return None, ranks if isinstance(ranks, int) else None
 
 
-def _bucket(number: int, entry: Any) -> PlanBucket:
+def _shape_of(root: Mapping[str, Any]) -> tuple[int, int] | None:
+    """Machines, and ranks of each; None if the plan does not say it."""
+    problem = root.get("problem", root)  # an exported plan has them itself
+    counts = [problem.get(name) for name in ("nodes", "gpus")] if isinstance(problem, Mapping) else []
+    return tuple(counts) if counts and all(isinstance(count, int) and count > 0 for count in counts) else None
+
+
+def _bucket(number: int, entry: Any, shape: tuple[int, int] | None) -> PlanBucket:
     where = f"plan, bucket {number}"
     names = entry.get("names") if isinstance(entry, Mapping) else None
     if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
         raise ValueError(f"{where}: it has no names of parameters")
     if "option" in entry:
-        raise ValueError(f"{where}: plans of option trees do not run")
+        return _bucket_of_option(where, entry, tuple(names), shape)
     label = str(entry.get("codec", "fp32"))
     kind, options = _codec(where, label, entry.get("options") or {})
     algorithm = entry.get("algorithm")
     if algorithm is not None and algorithm not in ALGORITHMS[kind]:
         raise ValueError(f"{where}: {label} runs as {ALGORITHMS[kind][0]}, not as {algorithm}")
     return PlanBucket(tuple(names), int(entry.get("elems", -1)), str(entry.get("method", label)), kind, options)
+
+
+def _bucket_of_option(
+    where: str, entry: Mapping[str, Any], names: tuple[str, ...], shape: tuple[int, int] | None
+) -> PlanBucket:
+    """A bucket of a plan of an option tree."""
+    path, elems = str(entry["option"]), int(entry.get("elems", -1))
+    try:
+        option = option_path.parse(path)
+    except ValueError as error:
+        raise ValueError(f"{where}: the option {path} does not run: {error}") from None
+    if option.is_plain:
+        return PlanBucket(names, elems, path, "none")
+    if shape is None:
+        raise ValueError(f"{where}: the plan does not say how many machines and ranks its options are for")
+    if not option.encodes:
+        return PlanBucket(names, elems, path, LEVELS, {}, Way(option, None, *shape))
+    if "codec" not in entry:
+        raise ValueError(f"{where}: the plan does not name the codec of its options; solve it again")
+    kind, options = _codec(where, str(entry["codec"]), entry.get("options") or {})
+    if kind == "none":
+        raise ValueError(f"{where}: the option {path} encodes, and {entry['codec']} is no codec")
+    return PlanBucket(names, elems, path, LEVELS, options, Way(option, kind, *shape))
+
+
+def check_device(buckets: Iterable[PlanBucket], device: str | None) -> None:
+    """ValueError for an option with a codec on a GPU, which the hook has none for. device: "cpu": they run there."""
+    if device not in (None, "cpu"):
+        raise ValueError(f"plan_device={device!r}; it is 'cpu', or None: where the plan has it")
+    for number, bucket in enumerate(buckets):
+        on_gpu = bucket.way.option.on_gpu if bucket.way is not None and device is None else []
+        if on_gpu:
+            raise ValueError(
+                f"plan, bucket {number}: the option {bucket.label} has {on_gpu[0]}, and the hook's codecs run on the "
+                f"CPU: give plan_device='cpu', or solve it for codecs with costs of the CPU alone, and --cpu"
+            )
 
 
 def _codec(where: str, label: str, given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -119,7 +177,7 @@ def _codec(where: str, label: str, given: Mapping[str, Any]) -> tuple[str, dict[
 
 def digest(buckets: Iterable[PlanBucket]) -> int:
     """The same number on all ranks that have the same plan, as far as 64 bits can say."""
-    text = "\n".join(f"{b.kind} {sorted(b.options.items())} {b.names}" for b in buckets).encode()
+    text = "\n".join(f"{b.kind} {sorted(b.options.items())} {b.names} {b.way}" for b in buckets).encode()
     return zlib.crc32(text) << 32 | zlib.adler32(text)
 
 

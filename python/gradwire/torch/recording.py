@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 _TIMES = ("ready", "started", "encoded", "summed", "done")  # seconds from the start of the step
-_STAGES = ("map_s", "encode_s", "reduce_s", "decode_s", "sent_size", "received_size")
+_STAGES = ("map_s", "encode_s", "reduce_s", "decode_s", "sent_size", "received_size", "inside_s", "between_s", "flat_s")
 _ABSENT = -1.0
 
 

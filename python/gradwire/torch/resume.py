@@ -8,8 +8,11 @@ from typing import Any
 from .choice import Choice
 from .codecs import Codecs
 from .engine import Engine
+from .planned import LEVELS
 from .regroup import Replay
 from .states import check_version
+
+KEPT = ("thc", "classic", LEVELS)  # codecs with a state
 
 
 class Resume:
@@ -26,10 +29,7 @@ class Resume:
             "choice": self._choice.state_dict(),
             "rates": registry.rates.state_dict(),
             "layout": [list(bucket) for bucket in self._codecs.layout],
-            **{
-                kind: {key: one.state_dict() for key, one in self._codecs.made[kind].items()}
-                for kind in ("thc", "classic")
-            },
+            **{kind: {key: one.state_dict() for key, one in self._codecs.made[kind].items()} for kind in KEPT},
         }
 
     def load(self, state: Mapping[str, Any]) -> int:
@@ -38,7 +38,7 @@ class Resume:
         codecs, engine, layout = self._codecs, self._engine, state["layout"]
         loads = [
             (one, state[kind][key])
-            for kind in ("thc", "classic")
+            for kind in KEPT
             for key, one in codecs.made[kind].items()
             if key in state.get(kind, {})
         ]

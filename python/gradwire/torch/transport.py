@@ -12,7 +12,7 @@ import os
 import threading
 import time
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -205,6 +205,15 @@ class Transport:
             work.wait()
         except RuntimeError as error:
             raise collective_error(error, where, mine.since)  # noqa: B904  it has its cause
+        finally:
+            self._waits.pop(threading.get_ident(), None)
+
+    @contextlib.contextmanager
+    def waiting(self, where: str) -> Iterator[None]:
+        """A block that waits for something else than a rank: what look() goes by."""
+        self._waits[threading.get_ident()] = Wait(None, time.monotonic(), where)
+        try:
+            yield
         finally:
             self._waits.pop(threading.get_ident(), None)
 

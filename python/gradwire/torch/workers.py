@@ -61,6 +61,10 @@ class Worker:
         """Ends the thread after the jobs that are queued."""
         self._jobs.put(None)
 
+    def is_alive(self) -> bool:
+        """Whether a job may still run."""
+        return self._thread.is_alive()
+
     def close(self, timeout_s: float) -> bool:
         """stop(), and waits; False if it is still busy after that time."""
         self.stop()

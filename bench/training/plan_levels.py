@@ -1,0 +1,189 @@
+"""Plans of option trees in training: predicted and measured. `python3 -m training.plan_levels --help`, from bench/.
+
+Two "machines" of two ranks: namespaces with a limited link each, whose two ranks talk over its loopback. For each job:
+
+ 1. profile    after some steps gradwire.torch.probe_levels measures links and codecs, and backward passes are recorded
+               that send nothing
+ 2. plan       gradwire plan import, then solve --kind tree, with one codec
+ 3. runs       the plan; plain DDP (fp32); the flat hook of the same codec over DDP's buckets. They alternate, round
+               after round; the time of a step is the mean of all ranks, that of a round the median of its steps
+ 4. check      recordings of the plan's runs: gradwire plan check
+
+Writes FOLDER/plan-levels.json and plan-levels.md; what the planner read and wrote stays in FOLDER/JOB.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+
+from links import permission
+from links.link_spec import LinkSpec
+from links.machines import Machines
+from links.network import Network
+from links.ranks import RanksFailed, run_ranks
+
+from .grid import SECONDS, rows_of
+
+NODES, GPUS = 2, 2
+WARM = 12  # steps that are not counted
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    task: str
+    link: str
+    codec: str = "gcomp-t14"
+    steps: int = 10  # counted
+    rounds: int = 3
+
+    @property
+    def name(self):
+        return f"{self.task}-{self.link}-{self.codec}"
+
+    @property
+    def flat(self):
+        """The hook with the plan's codec for DDP's own buckets."""
+        if self.codec.startswith("gcomp-t"):
+            return f"gradwire:compress=always,small_len=1,tolerance_bits={self.codec[7:]}"
+        return self.codec
+
+
+JOBS = (Job("digits", "20mbit"), Job("digits", "100mbit"), Job("digits", "100mbit", "fp16"), Job("gpt1m", "20mbit"))
+
+
+class Session:
+    """One job on its machines."""
+
+    def __init__(self, net, job, folder, gradwire):
+        self.net, self.job, self.folder, self.gradwire = net, job, folder / job.name, gradwire
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def path(self, name):
+        return str(self.folder / name)
+
+    def run(self, name, hook, *more):
+        """Rows of all ranks."""
+        steps, out = WARM + self.job.steps, self.path(name)
+        words = [sys.executable, "-B", "-m", "training.worker", "--out", out, "--task", self.job.task]
+        words += ["--hook", hook, "--steps", steps, "--consecutive", *more]
+        paths = [str(pathlib.Path(__file__).resolve().parents[1]), os.environ.get("PYTHONPATH")]
+        common = {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "OMP_NUM_THREADS": "1"}
+        limit = 120 + 6 * steps * (SECONDS[self.job.task] + 0.5)
+        run_ranks(self.net, words, limit, extra=lambda rank: {**common, **self.net.local(rank)})
+        rows = [rows_of(f"{out}.rank{rank}.jsonl") for rank in range(self.net.ranks)]
+        for rank in range(self.net.ranks):
+            os.unlink(f"{out}.rank{rank}.jsonl")
+        return rows
+
+    def milliseconds(self, rows):
+        """Of a counted step."""
+        steps = zip(*([row["seconds"] for row in own if row["kind"] == "step"] for own in rows))
+        return 1e3 * statistics.median([statistics.mean(times) for times in steps][-self.job.steps :])
+
+    def plan(self, *words):
+        done = subprocess.run([self.gradwire, "plan", *words], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RanksFailed(f"gradwire plan {words[0]}: {done.stderr.strip()}", [])
+        return done.stdout
+
+    def make_plan(self):
+        shape = f"{NODES}x{GPUS}"
+        profiled = "gradwire:compress=always,small_len=1,tolerance_bits=14"
+        self.run("profile", profiled, "--probe", str(self.folder), "--codecs", self.job.codec, "--machines", shape)
+        self.plan("import", self.path("profile.json"), "-o", self.path("model.csv"))
+        inputs = ["--cluster", self.path("cluster.json"), "--codecs", self.path("codecs.json"), "--cpu"]
+        inputs += ["--kind", "tree", "--methods", self.job.codec, "--time-limit-ms", "10000"]
+        self.plan("solve", self.path("model.csv"), *inputs, "-o", self.path("plan.json"))
+        return json.loads((self.folder / "plan.json").read_text())
+
+    def check(self, turn):
+        """Prediction and recording of a run of the plan."""
+        files = self.path("plan.json"), self.path(f"run{turn}.json")
+        (self.folder / f"check{turn}.txt").write_text(self.plan("check", *files))
+        return json.loads(self.plan("check", *files, "--json"))
+
+    def measure(self):
+        plan = self.make_plan()
+        planned = f"gradwire:plan={self.path('plan.json')},plan_device=cpu"
+        planned += f",record_steps=({WARM},{WARM + self.job.steps - 1})"
+        runs = {"plan": planned, "fp32": "none", f"flat {self.job.codec}": self.job.flat}
+        times, checks = {name: [] for name in runs}, []
+        for turn in range(self.job.rounds):
+            for name in list(runs) if turn % 2 == 0 else list(runs)[::-1]:
+                more = ("--bucket-mb", 0) if name == "plan" else ()
+                hook = f"{runs[name]},record={self.path(f'run{turn}.json')}" if name == "plan" else runs[name]
+                times[name].append(self.milliseconds(self.run("run", hook, *more)))
+                print(f"== {self.job.name}: {name}: {times[name][-1]:.1f} ms", flush=True)
+            checks.append(self.check(turn))
+        options = {}
+        for group in plan["groups"]:
+            count, values = options.get(group["option"], (0, 0))
+            options[group["option"]] = count + 1, values + group["elems"]
+        return {
+            "job": dataclasses.asdict(self.job),
+            "options": options,
+            "proven": plan["proven"],
+            "predicted_ms": checks[0]["predicted_us"] / 1e3,
+            "recorded_ms": [check["recorded_us"] / 1e3 for check in checks],
+            "rounds_ms": times,
+            "median_ms": {name: statistics.median(found) for name, found in times.items()},
+        }
+
+
+def page(results):
+    lines = ["| job | all buckets done: predicted | recorded | prediction | plan | fp32 | flat |", "|" + "---|" * 7]
+    for found in results:
+        job, times, recorded = found["job"], found["median_ms"], statistics.median(found["recorded_ms"])
+        row = [f"{job['task']}, {job['link']}, {job['codec']}", f"{found['predicted_ms']:.1f} ms"]
+        row += [f"{recorded:.1f} ms", f"{100 * (found['predicted_ms'] / recorded - 1):+.1f} %"]
+        lines.append("| " + " | ".join(row + [f"{one:.1f} ms" for one in times.values()]) + " |")
+    for found in results:
+        job = found["job"]
+        lines += [
+            "",
+            f"{job['task']}, {job['link']}, {job['codec']}:",
+            "",
+            "| tensors | values | option |",
+            "|---|---|---|",
+        ]
+        for option, (count, values) in sorted(found["options"].items(), key=lambda item: -item[1][1]):
+            lines.append(f"| {count} | {values} | `{option}` |")
+        rounds = ", ".join(f"{name} {' '.join(f'{one:.0f}' for one in ms)}" for name, ms in found["rounds_ms"].items())
+        recorded = " ".join(f"{one:.0f}" for one in found["recorded_ms"])
+        lines += ["", f"Rounds in ms: {rounds}; all buckets done {recorded}."]
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("--gradwire", required=True, help="the command")
+    parser.add_argument("--only", default="", help="a regular expression: jobs whose name has a match")
+    parser.add_argument("--rounds", type=int, help="default: the job's, 3")
+    chosen = parser.parse_args()
+    why = permission.refusal()
+    if why:
+        print(f"SKIP limited links: {why}. Nothing is measured.")
+        return 77
+    permission.enter()
+    folder, results = chosen.folder.resolve(), []
+    folder.mkdir(parents=True, exist_ok=True)
+    for job in JOBS:
+        if re.search(chosen.only, job.name):
+            job = dataclasses.replace(job, rounds=chosen.rounds or job.rounds)
+            with Network(NODES, LinkSpec.parse(job.link)) as net:
+                results.append(Session(Machines(net, GPUS), job, folder, chosen.gradwire).measure())
+            (folder / "plan-levels.json").write_text(json.dumps(results, indent=1) + "\n")
+            (folder / "plan-levels.md").write_text(page(results))
+    print(page(results))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
