@@ -5,7 +5,8 @@
 docs/pytorch.md describes options, limits and recipes.
 """
 
-from . import probe
+from . import backend, probe
+from .backend import BackendOptions, backend_totals, set_default_error
 from .classic import ClassicState
 from .communicator import Communicator, all_reduce
 from .ddp import DdpState, ddp_hook
@@ -16,6 +17,7 @@ from .planned import planned_ddp
 from .thc import ThcState, thc_hook
 
 __all__ = [
+    "BackendOptions",
     "ClassicState",
     "CodecOptions",
     "Communicator",
@@ -25,8 +27,12 @@ __all__ = [
     "ReplicaError",
     "ThcState",
     "all_reduce",
+    "backend_totals",
     "ddp_hook",
     "planned_ddp",
     "probe",
+    "set_default_error",
     "thc_hook",
 ]
+
+backend.register()
