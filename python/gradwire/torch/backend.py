@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 import math
 import threading
-import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -109,7 +108,6 @@ class Operations:
         self._count = 0
         self._has_error: bool | None = None  # what the ranks have told each other of it
         self.error: BaseException | None = None  # what ended the group
-        _groups.add(self)
 
     # ---- sums ----
 
@@ -382,7 +380,7 @@ class Operations:
             Transport(self._own, self._timeout).abort()
 
 
-_groups: weakref.WeakSet[Operations] = weakref.WeakSet()
+_wrapped: list[Operations] = []  # TORCH_DISTRIBUTED_DEBUG=DETAIL: torch's wrapper does not keep their Python halves
 
 
 def backend_totals(group: Any = None) -> dict[str, int]:
@@ -467,7 +465,10 @@ def _create(opts: Any, options: Any) -> Any:
         if options is not None:
             raise TypeError(f"gradwire: pg_options is {type(options).__name__}, not gradwire.torch.BackendOptions")
     works.answer_for_holders()
-    return Group(opts, options or BackendOptions())
+    group = Group(opts, options or BackendOptions())
+    if works.HAS_HOLDERS and dist.get_debug_level() == dist.DebugLevel.DETAIL:
+        _wrapped.append(group)
+    return group
 
 
 def register() -> None:
