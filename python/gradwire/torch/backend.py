@@ -453,7 +453,8 @@ class _Opened:
 
     def __init__(self, parent: Operations, store: Any, ranks: list[int], opts: Any) -> None:
         own = parent._ranks or list(range(parent._size))
-        self.store, self.group_rank, self.group_size = store, ranks.index(parent._rank), len(ranks)
+        self.store = dist.PrefixStore("gradwire/", store)  # torch splits all devices' backends with one store
+        self.group_rank, self.group_size = ranks.index(parent._rank), len(ranks)
         self.timeout = getattr(opts, "_timeout", parent._timeout)
         self.global_ranks_in_group = [own[rank] for rank in ranks]
         self.group_id = getattr(opts, "group_name", "")
