@@ -338,7 +338,7 @@ class Operations:
         last = self._last
         if last is not None:
             last.wait(None)
-        self._gloo.monitored_barrier(timeout if timeout > timedelta(0) else self._timeout, wait_all_ranks)
+        self._gloo.monitored_barrier(timeout if timeout >= timedelta(0) else self._timeout, wait_all_ranks)
 
     def getBackendName(self) -> str:  # noqa: N802  torch's name
         return NAME
@@ -433,9 +433,10 @@ class Group(Operations, _Base):
     def options(self) -> Any:
         return self._gloo.options
 
-    @property
-    def supports_splitting(self) -> bool:
-        return True
+    # torch asks these as properties of the class, and without an end where it has none of its own.
+    supports_splitting = True
+    supports_coalescing = supports_shrinking = supports_reconfigure = supports_window = False
+    _supports_time_estimate = False
 
     def split(self, store: Any, ranks: Sequence[int], opts: Any) -> Any:
         """A group of these ranks of this one, with the same options. To be called by them alone."""

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs PyTorch's own tests of c10d backends, which torch 2 has in its wheel, with the backend gradwire.
 
-    run_c10d.py [--backend gloo|gradwire|gradwire-as-gloo] [--nmse E] [--ranks N] [-k TEXT] [--json FILE]
+    run_c10d.py [--backend gloo|gradwire|gradwire-as-gloo] [--nmse E] [--ranks N] [-k TEXT] ...
 
 gradwire-as-gloo: groups that ask for "gloo" get this backend, so that tests which torch has for Gloo alone run, too.
 --nmse: with that error set. Each test forks its ranks. Needs the package expecttest. Ends with a line
@@ -29,6 +29,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("-k", default="", help="only tests with this text in their name")
     parser.add_argument("--json", help="a file for the outcome of each test")
+    parser.add_argument("--passed-in", metavar="FILE", help="only tests that passed in the run that wrote this file")
     parser.add_argument("--timeout", type=int, default=60, help="seconds of a test")
     return parser.parse_args()
 
@@ -60,6 +61,9 @@ def _prepare(chosen: argparse.Namespace) -> None:
     plugins = dist.Backend._plugins
     if chosen.backend == "gradwire-as-gloo":
         plugins["GLOO"] = dist.Backend._BackendPlugin(lambda opts, _: plugins["GRADWIRE"].creator_fn(opts, None), True)
+        dist.Backend.backend_type_map["gloo"] = (
+            dist.ProcessGroup.BackendType.CUSTOM
+        )  # else C++ code casts to Gloo's class
     else:
         from torch.testing._internal import common_distributed
 
@@ -80,9 +84,13 @@ def _tests(chosen: argparse.Namespace) -> unittest.TestSuite:
             super().setUp()
             self._start_processes(torch.multiprocessing.get_context("fork").Process)
 
+    wanted = None
+    if chosen.passed_in:
+        with open(chosen.passed_in) as file:
+            wanted = {name for name, (kind, _) in json.load(file).items() if kind == "passed"}
     suite = unittest.TestSuite()
     for name in unittest.TestLoader().getTestCaseNames(C10dTest):
-        if chosen.k in name:
+        if chosen.k in name and (wanted is None or name in wanted):
             suite.addTest(C10dTest(name))
     return suite
 
