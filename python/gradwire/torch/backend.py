@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from .transport import Transport
 from .workers import Worker
 
 NAME = "gradwire"
+_VARIABLE = "GRADWIRE_TORCH_NMSE"
 _ENDED = "gradwire: this group has ended: "
 _CLOSE_S = 10.0  # for what was submitted before a group is destroyed
 log = logging.getLogger("gradwire")
@@ -45,17 +47,30 @@ class _Default:
     """The error of groups that have none of their own, and whether the line was written that there is none."""
 
     nmse: float | None = None
+    is_set = False
     told = False
+
+
+def _error_of_environment() -> float | None:
+    """For programs that are not changed at all."""
+    text = os.environ.get(_VARIABLE, "")
+    if not text:
+        return None
+    try:
+        return _checked_nmse(float(text))
+    except ValueError:
+        raise ValueError(f"{_VARIABLE}={text}; it is above 0 and at most 1") from None
 
 
 def set_default_error(nmse: float | None) -> None:
     """Lets groups of the backend "gradwire" compress large sums of floats: each message of a sum may add a squared
     error of about `nmse` of its squared values. None, the default: they are Gloo's, bit for bit.
 
-    To be called on all ranks, with one value, before the first large sum, or between the same two operations. A group
-    with an error of its own (BackendOptions) does not heed it. ValueError unless above 0 and at most 1.
+    To be called on all ranks, with one value, before the first large sum, or between the same two operations. Without
+    a call it is the environment variable GRADWIRE_TORCH_NMSE. A group with an error of its own (BackendOptions) does
+    not heed it. ValueError unless above 0 and at most 1.
     """
-    _Default.nmse = _checked_nmse(nmse)
+    _Default.nmse, _Default.is_set = _checked_nmse(nmse), True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -466,6 +481,8 @@ def _create(opts: Any, options: Any) -> Any:
         options = None if type(options).__name__ in ("Options", "_Options") else options
         if options is not None:
             raise TypeError(f"gradwire: pg_options is {type(options).__name__}, not gradwire.torch.BackendOptions")
+    if not _Default.is_set:
+        set_default_error(_error_of_environment())
     works.answer_for_holders()
     group = Group(opts, options or BackendOptions())
     if works.HAS_HOLDERS and dist.get_debug_level() == dist.DebugLevel.DETAIL:

@@ -33,9 +33,21 @@ class Outcome:
         self.error: BaseException | None = None
         self.result: list[torch.Tensor] = []
         self.done = threading.Event()
-        self._ended: torch.futures.Future = torch.futures.Future()
-        # then() makes a future that has failed for C++ code, too. One of set_exception() has a result there.
-        self.future = self._ended.then(lambda _: self._value())
+        self._lock = threading.Lock()
+        self._ended: torch.futures.Future | None = None
+        self._future: torch.futures.Future | None = None
+
+    @property
+    def future(self) -> torch.futures.Future:
+        with self._lock:
+            is_new, is_done = self._future is None, self.done.is_set()
+            if is_new:
+                self._ended = torch.futures.Future()
+                # then() makes a future that has failed for C++ code, too. One of set_exception() has a result there.
+                self._future = self._ended.then(lambda _: self._value())
+        if is_new and is_done:
+            self._ended.set_result(None)
+        return self._future
 
     def _value(self) -> list[torch.Tensor]:
         if self.error is not None:
@@ -43,9 +55,13 @@ class Outcome:
         return self.result
 
     def end(self, result: list[torch.Tensor], error: BaseException | None = None) -> None:
-        self.result, self.error = result, error
-        self.done.set()
-        self._ended.set_result(None)
+        with self._lock:
+            self.result, self.error = result, error
+            self.done.set()
+            ended = self._ended
+        if ended is not None:
+            # Not on the thread of the group: a callback may wait for the group's next operation, as PowerSGD's does.
+            threading.Thread(target=ended.set_result, args=(None,), name="gradwire-callbacks", daemon=True).start()
 
     def wait(self, timeout: timedelta | None) -> bool:
         limit = None if timeout is None or timeout <= timedelta(0) else timeout.total_seconds()

@@ -592,6 +592,39 @@ def test_a_work_that_has_failed():
     assert set(run(failing_work, 2).values()) == {(True, False)}
 
 
+def chaining(rank, size):
+    """Callbacks that wait for the group's next operations, as PowerSGD's do."""
+    gradwire.torch.set_default_error(NMSE)
+    ends = []
+    for _ in range(4):
+        first, second = values_of(rank), values_of(rank)
+
+        def then(_, second=second):
+            return dist.all_reduce(second, async_op=True).get_future().wait()[0]
+
+        ends.append((dist.all_reduce(first, async_op=True).get_future().then(then), second))
+        ends[-1][0].wait()
+    return [nmse(second, sum_of(size)) for _, second in ends]
+
+
+def test_callbacks_may_wait_for_later_operations():
+    assert all(0 < one < 3 * NMSE for errors in run(chaining, 2).values() for one in errors)
+
+
+def from_environment(rank, size):
+    values = values_of(rank)
+    dist.all_reduce(values)
+    return nmse(values, sum_of(size))
+
+
+def test_the_error_of_the_environment(monkeypatch):
+    monkeypatch.setenv("GRADWIRE_TORCH_NMSE", "1e-5")
+    assert all(0 < error < 3e-5 for error in run(from_environment, 2).values())
+    monkeypatch.setenv("GRADWIRE_TORCH_NMSE", "much")
+    with pytest.raises(ValueError, match="GRADWIRE_TORCH_NMSE=much"):
+        backend._error_of_environment()
+
+
 # ---- torch 2 ----
 
 
