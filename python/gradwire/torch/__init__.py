@@ -16,6 +16,8 @@ from .peers import PeerError
 from .planned import planned_ddp
 from .thc import ThcState, thc_hook
 
+backend.register()
+
 __all__ = [
     "BackendOptions",
     "ClassicState",
@@ -34,5 +36,3 @@ __all__ = [
     "set_default_error",
     "thc_hook",
 ]
-
-backend.register()
