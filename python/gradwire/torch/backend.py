@@ -127,7 +127,7 @@ class Operations:
     # ---- sums ----
 
     def allreduce(self, tensors: list[torch.Tensor], *arguments: Any, **keywords: Any) -> Any:
-        if len(tensors) == 1 and self._compresses(tensors, arguments):
+        if isinstance(tensors, list) and len(tensors) == 1 and self._compresses(tensors, arguments):
             return self._sum("all_reduce", tensors, tensors, arguments[0])
         return self._pass("allreduce", tensors, *arguments, **keywords)
 
@@ -139,7 +139,7 @@ class Operations:
     def reduce_scatter(
         self, outputs: list[torch.Tensor], inputs: list[list[torch.Tensor]], *arguments: Any, **keywords: Any
     ) -> Any:
-        if len(outputs) == len(inputs) == 1:
+        if isinstance(outputs, list) and len(outputs) == len(inputs) == 1:
             parts = inputs[0]
             fits = len(parts) == self._size and all(one.numel() == outputs[0].numel() for one in parts)
             if fits and self._compresses([*parts, outputs[0]], arguments, of=parts):
@@ -188,7 +188,7 @@ class Operations:
 
     def _reaches(self, tensors: Sequence[torch.Tensor], length: int, of: Sequence[torch.Tensor] | None = None) -> bool:
         """Whether the codec takes these tensors, and they have so many values."""
-        if self._size == 1 or not tensors or not isinstance(tensors, (list, tuple)):
+        if self._size == 1 or not tensors:
             return False
         dtype = tensors[0].dtype
         taken = dtype in staging.CODEC_DTYPES and all(
@@ -210,7 +210,8 @@ class Operations:
     def allgather(
         self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], *arguments: Any, **keywords: Any
     ) -> Any:
-        if len(outputs) == len(inputs) == 1 and self._frames([(outputs[0], inputs[0])]):
+        lists = isinstance(inputs, list) and len(outputs) == len(inputs) == 1
+        if lists and self._frames([(outputs[0], inputs[0])]):
             return self._gather("all_gather", outputs[0], [(list(outputs[0]), inputs[0])], arguments)
         return self._pass("allgather", outputs, inputs, *arguments, **keywords)
 
@@ -237,7 +238,7 @@ class Operations:
 
     def broadcast(self, tensors: list[torch.Tensor], *arguments: Any, **keywords: Any) -> Any:
         opts = arguments[0] if arguments else None
-        one = len(tensors) == 1 and isinstance(opts, dist.BroadcastOptions) and 0 <= opts.rootRank < self._size
+        one = isinstance(opts, dist.BroadcastOptions) and len(tensors) == 1 and 0 <= opts.rootRank < self._size
         if one and self._uses_frames() and self._reaches(tensors, self._options.gather_len):
             tensor, root = tensors[0], opts.rootRank
             return self._submit("broadcast", [tensor], lambda: self._made_gathers().broadcast(tensor, root), opts)

@@ -83,6 +83,8 @@ class Gathers:
         sums._agree(prepare)
         with sums._together():
             for outputs, mine in pairs:
+                if mine.numel() == 0:
+                    continue
                 values = mine.detach().contiguous().resolve_neg().view(-1)
                 rooms = [_room(one) for one in outputs]
                 calls = {True: self._gather, False: self._gather_by_gloo}

@@ -26,6 +26,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--backend", default="gradwire-as-gloo", choices=["gloo", "gradwire", "gradwire-as-gloo"])
     parser.add_argument("--nmse", type=float)
     parser.add_argument("--small-len", type=int, help="values from which sums are compressed")
+    parser.add_argument("--tolerance", type=float, default=0.0, help="that numbers may differ by in all comparisons")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("-k", default="", help="only tests with this text in their name")
     parser.add_argument("--json", help="a file for the outcome of each test")
@@ -84,6 +85,8 @@ def _tests(chosen: argparse.Namespace) -> unittest.TestSuite:
             super().setUp()
             self._start_processes(torch.multiprocessing.get_context("fork").Process)
 
+    # Of torch's comparisons, where these have no larger ones.
+    C10dTest._precision = C10dTest._rel_tol = chosen.tolerance
     wanted = None
     if chosen.passed_in:
         with open(chosen.passed_in) as file:
