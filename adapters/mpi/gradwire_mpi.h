@@ -30,6 +30,12 @@ typedef enum gw_mpi_mode {
     GW_MPI_THC = 2 /* small integers that are added as they are */
 } gw_mpi_mode;
 
+/* How the frames of GW_MPI_CARRIED and GW_MPI_CONSTANT travel (docs/collectives.md). */
+typedef enum gw_mpi_algorithm {
+    GW_MPI_A2A = 0, /* to the owners of pieces, and from them to all */
+    GW_MPI_RING = 1 /* to the next rank, with a rounding for each rank */
+} gw_mpi_algorithm;
+
 /* How one operation is compressed. Equal on all ranks. */
 typedef struct gw_mpi_options {
     gw_mpi_mode mode;
@@ -37,6 +43,7 @@ typedef struct gw_mpi_options {
     uint32_t constant_drop; /* GW_MPI_CONSTANT: mantissa bits, 0..23 */
     uint32_t thc_bits;      /* GW_MPI_THC: bits of an index, 1..4 */
     uint64_t seed;          /* of stochastic rounding */
+    gw_mpi_algorithm algorithm;
 } gw_mpi_options;
 
 /* The options that the environment names (docs/mpi.md), or the defaults: carried, a target NMSE of 0.001. */

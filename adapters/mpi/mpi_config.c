@@ -55,6 +55,9 @@ float gw_mpi_nmse_of_bits(float bits)
 
 int gw_mpi_options_valid(const gw_mpi_options *options)
 {
+    if (options->algorithm != GW_MPI_A2A && options->algorithm != GW_MPI_RING) {
+        return 0;
+    }
     switch (options->mode) {
     case GW_MPI_CARRIED:
         return options->target_nmse >= 1e-12f && options->target_nmse <= 1.0f;
@@ -162,6 +165,7 @@ static void gw_mpi_config_read(void)
     static const char *const modes[] = {"carried", "constant", "thc", NULL};         /* gw_mpi_mode */
     static const char *const progress[] = {"auto", "thread", "calls", "none", NULL}; /* GW_MPI_PROGRESS_* */
     static const char *const pcontrol[] = {"off", "on", NULL};
+    static const char *const algorithms[] = {"a2a", "ring", NULL}; /* gw_mpi_algorithm */
     static const char target[] = "BITS or GRADWIRE_MPI_NMSE";
     gw_mpi_config *config = &gw_mpi_settings;
     config->enabled = gw_mpi_read_switch("");
@@ -172,6 +176,7 @@ static void gw_mpi_config_read(void)
     config->options.constant_drop = (uint32_t)gw_mpi_read_count("DROP", 16, 0, 23);
     config->options.seed = gw_mpi_read_count("SEED", 0x6772616477697265u, 0, GW_MPI_THRESHOLD_AUTO - 1);
     config->piece_len = gw_mpi_read_count("PIECE", 0, 0, 1u << 30);
+    config->options.algorithm = (gw_mpi_algorithm)gw_mpi_read_name("ALGORITHM", algorithms);
     gw_mpi_check("PIECE", config->piece_len == 0 || config->piece_len >= 4096);
     gw_mpi_threads = (unsigned)gw_mpi_read_count("THREADS", 1, 1, GW_MPI_THREADS_MAX);
     const char *threshold = gw_mpi_variable("THRESHOLD");

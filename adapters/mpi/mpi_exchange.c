@@ -1,9 +1,11 @@
 /*
- * Exchanges of runtime.h over MPI: all-to-all and all-gather of messages, piece by piece. The runtime has the
- * steps; this is its transport.
+ * Exchanges of runtime.h over MPI: all-to-all and all-gather of messages, or a ring, piece by piece. The
+ * runtime has the steps; this is its transport.
  *
- * Contributions (hop 0) go to the owner of a piece, sums (hop 1) from the owner to all. Between two ranks the
- * messages of a hop travel in the order of their pieces, so one tag for each operation and hop suffices.
+ * Contributions (hop 0) go to the owner of a piece, sums (hop 1) from the owner to all. In a ring both go to
+ * the right neighbour: partial sums (hop 0) and finished pieces (hop 1). Between two ranks the messages of a
+ * hop travel in the order of their pieces, in a ring of the steps of collective.h and of the pieces in each.
+ * So one tag for each operation and hop suffices.
  * Receives are posted with the bound of a message, some pieces ahead; sends are not held back by anything but
  * the order.
  *
@@ -21,7 +23,7 @@
 #define GW_MPI_EVENTS 32u
 
 enum { HOP_SCATTER = 0, HOP_GATHER = 1 };
-enum { TRANSFER_SEND = 0, TRANSFER_RECEIVE = 2 }; /* + hop */
+enum { TRANSFER_SEND = 0, TRANSFER_RECEIVE = 2, TRANSFER_KINDS = 4 }; /* + hop */
 
 typedef struct gw_mpi_transfer {
     uint32_t piece;
@@ -30,10 +32,16 @@ typedef struct gw_mpi_transfer {
 } gw_mpi_transfer;
 
 typedef struct gw_mpi_peer {
-    uint32_t piece_count;  /* of its shard: those that are not empty */
-    uint32_t next[4];      /* by kind of transfer: the next piece of the shard to send or receive */
-    atomic_uint worked[2]; /* by hop: messages from it that were worked on */
+    uint32_t piece_count;          /* of its shard: those that are not empty */
+    uint32_t next[TRANSFER_KINDS]; /* number of the next message to send or receive */
+    atomic_uint worked[2];         /* by hop: messages from it that were worked on */
 } gw_mpi_peer;
+
+/* Ring: messages of a kind, in their order */
+typedef struct gw_mpi_route {
+    uint32_t count;
+    uint32_t *pieces;
+} gw_mpi_route;
 
 struct gw_mpi_exchange {
     gw_mpi_operation *operation;
@@ -41,14 +49,14 @@ struct gw_mpi_exchange {
     gw_exchange_info info;
     gw_exchange_run run;
     gw_mpi_message message; /* what contributions are; sums are the next kind */
-    uint32_t ranks, rank;
-    int started, abandoned;
+    uint32_t ranks, rank, left, right;
+    int is_ring, started, abandoned;
     gw_mpi_peer *peers; /* by rank; this one too */
-    /* By index of piece, what this rank sends of it: a contribution to another's, or its own sum. NULL: not
-     * there yet */
+    gw_mpi_route routes[TRANSFER_KINDS];
+    /* What this rank sends of a piece: by hop, then by index of piece. NULL: not there yet */
     gw_mpi_block *_Atomic *messages;
     atomic_int events_left;  /* of the exchange */
-    atomic_int encodes_left; /* contributions that were not made yet */
+    atomic_int encodes_left; /* contributions that were not made yet, of those that wait for no message */
     uint64_t messages_left;
     uint32_t transfer_count;
     gw_mpi_transfer *transfers;
@@ -64,7 +72,7 @@ static gw_mpi_block *gw_mpi_block_of(void *data)
     return (gw_mpi_block *)(void *)((uint8_t *)data - offsetof(gw_mpi_block, data));
 }
 
-/* Sums are decoded here too; gw_mpi_exchange_message() adds a reference for each further rank. */
+/* Sums are decoded here too; gw_mpi_exchange_message() adds a reference for each further receiver. */
 static void *gw_mpi_exchange_take(void *unused, gw_runtime_event_kind kind, size_t size)
 {
     gw_mpi_block *block = gw_mpi_block_take(size);
@@ -106,10 +114,47 @@ static void gw_mpi_exchange_count(gw_mpi_exchange *exchange, int gathers)
     atomic_init(&exchange->events_left, (int)(foreign + (gathers ? own : 0) + 1));
 }
 
+/* The ring: what is sent or received of a shard in a step. */
+static void gw_mpi_exchange_append(gw_mpi_exchange *exchange, int kind, uint32_t owner)
+{
+    gw_mpi_route *route = &exchange->routes[kind];
+    for (uint32_t i = 0; i < exchange->peers[owner].piece_count; i++) {
+        route->pieces[route->count++] = owner * exchange->info.layout.shard_pieces + i;
+    }
+}
+
+/* The same counts for a ring, where the order of messages is that of its steps. */
+static void gw_mpi_exchange_ring(gw_mpi_exchange *exchange, int gathers)
+{
+    const uint32_t ranks = exchange->ranks, rank = exchange->rank;
+    gw_mpi_route *routes = exchange->routes;
+    for (int kind = 0; kind < TRANSFER_KINDS; kind++) {
+        routes[kind].pieces = gw_mpi_allocate(exchange->info.layout.piece_count, sizeof(uint32_t));
+    }
+    for (uint32_t step = 0; step + 1 < ranks; step++) {
+        gw_mpi_exchange_append(exchange, TRANSFER_SEND + HOP_SCATTER,
+                               gw_collective_ring_shard(ranks, rank, step));
+        gw_mpi_exchange_append(exchange, TRANSFER_RECEIVE + HOP_SCATTER,
+                               gw_collective_ring_shard(ranks, rank, step + 1));
+        if (gathers) {
+            gw_mpi_exchange_append(exchange, TRANSFER_SEND + HOP_GATHER,
+                                   gw_collective_ring_gather_shard(ranks, rank, step));
+            gw_mpi_exchange_append(exchange, TRANSFER_RECEIVE + HOP_GATHER,
+                                   gw_collective_ring_gather_shard(ranks, exchange->left, step));
+        }
+    }
+    const uint32_t sends = routes[TRANSFER_SEND].count + routes[TRANSFER_SEND + HOP_GATHER].count;
+    exchange->messages_left =
+        (uint64_t)sends + routes[TRANSFER_RECEIVE].count + routes[TRANSFER_RECEIVE + HOP_GATHER].count;
+    atomic_init(&exchange->encodes_left, (int)exchange->peers[exchange->left].piece_count);
+    atomic_init(&exchange->events_left, (int)sends + 1);
+}
+
 static void gw_mpi_exchange_arrays(gw_mpi_exchange *exchange)
 {
-    exchange->messages = gw_mpi_allocate(exchange->info.layout.piece_count, sizeof(*exchange->messages));
-    exchange->transfer_count = 4 * exchange->ranks * GW_MPI_WINDOW;
+    exchange->messages =
+        gw_mpi_allocate(2 * (uint64_t)exchange->info.layout.piece_count, sizeof(*exchange->messages));
+    exchange->transfer_count = TRANSFER_KINDS * exchange->ranks * GW_MPI_WINDOW;
     exchange->transfers = gw_mpi_allocate(exchange->transfer_count, sizeof(*exchange->transfers));
     exchange->requests = gw_mpi_allocate(exchange->transfer_count, sizeof(*exchange->requests));
     exchange->statuses = gw_mpi_allocate(exchange->transfer_count, sizeof(*exchange->statuses));
@@ -126,6 +171,9 @@ gw_mpi_exchange *gw_mpi_exchange_open(gw_mpi_operation *operation, gw_exchange_c
     exchange->operation = operation;
     exchange->ranks = (uint32_t)operation->context->size;
     exchange->rank = (uint32_t)operation->context->rank;
+    exchange->left = (exchange->rank + exchange->ranks - 1) % exchange->ranks;
+    exchange->right = (exchange->rank + 1) % exchange->ranks;
+    exchange->is_ring = config->algorithm == GW_EXCHANGE_RING;
     exchange->message = message;
     exchange->run = *run;
     config->rank = exchange->rank;
@@ -142,6 +190,9 @@ gw_mpi_exchange *gw_mpi_exchange_open(gw_mpi_operation *operation, gw_exchange_c
     }
     gw_exchange_info_get(exchange->exchange, &exchange->info);
     gw_mpi_exchange_count(exchange, !(run->flags & GW_EXCHANGE_SCATTER));
+    if (exchange->is_ring) {
+        gw_mpi_exchange_ring(exchange, !(run->flags & GW_EXCHANGE_SCATTER));
+    }
     gw_mpi_exchange_arrays(exchange);
     return exchange;
 }
@@ -153,6 +204,9 @@ void gw_mpi_exchange_close(gw_mpi_exchange *exchange)
     }
     gw_exchange_close(exchange->exchange);
     free(exchange->peers);
+    for (int kind = 0; kind < TRANSFER_KINDS; kind++) {
+        free(exchange->routes[kind].pieces);
+    }
     free(exchange->messages);
     free(exchange->transfers);
     free(exchange->requests);
@@ -219,6 +273,7 @@ gw_mpi_exchange *gw_mpi_exchange_frames(gw_mpi_operation *operation)
                   .shard_len = call->block_len,
                   .piece_len = gw_mpi_settings.piece_len != 0 ? gw_mpi_settings.piece_len : GW_MPI_PIECE_LEN},
         .seed = call->options.seed,
+        .algorithm = call->options.algorithm == GW_MPI_RING ? GW_EXCHANGE_RING : GW_EXCHANGE_A2A,
     };
     gw_mpi_exchange_codec(&call->options, &config.codec);
     config.fallback_codec = config.codec;
@@ -263,8 +318,14 @@ static void gw_mpi_exchange_done(gw_mpi_exchange *exchange, uint64_t word)
     (void)pthread_mutex_unlock(&operation->lock);
 }
 
+static uint32_t gw_mpi_exchange_owner(const gw_mpi_exchange *exchange, uint32_t piece)
+{
+    return piece / exchange->info.layout.shard_pieces;
+}
+
 static void gw_mpi_exchange_message(gw_mpi_exchange *exchange, const gw_runtime_event *event)
 {
+    const int hop = event->kind == GW_RUNTIME_SEND ? HOP_SCATTER : HOP_GATHER;
     gw_mpi_block *block;
     if (event->word != 0) { /* a notice, whose memory is the exchange's */
         block = gw_mpi_block_take(event->size);
@@ -273,15 +334,28 @@ static void gw_mpi_exchange_message(gw_mpi_exchange *exchange, const gw_runtime_
         block = gw_mpi_block_of(event->data);
     }
     block->size = event->size;
-    if (event->kind == GW_RUNTIME_SHARE) {
+    if (event->peer == GW_RUNTIME_ALL) {
         (void)atomic_fetch_add(&block->references, (int)exchange->ranks - 2);
     }
 #ifdef GW_MPI_TESTING
-    if (exchange->message == GW_MPI_MESSAGE_SCATTER) {
-        gw_mpi_test_damage(exchange->operation, event->kind == GW_RUNTIME_SEND ? 0 : 1, event->piece, block);
+    const int is_passed =
+        hop == HOP_GATHER && gw_mpi_exchange_owner(exchange, event->piece) != exchange->rank;
+    if (exchange->message == GW_MPI_MESSAGE_SCATTER && !is_passed) {
+        gw_mpi_test_damage(exchange->operation, hop, event->piece, block);
     }
 #endif
-    atomic_store(&exchange->messages[event->piece], block);
+    atomic_store(&exchange->messages[(uint32_t)hop * exchange->info.layout.piece_count + event->piece],
+                 block);
+}
+
+/* A contribution that waited for no message has been made. */
+static void gw_mpi_exchange_encoded(gw_mpi_exchange *exchange, const gw_runtime_event *event)
+{
+    const int is_first =
+        !exchange->is_ring || gw_mpi_exchange_owner(exchange, event->piece) == exchange->left;
+    if (is_first && atomic_fetch_sub(&exchange->encodes_left, 1) == 1) {
+        (void)atomic_fetch_sub(&exchange->operation->context->encoding, 1);
+    }
 }
 
 int gw_mpi_exchange_events(void)
@@ -295,8 +369,8 @@ int gw_mpi_exchange_events(void)
         } else {
             gw_mpi_exchange_message(exchange, &events[i]);
         }
-        if (events[i].kind == GW_RUNTIME_SEND && atomic_fetch_sub(&exchange->encodes_left, 1) == 1) {
-            (void)atomic_fetch_sub(&exchange->operation->context->encoding, 1);
+        if (events[i].kind == GW_RUNTIME_SEND) {
+            gw_mpi_exchange_encoded(exchange, &events[i]);
         }
         /* After the last one another thread may end it */
         (void)atomic_fetch_sub(&exchange->events_left, 1);
@@ -339,24 +413,37 @@ static void gw_mpi_exchange_post(gw_mpi_exchange *exchange, uint32_t transfer, c
     }
 }
 
-/* Messages of a kind with a peer, in the order of their pieces: sends of what is ready, receives at most a
- * window ahead of what was worked on. */
+/* The piece of message j of a kind and peer, UINT32_MAX if there is none. */
+static uint32_t gw_mpi_exchange_piece(const gw_mpi_exchange *exchange, int kind, uint32_t peer, uint32_t j)
+{
+    if (exchange->is_ring) {
+        const gw_mpi_route *route = &exchange->routes[kind];
+        return j < route->count ? route->pieces[j] : UINT32_MAX;
+    }
+    const int sends = kind < TRANSFER_RECEIVE, to_owner = (kind & 1) == HOP_SCATTER;
+    const uint32_t owner = sends == to_owner ? peer : exchange->rank;
+    return j < exchange->peers[owner].piece_count ? owner * exchange->info.layout.shard_pieces + j
+                                                  : UINT32_MAX;
+}
+
+/* Messages of a kind with a peer, in their order: sends of what is ready, receives at most a window ahead of
+ * what was worked on. */
 static int gw_mpi_exchange_move(gw_mpi_exchange *exchange, int kind, uint32_t peer)
 {
     const int hop = kind & 1, sends = kind < TRANSFER_RECEIVE;
-    const uint32_t owner = sends == (hop == HOP_SCATTER) ? peer : exchange->rank;
     gw_mpi_peer *at = &exchange->peers[peer];
     uint32_t *next = &at->next[kind];
     int moved = 0;
-    while (*next < exchange->peers[owner].piece_count && exchange->operation->mpi_error == MPI_SUCCESS) {
+    while (exchange->operation->mpi_error == MPI_SUCCESS) {
         const uint32_t transfer = gw_mpi_exchange_transfer(exchange, kind, peer, *next);
         gw_mpi_transfer content = {
-            .piece = owner * exchange->info.layout.shard_pieces + *next, .peer = (int)peer, .kind = kind};
-        if (transfer == UINT32_MAX) {
+            .piece = gw_mpi_exchange_piece(exchange, kind, peer, *next), .peer = (int)peer, .kind = kind};
+        if (content.piece == UINT32_MAX || transfer == UINT32_MAX) {
             break;
         }
         if (sends) {
-            content.block = atomic_load(&exchange->messages[content.piece]);
+            const uint32_t first = (uint32_t)hop * exchange->info.layout.piece_count;
+            content.block = atomic_load(&exchange->messages[first + content.piece]);
         } else if (*next < atomic_load(&at->worked[hop]) + GW_MPI_WINDOW) {
             content.block = gw_mpi_block_take(exchange->info.message_bound);
             content.block->worked = &at->worked[hop];
@@ -374,16 +461,22 @@ static int gw_mpi_exchange_move(gw_mpi_exchange *exchange, int kind, uint32_t pe
 static void gw_mpi_exchange_received(gw_mpi_exchange *exchange, const gw_mpi_transfer *transfer,
                                      const MPI_Status *of)
 {
+    const uint32_t owner = gw_mpi_exchange_owner(exchange, transfer->piece);
+    const int is_finished = transfer->kind == TRANSFER_RECEIVE + HOP_GATHER;
+    const uint32_t from = is_finished ? owner : (uint32_t)transfer->peer; /* who has made it */
     int size = 0;
     (void)PMPI_Get_count(of, MPI_BYTE, &size);
     transfer->block->size = size > 0 ? (size_t)size : 0;
+    if (exchange->is_ring && is_finished && owner != exchange->right) { /* it is sent on, too */
+        atomic_store(&transfer->block->references, 2);
+    }
 #ifdef GW_MPI_TESTING
-    if (transfer->kind == TRANSFER_RECEIVE + HOP_GATHER && exchange->message == GW_MPI_MESSAGE_SCATTER) {
+    if (is_finished && exchange->message == GW_MPI_MESSAGE_SCATTER) {
         gw_mpi_test_damage(exchange->operation, 2, transfer->piece, transfer->block);
     }
 #endif
-    if (gw_exchange_receive(exchange->exchange, transfer->piece, (uint32_t)transfer->peer,
-                            transfer->block->data, transfer->block->size) != GW_OK) {
+    if (gw_exchange_receive(exchange->exchange, transfer->piece, from, transfer->block->data,
+                            transfer->block->size) != GW_OK) {
         gw_mpi_log_write("rank %d of a communicator sent a message before its time", transfer->peer);
         (void)PMPI_Abort(MPI_COMM_WORLD, 1);
     }
@@ -427,12 +520,14 @@ int gw_mpi_exchange_transport(gw_mpi_exchange *exchange)
     if (!exchange->started && !gw_mpi_exchange_start(exchange)) {
         return 0;
     }
-    const int kinds = exchange->run.flags & GW_EXCHANGE_SCATTER ? 1 : 2;
+    const int hops = exchange->run.flags & GW_EXCHANGE_SCATTER ? 1 : 2;
+    const uint32_t peers = exchange->is_ring ? 1 : exchange->ranks - 1;
     moved |= gw_mpi_exchange_test(exchange);
-    for (uint32_t k = 1; k < exchange->ranks; k++) {
+    for (uint32_t k = 1; k <= peers; k++) {
         const uint32_t peer = (exchange->rank + k) % exchange->ranks;
-        for (int hop = 0; hop < kinds; hop++) {
-            moved |= gw_mpi_exchange_move(exchange, TRANSFER_RECEIVE + hop, peer);
+        const uint32_t source = exchange->is_ring ? exchange->left : peer;
+        for (int hop = 0; hop < hops; hop++) {
+            moved |= gw_mpi_exchange_move(exchange, TRANSFER_RECEIVE + hop, source);
             moved |= gw_mpi_exchange_move(exchange, TRANSFER_SEND + hop, peer);
         }
     }

@@ -4,8 +4,8 @@
  *   GRADWIRE_MPI_TEST_DAMAGE="RANK HOP PIECE NUMBER"
  *
  * On rank RANK, in operation NUMBER of a communicator (-1: in every one), piece PIECE (-1: the first one):
- * HOP 0: a contribution or lanes before they are sent; 1: the sum at its owner; 2: the sum where it was
- * received.
+ * HOP 0: a contribution or lanes before they are sent, in a ring a partial sum; 1: the sum at its owner; 2:
+ * the sum where it was received.
  *
  *   GRADWIRE_MPI_TEST_NUMBERS=N
  *

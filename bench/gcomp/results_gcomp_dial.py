@@ -311,6 +311,7 @@ Bits a value and error of GCOMP from lossless to below one bit, beside other cod
 `bench/gcomp/results_gcomp`: the measurements are [gcomp-dial.tsv](gcomp-dial.tsv) (`tests/gcomp/results_gcomp_dial.c`,
 public API only) and [gcomp-dial-others.tsv](gcomp-dial-others.tsv) (zfp and SZ3 from PyPI);
 `bench/gcomp/results_gcomp_dial.py` writes this page and the plot from them. Speed is in [speed.md](speed.md).
+Sizes over the steps of a training are in [gcomp-paper.md](gcomp-paper.md).
 
 Every byte of a frame counts. Frames of GCOMP here: fp32, stochastic rounding and preset small where nothing else is
 said, chunks of 2^14 values, one encode and decode.

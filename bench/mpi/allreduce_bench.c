@@ -2,6 +2,7 @@
  * MPI_Allreduce of real gradients, plain and compressed, in alternating pairs within one run.
  *
  *   mpirun -n 4 allreduce_bench_openmpi [--min BYTES] [--max BYTES] [--factor N] [--seconds S] FILE
+ *   mpirun -n 4 allreduce_bench_openmpi --ring [the same] FILE
  *   mpirun -n 2 allreduce_bench_openmpi --overhead
  *
  * FILE has gradients, fp32, raw or .npy; every rank starts at another place of it, and longer messages repeat
@@ -14,6 +15,11 @@
  *   *_us     median time of a call, that of the slowest rank
  *   ratio    plain / gradwire: the geometric mean over the pairs; low, high: its 95 % interval (t
  * distribution) bits     bits a value of what travelled; nmse: against the plain sum
+ *
+ * --ring: A2A+AG and a ring in pairs, in place of plain and compressed. One line a size, with the bytes that
+ * a rank sends in a call (the mean over ranks) and the error against the plain sum of each:
+ *
+ *   bytes pairs a2a_us ring_us ratio low high a2a_sent ring_sent a2a_nmse ring_nmse
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -29,7 +35,7 @@ enum { PAIRS_MIN = 6, PAIRS_MAX = 400 };
 typedef struct bench {
     uint64_t size_min, size_max, factor;
     double seconds;
-    int overhead, rank, ranks;
+    int overhead, ring, rank, ranks;
     const char *path;
     float *gradient;
     size_t gradient_len;
@@ -92,6 +98,10 @@ static void read_arguments(bench *run, int argc, char **argv)
             run->overhead = 1;
             continue;
         }
+        if (strcmp(argv[i], "--ring") == 0) {
+            run->ring = 1;
+            continue;
+        }
         if (argv[i][0] != '-') {
             run->path = argv[i];
             continue;
@@ -110,7 +120,7 @@ static void read_arguments(bench *run, int argc, char **argv)
         i++;
     }
     if ((run->path == NULL && !run->overhead) || run->factor < 2 || run->size_min < sizeof(float)) {
-        give_up("usage: [--min BYTES] [--max BYTES] [--factor N] [--seconds S] FILE, or --overhead");
+        give_up("usage: [--ring] [--min BYTES] [--max BYTES] [--factor N] [--seconds S] FILE, or --overhead");
     }
 }
 
@@ -163,20 +173,31 @@ static double nmse_of(const float *result, const float *expected, size_t len)
 
 /* ------------ pairs ------------ */
 
+/* What is compared: plain and compressed, or A2A+AG and ring. */
 typedef struct buffers {
-    float *values, *plain, *compressed;
+    float *values, *result[2];
     size_t len;
 } buffers;
 
+static int sum(const bench *run, const buffers *at, int which)
+{
+    gw_mpi_options options;
+    if (!run->ring) {
+        (void)gw_mpi_enable(which);
+        return MPI_Allreduce(at->values, at->result[which], (int)at->len, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    }
+    gw_mpi_options_init(&options);
+    options.algorithm = which ? GW_MPI_RING : GW_MPI_A2A;
+    return gw_mpi_allreduce(at->values, at->result[which], (int64_t)at->len, MPI_COMM_WORLD, &options);
+}
+
 /* Seconds of one call, the slowest rank's. */
-static double timed(const buffers *at, int on)
+static double timed(const bench *run, const buffers *at, int which)
 {
     double seconds;
-    (void)gw_mpi_enable(on);
     (void)PMPI_Barrier(MPI_COMM_WORLD);
     const double start = MPI_Wtime();
-    if (MPI_Allreduce(at->values, on ? at->compressed : at->plain, (int)at->len, MPI_FLOAT, MPI_SUM,
-                      MPI_COMM_WORLD) != MPI_SUCCESS) {
+    if (sum(run, at, which) != MPI_SUCCESS) {
         give_up("MPI_Allreduce failed");
     }
     seconds = MPI_Wtime() - start;
@@ -184,35 +205,42 @@ static double timed(const buffers *at, int on)
     return seconds;
 }
 
-/* seconds[0]: plain, seconds[1]: compressed. Returns how many pairs. */
+/* Seconds of each of the two. Returns how many pairs. */
 static int run_pairs(const bench *run, const buffers *at, double seconds[2][PAIRS_MAX])
 {
     int pair = 0;
     double spent = 0;
-    (void)timed(at, 0);
-    (void)timed(at, 1);
+    (void)timed(run, at, 0);
+    (void)timed(run, at, 1);
     while (pair < PAIRS_MIN || (pair < PAIRS_MAX && spent < run->seconds)) {
         const int first = pair & 1;
-        seconds[first][pair] = timed(at, first);
-        seconds[!first][pair] = timed(at, !first);
+        seconds[first][pair] = timed(run, at, first);
+        seconds[!first][pair] = timed(run, at, !first);
         spent += seconds[0][pair] + seconds[1][pair]; /* maxima over the ranks: equal on all of them */
         pair++;
     }
     return pair;
 }
 
+/* Means of the logarithms of the first one's times over those of the second. */
+static void compare(double seconds[2][PAIRS_MAX], int pairs, double *mean, double *half)
+{
+    static double ratios[PAIRS_MAX];
+    for (int i = 0; i < pairs; i++) {
+        ratios[i] = log(seconds[0][i] / seconds[1][i]);
+    }
+    interval(ratios, pairs, mean, half);
+}
+
 static void run_size(const bench *run, const buffers *at, const char *mode)
 {
-    static double seconds[2][PAIRS_MAX], ratios[PAIRS_MAX];
+    static double seconds[2][PAIRS_MAX];
     gw_mpi_statistics before, after;
     double mean, half;
     gw_mpi_statistics_read(&before);
     const int pairs = run_pairs(run, at, seconds);
     gw_mpi_statistics_read(&after);
-    for (int i = 0; i < pairs; i++) {
-        ratios[i] = log(seconds[0][i] / seconds[1][i]);
-    }
-    interval(ratios, pairs, &mean, &half);
+    compare(seconds, pairs, &mean, &half);
     if (run->rank != 0) {
         return;
     }
@@ -222,8 +250,40 @@ static void run_size(const bench *run, const buffers *at, const char *mode)
     (void)printf("%zu\t%s\t%d\t%.1f\t%.1f\t%.4f\t%.4f\t%.4f\t%.3f\t%.3g\n", at->len * sizeof(float),
                  compressed ? mode : "plain", pairs, 1e6 * median(seconds[0], pairs),
                  1e6 * median(seconds[1], pairs), exp(mean), exp(mean - half), exp(mean + half), bits,
-                 nmse_of(at->compressed, at->plain, at->len));
+                 nmse_of(at->result[1], at->result[0], at->len));
     (void)fflush(stdout);
+}
+
+/* Bytes that a rank sends in one more call, the mean over the ranks. */
+static double sent_size(const bench *run, const buffers *at, int which)
+{
+    gw_mpi_statistics before, after;
+    gw_mpi_statistics_read(&before);
+    (void)timed(run, at, which);
+    gw_mpi_statistics_read(&after);
+    double size = (double)(after.wire_size - before.wire_size) / run->ranks;
+    (void)PMPI_Allreduce(MPI_IN_PLACE, &size, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    return size;
+}
+
+static void run_ring_size(const bench *run, const buffers *at, const char *unused)
+{
+    static double seconds[2][PAIRS_MAX];
+    double mean, half;
+    (void)unused;
+    const int pairs = run_pairs(run, at, seconds);
+    const double sent[2] = {sent_size(run, at, 0), sent_size(run, at, 1)};
+    float *plain = allocate(at->len * sizeof(float));
+    (void)PMPI_Allreduce(at->values, plain, (int)at->len, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    compare(seconds, pairs, &mean, &half);
+    if (run->rank == 0) {
+        (void)printf("%zu\t%d\t%.1f\t%.1f\t%.4f\t%.4f\t%.4f\t%.0f\t%.0f\t%.3g\t%.3g\n",
+                     at->len * sizeof(float), pairs, 1e6 * median(seconds[0], pairs),
+                     1e6 * median(seconds[1], pairs), exp(mean), exp(mean - half), exp(mean + half), sent[0],
+                     sent[1], nmse_of(at->result[0], plain, at->len), nmse_of(at->result[1], plain, at->len));
+        (void)fflush(stdout);
+    }
+    free(plain);
 }
 
 static void run_sizes(bench *run)
@@ -237,21 +297,24 @@ static void run_sizes(bench *run)
     if (run->rank == 0) {
         (void)printf("# ranks %d, mode %s, threshold %llu bytes%s\n", run->ranks, names[options.mode],
                      (unsigned long long)threshold, threshold == UINT64_MAX ? " (never)" : "");
-        (void)printf("bytes\tmode\tpairs\tplain_us\tgradwire_us\tratio\tlow\thigh\tbits\tnmse\n");
+        (void)puts(
+            run->ring
+                ? "bytes\tpairs\ta2a_us\tring_us\tratio\tlow\thigh\ta2a_sent\tring_sent\ta2a_nmse\tring_nmse"
+                : "bytes\tmode\tpairs\tplain_us\tgradwire_us\tratio\tlow\thigh\tbits\tnmse");
     }
     for (uint64_t size = run->size_min; size <= run->size_max; size *= run->factor) {
         buffers at = {.len = size / sizeof(float)};
         at.values = allocate(size);
-        at.plain = allocate(size);
-        at.compressed = allocate(size);
+        at.result[0] = allocate(size);
+        at.result[1] = allocate(size);
         const size_t first = run->gradient_len / (size_t)run->ranks * (size_t)run->rank;
         for (size_t i = 0; i < at.len; i++) {
             at.values[i] = run->gradient[(first + i) % run->gradient_len];
         }
-        run_size(run, &at, names[options.mode]);
+        (run->ring ? run_ring_size : run_size)(run, &at, names[options.mode]);
         free(at.values);
-        free(at.plain);
-        free(at.compressed);
+        free(at.result[0]);
+        free(at.result[1]);
     }
     free(run->gradient);
 }

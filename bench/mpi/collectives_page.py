@@ -1,5 +1,5 @@
-"""docs/results/collectives.md and collectives.svg from collectives.tsv, collectives-overhead.tsv and, where it is
-there, collectives-layer.csv (allreduce steps beside the codec calls that they consist of).
+"""docs/results/collectives.md and collectives.svg from collectives.tsv, collectives-overhead.tsv and, where they are
+there, collectives-ring.tsv and collectives-layer.csv (allreduce steps beside the codec calls that they consist of).
 
     collectives_page.py FOLDER
 """
@@ -115,6 +115,17 @@ def link_part(rows):
     )
 
 
+def ring_part(rows):
+    body = []
+    for row in rows:
+        times = [milliseconds(row["a2a_us"]), milliseconds(row["ring_us"])]
+        sent = [f"{int(row[key]) / (1 << 20):.2f}" for key in ("a2a_sent", "ring_sent")]
+        cells = [row["ranks"], row["link"], row["goodput_mbit"], *sent, row["a2a_nmse"], row["ring_nmse"], row["pairs"]]
+        body.append([*cells, *times, f"{float(row['ratio']):.2f}", interval(row)])
+    head = ["ranks", "link", "Mb/s probed", "A2A+AG sends, MiB", "ring sends, MiB", "A2A+AG NMSE", "ring NMSE", "pairs"]
+    return table([*head, "A2A+AG, ms", "ring, ms", "A2A+AG / ring", "95 %"], body)
+
+
 def plot(rows, path):
     import matplotlib
 
@@ -137,7 +148,7 @@ def plot(rows, path):
     picture.savefig(path, metadata={"Date": None})
 
 
-def page(rows, overhead, layer):
+def page(rows, overhead, ring, layer):
     main = [row for row in rows if row["figure"] == "figure"]
     tables = [row for row in rows if row["figure"] == "table"]
     text = "# Collectives over limited links\n\nMade by `bench/mpi/results_collectives` (docs/testing.md "
@@ -152,6 +163,11 @@ def page(rows, overhead, layer):
     text += "\n![Ratio over size](collectives.svg)\n"
     for link in dict.fromkeys(row["link"] for row in tables):
         text += link_part([row for row in tables if row["link"] == link])
+    if ring:
+        text += "\n## A ring beside A2A+AG\n\nMade by `bench/mpi/results_collectives --ring`: 25 MiB of real "
+        text += "gradients, mode carried at the default target 0.001, Open MPI. *Sends*: the mean over ranks. NMSE: "
+        text += "against the sum in fp32. The two alternate within one run. Ranks share the cores, and the machine was "
+        text += "loaded: ratios count, not times.\n\n" + ring_part(ring)
     text += "\n## Calls that pass through\n\n"
     keys = ("mpi", "call", "plain_ns", "gradwire_ns", "overhead_ns")
     body = [[*(row[key] for key in keys), f"{row['low']} to {row['high']}"] for row in overhead]
@@ -169,8 +185,14 @@ def page(rows, overhead, layer):
 def main():
     folder = pathlib.Path(sys.argv[1])
     rows = read(folder / "collectives.tsv")
-    text = page(rows, read(folder / "collectives-overhead.tsv"), read(folder / "collectives-layer.csv"))
-    data = ("collectives.tsv", "collectives-overhead.tsv", "collectives-layer.csv")
+    ring = read(folder / "collectives-ring.tsv")
+    text = page(rows, read(folder / "collectives-overhead.tsv"), ring, read(folder / "collectives-layer.csv"))
+    data = (
+        "collectives.tsv",
+        "collectives-overhead.tsv",
+        *(["collectives-ring.tsv"] if ring else []),
+        "collectives-layer.csv",
+    )
     text += "\nData: " + ", ".join(f"[{name}]({name})" for name in data) + ".\n"
     plot([row for row in rows if row["figure"] == "table"], folder / "collectives.svg")
     (folder / "collectives.md").write_text(text, encoding="utf-8")

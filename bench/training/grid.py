@@ -86,6 +86,9 @@ CLASSIC = [
     )
 ]
 
+#: THC, and what its paper times it against.
+PAPER = ["thc:bits=4", *(f"classic:{text}" for text in ("dgc,ratio=0.01", "topk,ratio=0.01", "terngrad"))]
+
 
 def curve_hooks(task, optimizer):
     """Everything on the small tasks; on the large ones what claims are made of."""
@@ -121,6 +124,7 @@ def time_jobs(tasks, links, rounds, counted, automatic):
         noise = [] if task in ("digits", "resnet18") else ["gradwire:compress=always" + NOISE]
         hooks = ["none", "bf16", "fp16", "powersgd:4", "int8", "int4", GRADWIRE + "14", GRADWIRE + "12", *noise]
         hooks += ["gradwire"] if automatic else []
+        hooks += PAPER if task == "digits" else []  # its SGD has the curves of all of them
         if task != "digits":  # one tensor has nearly all of its parameters
             hooks += [hook + SMALL_BUCKETS for hook in ("none", "bf16", GRADWIRE + "14", GRADWIRE + "12")]
         for link in links:

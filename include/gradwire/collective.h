@@ -26,9 +26,9 @@
  *   every rank    gw_collective_decode()   the frame -> values; the owner too, so that all hold equal bits
  *
  * For a reduce-scatter the owner calls gw_collective_sum() in place of gw_collective_reduce(). It leaves the
- * sum as values, and nothing follows. In a ring gw_collective_hop() takes the place of encode and reduce:
- * each rank talks to one neighbour, and there are as many roundings as ranks. For THC see
- * gw_collective_lanes_*().
+ * sum as values, and nothing follows. In a ring gw_collective_hop() takes the place of encode and reduce, and
+ * gw_collective_hop_sum() that of the sum: each rank talks to its two neighbours, and there are as many
+ * roundings as ranks. For THC see gw_collective_lanes_*().
  *
  * Rules of this header:
  *   - GW_ERR_ARG: a pointer that the call needs is NULL, a layout that gw_collective_layout_init() did not
@@ -292,6 +292,13 @@ GW_API GW_MUST_CHECK gw_status gw_collective_hop(const gw_collective_bucket *buc
                                                  const gw_gcomp_frame *message, gw_buffer *dst,
                                                  gw_collective_failure *failure,
                                                  const gw_workspace *workspace);
+
+/* The last step of a ring for a reduce-scatter, as gw_collective_sum(): the sum is left as values. GW_ERR_ARG
+ * also if this rank does not own the piece. */
+GW_API GW_MUST_CHECK gw_status gw_collective_hop_sum(const gw_collective_bucket *bucket, uint32_t piece,
+                                                     const gw_gcomp_frame *message, gw_gcomp_target *target,
+                                                     gw_collective_failure *failure,
+                                                     const gw_workspace *workspace);
 
 /*
  * Decodes the message of a finished piece to target->values, the place of the piece, as gw_gcomp_decode().

@@ -12,6 +12,8 @@
  *               and what each piece waits for
  *   operation   one all-reduce or reduce-scatter of an exchange
  *   word        outcome of a step in one number (gw_collective_word_write()). 0: no failure
+ *   ring        the algorithm in which each rank sends to its right neighbour (rank + 1) and receives from
+ * its left one alone (gw_exchange_algorithm)
  *
  * One all-reduce:
  *
@@ -19,6 +21,17 @@
  *   gw_exchange_receive()    <- a contribution has arrived; the last one of a piece starts the owner's step
  *                            -> events SHARE: a piece is summed, send it to all other ranks
  *   gw_exchange_receive()    <- the finished piece of another owner
+ *                            -> event DONE: all pieces are in place
+ *
+ * In a ring:
+ *
+ *   gw_exchange_start()      -> events SEND: the values of the left neighbour's pieces, for the right one
+ *   gw_exchange_receive()    <- the left neighbour's partial sum of a piece; it starts this rank's step
+ *                            -> event SEND: with this rank's values, or SHARE: this rank owns the piece,
+ *                               which is finished
+ *   gw_exchange_receive()    <- the finished piece of another owner
+ *                            -> event SHARE: the same message, for the right neighbour, unless that is the
+ *                               owner
  *                            -> event DONE: all pieces are in place
  *
  * Before it, gw_exchange_map_start() -> event MAP builds the precision map.
@@ -68,9 +81,9 @@ GW_API uint32_t gw_runtime_thread_count(const gw_runtime *runtime);
  * withdraw them, and let no thread be inside another call on it. NULL is ignored. */
 GW_API void gw_runtime_close(gw_runtime *runtime);
 
-/* Priorities of tasks, the most urgent first. Other ranks wait for an owner's sum, so it comes first. Nobody
- * waits for a map, so maps come last. MAP precedes SCAN, so that a map that is half built is finished before
- * another is begun. */
+/* Priorities of tasks, the most urgent first. Other ranks wait for an owner's sum, and in a ring for every
+ * sum, so sums come first. Nobody waits for a map, so maps come last. MAP precedes SCAN, so that a map that
+ * is half built is finished before another is begun. */
 typedef enum gw_runtime_priority {
     GW_RUNTIME_PRIORITY_REDUCE = 0,
     GW_RUNTIME_PRIORITY_ENCODE = 1,
@@ -105,10 +118,14 @@ GW_API size_t gw_runtime_withdraw(gw_runtime *runtime, const void *owner);
 typedef enum gw_runtime_event_kind {
     GW_RUNTIME_WAKE = 1,  /* gw_runtime_wake() was called, once or several times */
     GW_RUNTIME_MAP = 2,   /* a map is built; word: its outcome */
-    GW_RUNTIME_SEND = 3,  /* send data[0..size) to the owner of `piece`; word: outcome of the step */
-    GW_RUNTIME_SHARE = 4, /* send data[0..size), the finished `piece`, to all other ranks; word as SEND */
+    GW_RUNTIME_SEND = 3,  /* send data[0..size), a part of the sum of `piece`, to `peer`; word: outcome of
+                             the step */
+    GW_RUNTIME_SHARE = 4, /* send data[0..size), the finished `piece`, to `peer`; word as SEND. 0 for the
+                             finished piece of another rank, which a ring passes on */
     GW_RUNTIME_DONE = 5   /* the operation has ended on this rank; word: its outcome */
 } gw_runtime_event_kind;
+
+#define GW_RUNTIME_ALL 0xffffffffu
 
 /* `word` is made by gw_collective_word_write(). */
 typedef struct gw_runtime_event {
@@ -119,6 +136,7 @@ typedef struct gw_runtime_event {
     uint64_t offset; /* of data in the memory of gw_exchange_memory() */
     uint64_t size;   /* bytes; never 0 for SEND and SHARE */
     uint64_t word;
+    uint32_t peer; /* SEND, SHARE: the rank that the message is for; GW_RUNTIME_ALL: all other ranks */
 } gw_runtime_event;
 
 /* Takes up to `capacity` events, oldest first, and returns their number. Waits until there is one, but at
@@ -146,7 +164,9 @@ typedef struct gw_exchange gw_exchange;
  *   - from the event on the buffer belongs to the transport, which releases it when it is sent. SHARE: the
  *     exchange releases it too when it is decoded; either may be first
  *   - buffers given to gw_exchange_receive() belong to the exchange, which releases each once when it is
- *     decoded
+ *     decoded. In a ring a finished piece that is passed on comes back by an event SHARE: its buffer has two
+ *     users from gw_exchange_receive() on, as one that was taken for SHARE. That is every finished piece,
+ *     except those that the right neighbour owns
  *   - all that the exchange has to release is released before the event DONE
  *   - take returns NULL if there is no memory. The step then fails with GW_ERR_LIMIT, and all ranks learn it
  *   - if the event of a message has a word other than 0, the message is a notice, of
@@ -186,6 +206,15 @@ typedef struct gw_exchange_steps {
     uint64_t message_bound; /* capacity of dst: GW_COLLECTIVE_NOTICE_SIZE..SIZE_MAX / 2 */
 } gw_exchange_steps;
 
+/* How messages travel (collective.h). Equal on all ranks; without effect for a single one. */
+typedef enum gw_exchange_algorithm {
+    GW_EXCHANGE_A2A =
+        0, /* contributions to the owners, sums to all: two roundings, and all ranks talk to all */
+    /* gw_collective_hop(), gw_collective_hop_sum(): as many roundings as ranks, and each rank talks to its
+     * two neighbours. Not with gw_exchange_steps */
+    GW_EXCHANGE_RING = 1
+} gw_exchange_algorithm;
+
 /* Set to zeros, then fill in. */
 typedef struct gw_exchange_config {
     gw_collective_shape shape;
@@ -200,6 +229,7 @@ typedef struct gw_exchange_config {
     gw_exchange_buffers buffers;
     gw_exchange_steps steps; /* all zeros: those of collective.h. Else of codec only dtype is read, and maps
                                 and samples have no meaning */
+    uint32_t algorithm;      /* gw_exchange_algorithm */
 } gw_exchange_config;
 
 /* Makes an exchange. GW_OK; GW_ERR_ARG; GW_ERR_LIMIT (no memory), and the statuses of
@@ -226,9 +256,16 @@ GW_API void gw_exchange_info_get(const gw_exchange *exchange, gw_exchange_info *
  * closed. */
 GW_API void gw_exchange_memory(gw_exchange *exchange, void *memory);
 
-/* Offset in the memory of gw_exchange_memory() at which a message is to be received: the contribution of rank
- * `from` if this rank owns the piece, else the finished piece (`from` is not read). UINT64_MAX: there is no
- * such message, for instance because the piece is empty. */
+/*
+ * Offset in the memory of gw_exchange_memory() at which a message is to be received. UINT64_MAX: there is no
+ * such message, for instance because the piece is empty.
+ *
+ *   - A2A: the contribution of rank `from` if this rank owns the piece, else the finished piece (`from` is
+ * not read)
+ *   - ring, in which all come from the left neighbour: `from` is the rank that made the message. The left
+ *     neighbour: the partial sum, unless it owns the piece. The owner: the finished piece, which is sent on
+ *     from there too: the next operation's must not be received before that is done
+ */
 GW_API uint64_t gw_exchange_buffer_offset(const gw_exchange *exchange, uint32_t piece, uint32_t from);
 
 /*
@@ -271,8 +308,9 @@ typedef struct gw_exchange_run {
 } gw_exchange_run;
 
 /* Starts an operation: encodes first pieces for all other ranks, beginning with the rank after this one, then
- * second pieces, and so on. GW_OK; GW_ERR_ARG; GW_ERR_STATE (no memory was given, the exchange is busy or
- * stopped, or some of its events were not taken yet): there are no events. */
+ * second pieces, and so on; in a ring those of the left neighbour only. GW_OK; GW_ERR_ARG; GW_ERR_STATE (no
+ * memory was given, the exchange is busy or stopped, or some of its events were not taken yet): there are no
+ * events. */
 GW_API GW_MUST_CHECK gw_status gw_exchange_start(gw_exchange *exchange, const gw_exchange_run *run);
 
 /*
@@ -281,6 +319,7 @@ GW_API GW_MUST_CHECK gw_status gw_exchange_start(gw_exchange *exchange, const gw
  *   - with gw_exchange_buffers: data and size are the message; the exchange releases it
  *   - else the message lies at gw_exchange_buffer_offset(exchange, piece, from), and data is NULL. size 0:
  *     the size is found from its contents
+ *   - from: as in gw_exchange_buffer_offset()
  *   - once per message and operation. GW_ERR_ARG for a message that does not exist; GW_ERR_STATE for one that
  *     was received already, one that no rank can have sent yet, or if no operation runs. data then remains
  *     the caller's
@@ -308,7 +347,8 @@ typedef struct gw_exchange_stats {
     uint64_t received_size; /* bytes of messages */
     uint64_t map_ns, encode_ns, reduce_ns, decode_ns;
     uint64_t operations;
-    double sample_square; /* GW_EXCHANGE_SAMPLE: sum of squares of values sent to other owners */
+    double sample_square; /* GW_EXCHANGE_SAMPLE: sum of squares of values sent to other owners; in a ring of
+                             those that no other rank's values were added to */
     double sample_error;  /* GW_EXCHANGE_SAMPLE: sum of the squared errors of their frames */
 } gw_exchange_stats;
 GW_API void gw_exchange_stats_get(gw_exchange *exchange, gw_exchange_stats *stats);

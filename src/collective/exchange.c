@@ -202,6 +202,25 @@ gw_status gw_collective_reduce(const gw_collective_bucket *bucket, uint32_t piec
     return encode_sum(&own, &list, &source, dst, failure, workspace);
 }
 
+/* Begins a step of a ring, whose number is *hop. */
+static gw_status begin_hop(gw_piece *piece, message_list *list, uint32_t *hop,
+                           const gw_collective_bucket *bucket, uint32_t index, const gw_gcomp_frame *message,
+                           const gw_workspace *workspace, gw_collective_failure *failure)
+{
+    const gw_status status = begin_step(piece, bucket, index, workspace, failure);
+    if (status != GW_OK) {
+        return status;
+    }
+    /* The step of gw_collective_ring_shard(). */
+    const uint32_t ranks = bucket->layout->shape.rank_count;
+    *hop = (bucket->rank + ranks - 1 - piece->at.owner) % ranks;
+    /* The first message is the left neighbour's; there are no others. */
+    *list =
+        (message_list){message, *hop == 0 ? 1u : 2u, *hop == 0 ? 0u : 1u, (bucket->rank + ranks - 1) % ranks};
+    return *hop != 0 && message == NULL && piece->at.len != 0 ? fail_self(failure, bucket, GW_ERR_ARG)
+                                                              : GW_OK;
+}
+
 gw_status gw_collective_hop(const gw_collective_bucket *bucket, uint32_t piece, const gw_gcomp_frame *message,
                             gw_buffer *dst, gw_collective_failure *failure, const gw_workspace *workspace)
 {
@@ -212,25 +231,16 @@ gw_status gw_collective_hop(const gw_collective_bucket *bucket, uint32_t piece, 
         return refuse_step(bucket, piece, failure);
     }
     gw_piece own;
-    const gw_status status = begin_step(&own, bucket, piece, workspace, failure);
-    if (status != GW_OK) {
+    message_list list;
+    uint32_t hop;
+    const gw_status status = begin_hop(&own, &list, &hop, bucket, piece, message, workspace, failure);
+    if (status != GW_OK || own.at.len == 0) {
         return status;
     }
-    /* The step of gw_collective_ring_shard(). */
-    const uint32_t ranks = bucket->layout->shape.rank_count;
-    const uint32_t hop = (bucket->rank + ranks - 1 - own.at.owner) % ranks;
-    if (hop != 0 && message == NULL && own.at.len != 0) {
-        return fail_self(failure, bucket, GW_ERR_ARG);
-    }
-    if (own.at.len == 0) {
-        return GW_OK;
-    }
-    const int is_sum = hop == ranks - 1 || own.codec->options.quantum_mode == GW_GCOMP_EXPLICIT;
+    const int is_sum =
+        hop == bucket->layout->shape.rank_count - 1 || own.codec->options.quantum_mode == GW_GCOMP_EXPLICIT;
     gw_gcomp_source source;
     gw_piece_source(&own, is_sum ? own.sum_map : own.contribution_map, hop, &source);
-    /* The first message is the left neighbour's; there are no others. */
-    const message_list list = {message, hop == 0 ? 1u : 2u, hop == 0 ? 0u : 1u,
-                               (bucket->rank + ranks - 1) % ranks};
     return encode_sum(&own, &list, &source, dst, failure, workspace);
 }
 
@@ -246,6 +256,33 @@ static gw_status check_target(const gw_piece *piece, const gw_gcomp_target *targ
     return GW_OK;
 }
 
+/* Own values and messages to the values of a target. */
+static gw_status store_sum(const gw_piece *piece, const message_list *messages, gw_gcomp_target *target,
+                           gw_collective_failure *failure, const gw_workspace *workspace)
+{
+    const gw_collective_bucket *bucket = piece->bucket;
+    gw_status status = check_target(piece, target);
+    if (status != GW_OK) {
+        return fail_self(failure, bucket, status);
+    }
+    const size_t size = (size_t)piece->at.len * gw_dtype_size(piece->codec->options.dtype);
+    status = check_places(piece, messages, target->values, size, failure);
+    status = status == GW_OK ? check_messages(piece, messages, &target->bad_frame, failure) : status;
+    if (status != GW_OK) {
+        return status;
+    }
+    if (target->capacity < piece->at.len) {
+        return fail_self(failure, bucket, GW_ERR_DST);
+    }
+    gw_sum sum;
+    begin_sum(&sum, piece, messages);
+    status = gw_sum_store(&sum, (uint8_t *)target->values, gw_target_scale(target), workspace);
+    target->len = status == GW_OK ? piece->at.len : 0;
+    target->bad_frame = sum.bad_frame;
+    target->bad_chunk = sum.bad_chunk;
+    return fail_sum(failure, &sum, messages);
+}
+
 gw_status gw_collective_sum(const gw_collective_bucket *bucket, uint32_t piece,
                             const gw_gcomp_frame *messages, gw_gcomp_target *target,
                             gw_collective_failure *failure, const gw_workspace *workspace)
@@ -258,30 +295,34 @@ gw_status gw_collective_sum(const gw_collective_bucket *bucket, uint32_t piece,
     }
     gw_piece own;
     message_list list = {.at = messages};
-    gw_status status = begin_owner_step(&own, &list, bucket, piece, workspace, failure);
+    const gw_status status = begin_owner_step(&own, &list, bucket, piece, workspace, failure);
     if (status != GW_OK || own.at.len == 0) {
         return status;
     }
-    status = check_target(&own, target);
-    if (status != GW_OK) {
-        return fail_self(failure, bucket, status);
+    return store_sum(&own, &list, target, failure, workspace);
+}
+
+gw_status gw_collective_hop_sum(const gw_collective_bucket *bucket, uint32_t piece,
+                                const gw_gcomp_frame *message, gw_gcomp_target *target,
+                                gw_collective_failure *failure, const gw_workspace *workspace)
+{
+    if (target != NULL) {
+        gw_target_reset(target);
     }
-    const size_t size = (size_t)own.at.len * gw_dtype_size(own.codec->options.dtype);
-    status = check_places(&own, &list, target->values, size, failure);
-    status = status == GW_OK ? check_messages(&own, &list, &target->bad_frame, failure) : status;
-    if (status != GW_OK) {
+    if (target == NULL || failure == NULL) {
+        return refuse_step(bucket, piece, failure);
+    }
+    gw_piece own;
+    message_list list;
+    uint32_t hop;
+    const gw_status status = begin_hop(&own, &list, &hop, bucket, piece, message, workspace, failure);
+    if (status == GW_OK && own.at.owner != bucket->rank) {
+        return fail_self(failure, bucket, GW_ERR_ARG);
+    }
+    if (status != GW_OK || own.at.len == 0) {
         return status;
     }
-    if (target->capacity < own.at.len) {
-        return fail_self(failure, bucket, GW_ERR_DST);
-    }
-    gw_sum sum;
-    begin_sum(&sum, &own, &list);
-    status = gw_sum_store(&sum, (uint8_t *)target->values, gw_target_scale(target), workspace);
-    target->len = status == GW_OK ? own.at.len : 0;
-    target->bad_frame = sum.bad_frame;
-    target->bad_chunk = sum.bad_chunk;
-    return fail_sum(failure, &sum, &list);
+    return store_sum(&own, &list, target, failure, workspace);
 }
 
 /* ---- decode -------------------------------------------------------------------------------------------- */

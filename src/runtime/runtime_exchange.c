@@ -3,19 +3,13 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "runtime_exchange.h"
+#include "runtime_route.h"
 
 #include <stdlib.h>
 
 uint32_t gw_exchange_index(const gw_exchange *exchange, const gw_exchange_piece *piece)
 {
     return (uint32_t)(piece - exchange->pieces);
-}
-
-gw_gcomp_frame *gw_exchange_messages(const gw_exchange *exchange, uint32_t piece)
-{
-    return &exchange->messages[(size_t)(piece % exchange->layout.shard_pieces) *
-                               exchange->layout.shape.rank_count];
 }
 
 gw_collective_failure gw_exchange_failure(const gw_exchange *exchange, uint32_t piece, gw_status status)
@@ -27,22 +21,17 @@ gw_collective_failure gw_exchange_failure(const gw_exchange *exchange, uint32_t 
 /* ------------ messages ------------ */
 
 /*
- * Message buffers of buffer_size bytes, in this order: what this rank sends, one per piece; contributions to
- * own pieces, one per piece of a shard and rank; finished pieces, one per piece.
+ * Message buffers of buffer_size bytes, in this order: what this rank makes, one per piece; inputs, one per
+ * element of `messages`; finished pieces, one per piece.
  */
-static uint64_t buffer_index(const gw_exchange *exchange, uint32_t piece, uint32_t from)
+static uint64_t input_count(const gw_collective_layout *layout)
 {
-    const gw_collective_layout *layout = &exchange->layout;
-    uint64_t count = layout->piece_count, ranks = layout->shape.rank_count;
-    if (exchange->pieces[piece].at.owner == exchange->config.rank) {
-        return count + (uint64_t)(piece % layout->shard_pieces) * ranks + from;
-    }
-    return count + layout->shard_pieces * ranks + piece;
+    return (uint64_t)layout->shard_pieces * layout->shape.rank_count; /* that is piece_count, too */
 }
 
 static uint64_t buffer_count(const gw_collective_layout *layout)
 {
-    return 2 * (uint64_t)layout->piece_count + (uint64_t)layout->shard_pieces * layout->shape.rank_count;
+    return 2 * (uint64_t)layout->piece_count + input_count(layout);
 }
 
 uint64_t gw_exchange_buffer_offset(const gw_exchange *exchange, uint32_t piece, uint32_t from)
@@ -50,11 +39,18 @@ uint64_t gw_exchange_buffer_offset(const gw_exchange *exchange, uint32_t piece, 
     if (!exchange || piece >= exchange->layout.piece_count || exchange->pieces[piece].at.len == 0) {
         return UINT64_MAX;
     }
-    if (exchange->pieces[piece].at.owner == exchange->config.rank &&
-        (from >= exchange->layout.shape.rank_count || from == exchange->config.rank)) {
+    const gw_exchange_piece *of = &exchange->pieces[piece];
+    const gw_route_message message = gw_route_message_of(exchange, of, from);
+    if (message == GW_ROUTE_NONE) {
         return UINT64_MAX;
     }
-    return buffer_index(exchange, piece, from) * exchange->buffer_size;
+    uint64_t buffer = exchange->layout.piece_count;
+    if (message == GW_ROUTE_INPUT) {
+        buffer += (uint64_t)(gw_route_place(exchange, of, from) - exchange->messages);
+    } else {
+        buffer += input_count(&exchange->layout) + piece;
+    }
+    return buffer * exchange->buffer_size;
 }
 
 void gw_exchange_info_get(const gw_exchange *exchange, gw_exchange_info *info)
@@ -85,9 +81,9 @@ void gw_exchange_release_inputs(const gw_exchange *exchange, const gw_exchange_p
     if (piece->stage == GW_STAGE_DECODE) {
         gw_exchange_release(exchange, piece, piece->finished.data);
     } else if (piece->stage == GW_STAGE_GATHER || piece->stage == GW_STAGE_REDUCE) {
-        const gw_gcomp_frame *messages = gw_exchange_messages(exchange, gw_exchange_index(exchange, piece));
-        for (uint32_t r = 0; r < exchange->layout.shape.rank_count; r++) {
-            gw_exchange_release(exchange, piece, messages[r].data);
+        const gw_route_inputs inputs = gw_route_inputs_of(exchange, piece);
+        for (uint32_t i = 0; i < inputs.count; i++) {
+            gw_exchange_release(exchange, piece, inputs.at[i].data);
         }
     }
 }
@@ -148,8 +144,7 @@ static int allocate(gw_exchange *exchange)
     const gw_collective_layout *layout = &exchange->layout;
     const uint64_t segment_max = exchange->config.segment_max;
     exchange->pieces = make_array(layout->piece_count, sizeof *exchange->pieces);
-    exchange->messages =
-        make_array((uint64_t)layout->shard_pieces * layout->shape.rank_count, sizeof *exchange->messages);
+    exchange->messages = make_array(input_count(layout), sizeof *exchange->messages);
     if (segment_max > 0) {
         exchange->map.bytes = make_array(layout->shape.len, 1);
         exchange->map.digest = make_array(gw_collective_digest_len(layout), sizeof *exchange->map.digest);
@@ -186,6 +181,7 @@ static gw_status prepare(gw_exchange *exchange)
     if (status != GW_OK) {
         return status;
     }
+    exchange->is_ring = config->algorithm == GW_EXCHANGE_RING && layout->shape.rank_count > 1;
     exchange->value_size = gw_dtype_size(config->codec.dtype); /* 0: none, with steps of the caller's */
     if (config->rank >= layout->shape.rank_count || exchange->value_size == 0 ||
         bound < GW_COLLECTIVE_NOTICE_SIZE || bound > SIZE_MAX / 2 ||
@@ -210,7 +206,8 @@ gw_status gw_exchange_open(gw_runtime *runtime, const gw_exchange_config *config
     }
     *exchange = NULL;
     if (!runtime || !config || !config->buffers.take != !config->buffers.release ||
-        (config->steps.run && !config->buffers.take)) {
+        (config->steps.run && (!config->buffers.take || config->algorithm != GW_EXCHANGE_A2A)) ||
+        config->algorithm > GW_EXCHANGE_RING) {
         return GW_ERR_ARG;
     }
     gw_exchange *made = calloc(1, sizeof *made);

@@ -11,10 +11,10 @@
 
 typedef enum gw_exchange_stage {
     GW_STAGE_NONE,   /* nothing is left to do for the piece */
-    GW_STAGE_ENCODE, /* another's: until its contribution is made */
-    GW_STAGE_AWAIT,  /* another's: until its owner has sent it back */
-    GW_STAGE_GATHER, /* own: contributions arrive */
-    GW_STAGE_REDUCE, /* own: all have arrived */
+    GW_STAGE_ENCODE, /* another's: until its contribution is made, which needs no message */
+    GW_STAGE_AWAIT,  /* another's: until its finished message has arrived */
+    GW_STAGE_GATHER, /* own, and in a ring another's too: messages of the step arrive */
+    GW_STAGE_REDUCE, /* the same: all have arrived */
     GW_STAGE_DECODE  /* finished, until it is in place */
 } gw_exchange_stage;
 
@@ -23,10 +23,11 @@ typedef struct gw_exchange_piece {
     gw_runtime_task task;   /* its step that is queued or runs: never more than one */
     gw_collective_piece at; /* constant */
     gw_exchange_stage stage;
-    uint32_t arrived;        /* own: contributions of others */
+    uint32_t arrived;        /* messages of the step */
     gw_gcomp_frame finished; /* from DECODE on */
     uint8_t notice[GW_COLLECTIVE_NOTICE_SIZE];
-    gw_runtime_posted posted; /* SEND or SHARE */
+    gw_runtime_posted posted; /* SEND or SHARE of what this rank has made */
+    gw_runtime_posted passed; /* ring: SHARE of another's finished piece */
 } gw_exchange_piece;
 
 struct gw_exchange {
@@ -37,6 +38,7 @@ struct gw_exchange {
     gw_gcomp codec, fallback_codec; /* unless there are config.steps */
     uint64_t buffer_size, memory_size;
     size_t value_size;
+    int is_ring;     /* 0 for a single rank */
     uint8_t *memory; /* the caller's; constant after gw_exchange_memory() */
     gw_exchange_piece *pieces;
 
@@ -60,7 +62,7 @@ struct gw_exchange {
     int reduce_waits; /* until encodes_left is 0: results overlap what is encoded */
     gw_exchange_run run;
     gw_collective_bucket bucket;
-    gw_gcomp_frame *messages; /* per own piece and rank; data NULL: not there yet */
+    gw_gcomp_frame *messages; /* per own piece and rank, in a ring per piece; data NULL: not there yet */
     size_t encodes_left;
     size_t left;    /* pieces whose values are not in place */
     uint64_t worst; /* word */
@@ -69,8 +71,6 @@ struct gw_exchange {
 
 /* Index of a piece. */
 uint32_t gw_exchange_index(const gw_exchange *exchange, const gw_exchange_piece *piece);
-/* Contributions of all ranks to an own piece. */
-gw_gcomp_frame *gw_exchange_messages(const gw_exchange *exchange, uint32_t piece);
 /* A failure of this rank's own. */
 gw_collective_failure gw_exchange_failure(const gw_exchange *exchange, uint32_t piece, gw_status status);
 /* One user of a message's buffer has ended; without the lock. Nothing happens for notices, and without

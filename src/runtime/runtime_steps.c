@@ -3,7 +3,7 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "runtime_exchange.h"
+#include "runtime_route.h"
 
 #include <string.h>
 
@@ -33,10 +33,10 @@ static void finish_piece(gw_exchange *exchange, gw_exchange_piece *piece)
 
 /* ------------ messages that are made ------------ */
 
-/* What is made of another's piece goes to its owner, what is made of an own one to all. */
-static gw_runtime_event_kind event_of(const gw_exchange_piece *piece)
+/* What is made of another's piece is on its way to its owner; what is made of an own one is finished. */
+static gw_runtime_event_kind event_of(const gw_exchange *exchange, const gw_exchange_piece *piece)
 {
-    return piece->stage == GW_STAGE_ENCODE ? GW_RUNTIME_SEND : GW_RUNTIME_SHARE;
+    return gw_route_is_own(exchange, piece) ? GW_RUNTIME_SHARE : GW_RUNTIME_SEND;
 }
 
 /* Where a message goes. Its data is NULL if the transport has no memory. */
@@ -45,7 +45,7 @@ static gw_buffer take_output(const gw_exchange *exchange, const gw_exchange_piec
     const gw_exchange_buffers *buffers = &exchange->config.buffers;
     size_t size = (size_t)exchange->buffer_size;
     void *data = buffers->take
-                     ? buffers->take(buffers->context, event_of(piece), size)
+                     ? buffers->take(buffers->context, event_of(exchange, piece), size)
                      : exchange->memory + gw_exchange_index(exchange, piece) * exchange->buffer_size;
     return (gw_buffer){.data = data, .capacity = size};
 }
@@ -55,7 +55,7 @@ static void write_notice(gw_exchange *exchange, gw_exchange_piece *piece, gw_exc
 {
     if (exchange->config.buffers.take) {
         gw_exchange_release(exchange, piece, step->dst.data);
-        if (event_of(piece) == GW_RUNTIME_SHARE) {
+        if (event_of(exchange, piece) == GW_RUNTIME_SHARE) {
             gw_exchange_release(exchange, piece, step->dst.data);
         }
         step->dst = (gw_buffer){.data = piece->notice, .capacity = sizeof piece->notice};
@@ -67,20 +67,37 @@ static void write_notice(gw_exchange *exchange, gw_exchange_piece *piece, gw_exc
     }
 }
 
-/* Needs the lock. */
-static void post_message(gw_exchange *exchange, gw_exchange_piece *piece, const gw_exchange_step *step)
+/* Adds what all messages have in common; needs the lock. */
+static void post_message(gw_exchange *exchange, gw_exchange_piece *piece, gw_runtime_posted *posted,
+                         gw_runtime_event event)
 {
-    gw_runtime_event_kind kind = event_of(piece);
-    uint64_t receivers = kind == GW_RUNTIME_SHARE ? exchange->layout.shape.rank_count - 1 : 1;
-    uint32_t index = gw_exchange_index(exchange, piece);
-    exchange->stats.sent_size += step->dst.size * receivers;
-    gw_exchange_post(exchange, &piece->posted,
-                     (gw_runtime_event){.kind = kind,
-                                        .piece = index,
-                                        .data = step->dst.data,
-                                        .offset = exchange->memory ? index * exchange->buffer_size : 0,
-                                        .size = step->dst.size,
-                                        .word = gw_collective_word_write(&step->failure)});
+    event.piece = gw_exchange_index(exchange, piece);
+    event.peer = gw_route_receiver(exchange, piece);
+    exchange->stats.sent_size +=
+        event.size * (event.peer == GW_RUNTIME_ALL ? exchange->layout.shape.rank_count - 1 : 1);
+    gw_exchange_post(exchange, posted, event);
+}
+
+/* What a step has made; needs the lock. */
+static void post_made(gw_exchange *exchange, gw_exchange_piece *piece, const gw_exchange_step *step)
+{
+    post_message(exchange, piece, &piece->posted,
+                 (gw_runtime_event){.kind = event_of(exchange, piece),
+                                    .data = step->dst.data,
+                                    .offset = exchange->memory ? step->piece * exchange->buffer_size : 0,
+                                    .size = step->dst.size,
+                                    .word = gw_collective_word_write(&step->failure)});
+}
+
+/* Another's finished piece, as it has come: before it is decoded, as other ranks wait for it. Its buffer has
+ * two users then. Needs the lock. */
+static void post_passed(gw_exchange *exchange, gw_exchange_piece *piece, uint64_t offset)
+{
+    post_message(exchange, piece, &piece->passed,
+                 (gw_runtime_event){.kind = GW_RUNTIME_SHARE,
+                                    .data = (void *)(uintptr_t)piece->finished.data, /* const for decoding */
+                                    .offset = exchange->memory ? offset : 0,
+                                    .size = piece->finished.size});
 }
 
 /* ------------ errors of contributions ------------ */
@@ -159,11 +176,25 @@ static gw_gcomp_target target_of(const gw_exchange *exchange, const gw_collectiv
                              .scale = exchange->run.scale};
 }
 
+/* In a ring encode and reduce are one step. */
+static gw_status ring_step(const gw_collective_bucket *bucket, gw_exchange_step *step,
+                           gw_gcomp_target *target, const gw_workspace *workspace)
+{
+    if (step->kind == GW_EXCHANGE_SUM) {
+        return gw_collective_hop_sum(bucket, step->piece, step->messages, target, &step->failure, workspace);
+    }
+    return gw_collective_hop(bucket, step->piece, step->messages, &step->dst, &step->failure, workspace);
+}
+
 static void gcomp_step(gw_exchange *exchange, gw_exchange_step *step, const gw_workspace *workspace)
 {
     const gw_collective_bucket *bucket = &exchange->bucket;
     gw_gcomp_target target = target_of(exchange, &exchange->pieces[step->piece].at);
     gw_status status;
+    if (exchange->is_ring && step->kind != GW_EXCHANGE_DECODE) {
+        step->failure.status = ring_step(bucket, step, &target, workspace);
+        return;
+    }
     switch (step->kind) {
     case GW_EXCHANGE_ENCODE:
         status = gw_collective_encode(bucket, step->piece, &step->dst, workspace);
@@ -187,19 +218,20 @@ static void gcomp_step(gw_exchange *exchange, gw_exchange_step *step, const gw_w
 
 static gw_exchange_step_kind kind_of(const gw_exchange *exchange, const gw_exchange_piece *piece)
 {
+    const int is_sum = is_scatter(exchange) && gw_route_is_own(exchange, piece);
     return piece->stage == GW_STAGE_ENCODE   ? GW_EXCHANGE_ENCODE
            : piece->stage == GW_STAGE_DECODE ? GW_EXCHANGE_DECODE
-           : is_scatter(exchange)            ? GW_EXCHANGE_SUM
+           : is_sum                          ? GW_EXCHANGE_SUM
                                              : GW_EXCHANGE_REDUCE;
 }
 
 static void run_step(gw_runtime_task *task, const gw_workspace *workspace);
 
-/* All contributions to an own piece have arrived; needs the lock. */
+/* All messages of a step have arrived; needs the lock. */
 static void push_reduce(gw_exchange *exchange, gw_exchange_piece *piece)
 {
     piece->stage = GW_STAGE_REDUCE;
-    if (!exchange->reduce_waits || exchange->encodes_left == 0) {
+    if (!gw_route_is_own(exchange, piece) || !exchange->reduce_waits || exchange->encodes_left == 0) {
         gw_exchange_push(exchange, piece, GW_RUNTIME_PRIORITY_REDUCE, run_step);
     }
 }
@@ -210,7 +242,7 @@ static gw_exchange_piece *own_piece(const gw_exchange *exchange, uint32_t index)
     return &exchange->pieces[exchange->config.rank * exchange->layout.shard_pieces + index];
 }
 
-/* A contribution is made; needs the lock. */
+/* This rank's part of another's piece is made; needs the lock. */
 static void end_encode(gw_exchange *exchange, gw_exchange_piece *piece)
 {
     if (--exchange->encodes_left == 0 && exchange->reduce_waits) {
@@ -234,16 +266,17 @@ static void end_step(gw_exchange *exchange, gw_exchange_piece *piece, gw_exchang
     uint64_t *const times[] = {&stats->encode_ns, &stats->reduce_ns, &stats->reduce_ns, &stats->decode_ns};
     *times[kind] += spent_ns;
     note(exchange, &step->failure);
-    if (kind == GW_EXCHANGE_ENCODE) {
-        post_message(exchange, piece, step);
+    if (kind == GW_EXCHANGE_SUM || kind == GW_EXCHANGE_DECODE) {
+        finish_piece(exchange, piece);
+        return;
+    }
+    post_made(exchange, piece, step);
+    if (!gw_route_is_own(exchange, piece)) {
         end_encode(exchange, piece);
-    } else if (kind == GW_EXCHANGE_REDUCE) { /* this rank decodes it too */
-        post_message(exchange, piece, step);
+    } else { /* this rank decodes it too */
         piece->stage = GW_STAGE_DECODE;
         piece->finished = (gw_gcomp_frame){.data = step->dst.data, .size = step->dst.size};
         gw_exchange_push(exchange, piece, GW_RUNTIME_PRIORITY_DECODE, run_step);
-    } else {
-        finish_piece(exchange, piece);
     }
 }
 
@@ -262,7 +295,8 @@ static void run_step(gw_runtime_task *task, const gw_workspace *workspace)
         step.dst = take_output(exchange, piece);
     }
     if (kind != GW_EXCHANGE_ENCODE) {
-        step.messages = kind == GW_EXCHANGE_DECODE ? &piece->finished : gw_exchange_messages(exchange, index);
+        step.messages =
+            kind == GW_EXCHANGE_DECODE ? &piece->finished : gw_route_inputs_of(exchange, piece).at;
     }
     if (sends && !step.dst.data) {
         step.failure.status = GW_ERR_LIMIT;
@@ -323,29 +357,22 @@ static gw_exchange_piece *others_piece(const gw_exchange *exchange, uint32_t ind
     return &exchange->pieces[owner * exchange->layout.shard_pieces + index / (ranks - 1)];
 }
 
-/* Queues what needs no message; needs the lock. */
-static void push_first(gw_exchange *exchange)
+/* Queues the step of a piece if that needs no message; needs the lock. */
+static void push_first(gw_exchange *exchange, gw_exchange_piece *piece)
 {
-    uint32_t own = exchange->layout.shard_pieces, others = exchange->layout.piece_count - own;
-    for (uint32_t i = 0; i < others; i++) {
-        gw_exchange_piece *piece = others_piece(exchange, i);
-        if (piece->at.len > 0) {
-            piece->stage = GW_STAGE_ENCODE;
-            exchange->left++;
-            exchange->encodes_left++;
-            gw_exchange_push(exchange, piece, GW_RUNTIME_PRIORITY_ENCODE, run_step);
-        }
+    if (piece->at.len == 0) {
+        return;
     }
-    for (uint32_t i = 0; i < own; i++) {
-        gw_exchange_piece *piece = own_piece(exchange, i);
-        if (piece->at.len > 0) {
-            piece->stage = GW_STAGE_GATHER;
-            piece->arrived = 0;
-            exchange->left++;
-            if (others == 0) {
-                push_reduce(exchange, piece);
-            }
-        }
+    exchange->left++;
+    exchange->encodes_left += !gw_route_is_own(exchange, piece);
+    piece->arrived = 0;
+    if (gw_route_inputs_of(exchange, piece).needed > 0) {
+        piece->stage = GW_STAGE_GATHER;
+    } else if (gw_route_is_own(exchange, piece)) { /* there is no other rank */
+        push_reduce(exchange, piece);
+    } else {
+        piece->stage = GW_STAGE_ENCODE;
+        gw_exchange_push(exchange, piece, GW_RUNTIME_PRIORITY_ENCODE, run_step);
     }
 }
 
@@ -371,7 +398,13 @@ static void begin(gw_exchange *exchange, const gw_exchange_run *run)
     exchange->worst = 0;
     memset(exchange->messages, 0,
            (size_t)layout->shard_pieces * layout->shape.rank_count * sizeof *exchange->messages);
-    push_first(exchange);
+    const uint32_t own = layout->shard_pieces, others = layout->piece_count - own;
+    for (uint32_t i = 0; i < others; i++) {
+        push_first(exchange, others_piece(exchange, i));
+    }
+    for (uint32_t i = 0; i < own; i++) {
+        push_first(exchange, own_piece(exchange, i));
+    }
 }
 
 gw_status gw_exchange_start(gw_exchange *exchange, const gw_exchange_run *run)
@@ -411,27 +444,34 @@ static gw_gcomp_frame message_at(const gw_exchange *exchange, uint64_t offset)
     return message;
 }
 
-/* Takes a message in; needs the lock. */
-static gw_status accept(gw_exchange *exchange, gw_exchange_piece *piece, uint32_t from,
-                        const gw_gcomp_frame *message)
+/* Takes an input of a step in; needs the lock. */
+static gw_status accept_input(gw_exchange *exchange, gw_exchange_piece *piece, uint32_t from,
+                              const gw_gcomp_frame *message)
 {
-    gw_gcomp_frame *place = &piece->finished;
-    if (piece->at.owner == exchange->config.rank) {
-        place = &gw_exchange_messages(exchange, gw_exchange_index(exchange, piece))[from];
-        if (piece->stage != GW_STAGE_GATHER || place->data) {
-            return GW_ERR_STATE;
-        }
-    } else if (piece->stage != GW_STAGE_AWAIT) {
+    gw_gcomp_frame *place = gw_route_place(exchange, piece, from);
+    if (piece->stage != GW_STAGE_GATHER || place->data) {
         return GW_ERR_STATE;
     }
     *place = *message;
-    exchange->stats.received_size += message->size;
-    if (piece->stage == GW_STAGE_AWAIT) {
-        piece->stage = GW_STAGE_DECODE;
-        gw_exchange_push(exchange, piece, GW_RUNTIME_PRIORITY_DECODE, run_step);
-    } else if (++piece->arrived == exchange->layout.shape.rank_count - 1) {
+    if (++piece->arrived == gw_route_inputs_of(exchange, piece).needed) {
         push_reduce(exchange, piece);
     }
+    return GW_OK;
+}
+
+/* The same for a finished piece, which lies at this offset. */
+static gw_status accept_finished(gw_exchange *exchange, gw_exchange_piece *piece, uint64_t offset,
+                                 const gw_gcomp_frame *message)
+{
+    if (piece->stage != GW_STAGE_AWAIT) {
+        return GW_ERR_STATE;
+    }
+    piece->finished = *message;
+    if (gw_route_passes_on(exchange, piece)) {
+        post_passed(exchange, piece, offset);
+    }
+    piece->stage = GW_STAGE_DECODE;
+    gw_exchange_push(exchange, piece, GW_RUNTIME_PRIORITY_DECODE, run_step);
     return GW_OK;
 }
 
@@ -452,7 +492,11 @@ gw_status gw_exchange_receive(gw_exchange *exchange, uint32_t piece, uint32_t fr
             message = size > 0 ? (gw_gcomp_frame){.data = exchange->memory + offset, .size = size}
                                : message_at(exchange, offset);
         }
-        status = accept(exchange, &exchange->pieces[piece], from, &message);
+        gw_exchange_piece *of = &exchange->pieces[piece];
+        status = gw_route_message_of(exchange, of, from) == GW_ROUTE_INPUT
+                     ? accept_input(exchange, of, from, &message)
+                     : accept_finished(exchange, of, offset, &message);
+        exchange->stats.received_size += status == GW_OK ? message.size : 0;
     }
     gw_runtime_unlock(exchange->runtime);
     return status;

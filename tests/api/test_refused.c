@@ -160,7 +160,7 @@ static void steps(void **state)
     (void)state;
     gw_collective_failure failure;
     uint8_t bytes[64];
-    for (int step = 0; step < 8; step++) {
+    for (int step = 0; step < 10; step++) {
         gw_buffer dst = {bytes, sizeof bytes, 33};
         gw_gcomp_target target = {.len = 33, .bad_chunk = 5};
         /* The even ones have no place for the result, the odd ones none for the failure. */
@@ -172,6 +172,7 @@ static void steps(void **state)
         const gw_status status = step < 2   ? gw_collective_reduce(NULL, 3, NULL, to, said, NULL)
                                  : step < 4 ? gw_collective_hop(NULL, 3, NULL, to, said, NULL)
                                  : step < 6 ? gw_collective_sum(NULL, 3, NULL, at, said, NULL)
+                                 : step < 8 ? gw_collective_hop_sum(NULL, 3, NULL, at, said, NULL)
                                             : gw_collective_decode(NULL, 3, NULL, at, said, NULL);
         assert_int_equal(status, GW_ERR_ARG);
         if (!odd) {

@@ -446,6 +446,11 @@ static void arguments(void **state)
                      GW_ERR_ARG);
     assert_int_equal(gw_collective_decode(&w.bucket[0], OWNER, NULL, &target, &failure, work), GW_ERR_ARG);
     assert_int_equal(gw_collective_hop(&w.bucket[OWNER], OWNER, NULL, &dst, &failure, work), GW_ERR_ARG);
+    target = (gw_gcomp_target){.values = own, .capacity = piece.len};
+    assert_int_equal(gw_collective_hop_sum(&w.bucket[OWNER], OWNER, NULL, &target, &failure, work),
+                     GW_ERR_ARG);
+    assert_int_equal(gw_collective_hop_sum(&w.bucket[3], OWNER, &w.messages[2], &target, &failure, work),
+                     GW_ERR_ARG); /* not the owner's */
     world_free(&w);
 }
 

@@ -191,15 +191,17 @@ static void sums(void **state)
     }
 }
 
-/* Every hop is decode, add and encode, and all ranks decode the same frame. */
+/* Every hop is decode, add and encode, and all ranks decode the same frame. The last one may store the sum.
+ */
 static void ring_piece(world *w, uint32_t index)
 {
     const uint32_t ranks = w->setup.shape.rank_count;
     const gw_collective_piece piece = world_piece(w, index);
     const uint32_t bits = w->setup.options.quantum_mode == GW_GCOMP_EXPLICIT ? 0 : w->setup.contribution_bits;
     gw_gcomp_frame message = {NULL, 0, NULL};
-    uint8_t *sums = malloc(piece.len * w->size + 1);
+    uint8_t *sums = malloc(2 * piece.len * w->size + 1);
     assert_non_null(sums);
+    uint8_t *last = sums + piece.len * w->size;
     for (uint32_t hop = 0; hop < ranks; hop++) {
         const uint32_t rank = (piece.owner + 1 + hop) % ranks;
         assert_int_equal(gw_collective_ring_shard(ranks, rank, hop), piece.owner);
@@ -219,6 +221,11 @@ static void ring_piece(world *w, uint32_t index)
             test_put(sums, dtype, i,
                      hop == 0 ? value : test_model_add(dtype, test_get(sums, dtype, i), value, 0));
         }
+        gw_gcomp_target target = {.values = last, .capacity = piece.len};
+        const gw_status stored = gw_collective_hop_sum(&w->bucket[rank], index, hop == 0 ? NULL : &message,
+                                                       &target, &failure, &w->codec.work);
+        assert_int_equal(stored, hop + 1 == ranks ? GW_OK : GW_ERR_ARG);
+        assert_true(hop + 1 < ranks || memcmp(last, sums, piece.len * w->size) == 0);
         test_buffer expected;
         assert_int_equal(world_encode(w, index, rank, hop, hop + 1 == ranks ? 0 : bits, sums, &expected),
                          dst.size);

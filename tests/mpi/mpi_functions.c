@@ -55,6 +55,12 @@ static void check_modes(check_job *job)
     check_options(job, &options, (job->size + 1) * 0x1p-10);
     options.constant_drop = 0;
     check_options(job, &options, 1e-13);
+    options.algorithm = GW_MPI_RING;
+    check_options(job, &options, 1e-13);
+    options.constant_drop = 18;
+    check_options(job, &options, (2 * job->size + 1) * 0x1p-10);
+    options.mode = GW_MPI_CARRIED;
+    check_options(job, &options, job->size * (double)options.target_nmse);
     options.mode = GW_MPI_THC;
     for (options.thc_bits = 2; options.thc_bits <= 4; options.thc_bits++) {
         check_options(job, &options, options.thc_bits == 4 ? 0.05 : 0.6);
@@ -71,6 +77,10 @@ static void check_arguments(check_job *job)
     bad = options;
     bad.target_nmse = 2;
     CHECK(job, gw_mpi_allreduce(&value, &result, 1, MPI_COMM_WORLD, &bad) == MPI_ERR_ARG);
+    bad = options;
+    bad.algorithm = (gw_mpi_algorithm)2;
+    CHECK(job, gw_mpi_allreduce(&value, &result, 1, MPI_COMM_WORLD, &bad) == MPI_ERR_ARG);
+    bad = options;
     bad.mode = GW_MPI_CONSTANT;
     bad.constant_drop = 24;
     CHECK(job, gw_mpi_allreduce(&value, &result, 1, MPI_COMM_WORLD, &bad) == MPI_ERR_ARG);

@@ -186,14 +186,19 @@ gw_exchange_config group_config(const group *g, uint32_t rank)
                                  .contribution_bits = setup->contribution_bits,
                                  .user = rank + 1,
                                  .seed = 7,
-                                 .segment_max = setup->has_maps ? GROUP_PARAMS : 0};
+                                 .segment_max = setup->has_maps ? GROUP_PARAMS : 0,
+                                 .algorithm = setup->algorithm};
     gw_gcomp_options_init(&config.codec, GW_FP32);
-    config.codec.quantum_mode = setup->has_maps ? GW_GCOMP_DERIVED : GW_GCOMP_CARRIED;
+    config.codec.quantum_mode = setup->is_explicit ? GW_GCOMP_EXPLICIT
+                                : setup->has_maps  ? GW_GCOMP_DERIVED
+                                                   : GW_GCOMP_CARRIED;
     config.codec.rounding = GW_GCOMP_STOCHASTIC;
     config.codec.tolerance_bits = 12;
     config.codec.chunk_log2 = 12;
     config.codec.checksum = 1;
-    config.codec.quantum = gw_gcomp_quantum_of_nmse(setup->has_maps ? 0 : 1e-3f);
+    if (!setup->is_explicit) {
+        config.codec.quantum = gw_gcomp_quantum_of_nmse(setup->has_maps ? 0 : 1e-3f);
+    }
     config.fallback_codec = config.codec;
     config.fallback_codec.quantum_mode = GW_GCOMP_CARRIED;
     config.fallback_codec.dead_zone = 1;
@@ -316,29 +321,50 @@ static void parcel_end(group *g, const group_parcel *parcel)
     }
 }
 
+/* The rank that has made a message. */
+static uint32_t maker(const group *g, const group_parcel *parcel)
+{
+    return parcel->kind == GW_RUNTIME_SHARE ? parcel->piece / g->layout.shard_pieces : parcel->from;
+}
+
+/* 1 for the receiver alone; 2 if it passes the message on. */
+static uint32_t users_of(const group *g, const group_parcel *parcel)
+{
+    const uint32_t right = (parcel->to + 1) % g->setup.ranks;
+    const int passes_on = right != parcel->piece / g->layout.shard_pieces;
+    return g->setup.algorithm == GW_EXCHANGE_RING && parcel->kind == GW_RUNTIME_SHARE && passes_on ? 2 : 1;
+}
+
+static int is_damaged(const group_setup *setup, const group_parcel *parcel)
+{
+    return parcel->kind == setup->damage_kind && parcel->piece == setup->damage_piece &&
+           (setup->damage_from_1 == 0 || setup->damage_from_1 == parcel->from + 1);
+}
+
 /* gw_exchange_receive() of a copy. */
 static gw_status receive_copy(group *g, const group_parcel *parcel)
 {
     group_rank *to = &g->rank[parcel->to];
+    const uint32_t from = maker(g, parcel), users = users_of(g, parcel);
     gw_status status;
     void *data;
     if (g->setup.has_buffers) {
-        data = block_make(to, 1, parcel->size);
+        data = block_make(to, users, parcel->size);
     } else {
-        data = to->memory + gw_exchange_buffer_offset(to->exchange, parcel->piece, parcel->from);
+        data = to->memory + gw_exchange_buffer_offset(to->exchange, parcel->piece, from);
     }
     memcpy(data, parcel->data, parcel->size);
-    if (parcel->kind == g->setup.damage_kind && parcel->piece == g->setup.damage_piece) {
+    if (is_damaged(&g->setup, parcel)) {
         ((uint8_t *)data)[parcel->size / 2] ^= 0x10;
     }
     if (g->setup.has_buffers) {
-        status = gw_exchange_receive(to->exchange, parcel->piece, parcel->from, data, parcel->size);
-        if (status != GW_OK) {
+        status = gw_exchange_receive(to->exchange, parcel->piece, from, data, parcel->size);
+        for (uint32_t i = 0; status != GW_OK && i < users; i++) {
             release(to, data);
         }
     } else {
         size_t told = test_random_below(&g->random, 2) ? parcel->size : 0;
-        status = gw_exchange_receive(to->exchange, parcel->piece, parcel->from, NULL, told);
+        status = gw_exchange_receive(to->exchange, parcel->piece, from, NULL, told);
     }
     return status;
 }
@@ -351,14 +377,13 @@ static void receive_twice(group *g, const group_parcel *parcel)
     uint8_t data[64] = {0};
     void *place = g->setup.has_buffers ? data : NULL;
     size_t size = g->setup.has_buffers ? sizeof data : 0;
-    assert_int_equal(gw_exchange_receive(to->exchange, parcel->piece, parcel->from, place, size),
-                     GW_ERR_STATE);
+    const uint32_t from = maker(g, parcel);
+    assert_int_equal(gw_exchange_receive(to->exchange, parcel->piece, from, place, size), GW_ERR_STATE);
     assert_int_equal(gw_exchange_receive(to->exchange, own, parcel->to, place, size), GW_ERR_ARG);
     assert_int_equal(gw_exchange_receive(to->exchange, own, g->setup.ranks, place, size), GW_ERR_ARG);
     assert_int_equal(gw_exchange_receive(to->exchange, g->layout.piece_count, 0, place, size), GW_ERR_ARG);
-    assert_int_equal(
-        gw_exchange_receive(to->exchange, parcel->piece, parcel->from, place ? NULL : data, sizeof data),
-        GW_ERR_ARG);
+    assert_int_equal(gw_exchange_receive(to->exchange, parcel->piece, from, place ? NULL : data, sizeof data),
+                     GW_ERR_ARG);
 }
 
 static int is_lost(const group *g, uint32_t rank)
@@ -395,11 +420,11 @@ static void handle(group *g, const gw_runtime_event *event)
 {
     group_rank *rank = &g->rank[event->user - 1];
     if (event->kind == GW_RUNTIME_SEND) {
-        send(g, event, rank->rank, event->piece / g->layout.shard_pieces);
+        send(g, event, rank->rank, event->peer);
     } else if (event->kind == GW_RUNTIME_SHARE) {
-        rank->share_left[event->piece] = g->setup.ranks - 1;
+        rank->share_left[event->piece] = event->peer == GW_RUNTIME_ALL ? g->setup.ranks - 1 : 1;
         for (uint32_t to = 0; to < g->setup.ranks; to++) {
-            if (to != rank->rank) {
+            if (to != rank->rank && (event->peer == GW_RUNTIME_ALL || event->peer == to)) {
                 send(g, event, rank->rank, to);
             }
         }
@@ -482,6 +507,18 @@ void group_build_maps(group *g)
     }
 }
 
+void group_build_other_map(group *g, uint32_t rank)
+{
+    const float param = g->param[0];
+    g->param[0] = 4 * param + 1;
+    g->rank[rank].maps = 0;
+    assert_int_equal(gw_exchange_map_start(g->rank[rank].exchange, &g->segments, (float)g->setup.ranks),
+                     GW_OK);
+    assert_true(pump(g, 0, 1));
+    assert_int_equal(g->rank[rank].map_word, 0);
+    g->param[0] = param;
+}
+
 void group_start(group *g)
 {
     for (uint32_t r = 0; r < g->setup.ranks; r++) {
@@ -562,11 +599,38 @@ static gw_collective_bucket reference_bucket(const group *g, const reference *re
                                   .stream_count = ref->stream_count};
 }
 
+/* From the rank after the owner to the owner. */
+static void reference_ring(const group *g, reference *ref, uint32_t index, const gw_collective_piece *piece)
+{
+    gw_gcomp_target target = {
+        .values = ref->result + piece->first, .capacity = piece->len, .scale = 1.0f / (float)g->setup.ranks};
+    gw_collective_failure failure;
+    gw_gcomp_frame message = {0};
+    for (uint32_t hop = 0; hop < g->setup.ranks; hop++) {
+        const uint32_t rank = (piece->owner + 1 + hop) % g->setup.ranks;
+        const gw_collective_bucket bucket = reference_bucket(g, ref, rank);
+        gw_buffer dst = {ref->messages + rank * ref->bound, ref->bound, 0};
+        if (rank == piece->owner && (g->setup.flags & GW_EXCHANGE_SCATTER)) {
+            assert_int_equal(
+                gw_collective_hop_sum(&bucket, index, &message, &target, &failure, &g->workspace), GW_OK);
+            return;
+        }
+        assert_int_equal(gw_collective_hop(&bucket, index, &message, &dst, &failure, &g->workspace), GW_OK);
+        message = (gw_gcomp_frame){.data = dst.data, .size = dst.size};
+    }
+    const gw_collective_bucket bucket = reference_bucket(g, ref, piece->owner);
+    assert_int_equal(gw_collective_decode(&bucket, index, &message, &target, &failure, &g->workspace), GW_OK);
+}
+
 static void reference_piece(const group *g, reference *ref, uint32_t index)
 {
     gw_collective_piece piece;
     assert_int_equal(gw_collective_piece_at(&ref->layout, index, &piece), GW_OK);
     if (piece.len == 0) {
+        return;
+    }
+    if (g->setup.algorithm == GW_EXCHANGE_RING && g->setup.ranks > 1) {
+        reference_ring(g, ref, index, &piece);
         return;
     }
     gw_gcomp_frame frames[GROUP_RANKS_MAX + 1] = {{0}};

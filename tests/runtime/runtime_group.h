@@ -28,7 +28,9 @@ typedef struct group_setup {
     uint32_t threads; /* 0: the caller runs the tasks, or helpers */
     int has_helpers;  /* threads of the program that run tasks too */
     uint64_t len, shard_len;
-    uint32_t flags; /* gw_exchange_flags */
+    uint32_t flags;     /* gw_exchange_flags */
+    uint32_t algorithm; /* gw_exchange_algorithm */
+    int is_explicit;    /* quantum mode */
     int has_maps, has_buffers;
     int has_steps; /* of its own, with values as messages and sums that are not scaled; needs buffers */
     uint32_t contribution_bits;
@@ -38,6 +40,7 @@ typedef struct group_setup {
     uint32_t lost_rank_1;                                 /* rank + 1 that is cut off */
     uint32_t poor_rank, poor_take;                        /* whose take() gives nothing this time, or 0 */
     uint32_t damage_kind, damage_piece;                   /* the message that is changed on its way, or 0 */
+    uint32_t damage_from_1;                               /* only that of this rank + 1; 0: that of any */
     uint32_t failing_rank_1, failing_kind, failing_piece; /* has_steps: rank + 1 whose step fails */
 } group_setup;
 
@@ -49,7 +52,7 @@ typedef struct group_rank {
     float *values, *result;
     float *apart;              /* memory of PLACE_APART */
     atomic_uint takes, blocks; /* calls of take(), buffers that exist */
-    uint32_t *share_left;      /* by piece: receivers that have not got it */
+    uint32_t *share_left;      /* by piece: receivers of SHARE that have not got it */
     int is_stopped;
     int done, maps; /* events */
     uint64_t word, map_word;
@@ -89,6 +92,8 @@ void group_free(group *g);
 
 /* Until all ranks have a map; all must succeed. */
 void group_build_maps(group *g);
+/* The same for one rank, whose parameters have become others; those of the group stay as they are. */
+void group_build_other_map(group *g, uint32_t rank);
 void group_start(group *g);
 /* Moves messages until all ranks but those that are stopped or lost are done, and returns 1; 0 if nothing
  * moves any more, or after so many rounds if that is not 0. */

@@ -31,14 +31,14 @@ static void run_case(const group_setup *setup, int rounds)
 }
 
 /* Every number of ranks and threads, with all else by chance. */
-static void test_results(void **state)
+static void check_results(uint32_t algorithm)
 {
-    (void)state;
     static const uint32_t ranks[] = {1, 2, 3, 5, 8, 17}, threads[] = {0, 1, 4};
     test_random random = {3};
     for (size_t i = 0; i < 6; i++) {
         for (size_t k = 0; k < 12; k++) {
-            group_setup setup = {.ranks = ranks[i], .threads = threads[k % 3], .seed = 100 * i + k};
+            group_setup setup = {
+                .ranks = ranks[i], .threads = threads[k % 3], .algorithm = algorithm, .seed = 100 * i + k};
             setup.len = k < 9 ? 30000 : 1000; /* the shards of some ranks are empty */
             setup.has_buffers = (int)(k / 3 % 2);
             setup.has_helpers = test_random_below(&random, 3) == 0;
@@ -51,38 +51,54 @@ static void test_results(void **state)
                 setup.shard_len = test_random_below(&random, 2) ? (setup.len + ranks[i] - 1) / ranks[i] : 0;
                 setup.place = setup.shard_len && k % 2 ? PLACE_FRONT : setup.place;
             }
+            setup.is_explicit = algorithm == GW_EXCHANGE_RING && test_random_below(&random, 4) == 0;
             run_case(&setup, 2);
         }
     }
+}
+
+static void test_results(void **state)
+{
+    (void)state;
+    check_results(GW_EXCHANGE_A2A);
+}
+
+static void test_ring(void **state)
+{
+    (void)state;
+    check_results(GW_EXCHANGE_RING);
 }
 
 /* Sums of an MPI-like reduce-scatter in place wait until nothing reads the values any more. */
 static void test_scatter_in_front(void **state)
 {
     (void)state;
-    for (uint32_t threads = 0; threads < 4; threads++) {
+    for (uint32_t i = 0; i < 8; i++) {
         group_setup setup = {.ranks = 4,
-                             .threads = threads,
+                             .threads = i / 2,
+                             .algorithm = i % 2,
                              .len = 40000,
                              .shard_len = 10000,
                              .flags = GW_EXCHANGE_SCATTER,
                              .place = PLACE_FRONT,
                              .has_buffers = 1,
-                             .seed = threads};
+                             .seed = i};
         run_case(&setup, 1);
     }
 }
 
 /* ------------ samples ------------ */
 
-/* Squares of the values that a rank contributes to other ranks' pieces. */
+/* Squares of the values that a rank contributes to other ranks' pieces; in a ring to the left one's. */
 static double others_square(const group *g, uint32_t rank)
 {
+    const uint32_t left = (rank + g->setup.ranks - 1) % g->setup.ranks;
     double square = 0;
     for (uint32_t i = 0; i < g->layout.piece_count; i++) {
         gw_collective_piece piece;
         assert_int_equal(gw_collective_piece_at(&g->layout, i, &piece), GW_OK);
-        for (uint64_t k = 0; piece.owner != rank && k < piece.len; k++) {
+        int counts = g->setup.algorithm == GW_EXCHANGE_RING ? piece.owner == left : piece.owner != rank;
+        for (uint64_t k = 0; counts && k < piece.len; k++) {
             double value = (double)g->rank[rank].values[piece.first + k];
             square += value * value;
         }
@@ -93,8 +109,10 @@ static double others_square(const group *g, uint32_t rank)
 static void test_samples(void **state)
 {
     (void)state;
-    for (uint32_t bits = 0; bits < 3; bits++) {
+    for (uint32_t i = 0; i < 6; i++) {
+        const uint32_t bits = i / 2;
         group_setup setup = plain;
+        setup.algorithm = i % 2;
         setup.has_maps = bits < 2;
         setup.contribution_bits = bits;
         setup.flags = GW_EXCHANGE_SAMPLE;
@@ -186,10 +204,79 @@ static void test_damage(void **state)
     }
 }
 
-/* A rank without memory for one of its messages: all ranks learn its name, and nothing is left behind. */
-static void test_no_memory(void **state)
+/* A rank with another map: the sums that it should add to fail on all ranks, and the fallback needs no map.
+ */
+static void check_other_map(uint32_t algorithm)
+{
+    group_setup setup = plain;
+    setup.algorithm = algorithm;
+    group g;
+    group_make(&g, &setup);
+    group_build_maps(&g);
+    group_build_other_map(&g, 1);
+    group_start(&g);
+    assert_true(group_pump(&g, 0));
+    for (uint32_t r = 0; r < setup.ranks; r++) {
+        gw_collective_failure failure;
+        gw_collective_word_read(g.rank[r].word, &failure);
+        assert_int_equal(failure.status, GW_ERR_MAP);
+        assert_int_equal(gw_collective_word_outcome(g.rank[r].word), GW_COLLECTIVE_RETRY);
+    }
+    group_build_maps(&g);
+    for (uint32_t i = 0; i < 2; i++) {
+        g.setup.flags = i == 0 ? GW_EXCHANGE_FALLBACK : 0;
+        float *expected = group_reference(&g);
+        group_start(&g);
+        assert_true(group_pump(&g, 0));
+        group_check(&g, expected);
+        free(expected);
+    }
+    group_free(&g);
+}
+
+static void test_other_map(void **state)
 {
     (void)state;
+    check_other_map(GW_EXCHANGE_A2A);
+    check_other_map(GW_EXCHANGE_RING);
+}
+
+/* Damage in a ring, at each hop. What is made of a damaged sum is a notice, which reaches all ranks; a
+ * damaged result travels on from where it was damaged. */
+static void test_ring_damage(void **state)
+{
+    (void)state;
+    enum { RANKS = 4, OWNER = 1 };
+    for (uint32_t i = 0; i < 2 * (RANKS - 1); i++) {
+        const uint32_t is_sum = i % 2 == 0;
+        const uint32_t hop = i / 2; /* from the rank after the owner, or the owner, on */
+        group_setup setup = {
+            .ranks = RANKS, .threads = i % 3, .len = 40000, .has_maps = 1, .algorithm = GW_EXCHANGE_RING};
+        setup.has_buffers = i >= RANKS;
+        setup.damage_kind = is_sum ? GW_RUNTIME_SEND : GW_RUNTIME_SHARE;
+        setup.damage_piece = OWNER * 3;
+        setup.damage_from_1 = (OWNER + hop + is_sum) % RANKS + 1;
+        group g;
+        group_make(&g, &setup);
+        assert_int_equal(g.layout.shard_pieces, 3);
+        group_build_maps(&g);
+        group_start(&g);
+        assert_true(group_pump(&g, 0));
+        for (uint32_t r = 0; r < RANKS; r++) {
+            const int knows = is_sum || (r + RANKS - OWNER) % RANKS > hop;
+            gw_collective_failure failure;
+            gw_collective_word_read(g.rank[r].word, &failure);
+            assert_int_equal(failure.status != GW_OK, knows);
+            assert_true(!knows || failure.piece == setup.damage_piece);
+            assert_true(!knows || failure.rank == (is_sum ? setup.damage_from_1 - 1 : OWNER));
+        }
+        group_free(&g);
+    }
+}
+
+/* A rank without memory for one of its messages: all ranks learn its name, and nothing is left behind. */
+static void check_no_memory(uint32_t algorithm)
+{
     for (uint32_t number = 1; number <= 11; number++) {
         group_setup setup = {.ranks = 4,
                              .threads = number % 3,
@@ -198,6 +285,7 @@ static void test_no_memory(void **state)
                              .poor_rank = 2,
                              .poor_take = number, /* of 9 contributions and 3 sums */
                              .flags = number == 11 ? GW_EXCHANGE_SCATTER : 0,
+                             .algorithm = algorithm,
                              .seed = number};
         setup.poor_take = number == 11 ? 1 : number;
         group g;
@@ -215,6 +303,13 @@ static void test_no_memory(void **state)
         assert_int_equal(failure.rank, 2);
         group_free(&g);
     }
+}
+
+static void test_no_memory(void **state)
+{
+    (void)state;
+    check_no_memory(GW_EXCHANGE_A2A);
+    check_no_memory(GW_EXCHANGE_RING);
 }
 
 /* The memory of everything that a stopped exchange could still touch goes away. */
@@ -245,10 +340,11 @@ static void check_stopped(group *g)
 static void test_lost_rank(void **state)
 {
     (void)state;
-    for (uint32_t i = 0; i < 6; i++) {
+    for (uint32_t i = 0; i < 12; i++) {
         group_setup setup = plain;
+        setup.algorithm = i / 6;
         setup.threads = i % 3;
-        setup.has_buffers = i > 2;
+        setup.has_buffers = i / 3 % 2 == 1;
         setup.lost_rank_1 = 1 + i % 3;
         setup.seed = i;
         group g;
@@ -264,8 +360,9 @@ static void test_lost_rank(void **state)
 static void test_stop(void **state)
 {
     (void)state;
-    for (uint32_t i = 0; i < 60; i++) {
+    for (uint32_t i = 0; i < 120; i++) {
         group_setup setup = {.ranks = 5,
+                             .algorithm = i / 60,
                              .threads = i % 5,
                              .has_helpers = i % 7 == 0,
                              .len = 50000,
@@ -282,9 +379,9 @@ static void test_stop(void **state)
         } else {
             group_build_maps(&g);
             group_start(&g);
-            (void)group_pump(&g, 1 + 3 * i);
+            (void)group_pump(&g, 1 + 3 * (i % 60));
             group_stop(&g, i % 5);
-            (void)group_pump(&g, i);
+            (void)group_pump(&g, i % 60);
         }
         check_stopped(&g);
     }
@@ -336,7 +433,13 @@ static void test_open(void **state)
     config.steps.message_bound = UINT64_MAX;
     assert_int_equal(gw_exchange_open(g.runtime, &config, &bad), GW_ERR_ARG);
     config.steps.message_bound = 64;
+    config.algorithm = GW_EXCHANGE_RING; /* with steps of the caller's */
+    assert_int_equal(gw_exchange_open(g.runtime, &config, &bad), GW_ERR_ARG);
+    config.algorithm = GW_EXCHANGE_A2A;
     config.codec.dtype = (gw_dtype)99;
+    assert_int_equal(gw_exchange_open(g.runtime, &config, &bad), GW_ERR_ARG);
+    config = group_config(&g, 0);
+    config.algorithm = GW_EXCHANGE_RING + 1;
     assert_int_equal(gw_exchange_open(g.runtime, &config, &bad), GW_ERR_ARG);
     config = group_config(&g, 0);
     config.codec.tolerance_bits = 99;
@@ -404,12 +507,21 @@ static void test_events_not_taken(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_results),   cmocka_unit_test(test_scatter_in_front),
-        cmocka_unit_test(test_samples),   cmocka_unit_test(test_damage),
-        cmocka_unit_test(test_steps),     cmocka_unit_test(test_steps_fail),
-        cmocka_unit_test(test_no_memory), cmocka_unit_test(test_lost_rank),
-        cmocka_unit_test(test_stop),      cmocka_unit_test(test_open),
-        cmocka_unit_test(test_start),     cmocka_unit_test(test_events_not_taken),
+        cmocka_unit_test(test_results),
+        cmocka_unit_test(test_ring),
+        cmocka_unit_test(test_scatter_in_front),
+        cmocka_unit_test(test_ring_damage),
+        cmocka_unit_test(test_samples),
+        cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_other_map),
+        cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_steps_fail),
+        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_lost_rank),
+        cmocka_unit_test(test_stop),
+        cmocka_unit_test(test_open),
+        cmocka_unit_test(test_start),
+        cmocka_unit_test(test_events_not_taken),
     };
     return cmocka_run_group_tests_name("exchange", tests, NULL, NULL);
 }

@@ -13,6 +13,8 @@ from gradwire._library import Library, check, load
 WAKE, MAP, DONE = names.GW_RUNTIME_WAKE, names.GW_RUNTIME_MAP, names.GW_RUNTIME_DONE
 SEND, SHARE = names.GW_RUNTIME_SEND, names.GW_RUNTIME_SHARE
 FALLBACK, SCATTER, SAMPLE = names.GW_EXCHANGE_FALLBACK, names.GW_EXCHANGE_SCATTER, names.GW_EXCHANGE_SAMPLE
+ALGORITHMS = {"a2a": names.GW_EXCHANGE_A2A, "ring": names.GW_EXCHANGE_RING}
+ALL = names.GW_RUNTIME_ALL
 MAP_WORDS = names.GW_COLLECTIVE_MAP_WORDS
 THREADS_MAX = names.GW_RUNTIME_THREADS_MAX
 NO_BUFFER = 0xFFFFFFFFFFFFFFFF
@@ -75,7 +77,7 @@ class Exchange:
         native.gw_exchange_memory(self._handle, address)
 
     def buffer_offset(self, piece: int, source: int) -> int | None:
-        """Offset at which to receive the message, None if there is none."""
+        """Offset at which to receive the message that `source` has made, None if there is none."""
         offset = native.gw_exchange_buffer_offset(self._handle, piece, source)
         return None if offset == NO_BUFFER else offset
 

@@ -2,7 +2,8 @@
 
     control    builds maps, lets the ranks agree, posts receives, starts operations: in the order of submission
     loop       takes the pool's events and sends what they announce
-    two more   wait for receives: contributions to this rank's pieces, and finished pieces
+    two more   wait for receives: contributions to this rank's pieces (in a ring: partial sums of all pieces), and
+               finished pieces
 
 Receives of Gloo cannot be polled, only waited for one by one; hence a thread for each of the two stages, in the order
 in which messages are expected. What arrives meanwhile is taken in by Gloo's own thread.
@@ -71,6 +72,7 @@ class Settings:
     limits: gradwire.maps.Limits
     maps: bool  # whether quanta come from optimizer state
     agree: bool  # whether receivers need equal maps
+    algorithm: str = "a2a"
     contribution_bits: int = 0
     piece_len: int | None = None
     threads: int = 2
@@ -85,6 +87,19 @@ class Settings:
         if self.piece_len is not None:
             return self.piece_len
         return 1 << min(18, max(16, (shard_len // 4).bit_length() - 1))
+
+
+@dataclass(frozen=True)
+class Room:
+    """Where a message of a peer is received. maker: the rank that has made it; not the peer if a ring passes it on.
+    direct: as in Wait."""
+
+    stage: int
+    piece: int
+    peer: int
+    maker: int
+    direct: bool
+    memory: torch.Tensor
 
 
 class Plan:
@@ -109,6 +124,7 @@ class Plan:
             user=cookie,
             seed=engine.seed,
             segment_max=max(len(places), 1) if settings.maps else 0,
+            algorithm=_pool.ALGORITHMS[settings.algorithm],
         )
         config.shape.chunk_log2 = config.codec.chunk_log2
         self.exchange = _pool.Exchange(engine.pool, config)
@@ -120,7 +136,7 @@ class Plan:
         self.devices = {place.param.device for place in places if staging.of(place.param.device) is not None}
         self.memory = torch.empty(self.exchange.info.memory_size, dtype=torch.uint8)
         self.exchange.memory(self.memory.data_ptr())
-        self._rooms = self._make_rooms()
+        self._rooms = self._make_ring_rooms() if settings.algorithm == "ring" else self._make_rooms()
         self.table: SegmentTable | None = None
         self.map_done = threading.Event()
         self.map_word = 0
@@ -130,9 +146,16 @@ class Plan:
         self.sends: list[tuple[Any, int]] = []  # with their ranks
         self.operation: Operation | None = None
 
-    def _make_rooms(self) -> list[tuple[int, int, int, torch.Tensor]]:
-        """(stage, piece, rank, room) of every message that comes, in the order in which they are expected."""
-        rank, size, bound = self.engine.transport.rank, self.engine.transport.size, self.exchange.info.message_bound
+    def _room(self, stage: int, piece: int, peer: int, maker: int, direct: bool) -> list[Room]:
+        offset = self.exchange.buffer_offset(piece, maker)
+        if offset is None:
+            return []
+        memory = self.memory[offset : offset + self.exchange.info.message_bound]
+        return [Room(stage, piece, peer, maker, direct, memory)]
+
+    def _make_rooms(self) -> list[Room]:
+        """Of every message that comes, in the order in which they are expected."""
+        rank, size = self.engine.transport.rank, self.engine.transport.size
         rooms = []
         for i in range(self.shard_pieces):
             for distance in range(1, size):
@@ -141,9 +164,20 @@ class Plan:
                     (TO_OWNER, rank * self.shard_pieces + i),
                     (FROM_OWNER, peer * self.shard_pieces + i),
                 ):
-                    offset = self.exchange.buffer_offset(piece, peer)
-                    if offset is not None:
-                        rooms.append((stage, piece, peer, self.memory[offset : offset + bound]))
+                    rooms += self._room(stage, piece, peer, peer, stage == TO_OWNER)
+        return rooms
+
+    def _make_ring_rooms(self) -> list[Room]:
+        """The same in a ring, in the order of its steps. Only the first partial sums wait for no third rank."""
+        rank, size = self.engine.transport.rank, self.engine.transport.size
+        left = (rank - 1) % size
+        rooms = []
+        for step in range(size - 1):
+            summed = lib.gw_collective_ring_shard(size, rank, step + 1)
+            finished = lib.gw_collective_ring_gather_shard(size, left, step)
+            for i in range(self.shard_pieces):
+                rooms += self._room(TO_OWNER, summed * self.shard_pieces + i, left, left, step == 0)
+                rooms += self._room(FROM_OWNER, finished * self.shard_pieces + i, left, finished, False)
         return rooms
 
     def build_map(self, wire_scale: float, marks: Mapping[torch.device, Any]) -> None:
@@ -168,20 +202,20 @@ class Plan:
 
     def post_receives(self, operation: Operation) -> None:
         transport = self.engine.transport
-        for stage, piece, peer, room in self._rooms:
-            if stage == FROM_OWNER and operation.scatter:
+        for room in self._rooms:
+            if room.stage == FROM_OWNER and operation.scatter:
                 continue
-            work = transport.receive(room, peer, tag(operation.number, stage, piece))
-            self.engine.await_message(operation, work, stage, piece, peer)
+            work = transport.receive(room.memory, room.peer, tag(operation.number, room.stage, room.piece))
+            self.engine.await_message(operation, work, room)
 
     def send(self, event: s.gw_runtime_event) -> None:
         """Sends the message that an event announces."""
         transport, size = self.engine.transport, self.engine.transport.size
         message = self.memory[event.offset : event.offset + event.size]
-        if event.kind == _pool.SEND:
-            stage, peers = TO_OWNER, [event.piece // self.shard_pieces]
-        else:
-            stage, peers = FROM_OWNER, [(transport.rank + i) % size for i in range(1, size)]
+        stage = TO_OWNER if event.kind == _pool.SEND else FROM_OWNER
+        peers = [event.peer]
+        if event.peer == _pool.ALL:
+            peers = [(transport.rank + i) % size for i in range(1, size)]
         if self.engine.fault is not None:
             self.engine.fault(stage, event.piece, message)
         for peer in peers:
@@ -439,13 +473,13 @@ class Engine:
 
     # ---- receiving threads ----
 
-    def await_message(self, operation: Operation, work: Any, stage: int, piece: int, peer: int) -> None:
+    def await_message(self, operation: Operation, work: Any, room: Room) -> None:
         def run() -> None:
             if not self.gate.shut:
-                self.transport.wait(work, peer, operation.where, direct=stage == TO_OWNER)
-                operation.plan.exchange.receive(piece, peer)
+                self.transport.wait(work, room.peer, operation.where, direct=room.direct)
+                operation.plan.exchange.receive(room.piece, room.maker)
 
-        self._receivers[stage].submit(run)
+        self._receivers[room.stage].submit(run)
 
     # ---- loop thread ----
 
@@ -471,7 +505,7 @@ class Engine:
             now, operation = time.perf_counter(), plan.operation
             if event.kind == _pool.SEND:
                 operation.encoded = now
-            else:
+            elif event.piece // plan.shard_pieces == self.transport.rank:
                 operation.summed = now
 
     def _finish(self, plan: Plan, word: int) -> None:

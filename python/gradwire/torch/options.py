@@ -13,7 +13,7 @@ import gradwire.maps
 from gradwire.gcomp import Options
 
 from . import given, optimizers
-from ._pool import THREADS_MAX
+from ._pool import ALGORITHMS, THREADS_MAX
 from .engine import Settings
 from .rates import UPDATE_BITS, Rates, peaks_of
 
@@ -39,9 +39,11 @@ class CodecOptions:
     is no second moment. nmse: carried quanta of an unknown optimizer: share of error that a message adds, about; None:
     1e-3. Given together, tolerance_bits is for the known optimizers of a list and nmse for the others. rounding,
     checksum: as in gradwire.Options.
-    contribution_bits: how much finer contributions are than their sum. fallback: quantum mode while the ranks' states
-    differ, "carried" or "explicit". threads: of the native pool. piece_len: values of a message; None: 2^16 to 2^18, so
-    that a rank's share of a bucket is four messages or more where possible. debug: results are compared across ranks.
+    contribution_bits: how much finer contributions are than their sum. algorithm: "a2a": each rank sends to the owners
+    of pieces, and they send the sums to all; "ring": each rank sends to the next one alone, and every rank adds a
+    rounding. fallback: quantum mode while the ranks' states differ, "carried" or "explicit". threads: of the native
+    pool. piece_len: values of a message; None: 2^16 to 2^18, so that a rank's share of a bucket is four messages or
+    more where possible. debug: results are compared across ranks.
     """
 
     tolerance_bits: int | str | None = "auto"
@@ -54,6 +56,7 @@ class CodecOptions:
     rounding: str = "stochastic"
     checksum: bool = True
     contribution_bits: int = 0
+    algorithm: str = "a2a"
     fallback: str = "carried"
     threads: int = 2
     piece_len: int | None = None
@@ -104,6 +107,7 @@ class CodecOptions:
             maps=known,
             agree=quantum_mode == "derived",
             contribution_bits=self.contribution_bits if quantum_mode != "explicit" else 0,
+            algorithm=self.algorithm,
             piece_len=self.piece_len,
             threads=self.threads,
             debug=self.debug,
@@ -140,6 +144,8 @@ class CodecOptions:
             raise ValueError(f"threads={self.threads!r}; it is 1 to {THREADS_MAX}")
         if not (_is_int(self.contribution_bits) and self.contribution_bits >= 0):
             raise ValueError(f"contribution_bits={self.contribution_bits!r}; it is an integer from 0")
+        if self.algorithm not in ALGORITHMS:
+            raise ValueError(f"no algorithm {self.algorithm!r}; there are: {', '.join(ALGORITHMS)}")
         if not (self.piece_len is None or _is_int(self.piece_len) and self.piece_len > 0):
             raise ValueError(f"piece_len={self.piece_len!r}; it is an integer from 1, or None")
 
