@@ -478,14 +478,14 @@ class _Opened:
 
 
 def _create(opts: Any, options: Any) -> Any:
-    if options is not None and not isinstance(options, BackendOptions):
-        options = None if type(options).__name__ in ("Options", "_Options") else options
-        if options is not None:
+    if not isinstance(options, BackendOptions):
+        if options is not None and not isinstance(options, _Base.Options):  # for a pair torch may give NCCL's to both
             raise TypeError(f"gradwire: pg_options is {type(options).__name__}, not gradwire.torch.BackendOptions")
+        options = BackendOptions()
     if not _Default.is_set:
         set_default_error(_error_of_environment())
     works.answer_for_holders()
-    group = Group(opts, options or BackendOptions())
+    group = Group(opts, options)
     if works.HAS_HOLDERS and dist.get_debug_level() == dist.DebugLevel.DETAIL:
         _wrapped.append(group)
     return group
