@@ -1,5 +1,6 @@
 """The backend "gradwire" of torch.distributed: sums, gathers, what is Gloo's, work objects, failures."""
 
+import gc
 import logging
 import os
 import time
@@ -448,8 +449,8 @@ def test_groups_and_their_errors():
 
 def twice(rank, size, folder):
     gradwire.torch.set_default_error(NMSE)
-    errors = []
-    for turn in range(3):
+    errors, threads = [], []
+    for turn in range(4):
         if turn:
             method = f"file://{folder}/store{turn}"
             dist.init_process_group("gradwire", init_method=method, rank=rank, world_size=size)
@@ -457,12 +458,15 @@ def twice(rank, size, folder):
         dist.all_reduce(values)
         errors.append(nmse(values, sum_of(size)))
         dist.destroy_process_group()
-    return errors, dist.is_initialized()
+        gc.collect()
+        threads.append(len(os.listdir("/proc/self/task")))
+    return errors, dist.is_initialized(), threads
 
 
 def test_destroyed_and_made_again(tmp_path):
-    for errors, is_initialized in run(twice, 2, tmp_path).values():
+    for errors, is_initialized, threads in run(twice, 2, tmp_path).values():
         assert all(0 < error < 3 * NMSE for error in errors) and not is_initialized
+        assert threads[-1] <= threads[1]  # those of Gloo's connections, too
 
 
 @pytest.mark.parametrize("value", [0, -1, 1.5, float("nan"), True, "small"])
