@@ -30,6 +30,12 @@ typedef enum gw_mpi_mode {
     GW_MPI_THC = 2 /* small integers that are added as they are */
 } gw_mpi_mode;
 
+/* What the owners of pieces send to all, as gw_thc_sums (gradwire/runtime_thc.h). */
+typedef enum gw_mpi_thc_sums {
+    GW_MPI_THC_LANES = 0,      /* the sums as they are: lanes of 8 bits (16 or 32 for many ranks) */
+    GW_MPI_THC_REQUANTIZED = 1 /* rounded to indices again */
+} gw_mpi_thc_sums;
+
 /* How the frames of GW_MPI_CARRIED and GW_MPI_CONSTANT travel (docs/collectives.md). */
 typedef enum gw_mpi_algorithm {
     GW_MPI_A2A = 0, /* to the owners of pieces, and from them to all */
@@ -39,10 +45,11 @@ typedef enum gw_mpi_algorithm {
 /* How one operation is compressed. Equal on all ranks. */
 typedef struct gw_mpi_options {
     gw_mpi_mode mode;
-    float target_nmse;      /* GW_MPI_CARRIED: of every rounding, 0 < target_nmse <= 1 */
-    uint32_t constant_drop; /* GW_MPI_CONSTANT: mantissa bits, 0..23 */
-    uint32_t thc_bits;      /* GW_MPI_THC: bits of an index, 1..4 */
-    uint64_t seed;          /* of stochastic rounding */
+    float target_nmse;        /* GW_MPI_CARRIED: of every rounding, 0 < target_nmse <= 1 */
+    uint32_t constant_drop;   /* GW_MPI_CONSTANT: mantissa bits, 0..23 */
+    uint32_t thc_bits;        /* GW_MPI_THC: bits of an index, 1..4 */
+    uint64_t seed;            /* of stochastic rounding */
+    gw_mpi_thc_sums thc_sums; /* GW_MPI_THC, all-reduce */
     gw_mpi_algorithm algorithm;
 } gw_mpi_options;
 

@@ -64,7 +64,8 @@ int gw_mpi_options_valid(const gw_mpi_options *options)
     case GW_MPI_CONSTANT:
         return options->constant_drop <= 23;
     case GW_MPI_THC:
-        return options->thc_bits >= 1 && options->thc_bits <= GW_THC_BITS_MAX;
+        return options->thc_bits >= 1 && options->thc_bits <= GW_THC_BITS_MAX &&
+               (uint32_t)options->thc_sums <= GW_MPI_THC_REQUANTIZED;
     default:
         return 0;
     }
@@ -163,6 +164,7 @@ static int gw_mpi_read_target(gw_mpi_config *config)
 static void gw_mpi_config_read(void)
 {
     static const char *const modes[] = {"carried", "constant", "thc", NULL};         /* gw_mpi_mode */
+    static const char *const sums[] = {"lanes", "requantized", NULL};                /* gw_mpi_thc_sums */
     static const char *const progress[] = {"auto", "thread", "calls", "none", NULL}; /* GW_MPI_PROGRESS_* */
     static const char *const pcontrol[] = {"off", "on", NULL};
     static const char *const algorithms[] = {"a2a", "ring", NULL}; /* gw_mpi_algorithm */
@@ -172,6 +174,7 @@ static void gw_mpi_config_read(void)
     config->exact = gw_mpi_read_switch("EXACT");
     config->notice = gw_mpi_read_switch("NOTICE");
     config->options.mode = (gw_mpi_mode)gw_mpi_read_name("MODE", modes);
+    config->options.thc_sums = (gw_mpi_thc_sums)gw_mpi_read_name("THC_SUMS", sums);
     gw_mpi_check(target, gw_mpi_read_target(config));
     config->options.constant_drop = (uint32_t)gw_mpi_read_count("DROP", 16, 0, 23);
     config->options.seed = gw_mpi_read_count("SEED", 0x6772616477697265u, 0, GW_MPI_THRESHOLD_AUTO - 1);

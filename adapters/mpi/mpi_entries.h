@@ -15,7 +15,7 @@
  *                     mpi_vote        a word that all ranks agree on
  *                     mpi_exact       whether values must not be rounded
  *                     mpi_exchange    exchanges of the runtime: messages; those with frames (collective.h)
- *                     mpi_lanes       those of THC: norms, then lanes
+ *                     mpi_lanes       those of THC: norms, then sums
  *   mpi_progress.h    mpi_operation   one collective: its life, its progress
  *                     mpi_progress    the thread that makes progress
  *                     mpi_auto        the automatic threshold

@@ -4,7 +4,7 @@
  *   GRADWIRE_MPI_TEST_DAMAGE="RANK HOP PIECE NUMBER"
  *
  * On rank RANK, in operation NUMBER of a communicator (-1: in every one), piece PIECE (-1: the first one):
- * HOP 0: a contribution or lanes before they are sent, in a ring a partial sum; 1: the sum at its owner; 2:
+ * HOP 0: a contribution before it is sent, in a ring a partial sum; 1: the sum at its owner; 2:
  * the sum where it was received.
  *
  *   GRADWIRE_MPI_TEST_NUMBERS=N
@@ -17,7 +17,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 void gw_mpi_test_damage(const gw_mpi_operation *operation, int hop, uint32_t piece, gw_mpi_block *message)
 {
@@ -30,11 +29,7 @@ void gw_mpi_test_damage(const gw_mpi_operation *operation, int hop, uint32_t pie
         (index >= 0 && piece != (uint32_t)index) || atomic_exchange(&last, own) == own) {
         return;
     }
-    if (operation->call.options.mode == GW_MPI_THC) {
-        memset(message->data, 0xff, message->size); /* more than any sum of lanes */
-    } else {
-        message->data[message->size / 2] ^= 0x10;
-    }
+    message->data[message->size / 2] ^= 0x10;
 }
 
 void gw_mpi_test_numbers(uint32_t *room)

@@ -199,11 +199,14 @@ typedef struct gw_exchange_step {
 } gw_exchange_step;
 
 /* Steps in place of those of collective.h, for messages that are no frames of GCOMP. They run in threads as
- * tasks do, several at once. Needs gw_exchange_buffers. */
+ * tasks do, several at once. runtime_thc.h has some. */
 typedef struct gw_exchange_steps {
     void (*run)(void *context, gw_exchange_step *step, const gw_workspace *workspace);
     void *context;
     uint64_t message_bound; /* capacity of dst: GW_COLLECTIVE_NOTICE_SIZE..SIZE_MAX / 2 */
+    /* Needed without gw_exchange_buffers: bytes of every good message of a kind (SEND, SHARE) and piece, at
+     * most message_bound. Such messages must not begin as notices do (gw_collective_notice_read()) */
+    uint64_t (*message_size)(void *context, gw_runtime_event_kind kind, uint32_t piece);
 } gw_exchange_steps;
 
 /* How messages travel (collective.h). Equal on all ranks; without effect for a single one. */

@@ -11,7 +11,7 @@ from gradwire._constants import GW_ABI_VERSION
 from gradwire._structs import gw_abi_struct
 
 # Libraries beside gradwire: the prefix of their queries, and how their structs begin
-BESIDE = {"gw_plan_": ("gw_plan",), "gw_runtime_": ("gw_runtime", "gw_exchange")}
+BESIDE = {"gw_plan_": ("gw_plan",), "gw_runtime_": ("gw_runtime", "gw_exchange", "gw_thc_steps")}
 
 
 def check(library: ctypes.CDLL, path: str, prefix: str = "gw_") -> None:

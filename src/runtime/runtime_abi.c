@@ -1,9 +1,9 @@
 /*
- * The layout of the structs of runtime.h, made from the header by scripts/make_bindings.
+ * The layout of the structs of runtime.h and runtime_thc.h, made from the headers by scripts/make_bindings.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
-#include "gradwire/runtime.h"
+#include "gradwire/runtime_thc.h"
 
 #include "runtime_abi_structs.def"
 

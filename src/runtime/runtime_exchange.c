@@ -206,8 +206,8 @@ gw_status gw_exchange_open(gw_runtime *runtime, const gw_exchange_config *config
     }
     *exchange = NULL;
     if (!runtime || !config || !config->buffers.take != !config->buffers.release ||
-        (config->steps.run && (!config->buffers.take || config->algorithm != GW_EXCHANGE_A2A)) ||
-        config->algorithm > GW_EXCHANGE_RING) {
+        (config->steps.run && !config->buffers.take && !config->steps.message_size) ||
+        (config->steps.run && config->algorithm != GW_EXCHANGE_A2A) || config->algorithm > GW_EXCHANGE_RING) {
         return GW_ERR_ARG;
     }
     gw_exchange *made = calloc(1, sizeof *made);

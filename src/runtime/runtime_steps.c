@@ -427,16 +427,21 @@ gw_status gw_exchange_start(gw_exchange *exchange, const gw_exchange_run *run)
 
 /* ------------ receive ------------ */
 
-/* The message in a buffer. Frames and notices delimit themselves; what is neither keeps the whole buffer, and
- * the step that reads it says what is wrong. */
-static gw_gcomp_frame message_at(const gw_exchange *exchange, uint64_t offset)
+/* The message in a buffer. Frames and notices delimit themselves, and steps of the caller's know the size of
+ * theirs; what is neither keeps the whole buffer, and the step that reads it says what is wrong. */
+static gw_gcomp_frame message_at(const gw_exchange *exchange, uint32_t piece, uint64_t offset)
 {
+    const gw_exchange_steps *own = &exchange->config.steps;
+    const int is_own = exchange->pieces[piece].at.owner == exchange->config.rank;
     const uint8_t *data = exchange->memory + offset;
     gw_collective_failure failure;
     gw_gcomp_frame_info info;
     gw_gcomp_frame message = {.data = data, .size = (size_t)exchange->buffer_size};
     if (gw_collective_notice_read(data, GW_COLLECTIVE_NOTICE_SIZE, &failure)) {
         message.size = GW_COLLECTIVE_NOTICE_SIZE;
+    } else if (own->run) {
+        message.size =
+            (size_t)own->message_size(own->context, is_own ? GW_RUNTIME_SEND : GW_RUNTIME_SHARE, piece);
     } else if (gw_gcomp_frame_peek(data, message.size, exchange->config.codec.len_max, &info) == GW_OK &&
                info.frame_size < message.size) {
         message.size = (size_t)info.frame_size;
@@ -490,7 +495,7 @@ gw_status gw_exchange_receive(gw_exchange *exchange, uint32_t piece, uint32_t fr
         gw_gcomp_frame message = {.data = data, .size = size};
         if (!data) {
             message = size > 0 ? (gw_gcomp_frame){.data = exchange->memory + offset, .size = size}
-                               : message_at(exchange, offset);
+                               : message_at(exchange, piece, offset);
         }
         gw_exchange_piece *of = &exchange->pieces[piece];
         status = gw_route_message_of(exchange, of, from) == GW_ROUTE_INPUT

@@ -67,6 +67,28 @@ static void check_modes(check_job *job)
     }
 }
 
+/* Indices of 4 bits to the owners of pieces and lanes of 8 from them, or indices both ways. */
+static void check_thc_sizes(check_job *job)
+{
+    gw_mpi_options options;
+    float *values = check_make((uint32_t)job->rank, LEN), *result = calloc(LEN, sizeof(float));
+    gw_mpi_options_init(&options);
+    options.mode = GW_MPI_THC;
+    for (int sums = GW_MPI_THC_LANES; sums <= GW_MPI_THC_REQUANTIZED; sums++) {
+        gw_mpi_statistics before, after;
+        options.thc_sums = (gw_mpi_thc_sums)sums;
+        gw_mpi_statistics_read(&before);
+        CHECK(job, gw_mpi_allreduce(values, result, LEN, MPI_COMM_WORLD, &options) == MPI_SUCCESS);
+        gw_mpi_statistics_read(&after);
+        const double bits = 8.0 * (double)(after.wire_size - before.wire_size) /
+                            (double)(after.wire_values - before.wire_values);
+        CHECK(job, sums == GW_MPI_THC_LANES ? bits > 5.9 && bits < 6.1 : bits > 3.9 && bits < 4.1);
+        CHECK(job, check_equal(result, LEN, MPI_COMM_WORLD));
+    }
+    free(values);
+    free(result);
+}
+
 static void check_arguments(check_job *job)
 {
     gw_mpi_options options, bad;
@@ -86,6 +108,9 @@ static void check_arguments(check_job *job)
     CHECK(job, gw_mpi_allreduce(&value, &result, 1, MPI_COMM_WORLD, &bad) == MPI_ERR_ARG);
     bad.mode = GW_MPI_THC;
     bad.thc_bits = 5;
+    CHECK(job, gw_mpi_iallreduce(&value, &result, 1, MPI_COMM_WORLD, &bad, &request) == MPI_ERR_ARG);
+    bad.thc_bits = 4;
+    bad.thc_sums = (gw_mpi_thc_sums)2;
     CHECK(job, gw_mpi_iallreduce(&value, &result, 1, MPI_COMM_WORLD, &bad, &request) == MPI_ERR_ARG);
     CHECK(job, gw_mpi_allreduce(&value, &result, -1, MPI_COMM_WORLD, NULL) == MPI_ERR_COUNT);
     CHECK(job, gw_mpi_allreduce(&value, &result, INT64_C(1) << 50, MPI_COMM_WORLD, NULL) == MPI_ERR_COUNT);
@@ -153,6 +178,7 @@ int main(int argc, char **argv)
     (void)MPI_Comm_size(MPI_COMM_WORLD, &job.size);
     check_rates(&job);
     check_modes(&job);
+    check_thc_sizes(&job);
     check_nonfinite(&job);
     check_switch(&job);
     check_arguments(&job);

@@ -207,7 +207,8 @@ gw_exchange_config group_config(const group *g, uint32_t rank)
         config.buffers = (gw_exchange_buffers){take, release, (void *)(uintptr_t)&g->rank[rank]};
     }
     if (setup->has_steps) {
-        config.steps = (gw_exchange_steps){values_step, (void *)(uintptr_t)&g->rank[rank], 4 * PIECE_LEN};
+        config.steps = (gw_exchange_steps){
+            .run = values_step, .context = (void *)(uintptr_t)&g->rank[rank], .message_bound = 4 * PIECE_LEN};
     }
     return config;
 }

@@ -81,12 +81,14 @@ class Settings:
     unknown: Settings | None = None  # of parameters whose optimizer maps are not known for, where that of others is
 
     def piece_len_of(self, shard_len: int) -> int:
-        """Values of a piece where shards have shard_len. A shard's first piece cannot be sent before it is encoded, and
-        its last not decoded before it has come, so a shard should have several; pieces below 2^16 cost more to code
-        than they save."""
-        if self.piece_len is not None:
-            return self.piece_len
-        return 1 << min(18, max(16, (shard_len // 4).bit_length() - 1))
+        """Values of a piece where shards have shard_len."""
+        return usual_piece_len(shard_len) if self.piece_len is None else self.piece_len
+
+
+def usual_piece_len(shard_len: int) -> int:
+    """Values of a piece. A shard's first piece cannot be sent before it is encoded, and its last not decoded before it
+    has come, so a shard should have several; pieces below 2^16 cost more to code than they save."""
+    return 1 << min(18, max(16, (shard_len // 4).bit_length() - 1))
 
 
 @dataclass(frozen=True)

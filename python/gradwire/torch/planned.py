@@ -33,7 +33,7 @@ ALGORITHMS = {  # that run what a plan's method names
     "fp16": ("allreduce",),
     "bf16": ("allreduce", "a2a-ag"),  # where Gloo does not add bf16 the same bytes go by the other way
     "gradwire": ("a2a-ag",),
-    "thc": ("allreduce",),
+    "thc": ("a2a-ag", "allreduce"),  # of plans that were made when lanes went through Gloo's all-reduce
     "classic": ("allgather", "allreduce"),  # all-reduce: RANDK
 }
 

@@ -48,14 +48,12 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-import gradwire.thc
-
 from . import planned, staging
 from .buckets import Bucket
 from .casts import DTYPES
 from .ddp import DdpState
 from .recording import Message, Recording, check_writable
-from .thc import codec_of
+from .sums import bits_a_value
 
 LENS = (1 << 14, 1 << 18, 1 << 22, 1 << 24)
 _MIN_US = 0.001
@@ -440,10 +438,11 @@ def _entry(bench: _Bench, costs: _Costs, link: tuple[float, float], share: float
     part = (ranks - 1) / ranks
     shared = _shared(bench, share)
     entry: dict[str, Any] = {"name": costs.name, "options": {"codec": kind, **options}}
-    adds = kind == "gradwire" or (kind == "bf16" and not bench.adds_bf16)
-    thc = codec_of(int(options.get("bits", 4)), ranks) if kind == "thc" else None
-    if thc is not None:
-        entry["payload"] = _thc_payload(thc)
+    adds = kind in ("gradwire", "thc") or (kind == "bf16" and not bench.adds_bf16)
+    value_bits = bits_a_value(int(options.get("bits", 4)), ranks, options.get("sums", "lanes")) / 2
+    if kind == "thc":  # half of what goes up and comes back: the planner's messages are as long in both
+        entry["payload"] = {"header": 0, "num": round(1000 * value_bits), "den": 8000}
+        entry["overlap"] = True
     elif kind == "gradwire":
         value_size = costs.value_size or max(0.0, rows[-1].payload - _HEADER) / rows[-1].length
         bits = round(8000 * value_size)  # thousandths of a bit a value
@@ -455,8 +454,8 @@ def _entry(bench: _Bench, costs: _Costs, link: tuple[float, float], share: float
     alone = _table([(row.length, row.enc) for row in rows])
     left = []
     for row in rows:
-        payload = row.payload if thc is None else float(thc.reduced_size(row.length))
-        startups = 2 if adds or kind == "thc" else 1
+        payload = row.payload if kind != "thc" else row.length * value_bits / 8
+        startups = 4 if kind == "thc" else 2 if adds else 1  # THC: norms and sums, both ways
         known = row.enc + row.dec + startups * alpha + 2 * part * payload * beta
         known += _at(alone, row.length / ranks) / 1e6 if kind == "bf16" and adds else 0.0
         left.append((row.length, max(0.0, row.whole - known)))
@@ -467,13 +466,6 @@ def _entry(bench: _Bench, costs: _Costs, link: tuple[float, float], share: float
         curves["enc"] = _table([(row.length, row.enc + more) for row, (_, more) in zip(rows, left)])
     entry["gpu" if shared else "cpu"] = curves
     return entry
-
-
-def _thc_payload(codec: gradwire.thc.Codec) -> dict[str, Any]:
-    """That of a cost file. The planner takes the narrowest lanes that hold the sum, which the hook has as long as they
-    are of 8 bits: Gloo does not add integers of 16."""
-    wider = {"lane_bits": codec.options.lane_bits} if codec.options.lane_bits > 8 else {}
-    return {"kind": "thc", "bits": codec.options.bits, **wider}
 
 
 def _table(points: list[tuple[int, float]]) -> dict[str, Any]:

@@ -1,14 +1,17 @@
-"""THC as a DDP hook: gradients as small integers that an unmodified all-reduce adds up.
+"""THC as a DDP hook: gradients as indices of a few bits, which the ranks add up as integers, each those of a shard.
 
     ddp.register_comm_hook(*gradwire.torch.thc_hook(optimizer, bits=4))
 
-Two all-reduces a bucket: the MAX of one word per block of 1024 values, and the SUM of one lane per value. No optimizer
-state is needed. The error memory of each parameter is added to its next gradient.
+Every rank is a worker and a part of the parameter server (sums.py). Norms travel first: one word per block of 1024
+values, of which all ranks get the maxima. Then indices go to the owners of shards, and their sums to all ranks. No
+optimizer state is needed. The error memory of each parameter is added to its next gradient.
 """
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -22,9 +25,12 @@ from gradwire._library import lib
 
 from . import given, staging
 from .buckets import Bucket
+from .engine import ExchangeError
+from .failure import Gate
 from .reducer import CodecHook, agreed_error, hook
 from .states import Finite, check_nonfinite, check_sizes, check_version
 from .stats import size_of
+from .sums import NORMS, SUMS, WAYS, SumEngine, feedback_of
 from .transport import Start
 from .workers import Worker
 
@@ -38,12 +44,18 @@ def thc_hook(
     return ThcState(optimizer, **options), hook
 
 
-def codec_of(bits: int, ranks: int, **changes: Any) -> gradwire.thc.Codec:
-    """The codec of a job of so many ranks, by gradwire.thc.options()."""
-    options = gradwire.thc.options(bits, ranks, **changes)
-    if options.lane_bits == 16:  # Gloo does not add 16-bit integers
-        options = gradwire.thc.options(bits, ranks, lane_bits=32, **changes)
-    return gradwire.thc.Codec(options)
+@dataclass
+class _Operation:
+    """A bucket on its way. memory, sum_memory: its new error memories. waits: its result is handed out at the end of
+    the step."""
+
+    copy: staging.HostCopy
+    params: list[torch.Tensor]
+    key: tuple[int, ...]  # of the bucket: numbers of the parameters
+    memory: torch.Tensor | None
+    sum_memory: torch.Tensor | None
+    waits: bool
+    word: int = 0  # outcome
 
 
 class ThcState(CodecHook):
@@ -51,9 +63,12 @@ class ThcState(CodecHook):
 
     bits: 1..4, of an index. error_feedback: keep what rounding lost. nonfinite: what NaN or infinity in a gradient
     does: "propagate": its block is NaN on all ranks, and error memories stay as they were before the step, as a
-    GradScaler expects; "error": all ranks raise, with rank and parameter. small_len, group, transport, timeout, seed:
-    as in DdpState. Lanes are the narrowest that hold the sum and that Gloo adds: 8 or 32 bits. report, error, check()
-    and fail(error) are as of DdpState; of the report's numbers there are sizes.
+    GradScaler expects; "error": all ranks raise, with rank and parameter. sums: what the owner of a shard sends to all:
+    "lanes": the sums as they are, in the narrowest lanes that hold them (up to 17 ranks with 4 bits: 8 bits, then 16);
+    "requantized": rounded to indices again, which is half of that or less, and adds an error; with error feedback the
+    owner keeps what that lost, too. threads: of the pool that encodes and sums. small_len, group, transport, timeout,
+    seed: as in DdpState. report, error, check() and fail(error) are as of DdpState; of the report's numbers there are
+    sizes.
     """
 
     def __init__(
@@ -63,6 +78,8 @@ class ThcState(CodecHook):
         bits: int = 4,
         error_feedback: bool = True,
         nonfinite: str = "propagate",
+        sums: str = "lanes",
+        threads: int = 2,
         small_len: int = 1 << 14,
         group: Any = None,
         transport: Any = None,
@@ -72,98 +89,180 @@ class ThcState(CodecHook):
         super().__init__()
         with Start("THC", group, transport, timeout) as start:
             check_nonfinite(nonfinite)
+            if sums not in WAYS:
+                raise ValueError(f"gradwire: sums is one of: {', '.join(WAYS)}; not {sums!r}")
             made = given.optimizers_of(optimizer)
             params = [param for one in made for part in one.param_groups for param in part["params"]]
             self._numbers = {id(param): number for number, param in enumerate(params)}
             self._sizes = {number: param.numel() for number, param in enumerate(params)}
             size = dist.get_world_size(start.group)
-            self.codec = codec_of(bits, size, seed=seed, error_feedback=error_feedback, nonfinite="propagate")
-            agreed = {"bits": bits, "error_feedback": error_feedback, "nonfinite": nonfinite}
+            chosen = gradwire.thc.options(bits, size, seed=seed, error_feedback=error_feedback, nonfinite="propagate")
+            self.codec = gradwire.thc.Codec(chosen)
+            agreed = {"bits": bits, "error_feedback": error_feedback, "nonfinite": nonfinite, "sums": sums}
             start.options = {**agreed, "small_len": small_len, "seed": seed}
         self._begin(start)
         self.small_len, self.nonfinite = small_len, nonfinite
         self.round = 0
-        self.sent_size = 0  # bytes of lanes and patterns that were handed to all-reduce
         self._errors: dict[int, torch.Tensor] = {}  # by number of the parameter, in memory order
+        self._sum_errors: dict[tuple[int, ...], torch.Tensor] = {}  # of owners: of this rank's shard, by _Operation.key
         self._finite: list[Finite] = []  # of this step's plain buckets
-        self._worker = Worker("gradwire-thc", self._failed)
+        self._begun = False  # a bucket of this step travels by THC
+        self._word = 0  # the worst outcome on this rank since the ranks have compared
+        self._bad = 0  # with nonfinite="error": where this rank's first such value is
+        self._has_sum_errors = bool(feedback_of(self.codec, sums))
+        self._engine = SumEngine(start.transport, self.codec, sums, self.gate, threads, self._failed)
+        weakref.finalize(self, self._engine.abandon).atexit = False
+
+    @property
+    def sent_size(self) -> int:
+        """Bytes of compressed buckets that this rank has sent."""
+        return self.sizes()[0]
 
     def sizes(self) -> tuple[int, int]:
-        """Bytes of compressed buckets that this rank has sent and received, an all-reduce as a ring of all ranks."""
-        size = 2 * (self.size - 1) * self.sent_size // self.size
-        return size, size
+        """Bytes of compressed buckets that this rank has sent and received."""
+        return self._engine.sizes()
+
+    def join(self, gate: Gate) -> None:
+        super().join(gate)
+        self._engine.join(gate)
 
     def _workers(self) -> list[Worker]:
-        return [self._worker]
+        return [self._engine.control]
+
+    # ---- the hook ----
 
     def reduce(self, bucket: dist.GradBucket) -> torch.futures.Future:
         with self.gate:
             taken = self._taken(bucket)
-            if staging.takes(taken.values, (torch.float32,)) and taken.values.numel() >= self.small_len:
-                return self.start(taken)
+            if staging.takes(taken.values, (torch.float32,)) and taken.values.numel() >= max(self.small_len, 1):
+                return self._start(taken, taken.is_last)
             self._finite.append(Finite())
             future = self._plain.start(taken, self._finite[-1].around)
             if taken.is_last:
                 finite, self._finite = self._finite, []
-                self._worker.submit(lambda: self._end_step(finite))
+                self._submit(lambda: self._end_step(finite, f"step {taken.step}, its end", forget=True))
             return future
-
-    def _end_step(self, finite: list[Finite]) -> None:
-        """After the step's buckets; finite: of those that travelled plain."""
-        self._undo.spoilt |= not all(one.wait() for one in finite)
-        self._undo.end_step()
 
     def start(self, bucket: Bucket) -> torch.futures.Future:
         """The mean of a bucket of fp32 values, in place. Where it is the last one error memories count, unless a
         gradient since the last such bucket was not finite."""
+        return self._start(bucket, False)
+
+    def _start(self, bucket: Bucket, forget: bool) -> torch.futures.Future:
+        """forget: with this bucket a backward pass ends, and buckets that it did not have do not come again."""
         number = self.round
         self.round += 1
         self.full_size += size_of(bucket.values)
         copy = staging.HostCopy(bucket.values)
         self.gate.add(copy.future)
-        finite = None
+        finite, where = [], f"round {number}"
         if bucket.is_last:
             finite, self._finite = self._finite, []
-        self._worker.submit(lambda: self._exchange(copy, bucket.params, number, finite))
+
+        def job() -> None:
+            operation = self._exchange(copy, bucket.params, number, where, bucket.is_last)
+            if operation is not None and bucket.is_last and self._end_step(finite, where, forget):
+                self._hand_out(operation)
+
+        self._submit(job)
         return copy.future
 
+    def _submit(self, job: Callable[[], Any]) -> None:
+        """Nothing is begun after a failure."""
+        self._engine.control.submit(lambda: None if self.gate.shut else job())
+
+    # ---- control thread ----
+
     def _exchange(
-        self, copy: staging.HostCopy, params: list[torch.Tensor], number: int, finite: list[Finite] | None
-    ) -> None:
-        """finite: for the last bucket of a step, of those that travelled plain."""
+        self, copy: staging.HostCopy, params: list[torch.Tensor], number: int, where: str, is_last: bool
+    ) -> _Operation | None:
+        """Norms, then the start of the sums. None: something has failed."""
         self._compare_states("THC", round=number)
-        part = gradwire.thc.Part(round=number & 0xFFFFFFFF, rank=self.rank)
-        feedback = self.codec.options.error_feedback
-        memory = torch.cat([self._error_of(param) for param in params]) if feedback else None
-        error = memory.numpy() if memory is not None else None
+        self._begun = True
+        memory = None
+        if self.codec.options.error_feedback:
+            memory = torch.cat([self._error_of(param) for param in params])
+        values, key = copy.host, tuple(map(self._number_of, params))
+        bucket = self._engine.bucket(key, values.numel())
+        sum_memory = self._sum_error_of(key, bucket.shard_len.value) if self._has_sum_errors else None
         copy.wait()
-        array = copy.host.numpy()
-        patterns = self.codec.norms(array, part, error=error)
-        bad = self._first_bad(patterns, array, params)
-        self._all_reduce(torch.from_numpy(patterns.view(np.int32)), dist.ReduceOp.MAX, number)
-        if (patterns >= _NONFINITE).any():
+        run = bucket.run_of(values, memory, sum_memory, number)
+        bucket.begin(NORMS, run, number, where)
+        bucket.phases[NORMS].done.wait()
+        if self.gate.shut:
+            return None
+        run.norms_word = bucket.phases[NORMS].word
+        operation = _Operation(copy, params, key, memory, sum_memory, is_last, run.norms_word)
+        if not operation.word and (bucket.maxima >= _NONFINITE).any():
             self._undo.spoilt = True
             if self.nonfinite == "error":
-                self._raise_nonfinite(bad, number)
-        lanes = self.codec.encode_lanes(array, patterns, part, error=error)
-        words = torch.from_numpy(lanes.view(np.int32) if lanes.dtype == np.uint32 else lanes)
-        self._all_reduce(words, dist.ReduceOp.SUM, number)
-        if memory is not None:
-            for param, kept in zip(params, memory.split([param.numel() for param in params])):
-                self._undo.keep(self._errors, self._number_of(param), self._error_of(param))
-                self._errors[self._number_of(param)] = kept
-        if finite is not None:
-            self._end_step(finite)
-        with self.gate.passing(copy.future):
-            self.codec.decode_reduced(lanes, patterns, array.size, part, out=array)
-            copy.finish()
+                operation.waits = True  # for the error
+                self._bad = self._bad or self._first_bad(values.numpy(), memory, params, number)
+        sums = bucket.phases[SUMS]
+        sums.on_done = lambda: self._summed(operation, sums.word)
+        bucket.begin(SUMS, run, number, where)  # after a failure, too: others wait for this rank's messages
+        return operation
 
-    def _all_reduce(self, words: torch.Tensor, op: Any, number: int) -> None:
-        self.sent_size += words.numel() * words.element_size()
-        self._transport.all_reduce(words, op, f"round {number}")
+    def _end_step(self, finite: list[Finite], where: str, forget: bool) -> bool:
+        """After the step's buckets; finite: of those that travelled plain. Raises what has gone wrong on any rank.
+        False: something has failed."""
+        if self._begun and not self._settle(where):
+            return False
+        self._begun = False
+        self._undo.spoilt |= not all(one.wait() for one in finite)
+        self._undo.end_step()
+        if forget:
+            for key in self._engine.forget_unused():
+                self._sum_errors.pop(key, None)
+        return True
 
-    def _first_bad(self, patterns: np.ndarray, values: np.ndarray, params: list[torch.Tensor]) -> int:
-        """The number of this rank's first parameter with a value that is not finite, plus one; 0: none."""
+    def _settle(self, where: str) -> bool:
+        """Waits for all sums, and compares their outcomes. False: something has failed."""
+        if not self._engine.wait():
+            return False
+        word, bad = self._transport.largest([self._word, self._bad], where, direct=False)
+        if word or bad:  # a step that does not count, on this rank too
+            self._undo.spoilt = True
+            self._undo.end_step()
+        if bad:
+            self._raise_nonfinite(bad)
+        if word:
+            raise ExchangeError(word)
+        return True
+
+    # ---- loop thread ----
+
+    def _summed(self, operation: _Operation, word: int) -> None:
+        operation.word = max(operation.word, word)
+        self._word = max(self._word, operation.word)
+        if operation.word:  # its future waits for the end of the step: the other ranks need this rank's messages
+            return
+        if operation.memory is not None:
+            parts = operation.memory.split([param.numel() for param in operation.params])
+            for param, kept in zip(operation.params, parts):
+                number = self._number_of(param)
+                self._undo.keep(self._errors, number, self._error_of(param))
+                self._errors[number] = kept
+        if operation.sum_memory is not None:
+            shard_len = operation.sum_memory.numel()
+            self._undo.keep(self._sum_errors, operation.key, self._sum_error_of(operation.key, shard_len))
+            self._sum_errors[operation.key] = operation.sum_memory
+        if not operation.waits:
+            self._hand_out(operation)
+
+    def _hand_out(self, operation: _Operation) -> None:
+        with self.gate.passing(operation.copy.future):
+            operation.copy.finish()
+
+    # ---- gradients that are not finite ----
+
+    def _first_bad(
+        self, values: np.ndarray, memory: torch.Tensor | None, params: list[torch.Tensor], number: int
+    ) -> int:
+        """This rank and the number of its first parameter with a value that is not finite, as one word of which the
+        largest is that of the first rank; 0: it has none."""
+        part = gradwire.thc.Part(round=number & 0xFFFFFFFF, rank=self.rank)
+        patterns = self.codec.norms(values, part, error=None if memory is None else memory.numpy())
         marked = np.flatnonzero(patterns >= _NONFINITE)
         if not marked.size:
             return 0
@@ -174,15 +273,16 @@ class ThcState(CodecHook):
         for param in params:
             left -= param.numel()
             if left < 0:
-                return self._number_of(param) + 1
+                return (self.size - self.rank) << 32 | (self._number_of(param) + 1)
         return 0
 
-    def _raise_nonfinite(self, bad: int, number: int) -> None:
-        """On all ranks, which know the same patterns: that of the first rank that has one."""
-        (word,) = self._transport.largest([(self.size - self.rank) << 32 | bad if bad else 0], f"round {number}")
+    def _raise_nonfinite(self, word: int) -> None:
+        """On all ranks."""
         rank, param = self.size - (word >> 32), (word & 0xFFFFFFFF) - 1
         text = lib.gw_status_message(_constants.GW_ERR_NONFINITE).decode()
         raise agreed_error(_constants.GW_ERR_NONFINITE, f"rank {rank}, parameter {param}: {text}")
+
+    # ---- state ----
 
     def _number_of(self, param: torch.Tensor) -> int:
         """A parameter that the optimizer lacks gets a number of its own."""
@@ -195,10 +295,16 @@ class ThcState(CodecHook):
         check_sizes({number: param.numel()}, {number: self._errors[number]})  # one that the optimizer lacks, loaded
         return self._errors[number]
 
+    def _sum_error_of(self, key: tuple[int, ...], shard_len: int) -> torch.Tensor:
+        """A copy, for a bucket with these parameters. Zeros where it is new, or was cut for other ranks."""
+        error = self._sum_errors.get(key)
+        return torch.zeros(shard_len) if error is None or error.numel() != shard_len else error.clone()
+
     def state_dict(self) -> dict[str, Any]:
         """Of this rank alone: error memories differ between ranks."""
         errors = {number: error.clone() for number, error in self._errors.items()}
-        return {"version": 1, "codec": "thc", "round": self.round, "errors": errors}
+        sum_errors = {key: error.clone() for key, error in self._sum_errors.items()}
+        return {"version": 1, "codec": "thc", "round": self.round, "errors": errors, "sum_errors": sum_errors}
 
     def check_state(self, state: dict[str, Any]) -> None:
         """ValueError for a state that cannot be loaded."""
@@ -209,3 +315,22 @@ class ThcState(CodecHook):
     def _load(self, state: dict[str, Any]) -> None:
         self.round = state["round"]
         self._errors = {number: error.clone() for number, error in state["errors"].items()}
+        self._sum_errors = {key: error.clone() for key, error in state.get("sum_errors", {}).items()}
+
+    # ---- end ----
+
+    def _conclude(self, where: str) -> torch.futures.Future:
+        done: torch.futures.Future = torch.futures.Future()
+        self.gate.add(done)
+
+        def settle() -> None:
+            if self._settle(where):
+                with self.gate.passing(done):
+                    done.set_result(None)
+
+        self._submit(settle)
+        return done
+
+    def close(self) -> None:
+        """Ends the threads. The hook raises afterwards."""
+        self._engine.close()

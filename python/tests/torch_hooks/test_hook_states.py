@@ -16,6 +16,7 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 
 CODECS = {
     "thc": {"small_len": 64},
+    "thc requantized": {"small_len": 64, "sums": "requantized"},
     "dgc": {"ratio": 0.1, "small_len": 256},
     "randk": {"ratio": 0.3},
     "signum": {},
@@ -30,7 +31,7 @@ def made(codec, options, net, group=None, cut=True):
     torch.distributed._DEFAULT_FIRST_BUCKET_BYTES = 1  # torch 1.13 has 1 MiB whatever bucket_cap_mb says
     optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
     ddp = DDP(net, process_group=group, **({"bucket_cap_mb": 1e-6} if cut else {}))
-    if codec == "thc":
+    if codec.startswith("thc"):
         state, hook = gradwire.torch.thc_hook(optimizer, group=group, **options)
     else:
         state, hook = gradwire.torch.ddp_hook(optimizer, codec=codec, group=group, **options)
@@ -63,10 +64,8 @@ def infinite(rank, step):
 
 
 def memories(state):
-    kept = state.state_dict()
-    return {
-        (name, number): one for name in ("errors", "residual", "momentum") for number, one in kept.get(name, {}).items()
-    }
+    kept, names = state.state_dict(), ("errors", "sum_errors", "residual", "momentum")
+    return {(name, number): one for name in names for number, one in kept.get(name, {}).items()}
 
 
 def through_infinity(rank, size):

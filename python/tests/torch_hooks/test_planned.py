@@ -62,7 +62,7 @@ def train(rank, size, document, steps, make="planned", name="adamw", options=Non
     [
         ("fp16", {}, 0.5),
         ("bf16", {}, 0.5),
-        ("thc", {"bits": 4}, 0.27),
+        ("thc", {"bits": 4}, 0.205),
         ("classic", {"scheme": "qsgd"}, None),
         ("classic", {"scheme": "bf16"}, 0.5),
     ],

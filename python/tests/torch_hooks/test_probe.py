@@ -91,19 +91,22 @@ def test_gradients_of_several_types_are_refused():
         assert message == "gradients of several types: torch.float16, torch.float32"
 
 
-@pytest.mark.parametrize("ranks, lane_bytes", [(17, 1), (18, 4), (2000, 4)])
-def test_what_thc_sends_to_many_ranks(ranks, lane_bytes):
-    """Lanes of 8 bits end at 17 ranks with indices of 4 bits, those of 16 are not sent: Gloo does not add them."""
-    codec = gradwire.torch.thc.codec_of(4, ranks)
+@pytest.mark.parametrize("ranks, lane_bits", [(2, 8), (17, 8), (18, 16), (1285, 16), (2000, 32)])
+def test_what_thc_sends_to_many_ranks(ranks, lane_bits):
+    """Indices of 4 bits to the owners, and lanes from them: those of 8 bits end at 17 ranks, those of 16 at 1285."""
     rows = [probe._Row(length, 1.0, 0.0, 0.0) for length in (1 << 10, 1 << 20)]
-    bench = types.SimpleNamespace(size=ranks, dtype=torch.float32, state=types.SimpleNamespace(engine=Engine))
+    bench = types.SimpleNamespace(
+        size=ranks, dtype=torch.float32, adds_bf16=True, state=types.SimpleNamespace(engine=Engine)
+    )
     entry = probe._entry(bench, probe._Costs("thc", "thc", {"bits": 4}, rows), (0.0, 1e-12), 8.0)
     planned = gradwire.plan.Codec.from_json(entry, ranks=ranks)
     header, num, den = planned.payload
-    assert planned.rounds == 2 and lane_bytes <= num / den < lane_bytes + 0.01
-    for length in (1, 1000, 1 << 20):
-        sent = codec.reduced_size(length)
-        assert sent <= header + -(-length * num // den) <= sent + 8 * 1024
+    assert entry["collectives"] == ["a2a-ag"] and entry["overlap"] and header == 0
+    assert (4 + lane_bits) / 2 < 8 * num / den < (4 + lane_bits) / 2 + 0.05  # of both ways the mean
+    again = {"bits": 4, "sums": "requantized"}
+    entry = probe._entry(bench, probe._Costs("thc", "thc", again, rows), (0.0, 1e-12), 8.0)
+    header, num, den = gradwire.plan.Codec.from_json(entry, ranks=ranks).payload
+    assert 4 < 8 * num / den < 4.05
 
 
 class Engine:
