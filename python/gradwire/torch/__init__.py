@@ -5,7 +5,8 @@
 docs/pytorch.md describes options, limits and recipes.
 """
 
-from . import probe, probe_levels
+from . import backend, probe, probe_levels
+from .backend import BackendOptions, backend_totals, set_default_error
 from .classic import ClassicState
 from .communicator import Communicator, all_reduce
 from .ddp import DdpState, ddp_hook
@@ -16,7 +17,10 @@ from .planned import planned_ddp
 from .thc import ThcState, thc_hook
 from .thc_server import ThcServerState
 
+backend.register()
+
 __all__ = [
+    "BackendOptions",
     "ClassicState",
     "CodecOptions",
     "Communicator",
@@ -27,9 +31,11 @@ __all__ = [
     "ThcServerState",
     "ThcState",
     "all_reduce",
+    "backend_totals",
     "ddp_hook",
     "planned_ddp",
     "probe",
     "probe_levels",
+    "set_default_error",
     "thc_hook",
 ]

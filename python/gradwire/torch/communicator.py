@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 
 from . import given, staging
-from .engine import EngineOwner, Operation, Plan
+from .engine import EngineOwner, Operation, Plan, Settings
 from .failure import wait_for
 from .optimizers import ParamRegistry, Place
 from .options import CodecOptions
@@ -25,7 +25,7 @@ from .stats import Report, size_of
 from .transport import Start
 
 _PLANS_MAX = 256  # lengths (with an optimizer: sets of parameters) whose memory a communicator keeps
-_HEAD = struct.Struct("<BII")  # of what the ranks tell before an operation: bad, its values, their memory orders
+_HEAD = struct.Struct("<BIIB")  # of what the ranks tell before an operation: bad, its values, memory orders, a word
 _TOLD_SIZE = 512
 # What sums are made in where Gloo does not add a type.
 _WIDER = {torch.int16: torch.int32, **({} if hasattr(torch, "compile") else {torch.bfloat16: torch.float32})}
@@ -49,6 +49,7 @@ class _Call:
     params: Sequence[torch.Tensor] | None = None
     orders: list[tuple[int, ...]] = field(default_factory=list)  # of dimensions in memory, _order()
     flats: list[tuple[list[int], torch.Tensor]] = field(default_factory=list)  # tensors that travel together
+    word: int = 0  # a vote: this rank's, and after _agree() the largest of all ranks'
 
 
 log = logging.getLogger("gradwire")
@@ -181,23 +182,25 @@ class Communicator(EngineOwner):
         """What this rank gives, when all ranks have said what they do. Raises on all of them before anything is sent
         where one has something bad, or something else."""
         self.gate.raise_error()
-        problem, text, digests = None, "", (0, 0)
+        problem, text, digests, word = None, "", (0, 0), 0
         try:
             call = prepare()
-            text, digests = call.text, (zlib.crc32(call.text.encode()), zlib.crc32(repr(call.orders).encode()))
+            text, word = call.text, call.word
+            digests = zlib.crc32(text.encode()), zlib.crc32(repr(call.orders).encode())
         except BaseException as error:  # whatever it is, Ctrl-C too: the others wait for this rank
             problem, text = error, f"{type(error).__name__}: {error}"
-        told = self._exchange(_HEAD.pack(problem is not None, *digests) + text.encode())
+        told = self._exchange(_HEAD.pack(problem is not None, *digests, word) + text.encode())
         if problem is not None:
             raise problem
         said = [_HEAD.unpack(one[: _HEAD.size]) for one in told]
-        for rank, (bad, values, _) in enumerate(said):
+        for rank, (bad, values, *_) in enumerate(said):
             if bad or values != digests[0]:
                 theirs = told[rank][_HEAD.size :].rstrip(b"\0").decode(errors="replace").replace("gradwire: ", "", 1)
                 who = self._transport.name(rank)
                 why = f"{who} raised {theirs}" if bad else f"the ranks differ: {who} has {theirs}; this one {text}"
                 raise ValueError(f"gradwire: nothing is reduced, as {why[:1000]}")
-        if any(orders != digests[1] for _, _, orders in said):  # values must meet those of the same index
+        call.word = max(word for *_, word in said)
+        if any(orders != digests[1] for _, _, orders, _ in said):  # values must meet those of the same index
             call.orders = [() for _ in call.orders]
             call.flats = _gathered(call)
         return call
@@ -261,10 +264,17 @@ class Communicator(EngineOwner):
             at += _len(tensor)
         return places
 
-    def _plan(self, key: tuple[Any, ...], values: torch.Tensor, places: list[Place], shard_len: int = 0) -> Plan:
+    def _plan(
+        self,
+        key: tuple[Any, ...],
+        values: torch.Tensor,
+        places: list[Place],
+        shard_len: int = 0,
+        settings: Settings | None = None,
+    ) -> Plan:
         plan = self._plans.pop(key, None)
         if plan is None:
-            plan = self.engine.plan(values, places, shard_len)
+            plan = self.engine.plan(values, places, shard_len, settings)
             if len(self._plans) >= _PLANS_MAX:  # lengths that change from call to call must not fill the memory
                 self.engine.retire(self._plans.pop(next(iter(self._plans))))
         self._plans[key] = plan  # the last one: of those that are longest unused the first goes

@@ -595,6 +595,8 @@ class Engine:
     def abandon(self) -> None:
         """Ends the threads after what was submitted, and does not wait: for a finalizer, on any thread."""
         self.gate.closed = True
+        if self._ended.is_set():
+            return  # a job in the queue of a thread that has ended would keep the engine, and its connections
         self.control.submit(self._end)
         self.control.stop()
 

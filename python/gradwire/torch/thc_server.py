@@ -278,7 +278,8 @@ class _Piece:
             self.state.left_out += self._elements(first, end).stop - self._elements(first, end).start
 
     def decode(self) -> None:
-        """The mean of those that are in each block's sum, over the values."""
+        """The mean over the values. Without error memories it is that of the ranks that are in a block's sum. With them
+        it is of all ranks: what was left out is still to come, and would count more than once otherwise."""
         total = s.gw_thc_sum(
             data=self.lanes.ctypes.data,
             size=self.lanes.size,
@@ -289,6 +290,9 @@ class _Piece:
         where = self._range(0, self.blocks)
         status = lib.gw_thc_decode(self.codec.handle, where, total, _constants.GW_THC_MEAN, byref(target), self._room())
         check(status, block=target.bad_block)
+        if self.error is not None:
+            for block in np.flatnonzero(self.members < self.state.size):
+                self.values[self._elements(block, block + 1)] *= np.float32(self.members[block] / self.state.size)
 
     def _encode(self, first: int, end: int) -> np.ndarray:
         here = self._elements(first, end)

@@ -12,7 +12,7 @@ import os
 import threading
 import time
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -29,6 +29,7 @@ OPERATIONS_MAX = 1 << _OPERATION_BITS  # on their way at a time
 PIECES_MAX = 1 << _PIECE_BITS
 TO_OWNER, FROM_OWNER = 0, 1
 _AGREEMENT, _NEVER_SENT = 1 << 30, 3 << 29
+MESSAGES = 5 << 28  # to below 3 << 29: of other operations than the engine's
 _SETTINGS_MAX = 62  # options that agree() compares, so that all ranks send as many words
 _AGAIN_S = 0.3  # for the wait that ran out of time to say so, before those whose connections that has broken
 _WORD = (1 << 32) - 1
@@ -194,10 +195,14 @@ class Transport:
         options = dist.AllreduceOptions()
         options.reduceOp = op
         options.timeout = self.timeout
+        self.wait_all(lambda: self.group.allreduce([values], options), where)
+
+    def wait_all(self, call: Callable[[], Any], where: str = "") -> None:
+        """Until a collective call, which returns its work, has ended on this rank. Raises as all_reduce()."""
         mine = Wait(None, time.monotonic(), where)
         self._waits[threading.get_ident()] = mine
         try:
-            work = self.group.allreduce([values], options)
+            work = call()
             done = threading.Event()
             work.get_future().then(lambda _: done.set())
             while not done.wait(peers.LOOK_S):

@@ -17,12 +17,12 @@ if hasattr(torch, "compile"):
 TIMEOUT_S = 60
 
 
-def _main(body, rank, size, store, timeout_s, arguments, results):
+def _main(body, rank, size, store, timeout_s, backend, arguments, results):
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     torch.set_num_threads(1)
     try:
         dist.init_process_group(
-            "gloo", init_method=f"file://{store}", rank=rank, world_size=size, timeout=timedelta(seconds=timeout_s)
+            backend, init_method=f"file://{store}", rank=rank, world_size=size, timeout=timedelta(seconds=timeout_s)
         )
         results.put((rank, "ok", body(rank, size, *arguments)))
     except BaseException:
@@ -32,7 +32,7 @@ def _main(body, rank, size, store, timeout_s, arguments, results):
     os._exit(0)  # threads that wait for a dead peer must not keep the process
 
 
-def run(body, size, *arguments, timeout_s=30, may_die=(), start="fork"):
+def run(body, size, *arguments, timeout_s=30, may_die=(), start="fork", backend="gloo"):
     """Results of body(rank, size, *arguments) by rank. Fails if a rank raises; ranks in may_die may also just end.
 
     Processes are forked: the parent has imported torch but computed nothing with it. start: "spawn" for CUDA, which
@@ -41,7 +41,7 @@ def run(body, size, *arguments, timeout_s=30, may_die=(), start="fork"):
     context = multiprocessing.get_context(start)
     results = context.Queue()
     with tempfile.TemporaryDirectory(prefix="torch-test-") as folder:
-        arguments = (size, os.path.join(folder, "store"), timeout_s, arguments, results)
+        arguments = (size, os.path.join(folder, "store"), timeout_s, backend, arguments, results)
         processes = [context.Process(target=_main, args=(body, rank, *arguments), daemon=True) for rank in range(size)]
         for process in processes:
             process.start()

@@ -211,6 +211,11 @@ def test_what_a_late_rank_sends_returns_by_error_feedback():
         for rank in range(1, size):
             assert np.array_equal(results[rank][0][step], results[0][0][step]), (step, rank)
     assert left_out[2] == 0 or np.linalg.norm(results[2][1]) > 0
+    # Each gradient counts once: in a mean of all ranks, or still in an error memory.
+    arrived = -size * np.sum(np.stack(results[0][0]).astype(np.float64), axis=0)
+    kept = sum(np.asarray(results[rank][1], np.float64) for rank in range(size))
+    given = sum(gradient(rank, step).numpy().astype(np.float64) for rank in range(size) for step in range(steps))
+    assert np.abs(arrived + kept - given).max() < 1e-4
 
 
 def late_sums(values, left_out_of):
