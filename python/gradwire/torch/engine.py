@@ -32,9 +32,10 @@ from gradwire.gcomp import Options
 from . import _pool, staging
 from .books import Books, BucketBooks
 from .failure import Gate, Guarded
+from .messages import Fault, Messages, usual_piece_len
 from .optimizers import ParamRegistry, Place, SegmentTable
 from .stats import Samples
-from .transport import FROM_OWNER, OPERATIONS_MAX, PIECES_MAX, TO_OWNER, Start, Transport, tag
+from .transport import FROM_OWNER, OPERATIONS_MAX, TO_OWNER, Start, Transport
 from .workers import Worker
 
 _MASK = (1 << 64) - 1
@@ -87,25 +88,6 @@ class Settings:
         return usual_piece_len(shard_len) if self.piece_len is None else self.piece_len
 
 
-def usual_piece_len(shard_len: int) -> int:
-    """Values of a piece. A shard's first piece cannot be sent before it is encoded, and its last not decoded before it
-    has come, so a shard should have several; pieces below 2^16 cost more to code than they save."""
-    return 1 << min(18, max(16, (shard_len // 4).bit_length() - 1))
-
-
-@dataclass(frozen=True)
-class Room:
-    """Where a message of a peer is received. maker: the rank that has made it; not the peer if a ring passes it on.
-    direct: as in Wait."""
-
-    stage: int
-    piece: int
-    peer: int
-    maker: int
-    direct: bool
-    memory: torch.Tensor
-
-
 class Plan:
     """A bucket that comes again every step: its exchange, its map and the memory of its messages."""
 
@@ -134,57 +116,16 @@ class Plan:
         config.shape.chunk_log2 = config.codec.chunk_log2
         self.exchange = _pool.Exchange(engine.pool, config)
         self.books = BucketBooks(self.exchange) if config.codebooks else None
-        self.pieces = self.exchange.info.layout.piece_count
-        self.shard_pieces = self.exchange.info.layout.shard_pieces
-        if self.pieces > PIECES_MAX:
-            raise ValueError(f"{self.pieces} pieces; increase piece_len")
+        self.messages = Messages(transport, self.exchange, ring=settings.algorithm == "ring", hint="increase piece_len")
         self.room: staging.Room | None = None  # of a GPU's bucket, on the CPU
         self.devices = {place.param.device for place in places if staging.of(place.param.device) is not None}
-        self.memory = torch.empty(self.exchange.info.memory_size, dtype=torch.uint8)
-        self.exchange.memory(self.memory.data_ptr())
-        self._rooms = self._make_ring_rooms() if settings.algorithm == "ring" else self._make_rooms()
         self.table: SegmentTable | None = None
         self.map_done = threading.Event()
         self.map_word = 0
         self.map_built = False
         self.compared = False  # the ranks have compared maps of this bucket
         self.agreed = False  # all ranks hold the same map
-        self.sends: list[tuple[Any, int]] = []  # with their ranks
         self.operation: Operation | None = None
-
-    def _room(self, stage: int, piece: int, peer: int, maker: int, direct: bool) -> list[Room]:
-        offset = self.exchange.buffer_offset(piece, maker)
-        if offset is None:
-            return []
-        memory = self.memory[offset : offset + self.exchange.info.message_bound]
-        return [Room(stage, piece, peer, maker, direct, memory)]
-
-    def _make_rooms(self) -> list[Room]:
-        """Of every message that comes, in the order in which they are expected."""
-        rank, size = self.engine.transport.rank, self.engine.transport.size
-        rooms = []
-        for i in range(self.shard_pieces):
-            for distance in range(1, size):
-                peer = (rank - distance) % size
-                for stage, piece in (
-                    (TO_OWNER, rank * self.shard_pieces + i),
-                    (FROM_OWNER, peer * self.shard_pieces + i),
-                ):
-                    rooms += self._room(stage, piece, peer, peer, stage == TO_OWNER)
-        return rooms
-
-    def _make_ring_rooms(self) -> list[Room]:
-        """The same in a ring, in the order of its steps. Only the first partial sums wait for no third rank."""
-        rank, size = self.engine.transport.rank, self.engine.transport.size
-        left = (rank - 1) % size
-        rooms = []
-        for step in range(size - 1):
-            summed = lib.gw_collective_ring_shard(size, rank, step + 1)
-            finished = lib.gw_collective_ring_gather_shard(size, left, step)
-            for i in range(self.shard_pieces):
-                rooms += self._room(TO_OWNER, summed * self.shard_pieces + i, left, left, step == 0)
-                rooms += self._room(FROM_OWNER, finished * self.shard_pieces + i, left, finished, False)
-        return rooms
 
     def build_map(self, wire_scale: float, marks: Mapping[torch.device, Any]) -> None:
         """Starts it; map_done is set at its end. marks: for each GPU, after which its state is to be read."""
@@ -207,34 +148,6 @@ class Plan:
         self.table = None
         self.map_built = self.map_word == 0
         return self.map_word
-
-    def post_receives(self, operation: Operation) -> None:
-        transport = self.engine.transport
-        for room in self._rooms:
-            if room.stage == FROM_OWNER and operation.scatter:
-                continue
-            work = transport.receive(room.memory, room.peer, tag(operation.number, room.stage, room.piece))
-            self.engine.await_message(operation, work, room)
-
-    def send(self, event: s.gw_runtime_event) -> None:
-        """Sends the message that an event announces."""
-        transport, size = self.engine.transport, self.engine.transport.size
-        message = self.memory[event.offset : event.offset + event.size]
-        stage = TO_OWNER if event.kind == _pool.SEND else FROM_OWNER
-        peers = [event.peer]
-        if event.peer == _pool.ALL:
-            peers = [(transport.rank + i) % size for i in range(1, size)]
-        if self.engine.fault is not None:
-            self.engine.fault(stage, event.piece, message)
-        for peer in peers:
-            work = transport.send(message, peer, tag(self.operation.number, stage, event.piece))
-            self.sends.append((work, peer))
-
-    def finish_sends(self) -> None:
-        """The buffers of the last operation's messages are free."""
-        sends, self.sends = self.sends, []
-        for work, peer in sends:
-            self.engine.transport.wait(work, peer, self.operation.where, sending=True)
 
 
 @dataclass
@@ -312,7 +225,7 @@ class Engine:
         self.seed = registry.seed
         self.pool = _pool.Pool(settings.threads)
         self.plans: dict[int, Plan] = {}
-        self.fault: Callable[[int, int, torch.Tensor], None] | None = None  # tests damage messages with it
+        self.fault: Fault | None = None
         self.word = 0  # the worst outcome on this rank since the last conclusion
         self.digest = 0  # debug: of the results since then
         self.mismatches = 0  # steps in which the ranks had different maps
@@ -456,7 +369,7 @@ class Engine:
             self._active[plan.cookie] = operation
             if len(self._active) > OPERATIONS_MAX:
                 raise ValueError(f"more than {OPERATIONS_MAX} buckets in a step; increase bucket_cap_mb")
-        plan.finish_sends()
+        plan.messages.finish_sends()
         if operation.copy is not None:
             operation.copy.wait()
         if plan.settings.maps and not (plan.compared if plan.settings.agree else plan.map_built):
@@ -469,6 +382,7 @@ class Engine:
         self._operations += 1
         operation.number = self._operations
         plan.operation = operation
+        plan.messages.begin(operation.number, operation.where)
         operation.started = time.perf_counter()
         operation.sampled = sampled(operation.step, self.settings.sample_every)
         if self.timing or operation.sampled:
@@ -485,24 +399,14 @@ class Engine:
         )
         with plan.exchange as handle:
             check(_pool.native.gw_exchange_start(handle, run))
-        plan.post_receives(operation)
+        plan.messages.receive(self._receivers, self.gate, scatter=operation.scatter)
 
     def _retire(self, plan: Plan) -> None:
-        plan.finish_sends()
+        plan.messages.finish_sends()
         with self._lock:  # stats() may be in it
             plan.exchange.stop()
             self._add_stats(self._retired, plan.exchange.stats())
             self.plans.pop(plan.cookie, None)
-
-    # ---- receiving threads ----
-
-    def await_message(self, operation: Operation, work: Any, room: Room) -> None:
-        def run() -> None:
-            if not self.gate.shut:
-                self.transport.wait(work, room.peer, operation.where, direct=room.direct)
-                operation.plan.exchange.receive(room.piece, room.maker)
-
-        self._receivers[room.stage].submit(run)
 
     # ---- loop thread ----
 
@@ -526,11 +430,11 @@ class Engine:
         elif event.kind == _pool.DONE:
             self._finish(plan, event.word)
         else:
-            plan.send(event)
+            plan.messages.send(event, self.fault)
             now, operation = time.perf_counter(), plan.operation
             if event.kind == _pool.SEND:
                 operation.encoded = now
-            elif event.piece // plan.shard_pieces == self.transport.rank:
+            elif event.piece // plan.messages.shard_pieces == self.transport.rank:
                 operation.summed = now
 
     def _finish(self, plan: Plan, word: int) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Hashable
 from ctypes import byref, c_uint64, c_void_p
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,9 +25,9 @@ from gradwire import _structs as s
 from gradwire._library import check
 
 from . import _pool
-from .engine import usual_piece_len
 from .failure import Gate
-from .transport import FROM_OWNER, OPERATIONS_MAX, PIECES_MAX, TO_OWNER, Transport, tag
+from .messages import Messages, usual_piece_len
+from .transport import FROM_OWNER, OPERATIONS_MAX, TO_OWNER, Transport
 from .workers import Worker, weakly
 
 NORMS, SUMS = names.GW_THC_PHASE_NORMS, names.GW_THC_PHASE_SUMS
@@ -47,62 +48,25 @@ class Phase:
         config = s.gw_exchange_config(user=cookie)
         check(_pool.native.gw_thc_steps_exchange(bucket.steps, phase, config))
         self.exchange = _pool.Exchange(engine.pool, config)
-        info = self.exchange.info
-        if info.layout.piece_count > PIECES_MAX:
-            raise ValueError(f"gradwire: {info.layout.piece_count} pieces in a bucket; decrease bucket_cap_mb")
-        self.shard_pieces = info.layout.shard_pieces
-        self.memory = torch.empty(info.memory_size, dtype=torch.uint8)
-        self.exchange.memory(self.memory.data_ptr())
-        self.number, self.where = 0, ""  # of the operation that runs
+        self.messages = Messages(engine.transport, self.exchange, hint="decrease bucket_cap_mb")
         self.done = threading.Event()  # or never will be
         self.word = 0  # its outcome
         self.on_done: Callable[[], None] | None = None
-        self._rooms = self._make_rooms(info.message_bound)
-        self._sends: list[tuple[Any, int]] = []
-
-    def _make_rooms(self, bound: int) -> list[tuple[int, int, int, torch.Tensor]]:
-        """(stage, piece, rank, room) of every message that comes, in the order in which they are expected."""
-        rank, size = self.engine.transport.rank, self.engine.transport.size
-        rooms = []
-        for i in range(self.shard_pieces):
-            for distance in range(1, size):
-                peer = (rank - distance) % size
-                pieces = (TO_OWNER, rank * self.shard_pieces + i), (FROM_OWNER, peer * self.shard_pieces + i)
-                for stage, piece in pieces:
-                    offset = self.exchange.buffer_offset(piece, peer)
-                    if offset is not None:
-                        rooms.append((stage, piece, peer, self.memory[offset : offset + bound]))
-        return rooms
 
     def start(self, run: s.gw_exchange_run, number: int, where: str) -> None:
-        self.finish_sends()
-        self.number, self.where, self.word = number, where, 0
+        self.messages.finish_sends()
+        self.messages.begin(number, where)
+        self.word = 0
         self.done.clear()
         self.engine.started(self)
         with self.exchange as handle:
             check(_pool.native.gw_exchange_start(handle, run))
-        for stage, piece, peer, room in self._rooms:
-            work = self.engine.transport.receive(room, peer, tag(number, stage, piece))
-            self.engine.await_message(self, work, stage, piece, peer)
+        self.messages.receive(self.engine.receivers(self.phase), self.engine.gate)
 
     def send(self, event: s.gw_runtime_event) -> None:
         """Sends the message that an event announces."""
-        transport, size = self.engine.transport, self.engine.transport.size
-        message = self.memory[event.offset : event.offset + event.size]
-        if event.kind == _pool.SEND:
-            stage, peers = TO_OWNER, [event.piece // self.shard_pieces]
-        else:
-            stage, peers = FROM_OWNER, [(transport.rank + i) % size for i in range(1, size)]
-        if self.engine.fault is not None:
-            self.engine.fault(self.phase, stage, event.piece, message)
-        for peer in peers:
-            self._sends.append((transport.send(message, peer, tag(self.number, stage, event.piece)), peer))
-
-    def finish_sends(self) -> None:
-        """The buffers of the last operation's messages are free."""
-        sends, self._sends = self._sends, []
-        for work, peer in sends:
-            self.engine.transport.wait(work, peer, self.where, sending=True)
+        fault = self.engine.fault
+        self.messages.send(event, None if fault is None else partial(fault, self.phase))
 
 
 class SumBucket:
@@ -224,7 +188,7 @@ class SumEngine:
         unused = set(self.buckets) - self._used
         for key in unused:
             for phase in self.buckets[key].phases:
-                phase.finish_sends()
+                phase.messages.finish_sends()
             with self._lock:
                 made = self.buckets.pop(key)
                 for phase in made.phases:
@@ -259,15 +223,9 @@ class SumEngine:
             self._idle.wait_for(lambda: not self._active or self.gate.shut)
         return not self.gate.shut
 
-    # ---- receiving threads ----
-
-    def await_message(self, phase: Phase, work: Any, stage: int, piece: int, peer: int) -> None:
-        def run() -> None:
-            if not self.gate.shut:
-                self.transport.wait(work, peer, phase.where, direct=stage == TO_OWNER)
-                phase.exchange.receive(piece, peer)
-
-        self._receivers[2 * phase.phase + stage].submit(run)
+    def receivers(self, phase: int) -> list[Worker]:
+        """The threads that wait for the messages of a phase, by stage."""
+        return self._receivers[2 * phase : 2 * phase + 2]
 
     # ---- loop thread ----
 
@@ -311,6 +269,8 @@ class SumEngine:
     def abandon(self) -> None:
         """Ends the threads after what was submitted, and does not wait: for a finalizer, on any thread."""
         self.gate.closed = True
+        if self._ended.is_set():
+            return  # as in Engine
         self.control.submit(self._end)
         self.control.stop()
 
@@ -336,7 +296,7 @@ class SumEngine:
         for bucket in buckets:
             if not self.gate.shut:
                 for phase in bucket.phases:
-                    phase.finish_sends()
+                    phase.messages.finish_sends()
             for phase in bucket.phases:
                 phase.exchange.stop()
         self._closing = True

@@ -68,7 +68,7 @@ def damage_result(rank, step, net, optimizer, state):
 
     def flip(piece, source):
         if piece == 0:  # of rank 0
-            plan.memory[plan.exchange.buffer_offset(piece, source) + 40] ^= 0x55
+            plan.messages.memory[plan.exchange.buffer_offset(piece, source) + 40] ^= 0x55
         receive(piece, source)
 
     plan.exchange.receive = flip

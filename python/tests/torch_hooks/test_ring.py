@@ -79,7 +79,7 @@ def damaged_on_its_way(rank, size):
 
         def flip(piece, source):
             if piece == 0 and source == 0:
-                plan.memory[plan.exchange.buffer_offset(piece, source) + 40] ^= 0x55
+                plan.messages.memory[plan.exchange.buffer_offset(piece, source) + 40] ^= 0x55
             receive(piece, source)
 
         plan.exchange.receive = flip
