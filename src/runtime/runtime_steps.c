@@ -90,15 +90,39 @@ static void post_made(gw_exchange *exchange, gw_exchange_piece *piece, const gw_
                                     .word = gw_collective_word_write(&step->failure)});
 }
 
-/* Another's finished piece, as it has come: before it is decoded, as other ranks wait for it. Its buffer has
- * two users then. Needs the lock. */
-static void post_passed(gw_exchange *exchange, gw_exchange_piece *piece, uint64_t offset)
+/* A notice in place of a finished piece of a size that no message has; needs the lock. */
+static void post_refused(gw_exchange *exchange, gw_exchange_piece *piece)
 {
+    gw_collective_failure failure =
+        gw_exchange_failure(exchange, gw_exchange_index(exchange, piece), GW_ERR_CORRUPT);
+    failure.rank = gw_route_left(exchange);
+    gw_buffer dst = {.data = piece->passed_notice, .capacity = sizeof piece->passed_notice};
+    if (gw_collective_notice_write(&failure, &dst) != GW_OK) {
+        memset(dst.data, 0, dst.capacity); /* cannot happen, as in write_notice() */
+    }
     post_message(exchange, piece, &piece->passed,
                  (gw_runtime_event){.kind = GW_RUNTIME_SHARE,
-                                    .data = (void *)(uintptr_t)piece->finished.data, /* const for decoding */
+                                    .data = dst.data,
+                                    .size = sizeof piece->passed_notice,
+                                    .word = gw_collective_word_write(&failure)});
+}
+
+/* Another's finished piece, as it has come: before it is decoded, as other ranks wait for it. Its buffer has
+ * two users then. Returns 0 if a notice is passed on in its place, and one of them has ended. Needs the
+ * lock. */
+static int post_passed(gw_exchange *exchange, gw_exchange_piece *piece, uint64_t offset)
+{
+    const gw_gcomp_frame *message = &piece->finished;
+    if (message->size == 0 || message->size > exchange->buffer_size) { /* with gw_exchange_buffers only */
+        post_refused(exchange, piece);
+        return 0;
+    }
+    post_message(exchange, piece, &piece->passed,
+                 (gw_runtime_event){.kind = GW_RUNTIME_SHARE,
+                                    .data = (void *)(uintptr_t)message->data, /* const for decoding */
                                     .offset = exchange->memory ? offset : 0,
-                                    .size = piece->finished.size});
+                                    .size = message->size});
+    return 1;
 }
 
 /* ------------ errors of contributions ------------ */
@@ -454,16 +478,16 @@ static gw_status accept_input(gw_exchange *exchange, gw_exchange_piece *piece, u
     return GW_OK;
 }
 
-/* The same for a finished piece, which lies at this offset. */
+/* The same for a finished piece, which lies at this offset. *refused: it should be passed on and is not. */
 static gw_status accept_finished(gw_exchange *exchange, gw_exchange_piece *piece, uint64_t offset,
-                                 const gw_gcomp_frame *message)
+                                 const gw_gcomp_frame *message, int *refused)
 {
     if (piece->stage != GW_STAGE_AWAIT) {
         return GW_ERR_STATE;
     }
     piece->finished = *message;
     if (gw_route_passes_on(exchange, piece)) {
-        post_passed(exchange, piece, offset);
+        *refused = !post_passed(exchange, piece, offset);
     }
     piece->stage = GW_STAGE_DECODE;
     gw_exchange_push(exchange, piece, GW_RUNTIME_PRIORITY_DECODE, run_step);
@@ -479,6 +503,8 @@ gw_status gw_exchange_receive(gw_exchange *exchange, uint32_t piece, uint32_t fr
     if (!data && size > exchange->buffer_size) {
         return GW_ERR_ARG;
     }
+    const gw_exchange_buffers buffers = exchange->config.buffers; /* the exchange may be gone at the end */
+    int refused = 0;
     gw_runtime_lock(exchange->runtime); /* so that stop() waits until the message has been looked at */
     gw_status status = exchange->busy && !exchange->stopped ? GW_OK : GW_ERR_STATE;
     if (status == GW_OK) {
@@ -490,9 +516,12 @@ gw_status gw_exchange_receive(gw_exchange *exchange, uint32_t piece, uint32_t fr
         gw_exchange_piece *of = &exchange->pieces[piece];
         status = gw_route_message_of(exchange, of, from) == GW_ROUTE_INPUT
                      ? accept_input(exchange, of, from, &message)
-                     : accept_finished(exchange, of, offset, &message);
+                     : accept_finished(exchange, of, offset, &message, &refused);
         exchange->stats.received_size += status == GW_OK ? message.size : 0;
     }
     gw_runtime_unlock(exchange->runtime);
+    if (refused) {
+        buffers.release(buffers.context, data); /* for the transport, which does not send it on */
+    }
     return status;
 }
