@@ -108,8 +108,7 @@ static void post_refused(gw_exchange *exchange, gw_exchange_piece *piece)
 }
 
 /* Another's finished piece, as it has come: before it is decoded, as other ranks wait for it. Its buffer has
- * two users then. Returns 0 if a notice is passed on in its place, and one of them has ended. Needs the
- * lock. */
+ * two users then. Returns 0 if a notice is passed on in its place. Needs the lock. */
 static int post_passed(gw_exchange *exchange, gw_exchange_piece *piece, uint64_t offset)
 {
     const gw_gcomp_frame *message = &piece->finished;
@@ -478,16 +477,16 @@ static gw_status accept_input(gw_exchange *exchange, gw_exchange_piece *piece, u
     return GW_OK;
 }
 
-/* The same for a finished piece, which lies at this offset. *refused: it should be passed on and is not. */
+/* The same for a finished piece, which lies at this offset. */
 static gw_status accept_finished(gw_exchange *exchange, gw_exchange_piece *piece, uint64_t offset,
-                                 const gw_gcomp_frame *message, int *refused)
+                                 const gw_gcomp_frame *message)
 {
     if (piece->stage != GW_STAGE_AWAIT) {
         return GW_ERR_STATE;
     }
     piece->finished = *message;
     if (gw_route_passes_on(exchange, piece)) {
-        *refused = !post_passed(exchange, piece, offset);
+        piece->refused = !post_passed(exchange, piece, offset);
     }
     piece->stage = GW_STAGE_DECODE;
     gw_exchange_push(exchange, piece, GW_RUNTIME_PRIORITY_DECODE, run_step);
@@ -503,8 +502,6 @@ gw_status gw_exchange_receive(gw_exchange *exchange, uint32_t piece, uint32_t fr
     if (!data && size > exchange->buffer_size) {
         return GW_ERR_ARG;
     }
-    const gw_exchange_buffers buffers = exchange->config.buffers; /* the exchange may be gone at the end */
-    int refused = 0;
     gw_runtime_lock(exchange->runtime); /* so that stop() waits until the message has been looked at */
     gw_status status = exchange->busy && !exchange->stopped ? GW_OK : GW_ERR_STATE;
     if (status == GW_OK) {
@@ -516,12 +513,9 @@ gw_status gw_exchange_receive(gw_exchange *exchange, uint32_t piece, uint32_t fr
         gw_exchange_piece *of = &exchange->pieces[piece];
         status = gw_route_message_of(exchange, of, from) == GW_ROUTE_INPUT
                      ? accept_input(exchange, of, from, &message)
-                     : accept_finished(exchange, of, offset, &message, &refused);
+                     : accept_finished(exchange, of, offset, &message);
         exchange->stats.received_size += status == GW_OK ? message.size : 0;
     }
     gw_runtime_unlock(exchange->runtime);
-    if (refused) {
-        buffers.release(buffers.context, data); /* for the transport, which does not send it on */
-    }
     return status;
 }
