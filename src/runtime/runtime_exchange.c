@@ -74,7 +74,7 @@ void gw_exchange_memory(gw_exchange *exchange, void *memory)
 void gw_exchange_release(const gw_exchange *exchange, const gw_exchange_piece *piece, const void *data)
 {
     const gw_exchange_buffers *buffers = &exchange->config.buffers;
-    if (buffers->release && data && data != piece->notice) {
+    if (buffers->release && data && data != piece->notice && data != piece->passed_notice) {
         buffers->release(buffers->context, (void *)(uintptr_t)data); /* const only for what decodes it */
     }
 }

@@ -428,6 +428,31 @@ static void test_stop(void **state)
     }
 }
 
+/* The same while a notice is on its way in place of a piece that a ring refused: after each round, as the
+ * event of the notice waits for one round only. */
+static void test_stop_refused(void **state)
+{
+    (void)state;
+    int has_ended = 0;
+    for (uint32_t rounds = 1; !has_ended; rounds++) {
+        group_setup setup = {.ranks = 4,
+                             .len = 8000,
+                             .algorithm = GW_EXCHANGE_RING,
+                             .has_buffers = 1,
+                             .damage = DAMAGE_EMPTY,
+                             .damage_kind = GW_RUNTIME_SHARE,
+                             .damage_piece = 1,
+                             .damage_from_1 = 2};
+        group g;
+        group_make(&g, &setup);
+        assert_int_equal(g.layout.shard_pieces, 1);
+        group_start(&g);
+        has_ended = group_pump(&g, rounds);
+        assert_true(rounds < 1000);
+        check_stopped(&g);
+    }
+}
+
 /* ------------ arguments ------------ */
 
 static void release_nothing(void *context, void *data)
@@ -561,6 +586,7 @@ int main(void)
         cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_lost_rank),
         cmocka_unit_test(test_stop),
+        cmocka_unit_test(test_stop_refused),
         cmocka_unit_test(test_open),
         cmocka_unit_test(test_start),
         cmocka_unit_test(test_events_not_taken),
