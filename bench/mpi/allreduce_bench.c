@@ -13,8 +13,10 @@
  *
  *   mode     that of the environment, or `plain` where the threshold let the call pass
  *   *_us     median time of a call, that of the slowest rank
- *   ratio    plain / gradwire: the geometric mean over the pairs; low, high: its 95 % interval (t
- * distribution) bits     bits a value of what travelled; nmse: against the plain sum
+ *   ratio    plain / gradwire: the geometric mean over the pairs
+ *   low      and high: its 95 % interval (t distribution)
+ *   bits     bits a value of what travelled
+ *   nmse     error against the plain sum
  *
  * --ring: A2A+AG and a ring in pairs, in place of plain and compressed. One line a size, with the bytes that
  * a rank sends in a call (the mean over ranks) and the error against the plain sum of each:

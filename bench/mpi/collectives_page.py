@@ -152,7 +152,7 @@ def page(rows, overhead, ring, layer):
     main = [row for row in rows if row["figure"] == "figure"]
     tables = [row for row in rows if row["figure"] == "table"]
     text = "# Collectives over limited links\n\nMade by `bench/mpi/results_collectives` (docs/testing.md "
-    text += "says how links are made); 4 ranks on one machine.\n"
+    text += "says how links are made); 4 ranks on one machine, for the ring 2, 4 and 8.\n"
     text += "Times are medians of the slowest rank's; ratios are geometric means over pairs that alternate "
     text += "within one run.\n"
     text += "\n## 25 MiB of real gradients at 1 Gb/s\n\nAgainst the same MPI's fp32 `MPI_Allreduce`.\n\n" + figure_part(

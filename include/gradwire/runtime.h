@@ -14,7 +14,7 @@
  *   operation   one all-reduce or reduce-scatter of an exchange
  *   word        outcome of a step in one number (gw_collective_word_write()). 0: no failure
  *   ring        the algorithm in which each rank sends to its right neighbour (rank + 1) and receives from
- * its left one alone (gw_exchange_algorithm)
+ *               its left one alone (gw_exchange_algorithm)
  *
  * One all-reduce:
  *
@@ -122,8 +122,9 @@ typedef enum gw_runtime_event_kind {
     GW_RUNTIME_MAP = 2,   /* a map is built; word: its outcome */
     GW_RUNTIME_SEND = 3,  /* send data[0..size), a part of the sum of `piece`, to `peer`; word: outcome of
                              the step */
-    GW_RUNTIME_SHARE = 4, /* send data[0..size), the finished `piece`, to `peer`; word as SEND. 0 for the
-                             finished piece of another rank, which a ring passes on */
+    GW_RUNTIME_SHARE = 4, /* send data[0..size), the finished `piece`, to `peer`; word as SEND. For the
+                             finished piece of another rank, which a ring passes on: 0 if it is the message
+                             as it came, else data is a notice */
     GW_RUNTIME_DONE = 5,  /* the operation has ended on this rank; word: its outcome */
     /* the labels of an operation are counted; word: the outcome */
     GW_RUNTIME_CODEBOOKS = 6
@@ -170,7 +171,8 @@ typedef struct gw_exchange gw_exchange;
  *   - buffers given to gw_exchange_receive() belong to the exchange, which releases each once when it is
  *     decoded. In a ring a finished piece that is passed on comes back by an event SHARE: its buffer has two
  *     users from gw_exchange_receive() on, as one that was taken for SHARE. That is every finished piece,
- *     except those that the right neighbour owns
+ *     except those that the right neighbour owns. One of no bytes, or of more than message_bound, is
+ *     not passed on: a notice goes in its place, and the transport's use of the buffer is released for it
  *   - all that the exchange has to release is released before the event DONE
  *   - take returns NULL if there is no memory. The step then fails with GW_ERR_LIMIT, and all ranks learn it
  *   - if the event of a message has a word other than 0, the message is a notice, of
@@ -215,8 +217,8 @@ typedef struct gw_exchange_steps {
 
 /* How messages travel (collective.h). Equal on all ranks; without effect for a single one. */
 typedef enum gw_exchange_algorithm {
-    GW_EXCHANGE_A2A =
-        0, /* contributions to the owners, sums to all: two roundings, and all ranks talk to all */
+    /* Contributions to the owners, sums to all: two roundings, and all ranks talk to all */
+    GW_EXCHANGE_A2A = 0,
     /* gw_collective_hop(), gw_collective_hop_sum(): as many roundings as ranks, and each rank talks to its
      * two neighbours. Not with gw_exchange_steps */
     GW_EXCHANGE_RING = 1
@@ -272,7 +274,7 @@ GW_API void gw_exchange_memory(gw_exchange *exchange, void *memory);
  * such message, for instance because the piece is empty.
  *
  *   - A2A: the contribution of rank `from` if this rank owns the piece, else the finished piece (`from` is
- * not read)
+ *     not read)
  *   - ring, in which all come from the left neighbour: `from` is the rank that made the message. The left
  *     neighbour: the partial sum, unless it owns the piece. The owner: the finished piece, which is sent on
  *     from there too: the next operation's must not be received before that is done

@@ -74,7 +74,7 @@ void gw_exchange_memory(gw_exchange *exchange, void *memory)
 void gw_exchange_release(const gw_exchange *exchange, const gw_exchange_piece *piece, const void *data)
 {
     const gw_exchange_buffers *buffers = &exchange->config.buffers;
-    if (buffers->release && data && data != piece->notice) {
+    if (buffers->release && data && data != piece->notice && data != piece->passed_notice) {
         buffers->release(buffers->context, (void *)(uintptr_t)data); /* const only for what decodes it */
     }
 }
@@ -82,7 +82,9 @@ void gw_exchange_release(const gw_exchange *exchange, const gw_exchange_piece *p
 void gw_exchange_release_inputs(const gw_exchange *exchange, const gw_exchange_piece *piece)
 {
     if (piece->stage == GW_STAGE_DECODE) {
-        gw_exchange_release(exchange, piece, piece->finished.data);
+        for (int i = 0; i <= piece->refused; i++) {
+            gw_exchange_release(exchange, piece, piece->finished.data);
+        }
     } else if (piece->stage == GW_STAGE_GATHER || piece->stage == GW_STAGE_REDUCE) {
         const gw_route_inputs inputs = gw_route_inputs_of(exchange, piece);
         for (uint32_t i = 0; i < inputs.count; i++) {

@@ -26,8 +26,10 @@ typedef struct gw_exchange_piece {
     uint32_t arrived;        /* messages of the step */
     gw_gcomp_frame finished; /* from DECODE on */
     uint8_t notice[GW_COLLECTIVE_NOTICE_SIZE];
-    gw_runtime_posted posted; /* SEND or SHARE of what this rank has made */
-    gw_runtime_posted passed; /* ring: SHARE of another's finished piece */
+    gw_runtime_posted posted;                         /* SEND or SHARE of what this rank has made */
+    gw_runtime_posted passed;                         /* ring: SHARE of another's finished piece */
+    uint8_t passed_notice[GW_COLLECTIVE_NOTICE_SIZE]; /* in place of one that cannot be passed on */
+    int refused; /* ring: such a one, of whose buffer the exchange has both uses */
 } gw_exchange_piece;
 
 /* A serialised codebook. */

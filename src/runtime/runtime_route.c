@@ -20,7 +20,7 @@ static uint32_t right_of(const gw_exchange *exchange)
     return exchange->config.rank + 1 == ranks ? 0 : exchange->config.rank + 1;
 }
 
-static uint32_t left_of(const gw_exchange *exchange)
+uint32_t gw_route_left(const gw_exchange *exchange)
 {
     const uint32_t ranks = exchange->layout.shape.rank_count;
     return exchange->config.rank == 0 ? ranks - 1 : exchange->config.rank - 1;
@@ -31,7 +31,7 @@ gw_route_inputs gw_route_inputs_of(const gw_exchange *exchange, const gw_exchang
     const uint32_t ranks = exchange->layout.shape.rank_count;
     const size_t index = (size_t)(piece - exchange->pieces);
     if (exchange->is_ring) {
-        const uint32_t needed = piece->at.owner != left_of(exchange); /* the sum does not begin here */
+        const uint32_t needed = piece->at.owner != gw_route_left(exchange); /* the sum does not begin here */
         return (gw_route_inputs){&exchange->messages[index], 1, needed};
     }
     if (gw_route_is_own(exchange, piece)) {
@@ -47,7 +47,7 @@ gw_route_message gw_route_message_of(const gw_exchange *exchange, const gw_excha
     if (exchange->is_ring) {
         /* If the left neighbour is the owner, the sum begins here. */
         return from == piece->at.owner && !gw_route_is_own(exchange, piece) ? GW_ROUTE_FINISHED
-               : from == left_of(exchange)                                  ? GW_ROUTE_INPUT
+               : from == gw_route_left(exchange)                            ? GW_ROUTE_INPUT
                                                                             : GW_ROUTE_NONE;
     }
     if (!gw_route_is_own(exchange, piece)) {

@@ -11,6 +11,9 @@
 /* 1: this rank owns the piece. */
 int gw_route_is_own(const gw_exchange *exchange, const gw_exchange_piece *piece);
 
+/* Ring: the rank that all messages come from. */
+uint32_t gw_route_left(const gw_exchange *exchange);
+
 /* Messages that this rank's step on a piece reads beside its own values. */
 typedef struct gw_route_inputs {
     gw_gcomp_frame *at; /* as the step takes them: by rank, or the left neighbour's alone */

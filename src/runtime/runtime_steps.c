@@ -90,15 +90,38 @@ static void post_made(gw_exchange *exchange, gw_exchange_piece *piece, const gw_
                                     .word = gw_collective_word_write(&step->failure)});
 }
 
-/* Another's finished piece, as it has come: before it is decoded, as other ranks wait for it. Its buffer has
- * two users then. Needs the lock. */
-static void post_passed(gw_exchange *exchange, gw_exchange_piece *piece, uint64_t offset)
+/* A notice in place of a finished piece of a size that no message has; needs the lock. */
+static void post_refused(gw_exchange *exchange, gw_exchange_piece *piece)
 {
+    gw_collective_failure failure =
+        gw_exchange_failure(exchange, gw_exchange_index(exchange, piece), GW_ERR_CORRUPT);
+    failure.rank = gw_route_left(exchange);
+    gw_buffer dst = {.data = piece->passed_notice, .capacity = sizeof piece->passed_notice};
+    if (gw_collective_notice_write(&failure, &dst) != GW_OK) {
+        memset(dst.data, 0, dst.capacity); /* cannot happen, as in write_notice() */
+    }
     post_message(exchange, piece, &piece->passed,
                  (gw_runtime_event){.kind = GW_RUNTIME_SHARE,
-                                    .data = (void *)(uintptr_t)piece->finished.data, /* const for decoding */
+                                    .data = dst.data,
+                                    .size = sizeof piece->passed_notice,
+                                    .word = gw_collective_word_write(&failure)});
+}
+
+/* Another's finished piece, as it has come: before it is decoded, as other ranks wait for it. Its buffer has
+ * two users then. Returns 0 if a notice is passed on in its place. Needs the lock. */
+static int post_passed(gw_exchange *exchange, gw_exchange_piece *piece, uint64_t offset)
+{
+    const gw_gcomp_frame *message = &piece->finished;
+    if (message->size == 0 || message->size > exchange->buffer_size) { /* with gw_exchange_buffers only */
+        post_refused(exchange, piece);
+        return 0;
+    }
+    post_message(exchange, piece, &piece->passed,
+                 (gw_runtime_event){.kind = GW_RUNTIME_SHARE,
+                                    .data = (void *)(uintptr_t)message->data, /* const for decoding */
                                     .offset = exchange->memory ? offset : 0,
-                                    .size = piece->finished.size});
+                                    .size = message->size});
+    return 1;
 }
 
 /* ------------ errors of contributions ------------ */
@@ -463,7 +486,7 @@ static gw_status accept_finished(gw_exchange *exchange, gw_exchange_piece *piece
     }
     piece->finished = *message;
     if (gw_route_passes_on(exchange, piece)) {
-        post_passed(exchange, piece, offset);
+        piece->refused = !post_passed(exchange, piece, offset);
     }
     piece->stage = GW_STAGE_DECODE;
     gw_exchange_push(exchange, piece, GW_RUNTIME_PRIORITY_DECODE, run_step);

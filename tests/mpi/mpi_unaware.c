@@ -86,6 +86,49 @@ static void case_scatter(check_job *job)
     free(result);
 }
 
+/* With all 24 bits of an fp32 value: sums of a few of check_value() are exact in any order. */
+static float ring_value(int rank, size_t i)
+{
+    return check_value((uint32_t)rank, i) / 3.0f;
+}
+
+/* Value i of all ranks, summed in fp32 as a ring does, from the rank after the owner to the owner. */
+static float ring_sum(const check_job *job, int owner, size_t i)
+{
+    float sum = ring_value((owner + 1) % job->size, i);
+    for (int k = 2; k <= job->size; k++) {
+        sum += ring_value((owner + k) % job->size, i);
+    }
+    return sum;
+}
+
+/* Lossless sums have the bits of the ring's order. With three ranks every fifth value has others in the order
+ * of the ranks, in which the shards of all ranks but the last are not summed here. */
+static void case_ring_order(check_job *job)
+{
+    const size_t count = 70003, all = count * (size_t)job->size;
+    float *values = check_make((uint32_t)job->rank, all), *result = calloc(all, sizeof(float));
+    size_t ring = 0, front = 0;
+    for (size_t i = 0; i < all; i++) {
+        values[i] = ring_value(job->rank, i);
+    }
+    CHECK(job, MPI_Reduce_scatter_block(values, result, (int)count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD) ==
+                   MPI_SUCCESS);
+    for (size_t i = 0; i < count; i++) {
+        ring += result[i] == ring_sum(job, job->rank, count * (size_t)job->rank + i);
+    }
+    CHECK(job, ring == count);
+    CHECK(job, MPI_Allreduce(values, result, (int)all, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD) == MPI_SUCCESS);
+    const size_t part = 16384; /* of the first shard, whose owner is rank 0 */
+    for (size_t i = 0; i < part; i++) {
+        front += result[i] == ring_sum(job, 0, i);
+    }
+    CHECK(job, front == part);
+    CHECK(job, check_equal(result, all, MPI_COMM_WORLD));
+    free(values);
+    free(result);
+}
+
 /* ------------ communicators ------------ */
 
 static int attribute_copies;
@@ -504,6 +547,7 @@ int main(int argc, char **argv)
         {"allreduce", case_allreduce},
         {"small", case_small},
         {"scatter", case_scatter},
+        {"ring_order", case_ring_order},
         {"comms", case_comms},
         {"overlap", case_overlap},
         {"first", case_first},

@@ -343,24 +343,36 @@ static int is_damaged(const group_setup *setup, const group_parcel *parcel)
            (setup->damage_from_1 == 0 || setup->damage_from_1 == parcel->from + 1);
 }
 
+/* Bytes that the receiver gets. */
+static size_t size_received(const group *g, const group_parcel *parcel)
+{
+    gw_exchange_info info;
+    if (!is_damaged(&g->setup, parcel) || g->setup.damage == DAMAGE_BIT) {
+        return parcel->size;
+    }
+    gw_exchange_info_get(g->rank[parcel->to].exchange, &info);
+    return g->setup.damage == DAMAGE_EMPTY ? 0 : (size_t)info.message_bound + 1;
+}
+
 /* gw_exchange_receive() of a copy. */
 static gw_status receive_copy(group *g, const group_parcel *parcel)
 {
     group_rank *to = &g->rank[parcel->to];
     const uint32_t from = maker(g, parcel), users = users_of(g, parcel);
+    const size_t size = size_received(g, parcel);
     gw_status status;
     void *data;
     if (g->setup.has_buffers) {
-        data = block_make(to, users, parcel->size);
+        data = block_make(to, users, size > parcel->size ? size : parcel->size);
     } else {
         data = to->memory + gw_exchange_buffer_offset(to->exchange, parcel->piece, from);
     }
     memcpy(data, parcel->data, parcel->size);
-    if (is_damaged(&g->setup, parcel)) {
+    if (is_damaged(&g->setup, parcel) && g->setup.damage == DAMAGE_BIT) {
         ((uint8_t *)data)[parcel->size / 2] ^= 0x10;
     }
     if (g->setup.has_buffers) {
-        status = gw_exchange_receive(to->exchange, parcel->piece, from, data, parcel->size);
+        status = gw_exchange_receive(to->exchange, parcel->piece, from, data, size);
         for (uint32_t i = 0; status != GW_OK && i < users; i++) {
             release(to, data);
         }
@@ -368,6 +380,7 @@ static gw_status receive_copy(group *g, const group_parcel *parcel)
         size_t told = test_random_below(&g->random, 2) ? parcel->size : 0;
         status = gw_exchange_receive(to->exchange, parcel->piece, from, NULL, told);
     }
+    to->received_size += status == GW_OK ? size : 0;
     return status;
 }
 
@@ -409,11 +422,17 @@ static void deliver(group *g, size_t index)
 
 static void send(group *g, const gw_runtime_event *event, uint32_t from, uint32_t to)
 {
+    gw_exchange_info info;
+    gw_exchange_info_get(g->rank[from].exchange, &info);
+    must(event->size > 0 && event->size <= info.message_bound, "a message of a size that none has");
+    g->rank[from].sent_size += event->size;
+    /* Without buffers as transports read it that send out of the memory; notices are made there, too. */
+    void *data = g->setup.has_buffers ? event->data : g->rank[from].memory + event->offset;
     g->parcels[g->parcel_count++] = (group_parcel){.from = from,
                                                    .to = to,
                                                    .piece = event->piece,
                                                    .kind = event->kind,
-                                                   .data = event->data,
+                                                   .data = data,
                                                    .size = (size_t)event->size,
                                                    .is_notice = event->word != 0};
 }

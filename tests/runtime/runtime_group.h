@@ -22,6 +22,12 @@ typedef enum group_place {
     PLACE_FRONT  /* reduce-scatter: at the first shard, as MPI_IN_PLACE has it */
 } group_place;
 
+typedef enum group_damage {
+    DAMAGE_BIT,   /* one bit is another */
+    DAMAGE_EMPTY, /* it has no bytes; needs buffers */
+    DAMAGE_LONG   /* it has more bytes than any message; needs buffers */
+} group_damage;
+
 /* Set to zeros, then fill in. */
 typedef struct group_setup {
     uint32_t ranks;
@@ -43,6 +49,7 @@ typedef struct group_setup {
     uint32_t poor_rank, poor_take;                        /* whose take() gives nothing this time, or 0 */
     uint32_t damage_kind, damage_piece;                   /* the message that is changed on its way, or 0 */
     uint32_t damage_from_1;                               /* only that of this rank + 1; 0: that of any */
+    group_damage damage;                                  /* how */
     uint32_t failing_rank_1, failing_kind, failing_piece; /* has_steps: rank + 1 whose step fails */
 } group_setup;
 
@@ -57,6 +64,7 @@ typedef struct group_rank {
     uint32_t *share_left;      /* by piece: receivers of SHARE that have not got it */
     int is_stopped;
     int done, maps; /* events; maps: CODEBOOKS too */
+    uint64_t sent_size, received_size;
     uint64_t word, map_word;
 } group_rank;
 

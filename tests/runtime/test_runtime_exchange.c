@@ -25,6 +25,10 @@ static void run_case(const group_setup *setup, int rounds)
         free(expected);
         for (uint32_t r = 0; r < setup->ranks; r++) {
             assert_int_equal(atomic_load(&g.rank[r].blocks), 0);
+            gw_exchange_stats stats;
+            gw_exchange_stats_get(g.rank[r].exchange, &stats);
+            assert_int_equal(stats.sent_size, g.rank[r].sent_size);
+            assert_int_equal(stats.received_size, g.rank[r].received_size);
         }
     }
     group_free(&g);
@@ -274,6 +278,43 @@ static void test_ring_damage(void **state)
     }
 }
 
+/* A finished piece of no bytes, or of too many, on its way in a ring. All ranks from there on learn it, by a
+ * notice of the size that notices have (group's send()), and all buffers are released. */
+static void test_ring_sizes(void **state)
+{
+    (void)state;
+    enum { RANKS = 4, OWNER = 1 };
+    for (uint32_t i = 0; i < 2 * (RANKS - 1); i++) {
+        const uint32_t hop = i / 2; /* from the owner on */
+        group_setup setup = {.ranks = RANKS,
+                             .threads = i % 3,
+                             .len = 40000,
+                             .algorithm = GW_EXCHANGE_RING,
+                             .has_buffers = 1,
+                             .damage = i % 2 == 0 ? DAMAGE_EMPTY : DAMAGE_LONG,
+                             .damage_kind = GW_RUNTIME_SHARE,
+                             .damage_piece = OWNER * 3,
+                             .damage_from_1 = (OWNER + hop) % RANKS + 1,
+                             .seed = i};
+        group g;
+        group_make(&g, &setup);
+        group_start(&g);
+        assert_true(group_pump(&g, 0));
+        for (uint32_t r = 0; r < RANKS; r++) {
+            const uint32_t way = (r + RANKS - OWNER) % RANKS; /* from the owner */
+            gw_collective_failure failure;
+            gw_collective_word_read(g.rank[r].word, &failure);
+            assert_int_equal(failure.status != GW_OK, way > hop);
+            assert_true(way <= hop + 1 || failure.status == GW_ERR_CORRUPT);
+            assert_true(way <= hop || failure.piece == setup.damage_piece);
+            /* Who has got it cannot read what the owner has made; the others are told who sent it. */
+            assert_true(way <= hop || failure.rank == (way == hop + 1 ? OWNER : setup.damage_from_1 - 1));
+            assert_int_equal(atomic_load(&g.rank[r].blocks), 0);
+        }
+        group_free(&g);
+    }
+}
+
 /* A rank without memory for one of its messages: all ranks learn its name, and nothing is left behind. */
 static void check_no_memory(uint32_t algorithm)
 {
@@ -383,6 +424,31 @@ static void test_stop(void **state)
             group_stop(&g, i % 5);
             (void)group_pump(&g, i % 60);
         }
+        check_stopped(&g);
+    }
+}
+
+/* The same while a notice is on its way in place of a piece that a ring refused: after each round, as the
+ * event of the notice waits for one round only. */
+static void test_stop_refused(void **state)
+{
+    (void)state;
+    int has_ended = 0;
+    for (uint32_t rounds = 1; !has_ended; rounds++) {
+        group_setup setup = {.ranks = 4,
+                             .len = 8000,
+                             .algorithm = GW_EXCHANGE_RING,
+                             .has_buffers = 1,
+                             .damage = DAMAGE_EMPTY,
+                             .damage_kind = GW_RUNTIME_SHARE,
+                             .damage_piece = 1,
+                             .damage_from_1 = 2};
+        group g;
+        group_make(&g, &setup);
+        assert_int_equal(g.layout.shard_pieces, 1);
+        group_start(&g);
+        has_ended = group_pump(&g, rounds);
+        assert_true(rounds < 1000);
         check_stopped(&g);
     }
 }
@@ -511,6 +577,7 @@ int main(void)
         cmocka_unit_test(test_ring),
         cmocka_unit_test(test_scatter_in_front),
         cmocka_unit_test(test_ring_damage),
+        cmocka_unit_test(test_ring_sizes),
         cmocka_unit_test(test_samples),
         cmocka_unit_test(test_damage),
         cmocka_unit_test(test_other_map),
@@ -519,6 +586,7 @@ int main(void)
         cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_lost_rank),
         cmocka_unit_test(test_stop),
+        cmocka_unit_test(test_stop_refused),
         cmocka_unit_test(test_open),
         cmocka_unit_test(test_start),
         cmocka_unit_test(test_events_not_taken),

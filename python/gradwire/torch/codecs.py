@@ -27,7 +27,8 @@ from .regroup import Regroup
 from .thc import ThcState
 from .transport import new_transport
 
-_OF_ALL = {"threads", "debug", "peak_lr", "scheduler", "books", "books_every"}  # options that buckets have in common
+# Options that buckets have in common
+_OF_ALL = {"algorithm", "threads", "debug", "peak_lr", "scheduler", "books", "books_every"}
 
 
 @dataclass

@@ -113,6 +113,8 @@ class DdpState(EngineOwner, Hook):
             _check_numbers(small_len=small_len, report_every=report_every)
             chosen = CodecOptions(**options)
             settings = chosen.settings(made)
+            if buckets and chosen.algorithm != "a2a":
+                raise ValueError(f"algorithm={chosen.algorithm!r}; with a plan it is 'a2a', which plans are solved for")
             registry = ParamRegistry(made, seed, chosen.rates(made))
             if record is not None and rank == 0:
                 check_writable(record)

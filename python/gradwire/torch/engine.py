@@ -167,7 +167,7 @@ class Operation:
     fallback: bool = False
     number: int = 0
     started: float = 0.0
-    encoded: float = 0.0  # when the last contribution was on its way
+    encoded: float = 0.0  # when the last contribution was on its way; in a ring the last partial sum
     summed: float = 0.0  # when the last piece that this rank owns was
     sampled: bool = False
     before: s.gw_exchange_stats | None = None  # of the bucket

@@ -81,10 +81,17 @@ class Measured:
             (at / "codecs.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
+def _check_algorithm(algorithm: str) -> None:
+    """What is measured is for plans, and those have no ring."""
+    if algorithm != "a2a":
+        raise ValueError(f"algorithm={algorithm!r}; the probe measures for plans, which run as 'a2a'")
+
+
 class _Bench:
     """The state of a hook that is called with buckets of our own."""
 
     def __init__(self, optimizer: Any, repeats: int, options: dict[str, Any]) -> None:
+        _check_algorithm(options.get("algorithm", "a2a"))
         self.state = DdpState(optimizer, **{**options, "compress": "always"})
         self.state.engine.timing = True
         self.state.codecs.compressing = True
@@ -168,10 +175,12 @@ def measure(
     their bytes and, where they share cores, processor time; both or none. backward sets gradients to zero first: passes
     follow each other, best each with a batch of its own. The gradients are of no use then.
     options: of DdpState; those that the run will have. ValueError for classic codecs, which
-    bench/plan/results_plan_codecs measures.
+    bench/plan/results_plan_codecs measures, and for algorithm="ring", also that of the state's hook.
     """
     if (state is None) != (backward is None):
         raise ValueError("state and backward: both or none")
+    if state is not None:
+        _check_algorithm(state.engine.settings.algorithm)
     bench = _Bench(optimizer, repeats, options)
     try:
         buckets = {}

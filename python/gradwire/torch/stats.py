@@ -49,8 +49,9 @@ class StepClock:
 
 
 class Samples:
-    """Error of the sampled steps: what this rank's contributions to other ranks' sums lost, over all fp32 buckets of
-    each such step. The mean of the steps' NMSE: a step with large gradients counts as much as another."""
+    """Error of the sampled steps: what this rank's contributions to other ranks' sums lost, over all fp32 buckets
+    of each such step. In a ring that is the first hop only: the left neighbour's shard. The mean of the steps'
+    NMSE: a step with large gradients counts as much as another."""
 
     def __init__(self) -> None:
         self._sum, self._steps = 0.0, 0  # of the steps before the current one

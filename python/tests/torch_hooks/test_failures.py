@@ -374,18 +374,24 @@ def die(state):
     os._exit(1)
 
 
+def hang():
+    """Stops the process. The signal may reach another thread first: this one must not send on until then."""
+    os.kill(os.getpid(), signal.SIGSTOP)
+    time.sleep(600)
+
+
 def stop(state):
     """The process hangs: where there are pieces, after it has sent those for rank 0."""
     torch.distributed.distributed_c10d._get_default_store().add("stopped", os.getpid())
 
-    def hang(stage, piece, message):
+    def hang_at(stage, piece, message):
         if stage == 0 and piece == 2:
-            os.kill(os.getpid(), signal.SIGSTOP)
+            hang()
 
     if isinstance(state, gradwire.torch.DdpState) and state.engine.plans:
-        state.engine.fault = hang
+        state.engine.fault = hang_at
     else:
-        os.kill(os.getpid(), signal.SIGSTOP)
+        hang()
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS.keys() - {"thc"}))

@@ -1,14 +1,16 @@
 """algorithm="ring": equal replicas, sums as exact as the quanta promise, and failures that all ranks learn."""
 
 import os
-import signal
 
 import gradwire.torch
 import pytest
 import torch
+from gradwire.torch import probe
+from gradwire.torch.codecs import check_options
+from gradwire.torch.messages import Messages
 from ranks import run
 from test_ddp import OPTIONS, train
-from test_failures import NEVER_S, disagreeing, losing, steps
+from test_failures import NEVER_S, disagreeing, hang, losing, steps
 from test_operations import nmse, values_of
 
 RING = {**OPTIONS, "algorithm": "ring"}
@@ -35,23 +37,32 @@ def test_replicas_are_equal_and_follow_plain_training(size, name, options):
 
 
 def summing(rank, size, n, algorithm):
-    """Errors of an all-reduce and of a reduce-scatter, and the bytes that this rank sent."""
+    """Errors of an all-reduce and of a reduce-scatter, the bytes that this rank sent, and to whom."""
     communicator = gradwire.torch.Communicator(small_len=1, piece_len=4096, nmse=1e-4, algorithm=algorithm)
+    send, receivers = Messages.send, set()
+
+    def record(messages, event, fault=None):
+        send(messages, event, fault)
+        receivers.update(peer for _, peer in messages._sends)
+
+    Messages.send = record  # in this process of the test alone
     values, exact = values_of(rank, 3, n * size), sum(values_of(r, 3, n * size) for r in range(size))
     result, output = values.clone(), torch.zeros(n)
     communicator.all_reduce(result, mean=False)
     communicator.reduce_scatter(output, values)
     sent = communicator.engine.stats().sent_size
     communicator.close()
-    return nmse(result, exact), nmse(output, exact.view(size, n)[rank]), sent
+    return nmse(result, exact), nmse(output, exact.view(size, n)[rank]), sent, receivers
 
 
 @pytest.mark.parametrize("size, n", [(2, 5000), (3, 20000), (4, 97)])
 def test_sums(size, n):
-    """Every rank sends as much as in A2A+AG, about: each sends 2 (size - 1) shards."""
+    """Every rank sends to its right neighbour alone, and as much as in A2A+AG, about: 2 (size - 1) shards."""
     found = {algorithm: run(summing, size, n, algorithm) for algorithm in ("ring", "a2a")}
     for rank in range(size):
-        reduced, scattered, sent = found["ring"][rank]
+        reduced, scattered, sent, receivers = found["ring"][rank]
+        assert receivers == {(rank + 1) % size}
+        assert found["a2a"][rank][3] == set(range(size)) - {rank}
         assert 0 <= reduced < size * 1e-3 and 0 <= scattered < size * 1e-3
         assert sent == pytest.approx(found["a2a"][rank][2], rel=0.2)
 
@@ -117,7 +128,7 @@ def die(state):
 def stop(state):
     """The process hangs in its first message."""
     torch.distributed.distributed_c10d._get_default_store().add("stopped", os.getpid())
-    state.engine.fault = lambda *_: os.kill(os.getpid(), signal.SIGSTOP)
+    state.engine.fault = lambda *_: hang()
 
 
 @pytest.mark.parametrize("lose, text", [(die, "closed its connection"), (stop, "sent nothing for ")])
@@ -127,6 +138,35 @@ def test_a_lost_rank_has_a_name(lose, text, monkeypatch):
     monkeypatch.setitem(losing.__globals__, "stop", stop)
     for found in run(losing, 3, "gradwire", lose, timeout_s=NEVER_S, may_die=(1,)).values():
         assert found[:2] == ("PeerError", 1) and text in found[2]
+
+
+PLAN = {"schema": "gradwire-plan/1", "groups": [{"names": ["weight"], "codec": "fp32"}]}
+
+
+def refused(rank, size):
+    """What plans, and the probe for them, say to a ring."""
+    net = torch.nn.Linear(4, 1, bias=False)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    state, _ = gradwire.torch.ddp_hook(optimizer, compress="always", algorithm="ring")
+    why = []
+    for call in (
+        lambda: gradwire.torch.ddp_hook(optimizer, plan=PLAN, model=net, algorithm="ring"),
+        lambda: probe.measure(optimizer, {"fp16": {}}, algorithm="ring"),
+        lambda: probe.measure(optimizer, {"fp16": {}}, state=state, backward=lambda: None),
+    ):
+        with pytest.raises(ValueError) as caught:
+            call()
+        why.append(str(caught.value))
+    state.close()
+    return why
+
+
+def test_plans_have_no_ring():
+    for why in run(refused, 2).values():
+        assert why[0] == "algorithm='ring'; with a plan it is 'a2a', which plans are solved for"
+        assert set(why[1:]) == {"algorithm='ring'; the probe measures for plans, which run as 'a2a'"}
+    with pytest.raises(ValueError, match="no option algorithm for a bucket"):
+        check_options("gradwire", {"algorithm": "ring"})
 
 
 def test_ranks_that_choose_differently_raise():
