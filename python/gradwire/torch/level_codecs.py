@@ -38,7 +38,8 @@ _WORD = (1 << 64) - 1
 @dataclass
 class Part:
     """What is encoded: values low to high of a bucket, for the position-th time. scale: of the wire, as in
-    gradwire.maps.Rule."""
+    gradwire.maps.Rule. rank: for random numbers, another one for each of the frames that are added up; of a mean that
+    several machines have, the same on all of them."""
 
     bucket: Bucket
     key: str  # of the bucket, the same in each step
@@ -181,7 +182,8 @@ class Thc(LevelCodec):
 
     def encode(self, values: np.ndarray, part: Part) -> np.ndarray:
         error = self._memory(part, "error") if self._codec.options.error_feedback else None
-        # Ranks of one part, and positions, need other rotations no more than steps do.
+        # Ranks of one part, and positions, need other rotations no more than steps do. Other parts and messages may
+        # have the same noise: no value of one is added to a value of another.
         about = gradwire.thc.Part(round=(part.bucket.step * 16 + part.position) & 0xFFFFFFFF, rank=part.rank)
         patterns = self._codec.norms(values, about, error=error)
         return np.frombuffer(self._codec.encode_frame(values, patterns, about, error=error), np.uint8)

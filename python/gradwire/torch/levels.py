@@ -197,12 +197,14 @@ class Levels:
         job.splits, job.count = [self._machines.count(where) for where in stage.splits], 1
         if not job.holds:
             return
-        scale, array = job.scale, job.values.numpy()
+        scale, array, rank = job.scale, job.values.numpy(), self._transport.rank
         for where in stage.later:
             scale *= self._machines.count(where)
+        if not stage.later:  # every machine has this mean, and must make the same frame of it: the first one's
+            rank = self._machines.ranks(INTER, rank)[0]
         frames = []
         for low, high in job.parts():
-            part = Part(job.bucket, job.work.key, self._transport.rank, low, high, stage.position, scale, job.undo)
+            part = Part(job.bucket, job.work.key, rank, low, high, stage.position, scale, job.undo)
             with self._named(job):
                 frames.append(job.work.codec.encode(array[low:high], part) if high > low else np.empty(0, np.uint8))
         job.frames = [frames]

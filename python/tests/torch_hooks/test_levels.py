@@ -5,6 +5,7 @@ import json
 import math
 import os
 import re
+import zlib
 from ctypes import byref, c_uint32
 from datetime import timedelta
 
@@ -247,6 +248,28 @@ def test_every_path_is_the_mean_of_all_ranks(nodes, gpus, given, length):
     for count, wrong, bits, _ in found.values():
         assert count == 174 and wrong == []
         assert bits == found[0][2]  # the same on all ranks
+
+
+def random_codec(name):
+    """One whose frames depend on random numbers."""
+    if name == "gcomp":  # by nmse: stochastic rounding
+        return Gcomp(CodecOptions(nmse=1e-2), [], ParamRegistry([], 0))
+    return codec_of(name, {})
+
+
+def bits_of_all_paths(rank, size, nodes, gpus, name):
+    paths = options_of_the_planner(_constants.GW_PLAN_OPTIONS_GPU_ONLY)
+    found, _ = in_levels(rank, nodes, gpus, None, paths, 130, random_codec(name), 1)
+    return [(path, zlib.crc32(values.numpy().tobytes())) for path, values in zip(paths, found)]
+
+
+@pytest.mark.parametrize("nodes, gpus, name", [(2, 2, "thc"), (2, 2, "qsgd"), (3, 2, "gcomp")])
+def test_every_path_gives_all_ranks_the_same_bits(nodes, gpus, name):
+    """Also where each machine encodes a mean that all machines have."""
+    found = run(bits_of_all_paths, nodes * gpus, nodes, gpus, name, timeout_s=50)
+    assert len(found[0]) == 174
+    wrong = {path for bits in found.values() for (path, mine), (_, first) in zip(bits, found[0]) if mine != first}
+    assert not wrong
 
 
 def bytes_between(path, nodes, gpus, length, rank):
