@@ -35,7 +35,7 @@ from .stats import size_of
 from .transport import Transport
 from .workers import Worker
 
-_LANE_NAMES = ("encode", "first", "between", "second", "decode")
+_THREAD_NAMES = ("encode", "first", "between", "second", "decode")
 
 
 @dataclass
@@ -101,7 +101,7 @@ class Levels:
         self._codecs: dict[str, LevelCodec] = {}  # with memory, by the key of their first message
         gate.shared = True
         gate.on_break.append(transport.abort)
-        self._lanes = [Worker(f"gradwire-level-{name}", self._failed) for name in _LANE_NAMES]
+        self._threads = [Worker(f"gradwire-level-{name}", self._failed) for name in _THREAD_NAMES]
 
     def _failed(self, error: BaseException) -> None:
         self._gate.fail(error, alone=True)
@@ -125,15 +125,15 @@ class Levels:
 
     # ---- the way of a message ----
 
-    def _pass(self, job: _Job, lane: int) -> None:
-        """To the thread of a lane, which passes it on. All begin on the first: in the second, where all have
+    def _pass(self, job: _Job, thread: int) -> None:
+        """To a thread, which passes it on. All begin on the first: in the second, where all have
         collectives, they have its order."""
-        self._lanes[lane].submit(partial(self._run, job, lane))
+        self._threads[thread].submit(partial(self._run, job, thread))
 
-    def _run(self, job: _Job, lane: int) -> None:
+    def _run(self, job: _Job, thread: int) -> None:
         if self._gate.shut:
             return
-        if lane == ENCODE:
+        if thread == ENCODE:
             job.copy.wait()
             job.values = job.copy.host.to(torch.float32, copy=True)
             if job.bucket.message is not None:
@@ -143,10 +143,10 @@ class Levels:
             self._transport.agree_on_state("levels", step=job.bucket.step, plan=self._digest)
         with torch.no_grad():
             for op, stage in enumerate(job.work.option.stages):
-                if stage.lane == lane:
+                if stage.thread == thread:
                     self._stage(job, op, stage)
         # Past threads where it has nothing to do. In none of them is there then a collective that it could overtake.
-        later = [stage.lane for stage in job.work.option.stages if stage.lane > lane]
+        later = [stage.thread for stage in job.work.option.stages if stage.thread > thread]
         if later:
             self._pass(job, min(later))
         else:
@@ -159,7 +159,7 @@ class Levels:
             name = "encode_s"
         elif stage.what == "decomp":
             self._decode(job)
-            name = "decode_s" if stage.lane == DECODE else "reduce_s"
+            name = "decode_s" if stage.thread == DECODE else "reduce_s"
         else:
             self._collective(job, op, stage)
             name = "inside_s" if stage.where == INTRA else "between_s" if stage.where == INTER else "flat_s"
@@ -231,9 +231,8 @@ class Levels:
 
     def _collective(self, job: _Job, op: int, stage: Stage) -> None:
         where = stage.where
-        peers = Peers(
-            self._transport, self._machines.ranks(where, self._transport.rank), job.number, op, job.bucket.where
-        )
+        ranks = self._machines.ranks(where, self._transport.rank)
+        peers = Peers(self._transport, ranks, job.number, op, job.bucket.where, stage.thread)
         takes_part = where != INTER or job.takes_part
         run = _RUNS[stage.what, job.count > 0]
         run(self, job, where, peers if takes_part else None)
@@ -386,8 +385,8 @@ class Levels:
 
     def close(self) -> None:
         """Ends the threads."""
-        for lane in self._lanes:
-            lane.close(10.0)
+        for thread in self._threads:
+            thread.close(10.0)
 
 
 _RUNS: dict[tuple[str, bool], Callable[[Levels, _Job, str, Peers | None], None]] = {

@@ -5,6 +5,7 @@ import json
 import math
 import os
 import re
+import threading
 import zlib
 from ctypes import byref, c_uint32
 from datetime import timedelta
@@ -118,14 +119,14 @@ def test_paths_that_are_no_option(path, why):
         parse(path)
 
 
-def test_lanes_leave_the_link_between_machines_to_messages():
-    def lanes(path):
-        return [stage.lane for stage in parse(path).stages]
+def test_threads_leave_the_link_between_machines_to_messages():
+    def threads(path):
+        return [stage.thread for stage in parse(path).stages]
 
-    assert lanes("intra-reduce-scatter>comp-cpu>inter-allgather-c>decomp-cpu>intra-allgather") == [1, 1, 2, 3, 3]
+    assert threads("intra-reduce-scatter>comp-cpu>inter-allgather-c>decomp-cpu>intra-allgather") == [1, 1, 2, 3, 3]
     path = "comp-cpu>intra-alltoall>decomp-cpu>comp-cpu>inter-alltoall>decomp-cpu>comp-cpu>inter-allgather>decomp-cpu"
-    assert lanes(path + ">intra-allgather") == [0, 1, 1, 1, 2, 2, 2, 2, 3, 3]
-    assert lanes("comp-cpu>flat-alltoall>decomp-cpu>comp-cpu>flat-allgather>decomp-cpu") == [0, 1, 1, 1, 1, 4]
+    assert threads(path + ">intra-allgather") == [0, 1, 1, 1, 2, 2, 2, 2, 3, 3]
+    assert threads("comp-cpu>flat-alltoall>decomp-cpu>comp-cpu>flat-allgather>decomp-cpu") == [0, 1, 1, 1, 1, 4]
 
 
 # ---- machines ----
@@ -272,44 +273,82 @@ def test_every_path_gives_all_ranks_the_same_bits(nodes, gpus, name):
     assert not wrong
 
 
+def tags(rank, size):
+    """Those of the threads of two messages with one number modulo 2^12, in operations with one number."""
+    transport = new_transport(torch.distributed.group.WORLD, None, TIMEOUT)
+    made = Levels(transport, machines.Machines([[0], [1]]), Gate(transport), lambda: 1.0, 0)
+    send, found = transport.send, {}
+
+    def noting(message, peer, tag):
+        found.setdefault(tag, set()).add(threading.current_thread().name)
+        return send(message, peer, tag)
+
+    transport.send = noting
+    for number, path in ((5, "comp-cpu>flat-allgather-c>decomp-cpu"), (5 + (1 << 12), DENSE)):
+        made._started = number
+        values = torch.full((8,), float(rank))
+        made.add(Work(parse(path), Whole(), str(number))).start(Bucket(values, [], [], 0)).wait()
+        assert (values == 0.5).all()
+    made.close()
+    return found
+
+
+def test_more_messages_than_tags_have_numbers():
+    """A tag belongs to one thread, where messages have one order on all ranks, and to no agreement."""
+    for found in run(tags, 2).values():
+        assert all(len(threads) == 1 for threads in found.values())
+        assert set.union(*found.values()) == {"gradwire-level-first", "gradwire-level-between"}
+        assert sum(tag >> 30 for tag in found) == 1
+
+
 def bytes_between(path, nodes, gpus, length, rank):
-    """What a rank sends to other machines, by the formulas of the planner, for fp32 without a codec."""
+    """What a rank sends to other machines, by the formulas of the planner, for fp32 without a codec. A binomial tree of
+    four, for which those count one message: to the first rank and from it go two."""
     size = nodes * gpus
+    if "broadcast" in path:
+        return [2, 1, 2, 1][rank] * 4 * length
     if path.startswith("flat"):
         return 2 * (size - 1) / size * 4 * length if (rank + 1) % gpus == 0 else 0
     return 2 * (nodes - 1) / nodes * 4 * length / gpus
 
 
-def counted(rank, size, path, length):
-    sent = {"inside": 0, "between": 0}
-    transport_of, group = new_transport, torch.distributed.group.WORLD
-    transport = transport_of(group, None, TIMEOUT)
-    send = transport.send
+def counted(rank, size, path, nodes, gpus, length):
+    """Bytes to other machines, without those of what the ranks compare; those that Levels counts, to all."""
+    transport = new_transport(torch.distributed.group.WORLD, None, TIMEOUT)
+    send, between = transport.send, []
 
     def counting(message, peer, tag):
-        sent["inside" if peer // 2 == rank // 2 else "between"] += message.numel() * message.element_size()
+        if not tag >> 30 and peer // gpus != rank // gpus:
+            between.append(message.numel() * message.element_size())
         return send(message, peer, tag)
 
     transport.send = counting
-    made = Levels(transport, machines.Machines(machines.placed(None, 2, 2)), Gate(transport), lambda: 1.0, 0)
+    made = Levels(transport, machines.Machines(machines.placed(None, nodes, gpus)), Gate(transport), lambda: 1.0, 0)
     reducer = made.add(Work(parse(path), None, "0"))
-    sent["between"] -= sent["between"]
     values = gradient(rank, length, 0)
     reducer.start(Bucket(values, [], [], 0)).wait()
     made.close()
-    return sent["between"], made.sizes()
+    return sum(between), made.sizes()
 
 
 @pytest.mark.parametrize(
-    "path",
-    ["flat-reduce-scatter>flat-allgather", "intra-reduce-scatter>inter-reduce-scatter>inter-allgather>intra-allgather"],
+    "path, nodes, gpus",
+    [
+        ("flat-reduce-scatter>flat-allgather", 2, 2),
+        ("intra-reduce-scatter>inter-reduce-scatter>inter-allgather>intra-allgather", 2, 2),
+        ("flat-reduce>flat-broadcast", 4, 1),
+        ("intra-reduce-scatter>inter-reduce>inter-broadcast>intra-allgather", 4, 1),
+    ],
 )
-def test_bytes_between_machines_are_those_of_the_planner(path):
-    length = 1 << 12
-    for rank, (between, (sent, received)) in run(counted, 4, path, length).items():
-        expected = bytes_between(path, 2, 2, length, rank)
-        assert expected <= between <= expected + 4096  # and what the ranks compare before the first message
-        assert sent == received
+def test_bytes_between_machines(path, nodes, gpus):
+    """Those of the planner, but for trees."""
+    length, found = 1 << 12, {}
+    for rank, (between, (sent, received)) in run(counted, 4, path, nodes, gpus, length).items():
+        assert between == bytes_between(path, nodes, gpus, length, rank)
+        found[rank] = sent, received
+    assert sum(sent for sent, _ in found.values()) == sum(received for _, received in found.values())
+    if "broadcast" not in path:
+        assert all(sent == received for sent, received in found.values())
 
 
 # ---- in the hook ----
