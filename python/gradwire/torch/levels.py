@@ -369,13 +369,21 @@ class Levels:
         memories = {
             key: {name: one.clone() for name, one in codec.memory.items()} for key, codec in self._codecs.items()
         }
-        return {"version": 1, "codec": "levels", "plan": self._digest, "memory": memories}
+        return {
+            "version": 1,
+            "codec": "levels",
+            "plan": self._digest,
+            "machines": self._machines.places,
+            "memory": memories,
+        }
 
     def check_state(self, state: Mapping[str, Any]) -> None:
         """ValueError for a state that cannot be loaded."""
-        check_version(state, "levels", ("plan", "memory"))
+        check_version(state, "levels", ("plan", "machines", "memory"))
         if state["plan"] != self._digest:
             raise ValueError("the state that was loaded is that of a run with another plan")
+        if state["machines"] != self._machines.places:  # memories are those of parts that depend on them
+            raise ValueError("the state that was loaded is that of a run with other ranks on its machines")
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.check_state(state)

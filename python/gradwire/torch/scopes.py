@@ -1,6 +1,6 @@
-"""Collectives among some ranks of a job, by messages between two of them. Bytes of rings, of all-to-all and of gather are
-those that the planner counts (planner/src/option_price.c). For reduce and broadcast it counts a message once; through
-the first of r ranks a binomial tree has up to ceil(log2 r) of them.
+"""Collectives among some ranks of a job, by messages between two of them. Bytes of rings, of all-to-all and of gather
+are those that the planner counts (planner/src/option_price.c). For reduce and broadcast it counts a message once, but
+in a binomial tree ceil(log2 r) of them pass the link of the first of r ranks.
 
 Values are fp32. Messages of frames begin with the frames' sizes, and receives are posted with a bound: Gloo takes a
 message that is shorter.

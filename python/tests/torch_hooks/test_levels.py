@@ -512,7 +512,7 @@ def fed_back(rank, size, path, scheme, options, steps):
 def codec_of(scheme, options):
     from gradwire.torch.level_codecs import Classic, Thc
 
-    return Thc(options, 4, 0) if scheme == "thc" else Classic({"scheme": scheme, **options}, [], lambda: 0)
+    return Thc(options, 4, lambda: 0) if scheme == "thc" else Classic({"scheme": scheme, **options}, [], lambda: 0)
 
 
 @pytest.mark.parametrize("path", PATHS[1:])
@@ -601,7 +601,7 @@ def test_nan_is_nan_on_all_ranks_and_leaves_memories_alone(codec, options):
 
 
 def resumed(rank, size, document, cut):
-    """A run that is cut, saved and resumed with a new model, DDP and hook."""
+    """A run that is cut, saved and resumed with a new model, DDP and hook, whose own seed is another one."""
     saved = None
     for first, last in ((0, cut), (cut, 6)):
         net = model()
@@ -610,7 +610,8 @@ def resumed(rank, size, document, cut):
             net.load_state_dict(saved["net"])
             optimizer.load_state_dict(saved["optimizer"])
         ddp = gradwire.torch.planned_ddp(net)
-        state, hook = gradwire.torch.ddp_hook(optimizer, plan=document, model=net)
+        seed = 3 if saved is None else 0
+        state, hook = gradwire.torch.ddp_hook(optimizer, plan=document, model=net, seed=seed)
         if saved is not None:
             state.load_state_dict(saved["hook"])
         ddp.register_comm_hook(state, hook)
@@ -638,14 +639,14 @@ def test_a_resumed_run_gives_the_same_bits(codec, options):
     assert run(resumed, 4, document, 3)[0] == run(resumed, 4, document, 0)[0]
 
 
-def other_state(rank, size, document, other, alone):
-    """What a hook says of the state of another plan, or of one that rank 2 alone loads."""
+def other_state(rank, size, document, other, alone, given=None):
+    """What a hook says of the state of another plan or of other machines, or of one that rank 2 alone loads."""
     made = []
-    for one in (document, other):
+    for one, machines_of in ((document, None), (other, given)):
         net = model()
         ddp = gradwire.torch.planned_ddp(net)
         optimizer = OPTIMIZERS["sgd"](net.parameters())
-        state, hook = gradwire.torch.ddp_hook(optimizer, plan=one, model=net)
+        state, hook = gradwire.torch.ddp_hook(optimizer, plan=one, model=net, machines=machines_of)
         ddp.register_comm_hook(state, hook)
         made.append((ddp, state))
     try:
@@ -658,10 +659,12 @@ def other_state(rank, size, document, other, alone):
     return None
 
 
-def test_states_of_other_plans_and_of_one_rank_are_refused():
+def test_states_of_other_plans_or_machines_and_of_one_rank_are_refused():
     one, other = tree(PATHS, "classic", {"scheme": "topk"}), tree(PATHS, "classic", {"scheme": "topk", "ratio": 0.5})
     for message in run(other_state, 4, one, other, False).values():
         assert "a run with another plan" in message
+    for message in run(other_state, 4, one, one, False, [0, 1, 0, 1]).values():
+        assert "a run with other ranks on its machines" in message
     for message in run(other_state, 4, one, one, True).values():
         assert "different states" in message and "step" in message
 
@@ -820,3 +823,23 @@ def test_the_probe_writes_what_the_planner_reads(tmp_path):
     assert json.loads((tmp_path / "codecs.json").read_text())["codecs"] == codecs
     alone, _ = run(probed, 2, str(tmp_path))[0]  # a rank on each machine
     assert alone["intra"] == {"latency_us": 0.0, "us_per_kib": 0.0} and alone["inter"]["latency_us"] > 0
+
+
+def misplaced(rank, size, nodes, given):
+    net = model()
+    optimizer = OPTIMIZERS["adamw"](net.parameters())
+    x, y = batch(rank, 0)
+    torch.nn.functional.mse_loss(net(x), y).backward()
+    machines_of = given if rank == 1 else None
+    try:
+        probe_levels.measure(optimizer, {"fp16": {}}, nodes=nodes, gpus=1, machines=machines_of, lens=(100,), repeats=1)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def test_the_probe_refuses_other_machines_on_all_ranks():
+    for nodes in (1, 3):
+        assert set(run(misplaced, 2, nodes, None).values()) == {f"nodes={nodes}, gpus=1: the process group has 2 ranks"}
+    for message in run(misplaced, 2, 2, ["b", "a"]).values():
+        assert "different options: machines" in message
