@@ -373,7 +373,7 @@ class Levels:
             "version": 1,
             "codec": "levels",
             "plan": self._digest,
-            "machines": self._machines.places,
+            "machines": [list(ranks) for ranks in self._machines.places],
             "memory": memories,
         }
 

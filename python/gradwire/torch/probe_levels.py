@@ -51,11 +51,10 @@ def measure(
     bench = _Bench(optimizer, repeats, options)
     try:
         transport = new_transport(bench.state.group, None, bench.state.timeout)
-        by_rank = machines if machines is None or isinstance(machines, int) else list(machines)
-        transport.agree("probe", {"nodes": nodes, "gpus": gpus, "machines": by_rank})
+        transport.agree("probe", {"nodes": nodes, "gpus": gpus, "machines": repr(machines)})
         if nodes * gpus != bench.size:
             raise ValueError(f"nodes={nodes}, gpus={gpus}: the process group has {bench.size} ranks")
-        placed = agreed(transport, by_rank, nodes, gpus)
+        placed = agreed(transport, machines, nodes, gpus)
         links = {where: _link(bench, transport, placed, where) for where in (INTRA, INTER)}
         share, cores, local = _share(bench.state)
         entries = []
