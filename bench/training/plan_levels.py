@@ -24,9 +24,9 @@ import sys
 
 from links import permission
 from links.link_spec import LinkSpec
-from links.machines import Machines
 from links.network import Network
 from links.ranks import RanksFailed, run_ranks
+from links.shared_namespaces import Machines
 
 from .grid import SECONDS, rows_of
 

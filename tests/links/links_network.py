@@ -16,9 +16,9 @@ sys.path.insert(0, str(BENCH))
 
 from links import mpi_launch, namespaces, permission, probe  # noqa: E402
 from links.link_spec import LinkSpec  # noqa: E402
-from links.machines import Machines  # noqa: E402
 from links.network import Network, address  # noqa: E402
 from links.ranks import RanksFailed, run_ranks  # noqa: E402
+from links.shared_namespaces import Machines  # noqa: E402
 
 CHILD = f"""
 import sys, time

@@ -38,7 +38,8 @@ _WORD = (1 << 64) - 1
 @dataclass
 class Part:
     """What is encoded: values low to high of a bucket, for the position-th time. scale: of the wire, as in
-    gradwire.maps.Rule."""
+    gradwire.maps.Rule. rank: for random numbers, another one for each of the frames that are added up; of a mean that
+    several machines have, the same on all of them."""
 
     bucket: Bucket
     key: str  # of the bucket, the same in each step
@@ -159,18 +160,19 @@ class Gcomp(LevelCodec):
 class Thc(LevelCodec):
     """THC's frames, each with norms of its own: what is added up is decoded first."""
 
-    def __init__(self, options: Mapping[str, Any], size: int, seed: int) -> None:
+    def __init__(self, options: Mapping[str, Any], size: int, seed: Callable[[], int]) -> None:
         super().__init__()
         unknown = set(options) - set(_THC)
         if unknown:
             raise ValueError(f"thc has no option {', '.join(sorted(unknown))} in an option of a tree")
         self.nonfinite = options.get("nonfinite", "propagate")
         check_nonfinite(self.nonfinite)
+        self._seed = seed
         self._codec = gradwire.thc.Codec(
             gradwire.thc.options(
                 options.get("bits", 4),
                 size,
-                seed=seed,
+                seed=seed(),
                 error_feedback=options.get("error_feedback", True),
                 nonfinite=self.nonfinite,
             )
@@ -180,11 +182,16 @@ class Thc(LevelCodec):
         return lib.gw_thc_frame_bound(self._codec.handle, length)
 
     def encode(self, values: np.ndarray, part: Part) -> np.ndarray:
-        error = self._memory(part, "error") if self._codec.options.error_feedback else None
-        # Ranks of one part, and positions, need other rotations no more than steps do.
+        seed = self._seed()
+        if self._codec.options.seed != seed:
+            self._codec = gradwire.thc.Codec(replace(self._codec.options, seed=seed))
+        codec = self._codec
+        error = self._memory(part, "error") if codec.options.error_feedback else None
+        # Ranks of one part, and positions, need other rotations no more than steps do. Other parts and messages may
+        # have the same noise: no value of one is added to a value of another.
         about = gradwire.thc.Part(round=(part.bucket.step * 16 + part.position) & 0xFFFFFFFF, rank=part.rank)
-        patterns = self._codec.norms(values, about, error=error)
-        return np.frombuffer(self._codec.encode_frame(values, patterns, about, error=error), np.uint8)
+        patterns = codec.norms(values, about, error=error)
+        return np.frombuffer(codec.encode_frame(values, patterns, about, error=error), np.uint8)
 
     def add(self, frame: np.ndarray, out: np.ndarray, scale: float) -> None:
         torch.from_numpy(out).add_(torch.from_numpy(gradwire.thc.decode_frame(frame, len_max=out.size)), alpha=scale)
@@ -279,5 +286,5 @@ def make(
     if kind == "none":
         raise ValueError("values as they are have no codec")
     if kind == "thc":
-        return Thc(options, size, registry.seed)
-    return Classic(options, owners, lambda: registry.seed)  # a state that is loaded has one
+        return Thc(options, size, lambda: registry.seed)  # a state that is loaded has one
+    return Classic(options, owners, lambda: registry.seed)

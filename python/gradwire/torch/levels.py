@@ -35,7 +35,7 @@ from .stats import size_of
 from .transport import Transport
 from .workers import Worker
 
-_LANE_NAMES = ("encode", "first", "between", "second", "decode")
+_THREAD_NAMES = ("encode", "first", "between", "second", "decode")
 
 
 @dataclass
@@ -101,7 +101,7 @@ class Levels:
         self._codecs: dict[str, LevelCodec] = {}  # with memory, by the key of their first message
         gate.shared = True
         gate.on_break.append(transport.abort)
-        self._lanes = [Worker(f"gradwire-level-{name}", self._failed) for name in _LANE_NAMES]
+        self._threads = [Worker(f"gradwire-level-{name}", self._failed) for name in _THREAD_NAMES]
 
     def _failed(self, error: BaseException) -> None:
         self._gate.fail(error, alone=True)
@@ -125,15 +125,15 @@ class Levels:
 
     # ---- the way of a message ----
 
-    def _pass(self, job: _Job, lane: int) -> None:
-        """To the thread of a lane, which passes it on. All begin on the first: in the second, where all have
+    def _pass(self, job: _Job, thread: int) -> None:
+        """To a thread, which passes it on. All begin on the first: in the second, where all have
         collectives, they have its order."""
-        self._lanes[lane].submit(partial(self._run, job, lane))
+        self._threads[thread].submit(partial(self._run, job, thread))
 
-    def _run(self, job: _Job, lane: int) -> None:
+    def _run(self, job: _Job, thread: int) -> None:
         if self._gate.shut:
             return
-        if lane == ENCODE:
+        if thread == ENCODE:
             job.copy.wait()
             job.values = job.copy.host.to(torch.float32, copy=True)
             if job.bucket.message is not None:
@@ -143,10 +143,10 @@ class Levels:
             self._transport.agree_on_state("levels", step=job.bucket.step, plan=self._digest)
         with torch.no_grad():
             for op, stage in enumerate(job.work.option.stages):
-                if stage.lane == lane:
+                if stage.thread == thread:
                     self._stage(job, op, stage)
         # Past threads where it has nothing to do. In none of them is there then a collective that it could overtake.
-        later = [stage.lane for stage in job.work.option.stages if stage.lane > lane]
+        later = [stage.thread for stage in job.work.option.stages if stage.thread > thread]
         if later:
             self._pass(job, min(later))
         else:
@@ -159,7 +159,7 @@ class Levels:
             name = "encode_s"
         elif stage.what == "decomp":
             self._decode(job)
-            name = "decode_s" if stage.lane == DECODE else "reduce_s"
+            name = "decode_s" if stage.thread == DECODE else "reduce_s"
         else:
             self._collective(job, op, stage)
             name = "inside_s" if stage.where == INTRA else "between_s" if stage.where == INTER else "flat_s"
@@ -197,12 +197,14 @@ class Levels:
         job.splits, job.count = [self._machines.count(where) for where in stage.splits], 1
         if not job.holds:
             return
-        scale, array = job.scale, job.values.numpy()
+        scale, array, rank = job.scale, job.values.numpy(), self._transport.rank
         for where in stage.later:
             scale *= self._machines.count(where)
+        if not stage.later:  # every machine has this mean, and must make the same frame of it: the first one's
+            rank = self._machines.ranks(INTER, rank)[0]
         frames = []
         for low, high in job.parts():
-            part = Part(job.bucket, job.work.key, self._transport.rank, low, high, stage.position, scale, job.undo)
+            part = Part(job.bucket, job.work.key, rank, low, high, stage.position, scale, job.undo)
             with self._named(job):
                 frames.append(job.work.codec.encode(array[low:high], part) if high > low else np.empty(0, np.uint8))
         job.frames = [frames]
@@ -229,9 +231,8 @@ class Levels:
 
     def _collective(self, job: _Job, op: int, stage: Stage) -> None:
         where = stage.where
-        peers = Peers(
-            self._transport, self._machines.ranks(where, self._transport.rank), job.number, op, job.bucket.where
-        )
+        ranks = self._machines.ranks(where, self._transport.rank)
+        peers = Peers(self._transport, ranks, job.number, op, job.bucket.where, stage.thread)
         takes_part = where != INTER or job.takes_part
         run = _RUNS[stage.what, job.count > 0]
         run(self, job, where, peers if takes_part else None)
@@ -368,13 +369,21 @@ class Levels:
         memories = {
             key: {name: one.clone() for name, one in codec.memory.items()} for key, codec in self._codecs.items()
         }
-        return {"version": 1, "codec": "levels", "plan": self._digest, "memory": memories}
+        return {
+            "version": 1,
+            "codec": "levels",
+            "plan": self._digest,
+            "machines": [list(ranks) for ranks in self._machines.places],
+            "memory": memories,
+        }
 
     def check_state(self, state: Mapping[str, Any]) -> None:
         """ValueError for a state that cannot be loaded."""
-        check_version(state, "levels", ("plan", "memory"))
+        check_version(state, "levels", ("plan", "machines", "memory"))
         if state["plan"] != self._digest:
             raise ValueError("the state that was loaded is that of a run with another plan")
+        if state["machines"] != self._machines.places:  # memories are those of parts that depend on them
+            raise ValueError("the state that was loaded is that of a run with other ranks on its machines")
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.check_state(state)
@@ -384,8 +393,8 @@ class Levels:
 
     def close(self) -> None:
         """Ends the threads."""
-        for lane in self._lanes:
-            lane.close(10.0)
+        for thread in self._threads:
+            thread.close(10.0)
 
 
 _RUNS: dict[tuple[str, bool], Callable[[Levels, _Job, str, Peers | None], None]] = {

@@ -14,7 +14,6 @@ OPS_MAX = 12
 
 # Threads that a message passes, in this order. The links inside and between machines are busy at the same time.
 ENCODE, FIRST, BETWEEN, SECOND, DECODE = range(5)
-LANES = 5
 
 _CODEC = {"comp-gpu": "comp", "comp-cpu": "comp", "decomp-gpu": "decomp", "decomp-cpu": "decomp"}
 _OF_VALUES = ("allreduce", "reduce-scatter", "reduce")
@@ -34,7 +33,7 @@ class Stage:
 
     what: str
     where: str
-    lane: int
+    thread: int
     position: int = 0
     splits: tuple[str, ...] = ()
     later: tuple[str, ...] = ()
@@ -68,16 +67,16 @@ def parse(path: str) -> Option:
     if len(ops) > OPS_MAX:
         raise ValueError(f"an option has at most {OPS_MAX} operations, not {len(ops)}")
     _check(ops)
-    lanes = _lanes(ops)
+    threads = _threads(ops)
     stages, position = [], 0
     for i, (what, where) in enumerate(ops):
         if what != "comp":
-            stages.append(Stage(what, where, lanes[i]))
+            stages.append(Stage(what, where, threads[i]))
             continue
         end = next(j for j in range(i, len(ops)) if ops[j][0] == "decomp")
         splits = tuple(place for kind, place in ops[i:end] if kind == "alltoall")
         later = tuple(place for kind, place in ops[i:] if kind in (*_WHOLE, *_SECOND))
-        stages.append(Stage(what, where, lanes[i], position, splits, later))
+        stages.append(Stage(what, where, threads[i], position, splits, later))
         position += 1
     return Option(path, tuple(stages))
 
@@ -155,27 +154,27 @@ def _check(ops: list[tuple[str, str]]) -> None:
     reader.end()
 
 
-def _lanes(ops: list[tuple[str, str]]) -> list[int]:
-    """The lane of each operation. Codec work between two lanes belongs to the one that is not between machines, which
-    is the one that others wait for."""
-    lanes: list[int] = []
+def _threads(ops: list[tuple[str, str]]) -> list[int]:
+    """The thread of each operation. Codec work between two threads belongs to the one that is not between machines,
+    which is the one that others wait for."""
+    threads: list[int] = []
     networks = [i for i, (what, _) in enumerate(ops) if what not in ("comp", "decomp")]
     between = False
     for i, (what, where) in enumerate(ops):
         if what not in ("comp", "decomp"):
             between |= where == INTER
-            lanes.append(BETWEEN if where == INTER else SECOND if between else FIRST)
+            threads.append(BETWEEN if where == INTER else SECOND if between else FIRST)
         elif i < networks[0]:
-            lanes.append(ENCODE)
+            threads.append(ENCODE)
         elif i > networks[-1]:
-            lanes.append(DECODE)
+            threads.append(DECODE)
         else:
             before, after = (ops[max(n for n in networks if n < i)][1], ops[min(n for n in networks if n > i)][1])
-            lanes.append(_codec_lane(before, after, between))
-    return lanes
+            threads.append(_thread_of_codec(before, after, between))
+    return threads
 
 
-def _codec_lane(before: str, after: str, between: bool) -> int:
+def _thread_of_codec(before: str, after: str, between: bool) -> int:
     """Of codec work between collectives of these ranks."""
     if before == after:
         return BETWEEN if before == INTER else FIRST

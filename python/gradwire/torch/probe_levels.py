@@ -51,7 +51,9 @@ def measure(
     bench = _Bench(optimizer, repeats, options)
     try:
         transport = new_transport(bench.state.group, None, bench.state.timeout)
-        transport.agree("probe", {"nodes": nodes, "gpus": gpus})
+        transport.agree("probe", {"nodes": nodes, "gpus": gpus, "machines": repr(machines)})
+        if nodes * gpus != bench.size:
+            raise ValueError(f"nodes={nodes}, gpus={gpus}: the process group has {bench.size} ranks")
         placed = agreed(transport, machines, nodes, gpus)
         links = {where: _link(bench, transport, placed, where) for where in (INTRA, INTER)}
         share, cores, local = _share(bench.state)

@@ -1,5 +1,6 @@
-"""Collectives among some ranks of a job, by messages between two of them: rings and trees whose bytes are those that
-the planner counts (planner/src/option_price.c).
+"""Collectives among some ranks of a job, by messages between two of them. Bytes of rings, of all-to-all and of gather
+are those that the planner counts (planner/src/option_price.c). For reduce and broadcast it counts a message once, but
+in a binomial tree ceil(log2 r) of them pass the link of the first of r ranks.
 
 Values are fp32. Messages of frames begin with the frames' sizes, and receives are posted with a bound: Gloo takes a
 message that is shorter.
@@ -14,7 +15,9 @@ import torch
 
 from .transport import Transport
 
-_STEP_BITS, _OP_BITS, _MESSAGE_BITS = 11, 4, 12
+# Tags: thread, message modulo 2^12, operation, step. A thread has one operation of one message at a time, in the same
+# order on all ranks, so that more messages than 2^12 on their way do no harm. Agreements have bit 30 (transport.py).
+_STEP_BITS, _OP_BITS, _MESSAGE_BITS = 11, 4, 12  # and three of the thread, which are below bit 30
 RANKS_MAX = 1 << (_STEP_BITS - 1)  # a ring has two steps a rank
 
 
@@ -44,14 +47,17 @@ class Message:
 
 
 class Peers:
-    """The ranks of one collective of one message. ranks: of the transport, in the order of their parts. number, op: of
-    the message and of its operation, for tags that no other one on its way has."""
+    """The ranks of one collective of one message. ranks: of the transport, in the order of their parts. number, op,
+    thread: of the message, of its operation and of what runs it, for tags that no other one on its way has."""
 
-    def __init__(self, transport: Transport, ranks: Sequence[int], number: int, op: int, where: str) -> None:
+    def __init__(
+        self, transport: Transport, ranks: Sequence[int], number: int, op: int, where: str, thread: int = 0
+    ) -> None:
         self.transport, self.ranks, self.where = transport, ranks, where
         self.me, self.size = ranks.index(transport.rank), len(ranks)
         self.sent_size = self.received_size = 0
-        self._tag = ((number % (1 << _MESSAGE_BITS)) << _OP_BITS | op) << _STEP_BITS
+        message = thread << _MESSAGE_BITS | number % (1 << _MESSAGE_BITS)
+        self._tag = (message << _OP_BITS | op) << _STEP_BITS
 
     def _exchange(
         self, step: int, sends: Sequence[tuple[int, torch.Tensor]], receives: Sequence[tuple[int, torch.Tensor]]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -181,7 +181,7 @@ class ThcState(CodecHook):
         self, copy: staging.HostCopy, params: list[torch.Tensor], number: int, where: str, is_last: bool
     ) -> _Operation | None:
         """Norms, then the start of the sums. None: something has failed."""
-        self._compare_states("THC", round=number)
+        self._compare_states("THC", round=number, seed=self.codec.options.seed)
         self._begun = True
         memory = None
         if self.codec.options.error_feedback:
@@ -308,16 +308,28 @@ class ThcState(CodecHook):
         """Of this rank alone: error memories differ between ranks."""
         errors = {number: error.clone() for number, error in self._errors.items()}
         sum_errors = {key: error.clone() for key, error in self._sum_errors.items()}
-        return {"version": 1, "codec": "thc", "round": self.round, "errors": errors, "sum_errors": sum_errors}
+        return {
+            "version": 1,
+            "codec": "thc",
+            "round": self.round,
+            "seed": self.codec.options.seed,
+            "errors": errors,
+            "sum_errors": sum_errors,
+        }
 
     def check_state(self, state: dict[str, Any]) -> None:
         """ValueError for a state that cannot be loaded."""
         check_version(state, "thc", ("round", "errors"))
         known = {number: error for number, error in state["errors"].items() if number < len(self._sizes)}
         check_sizes(self._sizes, known)
+        if self._engine.buckets and state.get("seed", self.codec.options.seed) != self.codec.options.seed:
+            raise ValueError("gradwire: a state with another seed can only be loaded before the first backward pass")
 
     def _load(self, state: dict[str, Any]) -> None:
         self.round = state["round"]
+        if "seed" in state:
+            self.codec = gradwire.thc.Codec(replace(self.codec.options, seed=state["seed"]))
+            self._engine.codec = self.codec
         self._errors = {number: error.clone() for number, error in state["errors"].items()}
         self._sum_errors = {key: error.clone() for key, error in state.get("sum_errors", {}).items()}
 

@@ -1,10 +1,13 @@
 """Options of ByteComp's tree: what runs, that every path is a mean, codecs at each level, who is on which machine."""
 
+import functools
 import itertools
 import json
 import math
 import os
 import re
+import threading
+import zlib
 from ctypes import byref, c_uint32
 from datetime import timedelta
 
@@ -117,14 +120,14 @@ def test_paths_that_are_no_option(path, why):
         parse(path)
 
 
-def test_lanes_leave_the_link_between_machines_to_messages():
-    def lanes(path):
-        return [stage.lane for stage in parse(path).stages]
+def test_threads_leave_the_link_between_machines_to_messages():
+    def threads(path):
+        return [stage.thread for stage in parse(path).stages]
 
-    assert lanes("intra-reduce-scatter>comp-cpu>inter-allgather-c>decomp-cpu>intra-allgather") == [1, 1, 2, 3, 3]
+    assert threads("intra-reduce-scatter>comp-cpu>inter-allgather-c>decomp-cpu>intra-allgather") == [1, 1, 2, 3, 3]
     path = "comp-cpu>intra-alltoall>decomp-cpu>comp-cpu>inter-alltoall>decomp-cpu>comp-cpu>inter-allgather>decomp-cpu"
-    assert lanes(path + ">intra-allgather") == [0, 1, 1, 1, 2, 2, 2, 2, 3, 3]
-    assert lanes("comp-cpu>flat-alltoall>decomp-cpu>comp-cpu>flat-allgather>decomp-cpu") == [0, 1, 1, 1, 1, 4]
+    assert threads(path + ">intra-allgather") == [0, 1, 1, 1, 2, 2, 2, 2, 3, 3]
+    assert threads("comp-cpu>flat-alltoall>decomp-cpu>comp-cpu>flat-allgather>decomp-cpu") == [0, 1, 1, 1, 1, 4]
 
 
 # ---- machines ----
@@ -249,44 +252,104 @@ def test_every_path_is_the_mean_of_all_ranks(nodes, gpus, given, length):
         assert bits == found[0][2]  # the same on all ranks
 
 
+def random_codec(name):
+    """One whose frames depend on random numbers."""
+    if name == "gcomp":  # by nmse: stochastic rounding
+        return Gcomp(CodecOptions(nmse=1e-2), [], ParamRegistry([], 0))
+    return codec_of(name, {})
+
+
+def bits_of_all_paths(rank, size, nodes, gpus, name):
+    paths = options_of_the_planner(_constants.GW_PLAN_OPTIONS_GPU_ONLY)
+    found, _ = in_levels(rank, nodes, gpus, None, paths, 130, random_codec(name), 1)
+    return [(path, zlib.crc32(values.numpy().tobytes())) for path, values in zip(paths, found)]
+
+
+@pytest.mark.parametrize("nodes, gpus, name", [(2, 2, "thc"), (2, 2, "qsgd"), (3, 2, "gcomp")])
+def test_every_path_gives_all_ranks_the_same_bits(nodes, gpus, name):
+    """Also where each machine encodes a mean that all machines have."""
+    found = run(bits_of_all_paths, nodes * gpus, nodes, gpus, name, timeout_s=50)
+    assert len(found[0]) == 174
+    wrong = {path for bits in found.values() for (path, mine), (_, first) in zip(bits, found[0]) if mine != first}
+    assert not wrong
+
+
+def tags(rank, size):
+    """Those of the threads of two messages with one number modulo 2^12, in operations with one number."""
+    transport = new_transport(torch.distributed.group.WORLD, None, TIMEOUT)
+    made = Levels(transport, machines.Machines([[0], [1]]), Gate(transport), lambda: 1.0, 0)
+    send, found = transport.send, {}
+
+    def noting(message, peer, tag):
+        found.setdefault(tag, set()).add(threading.current_thread().name)
+        return send(message, peer, tag)
+
+    transport.send = noting
+    for number, path in ((5, "comp-cpu>flat-allgather-c>decomp-cpu"), (5 + (1 << 12), DENSE)):
+        made._started = number
+        values = torch.full((8,), float(rank))
+        made.add(Work(parse(path), Whole(), str(number))).start(Bucket(values, [], [], 0)).wait()
+        assert (values == 0.5).all()
+    made.close()
+    return found
+
+
+def test_more_messages_than_tags_have_numbers():
+    """A tag belongs to one thread, where messages have one order on all ranks, and to no agreement."""
+    for found in run(tags, 2).values():
+        assert all(len(threads) == 1 for threads in found.values())
+        assert set.union(*found.values()) == {"gradwire-level-first", "gradwire-level-between"}
+        assert sum(tag >> 30 for tag in found) == 1
+
+
 def bytes_between(path, nodes, gpus, length, rank):
-    """What a rank sends to other machines, by the formulas of the planner, for fp32 without a codec."""
+    """What a rank sends to other machines, by the formulas of the planner, for fp32 without a codec. A binomial tree of
+    four, for which those count one message: to the first rank and from it go two."""
     size = nodes * gpus
+    if "broadcast" in path:
+        return [2, 1, 2, 1][rank] * 4 * length
     if path.startswith("flat"):
         return 2 * (size - 1) / size * 4 * length if (rank + 1) % gpus == 0 else 0
     return 2 * (nodes - 1) / nodes * 4 * length / gpus
 
 
-def counted(rank, size, path, length):
-    sent = {"inside": 0, "between": 0}
-    transport_of, group = new_transport, torch.distributed.group.WORLD
-    transport = transport_of(group, None, TIMEOUT)
-    send = transport.send
+def counted(rank, size, path, nodes, gpus, length):
+    """Bytes to other machines, without those of what the ranks compare; those that Levels counts, to all."""
+    transport = new_transport(torch.distributed.group.WORLD, None, TIMEOUT)
+    send, between = transport.send, []
 
     def counting(message, peer, tag):
-        sent["inside" if peer // 2 == rank // 2 else "between"] += message.numel() * message.element_size()
+        if not tag >> 30 and peer // gpus != rank // gpus:
+            between.append(message.numel() * message.element_size())
         return send(message, peer, tag)
 
     transport.send = counting
-    made = Levels(transport, machines.Machines(machines.placed(None, 2, 2)), Gate(transport), lambda: 1.0, 0)
+    made = Levels(transport, machines.Machines(machines.placed(None, nodes, gpus)), Gate(transport), lambda: 1.0, 0)
     reducer = made.add(Work(parse(path), None, "0"))
-    sent["between"] -= sent["between"]
     values = gradient(rank, length, 0)
     reducer.start(Bucket(values, [], [], 0)).wait()
     made.close()
-    return sent["between"], made.sizes()
+    return sum(between), made.sizes()
 
 
 @pytest.mark.parametrize(
-    "path",
-    ["flat-reduce-scatter>flat-allgather", "intra-reduce-scatter>inter-reduce-scatter>inter-allgather>intra-allgather"],
+    "path, nodes, gpus",
+    [
+        ("flat-reduce-scatter>flat-allgather", 2, 2),
+        ("intra-reduce-scatter>inter-reduce-scatter>inter-allgather>intra-allgather", 2, 2),
+        ("flat-reduce>flat-broadcast", 4, 1),
+        ("intra-reduce-scatter>inter-reduce>inter-broadcast>intra-allgather", 4, 1),
+    ],
 )
-def test_bytes_between_machines_are_those_of_the_planner(path):
-    length = 1 << 12
-    for rank, (between, (sent, received)) in run(counted, 4, path, length).items():
-        expected = bytes_between(path, 2, 2, length, rank)
-        assert expected <= between <= expected + 4096  # and what the ranks compare before the first message
-        assert sent == received
+def test_bytes_between_machines(path, nodes, gpus):
+    """Those of the planner, but for trees."""
+    length, found = 1 << 12, {}
+    for rank, (between, (sent, received)) in run(counted, 4, path, nodes, gpus, length).items():
+        assert between == bytes_between(path, nodes, gpus, length, rank)
+        found[rank] = sent, received
+    assert sum(sent for sent, _ in found.values()) == sum(received for _, received in found.values())
+    if "broadcast" not in path:
+        assert all(sent == received for sent, received in found.values())
 
 
 # ---- in the hook ----
@@ -350,14 +413,20 @@ CODECS = [
 ]
 
 
+@functools.cache
+def plain_losses(optimizer):
+    """By rank."""
+    found = run(train, 4, tree(6 * ["flat-allreduce"]), 5, optimizer)
+    return {rank: losses for rank, (losses, _, _) in found.items()}
+
+
 @pytest.mark.parametrize("codec, options, optimizer, difference", CODECS)
 def test_every_codec_at_every_level(codec, options, optimizer, difference):
     """Replicas are equal bit by bit, and near to plain training."""
     found = run(train, 4, tree(PATHS, codec, options), 5, optimizer)
     assert len({digest for _, digest, _ in found.values()}) == 1
-    plain = run(train, 4, tree(6 * ["flat-allreduce"]), 5, optimizer)
     for rank, (losses, _, totals) in found.items():
-        assert losses == pytest.approx(plain[rank][0], rel=difference)
+        assert losses == pytest.approx(plain_losses(optimizer)[rank], rel=difference)
         assert totals["sent_size"] > 0 and totals["received_size"] > 0
         assert totals["full_size"] == 5 * 4 * (sum(SIZES.values()) - SIZES["4.bias"])  # that one is plain
 
@@ -450,7 +519,7 @@ def fed_back(rank, size, path, scheme, options, steps):
 def codec_of(scheme, options):
     from gradwire.torch.level_codecs import Classic, Thc
 
-    return Thc(options, 4, 0) if scheme == "thc" else Classic({"scheme": scheme, **options}, [], lambda: 0)
+    return Thc(options, 4, lambda: 0) if scheme == "thc" else Classic({"scheme": scheme, **options}, [], lambda: 0)
 
 
 @pytest.mark.parametrize("path", PATHS[1:])
@@ -539,7 +608,7 @@ def test_nan_is_nan_on_all_ranks_and_leaves_memories_alone(codec, options):
 
 
 def resumed(rank, size, document, cut):
-    """A run that is cut, saved and resumed with a new model, DDP and hook."""
+    """A run that is cut, saved and resumed with a new model, DDP and hook, whose own seed is another one."""
     saved = None
     for first, last in ((0, cut), (cut, 6)):
         net = model()
@@ -548,7 +617,8 @@ def resumed(rank, size, document, cut):
             net.load_state_dict(saved["net"])
             optimizer.load_state_dict(saved["optimizer"])
         ddp = gradwire.torch.planned_ddp(net)
-        state, hook = gradwire.torch.ddp_hook(optimizer, plan=document, model=net)
+        seed = 3 if saved is None else 0
+        state, hook = gradwire.torch.ddp_hook(optimizer, plan=document, model=net, seed=seed)
         if saved is not None:
             state.load_state_dict(saved["hook"])
         ddp.register_comm_hook(state, hook)
@@ -576,14 +646,14 @@ def test_a_resumed_run_gives_the_same_bits(codec, options):
     assert run(resumed, 4, document, 3)[0] == run(resumed, 4, document, 0)[0]
 
 
-def other_state(rank, size, document, other, alone):
-    """What a hook says of the state of another plan, or of one that rank 2 alone loads."""
+def other_state(rank, size, document, other, alone, given=None):
+    """What a hook says of the state of another plan or of other machines, or of one that rank 2 alone loads."""
     made = []
-    for one in (document, other):
+    for one, machines_of in ((document, None), (other, given)):
         net = model()
         ddp = gradwire.torch.planned_ddp(net)
         optimizer = OPTIMIZERS["sgd"](net.parameters())
-        state, hook = gradwire.torch.ddp_hook(optimizer, plan=one, model=net)
+        state, hook = gradwire.torch.ddp_hook(optimizer, plan=one, model=net, machines=machines_of)
         ddp.register_comm_hook(state, hook)
         made.append((ddp, state))
     try:
@@ -596,10 +666,12 @@ def other_state(rank, size, document, other, alone):
     return None
 
 
-def test_states_of_other_plans_and_of_one_rank_are_refused():
+def test_states_of_other_plans_or_machines_and_of_one_rank_are_refused():
     one, other = tree(PATHS, "classic", {"scheme": "topk"}), tree(PATHS, "classic", {"scheme": "topk", "ratio": 0.5})
     for message in run(other_state, 4, one, other, False).values():
         assert "a run with another plan" in message
+    for message in run(other_state, 4, one, one, False, [0, 1, 0, 1]).values():
+        assert "a run with other ranks on its machines" in message
     for message in run(other_state, 4, one, one, True).values():
         assert "different states" in message and "step" in message
 
@@ -758,3 +830,23 @@ def test_the_probe_writes_what_the_planner_reads(tmp_path):
     assert json.loads((tmp_path / "codecs.json").read_text())["codecs"] == codecs
     alone, _ = run(probed, 2, str(tmp_path))[0]  # a rank on each machine
     assert alone["intra"] == {"latency_us": 0.0, "us_per_kib": 0.0} and alone["inter"]["latency_us"] > 0
+
+
+def misplaced(rank, size, nodes, given):
+    net = model()
+    optimizer = OPTIMIZERS["adamw"](net.parameters())
+    x, y = batch(rank, 0)
+    torch.nn.functional.mse_loss(net(x), y).backward()
+    machines_of = given if rank == 1 else None
+    try:
+        probe_levels.measure(optimizer, {"fp16": {}}, nodes=nodes, gpus=1, machines=machines_of, lens=(100,), repeats=1)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def test_the_probe_refuses_other_machines_on_all_ranks():
+    for nodes in (1, 3):
+        assert set(run(misplaced, 2, nodes, None).values()) == {f"nodes={nodes}, gpus=1: the process group has 2 ranks"}
+    for message in run(misplaced, 2, 2, ["b", "a"]).values():
+        assert "different options: machines" in message

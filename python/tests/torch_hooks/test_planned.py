@@ -450,7 +450,7 @@ def test_gradients_of_two_bytes_in_a_plan(codec):
 
 
 def resumed(rank, size, document, cut):
-    """A run that is cut, saved and resumed with a new model, DDP and hook."""
+    """A run that is cut, saved and resumed with a new model, DDP and hook, whose own seed is another one."""
     saved = None
     for first, last in ((0, cut), (cut, 6)):
         net = model()
@@ -459,7 +459,8 @@ def resumed(rank, size, document, cut):
             net.load_state_dict(saved["net"])
             optimizer.load_state_dict(saved["optimizer"])
         ddp = gradwire.torch.planned_ddp(net)
-        state, hook = gradwire.torch.ddp_hook(optimizer, plan=document, model=net, **OPTIONS)
+        seed = 3 if saved is None else 0
+        state, hook = gradwire.torch.ddp_hook(optimizer, plan=document, model=net, seed=seed, **OPTIONS)
         if saved is not None:
             state.load_state_dict(saved["hook"])
         ddp.register_comm_hook(state, hook)
