@@ -161,7 +161,7 @@ class Codebooks:
             refused = one.install(by_rank, self._generation)
             if refused is not None:
                 self.skipped += 1
-                self._say("skipped", f"the codebooks of a bucket are not renewed at {where or 'this step'}: {refused}")
+                self._say("skipped", f"the codebooks of a bucket are not renewed: {refused} ({where})")
 
     def agree(self, plans: Sequence[Any], words: Sequence[int], step: int) -> None:
         """words: WORDS of each plan, the largest of all ranks. All ranks have the same codebooks of a bucket, or none

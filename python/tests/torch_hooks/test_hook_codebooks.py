@@ -205,11 +205,11 @@ def test_codebooks_that_do_not_fit_any_more_are_used_for_one_step(factor, option
 
 def refused_install(rank, step, state):
     """The library refuses what rank 1 installs for step 2."""
-    for plan in state.engine.plans.values() if rank == 1 and step == 2 else ():
-        install = plan.exchange.install_codebooks
-        plan.exchange.install_codebooks = lambda generation, address, install=install: install(0, address)
-    for plan in state.engine.plans.values() if step == 3 else ():
-        vars(plan.exchange).pop("install_codebooks", None)
+    for bucket in state.engine.plans.values() if rank == 1 and step == 2 else ():
+        install = bucket.exchange.install_codebooks
+        bucket.exchange.install_codebooks = lambda generation, address, install=install: install(0, address)
+    for bucket in state.engine.plans.values() if step == 3 else ():
+        vars(bucket.exchange).pop("install_codebooks", None)
 
 
 def test_a_refusal_on_one_rank_means_fresh_codebooks():
@@ -235,7 +235,7 @@ def test_a_step_that_comes_again_does_not_end_the_training():
 
 
 def slow_events(rank, step, state):
-    """The loop thread is late with the ends of counts: DDP's first buckets are retired meanwhile."""
+    """The loop thread is late with the ends of counts, and buckets are retired meanwhile."""
     if step == 0:
         pool = state.engine.pool
         wait = pool.wait
@@ -247,12 +247,16 @@ def slow_events(rank, step, state):
             return events
 
         pool.wait = late
+    if step == 2:
+        for one in state.codecs.gcomp:
+            for key in list(one.plans):
+                state.engine.retire(one.plans.pop(key))
 
 
 def test_a_bucket_may_be_retired_while_it_is_counted():
     found = run(steps, 2, {**RENEWED, "books_every": 1}, 0, 4, None, slow_events)
     for rank in range(2):
-        assert found[rank][2][-1][1][0] >= 2
+        assert len(found[rank]) == 5 and found[rank][2][-1][1][0] == 2  # DDP's first buckets had 1
 
 
 def planned(rank, size, document, options, count):
