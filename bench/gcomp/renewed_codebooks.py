@@ -452,14 +452,16 @@ SHOWS = """\
 - **An encode takes 0.72 to 0.88 of the time.** What is left is rounding, partition and packing.
 - **Two per piece** make frames smaller than one does on four ranks, by 0.9 to 2.6 points with derived and explicit
   quanta: a sum has other exponents than a contribution. On two ranks the difference is 0.9 points at most, to either
-  side. One per piece is better than one per bucket by 1 to 5 points, unless it is 50 steps old and from the beginning
-  of the larger GPT's training.
-- **In a step of the hook** 1.4 % more bytes buy 6 % of the codec's CPU time at k = 50. At k = 10 counting takes more
-  than is saved: it decodes and surveys every frame, which takes as long as encode and reduce together. 16 KB against
-  0.19 ms are even at 0.7 Gbit/s for a step that waits for nothing but one thread of the codec, at 1.4 with two threads.
+  side. With derived and explicit quanta one per piece is better than one per bucket by 1 to 5 points, unless it is 50
+  steps old and from the beginning of the larger GPT's training. With carried quanta it is within 1 point, to either
+  side.
+- **In a step of the hook** 1.4 % more bytes buy about 6 % of the codec's CPU time at k = 50; these times are of two
+  rounds on a busy machine, so take them as an order of magnitude. At k = 10 counting takes about as much as is saved,
+  or more: it decodes and surveys every frame, which takes about as long as encode and reduce together. 16 KB against
+  0.19 ms would be even at 0.7 Gbit/s for a step that waits for nothing but one thread of the codec, at 1.4 with two.
 
 So `books="fresh"` is the default: below these rates it is faster, and above them little is gained. `books="renewed"` is
-for links that are faster than the codec, and for carried quanta, where it costs no size.
+for links that are faster than the codec, and for carried quanta, where it costs 0.3 % of size at most.
 """
 
 

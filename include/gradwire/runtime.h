@@ -437,8 +437,8 @@ GW_API GW_MUST_CHECK gw_status gw_exchange_codebooks_install(gw_exchange *exchan
 GW_API uint64_t gw_exchange_codebooks_stamp(const gw_exchange *exchange);
 
 /* Operations that start from now on use this generation; 0: codebooks in the frames, as at first. GW_OK;
- * GW_ERR_ARG (no config.codebooks); GW_ERR_TABLE (this generation is not there), GW_ERR_STATE (as in
- * gw_exchange_start()): operations are as after 0, unless one is under way. */
+ * GW_ERR_ARG (no config.codebooks); GW_ERR_TABLE (this generation is not there): operations are as after 0;
+ * GW_ERR_STATE (as in gw_exchange_start()): nothing changes. */
 GW_API GW_MUST_CHECK gw_status gw_exchange_codebooks_use(gw_exchange *exchange, uint32_t generation);
 
 #ifdef __cplusplus

@@ -131,7 +131,9 @@ static gw_status read_chunk(const frame_reader *reader, uint64_t index, gw_gcomp
                                  &reader->rest);
 }
 
-/* Adds the labels of a chunk. Its values are rounded already: rounding leaves them as they are. */
+/* Adds the labels of a chunk. Its values are rounded already, and rounding leaves them as they are; but with
+ * carried quanta and no map, quanta come from the values that are counted, so some may be rounded once more:
+ * the counts are then close to those of the frame, not equal. */
 static gw_status count_chunk(gw_exchange *exchange, uint32_t piece, const frame_reader *reader,
                              uint64_t index)
 {
@@ -376,16 +378,16 @@ static gw_status make_codebooks(gw_exchange *exchange, const uint32_t *words, ui
 
 gw_status gw_exchange_codebooks_install(gw_exchange *exchange, uint32_t generation, const uint32_t *words)
 {
-    if (!exchange || !exchange->config.codebooks || !words) {
+    if (!exchange || !exchange->config.codebooks) {
         return GW_ERR_ARG;
     }
     gw_exchange_codebooks *codebooks = &exchange->codebooks;
-    if (generation == 0 || generation == codebooks->generation) {
-        return GW_ERR_ARG;
-    }
     uint32_t crc = 0;
     codebooks->next_generation = 0;
     codebooks->stamp = 0;
+    if (!words || generation == 0 || generation == codebooks->generation) {
+        return GW_ERR_ARG;
+    }
     gw_runtime_lock(exchange->runtime);
     gw_status status = exchange->stopped ? GW_ERR_STATE : GW_OK;
     gw_runtime_unlock(exchange->runtime);

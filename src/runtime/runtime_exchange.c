@@ -235,7 +235,7 @@ gw_status gw_exchange_open(gw_runtime *runtime, const gw_exchange_config *config
         (config->steps.run && config->algorithm != GW_EXCHANGE_A2A) || config->algorithm > GW_EXCHANGE_RING) {
         return GW_ERR_ARG;
     }
-    if (config->codebooks > 1 || (config->codebooks && config->buffers.take)) {
+    if (config->codebooks > 1 || (config->codebooks && (config->buffers.take || config->steps.run))) {
         return GW_ERR_ARG;
     }
     gw_exchange *made = calloc(1, sizeof *made);

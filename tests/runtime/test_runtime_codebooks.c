@@ -377,6 +377,21 @@ static void test_stop(void **state)
 
 /* ------------ arguments ------------ */
 
+static void run_nothing(void *context, gw_exchange_step *step, const gw_workspace *workspace)
+{
+    (void)context;
+    (void)step;
+    (void)workspace;
+}
+
+static uint64_t size_of_nothing(void *context, gw_runtime_event_kind kind, uint32_t piece)
+{
+    (void)context;
+    (void)kind;
+    (void)piece;
+    return 64;
+}
+
 static void release_nothing(void *context, void *data)
 {
     (void)context;
@@ -412,6 +427,13 @@ static void test_without(void **state)
     assert_int_equal(gw_exchange_open(g.runtime, &config, &bad), GW_ERR_ARG);
     config.codebooks = 1; /* messages do not stay where they are */
     config.buffers = (gw_exchange_buffers){.take = take_nothing, .release = release_nothing};
+    assert_int_equal(gw_exchange_open(g.runtime, &config, &bad), GW_ERR_ARG);
+    config = group_config(&g, 0);
+    config.steps =
+        (gw_exchange_steps){.run = run_nothing, .message_size = size_of_nothing, .message_bound = 64};
+    assert_int_equal(gw_exchange_open(g.runtime, &config, &bad), GW_OK);
+    gw_exchange_close(bad);
+    config.codebooks = 1; /* messages of another kind */
     assert_int_equal(gw_exchange_open(g.runtime, &config, &bad), GW_ERR_ARG);
     group_free(&g);
 }
@@ -457,7 +479,10 @@ static void test_states(void **state)
     assert_int_equal(gw_exchange_codebooks_stamp(exchange), 0);
     install_codebooks(&g, 1, words);
     use_codebooks(&g, 1);
-    assert_int_equal(gw_exchange_codebooks_install(exchange, 1, words), GW_ERR_ARG); /* in use */
+    /* A generation that is in use is refused, and then nothing is installed besides it. */
+    assert_int_equal(gw_exchange_codebooks_install(exchange, 2, words), GW_OK);
+    assert_int_equal(gw_exchange_codebooks_install(exchange, 1, words), GW_ERR_ARG);
+    assert_int_equal(gw_exchange_codebooks_stamp(exchange), 0);
     assert_int_equal(gw_exchange_codebooks_use(exchange, 2), GW_ERR_TABLE);
     use_codebooks(&g, 1);
     /* The fallback codec has no use for them. */

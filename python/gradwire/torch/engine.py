@@ -30,10 +30,10 @@ from gradwire.errors import status_name
 from gradwire.gcomp import Options
 
 from . import _pool, staging
-from .books import Books, BucketBooks
 from .failure import Gate, Guarded
 from .messages import Fault, Messages, usual_piece_len
 from .optimizers import ParamRegistry, Place, SegmentTable
+from .renewal import BucketCodebooks, Codebooks
 from .stats import Samples
 from .transport import FROM_OWNER, OPERATIONS_MAX, TO_OWNER, Start, Transport
 from .workers import Worker
@@ -115,7 +115,7 @@ class Plan:
         )
         config.shape.chunk_log2 = config.codec.chunk_log2
         self.exchange = _pool.Exchange(engine.pool, config)
-        self.books = BucketBooks(self.exchange) if config.codebooks else None
+        self.codebooks = BucketCodebooks(self.exchange) if config.codebooks else None
         self.messages = Messages(transport, self.exchange, ring=settings.algorithm == "ring", hint="increase piece_len")
         self.room: staging.Room | None = None  # of a GPU's bucket, on the CPU
         self.devices = {place.param.device for place in places if staging.of(place.param.device) is not None}
@@ -131,8 +131,8 @@ class Plan:
         """Starts it; map_done is set at its end. marks: for each GPU, after which its state is to be read."""
         self.map_done.clear()
         self.map_built = False
-        if self.books is not None:
-            self.books.wait()  # it reads the last map
+        if self.codebooks is not None:
+            self.codebooks.wait()  # it reads the last map
         if self.engine.gate.shut:
             self.map_done.set()
             return
@@ -231,7 +231,7 @@ class Engine:
         self.mismatches = 0  # steps in which the ranks had different maps
         self._differed: int | None = None  # the last of them
         self.samples = Samples()
-        self.books = Books(transport, settings.books_every)
+        self.codebooks = Codebooks(transport, settings.books_every)
         self.seconds = 0.0  # operations, from start to end
         self.timing = False  # operations get their stages
         self._retired = s.gw_exchange_stats()
@@ -273,8 +273,8 @@ class Engine:
     def count_codebooks(self, plans: Sequence[Plan], step: int) -> None:
         """At the end of a step, where that is due: for the codebooks of later steps. The next compare_maps() renews
         them, so the plans are the same on all ranks."""
-        if self.books.are_due(step):
-            self._submit(lambda: [plan.books.count() for plan in plans if plan.books is not None])
+        if self.codebooks.are_due(step):
+            self._submit(self._count, [plan for plan in plans if plan.codebooks is not None])
 
     def conclude(self, where: str, good: torch.futures.Future | None = None) -> torch.futures.Future:
         """A future, or `good`, that is done after all operations before, if none has failed on any rank; in debug mode
@@ -314,23 +314,32 @@ class Engine:
         with self._lock:
             self.word = max([self.word, *words])
 
+    def _count(self, plans: list[Plan]) -> None:
+        """Frames lie in memory when nothing is active any more: in debug mode, and with the codecs of a plan, this
+        comes while operations run."""
+        with self._idle:
+            self._idle.wait_for(lambda: not self._active or self.gate.shut)
+        if not self.gate.shut:
+            for plan in plans:
+                plan.codebooks.count()
+
     def _compare(self, plans: list[Plan], where: str, step: int) -> None:
         """Raises what went wrong with a map on any rank."""
-        with_codebooks = [plan for plan in plans if plan.books is not None]
+        with_codebooks = [plan for plan in plans if plan.codebooks is not None]
         plans = [plan for plan in plans if plan.settings.agree]
         if not plans and not with_codebooks:
             return
-        self.books.renew(with_codebooks, where, step)
+        self.codebooks.renew(with_codebooks, where)
         with self._lock:
             words = [self.word]
         for plan in plans:
             words += plan.exchange.map_words() if plan.map_built else [0] * _pool.MAP_WORDS
         for plan in with_codebooks:
-            words += plan.books.words()
+            words += plan.codebooks.words()
         words = self.transport.largest(words, where)
         if words[0]:
             raise ExchangeError(words[0])
-        self.books.agree(with_codebooks, words[1 + len(plans) * _pool.MAP_WORDS :], step)
+        self.codebooks.agree(with_codebooks, words[1 + len(plans) * _pool.MAP_WORDS :], step)
         for i, plan in enumerate(plans):
             at = 1 + i * _pool.MAP_WORDS
             difference = lib.gw_collective_map_differs((c_uint64 * _pool.MAP_WORDS)(*words[at : at + _pool.MAP_WORDS]))
@@ -377,8 +386,8 @@ class Engine:
             if plan.settings.agree:
                 self._compare([plan], operation.where, operation.step)
         operation.fallback = operation.fallback or (plan.settings.agree and not plan.agreed)
-        if plan.books is not None:
-            plan.books.begin()
+        if plan.codebooks is not None:
+            plan.codebooks.begin()
         self._operations += 1
         operation.number = self._operations
         plan.operation = operation
@@ -403,6 +412,8 @@ class Engine:
 
     def _retire(self, plan: Plan) -> None:
         plan.messages.finish_sends()
+        if plan.codebooks is not None:
+            plan.codebooks.wait()  # the loop thread handles its event while it knows the plan
         with self._lock:  # stats() may be in it
             plan.exchange.stop()
             self._add_stats(self._retired, plan.exchange.stats())
@@ -426,7 +437,7 @@ class Engine:
             plan.map_word = event.word
             plan.map_done.set()
         elif event.kind == _pool.CODEBOOKS:
-            plan.books.counted(event.word)
+            plan.codebooks.counted(event.word)
         elif event.kind == _pool.DONE:
             self._finish(plan, event.word)
         else:
@@ -448,6 +459,8 @@ class Engine:
             if operation.sampled and not word:
                 lost = now.sample_square - before.sample_square, now.sample_error - before.sample_error
                 self.samples.add(operation.step, *lost)
+        if plan.codebooks is not None and not word:
+            plan.codebooks.sent(plan.exchange.stats().sent_size, counts=not (operation.fallback or operation.scatter))
         digest = 0
         if self.settings.debug and not word and not operation.scatter:
             digest = _digest(operation.number, operation.result)
@@ -490,8 +503,8 @@ class Engine:
         for plan in list(self.plans.values()):
             plan.exchange.stop()
             plan.map_done.set()
-            if plan.books is not None:
-                plan.books.stop()
+            if plan.codebooks is not None:
+                plan.codebooks.stop()
         with self._idle:
             self._active.clear()
             self._idle.notify_all()
