@@ -43,6 +43,15 @@ static gw_status gw_mpi_lanes_init(gw_mpi_lanes *lanes)
     return gw_thc_steps_open(&config, &lanes->steps);
 }
 
+/* What has failed on this rank so far: the maxima may then be wrong. */
+static uint64_t gw_mpi_lanes_word(gw_mpi_operation *operation)
+{
+    (void)pthread_mutex_lock(&operation->lock);
+    const uint64_t word = operation->word;
+    (void)pthread_mutex_unlock(&operation->lock);
+    return word;
+}
+
 /* The exchange of the phase that is next. */
 static gw_mpi_exchange *gw_mpi_lanes_open(gw_mpi_lanes *lanes)
 {
@@ -51,7 +60,12 @@ static gw_mpi_exchange *gw_mpi_lanes_open(gw_mpi_lanes *lanes)
     const gw_thc_phase phase = lanes->has_maxima ? GW_THC_PHASE_SUMS : GW_THC_PHASE_NORMS;
     const gw_mpi_message message = lanes->has_maxima ? GW_MPI_MESSAGE_SCATTER : GW_MPI_MESSAGE_NORMS;
     const gw_thc_steps_run run = {
-        .values = call->values, .result = call->result, .maxima = lanes->maxima, .round = operation->number};
+        .values = call->values,
+        .result = call->result,
+        .maxima = lanes->maxima,
+        .norms_word = lanes->has_maxima ? gw_mpi_lanes_word(operation) : 0,
+        .round = operation->number,
+    };
     gw_exchange_config config = {0};
     gw_exchange_run exchange_run;
     gw_status status = gw_thc_steps_begin(lanes->steps, phase, &run, &exchange_run);
