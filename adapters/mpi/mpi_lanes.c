@@ -43,16 +43,7 @@ static gw_status gw_mpi_lanes_init(gw_mpi_lanes *lanes)
     return gw_thc_steps_open(&config, &lanes->steps);
 }
 
-/* What has failed on this rank so far: the maxima may then be wrong. */
-static uint64_t gw_mpi_lanes_word(gw_mpi_operation *operation)
-{
-    (void)pthread_mutex_lock(&operation->lock);
-    const uint64_t word = operation->word;
-    (void)pthread_mutex_unlock(&operation->lock);
-    return word;
-}
-
-/* The exchange of the phase that is next. */
+/* The exchange of the phase that is next. With the operation's lock. */
 static gw_mpi_exchange *gw_mpi_lanes_open(gw_mpi_lanes *lanes)
 {
     gw_mpi_operation *operation = lanes->operation;
@@ -63,7 +54,7 @@ static gw_mpi_exchange *gw_mpi_lanes_open(gw_mpi_lanes *lanes)
         .values = call->values,
         .result = call->result,
         .maxima = lanes->maxima,
-        .norms_word = lanes->has_maxima ? gw_mpi_lanes_word(operation) : 0,
+        .norms_word = lanes->has_maxima ? operation->word : 0, /* then the maxima may be wrong */
         .round = operation->number,
     };
     gw_exchange_config config = {0};
