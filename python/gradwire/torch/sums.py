@@ -119,8 +119,8 @@ class SumBucket:
         )
 
     def begin(self, phase: int, run: s.gw_thc_steps_run, number: int, where: str) -> None:
-        """number: of the operation, the same on all ranks. Each phase after the one before: RuntimeError for norms while
-        sums of this bucket are under way, which read the same maxima."""
+        """number: of the operation, the same on all ranks. Each phase after the one before: RuntimeError for norms
+        while sums of this bucket are under way, which read the same maxima."""
         if phase == NORMS and not self.phases[SUMS].done.is_set():
             raise RuntimeError(f"gradwire: {where}: the bucket's last sums have not ended")
         own = s.gw_exchange_run()
