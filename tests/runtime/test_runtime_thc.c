@@ -563,8 +563,8 @@ static void test_sizes(void **state)
 
 /* ------------ failures ------------ */
 
-/* The ranks know of a bad message, and blame the rank that should have made it. */
-static void check_blame(const thc_group *g)
+/* The ranks know of a bad message, and name the rank that should have made it. */
+static void check_failures(const thc_group *g)
 {
     const thc_setup *setup = &g->setup;
     uint32_t known = 0;
@@ -604,7 +604,7 @@ static void test_damage(void **state)
             assert_int_equal(run_phase(&g, GW_THC_PHASE_SUMS, round), 1);
         }
         assert_int_equal(g.was_bad, 1);
-        check_blame(&g);
+        check_failures(&g);
         group_free(&g);
     }
 }
