@@ -187,7 +187,9 @@ static int may_be_bad(const thc_group *g, const thc_message *m)
 
 static void save(thc_group *g, const thc_message *m)
 {
-    if (g->saved.size == 0 && may_be_bad(g, m)) {
+    /* Two whole pieces of a shard that is not the last: one comes later and has the same size */
+    const int is_whole = m->piece % g->shard_pieces < 2 && m->piece / g->shard_pieces + 1 < g->setup.ranks;
+    if (g->saved.size == 0 && is_whole && may_be_bad(g, m)) {
         g->saved = *m;
         g->saved_data = allocate(m->size, 1);
         memcpy(g->saved_data, g->rank[m->from].memory[g->phase] + 1 + m->offset, (size_t)m->size);
