@@ -43,7 +43,7 @@ static gw_status gw_mpi_lanes_init(gw_mpi_lanes *lanes)
     return gw_thc_steps_open(&config, &lanes->steps);
 }
 
-/* The exchange of the phase that is next. */
+/* The exchange of the phase that is next. With the operation's lock. */
 static gw_mpi_exchange *gw_mpi_lanes_open(gw_mpi_lanes *lanes)
 {
     gw_mpi_operation *operation = lanes->operation;
@@ -51,7 +51,12 @@ static gw_mpi_exchange *gw_mpi_lanes_open(gw_mpi_lanes *lanes)
     const gw_thc_phase phase = lanes->has_maxima ? GW_THC_PHASE_SUMS : GW_THC_PHASE_NORMS;
     const gw_mpi_message message = lanes->has_maxima ? GW_MPI_MESSAGE_SCATTER : GW_MPI_MESSAGE_NORMS;
     const gw_thc_steps_run run = {
-        .values = call->values, .result = call->result, .maxima = lanes->maxima, .round = operation->number};
+        .values = call->values,
+        .result = call->result,
+        .maxima = lanes->maxima,
+        .norms_word = lanes->has_maxima ? operation->word : 0, /* then the maxima may be wrong */
+        .round = operation->number,
+    };
     gw_exchange_config config = {0};
     gw_exchange_run exchange_run;
     gw_status status = gw_thc_steps_begin(lanes->steps, phase, &run, &exchange_run);

@@ -20,8 +20,10 @@
  * it yet, and wait for this rank's messages, which are notices then. The greater of both words is the
  * outcome.
  *
- * A message is 8 bytes, a mark and the CRC32C of all others, and its words, as little-endian integers. So
- * damaged messages are found (GW_ERR_CORRUPT), and no message begins as a notice does.
+ * A message is 8 bytes, a mark and a CRC32C, and its words, as little-endian integers. The CRC begins with
+ * the round, the piece, the rank that made the message and the hash of the options, which do not travel. So
+ * damaged messages are found, and those of another operation, piece or rank (GW_ERR_CORRUPT, with the rank
+ * that made the message or should have), and no message begins as a notice does.
  *
  * Words used in this header: those of runtime.h and thc.h.
  *

@@ -4,7 +4,8 @@
  * A message:
  *
  *   0   mark, by phase and hop
- *   4   CRC32C of the bytes from 8 on
+ *   4   CRC32C: of round, piece, maker's rank and hash of the options, which do not travel, and of
+ *       the bytes from 8 on
  *   8   norms: patterns. Sums, to the owner: packed indices. Sums, to all: lanes, or patterns and indices
  *
  * The owner works on a slice of a piece at a time, so that its own indices and the sum stay in cache.
@@ -147,28 +148,69 @@ uint64_t gw_thc_steps_message_size(void *context, gw_runtime_event_kind kind, ui
 
 /* ------------ messages ------------ */
 
+/* The rank that has made a message. sender: of one to the owner of a piece. */
+static uint32_t maker_of(const gw_thc_steps_context *context, gw_runtime_event_kind kind, uint32_t piece,
+                         uint32_t sender)
+{
+    gw_collective_piece at = {0};
+    if (kind != GW_RUNTIME_SHARE ||
+        gw_collective_piece_at(&context->steps->layout[context->phase], piece, &at) != GW_OK) {
+        return sender;
+    }
+    return at.owner;
+}
+
+/* Both sides know which message it is. So one of another operation, piece, rank or codec is refused though it
+ * has the right size, and no byte travels for that. */
+static uint32_t checksum(const gw_thc_steps_context *context, uint32_t piece, uint32_t maker,
+                         const uint8_t *message, uint64_t size)
+{
+    const gw_thc_steps *steps = context->steps;
+    const uint64_t hash = gw_thc_options_hash(&steps->thc);
+    uint8_t identity[20];
+    store32(identity, steps->run.round);
+    store32(identity + 4, piece);
+    store32(identity + 8, maker);
+    store32(identity + 12, (uint32_t)hash);
+    store32(identity + 16, (uint32_t)(hash >> 32));
+    return gw_crc32c(gw_crc32c(0, identity, sizeof identity), message + HEAD_SIZE, (size_t)size - HEAD_SIZE);
+}
+
 /* Writes the head of a message whose words are there. */
 static void seal(const gw_thc_steps_context *context, gw_runtime_event_kind kind, gw_exchange_step *step)
 {
     uint8_t *message = step->dst.data;
     step->dst.size = (size_t)message_size(context, kind, step->piece);
     store32(message, marks[context->phase][kind == GW_RUNTIME_SHARE]);
-    store32(message + 4, gw_crc32c(0, message + HEAD_SIZE, step->dst.size - HEAD_SIZE));
+    store32(message + 4,
+            checksum(context, step->piece, context->steps->config.rank, message, step->dst.size));
 }
 
-/* 1: it is this message. Else the failure says why not: that of the sender, or that it is damaged. */
+/* The rank and the piece of a notice exist; the piece may be one of the other phase, which has failed. */
+static int is_notice_of(const gw_thc_steps *steps, const gw_collective_failure *notice)
+{
+    const uint32_t norms = steps->layout[GW_THC_PHASE_NORMS].piece_count;
+    const uint32_t sums = steps->layout[GW_THC_PHASE_SUMS].piece_count;
+    return notice->rank < steps->config.rank_count && notice->piece < (norms > sums ? norms : sums);
+}
+
+/* 1: it is this message. Else the failure says why not: that of a notice, or that the message is damaged or
+ * another one, which its maker is blamed for. sender: of one to the owner of a piece. */
 static int is_message(const gw_thc_steps_context *context, gw_runtime_event_kind kind,
-                      const gw_gcomp_frame *message, gw_exchange_step *step)
+                      const gw_gcomp_frame *message, uint32_t sender, gw_exchange_step *step)
 {
     const uint64_t size = message_size(context, kind, step->piece);
+    const uint32_t maker = maker_of(context, kind, step->piece, sender);
     const uint8_t *bytes = message->data;
-    const gw_collective_failure own = step->failure;
+    gw_collective_failure notice;
     if (message->size == size && load32(bytes) == marks[context->phase][kind == GW_RUNTIME_SHARE] &&
-        load32(bytes + 4) == gw_crc32c(0, bytes + HEAD_SIZE, message->size - HEAD_SIZE)) {
+        load32(bytes + 4) == checksum(context, step->piece, maker, bytes, size)) {
         return 1;
     }
-    if (!gw_collective_notice_read(bytes, message->size, &step->failure)) {
-        step->failure = own;
+    if (gw_collective_notice_read(bytes, message->size, &notice) && is_notice_of(context->steps, &notice)) {
+        step->failure = notice;
+    } else {
+        step->failure.rank = maker;
         step->failure.status = GW_ERR_CORRUPT;
     }
     return 0;
@@ -194,7 +236,7 @@ static void step_norms(const gw_thc_steps_context *context, gw_exchange_step *st
     const thc_part piece = piece_of(context, step->piece);
     gw_collective_failure *failure = &step->failure;
     if (step->kind == GW_EXCHANGE_DECODE) {
-        if (is_message(context, GW_RUNTIME_SHARE, step->messages, step)) {
+        if (is_message(context, GW_RUNTIME_SHARE, step->messages, 0, step)) {
             load_patterns(piece.maxima, (const uint8_t *)step->messages->data + HEAD_SIZE, piece.maxima_len);
             failure->status = GW_OK;
         }
@@ -207,7 +249,7 @@ static void step_norms(const gw_thc_steps_context *context, gw_exchange_step *st
         if (failure->status != GW_OK) {
             return;
         }
-        if (r == steps->config.rank || !is_message(context, GW_RUNTIME_SEND, message, step)) {
+        if (r == steps->config.rank || !is_message(context, GW_RUNTIME_SEND, message, r, step)) {
             continue;
         }
         const uint8_t *words = (const uint8_t *)message->data + HEAD_SIZE;
@@ -417,11 +459,11 @@ static gw_status step_decode(const gw_thc_steps_context *context, gw_exchange_st
 static int are_messages(const gw_thc_steps_context *context, gw_exchange_step *step)
 {
     if (step->kind == GW_EXCHANGE_DECODE) {
-        return is_message(context, GW_RUNTIME_SHARE, step->messages, step);
+        return is_message(context, GW_RUNTIME_SHARE, step->messages, 0, step);
     }
     for (uint32_t r = 0; step->messages != NULL && r < context->steps->config.rank_count; r++) {
         if (r != context->steps->config.rank &&
-            !is_message(context, GW_RUNTIME_SEND, &step->messages[r], step)) {
+            !is_message(context, GW_RUNTIME_SEND, &step->messages[r], r, step)) {
             return 0;
         }
     }

@@ -448,8 +448,9 @@ def _entry(bench: _Bench, costs: _Costs, link: tuple[float, float], share: float
     shared = _shared(bench, share)
     entry: dict[str, Any] = {"name": costs.name, "options": {"codec": kind, **options}}
     adds = kind in ("gradwire", "thc") or (kind == "bf16" and not bench.adds_bf16)
-    value_bits = bits_a_value(int(options.get("bits", 4)), ranks, options.get("sums", "lanes")) / 2
+    value_bits = 0.0
     if kind == "thc":  # half of what goes up and comes back: the planner's messages are as long in both
+        value_bits = bits_a_value(int(options.get("bits", 4)), ranks, options.get("sums", "lanes")) / 2
         entry["payload"] = {"header": 0, "num": round(1000 * value_bits), "den": 8000}
         entry["overlap"] = True
     elif kind == "gradwire":

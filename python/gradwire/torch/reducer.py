@@ -136,6 +136,12 @@ class CodecHook(Hook):
         codec."""
         self.gate.fail(error, alone=True if self.gate.shared else None)
 
+    def _undo_step(self) -> None:
+        """For Gate.on_shut: a step in which anything fails does not count. Nothing is in a block of the gate then, so
+        memories that change in such blocks only do not change any more."""
+        self._undo.spoilt = True
+        self._undo.end_step()
+
     def _workers(self) -> list[Worker]:
         raise NotImplementedError
 

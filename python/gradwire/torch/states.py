@@ -79,6 +79,20 @@ def check_sizes(sizes: Mapping[int | None, int], *memories: Mapping[int, torch.T
         raise ValueError("the state that was loaded is that of a model with other parameters")
 
 
+def check_memories(memories: Mapping[Any, torch.Tensor]) -> None:
+    """ValueError unless each is a dense tensor of real floating-point numbers: what as_memory() takes."""
+    for one in memories.values():
+        if not (isinstance(one, torch.Tensor) and one.is_floating_point() and one.layout == torch.strided):
+            kind = f"{one.layout}, {one.dtype}" if isinstance(one, torch.Tensor) else type(one).__name__
+            raise ValueError(f"an error memory is a dense tensor of floating-point numbers, not {kind}")
+
+
+def as_memory(loaded: torch.Tensor) -> torch.Tensor:
+    """A copy as the library reads it, by address: fp32 in the CPU's memory, one value after the other. What is loaded
+    may be a checkpoint that was cast, or mapped to a device."""
+    return loaded.detach().to("cpu", torch.float32, copy=True).contiguous().view(-1)
+
+
 class CopiedState:
     """A copy of a hook's state, by copy(), deepcopy() or pickle, of itself or of a DDP module that has the hook: what
     its state_dict() had at that time. It has no ranks, optimizer or threads and cannot reduce gradients; a hook for the

@@ -49,7 +49,8 @@ class Phase:
         check(_pool.native.gw_thc_steps_exchange(bucket.steps, phase, config))
         self.exchange = _pool.Exchange(engine.pool, config)
         self.messages = Messages(engine.transport, self.exchange, hint="decrease bucket_cap_mb")
-        self.done = threading.Event()  # or never will be
+        self.done = threading.Event()  # none is under way, or it never will be done
+        self.done.set()
         self.word = 0  # its outcome
         self.on_done: Callable[[], None] | None = None
 
@@ -103,6 +104,11 @@ class SumBucket:
     ) -> s.gw_thc_steps_run:
         """The mean of these fp32 values, in place. error: their memory, sum_error: that of the shard of the sum that
         this rank owns; both become the next ones."""
+        for one in (values, error, sum_error):  # the library gets addresses
+            if one is None:
+                continue
+            if one.dtype != torch.float32 or one.device.type != "cpu" or not one.is_contiguous():
+                raise TypeError(f"gradwire: values and memories are fp32 of the CPU, not {one.dtype}, {one.device}")
         return s.gw_thc_steps_run(
             values=values.data_ptr(),
             result=values.data_ptr(),
@@ -113,7 +119,10 @@ class SumBucket:
         )
 
     def begin(self, phase: int, run: s.gw_thc_steps_run, number: int, where: str) -> None:
-        """number: of the operation, the same on all ranks. Each phase after the one before."""
+        """number: of the operation, the same on all ranks. Each phase after the one before: RuntimeError for norms
+        while sums of this bucket are under way, which read the same maxima."""
+        if phase == NORMS and not self.phases[SUMS].done.is_set():
+            raise RuntimeError(f"gradwire: {where}: the bucket's last sums have not ended")
         own = s.gw_exchange_run()
         check(_pool.native.gw_thc_steps_begin(self.steps, phase, run, own))
         self.phases[phase].start(own, 2 * number + phase, where)

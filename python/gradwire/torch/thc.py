@@ -28,12 +28,12 @@ from .buckets import Bucket
 from .engine import ExchangeError
 from .failure import Gate
 from .reducer import CodecHook, agreed_error, hook
-from .states import Finite, check_nonfinite, check_sizes, check_version
+from .states import Finite, as_memory, check_memories, check_nonfinite, check_sizes, check_version
 from .stats import size_of
 from .sums import NORMS, SUMS, WAYS, SumEngine, feedback_of
 from .thc_server import ThcServerState
 from .transport import Start
-from .workers import Worker
+from .workers import Worker, weakly
 
 _NONFINITE = 0x7F800000  # patterns from here on, up to 2^31, mark a block (GW_THC_NORM_NONFINITE)
 
@@ -111,10 +111,12 @@ class ThcState(CodecHook):
         self._sum_errors: dict[tuple[int, ...], torch.Tensor] = {}  # of owners: of this rank's shard, by _Operation.key
         self._finite: list[Finite] = []  # of this step's plain buckets
         self._begun = False  # a bucket of this step travels by THC
-        self._word = 0  # the worst outcome on this rank since the ranks have compared
+        self._word = 0  # the worst outcome on this rank in the state's life: one that is not 0 ends it
         self._bad = 0  # with nonfinite="error": where this rank's first such value is
         self._has_sum_errors = bool(feedback_of(self.codec, sums))
+        self._loaded = False  # no step since a load
         self._engine = SumEngine(start.transport, self.codec, sums, self.gate, threads, self._failed)
+        self.gate.on_shut.append(weakly(self._undo_step))  # after the engine has stopped
         weakref.finalize(self, self._engine.abandon).atexit = False
 
     @property
@@ -129,6 +131,7 @@ class ThcState(CodecHook):
     def join(self, gate: Gate) -> None:
         super().join(gate)
         self._engine.join(gate)
+        gate.on_shut.append(weakly(self._undo_step))
 
     def _workers(self) -> list[Worker]:
         return [self._engine.control]
@@ -143,9 +146,17 @@ class ThcState(CodecHook):
             self._finite.append(Finite())
             future = self._plain.start(taken, self._finite[-1].around)
             if taken.is_last:
-                finite, self._finite = self._finite, []
-                self._submit(lambda: self._end_step(finite, f"step {taken.step}, its end", forget=True))
+                return self._after_step(taken, future)
             return future
+
+    def _after_step(self, taken: Bucket, future: torch.futures.Future) -> torch.futures.Future:
+        """That of the last bucket, which travels plain, as one that is done at the end of the step."""
+        ended: torch.futures.Future = torch.futures.Future()
+        self.gate.add(ended)
+        finite, self._finite = self._finite, []
+        where = f"step {taken.step}, its end"
+        self._submit(lambda: self._end_step(finite, where, True, ended, lambda: ended.set_result(None)))
+        return staging.gated(ended, future, taken.values)
 
     def start(self, bucket: Bucket) -> torch.futures.Future:
         """The mean of a bucket of fp32 values, in place. Where it is the last one error memories count, unless a
@@ -165,8 +176,8 @@ class ThcState(CodecHook):
 
         def job() -> None:
             operation = self._exchange(copy, bucket.params, number, where, bucket.is_last)
-            if operation is not None and bucket.is_last and self._end_step(finite, where, forget):
-                self._hand_out(operation)
+            if operation is not None and bucket.is_last:
+                self._end_step(finite, where, forget, copy.future, copy.finish)
 
         self._submit(job)
         return copy.future
@@ -207,27 +218,36 @@ class ThcState(CodecHook):
         bucket.begin(SUMS, run, number, where)  # after a failure, too: others wait for this rank's messages
         return operation
 
-    def _end_step(self, finite: list[Finite], where: str, forget: bool) -> bool:
-        """After the step's buckets; finite: of those that travelled plain. Raises what has gone wrong on any rank.
-        False: something has failed."""
+    def _end_step(
+        self, finite: list[Finite], where: str, forget: bool, future: torch.futures.Future, hand_out: Callable[[], None]
+    ) -> None:
+        """After the step's buckets; finite: of those that travelled plain. Hands out the last one, the result of
+        `future`, or raises what has gone wrong on any rank."""
         if self._begun and not self._settle(where):
-            return False
+            return
         self._begun = False
         self._undo.spoilt |= not all(one.wait() for one in finite)
-        self._undo.end_step()
         if forget:
-            for key in self._engine.forget_unused():
-                self._sum_errors.pop(key, None)
-        return True
+            self._forget_buckets()
+        with self.gate.passing(future):  # with the memories: a failure undoes both or neither
+            self._undo.end_step()
+            hand_out()
+
+    def _forget_buckets(self) -> None:
+        """Those that this backward pass did not have, with their memories: DDP cuts others now. In the first one after
+        a load it may not have cut them yet as in the run that goes on."""
+        unused = self._engine.forget_unused()
+        if self._loaded:
+            self._loaded = False
+            return
+        for key in unused | (self._sum_errors.keys() - self._engine.buckets.keys()):
+            self._sum_errors.pop(key, None)
 
     def _settle(self, where: str) -> bool:
         """Waits for all sums, and compares their outcomes. False: something has failed."""
         if not self._engine.wait():
             return False
         word, bad = self._transport.largest([self._word, self._bad], where, direct=False)
-        if word or bad:  # a step that does not count, on this rank too
-            self._undo.spoilt = True
-            self._undo.end_step()
         if bad:
             self._raise_nonfinite(bad)
         if word:
@@ -241,6 +261,12 @@ class ThcState(CodecHook):
         self._word = max(self._word, operation.word)
         if operation.word:  # its future waits for the end of the step: the other ranks need this rank's messages
             return
+        with self.gate.passing():
+            self._keep_memories(operation)
+        if not operation.waits:
+            self._hand_out(operation)
+
+    def _keep_memories(self, operation: _Operation) -> None:
         if operation.memory is not None:
             parts = operation.memory.split([param.numel() for param in operation.params])
             for param, kept in zip(operation.params, parts):
@@ -251,8 +277,6 @@ class ThcState(CodecHook):
             shard_len = operation.sum_memory.numel()
             self._undo.keep(self._sum_errors, operation.key, self._sum_error_of(operation.key, shard_len))
             self._sum_errors[operation.key] = operation.sum_memory
-        if not operation.waits:
-            self._hand_out(operation)
 
     def _hand_out(self, operation: _Operation) -> None:
         with self.gate.passing(operation.copy.future):
@@ -321,6 +345,11 @@ class ThcState(CodecHook):
         """ValueError for a state that cannot be loaded."""
         check_version(state, "thc", ("round", "errors"))
         known = {number: error for number, error in state["errors"].items() if number < len(self._sizes)}
+        check_memories(state["errors"])
+        sum_errors = state.get("sum_errors", {})
+        check_memories(sum_errors)
+        if not all(isinstance(key, tuple) for key in sum_errors):
+            raise ValueError("an error memory of sums belongs to a tuple of numbers of parameters")
         check_sizes(self._sizes, known)
         if self._engine.buckets and state.get("seed", self.codec.options.seed) != self.codec.options.seed:
             raise ValueError("gradwire: a state with another seed can only be loaded before the first backward pass")
@@ -330,8 +359,9 @@ class ThcState(CodecHook):
         if "seed" in state:
             self.codec = gradwire.thc.Codec(replace(self.codec.options, seed=state["seed"]))
             self._engine.codec = self.codec
-        self._errors = {number: error.clone() for number, error in state["errors"].items()}
-        self._sum_errors = {key: error.clone() for key, error in state.get("sum_errors", {}).items()}
+        self._errors = {number: as_memory(error) for number, error in state["errors"].items()}
+        self._sum_errors = {key: as_memory(error) for key, error in state.get("sum_errors", {}).items()}
+        self._loaded = True
 
     # ---- end ----
 

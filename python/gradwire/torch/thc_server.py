@@ -27,11 +27,12 @@ from gradwire.workspace import scratch
 from . import given, staging
 from ._thc_client import Client
 from .buckets import Bucket
+from .failure import Gate
 from .reducer import CodecHook, agreed_error
-from .states import Finite, check_nonfinite, check_sizes, check_version
+from .states import Finite, as_memory, check_memories, check_nonfinite, check_sizes, check_version
 from .stats import size_of
 from .transport import Start
-from .workers import Worker
+from .workers import Worker, weakly
 
 _NONFINITE = 0x7F800000  # patterns from here on, up to 2^31, mark a block (GW_THC_NORM_NONFINITE)
 _PIECE_LEN = 1 << 22  # values of a round at most: what the server keeps memory for
@@ -99,6 +100,11 @@ class ThcServerState(CodecHook):
         self._errors: dict[int, torch.Tensor] = {}  # by number of the parameter, in memory order
         self._finite: list[Finite] = []  # of this step's plain buckets
         self._worker = Worker("gradwire-thc-server", self._failed)
+        self.gate.on_shut.append(weakly(self._undo_step))
+
+    def join(self, gate: Gate) -> None:
+        super().join(gate)
+        gate.on_shut.append(weakly(self._undo_step))
 
     def sizes(self) -> tuple[int, int]:
         """Bytes that this rank has sent to the server and received from it, in packets of any kind."""
@@ -116,14 +122,31 @@ class ThcServerState(CodecHook):
             self._finite.append(Finite())
             future = self._plain.start(taken, self._finite[-1].around)
             if taken.is_last:
-                finite, self._finite = self._finite, []
-                self._worker.submit(lambda: self._end_step(finite))
+                return self._after_step(taken, future)
             return future
 
-    def _end_step(self, finite: list[Finite]) -> None:
-        """After the step's buckets; finite: of those that travelled plain."""
+    def _after_step(self, taken: Bucket, future: torch.futures.Future) -> torch.futures.Future:
+        """That of the last bucket, which travels plain, as one that is done at the end of the step."""
+        ended: torch.futures.Future = torch.futures.Future()
+        self.gate.add(ended)
+        finite, self._finite = self._finite, []
+
+        def job() -> None:
+            if not self.gate.shut:
+                self._wait_for_ranks(finite, f"step {taken.step}, its end")
+                with self.gate.passing(ended):
+                    self._undo.end_step()
+                    ended.set_result(None)
+
+        self._worker.submit(job)
+        return staging.gated(ended, future, taken.values)
+
+    def _wait_for_ranks(self, finite: list[Finite], where: str) -> None:
+        """Until no rank can fail in this step any more; finite: of its buckets that travelled plain. In a step without
+        those ranks do not wait for each other: one may be late, and the sums do without it."""
         self._undo.spoilt |= not all(one.wait() for one in finite)
-        self._undo.end_step()
+        if finite:
+            self._transport.largest([0], where, direct=False)
 
     def start(self, bucket: Bucket) -> torch.futures.Future:
         """The mean of a bucket of fp32 values, in place. Where it is the last one error memories count, unless a
@@ -166,15 +189,18 @@ class ThcServerState(CodecHook):
                 if self.nonfinite == "error":
                     self._raise_nonfinite(bad, number)
             piece.sums()
-        if memory is not None:
-            for param, kept in zip(params, memory.split([param.numel() for param in params])):
-                self._undo.keep(self._errors, self._number_of(param), self._error_of(param))
-                self._errors[self._number_of(param)] = kept
-        if finite is not None:
-            self._end_step(finite)
-        with self.gate.passing(copy.future):
+        with self.gate.passing():
             for piece in results:
                 piece.decode()
+            if memory is not None:
+                for param, kept in zip(params, memory.split([param.numel() for param in params])):
+                    self._undo.keep(self._errors, self._number_of(param), self._error_of(param))
+                    self._errors[self._number_of(param)] = kept
+        if finite is not None:
+            self._wait_for_ranks(finite, f"round {number}, the end of its step")
+        with self.gate.passing(copy.future):
+            if finite is not None:
+                self._undo.end_step()
             copy.finish()
 
     def run(self, where: str) -> None:
@@ -227,11 +253,12 @@ class ThcServerState(CodecHook):
         """ValueError for a state that cannot be loaded."""
         check_version(state, "thc", ("round", "errors"))
         known = {number: error for number, error in state["errors"].items() if number < len(self._sizes)}
+        check_memories(state["errors"])
         check_sizes(self._sizes, known)
 
     def _load(self, state: dict[str, Any]) -> None:
         self.round = state["round"]
-        self._errors = {number: error.clone() for number, error in state["errors"].items()}
+        self._errors = {number: as_memory(error) for number, error in state["errors"].items()}
 
     def close(self) -> None:
         """Ends the thread, and leaves the server. The hook raises afterwards."""

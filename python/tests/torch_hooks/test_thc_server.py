@@ -25,6 +25,7 @@ from gradwire._library import check, lib
 from gradwire.torch import thc_server
 from gradwire.workspace import scratch
 from ranks import run
+from test_thc_sums import loads
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -361,3 +362,8 @@ def test_by_ddp_hook():
         return kinds
 
     assert set(map(tuple, run(body, 2, "127.0.0.1:9").values())) == {("ThcServerState", "ThcState")}
+
+
+def test_memories_of_other_types_are_loaded_as_fp32():
+    with serving() as server:
+        assert set(run(loads, 2, server.address, timeout_s=30).values()) == {True}
