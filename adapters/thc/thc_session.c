@@ -224,6 +224,9 @@ gw_status gw_thc_session_norms(gw_thc_session *s, uint32_t round, uint64_t len, 
     if (len == 0 || len > s->len_max) {
         return GW_ERR_LIMIT;
     }
+    if (before->exists && (int32_t)(round - before->round) <= 0) {
+        return GW_ERR_STATE; /* the server would answer with the result that it has */
+    }
     phase *p = phase_begin(s, 0, round, len);
     if (p == NULL) {
         return GW_ERR_STATE;

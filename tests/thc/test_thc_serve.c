@@ -821,6 +821,25 @@ static void test_a_session_refuses_what_is_out_of_order(void **state)
     gw_thc_session_free(session);
 }
 
+/* The server has a result of a round that was: it would be taken for the one of other norms. */
+static void test_a_session_does_not_go_back(void **state)
+{
+    const uint32_t patterns[BLOCKS_MAX] = {0};
+    (void)state;
+    simulation *s = simulation_new(501, 2, 3);
+    simulate(s, 0, 0);
+    for (int w = 0; w < 2; w++) {
+        gw_thc_session *session = s->worker[w].session;
+        assert_int_equal(gw_thc_session_norms(session, round_number(2), 64, patterns), GW_ERR_STATE);
+        assert_int_equal(gw_thc_session_norms(session, round_number(1), 64, patterns), GW_ERR_STATE);
+        assert_int_equal(gw_thc_session_norms(session, round_number(2) + 0x80000000u, 64, patterns),
+                         GW_ERR_STATE);
+        assert_int_equal(gw_thc_session_fault(session), GW_THC_FAULT_NONE);
+        assert_int_equal(gw_thc_session_norms(session, round_number(3), 64, patterns), GW_OK);
+    }
+    simulation_free(s);
+}
+
 /* What a server says about packets is not trusted: none may be larger than a worker's memory for one. */
 static void test_a_server_that_wants_impossible_packets(void **state)
 {
@@ -869,6 +888,7 @@ int main(void)
         cmocka_unit_test(test_malformed_messages),
         cmocka_unit_test(test_idle_jobs_are_forgotten),
         cmocka_unit_test(test_a_session_refuses_what_is_out_of_order),
+        cmocka_unit_test(test_a_session_does_not_go_back),
         cmocka_unit_test(test_a_server_that_wants_impossible_packets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
