@@ -7,11 +7,15 @@ SPDX-License-Identifier: BSD-2-Clause
 
 import json
 import random
+import resource
+import select
 import signal
 import socket
 import struct
 import subprocess
 import sys
+import threading
+import time
 
 JOIN, CHALLENGE, WELCOME, REFUSED, AGAIN, LEAVE = range(1, 7)
 INDICES, RESULT, NORMS, MAXIMA = 1, 3, 5, 6
@@ -80,9 +84,12 @@ class Stream:
 
 
 class Server:
-    def __init__(self, command, *options):
+    def __init__(self, command, *options, files=None):
+        """files: soft and hard limit of open files."""
         words = [command, "thc-serve", "--listen", "127.0.0.1:0", *options]
-        self.process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        limit = None if files is None else lambda: resource.setrlimit(resource.RLIMIT_NOFILE, files)
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(words, stdout=pipe, stderr=pipe, text=True, preexec_fn=limit)
         host, port = self.process.stdout.readline().split()[-1].split(":")
         self.address = host, int(port)
 
@@ -218,6 +225,97 @@ def check_garbage(command):
     assert sum(found["refused"].values()) > 0.5 * count and "short" in found["refused"], found
 
 
+def check_files(command):
+    """More connections than files that may be open."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    server = Server(command, "--connections", "128", files=(64, hard))
+    assert joined(Stream(server.address), 0)["type"] == WELCOME, "the soft limit is raised"
+    server.end()
+    words = [command, "thc-serve", "--listen", "127.0.0.1:0", "--connections", "128"]
+    limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))  # noqa: E731
+    found = subprocess.run(words, capture_output=True, text=True, timeout=20, preexec_fn=limit)
+    assert found.returncode == 2 and "--connections 128" in found.stderr and "is 64" in found.stderr, found
+
+
+def check_no_files_left(command):
+    """A connection that cannot be accepted keeps the server neither from its workers nor from signals."""
+    server = Server(command, "--json", "--connections", "4")
+    resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (6, 6))  # as many as it waits for
+    links = [Stream(server.address) for _ in range(4)]
+    assert joined(Datagrams(server.address), 0)["type"] == WELCOME
+    time.sleep(0.5)
+    with open(f"/proc/{server.process.pid}/stat") as file:
+        ticks = sum(map(int, file.read().rsplit(")", 1)[1].split()[11:13]))
+    found = json.loads(server.end())
+    assert found["connections"] < 4, found
+    assert ticks < 30, "the server spins"  # of 50, at 100 a second
+    for link in links:
+        link.socket.close()
+
+
+def check_signals_under_load(command):
+    """While packets come without a pause."""
+    server = Server(command, "--json")
+    link, stop = Datagrams(server.address), threading.Event()
+
+    def flood():
+        while not stop.is_set():
+            try:
+                link.send(bytes(64))
+            except ConnectionRefusedError:
+                return
+
+    threads = [threading.Thread(target=flood) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        server.process.send_signal(signal.SIGUSR1)
+        text = ""
+        while not text.endswith("\n}\n"):
+            assert select.select([server.process.stdout], [], [], 20)[0], "no statistics"
+            text += server.process.stdout.readline()
+        server.end()
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def check_nobody_reads(command):
+    """Statistics that nobody reads do not end the server."""
+    server = Server(command)
+    server.process.stdout.close()
+    server.process.send_signal(signal.SIGUSR1)
+    time.sleep(0.1)
+    assert joined(Stream(server.address), 0)["type"] == WELCOME
+    server.process.send_signal(signal.SIGTERM)
+    assert server.process.wait(20) == 0
+    server.process.stderr.close()
+
+
+def check_strangers(command):
+    """Connections of no worker give their places back, also those that send a byte now and then."""
+    server = Server(command, "--connections", "3")
+    begin = time.monotonic()
+    worker = Stream(server.address)
+    assert joined(worker, 0)["type"] == WELCOME
+    silent, slow = Stream(server.address), Stream(server.address)
+    ended = set()
+    while len(ended) < 2:
+        assert time.monotonic() - begin < 60
+        for link in (silent, slow):
+            if select.select([link.socket], [], [], 0.2)[0]:
+                ended.add(link)
+        try:
+            slow.socket.sendall(b"x" if slow not in ended else b"")
+        except OSError:
+            ended.add(slow)
+        worker.send(join(0))
+        assert fields(worker.get())["type"] == WELCOME
+    assert joined(Stream(server.address), 1)["reason"] == 2
+    server.end()
+
+
 def check_command_line(command):
     def fails(code, says, *words):
         found = subprocess.run([command, "thc-serve", *words], capture_output=True, text=True, timeout=20)
@@ -238,6 +336,11 @@ def main():
     command = sys.argv[1]
     check_round(command)
     check_garbage(command)
+    check_files(command)
+    check_no_files_left(command)
+    check_signals_under_load(command)
+    check_nobody_reads(command)
+    check_strangers(command)
     check_command_line(command)
 
 
