@@ -265,17 +265,20 @@ def check_signals_under_load(command):
             except ConnectionRefusedError:
                 return
 
+    watch = threading.Timer(20, server.process.kill)
     threads = [threading.Thread(target=flood) for _ in range(2)]
-    for thread in threads:
+    for thread in [watch, *threads]:
         thread.start()
     try:
         server.process.send_signal(signal.SIGUSR1)
         text = ""
         while not text.endswith("\n}\n"):
-            assert select.select([server.process.stdout], [], [], 20)[0], "no statistics"
-            text += server.process.stdout.readline()
+            line = server.process.stdout.readline()
+            assert line, "no statistics"
+            text += line
         server.end()
     finally:
+        watch.cancel()
         stop.set()
         for thread in threads:
             thread.join()
@@ -289,7 +292,8 @@ def check_nobody_reads(command):
     time.sleep(0.1)
     assert joined(Stream(server.address), 0)["type"] == WELCOME
     server.process.send_signal(signal.SIGTERM)
-    assert server.process.wait(20) == 0
+    code = server.process.wait(20)
+    assert code == 3, code  # the last ones could not be written: an error, but no signal
     server.process.stderr.close()
 
 
