@@ -19,8 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define STRANGER_S 10.0 /* that a connection may be without being a worker's */
-#define LOOK_S     5.0  /* between two looks whether it is one */
+#define STRANGER_S 10.0 /* that a connection may be without being a worker's, if idle_s is not less */
 #define SHORTAGE_S 0.2  /* for which nothing is accepted if the system has no room for it */
 
 enum {
@@ -297,7 +296,7 @@ static void connections_accept(serve_network *network, double now)
             .peer = {.connection = ++network->connected, .size = 1},
             .heard = now,
             .known = now,
-            .look = now + LOOK_S,
+            .look = now,
             .in = in,
         };
     }
@@ -368,14 +367,19 @@ static void datagrams_receive(serve_network *network, double now)
     }
 }
 
+static double stranger_max(const serve_network *network)
+{
+    return network->idle_s < STRANGER_S ? network->idle_s : STRANGER_S;
+}
+
 /* Whether a connection has been without packets, or not a worker's, for too long. */
 static int is_idle(const serve_network *network, serve_connection *c, double now)
 {
     if (now >= c->look) {
-        c->look = now + LOOK_S;
+        c->look = now + stranger_max(network) / 2;
         c->known = thc_serve_takes_part(network->serve, &c->peer) ? now : c->known;
     }
-    return now - c->heard > network->idle_s || now - c->known >= STRANGER_S;
+    return now - c->heard > network->idle_s || now - c->known >= stranger_max(network);
 }
 
 int serve_network_run(serve_network *network, double wait_s, const sigset_t *signals)
