@@ -33,8 +33,10 @@ enum {
 
 struct gw_thc_client {
     gw_thc_session *session;
-    struct addrinfo *found;
+    struct addrinfo *found;         /* addresses of the name */
+    const struct addrinfo *current; /* the one that is tried, or in use */
     int socket, is_stream, is_connected;
+    int has_answer; /* a server is at `current` */
     double connect_due;
     uint32_t timeout_ms, silence_ms;
     double phase_begin, heard;
@@ -80,10 +82,19 @@ static void socket_close(gw_thc_client *c)
     c->out_size = c->out_done = c->in_size = 0;
 }
 
+/* After a failure: the next address of the name, then the first again. Not once a server has answered at one.
+ */
+static void address_next(gw_thc_client *c)
+{
+    if (!c->has_answer) {
+        c->current = c->current->ai_next != NULL ? c->current->ai_next : c->found;
+    }
+}
+
 /* A new socket. Errors are kept for the message of a timeout: a server may be about to start. */
 static void socket_open(gw_thc_client *c, double now)
 {
-    const struct addrinfo *a = c->found;
+    const struct addrinfo *a = c->current;
     const int one = 1, size = SOCKET_BUFFER;
     socket_close(c);
     c->connect_due = now + CONNECT_AGAIN;
@@ -92,6 +103,7 @@ static void socket_open(gw_thc_client *c, double now)
         fcntl(c->socket, F_SETFD, FD_CLOEXEC) != 0) {
         c->last_error = errno;
         socket_close(c);
+        address_next(c);
         return;
     }
     (void)setsockopt(c->socket, SOL_SOCKET, SO_RCVBUF, &size, sizeof size);
@@ -104,6 +116,7 @@ static void socket_open(gw_thc_client *c, double now)
     } else if (errno != EINPROGRESS) {
         c->last_error = errno;
         socket_close(c);
+        address_next(c);
     }
 }
 
@@ -112,6 +125,7 @@ static void stream_lost(gw_thc_client *c, int error, double now)
 {
     c->last_error = error;
     socket_close(c);
+    address_next(c);
     gw_thc_session_lost(c->session, now);
 }
 
@@ -170,6 +184,7 @@ static int send_due(gw_thc_client *c, double now)
 static void packet_received(gw_thc_client *c, const uint8_t *packet, size_t size, double now)
 {
     c->heard = now;
+    c->has_answer = 1;
     (void)gw_thc_session_input(c->session, packet, size, now);
 }
 
@@ -180,6 +195,10 @@ static void datagrams_receive(gw_thc_client *c, double now)
         if (n < 0) {
             if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) {
                 c->last_error = errno; /* "Connection refused" of the port; a server may be about to start */
+                if (!c->has_answer && c->found->ai_next != NULL) {
+                    socket_close(c);
+                    address_next(c);
+                }
             }
             return;
         }
@@ -261,7 +280,9 @@ static const char *address_read(gw_thc_client *c, const char *text)
         return "an address is HOST:PORT or [IPv6]:PORT";
     }
     (void)snprintf(c->address, sizeof c->address, "%s%s", c->is_stream ? "tcp://" : "udp://", rest);
-    return gw_thc_address_find(rest, c->is_stream, 0, &c->found);
+    const char *wrong = gw_thc_address_find(rest, c->is_stream, 0, &c->found);
+    c->current = c->found;
+    return wrong;
 }
 
 gw_thc_client *gw_thc_client_open(const gw_thc_client_options *options, char *error, size_t error_size)

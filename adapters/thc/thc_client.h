@@ -49,7 +49,10 @@ GW_API gw_thc_client *gw_thc_client_open(const gw_thc_client_options *options, c
 /* Tells the server, and frees everything. NULL is allowed. */
 GW_API void gw_thc_client_close(gw_thc_client *client);
 
-/* Begins the phase of norms of a tensor of `len` values; `patterns` of all its blocks are copied. */
+/* Begins the phase of norms of a tensor of `len` values; `patterns` of all its blocks are copied. Each round
+ * comes after the one before, modulo 2^32: (int32_t)(round - last) > 0, else the call fails, and so does the
+ * client. The server keeps results by round. Whoever goes back, such as to a checkpoint, opens a client with
+ * another `job`, on all workers. */
 GW_API gw_thc_client_status gw_thc_client_norms(gw_thc_client *client, uint32_t round, uint64_t len,
                                                 const uint32_t *patterns);
 

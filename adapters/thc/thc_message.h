@@ -49,8 +49,8 @@ typedef struct gw_thc_message {
     uint16_t worker_max;
     uint64_t options_hash;
     uint64_t cookie; /* CHALLENGE, and the JOIN that answers it; else 0 */
-    uint64_t
-        epoch; /* WELCOME: of the server's job; JOIN, LEAVE: that of the last WELCOME, 0 if there was none */
+    uint64_t epoch;  /* WELCOME, REFUSED to a worker of it: of the server's job, else 0; JOIN, LEAVE: that of
+                        the last WELCOME, 0 if there was none */
     uint32_t round;  /* JOIN: where this worker is */
     uint32_t detail; /* REFUSED: the limit; WELCOME: blocks of a packet of sums, and << 16 those of norms */
 

@@ -14,6 +14,7 @@
 #define TIMER_FIRST 0.2
 #define TIMER_MAX   2.0
 #define JOIN_TIMER  0.1
+#define TAKEN_S     15.0 /* in which a server finds out that a connection that had this rank is gone */
 
 enum {
     WINDOW_MIN = 4, /* packets on their way */
@@ -61,6 +62,7 @@ struct gw_thc_session {
     uint64_t cookie, epoch;
     uint32_t joined, sums_blocks, norms_blocks;
     double join_due, join_timer;
+    double taken; /* since when the server says that the rank is taken; below 0: it does not */
     int has_partial;
     uint32_t partial_round;
 
@@ -96,6 +98,7 @@ gw_thc_session *gw_thc_session_create(const gw_thc_session_options *options)
     s->threshold = s->window_max = WINDOW_LOW;
     s->round_trip = TIMER_FIRST / 2;
     s->join_timer = JOIN_TIMER;
+    s->taken = -1;
     return s;
 }
 
@@ -223,6 +226,9 @@ gw_status gw_thc_session_norms(gw_thc_session *s, uint32_t round, uint64_t len, 
     }
     if (len == 0 || len > s->len_max) {
         return GW_ERR_LIMIT;
+    }
+    if (before->exists && (int32_t)(round - before->round) <= 0) {
+        return GW_ERR_STATE; /* the server would answer with the result that it has */
     }
     phase *p = phase_begin(s, 0, round, len);
     if (p == NULL) {
@@ -512,10 +518,16 @@ static gw_status on_message(gw_thc_session *s, const uint8_t *packet, size_t pac
         }
         if (status == GW_OK) {
             s->joined = m.reason;
+            s->taken = -1;
             s->is_ready |= m.reason == m.worker_max;
         }
         return status;
     case GW_THC_MESSAGE_REFUSED:
+        if (m.reason == GW_THC_REFUSAL_RANK && (s->taken < 0 || now - s->taken < TAKEN_S)) {
+            s->taken = s->taken < 0 ? now : s->taken;
+            return GW_OK; /* perhaps by this worker's own connection, which has broken; joins again */
+        }
+        s->epoch = m.epoch != 0 ? m.epoch : s->epoch;
         s->fault = GW_THC_FAULT_REFUSED;
         s->counts.refusal = m.reason;
         s->counts.refusal_detail = m.detail;
@@ -682,7 +694,7 @@ const uint8_t *gw_thc_session_leave(gw_thc_session *s, size_t *packet_size)
     };
     *packet_size = GW_THC_MESSAGE_SIZE;
     gw_thc_message_write(s->packet, &message);
-    return s->has_welcome ? s->packet : NULL;
+    return s->epoch != 0 ? s->packet : NULL; /* also of a job that has failed before it began */
 }
 
 gw_thc_fault gw_thc_session_fault(const gw_thc_session *s)

@@ -38,7 +38,8 @@ gw_thc_session *gw_thc_session_create(const gw_thc_session_options *options);
 void gw_thc_session_free(gw_thc_session *session);
 
 /* Begins the phase of norms of a round: patterns of all blocks of a tensor. The round before must be done.
- * GW_ERR_STATE if it is not or a fault has ended the session, GW_ERR_LIMIT for len 0 or above len_max. */
+ * GW_ERR_STATE if it is not, if `round` does not come after that one modulo 2^32 (servers keep results by
+ * round), or if a fault has ended the session; GW_ERR_LIMIT for len 0 or above len_max. */
 gw_status gw_thc_session_norms(gw_thc_session *session, uint32_t round, uint64_t len,
                                const uint32_t *patterns);
 

@@ -7,11 +7,14 @@ SPDX-License-Identifier: BSD-2-Clause
 
 import json
 import random
+import resource
+import select
 import signal
 import socket
 import struct
 import subprocess
 import sys
+import time
 
 JOIN, CHALLENGE, WELCOME, REFUSED, AGAIN, LEAVE = range(1, 7)
 INDICES, RESULT, NORMS, MAXIMA = 1, 3, 5, 6
@@ -80,9 +83,12 @@ class Stream:
 
 
 class Server:
-    def __init__(self, command, *options):
+    def __init__(self, command, *options, files=None):
+        """files: soft and hard limit of open files."""
         words = [command, "thc-serve", "--listen", "127.0.0.1:0", *options]
-        self.process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        limit = None if files is None else lambda: resource.setrlimit(resource.RLIMIT_NOFILE, files)
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(words, stdout=pipe, stderr=pipe, text=True, preexec_fn=limit)
         host, port = self.process.stdout.readline().split()[-1].split(":")
         self.address = host, int(port)
 
@@ -218,6 +224,90 @@ def check_garbage(command):
     assert sum(found["refused"].values()) > 0.5 * count and "short" in found["refused"], found
 
 
+def check_files(command):
+    """More connections than files that may be open."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    server = Server(command, "--connections", "128", files=(64, hard))
+    assert joined(Stream(server.address), 0)["type"] == WELCOME, "the soft limit is raised"
+    server.end()
+    words = [command, "thc-serve", "--listen", "127.0.0.1:0", "--connections", "128"]
+    limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))  # noqa: E731
+    found = subprocess.run(words, capture_output=True, text=True, timeout=20, preexec_fn=limit)
+    assert found.returncode == 2 and "--connections 128" in found.stderr and "is 64" in found.stderr, found
+
+
+def check_no_files_left(command):
+    """A connection that cannot be accepted keeps the server neither from its workers nor from signals."""
+    server = Server(command, "--json", "--connections", "4")
+    resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (6, 6))  # as many as it waits for
+    links = [Stream(server.address) for _ in range(4)]
+    assert joined(Datagrams(server.address), 0)["type"] == WELCOME
+    time.sleep(0.5)
+    with open(f"/proc/{server.process.pid}/stat") as file:
+        ticks = sum(map(int, file.read().rsplit(")", 1)[1].split()[11:13]))
+    found = json.loads(server.end())
+    assert found["connections"] < 4, found
+    assert ticks < 30, "the server spins"  # of 50, at 100 a second
+    for link in links:
+        link.socket.close()
+
+
+def check_signals_under_load(command):
+    """They are taken while packets wait, and not after all of these."""
+    server = Server(command, "--json")
+    link = Datagrams(server.address)
+    server.process.send_signal(signal.SIGSTOP)
+    for _ in range(2000):
+        link.send(bytes(64))
+    server.process.send_signal(signal.SIGUSR1)
+    server.process.send_signal(signal.SIGCONT)
+    text = ""
+    while not text.endswith("\n}\n"):
+        text += server.process.stdout.readline()
+    link.send(join(0))
+    link.get()  # an answer says that the server has read all of this
+    before, after = json.loads(text)["received"], json.loads(server.end())["received"]
+    assert before < after - 1 or after < 600, (before, after)  # a small buffer of the socket holds few
+
+
+def check_nobody_reads(command):
+    """Statistics that nobody reads do not end the server."""
+    server = Server(command)
+    server.process.stdout.close()
+    server.process.send_signal(signal.SIGUSR1)
+    time.sleep(0.1)
+    assert joined(Stream(server.address), 0)["type"] == WELCOME
+    server.process.send_signal(signal.SIGTERM)
+    code = server.process.wait(20)
+    assert code == 3, code  # the last ones could not be written: an error, but no signal
+    server.process.stderr.close()
+
+
+def check_strangers(command):
+    """Connections of no worker give their places back, also those that send something."""
+    server = Server(command, "--connections", "3", "--idle", "4")
+    begin = time.monotonic()
+    worker = Stream(server.address)
+    assert joined(worker, 0)["type"] == WELCOME
+    slow, loud = Stream(server.address), Stream(server.address)  # parts of a packet; whole ones that are wrong
+    slow.socket.sendall(struct.pack("<I", 60000))
+    ended = set()
+    while len(ended) < 2:
+        assert time.monotonic() - begin < 60
+        for link in (slow, loud):
+            if select.select([link.socket], [], [], 0.2)[0]:
+                ended.add(link)
+        try:
+            slow.socket.sendall(b"x")
+            loud.send(bytes(64))
+        except OSError:
+            pass
+        worker.send(join(0))
+        assert fields(worker.get())["type"] == WELCOME
+    assert joined(Stream(server.address), 1)["reason"] == 2
+    server.end()
+
+
 def check_command_line(command):
     def fails(code, says, *words):
         found = subprocess.run([command, "thc-serve", *words], capture_output=True, text=True, timeout=20)
@@ -238,6 +328,11 @@ def main():
     command = sys.argv[1]
     check_round(command)
     check_garbage(command)
+    check_files(command)
+    check_no_files_left(command)
+    check_signals_under_load(command)
+    check_nobody_reads(command)
+    check_strangers(command)
     check_command_line(command)
 
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 
 #include "cmd.h"
 #include "serve_network.h"
@@ -20,6 +21,7 @@ enum {
     PACKET_LOOPBACK = 16384,
     PACKET_ETHERNET = 1472, /* an MTU of 1500 without the headers of IPv4 and UDP */
     PACKET_MIN = 512,
+    FILES_OTHER = 16,     /* that are open besides connections */
     WAITING_MAX = 8 << 20 /* bytes for a connection that does not read */
 };
 
@@ -71,7 +73,8 @@ static void on_signal(int number)
     }
 }
 
-/* Signals arrive only while the server waits for packets. *during gets the mask for that time. */
+/* Signals arrive only while the server waits for packets, and in signals_take(). *during gets the mask for
+ * that time. */
 static void signals_prepare(sigset_t *during)
 {
     static const int numbers[] = {SIGTERM, SIGINT, SIGUSR1};
@@ -84,9 +87,36 @@ static void signals_prepare(sigset_t *during)
         (void)sigaddset(&blocked, numbers[i]);
         (void)sigaction(numbers[i], &action, NULL);
     }
+    action.sa_handler = SIG_IGN; /* whoever reads the statistics may be gone */
+    (void)sigaction(SIGPIPE, &action, NULL);
     (void)sigprocmask(SIG_BLOCK, &blocked, during);
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         (void)sigdelset(during, numbers[i]);
+    }
+}
+
+/* Lets in what is pending: ppoll() does not while something is ready. */
+static void signals_take(const sigset_t *during)
+{
+    sigset_t blocked;
+    (void)sigprocmask(SIG_SETMASK, during, &blocked);
+    (void)sigprocmask(SIG_SETMASK, &blocked, NULL);
+}
+
+/* Each connection is an open file; ppoll() refuses more than the limit, and the soft one is often low. */
+static void files_allow(uint32_t connections)
+{
+    const rlim_t wanted = (rlim_t)connections + FILES_OTHER;
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) {
+        return;
+    }
+    const rlim_t most = limit.rlim_max;
+    limit.rlim_cur = wanted;
+    if (most < wanted || setrlimit(RLIMIT_NOFILE, &limit) != 0) {
+        gw_cli_fail(GW_CLI_USAGE, NULL,
+                    "--connections %u needs %llu open files, and the limit is %llu (ulimit -n)", connections,
+                    (unsigned long long)wanted, (unsigned long long)most);
     }
 }
 
@@ -224,6 +254,7 @@ int gw_cmd_thc_serve(int argc, char **argv)
     network.connections_max = request.no_tcp ? 0 : request.connections;
     network.out_max = WAITING_MAX;
     network.idle_s = request.idle_s;
+    files_allow(network.connections_max);
     const char *failed = serve_network_open(&network, request.address, !request.no_udp, !request.no_tcp);
     if (failed != NULL) {
         gw_cli_fail(GW_CLI_IO, request.address, "%s%s%s", failed, errno != 0 ? ": " : "",
@@ -256,7 +287,10 @@ int gw_cmd_thc_serve(int argc, char **argv)
     (void)fflush(stdout);
     const double tick = request.wait_s > 0 && request.wait_s / 4 < TICK_S ? request.wait_s / 4 : TICK_S;
     while (!wants_end) {
-        serve_network_run(&network, tick, &signals);
+        if (serve_network_run(&network, tick, &signals) != 0) {
+            gw_cli_fail(GW_CLI_IO, network.address, "cannot wait for packets: %s", strerror(errno));
+        }
+        signals_take(&signals);
         thc_serve_tick(network.serve, gw_cli_seconds());
         if (wants_statistics) {
             wants_statistics = 0;

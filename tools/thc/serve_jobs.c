@@ -8,6 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define COOKIE_S 60.0 /* a cookie is good for once to twice as long */
+#define SHORT_S  60.0 /* without packets: for jobs that nobody can be waiting for */
+#define FILL_S   8.0  /* in which all of the memory may be given to new jobs once */
+
+enum { JOB_LATER = 1000 }; /* beside the reasons of a refusal: no answer, a worker joins again */
+
 /* ---- SipHash-2-4 (Aumasson and Bernstein), so that nobody can make up a cookie ---- */
 
 static uint64_t rotate(uint64_t x, int n)
@@ -55,12 +61,26 @@ int thc_peer_equal(const thc_peer *a, const thc_peer *b)
            memcmp(a->address, b->address, sizeof a->address) == 0;
 }
 
-/* What only the sender at this address can know, and only once it was sent there. Never 0. */
-static uint64_t cookie_of(const thc_serve *serve, const thc_peer *peer, const gw_thc_message *m)
+int thc_job_has(const thc_job *job, uint32_t rank, const thc_peer *peer)
 {
-    uint64_t words[6] = {(uint64_t)m->job << 32 | (uint64_t)m->rank << 16 | peer->size, m->options_hash};
+    return job != NULL && rank < job->options.worker_max && job->workers[rank].has_joined &&
+           thc_peer_equal(&job->workers[rank].peer, peer);
+}
+
+/* What only the sender at this address can know, and only once it was sent there in this time. Never 0. */
+static uint64_t cookie_of(const thc_serve *serve, const thc_peer *peer, const gw_thc_message *m,
+                          uint64_t period)
+{
+    uint64_t words[7] = {(uint64_t)m->job << 32 | (uint64_t)m->rank << 16 | peer->size, m->options_hash};
     memcpy(words + 2, peer->address, sizeof peer->address);
-    return sip_hash(serve->secret, words, 6) | 1u;
+    words[6] = period;
+    return sip_hash(serve->secret, words, 7) | 1u;
+}
+
+static int has_cookie(const thc_serve *serve, const thc_peer *peer, const gw_thc_message *m, uint64_t period)
+{
+    return m->cookie == cookie_of(serve, peer, m, period) ||
+           (period > 0 && m->cookie == cookie_of(serve, peer, m, period - 1));
 }
 
 static uint64_t epoch_new(thc_serve *serve)
@@ -88,6 +108,7 @@ thc_serve *thc_serve_create(const thc_serve_limits *limits, const uint64_t secre
     serve->context = context;
     serve->jobs = jobs;
     serve->reply_credit = limits->replies_max;
+    serve->memory_credit = (double)limits->memory_max;
     return serve;
 }
 
@@ -172,6 +193,8 @@ void thc_serve_answer(thc_serve *serve, const thc_job *job, const thc_peer *to, 
         m.reason = (uint16_t)job->joined;
         m.epoch = job->epoch;
         m.detail = job->blocks[THC_SUMS] | job->blocks[THC_NORMS] << 16;
+    } else if (m.type == GW_THC_MESSAGE_REFUSED && thc_job_has(job, m.rank, to)) {
+        m.epoch = job->epoch; /* so that it can leave the job, which it has not been welcomed to */
     }
     gw_thc_message_write(bytes, &m);
     thc_serve_send(serve, to, bytes, sizeof bytes);
@@ -229,11 +252,53 @@ static int servers_choose(thc_job *job)
     return 1;
 }
 
-/* GW_THC_REFUSAL_*, 0 if all is well. */
-static unsigned job_allocate(thc_serve *serve, thc_job *job)
+/* Whether the memory of a new job may be taken at this time: job_start() clears it, in which nobody else is
+ * served. */
+static int may_take(thc_serve *serve, uint64_t size, double now)
 {
-    if (job->memory_size > serve->limits.memory_max - serve->memory_size) {
+    const double most = (double)serve->limits.memory_max;
+    serve->memory_credit += (now - serve->memory_time) * most / FILL_S;
+    serve->memory_time = now;
+    serve->memory_credit = serve->memory_credit < most ? serve->memory_credit : most;
+    if (serve->memory_credit < (double)size) {
+        return 0;
+    }
+    serve->memory_credit -= (double)size;
+    return 1;
+}
+
+/* Ends the job that has been idle for longest, if that is long; 0 if there is none. If its workers come again
+ * they find a server that does not know them, as one that was started anew. */
+static int job_evict(thc_serve *serve, double now)
+{
+    thc_job *oldest = NULL;
+    for (uint32_t i = 0; i < serve->limits.jobs_max; i++) {
+        thc_job *job = serve->jobs[i];
+        if (job != NULL && (oldest == NULL || job->last_packet < oldest->last_packet)) {
+            oldest = job;
+        }
+    }
+    if (oldest == NULL || now - oldest->last_packet <= SHORT_S) {
+        return 0;
+    }
+    serve->counts.forgotten++;
+    job_remove(serve, oldest);
+    return 1;
+}
+
+/* GW_THC_REFUSAL_*, or JOB_LATER; 0 if all is well. Memory that calloc() and malloc() give is not touched. */
+static unsigned job_allocate(thc_serve *serve, thc_job *job, double now)
+{
+    if (job->memory_size > serve->limits.memory_max) {
         return GW_THC_REFUSAL_MEMORY;
+    }
+    while (job->memory_size > serve->limits.memory_max - serve->memory_size) {
+        if (!job_evict(serve, now)) {
+            return GW_THC_REFUSAL_MEMORY;
+        }
+    }
+    if (!may_take(serve, job->memory_size, now)) {
+        return JOB_LATER;
     }
     job->workers = calloc(job->options.worker_max, sizeof *job->workers);
     for (int op = 0; op < 2; op++) {
@@ -244,31 +309,33 @@ static unsigned job_allocate(thc_serve *serve, thc_job *job)
         if (job->workers == NULL || job->memory[op] == NULL || job->slots[op] == NULL) {
             return GW_THC_REFUSAL_MEMORY;
         }
-        if (gw_thc_server_init(&job->servers[op], c, job->memory[op], size) != GW_OK) {
-            return GW_THC_REFUSAL_OPTIONS;
-        }
-        for (uint32_t slot = 0; slot < c->slot_count; slot++) {
-            job->slots[op][slot].opened = -1;
-        }
     }
     return 0;
 }
 
-/* Makes the job of a JOIN; NULL with a reason. */
-static thc_job *job_create(thc_serve *serve, const gw_thc_message *m, double now, unsigned *reason)
+/* Where a job has place; jobs_max: nowhere. */
+static uint32_t place_find(const thc_serve *serve)
 {
     uint32_t place = 0;
     while (place < serve->limits.jobs_max && serve->jobs[place] != NULL) {
         place++;
     }
-    *reason = place == serve->limits.jobs_max                                 ? GW_THC_REFUSAL_JOBS
-              : m->worker_max > serve->limits.workers_max                     ? GW_THC_REFUSAL_WORKERS
+    return place;
+}
+
+/* Makes the job of a JOIN; NULL with a reason, or JOB_LATER. */
+static thc_job *job_create(thc_serve *serve, const gw_thc_message *m, double now, unsigned *reason)
+{
+    *reason = m->worker_max > serve->limits.workers_max                       ? GW_THC_REFUSAL_WORKERS
               : gw_thc_table_check(&m->table) != GW_OK                        ? GW_THC_REFUSAL_OPTIONS
               : m->block_log2 < GW_THC_BLOCK_LOG2_MIN                         ? GW_THC_REFUSAL_OPTIONS
               : m->block_log2 > GW_THC_BLOCK_LOG2_MAX                         ? GW_THC_REFUSAL_OPTIONS
               : m->lane_bits != 8 && m->lane_bits != 16 && m->lane_bits != 32 ? GW_THC_REFUSAL_OPTIONS
               : m->len_max >> 42 != 0                                         ? GW_THC_REFUSAL_MEMORY
                                                                               : 0;
+    if (*reason == 0 && place_find(serve) == serve->limits.jobs_max && !job_evict(serve, now)) {
+        *reason = GW_THC_REFUSAL_JOBS;
+    }
     if (*reason != 0) {
         return NULL;
     }
@@ -281,13 +348,13 @@ static thc_job *job_create(thc_serve *serve, const gw_thc_message *m, double now
     job->epoch = epoch_new(serve);
     job->last_packet = now;
     packets_choose(job, serve->limits.packet_max);
-    *reason = servers_choose(job) ? job_allocate(serve, job) : GW_THC_REFUSAL_OPTIONS;
+    *reason = servers_choose(job) ? job_allocate(serve, job, now) : GW_THC_REFUSAL_OPTIONS;
     if (*reason != 0) {
         job_free(job);
         return NULL;
     }
     serve->memory_size += job->memory_size;
-    serve->jobs[place] = job;
+    serve->jobs[place_find(serve)] = job;
     serve->counts.jobs++;
     return job;
 }
@@ -327,6 +394,9 @@ static void job_start(thc_serve *serve, thc_job *job)
             GW_OK) {
             job->failure = GW_THC_REFUSAL_OPTIONS;
         }
+        for (uint32_t slot = 0; slot < c->slot_count; slot++) {
+            job->slots[op][slot].opened = -1;
+        }
     }
     job->has_started = 1;
     for (uint32_t w = 0; w < job->options.worker_max; w++) {
@@ -358,15 +428,15 @@ static uint32_t limit_of(const thc_serve *serve, unsigned reason)
                                               : 0;
 }
 
-/* Whether a worker may take part; a reason if not. */
+/* Whether a worker may take part; a reason if not. Who has joined, and comes from elsewhere or by another
+ * connection, knows the epoch. */
 static unsigned check_join(const thc_job *job, const thc_peer *from, const gw_thc_message *m)
 {
     if (!is_same_job(&job->options, m)) {
         return GW_THC_REFUSAL_DIFFERENT;
     }
     const thc_worker *worker = &job->workers[m->rank];
-    const int is_other = worker->peer.size != 0 && !thc_peer_equal(&worker->peer, from);
-    if (worker->has_joined && is_other && m->epoch != job->epoch) {
+    if (worker->has_joined && !thc_peer_equal(&worker->peer, from) && m->epoch != job->epoch) {
         return GW_THC_REFUSAL_RANK;
     }
     return job->failure;
@@ -379,9 +449,10 @@ static void on_join(thc_serve *serve, const thc_peer *from, const gw_thc_message
     answer.epoch = answer.cookie = 0;
     answer.round = answer.detail = 0;
     answer.reason = 0;
-    if (from->connection == 0 && m->cookie != cookie_of(serve, from, m)) {
+    const uint64_t period = (uint64_t)(now / COOKIE_S);
+    if (from->connection == 0 && !has_cookie(serve, from, m, period)) {
         answer.type = GW_THC_MESSAGE_CHALLENGE;
-        answer.cookie = cookie_of(serve, from, m);
+        answer.cookie = cookie_of(serve, from, m, period);
         if (thc_serve_may_reply(serve, now)) {
             serve->counts.challenged++;
             thc_serve_answer(serve, NULL, from, &answer);
@@ -395,17 +466,25 @@ static void on_join(thc_serve *serve, const thc_peer *from, const gw_thc_message
     if (job != NULL) {
         reason = check_join(job, from, m);
     }
+    if (reason == JOB_LATER) {
+        serve->counts.limited++; /* a worker asks again */
+        return;
+    }
     if (reason != 0) {
         answer.type = GW_THC_MESSAGE_REFUSED;
         answer.reason = (uint16_t)reason;
         answer.detail = limit_of(serve, reason);
         serve->counts.refused_joins++;
-        thc_serve_answer(serve, job, from, &answer);
+        if (thc_job_has(job, m->rank, from) || thc_serve_may_reply(serve, now)) {
+            thc_serve_answer(serve, job, from, &answer);
+        }
         return;
     }
     thc_worker *worker = &job->workers[m->rank];
     job->last_packet = now;
     worker->peer = *from;
+    job->left -= worker->has_left;
+    worker->has_left = 0;
     if (!job->has_started) {
         job->joined += !worker->has_joined;
         worker->has_joined = 1;
@@ -423,6 +502,13 @@ static void on_join(thc_serve *serve, const thc_peer *from, const gw_thc_message
     thc_serve_answer(serve, job, from, &answer);
 }
 
+/* In a job that has not begun. */
+static void worker_unjoin(thc_job *job, thc_worker *worker)
+{
+    job->joined -= worker->has_joined;
+    memset(worker, 0, sizeof *worker);
+}
+
 static void on_leave(thc_serve *serve, const thc_peer *from, const gw_thc_message *m)
 {
     thc_job *job = thc_serve_job(serve, m->job);
@@ -432,8 +518,12 @@ static void on_leave(thc_serve *serve, const thc_peer *from, const gw_thc_messag
         return;
     }
     thc_worker *worker = &job->workers[m->rank];
-    job->left += !worker->has_left;
-    worker->has_left = 1;
+    if (!job->has_started) {
+        worker_unjoin(job, worker); /* another one may take the rank */
+    } else {
+        job->left += !worker->has_left;
+        worker->has_left = 1;
+    }
     if (job->left == job->joined) {
         job_remove(serve, job);
     }
@@ -453,20 +543,52 @@ void thc_serve_on_message(thc_serve *serve, const thc_peer *from, const gw_thc_m
 void thc_serve_ended(thc_serve *serve, const thc_peer *peer)
 {
     for (uint32_t i = 0; i < serve->limits.jobs_max; i++) {
-        const thc_job *job = serve->jobs[i];
+        thc_job *job = serve->jobs[i];
         for (uint32_t w = 0; job != NULL && w < job->options.worker_max; w++) {
-            if (thc_peer_equal(&job->workers[w].peer, peer)) {
-                memset(&job->workers[w].peer, 0, sizeof job->workers[w].peer);
+            thc_worker *worker = &job->workers[w];
+            if (!thc_peer_equal(&worker->peer, peer)) {
+                continue;
+            }
+            if (job->has_started) {
+                memset(&worker->peer, 0, sizeof worker->peer);
+            } else {
+                worker_unjoin(job, worker); /* it may not even know the epoch */
             }
         }
     }
+}
+
+int thc_serve_takes_part(const thc_serve *serve, const thc_peer *peer)
+{
+    for (uint32_t i = 0; i < serve->limits.jobs_max; i++) {
+        const thc_job *job = serve->jobs[i];
+        for (uint32_t w = 0; job != NULL && w < job->options.worker_max; w++) {
+            if (thc_job_has(job, w, peer)) {
+                return 1;
+            }
+        }
+    }
+    return 0;
+}
+
+/* How long a job may be without packets: less if it never began or has failed, or if no worker is connected.
+ * Who waits for others to join sends a JOIN each second. */
+static double idle_max(const thc_serve *serve, const thc_job *job)
+{
+    int may_come = 0;
+    for (uint32_t w = 0; w < job->options.worker_max; w++) {
+        may_come |= job->workers[w].peer.size != 0 && !job->workers[w].has_left;
+    }
+    return job->has_started && job->failure == 0 && may_come ? serve->limits.idle_s
+           : serve->limits.idle_s < SHORT_S                  ? serve->limits.idle_s
+                                                             : SHORT_S;
 }
 
 void thc_serve_forget(thc_serve *serve, double now)
 {
     for (uint32_t i = 0; i < serve->limits.jobs_max; i++) {
         thc_job *job = serve->jobs[i];
-        if (job != NULL && now - job->last_packet > serve->limits.idle_s) {
+        if (job != NULL && now - job->last_packet > idle_max(serve, job)) {
             serve->counts.forgotten++;
             job_remove(serve, job);
         }

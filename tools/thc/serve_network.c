@@ -19,6 +19,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#define STRANGER_S 10.0 /* that a connection may be without being a worker's, if idle_s is not less */
+#define SHORTAGE_S 0.2  /* for which nothing is accepted if the system has no room for it */
+
 enum {
     SOCKET_BUFFER = 8 << 20,
     DATAGRAMS_MAX = 256, /* between two looks at the other sockets */
@@ -115,11 +118,35 @@ static void sockets_close(serve_network *network)
     }
 }
 
+/* One of the addresses of a name. With port 0 the one that the system chose for datagrams may be taken for
+ * streams: others are tried. */
+static const char *address_open(serve_network *network, const struct addrinfo *datagrams,
+                                const struct addrinfo *streams)
+{
+    const char *failed = NULL;
+    for (int i = 0; i < ATTEMPTS; i++) {
+        errno = 0;
+        failed = sockets_open(network, datagrams, streams);
+        if (failed == NULL) {
+            break;
+        }
+        const int error = errno;
+        sockets_close(network);
+        network->datagrams = network->listener = -1;
+        errno = error;
+        if (error != EADDRINUSE) {
+            break;
+        }
+    }
+    return failed;
+}
+
 const char *serve_network_open(serve_network *network, const char *address, int with_datagrams,
                                int with_streams)
 {
     struct addrinfo *datagrams = NULL, *streams = NULL;
     const char *failed = NULL;
+    network->datagrams = network->listener = -1;
     if (with_datagrams) {
         failed = gw_thc_address_find(address, 0, 1, &datagrams);
     }
@@ -127,17 +154,15 @@ const char *serve_network_open(serve_network *network, const char *address, int 
         failed = gw_thc_address_find(address, 1, 1, &streams);
     }
     errno = 0;
-    for (int i = 0; failed == NULL && i < ATTEMPTS; i++) {
-        failed = sockets_open(network, datagrams, streams);
-        if (failed == NULL || errno != EADDRINUSE) {
-            break;
-        }
-        const int error = errno; /* with port 0: the one of the datagrams may be taken for streams */
-        sockets_close(network);
-        network->datagrams = network->listener = -1;
-        failed = i + 1 < ATTEMPTS ? NULL : failed;
-        errno = error;
+    if (failed == NULL) {
+        const struct addrinfo *d = datagrams, *t = streams;
+        do { /* both lists are in the same order */
+            failed = address_open(network, d, t);
+            d = d != NULL ? d->ai_next : NULL;
+            t = t != NULL ? t->ai_next : NULL;
+        } while (failed != NULL && (d != NULL) == with_datagrams && (t != NULL) == with_streams);
     }
+    const int error = errno;
     if (datagrams != NULL) {
         freeaddrinfo(datagrams);
     }
@@ -150,6 +175,7 @@ const char *serve_network_open(serve_network *network, const char *address, int 
             network->connections[i] = (serve_connection){.socket = -1};
         }
     }
+    errno = error;
     return failed;
 }
 
@@ -232,12 +258,25 @@ void serve_network_send(void *context, const thc_peer *to, const uint8_t *packet
     network->unsent++;
 }
 
+/* So that the server finds out within 11 s that the other end is gone, and its worker can come back. */
+static void stream_prepare(int fd)
+{
+    const int one = 1, idle = 5, interval = 2, count = 3;
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
+}
+
 static void connections_accept(serve_network *network, double now)
 {
     for (int i = 0; i < READS_MAX; i++) {
-        const int one = 1;
         uint32_t place = 0;
         const int fd = accept(network->listener, NULL, NULL);
+        if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)) {
+            network->accept_from = now + SHORTAGE_S; /* else the waiting connection ends each wait at once */
+        }
         if (fd < 0) {
             return;
         }
@@ -250,10 +289,16 @@ static void connections_accept(serve_network *network, double now)
             (void)close(fd);
             continue;
         }
-        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+        stream_prepare(fd);
         network->accepted++;
         network->connections[place] = (serve_connection){
-            .socket = fd, .peer = {.connection = ++network->connected, .size = 1}, .heard = now, .in = in};
+            .socket = fd,
+            .peer = {.connection = ++network->connected, .size = 1},
+            .heard = now,
+            .known = now,
+            .look = now,
+            .in = in,
+        };
     }
 }
 
@@ -270,6 +315,7 @@ static int connection_cut(serve_network *network, serve_connection *c, double no
         if (c->in_size - done < SERVE_PREFIX + size) {
             break;
         }
+        c->heard = now;
         thc_serve_receive(network->serve, &c->peer, c->in + done + SERVE_PREFIX, size, now);
         done += SERVE_PREFIX + size;
     }
@@ -287,7 +333,6 @@ static void connection_receive(serve_network *network, serve_connection *c, doub
         }
         if (n > 0) {
             c->in_size += (size_t)n;
-            c->heard = now;
         }
         if (n <= 0 || connection_cut(network, c, now) != 0) {
             connection_close(network, c);
@@ -322,18 +367,37 @@ static void datagrams_receive(serve_network *network, double now)
     }
 }
 
-void serve_network_run(serve_network *network, double wait_s, const sigset_t *signals)
+static double stranger_max(const serve_network *network)
+{
+    return network->idle_s < STRANGER_S ? network->idle_s : STRANGER_S;
+}
+
+/* Whether a connection has been without packets, or not a worker's, for too long. */
+static int is_idle(const serve_network *network, serve_connection *c, double now)
+{
+    if (now >= c->look) {
+        c->look = now + stranger_max(network) / 2;
+        c->known = thc_serve_takes_part(network->serve, &c->peer) ? now : c->known;
+    }
+    return now - c->heard > network->idle_s || now - c->known >= stranger_max(network);
+}
+
+int serve_network_run(serve_network *network, double wait_s, const sigset_t *signals)
 {
     const uint32_t count = network->connections_max;
     struct pollfd *ready = gw_cli_alloc((count + 2) * sizeof *ready);
     const struct timespec wait = {(time_t)wait_s, (long)((wait_s - (double)(time_t)wait_s) * 1e9)};
     ready[0] = (struct pollfd){network->datagrams, POLLIN, 0};
-    ready[1] = (struct pollfd){network->listener, POLLIN, 0};
+    ready[1] = (struct pollfd){gw_cli_seconds() < network->accept_from ? -1 : network->listener, POLLIN, 0};
     for (uint32_t i = 0; i < count; i++) {
         const serve_connection *c = &network->connections[i];
         ready[2 + i] = (struct pollfd){c->socket, (short)(POLLIN | (c->out_size > 0 ? POLLOUT : 0)), 0};
     }
     const int found = ppoll(ready, count + 2, &wait, signals);
+    if (found < 0 && errno != EINTR) {
+        free(ready);
+        return -1;
+    }
     const double now = gw_cli_seconds();
     if (found > 0 && ready[0].revents != 0) {
         datagrams_receive(network, now);
@@ -345,7 +409,8 @@ void serve_network_run(serve_network *network, double wait_s, const sigset_t *si
         }
         if (found > 0 && ready[2 + i].revents & ~POLLOUT) {
             connection_receive(network, c, now);
-        } else if (c->socket >= 0 && now - c->heard > network->idle_s) {
+        }
+        if (c->socket >= 0 && is_idle(network, c, now)) {
             connection_close(network, c);
         }
     }
@@ -353,4 +418,5 @@ void serve_network_run(serve_network *network, double wait_s, const sigset_t *si
         connections_accept(network, now);
     }
     free(ready);
+    return 0;
 }

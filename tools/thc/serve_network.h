@@ -17,7 +17,8 @@ enum { SERVE_PREFIX = 4, SERVE_ADDRESS_MAX = 100 };
 typedef struct serve_connection {
     int socket; /* below 0: none */
     thc_peer peer;
-    double heard;
+    double heard;       /* the last packet */
+    double known, look; /* when it was last seen to be a worker's; when that is looked at again */
     size_t in_size, out_size, out_done;
     uint8_t *in;  /* SERVE_PREFIX + GW_THC_DATAGRAM_MAX bytes */
     uint8_t *out; /* what the socket did not take yet; out_max bytes, made when needed */
@@ -30,6 +31,7 @@ typedef struct serve_network {
     uint32_t connections_max;
     size_t out_max; /* bytes that may wait for a connection; more are left out, and asked for again */
     double idle_s;
+    double accept_from; /* not before this time: the system has no room */
     uint64_t connected;
     uint64_t accepted, refused,
         unsent; /* connections; connections beyond the limit; packets that nobody took */
@@ -46,7 +48,8 @@ void serve_network_close(serve_network *network);
 /* For thc_serve_create(): sends, or gives up at once. */
 void serve_network_send(void *network, const thc_peer *to, const uint8_t *packet, size_t packet_size);
 
-/* Waits for at most wait_s, with these signals let in, and handles what has come. */
-void serve_network_run(serve_network *network, double wait_s, const sigset_t *signals);
+/* Waits for at most wait_s, with these signals let in, and handles what has come. -1: waiting failed, errno
+ * says why. Signals may stay pending while packets keep coming. */
+int serve_network_run(serve_network *network, double wait_s, const sigset_t *signals);
 
 #endif

@@ -53,12 +53,13 @@ static gw_status packet_check(const uint8_t *bytes, size_t size, gw_thc_packet_h
 
 /* ---- answers ---- */
 
+/* reason: of REFUSED, else 0 */
 static void answer(thc_serve *serve, const thc_job *job, const thc_peer *to, const gw_thc_packet_header *h,
-                   unsigned type)
+                   unsigned type, unsigned reason)
 {
     const gw_thc_message m = {
         .type = (uint8_t)type,
-        .reason = type == GW_THC_MESSAGE_REFUSED ? (uint16_t)job->failure : 0,
+        .reason = (uint16_t)reason,
         .job = h->job,
         .rank = h->rank,
         .worker_max = h->worker_max,
@@ -254,11 +255,13 @@ static void worker_packet(thc_serve *serve, thc_job *job, const thc_peer *from, 
     gw_thc_reply reply;
 
     if (slot >= job->server_options[op].slot_count) {
-        thc_serve_refuse(serve, GW_ERR_LIMIT);
+        thc_serve_refuse(serve, GW_ERR_LIMIT); /* beyond the job's largest tensor, whenever it comes */
+        answer(serve, job, from, h, GW_THC_MESSAGE_REFUSED, GW_THC_REFUSAL_OPTIONS);
         return;
     }
     if (ahead > ROUNDS_APART || ahead < -ROUNDS_APART) {
-        thc_serve_refuse(serve, GW_ERR_ROUND);
+        thc_serve_refuse(serve, GW_ERR_ROUND); /* late, or others are: a sign of life */
+        answer(serve, job, from, h, GW_THC_MESSAGE_WELCOME, 0);
         return;
     }
     if ((int32_t)(h->round - worker->round) > 0) {
@@ -276,8 +279,8 @@ static void worker_packet(thc_serve *serve, thc_job *job, const thc_peer *from, 
             job->slots[op][slot].opened = now;
         }
         close_slot(serve, job, op, slot, now);
-    } else if (is_ask || status == GW_ERR_DUP || status == GW_ERR_STATE) {
-        answer(serve, job, from, h, GW_THC_MESSAGE_WELCOME); /* a sign of life: others are late */
+    } else if (is_ask || status != GW_OK) {
+        answer(serve, job, from, h, GW_THC_MESSAGE_WELCOME, 0); /* a sign of life: others are late */
     }
 }
 
@@ -290,25 +293,25 @@ static void on_packet(thc_serve *serve, const thc_peer *from, const uint8_t *byt
         return;
     }
     thc_job *job = thc_serve_job(serve, h.job);
-    if (job == NULL || h.rank >= job->options.worker_max || !job->workers[h.rank].has_joined ||
-        !thc_peer_equal(&job->workers[h.rank].peer, from)) {
+    if (!thc_job_has(job, h.rank, from)) {
         serve->counts.unknown++;
         if (thc_serve_may_reply(serve, now)) {
-            answer(serve, job, from, &h, GW_THC_MESSAGE_AGAIN);
+            answer(serve, job, from, &h, GW_THC_MESSAGE_AGAIN, 0);
         }
         return;
     }
     if (h.worker_max != job->options.worker_max || h.options_hash != job->options.options_hash) {
         thc_serve_refuse(serve, GW_ERR_MISMATCH);
+        answer(serve, job, from, &h, GW_THC_MESSAGE_REFUSED, GW_THC_REFUSAL_DIFFERENT);
         return;
     }
     job->last_packet = now;
     job->received++;
     if (job->failure != 0) {
-        answer(serve, job, from, &h, GW_THC_MESSAGE_REFUSED);
+        answer(serve, job, from, &h, GW_THC_MESSAGE_REFUSED, job->failure);
     } else if (!job->has_started) {
         serve->counts.early++;
-        answer(serve, job, from, &h, GW_THC_MESSAGE_WELCOME);
+        answer(serve, job, from, &h, GW_THC_MESSAGE_WELCOME, 0);
     } else {
         worker_packet(serve, job, from, &h, bytes, size, now);
     }

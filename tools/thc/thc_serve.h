@@ -41,7 +41,7 @@ typedef struct thc_serve_counts {
     uint64_t challenged, welcomed, refused_joins;
     uint64_t unknown;                 /* packets of senders that take part in no job */
     uint64_t early;                   /* packets before all workers have joined */
-    uint64_t limited;                 /* replies that replies_max has stopped */
+    uint64_t limited;                 /* replies that replies_max has stopped, and jobs that came too fast */
     uint64_t refused[THC_STATUS_MAX]; /* packets and messages, by status */
 } thc_serve_counts;
 
@@ -92,6 +92,7 @@ typedef struct thc_serve {
     thc_job **jobs; /* jobs_max of them, NULL where there is none */
     uint64_t memory_size, epochs;
     double reply_credit, reply_time, sweep_time;
+    double memory_credit, memory_time;  /* bytes that new jobs may take */
     uint8_t empty[GW_THC_DATAGRAM_MAX]; /* a partial sum of no worker, by which one gets a result */
 } thc_serve;
 
@@ -109,6 +110,9 @@ void thc_serve_tick(thc_serve *serve, double now);
 
 /* A stream has ended: nothing is sent to it any more. */
 void thc_serve_ended(thc_serve *serve, const thc_peer *peer);
+
+/* Whether this is a worker of a job. Looks at all of them. */
+int thc_serve_takes_part(const thc_serve *serve, const thc_peer *peer);
 
 /* ---- between the two files ---- */
 
@@ -128,6 +132,9 @@ void thc_serve_on_message(thc_serve *serve, const thc_peer *from, const gw_thc_m
 
 /* Frees jobs that have been idle for too long. */
 void thc_serve_forget(thc_serve *serve, double now);
+
+/* Whether this is the worker of that rank. job may be NULL, and the rank any. */
+int thc_job_has(const thc_job *job, uint32_t rank, const thc_peer *peer);
 
 int thc_peer_equal(const thc_peer *a, const thc_peer *b);
 

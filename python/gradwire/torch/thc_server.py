@@ -9,6 +9,7 @@ this rank, which was late, stays in the error memories. docs/cli-thc.md says wha
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterable, Iterator
 from ctypes import byref
 from datetime import timedelta
@@ -79,21 +80,20 @@ class ThcServerState(CodecHook):
             self._numbers = {id(param): number for number, param in enumerate(params)}
             self._sizes = {number: param.numel() for number, param in enumerate(params)}
             rank, size = dist.get_rank(start.group), dist.get_world_size(start.group)
-            feedback = {"seed": seed, "error_feedback": error_feedback, "nonfinite": "propagate"}
-            codec = gradwire.thc.Codec(gradwire.thc.options(bits, size, **feedback))
+            self._options = {"seed": seed, "error_feedback": error_feedback, "nonfinite": "propagate"}
+            codec = gradwire.thc.Codec(gradwire.thc.options(bits, size, **self._options))
             self._len_max = max(1, min(_PIECE_LEN, sum(self._sizes.values())))
             limit_ms = int(min(max(start.timeout.total_seconds(), 1e-3) * 1e3, 2**31))
-            timeouts = {"timeout_ms": limit_ms, "silence_ms": min(limit_ms, int(_SILENCE_S * 1e3))}
-            Client(server, codec, rank, self._len_max, **timeouts).close()  # whether the address is one
+            self._timeouts = {"timeout_ms": limit_ms, "silence_ms": min(limit_ms, int(_SILENCE_S * 1e3))}
+            Client(server, codec, rank, self._len_max, **self._timeouts).close()  # whether the address is one
             agreed = {"bits": bits, "error_feedback": error_feedback, "nonfinite": nonfinite, "by_server": True}
             start.options = {**agreed, "small_len": small_len, "seed": seed, "len_max": self._len_max}
         self._begin(start)
-        # A number that no other job of the server has, nor an earlier run of this one.
-        drawn = int.from_bytes(os.urandom(4), "little") if self.rank == 0 else 0
-        (job,) = self._transport.largest([drawn], "the number of the server's job")
-        self.codec = gradwire.thc.Codec(gradwire.thc.options(bits, size, job=job, **feedback))
-        self.server = server
-        self._client = Client(server, self.codec, self.rank, self._len_max, **timeouts)
+        self.server, self._bits = server, bits
+        self._lock = threading.Lock()  # of the client, where it is replaced
+        self._earlier = (0, 0)  # bytes sent and received by earlier clients
+        self._take_job()
+        self._is_used = False  # the server knows rounds of the job
         self.small_len, self.nonfinite = small_len, nonfinite
         self.round = 0
         self.left_out = 0  # values that a sum lacks of this rank, so far
@@ -108,8 +108,30 @@ class ThcServerState(CodecHook):
 
     def sizes(self) -> tuple[int, int]:
         """Bytes that this rank has sent to the server and received from it, in packets of any kind."""
-        counts = self._client.counts()
-        return counts.sent_size, counts.received_size
+        with self._lock:
+            counts = self._client.counts()
+            return self._earlier[0] + counts.sent_size, self._earlier[1] + counts.received_size
+
+    def _take_job(self) -> None:
+        """A job of the server under a number that no other one has, nor an earlier run of this one. On all ranks."""
+        drawn = int.from_bytes(os.urandom(4), "little") if self.rank == 0 else 0
+        (job,) = self._transport.largest([drawn], "the number of the server's job")
+        self.codec = gradwire.thc.Codec(gradwire.thc.options(self._bits, self.size, job=job, **self._options))
+        self._client = Client(self.server, self.codec, self.rank, self._len_max, **self._timeouts)
+
+    def _begin_job(self, number: int) -> None:
+        """Before each bucket, of this round. The server has results of the rounds of a job, so those after
+        load_state_dict(), which may be the same ones, are of another job. Random numbers do not depend on it."""
+        if self._compared:
+            return
+        self._compare_states("THC", round=number)
+        if self._is_used:  # on all ranks alike: they have exchanged the same buckets
+            with self._lock:
+                counts = self._client.counts()
+                self._earlier = (self._earlier[0] + counts.sent_size, self._earlier[1] + counts.received_size)
+                self._client.close()
+            self._take_job()  # all have left when the ranks agree: the server need not hold both
+        self._is_used = True
 
     def _workers(self) -> list[Worker]:
         return [self._worker]
@@ -170,7 +192,7 @@ class ThcServerState(CodecHook):
         """finite: for the last bucket of a step, of those that travelled plain."""
         if self.gate.shut:
             return
-        self._compare_states("THC", round=number)
+        self._begin_job(number)
         feedback = self.codec.options.error_feedback
         memory = torch.cat([self._error_of(param) for param in params]) if feedback else None
         error = memory.numpy() if memory is not None else None
@@ -252,6 +274,11 @@ class ThcServerState(CodecHook):
     def check_state(self, state: dict[str, Any]) -> None:
         """ValueError for a state that cannot be loaded."""
         check_version(state, "thc", ("round", "errors"))
+        if state.get("sum_errors"):
+            raise ValueError(
+                'gradwire: the state has error memories of sums (sums="requantized"): a parameter server '
+                "has none, and what they hold would be lost"
+            )
         known = {number: error for number, error in state["errors"].items() if number < len(self._sizes)}
         check_memories(state["errors"])
         check_sizes(self._sizes, known)

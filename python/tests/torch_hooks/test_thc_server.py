@@ -196,6 +196,72 @@ def test_pieces_of_a_bucket(monkeypatch):
         assert np.square(a - exact).sum() < 0.05 * np.square(exact).sum()
 
 
+def resumed(rank, size, address):
+    """Gradients of steps 0 to 3, then those of steps 2 and 3 again, other ones in between; and job numbers."""
+    parameter = torch.nn.Parameter(torch.zeros(LEN))
+    state, hook = gradwire.torch.thc_hook(torch.optim.SGD([parameter], lr=1.0), server=address, small_len=1)
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = parameter
+
+        def forward(self, given):
+            return (self.inner * given).sum()
+
+    ddp, found, jobs = DDP(Net()), [], []
+    ddp.register_comm_hook(state, hook)
+
+    def train(step, given):
+        parameter.grad = None
+        ddp(gradient(rank, given)).backward()
+        found.append(parameter.grad.clone().numpy())
+        jobs.append(state.codec.options.job)
+        return state.sizes()
+
+    saved = None
+    for step in (0, 1, 2, 3):
+        saved = state.state_dict() if step == 2 else saved
+        before = train(step, step)
+    state.load_state_dict(saved)
+    train(2, 9)  # the same round of other values: its old result would be wrong
+    state.load_state_dict(saved)
+    for step in (2, 3):
+        after = train(step, step)
+    state.check()
+    state.close()
+    assert after[0] > before[0] and after[1] > before[1]
+    return found, jobs
+
+
+@pytest.mark.parametrize("scheme", ["", "tcp://"])
+def test_a_run_goes_back_to_a_state(scheme):
+    """Rounds come again: with the same gradients they give the same bits, with others others."""
+    with serving("--jobs", "1") as server:  # the earlier job has been left
+        results = run(resumed, 2, scheme + server.address)
+        counts = server.end()
+    assert counts["jobs"] == 3 and counts["now"] == []
+    for rank in range(2):
+        found, jobs = results[rank]
+        assert np.array_equal(found[5], found[2]) and np.array_equal(found[6], found[3])
+        assert not np.array_equal(found[4], found[2]) and np.array_equal(found[4], results[0][0][4])
+        assert len(set(jobs)) == 3 and jobs == results[0][1]
+
+
+def test_a_state_with_error_memories_of_sums():
+    def body(rank, size, address):
+        parameter = torch.nn.Parameter(torch.zeros(LEN))
+        state, _ = gradwire.torch.thc_hook(torch.optim.SGD([parameter], lr=1.0), server=address)
+        saved = {**state.state_dict(), "sum_errors": {}}
+        state.load_state_dict(saved)
+        with pytest.raises(ValueError, match="requantized"):
+            state.load_state_dict({**saved, "sum_errors": {(0,): torch.zeros(1)}})
+        state.close()
+        return True
+
+    assert all(run(body, 2, "127.0.0.1:9").values())
+
+
 def test_what_a_late_rank_sends_returns_by_error_feedback():
     """All ranks have the same results, though sums lack some. test_nothing_is_lost() has the error memories."""
     size, steps = 3, 6
