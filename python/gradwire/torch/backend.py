@@ -504,9 +504,16 @@ class Group(Operations, _Base):
     _supports_time_estimate = False
 
     def split(self, store: Any, ranks: Sequence[int], opts: Any) -> Any:
-        """A group of these ranks of this one, with the same options. None on a rank that is none of them."""
+        """A group of these ranks of this one, with the same options.
+
+        torch calls this on other ranks, too, for which its own backends return no group. It does not take that from a
+        backend in Python: torch 2.15 ends the process where None is returned.
+        """
         if self._rank not in ranks:
-            return None
+            raise ValueError(
+                "gradwire: split_group() needs a group for each rank, and this one is in none of split_ranks; give it "
+                "one of its own ([rank]), or use new_group()"
+            )
         given = _Opened(self, store, list(ranks), opts)
         return Group(given, self._options)
 

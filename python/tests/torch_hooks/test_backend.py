@@ -798,11 +798,14 @@ def newer(rank, size):
 
 
 def splitting(rank, size):
-    """Rank 0 is in no group."""
+    """Rank 0 is in no group, which torch cannot be told, and then in one of its own."""
     gradwire.torch.set_default_error(NMSE)
-    split = dist.split_group(dist.group.WORLD, [[1, 2]])
     if rank == 0:
-        return split is None or split is dist.GroupMember.NON_GROUP_MEMBER
+        with pytest.raises(ValueError, match="in none of split_ranks"):
+            dist.split_group(dist.group.WORLD, [[1, 2]])
+        return dist.split_group(dist.group.WORLD, [[0], [1, 2]]).size() == 1
+    dist.split_group(dist.group.WORLD, [[1, 2]])
+    split = dist.split_group(dist.group.WORLD, [[0], [1, 2]])
     values = values_of(rank)
     dist.all_reduce(values, group=split)
     return 0 < nmse(values, values_of(1).double() + values_of(2)) < 3 * NMSE
