@@ -586,6 +586,25 @@ def test_destroyed_and_made_again(tmp_path):
         assert threads[-1] <= threads[1]  # those of Gloo's connections, too
 
 
+def destroying(rank, size):
+    """While rank 0 waits for an operation that rank 1 never begins."""
+    gradwire.torch.set_default_error(NMSE)
+    dist.all_reduce(values_of(rank))
+    if rank == 1:
+        time.sleep(1.5)
+        os._exit(0)
+    work = dist.all_reduce(values_of(rank), async_op=True)
+    backend._CLOSE_S = 0.1
+    dist.destroy_process_group()
+    with pytest.raises(RuntimeError) as caught:
+        work.wait()
+    return str(caught.value)
+
+
+def test_destroyed_with_an_operation_under_way():
+    assert run(destroying, 2, may_die=(1,))[0] == "gradwire: this group has ended: it was destroyed"
+
+
 @pytest.mark.parametrize("value", [0, -1, 1.5, float("nan"), True, "small"])
 def test_errors_that_are_none(value):
     with pytest.raises(ValueError, match="above 0 and at most 1"):
