@@ -601,6 +601,7 @@ def destroying(rank, size):
     return str(caught.value)
 
 
+@pytest.mark.skipif(not NEW, reason="torch 1.13 tells a group nothing of its end")
 def test_destroyed_with_an_operation_under_way():
     assert run(destroying, 2, may_die=(1,))[0] == "gradwire: this group has ended: it was destroyed"
 
