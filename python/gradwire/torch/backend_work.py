@@ -65,7 +65,11 @@ class Outcome:
                 self.done.set()
         if ended is not None:
             # Not on the thread of the group: a callback may wait for the group's next operation, as PowerSGD's does.
-            threading.Thread(target=ended.set_result, args=(None,), name="gradwire-callbacks", daemon=True).start()
+            name = "gradwire-callbacks"
+            try:
+                threading.Thread(target=ended.set_result, args=(None,), name=name, daemon=True).start()
+            except RuntimeError:  # there can be no more threads: nobody may wait for ever for this operation
+                ended.set_result(None)
             self.done.wait()
 
     def wait(self, timeout: timedelta | None) -> bool:
