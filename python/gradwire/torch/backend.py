@@ -26,12 +26,14 @@ from . import backend_work as works
 from . import staging
 from .backend_gathers import Gathers
 from .backend_sums import Sums
+from .communicator import _Call
 from .transport import Transport
 from .workers import Worker
 
 NAME = "gradwire"
 _VARIABLE = "GRADWIRE_TORCH_NMSE"
 _ENDED = "gradwire: this group has ended: "
+_TOLD_SIZE = 256  # bytes of options that ranks compare
 _CLOSE_S = 10.0  # for what was submitted before a group is destroyed
 log = logging.getLogger("gradwire")
 
@@ -66,9 +68,11 @@ def set_default_error(nmse: float | None) -> None:
     """Lets groups of the backend "gradwire" compress large sums of floats: each message of a sum may add a squared
     error of about `nmse` of its squared values. None, the default: they are Gloo's, bit for bit.
 
-    To be called on all ranks, with one value, before the first large sum, or between the same two operations. Without
-    a call it is the environment variable GRADWIRE_TORCH_NMSE. A group with an error of its own (BackendOptions) does
-    not heed it. ValueError unless above 0 and at most 1.
+    To be called on all ranks, with one value, before the first large sum, or between the same two operations. A group
+    compares at its first large call whether all ranks have one. A later call on some ranks alone is found only when
+    the others do not answer: at the group's timeout. Without a call it is the environment variable
+    GRADWIRE_TORCH_NMSE. A group with an error of its own (BackendOptions) does not heed it. ValueError unless above 0
+    and at most 1.
     """
     _Default.nmse, _Default.is_set = _checked_nmse(nmse), True
 
@@ -95,6 +99,8 @@ class BackendOptions:
         _checked_nmse(self.gather_nmse, "gather_nmse")
         if self.gathers not in ("auto", "frames", "gloo"):
             raise ValueError(f"gathers={self.gathers!r}; there are: auto, frames, gloo")
+        if self.gathers == "gloo" and self.gather_nmse is not None:
+            raise ValueError("gathers='gloo' is exact: it goes without gather_nmse")
         for name in ("small_len", "gather_len"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
@@ -115,6 +121,8 @@ class Operations:
         self._options = options
         self._gloo = _new_gloo(opts.store, opts)
         self._own = _new_gloo(dist.PrefixStore("gradwire/", opts.store), opts) if self._size > 1 else None
+        if self._own is not None:
+            self._compare_options()
         self._sums: Sums | None = None
         self._gathers: Gathers | None = None
         self._worker = Worker("gradwire-group", self._on_error)
@@ -123,6 +131,19 @@ class Operations:
         self._count = 0
         self._has_error: bool | None = None  # what the ranks have told each other of it
         self.error: BaseException | None = None  # what ended the group
+        self._is_destroyed = False
+
+    def _compare_options(self) -> None:
+        """They decide what a rank does with a call."""
+        transport = Transport(self._own, self._timeout, self._ranks)
+        mine = repr(self._options).encode()[:_TOLD_SIZE].ljust(_TOLD_SIZE, b"\0")
+        told = transport.gather(torch.tensor(list(mine), dtype=torch.uint8), "comparing options")
+        for rank, one in enumerate(told):
+            if bytes(one.tolist()) != mine:
+                theirs = bytes(one.tolist()).rstrip(b"\0").decode(errors="replace")
+                raise ValueError(
+                    f"gradwire: the ranks differ: {transport.name(rank)} has {theirs}; this one {self._options}"
+                )
 
     # ---- sums ----
 
@@ -174,17 +195,23 @@ class Operations:
         is_sum = op is not None and (op == dist.ReduceOp.SUM or op == dist.ReduceOp.AVG)  # "in" asks the other one
         if not is_sum or not self._reaches(tensors, self._options.small_len, of):
             return False
-        nmse = self._options.error()
-        if (nmse is not None) != self._has_error:
-            self._has_error = nmse is not None
-            self._compare_errors(nmse)
+        nmse = self._compared_error()
         if nmse is None and not _Default.told:
             _Default.told = True
-            if self._rank == 0:
+            if (self._rank if self._ranks is None else self._ranks[self._rank]) == 0:  # of the job: once in it
                 log.warning(
                     "gradwire: no error is set, so sums are Gloo's: gradwire.torch.set_default_error(1e-3) compresses"
                 )
         return nmse is not None
+
+    def _compared_error(self) -> float | None:
+        """Of sums, now, for a call that _reaches(). The ranks compare whether there is one at the first such call,
+        and where it has changed."""
+        nmse = self._options.error()
+        if (nmse is not None) != self._has_error:
+            self._has_error = nmse is not None
+            self._compare_errors(nmse)
+        return nmse
 
     def _reaches(self, tensors: Sequence[torch.Tensor], length: int, of: Sequence[torch.Tensor] | None = None) -> bool:
         """Whether the codec takes these tensors, and they have so many values."""
@@ -211,15 +238,14 @@ class Operations:
         self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], *arguments: Any, **keywords: Any
     ) -> Any:
         lists = isinstance(inputs, list) and len(outputs) == len(inputs) == 1
-        if lists and self._frames([(outputs[0], inputs[0])]):
+        fits = lists and len(outputs[0]) == self._size
+        if fits and all(one.numel() == inputs[0].numel() for one in outputs[0]) and self._frames(outputs[0], inputs):
             return self._gather("all_gather", outputs[0], [(list(outputs[0]), inputs[0])], arguments)
         return self._pass("allgather", outputs, inputs, *arguments, **keywords)
 
     def all_gather_single(self, output: torch.Tensor, mine: torch.Tensor, *arguments: Any, **keywords: Any) -> Any:
-        if output.is_contiguous() and output.numel() == self._size * mine.numel():
-            pairs = [(list(output.detach().view(self._size, -1).unbind()), mine)]
-            if self._frames(pairs):
-                return self._gather("all_gather_into_tensor", [output], pairs, arguments)
+        if output.numel() == self._size * mine.numel() and self._frames([output], [mine]):
+            return self._gather_whole("all_gather_into_tensor", [output], [mine], arguments)
         return self._pass(_GATHER, output, mine, *arguments, **keywords)
 
     _allgather_base = all_gather_single
@@ -228,39 +254,46 @@ class Operations:
         self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], *arguments: Any, **keywords: Any
     ) -> Any:
         fits = len(outputs) == len(inputs) and all(
-            one.is_contiguous() and one.numel() == self._size * mine.numel() for one, mine in zip(outputs, inputs)
+            one.numel() == self._size * mine.numel() for one, mine in zip(outputs, inputs)
         )
-        if fits:
-            rooms = [list(one.detach().view(self._size, -1).unbind()) for one in outputs]
-            if self._frames(list(zip(rooms, inputs))):
-                return self._gather("all_gather_coalesced", outputs, list(zip(rooms, inputs)), arguments)
+        if fits and self._frames(outputs, inputs):
+            return self._gather_whole("all_gather_coalesced", outputs, inputs, arguments)
         return self._pass("all_gather_single_coalesced", outputs, inputs, *arguments, **keywords)
 
     def broadcast(self, tensors: list[torch.Tensor], *arguments: Any, **keywords: Any) -> Any:
         opts = arguments[0] if arguments else None
         one = isinstance(opts, dist.BroadcastOptions) and len(tensors) == 1 and 0 <= opts.rootRank < self._size
-        if one and self._uses_frames() and self._reaches(tensors, self._options.gather_len):
+        if one and self._frames(tensors, []):
             tensor, root = tensors[0], opts.rootRank
             return self._submit("broadcast", [tensor], lambda: self._made_gathers().broadcast(tensor, root), opts)
         return self._pass("broadcast", tensors, *arguments, **keywords)
 
-    def _uses_frames(self) -> bool:
+    def _frames(self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> bool:
+        """Whether these may travel in frames: equal on all ranks where these call alike, however their tensors lie in
+        memory."""
         options = self._options
-        return (options.gathers != "gloo" or options.gather_nmse is not None) and options.error() is not None
-
-    def _frames(self, pairs: list[tuple[list[torch.Tensor], torch.Tensor]]) -> bool:
-        """Whether a gather may travel in frames: equal on all ranks where these call alike."""
-        if not self._uses_frames():
+        if options.gathers == "gloo" or not self._reaches([*outputs, *inputs], options.gather_len, outputs):
             return False
-        for outputs, mine in pairs:
-            if len(outputs) != self._size or any(one.numel() != mine.numel() for one in outputs):
-                return False
-        outputs = [one for outputs, _ in pairs for one in outputs]
-        return self._reaches([*outputs, *(mine for _, mine in pairs)], self._options.gather_len, outputs)
+        return self._compared_error() is not None
 
-    def _gather(self, name: str, result: list[torch.Tensor], pairs: Any, arguments: Sequence[Any]) -> Any:
+    def _gather_whole(
+        self, name: str, outputs: list[torch.Tensor], inputs: list[torch.Tensor], arguments: Sequence[Any]
+    ) -> Any:
+        """To outputs with the values of all ranks."""
+        pairs, copies = [], []
+        for output, mine in zip(outputs, inputs):
+            whole = output.detach()
+            if not whole.is_contiguous() or whole.is_neg():
+                whole = torch.empty(output.numel(), dtype=output.dtype)
+            copies.append((output, whole))
+            pairs.append((list(whole.view(self._size, mine.numel()).unbind()), mine))
+        return self._gather(name, outputs, pairs, arguments, copies)
+
+    def _gather(
+        self, name: str, result: list[torch.Tensor], pairs: Any, arguments: Sequence[Any], copies: Any = ()
+    ) -> Any:
         opts = arguments[0] if arguments else None
-        return self._submit(name, result, lambda: self._made_gathers().all_gather(pairs), opts)
+        return self._submit(name, result, lambda: self._made_gathers().all_gather(pairs, copies), opts)
 
     # ---- the thread of the group ----
 
@@ -277,6 +310,9 @@ class Operations:
             except BaseException as error:
                 if self._sums is None or self._sums.error is not None:
                     self._end((self._sums and self._sums.error) or error)
+                if self._is_destroyed:  # the cause speaks of hooks and communicators
+                    ended = RuntimeError(f"{_ENDED}{self.error}")
+                    ended.__cause__, error = error, ended
                 outcome.end(result, error)
             else:
                 outcome.end(result)
@@ -343,9 +379,20 @@ class Operations:
         return works.passed(getattr(self._gloo, name)(*arguments, **keywords))
 
     def barrier(self, *arguments: Any, **keywords: Any) -> Any:
-        """Comes after what this rank has submitted before."""
+        """Comes after what any rank has submitted before. Gloo's own is entered in the order of Gloo's calls, which is
+        that of all ranks; then, once there were operations of the group's thread, whose number all ranks know, the
+        ranks meet in the order of these."""
         self._raise_ended()
-        return works.passed(self._gloo.barrier(*arguments, **keywords), self._last)
+        first = self._gloo.barrier(*arguments, **keywords)
+        if self._count == 0:
+            return works.passed(first)
+
+        def meet() -> None:
+            sums = self._made_sums()
+            sums._call(lambda: sums._transport.wait_all(lambda: first, "a barrier"))
+            sums._agree(lambda: _Call("barrier()", []))
+
+        return self._submit("barrier", [], meet, arguments[0] if arguments else None)
 
     def monitored_barrier(self, opts: Any, wait_all_ranks: bool = False) -> None:
         """opts: as torch 2 gives them, or a timeout."""
@@ -366,8 +413,10 @@ class Operations:
         self._gloo._set_sequence_number_for_group()
 
     def set_timeout(self, timeout: timedelta) -> None:
-        self._timeout = timeout
-        self._gloo.set_timeout(timeout)
+        self._timeout = timeout  # what each operation of the group's thread begins with
+        for gloo in (self._gloo, self._own):
+            if gloo is not None:
+                gloo.set_timeout(timeout)
 
     def totals(self) -> dict[str, int]:
         """Sums since the group was made: bytes of this rank, and operations."""
@@ -383,7 +432,7 @@ class Operations:
         """Ends the thread after what was submitted."""
         if self.error is None:
             self._worker.close(_CLOSE_S)
-            self.error = RuntimeError("it was destroyed")
+            self.error, self._is_destroyed = RuntimeError("it was destroyed"), True
             if self._sums is not None:
                 self._sums.close()
 
@@ -455,7 +504,16 @@ class Group(Operations, _Base):
     _supports_time_estimate = False
 
     def split(self, store: Any, ranks: Sequence[int], opts: Any) -> Any:
-        """A group of these ranks of this one, with the same options. To be called by them alone."""
+        """A group of these ranks of this one, with the same options.
+
+        torch calls this on other ranks, too, for which its own backends return no group. It does not take that from a
+        backend in Python: torch 2.15 ends the process where None is returned.
+        """
+        if self._rank not in ranks:
+            raise ValueError(
+                "gradwire: split_group() needs a group for each rank, and this one is in none of split_ranks; give it "
+                "one of its own ([rank]), or use new_group()"
+            )
         given = _Opened(self, store, list(ranks), opts)
         return Group(given, self._options)
 

@@ -19,7 +19,7 @@ _STRIDE_LEN = 1 << 16  # values between two looks at whether to go on
 
 def look(values: torch.Tensor, ranks: int) -> tuple[int, torch.Tensor]:
     """The word of this rank, of at least one value in one dimension, and at which of the positions it has values."""
-    sample = values[_positions(values.numel())]
+    sample = _sample(values)
     filled = sample != 0
     count = int(filled.sum())
     # A rank of zeros says nothing about the others.
@@ -28,10 +28,19 @@ def look(values: torch.Tensor, ranks: int) -> tuple[int, torch.Tensor]:
     return (SPARSE if count * ranks <= sample.numel() else NO), filled
 
 
+def filled(values: torch.Tensor) -> torch.Tensor:
+    """At which of the positions it has values."""
+    return _sample(values) != 0
+
+
 def are_apart(filled: list[torch.Tensor]) -> bool:
     """Whether few of the positions that any rank has filled were filled by several. filled: of all ranks."""
     ranks = torch.stack([one.int() for one in filled]).sum(0)
     return int((ranks > 1).sum()) * _OVERLAP_SHARE <= int((ranks > 0).sum())
+
+
+def _sample(values: torch.Tensor) -> torch.Tensor:
+    return values[_positions(values.numel())]
 
 
 def _positions(length: int) -> torch.Tensor:

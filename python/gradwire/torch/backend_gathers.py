@@ -21,7 +21,7 @@ from gradwire.gcomp import Codec
 
 from . import staging
 from .backend_sums import Sums
-from .communicator import _Call, _kind
+from .communicator import _Call, _check, _kind, _write
 from .transport import MESSAGES
 
 PIECE_LEN = 1 << 18  # values of a frame
@@ -73,10 +73,19 @@ class Gathers:
         self.sent_size = self.received_size = 0
 
     @torch.no_grad()
-    def all_gather(self, pairs: Sequence[tuple[list[torch.Tensor], torch.Tensor]]) -> None:
-        """pairs: for each the outputs, one of each rank, and this rank's input. Values of one type."""
+    def all_gather(
+        self,
+        pairs: Sequence[tuple[list[torch.Tensor], torch.Tensor]],
+        copies: Sequence[tuple[torch.Tensor, torch.Tensor]] = (),
+    ) -> None:
+        """pairs: for each the outputs, one of each rank, and this rank's input. Values of one type. copies: outputs
+        that get the values of a tensor at the end."""
+        written = [output for output, _ in copies] if copies else [one for outputs, _ in pairs for one in outputs]
+        pairs = [([staging.ordinary(one) for one in outputs], staging.ordinary(mine)) for outputs, mine in pairs]
 
         def prepare() -> _Call:
+            for number, output in enumerate(written):
+                _check(f"output {number}", output)
             return _Call(f"all_gather of {', '.join(_kind(mine) for _, mine in pairs)}", [])
 
         sums = self._sums
@@ -92,17 +101,26 @@ class Gathers:
                 self._choices["all_gather"].run(values.numel() * sums.size, ways)
                 for output, room in zip(outputs, rooms):
                     _hand_out(output, room)
+            for output, values in copies:
+                _write(output, values, ())
 
     @torch.no_grad()
     def broadcast(self, tensor: torch.Tensor, root: int) -> None:
         """In place."""
         sums = self._sums
-        sums._agree(lambda: _Call(f"broadcast(root={root}) of {_kind(tensor)}", []))
+        is_written = sums.rank != root or self._nmse is not None
+        tensor = staging.ordinary(tensor)
+
+        def prepare() -> _Call:
+            _check("the tensor", tensor, written=is_written)
+            return _Call(f"broadcast(root={root}) of {_kind(tensor)}", [])
+
+        sums._agree(prepare)
         with sums._together():
             values = tensor.detach().contiguous().resolve_neg().view(-1)
             ways = {True: lambda: self._broadcast(values, root), False: lambda: self._broadcast_by_gloo(values, root)}
             self._choices["broadcast"].run(values.numel(), ways)
-            if sums.rank != root or self._nmse is not None:
+            if is_written:
                 _hand_out(tensor, values)
 
     # ---- by frames ----
@@ -179,12 +197,13 @@ class Gathers:
     # ---- by Gloo ----
 
     def _gather_by_gloo(self, rooms: list[torch.Tensor], mine: torch.Tensor) -> None:
-        transport = self._sums._transport
-        transport.wait_all(lambda: transport.group.allgather([rooms], [mine], AllgatherOptions()), self._where())
+        options, transport = AllgatherOptions(), self._sums._transport
+        options.timeout = transport.timeout
+        transport.wait_all(lambda: transport.group.allgather([rooms], [mine], options), self._where())
 
     def _broadcast_by_gloo(self, values: torch.Tensor, root: int) -> None:
         options, transport = BroadcastOptions(), self._sums._transport
-        options.rootRank, options.rootTensor = root, 0
+        options.rootRank, options.rootTensor, options.timeout = root, 0, transport.timeout
         transport.wait_all(lambda: transport.group.broadcast([values], options), self._where())
 
 
@@ -196,7 +215,7 @@ def _room(output: torch.Tensor) -> torch.Tensor:
 
 def _hand_out(output: torch.Tensor, room: torch.Tensor) -> None:
     if output.data_ptr() != room.data_ptr() or not output.is_contiguous():
-        output.detach().copy_(room.view(output.shape))
+        _write(output, room, ())
 
 
 def _message(codec: Codec, values: torch.Tensor) -> torch.Tensor:

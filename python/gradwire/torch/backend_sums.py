@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from . import backend_choice
+from . import backend_choice, staging
 from .communicator import Communicator, _Call, _check, _flat, _gathered, _host, _kind, _len, _order, _write
 from .engine import Settings
 from .options import CodecOptions
@@ -29,6 +29,7 @@ class Sums(Communicator):
     @torch.no_grad()
     def sum_in_place(self, tensors: list[torch.Tensor], nmse: float, mean: bool) -> None:
         """all_reduce() of tensors of one type under an error, exact where the values look so."""
+        tensors = [staging.ordinary(tensor) for tensor in tensors]
 
         def prepare() -> _Call:
             for number, tensor in enumerate(tensors):
@@ -38,14 +39,13 @@ class Sums(Communicator):
             call.orders = [_order(tensor) for tensor in tensors]
             alone = len(tensors) == 1 and tensors[0].is_contiguous() and not tensors[0].is_neg()
             call.flats = [([0], tensors[0].detach().view(-1))] if alone else _gathered(call)
-            filled.append(self._look(call))
+            call.word = backend_choice.look(call.flats[0][1], self.size)[0]
             return call
 
-        filled: list[torch.Tensor] = []
         call = self._agree(prepare)
         ((_, flat),) = call.flats
         with self._together():
-            if self._is_exact(call, filled[0]):
+            if self._is_exact(call):
                 total = self._plain_sum(flat, mean)
             else:
                 total = flat
@@ -62,6 +62,8 @@ class Sums(Communicator):
     ) -> None:
         """The same for reduce_scatter(). inputs: for each output one tensor of all ranks' values in the order of the
         ranks, or one for each rank."""
+        outputs = [staging.ordinary(output) for output in outputs]
+        inputs = [[staging.ordinary(part) for part in parts] for parts in inputs]
 
         def prepare() -> _Call:
             for number, output in enumerate(outputs):
@@ -73,14 +75,13 @@ class Sums(Communicator):
             what = ", ".join(map(_kind, outputs))
             call = _Call(f"reduce_scatter(mean={mean}, nmse={nmse:g}) to {len(outputs)} tensors: {what}", outputs)
             call.flats = [([0], flat)]
-            filled.append(self._look(call))
+            call.word = backend_choice.look(call.flats[0][1], self.size)[0]
             return call
 
-        filled: list[torch.Tensor] = []
         call = self._agree(prepare)
         ((_, flat),) = call.flats
         with self._together():
-            if self._is_exact(call, filled[0]):
+            if self._is_exact(call):
                 part = self._plain_sum(flat.clone(), mean).view(self.size, -1)[self.rank]
             else:
                 flat, part = _host(flat), torch.empty(sum(map(_len, outputs)), dtype=flat.dtype)
@@ -91,15 +92,13 @@ class Sums(Communicator):
                 for output, values in zip(outputs, part.split([_len(output) for output in outputs])):
                     _write(output, values, ())
 
-    def _look(self, call: _Call) -> torch.Tensor:
-        call.word, filled = backend_choice.look(call.flats[0][1], self.size)
-        return filled
-
-    def _is_exact(self, call: _Call, filled: torch.Tensor) -> bool:
+    def _is_exact(self, call: _Call) -> bool:
         """The same on all ranks."""
         exact = call.word == backend_choice.INTEGERS
         if call.word == backend_choice.SPARSE:
             where = f"operation {self.step}"
+            # Looked at now: where memory orders differ, _agree() has put the values into that of their indices.
+            filled = backend_choice.filled(call.flats[0][1])
             ranks = self._call(lambda: self._transport.gather(filled.to(torch.uint8), where))
             exact = backend_choice.are_apart([one != 0 for one in ranks])
         self.exact_count += exact

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import collections
 import threading
-import time
+import weakref
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -22,6 +22,7 @@ HAS_HOLDERS = hasattr(torch, "compile")  # torch 2, whose groups have backends
 _ANSWERS = ("is_completed", "is_success", "exception", "result", "source_rank", "_source_rank", "get_future_result")
 _KEPT = 16  # works that torch 1.13 may have at hand at a time: DDP takes the future at once
 _asked = threading.local()
+_live: weakref.WeakSet[Work] = weakref.WeakSet()  # without any, a work of torch's holds none of them
 _kept: collections.deque[Work] = collections.deque(maxlen=_KEPT)
 
 
@@ -45,6 +46,7 @@ class Outcome:
                 self._ended = torch.futures.Future()
                 # then() makes a future that has failed for C++ code, too. One of set_exception() has a result there.
                 self._future = self._ended.then(lambda _: self._value())
+                self._future.add_done_callback(lambda _: self.done.set())  # the first one: before the program's
         if is_new and is_done:
             self._ended.set_result(None)
         return self._future
@@ -55,13 +57,20 @@ class Outcome:
         return self.result
 
     def end(self, result: list[torch.Tensor], error: BaseException | None = None) -> None:
+        """Then the future has its value, too, and its callbacks run elsewhere."""
         with self._lock:
             self.result, self.error = result, error
-            self.done.set()
             ended = self._ended
+            if ended is None:
+                self.done.set()
         if ended is not None:
             # Not on the thread of the group: a callback may wait for the group's next operation, as PowerSGD's does.
-            threading.Thread(target=ended.set_result, args=(None,), name="gradwire-callbacks", daemon=True).start()
+            name = "gradwire-callbacks"
+            try:
+                threading.Thread(target=ended.set_result, args=(None,), name=name, daemon=True).start()
+            except RuntimeError:  # there can be no more threads: nobody may wait for ever for this operation
+                ended.set_result(None)
+            self.done.wait()
 
     def wait(self, timeout: timedelta | None) -> bool:
         limit = None if timeout is None or timeout <= timedelta(0) else timeout.total_seconds()
@@ -78,6 +87,7 @@ class _Own(Work):
     def __init__(self, outcome: Outcome) -> None:
         super().__init__()
         self._outcome = outcome
+        _live.add(self)
 
     def wait(self, timeout: timedelta | None = None) -> bool:
         return self._outcome.wait(timeout)
@@ -106,34 +116,27 @@ class _Own(Work):
 
 
 class _Passed(Work):
-    """Gloo's own work. after: what was submitted before a barrier."""
+    """Gloo's own work."""
 
-    def __init__(self, work: Any, after: Outcome | None = None) -> None:
+    def __init__(self, work: Any) -> None:
         super().__init__()
-        self._work, self._after = work, after
+        self._work = work
+        _live.add(self)
 
     def wait(self, timeout: timedelta | None = None) -> bool:
-        limit = None if timeout is None or timeout <= timedelta(0) else timeout
-        begin = time.monotonic()
-        if self._after is not None:
-            self._after.wait(limit)
-        if limit is None:
-            return self._work.wait()
-        left = limit.total_seconds() - (time.monotonic() - begin)
-        return self._work.wait(timedelta(seconds=max(left, 0.001)))
+        return self._work.wait() if timeout is None or timeout <= timedelta(0) else self._work.wait(timeout)
 
     def synchronize(self) -> None:
         self._work.synchronize()
 
     def is_completed(self) -> bool:
-        return (self._after is None or self._after.done.is_set()) and self._work.is_completed()
+        return self._work.is_completed()
 
     def is_success(self) -> bool:
-        return (self._after is None or self._after.error is None) and self._work.is_success()
+        return self._work.is_success()
 
     def exception(self) -> BaseException | None:
-        first = None if self._after is None else self._after.error
-        return first or self._work.exception()
+        return self._work.exception()
 
     def result(self) -> list[torch.Tensor]:
         return self._work.result()
@@ -145,10 +148,7 @@ class _Passed(Work):
 
     def get_future(self) -> torch.futures.Future:
         _asked.work = self
-        future = self._work.get_future()
-        if self._after is None:
-            return future
-        return torch.futures.collect_all([self._after.future, future]).then(lambda done: done.value()[1].value())
+        return self._work.get_future()
 
     def get_future_result(self) -> torch.futures.Future:
         return self._work.get_future_result()
@@ -161,12 +161,8 @@ def own(outcome: Outcome) -> Work:
     return work
 
 
-def passed(work: Any, after: Outcome | None = None) -> Any:
-    if HAS_HOLDERS:
-        return work if work is None else _Passed(work, after)
-    if after is not None and not after.done.is_set():
-        after.wait(None)  # torch 1.13 has no work that waits for two things
-    return work
+def passed(work: Any) -> Any:
+    return _Passed(work) if HAS_HOLDERS and work is not None else work
 
 
 _answering = False
@@ -193,7 +189,7 @@ def _answer(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _held(holder: Any) -> Any:
     """The work that torch holds in another one, if it is of this module: it is what get_future() then reaches."""
-    if type(holder) is not dist.Work:
+    if not _live or type(holder) is not dist.Work:
         return None
     _asked.work = None
     try:

@@ -127,6 +127,14 @@ def of(device: torch.device) -> CudaStaging | None:
     return _made[device]
 
 
+def ordinary(values: torch.Tensor) -> torch.Tensor:
+    """The same memory of the CPU as a tensor that may be written outside of torch.inference_mode(), on a thread where
+    that is off. Nothing tells the tensor of inference mode that it was written: such tensors do not ask."""
+    if not values.is_inference() or values.is_neg() or hasattr(values, "to_local"):
+        return values
+    return torch.from_dlpack(values.detach())
+
+
 def takes(values: torch.Tensor, dtypes: Container[torch.dtype] = CODEC_DTYPES) -> bool:
     """Whether a codec of these types gets at the values."""
     reached = values.device.type == "cpu" or values.device.type in TYPES

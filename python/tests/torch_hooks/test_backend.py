@@ -3,6 +3,7 @@
 import gc
 import logging
 import os
+import threading
 import time
 from datetime import timedelta
 from functools import partial
@@ -170,7 +171,87 @@ def test_what_looks_exact():
     assert backend_choice.are_apart([half, ~half]) and not backend_choice.are_apart([half, half])
 
 
+def orders(rank, size):
+    """Each rank fills its rows of a matrix that lies in memory by columns on one rank."""
+    gradwire.torch.set_default_error(NMSE)
+    n = 200
+    mine = torch.zeros(n, n)
+    mine[rank * n // size : (rank + 1) * n // size] = values_of(rank, n * n // size).view(-1, n)
+    if rank == 1:
+        mine = mine.t().contiguous().t()
+    dist.all_reduce(mine)
+    whole = torch.cat([values_of(r, n * n // size).view(-1, n) for r in range(size)])
+    return torch.equal(mine, whole), gradwire.torch.backend_totals()["exact_count"]
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_exact_data_in_other_memory_orders(size):
+    assert set(run(orders, size).values()) == {(True, 1)}
+
+
+def inferring(rank, size, mode):
+    options = gradwire.torch.BackendOptions(nmse=NMSE, gathers=mode)
+    group = dist.new_group(backend="gradwire", pg_options=options)
+    found = {}
+    for turn in range(2):
+        with torch.inference_mode(turn == 0):
+            values = values_of(rank)
+            dist.all_reduce(values, group=group)
+            found[f"sum {turn}"] = nmse(values, sum_of(size)) < 3 * NMSE
+            values = values_of(rank).bfloat16().view(100, -1).t()
+            dist.all_reduce(values, dist.ReduceOp.AVG, group=group)
+            found[f"mean {turn}"] = nmse(values, sum_of(size).view(100, -1).t() / size) < 3 * NMSE
+            values, counts = torch.full((SUM_LEN,), rank + 1.0), torch.arange(float(SUM_LEN)).fmod(1000)
+            dist.all_reduce(values, dist.ReduceOp.AVG, group=group)  # exact
+            dist.all_reduce(counts, dist.ReduceOp.AVG, group=group)
+            found[f"exact {turn}"] = torch.equal(values, torch.full((SUM_LEN,), (size + 1) / 2))
+            part = torch.empty(SUM_LEN // size)
+            scatter(part, values_of(rank), group=group)
+            found[f"scatter {turn}"] = nmse(part, sum_of(size).view(size, -1)[rank]) < 3 * NMSE
+            flat = torch.empty(size * GATHER_LEN)
+            gather(flat, values_of(rank, GATHER_LEN), group=group)
+            given = [values_of(r, GATHER_LEN) for r in range(size)]
+            found[f"gather {turn}"] = torch.equal(flat, torch.cat(given))
+            values = given[rank].clone()
+            dist.broadcast(values, 1, group=group)
+            found[f"broadcast {turn}"] = torch.equal(values, given[1])
+    return found
+
+
+@pytest.mark.parametrize("mode", ["frames", "auto"])
+def test_inference_mode(mode):
+    for found in run(inferring, 2, mode).values():
+        assert all(found.values()), found
+
+
 # ---- gathers ----
+
+
+def strided(rank, size):
+    """Outputs that lie in memory otherwise on one rank alone, and such as cannot be written."""
+    gradwire.torch.set_default_error(NMSE)
+    whole = torch.cat([values_of(r, GATHER_LEN) for r in range(size)])
+    room = torch.zeros(size * GATHER_LEN, 2)
+    output = room[:, 0] if rank else torch.empty(size * GATHER_LEN)
+    gather(output, values_of(rank, GATHER_LEN))
+    same = torch.equal(output, whole) and not room[:, 1].any()
+    texts = []
+    for call in (
+        lambda: gather(torch.zeros(1).expand(size * GATHER_LEN) if rank else output, values_of(rank, GATHER_LEN)),
+        lambda: dist.broadcast(torch.zeros(1).expand(GATHER_LEN) if rank else values_of(0, GATHER_LEN), 0),
+    ):
+        with pytest.raises(ValueError) as caught:
+            call()
+        texts.append(str(caught.value))
+    values = values_of(rank)
+    dist.all_reduce(values)  # the group goes on
+    return same, texts, nmse(values, sum_of(size))
+
+
+def test_outputs_of_one_rank_that_differ():
+    for same, texts, error in run(strided, 2).values():
+        assert same and 0 < error < 3 * NMSE
+        assert all("share memory" in text for text in texts)
 
 
 def odd_values(rank, n, dtype):
@@ -386,6 +467,42 @@ def test_work_objects():
         assert passed and pending and done == [True] and result and success
 
 
+def completing(rank, size):
+    gradwire.torch.set_default_error(NMSE)
+    for _ in range(100):
+        work = dist.all_reduce(values_of(rank), async_op=True)
+        future = work.get_future()
+        work.wait()
+        future.value()  # raises if it is not done
+    return work.is_completed()
+
+
+def test_the_future_is_done_after_wait():
+    assert set(run(completing, 2).values()) == {True}
+
+
+def late(rank, size):
+    """A barrier of one rank does not pass while an earlier operation of another one has not ended."""
+    gradwire.torch.set_default_error(NMSE)
+    dist.all_reduce(values_of(rank))
+    group = dist.group.WORLD._get_backend(torch.device("cpu")) if NEW else dist.group.WORLD
+    ended = threading.Event()
+    if rank == 1:
+        group._worker.submit(lambda: (time.sleep(0.5), ended.set()))
+    work = dist.barrier(async_op=True)
+    small = torch.ones(3)
+    dist.all_reduce(small)  # Gloo's calls go on in their order meanwhile
+    polled = rank == 0 and work.is_completed()
+    work.wait()
+    objects = [None] * size
+    dist.all_gather_object(objects, ended.is_set())
+    return polled, objects[1], small.tolist()
+
+
+def test_a_barrier_waits_for_operations_of_all_ranks():
+    assert all(one == (False, True, [2.0] * 3) for one in run(late, 2).values())
+
+
 def limited(rank, size):
     gradwire.torch.set_default_error(NMSE)
     values = values_of(rank)
@@ -469,6 +586,26 @@ def test_destroyed_and_made_again(tmp_path):
         assert threads[-1] <= threads[1]  # those of Gloo's connections, too
 
 
+def destroying(rank, size):
+    """While rank 0 waits for an operation that rank 1 never begins."""
+    gradwire.torch.set_default_error(NMSE)
+    dist.all_reduce(values_of(rank))
+    if rank == 1:
+        time.sleep(1.5)
+        os._exit(0)
+    work = dist.all_reduce(values_of(rank), async_op=True)
+    backend._CLOSE_S = 0.1
+    dist.destroy_process_group()
+    with pytest.raises(RuntimeError) as caught:
+        work.wait()
+    return str(caught.value)
+
+
+@pytest.mark.skipif(not NEW, reason="torch 1.13 tells a group nothing of its end")
+def test_destroyed_with_an_operation_under_way():
+    assert run(destroying, 2, may_die=(1,))[0] == "gradwire: this group has ended: it was destroyed"
+
+
 @pytest.mark.parametrize("value", [0, -1, 1.5, float("nan"), True, "small"])
 def test_errors_that_are_none(value):
     with pytest.raises(ValueError, match="above 0 and at most 1"):
@@ -477,7 +614,13 @@ def test_errors_that_are_none(value):
         gradwire.torch.BackendOptions(nmse=value)
 
 
-@pytest.mark.parametrize("option", [{"gathers": "zip"}, {"small_len": 0}, {"gather_len": 1.5}, {"gather_nmse": 2}])
+@pytest.mark.parametrize(
+    "option",
+    [
+        *({"gathers": "zip"}, {"small_len": 0}, {"gather_len": 1.5}, {"gather_nmse": 2}),
+        {"gathers": "gloo", "gather_nmse": 1e-4},
+    ],
+)
 def test_options_that_are_none(option):
     with pytest.raises(ValueError, match=next(iter(option))):
         gradwire.torch.BackendOptions(**option)
@@ -486,6 +629,8 @@ def test_options_that_are_none(option):
 def refused(rank, size):
     with pytest.raises(TypeError, match="BackendOptions"):
         dist.new_group(backend="gradwire", pg_options={"nmse": 1e-3})
+    with pytest.raises(ValueError, match="ranks differ.*small_len"):
+        dist.new_group(backend="gradwire", pg_options=gradwire.torch.BackendOptions(small_len=100 + rank))
     with pytest.raises(ValueError, match="not of the backend"):
         gradwire.torch.backend_totals(dist.new_group(backend="gloo"))
     return True
@@ -520,19 +665,26 @@ def test_calls_that_differ_raise_on_all_ranks():
         assert 0 < error < 3 * NMSE
 
 
-def one_sided(rank, size):
+def one_sided(rank, size, kind):
     gradwire.torch.set_default_error(NMSE if rank else None)
     begin, texts = time.monotonic(), []
+    rooms = [torch.empty(GATHER_LEN) for _ in range(size)]
+    call = {
+        "all_reduce": lambda: dist.all_reduce(values_of(rank)),
+        "broadcast": lambda: dist.broadcast(rooms[0], 0),
+        "all_gather": lambda: dist.all_gather(rooms, values_of(rank, GATHER_LEN)),
+    }[kind]
     for _ in range(2):
         with pytest.raises((RuntimeError, ValueError)) as caught:
             for _ in range(50):
-                dist.all_reduce(values_of(rank))
+                call()
         texts.append(str(caught.value))
     return texts, time.monotonic() - begin
 
 
-def test_an_error_of_some_ranks_alone():
-    for rank, (texts, seconds) in run(one_sided, 3, timeout_s=600).items():
+@pytest.mark.parametrize("kind", ["all_reduce", "broadcast", "all_gather"])
+def test_an_error_of_some_ranks_alone(kind):
+    for rank, (texts, seconds) in run(one_sided, 3, kind, timeout_s=600).items():
         assert seconds < 30
         assert "set_default_error() differs between ranks" in texts[1], (rank, texts)
 
@@ -571,9 +723,8 @@ def damaging(rank, size):
         with pytest.raises(RuntimeError) as caught:
             dist.all_reduce(values_of(rank))
         texts.append(str(caught.value))
-    failed = dist.all_reduce  # a work that has failed says so, too
-    with pytest.raises(RuntimeError):
-        failed(values_of(rank), async_op=True)
+    with pytest.raises(RuntimeError, match="this group has ended"):  # before there is a work
+        dist.all_reduce(values_of(rank), async_op=True)
     return texts
 
 
@@ -589,11 +740,13 @@ def failing_work(rank, size):
     future = work.get_future()
     with pytest.raises(RuntimeError, match="ranks differ"):
         future.wait()
-    return work.is_completed(), work.is_success()
+    with pytest.raises(ValueError, match="ranks differ"):
+        work.wait()
+    return work.is_completed(), work.is_success(), "ranks differ" in str(work.exception())
 
 
 def test_a_work_that_has_failed():
-    assert set(run(failing_work, 2).values()) == {(True, False)}
+    assert set(run(failing_work, 2).values()) == {(True, False, True)}
 
 
 def chaining(rank, size):
@@ -664,6 +817,25 @@ def newer(rank, size):
     return found, same, dist.get_backend(split), gradwire.torch.backend_totals(split)["compressed_count"]
 
 
+def splitting(rank, size):
+    """Rank 0 is in no group, which torch cannot be told, and then in one of its own."""
+    gradwire.torch.set_default_error(NMSE)
+    if rank == 0:
+        with pytest.raises(ValueError, match="in none of split_ranks"):
+            dist.split_group(dist.group.WORLD, [[1, 2]])
+        return dist.split_group(dist.group.WORLD, [[0], [1, 2]]).size() == 1
+    dist.split_group(dist.group.WORLD, [[1, 2]])
+    split = dist.split_group(dist.group.WORLD, [[0], [1, 2]])
+    values = values_of(rank)
+    dist.all_reduce(values, group=split)
+    return 0 < nmse(values, values_of(1).double() + values_of(2)) < 3 * NMSE
+
+
+@torch2
+def test_ranks_of_no_split():
+    assert all(run(splitting, 3).values())
+
+
 @torch2
 @pytest.mark.parametrize("name", ["gradwire", "cpu:gradwire", "cpu:gradwire,cuda:gloo"])
 def test_calls_of_torch_2(name):
@@ -694,5 +866,6 @@ def test_torchs_debug_level(monkeypatch):
 
 
 def test_the_name_is_registered_once():
-    backend.register()
-    assert "GRADWIRE" in dist.Backend._plugins
+    first = dist.Backend._plugins["GRADWIRE"]
+    backend.register()  # torch raises where it has the name already
+    assert dist.Backend._plugins["GRADWIRE"] is first
