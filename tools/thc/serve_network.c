@@ -375,7 +375,7 @@ static double stranger_max(const serve_network *network)
 /* Whether a connection has been without packets, or not a worker's, for too long. */
 static int is_idle(const serve_network *network, serve_connection *c, double now)
 {
-    if (now >= c->look) {
+    if (now >= c->look || now - c->known >= stranger_max(network)) {
         c->look = now + stranger_max(network) / 2;
         c->known = thc_serve_takes_part(network->serve, &c->peer) ? now : c->known;
     }

@@ -284,7 +284,7 @@ class Operations:
         for output, mine in zip(outputs, inputs):
             whole = output.detach()
             if not whole.is_contiguous() or whole.is_neg():
-                whole = torch.empty(output.numel(), dtype=output.dtype)
+                whole = torch.empty(output.numel(), dtype=output.dtype, device="cpu")
             copies.append((output, whole))
             pairs.append((list(whole.view(self._size, mine.numel()).unbind()), mine))
         return self._gather(name, outputs, pairs, arguments, copies)

@@ -102,7 +102,8 @@ class Gathers:
                 for output, room in zip(outputs, rooms):
                     _hand_out(output, room)
             for output, values in copies:
-                _write(output, values, ())
+                if values.data_ptr() != output.data_ptr():  # else it is the output's own memory
+                    _write(output, values, ())
 
     @torch.no_grad()
     def broadcast(self, tensor: torch.Tensor, root: int) -> None:

@@ -83,7 +83,7 @@ class LevelCodec:
         """To be changed in this step."""
         key = f"{part.key}/{part.position}/{part.low}/{name}"
         if key not in self.memory:
-            self.memory[key] = torch.zeros(part.len)
+            self.memory[key] = torch.zeros(part.len, dtype=torch.float32, device="cpu")
         if self.memory[key].numel() != part.len:
             raise ValueError(f"gradwire: the state that was loaded has {self.memory[key].numel()} values for {key}")
         part.undo.keep(self.memory, key, self.memory[key].clone())
@@ -179,7 +179,8 @@ class Thc(LevelCodec):
         )
 
     def bound(self, length: int) -> int:
-        return lib.gw_thc_frame_bound(self._codec.handle, length)
+        codec = self._codec  # another thread may replace it
+        return lib.gw_thc_frame_bound(codec.handle, length)
 
     def encode(self, values: np.ndarray, part: Part) -> np.ndarray:
         seed = self._seed()

@@ -200,7 +200,7 @@ class Levels:
         scale, array, rank = job.scale, job.values.numpy(), self._transport.rank
         for where in stage.later:
             scale *= self._machines.count(where)
-        if not stage.later:  # every machine has this mean, and must make the same frame of it: the first one's
+        if not stage.later:  # machines that have the same mean must make the same frame of it: the first one's
             rank = self._machines.ranks(INTER, rank)[0]
         frames = []
         for low, high in job.parts():

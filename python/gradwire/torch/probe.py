@@ -91,8 +91,12 @@ class _Bench:
     """The state of a hook that is called with buckets of our own."""
 
     def __init__(self, optimizer: Any, repeats: int, options: dict[str, Any]) -> None:
-        _check_algorithm(options.get("algorithm", "a2a"))
         self.state = DdpState(optimizer, **{**options, "compress": "always"})
+        try:  # when all ranks have the same options
+            _check_algorithm(self.state.engine.settings.algorithm)
+        except ValueError:
+            self.state.close()
+            raise
         self.state.engine.timing = True
         self.state.codecs.compressing = True
         self.repeats, self.size = repeats, self.state.size

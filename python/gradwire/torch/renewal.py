@@ -171,7 +171,7 @@ class Codebooks:
             before, one = plan.codebooks.generation, plan.codebooks
             one.generation = stamp >> 32 if stamp == complement ^ _MASK else 0
             if complement == _MASK:  # a rank has none, or none that fit
-                if before:
+                if before and one._usable:
                     self.outgrown += 1
                     self._say(
                         "outgrown",

@@ -319,14 +319,16 @@ class ThcState(CodecHook):
     def _error_of(self, param: torch.Tensor) -> torch.Tensor:
         number = self._number_of(param)
         if number not in self._errors:
-            self._errors[number] = torch.zeros(param.numel())
+            self._errors[number] = torch.zeros(param.numel(), dtype=torch.float32, device="cpu")
         check_sizes({number: param.numel()}, {number: self._errors[number]})  # one that the optimizer lacks, loaded
         return self._errors[number]
 
     def _sum_error_of(self, key: tuple[int, ...], shard_len: int) -> torch.Tensor:
         """A copy, for a bucket with these parameters. Zeros where it is new, or was cut for other ranks."""
         error = self._sum_errors.get(key)
-        return torch.zeros(shard_len) if error is None or error.numel() != shard_len else error.clone()
+        if error is None or error.numel() != shard_len:
+            return torch.zeros(shard_len, dtype=torch.float32, device="cpu")
+        return error.clone()
 
     def state_dict(self) -> dict[str, Any]:
         """Of this rank alone: error memories differ between ranks."""

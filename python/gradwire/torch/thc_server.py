@@ -124,8 +124,9 @@ class ThcServerState(CodecHook):
         load_state_dict(), which may be the same ones, are of another job. Random numbers do not depend on it."""
         if self._compared:
             return
-        self._compare_states("THC", round=number)
-        if self._is_used:  # on all ranks alike: they have exchanged the same buckets
+        self._compare_states("THC", round=number, seed=self._options["seed"])
+        # On all ranks alike: they have exchanged the same buckets, and compared the seeds.
+        if self._is_used or self.codec.options.seed != self._options["seed"]:
             with self._lock:
                 counts = self._client.counts()
                 self._earlier = (self._earlier[0] + counts.sent_size, self._earlier[1] + counts.received_size)
@@ -262,14 +263,14 @@ class ThcServerState(CodecHook):
     def _error_of(self, param: torch.Tensor) -> torch.Tensor:
         number = self._number_of(param)
         if number not in self._errors:
-            self._errors[number] = torch.zeros(param.numel())
+            self._errors[number] = torch.zeros(param.numel(), dtype=torch.float32, device="cpu")
         check_sizes({number: param.numel()}, {number: self._errors[number]})  # one that the optimizer lacks, loaded
         return self._errors[number]
 
     def state_dict(self) -> dict[str, Any]:
         """Of this rank alone: error memories differ between ranks."""
         errors = {number: error.clone() for number, error in self._errors.items()}
-        return {"version": 1, "codec": "thc", "round": self.round, "errors": errors}
+        return {"version": 1, "codec": "thc", "round": self.round, "seed": self._options["seed"], "errors": errors}
 
     def check_state(self, state: dict[str, Any]) -> None:
         """ValueError for a state that cannot be loaded."""
@@ -285,6 +286,7 @@ class ThcServerState(CodecHook):
 
     def _load(self, state: dict[str, Any]) -> None:
         self.round = state["round"]
+        self._options["seed"] = state.get("seed", self._options["seed"])
         self._errors = {number: as_memory(error) for number, error in state["errors"].items()}
 
     def close(self) -> None:

@@ -231,7 +231,16 @@ def resumed(rank, size, address):
     state.check()
     state.close()
     assert after[0] > before[0] and after[1] > before[1]
-    return found, jobs
+    # Another run, whose hook was made with another seed, has that of the state.
+    optimizer = torch.optim.SGD([parameter], lr=1.0)
+    state, hook = gradwire.torch.thc_hook(optimizer, server=address, small_len=1, seed=11)
+    ddp = DDP(Net())
+    ddp.register_comm_hook(state, hook)
+    state.load_state_dict(saved)
+    for step in (2, 3):
+        train(step, step)
+    state.close()
+    return found, jobs[:-2]
 
 
 @pytest.mark.parametrize("scheme", ["", "tcp://"])
@@ -240,9 +249,10 @@ def test_a_run_goes_back_to_a_state(scheme):
     with serving("--jobs", "1") as server:  # the earlier job has been left
         results = run(resumed, 2, scheme + server.address)
         counts = server.end()
-    assert counts["jobs"] == 3 and counts["now"] == []
+    assert counts["jobs"] == 4 and counts["now"] == []
     for rank in range(2):
         found, jobs = results[rank]
+        assert np.array_equal(found[7], found[2]) and np.array_equal(found[8], found[3])
         assert np.array_equal(found[5], found[2]) and np.array_equal(found[6], found[3])
         assert not np.array_equal(found[4], found[2]) and np.array_equal(found[4], results[0][0][4])
         assert len(set(jobs)) == 3 and jobs == results[0][1]
