@@ -20,22 +20,19 @@ import torch
 import torch.distributed as dist
 
 import gradwire.thc
-from gradwire import _constants
-from gradwire._library import lib
 
-from . import given, staging
+from . import staging
 from .buckets import Bucket
 from .engine import ExchangeError
 from .failure import Gate
-from .reducer import CodecHook, agreed_error, hook
-from .states import Finite, as_memory, check_memories, check_nonfinite, check_sizes, check_version
+from .reducer import hook
+from .states import Finite, as_memory, check_memories, check_nonfinite
 from .stats import size_of
 from .sums import NORMS, SUMS, WAYS, SumEngine, feedback_of
+from .thc_memory import NONFINITE, ThcMemory
 from .thc_server import ThcServerState
 from .transport import Start
 from .workers import Worker, weakly
-
-_NONFINITE = 0x7F800000  # patterns from here on, up to 2^31, mark a block (GW_THC_NORM_NONFINITE)
 
 
 def thc_hook(
@@ -62,7 +59,7 @@ class _Operation:
     word: int = 0  # outcome
 
 
-class ThcState(CodecHook):
+class ThcState(ThcMemory):
     """What the hook keeps. optimizer: numbers the parameters for state_dict(), nothing else is read.
 
     bits: 1..4, of an index. error_feedback: keep what rounding lost. nonfinite: what NaN or infinity in a gradient
@@ -95,10 +92,7 @@ class ThcState(CodecHook):
             check_nonfinite(nonfinite)
             if sums not in WAYS:
                 raise ValueError(f"gradwire: sums is one of: {', '.join(WAYS)}; not {sums!r}")
-            made = given.optimizers_of(optimizer)
-            params = [param for one in made for part in one.param_groups for param in part["params"]]
-            self._numbers = {id(param): number for number, param in enumerate(params)}
-            self._sizes = {number: param.numel() for number, param in enumerate(params)}
+            self._number(optimizer)
             size = dist.get_world_size(start.group)
             chosen = gradwire.thc.options(bits, size, seed=seed, error_feedback=error_feedback, nonfinite="propagate")
             self.codec = gradwire.thc.Codec(chosen)
@@ -107,7 +101,6 @@ class ThcState(CodecHook):
         self._begin(start)
         self.small_len, self.nonfinite = small_len, nonfinite
         self.round = 0
-        self._errors: dict[int, torch.Tensor] = {}  # by number of the parameter, in memory order
         self._sum_errors: dict[tuple[int, ...], torch.Tensor] = {}  # of owners: of this rank's shard, by _Operation.key
         self._finite: list[Finite] = []  # of this step's plain buckets
         self._begun = False  # a bucket of this step travels by THC
@@ -208,11 +201,11 @@ class ThcState(CodecHook):
             return None
         run.norms_word = bucket.phases[NORMS].word
         operation = _Operation(copy, params, key, memory, sum_memory, is_last, run.norms_word)
-        if not operation.word and (bucket.maxima >= _NONFINITE).any():
+        if not operation.word and (bucket.maxima >= NONFINITE).any():
             self._undo.spoilt = True
             if self.nonfinite == "error":
                 operation.waits = True  # for the error
-                self._bad = self._bad or self._first_bad(values.numpy(), memory, params, number)
+                self._bad = self._bad or self._bad_of(values.numpy(), memory, params, number)
         sums = bucket.phases[SUMS]
         sums.on_done = lambda: self._summed(operation, sums.word)
         bucket.begin(SUMS, run, number, where)  # after a failure, too: others wait for this rank's messages
@@ -284,44 +277,13 @@ class ThcState(CodecHook):
 
     # ---- gradients that are not finite ----
 
-    def _first_bad(
-        self, values: np.ndarray, memory: torch.Tensor | None, params: list[torch.Tensor], number: int
-    ) -> int:
-        """This rank and the number of its first parameter with a value that is not finite, as one word of which the
-        largest is that of the first rank; 0: it has none."""
+    def _bad_of(self, values: np.ndarray, memory: torch.Tensor | None, params: list[torch.Tensor], number: int) -> int:
+        """_first_bad() of a bucket. Its norms again: those of the exchange are maxima by now."""
         part = gradwire.thc.Part(round=number & 0xFFFFFFFF, rank=self.rank)
         patterns = self.codec.norms(values, part, error=None if memory is None else memory.numpy())
-        marked = np.flatnonzero(patterns >= _NONFINITE)
-        if not marked.size:
-            return 0
-        size = 1 << self.codec.options.block_log2
-        first = int(marked[0]) // self.codec.patterns_per_block * size
-        odd = np.flatnonzero(~np.isfinite(values[first : first + size]))
-        left = first + int(odd[0] if odd.size else 0)  # else the norm, or the error memory, is too large
-        for param in params:
-            left -= param.numel()
-            if left < 0:
-                return (self.size - self.rank) << 32 | (self._number_of(param) + 1)
-        return 0
-
-    def _raise_nonfinite(self, word: int) -> None:
-        """On all ranks."""
-        rank, param = self.size - (word >> 32), (word & 0xFFFFFFFF) - 1
-        text = lib.gw_status_message(_constants.GW_ERR_NONFINITE).decode()
-        raise agreed_error(_constants.GW_ERR_NONFINITE, f"rank {rank}, parameter {param}: {text}")
+        return self._first_bad(patterns, values, params)
 
     # ---- state ----
-
-    def _number_of(self, param: torch.Tensor) -> int:
-        """A parameter that the optimizer lacks gets a number of its own."""
-        return self._numbers.setdefault(id(param), len(self._numbers))
-
-    def _error_of(self, param: torch.Tensor) -> torch.Tensor:
-        number = self._number_of(param)
-        if number not in self._errors:
-            self._errors[number] = torch.zeros(param.numel(), dtype=torch.float32, device="cpu")
-        check_sizes({number: param.numel()}, {number: self._errors[number]})  # one that the optimizer lacks, loaded
-        return self._errors[number]
 
     def _sum_error_of(self, key: tuple[int, ...], shard_len: int) -> torch.Tensor:
         """A copy, for a bucket with these parameters. Zeros where it is new, or was cut for other ranks."""
@@ -332,27 +294,23 @@ class ThcState(CodecHook):
 
     def state_dict(self) -> dict[str, Any]:
         """Of this rank alone: error memories differ between ranks."""
-        errors = {number: error.clone() for number, error in self._errors.items()}
         sum_errors = {key: error.clone() for key, error in self._sum_errors.items()}
         return {
             "version": 1,
             "codec": "thc",
             "round": self.round,
             "seed": self.codec.options.seed,
-            "errors": errors,
+            "errors": self._saved_errors(),
             "sum_errors": sum_errors,
         }
 
     def check_state(self, state: dict[str, Any]) -> None:
         """ValueError for a state that cannot be loaded."""
-        check_version(state, "thc", ("round", "errors"))
-        known = {number: error for number, error in state["errors"].items() if number < len(self._sizes)}
-        check_memories(state["errors"])
+        self._check_errors(state)
         sum_errors = state.get("sum_errors", {})
         check_memories(sum_errors)
         if not all(isinstance(key, tuple) for key in sum_errors):
             raise ValueError("an error memory of sums belongs to a tuple of numbers of parameters")
-        check_sizes(self._sizes, known)
         if self._engine.buckets and state.get("seed", self.codec.options.seed) != self.codec.options.seed:
             raise ValueError("gradwire: a state with another seed can only be loaded before the first backward pass")
 
@@ -361,7 +319,7 @@ class ThcState(CodecHook):
         if "seed" in state:
             self.codec = gradwire.thc.Codec(replace(self.codec.options, seed=state["seed"]))
             self._engine.codec = self.codec
-        self._errors = {number: as_memory(error) for number, error in state["errors"].items()}
+        self._load_errors(state)
         self._sum_errors = {key: as_memory(error) for key, error in state.get("sum_errors", {}).items()}
         self._loaded = True
 

@@ -25,17 +25,16 @@ from gradwire import _structs as s
 from gradwire._library import check, lib
 from gradwire.workspace import scratch
 
-from . import given, staging
+from . import staging
 from ._thc_client import Client
 from .buckets import Bucket
 from .failure import Gate
-from .reducer import CodecHook, agreed_error
-from .states import Finite, as_memory, check_memories, check_nonfinite, check_sizes, check_version
+from .states import Finite, check_nonfinite
 from .stats import size_of
+from .thc_memory import NONFINITE, ThcMemory
 from .transport import Start
 from .workers import Worker, weakly
 
-_NONFINITE = 0x7F800000  # patterns from here on, up to 2^31, mark a block (GW_THC_NORM_NONFINITE)
 _PIECE_LEN = 1 << 22  # values of a round at most: what the server keeps memory for
 _SILENCE_S = 30.0  # without a sign of life of the server, or the timeout if that is less
 _SLICE_MS = 200  # between two looks at the other ranks
@@ -48,7 +47,7 @@ def runs(chosen: np.ndarray) -> Iterator[tuple[int, int]]:
     yield from zip(edges[::2].tolist(), edges[1::2].tolist())
 
 
-class ThcServerState(CodecHook):
+class ThcServerState(ThcMemory):
     """What the hook keeps. optimizer: numbers the parameters for state_dict(), nothing else is read.
 
     server: HOST:PORT of `gradwire thc-serve`, by UDP; or udp://HOST:PORT, tcp://HOST:PORT. timeout: also how long to
@@ -75,10 +74,7 @@ class ThcServerState(CodecHook):
         super().__init__()
         with Start("THC", group, transport, timeout) as start:
             check_nonfinite(nonfinite)
-            made = given.optimizers_of(optimizer)
-            params = [param for one in made for part in one.param_groups for param in part["params"]]
-            self._numbers = {id(param): number for number, param in enumerate(params)}
-            self._sizes = {number: param.numel() for number, param in enumerate(params)}
+            self._number(optimizer)
             rank, size = dist.get_rank(start.group), dist.get_world_size(start.group)
             self._options = {"seed": seed, "error_feedback": error_feedback, "nonfinite": "propagate"}
             codec = gradwire.thc.Codec(gradwire.thc.options(bits, size, **self._options))
@@ -97,7 +93,6 @@ class ThcServerState(CodecHook):
         self.small_len, self.nonfinite = small_len, nonfinite
         self.round = 0
         self.left_out = 0  # values that a sum lacks of this rank, so far
-        self._errors: dict[int, torch.Tensor] = {}  # by number of the parameter, in memory order
         self._finite: list[Finite] = []  # of this step's plain buckets
         self._worker = Worker("gradwire-thc-server", self._failed)
         self.gate.on_shut.append(weakly(self._undo_step))
@@ -204,13 +199,14 @@ class ThcServerState(CodecHook):
             here = slice(first, min(first + self._len_max, values.size))
             piece = _Piece(self, values[here], None if error is None else error[here], number + len(results))
             piece.norms()
-            if (piece.own >= _NONFINITE).any() and not bad:
+            if (piece.own >= NONFINITE).any() and not bad:
                 bad = self._first_bad(piece.own, values[here], params, first)
             results.append(piece)
-            if (piece.maxima >= _NONFINITE).any():
+            if (piece.maxima >= NONFINITE).any():
                 self._undo.spoilt = True
                 if self.nonfinite == "error":
-                    self._raise_nonfinite(bad, number)
+                    # All ranks know the same patterns, so all are here.
+                    self._raise_nonfinite(*self._transport.largest([bad], f"round {number}"))
             piece.sums()
         with self.gate.passing():
             for piece in results:
@@ -234,60 +230,26 @@ class ThcServerState(CodecHook):
                 if self.gate.shut:
                     raise RuntimeError(f"failed while the parameter server at {self.server} was waited for")
 
-    def _first_bad(self, patterns: np.ndarray, values: np.ndarray, params: list[torch.Tensor], offset: int) -> int:
-        """The number of this rank's first parameter with a value that is not finite, plus one; 0: none. offset: of the
-        values in the bucket."""
-        size = 1 << self.codec.options.block_log2
-        first = int(np.flatnonzero(patterns >= _NONFINITE)[0]) // self.codec.patterns_per_block * size
-        odd = np.flatnonzero(~np.isfinite(values[first : first + size]))
-        left = offset + first + int(odd[0] if odd.size else 0)  # else the norm, or the error memory, is too large
-        for param in params:
-            left -= param.numel()
-            if left < 0:
-                return self._number_of(param) + 1
-        return 0
-
-    def _raise_nonfinite(self, bad: int, number: int) -> None:
-        """On all ranks, which know the same patterns: that of the first rank that has one."""
-        (word,) = self._transport.largest([(self.size - self.rank) << 32 | bad if bad else 0], f"round {number}")
-        rank, param = self.size - (word >> 32), (word & 0xFFFFFFFF) - 1
-        text = lib.gw_status_message(_constants.GW_ERR_NONFINITE).decode()
-        raise agreed_error(_constants.GW_ERR_NONFINITE, f"rank {rank}, parameter {param}: {text}")
-
     # ---- state ----
-
-    def _number_of(self, param: torch.Tensor) -> int:
-        """A parameter that the optimizer lacks gets a number of its own."""
-        return self._numbers.setdefault(id(param), len(self._numbers))
-
-    def _error_of(self, param: torch.Tensor) -> torch.Tensor:
-        number = self._number_of(param)
-        if number not in self._errors:
-            self._errors[number] = torch.zeros(param.numel(), dtype=torch.float32, device="cpu")
-        check_sizes({number: param.numel()}, {number: self._errors[number]})  # one that the optimizer lacks, loaded
-        return self._errors[number]
 
     def state_dict(self) -> dict[str, Any]:
         """Of this rank alone: error memories differ between ranks."""
-        errors = {number: error.clone() for number, error in self._errors.items()}
-        return {"version": 1, "codec": "thc", "round": self.round, "seed": self._options["seed"], "errors": errors}
+        seed = self._options["seed"]
+        return {"version": 1, "codec": "thc", "round": self.round, "seed": seed, "errors": self._saved_errors()}
 
     def check_state(self, state: dict[str, Any]) -> None:
         """ValueError for a state that cannot be loaded."""
-        check_version(state, "thc", ("round", "errors"))
+        self._check_errors(state)
         if state.get("sum_errors"):
             raise ValueError(
                 'gradwire: the state has error memories of sums (sums="requantized"): a parameter server '
                 "has none, and what they hold would be lost"
             )
-        known = {number: error for number, error in state["errors"].items() if number < len(self._sizes)}
-        check_memories(state["errors"])
-        check_sizes(self._sizes, known)
 
     def _load(self, state: dict[str, Any]) -> None:
         self.round = state["round"]
         self._options["seed"] = state.get("seed", self._options["seed"])
-        self._errors = {number: as_memory(error) for number, error in state["errors"].items()}
+        self._load_errors(state)
 
     def close(self) -> None:
         """Ends the thread, and leaves the server. The hook raises afterwards."""
@@ -367,7 +329,7 @@ class _Piece:
         with np.errstate(all="ignore"):
             kept = self.values[here] + self.error[here]
         kept[np.abs(kept) < _TINY] = 0
-        bad = np.repeat(self.own[self._words(first, end)] >= _NONFINITE, self.block_len)[: kept.size]
+        bad = np.repeat(self.own[self._words(first, end)] >= NONFINITE, self.block_len)[: kept.size]
         self.error[here] = np.where(bad, self.error[here], kept)
 
     def _restore(self, first: int, end: int, indices: np.ndarray) -> None:
