@@ -29,7 +29,7 @@ from .casts import Caster
 from .failure import Gate
 from .optimizers import ParamRegistry, family
 from .reducer import CodecHook, agreed_error
-from .states import Undo, check_nonfinite, check_sizes, check_version
+from .states import Undo, as_memory, check_memories, check_nonfinite, check_sizes, check_version, lost
 from .stats import size_of
 from .transport import Start
 from .watch import BackwardWatch
@@ -101,7 +101,8 @@ class ClassicState(CodecHook):
             made = given.optimizers_of(optimizer)
             given.check_keywords(options, gradwire.classic.Options, ClassicState, but=["scheme", "dtype"])
             self.options = gradwire.classic.options(codec, checksum=checksum, **options)
-            gradwire.classic.Codec(self.options)  # raises what is wrong with them
+            like = gradwire.classic.Codec(self.options)  # raises what is wrong with them
+            self._keeps = {"residual": like.has_residual, "momentum": like.has_momentum or codec == "dgc"}
             if not 0 < ratio <= 1:
                 raise ValueError(f"a ratio is above 0 and at most 1, not {ratio}")
             if vote and codec not in _SIGNS:
@@ -128,8 +129,12 @@ class ClassicState(CodecHook):
         self._exchanger = Worker("gradwire-exchange", self._failed)
         self.caster = Caster(codec, start.transport, self.gate) if codec in ("fp16", "bf16") else None
 
-    def join(self, gate: Gate) -> None:
-        super().join(gate)
+    @property
+    def has_memory(self) -> bool:
+        return any(self._keeps.values())
+
+    def join(self, gate: Gate, whole: Undo | None) -> None:
+        super().join(gate, whole)
         if self.caster is not None:
             self.caster.gate = gate
 
@@ -234,10 +239,7 @@ class ClassicState(CodecHook):
     @staticmethod
     def _memory(kept: dict[int, torch.Tensor], one: _Tensor, undo: Undo) -> np.ndarray:
         """To be changed in this step."""
-        if one.number not in kept:
-            kept[one.number] = torch.zeros(one.len)
-        undo.keep(kept, one.number, kept[one.number].clone())
-        return kept[one.number].numpy()
+        return undo.draft(kept, one.number, one.len).numpy()
 
     # ---- exchange and decoding, on theirs ----
 
@@ -264,12 +266,14 @@ class ClassicState(CodecHook):
                 self._decode(message, first, words, [room.numpy() for room in rooms])
             except (Error, ValueError) as error:  # the others learn of it with the next status
                 self._own_fault = (getattr(error, "status", _UNKNOWN), 0)
-        self._undo.add(message.undo)
         if bucket.is_last:
             rooms = transport.gather(torch.tensor(self._own_fault), f"step {bucket.step}, its end")
             _raise_fault([room.tolist() for room in rooms])
-            self._undo.end_step()
-        with self.gate.passing(message.copy.future):
+        with self.gate.passing(message.copy.future):  # with the memories: a failure undoes both or neither
+            message.undo.put()
+            self._undo.add(message.undo)
+            if bucket.is_last:
+                self._undo.end_step()
             message.copy.finish()
 
     def _count(self, rooms: list[torch.Tensor]) -> None:
@@ -370,15 +374,19 @@ class ClassicState(CodecHook):
         """ValueError for a state that cannot be loaded."""
         check_version(state, self.options.scheme, ("step", "seed", "residual", "momentum"))
         sizes = {self._registry.number(param): param.numel() for param in self._registry.params()}
-        check_sizes(sizes, state["residual"], state["momentum"])
+        for kept, has_some in self._keeps.items():
+            check_memories(state[kept])
+            check_sizes(sizes, state[kept])
+            if state[kept] and not has_some:
+                raise lost(f"memories ({kept})", f"{self.options.scheme} with this hook's options")
 
     def _load(self, state: dict[str, Any]) -> None:
         self.step = state["step"]
         if state["seed"] != self._registry.seed:
             self._registry.seed = state["seed"]
             self._codecs = {}
-        self._residual = {number: kept.clone() for number, kept in state["residual"].items()}
-        self._momentum = {number: kept.clone() for number, kept in state["momentum"].items()}
+        self._residual = {number: as_memory(kept) for number, kept in state["residual"].items()}
+        self._momentum = {number: as_memory(kept) for number, kept in state["momentum"].items()}
 
     def close(self) -> None:
         """Ends the threads. The hook raises afterwards."""
