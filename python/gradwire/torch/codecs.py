@@ -15,7 +15,7 @@ from .casts import Caster
 from .classic import ClassicState
 from .engine import Plan
 from .gcomp import GcompReducer
-from .levels import Levels, Work
+from .levels import Leveled, Levels, Work
 from .machines import Given, agreed
 from .map_timing import MapTiming
 from .optimizers import family
@@ -31,6 +31,7 @@ from .workers import weakly
 
 # Options that buckets have in common
 _OF_ALL = {"algorithm", "threads", "debug", "peak_lr", "scheduler", "books", "books_every"}
+_WITH_UNDO = (ThcState, ClassicState, Leveled)  # they say themselves that a step is spoilt
 
 
 @dataclass
@@ -136,9 +137,8 @@ class Codecs:
         return future
 
     def _started(self, bucket: Bucket, reducer: Reducer) -> torch.futures.Future:
-        """The future of its mean. Where it is not finite the step is spoilt; codecs that have memories say it
-        themselves."""
-        if not self._has_memory or not self.compressing or getattr(reducer, "has_memory", False):
+        """The future of its mean. One that is not finite spoils the step."""
+        if not self._has_memory or not self.compressing or isinstance(reducer, _WITH_UNDO):
             return reducer.start(bucket)
         if reducer is self.plain:
             self._finite.append(Finite())
@@ -168,9 +168,8 @@ class Codecs:
             torch.futures.collect_all(self._awaited).then(lambda _: self._engine.conclude(where, good))
         else:
             good = self._engine.conclude(where)
-        if self._has_memory:
-            good = self._after_step(good)
-        return staging.gated(good, future, values)
+        ended = self._after_step(good) if self._has_memory else good
+        return staging.gated(ended, future, values)
 
     def _after_step(self, good: torch.futures.Future) -> torch.futures.Future:
         """Done when the memories of all messages count, or none does. good: no rank has failed in any message."""
@@ -204,10 +203,8 @@ class Codecs:
             return self._add_gcomp(self._options_of(options, owners).settings(owners))
         key = repr(sorted(options.items()))
         if key not in self.made[kind]:
-            made = self._caster(kind) if kind in ("fp16", "bf16") else self._hook(kind, options)
-            self.made[kind][key] = made
-            self.reducers.append(made)
-            self._has_memory |= self._has_plan and getattr(made, "has_memory", False)
+            self.made[kind][key] = self._caster(kind) if kind in ("fp16", "bf16") else self._hook(kind, options)
+            self.reducers.append(self.made[kind][key])
         return self.made[kind][key]
 
     def _reducer_of(self, number: int, one: PlanBucket, plan: Sequence[PlanBucket], given: Given) -> Reducer:
@@ -263,6 +260,7 @@ class Codecs:
         else:
             made = ClassicState(registry.optimizers, given.pop("scheme"), seed=registry.seed, **given)
         made.join(self._gate, self._undo if self._has_plan else None)
+        self._has_memory |= self._has_plan and made.has_memory
         return made
 
     def _owners(self, names: Sequence[str]) -> list[torch.optim.Optimizer]:
