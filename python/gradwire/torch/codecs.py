@@ -176,8 +176,9 @@ class Codecs:
         ended: torch.futures.Future = torch.futures.Future()
         self._gate.add(ended)
 
-        def end(done: torch.futures.Future) -> None:
-            done.value()
+        def end(_: torch.futures.Future) -> None:
+            if self._gate.shut:  # which fails both
+                return
             with self._gate.passing(ended):
                 if not all(one.wait() for one in self._finite):
                     self._undo.spoil()
