@@ -24,7 +24,7 @@ from .planned import LEVELS, PlanBucket, Planned, digest, names_of
 from .recording import Recording
 from .reducer import Plain, Reducer
 from .regroup import Regroup
-from .states import Finite, Undo
+from .states import Undo
 from .thc import ThcState
 from .transport import new_transport
 from .workers import weakly
@@ -74,7 +74,6 @@ class Codecs:
         self._awaited: list[torch.futures.Future] = []
         self._undo = Undo()  # of a plan: the memories of all its codecs count together
         self._has_memory = False  # a plan, and one of its codecs has
-        self._finite: list[Finite] = []  # of this backward pass's plain buckets
         self._gate.on_shut.append(weakly(self._undo_step))
         self.plain = Plain(group, self._engine.transport.size, self._gate)
         self.reducers: list[Reducer] = [self.plain]
@@ -106,7 +105,7 @@ class Codecs:
 
     def begin(self, compressing: bool) -> None:
         self.compressing = compressing
-        self.layout, self._number, self._awaited, self._finite = [], -1, [], []
+        self.layout, self._number, self._awaited = [], -1, []
         for one in self.gcomp:
             one.begin()
         if self.regroup is not None:
@@ -125,7 +124,10 @@ class Codecs:
             raise ValueError(f"gradwire: the plan's thc takes gradients of torch.float32, not of {bucket.values.dtype}")
         label = route.label if fits or route.kind == "none" else "fp32"
         message = bucket.message = None if self.recording is None else self.recording.message(label, length)
-        future = self._started(bucket, route.reducer if fits else self.plain)
+        reducer = route.reducer if fits else self.plain
+        future = reducer.start(bucket)
+        if self._has_memory and self.compressing and not isinstance(reducer, _WITH_UNDO):
+            future = future.then(self._look)
         if message is not None:
             future = future.then(message.ended)
         if self._options.debug and fits and route.kind not in ("none", "gradwire"):
@@ -136,21 +138,12 @@ class Codecs:
             self._awaited.append(future)
         return future
 
-    def _started(self, bucket: Bucket, reducer: Reducer) -> torch.futures.Future:
-        """The future of its mean. One that is not finite spoils the step."""
-        if not self._has_memory or not self.compressing or isinstance(reducer, _WITH_UNDO):
-            return reducer.start(bucket)
-        if reducer is self.plain:
-            self._finite.append(Finite())
-            return self.plain.start(bucket, self._finite[-1].around)
-
-        def look(done: torch.futures.Future) -> torch.Tensor:
-            result = done.value()
-            if not torch.isfinite(result).all():  # the same on all ranks, as all have the same bits
-                self._undo.spoil()
-            return result
-
-        return reducer.start(bucket).then(look)
+    def _look(self, done: torch.futures.Future) -> torch.Tensor:
+        """A mean that is not finite spoils the step: on all ranks, as all have the same bits."""
+        result = done.value()
+        if not torch.isfinite(result).all():
+            self._undo.spoil()
+        return result
 
     def takes(self, values: torch.Tensor) -> bool:
         return staging.takes(values) and values.numel() > 0 and self._engine.transport.size > 1
@@ -180,8 +173,6 @@ class Codecs:
             if self._gate.shut:  # which fails both
                 return
             with self._gate.passing(ended):
-                if not all(one.wait() for one in self._finite):
-                    self._undo.spoil()
                 self._undo.end_step()
                 ended.set_result(None)
 

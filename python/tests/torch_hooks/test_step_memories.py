@@ -16,6 +16,7 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 
 TOPK = ("classic", {"scheme": "topk", "ratio": 0.3})
 TREES = [tree(3 * PATHS[1:3], *TOPK), tree(3 * PATHS[1:3], "thc", {"bits": 4})]
+BUCKETS = plan(*3 * [(1, "thc"), (1, *classic_of("topk", ratio=0.3, small_len=0))])
 MIXED = plan((1, "gcomp-t12"), (1, *classic_of("dgc", ratio=0.1, small_len=0)), (1, "fp32"), (2, "thc"), (1, "fp16"))
 
 
@@ -93,6 +94,9 @@ def failing(rank, size, document, hook_options=None):
     before = memories(state.state_dict())
     if rank == 1 and document is None:
         state._state = spoil_later(state._state)
+    elif rank == 1 and document is BUCKETS:
+        (classic,) = state.codecs.made["classic"].values()
+        classic._state = spoil_later(classic._state)
     elif rank == 1:
         (levels,) = state.codecs.made["levels"].values()
         for codec in set(levels._codecs.values()):
@@ -105,6 +109,10 @@ def failing(rank, size, document, hook_options=None):
 @pytest.mark.parametrize("document", TREES, ids=["topk", "thc"])
 def test_a_tree_that_fails_on_a_rank_leaves_all_memories_as_they_were(document):
     assert set(map(repr, run(failing, 4, document, timeout_s=20).values())) == {repr((6, []))}
+
+
+def test_a_bucket_of_a_plan_that_fails_on_a_rank_leaves_all_memories_as_they_were():
+    assert set(map(repr, run(failing, 3, BUCKETS, timeout_s=20).values())) == {repr((6, []))}
 
 
 def test_a_classic_codec_that_fails_on_a_rank_leaves_all_memories_as_they_were():
