@@ -127,8 +127,8 @@ class CodecHook(Hook):
         return self._plain.plain_size
 
     def join(self, gate: Gate, whole: Undo | None) -> None:
-        """Before the first bucket: the hook is one of several. What ends one of them ends all that have this gate.
-        whole: of the step, in which the memories of all count together; None: each bucket counts by itself."""
+        # Before the first bucket: the hook is one of several. What ends one of them ends all that have this gate.
+        # whole: of the step, in which the memories of all count together; None: each bucket counts by itself.
         gate.shared, self._plain = True, Plain(self.group, self.size, gate)
         gate.on_break.append(self._transport.abort)
         gate.on_shut.append(weakly(self._undo_step))

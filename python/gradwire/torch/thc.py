@@ -340,7 +340,7 @@ class ThcState(ThcMemory):
     def _own_sum_errors(self, state: dict[str, Any]) -> dict[tuple[int, ...], torch.Tensor]:
         """Those of a state, if they are of the shards that this rank owns. With another rank or number of ranks they
         are of other values, of which there may be as many."""
-        found, shards = state.get("sum_errors", {}), list(state.get("shards", ()))
+        found, shards = state.get("sum_errors", {}), list(state.get("shards") or ())
         if not found or shards == [self.rank, self.size]:
             return found
         if self.rank == 0 or shards[1:] == [self.size]:  # another number of ranks is one for all

@@ -1,6 +1,7 @@
 """Error memories after a step that does not count, because it fails or a gradient is not finite; whose memories a state
 has, and of what type; one rank alone."""
 
+import itertools
 import logging
 
 import gradwire.torch
@@ -12,6 +13,7 @@ from test_classic_hooks import classic_of, one_bucket_each
 from test_ddp import batch, model
 from test_levels import PATHS, tree
 from test_planned import ORDER, plan
+from test_thc_sums import step_of as step_of_buckets
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 TOPK = ("classic", {"scheme": "topk", "ratio": 0.3})
@@ -178,6 +180,31 @@ def test_nan_in_any_bucket_of_a_plan_leaves_the_memories_of_all(name):
     """Also in those of codecs without memories: the first, the third and the last."""
     for count, touched, finite, later in run(spoilt, 2, MIXED, name).values():
         assert count >= 3 and touched == [] and name not in finite and later >= 3
+
+
+def with_a_plain_end(rank, size):
+    """Whether the residual is another one after each of four steps whose last bucket is of fp64, which travels plain;
+    in the second one that has an infinity. Then rank 0 gives up: which residual is there?"""
+    params = [torch.nn.Parameter(torch.zeros(2000)), torch.nn.Parameter(torch.zeros(5, dtype=torch.float64))]
+    state, hook = gradwire.torch.ddp_hook(torch.optim.SGD(params, lr=0.1), codec="topk", ratio=0.1)
+    kept = [memories(state.state_dict())]
+    for step in range(4):
+        values = [torch.randn(2000, generator=torch.Generator().manual_seed(step)), torch.ones(5, dtype=torch.float64)]
+        if step == 1 and rank == 1:
+            values[1][2] = float("inf")
+        for future in step_of_buckets(state, hook, params, values):
+            future.wait()
+        kept.append(memories(state.state_dict()))
+    if rank == 0:
+        state.fail(ValueError("given up"))
+    with pytest.raises(RuntimeError):
+        state.check()
+    return [bool(changed(a, b)) for a, b in itertools.pairwise(kept)], changed(kept[-1], memories(state.state_dict()))
+
+
+def test_a_step_of_a_classic_codec_ends_with_a_plain_bucket_too():
+    for steps, lost in run(with_a_plain_end, 2, timeout_s=20).values():
+        assert steps == [True, False, True, True] and lost == []
 
 
 # ---- states ----
