@@ -110,7 +110,13 @@ def _costs(bench: _Bench, kind: str, options: Mapping[str, Any], lens: Sequence[
         flat = made.values.float()
         part = Part(made, f"probe {length}", bench.state.rank, 0, flat.numel(), 0, float(bench.size))
         frames: list[np.ndarray] = []
-        encode.append((flat.numel(), bench.time(lambda: frames.append(codec.encode(flat.numpy(), part)), flat)))
+
+        def encode_once() -> None:
+            frames.append(codec.encode(flat.numpy(), part))
+            part.undo.put()
+            part.undo.end_step()
+
+        encode.append((flat.numel(), bench.time(encode_once, flat)))
         total = np.zeros(flat.numel(), np.float32)
         decode.append((flat.numel(), bench.time(lambda: codec.add(frames[-1], total, 1.0), flat)))
         sizes.append(bench.largest([float(max(frame.size for frame in frames))])[0])
