@@ -7,6 +7,7 @@ SPDX-License-Identifier: BSD-2-Clause
 
 import gzip
 import json
+import math
 import os
 import pty
 import re
@@ -131,6 +132,59 @@ class Results(Case):
             stored = json.load(file)
         stored["groups"][3]["option"] = "comp-gpu>carrier-pigeon"
         self.refused(["group 3", "pigeon"], "eval", RESNET50, self.write("q.json", json.dumps(stored)), *case)
+
+    def test_fused_trees(self):
+        case = ("--case", "tree-gpu-dgc-pcie")
+        alone = self.good_json("solve", RESNET50, *case)
+        plan = self.path("fused.json")
+        fused = self.good_json("solve", RESNET50, *case, "--fuse", "-o", plan)
+        self.assertLess(fused["group_count"], 20)
+        self.assertLess(fused["makespan_us"], 0.95 * alone["makespan_us"])
+        self.assertEqual((fused["bound_of"], fused["problem"]["fuse"]), ("groups", True))
+        self.assertNotIn("bound_of", alone)
+        self.assertNotIn("fuse", alone["problem"])
+        last = -1
+        for group in fused["groups"]:
+            self.assertEqual(group["first"], last + 1)
+            self.assertEqual(len(group["names"]), group["last"] - last)
+            last = group["last"]
+        self.assertEqual(last + 1, fused["tensors"])
+        # A plan file holds its groups and that the case fuses.
+        self.assertEqual(self.good_json("eval", plan)["serial_us"], fused["makespan_us"])
+        self.assertEqual(self.good_json("verify", plan)["over_optimum_percent"], 0)
+        self.assertEqual(self.good_json("solve", plan)["group_count"], fused["group_count"])
+        explained = self.good_json("explain", plan)
+        self.assertEqual([one["option"] for one in explained["tensors"]], [one["option"] for one in fused["groups"]])
+        self.assertEqual(explained["tensors"][0]["tensors"], len(fused["groups"][0]["names"]))
+        self.assertIn("for these groups", self.good("explain", plan))
+        # The largest tensor has 9 MiB. ByteComp's algorithms do not fuse.
+        least = self.good_json("solve", RESNET50, *case, "--fuse", "--group-mib-max", 9)
+        self.assertEqual(max(group["elems"] for group in least["groups"]), 9 << 18)
+        self.assertGreater(least["makespan_us"], fused["makespan_us"])
+        self.refused(["fuse: the constraints leave no plan"], "solve", RESNET50, *case, "--fuse", "--group-mib-max", 8)
+        greedy = self.good_json("solve", RESNET50, *case, "--fuse", "--algorithm", "bytecomp")
+        self.assertEqual(greedy["group_count"], alone["tensors"])
+        self.refused(["--fuse goes with --kind tree"], "solve", RESNET50, "--fuse")
+
+    def test_fused_trees_against_brute_force(self):
+        """All cuts of a few tensors, each with the best options that its groups can have."""
+        rows = [("a", 30000, 0), ("b", 500000, 120), ("c", 1000, 10), ("d", 200000, 300)]
+        model = self.write("four.csv", "name,elems,bwd_us\n" + "".join(f"{n},{e},{t}\n" for n, e, t in rows))
+        case = ("--case", "tree-gpu-dgc-pcie")
+        fused = self.good_json("solve", model, *case, "--fuse")
+        shortest = math.inf
+        for cuts in range(8):
+            merged = [list(rows[0])]
+            for i, (name, elems, gap) in enumerate(rows[1:]):
+                if cuts >> i & 1:
+                    merged.append([name, elems, gap])
+                else:
+                    merged[-1] = [name, merged[-1][1] + elems, merged[-1][2] + gap]
+            text = "name,elems,bwd_us\n" + "".join(f"{n},{e},{t}\n" for n, e, t in merged)
+            found = self.good_json("solve", self.write("cut.csv", text), *case)
+            self.assertTrue(found["proven"])
+            shortest = min(shortest, found["makespan_us"])
+        self.assertAlmostEqual(fused["makespan_us"], shortest, places=3)
 
     def test_outputs_replace_whole_files(self):
         target = self.path("plan.json")
@@ -791,7 +845,22 @@ class Hook(Case):
         self.assertEqual(self.good_json("export", *case, "--algorithm", "ddp")["groups"][0]["method"], "fp32")
 
     def test_check_of_an_option_tree(self):
-        plan, solved, _ = self.tree_plan()
+        self.check_tree(self.tree_plan()[:2])
+
+    def test_check_of_a_fused_tree(self):
+        case = (*self.tree_plan()[2], "--fuse", "--latency-us", 2000)
+        plan = self.path("fused.json")
+        solved = self.good_json("solve", *case, "-o", plan)
+        self.assertLess(solved["group_count"], len(self.GRADIENTS))
+        self.check_tree((plan, solved))
+        exported = self.good_json("export", plan)
+        self.assertEqual([one["names"] for one in exported["groups"]], [one["names"] for one in solved["groups"]])
+        self.assertEqual([one["option"] for one in exported["groups"]], [one["option"] for one in solved["groups"]])
+        self.assertEqual(self.good_json("export", *case)["groups"], exported["groups"])
+
+    def check_tree(self, made):
+        """A recording of what the plan says."""
+        plan, solved = made
         messages = []
         for group in solved["groups"]:
             start, end = self.GRADIENTS[group["last"]][2], group["stages_us"][-1][2]

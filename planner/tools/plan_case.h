@@ -44,6 +44,7 @@ typedef struct plan_case {
     gw_plan_decode decode;
     int decode_none; /* leave decode costs out, as Cupcake and MergeComp do */
     int cpu;         /* encodes on the CPU are allowed */
+    int fuse;        /* tree: neighbours are fused before options are chosen */
     int64_t group_len_max;
     double error_max;  /* mean over all values; 0: no bound */
     uint32_t comp_max; /* tree: compressions an option may have */

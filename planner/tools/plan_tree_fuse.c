@@ -1,0 +1,203 @@
+/*
+ * Fusing ahead of the choice of options: which neighbours travel as one message of an option tree.
+ *
+ * The planners of fused plans know methods, ways to send that have a cost curve for every size. So a few
+ * options that are the cheapest somewhere become methods, with a curve through their prices at sizes from one
+ * element to all of the model; gw_plan_solve() cuts for these at the serial level. Afterwards every group is
+ * free to take any option of the tree. What is proven of the plan then holds for these groups; another cut
+ * may be shorter.
+ *
+ * SPDX-License-Identifier: BSD-2-Clause
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli_common.h"
+#include "plan_memory.h"
+#include "plan_tree.h"
+
+/* Options that become methods. The time of the search grows with their number; trees of measured jobs use two
+ * to four. */
+#define FUSE_METHODS_MAX 8
+
+/* Sizes between a power of two and the next one. Between sizes a curve is a chord, which follows the kinks of
+ * the curves of codecs. */
+#define SIZES_PER_OCTAVE 4
+
+/* Mixes of GPU and network time under which an option is the cheapest of a size, as where the tree's solver
+ * begins. */
+#define MIX_MAX 8
+
+/* Sizes from 0 to the whole model as tensors without backprop, so that the tree of them has every price. */
+static void make_sizes(const plan_model *model, plan_model *sizes)
+{
+    const int64_t total = plan_model_len(model, 0, model->count);
+    int64_t last = 0;
+    memset(sizes, 0, sizeof *sizes);
+    plan_model_add(sizes, "size", 0, 0, 0);
+    for (int64_t octave = 1; last < total; octave *= 2) {
+        for (int step = 0; step < SIZES_PER_OCTAVE && last < total; step++) {
+            int64_t len = octave + octave / SIZES_PER_OCTAVE * step;
+            len = len < total ? len : total;
+            if (len > last) {
+                plan_model_add(sizes, "size", len, 0, 0);
+                last = len;
+            }
+        }
+    }
+}
+
+/* Prices of option v of the tree of sizes, where class k has the sizes from the largest down. */
+static const gw_plan_vector *price_at(const plan_tree *t, uint32_t k, uint32_t v)
+{
+    return &t->vectors[t->class_first[k] + v];
+}
+
+/* Whether a method can be that option: its codec work is on one device. */
+static int is_on_one_device(const plan_tree *t, uint32_t v)
+{
+    const gw_plan_option *option = &t->options[price_at(t, 0, v)->option];
+    int on_gpu = 0;
+    int on_cpu = 0;
+    for (uint32_t i = 0; i < option->op_count; i++) {
+        on_gpu |= option->ops[i] == GW_PLAN_OP_COMP_GPU || option->ops[i] == GW_PLAN_OP_DEC_GPU;
+        on_cpu |= option->ops[i] == GW_PLAN_OP_COMP_CPU || option->ops[i] == GW_PLAN_OP_DEC_CPU;
+    }
+    return !on_gpu || !on_cpu;
+}
+
+/* Counts for each option how often it is the cheapest, over sizes and mixes. */
+static void count_wins(const plan_tree *t, uint32_t option_count, uint32_t *wins)
+{
+    for (uint32_t k = 0; k < t->tree.class_count; k++) {
+        for (int mix = 0; mix <= MIX_MAX; mix++) {
+            gw_plan_tick cheapest = INT64_MAX;
+            uint32_t best = 0;
+            for (uint32_t v = 0; v < option_count; v++) {
+                const gw_plan_vector *p = price_at(t, k, v);
+                const gw_plan_tick cost =
+                    mix * p->net + (MIX_MAX - mix) * (p->gpu + p->tail) + p->cpu + p->tail_cpu;
+                if (cost < cheapest && is_on_one_device(t, v)) {
+                    cheapest = cost;
+                    best = v;
+                }
+            }
+            wins[best] += cheapest < INT64_MAX;
+        }
+    }
+}
+
+/* A curve through one time of an option at all sizes. */
+static gw_plan_cost curve(const plan_tree *t, uint32_t v, const int64_t *lens,
+                          gw_plan_tick (*time)(const gw_plan_vector *))
+{
+    const uint32_t count = t->tree.class_count;
+    gw_plan_tick *ticks = plan_alloc(count, sizeof *ticks);
+    gw_plan_tick most = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const gw_plan_tick here = time(price_at(t, count - 1 - i, v));
+        most = here > most ? here : most; /* curves must not fall */
+        ticks[i] = most;
+    }
+    return (gw_plan_cost){GW_PLAN_COST_TABLE, 0, 0, 0, count, lens, ticks};
+}
+
+static gw_plan_tick encode_time(const gw_plan_vector *p)
+{
+    return p->gpu + p->cpu;
+}
+static gw_plan_tick network_time(const gw_plan_vector *p)
+{
+    return p->net;
+}
+static gw_plan_tick decode_time(const gw_plan_vector *p)
+{
+    return p->tail + p->tail_cpu;
+}
+
+/* The options that win most as methods; returns their number. */
+static uint32_t make_methods(const plan_tree *t, const int64_t *lens, gw_plan_method *methods)
+{
+    const uint32_t option_count = t->class_first[1];
+    uint32_t *wins = plan_alloc(option_count, sizeof *wins);
+    uint32_t count = 0;
+    memset(wins, 0, option_count * sizeof *wins);
+    count_wins(t, option_count, wins);
+    while (count < FUSE_METHODS_MAX) {
+        uint32_t best = 0;
+        for (uint32_t v = 1; v < option_count; v++) {
+            best = wins[v] > wins[best] ? v : best;
+        }
+        if (wins[best] == 0) {
+            break;
+        }
+        wins[best] = 0;
+        gw_plan_method *method = &methods[count++];
+        memset(method, 0, sizeof *method);
+        for (uint32_t k = 0; k < t->tree.class_count; k++) {
+            const gw_plan_vector *p = price_at(t, k, best);
+            method->device = p->cpu > 0 || p->tail_cpu > 0 ? GW_PLAN_CPU : method->device;
+        }
+        method->enc = curve(t, best, lens, encode_time);
+        method->net = curve(t, best, lens, network_time);
+        method->dec = curve(t, best, lens, decode_time);
+    }
+    free(wins);
+    return count;
+}
+
+/* Cuts the model for these methods. */
+static gw_status cut_for(const plan_case *c, const plan_model *model, const gw_plan_method *methods,
+                         uint32_t method_count, const gw_plan_limits *limits, gw_plan *cut)
+{
+    gw_plan_tensor *tensors = plan_alloc(model->count, sizeof *tensors);
+    for (uint32_t i = 0; i < model->count; i++) {
+        tensors[i] = (gw_plan_tensor){NULL, model->tensors[i].len, model->tensors[i].bwd, 0};
+    }
+    const gw_plan_problem problem = {.tensors = tensors,
+                                     .tensor_count = model->count,
+                                     .methods = methods,
+                                     .method_count = method_count,
+                                     .decode = c->decode,
+                                     .group_len_max = c->group_len_max};
+    const gw_plan_solver solver = {GW_PLAN_AUTO, 0, *limits};
+    const gw_workspace workspace = plan_workspace(gw_plan_workspace_size(&problem, GW_PLAN_AUTO));
+    gw_plan_cert cert;
+    *cut = (gw_plan){plan_alloc(model->count, sizeof *cut->groups), model->count, 0};
+    const gw_status status = gw_plan_solve(&problem, &solver, cut, &cert, &workspace);
+    free(tensors);
+    return status;
+}
+
+int plan_tree_fuse(const plan_library *library, const plan_case *c, const plan_model *model,
+                   const gw_plan_limits *limits, gw_plan *cut)
+{
+    plan_model sizes;
+    plan_tree t;
+    gw_plan_method methods[FUSE_METHODS_MAX];
+    uint32_t method_count = 0;
+    gw_status status = GW_OK;
+    make_sizes(model, &sizes);
+    *cut = (gw_plan){NULL, 0, 0};
+    int64_t *lens = plan_alloc(sizes.count, sizeof *lens);
+    for (uint32_t i = 0; i < sizes.count; i++) {
+        lens[i] = sizes.tensors[i].len;
+    }
+    const int code = plan_tree_make(library, c, &sizes, NULL, 0, &t);
+    if (code == GW_CLI_OK) {
+        method_count = t.class_first[1] > 0 ? make_methods(&t, lens, methods) : 0;
+        status = method_count > 0 ? cut_for(c, model, methods, method_count, limits, cut) : GW_ERR_INFEASIBLE;
+    }
+    for (uint32_t m = 0; m < method_count; m++) {
+        free((void *)methods[m].enc.table_y);
+        free((void *)methods[m].net.table_y);
+        free((void *)methods[m].dec.table_y);
+    }
+    free(lens);
+    plan_tree_free(&t);
+    plan_model_free(&sizes);
+    return code != GW_CLI_OK ? code
+           : status != GW_OK ? gw_cli_error(GW_CLI_BAD_DATA, NULL, "fuse: %s", gw_status_message(status))
+                             : GW_CLI_OK;
+}
