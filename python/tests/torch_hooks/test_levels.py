@@ -779,6 +779,46 @@ def test_what_the_launcher_says_of_machines():
     assert set(run(refused, 4, tree(GPU), {"plan_device": "cpu"}, {}).values()) == {None}
 
 
+# ---- fused gradients ----
+
+FUSED = [["4.bias", "4.weight"], ["2.bias", "2.weight", "0.bias"], ["0.weight"]]
+
+
+def fused_tree(paths, codec="fp16", options=None):
+    """A plan as `plan solve --fuse` makes it: messages of several gradients, each with an option of its own."""
+    document = tree(6 * ["flat-allreduce"])
+    document["groups"] = []
+    for names, path in zip(FUSED, paths, strict=True):
+        entry = {"names": names, "elems": sum(SIZES[name] for name in names), "option": path}
+        if "comp" in path:
+            entry.update({"codec": codec, "options": options or {}})
+        document["groups"].append(entry)
+    return document
+
+
+def test_fused_gradients_follow_plain_training():
+    """Values as they are: the mean, in two levels, and the same bits on all ranks."""
+    found = run(train, 4, fused_tree(3 * [DENSE]), 5)
+    assert len({digest for _, digest, _ in found.values()}) == 1
+    for rank in range(4):
+        assert found[rank][0] == pytest.approx(plain_losses("adamw")[rank], rel=1e-4)
+
+
+@pytest.mark.parametrize("codec, options, optimizer, difference", [CODECS[2], CODECS[6]])
+def test_fused_gradients_travel_by_the_option_of_their_group(tmp_path, codec, options, optimizer, difference):
+    path = tmp_path / "run.json"
+    recorded = {"record": str(path), "record_steps": (2, 4)}
+    paths = [PATHS[4], PATHS[5], PATHS[1]]
+    found = run(train, 4, fused_tree(paths, codec, options), 5, optimizer, recorded)
+    assert len({digest for _, digest, _ in found.values()}) == 1
+    for rank, (losses, _, totals) in found.items():
+        assert losses == pytest.approx(plain_losses(optimizer)[rank], rel=difference)
+        assert totals["full_size"] == 5 * 4 * sum(SIZES.values())
+    messages = [one["args"] for one in json.loads(path.read_text())["traceEvents"] if one["name"] == "message"]
+    elems = [sum(SIZES[name] for name in names) for names in FUSED]
+    assert [(one["codec"], one["elems"]) for one in messages] == 2 * list(zip(paths, elems))
+
+
 # ---- recordings ----
 
 
