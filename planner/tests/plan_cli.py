@@ -844,6 +844,39 @@ class Hook(Case):
         self.refused(["chosen by auto here"], "export", *case, "--algorithm", "bytecomp")
         self.assertEqual(self.good_json("export", *case, "--algorithm", "ddp")["groups"][0]["method"], "fp32")
 
+    def test_operations_that_were_measured(self):
+        """A prediction has the cost of the operation, in a plan file, too; other links, rates and ranks drop it."""
+        model = self.tree_plan()[2][0]
+        path = "intra-reduce>inter-reduce>inter-broadcast>intra-broadcast"
+        cheap = {"latency_us": 1, "us_per_kib": 0}
+        operations = dict.fromkeys(path.split(">"), cheap)
+        operations["inter-reduce"] = {"latency_us": 5, "us_per_kib": 0.125}
+        cluster = self.write("measured.json", json.dumps({**self.TREE_CLUSTER, "operations": operations}))
+        codecs = self.write("mine.json", json.dumps({"codecs": [self.TREE_CODEC]}))
+        case = (model, "--kind", "tree", "--cpu", "--codecs", codecs, "--methods", "mine", "--cluster")
+        plan = self.path("measured-plan.json")
+        solved = self.good_json("solve", *case, cluster, "-o", plan)
+        for group in solved["groups"]:
+            self.assertEqual(group["option"], path)
+            times = [round(end - start, 3) for _, start, end in group["stages_us"]]
+            self.assertEqual(times, [1, round(5 + group["elems"] / 2048, 3), 1, 1])
+        self.assertEqual(solved["problem"]["operations"], operations)
+        again = self.good_json("solve", plan)
+        self.assertEqual((again["groups"], again["makespan_ticks"]), (solved["groups"], solved["makespan_ticks"]))
+        self.check_tree((plan, solved))
+        for other in (("--latency-us", 50), ("--gbit-per-s", 0.5)):
+            changed = self.good_json("solve", plan, *other)
+            self.assertNotIn("operations", changed["problem"])
+            self.assertNotEqual(changed["groups"][0]["option"], path)
+        for wrong, words in (
+            ({"comp-gpu": cheap}, "no operation"),
+            ({"intra-teleport": cheap}, "no operation"),
+            ({"intra-reduce": {}}, "cluster intra-reduce"),
+            ([], "no object"),
+        ):
+            bad = self.write("bad.json", json.dumps({**self.TREE_CLUSTER, "operations": wrong}))
+            self.refused([words], "solve", *case, bad)
+
     def test_check_of_an_option_tree(self):
         self.check_tree(self.tree_plan()[:2])
 

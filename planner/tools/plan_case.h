@@ -110,8 +110,9 @@ static inline uint64_t plan_case_ranks(const plan_case *c)
 /* Time of 1024 bytes at a rate. */
 double plan_us_per_kib(double gbit_per_s);
 
-/* Cluster file: {"nodes", "gpus", "intra": LINK, "inter": LINK, "host": LINK, "latency_per_step"}, or
- * {"ranks", link members, ...}. LINK: {"latency_us", "us_per_kib" or "gbit_per_s"}. */
+/* Cluster file: {"nodes", "gpus", "intra": LINK, "inter": LINK, "host": LINK, "latency_per_step",
+ * "operations": {OPERATION: LINK}}, or {"ranks", link members, ...}. LINK: {"latency_us", "us_per_kib" or
+ * "gbit_per_s"}. */
 int plan_cluster_read(const char *path, gw_plan_cluster *cluster);
 
 #endif

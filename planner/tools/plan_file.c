@@ -142,6 +142,18 @@ static json_t *link_json(const gw_plan_link *link)
     return json_pack("{s:f,s:f}", "latency_us", plan_us(link->alpha), "us_per_kib", plan_us(link->beta_kib));
 }
 
+/* Costs of operations that were measured; NULL: none were. */
+static json_t *operations_json(const gw_plan_cluster *cluster)
+{
+    json_t *operations = cluster->op_set != 0 ? json_object() : NULL;
+    for (int op = 0; op < GW_PLAN_OP_COUNT; op++) {
+        if ((cluster->op_set >> op & 1u) != 0) {
+            set(operations, gw_plan_op_name((gw_plan_op)op), link_json(&cluster->ops[op]));
+        }
+    }
+    return operations;
+}
+
 /* The members of a case in a cases file. */
 static json_t *case_json(const plan_case *c)
 {
@@ -154,13 +166,14 @@ static json_t *case_json(const plan_case *c)
     if (c->cpu) {
         json_array_append_new(devices, json_string("cpu"));
     }
-    return json_pack(
-        "{s:s,s:s,s:o,s:o,s:s,s:s,s:I,s:I,s:o,s:o,s:o,s:b,s:b}", "name", c->name, "kind",
-        plan_kind_names[c->kind], "methods", methods, "devices", devices, "level", plan_level_names[c->level],
-        "decode", decode_name(c), "nodes", (json_int_t)cluster->nodes, "gpus", (json_int_t)cluster->gpus,
-        "intra", link_json(&cluster->intra), "inter", link_json(&cluster->inter), "host",
-        link_json(&cluster->host), "latency_per_step", (int)(cluster->flags & GW_PLAN_ALPHA_PER_STEP),
-        "flat_uses_both", (int)(cluster->flags & GW_PLAN_FLAT_USES_BOTH));
+    return json_pack("{s:s,s:s,s:o,s:o,s:s,s:s,s:I,s:I,s:o,s:o,s:o,s:b,s:b,s:o*}", "name", c->name, "kind",
+                     plan_kind_names[c->kind], "methods", methods, "devices", devices, "level",
+                     plan_level_names[c->level], "decode", decode_name(c), "nodes",
+                     (json_int_t)cluster->nodes, "gpus", (json_int_t)cluster->gpus, "intra",
+                     link_json(&cluster->intra), "inter", link_json(&cluster->inter), "host",
+                     link_json(&cluster->host), "latency_per_step",
+                     (int)(cluster->flags & GW_PLAN_ALPHA_PER_STEP), "flat_uses_both",
+                     (int)(cluster->flags & GW_PLAN_FLAT_USES_BOTH), "operations", operations_json(cluster));
 }
 
 /* The codecs that the case names, as their files have them. */

@@ -61,6 +61,9 @@ static void override_links(const plan_case_args *a, gw_plan_cluster *cluster)
             cluster->intra.beta_kib = cluster->inter.beta_kib;
         }
     }
+    if (a->latency_us >= 0 || us_per_kib >= 0 || a->ranks > 0) {
+        cluster->op_set = 0; /* measured with other links */
+    }
     if (a->ranks > 0) {
         cluster->nodes = 1;
         cluster->gpus = (uint32_t)a->ranks;
