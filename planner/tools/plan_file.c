@@ -452,7 +452,7 @@ int plan_file_groups(const plan_file *file, plan_opened *o, gw_plan *plan)
     gw_plan found = {plan_alloc(count, sizeof *found.groups), (uint32_t)count, 0};
     int code = read_ranges(file, &o->model, &found);
     if (code == GW_CLI_OK && is_tree) {
-        code = plan_opened_cut(o, &found);
+        code = plan_tree_cut(&o->library, &o->c, &o->model, &found, &o->tree);
     }
     code = code == GW_CLI_OK ? read_choices(file, o, &found) : code;
     for (uint32_t j = 0; is_tree && j < found.group_count && code == GW_CLI_OK; j++) {

@@ -122,9 +122,3 @@ int plan_opened_prepare(plan_opened *o)
     return o->c.kind == PLAN_TREE ? plan_tree_make(&o->library, &o->c, &o->model, NULL, 0, &o->tree)
                                   : plan_setup_make(&o->library, &o->c, &o->model, o->path, &o->setup);
 }
-
-int plan_opened_cut(plan_opened *o, const gw_plan *cut)
-{
-    plan_tree_free(&o->tree);
-    return plan_tree_make(&o->library, &o->c, &o->model, cut, 0, &o->tree);
-}

@@ -27,8 +27,6 @@ typedef struct plan_opened {
 void plan_opened_open(const plan_case_args *args, const char *path, plan_opened *o);
 /* Fills in the methods, or the tree with every option of every tensor. Message printed, exit code. */
 int plan_opened_prepare(plan_opened *o);
-/* Of a tree: makes it anew, with every option of these groups. */
-int plan_opened_cut(plan_opened *o, const gw_plan *cut);
 void plan_opened_close(plan_opened *o);
 
 #endif

@@ -201,7 +201,7 @@ void plan_run_fuse(plan_opened *o, const gw_plan_limits *limits)
     }
     gw_cli_progress_begin("fuse");
     gw_cli_must(plan_tree_fuse(&o->library, &o->c, &o->model, limits, &cut));
-    gw_cli_must(plan_opened_cut(o, &cut));
+    gw_cli_must(plan_tree_cut(&o->library, &o->c, &o->model, &cut, &o->tree));
     gw_cli_progress_end();
     free(cut.groups);
 }

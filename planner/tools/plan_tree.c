@@ -150,6 +150,13 @@ int plan_tree_make(const plan_library *library, const plan_case *c, const plan_m
     return code;
 }
 
+int plan_tree_cut(const plan_library *library, const plan_case *c, const plan_model *model,
+                  const gw_plan *cut, plan_tree *t)
+{
+    plan_tree_free(t);
+    return plan_tree_make(library, c, model, cut, 0, t);
+}
+
 /* The option (index into t->options) of a choice. */
 static uint32_t option_of(const plan_tree *t, uint32_t group, uint32_t choice)
 {

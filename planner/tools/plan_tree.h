@@ -32,6 +32,9 @@ typedef struct plan_tree {
 int plan_tree_make(const plan_library *library, const plan_case *c, const plan_model *model,
                    const gw_plan *cut, int reduce, plan_tree *t);
 void plan_tree_free(plan_tree *t);
+/* Makes a tree anew, with every option of these groups, like plan_tree_make(). */
+int plan_tree_cut(const plan_library *library, const plan_case *c, const plan_model *model,
+                  const gw_plan *cut, plan_tree *t);
 
 /* Fill t->choice. Like plan_tree_job(), they end the process with a message on failure. */
 void plan_tree_solve(plan_tree *t, const gw_plan_limits *limits, gw_plan_cert *cert);
