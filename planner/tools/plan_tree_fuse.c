@@ -3,9 +3,10 @@
  *
  * The planners of fused plans know methods, ways to send that have a cost curve for every size. So a few
  * options that are the cheapest somewhere become methods, with a curve through their prices at sizes from one
- * element to all of the model; gw_plan_solve() cuts for these at the serial level. Afterwards every group is
- * free to take any option of the tree. What is proven of the plan then holds for these groups; another cut
- * may be shorter.
+ * element to all of the model; gw_plan_solve() cuts for these at the serial level. Of the cuts of equal
+ * length it may return one with many groups, so neighbours are joined that can travel as one at no loss.
+ * Afterwards every group is free to take any option of the tree; a cut that is longer than single tensors
+ * then is not taken. What is proven of the plan holds for these groups; another cut may be shorter.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -147,9 +148,42 @@ static uint32_t make_methods(const plan_tree *t, const int64_t *lens, gw_plan_me
     return count;
 }
 
-/* Cuts the model for these methods. */
+/* Joins group j with the one before it if the iteration does not get longer by that. */
+static int join(const gw_plan_problem *problem, gw_plan *cut, uint32_t j, gw_plan_group *kept,
+                gw_plan_tick *makespan)
+{
+    const uint32_t count = cut->group_count;
+    memcpy(kept, cut->groups, count * sizeof *kept);
+    cut->groups[j - 1].tensor_count += cut->groups[j].tensor_count;
+    memmove(&cut->groups[j], &cut->groups[j + 1], (count - j - 1) * sizeof *cut->groups);
+    cut->group_count--;
+    for (uint32_t m = 0; m < problem->method_count; m++) {
+        gw_plan_tick joined;
+        cut->groups[j - 1].method = m;
+        if (gw_plan_eval(problem, cut, &joined) == GW_OK && joined <= *makespan) {
+            *makespan = joined;
+            return 1;
+        }
+    }
+    memcpy(cut->groups, kept, count * sizeof *kept);
+    cut->group_count = count;
+    return 0;
+}
+
+/* Joins neighbours as long as that costs nothing, from the first on. */
+static void join_all(const gw_plan_problem *problem, gw_plan *cut, gw_plan_tick makespan)
+{
+    gw_plan_group *kept = plan_alloc(cut->group_count, sizeof *kept);
+    uint32_t j = 1;
+    while (j < cut->group_count) {
+        j += !join(problem, cut, j, kept, &makespan);
+    }
+    free(kept);
+}
+
+/* Cuts the model for these methods; joined: the same cut with neighbours joined. */
 static gw_status cut_for(const plan_case *c, const plan_model *model, const gw_plan_method *methods,
-                         uint32_t method_count, const gw_plan_limits *limits, gw_plan *cut)
+                         uint32_t method_count, const gw_plan_limits *limits, gw_plan *cut, gw_plan *joined)
 {
     gw_plan_tensor *tensors = plan_alloc(model->count, sizeof *tensors);
     for (uint32_t i = 0; i < model->count; i++) {
@@ -166,8 +200,45 @@ static gw_status cut_for(const plan_case *c, const plan_model *model, const gw_p
     gw_plan_cert cert;
     *cut = (gw_plan){plan_alloc(model->count, sizeof *cut->groups), model->count, 0};
     const gw_status status = gw_plan_solve(&problem, &solver, cut, &cert, &workspace);
+    *joined = (gw_plan){plan_alloc(model->count, sizeof *joined->groups), model->count, 0};
+    if (status == GW_OK) {
+        joined->group_count = cut->group_count;
+        memcpy(joined->groups, cut->groups, cut->group_count * sizeof *cut->groups);
+        join_all(&problem, joined, cert.makespan);
+    }
     free(tensors);
     return status;
+}
+
+/* The iteration with the best options of these groups; NULL: of single tensors. INT64_MAX: there are none. */
+static gw_plan_tick iteration(const plan_library *library, const plan_case *c, const plan_model *model,
+                              const gw_plan_limits *limits, const gw_plan *cut)
+{
+    plan_tree t;
+    gw_plan_cert cert = {.makespan = INT64_MAX};
+    if (plan_tree_make(library, c, model, cut, 1, &t) == GW_CLI_OK) {
+        plan_tree_solve(&t, limits, &cert);
+    }
+    plan_tree_free(&t);
+    return cert.makespan;
+}
+
+/* Leaves the fewest groups with which the iteration is as short as with single tensors, whose options are
+ * more than the methods were. */
+static void choose(const plan_library *library, const plan_case *c, const plan_model *model,
+                   const gw_plan_limits *limits, gw_plan *cut, gw_plan *joined)
+{
+    const gw_plan_tick alone = iteration(library, c, model, limits, NULL);
+    if (iteration(library, c, model, limits, joined) <= alone) {
+        const gw_plan other = *cut;
+        *cut = *joined;
+        *joined = other;
+    } else if (iteration(library, c, model, limits, cut) > alone) {
+        cut->group_count = model->count;
+        for (uint32_t i = 0; i < model->count; i++) {
+            cut->groups[i] = (gw_plan_group){i, 1, 0};
+        }
+    }
 }
 
 int plan_tree_fuse(const plan_library *library, const plan_case *c, const plan_model *model,
@@ -177,6 +248,7 @@ int plan_tree_fuse(const plan_library *library, const plan_case *c, const plan_m
     plan_tree t;
     gw_plan_method methods[FUSE_METHODS_MAX];
     uint32_t method_count = 0;
+    gw_plan joined = {NULL, 0, 0};
     gw_status status = GW_OK;
     make_sizes(model, &sizes);
     *cut = (gw_plan){NULL, 0, 0};
@@ -187,7 +259,11 @@ int plan_tree_fuse(const plan_library *library, const plan_case *c, const plan_m
     const int code = plan_tree_make(library, c, &sizes, NULL, 0, &t);
     if (code == GW_CLI_OK) {
         method_count = t.class_first[1] > 0 ? make_methods(&t, lens, methods) : 0;
-        status = method_count > 0 ? cut_for(c, model, methods, method_count, limits, cut) : GW_ERR_INFEASIBLE;
+        status = method_count > 0 ? cut_for(c, model, methods, method_count, limits, cut, &joined)
+                                  : GW_ERR_INFEASIBLE;
+    }
+    if (code == GW_CLI_OK && status == GW_OK) {
+        choose(library, c, model, limits, cut, &joined);
     }
     for (uint32_t m = 0; m < method_count; m++) {
         free((void *)methods[m].enc.table_y);
@@ -195,6 +271,7 @@ int plan_tree_fuse(const plan_library *library, const plan_case *c, const plan_m
         free((void *)methods[m].dec.table_y);
     }
     free(lens);
+    free(joined.groups);
     plan_tree_free(&t);
     plan_model_free(&sizes);
     return code != GW_CLI_OK ? code
