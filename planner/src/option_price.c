@@ -15,6 +15,8 @@
  */
 #include "price.h"
 
+_Static_assert(GW_PLAN_OP_COUNT <= GW_PLAN_OPS_MAX, "each operation can have a cost of its own");
+
 static int64_t ceil_div(int64_t a, int64_t b)
 {
     return a / b + (a % b != 0);

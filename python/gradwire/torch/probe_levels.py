@@ -147,7 +147,10 @@ def _operations(bench: _Bench, transport: Transport, placed: Machines, where: st
         if where == INTRA and what in ("allreduce", "allgather-c"):
             continue
         sizes, seconds = [], []
-        for length, more in ((_FEW, 5), (_OF_OPERATION, 1)):
+        for length, more in (
+            (_FEW, 5),
+            (_OF_OPERATION, 5 if where == INTRA else 1),
+        ):  # there they are quick, and scatter
             flat = torch.ones(length)
             run = _Operation(bench, transport, placed, what, where, flat)
             seconds.append(bench.time(run, flat, more, statistics.median))
