@@ -164,6 +164,8 @@ class Results(Case):
         self.refused(["fuse: the constraints leave no plan"], "solve", RESNET50, *case, "--fuse", "--group-mib-max", 8)
         greedy = self.good_json("solve", RESNET50, *case, "--fuse", "--algorithm", "bytecomp")
         self.assertEqual(greedy["group_count"], alone["tensors"])
+        self.assertNotIn("bound_of", greedy)
+        self.assertNotIn("fuse", self.good_json("solve", plan, "--kind", "joint")["problem"])
         self.refused(["--fuse goes with --kind tree"], "solve", RESNET50, "--fuse")
 
     def test_fused_trees_are_not_longer_than_single_tensors(self):

@@ -491,12 +491,15 @@ void plan_case_fp32(plan_case *c)
     c->method_count = 1;
     memcpy(c->method_names[0], "fp32", 5);
     c->cpu = 0;
+    c->fuse = 0;
 }
 
 void plan_case_for_algorithm(plan_case *c, const char *algorithm)
 {
     if (algorithm != NULL && strcmp(algorithm, "ddp") == 0) {
         plan_case_fp32(c);
+    } else if (algorithm != NULL && strcmp(algorithm, "auto") != 0) {
+        c->fuse = 0;
     }
 }
 

@@ -90,7 +90,8 @@ void plan_case_set_decode(plan_case *c, int decode);
 
 /* Leaves one way to send: float32, fused. */
 void plan_case_fp32(plan_case *c);
-/* The same for the algorithm "ddp", whose plans and bounds are of that case. NULL: another one. */
+/* The case of an algorithm's plans and bounds: that for "ddp", and of a tree single tensors for all but
+ * "auto". NULL: auto. */
 void plan_case_for_algorithm(plan_case *c, const char *algorithm);
 
 /* name NULL: the first case. */

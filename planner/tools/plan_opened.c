@@ -78,7 +78,7 @@ static void override_case(const plan_case_args *a, plan_case *c)
     override_choices(a, c);
     override_links(a, &c->cluster);
     c->cpu |= a->cpu;
-    c->fuse |= a->fuse;
+    c->fuse = (c->fuse || a->fuse) && c->kind == PLAN_TREE;
     if (a->fuse && c->kind != PLAN_TREE) {
         gw_cli_fail(GW_CLI_USAGE, NULL, "--fuse goes with --kind tree; plans of other kinds fuse anyway");
     }

@@ -30,10 +30,24 @@
  * begins. */
 #define MIX_MAX 8
 
-/* Sizes from 0 to the whole model as tensors without backprop, so that the tree of them has every price. */
-static void make_sizes(const plan_model *model, plan_model *sizes)
+/* Joining groups looks at every tensor for each method and group. Cuts for which that is more than so often,
+ * about a second, stay as they are. */
+#define JOIN_WORK_MAX (UINT64_C(1) << 20)
+
+/* Elements of the largest group. */
+static int64_t len_max(const plan_case *c, const plan_model *model)
 {
     const int64_t total = plan_model_len(model, 0, model->count);
+    int64_t most = c->group_len_max > 0 ? c->group_len_max : total;
+    for (uint32_t i = 0; i < model->count; i++) {
+        most = model->tensors[i].len > most ? model->tensors[i].len : most;
+    }
+    return most < total ? most : total;
+}
+
+/* Sizes from 0 to the largest group as tensors without backprop, so that the tree of them has every price. */
+static void make_sizes(int64_t total, plan_model *sizes)
+{
     int64_t last = 0;
     memset(sizes, 0, sizeof *sizes);
     plan_model_add(sizes, "size", 0, 0, 0);
@@ -55,31 +69,42 @@ static const gw_plan_vector *price_at(const plan_tree *t, uint32_t k, uint32_t v
     return &t->vectors[t->class_first[k] + v];
 }
 
-/* Whether a method can be that option: its codec work is on one device. */
-static int is_on_one_device(const plan_tree *t, uint32_t v)
+/* Whether a method can be that option: before and after the network its codec work is on one device, and its
+ * times are in the range of curves. */
+static int can_be_method(const plan_tree *t, uint32_t v)
 {
-    const gw_plan_option *option = &t->options[price_at(t, 0, v)->option];
     int on_gpu = 0;
     int on_cpu = 0;
-    for (uint32_t i = 0; i < option->op_count; i++) {
-        on_gpu |= option->ops[i] == GW_PLAN_OP_COMP_GPU || option->ops[i] == GW_PLAN_OP_DEC_GPU;
-        on_cpu |= option->ops[i] == GW_PLAN_OP_COMP_CPU || option->ops[i] == GW_PLAN_OP_DEC_CPU;
+    int fits = 1;
+    for (uint32_t k = 0; k < t->tree.class_count; k++) {
+        const gw_plan_vector *p = price_at(t, k, v);
+        on_gpu |= p->gpu > 0 || p->tail > 0;
+        on_cpu |= p->cpu > 0 || p->tail_cpu > 0;
+        fits = fits && p->gpu < GW_PLAN_TICK_MAX && p->cpu < GW_PLAN_TICK_MAX && p->net < GW_PLAN_TICK_MAX &&
+               p->tail < GW_PLAN_TICK_MAX && p->tail_cpu < GW_PLAN_TICK_MAX;
     }
-    return !on_gpu || !on_cpu;
+    return fits && (!on_gpu || !on_cpu);
 }
 
 /* Counts for each option how often it is the cheapest, over sizes and mixes. */
 static void count_wins(const plan_tree *t, uint32_t option_count, uint32_t *wins)
 {
+    uint8_t *allowed = plan_alloc(option_count, sizeof *allowed);
+    for (uint32_t v = 0; v < option_count; v++) {
+        allowed[v] = (uint8_t)can_be_method(t, v);
+    }
     for (uint32_t k = 0; k < t->tree.class_count; k++) {
         for (int mix = 0; mix <= MIX_MAX; mix++) {
             gw_plan_tick cheapest = INT64_MAX;
             uint32_t best = 0;
             for (uint32_t v = 0; v < option_count; v++) {
                 const gw_plan_vector *p = price_at(t, k, v);
+                if (!allowed[v]) {
+                    continue;
+                }
                 const gw_plan_tick cost =
                     mix * p->net + (MIX_MAX - mix) * (p->gpu + p->tail) + p->cpu + p->tail_cpu;
-                if (cost < cheapest && is_on_one_device(t, v)) {
+                if (cost < cheapest) {
                     cheapest = cost;
                     best = v;
                 }
@@ -87,6 +112,7 @@ static void count_wins(const plan_tree *t, uint32_t option_count, uint32_t *wins
             wins[best] += cheapest < INT64_MAX;
         }
     }
+    free(allowed);
 }
 
 /* A curve through one time of an option at all sizes. */
@@ -173,6 +199,9 @@ static int join(const gw_plan_problem *problem, gw_plan *cut, uint32_t j, gw_pla
 /* Joins neighbours as long as that costs nothing, from the first on. */
 static void join_all(const gw_plan_problem *problem, gw_plan *cut, gw_plan_tick makespan)
 {
+    if ((uint64_t)cut->group_count * problem->tensor_count > JOIN_WORK_MAX) {
+        return;
+    }
     gw_plan_group *kept = plan_alloc(cut->group_count, sizeof *kept);
     uint32_t j = 1;
     while (j < cut->group_count) {
@@ -250,7 +279,7 @@ int plan_tree_fuse(const plan_library *library, const plan_case *c, const plan_m
     uint32_t method_count = 0;
     gw_plan joined = {NULL, 0, 0};
     gw_status status = GW_OK;
-    make_sizes(model, &sizes);
+    make_sizes(len_max(c, model), &sizes);
     *cut = (gw_plan){NULL, 0, 0};
     int64_t *lens = plan_alloc(sizes.count, sizeof *lens);
     for (uint32_t i = 0; i < sizes.count; i++) {
