@@ -147,7 +147,7 @@ class _Bench:
     def largest(self, numbers: Sequence[float]) -> list[float]:
         return self.state._slowest(list(numbers))
 
-    def time(self, run: Any, flat: torch.Tensor, more: int = 1, pick: Any = min) -> float:
+    def time(self, run: Any, flat: torch.Tensor, more: int = 1, pick: Callable[[list[float]], Any] = min) -> Any:
         """Seconds of the slowest rank, the least of some runs (more times as many) after one that warms up, or what
         `pick` makes of them."""
         original, found, worked = flat.clone(), [], 0.0

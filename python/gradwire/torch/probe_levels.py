@@ -138,25 +138,28 @@ def link_size(what: str, where: str, machines: Machines, held: float) -> float:
 
 
 def _operations(bench: _Bench, transport: Transport, placed: Machines, where: str) -> dict[str, dict[str, float]]:
-    """Costs of the collectives among these ranks, by their names in options. Messages of training find other work on
-    cores and links, so that the usual run is measured and not the fastest one."""
+    """Costs of the collectives among these ranks, by their names in options. A byte takes what it does in the fastest
+    runs, which other work disturbs least. A startup is that of the usual run: in training there is other work."""
     if placed.count(where) == 1:
         return {}
     found = {}
     for what in OPERATIONS:
         if where == INTRA and what in ("allreduce", "allgather-c"):
             continue
-        sizes, seconds = [], []
+        sizes, fastest, usual = [], [], []
         for length, more in (
             (_FEW, 5),
             (_OF_OPERATION, 5 if where == INTRA else 1),
         ):  # there they are quick, and scatter
             flat = torch.ones(length)
             run = _Operation(bench, transport, placed, what, where, flat)
-            seconds.append(bench.time(run, flat, more, statistics.median))
+            times = bench.time(run, flat, more, list)
+            fastest.append(min(times))
+            usual.append(statistics.median(times))
             held = 4.0 * length / (run.peers.size if what == "allgather" else 1)
             sizes.append(link_size(what, where, placed, held))
-        found[f"{where}-{what}"] = _link_of(*_line(sizes, seconds))
+        _, byte = _line(sizes, fastest)
+        found[f"{where}-{what}"] = _link_of(max(0.0, usual[0] - byte * sizes[0]), byte)
     return found
 
 
