@@ -23,6 +23,7 @@ import torch
 from gradwire import _structs as s
 from gradwire._library import check, lib
 from gradwire.torch import thc_server
+from gradwire.torch.peers import store_of_job
 from gradwire.workspace import scratch
 from ranks import run
 from test_thc_sums import loads
@@ -422,7 +423,8 @@ def test_a_dead_rank(scheme, options, victim):
 
 
 def late_with_nan(rank, size, address, nonfinite):
-    """Gradients of each step, and the error; rank 2 is late with NaN."""
+    """Gradients of each step, and the error. Rank 2 has NaN in step 2, and begins that when the others have ended it;
+    at the begin of step 1 DDP's ranks meet."""
     parameter = torch.nn.Parameter(torch.zeros(LEN))
     options = {"server": address, "small_len": 1, "nonfinite": nonfinite, "timeout": timedelta(seconds=20)}
     state, hook = gradwire.torch.thc_hook(torch.optim.SGD([parameter], lr=1.0), **options)
@@ -435,17 +437,19 @@ def late_with_nan(rank, size, address, nonfinite):
         def forward(self, given):
             return (self.inner * given).sum()
 
-    ddp, grads = DDP(Net()), []
+    ddp, grads, store = DDP(Net()), [], store_of_job()
     ddp.register_comm_hook(state, hook)
     try:
         for step in range(4):
             values = gradient(rank, step)
-            if rank == 2 and step == 1:
-                time.sleep(0.6)
+            if rank == 2 and step == 2:
+                store.wait(["rank 0", "rank 1"])
                 values[5] = float("nan")
             parameter.grad = None
             ddp(values).backward()
             grads.append(parameter.grad.clone().numpy())
+            if step == 2:
+                store.set(f"rank {rank}", "has ended step 2")
         state.check()
     except Exception as error:
         return grads, f"{error}", state.left_out
@@ -463,11 +467,11 @@ def test_a_late_rank_drops_nan():
     """With nonfinite="propagate": it has no part in the sums, so they are finite, and equal on all ranks."""
     with serving("--quorum", "2") as server:
         found = run(late_with_nan, 3, server.address, "propagate")
-    late = found[2][2] > 0  # else the others were slower
+    assert found[2][2] >= LEN
     for grads, text, _ in found.values():
         assert not text and len(grads) == 4
         for one, wanted in zip(grads, found[0][0]):
-            assert np.array_equal(one, wanted, equal_nan=True) and (not late or np.isfinite(one).all())
+            assert np.array_equal(one, wanted) and np.isfinite(one).all()
 
 
 def test_no_server():
