@@ -830,6 +830,7 @@ static void test_who_may_have_a_rank_again(void **state)
     thc_serve *serve = thc_serve_create(&limits, secret, keep, &last);
     assert_int_equal(tell(serve, &last, &a, &m).type, GW_THC_MESSAGE_WELCOME);
     thc_serve_ended(serve, &a);
+    assert_null(thc_serve_job(serve, 5));                   /* a job of nobody takes no place */
     assert_int_equal(tell(serve, &last, &b, &m).reason, 1); /* workers that have joined */
     const uint64_t epoch = thc_serve_job(serve, 5)->epoch;
     assert_int_equal(tell(serve, &last, &c, &other).reason, 2);

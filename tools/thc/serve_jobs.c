@@ -555,6 +555,9 @@ void thc_serve_ended(thc_serve *serve, const thc_peer *peer)
                 worker_unjoin(job, worker); /* it may not even know the epoch */
             }
         }
+        if (job != NULL && job->joined == 0) {
+            job_remove(serve, job);
+        }
     }
 }
 
