@@ -57,7 +57,9 @@ typedef struct world {
     double begin, now;
     sender senders[SENDERS];
     const thc_peer *from; /* whose packet the server has now; NULL: none */
-    uint64_t replies_to_from, replies_size, strangers;
+    uint64_t replies_to_from, replies_size;
+    int is_refusal;        /* the last of them */
+    uint64_t strangers[2]; /* replies to senders that take part in nothing; [1]: by streams, or to a cookie */
     member members[WORKERS];
     gw_thc thc;
     uint32_t job; /* of the members; 0: not yet */
@@ -106,6 +108,7 @@ static void on_send(void *context, const thc_peer *to, const uint8_t *bytes, siz
     const int is_from = w->from != NULL && thc_peer_equal(w->from, to);
     w->replies_to_from += is_from ? 1u : 0u;
     w->replies_size += is_from ? size : 0u;
+    w->is_refusal = bytes[5] == GW_THC_MESSAGE_REFUSED && gw_thc_message_is(bytes, size);
     sender *s = sender_of(w, to);
     if (s != NULL) {
         FUZZ_CHECK(s->has_proved || is_from); /* nobody else can cause a packet to it */
@@ -169,11 +172,13 @@ static void give(world *w, const thc_peer *from, const uint8_t *bytes, size_t si
     w->from = NULL;
     if (!took_part && !thc_serve_takes_part(w->serve, from)) {
         FUZZ_CHECK(w->replies_to_from <= 1);
-        w->strangers += w->replies_to_from;
+        w->strangers[from->connection != 0 || w->is_refusal] += w->replies_to_from;
     }
     FUZZ_CHECK(s == NULL || s->has_proved || w->replies_size <= size); /* nothing to amplify */
     /* A second's replies at once, and then so many a second. */
-    FUZZ_CHECK((double)w->strangers <= w->limits.replies_max * (1 + w->now - w->begin) + 1e-6);
+    for (int i = 0; i < 2; i++) {
+        FUZZ_CHECK((double)w->strangers[i] <= w->limits.replies_max * (1 + w->now - w->begin) + 1e-6);
+    }
     serve_check(w);
 }
 
@@ -429,6 +434,7 @@ static thc_peer peer_make(unsigned number, int is_stream)
     peer.connection = is_stream ? number : 0;
     peer.size = is_stream ? 1 : 16;
     peer.address[4] = (uint8_t)(is_stream ? 0 : number);
+    peer.host = number / 2;
     return peer;
 }
 

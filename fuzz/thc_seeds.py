@@ -125,10 +125,10 @@ def serve_seeds(write):
     for script in range(64):
         is_damaged = script % 4 != 0
         data = bytes([rng.randrange(256), rng.choice([0, 0, 1, 2, 4, 8]) | rng.randrange(16) << 4])
-        for part in range(rng.randrange(1, 6)):
+        for _ in range(rng.randrange(1, 6)):
             data += serve_job(rng, rng.randrange(3), rng.choice([1, 2, 3]), is_damaged)
         data += b"\xff"
-        for part in range(rng.randrange(3)):
+        for _ in range(rng.randrange(3)):
             data += serve_job(rng, rng.choice([0, 3]), rng.choice([1, 2]), is_damaged)
         write(target, f"seed-{script:02d}", data)
         count += 1
