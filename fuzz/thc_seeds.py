@@ -3,7 +3,8 @@
 The decoder gets the golden frames, each with and without a repaired checksum. The round trip reads a choice of
 configuration, a shape and a length; values follow, all kinds of them. The server gets rounds in order, with losses,
 duplicates, late packets, seals, drops and damage. The server of `gradwire thc-serve` gets senders who join jobs and run
-rounds, with the same, and then more of them while a job of its own workers runs.
+rounds, with the same, and then more of them while a job of its own workers runs. A worker gets challenges, welcomes and
+answers to its packets, good and damaged ones.
 """
 
 import random
@@ -135,5 +136,35 @@ def serve_seeds(write):
     return target, count
 
 
+CHALLENGE, WELCOME, REFUSED, AGAIN, ANSWER = range(5)
+
+
+def session_seeds(write):
+    target, count = "fuzz_thc_session", 0
+    rng = random.Random(10)
+    for script in range(48):
+        workers = 1 + script % 2
+        steps = bytearray([script % 4, CHALLENGE, rng.randrange(256), 0, 7, 50])
+        steps += bytes([WELCOME, workers, 1 | rng.choice([0, 0, 0, 1]) << 2])
+        for _ in range(rng.randrange(1, 30)):
+            steps += bytes([7, rng.randrange(1, 80)])
+            for number in rng.sample(range(32), rng.randrange(1, 12)):
+                damage = 8 if rng.randrange(10) == 0 else 0
+                steps += bytes([ANSWER | damage, number, workers * 2 - 1 | rng.choice([0, 4, 12])])
+                if damage:
+                    steps += bytes([rng.randrange(160), 1 << rng.randrange(8)])
+            if rng.randrange(12) == 0:
+                steps += bytes([rng.choice([REFUSED, AGAIN]), 3, 1, WELCOME, workers, rng.randrange(1, 4)])
+        write(target, f"seed-{script:02d}", bytes(steps))
+        count += 1
+    return target, count
+
+
 def make(write, golden):
-    return [decode_seeds(write, golden), roundtrip_seeds(write), server_seeds(write), serve_seeds(write)]
+    return [
+        decode_seeds(write, golden),
+        roundtrip_seeds(write),
+        server_seeds(write),
+        serve_seeds(write),
+        session_seeds(write),
+    ]
