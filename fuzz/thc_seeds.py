@@ -86,8 +86,9 @@ def serve_step(sender, what, *arguments, damage=None):
 
 
 def serve_job(rng, job, workers, is_damaged):
-    """Senders join a job, those by datagrams twice, and run rounds."""
+    """Senders join a job, those by datagrams twice, and run rounds. Job 3: with the options of the workers' own."""
     steps = bytearray()
+    mine, length = (0x80, 0x20) if job == 3 else (0, 0)
 
     def add(sender, what, *arguments):
         is_bad = is_damaged and rng.randrange(8) == 0
@@ -98,23 +99,23 @@ def serve_job(rng, job, workers, is_damaged):
     senders = rng.sample(range(8), workers)
     names = [job | rank << 2 | (workers - 1) << 4 for rank in range(workers)]
     for sender, name in zip(senders, names):
-        add(sender, JOIN, name, 0, 0)
+        add(sender, JOIN, name, mine, length)
         if sender < 4:
-            add(sender, JOIN, name, 1, 0)
+            add(sender, JOIN, name, mine | 1, length)
     for round_ in range(rng.randrange(4)):
         for what in (NORMS, INDICES):
             order = [(sender, name, slot) for sender, name in zip(senders, names) for slot in range(2)]
             rng.shuffle(order)
             for sender, name, slot in order:
                 kind = ASK if what == INDICES and is_damaged and rng.randrange(8) == 0 else what
-                add(sender, kind, name, round_, slot | 8)
+                add(sender, kind, name, mine | round_, slot | 8)
         if rng.randrange(3) == 0:
             steps += serve_step(0, TIME, rng.randrange(256))
         if is_damaged and rng.randrange(3) == 0:
             steps += serve_step(rng.randrange(8), RAW, 4, *rng.randbytes(4))
     for sender, name in zip(senders, names):
         if rng.randrange(2) == 0:
-            add(sender, LEAVE, name, 2, 0)
+            add(sender, LEAVE, name, mine | 2, length)
         elif sender >= 4 and rng.randrange(2) == 0:
             steps += serve_step(sender, ENDED)
     return bytes(steps)
@@ -128,9 +129,11 @@ def serve_seeds(write):
         data = bytes([rng.randrange(256), rng.choice([0, 0, 1, 2, 4, 8]) | rng.randrange(16) << 4])
         for _ in range(rng.randrange(1, 6)):
             data += serve_job(rng, rng.randrange(3), rng.choice([1, 2, 3]), is_damaged)
+        if script % 8 == 0:
+            data += b"".join(serve_step(rng.randrange(4), JOIN, 0, 0, 0) for _ in range(100))
         data += b"\xff"
         for _ in range(rng.randrange(3)):
-            data += serve_job(rng, rng.choice([0, 3]), rng.choice([1, 2]), is_damaged)
+            data += serve_job(rng, rng.choice([0, 3, 3]), rng.choice([1, 2, 2]), is_damaged)
         write(target, f"seed-{script:02d}", data)
         count += 1
     return target, count
