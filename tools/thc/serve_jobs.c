@@ -190,8 +190,7 @@ static thc_credit *host_credit(thc_serve *serve, const thc_peer *peer)
 /*
  * While more than half of the replies are left, all may have them. Then a host gets no more than its own
  * part, so that one host does not take those of others. Who forges senders' addresses may take all that are
- * for senders which have proved nothing: with more of them than replies, of each packet's chance is their
- * ratio.
+ * for senders which have proved nothing: then a packet's chance is that of replies to packets.
  */
 int thc_serve_may_reply(thc_serve *serve, const thc_peer *to, int has_proved, double now)
 {

@@ -135,8 +135,8 @@ thc_job *thc_serve_job(thc_serve *serve, uint32_t number);
 void thc_serve_answer(thc_serve *serve, const thc_job *job, const thc_peer *to,
                       const gw_thc_message *message);
 
-/* Whether there is room for a reply to a sender that takes part in nothing. has_proved: it is where it says.
- */
+/* Whether there is room for a reply to a sender that takes part in nothing.
+ *   - has_proved: it is where it says */
 int thc_serve_may_reply(thc_serve *serve, const thc_peer *to, int has_proved, double now);
 
 /* JOIN and LEAVE. */
