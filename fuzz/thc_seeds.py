@@ -139,35 +139,10 @@ def serve_seeds(write):
     return target, count
 
 
-CHALLENGE, WELCOME, REFUSED, AGAIN, ANSWER = range(5)
-
-
-def session_seeds(write):
-    target, count = "fuzz_thc_session", 0
-    rng = random.Random(10)
-    for script in range(48):
-        workers = 1 + script % 2
-        steps = bytearray([script % 4, CHALLENGE, rng.randrange(256), 0, 7, 50])
-        steps += bytes([WELCOME, workers, 1 | rng.choice([0, 0, 0, 1]) << 2])
-        for _ in range(rng.randrange(1, 30)):
-            steps += bytes([7, rng.randrange(1, 80)])
-            for number in rng.sample(range(32), rng.randrange(1, 12)):
-                damage = 8 if rng.randrange(10) == 0 else 0
-                steps += bytes([ANSWER | damage, number, workers * 2 - 1 | rng.choice([0, 4, 12])])
-                if damage:
-                    steps += bytes([rng.randrange(160), 1 << rng.randrange(8)])
-            if rng.randrange(12) == 0:
-                steps += bytes([rng.choice([REFUSED, AGAIN]), 3, 1, WELCOME, workers, rng.randrange(1, 4)])
-        write(target, f"seed-{script:02d}", bytes(steps))
-        count += 1
-    return target, count
-
-
 def make(write, golden):
     return [
         decode_seeds(write, golden),
         roundtrip_seeds(write),
         server_seeds(write),
         serve_seeds(write),
-        session_seeds(write),
     ]

@@ -49,8 +49,10 @@ typedef struct simulation {
     uint64_t order;
     int workers, rounds, loss, twice; /* percent */
     double delay;                     /* of packets, at most */
-    double lateness;                  /* of workers, at most */
-    int late_worker;                  /* -1: any */
+    double queue_size;    /* bytes that wait at the server's link in each direction; 0: no queue */
+    double queue_free[2]; /* when it has sent all */
+    double lateness;      /* of workers, at most */
+    int late_worker;      /* -1: any */
     gw_thc_options options;
     gw_thc thc;
     thc_serve_limits limits;
@@ -69,6 +71,22 @@ static double uniform(simulation *s)
     return rng_uniform(&s->rng);
 }
 
+/* When a packet leaves the queue of the link; below 0 if that is full. */
+static double queue_pass(simulation *s, int is_down, size_t size)
+{
+    static const double rate = 2e6; /* bytes a second */
+    if (s->queue_size <= 0) {
+        return s->now;
+    }
+    double *is_free = &s->queue_free[is_down];
+    *is_free = *is_free > s->now ? *is_free : s->now;
+    if ((*is_free - s->now) * rate > s->queue_size) {
+        return -1;
+    }
+    *is_free += (double)size / rate;
+    return *is_free;
+}
+
 static void fly(simulation *s, int w, int is_down, unsigned port, const uint8_t *packet, size_t size)
 {
     const int copies = (int)rng_below(&s->rng, 100) < s->twice ? 2 : 1;
@@ -76,9 +94,13 @@ static void fly(simulation *s, int w, int is_down, unsigned port, const uint8_t 
         if ((int)rng_below(&s->rng, 100) < s->loss) {
             continue;
         }
+        const double sent_at = queue_pass(s, is_down, size);
+        if (sent_at < 0) {
+            continue;
+        }
         assert_true(s->flight_count < FLIGHTS_MAX);
         flight *f = &s->flights[s->flight_count++];
-        *f = (flight){s->now + 1e-4 + s->delay * uniform(s), s->order++, w, is_down, port, size, take(size)};
+        *f = (flight){sent_at + 1e-4 + s->delay * uniform(s), s->order++, w, is_down, port, size, take(size)};
         memcpy(f->bytes, packet, size);
     }
 }
@@ -399,6 +421,26 @@ static void test_a_network_that_loses_repeats_and_delays(void **state)
         assert_int_equal(s->left_out, 0);
         assert_int_equal(s->serve->counts.partial, 0);
         assert_int_equal(s->serve->counts.refused[GW_ERR_MISMATCH], 0);
+        simulation_free(s);
+    }
+}
+
+/* Nobody's packets are dropped each time. */
+static void test_a_narrow_queue(void **state)
+{
+    static const double sizes[] = {1500, 3000, 6000, 12000};
+    (void)state;
+    for (uint32_t i = 0; i < 4; i++) {
+        simulation *s = simulation_new(1, 4, 8);
+        for (int r = 0; r < 8; r++) {
+            s->len[r] = LEN_MAX;
+        }
+        s->limits.packet_max = 150;
+        s->delay = 0;
+        s->queue_size = sizes[i];
+        simulate(s, 0, 0);
+        assert_true(s->now < 20);
+        check_results(s);
         simulation_free(s);
     }
 }
@@ -1206,6 +1248,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_network_that_loses_repeats_and_delays),
+        cmocka_unit_test(test_a_narrow_queue),
         cmocka_unit_test(test_a_server_that_is_started_anew),
         cmocka_unit_test(test_a_quorum_does_not_wait_for_a_late_worker),
         cmocka_unit_test(test_a_sum_is_closed_after_a_time),
