@@ -6,6 +6,7 @@ broadcasts of them, while an error is set: these go to a thread of the group, wh
     Operations       what a group does with a call; torch 2: under torch's Backend, torch 1.13: under its ProcessGroup
     backend_sums     sums, compressed or exact        backend_choice   which are exact
     backend_gathers  lossless frames                  backend_work     what a program waits for
+    backend_posts    which ranks have set an error
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import torch.distributed as dist
 from . import backend_work as works
 from . import staging
 from .backend_gathers import Gathers
+from .backend_posts import Posts
 from .backend_sums import Sums
 from .communicator import _Call
 from .transport import Transport
@@ -33,6 +35,7 @@ from .workers import Worker
 NAME = "gradwire"
 _VARIABLE = "GRADWIRE_TORCH_NMSE"
 _ENDED = "gradwire: this group has ended: "
+_DIFFERS = "set_default_error() differs between ranks"
 _TOLD_SIZE = 256  # bytes of options that ranks compare
 _CLOSE_S = 10.0  # for what was submitted before a group is destroyed
 log = logging.getLogger("gradwire")
@@ -68,11 +71,11 @@ def set_default_error(nmse: float | None) -> None:
     """Lets groups of the backend "gradwire" compress large sums of floats: each message of a sum may add a squared
     error of about `nmse` of its squared values. None, the default: they are Gloo's, bit for bit.
 
-    To be called on all ranks, with one value, before the first large sum, or between the same two operations. A group
-    compares at its first large call whether all ranks have one. A later call on some ranks alone is found only when
-    the others do not answer: at the group's timeout. Without a call it is the environment variable
-    GRADWIRE_TORCH_NMSE. A group with an error of its own (BackendOptions) does not heed it. ValueError unless above 0
-    and at most 1.
+    To be called on all ranks, with one value, before the first large sum, or between the same two operations. If some
+    ranks alone call it, all raise: at the group's first large call, or at one of the next two. A group that has done
+    large calls without an error does one more sum or all_gather by Gloo, in which its ranks compare, before it
+    compresses. Without a call it is the environment variable GRADWIRE_TORCH_NMSE. A group with an error of its own
+    (BackendOptions) does not heed it. ValueError unless above 0 and at most 1.
     """
     _Default.nmse, _Default.is_set = _checked_nmse(nmse), True
 
@@ -129,7 +132,10 @@ class Operations:
         self._lock = threading.Lock()
         self._last: works.Outcome | None = None  # of the operation that was submitted last
         self._count = 0
+        self._posts = Posts(opts.store, self._rank, self._size)
         self._has_error: bool | None = None  # what the ranks have told each other of it
+        self._calls = 0  # whose error was looked at: as many on all ranks
+        self._posted: int | None = None  # the one, now being begun, for which this rank has posted its error
         self.error: BaseException | None = None  # what ended the group
         self._is_destroyed = False
 
@@ -196,7 +202,7 @@ class Operations:
         if not is_sum or not self._reaches(tensors, self._options.small_len, of):
             return False
         nmse = self._compared_error()
-        if nmse is None and not _Default.told:
+        if self._options.error() is None and not _Default.told:
             _Default.told = True
             if (self._rank if self._ranks is None else self._ranks[self._rank]) == 0:  # of the job: once in it
                 log.warning(
@@ -204,13 +210,22 @@ class Operations:
                 )
         return nmse is not None
 
-    def _compared_error(self) -> float | None:
-        """Of sums, now, for a call that _reaches(). The ranks compare whether there is one at the first such call,
-        and where it has changed."""
+    def _compared_error(self, *, meets: bool = True) -> float | None:
+        """Of sums, now, for a call that _reaches(). None: it is Gloo's. The ranks compare whether there is one at the
+        first such call, and where that has changed. meets: the call ends on a rank only once all have begun it."""
         nmse = self._options.error()
-        if (nmse is not None) != self._has_error:
-            self._has_error = nmse is not None
+        had, has = self._has_error, nmse is not None
+        self._calls += 1
+        if had is None:
+            self._has_error = has
             self._compare_errors(nmse)
+        elif had and not has:
+            self._has_error = False
+            self._compare_taken_back()
+        elif has and not had:
+            if meets:
+                self._posted = self._calls
+            return None
         return nmse
 
     def _reaches(self, tensors: Sequence[torch.Tensor], length: int, of: Sequence[torch.Tensor] | None = None) -> bool:
@@ -263,18 +278,18 @@ class Operations:
     def broadcast(self, tensors: list[torch.Tensor], *arguments: Any, **keywords: Any) -> Any:
         opts = arguments[0] if arguments else None
         one = isinstance(opts, dist.BroadcastOptions) and len(tensors) == 1 and 0 <= opts.rootRank < self._size
-        if one and self._frames(tensors, []):
+        if one and self._frames(tensors, [], meets=False):
             tensor, root = tensors[0], opts.rootRank
             return self._submit("broadcast", [tensor], lambda: self._made_gathers().broadcast(tensor, root), opts)
         return self._pass("broadcast", tensors, *arguments, **keywords)
 
-    def _frames(self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> bool:
+    def _frames(self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], *, meets: bool = True) -> bool:
         """Whether these may travel in frames: equal on all ranks where these call alike, however their tensors lie in
         memory."""
         options = self._options
         if options.gathers == "gloo" or not self._reaches([*outputs, *inputs], options.gather_len, outputs):
             return False
-        return self._compared_error() is not None
+        return self._compared_error(meets=meets) is not None
 
     def _gather_whole(
         self, name: str, outputs: list[torch.Tensor], inputs: list[torch.Tensor], arguments: Sequence[Any]
@@ -354,9 +369,39 @@ class Operations:
             if other is not None:
                 which = "has none" if nmse is not None else "has one"
                 name, mine = transport.name(other), "none is set here" if nmse is None else f"nmse={nmse:g} here"
-                self._end(ValueError(f"gradwire: set_default_error() differs between ranks: {mine}, {name} {which}"))
+                self._end(ValueError(f"gradwire: {_DIFFERS}: {mine}, {name} {which}"))
 
         self._raise_ended()
+        self._worker.submit(compare)
+
+    def _compare_taken_back(self) -> None:
+        """This rank's call is Gloo's now. Where others still have an error, theirs meets this in place of the call."""
+
+        def compare() -> None:
+            try:
+                self._made_sums()._agree(lambda: _Call(f"a call without an error ({_DIFFERS})", []))
+            except ValueError as error:
+                self._end_on_all(ValueError(f"gradwire: {_DIFFERS}: none is set here; {error}"))
+            except RuntimeError:
+                return  # as in _compare_errors()
+
+        self._raise_ended()
+        self._worker.submit(compare)
+
+    def _compare_posts(self, number: int, work: Any) -> None:
+        """When a call by Gloo, whose work this is, has ended: whether all ranks had posted an error before it."""
+
+        def compare() -> None:
+            try:
+                work.wait()
+            except RuntimeError:
+                return  # whoever waits for the call raises it, too
+            absent = self._posts.absent(number)
+            if absent:
+                name = Transport(self._own, self._timeout, self._ranks).name(absent[0])
+                mine = f"nmse={self._options.error() or 0:g} here"
+                self._end_on_all(ValueError(f"gradwire: {_DIFFERS}: {mine}, {name} has none"))
+
         self._worker.submit(compare)
 
     def _on_error(self, error: BaseException) -> None:
@@ -368,6 +413,12 @@ class Operations:
             self.error = error
             Transport(self._gloo, self._timeout).abort()
 
+    def _end_on_all(self, error: BaseException) -> None:
+        """Of this rank alone, so that its connections for sums break, too."""
+        self._end(error)
+        if self._sums is not None:
+            self._sums.fail(error)
+
     def _raise_ended(self) -> None:
         if self.error is not None:
             raise RuntimeError(f"{_ENDED}{self.error}") from self.error
@@ -376,7 +427,15 @@ class Operations:
 
     def _pass(self, name: str, *arguments: Any, **keywords: Any) -> Any:
         self._raise_ended()
-        return works.passed(getattr(self._gloo, name)(*arguments, **keywords))
+        call = getattr(self._gloo, name)
+        number, self._posted = self._posted, None
+        if number is None:
+            return works.passed(call(*arguments, **keywords))
+        self._posts.post(number)
+        work = call(*arguments, **keywords)
+        self._has_error = True
+        self._compare_posts(number, work)
+        return works.passed(work)
 
     def barrier(self, *arguments: Any, **keywords: Any) -> Any:
         """Comes after what any rank has submitted before. Gloo's own is entered in the order of Gloo's calls, which is

@@ -689,6 +689,96 @@ def test_an_error_of_some_ranks_alone(kind):
         assert "set_default_error() differs between ranks" in texts[1], (rank, texts)
 
 
+def large(rank, size, kind):
+    """One call that a group with an error compresses, or puts into frames."""
+    values = values_of(rank, GATHER_LEN)
+    if kind == "all_reduce":
+        dist.all_reduce(values)
+    elif kind == "all_gather":
+        dist.all_gather([torch.empty(GATHER_LEN) for _ in range(size)], values)
+    elif kind == "broadcast":
+        dist.broadcast(values, 0)
+    else:
+        scatter(torch.empty(GATHER_LEN // size), values)
+
+
+def changed_on_one_rank(rank, size, kind, first, second):
+    gradwire.torch.set_default_error(first)
+    large(rank, size, "all_reduce")
+    if rank == 1:
+        gradwire.torch.set_default_error(second)
+    begin, texts = time.monotonic(), []
+    for _ in range(2):
+        with pytest.raises((RuntimeError, ValueError)) as caught:
+            for _ in range(3):
+                large(rank, size, kind)
+                if kind == "broadcast":
+                    dist.all_gather([torch.empty(2) for _ in range(size)], torch.ones(2))
+        texts.append(str(caught.value))
+    return texts, time.monotonic() - begin
+
+
+@pytest.mark.parametrize("kind", ["all_reduce", "broadcast", "all_gather", pytest.param("scatter", marks=torch2)])
+@pytest.mark.parametrize("first, second", [(None, NMSE), (NMSE, None)])
+def test_an_error_changed_on_one_rank_alone(kind, first, second):
+    if kind == "broadcast" and first is None:
+        pytest.skip("test_a_broadcast_waits_for_a_sum() has it")
+    found = run(changed_on_one_rank, 3, kind, first, second, timeout_s=600)
+    for _, seconds in found.values():
+        assert seconds < 30, found
+    assert "set_default_error() differs between ranks" in found[1][0][1], found
+    if first is not None:  # these compare it
+        assert all("set_default_error() differs between ranks" in found[rank][0][0] for rank in (0, 2)), found
+
+
+def changed_on_all(rank, size, late):
+    gloo = dist.new_group(backend="gloo")
+    found = []
+
+    def total():
+        mine, theirs = values_of(rank), values_of(rank)
+        dist.all_reduce(mine)
+        dist.all_reduce(theirs, group=gloo)
+        found.append(digest(mine) == digest(theirs))
+
+    for error in (None, NMSE, NMSE, None, NMSE, 1e-5, None, None):
+        if late and rank == 1:
+            time.sleep(0.05)
+        gradwire.torch.set_default_error(error)
+        large(rank, size, "broadcast")
+        total()
+    gradwire.torch.set_default_error(NMSE)
+    given = [values_of(rank) for _ in range(3)]
+    works = [dist.all_reduce(one, async_op=True) for one in given]  # the second before the first has ended
+    [work.wait() for work in works]
+    return found, [nmse(one, sum_of(size)) for one in given]
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_an_error_changed_on_all_ranks(late):
+    for found, errors in run(changed_on_all, 3, late).values():
+        assert found == [True, True, False, True, True, False, True, True]
+        assert errors[0] < 1e-12 and all(1e-9 < one < 3 * NMSE for one in errors[1:])
+
+
+def broadcasts(rank, size):
+    """The root's ends before others have begun it: none is compared until a call that all must have begun."""
+    gradwire.torch.set_default_error(None)
+    large(rank, size, "all_reduce")
+    if rank == 1:
+        gradwire.torch.set_default_error(NMSE)
+    for _ in range(3):
+        large(rank, size, "broadcast")
+    with pytest.raises((RuntimeError, ValueError)):
+        for _ in range(3):
+            large(rank, size, "all_reduce")
+    return True
+
+
+def test_a_broadcast_waits_for_a_sum():
+    assert all(run(broadcasts, 3, timeout_s=600).values())
+
+
 def dying(rank, size):
     gradwire.torch.set_default_error(NMSE)
     dist.all_reduce(values_of(rank))
