@@ -416,7 +416,8 @@ their own ("fresh"). This page is made by `bench/gcomp/renewed_codebooks.py` fro
 Gradients are those of the GPTs of bench/training (AdamW, constant rate, ranks with batches of their own), in DDP's
 buckets of 25 MiB, cut into the pieces of DDP's hook: 2^16 values for the GPT of 1 M with 4 ranks, 2^18 for that of 10
 M with 2. Both contributions and sums are counted, as often as they are sent. Codebooks are made of what all ranks
-sent in one step, and used from the next one on until they are renewed.
+sent in one step, and used from the next one on until they are renewed. The paper renews them every 50 steps (section
+4.4); its figures for what that saves are not available here.
 
 {shows}
 ## Sizes

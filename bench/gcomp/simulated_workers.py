@@ -67,13 +67,16 @@ class Workers:
         names = ("exp_avg", "exp_avg_sq") if self.kind == "adamw" else ("momentum_buffer",)
         return [flat(self.params), *map(self.kept, names)]
 
-    def map(self, state):
-        """Of the update to come, at wire scale 1 and for any tolerance."""
+    def optimizer_options(self):
+        """Of gradwire.Optimizer, for the update to come."""
         kind = {"kind": "adamw", "beta1": BETAS[0], "beta2": BETAS[1], "eps": EPS, "weight_decay": WEIGHT_DECAY}
         if self.kind != "adamw":
             kind = {"kind": "momentum", "momentum": MOMENTUM}
-        rule = gradwire.Rule(gradwire.Optimizer(lr=self.lr, step=self.step + 1, **kind))
-        return gradwire.Map.of(rule, gradwire.State(*state))
+        return {"lr": self.lr, "step": self.step + 1, **kind}
+
+    def map(self, state):
+        """Of the update to come, at wire scale 1 and for any tolerance."""
+        return gradwire.Map.of(gradwire.Rule(gradwire.Optimizer(**self.optimizer_options())), gradwire.State(*state))
 
     def validation(self):
         """Mean loss of the validation set."""

@@ -167,7 +167,8 @@ def page(rows, overhead, ring, layer):
         text += "\n## A ring beside A2A+AG\n\nMade by `bench/mpi/results_collectives --ring`: 25 MiB of real "
         text += "gradients, mode carried at the default target 0.001, Open MPI. *Sends*: the mean over ranks. NMSE: "
         text += "against the sum in fp32. The two alternate within one run. Ranks share the cores, and the machine was "
-        text += "loaded: ratios count, not times.\n\n" + ring_part(ring)
+        text += "loaded: ratios count, not times. GComp's paper adds in a ring (section 6.2); its figures are not "
+        text += "available here.\n\n" + ring_part(ring)
     text += "\n## Calls that pass through\n\n"
     keys = ("mpi", "call", "plain_ns", "gradwire_ns", "overhead_ns")
     body = [[*(row[key] for key in keys), f"{row['low']} to {row['high']}"] for row in overhead]

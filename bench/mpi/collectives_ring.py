@@ -3,8 +3,8 @@ links.
 
     collectives_ring.py BUILD GRADIENTS.npy OUT [--quick]
 
-One row is one line of `allreduce_bench --ring`: 25 MiB in mode carried at the default target, with Open MPI, 2, 4 and 8
-ranks. Needs namespaces: without them nothing is measured, and the file stays as it is.
+One row is one line of `allreduce_bench --ring`: 25 MiB in mode carried at the default target, with Open MPI, 2, 4, 8
+and 17 ranks. Needs namespaces: without them nothing is measured, and the file stays as it is.
 """
 
 import argparse
@@ -25,7 +25,7 @@ COLUMNS = ("ranks", "link", "goodput_mbit", "rtt_ms", *NUMBERS, *SENT)
 
 def rows(build, gradients, quick):
     size = MIB if quick else 25 * MIB
-    for ranks in (2, 4, 8):
+    for ranks in (2, 4, 8, 17):
         for link in ("100mbit", "1gbit"):
             begin = time.monotonic()
             with Network(ranks, LinkSpec.parse(link)) as net:

@@ -86,8 +86,9 @@ CLASSIC = [
     )
 ]
 
-#: THC, and what its paper times it against.
+#: THC, and what its paper times it against; GCOMP with levels sent with the values and in a ring, as its paper has it.
 PAPER = ["thc:bits=4", *(f"classic:{text}" for text in ("dgc,ratio=0.01", "topk,ratio=0.01", "terngrad"))]
+PAPER += ["gradwire:compress=always,quantum_mode=explicit", f"{GRADWIRE}12,algorithm=ring"]
 
 
 def curve_hooks(task, optimizer):

@@ -4,10 +4,11 @@ Two "machines" of two ranks: namespaces with a limited link each, whose two rank
 
  1. profile    after some steps gradwire.torch.probe_levels measures links and codecs, and backward passes are recorded
                that send nothing
- 2. plan       gradwire plan import, then solve --kind tree, with one codec
- 3. runs       the plan; plain DDP (fp32); the flat hook of the same codec over DDP's buckets. They alternate, round
+ 2. plan       gradwire plan import, then solve --kind tree, with one codec: with --fuse ("plan"), and without it, each
+               gradient by itself ("alone")
+ 3. runs       the plans; plain DDP (fp32); the flat hook of the same codec over DDP's buckets. They alternate, round
                after round; the time of a step is the mean of all ranks, that of a round the median of its steps
- 4. check      recordings of the plan's runs: gradwire plan check
+ 4. check      recordings of the plans' runs: gradwire plan check
 
 Writes FOLDER/plan-levels.json and plan-levels.md; what the planner read and wrote stays in FOLDER/JOB.
 """
@@ -54,7 +55,13 @@ class Job:
         return self.codec
 
 
-JOBS = (Job("digits", "20mbit"), Job("digits", "100mbit"), Job("digits", "100mbit", "fp16"), Job("gpt1m", "20mbit"))
+JOBS = (
+    Job("digits", "20mbit"),
+    Job("digits", "100mbit"),
+    Job("digits", "100mbit", "fp16"),
+    Job("gpt1m", "20mbit"),
+    Job("gpt1m", "100mbit"),
+)
 
 
 class Session:
@@ -99,64 +106,72 @@ class Session:
         self.plan("import", self.path("profile.json"), "-o", self.path("model.csv"))
         inputs = ["--cluster", self.path("cluster.json"), "--codecs", self.path("codecs.json"), "--cpu"]
         inputs += ["--kind", "tree", "--methods", self.job.codec, "--time-limit-ms", "10000"]
-        self.plan("solve", self.path("model.csv"), *inputs, "-o", self.path("plan.json"))
+        for name, more in (("plan", ["--fuse"]), ("alone", [])):
+            self.plan("solve", self.path("model.csv"), *inputs, *more, "-o", self.path(f"{name}.json"))
         return json.loads((self.folder / "plan.json").read_text())
 
-    def check(self, turn):
-        """Prediction and recording of a run of the plan."""
-        files = self.path("plan.json"), self.path(f"run{turn}.json")
-        (self.folder / f"check{turn}.txt").write_text(self.plan("check", *files))
+    def check(self, name, turn):
+        """Prediction and recording of a run of a plan."""
+        files = self.path(f"{name}.json"), self.path(f"run-{name}{turn}.json")
+        (self.folder / f"check-{name}{turn}.txt").write_text(self.plan("check", *files))
         return json.loads(self.plan("check", *files, "--json"))
 
     def measure(self):
         plan = self.make_plan()
-        planned = f"gradwire:plan={self.path('plan.json')},plan_device=cpu"
-        planned += f",record_steps=({WARM},{WARM + self.job.steps - 1})"
-        runs = {"plan": planned, "fp32": "none", f"flat {self.job.codec}": self.job.flat}
-        times, checks = {name: [] for name in runs}, []
+        steps = f"plan_device=cpu,record_steps=({WARM},{WARM + self.job.steps - 1})"
+        plans = {name: f"gradwire:plan={self.path(f'{name}.json')},{steps}" for name in ("plan", "alone")}
+        runs = {**plans, "fp32": "none", f"flat {self.job.codec}": self.job.flat}
+        times, checks = {name: [] for name in runs}, {name: [] for name in plans}
         for turn in range(self.job.rounds):
             for name in list(runs) if turn % 2 == 0 else list(runs)[::-1]:
-                more = ("--bucket-mb", 0) if name == "plan" else ()
-                hook = f"{runs[name]},record={self.path(f'run{turn}.json')}" if name == "plan" else runs[name]
+                more = ("--bucket-mb", 0) if name in plans else ()
+                hook = f"{runs[name]},record={self.path(f'run-{name}{turn}.json')}" if name in plans else runs[name]
                 times[name].append(self.milliseconds(self.run("run", hook, *more)))
                 print(f"== {self.job.name}: {name}: {times[name][-1]:.1f} ms", flush=True)
-            checks.append(self.check(turn))
+                if name in plans:
+                    checks[name].append(self.check(name, turn))
         options = {}
         for group in plan["groups"]:
-            count, values = options.get(group["option"], (0, 0))
-            options[group["option"]] = count + 1, values + group["elems"]
+            count, tensors, values = options.get(group["option"], (0, 0, 0))
+            options[group["option"]] = count + 1, tensors + len(group["names"]), values + group["elems"]
         return {
             "job": dataclasses.asdict(self.job),
             "options": options,
             "proven": plan["proven"],
-            "predicted_ms": checks[0]["predicted_us"] / 1e3,
-            "recorded_ms": [check["recorded_us"] / 1e3 for check in checks],
+            "predicted_ms": {name: found[0]["predicted_us"] / 1e3 for name, found in checks.items()},
+            "recorded_ms": {name: [one["recorded_us"] / 1e3 for one in found] for name, found in checks.items()},
             "rounds_ms": times,
             "median_ms": {name: statistics.median(found) for name, found in times.items()},
         }
 
 
 def page(results):
-    lines = ["| job | all buckets done: predicted | recorded | prediction | plan | fp32 | flat |", "|" + "---|" * 7]
+    lines = ["| job | plan | all buckets done: predicted | recorded | prediction | step |", "|" + "---|" * 6]
     for found in results:
-        job, times, recorded = found["job"], found["median_ms"], statistics.median(found["recorded_ms"])
-        row = [f"{job['task']}, {job['link']}, {job['codec']}", f"{found['predicted_ms']:.1f} ms"]
-        row += [f"{recorded:.1f} ms", f"{100 * (found['predicted_ms'] / recorded - 1):+.1f} %"]
-        lines.append("| " + " | ".join(row + [f"{one:.1f} ms" for one in times.values()]) + " |")
+        job, times = found["job"], found["median_ms"]
+        for name, step in times.items():
+            row = [f"{job['task']}, {job['link']}, {job['codec']}", name]
+            if name in found["recorded_ms"]:
+                predicted, recorded = found["predicted_ms"][name], statistics.median(found["recorded_ms"][name])
+                error = f"{100 * (predicted / recorded - 1):+.1f} %"
+                row += [f"{predicted:.1f} ms", f"{recorded:.1f} ms", error]
+            else:
+                row += ["", "", ""]
+            lines.append("| " + " | ".join([*row, f"{step:.1f} ms"]) + " |")
     for found in results:
         job = found["job"]
         lines += [
             "",
             f"{job['task']}, {job['link']}, {job['codec']}:",
             "",
-            "| tensors | values | option |",
-            "|---|---|---|",
+            "| messages | tensors | values | option |",
+            "|---|---|---|---|",
         ]
-        for option, (count, values) in sorted(found["options"].items(), key=lambda item: -item[1][1]):
-            lines.append(f"| {count} | {values} | `{option}` |")
+        for option, (count, tensors, values) in sorted(found["options"].items(), key=lambda item: -item[1][2]):
+            lines.append(f"| {count} | {tensors} | {values} | `{option}` |")
         rounds = ", ".join(f"{name} {' '.join(f'{one:.0f}' for one in ms)}" for name, ms in found["rounds_ms"].items())
-        recorded = " ".join(f"{one:.0f}" for one in found["recorded_ms"])
-        lines += ["", f"Rounds in ms: {rounds}; all buckets done {recorded}."]
+        done = "; ".join(f"{name} {' '.join(f'{one:.0f}' for one in ms)}" for name, ms in found["recorded_ms"].items())
+        lines += ["", f"Rounds in ms: {rounds}; all buckets done: {done}."]
     return "\n".join(lines) + "\n"
 
 

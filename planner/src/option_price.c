@@ -8,11 +8,14 @@
  * (r-1)/r payload; reduce, broadcast: payload; all-gather (r-1) payload; all-to-all (r-1)/r payload;
  * gather (r-1) payload. Between machines the k GPUs of a machine share one link, so bytes count k times
  * after a scatter step inside the machine and once after a rooted one. A flat ring crosses a machine's
- * link once; a flat all-to-all sends the part for other machines, (n-1)/n, from each of k GPUs.
+ * link once; a flat all-to-all sends the part for other machines, (n-1)/n, from each of k GPUs. An operation
+ * that was measured has its own startup and time per byte; the bytes are these.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include "price.h"
+
+_Static_assert(GW_PLAN_OP_COUNT <= GW_PLAN_OPS_MAX, "each operation can have a cost of its own");
 
 static int64_t ceil_div(int64_t a, int64_t b)
 {
@@ -210,7 +213,10 @@ static gw_status price_network(payload *p, uint8_t op, gw_plan_stage *stage)
     p->on_gpu = 1;
     p->on_host = 1;
     stage->kind = GW_PLAN_SPAN_NETWORK;
-    stage->duration = gw_add_saturated(gw_price_startup(cluster, link, steps), gw_price_bytes(link, bytes));
+    const int is_measured = (cluster->op_set >> op & 1u) != 0;
+    stage->duration =
+        is_measured ? gw_add_saturated(cluster->ops[op].alpha, gw_price_bytes(&cluster->ops[op], bytes))
+                    : gw_add_saturated(gw_price_startup(cluster, link, steps), gw_price_bytes(link, bytes));
     return GW_OK;
 }
 

@@ -26,6 +26,14 @@ static gw_status check_cluster(const gw_plan_cluster *cluster)
     for (int i = 0; i < 3 && status == GW_OK; i++) {
         status = check_link(links[i]);
     }
+    const uint32_t collectives =
+        (UINT32_C(1) << GW_PLAN_OP_COUNT) - (UINT32_C(1) << GW_PLAN_OP_FLAT_ALLREDUCE);
+    if ((cluster->op_set & ~collectives) != 0) {
+        return GW_ERR_ARG;
+    }
+    for (int op = 0; op < GW_PLAN_OP_COUNT && status == GW_OK; op++) {
+        status = (cluster->op_set >> op & 1u) != 0 ? check_link(&cluster->ops[op]) : GW_OK;
+    }
     return status;
 }
 

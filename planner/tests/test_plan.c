@@ -557,7 +557,7 @@ static void option_prices(void **state)
 {
     (void)state;
     gw_plan_codec codec = simple_codec();
-    gw_plan_cluster cluster = {2, 2, {0, 1024}, {0, 1024}, 0, {0, 0}};
+    gw_plan_cluster cluster = {2, 2, {0, 1024}, {0, 1024}, 0, {0, 0}, 0, {{0, 0}}};
     gw_plan_job job;
     gw_plan_option dense = {3, 0, {GW_PLAN_OP_INTRA_RS, GW_PLAN_OP_INTER_ALLREDUCE, GW_PLAN_OP_INTRA_AG}};
     assert_int_equal(gw_plan_option_price(&dense, &codec, &cluster, 8, &job), GW_OK);
@@ -584,13 +584,58 @@ static void option_prices(void **state)
     assert_int_equal(gw_plan_option_price(&dense, &codec, &cluster, 8, &job), GW_ERR_ARG);
 }
 
+/* An operation that was measured has its own startup, once, and its own time for the bytes that the links
+ * count; others follow from the links. */
+static void option_prices_of_measured_operations(void **state)
+{
+    (void)state;
+    const gw_plan_codec codec = simple_codec();
+    gw_plan_cluster cluster = {4, 2, {3, 1024}, {3, 1024}, GW_PLAN_ALPHA_PER_STEP, {0, 0}, 0, {{0, 0}}};
+    const gw_plan_option rooted = {
+        4,
+        0,
+        {GW_PLAN_OP_INTRA_REDUCE, GW_PLAN_OP_INTER_REDUCE, GW_PLAN_OP_INTER_BCAST, GW_PLAN_OP_INTRA_BCAST}};
+    gw_plan_job job;
+    cluster.ops[GW_PLAN_OP_INTER_REDUCE] =
+        (gw_plan_link){100, 2048}; /* two messages pass, one after the other */
+    assert_int_equal(gw_plan_option_price(&rooted, &codec, &cluster, 8, &job), GW_OK);
+    assert_int_equal(job.stages[1].duration, 2 * 3 + 32); /* its bit is not set */
+    cluster.op_set = 1u << GW_PLAN_OP_INTER_REDUCE;
+    assert_int_equal(gw_plan_option_price(&rooted, &codec, &cluster, 8, &job), GW_OK);
+    const gw_plan_tick expected[4] = {3 + 32, 100 + 2 * 32, 2 * 3 + 32, 3 + 32};
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(job.stages[i].duration, expected[i]);
+    }
+    /* Both ranks of a machine share its link after a scatter step inside: the bytes count twice. */
+    const gw_plan_option scattered = {5,
+                                      1,
+                                      {GW_PLAN_OP_INTRA_RS, GW_PLAN_OP_COMP_GPU, GW_PLAN_OP_INTER_ALLGATHERC,
+                                       GW_PLAN_OP_DEC_GPU, GW_PLAN_OP_INTRA_AG}};
+    cluster.op_set |= 1u << GW_PLAN_OP_INTER_ALLGATHERC;
+    cluster.ops[GW_PLAN_OP_INTER_ALLGATHERC] = (gw_plan_link){7, 3 * 1024};
+    assert_int_equal(gw_plan_option_price(&scattered, &codec, &cluster, 8, &job), GW_OK);
+    assert_int_equal(job.stages[2].duration,
+                     7 + 3 * 2 * 3 * 4); /* 3 ranks' payloads of 4 values, a byte each */
+    gw_plan_cluster bad = cluster;
+    bad.ops[GW_PLAN_OP_INTER_REDUCE].alpha = -1;
+    assert_int_equal(gw_plan_option_price(&rooted, &codec, &bad, 8, &job), GW_ERR_NEGATIVE);
+    bad.ops[GW_PLAN_OP_INTER_REDUCE].alpha = GW_PLAN_TICK_MAX + 1;
+    assert_int_equal(gw_plan_option_price(&rooted, &codec, &bad, 8, &job), GW_ERR_TICKS);
+    for (uint32_t op = 0; op < 32; op++) {
+        bad = cluster;
+        bad.op_set |= UINT32_C(1) << op;
+        assert_int_equal(gw_plan_option_price(&rooted, &codec, &bad, 8, &job),
+                         op > GW_PLAN_OP_DEC_CPU && op < GW_PLAN_OP_COUNT ? GW_OK : GW_ERR_ARG);
+    }
+}
+
 /* An option that sends compressed payloads without a compression dereferenced its codec, which may be
  * NULL. */
 static void option_without_a_codec(void **state)
 {
     (void)state;
     gw_plan_codec codec = simple_codec();
-    const gw_plan_cluster cluster = {2, 2, {0, 1024}, {0, 1024}, 0, {0, 0}};
+    const gw_plan_cluster cluster = {2, 2, {0, 1024}, {0, 1024}, 0, {0, 0}, 0, {{0, 0}}};
     for (int op = 0; op < GW_PLAN_OP_COUNT; op++) {
         const gw_plan_option option = {1, 0, {(uint8_t)op}};
         const int compressed = op == GW_PLAN_OP_FLAT_A2A || op == GW_PLAN_OP_FLAT_GATHER ||
@@ -748,8 +793,8 @@ static void method_networks(void **state)
 {
     (void)state;
     gw_plan_codec codec = simple_codec();
-    const gw_plan_cluster machines = {8, 4, {0, 1024}, {5, 1024}, 0, {0, 0}};
-    const gw_plan_cluster flat = {1, 32, {5, 1024}, {5, 1024}, 0, {0, 0}};
+    const gw_plan_cluster machines = {8, 4, {0, 1024}, {5, 1024}, 0, {0, 0}, 0, {{0, 0}}};
+    const gw_plan_cluster flat = {1, 32, {5, 1024}, {5, 1024}, 0, {0, 0}, 0, {{0, 0}}};
     assert_int_equal(net_of(&codec, &machines, GW_PLAN_ALLREDUCE, 3200), 5 + 6400); /* 62/32 a slope: 2 */
     assert_int_equal(net_of(&codec, &machines, GW_PLAN_ALLGATHER, 3200), 5 + 31 * 3200);
     codec.payload_num = 32;
@@ -782,7 +827,7 @@ static void methods_on_the_cpu(void **state)
 {
     (void)state;
     const gw_plan_codec codec = simple_codec();
-    const gw_plan_cluster cluster = {2, 1, {0, 1024}, {0, 1024}, 0, {3, 1024}};
+    const gw_plan_cluster cluster = {2, 1, {0, 1024}, {0, 1024}, 0, {3, 1024}, 0, {{0, 0}}};
     gw_plan_method method;
     assert_int_equal(gw_plan_method_make(&codec, &cluster, GW_PLAN_A2A_AG, GW_PLAN_CPU, &method), GW_OK);
     const gw_plan_tensor tensors[2] = {{NULL, 10, 5, 0}, {NULL, 10, 500, 0}};
@@ -825,7 +870,7 @@ static void prices_beyond_64_bits(void **state)
 {
     (void)state;
     const int64_t most = GW_PLAN_TICK_MAX;
-    const gw_plan_cluster plain = {8, 4, {0, 1024}, {0, 1024}, 0, {0, 1024}};
+    const gw_plan_cluster plain = {8, 4, {0, 1024}, {0, 1024}, 0, {0, 1024}, 0, {{0, 0}}};
     const gw_plan_option option = {
         3, 1, {GW_PLAN_OP_COMP_GPU, GW_PLAN_OP_FLAT_ALLGATHERC, GW_PLAN_OP_DEC_GPU}};
     gw_plan_method method;
@@ -1263,7 +1308,7 @@ static void bad_arguments(void **state)
     assert_true(gw_plan_workspace_size(&p, GW_PLAN_AUTO) == 0);
     gw_plan_codec codec = simple_codec();
     codec.devices = UINT32_MAX;
-    gw_plan_cluster cluster = {2, 2, {0, 1024}, {0, 1024}, 0, {0, 0}};
+    gw_plan_cluster cluster = {2, 2, {0, 1024}, {0, 1024}, 0, {0, 0}, 0, {{0, 0}}};
     assert_int_equal(gw_plan_method_make(&codec, &cluster, GW_PLAN_ALLGATHER, (gw_plan_device)2, &method),
                      GW_ERR_ARG);
     assert_int_equal(gw_plan_method_make(NULL, &cluster, GW_PLAN_ALLREDUCE, (gw_plan_device)7, &method),
@@ -1366,6 +1411,7 @@ int main(void)
         cmocka_unit_test(bytecomp_lemma_1),
         cmocka_unit_test(option_counts),
         cmocka_unit_test(option_prices),
+        cmocka_unit_test(option_prices_of_measured_operations),
         cmocka_unit_test(option_without_a_codec),
         cmocka_unit_test(method_networks),
         cmocka_unit_test(methods_on_the_cpu),

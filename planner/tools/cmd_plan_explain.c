@@ -1,8 +1,9 @@
 /*
  * plan explain: for every group or tensor, what happens if it is sent otherwise. plan_explain_fused.c has
- * fused plans. Here are option trees: for every tensor the option taken, how much longer the iteration gets
- * with the next best option, and with the best one that does (or does not) compress. Options that another one
- * equals or beats in all its times are not offered as alternatives, unless nothing else is left uncompressed.
+ * fused plans. Here are option trees: for every tensor or group of fused ones the option taken, how much
+ * longer the iteration gets with the next best option, and with the best one that does (or does not)
+ * compress. Options that another one equals or beats in all its times are not offered as alternatives, unless
+ * nothing else is left uncompressed.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
@@ -65,21 +66,28 @@ static void add(const plan_request *args, json_t *entry, const char *words, cons
     }
 }
 
-/* One tensor: the option taken, the next best, and the best that does (or does not) compress. */
-static json_t *explain_tensor(const plan_request *args, const plan_opened *o, const plan_tree *reduced,
-                              uint32_t i, gw_plan_tick total)
+/* One group: the option taken, the next best, and the best that does (or does not) compress. It has the name
+ * of its last tensor, which it waits for. */
+static json_t *explain_group(const plan_request *args, const plan_opened *o, const plan_tree *reduced,
+                             uint32_t i, gw_plan_tick total)
 {
     char path[PLAN_PATH_SIZE];
-    const gw_plan_tensor *tensor = &o->model.tensors[i];
+    const uint32_t count = o->tree.groups[i].tensor_count;
+    const char *name = o->model.tensors[o->tree.groups[i].first + count - 1].name;
+    const int64_t len = o->tree.group_len[i];
     const int compressed = is_compressed(&o->tree, i, o->tree.choice[i]);
     const alternative next = best_other(reduced, i, reduced->choice[i], -1);
     /* Options without compression are few and mostly beaten in all times; those with it are thousands. */
     const alternative turned = best_other(compressed ? &o->tree : reduced, i, GW_PLAN_NO_INDEX, !compressed);
     plan_tree_path(reduced, i, reduced->choice[i], path, sizeof path);
-    json_t *entry =
-        json_pack("{s:s,s:I,s:s}", "tensor", tensor->name, "elems", (json_int_t)tensor->len, "option", path);
-    if (!args->common.json) {
-        printf("%s (%lld elements): %s\n", tensor->name, (long long)tensor->len, path);
+    json_t *entry = json_pack("{s:s,s:I,s:s}", "tensor", name, "elems", (json_int_t)len, "option", path);
+    if (count > 1) {
+        json_object_set_new(entry, "tensors", json_integer(count));
+    }
+    if (!args->common.json && count > 1) {
+        printf("%u tensors to %s (%lld elements): %s\n", count, name, (long long)len, path);
+    } else if (!args->common.json) {
+        printf("%s (%lld elements): %s\n", name, (long long)len, path);
     }
     add(args, entry, "not", &next, total);
     add(args, entry, compressed ? "uncompressed at best" : "compressed at best", &turned, total);
@@ -91,14 +99,17 @@ static int explain_tree(const plan_request *args, plan_opened *o)
     plan_tree reduced;
     gw_plan_cert cert;
     const gw_plan_limits limits = plan_limits(&args->limits, 1000);
+    plan_run_fuse(o, &limits);
     plan_run_tree(o, &limits, &reduced, &cert);
     if (!args->common.json) {
         printf("%s, case %s: iteration %.3f ms%s\n\n", o->path, o->c.name, plan_us(cert.makespan) / 1e3,
-               cert.proven ? ", proven shortest" : "");
+               !cert.proven ? ""
+               : o->c.fuse  ? ", proven shortest for these groups"
+                            : ", proven shortest");
     }
     json_t *tensors = json_array();
-    for (uint32_t i = 0; i < o->model.count; i++) {
-        json_array_append_new(tensors, explain_tensor(args, o, &reduced, i, cert.makespan));
+    for (uint32_t i = 0; i < o->tree.tree.tensor_count; i++) {
+        json_array_append_new(tensors, explain_group(args, o, &reduced, i, cert.makespan));
     }
     plan_tree_free(&reduced);
     return plan_json_end(json_pack("{s:f,s:b,s:o}", "makespan_us", plan_us(cert.makespan), "proven",

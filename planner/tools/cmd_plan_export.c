@@ -19,13 +19,12 @@
 #include "plan_json.h"
 #include "plan_memory.h"
 
-/* Option trees do not fuse: a group for each tensor, whose choice is in o->tree. */
+/* The groups of o->tree, which has their choices, too. */
 static void groups_of_tree(const plan_opened *o, gw_plan *plan)
 {
-    *plan = (gw_plan){plan_alloc(o->model.count, sizeof *plan->groups), o->model.count, o->model.count};
-    for (uint32_t i = 0; i < o->model.count; i++) {
-        plan->groups[i] = (gw_plan_group){i, 1, 0};
-    }
+    const uint32_t count = o->tree.tree.tensor_count;
+    *plan = (gw_plan){plan_alloc(count, sizeof *plan->groups), count, count};
+    memcpy(plan->groups, o->tree.groups, count * sizeof *plan->groups);
 }
 
 /* Chooses the options of o->tree. */
@@ -38,6 +37,7 @@ static void solve_tree(const plan_request *a, plan_opened *o)
         gw_cli_fail(GW_CLI_USAGE, NULL,
                     "options are chosen by auto here; plan solve -o writes plans of other algorithms");
     }
+    plan_run_fuse(o, &limits);
     plan_run_tree(o, &limits, &reduced, &cert);
     plan_tree_free(&reduced);
 }
@@ -138,7 +138,7 @@ static json_t *groups_json(const plan_opened *o, const gw_plan *plan)
                       (json_int_t)group->first + group->tensor_count - 1, "elems", (json_int_t)len);
         if (o->c.kind == PLAN_TREE) {
             char path[PLAN_PATH_SIZE];
-            plan_tree_path(&o->tree, group->first, o->tree.choice[group->first], path, sizeof path);
+            plan_tree_path(&o->tree, j, o->tree.choice[j], path, sizeof path);
             plan_file_set_option(entry, path, &o->library, o->tree.codec.name);
         } else {
             set_method(o, group, entry);

@@ -37,8 +37,11 @@ static int print_result(const plan_result *result, const plan_opened *o)
     printf("%s, case %s: %u tensors in %u groups\n", o->path, c->name, o->model.count, result->group_count);
     printf("iteration %.3f ms, lower bound %.3f ms, gap %.4f %%%s, solved in %.1f us (%s)\n",
            plan_us(result->cert.makespan) / 1e3, plan_us(result->cert.lower_bound) / 1e3,
-           100 * plan_gap(&result->cert), result->cert.proven ? " (proven optimal)" : "", result->solve_us,
-           result->algorithm);
+           100 * plan_gap(&result->cert),
+           !result->cert.proven ? ""
+           : c->fuse            ? " (proven optimal for these groups)"
+                                : " (proven optimal)",
+           result->solve_us, result->algorithm);
     if (c->level != GW_PLAN_LEVEL_SERIAL) {
         const gw_plan_tick makespan = plan_run_timeline(result, c, c->level, NULL);
         printf("at the %s level: %.3f ms\n", plan_level_names[c->level], plan_us(makespan) / 1e3);

@@ -41,8 +41,12 @@ static void change(plan_opened *o, sweep_axis axis, double value)
     case AXIS_BANDWIDTH:
         cluster->intra.beta_kib = scale_tick(cluster->intra.beta_kib, 1 / value);
         cluster->inter.beta_kib = scale_tick(cluster->inter.beta_kib, 1 / value);
+        for (int op = 0; op < GW_PLAN_OP_COUNT; op++) {
+            cluster->ops[op].beta_kib = scale_tick(cluster->ops[op].beta_kib, 1 / value);
+        }
         break;
     case AXIS_RANKS:
+        cluster->op_set = 0; /* measured with other ranks */
         *(cluster->nodes > 1 ? &cluster->nodes : &cluster->gpus) = (uint32_t)llround(value);
         break;
     case AXIS_RATIO:

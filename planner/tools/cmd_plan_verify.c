@@ -24,7 +24,7 @@ typedef struct findings {
     plan_claims claims;
 } findings;
 
-/* The plan file, evaluated. is_tree: its choices are in o->tree. */
+/* The plan file, evaluated. is_tree: its groups and choices are in o->tree. */
 static void check_file(plan_opened *o, int is_tree, findings *f)
 {
     gw_plan stored;
@@ -62,14 +62,18 @@ static void check_fused(plan_opened *o, const gw_plan_limits *limits, findings *
 
 static void check_tree(plan_opened *o, const gw_plan_limits *limits, findings *f)
 {
-    plan_tree reduced; /* solved as by plan solve; all other checks use all options */
+    plan_tree reduced;          /* solved as by plan solve; all other checks use all options */
+    if (f->plan_path != NULL) { /* its groups are those that are solved for */
+        check_file(o, 1, f);
+    } else {
+        plan_run_fuse(o, limits);
+    }
     plan_run_tree(o, limits, &reduced, &f->exact);
     if (gw_plan_tree_eval(&o->tree.tree, o->tree.choice, &f->evaluated) != GW_OK) {
         f->evaluated = -1;
     }
     f->brute_status = gw_plan_tree_brute(&o->tree.tree, o->tree.choice, &f->brute);
     plan_tree_free(&reduced);
-    check_file(o, 1, f);
 }
 
 static int report_solver(const findings *f, int quiet, json_t *root)

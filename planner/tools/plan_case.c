@@ -310,6 +310,29 @@ static void parse_member(plan_place *cluster, json_t *object, const char *key, c
     cluster->code = place.code;
 }
 
+/* Costs of operations that were measured, by their names in paths. */
+static void parse_operations(plan_place *cluster, json_t *object, gw_plan_cluster *out)
+{
+    const char *name;
+    json_t *unused;
+    if (object != NULL && !json_is_object(object)) {
+        plan_json_bad(cluster, "\"operations\" is no object");
+    }
+    json_object_foreach(object, name, unused)
+    {
+        int op = GW_PLAN_OP_FLAT_ALLREDUCE;
+        while (op < GW_PLAN_OP_COUNT && strcmp(gw_plan_op_name((gw_plan_op)op), name) != 0) {
+            op++;
+        }
+        if (op == GW_PLAN_OP_COUNT) {
+            plan_json_bad(cluster, "there is no operation \"%.40s\" with a cost of its own", name);
+            return;
+        }
+        parse_member(cluster, object, name, NULL, &out->ops[op]);
+        out->op_set |= UINT32_C(1) << op;
+    }
+}
+
 /* The cluster of a file or of a case, which has more keys. */
 static int parse_cluster(const char *path, json_t *object, gw_plan_cluster *cluster)
 {
@@ -330,6 +353,7 @@ static int parse_cluster(const char *path, json_t *object, gw_plan_cluster *clus
         parse_member(&place, object, "inter", NULL, &cluster->inter);
     }
     parse_member(&place, object, "host", &pcie3, &cluster->host);
+    parse_operations(&place, json_object_get(object, "operations"), cluster);
     cluster->nodes = (uint32_t)nodes;
     cluster->gpus = (uint32_t)gpus;
     int per_step = 0;
@@ -346,8 +370,8 @@ int plan_cluster_read(const char *path, gw_plan_cluster *cluster)
     if (root == NULL) {
         return GW_CLI_BAD_DATA;
     }
-    static const char *const keys[] = {"nodes",          "gpus", "intra", "inter", "latency_per_step",
-                                       "flat_uses_both", "host", "about", NULL};
+    static const char *const keys[] = {"nodes",          "gpus", "intra", "inter",      "latency_per_step",
+                                       "flat_uses_both", "host", "about", "operations", NULL};
     static const char *const keys_flat[] = {
         "ranks",          "latency_us", "us_per_kib", "gbit_per_s", "latency_per_step",
         "flat_uses_both", "host",       "about",      NULL};
@@ -467,12 +491,15 @@ void plan_case_fp32(plan_case *c)
     c->method_count = 1;
     memcpy(c->method_names[0], "fp32", 5);
     c->cpu = 0;
+    c->fuse = 0;
 }
 
 void plan_case_for_algorithm(plan_case *c, const char *algorithm)
 {
     if (algorithm != NULL && strcmp(algorithm, "ddp") == 0) {
         plan_case_fp32(c);
+    } else if (algorithm != NULL && strcmp(algorithm, "auto") != 0) {
+        c->fuse = 0;
     }
 }
 
@@ -483,7 +510,7 @@ static int read_own_case(json_t *object, plan_case *out)
         "name",           "kind",       "methods",    "devices",    "level", "decode",
         "nodes",          "gpus",       "intra",      "inter",      "host",  "latency_per_step",
         "flat_uses_both", "ranks",      "latency_us", "us_per_kib", "about", "curve",
-        "models",         "gbit_per_s", NULL};
+        "models",         "gbit_per_s", "operations", NULL};
     const char *name = json_string_value(json_object_get(object, "name"));
     plan_place place = {"cases", name != NULL ? name : "case", GW_CLI_OK};
     plan_json_known(&place, object, keys);

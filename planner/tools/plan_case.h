@@ -44,6 +44,7 @@ typedef struct plan_case {
     gw_plan_decode decode;
     int decode_none; /* leave decode costs out, as Cupcake and MergeComp do */
     int cpu;         /* encodes on the CPU are allowed */
+    int fuse;        /* tree: neighbours are fused before options are chosen */
     int64_t group_len_max;
     double error_max;  /* mean over all values; 0: no bound */
     uint32_t comp_max; /* tree: compressions an option may have */
@@ -89,7 +90,8 @@ void plan_case_set_decode(plan_case *c, int decode);
 
 /* Leaves one way to send: float32, fused. */
 void plan_case_fp32(plan_case *c);
-/* The same for the algorithm "ddp", whose plans and bounds are of that case. NULL: another one. */
+/* The case of an algorithm's plans and bounds: that for "ddp", and of a tree single tensors for all but
+ * "auto". NULL: auto. */
 void plan_case_for_algorithm(plan_case *c, const char *algorithm);
 
 /* name NULL: the first case. */
@@ -109,8 +111,9 @@ static inline uint64_t plan_case_ranks(const plan_case *c)
 /* Time of 1024 bytes at a rate. */
 double plan_us_per_kib(double gbit_per_s);
 
-/* Cluster file: {"nodes", "gpus", "intra": LINK, "inter": LINK, "host": LINK, "latency_per_step"}, or
- * {"ranks", link members, ...}. LINK: {"latency_us", "us_per_kib" or "gbit_per_s"}. */
+/* Cluster file: {"nodes", "gpus", "intra": LINK, "inter": LINK, "host": LINK, "latency_per_step",
+ * "operations": {OPERATION: LINK}}, or {"ranks", link members, ...}. LINK: {"latency_us", "us_per_kib" or
+ * "gbit_per_s"}. */
 int plan_cluster_read(const char *path, gw_plan_cluster *cluster);
 
 #endif

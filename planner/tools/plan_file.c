@@ -74,6 +74,9 @@ static void add_certificate(json_t *root, const plan_result *result, const plan_
     set(root, "group_count", json_integer(result->group_count));
     set(root, "solve_us", json_real(result->solve_us));
     set(root, "solves", json_integer(result->solves > 0 ? result->solves : 1));
+    if (c->fuse) { /* another cut may be shorter */
+        set(root, "bound_of", json_string("groups"));
+    }
     if (c->level != GW_PLAN_LEVEL_SERIAL) {
         set(root, "judged_level", json_string(plan_level_names[c->level]));
         set(root, "judged_makespan_us", json_real(plan_us(plan_run_timeline(result, c, c->level, NULL))));
@@ -139,6 +142,18 @@ static json_t *link_json(const gw_plan_link *link)
     return json_pack("{s:f,s:f}", "latency_us", plan_us(link->alpha), "us_per_kib", plan_us(link->beta_kib));
 }
 
+/* Costs of operations that were measured; NULL: none were. */
+static json_t *operations_json(const gw_plan_cluster *cluster)
+{
+    json_t *operations = cluster->op_set != 0 ? json_object() : NULL;
+    for (int op = 0; op < GW_PLAN_OP_COUNT; op++) {
+        if ((cluster->op_set >> op & 1u) != 0) {
+            set(operations, gw_plan_op_name((gw_plan_op)op), link_json(&cluster->ops[op]));
+        }
+    }
+    return operations;
+}
+
 /* The members of a case in a cases file. */
 static json_t *case_json(const plan_case *c)
 {
@@ -151,13 +166,14 @@ static json_t *case_json(const plan_case *c)
     if (c->cpu) {
         json_array_append_new(devices, json_string("cpu"));
     }
-    return json_pack(
-        "{s:s,s:s,s:o,s:o,s:s,s:s,s:I,s:I,s:o,s:o,s:o,s:b,s:b}", "name", c->name, "kind",
-        plan_kind_names[c->kind], "methods", methods, "devices", devices, "level", plan_level_names[c->level],
-        "decode", decode_name(c), "nodes", (json_int_t)cluster->nodes, "gpus", (json_int_t)cluster->gpus,
-        "intra", link_json(&cluster->intra), "inter", link_json(&cluster->inter), "host",
-        link_json(&cluster->host), "latency_per_step", (int)(cluster->flags & GW_PLAN_ALPHA_PER_STEP),
-        "flat_uses_both", (int)(cluster->flags & GW_PLAN_FLAT_USES_BOTH));
+    return json_pack("{s:s,s:s,s:o,s:o,s:s,s:s,s:I,s:I,s:o,s:o,s:o,s:b,s:b,s:o*}", "name", c->name, "kind",
+                     plan_kind_names[c->kind], "methods", methods, "devices", devices, "level",
+                     plan_level_names[c->level], "decode", decode_name(c), "nodes",
+                     (json_int_t)cluster->nodes, "gpus", (json_int_t)cluster->gpus, "intra",
+                     link_json(&cluster->intra), "inter", link_json(&cluster->inter), "host",
+                     link_json(&cluster->host), "latency_per_step",
+                     (int)(cluster->flags & GW_PLAN_ALPHA_PER_STEP), "flat_uses_both",
+                     (int)(cluster->flags & GW_PLAN_FLAT_USES_BOTH), "operations", operations_json(cluster));
 }
 
 /* The codecs that the case names, as their files have them. */
@@ -195,6 +211,9 @@ static json_t *problem_json(const plan_opened *o)
     json_object_set_new(problem, "error_max", json_real(o->c.error_max));
     if (o->c.comp_max != UINT32_MAX) {
         json_object_set_new(problem, "compressions_max", json_integer(o->c.comp_max));
+    }
+    if (o->c.fuse) {
+        json_object_set_new(problem, "fuse", json_true());
     }
     return problem;
 }
@@ -327,6 +346,7 @@ int plan_file_problem(const plan_file *file, plan_opened *o)
         plan_json_error(&place, problem, "error_max", &o->c.error_max);
         plan_json_whole(&place, problem, "group_elems_max", 0, GW_PLAN_TICK_MAX, &o->c.group_len_max);
         plan_json_whole(&place, problem, "compressions_max", -1, 12, &comp_max);
+        plan_json_flag(&place, problem, "fuse", &o->c.fuse);
         o->c.comp_max = comp_max >= 0 ? (uint32_t)comp_max : UINT32_MAX;
         read_gradients(&place, json_object_get(problem, "gradients"), &o->model);
         code = plan_model_finish(file->path, &o->model, place.code);
@@ -372,42 +392,50 @@ static int check_range(const char *path, json_t *entry, size_t j, const plan_mod
     return GW_CLI_OK;
 }
 
-/* Index of the method of a group, or of the option of a tensor; GW_PLAN_NO_INDEX: the case has none such. */
-static uint32_t find_choice(const plan_opened *o, uint32_t tensor, const char *name)
+/* Index of the method of group j, or of its option; GW_PLAN_NO_INDEX: the case has none such. */
+static uint32_t find_choice(const plan_opened *o, uint32_t j, const char *name)
 {
     if (name == NULL) {
         return GW_PLAN_NO_INDEX;
     }
     if (o->c.kind == PLAN_TREE) {
-        return plan_tree_find(&o->tree, tensor, name);
+        return plan_tree_find(&o->tree, j, name);
     }
     const int index = plan_method_index(&o->setup, name);
     return index >= 0 ? (uint32_t)index : GW_PLAN_NO_INDEX;
 }
 
-/* Reads entry j, which continues at tensor *next, and moves that to the tensor after it. */
-static int read_group(const plan_file *file, plan_opened *o, size_t j, uint32_t *next, gw_plan_group *group)
+/* Reads the tensors of all groups. */
+static int read_ranges(const plan_file *file, const plan_model *model, gw_plan *plan)
 {
-    const int is_tree = o->c.kind == PLAN_TREE;
-    const char *key = is_tree ? "option" : "method";
-    json_t *entry = json_array_get(file->groups, j);
-    const char *name = json_string_value(json_object_get(entry, key));
-    uint32_t end = *next;
-    const int code = check_range(file->path, entry, j, &o->model, *next, &end);
-    if (code != GW_CLI_OK) {
-        return code;
+    uint32_t next = 0;
+    for (; plan->group_count < plan->capacity; plan->group_count++) {
+        const size_t j = plan->group_count;
+        uint32_t end = next;
+        const int code = check_range(file->path, json_array_get(file->groups, j), j, model, next, &end);
+        if (code != GW_CLI_OK) {
+            return code;
+        }
+        plan->groups[j] = (gw_plan_group){next, end - next, 0};
+        next = end;
     }
-    if (is_tree && end != *next + 1) {
-        return gw_cli_error(GW_CLI_BAD_DATA, file->path, "group %zu: option trees send tensors one by one",
-                            j);
+    return next == model->count ? GW_CLI_OK
+                                : gw_cli_error(GW_CLI_BAD_DATA, file->path,
+                                               "covers %u tensors but the model has %u", next, model->count);
+}
+
+/* Reads the methods, or the options, of all groups. */
+static int read_choices(const plan_file *file, const plan_opened *o, gw_plan *plan)
+{
+    const char *key = o->c.kind == PLAN_TREE ? "option" : "method";
+    for (uint32_t j = 0; j < plan->group_count; j++) {
+        const char *name = json_string_value(json_object_get(json_array_get(file->groups, j), key));
+        plan->groups[j].method = find_choice(o, j, name);
+        if (plan->groups[j].method == GW_PLAN_NO_INDEX) {
+            return gw_cli_error(GW_CLI_BAD_DATA, file->path, "group %u: this case has no %s \"%.200s\"", j,
+                                key, name != NULL ? name : "(none)");
+        }
     }
-    const uint32_t choice = find_choice(o, *next, name);
-    if (choice == GW_PLAN_NO_INDEX) {
-        return gw_cli_error(GW_CLI_BAD_DATA, file->path, "group %zu: this case has no %s \"%.200s\"", j, key,
-                            name != NULL ? name : "(none)");
-    }
-    *group = (gw_plan_group){*next, end - *next, choice};
-    *next = end;
     return GW_CLI_OK;
 }
 
@@ -415,29 +443,25 @@ int plan_file_groups(const plan_file *file, plan_opened *o, gw_plan *plan)
 {
     const int is_tree = o->c.kind == PLAN_TREE;
     const size_t count = json_array_size(file->groups);
-    uint32_t next = 0;
     *plan = (gw_plan){NULL, 0, 0};
     if ((strcmp(file->kind, "tree") == 0) != is_tree) {
         return gw_cli_error(GW_CLI_BAD_DATA, file->path,
                             is_tree ? "is a fused plan, but the case is an option tree"
                                     : "is an option-tree plan, but the case is not a tree");
     }
-    gw_plan_group *groups = plan_alloc(count, sizeof *groups);
-    int code = GW_CLI_OK;
-    for (size_t j = 0; j < count && code == GW_CLI_OK; j++) {
-        code = read_group(file, o, j, &next, &groups[j]);
-        if (code == GW_CLI_OK && is_tree) {
-            o->tree.choice[j] = groups[j].method;
-        }
+    gw_plan found = {plan_alloc(count, sizeof *found.groups), (uint32_t)count, 0};
+    int code = read_ranges(file, &o->model, &found);
+    if (code == GW_CLI_OK && is_tree) {
+        code = plan_tree_cut(&o->library, &o->c, &o->model, &found, &o->tree);
     }
-    if (code == GW_CLI_OK && next != o->model.count) {
-        code = gw_cli_error(GW_CLI_BAD_DATA, file->path, "covers %u tensors but the model has %u", next,
-                            o->model.count);
+    code = code == GW_CLI_OK ? read_choices(file, o, &found) : code;
+    for (uint32_t j = 0; is_tree && j < found.group_count && code == GW_CLI_OK; j++) {
+        o->tree.choice[j] = found.groups[j].method;
     }
     if (code != GW_CLI_OK || is_tree) {
-        free(groups);
+        free(found.groups);
     } else {
-        *plan = (gw_plan){groups, (uint32_t)count, (uint32_t)count};
+        *plan = found;
     }
     return code;
 }

@@ -61,6 +61,9 @@ static void override_links(const plan_case_args *a, gw_plan_cluster *cluster)
             cluster->intra.beta_kib = cluster->inter.beta_kib;
         }
     }
+    if (a->latency_us >= 0 || us_per_kib >= 0 || a->ranks > 0) {
+        cluster->op_set = 0; /* measured with other links */
+    }
     if (a->ranks > 0) {
         cluster->nodes = 1;
         cluster->gpus = (uint32_t)a->ranks;
@@ -75,6 +78,10 @@ static void override_case(const plan_case_args *a, plan_case *c)
     override_choices(a, c);
     override_links(a, &c->cluster);
     c->cpu |= a->cpu;
+    c->fuse = (c->fuse || a->fuse) && c->kind == PLAN_TREE;
+    if (a->fuse && c->kind != PLAN_TREE) {
+        gw_cli_fail(GW_CLI_USAGE, NULL, "--fuse goes with --kind tree; plans of other kinds fuse anyway");
+    }
     c->comp_max = a->comp_max >= 0 ? (uint32_t)a->comp_max : c->comp_max;
     c->error_max = a->error_max > 0 ? a->error_max : c->error_max;
     if (a->group_mib_max > 0) { /* less than one element: 1, as 0 would mean no limit */
@@ -112,6 +119,6 @@ void plan_opened_open(const plan_case_args *args, const char *path, plan_opened 
 
 int plan_opened_prepare(plan_opened *o)
 {
-    return o->c.kind == PLAN_TREE ? plan_tree_make(&o->library, &o->c, &o->model, 0, &o->tree)
+    return o->c.kind == PLAN_TREE ? plan_tree_make(&o->library, &o->c, &o->model, NULL, 0, &o->tree)
                                   : plan_setup_make(&o->library, &o->c, &o->model, o->path, &o->setup);
 }

@@ -25,7 +25,7 @@ typedef struct plan_opened {
 /* Opens the case of the command line and a model, or a plan file with both. Ends the process with a message
  * on failure. */
 void plan_opened_open(const plan_case_args *args, const char *path, plan_opened *o);
-/* Fills in the methods, or the tree with every option. Message printed, exit code. */
+/* Fills in the methods, or the tree with every option of every tensor. Message printed, exit code. */
 int plan_opened_prepare(plan_opened *o);
 void plan_opened_close(plan_opened *o);
 

@@ -34,6 +34,8 @@ static const gw_option case_options[] = {
      GW_CHOICE(plan_request, of_case.decode, plan_decode_names), .wanted = "none, serial or parallel"},
     {"cpu", NULL, "Allow encoding (tree: any step) on the CPU", GW_FLAG(plan_request, of_case.cpu)},
     PLAN_COMP_MAX_ROW("Tree: most compressions in one option"),
+    {"fuse", NULL, "Tree: fuse neighbours before an option is chosen for each group",
+     GW_FLAG(plan_request, of_case.fuse)},
     {"group-mib-max", "MIB", "Largest fused buffer", GW_REAL(plan_request, of_case.group_mib_max, 1e-6, 1e9)},
     {"error-max", "E", "Bound of the codecs' \"error\", mean over all values",
      GW_REAL(plan_request, of_case.error_max, 1e-9, 0x1p20)},

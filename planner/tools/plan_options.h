@@ -16,7 +16,7 @@ typedef struct plan_case_args {
     gw_text_list codec_paths;
     double latency_us, us_per_kib, gbit_per_s, group_mib_max, error_max;
     int64_t ranks, comp_max;
-    int cpu;
+    int cpu, fuse;
     int kind, level, decode; /* indices of plan_kind_names, plan_level_names, plan_decode_names */
 } plan_case_args;
 

@@ -82,13 +82,13 @@ static void fill_fused(const plan_setup *setup, plan_result *result)
 /* Groups and jobs of t->choice. */
 static void fill_tree(const plan_opened *o, const plan_tree *t, plan_result *result)
 {
-    for (uint32_t i = 0; i < o->model.count; i++) {
-        result->groups[i].first = i;
-        result->groups[i].tensor_count = 1;
+    for (uint32_t i = 0; i < t->tree.tensor_count; i++) {
+        result->groups[i].first = t->groups[i].first;
+        result->groups[i].tensor_count = t->groups[i].tensor_count;
         plan_tree_path(t, i, t->choice[i], result->groups[i].method, PLAN_PATH_SIZE);
-        plan_tree_job(t, &o->c, &o->model, i, t->choice[i], &result->jobs[i]);
+        plan_tree_job(t, &o->c, i, t->choice[i], &result->jobs[i]);
     }
-    result->group_count = o->model.count;
+    result->group_count = t->tree.tensor_count;
     (void)snprintf(result->tree_codec, sizeof result->tree_codec, "%s",
                    t->codec.name != NULL ? t->codec.name : "");
 }
@@ -155,7 +155,13 @@ static void solve_tree(const plan_opened *o, const char *algorithm, const gw_pla
         gw_cli_fail(GW_CLI_USAGE, NULL, "the algorithms of option trees are auto and bytecomp");
     }
     plan_tree t;
-    gw_cli_must(plan_tree_make(&o->library, &o->c, &o->model, !bytecomp, &t));
+    gw_plan cut = {NULL, 0, 0};
+    if (o->c.fuse && !bytecomp) { /* ByteComp's algorithms send tensors one by one */
+        gw_cli_must(plan_tree_fuse(&o->library, &o->c, &o->model, limits, &cut));
+    }
+    const gw_plan *fused = cut.groups != NULL ? &cut : NULL;
+    gw_cli_must(plan_tree_make(&o->library, &o->c, &o->model, fused, !bytecomp, &t));
+    free(cut.groups);
     allocate(result, o->model.count);
     if (bytecomp) {
         plan_tree_bytecomp(&t, &o->c, &result->cert);
@@ -187,10 +193,24 @@ void plan_run(const plan_opened *o, const char *algorithm, const char *method, c
     (void)snprintf(result->algorithm, sizeof result->algorithm, "%s", algorithm);
 }
 
+void plan_run_fuse(plan_opened *o, const gw_plan_limits *limits)
+{
+    gw_plan cut;
+    if (!o->c.fuse) {
+        return;
+    }
+    gw_cli_progress_begin("fuse");
+    gw_cli_must(plan_tree_fuse(&o->library, &o->c, &o->model, limits, &cut));
+    gw_cli_must(plan_tree_cut(&o->library, &o->c, &o->model, &cut, &o->tree));
+    gw_cli_progress_end();
+    free(cut.groups);
+}
+
 void plan_run_tree(plan_opened *o, const gw_plan_limits *limits, plan_tree *reduced, gw_plan_cert *cert)
 {
+    const gw_plan cut = {o->tree.groups, o->tree.tree.tensor_count, o->tree.tree.tensor_count};
     gw_cli_progress_begin("solve");
-    gw_cli_must(plan_tree_make(&o->library, &o->c, &o->model, 1, reduced));
+    gw_cli_must(plan_tree_make(&o->library, &o->c, &o->model, &cut, 1, reduced));
     plan_tree_solve(reduced, limits, cert);
     gw_cli_progress_end();
     plan_tree_copy_choice(reduced, &o->tree);

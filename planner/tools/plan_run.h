@@ -43,8 +43,11 @@ void plan_result_free(plan_result *result);
  * o was prepared. */
 void plan_result_make(const plan_opened *o, const gw_plan *plan, plan_result *result);
 
-/* Solves a tree with its undominated options, which are left in *reduced, to be freed, and makes the same
- * choices in o->tree, which has every option. */
+/* Fuses the groups of o->tree if the case does. */
+void plan_run_fuse(plan_opened *o, const gw_plan_limits *limits);
+
+/* Solves a tree of the groups of o->tree with its undominated options, which are left in *reduced, to be
+ * freed, and makes the same choices in o->tree, which has every option. */
 void plan_run_tree(plan_opened *o, const gw_plan_limits *limits, plan_tree *reduced, gw_plan_cert *cert);
 
 /* Runs result->jobs at a level; returns the makespan. spans may be NULL; otherwise its items are malloc'ed.

@@ -18,6 +18,8 @@ void plan_tree_free(plan_tree *t)
     free(t->vectors);
     free(t->class_first);
     free(t->class_len);
+    free(t->groups);
+    free(t->group_len);
     free(t->tensor_class);
     free(t->bwd);
     free(t->choice);
@@ -31,25 +33,36 @@ static int descending(const void *a, const void *b)
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* Distinct sizes, largest first, and each tensor's class. Returns the number of classes. */
-static uint32_t classify(const plan_model *model, plan_tree *t)
+/* The groups of a cut with their sizes and times. */
+static void set_groups(const plan_model *model, const gw_plan *cut, uint32_t group_count, plan_tree *t)
 {
-    for (uint32_t i = 0; i < model->count; i++) {
-        t->class_len[i] = model->tensors[i].len;
+    for (uint32_t g = 0; g < group_count; g++) {
+        t->groups[g] = cut != NULL ? cut->groups[g] : (gw_plan_group){g, 1, 0};
+        t->group_len[g] = plan_model_len(model, t->groups[g].first, t->groups[g].tensor_count);
+        t->bwd[g] = 0;
+        for (uint32_t i = 0; i < t->groups[g].tensor_count; i++) {
+            t->bwd[g] += model->tensors[t->groups[g].first + i].bwd;
+        }
     }
-    qsort(t->class_len, model->count, sizeof *t->class_len, descending);
+}
+
+/* Distinct sizes, largest first, and each group's class. Returns the number of classes. */
+static uint32_t classify(plan_tree *t, uint32_t group_count)
+{
+    memcpy(t->class_len, t->group_len, group_count * sizeof *t->class_len);
+    qsort(t->class_len, group_count, sizeof *t->class_len, descending);
     uint32_t count = 0;
-    for (uint32_t i = 0; i < model->count; i++) {
+    for (uint32_t i = 0; i < group_count; i++) {
         if (count == 0 || t->class_len[count - 1] != t->class_len[i]) {
             t->class_len[count++] = t->class_len[i];
         }
     }
-    for (uint32_t i = 0; i < model->count; i++) {
+    for (uint32_t i = 0; i < group_count; i++) {
         uint32_t low = 0;
         uint32_t high = count - 1;
         while (low < high) {
             uint32_t middle = (low + high) / 2;
-            if (t->class_len[middle] <= model->tensors[i].len) {
+            if (t->class_len[middle] <= t->group_len[i]) {
                 high = middle;
             } else {
                 low = middle + 1;
@@ -95,10 +108,10 @@ static int price_class(plan_tree *t, const plan_case *c, int64_t len, uint32_t u
     return GW_CLI_OK;
 }
 
-int plan_tree_make(const plan_library *library, const plan_case *c, const plan_model *model, int reduce,
-                   plan_tree *t)
+int plan_tree_make(const plan_library *library, const plan_case *c, const plan_model *model,
+                   const gw_plan *cut, int reduce, plan_tree *t)
 {
-    const uint32_t n = model->count;
+    const uint32_t n = cut != NULL ? cut->group_count : model->count;
     const uint32_t filter = c->cpu ? 0 : GW_PLAN_OPTIONS_GPU_ONLY;
     const char *name = c->method_names[c->method_count - 1];
     memset(t, 0, sizeof *t);
@@ -117,11 +130,14 @@ int plan_tree_make(const plan_library *library, const plan_case *c, const plan_m
         return gw_cli_error(GW_CLI_BAD_DATA, NULL, "options: %s", gw_status_message(status));
     }
     t->class_len = plan_alloc(n, sizeof *t->class_len);
+    t->groups = plan_alloc(n, sizeof *t->groups);
+    t->group_len = plan_alloc(n, sizeof *t->group_len);
     t->tensor_class = plan_alloc(n, sizeof *t->tensor_class);
     t->bwd = plan_alloc(n, sizeof *t->bwd);
     t->choice = plan_alloc(n, sizeof *t->choice);
     t->class_first = plan_alloc((size_t)n + 1, sizeof *t->class_first);
-    const uint32_t class_count = classify(model, t);
+    set_groups(model, cut, n, t);
+    const uint32_t class_count = classify(t, n);
     t->vectors = plan_alloc((size_t)class_count * t->option_count, sizeof *t->vectors);
     gw_plan_vector *scratch = reduce ? plan_alloc(t->option_count, sizeof *scratch) : NULL;
     for (uint32_t k = 0; k < class_count && code == GW_CLI_OK; k++) {
@@ -130,17 +146,21 @@ int plan_tree_make(const plan_library *library, const plan_case *c, const plan_m
         t->class_first[k + 1] = t->class_first[k] + count;
     }
     free(scratch);
-    for (uint32_t i = 0; i < n; i++) {
-        t->bwd[i] = model->tensors[i].bwd;
-    }
     t->tree = (gw_plan_tree){t->bwd, t->tensor_class, n, t->vectors, t->class_first, class_count, c->decode};
     return code;
 }
 
-/* The option (index into t->options) of a choice. */
-static uint32_t option_of(const plan_tree *t, uint32_t tensor, uint32_t choice)
+int plan_tree_cut(const plan_library *library, const plan_case *c, const plan_model *model,
+                  const gw_plan *cut, plan_tree *t)
 {
-    return t->vectors[t->class_first[t->tensor_class[tensor]] + choice].option;
+    plan_tree_free(t);
+    return plan_tree_make(library, c, model, cut, 0, t);
+}
+
+/* The option (index into t->options) of a choice. */
+static uint32_t option_of(const plan_tree *t, uint32_t group, uint32_t choice)
+{
+    return t->vectors[t->class_first[t->tensor_class[group]] + choice].option;
 }
 
 /* what: for the message. */
@@ -236,9 +256,9 @@ void plan_tree_bytecomp(plan_tree *t, const plan_case *c, gw_plan_cert *cert)
     free(cpu_of);
 }
 
-void plan_tree_path(const plan_tree *t, uint32_t tensor, uint32_t choice, char *out, size_t out_size)
+void plan_tree_path(const plan_tree *t, uint32_t group, uint32_t choice, char *out, size_t out_size)
 {
-    const gw_plan_option *option = &t->options[option_of(t, tensor, choice)];
+    const gw_plan_option *option = &t->options[option_of(t, group, choice)];
     size_t used = 0;
     out[0] = '\0';
     for (uint32_t i = 0; i < option->op_count && used < out_size; i++) {
@@ -248,12 +268,12 @@ void plan_tree_path(const plan_tree *t, uint32_t tensor, uint32_t choice, char *
     }
 }
 
-uint32_t plan_tree_find(const plan_tree *t, uint32_t tensor, const char *path)
+uint32_t plan_tree_find(const plan_tree *t, uint32_t group, const char *path)
 {
-    const uint32_t k = t->tensor_class[tensor];
+    const uint32_t k = t->tensor_class[group];
     for (uint32_t v = 0; v < t->class_first[k + 1] - t->class_first[k]; v++) {
         char here[PLAN_PATH_SIZE];
-        plan_tree_path(t, tensor, v, here, sizeof here);
+        plan_tree_path(t, group, v, here, sizeof here);
         if (strcmp(here, path) == 0) {
             return v;
         }
@@ -261,9 +281,8 @@ uint32_t plan_tree_find(const plan_tree *t, uint32_t tensor, const char *path)
     return GW_PLAN_NO_INDEX;
 }
 
-void plan_tree_job(const plan_tree *t, const plan_case *c, const plan_model *model, uint32_t tensor,
-                   uint32_t choice, gw_plan_job *job)
+void plan_tree_job(const plan_tree *t, const plan_case *c, uint32_t group, uint32_t choice, gw_plan_job *job)
 {
-    must(price(t, c, option_of(t, tensor, choice), model->tensors[tensor].len, job), "option");
-    job->bwd = model->tensors[tensor].bwd;
+    must(price(t, c, option_of(t, group, choice), t->group_len[group], job), "option");
+    job->bwd = t->bwd[group];
 }

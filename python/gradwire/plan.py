@@ -257,14 +257,17 @@ class Cluster:
     @classmethod
     def from_json(cls, cluster: dict) -> Cluster:
         """A cluster as the cluster files of the gradwire command hold it; a flat network ("ranks") is one machine, as
-        there. ValueError for "flat_uses_both", which is not offered here."""
+        there. ValueError for "flat_uses_both", which is not offered here. "operations", of option trees, are not
+        read."""
         if "ranks" in cluster:
             inside = ("latency_us", "us_per_kib", "gbit_per_s")
             _known(cluster, ("ranks", *inside, "host", "latency_per_step", "about"), "cluster")
             link = {key: cluster[key] for key in inside if key in cluster}
             rest = {key: value for key, value in cluster.items() if key not in ("ranks", *inside)}
             return cls.from_json({"nodes": 1, "gpus": cluster["ranks"], "intra": link, "inter": link, **rest})
-        _known(cluster, ("nodes", "gpus", "intra", "inter", "host", "latency_per_step", "about"), "cluster")
+        _known(
+            cluster, ("nodes", "gpus", "intra", "inter", "host", "latency_per_step", "about", "operations"), "cluster"
+        )
         links = {name: Link.from_json(cluster[name]) for name in ("intra", "inter", "host") if name in cluster}
         per_step = cluster.get("latency_per_step", False)
         return cls(nodes=cluster["nodes"], gpus=cluster["gpus"], per_step=per_step, **links)

@@ -339,6 +339,43 @@ GW_API GW_MUST_CHECK gw_status gw_plan_eval(const gw_plan_problem *problem, cons
 
 /* -------------------------------------------------------------------------- codecs, links, options -- */
 
+/* One operation of an option of ByteComp's decision tree (Figure 7 of the paper). RS is reduce-scatter, A2A
+ * all-to-all, AG all-gather, BCAST broadcast; ALLGATHERC is an all-gather of compressed payloads. */
+typedef enum gw_plan_op {
+    GW_PLAN_OP_COMP_GPU = 0,
+    GW_PLAN_OP_COMP_CPU,
+    GW_PLAN_OP_DEC_GPU,
+    GW_PLAN_OP_DEC_CPU,
+    /* flat: over all ranks */
+    GW_PLAN_OP_FLAT_ALLREDUCE,
+    GW_PLAN_OP_FLAT_RS,
+    GW_PLAN_OP_FLAT_REDUCE,
+    GW_PLAN_OP_FLAT_A2A,
+    GW_PLAN_OP_FLAT_GATHER,
+    GW_PLAN_OP_FLAT_ALLGATHERC,
+    GW_PLAN_OP_FLAT_AG,
+    GW_PLAN_OP_FLAT_BCAST,
+    /* inside a machine */
+    GW_PLAN_OP_INTRA_RS,
+    GW_PLAN_OP_INTRA_REDUCE,
+    GW_PLAN_OP_INTRA_A2A,
+    GW_PLAN_OP_INTRA_GATHER,
+    GW_PLAN_OP_INTRA_AG,
+    GW_PLAN_OP_INTRA_BCAST,
+    /* between machines */
+    GW_PLAN_OP_INTER_ALLREDUCE,
+    GW_PLAN_OP_INTER_RS,
+    GW_PLAN_OP_INTER_REDUCE,
+    GW_PLAN_OP_INTER_A2A,
+    GW_PLAN_OP_INTER_GATHER,
+    GW_PLAN_OP_INTER_ALLGATHERC,
+    GW_PLAN_OP_INTER_AG,
+    GW_PLAN_OP_INTER_BCAST,
+    GW_PLAN_OP_COUNT
+} gw_plan_op;
+
+#define GW_PLAN_OPS_MAX 32u /* at least GW_PLAN_OP_COUNT */
+
 /* Costs of a collective on one kind of link. */
 typedef struct gw_plan_link {
     gw_plan_tick alpha;    /* startup of one collective; with GW_PLAN_ALPHA_PER_STEP of each of its steps */
@@ -356,6 +393,11 @@ typedef struct gw_plan_cluster {
     gw_plan_link inter;
     uint32_t flags;    /* GW_PLAN_ALPHA_PER_STEP, GW_PLAN_FLAT_USES_BOTH */
     gw_plan_link host; /* copies between a GPU and its host, for codecs on the CPU */
+    /* Costs of operations of option trees that were measured themselves: alpha is the startup of the whole
+     * operation, whatever flags say; beta_kib counts the bytes through the bottleneck link, as the links do.
+     * Others follow from the links. */
+    uint32_t op_set; /* bit 1 << gw_plan_op for each collective of ops */
+    gw_plan_link ops[GW_PLAN_OPS_MAX];
 } gw_plan_cluster;
 
 /* Collectives that a codec's payload may use; bits of gw_plan_codec.collectives. All-to-all and gather are
@@ -403,41 +445,6 @@ typedef struct gw_plan_codec {
 GW_API GW_MUST_CHECK gw_status gw_plan_method_make(const gw_plan_codec *codec, const gw_plan_cluster *cluster,
                                                    uint32_t collective, gw_plan_device device,
                                                    gw_plan_method *method);
-
-/* One operation of an option of ByteComp's decision tree (Figure 7 of the paper). RS is reduce-scatter, A2A
- * all-to-all, AG all-gather, BCAST broadcast; ALLGATHERC is an all-gather of compressed payloads. */
-typedef enum gw_plan_op {
-    GW_PLAN_OP_COMP_GPU = 0,
-    GW_PLAN_OP_COMP_CPU,
-    GW_PLAN_OP_DEC_GPU,
-    GW_PLAN_OP_DEC_CPU,
-    /* flat: over all ranks */
-    GW_PLAN_OP_FLAT_ALLREDUCE,
-    GW_PLAN_OP_FLAT_RS,
-    GW_PLAN_OP_FLAT_REDUCE,
-    GW_PLAN_OP_FLAT_A2A,
-    GW_PLAN_OP_FLAT_GATHER,
-    GW_PLAN_OP_FLAT_ALLGATHERC,
-    GW_PLAN_OP_FLAT_AG,
-    GW_PLAN_OP_FLAT_BCAST,
-    /* inside a machine */
-    GW_PLAN_OP_INTRA_RS,
-    GW_PLAN_OP_INTRA_REDUCE,
-    GW_PLAN_OP_INTRA_A2A,
-    GW_PLAN_OP_INTRA_GATHER,
-    GW_PLAN_OP_INTRA_AG,
-    GW_PLAN_OP_INTRA_BCAST,
-    /* between machines */
-    GW_PLAN_OP_INTER_ALLREDUCE,
-    GW_PLAN_OP_INTER_RS,
-    GW_PLAN_OP_INTER_REDUCE,
-    GW_PLAN_OP_INTER_A2A,
-    GW_PLAN_OP_INTER_GATHER,
-    GW_PLAN_OP_INTER_ALLGATHERC,
-    GW_PLAN_OP_INTER_AG,
-    GW_PLAN_OP_INTER_BCAST,
-    GW_PLAN_OP_COUNT
-} gw_plan_op;
 
 #define GW_PLAN_OPTION_OPS_MAX 12u
 #define GW_PLAN_OPTION_COUNT   4341u

@@ -29,7 +29,7 @@ from .casts import Caster
 from .failure import Gate
 from .optimizers import ParamRegistry, family
 from .reducer import CodecHook, agreed_error
-from .states import Undo, check_nonfinite, check_sizes, check_version
+from .states import Finite, Undo, as_memory, check_memories, check_nonfinite, check_sizes, check_version, lost
 from .stats import size_of
 from .transport import Start
 from .watch import BackwardWatch
@@ -59,6 +59,7 @@ class _Message:
     frames: torch.Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.uint8))
     sizes: list[int] = field(default_factory=list)  # bytes of each tensor in the message
     fault: tuple[int, int] = (0, 0)  # status and number of the parameter, plus one
+    finite: list[Finite] = field(default_factory=list)  # of the last bucket: of those that travelled plain
     undo: Undo = field(default_factory=Undo)
 
     @property
@@ -101,7 +102,8 @@ class ClassicState(CodecHook):
             made = given.optimizers_of(optimizer)
             given.check_keywords(options, gradwire.classic.Options, ClassicState, but=["scheme", "dtype"])
             self.options = gradwire.classic.options(codec, checksum=checksum, **options)
-            gradwire.classic.Codec(self.options)  # raises what is wrong with them
+            like = gradwire.classic.Codec(self.options)  # raises what is wrong with them
+            self._keeps = {"residual": like.has_residual, "momentum": like.has_momentum or codec == "dgc"}
             if not 0 < ratio <= 1:
                 raise ValueError(f"a ratio is above 0 and at most 1, not {ratio}")
             if vote and codec not in _SIGNS:
@@ -121,6 +123,7 @@ class ClassicState(CodecHook):
         self._codecs: dict[tuple[int, str], gradwire.classic.Codec] = {}
         self._residual: dict[int, torch.Tensor] = {}  # by number of the parameter, in memory order
         self._momentum: dict[int, torch.Tensor] = {}
+        self._finite: list[Finite] = []  # of this step's plain buckets
         self._own_fault = (0, 0)  # found after this rank's status had gone out
         self._watch = BackwardWatch(self._failed)
         self.gate.on_fail.append(self._watch.end)
@@ -128,8 +131,12 @@ class ClassicState(CodecHook):
         self._exchanger = Worker("gradwire-exchange", self._failed)
         self.caster = Caster(codec, start.transport, self.gate) if codec in ("fp16", "bf16") else None
 
-    def join(self, gate: Gate) -> None:
-        super().join(gate)
+    @property
+    def has_memory(self) -> bool:
+        return any(self._keeps.values())
+
+    def join(self, gate: Gate, whole: Undo | None) -> None:
+        super().join(gate, whole)
         if self.caster is not None:
             self.caster.gate = gate
 
@@ -158,14 +165,38 @@ class ClassicState(CodecHook):
         this step."""
         values = bucket.values
         if not staging.takes(values) or self.size == 1 and self.caster:
-            return self._plain.start(bucket)
+            return self._start_plain(bucket)
         self.full_size += size_of(values)
         if self.caster is not None:
             return self.caster.start(bucket)
         message = _Message(bucket, staging.HostCopy(values), self._tensors(bucket))
+        if bucket.is_last:
+            message.finite, self._finite = self._finite, []
         self.gate.add(message.copy.future)
         self._encoder.submit(lambda: self._encode(message))
         return message.copy.future
+
+    def _start_plain(self, bucket: Bucket) -> torch.futures.Future:
+        """That of the last bucket is done at the end of the step, too."""
+        if self.caster is not None:
+            return self._plain.start(bucket)
+        self._finite.append(Finite())
+        future = self._plain.start(bucket, self._finite[-1].around)
+        if not bucket.is_last:
+            return future
+        ended: torch.futures.Future = torch.futures.Future()
+        self.gate.add(ended)
+        finite, self._finite = self._finite, []
+
+        def end() -> None:
+            if not self.gate.shut:
+                self._agree_on_end(bucket, finite)
+                with self.gate.passing(ended):
+                    self._undo.end_step()
+                    ended.set_result(None)
+
+        self._encoder.submit(lambda: self._exchanger.submit(end))
+        return staging.gated(ended, future, bucket.values)
 
     def _tensors(self, bucket: Bucket) -> list[_Tensor]:
         """In the order of the message: frames, whose sizes are multiples of 16, before what travels as it is."""
@@ -234,10 +265,7 @@ class ClassicState(CodecHook):
     @staticmethod
     def _memory(kept: dict[int, torch.Tensor], one: _Tensor, undo: Undo) -> np.ndarray:
         """To be changed in this step."""
-        if one.number not in kept:
-            kept[one.number] = torch.zeros(one.len)
-        undo.keep(kept, one.number, kept[one.number].clone())
-        return kept[one.number].numpy()
+        return undo.draft(kept, one.number, one.len).numpy()
 
     # ---- exchange and decoding, on theirs ----
 
@@ -264,13 +292,20 @@ class ClassicState(CodecHook):
                 self._decode(message, first, words, [room.numpy() for room in rooms])
             except (Error, ValueError) as error:  # the others learn of it with the next status
                 self._own_fault = (getattr(error, "status", _UNKNOWN), 0)
-        self._undo.add(message.undo)
         if bucket.is_last:
-            rooms = transport.gather(torch.tensor(self._own_fault), f"step {bucket.step}, its end")
-            _raise_fault([room.tolist() for room in rooms])
-            self._undo.end_step()
-        with self.gate.passing(message.copy.future):
+            self._agree_on_end(bucket, message.finite)
+        with self.gate.passing(message.copy.future):  # with the memories: a failure undoes both or neither
+            message.undo.put()
+            self._undo.add(message.undo)
+            if bucket.is_last:
+                self._undo.end_step()
             message.copy.finish()
+
+    def _agree_on_end(self, bucket: Bucket, finite: list[Finite]) -> None:
+        """No rank has found a fault in this step. finite: of its buckets that travelled plain."""
+        rooms = self._transport.gather(torch.tensor(self._own_fault), f"step {bucket.step}, its end")
+        _raise_fault([room.tolist() for room in rooms])
+        self._undo.spoilt |= not all(one.wait() for one in finite)
 
     def _count(self, rooms: list[torch.Tensor]) -> None:
         """What has been sent to all ranks."""
@@ -370,15 +405,19 @@ class ClassicState(CodecHook):
         """ValueError for a state that cannot be loaded."""
         check_version(state, self.options.scheme, ("step", "seed", "residual", "momentum"))
         sizes = {self._registry.number(param): param.numel() for param in self._registry.params()}
-        check_sizes(sizes, state["residual"], state["momentum"])
+        for kept, has_some in self._keeps.items():
+            check_memories(state[kept])
+            check_sizes(sizes, state[kept])
+            if state[kept] and not has_some:
+                raise lost(f"memories ({kept})", f"{self.options.scheme} with this hook's options")
 
     def _load(self, state: dict[str, Any]) -> None:
         self.step = state["step"]
         if state["seed"] != self._registry.seed:
             self._registry.seed = state["seed"]
             self._codecs = {}
-        self._residual = {number: kept.clone() for number, kept in state["residual"].items()}
-        self._momentum = {number: kept.clone() for number, kept in state["momentum"].items()}
+        self._residual = {number: as_memory(kept) for number, kept in state["residual"].items()}
+        self._momentum = {number: as_memory(kept) for number, kept in state["momentum"].items()}
 
     def close(self) -> None:
         """Ends the threads. The hook raises afterwards."""

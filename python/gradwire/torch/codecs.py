@@ -15,7 +15,7 @@ from .casts import Caster
 from .classic import ClassicState
 from .engine import Plan
 from .gcomp import GcompReducer
-from .levels import Levels, Work
+from .levels import Leveled, Levels, Work
 from .machines import Given, agreed
 from .map_timing import MapTiming
 from .optimizers import family
@@ -24,11 +24,14 @@ from .planned import LEVELS, PlanBucket, Planned, digest, names_of
 from .recording import Recording
 from .reducer import Plain, Reducer
 from .regroup import Regroup
+from .states import Undo
 from .thc import ThcState
 from .transport import new_transport
+from .workers import weakly
 
 # Options that buckets have in common
 _OF_ALL = {"algorithm", "threads", "debug", "peak_lr", "scheduler", "books", "books_every"}
+_WITH_UNDO = (ThcState, ClassicState, Leveled)  # they say themselves that a step is spoilt
 
 
 @dataclass
@@ -64,10 +67,14 @@ class Codecs:
         self._engine, self._gate = timing.engine, timing.engine.gate
         self._timing, self._options = timing, options
         self._group, self._timeout, self.model = group, timeout, model
-        self._small_len = 0 if plan else small_len
+        self._small_len, self._has_plan = 0 if plan else small_len, bool(plan)
         self._names: dict[int, str] | None = None
         self._number = -1  # of the last bucket
-        self._others: list[torch.futures.Future] = []  # debug: of other codecs' results in this backward pass
+        # Of results in this backward pass that its end waits for: debug: other codecs'; with memories all.
+        self._awaited: list[torch.futures.Future] = []
+        self._undo = Undo()  # of a plan: the memories of all its codecs count together
+        self._has_memory = False  # a plan, and one of its codecs has
+        self._gate.on_shut.append(weakly(self._undo_step))
         self.plain = Plain(group, self._engine.transport.size, self._gate)
         self.reducers: list[Reducer] = [self.plain]
         self.gcomp: list[GcompReducer] = []
@@ -98,7 +105,7 @@ class Codecs:
 
     def begin(self, compressing: bool) -> None:
         self.compressing = compressing
-        self.layout, self._number, self._others = [], -1, []
+        self.layout, self._number, self._awaited = [], -1, []
         for one in self.gcomp:
             one.begin()
         if self.regroup is not None:
@@ -117,13 +124,26 @@ class Codecs:
             raise ValueError(f"gradwire: the plan's thc takes gradients of torch.float32, not of {bucket.values.dtype}")
         label = route.label if fits or route.kind == "none" else "fp32"
         message = bucket.message = None if self.recording is None else self.recording.message(label, length)
-        future = (route.reducer if fits else self.plain).start(bucket)
+        reducer = route.reducer if fits else self.plain
+        future = reducer.start(bucket)
+        if self._has_memory and self.compressing and not isinstance(reducer, _WITH_UNDO):
+            future = future.then(self._look)
         if message is not None:
             future = future.then(message.ended)
         if self._options.debug and fits and route.kind not in ("none", "gradwire"):
             future = future.then(lambda done: self._engine.compared(route.number, done.value()))
-            self._others.append(future)
+            if not self._has_memory:
+                self._awaited.append(future)
+        if self._has_memory and self.compressing:
+            self._awaited.append(future)
         return future
+
+    def _look(self, done: torch.futures.Future) -> torch.Tensor:
+        """A mean that is not finite spoils the step: on all ranks, as all have the same bits."""
+        result = done.value()
+        if not torch.isfinite(result).all():
+            self._undo.spoil()
+        return result
 
     def takes(self, values: torch.Tensor) -> bool:
         return staging.takes(values) and values.numel() > 0 and self._engine.transport.size > 1
@@ -133,15 +153,35 @@ class Codecs:
         if self.regroup is not None:
             self.regroup.finish()
             self.regroup = self.planned
-        if not self._others and not any(one.used for one in self.gcomp):
+        if not self._awaited and not any(one.used for one in self.gcomp):
             return future
-        if self._others:  # the engine does not wait for them
+        if self._awaited:  # the engine does not wait for them
             good: torch.futures.Future = torch.futures.Future()
             self._gate.add(good)
-            torch.futures.collect_all(self._others).then(lambda _: self._engine.conclude(where, good))
+            torch.futures.collect_all(self._awaited).then(lambda _: self._engine.conclude(where, good))
         else:
             good = self._engine.conclude(where)
-        return staging.gated(good, future, values)
+        ended = self._after_step(good) if self._has_memory else good
+        return staging.gated(ended, future, values)
+
+    def _after_step(self, good: torch.futures.Future) -> torch.futures.Future:
+        """Done when the memories of all messages count, or none does. good: no rank has failed in any message."""
+        ended: torch.futures.Future = torch.futures.Future()
+        self._gate.add(ended)
+
+        def end(_: torch.futures.Future) -> None:
+            if self._gate.shut:  # which fails both
+                return
+            with self._gate.passing(ended):
+                self._undo.end_step()
+                ended.set_result(None)
+
+        good.then(end)
+        return ended
+
+    def _undo_step(self) -> None:
+        """For Gate.on_shut: a step in which anything fails does not count."""
+        self._undo.cancel()
 
     # ---- codecs ----
 
@@ -167,9 +207,11 @@ class Codecs:
             transport = new_transport(self._group, None, self._timeout)
             transport.agree(LEVELS, {})
             placed = agreed(transport, given, one.way.nodes, one.way.gpus)
-            self.made[LEVELS][LEVELS] = Levels(transport, placed, self._gate, self._timing.scale, digest(plan))
+            scale = self._timing.scale
+            self.made[LEVELS][LEVELS] = Levels(transport, placed, self._gate, scale, digest(plan), self._undo)
             self.reducers.append(self.made[LEVELS][LEVELS])
         codec = None if one.way.kind is None else self.level_codec(one.way.kind, one.options, one.names)
+        self._has_memory |= codec is not None and codec.has_memory
         return self.made[LEVELS][LEVELS].add(Work(one.way.option, codec, str(number)))
 
     def level_codec(self, kind: str, options: Mapping[str, Any], names: Sequence[str]) -> level_codecs.LevelCodec:
@@ -209,7 +251,8 @@ class Codecs:
             made: Any = ThcState(registry.optimizers, seed=registry.seed, **given)
         else:
             made = ClassicState(registry.optimizers, given.pop("scheme"), seed=registry.seed, **given)
-        made.join(self._gate)
+        made.join(self._gate, self._undo if self._has_plan else None)
+        self._has_memory |= self._has_plan and made.has_memory
         return made
 
     def _owners(self, names: Sequence[str]) -> list[torch.optim.Optimizer]:

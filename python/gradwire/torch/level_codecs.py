@@ -61,11 +61,15 @@ class Part:
 
 
 class LevelCodec:
-    """A codec. memory: what error feedback keeps, by bucket, position and part; a step that is undone changes nothing
-    of it. For any thread, as long as each part is encoded by one."""
+    """A codec. memory: what error feedback keeps, by bucket, position and part; encode() leaves the next one with the
+    part's Undo. For any thread, as long as each part is encoded by one."""
 
     def __init__(self) -> None:
         self.memory: dict[str, torch.Tensor] = {}
+
+    @property
+    def has_memory(self) -> bool:
+        return False
 
     def bound(self, length: int) -> int:
         """Bytes that suffice for the frame of so many values."""
@@ -82,12 +86,10 @@ class LevelCodec:
     def _memory(self, part: Part, name: str) -> np.ndarray:
         """To be changed in this step."""
         key = f"{part.key}/{part.position}/{part.low}/{name}"
-        if key not in self.memory:
-            self.memory[key] = torch.zeros(part.len, dtype=torch.float32, device="cpu")
-        if self.memory[key].numel() != part.len:
-            raise ValueError(f"gradwire: the state that was loaded has {self.memory[key].numel()} values for {key}")
-        part.undo.keep(self.memory, key, self.memory[key].clone())
-        return self.memory[key].numpy()
+        made = part.undo.draft(self.memory, key, part.len)
+        if made.numel() != part.len:
+            raise ValueError(f"gradwire: the state that was loaded has {made.numel()} values for {key}")
+        return made.numpy()
 
 
 class Cast(LevelCodec):
@@ -178,6 +180,10 @@ class Thc(LevelCodec):
             )
         )
 
+    @property
+    def has_memory(self) -> bool:
+        return self._codec.options.error_feedback
+
     def bound(self, length: int) -> int:
         codec = self._codec  # another thread may replace it
         return lib.gw_thc_frame_bound(codec.handle, length)
@@ -228,6 +234,10 @@ class Classic(LevelCodec):
         self._seed = seed
         self._codecs: dict[tuple[str, int, int], gradwire.classic.Codec] = {}
         self._like = [gradwire.classic.Codec(one) for one in (self._options, self._again)]  # raises what is wrong
+
+    @property
+    def has_memory(self) -> bool:
+        return any(one.has_residual or one.has_momentum for one in self._like)
 
     def bound(self, length: int) -> int:
         """In a warm-up every value is sent."""

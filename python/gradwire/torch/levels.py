@@ -30,7 +30,7 @@ from .level_codecs import LevelCodec, Part
 from .machines import Machines
 from .option_path import DECODE, ENCODE, INTER, INTRA, Option, Stage
 from .scopes import RANKS_MAX, Message, Peers, bounds
-from .states import Undo, check_version
+from .states import Undo, as_memory, check_memories, check_version
 from .stats import size_of
 from .transport import Transport
 from .workers import Worker
@@ -62,6 +62,7 @@ class _Job:
     copy: staging.HostCopy
     number: int
     scale: float  # of the wire, for one rank's gradients in the mean
+    undo: Undo
     low: int = 0
     high: int = 0
     outer: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -71,7 +72,6 @@ class _Job:
     values: torch.Tensor = field(default_factory=lambda: torch.empty(0))  # of the bucket, fp32
     holds: bool = True
     takes_part: bool = True
-    undo: Undo = field(default_factory=Undo)
     seconds: dict[str, float] = field(default_factory=dict)  # by stage, of a recording
     sent_size: int = 0
     received_size: int = 0
@@ -86,16 +86,23 @@ class _Job:
 
 class Levels:
     """Runs messages of a plan by their options. Collective, as is making one. scale: of the wire, in this backward
-    pass: gradient on the wire / gradient that the optimizer will see, of a plain sum of all ranks."""
+    pass: gradient on the wire / gradient that the optimizer will see, of a plain sum of all ranks. whole: of the step,
+    which has other messages, too; None: each counts by itself."""
 
     def __init__(
-        self, transport: Transport, machines: Machines, gate: Gate, scale: Callable[[], float], digest: int
+        self,
+        transport: Transport,
+        machines: Machines,
+        gate: Gate,
+        scale: Callable[[], float],
+        digest: int,
+        whole: Undo | None = None,
     ) -> None:
         if transport.size > RANKS_MAX:
             raise ValueError(f"options of a tree run on up to {RANKS_MAX} ranks, not on {transport.size}")
         self.plain_size = self.full_size = self.sent_size = self.received_size = 0
         self._transport, self._machines, self._gate = transport, machines, gate
-        self._scale, self._digest = scale, digest
+        self._scale, self._digest, self._whole = scale, digest, whole
         self._started = 0
         self._compared = False
         self._codecs: dict[str, LevelCodec] = {}  # with memory, by the key of their first message
@@ -118,7 +125,7 @@ class Levels:
         copy = staging.HostCopy(bucket.values)
         self._gate.add(copy.future)
         scale = self._scale() / self._transport.size
-        job = _Job(work, bucket, copy, self._started, scale, high=bucket.values.numel())
+        job = _Job(work, bucket, copy, self._started, scale, Undo(self._whole), high=bucket.values.numel())
         self._started += 1
         self._pass(job, ENCODE)
         return copy.future
@@ -170,16 +177,16 @@ class Levels:
             job.bucket.message.times.update({mark: now} if mark else {})
 
     def _finish(self, job: _Job) -> None:
-        if job.work.codec is not None and job.work.codec.memory:
-            job.undo.spoilt = not bool(torch.isfinite(job.values).all())  # the same on all ranks
-        job.undo.end_step()
         self.sent_size += job.sent_size
         self.received_size += job.received_size
         if job.bucket.message is not None:
             sizes = {"sent_size": job.sent_size, "received_size": job.received_size}
             job.bucket.message.stages.update({**job.seconds, **sizes})
-        with self._gate.passing(job.copy.future):
+        with self._gate.passing(job.copy.future):  # with the memories: a failure undoes both or neither
             job.copy.host.copy_(job.values)
+            job.undo.spoilt = not bool(torch.isfinite(job.copy.host).all())  # the same on all ranks
+            job.undo.put()
+            job.undo.end_step()
             job.copy.finish()
 
     # ---- codec work ----
@@ -384,12 +391,14 @@ class Levels:
             raise ValueError("the state that was loaded is that of a run with another plan")
         if state["machines"] != self._machines.places:  # memories are those of parts that depend on them
             raise ValueError("the state that was loaded is that of a run with other ranks on its machines")
+        for memory in state["memory"].values():
+            check_memories(memory)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.check_state(state)
         self._compared = False
         for key, codec in self._codecs.items():
-            codec.memory = {name: one.clone() for name, one in state["memory"].get(key, {}).items()}
+            codec.memory = {name: as_memory(one) for name, one in state["memory"].get(key, {}).items()}
 
     def close(self) -> None:
         """Ends the threads."""

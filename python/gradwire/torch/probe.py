@@ -147,8 +147,9 @@ class _Bench:
     def largest(self, numbers: Sequence[float]) -> list[float]:
         return self.state._slowest(list(numbers))
 
-    def time(self, run: Any, flat: torch.Tensor, more: int = 1) -> float:
-        """Seconds of the slowest rank, the least of some runs (more times as many) after one that warms up."""
+    def time(self, run: Any, flat: torch.Tensor, more: int = 1, pick: Callable[[list[float]], Any] = min) -> Any:
+        """Seconds of the slowest rank, the least of some runs (more times as many) after one that warms up, or what
+        `pick` makes of them."""
         original, found, worked = flat.clone(), [], 0.0
         for turn in range(more * self.repeats + 1):
             flat.copy_(original)
@@ -160,7 +161,7 @@ class _Bench:
                 found.append(seconds)
                 worked += cpu
         self.cpu = worked / len(found)
-        return min(found)
+        return pick(found)
 
 
 def measure(

@@ -17,7 +17,7 @@ from .failure import Gate, Guarded
 from .states import Copies, Undo
 from .stats import SizesReport, size_of
 from .transport import Start
-from .workers import Worker
+from .workers import Worker, weakly
 
 
 def agreed_error(status: int, text: str) -> Error:
@@ -120,16 +120,19 @@ class CodecHook(Hook):
     def _begin(self, start: Start) -> None:
         super()._begin(start)
         self._transport, self._plain = start.transport, Plain(self.group, self.size, self.gate)
+        self.gate.on_shut.append(weakly(self._undo_step))
 
     @property
     def plain_size(self) -> int:
         return self._plain.plain_size
 
-    def join(self, gate: Gate) -> None:
-        # Before the first bucket: what ends one hook ends all that have this gate.
+    def join(self, gate: Gate, whole: Undo | None) -> None:
+        # Before the first bucket: the hook is one of several. What ends one of them ends all that have this gate.
+        # whole: of the step, in which the memories of all count together; None: each bucket counts by itself.
         gate.shared, self._plain = True, Plain(self.group, self.size, gate)
         gate.on_break.append(self._transport.abort)
-        self.gate = gate
+        gate.on_shut.append(weakly(self._undo_step))
+        self.gate, self._undo = gate, Undo(whole)
 
     def _failed(self, error: BaseException) -> None:
         """Of a thread. With a shared gate what all ranks raise at the same place may leave one waiting for another
@@ -139,8 +142,7 @@ class CodecHook(Hook):
     def _undo_step(self) -> None:
         """For Gate.on_shut: a step in which anything fails does not count. Nothing is in a block of the gate then, so
         memories that change in such blocks only do not change any more."""
-        self._undo.spoilt = True
-        self._undo.end_step()
+        self._undo.cancel()
 
     def _workers(self) -> list[Worker]:
         raise NotImplementedError
@@ -157,7 +159,7 @@ class CodecHook(Hook):
         """The one of this rank, before the first backward pass, on all ranks: else all raise in that pass. ValueError
         for a state of another version, codec or model."""
         self.check_state(state)
-        self._undo = Undo()
+        self._undo = Undo(self._undo.whole)
         self._compared = False  # before anything changes: a load that fails halfway is found, too
         self._load(state)
 

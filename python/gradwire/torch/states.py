@@ -18,26 +18,69 @@ def check_nonfinite(nonfinite: str) -> None:
 
 class Undo:
     """Memories as they were before a step. One with a gradient that is not finite is a step that no optimizer makes
-    (a GradScaler skips it on all ranks), so what ranks have sent in it does not count."""
+    (a GradScaler skips it on all ranks), so what ranks have sent in it does not count. Nor does one in which anything
+    fails. So memories change in blocks of Gate.passing() alone: none does after a failure.
 
-    def __init__(self) -> None:
-        self._before: list[tuple[dict[int, torch.Tensor], int, torch.Tensor]] = []
+    whole: that of a step of a plan, which has more messages; it gets at the end of this part what is kept here.
+    """
+
+    def __init__(self, whole: Undo | None = None) -> None:
+        self.whole = whole
         self.spoilt = False  # a gradient of this step is not finite
+        self._lock = threading.RLock()  # parts end on several threads
+        self._before: list[tuple[dict[Any, torch.Tensor], Any, torch.Tensor | None]] = []
+        self._drafts: list[tuple[dict[Any, torch.Tensor], Any, torch.Tensor]] = []
 
-    def keep(self, memory: dict[int, torch.Tensor], number: int, before: torch.Tensor) -> None:
-        """memory[number] is about to change, and was this."""
+    def keep(self, memory: dict[Any, torch.Tensor], number: Any, before: torch.Tensor | None) -> None:
+        """memory[number] is about to change, and was this; None: there was none."""
         self._before.append((memory, number, before))
+
+    def draft(self, memory: dict[Any, torch.Tensor], number: Any, length: int) -> torch.Tensor:
+        """A copy of memory[number] for an encoder, which changes it in place; zeros where there is none."""
+        known = memory.get(number)
+        made = torch.zeros(length, dtype=torch.float32, device="cpu") if known is None else known.clone()
+        self._drafts.append((memory, number, made))
+        return made
+
+    def put(self) -> None:
+        """The drafts become the memories. In a block of Gate.passing()."""
+        for memory, number, made in self._drafts:
+            self.keep(memory, number, memory.get(number))
+            memory[number] = made
+        self._drafts = []
+
+    def spoil(self) -> None:
+        """For any thread."""
+        with self._lock:
+            self.spoilt = True
 
     def add(self, other: Undo) -> None:
         """What happened after this."""
-        self._before += other._before
-        self.spoilt |= other.spoilt
+        with self._lock:
+            self._before += other._before
+            self.spoilt |= other.spoilt
 
     def end_step(self) -> None:
-        if self.spoilt:
-            for memory, number, before in reversed(self._before):
+        """Memories count, unless the step is spoilt; those of a part when the whole step ends."""
+        with self._lock:
+            if self.whole is not None:
+                self.whole.add(self)
+            elif self.spoilt:
+                self._restore()
+            self._before, self.spoilt = [], False
+
+    def cancel(self) -> None:
+        """Memories are as they were before the step, or the part of it."""
+        with self._lock:
+            self._restore()
+            self._before, self.spoilt = [], False
+
+    def _restore(self) -> None:
+        for memory, number, before in reversed(self._before):
+            if before is None:
+                memory.pop(number, None)
+            else:
                 memory[number] = before
-        self._before, self.spoilt = [], False
 
 
 class Finite:
@@ -71,6 +114,11 @@ def check_version(state: Mapping[str, Any], codec: str, names: tuple[str, ...]) 
         raise ValueError(f"a state of version {state.get('version')}; this package reads 1")
     if state.get("codec", codec) != codec or not all(name in state for name in names):
         raise ValueError(f"a state of {state.get('codec', 'another hook')}, not of {codec}")
+
+
+def lost(what: str, who: str) -> ValueError:
+    """For a state with memories that whoever loads it does not have."""
+    return ValueError(f"gradwire: the state has {what}: {who} has none, and what they hold would be lost")
 
 
 def check_sizes(sizes: Mapping[int | None, int], *memories: Mapping[int, torch.Tensor]) -> None:

@@ -9,6 +9,7 @@ optimizer state is needed. The error memory of each parameter is added to its ne
 
 from __future__ import annotations
 
+import logging
 import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -26,13 +27,15 @@ from .buckets import Bucket
 from .engine import ExchangeError
 from .failure import Gate
 from .reducer import hook
-from .states import Finite, as_memory, check_memories, check_nonfinite
+from .states import Finite, Undo, as_memory, check_memories, check_nonfinite, lost
 from .stats import size_of
 from .sums import NORMS, SUMS, WAYS, SumEngine, feedback_of
 from .thc_memory import NONFINITE, ThcMemory
 from .thc_server import ThcServerState
 from .transport import Start
-from .workers import Worker, weakly
+from .workers import Worker
+
+log = logging.getLogger("gradwire")
 
 
 def thc_hook(
@@ -109,7 +112,6 @@ class ThcState(ThcMemory):
         self._has_sum_errors = bool(feedback_of(self.codec, sums))
         self._loaded = False  # no step since a load
         self._engine = SumEngine(start.transport, self.codec, sums, self.gate, threads, self._failed)
-        self.gate.on_shut.append(weakly(self._undo_step))  # after the engine has stopped
         weakref.finalize(self, self._engine.abandon).atexit = False
 
     @property
@@ -121,10 +123,13 @@ class ThcState(ThcMemory):
         """Bytes of compressed buckets that this rank has sent and received."""
         return self._engine.sizes()
 
-    def join(self, gate: Gate) -> None:
-        super().join(gate)
+    @property
+    def has_memory(self) -> bool:
+        return self.codec.options.error_feedback
+
+    def join(self, gate: Gate, whole: Undo | None) -> None:
+        super().join(gate, whole)
         self._engine.join(gate)
-        gate.on_shut.append(weakly(self._undo_step))
 
     def _workers(self) -> list[Worker]:
         return [self._engine.control]
@@ -134,13 +139,18 @@ class ThcState(ThcMemory):
     def reduce(self, bucket: dist.GradBucket) -> torch.futures.Future:
         with self.gate:
             taken = self._taken(bucket)
-            if staging.takes(taken.values, (torch.float32,)) and taken.values.numel() >= max(self.small_len, 1):
+            if self._compresses(taken.values):
                 return self._start(taken, taken.is_last)
             self._finite.append(Finite())
             future = self._plain.start(taken, self._finite[-1].around)
             if taken.is_last:
                 return self._after_step(taken, future)
             return future
+
+    def _compresses(self, values: torch.Tensor) -> bool:
+        """One rank alone has nothing to send: its gradients stay as they are."""
+        fits = staging.takes(values, (torch.float32,)) and values.numel() >= max(self.small_len, 1)
+        return fits and self.size > 1
 
     def _after_step(self, taken: Bucket, future: torch.futures.Future) -> torch.futures.Future:
         """That of the last bucket, which travels plain, as one that is done at the end of the step."""
@@ -286,7 +296,7 @@ class ThcState(ThcMemory):
     # ---- state ----
 
     def _sum_error_of(self, key: tuple[int, ...], shard_len: int) -> torch.Tensor:
-        """A copy, for a bucket with these parameters. Zeros where it is new, or was cut for other ranks."""
+        """A copy, for a bucket with these parameters. Zeros where it is new, or had other lengths in an earlier run."""
         error = self._sum_errors.get(key)
         if error is None or error.numel() != shard_len:
             return torch.zeros(shard_len, dtype=torch.float32, device="cpu")
@@ -302,6 +312,7 @@ class ThcState(ThcMemory):
             "seed": self.codec.options.seed,
             "errors": self._saved_errors(),
             "sum_errors": sum_errors,
+            "shards": [self.rank, self.size],  # whose the memories of sums are
         }
 
     def check_state(self, state: dict[str, Any]) -> None:
@@ -311,6 +322,9 @@ class ThcState(ThcMemory):
         check_memories(sum_errors)
         if not all(isinstance(key, tuple) for key in sum_errors):
             raise ValueError("an error memory of sums belongs to a tuple of numbers of parameters")
+        if sum_errors and not self._has_sum_errors:
+            who = f'sums="{self._engine.way}"' + ("" if self.has_memory else " without error_feedback")
+            raise lost('error memories of sums (sums="requantized")', who)
         if self._engine.buckets and state.get("seed", self.codec.options.seed) != self.codec.options.seed:
             raise ValueError("gradwire: a state with another seed can only be loaded before the first backward pass")
 
@@ -320,8 +334,25 @@ class ThcState(ThcMemory):
             self.codec = gradwire.thc.Codec(replace(self.codec.options, seed=state["seed"]))
             self._engine.codec = self.codec
         self._load_errors(state)
-        self._sum_errors = {key: as_memory(error) for key, error in state.get("sum_errors", {}).items()}
+        self._sum_errors = {key: as_memory(error) for key, error in self._own_sum_errors(state).items()}
         self._loaded = True
+
+    def _own_sum_errors(self, state: dict[str, Any]) -> dict[tuple[int, ...], torch.Tensor]:
+        """Those of a state, if they are of the shards that this rank owns. With another rank or number of ranks they
+        are of other values, of which there may be as many."""
+        found, shards = state.get("sum_errors", {}), list(state.get("shards") or ())
+        if not found or shards == [self.rank, self.size]:
+            return found
+        if self.rank == 0 or shards[1:] == [self.size]:  # another number of ranks is one for all
+            whose = f"rank {shards[0]} of {shards[1]}" if len(shards) == 2 else "a rank that it does not name"
+            log.warning(
+                "gradwire: rank %d of %d begins without THC's error memories of sums: the state that was loaded has "
+                "those of the shards of %s",
+                self.rank,
+                self.size,
+                whose,
+            )
+        return {}
 
     # ---- end ----
 

@@ -14,7 +14,7 @@ from gradwire._library import lib
 
 from . import given
 from .reducer import CodecHook, agreed_error
-from .states import as_memory, check_memories, check_sizes, check_version
+from .states import as_memory, check_memories, check_sizes, check_version, lost
 
 NONFINITE = 0x7F800000  # patterns from here on, up to 2^31, mark a block (GW_THC_NORM_NONFINITE)
 
@@ -85,6 +85,8 @@ class ThcMemory(CodecHook):
         check_version(state, "thc", ("round", "errors"))
         known = {number: error for number, error in state["errors"].items() if number < len(self._sizes)}
         check_memories(state["errors"])
+        if state["errors"] and not self.codec.options.error_feedback:
+            raise lost("error memories", "a hook with error_feedback=False")
         check_sizes(self._sizes, known)
 
     def _load_errors(self, state: Mapping[str, Any]) -> None:

@@ -28,12 +28,11 @@ from gradwire.workspace import scratch
 from . import staging
 from ._thc_client import Client
 from .buckets import Bucket
-from .failure import Gate
 from .states import Finite, check_nonfinite
 from .stats import size_of
 from .thc_memory import NONFINITE, ThcMemory
 from .transport import Start
-from .workers import Worker, weakly
+from .workers import Worker
 
 _PIECE_LEN = 1 << 22  # values of a round at most: what the server keeps memory for
 _SILENCE_S = 30.0  # without a sign of life of the server, or the timeout if that is less
@@ -95,11 +94,6 @@ class ThcServerState(ThcMemory):
         self.left_out = 0  # values that a sum lacks of this rank, so far
         self._finite: list[Finite] = []  # of this step's plain buckets
         self._worker = Worker("gradwire-thc-server", self._failed)
-        self.gate.on_shut.append(weakly(self._undo_step))
-
-    def join(self, gate: Gate) -> None:
-        super().join(gate)
-        gate.on_shut.append(weakly(self._undo_step))
 
     def sizes(self) -> tuple[int, int]:
         """Bytes that this rank has sent to the server and received from it, in packets of any kind."""

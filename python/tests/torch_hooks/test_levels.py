@@ -779,6 +779,46 @@ def test_what_the_launcher_says_of_machines():
     assert set(run(refused, 4, tree(GPU), {"plan_device": "cpu"}, {}).values()) == {None}
 
 
+# ---- fused gradients ----
+
+FUSED = [["4.bias", "4.weight"], ["2.bias", "2.weight", "0.bias"], ["0.weight"]]
+
+
+def fused_tree(paths, codec="fp16", options=None):
+    """A plan as `plan solve --fuse` makes it: messages of several gradients, each with an option of its own."""
+    document = tree(6 * ["flat-allreduce"])
+    document["groups"] = []
+    for names, path in zip(FUSED, paths, strict=True):
+        entry = {"names": names, "elems": sum(SIZES[name] for name in names), "option": path}
+        if "comp" in path:
+            entry.update({"codec": codec, "options": options or {}})
+        document["groups"].append(entry)
+    return document
+
+
+def test_fused_gradients_follow_plain_training():
+    """Values as they are: the mean, in two levels, and the same bits on all ranks."""
+    found = run(train, 4, fused_tree(3 * [DENSE]), 5)
+    assert len({digest for _, digest, _ in found.values()}) == 1
+    for rank in range(4):
+        assert found[rank][0] == pytest.approx(plain_losses("adamw")[rank], rel=1e-4)
+
+
+@pytest.mark.parametrize("codec, options, optimizer, difference", [CODECS[2], CODECS[6]])
+def test_fused_gradients_travel_by_the_option_of_their_group(tmp_path, codec, options, optimizer, difference):
+    path = tmp_path / "run.json"
+    recorded = {"record": str(path), "record_steps": (2, 4)}
+    paths = [PATHS[4], PATHS[5], PATHS[1]]
+    found = run(train, 4, fused_tree(paths, codec, options), 5, optimizer, recorded)
+    assert len({digest for _, digest, _ in found.values()}) == 1
+    for rank, (losses, _, totals) in found.items():
+        assert losses == pytest.approx(plain_losses(optimizer)[rank], rel=difference)
+        assert totals["full_size"] == 5 * 4 * sum(SIZES.values())
+    messages = [one["args"] for one in json.loads(path.read_text())["traceEvents"] if one["name"] == "message"]
+    elems = [sum(SIZES[name] for name in names) for names in FUSED]
+    assert [(one["codec"], one["elems"]) for one in messages] == 2 * list(zip(paths, elems))
+
+
 # ---- recordings ----
 
 
@@ -820,6 +860,12 @@ def test_the_probe_writes_what_the_planner_reads(tmp_path):
     cluster, codecs = run(probed, 4, str(tmp_path))[0]
     assert cluster["nodes"] == 2 == cluster["gpus"] and cluster["latency_per_step"]
     assert all(cluster[where]["us_per_kib"] >= 0 and cluster[where]["latency_us"] > 0 for where in ("intra", "inter"))
+    names = [probe_levels.OPERATIONS[i] for i in range(8)]
+    inside = [name for name in names if name not in ("allreduce", "allgather-c")]
+    known = [f"flat-{name}" for name in names] + [f"intra-{name}" for name in inside] + [f"inter-{n}" for n in names]
+    assert list(cluster["operations"]) == known
+    assert all(one["us_per_kib"] >= 0 and one["latency_us"] >= 0 for one in cluster["operations"].values())
+    assert any(one["latency_us"] > 0 for one in cluster["operations"].values())
     assert [codec["name"] for codec in codecs] == ["fp16", "gcomp-t12", "mine"]
     for codec in codecs:
         assert codec["payload"]["den"] == 8000 and 0 < codec["payload"]["num"] < 8 * 4500
@@ -830,6 +876,43 @@ def test_the_probe_writes_what_the_planner_reads(tmp_path):
     assert json.loads((tmp_path / "codecs.json").read_text())["codecs"] == codecs
     alone, _ = run(probed, 2, str(tmp_path))[0]  # a rank on each machine
     assert alone["intra"] == {"latency_us": 0.0, "us_per_kib": 0.0} and alone["inter"]["latency_us"] > 0
+    assert not any(name.startswith("intra") for name in alone["operations"])
+
+
+@pytest.mark.parametrize("nodes, gpus", [(1, 4), (2, 2), (3, 4)])
+def test_the_probe_counts_bytes_as_the_planner_does(nodes, gpus):
+    """A link on which a byte takes a tick, and a codec whose frames have four bytes a value."""
+    placed = machines.Machines(machines.placed(None, nodes, gpus))
+    ops = {plan_lib.gw_plan_op_name(op).decode(): op for op in range(_constants.GW_PLAN_OP_COUNT)}
+    free = _structs.gw_plan_link(0, 0)
+    link = _structs.gw_plan_link(0, 1024)
+    cluster = _structs.gw_plan_cluster(nodes=nodes, gpus=gpus, intra=link, inter=link, host=free)
+    nothing = _structs.gw_plan_cost(kind=_constants.GW_PLAN_COST_AFFINE)
+    codec = _structs.gw_plan_codec(payload_num=4, payload_den=1, collectives=31, devices=1)
+    codec.enc[0] = codec.dec[0] = nothing
+    length = 48 * nodes * gpus
+
+    def last(path):
+        """Of the last operation."""
+        option = _structs.gw_plan_option(op_count=len(path))
+        for i, op in enumerate(path):
+            option.ops[i] = ops[op]
+        job = _structs.gw_plan_job()
+        check(plan_lib.gw_plan_option_price(byref(option), byref(codec), byref(cluster), length, byref(job)))
+        return job.stages[job.stage_count - 1].duration
+
+    for where in ("flat", "intra", "inter"):
+        before = ["intra-reduce-scatter"] if where == "inter" else []
+        held = 4 * length / (gpus if where == "inter" else 1)
+        for what in probe_levels.OPERATIONS:
+            if where == "intra" and what in ("allreduce", "allgather-c"):
+                continue
+            first = ["comp-gpu"] if what in ("alltoall", "gather", "allgather-c") else []
+            here = held
+            if what == "allgather":
+                first, here = [f"{where}-reduce-scatter"], held / placed.count(where)
+            counted = probe_levels.link_size(what, where, placed, here)
+            assert counted == last([*before, *first, f"{where}-{what}"]), (where, what)
 
 
 def misplaced(rank, size, nodes, given):

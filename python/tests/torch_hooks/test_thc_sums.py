@@ -175,7 +175,7 @@ def step_of(state, hook, params, all_values):
     """The futures of a backward pass with a bucket for each parameter."""
     futures = []
     for i, (param, values) in enumerate(zip(params, all_values)):
-        flat = torch.from_numpy(values.copy())
+        flat = torch.as_tensor(values).clone()
         bucket = types.SimpleNamespace(
             buffer=lambda flat=flat: flat,
             parameters=lambda param=param: [param],
