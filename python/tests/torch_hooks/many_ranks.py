@@ -316,8 +316,8 @@ are processes of one machine, which talk over the loopback: bytes and errors do 
 - *Error* without a unit: the NMSE of the mean in the first step. Its bound is 1.5 times what `nmse=1e-3` asks of each
   message; for THC, which has none, it is the limit of the test.
 
-All ranks have the same bits in all rows. The server's bits count messages that were sent again, which a loaded machine makes
-more of.
+All ranks have the same bits in all rows. The server's bits count messages that were sent again, of which a loaded
+machine makes more.
 
 | algorithm | ranks | bits | fp32 | error | bound |
 |---|---|---|---|---|---|"""
