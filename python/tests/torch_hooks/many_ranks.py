@@ -31,7 +31,7 @@ NEW = hasattr(torch, "compile")
 
 @dataclass
 class Found:
-    """Of one rank. full_bits: of fp32. The error is one number, or two whose sums over ranks have it as their ratio."""
+    """Of one rank. full_bits: of fp32."""
 
     bits: float
     full_bits: int
