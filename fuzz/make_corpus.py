@@ -6,8 +6,8 @@
 The garbage target gets the golden vectors (tests/golden, valid and rejected ones) after the six bytes with which its
 receiver is chosen. The others read options and a recipe for values from their input (gcomp_sender.c), so their seeds
 are short strings of bytes that walk through dtypes, quantum mode, roundings, presets, lengths and kinds of damage.
-thc_seeds.py makes those of THC, classic_seeds.py those of the classic codecs. Inputs that libFuzzer found worth
-keeping, and those of fixed bugs, are in fuzz/corpus.
+thc_seeds.py and thc_session_seeds.py make those of THC, classic_seeds.py those of the classic codecs. Inputs that
+libFuzzer found worth keeping, and those of fixed bugs, are in fuzz/corpus.
 """
 
 import gzip
@@ -19,6 +19,7 @@ import sys
 
 import classic_seeds
 import thc_seeds
+import thc_session_seeds
 
 FUZZ = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(FUZZ.parent / "tests" / "golden"))
@@ -199,6 +200,7 @@ def main():
             (0, 2),
         ),
         make_collective(),
+        thc_session_seeds.make(write),
         *thc_seeds.make(write, GOLDEN),
         *classic_seeds.make(write, GOLDEN),
     ]

@@ -22,13 +22,16 @@
 #include <unistd.h>
 
 #define CONNECT_AGAIN 0.1 /* seconds between two attempts */
+#define ADDRESS_S     1.0 /* for which one of several addresses may be silent; then twice as long each time */
+#define ADDRESS_S_MAX 4.0
 
 enum {
     ADDRESS_MAX = 300,
     ERROR_MAX = 600,
     PREFIX = 4, /* bytes before a packet in a TCP stream: its size */
     SOCKET_BUFFER = 4 << 20,
-    RECEIVED_MAX = 64 /* packets between two looks at what is to be sent */
+    RECEIVED_MAX = 64, /* packets between two looks at what is to be sent */
+    LEAVES = 3         /* datagrams, of which one may be lost; a second one changes nothing */
 };
 
 struct gw_thc_client {
@@ -38,6 +41,7 @@ struct gw_thc_client {
     int socket, is_stream, is_connected;
     int has_answer; /* a server is at `current` */
     double connect_due;
+    double opened, address_s; /* when `current` was tried first, and for how long it may be silent */
     uint32_t timeout_ms, silence_ms;
     double phase_begin, heard;
     int last_error;
@@ -86,8 +90,27 @@ static void socket_close(gw_thc_client *c)
  */
 static void address_next(gw_thc_client *c)
 {
-    if (!c->has_answer) {
-        c->current = c->current->ai_next != NULL ? c->current->ai_next : c->found;
+    if (c->has_answer) {
+        return;
+    }
+    c->current = c->current->ai_next != NULL ? c->current->ai_next : c->found;
+    c->opened = -1;
+}
+
+/* When the address that is tried has been silent for too long: one that drops all packets gives no error. */
+static double address_due(const gw_thc_client *c)
+{
+    return c->socket >= 0 && !c->has_answer && c->found->ai_next != NULL ? c->opened + c->address_s : 1e300;
+}
+
+/* To be called after what the socket has was received. */
+static void address_skip_silent(gw_thc_client *c, double now)
+{
+    if (now >= address_due(c)) {
+        socket_close(c);
+        address_next(c);
+        c->address_s = c->address_s < ADDRESS_S_MAX ? 2 * c->address_s : c->address_s;
+        gw_thc_session_lost(c->session, now);
     }
 }
 
@@ -98,6 +121,7 @@ static void socket_open(gw_thc_client *c, double now)
     const int one = 1, size = SOCKET_BUFFER;
     socket_close(c);
     c->connect_due = now + CONNECT_AGAIN;
+    c->opened = c->opened < 0 ? now : c->opened;
     c->socket = socket(a->ai_family, a->ai_socktype, a->ai_protocol);
     if (c->socket < 0 || fcntl(c->socket, F_SETFL, O_NONBLOCK) != 0 ||
         fcntl(c->socket, F_SETFD, FD_CLOEXEC) != 0) {
@@ -294,6 +318,8 @@ gw_thc_client *gw_thc_client_open(const gw_thc_client_options *options, char *er
         return NULL;
     }
     c->socket = -1;
+    c->opened = -1;
+    c->address_s = ADDRESS_S;
     c->timeout_ms = options->timeout_ms;
     c->silence_ms = options->silence_ms;
     const char *wrong = address_read(c, options->address);
@@ -319,7 +345,8 @@ void gw_thc_client_close(gw_thc_client *c)
     }
     if (c->session != NULL && c->socket >= 0 && c->out_size == 0) {
         const uint8_t *leave = gw_thc_session_leave(c->session, &size);
-        if (leave != NULL && (!c->is_stream || c->is_connected)) {
+        const int copies = c->is_stream ? c->is_connected : LEAVES;
+        for (int i = 0; i < copies && leave != NULL; i++) {
             (void)packet_send(c, leave, size, seconds_now());
         }
     }
@@ -394,7 +421,9 @@ static gw_thc_client_status check_time(gw_thc_client *c, double now)
 /* Until the socket has something, or something is due. */
 static void wait_for_socket(gw_thc_client *c, int is_full, double now, double until)
 {
+    const double silent = address_due(c);
     double due = gw_thc_session_due(c->session);
+    until = until < silent ? until : silent;
     due = c->socket < 0 ? c->connect_due : due;
     due = due < until ? due : until;
     double wait_ms = due > now ? (due - now) * 1e3 + 1 : 0;
@@ -403,7 +432,7 @@ static void wait_for_socket(gw_thc_client *c, int is_full, double now, double un
     struct pollfd ready = {c->socket, POLLIN, 0};
     if (is_full || is_connecting) {
         ready.events = is_connecting ? POLLOUT : POLLIN | POLLOUT;
-        wait_ms = (until - now) * 1e3 + 1;
+        wait_ms = until > now ? (until - now) * 1e3 + 1 : 0;
     }
     if (poll(&ready, 1, (int)wait_ms) > 0 && c->socket >= 0 && (ready.revents & ~POLLOUT || is_connecting)) {
         receive(c, seconds_now());
@@ -432,6 +461,7 @@ gw_thc_client_status gw_thc_client_run(gw_thc_client *c, uint32_t slice_ms)
         }
         wait_for_socket(c, send_due(c, now), now, until);
         now = seconds_now();
+        address_skip_silent(c, now);
     }
     return GW_THC_CLIENT_FAILED;
 }

@@ -28,7 +28,8 @@ extern "C" {
 typedef struct gw_thc_client gw_thc_client;
 
 typedef struct gw_thc_client_options {
-    const char *address; /* HOST:PORT, by UDP; or udp://HOST:PORT, tcp://HOST:PORT */
+    const char *address; /* HOST:PORT, by UDP; or udp://HOST:PORT, tcp://HOST:PORT. Of several addresses of a
+                            name the first that answers */
     const gw_thc *thc; /* of the job; `job` of its options is a number that no other job of the server has */
     uint64_t len_max;  /* values of the largest tensor; equal on all workers */
     uint32_t rank;

@@ -391,7 +391,10 @@ static size_t chunk_send(gw_thc_session *s, phase *p, uint32_t i, double now)
     c->sends++;
     c->number = ++s->number;
     c->sent_at = now;
-    c->due = now + (timer < TIMER_MAX ? timer : TIMER_MAX);
+    /* Workers that wait for the same sum would else send again all at once, and a full queue would drop the
+     * packets of the same worker each time. */
+    const uint32_t spread = (s->rank + 1) * 2654435761u ^ (uint32_t)c->number * 40503u;
+    c->due = now + (timer < TIMER_MAX ? timer : TIMER_MAX) * (1 + (spread >> 8 & 255u) / 512.0);
     return chunk_write(s, p, i);
 }
 

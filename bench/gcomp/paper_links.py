@@ -4,8 +4,9 @@ LZ4. The table is continued where it exists.
 
     bench/gcomp/paper_links.py TASK [--link 100mbit ...] [--steps 100] [--repeats 5]
 
-TASK, of bench/training, trains so many steps first; the gradients of its four workers are those of the four ranks. Needs
-root or user namespaces: without them it says so, measures nothing and ends with 77. Otherwise as paper_measure.py.
+TASK, of bench/training, trains so many steps first; the gradients of its four workers are those of the four ranks.
+Needs root or user namespaces: without them it says so, measures nothing and ends with 77. Otherwise as
+paper_measure.py.
 """
 
 import argparse

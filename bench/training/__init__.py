@@ -4,6 +4,7 @@
     baselines.py    int8 and int4 blocks, and a bf16 wire where Gloo lacks bf16: all-to-all, sum, all-gather
     hook_list.py    a DDP hook by name: none, bf16, powersgd, int8, int4, gradwire:OPTIONS
     emulate.py      torch.distributed over an emulated link, where no others are permitted
+    thc_serving.py  the parameter server beside the ranks of a run
     worker.py       one rank: trains, writes a line of JSON per step
     grid.py         which runs make the results; runs them over links (bench/links)
     summary.py      medians, paired differences with confidence intervals, time to a loss

@@ -6,6 +6,7 @@ the machine disturbs all of them.
 """
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import os
@@ -20,7 +21,7 @@ from links.link_spec import LinkSpec
 from links.network import Network
 from links.ranks import RanksFailed, run_ranks
 
-from . import record
+from . import record, thc_serving
 
 RANKS = 4
 SEEDS = 3  # of each curve of the page
@@ -89,6 +90,7 @@ CLASSIC = [
 #: THC, and what its paper times it against; GCOMP with levels sent with the values and in a ring, as its paper has it.
 PAPER = ["thc:bits=4", *(f"classic:{text}" for text in ("dgc,ratio=0.01", "topk,ratio=0.01", "terngrad"))]
 PAPER += ["gradwire:compress=always,quantum_mode=explicit", f"{GRADWIRE}12,algorithm=ring"]
+SERVER = ["thc_server:bits=4"]  # THC by a parameter server with a link of its own
 
 
 def curve_hooks(task, optimizer):
@@ -129,11 +131,12 @@ def time_jobs(tasks, links, rounds, counted, automatic):
         if task != "digits":  # one tensor has nearly all of its parameters
             hooks += [hook + SMALL_BUCKETS for hook in ("none", "bf16", GRADWIRE + "14", GRADWIRE + "12")]
         for link in links:
+            here = hooks + (SERVER if task == "digits" and link in SLOW else [])
             for turn in range(rounds):
-                for hook in hooks if turn % 2 == 0 else hooks[::-1]:
+                for hook in here if turn % 2 == 0 else here[::-1]:
                     jobs.append(Job("time", task, hook, link, turn + 1, counted + record.warmup(hook, "real")))
             if task != "resnet18":
-                for hook in hooks:
+                for hook in here:
                     steps = counted + record.warmup(hook, "replay")
                     jobs.append(Job("time", task, hook, link, 1, steps, compute="replay"))
     return jobs
@@ -208,7 +211,8 @@ def run_job(net, job, folder, links):
     paths = [str(pathlib.Path(__file__).resolve().parents[1]), os.environ.get("PYTHONPATH")]
     extra = {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     extra |= blas_kernels()
-    run_ranks(net, job.words(out), 12 * job.estimate() + 300, extra=extra)
+    with thc_serving.serving(net) if thc_serving.is_for(job.hook) else contextlib.nullcontext({}) as server:
+        run_ranks(net, job.words(out), 12 * job.estimate() + 300, extra=extra | server)
     files = [pathlib.Path(f"{out}.rank{rank}.jsonl") for rank in range(RANKS)]
     merged = list(merge([rows_of(file) for file in files]))
     merged[0] |= {"job": dataclasses.asdict(job), "probe": links}
@@ -230,7 +234,8 @@ def run_jobs(jobs, folder, known):
         link = left[0].link
         count = next((i for i, job in enumerate(left) if job.link != link), len(left))
         now, left = left[:count], left[count:]
-        make = Loopback if now[0].emulated else Network
+        own = any(thc_serving.is_for(job.hook) for job in now)
+        make = Loopback if now[0].emulated else thc_serving.network if own else Network
         with make(RANKS, LinkSpec.parse(link)) as net:
             seen = net.expected() if now[0].emulated else probe.measure(net)
             for job in now:
@@ -258,6 +263,7 @@ def main():
     jobs = quick_jobs() if chosen.quick else full_jobs(chosen.seeds)
     jobs = [dataclasses.replace(job, emulated=bool(why)) for job in jobs]
     jobs = [job for job in jobs if re.search(chosen.only, job.name)]
+    jobs = [job for job in jobs if not (job.emulated and thc_serving.is_for(job.hook))]  # its packets are not emulated
     if chosen.list:
         print("\n".join(job.name for job in jobs))
         print(f"{len(jobs)} runs, about {sum(job.estimate() for job in jobs) / 3600:.1f} hours")

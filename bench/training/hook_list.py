@@ -11,6 +11,7 @@ gradwire[:K=V,...]   gradwire.torch.ddp_hook(optimizer, K=V, ...)
 classic:SCHEME[,K=V,...]
                      gradwire.torch.ddp_hook(optimizer, codec=SCHEME, K=V, ...); CLASSIC_SGD says how SGD differs
 thc[:K=V,...]        gradwire.torch.thc_hook(optimizer, K=V, ...)
+thc_server[:K=V,...] the same with a parameter server, which grid.py starts (thc_serving.py)
 
 Behind any of them @MB: bucket_cap_mb of DDP, "gradwire@4".
 """
@@ -24,7 +25,7 @@ import typing
 import torch
 import torch.distributed as dist
 
-from . import baselines, emulate
+from . import baselines, emulate, thc_serving
 
 
 @dataclasses.dataclass
@@ -172,6 +173,14 @@ def _thc(ddp, optimizer, text):
     return Installed(f"gradwire {gradwire.__version__}, THC")
 
 
+def _thc_server(ddp, optimizer, text):
+    import gradwire.torch
+
+    state, hook = gradwire.torch.thc_hook(optimizer, server=os.environ[thc_serving.VARIABLE], **options_of(text))
+    ddp.register_comm_hook(state, hook)
+    return Installed(f"gradwire {gradwire.__version__}, THC by a parameter server", None, None, state)
+
+
 def _none(ddp, _optimizer, _text):
     per_step = _ring_bytes(ddp.module, 4)
     if "GW_EMULATED" in os.environ:
@@ -189,6 +198,7 @@ _HOOKS = {
     "gradwire": _gradwire,
     "classic": _classic,
     "thc": _thc,
+    "thc_server": _thc_server,
 }
 
 
@@ -203,7 +213,7 @@ def check(text):
     name, _, options = bucket_of(text)[0].partition(":")
     if name not in _HOOKS:
         raise ValueError(f"no hook '{name}' ({', '.join(_HOOKS)})")
-    if name in ("gradwire", "thc"):
+    if name in ("gradwire", "thc", "thc_server"):
         options_of(options)
     if name == "classic":
         if not options.partition(",")[0]:

@@ -7,7 +7,7 @@ import sys
 
 from result_pages import table
 
-from . import grid, hook_list, plots, record, summary
+from . import grid, hook_list, plots, record, summary, thc_serving
 from .summary import select
 
 
@@ -216,6 +216,9 @@ def body(runs, out):
     )
     text += "time of its bytes. It takes all processor time to delay the step, also what overlaps with transfer, which "
     text += "is good for hooks that compute much.\n"
+    if any(thc_serving.is_for(run.hook) for run in times):
+        text += "*thc_server* is THC by `gradwire thc-serve` with a link of its own, which sends each sum to every "
+        text += "rank and so is the narrowest place; the server's processor time is not counted.\n"
     tasks = sorted({run.task for run in times})
     for task in tasks:
         text += time_part(times, task, "real", steps_by_hook(curves))

@@ -22,7 +22,7 @@ def select(runs, **wanted):
 
 def hooks_of(runs):
     """Hooks by kind, then by name."""
-    order = ("none", "bf16", "fp16", "powersgd", "int8", "int4", "classic", "thc", "gradwire")
+    order = ("none", "bf16", "fp16", "powersgd", "int8", "int4", "classic", "thc", "thc_server", "gradwire")
 
     def place(hook):
         return order.index(re.split("[:@]", hook)[0]), hook

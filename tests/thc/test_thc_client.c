@@ -5,10 +5,15 @@
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
+#include <dlfcn.h>
+#include <netdb.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "thc_testing.h"
 
@@ -16,6 +21,25 @@
 #include "thc_client.h"
 
 enum { WORKERS = 3, LEN = 20000, BLOCKS = 20, ADDRESS_SIZE = SERVE_ADDRESS_MAX };
+
+/* In place of the system's: the name "several" has the address of a port that drops all, and then 127.0.0.1
+ * at the port that was asked for. */
+static char silent_port[8];
+
+typedef int find(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **found);
+
+int getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **found)
+{
+    find *system_find;
+    void *symbol = dlsym(RTLD_NEXT, "getaddrinfo");
+    assert_non_null(symbol);
+    memcpy(&system_find, &symbol, sizeof system_find);
+    if (host == NULL || strcmp(host, "several") != 0) {
+        return system_find(host, port, hints, found);
+    }
+    assert_int_equal(system_find("127.0.0.1", silent_port, hints, found), 0);
+    return system_find("127.0.0.1", port, hints, &(*found)->ai_next);
+}
 
 typedef struct server {
     serve_network network;
@@ -256,6 +280,60 @@ static void test_no_server(void **state)
     }
 }
 
+/* A socket that takes packets or connections and reads none. */
+static int silent_open(int is_stream)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t size = sizeof address;
+    const int fd = socket(AF_INET, is_stream ? SOCK_STREAM : SOCK_DGRAM, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
+    assert_int_equal(is_stream ? listen(fd, 4) : 0, 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &size), 0);
+    (void)snprintf(silent_port, sizeof silent_port, "%u", (unsigned)ntohs(address.sin_port));
+    return fd;
+}
+
+/* The first address of a name drops everything: the second is tried. A worker that ends says so more than
+ * once by datagrams. */
+static void test_a_silent_address_is_skipped(void **state)
+{
+    static const char *const schemes[] = {"udp://", "tcp://"};
+    static server s;
+    static uint32_t patterns[BLOCKS];
+    const gw_thc_options options = default_options(4, 1, 0);
+    const gw_thc thc = make_thc(&options);
+    sigset_t none;
+    (void)state;
+    (void)sigemptyset(&none);
+    for (int i = 0; i < 2; i++) {
+        char address[ADDRESS_SIZE + 16], error[300];
+        gw_thc_client_status status = GW_THC_CLIENT_PENDING;
+        const int silent = silent_open(i);
+        server_start(&s, "127.0.0.1:0");
+        (void)snprintf(address, sizeof address, "%sseveral%s", schemes[i], strrchr(s.address, ':'));
+        const gw_thc_client_options given = {address, &thc, LEN, 0, 20000, 20000};
+        gw_thc_client *client = gw_thc_client_open(&given, error, sizeof error);
+        assert_non_null(client);
+        assert_int_equal(gw_thc_client_norms(client, 0, LEN, patterns), GW_THC_CLIENT_DONE);
+        while (status == GW_THC_CLIENT_PENDING) {
+            status = gw_thc_client_run(client, 5);
+            serve_network_run(&s.network, 0.001, &none);
+        }
+        assert_int_equal(status, GW_THC_CLIENT_DONE);
+        const uint64_t received = s.network.serve->counts.received;
+        gw_thc_client_close(client);
+        for (int turn = 0; turn < 1000 && s.network.serve->counts.received < received + (i == 0 ? 3 : 1);
+             turn++) {
+            serve_network_run(&s.network, 0.01, &none);
+        }
+        assert_int_equal(s.network.serve->counts.received - received, i == 0 ? 3 : 1);
+        assert_null(thc_serve_job(s.network.serve, options.job));
+        server_stop(&s);
+        (void)close(silent);
+    }
+}
+
 static void test_addresses(void **state)
 {
     static const char *const bad[] = {
@@ -279,6 +357,7 @@ int main(void)
         cmocka_unit_test(test_rounds_by_udp_and_tcp),
         cmocka_unit_test(test_a_server_is_started_anew),
         cmocka_unit_test(test_no_server),
+        cmocka_unit_test(test_a_silent_address_is_skipped),
         cmocka_unit_test(test_addresses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -49,8 +49,10 @@ typedef struct simulation {
     uint64_t order;
     int workers, rounds, loss, twice; /* percent */
     double delay;                     /* of packets, at most */
-    double lateness;                  /* of workers, at most */
-    int late_worker;                  /* -1: any */
+    double queue_size;    /* bytes that wait at the server's link in each direction; 0: no queue */
+    double queue_free[2]; /* when it has sent all */
+    double lateness;      /* of workers, at most */
+    int late_worker;      /* -1: any */
     gw_thc_options options;
     gw_thc thc;
     thc_serve_limits limits;
@@ -69,6 +71,22 @@ static double uniform(simulation *s)
     return rng_uniform(&s->rng);
 }
 
+/* When a packet leaves the queue of the link; below 0 if that is full. */
+static double queue_pass(simulation *s, int is_down, size_t size)
+{
+    static const double rate = 2e6; /* bytes a second */
+    if (s->queue_size <= 0) {
+        return s->now;
+    }
+    double *is_free = &s->queue_free[is_down];
+    *is_free = *is_free > s->now ? *is_free : s->now;
+    if ((*is_free - s->now) * rate > s->queue_size) {
+        return -1;
+    }
+    *is_free += (double)size / rate;
+    return *is_free;
+}
+
 static void fly(simulation *s, int w, int is_down, unsigned port, const uint8_t *packet, size_t size)
 {
     const int copies = (int)rng_below(&s->rng, 100) < s->twice ? 2 : 1;
@@ -76,9 +94,13 @@ static void fly(simulation *s, int w, int is_down, unsigned port, const uint8_t 
         if ((int)rng_below(&s->rng, 100) < s->loss) {
             continue;
         }
+        const double sent_at = queue_pass(s, is_down, size);
+        if (sent_at < 0) {
+            continue;
+        }
         assert_true(s->flight_count < FLIGHTS_MAX);
         flight *f = &s->flights[s->flight_count++];
-        *f = (flight){s->now + 1e-4 + s->delay * uniform(s), s->order++, w, is_down, port, size, take(size)};
+        *f = (flight){sent_at + 1e-4 + s->delay * uniform(s), s->order++, w, is_down, port, size, take(size)};
         memcpy(f->bytes, packet, size);
     }
 }
@@ -88,6 +110,7 @@ static thc_peer peer_of(int w, unsigned port)
     thc_peer peer;
     memset(&peer, 0, sizeof peer);
     peer.size = 16;
+    peer.host = (uint64_t)w + 1;
     peer.address[0] = (uint8_t)(w + 1);
     memcpy(peer.address + 4, &port, sizeof port);
     return peer;
@@ -402,6 +425,26 @@ static void test_a_network_that_loses_repeats_and_delays(void **state)
     }
 }
 
+/* Nobody's packets are dropped each time. */
+static void test_a_narrow_queue(void **state)
+{
+    static const double sizes[] = {1500, 3000, 6000, 12000};
+    (void)state;
+    for (uint32_t i = 0; i < 4; i++) {
+        simulation *s = simulation_new(1, 4, 8);
+        for (int r = 0; r < 8; r++) {
+            s->len[r] = LEN_MAX;
+        }
+        s->limits.packet_max = 150;
+        s->delay = 0;
+        s->queue_size = sizes[i];
+        simulate(s, 0, 0);
+        assert_true(s->now < 20);
+        check_results(s);
+        simulation_free(s);
+    }
+}
+
 static void test_a_server_that_is_started_anew(void **state)
 {
     uint64_t restarts = 0;
@@ -639,13 +682,79 @@ static void test_replies_to_strangers_are_limited(void **state)
     }
     assert_int_equal(last.count, 10);
     assert_int_equal(serve->counts.limited, 90);
-    for (int i = 0; i < 100; i++) { /* refusals count, too, also those of streams */
-        const thc_peer from = {.connection = (uint64_t)i + 1, .size = 1};
+    for (int i = 0; i < 100; i++) { /* refusals count, too, for themselves */
+        const thc_peer from = {.connection = (uint64_t)i + 1, .size = 1, .host = (uint64_t)i + 1};
         gw_thc_message wrong = m;
         wrong.worker_max = 9;
         (void)tell(serve, &last, &from, &wrong);
     }
-    assert_int_equal(last.count, 10);
+    assert_int_equal(last.count, 20);
+    thc_serve_free(serve);
+}
+
+/* JOINs of one host by so many ports. */
+static void flood(thc_serve *serve, const gw_thc_message *join, int host, unsigned count, double now)
+{
+    uint8_t bytes[GW_THC_JOIN_SIZE];
+    gw_thc_message_write(bytes, join);
+    for (unsigned i = 0; i < count; i++) {
+        const thc_peer from = peer_of(host, i);
+        thc_serve_receive(serve, &from, bytes, sizeof bytes, now);
+    }
+}
+
+static void test_one_host_does_not_take_all_replies(void **state)
+{
+    static sent last;
+    const uint64_t secret[2] = {1, 2};
+    const thc_serve_limits limits = {2, 8, 1 << 20, 1472, 0, 0, 3600, 1000};
+    const gw_thc_options options = default_options(4, 2, 0);
+    const gw_thc thc = make_thc(&options);
+    const gw_thc_message m = join_of(&thc, 5, 0);
+    uint8_t bytes[GW_THC_JOIN_SIZE];
+    (void)state;
+    last.count = 0;
+    thc_serve *serve = thc_serve_create(&limits, secret, keep, &last);
+    gw_thc_message_write(bytes, &m);
+    for (int second = 1; second < 20; second++) {
+        for (int part = 0; part < 8; part++) {
+            const double now = second + part / 8.0;
+            flood(serve, &m, 0, 2000, now);
+            for (int k = 0; k < 8; k++) { /* each second eight workers of another host */
+                const thc_peer from = peer_of(1 + part, 7u + (unsigned)k);
+                const int before = last.count;
+                thc_serve_receive(serve, &from, bytes, sizeof bytes, now);
+                assert_int_equal(last.count, before + 1);
+            }
+        }
+    }
+    assert_true(last.count <= 20 * 1000 && serve->counts.limited > 250000);
+    thc_serve_free(serve);
+}
+
+/* Those that prove nothing, from many hosts, leave no cookies to others. Who has one already is told why it
+ * may not take part. */
+static void test_a_refusal_does_not_wait_for_strangers(void **state)
+{
+    static sent last;
+    const uint64_t secret[2] = {1, 2};
+    const thc_serve_limits limits = {2, 8, 1 << 20, 1472, 0, 0, 3600, 100};
+    const gw_thc_options options = default_options(4, 2, 0);
+    const gw_thc thc = make_thc(&options);
+    const thc_peer a = peer_of(0, 1), b = peer_of(1, 1);
+    gw_thc_message m = join_of(&thc, 5, 0);
+    (void)state;
+    last.count = 0;
+    thc_serve *serve = thc_serve_create(&limits, secret, keep, &last);
+    assert_int_equal(join(serve, &last, &a, m).type, GW_THC_MESSAGE_WELCOME);
+    m.cookie = tell(serve, &last, &b, &m).cookie;
+    for (int host = 2; host < 200; host++) {
+        flood(serve, &m, host, 20, 1.0);
+    }
+    const int before = last.count;
+    flood(serve, &m, 201, 1, 1.0);
+    assert_int_equal(last.count, before);
+    assert_int_equal(tell(serve, &last, &b, &m).reason, GW_THC_REFUSAL_RANK);
     thc_serve_free(serve);
 }
 
@@ -830,6 +939,7 @@ static void test_who_may_have_a_rank_again(void **state)
     thc_serve *serve = thc_serve_create(&limits, secret, keep, &last);
     assert_int_equal(tell(serve, &last, &a, &m).type, GW_THC_MESSAGE_WELCOME);
     thc_serve_ended(serve, &a);
+    assert_null(thc_serve_job(serve, 5));                   /* a job of nobody takes no place */
     assert_int_equal(tell(serve, &last, &b, &m).reason, 1); /* workers that have joined */
     const uint64_t epoch = thc_serve_job(serve, 5)->epoch;
     assert_int_equal(tell(serve, &last, &c, &other).reason, 2);
@@ -994,6 +1104,65 @@ static void test_what_is_old(void **state)
     thc_serve_free(serve);
 }
 
+/* A LEAVE is a datagram that may be lost. A job that somebody has left comes to no further round: if all are
+ * silent for longer than a worker waits to ask again, nobody needs it. */
+static void test_a_leave_that_is_lost(void **state)
+{
+    static sent last;
+    const uint64_t secret[2] = {1, 2};
+    const gw_thc_options options = default_options(4, 2, 0);
+    const gw_thc thc = make_thc(&options);
+    const thc_peer a = peer_of(0, 1), b = peer_of(1, 1), d = stream_of(3);
+    uint8_t bytes[GW_THC_JOIN_SIZE];
+    (void)state;
+    for (uint32_t quorum = 0; quorum < 2; quorum++) {
+        const thc_serve_limits limits = {1, 8, 3 << 20, 1472, quorum, 0, 3600, 1000};
+        last.count = 0;
+        thc_serve *serve = thc_serve_create(&limits, secret, keep, &last);
+        const uint64_t epoch = join(serve, &last, &a, join_of(&thc, 5, 0)).epoch;
+        (void)join(serve, &last, &b, join_of(&thc, 5, 1));
+        gw_thc_message m = leave_of(&thc, 5, 0, epoch);
+        (void)tell(serve, &last, &a, &m); /* at 1 s */
+        m = join_of(&thc, 6, 0);
+        gw_thc_message_write(bytes, &m);
+        thc_serve_receive(serve, &d, bytes, sizeof bytes, 10.5); /* b may still ask for its last results */
+        assert_int_equal(last.bytes[5], GW_THC_MESSAGE_REFUSED);
+        thc_serve_tick(serve, 30.0);
+        assert_non_null(thc_serve_job(serve, 5)); /* nobody needs its place */
+        thc_serve_receive(serve, &d, bytes, sizeof bytes, 30.0);
+        /* With a quorum the others go on without who has left, and may be busy. */
+        assert_int_equal(last.bytes[5], quorum ? GW_THC_MESSAGE_REFUSED : GW_THC_MESSAGE_WELCOME);
+        thc_serve_receive(serve, &d, bytes, sizeof bytes, 61.5);
+        assert_int_equal(last.bytes[5], GW_THC_MESSAGE_WELCOME);
+        assert_true(thc_serve_job(serve, 5) == NULL && thc_serve_job(serve, 6) != NULL);
+        thc_serve_free(serve);
+    }
+}
+
+/* A job makes room for one that can be made only. */
+static void test_a_job_that_cannot_be_takes_no_place(void **state)
+{
+    static sent last;
+    const uint64_t secret[2] = {1, 2};
+    const thc_serve_limits limits = {1, 8, 3 << 20, 1472, 0, 0, 3600, 1000};
+    const gw_thc_options options = default_options(4, 1, 0);
+    const gw_thc thc = make_thc(&options);
+    const thc_peer a = stream_of(1), b = stream_of(2);
+    uint8_t bytes[GW_THC_JOIN_SIZE];
+    (void)state;
+    last.count = 0;
+    thc_serve *serve = thc_serve_create(&limits, secret, keep, &last);
+    gw_thc_message m = join_of(&thc, 5, 0);
+    (void)tell(serve, &last, &a, &m);
+    m.job = 6;
+    m.len_max = 1 << 30;
+    gw_thc_message_write(bytes, &m);
+    thc_serve_receive(serve, &b, bytes, sizeof bytes, 100.0);
+    assert_int_equal(gw_thc_get16(last.bytes + 6), GW_THC_REFUSAL_MEMORY);
+    assert_non_null(thc_serve_job(serve, 5));
+    thc_serve_free(serve);
+}
+
 static void test_a_session_refuses_what_is_out_of_order(void **state)
 {
     gw_thc_options options = default_options(4, 2, 0);
@@ -1079,6 +1248,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_network_that_loses_repeats_and_delays),
+        cmocka_unit_test(test_a_narrow_queue),
         cmocka_unit_test(test_a_server_that_is_started_anew),
         cmocka_unit_test(test_a_quorum_does_not_wait_for_a_late_worker),
         cmocka_unit_test(test_a_sum_is_closed_after_a_time),
@@ -1095,6 +1265,10 @@ int main(void)
         cmocka_unit_test(test_a_rank_that_is_taken_may_become_free),
         cmocka_unit_test(test_jobs_are_not_made_too_fast),
         cmocka_unit_test(test_what_is_old),
+        cmocka_unit_test(test_one_host_does_not_take_all_replies),
+        cmocka_unit_test(test_a_refusal_does_not_wait_for_strangers),
+        cmocka_unit_test(test_a_leave_that_is_lost),
+        cmocka_unit_test(test_a_job_that_cannot_be_takes_no_place),
         cmocka_unit_test(test_a_server_that_wants_impossible_packets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

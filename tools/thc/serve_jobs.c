@@ -10,7 +10,10 @@
 
 #define COOKIE_S 60.0 /* a cookie is good for once to twice as long */
 #define SHORT_S  60.0 /* without packets: for jobs that nobody can be waiting for */
+#define LEFT_S   10.0 /* the same for a job that cannot go on; workers ask for a result at least every 2 s */
 #define FILL_S   8.0  /* in which all of the memory may be given to new jobs once */
+
+#define HOST_SHARE 64.0 /* one of so many parts of the replies is a host's own */
 
 enum { JOB_LATER = 1000 }; /* beside the reasons of a refusal: no answer, a worker joins again */
 
@@ -107,7 +110,7 @@ thc_serve *thc_serve_create(const thc_serve_limits *limits, const uint64_t secre
     serve->send = send;
     serve->context = context;
     serve->jobs = jobs;
-    serve->reply_credit = limits->replies_max;
+    serve->replies[0].credit = serve->replies[1].credit = limits->replies_max;
     serve->memory_credit = (double)limits->memory_max;
     return serve;
 }
@@ -170,18 +173,38 @@ void thc_serve_refuse(thc_serve *serve, gw_status status)
     serve->counts.refused[(unsigned)status < THC_STATUS_MAX ? (unsigned)status : 0]++;
 }
 
-int thc_serve_may_reply(thc_serve *serve, double now)
+/* So many more replies a second, at most `most` at once. */
+static void credit_fill(thc_credit *c, double most, double now)
 {
-    serve->reply_credit += (now - serve->reply_time) * serve->limits.replies_max;
-    serve->reply_time = now;
-    if (serve->reply_credit > serve->limits.replies_max) {
-        serve->reply_credit = serve->limits.replies_max;
-    }
-    if (serve->reply_credit < 1) {
+    c->credit += (now - c->time) * most;
+    c->credit = c->credit < most ? c->credit : most;
+    c->time = now;
+}
+
+/* Where the host's own part is counted; it may be another's, too. Nobody can choose one to meet another's. */
+static thc_credit *host_credit(thc_serve *serve, const thc_peer *peer)
+{
+    return &serve->hosts[sip_hash(serve->secret, &peer->host, 1) % THC_HOSTS];
+}
+
+/*
+ * While more than half of the replies are left, all may have them. Then a host gets no more than its own
+ * part, so that one host does not take those of others. Who forges senders' addresses may take all that are
+ * for senders which have proved nothing: then a packet's chance is that of replies to packets.
+ */
+int thc_serve_may_reply(thc_serve *serve, const thc_peer *to, int has_proved, double now)
+{
+    const double most = serve->limits.replies_max;
+    const double part = most > HOST_SHARE ? most / HOST_SHARE : 1;
+    thc_credit *all = &serve->replies[has_proved], *own = host_credit(serve, to);
+    credit_fill(all, most, now);
+    credit_fill(own, part, now);
+    if (all->credit < 1 || (all->credit <= most / 2 && own->credit < 1)) {
         serve->counts.limited++;
         return 0;
     }
-    serve->reply_credit -= 1;
+    all->credit -= 1;
+    own->credit -= own->credit < 1 ? 0 : 1;
     return 1;
 }
 
@@ -267,23 +290,45 @@ static int may_take(thc_serve *serve, uint64_t size, double now)
     return 1;
 }
 
-/* Ends the job that has been idle for longest, if that is long; 0 if there is none. If its workers come again
- * they find a server that does not know them, as one that was started anew. */
+/* How long a job may be idle where its place is needed. If somebody has left it and sums are of all, no
+ * further round can be finished. The others can only lack results, which they ask for. */
+static double idle_allowed(const thc_serve *serve, const thc_job *job)
+{
+    const int all_needed = serve->limits.wait_s <= 0 &&
+                           (serve->limits.quorum == 0 || serve->limits.quorum >= job->options.worker_max);
+    return job->left > 0 && all_needed ? LEFT_S : SHORT_S;
+}
+
+/* Ends the job that has been idle for longest beyond what it may; 0 if there is none. If its workers come
+ * again they find a server that does not know them, as one that was started anew. */
 static int job_evict(thc_serve *serve, double now)
 {
-    thc_job *oldest = NULL;
+    thc_job *found = NULL;
+    double longest = 0;
     for (uint32_t i = 0; i < serve->limits.jobs_max; i++) {
         thc_job *job = serve->jobs[i];
-        if (job != NULL && (oldest == NULL || job->last_packet < oldest->last_packet)) {
-            oldest = job;
+        const double beyond = job == NULL ? 0 : now - job->last_packet - idle_allowed(serve, job);
+        if (beyond > longest) {
+            found = job;
+            longest = beyond;
         }
     }
-    if (oldest == NULL || now - oldest->last_packet <= SHORT_S) {
+    if (found == NULL) {
         return 0;
     }
     serve->counts.forgotten++;
-    job_remove(serve, oldest);
+    job_remove(serve, found);
     return 1;
+}
+
+/* Where a job has place; jobs_max: nowhere. */
+static uint32_t place_find(const thc_serve *serve)
+{
+    uint32_t place = 0;
+    while (place < serve->limits.jobs_max && serve->jobs[place] != NULL) {
+        place++;
+    }
+    return place;
 }
 
 /* GW_THC_REFUSAL_*, or JOB_LATER; 0 if all is well. Memory that calloc() and malloc() give is not touched. */
@@ -291,6 +336,9 @@ static unsigned job_allocate(thc_serve *serve, thc_job *job, double now)
 {
     if (job->memory_size > serve->limits.memory_max) {
         return GW_THC_REFUSAL_MEMORY;
+    }
+    if (place_find(serve) == serve->limits.jobs_max && !job_evict(serve, now)) {
+        return GW_THC_REFUSAL_JOBS;
     }
     while (job->memory_size > serve->limits.memory_max - serve->memory_size) {
         if (!job_evict(serve, now)) {
@@ -313,16 +361,6 @@ static unsigned job_allocate(thc_serve *serve, thc_job *job, double now)
     return 0;
 }
 
-/* Where a job has place; jobs_max: nowhere. */
-static uint32_t place_find(const thc_serve *serve)
-{
-    uint32_t place = 0;
-    while (place < serve->limits.jobs_max && serve->jobs[place] != NULL) {
-        place++;
-    }
-    return place;
-}
-
 /* Makes the job of a JOIN; NULL with a reason, or JOB_LATER. */
 static thc_job *job_create(thc_serve *serve, const gw_thc_message *m, double now, unsigned *reason)
 {
@@ -333,9 +371,6 @@ static thc_job *job_create(thc_serve *serve, const gw_thc_message *m, double now
               : m->lane_bits != 8 && m->lane_bits != 16 && m->lane_bits != 32 ? GW_THC_REFUSAL_OPTIONS
               : m->len_max >> 42 != 0                                         ? GW_THC_REFUSAL_MEMORY
                                                                               : 0;
-    if (*reason == 0 && place_find(serve) == serve->limits.jobs_max && !job_evict(serve, now)) {
-        *reason = GW_THC_REFUSAL_JOBS;
-    }
     if (*reason != 0) {
         return NULL;
     }
@@ -453,7 +488,7 @@ static void on_join(thc_serve *serve, const thc_peer *from, const gw_thc_message
     if (from->connection == 0 && !has_cookie(serve, from, m, period)) {
         answer.type = GW_THC_MESSAGE_CHALLENGE;
         answer.cookie = cookie_of(serve, from, m, period);
-        if (thc_serve_may_reply(serve, now)) {
+        if (thc_serve_may_reply(serve, from, 0, now)) {
             serve->counts.challenged++;
             thc_serve_answer(serve, NULL, from, &answer);
         }
@@ -475,7 +510,7 @@ static void on_join(thc_serve *serve, const thc_peer *from, const gw_thc_message
         answer.reason = (uint16_t)reason;
         answer.detail = limit_of(serve, reason);
         serve->counts.refused_joins++;
-        if (thc_job_has(job, m->rank, from) || thc_serve_may_reply(serve, now)) {
+        if (thc_job_has(job, m->rank, from) || thc_serve_may_reply(serve, from, 1, now)) {
             thc_serve_answer(serve, job, from, &answer);
         }
         return;
@@ -554,6 +589,9 @@ void thc_serve_ended(thc_serve *serve, const thc_peer *peer)
             } else {
                 worker_unjoin(job, worker); /* it may not even know the epoch */
             }
+        }
+        if (job != NULL && job->joined == 0) {
+            job_remove(serve, job);
         }
     }
 }

@@ -269,11 +269,30 @@ static void stream_prepare(int fd)
     (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
 }
 
+/* An IPv4 address, or the half of an IPv6 one that is the network's. */
+static uint64_t host_of(const struct sockaddr_storage *address)
+{
+    const struct sockaddr_in *v4 = (const void *)address;
+    const struct sockaddr_in6 *v6 = (const void *)address;
+    uint64_t host = 0;
+    if (address->ss_family != AF_INET6) {
+        host = v4->sin_addr.s_addr;
+    } else if (IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr)) {
+        memcpy(&host, v6->sin6_addr.s6_addr + 12, 4);
+    } else {
+        memcpy(&host, v6->sin6_addr.s6_addr, sizeof host);
+    }
+    return host;
+}
+
 static void connections_accept(serve_network *network, double now)
 {
     for (int i = 0; i < READS_MAX; i++) {
         uint32_t place = 0;
-        const int fd = accept(network->listener, NULL, NULL);
+        struct sockaddr_storage address;
+        socklen_t size = sizeof address;
+        memset(&address, 0, sizeof address);
+        const int fd = accept(network->listener, (struct sockaddr *)&address, &size);
         if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)) {
             network->accept_from = now + SHORTAGE_S; /* else the waiting connection ends each wait at once */
         }
@@ -293,7 +312,7 @@ static void connections_accept(serve_network *network, double now)
         network->accepted++;
         network->connections[place] = (serve_connection){
             .socket = fd,
-            .peer = {.connection = ++network->connected, .size = 1},
+            .peer = {.connection = ++network->connected, .size = 1, .host = host_of(&address)},
             .heard = now,
             .known = now,
             .look = now,
@@ -362,6 +381,7 @@ static void datagrams_receive(serve_network *network, double now)
             continue;
         }
         from.size = (uint8_t)size;
+        from.host = host_of(&address);
         memcpy(from.address, &address, size);
         thc_serve_receive(network->serve, &from, network->packet, (size_t)n, now);
     }

@@ -295,7 +295,7 @@ static void on_packet(thc_serve *serve, const thc_peer *from, const uint8_t *byt
     thc_job *job = thc_serve_job(serve, h.job);
     if (!thc_job_has(job, h.rank, from)) {
         serve->counts.unknown++;
-        if (thc_serve_may_reply(serve, now)) {
+        if (thc_serve_may_reply(serve, from, from->connection != 0, now)) {
             answer(serve, job, from, &h, GW_THC_MESSAGE_AGAIN, 0);
         }
         return;

@@ -15,6 +15,7 @@ typedef struct thc_peer {
     uint64_t connection; /* number of a stream, whose other end is known to be where it says; 0: a datagram */
     uint8_t size;        /* of the address; 0: nobody */
     uint8_t address[31]; /* fits sockaddr_in6 */
+    uint64_t host;       /* of the address, without what its owner may choose; not compared */
 } thc_peer;
 
 typedef struct thc_serve_limits {
@@ -25,7 +26,8 @@ typedef struct thc_serve_limits {
     uint32_t quorum;      /* workers that close a sum or maximum; 0: all */
     double wait_s;        /* after which one is closed with those that are there; 0: never */
     double idle_s;        /* after which a job without a packet is forgotten */
-    double replies_max;   /* replies a second to senders that take part in no job */
+    double replies_max;   /* replies a second to senders that take part in no job: for those that have proved
+                             their address, and for the others */
 } thc_serve_limits;
 
 enum { THC_STATUS_MAX = 64 }; /* above all statuses that a packet can have */
@@ -83,6 +85,13 @@ typedef struct thc_job {
 
 typedef void thc_send(void *context, const thc_peer *to, const uint8_t *packet, size_t packet_size);
 
+enum { THC_HOSTS = 4096 }; /* of which replies are counted, by hash */
+
+/* Replies that may be sent. */
+typedef struct thc_credit {
+    double credit, time;
+} thc_credit;
+
 typedef struct thc_serve {
     thc_serve_limits limits;
     uint64_t secret[2]; /* random: key of cookies and epochs */
@@ -91,7 +100,9 @@ typedef struct thc_serve {
     thc_serve_counts counts;
     thc_job **jobs; /* jobs_max of them, NULL where there is none */
     uint64_t memory_size, epochs;
-    double reply_credit, reply_time, sweep_time;
+    double sweep_time;
+    thc_credit replies[2]; /* to senders that have proved nothing, and to others */
+    thc_credit hosts[THC_HOSTS];
     double memory_credit, memory_time;  /* bytes that new jobs may take */
     uint8_t empty[GW_THC_DATAGRAM_MAX]; /* a partial sum of no worker, by which one gets a result */
 } thc_serve;
@@ -124,8 +135,9 @@ thc_job *thc_serve_job(thc_serve *serve, uint32_t number);
 void thc_serve_answer(thc_serve *serve, const thc_job *job, const thc_peer *to,
                       const gw_thc_message *message);
 
-/* Whether there is room for a reply to a sender that takes part in nothing. */
-int thc_serve_may_reply(thc_serve *serve, double now);
+/* Whether there is room for a reply to a sender that takes part in nothing.
+ *   - has_proved: it is where it says */
+int thc_serve_may_reply(thc_serve *serve, const thc_peer *to, int has_proved, double now);
 
 /* JOIN and LEAVE. */
 void thc_serve_on_message(thc_serve *serve, const thc_peer *from, const gw_thc_message *message, double now);

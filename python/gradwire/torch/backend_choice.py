@@ -6,6 +6,10 @@ Programs sum other things than gradients: counts in floats, and arrays of which 
 
 from __future__ import annotations
 
+import contextlib
+import threading
+from collections.abc import Iterator
+
 import torch
 
 NO, SPARSE, INTEGERS = range(3)  # what a rank says of its values; the largest word of all ranks counts
@@ -15,6 +19,25 @@ _INTEGER_MAX = {torch.float32: 1 << 24, torch.float16: 1 << 11, torch.bfloat16: 
 # Positions with values of several ranks are at most this share of those with any.
 _OVERLAP_SHARE = 64
 _STRIDE_LEN = 1 << 16  # values between two looks at whether to go on
+
+_thread = threading.local()
+
+
+@contextlib.contextmanager
+def exactly() -> Iterator[None]:
+    """Calls of this thread in the block are Gloo's in groups of the backend, too, whatever errors they have. On all
+    ranks: hooks compress what may be rounded themselves."""
+    before = is_exact()
+    _thread.is_exact = True
+    try:
+        yield
+    finally:
+        _thread.is_exact = before
+
+
+def is_exact() -> bool:
+    """In a block of exactly()."""
+    return getattr(_thread, "is_exact", False)
 
 
 def look(values: torch.Tensor, ranks: int) -> tuple[int, torch.Tensor]:

@@ -49,7 +49,8 @@ class Sums(Communicator):
                 total = self._plain_sum(flat, mean)
             else:
                 total = flat
-                plan = self._plan(("all", flat.numel(), flat.dtype, nmse), flat, [], settings=_settings(nmse))
+                key = ("all", mean, flat.numel(), flat.dtype, nmse)
+                plan = self._plan(key, flat, [], settings=_settings(nmse), mean=mean)
                 self._run(plan, flat, flat, 1.0 / self.size if mean else 1.0)
             with self.gate.passing():
                 for tensor, part, order in zip(tensors, total.split([_len(one) for one in tensors]), call.orders):
@@ -85,8 +86,8 @@ class Sums(Communicator):
                 part = self._plain_sum(flat.clone(), mean).view(self.size, -1)[self.rank]
             else:
                 flat, part = _host(flat), torch.empty(sum(map(_len, outputs)), dtype=flat.dtype)
-                key = ("scatter", flat.numel(), flat.dtype, nmse)
-                plan = self._plan(key, flat, [], shard_len=part.numel(), settings=_settings(nmse))
+                key = ("scatter", mean, flat.numel(), flat.dtype, nmse)
+                plan = self._plan(key, flat, [], shard_len=part.numel(), settings=_settings(nmse), mean=mean)
                 self._run(plan, flat, part, 1.0 / self.size if mean else 1.0, scatter=True)
             with self.gate.passing():
                 for output, values in zip(outputs, part.split([_len(output) for output in outputs])):

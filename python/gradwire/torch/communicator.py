@@ -129,7 +129,7 @@ class Communicator(EngineOwner):
         call = self._agree(prepare)
         with self._together():
             for chosen, flat in call.flats:
-                self._all_reduce(call, chosen, flat, mean)
+                self._all_reduce(call, chosen, flat, bool(mean))
 
     def reduce_scatter(self, output: torch.Tensor, values: torch.Tensor, *, mean: bool = False) -> None:
         """output: this rank's part of the sum (or mean) of `values`, which has output.numel() values for each rank.
@@ -166,7 +166,8 @@ class Communicator(EngineOwner):
                 part = total.view(self.size, -1)[self.rank]
             else:
                 flat, part = _host(flat), torch.empty(_len(output), dtype=flat.dtype)
-                plan = self._plan(("scatter", flat.numel(), flat.dtype), flat, [], shard_len=part.numel())
+                key = ("scatter", bool(mean), flat.numel(), flat.dtype)
+                plan = self._plan(key, flat, [], shard_len=part.numel(), mean=bool(mean))
                 self._run(plan, flat, part, 1.0 / self.size if mean else 1.0, scatter=True)
             with self.gate.passing():
                 _write(output, part, ())
@@ -227,8 +228,8 @@ class Communicator(EngineOwner):
         else:
             flat = _host(flat)
             places = self._places(call, chosen)
-            key = ("all", flat.numel(), flat.dtype, *(id(place.param) for place in places))
-            plan = self._plan(key, flat, places)
+            key = ("all", mean, flat.numel(), flat.dtype, *(id(place.param) for place in places))
+            plan = self._plan(key, flat, places, mean=mean)
             if self.engine.settings.maps:
                 self._registry.look()
                 self.engine.build_maps([plan], float(self.size if mean else 1))
@@ -271,10 +272,12 @@ class Communicator(EngineOwner):
         places: list[Place],
         shard_len: int = 0,
         settings: Settings | None = None,
+        *,
+        mean: bool,
     ) -> Plan:
         plan = self._plans.pop(key, None)
         if plan is None:
-            plan = self.engine.plan(values, places, shard_len, settings)
+            plan = self.engine.plan(values, places, shard_len, settings, mean=mean)
             if len(self._plans) >= _PLANS_MAX:  # lengths that change from call to call must not fill the memory
                 self.engine.retire(self._plans.pop(next(iter(self._plans))))
         self._plans[key] = plan  # the last one: of those that are longest unused the first goes

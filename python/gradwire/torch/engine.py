@@ -92,10 +92,20 @@ class Plan:
     """A bucket that comes again every step: its exchange, its map and the memory of its messages."""
 
     def __init__(
-        self, engine: Engine, cookie: int, like: torch.Tensor, places: list[Place], shard_len: int, settings: Settings
+        self,
+        engine: Engine,
+        cookie: int,
+        like: torch.Tensor,
+        places: list[Place],
+        shard_len: int,
+        settings: Settings,
+        mean: bool,
     ) -> None:
         self.engine, self.cookie, self.places, self.settings = engine, cookie, places, settings
         self.len, dtype, transport = like.numel(), staging.CODEC_DTYPES[like.dtype], engine.transport
+        # Sums travel in the type of the values. One of fp16 may be out of range where the mean is not: so values of
+        # it are divided by this power of two, at least the number of ranks, before they travel.
+        self.divisor = 1 << (transport.size - 1).bit_length() if mean and like.dtype == torch.float16 else 1
         config = s.gw_exchange_config(
             shape=s.gw_collective_shape(
                 len=self.len,
@@ -128,7 +138,8 @@ class Plan:
         self.operation: Operation | None = None
 
     def build_map(self, wire_scale: float, marks: Mapping[torch.device, Any]) -> None:
-        """Starts it; map_done is set at its end. marks: for each GPU, after which its state is to be read."""
+        """Starts it; map_done is set at its end. wire_scale: of sums of the values as they are given. marks: for each
+        GPU, after which its state is to be read."""
         self.map_done.clear()
         self.map_built = False
         if self.codebooks is not None:
@@ -139,7 +150,8 @@ class Plan:
         with contextlib.ExitStack() as stack:
             for device in self.devices:
                 stack.enter_context(staging.of(device).reading(marks.get(device)))
-            self.table = self.engine.registry.segments(self.places, wire_scale, self.settings.limits)
+            scale = wire_scale / self.divisor
+            self.table = self.engine.registry.segments(self.places, scale, self.settings.limits)
         self.exchange.start_map(self.table.struct, self.table.wire_scale)
 
     def wait_map(self) -> int:
@@ -172,6 +184,12 @@ class Operation:
     sampled: bool = False
     before: s.gw_exchange_stats | None = None  # of the bucket
     stages: dict[str, float] | None = None  # CPU seconds and bytes, with Engine.timing
+
+    @torch.no_grad()
+    def shrink(self) -> None:
+        """Divides the values by the plan's divisor: in place, but where they may be the caller's."""
+        room = torch.empty_like(self.values) if self.scatter else self.values
+        self.values = torch.mul(self.values, 1.0 / self.plan.divisor, out=room)
 
     def hand_out(self) -> None:
         if self.message is not None:
@@ -251,12 +269,18 @@ class Engine:
     # ---- submission: any thread ----
 
     def plan(
-        self, like: torch.Tensor, places: list[Place], shard_len: int = 0, settings: Settings | None = None
+        self,
+        like: torch.Tensor,
+        places: list[Place],
+        shard_len: int = 0,
+        settings: Settings | None = None,
+        *,
+        mean: bool = True,
     ) -> Plan:
         """Of buckets with as many values of this type. settings: of this bucket, if they are not the engine's; threads,
-        debug and sampling are always those."""
+        debug and sampling are always those. mean: operations are means, not sums."""
         self._cookies += 1
-        plan = Plan(self, self._cookies, like, places, shard_len, settings or self.settings)
+        plan = Plan(self, self._cookies, like, places, shard_len, settings or self.settings, mean)
         self.plans[plan.cookie] = plan
         return plan
 
@@ -388,6 +412,8 @@ class Engine:
         operation.fallback = operation.fallback or (plan.settings.agree and not plan.agreed)
         if plan.codebooks is not None:
             plan.codebooks.begin()
+        if plan.divisor > 1:
+            operation.shrink()
         self._operations += 1
         operation.number = self._operations
         plan.operation = operation
@@ -402,7 +428,7 @@ class Engine:
         run = s.gw_exchange_run(
             values=operation.values.data_ptr(),
             result=operation.result.data_ptr(),
-            scale=operation.scale,
+            scale=operation.scale * plan.divisor,
             step_index=operation.step & 0xFFFFFFFF,
             flags=flags,
         )

@@ -49,6 +49,7 @@ import torch
 import torch.distributed as dist
 
 from . import planned, staging
+from .backend_choice import exactly
 from .buckets import Bucket
 from .casts import DTYPES
 from .ddp import DdpState
@@ -335,7 +336,9 @@ def _link(bench: _Bench, lens: Sequence[int]) -> tuple[float, float]:
         return 2 * (size - 1) / size * 4 * length
 
     def some(flats: Sequence[torch.Tensor]) -> None:
-        for work in [dist.all_reduce(flat, group=group, async_op=True) for flat in flats]:
+        with exactly():
+            works = [dist.all_reduce(flat, group=group, async_op=True) for flat in flats]
+        for work in works:
             work.wait()
 
     few, many = max(1, lens[0] // 16), min(lens[-1], 1 << 22)

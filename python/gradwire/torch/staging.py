@@ -14,6 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from .backend_choice import exactly
 from .failure import fail_future
 
 CODEC_DTYPES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
@@ -176,7 +177,7 @@ class HostCopy:
 def all_reduce(
     values: torch.Tensor, group: Any, end: Callable[[Callable[[], torch.Tensor]], Any] = lambda total: total()
 ) -> torch.futures.Future:
-    """The sum over the ranks, in place; the future of what `end` makes of it, which gets a call that returns it or
+    """The exact sum over the ranks, in place; the future of what `end` makes of it: that gets a call that returns it or
     raises."""
     future, stage = _sum(values, group).get_future(), of(values.device)
     if stage is None or _backend_of(group, values.device) != "gloo":
@@ -190,7 +191,8 @@ def _sum(values: torch.Tensor, group: Any) -> Any:
     is_gloo = dist.is_gloo_available() and isinstance(group, dist.ProcessGroupGloo)
     if is_gloo and not values.is_complex():
         return group.allreduce([values])
-    return dist.all_reduce(values, group=group, async_op=True)
+    with exactly():  # the group may be of the backend "gradwire"
+        return dist.all_reduce(values, group=group, async_op=True)
 
 
 def _backend_of(group: Any, device: torch.device) -> str:

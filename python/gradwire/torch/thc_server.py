@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from ctypes import byref
 from datetime import timedelta
@@ -23,11 +24,13 @@ import gradwire.thc
 from gradwire import _constants
 from gradwire import _structs as s
 from gradwire._library import check, lib
+from gradwire.errors import Error
 from gradwire.workspace import scratch
 
 from . import staging
 from ._thc_client import Client
 from .buckets import Bucket
+from .peers import LOOK_S
 from .states import Finite, check_nonfinite
 from .stats import size_of
 from .thc_memory import NONFINITE, ThcMemory
@@ -37,6 +40,7 @@ from .workers import Worker
 _PIECE_LEN = 1 << 22  # values of a round at most: what the server keeps memory for
 _SILENCE_S = 30.0  # without a sign of life of the server, or the timeout if that is less
 _SLICE_MS = 200  # between two looks at the other ranks
+_RESULTS_SIZE = 1 << 12  # bytes received in LOOK_S: less are signs of life, not results
 _TINY = np.finfo(np.float32).tiny
 
 
@@ -201,6 +205,8 @@ class ThcServerState(ThcMemory):
                 if self.nonfinite == "error":
                     # All ranks know the same patterns, so all are here.
                     self._raise_nonfinite(*self._transport.largest([bad], f"round {number}"))
+            elif bad and self.nonfinite == "error":
+                self._raise_late(bad)
             piece.sums()
         with self.gate.passing():
             for piece in results:
@@ -216,13 +222,30 @@ class ThcServerState(ThcMemory):
                 self._undo.end_step()
             copy.finish()
 
+    def _raise_late(self, word: int) -> None:
+        """The norms that mark this rank's values came too late for the maxima. The others do not know of them, and do
+        not wait for this rank: they learn of the error as of any that is of one rank alone."""
+        try:
+            self._raise_nonfinite(word)
+        except Error as error:
+            error.on_all_ranks = False
+            raise
+
     def run(self, where: str) -> None:
-        """The client's phase, unless another rank gives up meanwhile."""
+        """The client's phase, unless another rank gives up meanwhile, or is gone. Nothing is expected from the ranks
+        themselves, so a connection that is closed counts only while results do not come: one that has ended with the
+        last result of all keeps no other from getting that."""
         with self._transport.waiting(where):
+            begin, received = time.monotonic(), self._client.counts().received_size
             while not self._client.run(_SLICE_MS):
                 self._transport.look()
                 if self.gate.shut:
                     raise RuntimeError(f"failed while the parameter server at {self.server} was waited for")
+                now, size = time.monotonic(), self._client.counts().received_size
+                if now - begin > LOOK_S:
+                    if size - received < _RESULTS_SIZE:
+                        self._transport.look_for_closed(where)
+                    begin, received = now, size
 
     # ---- state ----
 

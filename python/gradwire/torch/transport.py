@@ -120,6 +120,16 @@ class Transport:
             if first is not None:
                 raise PeerError(f"{self.name(first[0])} gave up", first[0], waits)
 
+    def look_for_closed(self, where: str) -> None:
+        """Raises PeerError if the connection of a rank is closed from which nothing is expected. Gloo says so where a
+        receive is posted; nothing ever comes for these, and nobody waits for them."""
+        for i in range(1, self.size):
+            peer = (self.rank + i) % self.size
+            try:
+                self.group.recv([torch.empty(1, dtype=torch.uint8)], peer, _NEVER_SENT)
+            except RuntimeError as error:
+                raise self._error(Wait(peer, time.monotonic(), where), error) from error
+
     def largest(self, words: list[int], where: str = "", *, direct: bool = True) -> list[int]:
         """Element by element the largest of all ranks' uint64 words. Blocks. For one thread."""
         flip = 1 << 63  # torch's integers are signed: moves the order

@@ -23,6 +23,7 @@ import torch
 from gradwire import _structs as s
 from gradwire._library import check, lib
 from gradwire.torch import thc_server
+from gradwire.torch.peers import store_of_job
 from gradwire.workspace import scratch
 from ranks import run
 from test_thc_sums import loads
@@ -395,6 +396,82 @@ def fails(rank, size, address, options):
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return None
+
+
+def dies(rank, size, address, victim):
+    def pause(number, step):
+        if number == victim and step == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    begin = time.monotonic()
+    try:
+        trained(rank, size, address, 4, {"timeout": timedelta(seconds=40)}, pause)
+    except Exception as error:
+        return f"{error}", time.monotonic() - begin
+    return "", 0.0
+
+
+@pytest.mark.parametrize("scheme,options,victim", [("", (), 1), ("tcp://", (), 0), ("", ("--quorum", "2"), 2)])
+def test_a_dead_rank(scheme, options, victim):
+    """The others say which, and do not wait for the timeout, which the server's error would come after. With a quorum
+    they have a round without it first."""
+    with serving(*options) as server:
+        found = run(dies, 3, scheme + server.address, victim, may_die=(victim,))
+    assert len(found) == 2
+    for text, _ in found.values():
+        assert f"rank {victim} closed its connection (round" in text and "parameter server" not in text
+
+
+def late_with_nan(rank, size, address, nonfinite):
+    """Gradients of each step, and the error. Rank 2 has NaN in step 2, and begins that when the others have ended it;
+    at the begin of step 1 DDP's ranks meet."""
+    parameter = torch.nn.Parameter(torch.zeros(LEN))
+    options = {"server": address, "small_len": 1, "nonfinite": nonfinite, "timeout": timedelta(seconds=20)}
+    state, hook = gradwire.torch.thc_hook(torch.optim.SGD([parameter], lr=1.0), **options)
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = parameter
+
+        def forward(self, given):
+            return (self.inner * given).sum()
+
+    ddp, grads, store = DDP(Net()), [], store_of_job()
+    ddp.register_comm_hook(state, hook)
+    try:
+        for step in range(4):
+            values = gradient(rank, step)
+            if rank == 2 and step == 2:
+                store.wait(["rank 0", "rank 1"])
+                values[5] = float("nan")
+            parameter.grad = None
+            ddp(values).backward()
+            grads.append(parameter.grad.clone().numpy())
+            if step == 2:
+                store.set(f"rank {rank}", "has ended step 2")
+        state.check()
+    except Exception as error:
+        return grads, f"{error}", state.left_out
+    return grads, "", state.left_out
+
+
+def test_a_late_rank_with_nan_is_an_error_on_all():
+    with serving("--quorum", "2") as server:
+        found = run(late_with_nan, 3, server.address, "error")
+    for _, text, _ in found.values():
+        assert "rank 2, parameter 0" in text
+
+
+def test_a_late_rank_drops_nan():
+    """With nonfinite="propagate": it has no part in the sums, so they are finite, and equal on all ranks."""
+    with serving("--quorum", "2") as server:
+        found = run(late_with_nan, 3, server.address, "propagate")
+    assert found[2][2] >= LEN
+    for grads, text, _ in found.values():
+        assert not text and len(grads) == 4
+        for one, wanted in zip(grads, found[0][0]):
+            assert np.array_equal(one, wanted) and np.isfinite(one).all()
 
 
 def test_no_server():
