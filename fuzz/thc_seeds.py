@@ -140,9 +140,4 @@ def serve_seeds(write):
 
 
 def make(write, golden):
-    return [
-        decode_seeds(write, golden),
-        roundtrip_seeds(write),
-        server_seeds(write),
-        serve_seeds(write),
-    ]
+    return [decode_seeds(write, golden), roundtrip_seeds(write), server_seeds(write), serve_seeds(write)]
