@@ -30,7 +30,7 @@ from gradwire.workspace import scratch
 from . import staging
 from ._thc_client import Client
 from .buckets import Bucket
-from .peers import LOOK_S
+from .peers import LOOK_S, PeerError
 from .states import Finite, check_nonfinite
 from .stats import size_of
 from .thc_memory import NONFINITE, ThcMemory
@@ -41,6 +41,7 @@ _PIECE_LEN = 1 << 22  # values of a round at most: what the server keeps memory 
 _SILENCE_S = 30.0  # without a sign of life of the server, or the timeout if that is less
 _SLICE_MS = 200  # between two looks at the other ranks
 _RESULTS_SIZE = 1 << 12  # bytes received in LOOK_S: less are signs of life, not results
+_GONE_S = 8.0  # a result that a queue has dropped three times has come by then
 _TINY = np.finfo(np.float32).tiny
 
 
@@ -233,19 +234,32 @@ class ThcServerState(ThcMemory):
 
     def run(self, where: str) -> None:
         """The client's phase, unless another rank gives up meanwhile, or is gone. Nothing is expected from the ranks
-        themselves, so a connection that is closed counts only while results do not come: one that has ended with the
-        last result of all keeps no other from getting that."""
+        themselves, so a connection that is closed counts only where results do not come for _GONE_S: a rank that has
+        ended with the last result of all keeps no other from getting that, be it sent again several times."""
         with self._transport.waiting(where):
-            begin, received = time.monotonic(), self._client.counts().received_size
+            begin, received, closed_since = time.monotonic(), self._client.counts().received_size, None
             while not self._client.run(_SLICE_MS):
                 self._transport.look()
                 if self.gate.shut:
                     raise RuntimeError(f"failed while the parameter server at {self.server} was waited for")
                 now, size = time.monotonic(), self._client.counts().received_size
-                if now - begin > LOOK_S:
-                    if size - received < _RESULTS_SIZE:
-                        self._transport.look_for_closed(where)
-                    begin, received = now, size
+                if now - begin <= LOOK_S:
+                    continue
+                if size - received >= _RESULTS_SIZE:
+                    closed_since = None
+                else:
+                    closed_since = self._closed_since(closed_since, now, where)
+                begin, received = now, size
+
+    def _closed_since(self, before: float | None, now: float, where: str) -> float | None:
+        """When a closed connection was seen first; None: there is none. Raises the error of one that was long ago."""
+        try:
+            self._transport.look_for_closed(where)
+        except PeerError:
+            if before is not None and now - before > _GONE_S:
+                raise
+            return now if before is None else before
+        return None
 
     # ---- state ----
 

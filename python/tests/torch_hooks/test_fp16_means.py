@@ -62,6 +62,35 @@ def test_of_the_hook(size, options):
         assert np.isfinite(first).all() and error_of(first, exact(size, step)) < 1e-2
 
 
+def trained(rank, size, dtype):
+    """Gradients of the last of four steps with a momentum, whose map must be of the divided values."""
+    net = Net()
+    net.inner.data = (0.05 * torch.randn(LEN, generator=torch.Generator().manual_seed(7))).to(dtype)
+    velocity = torch.optim.SGD(net.parameters(), lr=1e-3, momentum=0.9)
+    state, hook = gradwire.torch.ddp_hook(velocity, compress="always", small_len=1, debug=True)
+    ddp = DDP(net)
+    ddp.register_comm_hook(state, hook)
+    for step in range(4):
+        net.inner.grad = None
+        ddp(drawn(rank, step).to(dtype)).backward()
+        last = net.inner.grad.double().numpy()
+        velocity.step()
+    state.close()
+    return last
+
+
+def drawn(rank, step):
+    return torch.randn(LEN, generator=torch.Generator().manual_seed(rank + 100 * step)).half().float()  # exact in both types
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_tolerances_mean_the_same(size):
+    """fp32 is not divided."""
+    wanted = sum(drawn(rank, 3).double() for rank in range(size)).numpy() / size
+    fp16, fp32 = (error_of(run(trained, size, dtype)[0], wanted) for dtype in (torch.float16, torch.float32))
+    assert fp16 < 1.5 * fp32, (fp16, fp32)
+
+
 def communicated(rank, size):
     communicator = gradwire.torch.Communicator(nmse=1e-4, small_len=1)
     mean = gradient(rank)
@@ -97,7 +126,7 @@ def small(rank, size):
     return values.numpy(), plain.numpy()
 
 
-def test_small_values_lose_no_more_than_by_ddp():
+def test_small_values_lose_about_as_much_as_by_ddp():
     wanted = exact(3, factor=1e-9)
     for values, plain in run(small, 3).values():
         assert error_of(values, wanted) < max(4 * error_of(plain, wanted), 4e-6)
