@@ -80,7 +80,8 @@ def trained(rank, size, dtype):
 
 
 def drawn(rank, step):
-    return torch.randn(LEN, generator=torch.Generator().manual_seed(rank + 100 * step)).half().float()  # exact in both types
+    """Exact in both types."""
+    return torch.randn(LEN, generator=torch.Generator().manual_seed(rank + 100 * step)).half().float()
 
 
 @pytest.mark.parametrize("size", [2, 3])
