@@ -153,9 +153,10 @@ def faulty_gcomp(rank, size, document, two_kinds):
     params = list(net.parameters())
     optimizers = [torch.optim.SGD(params, lr=0.05)]
     if two_kinds:
-        optimizers = [torch.optim.Adam(params[::2], lr=0.05), torch.optim.Adadelta(params[1::2])]
+        optimizers = [torch.optim.Adam(params[::2], lr=0.05), torch.optim.Rprop(params[1::2])]
     ddp = gradwire.torch.planned_ddp(net, document)
-    state, hook = gradwire.torch.ddp_hook(optimizers, plan=document, model=net)
+    options = {"nmse": 1e-3} if two_kinds else {}
+    state, hook = gradwire.torch.ddp_hook(optimizers, plan=document, model=net, **options)
     ddp.register_comm_hook(state, hook)
     for step in range(2):
         step_of(net, ddp, rank, step)
@@ -227,10 +228,10 @@ def spoilt_of_two_kinds(rank, size, small_len):
     of the second is NaN on rank 1. All skip then: there is an optimizer for each kind, and THC's bucket has both."""
     net = model()
     params = list(net.parameters())
-    kinds = [torch.optim.Adam(params[::2]), torch.optim.Adadelta(params[1::2])]
+    kinds = [torch.optim.Adam(params[::2]), torch.optim.Rprop(params[1::2])]
     document = plan((4, "gcomp-t12"), (2, "thc"))
     ddp = gradwire.torch.planned_ddp(net, document)
-    state, hook = gradwire.torch.ddp_hook(kinds, plan=document, model=net)
+    state, hook = gradwire.torch.ddp_hook(kinds, plan=document, model=net, nmse=1e-3)
     for one in state.codecs.gcomp:
         one._small_len = max(small_len, 1)
     ddp.register_comm_hook(state, hook)
