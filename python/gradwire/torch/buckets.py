@@ -20,6 +20,7 @@ class Bucket:
     number: int = 0  # in its backward pass
     is_last: bool = True  # of the backward pass, as far as its codec is concerned
     message: Any = None  # of a recording
+    owners: frozenset[Any] = frozenset()  # optimizers of the parameters, in a plan with memories
 
     @property
     def where(self) -> str:

@@ -29,7 +29,17 @@ from .casts import Caster
 from .failure import Gate
 from .optimizers import ParamRegistry, family
 from .reducer import CodecHook, agreed_error
-from .states import Finite, Undo, as_memory, check_memories, check_nonfinite, check_sizes, check_version, lost
+from .states import (
+    Finite,
+    Undo,
+    as_memory,
+    check_memories,
+    check_nonfinite,
+    check_sizes,
+    check_version,
+    is_finite,
+    lost,
+)
 from .stats import size_of
 from .transport import Start
 from .watch import BackwardWatch
@@ -294,11 +304,13 @@ class ClassicState(CodecHook):
                 self._own_fault = (getattr(error, "status", _UNKNOWN), 0)
         if bucket.is_last:
             self._agree_on_end(bucket, message.finite)
+        if self.has_memory and not message.undo.spoilt:  # means of finite frames may be out of the type's range
+            message.undo.spoilt = not is_finite(message.values)
         with self.gate.passing(message.copy.future):  # with the memories: a failure undoes both or neither
             message.undo.put()
             self._undo.add(message.undo)
             if bucket.is_last:
-                self._undo.end_step()
+                self._undo.end_step(bucket.owners)
             message.copy.finish()
 
     def _agree_on_end(self, bucket: Bucket, finite: list[Finite]) -> None:
@@ -374,7 +386,7 @@ class ClassicState(CodecHook):
         for piece in pieces:
             total += torch.from_numpy(piece).view(message.values.dtype).float()
         total /= self.size
-        if not torch.isfinite(total).all():  # the same on all ranks
+        if not is_finite(total):  # the same on all ranks
             message.undo.spoilt = True
         elif self.options.scheme == "dgc" and one.number is not None:  # its momentum, which SGD has not
             momentum = torch.from_numpy(self._memory(self._momentum, one, message.undo))
@@ -409,7 +421,7 @@ class ClassicState(CodecHook):
             check_memories(state[kept])
             check_sizes(sizes, state[kept])
             if state[kept] and not has_some:
-                raise lost(f"memories ({kept})", f"{self.options.scheme} with this hook's options")
+                raise lost(f"memories ({kept})", f"{self.options.scheme} with this hook's options", repr(kept))
 
     def _load(self, state: dict[str, Any]) -> None:
         self.step = state["step"]

@@ -15,7 +15,7 @@ from .casts import Caster
 from .classic import ClassicState
 from .engine import Plan
 from .gcomp import GcompReducer
-from .levels import Leveled, Levels, Work
+from .levels import Levels, Work
 from .machines import Given, agreed
 from .map_timing import MapTiming
 from .optimizers import family
@@ -24,14 +24,13 @@ from .planned import LEVELS, PlanBucket, Planned, digest, names_of
 from .recording import Recording
 from .reducer import Plain, Reducer
 from .regroup import Regroup
-from .states import Undo
+from .states import Undo, is_finite
 from .thc import ThcState
 from .transport import new_transport
 from .workers import weakly
 
 # Options that buckets have in common
 _OF_ALL = {"algorithm", "threads", "debug", "peak_lr", "scheduler", "books", "books_every"}
-_WITH_UNDO = (ThcState, ClassicState, Leveled)  # they say themselves that a step is spoilt
 
 
 @dataclass
@@ -70,7 +69,8 @@ class Codecs:
         self._small_len, self._has_plan = 0 if plan else small_len, bool(plan)
         self._names: dict[int, str] | None = None
         self._number = -1  # of the last bucket
-        # Of results in this backward pass that its end waits for: debug: other codecs'; with memories all.
+        # Of results in this backward pass that its end waits for: debug, and with memories: those of other codecs than
+        # GCOMP. The engine waits for its own operations, and the result of one that has failed comes never.
         self._awaited: list[torch.futures.Future] = []
         self._undo = Undo()  # of a plan: the memories of all its codecs count together
         self._has_memory = False  # a plan, and one of its codecs has
@@ -125,25 +125,49 @@ class Codecs:
         label = route.label if fits or route.kind == "none" else "fp32"
         message = bucket.message = None if self.recording is None else self.recording.message(label, length)
         reducer = route.reducer if fits else self.plain
+        looks = self._has_memory and self.compressing
+        if looks:
+            bucket.owners = self._owners_in(bucket)
         future = reducer.start(bucket)
-        if self._has_memory and self.compressing and not isinstance(reducer, _WITH_UNDO):
-            future = future.then(self._look)
+        if looks and not isinstance(reducer, GcompReducer):  # that follows what it makes of the bucket
+            future = self._follow(bucket, future, False)
         if message is not None:
             future = future.then(message.ended)
         if self._options.debug and fits and route.kind not in ("none", "gradwire"):
             future = future.then(lambda done: self._engine.compared(route.number, done.value()))
-            if not self._has_memory:
-                self._awaited.append(future)
-        if self._has_memory and self.compressing:
             self._awaited.append(future)
         return future
 
-    def _look(self, done: torch.futures.Future) -> torch.Tensor:
-        """A mean that is not finite spoils the step: on all ranks, as all have the same bits."""
-        result = done.value()
-        if not torch.isfinite(result).all():
-            self._undo.spoil()
+    def _follow(self, bucket: Bucket, future: torch.futures.Future, of_engine: bool) -> torch.futures.Future:
+        """Looks at the mean of a message before the step ends. of_engine: the engine ends the operation after what
+        waits for its future."""
+        if not (self._has_memory and self.compressing):
+            return future
+        future = future.then(lambda done: self._look(bucket, done.value()))
+        if not of_engine:
+            self._awaited.append(future)
+        return future
+
+    def _look(self, bucket: Bucket, result: torch.Tensor) -> torch.Tensor:
+        """A mean that is not finite spoils the step of its optimizer: on all ranks, as all have the same bits."""
+        if not is_finite(result):
+            in_place = result.data_ptr() == bucket.values.data_ptr()
+            given = zip(bucket.params, bucket.gradients)
+            spoilt = [param for param, gradient in given if not (in_place and is_finite(gradient))]
+            self._undo.spoil(self._owner_of(param) for param in spoilt)
         return result
+
+    def _owner_of(self, param: torch.Tensor) -> int | None:
+        """The number of its optimizer."""
+        registry = self._engine.registry
+        registry.number(param)  # an optimizer may have got a group
+        entry, made = registry.entry(param), registry.optimizers
+        return None if entry is None else next(number for number, one in enumerate(made) if one is entry[0])
+
+    def _owners_in(self, bucket: Bucket) -> frozenset[int | None]:
+        """Optimizers that may skip a step. A parameter that none has counts in a bucket of such parameters."""
+        owners = frozenset(map(self._owner_of, bucket.params))
+        return owners - {None} or owners
 
     def takes(self, values: torch.Tensor) -> bool:
         return staging.takes(values) and values.numel() > 0 and self._engine.transport.size > 1
@@ -233,6 +257,8 @@ class Codecs:
     def _add_gcomp(self, settings: Any) -> GcompReducer:
         made = GcompReducer(settings, self._timing, self.plain, self._small_len)
         self._timing.used |= settings.maps
+        if self._has_plan:
+            made.follow = self._follow
         self.gcomp.append(made)
         self.reducers.append(made)
         return made

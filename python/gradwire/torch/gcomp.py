@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -32,6 +32,8 @@ class GcompReducer(Stateless):
         self.rooms: dict[tuple[Any, ...], tuple[Room, Room]] = {}  # of those with parameters of two kinds
         self._timing, self._plain, self._small_len = timing, plain, max(small_len, 1)
         self.used: set[tuple[Any, ...]] = set()  # in this backward pass
+        # Of messages as they travel: (bucket, future, whether it is an operation of the engine) -> future
+        self.follow: Callable[[Bucket, torch.futures.Future, bool], torch.futures.Future] | None = None
 
     def begin(self) -> None:
         """A backward pass."""
@@ -67,8 +69,12 @@ class GcompReducer(Stateless):
             message=bucket.message,
         )
         engine.gate.add(copy.future)
+        future = self._followed(bucket, copy.future, True)  # before it can be done
         engine.control.submit(partial(engine.begin, operation))
-        return copy.future
+        return future
+
+    def _followed(self, bucket: Bucket, future: torch.futures.Future, of_engine: bool) -> torch.futures.Future:
+        return future if self.follow is None else self.follow(bucket, future, of_engine)
 
     def _start_mixed(self, bucket: Bucket, known: list[bool]) -> torch.futures.Future:
         """Parameters that maps are known for, and others: each kind is a message of its own."""
@@ -82,7 +88,7 @@ class GcompReducer(Stateless):
             mine = room.gather(parts)
             mine.step, mine.number, mine.message = bucket.step, bucket.number, bucket.message
             plain = mine.values.numel() < self._small_len
-            futures.append((self._plain if plain else self).start(mine))
+            futures.append(self._followed(mine, self._plain.start(mine), False) if plain else self.start(mine))
             kinds.append((room, parts))
 
         def end() -> None:

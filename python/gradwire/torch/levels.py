@@ -30,7 +30,7 @@ from .level_codecs import LevelCodec, Part
 from .machines import Machines
 from .option_path import DECODE, ENCODE, INTER, INTRA, Option, Stage
 from .scopes import RANKS_MAX, Message, Peers, bounds
-from .states import Undo, as_memory, check_memories, check_version
+from .states import Undo, as_memory, check_memories, check_version, is_finite
 from .stats import size_of
 from .transport import Transport
 from .workers import Worker
@@ -184,9 +184,10 @@ class Levels:
             job.bucket.message.stages.update({**job.seconds, **sizes})
         with self._gate.passing(job.copy.future):  # with the memories: a failure undoes both or neither
             job.copy.host.copy_(job.values)
-            job.undo.spoilt = not bool(torch.isfinite(job.copy.host).all())  # the same on all ranks
-            job.undo.put()
-            job.undo.end_step()
+            if job.work.codec is not None and job.work.codec.has_memory:
+                job.undo.spoilt = not is_finite(job.copy.host)  # the same on all ranks
+                job.undo.put()
+                job.undo.end_step(job.bucket.owners)
             job.copy.finish()
 
     # ---- codec work ----

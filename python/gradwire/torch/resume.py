@@ -10,9 +10,15 @@ from .codecs import Codecs
 from .engine import Engine
 from .planned import LEVELS
 from .regroup import Replay
-from .states import check_version
+from .states import check_version, lost
 
 KEPT = ("thc", "classic", LEVELS)  # codecs with a state
+MEMORIES = ("errors", "sum_errors", "residual", "momentum", "memory")  # of them
+
+
+def _has_some(memories: Mapping[Any, Any] | None) -> bool:
+    """Those of trees are by bucket: a codec without memories has none of each."""
+    return any(not isinstance(one, Mapping) or one for one in (memories or {}).values())
 
 
 class Resume:
@@ -42,6 +48,12 @@ class Resume:
             for key, one in codecs.made[kind].items()
             if key in state.get(kind, {})
         ]
+        for kind in KEPT:
+            for key, theirs in state.get(kind, {}).items():
+                filled = [name for name in MEMORIES if _has_some(theirs.get(name))]
+                if filled and key not in codecs.made[kind]:
+                    entries = " and ".join(f"[{kind!r}][{key!r}][{name!r}]" for name in filled)
+                    raise lost(f"memories of {kind}, options {key}", "the hook, or its plan,", entries)
         for one, theirs in loads:  # before anything changes
             one.check_state(theirs)
         engine.registry.seed = engine.seed = state["seed"]

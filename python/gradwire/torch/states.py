@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -21,12 +21,16 @@ class Undo:
     (a GradScaler skips it on all ranks), so what ranks have sent in it does not count. Nor does one in which anything
     fails. So memories change in blocks of Gate.passing() alone: none does after a failure.
 
-    whole: that of a step of a plan, which has more messages; it gets at the end of this part what is kept here.
+    whole: that of a step of a plan, which has more messages; it gets at the end of this part what is kept here. A
+    GradScaler skips the steps of optimizers, not of models: so a part is undone if all optimizers of its parameters
+    have gradients that are not finite, in whatever part, or if its own ones are not.
     """
 
     def __init__(self, whole: Undo | None = None) -> None:
         self.whole = whole
         self.spoilt = False  # a gradient of this step is not finite
+        self._owners: set[Any] = set()  # optimizers with such gradients
+        self._parts: list[tuple[Undo, frozenset[Any]]] = []  # that have ended, and whose parameters they have
         self._lock = threading.RLock()  # parts end on several threads
         self._before: list[tuple[dict[Any, torch.Tensor], Any, torch.Tensor | None]] = []
         self._drafts: list[tuple[dict[Any, torch.Tensor], Any, torch.Tensor]] = []
@@ -49,10 +53,10 @@ class Undo:
             memory[number] = made
         self._drafts = []
 
-    def spoil(self) -> None:
-        """For any thread."""
+    def spoil(self, owners: Iterable[Any]) -> None:
+        """Of a whole: these optimizers have gradients that are not finite. For any thread."""
         with self._lock:
-            self.spoilt = True
+            self._owners.update(owners)
 
     def add(self, other: Undo) -> None:
         """What happened after this."""
@@ -60,20 +64,36 @@ class Undo:
             self._before += other._before
             self.spoilt |= other.spoilt
 
-    def end_step(self) -> None:
-        """Memories count, unless the step is spoilt; those of a part when the whole step ends."""
+    def end_step(self, owners: frozenset[Any] = frozenset()) -> None:
+        """Memories count, unless the step is spoilt; those of a part when the whole step ends. owners: of a part: the
+        optimizers of its parameters."""
         with self._lock:
             if self.whole is not None:
-                self.whole.add(self)
+                self.whole._take(self, owners)
             elif self.spoilt:
                 self._restore()
-            self._before, self.spoilt = [], False
+            for part, theirs in self._parts:
+                if part.spoilt or theirs and theirs <= self._owners:
+                    part._restore()
+            self._clear()
+
+    def _take(self, part: Undo, owners: frozenset[Any]) -> None:
+        ended = Undo()
+        ended.add(part)
+        with self._lock:
+            self._parts.append((ended, owners))
 
     def cancel(self) -> None:
         """Memories are as they were before the step, or the part of it."""
         with self._lock:
             self._restore()
-            self._before, self.spoilt = [], False
+            for part, _ in self._parts:  # no two have the same memories
+                part._restore()
+            self._clear()
+
+    def _clear(self) -> None:
+        self._before, self.spoilt = [], False
+        self._owners, self._parts = set(), []
 
     def _restore(self) -> None:
         for memory, number, before in reversed(self._before):
@@ -81,6 +101,16 @@ class Undo:
                 memory.pop(number, None)
             else:
                 memory[number] = before
+
+
+def is_finite(values: torch.Tensor) -> bool:
+    """Whether all are. One pass without other memory: a sum with NaN or infinity is one of them. That of large values
+    may be, too: then each value is looked at."""
+    if not values.is_floating_point():
+        return bool(torch.isfinite(values).all())
+    with torch.no_grad():
+        total = values.sum(dtype=torch.float64 if values.dtype == torch.float64 else torch.float32)
+        return bool(torch.isfinite(total)) or bool(torch.isfinite(values).all())
 
 
 class Finite:
@@ -96,7 +126,7 @@ class Finite:
         def checked(total: Callable[[], torch.Tensor]) -> torch.Tensor:
             try:
                 result = end(total)
-                self._is_finite = result.is_sparse or bool(torch.isfinite(result).all())
+                self._is_finite = result.is_sparse or is_finite(result)
                 return result
             finally:
                 self._is_known.set()
@@ -116,9 +146,12 @@ def check_version(state: Mapping[str, Any], codec: str, names: tuple[str, ...]) 
         raise ValueError(f"a state of {state.get('codec', 'another hook')}, not of {codec}")
 
 
-def lost(what: str, who: str) -> ValueError:
-    """For a state with memories that whoever loads it does not have."""
-    return ValueError(f"gradwire: the state has {what}: {who} has none, and what they hold would be lost")
+def lost(what: str, who: str, entry: str) -> ValueError:
+    """For a state with memories that whoever loads it does not have. entry: of the state, that has them."""
+    return ValueError(
+        f"gradwire: the state has {what}: {who} has none, and what they hold would be lost; to go on without them, "
+        f"load it with an empty {entry}"
+    )
 
 
 def check_sizes(sizes: Mapping[int | None, int], *memories: Mapping[int, torch.Tensor]) -> None:

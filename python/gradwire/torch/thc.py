@@ -27,7 +27,7 @@ from .buckets import Bucket
 from .engine import ExchangeError
 from .failure import Gate
 from .reducer import hook
-from .states import Finite, Undo, as_memory, check_memories, check_nonfinite, lost
+from .states import Finite, Undo, as_memory, check_memories, check_nonfinite, is_finite, lost
 from .stats import size_of
 from .sums import NORMS, SUMS, WAYS, SumEngine, feedback_of
 from .thc_memory import NONFINITE, ThcMemory
@@ -139,18 +139,25 @@ class ThcState(ThcMemory):
     def reduce(self, bucket: dist.GradBucket) -> torch.futures.Future:
         with self.gate:
             taken = self._taken(bucket)
-            if self._compresses(taken.values):
-                return self._start(taken, taken.is_last)
+            if self._fits(taken.values):
+                if self.size > 1:
+                    return self._start(taken, taken.is_last)
+                self._check_alone(taken)
             self._finite.append(Finite())
             future = self._plain.start(taken, self._finite[-1].around)
             if taken.is_last:
                 return self._after_step(taken, future)
             return future
 
-    def _compresses(self, values: torch.Tensor) -> bool:
-        """One rank alone has nothing to send: its gradients stay as they are."""
-        fits = staging.takes(values, (torch.float32,)) and values.numel() >= max(self.small_len, 1)
-        return fits and self.size > 1
+    def _fits(self, values: torch.Tensor) -> bool:
+        return staging.takes(values, (torch.float32,)) and values.numel() >= max(self.small_len, 1)
+
+    def _check_alone(self, bucket: Bucket) -> None:
+        """One rank alone has nothing to send: its gradients stay as they are, if they may be what they are."""
+        if self.nonfinite == "error" and not is_finite(bucket.values):
+            for param, gradient in zip(bucket.params, bucket.gradients):
+                if not is_finite(gradient):
+                    self._raise_nonfinite(self.size << 32 | (self._number_of(param) + 1))
 
     def _after_step(self, taken: Bucket, future: torch.futures.Future) -> torch.futures.Future:
         """That of the last bucket, which travels plain, as one that is done at the end of the step."""
@@ -180,7 +187,7 @@ class ThcState(ThcMemory):
         def job() -> None:
             operation = self._exchange(copy, bucket.params, number, where, bucket.is_last)
             if operation is not None and bucket.is_last:
-                self._end_step(finite, where, forget, copy.future, copy.finish)
+                self._end_step(finite, where, forget, copy.future, copy.finish, bucket.owners)
 
         self._submit(job)
         return copy.future
@@ -222,7 +229,13 @@ class ThcState(ThcMemory):
         return operation
 
     def _end_step(
-        self, finite: list[Finite], where: str, forget: bool, future: torch.futures.Future, hand_out: Callable[[], None]
+        self,
+        finite: list[Finite],
+        where: str,
+        forget: bool,
+        future: torch.futures.Future,
+        hand_out: Callable[[], None],
+        owners: frozenset[Any] = frozenset(),
     ) -> None:
         """After the step's buckets; finite: of those that travelled plain. Hands out the last one, the result of
         `future`, or raises what has gone wrong on any rank."""
@@ -233,7 +246,7 @@ class ThcState(ThcMemory):
         if forget:
             self._forget_buckets()
         with self.gate.passing(future):  # with the memories: a failure undoes both or neither
-            self._undo.end_step()
+            self._undo.end_step(owners)
             hand_out()
 
     def _forget_buckets(self) -> None:
@@ -324,7 +337,7 @@ class ThcState(ThcMemory):
             raise ValueError("an error memory of sums belongs to a tuple of numbers of parameters")
         if sum_errors and not self._has_sum_errors:
             who = f'sums="{self._engine.way}"' + ("" if self.has_memory else " without error_feedback")
-            raise lost('error memories of sums (sums="requantized")', who)
+            raise lost('error memories of sums (sums="requantized")', who, "'sum_errors'")
         if self._engine.buckets and state.get("seed", self.codec.options.seed) != self.codec.options.seed:
             raise ValueError("gradwire: a state with another seed can only be loaded before the first backward pass")
 

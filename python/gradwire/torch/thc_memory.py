@@ -86,7 +86,7 @@ class ThcMemory(CodecHook):
         known = {number: error for number, error in state["errors"].items() if number < len(self._sizes)}
         check_memories(state["errors"])
         if state["errors"] and not self.codec.options.error_feedback:
-            raise lost("error memories", "a hook with error_feedback=False")
+            raise lost("error memories", "a hook with error_feedback=False", "'errors'")
         check_sizes(self._sizes, known)
 
     def _load_errors(self, state: Mapping[str, Any]) -> None:

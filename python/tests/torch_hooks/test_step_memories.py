@@ -8,6 +8,7 @@ import gradwire.torch
 import pytest
 import torch
 from gradwire.torch.buckets import Bucket
+from gradwire.torch.states import is_finite
 from ranks import run
 from test_classic_hooks import classic_of, one_bucket_each
 from test_ddp import batch, model
@@ -145,6 +146,39 @@ def test_a_rank_that_fails_when_all_is_sent_undoes_the_step_on_all():
     assert set(map(repr, run(failing_at_its_end, 4, timeout_s=20).values())) == {repr((6, []))}
 
 
+def faulty_gcomp(rank, size, document, two_kinds):
+    """What a step raises in which a frame of GCOMP is damaged on rank 1, and which memories it changed. two_kinds: half
+    of the parameters have an optimizer that no maps are known for."""
+    net = model()
+    params = list(net.parameters())
+    optimizers = [torch.optim.SGD(params, lr=0.05)]
+    if two_kinds:
+        optimizers = [torch.optim.Adam(params[::2], lr=0.05), torch.optim.Rprop(params[1::2])]
+    ddp = gradwire.torch.planned_ddp(net, document)
+    options = {"nmse": 1e-3} if two_kinds else {}
+    state, hook = gradwire.torch.ddp_hook(optimizers, plan=document, model=net, **options)
+    ddp.register_comm_hook(state, hook)
+    for step in range(2):
+        step_of(net, ddp, rank, step)
+    before = memories(state.state_dict())
+    if rank == 1:
+        state.engine.fault = lambda stage, piece, message: message.__setitem__(-1, message[-1] ^ 0xFF)
+    with pytest.raises(RuntimeError, match="rank 1, piece .*CRC32C mismatch"):
+        step_of(net, ddp, rank, 2)
+    state.close()
+    return len(before), changed(before, memories(state.state_dict()))
+
+
+@pytest.mark.parametrize("two_kinds", [False, True])
+@pytest.mark.parametrize("other", [("thc",), TOPK, ("fp32",)], ids=["thc", "topk", "fp32"])
+def test_a_damaged_frame_of_gcomp_ends_a_step_of_codecs_with_memories(other, two_kinds):
+    """Nobody waits for the result of an operation that has failed."""
+    document = plan((2, "gcomp-t12"), (2, *other), (2, "gcomp-t12"))
+    counts = {"thc": 2, "classic": 1, "fp32": 0}  # a bias is too small for top-k
+    found = run(faulty_gcomp, 2, document, two_kinds, timeout_s=20)
+    assert set(map(repr, found.values())) == {repr((counts[other[0]], []))}
+
+
 # ---- gradients that are not finite ----
 
 
@@ -180,6 +214,144 @@ def test_nan_in_any_bucket_of_a_plan_leaves_the_memories_of_all(name):
     """Also in those of codecs without memories: the first, the third and the last."""
     for count, touched, finite, later in run(spoilt, 2, MIXED, name).values():
         assert count >= 3 and touched == [] and name not in finite and later >= 3
+
+
+@pytest.mark.parametrize("small_len", [0, 100])
+def test_nan_in_a_bucket_of_gcomp_of_two_kinds_leaves_memories(small_len):
+    """Its parameters travel as two messages; with few values one of them plain."""
+    for steps, mixed in run(spoilt_of_two_kinds, 2, small_len).values():
+        assert steps == [True, False, True, False, True] and mixed == 1
+
+
+def spoilt_of_two_kinds(rank, size, small_len):
+    """Whether each of five steps changed THC's memories: in the second a parameter of the first kind, in the fourth one
+    of the second is NaN on rank 1. All skip then: there is an optimizer for each kind, and THC's bucket has both."""
+    net = model()
+    params = list(net.parameters())
+    kinds = [torch.optim.Adam(params[::2]), torch.optim.Rprop(params[1::2])]
+    document = plan((4, "gcomp-t12"), (2, "thc"))
+    ddp = gradwire.torch.planned_ddp(net, document)
+    state, hook = gradwire.torch.ddp_hook(kinds, plan=document, model=net, nmse=1e-3)
+    for one in state.codecs.gcomp:
+        one._small_len = max(small_len, 1)
+    ddp.register_comm_hook(state, hook)
+    bad, nan = [()], float("nan")
+    for name in ("4.weight", "4.bias", "2.weight", "2.bias"):
+        net.get_parameter(name).register_hook(lambda gradient, name=name: gradient * (nan if name in bad[0] else 1.0))
+    kept = [memories(state.state_dict())]
+    for step in range(5):
+        bad[0] = {1: ("4.weight", "2.bias"), 3: ("2.weight", "4.bias")}.get(step, ()) if rank == 1 else ()
+        step_of(net, ddp, rank, step)
+        kept.append(memories(state.state_dict()))
+    mixed = sum(len(one.rooms) for one in state.codecs.gcomp)
+    state.close()
+    return [bool(changed(a, b)) for a, b in itertools.pairwise(kept)], mixed
+
+
+class Two(torch.nn.Module):
+    """Two parameters whose gradients are what is given."""
+
+    def __init__(self, dtype=torch.float32):
+        super().__init__()
+        self.a, self.b = (torch.nn.Parameter(torch.zeros(2048, dtype=dtype)) for _ in range(2))
+
+    def forward(self, a, b):
+        return (self.a.float() * a).sum() + (self.b.float() * b).sum()
+
+
+def two_buckets(codec, *options):
+    groups = [{"codec": codec, "elems": 2048, "names": [name]} for name in "ba"]
+    return {"schema": "gradwire-buckets/1", "groups": [{**one, **dict(*options)} for one in groups]}
+
+
+def two_optimizers(rank, size, document):
+    """How far what b has got, and what its memories hold, is from its gradients, if a step of a's optimizer is
+    skipped; and which memories that step changed. Then the same for b's: which memories did that change?"""
+    net = Two()
+    optimizers = [torch.optim.SGD([param], lr=1.0) for param in (net.a, net.b)]
+    ddp = gradwire.torch.planned_ddp(net, document)
+    state, hook = gradwire.torch.ddp_hook(optimizers, plan=document, model=net)
+    ddp.register_comm_hook(state, hook)
+    total, random, touched = torch.zeros(2048), torch.Generator().manual_seed(rank), []
+    for step in range(6):
+        a, b = torch.randn(2048, generator=random), torch.randn(2048, generator=random)
+        if step >= 4 and rank == 1:
+            (a, b)[step - 4][7] = float("nan")
+        before = memories(state.state_dict())
+        net.zero_grad()
+        ddp(a, b).backward()
+        if step < 5:
+            total += b
+        for optimizer, param in zip(optimizers, (net.a, net.b)):
+            if param.grad.isfinite().all():
+                optimizer.step()  # as a GradScaler does
+        after = memories(state.state_dict())
+        touched.append([key[-1] for key in before.keys() | after.keys() if str(key) in changed(before, after)])
+    (b_memory,) = [one for key, one in after.items() if key[-1] == 1]
+    state.close()
+    return (total + net.b.detach() - b_memory).tolist(), touched[4:]
+
+
+@pytest.mark.parametrize("codec", [("thc",), ("classic", {"options": {"scheme": "topk", "ratio": 0.1}})])
+def test_a_step_that_one_of_two_optimizers_skips_counts_for_the_other(codec):
+    found = run(two_optimizers, 2, two_buckets(*codec))
+    assert [touched for _, touched in found.values()] == 2 * [[[1], [0]]]
+    assert sum(torch.tensor(left) for left, _ in found.values()).abs().max() < 1e-3
+
+
+def overflowing(rank, size, options):
+    """Whether the mean of each of five steps is finite, and whether memories changed: gradients are those of fp16."""
+    param = torch.nn.Parameter(torch.zeros(4096, dtype=torch.float16))
+    state, _ = gradwire.torch.ddp_hook(torch.optim.SGD([param], lr=0.1), small_len=0, **options)
+    found = []
+    for step in range(5):
+        before, values = memories(state.state_dict()), torch.full((4096,), 20000.0, dtype=torch.float16)
+        mean = state.start(Bucket(values, [param], [values], step)).wait()
+        found.append((bool(mean.isfinite().all()), bool(changed(before, memories(state.state_dict())))))
+    state.close()
+    return found
+
+
+def overflowing_in_a_plan(rank, size):
+    net = Two(torch.float16)
+    document = two_buckets("classic", {"options": {"scheme": "topk", "ratio": 0.1}})
+    ddp = gradwire.torch.planned_ddp(net, document)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    state, hook = gradwire.torch.ddp_hook(optimizer, plan=document, model=net)
+    ddp.register_comm_hook(state, hook)
+    found = []
+    for _ in range(5):
+        before = memories(state.state_dict())
+        net.zero_grad()
+        ddp(20000.0, 0.125).backward()
+        found.append((bool(net.a.grad.isfinite().all()), bool(changed(before, memories(state.state_dict())))))
+    state.close()
+    return found
+
+
+RANDK = {"codec": "randk", "ratio": 0.1, "error_feedback": True, "unbiased": False}
+
+
+@pytest.mark.parametrize("options", [None, {"codec": "topk", "ratio": 0.1}, {"codec": "dgc", "ratio": 0.1}, RANDK])
+def test_a_mean_that_is_out_of_range_leaves_memories(options):
+    """Each rank's gradients are finite, and so are its frames: what earlier steps have left is too much for fp16."""
+    arguments = (overflowing_in_a_plan, 2) if options is None else (overflowing, 2, options)
+    for found in run(*arguments).values():
+        assert found[0] == (True, True) and (False, False) in found and (False, True) not in found
+
+
+def test_whether_values_are_finite():
+    """Sums that are not finite may be of values that are."""
+    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
+        values = torch.full((1000,), torch.finfo(dtype).max, dtype=dtype)
+        assert is_finite(values) and is_finite(-values) and is_finite(values[:0])
+        for bad in (float("nan"), float("inf"), -float("inf")):
+            values = torch.zeros(1000, dtype=dtype)
+            values[617] = bad
+            assert not is_finite(values)
+        values[3] = float("inf")
+        assert not is_finite(values)
+    assert is_finite(torch.arange(3))
 
 
 def with_a_plain_end(rank, size):
@@ -249,6 +421,31 @@ def thc(**options):
 
 def a_bucket(param, values):
     return Bucket(values, [param], [values])
+
+
+def loaded_and_spoilt(rank, size):
+    """Which memories a step changed in which a gradient is NaN in another bucket, after a load, and a good one then."""
+    saved = None
+    for first in (0, 1):
+        net, ddp, state = made(MIXED)
+        if first:
+            state.load_state_dict(saved)
+            net.get_parameter(ORDER[0]).register_hook(lambda gradient: gradient * bad[0])
+        bad = [float("nan") if first and rank == 1 else 1.0]
+        before = memories(state.state_dict())
+        step_of(net, ddp, rank, first)
+        saved = state.state_dict()
+        touched = changed(before, memories(saved))
+        bad[0] = 1.0
+        step_of(net, ddp, rank, 2)
+        later = changed(memories(saved), memories(state.state_dict()))
+        state.close()
+    return len(before), touched, len(later)
+
+
+def test_buckets_of_a_plan_count_together_after_a_load_too():
+    for count, touched, later in run(loaded_and_spoilt, 2).values():
+        assert count >= 3 and touched == [] and later >= 3
 
 
 class Said(logging.Handler):
@@ -330,6 +527,39 @@ def test_memories_that_would_be_lost_are_refused():
         assert "the state has memories (residual): randk with this hook's options has none" in residual
 
 
+def refusing_other_plans(rank, size):
+    """What hooks with another plan, or none, say to the states of one with memories."""
+    said = []
+    for document in (plan((6, "thc")), TREES[0]):
+        net, ddp, state = made(document)
+        step_of(net, ddp, rank, 0)
+        saved = state.state_dict()
+        state.close()
+        for other in (plan((6, "thc", {"bits": 3})), plan((6, "fp32")), None):
+            net, ddp, state = made(other, {})
+            with pytest.raises(ValueError) as caught:
+                state.load_state_dict(saved)
+            said.append(str(caught.value))
+            assert state.step == 0  # nothing has changed
+            if "thc" in said[-1]:
+                state.load_state_dict({**saved, "thc": {"[]": {**saved["thc"]["[]"], "errors": {}}}})
+            else:
+                levels = {**saved["levels"]["levels"], "memory": {"1": {}}}
+                state.load_state_dict({**saved, "levels": {"levels": levels}})
+            assert state.step == 1
+            state.close()
+    return said
+
+
+def test_memories_of_another_plan_are_refused():
+    for said in run(refusing_other_plans, 4).values():
+        assert len(said) == 6
+        for text in said[:3]:
+            assert "the state has memories of thc, options []: the hook, or its plan, has none" in text
+            assert "load it with an empty ['thc']['[]']['errors']" in text
+        assert all("load it with an empty ['levels']['levels']['memory']" in text for text in said[3:])
+
+
 # ---- one rank ----
 
 
@@ -355,3 +585,22 @@ def alone(rank, size, sums):
 @pytest.mark.parametrize("sums", ["lanes", "requantized"])
 def test_gradients_of_one_rank_alone_are_exact(sums):
     assert run(alone, 1, sums) == {0: (True, 0)}
+
+
+def alone_and_spoilt(rank, size, nonfinite):
+    """What THC's hook on one rank says to a gradient that is NaN: the error, and which gradients are finite."""
+    net = model()
+    ddp = DDP(net, **one_bucket_each())
+    state, hook = gradwire.torch.thc_hook(torch.optim.SGD(net.parameters(), lr=0.1), small_len=1, nonfinite=nonfinite)
+    ddp.register_comm_hook(state, hook)
+    net.get_parameter("2.weight").register_hook(lambda gradient: gradient * float("nan"))
+    try:
+        step_of(net, ddp, rank, 0)
+    except RuntimeError as error:
+        return str(error)
+    return {name for name, param in net.named_parameters() if not param.grad.isfinite().all()}
+
+
+def test_one_rank_alone_finds_gradients_that_are_not_finite():
+    assert "rank 0, parameter 2: " in run(alone_and_spoilt, 1, "error")[0]
+    assert run(alone_and_spoilt, 1, "propagate") == {0: {"2.weight"}}
