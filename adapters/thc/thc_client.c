@@ -97,10 +97,12 @@ static void address_next(gw_thc_client *c)
     c->opened = -1;
 }
 
-/* When the address that is tried has been silent for too long: one that drops all packets gives no error. */
+/* When the address that is tried has been silent for too long: one that drops all packets gives no error. A
+ * stream that is connected is not silent: the server may have this worker's JOIN, and be busy with it. */
 static double address_due(const gw_thc_client *c)
 {
-    return c->socket >= 0 && !c->has_answer && c->found->ai_next != NULL ? c->opened + c->address_s : 1e300;
+    const int is_silent = c->socket >= 0 && !c->has_answer && !(c->is_stream && c->is_connected);
+    return is_silent && c->found->ai_next != NULL ? c->opened + c->address_s : 1e300;
 }
 
 /* To be called after what the socket has was received. */

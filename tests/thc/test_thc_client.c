@@ -6,6 +6,7 @@
  * SPDX-License-Identifier: BSD-2-Clause
  */
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -280,16 +281,26 @@ static void test_no_server(void **state)
     }
 }
 
-/* A socket that takes packets or connections and reads none. */
-static int silent_open(int is_stream)
+enum { QUEUED = 4 };
+
+/* A socket that takes packets and reads none, or one that answers no connection: its queue is full, by
+ * others. */
+static int silent_open(int is_stream, int queued[QUEUED])
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
     socklen_t size = sizeof address;
     const int fd = socket(AF_INET, is_stream ? SOCK_STREAM : SOCK_DGRAM, 0);
     assert_true(fd >= 0);
     assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
-    assert_int_equal(is_stream ? listen(fd, 4) : 0, 0);
+    assert_int_equal(is_stream ? listen(fd, 0) : 0, 0);
     assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &size), 0);
+    for (int i = 0; i < QUEUED; i++) {
+        queued[i] = is_stream ? socket(AF_INET, SOCK_STREAM, 0) : -1;
+        if (is_stream) {
+            assert_int_equal(fcntl(queued[i], F_SETFL, O_NONBLOCK), 0);
+            (void)connect(queued[i], (struct sockaddr *)&address, sizeof address);
+        }
+    }
     (void)snprintf(silent_port, sizeof silent_port, "%u", (unsigned)ntohs(address.sin_port));
     return fd;
 }
@@ -309,7 +320,8 @@ static void test_a_silent_address_is_skipped(void **state)
     for (int i = 0; i < 2; i++) {
         char address[ADDRESS_SIZE + 16], error[300];
         gw_thc_client_status status = GW_THC_CLIENT_PENDING;
-        const int silent = silent_open(i);
+        int queued[QUEUED];
+        const int silent = silent_open(i, queued);
         server_start(&s, "127.0.0.1:0");
         (void)snprintf(address, sizeof address, "%sseveral%s", schemes[i], strrchr(s.address, ':'));
         const gw_thc_client_options given = {address, &thc, LEN, 0, 20000, 20000};
@@ -331,6 +343,9 @@ static void test_a_silent_address_is_skipped(void **state)
         assert_null(thc_serve_job(s.network.serve, options.job));
         server_stop(&s);
         (void)close(silent);
+        for (int k = 0; k < QUEUED && i == 1; k++) {
+            (void)close(queued[k]);
+        }
     }
 }
 

@@ -1163,6 +1163,35 @@ static void test_a_job_that_cannot_be_takes_no_place(void **state)
     thc_serve_free(serve);
 }
 
+/* One that fits the server, but not beside a job that is not idle. */
+static void test_a_job_that_has_no_room_ends_none(void **state)
+{
+    static sent last;
+    const uint64_t secret[2] = {1, 2};
+    const thc_serve_limits limits = {4, 8, 3 << 20, 1472, 0, 0, 3600, 1000};
+    const gw_thc_options options = default_options(4, 1, 0);
+    const gw_thc thc = make_thc(&options);
+    const thc_peer a = stream_of(1), b = stream_of(2), c = stream_of(3);
+    uint8_t bytes[GW_THC_JOIN_SIZE];
+    (void)state;
+    last.count = 0;
+    thc_serve *serve = thc_serve_create(&limits, secret, keep, &last);
+    gw_thc_message m = join_of(&thc, 5, 0);
+    (void)tell(serve, &last, &a, &m); /* idle from then on */
+    m.job = 6;
+    m.len_max = 1 << 20; /* 2 MB and more: one of two has room */
+    gw_thc_message_write(bytes, &m);
+    thc_serve_receive(serve, &b, bytes, sizeof bytes, 100.0); /* not idle */
+    assert_non_null(thc_serve_job(serve, 6));
+    m.job = 7;
+    gw_thc_message_write(bytes, &m);
+    thc_serve_receive(serve, &c, bytes, sizeof bytes, 100.0);
+    assert_int_equal(gw_thc_get16(last.bytes + 6), GW_THC_REFUSAL_MEMORY);
+    assert_non_null(thc_serve_job(serve, 5));
+    assert_non_null(thc_serve_job(serve, 6));
+    thc_serve_free(serve);
+}
+
 static void test_a_session_refuses_what_is_out_of_order(void **state)
 {
     gw_thc_options options = default_options(4, 2, 0);
@@ -1269,6 +1298,7 @@ int main(void)
         cmocka_unit_test(test_a_refusal_does_not_wait_for_strangers),
         cmocka_unit_test(test_a_leave_that_is_lost),
         cmocka_unit_test(test_a_job_that_cannot_be_takes_no_place),
+        cmocka_unit_test(test_a_job_that_has_no_room_ends_none),
         cmocka_unit_test(test_a_server_that_wants_impossible_packets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,10 +10,10 @@
 
 #define COOKIE_S 60.0 /* a cookie is good for once to twice as long */
 #define SHORT_S  60.0 /* without packets: for jobs that nobody can be waiting for */
-#define LEFT_S   10.0 /* the same for a job that cannot go on; workers ask for a result at least every 2 s */
+#define LEFT_S   10.0 /* the same for a job that cannot go on; workers ask for a result at least every 3 s */
 #define FILL_S   8.0  /* in which all of the memory may be given to new jobs once */
 
-#define HOST_SHARE 64.0 /* one of so many parts of the replies is a host's own */
+#define HOST_SHARE 64.0 /* so small a share of the replies is a host's own */
 
 enum { JOB_LATER = 1000 }; /* beside the reasons of a refusal: no answer, a worker joins again */
 
@@ -290,8 +290,8 @@ static int may_take(thc_serve *serve, uint64_t size, double now)
     return 1;
 }
 
-/* How long a job may be idle where its place is needed. If somebody has left it and sums are of all, no
- * further round can be finished. The others can only lack results, which they ask for. */
+/* How long a job may be idle where its place is needed. If somebody has left it and sums are of all, no round
+ * can be finished but one that has all of its contributions. The others ask for results that they lack. */
 static double idle_allowed(const thc_serve *serve, const thc_job *job)
 {
     const int all_needed = serve->limits.wait_s <= 0 &&
@@ -299,26 +299,29 @@ static double idle_allowed(const thc_serve *serve, const thc_job *job)
     return job->left > 0 && all_needed ? LEFT_S : SHORT_S;
 }
 
-/* Ends the job that has been idle for longest beyond what it may; 0 if there is none. If its workers come
- * again they find a server that does not know them, as one that was started anew. */
-static int job_evict(thc_serve *serve, double now)
+/* How long a job has been idle beyond what it may; 0 or less: it stays. */
+static double idle_beyond(const thc_serve *serve, const thc_job *job, double now)
+{
+    return job == NULL ? 0 : now - job->last_packet - idle_allowed(serve, job);
+}
+
+/* Ends the job that has been idle for longest beyond what it may. If its workers come again they find a
+ * server that does not know them, as one that was started anew. */
+static void job_evict(thc_serve *serve, double now)
 {
     thc_job *found = NULL;
     double longest = 0;
     for (uint32_t i = 0; i < serve->limits.jobs_max; i++) {
-        thc_job *job = serve->jobs[i];
-        const double beyond = job == NULL ? 0 : now - job->last_packet - idle_allowed(serve, job);
+        const double beyond = idle_beyond(serve, serve->jobs[i], now);
         if (beyond > longest) {
-            found = job;
+            found = serve->jobs[i];
             longest = beyond;
         }
     }
-    if (found == NULL) {
-        return 0;
+    if (found != NULL) {
+        serve->counts.forgotten++;
+        job_remove(serve, found);
     }
-    serve->counts.forgotten++;
-    job_remove(serve, found);
-    return 1;
 }
 
 /* Where a job has place; jobs_max: nowhere. */
@@ -331,22 +334,40 @@ static uint32_t place_find(const thc_serve *serve)
     return place;
 }
 
-/* GW_THC_REFUSAL_*, or JOB_LATER; 0 if all is well. Memory that calloc() and malloc() give is not touched. */
-static unsigned job_allocate(thc_serve *serve, thc_job *job, double now)
+/* GW_THC_REFUSAL_*, or JOB_LATER; 0: there is room for a job of so many bytes. A JOIN that makes no job ends
+ * no other. */
+static unsigned room_make(thc_serve *serve, uint64_t size, double now)
 {
-    if (job->memory_size > serve->limits.memory_max) {
-        return GW_THC_REFUSAL_MEMORY;
-    }
-    if (place_find(serve) == serve->limits.jobs_max && !job_evict(serve, now)) {
-        return GW_THC_REFUSAL_JOBS;
-    }
-    while (job->memory_size > serve->limits.memory_max - serve->memory_size) {
-        if (!job_evict(serve, now)) {
-            return GW_THC_REFUSAL_MEMORY;
+    uint64_t idle_size = 0;
+    uint32_t idle = 0;
+    for (uint32_t i = 0; i < serve->limits.jobs_max; i++) {
+        if (idle_beyond(serve, serve->jobs[i], now) > 0) {
+            idle_size += serve->jobs[i]->memory_size;
+            idle++;
         }
     }
-    if (!may_take(serve, job->memory_size, now)) {
+    if (place_find(serve) == serve->limits.jobs_max && idle == 0) {
+        return GW_THC_REFUSAL_JOBS;
+    }
+    if (size > serve->limits.memory_max - (serve->memory_size - idle_size)) {
+        return GW_THC_REFUSAL_MEMORY;
+    }
+    if (!may_take(serve, size, now)) {
         return JOB_LATER;
+    }
+    while (place_find(serve) == serve->limits.jobs_max ||
+           size > serve->limits.memory_max - serve->memory_size) {
+        job_evict(serve, now);
+    }
+    return 0;
+}
+
+/* As room_make(). Memory that calloc() and malloc() give is not touched. */
+static unsigned job_allocate(thc_serve *serve, thc_job *job, double now)
+{
+    const unsigned reason = room_make(serve, job->memory_size, now);
+    if (reason != 0) {
+        return reason;
     }
     job->workers = calloc(job->options.worker_max, sizeof *job->workers);
     for (int op = 0; op < 2; op++) {
