@@ -44,19 +44,45 @@ typedef struct fusing {
     gw_plan_method methods[FUSE_METHODS_MAX];
     uint32_t method_count;
     gw_plan cut;
-    gw_plan joined; /* the cut with neighbours joined */
-    int stopped;    /* a limit ended a search early */
+    gw_plan joined;        /* the cut with neighbours joined */
+    int64_t group_len_max; /* 0: no limit */
+    int stopped;           /* a limit ended a search early */
 } fusing;
 
-/* Elements of the largest group. */
-static int64_t len_max(const plan_case *c, const plan_model *model)
+static int64_t largest_tensor(const plan_model *model)
 {
-    const int64_t total = plan_model_len(model, 0, model->count);
-    int64_t most = c->group_len_max > 0 ? c->group_len_max : total;
+    int64_t most = 0;
     for (uint32_t i = 0; i < model->count; i++) {
         most = model->tensors[i].len > most ? model->tensors[i].len : most;
     }
-    return most < total ? most : total;
+    return most;
+}
+
+/* Whether no option takes too long to be priced at that size. */
+static int can_be_priced(const plan_tree *t, const plan_case *c, int64_t len)
+{
+    for (uint32_t o = 0; o < t->option_count; o++) {
+        gw_plan_job job;
+        if (gw_plan_option_price(&t->options[o], &t->codec, &c->cluster, len, &job) == GW_ERR_TICKS) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* Bounds groups to sizes at which every option has a price, but not below the largest tensor. Returns the
+ * elements of the largest group. t: any tree of the case. */
+static int64_t bound_groups(fusing *f, const plan_tree *t)
+{
+    const int64_t total = plan_model_len(f->model, 0, f->model->count);
+    const int64_t largest = largest_tensor(f->model);
+    int64_t most = f->group_len_max > 0 && f->group_len_max < total ? f->group_len_max : total;
+    most = most > largest ? most : largest;
+    while (most > largest && !can_be_priced(t, f->c, most)) {
+        most = most / 2 > largest ? most / 2 : largest;
+        f->group_len_max = most;
+    }
+    return most;
 }
 
 /* Sizes from 0 to the largest group as tensors without backprop, so that the tree of them has every price. */
@@ -275,7 +301,7 @@ static gw_status cut_for_methods(fusing *f)
                                .tensor_count = n,
                                .methods = f->methods,
                                .decode = f->c->decode,
-                               .group_len_max = f->c->group_len_max};
+                               .group_len_max = f->group_len_max};
     const gw_plan_solver solver = {GW_PLAN_AUTO, 0, *f->limits};
     gw_status status = GW_ERR_TICKS;
     gw_plan_cert cert = {.makespan = 0};
@@ -384,11 +410,18 @@ static gw_status cut_by_prices(fusing *f, const plan_tree *t, const plan_model *
 int plan_tree_fuse(const plan_library *library, const plan_case *c, const plan_model *model,
                    const gw_plan_limits *limits, gw_plan *cut, int *stopped)
 {
-    fusing f = {.library = library, .c = c, .model = model, .limits = limits};
+    fusing f = {
+        .library = library, .c = c, .model = model, .limits = limits, .group_len_max = c->group_len_max};
     plan_model sizes;
     plan_tree t;
-    make_sizes(len_max(c, model), &sizes);
+    make_sizes(0, &sizes);
     int code = plan_tree_make(library, c, &sizes, NULL, 0, &t);
+    if (code == GW_CLI_OK) {
+        plan_model_free(&sizes);
+        make_sizes(bound_groups(&f, &t), &sizes);
+        plan_tree_free(&t);
+        code = plan_tree_make(library, c, &sizes, NULL, 0, &t);
+    }
     if (code == GW_CLI_OK) {
         const gw_status status = cut_by_prices(&f, &t, &sizes);
         code = status == GW_OK ? GW_CLI_OK
