@@ -251,8 +251,9 @@ class Results(Case):
         first.update(last=second["last"], names=first["names"] + second["names"])
         stored["groups"].remove(second)
         explained = self.good_json("explain", self.write("two.json", json.dumps(stored)))
-        self.assertEqual([one.get("tensors", 1) for one in explained["tensors"]],
-                         [len(group["names"]) for group in stored["groups"]])
+        self.assertEqual(
+            [one.get("tensors", 1) for one in explained["tensors"]], [len(group["names"]) for group in stored["groups"]]
+        )
         self.assertIn("options chosen anew", self.good("explain", plan))
 
     def test_fused_tree_of_four_tensors_against_all_its_cuts(self):
