@@ -25,12 +25,16 @@ static json_t *row_json(const comparison *x, const plan_result *r, double over, 
 {
     const double makespan_ms = plan_us(r->cert.makespan) / 1e3;
     const int first = strcmp(r->algorithm, "auto") == 0;
-    return json_pack("{s:s,s:s,s:f,s:f,s:f,s:o,s:b,s:f,s:i,s:b,s:f}", "model", x->o.path, "plan",
-                     r->algorithm, "makespan_us", makespan_ms * 1e3, "lower_bound_us",
-                     first ? x->bound_ms * 1e3 : plan_us(r->cert.lower_bound), "over_best_percent", over,
-                     "gap", gw_cli_json_real(plan_gap(&r->cert)), "proven", r->cert.proven, "solve_us",
-                     r->solve_us, "groups", (int)r->group_count, "stopped_by_limit", r->cert.stopped,
-                     "judged_us", plan_us(at_level));
+    json_t *row = json_pack("{s:s,s:s,s:f,s:f,s:f,s:o,s:b,s:f,s:i,s:b,s:f}", "model", x->o.path, "plan",
+                            r->algorithm, "makespan_us", makespan_ms * 1e3, "lower_bound_us",
+                            first ? x->bound_ms * 1e3 : plan_us(r->cert.lower_bound), "over_best_percent",
+                            over, "gap", gw_cli_json_real(plan_gap(&r->cert)), "proven", r->cert.proven,
+                            "solve_us", r->solve_us, "groups", (int)r->group_count, "stopped_by_limit",
+                            r->cert.stopped, "judged_us", plan_us(at_level));
+    if (first && x->o.c.fuse) { /* as in plan files; the other rows do not fuse */
+        json_object_set_new(row, "bound_of", json_string("groups"));
+    }
+    return row;
 }
 
 static void print_row(const comparison *x, const plan_result *r, double over, gw_plan_tick at_level)
@@ -40,7 +44,11 @@ static void print_row(const comparison *x, const plan_result *r, double over, gw
     if (x->o.c.level != GW_PLAN_LEVEL_SERIAL) {
         printf(" %12.3f", plan_us(at_level) / 1e3);
     }
-    printf("%s%s\n", r->cert.proven && strcmp(r->algorithm, "auto") == 0 ? "  proven optimal" : "",
+    const int is_proven = r->cert.proven && strcmp(r->algorithm, "auto") == 0;
+    printf("%s%s\n",
+           !is_proven    ? ""
+           : x->o.c.fuse ? "  proven optimal for these groups"
+                         : "  proven optimal",
            r->cert.stopped ? "  (stopped by a limit)" : "");
 }
 
@@ -118,7 +126,7 @@ static void compare_model(const plan_request *a, const char *path, comparison *x
         plan_result_free(&x->charted[row]);
     }
     if (!a->common.json) {
-        printf("lower bound %.3f ms\n\n", x->bound_ms);
+        printf("lower bound %.3f ms%s\n\n", x->bound_ms, x->o.c.fuse ? " for these groups" : "");
     }
 }
 

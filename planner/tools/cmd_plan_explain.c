@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "cli_common.h"
+#include "plan_file.h"
 #include "plan_json.h"
 
 typedef struct alternative {
@@ -94,15 +95,29 @@ static json_t *explain_group(const plan_request *args, const plan_opened *o, con
     return entry;
 }
 
+/* The groups of a fused plan file, unless options ask for other ones; otherwise new groups. Options are
+ * chosen anew in any case. */
+static void make_groups(const plan_request *args, plan_opened *o, const gw_plan_limits *limits)
+{
+    const int is_asked = args->algorithm != NULL || args->of_case.fuse || args->of_case.kind >= 0;
+    if (o->is_plan && o->c.fuse && !is_asked) {
+        gw_plan unused;
+        plan_file_load(o->path, o, &unused, NULL);
+    } else {
+        plan_run_fuse(o, limits);
+    }
+}
+
 static int explain_tree(const plan_request *args, plan_opened *o)
 {
     plan_tree reduced;
     gw_plan_cert cert;
     const gw_plan_limits limits = plan_limits(&args->limits, 1000);
-    plan_run_fuse(o, &limits);
+    make_groups(args, o, &limits);
     plan_run_tree(o, &limits, &reduced, &cert);
     if (!args->common.json) {
-        printf("%s, case %s: iteration %.3f ms%s\n\n", o->path, o->c.name, plan_us(cert.makespan) / 1e3,
+        printf("%s, case %s: iteration %.3f ms%s%s\n\n", o->path, o->c.name, plan_us(cert.makespan) / 1e3,
+               o->is_plan ? ", options chosen anew" : "",
                !cert.proven ? ""
                : o->c.fuse  ? ", proven shortest for these groups"
                             : ", proven shortest");
@@ -112,9 +127,12 @@ static int explain_tree(const plan_request *args, plan_opened *o)
         json_array_append_new(tensors, explain_group(args, o, &reduced, i, cert.makespan));
     }
     plan_tree_free(&reduced);
-    return plan_json_end(json_pack("{s:f,s:b,s:o}", "makespan_us", plan_us(cert.makespan), "proven",
-                                   cert.proven, "tensors", tensors),
-                         args->common.json);
+    json_t *root = json_pack("{s:f,s:b,s:o}", "makespan_us", plan_us(cert.makespan), "proven", cert.proven,
+                             "tensors", tensors);
+    if (o->c.fuse) { /* as in plan files */
+        json_object_set_new(root, "bound_of", json_string("groups"));
+    }
+    return plan_json_end(root, args->common.json);
 }
 
 static int explain(const plan_request *a)

@@ -224,8 +224,9 @@ static int run_sweep(const plan_request *a)
     json_t *rows = json_array();
     double even = NAN;
     if (!json) {
-        printf("%s, case %s\n%12s %12s %12s %12s %12s\n", o.path, o.c.name, axes[a->axis], "best ms",
-               "bound ms", "no codec ms", o.c.kind == PLAN_TREE ? "ByteComp ms" : "DDP ms");
+        printf("%s, case %s%s\n%12s %12s %12s %12s %12s\n", o.path, o.c.name,
+               o.c.fuse ? "; bounds are of the best plan's groups" : "", axes[a->axis], "best ms", "bound ms",
+               "no codec ms", o.c.kind == PLAN_TREE ? "ByteComp ms" : "DDP ms");
     }
     for (long i = 0; i < s.count; i++) {
         points[i] = solve_point(&s, i, rows);
@@ -241,6 +242,9 @@ static int run_sweep(const plan_request *a)
     }
     json_t *root = json_pack("{s:s,s:s,s:o,s:o}", "case", o.c.name, "axis", axes[a->axis], "points", rows,
                              "break_even_bandwidth_factor", gw_cli_json_real(even));
+    if (o.c.fuse) { /* as in plan files */
+        json_object_set_new(root, "bound_of", json_string("groups"));
+    }
     if (json || a->common.output != NULL) {
         plan_json_write(json_incref(root), plan_output_path(a), PLAN_JSON_INDENTED);
     }

@@ -439,6 +439,26 @@ static int read_choices(const plan_file *file, const plan_opened *o, gw_plan *pl
     return GW_CLI_OK;
 }
 
+/* Checks that the groups of a tree are of one tensor each or, where the case fuses, not larger than it lets
+ * them be. Without fusing that bound has no effect. */
+static int check_tree_groups(const plan_file *file, const plan_opened *o, const gw_plan *plan)
+{
+    for (uint32_t j = 0; j < plan->group_count; j++) {
+        const gw_plan_group *group = &plan->groups[j];
+        const int64_t len = plan_model_len(&o->model, group->first, group->tensor_count);
+        if (!o->c.fuse && group->tensor_count > 1) {
+            return gw_cli_error(GW_CLI_BAD_DATA, file->path,
+                                "group %u: option trees send tensors one by one, or fused with --fuse", j);
+        }
+        if (o->c.fuse && o->c.group_len_max > 0 && len > o->c.group_len_max) {
+            return gw_cli_error(GW_CLI_BAD_DATA, file->path,
+                                "group %u has %lld elements; the case allows %lld (--group-mib-max)", j,
+                                (long long)len, (long long)o->c.group_len_max);
+        }
+    }
+    return GW_CLI_OK;
+}
+
 int plan_file_groups(const plan_file *file, plan_opened *o, gw_plan *plan)
 {
     const int is_tree = o->c.kind == PLAN_TREE;
@@ -451,6 +471,9 @@ int plan_file_groups(const plan_file *file, plan_opened *o, gw_plan *plan)
     }
     gw_plan found = {plan_alloc(count, sizeof *found.groups), (uint32_t)count, 0};
     int code = read_ranges(file, &o->model, &found);
+    if (code == GW_CLI_OK && is_tree) {
+        code = check_tree_groups(file, o, &found);
+    }
     if (code == GW_CLI_OK && is_tree) {
         code = plan_tree_cut(&o->library, &o->c, &o->model, &found, &o->tree);
     }

@@ -156,8 +156,9 @@ static void solve_tree(const plan_opened *o, const char *algorithm, const gw_pla
     }
     plan_tree t;
     gw_plan cut = {NULL, 0, 0};
+    int stopped = 0;
     if (o->c.fuse && !bytecomp) { /* ByteComp's algorithms send tensors one by one */
-        gw_cli_must(plan_tree_fuse(&o->library, &o->c, &o->model, limits, &cut));
+        gw_cli_must(plan_tree_fuse(&o->library, &o->c, &o->model, limits, &cut, &stopped));
     }
     const gw_plan *fused = cut.groups != NULL ? &cut : NULL;
     gw_cli_must(plan_tree_make(&o->library, &o->c, &o->model, fused, !bytecomp, &t));
@@ -168,6 +169,7 @@ static void solve_tree(const plan_opened *o, const char *algorithm, const gw_pla
     } else {
         plan_tree_solve(&t, limits, &result->cert);
     }
+    result->cert.stopped |= stopped;
     result->solve_us = (gw_cli_seconds() - start) * 1e6;
     fill_tree(o, &t, result);
     plan_tree_free(&t);
@@ -196,11 +198,12 @@ void plan_run(const plan_opened *o, const char *algorithm, const char *method, c
 void plan_run_fuse(plan_opened *o, const gw_plan_limits *limits)
 {
     gw_plan cut;
+    int stopped; /* what the callers report has no such member */
     if (!o->c.fuse) {
         return;
     }
     gw_cli_progress_begin("fuse");
-    gw_cli_must(plan_tree_fuse(&o->library, &o->c, &o->model, limits, &cut));
+    gw_cli_must(plan_tree_fuse(&o->library, &o->c, &o->model, limits, &cut, &stopped));
     gw_cli_must(plan_tree_cut(&o->library, &o->c, &o->model, &cut, &o->tree));
     gw_cli_progress_end();
     free(cut.groups);

@@ -52,8 +52,8 @@ uint32_t plan_tree_find(const plan_tree *t, uint32_t group, const char *path);
 void plan_tree_job(const plan_tree *t, const plan_case *c, uint32_t group, uint32_t choice, gw_plan_job *job);
 
 /* plan_tree_fuse.c: groups of neighbours that are fused before options are chosen; cut->groups is malloc'ed.
- * Message printed, exit code. */
+ * *stopped: a limit ended one of the searches early. Message printed, exit code. */
 int plan_tree_fuse(const plan_library *library, const plan_case *c, const plan_model *model,
-                   const gw_plan_limits *limits, gw_plan *cut);
+                   const gw_plan_limits *limits, gw_plan *cut, int *stopped);
 
 #endif

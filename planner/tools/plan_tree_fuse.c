@@ -5,11 +5,13 @@
  * options that are the cheapest somewhere become methods, with a curve through their prices at sizes from one
  * element to all of the model; gw_plan_solve() cuts for these at the serial level. Of the cuts of equal
  * length it may return one with many groups, so neighbours are joined that can travel as one at no loss.
- * Afterwards every group is free to take any option of the tree; a cut that is longer than single tensors
- * then is not taken. What is proven of the plan holds for these groups; another cut may be shorter.
+ * Afterwards every group is free to take any option of the tree. Of the cut, the joined cut and single
+ * tensors the shortest is taken then. What is proven of the plan holds for its groups; another cut may be
+ * shorter.
  *
  * SPDX-License-Identifier: BSD-2-Clause
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,15 +36,53 @@
  * about a second, stay as they are. */
 #define JOIN_WORK_MAX (UINT64_C(1) << 20)
 
-/* Elements of the largest group. */
-static int64_t len_max(const plan_case *c, const plan_model *model)
+typedef struct fusing {
+    const plan_library *library;
+    const plan_case *c;
+    const plan_model *model;
+    const gw_plan_limits *limits;
+    gw_plan_method methods[FUSE_METHODS_MAX];
+    uint32_t method_count;
+    gw_plan cut;
+    gw_plan joined;        /* the cut with neighbours joined */
+    int64_t group_len_max; /* 0: no limit */
+    int stopped;           /* a limit ended a search early */
+} fusing;
+
+static int64_t largest_tensor(const plan_model *model)
 {
-    const int64_t total = plan_model_len(model, 0, model->count);
-    int64_t most = c->group_len_max > 0 ? c->group_len_max : total;
+    int64_t most = 0;
     for (uint32_t i = 0; i < model->count; i++) {
         most = model->tensors[i].len > most ? model->tensors[i].len : most;
     }
-    return most < total ? most : total;
+    return most;
+}
+
+/* Whether no option takes too long to be priced at that size. */
+static int can_be_priced(const plan_tree *t, const plan_case *c, int64_t len)
+{
+    for (uint32_t o = 0; o < t->option_count; o++) {
+        gw_plan_job job;
+        if (gw_plan_option_price(&t->options[o], &t->codec, &c->cluster, len, &job) == GW_ERR_TICKS) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* Bounds groups to sizes at which every option has a price, but not below the largest tensor. Returns the
+ * elements of the largest group. t: any tree of the case. */
+static int64_t bound_groups(fusing *f, const plan_tree *t)
+{
+    const int64_t total = plan_model_len(f->model, 0, f->model->count);
+    const int64_t largest = largest_tensor(f->model);
+    int64_t most = f->group_len_max > 0 && f->group_len_max < total ? f->group_len_max : total;
+    most = most > largest ? most : largest;
+    while (most > largest && !can_be_priced(t, f->c, most)) {
+        most = most / 2 > largest ? most / 2 : largest;
+        f->group_len_max = most;
+    }
+    return most;
 }
 
 /* Sizes from 0 to the largest group as tensors without backprop, so that the tree of them has every price. */
@@ -210,100 +250,187 @@ static void join_all(const gw_plan_problem *problem, gw_plan *cut, gw_plan_tick 
     free(kept);
 }
 
-/* Cuts the model for these methods; joined: the same cut with neighbours joined. */
-static gw_status cut_for(const plan_case *c, const plan_model *model, const gw_plan_method *methods,
-                         uint32_t method_count, const gw_plan_limits *limits, gw_plan *cut, gw_plan *joined)
+static void free_method(gw_plan_method *method)
 {
-    gw_plan_tensor *tensors = plan_alloc(model->count, sizeof *tensors);
-    for (uint32_t i = 0; i < model->count; i++) {
-        tensors[i] = (gw_plan_tensor){NULL, model->tensors[i].len, model->tensors[i].bwd, 0};
+    free((void *)method->enc.table_y);
+    free((void *)method->net.table_y);
+    free((void *)method->dec.table_y);
+}
+
+/* What a curve takes at most, by the rule of gw_plan_problem_check(): every tensor its startup, every element
+ * the steepest slope. */
+static double worst_time(const gw_plan_cost *cost, const plan_model *model)
+{
+    double steepest = 0;
+    for (uint32_t i = 1; i < cost->table_len; i++) {
+        const double rise = (double)(cost->table_y[i] - cost->table_y[i - 1]);
+        steepest = fmax(steepest, rise / (double)(cost->table_x[i] - cost->table_x[i - 1]));
     }
-    const gw_plan_problem problem = {.tensors = tensors,
-                                     .tensor_count = model->count,
-                                     .methods = methods,
-                                     .method_count = method_count,
-                                     .decode = c->decode,
-                                     .group_len_max = c->group_len_max};
-    const gw_plan_solver solver = {GW_PLAN_AUTO, 0, *limits};
-    const gw_workspace workspace = plan_workspace(gw_plan_workspace_size(&problem, GW_PLAN_AUTO));
-    gw_plan_cert cert;
-    *cut = (gw_plan){plan_alloc(model->count, sizeof *cut->groups), model->count, 0};
-    const gw_status status = gw_plan_solve(&problem, &solver, cut, &cert, &workspace);
-    *joined = (gw_plan){plan_alloc(model->count, sizeof *joined->groups), model->count, 0};
+    return (double)cost->table_y[0] * model->count +
+           steepest * (double)plan_model_len(model, 0, model->count);
+}
+
+/* The solver adds up the worst times of all methods and refuses the problem if the sum is too large. An
+ * option that is the cheapest of a few elements can take that long for all of the model, so the worst one
+ * goes. */
+static void drop_worst_method(fusing *f)
+{
+    uint32_t worst = 0;
+    double longest = -1;
+    for (uint32_t m = 0; m < f->method_count; m++) {
+        const gw_plan_method *method = &f->methods[m];
+        const double time = worst_time(&method->enc, f->model) + worst_time(&method->net, f->model) +
+                            worst_time(&method->dec, f->model);
+        worst = time > longest ? m : worst;
+        longest = fmax(longest, time);
+    }
+    free_method(&f->methods[worst]);
+    f->method_count--;
+    memmove(&f->methods[worst], &f->methods[worst + 1], (f->method_count - worst) * sizeof *f->methods);
+}
+
+/* Makes f->cut and f->joined. GW_ERR_TICKS: the times of every method are too large. */
+static gw_status cut_for_methods(fusing *f)
+{
+    const uint32_t n = f->model->count;
+    gw_plan_tensor *tensors = plan_alloc(n, sizeof *tensors);
+    for (uint32_t i = 0; i < n; i++) {
+        tensors[i] = (gw_plan_tensor){NULL, f->model->tensors[i].len, f->model->tensors[i].bwd, 0};
+    }
+    gw_plan_problem problem = {.tensors = tensors,
+                               .tensor_count = n,
+                               .methods = f->methods,
+                               .decode = f->c->decode,
+                               .group_len_max = f->group_len_max};
+    const gw_plan_solver solver = {GW_PLAN_AUTO, 0, *f->limits};
+    gw_status status = GW_ERR_TICKS;
+    gw_plan_cert cert = {.makespan = 0};
+    while (status == GW_ERR_TICKS && f->method_count > 0) {
+        problem.method_count = f->method_count;
+        const gw_workspace workspace = plan_workspace(gw_plan_workspace_size(&problem, GW_PLAN_AUTO));
+        status = gw_plan_solve(&problem, &solver, &f->cut, &cert, &workspace);
+        if (status == GW_ERR_TICKS) {
+            drop_worst_method(f);
+        }
+    }
     if (status == GW_OK) {
-        joined->group_count = cut->group_count;
-        memcpy(joined->groups, cut->groups, cut->group_count * sizeof *cut->groups);
-        join_all(&problem, joined, cert.makespan);
+        f->stopped |= cert.stopped;
+        f->joined.group_count = f->cut.group_count;
+        memcpy(f->joined.groups, f->cut.groups, f->cut.group_count * sizeof *f->cut.groups);
+        join_all(&problem, &f->joined, cert.makespan);
     }
     free(tensors);
     return status;
 }
 
 /* The iteration with the best options of these groups; NULL: of single tensors. INT64_MAX: there are none. */
-static gw_plan_tick iteration(const plan_library *library, const plan_case *c, const plan_model *model,
-                              const gw_plan_limits *limits, const gw_plan *cut)
+static gw_plan_tick iteration(fusing *f, const gw_plan *cut)
 {
     plan_tree t;
     gw_plan_cert cert = {.makespan = INT64_MAX};
-    if (plan_tree_make(library, c, model, cut, 1, &t) == GW_CLI_OK) {
-        plan_tree_solve(&t, limits, &cert);
+    if (plan_tree_make(f->library, f->c, f->model, cut, 1, &t) == GW_CLI_OK) {
+        plan_tree_solve(&t, f->limits, &cert);
     }
+    f->stopped |= cert.stopped;
     plan_tree_free(&t);
     return cert.makespan;
 }
 
-/* Leaves the fewest groups with which the iteration is as short as with single tensors, whose options are
- * more than the methods were. */
-static void choose(const plan_library *library, const plan_case *c, const plan_model *model,
-                   const gw_plan_limits *limits, gw_plan *cut, gw_plan *joined)
+static void swap(gw_plan *a, gw_plan *b)
 {
-    const gw_plan_tick alone = iteration(library, c, model, limits, NULL);
-    if (iteration(library, c, model, limits, joined) <= alone) {
-        const gw_plan other = *cut;
-        *cut = *joined;
-        *joined = other;
-    } else if (iteration(library, c, model, limits, cut) > alone) {
-        cut->group_count = model->count;
-        for (uint32_t i = 0; i < model->count; i++) {
-            cut->groups[i] = (gw_plan_group){i, 1, 0};
-        }
+    const gw_plan other = *a;
+    *a = *b;
+    *b = other;
+}
+
+static void set_single(fusing *f)
+{
+    f->cut.group_count = f->model->count;
+    for (uint32_t i = 0; i < f->model->count; i++) {
+        f->cut.groups[i] = (gw_plan_group){i, 1, 0};
     }
 }
 
-int plan_tree_fuse(const plan_library *library, const plan_case *c, const plan_model *model,
-                   const gw_plan_limits *limits, gw_plan *cut)
+/* Leaves in f->cut what makes the shortest iteration with all options, which are more than the methods were:
+ * the joined cut, the cut or single tensors. Of equal ones, the one with the fewest groups, in this order. */
+static void choose(fusing *f)
 {
-    plan_model sizes;
-    plan_tree t;
-    gw_plan_method methods[FUSE_METHODS_MAX];
-    uint32_t method_count = 0;
-    gw_plan joined = {NULL, 0, 0};
-    gw_status status = GW_OK;
-    make_sizes(len_max(c, model), &sizes);
-    *cut = (gw_plan){NULL, 0, 0};
-    int64_t *lens = plan_alloc(sizes.count, sizeof *lens);
-    for (uint32_t i = 0; i < sizes.count; i++) {
-        lens[i] = sizes.tensors[i].len;
+    const gw_plan_tick alone = iteration(f, NULL);
+    const gw_plan_tick joined = iteration(f, &f->joined);
+    const int same = f->joined.group_count == f->cut.group_count; /* none were joined */
+    const gw_plan_tick cut = same ? joined : iteration(f, &f->cut);
+    if (joined <= cut && joined <= alone) {
+        swap(&f->cut, &f->joined);
+    } else if (cut > alone) {
+        set_single(f);
     }
-    const int code = plan_tree_make(library, c, &sizes, NULL, 0, &t);
-    if (code == GW_CLI_OK) {
-        method_count = t.class_first[1] > 0 ? make_methods(&t, lens, methods) : 0;
-        status = method_count > 0 ? cut_for(c, model, methods, method_count, limits, cut, &joined)
-                                  : GW_ERR_INFEASIBLE;
+}
+
+/* Single tensors, as no method cuts; GW_ERR_INFEASIBLE: one is larger than a group may be. */
+static gw_status leave_single(fusing *f)
+{
+    static int was_said; /* once, however often the command solves */
+    for (uint32_t i = 0; i < f->model->count; i++) {
+        if (f->c->group_len_max > 0 && f->model->tensors[i].len > f->c->group_len_max) {
+            return GW_ERR_INFEASIBLE;
+        }
     }
-    if (code == GW_CLI_OK && status == GW_OK) {
-        choose(library, c, model, limits, cut, &joined);
+    if (!was_said) {
+        gw_cli_note("--fuse fuses nothing: no option can be a method of the fused planner, whose times must "
+                    "stay below 2^58 ticks (275 s) in the worst plan");
     }
-    for (uint32_t m = 0; m < method_count; m++) {
-        free((void *)methods[m].enc.table_y);
-        free((void *)methods[m].net.table_y);
-        free((void *)methods[m].dec.table_y);
+    was_said = 1;
+    set_single(f);
+    return GW_OK;
+}
+
+/* Makes the methods from options' prices at these sizes and cuts. */
+static gw_status cut_by_prices(fusing *f, const plan_tree *t, const plan_model *sizes)
+{
+    int64_t *lens = plan_alloc(sizes->count, sizeof *lens);
+    for (uint32_t i = 0; i < sizes->count; i++) {
+        lens[i] = sizes->tensors[i].len;
+    }
+    f->method_count = t->class_first[1] > 0 ? make_methods(t, lens, f->methods) : 0;
+    f->cut = (gw_plan){plan_alloc(f->model->count, sizeof *f->cut.groups), f->model->count, 0};
+    f->joined = (gw_plan){plan_alloc(f->model->count, sizeof *f->joined.groups), f->model->count, 0};
+    gw_status status = cut_for_methods(f);
+    if (status == GW_OK) {
+        choose(f);
+    } else if (status == GW_ERR_TICKS) {
+        status = leave_single(f);
+    }
+    for (uint32_t m = 0; m < f->method_count; m++) {
+        free_method(&f->methods[m]);
     }
     free(lens);
-    free(joined.groups);
+    return status;
+}
+
+int plan_tree_fuse(const plan_library *library, const plan_case *c, const plan_model *model,
+                   const gw_plan_limits *limits, gw_plan *cut, int *stopped)
+{
+    fusing f = {
+        .library = library, .c = c, .model = model, .limits = limits, .group_len_max = c->group_len_max};
+    plan_model sizes;
+    plan_tree t;
+    make_sizes(0, &sizes);
+    int code = plan_tree_make(library, c, &sizes, NULL, 0, &t);
+    if (code == GW_CLI_OK) {
+        plan_model_free(&sizes);
+        make_sizes(bound_groups(&f, &t), &sizes);
+        plan_tree_free(&t);
+        code = plan_tree_make(library, c, &sizes, NULL, 0, &t);
+    }
+    if (code == GW_CLI_OK) {
+        const gw_status status = cut_by_prices(&f, &t, &sizes);
+        code = status == GW_OK ? GW_CLI_OK
+                               : gw_cli_error(GW_CLI_BAD_DATA, NULL, "fuse: %s", gw_status_message(status));
+    }
+    free(f.joined.groups);
     plan_tree_free(&t);
     plan_model_free(&sizes);
-    return code != GW_CLI_OK ? code
-           : status != GW_OK ? gw_cli_error(GW_CLI_BAD_DATA, NULL, "fuse: %s", gw_status_message(status))
-                             : GW_CLI_OK;
+    *cut = f.cut;
+    *stopped = f.stopped;
+    return code;
 }

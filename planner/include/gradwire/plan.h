@@ -385,7 +385,8 @@ typedef struct gw_plan_link {
 #define GW_PLAN_ALPHA_PER_STEP 1u /* steps: ring r - 1, all-reduce 2 (r - 1), trees log2 r */
 #define GW_PLAN_FLAT_USES_BOTH 2u /* flat collectives occupy the intra link too (event level) */
 
-/* The cluster and its links: inside a machine, between machines, between GPU and host. */
+/* The cluster and its links: inside a machine, between machines, between GPU and host. Zero the struct before
+ * you set members: ones that are added later, as op_set and ops were, are then without effect. */
 typedef struct gw_plan_cluster {
     uint32_t nodes; /* machines, 1..65536 */
     uint32_t gpus;  /* GPUs per machine, 1..65536 */
