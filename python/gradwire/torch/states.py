@@ -104,7 +104,7 @@ class Undo:
 
 
 def is_finite(values: torch.Tensor) -> bool:
-    """Whether all are. One pass without other memory: a sum with NaN or infinity is one of them. That of large values
+    """Whether all are. One pass; fp32 needs no other memory: a sum with NaN or infinity is one of them. That of large values
     may be, too: then each value is looked at."""
     if not values.is_floating_point():
         return bool(torch.isfinite(values).all())
