@@ -104,8 +104,8 @@ class Undo:
 
 
 def is_finite(values: torch.Tensor) -> bool:
-    """Whether all are. One pass; fp32 needs no other memory: a sum with NaN or infinity is one of them. That of large values
-    may be, too: then each value is looked at."""
+    """Whether all are. One pass, in fp32 without other memory: a sum with NaN or infinity is one of them. That of large
+    values may be, too: then each value is looked at."""
     if not values.is_floating_point():
         return bool(torch.isfinite(values).all())
     with torch.no_grad():
