@@ -14,7 +14,6 @@ if not BENCH.is_dir():
 sys.path[:0] = [str(BENCH / "gcomp"), str(BENCH)]
 
 import published_scheme as published  # noqa: E402
-import results_gcomp_paper as results  # noqa: E402
 
 
 def test_huffman_bits():
@@ -68,8 +67,3 @@ def test_frames_cut_no_deeper_than_the_metric(rng):
     assert {0, 6, 12, 18} == set(drop.tolist())
     lost = gradient.view(np.uint32) ^ kept
     assert (lost >> drop.astype(np.uint32) == 0).all() and (lost != 0).mean() > 0.5
-
-
-def test_all_reduce_ms():
-    assert results.all_reduce_ms(1_000_000, 32, 0, 0, 1.0, ranks=2) == pytest.approx(32)
-    assert results.all_reduce_ms(1_000_000, 0, 2, 4, 1.0, ranks=2) == pytest.approx(2 + 1.5 * 4)
