@@ -52,7 +52,7 @@ class Packed:
 
     def encode(self, values, _hop):
         size = self.peer.encode(values)
-        return self.peer.packed if isinstance(self.peer, measure.Zlib) else memoryview(self.peer.area)[:size]
+        return self.peer.packed if isinstance(self.peer, measure.Zlib) else bytes(memoryview(self.peer.area)[:size])
 
     def decode(self, message, out):
         if isinstance(self.peer, measure.Zlib):
@@ -62,7 +62,7 @@ class Packed:
         self.peer.decode(len(message), out)
 
     def decode_add(self, message, total):
-        values = np.empty_like(total)
+        values = np.full_like(total, np.nan)  # what a codec leaves is seen
         self.decode(message, values)
         total += values
 

@@ -1104,8 +1104,8 @@ static void test_what_is_old(void **state)
     thc_serve_free(serve);
 }
 
-/* A LEAVE is a datagram that may be lost. A job that somebody has left comes to no further round: if all are
- * silent for longer than a worker waits to ask again, nobody needs it. */
+/* A LEAVE is a datagram that may be lost. A job that somebody has left ends no round that lacks its values:
+ * if all are silent for longer than a worker waits to ask again, nobody needs it. */
 static void test_a_leave_that_is_lost(void **state)
 {
     static sent last;

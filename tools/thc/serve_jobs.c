@@ -181,7 +181,8 @@ static void credit_fill(thc_credit *c, double most, double now)
     c->time = now;
 }
 
-/* Where the host's own part is counted; it may be another's, too. Nobody can choose one to meet another's. */
+/* Where the host's own share is counted; it may be another's, too. Nobody can choose one to meet another's.
+ */
 static thc_credit *host_credit(thc_serve *serve, const thc_peer *peer)
 {
     return &serve->hosts[sip_hash(serve->secret, &peer->host, 1) % THC_HOSTS];
@@ -189,16 +190,16 @@ static thc_credit *host_credit(thc_serve *serve, const thc_peer *peer)
 
 /*
  * While more than half of the replies are left, all may have them. Then a host gets no more than its own
- * part, so that one host does not take those of others. Who forges senders' addresses may take all that are
+ * share, so that one host does not take those of others. Who forges senders' addresses may take all that are
  * for senders which have proved nothing: then a packet's chance is that of replies to packets.
  */
 int thc_serve_may_reply(thc_serve *serve, const thc_peer *to, int has_proved, double now)
 {
     const double most = serve->limits.replies_max;
-    const double part = most > HOST_SHARE ? most / HOST_SHARE : 1;
+    const double share = most > HOST_SHARE ? most / HOST_SHARE : 1;
     thc_credit *all = &serve->replies[has_proved], *own = host_credit(serve, to);
     credit_fill(all, most, now);
-    credit_fill(own, part, now);
+    credit_fill(own, share, now);
     if (all->credit < 1 || (all->credit <= most / 2 && own->credit < 1)) {
         serve->counts.limited++;
         return 0;
