@@ -39,6 +39,7 @@ All workers are in one process (`bench/training/thc_workers.py`). Each has the g
 batch, an error memory and a rank. The library makes norms, indices, lanes and means; the maximum of the norms and
 the sum of the lanes, which an all-reduce or a server makes in a job, are NumPy's. Losses of packets and late
 workers depend on seed and step alone: all rows of a seed have the same. The learning rate falls linearly to zero.
+Four real ranks train both tasks with THC in [training.md](training.md), at a constant rate.
 
 {tasks}
 - *difference to fp32*: validation loss less that of fp32 with the same batches, nothing lost and nobody late. ± is
