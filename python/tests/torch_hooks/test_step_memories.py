@@ -2,7 +2,6 @@
 has, and of what type; one rank alone."""
 
 import itertools
-import logging
 
 import gradwire.torch
 import pytest
@@ -12,6 +11,7 @@ from gradwire.torch.states import is_finite
 from ranks import run
 from test_classic_hooks import classic_of, one_bucket_each
 from test_ddp import batch, model
+from test_hook_codebooks import Lines
 from test_levels import PATHS, tree
 from test_planned import ORDER, plan
 from test_thc_sums import step_of as step_of_buckets
@@ -448,16 +448,6 @@ def test_buckets_of_a_plan_count_together_after_a_load_too():
         assert count >= 3 and touched == [] and later >= 3
 
 
-class Said(logging.Handler):
-    def __init__(self):
-        super().__init__()
-        self.lines = []
-        logging.getLogger("gradwire").addHandler(self)
-
-    def emit(self, record):
-        self.lines.append(record.getMessage())
-
-
 def saving_sums(rank, size):
     """A state of each rank after a step: the memory of the sum that it owns."""
     param, state = thc(sums="requantized")
@@ -469,7 +459,7 @@ def saving_sums(rank, size):
 
 def loading_sums(rank, size, states):
     """What is loaded of one of these states, and what the log says."""
-    said, (_, state) = Said(), thc(sums="requantized")
+    said, (_, state) = Lines(), thc(sums="requantized")
     given = states[min(rank, len(states) - 1)]
     sums = {key: torch.from_numpy(one) for key, one in given["sum_errors"].items()}
     state.load_state_dict({**given, "sum_errors": sums})

@@ -197,20 +197,23 @@ def test_pieces_of_a_bucket(monkeypatch):
         assert np.square(a - exact).sum() < 0.05 * np.square(exact).sum()
 
 
+class Net(torch.nn.Module):
+    """Its parameter has what it is given as its gradient."""
+
+    def __init__(self, parameter):
+        super().__init__()
+        self.inner = parameter
+
+    def forward(self, given):
+        return (self.inner * given).sum()
+
+
 def resumed(rank, size, address):
     """Gradients of steps 0 to 3, then those of steps 2 and 3 again, other ones in between; and job numbers."""
     parameter = torch.nn.Parameter(torch.zeros(LEN))
     state, hook = gradwire.torch.thc_hook(torch.optim.SGD([parameter], lr=1.0), server=address, small_len=1)
 
-    class Net(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.inner = parameter
-
-        def forward(self, given):
-            return (self.inner * given).sum()
-
-    ddp, found, jobs = DDP(Net()), [], []
+    ddp, found, jobs = DDP(Net(parameter)), [], []
     ddp.register_comm_hook(state, hook)
 
     def train(step, given):
@@ -235,7 +238,7 @@ def resumed(rank, size, address):
     # Another run, whose hook was made with another seed, has that of the state.
     optimizer = torch.optim.SGD([parameter], lr=1.0)
     state, hook = gradwire.torch.thc_hook(optimizer, server=address, small_len=1, seed=11)
-    ddp = DDP(Net())
+    ddp = DDP(Net(parameter))
     ddp.register_comm_hook(state, hook)
     state.load_state_dict(saved)
     for step in (2, 3):
@@ -429,15 +432,7 @@ def late_with_nan(rank, size, address, nonfinite):
     options = {"server": address, "small_len": 1, "nonfinite": nonfinite, "timeout": timedelta(seconds=20)}
     state, hook = gradwire.torch.thc_hook(torch.optim.SGD([parameter], lr=1.0), **options)
 
-    class Net(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.inner = parameter
-
-        def forward(self, given):
-            return (self.inner * given).sum()
-
-    ddp, grads, store = DDP(Net()), [], store_of_job()
+    ddp, grads, store = DDP(Net(parameter)), [], store_of_job()
     ddp.register_comm_hook(state, hook)
     try:
         for step in range(4):
